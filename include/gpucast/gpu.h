@@ -1,0 +1,39 @@
+// The device table: what the cards say of themselves, and where each figure comes from. Data: data/gpus.json.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace gpucast {
+
+// One card. Units in the names; rates are peaks without sparsity.
+struct Gpu {
+  std::string id;              // what --gpu takes: "rtx3060"
+  std::string name;            // as CUDA reports it: "NVIDIA GeForce RTX 3060"
+  std::string architecture;    // "Ampere"
+  int compute_major = 0, compute_minor = 0;
+  int multiprocessors = 0;
+  uint64_t total_memory_bytes = 0;   // as cudaDeviceProp.totalGlobalMem
+  bool total_memory_measured = false;
+  uint64_t l2_bytes = 0;
+  int memory_bus_width_bits = 0, memory_clock_khz = 0, clock_khz = 0;
+  double bandwidth_bytes_per_s = 0;
+  int shared_memory_per_block_bytes = 0, shared_memory_per_block_optin_bytes = 0, shared_memory_per_multiprocessor_bytes = 0;
+  int registers_per_multiprocessor = 0, max_threads_per_multiprocessor = 0, max_blocks_per_multiprocessor = 0;
+  std::map<std::string, double> peak_flop_per_s;  // by type: "fp32", "tf32", "fp16", "bf16", "fp8", "int8"; absent: the card has no such unit
+  std::vector<std::string> sources;
+};
+
+const std::vector<Gpu>& gpu_table();
+
+// Upper and lower case, '-', '_' and blanks do not matter, nor does a leading "nvidia" or "geforce". Throws Error with a
+// "did you mean" when there is none of that name.
+const Gpu& find_gpu(const std::string& name);
+
+// The nearest of `candidates` to a misspelt `word` (edit distance, at most a third of its length), or nothing.
+std::optional<std::string> did_you_mean(const std::string& word, const std::vector<std::string>& candidates);
+
+}  // namespace gpucast

@@ -1,0 +1,30 @@
+// The device ledger: what the card holds beside PyTorch's allocator. Every line names its source.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "gpucast/gpu.h"
+
+namespace gpucast {
+
+// An amount with its uncertainty: low <= expected <= high. Measured amounts have a narrow interval, estimates a wide one.
+struct LedgerLine {
+  std::string what;     // "CUDA context", "loaded kernels and library handles", ...
+  std::string library;  // "" or the library it belongs to: "nccl"
+  int64_t low_bytes = 0, expected_bytes = 0, high_bytes = 0;
+  std::string source;   // "measured: ...", "estimate: ..."
+};
+
+// The lines that hold for every job on this card, whatever it runs: the context, kernels loaded lazily, library handles.
+// `cuda_major` 12 or 13 (0: unknown).
+std::vector<LedgerLine> device_ledger(const Gpu& gpu, int cuda_major);
+
+// The sum of the lines, as one line ("total").
+LedgerLine ledger_total(const std::vector<LedgerLine>& lines);
+
+// What the allocators can have of this card: total memory minus the expected ledger.
+uint64_t usable_capacity_bytes(const Gpu& gpu, int cuda_major);
+
+}  // namespace gpucast

@@ -1,0 +1,80 @@
+# Everything goes through here. Each target does its own set-up; `make demo` is the place to start.
+#
+#   make demo       how much memory a ResNet-50 training script takes on an RTX 3060
+#   make test       all tests, on two PyTorch releases
+#   make install    put gpucast under PREFIX (default ~/.local)
+#   make lint       formatting and static analysis
+#   make sanitize   the C++ tests under address, undefined-behaviour and thread sanitizers
+#   make test-nvidia  the same peaks with NVIDIA's own wheels installed (2.5 GB)
+#   make bench      benchmarks, answers checked
+#   make clean      remove build folders (not the Python environments in .venv)
+
+PREFIX ?= $(HOME)/.local
+BUILD := build/release
+GPUCAST := $(BUILD)/bin/gpucast
+TORCH_NEW := 2.14.1
+TORCH_OLD := 2.6.0
+ENV_NEW := .venv/torch-$(TORCH_NEW)
+ENV_OLD := .venv/torch-$(TORCH_OLD)
+ENV_NVIDIA := .venv/torch-$(TORCH_NEW)-nvidia
+ENV_LINT := .venv/lint
+
+.PHONY: demo test test-cpp test-python test-nvidia install lint sanitize bench clean build setup
+
+demo: build $(ENV_NEW)/.ready
+	@echo '$$ gpucast run --gpu rtx3060 -- python examples/train_resnet50.py --batch 32'
+	@PATH="$(CURDIR)/$(ENV_NEW)/bin:$$PATH" $(GPUCAST) run --gpu rtx3060 -- python examples/train_resnet50.py --batch 32
+
+test: test-cpp test-python
+
+test-cpp: build
+	ctest --test-dir $(BUILD) --output-on-failure --no-tests=error -j2
+
+test-python: build $(ENV_NEW)/.ready $(ENV_OLD)/.ready
+	GPUCAST_BIN=$(CURDIR)/$(GPUCAST) $(ENV_OLD)/bin/python -m pytest
+	GPUCAST_BIN=$(CURDIR)/$(GPUCAST) $(ENV_NEW)/bin/python -m pytest
+
+test-nvidia: build $(ENV_NEW)/.ready $(ENV_OLD)/.ready $(ENV_NVIDIA)/.ready
+	$(ENV_NEW)/bin/python tests/same_peaks.py --gpucast $(GPUCAST) $(ENV_OLD)/bin/python $(ENV_NEW)/bin/python $(ENV_NVIDIA)/bin/python
+
+install: build
+	cmake --install $(BUILD) --prefix $(PREFIX)
+	@echo 'gpucast is in $(PREFIX)/bin'
+
+lint: $(ENV_LINT)/.ready
+	@tools/setup --lint
+	$(ENV_LINT)/bin/clang-format --dry-run --Werror $$(git ls-files '*.h' '*.cc')
+	$(ENV_LINT)/bin/ruff check .
+	$(ENV_LINT)/bin/ruff format --check .
+	cmake --preset dev >/dev/null && cmake --build --preset dev
+	git ls-files 'src/*.cc' | grep -v '_test.cc\|_bench.cc\|^src/vgpu/libs/' | xargs -P2 -n4 clang-tidy --quiet -p build/dev
+
+sanitize: setup
+	for preset in asan tsan; do \
+	  cmake --preset $$preset >/dev/null && cmake --build --preset $$preset && ctest --preset $$preset -j2 || exit 1; \
+	done
+
+bench: build $(ENV_NEW)/.ready
+	$(ENV_NEW)/bin/python bench/run_overhead.py --gpucast $(GPUCAST)
+
+build: setup
+	@cmake --preset release >/dev/null
+	@cmake --build --preset release
+
+setup:
+	@tools/setup
+
+$(ENV_NEW)/.ready: tools/python_env
+	@tools/python_env $(ENV_NEW) $(TORCH_NEW)
+
+$(ENV_OLD)/.ready: tools/python_env
+	@tools/python_env $(ENV_OLD) $(TORCH_OLD)
+
+$(ENV_NVIDIA)/.ready: tools/python_env
+	@tools/python_env $(ENV_NVIDIA) $(TORCH_NEW) --with-nvidia
+
+$(ENV_LINT)/.ready: tools/python_env
+	@tools/python_env $(ENV_LINT) lint
+
+clean:
+	rm -rf build

@@ -1,0 +1,87 @@
+// `gpucast gpus`: the device table.
+
+#include <fmt/core.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "gpucast/gpu.h"
+#include "src/cli/subcommand.h"
+
+namespace gpucast::cli {
+namespace {
+
+constexpr double kGiB = 1 << 30, kMiB = 1 << 20;
+
+std::string rate(const Gpu& gpu, const char* type) {
+  const auto found = gpu.peak_flop_per_s.find(type);
+  return found == gpu.peak_flop_per_s.end() ? "-" : fmt::format("{:.1f}", found->second / 1e12);
+}
+
+void print_text() {
+  fmt::print("{:<13} {:<30} {:>4} {:>4} {:>8} {:>6} {:>5} {:>6} {:>6} {:>6} {:>6} {:>7}\n", "", "", "", "", "memory", "GB/s", "L2",
+             "TFLOP/s", "", "", "", "");
+  fmt::print("{:<13} {:<30} {:>4} {:>4} {:>8} {:>6} {:>5} {:>6} {:>6} {:>6} {:>6} {:>7}\n", "--gpu", "name", "cap.", "SMs", "GiB", "",
+             "MiB", "fp32", "tf32", "fp16", "fp8", "int8");
+  for (const Gpu& gpu : gpu_table()) {
+    fmt::print("{:<13} {:<30} {:>4} {:>4} {:>8} {:>6.0f} {:>5.0f} {:>6} {:>6} {:>6} {:>6} {:>7}\n", gpu.id, gpu.name,
+               fmt::format("{}.{}", gpu.compute_major, gpu.compute_minor), gpu.multiprocessors,
+               fmt::format("{}{:.2f}", gpu.total_memory_measured ? "" : "~", static_cast<double>(gpu.total_memory_bytes) / kGiB),
+               gpu.bandwidth_bytes_per_s / 1e9, static_cast<double>(gpu.l2_bytes) / kMiB, rate(gpu, "fp32"), rate(gpu, "tf32"),
+               rate(gpu, "fp16"), rate(gpu, "fp8"), rate(gpu, "int8"));
+  }
+  fmt::print(
+      "\nMemory as CUDA reports it (~ estimated); peak rates without sparsity, bf16 as fp16 where the card has it (capability 8.0 and "
+      "later).\n"
+      "Exact figures, limits and sources: gpucast gpus --format json\n");
+}
+
+void print_json() {
+  nlohmann::ordered_json table;
+  table["schema_version"] = 1;
+  table["gpus"] = nlohmann::ordered_json::array();
+  for (const Gpu& gpu : gpu_table()) {
+    nlohmann::ordered_json row;
+    row["id"] = gpu.id;
+    row["name"] = gpu.name;
+    row["architecture"] = gpu.architecture;
+    row["compute_capability"] = fmt::format("{}.{}", gpu.compute_major, gpu.compute_minor);
+    row["multiprocessors"] = gpu.multiprocessors;
+    row["total_memory_bytes"] = gpu.total_memory_bytes;
+    row["total_memory_measured"] = gpu.total_memory_measured;
+    row["l2_bytes"] = gpu.l2_bytes;
+    row["memory_bus_width_bits"] = gpu.memory_bus_width_bits;
+    row["memory_clock_khz"] = gpu.memory_clock_khz;
+    row["clock_khz"] = gpu.clock_khz;
+    row["bandwidth_bytes_per_s"] = gpu.bandwidth_bytes_per_s;
+    row["shared_memory_per_block_bytes"] = gpu.shared_memory_per_block_bytes;
+    row["shared_memory_per_block_optin_bytes"] = gpu.shared_memory_per_block_optin_bytes;
+    row["shared_memory_per_multiprocessor_bytes"] = gpu.shared_memory_per_multiprocessor_bytes;
+    row["registers_per_multiprocessor"] = gpu.registers_per_multiprocessor;
+    row["max_threads_per_multiprocessor"] = gpu.max_threads_per_multiprocessor;
+    row["max_blocks_per_multiprocessor"] = gpu.max_blocks_per_multiprocessor;
+    row["peak_flop_per_s"] = gpu.peak_flop_per_s;
+    row["sources"] = gpu.sources;
+    table["gpus"].push_back(std::move(row));
+  }
+  fmt::print("{}\n", table.dump(2));
+}
+
+}  // namespace
+
+void declare_gpus(CLI::App& app, std::function<int()>& action) {
+  static std::string format = "text";
+  app.add_option("--format", format, "text or json")->check(CLI::IsMember({"text", "json"}))->capture_default_str();
+  app.callback([&action] {
+    action = [] {
+      if (format == "json") {
+        print_json();
+      } else {
+        print_text();
+      }
+      return 0;
+    };
+  });
+}
+
+}  // namespace gpucast::cli

@@ -31,8 +31,7 @@ void print_text() {
                rate(gpu, "fp16"), rate(gpu, "fp8"), rate(gpu, "int8"));
   }
   fmt::print(
-      "\nMemory as CUDA reports it (~ estimated); peak rates without sparsity, bf16 as fp16 where the card has it (capability 8.0 and "
-      "later).\n"
+      "\nMemory as CUDA reports it (~ estimated). Peak rates without sparsity; bf16 as fp16 from capability 8.0 on.\n"
       "Exact figures, limits and sources: gpucast gpus --format json\n");
 }
 
@@ -53,14 +52,14 @@ void print_json() {
     row["memory_bus_width_bits"] = gpu.memory_bus_width_bits;
     row["memory_clock_khz"] = gpu.memory_clock_khz;
     row["clock_khz"] = gpu.clock_khz;
-    row["bandwidth_bytes_per_s"] = gpu.bandwidth_bytes_per_s;
+    row["bandwidth_bytes_per_s"] = static_cast<int64_t>(gpu.bandwidth_bytes_per_s);
     row["shared_memory_per_block_bytes"] = gpu.shared_memory_per_block_bytes;
     row["shared_memory_per_block_optin_bytes"] = gpu.shared_memory_per_block_optin_bytes;
     row["shared_memory_per_multiprocessor_bytes"] = gpu.shared_memory_per_multiprocessor_bytes;
     row["registers_per_multiprocessor"] = gpu.registers_per_multiprocessor;
     row["max_threads_per_multiprocessor"] = gpu.max_threads_per_multiprocessor;
     row["max_blocks_per_multiprocessor"] = gpu.max_blocks_per_multiprocessor;
-    row["peak_flop_per_s"] = gpu.peak_flop_per_s;
+    for (const auto& [type, flop_per_s] : gpu.peak_flop_per_s) row["peak_flop_per_s"][type] = static_cast<int64_t>(flop_per_s);
     row["sources"] = gpu.sources;
     table["gpus"].push_back(std::move(row));
   }

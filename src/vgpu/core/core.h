@@ -18,24 +18,24 @@ namespace gpucast::vgpu {
 // What the virtual card says of itself. Read once, at the first call, from the file named by GPUCAST_VGPU_PROFILE:
 // one `key = value` a line, keys as the fields below, `#` a comment. Without that variable: an A100-SXM4-80GB.
 struct DeviceProfile {
-  char name[128];                       // as cudaDeviceProp.name, e.g. "NVIDIA GeForce RTX 3060"
-  int compute_major, compute_minor;     // compute capability
+  char name[128];                    // as cudaDeviceProp.name, e.g. "NVIDIA GeForce RTX 3060"
+  int compute_major, compute_minor;  // compute capability
   int multiprocessors;
-  uint64_t total_memory_bytes;          // as cudaDeviceProp.totalGlobalMem
-  uint64_t context_bytes;               // taken by the CUDA context before the first cudaMalloc
-  uint64_t capacity_bytes;              // what cudaMalloc and friends can hand out in all when enforce_capacity
-  int enforce_capacity;                 // 0: allocation never fails; 1: cudaErrorMemoryAllocation beyond capacity_bytes
+  uint64_t total_memory_bytes;  // as cudaDeviceProp.totalGlobalMem
+  uint64_t context_bytes;       // taken by the CUDA context before the first cudaMalloc
+  uint64_t capacity_bytes;      // what cudaMalloc and friends can hand out in all when enforce_capacity
+  int enforce_capacity;         // 0: allocation never fails; 1: cudaErrorMemoryAllocation beyond capacity_bytes
   uint64_t l2_bytes;
   int memory_bus_width_bits, memory_clock_khz, clock_khz;
   int shared_memory_per_block_bytes, shared_memory_per_block_optin_bytes, shared_memory_per_multiprocessor_bytes;
   int registers_per_multiprocessor, max_threads_per_multiprocessor, max_blocks_per_multiprocessor;
-  int driver_version;                   // as cuDriverGetVersion: 13000
-  int runtime_version;                  // as cudaRuntimeGetVersion: 12040, 13000
-  int cudnn_version;                    // as cudnnGetVersion: 90100 (9.1.0)
-  int cublas_version;                   // as cublasGetVersion: 120405
-  int nccl_version;                     // as ncclGetVersion: 22105
+  int driver_version;   // as cuDriverGetVersion: 13000
+  int runtime_version;  // as cudaRuntimeGetVersion: 12040, 13000
+  int cudnn_version;    // as cudnnGetVersion: 90100 (9.1.0)
+  int cublas_version;   // as cublasGetVersion: 120405
+  int nccl_version;     // as ncclGetVersion: 22105
   int cusparselt_version, cufft_version, cusolver_version, cusparse_version, curand_version, cupti_version;
-  char driver_version_text[32];         // as nvmlSystemGetDriverVersion: "580.95.05"
+  char driver_version_text[32];  // as nvmlSystemGetDriverVersion: "580.95.05"
 };
 GPUCAST_VGPU_API const DeviceProfile& profile();
 
@@ -98,7 +98,8 @@ GPUCAST_VGPU_API void write_small(uint64_t address, const void* from, size_t siz
 // Says once per name that a call has no answer; returns the library's own "not supported" code
 // (library: "cudart", "cublas", ... as in src/vgpu/symbols).
 GPUCAST_VGPU_API int not_supported(const char* library, const char* name);
-GPUCAST_VGPU_API void log_kernel(const char* name, const unsigned grid[3], const unsigned block[3], size_t dynamic_shared_bytes, uint64_t stream);
+GPUCAST_VGPU_API void log_kernel(const char* name, const unsigned grid[3], const unsigned block[3], size_t dynamic_shared_bytes,
+                                 uint64_t stream);
 // A library call that would launch kernels: name as called, arguments as a JSON object's text, e.g. {"m":1024,"n":8}.
 GPUCAST_VGPU_API void log_call(const char* library, const char* name, const char* arguments_json, uint64_t stream);
 // Device memory that PyTorch hands to a library as scratch space (cublasSetWorkspace, cuDNN plans, ...).
@@ -111,8 +112,8 @@ GPUCAST_VGPU_API Status library_memory(const char* library, const char* what, in
 
 // ---- For the capture layer (ctypes) -----------------------------------------------------------------------------------
 extern "C" {
-GPUCAST_VGPU_API void gpucast_vgpu_mark(int64_t sequence);                     // aligns the log with the allocator's history
-GPUCAST_VGPU_API int gpucast_vgpu_used();                                      // 1 once any CUDA call was made
-GPUCAST_VGPU_API int gpucast_vgpu_write_log(const char* path);                 // 0, or errno
-GPUCAST_VGPU_API void gpucast_vgpu_hold(int supervisor_pid);                   // never returns: waits to be killed; exits when the supervisor is gone
+GPUCAST_VGPU_API void gpucast_vgpu_mark(int64_t sequence);      // aligns the log with the allocator's history
+GPUCAST_VGPU_API int gpucast_vgpu_used();                       // 1 once any CUDA call was made
+GPUCAST_VGPU_API int gpucast_vgpu_write_log(const char* path);  // 0, or errno
+GPUCAST_VGPU_API void gpucast_vgpu_hold(int supervisor_pid);    // never returns: waits to be killed; exits when the supervisor is gone
 }

@@ -1,0 +1,46 @@
+// Where device memory is placed: pure bookkeeping of addresses, nothing is mapped here.
+//
+// Linux drivers reserve address ranges in multiples of 32 MiB, each below the last, and an allocation takes the lowest
+// place in a reserved range where it fits. The order of addresses matters: PyTorch's best fit breaks ties by it.
+//
+//     reserve 32 MiB      [ A: 20 MiB ][ B: 2 ][ free 10 ]
+//     C: 20 MiB, below    [ C: 20 MiB ][ free 12         ]      D: 2 MiB goes right behind C, the lowest place
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+
+namespace gpucast::vgpu {
+
+class AddressSpace {
+ public:
+  // Gives `size_bytes` of fresh addresses, aligned to `alignment_bytes` and below what it gave before where possible; 0: none left.
+  using Reserve = std::function<uint64_t(uint64_t size_bytes, uint64_t alignment_bytes)>;
+
+  // Sizes are rounded up to `step_bytes`, new ranges to `range_bytes`; both powers of two.
+  AddressSpace(Reserve reserve, uint64_t step_bytes, uint64_t range_bytes);
+
+  // The address, or 0 when there is no room. O(free places).
+  uint64_t allocate(uint64_t size_bytes);
+  // The size that was taken, or 0 when no allocation starts at `address`.
+  uint64_t free(uint64_t address);
+  // The allocation that holds `address`; false: none.
+  bool find(uint64_t address, uint64_t* start, uint64_t* size_bytes) const;
+
+  uint64_t allocated_bytes() const { return allocated_bytes_; }
+  uint64_t reserved_bytes() const { return reserved_bytes_; }
+
+ private:
+  uint64_t fit(uint64_t size_bytes);
+  void join_empty_ranges();
+
+  Reserve reserve_;
+  uint64_t step_bytes_, range_bytes_;
+  uint64_t allocated_bytes_ = 0, reserved_bytes_ = 0;
+  std::map<uint64_t, uint64_t> ranges_;  // start -> size
+  std::map<uint64_t, uint64_t> free_;    // start -> size; never crosses the border of a range
+  std::map<uint64_t, uint64_t> used_;
+};
+
+}  // namespace gpucast::vgpu

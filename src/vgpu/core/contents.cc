@@ -1,0 +1,213 @@
+// What device memory reads as: zeros, but for small copies from the host that no kernel can have overwritten yet.
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cinttypes>
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "src/vgpu/core/core.h"
+#include "src/vgpu/core/log.h"
+#include "src/vgpu/core/process.h"
+#include "src/vgpu/core/regions.h"
+#include "src/vgpu/core/streams.h"
+
+namespace gpucast::vgpu {
+namespace {
+
+constexpr size_t kSmallBytes = 64 << 10;
+constexpr size_t kLimitBytes = 64 << 20;  // in all; a program without kernels could otherwise fill the host
+
+struct Contents {
+  std::mutex mutex;
+  std::map<uint64_t, std::vector<unsigned char>> pieces;  // by address, never overlapping
+  size_t size_bytes = 0;
+  std::atomic<bool> any{false};
+
+  void clear() {
+    pieces.clear();
+    size_bytes = 0;
+    any.store(false, std::memory_order_relaxed);
+  }
+
+  void erase(uint64_t address, size_t size) {
+    const uint64_t end = address + size;
+    auto piece = pieces.lower_bound(address);
+    if (piece != pieces.begin()) {
+      const auto before = std::prev(piece);
+      const uint64_t before_end = before->first + before->second.size();
+      if (before_end > address) {
+        if (before_end > end)
+          pieces.emplace(end, std::vector<unsigned char>(before->second.begin() + (end - before->first), before->second.end()));
+        size_bytes -= std::min(before_end, end) - address;
+        before->second.resize(address - before->first);
+        piece = pieces.lower_bound(address);
+      }
+    }
+    while (piece != pieces.end() && piece->first < end) {
+      const uint64_t piece_end = piece->first + piece->second.size();
+      size_bytes -= std::min(piece_end, end) - piece->first;
+      if (piece_end > end)
+        pieces.emplace(end, std::vector<unsigned char>(piece->second.begin() + (end - piece->first), piece->second.end()));
+      piece = pieces.erase(piece);
+    }
+    if (pieces.empty()) any.store(false, std::memory_order_relaxed);
+  }
+
+  void write(uint64_t address, const void* from, size_t size) {
+    erase(address, size);
+    if (size_bytes + size > kLimitBytes) clear();
+    const unsigned char* bytes = static_cast<const unsigned char*>(from);
+    pieces.emplace(address, std::vector<unsigned char>(bytes, bytes + size));
+    size_bytes += size;
+    any.store(true, std::memory_order_relaxed);
+  }
+
+  // Lays what is known over `to`; true when that is all of it.
+  bool read(uint64_t address, void* to, size_t size) const {
+    const uint64_t end = address + size;
+    size_t known = 0;
+    auto piece = pieces.upper_bound(address);
+    if (piece != pieces.begin()) --piece;
+    for (; piece != pieces.end() && piece->first < end; ++piece) {
+      const uint64_t from = std::max(piece->first, address), until = std::min<uint64_t>(piece->first + piece->second.size(), end);
+      if (from >= until) continue;
+      std::memcpy(static_cast<char*>(to) + (from - address), piece->second.data() + (from - piece->first), until - from);
+      known += until - from;
+    }
+    return known == size;
+  }
+};
+
+Contents& contents() {
+  static Contents* const kContents = new Contents;  // never destroyed: used until the very end
+  return *kContents;
+}
+
+using Lock = std::lock_guard<std::mutex>;
+
+// A few regions of 1 TiB at most, only ever added.
+struct Region {
+  std::atomic<uint64_t> start{0}, end{0};
+};
+std::array<Region, 256> g_regions;
+std::atomic<size_t> g_region_count{0};
+
+void log_copy(uint64_t to, uint64_t from, size_t size, int kind, uint64_t stream, bool* captured) {
+  char line[160];
+  std::snprintf(line, sizeof line, "[\"memcpy\",%d,%" PRIu64 ",%" PRIu64 ",%zu,%" PRIu64 "]", kind, to, from, size, stream);
+  *captured = capture_node(stream, kGraphNodeMemcpy, line);
+  if (!*captured) log_line(line);
+  count_operation();
+}
+
+}  // namespace
+
+void add_device_region(uint64_t start, uint64_t size_bytes) {
+  const size_t count = g_region_count.load();
+  if (count == g_regions.size()) return;
+  g_regions[count].start = start;
+  g_regions[count].end = start + size_bytes;
+  g_region_count.store(count + 1);
+}
+
+bool in_device_region(uint64_t address) {
+  const size_t count = g_region_count.load(std::memory_order_acquire);
+  for (size_t i = 0; i < count; ++i)
+    if (address - g_regions[i].start < g_regions[i].end - g_regions[i].start) return true;
+  return false;
+}
+
+void forget_contents(uint64_t address, size_t size_bytes) {
+  Contents& c = contents();
+  if (!c.any.load(std::memory_order_relaxed)) return;
+  const Lock lock(c.mutex);
+  c.erase(address, size_bytes);
+}
+
+void copy(void* to, const void* from, size_t size_bytes, int, uint64_t stream) {
+  if (size_bytes == 0) return;
+  touch();
+  // The addresses say what the copy is. A wrong `kind` must not make us touch memory that has no access.
+  const uint64_t to_address = reinterpret_cast<uint64_t>(to), from_address = reinterpret_cast<uint64_t>(from);
+  const bool to_device = in_device_region(to_address), from_device = in_device_region(from_address);
+  bool captured = false;
+  log_copy(to_address, from_address, size_bytes, to_device ? (from_device ? 3 : 1) : (from_device ? 2 : 0), stream, &captured);
+  if (captured) return;
+  Contents& c = contents();
+  if (!to_device && !from_device) {
+    std::memmove(to, from, size_bytes);
+  } else if (!to_device) {
+    std::memset(to, 0, size_bytes);
+    if (!c.any.load(std::memory_order_relaxed)) return;
+    const Lock lock(c.mutex);
+    c.read(from_address, to, size_bytes);
+  } else if (size_bytes > kSmallBytes) {
+    forget_contents(to_address, size_bytes);
+  } else if (!from_device) {
+    const Lock lock(c.mutex);
+    c.write(to_address, from, size_bytes);
+  } else if (c.any.load(std::memory_order_relaxed)) {
+    const Lock lock(c.mutex);
+    std::vector<unsigned char> bytes(size_bytes);
+    if (c.read(from_address, bytes.data(), size_bytes)) {
+      c.write(to_address, bytes.data(), size_bytes);
+    } else {
+      c.erase(to_address, size_bytes);
+    }
+  }
+}
+
+void fill(uint64_t address, int byte, size_t size_bytes, uint64_t stream) {
+  if (size_bytes == 0) return;
+  touch();
+  char line[128];
+  std::snprintf(line, sizeof line, "[\"memset\",%" PRIu64 ",%d,%zu,%" PRIu64 "]", address, byte & 0xff, size_bytes, stream);
+  const bool captured = capture_node(stream, kGraphNodeMemset, line);
+  if (!captured) log_line(line);
+  count_operation();
+  if (captured) return;
+  if (!in_device_region(address)) {
+    std::memset(reinterpret_cast<void*>(address), byte, size_bytes);  // pinned or managed memory
+  } else if ((byte & 0xff) == 0 || size_bytes > kSmallBytes) {
+    forget_contents(address, size_bytes);
+  } else {
+    const std::vector<unsigned char> bytes(size_bytes, static_cast<unsigned char>(byte));
+    write_small(address, bytes.data(), size_bytes);
+  }
+}
+
+void device_written() {
+  Contents& c = contents();
+  if (!c.any.load(std::memory_order_relaxed)) return;
+  const Lock lock(c.mutex);
+  c.clear();
+}
+
+bool read_small(uint64_t address, void* to, size_t size_bytes) {
+  std::memset(to, 0, size_bytes);
+  Contents& c = contents();
+  if (size_bytes == 0 || !c.any.load(std::memory_order_relaxed)) return false;
+  const Lock lock(c.mutex);
+  return c.read(address, to, size_bytes);
+}
+
+void write_small(uint64_t address, const void* from, size_t size_bytes) {
+  if (size_bytes == 0) return;
+  Contents& c = contents();
+  const Lock lock(c.mutex);
+  if (size_bytes > kSmallBytes) {
+    c.erase(address, size_bytes);
+  } else {
+    c.write(address, from, size_bytes);
+  }
+}
+
+void lock_contents() { contents().mutex.lock(); }
+void unlock_contents() { contents().mutex.unlock(); }
+
+}  // namespace gpucast::vgpu

@@ -1,0 +1,245 @@
+#include "src/vgpu/core/functions.h"
+
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "src/vgpu/core/process.h"
+
+namespace gpucast::vgpu {
+namespace {
+
+// The layout is not in NVIDIA's headers; these are the fields that tools which read fat binaries agree on.
+constexpr uint32_t kWrapperMagic = 0x466243b1, kFatbinMagic = 0xba55ed50;
+struct Wrapper {
+  uint32_t magic, version;
+  const void* data;
+};
+struct FatbinHeader {
+  uint32_t magic;
+  uint16_t version, header_bytes;
+  uint64_t entries_bytes;
+};
+struct EntryHeader {
+  uint16_t kind;  // 1 PTX, 2 machine code
+  uint16_t version;
+  uint32_t header_bytes;
+  uint64_t payload_bytes;
+  uint32_t unused[3];
+  uint32_t arch;
+};
+
+struct Fatbin {
+  const Wrapper* wrapper = nullptr;
+  bool chosen = false;
+  FatbinChoice choice;
+  std::vector<const void*> handles;
+};
+
+struct Registered {
+  Fatbin* fatbin;
+  const void* handle;
+  const char* name;
+  int thread_limit;
+};
+
+struct Variable {
+  Fatbin* fatbin;
+  size_t size_bytes;
+  uint64_t address = 0;
+};
+
+struct Module {
+  FatbinChoice choice;
+  std::map<std::string, std::unique_ptr<char>> functions;  // the char's address is the handle
+  std::map<std::string, uint64_t> variables;
+};
+
+struct Known {
+  const char* name;
+  int thread_limit;
+  Fatbin* fatbin;
+  uint64_t module;
+};
+
+struct Functions {
+  std::mutex mutex;
+  std::vector<Registered> waiting;  // registered, not yet in `known`
+  std::unordered_map<const void*, Known> known;
+  std::unordered_map<const void*, Variable> variables;
+  std::map<Fatbin*, std::unique_ptr<Fatbin>> fatbins;
+  std::map<uint64_t, Module> modules;
+  uint64_t next_module = 0x5d0000001000;
+
+  void index() {
+    if (waiting.empty()) return;
+    known.reserve(known.size() + waiting.size());
+    for (const Registered& r : waiting) {
+      known[r.handle] = {r.name, r.thread_limit, r.fatbin, 0};
+      r.fatbin->handles.push_back(r.handle);
+    }
+    waiting.clear();
+  }
+};
+
+Functions& functions() {
+  static Functions* const kFunctions = new Functions;  // never destroyed: unregistering happens after our own end
+  return *kFunctions;
+}
+
+using Lock = std::lock_guard<std::mutex>;
+constexpr size_t kUnknownVariableBytes = 8;  // modules do not tell us how large theirs are
+
+}  // namespace
+
+FatbinChoice choose_fatbin(const void* fatbin_data, int major, int minor) {
+  FatbinChoice best, best_ptx;
+  FatbinHeader header;
+  if (fatbin_data == nullptr) return best;
+  std::memcpy(&header, fatbin_data, sizeof header);
+  if (header.magic != kFatbinMagic) return best;
+  const int arch = major * 10 + minor;
+  const char* entry = static_cast<const char*>(fatbin_data) + header.header_bytes;
+  const char* const end = entry + header.entries_bytes;
+  while (entry + sizeof(EntryHeader) <= end) {
+    EntryHeader e;
+    std::memcpy(&e, entry, sizeof e);
+    if (e.header_bytes < sizeof e) break;
+    const int entry_arch = static_cast<int>(e.arch);
+    if (e.kind == 2 && entry_arch / 10 == major && entry_arch <= arch && entry_arch > best.binary_arch) best = {entry_arch, entry_arch};
+    if (e.kind == 1 && entry_arch <= arch && entry_arch > best_ptx.ptx_arch) best_ptx = {arch, entry_arch};
+    entry += e.header_bytes + e.payload_bytes;
+  }
+  return best.binary_arch != 0 ? best : best_ptx;
+}
+
+void** register_fatbin(const void* wrapper) {
+  Functions& f = functions();
+  const Lock lock(f.mutex);
+  auto fatbin = std::make_unique<Fatbin>();
+  fatbin->wrapper = static_cast<const Wrapper*>(wrapper);
+  Fatbin* const handle = fatbin.get();
+  f.fatbins[handle] = std::move(fatbin);
+  return reinterpret_cast<void**>(handle);
+}
+
+void unregister_fatbin(void** fatbin) {
+  Functions& f = functions();
+  const Lock lock(f.mutex);
+  const auto found = f.fatbins.find(reinterpret_cast<Fatbin*>(fatbin));
+  if (found == f.fatbins.end()) return;
+  f.index();
+  for (const void* handle : found->second->handles) {
+    f.known.erase(handle);
+    f.variables.erase(handle);
+  }
+  f.fatbins.erase(found);
+}
+
+void register_function(void** fatbin, const void* handle, const char* name, int thread_limit) {
+  Functions& f = functions();
+  const Lock lock(f.mutex);
+  const auto found = f.fatbins.find(reinterpret_cast<Fatbin*>(fatbin));
+  if (found == f.fatbins.end() || name == nullptr) return;
+  f.waiting.push_back({found->first, handle, name, thread_limit > 0 ? thread_limit : 0});
+}
+
+void register_variable(void** fatbin, const void* handle, const char* name, size_t size_bytes) {
+  Functions& f = functions();
+  const Lock lock(f.mutex);
+  const auto found = f.fatbins.find(reinterpret_cast<Fatbin*>(fatbin));
+  if (found == f.fatbins.end() || name == nullptr) return;
+  f.variables[handle] = {found->first, size_bytes};
+  found->second->handles.push_back(handle);
+}
+
+bool find_function(const void* handle, Function* function) {
+  const DeviceProfile& card = profile();
+  Functions& f = functions();
+  const Lock lock(f.mutex);
+  f.index();
+  const auto found = f.known.find(handle);
+  if (found == f.known.end()) return false;
+  const Known& known = found->second;
+  FatbinChoice choice;
+  if (known.fatbin != nullptr) {
+    Fatbin& fatbin = *known.fatbin;
+    if (!fatbin.chosen && fatbin.wrapper != nullptr && fatbin.wrapper->magic == kWrapperMagic)
+      fatbin.choice = choose_fatbin(fatbin.wrapper->data, card.compute_major, card.compute_minor);
+    fatbin.chosen = true;
+    choice = fatbin.choice;
+  } else if (f.modules.count(known.module)) {
+    choice = f.modules[known.module].choice;
+  }
+  const int arch = card.compute_major * 10 + card.compute_minor;
+  *function = {known.name, known.thread_limit, choice.binary_arch != 0 ? choice.binary_arch : arch,
+               choice.ptx_arch != 0 ? choice.ptx_arch : arch};
+  return true;
+}
+
+bool find_variable(const void* handle, uint64_t* address, size_t* size_bytes) {
+  Functions& f = functions();
+  const Lock lock(f.mutex);
+  const auto found = f.variables.find(handle);
+  if (found == f.variables.end()) return false;
+  if (found->second.address == 0) found->second.address = module_memory(found->second.size_bytes);
+  *address = found->second.address;
+  *size_bytes = found->second.size_bytes;
+  return found->second.address != 0;
+}
+
+uint64_t module_load(const void* image) {
+  const DeviceProfile& card = profile();
+  Functions& f = functions();
+  const Lock lock(f.mutex);
+  Module& module = f.modules[f.next_module += 16];
+  uint32_t magic = 0;
+  if (image != nullptr) std::memcpy(&magic, image, sizeof magic);
+  if (magic == kWrapperMagic) image = static_cast<const Wrapper*>(image)->data;
+  if (magic == kWrapperMagic || magic == kFatbinMagic) module.choice = choose_fatbin(image, card.compute_major, card.compute_minor);
+  return f.next_module;
+}
+
+bool module_unload(uint64_t module) {
+  Functions& f = functions();
+  const Lock lock(f.mutex);
+  const auto found = f.modules.find(module);
+  if (found == f.modules.end()) return false;
+  for (const auto& [name, handle] : found->second.functions) f.known.erase(handle.get());
+  for (const auto& [name, address] : found->second.variables) module_memory_free(address);
+  f.modules.erase(found);
+  return true;
+}
+
+bool module_function(uint64_t module, const char* name, const void** handle) {
+  Functions& f = functions();
+  const Lock lock(f.mutex);
+  const auto found = f.modules.find(module);
+  if (found == f.modules.end() || name == nullptr) return false;
+  const auto entry = found->second.functions.try_emplace(name).first;
+  if (entry->second == nullptr) entry->second = std::make_unique<char>();
+  f.known[entry->second.get()] = {entry->first.c_str(), 0, nullptr, module};
+  *handle = entry->second.get();
+  return true;
+}
+
+bool module_variable(uint64_t module, const char* name, uint64_t* address, size_t* size_bytes) {
+  Functions& f = functions();
+  const Lock lock(f.mutex);
+  const auto found = f.modules.find(module);
+  if (found == f.modules.end() || name == nullptr) return false;
+  uint64_t& place = found->second.variables[name];
+  if (place == 0) place = module_memory(kUnknownVariableBytes);
+  *address = place;
+  *size_bytes = kUnknownVariableBytes;
+  return place != 0;
+}
+
+void lock_functions() { functions().mutex.lock(); }
+void unlock_functions() { functions().mutex.unlock(); }
+
+}  // namespace gpucast::vgpu

@@ -1,0 +1,215 @@
+#include "src/vgpu/core/log.h"
+
+#include <atomic>
+#include <cerrno>
+#include <cinttypes>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "src/vgpu/core/core.h"
+#include "src/vgpu/core/process.h"
+#include "src/vgpu/core/streams.h"
+
+namespace gpucast::vgpu {
+namespace {
+
+constexpr size_t kChunkBytes = 1 << 20;
+constexpr size_t kLimitBytes = size_t{512} << 20;  // a long run must not eat the machine's memory
+
+// Looks up a name without making a string of it.
+struct TextHash {
+  using is_transparent = void;
+  size_t operator()(std::string_view text) const { return std::hash<std::string_view>{}(text); }
+};
+
+struct Log {
+  std::mutex mutex;
+  std::vector<std::string> chunks;  // never grown beyond their capacity: appending moves nothing
+  size_t size_bytes = 0;
+  uint64_t kernels = 0, dropped = 0;
+  std::unordered_map<std::string, int, TextHash, std::equal_to<>> kernel_names;
+  std::map<std::pair<std::string, std::string>, uint64_t> unsupported;
+
+  void append(std::string_view line) {
+    if (forked_after_use()) return;
+    if (line.starts_with("[\"kernel\",")) ++kernels;
+    if (size_bytes + line.size() + 1 > kLimitBytes) {
+      ++dropped;
+      return;
+    }
+    if (chunks.empty() || chunks.back().size() + line.size() + 1 > chunks.back().capacity()) {
+      chunks.emplace_back();
+      chunks.back().reserve(line.size() + 1 > kChunkBytes ? line.size() + 1 : kChunkBytes);
+    }
+    chunks.back().append(line).push_back('\n');
+    size_bytes += line.size() + 1;
+  }
+};
+
+Log& the_log() {
+  static Log* const kLog = new Log;  // never destroyed: libraries call until the very end
+  return *kLog;
+}
+
+std::atomic<uint64_t> g_operations{0};
+
+// The id of a kernel's name, which the log introduces before its first use.
+int kernel_name_id(const char* name) {
+  Log& log = the_log();
+  const std::lock_guard lock(log.mutex);
+  const auto known = log.kernel_names.find(std::string_view(name));
+  if (known != log.kernel_names.end()) return known->second;
+  const int id = static_cast<int>(log.kernel_names.size());
+  log.kernel_names.emplace(name, id);
+  std::string line = "[\"kernel_name\"," + std::to_string(id) + ",";
+  append_json_string(line, name);
+  log.append(line + "]");
+  return id;
+}
+
+}  // namespace
+
+void append_json_string(std::string& out, std::string_view text) {
+  out += '"';
+  for (size_t i = 0; i < text.size(); ++i) {
+    const unsigned char c = static_cast<unsigned char>(text[i]);
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += static_cast<char>(c);
+    } else if (c < 0x20 || c == 0x7f) {
+      char escaped[8];
+      std::snprintf(escaped, sizeof escaped, "\\u%04x", c);
+      out += escaped;
+    } else if (c < 0x80) {
+      out += static_cast<char>(c);
+    } else {
+      const size_t length = c >= 0xf0 && c < 0xf5 ? 4 : c >= 0xe0 ? 3 : c >= 0xc2 ? 2 : 0;
+      bool valid = length != 0 && c < 0xf5 && i + length <= text.size();
+      for (size_t k = 1; valid && k < length; ++k) valid = (static_cast<unsigned char>(text[i + k]) & 0xc0) == 0x80;
+      if (valid && length >= 3) {  // no overlong forms, no surrogates, nothing beyond U+10FFFF
+        const unsigned char second = static_cast<unsigned char>(text[i + 1]);
+        valid = !((c == 0xe0 && second < 0xa0) || (c == 0xed && second >= 0xa0) || (c == 0xf0 && second < 0x90) ||
+                  (c == 0xf4 && second >= 0x90));
+      }
+      if (valid) {
+        out.append(text.substr(i, length));
+        i += length - 1;
+      } else {
+        out += '?';
+      }
+    }
+  }
+  out += '"';
+}
+
+void log_line(std::string_view line) {
+  Log& log = the_log();
+  const std::lock_guard lock(log.mutex);
+  log.append(line);
+}
+
+void log_work(std::string_view line, uint64_t stream, int graph_node_type) {
+  if (!capture_node(stream, graph_node_type, line)) log_line(line);
+}
+
+void count_operation() { g_operations.fetch_add(1, std::memory_order_relaxed); }
+uint64_t operations() { return g_operations.load(std::memory_order_relaxed); }
+
+void log_kernel(const char* name, const unsigned grid[3], const unsigned block[3], size_t dynamic_shared_bytes, uint64_t stream) {
+  touch();
+  char line[256];
+  std::snprintf(line, sizeof line, "[\"kernel\",%d,%u,%u,%u,%u,%u,%u,%zu,%" PRIu64 "]", kernel_name_id(name), grid[0], grid[1], grid[2],
+                block[0], block[1], block[2], dynamic_shared_bytes, stream);
+  log_work(line, stream, kGraphNodeKernel);
+  count_operation();
+}
+
+void log_call(const char* library, const char* name, const char* arguments_json, uint64_t stream) {
+  touch();
+  std::string line = "[\"call\",";
+  append_json_string(line, library);
+  line += ',';
+  append_json_string(line, name);
+  line += ',';
+  line += arguments_json != nullptr && *arguments_json != '\0' ? arguments_json : "{}";
+  log_work(line + ',' + std::to_string(stream) + ']', stream, kGraphNodeKernel);
+  count_operation();
+}
+
+void log_workspace(const char* library, uint64_t address, size_t size_bytes) {
+  touch();
+  std::string line = "[\"workspace\",";
+  append_json_string(line, library);
+  log_line(line + ',' + std::to_string(address) + ',' + std::to_string(size_bytes) + ']');
+}
+
+// Each library's own code for "not supported", from its public header.
+int not_supported(const char* library, const char* name) {
+  static const struct {
+    const char* library;
+    int code;
+  } kCodes[] = {
+      {"cudart", 801}, {"cuda", 801},   {"cublas", 15},   {"cublasLt", 15},   {"cudnn", 3000}, {"cufft", 16},
+      {"curand", 999}, {"cusolver", 9}, {"cusparse", 10}, {"cusparseLt", 10}, {"nccl", 3},     {"nvrtc", 11},
+      {"nvml", 3},     {"cupti", 27},   {"nvJitLink", 6}, {"cufile", 5003},
+  };
+  touch();
+  Log& log = the_log();
+  {
+    const std::lock_guard lock(log.mutex);
+    if (!forked_after_use()) ++log.unsupported[{library, name}];
+  }
+  for (const auto& entry : kCodes)
+    if (std::strcmp(entry.library, library) == 0) return entry.code;
+  return 1;
+}
+
+void lock_log() { the_log().mutex.lock(); }
+void unlock_log() { the_log().mutex.unlock(); }
+
+void reset_log_in_child() {
+  Log& log = the_log();
+  log.chunks.clear();
+  log.size_bytes = 0;
+  log.kernels = log.dropped = 0;
+  log.kernel_names.clear();
+  log.unsupported.clear();
+}
+
+}  // namespace gpucast::vgpu
+
+using namespace gpucast::vgpu;
+
+void gpucast_vgpu_mark(int64_t sequence) { log_line("[\"vgpu_mark\"," + std::to_string(sequence) + "]"); }
+
+int gpucast_vgpu_write_log(const char* path) {
+  if (forked_after_use()) return EPERM;  // the log is the parent's
+  const uint64_t peak_bytes = memory_info().peak_bytes;
+  FILE* file = std::fopen(path, "we");
+  if (file == nullptr) return errno;
+  Log& log = the_log();
+  const std::lock_guard lock(log.mutex);
+  bool written = true;
+  for (const std::string& chunk : log.chunks) written = written && std::fwrite(chunk.data(), 1, chunk.size(), file) == chunk.size();
+  for (const auto& [call, count] : log.unsupported) {
+    std::string line = "{\"record\":\"unsupported\",\"library\":";
+    append_json_string(line, call.first);
+    line += ",\"name\":";
+    append_json_string(line, call.second);
+    line += ",\"count\":" + std::to_string(count) + "}\n";
+    written = written && std::fwrite(line.data(), 1, line.size(), file) == line.size();
+  }
+  written =
+      written &&
+      std::fprintf(file, "{\"record\":\"vgpu_end\",\"peak_device_bytes\":%" PRIu64 ",\"kernels\":%" PRIu64 ",\"dropped\":%" PRIu64 "}\n",
+                   peak_bytes, log.kernels, log.dropped) > 0;
+  const int problem = written ? 0 : errno;
+  if (std::fclose(file) != 0 && problem == 0) return errno;
+  return problem;
+}

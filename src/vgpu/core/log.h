@@ -1,0 +1,23 @@
+// The log: lines of the capture file's virtual GPU section, in memory until they are written. Internal to the core.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace gpucast::vgpu {
+
+// Appends one line (JSON text, without the line's end).
+void log_line(std::string_view line);
+// The same for work on a stream: a stream that is being captured keeps the line in its graph instead.
+void log_work(std::string_view line, uint64_t stream, int graph_node_type);
+
+// A JSON string, quotes included. Bytes that are no UTF-8 become '?'.
+void append_json_string(std::string& out, std::string_view text);
+
+// Device operations so far: the virtual clock that event times are made of.
+void count_operation();
+uint64_t operations();
+
+}  // namespace gpucast::vgpu

@@ -1,0 +1,318 @@
+// Device memory: what is allocated, where it lies, and how much of the card is left.
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+
+#include "src/vgpu/core/address_space.h"
+#include "src/vgpu/core/core.h"
+#include "src/vgpu/core/functions.h"
+#include "src/vgpu/core/log.h"
+#include "src/vgpu/core/process.h"
+#include "src/vgpu/core/regions.h"
+
+namespace gpucast::vgpu {
+namespace {
+
+constexpr uint64_t kStepBytes = 2 << 20;
+constexpr uint64_t kDriverRangeBytes = 32 << 20;
+constexpr uint64_t kSmallStepBytes = 512;
+constexpr uint64_t kSmallBytes = 1 << 20;  // smaller requests share steps of 2 MiB
+constexpr uint64_t kAbsurdBytes = uint64_t{1} << 50;
+constexpr uint64_t kRegionBytes = uint64_t{1} << 40;
+constexpr uint64_t kTopAddress = 0x700000000000;  // below what Linux gives to programs on x86-64; other places do as well
+
+uint64_t round_up(uint64_t value, uint64_t step) { return (value + step - 1) / step * step; }
+
+// Address ranges with no access, from the kernel, each below the last. A page that nobody may touch costs nothing.
+class Regions {
+ public:
+  uint64_t take(uint64_t size, uint64_t alignment) {
+    uint64_t start = next_ - floor_ < size ? 0 : (next_ - size) / alignment * alignment;
+    if (start == 0 || start < floor_) {
+      if (!extend(size + alignment)) return 0;
+      start = (next_ - size) / alignment * alignment;
+    }
+    next_ = start;
+    return start;
+  }
+
+ private:
+  bool extend(uint64_t at_least) {
+    // Less when the machine limits addresses (ulimit -v).
+    for (uint64_t size = std::max(kRegionBytes, round_up(at_least, kStepBytes)); size >= at_least; size /= 8) {
+      const uint64_t wish = (floor_ == 0 ? kTopAddress : floor_) - size;
+      void* got =
+          mmap(reinterpret_cast<void*>(wish), size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+      if (got == MAP_FAILED) got = mmap(nullptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+      if (got == MAP_FAILED) continue;
+      floor_ = reinterpret_cast<uint64_t>(got);
+      next_ = floor_ + size;
+      add_device_region(floor_, size);
+      return true;
+    }
+    return false;
+  }
+
+  uint64_t floor_ = 0, next_ = 0;
+};
+
+struct Physical {
+  uint64_t size_bytes;
+  int mappings = 0;
+  bool released = false;
+};
+
+struct Mapping {
+  uint64_t size_bytes;
+  uint64_t handle;
+};
+
+struct Memory {
+  std::mutex mutex;
+  Regions regions;
+  AddressSpace device{[this](uint64_t size, uint64_t alignment) { return regions.take(size, alignment); }, kStepBytes, kDriverRangeBytes};
+  AddressSpace small{[this](uint64_t size, uint64_t) { return small_step(size); }, kSmallStepBytes, kStepBytes};
+  AddressSpace reservations{[this](uint64_t size, uint64_t) { return regions.take(size, kStepBytes); }, kStepBytes, kStepBytes};
+  AddressSpace modules{[this](uint64_t size, uint64_t) { return regions.take(size, kStepBytes); }, kSmallStepBytes,
+                       kStepBytes};                   // not counted
+  std::set<uint64_t> small_steps;                     // of `device`, handed on to `small`
+  std::map<uint64_t, uint64_t> aligned_reservations;  // address given out -> the reservation's start
+  std::map<uint64_t, Physical> physical;
+  std::map<uint64_t, Mapping> mappings;
+  uint64_t next_physical = 1;
+  uint64_t taken = 0, peak = 0;  // in steps of 2 MiB, libraries' own memory included
+
+  bool fits(uint64_t size) const {
+    if (size > kAbsurdBytes) return false;
+    return !profile().enforce_capacity || (size <= profile().capacity_bytes && taken <= profile().capacity_bytes - size);
+  }
+  void take(uint64_t size) {
+    taken += size;
+    peak = std::max(peak, taken);
+  }
+  uint64_t small_step(uint64_t size) {
+    if (!fits(size)) return 0;
+    const uint64_t address = device.allocate(size);
+    if (address == 0) return 0;
+    take(size);
+    small_steps.insert(address);
+    return address;
+  }
+};
+
+Memory& memory() {
+  static Memory* const kMemory = new Memory;  // never destroyed: used until the very end
+  return *kMemory;
+}
+
+using Lock = std::lock_guard<std::mutex>;
+
+void log_change(const char* what, uint64_t address, uint64_t size) {
+  log_line("[\"" + std::string(what) + "\"," + std::to_string(address) + "," + std::to_string(size) + "]");
+}
+
+}  // namespace
+
+Status device_alloc(size_t size_bytes, uint64_t* address) {
+  if (address == nullptr) return Status::invalid_value;
+  profile();
+  Memory& m = memory();
+  const Lock lock(m.mutex);
+  *address = 0;
+  if (size_bytes == 0) return Status::ok;
+  if (size_bytes < kSmallBytes) {
+    *address = m.small.allocate(size_bytes);
+    if (*address != 0) log_change("device_alloc", *address, round_up(size_bytes, kSmallStepBytes));
+  } else if (m.fits(size_bytes) && m.fits(round_up(size_bytes, kStepBytes))) {
+    const uint64_t size = round_up(size_bytes, kStepBytes);
+    *address = m.device.allocate(size);
+    if (*address != 0) {
+      m.take(size);
+      log_change("device_alloc", *address, size);
+    }
+  }
+  return *address == 0 ? Status::out_of_memory : Status::ok;
+}
+
+Status device_free(uint64_t address) {
+  if (address == 0) return Status::ok;
+  Memory& m = memory();
+  const Lock lock(m.mutex);
+  uint64_t size = m.small.free(address);
+  if (size == 0 && !m.small_steps.count(address)) {
+    size = m.device.free(address);
+    m.taken -= size;
+  }
+  if (size == 0) return Status::invalid_value;
+  forget_contents(address, size);
+  log_change("device_free", address, size);
+  return Status::ok;
+}
+
+Status address_reserve(size_t size_bytes, size_t alignment_bytes, uint64_t* address) {
+  if (address == nullptr || size_bytes == 0 || size_bytes % kStepBytes != 0 || (alignment_bytes & (alignment_bytes - 1)) != 0)
+    return Status::invalid_value;
+  touch();
+  Memory& m = memory();
+  const Lock lock(m.mutex);
+  const bool aligned = alignment_bytes <= kStepBytes;
+  if (size_bytes > kAbsurdBytes || alignment_bytes > kAbsurdBytes) return Status::out_of_memory;
+  const uint64_t start = m.reservations.allocate(aligned ? size_bytes : size_bytes + alignment_bytes);
+  if (start == 0) return Status::out_of_memory;
+  *address = aligned ? start : round_up(start, alignment_bytes);
+  m.aligned_reservations[*address] = start;
+  return Status::ok;
+}
+
+Status address_release(uint64_t address, size_t size_bytes) {
+  Memory& m = memory();
+  const Lock lock(m.mutex);
+  const auto found = m.aligned_reservations.find(address);
+  if (found == m.aligned_reservations.end()) return Status::invalid_value;
+  const auto mapped = m.mappings.lower_bound(address);
+  if (mapped != m.mappings.end() && mapped->first < address + size_bytes) return Status::invalid_value;
+  m.reservations.free(found->second);
+  m.aligned_reservations.erase(found);
+  return Status::ok;
+}
+
+Status physical_create(size_t size_bytes, uint64_t* handle) {
+  if (handle == nullptr || size_bytes == 0 || size_bytes % kStepBytes != 0) return Status::invalid_value;
+  profile();
+  Memory& m = memory();
+  const Lock lock(m.mutex);
+  if (!m.fits(size_bytes)) return Status::out_of_memory;
+  m.take(size_bytes);
+  *handle = m.next_physical++;
+  m.physical[*handle] = {size_bytes};
+  return Status::ok;
+}
+
+namespace {
+
+void release_if_unused(Memory& m, std::map<uint64_t, Physical>::iterator physical) {
+  if (!physical->second.released || physical->second.mappings > 0) return;
+  m.taken -= physical->second.size_bytes;
+  m.physical.erase(physical);
+}
+
+}  // namespace
+
+Status physical_release(uint64_t handle) {
+  Memory& m = memory();
+  const Lock lock(m.mutex);
+  const auto found = m.physical.find(handle);
+  if (found == m.physical.end() || found->second.released) return Status::invalid_value;
+  found->second.released = true;
+  release_if_unused(m, found);
+  return Status::ok;
+}
+
+Status physical_map(uint64_t address, size_t size_bytes, uint64_t handle) {
+  Memory& m = memory();
+  const Lock lock(m.mutex);
+  const auto found = m.physical.find(handle);
+  uint64_t start = 0, reserved = 0;
+  if (found == m.physical.end() || size_bytes == 0 || size_bytes > found->second.size_bytes) return Status::invalid_value;
+  if (address % kStepBytes != 0 || !m.reservations.find(address, &start, &reserved) || address + size_bytes > start + reserved)
+    return Status::invalid_value;
+  const auto next = m.mappings.lower_bound(address);
+  if (next != m.mappings.end() && next->first < address + size_bytes) return Status::invalid_value;
+  if (next != m.mappings.begin() && std::prev(next)->first + std::prev(next)->second.size_bytes > address) return Status::invalid_value;
+  m.mappings[address] = {size_bytes, handle};
+  ++found->second.mappings;
+  log_change("device_alloc", address, size_bytes);
+  return Status::ok;
+}
+
+Status physical_unmap(uint64_t address, size_t size_bytes) {
+  Memory& m = memory();
+  const Lock lock(m.mutex);
+  auto mapping = m.mappings.find(address);
+  if (mapping == m.mappings.end()) return Status::invalid_value;
+  // One call may unmap several neighbours, but no part of one.
+  uint64_t end = address;
+  for (auto next = mapping; next != m.mappings.end() && next->first == end && end < address + size_bytes; ++next)
+    end += next->second.size_bytes;
+  if (end != address + size_bytes) return Status::invalid_value;
+  while (mapping != m.mappings.end() && mapping->first < end) {
+    const auto physical = m.physical.find(mapping->second.handle);
+    if (physical != m.physical.end()) {
+      --physical->second.mappings;
+      release_if_unused(m, physical);
+    }
+    log_change("device_free", mapping->first, mapping->second.size_bytes);
+    mapping = m.mappings.erase(mapping);
+  }
+  forget_contents(address, size_bytes);
+  return Status::ok;
+}
+
+MemoryInfo memory_info() {
+  const DeviceProfile& card = profile();
+  Memory& m = memory();
+  const Lock lock(m.mutex);
+  return {card.total_memory_bytes, card.capacity_bytes > m.taken ? card.capacity_bytes - m.taken : 0, m.taken, m.peak};
+}
+
+bool find_device_range(uint64_t address, Range* range) {
+  if (!in_device_region(address)) return false;
+  Memory& m = memory();
+  const Lock lock(m.mutex);
+  uint64_t start = 0, size = 0;
+  if (m.small.find(address, &start, &size) || m.modules.find(address, &start, &size) ||
+      (m.device.find(address, &start, &size) && !m.small_steps.count(start))) {
+    *range = {start, size};
+    return true;
+  }
+  auto mapping = m.mappings.upper_bound(address);
+  if (mapping == m.mappings.begin()) return false;
+  --mapping;
+  if (address - mapping->first >= mapping->second.size_bytes) return false;
+  *range = {mapping->first, mapping->second.size_bytes};
+  return true;
+}
+
+Status library_memory(const char* library, const char* what, int64_t size_bytes) {
+  if (library == nullptr || what == nullptr) return Status::invalid_value;
+  profile();
+  Memory& m = memory();
+  const Lock lock(m.mutex);
+  if (size_bytes >= 0) {
+    const uint64_t size = static_cast<uint64_t>(size_bytes);
+    if (!m.fits(size)) return Status::out_of_memory;
+    m.take(size);
+  } else {  // given back
+    const uint64_t size = static_cast<uint64_t>(-(size_bytes + 1)) + 1;
+    m.taken -= std::min(size, m.taken);
+  }
+  std::string line = "[\"library_memory\",";
+  append_json_string(line, library);
+  line += ',';
+  append_json_string(line, what);
+  log_line(line + ',' + std::to_string(size_bytes) + ']');
+  return Status::ok;
+}
+
+uint64_t module_memory(size_t size_bytes) {
+  Memory& m = memory();
+  const Lock lock(m.mutex);
+  return m.modules.allocate(size_bytes == 0 ? 1 : size_bytes);
+}
+
+void module_memory_free(uint64_t address) {
+  Memory& m = memory();
+  const Lock lock(m.mutex);
+  const uint64_t size = m.modules.free(address);
+  if (size != 0) forget_contents(address, size);
+}
+
+void lock_memory() { memory().mutex.lock(); }
+void unlock_memory() { memory().mutex.unlock(); }
+
+}  // namespace gpucast::vgpu

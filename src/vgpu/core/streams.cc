@@ -1,0 +1,655 @@
+#include "src/vgpu/core/streams.h"
+
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "src/vgpu/core/log.h"
+#include "src/vgpu/core/process.h"
+
+namespace gpucast::vgpu {
+namespace {
+
+constexpr uint64_t kClockOperationNs = 100'000, kClockRecordNs = 1'000;
+
+struct Stream {
+  unsigned flags = 0;
+  int priority = 0;
+  uint64_t id = 0;
+  uint64_t capture = 0;                // 0: not captured
+  std::vector<uint64_t> dependencies;  // the nodes that the next captured node comes after
+};
+
+struct Event {
+  unsigned flags = 0;
+  bool recorded = false;
+  uint64_t time_ns = 0;
+  uint64_t capture = 0;  // recorded on a stream while it was captured
+  std::vector<uint64_t> dependencies;
+};
+
+struct Capture {
+  uint64_t graph = 0, origin = 0;
+  bool broken = false;
+};
+
+struct Node {
+  int type = 0;
+  uint64_t graph = 0, child = 0;
+  std::string line;
+  HostFunction host{nullptr, nullptr};
+  std::vector<uint64_t> dependencies;
+};
+
+struct Graph {
+  std::vector<uint64_t> nodes;
+  std::map<uint64_t, int64_t> user_objects;
+};
+
+struct Step {
+  std::string line;
+  HostFunction host;
+  int type;
+};
+
+struct Exec {
+  std::vector<Step> steps;
+  std::map<uint64_t, int64_t> user_objects;
+};
+
+struct UserObject {
+  HostFunction destroy;
+  int64_t references;
+};
+
+struct State {
+  std::mutex mutex;
+  // Multiples of 16, as pointers would be: PyTorch keeps flags in the low bits of a stream.
+  uint64_t next_handle = 0x5c0000001000;
+  uint64_t next_id = 1;
+  uint64_t records = 0;
+  std::unordered_map<uint64_t, Stream> streams{{0, {}}, {2, {}}};
+  std::unordered_map<uint64_t, Event> events;
+  std::unordered_map<uint64_t, Capture> captures;
+  std::unordered_map<uint64_t, Node> nodes;
+  std::unordered_map<uint64_t, Graph> graphs;
+  std::unordered_map<uint64_t, Exec> execs;
+  std::unordered_map<uint64_t, UserObject> user_objects;
+
+  uint64_t new_handle() { return next_handle += 16; }
+  Stream* stream(uint64_t handle) {
+    const auto found = streams.find(handle == 1 ? 0 : handle);
+    return found == streams.end() ? nullptr : &found->second;
+  }
+  Event* event(uint64_t handle) {
+    const auto found = events.find(handle);
+    return found == events.end() ? nullptr : &found->second;
+  }
+  Graph* graph(uint64_t handle) {
+    const auto found = graphs.find(handle);
+    return found == graphs.end() ? nullptr : &found->second;
+  }
+  Node* node(uint64_t handle) {
+    const auto found = nodes.find(handle);
+    return found == nodes.end() ? nullptr : &found->second;
+  }
+};
+
+State& state() {
+  static State* const kState = new State;  // never destroyed: used until the very end
+  return *kState;
+}
+
+std::atomic<int> g_captures{0};  // spares the lock on every launch while nothing is captured
+thread_local int t_capture_mode = 0;
+thread_local std::vector<uint64_t> t_dependencies;
+
+using Lock = std::lock_guard<std::mutex>;
+
+uint64_t add_node(State& s, uint64_t graph, Node node) {
+  const uint64_t handle = s.new_handle();
+  node.graph = graph;
+  s.nodes.emplace(handle, std::move(node));
+  s.graphs[graph].nodes.push_back(handle);
+  return handle;
+}
+
+void break_capture(State& s, uint64_t capture) {
+  const auto found = s.captures.find(capture);
+  if (found != s.captures.end()) found->second.broken = true;
+}
+
+void append_steps(State& s, uint64_t graph, std::vector<Step>& steps, int depth) {
+  constexpr int kDeepest = 64;  // a graph cannot hold itself; this only stops a program that broke that rule
+  const Graph* source = s.graph(graph);
+  if (source == nullptr || depth > kDeepest) return;
+  for (const uint64_t handle : source->nodes) {
+    const Node& node = s.nodes[handle];
+    if (node.child != 0) {
+      append_steps(s, node.child, steps, depth + 1);
+    } else {
+      steps.push_back({node.line, node.host, node.type});
+    }
+  }
+}
+
+int give(const std::vector<uint64_t>& found, uint64_t* out, size_t* count) {
+  if (count == nullptr) return kInvalidValue;
+  if (out != nullptr) {
+    std::copy_n(found.begin(), std::min(*count, found.size()), out);
+    for (size_t i = found.size(); i < *count; ++i) out[i] = 0;
+  }
+  *count = out == nullptr ? found.size() : std::min(*count, found.size());
+  return kSuccess;
+}
+
+// Takes references away; the destructors that are due are called by the caller, without the lock.
+void release(State& s, uint64_t object, int64_t references, std::vector<HostFunction>& due) {
+  const auto found = s.user_objects.find(object);
+  if (found == s.user_objects.end()) return;
+  found->second.references -= references;
+  if (found->second.references > 0) return;
+  due.push_back(found->second.destroy);
+  s.user_objects.erase(found);
+}
+
+void call(const std::vector<HostFunction>& functions) {
+  for (const HostFunction& f : functions)
+    if (f.function != nullptr) f.function(f.data);
+}
+
+}  // namespace
+
+// ---- Streams ----------------------------------------------------------------------------------------------------------------
+
+uint64_t stream_create(unsigned flags, int priority) {
+  touch();
+  State& s = state();
+  const Lock lock(s.mutex);
+  const uint64_t handle = s.new_handle();
+  Stream& stream = s.streams[handle];
+  stream.flags = flags;
+  stream.priority = priority;
+  stream.id = s.next_id++;
+  return handle;
+}
+
+int stream_destroy(uint64_t stream) {
+  State& s = state();
+  const Lock lock(s.mutex);
+  if (stream <= 2) return kInvalidHandle;
+  Stream* found = s.stream(stream);
+  if (found == nullptr) return kInvalidHandle;
+  if (found->capture != 0) break_capture(s, found->capture);
+  s.streams.erase(stream);
+  return kSuccess;
+}
+
+int stream_info(uint64_t stream, StreamInfo* info) {
+  State& s = state();
+  const Lock lock(s.mutex);
+  const Stream* found = s.stream(stream);
+  if (found == nullptr) return kInvalidHandle;
+  *info = {found->flags, found->priority, found->id};
+  return kSuccess;
+}
+
+int stream_synchronize(uint64_t stream) {
+  touch();
+  State& s = state();
+  const Lock lock(s.mutex);
+  const Stream* found = s.stream(stream);
+  if (found == nullptr) return kInvalidHandle;
+  if (found->capture == 0) return kSuccess;
+  break_capture(s, found->capture);
+  return kCaptureUnsupported;
+}
+
+int device_synchronize() {
+  touch();
+  if (g_captures.load() == 0) return kSuccess;
+  State& s = state();
+  const Lock lock(s.mutex);
+  for (auto& [id, capture] : s.captures) capture.broken = true;
+  return s.captures.empty() ? kSuccess : kCaptureUnsupported;
+}
+
+// ---- Events -----------------------------------------------------------------------------------------------------------------
+
+uint64_t event_create(unsigned flags) {
+  touch();
+  State& s = state();
+  const Lock lock(s.mutex);
+  const uint64_t handle = s.new_handle();
+  s.events[handle].flags = flags;
+  return handle;
+}
+
+int event_destroy(uint64_t event) {
+  State& s = state();
+  const Lock lock(s.mutex);
+  return s.events.erase(event) == 1 ? kSuccess : kInvalidHandle;
+}
+
+int event_record(uint64_t event, uint64_t stream) {
+  State& s = state();
+  const Lock lock(s.mutex);
+  Event* found = s.event(event);
+  const Stream* on = s.stream(stream);
+  if (found == nullptr || on == nullptr) return kInvalidHandle;
+  found->recorded = true;
+  found->time_ns = operations() * kClockOperationNs + ++s.records * kClockRecordNs;
+  found->capture = on->capture;
+  found->dependencies = on->dependencies;
+  return kSuccess;
+}
+
+int event_query(uint64_t event) {
+  State& s = state();
+  const Lock lock(s.mutex);
+  const Event* found = s.event(event);
+  if (found == nullptr) return kInvalidHandle;
+  if (found->capture == 0 || !s.captures.count(found->capture)) return kSuccess;
+  break_capture(s, found->capture);
+  return kCapturedEvent;
+}
+
+int stream_wait_event(uint64_t stream, uint64_t event) {
+  State& s = state();
+  const Lock lock(s.mutex);
+  Stream* waiting = s.stream(stream);
+  const Event* found = s.event(event);
+  if (waiting == nullptr || found == nullptr) return kInvalidHandle;
+  if (found->capture == 0 || !s.captures.count(found->capture)) return kSuccess;
+  if (stream <= 1) {  // the default stream cannot take part in a capture
+    break_capture(s, found->capture);
+    return kCaptureImplicit;
+  }
+  if (waiting->capture == 0) {
+    waiting->capture = found->capture;
+    waiting->dependencies.clear();
+  } else if (waiting->capture != found->capture) {
+    break_capture(s, found->capture);
+    break_capture(s, waiting->capture);
+    return kCaptureUnsupported;
+  }
+  for (const uint64_t node : found->dependencies)
+    if (std::find(waiting->dependencies.begin(), waiting->dependencies.end(), node) == waiting->dependencies.end())
+      waiting->dependencies.push_back(node);
+  return kSuccess;
+}
+
+int event_elapsed(uint64_t from, uint64_t to, float* elapsed_ms) {
+  if (elapsed_ms == nullptr) return kInvalidValue;
+  State& s = state();
+  const Lock lock(s.mutex);
+  const Event *first = s.event(from), *last = s.event(to);
+  if (first == nullptr || last == nullptr || !first->recorded || !last->recorded) return kInvalidHandle;
+  if ((first->flags | last->flags) & kEventDisableTiming) return kInvalidHandle;
+  *elapsed_ms = static_cast<float>((static_cast<double>(last->time_ns) - static_cast<double>(first->time_ns)) / 1e6);
+  return kSuccess;
+}
+
+// ---- Capture ----------------------------------------------------------------------------------------------------------------
+
+int capture_begin(uint64_t stream, int mode, uint64_t graph) {
+  if (mode < 0 || mode > 2) return kInvalidValue;
+  touch();
+  State& s = state();
+  const Lock lock(s.mutex);
+  Stream* found = s.stream(stream);
+  if (found == nullptr) return kInvalidHandle;
+  if (stream <= 1) return kCaptureUnsupported;
+  if (found->capture != 0) return kIllegalState;
+  if (graph == 0) {
+    graph = s.new_handle();
+    s.graphs[graph];
+  } else if (s.graph(graph) == nullptr) {
+    return kInvalidValue;
+  }
+  const uint64_t id = s.next_id++;
+  s.captures[id] = {graph, stream, false};
+  found->capture = id;
+  found->dependencies.clear();
+  g_captures.fetch_add(1);
+  return kSuccess;
+}
+
+int capture_end(uint64_t stream, uint64_t* graph) {
+  State& s = state();
+  const Lock lock(s.mutex);
+  Stream* found = s.stream(stream);
+  if (found == nullptr) return kInvalidHandle;
+  const auto capture = s.captures.find(found->capture);
+  if (capture == s.captures.end()) return kIllegalState;
+  if (capture->second.origin != stream) {
+    capture->second.broken = true;
+    return kCaptureUnmatched;
+  }
+  for (auto& [handle, other] : s.streams) {
+    if (other.capture != capture->first) continue;
+    other.capture = 0;
+    other.dependencies.clear();
+  }
+  const Capture ended = capture->second;
+  s.captures.erase(capture);
+  g_captures.fetch_sub(1);
+  if (graph != nullptr) *graph = ended.broken ? 0 : ended.graph;
+  return ended.broken ? kCaptureInvalidated : kSuccess;
+}
+
+int capture_info(uint64_t stream, CaptureInfo* info) {
+  *info = {};
+  if (g_captures.load(std::memory_order_relaxed) == 0 && stream <= 2) return kSuccess;
+  State& s = state();
+  const Lock lock(s.mutex);
+  const Stream* found = s.stream(stream);
+  if (found == nullptr) return kInvalidHandle;
+  const auto capture = s.captures.find(found->capture);
+  if (capture == s.captures.end()) return kSuccess;
+  t_dependencies = found->dependencies;
+  *info = {capture->second.broken ? kCaptureBroken : kCaptureActive, capture->first, capture->second.graph, t_dependencies.data(),
+           t_dependencies.size()};
+  return kSuccess;
+}
+
+int capture_update_dependencies(uint64_t stream, const uint64_t* nodes, size_t count, bool replace) {
+  State& s = state();
+  const Lock lock(s.mutex);
+  Stream* found = s.stream(stream);
+  if (found == nullptr) return kInvalidHandle;
+  if (found->capture == 0) return kIllegalState;
+  if (nodes == nullptr && count != 0) return kInvalidValue;
+  if (replace) found->dependencies.clear();
+  found->dependencies.insert(found->dependencies.end(), nodes, nodes + count);
+  return kSuccess;
+}
+
+bool capture_node(uint64_t stream, int type, std::string_view line) {
+  if (g_captures.load(std::memory_order_relaxed) == 0) return false;
+  State& s = state();
+  const Lock lock(s.mutex);
+  Stream* found = s.stream(stream);
+  if (found == nullptr) return false;
+  const auto capture = s.captures.find(found->capture);
+  if (capture == s.captures.end()) return false;
+  Node node;
+  node.type = type;
+  node.line = line;
+  node.dependencies = std::move(found->dependencies);
+  found->dependencies = {add_node(s, capture->second.graph, std::move(node))};
+  return true;
+}
+
+int capture_exchange_mode(int mode) {
+  const int before = t_capture_mode;
+  t_capture_mode = mode;
+  return before;
+}
+
+// ---- Graphs -----------------------------------------------------------------------------------------------------------------
+
+uint64_t graph_create() {
+  touch();
+  State& s = state();
+  const Lock lock(s.mutex);
+  const uint64_t handle = s.new_handle();
+  s.graphs[handle];
+  return handle;
+}
+
+int graph_destroy(uint64_t graph) {
+  std::vector<HostFunction> due;
+  {
+    State& s = state();
+    const Lock lock(s.mutex);
+    const auto found = s.graphs.find(graph);
+    if (found == s.graphs.end()) return kInvalidValue;
+    for (const uint64_t node : found->second.nodes) s.nodes.erase(node);
+    for (const auto& [object, references] : found->second.user_objects) release(s, object, references, due);
+    s.graphs.erase(found);
+  }
+  call(due);
+  return kSuccess;
+}
+
+int graph_clone(uint64_t graph, uint64_t* clone) {
+  State& s = state();
+  const Lock lock(s.mutex);
+  if (clone == nullptr || s.graph(graph) == nullptr) return kInvalidValue;
+  *clone = s.new_handle();
+  s.graphs[*clone];
+  const Graph source = *s.graph(graph);
+  std::map<uint64_t, uint64_t> copy_of;
+  for (const uint64_t handle : source.nodes) {
+    Node node = s.nodes[handle];
+    for (uint64_t& dependency : node.dependencies)
+      if (copy_of.count(dependency)) dependency = copy_of[dependency];
+    copy_of[handle] = add_node(s, *clone, std::move(node));
+  }
+  for (const auto& [object, references] : source.user_objects) {
+    const auto found = s.user_objects.find(object);
+    if (found != s.user_objects.end()) found->second.references += references;
+  }
+  s.graphs[*clone].user_objects = source.user_objects;
+  return kSuccess;
+}
+
+int graph_add_node(uint64_t graph, const uint64_t* dependencies, size_t count, int type, std::string_view line, uint64_t child,
+                   HostFunction host, uint64_t* node) {
+  State& s = state();
+  const Lock lock(s.mutex);
+  if (s.graph(graph) == nullptr || node == nullptr || (dependencies == nullptr && count != 0)) return kInvalidValue;
+  for (size_t i = 0; i < count; ++i)
+    if (s.node(dependencies[i]) == nullptr) return kInvalidValue;
+  Node added;
+  added.type = type;
+  added.line = line;
+  added.child = child;
+  added.host = host;
+  added.dependencies.assign(dependencies, dependencies + count);
+  *node = add_node(s, graph, std::move(added));
+  return kSuccess;
+}
+
+int graph_destroy_node(uint64_t node) {
+  State& s = state();
+  const Lock lock(s.mutex);
+  const Node* found = s.node(node);
+  if (found == nullptr) return kInvalidValue;
+  if (Graph* graph = s.graph(found->graph)) {
+    std::erase(graph->nodes, node);
+    for (const uint64_t other : graph->nodes) std::erase(s.nodes[other].dependencies, node);
+  }
+  s.nodes.erase(node);
+  return kSuccess;
+}
+
+int graph_node_type(uint64_t node, int* type) {
+  State& s = state();
+  const Lock lock(s.mutex);
+  const Node* found = s.node(node);
+  if (found == nullptr || type == nullptr) return kInvalidValue;
+  *type = found->type;
+  return kSuccess;
+}
+
+int graph_nodes(uint64_t graph, bool roots_only, uint64_t* nodes, size_t* count) {
+  State& s = state();
+  const Lock lock(s.mutex);
+  const Graph* found = s.graph(graph);
+  if (found == nullptr) return kInvalidValue;
+  std::vector<uint64_t> wanted;
+  for (const uint64_t node : found->nodes)
+    if (!roots_only || s.nodes[node].dependencies.empty()) wanted.push_back(node);
+  return give(wanted, nodes, count);
+}
+
+int graph_node_dependencies(uint64_t node, uint64_t* nodes, size_t* count) {
+  State& s = state();
+  const Lock lock(s.mutex);
+  const Node* found = s.node(node);
+  return found == nullptr ? kInvalidValue : give(found->dependencies, nodes, count);
+}
+
+int graph_node_dependents(uint64_t node, uint64_t* nodes, size_t* count) {
+  State& s = state();
+  const Lock lock(s.mutex);
+  const Node* found = s.node(node);
+  const Graph* graph = found == nullptr ? nullptr : s.graph(found->graph);
+  if (graph == nullptr) return kInvalidValue;
+  std::vector<uint64_t> wanted;
+  for (const uint64_t other : graph->nodes) {
+    const auto& dependencies = s.nodes[other].dependencies;
+    if (std::find(dependencies.begin(), dependencies.end(), node) != dependencies.end()) wanted.push_back(other);
+  }
+  return give(wanted, nodes, count);
+}
+
+int graph_edges(uint64_t graph, uint64_t* from, uint64_t* to, size_t* count) {
+  State& s = state();
+  const Lock lock(s.mutex);
+  const Graph* found = s.graph(graph);
+  if (found == nullptr || count == nullptr) return kInvalidValue;
+  std::vector<uint64_t> first, second;
+  for (const uint64_t node : found->nodes) {
+    for (const uint64_t dependency : s.nodes[node].dependencies) {
+      first.push_back(dependency);
+      second.push_back(node);
+    }
+  }
+  size_t room = *count;
+  give(first, from, &room);
+  return give(second, to, count);
+}
+
+int graph_change_dependencies(uint64_t graph, const uint64_t* from, const uint64_t* to, size_t count, bool add) {
+  State& s = state();
+  const Lock lock(s.mutex);
+  if (s.graph(graph) == nullptr || (count != 0 && (from == nullptr || to == nullptr))) return kInvalidValue;
+  for (size_t i = 0; i < count; ++i) {
+    Node* node = s.node(to[i]);
+    if (node == nullptr || s.node(from[i]) == nullptr) return kInvalidValue;
+    std::erase(node->dependencies, from[i]);
+    if (add) node->dependencies.push_back(from[i]);
+  }
+  return kSuccess;
+}
+
+int graph_instantiate(uint64_t graph, uint64_t* exec) {
+  State& s = state();
+  const Lock lock(s.mutex);
+  const Graph* found = s.graph(graph);
+  if (found == nullptr || exec == nullptr) return kInvalidValue;
+  *exec = s.new_handle();
+  Exec& made = s.execs[*exec];
+  append_steps(s, graph, made.steps, 0);
+  made.user_objects = found->user_objects;
+  for (const auto& [object, references] : made.user_objects) {
+    const auto user = s.user_objects.find(object);
+    if (user != s.user_objects.end()) user->second.references += references;
+  }
+  return kSuccess;
+}
+
+int graph_exec_update(uint64_t exec, uint64_t graph) {
+  State& s = state();
+  const Lock lock(s.mutex);
+  const auto found = s.execs.find(exec);
+  if (found == s.execs.end() || s.graph(graph) == nullptr) return kInvalidValue;
+  found->second.steps.clear();
+  append_steps(s, graph, found->second.steps, 0);
+  return kSuccess;
+}
+
+int graph_exec_destroy(uint64_t exec) {
+  std::vector<HostFunction> due;
+  {
+    State& s = state();
+    const Lock lock(s.mutex);
+    const auto found = s.execs.find(exec);
+    if (found == s.execs.end()) return kInvalidValue;
+    for (const auto& [object, references] : found->second.user_objects) release(s, object, references, due);
+    s.execs.erase(found);
+  }
+  call(due);
+  return kSuccess;
+}
+
+int graph_launch(uint64_t exec, uint64_t stream) {
+  std::vector<Step> steps;
+  {
+    State& s = state();
+    const Lock lock(s.mutex);
+    const auto found = s.execs.find(exec);
+    if (found == s.execs.end()) return kInvalidValue;
+    if (s.stream(stream) == nullptr) return kInvalidHandle;
+    steps = found->second.steps;
+  }
+  for (const Step& step : steps) {
+    if (capture_node(stream, step.type, step.line)) continue;
+    if (!step.line.empty()) {
+      log_line(step.line);
+      count_operation();
+    }
+    if (step.host.function != nullptr) step.host.function(step.host.data);
+  }
+  device_written();
+  return kSuccess;
+}
+
+uint64_t user_object_create(HostFunction destroy, unsigned references) {
+  State& s = state();
+  const Lock lock(s.mutex);
+  const uint64_t handle = s.new_handle();
+  s.user_objects[handle] = {destroy, references};
+  return handle;
+}
+
+int user_object_change(uint64_t object, int64_t references) {
+  std::vector<HostFunction> due;
+  {
+    State& s = state();
+    const Lock lock(s.mutex);
+    if (!s.user_objects.count(object)) return kInvalidValue;
+    release(s, object, -references, due);
+  }
+  call(due);
+  return kSuccess;
+}
+
+int graph_retain_user_object(uint64_t graph, uint64_t object, unsigned references, bool move) {
+  State& s = state();
+  const Lock lock(s.mutex);
+  Graph* found = s.graph(graph);
+  const auto user = s.user_objects.find(object);
+  if (found == nullptr || user == s.user_objects.end()) return kInvalidValue;
+  found->user_objects[object] += references;
+  if (!move) user->second.references += references;
+  return kSuccess;
+}
+
+int graph_release_user_object(uint64_t graph, uint64_t object, unsigned references) {
+  std::vector<HostFunction> due;
+  {
+    State& s = state();
+    const Lock lock(s.mutex);
+    Graph* found = s.graph(graph);
+    if (found == nullptr || !found->user_objects.count(object) || found->user_objects[object] < references) return kInvalidValue;
+    found->user_objects[object] -= references;
+    if (found->user_objects[object] == 0) found->user_objects.erase(object);
+    release(s, object, references, due);
+  }
+  call(due);
+  return kSuccess;
+}
+
+void lock_streams() { state().mutex.lock(); }
+void unlock_streams() { state().mutex.unlock(); }
+
+}  // namespace gpucast::vgpu

@@ -1,0 +1,399 @@
+#!/usr/bin/env python3
+"""Repeat the measured runs of the xMem artifact on the virtual GPU and compare with what the real cards took.
+
+    python eval/xmem_rows.py --python ENV/bin/python --resume rows.jsonl
+    python eval/xmem_rows.py --python ENV/bin/python --arch cnn --resume rows.jsonl --markdown docs/explanation/accuracy.md
+
+ENV: PyTorch 2.6.0 and transformers 4.51.3, torchvision 0.21.0 (what the measured runs used). A row takes seconds.
+docs/explanation/accuracy.md says what is compared with what.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+
+MIB = 2**20
+GRID_BYTES = 2 * MIB  # NVML counts device memory in this step
+GPU_IDS = {"NVIDIA GeForce RTX 3060": "rtx3060", "NVIDIA GeForce RTX 4060": "rtx4060", "NVIDIA A100-SXM4-40GB": "a100-40"}
+ESTIMATORS = {"solution": "xMem", "DNNmem": "DNNMem", "SchedTune": "SchedTune", "LLMem": "LLMem"}
+CNN_NAMES = (
+    "VGG16 VGG19 ResNet101 ResNet152 MobileNetV2 ConvNeXtTiny ConvNeXtBase RegNetX400MF RegNetY400MF MnasNet MobeNetV3Small MobeNetV3Large"
+).split()
+BEGIN, END = "<!-- xmem_rows: begin -->", "<!-- xmem_rows: end -->"
+
+
+def fail(message):
+    sys.exit(f"xmem_rows.py: {message}")
+
+
+def parse_args():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--data", type=Path, default=HERE.parent.parent / "shared/data/xmem/runs.jsonl", help="the measured runs (default %(default)s)"
+    )
+    parser.add_argument(
+        "--gpucast", default=os.environ.get("GPUCAST_BIN", "gpucast"), help="the gpucast command (default: $GPUCAST_BIN, or on PATH)"
+    )
+    parser.add_argument("--python", default=sys.executable, help="a Python with torch 2.6.0, torchvision 0.21.0 and transformers 4.51.3")
+    parser.add_argument("--arch", choices=["transformer", "cnn", "all"], default="transformer")
+    parser.add_argument(
+        "--min-batch", type=int, default=15, help="leave out smaller transformer batches, whose text length is unknown (default 15)"
+    )
+    parser.add_argument("--model", help="only this model (part of its name)")
+    parser.add_argument("--limit", type=int, help="only the first N rows")
+    parser.add_argument("--jobs", type=int, default=1, help="runs at a time")
+    parser.add_argument("--resume", type=Path, help="keep results here, and take those that are already there")
+    parser.add_argument("--markdown", type=Path, help="also put the tables into this document, between its markers")
+    return parser.parse_args()
+
+
+def read_rows(args):
+    if not args.data.is_file():
+        fail(f"no measured runs at {args.data}; name the file with --data (runs.jsonl of the xMem data, not part of this repository)")
+    rows = [json.loads(line) for line in args.data.read_text().splitlines() if line.strip()]
+    rows = [row for row in rows if args.arch in ("all", row["arch"])]
+    rows = [row for row in rows if row["arch"] == "cnn" or row["batch_size"] >= args.min_batch]
+    if args.model:
+        rows = [row for row in rows if args.model.lower() in row["model"].lower()]
+    without = sorted({row["model"] for row in rows if not known(row)})
+    if without:
+        print(f"left out, no configuration in eval/configs: {', '.join(without)}", file=sys.stderr)
+    rows = [row for row in rows if known(row)]
+    rows.sort(
+        key=lambda row: (
+            row["arch"] != "transformer",
+            row["gpu"],
+            row["zero_grad_mode"] is not None,
+            row["model"],
+            row["optimizer"],
+            row["batch_size"],
+        )
+    )
+    rows = rows[: args.limit]
+    if not rows:
+        fail("no row is left with these options")
+    return rows
+
+
+def known(row):
+    if row["arch"] == "cnn":
+        return row["model"] in CNN_NAMES
+    return (HERE / "configs" / (row["model"].replace("/", "__") + ".json")).is_file()
+
+
+def generation(row):
+    return "zero_grad not recorded" if row["zero_grad_mode"] is None else "zero_grad recorded"
+
+
+def name_of(row):
+    place = "-" if row["zero_grad_mode"] is None else row["zero_grad_mode"]
+    return f"{row['model'].split('/')[-1]} {row['optimizer']} {row['batch_size']} z{place}"
+
+
+def card_of(row):
+    return row["gpu"].split()[-1] if "RTX" in row["gpu"] else "A100-40"
+
+
+def gpucast_run(args, row, enforce_capacity):
+    """One run of the workload. Returns the report and whether the script met an out-of-memory error."""
+    with tempfile.TemporaryDirectory(prefix="xmem_rows_") as folder:
+        outcome = Path(folder) / "outcome"
+        # Rows that do not record the place of zero_grad: read as place 0, without cuBLAS workspaces from the caching allocator.
+        unrecorded = row["zero_grad_mode"] is None
+        command = [args.gpucast, "run", "--gpu", GPU_IDS[row["gpu"]], "--steps", "4", "--format", "json"]
+        command += ["--enforce-capacity"] if enforce_capacity else []
+        command += ["--", args.python, str(HERE / "xmem_workload.py"), "--model", row["model"], "--optimizer", row["optimizer"]]
+        command += [
+            "--batch",
+            str(row["batch_size"]),
+            "--zero-grad",
+            str(0 if unrecorded else row["zero_grad_mode"]),
+            "--outcome",
+            str(outcome),
+        ]
+        environment = {key: value for key, value in os.environ.items() if key not in ("PYTORCH_CUDA_ALLOC_CONF", "CUBLAS_WORKSPACE_CONFIG")}
+        if unrecorded:
+            environment["CUBLAS_WORKSPACE_CONFIG"] = ":0:0"
+        done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        oom = outcome.exists()
+        # 0: fits, 1: does not fit.
+        if done.returncode not in (0, 1):
+            fail(f"{name_of(row)}: gpucast exited with {done.returncode}\n  {' '.join(command)}\n{done.stderr[-3000:]}")
+        return json.loads(done.stdout), oom
+
+
+def measure(args, row):
+    started = time.monotonic()
+    report, oom = gpucast_run(args, row, enforce_capacity=False)
+    if oom:
+        fail(f"{name_of(row)}: out of memory in a run without a limit")
+    ledger = sum(line["expected_bytes"] for line in report["ledger"])
+    peak = report["peak"]
+    usable = row["total_gpu_memory"] - ledger
+    second = False
+    if peak["allocated_bytes"] > usable:
+        oom = True  # whatever the allocator gives back, the tensors alone do not fit
+    elif peak["reserved_bytes"] > usable:
+        second = True  # it may still run, with the allocator giving cached segments back
+        _, oom = gpucast_run(args, row, enforce_capacity=True)
+    return {
+        "path": row["path"],
+        "peak_reserved_bytes": peak["reserved_bytes"],
+        "peak_allocated_bytes": peak["allocated_bytes"],
+        "ledger_bytes": ledger,
+        "oom": oom,
+        "second_run": second,
+        "seconds": round(time.monotonic() - started, 2),
+        "warnings": [warning.get("code", "") if isinstance(warning, dict) else warning for warning in report.get("warnings", [])],
+    }
+
+
+def measure_all(args, rows):
+    results = {}
+    if args.resume and args.resume.exists():
+        for line in args.resume.read_text().splitlines():
+            result = json.loads(line)
+            results[result["path"]] = result
+    todo = [row for row in rows if row["path"] not in results]
+    if todo and not shutil.which(args.gpucast):
+        fail(f"no gpucast at '{args.gpucast}'; build it and name it with --gpucast")
+    cache = args.resume.open("a") if args.resume else None
+    with ThreadPoolExecutor(args.jobs) as pool:
+        for count, (row, result) in enumerate(zip(todo, pool.map(lambda row: measure(args, row), todo)), start=1):
+            results[row["path"]] = result
+            if cache:
+                cache.write(json.dumps(result) + "\n")
+                cache.flush()
+            print(
+                f"{count}/{len(todo)} {card_of(row)} {name_of(row)}: {result['peak_reserved_bytes'] / MIB:.0f} MiB, {result['seconds']} s",
+                file=sys.stderr,
+            )
+    return [results[row["path"]] for row in rows]
+
+
+def percent(value):
+    return "-" if value is None else f"{100 * value:.2f}"
+
+
+def median(values):
+    values = [value for value in values if value is not None]
+    return statistics.median(values) if values else None
+
+
+def table(header, body, markdown):
+    """A table as text or as Markdown; first column left, others right."""
+    body = [[str(cell) for cell in line] for line in body]
+    if markdown:
+        return "\n".join(["| " + " | ".join(line) + " |" for line in [header, ["---"] + ["---:"] * (len(header) - 1)] + body])
+    widths = [max(len(line[i]) for line in [header] + body) for i in range(len(header))]
+    lines = [
+        "  ".join(cell.ljust(width) if i == 0 else cell.rjust(width) for i, (cell, width) in enumerate(zip(line, widths)))
+        for line in [header] + body
+    ]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def difference(row, result):
+    """What the card took beyond the allocator: real growth less our peak reserved."""
+    return row["ground"] - result["peak_reserved_bytes"]
+
+
+def constants(rows, results):
+    """Per card and generation, the growth beside the allocator, from the transformer rows that ended without OOM."""
+    groups = {}
+    for row, result in zip(rows, results):
+        if row["arch"] == "transformer" and not row["real_oom"]:
+            groups.setdefault((card_of(row), generation(row)), []).append(difference(row, result))
+    return {key: (statistics.median_low(values), values) for key, values in sorted(groups.items())}
+
+
+def our_error(row, result):
+    """Relative error of peak reserved plus the ledger's kernels and handles, as NVML's growth leaves the context out."""
+    return abs(result["peak_reserved_bytes"] + result["growth_bytes"] - row["ground"]) / row["ground"]
+
+
+def first_error(row, key):
+    estimate = row["estimators"].get(key)
+    return None if estimate is None or estimate["memory"] < 0 else estimate["error"]
+
+
+def rows_table(rows, results, markdown):
+    header = ["run", "card", "real MiB", "reserved MiB", "real - reserved", "OOM real/ours", "xMem error %", "our error %"]
+    body = []
+    for row, result in zip(rows, results):
+        real, ours = ("yes" if row["real_oom"] else "no"), ("yes" if result["oom"] else "no")
+        body.append(
+            [
+                name_of(row),
+                card_of(row),
+                f"{row['ground'] / MIB:.0f}",
+                f"{result['peak_reserved_bytes'] / MIB:.0f}",
+                "-" if row["real_oom"] else f"{difference(row, result) / MIB:.0f}",
+                f"{real}/{ours}" + ("" if real == ours else " !"),
+                "-" if row["real_oom"] else percent(first_error(row, "solution")),
+                "-" if row["real_oom"] else percent(our_error(row, result)),
+            ]
+        )
+    return table(header, body, markdown)
+
+
+def exactness_table(groups, markdown):
+    body = []
+    for (card, when), (constant, values) in groups.items():
+        same = sum(value == constant for value in values)
+        near = sum(abs(value - constant) <= GRID_BYTES for value in values)
+        body.append(
+            [f"{card}, {when}", len(values), f"{constant / MIB:.0f}", same, near, f"{min(values) / MIB:.0f}..{max(values) / MIB:.0f}"]
+        )
+    return table(["transformer rows", "rows", "constant MiB", "equal to it", "within 2 MiB", "range MiB"], body, markdown)
+
+
+def capped_ok(row, result):
+    """Would the job run with PyTorch's allocator capped at our estimate, in the artifact's 1 % steps?
+
+    What the real allocator needed is the real growth less what lies beside it; that giving back cached memory might save
+    a run is left out.
+    """
+    estimate = result["peak_reserved_bytes"] + result["ledger_bytes"]
+    cap = round(estimate / row["total_gpu_memory"], 2) * row["total_gpu_memory"]
+    return row["ground"] - result["growth_bytes"] <= cap
+
+
+def saved_bytes(right, real_oom, runs_capped, estimate, total):
+    """Equation 7 of the xMem paper."""
+    if right and real_oom:
+        return total
+    if right and runs_capped:
+        return total - estimate
+    return -total
+
+
+def metrics_table(rows, results, markdown):
+    """MRE, PEF and MCP as the xMem paper defines them, every estimator on the same rows."""
+    body = []
+    for arch in ("transformer", "cnn"):
+        pairs = [(row, result) for row, result in zip(rows, results) if row["arch"] == arch]
+        if not pairs:
+            continue
+        for key in ["ours", *ESTIMATORS]:
+            first, second, wrong, failed, saved, count = [], [], 0, 0, [], 0
+            for row, result in pairs:
+                total = row["total_gpu_memory"]
+                if key == "ours":
+                    right = result["oom"] == row["real_oom"]
+                    runs_capped = capped_ok(row, result)
+                    estimate_bytes = result["peak_reserved_bytes"] + result["ledger_bytes"]
+                    errors = (our_error(row, result), None)
+                else:
+                    estimate = row["estimators"].get(key)
+                    if estimate is None or estimate["memory"] < 0:
+                        continue
+                    right = estimate["correct_estimation"]
+                    runs_capped = estimate["second_oom"] is False
+                    estimate_bytes = estimate["memory"]
+                    errors = (estimate["error"], estimate["second_error"] if runs_capped else None)
+                count += 1
+                wrong += not right
+                failed += not (right and (row["real_oom"] or runs_capped))
+                if not row["real_oom"]:
+                    first.append(errors[0])
+                    second.append(errors[0] if errors[1] is None else errors[1])
+                if row["experiment"] == "montecarlo":
+                    saved.append(saved_bytes(right, row["real_oom"], runs_capped, estimate_bytes, total))
+            if count:
+                mcp = f"{statistics.mean(saved) / 1e9:.2f}" if saved else "-"
+                paper = "-" if key == "ours" else percent(median(second))
+                label = "gpucast" if key == "ours" else ESTIMATORS[key]
+                body.append(
+                    [
+                        f"{arch}, {label}",
+                        count,
+                        percent(median(first)),
+                        percent(max(first, default=None)),
+                        paper,
+                        wrong,
+                        percent(failed / count),
+                        mcp,
+                    ]
+                )
+    header = ["estimator", "rows", "median error %", "worst %", "MRE %", "wrong OOM verdicts", "PEF %", "MCP GB"]
+    return table(header, body, markdown)
+
+
+def ledger_bounds(rows, results):
+    """Which amounts beside the allocator agree with every verdict, as far as peaks alone can tell."""
+    lines = []
+    for card in sorted({card_of(row) for row in rows}):
+        pairs = [(row, result) for row, result in zip(rows, results) if card_of(row) == card]
+        fits = [
+            row["total_gpu_memory"] - result["peak_reserved_bytes"]
+            for row, result in pairs
+            if not row["real_oom"] and not result["second_run"]
+        ]
+        fails = [row["total_gpu_memory"] - result["peak_reserved_bytes"] for row, result in pairs if row["real_oom"]]
+        if fits:
+            low = f"; the nearest OOM run lacks {-max(fails) / MIB:.0f} MiB without any" if fails else ""
+            lines.append(f"{card}: all runs that fitted fit with up to {min(fits) / MIB:.0f} MiB beside the allocator{low}")
+    return "\n".join(lines)
+
+
+def summary(rows, results, markdown):
+    groups = constants(rows, results)
+    parts = []
+    if groups:
+        parts.append(exactness_table(groups, markdown))
+    agree = sum(row["real_oom"] == result["oom"] for row, result in zip(rows, results))
+    parts.append(f"OOM or not: {agree} of {len(rows)} agree ({sum(row['real_oom'] for row in rows)} real OOM).")
+    parts.append(metrics_table(rows, results, markdown))
+    return "\n\n".join(parts)
+
+
+def write_markdown(path, text):
+    document = path.read_text() if path.exists() else ""
+    if BEGIN not in document or END not in document:
+        fail(f"{path} has no lines '{BEGIN}' and '{END}' to put the tables between")
+    before, rest = document.split(BEGIN, 1)
+    after = rest.split(END, 1)[1]
+    path.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}")
+
+
+def add_growth(rows, results):
+    """The ledger's amount beside the context, per card: known before any run, so that our error is that of a prediction."""
+    growth = {"3060": 18 * MIB, "4060": 14 * MIB}
+    for row, result in zip(rows, results):
+        result["growth_bytes"] = growth.get(card_of(row), 34 * MIB)
+
+
+def main():
+    args = parse_args()
+    rows = read_rows(args)
+    results = measure_all(args, rows)
+    add_growth(rows, results)
+    print(rows_table(rows, results, markdown=False))
+    print()
+    print(summary(rows, results, markdown=False))
+    print()
+    print(ledger_bounds(rows, results))
+    if args.markdown:
+        write_markdown(
+            args.markdown,
+            "\n".join([summary(rows, results, markdown=True), "", "### Every row", "", rows_table(rows, results, markdown=True)]),
+        )
+    inexact = [value for constant, values in constants(rows, results).values() for value in values if abs(value - constant) > GRID_BYTES]
+    disagree = sum(row["real_oom"] != result["oom"] for row, result in zip(rows, results))
+    return 1 if inexact or disagree else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,95 @@
+"""The allocator's history merged with the recorder's marks, as the lines of a capture's process and history sections."""
+
+import json
+import os
+
+_OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
+
+# Lines of the history are named as in PyTorch's own. A block that is freed for good belongs to the free before it.
+_AFTER_ITS_CAUSE = "free_completed"
+
+
+
+
+class _Stacks:
+    """Python stacks by number. PyTorch shares one frame object between all stacks that hold it, so identity is equality."""
+
+    def __init__(self, write):
+        self._write = write
+        self._by_identity = {}  # of the frames
+        self._by_text = {}  # the same less our own frames
+        self._texts = {}
+        self._alive = []  # keeps identities unique
+
+    def number(self, frames):
+        if not frames:
+            return -1
+        key = tuple(map(id, frames))
+        number = self._by_identity.get(key)
+        if number is None:
+            self._alive.append(frames)
+            text = ", ".join(filter(None, map(self._text, frames)))
+            number = self._by_text.get(text) if text else -1
+            if number is None:
+                number = self._by_text[text] = len(self._by_text) + 1
+                self._write('{"record": "stack", "id": %d, "frames": [%s]}\n' % (number, text))  # noqa: UP031
+            self._by_identity[key] = number
+        return number
+
+    def _text(self, frame):
+        text = self._texts.get(id(frame))
+        if text is None:
+            name = frame["filename"]
+            text = "" if name.startswith(_OURS) else json.dumps([name, frame["line"], frame["name"]])
+            self._texts[id(frame)] = text
+        return text
+
+
+def _module_lines(modules):
+    for index, name in enumerate(modules.names):
+        record = {"record": "module", "id": index + 1, "parent": modules.parents[index], "name": name, "type": modules.types[index]}
+        yield json.dumps(record) + "\n"
+
+
+def write(file, process, recorder, events, end):
+    """`events`: the device's trace, as `_snapshot()` gives it. `process` and `end`: records."""
+    write_line = file.write
+    write_line(json.dumps(process) + "\n")
+    for code, message in recorder.warnings:
+        write_line(json.dumps({"record": "warning", "code": code, "message": message}) + "\n")
+    file.writelines(_module_lines(recorder.modules))
+
+    tensors = {}
+    for sequence, *fields in recorder.tensors:
+        tensors.setdefault(sequence, []).append(json.dumps(["tensor", sequence, *fields]) + "\n")
+    marks = sorted(recorder.marks)
+    next_mark = 0
+    stacks = _Stacks(write_line)
+
+    def write_marks(allocs, frees, all_left=False):
+        nonlocal next_mark
+        while next_mark < len(marks):
+            mark = marks[next_mark]
+            if not all_left and (mark[1] > allocs or mark[2] > frees):
+                return
+            write_line(json.dumps(["mark", *mark]) + "\n")
+            file.writelines(tensors.pop(mark[0], ()))
+            next_mark += 1
+
+    allocs = frees = 0
+    for event in events:
+        action = event["action"]
+        if action != _AFTER_ITS_CAUSE:
+            write_marks(allocs, frees)
+        if action == "alloc":
+            allocs += 1
+        elif action == "free_requested":
+            frees += 1
+        stack = stacks.number(event.get("frames"))
+        if action == "oom":
+            address = event.get("device_free", event.get("addr", 0))
+        else:
+            address = event.get("addr", 0)
+        write_line('["%s", %d, %d, %d, %d, %d]\n' % (action, address, event["size"], event["stream"], stack, event.get("time_us", 0)))  # noqa: UP031
+    write_marks(allocs, frees, all_left=True)
+    write_line(json.dumps(end) + "\n")

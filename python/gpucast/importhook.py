@@ -1,0 +1,119 @@
+"""Notices imports: `torch` (load the virtual GPU first, arm after), other users of CUDA, and modules that write checkpoints."""
+
+import os
+import sys
+
+from . import session
+
+# Packages that load CUDA by themselves, possibly before torch is imported.
+_CUDA_USERS = ("pynvml", "cupy", "cuda", "numba.cuda")
+# Patched right after they are imported.
+_CHECKPOINT_WRITERS = ("safetensors.torch", "torch.distributed.checkpoint.state_dict_saver", "torch.distributed.checkpoint")
+_WATCHED = frozenset(("torch", *_CUDA_USERS, *_CHECKPOINT_WRITERS))
+
+
+class _Finder:
+    """First on sys.meta_path. Lets the others find the module, then wraps the loader's exec_module once."""
+
+    def __init__(self):
+        self._busy = set()
+
+    def find_spec(self, name, path=None, target=None):
+        if name not in _WATCHED or name in self._busy:
+            return None
+        self._busy.add(name)
+        try:
+            spec = self._find(name, path, target)
+            if spec is None:
+                if name == "torch":
+                    _torch_missing()
+                return None
+            _wrap(name, spec)
+            return spec
+        finally:
+            self._busy.discard(name)
+
+    def _find(self, name, path, target):
+        for finder in sys.meta_path:
+            find_spec = getattr(finder, "find_spec", None)
+            if finder is self or find_spec is None:
+                continue
+            spec = find_spec(name, path, target)
+            if spec is not None:
+                return spec
+        return None
+
+
+def _wrap(name, spec):
+    loader = spec.loader
+    real = getattr(loader, "exec_module", None)
+    if real is None:
+        return
+    shadowed = getattr(loader, "__dict__", {}).get("exec_module")
+
+    def exec_module(module):
+        if module.__name__ != name:  # a loader shared between modules
+            return real(module)
+        # Ours stands before the class's for this one call.
+        if shadowed is None:
+            del loader.exec_module
+        else:
+            loader.exec_module = shadowed
+        _before(name, spec)
+        result = real(module)
+        _after(name, module)
+        return result
+
+    try:
+        loader.exec_module = exec_module
+    except AttributeError:  # a loader that takes no attributes
+        return
+
+
+def _before(name, spec):
+    if name == "torch":
+        _guarded(lambda: _capture().before_torch(spec.origin))
+    elif name in _CUDA_USERS:
+        _guarded(_load_for_other_user)
+
+
+def _after(name, module):
+    if name == "torch":
+        _guarded(lambda: _capture().after_torch(module))
+    elif name in _CHECKPOINT_WRITERS:
+        _guarded(lambda: _capture().after_checkpoint_writer(name, module))
+
+
+def _capture():
+    from . import capture
+
+    return capture
+
+
+def _load_for_other_user():
+    from importlib.machinery import PathFinder
+
+    if "torch" not in sys.modules:
+        spec = PathFinder.find_spec("torch")
+        if spec is not None and spec.origin:
+            _capture().before_torch(spec.origin)
+
+
+def _torch_missing():
+    _guarded(lambda: session.error("torch_missing", "PyTorch is not installed in this Python", python=sys.executable))
+
+
+def _guarded(function):
+    try:
+        function()
+    except Exception as error:
+        sys.stderr.write(f"gpucast: internal error in the capture layer: {type(error).__name__}: {error}\n")
+        if os.environ.get("GPUCAST_DEBUG"):
+            import traceback
+
+            traceback.print_exc()
+
+
+def install():
+    session.write("python", {"executable": sys.executable, "version": sys.version.split()[0]})
+    sys.meta_path.insert(0, _Finder())

@@ -1,0 +1,122 @@
+"""Which PyTorch this is, what versions its libraries must claim, and our libraries in the place of NVIDIA's."""
+
+import ctypes
+import glob
+import os
+import re
+
+from . import session
+
+# What `cuda-toolkit==VERSION` of newer wheels stands for, by CUDA release (the toolkit's own package metadata); also the
+# fallback where a wheel names nothing. Libraries of one release differ by patch versions only.
+_TOOLKIT = {
+    "12.4": {"cublas": "12.4.5.8", "cufft": "11.2.1.3", "curand": "10.3.5.147", "cusolver": "11.6.1.9", "cusparse": "12.3.1.170"},
+    "13.0": {"cublas": "13.1.1.3", "cufft": "12.0.0.61", "curand": "10.4.0.35", "cusolver": "12.0.4.66", "cusparse": "12.6.3.3"},
+}
+_FALLBACK = {12: {"cudnn": "9.1.0.70", "nccl": "2.21.5", "cusparselt": "0.6.2"}, 13: {"cudnn": "9.24.0.43", "nccl": "2.30.7", "cusparselt": "0.8.1"}}
+_CUPTI = {"12.1": 18, "12.4": 22, "12.6": 24, "12.8": 26, "12.9": 28}  # CUPTI_API_VERSION; from CUDA 13 on it is the release itself
+
+
+class TorchBuild:
+    """What torch/version.py says. `cuda` is None for a CPU-only build."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        with open(os.path.join(folder, "version.py"), encoding="utf-8") as file:
+            text = file.read()
+        self.version = _assigned(text, "__version__") or "unknown"
+        self.cuda = _assigned(text, "cuda")
+        self.hip = _assigned(text, "hip")
+        self.cuda_major = int(self.cuda.split(".")[0]) if self.cuda else 0
+
+    def metadata(self):
+        """The text of the wheel's METADATA, or "" (a build from source)."""
+        for path in sorted(glob.glob(os.path.join(glob.escape(os.path.dirname(self.folder)), "torch-*.dist-info", "METADATA"))):
+            with open(path, encoding="utf-8", errors="replace") as file:
+                return file.read()
+        return ""
+
+
+def _assigned(text, name):
+    match = re.search(rf"^{name}\s*(?::[^=\n]*)?=\s*['\"]([^'\"]+)['\"]", text, re.MULTILINE)
+    return match.group(1) if match else None
+
+
+def required_versions(metadata):
+    """{"cudnn": "9.1.0.70", ...} from lines like `nvidia-cudnn-cu12 (==9.1.0.70) ; ...` and `nvidia-cublas==13.1.0.3`."""
+    found = {}
+    for name, version in re.findall(r"^Requires-Dist: nvidia-([a-z0-9-]+?)(?:-cu\d+)? ?\(?==([0-9.]+)", metadata, re.MULTILINE):
+        found.setdefault(name, version)
+    return found
+
+
+def library_versions(cuda, metadata):
+    """Each library's own integer version, by the profile's keys."""
+    major, minor = (int(part) for part in (cuda.split(".") + ["0"])[:2])
+    same_major = [release for release in _TOOLKIT if int(release.split(".")[0]) == major]
+    versions = dict(_FALLBACK[major])
+    versions.update(_TOOLKIT.get(f"{major}.{minor}") or _TOOLKIT[same_major[-1]])
+    versions.update(required_versions(metadata))
+
+    def number(name, factor_major, factor_minor=100):
+        parts = [int(part) for part in versions[name].split(".") if part] + [0, 0]
+        return parts[0] * factor_major + parts[1] * factor_minor + parts[2]
+
+    runtime = major * 1000 + minor * 10
+    cudnn_9 = int(versions["cudnn"].split(".")[0]) >= 9
+    return {
+        "runtime_version": runtime,
+        "driver_version": max(13000, runtime),
+        "cudnn_version": number("cudnn", 10000 if cudnn_9 else 1000),
+        "cublas_version": number("cublas", 10000),
+        "nccl_version": number("nccl", 10000),
+        "cusparselt_version": number("cusparselt", 1000),
+        "cufft_version": number("cufft", 1000),
+        "cusolver_version": number("cusolver", 1000),
+        "cusparse_version": number("cusparse", 1000),
+        "curand_version": number("curand", 1000),
+        "cupti_version": _CUPTI.get(f"{major}.{minor}", 28) if major == 12 else major * 10000 + minor * 100 + 1,
+    }
+
+
+def write_profile(build):
+    """PID.profile: the session's base profile, this PyTorch's versions and the capacity that holds for its CUDA."""
+    with open(os.path.join(session.FOLDER, "profile.base"), encoding="utf-8") as file:
+        lines = [file.read().rstrip("\n")]
+    base = dict(re.findall(r"^(\w+) *= *(.*?) *$", lines[0], re.MULTILINE))
+    values = library_versions(build.cuda, build.metadata())
+    capacity = session.settings().get("capacity_bytes", {}).get(str(build.cuda_major))
+    if capacity is not None:
+        values["capacity_bytes"] = capacity
+        values["context_bytes"] = max(0, int(base["total_memory_bytes"]) - capacity)
+    lines += [f"{key} = {value}" for key, value in values.items()]
+    session.write("profile", "\n".join(lines) + "\n")
+    return values
+
+
+def load(cuda_major):
+    """Loads every library of vgpu/cudaN into the global scope. From here on the loader finds these SONAMEs present."""
+    folder = os.path.join(session.settings()["library_dir"], "vgpu")
+    core = ctypes.CDLL(os.path.join(folder, "libgpucast_vgpu_core.so"), mode=ctypes.RTLD_GLOBAL)
+    paths = sorted(glob.glob(os.path.join(glob.escape(folder), f"cuda{cuda_major}", "*.so")))
+    for path in paths:
+        ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
+    return core, paths
+
+
+def supported_majors():
+    folder = os.path.join(session.settings()["library_dir"], "vgpu")
+    return sorted(int(name[4:]) for name in os.listdir(folder) if re.fullmatch(r"cuda\d+", name))
+
+
+def call_core():
+    """The core's functions for the capture layer. PyDLL keeps the GIL: no other Python thread runs meanwhile."""
+    core = ctypes.PyDLL(os.path.join(session.settings()["library_dir"], "vgpu", "libgpucast_vgpu_core.so"))
+    core.gpucast_vgpu_mark.argtypes = [ctypes.c_int64]
+    core.gpucast_vgpu_mark.restype = None
+    core.gpucast_vgpu_used.restype = ctypes.c_int
+    core.gpucast_vgpu_write_log.argtypes = [ctypes.c_char_p]
+    core.gpucast_vgpu_write_log.restype = ctypes.c_int
+    core.gpucast_vgpu_hold.argtypes = [ctypes.c_int]
+    core.gpucast_vgpu_hold.restype = None
+    return core

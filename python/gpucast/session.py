@@ -1,0 +1,42 @@
+"""The session folder: how a captured process and the supervisor (`gpucast run`) speak. docs/explanation/architecture.md names the files."""
+
+import json
+import os
+
+FOLDER = os.environ.get("GPUCAST_SESSION", "")
+
+_settings = None
+
+
+def settings():
+    """session.json: mode, steps, deadline_unix_s, library_dir, supervisor_pid, capacity_bytes by CUDA major."""
+    global _settings
+    if _settings is None:
+        with open(os.path.join(FOLDER, "session.json"), encoding="utf-8") as file:
+            _settings = json.load(file)
+    return _settings
+
+
+def path(kind):
+    return os.path.join(FOLDER, f"{os.getpid()}.{kind}")
+
+
+def write(kind, content=""):
+    """Whole or not at all: the supervisor must not read half a file."""
+    text = content if isinstance(content, str) else json.dumps(content)
+    temporary = path(kind + ".tmp")
+    with open(temporary, "w", encoding="utf-8", errors="backslashreplace") as file:
+        file.write(text)
+    os.replace(temporary, path(kind))
+
+
+def remove(kind):
+    try:
+        os.unlink(path(kind))
+    except FileNotFoundError:
+        pass
+
+
+def error(code, message, **details):
+    """Why nothing can be captured here. The supervisor turns it into the command's error message."""
+    write("error", {"code": code, "message": message, **details})

@@ -27,9 +27,6 @@ MIB = 2**20
 GRID_BYTES = 2 * MIB  # NVML counts device memory in this step
 GPU_IDS = {"NVIDIA GeForce RTX 3060": "rtx3060", "NVIDIA GeForce RTX 4060": "rtx4060", "NVIDIA A100-SXM4-40GB": "a100-40"}
 ESTIMATORS = {"solution": "xMem", "DNNmem": "DNNMem", "SchedTune": "SchedTune", "LLMem": "LLMem"}
-CNN_NAMES = (
-    "VGG16 VGG19 ResNet101 ResNet152 MobileNetV2 ConvNeXtTiny ConvNeXtBase RegNetX400MF RegNetY400MF MnasNet MobeNetV3Small MobeNetV3Large"
-).split()
 BEGIN, END = "<!-- xmem_rows: begin -->", "<!-- xmem_rows: end -->"
 
 
@@ -87,9 +84,7 @@ def read_rows(args):
 
 
 def known(row):
-    if row["arch"] == "cnn":
-        return row["model"] in CNN_NAMES
-    return (HERE / "configs" / (row["model"].replace("/", "__") + ".json")).is_file()
+    return row["arch"] == "cnn" or (HERE / "configs" / (row["model"].replace("/", "__") + ".json")).is_file()
 
 
 def generation(row):
@@ -125,7 +120,7 @@ def gpucast_run(args, row, enforce_capacity):
         environment = {key: value for key, value in os.environ.items() if key not in ("PYTORCH_CUDA_ALLOC_CONF", "CUBLAS_WORKSPACE_CONFIG")}
         if unrecorded:
             environment["CUBLAS_WORKSPACE_CONFIG"] = ":0:0"
-        done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        done = subprocess.run(command, env=environment, capture_output=True, text=True)
         oom = outcome.exists()
         # 0: fits, 1: does not fit.
         if done.returncode not in (0, 1):
@@ -139,6 +134,7 @@ def measure(args, row):
     if oom:
         fail(f"{name_of(row)}: out of memory in a run without a limit")
     ledger = sum(line["expected_bytes"] for line in report["ledger"])
+    context = sum(line["expected_bytes"] for line in report["ledger"] if line["what"] == "CUDA context")
     peak = report["peak"]
     usable = row["total_gpu_memory"] - ledger
     second = False
@@ -152,6 +148,7 @@ def measure(args, row):
         "peak_reserved_bytes": peak["reserved_bytes"],
         "peak_allocated_bytes": peak["allocated_bytes"],
         "ledger_bytes": ledger,
+        "growth_bytes": ledger - context,  # what NVML sees beside the allocator, since its first sample comes after the context
         "oom": oom,
         "second_run": second,
         "seconds": round(time.monotonic() - started, 2),
@@ -368,18 +365,10 @@ def write_markdown(path, text):
     path.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}")
 
 
-def add_growth(rows, results):
-    """The ledger's amount beside the context, per card: known before any run, so that our error is that of a prediction."""
-    growth = {"3060": 18 * MIB, "4060": 14 * MIB}
-    for row, result in zip(rows, results):
-        result["growth_bytes"] = growth.get(card_of(row), 34 * MIB)
-
-
 def main():
     args = parse_args()
     rows = read_rows(args)
     results = measure_all(args, rows)
-    add_growth(rows, results)
     print(rows_table(rows, results, markdown=False))
     print()
     print(summary(rows, results, markdown=False))

@@ -1,0 +1,110 @@
+// Everything a report shows, as plain structs. Reports compute nothing; they only print this.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gpucast/ledger.h"
+
+namespace gpucast {
+
+enum class Verdict : uint8_t { fits, tight, does_not_fit };
+const char* verdict_name(Verdict verdict);  // as in JSON: "fits", "tight", "does_not_fit"
+
+// Where in the run something happened.
+struct Place {
+  int64_t event = 0;               // index in the allocator's history, from 0
+  std::string phase;               // "forward", "backward", ...
+  int32_t step = 0;                // 0: before the first step
+  std::string module;              // "layer1.0.conv1 (Conv2d)", "" outside of modules
+  std::vector<std::string> stack;  // innermost first: "train.py:17 main"; may be empty
+};
+
+struct PeakAt {
+  int64_t bytes = 0;
+  int64_t allocated_bytes = 0, reserved_bytes = 0;  // both, at that moment
+  Place place;
+};
+
+struct CategoryLine {
+  std::string name;
+  int64_t bytes = 0;
+};
+
+// The highest values while step `step` ran; what the step before left allocated counts too.
+struct StepPeak {
+  int32_t step = 0;
+  bool complete = false;
+  int64_t allocated_bytes = 0, reserved_bytes = 0;
+};
+
+struct PhasePeak {
+  std::string phase;
+  int64_t allocated_bytes = 0, reserved_bytes = 0;
+};
+
+// Device memory in all: what the allocator reserved at its peak, and the ledger's low, expected and high.
+struct DeviceBytes {
+  int64_t low_bytes = 0, expected_bytes = 0, high_bytes = 0;
+};
+
+struct CardFit {
+  std::string gpu;
+  int64_t total_bytes = 0;
+  Verdict verdict = Verdict::fits;
+  DeviceBytes device;
+  bool same_capability = true;  // false: its libraries choose other kernels and workspaces
+};
+
+struct OomPlace {
+  Place place;
+  int64_t requested_bytes = 0, free_bytes = 0;
+  int64_t count = 0;       // allocations that failed in all; the place is the last one's
+  bool ended_run = false;  // the run ended by it
+};
+
+struct Warning {
+  std::string code, message;
+};
+
+struct Prediction {
+  std::string source;  // "vgpu"
+
+  std::string gpu_id, gpu_name;
+  int64_t gpu_total_bytes = 0;
+  bool gpu_total_measured = false;
+  bool gpu_chosen = false;      // false: nobody named a card
+  std::string captured_gpu_id;  // of the capture; differs when analyze was given another
+  bool enforced_capacity = false;
+
+  std::string torch, cuda, python;
+  std::vector<std::string> command;
+  int64_t rank = 0, world_size = 1;
+
+  int32_t steps = 0;  // optimizer steps that were completed
+  int64_t steps_requested = 0;
+  std::string end_reason;  // steps, script_end, exception, timeout, interrupted, "" unknown
+  int64_t events = 0, kernels = 0, library_calls = 0;
+
+  Verdict verdict = Verdict::fits;
+  std::string verdict_reason;  // one sentence
+  bool needs_reclaim = false;  // reserved does not fit, allocated does: the allocator would have to give cached memory back
+
+  PeakAt peak_allocated, peak_reserved;
+  DeviceBytes device;
+  std::vector<LedgerLine> ledger;
+  std::optional<int64_t> min_capacity_bytes;
+
+  std::vector<CategoryLine> categories;  // at the peak of allocated; they add up to it exactly
+  int64_t free_but_reserved_bytes = 0;   // at the same moment: reserved minus allocated
+  std::vector<StepPeak> step_peaks;
+  std::vector<PhasePeak> phase_peaks;
+  std::optional<OomPlace> oom;
+  std::optional<bool> matches_recorded;  // null: the capture has nothing to compare with
+  std::vector<CardFit> cards;            // when nobody named a card
+  std::vector<Warning> warnings;
+};
+
+}  // namespace gpucast

@@ -1,0 +1,233 @@
+// A capture in memory: what docs/reference/capture-format.md says, as plain structs.
+//
+// Reading never stops at a bad line: it is counted in `problems` and reading goes on. Only where nothing useful is left
+// (no such file, not a capture, a newer format) does read_trace() throw.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "src/base/ids.h"
+
+namespace gpucast {
+
+using StringId = Id<struct StringTag>;
+using StackId = Id<struct StackTag>;
+using ModuleId = Id<struct ModuleTag>;
+
+// Every string once. Views stay valid as long as the table (or the table it was moved to).
+class StringTable {
+ public:
+  StringTable() = default;
+  StringTable(StringTable&&) = default;
+  StringTable& operator=(StringTable&&) = default;
+  StringId intern(std::string_view text);
+  std::string_view text(StringId id) const { return id.valid() ? std::string_view(strings_[id.index()]) : std::string_view(); }
+
+ private:
+  std::deque<std::string> strings_;
+  std::unordered_map<std::string_view, StringId> ids_;
+};
+
+enum class EventKind : uint8_t { alloc, free_requested, free_completed, segment_alloc, segment_free, segment_map, segment_unmap, oom };
+
+// One event of CUDACachingAllocator's history.
+struct AllocatorEvent {
+  EventKind kind = EventKind::alloc;
+  StackId stack;
+  uint64_t address = 0;    // oom: what the card had left, in bytes
+  int64_t size_bytes = 0;  // alloc: as requested, before rounding
+  uint64_t stream = 0;
+  int64_t time_us = 0;
+};
+
+enum class MarkKind : uint8_t {
+  phase_begin,
+  phase_end,
+  module_begin,
+  module_end,
+  module_backward,
+  step,
+  tensors,
+  exception,
+  stats_reset,
+  other
+};
+enum class MarkedPhase : uint8_t { model_to_device, forward, backward, optimizer_step, zero_grad, unknown };
+
+struct Mark {
+  MarkKind kind = MarkKind::other;
+  MarkedPhase phase = MarkedPhase::unknown;  // phase_begin, phase_end
+  ModuleId module;                           // module_begin, module_end, module_backward
+  int64_t sequence = 0;
+  int64_t allocs = 0, frees = 0;  // how many alloc and free_requested events came before
+  int64_t step = 0;               // step: the optimizer step that is complete
+  StringId text;                  // exception
+};
+
+enum class TensorKind : uint8_t { parameter, buffer, gradient, optimizer_state, input, unknown };
+
+struct TensorMark {
+  TensorKind kind = TensorKind::unknown;
+  int64_t sequence = 0;  // of the mark
+  uint64_t address = 0;
+  int64_t storage_bytes = 0;
+  StringId name;
+  ModuleId module;
+};
+
+struct Module {
+  ModuleId parent;
+  StringId name, type;
+};
+
+struct Frame {
+  StringId file, function;
+  int64_t line = 0;
+};
+
+struct Stack {
+  uint32_t first_frame = 0, frame_count = 0;  // in Trace::frames, innermost first
+};
+
+// What the virtual libraries logged that bears on memory. Launches and calls are counted only.
+enum class VgpuEventKind : uint8_t { mark, copy_to_device, workspace, device_alloc, device_free, library_memory };
+struct VgpuEvent {
+  VgpuEventKind kind = VgpuEventKind::mark;
+  StringId library, what;  // workspace and library_memory
+  uint64_t address = 0;    // mark: its sequence number
+  int64_t size_bytes = 0;
+};
+
+struct UnsupportedCall {
+  std::string library, name;
+  int64_t count = 0;
+};
+
+// The card that the capture was made on, as its header says.
+struct CaptureGpu {
+  std::string id, name;
+  int64_t total_memory_bytes = 0;
+  int compute_major = 0, compute_minor = 0;
+};
+
+struct Header {
+  int64_t schema_version = 0;
+  std::string gpucast_version, source;
+  CaptureGpu gpu;
+  bool gpu_chosen = false, enforce_capacity = false;
+  int64_t capacity_bytes = 0, steps_requested = 0;
+  std::vector<std::string> command;
+};
+
+struct Process {
+  int64_t pid = 0, rank = 0, local_rank = 0, world_size = 1, device = 0;
+  std::string python, torch, cuda, alloc_conf;
+};
+
+struct TorchStats {
+  std::optional<int64_t> peak_allocated_bytes, peak_reserved_bytes, allocated_bytes, reserved_bytes;
+  int64_t alloc_retries = 0, ooms = 0;
+};
+
+struct RecordedSegment {
+  uint64_t address = 0;
+  int64_t size_bytes = 0;
+  uint64_t stream = 0;
+  friend auto operator<=>(const RecordedSegment&, const RecordedSegment&) = default;
+};
+
+struct CaptureEnd {
+  std::string reason;  // steps, script_end, exception, timeout, interrupted; "" when the record is missing
+  int64_t exit_code = 0, optimizer_steps = 0;
+  std::optional<TorchStats> torch_stats;
+  std::optional<std::vector<RecordedSegment>> segments;
+};
+
+// A warning that the capture layer itself had.
+struct CaptureWarning {
+  std::string code, message;
+};
+
+// Everything that can be wrong in a capture and still leaves something to report. Severity and sentence: problem_info().
+enum class Problem : uint8_t {
+  truncated_file,
+  damaged_file,
+  no_eof,
+  lines_missing,
+  bad_json,
+  bad_record,
+  bad_event,
+  no_process,
+  no_end,
+  several_processes,
+  mark_misplaced,
+  alloc_outside_segment,
+  free_unknown,
+  segment_overlap,
+  segment_free_in_use,
+  split_unexpected,
+  phase_unbalanced,
+  tensor_without_block,
+  count_,
+};
+enum class Severity : uint8_t { note, warning };
+struct ProblemInfo {
+  const char* name;   // the warning's code
+  Severity severity;  // notes are not shown in the report
+  const char* sentence;
+};
+const ProblemInfo& problem_info(Problem problem);
+
+struct ProblemCount {
+  int64_t count = 0;
+  std::string first;  // where it was met first, and what it was
+};
+
+// Counts by problem. Later stages add to it.
+class Problems {
+ public:
+  void add(Problem problem, const std::string& where) {
+    ProblemCount& row = rows_[static_cast<size_t>(problem)];
+    if (row.count++ == 0) row.first = where;
+  }
+  const ProblemCount& operator[](Problem problem) const { return rows_[static_cast<size_t>(problem)]; }
+
+ private:
+  std::array<ProblemCount, static_cast<size_t>(Problem::count_)> rows_;
+};
+
+struct Trace {
+  std::string path;
+  Header header;
+  Process process;
+  CaptureEnd end;
+  StringTable strings;
+  std::vector<AllocatorEvent> events;
+  std::vector<Mark> marks;
+  std::vector<TensorMark> tensors;
+  std::vector<Module> modules;
+  std::vector<Stack> stacks;
+  std::vector<Frame> frames;
+  std::vector<VgpuEvent> vgpu_events;
+  std::vector<UnsupportedCall> unsupported;
+  std::vector<CaptureWarning> warnings;
+  int64_t kernels = 0, library_calls = 0;
+  int64_t vgpu_lines_dropped = 0, vgpu_peak_device_bytes = 0;
+  Problems problems;
+};
+
+// Throws Error: the file cannot be read, is no capture, is of a newer schema_version, or is cut off before its first event.
+Trace read_trace(const std::string& path);
+
+// "layer1.0.conv1 (Conv2d)"; "" for none.
+std::string module_label(const Trace& trace, ModuleId id);
+
+}  // namespace gpucast

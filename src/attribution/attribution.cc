@@ -1,0 +1,477 @@
+#include "src/attribution/attribution.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <unordered_map>
+
+namespace gpucast {
+namespace {
+
+// ---- where the marks lie ------------------------------------------------------------------------------------------------
+
+struct PlacedMark {
+  uint32_t position = 0;
+  const Mark* mark = nullptr;
+};
+
+// A mark with the counters (a, f) lies behind the a-th alloc and the f-th free_requested, whichever is later.
+class MarkPlacer {
+ public:
+  explicit MarkPlacer(const std::vector<AllocatorEvent>& events) {
+    for (uint32_t i = 0; i < events.size(); ++i) {
+      if (events[i].kind == EventKind::alloc) behind_alloc_.push_back(i + 1);
+      if (events[i].kind == EventKind::free_requested) behind_free_.push_back(i + 1);
+    }
+  }
+
+  // `exact` is false when no position has these counters.
+  uint32_t place(const Mark& mark, bool* exact) const {
+    const uint32_t position = std::max(at(behind_alloc_, mark.allocs), at(behind_free_, mark.frees));
+    *exact = mark.allocs < count(behind_alloc_) && mark.frees < count(behind_free_) &&
+             (mark.allocs + 1 >= count(behind_alloc_) || at(behind_alloc_, mark.allocs + 1) > position) &&
+             (mark.frees + 1 >= count(behind_free_) || at(behind_free_, mark.frees + 1) > position);
+    return position;
+  }
+
+ private:
+  static int64_t count(const std::vector<uint32_t>& behind) { return static_cast<int64_t>(behind.size()); }
+  static uint32_t at(const std::vector<uint32_t>& behind, int64_t n) {
+    return behind[static_cast<size_t>(std::min<int64_t>(n, count(behind) - 1))];
+  }
+
+  std::vector<uint32_t> behind_alloc_ = {0}, behind_free_ = {0};  // [n]: the position behind the n-th
+};
+
+std::vector<PlacedMark> place_marks(const Trace& trace, Problems* problems) {
+  const MarkPlacer placer(trace.events);
+  std::vector<PlacedMark> placed;
+  placed.reserve(trace.marks.size());
+  for (const Mark& mark : trace.marks) {
+    bool exact = false;
+    placed.push_back({placer.place(mark, &exact), &mark});
+    if (!exact)
+      problems->add(Problem::mark_misplaced, fmt::format("mark {} says {} allocs, {} frees", mark.sequence, mark.allocs, mark.frees));
+  }
+  // Threads may write their marks out of order by a little.
+  std::stable_sort(placed.begin(), placed.end(), [](const PlacedMark& a, const PlacedMark& b) { return a.position < b.position; });
+  return placed;
+}
+
+// ---- marks -> spans -------------------------------------------------------------------------------------------------------
+
+Phase to_phase(MarkedPhase phase) {
+  switch (phase) {
+    case MarkedPhase::model_to_device:
+      return Phase::model_to_device;
+    case MarkedPhase::forward:
+      return Phase::forward;
+    case MarkedPhase::backward:
+      return Phase::backward;
+    case MarkedPhase::optimizer_step:
+      return Phase::optimizer_step;
+    case MarkedPhase::zero_grad:
+      return Phase::zero_grad;
+    case MarkedPhase::unknown:
+      return Phase::other;
+  }
+  return Phase::other;
+}
+
+// What the category rules need to know beside the spans.
+struct Landmarks {
+  std::vector<uint32_t> backward_begins;  // positions, ascending
+  std::vector<uint32_t> outer_forward_ends;
+  std::vector<std::pair<uint32_t, uint32_t>> recomputations;  // [begin, end) of forwards inside backward
+};
+
+// Follows the marks and writes a span whenever phase, step or module changes.
+class Timeline {
+ public:
+  Timeline(const Trace& trace, Problems* problems) : trace_(trace), problems_(problems) {}
+
+  void run(const std::vector<PlacedMark>& marks, Attribution* out, Landmarks* landmarks) {
+    for (const PlacedMark& placed : marks) {
+      has_backward_ahead_ += is_backward_begin(*placed.mark) ? 1 : 0;
+    }
+    out->saw_backward = has_backward_ahead_ > 0;
+    for (const PlacedMark& placed : marks) {
+      close(placed.position, out);
+      apply(*placed.mark, placed.position, out, landmarks);
+    }
+    if (!open_.empty()) problems_->add(Problem::phase_unbalanced, fmt::format("{} phases never ended", open_.size()));
+    close(static_cast<uint32_t>(trace_.events.size()), out);
+    if (out->spans.empty()) out->spans.push_back(Span());
+  }
+
+ private:
+  static bool is_backward_begin(const Mark& mark) { return mark.kind == MarkKind::phase_begin && mark.phase == MarkedPhase::backward; }
+
+  struct Open {
+    MarkedPhase phase;
+    uint32_t begin;
+  };
+
+  bool inside(MarkedPhase phase) const {
+    return std::any_of(open_.begin(), open_.end(), [&](const Open& open) { return open.phase == phase; });
+  }
+
+  // The innermost phase; but a forward recomputed for backward is part of backward.
+  Phase phase() const {
+    if (open_.empty()) return between_;
+    if (open_.back().phase == MarkedPhase::forward && inside(MarkedPhase::backward)) return Phase::backward;
+    return to_phase(open_.back().phase);
+  }
+
+  int32_t step() const {
+    if (completed_ == 0 && (phase() == Phase::setup || phase() == Phase::model_to_device)) return 0;
+    return completed_ + 1;
+  }
+
+  ModuleId module() const {
+    if (!modules_.empty()) return modules_.back();
+    return inside(MarkedPhase::backward) ? backward_module_ : ModuleId();
+  }
+
+  void close(uint32_t position, Attribution* out) {
+    if (position <= from_) return;
+    const Span span{from_, position, phase(), step(), module()};
+    if (!out->spans.empty()) {
+      Span& last = out->spans.back();
+      if (last.phase == span.phase && last.step == span.step && last.module == span.module) {
+        last.end = position;
+        from_ = position;
+        return;
+      }
+    }
+    out->spans.push_back(span);
+    from_ = position;
+  }
+
+  void apply(const Mark& mark, uint32_t position, Attribution* out, Landmarks* landmarks) {
+    switch (mark.kind) {
+      case MarkKind::phase_begin:
+        if (mark.phase == MarkedPhase::backward) {
+          landmarks->backward_begins.push_back(position);
+          --has_backward_ahead_;
+          backward_module_ = ModuleId();
+        }
+        open_.push_back({mark.phase, position});
+        break;
+      case MarkKind::phase_end:
+        end_phase(mark, position, landmarks);
+        break;
+      case MarkKind::module_begin:
+        if (known(mark.module)) modules_.push_back(mark.module);
+        break;
+      case MarkKind::module_end: {
+        // An exception inside a module leaves the inner ones open: close them with it.
+        const auto found = std::find(modules_.rbegin(), modules_.rend(), mark.module);
+        if (found != modules_.rend()) {
+          modules_.erase(std::prev(found.base()), modules_.end());
+        } else if (known(mark.module)) {
+          problems_->add(Problem::phase_unbalanced, fmt::format("mark {} ends a module that had not begun", mark.sequence));
+        }
+        break;
+      }
+      case MarkKind::module_backward:
+        backward_module_ = known(mark.module) ? mark.module : ModuleId();
+        break;
+      case MarkKind::step:  // said inside optimizer_step or behind it: the step lasts until that phase ends
+        out->steps_completed = completed_ + ++steps_to_count_;
+        break;
+      case MarkKind::exception:  // the stack was unwound: nothing is open any more
+        open_.clear();
+        modules_.clear();
+        between_ = Phase::other;
+        break;
+      case MarkKind::tensors:
+      case MarkKind::stats_reset:
+      case MarkKind::other:
+        break;
+    }
+    if (open_.empty()) {
+      completed_ += steps_to_count_;
+      steps_to_count_ = 0;
+    }
+  }
+
+  bool known(ModuleId id) const { return id.valid() && id.index() < trace_.modules.size(); }
+
+  void end_phase(const Mark& mark, uint32_t position, Landmarks* landmarks) {
+    const auto found = std::find_if(open_.rbegin(), open_.rend(), [&](const Open& open) { return open.phase == mark.phase; });
+    if (found == open_.rend()) {
+      problems_->add(Problem::phase_unbalanced, fmt::format("mark {} ends a phase that had not begun", mark.sequence));
+      return;
+    }
+    const uint32_t begin = found->begin;
+    open_.erase(std::prev(found.base()), open_.end());
+    if (mark.phase == MarkedPhase::forward) {
+      if (inside(MarkedPhase::backward)) {
+        landmarks->recomputations.emplace_back(begin, position);
+      } else if (!inside(MarkedPhase::forward)) {
+        landmarks->outer_forward_ends.push_back(position);
+      }
+    }
+    if (!open_.empty()) return;
+    modules_.clear();
+    switch (to_phase(mark.phase)) {
+      case Phase::model_to_device:
+        between_ = Phase::data;
+        break;
+      case Phase::forward:
+        between_ = has_backward_ahead_ > 0 ? Phase::loss : Phase::other;
+        break;
+      case Phase::backward:
+        between_ = Phase::other;
+        break;
+      case Phase::optimizer_step:
+        between_ = Phase::data;
+        break;
+      case Phase::zero_grad:
+        between_ = between_ == Phase::loss ? Phase::loss : Phase::data;
+        break;
+      default:
+        break;
+    }
+  }
+
+  const Trace& trace_;
+  Problems* problems_;
+  std::vector<Open> open_;
+  std::vector<ModuleId> modules_;
+  ModuleId backward_module_;
+  Phase between_ = Phase::setup;
+  int32_t completed_ = 0, steps_to_count_ = 0;
+  int64_t has_backward_ahead_ = 0;
+  uint32_t from_ = 0;
+};
+
+// ---- finding blocks by address and time ---------------------------------------------------------------------------------
+
+class BlockFinder {
+ public:
+  explicit BlockFinder(const std::vector<Block>& blocks) : blocks_(blocks) {
+    for (size_t i = 0; i < blocks.size(); ++i) by_address_[blocks[i].address].push_back(static_cast<uint32_t>(i));
+  }
+
+  // The block that holds `address` at `position`, or none.
+  BlockId holding(uint64_t address, uint32_t position) {
+    const auto found = by_address_.find(address);
+    if (found != by_address_.end()) {
+      const auto& list = found->second;  // ascending by birth
+      auto at = std::partition_point(list.begin(), list.end(), [&](uint32_t i) { return blocks_[i].alloc_event < position; });
+      if (at != list.begin() && blocks_[*std::prev(at)].alive_at(position)) return BlockId(*std::prev(at));
+    }
+    return inside(address, position);
+  }
+
+  // Calls `use` for each block that starts at `address` and lives at some time between the two positions.
+  template <class Use>
+  void starting_at(uint64_t address, uint32_t from, uint32_t to, Use use) const {
+    const auto found = by_address_.find(address);
+    if (found == by_address_.end()) return;
+    const auto& list = found->second;
+    auto at = std::partition_point(list.begin(), list.end(),
+                                   [&](uint32_t i) { return blocks_[i].free_event != Block::kNever && blocks_[i].free_event < from; });
+    for (; at != list.end() && blocks_[*at].alloc_event < to; ++at) use(BlockId(*at));
+  }
+
+ private:
+  // Tensors that do not start their block (views of one flat buffer) are rare, and come many at one mark.
+  BlockId inside(uint64_t address, uint32_t position) {
+    if (!alive_valid_ || alive_position_ != position) {
+      alive_.clear();
+      for (uint32_t i = 0; i < blocks_.size() && blocks_[i].alloc_event < position; ++i) {
+        if (blocks_[i].alive_at(position)) alive_.push_back(i);
+      }
+      std::sort(alive_.begin(), alive_.end(), [&](uint32_t a, uint32_t b) { return blocks_[a].address < blocks_[b].address; });
+      alive_position_ = position;
+      alive_valid_ = true;
+    }
+    auto at = std::partition_point(alive_.begin(), alive_.end(), [&](uint32_t i) { return blocks_[i].address <= address; });
+    if (at == alive_.begin()) return {};
+    const Block& block = blocks_[*--at];
+    return address - block.address < static_cast<uint64_t>(block.size_bytes) ? BlockId(*at) : BlockId();
+  }
+
+  const std::vector<Block>& blocks_;
+  std::unordered_map<uint64_t, std::vector<uint32_t>> by_address_;
+  std::vector<uint32_t> alive_;
+  uint32_t alive_position_ = 0;
+  bool alive_valid_ = false;
+};
+
+// ---- the rules, one function each; a block keeps the first category it gets ----------------------------------------------
+
+struct Rules {
+  const Trace& trace;
+  const Lifetimes& lifetimes;
+  const std::vector<PlacedMark>& marks;
+  const Landmarks& landmarks;
+  Attribution& out;
+  std::vector<bool> explained;
+
+  bool explain(BlockId id, Category category) {
+    if (explained[id.index()]) return false;
+    explained[id.index()] = true;
+    out.blocks[id.index()].category = category;
+    return true;
+  }
+
+  // Where several kinds share a block (flat buffers), the kind that lives longest names it.
+  void tensors(BlockFinder* finder, Problems* problems) {
+    std::unordered_map<int64_t, uint32_t> position_of;
+    for (const PlacedMark& placed : marks) position_of.emplace(placed.mark->sequence, placed.position);
+    constexpr std::pair<TensorKind, Category> kOrder[] = {{TensorKind::parameter, Category::parameters},
+                                                          {TensorKind::optimizer_state, Category::optimizer_state},
+                                                          {TensorKind::gradient, Category::gradients},
+                                                          {TensorKind::buffer, Category::buffers},
+                                                          {TensorKind::input, Category::inputs}};
+    for (const auto& [kind, category] : kOrder) {
+      for (const TensorMark& tensor : trace.tensors) {
+        if (tensor.kind != kind) continue;
+        const auto position = position_of.find(tensor.sequence);
+        const BlockId block = position == position_of.end() ? BlockId() : finder->holding(tensor.address, position->second);
+        if (!block.valid()) {
+          problems->add(Problem::tensor_without_block,
+                        fmt::format("mark {}, {} at {:#x}", tensor.sequence, trace.strings.text(tensor.name), tensor.address));
+          continue;
+        }
+        if (explain(block, category) && tensor.module.valid() && tensor.module.index() < trace.modules.size()) {
+          out.blocks[block.index()].module = tensor.module;
+        }
+      }
+    }
+  }
+
+  // Both read the virtual GPU's section, which is aligned with the history by its own marks.
+  void workspaces_and_copies(const BlockFinder& finder) {
+    std::unordered_map<uint64_t, uint32_t> position_of;
+    for (const PlacedMark& placed : marks) position_of.emplace(static_cast<uint64_t>(placed.mark->sequence), placed.position);
+    const auto end = static_cast<uint32_t>(lifetimes.allocated.size());
+    const std::vector<VgpuEvent>& log = trace.vgpu_events;
+    // The window of an entry: from the last mark before it to the first mark behind it.
+    std::vector<uint32_t> window_end(log.size() + 1, end);
+    for (size_t i = log.size(); i-- > 0;) {
+      window_end[i] = window_end[i + 1];
+      if (log[i].kind != VgpuEventKind::mark) continue;
+      const auto found = position_of.find(log[i].address);
+      if (found != position_of.end()) window_end[i] = found->second;
+    }
+    for (const VgpuEventKind pass : {VgpuEventKind::workspace, VgpuEventKind::copy_to_device}) {
+      uint32_t window_begin = 0;
+      for (size_t i = 0; i < log.size(); ++i) {
+        const VgpuEvent& entry = log[i];
+        if (entry.kind == VgpuEventKind::mark) {
+          const auto found = position_of.find(entry.address);
+          if (found != position_of.end()) window_begin = found->second;
+        }
+        if (entry.kind != pass) continue;
+        finder.starting_at(entry.address, window_begin, window_end[i + 1], [&](BlockId id) {
+          if (lifetimes.blocks[id.index()].requested_bytes != entry.size_bytes) return;
+          if (pass == VgpuEventKind::workspace) {
+            explain(id, Category::workspaces);
+          } else if (holds_inputs(out.blocks[id.index()].phase)) {
+            explain(id, Category::inputs);
+          }
+        });
+      }
+    }
+  }
+
+  static bool holds_inputs(Phase phase) {
+    return phase != Phase::model_to_device && phase != Phase::forward && phase != Phase::backward && phase != Phase::optimizer_step;
+  }
+
+  void activations() {
+    for (size_t i = 0; i < lifetimes.blocks.size(); ++i) {
+      if (explained[i]) continue;
+      const Block& block = lifetimes.blocks[i];
+      const Phase phase = out.blocks[i].phase;
+      const auto alive_at_next = [&](const std::vector<uint32_t>& positions) {
+        const auto next = std::upper_bound(positions.begin(), positions.end(), block.alloc_event);
+        return next != positions.end() && block.alive_at(*next);
+      };
+      bool is = false;
+      if (phase == Phase::forward || phase == Phase::loss) {
+        is = alive_at_next(out.saw_backward ? landmarks.backward_begins : landmarks.outer_forward_ends);
+      } else if (phase == Phase::backward) {
+        is = recomputed(block);
+      }
+      if (is) explain(BlockId(static_cast<int64_t>(i)), Category::activations);
+    }
+  }
+
+  bool recomputed(const Block& block) const {
+    const auto& list = landmarks.recomputations;  // ascending by end
+    auto at = std::upper_bound(list.begin(), list.end(), block.alloc_event,
+                               [](uint32_t event, const auto& range) { return event < range.second; });
+    return at != list.end() && at->first <= block.alloc_event && block.alive_at(at->second);
+  }
+
+  void temporaries() {
+    for (size_t i = 0; i < lifetimes.blocks.size(); ++i) {
+      const Phase phase = out.blocks[i].phase;
+      const bool in_step = phase == Phase::forward || phase == Phase::loss || phase == Phase::backward || phase == Phase::optimizer_step ||
+                           phase == Phase::zero_grad;
+      if (in_step || lifetimes.blocks[i].free_event != Block::kNever) explain(BlockId(static_cast<int64_t>(i)), Category::temporaries);
+    }
+  }
+};
+
+}  // namespace
+
+const char* phase_name(Phase phase) {
+  static constexpr const char* kNames[] = {"setup",    "model_to_device", "data",      "forward", "loss",
+                                           "backward", "optimizer_step",  "zero_grad", "other"};
+  static_assert(std::size(kNames) == static_cast<size_t>(Phase::count_));
+  return kNames[static_cast<size_t>(phase)];
+}
+
+const char* category_name(Category category) {
+  static constexpr const char* kNames[] = {"parameters", "gradients",   "optimizer_state", "activations", "inputs",
+                                           "buffers",    "temporaries", "workspaces",      "unattributed"};
+  static_assert(std::size(kNames) == static_cast<size_t>(Category::count_));
+  return kNames[static_cast<size_t>(category)];
+}
+
+const Span& span_of_event(const Attribution& attribution, uint32_t event) {
+  const auto& spans = attribution.spans;
+  auto at = std::partition_point(spans.begin(), spans.end(), [&](const Span& span) { return span.end <= event; });
+  return at == spans.end() ? spans.back() : *at;
+}
+
+Attribution attribute(const Trace& trace, const Lifetimes& lifetimes, Problems* problems) {
+  Attribution out;
+  Landmarks landmarks;
+  const std::vector<PlacedMark> marks = place_marks(trace, problems);
+  Timeline(trace, problems).run(marks, &out, &landmarks);
+
+  out.blocks.resize(lifetimes.blocks.size());
+  size_t span = 0;
+  for (size_t i = 0; i < lifetimes.blocks.size(); ++i) {  // blocks come in order of birth, as spans do
+    while (span + 1 < out.spans.size() && out.spans[span].end <= lifetimes.blocks[i].alloc_event) ++span;
+    out.blocks[i] = {Category::unattributed, out.spans[span].phase, out.spans[span].step, out.spans[span].module};
+  }
+
+  BlockFinder finder(lifetimes.blocks);
+  Rules rules{trace, lifetimes, marks, landmarks, out, std::vector<bool>(lifetimes.blocks.size(), false)};
+  rules.tensors(&finder, problems);
+  rules.workspaces_and_copies(finder);
+  rules.activations();
+  rules.temporaries();
+  return out;
+}
+
+CategoryBytes categories_after(const Lifetimes& lifetimes, const Attribution& attribution, uint32_t event) {
+  CategoryBytes bytes = {};
+  for (size_t i = 0; i < lifetimes.blocks.size(); ++i) {
+    const Block& block = lifetimes.blocks[i];
+    if (block.alloc_event > event) break;
+    if (block.alive_at(event + 1)) bytes[static_cast<size_t>(attribution.blocks[i].category)] += block.size_bytes;
+  }
+  return bytes;
+}
+
+}  // namespace gpucast

@@ -1,0 +1,88 @@
+// Blocks, marks and tensors -> phase, step, module and category of every block.
+//
+// Every block starts unattributed and each rule below may explain it; nothing is counted twice and nothing is lost, so the
+// categories add up to the allocated bytes after every event. That is the invariant this stage is tested by.
+//
+// Categories, the first that holds:
+//   parameters, gradients, optimizer_state, buffers, inputs   the capture layer saw a tensor of this kind in the block
+//   workspaces    the block was handed to a library as scratch space
+//   inputs        a host-to-device copy filled the block, outside of model_to_device, forward, backward and optimizer_step
+//   activations   allocated in forward or loss, and alive when the next backward begins (without any backward: when the outermost
+//                 forward ends); or recomputed: allocated in a forward inside backward, and alive when that forward ends
+//   temporaries   any other block of forward, loss, backward, optimizer_step or zero_grad, and any other block that was freed
+//   unattributed  what is left: it outlives the capture and nothing explains it
+//
+// Buffers (a module's tensors that are no parameters, such as batch norm's running mean) are a category of their own, so
+// that `parameters` is exactly what the optimizer trains.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "gpucast/trace.h"
+#include "src/lifetime/lifetime.h"
+
+namespace gpucast {
+
+enum class Phase : uint8_t {
+  setup,  // before the first model_to_device or forward
+  model_to_device,
+  data,  // inside the loop, before forward: the batch goes to the device
+  forward,
+  loss,  // between the outermost forward's end and backward
+  backward,
+  optimizer_step,
+  zero_grad,
+  other,
+  count_,
+};
+const char* phase_name(Phase phase);
+
+enum class Category : uint8_t {
+  parameters,
+  gradients,
+  optimizer_state,
+  activations,
+  inputs,
+  buffers,
+  temporaries,
+  workspaces,
+  unattributed,
+  count_,
+};
+const char* category_name(Category category);
+
+// A stretch of the history [begin, end) in positions (see lifetime.h) with one phase, step and module. Spans tile the history.
+struct Span {
+  uint32_t begin = 0, end = 0;
+  Phase phase = Phase::setup;
+  int32_t step = 0;  // 0: before the first step's data; n: in step n
+  ModuleId module;   // innermost
+};
+
+struct BlockAttribution {
+  Category category = Category::unattributed;
+  Phase phase = Phase::setup;
+  int32_t step = 0;
+  ModuleId module;
+};
+
+struct Attribution {
+  std::vector<Span> spans;
+  std::vector<BlockAttribution> blocks;  // as Lifetimes::blocks
+  int32_t steps_completed = 0;
+  bool saw_backward = false;
+};
+
+// Adds what does not fit together to trace.problems.
+Attribution attribute(const Trace& trace, const Lifetimes& lifetimes, Problems* problems);
+
+// The span that holds event `event`.
+const Span& span_of_event(const Attribution& attribution, uint32_t event);
+
+using CategoryBytes = std::array<int64_t, static_cast<size_t>(Category::count_)>;
+// Allocated bytes by category after event `event`. Their sum is lifetimes.allocated[event].
+CategoryBytes categories_after(const Lifetimes& lifetimes, const Attribution& attribution, uint32_t event);
+
+}  // namespace gpucast

@@ -1,0 +1,37 @@
+// The settings of PyTorch's CUDACachingAllocator, as PYTORCH_CUDA_ALLOC_CONF gives them, and the two rules that follow
+// from them: how a request is rounded, and whether the rest of a free block is split off.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace gpucast {
+
+struct AllocConf {
+  static constexpr int64_t kMinBlockBytes = 512;
+  static constexpr int64_t kSmallBytes = 1 << 20;  // the largest request that the small pool serves
+
+  int64_t max_split_size_bytes = std::numeric_limits<int64_t>::max();
+  bool expandable_segments = false;
+  // Divisions between two powers of two, for sizes from 1 MiB (the first, also for what is smaller) to 32 GiB and more
+  // (the last). 0 and 1: round to 512 B only.
+  std::array<int64_t, 16> roundup_power2_divisions = {};
+  std::vector<std::string> unknown;  // settings that were not understood, for a warning
+
+  // The size of the block that a request of `size_bytes` asks for.
+  int64_t round_size(int64_t size_bytes) const;
+
+  // Does a block of `rounded_bytes` taken from a free one leave the rest `rest_bytes` as a free block of its own?
+  // (Whether the segment is expandable counts, not the setting: that may change while the script runs.)
+  bool splits(int64_t rounded_bytes, int64_t rest_bytes, bool expandable_segment) const;
+};
+
+// Never throws: what cannot be read is listed in `unknown`. `torch_version` ("2.6.0+cu124") matters because the meaning of
+// ">" in roundup_power2_divisions changed.
+AllocConf parse_alloc_conf(std::string_view text, std::string_view torch_version);
+
+}  // namespace gpucast

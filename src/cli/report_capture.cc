@@ -1,0 +1,28 @@
+#include "src/cli/report_capture.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "gpucast/error.h"
+#include "gpucast/predict.h"
+#include "gpucast/report.h"
+
+namespace gpucast::cli {
+
+int report_capture(const std::string& path, const std::optional<std::string>& gpu, Format format, bool kept) {
+  const Prediction prediction = predict(read_trace(path), gpu);
+  if (format == Format::json) {
+    std::fputs(json_report(prediction).c_str(), stdout);
+  } else {
+    const char* no_colour = std::getenv("NO_COLOR");
+    TextOptions options;
+    options.colour = isatty(STDOUT_FILENO) == 1 && (no_colour == nullptr || *no_colour == '\0');
+    options.capture_path = kept ? path : "";
+    std::fputs(text_report(prediction, options).c_str(), stdout);
+  }
+  return prediction.verdict == Verdict::does_not_fit ? kExitNo : kExitYes;
+}
+
+}  // namespace gpucast::cli

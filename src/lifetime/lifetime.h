@@ -1,0 +1,70 @@
+// Allocator events -> memory blocks with birth, death and size; allocated and reserved bytes after every event.
+//
+// PyTorch's `allocated` counts whole blocks, and a block may be larger than what was asked for: requests are rounded, and
+// the rest of a free block is only split off when it is large enough. The history records requests, not blocks, so we
+// follow the allocator's own books. No search is needed: the addresses say which free block was taken.
+//
+//   segment_alloc 0x0, 20 MiB      [ free 20 MiB                        ]   reserved 20 MiB
+//   alloc 0x0, 5 MiB               [ used 5 MiB ][ free 15 MiB          ]   allocated 5 MiB
+//   alloc 0x500000, 14.5 MiB       [ used 5 MiB ][ used 15 MiB          ]   allocated 20 MiB: a rest of 0.5 MiB is not split off
+//   free_requested 0x0             [ freeing    ][ used 15 MiB          ]   allocated 15 MiB
+//   free_completed 0x0             [ free 5 MiB ][ used 15 MiB          ]   and merged with free neighbours
+//
+// Positions: position p lies before event p and after event p-1; position events.size() is the end.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "gpucast/trace.h"
+#include "src/base/alloc_conf.h"
+
+namespace gpucast {
+
+using BlockId = Id<struct BlockTag>;
+
+struct Block {
+  uint64_t address = 0;
+  int64_t size_bytes = 0;  // what counts as allocated
+  int64_t requested_bytes = 0;
+  uint64_t stream = 0;
+  StackId stack;
+  uint32_t alloc_event = 0;      // index of its alloc event
+  uint32_t free_event = kNever;  // index of its free_requested event
+  static constexpr uint32_t kNever = UINT32_MAX;
+
+  bool alive_at(uint32_t position) const { return alloc_event < position && (free_event == kNever || free_event >= position); }
+};
+
+struct Peak {
+  int64_t bytes = 0;
+  uint32_t event = 0;  // the first event that reached it; meaningless when bytes is 0
+};
+
+struct Oom {
+  uint32_t event = 0;
+  int64_t requested_bytes = 0, free_bytes = 0;
+};
+
+struct Lifetimes {
+  std::vector<Block> blocks;       // in order of birth
+  std::vector<int64_t> allocated;  // bytes after event i
+  std::vector<int64_t> reserved;
+  std::vector<RecordedSegment> segments;  // at the end, by address; an expandable segment's mapped ranges one by one
+  std::vector<Oom> ooms;
+  Peak peak_allocated, peak_reserved;
+};
+
+// Adds what does not fit together to `problems`, and goes on. O(events * log(blocks)).
+Lifetimes follow_blocks(const std::vector<AllocatorEvent>& events, const AllocConf& conf, Problems* problems);
+
+// How the result compares with PyTorch's own counters and segments at the end of the capture.
+struct Comparison {
+  bool possible = false;                 // the capture has counters to compare with
+  bool matches_recorded = false;         // everything that could be compared is equal
+  std::vector<std::string> differences;  // "allocated at the end: 1 byte here, 2 in PyTorch's counters"
+};
+Comparison compare_with_recorded(const Trace& trace, const Lifetimes& lifetimes);
+
+}  // namespace gpucast

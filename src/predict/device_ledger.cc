@@ -1,0 +1,75 @@
+#include "src/predict/device_ledger.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <unordered_map>
+#include <utility>
+
+namespace gpucast {
+namespace {
+
+struct Running {
+  int64_t now = 0, peak = 0;
+  void add(int64_t bytes) {
+    now += bytes;
+    peak = std::max(peak, now);
+  }
+};
+
+// All the addresses that PyTorch's allocator ever reserved, as [begin, end) ranges by begin, merged.
+std::map<uint64_t, uint64_t> allocator_ranges(const Trace& trace) {
+  std::map<uint64_t, uint64_t> ranges;
+  for (const AllocatorEvent& event : trace.events) {
+    if (event.kind != EventKind::segment_alloc && event.kind != EventKind::segment_map) continue;
+    uint64_t& end = ranges[event.address];
+    end = std::max(end, event.address + static_cast<uint64_t>(event.size_bytes));
+  }
+  std::map<uint64_t, uint64_t> merged;
+  for (const auto& [begin, end] : ranges) {
+    if (!merged.empty() && merged.rbegin()->second >= begin) {
+      merged.rbegin()->second = std::max(merged.rbegin()->second, end);
+    } else {
+      merged.emplace(begin, end);
+    }
+  }
+  return merged;
+}
+
+}  // namespace
+
+std::vector<LedgerLine> ledger_from_capture(const Trace& trace) {
+  std::map<std::pair<StringId, StringId>, Running> libraries;
+  Running outside;
+  std::unordered_map<uint64_t, int64_t> outside_sizes;
+  const std::map<uint64_t, uint64_t> ranges = allocator_ranges(trace);
+  const auto in_allocator = [&](uint64_t address) {
+    auto range = ranges.upper_bound(address);
+    return range != ranges.begin() && address < std::prev(range)->second;
+  };
+  for (const VgpuEvent& event : trace.vgpu_events) {
+    if (event.kind == VgpuEventKind::library_memory) libraries[{event.library, event.what}].add(event.size_bytes);
+    if (event.kind == VgpuEventKind::device_alloc && !in_allocator(event.address)) {
+      outside_sizes[event.address] = event.size_bytes;
+      outside.add(event.size_bytes);
+    }
+    if (event.kind == VgpuEventKind::device_free) {
+      const auto found = outside_sizes.find(event.address);
+      if (found == outside_sizes.end()) continue;
+      outside.add(-found->second);
+      outside_sizes.erase(found);
+    }
+  }
+  std::vector<LedgerLine> lines;
+  for (const auto& [key, running] : libraries) {
+    if (running.peak <= 0) continue;
+    lines.push_back({std::string(trace.strings.text(key.second)), std::string(trace.strings.text(key.first)), running.peak, running.peak,
+                     running.peak, "recorded: what the library took in this run"});
+  }
+  if (outside.peak > 0) {
+    lines.push_back({"device memory allocated past PyTorch", "", outside.peak, outside.peak, outside.peak, "recorded: in this run"});
+  }
+  return lines;
+}
+
+}  // namespace gpucast

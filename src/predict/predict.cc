@@ -1,0 +1,189 @@
+// The pipeline, top to bottom: one call a stage, and behind it what now holds.
+
+#include "gpucast/predict.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <numeric>
+#include <utility>
+
+#include "gpucast/error.h"
+#include "gpucast/gpu.h"
+#include "src/attribution/attribution.h"
+#include "src/base/alloc_conf.h"
+#include "src/lifetime/lifetime.h"
+#include "src/predict/device_ledger.h"
+#include "src/predict/verdict.h"
+#include "src/predict/warnings.h"
+
+namespace gpucast {
+namespace {
+
+// The card of the capture: from the table, or as the capture describes it when the table does not know it.
+Gpu captured_gpu(const Header& header) {
+  const std::string& id = header.gpu.id.empty() ? header.gpu.name : header.gpu.id;
+  for (const Gpu& gpu : gpu_table()) {
+    if (gpu.id == id) return gpu;
+  }
+  Gpu gpu;
+  try {
+    gpu = find_gpu(id);
+  } catch (const Error&) {
+    if (header.gpu.total_memory_bytes <= 0) {
+      throw Error(fmt::format("the capture's card '{}' is not in the device table", id), "the capture's header",
+                  "name one: --gpu NAME (see `gpucast gpus`)");
+    }
+    gpu.id = id;
+    gpu.name = header.gpu.name;
+    gpu.compute_major = header.gpu.compute_major;
+    gpu.compute_minor = header.gpu.compute_minor;
+    gpu.total_memory_bytes = static_cast<uint64_t>(header.gpu.total_memory_bytes);
+  }
+  return gpu;
+}
+
+int cuda_major(const std::string& cuda) {
+  int major = 0;
+  std::from_chars(cuda.data(), cuda.data() + cuda.size(), major);
+  return major;
+}
+
+Place place_of(const Trace& trace, const Attribution& attribution, uint32_t event) {
+  Place place;
+  const Span& span = span_of_event(attribution, event);
+  place.event = event;
+  place.phase = phase_name(span.phase);
+  place.step = span.step;
+  place.module = module_label(trace, span.module);
+  const StackId id = event < trace.events.size() ? trace.events[event].stack : StackId();
+  if (id.valid() && id.index() < trace.stacks.size()) {
+    const Stack& stack = trace.stacks[id.index()];
+    for (uint32_t i = stack.first_frame; i < stack.first_frame + stack.frame_count; ++i) {
+      const Frame& frame = trace.frames[i];
+      place.stack.push_back(fmt::format("{}:{} {}", trace.strings.text(frame.file), frame.line, trace.strings.text(frame.function)));
+    }
+  }
+  return place;
+}
+
+PeakAt peak_at(const Trace& trace, const Lifetimes& lifetimes, const Attribution& attribution, const Peak& peak) {
+  PeakAt out;
+  out.bytes = peak.bytes;
+  if (lifetimes.allocated.empty()) return out;
+  out.allocated_bytes = lifetimes.allocated[peak.event];
+  out.reserved_bytes = lifetimes.reserved[peak.event];
+  out.place = place_of(trace, attribution, peak.event);
+  return out;
+}
+
+// The highest value of a curve over positions [begin, end]; position p shows what event p-1 left.
+int64_t highest(const std::vector<int64_t>& curve, uint32_t begin, uint32_t end) {
+  int64_t top = begin == 0 ? 0 : curve[begin - 1];
+  for (uint32_t event = begin; event < end; ++event) top = std::max(top, curve[event]);
+  return top;
+}
+
+void add_step_and_phase_peaks(const Lifetimes& lifetimes, const Attribution& attribution, Prediction* out) {
+  std::map<int32_t, StepPeak> steps;
+  std::map<Phase, PhasePeak> phases;
+  for (const Span& span : attribution.spans) {
+    const int64_t allocated = highest(lifetimes.allocated, span.begin, span.end);
+    const int64_t reserved = highest(lifetimes.reserved, span.begin, span.end);
+    StepPeak& step = steps[span.step];
+    step.step = span.step;
+    step.complete = span.step <= attribution.steps_completed;
+    step.allocated_bytes = std::max(step.allocated_bytes, allocated);
+    step.reserved_bytes = std::max(step.reserved_bytes, reserved);
+    PhasePeak& phase = phases[span.phase];
+    phase.phase = phase_name(span.phase);
+    phase.allocated_bytes = std::max(phase.allocated_bytes, allocated);
+    phase.reserved_bytes = std::max(phase.reserved_bytes, reserved);
+  }
+  for (auto& [number, step] : steps) out->step_peaks.push_back(step);
+  for (auto& [phase, peak] : phases) out->phase_peaks.push_back(peak);
+}
+
+std::optional<OomPlace> oom_place(const Trace& trace, const Lifetimes& lifetimes, const Attribution& attribution) {
+  if (lifetimes.ooms.empty()) return std::nullopt;
+  const Oom& last = lifetimes.ooms.back();
+  OomPlace out;
+  out.place = place_of(trace, attribution, last.event);
+  out.requested_bytes = last.requested_bytes;
+  out.free_bytes = last.free_bytes;
+  out.count = static_cast<int64_t>(lifetimes.ooms.size());
+  // A script that catches it, frees something and goes on allocates again.
+  const bool went_on = std::any_of(trace.events.begin() + last.event, trace.events.end(),
+                                   [](const AllocatorEvent& event) { return event.kind == EventKind::alloc; });
+  out.ended_run = trace.end.reason == "exception" && !went_on;
+  return out;
+}
+
+void judge_cards(const Need& need, const Gpu& gpu, int cuda, const std::vector<LedgerLine>& capture_lines, Prediction* out) {
+  for (const Gpu& card : gpu_table()) {
+    std::vector<LedgerLine> lines = device_ledger(card, cuda);
+    lines.insert(lines.end(), capture_lines.begin(), capture_lines.end());
+    const auto total = static_cast<int64_t>(card.total_memory_bytes);
+    const Judgement judgement = judge(need, ledger_total(lines), total);
+    out->cards.push_back({card.id, total, judgement.verdict, judgement.device, card.compute_major == gpu.compute_major});
+  }
+  std::stable_sort(out->cards.begin(), out->cards.end(), [](const CardFit& a, const CardFit& b) { return a.total_bytes < b.total_bytes; });
+}
+
+}  // namespace
+
+Prediction predict(Trace trace, const std::optional<std::string>& gpu_name) {
+  const Gpu captured = captured_gpu(trace.header);
+  const Gpu gpu = gpu_name ? find_gpu(*gpu_name) : captured;
+  Prediction out;
+  describe_run(trace, captured, gpu, gpu_name.has_value(), &out);
+
+  // Events -> blocks. Now allocated[i] is the sum of the sizes of the blocks alive after event i, and the blocks of a
+  // segment tile it; both are PyTorch's own figures, byte for byte, when the comparison says so.
+  const AllocConf conf = parse_alloc_conf(trace.process.alloc_conf, trace.process.torch);
+  const Lifetimes lifetimes = follow_blocks(trace.events, conf, &trace.problems);
+  const Comparison comparison = compare_with_recorded(trace, lifetimes);
+  if (comparison.possible) out.matches_recorded = comparison.matches_recorded;
+
+  // Blocks -> phase, step, module, category. Now the categories add up to allocated[i] after every event i.
+  const Attribution attribution = attribute(trace, lifetimes, &trace.problems);
+  out.steps = attribution.steps_completed;
+  out.peak_allocated = peak_at(trace, lifetimes, attribution, lifetimes.peak_allocated);
+  out.peak_reserved = peak_at(trace, lifetimes, attribution, lifetimes.peak_reserved);
+  out.free_but_reserved_bytes = out.peak_allocated.reserved_bytes - out.peak_allocated.allocated_bytes;
+  const CategoryBytes categories = categories_after(lifetimes, attribution, lifetimes.peak_allocated.event);
+  if (std::accumulate(categories.begin(), categories.end(), int64_t{0}) != lifetimes.peak_allocated.bytes) {
+    throw Error("internal error: the categories do not add up to the peak", trace.path, "please report this with the capture");
+  }
+  for (size_t i = 0; i < categories.size(); ++i) out.categories.push_back({category_name(static_cast<Category>(i)), categories[i]});
+  add_step_and_phase_peaks(lifetimes, attribution, &out);
+  out.oom = oom_place(trace, lifetimes, attribution);
+
+  // What the card holds beside the allocator. Now the device's bytes are the peak reserved plus the ledger.
+  const int cuda = cuda_major(trace.process.cuda);
+  const std::vector<LedgerLine> capture_lines = ledger_from_capture(trace);
+  out.ledger = device_ledger(gpu, cuda);
+  out.ledger.insert(out.ledger.end(), capture_lines.begin(), capture_lines.end());
+
+  // The verdict.
+  Need need{lifetimes.peak_allocated.bytes, lifetimes.peak_reserved.bytes, false, false};
+  need.ended_in_oom = out.oom && out.oom->ended_run && gpu.id == captured.id;
+  need.cut_by_oom = out.oom && out.oom->ended_run && gpu.id != captured.id;
+  const Judgement judgement = judge(need, ledger_total(out.ledger), out.gpu_total_bytes);
+  out.verdict = judgement.verdict;
+  out.verdict_reason = judgement.reason;
+  out.needs_reclaim = judgement.needs_reclaim;
+  out.device = judgement.device;
+  if (!out.gpu_chosen) {
+    need.cut_by_oom = need.cut_by_oom || need.ended_in_oom;
+    need.ended_in_oom = false;
+    judge_cards(need, captured, cuda, capture_lines, &out);
+  }
+
+  add_warnings(trace, conf, comparison, captured, gpu, &out);
+  return out;
+}
+
+}  // namespace gpucast

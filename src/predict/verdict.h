@@ -1,0 +1,28 @@
+// Does it fit? What is compared is kept apart from how it was found, so that every card of the table is judged alike.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "gpucast/prediction.h"
+
+namespace gpucast {
+
+struct Need {
+  int64_t peak_allocated_bytes = 0, peak_reserved_bytes = 0;
+  bool ended_in_oom = false;  // on this very card: the run stopped because the card was full
+  bool cut_by_oom = false;    // on another card: the peaks are only what was reached before
+};
+
+struct Judgement {
+  Verdict verdict = Verdict::fits;
+  bool needs_reclaim = false;
+  std::string reason;
+  DeviceBytes device;
+};
+
+// fits: even the high estimate is within the card. does_not_fit: the tensors alone and the ledger's low estimate are not, or
+// the run ended in OOM. tight: between the two.
+Judgement judge(const Need& need, const LedgerLine& ledger, int64_t total_bytes);
+
+}  // namespace gpucast

@@ -1,0 +1,125 @@
+#include "src/predict/warnings.h"
+
+#include <fmt/core.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "src/base/bytes.h"
+
+namespace gpucast {
+namespace {
+
+std::string last_exception(const Trace& trace) {
+  std::string text;
+  for (const Mark& mark : trace.marks) {
+    if (mark.kind == MarkKind::exception) text = trace.strings.text(mark.text);
+  }
+  return text.substr(0, text.find('\n'));
+}
+
+void how_it_ended(const Trace& trace, Prediction* out) {
+  const auto warn = [&](const char* code, std::string message) { out->warnings.push_back({code, std::move(message)}); };
+  const std::string& reason = trace.end.reason;
+  if (out->oom && out->oom->ended_run) {
+    warn("out_of_memory",
+         fmt::format("The run ended in an allocation of {} that failed with {} free. The peaks are those reached before it.",
+                     format_bytes(out->oom->requested_bytes), format_bytes(out->oom->free_bytes)));
+  } else if (reason == "exception") {
+    const std::string what = last_exception(trace);
+    warn("script_raised",
+         fmt::format("The script raised an exception{}{}. The report covers what ran before it.", what.empty() ? "" : ": ", what));
+  }
+  if (out->oom && !out->oom->ended_run) {
+    warn("allocations_failed", fmt::format("{} allocations failed for want of memory, and the script went on.", out->oom->count));
+  }
+  if (reason == "timeout")
+    warn("timeout",
+         fmt::format("The capture ended by its time limit after {} optimizer steps. Allow more: --timeout SECONDS.", out->steps));
+  if (reason == "interrupted") warn("interrupted", "The capture was interrupted. The report covers what ran before.");
+  if (out->steps == 0) {
+    warn("no_optimizer_step", "No optimizer step was taken: gradients and optimizer state may be missing from the peak.");
+  } else if (out->steps_requested > 0 && out->steps < out->steps_requested && reason == "script_end") {
+    warn("fewer_steps", fmt::format("The script ended after {} of {} optimizer steps.", out->steps, out->steps_requested));
+  }
+}
+
+}  // namespace
+
+void describe_run(const Trace& trace, const Gpu& captured, const Gpu& gpu, bool gpu_named, Prediction* out) {
+  const Header& header = trace.header;
+  out->source = header.source.empty() ? "vgpu" : header.source;
+  out->gpu_id = gpu.id;
+  out->gpu_name = gpu.name;
+  out->gpu_total_bytes = static_cast<int64_t>(gpu.total_memory_bytes);
+  out->gpu_total_measured = gpu.total_memory_measured;
+  out->gpu_chosen = gpu_named || header.gpu_chosen;
+  out->captured_gpu_id = captured.id;
+  out->enforced_capacity = header.enforce_capacity;
+  out->torch = trace.process.torch;
+  out->cuda = trace.process.cuda;
+  out->python = trace.process.python;
+  out->command = header.command;
+  out->rank = trace.process.rank;
+  out->world_size = trace.process.world_size;
+  out->steps_requested = header.steps_requested;
+  out->end_reason = trace.end.reason;
+  out->events = static_cast<int64_t>(trace.events.size());
+  out->kernels = trace.kernels;
+  out->library_calls = trace.library_calls;
+}
+
+void add_warnings(const Trace& trace, const AllocConf& conf, const Comparison& comparison, const Gpu& captured, const Gpu& gpu,
+                  Prediction* out) {
+  const auto warn = [&](const char* code, std::string message) { out->warnings.push_back({code, std::move(message)}); };
+  how_it_ended(trace, out);
+  if (gpu.compute_major != captured.compute_major) {
+    warn("other_capability",
+         fmt::format("Captured as {} (capability {}.{}), judged for {} ({}.{}): its libraries choose other kernels and workspaces. Exact: "
+                     "gpucast run --gpu {}.",
+                     captured.id, captured.compute_major, captured.compute_minor, gpu.id, gpu.compute_major, gpu.compute_minor, gpu.id));
+  }
+  if (out->enforced_capacity && gpu.id != captured.id) {
+    warn("capacity_of_other_card",
+         fmt::format("Captured with {}'s capacity enforced: the allocator may have given memory back that {} would keep.", captured.id,
+                     gpu.id));
+  }
+  if (comparison.possible && !comparison.matches_recorded) {
+    warn("counters_disagree",
+         fmt::format("The allocator's history and PyTorch's own counters disagree ({}).", fmt::join(comparison.differences, "; ")));
+  }
+  for (size_t i = 0; i < static_cast<size_t>(Problem::count_); ++i) {
+    const auto problem = static_cast<Problem>(i);
+    const ProblemCount& row = trace.problems[problem];
+    const ProblemInfo& info = problem_info(problem);
+    if (row.count == 0 || info.severity != Severity::warning) continue;
+    const std::string where =
+        row.first.empty() ? "" : fmt::format(" ({}{})", row.count > 1 ? fmt::format("{} times; first: ", row.count) : "", row.first);
+    warn(info.name, info.sentence + where);
+  }
+  // The same call may be named by several libraries' defaults, or in several parts of the log.
+  std::vector<UnsupportedCall> calls = trace.unsupported;
+  std::sort(calls.begin(), calls.end(),
+            [](const auto& a, const auto& b) { return std::tie(a.library, a.name) < std::tie(b.library, b.name); });
+  for (size_t i = 0; i < calls.size();) {
+    int64_t count = 0;
+    size_t j = i;
+    for (; j < calls.size() && calls[j].library == calls[i].library && calls[j].name == calls[i].name; ++j)
+      count += std::max<int64_t>(1, calls[j].count);
+    warn("unsupported_call",
+         fmt::format("{} ({}) was called {} and answered \"not supported\": what depends on it may differ from a real card.", calls[i].name,
+                     calls[i].library, count == 1 ? "once" : fmt::format("{} times", count)));
+    i = j;
+  }
+  if (trace.vgpu_lines_dropped > 0) {
+    warn("log_dropped",
+         fmt::format("The virtual GPU's log was full and left out {} lines: some inputs and workspaces may be counted as something else.",
+                     trace.vgpu_lines_dropped));
+  }
+  for (const std::string& setting : conf.unknown) {
+    warn("alloc_conf", fmt::format("The allocator setting '{}' was not understood; block sizes may be off.", setting));
+  }
+  for (const CaptureWarning& warning : trace.warnings) warn(warning.code.c_str(), warning.message);
+}
+
+}  // namespace gpucast

@@ -1,0 +1,19 @@
+// What the reader of a report should know beside the figures.
+#pragma once
+
+#include "gpucast/gpu.h"
+#include "gpucast/prediction.h"
+#include "gpucast/trace.h"
+#include "src/base/alloc_conf.h"
+#include "src/lifetime/lifetime.h"
+
+namespace gpucast {
+
+// The fields that say what ran where.
+void describe_run(const Trace& trace, const Gpu& captured, const Gpu& gpu, bool gpu_named, Prediction* out);
+
+// All warnings, the weightiest first. Codes: docs/reference/warnings.md.
+void add_warnings(const Trace& trace, const AllocConf& conf, const Comparison& comparison, const Gpu& captured, const Gpu& gpu,
+                  Prediction* out);
+
+}  // namespace gpucast

@@ -1,0 +1,110 @@
+// The report for scripts. Fields are added, not removed: docs/reference/report-json.md is the contract.
+
+#include <nlohmann/json.hpp>
+
+#include "gpucast/report.h"
+
+namespace gpucast {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json place_json(const Place& place) {
+  return {{"event", place.event}, {"phase", place.phase}, {"step", place.step}, {"module", place.module}, {"stack", place.stack}};
+}
+
+Json peak_json(const Prediction& p) {
+  Json allocated = place_json(p.peak_allocated.place);
+  allocated["reserved_bytes"] = p.peak_allocated.reserved_bytes;
+  Json reserved = place_json(p.peak_reserved.place);
+  reserved["allocated_bytes"] = p.peak_reserved.allocated_bytes;
+  return {{"allocated_bytes", p.peak_allocated.bytes},
+          {"reserved_bytes", p.peak_reserved.bytes},
+          {"free_but_reserved_bytes", p.free_but_reserved_bytes},
+          {"allocated_at", std::move(allocated)},
+          {"reserved_at", std::move(reserved)}};
+}
+
+Json device_json(const DeviceBytes& device) {
+  return {{"low_bytes", device.low_bytes}, {"expected_bytes", device.expected_bytes}, {"high_bytes", device.high_bytes}};
+}
+
+template <class T>
+Json optional_json(const std::optional<T>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+
+template <class List, class To>
+Json list_json(const List& list, To to) {
+  Json out = Json::array();
+  for (const auto& entry : list) out.push_back(to(entry));
+  return out;
+}
+
+}  // namespace
+
+std::string json_report(const Prediction& p) {
+  Json out;
+  out["schema_version"] = 1;
+  out["source"] = p.source;
+  out["gpu"] = {{"name", p.gpu_id},
+                {"capacity_bytes", p.gpu_total_bytes},
+                {"full_name", p.gpu_name},
+                {"capacity_measured", p.gpu_total_measured},
+                {"chosen", p.gpu_chosen},
+                {"captured_as", p.captured_gpu_id},
+                {"enforced_capacity", p.enforced_capacity}};
+  out["environment"] = {{"torch", p.torch}, {"cuda", p.cuda}, {"python", p.python}, {"rank", p.rank}, {"world_size", p.world_size}};
+  out["command"] = p.command;
+  out["steps"] = p.steps;
+  out["steps_requested"] = p.steps_requested;
+  out["end_reason"] = p.end_reason;
+  out["verdict"] = verdict_name(p.verdict);
+  out["verdict_reason"] = p.verdict_reason;
+  out["needs_reclaim"] = p.needs_reclaim;
+  out["peak"] = peak_json(p);
+  out["device"] = device_json(p.device);
+  out["ledger"] = list_json(p.ledger, [](const LedgerLine& line) {
+    return Json{{"what", line.what},
+                {"library", line.library},
+                {"low_bytes", line.low_bytes},
+                {"expected_bytes", line.expected_bytes},
+                {"high_bytes", line.high_bytes},
+                {"source", line.source}};
+  });
+  out["min_capacity_bytes"] = optional_json(p.min_capacity_bytes);
+  out["categories"] = list_json(p.categories, [](const CategoryLine& line) { return Json{{"name", line.name}, {"bytes", line.bytes}}; });
+  out["step_peaks"] = list_json(p.step_peaks, [](const StepPeak& peak) {
+    return Json{{"step", peak.step},
+                {"complete", peak.complete},
+                {"allocated_bytes", peak.allocated_bytes},
+                {"reserved_bytes", peak.reserved_bytes}};
+  });
+  out["phase_peaks"] = list_json(p.phase_peaks, [](const PhasePeak& peak) {
+    return Json{{"phase", peak.phase}, {"allocated_bytes", peak.allocated_bytes}, {"reserved_bytes", peak.reserved_bytes}};
+  });
+  out["oom"] = nullptr;
+  if (p.oom) {
+    out["oom"] = place_json(p.oom->place);
+    out["oom"]["requested_bytes"] = p.oom->requested_bytes;
+    out["oom"]["free_bytes"] = p.oom->free_bytes;
+    out["oom"]["count"] = p.oom->count;
+    out["oom"]["ended_run"] = p.oom->ended_run;
+  }
+  out["matches_recorded"] = optional_json(p.matches_recorded);
+  out["cards"] = list_json(p.cards, [](const CardFit& card) {
+    return Json{{"name", card.gpu},
+                {"capacity_bytes", card.total_bytes},
+                {"verdict", verdict_name(card.verdict)},
+                {"device", device_json(card.device)},
+                {"same_capability", card.same_capability}};
+  });
+  out["counts"] = {{"allocator_events", p.events}, {"kernels", p.kernels}, {"library_calls", p.library_calls}};
+  out["warnings"] = list_json(p.warnings, [](const Warning& warning) {
+    return Json{{"code", warning.code}, {"message", warning.message}};
+  });
+  // What a script prints or a path holds need not be UTF-8.
+  return out.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace gpucast

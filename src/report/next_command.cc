@@ -1,0 +1,79 @@
+#include "src/report/next_command.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "gpucast/gpu.h"
+
+namespace gpucast {
+namespace {
+
+// The smallest card that surely takes it and is larger than this one, preferring cards of the same capability.
+std::string larger_card(const Prediction& p) {
+  const Gpu* best = nullptr;
+  int own_major = 0;
+  for (const Gpu& gpu : gpu_table()) {
+    if (gpu.id == p.gpu_id) own_major = gpu.compute_major;
+  }
+  for (const Gpu& gpu : gpu_table()) {
+    const auto total = static_cast<int64_t>(gpu.total_memory_bytes);
+    if (total <= p.gpu_total_bytes || total < p.device.high_bytes) continue;
+    const auto rank = [&](const Gpu& g) { return std::make_pair(g.total_memory_bytes, g.compute_major == own_major ? 0 : 1); };
+    if (best == nullptr || rank(gpu) < rank(*best)) best = &gpu;
+  }
+  return best == nullptr ? "" : best->id;
+}
+
+}  // namespace
+
+std::string shell_quote(const std::vector<std::string>& words) {
+  std::string out;
+  for (const std::string& word : words) {
+    if (!out.empty()) out += ' ';
+    const bool plain =
+        !word.empty() &&
+        word.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-./=:,@%+") == std::string::npos;
+    if (plain) {
+      out += word;
+      continue;
+    }
+    out += '\'';
+    for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+    out += '\'';
+  }
+  return out;
+}
+
+std::vector<NextCommand> next_commands(const Prediction& p, const std::string& capture_path) {
+  std::vector<NextCommand> next;
+  const std::string command = p.command.empty() ? "COMMAND" : shell_quote(p.command);
+  const auto judge_by = [&](const std::string& gpu) {
+    return capture_path.empty() ? fmt::format("gpucast run --gpu {} -- {}", gpu, command)
+                                : fmt::format("gpucast analyze {} --gpu {}", shell_quote({capture_path}), gpu);
+  };
+  if (!p.gpu_chosen) {
+    // The smallest card that it fits: where a guess by another card's capture matters most.
+    for (const CardFit& card : p.cards) {
+      if (card.verdict != Verdict::fits) continue;
+      next.push_back({"exact for one card:", fmt::format("gpucast run --gpu {} -- {}", card.gpu, command)});
+      break;
+    }
+  } else if (p.verdict == Verdict::tight && p.needs_reclaim && !p.enforced_capacity) {
+    next.push_back(
+        {"exact, with the card's limit enforced:", fmt::format("gpucast run --gpu {} --enforce-capacity -- {}", p.gpu_id, command)});
+  } else if (p.verdict == Verdict::does_not_fit) {
+    const std::string larger = larger_card(p);
+    if (!larger.empty()) next.push_back({"on the next larger card:", judge_by(larger)});
+  } else if (p.gpu_id != p.captured_gpu_id) {
+    next.push_back({"captured as this card:", fmt::format("gpucast run --gpu {} -- {}", p.gpu_id, command)});
+  }
+  if (next.empty() && !capture_path.empty()) {
+    next.push_back({"every figure, for scripts:", fmt::format("gpucast analyze {} --format json", shell_quote({capture_path}))});
+  }
+  if (next.empty())
+    next.push_back({"keep the capture, to look again:", fmt::format("gpucast run --gpu {} -o train.gpucast -- {}", p.gpu_id, command)});
+  return next;
+}
+
+}  // namespace gpucast

@@ -1,0 +1,22 @@
+// The command that is most useful after this report.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "gpucast/prediction.h"
+
+namespace gpucast {
+
+struct NextCommand {
+  std::string why;      // "is it exact? with the card's limit enforced:"
+  std::string command;  // ready to paste
+};
+
+// `capture_path` is empty when the capture is not kept. Nothing when no command suggests itself.
+std::vector<NextCommand> next_commands(const Prediction& prediction, const std::string& capture_path);
+
+// Words as a POSIX shell would have to be given them.
+std::string shell_quote(const std::vector<std::string>& words);
+
+}  // namespace gpucast

@@ -1,0 +1,227 @@
+// The report for people: verdict first, at most some 45 lines of 100 columns.
+
+#include <fmt/core.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+
+#include "gpucast/report.h"
+#include "src/base/bytes.h"
+#include "src/report/next_command.h"
+
+namespace gpucast {
+namespace {
+
+constexpr size_t kColumns = 100;
+constexpr size_t kMostWarnings = 6, kMostSteps = 5, kMostWarningLines = 3;
+
+class Text {
+ public:
+  explicit Text(bool colour) : colour_(colour) {}
+
+  std::string paint(std::string_view text, const char* code) const {
+    return colour_ ? fmt::format("\x1b[{}m{}\x1b[0m", code, text) : std::string(text);
+  }
+  std::string bold(std::string_view text) const { return paint(text, "1"); }
+
+  void line(std::string_view text = "") {
+    out_ += text;
+    out_ += '\n';
+  }
+
+  // `first`, then `text`, broken between words; further lines start under `text`. At most `most` lines.
+  void wrapped(const std::string& first, std::string_view text, size_t most = 99) {
+    const std::string indent(first.size(), ' ');
+    std::string current = first;
+    bool empty = true;
+    size_t lines = 1;
+    while (!text.empty()) {
+      const size_t end = std::min(text.find(' '), text.size());
+      const std::string_view word = text.substr(0, end);
+      if (!empty && current.size() + 1 + word.size() > kColumns) {
+        if (lines == most) {
+          current += " ...";
+          break;
+        }
+        line(current);
+        ++lines;
+        current = indent;
+        empty = true;
+      }
+      if (!empty) current += ' ';
+      current += word;
+      empty = false;
+      text.remove_prefix(end);
+      while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
+    }
+    line(current);
+  }
+
+  std::string take() { return std::move(out_); }
+
+ private:
+  bool colour_;
+  std::string out_;
+};
+
+std::string where(const Place& place) {
+  std::string text = place.step > 0 ? fmt::format("{}, step {}", place.phase, place.step) : place.phase;
+  if (!place.module.empty()) text += ", in " + place.module;
+  return text;
+}
+
+// The innermost frame that is the user's own rather than PyTorch's.
+std::string user_frame(const Place& place) {
+  for (const std::string& frame : place.stack) {
+    if (frame.find("/torch/") == std::string::npos && frame.find("site-packages") == std::string::npos &&
+        frame.find("<frozen") == std::string::npos) {
+      return frame;
+    }
+  }
+  return "";
+}
+
+void verdict(const Prediction& p, Text* out) {
+  const char* words = p.verdict == Verdict::fits ? "FITS" : p.verdict == Verdict::tight ? "TIGHT" : "DOES NOT FIT";
+  const char* colour = p.verdict == Verdict::fits ? "1;32" : p.verdict == Verdict::tight ? "1;33" : "1;31";
+  const std::string card =
+      fmt::format("on {} ({}{})", p.gpu_id, p.gpu_name.empty() ? "" : p.gpu_name + ", ", format_bytes(p.gpu_total_bytes));
+  out->line(fmt::format("{} {}", out->paint(words, colour), card));
+  if (!p.verdict_reason.empty()) out->wrapped("  ", p.verdict_reason);
+}
+
+void run(const Prediction& p, Text* out) {
+  out->line();
+  std::string command = shell_quote(p.command);
+  if (command.size() > kColumns - 2) command = command.substr(0, kColumns - 5) + "...";
+  if (!command.empty()) out->line("  " + command);
+  std::string what = fmt::format("{} optimizer step{}", p.steps, p.steps == 1 ? "" : "s");
+  if (!p.torch.empty()) what += ", torch " + p.torch;
+  if (p.world_size > 1) what += fmt::format(", rank {} of {}", p.rank, p.world_size);
+  if (p.enforced_capacity) what += ", capacity enforced";
+  out->line("  " + what);
+}
+
+void device(const Prediction& p, Text* out) {
+  out->line();
+  out->line(fmt::format("{:<44}{:>14}   {} to {}", out->bold("Device memory") + std::string(31, ' '), format_mib(p.device.expected_bytes),
+                        format_bytes(p.device.low_bytes), format_bytes(p.device.high_bytes)));
+  out->line(
+      fmt::format("  {:<42}{:>14}   the allocator's segments", "reserved by PyTorch, at its peak", format_mib(p.peak_reserved.bytes)));
+  for (const LedgerLine& entry : p.ledger) {
+    const std::string what = entry.library.empty() ? entry.what : fmt::format("{}: {}", entry.library, entry.what);
+    out->line(fmt::format("  {:<42}{:>14}", what, format_mib(entry.expected_bytes)));
+    out->wrapped("      ", entry.source, 2);
+  }
+}
+
+void peaks(const Prediction& p, Text* out) {
+  out->line();
+  const auto row = [&](const char* what, const PeakAt& peak) {
+    out->wrapped(
+        fmt::format("{}{}{:>14}   ", out->bold(what), std::string(44 - std::string_view(what).size(), ' '), format_mib(peak.bytes)),
+        where(peak.place));
+  };
+  row("Peak allocated", p.peak_allocated);
+  const std::string frame = user_frame(p.peak_allocated.place);
+  if (!frame.empty()) out->line(std::string(61, ' ') + "at " + frame);
+  row("Peak reserved", p.peak_reserved);
+}
+
+void categories(const Prediction& p, Text* out) {
+  out->line();
+  out->line(out->bold("What is allocated at the peak"));
+  std::vector<CategoryLine> lines;
+  std::copy_if(p.categories.begin(), p.categories.end(), std::back_inserter(lines),
+               [](const CategoryLine& line) { return line.bytes != 0; });
+  std::stable_sort(lines.begin(), lines.end(), [](const CategoryLine& a, const CategoryLine& b) { return a.bytes > b.bytes; });
+  for (const CategoryLine& line : lines) {
+    const double share = static_cast<double>(line.bytes) / static_cast<double>(p.peak_allocated.bytes);
+    std::string name = line.name;
+    std::replace(name.begin(), name.end(), '_', ' ');
+    out->line(fmt::format("  {:<42}{:>14}  {:>5.1f} %  {}", name, format_mib(line.bytes), 100 * share,
+                          std::string(static_cast<size_t>(share * 24 + 0.5), '#')));
+  }
+  out->line(fmt::format("  {:<42}{:>14}", "free, but reserved", format_mib(p.free_but_reserved_bytes)));
+}
+
+std::string step_name(const StepPeak& peak) {
+  if (peak.step == 0) return "before step 1";
+  return fmt::format("step {}{}", peak.step, peak.complete ? "" : " (not completed)");
+}
+
+void over_time(const Prediction& p, Text* out) {
+  out->line();
+  out->line(fmt::format("{}{}{:>14}{:>16}", out->bold("Peaks"), std::string(39, ' '), "allocated", "reserved"));
+  for (size_t i = 0; i < p.step_peaks.size(); ++i) {
+    if (p.step_peaks.size() > kMostSteps && i == kMostSteps - 1) {
+      out->line(fmt::format("  {}", "..."));
+      i = p.step_peaks.size() - 1;
+    }
+    const StepPeak& peak = p.step_peaks[i];
+    out->line(fmt::format("  {:<42}{:>14}{:>16}", step_name(peak), format_mib(peak.allocated_bytes), format_mib(peak.reserved_bytes)));
+  }
+  std::string phases;
+  for (const PhasePeak& peak : p.phase_peaks)
+    phases += fmt::format("{}{} {}", phases.empty() ? "" : ", ", peak.phase, format_bytes(peak.allocated_bytes));
+  if (!phases.empty()) out->wrapped("  allocated by phase: ", phases);
+}
+
+void cards(const Prediction& p, Text* out) {
+  if (p.cards.empty()) return;
+  out->line();
+  out->line(out->bold("Cards it fits"));
+  bool other = false;
+  const auto list = [&](const char* what, Verdict verdict) {
+    std::string names;
+    for (const CardFit& card : p.cards) {
+      if (card.verdict != verdict) continue;
+      names += fmt::format("{}{}{}", names.empty() ? "" : ", ", card.gpu, card.same_capability ? "" : "*");
+      other = other || !card.same_capability;
+    }
+    if (!names.empty()) out->wrapped(fmt::format("  {:<14}", what), names);
+  };
+  list("fits", Verdict::fits);
+  list("tight", Verdict::tight);
+  list("does not fit", Verdict::does_not_fit);
+  if (other)
+    out->wrapped("  * ",
+                 "of another capability class: its libraries choose other kernels and workspaces, so run with --gpu for the exact answer");
+}
+
+void warnings(const Prediction& p, Text* out) {
+  if (p.warnings.empty()) return;
+  out->line();
+  for (size_t i = 0; i < p.warnings.size(); ++i) {
+    if (i == kMostWarnings) {
+      out->line(fmt::format("  ... and {} more (--format json)", p.warnings.size() - i));
+      break;
+    }
+    out->wrapped("warning: ", p.warnings[i].message, kMostWarningLines);
+  }
+}
+
+void next(const Prediction& p, const TextOptions& options, Text* out) {
+  out->line();
+  for (const NextCommand& command : next_commands(p, options.capture_path))
+    out->line(fmt::format("next, {}\n  {}", command.why, command.command));
+}
+
+}  // namespace
+
+std::string text_report(const Prediction& prediction, const TextOptions& options) {
+  Text out(options.colour);
+  verdict(prediction, &out);
+  run(prediction, &out);
+  device(prediction, &out);
+  peaks(prediction, &out);
+  categories(prediction, &out);
+  over_time(prediction, &out);
+  cards(prediction, &out);
+  warnings(prediction, &out);
+  next(prediction, options, &out);
+  return out.take();
+}
+
+}  // namespace gpucast

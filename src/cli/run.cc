@@ -1,0 +1,195 @@
+// `gpucast run`: a command on the virtual GPU, from its start to the report.
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gpucast/error.h"
+#include "gpucast/gpu.h"
+#include "src/cli/report_capture.h"
+#include "src/cli/run_capture.h"
+#include "src/cli/subcommand.h"
+#include "src/cli/supervisor.h"
+
+namespace gpucast::cli {
+namespace {
+
+constexpr const char* kDefaultGpu = "a100-80";
+
+struct Options {
+  std::string gpu, output, format = "text";
+  int64_t steps = 3;
+  double timeout_s = 0;
+  bool force = false, enforce_capacity = false;
+  std::vector<std::string> command;
+};
+
+// Removed on every way out.
+struct SessionFolder {
+  SessionFolder() : path(make_session_folder()) {}
+  ~SessionFolder() { remove_folder(path); }
+  SessionFolder(const SessionFolder&) = delete;
+  SessionFolder& operator=(const SessionFolder&) = delete;
+  std::string path;
+};
+
+std::string field(const nlohmann::json& object, const char* key) {
+  return object.is_object() && object.contains(key) && object[key].is_string() ? object[key].get<std::string>() : "";
+}
+
+std::string how_it_ended(const Supervised& run) {
+  if (!run.exit_code) return "";
+  if (*run.exit_code > 128) return fmt::format(" (signal {}, {})", *run.exit_code - 128, strsignal(*run.exit_code - 128));
+  return fmt::format(" (exit code {})", *run.exit_code);
+}
+
+// A process said itself why nothing can be captured in it.
+Error explain_error(const nlohmann::json& error, const Supervised& run) {
+  const std::string code = field(error, "code"), message = field(error, "message"), python = field(error, "python");
+  const std::string version = field(error, "torch");
+  const std::string release = version.substr(0, version.find('+'));
+  if (code == "torch_missing") {
+    return Error(message + how_it_ended(run), python,
+                 fmt::format("activate the environment that holds PyTorch, or: {} -m pip install torch", python));
+  }
+  if (code == "cpu_only_torch" || code == "rocm_torch") {
+    return Error(
+        message + ": it has no CUDA code to run on a virtual GPU", python,
+        fmt::format("install the CUDA build (no GPU or driver is needed), e.g. in a new environment: pip install torch=={}; "
+                    "without NVIDIA's libraries, which gpucast does not need: pip install --no-deps torch=={} and then what it asks for",
+                    release, release));
+  }
+  if (code == "unknown_cuda") return Error(message, python, "install a PyTorch built for CUDA 12 or 13 in a new environment");
+  if (code == "cuda_not_used") {
+    return Error(message, "",
+                 "make the script train on the GPU (torch.cuda.is_available() is true here), e.g. with its --device cuda option");
+  }
+  return Error(message, python, "");
+}
+
+// Nothing was captured: say why, as exactly as the session tells.
+Error explain_nothing(const Supervised& run, const Options& options) {
+  const auto error = nlohmann::json::parse(run.error_json, nullptr, false);
+  const bool failed = run.exit_code.value_or(0) != 0;
+  if (!run.processes.empty()) {
+    return Error(fmt::format("the script died{} before its capture was written", how_it_ended(run)), "", "what it printed last is above");
+  }
+  if (run.end == Supervised::End::timed_out) {
+    return Error(fmt::format("nothing was allocated on the GPU within {} s", options.timeout_s), "",
+                 "give it more time: --timeout SECONDS");
+  }
+  if (error.is_object() && (run.end == Supervised::End::gave_up || field(error, "code") != "torch_missing" || run.torch_json.empty())) {
+    return explain_error(error, run);
+  }
+  if (!run.any_python) {
+    if (failed)
+      return Error(fmt::format("the command failed{} before it started a Python", how_it_ended(run)), "", "what it printed is above");
+    return Error("the command ended, and gpucast saw no Python in it", "",
+                 "Python must not be started with -I, -E or -S (they ignore PYTHONPATH), in a container, or on another machine");
+  }
+  if (run.torch_json.empty()) {
+    if (failed)
+      return Error(fmt::format("the command failed{} before it imported PyTorch", how_it_ended(run)), "", "what it printed is above");
+    return Error("the command ended without importing PyTorch", "", "name the command that trains: gpucast run -- python train.py");
+  }
+  if (failed)
+    return Error(fmt::format("the command failed{} before it allocated anything on the GPU", how_it_ended(run)), "",
+                 "what it printed is above");
+  if (run.any_idle)
+    return Error("the command asked about the GPU and allocated nothing on it", "",
+                 "name the command that trains: gpucast run -- python train.py");
+  return Error("the command imported PyTorch and never used CUDA", "",
+               "make the script train on the GPU (torch.cuda.is_available() is true here), e.g. with its --device cuda option");
+}
+
+bool is_out_of_memory(const CapturedProcess& process) {
+  return process.exception_type.find("OutOfMemoryError") != std::string::npos ||
+         process.exception.find("out of memory") != std::string::npos;
+}
+
+int run(const Options& options) {
+  RunSettings settings;
+  settings.gpu_chosen = !options.gpu.empty();
+  settings.gpu = find_gpu(settings.gpu_chosen ? options.gpu : kDefaultGpu);
+  settings.steps = options.steps;
+  settings.timeout_s = options.timeout_s;
+  settings.enforce_capacity = options.enforce_capacity;
+  settings.command = options.command;
+  const std::string program = find_program(options.command.front());
+  const std::string libraries = library_folder();
+  auto output = std::make_unique<CaptureFile>(options.output, options.force);
+
+  std::vector<std::string> files;
+  int worst = kExitYes;
+  bool failed = false, kept = !options.output.empty();
+  {
+    const SessionFolder session;
+    write_session(session.path, libraries, settings);
+    const Supervised result =
+        supervise(program, options.command, session_environment(libraries, session.path), session.path, options.timeout_s);
+    if (result.end == Supervised::End::interrupted) {
+      fmt::print(stderr, "gpucast: interrupted; everything the command started was ended, nothing was kept\n");
+      return kExitInterrupted;
+    }
+    std::vector<CapturedProcess> captured;
+    for (const auto& process : result.processes) {
+      if (process.done && process.reason != "failed") captured.push_back(process);
+    }
+    if (captured.empty()) throw explain_nothing(result, options);
+
+    for (const auto& process : captured) {
+      const bool raised = process.reason == "exception";
+      const bool out_of_memory = raised && settings.enforce_capacity && is_out_of_memory(process);
+      const bool ended_badly = raised || (process.reason == "script_end" && result.exit_code.value_or(0) != 0);
+      if (out_of_memory) worst = std::max<int>(worst, kExitNo);
+      if (ended_badly && !out_of_memory) failed = true;
+      if (ended_badly) kept = true;
+      if (raised) fmt::print(stderr, "gpucast: the script raised {}: {}\n", process.exception_type, process.exception);
+      if (ended_badly && !raised) fmt::print(stderr, "gpucast: the script failed{}\n", how_it_ended(result));
+    }
+    for (size_t i = 0; i < captured.size(); ++i) {
+      // Rank 0 has the name that was asked for. Without a name, the other ranks' captures are of no use.
+      if (i > 0 && options.output.empty()) break;
+      if (i > 0) output = std::make_unique<CaptureFile>(rank_path(options.output, static_cast<int64_t>(i)), options.force);
+      output->assemble(session.path, captured[i], settings, result.exit_code.value_or(0));
+      files.push_back(kept ? output->keep() : output->path());
+    }
+    if (captured.size() > 1) {
+      fmt::print(stderr, "gpucast: {} processes were captured; the report is of the first (rank {})\n", captured.size(), captured[0].rank);
+    }
+  }
+  for (const auto& file : files) {
+    if (failed) {
+      fmt::print(stderr, "gpucast: the capture up to there is in {}\n", file);
+    } else if (kept) {
+      fmt::print(stderr, "gpucast: the capture is in {}\n", file);
+    }
+  }
+  const int answer = report_capture(files.front(), std::nullopt, options.format == "json" ? Format::json : Format::text, kept);
+  return failed ? kExitFailed : std::max(worst, answer);
+}
+
+}  // namespace
+
+void declare_run(CLI::App& app, std::function<int()>& action) {
+  static Options options;
+  app.add_option("--gpu", options.gpu,
+                 "the card, as `gpucast gpus` names it (default: an A100-80, and the report lists the cards that would do)");
+  app.add_option("--steps", options.steps, "end after this many optimizer steps")->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("-o,--output", options.output, "keep the capture in this file");
+  app.add_flag("--force", options.force, "overwrite the output file");
+  app.add_option("--timeout", options.timeout_s, "end after this many seconds")->check(CLI::PositiveNumber);
+  app.add_flag("--enforce-capacity", options.enforce_capacity, "make allocations fail where the card is full");
+  app.add_option("--format", options.format, "text or json")->check(CLI::IsMember({"text", "json"}))->capture_default_str();
+  app.add_option("command", options.command, "the command, after --")->required()->type_name("COMMAND...");
+  app.positionals_at_end();
+  app.callback([&action] { action = [] { return run(options); }; });
+}
+
+}  // namespace gpucast::cli

@@ -1,0 +1,249 @@
+#include "src/cli/run_capture.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "gpucast/error.h"
+#include "gpucast/ledger.h"
+#include "version.h"
+
+namespace gpucast::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+constexpr int kSchemaVersion = 1;
+
+// Text from outside (a command line, a path) may be no UTF-8.
+std::string dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+void write_text(const std::string& path, const std::string& text) {
+  std::ofstream out(path, std::ios::binary);
+  out << text;
+  out.close();
+  if (!out) throw Error("cannot write to the temporary folder", path, "free some space, or set TMPDIR");
+}
+
+Json gpu_json(const Gpu& gpu) {
+  Json row;
+  row["id"] = gpu.id;
+  row["name"] = gpu.name;
+  row["architecture"] = gpu.architecture;
+  row["compute_major"] = gpu.compute_major;
+  row["compute_minor"] = gpu.compute_minor;
+  row["multiprocessors"] = gpu.multiprocessors;
+  row["total_memory_bytes"] = gpu.total_memory_bytes;
+  row["total_memory_measured"] = gpu.total_memory_measured;
+  row["l2_bytes"] = gpu.l2_bytes;
+  row["memory_bus_width_bits"] = gpu.memory_bus_width_bits;
+  row["memory_clock_khz"] = gpu.memory_clock_khz;
+  row["clock_khz"] = gpu.clock_khz;
+  row["bandwidth_bytes_per_s"] = static_cast<int64_t>(gpu.bandwidth_bytes_per_s);
+  row["shared_memory_per_block_bytes"] = gpu.shared_memory_per_block_bytes;
+  row["shared_memory_per_block_optin_bytes"] = gpu.shared_memory_per_block_optin_bytes;
+  row["shared_memory_per_multiprocessor_bytes"] = gpu.shared_memory_per_multiprocessor_bytes;
+  row["registers_per_multiprocessor"] = gpu.registers_per_multiprocessor;
+  row["max_threads_per_multiprocessor"] = gpu.max_threads_per_multiprocessor;
+  row["max_blocks_per_multiprocessor"] = gpu.max_blocks_per_multiprocessor;
+  for (const auto& [type, flop_per_s] : gpu.peak_flop_per_s) row["peak_flop_per_s"][type] = static_cast<int64_t>(flop_per_s);
+  return row;
+}
+
+// What the virtual card says of itself, but for the versions that depend on the PyTorch (the capture layer adds them).
+std::string base_profile(const RunSettings& settings) {
+  const Gpu& gpu = settings.gpu;
+  const uint64_t capacity = usable_capacity_bytes(gpu, 0);
+  std::string text;
+  const auto line = [&text](const char* key, const auto& value) { text += fmt::format("{} = {}\n", key, value); };
+  line("name", gpu.name);
+  line("compute_major", gpu.compute_major);
+  line("compute_minor", gpu.compute_minor);
+  line("multiprocessors", gpu.multiprocessors);
+  line("total_memory_bytes", gpu.total_memory_bytes);
+  line("context_bytes", gpu.total_memory_bytes - std::min(capacity, gpu.total_memory_bytes));
+  line("capacity_bytes", capacity);
+  line("enforce_capacity", settings.enforce_capacity ? 1 : 0);
+  line("l2_bytes", gpu.l2_bytes);
+  line("memory_bus_width_bits", gpu.memory_bus_width_bits);
+  line("memory_clock_khz", gpu.memory_clock_khz);
+  line("clock_khz", gpu.clock_khz);
+  line("shared_memory_per_block_bytes", gpu.shared_memory_per_block_bytes);
+  line("shared_memory_per_block_optin_bytes", gpu.shared_memory_per_block_optin_bytes);
+  line("shared_memory_per_multiprocessor_bytes", gpu.shared_memory_per_multiprocessor_bytes);
+  line("registers_per_multiprocessor", gpu.registers_per_multiprocessor);
+  line("max_threads_per_multiprocessor", gpu.max_threads_per_multiprocessor);
+  line("max_blocks_per_multiprocessor", gpu.max_blocks_per_multiprocessor);
+  return text;
+}
+
+int cuda_major_of(const std::string& session_folder, pid_t pid) {
+  std::ifstream in(fmt::format("{}/{}.torch", session_folder, pid));
+  const auto torch = nlohmann::json::parse(in, nullptr, false);
+  if (!torch.is_object() || !torch.contains("cuda") || !torch["cuda"].is_string()) return 0;
+  return std::atoi(torch["cuda"].get<std::string>().c_str());
+}
+
+class GzipWriter {
+ public:
+  explicit GzipWriter(const std::string& path) : path_(path), file_(gzopen(path.c_str(), "wb6")) {
+    if (!file_) fail();
+    gzbuffer(file_, 1 << 18);
+  }
+  ~GzipWriter() {
+    if (file_) gzclose(file_);
+  }
+  GzipWriter(const GzipWriter&) = delete;
+  GzipWriter& operator=(const GzipWriter&) = delete;
+
+  void line(const std::string& text) { write((text + "\n").data(), text.size() + 1); }
+
+  // The whole lines of a file; false when there is no such file.
+  bool lines_of(const std::string& path) {
+    std::ifstream in(path, std::ios::binary);
+    if (!in) return false;
+    std::vector<char> buffer(1 << 20);
+    char last = '\n';
+    while (in.read(buffer.data(), static_cast<std::streamsize>(buffer.size())), in.gcount() > 0) {
+      write(buffer.data(), static_cast<size_t>(in.gcount()));
+      last = buffer[static_cast<size_t>(in.gcount()) - 1];
+    }
+    if (last != '\n') write("\n", 1);
+    return true;
+  }
+
+  int64_t lines() const { return lines_; }
+
+  void close() {
+    const int status = gzclose(file_);
+    file_ = nullptr;
+    if (status != Z_OK) fail();
+  }
+
+ private:
+  void write(const char* data, size_t size) {
+    lines_ += std::count(data, data + size, '\n');
+    if (gzwrite(file_, data, static_cast<unsigned>(size)) != static_cast<int>(size)) fail();
+  }
+  [[noreturn]] void fail() const {
+    throw Error(fmt::format("cannot write the capture: {}", std::strerror(errno)), path_, "free some space");
+  }
+
+  std::string path_;
+  gzFile file_;
+  int64_t lines_ = 0;
+};
+
+}  // namespace
+
+void write_session(const std::string& session_folder, const std::string& library_folder, const RunSettings& settings) {
+  Json session;
+  session["schema_version"] = kSchemaVersion;
+  session["mode"] = settings.mode;
+  session["steps"] = settings.steps;
+  const double now_s = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  session["deadline_unix_s"] = settings.timeout_s > 0 ? now_s + settings.timeout_s : 0.0;
+  session["library_dir"] = library_folder;
+  session["supervisor_pid"] = getpid();
+  for (const int major : {12, 13}) session["capacity_bytes"][std::to_string(major)] = usable_capacity_bytes(settings.gpu, major);
+  write_text(session_folder + "/session.json", dump(session) + "\n");
+  write_text(session_folder + "/profile.base", base_profile(settings));
+}
+
+CaptureFile::CaptureFile(const std::string& path, bool force) : wanted_(path), force_(force) {
+  std::error_code error;
+  fs::path temporary;
+  if (path.empty()) {
+    temporary = fs::temp_directory_path(error);
+    if (error) temporary = "/tmp";
+    temporary /= "gpucast-XXXXXX.gpucast";
+  } else {
+    const fs::path target(path);
+    const auto status = fs::status(target, error);
+    if (fs::is_directory(status)) throw Error("the output is a folder", path, "name a file: -o train.gpucast");
+    if (fs::exists(status) && !fs::is_regular_file(status))
+      throw Error("the output is no ordinary file", path, "name a file: -o train.gpucast");
+    if (fs::exists(status) && !force) throw Error("the output file exists", path, "choose another name, or overwrite it with --force");
+    const fs::path folder = target.has_parent_path() ? target.parent_path() : fs::path(".");
+    if (!fs::is_directory(folder, error))
+      throw Error("the output's folder does not exist", folder.string(), fmt::format("mkdir -p {}", folder.string()));
+    temporary = folder / ("." + target.filename().string() + ".XXXXXX.gpucast");
+  }
+  current_ = temporary.string();
+  const int fd = mkstemps(current_.data(), static_cast<int>(std::strlen(".gpucast")));
+  if (fd < 0)
+    throw Error(fmt::format("the output cannot be written: {}", std::strerror(errno)), path.empty() ? current_ : path,
+                "choose another folder");
+  if (!path.empty()) {  // as an ordinary new file, not mkstemp's private one
+    const mode_t mask = umask(0);
+    umask(mask);
+    (void)fchmod(fd, 0666 & ~mask);
+  }
+  close(fd);
+}
+
+CaptureFile::~CaptureFile() {
+  if (!kept_) unlink(current_.c_str());
+}
+
+void CaptureFile::assemble(const std::string& session_folder, const CapturedProcess& process, const RunSettings& settings, int exit_code) {
+  GzipWriter out(current_);
+  Json header;
+  header["record"] = "header";
+  header["schema_version"] = kSchemaVersion;
+  header["gpucast_version"] = kGpucastVersion;
+  header["source"] = "vgpu";
+  header["gpu"] = gpu_json(settings.gpu);
+  header["gpu_chosen"] = settings.gpu_chosen;
+  header["enforce_capacity"] = settings.enforce_capacity;
+  header["capacity_bytes"] = usable_capacity_bytes(settings.gpu, cuda_major_of(session_folder, process.pid));
+  header["steps_requested"] = settings.steps;
+  header["command"] = settings.command;
+  out.line(dump(header));
+  const std::string base = fmt::format("{}/{}.", session_folder, process.pid);
+  if (!out.lines_of(base + "history")) throw Error("the captured process left no history", base + "history");
+  out.line(dump(Json{{"record", "command_end"}, {"exit_code", exit_code}}));
+  if (!out.lines_of(base + "vgpu")) {
+    out.line(dump(Json{
+        {"record", "warning"}, {"code", "no_vgpu_log"}, {"message", "the virtual GPU's log is missing: what libraries did is unknown"}}));
+  }
+  out.line(dump(Json{{"record", "eof"}, {"lines", out.lines()}}));
+  out.close();
+}
+
+std::string CaptureFile::keep() {
+  kept_ = true;
+  if (wanted_.empty()) return current_;
+  std::error_code error;
+  if (!force_ && fs::exists(wanted_, error)) {
+    throw Error("the output file has appeared while the command ran", wanted_, fmt::format("the capture is in {}", current_));
+  }
+  fs::rename(current_, wanted_, error);
+  if (error)
+    throw Error(fmt::format("cannot move the capture to its place: {}", error.message()), wanted_, fmt::format("it is in {}", current_));
+  current_ = wanted_;
+  return current_;
+}
+
+std::string rank_path(const std::string& path, int64_t rank) {
+  if (rank == 0) return path;
+  fs::path result(path);
+  const std::string extension = result.extension().string();
+  result.replace_extension();
+  return fmt::format("{}.rank{}{}", result.string(), rank, extension);
+}
+
+}  // namespace gpucast::cli

@@ -1,0 +1,51 @@
+// The files of a run: what the session is told, and one capture file out of what captured processes left.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "gpucast/gpu.h"
+#include "src/cli/supervisor.h"
+
+namespace gpucast::cli {
+
+struct RunSettings {
+  std::string mode = "run";  // "doctor": nothing is captured or ended
+  Gpu gpu;
+  bool gpu_chosen = false;
+  bool enforce_capacity = false;
+  int64_t steps = 3;
+  double timeout_s = 0;  // 0: none
+  std::vector<std::string> command;
+};
+
+// session.json and profile.base, before the command starts.
+void write_session(const std::string& session_folder, const std::string& library_folder, const RunSettings& settings);
+
+// Where a capture goes: a new file in the folder of `path`, made before the long work so that a folder that cannot be written is
+// known at once, and moved to its place when whole. An empty `path`: the system's temporary folder.
+class CaptureFile {
+ public:
+  // Throws Error: `path` exists (without `force`), is no file, or cannot be written.
+  CaptureFile(const std::string& path, bool force);
+  ~CaptureFile();  // removes it unless kept
+  CaptureFile(const CaptureFile&) = delete;
+  CaptureFile& operator=(const CaptureFile&) = delete;
+
+  const std::string& path() const { return current_; }
+  // Gzip of header, process, history, virtual GPU, eof.
+  void assemble(const std::string& session_folder, const CapturedProcess& process, const RunSettings& settings, int exit_code);
+  // Moves it to the path it was opened for (none: where it is) and keeps it. Returns the path.
+  std::string keep();
+
+ private:
+  std::string wanted_, current_;
+  bool force_ = false;
+  bool kept_ = false;
+};
+
+// "train.gpucast", 1 -> "train.rank1.gpucast".
+std::string rank_path(const std::string& path, int64_t rank);
+
+}  // namespace gpucast::cli

@@ -1,0 +1,433 @@
+#include "src/cli/supervisor.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <spawn.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+
+#include "gpucast/error.h"
+#include "gpucast/gpu.h"
+
+extern char** environ;
+
+namespace gpucast::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr milliseconds kPoll{5};
+constexpr double kWriteGrace_s = 30;       // after the timeout, for a process to write its capture
+constexpr double kOtherRanksGrace_s = 20;  // after the first rank is done, for the others
+constexpr milliseconds kDrain{30};         // for `tee` and the like to pass on what the script printed
+constexpr double kOwnExit_s = 25;          // for a script that has ended by itself to exit
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+std::string read_file(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+nlohmann::json read_json(const std::string& path) { return nlohmann::json::parse(read_file(path), nullptr, false); }
+
+std::string text_of(const nlohmann::json& object, const char* key) {
+  return object.is_object() && object.contains(key) && object[key].is_string() ? object[key].get<std::string>() : "";
+}
+
+int64_t number_of(const nlohmann::json& object, const char* key, int64_t otherwise) {
+  return object.is_object() && object.contains(key) && object[key].is_number_integer() ? object[key].get<int64_t>() : otherwise;
+}
+
+// ---- processes ---------------------------------------------------------------------------------------------------------
+
+struct ProcessStat {
+  pid_t parent = 0;
+  char state = '?';     // R, S, D, T (stopped), Z (zombie), ...
+  int wait_status = 0;  // of a zombie, as waitpid() gives it
+};
+
+// /proc/PID/stat; nothing when the process is gone. The command name in it may hold anything, so count from the last ')'.
+std::optional<ProcessStat> process_stat(pid_t pid) {
+  const std::string text = read_file(fmt::format("/proc/{}/stat", pid));
+  const auto end_of_name = text.rfind(')');
+  if (end_of_name == std::string::npos) return std::nullopt;
+  std::istringstream fields(text.substr(end_of_name + 1));
+  ProcessStat stat;
+  fields >> stat.state >> stat.parent;
+  std::string field, last;
+  while (fields >> field) last = field;
+  stat.wait_status = std::atoi(last.c_str());
+  return stat;
+}
+
+bool running(pid_t pid) {
+  const auto stat = process_stat(pid);
+  return stat && stat->state != 'Z' && stat->state != 'X';
+}
+
+int exit_code_of(int wait_status) { return WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status); }
+
+// Everything below this process. We are the subreaper, so what a dead parent left behind is below us too.
+std::vector<pid_t> descendants() {
+  std::map<pid_t, std::vector<pid_t>> children;
+  if (DIR* proc = opendir("/proc")) {
+    while (const dirent* entry = readdir(proc)) {
+      const pid_t pid = std::atoi(entry->d_name);
+      if (pid <= 0) continue;
+      if (const auto stat = process_stat(pid); stat && stat->state != 'Z') children[stat->parent].push_back(pid);
+    }
+    closedir(proc);
+  }
+  std::vector<pid_t> found = children[getpid()];
+  for (size_t i = 0; i < found.size(); ++i) {
+    const std::vector<pid_t>& below = children[found[i]];
+    found.insert(found.end(), below.begin(), below.end());
+  }
+  return found;
+}
+
+// Stop first, so that none starts another or goes on to the next command while its neighbours die.
+void end_all() {
+  const auto start = Clock::now();
+  while (seconds_since(start) < 10) {
+    std::set<pid_t> stopped;
+    for (bool found_new = true; found_new;) {
+      found_new = false;
+      for (const pid_t pid : descendants()) {
+        if (!stopped.insert(pid).second) continue;
+        kill(pid, SIGSTOP);
+        found_new = true;
+      }
+    }
+    for (const pid_t pid : stopped) kill(pid, SIGKILL);
+    const auto killed = Clock::now();
+    while (seconds_since(killed) < 2) {
+      const pid_t pid = waitpid(-1, nullptr, WNOHANG);
+      if (pid < 0 && errno == ECHILD) break;
+      if (pid == 0) usleep(500);
+    }
+    if (descendants().empty()) return;
+  }
+}
+
+std::vector<pid_t> ancestors_below_us(pid_t pid) {
+  std::vector<pid_t> found;
+  for (auto stat = process_stat(pid); stat && stat->parent > 1 && stat->parent != getpid(); stat = process_stat(found.back()))
+    found.push_back(stat->parent);
+  return found;
+}
+
+// ---- the session folder ---------------------------------------------------------------------------------------------------
+
+// PID -> kinds of files it has written.
+std::map<pid_t, std::set<std::string>> session_files(const std::string& folder) {
+  std::map<pid_t, std::set<std::string>> files;
+  if (DIR* dir = opendir(folder.c_str())) {
+    while (const dirent* entry = readdir(dir)) {
+      const std::string name = entry->d_name;
+      const auto dot = name.find('.');
+      if (const pid_t pid = std::atoi(name.c_str()); pid > 0 && dot != std::string::npos) files[pid].insert(name.substr(dot + 1));
+    }
+    closedir(dir);
+  }
+  return files;
+}
+
+// These stop a process for good; others (PyTorch missing) are only told when nothing was captured.
+bool is_final(const std::string& code) { return code != "torch_missing" && code != "cannot_write"; }
+
+class Supervisor {
+ public:
+  Supervisor(std::string session_folder, double timeout_s) : folder_(std::move(session_folder)), timeout_s_(timeout_s) {}
+
+  Supervised run(const std::string& program_path, const std::vector<std::string>& command, const std::vector<std::string>& environment) {
+    block_signals();
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    start(program_path, command, environment);
+    Supervised result;
+    result.end = watch();
+    if (result.end == Supervised::End::captured) let_finished_scripts_exit();
+    end_all();
+    collect(result);
+    return result;
+  }
+
+ private:
+  void block_signals() {
+    sigemptyset(&signals_);
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) sigaddset(&signals_, signal);
+    sigprocmask(SIG_BLOCK, &signals_, nullptr);
+  }
+
+  void start(const std::string& program_path, const std::vector<std::string>& command, const std::vector<std::string>& environment) {
+    std::vector<char*> argv, env;
+    for (const auto& word : command) argv.push_back(const_cast<char*>(word.c_str()));
+    for (const auto& entry : environment) env.push_back(const_cast<char*>(entry.c_str()));
+    argv.push_back(nullptr);
+    env.push_back(nullptr);
+    int failure[2];
+    if (pipe2(failure, O_CLOEXEC) != 0) throw Error(fmt::format("cannot start the command: {}", std::strerror(errno)));
+    const pid_t parent = getpid();
+    child_ = fork();
+    if (child_ < 0) throw Error(fmt::format("cannot start the command: {}", std::strerror(errno)));
+    if (child_ == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      if (getppid() != parent) _exit(127);
+      sigprocmask(SIG_UNBLOCK, &signals_, nullptr);
+      dup2(STDERR_FILENO, STDOUT_FILENO);
+      execve(program_path.c_str(), argv.data(), env.data());
+      if (errno == ENOEXEC) {  // a script without "#!": what a shell would do
+        argv.insert(argv.begin(), const_cast<char*>("sh"));
+        argv[1] = const_cast<char*>(program_path.c_str());
+        execve("/bin/sh", argv.data(), env.data());
+      }
+      const int error = errno;
+      (void)!write(failure[1], &error, sizeof error);
+      _exit(127);
+    }
+    close(failure[1]);
+    int error = 0;
+    const bool failed = read(failure[0], &error, sizeof error) == sizeof error;
+    close(failure[0]);
+    if (failed) {
+      waitpid(child_, nullptr, 0);
+      throw Error(fmt::format("cannot start '{}': {}", command[0], std::strerror(error)));
+    }
+  }
+
+  // Until there is a reason to end.
+  Supervised::End watch() {
+    const auto start = Clock::now();
+    std::optional<Clock::time_point> first_done;
+    while (true) {
+      const timespec wait{0, std::chrono::nanoseconds(kPoll).count()};
+      const int signal = sigtimedwait(&signals_, nullptr, &wait);
+      if (signal == SIGINT || signal == SIGTERM || signal == SIGHUP) return Supervised::End::interrupted;
+      reap();
+
+      size_t armed = 0, done = 0, open = 0;
+      int64_t expected = 1;
+      bool gave_up = false;
+      for (const auto& [pid, kinds] : session_files(folder_)) {
+        if (kinds.count("error") && is_final(text_of(read_json(file(pid, "error")), "code"))) gave_up = true;
+        if (!kinds.count("armed")) continue;
+        ++armed;
+        if (kinds.count("done")) {
+          ++done;
+          expected = std::max(expected, number_of(read_json(file(pid, "armed")), "local_world_size", 1));
+        } else if (running(pid)) {
+          ++open;
+        }
+      }
+      if (gave_up && open == 0) return done > 0 ? Supervised::End::captured : Supervised::End::gave_up;
+      if (done > 0 && open == 0) {
+        if (!first_done) first_done = Clock::now();
+        if (done >= static_cast<size_t>(expected) || seconds_since(*first_done) > kOtherRanksGrace_s) return Supervised::End::captured;
+      }
+      if (command_status_ && open == 0) {
+        // What it left running in the background may still be on its way to CUDA.
+        if (done > 0) return Supervised::End::captured;
+        if (descendants().empty()) return Supervised::End::exited;
+      }
+      if (timeout_s_ > 0) {
+        const double over_s = seconds_since(start) - timeout_s_;
+        if (over_s > 0 && (open == 0 || over_s > kWriteGrace_s)) return done > 0 ? Supervised::End::captured : Supervised::End::timed_out;
+      }
+    }
+  }
+
+  void reap() {
+    int status = 0;
+    for (pid_t pid = 0; (pid = waitpid(-1, &status, WNOHANG)) > 0;) {
+      statuses_[pid] = status;
+      if (pid == child_) command_status_ = status;
+    }
+  }
+
+  // A script that came to its own end waits for us, so that its shell does not go on to the next command. Stop what is above
+  // it, let it exit as it would have, and note its exit code.
+  void let_finished_scripts_exit() {
+    std::vector<pid_t> leaving;
+    bool others = false;
+    for (const auto& [pid, kinds] : session_files(folder_)) {
+      if (!kinds.count("done") || !running(pid)) continue;
+      const std::string reason = text_of(read_json(file(pid, "done")), "reason");
+      if (reason != "steps" && reason != "timeout") leaving.push_back(pid);
+      for (const pid_t above : ancestors_below_us(pid)) {
+        kill(above, SIGSTOP);
+        others = true;
+      }
+    }
+    for (const pid_t pid : leaving) std::ofstream(file(pid, "go")).flush();
+    const auto start = Clock::now();
+    for (const pid_t pid : leaving) {
+      while (running(pid) && seconds_since(start) < kOwnExit_s && !interrupted()) reap();
+      // Its parent is stopped and cannot take the status away.
+      if (const auto stat = process_stat(pid); stat && stat->state == 'Z') statuses_[pid] = stat->wait_status;
+    }
+    reap();
+    if (others) usleep(static_cast<useconds_t>(std::chrono::microseconds(kDrain).count()));
+  }
+
+  bool interrupted() {
+    const timespec wait{0, std::chrono::nanoseconds(kPoll).count()};
+    const int signal = sigtimedwait(&signals_, nullptr, &wait);
+    return signal == SIGINT || signal == SIGTERM || signal == SIGHUP;
+  }
+
+  void collect(Supervised& result) {
+    for (const auto& [pid, kinds] : session_files(folder_)) {
+      if (kinds.count("python")) result.any_python = true;
+      if (kinds.count("torch")) result.torch_json = read_file(file(pid, "torch"));
+      if (kinds.count("idle")) result.any_idle = true;
+      if (kinds.count("error")) {
+        const std::string error = read_file(file(pid, "error"));
+        const bool first = result.error_json.empty();
+        if (first || is_final(text_of(nlohmann::json::parse(error, nullptr, false), "code"))) result.error_json = error;
+      }
+      if (!kinds.count("armed")) continue;
+      CapturedProcess process;
+      process.pid = pid;
+      process.rank = number_of(read_json(file(pid, "armed")), "rank", 0);
+      process.done = kinds.count("done") && kinds.count("history");
+      if (kinds.count("done")) {
+        const auto done = read_json(file(pid, "done"));
+        process.reason = text_of(done, "reason");
+        process.exception_type = text_of(done, "exception_type");
+        process.exception = text_of(done, "exception");
+        process.optimizer_steps = number_of(done, "optimizer_steps", 0);
+      }
+      if (const auto status = statuses_.find(pid); status != statuses_.end()) result.exit_code = exit_code_of(status->second);
+      result.processes.push_back(std::move(process));
+    }
+    std::stable_sort(result.processes.begin(), result.processes.end(), [](const auto& a, const auto& b) { return a.rank < b.rank; });
+    if (!result.exit_code && command_status_) result.exit_code = exit_code_of(*command_status_);
+  }
+
+  std::string file(pid_t pid, const char* kind) const { return fmt::format("{}/{}.{}", folder_, pid, kind); }
+
+  std::string folder_;
+  double timeout_s_;
+  sigset_t signals_{};
+  pid_t child_ = -1;
+  std::optional<int> command_status_;  // as waitpid() gives it
+  std::map<pid_t, int> statuses_;
+};
+
+std::vector<std::string> programs_on_path() {
+  std::vector<std::string> names;
+  std::istringstream path(std::getenv("PATH") ? std::getenv("PATH") : "");
+  for (std::string folder; std::getline(path, folder, ':');) {
+    std::error_code ignored;
+    for (const auto& entry : fs::directory_iterator(folder.empty() ? "." : folder, ignored)) names.push_back(entry.path().filename());
+  }
+  return names;
+}
+
+bool is_program(const std::string& path) {
+  std::error_code ignored;
+  return fs::is_regular_file(path, ignored) && access(path.c_str(), X_OK) == 0;
+}
+
+}  // namespace
+
+std::string library_folder() {
+  std::error_code error;
+  const fs::path executable = fs::read_symlink("/proc/self/exe", error);
+  if (error) throw Error("cannot find gpucast's own files: /proc/self/exe cannot be read");
+  const fs::path folder = (executable.parent_path() / "../lib/gpucast").lexically_normal();
+  for (const char* part : {"python/site/sitecustomize.py", "vgpu/libgpucast_vgpu_core.so"}) {
+    if (!fs::exists(folder / part)) {
+      throw Error("this installation of gpucast is incomplete", (folder / part).string() + " does not exist",
+                  "build or install it again: make install");
+    }
+  }
+  return folder.string();
+}
+
+std::string make_session_folder() {
+  std::error_code error;
+  fs::path temporary = fs::temp_directory_path(error);
+  if (error) temporary = "/tmp";
+  std::string folder = fs::absolute(temporary / "gpucast-XXXXXX").string();
+  if (!mkdtemp(folder.data())) {
+    throw Error(fmt::format("cannot make a temporary folder: {}", std::strerror(errno)), folder,
+                "set TMPDIR to a folder that can be written");
+  }
+  return folder;
+}
+
+void remove_folder(const std::string& folder) {
+  std::error_code ignored;
+  fs::remove_all(folder, ignored);
+}
+
+std::string find_program(const std::string& program) {
+  const bool is_file = fs::is_regular_file(program);
+  const std::string hint_run = fmt::format("gpucast run -- python {}", program);
+  if (program.find('/') != std::string::npos) {
+    if (is_program(program)) return program;
+    if (fs::is_directory(program)) throw Error(fmt::format("'{}' is a folder, not a command", program));
+    if (!is_file) throw Error(fmt::format("no such command: '{}'", program), "", "check the path");
+    throw Error(fmt::format("'{}' is not executable", program), "",
+                program.ends_with(".py") ? hint_run : fmt::format("chmod +x {}", program));
+  }
+  std::istringstream path(std::getenv("PATH") ? std::getenv("PATH") : "/usr/local/bin:/usr/bin:/bin");
+  for (std::string folder; std::getline(path, folder, ':');) {
+    std::string candidate = (folder.empty() ? std::string(".") : folder) + "/" + program;
+    if (is_program(candidate)) return candidate;
+  }
+  if (program.ends_with(".py")) throw Error(fmt::format("no such command: '{}'", program), "", hint_run);
+  if (program == "python" && is_program("/usr/bin/python3")) {
+    throw Error("no such command: 'python'", "", "did you mean 'python3'? Or activate the environment that holds PyTorch");
+  }
+  const auto near = did_you_mean(program, programs_on_path());
+  throw Error(fmt::format("no such command: '{}'", program), "",
+              near ? fmt::format("did you mean '{}'?", *near) : "check the spelling, and that it is on PATH");
+}
+
+std::vector<std::string> session_environment(const std::string& library_folder, const std::string& session_folder) {
+  std::vector<std::string> environment;
+  std::string python_path = library_folder + "/python/site";
+  for (char** entry = environ; *entry; ++entry) {
+    const std::string variable = *entry;
+    const std::string name = variable.substr(0, variable.find('='));
+    if (name == "PYTHONPATH") {
+      if (variable.size() > name.size() + 1) python_path += ":" + variable.substr(name.size() + 1);
+    } else if (name != "GPUCAST_SESSION" && name != "GPUCAST_VGPU_PROFILE") {
+      environment.push_back(variable);
+    }
+  }
+  environment.push_back("PYTHONPATH=" + python_path);
+  environment.push_back("GPUCAST_SESSION=" + session_folder);
+  environment.push_back("GPUCAST_VGPU_PROFILE=" + session_folder + "/profile.base");
+  return environment;
+}
+
+Supervised supervise(const std::string& program_path, const std::vector<std::string>& command, const std::vector<std::string>& environment,
+                     const std::string& session_folder, double timeout_s) {
+  return Supervisor(session_folder, timeout_s).run(program_path, command, environment);
+}
+
+}  // namespace gpucast::cli

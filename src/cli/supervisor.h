@@ -1,0 +1,54 @@
+// Starts a command under the capture layer, watches the session folder, and ends all that the command started.
+#pragma once
+
+#include <sys/types.h>
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace gpucast::cli {
+
+// Where bin/../lib/gpucast is, from the executable's own path. Throws Error when the installation is incomplete.
+std::string library_folder();
+
+// A private folder in the system's temporary folder (mode 0700). Removes what a folder holds and the folder.
+std::string make_session_folder();
+void remove_folder(const std::string& folder);
+
+// The path that `program` stands for, as a shell would find it. Throws Error with a "did you mean".
+std::string find_program(const std::string& program);
+
+// The environment of the command: ours with the capture layer put in front of PYTHONPATH, and the session named.
+std::vector<std::string> session_environment(const std::string& library_folder, const std::string& session_folder);
+
+// What one captured process left in the session folder.
+struct CapturedProcess {
+  pid_t pid = 0;
+  int64_t rank = 0;
+  bool done = false;           // its capture is complete
+  std::string reason;          // steps, script_end, exception, timeout, failed
+  std::string exception_type;  // "" when none
+  std::string exception;
+  int64_t optimizer_steps = 0;
+};
+
+// How the command went. `error_json`: the first PID.error of a process that could not be captured.
+struct Supervised {
+  enum class End { captured, exited, gave_up, timed_out, interrupted };
+  End end = End::exited;
+  std::optional<int> exit_code;            // of the captured script or, when nothing was captured, of the command; 128 + signal
+  std::vector<CapturedProcess> processes;  // armed ones, by rank
+  std::string error_json;
+  bool any_python = false;  // a Python with our hooks ran
+  std::string torch_json;   // a Python imported PyTorch: which
+  bool any_idle = false;    // a Python asked about the GPU and allocated nothing
+};
+
+// Runs the command until every captured process is done, nothing can be captured, or `timeout_s` (0: none) is over; then
+// ends every process it started. The command's standard output goes to our standard error. Call once a process: it blocks signals.
+Supervised supervise(const std::string& program_path, const std::vector<std::string>& command, const std::vector<std::string>& environment,
+                     const std::string& session_folder, double timeout_s);
+
+}  // namespace gpucast::cli

@@ -86,6 +86,19 @@ uint64_t AddressSpace::free(uint64_t address) {
   return size;
 }
 
+uint64_t AddressSpace::release_empty_range() {
+  for (auto range = ranges_.begin(); range != ranges_.end(); ++range) {
+    const auto place = free_.find(range->first);
+    if (place == free_.end() || place->second != range->second) continue;
+    const uint64_t start = range->first;
+    reserved_bytes_ -= range->second;
+    free_.erase(place);
+    ranges_.erase(range);
+    return start;
+  }
+  return 0;
+}
+
 bool AddressSpace::find(uint64_t address, uint64_t* start, uint64_t* size_bytes) const {
   auto block = used_.upper_bound(address);
   if (block == used_.begin()) return false;

@@ -25,6 +25,8 @@ class AddressSpace {
   uint64_t allocate(uint64_t size_bytes);
   // The size that was taken, or 0 when no allocation starts at `address`.
   uint64_t free(uint64_t address);
+  // Gives up a range without allocations, the lowest one; its address, or 0 when there is none.
+  uint64_t release_empty_range();
   // The allocation that holds `address`; false: none.
   bool find(uint64_t address, uint64_t* start, uint64_t* size_bytes) const;
 

@@ -9,7 +9,7 @@ namespace gpucast::vgpu {
 namespace {
 
 constexpr uint64_t kMiB = 1 << 20;
-constexpr uint64_t kTop = uint64_t{0x7000} << 20;
+constexpr uint64_t kTop = uint64_t{0x7000} << 32;
 
 // Hands out addresses downwards from kTop, `limit_bytes` of them in all.
 AddressSpace::Reserve downwards(uint64_t limit_bytes = kTop / 2) {
@@ -87,6 +87,18 @@ TEST(AddressSpace, JoinsEmptyRangesWhenAddressesRunOut) {
   EXPECT_EQ(space.allocate(64 * kMiB), 0u) << "one of the two is in use";
   space.free(b);
   EXPECT_EQ(space.allocate(64 * kMiB), b);
+}
+
+TEST(AddressSpace, GivesUpOnlyEmptyRanges) {
+  AddressSpace space = device();
+  const uint64_t upper = space.allocate(32 * kMiB), lower = space.allocate(30 * kMiB);
+  EXPECT_EQ(space.release_empty_range(), 0u);
+  space.free(lower);
+  EXPECT_EQ(space.release_empty_range(), lower);
+  EXPECT_EQ(space.release_empty_range(), 0u);
+  EXPECT_EQ(space.reserved_bytes(), 32 * kMiB);
+  space.free(upper);
+  EXPECT_EQ(space.allocate(2 * kMiB), upper) << "the lower range is gone";
 }
 
 // Whatever happens: allocations never overlap, and all of them freed leaves nothing.

@@ -121,12 +121,16 @@ void log_work(std::string_view line, uint64_t stream, int graph_node_type) {
 void count_operation() { g_operations.fetch_add(1, std::memory_order_relaxed); }
 uint64_t operations() { return g_operations.load(std::memory_order_relaxed); }
 
-void log_kernel(const char* name, const unsigned grid[3], const unsigned block[3], size_t dynamic_shared_bytes, uint64_t stream) {
-  touch();
+std::string kernel_line(const char* name, const unsigned grid[3], const unsigned block[3], size_t dynamic_shared_bytes, uint64_t stream) {
   char line[256];
   std::snprintf(line, sizeof line, "[\"kernel\",%d,%u,%u,%u,%u,%u,%u,%zu,%" PRIu64 "]", kernel_name_id(name), grid[0], grid[1], grid[2],
                 block[0], block[1], block[2], dynamic_shared_bytes, stream);
-  log_work(line, stream, kGraphNodeKernel);
+  return line;
+}
+
+void log_kernel(const char* name, const unsigned grid[3], const unsigned block[3], size_t dynamic_shared_bytes, uint64_t stream) {
+  touch();
+  log_work(kernel_line(name, grid, block, dynamic_shared_bytes, stream), stream, kGraphNodeKernel);
   count_operation();
 }
 

@@ -6,12 +6,18 @@
 #include <string>
 #include <string_view>
 
+#include "src/vgpu/core/core.h"
+
 namespace gpucast::vgpu {
 
 // Appends one line (JSON text, without the line's end).
 void log_line(std::string_view line);
 // The same for work on a stream: a stream that is being captured keeps the line in its graph instead.
 void log_work(std::string_view line, uint64_t stream, int graph_node_type);
+
+// The line of a kernel launch.
+GPUCAST_VGPU_API std::string kernel_line(const char* name, const unsigned grid[3], const unsigned block[3], size_t dynamic_shared_bytes,
+                                         uint64_t stream);
 
 // A JSON string, quotes included. Bytes that are no UTF-8 become '?'.
 void append_json_string(std::string& out, std::string_view text);

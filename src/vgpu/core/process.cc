@@ -25,6 +25,7 @@ std::once_flag g_once;
 void before_fork() {
   lock_functions();
   lock_streams();
+  lock_pools();
   lock_memory();
   lock_host_memory();
   lock_contents();
@@ -36,6 +37,7 @@ void unlock_all() {
   unlock_contents();
   unlock_host_memory();
   unlock_memory();
+  unlock_pools();
   unlock_streams();
   unlock_functions();
 }

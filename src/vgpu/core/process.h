@@ -11,6 +11,7 @@ bool forked_after_use();
 
 // Held while forking, so that the child's copy of the state is whole. In core files that have a lock.
 void lock_log(), unlock_log(), reset_log_in_child();
+void lock_pools(), unlock_pools();
 void lock_memory(), unlock_memory();
 void lock_host_memory(), unlock_host_memory();
 void lock_contents(), unlock_contents();

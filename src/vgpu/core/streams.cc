@@ -370,21 +370,32 @@ int capture_update_dependencies(uint64_t stream, const uint64_t* nodes, size_t c
   return kSuccess;
 }
 
-bool capture_node(uint64_t stream, int type, std::string_view line) {
-  if (g_captures.load(std::memory_order_relaxed) == 0) return false;
+namespace {
+
+// kIllegalState: the stream is not being captured.
+int add_captured(uint64_t stream, int type, std::string_view line, HostFunction host) {
+  if (g_captures.load(std::memory_order_relaxed) == 0) return kIllegalState;
   State& s = state();
   const Lock lock(s.mutex);
   Stream* found = s.stream(stream);
-  if (found == nullptr) return false;
+  if (found == nullptr) return kInvalidHandle;
   const auto capture = s.captures.find(found->capture);
-  if (capture == s.captures.end()) return false;
+  if (capture == s.captures.end()) return kIllegalState;
   Node node;
   node.type = type;
   node.line = line;
+  node.host = host;
   node.dependencies = std::move(found->dependencies);
   found->dependencies = {add_node(s, capture->second.graph, std::move(node))};
-  return true;
+  return kSuccess;
 }
+
+}  // namespace
+
+bool capture_node(uint64_t stream, int type, std::string_view line) {
+  return add_captured(stream, type, line, {nullptr, nullptr}) == kSuccess;
+}
+int capture_host_node(uint64_t stream, HostFunction host) { return add_captured(stream, kGraphNodeHost, "", host); }
 
 int capture_exchange_mode(int mode) {
   const int before = t_capture_mode;

@@ -32,6 +32,11 @@ enum Code : int {
   kCaptureWrongThread = 908,
 };
 
+struct HostFunction {
+  void (*function)(void*);
+  void* data;
+};
+
 // ---- Streams: 0 and 1 are the default stream, 2 the per-thread default stream -------------------------------------------
 struct StreamInfo {
   unsigned flags;
@@ -71,6 +76,8 @@ GPUCAST_VGPU_API int capture_info(uint64_t stream, CaptureInfo* info);
 GPUCAST_VGPU_API int capture_update_dependencies(uint64_t stream, const uint64_t* nodes, size_t count, bool replace);
 // If the stream is being captured: adds a node that holds the line, and returns true.
 GPUCAST_VGPU_API bool capture_node(uint64_t stream, int type, std::string_view line);
+// Adds a host function to the graph of a stream that is being captured.
+GPUCAST_VGPU_API int capture_host_node(uint64_t stream, HostFunction host);
 // The calling thread's mode (0 global, 1 thread local, 2 relaxed); returns the one before.
 GPUCAST_VGPU_API int capture_exchange_mode(int mode);
 
@@ -82,10 +89,6 @@ enum GraphNodeType : int {
   kGraphNodeHost = 3,
   kGraphNodeGraph = 4,
   kGraphNodeEmpty = 5
-};
-struct HostFunction {
-  void (*function)(void*);
-  void* data;
 };
 GPUCAST_VGPU_API uint64_t graph_create();
 GPUCAST_VGPU_API int graph_destroy(uint64_t graph);

@@ -178,7 +178,8 @@ class Timeline {
         backward_module_ = known(mark.module) ? mark.module : ModuleId();
         break;
       case MarkKind::step:  // said inside optimizer_step or behind it: the step lasts until that phase ends
-        out->steps_completed = completed_ + ++steps_to_count_;
+        finished_step_ = std::max(finished_step_, static_cast<int32_t>(std::clamp<int64_t>(mark.step, 0, 1 << 30)));
+        out->steps_completed = finished_step_;
         break;
       case MarkKind::exception:  // the stack was unwound: nothing is open any more
         open_.clear();
@@ -190,10 +191,7 @@ class Timeline {
       case MarkKind::other:
         break;
     }
-    if (open_.empty()) {
-      completed_ += steps_to_count_;
-      steps_to_count_ = 0;
-    }
+    if (open_.empty()) completed_ = finished_step_;
   }
 
   bool known(ModuleId id) const { return id.valid() && id.index() < trace_.modules.size(); }
@@ -242,7 +240,7 @@ class Timeline {
   std::vector<ModuleId> modules_;
   ModuleId backward_module_;
   Phase between_ = Phase::setup;
-  int32_t completed_ = 0, steps_to_count_ = 0;
+  int32_t completed_ = 0, finished_step_ = 0;
   int64_t has_backward_ahead_ = 0;
   uint32_t from_ = 0;
 };

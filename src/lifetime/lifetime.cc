@@ -360,13 +360,9 @@ Comparison compare_with_recorded(const Trace& trace, const Lifetimes& lifetimes)
   };
   compare("allocated at the end", lifetimes.allocated.empty() ? 0 : lifetimes.allocated.back(), stats.allocated_bytes);
   compare("reserved at the end", lifetimes.reserved.empty() ? 0 : lifetimes.reserved.back(), stats.reserved_bytes);
-  // A script that reset PyTorch's counters has lost the peaks before; then there is nothing to compare with.
-  const bool reset =
-      std::any_of(trace.marks.begin(), trace.marks.end(), [](const Mark& mark) { return mark.kind == MarkKind::stats_reset; });
-  if (!reset) {
-    compare("peak allocated", lifetimes.peak_allocated.bytes, stats.peak_allocated_bytes);
-    compare("peak reserved", lifetimes.peak_reserved.bytes, stats.peak_reserved_bytes);
-  }
+  // The capture layer keeps the peaks that a script's resets would lose.
+  compare("peak allocated", lifetimes.peak_allocated.bytes, stats.peak_allocated_bytes);
+  compare("peak reserved", lifetimes.peak_reserved.bytes, stats.peak_reserved_bytes);
   if (trace.end.segments) {
     std::vector<RecordedSegment> recorded = *trace.end.segments;
     std::sort(recorded.begin(), recorded.end());

@@ -1,0 +1,161 @@
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <string>
+
+#include "gpucast/error.h"
+#include "gpucast/trace.h"
+
+namespace gpucast {
+namespace {
+
+const char kHeader[] =
+    R"({"record":"header","schema_version":1,"gpucast_version":"0.1.0","source":"vgpu","gpu":{"id":"rtx3060","compute_capability":"8.6",)"
+    R"("total_memory_bytes":12622168064},"gpu_chosen":true,"steps_requested":3,"command":["python","a b.py"]})"
+    "\n";
+const char kProcess[] = R"({"record":"process","pid":7,"torch":"2.14.1+cu130","cuda":"13.0","alloc_conf":"expandable_segments:True"})"
+                        "\n";
+const char kAlloc[] = R"(["alloc",139637976727552,1000,0,4,17])"
+                      "\n";
+
+std::string write(const std::string& text) {
+  const std::string path = testing::TempDir() + "read_trace_test." + std::to_string(getpid());
+  std::ofstream(path, std::ios::binary) << text;
+  return path;
+}
+
+Trace read(const std::string& body) { return read_trace(write(kHeader + body)); }
+
+// The text of the error that reading `text` ends in.
+std::string error_of(const std::string& text) {
+  try {
+    read_trace(write(text));
+  } catch (const Error& error) {
+    return std::string(error.what()) + " | " + error.where + " | " + error.hint;
+  }
+  return "no error";
+}
+
+TEST(ReadTrace, EveryPartOfACapture) {
+  const Trace t = read(std::string(kProcess) + R"({"record":"warning","code":"torch_save_skipped","message":"not saved"}
+{"record":"stack","id":4,"frames":[["train.py",17,"main"],["lib.py",3,"f"]]}
+{"record":"module","id":0,"parent":-1,"name":"","type":"Net"}
+{"record":"module","id":1,"parent":0,"name":"fc","type":"Linear"}
+["segment_alloc",139637976727552,2097152,0,-1,16]
+["alloc",139637976727552,1000,0,4,17]
+["mark",1,1,0,18,"phase_begin","forward"]
+["mark",2,1,0,18,"module_begin",1]
+["mark",3,1,0,19,"step",2]
+["mark",4,1,0,19,"tensors",""]
+["tensor",4,"gradient",139637976727552,1000,"fc.weight.grad",1,"float32",[10,25]]
+["mark",5,1,0,20,"a_later_kind",{"x":1}]
+["a_later_event",1,2,3]
+["free_requested",139637976727552,1000,0,4,21]
+["oom",4096,1024,0,-1,22]
+{"record":"end","reason":"steps","exit_code":0,"optimizer_steps":2,"torch_stats":{"peak_allocated_bytes":1024,"allocated_bytes":0,"ooms":1},"segments":[[139637976727552,2097152,0,"small"]]}
+["vgpu_mark",1]
+["kernel_name",0,"_Z4kern"]
+["kernel",0,1,1,1,32,1,1,0,0]
+["call","cublas","gemm",{"m":3},0]
+["memcpy",1,139637976727552,94000000,1000,0]
+["memcpy",2,94000000,139637976727552,1000,0]
+["workspace","cublas",139637976727552,1000]
+["library_memory","nccl","buffers",4096]
+{"record":"unsupported","library":"cudart","name":"cudaFoo","count":2}
+{"record":"vgpu_end","peak_device_bytes":2097152,"kernels":1,"dropped":3}
+{"record":"eof","lines":28}
+)");
+  EXPECT_EQ(t.header.gpu.id, "rtx3060");
+  EXPECT_EQ(t.header.gpu.compute_major, 8);
+  EXPECT_EQ(t.header.gpu.compute_minor, 6);
+  EXPECT_EQ(t.header.command, (std::vector<std::string>{"python", "a b.py"}));
+  EXPECT_EQ(t.process.alloc_conf, "expandable_segments:True");
+  ASSERT_EQ(t.warnings.size(), 1u);
+  EXPECT_EQ(t.warnings[0].code, "torch_save_skipped");
+  ASSERT_EQ(t.events.size(), 4u);
+  EXPECT_EQ(t.events[1].kind, EventKind::alloc);
+  EXPECT_EQ(t.events[1].address, 139637976727552u);
+  EXPECT_EQ(t.events[1].size_bytes, 1000);
+  const Stack& stack = t.stacks[t.events[1].stack.index()];
+  ASSERT_EQ(stack.frame_count, 2u);
+  EXPECT_EQ(t.strings.text(t.frames[stack.first_frame].file), "train.py");
+  EXPECT_EQ(t.frames[stack.first_frame].line, 17);
+  EXPECT_EQ(t.events[3].kind, EventKind::oom);
+  EXPECT_EQ(t.events[3].address, 4096u);
+  ASSERT_EQ(t.marks.size(), 5u);
+  EXPECT_EQ(t.marks[0].phase, MarkedPhase::forward);
+  EXPECT_EQ(t.marks[1].module, ModuleId(1));
+  EXPECT_EQ(t.marks[2].step, 2);
+  ASSERT_EQ(t.tensors.size(), 1u);
+  EXPECT_EQ(t.tensors[0].kind, TensorKind::gradient);
+  EXPECT_EQ(t.tensors[0].module, ModuleId(1));
+  EXPECT_EQ(module_label(t, ModuleId(1)), "fc (Linear)");
+  EXPECT_EQ(module_label(t, ModuleId(0)), "Net (the model)");
+  EXPECT_EQ(t.end.reason, "steps");
+  EXPECT_EQ(t.end.torch_stats->peak_allocated_bytes, 1024);
+  EXPECT_FALSE(t.end.torch_stats->reserved_bytes.has_value());
+  ASSERT_EQ(t.end.segments->size(), 1u);
+  ASSERT_EQ(t.vgpu_events.size(), 4u);
+  EXPECT_EQ(t.vgpu_events[1].kind, VgpuEventKind::copy_to_device);
+  EXPECT_EQ(t.strings.text(t.vgpu_events[2].library), "cublas");
+  EXPECT_EQ(t.vgpu_events[3].size_bytes, 4096);
+  EXPECT_EQ(t.kernels, 1);
+  EXPECT_EQ(t.library_calls, 1);
+  EXPECT_EQ(t.vgpu_lines_dropped, 3);
+  ASSERT_EQ(t.unsupported.size(), 1u);
+  EXPECT_EQ(t.unsupported[0].count, 2);
+  for (size_t i = 0; i < static_cast<size_t>(Problem::count_); ++i) {
+    const auto problem = static_cast<Problem>(i);
+    EXPECT_EQ(t.problems[problem].count, 0) << problem_info(problem).name << " " << t.problems[problem].first;
+  }
+}
+
+TEST(ReadTrace, BadLinesAreCountedWithThePlaceOfTheFirst) {
+  const Trace t = read(std::string(kProcess) + R"(["alloc",1,2
+["alloc"]
+["alloc","x",5,0,-1,1]
+["alloc",512,-5,0,-1,1]
+["alloc",18446744073709551615,4096,0,-1,1]
+["segment_alloc",512,9000000000000000000,0,-1,1]
+["mark",1,0]
+not json at all
+{"no":"record"}
+)" + kAlloc + R"({"record":"eof","lines":12}
+)");
+  EXPECT_EQ(t.events.size(), 1u);
+  EXPECT_EQ(t.problems[Problem::bad_event].count, 6);
+  EXPECT_EQ(t.problems[Problem::bad_json].count, 3);
+  EXPECT_NE(t.problems[Problem::bad_event].first.find("line 4 "), std::string::npos);
+  EXPECT_NE(t.problems[Problem::bad_json].first.find("line 3 "), std::string::npos);
+}
+
+TEST(ReadTrace, WhatIsMissingIsSaid) {
+  const Trace cut = read(kAlloc);
+  EXPECT_EQ(cut.problems[Problem::no_eof].count, 1);
+  EXPECT_EQ(cut.problems[Problem::no_process].count, 1);
+  const Trace fewer = read(std::string(kProcess) + kAlloc + "{\"record\":\"eof\",\"lines\":9}\n");
+  EXPECT_EQ(fewer.problems[Problem::lines_missing].count, 1);
+  EXPECT_EQ(fewer.problems[Problem::no_end].count, 1);
+  const Trace two = read(std::string(kProcess) + kAlloc + kProcess + kAlloc + "{\"record\":\"eof\",\"lines\":5}\n");
+  EXPECT_EQ(two.problems[Problem::several_processes].count, 1);
+  EXPECT_EQ(two.events.size(), 1u);
+}
+
+TEST(ReadTrace, WhatIsNoCaptureIsAnError) {
+  EXPECT_NE(error_of("").find("the file is empty"), std::string::npos);
+  EXPECT_NE(error_of("hello\n").find("not a gpucast capture"), std::string::npos);
+  EXPECT_NE(error_of("{\"a\":1}\n").find("not a gpucast capture"), std::string::npos);
+  EXPECT_NE(error_of("\x80\x04pickle\n").find("pickle"), std::string::npos);
+  EXPECT_NE(error_of("{\"schemaVersion\": 1, \"traceEvents\": []}\n").find("Chrome trace"), std::string::npos);
+  EXPECT_NE(error_of("PK\x03\x04\n").find("zip"), std::string::npos);
+  EXPECT_NE(error_of(R"({"record":"header","schema_version":2,"gpucast_version":"9.1"})"
+                     "\n")
+                .find("use gpucast 9.1 or newer"),
+            std::string::npos);
+  EXPECT_NE(error_of("{\"record\":\"header\"}\n").find("no schema_version"), std::string::npos);
+  EXPECT_NE(error_of(kHeader).find("cut off before the first allocation"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace gpucast

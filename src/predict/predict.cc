@@ -14,6 +14,7 @@
 #include "gpucast/gpu.h"
 #include "src/attribution/attribution.h"
 #include "src/base/alloc_conf.h"
+#include "src/base/bytes.h"
 #include "src/lifetime/lifetime.h"
 #include "src/predict/device_ledger.h"
 #include "src/predict/verdict.h"
@@ -174,6 +175,10 @@ Prediction predict(Trace trace, const std::optional<std::string>& gpu_name) {
   const Judgement judgement = judge(need, ledger_total(out.ledger), out.gpu_total_bytes);
   out.verdict = judgement.verdict;
   out.verdict_reason = judgement.reason;
+  if (need.ended_in_oom) {
+    out.verdict_reason +=
+        fmt::format(": {} were asked for, {} were free", format_bytes(out.oom->requested_bytes), format_bytes(out.oom->free_bytes));
+  }
   out.needs_reclaim = judgement.needs_reclaim;
   out.device = judgement.device;
   if (!out.gpu_chosen) {

@@ -62,6 +62,8 @@ std::vector<NextCommand> next_commands(const Prediction& p, const std::string& c
   } else if (p.verdict == Verdict::tight && p.needs_reclaim && !p.enforced_capacity) {
     next.push_back(
         {"exact, with the card's limit enforced:", fmt::format("gpucast run --gpu {} --enforce-capacity -- {}", p.gpu_id, command)});
+  } else if (p.oom && p.oom->ended_run && p.enforced_capacity) {
+    next.push_back({"the whole need, without the card's limit:", fmt::format("gpucast run --gpu {} -- {}", p.gpu_id, command)});
   } else if (p.verdict == Verdict::does_not_fit) {
     const std::string larger = larger_card(p);
     if (!larger.empty()) next.push_back({"on the next larger card:", judge_by(larger)});

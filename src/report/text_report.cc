@@ -26,7 +26,7 @@ class Text {
   std::string bold(std::string_view text) const { return paint(text, "1"); }
 
   void line(std::string_view text = "") {
-    out_ += text;
+    out_ += text.substr(0, text.find_last_not_of(' ') + 1);
     out_ += '\n';
   }
 
@@ -82,6 +82,11 @@ std::string user_frame(const Place& place) {
   return "";
 }
 
+// The end of a long path says more than its beginning.
+std::string last_columns(const std::string& text, size_t columns) {
+  return text.size() <= columns ? text : "..." + text.substr(text.size() - columns + 3);
+}
+
 void verdict(const Prediction& p, Text* out) {
   const char* words = p.verdict == Verdict::fits ? "FITS" : p.verdict == Verdict::tight ? "TIGHT" : "DOES NOT FIT";
   const char* colour = p.verdict == Verdict::fits ? "1;32" : p.verdict == Verdict::tight ? "1;33" : "1;31";
@@ -105,7 +110,7 @@ void run(const Prediction& p, Text* out) {
 
 void device(const Prediction& p, Text* out) {
   out->line();
-  out->line(fmt::format("{:<44}{:>14}   {} to {}", out->bold("Device memory") + std::string(31, ' '), format_mib(p.device.expected_bytes),
+  out->line(fmt::format("{:<44}{:>14}   ({} to {})", out->bold("Device memory") + std::string(31, ' '), format_mib(p.device.expected_bytes),
                         format_bytes(p.device.low_bytes), format_bytes(p.device.high_bytes)));
   out->line(
       fmt::format("  {:<42}{:>14}   the allocator's segments", "reserved by PyTorch, at its peak", format_mib(p.peak_reserved.bytes)));
@@ -125,7 +130,7 @@ void peaks(const Prediction& p, Text* out) {
   };
   row("Peak allocated", p.peak_allocated);
   const std::string frame = user_frame(p.peak_allocated.place);
-  if (!frame.empty()) out->line(std::string(61, ' ') + "at " + frame);
+  if (!frame.empty()) out->line(std::string(61, ' ') + "at " + last_columns(frame, kColumns - 64));
   row("Peak reserved", p.peak_reserved);
 }
 
@@ -146,8 +151,11 @@ void categories(const Prediction& p, Text* out) {
   out->line(fmt::format("  {:<42}{:>14}", "free, but reserved", format_mib(p.free_but_reserved_bytes)));
 }
 
-std::string step_name(const StepPeak& peak) {
+std::string step_name(const Prediction& p, const StepPeak& peak) {
   if (peak.step == 0) return "before step 1";
+  // What runs between the last step and the end of the capture is no step of its own.
+  if (!peak.complete && peak.step > 1 && (p.end_reason == "steps" || p.end_reason == "script_end"))
+    return fmt::format("after step {}", peak.step - 1);
   return fmt::format("step {}{}", peak.step, peak.complete ? "" : " (not completed)");
 }
 
@@ -160,7 +168,7 @@ void over_time(const Prediction& p, Text* out) {
       i = p.step_peaks.size() - 1;
     }
     const StepPeak& peak = p.step_peaks[i];
-    out->line(fmt::format("  {:<42}{:>14}{:>16}", step_name(peak), format_mib(peak.allocated_bytes), format_mib(peak.reserved_bytes)));
+    out->line(fmt::format("  {:<42}{:>14}{:>16}", step_name(p, peak), format_mib(peak.allocated_bytes), format_mib(peak.reserved_bytes)));
   }
   std::string phases;
   for (const PhasePeak& peak : p.phase_peaks)

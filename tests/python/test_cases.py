@@ -1,0 +1,53 @@
+"""Golden cases: tests/cases/NAME holds a capture (as text), a command and what it must print.
+
+    input.jsonl      the capture's lines; compressed to train.gpucast before the command runs
+    command          the arguments of gpucast
+    expected.txt     standard output with --format text, then standard error
+    expected.json    standard output with --format json
+    exit_code
+    keep_bytes       optional: cut the compressed file after so many bytes
+    uncompressed     optional: leave the file as it is
+
+GPUCAST_UPDATE_CASES=1 writes what was printed as what is expected: look at the difference before you commit it.
+"""
+
+import gzip
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+CASES = Path(__file__).resolve().parent.parent / "cases"
+UPDATE = os.environ.get("GPUCAST_UPDATE_CASES") == "1"
+
+
+def prepare(case, folder):
+    data = (case / "input.jsonl").read_bytes()
+    if not (case / "uncompressed").exists():
+        data = gzip.compress(data, compresslevel=0, mtime=0)  # stored, so that offsets in messages are the same everywhere
+    if (case / "keep_bytes").exists():
+        data = data[: int((case / "keep_bytes").read_text())]
+    (folder / "train.gpucast").write_bytes(data)
+
+
+def expect(path, text):
+    if UPDATE:
+        path.write_text(text)
+    assert text == path.read_text()
+
+
+@pytest.mark.parametrize("case", sorted(CASES.iterdir()), ids=lambda case: case.name)
+def test_case(case, gpucast_bin, tmp_path):
+    prepare(case, tmp_path)
+    arguments = (case / "command").read_text().split()
+    environment = {**os.environ, "LC_ALL": "C.UTF-8"}
+    for form in "text", "json":
+        done = subprocess.run(
+            [gpucast_bin, *arguments, "--format", form], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60
+        )
+        if form == "text":
+            expect(case / "expected.txt", done.stdout + done.stderr)
+        elif done.stdout:
+            expect(case / "expected.json", done.stdout)
+        expect(case / "exit_code", f"{done.returncode}\n")

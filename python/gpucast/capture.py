@@ -8,6 +8,7 @@ A forked child of an armed process, and DataLoader workers, are off: there our h
 """
 
 import atexit
+import contextlib
 import ctypes
 import os
 import platform
@@ -302,10 +303,8 @@ def _after_fork_in_child():
 def _flush():
     """The process may be killed soon: what the script has printed must not be lost."""
     for stream in (sys.stdout, sys.stderr):
-        try:
+        with contextlib.suppress(Exception):  # closed or replaced by the script
             stream.flush()
-        except Exception:  # noqa: S110, PERF203  closed or replaced by the script
-            pass
     ctypes.PyDLL(None).fflush(None)
 
 

@@ -9,8 +9,6 @@ _OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _AFTER_ITS_CAUSE = "free_completed"
 
 
-
-
 class _Stacks:
     """Python stacks by number. PyTorch shares one frame object between all stacks that hold it, so identity is equality."""
 
@@ -86,10 +84,7 @@ def write(file, process, recorder, events, end):
         elif action == "free_requested":
             frees += 1
         stack = stacks.number(event.get("frames"))
-        if action == "oom":
-            address = event.get("device_free", event.get("addr", 0))
-        else:
-            address = event.get("addr", 0)
+        address = event["device_free"] if "device_free" in event else event.get("addr", 0)  # the former of an oom
         write_line('["%s", %d, %d, %d, %d, %d]\n' % (action, address, event["size"], event["stream"], stack, event.get("time_us", 0)))  # noqa: UP031
     write_marks(allocs, frees, all_left=True)
     write_line(json.dumps(end) + "\n")

@@ -2,6 +2,7 @@
 
 import functools
 import os
+import sys
 import threading
 import weakref
 from bisect import bisect_right
@@ -22,7 +23,9 @@ _sequence_number = None  # of the autograd node that this thread makes next
 def _fail(name, error):
     if name not in _disabled:
         _disabled.add(name)
-        capture.recorder.warn("hook_failed", f"gpucast's own {name} hook failed ({type(error).__name__}: {error}); what it records is incomplete")
+        capture.recorder.warn(
+            "hook_failed", f"gpucast's own {name} hook failed ({type(error).__name__}: {error}); what it records is incomplete"
+        )
         if os.environ.get("GPUCAST_DEBUG"):
             import traceback
 
@@ -72,7 +75,7 @@ def install_at_import(torch):
     register_optimizer_step_pre_hook(_before_optimizer_step)
     register_optimizer_step_post_hook(_after_optimizer_step)
     for owner, name in ((torch, "save"), (torch.jit, "save")):
-        _wrap(owner, name, lambda real, label=f"{owner.__name__}.{name}": _not_saving(real, label))
+        _wrap(owner, name, _not_saving)
 
 
 def install_at_cuda_start(torch):
@@ -97,10 +100,10 @@ def install_at_cuda_start(torch):
 def patch_checkpoint_writer(name, module):
     if name == "safetensors.torch":
         for function in ("save_file", "save_model"):
-            _wrap(module, function, lambda real, label=f"{name}.{function}": _not_saving(real, label))
+            _wrap(module, function, _not_saving)
     else:
         for function in ("save", "save_state_dict", "async_save"):
-            _wrap(module, function, lambda real, label=f"torch.distributed.checkpoint.{function}": _not_saving_distributed(real, label))
+            _wrap(module, function, lambda real, later=function == "async_save": _not_saving_distributed(real, later))
 
 
 # ---- phases ----------------------------------------------------------------------------------------------------------------------
@@ -121,9 +124,9 @@ def _asks_for_cuda(args, kwargs):
         if isinstance(value, str):
             if value.startswith("cuda"):
                 return True
-        elif isinstance(value, int) and not isinstance(value, bool):
-            return True
-        elif getattr(value, "type", None) == "cuda" or getattr(value, "is_cuda", False) is True:
+        elif isinstance(value, bool):
+            continue
+        elif isinstance(value, int) or getattr(value, "type", None) == "cuda" or getattr(value, "is_cuda", False) is True:
             return True
     return False
 
@@ -133,15 +136,15 @@ def _moving(real, to_cuda):
         if capture.state not in (capture.WATCHING, capture.ARMED) or getattr(_local, "moving", False) or not _safely(to_cuda, args, kwargs):
             return real(self, *args, **kwargs)
         _local.moving = True
+        # The first CUDA call may well be this one: the mark is at the very start of the history then.
+        _safely(capture.recorder.mark, "phase_begin", "model_to_device")
         try:
-            # The first CUDA call may well be this one: the mark is at the very start of the history then.
-            capture.recorder.mark("phase_begin", "model_to_device")
             result = real(self, *args, **kwargs)
             _moved(self)
             return result
         finally:
             _local.moving = False
-            capture.recorder.mark("phase_end", "model_to_device")
+            _safely(capture.recorder.mark, "phase_end", "model_to_device")
 
     return move
 
@@ -229,12 +232,21 @@ def _before_forward(module, args):
             capture.leave_if_alone()
             recorder.mark("phase_begin", "forward", position)
             _mark_parameters(module, position)
-            _mark_inputs(args, position)
+            _mark_inputs(args, _keyword_arguments(), position)
         recorder.mark("module_begin", number, position)
         thread.stack.append(number)
         thread.now_in(number)
     except Exception as error:
         _fail("forward", error)
+
+
+def _keyword_arguments():
+    """PyTorch hands global forward hooks the positional arguments only; the others are in the frame that calls the hook."""
+    frame = sys._getframe(2)
+    if frame.f_code.co_name not in ("inner", "_call_impl"):
+        return {}
+    kwargs = frame.f_locals.get("kwargs")
+    return kwargs if isinstance(kwargs, dict) else {}
 
 
 def _register(module, stack):
@@ -381,10 +393,10 @@ def _mark_parameters(root, position=None):
     capture.recorder.mark_tensors(entries, position)
 
 
-def _mark_inputs(values, position=None):
+def _mark_inputs(args, kwargs, position=None):
     entries = []
     with _torch._C.DisableTorchFunction():
-        for name, tensor in _tensors_in(values, "", 0):
+        for name, tensor in (*_tensors_in(args, "", 0), *_tensors_in(kwargs, "", 0)):
             if not tensor.requires_grad and tensor.grad_fn is None:
                 entries += _entries("input", tensor, name, -1, always=True)
     capture.recorder.mark_tensors(entries, position)
@@ -525,7 +537,9 @@ def _before_optimizer_step(optimizer, args, kwargs):
         return
     try:
         # One optimizer is far ahead of another: enough was seen.
-        ahead = steps.count(optimizer) >= _wanted() and (steps.lowest(_patience()) >= _wanted() or steps.count(optimizer) >= _patience() * _wanted())
+        ahead = steps.count(optimizer) >= _wanted() and (
+            steps.lowest(_patience()) >= _wanted() or steps.count(optimizer) >= _patience() * _wanted()
+        )
         if ahead and capture.state == capture.ARMED:
             capture.end("steps")
         if capture.state == capture.ARMED and "optimizer" not in _disabled:
@@ -573,7 +587,8 @@ def _not_recording(real):
         if capture.state != capture.ARMED:
             return real(*args, **kwargs)
         capture.recorder.warn(
-            "memory_history_kept", "the script's own calls of torch.cuda.memory._record_memory_history were left out: gpucast records the history itself"
+            "memory_history_kept",
+            "the script's own calls of torch.cuda.memory._record_memory_history were left out: gpucast records the history itself",
         )
         return None
 
@@ -632,7 +647,7 @@ def torch_stats():
 _unwritten = []
 
 
-def _skip(label, path):
+def _skip(path):
     if path not in _unwritten:
         _unwritten.append(path)
         recorder = capture.recorder
@@ -641,27 +656,29 @@ def _skip(label, path):
         recorder.warn("checkpoint_not_written", f"not written, since values on the virtual GPU are not real: {shown}")
 
 
-def _not_saving(real, label):
+def _not_saving(real):
     """Saving to a path does nothing once CUDA is in use: it would put zeros in the place of a real checkpoint."""
 
     def save(*args, **kwargs):
         if capture.state == capture.ARMED:
-            path = next((value for value in (*args[1:2], kwargs.get("f"), kwargs.get("filename")) if isinstance(value, (str, os.PathLike))), None)
+            path = next(
+                (value for value in (*args[1:2], kwargs.get("f"), kwargs.get("filename")) if isinstance(value, (str, os.PathLike))), None
+            )
             if path is not None:
-                _skip(label, os.fspath(path))
+                _skip(os.fspath(path))
                 return None
         return real(*args, **kwargs)
 
     return save
 
 
-def _not_saving_distributed(real, label):
+def _not_saving_distributed(real, returns_future):
     def save(*args, **kwargs):
         if capture.state != capture.ARMED:
             return real(*args, **kwargs)
         path = kwargs.get("checkpoint_id") or getattr(kwargs.get("storage_writer"), "path", None) or "a distributed checkpoint"
-        _skip(label, str(path))
-        if not label.endswith("async_save"):
+        _skip(str(path))
+        if not returns_future:
             return None
         from concurrent.futures import Future
 

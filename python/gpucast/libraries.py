@@ -13,7 +13,10 @@ _TOOLKIT = {
     "12.4": {"cublas": "12.4.5.8", "cufft": "11.2.1.3", "curand": "10.3.5.147", "cusolver": "11.6.1.9", "cusparse": "12.3.1.170"},
     "13.0": {"cublas": "13.1.1.3", "cufft": "12.0.0.61", "curand": "10.4.0.35", "cusolver": "12.0.4.66", "cusparse": "12.6.3.3"},
 }
-_FALLBACK = {12: {"cudnn": "9.1.0.70", "nccl": "2.21.5", "cusparselt": "0.6.2"}, 13: {"cudnn": "9.24.0.43", "nccl": "2.30.7", "cusparselt": "0.8.1"}}
+_FALLBACK = {
+    12: {"cudnn": "9.1.0.70", "nccl": "2.21.5", "cusparselt": "0.6.2"},
+    13: {"cudnn": "9.24.0.43", "nccl": "2.30.7", "cusparselt": "0.8.1"},
+}
 _CUPTI = {"12.1": 18, "12.4": 22, "12.6": 24, "12.8": 26, "12.9": 28}  # CUPTI_API_VERSION; from CUDA 13 on it is the release itself
 
 

@@ -27,7 +27,8 @@ def _record():
     found["cuda"] = torch.version.cuda
     site_packages = os.path.dirname(found["torch_folder"])
     found["nvidia_wheels"] = sorted(
-        os.path.basename(path).rsplit(".dist-info", 1)[0] for path in glob.glob(os.path.join(glob.escape(site_packages), "nvidia_*.dist-info"))
+        os.path.basename(path).rsplit(".dist-info", 1)[0]
+        for path in glob.glob(os.path.join(glob.escape(site_packages), "nvidia_*.dist-info"))
     )
     if torch.version.cuda is None:
         return found
@@ -41,7 +42,11 @@ def _record():
 
 def _small_job(torch, found):
     properties = torch.cuda.get_device_properties(0)
-    found["gpu"] = {"name": properties.name, "total_memory_bytes": properties.total_memory, "capability": f"{properties.major}.{properties.minor}"}
+    found["gpu"] = {
+        "name": properties.name,
+        "total_memory_bytes": properties.total_memory,
+        "capability": f"{properties.major}.{properties.minor}",
+    }
     found["cudnn"] = torch.backends.cudnn.version()
     x = torch.ones(1024, 1024, device="cuda", requires_grad=True)
     (x @ x).sum().backward()
@@ -65,8 +70,21 @@ def _libraries(library_dir):
     with open("/proc/self/maps", encoding="utf-8", errors="replace") as file:
         paths = {line.split(None, 5)[5].strip() for line in file if ".so" in line and line.count("/") > 0}
     ours = sorted(os.path.basename(path) for path in paths if os.path.realpath(path).startswith(library_dir + os.sep))
-    names = ("libcuda.so", "libcudart.so", "libcublas", "libcudnn", "libnccl", "libcufft", "libcurand", "libcusparse", "libcusolver", "libnvrtc")
-    foreign = sorted(path for path in paths if os.path.basename(path).startswith(names) and not os.path.realpath(path).startswith(library_dir + os.sep))
+    names = (
+        "libcuda.so",
+        "libcudart.so",
+        "libcublas",
+        "libcudnn",
+        "libnccl",
+        "libcufft",
+        "libcurand",
+        "libcusparse",
+        "libcusolver",
+        "libnvrtc",
+    )
+    foreign = sorted(
+        path for path in paths if os.path.basename(path).startswith(names) and not os.path.realpath(path).startswith(library_dir + os.sep)
+    )
     return {"ours": ours, "nvidia": foreign}
 
 

@@ -1,5 +1,6 @@
 """The session folder: how a captured process and the supervisor (`gpucast run`) speak. docs/explanation/architecture.md names the files."""
 
+import contextlib
 import json
 import os
 
@@ -31,10 +32,8 @@ def write(kind, content=""):
 
 
 def remove(kind):
-    try:
+    with contextlib.suppress(FileNotFoundError):
         os.unlink(path(kind))
-    except FileNotFoundError:
-        pass
 
 
 def error(code, message, **details):

@@ -1,0 +1,480 @@
+"""`gpucast run` from the outside: what it says, its exit codes, and that the machine stays as it was."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from conftest import train_script
+
+pytestmark = pytest.mark.usefixtures("leaves_nothing")
+
+
+def run(gpucast_bin, *words, **kwargs):
+    return subprocess.run([gpucast_bin, "run", *words], capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL, **kwargs)
+
+
+def expect_error(done, *texts):
+    """Exit code 2, nothing on standard output, each text in the message, and no traceback of ours."""
+    assert done.returncode == 2, done.stderr
+    assert done.stdout == ""
+    for text in texts:
+        assert text in done.stderr
+    assert "_gpucast" not in done.stderr and "internal error" not in done.stderr
+
+
+# ---- bad input -----------------------------------------------------------------------------------------------------------------
+
+
+def test_no_such_command(gpucast_bin):
+    expect_error(run(gpucast_bin, "--", "pyhton3", "train.py"), "no such command: 'pyhton3'", "did you mean 'python3'?")
+
+
+def test_script_named_as_command(gpucast_bin, tmp_path):
+    (tmp_path / "train.py").write_text("print(1)")
+    expect_error(run(gpucast_bin, "--", "train.py", cwd=tmp_path), "no such command: 'train.py'", "gpucast run -- python train.py")
+    expect_error(run(gpucast_bin, "--", "./train.py", cwd=tmp_path), "'./train.py' is not executable", "python ./train.py")
+
+
+def test_unknown_gpu(gpucast_bin):
+    expect_error(run(gpucast_bin, "--gpu", "rtx306", "--", "true"), "'rtx306'", "did you mean 'rtx3060'?")
+
+
+def test_no_command(gpucast_bin):
+    expect_error(run(gpucast_bin, "--gpu", "rtx3060"), "command is required")
+
+
+def test_steps_must_be_positive(gpucast_bin):
+    expect_error(run(gpucast_bin, "--steps", "0", "--", "true"), "--steps")
+
+
+def test_output_exists(gpucast_bin, tmp_path):
+    output = tmp_path / "mine.gpucast"
+    output.write_text("mine")
+    marker = tmp_path / "started"
+    expect_error(run(gpucast_bin, "-o", str(output), "--", "touch", str(marker)), "the output file exists", "--force")
+    assert output.read_text() == "mine"
+    assert not marker.exists()
+
+
+def test_output_folder(gpucast_bin, tmp_path):
+    expect_error(run(gpucast_bin, "-o", str(tmp_path / "no/x.gpucast"), "--", "true"), "folder does not exist", "mkdir -p")
+    expect_error(run(gpucast_bin, "-o", str(tmp_path), "--", "true"), "is a folder")
+    assert [path.name for path in tmp_path.iterdir()] == ["tmp"]
+
+
+def test_force_keeps_the_old_file_when_nothing_was_captured(gpucast_bin, tmp_path):
+    output = tmp_path / "mine.gpucast"
+    output.write_text("mine")
+    expect_error(run(gpucast_bin, "--force", "-o", str(output), "--", "true"), "saw no Python")
+    assert output.read_text() == "mine"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mine.gpucast", "tmp"]
+
+
+def test_command_fails_before_python(gpucast_bin):
+    expect_error(run(gpucast_bin, "--", "sh", "-c", "echo no data >&2; exit 4"), "no data", "exit code 4", "before it started a Python")
+
+
+def test_command_killed(gpucast_bin):
+    expect_error(run(gpucast_bin, "--", "sh", "-c", "kill -SEGV $$"), "signal 11")
+
+
+def test_python_fails_before_torch(gpucast_bin):
+    done = run(gpucast_bin, "--", sys.executable, "-c", "import nowhere")
+    expect_error(done, "ModuleNotFoundError: No module named 'nowhere'", "exit code 1", "before it imported PyTorch")
+
+
+def test_torch_never_imported(gpucast_bin):
+    expect_error(run(gpucast_bin, "--", sys.executable, "-c", "print(1)"), "without importing PyTorch")
+
+
+@pytest.mark.parametrize("option", ["-I", "-E", "-S"])
+def test_isolated_python(gpucast_bin, option):
+    expect_error(run(gpucast_bin, "--", sys.executable, option, "-c", "print(1)"), "saw no Python", option)
+
+
+def test_torch_missing(gpucast_bin, tmp_path):
+    # A Python without site-packages: the base interpreter of this environment, and nothing else on its path.
+    script = "import sys; sys.path[:] = [p for p in sys.path if 'site-packages' not in p and 'dist-packages' not in p]; import torch"
+    done = run(gpucast_bin, "--", sys.executable, "-c", script)
+    expect_error(done, "ModuleNotFoundError: No module named 'torch'", "PyTorch is not installed in this Python", "pip install torch")
+
+
+def test_cpu_only_torch(gpucast_bin, fake_torch):
+    fake_torch("2.14.1+cpu")
+    done = run(gpucast_bin, "--", sys.executable, "-c", "import torch")
+    expect_error(done, "PyTorch 2.14.1+cpu is a CPU-only build", "pip install torch==2.14.1")
+    assert "must not run" not in done.stderr
+
+
+def test_torch_for_another_cuda(gpucast_bin, fake_torch):
+    fake_torch("2.1.0+cu118", cuda="11.8")
+    expect_error(run(gpucast_bin, "--", sys.executable, "-c", "import torch"), "CUDA 11.8", "CUDA 12 and 13")
+
+
+def test_rocm_torch(gpucast_bin, fake_torch):
+    fake_torch("2.9.0+rocm6.4", hip="6.4")
+    expect_error(run(gpucast_bin, "--", sys.executable, "-c", "import torch"), "ROCm build")
+
+
+def test_cuda_never_used(gpucast_bin):
+    done = run(gpucast_bin, "--", sys.executable, "-c", "import torch; assert torch.cuda.is_available()")
+    expect_error(done, "never used CUDA")
+
+
+def test_gpu_only_asked_about(gpucast_bin):
+    done = run(gpucast_bin, "--", sys.executable, "-c", "import torch; print(torch.cuda.get_device_name())")
+    expect_error(done, "NVIDIA A100", "allocated nothing")
+
+
+def test_training_on_the_cpu_is_ended(gpucast):
+    done = gpucast(train_script(steps=10**9).replace('"cuda"', '"cpu"'))
+    assert done.code == 2 and done.out == ""
+    assert "without using CUDA" in done.err
+
+
+def test_script_raises_before_cuda(gpucast):
+    done = gpucast("import torch\nraise KeyError('lr')")
+    assert done.code == 2 and done.out == ""
+    assert "KeyError: 'lr'" in done.err and "before it allocated anything" in done.err
+
+
+# ---- scripts that fail later ---------------------------------------------------------------------------------------------------
+
+
+def test_script_raises(gpucast, tmp_path):
+    script = train_script(after_step="if step == 1: raise ValueError('bad batch')")
+    done = gpucast(script)
+    assert done.code == 2
+    plain = subprocess.run([sys.executable, "-c", "def f():\n    raise ValueError('bad batch')\nf()"], capture_output=True, text=True)
+    assert plain.stderr.splitlines()[-1] in done.err  # ValueError: bad batch
+    traceback = done.err[done.err.index("Traceback") : done.err.index("ValueError: bad batch")]
+    assert traceback.count("File ") == 1 and "train.py" in traceback
+    assert done.report["steps"] is not None
+    assert done.capture.one("end")["reason"] == "exception"
+    (mark,) = done.capture.marks("exception")
+    assert mark[3] == "ValueError: bad batch"
+    assert len(done.capture.marks("step")) == 2
+
+
+def test_traceback_has_no_frames_of_ours(gpucast):
+    script = """
+import torch
+class Broken(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+    @staticmethod
+    def backward(ctx, g):
+        raise RuntimeError("no gradient today")
+x = torch.ones(4, device="cuda", requires_grad=True)
+Broken.apply(x).sum().backward()
+"""
+    done = gpucast(script)
+    assert done.code == 2
+    assert "no gradient today" in done.err
+    assert "gpucast/hooks.py" not in done.err
+
+
+def test_failed_capture_is_kept_without_output_option(gpucast, leaves_nothing):
+    done = gpucast(train_script(after_step="raise ValueError('no')"), keep=False)
+    assert done.code == 2
+    (kept,) = leaves_nothing.glob("*.gpucast")
+    assert str(kept) in done.err
+    assert done.report["schema_version"]
+
+
+def test_nothing_is_kept_without_output_option(gpucast, leaves_nothing):
+    done = gpucast(train_script(), keep=False)
+    assert done.code == 0, done.err
+    assert list(leaves_nothing.iterdir()) == []
+
+
+def test_own_exit_code(gpucast):
+    done = gpucast(train_script(steps=2, at_end="raise SystemExit(7)"))
+    assert done.code == 2
+    assert "exit code 7" in done.err
+    assert done.capture.one("command_end")["exit_code"] == 7
+
+
+def test_script_killed_while_captured(gpucast):
+    done = gpucast(train_script(after_step="import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"))
+    assert done.code == 2 and done.out == ""
+    assert "signal 11" in done.err
+
+
+def test_out_of_memory_with_enforced_capacity(gpucast):
+    script = "import torch\nkept = [torch.empty(2**30, dtype=torch.uint8, device='cuda') for _ in range(100)]"
+    done = gpucast(script, "--gpu", "rtx3060", "--enforce-capacity")
+    assert done.code == 1, done.err
+    assert "OutOfMemoryError" in done.err
+    free = gpucast(script, "--gpu", "rtx3060")
+    assert free.code == 1 and "OutOfMemoryError" not in free.err
+    assert free.report["peak"]["allocated_bytes"] == 100 * 2**30
+
+
+def test_out_of_memory_can_be_caught(gpucast):
+    script = """
+import torch
+size = 2**36
+while True:
+    try:
+        x = torch.empty(size, dtype=torch.uint8, device="cuda")
+        break
+    except torch.cuda.OutOfMemoryError:
+        size //= 2
+print(f"size={size}")
+"""
+    done = gpucast(script, "--gpu", "rtx3060", "--enforce-capacity")
+    assert done.code == 0, done.err
+    assert done.printed("size") == 2**33
+
+
+# ---- the end ---------------------------------------------------------------------------------------------------------------------
+
+
+def test_standard_output_carries_the_result_only(gpucast):
+    done = gpucast(train_script(after_step="print('loss of step', step)"))
+    assert done.code == 0
+    assert json.loads(done.out)["schema_version"]
+    # Printed and not flushed by the script, standard error being no terminal.
+    assert "loss of step 0" in done.err and "loss of step 1" in done.err
+    assert "loss of step 3" not in done.err
+
+
+def test_nothing_of_the_script_runs_after_the_end(gpucast):
+    script = """
+import atexit, threading, time, signal
+def leave(name):
+    open(name, "w").close()
+atexit.register(leave, "atexit")
+signal.signal(signal.SIGTERM, lambda *_: leave("sigterm"))
+def watch():
+    while True:
+        time.sleep(0.001)
+        if "done" in globals():
+            leave("thread")
+threading.Thread(target=watch, daemon=True).start()
+try:
+""" + "\n".join("    " + line for line in train_script(after_step="if step == 2: done = True").splitlines())
+    script += "\nfinally:\n    leave('finally')\n"
+    done = gpucast(script, "--steps", "2")
+    assert done.code == 0, done.err
+    assert [path.name for path in gpucast.job.iterdir()] == ["train.py"]
+
+
+@pytest.mark.parametrize("steps", [2, 100])
+def test_shell_does_not_go_on(gpucast, steps):
+    done = gpucast(train_script(steps=steps), command=["sh", "-c", f"{sys.executable} train.py && touch uploaded; touch after"])
+    assert done.code == 0, done.err
+    assert [path.name for path in gpucast.job.iterdir()] == ["train.py"]
+
+
+def test_output_through_a_pipe_is_not_lost(gpucast):
+    script = train_script(after_step="if step == 1: raise ValueError('bad batch')")
+    done = gpucast(script, command=["sh", "-c", f"{sys.executable} train.py 2>&1 | tee log"])
+    assert done.code == 2
+    assert "ValueError: bad batch" in (gpucast.job / "log").read_text()
+
+
+def test_no_checkpoint_is_written(gpucast):
+    script = train_script(
+        after_step="""torch.save(model.state_dict(), "model.pt")
+import pathlib
+torch.save(obj=model, f=pathlib.Path("best.pt"))"""
+    )
+    checkpoint = gpucast.job / "model.pt"
+    checkpoint.write_bytes(b"real")
+    done = gpucast(script)
+    assert done.code == 0, done.err
+    assert checkpoint.read_bytes() == b"real"
+    assert not (gpucast.job / "best.pt").exists()
+    (warning,) = [line for line in done.capture.all("warning") if line["code"] == "checkpoint_not_written"]
+    assert "model.pt" in warning["message"] and "best.pt" in warning["message"]
+
+
+def test_safetensors_are_not_written(gpucast):
+    pytest.importorskip("safetensors")
+    script = train_script(
+        after_step="from safetensors.torch import save_file, save_model\nsave_file(model.state_dict(), 'a.safetensors')\nsave_model(model, 'b.safetensors')"
+    )
+    done = gpucast(script)
+    assert done.code == 0, done.err
+    assert [path.name for path in gpucast.job.iterdir()] == ["train.py"]
+
+
+def test_distributed_checkpoints_are_not_written(gpucast):
+    script = train_script(
+        after_step="import torch.distributed.checkpoint as dcp\ndcp.save({'m': model.state_dict()}, checkpoint_id='folder')"
+    )
+    done = gpucast(script)
+    assert done.code == 0, done.err
+    assert [path.name for path in gpucast.job.iterdir()] == ["train.py"]
+
+
+def test_saving_before_cuda_is_real(gpucast):
+    done = gpucast("import torch\ntorch.save([1, 2], 'vocabulary.pt')\nassert torch.load('vocabulary.pt') == [1, 2]\n" + train_script())
+    assert done.code == 0, done.err
+
+
+def test_timeout(gpucast):
+    script = train_script(steps=1, at_end="import time; time.sleep(1000)")
+    started = time.monotonic()
+    done = gpucast(script, "--timeout", "12")
+    assert time.monotonic() - started < 60
+    assert done.code == 0, done.err
+    assert done.capture.one("end")["reason"] == "timeout"
+    assert len(done.capture.marks("step")) == 1
+
+
+def test_timeout_with_nothing_captured(gpucast_bin):
+    done = run(gpucast_bin, "--timeout", "1", "--", "sleep", "1000")
+    expect_error(done, "nothing was allocated on the GPU within 1 s")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted(gpucast_bin, tmp_path, number):
+    (tmp_path / "train.py").write_text(train_script(steps=10**9, after_step="print('step', step, flush=True)"))
+    words = [
+        gpucast_bin,
+        "run",
+        "--steps",
+        "1000000",
+        "-o",
+        "x.gpucast",
+        "--",
+        "sh",
+        "-c",
+        f"sleep 1000 & {sys.executable} train.py; touch after",
+    ]
+    process = subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    for line in process.stderr:
+        if line.startswith("step 3"):
+            break
+    process.send_signal(number)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert out == "" and "interrupted" in err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["tmp", "train.py"]
+
+
+def test_background_processes_are_ended(gpucast):
+    script = "import subprocess\nsubprocess.Popen(['setsid', 'sleep', '1000'], start_new_session=True)\n" + train_script()
+    assert gpucast(script).code == 0  # leaves_nothing looks for the sleep
+
+
+def test_supervisor_killed(gpucast_bin, tmp_path):
+    (tmp_path / "train.py").write_text(train_script(steps=10**9, after_step="print('step', step, flush=True)"))
+    words = [gpucast_bin, "run", "--steps", "1000000", "--", "sh", "-c", f"{sys.executable} train.py; true"]
+    process = subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    for line in process.stderr:
+        if line.startswith("step 3"):
+            break
+    process.kill()
+    process.communicate(timeout=30)  # ends once no process holds the pipe
+    for path in (tmp_path / "tmp").iterdir():  # a killed supervisor cannot clean up
+        subprocess.run(["rm", "-r", str(path)], check=True)
+
+
+def test_users_sitecustomize_runs(gpucast, monkeypatch, tmp_path):
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text("import builtins\nbuiltins.from_sitecustomize = 42\n")
+    monkeypatch.setenv("PYTHONPATH", str(folder))
+    done = gpucast("import sitecustomize, sys\nassert from_sitecustomize == 42\nassert 'mine' in sitecustomize.__file__\n" + train_script())
+    assert done.code == 0, done.err
+
+
+def test_users_excepthook_runs(gpucast):
+    script = "import sys\nsys.excepthook = lambda *_: print('mine', file=sys.stderr)\n" + train_script(after_step="raise ValueError('bad')")
+    done = gpucast(script)
+    assert done.code == 2 and "mine" in done.err and "Traceback" not in done.err
+    assert done.capture.one("end")["reason"] == "exception"
+
+
+# ---- other processes of the script ---------------------------------------------------------------------------------------------
+
+WORKERS = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+class Numbers(Dataset):
+    def __len__(self):
+        return 10000
+    def __getitem__(self, i):
+        return torch.full((32,), float(i)), i % 10
+
+def main():
+    model = nn.Linear(32, 10).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    seen = []
+    loader = DataLoader(Numbers(), batch_size=16, num_workers=2, pin_memory=PIN, multiprocessing_context="CONTEXT")
+    for x, y in loader:
+        assert x.is_pinned() == PIN
+        seen.append(int(x[0, 0]))
+        assert x[-1, -1] == seen[-1] + 15
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(x.cuda(non_blocking=True)), y.cuda(non_blocking=True)).backward()
+        print("batches", seen, flush=True)
+        optimizer.step()
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+@pytest.mark.parametrize(("context", "pin"), [("fork", False), ("fork", True), ("spawn", True), ("forkserver", False)])
+def test_data_workers(gpucast, context, pin):
+    done = gpucast(WORKERS.replace("CONTEXT", context).replace("PIN", str(pin)))
+    assert done.code == 0, done.err
+    assert "batches [0, 16, 32]" in done.err
+    assert len(done.capture.marks("step")) == 3
+
+
+def test_subprocesses_are_not_disturbed(gpucast):
+    script = """
+import subprocess, sys
+out = subprocess.run([sys.executable, "-c", "import torch; print(torch.ones(3).sum().item())"], capture_output=True, text=True, check=True)
+assert out.stdout == "3.0\\n" and out.stderr == "", out
+assert subprocess.run(["sh", "-c", "echo $((1 + 1))"], capture_output=True, text=True).stdout == "2\\n"
+""" + train_script(after_step="assert subprocess.run([sys.executable, '-c', 'print(5)'], capture_output=True, text=True).stdout == '5\\n'")
+    done = gpucast(script)
+    assert done.code == 0, done.err
+
+
+def test_training_in_a_child(gpucast):
+    body = "\n".join("    " + line for line in train_script().splitlines())
+    script = f"import multiprocessing, os\ndef train():\n{body}\nif __name__ == '__main__':\n    child = multiprocessing.Process(target=train)\n    child.start()\n    child.join()\n    open('after', 'w')\n"
+    for context in ("fork", "spawn"):
+        done = gpucast(script.replace("multiprocessing.Process", f"multiprocessing.get_context('{context}').Process"))
+        assert done.code == 0, done.err
+        assert len(done.capture.marks("step")) == 3
+        assert not (gpucast.job / "after").exists()
+
+
+def test_forked_child_leaves_the_capture_alone(gpucast):
+    script = train_script(
+        after_step="import os\nif os.fork() == 0: os._exit(0)\nos.wait()\nif os.fork() == 0: raise SystemExit(3)\nos.wait()"
+    )
+    done = gpucast(script)
+    assert done.code == 0, done.err
+    assert len(done.capture.marks("step")) == 3
+
+
+def test_torchrun(gpucast, gpucast_bin):
+    done = gpucast(train_script(), command=[sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "1", "train.py"])
+    assert done.code == 0, done.err
+    assert done.capture.one("process")["world_size"] == 1
+
+
+def test_nothing_is_left_in_the_environment(gpucast_bin, tmp_path):
+    """Outside a run the sitecustomize does nothing."""
+    site = os.path.join(os.path.dirname(gpucast_bin), "../lib/gpucast/python/site")
+    code = "import sys; print(any(name.startswith('_gpucast') for name in sys.modules), 'torch' in sys.modules)"
+    env = {**os.environ, "PYTHONPATH": site}
+    env.pop("GPUCAST_SESSION", None)
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env).stdout == "False False\n"

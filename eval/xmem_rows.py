@@ -141,8 +141,10 @@ def measure(args, row):
     if peak["allocated_bytes"] > usable:
         oom = True  # whatever the allocator gives back, the tensors alone do not fit
     elif peak["reserved_bytes"] > usable:
-        second = True  # it may still run, with the allocator giving cached segments back
-        _, oom = gpucast_run(args, row, enforce_capacity=True)
+        # It may still run, with the allocator giving cached segments back: then that run is what the card sees.
+        second = True
+        capped, oom = gpucast_run(args, row, enforce_capacity=True)
+        peak = peak if oom else capped["peak"]
     return {
         "path": row["path"],
         "peak_reserved_bytes": peak["reserved_bytes"],

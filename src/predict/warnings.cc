@@ -104,8 +104,7 @@ void add_warnings(const Trace& trace, const AllocConf& conf, const Comparison& c
   for (size_t i = 0; i < calls.size();) {
     int64_t count = 0;
     size_t j = i;
-    for (; j < calls.size() && calls[j].library == calls[i].library && calls[j].name == calls[i].name; ++j)
-      count += std::max<int64_t>(1, calls[j].count);
+    for (; j < calls.size() && calls[j].library == calls[i].library && calls[j].name == calls[i].name; ++j) count += calls[j].count;
     warn("unsupported_call",
          fmt::format("{} ({}) was called {} and answered \"not supported\": what depends on it may differ from a real card.", calls[i].name,
                      calls[i].library, count == 1 ? "once" : fmt::format("{} times", count)));

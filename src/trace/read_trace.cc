@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 #include <simdjson.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <string>
 
@@ -41,15 +42,20 @@ class Elements {
   bool size(int64_t* out) { return integer(out) && *out >= 0; }
   bool skip() { return next().error() == simdjson::SUCCESS; }
   simdjson::simdjson_result<od::value> next() {
+    if (ended_) return simdjson::INDEX_OUT_OF_BOUNDS;
     if (started_) ++at_;
     started_ = true;
-    if (!(at_ != end_)) return simdjson::INDEX_OUT_OF_BOUNDS;
-    return *at_;
+    ended_ = !(at_ != end_);
+    if (ended_) return simdjson::INDEX_OUT_OF_BOUNDS;
+    auto value = *at_;
+    ended_ = value.error() != simdjson::SUCCESS;
+    return value;
   }
 
  private:
   simdjson::simdjson_result<od::array_iterator> at_, end_;
   bool started_ = false;
+  bool ended_ = false;  // simdjson must not be asked for more behind the end or an error
 };
 
 std::string text_of(simdjson::simdjson_result<od::value> value) {
@@ -263,7 +269,8 @@ void Reader::allocator_event(EventKind kind, Elements& elements) {
   event.kind = kind;
   int64_t stack = -1;
   bool ok = elements.address(&event.address) && elements.size(&event.size_bytes) && elements.address(&event.stream);
-  ok = ok && event.size_bytes <= kMostBytes && event.address <= UINT64_MAX - static_cast<uint64_t>(event.size_bytes);
+  ok = ok && event.size_bytes <= kMostBytes && (kind != EventKind::oom || event.address <= static_cast<uint64_t>(kMostBytes)) &&
+       event.address <= UINT64_MAX - static_cast<uint64_t>(event.size_bytes);
   if (!ok) return problem(Problem::bad_event, "an allocator event");
   // A missing stack or time costs nothing that counts.
   if (elements.integer(&stack) && stack >= 0 && stack < INT32_MAX) event.stack = StackId(stack);
@@ -360,6 +367,7 @@ void Reader::vgpu_event(std::string_view name, Elements& elements) {
   } else {
     return;  // memset, kernel_name, and what a later version adds
   }
+  ok = ok && event.size_bytes <= kMostBytes && event.size_bytes >= -kMostBytes;
   if (!ok) return problem(Problem::bad_event, fmt::format("'{}'", name));
   trace_.vgpu_events.push_back(event);
 }
@@ -419,6 +427,7 @@ void Reader::record(std::string_view text) {
       if (key == "name") call.name = text_of(value);
       if (key == "count") (void)set_int(value, &call.count);
     });
+    call.count = std::clamp<int64_t>(call.count, 1, 1'000'000'000);
     trace_.unsupported.push_back(std::move(call));
   } else if (name == "vgpu_end") {
     each_field(object, [&](std::string_view key, auto value) {

@@ -366,16 +366,32 @@ struct Rules {
           if (found != position_of.end()) window_begin = found->second;
         }
         if (entry.kind != pass) continue;
+        if (pass == VgpuEventKind::workspace) {
+          workspace(finder, entry, window_begin, window_end[i + 1]);
+          continue;
+        }
         finder.starting_at(entry.address, window_begin, window_end[i + 1], [&](BlockId id) {
-          if (lifetimes.blocks[id.index()].requested_bytes != entry.size_bytes) return;
-          if (pass == VgpuEventKind::workspace) {
-            explain(id, Category::workspaces);
-          } else if (holds_inputs(out.blocks[id.index()].phase)) {
-            explain(id, Category::inputs);
-          }
+          const bool filled = lifetimes.blocks[id.index()].requested_bytes == entry.size_bytes;
+          if (filled && holds_inputs(out.blocks[id.index()].phase)) explain(id, Category::inputs);
         });
       }
     }
+  }
+
+  // A library may be given a part of a larger workspace: newer releases share one between cuBLAS and cuBLASLt. Several
+  // blocks may have lain at this address in the window; one of just this size is the likeliest.
+  void workspace(const BlockFinder& finder, const VgpuEvent& entry, uint32_t window_begin, uint32_t window_end) {
+    BlockId best;
+    int64_t best_bytes = 0;
+    finder.starting_at(entry.address, window_begin, window_end, [&](BlockId id) {
+      const int64_t bytes = lifetimes.blocks[id.index()].requested_bytes;
+      if (bytes == entry.size_bytes) explain(id, Category::workspaces);
+      if (bytes >= entry.size_bytes && (!best.valid() || bytes < best_bytes)) {
+        best = id;
+        best_bytes = bytes;
+      }
+    });
+    if (best.valid()) explain(best, Category::workspaces);
   }
 
   static bool holds_inputs(Phase phase) {

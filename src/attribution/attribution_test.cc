@@ -66,8 +66,8 @@ class Program {
   void copy_to(const std::string& name) {
     trace.vgpu_events.push_back({VgpuEventKind::copy_to_device, StringId(), StringId(), at[name], size_[name]});
   }
-  void workspace(const std::string& name) {
-    trace.vgpu_events.push_back({VgpuEventKind::workspace, StringId(), StringId(), at[name], size_[name]});
+  void workspace(const std::string& name, int64_t bytes = -1) {
+    trace.vgpu_events.push_back({VgpuEventKind::workspace, StringId(), StringId(), at[name], bytes < 0 ? size_[name] : bytes});
   }
 
  private:
@@ -255,6 +255,18 @@ TEST(Attribution, WorkspacesAreFoundByTheirWindow) {
   const Result r = attribute_program(p);
   EXPECT_EQ(block(r, p, "scratch", 0).category, Category::workspaces);
   EXPECT_EQ(block(r, p, "scratch", 1).category, Category::temporaries);
+}
+
+TEST(Attribution, ALibraryMayUseAPartOfAWorkspace) {
+  Program p;
+  p.begin(MarkedPhase::forward);
+  p.alloc("shared", 8 * kMiB);
+  p.workspace("shared", kMiB);
+  p.end(MarkedPhase::forward);
+  p.begin(MarkedPhase::backward);
+  p.end(MarkedPhase::backward);
+  const Result r = attribute_program(p);
+  EXPECT_EQ(block(r, p, "shared").category, Category::workspaces);
 }
 
 TEST(Attribution, CopiesInForwardAreNotInputs) {

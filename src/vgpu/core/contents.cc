@@ -131,7 +131,7 @@ void forget_contents(uint64_t address, size_t size_bytes) {
 
 void copy(void* to, const void* from, size_t size_bytes, int, uint64_t stream) {
   if (size_bytes == 0) return;
-  touch();
+  context_activate();
   // The addresses say what the copy is. A wrong `kind` must not make us touch memory that has no access.
   const uint64_t to_address = reinterpret_cast<uint64_t>(to), from_address = reinterpret_cast<uint64_t>(from);
   const bool to_device = in_device_region(to_address), from_device = in_device_region(from_address);
@@ -163,22 +163,28 @@ void copy(void* to, const void* from, size_t size_bytes, int, uint64_t stream) {
 }
 
 void fill(uint64_t address, int byte, size_t size_bytes, uint64_t stream) {
+  fill_pattern(address, static_cast<unsigned>(byte) & 0xff, 1, size_bytes, stream);
+}
+
+void fill_pattern(uint64_t address, unsigned value, size_t value_bytes, size_t count, uint64_t stream) {
+  const size_t size_bytes = value_bytes * count;
   if (size_bytes == 0) return;
-  touch();
+  context_activate();
   char line[128];
-  std::snprintf(line, sizeof line, "[\"memset\",%" PRIu64 ",%d,%zu,%" PRIu64 "]", address, byte & 0xff, size_bytes, stream);
+  std::snprintf(line, sizeof line, "[\"memset\",%" PRIu64 ",%u,%zu,%" PRIu64 "]", address, value & 0xff, size_bytes, stream);
   const bool captured = capture_node(stream, kGraphNodeMemset, line);
   if (!captured) log_line(line);
   count_operation();
   if (captured) return;
-  if (!in_device_region(address)) {
-    std::memset(reinterpret_cast<void*>(address), byte, size_bytes);  // pinned or managed memory
-  } else if ((byte & 0xff) == 0 || size_bytes > kSmallBytes) {
+  const bool on_device = in_device_region(address);
+  if (on_device && (value == 0 || size_bytes > kSmallBytes)) {
     forget_contents(address, size_bytes);
-  } else {
-    const std::vector<unsigned char> bytes(size_bytes, static_cast<unsigned char>(byte));
-    write_small(address, bytes.data(), size_bytes);
+    return;
   }
+  std::vector<unsigned char> small(on_device ? size_bytes : 0);
+  unsigned char* const bytes = on_device ? small.data() : reinterpret_cast<unsigned char*>(address);  // pinned or managed memory
+  for (size_t i = 0; i < size_bytes; ++i) bytes[i] = static_cast<unsigned char>(value >> (8 * (i % value_bytes)));
+  if (on_device) write_small(address, bytes, size_bytes);
 }
 
 void device_written() {

@@ -39,6 +39,10 @@ struct DeviceProfile {
 };
 GPUCAST_VGPU_API const DeviceProfile& profile();
 
+// Whether the card's context exists: once something beyond questions about the device was asked for.
+GPUCAST_VGPU_API bool context_active();
+GPUCAST_VGPU_API void context_activate();
+
 // ---- Device memory -------------------------------------------------------------------------------------------------
 // Addresses lie in ranges reserved with PROT_NONE, so a stray access from the host faults. Device memory is counted in
 // steps of 2 MiB. Placement follows Linux drivers (see address_space.h): ranges of 32 MiB, each below the last; an
@@ -85,6 +89,8 @@ GPUCAST_VGPU_API bool find_host_range(const void* pointer, Range* range);
 // (1 host to device, 2 device to host, 3 device to device); also logs it.
 GPUCAST_VGPU_API void copy(void* to, const void* from, size_t size_bytes, int kind, uint64_t stream);
 GPUCAST_VGPU_API void fill(uint64_t address, int byte, size_t size_bytes, uint64_t stream);
+// The same with values of 1, 2 or 4 bytes.
+GPUCAST_VGPU_API void fill_pattern(uint64_t address, unsigned value, size_t value_bytes, size_t count, uint64_t stream);
 // A kernel or library call may have written anywhere: forget what small copies left.
 GPUCAST_VGPU_API void device_written();
 // Small contents that survive (true), e.g. for a collective that must add them; false: not known, zeros.

@@ -35,7 +35,7 @@ bool find_in(const std::map<uint64_t, size_t>& ranges, uint64_t address, Range* 
 }  // namespace
 
 void* host_alloc(size_t size_bytes) {
-  touch();
+  context_activate();
   if (size_bytes == 0) return nullptr;
   void* pointer = mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (pointer == MAP_FAILED) return nullptr;
@@ -55,7 +55,7 @@ Status host_free(void* pointer) {
 
 Status host_register(void* pointer, size_t size_bytes) {
   if (pointer == nullptr || size_bytes == 0) return Status::invalid_value;
-  touch();
+  context_activate();
   const Lock lock(host().mutex);
   return host().registered.emplace(reinterpret_cast<uint64_t>(pointer), size_bytes).second ? Status::ok : Status::invalid_value;
 }

@@ -129,7 +129,7 @@ std::string kernel_line(const char* name, const unsigned grid[3], const unsigned
 }
 
 void log_kernel(const char* name, const unsigned grid[3], const unsigned block[3], size_t dynamic_shared_bytes, uint64_t stream) {
-  touch();
+  context_activate();
   log_work(kernel_line(name, grid, block, dynamic_shared_bytes, stream), stream, kGraphNodeKernel);
   count_operation();
 }

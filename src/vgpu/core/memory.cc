@@ -120,7 +120,7 @@ void log_change(const char* what, uint64_t address, uint64_t size) {
 
 Status device_alloc(size_t size_bytes, uint64_t* address) {
   if (address == nullptr) return Status::invalid_value;
-  profile();
+  context_activate();
   Memory& m = memory();
   const Lock lock(m.mutex);
   *address = 0;
@@ -157,7 +157,7 @@ Status device_free(uint64_t address) {
 Status address_reserve(size_t size_bytes, size_t alignment_bytes, uint64_t* address) {
   if (address == nullptr || size_bytes == 0 || size_bytes % kStepBytes != 0 || (alignment_bytes & (alignment_bytes - 1)) != 0)
     return Status::invalid_value;
-  touch();
+  context_activate();
   Memory& m = memory();
   const Lock lock(m.mutex);
   const bool aligned = alignment_bytes <= kStepBytes;
@@ -183,7 +183,7 @@ Status address_release(uint64_t address, size_t size_bytes) {
 
 Status physical_create(size_t size_bytes, uint64_t* handle) {
   if (handle == nullptr || size_bytes == 0 || size_bytes % kStepBytes != 0) return Status::invalid_value;
-  profile();
+  context_activate();
   Memory& m = memory();
   const Lock lock(m.mutex);
   if (!m.fits(size_bytes)) return Status::out_of_memory;

@@ -19,6 +19,7 @@ namespace {
 
 std::atomic<bool> g_used{false};
 std::atomic<bool> g_forked_after_use{false};
+std::atomic<bool> g_context{false};
 std::once_flag g_once;
 
 // Outer locks first: a thread that holds one of these may take one further down, never one further up.
@@ -58,6 +59,13 @@ void touch() {
 
 bool used() { return g_used.load(); }
 bool forked_after_use() { return g_forked_after_use.load(); }
+
+bool context_active() { return g_context.load(); }
+void context_activate() {
+  if (g_context.load(std::memory_order_relaxed)) return;
+  touch();
+  g_context.store(true);
+}
 
 const DeviceProfile& profile() {
   touch();

@@ -168,7 +168,7 @@ void call(const std::vector<HostFunction>& functions) {
 // ---- Streams ----------------------------------------------------------------------------------------------------------------
 
 uint64_t stream_create(unsigned flags, int priority) {
-  touch();
+  context_activate();
   State& s = state();
   const Lock lock(s.mutex);
   const uint64_t handle = s.new_handle();
@@ -200,7 +200,7 @@ int stream_info(uint64_t stream, StreamInfo* info) {
 }
 
 int stream_synchronize(uint64_t stream) {
-  touch();
+  context_activate();
   State& s = state();
   const Lock lock(s.mutex);
   const Stream* found = s.stream(stream);
@@ -211,7 +211,7 @@ int stream_synchronize(uint64_t stream) {
 }
 
 int device_synchronize() {
-  touch();
+  context_activate();
   if (g_captures.load() == 0) return kSuccess;
   State& s = state();
   const Lock lock(s.mutex);
@@ -222,7 +222,7 @@ int device_synchronize() {
 // ---- Events -----------------------------------------------------------------------------------------------------------------
 
 uint64_t event_create(unsigned flags) {
-  touch();
+  context_activate();
   State& s = state();
   const Lock lock(s.mutex);
   const uint64_t handle = s.new_handle();
@@ -299,7 +299,7 @@ int event_elapsed(uint64_t from, uint64_t to, float* elapsed_ms) {
 
 int capture_begin(uint64_t stream, int mode, uint64_t graph) {
   if (mode < 0 || mode > 2) return kInvalidValue;
-  touch();
+  context_activate();
   State& s = state();
   const Lock lock(s.mutex);
   Stream* found = s.stream(stream);
@@ -406,7 +406,7 @@ int capture_exchange_mode(int mode) {
 // ---- Graphs -----------------------------------------------------------------------------------------------------------------
 
 uint64_t graph_create() {
-  touch();
+  context_activate();
   State& s = state();
   const Lock lock(s.mutex);
   const uint64_t handle = s.new_handle();

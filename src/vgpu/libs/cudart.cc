@@ -163,8 +163,9 @@ CUDART_API int cudaGetDevice(int* device) {
   return cudaSuccess;
 }
 CUDART_API int cudaSetDevice(int device) {
-  profile();
-  return cudart_return(device == 0 ? cudaSuccess : cudaErrorInvalidDevice);
+  if (device != 0) return cudart_return(cudaErrorInvalidDevice);
+  context_activate();  // since CUDA 12
+  return cudaSuccess;
 }
 CUDART_API int cudaInitDevice(int device, unsigned, unsigned) { return cudaSetDevice(device); }
 CUDART_API int cudaChooseDevice(int* device, const cuda::DeviceProp*) { return cudaGetDevice(device); }

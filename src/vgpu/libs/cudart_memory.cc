@@ -83,6 +83,7 @@ CUDART_API int cudaMalloc(void** address, size_t size) {
 }
 
 CUDART_API int cudaFree(void* address) {
+  context_activate();  // cudaFree(0) is the customary way to ask for it
   const uint64_t place = number(address);
   if (device_free(place) == Status::ok || pool_free(place) == Status::ok) return cudaSuccess;
   return cudart_return(host_free(address));  // managed memory

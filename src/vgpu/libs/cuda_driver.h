@@ -1,0 +1,32 @@
+// What the files of the CUDA driver (cuda*.cc) share.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "src/vgpu/core/core.h"
+#include "src/vgpu/core/streams.h"
+#include "src/vgpu/libs/cuda_types.h"
+
+#define CUDA_API extern "C" GPUCAST_VGPU_API
+
+// The driver exports most functions under two names: the first release's, and one with _v2. Nothing built in the last
+// decade uses the first one's 32-bit arguments, so both are the same function here.
+#define CUDA_ALSO(name, target, ...) CUDA_API int name(__VA_ARGS__) __attribute__((alias(#target)))
+
+namespace gpucast::vgpu {
+
+// CUresult beyond core/streams.h.
+constexpr Code kInvalidDevice{101};
+constexpr Code kInvalidContext{201};
+constexpr Code kFileNotFound{301};
+constexpr Code kHostMemoryAlreadyRegistered{712};
+constexpr Code kHostMemoryNotRegistered{713};
+
+constexpr uint64_t kPrimaryContext = 0x5f0000001000;
+
+inline int driver_code(Status status) {
+  return status == Status::ok ? kSuccess : status == Status::out_of_memory ? kOutOfMemory : kInvalidValue;
+}
+
+}  // namespace gpucast::vgpu

@@ -141,7 +141,7 @@ struct RecordedSegment {
   uint64_t address = 0;
   int64_t size_bytes = 0;
   uint64_t stream = 0;
-  friend auto operator<=>(const RecordedSegment&, const RecordedSegment&) = default;
+  friend auto operator<=>(const RecordedSegment&, const RecordedSegment&) = default;  // NOLINT(modernize-use-nullptr): false alarm
 };
 
 struct CaptureEnd {

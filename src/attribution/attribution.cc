@@ -101,7 +101,7 @@ class Timeline {
     }
     if (!open_.empty()) problems_->add(Problem::phase_unbalanced, fmt::format("{} phases never ended", open_.size()));
     close(static_cast<uint32_t>(trace_.events.size()), out);
-    if (out->spans.empty()) out->spans.push_back(Span());
+    if (out->spans.empty()) out->spans.emplace_back();
   }
 
  private:

@@ -18,7 +18,7 @@ struct Id {
   constexpr explicit Id(int64_t index) : value(static_cast<int32_t>(index)) {}
   constexpr bool valid() const { return value >= 0; }
   constexpr size_t index() const { return static_cast<size_t>(value); }
-  friend constexpr auto operator<=>(const Id&, const Id&) = default;
+  friend constexpr auto operator<=>(const Id&, const Id&) = default;  // NOLINT(modernize-use-nullptr): false alarm
 };
 
 }  // namespace gpucast

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <string_view>
 
 #include "gpucast/report.h"
@@ -146,7 +147,7 @@ void categories(const Prediction& p, Text* out) {
     std::string name = line.name;
     std::replace(name.begin(), name.end(), '_', ' ');
     out->line(fmt::format("  {:<42}{:>14}  {:>5.1f} %  {}", name, format_mib(line.bytes), 100 * share,
-                          std::string(static_cast<size_t>(share * 24 + 0.5), '#')));
+                          std::string(static_cast<size_t>(std::lround(share * 24)), '#')));
   }
   out->line(fmt::format("  {:<42}{:>14}", "free, but reserved", format_mib(p.free_but_reserved_bytes)));
 }

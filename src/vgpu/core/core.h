@@ -4,8 +4,8 @@
 // NVIDIA's names (libs/*.cc) translate their own API to the calls below and keep no state that another one needs.
 // Nothing happens before the first call: a process that loads the libraries and never uses CUDA leaves no trace.
 //
-// Every function is safe to call from several threads and never throws. After fork() the child starts with an empty
-// log that it does not write (it must not touch its parent's).
+// Every function is safe to call from several threads and never throws. After fork() the child of a process with a CUDA
+// context starts with an empty log that it does not write (it must not touch its parent's).
 #pragma once
 
 #include <cstddef>

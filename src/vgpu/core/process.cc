@@ -44,7 +44,7 @@ void unlock_all() {
 }
 
 void after_fork_in_child() {
-  if (g_used.load()) g_forked_after_use.store(true);
+  if (g_context.load()) g_forked_after_use.store(true);
   reset_log_in_child();
   unlock_all();
 }

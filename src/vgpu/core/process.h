@@ -6,7 +6,8 @@ namespace gpucast::vgpu {
 // Every entry that counts as use of CUDA passes here (profile() among them): installs the fork handlers, once.
 void touch();
 bool used();
-// True in a child whose parent had used CUDA before the fork: it keeps its books, but has no log.
+// True in a child whose parent had a CUDA context before the fork: it keeps its books, but has no log. (On a real card
+// such a child can do nothing with CUDA. A parent that only asked about the card leaves its children free to use it.)
 bool forked_after_use();
 
 // Held while forking, so that the child's copy of the state is whole. In core files that have a lock.

@@ -88,7 +88,7 @@ struct Landmarks {
 // Follows the marks and writes a span whenever phase, step or module changes.
 class Timeline {
  public:
-  Timeline(const Trace& trace, Problems* problems) : trace_(trace), problems_(problems) {}
+  Timeline(const Trace& trace, bool cut_short, Problems* problems) : trace_(trace), problems_(problems), cut_short_(cut_short) {}
 
   void run(const std::vector<PlacedMark>& marks, Attribution* out, Landmarks* landmarks) {
     for (const PlacedMark& placed : marks) {
@@ -218,7 +218,7 @@ class Timeline {
         between_ = Phase::data;
         break;
       case Phase::forward:
-        between_ = has_backward_ahead_ > 0 ? Phase::loss : Phase::other;
+        between_ = has_backward_ahead_ > 0 || cut_short_ ? Phase::loss : Phase::other;
         break;
       case Phase::backward:
         between_ = Phase::other;
@@ -242,8 +242,22 @@ class Timeline {
   Phase between_ = Phase::setup;
   int32_t completed_ = 0, finished_step_ = 0;
   int64_t has_backward_ahead_ = 0;
+  bool cut_short_;  // a backward may have been about to come
   uint32_t from_ = 0;
 };
+
+// A run that ended within a step had tensors waiting for a backward that never came. What counts is what was alive before
+// the exception unwound the stack.
+void add_cut(const Lifetimes& lifetimes, const std::vector<PlacedMark>& marks, Landmarks* landmarks) {
+  auto cut = static_cast<uint32_t>(lifetimes.allocated.size());
+  for (const PlacedMark& placed : marks) {
+    if (placed.mark->kind == MarkKind::exception) cut = placed.position;
+  }
+  if (!lifetimes.ooms.empty()) cut = std::min(cut, lifetimes.ooms.back().event);
+  for (auto* landmark : {&landmarks->backward_begins, &landmarks->outer_forward_ends}) {
+    if (landmark->empty() || landmark->back() < cut) landmark->push_back(cut);
+  }
+}
 
 // ---- finding blocks by address and time ---------------------------------------------------------------------------------
 
@@ -460,7 +474,10 @@ Attribution attribute(const Trace& trace, const Lifetimes& lifetimes, Problems* 
   Attribution out;
   Landmarks landmarks;
   const std::vector<PlacedMark> marks = place_marks(trace, problems);
-  Timeline(trace, problems).run(marks, &out, &landmarks);
+  const std::string& reason = trace.end.reason;
+  const bool cut_short = reason != "steps" && reason != "script_end";
+  Timeline(trace, cut_short, problems).run(marks, &out, &landmarks);
+  if (cut_short) add_cut(lifetimes, marks, &landmarks);
 
   out.blocks.resize(lifetimes.blocks.size());
   size_t span = 0;

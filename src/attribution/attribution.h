@@ -8,7 +8,8 @@
 //   workspaces    the block was handed to a library as scratch space
 //   inputs        a host-to-device copy filled the block, outside of model_to_device, forward, backward and optimizer_step
 //   activations   allocated in forward or loss, and alive when the next backward begins (without any backward: when the outermost
-//                 forward ends); or recomputed: allocated in a forward inside backward, and alive when that forward ends
+//                 forward ends; in a run cut short: when it was cut); or recomputed: allocated in a forward inside backward, and
+//                 alive when that forward ends
 //   temporaries   any other block of forward, loss, backward, optimizer_step or zero_grad, and any other block that was freed
 //   unattributed  what is left: it outlives the capture and nothing explains it
 //

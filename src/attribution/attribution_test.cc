@@ -20,6 +20,7 @@ class Program {
 
   Program() {
     trace.events.push_back({EventKind::segment_alloc, StackId(), kBase, 2048 * kMiB, 0, 0});
+    trace.end.reason = "steps";
     trace.modules.resize(4);
     for (const char* name : {"", "", "fc1", "fc2"}) trace.modules[next_module_++].name = trace.strings.intern(name);
   }
@@ -314,6 +315,22 @@ TEST(Attribution, WithoutBackwardWhatForwardLeavesIsActivations) {
   EXPECT_EQ(block(r, p, "short").category, Category::temporaries);
   EXPECT_EQ(block(r, p, "output").category, Category::activations);
   EXPECT_EQ(block(r, p, "after").phase, Phase::other);
+}
+
+TEST(Attribution, ARunThatDiedBeforeBackwardHadActivationsToo) {
+  Program p;
+  p.trace.end.reason = "exception";
+  p.begin(MarkedPhase::forward);
+  p.alloc("hidden", 2 * kMiB);
+  p.end(MarkedPhase::forward);
+  p.alloc("loss", kMiB);
+  p.trace.events.push_back({EventKind::oom, StackId(), 0, 5 * kMiB, 0, 0});
+  p.free("loss");  // the stack is unwound
+  p.mark(MarkKind::exception);
+  const Result r = attribute_program(p);
+  EXPECT_EQ(block(r, p, "hidden").category, Category::activations);
+  EXPECT_EQ(block(r, p, "loss").category, Category::activations);
+  EXPECT_EQ(block(r, p, "loss").phase, Phase::loss);
 }
 
 TEST(Attribution, AnExceptionClosesWhatIsOpen) {

@@ -75,7 +75,7 @@ def before_torch(origin):
 def _give_up(code, message):
     global state
     state = OFF
-    session.error(code, message, torch=build.version, cuda=build.cuda, python=sys.executable)
+    session.error(code, message, final=not _doctor(), torch=build.version, cuda=build.cuda, python=sys.executable)
     if not _doctor():
         _flush()
         _hold_without_core()
@@ -156,6 +156,10 @@ def end(reason, exit_code=0):
     with _end_lock:
         if state != ARMED:
             return
+        if reason == "steps" and recorder.position()[0] == 0:
+            # Optimizers ask CUDA whether a graph is being captured, also where all parameters are on the CPU.
+            state = WATCHING
+            end_without_cuda()
         state = ENDED
     stays = reason in ("steps", "timeout")
     _flush()
@@ -169,7 +173,7 @@ def end(reason, exit_code=0):
         name, text = _exception or (None, None)
         session.write("done", {"reason": reason, "exception_type": name, "exception": text, "optimizer_steps": hooks.steps.rounds})
     except Exception as error:
-        session.error("cannot_write", f"the capture could not be written: {type(error).__name__}: {error}")
+        session.error("cannot_write", f"the capture could not be written: {type(error).__name__}: {error}", final=False)
         session.write("done", {"reason": "failed"})
         if os.environ.get("GPUCAST_DEBUG"):
             import traceback
@@ -309,7 +313,11 @@ def _flush():
 
 
 def supervisor_alive():
-    return os.path.exists(f"/proc/{session.settings()['supervisor_pid']}")
+    try:
+        with open(f"/proc/{session.settings()['supervisor_pid']}/stat", "rb") as file:
+            return file.read().rpartition(b") ")[2][:1] not in (b"Z", b"X")
+    except OSError:
+        return False
 
 
 def leave_if_alone():

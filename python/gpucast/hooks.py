@@ -179,10 +179,12 @@ def _zeroing(real):
 
 def _differentiating(real, name_of_roots):
     def run(*args, **kwargs):
-        _before_backward(args[0] if args else kwargs.get(name_of_roots))
+        handles = _before_backward(args[0] if args else kwargs.get(name_of_roots)) or ()
         try:
             return real(*args, **kwargs)
         finally:
+            for handle in handles:  # a graph that is retained would be hooked twice
+                handle.remove()
             _end("backward")
 
     return run
@@ -286,17 +288,18 @@ def _before_backward(roots):
     capture.recorder.mark("phase_begin", "backward")
     if "module_backward" not in _disabled:
         try:
-            _hook_graph(roots)
+            return _hook_graph(roots)
         except Exception as error:
             _fail("module_backward", error)
+    return ()
 
 
 def _hook_graph(roots):
     """Autograd runs the nodes of one thread in falling order of their sequence numbers, and the numbers tell in which module's
-    forward a node was made. So a hook is needed only where the module changes; the graph itself is left as it is."""
+    forward a node was made. So a hook is needed only where the module changes; the graph itself is left as it is. Returns the hooks' handles."""
     thread = _thread()
     if not thread.starts or roots is None:
-        return
+        return ()
     if isinstance(roots, _torch.Tensor):
         roots = (roots,)
     waiting = [getattr(root, "grad_fn", None) or getattr(root, "node", None) for root in roots]
@@ -315,12 +318,14 @@ def _hook_graph(roots):
     nodes = sorted((entry for entry in seen.values() if entry[0] < _LAST_SEQUENCE_NUMBER), key=lambda entry: -entry[0])
     starts, modules = thread.starts, thread.modules
     previous = None
+    handles = []
     for number, node in nodes:
         place = bisect_right(starts, number) - 1
         module = modules[place] if place >= 0 else -1
         if module != previous:
-            node.register_prehook(_backward_hook(module))
+            handles.append(node.register_prehook(_backward_hook(module)))
             previous = module
+    return handles
 
 
 def _backward_hook(module):

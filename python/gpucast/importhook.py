@@ -100,7 +100,7 @@ def _load_for_other_user():
 
 
 def _torch_missing():
-    _guarded(lambda: session.error("torch_missing", "PyTorch is not installed in this Python", python=sys.executable))
+    _guarded(lambda: session.error("torch_missing", "PyTorch is not installed in this Python", final=False, python=sys.executable))
 
 
 def _guarded(function):

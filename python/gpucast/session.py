@@ -36,6 +36,6 @@ def remove(kind):
         os.unlink(path(kind))
 
 
-def error(code, message, **details):
-    """Why nothing can be captured here. The supervisor turns it into the command's error message."""
-    write("error", {"code": code, "message": message, **details})
+def error(code, message, final, **details):
+    """Why nothing can be captured here. The supervisor turns it into the command's error message; at a final one it ends the command."""
+    write("error", {"code": code, "message": message, "final": final, **details})

@@ -154,8 +154,8 @@ std::map<pid_t, std::set<std::string>> session_files(const std::string& folder) 
   return files;
 }
 
-// These stop a process for good; others (PyTorch missing) are only told when nothing was captured.
-bool is_final(const std::string& code) { return code != "torch_missing" && code != "cannot_write"; }
+// The process stands still for good; others (PyTorch missing) are only told when nothing was captured.
+bool is_final(const nlohmann::json& error) { return error.is_object() && error.value("final", false); }
 
 class Supervisor {
  public:
@@ -230,7 +230,10 @@ class Supervisor {
       int64_t expected = 1;
       bool gave_up = false;
       for (const auto& [pid, kinds] : session_files(folder_)) {
-        if (kinds.count("error") && is_final(text_of(read_json(file(pid, "error")), "code"))) gave_up = true;
+        if (kinds.count("error") && is_final(read_json(file(pid, "error")))) {
+          gave_up = true;
+          continue;
+        }
         if (!kinds.count("armed")) continue;
         ++armed;
         if (kinds.count("done")) {
@@ -304,9 +307,9 @@ class Supervisor {
       if (kinds.count("error")) {
         const std::string error = read_file(file(pid, "error"));
         const bool first = result.error_json.empty();
-        if (first || is_final(text_of(nlohmann::json::parse(error, nullptr, false), "code"))) result.error_json = error;
+        if (first || is_final(nlohmann::json::parse(error, nullptr, false))) result.error_json = error;
       }
-      if (!kinds.count("armed")) continue;
+      if (!kinds.count("armed") || (kinds.count("error") && is_final(read_json(file(pid, "error"))))) continue;
       CapturedProcess process;
       process.pid = pid;
       process.rank = number_of(read_json(file(pid, "armed")), "rank", 0);

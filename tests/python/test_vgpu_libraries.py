@@ -423,6 +423,7 @@ def reduced(value, dtype, op=dist.ReduceOp.SUM):
     dist.all_reduce(tensor, op)
     return tensor.item()
 say("sum", [reduced(3, dtype) for dtype in (torch.int32, torch.int64, torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.uint8)])
+say("zero", [reduced(0, dtype) for dtype in (torch.float16, torch.bfloat16)])
 say("other", [reduced(3, torch.float32, op) for op in (dist.ReduceOp.MAX, dist.ReduceOp.MIN, dist.ReduceOp.AVG)])
 parts = [torch.zeros(2, dtype=torch.int64).cuda() for _ in range(8)]
 dist.all_gather(parts, torch.tensor([5, 7]).cuda())
@@ -442,6 +443,7 @@ dist.destroy_process_group()
 """
     )
     assert done.printed["sum"] == "[24, 24, 24.0, 24.0, 24.0, 24.0, 24]"
+    assert done.printed["zero"] == "[0.0, 0.0]"
     assert done.printed["other"] == "[3.0, 3.0, 3.0]"
     assert done.printed["gathered"] == "True"
     assert done.printed["scattered"] == "[0, 8]"  # rank 0's part, added up

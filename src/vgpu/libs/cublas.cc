@@ -97,6 +97,7 @@ GPUCAST_EXPORT int cublasGetProperty(int part, int* value) {
 }
 GPUCAST_EXPORT size_t cublasGetCudartVersion() { return static_cast<size_t>(gpucast::vgpu::profile().runtime_version); }
 
+// NOLINTBEGIN(bugprone-macro-parentheses): the macros below take types.
 #define SETTING(Name, Type, member)                            \
   GPUCAST_EXPORT int cublasSet##Name(Handle* h, Type value) {  \
     if (!h) return kNotInitialized;                            \
@@ -151,36 +152,54 @@ GPUCAST_EXPORT const char* cublasGetStatusName(int status) {
 GPUCAST_EXPORT const char* cublasGetStatusString(int status) { return cublasGetStatusName(status); }
 
 // ---- Copies between host and device: contents go through the core as any copy does ----------------------------------------
-#define COPY_VECTOR(Name, Int, kind)                                                                                                \
-  GPUCAST_EXPORT int cublas##Name(Int n, Int element_bytes, const void* x, Int incx, void* y, Int incy, void* stream) {             \
-    if (n < 0 || element_bytes <= 0 || incx <= 0 || incy <= 0) return kInvalidValue;                                                \
-    for (Int i = 0; i < n && (incx != 1 || incy != 1); ++i) {                                                                       \
-      gpucast::vgpu::copy(static_cast<char*>(y) + i * incy * element_bytes, static_cast<const char*>(x) + i * incx * element_bytes, \
-                          static_cast<size_t>(element_bytes), kind, number(stream));                                                \
-    }                                                                                                                               \
-    if (incx == 1 && incy == 1)                                                                                                     \
-      gpucast::vgpu::copy(y, x, static_cast<size_t>(n) * static_cast<size_t>(element_bytes), kind, number(stream));                 \
-    return kSuccess;                                                                                                                \
-  }
-COPY_VECTOR(SetVectorAsync, int, 1)
-COPY_VECTOR(SetVectorAsync_64, int64_t, 1)
-COPY_VECTOR(GetVectorAsync, int, 2)
-COPY_VECTOR(GetVectorAsync_64, int64_t, 2)
+namespace {
 
-#define COPY_MATRIX(Name, Int, kind)                                                                                                  \
-  GPUCAST_EXPORT int cublas##Name(Int rows, Int columns, Int element_bytes, const void* a, Int lda, void* b, Int ldb, void* stream) { \
-    if (rows < 0 || columns < 0 || element_bytes <= 0 || lda < rows || ldb < rows) return kInvalidValue;                              \
-    for (Int column = 0; column < columns; ++column) {                                                                                \
-      gpucast::vgpu::copy(static_cast<char*>(b) + column * ldb * element_bytes,                                                       \
-                          static_cast<const char*>(a) + column * lda * element_bytes,                                                 \
-                          static_cast<size_t>(rows) * static_cast<size_t>(element_bytes), kind, number(stream));                      \
-    }                                                                                                                                 \
-    return kSuccess;                                                                                                                  \
+int copy_columns(int64_t rows, int64_t columns, int64_t element_bytes, const void* from, int64_t from_stride, void* to, int64_t to_stride,
+                 int kind, void* stream) {
+  if (rows < 0 || columns < 0 || element_bytes <= 0 || from_stride < rows || to_stride < rows) return kInvalidValue;
+  if (from_stride == rows && to_stride == rows) {  // one piece
+    rows *= columns;
+    columns = rows > 0 ? 1 : 0;
   }
-COPY_MATRIX(SetMatrixAsync, int, 1)
-COPY_MATRIX(SetMatrixAsync_64, int64_t, 1)
-COPY_MATRIX(GetMatrixAsync, int, 2)
-COPY_MATRIX(GetMatrixAsync_64, int64_t, 2)
+  for (int64_t column = 0; column < columns; ++column) {
+    gpucast::vgpu::copy(static_cast<char*>(to) + column * to_stride * element_bytes,
+                        static_cast<const char*>(from) + column * from_stride * element_bytes, static_cast<size_t>(rows * element_bytes),
+                        kind, number(stream));
+  }
+  return kSuccess;
+}
+
+}  // namespace
+
+#define COPIES(Suffix, Int)                                                                                                             \
+  GPUCAST_EXPORT int cublasSetVectorAsync##Suffix(Int n, Int element_bytes, const void* x, Int incx, void* y, Int incy, void* stream) { \
+    return copy_columns(1, n, element_bytes, x, incx, y, incy, 1, stream);                                                              \
+  }                                                                                                                                     \
+  GPUCAST_EXPORT int cublasGetVectorAsync##Suffix(Int n, Int element_bytes, const void* x, Int incx, void* y, Int incy, void* stream) { \
+    return copy_columns(1, n, element_bytes, x, incx, y, incy, 2, stream);                                                              \
+  }                                                                                                                                     \
+  GPUCAST_EXPORT int cublasSetVector##Suffix(Int n, Int element_bytes, const void* x, Int incx, void* y, Int incy) {                    \
+    return copy_columns(1, n, element_bytes, x, incx, y, incy, 1, nullptr);                                                             \
+  }                                                                                                                                     \
+  GPUCAST_EXPORT int cublasGetVector##Suffix(Int n, Int element_bytes, const void* x, Int incx, void* y, Int incy) {                    \
+    return copy_columns(1, n, element_bytes, x, incx, y, incy, 2, nullptr);                                                             \
+  }                                                                                                                                     \
+  GPUCAST_EXPORT int cublasSetMatrixAsync##Suffix(Int rows, Int columns, Int element_bytes, const void* a, Int lda, void* b, Int ldb,   \
+                                                  void* stream) {                                                                       \
+    return copy_columns(rows, columns, element_bytes, a, lda, b, ldb, 1, stream);                                                       \
+  }                                                                                                                                     \
+  GPUCAST_EXPORT int cublasGetMatrixAsync##Suffix(Int rows, Int columns, Int element_bytes, const void* a, Int lda, void* b, Int ldb,   \
+                                                  void* stream) {                                                                       \
+    return copy_columns(rows, columns, element_bytes, a, lda, b, ldb, 2, stream);                                                       \
+  }                                                                                                                                     \
+  GPUCAST_EXPORT int cublasSetMatrix##Suffix(Int rows, Int columns, Int element_bytes, const void* a, Int lda, void* b, Int ldb) {      \
+    return copy_columns(rows, columns, element_bytes, a, lda, b, ldb, 1, nullptr);                                                      \
+  }                                                                                                                                     \
+  GPUCAST_EXPORT int cublasGetMatrix##Suffix(Int rows, Int columns, Int element_bytes, const void* a, Int lda, void* b, Int ldb) {      \
+    return copy_columns(rows, columns, element_bytes, a, lda, b, ldb, 2, nullptr);                                                      \
+  }
+COPIES(, int)
+COPIES(_64, int64_t)
 
 // ---- Matrix products: plain, batched, strided; each with 32 and 64 bit sizes -------------------------------------------------
 #define GEMM(Name, Int, type)                                                       \
@@ -355,10 +374,11 @@ GEMV_BATCHED(TSS, "bfloat16")
     return operation(h, "cublas" #Name,                                                                                                \
                      {{"type", type}, {"side", side == 0 ? "left" : "right"}, {"ta", transpose_name(transpose)}, {"m", m}, {"n", n}}); \
   }
-#define TRIANGULAR_TYPE(L, type)                                                                                      \
-  TRIANGULAR(L##trsm_v2, int, type)                                                                                   \
-  TRIANGULAR(L##trsm_v2_64, int64_t, type) TRIANGULAR(L##trmm_v2, int, type) TRIANGULAR(L##trmm_v2_64, int64_t, type) \
-      TRIANGULAR(L##trsmBatched, int, type) TRIANGULAR(L##trsmBatched_64, int64_t, type)
+#define TRIANGULAR_TYPE(L, type)           \
+  TRIANGULAR(L##trsm_v2, int, type)        \
+  TRIANGULAR(L##trsm_v2_64, int64_t, type) \
+  TRIANGULAR(L##trmm_v2, int, type)        \
+  TRIANGULAR(L##trmm_v2_64, int64_t, type) TRIANGULAR(L##trsmBatched, int, type) TRIANGULAR(L##trsmBatched_64, int64_t, type)
 TRIANGULAR_TYPE(S, "float32")
 TRIANGULAR_TYPE(D, "float64")
 TRIANGULAR_TYPE(C, "complex64")
@@ -452,3 +472,4 @@ FACTOR_TYPE(S, "float32")
 FACTOR_TYPE(D, "float64")
 FACTOR_TYPE(C, "complex64")
 FACTOR_TYPE(Z, "complex128")
+// NOLINTEND(bugprone-macro-parentheses)

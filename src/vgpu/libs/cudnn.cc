@@ -491,6 +491,7 @@ int convolve(Handle* handle, const char* name, ConvolutionKind kind, const Tenso
 
 }  // namespace
 
+// NOLINTBEGIN(bugprone-macro-parentheses): the arguments are parameter names.
 #define CONVOLUTION_QUERIES(Direction, kind, A, B, C, x, w, y)                                                                             \
   GPUCAST_EXPORT int cudnnGetConvolution##Direction##AlgorithmMaxCount(Handle*, int* count) {                                              \
     if (!count) return kBadParamNullPointer;                                                                                               \
@@ -520,6 +521,7 @@ int convolve(Handle* handle, const char* name, ConvolutionKind kind, const Tenso
 CONVOLUTION_QUERIES(Forward, ConvolutionKind::forward, x, w, y, x, w, y)
 CONVOLUTION_QUERIES(BackwardData, ConvolutionKind::backward_data, w, dy, dx, dx, w, dy)
 CONVOLUTION_QUERIES(BackwardFilter, ConvolutionKind::backward_filter, x, dy, dw, x, dw, dy)
+// NOLINTEND(bugprone-macro-parentheses)
 
 GPUCAST_EXPORT int cudnnConvolutionForward(Handle* handle, const void*, const Tensor* x, const void*, const Tensor* w, const void*,
                                            const Settings* convolution, int, void* workspace, size_t workspace_bytes, const void*,

@@ -331,7 +331,7 @@ GPUCAST_EXPORT int cudnnBackendSetAttribute(Descriptor* descriptor, int name, in
   if (count < 0) return kBadParam;
   Attribute attribute{type, count, {}, {}};
   if (type == kDescriptorValue) {
-    Descriptor* const* others = static_cast<Descriptor* const*>(elements);
+    auto* const* others = static_cast<Descriptor* const*>(elements);
     for (int64_t i = 0; i < count; ++i) attribute.nodes.push_back(others[i] ? others[i]->node : nullptr);
   } else {
     const char* bytes = static_cast<const char*>(elements);
@@ -367,7 +367,7 @@ GPUCAST_EXPORT int cudnnBackendGetAttribute(Descriptor* descriptor, int name, in
   if (!elements || requested <= 0) return kSuccess;
   const int64_t copied = std::min(requested, attribute->count);
   if (type == kDescriptorValue) {
-    Descriptor** others = static_cast<Descriptor**>(elements);
+    auto** others = static_cast<Descriptor**>(elements);
     for (int64_t i = 0; i < copied; ++i) {
       if (!others[i]) return kBadParamNullPointer;
       others[i]->node = attribute->nodes[static_cast<size_t>(i)];

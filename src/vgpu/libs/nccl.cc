@@ -3,6 +3,7 @@
 // Model of the others: every rank holds the same data as this one. So small contents that the core still knows take part
 // in a collective (all_reduce of 3 in a world of 8 gives 24), which is what frameworks compare on the host when they set
 // up; unknown contents stay zeros. What NCCL itself would take from the device is the ledger's business.
+#include <algorithm>
 #include <cmath>
 #include <mutex>
 #include <random>
@@ -16,7 +17,7 @@ using gpucast::vgpu::number;
 
 enum Result : int { kSuccess = 0, kUnhandledCudaError = 1, kInvalidArgument = 4 };
 enum Operation : int { kSum = 0, kProduct = 1, kMax = 2, kMin = 3, kAverage = 4, kFirstCustom = 5 };
-constexpr size_t kSmallBytes = 64 * 1024;  // what the core keeps of one copy
+constexpr size_t kSmallBytes = 65536;  // what the core keeps of one copy
 
 struct UniqueId {
   char bytes[128];
@@ -44,14 +45,14 @@ std::vector<double>& factors() {
 }
 double factor_of(int operation) {
   const std::lock_guard lock(factors_mutex);
-  const size_t index = static_cast<size_t>(operation - kFirstCustom);
+  const auto index = static_cast<size_t>(operation - kFirstCustom);
   return index < factors().size() ? factors()[index] : std::nan("");
 }
 
 struct BFloat16 {
   uint16_t bits;
   explicit BFloat16(double value) {
-    const float single = static_cast<float>(value);
+    const auto single = static_cast<float>(value);
     uint32_t all;
     std::memcpy(&all, &single, 4);
     bits = static_cast<uint16_t>((all + 0x7fff + ((all >> 16) & 1)) >> 16);  // to nearest, ties to even
@@ -65,6 +66,33 @@ struct BFloat16 {
   }
 };
 
+struct Half {
+  uint16_t bits;
+  Half() = default;
+  explicit Half(double value) {
+    const unsigned sign = std::signbit(value) ? 0x8000 : 0;
+    unsigned magnitude = 0x7e00;  // not a number
+    if (value == 0) {
+      magnitude = 0;
+    } else if (std::fabs(value) >= 65520) {
+      magnitude = 0x7c00;  // infinite
+    } else if (!std::isnan(value)) {
+      int exponent = 0;
+      std::frexp(value, &exponent);
+      exponent = std::max(exponent - 1, -14);  // below: subnormal
+      magnitude =
+          (static_cast<unsigned>(exponent + 14) << 10) + static_cast<unsigned>(std::nearbyint(std::ldexp(std::fabs(value), 10 - exponent)));
+    }
+    bits = static_cast<uint16_t>(sign | magnitude);
+  }
+  explicit operator double() const {
+    const int exponent = bits >> 10 & 31, mantissa = bits & 1023;
+    double magnitude = exponent == 0 ? std::ldexp(mantissa, -24) : std::ldexp(mantissa + 1024, exponent - 25);
+    if (exponent == 31) magnitude = mantissa ? std::nan("") : HUGE_VAL;
+    return bits & 0x8000 ? -magnitude : magnitude;
+  }
+};
+
 template <typename T>
 void reduce_values(char* bytes, size_t count, int operation, int world) {
   for (size_t i = 0; i < count; ++i) {
@@ -72,7 +100,7 @@ void reduce_values(char* bytes, size_t count, int operation, int world) {
     std::memcpy(&value, bytes + i * sizeof(T), sizeof(T));
     if constexpr (std::is_integral_v<T>) {
       using Unsigned = std::make_unsigned_t<T>;  // wraps as the card does
-      Unsigned result = static_cast<Unsigned>(value);
+      auto result = static_cast<Unsigned>(value);
       if (operation == kSum) result = static_cast<Unsigned>(result * static_cast<Unsigned>(world));
       if (operation == kProduct) {
         for (int rank = 1; rank < world; ++rank) result = static_cast<Unsigned>(result * static_cast<Unsigned>(value));
@@ -81,7 +109,7 @@ void reduce_values(char* bytes, size_t count, int operation, int world) {
         result = static_cast<Unsigned>(static_cast<T>(static_cast<double>(value) * factor_of(operation) * world));
       value = static_cast<T>(result);
     } else {
-      double result = static_cast<double>(value);
+      auto result = static_cast<double>(value);
       if (operation == kSum) result *= world;
       if (operation == kProduct) result = std::pow(result, world);
       if (operation >= kFirstCustom) result *= factor_of(operation) * world;
@@ -115,7 +143,7 @@ bool reduce(char* bytes, size_t count, int type, int operation, int world) {
       reduce_values<uint64_t>(bytes, count, operation, world);
       return true;
     case 6:
-      reduce_values<_Float16>(bytes, count, operation, world);
+      reduce_values<Half>(bytes, count, operation, world);
       return true;
     case 7:
       reduce_values<float>(bytes, count, operation, world);
@@ -290,7 +318,7 @@ GPUCAST_EXPORT int ncclMemAlloc(void** pointer, size_t size_bytes) {
   if (!pointer) return kInvalidArgument;
   uint64_t address = 0;
   if (gpucast::vgpu::device_alloc(size_bytes, &address) != gpucast::vgpu::Status::ok) return kUnhandledCudaError;
-  *pointer = reinterpret_cast<void*>(address);
+  *pointer = reinterpret_cast<void*>(address);  // NOLINT(performance-no-int-to-ptr)
   return kSuccess;
 }
 GPUCAST_EXPORT int ncclMemFree(void* pointer) {
@@ -324,7 +352,7 @@ GPUCAST_EXPORT int ncclRedOpCreatePreMulSum(int* operation, const void* scalar, 
   if (host || gpucast::vgpu::read_small(number(scalar), bytes, type_bytes(type))) {
     float single;
     double real;
-    _Float16 half;
+    Half half;
     BFloat16 brain;
     std::memcpy(&single, bytes, 4);
     std::memcpy(&real, bytes, 8);

@@ -2,11 +2,13 @@
 // that return addresses return none (a default's error code would look like an address).
 #include "src/vgpu/libs/call.h"
 
+// NOLINTBEGIN(bugprone-macro-parentheses): a definition
 #define NO_ADDRESS(Name)                            \
   GPUCAST_EXPORT void* Name() {                     \
     gpucast::vgpu::not_supported("nvshmem", #Name); \
     return nullptr;                                 \
   }
+// NOLINTEND(bugprone-macro-parentheses)
 NO_ADDRESS(nvshmem_malloc)
 NO_ADDRESS(nvshmem_calloc)
 NO_ADDRESS(nvshmem_align)

@@ -103,6 +103,7 @@ FatbinChoice choose_fatbin(const void* fatbin_data, int major, int minor) {
   std::memcpy(&header, fatbin_data, sizeof header);
   if (header.magic != kFatbinMagic) return best;
   const int arch = major * 10 + minor;
+  bool has_any = false;
   const char* entry = static_cast<const char*>(fatbin_data) + header.header_bytes;
   const char* const end = entry + header.entries_bytes;
   while (entry + sizeof(EntryHeader) <= end) {
@@ -110,11 +111,15 @@ FatbinChoice choose_fatbin(const void* fatbin_data, int major, int minor) {
     std::memcpy(&e, entry, sizeof e);
     if (e.header_bytes < sizeof e) break;
     const int entry_arch = static_cast<int>(e.arch);
-    if (e.kind == 2 && entry_arch / 10 == major && entry_arch <= arch && entry_arch > best.binary_arch) best = {entry_arch, entry_arch};
-    if (e.kind == 1 && entry_arch <= arch && entry_arch > best_ptx.ptx_arch) best_ptx = {arch, entry_arch};
+    if (e.kind == 1 || e.kind == 2) has_any = true;
+    if (e.kind == 2 && entry_arch / 10 == major && entry_arch <= arch && entry_arch > best.binary_arch)
+      best = {entry_arch, entry_arch, true};
+    if (e.kind == 1 && entry_arch <= arch && entry_arch > best_ptx.ptx_arch) best_ptx = {arch, entry_arch, true};
     entry += e.header_bytes + e.payload_bytes;
   }
-  return best.binary_arch != 0 ? best : best_ptx;
+  FatbinChoice choice = best.binary_arch != 0 ? best : best_ptx;
+  choice.has_any = has_any;
+  return choice;
 }
 
 void** register_fatbin(const void* wrapper) {
@@ -177,7 +182,7 @@ bool find_function(const void* handle, Function* function) {
   }
   const int arch = card.compute_major * 10 + card.compute_minor;
   *function = {known.name, known.thread_limit, choice.binary_arch != 0 ? choice.binary_arch : arch,
-               choice.ptx_arch != 0 ? choice.ptx_arch : arch};
+               choice.ptx_arch != 0 ? choice.ptx_arch : arch, choice.binary_arch != 0 || !choice.has_any};
   return true;
 }
 

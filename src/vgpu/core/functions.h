@@ -14,6 +14,7 @@ struct Function {
   int thread_limit;  // __launch_bounds__, or 0
   int binary_arch;   // of the code a card of this profile would run: 86 for sm_86
   int ptx_arch;      // of the PTX that this code was made from
+  bool has_code;     // false: built for other cards only, so launching it must fail
 };
 
 // A fat binary's registration. `wrapper` is what nvcc passes to __cudaRegisterFatBinary (may be null). Only noted down:
@@ -41,6 +42,7 @@ void module_memory_free(uint64_t address);
 // minor not above the card's, else the newest PTX not above it. Exposed for the tests.
 struct FatbinChoice {
   int binary_arch = 0, ptx_arch = 0;
+  bool has_any = false;  // for whatever card; false: not a fat binary that we can read
 };
 FatbinChoice choose_fatbin(const void* fatbin_data, int major, int minor);
 

@@ -12,6 +12,7 @@
 #include "src/vgpu/core/core.h"
 #include "src/vgpu/core/functions.h"
 #include "src/vgpu/core/log.h"
+#include "src/vgpu/core/pools.h"
 #include "src/vgpu/core/process.h"
 #include "src/vgpu/core/regions.h"
 
@@ -262,6 +263,7 @@ MemoryInfo memory_info() {
 
 bool find_device_range(uint64_t address, Range* range) {
   if (!in_device_region(address)) return false;
+  if (pool_find(address, range)) return true;
   Memory& m = memory();
   const Lock lock(m.mutex);
   uint64_t start = 0, size = 0;

@@ -124,6 +124,19 @@ void break_capture(State& s, uint64_t capture) {
   if (found != s.captures.end()) found->second.broken = true;
 }
 
+// Lets go of all its streams; what it was.
+Capture end_capture(State& s, std::unordered_map<uint64_t, Capture>::iterator capture) {
+  for (auto& [handle, stream] : s.streams) {
+    if (stream.capture != capture->first) continue;
+    stream.capture = 0;
+    stream.dependencies.clear();
+  }
+  const Capture ended = capture->second;
+  s.captures.erase(capture);
+  g_captures.fetch_sub(1);
+  return ended;
+}
+
 void append_steps(State& s, uint64_t graph, std::vector<Step>& steps, int depth) {
   constexpr int kDeepest = 64;  // a graph cannot hold itself; this only stops a program that broke that rule
   const Graph* source = s.graph(graph);
@@ -185,7 +198,12 @@ int stream_destroy(uint64_t stream) {
   if (stream <= 2) return kInvalidHandle;
   Stream* found = s.stream(stream);
   if (found == nullptr) return kInvalidHandle;
-  if (found->capture != 0) break_capture(s, found->capture);
+  const auto capture = s.captures.find(found->capture);
+  if (capture != s.captures.end() && capture->second.origin == stream) {
+    end_capture(s, capture);
+  } else if (capture != s.captures.end()) {
+    capture->second.broken = true;
+  }
   s.streams.erase(stream);
   return kSuccess;
 }
@@ -331,14 +349,7 @@ int capture_end(uint64_t stream, uint64_t* graph) {
     capture->second.broken = true;
     return kCaptureUnmatched;
   }
-  for (auto& [handle, other] : s.streams) {
-    if (other.capture != capture->first) continue;
-    other.capture = 0;
-    other.dependencies.clear();
-  }
-  const Capture ended = capture->second;
-  s.captures.erase(capture);
-  g_captures.fetch_sub(1);
+  const Capture ended = end_capture(s, capture);
   if (graph != nullptr) *graph = ended.broken ? 0 : ended.graph;
   return ended.broken ? kCaptureInvalidated : kSuccess;
 }

@@ -35,6 +35,12 @@ CUDA_API int cuGetErrorName(int error, const char** name) {
   *name = cuda_error(error).driver_name;
   return *name != nullptr ? kSuccess : kInvalidValue;
 }
+// The driver's error log, new in CUDA 13: nothing is ever written to it.
+CUDA_API int cuLogsRegisterCallback(void (*)(void*, int, char*, size_t), void*, uint64_t* handle) {
+  if (handle != nullptr) *handle = 1;
+  return kSuccess;
+}
+CUDA_API int cuLogsUnregisterCallback(uint64_t) { return kSuccess; }
 CUDA_API int cuProfilerStart() { return kSuccess; }
 CUDA_API int cuProfilerStop() { return kSuccess; }
 

@@ -21,6 +21,7 @@ enum CudartError : int {
   cudaErrorInvalidSymbol = 13,
   cudaErrorInvalidDeviceFunction = 98,
   cudaErrorInvalidDevice = 101,
+  cudaErrorNoKernelImageForDevice = 209,
   cudaErrorOperatingSystem = 304,
   cudaErrorInvalidResourceHandle = 400,
   cudaErrorSymbolNotFound = 500,

@@ -18,6 +18,7 @@ int launch(const void* handle, Dim3 grid, Dim3 block, size_t shared_bytes, uint6
   StreamInfo info;
   if (const int problem = stream_info(stream, &info)) return cudart_return(problem);
   if (!find_function(handle, &function)) return cudart_return(cudaErrorInvalidDeviceFunction);
+  if (!function.has_code) return cudart_return(cudaErrorNoKernelImageForDevice);
   // A card refuses these shapes; a program that reacts to it must see the same.
   const uint64_t threads = uint64_t{block.x} * block.y * block.z;
   const bool empty = threads == 0 || grid.x == 0 || grid.y == 0 || grid.z == 0;
@@ -112,6 +113,7 @@ CUDART_API int cudaFuncGetAttributes(cuda::FuncAttributes* attributes, const voi
   Function known;
   if (attributes == nullptr) return cudart_return(cudaErrorInvalidValue);
   if (!find_function(function, &known)) return cudart_return(cudaErrorInvalidDeviceFunction);
+  if (!known.has_code) return cudart_return(cudaErrorNoKernelImageForDevice);
   *attributes = {};
   attributes->maxThreadsPerBlock = known.thread_limit != 0 ? known.thread_limit : 1024;
   attributes->numRegs = 32;  // see occupancy_blocks

@@ -85,7 +85,8 @@ CUDART_API int cudaMalloc(void** address, size_t size) {
 CUDART_API int cudaFree(void* address) {
   context_activate();  // cudaFree(0) is the customary way to ask for it
   const uint64_t place = number(address);
-  if (device_free(place) == Status::ok || pool_free(place) == Status::ok) return cudaSuccess;
+  // A pool's memory first: it may start where the pool's own allocation starts.
+  if (pool_free(place) == Status::ok || device_free(place) == Status::ok) return cudaSuccess;
   return cudart_return(host_free(address));  // managed memory
 }
 

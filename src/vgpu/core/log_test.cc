@@ -1,0 +1,124 @@
+#include "src/vgpu/core/log.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "src/vgpu/core/core.h"
+
+namespace gpucast::vgpu {
+namespace {
+
+std::string json(std::string_view text) {
+  std::string out;
+  append_json_string(out, text);
+  return out;
+}
+
+std::vector<std::string> written() {
+  const std::string path = testing::TempDir() + "gpucast_log_" + std::to_string(getpid());
+  EXPECT_EQ(gpucast_vgpu_write_log(path.c_str()), 0);
+  std::ifstream file(path);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(file, line);) lines.push_back(line);
+  unlink(path.c_str());
+  return lines;
+}
+
+size_t count(const std::vector<std::string>& lines, const std::string& part) {
+  return static_cast<size_t>(
+      std::count_if(lines.begin(), lines.end(), [&](const std::string& line) { return line.find(part) != std::string::npos; }));
+}
+
+TEST(Log, EscapesWhatJsonCannotHold) {
+  EXPECT_EQ(json("_Z3fooILi1EEvPf"), "\"_Z3fooILi1EEvPf\"");
+  EXPECT_EQ(json("a\"b\\c\n\x01"), "\"a\\\"b\\\\c\\u000a\\u0001\"");
+  EXPECT_EQ(json("\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80"), "\"\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80\"");
+  EXPECT_EQ(json("\xff\xc3"), "\"??\"");
+  EXPECT_EQ(json("\xed\xa0\x80"), "\"???\"") << "a surrogate";
+  EXPECT_EQ(json("\xc0\xaf"), "\"??\"") << "an overlong form";
+}
+
+TEST(Log, NamesAKernelOnceBeforeItsFirstLaunch) {
+  const unsigned grid[3] = {7, 2, 1}, block[3] = {128, 1, 1};
+  const std::string name = "kernel_of_log_test<\"x\">";
+  log_kernel(name.c_str(), grid, block, 48, 3);
+  log_kernel(name.c_str(), grid, block, 0, 0);
+  const std::vector<std::string> lines = written();
+  const auto named = std::find_if(lines.begin(), lines.end(),
+                                  [](const std::string& line) { return line.find("kernel_of_log_test") != std::string::npos; });
+  ASSERT_NE(named, lines.end());
+  EXPECT_EQ(count(lines, "kernel_of_log_test"), 1u);
+  const std::string id = named->substr(15, named->find(',', 15) - 15);
+  EXPECT_EQ(*named, "[\"kernel_name\"," + id + ",\"kernel_of_log_test<\\\"x\\\">\"]");
+  EXPECT_EQ(*(named + 1), "[\"kernel\"," + id + ",7,2,1,128,1,1,48,3]");
+  EXPECT_EQ(*(named + 2), "[\"kernel\"," + id + ",7,2,1,128,1,1,0,0]");
+}
+
+TEST(Log, KeepsTheOrderOfMarksAndCalls) {
+  gpucast_vgpu_mark(41);
+  log_call("cublas", "cublasSgemm", "{\"m\":2}", 5);
+  gpucast_vgpu_mark(42);
+  const std::vector<std::string> lines = written();
+  const auto mark = std::find(lines.begin(), lines.end(), "[\"vgpu_mark\",41]");
+  ASSERT_NE(mark, lines.end());
+  EXPECT_EQ(*(mark + 1), "[\"call\",\"cublas\",\"cublasSgemm\",{\"m\":2},5]");
+  EXPECT_EQ(*(mark + 2), "[\"vgpu_mark\",42]");
+}
+
+TEST(Log, CountsCallsWithoutAnAnswer) {
+  EXPECT_EQ(not_supported("cudart", "cudaOfLogTest"), 801);
+  EXPECT_EQ(not_supported("cudart", "cudaOfLogTest"), 801);
+  EXPECT_EQ(not_supported("cudnn", "cudnnOfLogTest"), 3000);
+  EXPECT_NE(not_supported("a library of the future", "f"), 0);
+  const std::vector<std::string> lines = written();
+  EXPECT_EQ(count(lines, "{\"record\":\"unsupported\",\"library\":\"cudart\",\"name\":\"cudaOfLogTest\",\"count\":2}"), 1u);
+  EXPECT_EQ(lines.back().rfind("{\"record\":\"vgpu_end\",", 0), 0u);
+}
+
+TEST(Log, SaysWhyItCannotBeWritten) { EXPECT_EQ(gpucast_vgpu_write_log("/no/such/folder/log"), ENOENT); }
+
+TEST(Log, AForkedChildDoesNotTouchItsParentsLog) {
+  gpucast_vgpu_mark(77);
+  context_activate();
+  const pid_t child = fork();
+  if (child == 0) {
+    gpucast_vgpu_mark(78);
+    uint64_t address = 0;
+    const bool works = device_alloc(100, &address) == Status::ok && device_free(address) == Status::ok;
+    _exit(works && gpucast_vgpu_write_log("/no/such/folder/log") == EPERM ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  const std::vector<std::string> lines = written();
+  EXPECT_EQ(count(lines, "[\"vgpu_mark\",77]"), 1u);
+  EXPECT_EQ(count(lines, "[\"vgpu_mark\",78]"), 0u);
+}
+
+TEST(Log, HoldEndsWithTheSupervisor) {
+  const pid_t supervisor = fork();
+  if (supervisor == 0) {
+    pause();
+    _exit(0);
+  }
+  const pid_t held = fork();
+  if (held == 0) gpucast_vgpu_hold(supervisor);
+  usleep(50'000);
+  EXPECT_EQ(waitpid(held, nullptr, WNOHANG), 0) << "stands still";
+  kill(supervisor, SIGKILL);
+  waitpid(supervisor, nullptr, 0);
+  int status = -1;
+  EXPECT_EQ(waitpid(held, &status, 0), held);
+  EXPECT_EQ(status, 0);
+}
+
+}  // namespace
+}  // namespace gpucast::vgpu

@@ -233,7 +233,8 @@ def _before_forward(module, args):
         if not thread.stack:
             capture.leave_if_alone()
             recorder.mark("phase_begin", "forward", position)
-            _mark_parameters(module, position)
+            if number not in _listed_roots:
+                _mark_parameters(module, position)
             _mark_inputs(args, _keyword_arguments(), position)
         recorder.mark("module_begin", number, position)
         thread.stack.append(number)
@@ -342,8 +343,10 @@ def _backward_hook(module):
 # ---- tensors ---------------------------------------------------------------------------------------------------------------------
 
 _parameter_names = {}  # id(parameter) -> (weak reference, name, module number)
-_marked = {}  # (kind, name, module) -> (id(tensor), address): what need not be said again
-_moved_roots = weakref.WeakSet()
+_marked = {}  # (kind, name, module, address) -> id(tensor): what need not be said again
+_listed_roots = set()  # numbers of root modules whose parameters were marked on the GPU
+_known = {}  # (kind, id(parameter)) -> ((id(tensor), address), entries): of the step before
+_known_states = {}  # (id(optimizer), id(parameter)) -> ids of the state's values
 
 
 def _storages(tensor, depth=0):
@@ -383,6 +386,7 @@ def _mark_parameters(root, position=None):
     """Parameters and buffers of a root module."""
     modules = capture.recorder.modules
     entries = []
+    _known.clear()  # names may change
     with _torch._C.DisableTorchFunction():
         for prefix, module in root.named_modules():
             number = modules.number(module) or -1
@@ -395,6 +399,8 @@ def _mark_parameters(root, position=None):
             for name, buffer in module._buffers.items():
                 if buffer is not None:
                     entries += _entries("buffer", buffer, dot + name, number)
+    if entries:
+        _listed_roots.add(modules.number(root))
     capture.recorder.mark_tensors(entries, position)
 
 
@@ -434,15 +440,30 @@ def _parameters_of(optimizer):
             yield parameter, *_name_of(parameter, f"group{group_index}.parameter{index}")
 
 
+def _entries_of_step(kind, parameter, tensor, name, number, always=False):
+    """As _entries, quick for a tensor that is what and where it was one step ago."""
+    key = (kind, id(parameter))
+    try:
+        place = (id(tensor), tensor.data_ptr())
+    except Exception:  # a wrapper without memory of its own
+        return _entries(kind, tensor, name, number, always)
+    known = _known.get(key)
+    if known is not None and (known[0] == place or always and known[0][1] == place[1]):
+        return known[1] if always else ()
+    entries = _entries(kind, tensor, name, number, always)
+    _known[key] = (place, entries)
+    return entries
+
+
 def _gradient_entries(optimizer):
     entries = []
     with _torch._C.DisableTorchFunction():
         for parameter, name, number in _parameters_of(optimizer):
-            entries += _entries("parameter", parameter, name, number)
+            entries += _entries_of_step("parameter", parameter, parameter, name, number)
             gradient = parameter.grad
             if gradient is not None:
                 # Always: a new gradient often lies where the old one was.
-                entries += _entries("gradient", gradient, name, number, always=True)
+                entries += _entries_of_step("gradient", parameter, gradient, name, number, always=True)
     return entries
 
 
@@ -451,9 +472,14 @@ def _state_entries(optimizer):
     with _torch._C.DisableTorchFunction():
         for parameter, name, number in _parameters_of(optimizer):
             state = optimizer.state.get(parameter)
-            if state:
-                for key, tensor in _tensors_in(state, "", 1):
-                    entries += _entries("optimizer_state", tensor, f"{name}.{key}", number)
+            if not state:
+                continue
+            values = tuple(map(id, state.values()))
+            if _known_states.get((id(optimizer), id(parameter))) == values:
+                continue
+            _known_states[(id(optimizer), id(parameter))] = values
+            for key, tensor in _tensors_in(state, "", 1):
+                entries += _entries("optimizer_state", tensor, f"{name}.{key}", number)
     return entries
 
 

@@ -47,7 +47,9 @@ def main() -> None:
             got = peaks(options.gpucast, python, example)
             same = seen.setdefault((release, example[0]), got) == got
             wrong += not same
-            print(f"{release:<14}{wheels:>14}  {example[0]:<20}{got['allocated_bytes']:>16}{got['reserved_bytes']:>16}{'' if same else '  DIFFERS'}")
+            print(
+                f"{release:<14}{wheels:>14}  {example[0]:<20}{got['allocated_bytes']:>16}{got['reserved_bytes']:>16}{'' if same else '  DIFFERS'}"
+            )
     print(f"{wrong} differences")
     sys.exit(1 if wrong else 0)
 

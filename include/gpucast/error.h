@@ -17,9 +17,9 @@ struct Error : std::runtime_error {
 
 // Exit codes (docs/reference/command-line.md).
 enum ExitCode : int {
-  kExitYes = 0,          // the answer is yes: it fits, or tight with a warning
-  kExitNo = 1,           // the answer is no: it does not fit
-  kExitFailed = 2,       // the tool or its input failed
+  kExitYes = 0,     // the answer is yes: it fits, or tight with a warning
+  kExitNo = 1,      // the answer is no: it does not fit
+  kExitFailed = 2,  // the tool or its input failed
   kExitInterrupted = 130,
 };
 

@@ -11,19 +11,20 @@ namespace gpucast {
 
 // One card. Units in the names; rates are peaks without sparsity.
 struct Gpu {
-  std::string id;              // what --gpu takes: "rtx3060"
-  std::string name;            // as CUDA reports it: "NVIDIA GeForce RTX 3060"
-  std::string architecture;    // "Ampere"
+  std::string id;            // what --gpu takes: "rtx3060"
+  std::string name;          // as CUDA reports it: "NVIDIA GeForce RTX 3060"
+  std::string architecture;  // "Ampere"
   int compute_major = 0, compute_minor = 0;
   int multiprocessors = 0;
-  uint64_t total_memory_bytes = 0;   // as cudaDeviceProp.totalGlobalMem
+  uint64_t total_memory_bytes = 0;  // as cudaDeviceProp.totalGlobalMem
   bool total_memory_measured = false;
   uint64_t l2_bytes = 0;
   int memory_bus_width_bits = 0, memory_clock_khz = 0, clock_khz = 0;
   double bandwidth_bytes_per_s = 0;
   int shared_memory_per_block_bytes = 0, shared_memory_per_block_optin_bytes = 0, shared_memory_per_multiprocessor_bytes = 0;
   int registers_per_multiprocessor = 0, max_threads_per_multiprocessor = 0, max_blocks_per_multiprocessor = 0;
-  std::map<std::string, double> peak_flop_per_s;  // by type: "fp32", "tf32", "fp16", "bf16", "fp8", "int8"; absent: the card has no such unit
+  std::map<std::string, double>
+      peak_flop_per_s;  // by type: "fp32", "tf32", "fp16", "bf16", "fp8", "int8"; absent: the card has no such unit
   std::vector<std::string> sources;
 };
 

@@ -14,7 +14,7 @@ struct LedgerLine {
   std::string what;     // "CUDA context", "loaded kernels and library handles", ...
   std::string library;  // "" or the library it belongs to: "nccl"
   int64_t low_bytes = 0, expected_bytes = 0, high_bytes = 0;
-  std::string source;   // "measured: ...", "estimate: ..."
+  std::string source;  // "measured: ...", "estimate: ..."
 };
 
 // The lines that hold for every job on this card, whatever it runs: the context, kernels loaded lazily, library handles.

@@ -99,11 +99,20 @@ def install_at_cuda_start(torch):
 
 def patch_checkpoint_writer(name, module):
     if name == "safetensors.torch":
-        for function in ("save_file", "save_model"):
-            _wrap(module, function, _not_saving)
-    else:
-        for function in ("save", "save_state_dict", "async_save"):
-            _wrap(module, function, lambda real, later=function == "async_save": _not_saving_distributed(real, later))
+        _wrap(module, "save_file", _not_saving)
+        _wrap(module, "save_model", _not_saving)
+    elif name.startswith("torch.distributed.checkpoint"):
+        _wrap(module, "save", _not_saving_distributed)
+        _wrap(module, "save_state_dict", _not_saving_distributed)
+        _wrap(module, "async_save", lambda real: _not_saving_distributed(real, returns_future=True))
+    elif name == "transformers.modeling_utils":
+        _wrap(module.PreTrainedModel, "save_pretrained", _not_saving)
+    elif name == "transformers.trainer":
+        # It writes many files, and removes older checkpoints.
+        _wrap(module.Trainer, "_save_checkpoint", _not_saving_trainer)
+        _wrap(module.Trainer, "save_model", _not_saving_trainer)
+    else:  # Lightning writes through a buffer
+        _wrap(module, "_atomic_save", _not_saving)
 
 
 # ---- phases ----------------------------------------------------------------------------------------------------------------------
@@ -692,9 +701,8 @@ def _not_saving(real):
 
     def save(*args, **kwargs):
         if capture.state == capture.ARMED:
-            path = next(
-                (value for value in (*args[1:2], kwargs.get("f"), kwargs.get("filename")) if isinstance(value, (str, os.PathLike))), None
-            )
+            candidates = (*args[1:2], *(kwargs.get(name) for name in ("f", "filename", "filepath", "save_directory")))
+            path = next((value for value in candidates if isinstance(value, (str, os.PathLike))), None)
             if path is not None:
                 _skip(os.fspath(path))
                 return None
@@ -703,7 +711,18 @@ def _not_saving(real):
     return save
 
 
-def _not_saving_distributed(real, returns_future):
+def _not_saving_trainer(real):
+    def save(self, *args, **kwargs):
+        if capture.state != capture.ARMED:
+            return real(self, *args, **kwargs)
+        path = next((value for value in (*args[:1], kwargs.get("output_dir")) if isinstance(value, str)), None)
+        _skip(path or f"checkpoints in {self.args.output_dir}")
+        return None
+
+    return save
+
+
+def _not_saving_distributed(real, returns_future=False):
     def save(*args, **kwargs):
         if capture.state != capture.ARMED:
             return real(*args, **kwargs)

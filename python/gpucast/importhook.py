@@ -8,7 +8,15 @@ from . import session
 # Packages that load CUDA by themselves, possibly before torch is imported.
 _CUDA_USERS = ("pynvml", "cupy", "cuda", "numba.cuda")
 # Patched right after they are imported.
-_CHECKPOINT_WRITERS = ("safetensors.torch", "torch.distributed.checkpoint.state_dict_saver", "torch.distributed.checkpoint")
+_CHECKPOINT_WRITERS = (
+    "safetensors.torch",
+    "torch.distributed.checkpoint.state_dict_saver",
+    "torch.distributed.checkpoint",
+    "transformers.modeling_utils",
+    "transformers.trainer",
+    "lightning.fabric.utilities.cloud_io",
+    "lightning_fabric.utilities.cloud_io",
+)
 _WATCHED = frozenset(("torch", *_CUDA_USERS, *_CHECKPOINT_WRITERS))
 
 

@@ -24,7 +24,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr double kTimeout_s = 180;
-constexpr int64_t kMatmulBytes = 1024 * 1024 * 4;  // each tensor of the probe's job
+constexpr int64_t kMatmulBytes = int64_t{1024} * 1024 * 4;  // each tensor of the probe's job
 
 struct Problem {
   std::string what, to_do;
@@ -79,7 +79,8 @@ std::vector<Problem> diagnose(const Json& found, const Json& error, const Superv
   const std::string release = text(found, "torch").substr(0, text(found, "torch").find('+'));
   if (code == "cpu_only_torch" || code == "rocm_torch") {
     problems.push_back(
-        {text(error, "message"), fmt::format("install the CUDA build, e.g. in a new environment: {}=={}", install, release)});
+        {text(error, "message"),
+         fmt::format("install the CUDA build, e.g. in a new environment: {}=={} (no GPU or driver is needed)", install, release)});
     return problems;
   }
   if (code == "unknown_cuda") {

@@ -230,13 +230,13 @@ class Supervisor {
       int64_t expected = 1;
       bool gave_up = false;
       for (const auto& [pid, kinds] : session_files(folder_)) {
-        if (kinds.count("error") && is_final(read_json(file(pid, "error")))) {
+        if (kinds.contains("error") && is_final(read_json(file(pid, "error")))) {
           gave_up = true;
           continue;
         }
-        if (!kinds.count("armed")) continue;
+        if (!kinds.contains("armed")) continue;
         ++armed;
-        if (kinds.count("done")) {
+        if (kinds.contains("done")) {
           ++done;
           expected = std::max(expected, number_of(read_json(file(pid, "armed")), "local_world_size", 1));
         } else if (running(pid)) {
@@ -274,7 +274,7 @@ class Supervisor {
     std::vector<pid_t> leaving;
     bool others = false;
     for (const auto& [pid, kinds] : session_files(folder_)) {
-      if (!kinds.count("done") || !running(pid)) continue;
+      if (!kinds.contains("done") || !running(pid)) continue;
       const std::string reason = text_of(read_json(file(pid, "done")), "reason");
       if (reason != "steps" && reason != "timeout") leaving.push_back(pid);
       for (const pid_t above : ancestors_below_us(pid)) {
@@ -301,20 +301,20 @@ class Supervisor {
 
   void collect(Supervised& result) {
     for (const auto& [pid, kinds] : session_files(folder_)) {
-      if (kinds.count("python")) result.any_python = true;
-      if (kinds.count("torch")) result.torch_json = read_file(file(pid, "torch"));
-      if (kinds.count("idle")) result.any_idle = true;
-      if (kinds.count("error")) {
+      if (kinds.contains("python")) result.any_python = true;
+      if (kinds.contains("torch")) result.torch_json = read_file(file(pid, "torch"));
+      if (kinds.contains("idle")) result.any_idle = true;
+      if (kinds.contains("error")) {
         const std::string error = read_file(file(pid, "error"));
         const bool first = result.error_json.empty();
         if (first || is_final(nlohmann::json::parse(error, nullptr, false))) result.error_json = error;
       }
-      if (!kinds.count("armed") || (kinds.count("error") && is_final(read_json(file(pid, "error"))))) continue;
+      if (!kinds.contains("armed") || (kinds.contains("error") && is_final(read_json(file(pid, "error"))))) continue;
       CapturedProcess process;
       process.pid = pid;
       process.rank = number_of(read_json(file(pid, "armed")), "rank", 0);
-      process.done = kinds.count("done") && kinds.count("history");
-      if (kinds.count("done")) {
+      process.done = kinds.contains("done") && kinds.contains("history");
+      if (kinds.contains("done")) {
         const auto done = read_json(file(pid, "done"));
         process.reason = text_of(done, "reason");
         process.exception_type = text_of(done, "exception_type");
@@ -338,9 +338,14 @@ class Supervisor {
   std::map<pid_t, int> statuses_;
 };
 
+std::string environment_or(const char* name, const char* otherwise) {
+  const char* value = std::getenv(name);
+  return value != nullptr ? value : otherwise;
+}
+
 std::vector<std::string> programs_on_path() {
   std::vector<std::string> names;
-  std::istringstream path(std::getenv("PATH") ? std::getenv("PATH") : "");
+  std::istringstream path(environment_or("PATH", ""));
   for (std::string folder; std::getline(path, folder, ':');) {
     std::error_code ignored;
     for (const auto& entry : fs::directory_iterator(folder.empty() ? "." : folder, ignored)) names.push_back(entry.path().filename());
@@ -396,7 +401,7 @@ std::string find_program(const std::string& program) {
     throw Error(fmt::format("'{}' is not executable", program), "",
                 program.ends_with(".py") ? hint_run : fmt::format("chmod +x {}", program));
   }
-  std::istringstream path(std::getenv("PATH") ? std::getenv("PATH") : "/usr/local/bin:/usr/bin:/bin");
+  std::istringstream path(environment_or("PATH", "/usr/local/bin:/usr/bin:/bin"));
   for (std::string folder; std::getline(path, folder, ':');) {
     std::string candidate = (folder.empty() ? std::string(".") : folder) + "/" + program;
     if (is_program(candidate)) return candidate;

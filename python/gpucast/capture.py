@@ -61,6 +61,7 @@ def before_torch(origin):
         return
     profile = libraries.write_profile(build)
     os.environ["GPUCAST_VGPU_PROFILE"] = session.path("profile")
+    _choose_the_one_device()
     libraries.load(build.cuda_major)
     _core = libraries.call_core()
     if _doctor():
@@ -70,6 +71,14 @@ def before_torch(origin):
     os.register_at_fork(after_in_child=_after_fork_in_child)
     _watch_for_exceptions()
     _watch_for_os_exit()
+
+
+def _choose_the_one_device():
+    """The virtual machine has one card, number 0. "" and "-1" (no card at all) stay: the script does not want one."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "0").strip()
+    if visible not in ("", "0", "-1"):
+        os.environ["CUDA_VISIBLE_DEVICES"] = "0"
+        recorder.warn("one_device", f"CUDA_VISIBLE_DEVICES was {visible}: the virtual machine has one card, which was used instead")
 
 
 def _give_up(code, message):
@@ -112,6 +121,8 @@ def arm():
     if state != WATCHING or _is_data_worker():
         return
     try:
+        if os.environ.get("PYTORCH_NO_CUDA_MEMORY_CACHING"):
+            raise RuntimeError("PYTORCH_NO_CUDA_MEMORY_CACHING turns it off")
         torch.cuda.memory._record_memory_history(enabled="all", context="alloc", stacks="python", max_entries=sys.maxsize)
         recorder.arm(torch._C._cuda_memoryStats, _core.gpucast_vgpu_mark, torch._C._cuda_getDevice())
         hooks.install_at_cuda_start(torch)

@@ -59,6 +59,7 @@ int usage_error(const CLI::App& app, const CLI::ParseError& error, int argc, cha
 
 }  // namespace
 
+// NOLINTNEXTLINE(bugprone-exception-escape): only printing the error itself could still throw
 int main(int argc, char** argv) {
   CLI::App app{"What a PyTorch training job will do on a GPU, before it touches one.", "gpucast"};
   app.set_version_flag("--version", std::string("gpucast ") + kGpucastVersion);

@@ -68,6 +68,11 @@ Error explain_error(const nlohmann::json& error, const Supervised& run) {
     return Error(message, "",
                  "make the script train on the GPU (torch.cuda.is_available() is true here), e.g. with its --device cuda option");
   }
+  if (code == "cannot_arm") {
+    return Error(message, python,
+                 "use PyTorch's own caching allocator: no backend:cudaMallocAsync in PYTORCH_CUDA_ALLOC_CONF, no "
+                 "PYTORCH_NO_CUDA_MEMORY_CACHING, no pluggable allocator");
+  }
   return Error(message, python, "");
 }
 

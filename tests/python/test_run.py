@@ -137,6 +137,20 @@ def test_training_on_the_cpu_is_ended(gpucast):
     assert "without using CUDA" in done.err
 
 
+@pytest.mark.parametrize("variable", ["PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync", "PYTORCH_NO_CUDA_MEMORY_CACHING=1"])
+def test_allocator_that_cannot_be_recorded(gpucast, variable):
+    done = gpucast(train_script(), environment=dict([variable.split("=")]))
+    assert done.code == 2 and done.out == ""
+    assert "does not let its allocator be recorded" in done.err and "to do: use PyTorch's own caching allocator" in done.err
+
+
+def test_visible_devices(gpucast):
+    script = "import torch\nassert torch.cuda.device_count() == 1\n" + train_script()
+    done = gpucast(script, environment={"CUDA_VISIBLE_DEVICES": "2,3"})
+    assert done.code == 0, done.err
+    assert [line["code"] for line in done.capture.all("warning")] == ["one_device"]
+
+
 def test_script_raises_before_cuda(gpucast):
     done = gpucast("import torch\nraise KeyError('lr')")
     assert done.code == 2 and done.out == ""

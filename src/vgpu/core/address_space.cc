@@ -72,11 +72,11 @@ uint64_t AddressSpace::free(uint64_t address) {
   allocated_bytes_ -= size;
   auto place = free_.emplace(address, size).first;
   const auto next = std::next(place);
-  if (next != free_.end() && address + size == next->first && !ranges_.count(next->first)) {
+  if (next != free_.end() && address + size == next->first && !ranges_.contains(next->first)) {
     place->second += next->second;
     free_.erase(next);
   }
-  if (place != free_.begin() && !ranges_.count(address)) {
+  if (place != free_.begin() && !ranges_.contains(address)) {
     const auto previous = std::prev(place);
     if (previous->first + previous->second == address) {
       previous->second += place->second;

@@ -53,8 +53,8 @@ TEST(AddressSpace, RangesAreMultiplesOf32MiBAndDoNotMerge) {
 
 TEST(AddressSpace, FreedNeighboursBecomeOnePlace) {
   AddressSpace space = device();
-  std::vector<uint64_t> blocks;
-  for (int i = 0; i < 16; ++i) blocks.push_back(space.allocate(2 * kMiB));
+  uint64_t blocks[16];
+  for (uint64_t& block : blocks) block = space.allocate(2 * kMiB);
   for (const int i : {3, 5, 4}) EXPECT_EQ(space.free(blocks[i]), 2 * kMiB);
   EXPECT_EQ(space.allocate(6 * kMiB), blocks[3]);
   EXPECT_EQ(space.free(blocks[3] + 2 * kMiB), 0u) << "not an allocation's start";

@@ -106,7 +106,7 @@ void device_uuid(unsigned char uuid[16]) {
   // Made from the name: the same card has the same in every run, and two cards of the table differ.
   uint64_t hash = 14695981039346656037u;
   for (const char* c = profile().name; *c != '\0'; ++c) hash = (hash ^ static_cast<unsigned char>(*c)) * 1099511628211u;
-  std::memcpy(uuid, "gpucast\0", 8);
+  std::memcpy(uuid, "gpucast", 8);  // its terminator too: 8 bytes
   std::memcpy(uuid + 8, &hash, 8);
 }
 

@@ -177,7 +177,7 @@ bool find_function(const void* handle, Function* function) {
       fatbin.choice = choose_fatbin(fatbin.wrapper->data, card.compute_major, card.compute_minor);
     fatbin.chosen = true;
     choice = fatbin.choice;
-  } else if (f.modules.count(known.module)) {
+  } else if (f.modules.contains(known.module)) {
     choice = f.modules[known.module].choice;
   }
   const int arch = card.compute_major * 10 + card.compute_minor;

@@ -145,7 +145,7 @@ Status device_free(uint64_t address) {
   Memory& m = memory();
   const Lock lock(m.mutex);
   uint64_t size = m.small.free(address);
-  if (size == 0 && !m.small_steps.count(address)) {
+  if (size == 0 && !m.small_steps.contains(address)) {
     size = m.device.free(address);
     m.taken -= size;
   }
@@ -268,7 +268,7 @@ bool find_device_range(uint64_t address, Range* range) {
   const Lock lock(m.mutex);
   uint64_t start = 0, size = 0;
   if (m.small.find(address, &start, &size) || m.modules.find(address, &start, &size) ||
-      (m.device.find(address, &start, &size) && !m.small_steps.count(start))) {
+      (m.device.find(address, &start, &size) && !m.small_steps.contains(start))) {
     *range = {start, size};
     return true;
   }

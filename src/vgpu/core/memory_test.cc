@@ -199,11 +199,12 @@ TEST(Memory, HostMemoryIsZeroedAndFound) {
 TEST(Memory, ThreadsMayAllocateTogether) {
   const uint64_t before = memory_info().allocated_bytes;
   std::vector<std::thread> threads;
+  threads.reserve(4);
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([t] {
       for (int i = 0; i < 200; ++i) {
         uint64_t a = 0, b = 0;
-        device_alloc((t + 1) * 3 * kMiB, &a);
+        device_alloc(static_cast<size_t>(t + 1) * 3 * kMiB, &a);
         device_alloc(700, &b);
         const int value = i;
         int back = 0;

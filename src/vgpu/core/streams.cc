@@ -272,7 +272,7 @@ int event_query(uint64_t event) {
   const Lock lock(s.mutex);
   const Event* found = s.event(event);
   if (found == nullptr) return kInvalidHandle;
-  if (found->capture == 0 || !s.captures.count(found->capture)) return kSuccess;
+  if (found->capture == 0 || !s.captures.contains(found->capture)) return kSuccess;
   break_capture(s, found->capture);
   return kCapturedEvent;
 }
@@ -283,7 +283,7 @@ int stream_wait_event(uint64_t stream, uint64_t event) {
   Stream* waiting = s.stream(stream);
   const Event* found = s.event(event);
   if (waiting == nullptr || found == nullptr) return kInvalidHandle;
-  if (found->capture == 0 || !s.captures.count(found->capture)) return kSuccess;
+  if (found->capture == 0 || !s.captures.contains(found->capture)) return kSuccess;
   if (stream <= 1) {  // the default stream cannot take part in a capture
     break_capture(s, found->capture);
     return kCaptureImplicit;
@@ -638,7 +638,7 @@ int user_object_change(uint64_t object, int64_t references) {
   {
     State& s = state();
     const Lock lock(s.mutex);
-    if (!s.user_objects.count(object)) return kInvalidValue;
+    if (!s.user_objects.contains(object)) return kInvalidValue;
     release(s, object, -references, due);
   }
   call(due);
@@ -662,7 +662,7 @@ int graph_release_user_object(uint64_t graph, uint64_t object, unsigned referenc
     State& s = state();
     const Lock lock(s.mutex);
     Graph* found = s.graph(graph);
-    if (found == nullptr || !found->user_objects.count(object) || found->user_objects[object] < references) return kInvalidValue;
+    if (found == nullptr || !found->user_objects.contains(object) || found->user_objects[object] < references) return kInvalidValue;
     found->user_objects[object] -= references;
     if (found->user_objects[object] == 0) found->user_objects.erase(object);
     release(s, object, references, due);

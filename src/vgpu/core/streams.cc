@@ -451,7 +451,7 @@ int graph_clone(uint64_t graph, uint64_t* clone) {
   for (const uint64_t handle : source.nodes) {
     Node node = s.nodes[handle];
     for (uint64_t& dependency : node.dependencies)
-      if (copy_of.count(dependency)) dependency = copy_of[dependency];
+      if (copy_of.contains(dependency)) dependency = copy_of[dependency];
     copy_of[handle] = add_node(s, *clone, std::move(node));
   }
   for (const auto& [object, references] : source.user_objects) {

@@ -249,15 +249,22 @@ class Supervisor {
         if (done >= static_cast<size_t>(expected) || seconds_since(*first_done) > kOtherRanksGrace_s) return Supervised::End::captured;
       }
       if (command_status_ && open == 0) {
-        // What it left running in the background may still be on its way to CUDA.
         if (done > 0) return Supervised::End::captured;
-        if (descendants().empty()) return Supervised::End::exited;
+        // A Python it left running in the background may still be on its way to CUDA; nothing else is worth waiting for.
+        if (exit_code_of(*command_status_) != 0 || !any_python_running()) return Supervised::End::exited;
       }
       if (timeout_s_ > 0) {
         const double over_s = seconds_since(start) - timeout_s_;
         if (over_s > 0 && (open == 0 || over_s > kWriteGrace_s)) return done > 0 ? Supervised::End::captured : Supervised::End::timed_out;
       }
     }
+  }
+
+  bool any_python_running() const {
+    for (const auto& [pid, kinds] : session_files(folder_)) {
+      if (kinds.contains("python") && running(pid)) return true;
+    }
+    return false;
   }
 
   void reap() {

@@ -377,6 +377,17 @@ def test_interrupted(gpucast_bin, tmp_path, number):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["tmp", "train.py"]
 
 
+def test_command_leaves_a_background_process(gpucast_bin):
+    expect_error(run(gpucast_bin, "--", "sh", "-c", "sleep 1000 & exit 3"), "exit code 3")
+    expect_error(run(gpucast_bin, "--", "sh", "-c", "sleep 1000 & exit 0"), "saw no Python")
+
+
+def test_training_in_the_background(gpucast):
+    done = gpucast(train_script(), command=["sh", "-c", f"{sys.executable} train.py &"])
+    assert done.code == 0, done.err
+    assert len(done.capture.marks("step")) == 3
+
+
 def test_background_processes_are_ended(gpucast):
     script = "import subprocess\nsubprocess.Popen(['setsid', 'sleep', '1000'], start_new_session=True)\n" + train_script()
     assert gpucast(script).code == 0  # leaves_nothing looks for the sleep

@@ -37,6 +37,7 @@ using std::chrono::milliseconds;
 constexpr milliseconds kPoll{5};
 constexpr double kWriteGrace_s = 30;       // after the timeout, for a process to write its capture
 constexpr double kOtherRanksGrace_s = 20;  // after the first rank is done, for the others
+constexpr double kPythonStart_s = 2;       // for a Python in the background to load our hooks
 constexpr milliseconds kDrain{30};         // for `tee` and the like to pass on what the script printed
 constexpr double kOwnExit_s = 25;          // for a script that has ended by itself to exit
 
@@ -219,7 +220,7 @@ class Supervisor {
   // Until there is a reason to end.
   Supervised::End watch() {
     const auto start = Clock::now();
-    std::optional<Clock::time_point> first_done;
+    std::optional<Clock::time_point> first_done, command_ended;
     while (true) {
       const timespec wait{0, std::chrono::nanoseconds(kPoll).count()};
       const int signal = sigtimedwait(&signals_, nullptr, &wait);
@@ -251,7 +252,9 @@ class Supervisor {
       if (command_status_ && open == 0) {
         if (done > 0) return Supervised::End::captured;
         // A Python it left running in the background may still be on its way to CUDA; nothing else is worth waiting for.
-        if (exit_code_of(*command_status_) != 0 || !any_python_running()) return Supervised::End::exited;
+        if (!command_ended) command_ended = Clock::now();
+        const bool may_train = any_python_running() || (seconds_since(*command_ended) < kPythonStart_s && !descendants().empty());
+        if (exit_code_of(*command_status_) != 0 || !may_train) return Supervised::End::exited;
       }
       if (timeout_s_ > 0) {
         const double over_s = seconds_since(start) - timeout_s_;

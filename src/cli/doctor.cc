@@ -147,6 +147,7 @@ void print_text(const Json& report) {
 int doctor(const std::string& python, bool as_json) {
   const std::string libraries = library_folder();
   const std::string program = find_program(python);
+  const NoSigpipe no_sigpipe;
   struct Folder {
     std::string path = make_session_folder();
     ~Folder() { remove_folder(path); }

@@ -3,11 +3,15 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
+#include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <system_error>
+#include <utility>
 #include <vector>
 
 #include "gpucast/error.h"
@@ -38,6 +42,12 @@ struct SessionFolder {
   SessionFolder& operator=(const SessionFolder&) = delete;
   std::string path;
 };
+
+// Standard error may be a closed pipe by now: that must not keep us from cleaning up.
+template <typename... Args>
+void say(fmt::format_string<Args...> format, Args&&... args) {
+  std::fputs(fmt::format(format, std::forward<Args>(args)...).c_str(), stderr);
+}
 
 std::string field(const nlohmann::json& object, const char* key) {
   return object.is_object() && object.contains(key) && object[key].is_string() ? object[key].get<std::string>() : "";
@@ -126,6 +136,7 @@ int run(const Options& options) {
   settings.command = options.command;
   const std::string program = find_program(options.command.front());
   const std::string libraries = library_folder();
+  const NoSigpipe no_sigpipe;
   auto output = std::make_unique<CaptureFile>(options.output, options.force);
 
   std::vector<std::string> files;
@@ -137,7 +148,7 @@ int run(const Options& options) {
     const Supervised result =
         supervise(program, options.command, session_environment(libraries, session.path), session.path, options.timeout_s);
     if (result.end == Supervised::End::interrupted) {
-      fmt::print(stderr, "gpucast: interrupted; everything the command started was ended, nothing was kept\n");
+      say("gpucast: interrupted; everything the command started was ended, nothing was kept\n");
       return kExitInterrupted;
     }
     std::vector<CapturedProcess> captured;
@@ -153,8 +164,8 @@ int run(const Options& options) {
       if (out_of_memory) worst = std::max<int>(worst, kExitNo);
       if (ended_badly && !out_of_memory) failed = true;
       if (ended_badly) kept = true;
-      if (raised) fmt::print(stderr, "gpucast: the script raised {}: {}\n", process.exception_type, process.exception);
-      if (ended_badly && !raised) fmt::print(stderr, "gpucast: the script failed{}\n", how_it_ended(result));
+      if (raised) say("gpucast: the script raised {}: {}\n", process.exception_type, process.exception);
+      if (ended_badly && !raised) say("gpucast: the script failed{}\n", how_it_ended(result));
     }
     for (size_t i = 0; i < captured.size(); ++i) {
       // Rank 0 has the name that was asked for. Without a name, the other ranks' captures are of no use.
@@ -164,17 +175,30 @@ int run(const Options& options) {
       files.push_back(kept ? output->keep() : output->path());
     }
     if (captured.size() > 1) {
-      fmt::print(stderr, "gpucast: {} processes were captured; the report is of the first (rank {})\n", captured.size(), captured[0].rank);
+      say("gpucast: {} processes were captured; the report is of the first (rank {})\n", captured.size(), captured[0].rank);
     }
   }
   for (const auto& file : files) {
     if (failed) {
-      fmt::print(stderr, "gpucast: the capture up to there is in {}\n", file);
+      say("gpucast: the capture up to there is in {}\n", file);
     } else if (kept) {
-      fmt::print(stderr, "gpucast: the capture is in {}\n", file);
+      say("gpucast: the capture is in {}\n", file);
     }
   }
-  const int answer = report_capture(files.front(), std::nullopt, options.format == "json" ? Format::json : Format::text, kept);
+  int answer = kExitYes;
+  bool reader_gone = false;
+  try {
+    answer = report_capture(files.front(), std::nullopt, options.format == "json" ? Format::json : Format::text, kept);
+    reader_gone = std::fflush(stdout) != 0 && errno == EPIPE;
+  } catch (const std::system_error& error) {
+    if (error.code() != std::errc::broken_pipe) throw;
+    reader_gone = true;
+  }
+  if (reader_gone) {  // `| head`: end as other commands do, now that nothing of ours is left
+    output.reset();
+    std::signal(SIGPIPE, SIG_DFL);
+    std::raise(SIGPIPE);
+  }
   return failed ? kExitFailed : std::max(worst, answer);
 }
 

@@ -196,6 +196,7 @@ class Supervisor {
       prctl(PR_SET_PDEATHSIG, SIGKILL);
       if (getppid() != parent) _exit(127);
       sigprocmask(SIG_UNBLOCK, &signals_, nullptr);
+      std::signal(SIGPIPE, SIG_DFL);
       dup2(STDERR_FILENO, STDOUT_FILENO);
       execve(program_path.c_str(), argv.data(), env.data());
       if (errno == ENOEXEC) {  // a script without "#!": what a shell would do
@@ -369,6 +370,9 @@ bool is_program(const std::string& path) {
 }
 
 }  // namespace
+
+NoSigpipe::NoSigpipe() { std::signal(SIGPIPE, SIG_IGN); }
+NoSigpipe::~NoSigpipe() { std::signal(SIGPIPE, SIG_DFL); }
 
 std::string library_folder() {
   std::error_code error;

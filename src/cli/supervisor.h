@@ -23,6 +23,15 @@ std::string find_program(const std::string& program);
 // The environment of the command: ours with the capture layer put in front of PYTHONPATH, and the session named.
 std::vector<std::string> session_environment(const std::string& library_folder, const std::string& session_folder);
 
+// While one lives, writing to a closed pipe (`gpucast run ... | head`) is an error and not the end: what we made can still be removed.
+class NoSigpipe {
+ public:
+  NoSigpipe();
+  ~NoSigpipe();
+  NoSigpipe(const NoSigpipe&) = delete;
+  NoSigpipe& operator=(const NoSigpipe&) = delete;
+};
+
 // What one captured process left in the session folder.
 struct CapturedProcess {
   pid_t pid = 0;

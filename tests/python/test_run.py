@@ -336,6 +336,16 @@ def test_saving_before_cuda_is_real(gpucast):
     assert done.code == 0, done.err
 
 
+def test_reader_of_the_report_goes_away(gpucast, gpucast_bin, leaves_nothing):
+    (gpucast.job / "train.py").write_text(train_script(after_step="print('x' * 10000, flush=True)"))
+    for redirect in ("", "2>&1"):
+        line = f"{gpucast_bin} run --format json -- {sys.executable} train.py {redirect} | head -c 10"
+        done = subprocess.run(["sh", "-c", line], cwd=gpucast.job, capture_output=True, text=True, timeout=120)
+        assert "internal error" not in done.stderr
+        if not redirect:  # else the script itself fails at its print, and its capture is kept
+            assert list(leaves_nothing.glob("*gpucast*")) == []
+
+
 def test_timeout(gpucast):
     script = train_script(steps=1, at_end="import time; time.sleep(1000)")
     started = time.monotonic()

@@ -112,7 +112,7 @@ void run(const Prediction& p, Text* out) {
 void device(const Prediction& p, Text* out) {
   out->line();
   out->line(fmt::format("{:<44}{:>14}   ({} to {})", out->bold("Device memory") + std::string(31, ' '), format_mib(p.device.expected_bytes),
-                        format_bytes(p.device.low_bytes), format_bytes(p.device.high_bytes)));
+                        format_mib(p.device.low_bytes), format_mib(p.device.high_bytes)));
   out->line(
       fmt::format("  {:<42}{:>14}   the allocator's segments", "reserved by PyTorch, at its peak", format_mib(p.peak_reserved.bytes)));
   for (const LedgerLine& entry : p.ledger) {

@@ -220,6 +220,7 @@ struct Trace {
   std::vector<UnsupportedCall> unsupported;
   std::vector<CaptureWarning> warnings;
   int64_t kernels = 0, library_calls = 0;
+  int64_t cudnn_convolutions = 0;  // of the library calls: those whose workspace cuDNN would choose
   int64_t vgpu_lines_dropped = 0, vgpu_peak_device_bytes = 0;
   Problems problems;
 };

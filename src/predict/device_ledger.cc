@@ -36,9 +36,11 @@ std::map<uint64_t, uint64_t> allocator_ranges(const Trace& trace) {
   return merged;
 }
 
+int64_t in_whole_mib(int64_t bytes) { return (bytes >> 20) << 20; }
+
 }  // namespace
 
-std::vector<LedgerLine> ledger_from_capture(const Trace& trace) {
+std::vector<LedgerLine> ledger_from_capture(const Trace& trace, int64_t peak_reserved_bytes) {
   std::map<std::pair<StringId, StringId>, Running> libraries;
   Running outside;
   std::unordered_map<uint64_t, int64_t> outside_sizes;
@@ -68,6 +70,12 @@ std::vector<LedgerLine> ledger_from_capture(const Trace& trace) {
   }
   if (outside.peak > 0) {
     lines.push_back({"device memory allocated past PyTorch", "", outside.peak, outside.peak, outside.peak, "recorded: in this run"});
+  }
+  if (trace.cudnn_convolutions > 0) {
+    // Measured CNN runs took from 6 % less (where PyTorch had to give cached memory back) to 18 % more than reserved here.
+    const int64_t high_bytes = in_whole_mib(peak_reserved_bytes * 18 / 100);
+    lines.push_back({"convolution workspaces", "cudnn", 0, 0, high_bytes,
+                     "not modelled: measured CNN runs took 2.4 % of reserved more or less (median), 18 % more at worst"});
   }
   return lines;
 }

@@ -164,7 +164,7 @@ Prediction predict(Trace trace, const std::optional<std::string>& gpu_name) {
 
   // What the card holds beside the allocator. Now the device's bytes are the peak reserved plus the ledger.
   const int cuda = cuda_major(trace.process.cuda);
-  const std::vector<LedgerLine> capture_lines = ledger_from_capture(trace);
+  const std::vector<LedgerLine> capture_lines = ledger_from_capture(trace, lifetimes.peak_reserved.bytes);
   out.ledger = device_ledger(gpu, cuda);
   out.ledger.insert(out.ledger.end(), capture_lines.begin(), capture_lines.end());
 

@@ -238,6 +238,7 @@ void Reader::event(std::string_view text) {
   }
   if (starts("[\"call\"")) {
     ++trace_.library_calls;
+    if (starts("[\"call\",\"cudnn\"") && text.find("\"convolution") != std::string_view::npos) ++trace_.cudnn_convolutions;
     return;
   }
   auto document = parse(text);

@@ -10,6 +10,7 @@
 #   make clean      remove build folders (not the Python environments in .venv)
 
 PREFIX ?= $(HOME)/.local
+SANITIZERS ?= asan tsan
 BUILD := build/release
 GPUCAST := $(BUILD)/bin/gpucast
 TORCH_NEW := 2.14.1
@@ -50,7 +51,7 @@ lint: $(ENV_LINT)/.ready
 	git ls-files 'src/*.cc' | grep -v '_test.cc\|_bench.cc\|^src/vgpu/libs/' | xargs -P2 -n4 clang-tidy --quiet --extra-arg=-Wno-unknown-warning-option -p build/dev
 
 sanitize: setup
-	for preset in asan tsan; do \
+	for preset in $(SANITIZERS); do \
 	  cmake --preset $$preset >/dev/null && cmake --build --preset $$preset && ctest --preset $$preset -j2 || exit 1; \
 	done
 

@@ -24,8 +24,14 @@ constexpr uint64_t kDriverRangeBytes = 32 << 20;
 constexpr uint64_t kSmallStepBytes = 512;
 constexpr uint64_t kSmallBytes = 1 << 20;  // smaller requests share steps of 2 MiB
 constexpr uint64_t kAbsurdBytes = uint64_t{1} << 50;
+#ifdef __SANITIZE_THREAD__
+// ThreadSanitizer leaves programs little address space.
+constexpr uint64_t kRegionBytes = uint64_t{1} << 36;
+constexpr uint64_t kTopAddress = 0x7f0000000000;
+#else
 constexpr uint64_t kRegionBytes = uint64_t{1} << 40;
 constexpr uint64_t kTopAddress = 0x700000000000;  // below what Linux gives to programs on x86-64; other places do as well
+#endif
 
 uint64_t round_up(uint64_t value, uint64_t step) { return (value + step - 1) / step * step; }
 

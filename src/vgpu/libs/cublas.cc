@@ -3,6 +3,7 @@
 // A handle of the real library also holds a few MiB of its own, taken from the device; the ledger accounts for it as
 // measured, so nothing is taken here. PyTorch hands over its own workspace (cublasSetWorkspace).
 #include "src/vgpu/libs/call.h"
+#include "src/vgpu/libs/cublas_status.h"
 
 namespace {
 
@@ -123,32 +124,7 @@ GPUCAST_EXPORT int cublasSetWorkspace_v2(Handle* handle, void* workspace, size_t
 }
 GPUCAST_EXPORT int cublasLoggerConfigure(int, int, int, const char*) { return kSuccess; }
 GPUCAST_EXPORT int cublasSetLoggerCallback(void*) { return kSuccess; }
-GPUCAST_EXPORT const char* cublasGetStatusName(int status) {
-  switch (status) {
-    case 0:
-      return "CUBLAS_STATUS_SUCCESS";
-    case 1:
-      return "CUBLAS_STATUS_NOT_INITIALIZED";
-    case 3:
-      return "CUBLAS_STATUS_ALLOC_FAILED";
-    case 7:
-      return "CUBLAS_STATUS_INVALID_VALUE";
-    case 8:
-      return "CUBLAS_STATUS_ARCH_MISMATCH";
-    case 11:
-      return "CUBLAS_STATUS_MAPPING_ERROR";
-    case 13:
-      return "CUBLAS_STATUS_EXECUTION_FAILED";
-    case 14:
-      return "CUBLAS_STATUS_INTERNAL_ERROR";
-    case 15:
-      return "CUBLAS_STATUS_NOT_SUPPORTED";
-    case 16:
-      return "CUBLAS_STATUS_LICENSE_ERROR";
-    default:
-      return "CUBLAS_STATUS_UNKNOWN";
-  }
-}
+GPUCAST_EXPORT const char* cublasGetStatusName(int status) { return gpucast::vgpu::cublas_status_name(status); }
 GPUCAST_EXPORT const char* cublasGetStatusString(int status) { return cublasGetStatusName(status); }
 
 // ---- Copies between host and device: contents go through the core as any copy does ----------------------------------------

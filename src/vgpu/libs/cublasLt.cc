@@ -1,6 +1,7 @@
 // Virtual cuBLASLt: descriptors that remember what the log needs, a heuristic with one algorithm, matrix products that
 // are logged and compute nothing. The caller's structures (cublasLtMatrixLayoutOpaque_t and others) hold our own.
 #include "src/vgpu/libs/call.h"
+#include "src/vgpu/libs/cublas_status.h"
 
 namespace {
 
@@ -109,28 +110,7 @@ GPUCAST_EXPORT int cublasLtGetProperty(int part, int* value) {
   *value = gpucast::vgpu::version_part(gpucast::vgpu::profile().cublas_version, part);
   return kSuccess;
 }
-GPUCAST_EXPORT const char* cublasLtGetStatusName(int status) {
-  switch (status) {
-    case 0:
-      return "CUBLAS_STATUS_SUCCESS";
-    case 1:
-      return "CUBLAS_STATUS_NOT_INITIALIZED";
-    case 3:
-      return "CUBLAS_STATUS_ALLOC_FAILED";
-    case 7:
-      return "CUBLAS_STATUS_INVALID_VALUE";
-    case 8:
-      return "CUBLAS_STATUS_ARCH_MISMATCH";
-    case 13:
-      return "CUBLAS_STATUS_EXECUTION_FAILED";
-    case 14:
-      return "CUBLAS_STATUS_INTERNAL_ERROR";
-    case 15:
-      return "CUBLAS_STATUS_NOT_SUPPORTED";
-    default:
-      return "CUBLAS_STATUS_UNKNOWN";
-  }
-}
+GPUCAST_EXPORT const char* cublasLtGetStatusName(int status) { return gpucast::vgpu::cublas_status_name(status); }
 GPUCAST_EXPORT const char* cublasLtGetStatusString(int status) { return cublasLtGetStatusName(status); }
 GPUCAST_EXPORT int cublasLtLoggerSetCallback(void*) { return kSuccess; }
 GPUCAST_EXPORT int cublasLtLoggerSetFile(void*) { return kSuccess; }

@@ -10,8 +10,8 @@ uint64_t round_up(uint64_t value, uint64_t step) { return (value + step - 1) / s
 
 }  // namespace
 
-AddressSpace::AddressSpace(Reserve reserve, uint64_t step_bytes, uint64_t range_bytes)
-    : reserve_(std::move(reserve)), step_bytes_(step_bytes), range_bytes_(range_bytes) {}
+AddressSpace::AddressSpace(Reserve reserve, uint64_t step_bytes, uint64_t range_bytes, Reuse reuse)
+    : reserve_(std::move(reserve)), step_bytes_(step_bytes), range_bytes_(range_bytes), reuse_(reuse) {}
 
 uint64_t AddressSpace::fit(uint64_t size_bytes) {
   for (auto place = free_.begin(); place != free_.end(); ++place) {
@@ -70,6 +70,11 @@ uint64_t AddressSpace::free(uint64_t address) {
   const uint64_t size = block->second;
   used_.erase(block);
   allocated_bytes_ -= size;
+  if (reuse_ == Reuse::never) {
+    ranges_.erase(address);
+    reserved_bytes_ -= size;
+    return size;
+  }
   auto place = free_.emplace(address, size).first;
   const auto next = std::next(place);
   if (next != free_.end() && address + size == next->first && !ranges_.contains(next->first)) {

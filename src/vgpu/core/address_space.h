@@ -5,6 +5,8 @@
 //
 //     reserve 32 MiB      [ A: 20 MiB ][ B: 2 ][ free 10 ]
 //     C: 20 MiB, below    [ C: 20 MiB ][ free 12         ]      D: 2 MiB goes right behind C, the lowest place
+//
+// With Reuse::never each allocation is a range of its own, and what was freed is not given out again.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +20,10 @@ class AddressSpace {
   // Gives `size_bytes` of fresh addresses, aligned to `alignment_bytes` and below what it gave before where possible; 0: none left.
   using Reserve = std::function<uint64_t(uint64_t size_bytes, uint64_t alignment_bytes)>;
 
+  enum class Reuse { lowest_place, never };
+
   // Sizes are rounded up to `step_bytes`, new ranges to `range_bytes`; both powers of two.
-  AddressSpace(Reserve reserve, uint64_t step_bytes, uint64_t range_bytes);
+  AddressSpace(Reserve reserve, uint64_t step_bytes, uint64_t range_bytes, Reuse reuse = Reuse::lowest_place);
 
   // The address, or 0 when there is no room. O(free places).
   uint64_t allocate(uint64_t size_bytes);
@@ -39,6 +43,7 @@ class AddressSpace {
 
   Reserve reserve_;
   uint64_t step_bytes_, range_bytes_;
+  Reuse reuse_;
   uint64_t allocated_bytes_ = 0, reserved_bytes_ = 0;
   std::map<uint64_t, uint64_t> ranges_;  // start -> size
   std::map<uint64_t, uint64_t> free_;    // start -> size; never crosses the border of a range

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <random>
+#include <utility>
 #include <vector>
 
 namespace gpucast::vgpu {
@@ -133,6 +134,18 @@ TEST(AddressSpace, HoldsUnderRandomUse) {
   }
   for (const auto& [address, size] : live) ASSERT_EQ(space.free(address), size);
   EXPECT_EQ(space.allocated_bytes(), 0u);
+}
+
+TEST(AddressSpace, NeverGivesAnAddressTwiceWhenAskedNotTo) {
+  uint64_t next = 0x200000000000;
+  const auto reserve = [&next](uint64_t size, uint64_t) { return std::exchange(next, next + size); };
+  AddressSpace space(reserve, 2 * kMiB, 2 * kMiB, AddressSpace::Reuse::never);
+  EXPECT_EQ(space.allocate(3 * kMiB), 0x200000000000);
+  EXPECT_EQ(space.free(0x200000000000), 4 * kMiB);
+  EXPECT_EQ(space.free(0x200000000000), 0);
+  EXPECT_EQ(space.allocate(2 * kMiB), 0x200000000000 + 4 * kMiB);
+  EXPECT_EQ(space.allocated_bytes(), 2 * kMiB);
+  EXPECT_EQ(space.reserved_bytes(), 2 * kMiB);
 }
 
 }  // namespace

@@ -36,6 +36,7 @@ struct DeviceProfile {
   int nccl_version;     // as ncclGetVersion: 22105
   int cusparselt_version, cufft_version, cusolver_version, cusparse_version, curand_version, cupti_version;
   char driver_version_text[32];  // as nvmlSystemGetDriverVersion: "580.95.05"
+  int ascending_addresses;       // 1: for tests of allocators, see below
 };
 GPUCAST_VGPU_API const DeviceProfile& profile();
 
@@ -46,7 +47,8 @@ GPUCAST_VGPU_API void context_activate();
 // ---- Device memory -------------------------------------------------------------------------------------------------
 // Addresses lie in ranges reserved with PROT_NONE, so a stray access from the host faults. Device memory is counted in
 // steps of 2 MiB. Placement follows Linux drivers (see address_space.h): ranges of 32 MiB, each below the last; an
-// allocation takes the lowest place in a reserved range where it fits.
+// allocation takes the lowest place in a reserved range where it fits. With ascending_addresses each allocation lies above all
+// before it (from 0x200000000000; reserved ranges from 0x300000000000) and no address is given out twice.
 
 enum class Status { ok, out_of_memory, invalid_value };
 
@@ -115,6 +117,15 @@ GPUCAST_VGPU_API void log_workspace(const char* library, uint64_t address, size_
 GPUCAST_VGPU_API Status library_memory(const char* library, const char* what, int64_t size_bytes);
 
 }  // namespace gpucast::vgpu
+
+// ---- For tests (ctypes) ------------------------------------------------------------------------------------------------
+// Work that takes long. A hold is one kernel put on `stream` that runs until something waits for it: gpucast_vgpu_finish_stream,
+// a synchronize of that stream, of an event behind it or of the device, cudaFree. Everything else is over at once, unless it is
+// behind a hold. Holding a stream that is held changes nothing. Both return CUDA's code.
+extern "C" {
+GPUCAST_VGPU_API int gpucast_vgpu_hold_stream(uint64_t stream);
+GPUCAST_VGPU_API int gpucast_vgpu_finish_stream(uint64_t stream);
+}
 
 // ---- For the capture layer (ctypes) -----------------------------------------------------------------------------------
 extern "C" {

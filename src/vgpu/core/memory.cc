@@ -7,6 +7,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "src/vgpu/core/address_space.h"
 #include "src/vgpu/core/core.h"
@@ -32,6 +33,7 @@ constexpr uint64_t kTopAddress = 0x7f0000000000;
 constexpr uint64_t kRegionBytes = uint64_t{1} << 40;
 constexpr uint64_t kTopAddress = 0x700000000000;  // below what Linux gives to programs on x86-64; other places do as well
 #endif
+constexpr uint64_t kAscendingSegments = 0x200000000000, kAscendingReservations = 0x300000000000;
 
 uint64_t round_up(uint64_t value, uint64_t step) { return (value + step - 1) / step * step; }
 
@@ -68,6 +70,30 @@ class Regions {
   uint64_t floor_ = 0, next_ = 0;
 };
 
+// The same, each above the last, from a given address: profile().ascending_addresses.
+class AscendingRegions {
+ public:
+  AscendingRegions(uint64_t start, uint64_t limit) : next_(start), end_(start), limit_(limit) {}
+  uint64_t take(uint64_t size) {
+    if (end_ - next_ < size && !extend(size - (end_ - next_))) return 0;
+    return std::exchange(next_, next_ + size);
+  }
+
+ private:
+  bool extend(uint64_t at_least) {
+    const uint64_t size = round_up(at_least, kRegionBytes);
+    if (limit_ - end_ < size) return false;
+    void* got =
+        mmap(reinterpret_cast<void*>(end_), size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+    if (got != reinterpret_cast<void*>(end_)) return false;
+    add_device_region(end_, size);
+    end_ += size;
+    return true;
+  }
+
+  uint64_t next_, end_, limit_;
+};
+
 struct Physical {
   uint64_t size_bytes;
   int mappings = 0;
@@ -82,9 +108,17 @@ struct Mapping {
 struct Memory {
   std::mutex mutex;
   Regions regions;
-  AddressSpace device{[this](uint64_t size, uint64_t alignment) { return regions.take(size, alignment); }, kStepBytes, kDriverRangeBytes};
+  AscendingRegions ascending_segments{kAscendingSegments, kAscendingReservations};
+  AscendingRegions ascending_reservations{kAscendingReservations, kTopAddress};
+  const bool ascending = profile().ascending_addresses != 0;
+  const AddressSpace::Reuse reuse = ascending ? AddressSpace::Reuse::never : AddressSpace::Reuse::lowest_place;
+  AddressSpace device{
+      [this](uint64_t size, uint64_t alignment) { return ascending ? ascending_segments.take(size) : regions.take(size, alignment); },
+      kStepBytes, ascending ? kStepBytes : kDriverRangeBytes, reuse};
   AddressSpace small{[this](uint64_t size, uint64_t) { return small_step(size); }, kSmallStepBytes, kStepBytes};
-  AddressSpace reservations{[this](uint64_t size, uint64_t) { return regions.take(size, kStepBytes); }, kStepBytes, kStepBytes};
+  AddressSpace reservations{
+      [this](uint64_t size, uint64_t) { return ascending ? ascending_reservations.take(size) : regions.take(size, kStepBytes); },
+      kStepBytes, kStepBytes, reuse};
   AddressSpace modules{[this](uint64_t size, uint64_t) { return regions.take(size, kStepBytes); }, kSmallStepBytes,
                        kStepBytes};                   // not counted
   std::set<uint64_t> small_steps;                     // of `device`, handed on to `small`

@@ -71,6 +71,7 @@ bool set(DeviceProfile& profile, std::string_view key, std::string_view value) {
   GPUCAST_NUMBER(cusparse_version);
   GPUCAST_NUMBER(curand_version);
   GPUCAST_NUMBER(cupti_version);
+  GPUCAST_NUMBER(ascending_addresses);
 #undef GPUCAST_TEXT
 #undef GPUCAST_NUMBER
   return true;

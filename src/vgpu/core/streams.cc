@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -23,6 +24,8 @@ struct Stream {
   uint64_t id = 0;
   uint64_t capture = 0;                // 0: not captured
   std::vector<uint64_t> dependencies;  // the nodes that the next captured node comes after
+  uint64_t hold = 0;                   // its own hold, 0: none
+  std::set<uint64_t> behind;           // the holds that work submitted now waits for; those that ended may be among them
 };
 
 struct Event {
@@ -31,6 +34,7 @@ struct Event {
   uint64_t time_ns = 0;
   uint64_t capture = 0;  // recorded on a stream while it was captured
   std::vector<uint64_t> dependencies;
+  std::set<uint64_t> behind;
 };
 
 struct Capture {
@@ -73,6 +77,8 @@ struct State {
   uint64_t next_handle = 0x5c0000001000;
   uint64_t next_id = 1;
   uint64_t records = 0;
+  uint64_t next_hold = 1;
+  std::set<uint64_t> holds;  // running
   std::unordered_map<uint64_t, Stream> streams{{0, {}}, {2, {}}};
   std::unordered_map<uint64_t, Event> events;
   std::unordered_map<uint64_t, Capture> captures;
@@ -82,6 +88,12 @@ struct State {
   std::unordered_map<uint64_t, UserObject> user_objects;
 
   uint64_t new_handle() { return next_handle += 16; }
+  bool running(const std::set<uint64_t>& behind) const {
+    return !holds.empty() && std::any_of(behind.begin(), behind.end(), [this](uint64_t hold) { return holds.contains(hold); });
+  }
+  void finish(const std::set<uint64_t>& behind) {
+    for (const uint64_t hold : behind) holds.erase(hold);
+  }
   Stream* stream(uint64_t handle) {
     const auto found = streams.find(handle == 1 ? 0 : handle);
     return found == streams.end() ? nullptr : &found->second;
@@ -105,7 +117,8 @@ State& state() {
   return *kState;
 }
 
-std::atomic<int> g_captures{0};  // spares the lock on every launch while nothing is captured
+std::atomic<bool> g_holding{false};  // some stream was ever held
+std::atomic<int> g_captures{0};      // spares the lock on every launch while nothing is captured
 thread_local int t_capture_mode = 0;
 thread_local std::vector<uint64_t> t_dependencies;
 
@@ -223,18 +236,39 @@ int stream_synchronize(uint64_t stream) {
   const Lock lock(s.mutex);
   const Stream* found = s.stream(stream);
   if (found == nullptr) return kInvalidHandle;
-  if (found->capture == 0) return kSuccess;
+  if (found->capture == 0) {
+    s.finish(found->behind);
+    return kSuccess;
+  }
   break_capture(s, found->capture);
   return kCaptureUnsupported;
 }
 
+int stream_query(uint64_t stream) {
+  {
+    State& s = state();
+    const Lock lock(s.mutex);
+    const Stream* found = s.stream(stream);
+    if (found != nullptr && found->capture == 0 && s.running(found->behind)) return kNotReady;
+  }
+  return stream_synchronize(stream);
+}
+
 int device_synchronize() {
   context_activate();
+  finish_all_work();
   if (g_captures.load() == 0) return kSuccess;
   State& s = state();
   const Lock lock(s.mutex);
   for (auto& [id, capture] : s.captures) capture.broken = true;
   return s.captures.empty() ? kSuccess : kCaptureUnsupported;
+}
+
+void finish_all_work() {
+  if (!g_holding.load()) return;
+  State& s = state();
+  const Lock lock(s.mutex);
+  s.holds.clear();
 }
 
 // ---- Events -----------------------------------------------------------------------------------------------------------------
@@ -264,6 +298,7 @@ int event_record(uint64_t event, uint64_t stream) {
   found->time_ns = operations() * kClockOperationNs + ++s.records * kClockRecordNs;
   found->capture = on->capture;
   found->dependencies = on->dependencies;
+  found->behind = on->behind;
   return kSuccess;
 }
 
@@ -272,9 +307,19 @@ int event_query(uint64_t event) {
   const Lock lock(s.mutex);
   const Event* found = s.event(event);
   if (found == nullptr) return kInvalidHandle;
-  if (found->capture == 0 || !s.captures.contains(found->capture)) return kSuccess;
+  if (found->capture == 0 || !s.captures.contains(found->capture)) return s.running(found->behind) ? kNotReady : kSuccess;
   break_capture(s, found->capture);
   return kCapturedEvent;
+}
+
+int event_synchronize(uint64_t event) {
+  {
+    State& s = state();
+    const Lock lock(s.mutex);
+    const Event* found = s.event(event);
+    if (found != nullptr && found->capture == 0) s.finish(found->behind);
+  }
+  return event_query(event);
 }
 
 int stream_wait_event(uint64_t stream, uint64_t event) {
@@ -283,7 +328,10 @@ int stream_wait_event(uint64_t stream, uint64_t event) {
   Stream* waiting = s.stream(stream);
   const Event* found = s.event(event);
   if (waiting == nullptr || found == nullptr) return kInvalidHandle;
-  if (found->capture == 0 || !s.captures.contains(found->capture)) return kSuccess;
+  if (found->capture == 0 || !s.captures.contains(found->capture)) {
+    if (s.running(found->behind)) waiting->behind.insert(found->behind.begin(), found->behind.end());
+    return kSuccess;
+  }
   if (stream <= 1) {  // the default stream cannot take part in a capture
     break_capture(s, found->capture);
     return kCaptureImplicit;
@@ -675,3 +723,29 @@ void lock_streams() { state().mutex.lock(); }
 void unlock_streams() { state().mutex.unlock(); }
 
 }  // namespace gpucast::vgpu
+
+using namespace gpucast::vgpu;
+
+int gpucast_vgpu_hold_stream(uint64_t stream) {
+  context_activate();
+  State& s = state();
+  const Lock lock(s.mutex);
+  Stream* found = s.stream(stream);
+  if (found == nullptr) return kInvalidHandle;
+  if (found->hold != 0 && s.holds.contains(found->hold)) return kSuccess;
+  g_holding.store(true);
+  std::erase_if(found->behind, [&s](uint64_t hold) { return !s.holds.contains(hold); });
+  found->hold = s.next_hold++;
+  found->behind.insert(found->hold);
+  s.holds.insert(found->hold);
+  return kSuccess;
+}
+
+int gpucast_vgpu_finish_stream(uint64_t stream) {
+  State& s = state();
+  const Lock lock(s.mutex);
+  const Stream* found = s.stream(stream);
+  if (found == nullptr) return kInvalidHandle;
+  s.finish(found->behind);
+  return kSuccess;
+}

@@ -1,7 +1,7 @@
 // Streams, events, stream capture and graphs: what the runtime (libs/cudart*.cc) and the driver (libs/cuda*.cc) share.
 //
-// All work is over the moment it is asked for, so streams never wait. What is kept is what programs ask about: handles,
-// the order of events on a virtual clock, and which streams are being captured into which graph.
+// All work is over the moment it is asked for, so streams never wait (but for gpucast_vgpu_hold_stream, see core.h). What is kept is what
+// programs ask about: handles, the order of events on a virtual clock, and which streams are being captured into which graph.
 //
 // Functions return the codes that cudaError_t and CUresult have in common. Handles are numbers, never pointers to state:
 // an unknown one is an error code, not a crash.
@@ -22,6 +22,7 @@ enum Code : int {
   kInvalidHandle = 400,
   kIllegalState = 401,
   kNotFound = 500,
+  kNotReady = 600,
   kNotPermitted = 800,
   kNotSupported = 801,
   kCaptureUnsupported = 900,
@@ -48,14 +49,18 @@ GPUCAST_VGPU_API int stream_destroy(uint64_t stream);
 GPUCAST_VGPU_API int stream_info(uint64_t stream, StreamInfo* info);
 // A captured stream cannot be waited for: that ends its capture with an error, as on a card.
 GPUCAST_VGPU_API int stream_synchronize(uint64_t stream);
+GPUCAST_VGPU_API int stream_query(uint64_t stream);
 GPUCAST_VGPU_API int device_synchronize();
+// What cudaFree waits for. No capture ends by it.
+GPUCAST_VGPU_API void finish_all_work();
 
 // ---- Events ---------------------------------------------------------------------------------------------------------------
 constexpr unsigned kEventDisableTiming = 2;  // the flag of both APIs
 GPUCAST_VGPU_API uint64_t event_create(unsigned flags);
 GPUCAST_VGPU_API int event_destroy(uint64_t event);
 GPUCAST_VGPU_API int event_record(uint64_t event, uint64_t stream);
-GPUCAST_VGPU_API int event_query(uint64_t event);  // also what synchronizing on it returns
+GPUCAST_VGPU_API int event_query(uint64_t event);
+GPUCAST_VGPU_API int event_synchronize(uint64_t event);
 GPUCAST_VGPU_API int stream_wait_event(uint64_t stream, uint64_t event);
 // On the virtual clock, which moves by 0.1 ms for each kernel, library call, copy or memset: the same in every run.
 GPUCAST_VGPU_API int event_elapsed(uint64_t from, uint64_t to, float* elapsed_ms);

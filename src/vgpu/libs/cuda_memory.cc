@@ -64,7 +64,9 @@ CUDA_API int cuMemAllocPitch_v2(uint64_t* address, size_t* pitch, size_t width, 
 CUDA_ALSO(cuMemAllocPitch, cuMemAllocPitch_v2, uint64_t*, size_t*, size_t, size_t, unsigned);
 CUDA_API int cuMemFree_v2(uint64_t address) {
   // A pool's memory first: it may start where the pool's own allocation starts.
-  if (pool_free(address) == Status::ok || device_free(address) == Status::ok) return kSuccess;
+  if (pool_free(address) == Status::ok) return kSuccess;
+  if (address != 0) finish_all_work();
+  if (device_free(address) == Status::ok) return kSuccess;
   return driver_code(host_free(reinterpret_cast<void*>(address)));  // managed memory
 }
 CUDA_ALSO(cuMemFree, cuMemFree_v2, uint64_t);

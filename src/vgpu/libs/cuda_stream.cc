@@ -16,7 +16,7 @@ CUDA_API int cuStreamSynchronize(uint64_t stream) {
   pools_synchronize();
   return stream_synchronize(stream);
 }
-CUDA_API int cuStreamQuery(uint64_t stream) { return stream_synchronize(stream); }
+CUDA_API int cuStreamQuery(uint64_t stream) { return stream_query(stream); }
 CUDA_API int cuStreamWaitEvent(uint64_t stream, uint64_t event, unsigned) { return stream_wait_event(stream, event); }
 CUDA_API int cuStreamGetPriority(uint64_t stream, int* priority) {
   StreamInfo info;
@@ -77,7 +77,7 @@ CUDA_API int cuEventRecordWithFlags(uint64_t event, uint64_t stream, unsigned) {
 CUDA_API int cuEventQuery(uint64_t event) { return event_query(event); }
 CUDA_API int cuEventSynchronize(uint64_t event) {
   pools_synchronize();
-  return event_query(event);
+  return event_synchronize(event);
 }
 CUDA_API int cuEventElapsedTime_v2(float* elapsed_ms, uint64_t from, uint64_t to) { return event_elapsed(from, to, elapsed_ms); }
 CUDA_ALSO(cuEventElapsedTime, cuEventElapsedTime_v2, float*, uint64_t, uint64_t);

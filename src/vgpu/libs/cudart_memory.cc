@@ -86,7 +86,9 @@ CUDART_API int cudaFree(void* address) {
   context_activate();  // cudaFree(0) is the customary way to ask for it
   const uint64_t place = number(address);
   // A pool's memory first: it may start where the pool's own allocation starts.
-  if (pool_free(place) == Status::ok || device_free(place) == Status::ok) return cudaSuccess;
+  if (pool_free(place) == Status::ok) return cudaSuccess;
+  if (place != 0) finish_all_work();
+  if (device_free(place) == Status::ok) return cudaSuccess;
   return cudart_return(host_free(address));  // managed memory
 }
 

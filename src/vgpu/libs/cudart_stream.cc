@@ -18,7 +18,7 @@ CUDART_API int cudaStreamSynchronize(uint64_t stream) {
   pools_synchronize();
   return cudart_return(stream_synchronize(stream));
 }
-CUDART_API int cudaStreamQuery(uint64_t stream) { return cudart_return(stream_synchronize(stream)); }
+CUDART_API int cudaStreamQuery(uint64_t stream) { return cudart_return(stream_query(stream)); }
 CUDART_API int cudaStreamWaitEvent(uint64_t stream, uint64_t event, unsigned) { return cudart_return(stream_wait_event(stream, event)); }
 CUDART_API int cudaStreamGetPriority(uint64_t stream, int* priority) {
   StreamInfo info;
@@ -68,7 +68,7 @@ CUDART_API int cudaEventRecordWithFlags(uint64_t event, uint64_t stream, unsigne
 CUDART_API int cudaEventQuery(uint64_t event) { return cudart_return(event_query(event)); }
 CUDART_API int cudaEventSynchronize(uint64_t event) {
   pools_synchronize();
-  return cudart_return(event_query(event));
+  return cudart_return(event_synchronize(event));
 }
 CUDART_API int cudaEventElapsedTime(float* elapsed_ms, uint64_t from, uint64_t to) {
   return cudart_return(event_elapsed(from, to, elapsed_ms));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <charconv>
+#include <iterator>
 #include <optional>
 
 namespace gpucast {
@@ -33,14 +34,41 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
 
 bool is_power_of_two(int64_t value) { return value > 0 && std::has_single_bit(static_cast<uint64_t>(value)); }
 
-// Up to 2.8, ">:N" in a list also replaced the last size named before it.
-bool greater_includes_last(std::string_view torch_version) {
+// "2.6.0+cu124" -> 6; newest when it cannot be told.
+int minor_of(std::string_view torch_version) {
   const size_t dot = torch_version.find('.');
-  if (dot == std::string_view::npos) return false;
+  if (dot == std::string_view::npos) return AllocConf().torch_minor;
   const auto major = to_int(torch_version.substr(0, dot));
   const std::string_view rest = torch_version.substr(dot + 1);
   const auto minor = to_int(rest.substr(0, rest.find_first_not_of("0123456789")));
-  return major && minor && *major == 2 && *minor <= 8;
+  if (!major || !minor) return AllocConf().torch_minor;
+  return *major < 2 ? 0 : *major > 2 ? AllocConf().torch_minor : static_cast<int>(std::min<int64_t>(*minor, AllocConf().torch_minor));
+}
+
+std::optional<double> to_double(std::string_view text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+std::optional<int64_t> to_mib(std::string_view text) {
+  const auto mib = to_int(text);
+  if (!mib || *mib <= 0 || *mib > std::numeric_limits<int64_t>::max() >> 20) return std::nullopt;
+  return *mib << 20;
+}
+
+std::optional<bool> to_bool(std::string_view text) {
+  if (text == "True") return true;
+  if (text == "False") return false;
+  return std::nullopt;
+}
+
+// Assigns what could be read; false: it could not.
+template <class T, class U>
+bool assign(const std::optional<T>& value, U* to) {
+  if (value) *to = *value;
+  return value.has_value();
 }
 
 bool parse_divisions(std::string_view value, bool greater_replaces_last, std::array<int64_t, 16>* divisions) {
@@ -97,6 +125,7 @@ bool AllocConf::splits(int64_t rounded_bytes, int64_t rest_bytes, bool expandabl
 
 AllocConf parse_alloc_conf(std::string_view text, std::string_view torch_version) {
   AllocConf conf;
+  conf.torch_minor = minor_of(torch_version);
   std::string compact;
   for (const char c : text) {
     if (c != ' ' && c != '\t') compact += c;
@@ -105,19 +134,34 @@ AllocConf parse_alloc_conf(std::string_view text, std::string_view torch_version
     const size_t colon = setting.find(':');
     const std::string_view key = setting.substr(0, colon);
     const std::string_view value = colon == std::string_view::npos ? "" : setting.substr(colon + 1);
-    bool understood = !value.empty();
+    bool understood = true;
     if (key == "max_split_size_mb") {
-      const auto mib = to_int(value);
-      understood = mib && *mib > 0 && *mib <= std::numeric_limits<int64_t>::max() >> 20;
-      if (understood) conf.max_split_size_bytes = *mib << 20;
+      understood = assign(to_mib(value), &conf.max_split_size_bytes);
+    } else if (key == "max_non_split_rounding_mb") {
+      understood = assign(to_mib(value), &conf.max_non_split_rounding_bytes);
+    } else if (key == "large_segment_size_mb") {
+      understood = assign(to_mib(value), &conf.large_segment_bytes);
+    } else if (key == "garbage_collection_threshold") {
+      understood = assign(to_double(value), &conf.garbage_collection_threshold);
+    } else if (key == "per_process_memory_fraction") {
+      understood = assign(to_double(value), &conf.per_process_memory_fraction);
     } else if (key == "expandable_segments") {
-      understood = value == "True" || value == "False";
-      if (understood) conf.expandable_segments = value == "True";
+      understood = assign(to_bool(value), &conf.expandable_segments);
+    } else if (key == "throw_on_cudamalloc_oom") {
+      understood = assign(to_bool(value), &conf.throw_on_cudamalloc_oom);
     } else if (key == "roundup_power2_divisions") {
-      understood = parse_divisions(value, greater_includes_last(torch_version), &conf.roundup_power2_divisions);
+      // Up to 2.8, ">:N" in a list also replaced the last size named before it.
+      understood = !value.empty() && parse_divisions(value, conf.torch_minor <= 8, &conf.roundup_power2_divisions);
       if (!understood) conf.roundup_power2_divisions = {};
+    } else {
+      // Settings without a say in where device memory comes from.
+      constexpr std::string_view kElsewhere[] = {
+          "release_lock_on_cudamalloc",    "pinned_use_cuda_host_register",  "pinned_num_register_threads",
+          "pinned_use_background_threads", "pinned_reserve_segment_size_mb", "pinned_free_catch_all",
+          "pinned_max_round_threshold_mb", "pinned_max_cached_size_mb",      "graph_capture_record_stream_reuse"};
+      understood =
+          (key == "backend" && value == "native") || std::find(std::begin(kElsewhere), std::end(kElsewhere), key) != std::end(kElsewhere);
     }
-    // Every other setting changes when memory is reserved or released, which the history records.
     if (!understood) conf.unknown.emplace_back(setting);
   }
   return conf;

@@ -1,0 +1,70 @@
+// What a program asked of its allocator, apart from what the allocator did: the input of a replay.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gpucast/allocator.h"
+#include "gpucast/trace.h"
+
+namespace gpucast {
+
+enum class OpKind : uint8_t {
+  alloc,          // block `id`, `size_bytes`, on `stream`
+  free,           // block `id`; nothing happens when its allocation failed
+  free_later,     // block `id`, which another stream still uses ...
+  complete,       // ... until here
+  record_stream,  // block `id` is used on `stream`
+  hold_stream,    // work submitted to `stream` does not finish from here on
+  finish_stream,  // it finishes; every stream's when `stream` is kEveryStream
+  empty_cache,
+  set_fraction,  // `size_bytes` holds the bits of the double
+  begin_pool,    // `id` is the private pool; `stream` or kEveryStream
+  end_pool,
+  release_pool,
+  nothing,
+};
+
+struct AllocOp {
+  static constexpr StreamIndex kEveryStream = UINT16_MAX;
+  OpKind kind = OpKind::nothing;
+  bool failed_when_recorded = false;  // alloc: it ended in out of memory, so nothing frees it
+  StreamIndex stream = 0;
+  uint32_t id = 0;
+  int64_t size_bytes = 0;
+};
+static_assert(sizeof(AllocOp) == 16);
+
+struct History {
+  std::string path;
+  std::string source;      // "vgpu", "snapshot", "events"
+  std::string torch;       // release, "" unknown
+  std::string alloc_conf;  // the settings it was recorded with
+  std::vector<AllocOp> ops;
+  uint32_t id_count = 0;
+  std::vector<uint64_t> streams;         // of each stream, as the file names it: cudaStream_t, or a small number
+  std::vector<uint64_t> stream_handles;  // their cudaStream_t, which the allocator orders them by; empty: as `streams`
+  std::vector<uint64_t> stream_ids;      // PyTorch's ids of them (torch.cuda.Stream.stream_id); empty: as the handles
+  std::vector<uint64_t> id_names;        // of each id, as the file names it; empty: the id itself
+
+  // A history that begins in the middle: what was there, and the ids of the blocks in use (UINT32_MAX: free), block by block.
+  std::vector<Segment> start;
+  std::vector<uint32_t> start_ids;
+
+  // What the recorded allocator did in each op: actions[first_action[op]] to actions[first_action[op + 1]]. Empty for event files.
+  std::vector<AllocatorAction> actions;
+  std::vector<uint32_t> first_action;
+  std::optional<std::vector<RecordedSegment>> end_segments;
+  bool partial() const { return !start.empty(); }
+};
+
+// Captures and snapshots. O(events).
+History history_from_trace(const Trace& trace);
+
+// The event format of docs/reference/event-format.md, plain or gzip. Throws Error with the line for what cannot be read.
+History read_events(const std::string& path);
+bool looks_like_events(const std::string& path);
+
+}  // namespace gpucast

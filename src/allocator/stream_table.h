@@ -1,0 +1,55 @@
+// The order in which PyTorch visits streams: its allocator keeps streams in an open-addressing hash table (c10/util/
+// flat_hash_map.h, Robin Hood hashing with Fibonacci hashing, at most half full), and frees blocks in the table's order.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "gpucast/allocator.h"
+
+namespace gpucast {
+
+class StreamTable {
+ public:
+  // `hashes[s]`: the hash of stream s. Not owned.
+  explicit StreamTable(const std::vector<uint64_t>* hashes) : hashes_(hashes) {}
+
+  bool empty() const { return count_ == 0; }
+  void insert(StreamIndex stream);  // nothing happens when it is there
+  // Visits in the table's order. `visit` returns true when the stream is to be removed.
+  template <class Visit>
+  void visit(Visit visit) {
+    for (size_t slot = 0; slot < slots_.size();) {
+      if (slots_[slot].distance < 0 || !visit(slots_[slot].stream)) {
+        ++slot;
+      } else {
+        remove(slot);
+      }
+    }
+  }
+  void clear() {
+    for (Slot& slot : slots_) slot.distance = -1;
+    count_ = 0;
+  }
+  // As a table that was just moved from: empty and without slots.
+  void reset() {
+    slots_.clear();
+    count_ = buckets_ = 0;
+  }
+
+ private:
+  struct Slot {
+    int distance = -1;  // from where its hash wants it; -1: empty
+    StreamIndex stream = 0;
+  };
+  void remove(size_t slot);
+  void grow();
+  size_t wanted_slot(StreamIndex stream) const;
+
+  const std::vector<uint64_t>* hashes_;
+  std::vector<Slot> slots_;
+  size_t count_ = 0, buckets_ = 0;
+  int max_distance_ = 0, shift_ = 63;
+};
+
+}  // namespace gpucast

@@ -1,0 +1,136 @@
+// From what the allocator did back to what it was asked.
+//
+//   alloc                                  -> alloc
+//   free_requested free_completed          -> free
+//   free_requested ... free_completed      -> free_later ... complete: another stream still used the block
+//   segment_free ... (nobody asked)        -> empty_cache, unless an allocation that needed memory gave it back
+//   segment_alloc, segment_map             -> part of the allocation that follows
+//   oom                                    -> an allocation that failed
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "gpucast/history.h"
+
+namespace gpucast {
+namespace {
+
+bool is_release(EventKind kind) { return kind == EventKind::segment_free || kind == EventKind::segment_unmap; }
+bool is_growth(EventKind kind) { return kind == EventKind::segment_alloc || kind == EventKind::segment_map; }
+
+class Converter {
+ public:
+  explicit Converter(const Trace& trace) : trace_(trace), events_(trace.events) {}
+
+  History convert() {
+    out_.path = trace_.path;
+    out_.source = trace_.header.source;
+    out_.torch = trace_.process.torch;
+    out_.alloc_conf = trace_.process.alloc_conf;
+    out_.end_segments = trace_.end.segments;
+    out_.actions.reserve(events_.size());
+    out_.ops.reserve(events_.size() / 2);
+    for (size_t i = 0; i < events_.size();) i = one_op(i);
+    out_.first_action.push_back(static_cast<uint32_t>(out_.actions.size()));
+    return std::move(out_);
+  }
+
+ private:
+  // Takes the events of one op, from event `at`; returns the first event of the next.
+  size_t one_op(size_t at) {
+    const AllocatorEvent& event = events_[at];
+    switch (event.kind) {
+      case EventKind::free_requested: {
+        const bool now =
+            at + 1 < events_.size() && events_[at + 1].kind == EventKind::free_completed && events_[at + 1].address == event.address;
+        return op(now ? OpKind::free : OpKind::free_later, at, now ? at + 2 : at + 1, id_of(event.address), event);
+      }
+      case EventKind::free_completed:
+        return op(OpKind::complete, at, at + 1, id_of(event.address), event);
+      case EventKind::alloc:
+      case EventKind::oom:
+        return allocation(at, at);
+      case EventKind::segment_alloc:
+      case EventKind::segment_map:
+      case EventKind::segment_free:
+      case EventKind::segment_unmap:
+        return segments(at);
+    }
+    return at + 1;
+  }
+
+  // A run of segment events: part of the allocation behind it, or a cache emptied on request.
+  size_t segments(size_t at) {
+    size_t end = at;
+    while (end < events_.size() && (is_release(events_[end].kind) || is_growth(events_[end].kind))) ++end;
+    const bool allocation_follows = end < events_.size() && (events_[end].kind == EventKind::alloc || events_[end].kind == EventKind::oom);
+    size_t releases = at;
+    while (releases < end && is_release(events_[releases].kind)) ++releases;
+    if (releases > at) {
+      // Memory was given back first. For the allocation that follows, when that one went on to need memory, and (where
+      // stacks are known) did it from the same place in the program.
+      const bool needed = allocation_follows && (releases < end || events_[end].kind == EventKind::oom);
+      const StackId stack = events_[at].stack;
+      const bool same_place = !needed || !stack.valid() || !events_[end].stack.valid() || stack == events_[end].stack;
+      if (!needed || !same_place) return op(OpKind::empty_cache, at, releases, 0, events_[at]);
+    }
+    if (!allocation_follows) return op(OpKind::nothing, at, end, 0, events_[at]);
+    return allocation(at, end);
+  }
+
+  // Events `first` to `at`; `at` is the alloc or oom.
+  size_t allocation(size_t first, size_t at) {
+    const AllocatorEvent& event = events_[at];
+    if (event.kind == EventKind::oom) {
+      const size_t end = op(OpKind::alloc, first, at + 1, UINT32_MAX, event);
+      out_.ops.back().failed_when_recorded = true;
+      return end;
+    }
+    const uint32_t id = out_.id_count++;
+    ids_[event.address] = id;
+    return op(OpKind::alloc, first, at + 1, id, event);
+  }
+
+  size_t op(OpKind kind, size_t begin, size_t end, uint32_t id, const AllocatorEvent& event) {
+    AllocOp made;
+    made.kind = id == kUnknown ? OpKind::nothing : kind;
+    made.stream = stream(event.stream);
+    made.id = id;
+    made.size_bytes = event.size_bytes;
+    out_.ops.push_back(made);
+    out_.first_action.push_back(static_cast<uint32_t>(out_.actions.size()));
+    for (size_t i = begin; i < end; ++i) {
+      out_.actions.push_back({events_[i].kind, stream(events_[i].stream), events_[i].address, events_[i].size_bytes});
+    }
+    return end;
+  }
+
+  StreamIndex stream(uint64_t handle) {
+    if (!out_.streams.empty() && out_.streams[last_stream_] == handle) return last_stream_;
+    const auto found = std::find(out_.streams.begin(), out_.streams.end(), handle);
+    last_stream_ = static_cast<StreamIndex>(found - out_.streams.begin());
+    if (found == out_.streams.end()) {
+      if (out_.streams.size() == AllocOp::kEveryStream) return last_stream_ = 0;
+      out_.streams.push_back(handle);
+    }
+    return last_stream_;
+  }
+
+  uint32_t id_of(uint64_t address) const {
+    const auto it = ids_.find(address);
+    return it == ids_.end() ? kUnknown : it->second;
+  }
+
+  static constexpr uint32_t kUnknown = UINT32_MAX - 1;  // freed, and never seen allocated
+  const Trace& trace_;
+  const std::vector<AllocatorEvent>& events_;
+  History out_;
+  std::unordered_map<uint64_t, uint32_t> ids_;  // blocks in use, by address
+  StreamIndex last_stream_ = 0;
+};
+
+}  // namespace
+
+History history_from_trace(const Trace& trace) { return Converter(trace).convert(); }
+
+}  // namespace gpucast

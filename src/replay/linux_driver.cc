@@ -1,0 +1,52 @@
+#include "src/replay/linux_driver.h"
+
+namespace gpucast {
+namespace {
+
+constexpr uint64_t kRangeBytes = 32 << 20;  // what the driver reserves at a time
+constexpr auto kPage = static_cast<uint64_t>(Driver::kPageBytes);
+
+int64_t whole_pages(int64_t size_bytes) { return (size_bytes + Driver::kPageBytes - 1) / Driver::kPageBytes * Driver::kPageBytes; }
+
+}  // namespace
+
+LinuxDriver::LinuxDriver(int64_t capacity_bytes)
+    : capacity_bytes_(capacity_bytes),
+      space_([this](uint64_t size, uint64_t alignment) { return below(size, alignment); }, kPage, kRangeBytes) {}
+
+uint64_t LinuxDriver::below(uint64_t size_bytes, uint64_t alignment_bytes) {
+  if (size_bytes > lowest_ / 2) return 0;
+  lowest_ = (lowest_ - size_bytes) / alignment_bytes * alignment_bytes;
+  return lowest_;
+}
+
+std::optional<uint64_t> LinuxDriver::allocate(int64_t size_bytes) {
+  const int64_t size = whole_pages(size_bytes);
+  if (size > free_bytes()) return std::nullopt;
+  const uint64_t address = space_.allocate(static_cast<uint64_t>(size));
+  if (address == 0) return std::nullopt;
+  used_bytes_ += size;
+  return address;
+}
+
+void LinuxDriver::free(uint64_t address, int64_t size_bytes) {
+  space_.free(address);
+  used_bytes_ -= whole_pages(size_bytes);
+}
+
+uint64_t LinuxDriver::reserve(int64_t size_bytes) { return below(static_cast<uint64_t>(size_bytes), kPage); }
+
+void LinuxDriver::release(uint64_t /*address*/, int64_t /*size_bytes*/) {}
+
+bool LinuxDriver::map(uint64_t /*address*/, int64_t size_bytes) {
+  if (size_bytes > free_bytes()) return false;
+  used_bytes_ += size_bytes;
+  return true;
+}
+
+void LinuxDriver::unmap(uint64_t /*address*/, int64_t size_bytes) { used_bytes_ -= size_bytes; }
+
+// New addresses lie below 2^62, those of recorded histories far below: they never meet.
+void LinuxDriver::adopt(uint64_t /*address*/, int64_t size_bytes) { used_bytes_ += whole_pages(size_bytes); }
+
+}  // namespace gpucast

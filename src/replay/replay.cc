@@ -1,0 +1,201 @@
+#include "gpucast/replay.h"
+
+#include <fmt/core.h>
+
+#include <bit>
+#include <memory>
+#include <utility>
+
+#include "src/allocator/caching_allocator.h"
+#include "src/base/alloc_conf.h"
+#include "src/replay/linux_driver.h"
+#include "src/replay/recorded_driver.h"
+
+namespace gpucast {
+namespace {
+
+// "No limit": more than any card has, and little enough that sums of it do not overflow.
+constexpr int64_t kUnlimitedBytes = int64_t{1} << 46;
+
+std::unique_ptr<Driver> make_driver(const History& history, const ReplaySettings& settings) {
+  const int64_t capacity_bytes = settings.capacity_bytes.value_or(kUnlimitedBytes);
+  switch (settings.addresses) {
+    case AddressPolicy::ascending:
+      return std::make_unique<AscendingDriver>(capacity_bytes);
+    case AddressPolicy::recorded:
+      return std::make_unique<RecordedDriver>(&history, capacity_bytes);
+    case AddressPolicy::linux_driver:
+      break;
+  }
+  return std::make_unique<LinuxDriver>(capacity_bytes);
+}
+
+std::string describe(const AllocatorAction& action) {
+  constexpr const char* kNames[] = {"alloc",        "free_requested", "free_completed", "segment_alloc",
+                                    "segment_free", "segment_map",    "segment_unmap",  "oom"};
+  return fmt::format("{} of {} B at {:#x}", kNames[static_cast<size_t>(action.kind)], action.size_bytes, action.address);
+}
+
+// Compares what the replayed allocator did in an op with what the recorded one did; "" when it is the same.
+std::string compare(const History& history, int64_t op, const std::vector<AllocatorAction>& actions) {
+  const size_t begin = history.first_action[static_cast<size_t>(op)];
+  const size_t count = history.first_action[static_cast<size_t>(op) + 1] - begin;
+  for (size_t i = 0; i < std::max(count, actions.size()); ++i) {
+    if (i >= count) return fmt::format("event {}: {} is not in the recording", begin + i, describe(actions[i]));
+    const AllocatorAction& recorded = history.actions[begin + i];
+    if (i >= actions.size()) return fmt::format("event {}: the recorded {} did not happen", begin + i, describe(recorded));
+    if (recorded.kind == EventKind::oom && actions[i].kind == EventKind::oom) continue;  // what else was on the card is not known
+    if (!(actions[i] == recorded)) {
+      return fmt::format("event {}: {}, recorded {}", begin + i, describe(actions[i]), describe(recorded));
+    }
+  }
+  return "";
+}
+
+std::string compare_segments(const History& history, const std::vector<Segment>& segments) {
+  if (!history.end_segments) return "";
+  std::vector<RecordedSegment> ours;
+  for (const Segment& segment : segments) ours.push_back({segment.address, segment.size_bytes, history.streams[segment.stream]});
+  if (ours == *history.end_segments) return "";
+  return fmt::format("at the end: {} segments, recorded {}, or others", ours.size(), history.end_segments->size());
+}
+
+}  // namespace
+
+ReplayResult replay(const History& history, const ReplaySettings& settings, const StepObserver& observer) {
+  ReplayResult out;
+  out.settings = settings;
+  const AllocConf conf = parse_alloc_conf(settings.alloc_conf, history.torch);
+  out.unknown_settings = conf.unknown;
+  const bool recorded = settings.addresses == AddressPolicy::recorded;
+  const std::unique_ptr<Driver> driver = make_driver(history, settings);
+  const std::vector<uint64_t>& handles = history.stream_handles.empty() ? history.streams : history.stream_handles;
+  CachingAllocator allocator(conf, {handles, history.stream_ids}, driver.get());
+
+  // Blocks by id. A history that begins in the middle brings some along.
+  std::vector<BlockRef> blocks(history.id_count, kNoBlock);
+  const std::vector<BlockRef> restored = allocator.restore(history.start);
+  for (size_t i = 0; i < restored.size(); ++i) {
+    if (history.start_ids[i] != UINT32_MAX) blocks[history.start_ids[i]] = restored[i];
+  }
+
+  std::vector<AllocatorAction> actions;
+  if (recorded || observer) allocator.record_actions(&actions);
+  int64_t peak_reserved_bytes = allocator.stats().peak_reserved_bytes;
+  out.allocated_at_peak_bytes = allocator.stats().allocated_bytes;
+  out.largest_free_block_at_peak_bytes = allocator.largest_free_block_bytes();
+  BlockRef doomed = kNoBlock;  // an allocation that failed when it was recorded and does not here: given back at once
+
+  for (size_t i = 0; i < history.ops.size(); ++i) {
+    const AllocOp& op = history.ops[i];
+    const auto index = static_cast<int64_t>(i);
+    actions.clear();
+    if (recorded) static_cast<RecordedDriver&>(*driver).begin_op(index);
+    if (doomed != kNoBlock) allocator.free(std::exchange(doomed, kNoBlock));
+    BlockRef block = kNoBlock;
+    uint64_t address = 0;
+    bool failed = false;
+    switch (op.kind) {
+      case OpKind::alloc:
+        block = allocator.allocate(op.size_bytes, op.stream);
+        failed = block == kNoBlock;
+        if (op.failed_when_recorded) {
+          doomed = block;
+        } else {
+          blocks[op.id] = block;
+        }
+        if (!failed) address = allocator.address(block);
+        break;
+      case OpKind::free:
+      case OpKind::free_later:
+      case OpKind::complete:
+      case OpKind::record_stream:
+        block = blocks[op.id];
+        if (block == kNoBlock) break;
+        address = allocator.address(block);
+        if (op.kind == OpKind::record_stream) {
+          allocator.record_stream(block, op.stream);
+        } else if (op.kind == OpKind::free_later) {
+          allocator.free_later(block);
+        } else {
+          blocks[op.id] = kNoBlock;
+          op.kind == OpKind::free ? allocator.free(block) : allocator.complete(block);
+        }
+        break;
+      case OpKind::hold_stream:
+        allocator.hold_stream(op.stream);
+        break;
+      case OpKind::finish_stream:
+        for (StreamIndex stream = 0; stream < history.streams.size(); ++stream) {
+          if (op.stream == AllocOp::kEveryStream || op.stream == stream) allocator.finish_stream(stream);
+        }
+        break;
+      case OpKind::empty_cache:
+        allocator.empty_cache();
+        break;
+      case OpKind::set_fraction:
+        allocator.set_memory_fraction(std::bit_cast<double>(op.size_bytes));
+        break;
+      case OpKind::begin_pool:
+        allocator.begin_pool(op.id, op.stream == AllocOp::kEveryStream ? std::nullopt : std::optional(op.stream));
+        break;
+      case OpKind::end_pool:
+        allocator.end_pool(op.id);
+        break;
+      case OpKind::release_pool:
+        allocator.release_pool(op.id);
+        break;
+      case OpKind::nothing:
+        break;
+    }
+
+    if (allocator.stats().peak_reserved_bytes > peak_reserved_bytes) {
+      peak_reserved_bytes = allocator.stats().peak_reserved_bytes;
+      out.peak_reserved_op = index;
+      out.allocated_at_peak_bytes = allocator.stats().allocated_bytes;
+      out.largest_free_block_at_peak_bytes = allocator.largest_free_block_bytes();
+    }
+    if (recorded && out.first_difference.empty()) out.first_difference = compare(history, index, actions);
+    if (observer) observer({index, op, actions, allocator, block, address, failed});
+    if (failed && !op.failed_when_recorded) {
+      ++out.ooms;
+      if (!out.first_oom) {
+        out.first_oom = {index, history.first_action.empty() ? index : static_cast<int64_t>(history.first_action[i]),
+                         allocator.out_of_memory(), allocator.largest_free_block_bytes()};
+      }
+      if (settings.stop_at_oom) break;
+    }
+  }
+
+  out.stats = allocator.stats();
+  out.segments = allocator.segments();
+  if (recorded) {
+    if (out.first_difference.empty()) out.first_difference = compare_segments(history, out.segments);
+    out.matches_recorded = out.first_difference.empty();
+  }
+  return out;
+}
+
+std::optional<int64_t> min_capacity_bytes(const History& history, const std::string& alloc_conf) {
+  const auto run = [&](std::optional<int64_t> capacity_bytes) {
+    ReplaySettings settings;
+    settings.alloc_conf = alloc_conf;
+    settings.capacity_bytes = capacity_bytes;
+    settings.stop_at_oom = true;
+    return replay(history, settings);
+  };
+  const ReplayResult unlimited = run(std::nullopt);
+  if (unlimited.first_oom) return std::nullopt;
+  // Between what the blocks alone take and what is reserved without a limit.
+  constexpr int64_t kPage = Driver::kPageBytes;
+  int64_t too_little = (unlimited.stats.peak_allocated_bytes - 1) / kPage - 1;
+  int64_t enough = (unlimited.stats.peak_reserved_bytes + kPage - 1) / kPage;
+  if (enough == 0) return 0;
+  while (enough - too_little > 1) {
+    const int64_t middle = too_little + (enough - too_little) / 2;
+    (run(middle * kPage).first_oom ? too_little : enough) = middle;
+  }
+  return enough * kPage;
+}
+
+}  // namespace gpucast

@@ -10,8 +10,8 @@ uint64_t round_up(uint64_t value, uint64_t step) { return (value + step - 1) / s
 
 }  // namespace
 
-AddressSpace::AddressSpace(Reserve reserve, uint64_t step_bytes, uint64_t range_bytes, Reuse reuse)
-    : reserve_(std::move(reserve)), step_bytes_(step_bytes), range_bytes_(range_bytes), reuse_(reuse) {}
+AddressSpace::AddressSpace(Reserve reserve, uint64_t step_bytes, uint64_t range_bytes, Placement placement)
+    : reserve_(std::move(reserve)), step_bytes_(step_bytes), range_bytes_(range_bytes), placement_(placement) {}
 
 uint64_t AddressSpace::fit(uint64_t size_bytes) {
   for (auto place = free_.begin(); place != free_.end(); ++place) {
@@ -70,7 +70,7 @@ uint64_t AddressSpace::free(uint64_t address) {
   const uint64_t size = block->second;
   used_.erase(block);
   allocated_bytes_ -= size;
-  if (reuse_ == Reuse::never) {
+  if (placement_ == Placement::above_all) {
     ranges_.erase(address);
     reserved_bytes_ -= size;
     return size;

@@ -6,7 +6,7 @@
 //     reserve 32 MiB      [ A: 20 MiB ][ B: 2 ][ free 10 ]
 //     C: 20 MiB, below    [ C: 20 MiB ][ free 12         ]      D: 2 MiB goes right behind C, the lowest place
 //
-// With Reuse::never each allocation is a range of its own, and what was freed is not given out again.
+// With Placement::above_all each allocation is a range of its own, right above the highest that lives.
 #pragma once
 
 #include <cstdint>
@@ -20,10 +20,10 @@ class AddressSpace {
   // Gives `size_bytes` of fresh addresses, aligned to `alignment_bytes` and below what it gave before where possible; 0: none left.
   using Reserve = std::function<uint64_t(uint64_t size_bytes, uint64_t alignment_bytes)>;
 
-  enum class Reuse { lowest_place, never };
+  enum class Placement { lowest_place, above_all };
 
   // Sizes are rounded up to `step_bytes`, new ranges to `range_bytes`; both powers of two.
-  AddressSpace(Reserve reserve, uint64_t step_bytes, uint64_t range_bytes, Reuse reuse = Reuse::lowest_place);
+  AddressSpace(Reserve reserve, uint64_t step_bytes, uint64_t range_bytes, Placement placement = Placement::lowest_place);
 
   // The address, or 0 when there is no room. O(free places).
   uint64_t allocate(uint64_t size_bytes);
@@ -34,6 +34,9 @@ class AddressSpace {
   // The allocation that holds `address`; false: none.
   bool find(uint64_t address, uint64_t* start, uint64_t* size_bytes) const;
 
+  // Where the highest range ends, 0: there is none.
+  uint64_t end() const { return ranges_.empty() ? 0 : ranges_.rbegin()->first + ranges_.rbegin()->second; }
+
   uint64_t allocated_bytes() const { return allocated_bytes_; }
   uint64_t reserved_bytes() const { return reserved_bytes_; }
 
@@ -43,7 +46,7 @@ class AddressSpace {
 
   Reserve reserve_;
   uint64_t step_bytes_, range_bytes_;
-  Reuse reuse_;
+  Placement placement_;
   uint64_t allocated_bytes_ = 0, reserved_bytes_ = 0;
   std::map<uint64_t, uint64_t> ranges_;  // start -> size
   std::map<uint64_t, uint64_t> free_;    // start -> size; never crosses the border of a range

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <random>
-#include <utility>
 #include <vector>
 
 namespace gpucast::vgpu {
@@ -136,16 +135,22 @@ TEST(AddressSpace, HoldsUnderRandomUse) {
   EXPECT_EQ(space.allocated_bytes(), 0u);
 }
 
-TEST(AddressSpace, NeverGivesAnAddressTwiceWhenAskedNotTo) {
-  uint64_t next = 0x200000000000;
-  const auto reserve = [&next](uint64_t size, uint64_t) { return std::exchange(next, next + size); };
-  AddressSpace space(reserve, 2 * kMiB, 2 * kMiB, AddressSpace::Reuse::never);
-  EXPECT_EQ(space.allocate(3 * kMiB), 0x200000000000);
-  EXPECT_EQ(space.free(0x200000000000), 4 * kMiB);
-  EXPECT_EQ(space.free(0x200000000000), 0);
-  EXPECT_EQ(space.allocate(2 * kMiB), 0x200000000000 + 4 * kMiB);
-  EXPECT_EQ(space.allocated_bytes(), 2 * kMiB);
-  EXPECT_EQ(space.reserved_bytes(), 2 * kMiB);
+TEST(AddressSpace, PlacesAboveAllThatLivesWhenAskedTo) {
+  constexpr uint64_t kStart = 0x200000000000;
+  const AddressSpace* asking = nullptr;
+  AddressSpace space([&asking](uint64_t, uint64_t) { return asking->end() == 0 ? kStart : asking->end(); }, 2 * kMiB, 2 * kMiB,
+                     AddressSpace::Placement::above_all);
+  asking = &space;
+  EXPECT_EQ(space.allocate(3 * kMiB), kStart);
+  EXPECT_EQ(space.allocate(2 * kMiB), kStart + 4 * kMiB);
+  EXPECT_EQ(space.free(kStart), 4 * kMiB);
+  EXPECT_EQ(space.free(kStart), 0);
+  EXPECT_EQ(space.allocate(2 * kMiB), kStart + 6 * kMiB) << "the gap stays";
+  EXPECT_EQ(space.allocated_bytes(), 4 * kMiB);
+  EXPECT_EQ(space.reserved_bytes(), 4 * kMiB);
+  EXPECT_EQ(space.free(kStart + 4 * kMiB), 2 * kMiB);
+  EXPECT_EQ(space.free(kStart + 6 * kMiB), 2 * kMiB);
+  EXPECT_EQ(space.allocate(2 * kMiB), kStart);
 }
 
 }  // namespace

@@ -7,7 +7,6 @@
 #include <mutex>
 #include <set>
 #include <string>
-#include <utility>
 
 #include "src/vgpu/core/address_space.h"
 #include "src/vgpu/core/core.h"
@@ -70,13 +69,15 @@ class Regions {
   uint64_t floor_ = 0, next_ = 0;
 };
 
-// The same, each above the last, from a given address: profile().ascending_addresses.
+// The same upwards from a given address: profile().ascending_addresses. What was given up may be taken again.
 class AscendingRegions {
  public:
-  AscendingRegions(uint64_t start, uint64_t limit) : next_(start), end_(start), limit_(limit) {}
-  uint64_t take(uint64_t size) {
-    if (end_ - next_ < size && !extend(size - (end_ - next_))) return 0;
-    return std::exchange(next_, next_ + size);
+  AscendingRegions(uint64_t start, uint64_t limit) : start_(start), end_(start), limit_(limit) {}
+  // Right at `place`, the end of what is in use; 0: nothing is.
+  uint64_t take(uint64_t size, uint64_t place) {
+    if (place == 0) place = start_;
+    if (end_ - place < size && !extend(size - (end_ - place))) return 0;
+    return place;
   }
 
  private:
@@ -91,7 +92,7 @@ class AscendingRegions {
     return true;
   }
 
-  uint64_t next_, end_, limit_;
+  uint64_t start_, end_, limit_;
 };
 
 struct Physical {
@@ -111,14 +112,16 @@ struct Memory {
   AscendingRegions ascending_segments{kAscendingSegments, kAscendingReservations};
   AscendingRegions ascending_reservations{kAscendingReservations, kTopAddress};
   const bool ascending = profile().ascending_addresses != 0;
-  const AddressSpace::Reuse reuse = ascending ? AddressSpace::Reuse::never : AddressSpace::Reuse::lowest_place;
-  AddressSpace device{
-      [this](uint64_t size, uint64_t alignment) { return ascending ? ascending_segments.take(size) : regions.take(size, alignment); },
-      kStepBytes, ascending ? kStepBytes : kDriverRangeBytes, reuse};
+  const AddressSpace::Placement placement = ascending ? AddressSpace::Placement::above_all : AddressSpace::Placement::lowest_place;
+  AddressSpace device{[this](uint64_t size, uint64_t alignment) {
+                        return ascending ? ascending_segments.take(size, device.end()) : regions.take(size, alignment);
+                      },
+                      kStepBytes, ascending ? kStepBytes : kDriverRangeBytes, placement};
   AddressSpace small{[this](uint64_t size, uint64_t) { return small_step(size); }, kSmallStepBytes, kStepBytes};
-  AddressSpace reservations{
-      [this](uint64_t size, uint64_t) { return ascending ? ascending_reservations.take(size) : regions.take(size, kStepBytes); },
-      kStepBytes, kStepBytes, reuse};
+  AddressSpace reservations{[this](uint64_t size, uint64_t) {
+                              return ascending ? ascending_reservations.take(size, reservations.end()) : regions.take(size, kStepBytes);
+                            },
+                            kStepBytes, kStepBytes, placement};
   AddressSpace modules{[this](uint64_t size, uint64_t) { return regions.take(size, kStepBytes); }, kSmallStepBytes,
                        kStepBytes};                   // not counted
   std::set<uint64_t> small_steps;                     // of `device`, handed on to `small`

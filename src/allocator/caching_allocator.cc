@@ -48,7 +48,10 @@ uint32_t CachingAllocator::add_pool(bool small, uint32_t owner) {
   return static_cast<uint32_t>(pools_.size() - 1);
 }
 
-BlockRef CachingAllocator::new_block(StreamIndex stream, int64_t size_bytes, uint32_t pool, uint64_t address) {
+// The age of a new segment. Up to 2.13 only its address counts.
+uint32_t CachingAllocator::next_order() { return conf_.torch_minor < 14 ? 0 : ++newest_order_; }
+
+BlockRef CachingAllocator::new_block(StreamIndex stream, int64_t size_bytes, uint32_t pool, uint64_t address, uint32_t order) {
   BlockRef block = 0;
   if (unused_.empty()) {
     block = static_cast<BlockRef>(blocks_.size());
@@ -63,6 +66,7 @@ BlockRef CachingAllocator::new_block(StreamIndex stream, int64_t size_bytes, uin
   b.size_bytes = size_bytes;
   b.pool = pool;
   b.address = address;
+  b.order = order;
   return block;
 }
 
@@ -70,12 +74,12 @@ void CachingAllocator::insert_free(BlockRef block) {
   Block& b = blocks_[block];
   Pool& pool = pools_[b.pool];
   b.age_base = pool.searches;
-  pool.free[b.stream].insert({b.size_bytes, b.address, block});
+  pool.free[b.stream].insert({b.size_bytes, b.address, b.order, block});
 }
 
 void CachingAllocator::erase_free(BlockRef block) {
   const Block& b = blocks_[block];
-  pools_[b.pool].free[b.stream].erase(b.size_bytes, b.address);
+  pools_[b.pool].free[b.stream].erase(b.size_bytes, b.order, b.address);
 }
 
 void CachingAllocator::insert_unmapped(BlockRef block) {
@@ -220,7 +224,7 @@ BlockRef CachingAllocator::new_segment(const Request& request) {
   if (pools_[request.pool].owner != 0) ++private_pools_[pools_[request.pool].owner].segments;
   ++stats_.segments;
   reserve_more(request.segment_bytes);
-  const BlockRef block = new_block(request.stream, request.segment_bytes, request.pool, *address);
+  const BlockRef block = new_block(request.stream, request.segment_bytes, request.pool, *address, next_order());
   record(EventKind::segment_alloc, *address, request.segment_bytes, request.stream);
   return block;
 }
@@ -234,7 +238,7 @@ bool CachingAllocator::should_split(const Block& block, int64_t size_bytes) cons
 BlockRef CachingAllocator::hand_out(BlockRef block, int64_t requested_bytes, const Request& request) {
   if (should_split(blocks_[block], request.size_bytes)) {
     const BlockRef rest = block;
-    block = new_block(request.stream, request.size_bytes, request.pool, blocks_[rest].address);
+    block = new_block(request.stream, request.size_bytes, request.pool, blocks_[rest].address, blocks_[rest].order);
     blocks_[block].range = blocks_[rest].range;
     splice(block, blocks_[rest].previous, rest);
     blocks_[rest].address += static_cast<uint64_t>(request.size_bytes);
@@ -290,7 +294,7 @@ BlockRef CachingAllocator::find_expandable(const Request& request) {
   range.size_bytes = (room_bytes + range.step_bytes - 1) / range.step_bytes * range.step_bytes;
   range.address = driver_->reserve(range.size_bytes);
   ranges_.push_back(range);
-  const BlockRef block = new_block(request.stream, range.size_bytes, request.pool, range.address);
+  const BlockRef block = new_block(request.stream, range.size_bytes, request.pool, range.address, next_order());
   blocks_[block].mapped = false;
   blocks_[block].range = static_cast<uint32_t>(ranges_.size() - 1);
   insert_unmapped(block);
@@ -307,7 +311,8 @@ bool CachingAllocator::map_block(BlockRef block, int64_t size_bytes) {
   pools_[pool].unmapped[stream].erase(begin);
   blocks_[block].mapped = true;
   if (mapped_bytes < blocks_[block].size_bytes) {
-    const BlockRef rest = new_block(stream, blocks_[block].size_bytes - mapped_bytes, pool, begin + static_cast<uint64_t>(mapped_bytes));
+    const BlockRef rest = new_block(stream, blocks_[block].size_bytes - mapped_bytes, pool, begin + static_cast<uint64_t>(mapped_bytes),
+                                    blocks_[block].order);
     blocks_[rest].mapped = false;
     blocks_[rest].range = blocks_[block].range;
     splice(rest, block, blocks_[block].next);
@@ -349,13 +354,13 @@ void CachingAllocator::unmap_block(BlockRef block) {
   driver_->unmap(first, unmapped_bytes);
   erase_free(block);
   if (first > begin) {
-    const BlockRef before = new_block(stream, static_cast<int64_t>(first - begin), pool, begin);
+    const BlockRef before = new_block(stream, static_cast<int64_t>(first - begin), pool, begin, blocks_[block].order);
     blocks_[before].range = blocks_[block].range;
     splice(before, blocks_[block].previous, block);
     insert_free(before);
   }
   if (end > last) {
-    const BlockRef after = new_block(stream, static_cast<int64_t>(end - last), pool, last);
+    const BlockRef after = new_block(stream, static_cast<int64_t>(end - last), pool, last, blocks_[block].order);
     blocks_[after].range = blocks_[block].range;
     splice(after, block, blocks_[block].next);
     insert_free(after);
@@ -706,6 +711,7 @@ std::vector<BlockRef> CachingAllocator::restore(const std::vector<Segment>& segm
     BlockRef before = kNoBlock;
     BlockRef after = kNoBlock;
     uint32_t range = kNoBlock;
+    uint32_t order = 0;
     if (segment.expandable) {
       const auto known = open.find({pool, segment.stream});
       const uint64_t end = segment.address + static_cast<uint64_t>(segment.size_bytes);
@@ -722,17 +728,18 @@ std::vector<BlockRef> CachingAllocator::restore(const std::vector<Segment>& segm
         fresh.address = segment.address;
         ranges_.push_back(fresh);
         range = static_cast<uint32_t>(ranges_.size() - 1);
-        before = new_block(segment.stream, fresh.size_bytes, pool, fresh.address);
+        before = new_block(segment.stream, fresh.size_bytes, pool, fresh.address, next_order());
         blocks_[before].mapped = false;
         blocks_[before].range = range;
         insert_unmapped(before);
       }
       // `before` is the unmapped end of the range.
       const BlockRef hole = before;
+      order = blocks_[hole].order;
       pools_[pool].unmapped[segment.stream].erase(blocks_[hole].address);
       const uint64_t hole_end = blocks_[hole].address + static_cast<uint64_t>(blocks_[hole].size_bytes);
       if (end < hole_end) {
-        after = new_block(segment.stream, static_cast<int64_t>(hole_end - end), pool, end);
+        after = new_block(segment.stream, static_cast<int64_t>(hole_end - end), pool, end, blocks_[hole].order);
         blocks_[after].mapped = false;
         blocks_[after].range = range;
         insert_unmapped(after);
@@ -748,13 +755,14 @@ std::vector<BlockRef> CachingAllocator::restore(const std::vector<Segment>& segm
         drop_block(hole);
       }
     } else {
+      order = next_order();
       ++stats_.segments;
     }
     reserve_more(segment.size_bytes);
     --stats_.segment_allocs;
     if (segment.pool != 0) ++private_pools_[segment.pool].segments;
     for (const SegmentBlock& recorded : segment.blocks) {
-      const BlockRef block = new_block(segment.stream, recorded.size_bytes, pool, recorded.address);
+      const BlockRef block = new_block(segment.stream, recorded.size_bytes, pool, recorded.address, order);
       Block& b = blocks_[block];
       b.requested_bytes = recorded.requested_bytes;
       b.range = range;

@@ -49,7 +49,7 @@ class CachingAllocator : public Allocator {
 
   // Puts segments there as a snapshot shows them, before the first call: for histories that begin in the middle. Returns
   // the refs of their blocks (kNoBlock for free ones), segment by segment, block by block.
-  std::vector<BlockRef> restore(const std::vector<Segment>& segments);
+  std::vector<BlockRef> restore(const std::vector<Segment>& segments) override;
 
  private:
   struct Block {
@@ -59,6 +59,7 @@ class CachingAllocator : public Allocator {
     int64_t age_base = 0;  // the pool's search count when it became free
     BlockRef previous = kNoBlock, next = kNoBlock;
     uint32_t pool = 0;          // index in pools_
+    uint32_t order = 0;         // how old its segment is
     uint32_t range = kNoBlock;  // index in ranges_, expandable segments only
     int32_t pending = 0;        // streams whose work it waits for
     StreamIndex stream = 0;
@@ -96,7 +97,8 @@ class CachingAllocator : public Allocator {
     bool done = false;
   };
 
-  BlockRef new_block(StreamIndex stream, int64_t size_bytes, uint32_t pool, uint64_t address);
+  BlockRef new_block(StreamIndex stream, int64_t size_bytes, uint32_t pool, uint64_t address, uint32_t order);
+  uint32_t next_order();
   void drop_block(BlockRef block) { unused_.push_back(block); }
   bool is_split(const Block& block) const { return block.previous != kNoBlock || block.next != kNoBlock; }
   bool can_use(BlockRef block) const {
@@ -169,6 +171,7 @@ class CachingAllocator : public Allocator {
   std::vector<uint32_t> releasable_pools_;
 
   std::optional<int64_t> allowed_bytes_;
+  uint32_t newest_order_ = 0;
 };
 
 }  // namespace gpucast

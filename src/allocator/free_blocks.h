@@ -1,4 +1,4 @@
-// Free blocks of one pool and stream, ordered by (size, address), for best fit.
+// Free blocks of one pool and stream, ordered by (size, age of the segment, address), for best fit.
 //
 // A sorted array in chunks of at most kChunk entries: an insertion moves a few cache lines, and a million free blocks cost
 // two binary searches.
@@ -15,6 +15,7 @@ class FreeBlocks {
   struct Entry {
     int64_t size_bytes;
     uint64_t address;
+    uint32_t order;  // of its segment
     uint32_t block;
   };
   struct Position {
@@ -28,10 +29,11 @@ class FreeBlocks {
   const Entry& operator[](Position position) const { return chunks_[position.chunk][position.slot]; }
   Position begin() const { return {0, 0}; }
 
-  // The first entry that is not less than (size, address).
-  Position lower_bound(int64_t size_bytes, uint64_t address = 0) const {
+  // The first entry that is not less than (size, order, address).
+  Position lower_bound(int64_t size_bytes, uint32_t order = 0, uint64_t address = 0) const {
     const auto less = [&](const Entry& entry) {
-      return entry.size_bytes != size_bytes ? entry.size_bytes < size_bytes : entry.address < address;
+      if (entry.size_bytes != size_bytes) return entry.size_bytes < size_bytes;
+      return entry.order != order ? entry.order < order : entry.address < address;
     };
     size_t chunk = 0;
     if (chunks_.size() > 1) {
@@ -55,7 +57,7 @@ class FreeBlocks {
   }
 
   void insert(Entry entry) {
-    Position position = lower_bound(entry.size_bytes, entry.address);
+    Position position = lower_bound(entry.size_bytes, entry.order, entry.address);
     if (at_end(position)) {
       if (chunks_.empty()) chunks_.emplace_back().reserve(kChunk);
       position = {chunks_.size() - 1, chunks_.back().size()};
@@ -70,7 +72,7 @@ class FreeBlocks {
     chunk.erase(chunk.begin() + static_cast<std::ptrdiff_t>(position.slot));
     if (chunk.empty()) chunks_.erase(chunks_.begin() + static_cast<std::ptrdiff_t>(position.chunk));
   }
-  void erase(int64_t size_bytes, uint64_t address) { erase(lower_bound(size_bytes, address)); }
+  void erase(int64_t size_bytes, uint32_t order, uint64_t address) { erase(lower_bound(size_bytes, order, address)); }
 
   template <class Visit>
   void for_each(Visit visit) const {

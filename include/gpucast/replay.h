@@ -40,11 +40,13 @@ struct ReplayResult {
   int64_t peak_reserved_op = 0;
   // When reserved reached its peak first:
   int64_t allocated_at_peak_bytes = 0, largest_free_block_at_peak_bytes = 0;
-  int64_t ooms = 0;
+  int64_t rounding_at_peak_bytes = 0;  // of the blocks in use: what they have beyond what was asked for
+  int64_t ooms = 0;                    // allocations that failed here and not when it was recorded
   std::optional<ReplayOom> first_oom;
-  std::vector<Segment> segments;         // at the end
-  std::optional<bool> matches_recorded;  // only for AddressPolicy::recorded
-  std::string first_difference;          // what differed first, "" when nothing did
+  std::optional<ReplayOom> first_recorded_oom;  // the first allocation that failed when it was recorded, and here too
+  std::vector<Segment> segments;                // at the end
+  std::optional<bool> matches_recorded;         // only for AddressPolicy::recorded
+  std::string first_difference;                 // what differed first, "" when nothing did
   int64_t fragmentation_at_peak_bytes() const { return stats.peak_reserved_bytes - allocated_at_peak_bytes; }
 };
 

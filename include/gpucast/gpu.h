@@ -30,6 +30,9 @@ struct Gpu {
 
 const std::vector<Gpu>& gpu_table();
 
+// When nobody names a card.
+inline constexpr const char* kDefaultGpu = "a100-80";
+
 // Upper and lower case, '-', '_' and blanks do not matter, nor does a leading "nvidia" or "geforce". Throws Error with a
 // "did you mean" when there is none of that name.
 const Gpu& find_gpu(const std::string& name);

@@ -14,12 +14,14 @@
 #include <unordered_map>
 #include <vector>
 
+#include "src/base/event_kind.h"
 #include "src/base/ids.h"
 
 namespace gpucast {
 
 using StringId = Id<struct StringTag>;
 using StackId = Id<struct StackTag>;
+using FrameId = Id<struct FrameTag>;
 using ModuleId = Id<struct ModuleTag>;
 
 // Every string once. Views stay valid as long as the table (or the table it was moved to).
@@ -30,13 +32,12 @@ class StringTable {
   StringTable& operator=(StringTable&&) = default;
   StringId intern(std::string_view text);
   std::string_view text(StringId id) const { return id.valid() ? std::string_view(strings_[id.index()]) : std::string_view(); }
+  size_t size() const { return strings_.size(); }
 
  private:
   std::deque<std::string> strings_;
   std::unordered_map<std::string_view, StringId> ids_;
 };
-
-enum class EventKind : uint8_t { alloc, free_requested, free_completed, segment_alloc, segment_free, segment_map, segment_unmap, oom };
 
 // One event of CUDACachingAllocator's history.
 struct AllocatorEvent {
@@ -93,8 +94,9 @@ struct Frame {
   int64_t line = 0;
 };
 
+// Innermost frame first: Trace::frames of Trace::stack_frames[first_frame], [first_frame + 1], ...
 struct Stack {
-  uint32_t first_frame = 0, frame_count = 0;  // in Trace::frames, innermost first
+  uint32_t first_frame = 0, frame_count = 0;
 };
 
 // What the virtual libraries logged that bears on memory. Launches and calls are counted only.
@@ -144,6 +146,37 @@ struct RecordedSegment {
   friend auto operator<=>(const RecordedSegment&, const RecordedSegment&) = default;  // NOLINT(modernize-use-nullptr): false alarm
 };
 
+// ---- what a memory snapshot tells beside its history: the allocator's state when it was taken ----
+
+// active_pending_free: freed, and still in use by another stream ("active_awaiting_free" in some releases).
+enum class SnapshotBlockState : uint8_t { active_allocated, active_pending_free, inactive };
+
+struct SnapshotBlock {
+  uint64_t address = 0;
+  int64_t size_bytes = 0;
+  int64_t requested_bytes = 0;  // inactive: of what it held last, or 0
+  StackId stack;                // of its allocation
+  SnapshotBlockState state = SnapshotBlockState::inactive;
+};
+
+// A segment; of expandable segments each range that is mapped.
+struct SnapshotSegment {
+  uint64_t address = 0;
+  int64_t size_bytes = 0;
+  uint64_t stream = 0;
+  bool large = false;  // of the large pool
+  bool expandable = false;
+  std::pair<int64_t, int64_t> pool = {0, 0};  // id of the private pool; (0, 0): none
+  std::vector<SnapshotBlock> blocks;          // tile the segment, by address
+};
+
+// What PyTorch's profiler hooks noted in time, e.g. "Optimizer.step#AdamW.step".
+struct Annotation {
+  StringId name;
+  bool begins = false;
+  int64_t time_us = 0;
+};
+
 struct CaptureEnd {
   std::string reason;  // steps, script_end, exception, timeout, interrupted; "" when the record is missing
   int64_t exit_code = 0, optimizer_steps = 0;
@@ -176,6 +209,8 @@ enum class Problem : uint8_t {
   split_unexpected,
   phase_unbalanced,
   tensor_without_block,
+  bad_segment,
+  start_unclear,
   count_,
 };
 enum class Severity : uint8_t { note, warning };
@@ -215,8 +250,11 @@ struct Trace {
   std::vector<TensorMark> tensors;
   std::vector<Module> modules;
   std::vector<Stack> stacks;
+  std::vector<FrameId> stack_frames;
   std::vector<Frame> frames;
   std::vector<VgpuEvent> vgpu_events;
+  std::vector<SnapshotSegment> end_segments;  // of a snapshot: when it was taken, by address
+  std::vector<Annotation> annotations;
   std::vector<UnsupportedCall> unsupported;
   std::vector<CaptureWarning> warnings;
   int64_t kernels = 0, library_calls = 0;
@@ -225,8 +263,10 @@ struct Trace {
   Problems problems;
 };
 
-// Throws Error: the file cannot be read, is no capture, is of a newer schema_version, or is cut off before its first event.
-Trace read_trace(const std::string& path);
+// A capture, or a memory snapshot of PyTorch (header.source "snapshot"): told apart by their content. `device`: which GPU of a
+// snapshot; unset: the only one with a history. Throws Error: the file cannot be read, is none of these, is of a newer
+// schema_version, is cut off before its first event, is a snapshot without a history or of several devices.
+Trace read_trace(const std::string& path, std::optional<int> device = std::nullopt);
 
 // "layer1.0.conv1 (Conv2d)"; "" for none.
 std::string module_label(const Trace& trace, ModuleId id);

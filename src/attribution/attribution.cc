@@ -486,6 +486,7 @@ Attribution attribute(const Trace& trace, const Lifetimes& lifetimes, Problems* 
     out.blocks[i] = {Category::unattributed, out.spans[span].phase, out.spans[span].step, out.spans[span].module};
   }
 
+  if (trace.header.source == "snapshot") return out;
   BlockFinder finder(lifetimes.blocks);
   Rules rules{trace, lifetimes, marks, landmarks, out, std::vector<bool>(lifetimes.blocks.size(), false)};
   rules.tensors(&finder, problems);
@@ -496,11 +497,15 @@ Attribution attribute(const Trace& trace, const Lifetimes& lifetimes, Problems* 
 }
 
 CategoryBytes categories_after(const Lifetimes& lifetimes, const Attribution& attribution, uint32_t event) {
+  return categories_at(lifetimes, attribution, event + 1);
+}
+
+CategoryBytes categories_at(const Lifetimes& lifetimes, const Attribution& attribution, uint32_t position) {
   CategoryBytes bytes = {};
   for (size_t i = 0; i < lifetimes.blocks.size(); ++i) {
     const Block& block = lifetimes.blocks[i];
-    if (block.alloc_event > event) break;
-    if (block.alive_at(event + 1)) bytes[static_cast<size_t>(attribution.blocks[i].category)] += block.size_bytes;
+    if (block.alloc_event > position) break;
+    if (block.alive_at(position)) bytes[static_cast<size_t>(attribution.blocks[i].category)] += block.size_bytes;
   }
   return bytes;
 }

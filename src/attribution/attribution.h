@@ -11,7 +11,7 @@
 //                 forward ends; in a run cut short: when it was cut); or recomputed: allocated in a forward inside backward, and
 //                 alive when that forward ends
 //   temporaries   any other block of forward, loss, backward, optimizer_step or zero_grad, and any other block that was freed
-//   unattributed  what is left: it outlives the capture and nothing explains it
+//   unattributed  what is left: it outlives the capture and nothing explains it. Of a memory snapshot all, for it has no marks
 //
 // Buffers (a module's tensors that are no parameters, such as batch norm's running mean) are a category of their own, so
 // that `parameters` is exactly what the optimizer trains.
@@ -85,5 +85,7 @@ const Span& span_of_event(const Attribution& attribution, uint32_t event);
 using CategoryBytes = std::array<int64_t, static_cast<size_t>(Category::count_)>;
 // Allocated bytes by category after event `event`. Their sum is lifetimes.allocated[event].
 CategoryBytes categories_after(const Lifetimes& lifetimes, const Attribution& attribution, uint32_t event);
+// The same at a position (see lifetime.h): their sum is lifetimes.allocated_at(position).
+CategoryBytes categories_at(const Lifetimes& lifetimes, const Attribution& attribution, uint32_t position);
 
 }  // namespace gpucast

@@ -11,8 +11,8 @@
 
 namespace gpucast::cli {
 
-int report_capture(const std::string& path, const std::optional<std::string>& gpu, Format format, bool kept) {
-  const Prediction prediction = predict(read_trace(path), gpu);
+int report_capture(const std::string& path, const std::optional<std::string>& gpu, Format format, bool kept, std::optional<int> device) {
+  const Prediction prediction = predict(read_trace(path, device), gpu);
   if (format == Format::json) {
     std::fputs(json_report(prediction).c_str(), stdout);
   } else {

@@ -24,8 +24,6 @@
 namespace gpucast::cli {
 namespace {
 
-constexpr const char* kDefaultGpu = "a100-80";
-
 struct Options {
   std::string gpu, output, format = "text";
   int64_t steps = 3;

@@ -28,8 +28,11 @@ struct Segment {
 
 class Follower {
  public:
-  Follower(const std::vector<AllocatorEvent>& events, const AllocConf& conf, Problems* problems)
-      : events_(events), conf_(conf), problems_(problems) {}
+  Follower(const std::vector<AllocatorEvent>& events, const AllocConf& conf, Problems* problems, const StartState& start)
+      : events_(events), conf_(conf), problems_(problems) {
+    for (const SnapshotSegment& segment : start.segments) add_start(segment);
+    result_.start_reserved_bytes = reserved_;
+  }
 
   Lifetimes follow() {
     Lifetimes& out = result_;
@@ -66,14 +69,39 @@ class Follower {
       out.reserved[at_] = reserved_;
     }
     sum_up_allocated();
-    find_peak(out.allocated, &out.peak_allocated);
-    find_peak(out.reserved, &out.peak_reserved);
+    find_peak(out.allocated, out.start_allocated_bytes, &out.peak_allocated);
+    find_peak(out.reserved, out.start_reserved_bytes, &out.peak_reserved);
     list_segments();
     return std::move(result_);
   }
 
  private:
   using Pieces = std::map<uint64_t, Piece>;
+
+  // A segment that was there before the first event.
+  void add_start(const SnapshotSegment& segment) {
+    auto id = static_cast<int32_t>(segments_.size());
+    if (segment.expandable) {
+      id = expandable_.try_emplace(segment.stream, id).first->second;
+    } else {
+      segment_at_[segment.address] = id;
+    }
+    if (id == static_cast<int32_t>(segments_.size()))
+      segments_.push_back({segment.address, segment.size_bytes, segment.stream, segment.expandable, true});
+    reserved_ += segment.size_bytes;
+    for (const SnapshotBlock& block : segment.blocks) {
+      Piece piece{block.size_bytes, id, BlockId(), Piece::State::free};
+      if (block.state == SnapshotBlockState::active_pending_free) piece.state = Piece::State::freeing;
+      if (block.state == SnapshotBlockState::active_allocated) {
+        piece.state = Piece::State::used;
+        piece.block = BlockId(static_cast<int64_t>(result_.blocks.size()));
+        result_.blocks.push_back(
+            {block.address, block.size_bytes, block.requested_bytes, segment.stream, block.stack, 0, Block::kNever, true});
+      }
+      const auto placed = pieces_.emplace(block.address, piece).first;
+      if (piece.state == Piece::State::free) merge(placed);
+    }
+  }
 
   void problem(Problem problem) {
     const AllocatorEvent& event = events_[at_];
@@ -158,7 +186,7 @@ class Follower {
   void lost(const AllocatorEvent& event, int64_t size) { lost_[event.address] = add_block(event, size); }
 
   BlockId add_block(const AllocatorEvent& event, int64_t size) {
-    result_.blocks.push_back({event.address, size, event.size_bytes, event.stream, event.stack, at_, Block::kNever});
+    result_.blocks.push_back({event.address, size, event.size_bytes, event.stream, event.stack, at_, Block::kNever, false});
     return BlockId(static_cast<int64_t>(result_.blocks.size()) - 1);
   }
 
@@ -295,16 +323,20 @@ class Follower {
   void sum_up_allocated() {
     std::vector<int64_t>& sum = result_.allocated;
     for (const Block& block : result_.blocks) {
-      sum[block.alloc_event] += block.size_bytes;
+      (block.before_start ? result_.start_allocated_bytes : sum[block.alloc_event]) += block.size_bytes;
       if (block.free_event != Block::kNever) sum[block.free_event] -= block.size_bytes;
     }
-    int64_t total = 0;
+    int64_t total = result_.start_allocated_bytes;
     for (int64_t& value : sum) value = total += value;
   }
 
-  static void find_peak(const std::vector<int64_t>& curve, Peak* peak) {
+  static void find_peak(const std::vector<int64_t>& curve, int64_t start_bytes, Peak* peak) {
     const auto top = std::max_element(curve.begin(), curve.end());
-    if (top != curve.end() && *top > 0) *peak = {*top, static_cast<uint32_t>(top - curve.begin())};
+    if (start_bytes > 0 && (top == curve.end() || *top < start_bytes)) {
+      *peak = {start_bytes, 0, true};
+    } else if (top != curve.end() && *top > 0) {
+      *peak = {*top, static_cast<uint32_t>(top - curve.begin()), false};
+    }
   }
 
   void list_segments() {
@@ -344,11 +376,55 @@ class Follower {
 
 }  // namespace
 
-Lifetimes follow_blocks(const std::vector<AllocatorEvent>& events, const AllocConf& conf, Problems* problems) {
-  return Follower(events, conf, problems).follow();
+Lifetimes follow_blocks(const std::vector<AllocatorEvent>& events, const AllocConf& conf, Problems* problems, const StartState& start) {
+  return Follower(events, conf, problems, start).follow();
 }
 
+namespace {
+
+// A snapshot's segments and the blocks in use, one by one. `requested` matters too: it is how a block is told from its neighbour's rest.
+Comparison compare_with_snapshot(const Trace& trace, const Lifetimes& lifetimes) {
+  Comparison result;
+  result.possible = true;
+  std::vector<RecordedSegment> segments;
+  for (const SnapshotSegment& segment : trace.end_segments) segments.push_back({segment.address, segment.size_bytes, segment.stream});
+  if (segments != lifetimes.segments) {
+    result.differences.push_back(fmt::format("segments at the end: {} by the history, {} in the snapshot, not all alike",
+                                             lifetimes.segments.size(), segments.size()));
+  }
+  struct Used {
+    uint64_t address;
+    int64_t size_bytes, requested_bytes;
+    auto operator<=>(const Used&) const = default;  // NOLINT(modernize-use-nullptr): false alarm
+  };
+  std::vector<Used> ours, theirs;
+  for (const Block& block : lifetimes.blocks) {
+    if (block.free_event == Block::kNever) ours.push_back({block.address, block.size_bytes, block.requested_bytes});
+  }
+  for (const SnapshotSegment& segment : trace.end_segments) {
+    for (const SnapshotBlock& block : segment.blocks) {
+      if (block.state == SnapshotBlockState::active_allocated) theirs.push_back({block.address, block.size_bytes, block.requested_bytes});
+    }
+  }
+  std::sort(ours.begin(), ours.end());
+  std::sort(theirs.begin(), theirs.end());
+  const auto different = std::mismatch(ours.begin(), ours.end(), theirs.begin(), theirs.end());
+  if (different.first != ours.end() || different.second != theirs.end()) {
+    const auto text = [](auto at, auto end) {
+      return at == end ? std::string("none") : fmt::format("{} bytes at {:#x}", at->size_bytes, at->address);
+    };
+    result.differences.push_back(
+        fmt::format("blocks in use at the end: {} by the history, {} in the snapshot; the first that differs: {} and {}", ours.size(),
+                    theirs.size(), text(different.first, ours.end()), text(different.second, theirs.end())));
+  }
+  result.matches_recorded = result.differences.empty();
+  return result;
+}
+
+}  // namespace
+
 Comparison compare_with_recorded(const Trace& trace, const Lifetimes& lifetimes) {
+  if (trace.header.source == "snapshot") return compare_with_snapshot(trace, lifetimes);
   Comparison result;
   if (!trace.end.torch_stats) return result;
   const TorchStats& stats = *trace.end.torch_stats;

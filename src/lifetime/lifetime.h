@@ -19,6 +19,7 @@
 
 #include "gpucast/trace.h"
 #include "src/base/alloc_conf.h"
+#include "src/lifetime/start_state.h"
 
 namespace gpucast {
 
@@ -30,16 +31,21 @@ struct Block {
   int64_t requested_bytes = 0;
   uint64_t stream = 0;
   StackId stack;
-  uint32_t alloc_event = 0;      // index of its alloc event
+  uint32_t alloc_event = 0;      // index of its alloc event; 0 when it was there before
   uint32_t free_event = kNever;  // index of its free_requested event
+  bool before_start = false;     // the history begins in the middle, and the block was in use by then
   static constexpr uint32_t kNever = UINT32_MAX;
 
-  bool alive_at(uint32_t position) const { return alloc_event < position && (free_event == kNever || free_event >= position); }
+  bool alive_at(uint32_t position) const {
+    return (before_start || alloc_event < position) && (free_event == kNever || free_event >= position);
+  }
 };
 
 struct Peak {
   int64_t bytes = 0;
-  uint32_t event = 0;  // the first event that reached it; meaningless when bytes is 0
+  uint32_t event = 0;         // the first event that reached it; meaningless when bytes is 0
+  bool before_start = false;  // it was reached before the first event, and never again
+  uint32_t position() const { return before_start ? 0 : event + 1; }
 };
 
 struct Oom {
@@ -54,12 +60,18 @@ struct Lifetimes {
   std::vector<RecordedSegment> segments;  // at the end, by address; an expandable segment's mapped ranges one by one
   std::vector<Oom> ooms;
   Peak peak_allocated, peak_reserved;
+  int64_t start_allocated_bytes = 0, start_reserved_bytes = 0;  // before the first event
+
+  int64_t allocated_at(uint32_t position) const { return position == 0 ? start_allocated_bytes : allocated[position - 1]; }
+  int64_t reserved_at(uint32_t position) const { return position == 0 ? start_reserved_bytes : reserved[position - 1]; }
 };
 
-// Adds what does not fit together to `problems`, and goes on. O(events * log(blocks)).
-Lifetimes follow_blocks(const std::vector<AllocatorEvent>& events, const AllocConf& conf, Problems* problems);
+// Adds what does not fit together to `problems`, and goes on. `start`: what was there before the first event; its blocks come first.
+// O(events * log(blocks)).
+Lifetimes follow_blocks(const std::vector<AllocatorEvent>& events, const AllocConf& conf, Problems* problems, const StartState& start = {});
 
-// How the result compares with PyTorch's own counters and segments at the end of the capture.
+// How the result compares with PyTorch's own counters and segments at the end of the capture, or with a snapshot's segments
+// and blocks.
 struct Comparison {
   bool possible = false;                 // the capture has counters to compare with
   bool matches_recorded = false;         // everything that could be compared is equal

@@ -17,14 +17,17 @@
 #include "src/base/bytes.h"
 #include "src/lifetime/lifetime.h"
 #include "src/predict/device_ledger.h"
+#include "src/predict/least_capacity.h"
 #include "src/predict/verdict.h"
 #include "src/predict/warnings.h"
 
 namespace gpucast {
 namespace {
 
-// The card of the capture: from the table, or as the capture describes it when the table does not know it.
+// The card of the capture: from the table, or as the capture describes it when the table does not know it. A memory snapshot
+// does not name its card: the one that a run takes when nobody names one.
 Gpu captured_gpu(const Header& header) {
+  if (header.source == "snapshot") return find_gpu(kDefaultGpu);
   const std::string& id = header.gpu.id.empty() ? header.gpu.name : header.gpu.id;
   for (const Gpu& gpu : gpu_table()) {
     if (gpu.id == id) return gpu;
@@ -54,16 +57,18 @@ int cuda_major(const std::string& cuda) {
 
 Place place_of(const Trace& trace, const Attribution& attribution, uint32_t event) {
   Place place;
-  const Span& span = span_of_event(attribution, event);
   place.event = event;
-  place.phase = phase_name(span.phase);
-  place.step = span.step;
-  place.module = module_label(trace, span.module);
+  if (trace.header.source != "snapshot") {  // which has no phases, steps and modules
+    const Span& span = span_of_event(attribution, event);
+    place.phase = phase_name(span.phase);
+    place.step = span.step;
+    place.module = module_label(trace, span.module);
+  }
   const StackId id = event < trace.events.size() ? trace.events[event].stack : StackId();
   if (id.valid() && id.index() < trace.stacks.size()) {
     const Stack& stack = trace.stacks[id.index()];
     for (uint32_t i = stack.first_frame; i < stack.first_frame + stack.frame_count; ++i) {
-      const Frame& frame = trace.frames[i];
+      const Frame& frame = trace.frames[trace.stack_frames[i].index()];
       place.stack.push_back(fmt::format("{}:{} {}", trace.strings.text(frame.file), frame.line, trace.strings.text(frame.function)));
     }
   }
@@ -74,8 +79,8 @@ PeakAt peak_at(const Trace& trace, const Lifetimes& lifetimes, const Attribution
   PeakAt out;
   out.bytes = peak.bytes;
   if (lifetimes.allocated.empty()) return out;
-  out.allocated_bytes = lifetimes.allocated[peak.event];
-  out.reserved_bytes = lifetimes.reserved[peak.event];
+  out.allocated_bytes = lifetimes.allocated_at(peak.position());
+  out.reserved_bytes = lifetimes.reserved_at(peak.position());
   out.place = place_of(trace, attribution, peak.event);
   return out;
 }
@@ -118,7 +123,7 @@ std::optional<OomPlace> oom_place(const Trace& trace, const Lifetimes& lifetimes
   // A script that catches it, frees something and goes on allocates again.
   const bool went_on = std::any_of(trace.events.begin() + last.event, trace.events.end(),
                                    [](const AllocatorEvent& event) { return event.kind == EventKind::alloc; });
-  out.ended_run = trace.end.reason == "exception" && !went_on;
+  out.ended_run = (trace.end.reason == "exception" || trace.header.source == "snapshot") && !went_on;
   return out;
 }
 
@@ -136,15 +141,17 @@ void judge_cards(const Need& need, const Gpu& gpu, int cuda, const std::vector<L
 }  // namespace
 
 Prediction predict(Trace trace, const std::optional<std::string>& gpu_name) {
-  const Gpu captured = captured_gpu(trace.header);
-  const Gpu gpu = gpu_name ? find_gpu(*gpu_name) : captured;
+  const bool is_snapshot = trace.header.source == "snapshot";
+  const Gpu gpu = gpu_name ? find_gpu(*gpu_name) : captured_gpu(trace.header);
+  const Gpu captured = is_snapshot ? gpu : captured_gpu(trace.header);
   Prediction out;
   describe_run(trace, captured, gpu, gpu_name.has_value(), &out);
 
   // Events -> blocks. Now allocated[i] is the sum of the sizes of the blocks alive after event i, and the blocks of a
   // segment tile it; both are PyTorch's own figures, byte for byte, when the comparison says so.
   const AllocConf conf = parse_alloc_conf(trace.process.alloc_conf, trace.process.torch);
-  const Lifetimes lifetimes = follow_blocks(trace.events, conf, &trace.problems);
+  const StartState start = is_snapshot ? reconstruct_start(trace.events, trace.end_segments, conf, &trace.problems) : StartState();
+  const Lifetimes lifetimes = follow_blocks(trace.events, conf, &trace.problems, start);
   const Comparison comparison = compare_with_recorded(trace, lifetimes);
   if (comparison.possible) out.matches_recorded = comparison.matches_recorded;
 
@@ -154,12 +161,12 @@ Prediction predict(Trace trace, const std::optional<std::string>& gpu_name) {
   out.peak_allocated = peak_at(trace, lifetimes, attribution, lifetimes.peak_allocated);
   out.peak_reserved = peak_at(trace, lifetimes, attribution, lifetimes.peak_reserved);
   out.free_but_reserved_bytes = out.peak_allocated.reserved_bytes - out.peak_allocated.allocated_bytes;
-  const CategoryBytes categories = categories_after(lifetimes, attribution, lifetimes.peak_allocated.event);
+  const CategoryBytes categories = categories_at(lifetimes, attribution, lifetimes.peak_allocated.position());
   if (std::accumulate(categories.begin(), categories.end(), int64_t{0}) != lifetimes.peak_allocated.bytes) {
     throw Error("internal error: the categories do not add up to the peak", trace.path, "please report this with the capture");
   }
   for (size_t i = 0; i < categories.size(); ++i) out.categories.push_back({category_name(static_cast<Category>(i)), categories[i]});
-  add_step_and_phase_peaks(lifetimes, attribution, &out);
+  if (!is_snapshot) add_step_and_phase_peaks(lifetimes, attribution, &out);
   out.oom = oom_place(trace, lifetimes, attribution);
 
   // What the card holds beside the allocator. Now the device's bytes are the peak reserved plus the ledger.
@@ -168,10 +175,21 @@ Prediction predict(Trace trace, const std::optional<std::string>& gpu_name) {
   out.ledger = device_ledger(gpu, cuda);
   out.ledger.insert(out.ledger.end(), capture_lines.begin(), capture_lines.end());
 
+  // The same requests on smaller cards. Now the least capacity is what the allocator needs when it gives cached memory back.
+  const bool cut_short = out.oom && out.oom->ended_run;
+  const History history = history_from_trace(trace);
+  const LeastCapacity least = cut_short ? LeastCapacity() : least_capacity(history);
+  if (out.matches_recorded) out.matches_recorded = *out.matches_recorded && (cut_short || least.replay_matches);
+  const int64_t beside_bytes = ledger_total(out.ledger).expected_bytes;
+  if (least.own_settings_bytes) out.min_capacity_bytes = *least.own_settings_bytes + beside_bytes;
+  if (least.expandable_bytes) out.min_capacity_expandable_bytes = *least.expandable_bytes + beside_bytes;
+
   // The verdict.
-  Need need{lifetimes.peak_allocated.bytes, lifetimes.peak_reserved.bytes, false, false};
-  need.ended_in_oom = out.oom && out.oom->ended_run && gpu.id == captured.id;
-  need.cut_by_oom = out.oom && out.oom->ended_run && gpu.id != captured.id;
+  Need need{lifetimes.peak_allocated.bytes, lifetimes.peak_reserved.bytes, false, false, nullptr};
+  need.runs_at = [&](int64_t capacity_bytes) { return runs_at(history, capacity_bytes); };
+  const bool same_card = !is_snapshot && gpu.id == captured.id;  // a snapshot's card is not known
+  need.ended_in_oom = cut_short && same_card;
+  need.cut_by_oom = cut_short && !same_card;
   const Judgement judgement = judge(need, ledger_total(out.ledger), out.gpu_total_bytes);
   out.verdict = judgement.verdict;
   out.verdict_reason = judgement.reason;
@@ -184,9 +202,24 @@ Prediction predict(Trace trace, const std::optional<std::string>& gpu_name) {
   if (!out.gpu_chosen) {
     need.cut_by_oom = need.cut_by_oom || need.ended_in_oom;
     need.ended_in_oom = false;
+    // Every card by the least capacity: a replay for each would say the same.
+    need.runs_at = [&](int64_t capacity_bytes) { return RunsAt{capacity_bytes >= least.own_settings_bytes.value_or(0), 0}; };
     judge_cards(need, captured, cuda, capture_lines, &out);
+    if (is_snapshot) {
+      for (CardFit& card : out.cards) card.same_capability = true;  // nothing is known of another
+    }
   }
 
+  if (!start.segments.empty()) {
+    out.warnings.push_back(
+        {"partial_history", fmt::format("The snapshot's history begins in the middle: {} were allocated and {} reserved before its first "
+                                        "event. What happened before is not known, higher peaks included.",
+                                        format_bytes(start.allocated_bytes), format_bytes(start.reserved_bytes))});
+  }
+  if (out.min_capacity_bytes && !least.replay_matches && comparison.possible && comparison.matches_recorded) {
+    out.warnings.push_back({"replay_differs",
+                            fmt::format("The simulated allocator left the recorded path ({}), so the smallest card is approximate.", least.first_difference)});
+  }
   add_warnings(trace, conf, comparison, captured, gpu, &out);
   return out;
 }

@@ -23,8 +23,9 @@ void how_it_ended(const Trace& trace, Prediction* out) {
   const std::string& reason = trace.end.reason;
   if (out->oom && out->oom->ended_run) {
     warn("out_of_memory",
-         fmt::format("The run ended in an allocation of {} that failed with {} free. The peaks are those reached before it.",
-                     format_bytes(out->oom->requested_bytes), format_bytes(out->oom->free_bytes)));
+         fmt::format("The {} ended in an allocation of {} that failed with {} free. The peaks are those reached before it.",
+                     out->source == "snapshot" ? "history" : "run", format_bytes(out->oom->requested_bytes),
+                     format_bytes(out->oom->free_bytes)));
   } else if (reason == "exception") {
     const std::string what = last_exception(trace);
     warn("script_raised",
@@ -37,6 +38,7 @@ void how_it_ended(const Trace& trace, Prediction* out) {
     warn("timeout",
          fmt::format("The capture ended by its time limit after {} optimizer steps. Allow more: --timeout SECONDS.", out->steps));
   if (reason == "interrupted") warn("interrupted", "The capture was interrupted. The report covers what ran before.");
+  if (out->source == "snapshot") return;
   if (out->steps == 0) {
     warn("no_optimizer_step", "No optimizer step was taken: gradients and optimizer state may be missing from the peak.");
   } else if (out->steps_requested > 0 && out->steps < out->steps_requested && reason == "script_end") {
@@ -85,8 +87,9 @@ void add_warnings(const Trace& trace, const AllocConf& conf, const Comparison& c
                      gpu.id));
   }
   if (comparison.possible && !comparison.matches_recorded) {
-    warn("counters_disagree",
-         fmt::format("The allocator's history and PyTorch's own counters disagree ({}).", fmt::join(comparison.differences, "; ")));
+    warn("counters_disagree", fmt::format("The allocator's history and {} disagree ({}).",
+                                          out->source == "snapshot" ? "the snapshot's segments" : "PyTorch's own counters",
+                                          fmt::join(comparison.differences, "; ")));
   }
   for (size_t i = 0; i < static_cast<size_t>(Problem::count_); ++i) {
     const auto problem = static_cast<Problem>(i);

@@ -52,7 +52,13 @@ std::vector<NextCommand> next_commands(const Prediction& p, const std::string& c
     return capture_path.empty() ? fmt::format("gpucast run --gpu {} -- {}", gpu, command)
                                 : fmt::format("gpucast analyze {} --gpu {}", shell_quote({capture_path}), gpu);
   };
-  if (!p.gpu_chosen) {
+  if (p.source == "snapshot") {
+    // Which command it came from is not known.
+    const auto smallest = std::find_if(p.cards.begin(), p.cards.end(), [](const CardFit& card) { return card.verdict == Verdict::fits; });
+    const std::string larger = p.verdict == Verdict::does_not_fit ? larger_card(p) : "";
+    if (smallest != p.cards.end()) next.push_back({"for one card:", judge_by(smallest->gpu)});
+    if (p.gpu_chosen && !larger.empty()) next.push_back({"on the next larger card:", judge_by(larger)});
+  } else if (!p.gpu_chosen) {
     // The smallest card that it fits: where a guess by another card's capture matters most.
     for (const CardFit& card : p.cards) {
       if (card.verdict != Verdict::fits) continue;

@@ -67,6 +67,7 @@ class Text {
 };
 
 std::string where(const Place& place) {
+  if (place.phase.empty()) return fmt::format("event {} of the history", place.event);  // a memory snapshot has no phases
   std::string text = place.step > 0 ? fmt::format("{}, step {}", place.phase, place.step) : place.phase;
   if (!place.module.empty()) text += ", in " + place.module;
   return text;
@@ -102,7 +103,8 @@ void run(const Prediction& p, Text* out) {
   std::string command = shell_quote(p.command);
   if (command.size() > kColumns - 2) command = command.substr(0, kColumns - 5) + "...";
   if (!command.empty()) out->line("  " + command);
-  std::string what = fmt::format("{} optimizer step{}", p.steps, p.steps == 1 ? "" : "s");
+  std::string what = p.source == "snapshot" ? fmt::format("memory snapshot, {} allocator event{}", p.events, p.events == 1 ? "" : "s")
+                                            : fmt::format("{} optimizer step{}", p.steps, p.steps == 1 ? "" : "s");
   if (!p.torch.empty()) what += ", torch " + p.torch;
   if (p.world_size > 1) what += fmt::format(", rank {} of {}", p.rank, p.world_size);
   if (p.enforced_capacity) what += ", capacity enforced";
@@ -120,6 +122,14 @@ void device(const Prediction& p, Text* out) {
     out->line(fmt::format("  {:<42}{:>14}", what, format_mib(entry.expected_bytes)));
     out->wrapped("      ", entry.source, 2);
   }
+  if (!p.min_capacity_bytes) return;
+  std::string expandable;
+  constexpr int64_t kWorthSaying = 2 << 20;
+  if (p.min_capacity_expandable_bytes && *p.min_capacity_expandable_bytes + kWorthSaying <= *p.min_capacity_bytes) {
+    expandable = fmt::format("; {} with expandable_segments:True", format_mib(*p.min_capacity_expandable_bytes));
+  }
+  out->wrapped(fmt::format("{}{:>14}   ", out->bold("Smallest card it runs on") + std::string(20, ' '), format_mib(*p.min_capacity_bytes)),
+               "PyTorch giving cached memory back as it goes" + expandable);
 }
 
 void peaks(const Prediction& p, Text* out) {
@@ -161,6 +171,7 @@ std::string step_name(const Prediction& p, const StepPeak& peak) {
 }
 
 void over_time(const Prediction& p, Text* out) {
+  if (p.step_peaks.empty()) return;
   out->line();
   out->line(fmt::format("{}{}{:>14}{:>16}", out->bold("Peaks"), std::string(39, ' '), "allocated", "reserved"));
   for (size_t i = 0; i < p.step_peaks.size(); ++i) {

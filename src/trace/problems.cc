@@ -32,6 +32,11 @@ constexpr ProblemInfo kProblems[] = {
      "Blocks were split in places that the allocator's settings do not explain; their sizes were corrected."},
     {"phase_unbalanced", Severity::note, "Phases or modules ended that had not begun, or never ended."},
     {"tensor_without_block", Severity::note, "Tensors were listed at addresses where no allocated memory was known."},
+    {"bad_segment", Severity::warning,
+     "Segments of the snapshot overlap, or their blocks do not add up: they were left out, and what was allocated before the first "
+     "event may be missing."},
+    {"start_unclear", Severity::warning,
+     "The snapshot's history and its segments contradict each other: what was allocated before the first event is uncertain."},
 };
 static_assert(std::size(kProblems) == static_cast<size_t>(Problem::count_));
 

@@ -10,6 +10,7 @@
 #include "gpucast/error.h"
 #include "gpucast/trace.h"
 #include "src/base/gzip_lines.h"
+#include "src/trace/read_snapshot.h"
 
 namespace gpucast {
 namespace {
@@ -177,7 +178,7 @@ void Reader::not_a_capture(std::string_view first_line) const {
     what = lines_.file_offset() == 0 ? "the file is empty" : "the file holds no complete line";
     hint = "capture again: " + hint;
   } else if (starts("\x80")) {
-    hint = "this looks like a Python pickle (a memory snapshot?), which is not read yet; " + hint;
+    hint = "this looks like a Python pickle of a protocol that is not read, or one from a pipe: a memory snapshot must be a file; " + hint;
   } else if (starts("PK")) {
     hint = "this looks like a zip archive or a PyTorch checkpoint; " + hint;
   } else if (first_line.find("traceEvents") != std::string_view::npos || starts("{\"schemaVersion")) {
@@ -498,7 +499,7 @@ void Reader::process(od::object object) {
 void Reader::stack(od::object object) {
   int64_t id = -1;
   Stack stack;
-  stack.first_frame = static_cast<uint32_t>(trace_.frames.size());
+  stack.first_frame = static_cast<uint32_t>(trace_.stack_frames.size());
   const bool whole = each_field(object, [&](std::string_view key, auto value) {
     if (key == "id") (void)set_int(value, &id);
     if (key == "frames") {
@@ -513,13 +514,14 @@ void Reader::stack(od::object object) {
         if (!elements.text(&file)) continue;
         frame.file = trace_.strings.intern(file);
         if (elements.integer(&frame.line) && elements.text(&function)) frame.function = trace_.strings.intern(function);
+        trace_.stack_frames.emplace_back(static_cast<int64_t>(trace_.frames.size()));
         trace_.frames.push_back(frame);
       }
     }
   });
   // Ids are dense; a wild one must not make us allocate without end.
   if (!whole || id < 0 || id > static_cast<int64_t>(lines_.line_number())) return problem(Problem::bad_record, "'stack'");
-  stack.frame_count = static_cast<uint32_t>(trace_.frames.size()) - stack.first_frame;
+  stack.frame_count = static_cast<uint32_t>(trace_.stack_frames.size()) - stack.first_frame;
   if (trace_.stacks.size() <= static_cast<size_t>(id)) trace_.stacks.resize(static_cast<size_t>(id) + 1);
   trace_.stacks[static_cast<size_t>(id)] = stack;
 }
@@ -591,7 +593,9 @@ StringId StringTable::intern(std::string_view text) {
   return id;
 }
 
-Trace read_trace(const std::string& path) { return Reader(path).read(); }
+Trace read_trace(const std::string& path, std::optional<int> device) {
+  return looks_like_snapshot(path) ? read_snapshot(path, device) : Reader(path).read();
+}
 
 std::string module_label(const Trace& trace, ModuleId id) {
   if (!id.valid() || id.index() >= trace.modules.size()) return "";

@@ -79,8 +79,8 @@ TEST(ReadTrace, EveryPartOfACapture) {
   EXPECT_EQ(t.events[1].size_bytes, 1000);
   const Stack& stack = t.stacks[t.events[1].stack.index()];
   ASSERT_EQ(stack.frame_count, 2u);
-  EXPECT_EQ(t.strings.text(t.frames[stack.first_frame].file), "train.py");
-  EXPECT_EQ(t.frames[stack.first_frame].line, 17);
+  EXPECT_EQ(t.strings.text(t.frames[t.stack_frames[stack.first_frame].index()].file), "train.py");
+  EXPECT_EQ(t.frames[t.stack_frames[stack.first_frame].index()].line, 17);
   EXPECT_EQ(t.events[3].kind, EventKind::oom);
   EXPECT_EQ(t.events[3].address, 4096u);
   ASSERT_EQ(t.marks.size(), 5u);

@@ -1,0 +1,567 @@
+#include "src/trace/read_snapshot.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <iterator>
+#include <unordered_map>
+#include <utility>
+
+#include "gpucast/error.h"
+#include "src/trace/pickle.h"
+
+namespace gpucast {
+namespace {
+
+constexpr int64_t kMostBytes = int64_t{1} << 44;  // as in a capture
+constexpr const char* kHowToRecord =
+    "record it with torch.cuda.memory._record_memory_history() before the model is made, and write it with "
+    "torch.cuda.memory._dump_snapshot(FILE)";
+
+// The keys that matter. Their texts are interned first, so that a key's number is its StringId.
+enum Key : uint8_t {
+  kAction,
+  kAddr,
+  kAddress,
+  kBlocks,
+  kDevice,
+  kDeviceFree,
+  kDeviceTraces,
+  kExpandable,
+  kFilename,
+  kFrames,
+  kHistory,
+  kLine,
+  kName,
+  kPoolId,
+  kRealSize,
+  kRequestedSize,
+  kSegmentType,
+  kSegments,
+  kSettings,
+  kSize,
+  kStage,
+  kState,
+  kStream,
+  kTime,
+  kTotalSize,
+  kAnnotations,
+  kKeyCount,
+};
+constexpr const char* kKeys[] = {"action",
+                                 "addr",
+                                 "address",
+                                 "blocks",
+                                 "device",
+                                 "device_free",
+                                 "device_traces",
+                                 "is_expandable",
+                                 "filename",
+                                 "frames",
+                                 "history",
+                                 "line",
+                                 "name",
+                                 "segment_pool_id",
+                                 "real_size",
+                                 "requested_size",
+                                 "segment_type",
+                                 "segments",
+                                 "allocator_settings",
+                                 "size",
+                                 "stage",
+                                 "state",
+                                 "stream",
+                                 "time_us",
+                                 "total_size",
+                                 "external_annotations"};
+static_assert(std::size(kKeys) == kKeyCount);
+
+// What a container of the snapshot is folded to: a kind, and an index into the folder's table of that kind.
+enum class Kind : uint8_t { frame, stack, event, no_event, events, block, blocks, segment, segments, past, annotation, annotations, pool };
+
+class SnapshotFolder final : public PickleFolder {
+ public:
+  SnapshotFolder(const std::string& path, PickleReader* reader, Trace* trace) : path_(path), reader_(*reader), trace_(*trace) {
+    for (const char* key : kKeys) trace_.strings.intern(key);
+  }
+
+  std::optional<uint64_t> fold(PickleContainer kind, std::span<const PickleValue> items) override {
+    if (kind == PickleContainer::dict) return fold_dict(items);
+    if (kind == PickleContainer::list) return fold_list(items);
+    return fold_tuple(items);
+  }
+
+  void finish(PickleValue result, std::optional<int> device);
+
+ private:
+  // A run of what was folded one after the other: the items of a list.
+  struct Run {
+    uint64_t first = 0, count = 0;
+  };
+  struct FoldedSegment {
+    SnapshotSegment segment;  // without blocks
+    int64_t device = 0;
+    Run blocks;
+  };
+  struct Past {  // of a block, in releases before 2.1
+    int64_t requested_bytes = 0;
+    StackId stack;
+  };
+  struct FrameHash {
+    size_t operator()(const Frame& f) const {
+      return std::hash<uint64_t>()(static_cast<uint64_t>(f.file.value) << 32 ^ static_cast<uint64_t>(f.function.value) ^
+                                   static_cast<uint64_t>(f.line) * 0x9e3779b97f4a7c15U);
+    }
+  };
+  struct FrameEqual {
+    bool operator()(const Frame& a, const Frame& b) const { return a.file == b.file && a.function == b.function && a.line == b.line; }
+  };
+
+  // The values of a dict's known keys; as in Python the last of equal keys counts.
+  struct Fields {
+    std::array<PickleValue, kKeyCount> values;
+    uint64_t present = 0;
+    bool has(Key key) const { return (present >> key & 1) != 0; }
+    std::optional<PickleValue> get(Key key) const { return has(key) ? std::optional(values[key]) : std::nullopt; }
+  };
+  static_assert(kKeyCount <= 64);
+
+  static uint64_t token(Kind kind, uint64_t index) { return index << 4 | static_cast<uint64_t>(kind); }
+  // The index of what `value` was folded to, when that is of this kind.
+  std::optional<uint64_t> index_of(std::optional<PickleValue> value, Kind kind) const {
+    const std::optional<uint64_t> folded = value ? reader_.folded(*value) : std::nullopt;
+    if (!folded || static_cast<Kind>(*folded & 15) != kind) return std::nullopt;
+    return *folded >> 4;
+  }
+  std::optional<int64_t> integer(const Fields& fields, Key key) const {
+    return fields.has(key) ? reader_.integer(fields.values[key]) : std::nullopt;
+  }
+  std::optional<uint64_t> address(const Fields& fields, Key key) const {
+    return fields.has(key) ? reader_.address(fields.values[key]) : std::nullopt;
+  }
+  // A byte count that no card exceeds.
+  std::optional<int64_t> size(const Fields& fields, Key key) const {
+    const std::optional<int64_t> bytes = integer(fields, key);
+    return bytes && *bytes >= 0 && *bytes <= kMostBytes ? bytes : std::nullopt;
+  }
+  std::string_view text(const Fields& fields, Key key) const {
+    const std::optional<StringId> id = fields.has(key) ? reader_.text(fields.values[key]) : std::nullopt;
+    return id ? trace_.strings.text(*id) : std::string_view();
+  }
+  StackId stack(const Fields& fields) const {
+    const std::optional<uint64_t> index = index_of(fields.get(kFrames), Kind::stack);
+    return index ? StackId(static_cast<int64_t>(*index)) : StackId();
+  }
+  Fields fields_of(std::span<const PickleValue> items) const;
+
+  std::optional<uint64_t> fold_dict(std::span<const PickleValue> items);
+  std::optional<uint64_t> fold_list(std::span<const PickleValue> items);
+  std::optional<uint64_t> fold_tuple(std::span<const PickleValue> items);
+  uint64_t frame(const Fields& fields);
+  uint64_t event(const Fields& fields);
+  uint64_t block(const Fields& fields);
+  std::optional<uint64_t> segment(const Fields& fields);
+  uint64_t intern_stack(std::span<const PickleValue> items);
+  std::optional<Run> run_of(std::span<const PickleValue> items, Kind kind) const;
+
+  int64_t choose_device(std::span<const PickleValue> traces, std::optional<int> wanted) const;
+  void take_segments(const Fields& top, int64_t device);
+  bool add_blocks(FoldedSegment* folded);
+  std::string settings_text(PickleValue settings) const;
+
+  const std::string& path_;
+  PickleReader& reader_;
+  Trace& trace_;
+  std::vector<SnapshotBlock> blocks_;
+  std::vector<FoldedSegment> segments_;
+  std::vector<Run> event_runs_, block_runs_, segment_runs_;
+  std::vector<Past> pasts_;
+  std::vector<std::pair<Annotation, int64_t>> annotations_;  // and the device
+  std::vector<std::pair<int64_t, int64_t>> pools_;
+  std::unordered_map<Frame, FrameId, FrameHash, FrameEqual> frame_ids_;
+  std::unordered_multimap<uint64_t, StackId> stack_ids_;  // by a hash of their frames
+  std::vector<FrameId> frames_of_stack_;
+};
+
+// ---- one container --------------------------------------------------------------------------------------------------------------
+
+SnapshotFolder::Fields SnapshotFolder::fields_of(std::span<const PickleValue> items) const {
+  Fields fields;
+  for (size_t i = 0; i + 1 < items.size(); i += 2) {
+    const std::optional<StringId> key = reader_.text(items[i]);
+    if (!key || key->value >= kKeyCount) continue;
+    fields.values[key->index()] = items[i + 1];
+    fields.present |= uint64_t{1} << key->value;
+  }
+  return fields;
+}
+
+std::optional<uint64_t> SnapshotFolder::fold_dict(std::span<const PickleValue> items) {
+  const Fields fields = fields_of(items);
+  if (fields.has(kAction)) return event(fields);
+  if (fields.has(kFilename)) return frame(fields);
+  if (fields.has(kTotalSize)) return segment(fields);
+  if (fields.has(kState)) return block(fields);
+  if (fields.has(kRealSize)) {
+    reader_.charge(sizeof(Past));
+    pasts_.push_back({size(fields, kRealSize).value_or(0), stack(fields)});
+    return token(Kind::past, pasts_.size() - 1);
+  }
+  if (fields.has(kStage)) {
+    reader_.charge(sizeof(annotations_[0]));
+    Annotation annotation;
+    annotation.begins = text(fields, kStage) == "START";
+    annotation.name = trace_.strings.intern(text(fields, kName));
+    annotation.time_us = integer(fields, kTime).value_or(0);
+    annotations_.emplace_back(annotation, integer(fields, kDevice).value_or(0));
+    return token(Kind::annotation, annotations_.size() - 1);
+  }
+  return std::nullopt;
+}
+
+std::optional<uint64_t> SnapshotFolder::fold_list(std::span<const PickleValue> items) {
+  const std::optional<uint64_t> first = items.empty() ? std::nullopt : reader_.folded(items.front());
+  if (!first) return std::nullopt;
+  const auto add_run = [&](Kind of, Kind to, std::vector<Run>* runs) -> std::optional<uint64_t> {
+    const std::optional<Run> run = run_of(items, of);
+    if (!run) return std::nullopt;
+    reader_.charge(sizeof(Run));
+    runs->push_back(*run);
+    return token(to, runs->size() - 1);
+  };
+  switch (static_cast<Kind>(*first & 15)) {
+    case Kind::frame:
+      for (const PickleValue& item : items) {
+        if (!index_of(item, Kind::frame)) return std::nullopt;
+      }
+      return token(Kind::stack, intern_stack(items));
+    case Kind::event:
+    case Kind::no_event:
+      return add_run(Kind::event, Kind::events, &event_runs_);
+    case Kind::block:
+      return add_run(Kind::block, Kind::blocks, &block_runs_);
+    case Kind::segment:
+      return add_run(Kind::segment, Kind::segments, &segment_runs_);
+    case Kind::past:
+      return first;  // of a block's past only its last owner counts
+    case Kind::annotation:
+      return token(Kind::annotations, 0);  // all there are
+    default:
+      return std::nullopt;
+  }
+}
+
+std::optional<uint64_t> SnapshotFolder::fold_tuple(std::span<const PickleValue> items) {
+  const std::optional<int64_t> first = items.size() == 2 ? reader_.integer(items[0]) : std::nullopt;
+  const std::optional<int64_t> second = items.size() == 2 ? reader_.integer(items[1]) : std::nullopt;
+  if (!first || !second) return std::nullopt;
+  const std::pair<int64_t, int64_t> pool = {*first, *second};
+  if (pools_.empty() || pools_.back() != pool) {
+    reader_.charge(sizeof pool);
+    pools_.push_back(pool);
+  }
+  return token(Kind::pool, pools_.size() - 1);
+}
+
+// The items must have been folded one after the other, as a pickler writes them: something that is listed twice would be
+// counted twice, and a short file could grow without bounds.
+std::optional<SnapshotFolder::Run> SnapshotFolder::run_of(std::span<const PickleValue> items, Kind kind) const {
+  Run run;
+  for (const PickleValue& item : items) {
+    if (kind == Kind::event && index_of(item, Kind::no_event)) continue;
+    const std::optional<uint64_t> index = index_of(item, kind);
+    if (!index) return std::nullopt;
+    if (run.count == 0) run.first = *index;
+    if (*index != run.first + run.count) {
+      throw Error("the snapshot lists the same event, block or segment twice, or out of order", reader_.here(),
+                  "this is no memory snapshot of PyTorch, or it was changed");
+    }
+    ++run.count;
+  }
+  return run;
+}
+
+uint64_t SnapshotFolder::frame(const Fields& fields) {
+  Frame frame;
+  frame.file = trace_.strings.intern(text(fields, kFilename));
+  frame.function = trace_.strings.intern(text(fields, kName));
+  frame.line = integer(fields, kLine).value_or(0);
+  const auto [found, is_new] = frame_ids_.try_emplace(frame, static_cast<int64_t>(trace_.frames.size()));
+  if (is_new) {
+    reader_.charge(sizeof(Frame) + 64);
+    trace_.frames.push_back(frame);
+  }
+  return token(Kind::frame, found->second.index());
+}
+
+uint64_t SnapshotFolder::intern_stack(std::span<const PickleValue> items) {
+  frames_of_stack_.clear();
+  uint64_t hash = items.size();
+  for (const PickleValue& item : items) {
+    frames_of_stack_.emplace_back(static_cast<int64_t>(*index_of(item, Kind::frame)));
+    hash = (hash ^ static_cast<uint64_t>(frames_of_stack_.back().value)) * 0x9e3779b97f4a7c15U;
+    hash ^= hash >> 29;
+  }
+  const auto [begin, end] = stack_ids_.equal_range(hash);
+  for (auto known = begin; known != end; ++known) {
+    const Stack& stack = trace_.stacks[known->second.index()];
+    const auto* frames = trace_.stack_frames.data() + stack.first_frame;
+    if (std::equal(frames, frames + stack.frame_count, frames_of_stack_.begin(), frames_of_stack_.end())) return known->second.index();
+  }
+  if (trace_.stack_frames.size() + items.size() > UINT32_MAX)
+    throw Error("the snapshot's stacks have more than 2^32 frames", reader_.here());
+  reader_.charge(sizeof(Stack) + 48 + items.size() * sizeof(FrameId));
+  const StackId id(static_cast<int64_t>(trace_.stacks.size()));
+  trace_.stacks.push_back({static_cast<uint32_t>(trace_.stack_frames.size()), static_cast<uint32_t>(items.size())});
+  trace_.stack_frames.insert(trace_.stack_frames.end(), frames_of_stack_.begin(), frames_of_stack_.end());
+  stack_ids_.emplace(hash, id);
+  return id.index();
+}
+
+uint64_t SnapshotFolder::event(const Fields& fields) {
+  static constexpr std::pair<std::string_view, EventKind> kActions[] = {
+      {"alloc", EventKind::alloc},
+      {"free_requested", EventKind::free_requested},
+      {"free_completed", EventKind::free_completed},
+      {"segment_alloc", EventKind::segment_alloc},
+      {"segment_free", EventKind::segment_free},
+      {"segment_map", EventKind::segment_map},
+      {"segment_unmap", EventKind::segment_unmap},
+      {"oom", EventKind::oom},
+  };
+  const std::string_view action = text(fields, kAction);
+  const auto* known = std::find_if(std::begin(kActions), std::end(kActions), [&](const auto& row) { return row.first == action; });
+  // "snapshot", "user_defined", "annotate" and what later releases add: nothing happened to memory.
+  if (known == std::end(kActions)) return token(Kind::no_event, 0);
+  AllocatorEvent event;
+  event.kind = known->second;
+  const std::optional<uint64_t> at = address(fields, event.kind == EventKind::oom ? kDeviceFree : kAddr);
+  const std::optional<int64_t> bytes = size(fields, kSize);
+  if (!at || !bytes || *at > UINT64_MAX - static_cast<uint64_t>(*bytes) ||
+      (event.kind == EventKind::oom && *at > static_cast<uint64_t>(kMostBytes))) {
+    trace_.problems.add(Problem::bad_event, fmt::format("'{}' before {}", action, reader_.here()));
+    return token(Kind::no_event, 0);
+  }
+  event.address = *at;
+  event.size_bytes = *bytes;
+  event.stream = address(fields, kStream).value_or(0);
+  event.time_us = integer(fields, kTime).value_or(0);
+  event.stack = stack(fields);
+  reader_.charge(sizeof event);
+  trace_.events.push_back(event);
+  return token(Kind::event, trace_.events.size() - 1);
+}
+
+uint64_t SnapshotFolder::block(const Fields& fields) {
+  SnapshotBlock block;
+  const std::string_view state = text(fields, kState);
+  block.state = state == "active_allocated" ? SnapshotBlockState::active_allocated
+                : state == "inactive"       ? SnapshotBlockState::inactive
+                                            : SnapshotBlockState::active_pending_free;
+  block.address = address(fields, kAddress).value_or(0);
+  block.size_bytes = size(fields, kSize).value_or(0);
+  block.stack = stack(fields);
+  const std::optional<uint64_t> past = index_of(fields.get(kHistory), Kind::past);
+  if (past && !fields.has(kFrames)) block.stack = pasts_[*past].stack;
+  const int64_t otherwise = block.state == SnapshotBlockState::inactive ? 0 : block.size_bytes;
+  block.requested_bytes = size(fields, kRequestedSize).value_or(past ? pasts_[*past].requested_bytes : otherwise);
+  reader_.charge(sizeof block);
+  blocks_.push_back(block);
+  return token(Kind::block, blocks_.size() - 1);
+}
+
+std::optional<uint64_t> SnapshotFolder::segment(const Fields& fields) {
+  FoldedSegment folded;
+  SnapshotSegment& segment = folded.segment;
+  const std::optional<uint64_t> at = address(fields, kAddress);
+  const std::optional<int64_t> bytes = size(fields, kTotalSize);
+  segment.address = at.value_or(0);
+  segment.size_bytes = bytes.value_or(0);
+  segment.stream = address(fields, kStream).value_or(0);
+  segment.large = text(fields, kSegmentType) != "small";
+  segment.expandable = fields.has(kExpandable) && reader_.boolean(fields.values[kExpandable]).value_or(false);
+  const std::optional<uint64_t> pool = index_of(fields.get(kPoolId), Kind::pool);
+  if (pool) segment.pool = pools_[*pool];
+  folded.device = integer(fields, kDevice).value_or(0);
+  const std::optional<uint64_t> run = index_of(fields.get(kBlocks), Kind::blocks);
+  if (run) {
+    folded.blocks = block_runs_[*run];
+    block_runs_[*run] = {};  // a list of blocks belongs to one segment
+  }
+  reader_.charge(sizeof folded);
+  segments_.push_back(std::move(folded));
+  return token(Kind::segment, segments_.size() - 1);
+}
+
+// ---- the whole ------------------------------------------------------------------------------------------------------------------
+
+void SnapshotFolder::finish(PickleValue result, std::optional<int> device) {
+  const std::optional<std::span<const PickleValue>> dict = reader_.items(result, PickleContainer::dict);
+  if (!dict) {
+    if (index_of(result, Kind::segments)) throw Error("the snapshot holds segments only, and no history", path_, kHowToRecord);
+    throw Error("the pickle holds no memory snapshot: not a dict with 'segments' and 'device_traces'", path_, kHowToRecord);
+  }
+  const Fields top = fields_of(*dict);
+  const std::optional<std::span<const PickleValue>> traces =
+      top.has(kDeviceTraces) ? reader_.items(top.values[kDeviceTraces], PickleContainer::list) : std::nullopt;
+  if (!traces) {
+    throw Error(top.has(kSegments) ? "the snapshot holds segments only, and no history ('device_traces')"
+                                   : "the pickle holds no memory snapshot: no 'segments' and no 'device_traces'",
+                path_, kHowToRecord);
+  }
+  const int64_t chosen = choose_device(*traces, device);
+  const std::optional<uint64_t> run_index = index_of((*traces)[static_cast<size_t>(chosen)], Kind::events);
+  const Run run = run_index ? event_runs_[*run_index] : Run();
+  trace_.events.erase(trace_.events.begin() + static_cast<std::ptrdiff_t>(run.first + run.count), trace_.events.end());
+  trace_.events.erase(trace_.events.begin(), trace_.events.begin() + static_cast<std::ptrdiff_t>(run.first));
+  take_segments(top, chosen);
+  for (const auto& [annotation, of_device] : annotations_) {
+    if (of_device == chosen) trace_.annotations.push_back(annotation);
+  }
+  trace_.header.source = "snapshot";
+  trace_.process.device = chosen;
+  if (top.has(kSettings)) trace_.process.alloc_conf = settings_text(top.values[kSettings]);
+}
+
+int64_t SnapshotFolder::choose_device(std::span<const PickleValue> traces, std::optional<int> wanted) const {
+  std::string counts;
+  int64_t only = -1, with_events = 0;
+  for (size_t i = 0; i < traces.size(); ++i) {
+    const std::optional<uint64_t> run = index_of(traces[i], Kind::events);
+    const uint64_t count = run ? event_runs_[*run].count : 0;
+    if (count == 0) continue;
+    ++with_events;
+    only = static_cast<int64_t>(i);
+    if (with_events <= 64) counts += fmt::format("{}{}: {} events", counts.empty() ? "" : ", ", i, count);
+  }
+  if (with_events == 0) throw Error("the snapshot's history is empty: nothing was recorded", path_, kHowToRecord);
+  if (wanted) {
+    const std::optional<uint64_t> run = *wanted >= 0 && static_cast<size_t>(*wanted) < traces.size()
+                                            ? index_of(traces[static_cast<size_t>(*wanted)], Kind::events)
+                                            : std::nullopt;
+    if (!run || event_runs_[*run].count == 0)
+      throw Error(fmt::format("the snapshot has no history of device {}", *wanted), path_,
+                  fmt::format("devices with a history: {}", counts));
+    return *wanted;
+  }
+  if (with_events > 1)
+    throw Error("the snapshot holds the history of several devices", path_, fmt::format("choose one with --device N ({})", counts));
+  return only;
+}
+
+void SnapshotFolder::take_segments(const Fields& top, int64_t device) {
+  const std::optional<uint64_t> run_index = index_of(top.get(kSegments), Kind::segments);
+  const Run run = run_index ? segment_runs_[*run_index] : Run();
+  for (uint64_t i = run.first; i < run.first + run.count; ++i) {
+    FoldedSegment& folded = segments_[i];
+    if (folded.device != device) continue;
+    if (!add_blocks(&folded)) {
+      trace_.problems.add(Problem::bad_segment, fmt::format("segment {} of {}, address {:#x}, {} bytes", i - run.first, run.count,
+                                                            folded.segment.address, folded.segment.size_bytes));
+      continue;
+    }
+    trace_.end_segments.push_back(std::move(folded.segment));
+  }
+  std::vector<SnapshotSegment>& list = trace_.end_segments;
+  std::sort(list.begin(), list.end(), [](const SnapshotSegment& a, const SnapshotSegment& b) { return a.address < b.address; });
+  // Of segments that overlap the first is kept.
+  size_t kept = 0;
+  for (size_t i = 0; i < list.size(); ++i) {
+    if (kept > 0 && list[kept - 1].address + static_cast<uint64_t>(list[kept - 1].size_bytes) > list[i].address) {
+      trace_.problems.add(Problem::bad_segment, fmt::format("two segments at {:#x}", list[i].address));
+      continue;
+    }
+    if (kept != i) list[kept] = std::move(list[i]);
+    ++kept;
+  }
+  list.resize(kept);
+}
+
+// Blocks tile their segment in order; older releases leave out their addresses.
+bool SnapshotFolder::add_blocks(FoldedSegment* folded) {
+  SnapshotSegment& segment = folded->segment;
+  if (segment.size_bytes <= 0 || segment.address > UINT64_MAX - static_cast<uint64_t>(segment.size_bytes)) return false;
+  segment.blocks.reserve(folded->blocks.count);
+  int64_t used = 0;
+  for (uint64_t i = folded->blocks.first; i < folded->blocks.first + folded->blocks.count; ++i) {
+    SnapshotBlock block = blocks_[i];
+    const uint64_t expected = segment.address + static_cast<uint64_t>(used);
+    if (block.address == 0) block.address = expected;
+    if (block.size_bytes <= 0 || block.address != expected || block.size_bytes > segment.size_bytes - used) return false;
+    used += block.size_bytes;
+    segment.blocks.push_back(block);
+  }
+  return used == segment.size_bytes;
+}
+
+// The settings as PYTORCH_CUDA_ALLOC_CONF would give them. The dict has what was in force, also when the script set it itself;
+// the environment's text has settings that the dict lacks.
+std::string SnapshotFolder::settings_text(PickleValue settings) const {
+  const auto dict = reader_.items(settings, PickleContainer::dict);
+  if (!dict) return "";
+  std::string out, environment;
+  const auto add = [&](const std::string& setting) { out += (out.empty() ? "" : ",") + setting; };
+  std::vector<std::string> named = {"max_split_size_mb", "garbage_collection_threshold", "expandable_segments", "roundup_power2_divisions"};
+  for (size_t i = 0; i + 1 < dict->size(); i += 2) {
+    const std::optional<StringId> id = reader_.text((*dict)[i]);
+    const PickleValue value = (*dict)[i + 1];
+    const std::string_view key = id ? trace_.strings.text(*id) : std::string_view();
+    const std::optional<int64_t> number = reader_.integer(value);
+    if (key == "PYTORCH_CUDA_ALLOC_CONF" || key == "PYTORCH_ALLOC_CONF") {
+      const std::optional<StringId> conf = reader_.text(value);
+      if (conf && environment.empty()) environment = trace_.strings.text(*conf);
+    } else if (key == "max_split_size") {
+      if (number && *number > 0 && *number < kMostBytes) add(fmt::format("max_split_size_mb:{}", *number >> 20));
+    } else if (key == "garbage_collection_threshold") {
+      const std::optional<double> threshold = reader_.real(value);
+      if (threshold && *threshold > 0 && *threshold < 1) add(fmt::format("garbage_collection_threshold:{}", *threshold));
+    } else if (key == "expandable_segments") {
+      if (reader_.boolean(value).value_or(false)) add("expandable_segments:True");
+    } else if (key == "roundup_power2_divisions") {
+      const auto divisions = reader_.items(value, PickleContainer::dict);
+      std::string list;
+      bool any = false;
+      for (size_t j = 0; divisions && j + 1 < divisions->size() && j < 64; j += 2) {
+        const std::optional<StringId> mib = reader_.text((*divisions)[j]);
+        const std::optional<int64_t> count = reader_.integer((*divisions)[j + 1]);
+        if (!mib || !count) continue;
+        any = any || *count != 0;
+        list += fmt::format("{}{}:{}", list.empty() ? "" : ",", trace_.strings.text(*mib), *count);
+      }
+      if (any) add(fmt::format("roundup_power2_divisions:[{}]", list));
+    }
+  }
+  // The environment's other settings. Commas inside brackets do not separate.
+  int depth = 0;
+  size_t begin = 0;
+  for (size_t i = 0; i <= environment.size(); ++i) {
+    const char c = i < environment.size() ? environment[i] : ',';
+    if (c == '[') ++depth;
+    if (c == ']') --depth;
+    if (i < environment.size() && (c != ',' || depth > 0)) continue;
+    const std::string setting = environment.substr(begin, i - begin);
+    begin = i + 1;
+    const size_t name = setting.find_first_not_of(" \t");
+    if (name == std::string::npos) continue;
+    const std::string key = setting.substr(name, setting.find_first_of(" \t:", name) - name);
+    if (std::find(named.begin(), named.end(), key) == named.end()) add(setting.substr(name));
+  }
+  return out;
+}
+
+}  // namespace
+
+bool looks_like_snapshot(const std::string& path) { return looks_like_pickle(path); }
+
+Trace read_snapshot(const std::string& path, std::optional<int> device) {
+  Trace trace;
+  trace.path = path;
+  PickleReader reader(path, &trace.strings);
+  SnapshotFolder folder(path, &reader, &trace);
+  folder.finish(reader.read(&folder), device);
+  return trace;
+}
+
+}  // namespace gpucast

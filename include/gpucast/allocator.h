@@ -92,6 +92,10 @@ class Allocator {
   virtual void end_pool(uint32_t pool) = 0;
   virtual void release_pool(uint32_t pool) = 0;
 
+  // Puts there what a snapshot shows, before the first call: for histories that begin in the middle. Returns the refs of the
+  // blocks (kNoBlock for free ones), segment by segment, block by block.
+  virtual std::vector<BlockRef> restore(const std::vector<Segment>& segments) = 0;
+
   virtual uint64_t address(BlockRef block) const = 0;
   virtual int64_t size_bytes(BlockRef block) const = 0;
   virtual std::vector<Segment> segments() const = 0;     // by address

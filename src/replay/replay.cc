@@ -6,6 +6,7 @@
 #include <memory>
 #include <utility>
 
+#include "src/allocator/bfc_allocator.h"
 #include "src/allocator/caching_allocator.h"
 #include "src/base/alloc_conf.h"
 #include "src/replay/linux_driver.h"
@@ -28,6 +29,19 @@ std::unique_ptr<Driver> make_driver(const History& history, const ReplaySettings
       break;
   }
   return std::make_unique<LinuxDriver>(capacity_bytes);
+}
+
+// One line an allocator (docs/explanation/other-allocators.md).
+std::unique_ptr<Allocator> make_allocator(const History& history, const std::string& alloc_conf, Driver* driver,
+                                          std::vector<std::string>* unknown_settings) {
+  if (const auto bfc = parse_bfc_conf(alloc_conf)) {
+    *unknown_settings = bfc->unknown;
+    return std::make_unique<BfcAllocator>(*bfc, history.streams.size(), driver);
+  }
+  const AllocConf conf = parse_alloc_conf(alloc_conf, history.torch);
+  *unknown_settings = conf.unknown;
+  const std::vector<uint64_t>& handles = history.stream_handles.empty() ? history.streams : history.stream_handles;
+  return std::make_unique<CachingAllocator>(conf, CachingAllocator::Streams{handles, history.stream_ids}, driver);
 }
 
 std::string describe(const AllocatorAction& action) {
@@ -65,12 +79,10 @@ std::string compare_segments(const History& history, const std::vector<Segment>&
 ReplayResult replay(const History& history, const ReplaySettings& settings, const StepObserver& observer) {
   ReplayResult out;
   out.settings = settings;
-  const AllocConf conf = parse_alloc_conf(settings.alloc_conf, history.torch);
-  out.unknown_settings = conf.unknown;
   const bool recorded = settings.addresses == AddressPolicy::recorded;
   const std::unique_ptr<Driver> driver = make_driver(history, settings);
-  const std::vector<uint64_t>& handles = history.stream_handles.empty() ? history.streams : history.stream_handles;
-  CachingAllocator allocator(conf, {handles, history.stream_ids}, driver.get());
+  const std::unique_ptr<Allocator> chosen = make_allocator(history, settings.alloc_conf, driver.get(), &out.unknown_settings);
+  Allocator& allocator = *chosen;
 
   // Blocks by id. A history that begins in the middle brings some along.
   std::vector<BlockRef> blocks(history.id_count, kNoBlock);

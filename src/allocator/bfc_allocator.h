@@ -1,0 +1,113 @@
+// TensorFlow's BFC allocator ("best fit with coalescing", xla/tsl/framework/bfc_allocator.cc), as its GPU devices use it:
+// what a history would take under another allocator than PyTorch's. Its rules: docs/explanation/other-allocators.md.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "gpucast/allocator.h"
+#include "src/allocator/driver.h"
+#include "src/allocator/free_blocks.h"
+
+namespace gpucast {
+
+struct BfcConf {
+  bool allow_growth = true;           // false: all memory at once, with the first allocation
+  bool garbage_collection = true;     // before out of memory, unused regions go back to the driver
+  bool coalesce_regions = false;      // a region right behind another one extends it
+  double fragmentation_fraction = 0;  // of all memory: how much larger than asked for a chunk may be; 0: 128 MiB
+  double per_process_memory_fraction = 1;
+  std::vector<std::string> unknown;  // settings that were not understood, for a warning
+};
+
+// Reads "backend:bfc" or "backend:bfc,allow_growth:False,..."; nothing when the settings ask for another backend.
+std::optional<BfcConf> parse_bfc_conf(std::string_view text);
+
+class BfcAllocator : public Allocator {
+ public:
+  static constexpr int64_t kRoundBytes = 256;
+  static constexpr int64_t kFirstRegionBytes = 2 << 20;         // with allow_growth
+  static constexpr int64_t kMaxFragmentationBytes = 128 << 20;  // without fragmentation_fraction
+
+  // `driver` is not owned.
+  BfcAllocator(const BfcConf& conf, size_t stream_count, Driver* driver);
+
+  BlockRef allocate(int64_t size_bytes, StreamIndex stream) override;
+  void free(BlockRef block) override;
+  void free_later(BlockRef block) override;
+  void complete(BlockRef block) override;
+  void record_stream(BlockRef block, StreamIndex stream) override;
+  void hold_stream(StreamIndex stream) override { held_[stream] = true; }
+  void finish_stream(StreamIndex stream) override;
+  void empty_cache() override;  // TensorFlow has no such call: as its garbage collection
+  void set_memory_fraction(double fraction) override;
+  // BFC has no private pools: all blocks come from the same regions.
+  void begin_pool(uint32_t, std::optional<StreamIndex>) override {}
+  void end_pool(uint32_t) override {}
+  void release_pool(uint32_t) override {}
+  uint64_t address(BlockRef block) const override { return chunks_[block].address; }
+  int64_t size_bytes(BlockRef block) const override { return chunks_[block].size_bytes; }
+  std::vector<Segment> segments() const override;
+  int64_t largest_free_block_bytes() const override { return free_.empty() ? 0 : free_.largest_bytes(); }
+  // BFC would not have made another allocator's segments: their blocks in use are allocated one after the other.
+  std::vector<BlockRef> restore(const std::vector<Segment>& segments) override;
+
+ private:
+  struct Chunk {
+    uint64_t address = 0;
+    int64_t size_bytes = 0;
+    int64_t requested_bytes = 0;
+    BlockRef previous = kNoBlock, next = kNoBlock;  // neighbours in the region
+    StreamIndex stream = 0;
+    bool in_use = false;
+    int64_t waits = kNotWaiting;  // its key in waiting_
+  };
+  static constexpr int64_t kNotWaiting = -1;
+  // What the driver gave in one piece, or in several in a row.
+  struct Region {
+    int64_t size_bytes = 0;
+    BlockRef first = kNoBlock;
+    StreamIndex stream = 0;  // whose allocation it was made for
+    std::vector<std::pair<uint64_t, int64_t>> parts;
+  };
+  // A freed chunk that other streams still use, or that waits for complete().
+  struct Waiting {
+    BlockRef chunk = kNoBlock;
+    std::vector<StreamIndex> streams;
+  };
+
+  BlockRef new_chunk(uint64_t address, int64_t size_bytes);
+  void insert_free(BlockRef chunk) { free_.insert({chunks_[chunk].size_bytes, chunks_[chunk].address, 0, chunk}); }
+  void erase_free(BlockRef chunk) { free_.erase(chunks_[chunk].size_bytes, 0, chunks_[chunk].address); }
+  BlockRef try_allocate(int64_t rounded_bytes, StreamIndex stream);
+  BlockRef take_chunk(int64_t rounded_bytes);
+  bool extend(int64_t rounded_bytes, StreamIndex stream);
+  bool release_regions(int64_t rounded_bytes);
+  void start_free(BlockRef block);
+  void wait(BlockRef block, std::vector<StreamIndex> streams);
+  void make_free(BlockRef block);
+  BlockRef swallow_next(BlockRef chunk);
+  void note_out_of_memory(int64_t rounded_bytes, StreamIndex stream);
+
+  BfcConf conf_;
+  Driver* driver_;
+  int64_t limit_bytes_ = 0;  // all regions together stay below
+  int64_t next_region_bytes_ = 0;
+  int64_t max_fragmentation_bytes_ = 0;
+  std::vector<Chunk> chunks_;
+  std::vector<BlockRef> unused_;
+  FreeBlocks free_;
+  std::map<uint64_t, Region> regions_;  // by address
+  std::vector<bool> held_;              // by stream
+  std::unordered_map<BlockRef, std::vector<StreamIndex>> stream_uses_;
+  std::map<int64_t, Waiting> waiting_;  // in the order of their frees
+  int64_t next_waiting_ = 0;
+};
+
+}  // namespace gpucast

@@ -118,6 +118,22 @@ class Result:
     def __bool__(self):
         return self.at is None
 
+    def sides(self):
+        """The two records that differ, and the fields in which they do."""
+        sides = [records[self.at] if self.at < len(records) else {} for records in (self.expected, self.got)]
+        return (*sides, [key for key in {**sides[0], **sides[1]} if sides[0].get(key) != sides[1].get(key)])
+
+    def kind(self):
+        """Differences of one kind most often have one cause."""
+        left, right, keys = self.sides()
+        made = [left.get("op", "end"), *keys]
+        if "events" in keys:
+            pairs = zip(left.get("events", []) + [["nothing"]], right.get("events", []) + [["nothing"]])
+            made += next(([one[0], other[0]] for one, other in pairs if one != other), [])
+        if "summary" in keys and left and right:
+            made += [key for key, value in left["summary"].items() if value != right["summary"].get(key)]
+        return " ".join(made)
+
     def describe(self, names, context=5):
         """The first difference, the events before it, and the fields that differ."""
 
@@ -126,8 +142,7 @@ class Result:
             return text if len(text) <= 600 else text[:600] + f"... ({len(text)} characters)"
 
         lines = [f"  same      {short(record)}" for record in self.expected[max(0, self.at - context) : self.at]]
-        sides = [records[self.at] if self.at < len(records) else {} for records in (self.expected, self.got)]
-        keys = [key for key in {**sides[0], **sides[1]} if sides[0].get(key) != sides[1].get(key)]
+        *sides, keys = self.sides()
         lines += [f"  {name}: {short(side) if side else 'no such line'}" for name, side in zip(names, sides)]
         for key in keys:
             left, right = (side.get(key) for side in sides)
@@ -214,9 +229,10 @@ def minimise(lines, differs, budget_s=60):
 def minimise_difference(pair, lines, result, budget_s=60):
     def differs(attempt):
         try:
-            return not pair.compare(attempt)
+            now = pair.compare(attempt)
         except Broken:
             return False
+        return not now and now.kind() == result.kind()
 
     header = [line for line in lines if line.startswith("#")]
     events = [line for line in lines if not line.startswith("#")]
@@ -229,10 +245,9 @@ class Tally:
         self.names, self.keep, self.limit, self.budget_s = pair_names, keep, limit, budget_s
         self.sequences = self.events = self.ooms = self.different = self.broken = 0
         self.stopped = {}  # PyTorch's own error -> sequences
+        self.kinds = {}  # kind of difference -> sequences
 
     def add(self, label, lines, pair):
-        if self.different + self.broken >= self.limit:
-            return
         self.sequences += 1
         try:
             result = pair.compare(lines)
@@ -248,6 +263,10 @@ class Tally:
         if result:
             return
         self.different += 1
+        kind = result.kind()
+        self.kinds[kind] = self.kinds.get(kind, 0) + 1
+        if self.kinds[kind] > self.limit:
+            return
         print(
             f"{label}: differs at line {result.at} ({header_of(lines).get('alloc_conf', '')!r})\n{result.describe(self.names)}", flush=True
         )
@@ -269,10 +288,11 @@ class Tally:
             f"{self.names[1]} against {self.names[0]}: {self.sequences} sequences, {self.events} events, {self.ooms} out of memory, "
             f"{self.different} different, {self.broken} without an answer, {seconds:.0f} s"
         )
-        return "\n".join([told, *ends])
+        kinds = [f"  {count} differ in: {kind}" for kind, count in sorted(self.kinds.items())]
+        return "\n".join([told, *kinds, *ends])
 
 
-def compare_all(python, against, work, keep, limit=5, budget_s=60, jobs=1):
+def compare_all(python, against, work, keep, limit=1, budget_s=60, jobs=1):
     """`work`: (label, function from the release's version to lines). Returns the Tally."""
 
     def pair():
@@ -309,7 +329,8 @@ def main():
     )
     parser.add_argument("--alloc-conf", help="these settings in every random sequence")
     parser.add_argument("--keep", type=Path, default=ROOT / "build/differential", help="folder for sequences that fail")
-    parser.add_argument("--stop-after", type=int, default=5, metavar="N", help="differences (default 5)")
+    parser.add_argument("--show", type=int, default=1, metavar="N", help="differences of each kind to show and keep (default 1)")
+    parser.add_argument("--drop", default="", metavar="OPS", help="leave these operations out of random sequences, e.g. pb,pe,pr")
     parser.add_argument("--minimise-s", type=float, default=60, help="seconds to make one small; 0: do not")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("files", nargs="*", type=Path, help="event files instead of random sequences")
@@ -317,17 +338,18 @@ def main():
     if arguments.files:
         work = [(path.name.split(".")[0], lambda version, path=path: path.read_text().splitlines()) for path in arguments.files]
     else:
+        dropped = set(arguments.drop.split(","))
+
+        def make(seed, version):
+            lines = sequences.make(seed, arguments.settings_of or version, arguments.alloc_conf)
+            return repaired(line for line in lines if line.split()[0] not in dropped)
+
         work = [
-            (
-                f"seed-{seed}",
-                lambda version, seed=seed: sequences.make(seed, arguments.settings_of or version, arguments.alloc_conf),
-            )
+            (f"seed-{seed}", lambda version, seed=seed: make(seed, version))
             for seed in range(arguments.first_seed, arguments.first_seed + arguments.seeds)
         ]
     try:
-        tally = compare_all(
-            arguments.torch, arguments.against, work, arguments.keep, arguments.stop_after, arguments.minimise_s, arguments.jobs
-        )
+        tally = compare_all(arguments.torch, arguments.against, work, arguments.keep, arguments.show, arguments.minimise_s, arguments.jobs)
     except Broken as problem:
         sys.stderr.write(f"compare.py: {problem}\n")
         sys.exit(2)

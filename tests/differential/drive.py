@@ -36,7 +36,7 @@ def read_events(path):
     with open_text(path, "r") as file:
         for text in file:
             if text.startswith("#"):
-                said = re.match(r"# (alloc_conf|capacity_mib|torch|stream_order)(?: (.*))?$", text.rstrip("\n"))
+                said = re.match(r"# (alloc_conf|capacity_mib|torch|addresses|stream_ids|stream_handles)(?: (.*))?$", text.rstrip("\n"))
                 if said:
                     header[said.group(1)] = said.group(2) or ""
             elif text.strip():
@@ -111,19 +111,33 @@ class Done:
 class Sequence:
     """One sequence in this process, which must not have used CUDA before."""
 
-    def __init__(self, torch, core, lines, stream_order):
+    def __init__(self, torch, core, lines, streams):
         self.torch, self.core, self.lines = torch, core, lines
         self.raw = torch._C
         self.raw._cuda_init()
         torch.cuda.init()
         # The history of a sequence is read once, at its end.
         torch.cuda.memory._record_memory_history("all", context=None, stacks="python", max_entries=1 << 30)
-        # Handles ascend in the order in which PyTorch hands out its pool's streams.
-        made = {number: torch.cuda.Stream(0) for number in stream_order}
-        self.streams = [torch.cuda.default_stream(0), *(made[number] for number in sorted(made))]
+        self.streams = [torch.cuda.default_stream(0), *self.named_streams(**streams)]
         self.current = 0
         self.tensors = {}
         self.pools_begun = set()
+
+    def named_streams(self, stream_ids, stream_handles):
+        """Streams 1, 2, ... with PyTorch's ids of them, or with handles that have the same order as those in the file."""
+        cuda = self.torch.cuda
+        if stream_ids:
+            first = cuda.Stream(0)  # makes PyTorch's pool
+            made = [cuda.Stream(stream_id=one, device_index=first.device_index, device_type=first.device_type) for one in stream_ids[1:]]
+        else:
+            # The handles of PyTorch's pool ascend.
+            ranks = sorted(range(1, len(stream_handles)), key=lambda number: stream_handles[number])
+            in_order = {number: cuda.Stream(0) for number in ranks}
+            made = [in_order[number] for number in sorted(in_order)]
+        order = sorted(range(len(made)), key=lambda number: made[number].cuda_stream)
+        if stream_handles and order != sorted(range(len(made)), key=lambda number: stream_handles[number + 1]):
+            raise DriveError("the order of '# stream_handles' is not the one of PyTorch's streams with these '# stream_ids'")
+        return made
 
     def stream(self, number):
         while len(self.streams) <= number:
@@ -293,7 +307,7 @@ def write_expected(path, results, segments, summary):
 PROFILE = """total_memory_bytes = {capacity_bytes}
 context_bytes = 0
 enforce_capacity = 1
-ascending_addresses = 1
+ascending_addresses = {ascending}
 driver_version = 13000
 runtime_version = {runtime_version}
 """
@@ -316,18 +330,20 @@ class Driver:
         capacity_mib = int(capacity_mib or header.get("capacity_mib", DEFAULT_CAPACITY_MIB))
         with tempfile.TemporaryDirectory() as folder:
             profile, problem = os.path.join(folder, "profile"), os.path.join(folder, "problem")
-            Path(profile).write_text(PROFILE.format(capacity_bytes=capacity_mib << 20, runtime_version=self.runtime_version))
+            ascending = {"ascending": 1, "linux": 0}[header.get("addresses", "ascending")]
+            text = PROFILE.format(capacity_bytes=capacity_mib << 20, ascending=ascending, runtime_version=self.runtime_version)
+            Path(profile).write_text(text)
             sys.stdout.flush()
-            stream_order = [int(number) for number in header.get("stream_order", "").split()]
+            streams = {key: [int(word) for word in header.get(key, "").split()] for key in ("stream_ids", "stream_handles")}
             child = os.fork()
             if child == 0:
-                self._in_child(lines, stream_order, output, alloc_conf, profile, problem)
+                self._in_child(lines, streams, output, alloc_conf, profile, problem)
             _, status = os.waitpid(child, 0)
             if status:
                 text = Path(problem).read_text() if os.path.exists(problem) else "no message"
                 raise DriveError(f"{events}: {os.waitstatus_to_exitcode(status) if status else 0}: {text}")
 
-    def _in_child(self, lines, stream_order, output, alloc_conf, profile, problem):
+    def _in_child(self, lines, streams, output, alloc_conf, profile, problem):
         code = 1
         try:
             os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # newer releases tell each failed allocation
@@ -335,7 +351,7 @@ class Driver:
             os.environ["GPUCAST_VGPU_PROFILE"] = profile
             os.environ.pop("PYTORCH_ALLOC_CONF", None)
             os.environ["PYTORCH_CUDA_ALLOC_CONF"] = alloc_conf
-            write_expected(output, *Sequence(self.torch, self.core, lines, stream_order).run())
+            write_expected(output, *Sequence(self.torch, self.core, lines, streams).run())
             code = 0
         except BaseException as error:  # the parent tells it
             import traceback

@@ -19,6 +19,7 @@ struct Subcommand {
 // One file each: src/cli/NAME.cc.
 void declare_run(CLI::App& app, std::function<int()>& action);
 void declare_analyze(CLI::App& app, std::function<int()>& action);
+void declare_replay(CLI::App& app, std::function<int()>& action);
 void declare_gpus(CLI::App& app, std::function<int()>& action);
 void declare_doctor(CLI::App& app, std::function<int()>& action);
 

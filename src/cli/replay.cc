@@ -1,0 +1,354 @@
+// `gpucast replay FILE`: what if: other allocator settings, smaller cards.
+
+#include "gpucast/replay.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <memory>
+#include <utility>
+
+#include "gpucast/error.h"
+#include "gpucast/gpu.h"
+#include "gpucast/ledger.h"
+#include "gpucast/replay_events.h"
+#include "gpucast/replay_report.h"
+#include "src/attribution/attribution.h"
+#include "src/base/alloc_conf.h"
+#include "src/base/bytes.h"
+#include "src/cli/subcommand.h"
+#include "src/lifetime/lifetime.h"
+#include "src/predict/device_ledger.h"
+#include "src/predict/place.h"
+#include "src/replay/check_alloc_conf.h"
+#include "src/replay/load_history.h"
+#include "src/replay/tune.h"
+
+namespace gpucast::cli {
+namespace {
+
+struct Options {
+  std::string file, format = "text", events, torch_version, addresses, gpu;
+  std::vector<std::string> alloc_confs, capacities;
+  std::optional<int> device;
+  bool tune = false, force = false;
+};
+
+struct Capacity {
+  std::optional<int64_t> bytes;
+  std::string gpu;
+  int64_t total_bytes = 0;  // what CUDA says the card has
+};
+
+// "11.5GiB", "800 MiB", "12345678".
+int64_t parse_size(const std::string& text) {
+  const std::string where = fmt::format("--capacity {}", text);
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  std::string unit(end, text.data() + text.size());
+  unit.erase(0, unit.find_first_not_of(' '));
+  if (error != std::errc() || !(number > 0)) {
+    throw Error(fmt::format("'{}' is no size", text), where, "write bytes, or a number with KiB, MiB or GiB: --capacity 11.5GiB");
+  }
+  std::string lower = unit;
+  std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  constexpr std::pair<const char*, int64_t> kUnits[] = {{"", 1},       {"b", 1},      {"kib", kKiB},
+                                                        {"mib", kMiB}, {"gib", kGiB}, {"tib", 1024 * kGiB}};
+  for (const auto& [name, bytes] : kUnits) {
+    if (lower != name) continue;
+    const double size = number * static_cast<double>(bytes);
+    if (size < 1 || size > static_cast<double>(int64_t{1} << 44))
+      throw Error(fmt::format("'{}' is not between 1 B and 16 TiB", text), where);
+    return static_cast<int64_t>(std::llround(size));
+  }
+  const std::string digits = text.substr(0, static_cast<size_t>(end - text.data()));
+  for (const char* prefix : {"k", "m", "g", "t"}) {
+    if (lower != prefix && lower != std::string(prefix) + "b") continue;
+    const std::string binary = std::string(1, static_cast<char>(std::toupper(prefix[0]))) + "iB";
+    throw Error(fmt::format("'{}' can mean powers of 1000 or of 1024", unit), where,
+                fmt::format("did you mean {}{}? Sizes are bytes, KiB, MiB or GiB (powers of 1024)", digits, binary));
+  }
+  throw Error(fmt::format("'{}' is no unit of memory", unit), where, "write bytes, or a number with KiB, MiB or GiB: --capacity 11.5GiB");
+}
+
+int cuda_major(const std::string& cuda) {
+  int major = 0;
+  std::from_chars(cuda.data(), cuda.data() + cuda.size(), major);
+  return major;
+}
+
+int64_t reserved_bytes(const OutOfMemory& details) { return details.allocated_bytes + details.unallocated_bytes; }
+
+std::string torch_message(const OutOfMemory& details, int64_t total_bytes) {
+  std::string text = fmt::format("CUDA out of memory. Tried to allocate {}. GPU 0 has a total capacity of {} of which {} is free. ",
+                                 torch_size(details.requested_bytes), torch_size(total_bytes), torch_size(details.device_free_bytes));
+  if (details.allowed_bytes) text += fmt::format("{} allowed; ", torch_size(*details.allowed_bytes));
+  text += fmt::format("Of the allocated memory {} is allocated by PyTorch, ", torch_size(details.allocated_bytes));
+  if (details.private_pool_bytes > 0) {
+    text += fmt::format("with {} allocated in private pools (e.g., CUDA Graphs), ", torch_size(details.private_pool_bytes));
+  }
+  return text + fmt::format("and {} is reserved by PyTorch but unallocated.", torch_size(details.unallocated_bytes));
+}
+
+// The program's side of a history, worked out when something is to be placed in it.
+class Places {
+ public:
+  explicit Places(const std::optional<Trace>& trace) : trace_(trace) {}
+  Place of(int64_t event) {
+    Place place;
+    place.event = event;
+    if (!trace_) return place;
+    if (!attribution_) {
+      Problems problems;
+      const AllocConf conf = parse_alloc_conf(trace_->process.alloc_conf, trace_->process.torch);
+      attribution_ = attribute(*trace_, follow_blocks(trace_->events, conf, &problems), &problems);
+    }
+    return place_of_event(*trace_, *attribution_, static_cast<uint32_t>(event));
+  }
+
+ private:
+  const std::optional<Trace>& trace_;
+  std::optional<Attribution> attribution_;
+};
+
+class Command {
+ public:
+  explicit Command(Options options) : options_(std::move(options)) {}
+
+  int run() {
+    const bool to_standard_output = options_.events == "-";
+    if (!options_.events.empty() && options_.alloc_confs.size() * std::max<size_t>(1, capacity_count()) > 1) ask_for_one_row();
+    if (capacity_count() > 1 && !options_.events.empty()) ask_for_one_row();
+    std::vector<int64_t> sizes;
+    for (const std::string& text : options_.capacities) sizes.push_back(parse_size(text));
+    const std::optional<Gpu> gpu = options_.gpu.empty() ? std::nullopt : std::optional(find_gpu(options_.gpu));
+
+    loaded_ = load_history(options_.file, options_.device);
+    History& history = loaded_.history;
+    report_.recorded_torch = history.torch;
+    report_.source = history.source;
+    report_.file = options_.file;
+    report_.partial = history.partial();
+    report_.events = static_cast<int64_t>(history.actions.empty() ? history.ops.size() : history.actions.size());
+    open_events();
+    note_problems();
+
+    const bool events_file = !loaded_.trace.has_value();
+    const bool asked =
+        !options_.alloc_confs.empty() || capacity_count() > 0 || !options_.torch_version.empty() || !options_.addresses.empty();
+    if (!events_file) {
+      ReplaySettings own;
+      own.alloc_conf = history.alloc_conf;
+      own.addresses = AddressPolicy::recorded;
+      add_row(own, {}, "recorded", !asked);
+    }
+    if (!options_.torch_version.empty()) history.torch = options_.torch_version;
+    report_.torch = history.torch;
+    for (const std::string& conf : options_.alloc_confs) check_alloc_conf(conf, history.torch);
+
+    const bool ascending = options_.addresses.empty() ? events_file : options_.addresses == "ascending";
+    const AddressPolicy addresses = ascending ? AddressPolicy::ascending : AddressPolicy::linux_driver;
+    std::vector<Capacity> capacities;
+    for (const int64_t size : sizes) capacities.push_back({size, "", size});
+    if (gpu) capacities.push_back(capacity_of(*gpu));
+    if (capacities.empty()) capacities.emplace_back();
+    std::vector<std::string> confs = options_.alloc_confs;
+    if (confs.empty()) confs.push_back(history.alloc_conf);
+    bool failed = false;
+    if (asked || events_file) {
+      bool first = true;
+      for (const std::string& conf : confs) {
+        for (const Capacity& capacity : capacities) {
+          ReplaySettings settings;
+          settings.alloc_conf = conf;
+          settings.capacity_bytes = capacity.bytes;
+          settings.addresses = addresses;
+          settings.stop_at_oom = !events_file;
+          add_row(settings, capacity, ascending ? "ascending" : "linux", true);
+          const std::optional<ReplayOomReport>& oom = report_.rows.back().oom;
+          if (first && oom && !oom->recorded) failed = true;
+          first = false;
+        }
+      }
+    }
+    if (options_.tune) {
+      for (const Capacity& capacity : capacities) add_tuning(capacity, addresses);
+    }
+    const std::string text = options_.format == "json" ? replay_json(report_) : replay_text(report_);
+    std::fputs(text.c_str(), to_standard_output ? stderr : stdout);
+    return failed ? kExitNo : kExitYes;
+  }
+
+ private:
+  size_t capacity_count() const { return options_.capacities.size() + (options_.gpu.empty() ? 0 : 1); }
+
+  [[noreturn]] void ask_for_one_row() const {
+    throw Error("--events writes one replay, and several were asked for", "--events " + options_.events,
+                "give at most one --alloc-conf and one --capacity (or --gpu)");
+  }
+
+  // Before the long work: a path that cannot be written fails at once.
+  void open_events() {
+    if (options_.events.empty() || options_.events == "-") return;
+    if (std::filesystem::exists(options_.events) && !options_.force) {
+      throw Error("the file exists", options_.events, "choose another name, or overwrite it: --force");
+    }
+    events_file_.open(options_.events, std::ios::binary | std::ios::trunc);
+    if (!events_file_) throw Error("the file cannot be written", options_.events, "check the folder and its permissions");
+  }
+
+  void note_problems() {
+    if (!loaded_.trace) return;
+    for (size_t i = 0; i < static_cast<size_t>(Problem::count_); ++i) {
+      const auto problem = static_cast<Problem>(i);
+      const ProblemCount& count = loaded_.trace->problems[problem];
+      const ProblemInfo& info = problem_info(problem);
+      if (count.count == 0 || info.severity != Severity::warning) continue;
+      report_.warnings.push_back({info.name, fmt::format("{} ({}x, first: {})", info.sentence, count.count, count.first)});
+    }
+    if (report_.partial) {
+      report_.warnings.push_back({"partial_history",
+                                  "The history begins in the middle: what was there is reconstructed, what happened before "
+                                  "is not known, higher peaks included."});
+    }
+  }
+
+  Capacity capacity_of(const Gpu& gpu) const {
+    Capacity out;
+    out.gpu = gpu.id;
+    out.total_bytes = static_cast<int64_t>(gpu.total_memory_bytes);
+    const int cuda = loaded_.trace ? cuda_major(loaded_.trace->process.cuda) : 0;
+    auto bytes = static_cast<int64_t>(usable_capacity_bytes(gpu, cuda));
+    if (loaded_.trace) bytes -= ledger_total(ledger_from_capture(*loaded_.trace, 0)).expected_bytes;
+    out.bytes = std::max<int64_t>(bytes, 0);
+    return out;
+  }
+
+  void add_row(const ReplaySettings& settings, const Capacity& capacity, const char* addresses, bool write_events) {
+    const History& history = loaded_.history;
+    ReplayResult result;
+    if (write_events && !options_.events.empty()) {
+      std::ostream& out = options_.events == "-" ? std::cout : events_file_;
+      result = replay_with_events(history, settings, out);
+      out.flush();
+      if (!out) throw Error("the events cannot be written", options_.events, "is the disk full?");
+    } else {
+      result = replay(history, settings);
+    }
+    ReplayRow row;
+    row.alloc_conf = settings.alloc_conf;
+    row.addresses = addresses;
+    row.capacity_bytes = settings.capacity_bytes;
+    row.gpu = capacity.gpu;
+    row.peak_allocated_bytes = result.stats.peak_allocated_bytes;
+    row.peak_reserved_bytes = result.stats.peak_reserved_bytes;
+    const auto peak_op = static_cast<size_t>(result.peak_reserved_op);
+    row.peak_event = history.first_action.empty() ? result.peak_reserved_op : history.first_action[peak_op];
+    row.segments = static_cast<int64_t>(result.segments.size());
+    row.largest_free_block_bytes = result.largest_free_block_at_peak_bytes;
+    row.fragmentation_bytes = result.fragmentation_at_peak_bytes();
+    row.rounding_bytes = result.rounding_at_peak_bytes;
+    row.alloc_retries = result.stats.alloc_retries;
+    row.segment_allocs = result.stats.segment_allocs;
+    row.segment_frees = result.stats.segment_frees;
+    row.ooms = result.stats.ooms;
+    row.matches_recorded = result.matches_recorded;
+    row.first_difference = result.first_difference;
+    if (result.first_oom || result.first_recorded_oom) row.oom = describe_oom(result, settings, capacity);
+    for (const std::string& unknown : result.unknown_settings) {
+      report_.warnings.push_back(
+          {"unknown_setting", fmt::format("The recording's setting '{}' is not known: replayed without it.", unknown)});
+    }
+    report_.rows.push_back(std::move(row));
+  }
+
+  ReplayOomReport describe_oom(const ReplayResult& result, const ReplaySettings& settings, const Capacity& capacity) {
+    const History& history = loaded_.history;
+    const ReplayOom& first = result.first_oom ? *result.first_oom : *result.first_recorded_oom;
+    const OutOfMemory& details = first.details;
+    ReplayOomReport out;
+    out.recorded = !result.first_oom;
+    out.stopped = settings.stop_at_oom && result.first_oom.has_value();
+    out.place = places_.of(first.event);
+    out.requested_bytes = history.ops[static_cast<size_t>(first.op)].size_bytes;
+    out.segment_bytes = details.requested_bytes;
+    out.free_bytes = details.device_free_bytes;
+    out.reserved_bytes = reserved_bytes(details);
+    out.allocated_bytes = details.allocated_bytes;
+    out.largest_free_block_bytes = first.largest_free_block_bytes;
+    // The card of a recording is not known: what PyTorch had of it, and what was free.
+    out.capacity_bytes = settings.capacity_bytes.value_or(out.reserved_bytes + out.free_bytes);
+    if (!out.recorded) out.message = torch_message(details, settings.capacity_bytes ? capacity.total_bytes : details.device_total_bytes);
+    if (!settings.capacity_bytes && !out.recorded) return out;  // a memory fraction without a card: no setting helps
+    const AddressPolicy addresses = settings.addresses == AddressPolicy::recorded ? AddressPolicy::linux_driver : settings.addresses;
+    const Tuning tuning = tune(history, settings.alloc_conf, out.capacity_bytes, addresses);
+    for (const TriedSetting& tried : tuning.tried) {
+      if (tried.survives && tried.alloc_conf != settings.alloc_conf) {
+        out.saved_by.push_back({tried.alloc_conf, tried.peak_reserved_bytes, tried.driver_calls, tried.alloc_retries});
+      }
+    }
+    out.settings_tried = static_cast<int64_t>(tuning.tried.size()) - 1;
+    if (!out.recorded) {
+      out.min_capacity_bytes = min_capacity_bytes(history, settings.alloc_conf);
+      if (settings.alloc_conf != kExpandable) out.min_capacity_expandable_bytes = min_capacity_bytes(history, kExpandable);
+    }
+    return out;
+  }
+
+  void add_tuning(const Capacity& capacity, AddressPolicy addresses) {
+    const std::string own = options_.alloc_confs.empty() ? loaded_.history.alloc_conf : options_.alloc_confs.front();
+    const Tuning tuning = tune(loaded_.history, own, capacity.bytes, addresses);
+    TuneReport out;
+    out.capacity_bytes = capacity.bytes;
+    out.gpu = capacity.gpu;
+    out.own = tuning.own;
+    out.best = tuning.best;
+    for (const TriedSetting& tried : tuning.tried) {
+      TuneRow row;
+      row.alloc_conf = tried.alloc_conf;
+      row.survives = tried.survives;
+      row.peak_reserved_bytes = tried.peak_reserved_bytes;
+      row.peak_allocated_bytes = tried.peak_allocated_bytes;
+      row.rounding_bytes = tried.rounding_bytes;
+      row.driver_calls = tried.driver_calls;
+      row.alloc_retries = tried.alloc_retries;
+      out.rows.push_back(std::move(row));
+    }
+    report_.tuned.push_back(std::move(out));
+  }
+
+  static constexpr const char* kExpandable = "expandable_segments:True";
+  Options options_;
+  LoadedHistory loaded_;
+  Places places_{loaded_.trace};
+  ReplayReport report_;
+  std::ofstream events_file_;
+};
+
+}  // namespace
+
+void declare_replay(CLI::App& app, std::function<int()>& action) {
+  auto options = std::make_shared<Options>();
+  app.add_option("FILE", options->file, "a capture (*.gpucast), a memory snapshot of PyTorch, or an event file")->required();
+  app.add_option("--alloc-conf", options->alloc_confs, "settings as in PYTORCH_CUDA_ALLOC_CONF (\"\": the defaults); may be given again")
+      ->allow_extra_args(false);
+  app.add_option("--capacity", options->capacities, "what the allocator can have, e.g. 11.5GiB; may be given again")
+      ->allow_extra_args(false);
+  app.add_option("--gpu", options->gpu, "the capacity of this card (see `gpucast gpus`), less what it holds beside PyTorch's allocator");
+  app.add_flag("--tune", options->tune, "try a set of settings and say which is worth a change");
+  app.add_option("--events", options->events, "write what one replay does, one JSON line an event ('-': standard output)");
+  app.add_flag("--force", options->force, "overwrite the events' file");
+  app.add_option("--torch-version", options->torch_version, "follow the rules of this PyTorch release, e.g. 2.6.0");
+  app.add_option("--addresses", options->addresses, "where the driver places segments (default: linux; for event files: ascending)")
+      ->check(CLI::IsMember({"linux", "ascending"}));
+  app.add_option("--device", options->device, "which GPU of a snapshot that holds several");
+  app.add_option("--format", options->format, "text or json")->check(CLI::IsMember({"text", "json"}))->capture_default_str();
+  app.callback([options, &action] { action = [options] { return Command(*options).run(); }; });
+}
+
+}  // namespace gpucast::cli

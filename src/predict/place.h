@@ -1,0 +1,15 @@
+// Where in the program an allocator event happened.
+#pragma once
+
+#include <cstdint>
+
+#include "gpucast/prediction.h"
+#include "gpucast/trace.h"
+#include "src/attribution/attribution.h"
+
+namespace gpucast {
+
+// Snapshots know the stack only.
+Place place_of_event(const Trace& trace, const Attribution& attribution, uint32_t event);
+
+}  // namespace gpucast

@@ -1,0 +1,249 @@
+// `gpucast replay` for people: one table, at most 100 columns, and below it what the numbers mean.
+
+#include <fmt/core.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <string_view>
+
+#include "gpucast/replay_report.h"
+#include "src/base/bytes.h"
+#include "src/report/next_command.h"
+
+namespace gpucast {
+namespace {
+
+constexpr size_t kColumns = 100, kSettingColumns = 25, kMostSaved = 3;
+
+class Text {
+ public:
+  template <class... Args>
+  void line(fmt::format_string<Args...> format, Args&&... args) {
+    std::string text = fmt::format(format, std::forward<Args>(args)...);
+    text.erase(text.find_last_not_of(' ') + 1);
+    out_ += text + '\n';
+  }
+  void line() { out_ += '\n'; }
+
+  // Words of `text` after `first`, further lines under its start. A word that is longer than a line is broken, none is cut short.
+  void wrapped(const std::string& first, std::string_view text) {
+    const std::string indent(std::min(first.size(), kColumns / 2), ' ');
+    std::string current = first;
+    bool empty = true;
+    while (!text.empty()) {
+      std::string_view word = text.substr(0, text.find(' '));
+      if (!empty && current.size() + 1 + word.size() > kColumns) {
+        line("{}", current);
+        current = indent;
+        empty = true;
+      }
+      if (!empty) current += ' ';
+      word = word.substr(0, kColumns - current.size());
+      current += word;
+      empty = false;
+      text.remove_prefix(word.size());
+      while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
+    }
+    line("{}", current);
+  }
+
+  std::string take() { return std::move(out_); }
+
+ private:
+  std::string out_;
+};
+
+// In MiB without the unit: columns have it in their heading.
+std::string mib(int64_t bytes) { return fmt::format("{:.2f}", static_cast<double>(bytes) / static_cast<double>(kMiB)); }
+std::string mib_or(const std::optional<int64_t>& bytes, const char* otherwise) { return bytes ? mib(*bytes) : otherwise; }
+
+std::string setting_name(const std::string& alloc_conf) { return alloc_conf.empty() ? "defaults" : alloc_conf; }
+
+// A setting's cell, then the numbers; a setting that is too long has a line (or several) of its own.
+void table_row(const std::string& setting, const std::string& numbers, Text* out) {
+  if (setting.size() <= kSettingColumns) return out->line("{:<{}}{}", setting, kSettingColumns, numbers);
+  out->wrapped("", setting);
+  out->line("{:<{}}{}", "", kSettingColumns, numbers);
+}
+
+void table(const ReplayReport& report, Text* out) {
+  constexpr const char* kRow = "{:>9}{:>10}{:>10}{:>6}{:>9}{:>10}{:>7}{:>8}{:>6}";
+  constexpr const char* kHead = "{:<{}}{:>9}{:>10}{:>10}{:>6}{:>9}{:>17}{:>8}{:>6}";
+  out->line(kHead, "", kSettingColumns, "", "peak", "peak", "", "largest", "unused", "", "");
+  out->line(kHead, "MiB", kSettingColumns, "capacity", "allocated", "reserved", "segs", "unused", "at the peak", "retries", "OOM");
+  for (const ReplayRow& row : report.rows) {
+    const double per_cent = row.peak_reserved_bytes == 0
+                                ? 0
+                                : 100.0 * static_cast<double>(row.fragmentation_bytes) / static_cast<double>(row.peak_reserved_bytes);
+    const std::string name = setting_name(row.alloc_conf);
+    table_row(row.addresses == "recorded" ? "as recorded: " + name : name,
+              fmt::format(kRow, mib_or(row.capacity_bytes, "none"), mib(row.peak_allocated_bytes), mib(row.peak_reserved_bytes),
+                          row.segments, mib(row.largest_free_block_bytes), mib(row.fragmentation_bytes), fmt::format("{:.1f}%", per_cent),
+                          row.alloc_retries, row.ooms),
+              out);
+  }
+}
+
+std::string where(const Place& place) {
+  std::string text = fmt::format("event {}", place.event);
+  if (!place.phase.empty()) text += ", " + place.phase;
+  if (place.step > 0) text += fmt::format(", step {}", place.step);
+  if (!place.module.empty()) text += ", in " + place.module;
+  return text;
+}
+
+// The innermost frame that is the user's own rather than PyTorch's.
+std::string user_frame(const Place& place) {
+  for (const std::string& frame : place.stack) {
+    const bool library = frame.find("/torch/") != std::string::npos || frame.find("site-packages") != std::string::npos ||
+                         frame.find("<frozen") != std::string::npos;
+    if (!library) return frame;
+  }
+  return place.stack.empty() ? "" : place.stack.front();
+}
+
+void saved_by(const ReplayOomReport& oom, Text* out) {
+  if (oom.saved_by.empty()) {
+    out->wrapped("  saved by   ", fmt::format("none of the {} settings tried", oom.settings_tried));
+    return;
+  }
+  for (size_t i = 0; i < std::min(oom.saved_by.size(), kMostSaved); ++i) {
+    const SavedBy& saved = oom.saved_by[i];
+    out->wrapped(i == 0 ? "  saved by   " : "             ",
+                 fmt::format("{} (peak reserved {} MiB, {} driver calls, {} retries)", setting_name(saved.alloc_conf),
+                             mib(saved.peak_reserved_bytes), saved.driver_calls, saved.alloc_retries));
+  }
+  if (oom.saved_by.size() > kMostSaved) out->line("             and {} more (--format json)", oom.saved_by.size() - kMostSaved);
+}
+
+void oom(const ReplayRow& row, Text* out) {
+  const ReplayOomReport& o = *row.oom;
+  out->line();
+  out->wrapped("Out of memory: ", fmt::format("{}, {}", setting_name(row.alloc_conf),
+                                              o.recorded ? "as recorded" : fmt::format("capacity {} MiB", mib(o.capacity_bytes))));
+  out->wrapped("  where      ", where(o.place));
+  if (const std::string frame = user_frame(o.place); !frame.empty()) out->wrapped("             at ", frame);
+  out->wrapped("  asked for  ", fmt::format("{} B; the allocator tried to get {} with {} free, {} reserved, {} of it allocated",
+                                            o.requested_bytes, torch_size(o.segment_bytes), torch_size(o.free_bytes),
+                                            torch_size(o.reserved_bytes), torch_size(o.allocated_bytes)));
+  out->line("             largest unused block: {}", torch_size(o.largest_free_block_bytes));
+  if (!o.message.empty()) out->wrapped("  message    ", o.message);
+  if (o.stopped) out->line("  then       the replay ended there, as most programs do");
+  if (row.ooms > 1) out->line("  then       {} more allocations failed", row.ooms - 1);
+  saved_by(o, out);
+  if (o.min_capacity_bytes) {
+    std::string needs = fmt::format("at least {} MiB with these settings", mib(*o.min_capacity_bytes));
+    if (o.min_capacity_expandable_bytes) {
+      needs += fmt::format(", {} MiB with expandable_segments:True", mib(*o.min_capacity_expandable_bytes));
+    }
+    out->wrapped("  needs      ", needs);
+  }
+}
+
+std::string export_line(const std::string& alloc_conf) {
+  if (alloc_conf.empty()) return "unset PYTORCH_CUDA_ALLOC_CONF";
+  return "export PYTORCH_CUDA_ALLOC_CONF=" + shell_quote({alloc_conf});
+}
+
+std::string signed_count(int64_t count) { return count > 0 ? fmt::format("{} more", count) : fmt::format("{} fewer", -count); }
+
+void advice(const TuneReport& tune, Text* out) {
+  const TuneRow& own = tune.rows[tune.own];
+  if (!tune.best) {
+    if (!own.survives) return out->wrapped("None of these runs: ", "the job needs a larger card or a smaller batch");
+    return out->wrapped("No change is worth it: ", tune.capacity_bytes ? "the settings that are there run, and no other needs fewer retries"
+                                                                       : "nothing saves 2 MiB or more over the settings that are there");
+  }
+  const TuneRow& best = tune.rows[*tune.best];
+  std::string gain;
+  if (!own.survives) {
+    gain = fmt::format("runs where {} runs out of memory", setting_name(own.alloc_conf));
+  } else if (tune.capacity_bytes) {
+    gain = fmt::format("{} retries instead of {}", best.alloc_retries, own.alloc_retries);
+  } else {
+    gain = fmt::format("reserves {} MiB less", mib(own.peak_reserved_bytes - best.peak_reserved_bytes));
+  }
+  out->wrapped("Best: ", fmt::format("{} {}", setting_name(best.alloc_conf), gain));
+  std::string cost = best.driver_calls == own.driver_calls
+                         ? "as many driver calls"
+                         : signed_count(best.driver_calls - own.driver_calls) + " driver calls (each takes time)";
+  cost += fmt::format(", {} MiB lost to rounding (now {})", mib(best.rounding_bytes), mib(own.rounding_bytes));
+  out->wrapped("  it costs ", cost);
+  out->line("  {}", export_line(best.alloc_conf));
+}
+
+void tuned(const TuneReport& tune, Text* out) {
+  const std::string at = !tune.capacity_bytes ? "without a limit"
+                         : tune.gpu.empty()   ? fmt::format("at {} MiB", mib(*tune.capacity_bytes))
+                                              : fmt::format("on {}: {} MiB", tune.gpu, mib(*tune.capacity_bytes));
+  out->line();
+  out->line("Settings tried {}", at);
+  constexpr const char* kRow = "{:>12}{:>12}{:>12}{:>11}{:>9}{:>7}";
+  out->line("{:<{}}{:>12}{:>12}{:>12}{:>11}{:>9}", "", kSettingColumns, "peak", "peak", "lost to", "driver", "");
+  out->line("{:<{}}{:>12}{:>12}{:>12}{:>11}{:>9}{:>7}", "MiB", kSettingColumns, "reserved", "allocated", "rounding", "calls", "retries",
+            "runs");
+  // What changes nothing is named, and not printed row by row.
+  const auto same = [](const TuneRow& a, const TuneRow& b) {
+    return a.survives == b.survives && a.peak_reserved_bytes == b.peak_reserved_bytes && a.peak_allocated_bytes == b.peak_allocated_bytes &&
+           a.rounding_bytes == b.rounding_bytes && a.driver_calls == b.driver_calls && a.alloc_retries == b.alloc_retries;
+  };
+  std::string unchanged;
+  for (size_t i = 0; i < tune.rows.size(); ++i) {
+    const TuneRow& row = tune.rows[i];
+    if (i != tune.own && same(row, tune.rows[tune.own])) {
+      unchanged += (unchanged.empty() ? "" : "; ") + setting_name(row.alloc_conf);
+      continue;
+    }
+    table_row(setting_name(row.alloc_conf) + (i == tune.own ? " (now)" : ""),
+              fmt::format(kRow, mib(row.peak_reserved_bytes), mib(row.peak_allocated_bytes), mib(row.rounding_bytes), row.driver_calls,
+                          row.alloc_retries, row.survives ? "yes" : "no"),
+              out);
+  }
+  if (!unchanged.empty()) out->wrapped("  as now: ", unchanged);
+  advice(tune, out);
+}
+
+}  // namespace
+
+std::string torch_size(int64_t bytes) {
+  const auto value = static_cast<double>(bytes);
+  if (bytes <= kKiB) return fmt::format("{} bytes", bytes);
+  if (bytes <= kMiB) return fmt::format("{:.2f} KiB", value / static_cast<double>(kKiB));
+  if (bytes <= kGiB) return fmt::format("{:.2f} MiB", value / static_cast<double>(kMiB));
+  return fmt::format("{:.2f} GiB", value / static_cast<double>(kGiB));
+}
+
+std::string replay_text(const ReplayReport& report) {
+  Text out;
+  out.wrapped("", fmt::format("{}: {} events{}{}", report.file, report.events,
+                              report.torch.empty() ? ", rules of the newest PyTorch" : ", rules of PyTorch " + report.torch,
+                              report.partial ? ", a history that begins in the middle" : ""));
+  out.line();
+  table(report, &out);
+  const ReplayRow& first = report.rows.front();
+  if (first.matches_recorded) {
+    out.line();
+    out.line("replays to its own recorded segments: {}", *first.matches_recorded ? "yes" : "no");
+    if (!*first.matches_recorded) {
+      out.wrapped("  first difference: ", first.first_difference);
+      out.wrapped("  ", "The other rows are approximations, then: something the recording does not tell decided where blocks went.");
+    }
+  }
+  for (const ReplayRow& row : report.rows) {
+    if (!row.gpu.empty()) {
+      out.line();
+      out.line("{}: {} MiB is the card's memory less what it holds beside PyTorch's allocator", row.gpu, mib(*row.capacity_bytes));
+      break;
+    }
+  }
+  for (const ReplayRow& row : report.rows) {
+    if (row.oom) oom(row, &out);
+  }
+  for (const TuneReport& tune : report.tuned) tuned(tune, &out);
+  if (!report.warnings.empty()) out.line();
+  for (const Warning& warning : report.warnings) out.wrapped("warning: ", warning.message);
+  return out.take();
+}
+
+}  // namespace gpucast

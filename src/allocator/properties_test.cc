@@ -368,5 +368,95 @@ TEST_P(EveryConf, FreeThenTheSameAllocationStaysWhenNothingElseFits) {
   EXPECT_GT(compared, 100);
 }
 
+// ---- more memory ----------------------------------------------------------------------------------------------------------
+
+struct Op {
+  int id;
+  int64_t size_bytes;  // 0: free
+};
+
+// Runs on one stream; the highest peak reserved, or nothing when it runs out of memory.
+std::optional<int64_t> run_at(const std::string& conf, const std::vector<Op>& ops, int64_t capacity_bytes) {
+  AscendingDriver driver(capacity_bytes);
+  const std::unique_ptr<Allocator> allocator = make_allocator(conf, &driver);
+  std::map<int, BlockRef> blocks;
+  for (const Op& op : ops) {
+    if (op.size_bytes == 0) {
+      allocator->free(blocks.at(op.id));
+      continue;
+    }
+    blocks[op.id] = allocator->allocate(op.size_bytes, 0);
+    if (blocks[op.id] == kNoBlock) return std::nullopt;
+  }
+  return allocator->stats().peak_reserved_bytes;
+}
+
+// More memory can turn a fit into out of memory, without garbage collection and with every setting. What a smaller card makes
+// the allocator give back is still there on a larger one, where a later block takes a part of it and so keeps the rest.
+// These are the shortest that a search over thousands of random sequences found.
+TEST(MoreMemory, CanBeTooLittle) {
+  // Default: at 52 MiB the 24 MiB are given back for the 30, and 30 + 20 + 2 fit. At 54 MiB 24 + 30 fit, the 20 then lie in
+  // the 24, whose other 4 nobody can use, and there is no room for a segment of 2 MiB for the last.
+  const std::vector<Op> ops = {{1, 24 * kMiB}, {1, 0}, {2, 30 * kMiB}, {3, 20 * kMiB}, {4, 300'000}};
+  EXPECT_EQ(run_at("", ops, 50 * kMiB), std::nullopt);
+  EXPECT_EQ(run_at("", ops, 52 * kMiB), 52 * kMiB);
+  EXPECT_EQ(run_at("", ops, 54 * kMiB), std::nullopt);
+  EXPECT_EQ(run_at("", ops, 56 * kMiB), 56 * kMiB);
+}
+
+TEST(MoreMemory, CanBeTooLittleWithMaxSplitSize) {
+  // 40 + 20 (the segment of the 3) fit in 60 MiB, and the 30 take the whole 40.
+  const std::vector<Op> ops = {{1, 40 * kMiB}, {1, 0}, {2, 3 * kMiB}, {3, 30 * kMiB}, {4, 300'000}};
+  EXPECT_EQ(run_at("max_split_size_mb:21", ops, 52 * kMiB), 52 * kMiB);
+  EXPECT_EQ(run_at("max_split_size_mb:21", ops, 60 * kMiB), std::nullopt);
+  EXPECT_EQ(run_at("max_split_size_mb:21", ops, 62 * kMiB), 62 * kMiB);
+}
+
+TEST(MoreMemory, CanBeTooLittleWithExpandableSegments) {
+  // A free block at the end of what is mapped counts with what it could grow to, which grows with the card. At 60 MiB that is
+  // 34, less than the free 40 at the front, and the 8 go to the end; at 72 MiB it is 54, and they go to the front.
+  const std::vector<Op> ops = {{1, 40 * kMiB}, {2, 6 * kMiB}, {1, 0}, {3, 8 * kMiB}, {4, 36 * kMiB}};
+  EXPECT_EQ(run_at("expandable_segments:True", ops, 60 * kMiB), 60 * kMiB);
+  EXPECT_EQ(run_at("expandable_segments:True", ops, 72 * kMiB), std::nullopt);
+  EXPECT_NE(run_at("expandable_segments:True", ops, 100 * kMiB), std::nullopt);
+}
+
+TEST(MoreMemory, CanBeTooLittleForBfc) {
+  // Even in one arena: there it is best fit alone.
+  const std::vector<Op> arena = {{1, 36 * kMiB}, {2, 20 * kMiB}, {1, 0}, {3, 4 * kMiB}, {2, 0}, {4, 60 * kMiB}};
+  EXPECT_EQ(run_at("backend:bfc,allow_growth:False", arena, 72 * kMiB), 72 * kMiB);
+  EXPECT_EQ(run_at("backend:bfc,allow_growth:False", arena, 76 * kMiB), std::nullopt);
+  const std::vector<Op> regions = {{1, 24 * kMiB}, {2, 6 * kMiB}, {1, 0}, {3, 12 * kMiB}, {4, 20 * kMiB}, {5, 8 * kMiB}};
+  EXPECT_NE(run_at("backend:bfc,garbage_collection:False", regions, 46 * kMiB), std::nullopt);
+  EXPECT_EQ(run_at("backend:bfc,garbage_collection:False", regions, 50 * kMiB), std::nullopt);
+}
+
+// What does hold: from the peak that a run reserves without a limit on, it always fits, and reserves the same. (Not for
+// expandable segments, where the card's size has a say in where blocks go, limit or not.)
+TEST(MoreMemory, IsEnoughFromThePeakOn) {
+  constexpr int64_t kUnlimitedBytes = int64_t{1} << 40;
+  for (const std::string conf :
+       {"", "max_split_size_mb:21", "roundup_power2_divisions:4", "backend:bfc", "backend:bfc,coalesce_regions:True"}) {
+    for (uint32_t seed = 1; seed <= 50; ++seed) {
+      std::mt19937 random(seed);
+      std::vector<Op> ops;
+      std::vector<int> live;
+      for (int id = 0; id < 60; ++id) {
+        ops.push_back({id, random_size(&random)});
+        live.push_back(id);
+        while (!live.empty() && random() % 2 == 0) {
+          std::swap(live[random() % live.size()], live.back());
+          ops.push_back({live.back(), 0});
+          live.pop_back();
+        }
+      }
+      const int64_t peak_bytes = run_at(conf, ops, kUnlimitedBytes).value();
+      for (const int64_t more_bytes : {0 * kMiB, 2 * kMiB, 38 * kMiB}) {
+        EXPECT_EQ(run_at(conf, ops, peak_bytes + more_bytes), peak_bytes) << conf << ", seed " << seed << ", " << more_bytes << " B more";
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace gpucast

@@ -61,7 +61,7 @@ struct TuneReport {
 
 struct ReplayReport {
   std::string source;  // "vgpu", "snapshot", "events"
-  std::string file, torch, recorded_torch;
+  std::string file, torch;
   int64_t events = 0;
   bool partial = false;  // the history begins in the middle
   std::vector<ReplayRow> rows;

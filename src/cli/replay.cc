@@ -103,6 +103,7 @@ class Places {
     Place place;
     place.event = event;
     if (!trace_) return place;
+    if (!attribution_ && trace_->header.source == "snapshot") attribution_.emplace();  // which tells stacks only
     if (!attribution_) {
       Problems problems;
       const AllocConf conf = parse_alloc_conf(trace_->process.alloc_conf, trace_->process.torch);
@@ -122,19 +123,23 @@ class Command {
 
   int run() {
     const bool to_standard_output = options_.events == "-";
-    if (!options_.events.empty() && options_.alloc_confs.size() * std::max<size_t>(1, capacity_count()) > 1) ask_for_one_row();
-    if (capacity_count() > 1 && !options_.events.empty()) ask_for_one_row();
+    if (!options_.events.empty() && (options_.alloc_confs.size() > 1 || capacity_count() > 1)) {
+      throw Error("--events writes one replay, and several were asked for", "--events " + options_.events,
+                  "give at most one --alloc-conf and one --capacity (or --gpu)");
+    }
+    check_torch_version();
     std::vector<int64_t> sizes;
     for (const std::string& text : options_.capacities) sizes.push_back(parse_size(text));
     const std::optional<Gpu> gpu = options_.gpu.empty() ? std::nullopt : std::optional(find_gpu(options_.gpu));
 
     loaded_ = load_history(options_.file, options_.device);
     History& history = loaded_.history;
-    report_.recorded_torch = history.torch;
     report_.source = history.source;
     report_.file = options_.file;
     report_.partial = history.partial();
     report_.events = static_cast<int64_t>(history.actions.empty() ? history.ops.size() : history.actions.size());
+    const std::string torch = options_.torch_version.empty() ? history.torch : options_.torch_version;
+    for (const std::string& conf : options_.alloc_confs) check_alloc_conf(conf, torch);
     open_events();
     note_problems();
 
@@ -147,9 +152,8 @@ class Command {
       own.addresses = AddressPolicy::recorded;
       add_row(own, {}, "recorded", !asked);
     }
-    if (!options_.torch_version.empty()) history.torch = options_.torch_version;
-    report_.torch = history.torch;
-    for (const std::string& conf : options_.alloc_confs) check_alloc_conf(conf, history.torch);
+    history.torch = torch;
+    report_.torch = torch;
 
     const bool ascending = options_.addresses.empty() ? events_file : options_.addresses == "ascending";
     const AddressPolicy addresses = ascending ? AddressPolicy::ascending : AddressPolicy::linux_driver;
@@ -187,9 +191,12 @@ class Command {
  private:
   size_t capacity_count() const { return options_.capacities.size() + (options_.gpu.empty() ? 0 : 1); }
 
-  [[noreturn]] void ask_for_one_row() const {
-    throw Error("--events writes one replay, and several were asked for", "--events " + options_.events,
-                "give at most one --alloc-conf and one --capacity (or --gpu)");
+  void check_torch_version() const {
+    const std::string& text = options_.torch_version;
+    const size_t dot = text.find('.');
+    const auto digit = [&](size_t at) { return at < text.size() && text[at] >= '0' && text[at] <= '9'; };
+    if (text.empty() || (digit(0) && dot != std::string::npos && digit(dot + 1))) return;
+    throw Error(fmt::format("'{}' is no release of PyTorch", text), "--torch-version", "write it as PyTorch does: --torch-version 2.6.0");
   }
 
   // Before the long work: a path that cannot be written fails at once.
@@ -256,24 +263,31 @@ class Command {
     row.alloc_retries = result.stats.alloc_retries;
     row.segment_allocs = result.stats.segment_allocs;
     row.segment_frees = result.stats.segment_frees;
-    row.ooms = result.stats.ooms;
+    // Where the replay of the recorded addresses left the recorded path, an allocation that fails there is no finding.
+    const bool recorded = settings.addresses == AddressPolicy::recorded;
+    row.ooms = result.stats.ooms - (recorded ? result.ooms : 0);
     row.matches_recorded = result.matches_recorded;
     row.first_difference = result.first_difference;
-    if (result.first_oom || result.first_recorded_oom) row.oom = describe_oom(result, settings, capacity);
-    for (const std::string& unknown : result.unknown_settings) {
-      report_.warnings.push_back(
-          {"unknown_setting", fmt::format("The recording's setting '{}' is not known: replayed without it.", unknown)});
+    const bool new_oom = result.first_oom && !recorded;
+    if (new_oom || result.first_recorded_oom) {
+      row.oom = describe_oom(new_oom ? *result.first_oom : *result.first_recorded_oom, !new_oom, settings, capacity);
+    }
+    if (report_.rows.empty()) {  // of the other rows the settings were checked
+      for (const std::string& unknown : result.unknown_settings) {
+        report_.warnings.push_back(
+            {"unknown_setting", fmt::format("The recording's setting '{}' is not known: replayed without it.", unknown)});
+      }
     }
     report_.rows.push_back(std::move(row));
   }
 
-  ReplayOomReport describe_oom(const ReplayResult& result, const ReplaySettings& settings, const Capacity& capacity) {
+  // `recorded`: it failed when it was recorded too.
+  ReplayOomReport describe_oom(const ReplayOom& first, bool recorded, const ReplaySettings& settings, const Capacity& capacity) {
     const History& history = loaded_.history;
-    const ReplayOom& first = result.first_oom ? *result.first_oom : *result.first_recorded_oom;
     const OutOfMemory& details = first.details;
     ReplayOomReport out;
-    out.recorded = !result.first_oom;
-    out.stopped = settings.stop_at_oom && result.first_oom.has_value();
+    out.recorded = recorded;
+    out.stopped = settings.stop_at_oom && !recorded;
     out.place = places_.of(first.event);
     out.requested_bytes = history.ops[static_cast<size_t>(first.op)].size_bytes;
     out.segment_bytes = details.requested_bytes;

@@ -11,7 +11,13 @@ LoadedHistory load_history(const std::string& path, std::optional<int> device) {
     out.history = read_events(path);
     return out;
   }
-  out.trace = read_trace(path, device);
+  try {
+    out.trace = read_trace(path, device);
+  } catch (const Error& error) {
+    if (error.where == path || error.hint.find("gpucast run") == std::string::npos) throw;
+    throw Error(error.what(), error.where,
+                error.hint + "; memory snapshots and event files (docs/reference/event-format.md) can be replayed too");
+  }
   out.history = history_from_trace(*out.trace);
   return out;
 }

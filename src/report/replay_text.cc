@@ -14,7 +14,7 @@
 namespace gpucast {
 namespace {
 
-constexpr size_t kColumns = 100, kSettingColumns = 25, kMostSaved = 3;
+constexpr size_t kColumns = 100, kSettingColumns = 25, kTunedColumns = 36, kMostSaved = 3;
 
 class Text {
  public:
@@ -61,10 +61,10 @@ std::string mib_or(const std::optional<int64_t>& bytes, const char* otherwise) {
 std::string setting_name(const std::string& alloc_conf) { return alloc_conf.empty() ? "defaults" : alloc_conf; }
 
 // A setting's cell, then the numbers; a setting that is too long has a line (or several) of its own.
-void table_row(const std::string& setting, const std::string& numbers, Text* out) {
-  if (setting.size() <= kSettingColumns) return out->line("{:<{}}{}", setting, kSettingColumns, numbers);
+void table_row(const std::string& setting, size_t columns, const std::string& numbers, Text* out) {
+  if (setting.size() <= columns) return out->line("{:<{}}{}", setting, columns, numbers);
   out->wrapped("", setting);
-  out->line("{:<{}}{}", "", kSettingColumns, numbers);
+  out->line("{:<{}}{}", "", columns, numbers);
 }
 
 void table(const ReplayReport& report, Text* out) {
@@ -77,7 +77,7 @@ void table(const ReplayReport& report, Text* out) {
                                 ? 0
                                 : 100.0 * static_cast<double>(row.fragmentation_bytes) / static_cast<double>(row.peak_reserved_bytes);
     const std::string name = setting_name(row.alloc_conf);
-    table_row(row.addresses == "recorded" ? "as recorded: " + name : name,
+    table_row(row.addresses == "recorded" ? "as recorded: " + name : name, kSettingColumns,
               fmt::format(kRow, mib_or(row.capacity_bytes, "none"), mib(row.peak_allocated_bytes), mib(row.peak_reserved_bytes),
                           row.segments, mib(row.largest_free_block_bytes), mib(row.fragmentation_bytes), fmt::format("{:.1f}%", per_cent),
                           row.alloc_retries, row.ooms),
@@ -120,8 +120,10 @@ void saved_by(const ReplayOomReport& oom, Text* out) {
 void oom(const ReplayRow& row, Text* out) {
   const ReplayOomReport& o = *row.oom;
   out->line();
-  out->wrapped("Out of memory: ", fmt::format("{}, {}", setting_name(row.alloc_conf),
-                                              o.recorded ? "as recorded" : fmt::format("capacity {} MiB", mib(o.capacity_bytes))));
+  const std::string capacity = row.capacity_bytes ? fmt::format("capacity {} MiB", mib(o.capacity_bytes))
+                                                  : fmt::format("reserved and free were {} MiB", mib(o.capacity_bytes));
+  out->wrapped("Out of memory: ",
+               fmt::format("{}, {}{}", setting_name(row.alloc_conf), o.recorded ? "as when it was recorded, " : "", capacity));
   out->wrapped("  where      ", where(o.place));
   if (const std::string frame = user_frame(o.place); !frame.empty()) out->wrapped("             at ", frame);
   out->wrapped("  asked for  ", fmt::format("{} B; the allocator tried to get {} with {} free, {} reserved, {} of it allocated",
@@ -179,9 +181,9 @@ void tuned(const TuneReport& tune, Text* out) {
                                               : fmt::format("on {}: {} MiB", tune.gpu, mib(*tune.capacity_bytes));
   out->line();
   out->line("Settings tried {}", at);
-  constexpr const char* kRow = "{:>12}{:>12}{:>12}{:>11}{:>9}{:>7}";
-  out->line("{:<{}}{:>12}{:>12}{:>12}{:>11}{:>9}", "", kSettingColumns, "peak", "peak", "lost to", "driver", "");
-  out->line("{:<{}}{:>12}{:>12}{:>12}{:>11}{:>9}{:>7}", "MiB", kSettingColumns, "reserved", "allocated", "rounding", "calls", "retries",
+  constexpr const char* kRow = "{:>12}{:>12}{:>11}{:>10}{:>9}{:>7}";
+  out->line("{:<{}}{:>12}{:>12}{:>11}{:>10}{:>9}", "", kTunedColumns, "peak", "peak", "lost to", "driver", "");
+  out->line("{:<{}}{:>12}{:>12}{:>11}{:>10}{:>9}{:>7}", "MiB", kTunedColumns, "reserved", "allocated", "rounding", "calls", "retries",
             "runs");
   // What changes nothing is named, and not printed row by row.
   const auto same = [](const TuneRow& a, const TuneRow& b) {
@@ -195,7 +197,7 @@ void tuned(const TuneReport& tune, Text* out) {
       unchanged += (unchanged.empty() ? "" : "; ") + setting_name(row.alloc_conf);
       continue;
     }
-    table_row(setting_name(row.alloc_conf) + (i == tune.own ? " (now)" : ""),
+    table_row(setting_name(row.alloc_conf) + (i == tune.own ? " (now)" : ""), kTunedColumns,
               fmt::format(kRow, mib(row.peak_reserved_bytes), mib(row.peak_allocated_bytes), mib(row.rounding_bytes), row.driver_calls,
                           row.alloc_retries, row.survives ? "yes" : "no"),
               out);

@@ -73,10 +73,19 @@ std::string where(const Place& place) {
   return text;
 }
 
+// Snapshots may have the frames of C and C++ code too.
+bool is_python(const std::string& frame) {
+  const std::string_view file = std::string_view(frame).substr(0, frame.find(':'));
+  if (file.empty() || file == "??") return false;
+  const size_t dot = file.rfind('.');
+  static constexpr std::string_view kCompiled[] = {".c", ".cc", ".cpp", ".cxx", ".h", ".hpp", ".cu", ".cuh", ".o", ".S", ".so", ".rs"};
+  return dot == std::string_view::npos || std::find(std::begin(kCompiled), std::end(kCompiled), file.substr(dot)) == std::end(kCompiled);
+}
+
 // The innermost frame that is the user's own rather than PyTorch's.
 std::string user_frame(const Place& place) {
   for (const std::string& frame : place.stack) {
-    if (frame.find("/torch/") == std::string::npos && frame.find("site-packages") == std::string::npos &&
+    if (is_python(frame) && frame.find("/torch/") == std::string::npos && frame.find("site-packages") == std::string::npos &&
         frame.find("<frozen") == std::string::npos) {
       return frame;
     }
@@ -123,13 +132,11 @@ void device(const Prediction& p, Text* out) {
     out->wrapped("      ", entry.source, 2);
   }
   if (!p.min_capacity_bytes) return;
-  std::string expandable;
-  constexpr int64_t kWorthSaying = 2 << 20;
-  if (p.min_capacity_expandable_bytes && *p.min_capacity_expandable_bytes + kWorthSaying <= *p.min_capacity_bytes) {
-    expandable = fmt::format("; {} with expandable_segments:True", format_mib(*p.min_capacity_expandable_bytes));
+  out->line(fmt::format("{}{:>14}   cached memory given back as it goes", out->bold("Smallest card it runs on") + std::string(20, ' '),
+                        format_mib(*p.min_capacity_bytes)));
+  if (p.min_capacity_expandable_bytes && *p.min_capacity_expandable_bytes != *p.min_capacity_bytes) {
+    out->line(fmt::format("  {:<42}{:>14}", "with expandable_segments:True", format_mib(*p.min_capacity_expandable_bytes)));
   }
-  out->wrapped(fmt::format("{}{:>14}   ", out->bold("Smallest card it runs on") + std::string(20, ' '), format_mib(*p.min_capacity_bytes)),
-               "PyTorch giving cached memory back as it goes" + expandable);
 }
 
 void peaks(const Prediction& p, Text* out) {

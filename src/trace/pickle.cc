@@ -174,12 +174,12 @@ struct PickleReader::Machine {
   PickleFolder* folder = nullptr;
   std::vector<PickleValue> stack;
   std::vector<size_t> marks;  // sizes of the stack
-  std::deque<PickleValue> memo;
-  std::deque<Node> nodes;
+  std::vector<PickleValue> memo;
+  std::vector<Node> nodes;
   std::deque<std::vector<PickleValue>> contents = std::deque<std::vector<PickleValue>>(1);
   std::vector<uint64_t> free_contents;
-  std::deque<uint64_t> wide;  // integers that take more than 60 bits; payload: index * 2 + is it unsigned
-  std::deque<double> reals;
+  std::vector<uint64_t> wide;  // integers that take more than 60 bits; payload: index * 2 + is it unsigned
+  std::vector<double> reals;
   uint64_t kept_bytes = 0;
   size_t charged_stack = 0;
 

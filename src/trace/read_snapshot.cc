@@ -170,6 +170,7 @@ class SnapshotFolder final : public PickleFolder {
   void take_segments(const Fields& top, int64_t device);
   bool add_blocks(FoldedSegment* folded);
   std::string settings_text(PickleValue settings) const;
+  void keep_used_texts();
 
   const std::string& path_;
   PickleReader& reader_;
@@ -423,6 +424,18 @@ void SnapshotFolder::finish(PickleValue result, std::optional<int> device) {
   trace_.header.source = "snapshot";
   trace_.process.device = chosen;
   if (top.has(kSettings)) trace_.process.alloc_conf = settings_text(top.values[kSettings]);
+  keep_used_texts();
+}
+
+// Keys, states and whatever events were marked with are of no use any more.
+void SnapshotFolder::keep_used_texts() {
+  StringTable used;
+  for (Frame& frame : trace_.frames) {
+    frame.file = used.intern(trace_.strings.text(frame.file));
+    frame.function = used.intern(trace_.strings.text(frame.function));
+  }
+  for (Annotation& annotation : trace_.annotations) annotation.name = used.intern(trace_.strings.text(annotation.name));
+  trace_.strings = std::move(used);
 }
 
 int64_t SnapshotFolder::choose_device(std::span<const PickleValue> traces, std::optional<int> wanted) const {

@@ -60,7 +60,7 @@ struct History {
   bool partial() const { return !start.empty(); }
 };
 
-// Captures and snapshots. O(events).
+// Captures and snapshots; of a snapshot that begins in the middle, what was there is reconstructed from its end. O(events).
 History history_from_trace(const Trace& trace);
 
 // The event format of docs/reference/event-format.md, plain or gzip. Throws Error with the line for what cannot be read.

@@ -95,7 +95,9 @@ struct Prediction {
   PeakAt peak_allocated, peak_reserved;
   DeviceBytes device;
   std::vector<LedgerLine> ledger;
-  std::optional<int64_t> min_capacity_bytes;
+  // The smallest card on which it still runs, PyTorch giving cached memory back as it goes: the allocator's least capacity and
+  // the expected ledger. With the run's own allocator settings, and with expandable_segments:True added.
+  std::optional<int64_t> min_capacity_bytes, min_capacity_expandable_bytes;
 
   std::vector<CategoryLine> categories;  // at the peak of allocated; they add up to it exactly
   int64_t free_but_reserved_bytes = 0;   // at the same moment: reserved minus allocated

@@ -47,6 +47,7 @@ struct ReplayResult {
   std::vector<Segment> segments;                // at the end
   std::optional<bool> matches_recorded;         // only for AddressPolicy::recorded
   std::string first_difference;                 // what differed first, "" when nothing did
+  int64_t difference_op = -1;                   // in which op; -1: in none, or only at the end
   int64_t fragmentation_at_peak_bytes() const { return stats.peak_reserved_bytes - allocated_at_peak_bytes; }
 };
 

@@ -332,6 +332,7 @@ BlockRef CachingAllocator::new_expandable(const Request& request) {
   if (!blocks_[block].mapped && !map_block(block, std::min(blocks_[block].size_bytes, request.size_bytes))) return kNoBlock;
   while (blocks_[block].size_bytes < request.size_bytes) {
     const BlockRef next = blocks_[block].next;  // unmapped; once mapped it swallows `block`
+    if (next == kNoBlock) return kNoBlock;      // more than the card has: its range ends here
     if (!map_block(next, std::min(request.size_bytes - blocks_[block].size_bytes, blocks_[next].size_bytes))) return kNoBlock;
     block = next;
   }

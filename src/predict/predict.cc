@@ -217,8 +217,9 @@ Prediction predict(Trace trace, const std::optional<std::string>& gpu_name) {
                                         format_bytes(start.allocated_bytes), format_bytes(start.reserved_bytes))});
   }
   if (out.min_capacity_bytes && !least.replay_matches && comparison.possible && comparison.matches_recorded) {
-    out.warnings.push_back({"replay_differs",
-                            fmt::format("The simulated allocator left the recorded path ({}), so the smallest card is approximate.", least.first_difference)});
+    out.warnings.push_back(
+        {"replay_differs",
+         fmt::format("The simulated allocator left the recorded path ({}), so the smallest card is approximate.", least.first_difference)});
   }
   add_warnings(trace, conf, comparison, captured, gpu, &out);
   return out;

@@ -26,27 +26,49 @@ Judgement judge(const Need& need, const LedgerLine& ledger, int64_t total_bytes)
   if (need.ended_in_oom) {
     out.verdict = Verdict::does_not_fit;
     out.reason = "the run ended because the card was full";
-  } else if (least > total_bytes) {
+    return out;
+  }
+  if (least > total_bytes) {
     out.verdict = Verdict::does_not_fit;
     out.reason = fmt::format("its tensors alone exceed the card by {}", format_bytes(least - total_bytes));
-  } else if (need.cut_by_oom) {
+    return out;
+  }
+  if (need.cut_by_oom) {
     out.verdict = Verdict::tight;
     out.reason = "not known: the captured run ended early, on a card that was full";
-  } else if (out.device.high_bytes <= total_bytes) {
+    return out;
+  }
+  if (out.device.high_bytes <= total_bytes) {
     out.verdict = Verdict::fits;
     out.reason = fmt::format("{} to spare", format_bytes(total_bytes - out.device.high_bytes));
-  } else if (out.device.low_bytes <= total_bytes) {
-    out.verdict = Verdict::tight;
+    return out;
+  }
+  out.verdict = Verdict::tight;
+  if (out.device.low_bytes <= total_bytes) {
     const bool expected_fits = out.device.expected_bytes <= total_bytes;
-    out.reason = fmt::format("within the uncertainty of what the card holds beside PyTorch: {} by the {} estimate",
+    out.reason = fmt::format("within the uncertainty of what the card holds beside PyTorch: {} by the expected estimate",
                              expected_fits ? format_bytes(total_bytes - out.device.expected_bytes) + " to spare"
-                                           : format_bytes(out.device.expected_bytes - total_bytes) + " short",
-                             "expected");
+                                           : format_bytes(out.device.expected_bytes - total_bytes) + " short");
+    return out;
+  }
+  // What PyTorch would reserve does not fit. It gives cached memory back before it gives up: a replay tells whether that is enough.
+  const RunsAt at_best = need.runs_at(total_bytes - ledger.low_bytes);
+  if (!at_best.runs) {
+    out.verdict = Verdict::does_not_fit;
+    out.reason =
+        "its tensors would fit, but not in the pieces that are free: PyTorch runs out of memory though it gives all cached memory back";
+    return out;
+  }
+  out.needs_reclaim = true;
+  const RunsAt expected = need.runs_at(total_bytes - ledger.expected_bytes);
+  const std::string times = fmt::format("{} time{}", expected.reclaims, expected.reclaims == 1 ? "" : "s");
+  if (need.runs_at(total_bytes - ledger.high_bytes).runs) {
+    out.reason = fmt::format("it runs, but PyTorch has to give cached memory back ({}), which costs time", times);
+  } else if (expected.runs) {
+    out.reason = fmt::format(
+        "it should run, with PyTorch giving cached memory back ({}); by the high estimate of what else is on the card it runs out", times);
   } else {
-    out.verdict = Verdict::tight;
-    out.needs_reclaim = true;
-    out.reason = fmt::format("its tensors fit, but PyTorch would have to give back {} of cached memory as it goes",
-                             format_bytes(out.device.low_bytes - total_bytes));
+    out.reason = "it runs only by the low estimate of what the card holds beside PyTorch, and with cached memory given back as it goes";
   }
   return out;
 }

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "gpucast/prediction.h"
+#include "src/predict/least_capacity.h"
 
 namespace gpucast {
 
@@ -12,6 +14,8 @@ struct Need {
   int64_t peak_allocated_bytes = 0, peak_reserved_bytes = 0;
   bool ended_in_oom = false;  // on this very card: the run stopped because the card was full
   bool cut_by_oom = false;    // on another card: the peaks are only what was reached before
+  // Whether it runs when the allocator can get so many bytes: a replay, or a comparison with the least capacity.
+  std::function<RunsAt(int64_t capacity_bytes)> runs_at;
 };
 
 struct Judgement {
@@ -21,8 +25,8 @@ struct Judgement {
   DeviceBytes device;
 };
 
-// fits: even the high estimate is within the card. does_not_fit: the tensors alone and the ledger's low estimate are not, or
-// the run ended in OOM. tight: between the two.
+// fits: even the high estimate is within the card. does_not_fit: the history does not run on the card less the ledger's low
+// estimate, whatever PyTorch gives back, or the run ended in OOM. tight: between the two.
 Judgement judge(const Need& need, const LedgerLine& ledger, int64_t total_bytes);
 
 }  // namespace gpucast

@@ -10,12 +10,12 @@ constexpr int64_t kGiB = int64_t{1} << 30;
 const LedgerLine kLedger = {"total", "", 1 * kGiB, 2 * kGiB, 3 * kGiB, ""};
 
 TEST(Verdict, FitsOnlyWhenTheHighEstimateDoes) {
-  EXPECT_EQ(judge({6 * kGiB, 7 * kGiB}, kLedger, 10 * kGiB).verdict, Verdict::fits);
-  EXPECT_EQ(judge({6 * kGiB, 7 * kGiB}, kLedger, 10 * kGiB - 1).verdict, Verdict::tight);
+  EXPECT_EQ(judge({6 * kGiB, 7 * kGiB, false, false, nullptr}, kLedger, 10 * kGiB).verdict, Verdict::fits);
+  EXPECT_EQ(judge({6 * kGiB, 7 * kGiB, false, false, nullptr}, kLedger, 10 * kGiB - 1).verdict, Verdict::tight);
 }
 
 TEST(Verdict, TightBetweenLowAndHigh) {
-  const Judgement out = judge({6 * kGiB, 7 * kGiB}, kLedger, 8 * kGiB);
+  const Judgement out = judge({6 * kGiB, 7 * kGiB, false, false, nullptr}, kLedger, 8 * kGiB);
   EXPECT_EQ(out.verdict, Verdict::tight);
   EXPECT_FALSE(out.needs_reclaim);
   EXPECT_EQ(out.device.low_bytes, 8 * kGiB);
@@ -23,19 +23,41 @@ TEST(Verdict, TightBetweenLowAndHigh) {
   EXPECT_EQ(out.device.high_bytes, 10 * kGiB);
 }
 
-TEST(Verdict, TightWhenCachedMemoryWouldHaveToBeGivenBack) {
-  const Judgement out = judge({6 * kGiB, 7 * kGiB}, kLedger, 8 * kGiB - 1);
+// A job that runs from 6.5 GiB on, with two reclaims.
+Need from_6500_mib() {
+  Need need{6 * kGiB, 7 * kGiB, false, false, nullptr};
+  need.runs_at = [](int64_t capacity_bytes) { return RunsAt{capacity_bytes >= 13 * kGiB / 2, 2}; };
+  return need;
+}
+
+TEST(Verdict, TightWhenCachedMemoryHasToBeGivenBack) {
+  const LedgerLine exact = {"total", "", kGiB, kGiB, kGiB, ""};
+  const Judgement out = judge(from_6500_mib(), exact, 8 * kGiB - 1);
   EXPECT_EQ(out.verdict, Verdict::tight);
   EXPECT_TRUE(out.needs_reclaim);
+  EXPECT_NE(out.reason.find("it runs, but PyTorch has to give cached memory back (2 times)"), std::string::npos) << out.reason;
+}
+
+TEST(Verdict, SaysWhichEstimateDecides) {
+  const LedgerLine wide = {"total", "", kGiB / 2, kGiB, 2 * kGiB, ""};
+  EXPECT_NE(judge(from_6500_mib(), wide, 15 * kGiB / 2 - 1).reason.find("only by the low estimate"), std::string::npos);
+  EXPECT_NE(judge({6 * kGiB, 8 * kGiB, false, false, from_6500_mib().runs_at}, wide, 15 * kGiB / 2).reason.find("it should run"),
+            std::string::npos);
+}
+
+TEST(Verdict, DoesNotFitWhenAReplayRunsOut) {
+  EXPECT_EQ(judge(from_6500_mib(), kLedger, 15 * kGiB / 2).verdict, Verdict::tight);
+  EXPECT_EQ(judge(from_6500_mib(), kLedger, 15 * kGiB / 2 - 1).verdict, Verdict::does_not_fit);
 }
 
 TEST(Verdict, DoesNotFitWhenTensorsAloneDoNot) {
-  EXPECT_EQ(judge({6 * kGiB, 7 * kGiB}, kLedger, 7 * kGiB).verdict, Verdict::tight);
-  EXPECT_EQ(judge({6 * kGiB, 7 * kGiB}, kLedger, 7 * kGiB - 1).verdict, Verdict::does_not_fit);
+  const Judgement out = judge({6 * kGiB, 7 * kGiB, false, false, nullptr}, kLedger, 7 * kGiB - 1);
+  EXPECT_EQ(out.verdict, Verdict::does_not_fit);
+  EXPECT_NE(out.reason.find("tensors alone"), std::string::npos);
 }
 
 TEST(Verdict, OomDecidesOnItsOwnCardAndLeavesOthersOpen) {
-  Need need{1 * kGiB, 1 * kGiB};
+  Need need{1 * kGiB, 1 * kGiB, false, false, nullptr};
   need.ended_in_oom = true;
   EXPECT_EQ(judge(need, kLedger, 80 * kGiB).verdict, Verdict::does_not_fit);
   need.ended_in_oom = false;

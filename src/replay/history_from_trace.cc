@@ -8,12 +8,21 @@
 //   oom                                    -> an allocation that failed
 
 #include <algorithm>
+#include <map>
 #include <unordered_map>
+#include <utility>
 
 #include "gpucast/history.h"
+#include "gpucast/replay.h"
+#include "src/base/alloc_conf.h"
+#include "src/lifetime/start_state.h"
 
 namespace gpucast {
 namespace {
+
+static_assert(static_cast<int>(BlockState::allocated) == static_cast<int>(SnapshotBlockState::active_allocated));
+static_assert(static_cast<int>(BlockState::pending_free) == static_cast<int>(SnapshotBlockState::active_pending_free));
+static_assert(static_cast<int>(BlockState::inactive) == static_cast<int>(SnapshotBlockState::inactive));
 
 bool is_release(EventKind kind) { return kind == EventKind::segment_free || kind == EventKind::segment_unmap; }
 bool is_growth(EventKind kind) { return kind == EventKind::segment_alloc || kind == EventKind::segment_map; }
@@ -28,6 +37,14 @@ class Converter {
     out_.torch = trace_.process.torch;
     out_.alloc_conf = trace_.process.alloc_conf;
     out_.end_segments = trace_.end.segments;
+    if (trace_.header.source == "snapshot") {
+      out_.end_segments.emplace();
+      for (const SnapshotSegment& segment : trace_.end_segments) {
+        out_.end_segments->push_back({segment.address, segment.size_bytes, segment.stream});
+      }
+      std::sort(out_.end_segments->begin(), out_.end_segments->end());
+      begin_in_the_middle();
+    }
     out_.actions.reserve(events_.size());
     out_.ops.reserve(events_.size() / 2);
     for (size_t i = 0; i < events_.size();) i = one_op(i);
@@ -36,6 +53,30 @@ class Converter {
   }
 
  private:
+  void begin_in_the_middle() {
+    Problems ignored;  // whoever reads the trace for a report counts them
+    const AllocConf conf = parse_alloc_conf(out_.alloc_conf, out_.torch);
+    std::map<std::pair<int64_t, int64_t>, uint32_t> pools;
+    for (const SnapshotSegment& recorded : reconstruct_start(events_, trace_.end_segments, conf, &ignored).segments) {
+      Segment segment;
+      segment.address = recorded.address;
+      segment.size_bytes = recorded.size_bytes;
+      segment.stream = stream(recorded.stream);
+      segment.large = recorded.large;
+      segment.expandable = recorded.expandable;
+      if (recorded.pool != std::pair<int64_t, int64_t>{0, 0}) {
+        segment.pool = pools.try_emplace(recorded.pool, static_cast<uint32_t>(pools.size() + 1)).first->second;
+      }
+      for (const SnapshotBlock& block : recorded.blocks) {
+        segment.blocks.push_back({block.address, block.size_bytes, block.requested_bytes, static_cast<BlockState>(block.state)});
+        const bool in_use = block.state != SnapshotBlockState::inactive;
+        if (in_use) ids_[block.address] = out_.id_count;
+        out_.start_ids.push_back(in_use ? out_.id_count++ : UINT32_MAX);
+      }
+      out_.start.push_back(std::move(segment));
+    }
+  }
+
   // Takes the events of one op, from event `at`; returns the first event of the next.
   size_t one_op(size_t at) {
     const AllocatorEvent& event = events_[at];
@@ -129,8 +170,32 @@ class Converter {
   StreamIndex last_stream_ = 0;
 };
 
+// A snapshot does not say which release wrote it. Where the rules differ it shows: the release whose rules explain it longest.
+std::string likely_release(const History& history) {
+  std::string best;
+  int64_t furthest = -1;
+  for (const char* release : {"2.14", "2.6"}) {
+    History tried = history;
+    tried.torch = release;
+    ReplaySettings settings;
+    settings.alloc_conf = history.alloc_conf;
+    settings.addresses = AddressPolicy::recorded;
+    const ReplayResult result = replay(tried, settings);
+    if (result.matches_recorded.value_or(false)) return release;
+    if (result.difference_op > furthest) {
+      furthest = result.difference_op;
+      best = release;
+    }
+  }
+  return best;
+}
+
 }  // namespace
 
-History history_from_trace(const Trace& trace) { return Converter(trace).convert(); }
+History history_from_trace(const Trace& trace) {
+  History history = Converter(trace).convert();
+  if (history.torch.empty() && history.source == "snapshot") history.torch = likely_release(history);
+  return history;
+}
 
 }  // namespace gpucast

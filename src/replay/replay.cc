@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <bit>
 #include <memory>
 #include <utility>
@@ -166,16 +167,23 @@ ReplayResult replay(const History& history, const ReplaySettings& settings, cons
       out.peak_reserved_op = index;
       out.allocated_at_peak_bytes = allocator.stats().allocated_bytes;
       out.largest_free_block_at_peak_bytes = allocator.largest_free_block_bytes();
+      out.rounding_at_peak_bytes = allocator.stats().active_bytes - allocator.stats().requested_bytes;
     }
-    if (recorded && out.first_difference.empty()) out.first_difference = compare(history, index, actions);
+    if (recorded && out.first_difference.empty()) {
+      out.first_difference = compare(history, index, actions);
+      if (!out.first_difference.empty()) out.difference_op = index;
+    }
     if (observer) observer({index, op, actions, allocator, block, address, failed});
-    if (failed && !op.failed_when_recorded) {
-      ++out.ooms;
-      if (!out.first_oom) {
-        out.first_oom = {index, history.first_action.empty() ? index : static_cast<int64_t>(history.first_action[i]),
-                         allocator.out_of_memory(), allocator.largest_free_block_bytes()};
+    if (failed) {
+      std::optional<ReplayOom>& first = op.failed_when_recorded ? out.first_recorded_oom : out.first_oom;
+      if (!first) {
+        first = {index, history.first_action.empty() ? index : static_cast<int64_t>(history.first_action[i]), allocator.out_of_memory(),
+                 allocator.largest_free_block_bytes()};
       }
-      if (settings.stop_at_oom) break;
+      if (!op.failed_when_recorded) {
+        ++out.ooms;
+        if (settings.stop_at_oom) break;
+      }
     }
   }
 
@@ -188,6 +196,34 @@ ReplayResult replay(const History& history, const ReplaySettings& settings, cons
   return out;
 }
 
+namespace {
+
+// The most that is in use at once, each block as small as it can be.
+int64_t least_live_bytes(const History& history, const std::string& alloc_conf) {
+  const AllocConf conf = parse_alloc_conf(alloc_conf, history.torch);
+  std::vector<int64_t> sizes(history.id_count);
+  int64_t live = 0;
+  size_t next_id = 0;
+  for (const Segment& segment : history.start) {
+    for (const SegmentBlock& block : segment.blocks) {
+      const uint32_t id = history.start_ids[next_id++];
+      if (id != UINT32_MAX) live += sizes[id] = block.size_bytes;
+    }
+  }
+  int64_t most = live;
+  for (const AllocOp& op : history.ops) {
+    if (op.kind == OpKind::alloc && !op.failed_when_recorded) {
+      live += sizes[op.id] = conf.round_size(op.size_bytes);
+      most = std::max(most, live);
+    } else if (op.kind == OpKind::free || op.kind == OpKind::free_later) {
+      live -= std::exchange(sizes[op.id], 0);
+    }
+  }
+  return most;
+}
+
+}  // namespace
+
 std::optional<int64_t> min_capacity_bytes(const History& history, const std::string& alloc_conf) {
   const auto run = [&](std::optional<int64_t> capacity_bytes) {
     ReplaySettings settings;
@@ -198,11 +234,10 @@ std::optional<int64_t> min_capacity_bytes(const History& history, const std::str
   };
   const ReplayResult unlimited = run(std::nullopt);
   if (unlimited.first_oom) return std::nullopt;
-  // Between what the blocks alone take and what is reserved without a limit.
+  // Between what the requests alone take, rounded, and what is reserved without a limit.
   constexpr int64_t kPage = Driver::kPageBytes;
-  int64_t too_little = (unlimited.stats.peak_allocated_bytes - 1) / kPage - 1;
+  int64_t too_little = std::max<int64_t>(least_live_bytes(history, alloc_conf) / kPage - 1, 0);  // a card with nothing is none
   int64_t enough = (unlimited.stats.peak_reserved_bytes + kPage - 1) / kPage;
-  if (enough == 0) return 0;
   while (enough - too_little > 1) {
     const int64_t middle = too_little + (enough - too_little) / 2;
     (run(middle * kPage).first_oom ? too_little : enough) = middle;

@@ -73,6 +73,7 @@ std::string json_report(const Prediction& p) {
                 {"source", line.source}};
   });
   out["min_capacity_bytes"] = optional_json(p.min_capacity_bytes);
+  out["min_capacity_expandable_segments_bytes"] = optional_json(p.min_capacity_expandable_bytes);
   out["categories"] = list_json(p.categories, [](const CategoryLine& line) { return Json{{"name", line.name}, {"bytes", line.bytes}}; });
   out["step_peaks"] = list_json(p.step_peaks, [](const StepPeak& peak) {
     return Json{{"step", peak.step},

@@ -1,0 +1,52 @@
+#include "src/predict/least_capacity.h"
+
+#include <future>
+#include <string_view>
+
+#include "gpucast/replay.h"
+
+namespace gpucast {
+
+std::string with_expandable_segments(const std::string& alloc_conf) {
+  std::string out;
+  size_t begin = 0;
+  int depth = 0;
+  for (size_t i = 0; i <= alloc_conf.size(); ++i) {
+    if (i < alloc_conf.size() && alloc_conf[i] == '[') ++depth;
+    if (i < alloc_conf.size() && alloc_conf[i] == ']') --depth;
+    if (i < alloc_conf.size() && (alloc_conf[i] != ',' || depth > 0)) continue;
+    const std::string_view setting = std::string_view(alloc_conf).substr(begin, i - begin);
+    if (!setting.empty() && setting.find("expandable_segments") == std::string_view::npos) out += std::string(setting) + ",";
+    begin = i + 1;
+  }
+  return out + "expandable_segments:True";
+}
+
+LeastCapacity least_capacity(const History& history) {
+  LeastCapacity out;
+  if (history.ops.empty()) return out;
+  // Two cores are common, and the two bisections know nothing of each other.
+  auto expandable =
+      std::async(std::launch::async, [&] { return min_capacity_bytes(history, with_expandable_segments(history.alloc_conf)); });
+  ReplaySettings own;
+  own.alloc_conf = history.alloc_conf;
+  own.addresses = AddressPolicy::recorded;
+  const ReplayResult recorded = replay(history, own);
+  out.replay_matches = recorded.matches_recorded.value_or(false);
+  out.first_difference = recorded.first_difference;
+  out.own_settings_bytes = min_capacity_bytes(history, history.alloc_conf);
+  out.expandable_bytes = expandable.get();
+  return out;
+}
+
+RunsAt runs_at(const History& history, int64_t capacity_bytes) {
+  if (capacity_bytes <= 0) return {};
+  ReplaySettings settings;
+  settings.alloc_conf = history.alloc_conf;
+  settings.capacity_bytes = capacity_bytes;
+  settings.stop_at_oom = true;
+  const ReplayResult result = replay(history, settings);
+  return {!result.first_oom, result.stats.alloc_retries};
+}
+
+}  // namespace gpucast

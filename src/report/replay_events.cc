@@ -105,9 +105,9 @@ std::string segments_line(const History& history, const std::vector<Segment>& se
     }
     fmt::format_to(out,
                    R"({}{{"address":{},"total_size":{},"allocated_size":{},"active_size":{},"requested_size":{},"stream":{},"large":{},)"
-                   R"("expandable":{},"blocks":[{}]}})",
+                   R"("expandable":{},{}"blocks":[{}]}})",
                    first ? "" : ",", segment.address, segment.size_bytes, allocated, active, requested, history.streams[segment.stream],
-                   segment.large, segment.expandable, blocks);
+                   segment.large, segment.expandable, segment.pool == 0 ? "" : fmt::format(R"("pool":{},)", segment.pool), blocks);
     first = false;
   }
   return line + "]}\n";

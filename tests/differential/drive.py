@@ -215,7 +215,7 @@ class Sequence:
             pool = segment["segment_pool_id"][1]
             if pool:
                 record["pool"] = pool
-            states = {"active_allocated": "allocated"}
+            states = {"active_allocated": "allocated", "active_awaiting_free": "pending", "active_pending_free": "pending"}
             record["blocks"] = [
                 [block["address"], block["size"], block["requested_size"], states.get(block["state"], block["state"])]
                 for block in segment["blocks"]

@@ -39,9 +39,10 @@ static_assert(sizeof(AllocOp) == 16);
 
 struct History {
   std::string path;
-  std::string source;      // "vgpu", "snapshot", "events"
-  std::string torch;       // release, "" unknown
-  std::string alloc_conf;  // the settings it was recorded with
+  std::string source;              // "vgpu", "snapshot", "events"
+  std::string torch;               // release, "" unknown
+  std::string alloc_conf;          // the settings it was recorded with
+  int64_t device_total_bytes = 0;  // of the card it was recorded on, 0: unknown
   std::vector<AllocOp> ops;
   uint32_t id_count = 0;
   std::vector<uint64_t> streams;         // of each stream, as the file names it: cudaStream_t, or a small number

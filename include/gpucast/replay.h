@@ -22,6 +22,9 @@ enum class AddressPolicy : uint8_t {
 struct ReplaySettings {
   std::string alloc_conf;                 // PYTORCH_CUDA_ALLOC_CONF, or "backend:bfc" for TensorFlow's allocator
   std::optional<int64_t> capacity_bytes;  // what the driver can give; unset: no limit
+  // What the card has in all, which memory fractions and expandable segments go by. 0: the recorded card's where nothing is
+  // limited, else the capacity.
+  int64_t device_total_bytes = 0;
   AddressPolicy addresses = AddressPolicy::linux_driver;
   bool stop_at_oom = false;  // the first failed allocation ends the replay, as it ends most programs
 };

@@ -20,12 +20,12 @@ struct LeastCapacity {
 
 LeastCapacity least_capacity(const History& history);
 
-// Does the history run when the allocator can get `capacity_bytes`, and how often must it give cached memory back for that?
+// Does the history run when the allocator can get `capacity_bytes` of a card, and how often must it give cached memory back for that?
 struct RunsAt {
   bool runs = false;
   int64_t reclaims = 0;
 };
-RunsAt runs_at(const History& history, int64_t capacity_bytes);
+RunsAt runs_at(const History& history, int64_t capacity_bytes, int64_t device_total_bytes);
 
 // "max_split_size_mb:64" -> "max_split_size_mb:64,expandable_segments:True"; any earlier mention of it is dropped.
 std::string with_expandable_segments(const std::string& alloc_conf);

@@ -186,7 +186,7 @@ Prediction predict(Trace trace, const std::optional<std::string>& gpu_name) {
 
   // The verdict.
   Need need{lifetimes.peak_allocated.bytes, lifetimes.peak_reserved.bytes, false, false, nullptr};
-  need.runs_at = [&](int64_t capacity_bytes) { return runs_at(history, capacity_bytes); };
+  need.runs_at = [&](int64_t capacity_bytes) { return runs_at(history, capacity_bytes, out.gpu_total_bytes); };
   const bool same_card = !is_snapshot && gpu.id == captured.id;  // a snapshot's card is not known
   need.ended_in_oom = cut_short && same_card;
   need.cut_by_oom = cut_short && !same_card;

@@ -36,6 +36,7 @@ class Converter {
     out_.source = trace_.header.source;
     out_.torch = trace_.process.torch;
     out_.alloc_conf = trace_.process.alloc_conf;
+    out_.device_total_bytes = trace_.header.gpu.total_memory_bytes;
     out_.end_segments = trace_.end.segments;
     if (trace_.header.source == "snapshot") {
       out_.end_segments.emplace();

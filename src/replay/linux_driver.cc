@@ -10,8 +10,9 @@ int64_t whole_pages(int64_t size_bytes) { return (size_bytes + Driver::kPageByte
 
 }  // namespace
 
-LinuxDriver::LinuxDriver(int64_t capacity_bytes)
+LinuxDriver::LinuxDriver(int64_t capacity_bytes, int64_t total_bytes)
     : capacity_bytes_(capacity_bytes),
+      total_bytes_(total_bytes),
       space_([this](uint64_t size, uint64_t alignment) { return below(size, alignment); }, kPage, kRangeBytes) {}
 
 uint64_t LinuxDriver::below(uint64_t size_bytes, uint64_t alignment_bytes) {

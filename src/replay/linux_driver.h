@@ -8,7 +8,7 @@ namespace gpucast {
 
 class LinuxDriver : public Driver {
  public:
-  explicit LinuxDriver(int64_t capacity_bytes);
+  LinuxDriver(int64_t capacity_bytes, int64_t total_bytes);
   std::optional<uint64_t> allocate(int64_t size_bytes) override;
   void free(uint64_t address, int64_t size_bytes) override;
   uint64_t reserve(int64_t size_bytes) override;
@@ -17,11 +17,11 @@ class LinuxDriver : public Driver {
   void unmap(uint64_t address, int64_t size_bytes) override;
   void adopt(uint64_t address, int64_t size_bytes) override;
   int64_t free_bytes() const override { return capacity_bytes_ - used_bytes_; }
-  int64_t total_bytes() const override { return capacity_bytes_; }
+  int64_t total_bytes() const override { return total_bytes_; }
 
  private:
   uint64_t below(uint64_t size_bytes, uint64_t alignment_bytes);
-  int64_t capacity_bytes_, used_bytes_ = 0;
+  int64_t capacity_bytes_, total_bytes_, used_bytes_ = 0;
   uint64_t lowest_ = uint64_t{1} << 62;  // addresses go down from here: only their order matters
   vgpu::AddressSpace space_;
 };

@@ -21,15 +21,18 @@ constexpr int64_t kUnlimitedBytes = int64_t{1} << 46;
 
 std::unique_ptr<Driver> make_driver(const History& history, const ReplaySettings& settings) {
   const int64_t capacity_bytes = settings.capacity_bytes.value_or(kUnlimitedBytes);
+  int64_t total_bytes = settings.device_total_bytes;
+  if (total_bytes == 0 && !settings.capacity_bytes) total_bytes = history.device_total_bytes;
+  if (total_bytes == 0) total_bytes = capacity_bytes;
   switch (settings.addresses) {
     case AddressPolicy::ascending:
       return std::make_unique<AscendingDriver>(capacity_bytes);
     case AddressPolicy::recorded:
-      return std::make_unique<RecordedDriver>(&history, capacity_bytes);
+      return std::make_unique<RecordedDriver>(&history, total_bytes);
     case AddressPolicy::linux_driver:
       break;
   }
-  return std::make_unique<LinuxDriver>(capacity_bytes);
+  return std::make_unique<LinuxDriver>(capacity_bytes, total_bytes);
 }
 
 // One line an allocator (docs/explanation/other-allocators.md).

@@ -273,6 +273,8 @@ class Sequence:
             self.torch.cuda.synchronize()
         else:
             self.stream(int(stream)).synchronize()
+        for one in self.streams if stream is None else [self.stream(int(stream))]:
+            self.core.gpucast_vgpu_finish_stream(one.cuda_stream)  # ends holds too
 
     def op_k(self, result, stream=None):
         pass

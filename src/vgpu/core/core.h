@@ -119,9 +119,9 @@ GPUCAST_VGPU_API Status library_memory(const char* library, const char* what, in
 }  // namespace gpucast::vgpu
 
 // ---- For tests (ctypes) ------------------------------------------------------------------------------------------------
-// Work that takes long. A hold is one kernel put on `stream` that runs until something waits for it: gpucast_vgpu_finish_stream,
-// a synchronize of that stream, of an event behind it or of the device, cudaFree. Everything else is over at once, unless it is
-// behind a hold. Holding a stream that is held changes nothing. Both return CUDA's code.
+// Work that takes long. What is submitted to a held stream is over only once something waits for it: a synchronize of the stream,
+// of an event behind it or of the device, cudaFree. What is submitted after that is held again, until gpucast_vgpu_finish_stream.
+// Work elsewhere is over at once, unless it waits for held work. Both return CUDA's code.
 extern "C" {
 GPUCAST_VGPU_API int gpucast_vgpu_hold_stream(uint64_t stream);
 GPUCAST_VGPU_API int gpucast_vgpu_finish_stream(uint64_t stream);

@@ -24,8 +24,8 @@ struct Stream {
   uint64_t id = 0;
   uint64_t capture = 0;                // 0: not captured
   std::vector<uint64_t> dependencies;  // the nodes that the next captured node comes after
-  uint64_t hold = 0;                   // its own hold, 0: none
-  std::set<uint64_t> behind;           // the holds that work submitted now waits for; those that ended may be among them
+  bool held = false;
+  std::set<uint64_t> behind;  // the unfinished work that comes before what is submitted now; finished may be among it
 };
 
 struct Event {
@@ -77,8 +77,8 @@ struct State {
   uint64_t next_handle = 0x5c0000001000;
   uint64_t next_id = 1;
   uint64_t records = 0;
-  uint64_t next_hold = 1;
-  std::set<uint64_t> holds;  // running
+  uint64_t next_work = 1;
+  std::set<uint64_t> unfinished;  // held work
   std::unordered_map<uint64_t, Stream> streams{{0, {}}, {2, {}}};
   std::unordered_map<uint64_t, Event> events;
   std::unordered_map<uint64_t, Capture> captures;
@@ -89,10 +89,16 @@ struct State {
 
   uint64_t new_handle() { return next_handle += 16; }
   bool running(const std::set<uint64_t>& behind) const {
-    return !holds.empty() && std::any_of(behind.begin(), behind.end(), [this](uint64_t hold) { return holds.contains(hold); });
+    return !unfinished.empty() && std::any_of(behind.begin(), behind.end(), [this](uint64_t work) { return unfinished.contains(work); });
   }
   void finish(const std::set<uint64_t>& behind) {
-    for (const uint64_t hold : behind) holds.erase(hold);
+    for (const uint64_t work : behind) unfinished.erase(work);
+  }
+  void submit(Stream& stream) {
+    if (!stream.held) return;
+    std::erase_if(stream.behind, [this](uint64_t work) { return !unfinished.contains(work); });
+    stream.behind.insert(next_work);
+    unfinished.insert(next_work++);
   }
   Stream* stream(uint64_t handle) {
     const auto found = streams.find(handle == 1 ? 0 : handle);
@@ -268,7 +274,7 @@ void finish_all_work() {
   if (!g_holding.load()) return;
   State& s = state();
   const Lock lock(s.mutex);
-  s.holds.clear();
+  s.unfinished.clear();
 }
 
 // ---- Events -----------------------------------------------------------------------------------------------------------------
@@ -292,8 +298,9 @@ int event_record(uint64_t event, uint64_t stream) {
   State& s = state();
   const Lock lock(s.mutex);
   Event* found = s.event(event);
-  const Stream* on = s.stream(stream);
+  Stream* on = s.stream(stream);
   if (found == nullptr || on == nullptr) return kInvalidHandle;
+  s.submit(*on);
   found->recorded = true;
   found->time_ns = operations() * kClockOperationNs + ++s.records * kClockRecordNs;
   found->capture = on->capture;
@@ -732,20 +739,17 @@ int gpucast_vgpu_hold_stream(uint64_t stream) {
   const Lock lock(s.mutex);
   Stream* found = s.stream(stream);
   if (found == nullptr) return kInvalidHandle;
-  if (found->hold != 0 && s.holds.contains(found->hold)) return kSuccess;
   g_holding.store(true);
-  std::erase_if(found->behind, [&s](uint64_t hold) { return !s.holds.contains(hold); });
-  found->hold = s.next_hold++;
-  found->behind.insert(found->hold);
-  s.holds.insert(found->hold);
+  found->held = true;
   return kSuccess;
 }
 
 int gpucast_vgpu_finish_stream(uint64_t stream) {
   State& s = state();
   const Lock lock(s.mutex);
-  const Stream* found = s.stream(stream);
+  Stream* found = s.stream(stream);
   if (found == nullptr) return kInvalidHandle;
+  found->held = false;
   s.finish(found->behind);
   return kSuccess;
 }

@@ -165,40 +165,47 @@ TEST(Streams, HandMadeGraphsRunTheirNodes) {
 
 TEST(Streams, HeldWorkLastsUntilSomethingWaitsForIt) {
   const uint64_t held = stream_create(1, 0), other = stream_create(1, 0);
-  const uint64_t before = event_create(0), after = event_create(0), elsewhere = event_create(0);
+  const uint64_t before = event_create(0), first = event_create(0), second = event_create(0), elsewhere = event_create(0);
   event_record(before, held);
   ASSERT_EQ(gpucast_vgpu_hold_stream(held), kSuccess);
-  event_record(after, held);
+  event_record(first, held);
+  event_record(second, held);
   event_record(elsewhere, other);
   EXPECT_EQ(event_query(before), kSuccess);
-  EXPECT_EQ(event_query(after), kNotReady);
+  EXPECT_EQ(event_query(first), kNotReady);
   EXPECT_EQ(event_query(elsewhere), kSuccess);
   EXPECT_EQ(stream_query(held), kNotReady);
   EXPECT_EQ(event_synchronize(before), kSuccess);
   EXPECT_EQ(stream_synchronize(other), kSuccess);
-  EXPECT_EQ(event_query(after), kNotReady) << "nobody waited for it";
-  ASSERT_EQ(stream_wait_event(other, after), kSuccess);
+  EXPECT_EQ(event_query(first), kNotReady) << "nobody waited for it";
+  EXPECT_EQ(event_synchronize(first), kSuccess);
+  EXPECT_EQ(event_query(first), kSuccess);
+  EXPECT_EQ(event_query(second), kNotReady) << "submitted after what was waited for";
+
+  ASSERT_EQ(stream_wait_event(other, second), kSuccess);
   event_record(elsewhere, other);
   EXPECT_EQ(event_query(elsewhere), kNotReady);
-  EXPECT_EQ(event_synchronize(after), kSuccess);
-  for (const uint64_t event : {after, elsewhere}) EXPECT_EQ(event_query(event), kSuccess);
-  EXPECT_EQ(stream_query(held), kSuccess);
+  EXPECT_EQ(event_synchronize(elsewhere), kSuccess);
+  EXPECT_EQ(event_query(second), kSuccess);
 
-  using End = int (*)(uint64_t);
-  const End ends[] = {gpucast_vgpu_finish_stream, stream_synchronize, [](uint64_t) { return device_synchronize(); },
-                      [](uint64_t) {
-                        finish_all_work();
-                        return int{kSuccess};
-                      }};
-  for (const End end : ends) {
-    gpucast_vgpu_hold_stream(held);
-    event_record(after, held);
-    EXPECT_EQ(event_query(after), kNotReady);
-    EXPECT_EQ(end(held), kSuccess);
-    EXPECT_EQ(event_query(after), kSuccess);
+  const auto free_device = [](uint64_t) {
+    finish_all_work();
+    return int{kSuccess};
+  };
+  using Wait = int (*)(uint64_t);
+  for (const Wait wait : {Wait{stream_synchronize}, Wait{[](uint64_t) { return device_synchronize(); }}, Wait{free_device}}) {
+    event_record(first, held);
+    EXPECT_EQ(event_query(first), kNotReady) << "still held";
+    EXPECT_EQ(wait(held), kSuccess);
+    EXPECT_EQ(event_query(first), kSuccess);
   }
+  event_record(first, held);
+  EXPECT_EQ(gpucast_vgpu_finish_stream(held), kSuccess);
+  event_record(second, held);
+  for (const uint64_t event : {first, second}) EXPECT_EQ(event_query(event), kSuccess);
   EXPECT_EQ(gpucast_vgpu_hold_stream(12345), kInvalidHandle);
-  for (const uint64_t event : {before, after, elsewhere}) event_destroy(event);
+  EXPECT_EQ(gpucast_vgpu_finish_stream(12345), kInvalidHandle);
+  for (const uint64_t event : {before, first, second, elsewhere}) event_destroy(event);
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 """Golden cases: tests/cases/NAME holds a capture (as text), a command and what it must print.
 
     input.jsonl      the capture's lines; compressed to train.gpucast before the command runs
+    input_of         instead: the case whose input it is
+    input.events.txt.gz    instead: an event file; expected.jsonl.gz beside it is for test_replay.py
     command          the arguments of gpucast
     expected.txt     standard output with --format text, then standard error
     expected.json    standard output with --format json
@@ -13,6 +15,7 @@ GPUCAST_UPDATE_CASES=1 writes what was printed as what is expected: look at the 
 
 import gzip
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -23,7 +26,11 @@ UPDATE = os.environ.get("GPUCAST_UPDATE_CASES") == "1"
 
 
 def prepare(case, folder):
-    data = (case / "input.jsonl").read_bytes()
+    if (case / "input.events.txt.gz").exists():
+        shutil.copy(case / "input.events.txt.gz", folder / "train.events.txt.gz")
+        return
+    source = CASES / (case / "input_of").read_text().strip() if (case / "input_of").exists() else case
+    data = (source / "input.jsonl").read_bytes()
     if not (case / "uncompressed").exists():
         data = gzip.compress(data, compresslevel=0, mtime=0)  # stored, so that offsets in messages are the same everywhere
     if (case / "keep_bytes").exists():

@@ -1,0 +1,114 @@
+#include "src/replay/tune.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace gpucast {
+namespace {
+
+constexpr int64_t kMiB = 1 << 20;
+
+class Program {
+ public:
+  Program() { history_.streams = {0}; }
+  uint32_t alloc(int64_t mib) {
+    AllocOp op;
+    op.kind = OpKind::alloc;
+    op.id = history_.id_count++;
+    op.size_bytes = mib * kMiB;
+    history_.ops.push_back(op);
+    return op.id;
+  }
+  void free(uint32_t id) {
+    AllocOp op;
+    op.kind = OpKind::free;
+    op.id = id;
+    history_.ops.push_back(op);
+  }
+  History& history() { return history_; }
+
+ private:
+  History history_;
+};
+
+// `count` segments of 100 MiB, each with 70 MiB in use, and then 100 MiB more.
+History fragments(int count) {
+  Program program;
+  std::vector<uint32_t> ids;
+  for (int i = 0; i < count; ++i) ids.push_back(program.alloc(100));
+  for (const uint32_t id : ids) program.free(id);
+  for (int i = 0; i < count; ++i) program.alloc(70);
+  program.alloc(100);
+  return program.history();
+}
+
+const TriedSetting& find(const Tuning& tuning, const std::string& alloc_conf) {
+  return *std::find_if(tuning.tried.begin(), tuning.tried.end(), [&](const TriedSetting& t) { return t.alloc_conf == alloc_conf; });
+}
+
+TEST(Tune, FindsTheSmallestWithoutALimit) {
+  const Tuning tuning = tune(fragments(8), "", std::nullopt, AddressPolicy::ascending);
+  EXPECT_EQ(tuning.tried[tuning.own].alloc_conf, "");
+  EXPECT_EQ(tuning.tried[tuning.own].peak_reserved_bytes, 900 * kMiB);
+  EXPECT_EQ(find(tuning, "expandable_segments:True").peak_reserved_bytes, 800 * kMiB);
+  ASSERT_TRUE(tuning.best.has_value());
+  EXPECT_EQ(tuning.tried[*tuning.best].alloc_conf, "expandable_segments:True");
+  EXPECT_TRUE(std::is_sorted(tuning.tried.begin(), tuning.tried.end(),
+                             [](const auto& a, const auto& b) { return a.peak_reserved_bytes < b.peak_reserved_bytes; }));
+}
+
+TEST(Tune, FindsWhatRunsOnACard) {
+  const Tuning tuning = tune(fragments(8), "", 850 * kMiB, AddressPolicy::ascending);
+  EXPECT_FALSE(tuning.tried[tuning.own].survives);
+  ASSERT_TRUE(tuning.best.has_value());
+  EXPECT_TRUE(tuning.tried[*tuning.best].survives);
+  EXPECT_EQ(tuning.tried[*tuning.best].alloc_conf, "expandable_segments:True");
+  EXPECT_FALSE(find(tuning, "roundup_power2_divisions:8").survives);
+}
+
+TEST(Tune, RecommendsNothingThatGainsLittle) {
+  Program program;
+  program.alloc(20);
+  EXPECT_FALSE(tune(program.history(), "", std::nullopt, AddressPolicy::ascending).best.has_value());
+  EXPECT_FALSE(tune(program.history(), "", 30 * kMiB, AddressPolicy::ascending).best.has_value());  // runs, without a retry
+  EXPECT_FALSE(tune(program.history(), "", 10 * kMiB, AddressPolicy::ascending).best.has_value());  // nothing runs
+}
+
+TEST(Tune, AFailureOfTheRecordingIsToBeSaved) {
+  History history = fragments(8);
+  history.ops.back().failed_when_recorded = true;
+  const Tuning tuning = tune(history, "", 850 * kMiB, AddressPolicy::ascending);
+  EXPECT_FALSE(tuning.tried[tuning.own].survives);
+  EXPECT_TRUE(find(tuning, "expandable_segments:True").survives);
+}
+
+TEST(Tune, RoundingIsCounted) {
+  Program program;
+  program.alloc(33);  // with two divisions 48 MiB
+  const Tuning tuning = tune(program.history(), "roundup_power2_divisions:2", std::nullopt, AddressPolicy::ascending);
+  EXPECT_EQ(tuning.tried[tuning.own].rounding_bytes, 15 * kMiB);
+  EXPECT_EQ(find(tuning, "").rounding_bytes, 0);
+  ASSERT_TRUE(tuning.best.has_value());
+  EXPECT_EQ(tuning.tried[*tuning.best].alloc_conf, "");
+}
+
+TEST(Tune, TriesEachSettingOnceAndGarbageCollectionOnlyWhereItActs) {
+  Program program;
+  program.alloc(1);
+  program.history().torch = "2.6.0";
+  const auto has_garbage_collection = [&] {
+    const std::vector<std::string> tried = settings_to_try(program.history(), "max_split_size_mb:64", true);
+    EXPECT_EQ(std::count(tried.begin(), tried.end(), "max_split_size_mb:64"), 1);
+    EXPECT_EQ(tried.front(), "max_split_size_mb:64");
+    return std::any_of(tried.begin(), tried.end(), [](const std::string& s) { return s.find("garbage") != std::string::npos; });
+  };
+  EXPECT_FALSE(has_garbage_collection());
+  AllocOp fraction;
+  fraction.kind = OpKind::set_fraction;
+  program.history().ops.push_back(fraction);
+  EXPECT_TRUE(has_garbage_collection());
+}
+
+}  // namespace
+}  // namespace gpucast

@@ -61,7 +61,7 @@ std::optional<BfcConf> parse_bfc_conf(std::string_view text) {
 }
 
 BfcAllocator::BfcAllocator(const BfcConf& conf, size_t stream_count, Driver* driver) : conf_(conf), driver_(driver), held_(stream_count) {
-  set_memory_fraction(conf_.per_process_memory_fraction);
+  BfcAllocator::set_memory_fraction(conf_.per_process_memory_fraction);
   const int64_t first_bytes = conf_.allow_growth ? std::min(limit_bytes_, kFirstRegionBytes) : limit_bytes_;
   next_region_bytes_ = std::max(round_up(first_bytes), kRoundBytes);
   max_fragmentation_bytes_ = conf_.fragmentation_fraction > 0

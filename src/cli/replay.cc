@@ -42,7 +42,7 @@ struct Options {
 struct Capacity {
   std::optional<int64_t> bytes;
   std::string gpu;
-  int64_t total_bytes = 0;  // what CUDA says the card has
+  int64_t device_total_bytes = 0;  // what CUDA says the card has; 0: no card was named
 };
 
 // "11.5GiB", "800 MiB", "12345678".
@@ -84,9 +84,10 @@ int cuda_major(const std::string& cuda) {
 
 int64_t reserved_bytes(const OutOfMemory& details) { return details.allocated_bytes + details.unallocated_bytes; }
 
-std::string torch_message(const OutOfMemory& details, int64_t total_bytes) {
-  std::string text = fmt::format("CUDA out of memory. Tried to allocate {}. GPU 0 has a total capacity of {} of which {} is free. ",
-                                 torch_size(details.requested_bytes), torch_size(total_bytes), torch_size(details.device_free_bytes));
+std::string torch_message(const OutOfMemory& details) {
+  std::string text =
+      fmt::format("CUDA out of memory. Tried to allocate {}. GPU 0 has a total capacity of {} of which {} is free. ",
+                  torch_size(details.requested_bytes), torch_size(details.device_total_bytes), torch_size(details.device_free_bytes));
   if (details.allowed_bytes) text += fmt::format("{} allowed; ", torch_size(*details.allowed_bytes));
   text += fmt::format("Of the allocated memory {} is allocated by PyTorch, ", torch_size(details.allocated_bytes));
   if (details.private_pool_bytes > 0) {
@@ -158,7 +159,7 @@ class Command {
     const bool ascending = options_.addresses.empty() ? events_file : options_.addresses == "ascending";
     const AddressPolicy addresses = ascending ? AddressPolicy::ascending : AddressPolicy::linux_driver;
     std::vector<Capacity> capacities;
-    for (const int64_t size : sizes) capacities.push_back({size, "", size});
+    for (const int64_t size : sizes) capacities.push_back({size, "", 0});
     if (gpu) capacities.push_back(capacity_of(*gpu));
     if (capacities.empty()) capacities.emplace_back();
     std::vector<std::string> confs = options_.alloc_confs;
@@ -171,6 +172,7 @@ class Command {
           ReplaySettings settings;
           settings.alloc_conf = conf;
           settings.capacity_bytes = capacity.bytes;
+          settings.device_total_bytes = capacity.device_total_bytes;
           settings.addresses = addresses;
           settings.stop_at_oom = !events_file;
           add_row(settings, capacity, ascending ? "ascending" : "linux", true);
@@ -228,7 +230,7 @@ class Command {
   Capacity capacity_of(const Gpu& gpu) const {
     Capacity out;
     out.gpu = gpu.id;
-    out.total_bytes = static_cast<int64_t>(gpu.total_memory_bytes);
+    out.device_total_bytes = static_cast<int64_t>(gpu.total_memory_bytes);
     const int cuda = loaded_.trace ? cuda_major(loaded_.trace->process.cuda) : 0;
     auto bytes = static_cast<int64_t>(usable_capacity_bytes(gpu, cuda));
     if (loaded_.trace) bytes -= ledger_total(ledger_from_capture(*loaded_.trace, 0)).expected_bytes;
@@ -270,7 +272,7 @@ class Command {
     row.first_difference = result.first_difference;
     const bool new_oom = result.first_oom && !recorded;
     if (new_oom || result.first_recorded_oom) {
-      row.oom = describe_oom(new_oom ? *result.first_oom : *result.first_recorded_oom, !new_oom, settings, capacity);
+      row.oom = describe_oom(new_oom ? *result.first_oom : *result.first_recorded_oom, !new_oom, settings);
     }
     if (report_.rows.empty()) {  // of the other rows the settings were checked
       for (const std::string& unknown : result.unknown_settings) {
@@ -282,7 +284,7 @@ class Command {
   }
 
   // `recorded`: it failed when it was recorded too.
-  ReplayOomReport describe_oom(const ReplayOom& first, bool recorded, const ReplaySettings& settings, const Capacity& capacity) {
+  ReplayOomReport describe_oom(const ReplayOom& first, bool recorded, const ReplaySettings& settings) {
     const History& history = loaded_.history;
     const OutOfMemory& details = first.details;
     ReplayOomReport out;
@@ -297,10 +299,15 @@ class Command {
     out.largest_free_block_bytes = first.largest_free_block_bytes;
     // The card of a recording is not known: what PyTorch had of it, and what was free.
     out.capacity_bytes = settings.capacity_bytes.value_or(out.reserved_bytes + out.free_bytes);
-    if (!out.recorded) out.message = torch_message(details, settings.capacity_bytes ? capacity.total_bytes : details.device_total_bytes);
+    if (!out.recorded) out.message = torch_message(details);
     if (!settings.capacity_bytes && !out.recorded) return out;  // a memory fraction without a card: no setting helps
-    const AddressPolicy addresses = settings.addresses == AddressPolicy::recorded ? AddressPolicy::linux_driver : settings.addresses;
-    const Tuning tuning = tune(history, settings.alloc_conf, out.capacity_bytes, addresses);
+    ReplaySettings own = settings;
+    own.capacity_bytes = out.capacity_bytes;
+    if (settings.addresses == AddressPolicy::recorded) {
+      own.addresses = AddressPolicy::linux_driver;
+      own.device_total_bytes = history.device_total_bytes;
+    }
+    const Tuning tuning = tune(history, own);
     for (const TriedSetting& tried : tuning.tried) {
       if (tried.survives && tried.alloc_conf != settings.alloc_conf) {
         out.saved_by.push_back({tried.alloc_conf, tried.peak_reserved_bytes, tried.driver_calls, tried.alloc_retries});
@@ -315,8 +322,12 @@ class Command {
   }
 
   void add_tuning(const Capacity& capacity, AddressPolicy addresses) {
-    const std::string own = options_.alloc_confs.empty() ? loaded_.history.alloc_conf : options_.alloc_confs.front();
-    const Tuning tuning = tune(loaded_.history, own, capacity.bytes, addresses);
+    ReplaySettings own;
+    own.alloc_conf = options_.alloc_confs.empty() ? loaded_.history.alloc_conf : options_.alloc_confs.front();
+    own.capacity_bytes = capacity.bytes;
+    own.device_total_bytes = capacity.device_total_bytes;
+    own.addresses = addresses;
+    const Tuning tuning = tune(loaded_.history, own);
     TuneReport out;
     out.capacity_bytes = capacity.bytes;
     out.gpu = capacity.gpu;

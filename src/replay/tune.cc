@@ -77,23 +77,21 @@ std::vector<std::string> settings_to_try(const History& history, const std::stri
   return once;
 }
 
-Tuning tune(const History& history, const std::string& own_conf, std::optional<int64_t> capacity_bytes, AddressPolicy addresses) {
+Tuning tune(const History& history, const ReplaySettings& own) {
   Tuning out;
-  out.capacity_bytes = capacity_bytes;
-  for (const std::string& conf : settings_to_try(history, own_conf, capacity_bytes.has_value())) {
-    ReplaySettings settings;
+  out.capacity_bytes = own.capacity_bytes;
+  ReplaySettings settings = own;
+  settings.stop_at_oom = true;
+  for (const std::string& conf : settings_to_try(history, own.alloc_conf, own.capacity_bytes.has_value())) {
     settings.alloc_conf = conf;
-    settings.capacity_bytes = capacity_bytes;
-    settings.addresses = addresses;
-    settings.stop_at_oom = true;
     out.tried.push_back(try_setting(history, settings));
   }
   // Equals keep the order in which they are listed above: the simplest first.
   std::stable_sort(out.tried.begin(), out.tried.end(), [&](const TriedSetting& a, const TriedSetting& b) {
-    return capacity_bytes ? trouble(a) < trouble(b) : size(a) < size(b);
+    return own.capacity_bytes ? trouble(a) < trouble(b) : size(a) < size(b);
   });
   for (size_t i = 0; i < out.tried.size(); ++i) {
-    if (out.tried[i].alloc_conf == own_conf) out.own = i;
+    if (out.tried[i].alloc_conf == own.alloc_conf) out.own = i;
   }
   out.best = worth_a_change(out);
   return out;

@@ -33,7 +33,8 @@ inline constexpr int64_t kLeastGainBytes = int64_t{2} << 20;
 // `own_conf` and what is tried for this release and capacity, `own_conf` first, each once.
 std::vector<std::string> settings_to_try(const History& history, const std::string& own_conf, bool with_capacity);
 
-// Replays each setting. O(settings * replay).
-Tuning tune(const History& history, const std::string& own_conf, std::optional<int64_t> capacity_bytes, AddressPolicy addresses);
+// Replays each setting, with the capacity, the card and the addresses of `own`, the settings that are there now.
+// O(settings * replay).
+Tuning tune(const History& history, const ReplaySettings& own);
 
 }  // namespace gpucast

@@ -43,12 +43,20 @@ History fragments(int count) {
   return program.history();
 }
 
+Tuning tune_at(const History& history, std::optional<int64_t> capacity_bytes, const std::string& own_conf = "") {
+  ReplaySettings own;
+  own.alloc_conf = own_conf;
+  own.capacity_bytes = capacity_bytes;
+  own.addresses = AddressPolicy::ascending;
+  return tune(history, own);
+}
+
 const TriedSetting& find(const Tuning& tuning, const std::string& alloc_conf) {
   return *std::find_if(tuning.tried.begin(), tuning.tried.end(), [&](const TriedSetting& t) { return t.alloc_conf == alloc_conf; });
 }
 
 TEST(Tune, FindsTheSmallestWithoutALimit) {
-  const Tuning tuning = tune(fragments(8), "", std::nullopt, AddressPolicy::ascending);
+  const Tuning tuning = tune_at(fragments(8), std::nullopt);
   EXPECT_EQ(tuning.tried[tuning.own].alloc_conf, "");
   EXPECT_EQ(tuning.tried[tuning.own].peak_reserved_bytes, 900 * kMiB);
   EXPECT_EQ(find(tuning, "expandable_segments:True").peak_reserved_bytes, 800 * kMiB);
@@ -59,7 +67,7 @@ TEST(Tune, FindsTheSmallestWithoutALimit) {
 }
 
 TEST(Tune, FindsWhatRunsOnACard) {
-  const Tuning tuning = tune(fragments(8), "", 850 * kMiB, AddressPolicy::ascending);
+  const Tuning tuning = tune_at(fragments(8), 850 * kMiB);
   EXPECT_FALSE(tuning.tried[tuning.own].survives);
   ASSERT_TRUE(tuning.best.has_value());
   EXPECT_TRUE(tuning.tried[*tuning.best].survives);
@@ -70,24 +78,24 @@ TEST(Tune, FindsWhatRunsOnACard) {
 TEST(Tune, RecommendsNothingThatGainsLittle) {
   Program program;
   program.alloc(20);
-  EXPECT_FALSE(tune(program.history(), "", std::nullopt, AddressPolicy::ascending).best.has_value());
-  EXPECT_FALSE(tune(program.history(), "", 30 * kMiB, AddressPolicy::ascending).best.has_value());  // runs, without a retry
-  EXPECT_FALSE(tune(program.history(), "", 10 * kMiB, AddressPolicy::ascending).best.has_value());  // nothing runs
+  EXPECT_FALSE(tune_at(program.history(), std::nullopt).best.has_value());
+  EXPECT_FALSE(tune_at(program.history(), 30 * kMiB).best.has_value());  // runs, without a retry
+  EXPECT_FALSE(tune_at(program.history(), 10 * kMiB).best.has_value());  // nothing runs
 }
 
 TEST(Tune, AFailureOfTheRecordingIsToBeSaved) {
   History history = fragments(8);
   history.ops.back().failed_when_recorded = true;
-  const Tuning tuning = tune(history, "", 850 * kMiB, AddressPolicy::ascending);
+  const Tuning tuning = tune_at(history, 850 * kMiB);
   EXPECT_FALSE(tuning.tried[tuning.own].survives);
   EXPECT_TRUE(find(tuning, "expandable_segments:True").survives);
 }
 
 TEST(Tune, RoundingIsCounted) {
   Program program;
-  program.alloc(33);  // with two divisions 48 MiB
-  const Tuning tuning = tune(program.history(), "roundup_power2_divisions:2", std::nullopt, AddressPolicy::ascending);
-  EXPECT_EQ(tuning.tried[tuning.own].rounding_bytes, 15 * kMiB);
+  program.alloc(34);  // with two divisions 48 MiB
+  const Tuning tuning = tune_at(program.history(), std::nullopt, "roundup_power2_divisions:2");
+  EXPECT_EQ(tuning.tried[tuning.own].rounding_bytes, 14 * kMiB);
   EXPECT_EQ(find(tuning, "").rounding_bytes, 0);
   ASSERT_TRUE(tuning.best.has_value());
   EXPECT_EQ(tuning.tried[*tuning.best].alloc_conf, "");

@@ -23,6 +23,7 @@ const Subcommand kSubcommands[] = {
     {"run", "run a training command on a virtual GPU and report the memory it takes", gpucast::cli::declare_run},
     {"analyze", "report again from a capture file", gpucast::cli::declare_analyze},
     {"replay", "replay a recorded history with other allocator settings, or on a smaller card", gpucast::cli::declare_replay},
+    {"export", "write a capture in the form that other tools read", gpucast::cli::declare_export},
     {"gpus", "list the cards gpucast knows", gpucast::cli::declare_gpus},
     {"doctor", "check that this environment is usable", gpucast::cli::declare_doctor},
 };

@@ -20,6 +20,7 @@ struct Subcommand {
 void declare_run(CLI::App& app, std::function<int()>& action);
 void declare_analyze(CLI::App& app, std::function<int()>& action);
 void declare_replay(CLI::App& app, std::function<int()>& action);
+void declare_export(CLI::App& app, std::function<int()>& action);
 void declare_gpus(CLI::App& app, std::function<int()>& action);
 void declare_doctor(CLI::App& app, std::function<int()>& action);
 

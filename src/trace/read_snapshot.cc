@@ -85,6 +85,7 @@ class SnapshotFolder final : public PickleFolder {
  public:
   SnapshotFolder(const std::string& path, PickleReader* reader, Trace* trace) : path_(path), reader_(*reader), trace_(*trace) {
     for (const char* key : kKeys) trace_.strings.intern(key);
+    own_frame_ = trace_.strings.intern(kOwnFrame);
   }
 
   std::optional<uint64_t> fold(PickleContainer kind, std::span<const PickleValue> items) override {
@@ -184,6 +185,7 @@ class SnapshotFolder final : public PickleFolder {
   std::unordered_map<Frame, FrameId, FrameHash, FrameEqual> frame_ids_;
   std::unordered_multimap<uint64_t, StackId> stack_ids_;  // by a hash of their frames
   std::vector<FrameId> frames_of_stack_;
+  StringId own_frame_;
 };
 
 // ---- one container --------------------------------------------------------------------------------------------------------------
@@ -299,9 +301,11 @@ uint64_t SnapshotFolder::frame(const Fields& fields) {
 
 uint64_t SnapshotFolder::intern_stack(std::span<const PickleValue> items) {
   frames_of_stack_.clear();
-  uint64_t hash = items.size();
+  uint64_t hash = 0;
   for (const PickleValue& item : items) {
-    frames_of_stack_.emplace_back(static_cast<int64_t>(*index_of(item, Kind::frame)));
+    const FrameId frame(static_cast<int64_t>(*index_of(item, Kind::frame)));
+    if (trace_.frames[frame.index()].file == own_frame_) continue;
+    frames_of_stack_.push_back(frame);
     hash = (hash ^ static_cast<uint64_t>(frames_of_stack_.back().value)) * 0x9e3779b97f4a7c15U;
     hash ^= hash >> 29;
   }
@@ -313,9 +317,9 @@ uint64_t SnapshotFolder::intern_stack(std::span<const PickleValue> items) {
   }
   if (trace_.stack_frames.size() + items.size() > UINT32_MAX)
     throw Error("the snapshot's stacks have more than 2^32 frames", reader_.here());
-  reader_.charge(sizeof(Stack) + 48 + items.size() * sizeof(FrameId));
+  reader_.charge(sizeof(Stack) + 48 + frames_of_stack_.size() * sizeof(FrameId));
   const StackId id(static_cast<int64_t>(trace_.stacks.size()));
-  trace_.stacks.push_back({static_cast<uint32_t>(trace_.stack_frames.size()), static_cast<uint32_t>(items.size())});
+  trace_.stacks.push_back({static_cast<uint32_t>(trace_.stack_frames.size()), static_cast<uint32_t>(frames_of_stack_.size())});
   trace_.stack_frames.insert(trace_.stack_frames.end(), frames_of_stack_.begin(), frames_of_stack_.end());
   stack_ids_.emplace(hash, id);
   return id.index();

@@ -3,6 +3,7 @@
     input.jsonl      the capture's lines; compressed to train.gpucast before the command runs
     input_of         instead: the case whose input it is
     input.events.txt.gz    instead: an event file; expected.jsonl.gz beside it is for test_replay.py
+    input.pickle     instead: a memory snapshot, as train.pickle
     command          the arguments of gpucast
     expected.txt     standard output with --format text, then standard error
     expected.json    standard output with --format json
@@ -26,6 +27,9 @@ UPDATE = os.environ.get("GPUCAST_UPDATE_CASES") == "1"
 
 
 def prepare(case, folder):
+    if (case / "input.pickle").exists():
+        shutil.copy(case / "input.pickle", folder / "train.pickle")
+        return
     if (case / "input.events.txt.gz").exists():
         shutil.copy(case / "input.events.txt.gz", folder / "train.events.txt.gz")
         return

@@ -1,0 +1,19 @@
+// A history as a memory snapshot of PyTorch, for memory_viz and torch.cuda._memory_viz (docs/reference/snapshots.md).
+#pragma once
+
+#include <ostream>
+
+#include "gpucast/trace.h"
+#include "src/attribution/attribution.h"
+#include "src/lifetime/lifetime.h"
+
+namespace gpucast {
+
+// A pickle of protocol 4, plain data only. The viewers go backwards from the segments at the end, so those come from the
+// history itself, or from the snapshot when `trace` was one. Throws Error when `out` cannot be written.
+void write_snapshot(const Trace& trace, const Lifetimes& lifetimes, const Attribution& attribution, std::ostream& out);
+
+// The segments at the end with all their blocks: a snapshot's own, or those that the history leaves.
+std::vector<SnapshotSegment> segments_at_end(const Trace& trace, const Lifetimes& lifetimes);
+
+}  // namespace gpucast

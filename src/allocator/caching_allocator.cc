@@ -160,6 +160,10 @@ BlockRef CachingAllocator::allocate(int64_t size_bytes, StreamIndex stream) {
   BlockRef block = find_free(request);
   if (block == kNoBlock) {
     if (collects_garbage()) collect_garbage();
+    if (is_rejected(request)) {
+      fill_out_of_memory(request);  // no line in the history, and none of the counters moves
+      return kNoBlock;
+    }
     block = new_segment(request);
     if (block == kNoBlock && release_oversize(request)) block = new_segment(request);
     if (block == kNoBlock && !capturing()) {
@@ -212,6 +216,14 @@ BlockRef CachingAllocator::find_free(const Request& request) {
   return block;
 }
 
+// throw_on_cudamalloc_oom: the driver is not even asked. Failing the limit of a memory fraction comes first, and is ordinary.
+bool CachingAllocator::is_rejected(const Request& request) const {
+  if (!conf_.throw_on_cudamalloc_oom || conf_.torch_minor < 14) return false;
+  const int64_t wanted_bytes = stats_.reserved_bytes + request.segment_bytes;
+  if (allowed_bytes_ && wanted_bytes > *allowed_bytes_) return false;
+  return wanted_bytes > static_cast<int64_t>(conf_.per_process_memory_fraction * static_cast<double>(driver_->total_bytes()));
+}
+
 BlockRef CachingAllocator::new_segment(const Request& request) {
   if (allowed_bytes_ && stats_.reserved_bytes + request.segment_bytes > *allowed_bytes_) return kNoBlock;
   if (conf_.expandable_segments) {
@@ -257,6 +269,12 @@ BlockRef CachingAllocator::hand_out(BlockRef block, int64_t requested_bytes, con
 }
 
 void CachingAllocator::note_out_of_memory(const Request& request) {
+  fill_out_of_memory(request);
+  ++stats_.ooms;
+  record(EventKind::oom, static_cast<uint64_t>(driver_->free_bytes()), request.size_bytes, request.stream);
+}
+
+void CachingAllocator::fill_out_of_memory(const Request& request) {
   out_of_memory_ = {};
   out_of_memory_.requested_bytes = request.segment_bytes;
   out_of_memory_.device_free_bytes = driver_->free_bytes();
@@ -270,8 +288,6 @@ void CachingAllocator::note_out_of_memory(const Request& request) {
   }
   out_of_memory_.allocated_bytes = stats_.allocated_bytes + out_of_memory_.private_pool_bytes;
   out_of_memory_.unallocated_bytes = stats_.reserved_bytes - out_of_memory_.allocated_bytes;
-  ++stats_.ooms;
-  record(EventKind::oom, static_cast<uint64_t>(driver_->free_bytes()), request.size_bytes, request.stream);
 }
 
 // ---- expandable segments ------------------------------------------------------------------------------------------------------

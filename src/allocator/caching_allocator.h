@@ -132,7 +132,9 @@ class CachingAllocator : public Allocator {
   void release_block(BlockRef block);
   BlockRef hand_out(BlockRef block, int64_t requested_bytes, const Request& request);
   void note_out_of_memory(const Request& request);
+  void fill_out_of_memory(const Request& request);
   void finish_submitted_work();
+  bool is_rejected(const Request& request) const;
 
   void start_free(BlockRef block);
   void make_free(BlockRef block);
@@ -140,7 +142,9 @@ class CachingAllocator : public Allocator {
   void insert_deferred_events();
   void process_events();
   void synchronize_events();
-  bool capturing() const { return !begun_pools_.empty(); }
+  // Up to 2.13 a private pool that is begun counts as the capture of a CUDA graph. Later releases look at the stream: histories
+  // of captures are not told apart from others here.
+  bool capturing() const { return conf_.torch_minor < 14 && !begun_pools_.empty(); }
 
   AllocConf conf_;
   Streams streams_;

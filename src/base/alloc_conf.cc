@@ -126,6 +126,7 @@ bool AllocConf::splits(int64_t rounded_bytes, int64_t rest_bytes, bool expandabl
 AllocConf parse_alloc_conf(std::string_view text, std::string_view torch_version) {
   AllocConf conf;
   conf.torch_minor = minor_of(torch_version);
+  bool rounding_named = false;
   std::string compact;
   for (const char c : text) {
     if (c != ' ' && c != '\t') compact += c;
@@ -138,7 +139,8 @@ AllocConf parse_alloc_conf(std::string_view text, std::string_view torch_version
     if (key == "max_split_size_mb") {
       understood = assign(to_mib(value), &conf.max_split_size_bytes);
     } else if (key == "max_non_split_rounding_mb") {
-      understood = assign(to_mib(value), &conf.max_non_split_rounding_bytes);
+      rounding_named = assign(to_mib(value), &conf.max_non_split_rounding_bytes);
+      understood = rounding_named;
     } else if (key == "large_segment_size_mb") {
       understood = assign(to_mib(value), &conf.large_segment_bytes);
     } else if (key == "garbage_collection_threshold") {
@@ -164,6 +166,7 @@ AllocConf parse_alloc_conf(std::string_view text, std::string_view torch_version
     }
     if (!understood) conf.unknown.emplace_back(setting);
   }
+  if (!rounding_named) conf.max_non_split_rounding_bytes = conf.large_segment_bytes;
   return conf;
 }
 

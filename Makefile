@@ -6,11 +6,14 @@
 #   make lint       formatting and static analysis
 #   make sanitize   the C++ tests under address, undefined-behaviour and thread sanitizers
 #   make test-nvidia  the same peaks with NVIDIA's own wheels installed (2.5 GB)
+#   make differential SEEDS=1000  gpucast's allocator against PyTorch's own on random sequences, on two releases
 #   make bench      benchmarks, answers checked
 #   make clean      remove build folders (not the Python environments in .venv)
 
 PREFIX ?= $(HOME)/.local
 SANITIZERS ?= asan tsan
+SEEDS ?= 1000
+FIRST_SEED ?= 0
 BUILD := build/release
 GPUCAST := $(BUILD)/bin/gpucast
 TORCH_NEW := 2.14.1
@@ -20,7 +23,7 @@ ENV_OLD := .venv/torch-$(TORCH_OLD)
 ENV_NVIDIA := .venv/torch-$(TORCH_NEW)-nvidia
 ENV_LINT := .venv/lint
 
-.PHONY: demo test test-cpp test-python test-nvidia install lint sanitize bench clean build setup
+.PHONY: demo test test-cpp test-python test-nvidia differential install lint sanitize bench clean build setup
 
 demo: build $(ENV_NEW)/.ready
 	@echo '$$ gpucast run --gpu rtx3060 -- python examples/train_resnet50.py --batch 32'
@@ -37,6 +40,12 @@ test-python: build $(ENV_NEW)/.ready $(ENV_OLD)/.ready
 
 test-nvidia: build $(ENV_NEW)/.ready $(ENV_OLD)/.ready $(ENV_NVIDIA)/.ready
 	$(ENV_NEW)/bin/python tests/same_peaks.py --gpucast $(GPUCAST) $(ENV_OLD)/bin/python $(ENV_NEW)/bin/python $(ENV_NVIDIA)/bin/python
+
+differential: build $(ENV_NEW)/.ready $(ENV_OLD)/.ready
+	for env in $(ENV_OLD) $(ENV_NEW); do \
+	  GPUCAST_BIN=$(CURDIR)/$(GPUCAST) $(ENV_NEW)/bin/python tests/differential/compare.py --torch $$env/bin/python \
+	    --seeds $(SEEDS) --first-seed $(FIRST_SEED) --jobs 2 || exit 1; \
+	done
 
 install: build
 	cmake --install $(BUILD) --prefix $(PREFIX)

@@ -108,6 +108,22 @@ def without_op(record):
     return {key: value for key, value in record.items() if key != "op"}
 
 
+def relative(records):
+    """With addresses counted from the first one: where a driver's addresses begin is not PyTorch's business."""
+    first = next((event[1] for record in records for event in record.get("events", []) if event[0] != "oom"), 0)
+    for record in records:
+        if "addr" in record:
+            record["addr"] -= first
+        for event in record.get("events", []):
+            if event[0] != "oom":
+                event[1] -= first
+        for segment in record.get("segments", []):
+            segment["address"] -= first
+            for block in segment["blocks"]:
+                block[0] -= first
+    return records
+
+
 def stopped(records):
     return next((record["stopped"] for record in records if "stopped" in record), None)
 
@@ -172,7 +188,10 @@ class Pair:
         outputs = [folder / "left.jsonl", folder / "right.jsonl"]
         for side, output in zip((self.left, self.right), outputs):
             side.run(events, output)
-        return Result(*(read_records(output) for output in outputs))
+        records = [read_records(output) for output in outputs]
+        if header_of(lines).get("addresses") == "linux":
+            records = [relative(one) for one in records]
+        return Result(*records)
 
     def close(self):
         self.left.close()

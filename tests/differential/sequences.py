@@ -92,6 +92,8 @@ class Generator:
         self.private = r.choice((0, 0, 0.02))
         self.empty = r.choice((0, 0.005, 0.03))
         self.growing = True
+        # Ranges for expandable segments lie among the others there, which `gpucast replay` places in its own way.
+        self.linux = r.random() < 0.3 and "expandable" not in self.alloc_conf
 
     def fresh_size(self):
         name = self.r.choices(list(SIZE_CLASSES), self.class_weights)[0]
@@ -184,7 +186,7 @@ class Generator:
                 fraction_at = None if self.r.random() < 0.8 else len(self.lines) + self.r.randint(1, self.count)
             self.step()
         header = [f"# torch {self.version}", f"# alloc_conf {self.alloc_conf}".rstrip(), f"# capacity_mib {self.capacity_mib}"]
-        return header + self.lines
+        return header + ["# addresses linux"] * self.linux + self.lines
 
 
 def make(seed, version, settings=None):

@@ -130,6 +130,7 @@ class Command {
     }
     check_torch_version();
     std::vector<int64_t> sizes;
+    sizes.reserve(options_.capacities.size());
     for (const std::string& text : options_.capacities) sizes.push_back(parse_size(text));
     const std::optional<Gpu> gpu = options_.gpu.empty() ? std::nullopt : std::optional(find_gpu(options_.gpu));
 

@@ -36,6 +36,7 @@ class Program {
 History fragments(int count) {
   Program program;
   std::vector<uint32_t> ids;
+  ids.reserve(static_cast<size_t>(count));
   for (int i = 0; i < count; ++i) ids.push_back(program.alloc(100));
   for (const uint32_t id : ids) program.free(id);
   for (int i = 0; i < count; ++i) program.alloc(70);

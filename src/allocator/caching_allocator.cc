@@ -18,7 +18,7 @@ uint64_t stream_hash(uint64_t stream_id) {
 }  // namespace
 
 CachingAllocator::CachingAllocator(const AllocConf& conf, Streams streams, Driver* driver)
-    : conf_(conf), streams_(std::move(streams)), driver_(driver), event_streams_(&stream_hashes_) {
+    : conf_(conf), streams_(std::move(streams)), driver_(driver), event_streams_(&stream_hashes_), releasable_pools_(&pool_hashes_) {
   const size_t count = streams_.handles.size();
   for (size_t i = 0; i < count; ++i) {
     stream_hashes_.push_back(stream_hash(streams_.ids.empty() ? streams_.handles[i] : streams_.ids[i]));
@@ -439,17 +439,15 @@ void CachingAllocator::release_cached() {
     release_free_blocks(kLargePool);
     release_free_blocks(kSmallPool);
   }
-  for (auto it = releasable_pools_.begin(); it != releasable_pools_.end();) {
-    PrivatePool& pool = private_pools_.at(*it);
+  releasable_pools_.visit([&](uint32_t index) {
+    const uint32_t number = pool_numbers_[index];
+    const PrivatePool& pool = private_pools_.at(number);
     release_free_blocks(pool.small);
     release_free_blocks(pool.large);
-    if (pool.segments == 0) {
-      private_pools_.erase(*it);
-      it = releasable_pools_.erase(it);
-    } else {
-      ++it;
-    }
-  }
+    if (pool.segments != 0) return false;
+    private_pools_.erase(number);
+    return true;
+  });
 }
 
 // max_split_size: frees one cached block above it that would hold the request, or several, largest first.
@@ -588,7 +586,7 @@ void CachingAllocator::finish_submitted_work() {
 }
 
 void CachingAllocator::wait_for_streams(BlockRef block) {
-  stream_uses_.at(block).visit([&](StreamIndex stream) {
+  stream_uses_.at(block).visit([&](uint32_t stream) {
     ++blocks_[block].pending;
     event_streams_.insert(stream);
     events_[stream].push_back({block, !held_[stream]});
@@ -604,12 +602,12 @@ void CachingAllocator::insert_deferred_events() {
     const auto captured = capture_uses_.find(block);
     if (captured != capture_uses_.end()) {
       std::vector<bool> drop(streams_.handles.size());
-      captured->second.visit([&](StreamIndex stream) {
+      captured->second.visit([&](uint32_t stream) {
         drop[stream] = true;
         return false;
       });
       StreamTable kept(&stream_hashes_);
-      stream_uses_.at(block).visit([&](StreamIndex stream) {
+      stream_uses_.at(block).visit([&](uint32_t stream) {
         if (!drop[stream]) kept.insert(stream);
         return false;
       });
@@ -625,7 +623,7 @@ void CachingAllocator::insert_deferred_events() {
 void CachingAllocator::process_events() {
   if (!freed_in_capture_.empty()) insert_deferred_events();
   if (event_streams_.empty()) return;
-  event_streams_.visit([&](StreamIndex stream) {
+  event_streams_.visit([&](uint32_t stream) {
     std::deque<Pending>& events = events_[stream];
     while (!events.empty() && events.front().done) {
       const BlockRef block = events.front().block;
@@ -638,7 +636,7 @@ void CachingAllocator::process_events() {
 
 void CachingAllocator::synchronize_events() {
   insert_deferred_events();
-  event_streams_.visit([&](StreamIndex stream) {
+  event_streams_.visit([&](uint32_t stream) {
     for (const Pending& pending : events_[stream]) {
       if (--blocks_[pending.block].pending == 0) make_free(pending.block);
     }
@@ -650,13 +648,20 @@ void CachingAllocator::synchronize_events() {
 
 // ---- private pools ------------------------------------------------------------------------------------------------------------------
 
-void CachingAllocator::begin_pool(uint32_t pool, std::optional<StreamIndex> stream) {
-  const auto [it, fresh] = private_pools_.try_emplace(pool);
+CachingAllocator::PrivatePool& CachingAllocator::private_pool(uint32_t number) {
+  const auto [it, fresh] = private_pools_.try_emplace(number);
   if (fresh) {
-    it->second.small = add_pool(true, pool);
-    it->second.large = add_pool(false, pool);
+    it->second.small = add_pool(true, number);
+    it->second.large = add_pool(false, number);
+    it->second.index = static_cast<uint32_t>(pool_numbers_.size());
+    pool_numbers_.push_back(number);
+    pool_hashes_.push_back(number);  // c10::MempoolIdHash of (0, number)
   }
-  ++it->second.uses;
+  return it->second;
+}
+
+void CachingAllocator::begin_pool(uint32_t pool, std::optional<StreamIndex> stream) {
+  ++private_pool(pool).uses;
   begun_pools_.push_back({pool, stream});
 }
 
@@ -667,7 +672,7 @@ void CachingAllocator::end_pool(uint32_t pool) {
 
 void CachingAllocator::release_pool(uint32_t pool) {
   const auto it = private_pools_.find(pool);
-  if (it != private_pools_.end() && --it->second.uses == 0) releasable_pools_.push_back(pool);
+  if (it != private_pools_.end() && --it->second.uses == 0) releasable_pools_.insert(it->second.index);
 }
 
 // ---- looking at it --------------------------------------------------------------------------------------------------------------------
@@ -718,9 +723,7 @@ std::vector<BlockRef> CachingAllocator::restore(const std::vector<Segment>& segm
   };
   std::map<std::pair<uint32_t, StreamIndex>, OpenRange> open;  // (pool, stream) -> the range that the next segment may lie in
   for (const Segment& segment : segments) {
-    if (segment.pool != 0 && !private_pools_.contains(segment.pool)) {
-      private_pools_[segment.pool] = {add_pool(true, segment.pool), add_pool(false, segment.pool), 1, 0};
-    }
+    if (segment.pool != 0) private_pool(segment.pool).uses = 1;
     const uint32_t pool = segment.pool == 0 ? (segment.large ? kLargePool : kSmallPool)
                           : segment.large   ? private_pools_[segment.pool].large
                                             : private_pools_[segment.pool].small;

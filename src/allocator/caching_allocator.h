@@ -77,6 +77,7 @@ class CachingAllocator : public Allocator {
     uint32_t small = 0, large = 0;  // indices in pools_
     int uses = 0;
     int64_t segments = 0;
+    uint32_t index = 0;  // in pool_numbers_
   };
   // The addresses of one expandable segment.
   struct Range {
@@ -116,6 +117,7 @@ class CachingAllocator : public Allocator {
 
   uint32_t pool_for(int64_t size_bytes, StreamIndex stream) const;
   uint32_t add_pool(bool small, uint32_t owner);
+  PrivatePool& private_pool(uint32_t number);  // made when it is new
   bool should_split(const Block& block, int64_t size_bytes) const;
   int64_t segment_size(int64_t size_bytes) const;
 
@@ -172,7 +174,9 @@ class CachingAllocator : public Allocator {
   };
   std::vector<Begun> begun_pools_;
   std::map<uint32_t, PrivatePool> private_pools_;
-  std::vector<uint32_t> releasable_pools_;
+  std::vector<uint32_t> pool_numbers_;
+  std::vector<uint64_t> pool_hashes_;
+  StreamTable releasable_pools_;  // by index, in the order of PyTorch's table
 
   std::optional<int64_t> allowed_bytes_;
   uint32_t newest_order_ = 0;

@@ -6,9 +6,9 @@
 
 namespace gpucast {
 
-size_t StreamTable::wanted_slot(StreamIndex stream) const {
+size_t StreamTable::wanted_slot(uint32_t key) const {
   constexpr uint64_t kGolden = 11400714819323198485ULL;  // 2^64 / the golden ratio
-  return static_cast<size_t>((kGolden * (*hashes_)[stream]) >> shift_);
+  return static_cast<size_t>((kGolden * (*hashes_)[key]) >> shift_);
 }
 
 void StreamTable::grow() {
@@ -20,27 +20,27 @@ void StreamTable::grow() {
   slots_.assign(buckets_ + static_cast<size_t>(max_distance_), Slot{});
   count_ = 0;
   for (const Slot& slot : old) {
-    if (slot.distance >= 0) insert(slot.stream);
+    if (slot.distance >= 0) insert(slot.key);
   }
 }
 
-void StreamTable::insert(StreamIndex stream) {
+void StreamTable::insert(uint32_t key) {
   for (;;) {
     if (buckets_ == 0) {
       grow();
       continue;
     }
-    size_t slot = wanted_slot(stream);
+    size_t slot = wanted_slot(key);
     int distance = 0;
     for (; slot < slots_.size() && slots_[slot].distance >= distance; ++slot, ++distance) {
-      if (slots_[slot].stream == stream) return;
+      if (slots_[slot].key == key) return;
     }
     if (distance >= max_distance_ || 2 * (count_ + 1) > buckets_) {
       grow();
       continue;
     }
     // The richer entry gives way.
-    Slot moving{distance, stream};
+    Slot moving{distance, key};
     const size_t first = slot;
     bool placed = false;
     for (; slot < slots_.size(); ++slot, ++moving.distance) {
@@ -55,7 +55,7 @@ void StreamTable::insert(StreamIndex stream) {
     }
     if (placed) return;
     // Too far from home: the one without a place takes the newcomer's, who tries again in a larger table.
-    slots_[first].stream = moving.stream;
+    slots_[first].key = moving.key;
     grow();
   }
 }
@@ -64,7 +64,7 @@ void StreamTable::remove(size_t slot) {
   slots_[slot].distance = -1;
   --count_;
   for (size_t next = slot + 1; next < slots_.size() && slots_[next].distance > 0; ++slot, ++next) {
-    slots_[slot] = {slots_[next].distance - 1, slots_[next].stream};
+    slots_[slot] = {slots_[next].distance - 1, slots_[next].key};
     slots_[next].distance = -1;
   }
 }

@@ -1,26 +1,25 @@
-// The order in which PyTorch visits streams: its allocator keeps streams in an open-addressing hash table (c10/util/
-// flat_hash_map.h, Robin Hood hashing with Fibonacci hashing, at most half full), and frees blocks in the table's order.
+// The order in which PyTorch visits streams and private pools: its allocator keeps them in an open-addressing hash table
+// (c10/util/flat_hash_map.h, Robin Hood hashing with Fibonacci hashing, at most half full), and frees blocks in that order.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
-
-#include "gpucast/allocator.h"
 
 namespace gpucast {
 
 class StreamTable {
  public:
-  // `hashes[s]`: the hash of stream s. Not owned.
+  // `hashes[k]`: the hash of key k, a stream or pool. Not owned.
   explicit StreamTable(const std::vector<uint64_t>* hashes) : hashes_(hashes) {}
 
   bool empty() const { return count_ == 0; }
-  void insert(StreamIndex stream);  // nothing happens when it is there
+  void insert(uint32_t key);  // nothing happens when it is there
   // Visits in the table's order. `visit` returns true when the stream is to be removed.
   template <class Visit>
   void visit(Visit visit) {
     for (size_t slot = 0; slot < slots_.size();) {
-      if (slots_[slot].distance < 0 || !visit(slots_[slot].stream)) {
+      if (slots_[slot].distance < 0 || !visit(slots_[slot].key)) {
         ++slot;
       } else {
         remove(slot);
@@ -40,11 +39,11 @@ class StreamTable {
  private:
   struct Slot {
     int distance = -1;  // from where its hash wants it; -1: empty
-    StreamIndex stream = 0;
+    uint32_t key = 0;
   };
   void remove(size_t slot);
   void grow();
-  size_t wanted_slot(StreamIndex stream) const;
+  size_t wanted_slot(uint32_t key) const;
 
   const std::vector<uint64_t>* hashes_;
   std::vector<Slot> slots_;

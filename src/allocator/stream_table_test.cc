@@ -23,17 +23,17 @@ using Order = std::vector<int>;
 
 Order order(StreamTable* table) {
   Order out;
-  table->visit([&](StreamIndex stream) {
-    out.push_back(stream);
+  table->visit([&](uint32_t stream) {
+    out.push_back(static_cast<int>(stream));
     return false;
   });
   return out;
 }
 
-Order order_of_pool_streams(StreamIndex count) {
+Order order_of_pool_streams(uint32_t count) {
   const std::vector<uint64_t> hashes = pool_hashes(count);
   StreamTable table(&hashes);
-  for (StreamIndex i = 0; i < count; ++i) table.insert(i);
+  for (uint32_t i = 0; i < count; ++i) table.insert(i);
   return order(&table);
 }
 
@@ -52,15 +52,15 @@ TEST(StreamTable, VisitsAsPyTorchDoes) {
 TEST(StreamTable, RemovesWhileItVisits) {
   const std::vector<uint64_t> hashes = pool_hashes(17);
   StreamTable table(&hashes);
-  for (StreamIndex i = 0; i < 17; ++i) table.insert(i);
+  for (uint32_t i = 0; i < 17; ++i) table.insert(i);
   Order visited;
-  table.visit([&](StreamIndex stream) {
+  table.visit([&](uint32_t stream) {
     visited.push_back(stream);
     return stream % 2 == 0;
   });
   EXPECT_EQ(visited, order_of_pool_streams(17));
   EXPECT_EQ(order(&table), (Order{5, 9, 13, 3, 7, 11, 15, 1}));
-  for (StreamIndex i = 0; i < 17; i += 4) table.insert(i);
+  for (uint32_t i = 0; i < 17; i += 4) table.insert(i);
   EXPECT_EQ(order(&table), (Order{5, 0, 9, 13, 4, 8, 12, 3, 16, 7, 11, 15, 1}));
 }
 
@@ -68,7 +68,7 @@ TEST(StreamTable, InsertingTwiceChangesNothing) {
   const std::vector<uint64_t> hashes = pool_hashes(9);
   StreamTable table(&hashes);
   for (int round = 0; round < 3; ++round) {
-    for (StreamIndex i = 0; i < 9; ++i) table.insert(i);
+    for (uint32_t i = 0; i < 9; ++i) table.insert(i);
   }
   EXPECT_EQ(order(&table), (Order{5, 0, 4, 8, 3, 7, 2, 6, 1}));
 }
@@ -76,14 +76,14 @@ TEST(StreamTable, InsertingTwiceChangesNothing) {
 TEST(StreamTable, OrderDependsOnTheHistoryToo) {
   const std::vector<uint64_t> hashes = pool_hashes(12);
   StreamTable table(&hashes);
-  for (StreamIndex i = 12; i-- > 0;) table.insert(i);
+  for (uint32_t i = 12; i-- > 0;) table.insert(i);
   EXPECT_EQ(order(&table), (Order{5, 0, 9, 4, 8, 3, 7, 11, 2, 6, 10, 1}));
 }
 
 TEST(StreamTable, EqualHashes) {
   const std::vector<uint64_t> hashes(7, 42);
   StreamTable table(&hashes);
-  for (StreamIndex i = 0; i < 7; ++i) table.insert(i);
+  for (uint32_t i = 0; i < 7; ++i) table.insert(i);
   EXPECT_EQ(order(&table), (Order{0, 1, 2, 3, 4, 5, 6}));
 }
 
@@ -91,17 +91,17 @@ TEST(StreamTable, StreamsThatAreNotPyTorchs) {
   std::vector<uint64_t> hashes;
   for (uint64_t i = 0; i < 12; ++i) hashes.push_back(kCuda | (0x55d5c0000000 + 0x5a0 * i));
   StreamTable table(&hashes);
-  for (StreamIndex i = 0; i < 12; ++i) table.insert(i);
+  for (uint32_t i = 0; i < 12; ++i) table.insert(i);
   EXPECT_EQ(order(&table), (Order{11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0}));
 }
 
 TEST(StreamTable, ClearKeepsItsSizeAndResetDoesNot) {
   const std::vector<uint64_t> hashes = pool_hashes(33);
   StreamTable table(&hashes);
-  for (StreamIndex i = 0; i < 33; ++i) table.insert(i);
+  for (uint32_t i = 0; i < 33; ++i) table.insert(i);
   table.reset();
   EXPECT_TRUE(table.empty());
-  for (StreamIndex i = 0; i < 5; ++i) table.insert(i);
+  for (uint32_t i = 0; i < 5; ++i) table.insert(i);
   EXPECT_EQ(order(&table), order_of_pool_streams(5));
   table.clear();
   EXPECT_TRUE(table.empty());
@@ -134,11 +134,11 @@ TEST(StreamTable, LongRandomHistories) {
     for (int step = 0; step < 20000; ++step) {
       const uint64_t what = next() % 8;
       if (what < 5) {
-        table.insert(static_cast<StreamIndex>(next() % streams));
+        table.insert(static_cast<uint32_t>(next() % streams));
       } else if (what < 7) {
         const uint64_t modulus = next() % 5 + 2;
         const uint64_t rest = next() % modulus;
-        table.visit([&](StreamIndex stream) {
+        table.visit([&](uint32_t stream) {
           note(stream);
           return stream % modulus == rest;
         });

@@ -160,6 +160,7 @@ class Command {
     const bool ascending = options_.addresses.empty() ? events_file : options_.addresses == "ascending";
     const AddressPolicy addresses = ascending ? AddressPolicy::ascending : AddressPolicy::linux_driver;
     std::vector<Capacity> capacities;
+    capacities.reserve(sizes.size() + 1);
     for (const int64_t size : sizes) capacities.push_back({size, "", 0});
     if (gpu) capacities.push_back(capacity_of(*gpu));
     if (capacities.empty()) capacities.emplace_back();

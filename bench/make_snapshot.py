@@ -74,7 +74,12 @@ def snapshot(events, depth, stacks, blocks, metadata, seed=0):
                 ],
             }
         )
-    return {"segments": segments, "device_traces": [trace], "allocator_settings": {"expandable_segments": False}, "external_annotations": []}
+    return {
+        "segments": segments,
+        "device_traces": [trace],
+        "allocator_settings": {"expandable_segments": False},
+        "external_annotations": [],
+    }
 
 
 def main():
@@ -85,7 +90,9 @@ def main():
     parser.add_argument("--stacks", type=int, default=5000, help="different stacks")
     parser.add_argument("--blocks", type=int, default=500)
     parser.add_argument("--protocol", type=int, default=4)
-    parser.add_argument("--metadata", choices=["", "same", "unique"], default="", help="keys of newer releases: one text, or a text an event")
+    parser.add_argument(
+        "--metadata", choices=["", "same", "unique"], default="", help="keys of newer releases: one text, or a text an event"
+    )
     options = parser.parse_args()
     data = snapshot(options.events, options.frames, options.stacks, options.blocks, options.metadata)
     with open(options.output, "wb") as file:

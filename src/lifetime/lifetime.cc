@@ -132,8 +132,9 @@ class Follower {
     if (piece != pieces_.end() && piece->second.state != Piece::State::free) {
       // The memory behind a block's own request was split off after all (a restored CUDA graph pool does that).
       const auto used = static_cast<int64_t>(event.address - piece->first);
-      Block& owner = result_.blocks[piece->second.block.index()];
-      if (used == 0 || used < owner.requested_bytes) {
+      // A block that waited for its stream before the first event has no owner.
+      Block* owner = piece->second.block.valid() ? &result_.blocks[piece->second.block.index()] : nullptr;
+      if (owner == nullptr || used == 0 || used < owner->requested_bytes) {
         problem(Problem::segment_overlap);
         // Two live blocks at one place: the earlier must have been freed unseen.
         end_block(piece);
@@ -145,7 +146,7 @@ class Follower {
         rest.block = BlockId();
         rest.size_bytes = piece->second.size_bytes - used;
         piece->second.size_bytes = used;
-        owner.size_bytes = used;
+        owner->size_bytes = used;
         piece = pieces_.emplace(event.address, rest).first;
       }
     }

@@ -168,6 +168,14 @@ TEST(StartState, ContradictionsAreCounted) {
   EXPECT_FALSE(u.agrees);
 }
 
+// Found by fuzzing: nobody owns a block that was pending before the first event.
+TEST(StartState, AllocationInABlockThatIsPendingFromTheStart) {
+  const Undone u = undo({event(EventKind::alloc, kBase + 512, 600)},
+                        {segment(kBase, {block(State::active_pending_free, 4096, 4096), block(State::inactive, 2 * kMib - 4096)})});
+  EXPECT_EQ(u.problems[Problem::segment_overlap].count, 1);
+  EXPECT_EQ(u.lifetimes.allocated.back(), 1024);
+}
+
 // Any history cut at any place: the start that is found is the state that was there.
 TEST(StartState, EveryCutOfAHistoryGivesTheStateThere) {
   std::vector<AllocatorEvent> events;

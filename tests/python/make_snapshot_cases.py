@@ -70,7 +70,7 @@ def main():
             profile = Path(temporary) / "profile"
             versions = libraries.library_versions(build.cuda, build.metadata())
             profile.write_text("".join(f"{key} = {value}\n" for key, value in {**on_vgpu.CARDS["sm_86"], **versions}.items()))
-            program = "exec(compile({!r}, 'train.py', 'exec'))".format(on_vgpu.PRELUDE + script)
+            program = f"exec(compile({on_vgpu.PRELUDE + script!r}, 'train.py', 'exec'))"
             env = dict(os.environ, VGPU=str(folder), VGPU_CUDA=f"cuda{build.cuda_major}", GPUCAST_VGPU_PROFILE=str(profile))
             env.update(PYTORCH_CUDA_ALLOC_CONF=settings, SNAPSHOT=str(Path(temporary) / "snapshot"))
             subprocess.run([sys.executable, "-c", program], env=env, check=True)

@@ -108,7 +108,10 @@ def main():
         real = json.loads(out.stdout.splitlines()[-1])
         replay = json.loads(
             subprocess.run(
-                [gpucast, "replay", str(events), "--torch-version", real["torch"], "--format", "json"], capture_output=True, text=True, check=True
+                [gpucast, "replay", str(events), "--torch-version", real["torch"], "--format", "json"],
+                capture_output=True,
+                text=True,
+                check=True,
             ).stdout
         )["replays"][0]
 
@@ -139,7 +142,7 @@ def main():
                     (live.add if kind == "a" else live.discard)(name)
                     file.write(" ".join([kind, name, *rest]) + "\n")
                 file.writelines(f"f {name}\n" for name in sorted(live, key=int))
-        count = sum(1 for _ in open(large))
+        count = large.read_text().count("\n")
         grown = peak_rss_bytes([gpucast, "replay", str(large)]) - peak_rss_bytes([gpucast, "replay", str(small)])
         print(f"  memory of a replay      {grown / count:8.1f} bytes an event ({count} events)")
         if grown / count > 64:

@@ -196,6 +196,8 @@ class Writer {
     settings();
     out_.key("external_annotations");
     annotations();
+    out_.key("gpucast_torch");  // which PyTorch it was: the viewers do not look at it
+    out_.text(trace_.process.torch);
     out_.end_dict();
     out_.end();
   }
@@ -433,7 +435,7 @@ std::vector<SnapshotSegment> segments_at_end(const Trace& trace, const Lifetimes
     segment.address = recorded.address;
     segment.size_bytes = recorded.size_bytes;
     segment.stream = recorded.stream;
-    segment.expandable = from_driver.count(recorded.address) == 0;
+    segment.expandable = !from_driver.contains(recorded.address);
     const uint64_t end = recorded.address + static_cast<uint64_t>(recorded.size_bytes);
     uint64_t at = recorded.address;
     int64_t largest_bytes = 0;

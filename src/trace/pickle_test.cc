@@ -209,12 +209,12 @@ TEST(Pickle, HostileCountsStayWithinBounds) {
       "\x80\x04\x8d\xff\xff\xff\xff\xff\xff\xff\x7f",                     // of 2^63
       "\x80\x04\x8b\xff\xff\xff\x7f",                                     // an integer of 2 GiB
       "\x80\x04\x95\xff\xff\xff\xff\xff\xff\xff\x7f",                     // a frame
-      repeat("(", 8'000'000),                                            // nesting
-      repeat("](", 8'000'000),                                           //
-      repeat("}0", 8'000'000),                                           // containers that are thrown away
-      repeat("]\x94", 8'000'000),                                        // memo
-      repeat("]", 8'000'000),                                            // stack
-      repeat("N", 8'000'000),                                            //
+      repeat("(", 8'000'000),                                             // nesting
+      repeat("](", 8'000'000),                                            //
+      repeat("}0", 8'000'000),                                            // containers that are thrown away
+      repeat("]\x94", 8'000'000),                                         // memo
+      repeat("]", 8'000'000),                                             // stack
+      repeat("N", 8'000'000),                                             //
       "\x80\x04]\x94" + repeat("(h\0h\0h\0h\0e\x85\x94"s, 10).substr(2),  // ten times itself
   };
   for (const std::string& bytes : hostile) EXPECT_NE(std::string(error_of(bytes).what()), "nothing was thrown");

@@ -33,7 +33,7 @@ inline std::string pickle(const std::string& value) { return "\x80\x04" + value 
 
 // Writes `bytes` to a file of the test and returns its path.
 inline std::string file(const std::string& folder, const std::string& bytes) {
-  const std::string path = folder + "pickle_text." + std::to_string(getpid());
+  std::string path = folder + "pickle_text." + std::to_string(getpid());
   std::ofstream(path, std::ios::binary) << bytes;
   return path;
 }

@@ -48,6 +48,11 @@ enum Key : uint8_t {
   kTime,
   kTotalSize,
   kAnnotations,
+  kCompileContext,
+  kTorch,
+  kHostTraces,
+  kEventPoolId,
+  kUserMetadata,
   kKeyCount,
 };
 constexpr const char* kKeys[] = {"action",
@@ -75,7 +80,12 @@ constexpr const char* kKeys[] = {"action",
                                  "stream",
                                  "time_us",
                                  "total_size",
-                                 "external_annotations"};
+                                 "external_annotations",
+                                 "compile_context",
+                                 "gpucast_torch",
+                                 "host_traces",
+                                 "pool_id",
+                                 "user_metadata"};
 static_assert(std::size(kKeys) == kKeyCount);
 
 // What a container of the snapshot is folded to: a kind, and an index into the folder's table of that kind.
@@ -171,6 +181,7 @@ class SnapshotFolder final : public PickleFolder {
   void take_segments(const Fields& top, int64_t device);
   bool add_blocks(FoldedSegment* folded);
   std::string settings_text(PickleValue settings) const;
+  std::string release(const Fields& top) const;
   void keep_used_texts();
 
   const std::string& path_;
@@ -186,6 +197,7 @@ class SnapshotFolder final : public PickleFolder {
   std::unordered_multimap<uint64_t, StackId> stack_ids_;  // by a hash of their frames
   std::vector<FrameId> frames_of_stack_;
   StringId own_frame_;
+  uint64_t event_keys_ = 0;  // known keys that some event has
 };
 
 // ---- one container --------------------------------------------------------------------------------------------------------------
@@ -336,6 +348,7 @@ uint64_t SnapshotFolder::event(const Fields& fields) {
       {"segment_unmap", EventKind::segment_unmap},
       {"oom", EventKind::oom},
   };
+  event_keys_ |= fields.present;
   const std::string_view action = text(fields, kAction);
   const auto* known = std::find_if(std::begin(kActions), std::end(kActions), [&](const auto& row) { return row.first == action; });
   // "snapshot", "user_defined", "annotate" and what later releases add: nothing happened to memory.
@@ -427,8 +440,19 @@ void SnapshotFolder::finish(PickleValue result, std::optional<int> device) {
   }
   trace_.header.source = "snapshot";
   trace_.process.device = chosen;
+  trace_.process.torch = release(top);
   if (top.has(kSettings)) trace_.process.alloc_conf = settings_text(top.values[kSettings]);
   keep_used_texts();
+}
+
+// A snapshot does not say which PyTorch it comes from, but the keys tell, and some rules of the allocator changed.
+std::string SnapshotFolder::release(const Fields& top) const {
+  if (top.has(kTorch)) return std::string(text(top, kTorch));
+  if (top.has(kHostTraces)) return "2.14 or newer";
+  if ((event_keys_ >> kEventPoolId & 1) != 0) return "2.12 to 2.13";
+  if ((event_keys_ >> kUserMetadata & 1) != 0) return "2.10 to 2.11";
+  if ((event_keys_ >> kCompileContext & 1) != 0) return "2.8 to 2.9";
+  return "2.7 or older";
 }
 
 // Keys, states and whatever events were marked with are of no use any more.

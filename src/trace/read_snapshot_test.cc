@@ -167,6 +167,20 @@ TEST(ReadSnapshot, Annotations) {
   EXPECT_EQ(t.strings.text(t.annotations[1].name), "Optimizer.step#Adam.step");
 }
 
+TEST(ReadSnapshot, KeysTellTheRelease) {
+  const auto release = [](const Items& of_event, const Items& of_top) {
+    Items snapshot = top({}, {pt::list({event("alloc", kBase, 1, of_event)})});
+    snapshot.insert(snapshot.end(), of_top.begin(), of_top.end());
+    return read(snapshot).process.torch;
+  };
+  EXPECT_EQ(release({}, {}), "2.7 or older");
+  EXPECT_EQ(release({{"compile_context", pt::text("N/A")}}, {}), "2.8 to 2.9");
+  EXPECT_EQ(release({{"compile_context", pt::text("N/A")}, {"user_metadata", pt::text("")}}, {}), "2.10 to 2.11");
+  EXPECT_EQ(release({{"user_metadata", pt::text("")}, {"pool_id", "K\x01K\x02\x86"}}, {}), "2.12 to 2.13");
+  EXPECT_EQ(release({}, {{"host_traces", "]"}}), "2.14 or newer");
+  EXPECT_EQ(release({}, {{"gpucast_torch", pt::text("2.6.0+cu124")}}), "2.6.0+cu124") << "of our own export";
+}
+
 TEST(ReadSnapshot, WhatIsNoSnapshot) {
   EXPECT_NE(std::string(error_of({{"a", pt::number(1)}}).what()).find("no memory snapshot"), std::string::npos);
   EXPECT_NE(std::string(error_of({{"segments", "]"}}).what()).find("no history"), std::string::npos);

@@ -341,9 +341,12 @@ class Driver:
             if child == 0:
                 self._in_child(lines, streams, output, alloc_conf, profile, problem)
             _, status = os.waitpid(child, 0)
-            if status:
+            if os.WIFSIGNALED(status):  # PyTorch crashed; which events it did is lost
+                with open_text(output, "w") as file:
+                    file.write(json.dumps({"stopped": f"signal {os.WTERMSIG(status)}"}) + "\n")
+            elif status:
                 text = Path(problem).read_text() if os.path.exists(problem) else "no message"
-                raise DriveError(f"{events}: {os.waitstatus_to_exitcode(status) if status else 0}: {text}")
+                raise DriveError(f"{events}: {text}")
 
     def _in_child(self, lines, streams, output, alloc_conf, profile, problem):
         code = 1

@@ -74,9 +74,10 @@ class Allocator {
   virtual BlockRef allocate(int64_t size_bytes, StreamIndex stream) = 0;
   virtual void free(BlockRef block) = 0;
 
-  // free() of a block that another stream still uses: it becomes free by complete(), or when the allocator waits for the device.
-  virtual void free_later(BlockRef block) = 0;
-  virtual void complete(BlockRef block) = 0;
+  // free() of a block that another stream still uses. It becomes free by complete() with the ticket that is returned, or
+  // earlier, when the allocator waits for the device; then complete() does nothing.
+  virtual uint32_t free_later(BlockRef block) = 0;
+  virtual void complete(uint32_t ticket) = 0;
 
   // The same as CUDA sees it: the block is used on `stream` too, so free() waits for the work that was submitted there by then.
   // Between hold_stream and finish_stream submitted work does not finish, else at once.
@@ -92,9 +93,9 @@ class Allocator {
   virtual void end_pool(uint32_t pool) = 0;
   virtual void release_pool(uint32_t pool) = 0;
 
-  // Puts there what a snapshot shows, before the first call: for histories that begin in the middle. Returns the refs of the
-  // blocks (kNoBlock for free ones), segment by segment, block by block.
-  virtual std::vector<BlockRef> restore(const std::vector<Segment>& segments) = 0;
+  // Puts there what a snapshot shows, before the first call: for histories that begin in the middle. Returns of each
+  // block, segment by segment, its ref, for free ones kNoBlock, for those that wait for a stream the ticket for complete().
+  virtual std::vector<uint32_t> restore(const std::vector<Segment>& segments) = 0;
 
   virtual uint64_t address(BlockRef block) const = 0;
   virtual int64_t size_bytes(BlockRef block) const = 0;

@@ -97,7 +97,7 @@ BlockRef BfcAllocator::allocate(int64_t size_bytes, StreamIndex stream) {
   // TensorFlow waits up to ten seconds and tries again whenever something becomes free.
   while (block == kNoBlock && !waiting_.empty()) {
     ++stats_.alloc_retries;
-    complete(waiting_.begin()->second.chunk);
+    complete(static_cast<uint32_t>(waiting_.begin()->first));
     block = try_allocate(rounded_bytes, stream);
   }
   if (block == kNoBlock) {
@@ -272,15 +272,18 @@ void BfcAllocator::free(BlockRef block) {
   }
 }
 
-void BfcAllocator::free_later(BlockRef block) {
+uint32_t BfcAllocator::free_later(BlockRef block) {
   stream_uses_.erase(block);
   start_free(block);
+  const auto ticket = static_cast<uint32_t>(next_waiting_);
   wait(block, {});
+  return ticket;
 }
 
-void BfcAllocator::complete(BlockRef block) {
-  const auto it = waiting_.find(chunks_[block].waits);
-  if (it == waiting_.end() || it->second.chunk != block) return;  // complete already, to avoid out of memory
+void BfcAllocator::complete(uint32_t ticket) {
+  const auto it = waiting_.find(ticket);
+  if (it == waiting_.end()) return;  // complete already, to avoid out of memory
+  const BlockRef block = it->second.chunk;
   waiting_.erase(it);
   make_free(block);
 }
@@ -351,14 +354,13 @@ std::vector<Segment> BfcAllocator::segments() const {
   return out;
 }
 
-std::vector<BlockRef> BfcAllocator::restore(const std::vector<Segment>& segments) {
-  std::vector<BlockRef> refs;
+std::vector<uint32_t> BfcAllocator::restore(const std::vector<Segment>& segments) {
+  std::vector<uint32_t> refs;
   for (const Segment& segment : segments) {
     for (const SegmentBlock& block : segment.blocks) {
       BlockRef ref = kNoBlock;
       if (block.state != BlockState::inactive) ref = allocate(std::max<int64_t>(block.requested_bytes, 1), segment.stream);
-      if (ref != kNoBlock && block.state == BlockState::pending_free) free_later(ref);
-      refs.push_back(ref);
+      refs.push_back(ref != kNoBlock && block.state == BlockState::pending_free ? free_later(ref) : ref);
     }
   }
   return refs;

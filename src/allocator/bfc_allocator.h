@@ -40,8 +40,8 @@ class BfcAllocator : public Allocator {
 
   BlockRef allocate(int64_t size_bytes, StreamIndex stream) override;
   void free(BlockRef block) override;
-  void free_later(BlockRef block) override;
-  void complete(BlockRef block) override;
+  uint32_t free_later(BlockRef block) override;
+  void complete(uint32_t ticket) override;
   void record_stream(BlockRef block, StreamIndex stream) override;
   void hold_stream(StreamIndex stream) override { held_[stream] = true; }
   void finish_stream(StreamIndex stream) override;
@@ -56,7 +56,7 @@ class BfcAllocator : public Allocator {
   std::vector<Segment> segments() const override;
   int64_t largest_free_block_bytes() const override { return free_.empty() ? 0 : free_.largest_bytes(); }
   // BFC would not have made another allocator's segments: their blocks in use are allocated one after the other.
-  std::vector<BlockRef> restore(const std::vector<Segment>& segments) override;
+  std::vector<uint32_t> restore(const std::vector<Segment>& segments) override;
 
  private:
   struct Chunk {

@@ -325,15 +325,15 @@ TEST(BfcAllocator, WaitsForBlocksBeforeItIsOutOfMemory) {
   const BlockRef a = f.bfc.allocate(1 * kMiB, 0);
   const BlockRef b = f.bfc.allocate(1 * kMiB, 0);
   const BlockRef c = f.bfc.allocate(1 * kMiB, 0);
-  f.bfc.free_later(a);
+  const uint32_t ticket_a = f.bfc.free_later(a);
   f.bfc.free_later(c);
-  f.bfc.free_later(b);
+  const uint32_t ticket_b = f.bfc.free_later(b);
   // 1 MiB is left; with the first two complete (a, then c beside the rest) 2 MiB are free in one piece.
   EXPECT_NE(f.bfc.allocate(2 * kMiB, 0), kNoBlock);
   EXPECT_EQ(f.bfc.stats().alloc_retries, 2);
   EXPECT_EQ(f.blocks(), (Fixture::Blocks{{0, kMiB, kFree}, {kMiB, kMiB, kPending}, {2 * kMiB, 2 * kMiB, kUsed}}));
-  f.bfc.complete(a);  // was, already
-  f.bfc.complete(b);
+  f.bfc.complete(ticket_a);  // was, already
+  f.bfc.complete(ticket_b);
   EXPECT_EQ(f.blocks(), (Fixture::Blocks{{0, 2 * kMiB, kFree}, {2 * kMiB, 2 * kMiB, kUsed}}));
 }
 
@@ -346,7 +346,7 @@ TEST(BfcAllocator, AHistoryFromTheMiddleBeginsWithItsBlocks) {
                     {segment.address + 2 * kMiB, 2 * kMiB, 0, kFree},
                     {segment.address + 4 * kMiB, 16 * kMiB, 16 * kMiB, kPending}};
   Fixture f(kGiB);
-  const std::vector<BlockRef> refs = f.bfc.restore({segment});
+  const std::vector<uint32_t> refs = f.bfc.restore({segment});
   ASSERT_EQ(refs.size(), 3U);
   EXPECT_EQ(refs[1], kNoBlock);
   EXPECT_EQ(f.bfc.address(refs[0]), kBase);

@@ -31,7 +31,7 @@ CachingAllocator::CachingAllocator(const AllocConf& conf, Streams streams, Drive
   held_.resize(count);
   add_pool(false, 0);
   add_pool(true, 0);
-  if (conf_.per_process_memory_fraction < 1) set_memory_fraction(conf_.per_process_memory_fraction);
+  if (conf_.per_process_memory_fraction < 1) CachingAllocator::set_memory_fraction(conf_.per_process_memory_fraction);
 }
 
 CachingAllocator::~CachingAllocator() = default;
@@ -552,15 +552,20 @@ void CachingAllocator::make_free(BlockRef block) {
   insert_free(block);
 }
 
-void CachingAllocator::free_later(BlockRef block) {
+uint32_t CachingAllocator::free_later(BlockRef block) {
   start_free(block);
+  if (blocks_[block].used_by_streams) stream_uses_.erase(block);
+  blocks_[block].used_by_streams = false;
   blocks_[block].pending = 1;
-  blocks_[block].age_base = next_later_;
-  later_.emplace(next_later_++, block);
+  later_.emplace(next_ticket_, block);
+  return next_ticket_++;
 }
 
-void CachingAllocator::complete(BlockRef block) {
-  if (later_.erase(blocks_[block].age_base) == 0) return;  // memory was reclaimed meanwhile: complete already
+void CachingAllocator::complete(uint32_t ticket) {
+  const auto it = later_.find(ticket);
+  if (it == later_.end()) return;
+  const BlockRef block = it->second;
+  later_.erase(it);
   blocks_[block].pending = 0;
   make_free(block);
 }
@@ -643,7 +648,7 @@ void CachingAllocator::synchronize_events() {
     events_[stream].clear();
     return true;
   });
-  while (!later_.empty()) complete(later_.begin()->second);
+  while (!later_.empty()) complete(later_.begin()->first);
 }
 
 // ---- private pools ------------------------------------------------------------------------------------------------------------------
@@ -715,8 +720,8 @@ int64_t CachingAllocator::largest_free_block_bytes() const {
   return largest;
 }
 
-std::vector<BlockRef> CachingAllocator::restore(const std::vector<Segment>& segments) {
-  std::vector<BlockRef> refs;
+std::vector<uint32_t> CachingAllocator::restore(const std::vector<Segment>& segments) {
+  std::vector<uint32_t> refs;
   struct OpenRange {
     uint32_t range;
     BlockRef last;
@@ -801,8 +806,9 @@ std::vector<BlockRef> CachingAllocator::restore(const std::vector<Segment>& segm
         stats_.peak_allocated_bytes = std::max(stats_.peak_allocated_bytes, stats_.allocated_bytes);
       } else {
         b.pending = 1;
-        b.age_base = next_later_;
-        later_.emplace(next_later_++, block);
+        later_.emplace(next_ticket_, block);
+        refs.push_back(next_ticket_++);
+        continue;
       }
       refs.push_back(block);
     }

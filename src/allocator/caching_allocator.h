@@ -17,7 +17,7 @@
 
 namespace gpucast {
 
-class CachingAllocator : public Allocator {
+class CachingAllocator final : public Allocator {
  public:
   // `streams[i]`: what CUDA calls stream i (its cudaStream_t): the order among streams follows it.
   // `stream_ids[i]`: PyTorch's id of stream i (torch.cuda.Stream.stream_id); unset: the value in `streams`.
@@ -32,8 +32,8 @@ class CachingAllocator : public Allocator {
 
   BlockRef allocate(int64_t size_bytes, StreamIndex stream) override;
   void free(BlockRef block) override;
-  void free_later(BlockRef block) override;
-  void complete(BlockRef block) override;
+  uint32_t free_later(BlockRef block) override;
+  void complete(uint32_t ticket) override;
   void record_stream(BlockRef block, StreamIndex stream) override;
   void hold_stream(StreamIndex stream) override;
   void finish_stream(StreamIndex stream) override;
@@ -49,7 +49,7 @@ class CachingAllocator : public Allocator {
 
   // Puts segments there as a snapshot shows them, before the first call: for histories that begin in the middle. Returns
   // the refs of their blocks (kNoBlock for free ones), segment by segment, block by block.
-  std::vector<BlockRef> restore(const std::vector<Segment>& segments) override;
+  std::vector<uint32_t> restore(const std::vector<Segment>& segments) override;
 
  private:
   struct Block {
@@ -165,8 +165,8 @@ class CachingAllocator : public Allocator {
   std::vector<std::deque<Pending>> events_;  // by stream
   std::vector<bool> held_;                   // by stream
   std::vector<BlockRef> freed_in_capture_;   // wait for events until no pool is begun
-  std::map<int64_t, BlockRef> later_;        // free_later(), in order; the key is the block's age_base
-  int64_t next_later_ = 0;
+  std::map<uint32_t, BlockRef> later_;       // free_later(), by ticket
+  uint32_t next_ticket_ = 0;
 
   struct Begun {
     uint32_t pool;

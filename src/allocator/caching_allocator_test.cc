@@ -405,15 +405,15 @@ TEST(CachingAllocator, ReclaimingWaitsForTheDevice) {
 TEST(CachingAllocator, FreeLaterCompletesWhenToldOrWhenReclaiming) {
   Fixture f("", 40 * kMiB);
   const BlockRef a = f.allocate(512);
-  f.allocator.free_later(a);
+  const uint32_t ticket_a = f.allocator.free_later(a);
   EXPECT_EQ(f.offset(f.allocate(512)), 512);
-  f.allocator.complete(a);
+  f.allocator.complete(ticket_a);
   EXPECT_EQ(f.offset(f.allocate(512)), 0);
   const BlockRef b = f.allocate(24 * kMiB);
-  f.allocator.free_later(b);
+  const uint32_t ticket_b = f.allocator.free_later(b);
   EXPECT_NE(f.allocate(30 * kMiB), kNoBlock);
   f.actions.clear();
-  f.allocator.complete(b);
+  f.allocator.complete(ticket_b);
   EXPECT_TRUE(f.actions.empty());
 }
 
@@ -484,7 +484,7 @@ TEST(CachingAllocator, RestoresSegments) {
   large.large = true;
   large.blocks = {{large.address, 20 * kMiB, 0, kFree}};
   Fixture f("", 100 * kMiB);
-  const std::vector<BlockRef> refs = f.allocator.restore({small, large});
+  const std::vector<uint32_t> refs = f.allocator.restore({small, large});
   EXPECT_EQ(f.stats().reserved_bytes, 22 * kMiB);
   EXPECT_EQ(f.stats().segments, 2);
   EXPECT_EQ(f.stats().segment_allocs, 0);

@@ -123,7 +123,6 @@ class Program {
       const AllocatorStats before = allocator_->stats();
       actions_.clear();
       step();
-      forget_completed();
       const AllocatorStats& after = allocator_->stats();
       ASSERT_GE(after.peak_allocated_bytes, before.peak_allocated_bytes);
       ASSERT_GE(after.peak_reserved_bytes, before.peak_reserved_bytes);
@@ -135,7 +134,7 @@ class Program {
   void give_everything_back() {
     for (const Held& held : held_) allocator_->free(held.block);
     held_.clear();
-    for (const auto& [address, block] : later_) allocator_->complete(block);
+    for (const uint32_t ticket : later_) allocator_->complete(ticket);
     later_.clear();
     for (StreamIndex stream = 0; stream < kStreams; ++stream) allocator_->finish_stream(stream);
     if (begun_pools_ > 0) allocator_->end_pool(begun_pools_);
@@ -200,17 +199,11 @@ class Program {
   void step_later() {
     if (pick(2) == 0) {
       const Held held = take();
-      allocator_->free_later(held.block);
-      later_.emplace(held.address, held.block);
+      later_.push_back(allocator_->free_later(held.block));
     } else if (!later_.empty()) {
-      const auto it = std::next(later_.begin(), pick(static_cast<uint32_t>(later_.size())));
-      allocator_->complete(it->second);
-    }
-  }
-  // An allocator that waits for the device completes blocks by itself.
-  void forget_completed() {
-    for (const AllocatorAction& action : actions_) {
-      if (action.kind == EventKind::free_completed) later_.erase(action.address);
+      std::swap(later_[pick(static_cast<uint32_t>(later_.size()))], later_.back());
+      allocator_->complete(later_.back());  // or nothing, when the allocator waited for the device meanwhile
+      later_.pop_back();
     }
   }
 
@@ -241,7 +234,7 @@ class Program {
   std::unique_ptr<Allocator> allocator_;
   bool pages_only_, by_streams_;
   std::vector<Held> held_;
-  std::map<uint64_t, BlockRef> later_;  // by address
+  std::vector<uint32_t> later_;  // tickets
   std::vector<AllocatorAction> actions_;
   uint32_t pools_ = 0, begun_pools_ = 0;  // one is begun at a time
 };

@@ -18,6 +18,7 @@
 #include "src/lifetime/lifetime.h"
 #include "src/predict/device_ledger.h"
 #include "src/predict/least_capacity.h"
+#include "src/predict/place.h"
 #include "src/predict/verdict.h"
 #include "src/predict/warnings.h"
 
@@ -55,33 +56,13 @@ int cuda_major(const std::string& cuda) {
   return major;
 }
 
-Place place_of(const Trace& trace, const Attribution& attribution, uint32_t event) {
-  Place place;
-  place.event = event;
-  if (trace.header.source != "snapshot") {  // which has no phases, steps and modules
-    const Span& span = span_of_event(attribution, event);
-    place.phase = phase_name(span.phase);
-    place.step = span.step;
-    place.module = module_label(trace, span.module);
-  }
-  const StackId id = event < trace.events.size() ? trace.events[event].stack : StackId();
-  if (id.valid() && id.index() < trace.stacks.size()) {
-    const Stack& stack = trace.stacks[id.index()];
-    for (uint32_t i = stack.first_frame; i < stack.first_frame + stack.frame_count; ++i) {
-      const Frame& frame = trace.frames[trace.stack_frames[i].index()];
-      place.stack.push_back(fmt::format("{}:{} {}", trace.strings.text(frame.file), frame.line, trace.strings.text(frame.function)));
-    }
-  }
-  return place;
-}
-
 PeakAt peak_at(const Trace& trace, const Lifetimes& lifetimes, const Attribution& attribution, const Peak& peak) {
   PeakAt out;
   out.bytes = peak.bytes;
   if (lifetimes.allocated.empty()) return out;
   out.allocated_bytes = lifetimes.allocated_at(peak.position());
   out.reserved_bytes = lifetimes.reserved_at(peak.position());
-  out.place = place_of(trace, attribution, peak.event);
+  out.place = place_of_event(trace, attribution, peak.event);
   return out;
 }
 
@@ -116,7 +97,7 @@ std::optional<OomPlace> oom_place(const Trace& trace, const Lifetimes& lifetimes
   if (lifetimes.ooms.empty()) return std::nullopt;
   const Oom& last = lifetimes.ooms.back();
   OomPlace out;
-  out.place = place_of(trace, attribution, last.event);
+  out.place = place_of_event(trace, attribution, last.event);
   out.requested_bytes = last.requested_bytes;
   out.free_bytes = last.free_bytes;
   out.count = static_cast<int64_t>(lifetimes.ooms.size());

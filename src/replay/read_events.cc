@@ -17,7 +17,7 @@ namespace gpucast {
 namespace {
 
 constexpr int64_t kMaxBytes = int64_t{1} << 44;  // 16 TiB, as in captures
-constexpr size_t kMaxStreams = 4096;
+constexpr size_t kMaxStreams = 4096, kMaxPoolStreams = 1'000'000;
 
 // Cuts words off the front of a line.
 class Words {
@@ -68,6 +68,8 @@ class Reader {
     if (lines_.end() != GzipLines::End::complete || lines_.has_partial_line()) {
       throw Error("the file is cut short or damaged", where(), "make it again, or repair the end of the file");
     }
+    // A pool has books for every stream.
+    if (pool_begins_ * history_.streams.size() > kMaxPoolStreams) fail("too many private pools and streams together");
     return std::move(history_);
   }
 
@@ -197,7 +199,10 @@ class Reader {
       if (!pool || *pool == 0 || *pool > 1000000) fail(fmt::format("pool '{}' is not between 1 and 1000000", word));
       op.id = *pool;
       op.stream = AllocOp::kEveryStream;
-      if (kind == "pb") op.stream = stream_or_all(words.next());
+      if (kind == "pb") {
+        op.stream = stream_or_all(words.next());
+        ++pool_begins_;
+      }
     } else {
       fail(fmt::format("unknown event '{}'", kind));
     }
@@ -206,6 +211,7 @@ class Reader {
   }
 
   GzipLines lines_;
+  size_t pool_begins_ = 0;
   History history_;
   std::unordered_map<uint64_t, StreamIndex> streams_;
   std::unordered_map<uint64_t, uint32_t> ids_;

@@ -90,7 +90,7 @@ ReplayResult replay(const History& history, const ReplaySettings& settings, cons
 
   // Blocks by id. A history that begins in the middle brings some along.
   std::vector<BlockRef> blocks(history.id_count, kNoBlock);
-  const std::vector<BlockRef> restored = allocator.restore(history.start);
+  const std::vector<uint32_t> restored = allocator.restore(history.start);
   for (size_t i = 0; i < restored.size(); ++i) {
     if (history.start_ids[i] != UINT32_MAX) blocks[history.start_ids[i]] = restored[i];
   }
@@ -128,14 +128,19 @@ ReplayResult replay(const History& history, const ReplaySettings& settings, cons
       case OpKind::record_stream:
         block = blocks[op.id];
         if (block == kNoBlock) break;
+        if (op.kind == OpKind::complete) {
+          allocator.complete(std::exchange(blocks[op.id], kNoBlock));
+          block = kNoBlock;
+          break;
+        }
         address = allocator.address(block);
         if (op.kind == OpKind::record_stream) {
           allocator.record_stream(block, op.stream);
         } else if (op.kind == OpKind::free_later) {
-          allocator.free_later(block);
+          blocks[op.id] = allocator.free_later(block);  // from here on the ticket
         } else {
           blocks[op.id] = kNoBlock;
-          op.kind == OpKind::free ? allocator.free(block) : allocator.complete(block);
+          allocator.free(block);
         }
         break;
       case OpKind::hold_stream:
@@ -241,6 +246,8 @@ std::optional<int64_t> min_capacity_bytes(const History& history, const std::str
   constexpr int64_t kPage = Driver::kPageBytes;
   int64_t too_little = std::max<int64_t>(least_live_bytes(history, alloc_conf) / kPage - 1, 0);  // a card with nothing is none
   int64_t enough = (unlimited.stats.peak_reserved_bytes + kPage - 1) / kPage;
+  // Nearly always enough: but expandable segments go by the card's size, which is smaller now.
+  while (run(enough * kPage).first_oom) enough += std::max<int64_t>(10, enough / 50);
   while (enough - too_little > 1) {
     const int64_t middle = too_little + (enough - too_little) / 2;
     (run(middle * kPage).first_oom ? too_little : enough) = middle;

@@ -71,7 +71,7 @@ void add_step(const History& history, const ReplayStep& step, std::string* line)
   if (names_block(step.request.kind) && step.block != kNoBlock) fmt::format_to(out, R"(,"addr":{})", step.block_address);
   if (step.out_of_memory) {
     *line += R"(,"error":"oom")";
-  } else if (names_block(step.request.kind) && step.block == kNoBlock) {
+  } else if (names_block(step.request.kind) && step.block == kNoBlock && step.request.kind != OpKind::complete) {
     *line += R"(,"error":"not live")";  // its allocation failed
   }
   const AllocatorStats& stats = step.allocator.stats();

@@ -75,6 +75,7 @@ class Generator:
         self.version = version
         self.alloc_conf = random_settings(r, version) if settings is None else settings
         self.streams = list(range(r.choice((1, 1, 2, 3, 4))))
+        self.named = self.named_streams() if len(self.streams) > 1 and r.random() < 0.3 else []
         self.count = r.choice((60, 150, 300, 300, 600, 600, 1500))
         self.lines = []
         self.live, self.live_bytes, self.next_id = {}, 0, 0
@@ -95,6 +96,14 @@ class Generator:
         self.growing = True
         # Ranges for expandable segments lie among the others there, which `gpucast replay` places in its own way.
         self.linux = r.random() < 0.3 and "expandable" not in self.alloc_conf
+
+    def named_streams(self):
+        """Any streams of PyTorch's pools instead of the first ones, high priorities among them. Their handles ascend by place, then kind."""
+        self.streams = list(range(self.r.choice((2, 4, 8, 16))))
+        chosen = self.r.sample([(place, kind) for place in range(32) for kind in (1, 2)], len(self.streams) - 1)
+        ids = [place << 5 | kind << 1 | 1 for place, kind in chosen]
+        handles = [1 + place * 4 + kind for place, kind in chosen]
+        return [" ".join(["#", key, "0", *map(str, numbers)]) for key, numbers in (("stream_ids", ids), ("stream_handles", handles))]
 
     def fresh_size(self):
         name = self.r.choices(list(SIZE_CLASSES), self.class_weights)[0]
@@ -205,7 +214,7 @@ class Generator:
                 fraction_at = None if self.r.random() < 0.8 else len(self.lines) + self.r.randint(1, self.count)
             self.step()
         header = [f"# torch {self.version}", f"# alloc_conf {self.alloc_conf}".rstrip(), f"# capacity_mib {self.capacity_mib}"]
-        return header + ["# addresses linux"] * self.linux + self.lines
+        return header + self.named + ["# addresses linux"] * self.linux + self.lines
 
 
 def make(seed, version, settings=None):

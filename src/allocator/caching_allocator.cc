@@ -15,6 +15,21 @@ uint64_t stream_hash(uint64_t stream_id) {
   return kCuda << 56 | (stream_id & ((uint64_t{1} << 48) - 1));
 }
 
+// A snapshot does not tell how old segments are. On Linux the driver's ranges of 32 MiB lie each below the last, and fill upwards.
+std::vector<uint32_t> likely_ages(const std::vector<Segment>& segments) {
+  constexpr int kRangeShift = 25;
+  std::vector<uint32_t> oldest_first(segments.size());
+  std::iota(oldest_first.begin(), oldest_first.end(), 0);
+  std::sort(oldest_first.begin(), oldest_first.end(), [&](uint32_t a, uint32_t b) {
+    const uint64_t at = segments[a].address;
+    const uint64_t bt = segments[b].address;
+    return at >> kRangeShift != bt >> kRangeShift ? at > bt : at < bt;
+  });
+  std::vector<uint32_t> ages(segments.size());
+  for (uint32_t i = 0; i < ages.size(); ++i) ages[oldest_first[i]] = i + 1;
+  return ages;
+}
+
 }  // namespace
 
 CachingAllocator::CachingAllocator(const AllocConf& conf, Streams streams, Driver* driver)
@@ -48,8 +63,8 @@ uint32_t CachingAllocator::add_pool(bool small, uint32_t owner) {
   return static_cast<uint32_t>(pools_.size() - 1);
 }
 
-// The age of a new segment. Up to 2.13 only its address counts.
-uint32_t CachingAllocator::next_order() { return conf_.torch_minor < 14 ? 0 : ++newest_order_; }
+// The age of a new segment. Up to 2.11 only its address counts.
+uint32_t CachingAllocator::next_order() { return conf_.torch_minor < 12 ? 0 : ++newest_order_; }
 
 BlockRef CachingAllocator::new_block(StreamIndex stream, int64_t size_bytes, uint32_t pool, uint64_t address, uint32_t order) {
   BlockRef block = 0;
@@ -66,7 +81,7 @@ BlockRef CachingAllocator::new_block(StreamIndex stream, int64_t size_bytes, uin
   b.size_bytes = size_bytes;
   b.pool = pool;
   b.address = address;
-  b.order = order;
+  b.order = conf_.torch_minor == 12 ? ++newest_order_ : order;  // 2.12 counts blocks, later releases segments
   return block;
 }
 
@@ -133,7 +148,7 @@ uint32_t CachingAllocator::pool_for(int64_t size_bytes, StreamIndex stream) cons
     const PrivatePool& pool = private_pools_.at(begun.pool);
     return small ? pool.small : pool.large;
   };
-  if (conf_.torch_minor < 8) {  // the pool begun first counts, later releases: the last
+  if (conf_.torch_minor < 9) {  // the pool begun first counts, later releases: the last
     const auto begun = std::find_if(begun_pools_.begin(), begun_pools_.end(), matches);
     if (begun != begun_pools_.end()) return chosen(*begun);
   } else {
@@ -160,17 +175,18 @@ BlockRef CachingAllocator::allocate(int64_t size_bytes, StreamIndex stream) {
   BlockRef block = find_free(request);
   if (block == kNoBlock) {
     if (collects_garbage()) collect_garbage();
-    if (is_rejected(request)) {
-      fill_out_of_memory(request);  // no line in the history, and none of the counters moves
-      return kNoBlock;
-    }
     block = new_segment(request);
-    if (block == kNoBlock && release_oversize(request)) block = new_segment(request);
-    if (block == kNoBlock && !capturing()) {
+    if (block == kNoBlock && !rejected_ && release_oversize(request)) block = new_segment(request);
+    if (block == kNoBlock && !rejected_ && !capturing()) {
       release_cached();
       ++stats_.alloc_retries;
       block = new_segment(request);
     }
+  }
+  if (rejected_) {
+    rejected_ = false;
+    fill_out_of_memory(request);  // no line in the history, and the count of failures stays
+    return kNoBlock;
   }
   if (block == kNoBlock) {
     note_out_of_memory(request);
@@ -216,16 +232,17 @@ BlockRef CachingAllocator::find_free(const Request& request) {
   return block;
 }
 
-// throw_on_cudamalloc_oom: the driver is not even asked. Failing the limit of a memory fraction comes first, and is ordinary.
+// throw_on_cudamalloc_oom: the driver is not even asked.
 bool CachingAllocator::is_rejected(const Request& request) const {
-  if (!conf_.throw_on_cudamalloc_oom || conf_.torch_minor < 14) return false;
-  const int64_t wanted_bytes = stats_.reserved_bytes + request.segment_bytes;
-  if (allowed_bytes_ && wanted_bytes > *allowed_bytes_) return false;
-  return wanted_bytes > static_cast<int64_t>(conf_.per_process_memory_fraction * static_cast<double>(driver_->total_bytes()));
+  if (!conf_.throw_on_cudamalloc_oom || conf_.torch_minor < 12) return false;
+  return stats_.reserved_bytes + request.segment_bytes >
+         static_cast<int64_t>(conf_.per_process_memory_fraction * static_cast<double>(driver_->total_bytes()));
 }
 
 BlockRef CachingAllocator::new_segment(const Request& request) {
   if (allowed_bytes_ && stats_.reserved_bytes + request.segment_bytes > *allowed_bytes_) return kNoBlock;
+  rejected_ = is_rejected(request);
+  if (rejected_) return kNoBlock;
   if (conf_.expandable_segments) {
     const BlockRef block = new_expandable(request);
     if (block != kNoBlock && pools_[request.pool].owner != 0) ++private_pools_[pools_[request.pool].owner].segments;
@@ -308,6 +325,7 @@ BlockRef CachingAllocator::find_expandable(const Request& request) {
   range.step_bytes = pools_[request.pool].small ? AllocConf::kSmallSegmentBytes : conf_.large_segment_bytes;
   const int64_t room_bytes = driver_->total_bytes() + driver_->total_bytes() / 8;
   range.size_bytes = (room_bytes + range.step_bytes - 1) / range.step_bytes * range.step_bytes;
+  if (conf_.torch_minor >= 15 && request.size_bytes > range.size_bytes) return kNoBlock;  // more than any range holds
   range.address = driver_->reserve(range.size_bytes);
   ranges_.push_back(range);
   const BlockRef block = new_block(request.stream, range.size_bytes, request.pool, range.address, next_order());
@@ -345,6 +363,7 @@ bool CachingAllocator::map_block(BlockRef block, int64_t size_bytes) {
 
 BlockRef CachingAllocator::new_expandable(const Request& request) {
   BlockRef block = find_expandable(request);
+  if (block == kNoBlock) return kNoBlock;
   if (!blocks_[block].mapped && !map_block(block, std::min(blocks_[block].size_bytes, request.size_bytes))) return kNoBlock;
   while (blocks_[block].size_bytes < request.size_bytes) {
     const BlockRef next = blocks_[block].next;  // unmapped; once mapped it swallows `block`
@@ -722,6 +741,9 @@ int64_t CachingAllocator::largest_free_block_bytes() const {
 
 std::vector<uint32_t> CachingAllocator::restore(const std::vector<Segment>& segments) {
   std::vector<uint32_t> refs;
+  const std::vector<uint32_t> ages = likely_ages(segments);
+  newest_order_ = static_cast<uint32_t>(ages.size());
+  size_t index = 0;
   struct OpenRange {
     uint32_t range;
     BlockRef last;
@@ -736,7 +758,8 @@ std::vector<uint32_t> CachingAllocator::restore(const std::vector<Segment>& segm
     BlockRef before = kNoBlock;
     BlockRef after = kNoBlock;
     uint32_t range = kNoBlock;
-    uint32_t order = 0;
+    const uint32_t age = ages[index++];
+    uint32_t order = conf_.torch_minor < 12 ? 0 : age;
     if (segment.expandable) {
       const auto known = open.find({pool, segment.stream});
       const uint64_t end = segment.address + static_cast<uint64_t>(segment.size_bytes);
@@ -753,7 +776,7 @@ std::vector<uint32_t> CachingAllocator::restore(const std::vector<Segment>& segm
         fresh.address = segment.address;
         ranges_.push_back(fresh);
         range = static_cast<uint32_t>(ranges_.size() - 1);
-        before = new_block(segment.stream, fresh.size_bytes, pool, fresh.address, next_order());
+        before = new_block(segment.stream, fresh.size_bytes, pool, fresh.address, order);
         blocks_[before].mapped = false;
         blocks_[before].range = range;
         insert_unmapped(before);
@@ -780,7 +803,6 @@ std::vector<uint32_t> CachingAllocator::restore(const std::vector<Segment>& segm
         drop_block(hole);
       }
     } else {
-      order = next_order();
       ++stats_.segments;
     }
     reserve_more(segment.size_bytes);

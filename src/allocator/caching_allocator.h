@@ -144,9 +144,9 @@ class CachingAllocator final : public Allocator {
   void insert_deferred_events();
   void process_events();
   void synchronize_events();
-  // Up to 2.13 a private pool that is begun counts as the capture of a CUDA graph. Later releases look at the stream: histories
+  // Up to 2.12 a private pool that is begun counts as the capture of a CUDA graph. Later releases look at the stream: histories
   // of captures are not told apart from others here.
-  bool capturing() const { return conf_.torch_minor < 14 && !begun_pools_.empty(); }
+  bool capturing() const { return conf_.torch_minor < 13 && !begun_pools_.empty(); }
 
   AllocConf conf_;
   Streams streams_;
@@ -180,6 +180,7 @@ class CachingAllocator final : public Allocator {
 
   std::optional<int64_t> allowed_bytes_;
   uint32_t newest_order_ = 0;
+  bool rejected_ = false;  // the attempt to get a segment failed by throw_on_cudamalloc_oom
 };
 
 }  // namespace gpucast

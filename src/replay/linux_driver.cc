@@ -13,7 +13,8 @@ int64_t whole_pages(int64_t size_bytes) { return (size_bytes + Driver::kPageByte
 LinuxDriver::LinuxDriver(int64_t capacity_bytes, int64_t total_bytes)
     : capacity_bytes_(capacity_bytes),
       total_bytes_(total_bytes),
-      space_([this](uint64_t size, uint64_t alignment) { return below(size, alignment); }, kPage, kRangeBytes) {}
+      space_([this](uint64_t size, uint64_t alignment) { return below(size, alignment); }, kPage, kRangeBytes),
+      ranges_([this](uint64_t size, uint64_t) { return below(size, kPage); }, kPage, kPage) {}
 
 uint64_t LinuxDriver::below(uint64_t size_bytes, uint64_t alignment_bytes) {
   if (size_bytes > lowest_ / 2) return 0;
@@ -35,9 +36,9 @@ void LinuxDriver::free(uint64_t address, int64_t size_bytes) {
   used_bytes_ -= whole_pages(size_bytes);
 }
 
-uint64_t LinuxDriver::reserve(int64_t size_bytes) { return below(static_cast<uint64_t>(size_bytes), kPage); }
+uint64_t LinuxDriver::reserve(int64_t size_bytes) { return ranges_.allocate(static_cast<uint64_t>(size_bytes)); }
 
-void LinuxDriver::release(uint64_t /*address*/, int64_t /*size_bytes*/) {}
+void LinuxDriver::release(uint64_t address, int64_t /*size_bytes*/) { ranges_.free(address); }
 
 bool LinuxDriver::map(uint64_t /*address*/, int64_t size_bytes) {
   if (size_bytes > free_bytes()) return false;

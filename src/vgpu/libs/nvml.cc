@@ -236,7 +236,13 @@ NVML_API int nvmlDeviceGetEccMode(void*, int*, int*) { return kNotSupported; }
 NVML_API int nvmlDeviceGetNvLinkState(void*, unsigned, int*) { return kNotSupported; }
 NVML_API int nvmlDeviceGetNvLinkRemotePciInfo_v2(void*, unsigned, nvml::PciInfo*) { return kNotSupported; }
 NVML_API int nvmlDeviceGetNvLinkRemoteDeviceType(void*, unsigned, int*) { return kNotSupported; }
-NVML_API int nvmlDeviceGetGpuFabricInfoV(void*, void*) { return kNotSupported; }
+// Of nvmlGpuFabricInfoV_t the fields that all versions have, behind the version number: no fabric. PyTorch 2.13 wants an answer.
+NVML_API int nvmlDeviceGetGpuFabricInfoV(void* device, void* info) {
+  constexpr size_t kVersionBytes = 4, kCommonBytes = 36;
+  if (device != card() || info == nullptr) return kInvalidArgument;
+  std::memset(static_cast<char*>(info) + kVersionBytes, 0, kCommonBytes - kVersionBytes);
+  return kOk;
+}
 NVML_API int nvmlDeviceGetP2PStatus(void* device, void* other, int, int* status) {
   if (other != card()) return kInvalidArgument;
   return give(device, status, 0);

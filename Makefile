@@ -65,7 +65,10 @@ sanitize: setup
 	done
 
 bench: build $(ENV_NEW)/.ready
+	cmake -S . -B build/bench -G Ninja -DCMAKE_BUILD_TYPE=Release -DGPUCAST_BENCH=ON -DGPUCAST_TESTS=OFF >/dev/null
+	cmake --build build/bench --target gpucast_bench
 	$(ENV_NEW)/bin/python bench/run_overhead.py --gpucast $(GPUCAST)
+	$(ENV_NEW)/bin/python bench/replay_speed.py --gpucast $(GPUCAST) --bench build/bench/bin/gpucast_bench
 
 build: setup
 	@cmake --preset release >/dev/null

@@ -65,6 +65,7 @@ sanitize: setup
 	done
 
 bench: build $(ENV_NEW)/.ready
+	@tools/setup --bench
 	cmake -S . -B build/bench -G Ninja -DCMAKE_BUILD_TYPE=Release -DGPUCAST_BENCH=ON -DGPUCAST_TESTS=OFF >/dev/null
 	cmake --build build/bench --target gpucast_bench
 	$(ENV_NEW)/bin/python bench/run_overhead.py --gpucast $(GPUCAST)

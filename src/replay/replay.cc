@@ -73,6 +73,7 @@ std::string compare(const History& history, int64_t op, const std::vector<Alloca
 std::string compare_segments(const History& history, const std::vector<Segment>& segments) {
   if (!history.end_segments) return "";
   std::vector<RecordedSegment> ours;
+  ours.reserve(segments.size());
   for (const Segment& segment : segments) ours.push_back({segment.address, segment.size_bytes, history.streams[segment.stream]});
   if (ours == *history.end_segments) return "";
   return fmt::format("at the end: {} segments, recorded {}, or others", ours.size(), history.end_segments->size());
@@ -147,8 +148,8 @@ ReplayResult replay(const History& history, const ReplaySettings& settings, cons
         allocator.hold_stream(op.stream);
         break;
       case OpKind::finish_stream:
-        for (StreamIndex stream = 0; stream < history.streams.size(); ++stream) {
-          if (op.stream == AllocOp::kEveryStream || op.stream == stream) allocator.finish_stream(stream);
+        for (size_t stream = 0; stream < history.streams.size(); ++stream) {
+          if (op.stream == AllocOp::kEveryStream || op.stream == stream) allocator.finish_stream(static_cast<StreamIndex>(stream));
         }
         break;
       case OpKind::empty_cache:

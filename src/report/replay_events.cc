@@ -118,7 +118,7 @@ std::string segments_line(const History& history, const std::vector<Segment>& se
 ReplayResult replay_with_events(const History& history, const ReplaySettings& settings, std::ostream& out) {
   std::string line;
   int64_t events = 0;
-  const ReplayResult result = replay(history, settings, [&](const ReplayStep& step) {
+  ReplayResult result = replay(history, settings, [&](const ReplayStep& step) {
     line.clear();
     add_step(history, step, &line);
     out << line;

@@ -1,6 +1,7 @@
 #include "src/allocator/caching_allocator.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <utility>
 
@@ -536,7 +537,8 @@ void CachingAllocator::collect_garbage() {
 void CachingAllocator::empty_cache() { release_cached(); }
 
 void CachingAllocator::set_memory_fraction(double fraction) {
-  allowed_bytes_ = static_cast<int64_t>(fraction * static_cast<double>(driver_->total_bytes()));
+  const double bytes = fraction * static_cast<double>(driver_->total_bytes());
+  allowed_bytes_ = conf_.torch_minor < 13 ? static_cast<int64_t>(bytes) : std::llround(bytes);
   if (conf_.torch_minor >= 9 && fraction >= 1) allowed_bytes_.reset();
 }
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "src/allocator/driver.h"
-#include "src/vgpu/core/address_space.h"
+#include "src/base/address_space.h"
 
 namespace gpucast {
 
@@ -23,8 +23,8 @@ class LinuxDriver : public Driver {
   uint64_t below(uint64_t size_bytes, uint64_t alignment_bytes);
   int64_t capacity_bytes_, total_bytes_, used_bytes_ = 0;
   uint64_t lowest_ = uint64_t{1} << 62;  // addresses go down from here: only their order matters
-  vgpu::AddressSpace space_;             // cudaMalloc
-  vgpu::AddressSpace ranges_;            // of expandable segments
+  AddressSpace space_;                   // cudaMalloc
+  AddressSpace ranges_;                  // of expandable segments
 };
 
 }  // namespace gpucast

@@ -46,7 +46,7 @@ GPUCAST_VGPU_API void context_activate();
 
 // ---- Device memory -------------------------------------------------------------------------------------------------
 // Addresses lie in ranges reserved with PROT_NONE, so a stray access from the host faults. Device memory is counted in
-// steps of 2 MiB. Placement follows Linux drivers (see address_space.h): ranges of 32 MiB, each below the last; an
+// steps of 2 MiB. Placement follows Linux drivers (see src/base/address_space.h): ranges of 32 MiB, each below the last; an
 // allocation takes the lowest place in a reserved range where it fits. With ascending_addresses an allocation lies right
 // above all others that live (from 0x200000000000; reserved ranges from 0x300000000000), and no gap is filled.
 

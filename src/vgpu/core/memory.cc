@@ -8,7 +8,7 @@
 #include <set>
 #include <string>
 
-#include "src/vgpu/core/address_space.h"
+#include "src/base/address_space.h"
 #include "src/vgpu/core/core.h"
 #include "src/vgpu/core/functions.h"
 #include "src/vgpu/core/log.h"

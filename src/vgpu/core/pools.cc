@@ -6,7 +6,7 @@
 #include <memory>
 #include <mutex>
 
-#include "src/vgpu/core/address_space.h"
+#include "src/base/address_space.h"
 #include "src/vgpu/core/process.h"
 #include "src/vgpu/core/regions.h"
 

@@ -13,7 +13,7 @@
 #include <functional>
 #include <map>
 
-namespace gpucast::vgpu {
+namespace gpucast {
 
 class AddressSpace {
  public:
@@ -53,4 +53,4 @@ class AddressSpace {
   std::map<uint64_t, uint64_t> used_;
 };
 
-}  // namespace gpucast::vgpu
+}  // namespace gpucast

@@ -1,11 +1,11 @@
-#include "src/vgpu/core/address_space.h"
+#include "src/base/address_space.h"
 
 #include <gtest/gtest.h>
 
 #include <random>
 #include <vector>
 
-namespace gpucast::vgpu {
+namespace gpucast {
 namespace {
 
 constexpr uint64_t kMiB = 1 << 20;
@@ -154,4 +154,4 @@ TEST(AddressSpace, PlacesAboveAllThatLivesWhenAskedTo) {
 }
 
 }  // namespace
-}  // namespace gpucast::vgpu
+}  // namespace gpucast

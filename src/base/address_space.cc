@@ -1,9 +1,9 @@
-#include "src/vgpu/core/address_space.h"
+#include "src/base/address_space.h"
 
 #include <iterator>
 #include <utility>
 
-namespace gpucast::vgpu {
+namespace gpucast {
 namespace {
 
 uint64_t round_up(uint64_t value, uint64_t step) { return (value + step - 1) / step * step; }
@@ -114,4 +114,4 @@ bool AddressSpace::find(uint64_t address, uint64_t* start, uint64_t* size_bytes)
   return true;
 }
 
-}  // namespace gpucast::vgpu
+}  // namespace gpucast

@@ -17,6 +17,9 @@ struct LedgerLine {
   std::string source;  // "measured: ...", "estimate: ..."
 };
 
+// "13.0" -> 13; 0 when it cannot be told.
+int cuda_major_of(const std::string& cuda_version);
+
 // The lines that hold for every job on this card, whatever it runs: the context, kernels loaded lazily, library handles.
 // `cuda_major` 12 or 13 (0: unknown).
 std::vector<LedgerLine> device_ledger(const Gpu& gpu, int cuda_major);

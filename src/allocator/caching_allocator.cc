@@ -259,14 +259,8 @@ BlockRef CachingAllocator::new_segment(const Request& request) {
   return block;
 }
 
-bool CachingAllocator::should_split(const Block& block, int64_t size_bytes) const {
-  const int64_t rest = block.size_bytes - size_bytes;
-  if (pools_[block.pool].small || conf_.expandable_segments) return rest >= AllocConf::kMinBlockBytes;
-  return size_bytes < conf_.max_split_size_bytes && rest > AllocConf::kSmallBytes;
-}
-
 BlockRef CachingAllocator::hand_out(BlockRef block, int64_t requested_bytes, const Request& request) {
-  if (should_split(blocks_[block], request.size_bytes)) {
+  if (conf_.splits(request.size_bytes, blocks_[block].size_bytes - request.size_bytes, conf_.expandable_segments)) {
     const BlockRef rest = block;
     block = new_block(request.stream, request.size_bytes, request.pool, blocks_[rest].address, blocks_[rest].order);
     blocks_[block].range = blocks_[rest].range;
@@ -310,6 +304,15 @@ void CachingAllocator::fill_out_of_memory(const Request& request) {
 
 // ---- expandable segments ------------------------------------------------------------------------------------------------------
 
+// Addresses for all of the card's memory and an eighth more.
+CachingAllocator::Range CachingAllocator::unplaced_range(bool small, int64_t least_bytes) const {
+  Range range;
+  range.step_bytes = small ? AllocConf::kSmallSegmentBytes : conf_.large_segment_bytes;
+  const int64_t room_bytes = std::max(driver_->total_bytes() + driver_->total_bytes() / 8, least_bytes);
+  range.size_bytes = (room_bytes + range.step_bytes - 1) / range.step_bytes * range.step_bytes;
+  return range;
+}
+
 // The lowest place in any range of this stream where free and unmapped blocks in a row have room; else a new range.
 BlockRef CachingAllocator::find_expandable(const Request& request) {
   const auto has_room = [&](BlockRef block) {
@@ -321,11 +324,7 @@ BlockRef CachingAllocator::find_expandable(const Request& request) {
     const BlockRef first = can_use(blocks_[unmapped].previous) ? blocks_[unmapped].previous : unmapped;
     if (has_room(first)) return first;
   }
-  // Addresses for all of the card's memory and an eighth more.
-  Range range;
-  range.step_bytes = pools_[request.pool].small ? AllocConf::kSmallSegmentBytes : conf_.large_segment_bytes;
-  const int64_t room_bytes = driver_->total_bytes() + driver_->total_bytes() / 8;
-  range.size_bytes = (room_bytes + range.step_bytes - 1) / range.step_bytes * range.step_bytes;
+  Range range = unplaced_range(pools_[request.pool].small);
   if (conf_.torch_minor >= 15 && request.size_bytes > range.size_bytes) return kNoBlock;  // more than any range holds
   range.address = driver_->reserve(range.size_bytes);
   ranges_.push_back(range);
@@ -771,10 +770,7 @@ std::vector<uint32_t> CachingAllocator::restore(const std::vector<Segment>& segm
         range = known->second.range;
         before = known->second.last;
       } else {
-        Range fresh;
-        fresh.step_bytes = pools_[pool].small ? AllocConf::kSmallSegmentBytes : conf_.large_segment_bytes;
-        const int64_t room_bytes = std::max(driver_->total_bytes() + driver_->total_bytes() / 8, segment.size_bytes);
-        fresh.size_bytes = (room_bytes + fresh.step_bytes - 1) / fresh.step_bytes * fresh.step_bytes;
+        Range fresh = unplaced_range(pools_[pool].small, segment.size_bytes);
         fresh.address = segment.address;
         ranges_.push_back(fresh);
         range = static_cast<uint32_t>(ranges_.size() - 1);

@@ -1,5 +1,5 @@
 // PyTorch's CUDACachingAllocator (c10/cuda/CUDACachingAllocator.cpp), step by step: the same blocks, addresses, history and
-// counters after every call. How it behaves: docs/explanation/allocator.md. Where releases differ: AllocatorRelease below.
+// counters after every call. How it behaves: docs/explanation/allocator.md. Where releases differ: AllocConf::torch_minor.
 #pragma once
 
 #include <cstdint>
@@ -118,13 +118,13 @@ class CachingAllocator final : public Allocator {
   uint32_t pool_for(int64_t size_bytes, StreamIndex stream) const;
   uint32_t add_pool(bool small, uint32_t owner);
   PrivatePool& private_pool(uint32_t number);  // made when it is new
-  bool should_split(const Block& block, int64_t size_bytes) const;
   int64_t segment_size(int64_t size_bytes) const;
 
   BlockRef find_free(const Request& request);
   BlockRef new_segment(const Request& request);
   BlockRef new_expandable(const Request& request);
   BlockRef find_expandable(const Request& request);
+  Range unplaced_range(bool small, int64_t least_bytes = 0) const;
   bool map_block(BlockRef block, int64_t size_bytes);
   void unmap_block(BlockRef block);
   void collect_garbage();

@@ -3,8 +3,6 @@
 namespace gpucast {
 namespace {
 
-int64_t whole_pages(int64_t size_bytes) { return (size_bytes + Driver::kPageBytes - 1) / Driver::kPageBytes * Driver::kPageBytes; }
-
 constexpr uint64_t kFirstSegment = 0x200000000000, kFirstRange = 0x300000000000;
 
 uint64_t behind_last(std::map<uint64_t, uint64_t>* in_use, uint64_t first, int64_t size_bytes) {

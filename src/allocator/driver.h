@@ -11,6 +11,7 @@ namespace gpucast {
 class Driver {
  public:
   static constexpr int64_t kPageBytes = int64_t{2} << 20;
+  static constexpr int64_t whole_pages(int64_t size_bytes) { return (size_bytes + kPageBytes - 1) / kPageBytes * kPageBytes; }
 
   virtual ~Driver() = default;
   virtual std::optional<uint64_t> allocate(int64_t size_bytes) = 0;  // cudaMalloc; nothing: out of memory

@@ -2,35 +2,13 @@
 
 #include <algorithm>
 #include <bit>
-#include <charconv>
 #include <iterator>
 #include <optional>
 
+#include "src/base/to_number.h"
+
 namespace gpucast {
 namespace {
-
-std::optional<int64_t> to_int(std::string_view text) {
-  int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
-// Splits at `separator`, but not inside brackets.
-std::vector<std::string_view> split(std::string_view text, char separator) {
-  std::vector<std::string_view> parts;
-  size_t begin = 0;
-  int depth = 0;
-  for (size_t i = 0; i <= text.size(); ++i) {
-    if (i < text.size() && text[i] == '[') ++depth;
-    if (i < text.size() && text[i] == ']') --depth;
-    if (i == text.size() || (text[i] == separator && depth == 0)) {
-      if (i > begin) parts.push_back(text.substr(begin, i - begin));
-      begin = i + 1;
-    }
-  }
-  return parts;
-}
 
 bool is_power_of_two(int64_t value) { return value > 0 && std::has_single_bit(static_cast<uint64_t>(value)); }
 
@@ -38,22 +16,15 @@ bool is_power_of_two(int64_t value) { return value > 0 && std::has_single_bit(st
 int minor_of(std::string_view torch_version) {
   const size_t dot = torch_version.find('.');
   if (dot == std::string_view::npos) return AllocConf().torch_minor;
-  const auto major = to_int(torch_version.substr(0, dot));
+  const auto major = to_number<int64_t>(torch_version.substr(0, dot));
   const std::string_view rest = torch_version.substr(dot + 1);
-  const auto minor = to_int(rest.substr(0, rest.find_first_not_of("0123456789")));
+  const auto minor = to_number<int64_t>(rest.substr(0, rest.find_first_not_of("0123456789")));
   if (!major || !minor) return AllocConf().torch_minor;
   return *major < 2 ? 0 : *major > 2 ? AllocConf().torch_minor : static_cast<int>(std::min<int64_t>(*minor, AllocConf().torch_minor));
 }
 
-std::optional<double> to_double(std::string_view text) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
 std::optional<int64_t> to_mib(std::string_view text) {
-  const auto mib = to_int(text);
+  const auto mib = to_number<int64_t>(text);
   if (!mib || *mib <= 0 || *mib > std::numeric_limits<int64_t>::max() >> 20) return std::nullopt;
   return *mib << 20;
 }
@@ -73,7 +44,7 @@ bool assign(const std::optional<T>& value, U* to) {
 
 bool parse_divisions(std::string_view value, bool greater_replaces_last, std::array<int64_t, 16>* divisions) {
   if (value.empty() || value.front() != '[') {
-    const auto all = to_int(value);
+    const auto all = to_number<int64_t>(value);
     if (!all || !is_power_of_two(*all)) return false;
     divisions->fill(*all);
     return true;
@@ -81,17 +52,17 @@ bool parse_divisions(std::string_view value, bool greater_replaces_last, std::ar
   if (value.back() != ']') return false;
   bool first = true;
   size_t last = 0;
-  for (std::string_view entry : split(value.substr(1, value.size() - 2), ',')) {
+  for (std::string_view entry : split_settings(value.substr(1, value.size() - 2))) {
     const size_t colon = entry.find(':');
     if (colon == std::string_view::npos) return false;
-    const auto count = to_int(entry.substr(colon + 1));
+    const auto count = to_number<int64_t>(entry.substr(colon + 1));
     if (!count || (*count != 0 && !is_power_of_two(*count))) return false;
     const std::string_view bound = entry.substr(0, colon);
     if (bound == ">") {
       std::fill(divisions->begin() + static_cast<std::ptrdiff_t>(greater_replaces_last ? last : last + 1), divisions->end(), *count);
       continue;
     }
-    const auto mib = to_int(bound);
+    const auto mib = to_number<int64_t>(bound);
     if (!mib || !is_power_of_two(*mib)) return false;
     const size_t index = std::min<size_t>(static_cast<size_t>(std::bit_width(static_cast<uint64_t>(*mib)) - 1), divisions->size() - 1);
     if (first) std::fill(divisions->begin(), divisions->begin() + static_cast<std::ptrdiff_t>(index), *count);
@@ -103,6 +74,21 @@ bool parse_divisions(std::string_view value, bool greater_replaces_last, std::ar
 }
 
 }  // namespace
+
+std::vector<std::string_view> split_settings(std::string_view text) {
+  std::vector<std::string_view> parts;
+  size_t begin = 0;
+  int depth = 0;
+  for (size_t i = 0; i <= text.size(); ++i) {
+    if (i < text.size() && text[i] == '[') ++depth;
+    if (i < text.size() && text[i] == ']') --depth;
+    if (i == text.size() || (text[i] == ',' && depth == 0)) {
+      if (i > begin) parts.push_back(text.substr(begin, i - begin));
+      begin = i + 1;
+    }
+  }
+  return parts;
+}
 
 int64_t AllocConf::round_size(int64_t size_bytes) const {
   if (size_bytes < kMinBlockBytes) return kMinBlockBytes;
@@ -131,7 +117,7 @@ AllocConf parse_alloc_conf(std::string_view text, std::string_view torch_version
   for (const char c : text) {
     if (c != ' ' && c != '\t') compact += c;
   }
-  for (std::string_view setting : split(compact, ',')) {
+  for (std::string_view setting : split_settings(compact)) {
     const size_t colon = setting.find(':');
     const std::string_view key = setting.substr(0, colon);
     const std::string_view value = colon == std::string_view::npos ? "" : setting.substr(colon + 1);
@@ -144,9 +130,9 @@ AllocConf parse_alloc_conf(std::string_view text, std::string_view torch_version
     } else if (key == "large_segment_size_mb") {
       understood = assign(to_mib(value), &conf.large_segment_bytes);
     } else if (key == "garbage_collection_threshold") {
-      understood = assign(to_double(value), &conf.garbage_collection_threshold);
+      understood = assign(to_number<double>(value), &conf.garbage_collection_threshold);
     } else if (key == "per_process_memory_fraction") {
-      understood = assign(to_double(value), &conf.per_process_memory_fraction);
+      understood = assign(to_number<double>(value), &conf.per_process_memory_fraction);
     } else if (key == "expandable_segments") {
       understood = assign(to_bool(value), &conf.expandable_segments);
     } else if (key == "throw_on_cudamalloc_oom") {

@@ -39,6 +39,9 @@ struct AllocConf {
   bool splits(int64_t rounded_bytes, int64_t rest_bytes, bool expandable_segment) const;
 };
 
+// "a:1,b:[2:3,4:5]" -> "a:1", "b:[2:3,4:5]": cut at commas, but not inside brackets. Empty ones are left out.
+std::vector<std::string_view> split_settings(std::string_view text);
+
 // Reads PYTORCH_CUDA_ALLOC_CONF.
 //
 // Never throws: what cannot be read is listed in `unknown`. `torch_version` ("2.6.0+cu124") matters because the meaning of

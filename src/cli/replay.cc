@@ -76,12 +76,6 @@ int64_t parse_size(const std::string& text) {
   throw Error(fmt::format("'{}' is no unit of memory", unit), where, "write bytes, or a number with KiB, MiB or GiB: --capacity 11.5GiB");
 }
 
-int cuda_major(const std::string& cuda) {
-  int major = 0;
-  std::from_chars(cuda.data(), cuda.data() + cuda.size(), major);
-  return major;
-}
-
 int64_t reserved_bytes(const OutOfMemory& details) { return details.allocated_bytes + details.unallocated_bytes; }
 
 std::string torch_message(const OutOfMemory& details) {
@@ -233,7 +227,7 @@ class Command {
     Capacity out;
     out.gpu = gpu.id;
     out.device_total_bytes = static_cast<int64_t>(gpu.total_memory_bytes);
-    const int cuda = loaded_.trace ? cuda_major(loaded_.trace->process.cuda) : 0;
+    const int cuda = loaded_.trace ? cuda_major_of(loaded_.trace->process.cuda) : 0;
     auto bytes = static_cast<int64_t>(usable_capacity_bytes(gpu, cuda));
     if (loaded_.trace) bytes -= ledger_total(ledger_from_capture(*loaded_.trace, 0)).expected_bytes;
     out.bytes = std::max<int64_t>(bytes, 0);

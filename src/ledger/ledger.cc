@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <optional>
 
@@ -81,6 +82,12 @@ LedgerLine kernels_line(const Gpu& gpu, int cuda_major) {
 }
 
 }  // namespace
+
+int cuda_major_of(const std::string& cuda_version) {
+  int major = 0;
+  std::from_chars(cuda_version.data(), cuda_version.data() + cuda_version.size(), major);
+  return major;
+}
 
 std::vector<LedgerLine> device_ledger(const Gpu& gpu, int cuda_major) {
   return {context_line(gpu, cuda_major), kernels_line(gpu, cuda_major)};

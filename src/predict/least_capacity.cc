@@ -4,20 +4,14 @@
 #include <string_view>
 
 #include "gpucast/replay.h"
+#include "src/base/alloc_conf.h"
 
 namespace gpucast {
 
 std::string with_expandable_segments(const std::string& alloc_conf) {
   std::string out;
-  size_t begin = 0;
-  int depth = 0;
-  for (size_t i = 0; i <= alloc_conf.size(); ++i) {
-    if (i < alloc_conf.size() && alloc_conf[i] == '[') ++depth;
-    if (i < alloc_conf.size() && alloc_conf[i] == ']') --depth;
-    if (i < alloc_conf.size() && (alloc_conf[i] != ',' || depth > 0)) continue;
-    const std::string_view setting = std::string_view(alloc_conf).substr(begin, i - begin);
-    if (!setting.empty() && setting.find("expandable_segments") == std::string_view::npos) out += std::string(setting) + ",";
-    begin = i + 1;
+  for (const std::string_view setting : split_settings(alloc_conf)) {
+    if (setting.find("expandable_segments") == std::string_view::npos) out += std::string(setting) + ",";
   }
   return out + "expandable_segments:True";
 }

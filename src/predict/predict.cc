@@ -5,7 +5,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <charconv>
 #include <map>
 #include <numeric>
 #include <utility>
@@ -48,12 +47,6 @@ Gpu captured_gpu(const Header& header) {
     gpu.total_memory_bytes = static_cast<uint64_t>(header.gpu.total_memory_bytes);
   }
   return gpu;
-}
-
-int cuda_major(const std::string& cuda) {
-  int major = 0;
-  std::from_chars(cuda.data(), cuda.data() + cuda.size(), major);
-  return major;
 }
 
 PeakAt peak_at(const Trace& trace, const Lifetimes& lifetimes, const Attribution& attribution, const Peak& peak) {
@@ -151,7 +144,7 @@ Prediction predict(Trace trace, const std::optional<std::string>& gpu_name) {
   out.oom = oom_place(trace, lifetimes, attribution);
 
   // What the card holds beside the allocator. Now the device's bytes are the peak reserved plus the ledger.
-  const int cuda = cuda_major(trace.process.cuda);
+  const int cuda = cuda_major_of(trace.process.cuda);
   const std::vector<LedgerLine> capture_lines = ledger_from_capture(trace, lifetimes.peak_reserved.bytes);
   out.ledger = device_ledger(gpu, cuda);
   out.ledger.insert(out.ledger.end(), capture_lines.begin(), capture_lines.end());

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <charconv>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -13,6 +12,7 @@
 #include "gpucast/gpu.h"
 #include "src/allocator/bfc_allocator.h"
 #include "src/base/alloc_conf.h"
+#include "src/base/to_number.h"
 
 namespace gpucast {
 namespace {
@@ -47,14 +47,6 @@ constexpr Setting kSettings[] = {
 };
 // The last release that is known not to have the newer settings.
 constexpr int kLastOldMinor = 7;
-
-template <class Number>
-std::optional<Number> to_number(std::string_view text) {
-  Number value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
 
 class Checker {
  public:

@@ -172,30 +172,29 @@ class Converter {
 };
 
 // A snapshot does not say which release wrote it. Where the rules differ it shows: the release whose rules explain it longest.
-std::string likely_release(const History& history) {
+void find_likely_release(History* history) {
+  ReplaySettings settings;
+  settings.alloc_conf = history->alloc_conf;
+  settings.addresses = AddressPolicy::recorded;
   std::string best;
   int64_t furthest = -1;
   for (const char* release : {"2.14", "2.6"}) {
-    History tried = history;
-    tried.torch = release;
-    ReplaySettings settings;
-    settings.alloc_conf = history.alloc_conf;
-    settings.addresses = AddressPolicy::recorded;
-    const ReplayResult result = replay(tried, settings);
-    if (result.matches_recorded.value_or(false)) return release;
+    history->torch = release;
+    const ReplayResult result = replay(*history, settings);
+    if (result.matches_recorded.value_or(false)) return;
     if (result.difference_op > furthest) {
       furthest = result.difference_op;
       best = release;
     }
   }
-  return best;
+  history->torch = best;
 }
 
 }  // namespace
 
 History history_from_trace(const Trace& trace) {
   History history = Converter(trace).convert();
-  if (history.torch.empty() && history.source == "snapshot") history.torch = likely_release(history);
+  if (history.torch.empty() && history.source == "snapshot") find_likely_release(&history);
   return history;
 }
 

@@ -6,8 +6,6 @@ namespace {
 constexpr uint64_t kRangeBytes = 32 << 20;  // what the driver reserves at a time
 constexpr auto kPage = static_cast<uint64_t>(Driver::kPageBytes);
 
-int64_t whole_pages(int64_t size_bytes) { return (size_bytes + Driver::kPageBytes - 1) / Driver::kPageBytes * Driver::kPageBytes; }
-
 }  // namespace
 
 LinuxDriver::LinuxDriver(int64_t capacity_bytes, int64_t total_bytes)

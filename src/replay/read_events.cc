@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <charconv>
 #include <optional>
 #include <string_view>
 #include <unordered_map>
@@ -12,6 +11,7 @@
 #include "gpucast/error.h"
 #include "gpucast/history.h"
 #include "src/base/gzip_lines.h"
+#include "src/base/to_number.h"
 
 namespace gpucast {
 namespace {
@@ -35,14 +35,6 @@ class Words {
  private:
   std::string_view rest_;
 };
-
-template <class Number>
-std::optional<Number> to_number(std::string_view word) {
-  Number value{};
-  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
-  if (error != std::errc() || end != word.data() + word.size()) return std::nullopt;
-  return value;
-}
 
 class Reader {
  public:

@@ -49,9 +49,7 @@ std::unique_ptr<Allocator> make_allocator(const History& history, const std::str
 }
 
 std::string describe(const AllocatorAction& action) {
-  constexpr const char* kNames[] = {"alloc",        "free_requested", "free_completed", "segment_alloc",
-                                    "segment_free", "segment_map",    "segment_unmap",  "oom"};
-  return fmt::format("{} of {} B at {:#x}", kNames[static_cast<size_t>(action.kind)], action.size_bytes, action.address);
+  return fmt::format("{} of {} B at {:#x}", event_kind_name(action.kind), action.size_bytes, action.address);
 }
 
 // Compares what the replayed allocator did in an op with what the recorded one did; "" when it is the same.

@@ -8,9 +8,6 @@
 namespace gpucast {
 namespace {
 
-constexpr const char* kActionNames[] = {"alloc",        "free_requested", "free_completed", "segment_alloc",
-                                        "segment_free", "segment_map",    "segment_unmap",  "oom"};
-
 const char* op_name(OpKind kind) {
   switch (kind) {
     case OpKind::alloc:
@@ -79,7 +76,7 @@ void add_step(const History& history, const ReplayStep& step, std::string* line)
   *line += R"(,"events":[)";
   for (const AllocatorAction& action : step.actions) {
     if (line->back() == ']') *line += ',';
-    fmt::format_to(out, R"(["{}",{},{},{}])", kActionNames[static_cast<size_t>(action.kind)], action.address, action.size_bytes,
+    fmt::format_to(out, R"(["{}",{},{},{}])", event_kind_name(action.kind), action.address, action.size_bytes,
                    history.streams[action.stream]);
   }
   *line += "]}\n";

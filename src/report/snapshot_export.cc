@@ -151,12 +151,6 @@ class Pickler {
 
 // ---- the snapshot ---------------------------------------------------------------------------------------------------------------
 
-const char* action_name(EventKind kind) {
-  static constexpr const char* kNames[] = {"alloc",        "free_requested", "free_completed", "segment_alloc",
-                                           "segment_free", "segment_map",    "segment_unmap",  "oom"};
-  return kNames[static_cast<size_t>(kind)];
-}
-
 const char* state_name(SnapshotBlockState state) {
   switch (state) {
     case SnapshotBlockState::active_allocated:
@@ -252,7 +246,7 @@ class Writer {
     const std::string explained = explain ? explanation(static_cast<size_t>(block_of_event_[i])) : "";
     out_.begin_dict();
     out_.key("action");
-    out_.text(action_name(e.kind));
+    out_.text(event_kind_name(e.kind));
     out_.key(e.kind == EventKind::oom ? "device_free" : "addr");
     out_.address(e.address);
     out_.key("size");

@@ -338,23 +338,13 @@ uint64_t SnapshotFolder::intern_stack(std::span<const PickleValue> items) {
 }
 
 uint64_t SnapshotFolder::event(const Fields& fields) {
-  static constexpr std::pair<std::string_view, EventKind> kActions[] = {
-      {"alloc", EventKind::alloc},
-      {"free_requested", EventKind::free_requested},
-      {"free_completed", EventKind::free_completed},
-      {"segment_alloc", EventKind::segment_alloc},
-      {"segment_free", EventKind::segment_free},
-      {"segment_map", EventKind::segment_map},
-      {"segment_unmap", EventKind::segment_unmap},
-      {"oom", EventKind::oom},
-  };
   event_keys_ |= fields.present;
   const std::string_view action = text(fields, kAction);
-  const auto* known = std::find_if(std::begin(kActions), std::end(kActions), [&](const auto& row) { return row.first == action; });
+  const std::optional<EventKind> kind = event_kind(action);
   // "snapshot", "user_defined", "annotate" and what later releases add: nothing happened to memory.
-  if (known == std::end(kActions)) return token(Kind::no_event, 0);
+  if (!kind) return token(Kind::no_event, 0);
   AllocatorEvent event;
-  event.kind = known->second;
+  event.kind = *kind;
   const std::optional<uint64_t> at = address(fields, event.kind == EventKind::oom ? kDeviceFree : kAddr);
   const std::optional<int64_t> bytes = size(fields, kSize);
   if (!at || !bytes || *at > UINT64_MAX - static_cast<uint64_t>(*bytes) ||

@@ -248,19 +248,7 @@ void Reader::event(std::string_view text) {
   Elements elements(array.value_unsafe());
   std::string_view name;
   if (!elements.text(&name)) return trace_.problems.add(Problem::bad_json, here(text));
-  static constexpr std::pair<std::string_view, EventKind> kAllocator[] = {
-      {"alloc", EventKind::alloc},
-      {"free_requested", EventKind::free_requested},
-      {"free_completed", EventKind::free_completed},
-      {"segment_alloc", EventKind::segment_alloc},
-      {"segment_free", EventKind::segment_free},
-      {"segment_map", EventKind::segment_map},
-      {"segment_unmap", EventKind::segment_unmap},
-      {"oom", EventKind::oom},
-  };
-  for (const auto& [known, kind] : kAllocator) {
-    if (known == name) return allocator_event(kind, elements);
-  }
+  if (const std::optional<EventKind> kind = event_kind(name)) return allocator_event(*kind, elements);
   if (name == "mark") return mark(elements);
   if (name == "tensor") return tensor(elements);
   vgpu_event(name, elements);

@@ -1,0 +1,282 @@
+#!/usr/bin/env python3
+"""Predict from CPU profiles what jobs take on a GPU, beside what the virtual GPU says they take.
+
+    python eval/matrix/run_matrix.py --python ENV/bin/python --out /tmp/matrix
+    python eval/matrix/run_matrix.py --python ENV/bin/python --out /tmp/matrix --only gpt2 --methods gpucast
+    python eval/matrix/run_matrix.py --python ENV/bin/python --out /tmp/matrix --ablate
+
+ENV: PyTorch 2.6.0, torchvision 0.21.0 and transformers 4.51.3. Runs and profiles are kept in --out: what is there is taken from there,
+so a second run only analyzes again.
+"""
+
+import argparse
+import json
+import os
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+
+from cases import CASES  # noqa: E402
+
+MIB = 2**20
+STEPS = 3
+TARGET_ERROR = 0.05
+METHODS = ("gpucast", "xmem", "veritasest", "dnnmem")
+# Two kinds of trace. profile: by `gpucast profile`, from the start of the script. bare: by torch.profiler around the training loop,
+# begun when the model is on its device already, as most tutorials do it.
+KINDS = ("profile", "bare")
+
+
+def fail(message):
+    sys.exit(f"run_matrix.py: {message}")
+
+
+def parse_args():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, required=True, help="where captures and traces are kept")
+    parser.add_argument("--gpucast", default=os.environ.get("GPUCAST_BIN", "gpucast"), help="default: $GPUCAST_BIN, or on PATH")
+    parser.add_argument("--python", default=sys.executable, help="a Python with torch, torchvision and transformers")
+    parser.add_argument("--gpu", default="rtx3060")
+    parser.add_argument("--only", help="cases whose name has this in it (a regular expression)")
+    parser.add_argument("--kinds", default=",".join(KINDS), help="default %(default)s")
+    parser.add_argument("--methods", default=",".join(METHODS), help="default %(default)s; none: only make what is missing in --out")
+    parser.add_argument("--ablate", action="store_true", help="also without each rule in turn")
+    parser.add_argument("--results", type=Path, help="write one JSON line a case here")
+    parser.add_argument("--markdown", type=Path, help="put the tables into this document, between its markers")
+    return parser.parse_args()
+
+
+def run(command, cwd=None, accept=(0,)):
+    done = subprocess.run([str(word) for word in command], cwd=cwd, capture_output=True, text=True)
+    if done.returncode not in accept:
+        raise RuntimeError(f"exit code {done.returncode} of: {' '.join(map(str, command))}\n{done.stderr[-2000:]}")
+    return done.stdout
+
+
+# --- What is made once -----------------------------------------------------------------------------------------------
+
+
+def once(path, make):
+    """make(temporary path) unless the file is there; the file appears whole or not at all."""
+    if path.exists():
+        return
+    started = time.monotonic()
+    temporary = path.with_name("new." + path.name)
+    temporary.unlink(missing_ok=True)
+    make(temporary)
+    temporary.rename(path)
+    print(f"made {path.name}, {time.monotonic() - started:.0f} s", file=sys.stderr)
+
+
+def make_truth(args, case):
+    capture, report = args.out / f"{case.name}.gpucast", args.out / f"{case.name}.truth.json"
+
+    def make(temporary):
+        capture.unlink(missing_ok=True)
+        words = [args.gpucast, "run", "--gpu", args.gpu, "--steps", STEPS, "--format", "json", "-o", capture, "--"]
+        words += [args.python, HERE / "train.py", *case.arguments(), "--device", "cuda"]
+        temporary.write_text(run(words, accept=(0, 1)))
+
+    once(report, make)
+    return json.loads(report.read_text())
+
+
+def make_trace(args, case, kind):
+    path = args.out / f"{case.name}.{kind}.json.gz"
+    script = [args.python, HERE / "train.py", *case.arguments()]
+
+    def make(temporary):
+        if kind == "profile":
+            run([args.gpucast, "profile", "--steps", STEPS, "-o", temporary, "--", *script, "--device", "cuda"])
+        else:
+            run([*script, "--device", "cpu", "--iterations", STEPS, "--trace", temporary])
+
+    once(path, make)
+    return path
+
+
+# --- What is predicted -----------------------------------------------------------------------------------------------
+
+
+def rules(args):
+    """The names that `gpucast analyze --without` takes, from its own help."""
+    text = run([args.gpucast, "analyze", "--help"])
+    named = re.search(r"--without\b.*?\{([^}]*)\}", text, re.DOTALL)
+    if not named:
+        fail("gpucast analyze --help does not list the rules that --without takes")
+    return [word.strip() for word in named.group(1).split(",") if word.strip()]
+
+
+def analyze(args, trace, method="gpucast", without=None):
+    words = [args.gpucast, "analyze", trace, "--gpu", args.gpu, "--format", "json", "--method", method]
+    words += ["--without", without] if without else []
+    started = time.monotonic()
+    try:
+        report = json.loads(run(words, accept=(0, 1)))
+    except RuntimeError as error:
+        return {"error": str(error).splitlines()[-1][:300]}
+    return {
+        "peak_reserved_bytes": report["peak"]["reserved_bytes"],
+        "peak_allocated_bytes": report["peak"]["allocated_bytes"],
+        "seconds": round(time.monotonic() - started, 2),
+    }
+
+
+def predict(args, case, kinds, methods, ablated):
+    """{"profile gpucast": {...}, "bare gpucast": {...}, "profile xmem": {...}, "profile without RULE": {...}}"""
+    predictions = {}
+    for kind in kinds:
+        trace = make_trace(args, case, kind)
+        for method in methods:
+            # The papers' methods get the trace that they ask for: of the whole script.
+            if method == "gpucast" or kind == kinds[0]:
+                predictions[f"{kind} {method}"] = analyze(args, trace, method)
+    for rule in ablated:
+        predictions[f"{kinds[0]} without {rule}"] = analyze(args, args.out / f"{case.name}.{kinds[0]}.json.gz", without=rule)
+    return predictions
+
+
+# --- Tables ----------------------------------------------------------------------------------------------------------
+
+
+def error_of(result, column, field="reserved_bytes"):
+    """Signed: predicted less true, relative to true. None where there is no prediction."""
+    prediction = result["predictions"].get(column, {})
+    if f"peak_{field}" not in prediction:
+        return None
+    truth = result["truth"][f"peak_{field}"]
+    return (prediction[f"peak_{field}"] - truth) / truth
+
+
+def percent(value, sign="+"):
+    return "-" if value is None else f"{100 * value:{sign}.2f}"
+
+
+def table(header, body, markdown=False):
+    body = [[str(cell) for cell in line] for line in body]
+    if markdown:
+        return "\n".join("| " + " | ".join(line) + " |" for line in [header, ["---"] + ["---:"] * (len(header) - 1), *body])
+    widths = [max(len(line[i]) for line in [header, *body]) for i in range(len(header))]
+    cells = [[cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(line, widths))] for line in [header, *body]]
+    return "\n".join("  ".join(line).rstrip() for line in cells)
+
+
+def columns_of(results, ablation):
+    seen = dict.fromkeys(column for result in results for column in result["predictions"])
+    return [column for column in seen if (" without " in column) == ablation]
+
+
+def cases_table(results, markdown=False):
+    columns = columns_of(results, ablation=False)
+    ours = [column for column in columns if column.endswith(" gpucast")]
+    header = ["case", "true reserved MiB", "true allocated MiB"]
+    header += [f"{column} MiB" for column in ours] + [f"{column} %" for column in columns] + [f"{c} allocated %" for c in ours]
+    body = []
+    for result in results:
+        line = [result["case"], *(f"{result['truth'][f'peak_{field}'] / MIB:.0f}" for field in ("reserved_bytes", "allocated_bytes"))]
+        reserved = [result["predictions"].get(column, {}).get("peak_reserved_bytes") for column in ours]
+        line += ["-" if value is None else f"{value / MIB:.0f}" for value in reserved]
+        line += [percent(error_of(result, column)) for column in columns]
+        body.append(line + [percent(error_of(result, column, "allocated_bytes")) for column in ours])
+    return table(header, body, markdown)
+
+
+def summary_table(results, columns, markdown=False):
+    body = []
+    for column in columns:
+        errors = [abs(error) for error in (error_of(result, column) for result in results) if error is not None]
+        failed = len([result for result in results if "error" in result["predictions"].get(column, {})])
+        if not errors:
+            body.append([column, 0, failed, "-", "-", "-", "-"])
+            continue
+        within = sum(error <= TARGET_ERROR for error in errors) / len(errors)
+        mean = statistics.fmean(errors)
+        body.append([column, len(errors), failed, *(percent(x, "") for x in (statistics.median(errors), mean, max(errors), within))])
+    return table(["reserved", "cases", "failed", "median error %", "mean %", "worst %", "cases within 5 %: %"], body, markdown)
+
+
+def print_tables(results):
+    print(cases_table(results))
+    print()
+    print(summary_table(results, columns_of(results, ablation=False)))
+    if columns_of(results, ablation=True):
+        print()
+        print(summary_table(results, columns_of(results, ablation=True)))
+    for kind in KINDS:
+        column = f"{kind} gpucast"
+        worst = [(error_of(result, column), result["case"]) for result in results if error_of(result, column) is not None]
+        worst = sorted((pair for pair in worst if abs(pair[0]) > 0.02), key=lambda pair: -abs(pair[0]))
+        if worst:
+            print(f"\nabove 2 %, {column}: " + ", ".join(f"{name} {percent(error)}" for error, name in worst))
+    for result in results:
+        for column, prediction in result["predictions"].items():
+            if "error" in prediction:
+                print(f"failed: {result['case']} {column}: {prediction['error']}")
+
+
+def put_into(document, name, text):
+    """Replaces what is between the markers of this name."""
+    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+    before, found, rest = document.partition(begin)
+    if not found or end not in rest:
+        fail(f"the document has no markers {begin} and {end}")
+    return before + begin + "\n" + text + "\n" + end + rest.partition(end)[2]
+
+
+def write_markdown(path, results):
+    document = path.read_text()
+    document = put_into(document, "matrix", cases_table(results, True))
+    document = put_into(document, "matrix summary", summary_table(results, columns_of(results, ablation=False), True))
+    if columns_of(results, ablation=True):
+        with_all = [column for column in columns_of(results, ablation=False) if column.endswith(" gpucast")][:1]
+        document = put_into(document, "matrix rules", summary_table(results, with_all + columns_of(results, ablation=True), True))
+    path.write_text(document)
+
+
+def versions(args):
+    code = "import torch, torchvision, transformers as t; print(torch.__version__, torchvision.__version__, t.__version__)"
+    found = run([args.python, "-c", code]).split()
+    return dict(zip(("torch", "torchvision", "transformers"), found))
+
+
+def main():
+    args = parse_args()
+    if not shutil.which(args.gpucast):
+        fail(f"no gpucast at '{args.gpucast}'; build it and name it with --gpucast")
+    args.gpucast = str(Path(shutil.which(args.gpucast)).resolve())
+    args.out = args.out.resolve()
+    args.out.mkdir(parents=True, exist_ok=True)
+    cases = [case for case in CASES if not args.only or re.search(args.only, case.name)]
+    if not cases:
+        fail(f"no case has '{args.only}' in its name; cases.py lists them")
+    methods = [word for word in args.methods.split(",") if word and word != "none"]
+    kinds = args.kinds.split(",")
+    ablated = rules(args) if args.ablate else []
+    used = versions(args)
+    results = []
+    for case in cases:
+        try:
+            truth = make_truth(args, case)
+            predictions = predict(args, case, kinds, methods, ablated)
+        except RuntimeError as error:
+            print(f"left out: {case.name}: {error}", file=sys.stderr)
+            continue
+        peaks = {f"peak_{name}": value for name, value in truth["peak"].items() if name in ("reserved_bytes", "allocated_bytes")}
+        results.append({"case": case.name, "gpu": args.gpu, "versions": used, "truth": peaks, "predictions": predictions})
+    if methods and results:
+        print_tables(results)
+        if args.results:
+            args.results.write_text("".join(json.dumps(result) + "\n" for result in results))
+        if args.markdown:
+            write_markdown(args.markdown, results)
+
+
+if __name__ == "__main__":
+    main()

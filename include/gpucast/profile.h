@@ -65,7 +65,7 @@ struct ProfileTrace {
   std::vector<ProfileThread> threads;
   std::vector<ProfileSpan> spans;      // by (begin_ns, longer first)
   std::vector<ProfileMemory> memory;   // by (time_ns, order)
-  int64_t base_ns = 0;                 // what the file's times are relative to the first event's
+  int64_t base_ns = 0;                 // the earliest event kept, as the file tells its time
   int64_t events_read = 0;             // of any kind
   int64_t cuda_kernels = 0;            // "kernel", "gpu_memcpy", "gpu_memset" events: the trace of a run on a GPU
   bool profile_memory = false, record_shapes = false, with_stack = false;  // the profiler's switches, as the file says

@@ -1,0 +1,690 @@
+// A PyTorch Profiler trace -> ProfileTrace. One pass: an event is stepped through where it lies in the window, and only what is kept is
+// copied. When an event turns out to be cut off by the window's end, more is read and it is stepped through again from its start.
+
+#include "src/trace/read_profile.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <charconv>
+#include <string>
+#include <unordered_map>
+
+#include "gpucast/error.h"
+#include "src/trace/json_scanner.h"
+#include "src/trace/text_windows.h"
+
+namespace gpucast {
+namespace {
+
+constexpr size_t kWindowBytes = 1 << 20;
+constexpr size_t kMostEventBytes = 16 << 20;            // longer: taken for one whose end is lost
+constexpr size_t kMostGpucastBytes = 64 << 20;          // of the top-level key "gpucast"
+constexpr size_t kRestartBytes = 256;                   // of text that tells where an event begins
+constexpr int64_t kMostBytes = int64_t{1} << 44;        // 16 TiB: no card has as much, and sums of them stay within 64 bits
+constexpr int64_t kMostNs = 3'000'000'000'000'000'000;  // the year 2065: sums and differences of two stay within 64 bits
+static_assert(TextWindows::kPadding >= JsonScanner::kPadding);
+
+constexpr std::string_view kModulePrefix = "nn.Module: ";
+
+// The fields of an event that may matter, as they stand in the window.
+struct RawEvent {
+  JsonValue ph, cat, name, pid, tid, ts, dur;
+  JsonValue order, sequence_number, dims, types, strides, concrete, call_stack;
+  JsonValue python_id, python_parent, module_id;
+  JsonValue address, bytes, device_type, device_id, total_allocated, total_reserved;
+};
+
+JsonValue* event_field(std::string_view key, RawEvent* event) {
+  if (key == "ph") return &event->ph;
+  if (key == "cat") return &event->cat;
+  if (key == "name") return &event->name;
+  if (key == "pid") return &event->pid;
+  if (key == "tid") return &event->tid;
+  if (key == "ts") return &event->ts;
+  if (key == "dur") return &event->dur;
+  return nullptr;
+}
+
+JsonValue* argument(std::string_view key, RawEvent* event) {
+  switch (key.size()) {
+    case 4:
+      return key == "Addr" ? &event->address : nullptr;
+    case 5:
+      return key == "Bytes" ? &event->bytes : nullptr;
+    case 6:
+      return key == "Ev Idx" ? &event->order : nullptr;
+    case 9:
+      return key == "Python id" ? &event->python_id : key == "Device Id" ? &event->device_id : nullptr;
+    case 10:
+      return key == "Input Dims" || key == "Input dims"   ? &event->dims
+             : key == "Input type" || key == "Input Type" ? &event->types
+             : key == "Call stack"                        ? &event->call_stack
+                                                          : nullptr;
+    case 11:
+      return key == "Device Type" ? &event->device_type : nullptr;
+    case 13:
+      return key == "Input Strides" || key == "Input strides" ? &event->strides : nullptr;
+    case 14:
+      return key == "Total Reserved" ? &event->total_reserved : nullptr;
+    case 15:
+      return key == "Concrete Inputs"   ? &event->concrete
+             : key == "Sequence number" ? &event->sequence_number
+             : key == "Total Allocated" ? &event->total_allocated
+                                        : nullptr;
+    case 16:
+      return key == "Python parent id" ? &event->python_parent : key == "Python module id" ? &event->module_id : nullptr;
+    default:
+      return nullptr;
+  }
+}
+
+bool scan_arguments(JsonScanner& scanner, RawEvent* event) {
+  JsonValue key, unused;
+  if (scanner.peek() != '{') return scanner.value(&unused);
+  if (!scanner.take('{')) return false;
+  if (scanner.peek() == '}') return scanner.take('}');
+  for (bool last = false; !last;) {
+    if (!scanner.string(&key) || !scanner.take(':')) return false;
+    JsonValue* field = argument(key.text, event);
+    if (!scanner.value(field != nullptr ? field : &unused) || !scanner.separator('}', &last)) return false;
+  }
+  return true;
+}
+
+bool scan_event(JsonScanner& scanner, RawEvent* event) {
+  JsonValue key, unused;
+  if (!scanner.take('{')) return false;
+  if (scanner.peek() == '}') return scanner.take('}');
+  for (bool last = false; !last;) {
+    if (!scanner.string(&key) || !scanner.take(':')) return false;
+    if (key.text == "args") {
+      if (!scan_arguments(scanner, event)) return false;
+    } else {
+      JsonValue* field = event_field(key.text, event);
+      if (!scanner.value(field != nullptr ? field : &unused)) return false;
+    }
+    if (!scanner.separator('}', &last)) return false;
+  }
+  return true;
+}
+
+// What an event is to us.
+enum class EventUse : uint8_t { none, op, annotation, python, memory, cuda };
+
+EventUse use_of(const RawEvent& event) {
+  const std::string_view cat = event.cat.text;
+  if (event.ph.text == "X") {
+    if (cat == "cpu_op" || cat == "Operator") return EventUse::op;
+    if (cat == "user_annotation") return EventUse::annotation;
+    if (cat == "python_function") return EventUse::python;
+    // In their old spelling too.
+    if (cat == "kernel" || cat == "Kernel" || cat == "gpu_memcpy" || cat == "Memcpy" || cat == "gpu_memset" || cat == "Memset")
+      return EventUse::cuda;
+  } else if ((event.ph.text == "i" || event.ph.text == "I") && event.name.text == "[memory]") {
+    return EventUse::memory;
+  }
+  return EventUse::none;
+}
+
+// Releases before 1.10 write every range as an operator; these are the names that PyTorch itself gives to annotations.
+bool is_annotation_name(std::string_view name) {
+  for (const std::string_view prefix : {"ProfilerStep#", "Optimizer.step#", "Optimizer.zero_grad#", "enumerate(DataLoader)#"}) {
+    if (name.substr(0, prefix.size()) == prefix) return true;
+  }
+  return false;
+}
+
+bool set_time(const JsonValue& value, int64_t* out) {
+  const std::optional<int64_t> ns = parse_scaled(value.text, 3);
+  if (!ns || *ns > kMostNs || *ns < -kMostNs) return false;
+  *out = *ns;
+  return true;
+}
+
+bool set_integer(const JsonValue& value, int64_t* out) {
+  const std::optional<int64_t> number = parse_scaled(value.text, 0);
+  if (number) *out = *number;
+  return number.has_value();
+}
+
+bool set_bytes(const JsonValue& value, int64_t* out) {
+  int64_t number = 0;
+  if (!set_integer(value, &number) || number > kMostBytes || number < -kMostBytes) return false;
+  *out = number;
+  return true;
+}
+
+template <class Small>
+void set_small(const JsonValue& value, Small* out) {
+  int64_t number = 0;
+  if (set_integer(value, &number) && number >= std::numeric_limits<Small>::min() && number <= std::numeric_limits<Small>::max())
+    *out = static_cast<Small>(number);
+}
+
+// Pointers may be written as signed numbers.
+bool set_address(const JsonValue& value, uint64_t* out) {
+  const char* const end = value.text.data() + value.text.size();
+  if (!value.text.empty() && value.text.front() == '-') {
+    int64_t number = 0;
+    const auto [at, error] = std::from_chars(value.text.data(), end, number);
+    *out = static_cast<uint64_t>(number);
+    return error == std::errc() && at == end;
+  }
+  const bool hex = value.text.substr(0, 2) == "0x";
+  const auto [at, error] = std::from_chars(value.text.data() + (hex ? 2 : 0), end, *out, hex ? 16 : 10);
+  return error == std::errc() && at == end;
+}
+
+// Sorts what consists of a few sorted runs, as the profiler writes it: one a thread and kind.
+template <class Item, class Before>
+void merge_runs(std::vector<Item>* items, Before before) {
+  using Offset = typename std::vector<Item>::difference_type;
+  std::vector<Offset> bounds = {0};  // of the runs
+  for (size_t i = 1; i < items->size(); ++i) {
+    if (before((*items)[i], (*items)[i - 1])) bounds.push_back(static_cast<Offset>(i));
+  }
+  bounds.push_back(static_cast<Offset>(items->size()));
+  while (bounds.size() > 2) {
+    std::vector<Offset> merged = {0};
+    for (size_t i = 2; i < bounds.size(); i += 2) {
+      std::inplace_merge(items->begin() + bounds[i - 2], items->begin() + bounds[i - 1], items->begin() + bounds[i], before);
+      merged.push_back(bounds[i]);
+    }
+    if (bounds.size() % 2 == 0) merged.push_back(bounds.back());
+    bounds.swap(merged);
+  }
+}
+
+// ---- where to go on behind an event that cannot be read ------------------------------------------------------------------
+
+constexpr std::string_view kEventKeys[] = {"ph", "name", "cat", "pid", "tid", "ts", "dur", "args", "id", "s", "bp"};
+constexpr std::string_view kTopLevelKeys[] = {
+    "traceName",       "displayTimeUnit", "baseTimeNanoseconds", "gpucast",       "schemaVersion",        "record_shapes",
+    "profile_memory",  "with_stack",      "with_flops",          "with_modules",  "deviceProperties",     "trace_id",
+    "distributedInfo", "stackFrames",     "otherData",           "cupti_version", "cuda_runtime_version", "cuda_driver_version"};
+
+// The key that begins at `at` behind white space, e.g. `"ph"`; "" where there is none. Moves behind it.
+std::string_view key_at(const char** at, const char* end) {
+  const char* from = *at;
+  while (from < end && is_json_space(*from)) ++from;
+  if (from == end || *from != '"') return {};
+  const char* to = ++from;
+  while (to < end && *to != '"' && *to != '\\') ++to;
+  if (to == end || *to != '"') return {};
+  *at = to + 1;
+  return {from, static_cast<size_t>(to - from)};
+}
+
+bool colon_at(const char* at, const char* end) {
+  while (at < end && is_json_space(*at)) ++at;
+  return at < end && *at == ':';
+}
+
+template <size_t count>
+bool is_one_of(std::string_view key, const std::string_view (&keys)[count]) {
+  return std::find(std::begin(keys), std::end(keys), key) != std::end(keys);
+}
+
+// The next place in [from, end) where an event begins or the list of events ends; null: none. An event begins at `{"ph":` wherever
+// that stands, and at `}, {"KEY":` with another key that events have.
+const char* find_restart(const char* from, const char* end) {
+  char last = 0, before_last = 0;  // characters that are not white space
+  for (const char* at = from; at < end; ++at) {
+    if (is_json_space(*at)) continue;
+    if (*at == '{') {
+      const char* behind = at + 1;
+      const std::string_view key = key_at(&behind, end);
+      if (!key.empty() && colon_at(behind, end) && (key == "ph" || (last == ',' && before_last == '}' && is_one_of(key, kEventKeys))))
+        return at;
+    } else if (*at == ']' && last == '}') {
+      const char* behind = at + 1;
+      while (behind < end && is_json_space(*behind)) ++behind;
+      if (behind < end && *behind == '}') return at;
+      if (behind < end && *behind == ',') {
+        ++behind;
+        const std::string_view key = key_at(&behind, end);
+        if (is_one_of(key, kTopLevelKeys) && colon_at(behind, end)) return at;
+      }
+    }
+    before_last = last;
+    last = *at;
+  }
+  return nullptr;
+}
+
+// ---- the reader -----------------------------------------------------------------------------------------------------------
+
+class Reader {
+ public:
+  Reader(const std::string& path, size_t window_bytes) : text_(path, window_bytes) { trace_.path = path; }
+
+  ProfileTrace read() {
+    int first = next();
+    if (first == 0xef) {  // a byte order mark
+      for (int i = 0; i < 3 && first != -1; ++i) first = skip();
+    }
+    if (first == '{') {
+      top_level();
+    } else if (first == '[') {
+      skip();
+      events();
+      seen_events_ = true;
+      if (trace_.events_read == 0 && trace_.problems[ProfileProblem::bad_event].count > 0) seen_events_ = false;
+    }
+    if (!seen_events_) not_a_trace();
+    finish();
+    return std::move(trace_);
+  }
+
+ private:
+  // The next character that is not white space, not consumed; -1 at the end.
+  int next() {
+    while (true) {
+      const char* at = text_.begin();
+      while (at != text_.end() && is_json_space(*at)) ++at;
+      text_.consume(at);
+      if (at != text_.end()) return static_cast<unsigned char>(*at);
+      if (!text_.more()) return -1;
+    }
+  }
+  // Consumes one character, which is there; then as next().
+  int skip() {
+    text_.consume(text_.begin() + 1);
+    return next();
+  }
+
+  void top_level();
+  bool top_level_key(std::string* key);
+  bool top_level_value(std::string* value, size_t limit);
+  bool find_trace_events();
+  void use_top_level(const std::string& key, const std::string& value);
+  bool events();
+  void event();
+  bool restart();
+  void keep(const RawEvent& event);
+  void keep_span(const RawEvent& event, EventUse use);
+  void keep_memory(const RawEvent& event);
+  std::string_view unescaped(const JsonValue& value);
+  StringId text_id(const JsonValue& value);
+  bool set_thread(const RawEvent& event, uint32_t* thread);
+  void incomplete(const char* what);
+  void truncated();
+  [[noreturn]] void not_a_trace();
+  void finish();
+
+  std::string place(uint64_t offset) const {
+    return fmt::format("event {}, byte {}{}", event_number_, offset, text_.is_gzip() ? " of the uncompressed text" : "");
+  }
+
+  TextWindows text_;
+  ProfileTrace trace_;
+  bool seen_events_ = false;
+  bool is_truncated_ = false;
+  int64_t event_number_ = 0;  // of the event at hand, from 1; those that cannot be read count
+  std::unordered_map<uint64_t, std::vector<uint32_t>> threads_;
+  std::string scratch_;
+};
+
+void Reader::truncated() {
+  if (is_truncated_) return;
+  is_truncated_ = true;
+  const char* why = "the file ends inside the trace";
+  if (text_.ended() == TextWindows::End::truncated) why = "the compressed file ends in the middle";
+  if (text_.ended() == TextWindows::End::corrupt) why = "the compressed bytes are damaged";
+  trace_.problems.add(ProfileProblem::truncated_file, fmt::format("{}: {}", place(text_.offset()), why));
+}
+
+void Reader::not_a_trace() {
+  throw Error(fmt::format("{} is not a profiler trace: it has no \"traceEvents\"", trace_.path), fmt::format("byte {}", text_.offset()),
+              "give a file that torch.profiler's export_chrome_trace() wrote");
+}
+
+// ---- top level ----
+
+void Reader::top_level() {
+  std::string key, value;
+  int c = skip();
+  while (true) {
+    if (c == -1) {
+      if (seen_events_) truncated();
+      return;
+    }
+    if (c == '}') {
+      skip();
+      return;
+    }
+    bool ok = true;
+    if (c == ',') {
+      c = skip();
+      continue;
+    }
+    ok = c == '"' && top_level_key(&key) && next() == ':';
+    if (ok) {
+      c = skip();
+      if (key == "traceEvents" && c == '[') {
+        skip();
+        seen_events_ = true;
+        if (!events()) return;
+      } else {
+        ok = top_level_value(&value, key == "gpucast" ? kMostGpucastBytes : 256);
+        if (ok) use_top_level(key, value);
+      }
+      c = next();
+      ok = ok && (c == ',' || c == '}' || c == -1);
+    }
+    if (ok) continue;
+    // Broken before the events: they may still be found. Behind them little is lost.
+    if (next() == -1) {
+      if (seen_events_) truncated();
+      return;
+    }
+    ++event_number_;
+    trace_.problems.add(ProfileProblem::bad_event, fmt::format("byte {}: not JSON, outside of the events", text_.offset()));
+    --event_number_;
+    if (seen_events_ || !find_trace_events()) return;
+    seen_events_ = true;
+    if (!events()) return;
+    c = next();
+  }
+}
+
+bool Reader::top_level_key(std::string* key) {
+  JsonValue value;
+  while (true) {
+    JsonScanner scanner(text_.begin(), text_.end());
+    if (scanner.string(&value)) {
+      *key = value.text;
+      text_.consume(scanner.at());
+      return true;
+    }
+    if (text_.size() > kMostEventBytes || !text_.more()) return false;
+  }
+}
+
+// Steps over a value of any length, and keeps its text unless it is longer than `limit`. Only brackets and quotes are looked at.
+bool Reader::top_level_value(std::string* value, size_t limit) {
+  value->clear();
+  bool too_long = false, in_string = false, escaped = false;
+  int depth = 0;
+  for (int c = next(); c != -1;) {
+    const char* at = text_.begin();
+    bool done = false, scalar_end = false;
+    for (; at != text_.end() && !done; ++at) {
+      if (escaped) {
+        escaped = false;
+      } else if (in_string) {
+        escaped = *at == '\\';
+        if (*at == '"') {
+          in_string = false;
+          done = depth == 0;
+        }
+      } else if (*at == '"') {
+        in_string = true;
+      } else if (*at == '{' || *at == '[') {
+        ++depth;
+      } else if (*at == '}' || *at == ']') {
+        done = --depth <= 0;
+        scalar_end = depth < 0;
+      } else if (depth == 0 && (*at == ',' || is_json_space(*at))) {
+        done = scalar_end = true;
+      }
+    }
+    if (scalar_end) --at;  // belongs to what follows
+    if (!too_long) value->append(text_.begin(), at);
+    if (value->size() > limit) {
+      too_long = true;
+      value->clear();
+    }
+    text_.consume(at);
+    if (done) return true;
+    if (!text_.more()) c = -1;
+  }
+  return false;
+}
+
+// Goes on behind the next `"traceEvents": [`, wherever that is.
+bool Reader::find_trace_events() {
+  constexpr std::string_view kKey = "\"traceEvents\"";
+  while (true) {
+    const std::string_view text(text_.begin(), text_.size());
+    const size_t found = text.find(kKey);
+    if (found != std::string_view::npos) {
+      text_.consume(text_.begin() + found + kKey.size());
+      if (next() != ':' || skip() != '[') continue;
+      skip();
+      return true;
+    }
+    text_.consume(text_.end() - std::min(text.size(), kKey.size() - 1));
+    if (!text_.more()) return false;
+  }
+}
+
+void Reader::use_top_level(const std::string& key, const std::string& value) {
+  const bool on = !value.empty() && value != "0" && value != "false" && value != "null" && value != "\"0\"" && value != "\"false\"";
+  if (key == "record_shapes") trace_.record_shapes = on;
+  if (key == "profile_memory") trace_.profile_memory = on;
+  if (key == "with_stack") trace_.with_stack = on;
+  if (key == "gpucast") trace_.gpucast_json = value;
+}
+
+// ---- events ----
+
+// Behind the '['. False: the file ended before the list did.
+bool Reader::events() {
+  for (int c = next(); c != -1;) {
+    if (c == ']') {
+      skip();
+      return true;
+    }
+    if (c == ',') {
+      c = skip();
+      continue;
+    }
+    if (c == '{') {
+      event();
+    } else {
+      ++event_number_;
+      trace_.problems.add(ProfileProblem::bad_event, fmt::format("{}: '{{' expected", place(text_.offset())));
+      if (!restart()) break;
+    }
+    c = next();
+  }
+  truncated();
+  return false;
+}
+
+void Reader::event() {
+  ++event_number_;
+  while (true) {
+    JsonScanner scanner(text_.begin(), text_.end());
+    RawEvent raw;
+    if (scan_event(scanner, &raw)) {
+      ++trace_.events_read;
+      keep(raw);
+      text_.consume(scanner.at());
+      return;
+    }
+    if (scanner.stop() == JsonScanner::Stop::more && text_.size() < kMostEventBytes) {
+      if (text_.more()) continue;
+      // The end of the file; the event is bad rather than cut off when another one begins behind it.
+      if (find_restart(text_.begin() + 1, text_.end()) == nullptr) {
+        truncated();
+        text_.consume(text_.end());
+        return;
+      }
+    }
+    trace_.problems.add(ProfileProblem::bad_event, fmt::format("{}: {} expected at byte {}", place(text_.offset()), scanner.expected(),
+                                                               text_.offset() + static_cast<uint64_t>(scanner.at() - text_.begin())));
+    restart();
+    return;
+  }
+}
+
+// Goes to where an event begins behind this place, or the list ends. False: nowhere.
+bool Reader::restart() {
+  const char* from = text_.begin() + 1;
+  while (true) {
+    const char* const at = find_restart(from, text_.end());
+    if (at != nullptr) {
+      text_.consume(at);
+      return true;
+    }
+    text_.consume(std::max(from, text_.end() - std::min(text_.size(), kRestartBytes)));
+    if (!text_.more()) break;
+    from = text_.begin();
+  }
+  text_.consume(text_.end());
+  return false;
+}
+
+void Reader::incomplete(const char* what) {
+  trace_.problems.add(ProfileProblem::incomplete_event, fmt::format("{}: {}", place(text_.offset()), what));
+}
+
+void Reader::keep(const RawEvent& event) {
+  const EventUse use = use_of(event);
+  switch (use) {
+    case EventUse::none:
+      break;
+    case EventUse::cuda:
+      ++trace_.cuda_kernels;
+      break;
+    case EventUse::memory:
+      keep_memory(event);
+      break;
+    case EventUse::op:
+    case EventUse::annotation:
+    case EventUse::python:
+      keep_span(event, use);
+      break;
+  }
+}
+
+void Reader::keep_span(const RawEvent& event, EventUse use) {
+  ProfileSpan span;
+  int64_t duration_ns = 0;
+  if (!event.name.is_string()) return incomplete("no \"name\"");
+  if (!set_time(event.ts, &span.begin_ns)) return incomplete("no \"ts\" that is a time in microseconds");
+  if (!set_time(event.dur, &duration_ns) || duration_ns < 0) return incomplete("no \"dur\" that is a duration in microseconds");
+  if (!set_thread(event, &span.thread)) return incomplete("no \"pid\" and \"tid\" that are numbers");
+  span.end_ns = span.begin_ns + duration_ns;
+  span.order = event_number_ - 1;
+  set_integer(event.order, &span.order);
+  std::string_view name = unescaped(event.name);
+  if (use == EventUse::python) {
+    span.kind = SpanKind::function;
+    if (name.substr(0, kModulePrefix.size()) == kModulePrefix) {
+      span.kind = SpanKind::module;
+      name.remove_prefix(kModulePrefix.size());
+    }
+    set_small(event.python_id, &span.python_id);
+    set_small(event.python_parent, &span.python_parent);
+    set_small(event.module_id, &span.module_id);
+    trace_.with_stack = true;
+  } else {
+    span.kind = use == EventUse::annotation || is_annotation_name(name) ? SpanKind::annotation : SpanKind::op;
+  }
+  span.name = trace_.strings.intern(name);
+  if (use == EventUse::op) {
+    set_integer(event.sequence_number, &span.sequence_number);
+    span.dims = text_id(event.dims);
+    span.types = text_id(event.types);
+    span.strides = text_id(event.strides);
+    span.concrete = text_id(event.concrete);
+    if (span.dims.valid()) trace_.record_shapes = true;
+    if (event.call_stack.kind != JsonValue::none) trace_.with_stack = true;
+  }
+  trace_.spans.push_back(span);
+}
+
+void Reader::keep_memory(const RawEvent& event) {
+  ProfileMemory memory;
+  if (!set_time(event.ts, &memory.time_ns)) return incomplete("[memory] without a \"ts\" that is a time in microseconds");
+  if (!set_bytes(event.bytes, &memory.bytes)) return incomplete("[memory] without \"Bytes\" that are a number");
+  if (!set_thread(event, &memory.thread)) return incomplete("[memory] without \"pid\" and \"tid\" that are numbers");
+  memory.order = event_number_ - 1;
+  set_integer(event.order, &memory.order);
+  if (event.address.kind != JsonValue::none && !set_address(event.address, &memory.address))
+    return incomplete("[memory] with an \"Addr\" that is no address");
+  set_bytes(event.total_allocated, &memory.total_allocated_bytes);
+  set_bytes(event.total_reserved, &memory.total_reserved_bytes);
+  set_small(event.device_type, &memory.device_type);
+  set_small(event.device_id, &memory.device_id);
+  trace_.profile_memory = true;
+  trace_.memory.push_back(memory);
+}
+
+// Valid until the next call.
+std::string_view Reader::unescaped(const JsonValue& value) {
+  if (value.kind != JsonValue::escaped_string) return value.text;
+  scratch_.clear();
+  append_unescaped(value.text, &scratch_);
+  return scratch_;
+}
+
+StringId Reader::text_id(const JsonValue& value) {
+  if (value.kind == JsonValue::none || value.text == "null") return {};
+  return trace_.strings.intern(unescaped(value));
+}
+
+bool Reader::set_thread(const RawEvent& event, uint32_t* thread) {
+  ProfileThread id;
+  if (!set_integer(event.pid, &id.pid) || !set_integer(event.tid, &id.tid)) return false;
+  std::vector<uint32_t>& candidates = threads_[static_cast<uint64_t>(id.pid) * 0x9e3779b97f4a7c15 + static_cast<uint64_t>(id.tid)];
+  for (const uint32_t index : candidates) {
+    const ProfileThread& known = trace_.threads[index];
+    if (known.pid == id.pid && known.tid == id.tid) {
+      *thread = index;
+      return true;
+    }
+  }
+  *thread = static_cast<uint32_t>(trace_.threads.size());
+  candidates.push_back(*thread);
+  trace_.threads.push_back(id);
+  return true;
+}
+
+void Reader::finish() {
+  // Compressed bytes may be damaged behind the last bracket.
+  if (next() == -1 && text_.ended() != TextWindows::End::complete) truncated();
+  int64_t base_ns = INT64_MAX;
+  for (const ProfileSpan& span : trace_.spans) base_ns = std::min(base_ns, span.begin_ns);
+  for (const ProfileMemory& memory : trace_.memory) base_ns = std::min(base_ns, memory.time_ns);
+  if (base_ns == INT64_MAX) base_ns = 0;
+  for (ProfileSpan& span : trace_.spans) {
+    span.begin_ns -= base_ns;
+    span.end_ns -= base_ns;
+  }
+  for (ProfileMemory& memory : trace_.memory) memory.time_ns -= base_ns;
+  trace_.base_ns = base_ns;
+  merge_runs(&trace_.spans, [](const ProfileSpan& a, const ProfileSpan& b) {
+    if (a.begin_ns != b.begin_ns) return a.begin_ns < b.begin_ns;
+    return a.end_ns != b.end_ns ? a.end_ns > b.end_ns : a.order < b.order;
+  });
+  merge_runs(&trace_.memory, [](const ProfileMemory& a, const ProfileMemory& b) {
+    return a.time_ns != b.time_ns ? a.time_ns < b.time_ns : a.order < b.order;
+  });
+}
+
+}  // namespace
+
+ProfileTrace read_profile(const std::string& path, size_t window_bytes) { return Reader(path, window_bytes).read(); }
+
+ProfileTrace read_profile(const std::string& path) { return read_profile(path, kWindowBytes); }
+
+bool looks_like_profile(const std::string& path) {
+  TextWindows text(path, 4096);
+  while (text.size() < kRestartBytes && text.more()) {
+  }
+  const char* at = text.begin();
+  if (text.size() >= 3 && std::string_view(at, 3) == "\xef\xbb\xbf") at += 3;
+  while (at != text.end() && is_json_space(*at)) ++at;
+  if (at == text.end()) return false;
+  const char first = *at++;
+  if (first == '{') return key_at(&at, text.end()) != "record";  // a capture's first line
+  while (at != text.end() && is_json_space(*at)) ++at;
+  return first == '[' && at != text.end() && (*at == '{' || *at == ']');
+}
+
+}  // namespace gpucast

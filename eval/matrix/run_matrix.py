@@ -10,6 +10,7 @@ so a second run only analyzes again.
 """
 
 import argparse
+import dataclasses
 import json
 import os
 import re
@@ -29,9 +30,9 @@ MIB = 2**20
 STEPS = 3
 TARGET_ERROR = 0.05
 METHODS = ("gpucast", "xmem", "veritasest", "dnnmem")
-# Two kinds of trace. profile: by `gpucast profile`, from the start of the script. bare: by torch.profiler around the training loop,
-# begun when the model is on its device already, as most tutorials do it.
-KINDS = ("profile", "bare")
+# Kinds of trace. profile: by `gpucast profile`, from the start of the script. bare: by torch.profiler around the training loop, begun
+# when the model is on its device already, as most tutorials do it. small: as profile, of a quarter of the batch, then rescaled.
+KINDS = ("profile", "bare", "small")
 
 
 def fail(message):
@@ -88,12 +89,18 @@ def make_truth(args, case):
     return json.loads(report.read_text())
 
 
+def small_batch(case):
+    return max(2, case.batch // 4)
+
+
 def make_trace(args, case, kind):
     path = args.out / f"{case.name}.{kind}.json.gz"
+    if kind == "small":
+        case = dataclasses.replace(case, batch=small_batch(case))
     script = [args.python, HERE / "train.py", *case.arguments()]
 
     def make(temporary):
-        if kind == "profile":
+        if kind != "bare":
             run([args.gpucast, "profile", "--steps", STEPS, "-o", temporary, "--", *script, "--device", "cuda"])
         else:
             run([*script, "--device", "cpu", "--iterations", STEPS, "--trace", temporary])
@@ -114,9 +121,8 @@ def rules(args):
     return [word.strip() for word in named.group(1).split(",") if word.strip()]
 
 
-def analyze(args, trace, method="gpucast", without=None):
-    words = [args.gpucast, "analyze", trace, "--gpu", args.gpu, "--format", "json", "--method", method]
-    words += ["--without", without] if without else []
+def analyze(args, trace, method="gpucast", options=()):
+    words = [args.gpucast, "analyze", trace, "--gpu", args.gpu, "--format", "json", "--method", method, *options]
     started = time.monotonic()
     try:
         report = json.loads(run(words, accept=(0, 1)))
@@ -133,13 +139,17 @@ def predict(args, case, kinds, methods, ablated):
     """{"profile gpucast": {...}, "bare gpucast": {...}, "profile xmem": {...}, "profile without RULE": {...}}"""
     predictions = {}
     for kind in kinds:
+        if kind == "small" and small_batch(case) >= case.batch:
+            continue
         trace = make_trace(args, case, kind)
+        rescale = ["--batch", case.batch] if kind == "small" else []
         for method in methods:
             # The papers' methods get the trace that they ask for: of the whole script.
             if method == "gpucast" or kind == kinds[0]:
-                predictions[f"{kind} {method}"] = analyze(args, trace, method)
+                predictions[f"{kind} {method}"] = analyze(args, trace, method, rescale)
     for rule in ablated:
-        predictions[f"{kinds[0]} without {rule}"] = analyze(args, args.out / f"{case.name}.{kinds[0]}.json.gz", without=rule)
+        trace = args.out / f"{case.name}.{kinds[0]}.json.gz"
+        predictions[f"{kinds[0]} without {rule}"] = analyze(args, trace, options=["--without", rule])
     return predictions
 
 

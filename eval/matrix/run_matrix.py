@@ -29,6 +29,7 @@ from cases import CASES  # noqa: E402
 MIB = 2**20
 STEPS = 3
 TARGET_ERROR = 0.05
+NOTED_ERROR = 0.02
 METHODS = ("gpucast", "xmem", "veritasest", "dnnmem")
 # Kinds of trace. profile: by `gpucast profile`, from the start of the script. bare: by torch.profiler around the training loop, begun
 # when the model is on its device already, as most tutorials do it. small: as profile, of a quarter of the batch, then rescaled.
@@ -128,10 +129,19 @@ def analyze(args, trace, method="gpucast", options=()):
         report = json.loads(run(words, accept=(0, 1)))
     except RuntimeError as error:
         return {"error": str(error).splitlines()[-1][:300]}
+    return {**figures(report), "seconds": round(time.monotonic() - started, 2)}
+
+
+def figures(report):
+    """What is kept of a report: the peaks, when they were, and what was allocated at the higher."""
+    peak = report["peak"]
     return {
-        "peak_reserved_bytes": report["peak"]["reserved_bytes"],
-        "peak_allocated_bytes": report["peak"]["allocated_bytes"],
-        "seconds": round(time.monotonic() - started, 2),
+        "peak_reserved_bytes": peak["reserved_bytes"],
+        "peak_allocated_bytes": peak["allocated_bytes"],
+        "reserved_in": peak["reserved_at"]["phase"],
+        "allocated_in": peak["allocated_at"]["phase"],
+        "categories": {category["name"]: category["bytes"] for category in report["categories"]},
+        "phases": {phase["phase"]: phase["allocated_bytes"] for phase in report["phase_peaks"]},
     }
 
 
@@ -212,6 +222,25 @@ def summary_table(results, columns, markdown=False):
     return table(["reserved", "cases", "failed", "median error %", "mean %", "worst %", "cases within 5 %: %"], body, markdown)
 
 
+def print_differences(results, column):
+    """For cases that are off: when the peak was, and which category and phase is off by how much."""
+    worst = [(error_of(result, column), result) for result in results if error_of(result, column) is not None]
+    worst = sorted((pair for pair in worst if abs(pair[0]) > NOTED_ERROR), key=lambda pair: -abs(pair[0]))
+    for error, result in worst:
+        truth, ours = result["truth"], result["predictions"][column]
+        print(f"\n{column}: {result['case']} {percent(error)} %, allocated {percent(error_of(result, column, 'allocated_bytes'))} %")
+        for peak in ("reserved", "allocated"):
+            print(
+                f"  {peak} peak in {truth[f'{peak}_in']}"
+                + (f", ours in {ours[f'{peak}_in']}" * (truth[f"{peak}_in"] != ours[f"{peak}_in"]))
+            )
+        for what in ("categories", "phases"):
+            off = {name: ours[what].get(name, 0) - truth[what].get(name, 0) for name in {**truth[what], **ours[what]}}
+            off = {name: value for name, value in off.items() if abs(value) >= MIB / 10}
+            words = [f"{name} {value / MIB:+.1f}" for name, value in sorted(off.items(), key=lambda item: -abs(item[1]))]
+            print(f"  {what} off by MiB: " + (", ".join(words) or "nothing"))
+
+
 def print_tables(results):
     print(cases_table(results))
     print()
@@ -220,11 +249,7 @@ def print_tables(results):
         print()
         print(summary_table(results, columns_of(results, ablation=True)))
     for kind in KINDS:
-        column = f"{kind} gpucast"
-        worst = [(error_of(result, column), result["case"]) for result in results if error_of(result, column) is not None]
-        worst = sorted((pair for pair in worst if abs(pair[0]) > 0.02), key=lambda pair: -abs(pair[0]))
-        if worst:
-            print(f"\nabove 2 %, {column}: " + ", ".join(f"{name} {percent(error)}" for error, name in worst))
+        print_differences(results, f"{kind} gpucast")
     for result in results:
         for column, prediction in result["predictions"].items():
             if "error" in prediction:
@@ -278,8 +303,7 @@ def main():
         except RuntimeError as error:
             print(f"left out: {case.name}: {error}", file=sys.stderr)
             continue
-        peaks = {f"peak_{name}": value for name, value in truth["peak"].items() if name in ("reserved_bytes", "allocated_bytes")}
-        results.append({"case": case.name, "gpu": args.gpu, "versions": used, "truth": peaks, "predictions": predictions})
+        results.append({"case": case.name, "gpu": args.gpu, "versions": used, "truth": figures(truth), "predictions": predictions})
     if methods and results:
         print_tables(results)
         if args.results:

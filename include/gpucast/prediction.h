@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "gpucast/ledger.h"
+#include "gpucast/profile_summary.h"
 
 namespace gpucast {
 
@@ -70,7 +71,7 @@ struct Warning {
 };
 
 struct Prediction {
-  std::string source;  // "vgpu"
+  std::string source;  // "vgpu", "cpu_profile", "snapshot"
 
   std::string gpu_id, gpu_name;
   int64_t gpu_total_bytes = 0;
@@ -106,6 +107,7 @@ struct Prediction {
   std::optional<OomPlace> oom;
   std::optional<bool> matches_recorded;  // null: the capture has nothing to compare with
   std::vector<CardFit> cards;            // when nobody named a card
+  std::optional<ProfileSummary> profile;  // of a profiler trace: what became of its bytes
   std::vector<Warning> warnings;
 };
 

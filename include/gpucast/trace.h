@@ -14,6 +14,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "gpucast/profile_summary.h"
 #include "src/base/event_kind.h"
 #include "src/base/ids.h"
 
@@ -257,6 +258,7 @@ struct Trace {
   std::vector<Annotation> annotations;
   std::vector<UnsupportedCall> unsupported;
   std::vector<CaptureWarning> warnings;
+  std::optional<ProfileSummary> profile;  // of a profiler trace
   int64_t kernels = 0, library_calls = 0;
   int64_t cudnn_convolutions = 0;  // of the library calls: those whose workspace cuDNN would choose
   int64_t vgpu_lines_dropped = 0, vgpu_peak_device_bytes = 0;

@@ -12,7 +12,12 @@
 namespace gpucast::cli {
 
 int report_capture(const std::string& path, const std::optional<std::string>& gpu, Format format, bool kept, std::optional<int> device) {
-  const Prediction prediction = predict(read_trace(path, device), gpu);
+  return report_trace(read_trace(path, device), gpu, format, kept);
+}
+
+int report_trace(Trace trace, const std::optional<std::string>& gpu, Format format, bool kept) {
+  const std::string path = trace.path;
+  const Prediction prediction = predict(std::move(trace), gpu);
   if (format == Format::json) {
     std::fputs(json_report(prediction).c_str(), stdout);
   } else {

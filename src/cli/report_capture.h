@@ -4,6 +4,8 @@
 #include <optional>
 #include <string>
 
+#include "gpucast/trace.h"
+
 namespace gpucast::cli {
 
 enum class Format { text, json };
@@ -13,5 +15,7 @@ enum class Format { text, json };
 // command. Returns kExitYes or kExitNo. Throws Error when nothing useful can be read.
 int report_capture(const std::string& path, const std::optional<std::string>& gpu, Format format, bool kept,
                    std::optional<int> device = std::nullopt);
+
+int report_trace(Trace trace, const std::optional<std::string>& gpu, Format format, bool kept);
 
 }  // namespace gpucast::cli

@@ -120,6 +120,7 @@ Prediction predict(Trace trace, const std::optional<std::string>& gpu_name) {
   const Gpu captured = is_snapshot ? gpu : captured_gpu(trace.header);
   Prediction out;
   describe_run(trace, captured, gpu, gpu_name.has_value(), &out);
+  out.profile = trace.profile;
 
   // Events -> blocks. Now allocated[i] is the sum of the sizes of the blocks alive after event i, and the blocks of a
   // segment tile it; both are PyTorch's own figures, byte for byte, when the comparison says so.

@@ -1,0 +1,210 @@
+#include "src/attribution/profile_phases.h"
+
+#include <algorithm>
+#include <map>
+
+namespace gpucast {
+namespace {
+
+bool starts_with(std::string_view text, std::string_view prefix) { return text.substr(0, prefix.size()) == prefix; }
+
+// "torch/autograd/__init__.py(183): backward", also behind a path.
+bool is_backward_call(std::string_view name) {
+  return name.find("torch/autograd/__init__.py(") != std::string_view::npos &&
+         (name.size() > 10 && (name.substr(name.size() - 10) == ": backward" || name.substr(name.size() - 6) == ": grad"));
+}
+
+constexpr std::string_view kEngine = "autograd::engine::evaluate_function: ";
+
+class Finder {
+ public:
+  Finder(const ProfileTrace& trace, const SpanTree& tree) : trace_(trace), tree_(tree) {}
+
+  ProfilePhases find() {
+    choose_main_thread();
+    for (SpanIndex i = 0; i < trace_.spans.size(); ++i) look_at(i);
+    if (out_.backwards.empty()) {
+      out_.backwards = std::move(calls_);
+      if (out_.backwards.empty()) out_.backwards = engine_runs();
+    }
+    if (!marked_forward_) outermost_modules();
+    drop_nested(&out_.forwards, out_.backwards);
+    if (out_.forwards.empty()) forward_between();
+    count_steps();
+    lay_out();
+    return std::move(out_);
+  }
+
+ private:
+  void choose_main_thread() {
+    std::vector<int64_t> operators(trace_.threads.size(), 0);
+    for (const ProfileSpan& span : trace_.spans) operators[span.thread] += span.kind == SpanKind::op ? 1 : 0;
+    out_.main_thread = operators.empty() ? 0 : static_cast<uint32_t>(std::max_element(operators.begin(), operators.end()) - operators.begin());
+  }
+
+  void add(std::vector<PhaseWindow>* list, Phase phase, SpanIndex i) {
+    const ProfileSpan& span = trace_.spans[i];
+    if (!list->empty() && span.begin_ns < list->back().end_ns && list->back().span != kNoSpan) return;  // inside the last one
+    list->push_back({phase, 0, span.begin_ns, span.end_ns, i});
+  }
+
+  void look_at(SpanIndex i) {
+    const ProfileSpan& span = trace_.spans[i];
+    const std::string_view name = trace_.strings.text(span.name);
+    switch (span.kind) {
+      case SpanKind::annotation:
+        if (starts_with(name, "Optimizer.step#")) add(&out_.optimizer_steps, Phase::optimizer_step, i);
+        if (starts_with(name, "Optimizer.zero_grad#")) add(&out_.zero_grads, Phase::zero_grad, i);
+        if (starts_with(name, "enumerate(DataLoader)#") || starts_with(name, "dataloader.__next__")) add(&out_.data, Phase::data, i);
+        if (starts_with(name, "gpucast.")) gpucast_mark(name, i);
+        break;
+      case SpanKind::module:
+        out_.modules = true;
+        break;
+      case SpanKind::function:
+        if (is_backward_call(name)) add(&calls_, Phase::backward, i);
+        break;
+      case SpanKind::op:
+        if (starts_with(name, kEngine)) engine_.push_back(i);
+        break;
+    }
+  }
+
+  void gpucast_mark(std::string_view name, SpanIndex i) {
+    out_.gpucast_marks = true;
+    if (starts_with(name, "gpucast.forward#")) {
+      add(&out_.forwards, Phase::forward, i);
+      marked_forward_ = true;
+    }
+    if (starts_with(name, "gpucast.backward#")) add(&out_.backwards, Phase::backward, i);
+    if (name == "gpucast.to_device#module") add(&moves_, Phase::model_to_device, i);
+    if (name == "gpucast.to_device#tensor" || name == "gpucast.on_device") add(&out_.to_device, Phase::data, i);
+  }
+
+  // Autograd's nodes with no optimizer, data or module between them.
+  std::vector<PhaseWindow> engine_runs() const {
+    std::vector<PhaseWindow> runs;
+    for (const SpanIndex i : engine_) {
+      const ProfileSpan& span = trace_.spans[i];
+      const bool broken = runs.empty() || begins_between(out_.optimizer_steps, runs.back().end_ns, span.begin_ns) ||
+                          begins_between(out_.data, runs.back().end_ns, span.begin_ns) || new_forward(runs.back().end_ns, span.begin_ns);
+      if (broken) {
+        runs.push_back({Phase::backward, 0, span.begin_ns, span.end_ns, kNoSpan});
+      } else {
+        runs.back().end_ns = std::max(runs.back().end_ns, span.end_ns);
+      }
+    }
+    return runs;
+  }
+
+  static bool begins_between(const std::vector<PhaseWindow>& list, int64_t from_ns, int64_t to_ns) {
+    const auto at = std::partition_point(list.begin(), list.end(), [&](const PhaseWindow& window) { return window.begin_ns < from_ns; });
+    return at != list.end() && at->begin_ns < to_ns;
+  }
+
+  // An outermost module began between: another forward.
+  bool new_forward(int64_t from_ns, int64_t to_ns) const {
+    auto at = std::partition_point(trace_.spans.begin(), trace_.spans.end(), [&](const ProfileSpan& span) { return span.begin_ns < from_ns; });
+    for (; at != trace_.spans.end() && at->begin_ns < to_ns; ++at) {
+      if (at->kind == SpanKind::module) return true;
+    }
+    return false;
+  }
+
+  void outermost_modules() {
+    for (SpanIndex i = 0; i < trace_.spans.size(); ++i) {
+      if (trace_.spans[i].kind != SpanKind::module) continue;
+      bool outermost = true;
+      for (SpanIndex up = tree_.parent[i]; up != kNoSpan && outermost; up = tree_.parent[up]) outermost = trace_.spans[up].kind != SpanKind::module;
+      if (outermost) add(&out_.forwards, Phase::forward, i);
+    }
+  }
+
+  // A forward recomputed for backward is part of it.
+  static void drop_nested(std::vector<PhaseWindow>* inner, const std::vector<PhaseWindow>& outer) {
+    std::erase_if(*inner, [&](const PhaseWindow& window) {
+      return std::any_of(outer.begin(), outer.end(),
+                         [&](const PhaseWindow& around) { return around.begin_ns <= window.begin_ns && window.end_ns <= around.end_ns; });
+    });
+  }
+
+  // Without modules and marks: from what came before until each backward.
+  void forward_between() {
+    for (const PhaseWindow& backward : out_.backwards) {
+      int64_t from_ns = trace_.spans.empty() ? 0 : trace_.spans.front().begin_ns;
+      for (const auto* list : {&out_.optimizer_steps, &out_.zero_grads, &out_.data, &out_.backwards, &moves_, &out_.to_device}) {
+        for (const PhaseWindow& window : *list) {
+          if (window.end_ns <= backward.begin_ns) from_ns = std::max(from_ns, window.end_ns);
+        }
+      }
+      if (from_ns < backward.begin_ns) out_.forwards.push_back({Phase::forward, 0, from_ns, backward.begin_ns, kNoSpan});
+    }
+  }
+
+  // A step is complete with the optimizer's step that follows a backward; further optimizers without a backward between belong to it.
+  void count_steps() {
+    std::vector<PhaseWindow> whole;
+    for (const PhaseWindow& step : out_.optimizer_steps) {
+      if (!whole.empty() && !out_.backwards.empty() && !begins_between(out_.backwards, whole.back().end_ns, step.begin_ns)) {
+        step_ends_.back() = step.end_ns;
+      } else {
+        step_ends_.push_back(step.end_ns);
+      }
+      whole.push_back(step);
+    }
+    out_.steps = static_cast<int32_t>(step_ends_.size());
+    for (const auto* list : {&out_.forwards, &out_.data}) {
+      if (!list->empty() && !out_.forwards.empty() && list->front().begin_ns <= out_.forwards.front().begin_ns) {
+        out_.loop_begin_ns = std::min(out_.loop_begin_ns, list->front().begin_ns);
+      }
+    }
+  }
+
+  void lay_out() {
+    for (auto* list : {&out_.optimizer_steps, &out_.zero_grads, &out_.forwards, &out_.backwards, &out_.data, &moves_}) {
+      for (PhaseWindow& window : *list) {
+        window.step = window.phase == Phase::model_to_device && window.begin_ns < out_.loop_begin_ns ? 0 : number_at(window.begin_ns);
+        out_.windows.push_back(window);
+      }
+    }
+    std::stable_sort(out_.windows.begin(), out_.windows.end(), [](const PhaseWindow& a, const PhaseWindow& b) {
+      return a.begin_ns != b.begin_ns ? a.begin_ns < b.begin_ns : a.end_ns > b.end_ns;
+    });
+    // A window inside another (zero_grad called by a hook, say) is dropped.
+    int64_t until_ns = INT64_MIN;
+    std::erase_if(out_.windows, [&](const PhaseWindow& window) {
+      const bool inside = window.begin_ns < until_ns;
+      if (!inside) until_ns = window.end_ns;
+      return inside;
+    });
+    out_.step_ends_ns = std::move(step_ends_);
+  }
+
+  int32_t number_at(int64_t time_ns) const {
+    return 1 + static_cast<int32_t>(std::upper_bound(step_ends_.begin(), step_ends_.end(), time_ns) - step_ends_.begin());
+  }
+
+  const ProfileTrace& trace_;
+  const SpanTree& tree_;
+  ProfilePhases out_;
+  std::vector<PhaseWindow> calls_, moves_;
+  std::vector<SpanIndex> engine_;
+  std::vector<int64_t> step_ends_;
+  bool marked_forward_ = false;
+};
+
+}  // namespace
+
+const PhaseWindow* ProfilePhases::window_at(int64_t time_ns) const {
+  const auto at = std::partition_point(windows.begin(), windows.end(), [&](const PhaseWindow& window) { return window.begin_ns <= time_ns; });
+  if (at == windows.begin() || std::prev(at)->end_ns < time_ns) return nullptr;
+  return &*std::prev(at);
+}
+
+int32_t ProfilePhases::step_at(int64_t time_ns) const {
+  return 1 + static_cast<int32_t>(std::upper_bound(step_ends_ns.begin(), step_ends_ns.end(), time_ns) - step_ends_ns.begin());
+}
+
+ProfilePhases find_phases(const ProfileTrace& trace, const SpanTree& tree) { return Finder(trace, tree).find(); }
+
+}  // namespace gpucast

@@ -1,0 +1,27 @@
+// Which span of a profiler trace lies inside which: the trace itself has times only.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "gpucast/profile.h"
+
+namespace gpucast {
+
+using SpanIndex = uint32_t;  // of ProfileTrace::spans
+inline constexpr SpanIndex kNoSpan = UINT32_MAX;
+
+struct SpanTree {
+  std::vector<SpanIndex> parent;           // of each span: the innermost one around it in its thread
+  std::vector<SpanIndex> first_child, next_sibling;
+  std::vector<SpanIndex> of_memory;        // of each [memory] event: the innermost span of its thread at that time
+  std::vector<bool> has_operator_inside;   // of each span: an operator that computes (see is_plumbing) is a child or deeper
+};
+
+// O(n log n).
+SpanTree build_span_tree(const ProfileTrace& trace);
+
+// Operators that only make, move or fill tensors, or change how they are looked at: "aten::empty", "aten::to", "aten::view".
+bool is_plumbing(std::string_view operator_name);
+
+}  // namespace gpucast

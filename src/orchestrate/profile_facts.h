@@ -1,0 +1,92 @@
+// A profiler trace with everything derived from it, and small questions that rules ask of it.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "gpucast/gpu.h"
+#include "gpucast/profile.h"
+#include "src/attribution/profile_phases.h"
+#include "src/attribution/span_tree.h"
+#include "src/lifetime/profile_blocks.h"
+#include "src/orchestrate/sequence.h"
+
+namespace gpucast {
+
+// What `gpucast profile` wrote into the trace (docs/reference/profile-traces.md).
+struct TensorRow {
+  Role role = Role::none;
+  std::string name;
+  uint64_t address = 0;
+  int64_t storage_bytes = 0;
+};
+struct TensorTable {
+  std::string when;  // forward, backward, step
+  int32_t step = 0;
+  std::vector<TensorRow> rows;
+};
+struct OptimizerFacts {
+  std::string name;  // "Adam"
+  std::optional<bool> foreach, fused;
+  bool amsgrad = false, capturable = false, centered = false, nesterov = false;
+  double momentum = 0, weight_decay = 0;
+  bool options_known = false;  // false: the trace has the name only
+};
+struct ProfileMetadata {
+  std::string torch, python, asked_device, autocast, end_reason;
+  std::vector<std::string> command;
+  std::optional<int64_t> batch_size;
+  std::vector<OptimizerFacts> optimizers;
+  std::vector<TensorTable> tables;
+  bool readable = true;  // false: there was something, and it was not what we expect
+};
+ProfileMetadata read_metadata(const std::string& gpucast_json);
+
+struct ProfileFacts {
+  ProfileTrace trace;
+  SpanTree tree;
+  ProfileBlocks cpu;
+  ProfilePhases phases;
+  ProfileMetadata metadata;
+  Gpu gpu;
+
+  std::string_view name(SpanIndex span) const { return span == kNoSpan ? std::string_view() : trace.strings.text(trace.spans[span].name); }
+  const ProfileSpan& span(SpanIndex index) const { return trace.spans[index]; }
+  bool is_op(SpanIndex span) const { return span != kNoSpan && trace.spans[span].kind == SpanKind::op; }
+
+  // The innermost operator around a span (or itself) that computes; kNoSpan: none. Autograd's nodes count.
+  SpanIndex computing_op(SpanIndex span) const;
+  // It runs no other operator that computes: a kernel of its own.
+  bool is_kernel(SpanIndex op) const;
+  // The nearest span around (or itself) whose name is, or begins with, `name`.
+  SpanIndex around(SpanIndex span, std::string_view name) const;
+  SpanIndex around_prefix(SpanIndex span, std::string_view prefix) const;
+
+  const DimsList& dims(SpanIndex op) const;     // of its inputs
+  const DimsList& strides(SpanIndex op) const;
+  const std::vector<std::string>& types(SpanIndex op) const;
+  const std::vector<std::string>& concrete(SpanIndex op) const;
+
+  Moment begin_of(SpanIndex span) const { return {trace.spans[span].begin_ns, -1}; }
+  Moment end_of(SpanIndex span) const { return {trace.spans[span].end_ns, INT64_MAX - 1}; }
+  // Of a [memory] event, by its index.
+  Moment of_event(uint32_t event) const { return {trace.memory[event].time_ns, int64_t{event} << 16}; }
+
+ private:
+  const DimsList& parsed(StringId text) const;
+  mutable std::unordered_map<int32_t, DimsList> dims_;
+  mutable std::unordered_map<int32_t, std::vector<std::string>> texts_;
+};
+
+ProfileFacts gather_facts(ProfileTrace trace, const Gpu& gpu);
+
+// The trace's blocks as they are.
+Sequence traced_sequence(const ProfileFacts& facts);
+
+int64_t numel(const std::vector<int64_t>& dims);
+int64_t element_bytes(std::string_view type);  // "float" -> 4; 0: unknown
+
+}  // namespace gpucast

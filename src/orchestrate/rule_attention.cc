@@ -1,0 +1,250 @@
+// Scaled dot product attention. Where the CPU has no kernel for a case (dropout, for one) it writes out the products and the
+// softmax and keeps them for backward; CUDA's memory-efficient kernel keeps the output and the logarithm of the sum of
+// exponentials only (ATen/native/transformers/cuda/attention.cu, attention_backward.cu, of PyTorch).
+//
+// Forward: what the operator keeps becomes those two. Backward: autograd's nodes of the operator, known by their sequence
+// numbers, become the one node that CUDA has. CUDA's output lies as [batch, sequence, heads, head size] in memory, the CPU's
+// as [batch, heads, sequence, head size]; so copies that only bring it into order fall away.
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "src/orchestrate/rules.h"
+
+namespace gpucast {
+namespace {
+
+constexpr int64_t kAlignLogsumexp = 32;  // PyTorchMemEffAttention::AttentionKernel::kAlignLSE
+
+int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+
+struct Shape {
+  int64_t batch = 0, heads = 0, queries = 0, keys = 0, head_size = 0, value_size = 0;
+  int64_t element_bytes = 0;
+  bool packed = false;  // query, key and value are views of one tensor
+};
+
+bool shape_of(const ProfileFacts& facts, SpanIndex op, Shape* out) {
+  const auto& inputs = facts.dims(op).inputs;
+  const auto& types = facts.types(op);
+  if (inputs.size() < 3 || types.empty() || inputs[0].size() != 4 || inputs[1].size() != 4 || inputs[2].size() != 4) return false;
+  out->batch = inputs[0][0];
+  out->heads = inputs[0][1];
+  out->queries = inputs[0][2];
+  out->head_size = inputs[0][3];
+  out->keys = inputs[1][2];
+  out->value_size = inputs[2][3];
+  out->element_bytes = element_bytes(types[0]);
+  const auto& strides = facts.strides(op).inputs;
+  // Views of one tensor: a row is that of query, key and value together.
+  out->packed = out->queries == out->keys && out->head_size == out->value_size && strides.size() >= 3 && strides[0].size() == 4 &&
+                strides[0] == strides[1] && strides[1] == strides[2] && strides[0][2] >= 3 * out->heads * out->head_size;
+  return out->element_bytes > 0;
+}
+
+// Scratch that the backward kernel sums the query's gradient in: blocks of 64 queries by 64 columns, and a lock for each.
+int64_t gradient_scratch_bytes(const Shape& shape) {
+  const int64_t blocks = (shape.queries + 63) / 64, columns = (shape.head_size + 63) / 64;
+  return shape.batch * shape.heads * blocks * columns * (64 * 64 * 4 + 16);
+}
+
+class AttentionRule {
+ public:
+  AttentionRule(const ProfileFacts& facts, Sequence* sequence) : facts_(facts), sequence_(*sequence) {}
+
+  void apply() {
+    index_blocks();
+    for (SpanIndex i = 0; i < facts_.trace.spans.size(); ++i) {
+      if (!facts_.is_op(i)) continue;
+      if (facts_.name(i).substr(0, 34) == "autograd::engine::evaluate_functio") nodes_[facts_.span(i).sequence_number].push_back(i);
+    }
+    for (SpanIndex i = 0; i < facts_.trace.spans.size(); ++i) {
+      if (facts_.is_op(i) && facts_.name(i) == "aten::scaled_dot_product_attention") one(i);
+    }
+  }
+
+ private:
+  void index_blocks() {
+    for (uint32_t i = 0; i < sequence_.traced; ++i) {
+      if (!facts_.cpu.blocks[i].before_start()) by_time_.push_back(i);
+    }
+  }
+
+  // Kept blocks allocated in [from, to]; the trace's blocks are in order of birth.
+  std::vector<uint32_t> made_between(int64_t from_ns, int64_t to_ns) const {
+    const auto born_ns = [&](uint32_t i) { return facts_.trace.memory[facts_.cpu.blocks[i].alloc_event].time_ns; };
+    auto at = std::partition_point(by_time_.begin(), by_time_.end(), [&](uint32_t i) { return born_ns(i) < from_ns; });
+    std::vector<uint32_t> out;
+    for (; at != by_time_.end() && born_ns(*at) <= to_ns; ++at) {
+      if (sequence_.blocks[*at].kept()) out.push_back(*at);
+    }
+    return out;
+  }
+
+  void drop(uint32_t i) {
+    sequence_.blocks[i].fate = Fate::other_kernel;
+    sequence_.blocks[i].rule = "attention";
+  }
+
+  void add(int64_t bytes, Moment alloc, Moment free, SpanIndex span) {
+    GpuBlock block;
+    block.size_bytes = bytes;
+    block.alloc = alloc;
+    block.free = free;
+    block.span = span;
+    block.rule = "attention";
+    sequence_.blocks.push_back(block);
+  }
+
+  void one(SpanIndex op) {
+    Shape shape;
+    if (!shape_of(facts_, op, &shape)) return;
+    const ProfileSpan& span = facts_.span(op);
+    const int64_t output_bytes = shape.batch * shape.heads * shape.queries * shape.value_size * shape.element_bytes;
+    // The output: the last of its size that outlives the operator.
+    const std::vector<uint32_t> made = made_between(span.begin_ns, span.end_ns);
+    uint32_t output = UINT32_MAX;
+    Moment saved_until = facts_.end_of(op);
+    for (const uint32_t i : made) {
+      const GpuBlock& block = sequence_.blocks[i];
+      if (block.free.time_ns <= span.end_ns) continue;
+      if (block.size_bytes == output_bytes) output = i;
+    }
+    if (output == UINT32_MAX) return;
+    const std::vector<SpanIndex> backward = backward_nodes(op);
+    int64_t backward_begin_ns = 0, backward_end_ns = 0;
+    for (const SpanIndex node : backward) {
+      backward_begin_ns = backward_begin_ns == 0 ? facts_.span(node).begin_ns : std::min(backward_begin_ns, facts_.span(node).begin_ns);
+      backward_end_ns = std::max(backward_end_ns, facts_.span(node).end_ns);
+    }
+    for (const uint32_t i : made) {
+      if (i != output) drop(i);
+    }
+    GpuBlock& kept = sequence_.blocks[output];
+    kept.rule = "attention";
+    kept.alloc = facts_.begin_of(op);
+    Moment output_free = kept.free;
+    output_free = std::max(output_free, merge_copy(op, output_bytes));
+    if (!backward.empty()) {
+      saved_until = {backward_end_ns, 1};
+      output_free = std::max(output_free, saved_until);
+      add(4 * shape.batch * shape.heads * round_up(shape.queries, kAlignLogsumexp), {facts_.begin_of(op).time_ns, 0}, saved_until, op);
+      gradients(shape, backward, backward_begin_ns, backward_end_ns);
+    }
+    sequence_.blocks[output].free = output_free;
+  }
+
+  // Autograd's nodes of the operators inside, in the order they ran.
+  std::vector<SpanIndex> backward_nodes(SpanIndex op) const {
+    const int64_t first = facts_.span(op).sequence_number;
+    if (first < 0) return {};
+    int64_t end = -1;  // the number that comes next
+    for (SpanIndex i = op + 1; i < facts_.trace.spans.size() && end < 0; ++i) {
+      const ProfileSpan& span = facts_.span(i);
+      if (span.begin_ns >= facts_.span(op).end_ns && span.thread == facts_.span(op).thread && span.sequence_number >= first) end = span.sequence_number;
+    }
+    std::vector<SpanIndex> out;
+    for (int64_t number = first; number < end; ++number) {
+      const auto found = nodes_.find(number);
+      if (found == nodes_.end()) continue;
+      for (const SpanIndex node : found->second) {
+        if (facts_.span(node).begin_ns > facts_.span(op).end_ns) out.push_back(node);
+      }
+    }
+    return out;
+  }
+
+  // transpose(1, 2) and then contiguous() or reshape() of the output: a copy on the CPU only. Returns until when the copy lives.
+  Moment merge_copy(SpanIndex op, int64_t bytes) {
+    Moment until = {INT64_MIN, 0};
+    for (SpanIndex i = op + 1; i < facts_.trace.spans.size(); ++i) {
+      const ProfileSpan& span = facts_.span(i);
+      if (span.begin_ns < facts_.span(op).end_ns || span.thread != facts_.span(op).thread || span.kind != SpanKind::op) continue;
+      if (!is_plumbing(facts_.name(i))) break;
+      if (facts_.name(i) != "aten::clone") continue;
+      for (const uint32_t copy : made_between(span.begin_ns, span.end_ns)) {
+        if (sequence_.blocks[copy].size_bytes != bytes) continue;
+        until = sequence_.blocks[copy].free;
+        drop(copy);
+        return until;
+      }
+    }
+    return until;
+  }
+
+  void gradients(const Shape& shape, const std::vector<SpanIndex>& nodes, int64_t begin_ns, int64_t end_ns) {
+    const int64_t query_bytes = shape.batch * shape.heads * shape.queries * shape.head_size * shape.element_bytes;
+    const int64_t key_bytes = shape.batch * shape.heads * shape.keys * shape.head_size * shape.element_bytes;
+    const int64_t value_bytes = shape.batch * shape.heads * shape.keys * shape.value_size * shape.element_bytes;
+    std::vector<uint32_t> results;
+    for (const SpanIndex node : nodes) {
+      for (const uint32_t i : made_between(facts_.span(node).begin_ns, facts_.span(node).end_ns)) {
+        if (sequence_.blocks[i].free.time_ns > end_ns) {
+          results.push_back(i);
+        } else {
+          drop(i);
+        }
+      }
+    }
+    // Copies behind it that bring a gradient into the order of its input.
+    std::vector<Moment> frees;
+    for (const uint32_t i : results) frees.push_back(sequence_.blocks[i].free);
+    size_t merged = 0;
+    for (SpanIndex i = nodes.front(); i < facts_.trace.spans.size() && merged < results.size(); ++i) {
+      const ProfileSpan& span = facts_.span(i);
+      if (span.begin_ns < end_ns || span.kind != SpanKind::op || span.thread != facts_.span(nodes.front()).thread) continue;
+      if (facts_.computing_op(i) == i && facts_.is_kernel(i)) break;
+      if (facts_.name(i) != "aten::clone") continue;
+      const auto& dims = facts_.dims(i).inputs;
+      const bool ordered = !dims.empty() && dims[0].size() == 4 && dims[0][0] == shape.batch && dims[0][2] == shape.heads;
+      if (!ordered) continue;
+      for (const uint32_t copy : made_between(span.begin_ns, span.end_ns)) {
+        const GpuBlock& block = sequence_.blocks[copy];
+        // The gradient that it copies is freed once it is copied.
+        size_t source = SIZE_MAX;
+        for (size_t r = 0; r < results.size(); ++r) {
+          if (sequence_.blocks[results[r]].size_bytes != block.size_bytes || frees[r] != sequence_.blocks[results[r]].free) continue;
+          if (source == SIZE_MAX || frees[r] < frees[source]) source = r;
+        }
+        if (source == SIZE_MAX) continue;
+        frees[source] = block.free;
+        drop(copy);
+        ++merged;
+      }
+    }
+    Moment last = {end_ns, 1};
+    for (const Moment& free : frees) last = std::max(last, free);
+    const auto free_of = [&](size_t r) { return r < frees.size() ? frees[r] : last; };
+    for (const uint32_t i : results) drop(i);
+    int64_t order = -(int64_t{1} << 20);
+    const auto next = [&] { return Moment{begin_ns, order++}; };
+    if (shape.packed) {
+      add(query_bytes + key_bytes + value_bytes, next(), last, nodes.front());
+    } else {
+      add(query_bytes, next(), free_of(0), nodes.front());
+      add(key_bytes, next(), free_of(1), nodes.front());
+      add(value_bytes, next(), free_of(2), nodes.front());
+    }
+    // The product of output and its gradient, summed and brought into order; then the kernel's scratch.
+    const int64_t product_bytes = shape.batch * shape.heads * shape.queries * shape.value_size * 4;
+    const int64_t sum_bytes = shape.batch * shape.heads * shape.queries * 4;
+    const Moment product = next(), sum = next(), product_freed = next(), ordered = next(), sum_freed = next(), scratch = next(), done = next(), done2 = next();
+    add(product_bytes, product, product_freed, nodes.front());
+    add(sum_bytes, sum, sum_freed, nodes.front());
+    add(sum_bytes, ordered, done, nodes.front());
+    add(gradient_scratch_bytes(shape), scratch, done2, nodes.front());
+  }
+
+  const ProfileFacts& facts_;
+  Sequence& sequence_;
+  std::vector<uint32_t> by_time_;  // blocks by birth
+  std::unordered_map<int64_t, std::vector<SpanIndex>> nodes_;  // by sequence number
+};
+
+}  // namespace
+
+void use_cuda_attention(const ProfileFacts& facts, const OrchestrateOptions& /*options*/, Sequence* sequence) {
+  AttentionRule(facts, sequence).apply();
+}
+
+}  // namespace gpucast

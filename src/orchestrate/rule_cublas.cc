@@ -1,0 +1,58 @@
+// Workspaces of cuBLAS: PyTorch allocates one a handle and stream, with the first matrix product of a thread, and keeps it;
+// autograd runs backward in a thread of its own. cuBLASLt, which adds the bias in the same kernel, gets one a call
+// (ATen/cuda/CUDABlas.cpp, CublasHandlePool.cpp).
+
+#include <unordered_set>
+
+#include "src/orchestrate/rules.h"
+
+namespace gpucast {
+namespace {
+
+constexpr int64_t kKiB = 1024;
+
+// at::cuda::getChosenWorkspaceSize(): ":4096:2:16:8", and on Hopper 32 MiB.
+int64_t handle_workspace_bytes(const Gpu& gpu) { return gpu.compute_major == 9 ? 32768 * kKiB : (2 * 4096 + 8 * 16) * kKiB; }
+
+bool is_product(std::string_view name) {
+  static const std::unordered_set<std::string_view> kNames = {"aten::mm",      "aten::bmm", "aten::addmm", "aten::baddbmm", "aten::mv",
+                                                              "aten::addmv",   "aten::dot", "aten::vdot",  "aten::addbmm",  "aten::addr",
+                                                              "aten::_addmm_activation"};
+  return kNames.contains(name);
+}
+
+// addmm with a bias of one dimension, more than one row and column: cuBLASLt's epilogue.
+bool is_biased(const ProfileFacts& facts, SpanIndex op) {
+  if (facts.name(op) != "aten::addmm" && facts.name(op) != "aten::_addmm_activation") return false;
+  const auto& inputs = facts.dims(op).inputs;
+  if (inputs.size() < 3 || inputs[0].size() != 1 || inputs[1].size() != 2 || inputs[2].size() != 2) return false;
+  const auto& mat2 = inputs[2];
+  return inputs[0][0] == mat2[1] && mat2[0] > 1 && mat2[1] > 1;
+}
+
+}  // namespace
+
+void add_cublas_workspaces(const ProfileFacts& facts, const OrchestrateOptions& /*options*/, Sequence* sequence) {
+  bool made[2] = {false, false};  // by the script's thread, by autograd's
+  const auto add = [&](SpanIndex op, int64_t bytes, bool for_good) {
+    GpuBlock block;
+    block.size_bytes = bytes;
+    block.span = op;
+    block.role = Role::workspace;
+    block.rule = "cublas";
+    block.alloc = {facts.span(op).end_ns, INT64_MAX / 2};
+    if (!for_good) block.free = {facts.span(op).end_ns, INT64_MAX / 2 + 1};
+    sequence->blocks.push_back(block);
+  };
+  for (SpanIndex i = 0; i < facts.trace.spans.size(); ++i) {
+    if (!facts.is_op(i) || !is_product(facts.name(i))) continue;
+    const PhaseWindow* window = facts.phases.window_at(facts.span(i).begin_ns);
+    if (facts.span(i).begin_ns < facts.phases.loop_begin_ns || (window != nullptr && window->phase == Phase::data)) continue;
+    bool& has = made[facts.around_prefix(i, "autograd::engine") != kNoSpan ? 1 : 0];
+    if (!has) add(i, handle_workspace_bytes(facts.gpu), true);
+    has = true;
+    if (is_biased(facts, i)) add(i, 1024 * kKiB, false);
+  }
+}
+
+}  // namespace gpucast

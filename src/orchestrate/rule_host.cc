@@ -1,0 +1,98 @@
+// What stays in the host's memory: data loading, the model before its move to the device, scalars.
+//
+// With the marks of `gpucast profile` the trace says what goes to the device. Without them the script ran on the CPU as
+// on its only device, and everything in the training loop but the data loader's work is taken to be the device's.
+
+#include <algorithm>
+
+#include "src/orchestrate/rules.h"
+
+namespace gpucast {
+namespace {
+
+class HostFilter {
+ public:
+  explicit HostFilter(const ProfileFacts& facts) : facts_(facts), phases_(facts.phases) {
+    for (const PhaseWindow& window : phases_.windows) moves_ = moves_ || window.phase == Phase::model_to_device;
+    moves_ = moves_ || !phases_.to_device.empty();
+  }
+
+  bool stays_on_host(const GpuBlock& block) const {
+    const int64_t time_ns = block.alloc.time_ns;
+    const PhaseWindow* window = phases_.window_at(time_ns);
+    if (moved(block.span, window)) return false;
+    if (scalar(block, window)) return true;
+    if (block.role == Role::parameter || block.role == Role::buffer || block.role == Role::optimizer_state) return false;
+    if (time_ns < phases_.loop_begin_ns) return true;
+    if (window != nullptr && window->phase == Phase::data) return moves_ || !reaches_forward(block, *window);
+    if (window != nullptr) return false;
+    // Between phases. Behind the first move of the step, or in its own right when nothing is ever moved, it is the device's.
+    return moves_ && !behind_a_move(time_ns);
+  }
+
+ private:
+  bool moved(SpanIndex span, const PhaseWindow* window) const {
+    if (window != nullptr && window->phase == Phase::model_to_device) return true;
+    return moves_ && (facts_.around(span, "gpucast.to_device#tensor") != kNoSpan || facts_.around(span, "gpucast.on_device") != kNoSpan);
+  }
+
+  // A number that an operator wraps, or an optimizer's count of steps: a tensor on the CPU, on a machine with a GPU too.
+  bool scalar(const GpuBlock& block, const PhaseWindow* window) const {
+    if (block.size_bytes > 8) return false;
+    if (window != nullptr && window->phase == Phase::optimizer_step) return true;
+    const SpanIndex op = facts_.computing_op(block.span);
+    return op != kNoSpan && block.free.time_ns <= facts_.span(op).end_ns;
+  }
+
+  bool reaches_forward(const GpuBlock& block, const PhaseWindow& data) const {
+    const auto next = std::partition_point(phases_.forwards.begin(), phases_.forwards.end(),
+                                           [&](const PhaseWindow& forward) { return forward.begin_ns < data.end_ns; });
+    return next != phases_.forwards.end() && block.free.time_ns > next->begin_ns;
+  }
+
+  bool behind_a_move(int64_t time_ns) const {
+    const PhaseWindow* nearest = nullptr;  // the last thing that began before
+    const auto look = [&](const std::vector<PhaseWindow>& list) {
+      const auto at = std::partition_point(list.begin(), list.end(), [&](const PhaseWindow& w) { return w.begin_ns < time_ns; });
+      if (at == list.begin()) return;
+      if (nearest == nullptr || std::prev(at)->begin_ns > nearest->begin_ns) nearest = &*std::prev(at);
+    };
+    look(phases_.to_device);
+    look(phases_.forwards);
+    look(phases_.backwards);
+    const PhaseWindow* device = nearest;
+    nearest = nullptr;
+    look(phases_.optimizer_steps);
+    look(phases_.data);
+    return device != nullptr && (nearest == nullptr || device->begin_ns > nearest->begin_ns);
+  }
+
+  const ProfileFacts& facts_;
+  const ProfilePhases& phases_;
+  bool moves_ = false;  // the trace says what goes to the device
+};
+
+}  // namespace
+
+void drop_host_data(const ProfileFacts& facts, const OrchestrateOptions& /*options*/, Sequence* sequence) {
+  const HostFilter filter(facts);
+  for (size_t i = 0; i < sequence->traced; ++i) {
+    GpuBlock& block = sequence->blocks[i];
+    if (facts.cpu.blocks[i].before_start()) {
+      // In use before the trace: the device's if the loop frees it.
+      const PhaseWindow* window = facts.phases.window_at(block.free.time_ns);
+      if (window == nullptr || window->phase == Phase::data) {
+        block.fate = Fate::before_trace;
+        block.rule = "host";
+      } else if (window->phase == Phase::zero_grad) {
+        block.role = Role::gradient;
+      }
+      continue;
+    }
+    if (!filter.stays_on_host(block)) continue;
+    block.fate = Fate::host;
+    block.rule = "host";
+  }
+}
+
+}  // namespace gpucast

@@ -1,0 +1,57 @@
+// Parameters and buffers (xMem section 3.3, rule 1): on the device from the move of the model on, and for good.
+//
+// A trace begun after the model was made does not have them. Then every gradient of the first step stands for its
+// parameter, in the opposite order, as backward goes from the last layer to the first (VeritasEst, section III.C.1); and
+// what the optimizer keeps is known by its kind.
+
+#include <algorithm>
+
+#include "src/orchestrate/optimizers.h"
+#include "src/orchestrate/rules.h"
+
+namespace gpucast {
+
+void place_model(const ProfileFacts& facts, const OrchestrateOptions& /*options*/, Sequence* sequence) {
+  bool known = false, state_made = false;
+  int32_t first_step = INT32_MAX;
+  for (size_t i = 0; i < sequence->traced; ++i) {
+    GpuBlock& block = sequence->blocks[i];
+    if (!block.kept()) continue;
+    state_made = state_made || block.role == Role::optimizer_state;
+    if (block.role == Role::parameter || block.role == Role::buffer) {
+      known = known || block.role == Role::parameter;
+      if (block.free.time_ns >= facts.phases.loop_begin_ns && block.alloc.time_ns < facts.phases.loop_begin_ns) block.free = kNeverFreed;
+    }
+    if (block.role == Role::gradient && !facts.cpu.blocks[i].before_start()) {
+      first_step = std::min(first_step, facts.phases.step_at(block.alloc.time_ns));
+    }
+  }
+  if (known) return;
+  std::vector<GpuBlock> made;
+  for (size_t i = 0; i < sequence->traced; ++i) {
+    const GpuBlock& gradient = sequence->blocks[i];
+    if (!gradient.kept() || gradient.role != Role::gradient || facts.cpu.blocks[i].before_start()) continue;
+    if (facts.phases.step_at(gradient.alloc.time_ns) != first_step) continue;
+    GpuBlock parameter;
+    parameter.size_bytes = gradient.size_bytes;
+    parameter.role = Role::parameter;
+    parameter.rule = "model";
+    made.push_back(parameter);
+  }
+  std::reverse(made.begin(), made.end());
+  const size_t parameters = made.size();
+  if (!state_made && !facts.phases.optimizer_steps.empty()) {
+    const int copies = state_tensors(optimizer_at(facts, facts.phases.optimizer_steps.front()));
+    for (size_t i = 0; i < parameters; ++i) {
+      GpuBlock state = made[i];
+      state.role = Role::optimizer_state;
+      for (int copy = 0; copy < copies; ++copy) made.push_back(state);
+    }
+  }
+  // Before what was in use when the trace began.
+  int64_t order = INT64_MIN / 2;
+  for (GpuBlock& block : made) block.alloc = {kBeforeAll.time_ns, order++};
+  sequence->blocks.insert(sequence->blocks.end(), made.begin(), made.end());
+}
+
+}  // namespace gpucast

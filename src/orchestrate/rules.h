@@ -1,0 +1,53 @@
+// The rules that turn what a CPU allocated into what CUDA would allocate. One file a rule; rules.cc lists them in order.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "src/orchestrate/profile_facts.h"
+#include "src/orchestrate/sequence.h"
+
+namespace gpucast {
+
+struct OrchestrateOptions {
+  std::string method = "gpucast";           // gpucast, xmem, veritasest, dnnmem
+  std::vector<std::string> without;         // names of rules left out
+  std::optional<int64_t> batch_size;        // predict for this one; unset: the traced one
+  std::optional<int64_t> traced_batch_size; // unset: as the trace says
+  std::string dtype;                        // "", "bf16", "fp16": what floating point is computed in
+  bool amp = false;                         // with autocast: parameters stay fp32
+  std::string torch;                        // release to predict for; "": as the trace says
+};
+
+struct Rule {
+  const char* name;
+  const char* what;     // one line
+  bool paper;           // of xMem's five (section 3.3) and its filter
+  void (*apply)(const ProfileFacts&, const OrchestrateOptions&, Sequence*);
+};
+const std::vector<Rule>& all_rules();
+
+// What a rule did, in blocks and bytes.
+struct RuleEffect {
+  std::string name;
+  int64_t dropped_blocks = 0, dropped_bytes = 0, added_blocks = 0, added_bytes = 0, changed_blocks = 0;
+};
+
+// Throws Error for a rule nobody knows, with a "did you mean".
+std::vector<RuleEffect> apply_rules(const ProfileFacts& facts, const OrchestrateOptions& options, Sequence* sequence);
+
+// The rules, in the order they run.
+void drop_host_data(const ProfileFacts&, const OrchestrateOptions&, Sequence*);
+void place_model(const ProfileFacts&, const OrchestrateOptions&, Sequence*);
+void place_batch(const ProfileFacts&, const OrchestrateOptions&, Sequence*);
+void drop_outside_operators(const ProfileFacts&, const OrchestrateOptions&, Sequence*);
+void place_gradients(const ProfileFacts&, const OrchestrateOptions&, Sequence*);
+void place_optimizer_state(const ProfileFacts&, const OrchestrateOptions&, Sequence*);
+void drop_kernel_scratch(const ProfileFacts&, const OrchestrateOptions&, Sequence*);
+void use_foreach(const ProfileFacts&, const OrchestrateOptions&, Sequence*);
+void use_cuda_attention(const ProfileFacts&, const OrchestrateOptions&, Sequence*);
+void use_cuda_dropout(const ProfileFacts&, const OrchestrateOptions&, Sequence*);
+void add_cublas_workspaces(const ProfileFacts&, const OrchestrateOptions&, Sequence*);
+
+}  // namespace gpucast

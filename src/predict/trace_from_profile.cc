@@ -1,0 +1,423 @@
+#include "src/predict/trace_from_profile.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <unordered_map>
+
+#include "gpucast/error.h"
+#include "gpucast/history.h"
+#include "gpucast/replay.h"
+#include "src/base/bytes.h"
+#include "src/orchestrate/roles.h"
+
+namespace gpucast {
+namespace {
+
+constexpr int kCpu = 0, kCuda = 1;  // c10/core/DeviceType.h
+
+const char* fate_name(Fate fate) {
+  static constexpr const char* kNames[] = {"kept",           "host",          "kernel_scratch", "other_kernel",
+                                           "optimizer_loop", "outside_operators", "before_trace"};
+  static_assert(std::size(kNames) == static_cast<size_t>(Fate::count_));
+  return kNames[static_cast<size_t>(fate)];
+}
+
+int64_t events_of(const ProfileTrace& profile, int device_type) {
+  return std::count_if(profile.memory.begin(), profile.memory.end(), [&](const ProfileMemory& event) { return event.device_type == device_type; });
+}
+
+// ---- what must be there ---------------------------------------------------------------------------------------------------
+
+void check(const ProfileTrace& profile) {
+  if (profile.memory.empty()) {
+    throw Error("the trace has no [memory] events, so it does not say what was allocated", profile.path,
+                "profile again with torch.profiler.profile(profile_memory=True, record_shapes=True, with_stack=True), or let `gpucast profile "
+                "-- python train.py` do it");
+  }
+}
+
+void warn(Trace* trace, const char* code, std::string message) { trace->warnings.push_back({code, std::move(message)}); }
+
+void add_warnings(const ProfileFacts& facts, bool recorded, Trace* out) {
+  const ProfileTrace& profile = facts.trace;
+  const auto problem = [&](ProfileProblem kind, const char* code, const char* what) {
+    const ProblemCount& count = profile.problems[kind];
+    if (count.count > 0) warn(out, code, fmt::format("{}: {} (first: {}).", what, count.count, count.first));
+  };
+  problem(ProfileProblem::truncated_file, "truncated_file", "The trace ends in the middle; it was read as far as it goes");
+  problem(ProfileProblem::bad_event, "bad_events", "Events that are no JSON were skipped");
+  problem(ProfileProblem::incomplete_event, "incomplete_events", "Events without a field that is needed were skipped");
+  if (recorded) {
+    warn(out, "cuda_trace", "The trace is of a run on a GPU: its allocations on the device are taken as they are, and no rule is applied.");
+    return;
+  }
+  std::map<int64_t, int64_t> pids;
+  for (const ProfileThread& thread : profile.threads) ++pids[thread.pid];
+  if (pids.size() > 1) {
+    warn(out, "several_processes", fmt::format("The trace has {} processes; what all of them allocate is added up. Give the trace of one.", pids.size()));
+  }
+  const bool operators = std::any_of(profile.spans.begin(), profile.spans.end(), [](const ProfileSpan& span) { return span.kind == SpanKind::op; });
+  if (!operators) {
+    warn(out, "no_operators", "The trace has no operators, so nothing can be told apart: every allocation counts. Profile with activities=[ProfilerActivity.CPU].");
+  } else if (std::none_of(profile.spans.begin(), profile.spans.end(), [](const ProfileSpan& span) { return span.dims.valid(); })) {
+    warn(out, "no_shapes", "The trace has no shapes of inputs, which several rules need. Profile with record_shapes=True.");
+  }
+  if (operators && !facts.phases.modules && !facts.phases.gpucast_marks) {
+    warn(out, "no_modules", "The trace does not name modules, so forward is taken to be what lies between other phases. Profile with with_stack=True.");
+  }
+  if (facts.phases.backwards.empty() && operators) {
+    warn(out, "no_backward", "The trace has no backward: what it shows is not a training step.");
+  } else if (facts.phases.optimizer_steps.empty() && operators) {
+    warn(out, "no_optimizer_step", "The trace has no optimizer step: state that the optimizer keeps is missing. Profile at least two whole iterations.");
+  } else if (facts.phases.steps == 1) {
+    warn(out, "one_iteration", "The trace has one optimizer step. The peak is often reached in the second, when the optimizer's state is there: profile three.");
+  }
+  if (!facts.metadata.readable) warn(out, "bad_metadata", "What `gpucast profile` added to the trace could not be read, and is left out.");
+}
+
+// ---- sequence -> requests -> events ---------------------------------------------------------------------------------------
+
+struct Item {
+  enum class Kind : uint8_t { free, alloc, mark } kind = Kind::alloc;
+  Moment when;
+  uint32_t index = 0;  // of the block, or of the marks
+};
+
+// Names and parents of modules from the spans: "ResNet_0", "ResNet_0.Sequential_1".
+class Modules {
+ public:
+  Modules(const ProfileFacts& facts, Trace* out) : facts_(facts), out_(*out), of_span_(facts.trace.spans.size()) {}
+
+  ModuleId at(SpanIndex span) {
+    while (span != kNoSpan && facts_.span(span).kind != SpanKind::module) span = facts_.tree.parent[span];
+    if (span == kNoSpan) return {};
+    if (of_span_[span].valid()) return of_span_[span];
+    const ModuleId parent = at(facts_.tree.parent[span]);
+    const StringId name = facts_.span(span).name;
+    const auto [found, fresh] = ids_.try_emplace({parent.value, name.value}, ModuleId(static_cast<int64_t>(out_.modules.size())));
+    if (fresh) {
+      const std::string_view text = facts_.trace.strings.text(name);
+      Module module;
+      module.parent = parent;
+      // The outermost one is not part of the names below it, as in PyTorch.
+      const bool below_root = parent.valid() && out_.modules[parent.index()].parent.valid();
+      const std::string prefix = below_root ? std::string(out_.strings.text(out_.modules[parent.index()].name)) + "." : "";
+      module.name = out_.strings.intern(prefix + std::string(text));
+      module.type = out_.strings.intern(text.substr(0, text.rfind('_')));
+      out_.modules.push_back(module);
+    }
+    return of_span_[span] = found->second;
+  }
+
+ private:
+  const ProfileFacts& facts_;
+  Trace& out_;
+  std::vector<ModuleId> of_span_;
+  std::map<std::pair<int32_t, int32_t>, ModuleId> ids_;
+};
+
+// The frames around a span, innermost first: operators by name, Python functions with file and line.
+class Stacks {
+ public:
+  Stacks(const ProfileFacts& facts, Trace* out) : facts_(facts), out_(*out), of_span_(facts.trace.spans.size()) {}
+
+  StackId at(SpanIndex span) {
+    if (span == kNoSpan) return {};
+    if (of_span_[span].valid()) return of_span_[span];
+    Stack stack;
+    stack.first_frame = static_cast<uint32_t>(out_.stack_frames.size());
+    for (SpanIndex up = span; up != kNoSpan && stack.frame_count < kMostFrames; up = facts_.tree.parent[up]) {
+      if (facts_.span(up).kind == SpanKind::module) continue;
+      out_.stack_frames.push_back(frame(facts_.span(up)));
+      ++stack.frame_count;
+    }
+    of_span_[span] = StackId(static_cast<int64_t>(out_.stacks.size()));
+    out_.stacks.push_back(stack);
+    return of_span_[span];
+  }
+
+ private:
+  static constexpr uint32_t kMostFrames = 48;
+
+  FrameId frame(const ProfileSpan& span) {
+    const auto [at, fresh] = frames_.try_emplace(span.name.value, FrameId(static_cast<int64_t>(out_.frames.size())));
+    if (fresh) out_.frames.push_back(parse(facts_.trace.strings.text(span.name), span.kind == SpanKind::function));
+    return at->second;
+  }
+
+  // "torch/nn/functional.py(1712): relu"
+  Frame parse(std::string_view name, bool function) {
+    Frame out;
+    const size_t close = function ? name.find("): ") : std::string_view::npos;
+    const size_t open = close == std::string_view::npos ? close : name.rfind('(', close);
+    if (open == std::string_view::npos) {
+      out.file = out_.strings.intern("??");
+      out.function = out_.strings.intern(name);
+      return out;
+    }
+    out.file = out_.strings.intern(name.substr(0, open));
+    std::from_chars(name.data() + open + 1, name.data() + close, out.line);
+    out.function = out_.strings.intern(name.substr(close + 3));
+    return out;
+  }
+
+  const ProfileFacts& facts_;
+  Trace& out_;
+  std::vector<StackId> of_span_;
+  std::unordered_map<int32_t, FrameId> frames_;
+};
+
+struct TimedMark {
+  Moment when;
+  Mark mark;
+};
+
+MarkedPhase marked(Phase phase) {
+  switch (phase) {
+    case Phase::model_to_device:
+      return MarkedPhase::model_to_device;
+    case Phase::forward:
+      return MarkedPhase::forward;
+    case Phase::backward:
+      return MarkedPhase::backward;
+    case Phase::optimizer_step:
+      return MarkedPhase::optimizer_step;
+    case Phase::zero_grad:
+      return MarkedPhase::zero_grad;
+    default:
+      return MarkedPhase::unknown;
+  }
+}
+
+// Phases, modules and steps as the capture layer would have marked them.
+std::vector<TimedMark> marks_of(const ProfileFacts& facts, Modules* modules) {
+  std::vector<TimedMark> out;
+  const auto add = [&](Moment when, MarkKind kind, MarkedPhase phase, ModuleId module, int64_t step) {
+    Mark mark;
+    mark.kind = kind;
+    mark.phase = phase;
+    mark.module = module;
+    mark.step = step;
+    out.push_back({when, mark});
+  };
+  constexpr int64_t kFirst = INT64_MIN / 2, kLast = INT64_MAX - 4;
+  for (const PhaseWindow& window : facts.phases.windows) {
+    const MarkedPhase phase = marked(window.phase);
+    if (phase == MarkedPhase::unknown) continue;
+    add({window.begin_ns, kFirst}, MarkKind::phase_begin, phase, {}, 0);
+    if (window.phase == Phase::optimizer_step) add({window.end_ns, kLast}, MarkKind::step, {}, {}, window.step);
+    add({window.end_ns, kLast + 1}, MarkKind::phase_end, phase, {}, 0);
+  }
+  // Modules of forwards; and of which module each of autograd's nodes is: its number tells.
+  std::unordered_map<int64_t, ModuleId> module_of_number;
+  ModuleId last;
+  for (SpanIndex i = 0; i < facts.trace.spans.size(); ++i) {
+    const ProfileSpan& span = facts.span(i);
+    const bool node = span.kind == SpanKind::op && facts.name(i).substr(0, 17) == "autograd::engine:";
+    if (span.kind == SpanKind::op && !node && span.sequence_number >= 0 && facts.around_prefix(i, "autograd::engine:") == kNoSpan) {
+      module_of_number[span.sequence_number] = modules->at(i);
+    }
+    if (span.kind != SpanKind::module && !node) continue;
+    const PhaseWindow* window = facts.phases.window_at(span.begin_ns);
+    if (window == nullptr) continue;
+    if (span.kind == SpanKind::module && (window->phase == Phase::forward || window->phase == Phase::backward)) {
+      const ModuleId module = modules->at(i);
+      // Outer ones begin first and end last, also at the same nanosecond.
+      add({span.begin_ns, kFirst + 1 + static_cast<int64_t>(i)}, MarkKind::module_begin, {}, module, 0);
+      add({std::min(span.end_ns, window->end_ns), kLast - 1 - static_cast<int64_t>(i)}, MarkKind::module_end, {}, module, 0);
+    } else if (node && window->phase == Phase::backward) {
+      const auto found = module_of_number.find(span.sequence_number);
+      const ModuleId module = found == module_of_number.end() ? ModuleId() : found->second;
+      if (module != last) add({span.begin_ns, kFirst + 1 + static_cast<int64_t>(i)}, MarkKind::module_backward, {}, module, 0);
+      last = module;
+    }
+  }
+  std::stable_sort(out.begin(), out.end(), [](const TimedMark& a, const TimedMark& b) { return a.when < b.when; });
+  return out;
+}
+
+TensorKind tensor_kind(Role role) {
+  switch (role) {
+    case Role::parameter:
+      return TensorKind::parameter;
+    case Role::buffer:
+      return TensorKind::buffer;
+    case Role::gradient:
+      return TensorKind::gradient;
+    case Role::optimizer_state:
+      return TensorKind::optimizer_state;
+    case Role::input:
+      return TensorKind::input;
+    case Role::workspace:
+    case Role::none:
+      break;
+  }
+  return TensorKind::unknown;
+}
+
+// Runs the requests through the simulated allocator and writes down what it does, with the marks in their places.
+void simulate(const ProfileFacts& facts, const Sequence& sequence, Trace* out) {
+  Modules modules(facts, out);
+  Stacks stacks(facts, out);
+  const std::vector<TimedMark> marks = marks_of(facts, &modules);
+  std::vector<Item> items;
+  for (uint32_t i = 0; i < sequence.blocks.size(); ++i) {
+    const GpuBlock& block = sequence.blocks[i];
+    if (!block.kept() || block.size_bytes <= 0 || block.free <= block.alloc) continue;
+    items.push_back({Item::Kind::alloc, block.alloc, i});
+    if (block.free != kNeverFreed) items.push_back({Item::Kind::free, block.free, i});
+  }
+  for (uint32_t i = 0; i < marks.size(); ++i) items.push_back({Item::Kind::mark, marks[i].when, i});
+  std::stable_sort(items.begin(), items.end(), [](const Item& a, const Item& b) { return a.when < b.when; });
+
+  History history;
+  history.source = out->header.source;
+  history.torch = out->process.torch;
+  history.streams = {0};
+  std::vector<uint32_t> id_of(sequence.blocks.size(), UINT32_MAX);
+  std::vector<const Item*> item_of_op;
+  std::vector<uint32_t> marks_before;  // of each op: marks that come before it
+  uint32_t marks_seen = 0;
+  for (const Item& item : items) {
+    if (item.kind == Item::Kind::mark) {
+      ++marks_seen;
+      continue;
+    }
+    AllocOp op;
+    op.kind = item.kind == Item::Kind::alloc ? OpKind::alloc : OpKind::free;
+    if (item.kind == Item::Kind::alloc) id_of[item.index] = history.id_count++;
+    op.id = id_of[item.index];
+    op.size_bytes = sequence.blocks[item.index].size_bytes;
+    history.ops.push_back(op);
+    item_of_op.push_back(&item);
+    marks_before.push_back(marks_seen);
+  }
+
+  int64_t allocs = 0, frees = 0, sequence_number = 0;
+  uint32_t marks_done = 0;
+  const auto emit_marks = [&](uint32_t until) {
+    for (; marks_done < until; ++marks_done) {
+      Mark mark = marks[marks_done].mark;
+      mark.sequence = ++sequence_number;
+      mark.allocs = allocs;
+      mark.frees = frees;
+      out->marks.push_back(mark);
+    }
+  };
+  const auto emit_tensor = [&](const GpuBlock& block, uint64_t address) {
+    Mark mark;
+    mark.sequence = ++sequence_number;
+    mark.allocs = allocs;
+    mark.frees = frees;
+    if (block.role == Role::workspace) {
+      // The virtual GPU's log says so; it is aligned by marks before and behind.
+      mark.kind = MarkKind::other;
+      out->marks.push_back(mark);
+      out->vgpu_events.push_back({VgpuEventKind::mark, {}, {}, static_cast<uint64_t>(mark.sequence)});
+      out->vgpu_events.push_back({VgpuEventKind::workspace, out->strings.intern("cublas"), {}, address, block.size_bytes});
+      mark.sequence = ++sequence_number;
+      out->marks.push_back(mark);
+      out->vgpu_events.push_back({VgpuEventKind::mark, {}, {}, static_cast<uint64_t>(mark.sequence)});
+      return;
+    }
+    mark.kind = MarkKind::tensors;
+    out->marks.push_back(mark);
+    TensorMark tensor;
+    tensor.kind = tensor_kind(block.role);
+    tensor.sequence = mark.sequence;
+    tensor.address = address;
+    tensor.storage_bytes = block.size_bytes;
+    tensor.name = block.name;
+    out->tensors.push_back(tensor);
+  };
+  ReplaySettings settings;
+  settings.device_total_bytes = out->header.gpu.total_memory_bytes;
+  replay(history, settings, [&](const ReplayStep& step) {
+    const auto at = static_cast<size_t>(step.op);
+    emit_marks(marks_before[at]);
+    const GpuBlock& block = sequence.blocks[item_of_op[at]->index];
+    const StackId stack = stacks.at(block.span);
+    for (const AllocatorAction& action : step.actions) {
+      AllocatorEvent event;
+      event.kind = action.kind;
+      event.stack = stack;
+      event.address = action.address;
+      event.size_bytes = action.size_bytes;
+      event.time_us = std::max<int64_t>(item_of_op[at]->when.time_ns, 0) / 1000;
+      out->events.push_back(event);
+      allocs += action.kind == EventKind::alloc ? 1 : 0;
+      frees += action.kind == EventKind::free_requested ? 1 : 0;
+      if (action.kind == EventKind::alloc && block.role != Role::none) emit_tensor(block, action.address);
+    }
+  });
+  emit_marks(static_cast<uint32_t>(marks.size()));
+}
+
+ProfileSummary summarize(const ProfileFacts& facts, const Sequence& sequence, const std::vector<RuleEffect>& effects, const std::string& method) {
+  ProfileSummary out;
+  out.method = method;
+  std::vector<ProfileBytesLine> fates(static_cast<size_t>(Fate::count_));
+  for (size_t i = 0; i < fates.size(); ++i) fates[i].name = fate_name(static_cast<Fate>(i));
+  for (size_t i = 0; i < sequence.blocks.size(); ++i) {
+    const GpuBlock& block = sequence.blocks[i];
+    if (i >= sequence.traced) {
+      if (!block.kept()) continue;
+      ++out.added_blocks;
+      out.added_bytes += block.size_bytes;
+      continue;
+    }
+    // As the trace has it: a rule may have changed the size.
+    const int64_t bytes = facts.cpu.blocks[i].size_bytes;
+    ++out.blocks;
+    out.bytes += bytes;
+    ProfileBytesLine& line = fates[static_cast<size_t>(block.fate)];
+    ++line.blocks;
+    line.bytes += bytes;
+  }
+  out.fates = std::move(fates);
+  for (const RuleEffect& effect : effects) {
+    const auto rule = std::find_if(all_rules().begin(), all_rules().end(), [&](const Rule& each) { return effect.name == each.name; });
+    out.rules.push_back({effect.name, rule == all_rules().end() ? "" : rule->what, effect.dropped_blocks, effect.dropped_bytes, effect.added_blocks,
+                         effect.added_bytes, effect.changed_blocks});
+  }
+  return out;
+}
+
+}  // namespace
+
+Trace trace_from_profile(ProfileTrace profile, const Gpu& gpu, const OrchestrateOptions& options) {
+  check(profile);
+  const bool recorded = events_of(profile, kCuda) > 0;
+  Trace out;
+  out.path = profile.path;
+  ProfileFacts facts = gather_facts(std::move(profile), gpu);
+  if (recorded) facts.cpu = pair_blocks(facts.trace.memory, kCuda);
+
+  // Who made which block, and what it is. Now every block of the trace is in the sequence, with a role where it has one.
+  Sequence sequence = traced_sequence(facts);
+  assign_roles(facts, &sequence);
+
+  // CPU -> CUDA. Now what is kept is what CUDA would be asked for, and every dropped block has its reason.
+  std::vector<RuleEffect> effects;
+  if (!recorded) effects = apply_rules(facts, options, &sequence);
+  out.profile = summarize(facts, sequence, effects, recorded ? "recorded" : options.method);
+
+  out.header.schema_version = 1;
+  out.header.source = "cpu_profile";
+  out.header.gpu = {gpu.id, gpu.name, static_cast<int64_t>(gpu.total_memory_bytes), gpu.compute_major, gpu.compute_minor};
+  out.header.command = facts.metadata.command;
+  out.process.torch = !options.torch.empty() ? options.torch : facts.metadata.torch;
+  out.process.python = facts.metadata.python;
+  out.end.reason = facts.metadata.end_reason.empty() ? "script_end" : facts.metadata.end_reason;
+  out.end.optimizer_steps = facts.phases.steps;
+  add_warnings(facts, recorded, &out);
+
+  // Through the allocator. Now the trace is like a capture.
+  simulate(facts, sequence, &out);
+  return out;
+}
+
+}  // namespace gpucast

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "src/base/to_number.h"
 #include "src/trace/json_scanner.h"
 #include "src/trace/read_profile.h"
 
@@ -34,6 +35,9 @@ bool each_item(JsonScanner& scanner, Item item) {
 std::optional<int64_t> parse_scaled(std::string_view text, int shift) {
   constexpr uint64_t kMost = uint64_t{1} << 62;
   if (text.size() >= 2 && text.front() == '"' && text.back() == '"') text = text.substr(1, text.size() - 2);
+  if (shift == 0 && text.size() < 19) {  // most are plain
+    if (const std::optional<int64_t> number = to_number<int64_t>(text)) return number;
+  }
   const char* at = text.data();
   const char* const end = at + text.size();
   const bool negative = at != end && *at == '-';

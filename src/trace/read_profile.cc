@@ -227,8 +227,8 @@ bool is_one_of(std::string_view key, const std::string_view (&keys)[count]) {
 }
 
 // The next place in [from, end) where an event begins or the list of events ends; null: none. An event begins at `{"ph":` wherever
-// that stands, and at `}, {"KEY":` with another key that events have.
-const char* find_restart(const char* from, const char* end) {
+// that stands, and at `}, {"KEY":` with another key that events have. `last_window`: the file ends at `end`.
+const char* find_restart(const char* from, const char* end, bool last_window) {
   char last = 0, before_last = 0;  // characters that are not white space
   for (const char* at = from; at < end; ++at) {
     if (is_json_space(*at)) continue;
@@ -240,7 +240,7 @@ const char* find_restart(const char* from, const char* end) {
     } else if (*at == ']' && last == '}') {
       const char* behind = at + 1;
       while (behind < end && is_json_space(*behind)) ++behind;
-      if (behind < end && *behind == '}') return at;
+      if (behind < end ? *behind == '}' : last_window) return at;
       if (behind < end && *behind == ',') {
         ++behind;
         const std::string_view key = key_at(&behind, end);
@@ -268,11 +268,14 @@ class Reader {
       top_level();
     } else if (first == '[') {
       skip();
-      events();
-      seen_events_ = true;
-      if (trace_.events_read == 0 && trace_.problems[ProfileProblem::bad_event].count > 0) seen_events_ = false;
+      seen_events_ = events() || trace_.events_read > 0;
     }
-    if (!seen_events_) not_a_trace();
+    // An event that could not be read may have passed for the end of the list.
+    while (seen_events_ && next() != -1 && restart()) {
+      outside_of_events();
+      if (!events()) break;
+    }
+    if (!seen_events_ || (trace_.events_read == 0 && trace_.problems[ProfileProblem::bad_event].count > 0)) not_a_trace();
     finish();
     return std::move(trace_);
   }
@@ -295,6 +298,8 @@ class Reader {
   }
 
   void top_level();
+  bool top_level_member();
+  void outside_of_events();
   bool top_level_key(std::string* key);
   bool top_level_value(std::string* value, size_t limit);
   bool find_trace_events();
@@ -342,51 +347,48 @@ void Reader::not_a_trace() {
 
 // ---- top level ----
 
+// At the '{'. Where the text turns out not to be JSON, goes on at the next event.
 void Reader::top_level() {
-  std::string key, value;
-  int c = skip();
-  while (true) {
-    if (c == -1) {
-      if (seen_events_) truncated();
-      return;
-    }
+  for (int c = skip(); c != -1; c = next()) {
     if (c == '}') {
       skip();
       return;
     }
-    bool ok = true;
     if (c == ',') {
-      c = skip();
-      continue;
+      skip();
+    } else if (!top_level_member()) {
+      if (next() == -1) break;
+      outside_of_events();
+      if (!(seen_events_ ? restart() : find_trace_events())) break;
+      seen_events_ = true;
+      if (!events()) return;
     }
-    ok = c == '"' && top_level_key(&key) && next() == ':';
-    if (ok) {
-      c = skip();
-      if (key == "traceEvents" && c == '[') {
-        skip();
-        seen_events_ = true;
-        if (!events()) return;
-      } else {
-        ok = top_level_value(&value, key == "gpucast" ? kMostGpucastBytes : 256);
-        if (ok) use_top_level(key, value);
-      }
-      c = next();
-      ok = ok && (c == ',' || c == '}' || c == -1);
-    }
-    if (ok) continue;
-    // Broken before the events: they may still be found. Behind them little is lost.
-    if (next() == -1) {
-      if (seen_events_) truncated();
-      return;
-    }
-    ++event_number_;
-    trace_.problems.add(ProfileProblem::bad_event, fmt::format("byte {}: not JSON, outside of the events", text_.offset()));
-    --event_number_;
-    if (seen_events_ || !find_trace_events()) return;
-    seen_events_ = true;
-    if (!events()) return;
-    c = next();
   }
+  if (!seen_events_) {
+    throw Error(fmt::format("{} ends before its \"traceEvents\"", trace_.path), fmt::format("byte {}", text_.offset()),
+                "the file is cut off, or no profiler trace: give one that torch.profiler's export_chrome_trace() wrote");
+  }
+  truncated();
+}
+
+// "KEY": VALUE and a look at what follows. False: this is not JSON, or the file ends.
+bool Reader::top_level_member() {
+  std::string key, value;
+  if (next() != '"' || !top_level_key(&key) || next() != ':') return false;
+  if (skip() == '[' && key == "traceEvents") {
+    skip();
+    seen_events_ = true;
+    if (!events()) return false;
+  } else {
+    if (!top_level_value(&value, key == "gpucast" ? kMostGpucastBytes : kRestartBytes)) return false;
+    use_top_level(key, value);
+  }
+  const int c = next();
+  return c == ',' || c == '}';
+}
+
+void Reader::outside_of_events() {
+  trace_.problems.add(ProfileProblem::bad_event, fmt::format("byte {}: not JSON, outside of the events", text_.offset()));
 }
 
 bool Reader::top_level_key(std::string* key) {
@@ -405,42 +407,41 @@ bool Reader::top_level_key(std::string* key) {
 // Steps over a value of any length, and keeps its text unless it is longer than `limit`. Only brackets and quotes are looked at.
 bool Reader::top_level_value(std::string* value, size_t limit) {
   value->clear();
-  bool too_long = false, in_string = false, escaped = false;
-  int depth = 0;
-  for (int c = next(); c != -1;) {
+  if (next() == -1) return false;
+  bool in_string = false, escaped = false, too_long = false;
+  int64_t depth = 0;
+  while (true) {
     const char* at = text_.begin();
-    bool done = false, scalar_end = false;
+    bool done = false;
     for (; at != text_.end() && !done; ++at) {
+      const char c = *at;
       if (escaped) {
         escaped = false;
       } else if (in_string) {
-        escaped = *at == '\\';
-        if (*at == '"') {
-          in_string = false;
-          done = depth == 0;
-        }
-      } else if (*at == '"') {
+        escaped = c == '\\';
+        in_string = c != '"';
+        done = !in_string && depth == 0;
+      } else if (depth == 0 && (c == ',' || c == '}' || c == ']' || is_json_space(c))) {
+        break;  // behind a number or word: belongs to what follows
+      } else if (c == '"') {
         in_string = true;
-      } else if (*at == '{' || *at == '[') {
+      } else if (c == '{' || c == '[') {
         ++depth;
-      } else if (*at == '}' || *at == ']') {
-        done = --depth <= 0;
-        scalar_end = depth < 0;
-      } else if (depth == 0 && (*at == ',' || is_json_space(*at))) {
-        done = scalar_end = true;
+      } else if (c == '}' || c == ']') {
+        done = --depth == 0;
       }
     }
-    if (scalar_end) --at;  // belongs to what follows
-    if (!too_long) value->append(text_.begin(), at);
-    if (value->size() > limit) {
-      too_long = true;
+    done = done || at != text_.end();
+    too_long = too_long || value->size() + static_cast<size_t>(at - text_.begin()) > limit;
+    if (too_long) {
       value->clear();
+    } else {
+      value->append(text_.begin(), at);
     }
     text_.consume(at);
     if (done) return true;
-    if (!text_.more()) c = -1;
+    if (!text_.more()) return false;
   }
-  return false;
 }
 
 // Goes on behind the next `"traceEvents": [`, wherever that is.
@@ -508,14 +509,15 @@ void Reader::event() {
     if (scanner.stop() == JsonScanner::Stop::more && text_.size() < kMostEventBytes) {
       if (text_.more()) continue;
       // The end of the file; the event is bad rather than cut off when another one begins behind it.
-      if (find_restart(text_.begin() + 1, text_.end()) == nullptr) {
+      if (find_restart(text_.begin() + 1, text_.end(), true) == nullptr) {
         truncated();
         text_.consume(text_.end());
         return;
       }
     }
-    trace_.problems.add(ProfileProblem::bad_event, fmt::format("{}: {} expected at byte {}", place(text_.offset()), scanner.expected(),
-                                                               text_.offset() + static_cast<uint64_t>(scanner.at() - text_.begin())));
+    const uint64_t at = text_.offset() + static_cast<uint64_t>(scanner.at() - text_.begin());
+    trace_.problems.add(ProfileProblem::bad_event,
+                        fmt::format("{}: {} expected at byte {}", place(text_.offset()), scanner.expected(), at));
     restart();
     return;
   }
@@ -525,7 +527,7 @@ void Reader::event() {
 bool Reader::restart() {
   const char* from = text_.begin() + 1;
   while (true) {
-    const char* const at = find_restart(from, text_.end());
+    const char* const at = find_restart(from, text_.end(), text_.ended() != TextWindows::End::none);
     if (at != nullptr) {
       text_.consume(at);
       return true;

@@ -93,6 +93,10 @@ def _after(name, module):
 
 
 def _capture():
+    if session.settings().get("mode") == "profile":
+        from . import profile
+
+        return profile
     from . import capture
 
     return capture

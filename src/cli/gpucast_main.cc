@@ -21,6 +21,7 @@ using gpucast::cli::Subcommand;
 
 const Subcommand kSubcommands[] = {
     {"run", "run a training command on a virtual GPU and report the memory it takes", gpucast::cli::declare_run},
+    {"profile", "run a training command on the CPU under PyTorch's profiler and keep the trace", gpucast::cli::declare_profile},
     {"analyze", "report again from a capture file", gpucast::cli::declare_analyze},
     {"replay", "replay a recorded history with other allocator settings, or on a smaller card", gpucast::cli::declare_replay},
     {"export", "write a capture in the form that other tools read", gpucast::cli::declare_export},

@@ -18,6 +18,7 @@ struct Subcommand {
 
 // One file each: src/cli/NAME.cc.
 void declare_run(CLI::App& app, std::function<int()>& action);
+void declare_profile(CLI::App& app, std::function<int()>& action);
 void declare_analyze(CLI::App& app, std::function<int()>& action);
 void declare_replay(CLI::App& app, std::function<int()>& action);
 void declare_export(CLI::App& app, std::function<int()>& action);

@@ -1,0 +1,319 @@
+"""What `gpucast profile` adds to the profiler's own trace: marks of steps, forward and backward, and tables of the tensors that have names.
+
+A mark is a range named `gpucast.KIND#VALUE` among the trace's user annotations; the tables go into the record `gpucast` of the trace.
+"""
+
+import functools
+import threading
+
+from . import capture, hooks, profile_device, session
+
+_torch = None
+_local = threading.local()
+_tables = []
+_roots_of_step = set()  # ids of the root modules whose table this step has
+_parameter_names = {}  # id(parameter) -> name
+_optimizers = {}  # id(optimizer) -> description
+_summary = {"autocast": None, "grad_scaler": False, "batch_size": None, "zero_grad_set_to_none": None, "compiled": False}
+_ran = False
+
+
+def record():
+    return {"steps": hooks.steps.rounds, **_summary, "optimizers": list(_optimizers.values()), "tables": _tables}
+
+
+def anything_ran():
+    return _ran or profile_device.asked_device() == "cuda"
+
+
+def mark(text):
+    return _torch.autograd.profiler.record_function("gpucast." + text)
+
+
+def install(torch):
+    global _torch
+    _torch = hooks._torch = torch
+    module, optimizer = torch.nn.Module, torch.optim.Optimizer
+    hooks._wrap(module, "__init__", _making_module)
+    hooks._wrap(module, "_call_impl", _forwarding)
+    hooks._wrap(torch.autograd, "backward", _differentiating)
+    hooks._wrap(torch.autograd, "grad", _differentiating)
+    hooks._wrap(optimizer, "__init__", hooks._constructing)
+    optimizer.profile_hook_step = staticmethod(_stepping(optimizer.profile_hook_step))
+    for owner in (module, optimizer):
+        hooks._wrap(owner, "zero_grad", _zeroing)
+    hooks._wrap(torch.amp.autocast_mode.autocast, "__enter__", _entering_autocast)
+    hooks._wrap(torch.amp.autocast_mode.autocast, "__exit__", _leaving_autocast)
+    if hasattr(torch.amp, "GradScaler"):
+        hooks._wrap(torch.amp.GradScaler, "scale", _scaling)
+    hooks._wrap(torch, "compile", _compiling)
+
+
+def _armed():
+    return capture.state == capture.ARMED
+
+
+def _making_module(real):
+    def __init__(self, *args, **kwargs):
+        from . import profile
+
+        profile.start()
+        if capture.state != capture.WATCHING:
+            _torch.nn.Module.__init__ = real
+        real(self, *args, **kwargs)
+
+    return __init__
+
+
+# ---- forward and backward --------------------------------------------------------------------------------------------------------
+
+
+def _forwarding(real):
+    def _call_impl(self, *args, **kwargs):
+        if getattr(_local, "in_module", False) or getattr(_local, "in_backward", False) or not _armed():
+            return real(self, *args, **kwargs)
+        _local.in_module = True
+        try:
+            _before_forward(self, args, kwargs)
+            with profile_device.zone(), mark(f"forward#{hooks.steps.rounds + 1}"):
+                return real(self, *args, **kwargs)
+        finally:
+            _local.in_module = False
+
+    return _call_impl
+
+
+def _differentiating(real):
+    def run(*args, **kwargs):
+        global _ran
+        if getattr(_local, "in_backward", False) or not _armed():
+            return real(*args, **kwargs)
+        _local.in_backward = _ran = True
+        try:
+            with profile_device.zone(), mark(f"backward#{hooks.steps.rounds + 1}"):
+                return real(*args, **kwargs)
+        finally:
+            _local.in_backward = False
+
+    return run
+
+
+def _guarded(function):
+    """A table that fails is left out, with a warning; the script goes on."""
+
+    @functools.wraps(function)
+    def guarded(*args):
+        try:
+            function(*args)
+        except Exception as error:
+            hooks._fail(function.__name__.strip("_"), error)
+
+    return guarded
+
+
+@_guarded
+def _before_forward(module, args, kwargs):
+    global _ran
+    from . import profile
+
+    _ran = True
+    capture.leave_if_alone()
+    profile.check_deadline()
+    if id(module) in _roots_of_step:
+        return
+    _roots_of_step.add(id(module))
+    rows = []
+    with _torch._C.DisableTorchFunction():
+        for name, parameter in module.named_parameters():
+            _parameter_names[id(parameter)] = name
+            rows += _rows("parameter", name, parameter)
+        for name, buffer in module.named_buffers():
+            rows += _rows("buffer", name, buffer)
+        for name, tensor in (*hooks._tensors_in(args, "", 0), *hooks._tensors_in(kwargs, "", 0)):
+            if _summary["batch_size"] is None and tensor.dim() > 0:
+                _summary["batch_size"] = tensor.shape[0]
+            rows += _rows("input", name, tensor)
+    _add_table("forward", rows)
+
+
+# ---- tables ----------------------------------------------------------------------------------------------------------------------
+
+
+def _rows(kind, name, tensor):
+    try:
+        storage = tensor.untyped_storage()
+        address, size = storage.data_ptr(), storage.nbytes()
+    except Exception:  # a tensor without memory of its own
+        return []
+    if not address or not size:
+        return []
+    return [[kind, name, address, size, str(tensor.dtype).rpartition(".")[2], list(tensor.shape), tensor.requires_grad]]
+
+
+def _add_table(when, rows):
+    with mark(f"tensors#{len(_tables)}"):
+        pass
+    _tables.append({"id": len(_tables), "when": when, "step": hooks.steps.rounds + 1, "rows": rows})
+
+
+def _parameters_of(optimizer):
+    for group_index, group in enumerate(optimizer.param_groups):
+        for index, parameter in enumerate(group["params"]):
+            yield _parameter_names.get(id(parameter), f"group{group_index}.parameter{index}"), parameter
+
+
+@_guarded
+def _gradient_table(optimizer):
+    rows = []
+    with _torch._C.DisableTorchFunction():
+        for name, parameter in _parameters_of(optimizer):
+            if parameter.grad is not None:
+                rows += _rows("gradient", name, parameter.grad)
+    _add_table("backward", rows)
+
+
+@_guarded
+def _state_table(optimizer):
+    rows = []
+    with _torch._C.DisableTorchFunction():
+        for name, parameter in _parameters_of(optimizer):
+            for key, tensor in hooks._tensors_in(optimizer.state.get(parameter) or {}, "", 1):
+                rows += _rows("optimizer_state", f"{name}.{key}", tensor)
+    _add_table("step", rows)
+
+
+# ---- optimizers ------------------------------------------------------------------------------------------------------------------
+
+
+def _stepping(real):
+    """PyTorch wraps each optimizer class's step by profile_hook_step; ours goes around that."""
+
+    def profile_hook_step(function):
+        profiled = real(function)
+
+        @functools.wraps(function)
+        def step(self, *args, **kwargs):
+            if getattr(_local, "in_step", False) or not _armed():
+                return profiled(self, *args, **kwargs)
+            _local.in_step = True
+            try:
+                _before_step(self)
+                with profile_device.zone():
+                    result = profiled(self, *args, **kwargs)
+                _after_step(self)
+                return result
+            finally:
+                _local.in_step = False
+
+        return step
+
+    return profile_hook_step
+
+
+def _before_step(optimizer):
+    global _ran
+    from . import profile
+
+    _ran = True
+    wanted, patience = hooks._wanted(), hooks._patience()
+    taken = hooks.steps.count(optimizer)
+    if taken >= wanted and (hooks.steps.lowest(patience) >= wanted or taken >= patience * wanted):
+        profile.end("steps")  # far ahead of another optimizer: enough was seen
+    _gradient_table(optimizer)
+    _describe(optimizer)
+
+
+def _after_step(optimizer):
+    from . import profile
+
+    _state_table(optimizer)
+    hooks.steps.taken(optimizer)
+    lowest = hooks.steps.lowest(hooks._patience())
+    if lowest > hooks.steps.rounds:
+        hooks.steps.rounds = lowest
+        _roots_of_step.clear()
+    if hooks.steps.rounds >= session.settings()["steps"]:
+        profile.end("steps")
+
+
+@_guarded
+def _describe(optimizer):
+    if id(optimizer) in _optimizers:
+        return
+    groups = []
+    for group in optimizer.param_groups:
+        options = {key: _plain(value) for key, value in group.items() if key not in ("params", "param_names")}
+        groups.append({**{key: value for key, value in options.items() if value is not Ellipsis}, "params": len(group["params"])})
+    _optimizers[id(optimizer)] = {"name": type(optimizer).__name__, "param_groups": groups}
+
+
+def _plain(value):
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, (tuple, list)) and all(isinstance(inner, (bool, int, float)) for inner in value):
+        return list(value)
+    if isinstance(value, _torch.Tensor) and value.numel() == 1:
+        return "tensor"
+    return ...
+
+
+def _zeroing(real):
+    def zero_grad(self, set_to_none=True):
+        _summary["zero_grad_set_to_none"] = bool(set_to_none)
+        return real(self, set_to_none)
+
+    return zero_grad
+
+
+# ---- mixed precision -------------------------------------------------------------------------------------------------------------
+
+
+def _entering_autocast(real):
+    def __enter__(self):
+        # CUDA's autocast leaves CPU tensors as they are, so the run stays in the script's own precision: only a mark is made.
+        if _armed() and getattr(self, "device", None) == "cuda":
+            if self._enabled:
+                dtype = str(self.fast_dtype).rpartition(".")[2]
+                _summary["autocast"] = _summary["autocast"] or dtype
+                region = mark(f"autocast#{dtype}")
+            else:
+                region = mark("autocast#off")
+            region.__enter__()
+            _regions().append((id(self), region))
+        return real(self)
+
+    return __enter__
+
+
+def _leaving_autocast(real):
+    def __exit__(self, *args):
+        result = real(self, *args)
+        regions = _regions()
+        if regions and regions[-1][0] == id(self):
+            regions.pop()[1].__exit__(None, None, None)
+        return result
+
+    return __exit__
+
+
+def _regions():
+    if not hasattr(_local, "regions"):
+        _local.regions = []
+    return _local.regions
+
+
+def _scaling(real):
+    def scale(self, *args, **kwargs):
+        if self._enabled:
+            _summary["grad_scaler"] = True
+        return real(self, *args, **kwargs)
+
+    return scale
+
+
+def _compiling(real):
+    def compile(*args, **kwargs):
+        _summary["compiled"] = True
+        return real(*args, **kwargs)
+
+    return compile

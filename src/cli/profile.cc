@@ -1,0 +1,238 @@
+// `gpucast profile`: a command on the CPU under PyTorch's profiler, from its start to the trace.
+
+#include <fmt/core.h>
+#include <zlib.h>
+
+#include <array>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gpucast/error.h"
+#include "gpucast/gpu.h"
+#include "src/cli/run_capture.h"
+#include "src/cli/subcommand.h"
+#include "src/cli/supervisor.h"
+#include "src/report/next_command.h"
+#include "version.h"
+
+namespace gpucast::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr char kHintGpu[] = "rtx3060";
+
+struct Options {
+  std::string gpu, output = "trace.json";
+  int64_t steps = 3;
+  double timeout_s = 0;
+  bool force = false;
+  std::vector<std::string> command;
+};
+
+// Removed on every way out.
+struct SessionFolder {
+  SessionFolder() : path(make_session_folder()) {}
+  ~SessionFolder() { remove_folder(path); }
+  SessionFolder(const SessionFolder&) = delete;
+  SessionFolder& operator=(const SessionFolder&) = delete;
+  std::string path;
+};
+
+// Standard error may be a closed pipe by now: that must not keep us from cleaning up.
+template <typename... Args>
+void say(fmt::format_string<Args...> format, Args&&... args) {
+  std::fputs(fmt::format(format, std::forward<Args>(args)...).c_str(), stderr);
+}
+
+std::string field(const nlohmann::json& object, const char* key) {
+  return object.is_object() && object.contains(key) && object[key].is_string() ? object[key].get<std::string>() : "";
+}
+
+std::string how_it_ended(const Supervised& run) {
+  if (!run.exit_code) return "";
+  if (*run.exit_code > 128) return fmt::format(" (signal {}, {})", *run.exit_code - 128, strsignal(*run.exit_code - 128));
+  return fmt::format(" (exit code {})", *run.exit_code);
+}
+
+// No trace was written: say why, as exactly as the session tells.
+Error explain_nothing(const Supervised& run, const Options& options) {
+  const auto error = nlohmann::json::parse(run.error_json, nullptr, false);
+  const std::string code = field(error, "code"), python = field(error, "python");
+  const bool failed = run.exit_code.value_or(0) != 0;
+  const std::string above = "what it printed is above";
+  const std::string name_the_job = "name the command that trains: gpucast profile -- python train.py";
+  if (code == "cannot_write" || code == "cannot_profile")
+    return Error(field(error, "message"), python,
+                 code == "cannot_write" ? "is there space in the temporary folder? Set TMPDIR to another" : "");
+  if (!run.processes.empty()) return Error(fmt::format("the script died{} before its trace was written", how_it_ended(run)), "", above);
+  if (run.end == Supervised::End::timed_out)
+    return Error(fmt::format("nothing was profiled within {} s", options.timeout_s), "", "give it more time: --timeout SECONDS");
+  if (code == "torch_missing" && run.torch_json.empty()) {
+    return Error(field(error, "message") + how_it_ended(run), python,
+                 fmt::format("activate the environment that holds PyTorch, or: {} -m pip install torch", python));
+  }
+  if (!run.any_python) {
+    if (failed) return Error(fmt::format("the command failed{} before it started a Python", how_it_ended(run)), "", above);
+    return Error("the command ended, and gpucast saw no Python in it", "",
+                 "Python must not be started with -I, -E or -S (they ignore PYTHONPATH), in a container, or on another machine");
+  }
+  if (run.torch_json.empty()) {
+    if (failed) return Error(fmt::format("the command failed{} before it imported PyTorch", how_it_ended(run)), "", above);
+    return Error("the command ended without importing PyTorch", "", name_the_job);
+  }
+  if (failed) return Error(fmt::format("the command failed{} before a module ran", how_it_ended(run)), "", above);
+  return Error("nothing was profiled: the command imported PyTorch and ran no module", "", name_the_job);
+}
+
+std::string read_file(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+// The end of `path` decides the form: plain, or gzip for ".gz".
+class TraceWriter {
+ public:
+  TraceWriter(const std::string& path, bool compressed) : path_(path), file_(gzopen(path.c_str(), compressed ? "wb6" : "wbT")) {
+    if (!file_) fail();
+    gzbuffer(file_, 1 << 18);
+  }
+  ~TraceWriter() {
+    if (file_) gzclose(file_);
+  }
+  TraceWriter(const TraceWriter&) = delete;
+  TraceWriter& operator=(const TraceWriter&) = delete;
+
+  void write(const char* data, size_t size) {
+    if (size > 0 && gzwrite(file_, data, static_cast<unsigned>(size)) != static_cast<int>(size)) fail();
+  }
+  void close() {
+    if (gzclose(std::exchange(file_, nullptr)) != Z_OK) fail();
+  }
+
+ private:
+  [[noreturn]] void fail() const { throw Error(fmt::format("cannot write the trace: {}", std::strerror(errno)), path_, "free some space"); }
+
+  std::string path_;
+  gzFile file_;
+};
+
+// PyTorch's trace with our record as its first key. (Its own way to add metadata spoils quotes and backslashes.)
+void join_trace(const std::string& session_folder, const CapturedProcess& process, const Json& record, const std::string& path,
+                bool compressed) {
+  const std::string source = fmt::format("{}/{}.trace", session_folder, process.pid);
+  std::ifstream in(source, std::ios::binary);
+  TraceWriter out(path, compressed);
+  std::vector<char> buffer(1 << 20);
+  bool inside = false;
+  while (in.read(buffer.data(), static_cast<std::streamsize>(buffer.size())), in.gcount() > 0) {
+    const char* data = buffer.data();
+    auto size = static_cast<size_t>(in.gcount());
+    if (!inside) {
+      const auto* brace = static_cast<const char*>(std::memchr(data, '{', size));
+      if (!brace) throw Error("PyTorch's profiler wrote no JSON object", source, "please report this with your PyTorch's version");
+      const std::string first = "{\n\"gpucast\": " + record.dump(-1, ' ', false, Json::error_handler_t::replace) + ",";
+      out.write(first.data(), first.size());
+      size -= static_cast<size_t>(brace + 1 - data);
+      data = brace + 1;
+      inside = true;
+    }
+    out.write(data, size);
+  }
+  if (!inside) throw Error("PyTorch's profiler wrote an empty trace", source, "please report this with your PyTorch's version");
+  out.close();
+}
+
+// "trace.json.gz", 1 -> "trace.rank1.json.gz".
+std::string trace_rank_path(const std::string& path, int64_t rank) {
+  if (!path.ends_with(".gz")) return rank_path(path, rank);
+  return rank_path(path.substr(0, path.size() - 3), rank) + ".gz";
+}
+
+Json full_record(const std::string& session_folder, const CapturedProcess& process, const Options& options) {
+  Json record = Json::parse(read_file(fmt::format("{}/{}.history", session_folder, process.pid)), nullptr, false);
+  if (!record.is_object()) throw Error("the profiled process left no record", fmt::format("process {}", process.pid));
+  record["gpucast_version"] = kGpucastVersion;
+  record["command"] = options.command;
+  record["steps_requested"] = options.steps;
+  return record;
+}
+
+void warn_of(const Json& record, const Options& options) {
+  const auto steps = record.value("steps", int64_t{0});
+  if (steps == 0) {
+    say("gpucast: warning: no optimizer step was made; the trace holds what ran until then\n");
+  } else if (steps < options.steps) {
+    say("gpucast: warning: the script ended after {} of {} optimizer steps\n", steps, options.steps);
+  }
+  for (const auto& warning : record.value("warnings", Json::array())) {
+    say("gpucast: warning: {}\n", warning.value("message", std::string()));
+  }
+}
+
+int profile(const Options& options) {
+  RunSettings settings;
+  settings.mode = "profile";
+  settings.gpu_chosen = !options.gpu.empty();
+  settings.gpu = find_gpu(settings.gpu_chosen ? options.gpu : kDefaultGpu);
+  settings.steps = options.steps;
+  settings.timeout_s = options.timeout_s;
+  settings.command = options.command;
+  const std::string program = find_program(options.command.front());
+  const std::string libraries = library_folder();
+  const NoSigpipe no_sigpipe;
+  auto output = std::make_unique<CaptureFile>(options.output, options.force);
+  const SessionFolder session;
+  write_session(session.path, libraries, settings);
+  const Supervised result =
+      supervise(program, options.command, session_environment(libraries, session.path), session.path, options.timeout_s);
+  if (result.end == Supervised::End::interrupted) {
+    say("gpucast: interrupted; everything the command started was ended, nothing was kept\n");
+    return kExitInterrupted;
+  }
+  std::vector<CapturedProcess> profiled;
+  for (const auto& process : result.processes) {
+    if (process.done && process.reason != "failed") profiled.push_back(process);
+  }
+  if (profiled.empty()) throw explain_nothing(result, options);
+
+  bool failed = false;
+  for (size_t i = 0; i < profiled.size(); ++i) {
+    const bool raised = profiled[i].reason == "exception";
+    const bool ended_badly = raised || (profiled[i].reason == "script_end" && result.exit_code.value_or(0) != 0);
+    failed = failed || ended_badly;
+    if (raised) say("gpucast: the script raised {}: {}\n", profiled[i].exception_type, profiled[i].exception);
+    if (ended_badly && !raised) say("gpucast: the script failed{}\n", how_it_ended(result));
+    if (i > 0) output = std::make_unique<CaptureFile>(trace_rank_path(options.output, static_cast<int64_t>(i)), options.force);
+    const Json record = full_record(session.path, profiled[i], options);
+    join_trace(session.path, profiled[i], record, output->path(), options.output.ends_with(".gz"));
+    if (i == 0) warn_of(record, options);
+    say("gpucast: the trace {}is in {}\n", ended_badly ? "up to there " : "", output->keep());
+  }
+  say("gpucast: next: {}\n",
+      shell_quote({"gpucast", "analyze", options.output, "--gpu", settings.gpu_chosen ? settings.gpu.id : kHintGpu}));
+  return failed ? kExitFailed : kExitYes;
+}
+
+}  // namespace
+
+void declare_profile(CLI::App& app, std::function<int()>& action) {
+  static Options options;
+  app.add_option("--gpu", options.gpu, "the card that the script is told of, as `gpucast gpus` names it");
+  app.add_option("--steps", options.steps, "end after this many optimizer steps")->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("-o,--output", options.output, "the trace: a .json, or .json.gz to compress it")->capture_default_str();
+  app.add_flag("--force", options.force, "overwrite the output file");
+  app.add_option("--timeout", options.timeout_s, "end after this many seconds")->check(CLI::PositiveNumber);
+  app.add_option("command", options.command, "the command, after --")->required()->type_name("COMMAND...");
+  app.positionals_at_end();
+  app.callback([&action] { action = [] { return profile(options); }; });
+}
+
+}  // namespace gpucast::cli

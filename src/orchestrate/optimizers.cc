@@ -13,6 +13,33 @@ OptimizerFacts optimizer_at(const ProfileFacts& facts, const PhaseWindow& step) 
   return out;
 }
 
+std::vector<int64_t> updated_parameters(const ProfileFacts& facts, const PhaseWindow& step) {
+  // The loop's last operator on each parameter is in place: addcdiv_, or add_ for plain gradient descent, whose momentum
+  // buffer is the result of a mul_ before its own add_.
+  const bool descent = optimizer_at(facts, step).name == "SGD";
+  std::vector<int64_t> out;
+  if (step.span == kNoSpan) return out;
+  bool buffer = false;
+  for (SpanIndex i = step.span; i < facts.trace.spans.size() && facts.span(i).begin_ns < step.end_ns; ++i) {
+    if (!facts.is_op(i) || facts.tree.parent[i] == kNoSpan || facts.is_op(facts.tree.parent[i])) continue;
+    const std::string_view name = facts.name(i);
+    if (name.substr(0, 14) == "aten::_foreach" && name != "aten::_foreach_add_") return {};
+    if (name != (descent ? "aten::add_" : "aten::addcdiv_")) {
+      buffer = name == "aten::mul_";
+      continue;
+    }
+    if (descent && buffer) {
+      buffer = false;
+      continue;
+    }
+    const DimsList& dims = facts.dims(i);
+    const std::vector<std::string>& types = facts.types(i);
+    if (dims.inputs.empty() || types.empty()) return {};
+    out.push_back(numel(dims.inputs[0]) * element_bytes(types[0]));
+  }
+  return out;
+}
+
 int state_tensors(const OptimizerFacts& o) {
   if (o.name == "Adam" || o.name == "AdamW") return o.amsgrad ? 3 : 2;
   if (o.name == "NAdam" || o.name == "RAdam" || o.name == "Adamax" || o.name == "Adadelta" || o.name == "Rprop") return 2;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "src/orchestrate/profile_facts.h"
 
@@ -9,6 +10,9 @@ namespace gpucast {
 
 // The optimizer of a step: by its name in "Optimizer.step#Adam.step", with its options where the trace has them.
 OptimizerFacts optimizer_at(const ProfileFacts& facts, const PhaseWindow& step);
+
+// Bytes of the parameters a step updates, in the optimizer's order; empty where the step works on lists, or has no shapes.
+std::vector<int64_t> updated_parameters(const ProfileFacts& facts, const PhaseWindow& step);
 
 // Tensors of a parameter's size that it keeps for each parameter.
 int state_tensors(const OptimizerFacts& optimizer);

@@ -91,6 +91,9 @@ void by_inference(const ProfileFacts& facts, Sequence* sequence) {
   for (const auto& [step, sizes] : by_step) {
     if (sizes.size() > gradient_sizes.size()) gradient_sizes = sizes;
   }
+  // Buffers are made among the parameters.
+  size_t first = SIZE_MAX, last = 0;
+  std::vector<size_t> others;
   for (size_t i = 0; i < sequence->traced; ++i) {
     GpuBlock& block = sequence->blocks[i];
     if (facts.cpu.blocks[i].before_start() || block.role != Role::none) continue;
@@ -101,9 +104,14 @@ void by_inference(const ProfileFacts& facts, Sequence* sequence) {
     } else if (wanted != gradient_sizes.end() && wanted->second > 0) {
       --wanted->second;
       block.role = Role::parameter;
-    } else if (in_code_of(facts, block.span, "torch/nn/modules/")) {
-      block.role = Role::buffer;
+      first = std::min(first, i);
+      last = i;
+    } else {
+      others.push_back(i);
     }
+  }
+  for (const size_t i : others) {
+    if (i > first && (i < last || in_code_of(facts, sequence->blocks[i].span, "torch/nn/modules/"))) sequence->blocks[i].role = Role::buffer;
   }
 }
 

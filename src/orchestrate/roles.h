@@ -4,7 +4,7 @@
 //   gradients        made in backward and alive at the optimizer's step
 //   optimizer_state  made in the optimizer's step and alive after it
 //   parameters       made before the loop, alive in it, of a size that a gradient has
-//   buffers          made before the loop in code of torch/nn, alive in it
+//   buffers          made among the parameters, alive in the loop
 #pragma once
 
 #include "src/orchestrate/profile_facts.h"

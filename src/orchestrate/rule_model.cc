@@ -1,15 +1,31 @@
 // Parameters and buffers (xMem section 3.3, rule 1): on the device from the move of the model on, and for good.
 //
 // A trace begun after the model was made does not have them. Then every gradient of the first step stands for its
-// parameter, in the opposite order, as backward goes from the last layer to the first (VeritasEst, section III.C.1); and
-// what the optimizer keeps is known by its kind.
+// parameter, in the opposite order, as backward goes from the last layer to the first (VeritasEst, section III.C.1); where
+// the optimizer updates one parameter after the other, it says the order itself. What the optimizer keeps is known by its kind.
 
 #include <algorithm>
+#include <numeric>
 
 #include "src/orchestrate/optimizers.h"
 #include "src/orchestrate/rules.h"
 
 namespace gpucast {
+namespace {
+
+int64_t bytes_of(const std::vector<GpuBlock>& blocks) {
+  return std::accumulate(blocks.begin(), blocks.end(), int64_t{0}, [](int64_t sum, const GpuBlock& block) { return sum + block.size_bytes; });
+}
+
+void in_order_of_optimizer(const std::vector<int64_t>& sizes, std::vector<GpuBlock>* parameters) {
+  const int64_t bytes = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
+  if (parameters->empty() || bytes < bytes_of(*parameters) * 9 / 10) return;  // of several optimizers one, say
+  const GpuBlock like = parameters->front();
+  parameters->assign(sizes.size(), like);
+  for (size_t i = 0; i < sizes.size(); ++i) (*parameters)[i].size_bytes = sizes[i];
+}
+
+}  // namespace
 
 void place_model(const ProfileFacts& facts, const OrchestrateOptions& /*options*/, Sequence* sequence) {
   bool known = false, state_made = false;
@@ -39,6 +55,7 @@ void place_model(const ProfileFacts& facts, const OrchestrateOptions& /*options*
     made.push_back(parameter);
   }
   std::reverse(made.begin(), made.end());
+  if (!facts.phases.optimizer_steps.empty()) in_order_of_optimizer(updated_parameters(facts, facts.phases.optimizer_steps.front()), &made);
   const size_t parameters = made.size();
   if (!state_made && !facts.phases.optimizer_steps.empty()) {
     const int copies = state_tensors(optimizer_at(facts, facts.phases.optimizer_steps.front()));

@@ -100,6 +100,26 @@ std::string json_report(const Prediction& p) {
                 {"device", device_json(card.device)},
                 {"same_capability", card.same_capability}};
   });
+  out["profile"] = nullptr;
+  if (p.profile) {
+    out["profile"] = {{"method", p.profile->method},
+                      {"traced_blocks", p.profile->blocks},
+                      {"traced_bytes", p.profile->bytes},
+                      {"added_blocks", p.profile->added_blocks},
+                      {"added_bytes", p.profile->added_bytes}};
+    out["profile"]["fates"] = list_json(p.profile->fates, [](const ProfileBytesLine& line) {
+      return Json{{"name", line.name}, {"blocks", line.blocks}, {"bytes", line.bytes}};
+    });
+    out["profile"]["rules"] = list_json(p.profile->rules, [](const ProfileRuleLine& line) {
+      return Json{{"name", line.name},
+                  {"what", line.what},
+                  {"dropped_blocks", line.dropped_blocks},
+                  {"dropped_bytes", line.dropped_bytes},
+                  {"added_blocks", line.added_blocks},
+                  {"added_bytes", line.added_bytes},
+                  {"changed_blocks", line.changed_blocks}};
+    });
+  }
   out["counts"] = {{"allocator_events", p.events}, {"kernels", p.kernels}, {"library_calls", p.library_calls}};
   out["warnings"] = list_json(p.warnings, [](const Warning& warning) {
     return Json{{"code", warning.code}, {"message", warning.message}};

@@ -114,6 +114,10 @@ void run(const Prediction& p, Text* out) {
   if (!command.empty()) out->line("  " + command);
   std::string what = p.source == "snapshot" ? fmt::format("memory snapshot, {} allocator event{}", p.events, p.events == 1 ? "" : "s")
                                             : fmt::format("{} optimizer step{}", p.steps, p.steps == 1 ? "" : "s");
+  if (p.profile) {
+    what = p.profile->method == "recorded" ? "profiler trace of a GPU, " + what
+                                           : fmt::format("profiler trace of the CPU, method {}, {}", p.profile->method, what);
+  }
   if (!p.torch.empty()) what += ", torch " + p.torch;
   if (p.world_size > 1) what += fmt::format(", rank {} of {}", p.rank, p.world_size);
   if (p.enforced_capacity) what += ", capacity enforced";
@@ -195,6 +199,32 @@ void over_time(const Prediction& p, Text* out) {
   if (!phases.empty()) out->wrapped("  allocated by phase: ", phases);
 }
 
+std::string fate_words(std::string_view name) {
+  static constexpr std::pair<std::string_view, const char*> kWords[] = {{"kept", "on the GPU too"},
+                                                                        {"host", "stays in the host's memory"},
+                                                                        {"kernel_scratch", "scratch space of the CPU's kernels"},
+                                                                        {"other_kernel", "CUDA computes it another way"},
+                                                                        {"optimizer_loop", "temporaries of the optimizer's loop"},
+                                                                        {"outside_operators", "not of a module's operator"},
+                                                                        {"before_trace", "from before the trace, use unknown"}};
+  for (const auto& [fate, words] : kWords) {
+    if (fate == name) return words;
+  }
+  return std::string(name);
+}
+
+// Every byte that the trace allocates, with what became of it.
+void profile(const Prediction& p, Text* out) {
+  if (!p.profile || p.profile->method == "recorded") return;
+  out->line();
+  out->line(fmt::format("{}{:>16}{:>12}", out->bold("What the trace allocates in all") + std::string(13, ' '), format_mib(p.profile->bytes),
+                        fmt::format("{} blocks", p.profile->blocks)));
+  for (const ProfileBytesLine& line : p.profile->fates) {
+    if (line.blocks > 0) out->line(fmt::format("  {:<42}{:>16}{:>12}", fate_words(line.name), format_mib(line.bytes), line.blocks));
+  }
+  out->line(fmt::format("  {:<42}{:>16}{:>12}", "and added, for what CUDA does beside", format_mib(p.profile->added_bytes), p.profile->added_blocks));
+}
+
 void cards(const Prediction& p, Text* out) {
   if (p.cards.empty()) return;
   out->line();
@@ -245,6 +275,7 @@ std::string text_report(const Prediction& prediction, const TextOptions& options
   peaks(prediction, &out);
   categories(prediction, &out);
   over_time(prediction, &out);
+  profile(prediction, &out);
   cards(prediction, &out);
   warnings(prediction, &out);
   next(prediction, options, &out);

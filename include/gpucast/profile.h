@@ -19,9 +19,9 @@ enum class SpanKind : uint8_t { op, annotation, module, function };
 // A complete event ("ph": "X"). Times in nanoseconds since ProfileTrace::base_ns.
 struct ProfileSpan {
   int64_t begin_ns = 0, end_ns = 0;
-  int64_t order = 0;             // "Ev Idx"; where the file has none, the place in the file
-  int64_t sequence_number = -1;  // op: links an operator to its backward; -1: none
-  StringId name;                 // module: without "nn.Module: ", e.g. "Conv2d_3"
+  int64_t order = 0;                        // "Ev Idx"; where the file has none, the place in the file
+  int64_t sequence_number = -1;             // op: links an operator to its backward; -1: none
+  StringId name;                            // module: without "nn.Module: ", e.g. "Conv2d_3"
   StringId dims, types, strides, concrete;  // op: "Input Dims" and so on, JSON text as in the file; invalid: not recorded
   int32_t python_id = -1, python_parent = -1, module_id = -1;  // module, function
   uint32_t thread = 0;                                         // index of ProfileTrace::threads
@@ -45,9 +45,9 @@ struct ProfileThread {
 
 // Everything that can be wrong in a profile and still leaves something to report.
 enum class ProfileProblem : uint8_t {
-  truncated_file,   // ends in the middle: read as far as it goes
-  bad_event,        // an event that is not JSON, e.g. with unescaped quotes
-  incomplete_event, // JSON, but a field that is needed is missing or of the wrong type
+  truncated_file,    // ends in the middle: read as far as it goes
+  bad_event,         // an event that is not JSON, e.g. with unescaped quotes
+  incomplete_event,  // JSON, but a field that is needed is missing or of the wrong type
   count_,
 };
 struct ProfileProblems {
@@ -63,13 +63,13 @@ struct ProfileTrace {
   std::string path;
   StringTable strings;
   std::vector<ProfileThread> threads;
-  std::vector<ProfileSpan> spans;      // by (begin_ns, longer first)
-  std::vector<ProfileMemory> memory;   // by (time_ns, order)
-  int64_t base_ns = 0;                 // the earliest event kept, as the file tells its time
-  int64_t events_read = 0;             // of any kind
-  int64_t cuda_kernels = 0;            // "kernel", "gpu_memcpy", "gpu_memset" events: the trace of a run on a GPU
+  std::vector<ProfileSpan> spans;     // by (begin_ns, longer first)
+  std::vector<ProfileMemory> memory;  // by (time_ns, order)
+  int64_t base_ns = 0;                // the earliest event kept, as the file tells its time
+  int64_t events_read = 0;            // of any kind
+  int64_t cuda_kernels = 0;           // "kernel", "gpu_memcpy", "gpu_memset" events: the trace of a run on a GPU
   bool profile_memory = false, record_shapes = false, with_stack = false;  // the profiler's switches, as the file says
-  std::string gpucast_json;            // what `gpucast profile` added: the text of the top-level key "gpucast", "" without
+  std::string gpucast_json;  // what `gpucast profile` added: the text of the top-level key "gpucast", "" without
   ProfileProblems problems;
 };
 
@@ -81,8 +81,8 @@ ProfileTrace read_profile(const std::string& path);
 
 // "[[4, 3, 86, 86], [], [64]]" -> {{4, 3, 86, 86}, {}, {64}}. A list of tensors is one level deeper and goes to `lists`.
 struct DimsList {
-  std::vector<std::vector<int64_t>> inputs;               // of each input; empty for scalars and lists
-  std::vector<std::vector<std::vector<int64_t>>> lists;   // of each input: the tensors of a list input, else empty
+  std::vector<std::vector<int64_t>> inputs;              // of each input; empty for scalars and lists
+  std::vector<std::vector<std::vector<int64_t>>> lists;  // of each input: the tensors of a list input, else empty
 };
 DimsList parse_dims(std::string_view json);
 

@@ -19,11 +19,11 @@ struct ProfileRuleLine {
 };
 
 struct ProfileSummary {
-  std::string method;                    // gpucast, xmem, veritasest, dnnmem; "recorded" for a trace of a GPU
-  int64_t blocks = 0, bytes = 0;         // of the trace
-  std::vector<ProfileBytesLine> fates;   // they add up to both
+  std::string method;                   // gpucast, xmem, veritasest, dnnmem; "recorded" for a trace of a GPU
+  int64_t blocks = 0, bytes = 0;        // of the trace
+  std::vector<ProfileBytesLine> fates;  // they add up to both
   int64_t added_blocks = 0, added_bytes = 0;
-  std::vector<ProfileRuleLine> rules;    // in the order they ran
+  std::vector<ProfileRuleLine> rules;  // in the order they ran
 };
 
 }  // namespace gpucast

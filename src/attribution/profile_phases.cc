@@ -39,7 +39,8 @@ class Finder {
   void choose_main_thread() {
     std::vector<int64_t> operators(trace_.threads.size(), 0);
     for (const ProfileSpan& span : trace_.spans) operators[span.thread] += span.kind == SpanKind::op ? 1 : 0;
-    out_.main_thread = operators.empty() ? 0 : static_cast<uint32_t>(std::max_element(operators.begin(), operators.end()) - operators.begin());
+    out_.main_thread =
+        operators.empty() ? 0 : static_cast<uint32_t>(std::max_element(operators.begin(), operators.end()) - operators.begin());
   }
 
   void add(std::vector<PhaseWindow>* list, Phase phase, SpanIndex i) {
@@ -104,7 +105,8 @@ class Finder {
 
   // An outermost module began between: another forward.
   bool new_forward(int64_t from_ns, int64_t to_ns) const {
-    auto at = std::partition_point(trace_.spans.begin(), trace_.spans.end(), [&](const ProfileSpan& span) { return span.begin_ns < from_ns; });
+    auto at =
+        std::partition_point(trace_.spans.begin(), trace_.spans.end(), [&](const ProfileSpan& span) { return span.begin_ns < from_ns; });
     for (; at != trace_.spans.end() && at->begin_ns < to_ns; ++at) {
       if (at->kind == SpanKind::module) return true;
     }
@@ -115,7 +117,8 @@ class Finder {
     for (SpanIndex i = 0; i < trace_.spans.size(); ++i) {
       if (trace_.spans[i].kind != SpanKind::module) continue;
       bool outermost = true;
-      for (SpanIndex up = tree_.parent[i]; up != kNoSpan && outermost; up = tree_.parent[up]) outermost = trace_.spans[up].kind != SpanKind::module;
+      for (SpanIndex up = tree_.parent[i]; up != kNoSpan && outermost; up = tree_.parent[up])
+        outermost = trace_.spans[up].kind != SpanKind::module;
       if (outermost) add(&out_.forwards, Phase::forward, i);
     }
   }
@@ -196,7 +199,8 @@ class Finder {
 }  // namespace
 
 const PhaseWindow* ProfilePhases::window_at(int64_t time_ns) const {
-  const auto at = std::partition_point(windows.begin(), windows.end(), [&](const PhaseWindow& window) { return window.begin_ns <= time_ns; });
+  const auto at =
+      std::partition_point(windows.begin(), windows.end(), [&](const PhaseWindow& window) { return window.begin_ns <= time_ns; });
   if (at == windows.begin() || std::prev(at)->end_ns < time_ns) return nullptr;
   return &*std::prev(at);
 }

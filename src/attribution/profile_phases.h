@@ -23,7 +23,7 @@ struct PhaseWindow {
 };
 
 struct ProfilePhases {
-  std::vector<PhaseWindow> windows;  // do not overlap; by time
+  std::vector<PhaseWindow> windows;                                                 // do not overlap; by time
   std::vector<PhaseWindow> optimizer_steps, zero_grads, forwards, backwards, data;  // of `windows`, one kind each
   std::vector<PhaseWindow> to_device;  // gpucast.to_device#tensor and gpucast.on_device, which may lie in other windows
   int32_t steps = 0;                   // optimizer steps that are complete

@@ -7,20 +7,39 @@
 namespace gpucast {
 
 bool is_plumbing(std::string_view name) {
-  static const std::unordered_set<std::string_view> kNames = {
-      "aten::empty",        "aten::empty_strided",  "aten::empty_like",    "aten::new_empty",      "aten::resize_",
-      "aten::resize_as_",   "aten::zeros",          "aten::zeros_like",    "aten::new_zeros",      "aten::ones",
-      "aten::ones_like",    "aten::full",           "aten::full_like",     "aten::fill_",          "aten::zero_",
-      "aten::to",           "aten::_to_copy",       "aten::copy_",         "aten::clone",          "aten::contiguous",
-      "aten::view",         "aten::_unsafe_view",   "aten::reshape",       "aten::_reshape_alias", "aten::expand",
-      "aten::as_strided",   "aten::as_strided_",    "aten::t",             "aten::transpose",      "aten::transpose_",
-      "aten::permute",      "aten::select",         "aten::slice",         "aten::narrow",         "aten::unsqueeze",
-      "aten::unsqueeze_",   "aten::squeeze",        "aten::squeeze_",      "aten::detach",         "detach",
-      "aten::detach_",      "detach_",              "aten::lift_fresh",    "aten::alias",          "aten::item",
-      "aten::set_",         "aten::split",          "aten::split_with_sizes", "aten::chunk",       "aten::unbind",
-      "aten::flatten",      "aten::unflatten",      "aten::view_as",       "aten::expand_as",      "aten::result_type",
-      "aten::is_nonzero",   "aten::scalar_tensor",  "aten::_local_scalar_dense", "aten::resolve_conj", "aten::resolve_neg",
-      "aten::empty_permuted", "aten::new_empty_strided", "aten::new_full", "aten::new_ones",       "aten::type_as"};
+  static const std::unordered_set<std::string_view> kNames = {"aten::empty",          "aten::empty_strided",
+                                                              "aten::empty_like",     "aten::new_empty",
+                                                              "aten::resize_",        "aten::resize_as_",
+                                                              "aten::zeros",          "aten::zeros_like",
+                                                              "aten::new_zeros",      "aten::ones",
+                                                              "aten::ones_like",      "aten::full",
+                                                              "aten::full_like",      "aten::fill_",
+                                                              "aten::zero_",          "aten::to",
+                                                              "aten::_to_copy",       "aten::copy_",
+                                                              "aten::clone",          "aten::contiguous",
+                                                              "aten::view",           "aten::_unsafe_view",
+                                                              "aten::reshape",        "aten::_reshape_alias",
+                                                              "aten::expand",         "aten::as_strided",
+                                                              "aten::as_strided_",    "aten::t",
+                                                              "aten::transpose",      "aten::transpose_",
+                                                              "aten::permute",        "aten::select",
+                                                              "aten::slice",          "aten::narrow",
+                                                              "aten::unsqueeze",      "aten::unsqueeze_",
+                                                              "aten::squeeze",        "aten::squeeze_",
+                                                              "aten::detach",         "detach",
+                                                              "aten::detach_",        "detach_",
+                                                              "aten::lift_fresh",     "aten::alias",
+                                                              "aten::item",           "aten::set_",
+                                                              "aten::split",          "aten::split_with_sizes",
+                                                              "aten::chunk",          "aten::unbind",
+                                                              "aten::flatten",        "aten::unflatten",
+                                                              "aten::view_as",        "aten::expand_as",
+                                                              "aten::result_type",    "aten::is_nonzero",
+                                                              "aten::scalar_tensor",  "aten::_local_scalar_dense",
+                                                              "aten::resolve_conj",   "aten::resolve_neg",
+                                                              "aten::empty_permuted", "aten::new_empty_strided",
+                                                              "aten::new_full",       "aten::new_ones",
+                                                              "aten::type_as"};
   return kNames.contains(name);
 }
 

@@ -3,11 +3,10 @@
 #include <memory>
 
 #include "gpucast/error.h"
-#include "gpucast/gpu.h"
 #include "gpucast/profile.h"
+#include "src/cli/load_trace.h"
 #include "src/cli/report_capture.h"
 #include "src/cli/subcommand.h"
-#include "src/predict/trace_from_profile.h"
 
 namespace gpucast::cli {
 
@@ -26,24 +25,26 @@ void declare_analyze(CLI::App& app, std::function<int()>& action) {
   app.add_option("--device", options->device, "which GPU of a snapshot that holds several");
   app.add_option("--format", options->format, "text or json")->check(CLI::IsMember({"text", "json"}))->capture_default_str();
   const std::string group = "Profiler traces";
-  const auto method = app.add_option("--method", options->profile.method, "how a CPU trace is turned into what a GPU allocates")
-                          ->check(CLI::IsMember({"gpucast", "xmem"}))
+  const auto method = app.add_option("--method", options->profile.method, "how a CPU trace is turned into what a GPU allocates: gpucast, or as in a paper: xmem, veritasest, dnnmem")
                           ->capture_default_str()
                           ->group(group);
   const auto without = app.add_option("--without", options->profile.without, "leave a rule out (may be repeated)")->group(group);
-  app.callback([options, method, without, &action] {
-    options->profile_only = method->count() > 0 || without->count() > 0;
+  const auto batch = app.add_option("--batch", options->profile.batch_size, "predict for this batch size instead of the traced one")
+                         ->check(CLI::PositiveNumber)
+                         ->group(group);
+  const auto traced =
+      app.add_option("--traced-batch", options->profile.traced_batch_size, "the traced batch size, where the trace does not say")
+          ->check(CLI::PositiveNumber)
+          ->group(group);
+  app.callback([options, method, without, batch, traced, &action] {
+    options->profile_only = method->count() + without->count() + batch->count() + traced->count() > 0;
     action = [options] {
       const std::optional<std::string> gpu = options->gpu.empty() ? std::nullopt : std::optional(options->gpu);
       const Format format = options->format == "json" ? Format::json : Format::text;
-      if (looks_like_profile(options->file)) {
-        const Gpu& card = find_gpu(gpu.value_or(kDefaultGpu));
-        return report_trace(trace_from_profile(read_profile(options->file), card, options->profile), gpu, format, true);
+      if (options->profile_only && !looks_like_profile(options->file)) {
+        throw Error("--method, --without and --batch are for profiler traces, and this is none", options->file, "leave them out");
       }
-      if (options->profile_only) {
-        throw Error("--method and --without are for profiler traces, and this is none", options->file, "leave them out");
-      }
-      return report_capture(options->file, gpu, format, true, options->device);
+      return report_trace(load_trace(options->file, options->device, gpu, options->profile), gpu, format, true);
     };
   });
 }

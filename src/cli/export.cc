@@ -11,6 +11,7 @@
 #include "gpucast/trace.h"
 #include "src/attribution/attribution.h"
 #include "src/base/alloc_conf.h"
+#include "src/cli/load_trace.h"
 #include "src/cli/run_capture.h"
 #include "src/cli/subcommand.h"
 #include "src/lifetime/lifetime.h"
@@ -27,7 +28,7 @@ struct Options {
 
 int export_file(const Options& options) {
   CaptureFile target(options.output, options.force);  // first: it may be refused
-  Trace trace = read_trace(options.file, options.device);
+  Trace trace = load_trace(options.file, options.device, std::nullopt);
   const AllocConf conf = parse_alloc_conf(trace.process.alloc_conf, trace.process.torch);
   const bool is_snapshot = trace.header.source == "snapshot";
   const StartState start = is_snapshot ? reconstruct_start(trace.events, trace.end_segments, conf, &trace.problems) : StartState();
@@ -47,7 +48,9 @@ int export_file(const Options& options) {
 
 void declare_export(CLI::App& app, std::function<int()>& action) {
   auto options = std::make_shared<Options>();
-  app.add_option("FILE", options->file, "a capture (*.gpucast), or a memory snapshot of PyTorch (*.pickle)")->required();
+  app.add_option("FILE", options->file,
+                 "a capture (*.gpucast), a memory snapshot of PyTorch (*.pickle), or a PyTorch Profiler trace (*.json)")
+      ->required();
   app.add_option("--to", options->to, "snapshot: a memory snapshot of PyTorch, for memory_viz")
       ->required()
       ->check(CLI::IsMember({"snapshot"}));

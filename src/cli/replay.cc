@@ -16,11 +16,13 @@
 #include "gpucast/error.h"
 #include "gpucast/gpu.h"
 #include "gpucast/ledger.h"
+#include "gpucast/profile.h"
 #include "gpucast/replay_events.h"
 #include "gpucast/replay_report.h"
 #include "src/attribution/attribution.h"
 #include "src/base/alloc_conf.h"
 #include "src/base/bytes.h"
+#include "src/cli/load_trace.h"
 #include "src/cli/subcommand.h"
 #include "src/lifetime/lifetime.h"
 #include "src/predict/device_ledger.h"
@@ -128,7 +130,12 @@ class Command {
     for (const std::string& text : options_.capacities) sizes.push_back(parse_size(text));
     const std::optional<Gpu> gpu = options_.gpu.empty() ? std::nullopt : std::optional(find_gpu(options_.gpu));
 
-    loaded_ = load_history(options_.file, options_.device);
+    if (looks_like_profile(options_.file)) {
+      loaded_.trace = load_trace(options_.file, options_.device, gpu ? std::optional(gpu->id) : std::nullopt);
+      loaded_.history = history_from_trace(*loaded_.trace);
+    } else {
+      loaded_ = load_history(options_.file, options_.device);
+    }
     History& history = loaded_.history;
     report_.source = history.source;
     report_.file = options_.file;

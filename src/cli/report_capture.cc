@@ -11,10 +11,6 @@
 
 namespace gpucast::cli {
 
-int report_capture(const std::string& path, const std::optional<std::string>& gpu, Format format, bool kept, std::optional<int> device) {
-  return report_trace(read_trace(path, device), gpu, format, kept);
-}
-
 int report_trace(Trace trace, const std::optional<std::string>& gpu, Format format, bool kept) {
   const std::string path = trace.path;
   const Prediction prediction = predict(std::move(trace), gpu);

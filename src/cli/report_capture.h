@@ -10,12 +10,8 @@ namespace gpucast::cli {
 
 enum class Format { text, json };
 
-// Reads the capture at `path`, predicts for `gpu` (unset: the card of the capture), prints the report to standard output.
-// `device`: see read_trace(). `kept` is false when the file is about to be deleted, so that the report must not name it in its next
-// command. Returns kExitYes or kExitNo. Throws Error when nothing useful can be read.
-int report_capture(const std::string& path, const std::optional<std::string>& gpu, Format format, bool kept,
-                   std::optional<int> device = std::nullopt);
-
+// Predicts for `gpu` (unset: the card of the capture) and prints the report to standard output. `kept` is false when the file is about
+// to be deleted, so that the report must not name it in its next command. Returns kExitYes or kExitNo. Throws Error.
 int report_trace(Trace trace, const std::optional<std::string>& gpu, Format format, bool kept);
 
 }  // namespace gpucast::cli

@@ -186,7 +186,7 @@ int run(const Options& options) {
   int answer = kExitYes;
   bool reader_gone = false;
   try {
-    answer = report_capture(files.front(), std::nullopt, options.format == "json" ? Format::json : Format::text, kept);
+    answer = report_trace(read_trace(files.front()), std::nullopt, options.format == "json" ? Format::json : Format::text, kept);
     reader_gone = std::fflush(stdout) != 0 && errno == EPIPE;
   } catch (const std::system_error& error) {
     if (error.code() != std::errc::broken_pipe) throw;

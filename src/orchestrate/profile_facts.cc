@@ -1,8 +1,7 @@
 #include "src/orchestrate/profile_facts.h"
 
-#include <nlohmann/json.hpp>
-
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 namespace gpucast {
 namespace {
@@ -40,7 +39,8 @@ TensorTable table_from(const Json& json) {
   const auto rows = json.find("rows");
   if (rows == json.end() || !rows->is_array()) return table;
   for (const Json& row : *rows) {
-    if (!row.is_array() || row.size() < 4 || !row[0].is_string() || !row[1].is_string() || !row[2].is_number() || !row[3].is_number()) continue;
+    if (!row.is_array() || row.size() < 4 || !row[0].is_string() || !row[1].is_string() || !row[2].is_number() || !row[3].is_number())
+      continue;
     table.rows.push_back({role_named(row[0].get<std::string>()), row[1].get<std::string>(), row[2].get<uint64_t>(), row[3].get<int64_t>()});
   }
   return table;

@@ -65,7 +65,7 @@ struct ProfileFacts {
   SpanIndex around(SpanIndex span, std::string_view name) const;
   SpanIndex around_prefix(SpanIndex span, std::string_view prefix) const;
 
-  const DimsList& dims(SpanIndex op) const;     // of its inputs
+  const DimsList& dims(SpanIndex op) const;  // of its inputs
   const DimsList& strides(SpanIndex op) const;
   const std::vector<std::string>& types(SpanIndex op) const;
   const std::vector<std::string>& concrete(SpanIndex op) const;

@@ -40,7 +40,8 @@ bool from_tables(const ProfileFacts& facts, Sequence* sequence) {
     if (name.substr(0, kMark.size()) != kMark) continue;
     size_t number = 0;
     const std::string_view digits = name.substr(kMark.size());
-    if (std::from_chars(digits.data(), digits.data() + digits.size(), number).ec != std::errc() || number >= facts.metadata.tables.size()) continue;
+    if (std::from_chars(digits.data(), digits.data() + digits.size(), number).ec != std::errc() || number >= facts.metadata.tables.size())
+      continue;
     const Moment when{facts.span(i).begin_ns, 0};
     for (const TensorRow& row : facts.metadata.tables[number].rows) {
       const uint32_t block = row.address == 0 ? UINT32_MAX : finder.at(row.address, when);
@@ -111,7 +112,8 @@ void by_inference(const ProfileFacts& facts, Sequence* sequence) {
     }
   }
   for (const size_t i : others) {
-    if (i > first && (i < last || in_code_of(facts, sequence->blocks[i].span, "torch/nn/modules/"))) sequence->blocks[i].role = Role::buffer;
+    if (i > first && (i < last || in_code_of(facts, sequence->blocks[i].span, "torch/nn/modules/")))
+      sequence->blocks[i].role = Role::buffer;
   }
 }
 

@@ -141,7 +141,8 @@ class AttentionRule {
     int64_t end = -1;  // the number that comes next
     for (SpanIndex i = op + 1; i < facts_.trace.spans.size() && end < 0; ++i) {
       const ProfileSpan& span = facts_.span(i);
-      if (span.begin_ns >= facts_.span(op).end_ns && span.thread == facts_.span(op).thread && span.sequence_number >= first) end = span.sequence_number;
+      if (span.begin_ns >= facts_.span(op).end_ns && span.thread == facts_.span(op).thread && span.sequence_number >= first)
+        end = span.sequence_number;
     }
     std::vector<SpanIndex> out;
     for (int64_t number = first; number < end; ++number) {
@@ -228,7 +229,8 @@ class AttentionRule {
     // The product of output and its gradient, summed and brought into order; then the kernel's scratch.
     const int64_t product_bytes = shape.batch * shape.heads * shape.queries * shape.value_size * 4;
     const int64_t sum_bytes = shape.batch * shape.heads * shape.queries * 4;
-    const Moment product = next(), sum = next(), product_freed = next(), ordered = next(), sum_freed = next(), scratch = next(), done = next(), done2 = next();
+    const Moment product = next(), sum = next(), product_freed = next(), ordered = next(), sum_freed = next(), scratch = next(),
+                 done = next(), done2 = next();
     add(product_bytes, product, product_freed, nodes.front());
     add(sum_bytes, sum, sum_freed, nodes.front());
     add(sum_bytes, ordered, done, nodes.front());
@@ -237,7 +239,7 @@ class AttentionRule {
 
   const ProfileFacts& facts_;
   Sequence& sequence_;
-  std::vector<uint32_t> by_time_;  // blocks by birth
+  std::vector<uint32_t> by_time_;                              // blocks by birth
   std::unordered_map<int64_t, std::vector<SpanIndex>> nodes_;  // by sequence number
 };
 

@@ -15,9 +15,9 @@ constexpr int64_t kKiB = 1024;
 int64_t handle_workspace_bytes(const Gpu& gpu) { return gpu.compute_major == 9 ? 32768 * kKiB : (2 * 4096 + 8 * 16) * kKiB; }
 
 bool is_product(std::string_view name) {
-  static const std::unordered_set<std::string_view> kNames = {"aten::mm",      "aten::bmm", "aten::addmm", "aten::baddbmm", "aten::mv",
-                                                              "aten::addmv",   "aten::dot", "aten::vdot",  "aten::addbmm",  "aten::addr",
-                                                              "aten::_addmm_activation"};
+  static const std::unordered_set<std::string_view> kNames = {
+      "aten::mm",   "aten::bmm",    "aten::addmm", "aten::baddbmm",          "aten::mv", "aten::addmv", "aten::dot",
+      "aten::vdot", "aten::addbmm", "aten::addr",  "aten::_addmm_activation"};
   return kNames.contains(name);
 }
 

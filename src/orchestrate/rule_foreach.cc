@@ -9,7 +9,7 @@ namespace gpucast {
 namespace {
 
 struct StepOperators {
-  bool works_on_lists = false;  // "_foreach_" or "_fused_": the CPU does as CUDA would
+  bool works_on_lists = false;           // "_foreach_" or "_fused_": the CPU does as CUDA would
   std::vector<int64_t> parameter_bytes;  // in the order of the loop; by addcdiv_, which updates the parameter
   std::vector<int64_t> decayed_bytes;    // the gradients that weight decay was added to
 };

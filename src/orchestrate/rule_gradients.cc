@@ -16,7 +16,8 @@ void place_gradients(const ProfileFacts& facts, const OrchestrateOptions& /*opti
     if (!block.kept() || block.role != Role::gradient || block.free == kNeverFreed) continue;
     const PhaseWindow* freed_in = facts.phases.window_at(block.free.time_ns);
     if (freed_in != nullptr && freed_in->phase == Phase::zero_grad) continue;
-    const auto next = std::partition_point(clears.begin(), clears.end(), [&](const PhaseWindow& clear) { return clear.begin_ns <= block.alloc.time_ns; });
+    const auto next =
+        std::partition_point(clears.begin(), clears.end(), [&](const PhaseWindow& clear) { return clear.begin_ns <= block.alloc.time_ns; });
     if (next == clears.end() || block.free.time_ns >= next->begin_ns) continue;
     block.free = {next->begin_ns, static_cast<int64_t>(i)};
     block.rule = "gradients";

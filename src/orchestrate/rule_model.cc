@@ -14,7 +14,8 @@ namespace gpucast {
 namespace {
 
 int64_t bytes_of(const std::vector<GpuBlock>& blocks) {
-  return std::accumulate(blocks.begin(), blocks.end(), int64_t{0}, [](int64_t sum, const GpuBlock& block) { return sum + block.size_bytes; });
+  return std::accumulate(blocks.begin(), blocks.end(), int64_t{0},
+                         [](int64_t sum, const GpuBlock& block) { return sum + block.size_bytes; });
 }
 
 void in_order_of_optimizer(const std::vector<int64_t>& sizes, std::vector<GpuBlock>* parameters) {

@@ -11,31 +11,37 @@
 namespace gpucast {
 
 struct OrchestrateOptions {
-  std::string method = "gpucast";           // gpucast, xmem, veritasest, dnnmem
-  std::vector<std::string> without;         // names of rules left out
-  std::optional<int64_t> batch_size;        // predict for this one; unset: the traced one
-  std::optional<int64_t> traced_batch_size; // unset: as the trace says
-  std::string dtype;                        // "", "bf16", "fp16": what floating point is computed in
-  bool amp = false;                         // with autocast: parameters stay fp32
-  std::string torch;                        // release to predict for; "": as the trace says
+  std::string method = "gpucast";            // gpucast, xmem, veritasest, dnnmem
+  std::vector<std::string> without;          // names of rules left out
+  std::optional<int64_t> batch_size;         // predict for this one; unset: the traced one
+  std::optional<int64_t> traced_batch_size;  // unset: as the trace says
+  std::string dtype;                         // "", "bf16", "fp16": what floating point is computed in
+  bool amp = false;                          // with autocast: parameters stay fp32
+  std::string torch;                         // release to predict for; "": as the trace says
 };
 
 struct Rule {
   const char* name;
-  const char* what;     // one line
-  bool paper;           // of xMem's five (section 3.3) and its filter
+  const char* what;  // one line
+  bool paper;        // of xMem's five (section 3.3) and its filter
   void (*apply)(const ProfileFacts&, const OrchestrateOptions&, Sequence*);
 };
 const std::vector<Rule>& all_rules();
 
+// Those of one method, in order. Throws Error for a method nobody knows, with a "did you mean".
+std::vector<Rule> method_rules(const std::string& method);
+
 // What a rule did, in blocks and bytes.
 struct RuleEffect {
-  std::string name;
+  std::string name, what;
   int64_t dropped_blocks = 0, dropped_bytes = 0, added_blocks = 0, added_bytes = 0, changed_blocks = 0;
 };
 
 // Throws Error for a rule nobody knows, with a "did you mean".
 std::vector<RuleEffect> apply_rules(const ProfileFacts& facts, const OrchestrateOptions& options, Sequence* sequence);
+
+// As the user says, as `gpucast profile` noted, else the first dimension of what forward gets; unset: no telling.
+std::optional<int64_t> traced_batch_size(const ProfileFacts& facts, const OrchestrateOptions& options);
 
 // The rules, in the order they run.
 void drop_host_data(const ProfileFacts&, const OrchestrateOptions&, Sequence*);
@@ -49,5 +55,6 @@ void use_foreach(const ProfileFacts&, const OrchestrateOptions&, Sequence*);
 void use_cuda_attention(const ProfileFacts&, const OrchestrateOptions&, Sequence*);
 void use_cuda_dropout(const ProfileFacts&, const OrchestrateOptions&, Sequence*);
 void add_cublas_workspaces(const ProfileFacts&, const OrchestrateOptions&, Sequence*);
+void scale_batch(const ProfileFacts&, const OrchestrateOptions&, Sequence*);
 
 }  // namespace gpucast

@@ -26,12 +26,13 @@ enum class Role : uint8_t { none, parameter, buffer, gradient, optimizer_state, 
 
 enum class Fate : uint8_t {
   kept,
-  host,            // stays in the host's memory: data loading, what is made before the move to the device, scalars
-  kernel_scratch,  // scratch space of a kernel of the CPU's
-  other_kernel,    // CUDA computes it another way: what takes its place is added
-  optimizer_loop,  // a temporary of the optimizer's loop over parameters, which on CUDA works on all at once
+  host,               // stays in the host's memory: data loading, what is made before the move to the device, scalars
+  kernel_scratch,     // scratch space of a kernel of the CPU's
+  other_kernel,       // CUDA computes it another way: what takes its place is added
+  optimizer_loop,     // a temporary of the optimizer's loop over parameters, which on CUDA works on all at once
   outside_operators,  // not of an operator: the paper's filter
-  before_trace,    // in use before the trace, and nothing says what for
+  before_trace,       // in use before the trace, and nothing says what for
+  not_modelled,       // not looked at by the method: later iterations (VeritasEst), how long blocks live (DNNMem)
   count_,
 };
 

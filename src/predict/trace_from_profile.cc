@@ -19,23 +19,25 @@ namespace {
 constexpr int kCpu = 0, kCuda = 1;  // c10/core/DeviceType.h
 
 const char* fate_name(Fate fate) {
-  static constexpr const char* kNames[] = {"kept",           "host",          "kernel_scratch", "other_kernel",
-                                           "optimizer_loop", "outside_operators", "before_trace"};
+  static constexpr const char* kNames[] = {"kept",        "host", "kernel_scratch", "other_kernel", "optimizer_loop", "outside_operators",
+                                           "before_trace", "not_modelled"};
   static_assert(std::size(kNames) == static_cast<size_t>(Fate::count_));
   return kNames[static_cast<size_t>(fate)];
 }
 
 int64_t events_of(const ProfileTrace& profile, int device_type) {
-  return std::count_if(profile.memory.begin(), profile.memory.end(), [&](const ProfileMemory& event) { return event.device_type == device_type; });
+  return std::count_if(profile.memory.begin(), profile.memory.end(),
+                       [&](const ProfileMemory& event) { return event.device_type == device_type; });
 }
 
 // ---- what must be there ---------------------------------------------------------------------------------------------------
 
 void check(const ProfileTrace& profile) {
   if (profile.memory.empty()) {
-    throw Error("the trace has no [memory] events, so it does not say what was allocated", profile.path,
-                "profile again with torch.profiler.profile(profile_memory=True, record_shapes=True, with_stack=True), or let `gpucast profile "
-                "-- python train.py` do it");
+    throw Error(
+        "the trace has no [memory] events, so it does not say what was allocated", profile.path,
+        "profile again with torch.profiler.profile(profile_memory=True, record_shapes=True, with_stack=True), or let `gpucast profile "
+        "-- python train.py` do it");
   }
 }
 
@@ -57,25 +59,51 @@ void add_warnings(const ProfileFacts& facts, bool recorded, Trace* out) {
   std::map<int64_t, int64_t> pids;
   for (const ProfileThread& thread : profile.threads) ++pids[thread.pid];
   if (pids.size() > 1) {
-    warn(out, "several_processes", fmt::format("The trace has {} processes; what all of them allocate is added up. Give the trace of one.", pids.size()));
+    warn(out, "several_processes",
+         fmt::format("The trace has {} processes; what all of them allocate is added up. Give the trace of one.", pids.size()));
   }
-  const bool operators = std::any_of(profile.spans.begin(), profile.spans.end(), [](const ProfileSpan& span) { return span.kind == SpanKind::op; });
+  const bool operators =
+      std::any_of(profile.spans.begin(), profile.spans.end(), [](const ProfileSpan& span) { return span.kind == SpanKind::op; });
   if (!operators) {
-    warn(out, "no_operators", "The trace has no operators, so nothing can be told apart: every allocation counts. Profile with activities=[ProfilerActivity.CPU].");
+    warn(out, "no_operators",
+         "The trace has no operators, so nothing can be told apart: every allocation counts. Profile with "
+         "activities=[ProfilerActivity.CPU].");
   } else if (std::none_of(profile.spans.begin(), profile.spans.end(), [](const ProfileSpan& span) { return span.dims.valid(); })) {
     warn(out, "no_shapes", "The trace has no shapes of inputs, which several rules need. Profile with record_shapes=True.");
   }
   if (operators && !facts.phases.modules && !facts.phases.gpucast_marks) {
-    warn(out, "no_modules", "The trace does not name modules, so forward is taken to be what lies between other phases. Profile with with_stack=True.");
+    warn(out, "no_modules",
+         "The trace does not name modules, so forward is taken to be what lies between other phases. Profile with with_stack=True.");
   }
   if (facts.phases.backwards.empty() && operators) {
     warn(out, "no_backward", "The trace has no backward: what it shows is not a training step.");
   } else if (facts.phases.optimizer_steps.empty() && operators) {
-    warn(out, "no_optimizer_step", "The trace has no optimizer step: state that the optimizer keeps is missing. Profile at least two whole iterations.");
+    warn(out, "no_optimizer_step",
+         "The trace has no optimizer step: state that the optimizer keeps is missing. Profile at least two whole iterations.");
   } else if (facts.phases.steps == 1) {
-    warn(out, "one_iteration", "The trace has one optimizer step. The peak is often reached in the second, when the optimizer's state is there: profile three.");
+    warn(out, "one_iteration",
+         "The trace has one optimizer step. The peak is often reached in the second, when the optimizer's state is there: profile three.");
   }
   if (!facts.metadata.readable) warn(out, "bad_metadata", "What `gpucast profile` added to the trace could not be read, and is left out.");
+}
+
+void warn_of_batch(const ProfileFacts& facts, const OrchestrateOptions& options, Trace* out) {
+  const std::optional<int64_t> traced = traced_batch_size(facts, options);
+  if (!traced) {
+    warn(out, "no_batch_size", "The trace does not say its batch size, so --batch changes nothing. Give it with --traced-batch.");
+  } else if (*traced != *options.batch_size) {
+    warn(out, "batch_rescaled",
+         fmt::format("Predicted for batch {} from a trace of batch {}: each block grows in proportion or not at all.", *options.batch_size,
+                     *traced));
+  }
+}
+
+// "2.6.0+cu124" -> "12.4"; "" for a build for the CPU.
+std::string cuda_of_wheel(const std::string& torch) {
+  const size_t at = torch.find("+cu");
+  if (at == std::string::npos || torch.size() < at + 6) return "";
+  const std::string digits = torch.substr(at + 3);
+  return digits.substr(0, digits.size() - 1) + "." + digits.back();
 }
 
 // ---- sequence -> requests -> events ---------------------------------------------------------------------------------------
@@ -356,7 +384,8 @@ void simulate(const ProfileFacts& facts, const Sequence& sequence, Trace* out) {
   emit_marks(static_cast<uint32_t>(marks.size()));
 }
 
-ProfileSummary summarize(const ProfileFacts& facts, const Sequence& sequence, const std::vector<RuleEffect>& effects, const std::string& method) {
+ProfileSummary summarize(const ProfileFacts& facts, const Sequence& sequence, const std::vector<RuleEffect>& effects,
+                         const std::string& method) {
   ProfileSummary out;
   out.method = method;
   std::vector<ProfileBytesLine> fates(static_cast<size_t>(Fate::count_));
@@ -379,9 +408,8 @@ ProfileSummary summarize(const ProfileFacts& facts, const Sequence& sequence, co
   }
   out.fates = std::move(fates);
   for (const RuleEffect& effect : effects) {
-    const auto rule = std::find_if(all_rules().begin(), all_rules().end(), [&](const Rule& each) { return effect.name == each.name; });
-    out.rules.push_back({effect.name, rule == all_rules().end() ? "" : rule->what, effect.dropped_blocks, effect.dropped_bytes, effect.added_blocks,
-                         effect.added_bytes, effect.changed_blocks});
+    out.rules.push_back({effect.name, effect.what, effect.dropped_blocks, effect.dropped_bytes, effect.added_blocks, effect.added_bytes,
+                         effect.changed_blocks});
   }
   return out;
 }
@@ -410,10 +438,15 @@ Trace trace_from_profile(ProfileTrace profile, const Gpu& gpu, const Orchestrate
   out.header.gpu = {gpu.id, gpu.name, static_cast<int64_t>(gpu.total_memory_bytes), gpu.compute_major, gpu.compute_minor};
   out.header.command = facts.metadata.command;
   out.process.torch = !options.torch.empty() ? options.torch : facts.metadata.torch;
+  out.process.cuda = cuda_of_wheel(out.process.torch);
   out.process.python = facts.metadata.python;
   out.end.reason = facts.metadata.end_reason.empty() ? "script_end" : facts.metadata.end_reason;
   out.end.optimizer_steps = facts.phases.steps;
   add_warnings(facts, recorded, &out);
+  if (!recorded && options.batch_size) warn_of_batch(facts, options, &out);
+  out.cudnn_convolutions = std::count_if(facts.trace.spans.begin(), facts.trace.spans.end(), [&](const ProfileSpan& span) {
+    return span.kind == SpanKind::op && facts.trace.strings.text(span.name) == "aten::convolution";
+  });
 
   // Through the allocator. Now the trace is like a capture.
   simulate(facts, sequence, &out);

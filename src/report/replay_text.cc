@@ -10,6 +10,7 @@
 #include "gpucast/replay_report.h"
 #include "src/base/bytes.h"
 #include "src/report/next_command.h"
+#include "src/report/user_frame.h"
 
 namespace gpucast {
 namespace {
@@ -91,16 +92,6 @@ std::string where(const Place& place) {
   if (place.step > 0) text += fmt::format(", step {}", place.step);
   if (!place.module.empty()) text += ", in " + place.module;
   return text;
-}
-
-// The innermost frame that is the user's own rather than PyTorch's.
-std::string user_frame(const Place& place) {
-  for (const std::string& frame : place.stack) {
-    const bool library = frame.find("/torch/") != std::string::npos || frame.find("site-packages") != std::string::npos ||
-                         frame.find("<frozen") != std::string::npos;
-    if (!library) return frame;
-  }
-  return place.stack.empty() ? "" : place.stack.front();
 }
 
 void saved_by(const ReplayOomReport& oom, Text* out) {

@@ -10,6 +10,7 @@
 #include "gpucast/report.h"
 #include "src/base/bytes.h"
 #include "src/report/next_command.h"
+#include "src/report/user_frame.h"
 
 namespace gpucast {
 namespace {
@@ -71,26 +72,6 @@ std::string where(const Place& place) {
   std::string text = place.step > 0 ? fmt::format("{}, step {}", place.phase, place.step) : place.phase;
   if (!place.module.empty()) text += ", in " + place.module;
   return text;
-}
-
-// Snapshots may have the frames of C and C++ code too.
-bool is_python(const std::string& frame) {
-  const std::string_view file = std::string_view(frame).substr(0, frame.find(':'));
-  if (file.empty() || file == "??") return false;
-  const size_t dot = file.rfind('.');
-  static constexpr std::string_view kCompiled[] = {".c", ".cc", ".cpp", ".cxx", ".h", ".hpp", ".cu", ".cuh", ".o", ".S", ".so", ".rs"};
-  return dot == std::string_view::npos || std::find(std::begin(kCompiled), std::end(kCompiled), file.substr(dot)) == std::end(kCompiled);
-}
-
-// The innermost frame that is the user's own rather than PyTorch's.
-std::string user_frame(const Place& place) {
-  for (const std::string& frame : place.stack) {
-    if (is_python(frame) && frame.find("/torch/") == std::string::npos && frame.find("site-packages") == std::string::npos &&
-        frame.find("<frozen") == std::string::npos) {
-      return frame;
-    }
-  }
-  return "";
 }
 
 // The end of a long path says more than its beginning.
@@ -222,7 +203,8 @@ void profile(const Prediction& p, Text* out) {
   for (const ProfileBytesLine& line : p.profile->fates) {
     if (line.blocks > 0) out->line(fmt::format("  {:<42}{:>16}{:>12}", fate_words(line.name), format_mib(line.bytes), line.blocks));
   }
-  out->line(fmt::format("  {:<42}{:>16}{:>12}", "and added, for what CUDA does beside", format_mib(p.profile->added_bytes), p.profile->added_blocks));
+  out->line(fmt::format("  {:<42}{:>16}{:>12}", "and added, for what CUDA does beside", format_mib(p.profile->added_bytes),
+                        p.profile->added_blocks));
 }
 
 void cards(const Prediction& p, Text* out) {

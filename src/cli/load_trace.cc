@@ -1,0 +1,17 @@
+#include "src/cli/load_trace.h"
+
+#include "gpucast/error.h"
+#include "gpucast/gpu.h"
+#include "gpucast/profile.h"
+#include "src/predict/trace_from_profile.h"
+
+namespace gpucast::cli {
+
+Trace load_trace(const std::string& path, std::optional<int> device, const std::optional<std::string>& gpu,
+                 const OrchestrateOptions& profile_options) {
+  if (!looks_like_profile(path)) return read_trace(path, device);
+  if (device) throw Error("--device was given, and this is a profiler trace", path, "leave --device out");
+  return trace_from_profile(read_profile(path), find_gpu(gpu.value_or(kDefaultGpu)), profile_options);
+}
+
+}  // namespace gpucast::cli

@@ -1,0 +1,32 @@
+#include "src/report/user_frame.h"
+
+#include <algorithm>
+#include <string_view>
+
+namespace gpucast {
+namespace {
+
+// Snapshots may have the frames of C and C++ code too.
+bool is_python(const std::string& frame) {
+  const std::string_view file = std::string_view(frame).substr(0, frame.find(':'));
+  if (file.empty() || file == "??") return false;
+  const size_t dot = file.rfind('.');
+  static constexpr std::string_view kCompiled[] = {".c", ".cc", ".cpp", ".cxx", ".h", ".hpp", ".cu", ".cuh", ".o", ".S", ".so", ".rs"};
+  return dot == std::string_view::npos || std::find(std::begin(kCompiled), std::end(kCompiled), file.substr(dot)) == std::end(kCompiled);
+}
+
+// Profiler traces give paths inside of packages ("torch/nn/modules/conv.py"), captures and snapshots whole ones.
+bool is_library(std::string_view frame) {
+  return frame.find("/torch/") != std::string_view::npos || frame.substr(0, 6) == "torch/" ||
+         frame.find("site-packages") != std::string_view::npos || frame.find("<frozen") != std::string_view::npos;
+}
+
+}  // namespace
+
+std::string user_frame(const Place& place) {
+  const auto found =
+      std::find_if(place.stack.begin(), place.stack.end(), [](const std::string& frame) { return is_python(frame) && !is_library(frame); });
+  return found == place.stack.end() ? "" : *found;
+}
+
+}  // namespace gpucast

@@ -33,8 +33,7 @@ bool each_item(JsonScanner& scanner, Item item) {
 }  // namespace
 
 std::optional<int64_t> parse_scaled(std::string_view text, int shift) {
-  constexpr uint64_t kMost = uint64_t{1} << 62;
-  if (text.size() >= 2 && text.front() == '"' && text.back() == '"') text = text.substr(1, text.size() - 2);
+  constexpr uint64_t kMost = (uint64_t{1} << 62) - 1;
   if (shift == 0 && text.size() < 19) {  // most are plain
     if (const std::optional<int64_t> number = to_number<int64_t>(text)) return number;
   }
@@ -51,7 +50,7 @@ std::optional<int64_t> parse_scaled(std::string_view text, int shift) {
       point = true;
     } else if (*at >= '0' && *at <= '9') {
       any = true;
-      if (digits < kMost / 10 - 1) {
+      if (digits <= kMost / 10) {
         digits = digits * 10 + static_cast<uint64_t>(*at - '0');
         exponent -= point ? 1 : 0;
       } else {
@@ -84,11 +83,11 @@ std::optional<int64_t> parse_scaled(std::string_view text, int shift) {
   }
   if (exponent < 0) round_up = false;
   for (; exponent > 0 && digits != 0; --exponent) {
-    if (digits >= kMost / 10) return std::nullopt;
+    if (digits > kMost / 10) return std::nullopt;
     digits *= 10;
   }
   digits += round_up ? 1 : 0;
-  if (digits >= kMost) return std::nullopt;
+  if (digits > kMost) return std::nullopt;
   return negative ? -static_cast<int64_t>(digits) : static_cast<int64_t>(digits);
 }
 

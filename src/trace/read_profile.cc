@@ -400,7 +400,11 @@ bool Reader::top_level_key(std::string* key) {
       text_.consume(scanner.at());
       return true;
     }
-    if (text_.size() > kMostEventBytes || !text_.more()) return false;
+    if (text_.size() > kMostEventBytes) return false;
+    if (!text_.more()) {
+      text_.consume(text_.end());
+      return false;
+    }
   }
 }
 

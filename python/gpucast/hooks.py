@@ -685,6 +685,7 @@ def torch_stats():
 # ---- checkpoints -----------------------------------------------------------------------------------------------------------------
 
 _unwritten = []
+why_unwritten = "values on the virtual GPU are not real"
 
 
 def _skip(path):
@@ -693,7 +694,7 @@ def _skip(path):
         recorder = capture.recorder
         recorder.warnings = {key: value for key, value in recorder.warnings.items() if key[0] != "checkpoint_not_written"}
         shown = ", ".join(_unwritten[:5]) + (f" and {len(_unwritten) - 5} more" if len(_unwritten) > 5 else "")
-        recorder.warn("checkpoint_not_written", f"not written, since values on the virtual GPU are not real: {shown}")
+        recorder.warn("checkpoint_not_written", f"not written, since {why_unwritten}: {shown}")
 
 
 def _not_saving(real):

@@ -59,9 +59,12 @@ def after_torch(module):
         return
     _profile = torch.autograd.profiler.profile
     _import_what_training_imports()
-    profile_cuda.install(torch)
-    profile_device.install(torch)
-    profile_marks.install(torch)
+    try:
+        for part in (profile_cuda, profile_device, profile_marks):
+            part.install(torch)
+    except Exception as error:
+        _give_up(error)
+    hooks.why_unwritten = "a profile trains a few steps only"
     for owner, name in ((torch, "save"), (torch.jit, "save")):
         hooks._wrap(owner, name, hooks._not_saving)
 
@@ -90,15 +93,21 @@ def start():
         profiler.__enter__()
         _profiler = profiler
         capture.state = capture.ARMED
+        profile_device.watch_this_thread()
     except Exception as error:
-        capture.state = capture.OFF
         session.remove("armed")
-        message = f"PyTorch {capture.build.version} cannot be profiled here: {type(error).__name__}: {error}"
-        session.error("cannot_profile", message, final=True, torch=capture.build.version, python=sys.executable)
-        capture._flush()
-        capture._hold_without_core()
+        _give_up(error)
     finally:
         _starting = False
+
+
+def _give_up(error):
+    if os.environ.get("GPUCAST_DEBUG"):
+        import traceback
+
+        traceback.print_exc()
+    message = f"PyTorch {capture.build.version} cannot be profiled here: {type(error).__name__}: {error}"
+    capture._give_up("cannot_profile", message)
 
 
 def _import_what_training_imports():
@@ -114,10 +123,10 @@ def _in_an_import():
     frame = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
-        if code.co_name == "<module>" and any(part in code.co_filename for part in _SITE_PACKAGES):
-            # A program that a package installs (`torchrun`, `python -m package`) is a module too, but the main one.
-            if frame.f_globals.get("__name__") != "__main__":
-                return True
+        # A program that a package installs (`torchrun`, `python -m package`) is a module too, but the main one.
+        is_import = code.co_name == "<module>" and frame.f_globals.get("__name__") != "__main__"
+        if is_import and any(part in code.co_filename for part in _SITE_PACKAGES):
+            return True
         frame = frame.f_back
     return False
 

@@ -184,7 +184,7 @@ def _functions():
 
 
 _CLASSES = {"Stream": Stream, "Event": Event, "ExternalStream": Stream, "device": _Context, "device_of": _Context}
-_LEGACY = "Byte Char Short Int Long Half BFloat16 Float Double Bool".split()
+_LEGACY = ("Byte", "Char", "Short", "Int", "Long", "Half", "BFloat16", "Float", "Double", "Bool")
 
 
 def _legacy_type(kind):

@@ -8,6 +8,7 @@ has a place, host or device, in a table of weak references. A storage that is no
 Nothing of this is in place before the script asks for a CUDA device: a script for the CPU runs as it is.
 """
 
+import ctypes
 import functools
 import threading
 
@@ -19,11 +20,40 @@ _local = threading.local()
 _mode = None
 _cpu = _cuda = None
 _real = {}  # name -> PyTorch's own method or attribute of Tensor
+_replaced = {}  # our method, or our property's getter -> PyTorch's own
 _originals = frozenset()  # factory functions as they were: what `with torch.device(...)` acts on
 
 
 def asked_device():
     return "cuda" if _asked else "cpu"
+
+
+# ---- out of the trace --------------------------------------------------------------------------------------------------------------
+
+_thread_state = ctypes.pythonapi.PyThreadState_Get
+_thread_state.restype = ctypes.c_void_p
+# From Python 3.11 on; before, our functions are in the trace too, which makes it larger.
+_pause = getattr(ctypes.pythonapi, "PyThreadState_EnterTracing", lambda state: None)
+_resume = getattr(ctypes.pythonapi, "PyThreadState_LeaveTracing", lambda state: None)
+if isinstance(_pause, ctypes._CFuncPtr):
+    for _function in (_pause, _resume):
+        _function.argtypes, _function.restype = [ctypes.c_void_p], None
+
+
+def unseen(function):
+    """What `function` calls is not in the trace's Python stacks, and not seen by modes and classes that watch torch functions."""
+
+    @functools.wraps(function)
+    def unseen(*args, **kwargs):
+        state = _thread_state()
+        _pause(state)
+        try:
+            with _torch._C.DisableTorchFunction():
+                return function(*args, **kwargs)
+        finally:
+            _resume(state)
+
+    return unseen
 
 
 # ---- places ----------------------------------------------------------------------------------------------------------------------
@@ -62,6 +92,7 @@ class _Places:
 _places = _Places()
 
 
+@unseen
 def _put(tensor, on_device):
     try:
         _places.put(tensor, on_device)
@@ -69,6 +100,7 @@ def _put(tensor, on_device):
         return
 
 
+@unseen
 def _known_place(tensor):
     try:
         return _places.get(tensor)
@@ -76,6 +108,7 @@ def _known_place(tensor):
         return None
 
 
+@unseen
 def on_device(tensor):
     if not _asked or _real["device"].__get__(tensor).type != "cpu":
         return False
@@ -135,13 +168,19 @@ def _put_mode_back():
 def _make_mode():
     class Watching(_torch.overrides.TorchFunctionMode):
         def __torch_function__(self, function, types, args=(), kwargs=None):
+            # PyTorch looks the method up on Tensor, where it finds ours; this call came out of ours.
+            function = _replaced.get(function, function)
             result = function(*args, **(kwargs or {}))
-            _follow(result, args, kwargs)
+            if type(result) in followed or isinstance(result, _torch.Tensor):
+                _follow(result, args, kwargs)
             return result
+
+    followed = (_torch.Tensor, tuple, list)
 
     return Watching()
 
 
+@unseen
 def _follow(result, args, kwargs):
     tensor_type = _torch.Tensor
     results = (result,) if isinstance(result, tensor_type) else result if isinstance(result, (tuple, list)) else ()
@@ -168,15 +207,18 @@ def _ask():
     _asked = True
     tensor = _torch.Tensor
     for name in ("device", "is_cuda", "is_cpu"):
-        setattr(tensor, name, property(_PROPERTIES[name]))
+        setattr(tensor, name, property(unseen(_PROPERTIES[name])))
+        _replaced[getattr(tensor, name).__get__] = _real[name].__get__
     tensor.get_device = _get_device
+    _replaced[_get_device] = _real["get_device"]
+    hooks._wrap(_torch._C, "_group_tensors_by_device_and_dtype", _grouping)
     if capture.state == capture.ARMED:
-        _watch_this_thread()
+        watch_this_thread()
 
 
-def _watch_this_thread():
+def watch_this_thread():
     global _mode
-    if _mode is None:
+    if _mode is None and _asked:
         _mode = _make_mode()
         if getattr(_local, "default", None) is None:
             _put_mode_back()
@@ -200,13 +242,11 @@ def _is_cpu(device):
     return device == "cpu" or getattr(device, "type", None) == "cpu"
 
 
-def _started():
+def _start():
+    """The job makes its first tensor, or may: the profile begins."""
     from . import profile
 
-    if capture.state == capture.WATCHING:
-        profile.start()
-    if capture.state == capture.ARMED and _asked:
-        _watch_this_thread()
+    profile.start()
 
 
 def _mark(text):
@@ -233,7 +273,8 @@ def _marked(text):
 def _move(tensor, dtype, copy, memory_format):
     """tensor.to("cuda", ...)"""
     _ask()
-    _started()
+    if capture.state == capture.WATCHING:
+        _start()
     kwargs = {} if memory_format is None else {"memory_format": memory_format}
     to = _real["to"]
     if _real["device"].__get__(tensor).type != "cpu":
@@ -300,14 +341,30 @@ def _type(self, dtype=None, non_blocking=False, **kwargs):
     cuda_type = getattr(dtype, "_gpucast_type", None) or (dtype if isinstance(dtype, str) and dtype.startswith("torch.cuda.") else None)
     if cuda_type is not None:
         return _move(self, getattr(_torch, cuda_type.rpartition(".")[2]).dtype, False, None)
-    if isinstance(dtype, str) or isinstance(dtype, type(_torch.FloatTensor)):  # "torch.FloatTensor" names the CPU too
+    if isinstance(dtype, (str, type(_torch.FloatTensor))):  # "torch.FloatTensor" names the CPU too
         name = dtype if isinstance(dtype, str) else f"{dtype.__module__}.{dtype.__name__}"
         return _bring_home(self, getattr(_torch, name.rpartition(".")[2]).dtype, False, None)
     return _real["type"](self, dtype, non_blocking, **kwargs)
 
 
+@unseen
 def _get_device(self):
     return 0 if on_device(self) else _real["get_device"](self)
+
+
+def _grouping(real):
+    """Optimizers and gradient clipping choose the implementation by the device that PyTorch's C++ code finds."""
+
+    def group(lists, *args, **kwargs):
+        groups = real(lists, *args, **kwargs)
+
+        def device_of(key, entry):
+            first = next((tensor for tensor in entry[0][0] if tensor is not None), None)
+            return (_cuda, *key[1:]) if first is not None and key[0] is not None and on_device(first) else key
+
+        return {device_of(key, entry): entry for key, entry in groups.items()}
+
+    return group
 
 
 _PROPERTIES = {
@@ -322,15 +379,25 @@ def _moving_module(real, asks):
         if getattr(_local, "moving_module", False) or not asks(args, kwargs):
             return real(self, *args, **kwargs)
         _ask()
-        _started()
+        if capture.state == capture.WATCHING:
+            _start()
+        _place_gradients(self)
         _local.moving_module = True
         try:
-            with _marked("to_device#module"):
+            with zone(False), _marked("to_device#module"):
                 return real(self, *args, **kwargs)
         finally:
             _local.moving_module = False
 
     return move
+
+
+@unseen
+def _place_gradients(module):
+    """A gradient that a backward made is where its parameter is."""
+    for parameter in module.parameters():
+        if parameter.grad is not None and on_device(parameter):
+            _put(parameter.grad, True)
 
 
 def _names_cuda(args, kwargs):
@@ -345,12 +412,9 @@ def _names_cuda(args, kwargs):
 
 # ---- factories -------------------------------------------------------------------------------------------------------------------
 
-_FACTORIES = """empty empty_permuted empty_strided ones arange bartlett_window blackman_window eye full hamming_window hann_window
-    kaiser_window linspace logspace rand randn randint randperm range sparse_coo_tensor tril_indices triu_indices zeros tensor
-    scalar_tensor normal complex""".split()
-_LIKE = "empty_like full_like ones_like rand_like randint_like randn_like zeros_like".split()
-_NEW = "new_empty new_empty_strided new_full new_ones new_tensor new_zeros new".split()
-_WRAPPING = "as_tensor asarray".split()  # make no copy where they need none
+_LIKE = ("empty_like", "full_like", "ones_like", "rand_like", "randint_like", "randn_like", "zeros_like")
+_NEW = ("new_empty", "new_empty_strided", "new_full", "new_ones", "new_tensor", "new_zeros", "new")
+_WRAPPING = ("as_tensor", "asarray")  # make no copy where they need none
 
 
 def _make_on_device(real, args, kwargs, always_marked):
@@ -364,6 +428,7 @@ def _make_on_device(real, args, kwargs, always_marked):
     return result
 
 
+@unseen
 def _made_on_host(result):
     if _asked and isinstance(result, _torch.Tensor) and _known_place(result) is None:
         _put(result, False)
@@ -372,13 +437,16 @@ def _made_on_host(result):
 
 def _making(real):
     def make(*args, **kwargs):
-        kwargs.pop("pin_memory", None)
-        if is_cuda(kwargs.get("device")):
+        if kwargs and "pin_memory" in kwargs:
+            del kwargs["pin_memory"]
+        if kwargs and is_cuda(kwargs.get("device")):
             _ask()
-            _started()
+            if capture.state == capture.WATCHING:
+                _start()
             kwargs["device"] = _cpu
             return _make_on_device(real, args, kwargs, True)
-        _started()
+        if capture.state == capture.WATCHING:
+            _start()
         result = real(*args, **kwargs)
         return _made_on_host(result) if _asked else result
 
@@ -393,7 +461,8 @@ def _making_like(real):
         device = kwargs.get("device")
         if is_cuda(device):
             _ask()
-            _started()
+            if capture.state == capture.WATCHING:
+                _start()
         elif not _asked:
             return real(source, *args, **kwargs)
         if is_cuda(device) or device is None and on_device(source):
@@ -415,7 +484,8 @@ def _making_around(real):
         if not is_cuda(device):
             if device is not None:
                 kwargs["device"] = device
-            _started()
+            if capture.state == capture.WATCHING:
+                _start()
             result = real(data, *args, **kwargs)
             return result if isinstance(data, _torch.Tensor) or not _asked else _made_on_host(result)
         kwargs.pop("device", None)
@@ -438,7 +508,8 @@ def _in_device_context(real):
         if kwargs.get("device") is not None:
             return function(*args, **kwargs)
         _ask()
-        _started()
+        if capture.state == capture.WATCHING:
+            _start()
         if function in (_torch.as_tensor.__wrapped__, _torch.asarray.__wrapped__):
             return _move(function(*args, **kwargs), None, False, None)
         return _make_on_device(function, args, kwargs, True)
@@ -462,7 +533,8 @@ def _loading(real):
         where = args[1] if len(args) > 1 else kwargs.get("map_location")
         args, kwargs = args[:1] + args[2:], {**kwargs}
         kwargs.pop("map_location", None)
-        _started()
+        if capture.state == capture.WATCHING:
+            _start()
         if is_cuda(where) or isinstance(where, dict) and any(is_cuda(target) for target in where.values()):
             _ask()
         if is_cuda(where):
@@ -499,6 +571,7 @@ def _put_storage(storage):
         return
 
 
+@unseen
 def _put_all(value, where, depth=0):
     if isinstance(value, _torch.Tensor):
         _put(value, where)
@@ -577,6 +650,12 @@ def _make_generator(torch):
 # ---- in place of PyTorch's own ---------------------------------------------------------------------------------------------------
 
 
+def _replace_method(name, around):
+    real = getattr(_torch.Tensor, name)
+    hooks._wrap(_torch.Tensor, name, around)
+    _replaced[getattr(_torch.Tensor, name)] = real
+
+
 def install(torch):
     global _torch, _cpu, _cuda, _originals
     _torch = torch
@@ -589,13 +668,15 @@ def install(torch):
     for name in ("device", "is_cuda", "is_cpu", "to", "type", "get_device"):
         _real[name] = getattr(tensor, name)
     for name, replacement in (("to", _to), ("cuda", _tensor_cuda), ("cpu", _tensor_cpu), ("type", _type)):
-        setattr(tensor, name, functools.wraps(getattr(tensor, name))(replacement))
+        _replace_method(name, lambda real, replacement=replacement: replacement)
     tensor.pin_memory = lambda self, device=None: self
     tensor.is_pinned = lambda self, device=None: False
     tensor.record_stream = lambda self, stream: None
     for name in _NEW:
-        hooks._wrap(tensor, name, _making_like)
-    for names, around in ((_FACTORIES, _making), (_LIKE, _making_like), (_WRAPPING, _making_around)):
+        _replace_method(name, _making_like)
+    names = {function.__name__ for function in _originals}
+    factories = [name for name in names if getattr(torch, name, None) in _originals and name not in _WRAPPING]
+    for names, around in ((factories, _making), (_LIKE, _making_like), (_WRAPPING, _making_around)):
         for name in names:
             hooks._wrap(torch, name, around)
     hooks._wrap(torch, "load", _loading)

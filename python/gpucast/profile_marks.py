@@ -101,6 +101,7 @@ def _differentiating(real):
 def _guarded(function):
     """A table that fails is left out, with a warning; the script goes on."""
 
+    @profile_device.unseen
     @functools.wraps(function)
     def guarded(*args):
         try:

@@ -4,6 +4,8 @@
 
 #include "gpucast/error.h"
 #include "gpucast/gpu.h"
+#include "src/orchestrate/method_dnnmem.h"
+#include "src/orchestrate/method_veritasest.h"
 
 namespace gpucast {
 
@@ -20,17 +22,31 @@ const std::vector<Rule>& all_rules() {
       {"attention", "scaled dot product attention by CUDA's kernels", false, use_cuda_attention},
       {"dropout", "dropout keeps a mask of one byte an element", false, use_cuda_dropout},
       {"cublas", "workspaces of cuBLAS and cuBLASLt", false, add_cublas_workspaces},
+      {"batch_size", "another batch size than the traced one (--batch)", false, scale_batch},
   };
   return kRules;
 }
 
+std::vector<Rule> method_rules(const std::string& method) {
+  if (method == "veritasest") return veritasest_rules();
+  if (method == "dnnmem") return dnnmem_rules();
+  if (method != "gpucast" && method != "xmem") {
+    const auto near = did_you_mean(method, {"gpucast", "xmem", "veritasest", "dnnmem"});
+    throw Error("there is no method named \"" + method + "\"" + (near ? ", did you mean \"" + *near + "\"?" : ""), "--method",
+                "the methods are gpucast, xmem, veritasest, dnnmem");
+  }
+  std::vector<Rule> rules = all_rules();
+  std::erase_if(rules, [&](const Rule& rule) { return method == "xmem" ? !rule.paper : std::string_view(rule.name) == "filter"; });
+  return rules;
+}
+
 namespace {
 
-
 // What changed between two states of the sequence.
-RuleEffect effect_of(const char* name, const std::vector<GpuBlock>& before, const std::vector<GpuBlock>& after) {
+RuleEffect effect_of(const Rule& rule, const std::vector<GpuBlock>& before, const std::vector<GpuBlock>& after) {
   RuleEffect out;
-  out.name = name;
+  out.name = rule.name;
+  out.what = rule.what;
   for (size_t i = 0; i < after.size(); ++i) {
     if (i >= before.size()) {
       ++out.added_blocks;
@@ -40,7 +56,8 @@ RuleEffect effect_of(const char* name, const std::vector<GpuBlock>& before, cons
     if (before[i].kept() && !after[i].kept()) {
       ++out.dropped_blocks;
       out.dropped_bytes += before[i].size_bytes;
-    } else if (after[i].kept() && (before[i].size_bytes != after[i].size_bytes || before[i].alloc != after[i].alloc || before[i].free != after[i].free)) {
+    } else if (after[i].kept() &&
+               (before[i].size_bytes != after[i].size_bytes || before[i].alloc != after[i].alloc || before[i].free != after[i].free)) {
       ++out.changed_blocks;
     }
   }
@@ -51,23 +68,23 @@ RuleEffect effect_of(const char* name, const std::vector<GpuBlock>& before, cons
 
 std::vector<RuleEffect> apply_rules(const ProfileFacts& facts, const OrchestrateOptions& options, Sequence* sequence) {
   std::vector<std::string> names;
+  const std::vector<Rule> rules = method_rules(options.method);
   for (const Rule& rule : all_rules()) names.emplace_back(rule.name);
+  for (const Rule& rule : rules) names.emplace_back(rule.name);
   for (const std::string& without : options.without) {
     if (std::find(names.begin(), names.end(), without) != names.end()) continue;
     const auto near = did_you_mean(without, names);
     std::string list;
-    for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
-    throw Error("there is no rule named \"" + without + "\"" + (near ? ", did you mean \"" + *near + "\"?" : ""), "--without", "the rules are " + list);
+    for (const Rule& rule : rules) list += (list.empty() ? "" : ", ") + std::string(rule.name);
+    throw Error("there is no rule named \"" + without + "\"" + (near ? ", did you mean \"" + *near + "\"?" : ""), "--without",
+                "the rules are " + list);
   }
-  const bool xmem = options.method == "xmem";
   std::vector<RuleEffect> effects;
-  for (const Rule& rule : all_rules()) {
-    const bool paper_only = std::string_view(rule.name) == "filter";
-    if (xmem ? !rule.paper : paper_only) continue;
+  for (const Rule& rule : rules) {
     if (std::find(options.without.begin(), options.without.end(), rule.name) != options.without.end()) continue;
     const std::vector<GpuBlock> before = sequence->blocks;
     rule.apply(facts, options, sequence);
-    effects.push_back(effect_of(rule.name, before, sequence->blocks));
+    effects.push_back(effect_of(rule, before, sequence->blocks));
   }
   return effects;
 }

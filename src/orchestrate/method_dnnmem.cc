@@ -1,0 +1,316 @@
+// A static method: it knows the operators of one forward with the sizes of what they take and give, the parameters, the batch;
+// and nothing of how a script runs. What we take where the papers are silent:
+//
+// Graph     Nodes are the operators of the first forward (and loss) that a backward follows, with no operator around them, in
+//           the order they run, which is a topological one. A trace does not say which tensor is which: an input of an operator
+//           is the latest output of its size in bytes, not yet taken by another of its inputs; failing that the latest larger
+//           one it is a whole part of (a slice). Weights are told from activations by their place among the inputs. An output
+//           is a block that the operator leaves behind; without one it works in place or makes a view, and its output is
+//           its input's memory.
+// Backward  The nodes in the opposite order. A node takes gradients of the sizes of its inputs, and for each parameter it owns
+//           one more; the owner of a parameter is known by the sequence number of the gradient's autograd node.
+// Liveness  Reference counts on this graph: an output dies after the last node that takes it, forward or (where the kind of
+//           operator saves it) backward; a gradient of an activation when the node it belongs to has run backward. Parameters,
+//           buffers and the batch are there from the begin and stay; gradients of parameters stay.
+// Optimizer None: xMem's section 5.1 says a static graph knows nothing of the optimizer's phase, and in the authors' published
+//           runs DNNMem's figure is the same for every optimizer. Nor zero_grad, nor scratch space of kernels.
+// Allocator "Basic BFC": the simulated allocator of PyTorch, which is best fit with coalescing; the authors used theirs, too.
+
+#include "src/orchestrate/method_dnnmem.h"
+
+#include <algorithm>
+#include <array>
+#include <unordered_map>
+#include <unordered_set>
+
+namespace gpucast {
+namespace {
+
+constexpr uint32_t kNone = UINT32_MAX;
+
+// What an operator keeps for backward, and which of its inputs are weights (one bit a place).
+struct OperatorKind {
+  std::string_view name;
+  bool saves_inputs = false, saves_output = false;
+  uint32_t weights = 0;
+};
+
+OperatorKind kind_of(std::string_view name) {
+  static constexpr auto kKinds = std::to_array<OperatorKind>({
+      {"aten::conv1d", true, false, 0b110},
+      {"aten::conv2d", true, false, 0b110},
+      {"aten::conv3d", true, false, 0b110},
+      {"aten::conv_transpose2d", true, false, 0b110},
+      {"aten::linear", true, false, 0b110},
+      {"aten::addmm", true, false, 0b101},  // x * weight + bias, as GPT-2's Conv1D writes it
+      {"aten::batch_norm", true, false, 0b11110},
+      {"aten::group_norm", true, false, 0b1100},
+      {"aten::layer_norm", true, false, 0b1100},
+      {"aten::rms_norm", true, false, 0b100},
+      {"aten::embedding", true, false, 0b1},
+      {"aten::relu", false, true},
+      {"aten::relu_", false, true},
+      {"aten::sigmoid", false, true},
+      {"aten::tanh", false, true},
+      {"aten::softmax", false, true},
+      {"aten::log_softmax", false, true},
+      {"aten::exp", false, true},
+      {"aten::sqrt", false, true},
+      {"aten::rsqrt", false, true},
+      {"aten::dropout", false, true},
+      {"aten::dropout_", false, true},
+      {"aten::feature_dropout", false, true},
+      {"aten::max_pool2d", true, true},
+      {"aten::cross_entropy_loss", true, true},
+      {"aten::scaled_dot_product_attention", true, true},
+      {"aten::add"},
+      {"aten::add_"},
+      {"aten::sub"},
+      {"aten::neg"},
+      {"aten::mean"},
+      {"aten::sum"},
+      {"aten::cat"},
+      {"aten::adaptive_avg_pool2d"},
+  });
+  for (const OperatorKind& kind : kKinds) {
+    if (kind.name == name) return kind;
+  }
+  if (is_plumbing(name)) return {name};
+  return {name, true};  // products, powers, activations such as gelu and silu
+}
+
+// One tensor's memory on the static graph. Times are places in the order: forward nodes, then backward ones.
+struct GraphTensor {
+  int64_t size_bytes = 0;
+  uint32_t born = 0, last_use = 0;
+};
+
+struct Node {
+  SpanIndex op = kNoSpan;
+  OperatorKind kind;
+  std::vector<uint32_t> inputs;   // producers: nodes
+  std::vector<uint32_t> tensors;  // what it leaves behind, the output first (the largest); empty: in place or a view
+  uint32_t memory = kNone;        // the tensor its output lies in; kNone: in a leaf's
+  int64_t output_bytes = 0;
+  bool trained = false;  // a gradient reaches it: a weight's, or through an input
+  bool is_view() const { return tensors.empty() && is_plumbing(kind.name); }
+};
+
+class Graph {
+ public:
+  Graph(const ProfileFacts& facts, const Sequence& sequence) : facts_(facts), sequence_(sequence) {
+    choose_step();
+    if (backward_ == nullptr) return;  // nothing that is trained
+    collect_nodes();
+    if (nodes_.empty()) return;
+    for (uint32_t i = 0; i < nodes_.size(); ++i) connect(i);
+    end_ = static_cast<uint32_t>(2 * nodes_.size());
+    for (uint32_t i = static_cast<uint32_t>(nodes_.size()); i-- > 0;) run_backward(i);
+    place_parameter_gradients();
+  }
+
+  int64_t backward_begin_ns() const { return backward_ == nullptr ? INT64_MIN : backward_->begin_ns; }
+
+  // The tensors as blocks, in the time of the traced step.
+  std::vector<GpuBlock> blocks() const {
+    std::vector<GpuBlock> out;
+    const auto moment = [&](uint32_t place, int64_t order) {
+      if (place < nodes_.size()) return Moment{facts_.span(nodes_[place].op).end_ns, order};
+      return Moment{backward_->begin_ns, (int64_t{place} << 32) + order};
+    };
+    const auto add = [&](const GraphTensor& tensor, Role role, bool stays) {
+      GpuBlock block;
+      block.size_bytes = tensor.size_bytes;
+      block.role = role;
+      block.span = nodes_[forward_node(tensor.born)].op;
+      block.rule = "graph";
+      const auto order = static_cast<int64_t>(out.size());
+      block.alloc = moment(tensor.born, order);
+      // After what is born at the place of the last use.
+      if (!stays) block.free = moment(tensor.last_use, (int64_t{1} << 31) + order);
+      out.push_back(block);
+    };
+    for (const GraphTensor& tensor : tensors_) add(tensor, Role::none, false);
+    for (const GraphTensor& tensor : activation_gradients_) add(tensor, Role::none, false);
+    for (const GraphTensor& tensor : parameter_gradients_) add(tensor, Role::gradient, true);
+    return out;
+  }
+
+ private:
+  uint32_t forward_node(uint32_t place) const { return place < nodes_.size() ? place : end_ - 1 - place; }
+  uint32_t backward_place(uint32_t node) const { return end_ - 1 - node; }
+
+  // The first backward with a forward before it.
+  void choose_step() {
+    for (const PhaseWindow& backward : facts_.phases.backwards) {
+      for (const PhaseWindow& forward : facts_.phases.forwards) {
+        if (forward.end_ns <= backward.begin_ns && forward.begin_ns >= begin_ns_ && backward_ == nullptr) {
+          begin_ns_ = forward.begin_ns;
+          backward_ = &backward;
+        }
+      }
+      if (backward_ != nullptr) return;
+      begin_ns_ = backward.end_ns;
+    }
+  }
+
+  void collect_nodes() {
+    std::unordered_map<SpanIndex, uint32_t> node_of;  // root operators
+    std::vector<SpanIndex> root(facts_.trace.spans.size(), kNoSpan);
+    for (SpanIndex i = 0; i < facts_.trace.spans.size(); ++i) {
+      const ProfileSpan& span = facts_.span(i);
+      if (span.begin_ns >= backward_->begin_ns) break;
+      const SpanIndex parent = facts_.tree.parent[i];
+      if (parent != kNoSpan) root[i] = root[parent];
+      if (!facts_.is_op(i) || span.begin_ns < begin_ns_ || span.thread != facts_.phases.main_thread) continue;
+      const PhaseWindow* window = facts_.phases.window_at(span.begin_ns);
+      if (window != nullptr && window->phase != Phase::forward) continue;
+      if (root[i] == kNoSpan) {
+        root[i] = i;
+        node_of[i] = static_cast<uint32_t>(nodes_.size());
+        Node node;
+        node.op = i;
+        node.kind = kind_of(facts_.name(i));
+        nodes_.push_back(node);
+      }
+      if (span.sequence_number >= 0) node_of_number_[span.sequence_number] = node_of[root[i]];
+    }
+    // What each leaves behind.
+    for (size_t i = 0; i < sequence_.traced; ++i) {
+      const GpuBlock& block = sequence_.blocks[i];
+      if (block.span == kNoSpan || root[block.span] == kNoSpan) continue;
+      const uint32_t at = node_of[root[block.span]];
+      if (block.free.time_ns <= facts_.span(root[block.span]).end_ns) continue;
+      nodes_[at].tensors.push_back(static_cast<uint32_t>(tensors_.size()));
+      tensors_.push_back({block.size_bytes, at, at});
+    }
+    for (Node& node : nodes_) {
+      std::stable_sort(node.tensors.begin(), node.tensors.end(),
+                       [&](uint32_t a, uint32_t b) { return tensors_[a].size_bytes > tensors_[b].size_bytes; });
+    }
+  }
+
+  void use(uint32_t tensor, uint32_t place) {
+    if (tensor != kNone) tensors_[tensor].last_use = std::max(tensors_[tensor].last_use, place);
+  }
+
+  // The latest node before `end` whose output has that size; failing that, the latest view that it is a whole part of.
+  uint32_t producer(int64_t bytes, uint32_t end, const std::vector<uint32_t>& taken) const {
+    const auto find = [&](bool part) {
+      for (uint32_t i = end; i-- > 0;) {
+        const int64_t has = nodes_[i].output_bytes;
+        const bool fits = part ? nodes_[i].is_view() && has > bytes && has % bytes == 0 : has == bytes;
+        if (fits && std::find(taken.begin(), taken.end(), i) == taken.end()) return i;
+      }
+      return kNone;
+    };
+    const uint32_t same = find(false);
+    return same != kNone ? same : find(true);
+  }
+
+  void connect(uint32_t at) {
+    Node& node = nodes_[at];
+    const DimsList& dims = facts_.dims(node.op);
+    const std::vector<std::string>& types = facts_.types(node.op);
+    int64_t first_bytes = 0;
+    const auto take = [&](int64_t bytes) {
+      if (bytes <= 0) return;
+      if (first_bytes == 0) first_bytes = bytes;
+      const uint32_t from = producer(bytes, at, node.inputs);
+      if (from != kNone) node.inputs.push_back(from);
+    };
+    for (size_t i = 0; i < dims.inputs.size() && i < types.size(); ++i) {
+      if (i < 32 && (node.kind.weights >> i & 1U) != 0) continue;
+      if (!dims.inputs[i].empty()) take(numel(dims.inputs[i]) * element_bytes(types[i]));
+      // Of a list of tensors the element type is not told; only floats are joined in forward.
+      if (i < dims.lists.size()) {
+        for (const std::vector<int64_t>& tensor : dims.lists[i]) take(numel(tensor) * 4);
+      }
+    }
+    if (!node.tensors.empty()) {
+      node.memory = node.tensors.front();
+      node.output_bytes = tensors_[node.memory].size_bytes;
+    } else if (!node.inputs.empty()) {
+      node.memory = nodes_[node.inputs.front()].memory;
+      node.output_bytes = first_bytes;
+    }
+    node.trained = node.kind.weights != 0;
+    for (const uint32_t from : node.inputs) {
+      use(nodes_[from].memory, at);
+      node.trained = node.trained || nodes_[from].trained;
+    }
+  }
+
+  void run_backward(uint32_t at) {
+    const Node& node = nodes_[at];
+    if (!node.trained) return;
+    const uint32_t place = backward_place(at);
+    if (node.kind.saves_inputs) {
+      for (const uint32_t from : node.inputs) use(nodes_[from].memory, place);
+    }
+    if (node.kind.saves_output) {
+      for (const uint32_t tensor : node.tensors) use(tensor, place);
+      use(node.memory, place);
+    }
+    if (node.is_view()) return;  // so is its gradient
+    for (const uint32_t from : node.inputs) {
+      if (!nodes_[from].trained) continue;
+      uint32_t taker = from;
+      while (nodes_[taker].is_view() && !nodes_[taker].inputs.empty()) taker = nodes_[taker].inputs.front();
+      activation_gradients_.push_back({nodes_[from].output_bytes, place, backward_place(taker)});
+    }
+  }
+
+  // Where backward makes them, by the number of the autograd node; those it does not tell of, with the last one.
+  void place_parameter_gradients() {
+    uint32_t node = static_cast<uint32_t>(nodes_.size()) - 1;
+    for (size_t i = 0; i < sequence_.traced; ++i) {
+      const GpuBlock& block = sequence_.blocks[i];
+      if (block.role != Role::gradient || block.alloc.time_ns < backward_->begin_ns || block.alloc.time_ns >= backward_->end_ns) continue;
+      const SpanIndex around = facts_.around_prefix(block.span, "autograd::engine:");
+      const auto found = around == kNoSpan ? node_of_number_.end() : node_of_number_.find(facts_.span(around).sequence_number);
+      if (found != node_of_number_.end()) node = found->second;
+      parameter_gradients_.push_back({block.size_bytes, backward_place(node), end_});
+    }
+  }
+
+  const ProfileFacts& facts_;
+  const Sequence& sequence_;
+  const PhaseWindow* backward_ = nullptr;
+  int64_t begin_ns_ = INT64_MIN;
+  uint32_t end_ = 0;
+  std::vector<Node> nodes_;
+  std::vector<GraphTensor> tensors_, activation_gradients_, parameter_gradients_;
+  std::unordered_map<int64_t, uint32_t> node_of_number_;
+};
+
+void build_graph(const ProfileFacts& facts, const OrchestrateOptions& /*options*/, Sequence* sequence) {
+  const Graph graph(facts, *sequence);
+  std::vector<GpuBlock> made = graph.blocks();
+  for (GpuBlock& block : sequence->blocks) {
+    if (!block.kept()) continue;
+    const bool model = block.role == Role::parameter || block.role == Role::buffer;
+    const bool batch = block.role == Role::input && block.alloc.time_ns < graph.backward_begin_ns();
+    if (model || batch) {
+      block.free = kNeverFreed;
+      continue;
+    }
+    block.fate = Fate::not_modelled;
+    block.rule = "graph";
+  }
+  sequence->blocks.insert(sequence->blocks.end(), made.begin(), made.end());
+}
+
+}  // namespace
+
+const std::vector<Rule>& dnnmem_rules() {
+  static const std::vector<Rule> kRules = {
+      {"host", "what stays in the host's memory is left out", true, drop_host_data},
+      {"model", "parameters and buffers are on the device from the begin on", true, place_model},
+      {"batch", "which blocks are the batch", true, place_batch},
+      {"graph", "operators of one forward and their backward, each tensor until its last use on the graph", true, build_graph},
+  };
+  return kRules;
+}
+
+}  // namespace gpucast

@@ -1,0 +1,217 @@
+// What the paper says, and what we take where it is silent:
+//
+// III.A  [memory] events are paired by address in their order (Algorithm 1): pair_blocks() has done it.
+// III.B  A layer is a module that runs no other module. Its operators are those with no operator around them, by time; their
+//        sequence numbers link backward's operators. A block counts if it is allocated while such an operator runs and is
+//        still there when the operator ends. What runs in no layer (attention written out in a wrapper, say) does not count.
+// III.C  1 Parameters are the gradients of the first iteration, in the opposite order, for good. Which of backward's blocks
+//          are gradients is not said: we take those still there at the optimizer's step. Buffers are not modelled.
+//        2 A batch lives from the begin to the end of its iteration. The paper asks the script's data loader for its size; we
+//          take what our own rules find in the trace.
+//        3 Gradients are freed at the next zero_grad, and never if there is none.
+//        4 Of what optimizer.step() allocates, blocks of a parameter's size count, and for good ("all memory blocks generated
+//          at this stage are labeled as permanent"): temporaries of that size too, in the first iteration. Those of the
+//          second live as in the trace, for "the first iteration often generates additional permanent memory blocks" (5).
+//        5 Two iterations. The paper cuts at profiler.step(), which many scripts do not call: an iteration begins with its
+//          first batch or forward behind the optimizer step before.
+
+#include "src/orchestrate/method_veritasest.h"
+
+#include <algorithm>
+#include <unordered_set>
+
+#include "src/orchestrate/roles.h"
+
+namespace gpucast {
+namespace {
+
+constexpr int32_t kIterations = 2;
+
+bool starts_with(std::string_view text, std::string_view prefix) { return text.substr(0, prefix.size()) == prefix; }
+
+const PhaseWindow* first_from(const std::vector<PhaseWindow>& list, int64_t time_ns) {
+  const auto at = std::partition_point(list.begin(), list.end(), [&](const PhaseWindow& window) { return window.begin_ns < time_ns; });
+  return at == list.end() ? nullptr : &*at;
+}
+
+// When iteration `number` (from 1) begins; INT64_MAX: there is no such iteration.
+int64_t iteration_begin(const ProfilePhases& phases, int32_t number) {
+  if (number == 1) return phases.loop_begin_ns;
+  if (static_cast<size_t>(number) > phases.step_ends_ns.size() + 1) return INT64_MAX;
+  const int64_t after_ns = phases.step_ends_ns[static_cast<size_t>(number) - 2];
+  int64_t begin_ns = INT64_MAX;
+  for (const auto* list : {&phases.data, &phases.forwards}) {
+    const PhaseWindow* first = first_from(*list, after_ns);
+    if (first != nullptr) begin_ns = std::min(begin_ns, first->begin_ns);
+  }
+  return begin_ns;
+}
+
+// Of each span: the operator around it (or itself) that has no operator around it; and whether a layer's work leads there.
+class Layers {
+ public:
+  explicit Layers(const ProfileFacts& facts) {
+    const size_t count = facts.trace.spans.size();
+    root_.assign(count, kNoSpan);
+    linked_.assign(count, false);
+    std::vector<SpanIndex> module(count, kNoSpan);
+    std::vector<bool> wrapper(count, false);
+    // Spans come by time, outer ones first.
+    for (SpanIndex i = 0; i < count; ++i) {
+      const SpanIndex parent = facts.tree.parent[i];
+      if (parent != kNoSpan) {
+        root_[i] = root_[parent];
+        module[i] = module[parent];
+      }
+      if (facts.is_op(i) && root_[i] == kNoSpan) root_[i] = i;
+      if (facts.span(i).kind == SpanKind::module) {
+        if (module[i] != kNoSpan) wrapper[module[i]] = true;
+        module[i] = i;
+      }
+    }
+    std::unordered_set<int64_t> numbers;
+    for (SpanIndex i = 0; i < count; ++i) {
+      if (!facts.is_op(i) || module[i] == kNoSpan || wrapper[module[i]] || in_backward(facts, i)) continue;
+      linked_[root_[i]] = true;
+      if (facts.span(i).sequence_number >= 0) numbers.insert(facts.span(i).sequence_number);
+    }
+    for (SpanIndex i = 0; i < count; ++i) {
+      if (in_backward(facts, i) && numbers.contains(facts.span(i).sequence_number)) linked_[root_[i]] = true;
+    }
+  }
+
+  // The layer's operator that a block was allocated in; kNoSpan: none.
+  SpanIndex operator_of(SpanIndex span) const {
+    return span == kNoSpan || root_[span] == kNoSpan || !linked_[root_[span]] ? kNoSpan : root_[span];
+  }
+
+ private:
+  bool in_backward(const ProfileFacts& facts, SpanIndex span) const {
+    return root_[span] != kNoSpan && starts_with(facts.name(root_[span]), "autograd::engine:");
+  }
+
+  std::vector<SpanIndex> root_;
+  std::vector<bool> linked_;
+};
+
+void drop(GpuBlock* block, Fate fate, const char* rule) {
+  block->fate = fate;
+  block->rule = rule;
+}
+
+// Blocks of the trace; roles are the method's own from here on.
+void link_layers(const ProfileFacts& facts, const OrchestrateOptions& /*options*/, Sequence* sequence) {
+  const ProfilePhases& phases = facts.phases;
+  const Layers layers(facts);
+  const int64_t begin_ns = iteration_begin(phases, 1), end_ns = iteration_begin(phases, kIterations + 1);
+  for (size_t i = 0; i < sequence->traced; ++i) {
+    GpuBlock& block = sequence->blocks[i];
+    const bool batch = block.kept() && block.role == Role::input;
+    block.role = Role::none;
+    if (facts.cpu.blocks[i].before_start()) {
+      drop(&block, Fate::before_trace, "layers");
+      continue;
+    }
+    if (block.alloc.time_ns < begin_ns || block.alloc.time_ns >= end_ns) {
+      drop(&block, block.alloc.time_ns < begin_ns ? Fate::host : Fate::not_modelled, "layers");
+      continue;
+    }
+    const PhaseWindow* window = phases.window_at(block.alloc.time_ns);
+    if (batch) {
+      block.role = Role::input;
+      continue;
+    }
+    if (window != nullptr && window->phase == Phase::optimizer_step) continue;
+    const SpanIndex op = layers.operator_of(block.span);
+    if (op == kNoSpan) {
+      drop(&block, Fate::outside_operators, "layers");
+    } else if (block.free.time_ns <= facts.span(op).end_ns) {
+      drop(&block, Fate::kernel_scratch, "layers");
+    } else if (window != nullptr && window->phase == Phase::backward) {
+      const PhaseWindow* step = first_from(phases.optimizer_steps, window->end_ns);
+      if (block.free.time_ns > (step != nullptr ? step->begin_ns : window->end_ns)) block.role = Role::gradient;
+    }
+  }
+}
+
+void copy_gradients(const ProfileFacts& facts, const OrchestrateOptions& /*options*/, Sequence* sequence) {
+  std::vector<GpuBlock> made;
+  int32_t first_step = INT32_MAX;
+  for (size_t i = 0; i < sequence->traced; ++i) {
+    const GpuBlock& gradient = sequence->blocks[i];
+    if (!gradient.kept() || gradient.role != Role::gradient) continue;
+    const int32_t step = facts.phases.step_at(gradient.alloc.time_ns);
+    if (first_step == INT32_MAX) first_step = step;
+    if (step != first_step) break;
+    GpuBlock parameter;
+    parameter.size_bytes = gradient.size_bytes;
+    parameter.role = Role::parameter;
+    parameter.rule = "model";
+    made.push_back(parameter);
+  }
+  std::reverse(made.begin(), made.end());
+  int64_t order = 0;
+  for (GpuBlock& parameter : made) parameter.alloc = {kBeforeAll.time_ns, order++};
+  sequence->blocks.insert(sequence->blocks.end(), made.begin(), made.end());
+}
+
+void keep_batch_for_iteration(const ProfileFacts& facts, const OrchestrateOptions& /*options*/, Sequence* sequence) {
+  for (size_t i = 0; i < sequence->traced; ++i) {
+    GpuBlock& block = sequence->blocks[i];
+    if (!block.kept() || block.role != Role::input) continue;
+    const int64_t second_ns = iteration_begin(facts.phases, 2);
+    const bool first = block.alloc.time_ns < second_ns;
+    block.alloc = {first ? facts.phases.loop_begin_ns : second_ns, static_cast<int64_t>(i)};
+    const int64_t end_ns = first ? second_ns : iteration_begin(facts.phases, 3);
+    block.free = end_ns == INT64_MAX ? kNeverFreed : Moment{end_ns, -1};
+    block.rule = "batch";
+  }
+}
+
+void keep_gradients_until_zero_grad(const ProfileFacts& facts, const OrchestrateOptions& /*options*/, Sequence* sequence) {
+  for (size_t i = 0; i < sequence->traced; ++i) {
+    GpuBlock& block = sequence->blocks[i];
+    if (!block.kept() || block.role != Role::gradient) continue;
+    const PhaseWindow* clear = first_from(facts.phases.zero_grads, block.alloc.time_ns);
+    block.free = clear == nullptr ? kNeverFreed : Moment{clear->begin_ns, static_cast<int64_t>(i)};
+    block.rule = "gradients";
+  }
+}
+
+void keep_optimizer_blocks(const ProfileFacts& facts, const OrchestrateOptions& /*options*/, Sequence* sequence) {
+  std::unordered_set<int64_t> sizes;
+  for (const GpuBlock& block : sequence->blocks) {
+    if (block.kept() && block.role == Role::parameter) sizes.insert(block.size_bytes);
+  }
+  for (size_t i = 0; i < sequence->traced; ++i) {
+    GpuBlock& block = sequence->blocks[i];
+    if (!block.kept()) continue;
+    const PhaseWindow* window = facts.phases.window_at(block.alloc.time_ns);
+    if (window == nullptr || window->phase != Phase::optimizer_step) continue;
+    if (!sizes.contains(block.size_bytes)) {
+      drop(&block, Fate::optimizer_loop, "optimizer");
+    } else if (window->step == 1) {
+      block.role = Role::optimizer_state;
+      block.free = kNeverFreed;
+      block.rule = "optimizer";
+    }
+  }
+}
+
+}  // namespace
+
+const std::vector<Rule>& veritasest_rules() {
+  static const std::vector<Rule> kRules = {
+      // Only to know which blocks are batches.
+      {"host", "what stays in the host's memory is left out", true, drop_host_data},
+      {"batch_blocks", "which blocks are batches", true, place_batch},
+      {"layers", "of two iterations, blocks that a layer's operators leave behind", true, link_layers},
+      {"model", "parameters are the gradients in the opposite order", true, copy_gradients},
+      {"batch", "a batch lives as long as its iteration", true, keep_batch_for_iteration},
+      {"gradients", "gradients live until zero_grad", true, keep_gradients_until_zero_grad},
+      {"optimizer", "what the optimizer allocates in a parameter's size is kept", true, keep_optimizer_blocks},
+  };
+  return kRules;
+}
+
+}  // namespace gpucast

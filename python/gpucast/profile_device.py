@@ -10,6 +10,7 @@ Nothing of this is in place before the script asks for a CUDA device: a script f
 
 import ctypes
 import functools
+import sys
 import threading
 
 from . import capture, hooks
@@ -185,7 +186,7 @@ def _follow(result, args, kwargs):
     tensor_type = _torch.Tensor
     results = (result,) if isinstance(result, tensor_type) else result if isinstance(result, (tuple, list)) else ()
     new = [tensor for tensor in results if isinstance(tensor, tensor_type) and _known_place(tensor) is None]
-    if not new:
+    if not new or (kwargs and kwargs.get("device") is not None):  # a device that is named: who replaced it here knows which
         return
     sources = []
     for value in (*args, *(kwargs or {}).values()):
@@ -690,10 +691,8 @@ def install(torch):
     hooks._wrap(dataloader._BaseDataLoaderIter, "__next__", _next_batch)
     hooks._wrap(dataloader.DataLoader, "__init__", _loader_without_pinning)
     hooks._wrap(torch.nn.parallel.DistributedDataParallel, "__init__", _without_devices)
-    from torch.nn.parallel import data_parallel
-
-    if hasattr(data_parallel, "_get_available_device_type"):
-        data_parallel._get_available_device_type = lambda: None
+    data_parallel = sys.modules["torch.nn.parallel.data_parallel"]  # the package's attribute of this name is a function
+    data_parallel._get_available_device_type = lambda: None  # one card: the module itself is called
     if torch.distributed.is_available():
         hooks._wrap(torch.distributed, "init_process_group", _gloo_for_nccl)
         hooks._wrap(torch.distributed, "barrier", _barrier_of_all)

@@ -70,6 +70,7 @@ bench: build $(ENV_NEW)/.ready
 	cmake --build build/bench --target gpucast_bench
 	$(ENV_NEW)/bin/python bench/run_overhead.py --gpucast $(GPUCAST)
 	$(ENV_NEW)/bin/python bench/replay_speed.py --gpucast $(GPUCAST) --bench build/bench/bin/gpucast_bench
+	$(ENV_NEW)/bin/python bench/profile_reader.py --gpucast $(GPUCAST) --bench build/bench/bin/gpucast_bench
 
 build: setup
 	@cmake --preset release >/dev/null

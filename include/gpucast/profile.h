@@ -32,7 +32,7 @@ struct ProfileSpan {
 struct ProfileMemory {
   int64_t time_ns = 0;
   int64_t order = 0;
-  uint64_t address = 0;
+  uint64_t address = 0;  // 0: not in the file (2021 and before)
   int64_t bytes = 0;
   int64_t total_allocated_bytes = 0, total_reserved_bytes = 0;
   uint32_t thread = 0;
@@ -68,12 +68,12 @@ struct ProfileTrace {
   int64_t base_ns = 0;                // the earliest event kept, as the file tells its time
   int64_t events_read = 0;            // of any kind
   int64_t cuda_kernels = 0;           // "kernel", "gpu_memcpy", "gpu_memset" events: the trace of a run on a GPU
-  bool profile_memory = false, record_shapes = false, with_stack = false;  // the profiler's switches, as the file says
+  bool profile_memory = false, record_shapes = false, with_stack = false;  // the profiler's switches, as the file or its events say
   std::string gpucast_json;  // what `gpucast profile` added: the text of the top-level key "gpucast", "" without
   ProfileProblems problems;
 };
 
-// True where the file begins as a Chrome trace does ({ or [ after white space), plain or gzip.
+// True where the file begins as a Chrome trace does ({ or [{ after white space), and not as a capture does; plain or gzip.
 bool looks_like_profile(const std::string& path);
 
 // Reads in windows: the memory it takes is what it keeps. Throws Error: the file cannot be read, or is no Chrome trace.

@@ -15,7 +15,7 @@
 namespace gpucast {
 namespace {
 
-constexpr size_t kInputBytes = 256 << 10;  // of compressed bytes
+constexpr size_t kLeastInputBytes = 4 << 10, kMostInputBytes = 256 << 10;  // of compressed bytes at a time
 
 }  // namespace
 
@@ -44,8 +44,8 @@ struct TextWindows::State {
   }
 
   bool refill() {
-    input.resize(kInputBytes);
-    input.resize(read_some(input.data(), kInputBytes));
+    input.resize(std::clamp(window_bytes, kLeastInputBytes, kMostInputBytes));
+    input.resize(read_some(input.data(), input.size()));
     input_at = 0;
     return !input.empty();
   }

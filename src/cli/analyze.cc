@@ -25,9 +25,11 @@ void declare_analyze(CLI::App& app, std::function<int()>& action) {
   app.add_option("--device", options->device, "which GPU of a snapshot that holds several");
   app.add_option("--format", options->format, "text or json")->check(CLI::IsMember({"text", "json"}))->capture_default_str();
   const std::string group = "Profiler traces";
-  const auto method = app.add_option("--method", options->profile.method, "how a CPU trace is turned into what a GPU allocates: gpucast, or as in a paper: xmem, veritasest, dnnmem")
-                          ->capture_default_str()
-                          ->group(group);
+  const auto method =
+      app.add_option("--method", options->profile.method,
+                     "how a CPU trace is turned into what a GPU allocates: gpucast, or as in a paper: xmem, veritasest, dnnmem")
+          ->capture_default_str()
+          ->group(group);
   const auto without = app.add_option("--without", options->profile.without, "leave a rule out (may be repeated)")->group(group);
   const auto batch = app.add_option("--batch", options->profile.batch_size, "predict for this batch size instead of the traced one")
                          ->check(CLI::PositiveNumber)
@@ -36,14 +38,19 @@ void declare_analyze(CLI::App& app, std::function<int()>& action) {
       app.add_option("--traced-batch", options->profile.traced_batch_size, "the traced batch size, where the trace does not say")
           ->check(CLI::PositiveNumber)
           ->group(group);
-  app.callback([options, method, without, batch, traced, &action] {
-    options->profile_only = method->count() + without->count() + batch->count() + traced->count() > 0;
+  const auto torch =
+      app.add_option("--torch-version", options->profile.torch, "the PyTorch release to predict for, where the trace does not say: 2.6.0")
+          ->group(group);
+  app.callback([options, method, without, batch, traced, torch, &action] {
+    options->profile_only = method->count() + without->count() + batch->count() + traced->count() + torch->count() > 0;
     action = [options] {
       const std::optional<std::string> gpu = options->gpu.empty() ? std::nullopt : std::optional(options->gpu);
       const Format format = options->format == "json" ? Format::json : Format::text;
       if (options->profile_only && !looks_like_profile(options->file)) {
-        throw Error("--method, --without and --batch are for profiler traces, and this is none", options->file, "leave them out");
+        throw Error("an option was given that is for profiler traces only, and this is none", options->file,
+                    "leave out --method, --without, --batch, --traced-batch, --torch-version");
       }
+      check_torch_version(options->profile.torch);
       return report_trace(load_trace(options->file, options->device, gpu, options->profile), gpu, format, true);
     };
   });

@@ -14,4 +14,11 @@ Trace load_trace(const std::string& path, std::optional<int> device, const std::
   return trace_from_profile(read_profile(path), find_gpu(gpu.value_or(kDefaultGpu)), profile_options);
 }
 
+void check_torch_version(const std::string& release) {
+  const size_t dot = release.find('.');
+  const auto digit = [&](size_t at) { return at < release.size() && release[at] >= '0' && release[at] <= '9'; };
+  if (release.empty() || (digit(0) && dot != std::string::npos && digit(dot + 1))) return;
+  throw Error("'" + release + "' is no release of PyTorch", "--torch-version", "write it as PyTorch does: --torch-version 2.6.0");
+}
+
 }  // namespace gpucast::cli

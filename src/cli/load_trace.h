@@ -14,4 +14,7 @@ namespace gpucast::cli {
 Trace load_trace(const std::string& path, std::optional<int> device, const std::optional<std::string>& gpu,
                  const OrchestrateOptions& profile_options = {});
 
+// Throws Error unless `release` is "" or looks like one of PyTorch: "2.6.0".
+void check_torch_version(const std::string& release);
+
 }  // namespace gpucast::cli

@@ -124,14 +124,16 @@ class Command {
       throw Error("--events writes one replay, and several were asked for", "--events " + options_.events,
                   "give at most one --alloc-conf and one --capacity (or --gpu)");
     }
-    check_torch_version();
+    check_torch_version(options_.torch_version);
     std::vector<int64_t> sizes;
     sizes.reserve(options_.capacities.size());
     for (const std::string& text : options_.capacities) sizes.push_back(parse_size(text));
     const std::optional<Gpu> gpu = options_.gpu.empty() ? std::nullopt : std::optional(find_gpu(options_.gpu));
 
     if (looks_like_profile(options_.file)) {
-      loaded_.trace = load_trace(options_.file, options_.device, gpu ? std::optional(gpu->id) : std::nullopt);
+      OrchestrateOptions profile;
+      profile.torch = options_.torch_version;
+      loaded_.trace = load_trace(options_.file, options_.device, gpu ? std::optional(gpu->id) : std::nullopt, profile);
       loaded_.history = history_from_trace(*loaded_.trace);
     } else {
       loaded_ = load_history(options_.file, options_.device);
@@ -195,14 +197,6 @@ class Command {
 
  private:
   size_t capacity_count() const { return options_.capacities.size() + (options_.gpu.empty() ? 0 : 1); }
-
-  void check_torch_version() const {
-    const std::string& text = options_.torch_version;
-    const size_t dot = text.find('.');
-    const auto digit = [&](size_t at) { return at < text.size() && text[at] >= '0' && text[at] <= '9'; };
-    if (text.empty() || (digit(0) && dot != std::string::npos && digit(dot + 1))) return;
-    throw Error(fmt::format("'{}' is no release of PyTorch", text), "--torch-version", "write it as PyTorch does: --torch-version 2.6.0");
-  }
 
   // Before the long work: a path that cannot be written fails at once.
   void open_events() {

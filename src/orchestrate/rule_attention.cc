@@ -42,10 +42,12 @@ bool shape_of(const ProfileFacts& facts, SpanIndex op, Shape* out) {
   return out->element_bytes > 0;
 }
 
-// Scratch that the backward kernel sums the query's gradient in: blocks of 64 queries by 64 columns, and a lock for each.
-int64_t gradient_scratch_bytes(const Shape& shape) {
-  const int64_t blocks = (shape.queries + 63) / 64, columns = (shape.head_size + 63) / 64;
-  return shape.batch * shape.heads * blocks * columns * (64 * 64 * 4 + 16);
+// Scratch that the backward kernel sums the query's gradient in: tiles of rows by 64 columns of floats, and a lock for each.
+// Tiles have 128 rows where the head is large and a block can have as much shared memory as on sm_80 (seen on the virtual GPU).
+int64_t gradient_scratch_bytes(const Shape& shape, const Gpu& gpu) {
+  const int64_t rows = shape.head_size > 64 && gpu.shared_memory_per_block_optin_bytes > 128 * 1024 ? 128 : 64;
+  const int64_t tiles = (shape.queries + rows - 1) / rows * ((shape.head_size + 63) / 64);
+  return shape.batch * shape.heads * tiles * (rows * 64 * 4 + 16);
 }
 
 class AttentionRule {
@@ -127,7 +129,7 @@ class AttentionRule {
     output_free = std::max(output_free, merge_copy(op, output_bytes));
     if (!backward.empty()) {
       saved_until = {backward_end_ns, 1};
-      output_free = std::max(output_free, saved_until);
+      output_free = std::max(output_free, Moment{backward_end_ns, 2});  // the output goes last
       add(4 * shape.batch * shape.heads * round_up(shape.queries, kAlignLogsumexp), {facts_.begin_of(op).time_ns, 0}, saved_until, op);
       gradients(shape, backward, backward_begin_ns, backward_end_ns);
     }
@@ -229,12 +231,12 @@ class AttentionRule {
     // The product of output and its gradient, summed and brought into order; then the kernel's scratch.
     const int64_t product_bytes = shape.batch * shape.heads * shape.queries * shape.value_size * 4;
     const int64_t sum_bytes = shape.batch * shape.heads * shape.queries * 4;
-    const Moment product = next(), sum = next(), product_freed = next(), ordered = next(), sum_freed = next(), scratch = next(),
-                 done = next(), done2 = next();
+    const Moment product = next(), sum = next(), ordered = next(), sum_freed = next(), product_freed = next(), scratch = next(),
+                 ordered_freed = next(), scratch_freed = next();
     add(product_bytes, product, product_freed, nodes.front());
     add(sum_bytes, sum, sum_freed, nodes.front());
-    add(sum_bytes, ordered, done, nodes.front());
-    add(gradient_scratch_bytes(shape), scratch, done2, nodes.front());
+    add(sum_bytes, ordered, ordered_freed, nodes.front());
+    add(gradient_scratch_bytes(shape, facts_.gpu), scratch, scratch_freed, nodes.front());
   }
 
   const ProfileFacts& facts_;

@@ -40,8 +40,8 @@ void add_cublas_workspaces(const ProfileFacts& facts, const OrchestrateOptions& 
     block.span = op;
     block.role = Role::workspace;
     block.rule = "cublas";
-    block.alloc = {facts.span(op).end_ns, INT64_MAX / 2};
-    if (!for_good) block.free = {facts.span(op).end_ns, INT64_MAX / 2 + 1};
+    block.alloc = {facts.span(op).end_ns, INT64_MAX / 2 + (for_good ? 1 : 0)};
+    if (!for_good) block.free = {facts.span(op).end_ns, INT64_MAX / 2 + 2};
     sequence->blocks.push_back(block);
   };
   for (SpanIndex i = 0; i < facts.trace.spans.size(); ++i) {

@@ -33,6 +33,8 @@ StepOperators look_at_step(const ProfileFacts& facts, const PhaseWindow& step) {
 
 }  // namespace
 
+constexpr int64_t kFrees = int64_t{1} << 40;  // behind every allocation of the step
+
 void use_foreach(const ProfileFacts& facts, const OrchestrateOptions& /*options*/, Sequence* sequence) {
   int64_t order = 0;
   for (const PhaseWindow& step : facts.phases.optimizer_steps) {
@@ -50,15 +52,17 @@ void use_foreach(const ProfileFacts& facts, const OrchestrateOptions& /*options*
       block.rule = "foreach";
     }
     const auto add_list = [&](const std::vector<int64_t>& sizes) {
-      for (const int64_t bytes : sizes) {
+      const auto length = static_cast<int64_t>(sizes.size());
+      for (int64_t i = 0; i < length; ++i) {
         GpuBlock block;
-        block.size_bytes = bytes;
-        block.alloc = {step.end_ns, order++};
-        block.free = {step.end_ns, (int64_t{1} << 40) + order};
+        block.size_bytes = sizes[static_cast<size_t>(i)];
+        block.alloc = {step.end_ns, order + i};
+        block.free = {step.end_ns, kFrees + order + length - i};  // Python lets go of a list from its end
         block.span = step.span;
         block.rule = "foreach";
         sequence->blocks.push_back(block);
       }
+      order += length;
     };
     add_list(operators.decayed_bytes);
     for (int list = 0; list < lists; ++list) add_list(operators.parameter_bytes);

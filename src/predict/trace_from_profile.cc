@@ -19,8 +19,8 @@ namespace {
 constexpr int kCpu = 0, kCuda = 1;  // c10/core/DeviceType.h
 
 const char* fate_name(Fate fate) {
-  static constexpr const char* kNames[] = {"kept",        "host", "kernel_scratch", "other_kernel", "optimizer_loop", "outside_operators",
-                                           "before_trace", "not_modelled"};
+  static constexpr const char* kNames[] = {
+      "kept", "host", "kernel_scratch", "other_kernel", "optimizer_loop", "outside_operators", "before_trace", "not_modelled"};
   static_assert(std::size(kNames) == static_cast<size_t>(Fate::count_));
   return kNames[static_cast<size_t>(fate)];
 }
@@ -83,6 +83,10 @@ void add_warnings(const ProfileFacts& facts, bool recorded, Trace* out) {
   } else if (facts.phases.steps == 1) {
     warn(out, "one_iteration",
          "The trace has one optimizer step. The peak is often reached in the second, when the optimizer's state is there: profile three.");
+  }
+  if (out->process.torch.empty()) {
+    warn(out, "no_torch_release",
+         "The trace does not say which PyTorch made it; the newest release's allocator is simulated. Give it with --torch-version.");
   }
   if (!facts.metadata.readable) warn(out, "bad_metadata", "What `gpucast profile` added to the trace could not be read, and is left out.");
 }

@@ -187,7 +187,8 @@ std::string fate_words(std::string_view name) {
                                                                         {"other_kernel", "CUDA computes it another way"},
                                                                         {"optimizer_loop", "temporaries of the optimizer's loop"},
                                                                         {"outside_operators", "not of a module's operator"},
-                                                                        {"before_trace", "from before the trace, use unknown"}};
+                                                                        {"before_trace", "from before the trace, use unknown"},
+                                                                        {"not_modelled", "not looked at by this method"}};
   for (const auto& [fate, words] : kWords) {
     if (fate == name) return words;
   }

@@ -80,7 +80,9 @@ std::vector<Problem> diagnose(const Json& found, const Json& error, const Superv
   if (code == "cpu_only_torch" || code == "rocm_torch") {
     problems.push_back(
         {text(error, "message"),
-         fmt::format("install the CUDA build, e.g. in a new environment: {}=={} (no GPU or driver is needed)", install, release)});
+         fmt::format("install the CUDA build, e.g. in a new environment: {}=={} (no GPU or driver is needed); or predict from a profile on "
+                     "the CPU: gpucast profile -- python train.py",
+                     install, release)});
     return problems;
   }
   if (code == "unknown_cuda") {

@@ -69,7 +69,10 @@ Error explain_error(const nlohmann::json& error, const Supervised& run) {
   if (code == "cpu_only_torch" || code == "rocm_torch") {
     return Error(
         message + ": it has no CUDA code to run on a virtual GPU", python,
-        fmt::format("install the CUDA build, e.g. in a new environment: pip install torch=={} (no GPU or driver is needed)", release));
+        fmt::format(
+            "install the CUDA build, e.g. in a new environment: pip install torch=={} (no GPU or driver is needed); or predict from "
+            "a profile on the CPU: gpucast profile -- python train.py",
+            release));
   }
   if (code == "unknown_cuda") return Error(message, python, "install a PyTorch built for CUDA 12 or 13 in a new environment");
   if (code == "cuda_not_used") {

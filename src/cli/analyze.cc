@@ -41,14 +41,19 @@ void declare_analyze(CLI::App& app, std::function<int()>& action) {
   const auto torch =
       app.add_option("--torch-version", options->profile.torch, "the PyTorch release to predict for, where the trace does not say: 2.6.0")
           ->group(group);
-  app.callback([options, method, without, batch, traced, torch, &action] {
-    options->profile_only = method->count() + without->count() + batch->count() + traced->count() + torch->count() > 0;
+  const auto dtype =
+      app.add_option("--dtype", options->profile.dtype, "predict the model in this type instead of fp32, for which the trace is")
+          ->check(CLI::IsMember({"bf16", "fp16"}))
+          ->group(group);
+  app.add_flag("--amp", options->profile.amp, "with --dtype: under torch.autocast, the parameters in fp32")->needs(dtype)->group(group);
+  app.callback([options, method, without, batch, traced, torch, dtype, &action] {
+    options->profile_only = dtype->count() + method->count() + without->count() + batch->count() + traced->count() + torch->count() > 0;
     action = [options] {
       const std::optional<std::string> gpu = options->gpu.empty() ? std::nullopt : std::optional(options->gpu);
       const Format format = options->format == "json" ? Format::json : Format::text;
       if (options->profile_only && !looks_like_profile(options->file)) {
         throw Error("an option was given that is for profiler traces only, and this is none", options->file,
-                    "leave out --method, --without, --batch, --traced-batch, --torch-version");
+                    "leave out --method, --without, --batch, --traced-batch, --torch-version, --dtype");
       }
       check_torch_version(options->profile.torch);
       return report_trace(load_trace(options->file, options->device, gpu, options->profile), gpu, format, true);

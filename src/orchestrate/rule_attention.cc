@@ -9,19 +9,24 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "src/orchestrate/autocast_lists.h"
 #include "src/orchestrate/rules.h"
 
 namespace gpucast {
 namespace {
 
-constexpr int64_t kAlignLogsumexp = 32;  // PyTorchMemEffAttention::AttentionKernel::kAlignLSE
+constexpr int64_t kAlignLogsumexp = 32;                  // PyTorchMemEffAttention::AttentionKernel::kAlignLSE
+constexpr int64_t kFlashRows = 128, kFlashColumns = 32;  // flash_api.cpp rounds up to these
 
 int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
 struct Shape {
   int64_t batch = 0, heads = 0, queries = 0, keys = 0, head_size = 0, value_size = 0;
   int64_t element_bytes = 0;
-  bool packed = false;  // query, key and value are views of one tensor
+  int64_t cuda_element_bytes = 0;  // in lower precision, 2
+  bool packed = false;             // query, key and value are views of one tensor
+  bool heads_first = false;        // query lies as [batch, heads, sequence, head size] in memory
+  bool masked = false;
 };
 
 bool shape_of(const ProfileFacts& facts, SpanIndex op, Shape* out) {
@@ -39,7 +44,16 @@ bool shape_of(const ProfileFacts& facts, SpanIndex op, Shape* out) {
   // Views of one tensor: a row is that of query, key and value together.
   out->packed = out->queries == out->keys && out->head_size == out->value_size && strides.size() >= 3 && strides[0].size() == 4 &&
                 strides[0] == strides[1] && strides[1] == strides[2] && strides[0][2] >= 3 * out->heads * out->head_size;
+  out->cuda_element_bytes = out->element_bytes;
+  out->heads_first = strides.size() >= 3 && strides[0].size() == 4 && strides[0][1] > strides[0][2];
+  out->masked = inputs.size() > 3 && !inputs[3].empty();
   return out->element_bytes > 0;
+}
+
+// The flash attention kernel (flash_api.cpp of PyTorch): lower precision, no mask, Ampere and newer.
+bool takes_flash(const ProfileFacts& facts, const Shape& shape) {
+  return shape.cuda_element_bytes == 2 && !shape.masked && facts.gpu.compute_major >= 8 && shape.head_size == shape.value_size &&
+         shape.head_size <= 256;
 }
 
 // Scratch that the backward kernel sums the query's gradient in: tiles of rows by 64 columns of floats, and a lock for each.
@@ -52,7 +66,8 @@ int64_t gradient_scratch_bytes(const Shape& shape, const Gpu& gpu) {
 
 class AttentionRule {
  public:
-  AttentionRule(const ProfileFacts& facts, Sequence* sequence) : facts_(facts), sequence_(*sequence) {}
+  AttentionRule(const ProfileFacts& facts, const LowerPrecision& precision, Sequence* sequence)
+      : facts_(facts), precision_(precision), sequence_(*sequence) {}
 
   void apply() {
     index_blocks();
@@ -102,6 +117,8 @@ class AttentionRule {
     Shape shape;
     if (!shape_of(facts_, op, &shape)) return;
     const ProfileSpan& span = facts_.span(op);
+    if (precision_.products_at(span.begin_ns) && shape.element_bytes == 4) shape.cuda_element_bytes = 2;
+    const bool flash = takes_flash(facts_, shape);
     const int64_t output_bytes = shape.batch * shape.heads * shape.queries * shape.value_size * shape.element_bytes;
     // The output: the last of its size that outlives the operator.
     const std::vector<uint32_t> made = made_between(span.begin_ns, span.end_ns);
@@ -126,11 +143,13 @@ class AttentionRule {
     kept.rule = "attention";
     kept.alloc = facts_.begin_of(op);
     Moment output_free = kept.free;
-    output_free = std::max(output_free, merge_copy(op, output_bytes));
+    // The flash kernel's output lies as the query does.
+    if (!flash || !shape.heads_first) output_free = std::max(output_free, merge_copy(op, output_bytes));
     if (!backward.empty()) {
       saved_until = {backward_end_ns, 1};
       output_free = std::max(output_free, Moment{backward_end_ns, 2});  // the output goes last
-      add(4 * shape.batch * shape.heads * round_up(shape.queries, kAlignLogsumexp), {facts_.begin_of(op).time_ns, 0}, saved_until, op);
+      add(4 * shape.batch * shape.heads * (flash ? shape.queries : round_up(shape.queries, kAlignLogsumexp)),
+          {facts_.begin_of(op).time_ns, 0}, saved_until, op);
       gradients(shape, backward, backward_begin_ns, backward_end_ns);
     }
     sequence_.blocks[output].free = output_free;
@@ -176,9 +195,9 @@ class AttentionRule {
   }
 
   void gradients(const Shape& shape, const std::vector<SpanIndex>& nodes, int64_t begin_ns, int64_t end_ns) {
-    const int64_t query_bytes = shape.batch * shape.heads * shape.queries * shape.head_size * shape.element_bytes;
-    const int64_t key_bytes = shape.batch * shape.heads * shape.keys * shape.head_size * shape.element_bytes;
-    const int64_t value_bytes = shape.batch * shape.heads * shape.keys * shape.value_size * shape.element_bytes;
+    const int64_t query_bytes = shape.batch * shape.heads * shape.queries * shape.head_size * shape.cuda_element_bytes;
+    const int64_t key_bytes = shape.batch * shape.heads * shape.keys * shape.head_size * shape.cuda_element_bytes;
+    const int64_t value_bytes = shape.batch * shape.heads * shape.keys * shape.value_size * shape.cuda_element_bytes;
     std::vector<uint32_t> results;
     for (const SpanIndex node : nodes) {
       for (const uint32_t i : made_between(facts_.span(node).begin_ns, facts_.span(node).end_ns)) {
@@ -221,12 +240,23 @@ class AttentionRule {
     for (const uint32_t i : results) drop(i);
     int64_t order = -(int64_t{1} << 20);
     const auto next = [&] { return Moment{begin_ns, order++}; };
-    if (shape.packed) {
+    const bool flash = takes_flash(facts_, shape);
+    const Moment output_copied = next();
+    if (shape.packed && !flash) {
       add(query_bytes + key_bytes + value_bytes, next(), last, nodes.front());
     } else {
       add(query_bytes, next(), free_of(0), nodes.front());
       add(key_bytes, next(), free_of(1), nodes.front());
       add(value_bytes, next(), free_of(2), nodes.front());
+    }
+    if (flash) {
+      // The output in the kernel's order, sums of output times gradient, and the query's gradient in fp32.
+      const int64_t rows = shape.batch * shape.heads * round_up(shape.queries, kFlashRows);
+      const Moment sum = next(), scratch = next(), done = next();
+      if (shape.heads_first) add(query_bytes, output_copied, done, nodes.front());
+      add(4 * rows, sum, done, nodes.front());
+      add(4 * rows * round_up(shape.head_size, kFlashColumns), scratch, done, nodes.front());
+      return;
     }
     // The product of output and its gradient, summed and brought into order; then the kernel's scratch.
     const int64_t product_bytes = shape.batch * shape.heads * shape.queries * shape.value_size * 4;
@@ -240,6 +270,7 @@ class AttentionRule {
   }
 
   const ProfileFacts& facts_;
+  const LowerPrecision& precision_;
   Sequence& sequence_;
   std::vector<uint32_t> by_time_;                              // blocks by birth
   std::unordered_map<int64_t, std::vector<SpanIndex>> nodes_;  // by sequence number
@@ -247,8 +278,9 @@ class AttentionRule {
 
 }  // namespace
 
-void use_cuda_attention(const ProfileFacts& facts, const OrchestrateOptions& /*options*/, Sequence* sequence) {
-  AttentionRule(facts, sequence).apply();
+void use_cuda_attention(const ProfileFacts& facts, const OrchestrateOptions& options, Sequence* sequence) {
+  const LowerPrecision precision = lower_precision_of(facts, options);
+  AttentionRule(facts, precision, sequence).apply();
 }
 
 }  // namespace gpucast

@@ -20,6 +20,7 @@ const std::vector<Rule>& all_rules() {
       {"kernel_scratch", "scratch space of the CPU's kernels is left out", false, drop_kernel_scratch},
       {"foreach", "the optimizer works on all parameters at once", false, use_foreach},
       {"attention", "scaled dot product attention by CUDA's kernels", false, use_cuda_attention},
+      {"mixed_precision", "autocast, or a model in lower precision (--dtype, --amp)", false, use_lower_precision},
       {"dropout", "dropout keeps a mask of one byte an element", false, use_cuda_dropout},
       {"cublas", "workspaces of cuBLAS and cuBLASLt", false, add_cublas_workspaces},
       {"batch_size", "another batch size than the traced one (--batch)", false, scale_batch},

@@ -1,0 +1,593 @@
+// Lower precision (bf16, fp16) from a trace in fp32: the whole model in it, or autocast.
+//
+// A trace says which operator allocated a block and what shapes its inputs had, not which block an input was. So the
+// operators are followed in order, and an input is taken to be the latest block of its size that is alive; one that the
+// operator keeps for backward has to live that long. With that every block gets a type, as PyTorch would give it:
+//
+//   trace, fp32                     autocast                                    whole model
+//   linear(x, w) -> y               w', x' = casts, 2 bytes an element          2 bytes an element
+//                                   y: 2 bytes an element                       2 bytes an element
+//   layer_norm(y) -> z              y' = cast, 4 bytes an element; z: 4 bytes   2 bytes, its mean and rstd 4 bytes
+//   backward of linear -> dx, dw    dx', dw' with 2 bytes, then dx, dw          2 bytes
+//
+// Casts are kept for backward instead of what they are casts of, which may so die sooner. Casts of weights are made once
+// in each autocast region and kept until it ends.
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+
+#include "src/orchestrate/autocast_lists.h"
+#include "src/orchestrate/rules.h"
+
+namespace gpucast {
+namespace {
+
+constexpr std::string_view kNode = "autograd::engine::evaluate_function: ";
+constexpr uint32_t kNone = UINT32_MAX;
+constexpr int kFloat = 6;  // c10/core/ScalarType.h
+
+struct Input {
+  int64_t elements = 0;
+  uint32_t block = kNone;  // of the sequence
+  size_t place = 0;        // among the operator's arguments
+  bool weight = false, bias = false;
+  bool low = false;   // as it comes
+  bool used = false;  // as the operator takes it: low or not
+  bool cast() const { return low != used; }
+};
+
+// An operator of the forward pass, or outside any pass; what runs inside it is its own affair.
+struct Operator {
+  SpanIndex span = kNoSpan;
+  int64_t number = 0;                                            // autograd's sequence number of its first node, if it makes any
+  int64_t nodes_begin_ns = INT64_MAX, nodes_end_ns = INT64_MIN;  // its backward; none: begin > end
+  CastPolicy policy = CastPolicy::promote;
+  bool low = false;  // its result
+  std::vector<Input> inputs;
+  std::vector<uint32_t> casts_kept;  // blocks that its backward frees
+  bool has_backward() const { return nodes_begin_ns < nodes_end_ns; }
+};
+
+// Where an operator's inputs were used, to tell how long a block lives that is no longer kept for backward.
+struct Use {
+  uint32_t op = 0;
+  bool cast = false;
+};
+
+// An fp32 copy that the script asks for, as in logits.float().
+struct Copy {
+  int64_t until_ns = 0;
+};
+
+bool makes_no_floats(std::string_view name) {
+  static const std::unordered_set<std::string_view> kNames = {
+      "aten::eq",     "aten::ne",           "aten::lt",       "aten::le",           "aten::gt",          "aten::ge",         "aten::isnan",
+      "aten::isinf",  "aten::isfinite",     "aten::isneginf", "aten::logical_not",  "aten::logical_and", "aten::logical_or", "aten::argmax",
+      "aten::argmin", "aten::nonzero",      "aten::argsort",  "aten::bitwise_not",  "aten::bitwise_and", "aten::bucketize",  "aten::any",
+      "aten::all",    "aten::searchsorted", "aten::isin",     "aten::count_nonzero"};
+  return kNames.contains(name);
+}
+
+// A float result first, then indices of eight bytes.
+bool makes_indices_too(std::string_view name) {
+  static const std::unordered_set<std::string_view> kNames = {"aten::max_pool2d_with_indices",
+                                                              "aten::max_pool3d_with_indices",
+                                                              "aten::adaptive_max_pool2d",
+                                                              "aten::max",
+                                                              "aten::min",
+                                                              "aten::topk",
+                                                              "aten::sort",
+                                                              "aten::kthvalue",
+                                                              "aten::cummax",
+                                                              "aten::cummin"};
+  return kNames.contains(name);
+}
+
+// Results that are no function of the input's type: statistics in fp32.
+bool has_statistics(std::string_view name) { return name.find("_norm") != std::string_view::npos; }
+
+// The result is of the first input's type, whatever the others are.
+bool follows_first_input(std::string_view name) {
+  static const std::unordered_set<std::string_view> kNames = {"aten::batch_norm", "aten::instance_norm", "aten::embedding", "aten::dropout",
+                                                              "aten::native_batch_norm"};
+  return kNames.contains(name);
+}
+
+class MixedPrecision {
+ public:
+  MixedPrecision(const ProfileFacts& facts, const LowerPrecision& precision, Sequence* sequence)
+      : facts_(facts), precision_(precision), sequence_(*sequence), floats_(sequence->blocks.size()), low_(sequence->blocks.size()) {}
+
+  void apply() {
+    find_floats();
+    collect();
+    walk();
+    shorten();
+    resize();
+  }
+
+ private:
+  // ---- which blocks hold fp32 numbers -------------------------------------------------------------------------------------
+
+  void find_floats() {
+    for (uint32_t i = 0; i < sequence_.traced; ++i) {
+      const GpuBlock& block = sequence_.blocks[i];
+      floats_[i] = block.size_bytes % 4 == 0 && (block.span == kNoSpan ? block.role != Role::none : holds_floats(i));
+      low_[i] = floats_[i] && !precision_.amp;
+      if (block.role == Role::parameter) parameter_bytes_.insert(block.size_bytes);
+    }
+    for (size_t i = sequence_.traced; i < sequence_.blocks.size(); ++i) {
+      // Parameters that gradients stand for, and the optimizer's lists.
+      const GpuBlock& block = sequence_.blocks[i];
+      floats_[i] = block.role == Role::parameter || block.role == Role::optimizer_state || std::string_view(block.rule) == "foreach";
+      low_[i] = floats_[i] && !precision_.amp;
+      if (block.role == Role::parameter) parameter_bytes_.insert(block.size_bytes);
+    }
+  }
+
+  bool holds_floats(uint32_t i) {
+    const SpanIndex made_in = sequence_.blocks[i].span;
+    for (SpanIndex at = made_in; at != kNoSpan; at = facts_.tree.parent[at]) {
+      if (!facts_.is_op(at)) break;
+      const std::string_view name = facts_.name(at);
+      const size_t type = name == "aten::empty" || name == "aten::empty_permuted" ? 1 : name == "aten::empty_strided" ? 2 : SIZE_MAX;
+      const std::vector<std::string>& values = facts_.concrete(at);
+      if (type < values.size() && !values[type].empty()) return values[type] == std::to_string(kFloat);
+      const std::vector<std::string>& types = facts_.types(at);
+      if (name == "aten::resize_" && !types.empty()) return types[0] == "float";
+      if (type != SIZE_MAX || is_plumbing(name)) {
+        if (!types.empty() && (types[0] == "float" || element_bytes(types[0]) > 0)) return types[0] == "float";
+        continue;
+      }
+      if (makes_no_floats(name)) return false;
+      if (makes_indices_too(name))
+        return i == 0 || sequence_.blocks[i - 1].span != at || facts_.cpu.blocks[i].size_bytes == facts_.cpu.blocks[i - 1].size_bytes;
+      return std::find(types.begin(), types.end(), "float") != types.end() || types.empty();
+    }
+    return sequence_.blocks[i].role != Role::none && sequence_.blocks[i].role != Role::input;
+  }
+
+  // ---- the operators, and which nodes of autograd are theirs --------------------------------------------------------------
+
+  static bool is_node(std::string_view name) { return name.substr(0, kNode.size()) == kNode; }
+
+  void collect() {
+    std::vector<int64_t> busy_until_ns(facts_.trace.threads.size(), INT64_MIN);
+    int64_t number = -1;
+    for (SpanIndex i = 0; i < facts_.trace.spans.size(); ++i) {
+      const ProfileSpan& span = facts_.span(i);
+      if (span.kind != SpanKind::op || span.begin_ns < busy_until_ns[span.thread]) continue;
+      const std::string_view name = facts_.name(i);
+      if (is_node(name)) {
+        order_.push_back({true, static_cast<uint32_t>(nodes_.size())});
+        nodes_.push_back(i);
+        busy_until_ns[span.thread] = span.end_ns;
+        continue;
+      }
+      if (name.substr(0, 6) != "aten::" || is_seen_through(name)) continue;
+      Operator op;
+      op.span = i;
+      op.policy = cast_policy(name);
+      number = std::max(number, span.sequence_number);
+      op.number = number;
+      busy_until_ns[span.thread] = span.end_ns;
+      order_.push_back({false, static_cast<uint32_t>(operators_.size())});
+      operators_.push_back(op);
+    }
+    for (const SpanIndex node : nodes_) {
+      const uint32_t op = operator_of(node);
+      if (op == kNone) continue;
+      operators_[op].nodes_begin_ns = std::min(operators_[op].nodes_begin_ns, facts_.span(node).begin_ns);
+      operators_[op].nodes_end_ns = std::max(operators_[op].nodes_end_ns, facts_.span(node).end_ns);
+    }
+  }
+
+  // The last operator that began with this number or a lower one: those with the same number made no node.
+  uint32_t operator_of(SpanIndex node) const {
+    const int64_t number = facts_.span(node).sequence_number;
+    const auto after = std::partition_point(operators_.begin(), operators_.end(), [&](const Operator& op) { return op.number <= number; });
+    if (number < 0 || after == operators_.begin()) return kNone;
+    const auto op = std::prev(after);
+    return facts_.span(op->span).end_ns <= facts_.span(node).begin_ns ? static_cast<uint32_t>(op - operators_.begin()) : kNone;
+  }
+
+  // ---- in order -----------------------------------------------------------------------------------------------------------
+
+  void walk() {
+    int region = -1;
+    for (const auto& [node, index] : order_) {
+      const SpanIndex span = node ? nodes_[index] : operators_[index].span;
+      if (const int now = precision_.region_at(facts_.span(span).begin_ns); now != region) {
+        region = now;
+        weight_casts_.clear();
+      }
+      if (node) {
+        backward(span);
+      } else {
+        forward(index, region);
+      }
+    }
+  }
+
+  int64_t freed_ns(uint32_t i) const {
+    const ProfileBlock& block = facts_.cpu.blocks[i];
+    return block.free_event == ProfileBlock::kNever ? INT64_MAX : facts_.trace.memory[block.free_event].time_ns;
+  }
+  int64_t born_ns(uint32_t i) const {
+    const ProfileBlock& block = facts_.cpu.blocks[i];
+    return block.before_start() ? INT64_MIN : facts_.trace.memory[block.alloc_event].time_ns;
+  }
+
+  // Traced blocks born in a span, in order; those of the span's own thread.
+  std::vector<uint32_t> born_in(SpanIndex span) const {
+    const ProfileSpan& time = facts_.span(span);
+    const auto first = std::partition_point(facts_.cpu.blocks.begin(), facts_.cpu.blocks.end(), [&](const ProfileBlock& block) {
+      return !block.before_start() && facts_.trace.memory[block.alloc_event].time_ns < time.begin_ns;
+    });
+    std::vector<uint32_t> out;
+    for (auto at = first;
+         at != facts_.cpu.blocks.end() && !at->before_start() && facts_.trace.memory[at->alloc_event].time_ns <= time.end_ns; ++at) {
+      if (facts_.trace.memory[at->alloc_event].thread == time.thread) out.push_back(static_cast<uint32_t>(at - facts_.cpu.blocks.begin()));
+    }
+    return out;
+  }
+
+  // Blocks get known to the search below as they are made.
+  void remember(uint32_t i) { by_bytes_[facts_.cpu.blocks[i].size_bytes].push_back(i); }
+
+  // The block that an input of this size is: the latest one alive, not among those given; kept until at least `kept_ns`, if
+  // there is one that is.
+  uint32_t block_of(int64_t bytes, int64_t now_ns, int64_t kept_ns, const std::vector<Input>& others) {
+    const auto found = by_bytes_.find(bytes);
+    if (found == by_bytes_.end()) return kNone;
+    std::vector<uint32_t>& list = found->second;
+    std::erase_if(list, [&](uint32_t i) { return freed_ns(i) < now_ns; });
+    uint32_t best = kNone;
+    for (auto at = list.rbegin(); at != list.rend(); ++at) {
+      if (std::any_of(others.begin(), others.end(), [&](const Input& other) { return other.block == *at; })) continue;
+      if (freed_ns(*at) >= kept_ns) return *at;
+      if (best == kNone) best = *at;
+    }
+    return best;
+  }
+
+  // Of a view of a part: the latest block alive that is large enough.
+  uint32_t block_around(int64_t bytes, int64_t now_ns, int64_t kept_ns) {
+    uint32_t best = kNone;
+    for (auto list = by_bytes_.upper_bound(bytes); list != by_bytes_.end() && list->first <= 4 * bytes; ++list) {
+      std::erase_if(list->second, [&](uint32_t i) { return freed_ns(i) < now_ns; });
+      for (const uint32_t i : list->second) {
+        if (freed_ns(i) >= kept_ns && (best == kNone || i > best)) best = i;
+      }
+    }
+    return best;
+  }
+
+  // Which inputs of a matrix product or convolution are weights: by their places, else by their sizes.
+  bool is_weight(std::string_view name, size_t input, int64_t bytes) const {
+    if (name == "aten::linear" || name.substr(0, 10) == "aten::conv" || name == "aten::prelu") return input > 0;
+    if (name == "aten::addmm") return input != 1 && parameter_bytes_.contains(bytes);
+    return cast_policy(name) == CastPolicy::lower && parameter_bytes_.contains(bytes) && !by_bytes_.contains(bytes);
+  }
+
+  void resolve_inputs(Operator* op) {
+    const std::string_view name = facts_.name(op->span);
+    const DimsList& dims = facts_.dims(op->span);
+    const DimsList& strides = facts_.strides(op->span);
+    const std::vector<std::string>& types = facts_.types(op->span);
+    const int64_t now_ns = facts_.span(op->span).begin_ns;
+    const int64_t kept_ns = op->has_backward() && saves_inputs(name) ? op->nodes_begin_ns : 0;
+    const auto add = [&](size_t index, const std::vector<int64_t>& shape, const std::vector<int64_t>* steps) {
+      if (shape.empty()) return;  // numbers do not promote
+      Input input;
+      input.elements = numel(shape);
+      input.place = index;
+      input.weight = is_weight(name, index, 4 * input.elements);
+      input.bias = input.weight && shape.size() == 1;
+      input.low = !precision_.amp;
+      if (!input.weight && input.elements > 0) {
+        input.block = block_of(4 * input.elements, now_ns, kept_ns, op->inputs);
+        if (input.block == kNone && steps != nullptr && steps->size() == shape.size()) {
+          int64_t extent = 1;
+          for (size_t d = 0; d < shape.size(); ++d) extent += (shape[d] - 1) * (*steps)[d];
+          if (extent < input.elements) input.block = block_of(4 * extent, now_ns, kept_ns, op->inputs);
+          if (input.block == kNone) input.block = block_around(4 * extent - 1, now_ns, kept_ns);
+        }
+        if (input.block != kNone) input.low = low_[input.block];
+        const auto copy = copies_.find(input.block);
+        if (copy != copies_.end() && copy->second.until_ns > now_ns) input.low = false;
+      }
+      input.used = input.low;
+      op->inputs.push_back(input);
+    };
+    for (size_t i = 0; i < dims.inputs.size() && i < types.size(); ++i) {
+      if (types[i] == "float") add(i, dims.inputs[i], i < strides.inputs.size() ? &strides.inputs[i] : nullptr);
+      if (types[i] == "TensorList" && i < dims.lists.size()) {
+        for (const std::vector<int64_t>& shape : dims.lists[i]) add(i, shape, nullptr);
+      }
+    }
+  }
+
+  // log_softmax(x, dim, dtype): cross_entropy_loss names the type of its input, so that autocast leaves it alone.
+  bool names_input_type(SpanIndex op) const {
+    const SpanIndex parent = facts_.tree.parent[op];
+    return facts_.name(op) == "aten::log_softmax" && parent != kNoSpan && facts_.name(parent) == "aten::cross_entropy_loss";
+  }
+
+  // softmax(x, dim, dtype=torch.float32)
+  bool asks_for_fp32(SpanIndex op) const {
+    const std::string_view name = facts_.name(op);
+    const std::vector<std::string>& values = facts_.concrete(op);
+    return (name == "aten::softmax" || name == "aten::log_softmax") && values.size() > 2 && values[2] == std::to_string(kFloat) &&
+           !names_input_type(op);
+  }
+
+  void forward(uint32_t index, int region) {
+    Operator& op = operators_[index];
+    const std::string_view name = facts_.name(op.span);
+    resolve_inputs(&op);
+    if (name == "aten::to") return to(&op);
+    const bool autocast = precision_.amp && region >= 0;
+    CastPolicy policy = autocast ? op.policy : CastPolicy::promote;
+    if (names_input_type(op.span)) policy = CastPolicy::promote;
+    if (asks_for_fp32(op.span)) policy = CastPolicy::fp32_result;
+    // softmax has a kernel from fp16 to fp32; from bf16 it casts first. Sums read any type.
+    const bool softmax = name == "aten::softmax" || name == "aten::log_softmax";
+    const bool as_it_comes = policy == CastPolicy::fp32_result && (precision_.fp16 || !softmax);
+    op.policy = policy;
+    if (policy == CastPolicy::promote) {
+      op.low = !op.inputs.empty() &&
+               (follows_first_input(name) ? op.inputs[0].low
+                                          : std::all_of(op.inputs.begin(), op.inputs.end(), [](const Input& in) { return in.low; }));
+      if (op.inputs.empty()) op.low = !precision_.amp;
+    } else {
+      op.low = policy == CastPolicy::lower;
+      for (Input& input : op.inputs) input.used = as_it_comes ? input.low : op.low;
+      // Arguments are evaluated from the last to the first.
+      for (auto input = op.inputs.rbegin(); input != op.inputs.rend(); ++input) {
+        if (input->cast()) add_cast(&op, *input, region);
+      }
+      if (op.low) ++products_in_[module_of(op.span)];
+    }
+    for (const Input& input : op.inputs) {
+      if (input.block != kNone) uses_[input.block].push_back({index, input.cast()});
+    }
+    for (const uint32_t i : born_in(op.span)) {
+      const bool statistic = has_statistics(name) && !op.inputs.empty() && facts_.cpu.blocks[i].size_bytes != 4 * op.inputs[0].elements;
+      if (floats_[i]) low_[i] = op.low && !statistic;
+      remember(i);
+    }
+  }
+
+  // x.float(), x.to(dtype): nothing in fp32, a copy in lower precision.
+  void to(Operator* op) {
+    const std::vector<uint32_t> born = born_in(op->span);
+    for (const uint32_t i : born) {
+      if (floats_[i] && sequence_.blocks[i].role == Role::none && !op->inputs.empty()) low_[i] = op->inputs[0].low;
+      remember(i);
+    }
+    const std::vector<std::string>& values = facts_.concrete(op->span);
+    const bool names_type = values.size() == 5 && values[1] == std::to_string(kFloat);  // to.dtype
+    if (!born.empty() || !names_type || op->inputs.empty() || !op->inputs[0].low || op->inputs[0].block == kNone) return;
+    if (facts_.phases.loop_begin_ns > facts_.span(op->span).begin_ns) return;
+    // Until the Python function that asked for it returns.
+    SpanIndex caller = facts_.tree.parent[op->span];
+    while (caller != kNoSpan && (facts_.span(caller).kind == SpanKind::op || facts_.name(caller).substr(0, 9) == "<built-in"))
+      caller = facts_.tree.parent[caller];
+    const int64_t until_ns = caller == kNoSpan ? facts_.span(op->span).end_ns : facts_.span(caller).end_ns;
+    copies_[op->inputs[0].block] = {until_ns};
+    add(4 * op->inputs[0].elements, {facts_.span(op->span).begin_ns, next_order()}, {until_ns, next_order()}, op->span);
+  }
+
+  SpanIndex module_of(SpanIndex span) const {
+    while (span != kNoSpan && facts_.span(span).kind != SpanKind::module) span = facts_.tree.parent[span];
+    return span;
+  }
+
+  int64_t next_order() { return order_of_added_++; }
+
+  uint32_t add(int64_t bytes, Moment alloc, Moment free, SpanIndex span) {
+    GpuBlock block;
+    block.size_bytes = bytes;
+    block.alloc = alloc;
+    block.free = free;
+    block.span = span;
+    block.rule = "mixed_precision";
+    sequence_.blocks.push_back(block);
+    return static_cast<uint32_t>(sequence_.blocks.size() - 1);
+  }
+
+  void add_cast(Operator* op, const Input& input, int region) {
+    const ProfileSpan& span = facts_.span(op->span);
+    const int64_t bytes = (input.used ? 2 : 4) * input.elements;
+    const Moment begin{span.begin_ns, next_order()};
+    const bool kept = op->has_backward() && saves_inputs(facts_.name(op->span));
+    if (!input.weight) {
+      const uint32_t cast = add(bytes, begin, kept ? Moment{op->nodes_end_ns, next_order()} : facts_.end_of(op->span), op->span);
+      if (kept) op->casts_kept.push_back(cast);
+      return;
+    }
+    // A weight is known by its module, and which of the module's products it is in; without modules in the trace each use is
+    // taken to be of another weight.
+    const SpanIndex module = module_of(op->span);
+    const int32_t product = products_in_[module];
+    const std::tuple<int32_t, int32_t, size_t> key{module == kNoSpan ? -1 : facts_.span(module).name.value, product, input.place};
+    auto cached = module == kNoSpan ? weight_casts_.end() : weight_casts_.find(key);
+    if (cached == weight_casts_.end()) {
+      const uint32_t cast = add(bytes, begin, {precision_.regions[region].end_ns, next_order()}, op->span);
+      cached = weight_casts_.insert_or_assign(key, cast).first;
+    }
+    if (!kept || input.bias) return;
+    GpuBlock& block = sequence_.blocks[cached->second];
+    block.free = std::max(block.free, Moment{op->nodes_end_ns, next_order()});
+  }
+
+  // ---- backward -----------------------------------------------------------------------------------------------------------
+
+  void backward(SpanIndex node) {
+    const uint32_t index = operator_of(node);
+    const std::string_view name = facts_.name(node).substr(kNode.size());
+    const ProfileSpan& span = facts_.span(node);
+    const std::vector<uint32_t> born = born_in(node);
+    const std::vector<uint32_t> waiting = std::exchange(waiting_, {});
+    for (const uint32_t i : waiting) {
+      if (born.empty()) {
+        waiting_.push_back(i);
+      } else {
+        sequence_.blocks[i].free = {span.end_ns, next_order()};
+      }
+    }
+    if (index == kNone) {
+      for (const uint32_t i : born) remember(i);
+      return;
+    }
+    const Operator& op = operators_[index];
+    std::vector<bool> matched(op.inputs.size());
+    for (const uint32_t i : born) {
+      if (floats_[i]) gradient(i, op, node, name, &matched);
+      remember(i);
+    }
+    for (size_t i = sequence_.traced; i < floats_.size(); ++i) {
+      // Gradients of the rule "attention".
+      const GpuBlock& block = sequence_.blocks[i];
+      if (block.span == node && std::string_view(block.rule) == "attention" && block.free.time_ns > span.end_ns)
+        widen(i, op, node, &matched);
+    }
+    // A sum passes the gradient of its fp32 result on as it is; the input of lower precision gets a cast.
+    if (op.policy != CastPolicy::promote || op.low || name.substr(0, 3) != "Add") return;
+    for (size_t input = 0; input < op.inputs.size(); ++input) {
+      if (!op.inputs[input].low || matched[input] || op.inputs[input].block == kNone) continue;
+      waiting_.push_back(add(2 * op.inputs[input].elements, {span.end_ns, next_order()}, {span.end_ns + 1, next_order()}, node));
+    }
+  }
+
+  // The type that the node computes a gradient in, and the type of what the gradient is of.
+  void gradient(uint32_t i, const Operator& op, SpanIndex node, std::string_view name, std::vector<bool>* matched) {
+    const int64_t elements = facts_.cpu.blocks[i].size_bytes / 4;
+    const int64_t end_ns = facts_.span(node).end_ns;
+    SpanIndex below = sequence_.blocks[i].span;
+    while (below != kNoSpan && facts_.tree.parent[below] != node) below = facts_.tree.parent[below];
+    if (below != kNoSpan && facts_.name(below) != name) {
+      // Not the node's: gradients of several uses, added up.
+      const uint32_t one = block_of(4 * elements, facts_.span(below).begin_ns, 0, {});
+      std::vector<Input> others(1);
+      others[0].block = one;
+      const uint32_t two = block_of(4 * elements, facts_.span(below).begin_ns, 0, others);
+      low_[i] = one == kNone ? !precision_.amp : low_[one] && (two == kNone || low_[two]);
+      return;
+    }
+    const bool low_inside = op.low;
+    if (freed_ns(i) <= end_ns) {
+      low_[i] = low_inside;
+      return;
+    }
+    size_t input = 0;
+    while (input < op.inputs.size() && ((*matched)[input] || op.inputs[input].elements != elements)) ++input;
+    if (input == op.inputs.size()) {
+      low_[i] = low_inside;
+      return;
+    }
+    (*matched)[input] = true;
+    const bool raw = op.policy == CastPolicy::promote && !follows_first_input(facts_.name(op.span)) ? op.low : op.inputs[input].used;
+    low_[i] = op.inputs[input].low;
+    if (raw == low_[i]) return;
+    GpuBlock& result = sequence_.blocks[i];
+    const Moment made = result.alloc;
+    result.alloc = {end_ns, next_order()};
+    result.rule = "mixed_precision";
+    const bool kept = result.kept();
+    const Moment cast{end_ns, next_order()};
+    if (kept && result.free > result.alloc) add((raw ? 2 : 4) * elements, made, cast, node);
+  }
+
+  // An added gradient in lower precision whose input is in fp32.
+  void widen(size_t i, const Operator& op, SpanIndex node, std::vector<bool>* matched) {
+    const int64_t elements = sequence_.blocks[i].size_bytes / 2;
+    for (size_t input = 0; input < op.inputs.size(); ++input) {
+      if ((*matched)[input] || op.inputs[input].elements != elements) continue;
+      (*matched)[input] = true;
+      if (op.inputs[input].low) return;
+      const int64_t end_ns = facts_.span(node).end_ns;
+      const Moment made = sequence_.blocks[i].alloc;
+      sequence_.blocks[i].size_bytes = 4 * elements;
+      sequence_.blocks[i].alloc = {end_ns, next_order()};
+      add(2 * elements, made, {end_ns, next_order()}, node);
+      return;
+    }
+  }
+
+  // ---- what dies sooner ---------------------------------------------------------------------------------------------------
+
+  void shorten() {
+    for (const auto& [i, uses] : uses_) {
+      GpuBlock& block = sequence_.blocks[i];
+      const int64_t freed = freed_ns(i);
+      if (!block.kept() || block.role != Role::none || freed == INT64_MAX || block.free.time_ns != freed) continue;
+      bool kept_by_cast = false;
+      int64_t until_ns = INT64_MIN, last_use_ns = INT64_MIN;
+      SpanIndex last = kNoSpan;
+      for (const Use& use : uses) {
+        const Operator& op = operators_[use.op];
+        const bool saves = op.has_backward() && saves_inputs(facts_.name(op.span));
+        kept_by_cast = kept_by_cast || (use.cast && saves && op.nodes_begin_ns <= freed && freed <= op.nodes_end_ns);
+        if (!use.cast && saves) until_ns = std::max(until_ns, op.nodes_end_ns);
+        if (facts_.span(op.span).end_ns > last_use_ns) {
+          last_use_ns = facts_.span(op.span).end_ns;
+          last = op.span;
+        }
+      }
+      if (!kept_by_cast) continue;
+      if (until_ns == INT64_MIN) until_ns = std::max(last_use_ns, end_of_use(block.span, last));
+      if (until_ns >= freed) continue;
+      block.free = {until_ns, next_order()};
+      block.rule = "mixed_precision";
+    }
+  }
+
+  // The end of the call that uses it, made by the function that also made the call that made it.
+  int64_t end_of_use(SpanIndex maker, SpanIndex user) const {
+    std::unordered_set<SpanIndex> above;
+    for (SpanIndex at = maker; at != kNoSpan; at = facts_.tree.parent[at]) above.insert(at);
+    SpanIndex at = user;
+    while (facts_.tree.parent[at] != kNoSpan && !above.contains(facts_.tree.parent[at])) at = facts_.tree.parent[at];
+    return facts_.tree.parent[at] == kNoSpan ? facts_.span(user).end_ns : facts_.span(at).end_ns;
+  }
+
+  void resize() {
+    for (size_t i = 0; i < floats_.size(); ++i) {
+      GpuBlock& block = sequence_.blocks[i];
+      if (!floats_[i] || !low_[i]) continue;
+      block.size_bytes /= 2;
+      block.rule = i < sequence_.traced ? "mixed_precision" : block.rule;
+    }
+  }
+
+  const ProfileFacts& facts_;
+  const LowerPrecision& precision_;
+  Sequence& sequence_;
+  std::vector<bool> floats_, low_;  // of each block that was there before
+  std::unordered_set<int64_t> parameter_bytes_;
+  std::vector<Operator> operators_;  // in order; so are their numbers
+  std::vector<SpanIndex> nodes_;
+  std::vector<std::pair<bool, uint32_t>> order_;  // (a node?, index): both, by time
+  std::map<int64_t, std::vector<uint32_t>> by_bytes_;
+  std::map<std::tuple<int32_t, int32_t, size_t>, uint32_t> weight_casts_;  // (module, product, place) -> added block
+  std::unordered_map<SpanIndex, int32_t> products_in_;                     // of each module's call, so far
+  std::unordered_map<uint32_t, std::vector<Use>> uses_;
+  std::unordered_map<uint32_t, Copy> copies_;
+  std::vector<uint32_t> waiting_;  // casts that the next node uses up
+  int64_t order_of_added_ = -(int64_t{1} << 40);
+};
+
+}  // namespace
+
+void use_lower_precision(const ProfileFacts& facts, const OrchestrateOptions& options, Sequence* sequence) {
+  const LowerPrecision precision = lower_precision_of(facts, options);
+  if (precision.wanted) MixedPrecision(facts, precision, sequence).apply();
+}
+
+}  // namespace gpucast

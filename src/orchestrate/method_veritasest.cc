@@ -9,9 +9,11 @@
 //        2 A batch lives from the begin to the end of its iteration. The paper asks the script's data loader for its size; we
 //          take what our own rules find in the trace.
 //        3 Gradients are freed at the next zero_grad, and never if there is none.
-//        4 Of what optimizer.step() allocates, blocks of a parameter's size count, and for good ("all memory blocks generated
-//          at this stage are labeled as permanent"): temporaries of that size too, in the first iteration. Those of the
-//          second live as in the trace, for "the first iteration often generates additional permanent memory blocks" (5).
+//        4 Of what optimizer.step() allocates, blocks of a parameter's size count. The paper calls all of them permanent. We
+//          take it to mean those that outlive the step, and let temporaries of that size live as traced: (5) says that only
+//          the first iteration makes permanent blocks, though every one makes temporaries; and in the authors' published
+//          runs of xMem, which has the same rule, RMSprop takes one parameter size more than SGD and Adam two, where with
+//          its temporaries it would be two and four.
 //        5 Two iterations. The paper cuts at profiler.step(), which many scripts do not call: an iteration begins with its
 //          first batch or forward behind the optimizer step before.
 
@@ -190,7 +192,7 @@ void keep_optimizer_blocks(const ProfileFacts& facts, const OrchestrateOptions& 
     if (window == nullptr || window->phase != Phase::optimizer_step) continue;
     if (!sizes.contains(block.size_bytes)) {
       drop(&block, Fate::optimizer_loop, "optimizer");
-    } else if (window->step == 1) {
+    } else if (block.free.time_ns > window->end_ns) {
       block.role = Role::optimizer_state;
       block.free = kNeverFreed;
       block.rule = "optimizer";

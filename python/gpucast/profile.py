@@ -214,6 +214,8 @@ def _at_exit():
     if not profile_marks.anything_ran():
         # It only made a tensor or two (a check in a shell script): not the job.
         capture.state = capture.OFF
+        if threading.get_ident() == _thread:
+            _profiler.__exit__(None, None, None)
         session.remove("armed")
         session.write("idle")
         return

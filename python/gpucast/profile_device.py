@@ -379,6 +379,7 @@ def _moving_module(real, asks):
     def move(self, *args, **kwargs):
         if getattr(_local, "moving_module", False) or not asks(args, kwargs):
             return real(self, *args, **kwargs)
+        args, kwargs = _without_index(args, kwargs)
         _ask()
         if capture.state == capture.WATCHING:
             _start()
@@ -391,6 +392,15 @@ def _moving_module(real, asks):
             _local.moving_module = False
 
     return move
+
+
+def _without_index(args, kwargs):
+    """A device that is a number means nothing to a CPU-only PyTorch."""
+    if args and isinstance(args[0], int):
+        args = (_cuda, *args[1:])
+    if isinstance(kwargs.get("device"), int):
+        kwargs = {**kwargs, "device": _cuda}
+    return args, kwargs
 
 
 @unseen

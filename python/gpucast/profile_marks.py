@@ -133,7 +133,8 @@ def _before_forward(module, args, kwargs):
         for name, tensor in (*hooks._tensors_in(args, "", 0), *hooks._tensors_in(kwargs, "", 0)):
             if _summary["batch_size"] is None and tensor.dim() > 0:
                 _summary["batch_size"] = tensor.shape[0]
-            rows += _rows("input", name, tensor)
+            if not tensor.requires_grad:  # else it is another module's output
+                rows += _rows("input", name, tensor)
     _add_table("forward", rows)
 
 

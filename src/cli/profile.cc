@@ -188,7 +188,7 @@ int profile(const Options& options) {
   const std::string program = find_program(options.command.front());
   const std::string libraries = library_folder();
   const NoSigpipe no_sigpipe;
-  auto output = std::make_unique<CaptureFile>(options.output, options.force);
+  auto output = std::make_unique<CaptureFile>(options.output, options.force, "trace.json");
   const SessionFolder session;
   write_session(session.path, libraries, settings);
   const Supervised result =
@@ -210,7 +210,8 @@ int profile(const Options& options) {
     failed = failed || ended_badly;
     if (raised) say("gpucast: the script raised {}: {}\n", profiled[i].exception_type, profiled[i].exception);
     if (ended_badly && !raised) say("gpucast: the script failed{}\n", how_it_ended(result));
-    if (i > 0) output = std::make_unique<CaptureFile>(trace_rank_path(options.output, static_cast<int64_t>(i)), options.force);
+    if (i > 0)
+      output = std::make_unique<CaptureFile>(trace_rank_path(options.output, static_cast<int64_t>(i)), options.force, "trace.json");
     const Json record = full_record(session.path, profiled[i], options);
     join_trace(session.path, profiled[i], record, output->path(), options.output.ends_with(".gz"));
     if (i == 0) warn_of(record, options);

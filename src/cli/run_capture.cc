@@ -150,7 +150,7 @@ void write_session(const std::string& session_folder, const std::string& library
   write_text(session_folder + "/profile.base", base_profile(settings));
 }
 
-CaptureFile::CaptureFile(const std::string& path, bool force) : wanted_(path), force_(force) {
+CaptureFile::CaptureFile(const std::string& path, bool force, const char* example) : wanted_(path), force_(force) {
   std::error_code error;
   fs::path temporary;
   if (path.empty()) {
@@ -160,9 +160,9 @@ CaptureFile::CaptureFile(const std::string& path, bool force) : wanted_(path), f
   } else {
     const fs::path target(path);
     const auto status = fs::status(target, error);
-    if (fs::is_directory(status)) throw Error("the output is a folder", path, "name a file: -o train.gpucast");
-    if (fs::exists(status) && !fs::is_regular_file(status))
-      throw Error("the output is no ordinary file", path, "name a file: -o train.gpucast");
+    const std::string hint = std::string("name a file: -o ") + example;
+    if (fs::is_directory(status)) throw Error("the output is a folder", path, hint);
+    if (fs::exists(status) && !fs::is_regular_file(status)) throw Error("the output is no ordinary file", path, hint);
     if (fs::exists(status) && !force) throw Error("the output file exists", path, "choose another name, or overwrite it with --force");
     const fs::path folder = target.has_parent_path() ? target.parent_path() : fs::path(".");
     if (!fs::is_directory(folder, error))

@@ -27,8 +27,8 @@ void write_session(const std::string& session_folder, const std::string& library
 // known at once, and moved to its place when whole. An empty `path`: the system's temporary folder.
 class CaptureFile {
  public:
-  // Throws Error: `path` exists (without `force`), is no file, or cannot be written.
-  CaptureFile(const std::string& path, bool force);
+  // Throws Error: `path` exists (without `force`), is no file, or cannot be written. `example`: a name that would do.
+  CaptureFile(const std::string& path, bool force, const char* example = "train.gpucast");
   ~CaptureFile();  // removes it unless kept
   CaptureFile(const CaptureFile&) = delete;
   CaptureFile& operator=(const CaptureFile&) = delete;

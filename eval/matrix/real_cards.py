@@ -33,6 +33,7 @@ def parse_args():
     parser.add_argument("--out", type=Path, required=True, help="where traces are kept")
     parser.add_argument("--gpucast", default=os.environ.get("GPUCAST_BIN", "gpucast"), help="default: $GPUCAST_BIN, or on PATH")
     parser.add_argument("--python", default=sys.executable, help="a Python with torch 2.6.0, torchvision 0.21.0 and transformers 4.51.3")
+    parser.add_argument("--made", action="store_true", help="make nothing: predict from what is in --out already")
     parser.add_argument("--arch", choices=["transformer", "cnn", "all"], default="all")
     parser.add_argument("--min-batch", type=int, default=xmem_rows.KNOWN_LENGTH_BATCH, help="of transformers (default %(default)s)")
     parser.add_argument("--model", help="only this model (part of its name)")
@@ -53,7 +54,7 @@ def make_trace(args, row):
         script += ["--batch", batch, "--zero-grad", place]
         run_matrix.run([args.gpucast, "profile", "--steps", 3, "-o", temporary, "--", *script])
 
-    run_matrix.once(path, make)
+    run_matrix.once(args, path, make)
     return path
 
 

@@ -49,6 +49,7 @@ def parse_args():
     parser.add_argument("--only", help="cases whose name has this in it (a regular expression)")
     parser.add_argument("--kinds", default=",".join(KINDS), help="default %(default)s")
     parser.add_argument("--methods", default=",".join(METHODS), help="default %(default)s; none: only make what is missing in --out")
+    parser.add_argument("--made", action="store_true", help="make nothing: analyze what is in --out already")
     parser.add_argument("--ablate", action="store_true", help="also without each rule in turn")
     parser.add_argument("--results", type=Path, help="write one JSON line a case here")
     parser.add_argument("--markdown", type=Path, help="put the tables into this document, between its markers")
@@ -65,10 +66,12 @@ def run(command, cwd=None, accept=(0,)):
 # --- What is made once -----------------------------------------------------------------------------------------------
 
 
-def once(path, make):
+def once(args, path, make):
     """make(temporary path) unless the file is there; the file appears whole or not at all."""
     if path.exists():
         return
+    if args.made:
+        raise RuntimeError(f"{path.name} is not made yet")
     started = time.monotonic()
     temporary = path.with_name("new." + path.name)
     temporary.unlink(missing_ok=True)
@@ -86,7 +89,7 @@ def make_truth(args, case):
         words += [args.python, HERE / "train.py", *case.arguments(), "--device", "cuda"]
         temporary.write_text(run(words, accept=(0, 1)))
 
-    once(report, make)
+    once(args, report, make)
     return json.loads(report.read_text())
 
 
@@ -106,20 +109,20 @@ def make_trace(args, case, kind):
         else:
             run([*script, "--device", "cpu", "--iterations", STEPS, "--trace", temporary])
 
-    once(path, make)
+    once(args, path, make)
     return path
 
 
 # --- What is predicted -----------------------------------------------------------------------------------------------
 
 
-def rules(args):
-    """The names that `gpucast analyze --without` takes, from its own help."""
-    text = run([args.gpucast, "analyze", "--help"])
-    named = re.search(r"--without\b.*?\{([^}]*)\}", text, re.DOTALL)
+def rules(args, trace):
+    """The names that `gpucast analyze --without` takes, which it lists for a name that it does not know."""
+    done = subprocess.run([args.gpucast, "analyze", trace, "--without", "?"], capture_output=True, text=True)
+    named = re.search(r"the rules are (.*)", done.stderr)
     if not named:
-        fail("gpucast analyze --help does not list the rules that --without takes")
-    return [word.strip() for word in named.group(1).split(",") if word.strip()]
+        fail(f"gpucast analyze --without '?' does not list the rules:\n{done.stderr}")
+    return [word.strip() for word in named.group(1).split(",")]
 
 
 def analyze(args, trace, method="gpucast", options=()):
@@ -145,21 +148,26 @@ def figures(report):
     }
 
 
-def predict(args, case, kinds, methods, ablated):
+def predict(args, case, kinds, methods):
     """{"profile gpucast": {...}, "bare gpucast": {...}, "profile xmem": {...}, "profile without RULE": {...}}"""
     predictions = {}
     for kind in kinds:
         if kind == "small" and small_batch(case) >= case.batch:
             continue
-        trace = make_trace(args, case, kind)
+        try:
+            trace = make_trace(args, case, kind)
+        except RuntimeError as error:
+            print(f"{case.name}: no {kind} trace: {error}", file=sys.stderr)
+            continue
         rescale = ["--batch", case.batch] if kind == "small" else []
         for method in methods:
             # The papers' methods get the trace that they ask for: of the whole script.
             if method == "gpucast" or kind == kinds[0]:
                 predictions[f"{kind} {method}"] = analyze(args, trace, method, rescale)
-    for rule in ablated:
-        trace = args.out / f"{case.name}.{kinds[0]}.json.gz"
-        predictions[f"{kinds[0]} without {rule}"] = analyze(args, trace, options=["--without", rule])
+    trace = args.out / f"{case.name}.{kinds[0]}.json.gz"
+    if args.ablate and trace.exists():
+        for rule in rules(args, trace):
+            predictions[f"{kinds[0]} without {rule}"] = analyze(args, trace, options=["--without", rule])
     return predictions
 
 
@@ -293,15 +301,16 @@ def main():
         fail(f"no case has '{args.only}' in its name; cases.py lists them")
     methods = [word for word in args.methods.split(",") if word and word != "none"]
     kinds = args.kinds.split(",")
-    ablated = rules(args) if args.ablate else []
     used = versions(args)
     results = []
     for case in cases:
         try:
             truth = make_truth(args, case)
-            predictions = predict(args, case, kinds, methods, ablated)
+            predictions = predict(args, case, kinds, methods)
         except RuntimeError as error:
             print(f"left out: {case.name}: {error}", file=sys.stderr)
+            continue
+        if methods and not predictions:
             continue
         results.append({"case": case.name, "gpu": args.gpu, "versions": used, "truth": figures(truth), "predictions": predictions})
     if methods and results:

@@ -47,8 +47,6 @@ SpanTree build_span_tree(const ProfileTrace& trace) {
   const std::vector<ProfileSpan>& spans = trace.spans;
   SpanTree tree;
   tree.parent.assign(spans.size(), kNoSpan);
-  tree.first_child.assign(spans.size(), kNoSpan);
-  tree.next_sibling.assign(spans.size(), kNoSpan);
   tree.has_operator_inside.assign(spans.size(), false);
   tree.of_memory.assign(trace.memory.size(), kNoSpan);
 
@@ -75,13 +73,6 @@ SpanTree build_span_tree(const ProfileTrace& trace) {
   }
   place_memory_before(INT64_MAX);
 
-  std::vector<SpanIndex> last_child(spans.size(), kNoSpan);
-  for (SpanIndex i = 0; i < spans.size(); ++i) {
-    const SpanIndex parent = tree.parent[i];
-    if (parent == kNoSpan) continue;
-    (last_child[parent] == kNoSpan ? tree.first_child[parent] : tree.next_sibling[last_child[parent]]) = i;
-    last_child[parent] = i;
-  }
   for (SpanIndex i = static_cast<SpanIndex>(spans.size()); i-- > 0;) {
     const SpanIndex parent = tree.parent[i];
     if (parent == kNoSpan) continue;

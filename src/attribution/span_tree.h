@@ -12,8 +12,7 @@ using SpanIndex = uint32_t;  // of ProfileTrace::spans
 inline constexpr SpanIndex kNoSpan = UINT32_MAX;
 
 struct SpanTree {
-  std::vector<SpanIndex> parent;  // of each span: the innermost one around it in its thread
-  std::vector<SpanIndex> first_child, next_sibling;
+  std::vector<SpanIndex> parent;          // of each span: the innermost one around it in its thread
   std::vector<SpanIndex> of_memory;       // of each [memory] event: the innermost span of its thread at that time
   std::vector<bool> has_operator_inside;  // of each span: an operator that computes (see is_plumbing) is a child or deeper
 };

@@ -39,6 +39,10 @@ void check(const ProfileTrace& profile) {
         "profile again with torch.profiler.profile(profile_memory=True, record_shapes=True, with_stack=True), or let `gpucast profile "
         "-- python train.py` do it");
   }
+  if (std::all_of(profile.memory.begin(), profile.memory.end(), [](const ProfileMemory& event) { return event.address == 0; })) {
+    throw Error("the [memory] events have no addresses, so no free can be told from another", profile.path,
+                "profile with a newer PyTorch: releases of 2021 did not write them");
+  }
 }
 
 void warn(Trace* trace, const char* code, std::string message) { trace->warnings.push_back({code, std::move(message)}); }

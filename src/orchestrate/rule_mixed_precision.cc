@@ -136,7 +136,8 @@ class MixedPrecision {
       const std::string_view name = facts_.name(at);
       const size_t type = name == "aten::empty" || name == "aten::empty_permuted" ? 1 : name == "aten::empty_strided" ? 2 : SIZE_MAX;
       const std::vector<std::string>& values = facts_.concrete(at);
-      if (type < values.size() && !values[type].empty()) return values[type] == std::to_string(kFloat);
+      // Where no type is named, it is the default one.
+      if (type < values.size()) return values[type].empty() || values[type] == std::to_string(kFloat);
       const std::vector<std::string>& types = facts_.types(at);
       if (name == "aten::resize_" && !types.empty()) return types[0] == "float";
       if (type != SIZE_MAX || is_plumbing(name)) {
@@ -237,7 +238,9 @@ class MixedPrecision {
   }
 
   // Blocks get known to the search below as they are made.
-  void remember(uint32_t i) { by_bytes_[facts_.cpu.blocks[i].size_bytes].push_back(i); }
+  void remember(uint32_t i) {
+    if (floats_[i]) by_bytes_[facts_.cpu.blocks[i].size_bytes].push_back(i);
+  }
 
   // The block that an input of this size is: the latest one alive, not among those given; kept until at least `kept_ns`, if
   // there is one that is.
@@ -373,6 +376,8 @@ class MixedPrecision {
     const std::vector<std::string>& values = facts_.concrete(op->span);
     const bool names_type = values.size() == 5 && values[1] == std::to_string(kFloat);  // to.dtype
     if (!born.empty() || !names_type || op->inputs.empty() || !op->inputs[0].low || op->inputs[0].block == kNone) return;
+    // Outside the model's code a script casts its data to the model's type, not back.
+    if (!precision_.amp && module_of(op->span) == kNoSpan) return;
     if (facts_.phases.loop_begin_ns > facts_.span(op->span).begin_ns) return;
     // Until the Python function that asked for it returns.
     SpanIndex caller = facts_.tree.parent[op->span];

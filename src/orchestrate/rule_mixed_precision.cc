@@ -35,9 +35,11 @@ struct Input {
   uint32_t block = kNone;  // of the sequence
   size_t place = 0;        // among the operator's arguments
   bool weight = false, bias = false;
-  bool low = false;   // as it comes
-  bool used = false;  // as the operator takes it: low or not
-  bool cast() const { return low != used; }
+  bool low = false;     // as the tensor is
+  bool copied = false;  // by the script, to fp32
+  bool used = false;    // as the operator takes it: low or not
+  bool cast() const { return !copied && low != used; }
+  bool comes_low() const { return low && !copied; }
 };
 
 // An operator of the forward pass, or outside any pass; what runs inside it is its own affair.
@@ -147,7 +149,8 @@ class MixedPrecision {
       if (makes_no_floats(name)) return false;
       if (makes_indices_too(name))
         return i == 0 || sequence_.blocks[i - 1].span != at || facts_.cpu.blocks[i].size_bytes == facts_.cpu.blocks[i - 1].size_bytes;
-      return std::find(types.begin(), types.end(), "float") != types.end() || types.empty();
+      return std::find_if(types.begin(), types.end(), [](const std::string& each) { return each == "float" || each == "TensorList"; }) !=
+             types.end();
     }
     return sequence_.blocks[i].role != Role::none && sequence_.blocks[i].role != Role::input;
   }
@@ -158,7 +161,6 @@ class MixedPrecision {
 
   void collect() {
     std::vector<int64_t> busy_until_ns(facts_.trace.threads.size(), INT64_MIN);
-    int64_t number = -1;
     for (SpanIndex i = 0; i < facts_.trace.spans.size(); ++i) {
       const ProfileSpan& span = facts_.span(i);
       if (span.kind != SpanKind::op || span.begin_ns < busy_until_ns[span.thread]) continue;
@@ -173,8 +175,10 @@ class MixedPrecision {
       Operator op;
       op.span = i;
       op.policy = cast_policy(name);
-      number = std::max(number, span.sequence_number);
-      op.number = number;
+      if (span.sequence_number >= 0) {
+        op.number = numbered_.empty() ? span.sequence_number : std::max(span.sequence_number, operators_[numbered_.back()].number);
+        numbered_.push_back(static_cast<uint32_t>(operators_.size()));
+      }
       busy_until_ns[span.thread] = span.end_ns;
       order_.push_back({false, static_cast<uint32_t>(operators_.size())});
       operators_.push_back(op);
@@ -190,10 +194,11 @@ class MixedPrecision {
   // The last operator that began with this number or a lower one: those with the same number made no node.
   uint32_t operator_of(SpanIndex node) const {
     const int64_t number = facts_.span(node).sequence_number;
-    const auto after = std::partition_point(operators_.begin(), operators_.end(), [&](const Operator& op) { return op.number <= number; });
-    if (number < 0 || after == operators_.begin()) return kNone;
-    const auto op = std::prev(after);
-    return facts_.span(op->span).end_ns <= facts_.span(node).begin_ns ? static_cast<uint32_t>(op - operators_.begin()) : kNone;
+    const auto after =
+        std::partition_point(numbered_.begin(), numbered_.end(), [&](uint32_t op) { return operators_[op].number <= number; });
+    if (number < 0 || after == numbered_.begin()) return kNone;
+    const uint32_t op = *std::prev(after);
+    return facts_.span(operators_[op].span).end_ns <= facts_.span(node).begin_ns ? op : kNone;
   }
 
   // ---- in order -----------------------------------------------------------------------------------------------------------
@@ -302,9 +307,9 @@ class MixedPrecision {
         }
         if (input.block != kNone) input.low = low_[input.block];
         const auto copy = copies_.find(input.block);
-        if (copy != copies_.end() && copy->second.until_ns > now_ns) input.low = false;
+        if (copy != copies_.end() && copy->second.until_ns > now_ns) input.copied = true;
       }
-      input.used = input.low;
+      input.used = input.comes_low();
       op->inputs.push_back(input);
     };
     for (size_t i = 0; i < dims.inputs.size() && i < types.size(); ++i) {
@@ -344,12 +349,12 @@ class MixedPrecision {
     op.policy = policy;
     if (policy == CastPolicy::promote) {
       op.low = !op.inputs.empty() &&
-               (follows_first_input(name) ? op.inputs[0].low
-                                          : std::all_of(op.inputs.begin(), op.inputs.end(), [](const Input& in) { return in.low; }));
+               (follows_first_input(name) ? op.inputs[0].used
+                                          : std::all_of(op.inputs.begin(), op.inputs.end(), [](const Input& in) { return in.used; }));
       if (op.inputs.empty()) op.low = !precision_.amp;
     } else {
       op.low = policy == CastPolicy::lower;
-      for (Input& input : op.inputs) input.used = as_it_comes ? input.low : op.low;
+      for (Input& input : op.inputs) input.used = as_it_comes ? input.comes_low() : op.low;
       // Arguments are evaluated from the last to the first.
       for (auto input = op.inputs.rbegin(); input != op.inputs.rend(); ++input) {
         if (input->cast()) add_cast(&op, *input, region);
@@ -483,6 +488,15 @@ class MixedPrecision {
       others[0].block = one;
       const uint32_t two = block_of(4 * elements, facts_.span(below).begin_ns, 0, others);
       low_[i] = one == kNone ? !precision_.amp : low_[one] && (two == kNone || low_[two]);
+      // Into the first one, where that is a cast's result: nothing else looks at its storage.
+      if (two == kNone || !cast_results_.contains(two) || low_[two]) return;
+      GpuBlock& sum = sequence_.blocks[i];
+      GpuBlock& first = sequence_.blocks[two];
+      if (!sum.kept() || !first.kept()) return;
+      first.free = sum.free;
+      first.role = sum.role;
+      sum.fate = Fate::other_kernel;
+      sum.rule = "mixed_precision";
       return;
     }
     const bool low_inside = op.low;
@@ -500,6 +514,7 @@ class MixedPrecision {
     const bool raw = op.policy == CastPolicy::promote && !follows_first_input(facts_.name(op.span)) ? op.low : op.inputs[input].used;
     low_[i] = op.inputs[input].low;
     if (raw == low_[i]) return;
+    cast_results_.insert(i);
     GpuBlock& result = sequence_.blocks[i];
     const Moment made = result.alloc;
     result.alloc = {end_ns, next_order()};
@@ -576,7 +591,8 @@ class MixedPrecision {
   Sequence& sequence_;
   std::vector<bool> floats_, low_;  // of each block that was there before
   std::unordered_set<int64_t> parameter_bytes_;
-  std::vector<Operator> operators_;  // in order; so are their numbers
+  std::vector<Operator> operators_;  // in order
+  std::vector<uint32_t> numbered_;   // those with a number; the numbers ascend
   std::vector<SpanIndex> nodes_;
   std::vector<std::pair<bool, uint32_t>> order_;  // (a node?, index): both, by time
   std::map<int64_t, std::vector<uint32_t>> by_bytes_;
@@ -584,7 +600,8 @@ class MixedPrecision {
   std::unordered_map<SpanIndex, int32_t> products_in_;                     // of each module's call, so far
   std::unordered_map<uint32_t, std::vector<Use>> uses_;
   std::unordered_map<uint32_t, Copy> copies_;
-  std::vector<uint32_t> waiting_;  // casts that the next node uses up
+  std::unordered_set<uint32_t> cast_results_;  // gradients
+  std::vector<uint32_t> waiting_;              // casts that the next node uses up
   int64_t order_of_added_ = -(int64_t{1} << 40);
 };
 

@@ -183,18 +183,22 @@ bool saves_inputs(std::string_view operator_name) {
 }
 
 int LowerPrecision::region_at(int64_t time_ns) const {
-  const auto after = std::partition_point(regions.begin(), regions.end(), [&](const Region& region) { return region.begin_ns <= time_ns; });
-  if (after == regions.begin() || std::prev(after)->end_ns <= time_ns) return -1;
-  return static_cast<int>(std::prev(after) - regions.begin());
+  const auto find = [&](const std::vector<Region>& list) {
+    const auto after = std::partition_point(list.begin(), list.end(), [&](const Region& region) { return region.begin_ns <= time_ns; });
+    return after == list.begin() || std::prev(after)->end_ns <= time_ns ? -1 : static_cast<int>(std::prev(after) - list.begin());
+  };
+  return find(off) >= 0 ? -1 : find(regions);
 }
 
 LowerPrecision lower_precision_of(const ProfileFacts& facts, const OrchestrateOptions& options) {
   LowerPrecision out;
   bool marked_fp16 = false;
   for (SpanIndex i = 0; i < facts.trace.spans.size(); ++i) {
-    const bool mark = facts.span(i).kind == SpanKind::annotation && facts.name(i).substr(0, kMark.size()) == kMark;
-    marked_fp16 = marked_fp16 || (mark && facts.name(i).substr(kMark.size()) == "float16");
-    if (mark) add_region(facts.span(i).begin_ns, facts.span(i).end_ns, &out.regions);
+    const ProfileSpan& span = facts.span(i);
+    if (span.kind != SpanKind::annotation || facts.name(i).substr(0, kMark.size()) != kMark) continue;
+    const std::string_view type = facts.name(i).substr(kMark.size());
+    marked_fp16 = marked_fp16 || type == "float16";
+    add_region(span.begin_ns, span.end_ns, type == "off" ? &out.off : &out.regions);
   }
   const bool traced = !out.regions.empty() || !facts.metadata.autocast.empty();
   out.wanted = traced || !options.dtype.empty();

@@ -33,6 +33,7 @@ struct LowerPrecision {
     int64_t begin_ns = 0, end_ns = 0;
   };
   std::vector<Region> regions;  // with amp: by time, do not overlap. Weights are cast once in each.
+  std::vector<Region> off;      // torch.autocast(enabled=False) within them
 
   // -1: autocast is off.
   int region_at(int64_t time_ns) const;

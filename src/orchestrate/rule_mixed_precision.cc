@@ -204,13 +204,11 @@ class MixedPrecision {
   // ---- in order -----------------------------------------------------------------------------------------------------------
 
   void walk() {
-    int region = -1;
+    int region = -1, cached_region = -1;
     for (const auto& [node, index] : order_) {
       const SpanIndex span = node ? nodes_[index] : operators_[index].span;
-      if (const int now = precision_.region_at(facts_.span(span).begin_ns); now != region) {
-        region = now;
-        weight_casts_.clear();
-      }
+      region = precision_.region_at(facts_.span(span).begin_ns);
+      if (region >= 0 && std::exchange(cached_region, region) != region) weight_casts_.clear();
       if (node) {
         backward(span);
       } else {

@@ -204,10 +204,10 @@ class MixedPrecision {
   // ---- in order -----------------------------------------------------------------------------------------------------------
 
   void walk() {
-    int region = -1, cached_region = -1;
+    int cached_region = -1;
     for (const auto& [node, index] : order_) {
       const SpanIndex span = node ? nodes_[index] : operators_[index].span;
-      region = precision_.region_at(facts_.span(span).begin_ns);
+      const int region = precision_.region_at(facts_.span(span).begin_ns);
       if (region >= 0 && std::exchange(cached_region, region) != region) weight_casts_.clear();
       if (node) {
         backward(span);

@@ -139,6 +139,7 @@ class AttentionRule {
     for (const uint32_t i : made) {
       if (i != output) drop(i);
     }
+    if (!backward.empty() && !shape.packed) keep_inputs(shape, op, {backward_end_ns, 0});
     GpuBlock& kept = sequence_.blocks[output];
     kept.rule = "attention";
     kept.alloc = facts_.begin_of(op);
@@ -192,6 +193,27 @@ class AttentionRule {
       }
     }
     return until;
+  }
+
+  // CUDA keeps query, key and value for backward. The CPU, where it writes the operator out, keeps scaled copies instead and lets
+  // go of them soon: what has their size, is there when the operator runs and is gone when its module ends.
+  void keep_inputs(const Shape& shape, SpanIndex op, Moment until) {
+    const ProfileSpan& span = facts_.span(op);
+    SpanIndex module = op;
+    while (module != kNoSpan && facts_.span(module).kind != SpanKind::module) module = facts_.tree.parent[module];
+    if (module == kNoSpan) return;
+    const int64_t head_bytes = shape.batch * shape.heads * shape.element_bytes;
+    const int64_t sizes[] = {head_bytes * shape.queries * shape.head_size, head_bytes * shape.keys * shape.head_size,
+                             head_bytes * shape.keys * shape.value_size};
+    int found = 0;
+    for (const uint32_t i : made_between(facts_.span(module).begin_ns, span.begin_ns - 1)) {
+      GpuBlock& block = sequence_.blocks[i];
+      const bool of_input = std::find(std::begin(sizes), std::end(sizes), block.size_bytes) != std::end(sizes);
+      if (!of_input || block.free.time_ns <= span.end_ns || block.free.time_ns > facts_.span(module).end_ns || found == 3) continue;
+      block.free = until;
+      block.rule = "attention";
+      ++found;
+    }
   }
 
   void gradients(const Shape& shape, const std::vector<SpanIndex>& nodes, int64_t begin_ns, int64_t end_ns) {

@@ -23,6 +23,7 @@ const std::vector<Rule>& all_rules() {
       {"mixed_precision", "autocast, or a model in lower precision (--dtype, --amp)", false, use_lower_precision},
       {"dropout", "dropout keeps a mask of one byte an element", false, use_cuda_dropout},
       {"cublas", "workspaces of cuBLAS and cuBLASLt", false, add_cublas_workspaces},
+      {"reductions", "buffers of sums over many rows", false, add_reduction_buffers},
       {"batch_size", "another batch size than the traced one (--batch)", false, scale_batch},
   };
   return kRules;

@@ -56,6 +56,10 @@ void use_cuda_attention(const ProfileFacts&, const OrchestrateOptions&, Sequence
 void use_lower_precision(const ProfileFacts&, const OrchestrateOptions&, Sequence*);
 void use_cuda_dropout(const ProfileFacts&, const OrchestrateOptions&, Sequence*);
 void add_cublas_workspaces(const ProfileFacts&, const OrchestrateOptions&, Sequence*);
+void add_reduction_buffers(const ProfileFacts&, const OrchestrateOptions&, Sequence*);
 void scale_batch(const ProfileFacts&, const OrchestrateOptions&, Sequence*);
+
+// The buffer of a sum of [rows, columns] over the rows, and its counters; 0: none.
+int64_t sum_buffer_bytes(const Gpu& gpu, int64_t rows, int64_t columns, int64_t accumulator_bytes, int64_t* semaphore_bytes);
 
 }  // namespace gpucast

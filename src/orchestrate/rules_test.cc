@@ -176,6 +176,20 @@ TEST(CublasRule, OneWorkspaceAThreadAndOneACallWithABias) {
             (std::vector<int64_t>{8320 * kKiB, 1024 * kKiB, 8320 * kKiB}));
 }
 
+TEST(ReductionRule, BuffersAsOnTheVirtualGpu) {
+  // torch 2.6.0, rtx3060: what x.sum(0) of zeros(rows, columns) allocated beside its result.
+  const Gpu gpu = find_gpu("rtx3060");
+  const int64_t seen[][4] = {{1024, 768, 6291456, 24},  {1764, 384, 5505024, 12},  {512, 768, 0, 0},           {1024, 3072, 22020096, 96},
+                             {2048, 768, 12582912, 24}, {4096, 768, 22020096, 24}, {16384, 768, 22020096, 24}, {300, 768, 0, 0},
+                             {1024, 50257, 0, 0},       {1024, 64, 0, 0},          {1024, 1000, 8192000, 32},  {4096, 10, 0, 0},
+                             {1024, 1025, 0, 0}};
+  for (const auto& [rows, columns, bytes, counters] : seen) {
+    int64_t semaphores = 0;
+    EXPECT_EQ(sum_buffer_bytes(gpu, rows, columns, 4, &semaphores), bytes) << rows << " x " << columns;
+    EXPECT_EQ(semaphores, counters) << rows << " x " << columns;
+  }
+}
+
 TEST(BatchSizeRule, BlocksOfTheBatchGrowAndOthersDoNot) {
   HandMadeTrace trace;
   trace.block(7 * 16, 15);  // a parameter that divides by the batch

@@ -1,7 +1,7 @@
 #include "src/attribution/profile_phases.h"
 
 #include <algorithm>
-#include <map>
+#include <unordered_map>
 
 namespace gpucast {
 namespace {
@@ -82,15 +82,19 @@ class Finder {
     if (name == "gpucast.to_device#tensor" || name == "gpucast.on_device") add(&out_.to_device, Phase::data, i);
   }
 
-  // Autograd's nodes with no optimizer, data or module between them.
+  // Autograd's nodes with no optimizer, data, module or other forward between them. They run from the last made to the first,
+  // so a node made later than the run's first is of another forward.
   std::vector<PhaseWindow> engine_runs() const {
     std::vector<PhaseWindow> runs;
+    int64_t newest = -1;
     for (const SpanIndex i : engine_) {
       const ProfileSpan& span = trace_.spans[i];
-      const bool broken = runs.empty() || begins_between(out_.optimizer_steps, runs.back().end_ns, span.begin_ns) ||
+      const bool broken = runs.empty() || span.sequence_number > newest ||
+                          begins_between(out_.optimizer_steps, runs.back().end_ns, span.begin_ns) ||
                           begins_between(out_.data, runs.back().end_ns, span.begin_ns) || new_forward(runs.back().end_ns, span.begin_ns);
       if (broken) {
         runs.push_back({Phase::backward, 0, span.begin_ns, span.end_ns, kNoSpan});
+        newest = span.sequence_number;
       } else {
         runs.back().end_ns = std::max(runs.back().end_ns, span.end_ns);
       }
@@ -131,16 +135,34 @@ class Finder {
     });
   }
 
-  // Without modules and marks: from what came before until each backward.
+  // Without modules and marks: from the first operator that a backward has a node for, until that backward; zero_grad may lie between.
   void forward_between() {
+    std::unordered_map<int64_t, int64_t> made_ns;  // sequence number -> when its node was made
+    for (SpanIndex i = 0; i < trace_.spans.size(); ++i) {
+      const ProfileSpan& span = trace_.spans[i];
+      const bool node = trace_.strings.text(span.name).substr(0, 10) == "autograd::";
+      if (span.kind == SpanKind::op && span.sequence_number >= 0 && !node) made_ns.try_emplace(span.sequence_number, span.begin_ns);
+    }
+    int64_t last_end_ns = INT64_MIN;
     for (const PhaseWindow& backward : out_.backwards) {
-      int64_t from_ns = trace_.spans.empty() ? 0 : trace_.spans.front().begin_ns;
-      for (const auto* list : {&out_.optimizer_steps, &out_.zero_grads, &out_.data, &out_.backwards, &moves_, &out_.to_device}) {
-        for (const PhaseWindow& window : *list) {
-          if (window.end_ns <= backward.begin_ns) from_ns = std::max(from_ns, window.end_ns);
-        }
+      int64_t from_ns = backward.begin_ns;
+      for (const SpanIndex i : engine_) {
+        const ProfileSpan& node = trace_.spans[i];
+        const auto made = made_ns.find(node.sequence_number);
+        if (node.begin_ns < backward.begin_ns || node.end_ns > backward.end_ns || made == made_ns.end()) continue;
+        if (made->second > last_end_ns) from_ns = std::min(from_ns, made->second);
       }
-      if (from_ns < backward.begin_ns) out_.forwards.push_back({Phase::forward, 0, from_ns, backward.begin_ns, kNoSpan});
+      last_end_ns = backward.end_ns;
+      // Phases do not touch: what begins at a nanosecond begins behind what ends before it.
+      const auto add_until = [&](int64_t end_ns) {
+        if (from_ns < end_ns) out_.forwards.push_back({Phase::forward, 0, from_ns, end_ns - 1, kNoSpan});
+      };
+      for (const PhaseWindow& clear : out_.zero_grads) {
+        if (clear.begin_ns <= from_ns || clear.end_ns > backward.begin_ns) continue;
+        add_until(clear.begin_ns);
+        from_ns = clear.end_ns + 1;
+      }
+      add_until(backward.begin_ns);
     }
   }
 

@@ -57,7 +57,16 @@ void add_warnings(const ProfileFacts& facts, bool recorded, Trace* out) {
   problem(ProfileProblem::bad_event, "bad_events", "Events that are no JSON were skipped");
   problem(ProfileProblem::incomplete_event, "incomplete_events", "Events without a field that is needed were skipped");
   if (recorded) {
-    warn(out, "cuda_trace", "The trace is of a run on a GPU: its allocations on the device are taken as they are, and no rule is applied.");
+    int64_t allocated_bytes = 0, reserved_bytes = 0;
+    for (const ProfileMemory& event : profile.memory) {
+      if (event.device_type != kCuda) continue;
+      allocated_bytes = std::max(allocated_bytes, event.total_allocated_bytes);
+      reserved_bytes = std::max(reserved_bytes, event.total_reserved_bytes);
+    }
+    warn(out, "cuda_trace",
+         fmt::format("The trace is of a run on a GPU: its allocations on the device are taken as they are, and no rule is applied. Its own "
+                     "counters reached {} allocated and {} reserved.",
+                     format_bytes(allocated_bytes), format_bytes(reserved_bytes)));
     return;
   }
   std::map<int64_t, int64_t> pids;
@@ -392,6 +401,20 @@ void simulate(const ProfileFacts& facts, const Sequence& sequence, Trace* out) {
   emit_marks(static_cast<uint32_t>(marks.size()));
 }
 
+// Of a trace of a GPU: what was allocated before its first event, by the counter in that event. One block, for its parts are not known.
+void add_what_was_there(const ProfileFacts& facts, Sequence* sequence) {
+  const auto first = std::find_if(facts.trace.memory.begin(), facts.trace.memory.end(),
+                                  [](const ProfileMemory& event) { return event.device_type == kCuda; });
+  int64_t bytes = first->total_allocated_bytes - first->bytes;
+  for (const ProfileBlock& block : facts.cpu.blocks) bytes -= block.before_start() ? block.size_bytes : 0;
+  if (bytes <= 0) return;
+  GpuBlock block;
+  block.size_bytes = bytes;
+  block.alloc = {kBeforeAll.time_ns, -1};
+  block.rule = "recorded";
+  sequence->blocks.push_back(block);
+}
+
 ProfileSummary summarize(const ProfileFacts& facts, const Sequence& sequence, const std::vector<RuleEffect>& effects,
                          const std::string& method) {
   ProfileSummary out;
@@ -435,6 +458,8 @@ Trace trace_from_profile(ProfileTrace profile, const Gpu& gpu, const Orchestrate
   // Who made which block, and what it is. Now every block of the trace is in the sequence, with a role where it has one.
   Sequence sequence = traced_sequence(facts);
   assign_roles(facts, &sequence);
+
+  if (recorded) add_what_was_there(facts, &sequence);
 
   // CPU -> CUDA. Now what is kept is what CUDA would be asked for, and every dropped block has its reason.
   std::vector<RuleEffect> effects;

@@ -1,6 +1,7 @@
 #include "src/report/user_frame.h"
 
 #include <algorithm>
+#include <iterator>
 #include <string_view>
 
 namespace gpucast {
@@ -17,8 +18,9 @@ bool is_python(const std::string& frame) {
 
 // Profiler traces give paths inside of packages ("torch/nn/modules/conv.py"), captures and snapshots whole ones.
 bool is_library(std::string_view frame) {
-  return frame.find("/torch/") != std::string_view::npos || frame.substr(0, 6) == "torch/" ||
-         frame.find("site-packages") != std::string_view::npos || frame.find("<frozen") != std::string_view::npos;
+  static constexpr std::string_view kParts[] = {"/torch/", "site-packages", "<frozen", "gpucast/profile"};
+  return frame.substr(0, 6) == "torch/" || std::any_of(std::begin(kParts), std::end(kParts),
+                                                       [&](std::string_view part) { return frame.find(part) != std::string_view::npos; });
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
     input_of         instead: the case whose input it is
     input.events.txt.gz    instead: an event file; expected.jsonl.gz beside it is for test_replay.py
     input.pickle     instead: a memory snapshot, as train.pickle
+    input.trace.json.gz    instead: a profiler trace, as train.json.gz (tests/cases/PROFILES.md says how each was made)
     command          the arguments of gpucast
     expected.txt     standard output with --format text, then standard error
     expected.json    standard output with --format json
@@ -34,6 +35,12 @@ def prepare(case, folder):
         shutil.copy(case / "input.events.txt.gz", folder / "train.events.txt.gz")
         return
     source = CASES / (case / "input_of").read_text().strip() if (case / "input_of").exists() else case
+    if (source / "input.trace.json.gz").exists():
+        data = (source / "input.trace.json.gz").read_bytes()
+        if (case / "keep_bytes").exists():
+            data = gzip.decompress(data)[: int((case / "keep_bytes").read_text())]
+        (folder / ("train.json" if (case / "keep_bytes").exists() else "train.json.gz")).write_bytes(data)
+        return
     data = (source / "input.jsonl").read_bytes()
     if not (case / "uncompressed").exists():
         data = gzip.compress(data, compresslevel=0, mtime=0)  # stored, so that offsets in messages are the same everywhere
@@ -48,7 +55,7 @@ def expect(path, text):
     assert text == path.read_text()
 
 
-@pytest.mark.parametrize("case", sorted(CASES.iterdir()), ids=lambda case: case.name)
+@pytest.mark.parametrize("case", sorted(case for case in CASES.iterdir() if case.is_dir()), ids=lambda case: case.name)
 def test_case(case, gpucast_bin, tmp_path):
     prepare(case, tmp_path)
     arguments = (case / "command").read_text().split()

@@ -16,6 +16,7 @@
 
 #include "gpucast/error.h"
 #include "gpucast/gpu.h"
+#include "src/cli/messages.h"
 #include "src/cli/run_capture.h"
 #include "src/cli/subcommand.h"
 #include "src/cli/supervisor.h"
@@ -37,59 +38,22 @@ struct Options {
   std::vector<std::string> command;
 };
 
-// Removed on every way out.
-struct SessionFolder {
-  SessionFolder() : path(make_session_folder()) {}
-  ~SessionFolder() { remove_folder(path); }
-  SessionFolder(const SessionFolder&) = delete;
-  SessionFolder& operator=(const SessionFolder&) = delete;
-  std::string path;
-};
-
-// Standard error may be a closed pipe by now: that must not keep us from cleaning up.
-template <typename... Args>
-void say(fmt::format_string<Args...> format, Args&&... args) {
-  std::fputs(fmt::format(format, std::forward<Args>(args)...).c_str(), stderr);
-}
-
-std::string field(const nlohmann::json& object, const char* key) {
-  return object.is_object() && object.contains(key) && object[key].is_string() ? object[key].get<std::string>() : "";
-}
-
-std::string how_it_ended(const Supervised& run) {
-  if (!run.exit_code) return "";
-  if (*run.exit_code > 128) return fmt::format(" (signal {}, {})", *run.exit_code - 128, strsignal(*run.exit_code - 128));
-  return fmt::format(" (exit code {})", *run.exit_code);
-}
-
 // No trace was written: say why, as exactly as the session tells.
 Error explain_nothing(const Supervised& run, const Options& options) {
   const auto error = nlohmann::json::parse(run.error_json, nullptr, false);
-  const std::string code = field(error, "code"), python = field(error, "python");
+  const std::string code = text_field(error, "code"), python = text_field(error, "python");
   const bool failed = run.exit_code.value_or(0) != 0;
   const std::string above = "what it printed is above";
-  const std::string name_the_job = "name the command that trains: gpucast profile -- python train.py";
   if (code == "cannot_write" || code == "cannot_profile")
-    return Error(field(error, "message"), python,
+    return Error(text_field(error, "message"), python,
                  code == "cannot_write" ? "is there space in the temporary folder? Set TMPDIR to another" : "");
   if (!run.processes.empty()) return Error(fmt::format("the script died{} before its trace was written", how_it_ended(run)), "", above);
   if (run.end == Supervised::End::timed_out)
     return Error(fmt::format("nothing was profiled within {} s", options.timeout_s), "", "give it more time: --timeout SECONDS");
-  if (code == "torch_missing" && run.torch_json.empty()) {
-    return Error(field(error, "message") + how_it_ended(run), python,
-                 fmt::format("activate the environment that holds PyTorch, or: {} -m pip install torch", python));
-  }
-  if (!run.any_python) {
-    if (failed) return Error(fmt::format("the command failed{} before it started a Python", how_it_ended(run)), "", above);
-    return Error("the command ended, and gpucast saw no Python in it", "",
-                 "Python must not be started with -I, -E or -S (they ignore PYTHONPATH), in a container, or on another machine");
-  }
-  if (run.torch_json.empty()) {
-    if (failed) return Error(fmt::format("the command failed{} before it imported PyTorch", how_it_ended(run)), "", above);
-    return Error("the command ended without importing PyTorch", "", name_the_job);
-  }
+  if (const auto no_torch = explain_no_torch(run, "profile")) return *no_torch;
   if (failed) return Error(fmt::format("the command failed{} before a module ran", how_it_ended(run)), "", above);
-  return Error("nothing was profiled: the command imported PyTorch and ran no module", "", name_the_job);
+  return Error("nothing was profiled: the command imported PyTorch and ran no module", "",
+               "name the command that trains: gpucast profile -- python train.py");
 }
 
 std::string read_file(const std::string& path) {

@@ -16,6 +16,7 @@
 
 #include "gpucast/error.h"
 #include "gpucast/gpu.h"
+#include "src/cli/messages.h"
 #include "src/cli/report_capture.h"
 #include "src/cli/run_capture.h"
 #include "src/cli/subcommand.h"
@@ -32,40 +33,11 @@ struct Options {
   std::vector<std::string> command;
 };
 
-// Removed on every way out.
-struct SessionFolder {
-  SessionFolder() : path(make_session_folder()) {}
-  ~SessionFolder() { remove_folder(path); }
-  SessionFolder(const SessionFolder&) = delete;
-  SessionFolder& operator=(const SessionFolder&) = delete;
-  std::string path;
-};
-
-// Standard error may be a closed pipe by now: that must not keep us from cleaning up.
-template <typename... Args>
-void say(fmt::format_string<Args...> format, Args&&... args) {
-  std::fputs(fmt::format(format, std::forward<Args>(args)...).c_str(), stderr);
-}
-
-std::string field(const nlohmann::json& object, const char* key) {
-  return object.is_object() && object.contains(key) && object[key].is_string() ? object[key].get<std::string>() : "";
-}
-
-std::string how_it_ended(const Supervised& run) {
-  if (!run.exit_code) return "";
-  if (*run.exit_code > 128) return fmt::format(" (signal {}, {})", *run.exit_code - 128, strsignal(*run.exit_code - 128));
-  return fmt::format(" (exit code {})", *run.exit_code);
-}
-
 // A process said itself why nothing can be captured in it.
-Error explain_error(const nlohmann::json& error, const Supervised& run) {
-  const std::string code = field(error, "code"), message = field(error, "message"), python = field(error, "python");
-  const std::string version = field(error, "torch");
+Error explain_error(const nlohmann::json& error) {
+  const std::string code = text_field(error, "code"), message = text_field(error, "message"), python = text_field(error, "python");
+  const std::string version = text_field(error, "torch");
   const std::string release = version.substr(0, version.find('+'));
-  if (code == "torch_missing") {
-    return Error(message + how_it_ended(run), python,
-                 fmt::format("activate the environment that holds PyTorch, or: {} -m pip install torch", python));
-  }
   if (code == "cpu_only_torch" || code == "rocm_torch") {
     return Error(
         message + ": it has no CUDA code to run on a virtual GPU", python,
@@ -98,20 +70,8 @@ Error explain_nothing(const Supervised& run, const Options& options) {
     return Error(fmt::format("nothing was allocated on the GPU within {} s", options.timeout_s), "",
                  "give it more time: --timeout SECONDS");
   }
-  if (error.is_object() && (run.end == Supervised::End::gave_up || field(error, "code") != "torch_missing" || run.torch_json.empty())) {
-    return explain_error(error, run);
-  }
-  if (!run.any_python) {
-    if (failed)
-      return Error(fmt::format("the command failed{} before it started a Python", how_it_ended(run)), "", "what it printed is above");
-    return Error("the command ended, and gpucast saw no Python in it", "",
-                 "Python must not be started with -I, -E or -S (they ignore PYTHONPATH), in a container, or on another machine");
-  }
-  if (run.torch_json.empty()) {
-    if (failed)
-      return Error(fmt::format("the command failed{} before it imported PyTorch", how_it_ended(run)), "", "what it printed is above");
-    return Error("the command ended without importing PyTorch", "", "name the command that trains: gpucast run -- python train.py");
-  }
+  if (error.is_object() && text_field(error, "code") != "torch_missing") return explain_error(error);
+  if (const auto no_torch = explain_no_torch(run, "run")) return *no_torch;
   if (failed)
     return Error(fmt::format("the command failed{} before it allocated anything on the GPU", how_it_ended(run)), "",
                  "what it printed is above");

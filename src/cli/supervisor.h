@@ -17,6 +17,15 @@ std::string library_folder();
 std::string make_session_folder();
 void remove_folder(const std::string& folder);
 
+// A session folder that is removed on every way out.
+struct SessionFolder {
+  SessionFolder() : path(make_session_folder()) {}
+  ~SessionFolder() { remove_folder(path); }
+  SessionFolder(const SessionFolder&) = delete;
+  SessionFolder& operator=(const SessionFolder&) = delete;
+  std::string path;
+};
+
 // The path that `program` stands for, as a shell would find it. Throws Error with a "did you mean".
 std::string find_program(const std::string& program);
 

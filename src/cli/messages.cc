@@ -1,0 +1,39 @@
+#include "src/cli/messages.h"
+
+#include <cstring>
+
+namespace gpucast::cli {
+
+std::string text_field(const nlohmann::json& object, const char* key) {
+  return object.is_object() && object.contains(key) && object[key].is_string() ? object[key].get<std::string>() : "";
+}
+
+std::string how_it_ended(const Supervised& run) {
+  if (!run.exit_code) return "";
+  if (*run.exit_code > 128) return fmt::format(" (signal {}, {})", *run.exit_code - 128, strsignal(*run.exit_code - 128));
+  return fmt::format(" (exit code {})", *run.exit_code);
+}
+
+std::optional<Error> explain_no_torch(const Supervised& run, const char* subcommand) {
+  const auto error = nlohmann::json::parse(run.error_json, nullptr, false);
+  const bool failed = run.exit_code.value_or(0) != 0;
+  const std::string above = "what it printed is above";
+  if (text_field(error, "code") == "torch_missing" && run.torch_json.empty()) {
+    const std::string python = text_field(error, "python");
+    return Error(text_field(error, "message") + how_it_ended(run), python,
+                 fmt::format("activate the environment that holds PyTorch, or: {} -m pip install torch", python));
+  }
+  if (!run.any_python) {
+    if (failed) return Error(fmt::format("the command failed{} before it started a Python", how_it_ended(run)), "", above);
+    return Error("the command ended, and gpucast saw no Python in it", "",
+                 "Python must not be started with -I, -E or -S (they ignore PYTHONPATH), in a container, or on another machine");
+  }
+  if (run.torch_json.empty()) {
+    if (failed) return Error(fmt::format("the command failed{} before it imported PyTorch", how_it_ended(run)), "", above);
+    return Error("the command ended without importing PyTorch", "",
+                 fmt::format("name the command that trains: gpucast {} -- python train.py", subcommand));
+  }
+  return std::nullopt;
+}
+
+}  // namespace gpucast::cli

@@ -1,0 +1,32 @@
+// What `run` and `profile` say of a command that they watched.
+#pragma once
+
+#include <fmt/core.h>
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "gpucast/error.h"
+#include "src/cli/supervisor.h"
+
+namespace gpucast::cli {
+
+// To standard error, which may be a closed pipe by now: that must not keep us from cleaning up.
+template <typename... Args>
+void say(fmt::format_string<Args...> format, Args&&... args) {
+  std::fputs(fmt::format(format, std::forward<Args>(args)...).c_str(), stderr);
+}
+
+// object[key] where it is text, else "".
+std::string text_field(const nlohmann::json& object, const char* key);
+
+// " (exit code 3)", " (signal 9, Killed)", or "".
+std::string how_it_ended(const Supervised& run);
+
+// Why nothing was captured, where the command never got as far as having PyTorch in a Python of ours. `subcommand`: of gpucast.
+std::optional<Error> explain_no_torch(const Supervised& run, const char* subcommand);
+
+}  // namespace gpucast::cli

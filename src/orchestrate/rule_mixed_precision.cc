@@ -36,10 +36,10 @@ struct Input {
   size_t place = 0;        // among the operator's arguments
   bool weight = false, bias = false;
   bool low = false;     // as the tensor is
-  bool copied = false;  // by the script, to fp32
+  bool copied = false;  // by the script, to the other type
   bool used = false;    // as the operator takes it: low or not
   bool cast() const { return !copied && low != used; }
-  bool comes_low() const { return low && !copied; }
+  bool comes_low() const { return low != copied; }
 };
 
 // An operator of the forward pass, or outside any pass; what runs inside it is its own affair.
@@ -273,9 +273,11 @@ class MixedPrecision {
     return best;
   }
 
-  // Which inputs of a matrix product or convolution are weights: by their places, else by their sizes.
+  // Which inputs are weights: by their places, else by their sizes.
   bool is_weight(std::string_view name, size_t input, int64_t bytes) const {
     if (name == "aten::linear" || name.substr(0, 10) == "aten::conv" || name == "aten::prelu") return input > 0;
+    if (name == "aten::embedding") return input == 0;
+    if (has_statistics(name)) return input > 0;
     if (name == "aten::addmm") return input != 1 && parameter_bytes_.contains(bytes);
     return cast_policy(name) == CastPolicy::lower && parameter_bytes_.contains(bytes) && !by_bytes_.contains(bytes);
   }
@@ -306,6 +308,10 @@ class MixedPrecision {
         if (input.block != kNone) input.low = low_[input.block];
         const auto copy = copies_.find(input.block);
         if (copy != copies_.end() && copy->second.until_ns > now_ns) input.copied = true;
+        if (downcasts_.contains(input.block)) {
+          input.low = false;
+          input.copied = true;
+        }
       }
       input.used = input.comes_low();
       op->inputs.push_back(input);
@@ -365,7 +371,7 @@ class MixedPrecision {
     for (const uint32_t i : born_in(op.span)) {
       const bool statistic = has_statistics(name) && !op.inputs.empty() && facts_.cpu.blocks[i].size_bytes != 4 * op.inputs[0].elements;
       if (floats_[i]) low_[i] = op.low && !statistic;
-      remember(i);
+      if (!statistic) remember(i);
     }
   }
 
@@ -373,22 +379,39 @@ class MixedPrecision {
   void to(Operator* op) {
     const std::vector<uint32_t> born = born_in(op->span);
     for (const uint32_t i : born) {
-      if (floats_[i] && sequence_.blocks[i].role == Role::none && !op->inputs.empty()) low_[i] = op->inputs[0].low;
+      // Of integers, fp32 is what the script asked for.
+      if (floats_[i] && sequence_.blocks[i].role == Role::none) low_[i] = !op->inputs.empty() && op->inputs[0].low;
       remember(i);
     }
     const std::vector<std::string>& values = facts_.concrete(op->span);
     const bool names_type = values.size() == 5 && values[1] == std::to_string(kFloat);  // to.dtype
-    if (!born.empty() || !names_type || op->inputs.empty() || !op->inputs[0].low || op->inputs[0].block == kNone) return;
+    if (!born.empty() || !names_type || op->inputs.empty() || op->inputs[0].block == kNone || op->inputs[0].copied) return;
+    if (facts_.phases.loop_begin_ns > facts_.span(op->span).begin_ns) return;
     // Outside the model's code a script casts its data to the model's type, not back.
     if (!precision_.amp && module_of(op->span) == kNoSpan) return;
-    if (facts_.phases.loop_begin_ns > facts_.span(op->span).begin_ns) return;
+    const Input& input = op->inputs[0];
     // Until the Python function that asked for it returns.
     SpanIndex caller = facts_.tree.parent[op->span];
-    while (caller != kNoSpan && (facts_.span(caller).kind == SpanKind::op || facts_.name(caller).substr(0, 9) == "<built-in"))
-      caller = facts_.tree.parent[caller];
+    const auto in_python = [&](SpanIndex span) {
+      return facts_.span(span).kind != SpanKind::op && facts_.name(span).substr(0, 9) != "<built-in";
+    };
+    while (caller != kNoSpan && !in_python(caller)) caller = facts_.tree.parent[caller];
+    const int64_t now_ns = facts_.span(op->span).begin_ns;
     const int64_t until_ns = caller == kNoSpan ? facts_.span(op->span).end_ns : facts_.span(caller).end_ns;
-    copies_[op->inputs[0].block] = {until_ns};
-    add(4 * op->inputs[0].elements, {facts_.span(op->span).begin_ns, next_order()}, {until_ns, next_order()}, op->span);
+    if (input.low) {
+      copies_[input.block] = {until_ns};
+      add(4 * input.elements, {now_ns, next_order()}, {until_ns, next_order()}, op->span);
+    } else if (!precision_.amp && floats_[input.block] && !low_[input.block]) {
+      // Something computed in fp32 goes back to the model's type: hidden.to(input_dtype). The copy takes the traced block's place.
+      GpuBlock& block = sequence_.blocks[input.block];
+      low_[input.block] = true;
+      downcasts_.insert(input.block);
+      if (!block.kept() || block.free.time_ns <= until_ns) return;
+      add(block.size_bytes, block.alloc, {until_ns, next_order()}, block.span);
+      GpuBlock& copy = sequence_.blocks[input.block];
+      copy.alloc = {now_ns, next_order()};
+      copy.rule = "mixed_precision";
+    }
   }
 
   SpanIndex module_of(SpanIndex span) const {
@@ -598,6 +621,7 @@ class MixedPrecision {
   std::unordered_map<SpanIndex, int32_t> products_in_;                     // of each module's call, so far
   std::unordered_map<uint32_t, std::vector<Use>> uses_;
   std::unordered_map<uint32_t, Copy> copies_;
+  std::unordered_set<uint32_t> downcasts_;
   std::unordered_set<uint32_t> cast_results_;  // gradients
   std::vector<uint32_t> waiting_;              // casts that the next node uses up
   int64_t order_of_added_ = -(int64_t{1} << 40);

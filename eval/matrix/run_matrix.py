@@ -164,10 +164,8 @@ def predict(args, case, kinds, methods):
             # The papers' methods get the trace that they ask for: of the whole script.
             if method == "gpucast" or kind == kinds[0]:
                 predictions[f"{kind} {method}"] = analyze(args, trace, method, rescale)
-    trace = args.out / f"{case.name}.{kinds[0]}.json.gz"
-    if args.ablate and trace.exists():
-        for rule in rules(args, trace):
-            predictions[f"{kinds[0]} without {rule}"] = analyze(args, trace, options=["--without", rule])
+        for rule in rules(args, trace) if args.ablate and kind != "small" else ():
+            predictions[f"{kind} without {rule}"] = analyze(args, trace, options=["--without", rule])
     return predictions
 
 
@@ -278,7 +276,7 @@ def write_markdown(path, results):
     document = put_into(document, "matrix", cases_table(results, True))
     document = put_into(document, "matrix summary", summary_table(results, columns_of(results, ablation=False), True))
     if columns_of(results, ablation=True):
-        with_all = [column for column in columns_of(results, ablation=False) if column.endswith(" gpucast")][:1]
+        with_all = [column for column in columns_of(results, ablation=False) if column in ("profile gpucast", "bare gpucast")]
         document = put_into(document, "matrix rules", summary_table(results, with_all + columns_of(results, ablation=True), True))
     path.write_text(document)
 

@@ -294,7 +294,7 @@ class MixedPrecision {
       Input input;
       input.elements = numel(shape);
       input.place = index;
-      input.weight = is_weight(name, index, 4 * input.elements);
+      input.weight = is_weight(name, index, 4 * input.elements) || (shape.size() == 1 && parameter_bytes_.contains(4 * input.elements));
       input.bias = input.weight && shape.size() == 1;
       input.low = !precision_.amp;
       if (!input.weight && input.elements > 0) {

@@ -90,6 +90,7 @@ def start():
         session.write("armed", {"rank": rank, "local_rank": local_rank, "world_size": world_size, "local_world_size": local_world_size})
         _watch_the_clock()
         _thread = threading.get_ident()
+        sys.addaudithook(_keep_code)
         profiler.__enter__()
         _profiler = profiler
         capture.state = capture.ARMED
@@ -99,6 +100,16 @@ def start():
         _give_up(error)
     finally:
         _starting = False
+
+
+_kept_code = []
+
+
+def _keep_code(event, args):
+    """PyTorch's tracer reads names at the end, also those of code that is gone by then (a module's top level): the trace would hold
+    what lies in their place."""
+    if event == "exec" and capture.state != capture.ENDED:
+        _kept_code.append(args[0])
 
 
 def _give_up(error):

@@ -47,10 +47,12 @@ struct Operator {
   SpanIndex span = kNoSpan;
   int64_t number = 0;                                            // autograd's sequence number of its first node, if it makes any
   int64_t nodes_begin_ns = INT64_MAX, nodes_end_ns = INT64_MIN;  // its backward; none: begin > end
+  int64_t computed_ns = INT64_MIN;      // the end of the last node that computes: what was kept for backward is freed
+  std::vector<int64_t> gradient_bytes;  // what its backward leaves
   CastPolicy policy = CastPolicy::promote;
   bool low = false;  // its result
   std::vector<Input> inputs;
-  std::vector<uint32_t> casts_kept;  // blocks that its backward frees
+  int64_t kept_until_ns() const { return computed_ns == INT64_MIN ? nodes_end_ns : computed_ns; }
   bool has_backward() const { return nodes_begin_ns < nodes_end_ns; }
 };
 
@@ -188,6 +190,11 @@ class MixedPrecision {
       if (op == kNone) continue;
       operators_[op].nodes_begin_ns = std::min(operators_[op].nodes_begin_ns, facts_.span(node).begin_ns);
       operators_[op].nodes_end_ns = std::max(operators_[op].nodes_end_ns, facts_.span(node).end_ns);
+      for (const uint32_t i : born_in(node)) {
+        if (!floats_[i]) continue;
+        operators_[op].computed_ns = facts_.span(node).end_ns;
+        if (freed_ns(i) > facts_.span(node).end_ns) operators_[op].gradient_bytes.push_back(facts_.cpu.blocks[i].size_bytes);
+      }
     }
   }
 
@@ -342,6 +349,7 @@ class MixedPrecision {
     Operator& op = operators_[index];
     const std::string_view name = facts_.name(op.span);
     resolve_inputs(&op);
+    reconcile(&op);
     if (name == "aten::to") return to(&op);
     const bool autocast = precision_.amp && region >= 0;
     CastPolicy policy = autocast ? op.policy : CastPolicy::promote;
@@ -372,6 +380,7 @@ class MixedPrecision {
       const bool statistic = has_statistics(name) && !op.inputs.empty() && facts_.cpu.blocks[i].size_bytes != 4 * op.inputs[0].elements;
       if (floats_[i]) low_[i] = op.low && !statistic;
       if (!statistic) remember(i);
+      maker_[i] = index;
     }
   }
 
@@ -402,15 +411,43 @@ class MixedPrecision {
       copies_[input.block] = {until_ns};
       add(4 * input.elements, {now_ns, next_order()}, {until_ns, next_order()}, op->span);
     } else if (!precision_.amp && floats_[input.block] && !low_[input.block]) {
-      // Something computed in fp32 goes back to the model's type: hidden.to(input_dtype). The copy takes the traced block's place.
-      GpuBlock& block = sequence_.blocks[input.block];
+      // Something computed in fp32 goes back to the model's type: hidden.to(input_dtype).
+      downcast(input.block, now_ns, until_ns);
+    }
+  }
+
+  // The copy takes the traced block's place.
+  void downcast(uint32_t i, int64_t now_ns, int64_t until_ns) {
+    GpuBlock& block = sequence_.blocks[i];
+    low_[i] = true;
+    downcasts_.insert(i);
+    if (!block.kept() || block.free.time_ns <= until_ns) return;
+    add(block.size_bytes, block.alloc, {until_ns, next_order()}, block.span);
+    GpuBlock& copy = sequence_.blocks[i];
+    copy.alloc = {now_ns, next_order()};
+    copy.rule = "mixed_precision";
+  }
+
+  // PyTorch refuses a product of two types. Where one comes out nevertheless, the model casts to the type of its weights in a
+  // way that it does not in fp32 (T5's layer norm), so before it multiplies by the weight.
+  void reconcile(Operator* op) {
+    const bool mixed = std::any_of(op->inputs.begin(), op->inputs.end(), [](const Input& input) { return input.used; });
+    if (precision_.amp || !mixed || cast_policy(facts_.name(op->span)) != CastPolicy::lower) return;
+    for (Input& input : op->inputs) {
+      if (input.used || input.block == kNone || !floats_[input.block]) continue;
+      input.low = input.used = true;
+      input.copied = false;
       low_[input.block] = true;
-      downcasts_.insert(input.block);
-      if (!block.kept() || block.free.time_ns <= until_ns) return;
-      add(block.size_bytes, block.alloc, {until_ns, next_order()}, block.span);
-      GpuBlock& copy = sequence_.blocks[input.block];
-      copy.alloc = {now_ns, next_order()};
-      copy.rule = "mixed_precision";
+      const auto maker = maker_.find(input.block);
+      if (maker == maker_.end()) continue;
+      Operator& made = operators_[maker->second];
+      made.low = true;
+      for (Input& source : made.inputs) {
+        if (source.used || source.block == kNone || source.elements != input.elements || !floats_[source.block]) continue;
+        const int64_t now_ns = facts_.span(made.span).begin_ns;
+        downcast(source.block, now_ns, now_ns);
+        source.copied = source.used = true;
+      }
     }
   }
 
@@ -438,8 +475,7 @@ class MixedPrecision {
     const Moment begin{span.begin_ns, next_order()};
     const bool kept = op->has_backward() && saves_inputs(facts_.name(op->span));
     if (!input.weight) {
-      const uint32_t cast = add(bytes, begin, kept ? Moment{op->nodes_end_ns, next_order()} : facts_.end_of(op->span), op->span);
-      if (kept) op->casts_kept.push_back(cast);
+      add(bytes, begin, kept ? Moment{op->kept_until_ns(), next_order()} : facts_.end_of(op->span), op->span);
       return;
     }
     // A weight is known by its module, and which of the module's products it is in; without modules in the trace each use is
@@ -452,9 +488,17 @@ class MixedPrecision {
       const uint32_t cast = add(bytes, begin, {precision_.regions[region].end_ns, next_order()}, op->span);
       cached = weight_casts_.insert_or_assign(key, cast).first;
     }
-    if (!kept || input.bias) return;
+    if (!kept || input.bias || !needs_weight(*op)) return;
     GpuBlock& block = sequence_.blocks[cached->second];
-    block.free = std::max(block.free, Moment{op->nodes_end_ns, next_order()});
+    block.free = std::max(block.free, Moment{op->kept_until_ns(), next_order()});
+  }
+
+  // A product's backward takes the weight only for the gradient of its input; the network's input has none.
+  bool needs_weight(const Operator& op) const {
+    if (facts_.name(op.span).substr(0, 10) == "aten::conv") return true;
+    return std::any_of(op.inputs.begin(), op.inputs.end(), [&](const Input& input) {
+      return !input.weight && std::find(op.gradient_bytes.begin(), op.gradient_bytes.end(), 4 * input.elements) != op.gradient_bytes.end();
+    });
   }
 
   // ---- backward -----------------------------------------------------------------------------------------------------------
@@ -538,10 +582,12 @@ class MixedPrecision {
     cast_results_.insert(i);
     GpuBlock& result = sequence_.blocks[i];
     const Moment made = result.alloc;
-    result.alloc = {end_ns, next_order()};
+    // A weight's comes last, after the views between.
+    const int64_t cast_ns = op.inputs[input].weight && op.nodes_end_ns < result.free.time_ns ? op.nodes_end_ns : end_ns;
+    result.alloc = {cast_ns, next_order()};
     result.rule = "mixed_precision";
     const bool kept = result.kept();
-    const Moment cast{end_ns, next_order()};
+    const Moment cast{cast_ns, next_order()};
     if (kept && result.free > result.alloc) add((raw ? 2 : 4) * elements, made, cast, node);
   }
 
@@ -622,8 +668,9 @@ class MixedPrecision {
   std::unordered_map<uint32_t, std::vector<Use>> uses_;
   std::unordered_map<uint32_t, Copy> copies_;
   std::unordered_set<uint32_t> downcasts_;
-  std::unordered_set<uint32_t> cast_results_;  // gradients
-  std::vector<uint32_t> waiting_;              // casts that the next node uses up
+  std::unordered_map<uint32_t, uint32_t> maker_;  // block -> operator
+  std::unordered_set<uint32_t> cast_results_;     // gradients
+  std::vector<uint32_t> waiting_;                 // casts that the next node uses up
   int64_t order_of_added_ = -(int64_t{1} << 40);
 };
 

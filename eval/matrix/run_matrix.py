@@ -94,7 +94,8 @@ def make_truth(args, case):
 
 
 def small_batch(case):
-    return max(2, case.batch // 4)
+    """About a quarter, and odd: it shall divide no size of the model, or a block may be taken for one that grows with the batch."""
+    return max(3, case.batch // 4 | 1)
 
 
 def make_trace(args, case, kind):
@@ -148,7 +149,7 @@ def figures(report):
     }
 
 
-def predict(args, case, kinds, methods):
+def predict(args, case, kinds, methods, release):
     """{"profile gpucast": {...}, "bare gpucast": {...}, "profile xmem": {...}, "profile without RULE": {...}}"""
     predictions = {}
     for kind in kinds:
@@ -159,13 +160,15 @@ def predict(args, case, kinds, methods):
         except RuntimeError as error:
             print(f"{case.name}: no {kind} trace: {error}", file=sys.stderr)
             continue
-        rescale = ["--batch", case.batch] if kind == "small" else []
+        options = ["--batch", case.batch] if kind == "small" else []
+        if kind == "bare":  # such a trace does not name its release
+            options = ["--torch-version", release]
         for method in methods:
             # The papers' methods get the trace that they ask for: of the whole script.
             if method == "gpucast" or kind == kinds[0]:
-                predictions[f"{kind} {method}"] = analyze(args, trace, method, rescale)
+                predictions[f"{kind} {method}"] = analyze(args, trace, method, options)
         for rule in rules(args, trace) if args.ablate and kind != "small" else ():
-            predictions[f"{kind} without {rule}"] = analyze(args, trace, options=["--without", rule])
+            predictions[f"{kind} without {rule}"] = analyze(args, trace, options=["--without", rule, *options])
     return predictions
 
 
@@ -304,7 +307,7 @@ def main():
     for case in cases:
         try:
             truth = make_truth(args, case)
-            predictions = predict(args, case, kinds, methods)
+            predictions = predict(args, case, kinds, methods, used["torch"])
         except RuntimeError as error:
             print(f"left out: {case.name}: {error}", file=sys.stderr)
             continue

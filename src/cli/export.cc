@@ -21,14 +21,17 @@ namespace gpucast::cli {
 namespace {
 
 struct Options {
-  std::string file, to, output;
+  std::string file, to, output, gpu, torch_version;
   std::optional<int> device;
   bool force = false;
 };
 
 int export_file(const Options& options) {
   CaptureFile target(options.output, options.force);  // first: it may be refused
-  Trace trace = load_trace(options.file, options.device, std::nullopt);
+  check_torch_version(options.torch_version);
+  OrchestrateOptions profile;
+  profile.torch = options.torch_version;
+  Trace trace = load_trace(options.file, options.device, options.gpu.empty() ? std::nullopt : std::optional(options.gpu), profile);
   const AllocConf conf = parse_alloc_conf(trace.process.alloc_conf, trace.process.torch);
   const bool is_snapshot = trace.header.source == "snapshot";
   const StartState start = is_snapshot ? reconstruct_start(trace.events, trace.end_segments, conf, &trace.problems) : StartState();
@@ -56,6 +59,8 @@ void declare_export(CLI::App& app, std::function<int()>& action) {
       ->check(CLI::IsMember({"snapshot"}));
   app.add_option("-o,--output", options->output, "the file to write")->required();
   app.add_option("--device", options->device, "which GPU of a snapshot that holds several");
+  app.add_option("--gpu", options->gpu, "the card that a profiler trace is predicted for");
+  app.add_option("--torch-version", options->torch_version, "the PyTorch release that a profiler trace is predicted for, where it does not say");
   app.add_flag("--force", options->force, "overwrite the output file");
   app.callback([options, &action] { action = [options] { return export_file(*options); }; });
 }

@@ -123,7 +123,8 @@ CastPolicy cast_policy(std::string_view operator_name) {
 }
 
 bool is_seen_through(std::string_view operator_name) {
-  static const Names kNames = {"cross_entropy_loss", "nll_loss_nd", "instance_norm", "lstm", "gru", "rnn_tanh", "rnn_relu", "upsample"};
+  static const Names kNames = {"cross_entropy_loss", "nll_loss_nd", "instance_norm", "lstm",   "gru",
+                               "rnn_tanh",           "rnn_relu",    "upsample",      "type_as"};
   return kNames.contains(bare(operator_name));
 }
 
@@ -180,6 +181,11 @@ bool saves_inputs(std::string_view operator_name) {
                                "prod",
                                "cosine_similarity"};
   return cast_policy(operator_name) == CastPolicy::lower || kNames.contains(bare(operator_name));
+}
+
+bool saves_result(std::string_view operator_name) {
+  static const Names kNames = {"softmax", "log_softmax", "tanh", "sigmoid", "exp", "sqrt", "rsqrt", "reciprocal", "relu"};
+  return kNames.contains(bare(operator_name));
 }
 
 int LowerPrecision::region_at(int64_t time_ns) const {

@@ -23,6 +23,8 @@ bool is_seen_through(std::string_view operator_name);
 
 // Keeps its inputs for backward (on its output alone, or on nothing: false).
 bool saves_inputs(std::string_view operator_name);
+// Keeps its output.
+bool saves_result(std::string_view operator_name);
 
 // What lower precision a prediction is for, and where.
 struct LowerPrecision {

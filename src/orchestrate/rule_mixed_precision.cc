@@ -407,9 +407,11 @@ class MixedPrecision {
     while (caller != kNoSpan && !in_python(caller)) caller = facts_.tree.parent[caller];
     const int64_t now_ns = facts_.span(op->span).begin_ns;
     const int64_t until_ns = caller == kNoSpan ? facts_.span(op->span).end_ns : facts_.span(caller).end_ns;
-    if (input.low) {
+    const auto maker = maker_.find(input.block);
+    const bool kept = maker != maker_.end() && saves_result(facts_.name(operators_[maker->second].span));
+    if (input.low || (kept && !precision_.amp)) {
       copies_[input.block] = {until_ns};
-      add(4 * input.elements, {now_ns, next_order()}, {until_ns, next_order()}, op->span);
+      add((input.low ? 4 : 2) * input.elements, {now_ns, next_order()}, {until_ns, next_order()}, op->span);
     } else if (!precision_.amp && floats_[input.block] && !low_[input.block]) {
       // Something computed in fp32 goes back to the model's type: hidden.to(input_dtype).
       downcast(input.block, now_ns, until_ns);

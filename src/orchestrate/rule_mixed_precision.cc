@@ -64,7 +64,8 @@ struct Use {
 
 // An fp32 copy that the script asks for, as in logits.float().
 struct Copy {
-  int64_t until_ns = 0;
+  int64_t until_ns = 0;  // that the script has it
+  uint32_t block = kNone;
 };
 
 bool makes_no_floats(std::string_view name) {
@@ -374,7 +375,12 @@ class MixedPrecision {
       if (op.low) ++products_in_[module_of(op.span)];
     }
     for (const Input& input : op.inputs) {
-      if (input.block != kNone) uses_[input.block].push_back({index, input.cast()});
+      if (input.block == kNone) continue;
+      const auto copy = input.copied ? copies_.find(input.block) : copies_.end();
+      uses_[input.block].push_back({index, input.cast() || copy != copies_.end()});
+      if (copy == copies_.end() || !op.has_backward() || !saves_inputs(name)) continue;
+      GpuBlock& block = sequence_.blocks[copy->second.block];
+      block.free = std::max(block.free, Moment{op.kept_until_ns(), next_order()});
     }
     for (const uint32_t i : born_in(op.span)) {
       const bool statistic = has_statistics(name) && !op.inputs.empty() && facts_.cpu.blocks[i].size_bytes != 4 * op.inputs[0].elements;
@@ -393,7 +399,10 @@ class MixedPrecision {
       remember(i);
     }
     const std::vector<std::string>& values = facts_.concrete(op->span);
-    const bool names_type = values.size() == 5 && values[1] == std::to_string(kFloat);  // to.dtype
+    // to.dtype, or to.dtype_layout of type_as
+    const SpanIndex parent = facts_.tree.parent[op->span];
+    const bool of_type_as = parent != kNoSpan && facts_.name(parent) == "aten::type_as";
+    const bool names_type = (values.size() == 5 || (of_type_as && values.size() == 8)) && values[1] == std::to_string(kFloat);
     if (!born.empty() || !names_type || op->inputs.empty() || op->inputs[0].block == kNone || op->inputs[0].copied) return;
     if (facts_.phases.loop_begin_ns > facts_.span(op->span).begin_ns) return;
     // Outside the model's code a script casts its data to the model's type, not back.
@@ -410,8 +419,8 @@ class MixedPrecision {
     const auto maker = maker_.find(input.block);
     const bool kept = maker != maker_.end() && saves_result(facts_.name(operators_[maker->second].span));
     if (input.low || (kept && !precision_.amp)) {
-      copies_[input.block] = {until_ns};
-      add((input.low ? 4 : 2) * input.elements, {now_ns, next_order()}, {until_ns, next_order()}, op->span);
+      const uint32_t copy = add((input.low ? 4 : 2) * input.elements, {now_ns, next_order()}, {until_ns, next_order()}, op->span);
+      copies_[input.block] = {until_ns, copy};
     } else if (!precision_.amp && floats_[input.block] && !low_[input.block]) {
       // Something computed in fp32 goes back to the model's type: hidden.to(input_dtype).
       downcast(input.block, now_ns, until_ns);

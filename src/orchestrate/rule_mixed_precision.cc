@@ -169,7 +169,7 @@ class MixedPrecision {
       if (span.kind != SpanKind::op || span.begin_ns < busy_until_ns[span.thread]) continue;
       const std::string_view name = facts_.name(i);
       if (is_node(name)) {
-        order_.push_back({true, static_cast<uint32_t>(nodes_.size())});
+        order_.emplace_back(true, static_cast<uint32_t>(nodes_.size()));
         nodes_.push_back(i);
         busy_until_ns[span.thread] = span.end_ns;
         continue;
@@ -183,7 +183,7 @@ class MixedPrecision {
         numbered_.push_back(static_cast<uint32_t>(operators_.size()));
       }
       busy_until_ns[span.thread] = span.end_ns;
-      order_.push_back({false, static_cast<uint32_t>(operators_.size())});
+      order_.emplace_back(false, static_cast<uint32_t>(operators_.size()));
       operators_.push_back(op);
     }
     for (const SpanIndex node : nodes_) {

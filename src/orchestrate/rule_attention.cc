@@ -25,8 +25,11 @@ struct Shape {
   int64_t element_bytes = 0;
   int64_t cuda_element_bytes = 0;  // in lower precision, 2
   bool packed = false;             // query, key and value are views of one tensor
+  bool pairs = false;              // key and value are
   bool heads_first = false;        // query lies as [batch, heads, sequence, head size] in memory
+  bool sequence_first = false;     // as [sequence, batch, heads, head size]: nn.MultiheadAttention
   bool masked = false;
+  bool grouped = false;  // several query heads share a key and value head
 };
 
 bool shape_of(const ProfileFacts& facts, SpanIndex op, Shape* out) {
@@ -41,11 +44,17 @@ bool shape_of(const ProfileFacts& facts, SpanIndex op, Shape* out) {
   out->value_size = inputs[2][3];
   out->element_bytes = element_bytes(types[0]);
   const auto& strides = facts.strides(op).inputs;
+  out->sequence_first =
+      !strides.empty() && strides[0].size() == 4 && strides[0][0] == out->heads * strides[0][1] && strides[0][2] > strides[0][0];
   // Views of one tensor: a row is that of query, key and value together.
-  out->packed = out->queries == out->keys && out->head_size == out->value_size && strides.size() >= 3 && strides[0].size() == 4 &&
-                strides[0] == strides[1] && strides[1] == strides[2] && strides[0][2] >= 3 * out->heads * out->head_size;
+  out->packed = !out->sequence_first && out->queries == out->keys && out->head_size == out->value_size && strides.size() >= 3 &&
+                strides[0].size() == 4 && strides[0] == strides[1] && strides[1] == strides[2] &&
+                strides[0][2] >= 3 * out->heads * out->head_size;
+  out->pairs =
+      strides.size() >= 3 && strides[1].size() == 4 && strides[1] == strides[2] && strides[1][2] >= 2 * out->heads * out->head_size;
   out->cuda_element_bytes = out->element_bytes;
   out->heads_first = strides.size() >= 3 && strides[0].size() == 4 && strides[0][1] > strides[0][2];
+  out->grouped = inputs[1][1] != out->heads;
   out->masked = inputs.size() > 3 && !inputs[3].empty();
   return out->element_bytes > 0;
 }
@@ -54,6 +63,14 @@ bool shape_of(const ProfileFacts& facts, SpanIndex op, Shape* out) {
 bool takes_flash(const ProfileFacts& facts, const Shape& shape) {
   return shape.cuda_element_bytes == 2 && !shape.masked && facts.gpu.compute_major >= 8 && shape.head_size == shape.value_size &&
          shape.head_size <= 256;
+}
+
+// Else the memory-efficient kernel, which knows no grouped queries and wants aligned rows (sdp_utils.cpp, minimum_gemm_alignment).
+// What neither takes is written out as on the CPU.
+bool takes_efficient(const ProfileFacts& facts, const Shape& shape) {
+  const bool lower = shape.cuda_element_bytes == 2;
+  const int64_t alignment = facts.gpu.compute_major >= 8 ? (lower ? 8 : 4) : (facts.gpu.compute_major == 7 && lower ? 8 : 1);
+  return !shape.grouped && shape.head_size % alignment == 0 && shape.value_size % alignment == 0;
 }
 
 // Scratch that the backward kernel sums the query's gradient in: tiles of rows by 64 columns of floats, and a lock for each.
@@ -119,6 +136,7 @@ class AttentionRule {
     const ProfileSpan& span = facts_.span(op);
     if (precision_.products_at(span.begin_ns) && shape.element_bytes == 4) shape.cuda_element_bytes = 2;
     const bool flash = takes_flash(facts_, shape);
+    if (!flash && !takes_efficient(facts_, shape)) return;
     const int64_t output_bytes = shape.batch * shape.heads * shape.queries * shape.value_size * shape.element_bytes;
     // The output: the last of its size that outlives the operator.
     const std::vector<uint32_t> made = made_between(span.begin_ns, span.end_ns);
@@ -144,14 +162,23 @@ class AttentionRule {
     kept.rule = "attention";
     kept.alloc = facts_.begin_of(op);
     Moment output_free = kept.free;
+    const bool cpu_kernel =
+        op + 1 < facts_.trace.spans.size() && facts_.name(op + 1) == "aten::_scaled_dot_product_flash_attention_for_cpu";
     // The flash kernel's output lies as the query does.
-    if (!flash || !shape.heads_first) output_free = std::max(output_free, merge_copy(op, output_bytes));
+    const bool reordered = shape.sequence_first && !flash;  // brought into order [sequence, batch, ...] on CUDA as well
+    if (reordered && cpu_kernel) {
+      // The kernel of the CPU's returns its output in that order. The copy is what the projection behind keeps.
+      const Moment needed = backward.empty() ? output_free : std::min(output_free, Moment{backward_begin_ns, INT64_MIN / 2});
+      add(output_bytes, {span.end_ns, 1}, needed, op);
+      output_free = {span.end_ns, 2};
+    }
+    if (!reordered && (!flash || !shape.heads_first)) output_free = std::max(output_free, merge_copy(op, output_bytes));
     if (!backward.empty()) {
       saved_until = {backward_end_ns, 1};
       output_free = std::max(output_free, Moment{backward_end_ns, 2});  // the output goes last
       add(4 * shape.batch * shape.heads * (flash ? shape.queries : round_up(shape.queries, kAlignLogsumexp)),
           {facts_.begin_of(op).time_ns, 0}, saved_until, op);
-      gradients(shape, backward, backward_begin_ns, backward_end_ns);
+      gradients(shape, backward, backward_begin_ns, backward_end_ns, !cpu_kernel);
     }
     sequence_.blocks[output].free = output_free;
   }
@@ -208,15 +235,23 @@ class AttentionRule {
     int found = 0;
     for (const uint32_t i : made_between(facts_.span(module).begin_ns, span.begin_ns - 1)) {
       GpuBlock& block = sequence_.blocks[i];
-      const bool of_input = std::find(std::begin(sizes), std::end(sizes), block.size_bytes) != std::end(sizes);
+      // All three in one block, which the CPU keeps for the value alone.
+      if (shape.sequence_first && block.size_bytes == sizes[0] + sizes[1] + sizes[2] && block.free > Moment{span.end_ns, 0} &&
+          block.free < until) {
+        block.free = until;
+        block.rule = "attention";
+        continue;
+      }
+      const bool key_and_value = shape.pairs && block.size_bytes == sizes[1] + sizes[2];
+      const bool of_input = key_and_value || std::find(std::begin(sizes), std::end(sizes), block.size_bytes) != std::end(sizes);
       if (!of_input || block.free.time_ns <= span.end_ns || block.free.time_ns > facts_.span(module).end_ns || found == 3) continue;
       block.free = until;
       block.rule = "attention";
-      ++found;
+      found += key_and_value ? 2 : 1;
     }
   }
 
-  void gradients(const Shape& shape, const std::vector<SpanIndex>& nodes, int64_t begin_ns, int64_t end_ns) {
+  void gradients(const Shape& shape, const std::vector<SpanIndex>& nodes, int64_t begin_ns, int64_t end_ns, bool written_out) {
     const int64_t query_bytes = shape.batch * shape.heads * shape.queries * shape.head_size * shape.cuda_element_bytes;
     const int64_t key_bytes = shape.batch * shape.heads * shape.keys * shape.head_size * shape.cuda_element_bytes;
     const int64_t value_bytes = shape.batch * shape.heads * shape.keys * shape.value_size * shape.cuda_element_bytes;
@@ -264,8 +299,20 @@ class AttentionRule {
     const auto next = [&] { return Moment{begin_ns, order++}; };
     const bool flash = takes_flash(facts_, shape);
     const Moment output_copied = next();
+    const bool reordered = shape.sequence_first && !flash;
     if (shape.packed && !flash) {
       add(query_bytes + key_bytes + value_bytes, next(), last, nodes.front());
+    } else if (reordered && written_out) {
+      // Each is copied twice on its way back to [sequence, batch * heads, head size]; the CPU needs the second copy only.
+      std::sort(frees.begin(), frees.end());
+      const Moment made[] = {next(), next(), next()};  // of the query, the key, the value
+      const int64_t bytes[] = {query_bytes, key_bytes, value_bytes};
+      constexpr int64_t kBehindSaved = 8;
+      for (int i = 2; i >= 0; --i) {
+        const int64_t at = kBehindSaved + 2 * (2 - i);
+        add(bytes[i], made[i], {end_ns, at + 1}, nodes.front());
+        add(bytes[i], {end_ns, at}, free_of(static_cast<size_t>(2 - i)), nodes.front());
+      }
     } else {
       add(query_bytes, next(), free_of(0), nodes.front());
       add(key_bytes, next(), free_of(1), nodes.front());
@@ -284,7 +331,9 @@ class AttentionRule {
     const int64_t product_bytes = shape.batch * shape.heads * shape.queries * shape.value_size * 4;
     const int64_t sum_bytes = shape.batch * shape.heads * shape.queries * 4;
     const Moment product = next(), sum = next(), ordered = next(), sum_freed = next(), product_freed = next(), scratch = next(),
-                 ordered_freed = next(), scratch_freed = next();
+                 ordered_freed = next(), scratch_freed = next(), output_copy_freed = next();
+    // The output's gradient, contiguous.
+    if (reordered) add(product_bytes, output_copied, output_copy_freed, nodes.front());
     add(product_bytes, product, product_freed, nodes.front());
     add(sum_bytes, sum, sum_freed, nodes.front());
     add(sum_bytes, ordered, ordered_freed, nodes.front());

@@ -4,6 +4,7 @@
 // on its only device, and everything in the training loop but the data loader's work is taken to be the device's.
 
 #include <algorithm>
+#include <unordered_set>
 
 #include "src/orchestrate/rules.h"
 
@@ -12,8 +13,15 @@ namespace {
 
 class HostFilter {
  public:
-  explicit HostFilter(const ProfileFacts& facts) : facts_(facts), phases_(facts.phases) {
-    for (const PhaseWindow& window : phases_.windows) moves_ = moves_ || window.phase == Phase::model_to_device;
+  HostFilter(const ProfileFacts& facts, const Sequence& sequence) : facts_(facts), phases_(facts.phases) {
+    for (const PhaseWindow& window : phases_.windows) {
+      if (window.phase != Phase::model_to_device) continue;
+      moves_ = true;
+      first_move_end_ns_ = std::min(first_move_end_ns_, window.end_ns);
+    }
+    for (const GpuBlock& block : sequence.blocks) {
+      if (block.role == Role::parameter) parameter_sizes_.insert(block.size_bytes);
+    }
     moves_ = moves_ || !phases_.to_device.empty();
   }
 
@@ -23,7 +31,7 @@ class HostFilter {
     if (moved(block.span, window)) return false;
     if (scalar(block, window)) return true;
     if (block.role == Role::parameter || block.role == Role::buffer || block.role == Role::optimizer_state) return false;
-    if (time_ns < phases_.loop_begin_ns) return true;
+    if (time_ns < phases_.loop_begin_ns) return !copy_of_model(block);
     if (window != nullptr && window->phase == Phase::data) return moves_ || !reaches_forward(block, *window);
     if (window != nullptr) return false;
     // Between phases. Behind the first move of the step, or in its own right when nothing is ever moved, it is the device's.
@@ -42,6 +50,12 @@ class HostFilter {
     if (window != nullptr && window->phase == Phase::optimizer_step) return true;
     const SpanIndex op = facts_.computing_op(block.span);
     return op != kNoSpan && block.free.time_ns <= facts_.span(op).end_ns;
+  }
+
+  // copy.deepcopy of a model that is on the device: an average of the weights, say.
+  bool copy_of_model(const GpuBlock& block) const {
+    return block.alloc.time_ns > first_move_end_ns_ && block.free.time_ns > phases_.loop_begin_ns &&
+           parameter_sizes_.contains(block.size_bytes);
   }
 
   bool reaches_forward(const GpuBlock& block, const PhaseWindow& data) const {
@@ -70,12 +84,14 @@ class HostFilter {
   const ProfileFacts& facts_;
   const ProfilePhases& phases_;
   bool moves_ = false;  // the trace says what goes to the device
+  int64_t first_move_end_ns_ = INT64_MAX;
+  std::unordered_set<int64_t> parameter_sizes_;
 };
 
 }  // namespace
 
 void drop_host_data(const ProfileFacts& facts, const OrchestrateOptions& /*options*/, Sequence* sequence) {
-  const HostFilter filter(facts);
+  const HostFilter filter(facts, *sequence);
   for (size_t i = 0; i < sequence->traced; ++i) {
     GpuBlock& block = sequence->blocks[i];
     if (facts.cpu.blocks[i].before_start()) {

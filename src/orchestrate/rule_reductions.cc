@@ -1,4 +1,4 @@
-// Sums over many rows on CUDA: several thread blocks share an output and meet in a buffer in device memory
+// Sums and variances over many rows on CUDA: several thread blocks share an output and meet in a buffer in device memory
 // (ATen/native/cuda/Reduce.cuh, setReduceConfig and ReduceConfig::global_memory_size). It is larger than the input at times:
 // for the gradient of a bias, summed over 1024 rows of 768, 6 MiB on a card with 28 multiprocessors.
 //
@@ -58,6 +58,12 @@ std::vector<int64_t> reduced_dimensions(const std::string& text) {
   return out;
 }
 
+// Numbers that a thread sums up: for a variance the mean, the squares and two counts (SharedReduceOps.h, WelfordData). 0: no sum.
+int64_t accumulators_of(std::string_view name) {
+  if (name == "aten::sum" || name == "aten::mean") return 1;
+  return name == "aten::std" || name == "aten::var" || name == "aten::std_mean" || name == "aten::var_mean" ? 4 : 0;
+}
+
 // [rows, columns] of a sum over the leading dimensions of a tensor without gaps; false for anything else.
 bool rows_and_columns(const ProfileFacts& facts, SpanIndex op, int64_t* rows, int64_t* columns) {
   const auto& inputs = facts.dims(op).inputs;
@@ -86,12 +92,15 @@ bool rows_and_columns(const ProfileFacts& facts, SpanIndex op, int64_t* rows, in
 
 void add_reduction_buffers(const ProfileFacts& facts, const OrchestrateOptions& /*options*/, Sequence* sequence) {
   for (SpanIndex i = 0; i < facts.trace.spans.size(); ++i) {
-    if (!facts.is_op(i) || (facts.name(i) != "aten::sum" && facts.name(i) != "aten::mean")) continue;
+    const int64_t accumulators = facts.is_op(i) ? accumulators_of(facts.name(i)) : 0;
+    const SpanIndex parent = facts.tree.parent[i];
+    if (accumulators == 0 || (parent != kNoSpan && facts.name(parent) == facts.name(i) && accumulators > 1)) continue;
+    if (sequence->in_other_kernel(facts.span(i).begin_ns)) continue;
     const PhaseWindow* window = facts.phases.window_at(facts.span(i).begin_ns);
     if (window == nullptr || (window->phase != Phase::forward && window->phase != Phase::backward)) continue;
     int64_t rows = 0, columns = 0, semaphores = 0;
     if (!rows_and_columns(facts, i, &rows, &columns)) continue;
-    const int64_t accumulator_bytes = !facts.types(i).empty() && facts.types(i)[0] == "double" ? 8 : 4;
+    const int64_t accumulator_bytes = accumulators * (!facts.types(i).empty() && facts.types(i)[0] == "double" ? 8 : 4);
     const int64_t bytes = sum_buffer_bytes(facts.gpu, rows, columns, accumulator_bytes, &semaphores);
     if (bytes == 0) continue;
     GpuBlock buffer;

@@ -53,8 +53,10 @@ void place_optimizer_state(const ProfileFacts&, const OrchestrateOptions&, Seque
 void drop_kernel_scratch(const ProfileFacts&, const OrchestrateOptions&, Sequence*);
 void use_foreach(const ProfileFacts&, const OrchestrateOptions&, Sequence*);
 void use_cuda_attention(const ProfileFacts&, const OrchestrateOptions&, Sequence*);
+void use_cudnn_rnn(const ProfileFacts&, const OrchestrateOptions&, Sequence*);
 void use_lower_precision(const ProfileFacts&, const OrchestrateOptions&, Sequence*);
 void use_cuda_dropout(const ProfileFacts&, const OrchestrateOptions&, Sequence*);
+void add_cuda_scratch(const ProfileFacts&, const OrchestrateOptions&, Sequence*);
 void add_cublas_workspaces(const ProfileFacts&, const OrchestrateOptions&, Sequence*);
 void add_reduction_buffers(const ProfileFacts&, const OrchestrateOptions&, Sequence*);
 void scale_batch(const ProfileFacts&, const OrchestrateOptions&, Sequence*);

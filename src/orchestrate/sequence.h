@@ -48,8 +48,20 @@ struct GpuBlock {
 };
 
 struct Sequence {
+  // A time in which CUDA runs one kernel instead of the trace's operators.
+  struct OtherKernel {
+    int64_t begin_ns = 0, end_ns = 0;
+  };
   std::vector<GpuBlock> blocks;
   size_t traced = 0;  // the first so many are the trace's, in the order of ProfileBlocks::blocks
+  std::vector<OtherKernel> other_kernels;
+
+  bool in_other_kernel(int64_t time_ns) const {
+    for (const OtherKernel& kernel : other_kernels) {
+      if (kernel.begin_ns <= time_ns && time_ns < kernel.end_ns) return true;
+    }
+    return false;
+  }
 };
 
 }  // namespace gpucast

@@ -17,7 +17,7 @@ class HandMadeTrace {
 
   struct Op {
     int64_t number = -1;  // sequence number
-    std::string_view dims = "", types = "", concrete = "";
+    std::string_view dims = "", types = "", concrete = "", strides = "";
   };
   void op(std::string_view name, int64_t begin_ns, int64_t end_ns) { op(name, begin_ns, end_ns, Op()); }
   void op(std::string_view name, int64_t begin_ns, int64_t end_ns, const Op& more) {
@@ -25,6 +25,7 @@ class HandMadeTrace {
     span.sequence_number = more.number;
     if (!more.dims.empty()) span.dims = trace_.strings.intern(more.dims);
     if (!more.types.empty()) span.types = trace_.strings.intern(more.types);
+    if (!more.strides.empty()) span.strides = trace_.strings.intern(more.strides);
     if (!more.concrete.empty()) span.concrete = trace_.strings.intern(more.concrete);
   }
   void module(std::string_view name, int64_t begin_ns, int64_t end_ns) { add(SpanKind::module, name, begin_ns, end_ns); }

@@ -176,20 +176,19 @@ if len(sys.argv) > 1:
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="Linux only")
-def test_script_for_the_cpu_allocates_as_without_us(profile, tmp_path):
+def test_script_for_the_cpu_allocates_as_without_us(profile, gpucast_bin, tmp_path):
     """Hooks, tables and marks add no allocation and keep nothing alive: sizes in order, frees included."""
-    import torch
-
     trace = ok(profile(PLAIN))
     assert trace.record["asked_device"] == "cpu"
     assert trace.names("to_device") == trace.names("on_device") == trace.names("to_host") == []
-    if torch.version.cuda is not None:
-        pytest.skip("needs a PyTorch that can be imported without gpucast")
-    subprocess.run([sys.executable, str(profile.job / "train.py"), str(tmp_path / "hand.json")], check=True, capture_output=True)
-    with open(tmp_path / "hand.json", encoding="utf-8") as file:
-        events = [event for event in json.load(file)["traceEvents"] if event["name"] == "[memory]"]
+    hand = tmp_path / "hand.json"
+    words = [sys.executable, str(profile.job / "train.py"), str(hand)]
+    subprocess.run(words, capture_output=True, timeout=240)
+    if not hand.exists():  # a CUDA build without NVIDIA's libraries: ours let it be imported
+        subprocess.run([gpucast_bin, "run", "--steps", "100", "--", *words], capture_output=True, timeout=240)
+    events = [event for event in json.loads(hand.read_text(errors="replace"), strict=False)["traceEvents"] if event["name"] == "[memory]"]
     by_hand = [event["args"]["Bytes"] for event in sorted(events, key=lambda event: event["args"]["Ev Idx"])]
+    assert len(by_hand) > 500
     assert [event["args"]["Bytes"] for event in trace.memory()] == by_hand
 
 

@@ -1,4 +1,4 @@
-"""The capture layer: runs inside the user's Python under `gpucast run`. Standard library only, Python 3.9 and later.
+"""The capture layer: runs inside the user's Python under `gpucast run` and `gpucast profile`. Standard library only, Python 3.9 and later.
 
     importhook   notices `import torch`
     libraries    puts the virtual GPU's libraries in place before PyTorch asks for NVIDIA's
@@ -8,6 +8,11 @@
     history      the allocator's history and the recorder's, as lines of a capture file
     session      the files through which this process and the supervisor speak
     probe        what `gpucast doctor` runs
+
+    profile_capture   `gpucast profile`: one process under PyTorch's profiler, from `import torch` to its trace
+    profile_marks     the marks and tables of tensors that it adds
+    profile_device    the CPU in the place of the CUDA device that the script asks for
+    profile_cuda      torch.cuda with one card that has nothing to do
 
 Nothing here may break the user's program: each hook is guarded, and one that fails is switched off with a warning in the report.
 """

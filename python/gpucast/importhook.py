@@ -94,9 +94,9 @@ def _after(name, module):
 
 def _capture():
     if session.settings().get("mode") == "profile":
-        from . import profile
+        from . import profile_capture
 
-        return profile
+        return profile_capture
     from . import capture
 
     return capture

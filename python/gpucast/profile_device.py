@@ -245,9 +245,9 @@ def _is_cpu(device):
 
 def _start():
     """The job makes its first tensor, or may: the profile begins."""
-    from . import profile
+    from . import profile_capture
 
-    profile.start()
+    profile_capture.start()
 
 
 def _mark(text):

@@ -55,9 +55,9 @@ def _armed():
 
 def _making_module(real):
     def __init__(self, *args, **kwargs):
-        from . import profile
+        from . import profile_capture
 
-        profile.start()
+        profile_capture.start()
         if capture.state != capture.WATCHING:
             _torch.nn.Module.__init__ = real
         real(self, *args, **kwargs)
@@ -115,11 +115,11 @@ def _guarded(function):
 @_guarded
 def _before_forward(module, args, kwargs):
     global _ran
-    from . import profile
+    from . import profile_capture
 
     _ran = True
     capture.leave_if_alone()
-    profile.check_deadline()
+    profile_capture.check_deadline()
     if id(module) in _roots_of_step:
         return
     _roots_of_step.add(id(module))
@@ -214,19 +214,19 @@ def _stepping(real):
 
 def _before_step(optimizer):
     global _ran
-    from . import profile
+    from . import profile_capture
 
     _ran = True
     wanted, patience = hooks._wanted(), hooks._patience()
     taken = hooks.steps.count(optimizer)
     if taken >= wanted and (hooks.steps.lowest(patience) >= wanted or taken >= patience * wanted):
-        profile.end("steps")  # far ahead of another optimizer: enough was seen
+        profile_capture.end("steps")  # far ahead of another optimizer: enough was seen
     _gradient_table(optimizer)
     _describe(optimizer)
 
 
 def _after_step(optimizer):
-    from . import profile
+    from . import profile_capture
 
     _state_table(optimizer)
     hooks.steps.taken(optimizer)
@@ -235,7 +235,7 @@ def _after_step(optimizer):
         hooks.steps.rounds = lowest
         _roots_of_step.clear()
     if hooks.steps.rounds >= session.settings()["steps"]:
-        profile.end("steps")
+        profile_capture.end("steps")
 
 
 @_guarded

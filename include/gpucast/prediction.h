@@ -105,8 +105,8 @@ struct Prediction {
   std::vector<StepPeak> step_peaks;
   std::vector<PhasePeak> phase_peaks;
   std::optional<OomPlace> oom;
-  std::optional<bool> matches_recorded;  // null: the capture has nothing to compare with
-  std::vector<CardFit> cards;            // when nobody named a card
+  std::optional<bool> matches_recorded;   // null: the capture has nothing to compare with
+  std::vector<CardFit> cards;             // when nobody named a card
   std::optional<ProfileSummary> profile;  // of a profiler trace: what became of its bytes
   std::vector<Warning> warnings;
 };

@@ -60,7 +60,8 @@ void declare_export(CLI::App& app, std::function<int()>& action) {
   app.add_option("-o,--output", options->output, "the file to write")->required();
   app.add_option("--device", options->device, "which GPU of a snapshot that holds several");
   app.add_option("--gpu", options->gpu, "the card that a profiler trace is predicted for");
-  app.add_option("--torch-version", options->torch_version, "the PyTorch release that a profiler trace is predicted for, where it does not say");
+  app.add_option("--torch-version", options->torch_version,
+                 "the PyTorch release that a profiler trace is predicted for, where it does not say");
   app.add_flag("--force", options->force, "overwrite the output file");
   app.callback([options, &action] { action = [options] { return export_file(*options); }; });
 }

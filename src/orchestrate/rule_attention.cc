@@ -267,6 +267,7 @@ class AttentionRule {
     }
     // Copies behind it that bring a gradient into the order of its input.
     std::vector<Moment> frees;
+    frees.reserve(results.size());
     for (const uint32_t i : results) frees.push_back(sequence_.blocks[i].free);
     size_t merged = 0;
     for (SpanIndex i = nodes.front(); i < facts_.trace.spans.size() && merged < results.size(); ++i) {
@@ -309,7 +310,7 @@ class AttentionRule {
       const int64_t bytes[] = {query_bytes, key_bytes, value_bytes};
       constexpr int64_t kBehindSaved = 8;
       for (int i = 2; i >= 0; --i) {
-        const int64_t at = kBehindSaved + 2 * (2 - i);
+        const int64_t at = kBehindSaved + int64_t{2} * (2 - i);
         add(bytes[i], made[i], {end_ns, at + 1}, nodes.front());
         add(bytes[i], {end_ns, at}, free_of(static_cast<size_t>(2 - i)), nodes.front());
       }

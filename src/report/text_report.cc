@@ -199,12 +199,12 @@ std::string fate_words(std::string_view name) {
 void profile(const Prediction& p, Text* out) {
   if (!p.profile || p.profile->method == "recorded") return;
   out->line();
-  out->line(fmt::format("{}{:>16}{:>12}", out->bold("What the trace allocates in all") + std::string(13, ' '), format_mib(p.profile->bytes),
+  out->line(fmt::format("{}{:>16}{:>14}", out->bold("What the trace allocates in all") + std::string(13, ' '), format_mib(p.profile->bytes),
                         fmt::format("{} blocks", p.profile->blocks)));
   for (const ProfileBytesLine& line : p.profile->fates) {
-    if (line.blocks > 0) out->line(fmt::format("  {:<42}{:>16}{:>12}", fate_words(line.name), format_mib(line.bytes), line.blocks));
+    if (line.blocks > 0) out->line(fmt::format("  {:<42}{:>16}{:>14}", fate_words(line.name), format_mib(line.bytes), line.blocks));
   }
-  out->line(fmt::format("  {:<42}{:>16}{:>12}", "and added, for what CUDA does beside", format_mib(p.profile->added_bytes),
+  out->line(fmt::format("  {:<42}{:>16}{:>14}", "and added, for what CUDA does beside", format_mib(p.profile->added_bytes),
                         p.profile->added_blocks));
 }
 

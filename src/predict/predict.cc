@@ -15,6 +15,7 @@
 #include "src/base/alloc_conf.h"
 #include "src/base/bytes.h"
 #include "src/lifetime/lifetime.h"
+#include "src/predict/analysis.h"
 #include "src/predict/device_ledger.h"
 #include "src/predict/least_capacity.h"
 #include "src/predict/place.h"
@@ -114,11 +115,14 @@ void judge_cards(const Need& need, const Gpu& gpu, int cuda, const std::vector<L
 
 }  // namespace
 
-Prediction predict(Trace trace, const std::optional<std::string>& gpu_name) {
+Analysis analyze(Trace given, const std::optional<std::string>& gpu_name) {
+  Analysis analysis;
+  analysis.trace = std::move(given);
+  Trace& trace = analysis.trace;
+  Prediction& out = analysis.prediction;
   const bool is_snapshot = trace.header.source == "snapshot";
   const Gpu gpu = gpu_name ? find_gpu(*gpu_name) : captured_gpu(trace.header);
   const Gpu captured = is_snapshot ? gpu : captured_gpu(trace.header);
-  Prediction out;
   describe_run(trace, captured, gpu, gpu_name.has_value(), &out);
   out.profile = trace.profile;
 
@@ -126,12 +130,12 @@ Prediction predict(Trace trace, const std::optional<std::string>& gpu_name) {
   // segment tile it; both are PyTorch's own figures, byte for byte, when the comparison says so.
   const AllocConf conf = parse_alloc_conf(trace.process.alloc_conf, trace.process.torch);
   const StartState start = is_snapshot ? reconstruct_start(trace.events, trace.end_segments, conf, &trace.problems) : StartState();
-  const Lifetimes lifetimes = follow_blocks(trace.events, conf, &trace.problems, start);
+  const Lifetimes& lifetimes = analysis.lifetimes = follow_blocks(trace.events, conf, &trace.problems, start);
   const Comparison comparison = compare_with_recorded(trace, lifetimes);
   if (comparison.possible) out.matches_recorded = comparison.matches_recorded;
 
   // Blocks -> phase, step, module, category. Now the categories add up to allocated[i] after every event i.
-  const Attribution attribution = attribute(trace, lifetimes, &trace.problems);
+  const Attribution& attribution = analysis.attribution = attribute(trace, lifetimes, &trace.problems);
   out.steps = attribution.steps_completed;
   out.peak_allocated = peak_at(trace, lifetimes, attribution, lifetimes.peak_allocated);
   out.peak_reserved = peak_at(trace, lifetimes, attribution, lifetimes.peak_reserved);
@@ -197,7 +201,9 @@ Prediction predict(Trace trace, const std::optional<std::string>& gpu_name) {
          fmt::format("The simulated allocator left the recorded path ({}), so the smallest card is approximate.", least.first_difference)});
   }
   add_warnings(trace, conf, comparison, captured, gpu, &out);
-  return out;
+  return analysis;
 }
+
+Prediction predict(Trace trace, const std::optional<std::string>& gpu) { return analyze(std::move(trace), gpu).prediction; }
 
 }  // namespace gpucast

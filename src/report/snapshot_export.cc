@@ -457,8 +457,8 @@ std::vector<SnapshotSegment> segments_at_end(const Trace& trace, const Lifetimes
   return out;
 }
 
-void write_snapshot(const Trace& trace, const Lifetimes& lifetimes, const Attribution& attribution, std::ostream& out) {
-  Writer(trace, lifetimes, attribution, out).write();
+void write_snapshot(const Analysis& analysis, std::ostream& out) {
+  Writer(analysis.trace, analysis.lifetimes, analysis.attribution, out).write();
 }
 
 }  // namespace gpucast

@@ -4,14 +4,14 @@
 #include <ostream>
 
 #include "gpucast/trace.h"
-#include "src/attribution/attribution.h"
 #include "src/lifetime/lifetime.h"
+#include "src/predict/analysis.h"
 
 namespace gpucast {
 
 // A pickle of protocol 4, plain data only. The viewers go backwards from the segments at the end, so those come from the
 // history itself, or from the snapshot when `trace` was one. Throws Error when `out` cannot be written.
-void write_snapshot(const Trace& trace, const Lifetimes& lifetimes, const Attribution& attribution, std::ostream& out);
+void write_snapshot(const Analysis& analysis, std::ostream& out);
 
 // The segments at the end with all their blocks: a snapshot's own, or those that the history leaves.
 std::vector<SnapshotSegment> segments_at_end(const Trace& trace, const Lifetimes& lifetimes);

@@ -17,14 +17,8 @@ namespace {
 constexpr int64_t kMib = 1 << 20;
 constexpr uint64_t kBase = 0x7f0000000000;
 
-struct Followed {
-  Trace trace;
-  Lifetimes lifetimes;
-  Attribution attribution;
-};
-
-Followed follow(Trace trace) {
-  Followed out;
+Analysis follow(Trace trace) {
+  Analysis out;
   const AllocConf conf = parse_alloc_conf(trace.process.alloc_conf, trace.process.torch);
   StartState start;
   if (trace.header.source == "snapshot") start = reconstruct_start(trace.events, trace.end_segments, conf, &trace.problems);
@@ -34,9 +28,9 @@ Followed follow(Trace trace) {
   return out;
 }
 
-std::string written(const Followed& f) {
+std::string written(const Analysis& f) {
   std::ostringstream out;
-  write_snapshot(f.trace, f.lifetimes, f.attribution, out);
+  write_snapshot(f, out);
   return out.str();
 }
 
@@ -86,12 +80,12 @@ void expect_same_segments(const std::vector<SnapshotSegment>& a, const std::vect
 class RealCaptures : public testing::TestWithParam<const char*> {};
 
 TEST_P(RealCaptures, ComeBackAsTheyWere) {
-  const Followed f = follow(read_trace(std::string(GPUCAST_SOURCE_DIR "/tests/cases/") + GetParam()));
+  const Analysis f = follow(read_trace(std::string(GPUCAST_SOURCE_DIR "/tests/cases/") + GetParam()));
   const std::string bytes = written(f);
   const Trace back = read_back(bytes);
   expect_same_events(f.trace, back);
   expect_same_segments(segments_at_end(f.trace, f.lifetimes), back.end_segments);
-  const Followed again = follow(read_back(bytes));
+  const Analysis again = follow(read_back(bytes));
   EXPECT_TRUE(compare_with_recorded(again.trace, again.lifetimes).matches_recorded);
   EXPECT_EQ(again.lifetimes.allocated, f.lifetimes.allocated);
   EXPECT_EQ(again.lifetimes.reserved, f.lifetimes.reserved);
@@ -123,7 +117,7 @@ TEST(SnapshotExport, EndStateOfAHistory) {
   event(EventKind::alloc, UINT64_MAX - 64 * kMib + 1, 700, 9);
   event(EventKind::segment_alloc, kBase + 64 * kMib, 2 * kMib);
   trace.events.push_back({EventKind::oom, StackId(), 4096, int64_t{1} << 40, 0, 1});
-  const Followed f = follow(std::move(trace));
+  const Analysis f = follow(std::move(trace));
   const Trace back = read_back(written(f));
   expect_same_events(f.trace, back);
   ASSERT_EQ(back.end_segments.size(), 3u);
@@ -158,7 +152,7 @@ TEST(SnapshotExport, NumbersAndTextsOfEveryLength) {
       trace.events.push_back({EventKind::alloc, StackId(0), kBase + static_cast<uint64_t>(size), size, 0, size * 1000});
     }
   }
-  const Followed f = follow(std::move(trace));
+  const Analysis f = follow(std::move(trace));
   const Trace back = read_back(written(f));
   ASSERT_EQ(back.events.size(), f.trace.events.size());
   for (size_t i = 0; i < back.events.size(); ++i) {

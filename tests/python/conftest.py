@@ -31,7 +31,7 @@ class Run:
 
     def __init__(self, done, capture):
         self.code, self.out, self.err = done.returncode, done.stdout, done.stderr
-        self._capture = capture
+        self.capture_path = capture
 
     @property
     def report(self):
@@ -39,7 +39,7 @@ class Run:
 
     @property
     def capture(self):
-        return Capture(self._capture)
+        return Capture(self.capture_path)
 
     def printed(self, name):
         """The number that the script printed as `name=NUMBER`."""

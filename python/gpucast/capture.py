@@ -172,27 +172,35 @@ def end(reason, exit_code=0):
             state = WATCHING
             end_without_cuda()
         state = ENDED
-    stays = reason in ("steps", "timeout")
+    _finish("capture", _write_capture, reason, exit_code)
+    if reason in ("steps", "timeout"):
+        _core.gpucast_vgpu_hold(session.settings()["supervisor_pid"])
+    _wait_for_go()
+
+
+def _finish(what, write, reason, exit_code):
+    """Writes with `write(reason, exit_code)`, and tells the supervisor that it is done or why it could not be."""
     _flush()
     try:
-        if reason != "steps":
-            hooks.mark_gradients()
-        _write_history(reason, exit_code)
-        problem = _core.gpucast_vgpu_write_log(os.fsencode(session.path("vgpu")))
-        if problem:
-            raise OSError(problem, os.strerror(problem), session.path("vgpu"))
+        write(reason, exit_code)
         name, text = _exception or (None, None)
         session.write("done", {"reason": reason, "exception_type": name, "exception": text, "optimizer_steps": hooks.steps.rounds})
     except Exception as error:
-        session.error("cannot_write", f"the capture could not be written: {type(error).__name__}: {error}", final=False)
+        session.error("cannot_write", f"the {what} could not be written: {type(error).__name__}: {error}", final=False)
         session.write("done", {"reason": "failed"})
         if os.environ.get("GPUCAST_DEBUG"):
             import traceback
 
             traceback.print_exc()
-    if stays:
-        _core.gpucast_vgpu_hold(session.settings()["supervisor_pid"])
-    _wait_for_go()
+
+
+def _write_capture(reason, exit_code):
+    if reason != "steps":
+        hooks.mark_gradients()
+    _write_history(reason, exit_code)
+    problem = _core.gpucast_vgpu_write_log(os.fsencode(session.path("vgpu")))
+    if problem:
+        raise OSError(problem, os.strerror(problem), session.path("vgpu"))
 
 
 def end_without_cuda():

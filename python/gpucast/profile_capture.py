@@ -8,7 +8,6 @@ The states are those of `capture`, so that what it shares with us (saving no che
 """
 
 import atexit
-import json
 import os
 import platform
 import signal
@@ -172,27 +171,15 @@ def end(reason, exit_code=0):
         if capture.state != capture.ARMED:
             return
         capture.state = capture.ENDED
-    stays = reason in ("steps", "timeout")
-    capture._flush()
-    try:
-        if threading.get_ident() != _thread:
-            raise RuntimeError("the optimizer steps in another thread than the one that made the first module or tensor")
-        _write(reason, exit_code)
-        name, text = capture._exception or (None, None)
-        session.write("done", {"reason": reason, "exception_type": name, "exception": text, "optimizer_steps": hooks.steps.rounds})
-    except Exception as error:
-        session.error("cannot_write", f"the trace could not be written: {type(error).__name__}: {error}", final=False)
-        session.write("done", {"reason": "failed"})
-        if os.environ.get("GPUCAST_DEBUG"):
-            import traceback
-
-            traceback.print_exc()
-    if stays:
+    capture._finish("trace", _write, reason, exit_code)
+    if reason in ("steps", "timeout"):
         capture._hold_without_core()
     capture._wait_for_go()
 
 
 def _write(reason, exit_code):
+    if threading.get_ident() != _thread:
+        raise RuntimeError("the optimizer steps in another thread than the one that made the first module or tensor")
     add_metadata = torch.autograd._add_metadata_json
     for name in ("profile_memory", "with_stack", "record_shapes"):  # as torch.profiler.profile writes them
         add_metadata(name, "1")
@@ -212,10 +199,7 @@ def _write(reason, exit_code):
         **profile_marks.record(),
         "warnings": [{"code": code, "message": message} for code, message in capture.recorder.warnings],
     }
-    path = session.path("history")
-    with open(path + ".tmp", "w", encoding="utf-8", errors="backslashreplace") as file:
-        json.dump(record, file)
-    os.replace(path + ".tmp", path)
+    session.write("history", record)
 
 
 def _at_exit():

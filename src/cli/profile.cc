@@ -154,26 +154,15 @@ int profile(const Options& options) {
   const NoSigpipe no_sigpipe;
   auto output = std::make_unique<CaptureFile>(options.output, options.force, "trace.json");
   const SessionFolder session;
-  write_session(session.path, libraries, settings);
-  const Supervised result =
-      supervise(program, options.command, session_environment(libraries, session.path), session.path, options.timeout_s);
-  if (result.end == Supervised::End::interrupted) {
-    say("gpucast: interrupted; everything the command started was ended, nothing was kept\n");
-    return kExitInterrupted;
-  }
-  std::vector<CapturedProcess> profiled;
-  for (const auto& process : result.processes) {
-    if (process.done && process.reason != "failed") profiled.push_back(process);
-  }
-  if (profiled.empty()) throw explain_nothing(result, options);
+  const auto result = run_session(session, program, libraries, settings);
+  if (!result) return kExitInterrupted;
+  const std::vector<CapturedProcess>& profiled = result->captured;
+  if (profiled.empty()) throw explain_nothing(result->command, options);
 
   bool failed = false;
   for (size_t i = 0; i < profiled.size(); ++i) {
-    const bool raised = profiled[i].reason == "exception";
-    const bool ended_badly = raised || (profiled[i].reason == "script_end" && result.exit_code.value_or(0) != 0);
+    const bool ended_badly = say_if_failed(profiled[i], result->command);
     failed = failed || ended_badly;
-    if (raised) say("gpucast: the script raised {}: {}\n", profiled[i].exception_type, profiled[i].exception);
-    if (ended_badly && !raised) say("gpucast: the script failed{}\n", how_it_ended(result));
     if (i > 0)
       output = std::make_unique<CaptureFile>(trace_rank_path(options.output, static_cast<int64_t>(i)), options.force, "trace.json");
     const Json record = full_record(session.path, profiled[i], options);

@@ -82,9 +82,9 @@ Error explain_nothing(const Supervised& run, const Options& options) {
                "make the script train on the GPU (torch.cuda.is_available() is true here), e.g. with its --device cuda option");
 }
 
-bool is_out_of_memory(const CapturedProcess& process) {
-  return process.exception_type.find("OutOfMemoryError") != std::string::npos ||
-         process.exception.find("out of memory") != std::string::npos;
+bool ran_out_of_memory(const CapturedProcess& process) {
+  return process.reason == "exception" && (process.exception_type.find("OutOfMemoryError") != std::string::npos ||
+                                           process.exception.find("out of memory") != std::string::npos);
 }
 
 int run(const Options& options) {
@@ -105,34 +105,25 @@ int run(const Options& options) {
   bool failed = false, kept = !options.output.empty();
   {
     const SessionFolder session;
-    write_session(session.path, libraries, settings);
-    const Supervised result =
-        supervise(program, options.command, session_environment(libraries, session.path), session.path, options.timeout_s);
-    if (result.end == Supervised::End::interrupted) {
-      say("gpucast: interrupted; everything the command started was ended, nothing was kept\n");
-      return kExitInterrupted;
-    }
-    std::vector<CapturedProcess> captured;
-    for (const auto& process : result.processes) {
-      if (process.done && process.reason != "failed") captured.push_back(process);
-    }
-    if (captured.empty()) throw explain_nothing(result, options);
+    const auto result = run_session(session, program, libraries, settings);
+    if (!result) return kExitInterrupted;
+    const std::vector<CapturedProcess>& captured = result->captured;
+    if (captured.empty()) throw explain_nothing(result->command, options);
 
     for (const auto& process : captured) {
-      const bool raised = process.reason == "exception";
-      const bool out_of_memory = raised && settings.enforce_capacity && is_out_of_memory(process);
-      const bool ended_badly = raised || (process.reason == "script_end" && result.exit_code.value_or(0) != 0);
-      if (out_of_memory) worst = std::max<int>(worst, kExitNo);
-      if (ended_badly && !out_of_memory) failed = true;
-      if (ended_badly) kept = true;
-      if (raised) say("gpucast: the script raised {}: {}\n", process.exception_type, process.exception);
-      if (ended_badly && !raised) say("gpucast: the script failed{}\n", how_it_ended(result));
+      if (!say_if_failed(process, result->command)) continue;
+      kept = true;
+      if (settings.enforce_capacity && ran_out_of_memory(process)) {
+        worst = std::max<int>(worst, kExitNo);
+      } else {
+        failed = true;
+      }
     }
     for (size_t i = 0; i < captured.size(); ++i) {
       // Rank 0 has the name that was asked for. Without a name, the other ranks' captures are of no use.
       if (i > 0 && options.output.empty()) break;
       if (i > 0) output = std::make_unique<CaptureFile>(rank_path(options.output, static_cast<int64_t>(i)), options.force);
-      output->assemble(session.path, captured[i], settings, result.exit_code.value_or(0));
+      output->assemble(session.path, captured[i], settings, result->command.exit_code.value_or(0));
       files.push_back(kept ? output->keep() : output->path());
     }
     if (captured.size() > 1) {

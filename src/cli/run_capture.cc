@@ -19,6 +19,7 @@
 #include "gpucast/error.h"
 #include "gpucast/ledger.h"
 #include "src/cli/gpu_json.h"
+#include "src/cli/messages.h"
 #include "version.h"
 
 namespace gpucast::cli {
@@ -148,6 +149,32 @@ void write_session(const std::string& session_folder, const std::string& library
   for (const int major : {12, 13}) session["capacity_bytes"][std::to_string(major)] = usable_capacity_bytes(settings.gpu, major);
   write_text(session_folder + "/session.json", dump(session) + "\n");
   write_text(session_folder + "/profile.base", base_profile(settings));
+}
+
+std::optional<SessionResult> run_session(const SessionFolder& session, const std::string& program_path, const std::string& library_folder,
+                                         const RunSettings& settings) {
+  write_session(session.path, library_folder, settings);
+  SessionResult result;
+  result.command =
+      supervise(program_path, settings.command, session_environment(library_folder, session.path), session.path, settings.timeout_s);
+  if (result.command.end == Supervised::End::interrupted) {
+    say("gpucast: interrupted; everything the command started was ended, nothing was kept\n");
+    return std::nullopt;
+  }
+  for (const auto& process : result.command.processes) {
+    if (process.done && process.reason != "failed") result.captured.push_back(process);
+  }
+  return result;
+}
+
+bool say_if_failed(const CapturedProcess& process, const Supervised& command) {
+  if (process.reason == "exception") {
+    say("gpucast: the script raised {}: {}\n", process.exception_type, process.exception);
+    return true;
+  }
+  if (process.reason != "script_end" || command.exit_code.value_or(0) == 0) return false;
+  say("gpucast: the script failed{}\n", how_it_ended(command));
+  return true;
 }
 
 CaptureFile::CaptureFile(const std::string& path, bool force, const char* example) : wanted_(path), force_(force) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,17 @@ struct RunSettings {
 
 // session.json and profile.base, before the command starts.
 void write_session(const std::string& session_folder, const std::string& library_folder, const RunSettings& settings);
+
+struct SessionResult {
+  Supervised command;
+  std::vector<CapturedProcess> captured;  // those that left a whole capture, by rank
+};
+// Runs settings.command, whose program is at `program_path`, in a session of its own. Unset: it was interrupted, which is said.
+std::optional<SessionResult> run_session(const SessionFolder& session, const std::string& program_path, const std::string& library_folder,
+                                         const RunSettings& settings);
+
+// The script raised, or ended by itself with an exit code that is not 0. Says so.
+bool say_if_failed(const CapturedProcess& process, const Supervised& command);
 
 // Where a capture goes: a new file in the folder of `path`, made before the long work so that a folder that cannot be written is
 // known at once, and moved to its place when whole. An empty `path`: the system's temporary folder.

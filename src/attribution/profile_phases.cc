@@ -6,12 +6,9 @@
 namespace gpucast {
 namespace {
 
-bool starts_with(std::string_view text, std::string_view prefix) { return text.substr(0, prefix.size()) == prefix; }
-
 // "torch/autograd/__init__.py(183): backward", also behind a path.
 bool is_backward_call(std::string_view name) {
-  return name.find("torch/autograd/__init__.py(") != std::string_view::npos &&
-         (name.size() > 10 && (name.substr(name.size() - 10) == ": backward" || name.substr(name.size() - 6) == ": grad"));
+  return name.find("torch/autograd/__init__.py(") != std::string_view::npos && (name.ends_with(": backward") || name.ends_with(": grad"));
 }
 
 constexpr std::string_view kEngine = "autograd::engine::evaluate_function: ";
@@ -54,10 +51,10 @@ class Finder {
     const std::string_view name = trace_.strings.text(span.name);
     switch (span.kind) {
       case SpanKind::annotation:
-        if (starts_with(name, "Optimizer.step#")) add(&out_.optimizer_steps, Phase::optimizer_step, i);
-        if (starts_with(name, "Optimizer.zero_grad#")) add(&out_.zero_grads, Phase::zero_grad, i);
-        if (starts_with(name, "enumerate(DataLoader)#") || starts_with(name, "dataloader.__next__")) add(&out_.data, Phase::data, i);
-        if (starts_with(name, "gpucast.")) gpucast_mark(name, i);
+        if (name.starts_with("Optimizer.step#")) add(&out_.optimizer_steps, Phase::optimizer_step, i);
+        if (name.starts_with("Optimizer.zero_grad#")) add(&out_.zero_grads, Phase::zero_grad, i);
+        if (name.starts_with("enumerate(DataLoader)#") || name.starts_with("dataloader.__next__")) add(&out_.data, Phase::data, i);
+        if (name.starts_with("gpucast.")) gpucast_mark(name, i);
         break;
       case SpanKind::module:
         out_.modules = true;
@@ -66,18 +63,18 @@ class Finder {
         if (is_backward_call(name)) add(&calls_, Phase::backward, i);
         break;
       case SpanKind::op:
-        if (starts_with(name, kEngine)) engine_.push_back(i);
+        if (name.starts_with(kEngine)) engine_.push_back(i);
         break;
     }
   }
 
   void gpucast_mark(std::string_view name, SpanIndex i) {
     out_.gpucast_marks = true;
-    if (starts_with(name, "gpucast.forward#")) {
+    if (name.starts_with("gpucast.forward#")) {
       add(&out_.forwards, Phase::forward, i);
       marked_forward_ = true;
     }
-    if (starts_with(name, "gpucast.backward#")) add(&out_.backwards, Phase::backward, i);
+    if (name.starts_with("gpucast.backward#")) add(&out_.backwards, Phase::backward, i);
     if (name == "gpucast.to_device#module") add(&moves_, Phase::model_to_device, i);
     if (name == "gpucast.to_device#tensor" || name == "gpucast.on_device") add(&out_.to_device, Phase::data, i);
   }
@@ -168,16 +165,13 @@ class Finder {
 
   // A step is complete with the optimizer's step that follows a backward; further optimizers without a backward between belong to it.
   void count_steps() {
-    std::vector<PhaseWindow> whole;
+    std::vector<int64_t>& ends_ns = out_.step_ends_ns;
+    int64_t last_end_ns = INT64_MIN;
     for (const PhaseWindow& step : out_.optimizer_steps) {
-      if (!whole.empty() && !out_.backwards.empty() && !begins_between(out_.backwards, whole.back().end_ns, step.begin_ns)) {
-        step_ends_.back() = step.end_ns;
-      } else {
-        step_ends_.push_back(step.end_ns);
-      }
-      whole.push_back(step);
+      if (!ends_ns.empty() && !out_.backwards.empty() && !begins_between(out_.backwards, last_end_ns, step.begin_ns)) ends_ns.pop_back();
+      ends_ns.push_back(last_end_ns = step.end_ns);
     }
-    out_.steps = static_cast<int32_t>(step_ends_.size());
+    out_.steps = static_cast<int32_t>(ends_ns.size());
     for (const auto* list : {&out_.forwards, &out_.data}) {
       if (!list->empty() && !out_.forwards.empty() && list->front().begin_ns <= out_.forwards.front().begin_ns) {
         out_.loop_begin_ns = std::min(out_.loop_begin_ns, list->front().begin_ns);
@@ -188,7 +182,7 @@ class Finder {
   void lay_out() {
     for (auto* list : {&out_.optimizer_steps, &out_.zero_grads, &out_.forwards, &out_.backwards, &out_.data, &moves_}) {
       for (PhaseWindow& window : *list) {
-        window.step = window.phase == Phase::model_to_device && window.begin_ns < out_.loop_begin_ns ? 0 : number_at(window.begin_ns);
+        window.step = window.phase == Phase::model_to_device && window.begin_ns < out_.loop_begin_ns ? 0 : out_.step_at(window.begin_ns);
         out_.windows.push_back(window);
       }
     }
@@ -202,11 +196,6 @@ class Finder {
       if (!inside) until_ns = window.end_ns;
       return inside;
     });
-    out_.step_ends_ns = std::move(step_ends_);
-  }
-
-  int32_t number_at(int64_t time_ns) const {
-    return 1 + static_cast<int32_t>(std::upper_bound(step_ends_.begin(), step_ends_.end(), time_ns) - step_ends_.begin());
   }
 
   const ProfileTrace& trace_;
@@ -214,7 +203,6 @@ class Finder {
   ProfilePhases out_;
   std::vector<PhaseWindow> calls_, moves_;
   std::vector<SpanIndex> engine_;
-  std::vector<int64_t> step_ends_;
   bool marked_forward_ = false;
 };
 

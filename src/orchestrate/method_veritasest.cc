@@ -29,8 +29,6 @@ namespace {
 
 constexpr int32_t kIterations = 2;
 
-bool starts_with(std::string_view text, std::string_view prefix) { return text.substr(0, prefix.size()) == prefix; }
-
 const PhaseWindow* first_from(const std::vector<PhaseWindow>& list, int64_t time_ns) {
   const auto at = std::partition_point(list.begin(), list.end(), [&](const PhaseWindow& window) { return window.begin_ns < time_ns; });
   return at == list.end() ? nullptr : &*at;
@@ -89,7 +87,7 @@ class Layers {
 
  private:
   bool in_backward(const ProfileFacts& facts, SpanIndex span) const {
-    return root_[span] != kNoSpan && starts_with(facts.name(root_[span]), "autograd::engine:");
+    return root_[span] != kNoSpan && facts.name(root_[span]).starts_with("autograd::engine:");
   }
 
   std::vector<SpanIndex> root_;

@@ -128,18 +128,7 @@ const DimsList& ProfileFacts::parsed(StringId text) const {
   return at->second;
 }
 
-const DimsList& ProfileFacts::dims(SpanIndex op) const { return parsed(trace.spans[op].dims); }
-const DimsList& ProfileFacts::strides(SpanIndex op) const { return parsed(trace.spans[op].strides); }
-
-const std::vector<std::string>& ProfileFacts::types(SpanIndex op) const {
-  const StringId text = trace.spans[op].types;
-  const auto [at, fresh] = texts_.try_emplace(text.value);
-  if (fresh) at->second = parse_texts(trace.strings.text(text));
-  return at->second;
-}
-
-const std::vector<std::string>& ProfileFacts::concrete(SpanIndex op) const {
-  const StringId text = trace.spans[op].concrete;
+const std::vector<std::string>& ProfileFacts::texts(StringId text) const {
   const auto [at, fresh] = texts_.try_emplace(text.value);
   if (fresh) at->second = parse_texts(trace.strings.text(text));
   return at->second;

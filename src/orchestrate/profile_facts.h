@@ -65,10 +65,10 @@ struct ProfileFacts {
   SpanIndex around(SpanIndex span, std::string_view name) const;
   SpanIndex around_prefix(SpanIndex span, std::string_view prefix) const;
 
-  const DimsList& dims(SpanIndex op) const;  // of its inputs
-  const DimsList& strides(SpanIndex op) const;
-  const std::vector<std::string>& types(SpanIndex op) const;
-  const std::vector<std::string>& concrete(SpanIndex op) const;
+  const DimsList& dims(SpanIndex op) const { return parsed(trace.spans[op].dims); }  // of its inputs
+  const DimsList& strides(SpanIndex op) const { return parsed(trace.spans[op].strides); }
+  const std::vector<std::string>& types(SpanIndex op) const { return texts(trace.spans[op].types); }
+  const std::vector<std::string>& concrete(SpanIndex op) const { return texts(trace.spans[op].concrete); }
 
   Moment begin_of(SpanIndex span) const { return {trace.spans[span].begin_ns, -1}; }
   Moment end_of(SpanIndex span) const { return {trace.spans[span].end_ns, INT64_MAX - 1}; }
@@ -77,6 +77,7 @@ struct ProfileFacts {
 
  private:
   const DimsList& parsed(StringId text) const;
+  const std::vector<std::string>& texts(StringId text) const;
   mutable std::unordered_map<int32_t, DimsList> dims_;
   mutable std::unordered_map<int32_t, std::vector<std::string>> texts_;
 };

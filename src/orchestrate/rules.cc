@@ -47,8 +47,8 @@ std::vector<Rule> method_rules(const std::string& method) {
 namespace {
 
 // What changed between two states of the sequence.
-RuleEffect effect_of(const Rule& rule, const std::vector<GpuBlock>& before, const std::vector<GpuBlock>& after) {
-  RuleEffect out;
+ProfileRuleLine effect_of(const Rule& rule, const std::vector<GpuBlock>& before, const std::vector<GpuBlock>& after) {
+  ProfileRuleLine out;
   out.name = rule.name;
   out.what = rule.what;
   for (size_t i = 0; i < after.size(); ++i) {
@@ -70,7 +70,7 @@ RuleEffect effect_of(const Rule& rule, const std::vector<GpuBlock>& before, cons
 
 }  // namespace
 
-std::vector<RuleEffect> apply_rules(const ProfileFacts& facts, const OrchestrateOptions& options, Sequence* sequence) {
+std::vector<ProfileRuleLine> apply_rules(const ProfileFacts& facts, const OrchestrateOptions& options, Sequence* sequence) {
   std::vector<std::string> names;
   const std::vector<Rule> rules = method_rules(options.method);
   for (const Rule& rule : all_rules()) names.emplace_back(rule.name);
@@ -83,7 +83,7 @@ std::vector<RuleEffect> apply_rules(const ProfileFacts& facts, const Orchestrate
     throw Error("there is no rule named \"" + without + "\"" + (near ? ", did you mean \"" + *near + "\"?" : ""), "--without",
                 "the rules are " + list);
   }
-  std::vector<RuleEffect> effects;
+  std::vector<ProfileRuleLine> effects;
   for (const Rule& rule : rules) {
     if (std::find(options.without.begin(), options.without.end(), rule.name) != options.without.end()) continue;
     const std::vector<GpuBlock> before = sequence->blocks;

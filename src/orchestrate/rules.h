@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "gpucast/profile_summary.h"
 #include "src/orchestrate/profile_facts.h"
 #include "src/orchestrate/sequence.h"
 
@@ -31,14 +32,8 @@ const std::vector<Rule>& all_rules();
 // Those of one method, in order. Throws Error for a method nobody knows, with a "did you mean".
 std::vector<Rule> method_rules(const std::string& method);
 
-// What a rule did, in blocks and bytes.
-struct RuleEffect {
-  std::string name, what;
-  int64_t dropped_blocks = 0, dropped_bytes = 0, added_blocks = 0, added_bytes = 0, changed_blocks = 0;
-};
-
-// Throws Error for a rule nobody knows, with a "did you mean".
-std::vector<RuleEffect> apply_rules(const ProfileFacts& facts, const OrchestrateOptions& options, Sequence* sequence);
+// Returns what each did. Throws Error for a rule nobody knows, with a "did you mean".
+std::vector<ProfileRuleLine> apply_rules(const ProfileFacts& facts, const OrchestrateOptions& options, Sequence* sequence);
 
 // As the user says, as `gpucast profile` noted, else the first dimension of what forward gets; unset: no telling.
 std::optional<int64_t> traced_batch_size(const ProfileFacts& facts, const OrchestrateOptions& options);

@@ -415,7 +415,7 @@ void add_what_was_there(const ProfileFacts& facts, Sequence* sequence) {
   sequence->blocks.push_back(block);
 }
 
-ProfileSummary summarize(const ProfileFacts& facts, const Sequence& sequence, const std::vector<RuleEffect>& effects,
+ProfileSummary summarize(const ProfileFacts& facts, const Sequence& sequence, std::vector<ProfileRuleLine> rules,
                          const std::string& method) {
   ProfileSummary out;
   out.method = method;
@@ -438,10 +438,7 @@ ProfileSummary summarize(const ProfileFacts& facts, const Sequence& sequence, co
     line.bytes += bytes;
   }
   out.fates = std::move(fates);
-  for (const RuleEffect& effect : effects) {
-    out.rules.push_back({effect.name, effect.what, effect.dropped_blocks, effect.dropped_bytes, effect.added_blocks, effect.added_bytes,
-                         effect.changed_blocks});
-  }
+  out.rules = std::move(rules);
   return out;
 }
 
@@ -462,9 +459,9 @@ Trace trace_from_profile(ProfileTrace profile, const Gpu& gpu, const Orchestrate
   if (recorded) add_what_was_there(facts, &sequence);
 
   // CPU -> CUDA. Now what is kept is what CUDA would be asked for, and every dropped block has its reason.
-  std::vector<RuleEffect> effects;
-  if (!recorded) effects = apply_rules(facts, options, &sequence);
-  out.profile = summarize(facts, sequence, effects, recorded ? "recorded" : options.method);
+  std::vector<ProfileRuleLine> rules;
+  if (!recorded) rules = apply_rules(facts, options, &sequence);
+  out.profile = summarize(facts, sequence, std::move(rules), recorded ? "recorded" : options.method);
 
   out.header.schema_version = 1;
   out.header.source = "cpu_profile";

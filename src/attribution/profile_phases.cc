@@ -11,8 +11,6 @@ bool is_backward_call(std::string_view name) {
   return name.find("torch/autograd/__init__.py(") != std::string_view::npos && (name.ends_with(": backward") || name.ends_with(": grad"));
 }
 
-constexpr std::string_view kEngine = "autograd::engine::evaluate_function: ";
-
 class Finder {
  public:
   Finder(const ProfileTrace& trace, const SpanTree& tree) : trace_(trace), tree_(tree) {}
@@ -63,7 +61,7 @@ class Finder {
         if (is_backward_call(name)) add(&calls_, Phase::backward, i);
         break;
       case SpanKind::op:
-        if (name.starts_with(kEngine)) engine_.push_back(i);
+        if (is_autograd_node(name)) engine_.push_back(i);
         break;
     }
   }
@@ -137,7 +135,7 @@ class Finder {
     std::unordered_map<int64_t, int64_t> made_ns;  // sequence number -> when its node was made
     for (SpanIndex i = 0; i < trace_.spans.size(); ++i) {
       const ProfileSpan& span = trace_.spans[i];
-      const bool node = trace_.strings.text(span.name).substr(0, 10) == "autograd::";
+      const bool node = is_autograd_node(trace_.strings.text(span.name));
       if (span.kind == SpanKind::op && span.sequence_number >= 0 && !node) made_ns.try_emplace(span.sequence_number, span.begin_ns);
     }
     int64_t last_end_ns = INT64_MIN;

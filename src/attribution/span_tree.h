@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "gpucast/profile.h"
@@ -22,5 +23,9 @@ SpanTree build_span_tree(const ProfileTrace& trace);
 
 // Operators that only make, move or fill tensors, or change how they are looked at: "aten::empty", "aten::to", "aten::view".
 bool is_plumbing(std::string_view operator_name);
+
+// Backward's operators: each runs one of autograd's nodes, "autograd::engine::evaluate_function: AddmmBackward0".
+inline constexpr std::string_view kAutogradNode = "autograd::engine::evaluate_function: ";
+inline bool is_autograd_node(std::string_view operator_name) { return operator_name.starts_with(kAutogradNode); }
 
 }  // namespace gpucast

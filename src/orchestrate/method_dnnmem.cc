@@ -267,7 +267,7 @@ class Graph {
     for (size_t i = 0; i < sequence_.traced; ++i) {
       const GpuBlock& block = sequence_.blocks[i];
       if (block.role != Role::gradient || block.alloc.time_ns < backward_->begin_ns || block.alloc.time_ns >= backward_->end_ns) continue;
-      const SpanIndex around = facts_.around_prefix(block.span, "autograd::engine:");
+      const SpanIndex around = facts_.node_around(block.span);
       const auto found = around == kNoSpan ? node_of_number_.end() : node_of_number_.find(facts_.span(around).sequence_number);
       if (found != node_of_number_.end()) node = found->second;
       parameter_gradients_.push_back({block.size_bytes, backward_place(node), end_});

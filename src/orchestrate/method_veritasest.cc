@@ -86,9 +86,7 @@ class Layers {
   }
 
  private:
-  bool in_backward(const ProfileFacts& facts, SpanIndex span) const {
-    return root_[span] != kNoSpan && facts.name(root_[span]).starts_with("autograd::engine:");
-  }
+  bool in_backward(const ProfileFacts& facts, SpanIndex span) const { return facts.is_node(root_[span]); }
 
   std::vector<SpanIndex> root_;
   std::vector<bool> linked_;

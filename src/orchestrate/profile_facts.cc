@@ -108,8 +108,7 @@ SpanIndex ProfileFacts::computing_op(SpanIndex at) const {
 
 bool ProfileFacts::is_kernel(SpanIndex op) const {
   // Autograd's nodes are named after C++ classes; what runs in one is other operators.
-  return op != kNoSpan && !tree.has_operator_inside[op] && name(op).find("::") != std::string_view::npos &&
-         name(op).substr(0, 10) != "autograd::";
+  return op != kNoSpan && !tree.has_operator_inside[op] && name(op).find("::") != std::string_view::npos && !is_autograd_node(name(op));
 }
 
 SpanIndex ProfileFacts::around(SpanIndex at, std::string_view wanted) const {
@@ -117,9 +116,15 @@ SpanIndex ProfileFacts::around(SpanIndex at, std::string_view wanted) const {
   return at;
 }
 
-SpanIndex ProfileFacts::around_prefix(SpanIndex at, std::string_view prefix) const {
-  while (at != kNoSpan && name(at).substr(0, prefix.size()) != prefix) at = tree.parent[at];
+SpanIndex ProfileFacts::node_around(SpanIndex at) const {
+  while (at != kNoSpan && !is_node(at)) at = tree.parent[at];
   return at;
+}
+
+std::span<const SpanIndex> ProfileFacts::nodes_of(int64_t sequence_number) const {
+  const auto found = nodes.find(sequence_number);
+  if (found == nodes.end()) return {};
+  return found->second;
 }
 
 const DimsList& ProfileFacts::parsed(StringId text) const {
@@ -142,6 +147,9 @@ ProfileFacts gather_facts(ProfileTrace trace, const Gpu& gpu) {
   facts.cpu = pair_blocks(facts.trace.memory, 0);
   facts.phases = find_phases(facts.trace, facts.tree);
   facts.metadata = read_metadata(facts.trace.gpucast_json);
+  for (SpanIndex i = 0; i < facts.trace.spans.size(); ++i) {
+    if (facts.is_node(i)) facts.nodes[facts.span(i).sequence_number].push_back(i);
+  }
   return facts;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -51,19 +52,23 @@ struct ProfileFacts {
   ProfileBlocks cpu;
   ProfilePhases phases;
   ProfileMetadata metadata;
+  std::unordered_map<int64_t, std::vector<SpanIndex>> nodes;  // autograd's, by sequence number
   Gpu gpu;
 
   std::string_view name(SpanIndex span) const { return span == kNoSpan ? std::string_view() : trace.strings.text(trace.spans[span].name); }
   const ProfileSpan& span(SpanIndex index) const { return trace.spans[index]; }
   bool is_op(SpanIndex span) const { return span != kNoSpan && trace.spans[span].kind == SpanKind::op; }
+  bool is_node(SpanIndex span) const { return is_op(span) && is_autograd_node(name(span)); }
 
   // The innermost operator around a span (or itself) that computes; kNoSpan: none. Autograd's nodes count.
   SpanIndex computing_op(SpanIndex span) const;
   // It runs no other operator that computes: a kernel of its own.
   bool is_kernel(SpanIndex op) const;
-  // The nearest span around (or itself) whose name is, or begins with, `name`.
+  // The nearest span around (or itself) of that name; the nearest of autograd's nodes.
   SpanIndex around(SpanIndex span, std::string_view name) const;
-  SpanIndex around_prefix(SpanIndex span, std::string_view prefix) const;
+  SpanIndex node_around(SpanIndex span) const;
+  // Autograd's nodes with a sequence number, in the order they ran.
+  std::span<const SpanIndex> nodes_of(int64_t sequence_number) const;
 
   const DimsList& dims(SpanIndex op) const { return parsed(trace.spans[op].dims); }  // of its inputs
   const DimsList& strides(SpanIndex op) const { return parsed(trace.spans[op].strides); }

@@ -7,7 +7,6 @@
 // as [batch, heads, sequence, head size]; so copies that only bring it into order fall away.
 
 #include <algorithm>
-#include <unordered_map>
 
 #include "src/orchestrate/autocast_lists.h"
 #include "src/orchestrate/rules.h"
@@ -88,10 +87,6 @@ class AttentionRule {
 
   void apply() {
     index_blocks();
-    for (SpanIndex i = 0; i < facts_.trace.spans.size(); ++i) {
-      if (!facts_.is_op(i)) continue;
-      if (facts_.name(i).substr(0, 34) == "autograd::engine::evaluate_functio") nodes_[facts_.span(i).sequence_number].push_back(i);
-    }
     for (SpanIndex i = 0; i < facts_.trace.spans.size(); ++i) {
       if (facts_.is_op(i) && facts_.name(i) == "aten::scaled_dot_product_attention") one(i);
     }
@@ -195,9 +190,7 @@ class AttentionRule {
     }
     std::vector<SpanIndex> out;
     for (int64_t number = first; number < end; ++number) {
-      const auto found = nodes_.find(number);
-      if (found == nodes_.end()) continue;
-      for (const SpanIndex node : found->second) {
+      for (const SpanIndex node : facts_.nodes_of(number)) {
         if (facts_.span(node).begin_ns > facts_.span(op).end_ns) out.push_back(node);
       }
     }
@@ -344,8 +337,7 @@ class AttentionRule {
   const ProfileFacts& facts_;
   const LowerPrecision& precision_;
   Sequence& sequence_;
-  std::vector<uint32_t> by_time_;                              // blocks by birth
-  std::unordered_map<int64_t, std::vector<SpanIndex>> nodes_;  // by sequence number
+  std::vector<uint32_t> by_time_;  // blocks by birth
 };
 
 }  // namespace

@@ -49,7 +49,7 @@ void add_cublas_workspaces(const ProfileFacts& facts, const OrchestrateOptions& 
     const PhaseWindow* window = facts.phases.window_at(facts.span(i).begin_ns);
     if (facts.span(i).begin_ns < facts.phases.loop_begin_ns || (window != nullptr && window->phase == Phase::data)) continue;
     if (sequence->in_other_kernel(facts.span(i).begin_ns)) continue;
-    bool& has = made[facts.around_prefix(i, "autograd::engine") != kNoSpan ? 1 : 0];
+    bool& has = made[facts.node_around(i) != kNoSpan ? 1 : 0];
     if (!has) add(i, handle_workspace_bytes(facts.gpu), true);
     has = true;
     if (is_biased(facts, i)) add(i, 1024 * kKiB, false);

@@ -10,8 +10,7 @@ namespace {
 SpanIndex operator_of(const ProfileFacts& facts, SpanIndex span, SpanIndex* component) {
   SpanIndex op = kNoSpan;
   for (; span != kNoSpan; span = facts.tree.parent[span]) {
-    const bool node = facts.is_op(span) && facts.name(span).substr(0, 10) == "autograd::";
-    if (node || facts.span(span).kind == SpanKind::module) {
+    if (facts.is_node(span) || facts.span(span).kind == SpanKind::module) {
       *component = span;
       return op;
     }

@@ -26,7 +26,6 @@
 namespace gpucast {
 namespace {
 
-constexpr std::string_view kNode = "autograd::engine::evaluate_function: ";
 constexpr uint32_t kNone = UINT32_MAX;
 constexpr int kFloat = 6;  // c10/core/ScalarType.h
 
@@ -160,15 +159,13 @@ class MixedPrecision {
 
   // ---- the operators, and which nodes of autograd are theirs --------------------------------------------------------------
 
-  static bool is_node(std::string_view name) { return name.substr(0, kNode.size()) == kNode; }
-
   void collect() {
     std::vector<int64_t> busy_until_ns(facts_.trace.threads.size(), INT64_MIN);
     for (SpanIndex i = 0; i < facts_.trace.spans.size(); ++i) {
       const ProfileSpan& span = facts_.span(i);
       if (span.kind != SpanKind::op || span.begin_ns < busy_until_ns[span.thread]) continue;
       const std::string_view name = facts_.name(i);
-      if (is_node(name)) {
+      if (is_autograd_node(name)) {
         order_.emplace_back(true, static_cast<uint32_t>(nodes_.size()));
         nodes_.push_back(i);
         busy_until_ns[span.thread] = span.end_ns;
@@ -516,7 +513,7 @@ class MixedPrecision {
 
   void backward(SpanIndex node) {
     const uint32_t index = operator_of(node);
-    const std::string_view name = facts_.name(node).substr(kNode.size());
+    const std::string_view name = facts_.name(node).substr(kAutogradNode.size());
     const ProfileSpan& span = facts_.span(node);
     const std::vector<uint32_t> born = born_in(node);
     const std::vector<uint32_t> waiting = std::exchange(waiting_, {});

@@ -10,7 +10,6 @@
 // Packed sequences and projections stay as on the CPU.
 
 #include <algorithm>
-#include <unordered_map>
 
 #include "src/orchestrate/rules.h"
 
@@ -74,10 +73,6 @@ class RecurrentRule {
   RecurrentRule(const ProfileFacts& facts, Sequence* sequence) : facts_(facts), sequence_(*sequence) {}
 
   void apply() {
-    for (SpanIndex i = 0; i < facts_.trace.spans.size(); ++i) {
-      if (!facts_.is_op(i)) continue;
-      if (facts_.name(i).starts_with("autograd::engine::evaluate_function")) nodes_[facts_.span(i).sequence_number].push_back(i);
-    }
     for (SpanIndex i = 0; i < facts_.trace.spans.size(); ++i) {
       Recurrent shape;
       if (facts_.is_op(i) && shape_of(facts_, i, &shape)) one(i, shape);
@@ -151,9 +146,7 @@ class RecurrentRule {
       if (inside.begin_ns < span.end_ns && first < 0) first = inside.sequence_number;
     }
     for (int64_t number = first; first >= 0 && number < end; ++number) {
-      const auto found = nodes_.find(number);
-      if (found == nodes_.end()) continue;
-      for (const SpanIndex node : found->second) {
+      for (const SpanIndex node : facts_.nodes_of(number)) {
         if (facts_.span(node).begin_ns < span.end_ns) continue;
         if (facts_.span(node).begin_ns < begin_ns) *first_node = node;
         begin_ns = std::min(begin_ns, facts_.span(node).begin_ns);
@@ -240,7 +233,6 @@ class RecurrentRule {
   const ProfileFacts& facts_;
   Sequence& sequence_;
   bool random_states_ = false;
-  std::unordered_map<int64_t, std::vector<SpanIndex>> nodes_;  // by sequence number
 };
 
 }  // namespace

@@ -261,8 +261,8 @@ std::vector<TimedMark> marks_of(const ProfileFacts& facts, Modules* modules) {
   ModuleId last;
   for (SpanIndex i = 0; i < facts.trace.spans.size(); ++i) {
     const ProfileSpan& span = facts.span(i);
-    const bool node = span.kind == SpanKind::op && facts.name(i).substr(0, 17) == "autograd::engine:";
-    if (span.kind == SpanKind::op && !node && span.sequence_number >= 0 && facts.around_prefix(i, "autograd::engine:") == kNoSpan) {
+    const bool node = facts.is_node(i);
+    if (span.kind == SpanKind::op && span.sequence_number >= 0 && facts.node_around(i) == kNoSpan) {
       module_of_number[span.sequence_number] = modules->at(i);
     }
     if (span.kind != SpanKind::module && !node) continue;

@@ -121,6 +121,23 @@ SpanIndex ProfileFacts::node_around(SpanIndex at) const {
   return at;
 }
 
+SpanIndex ProfileFacts::module_of(SpanIndex at) const {
+  while (at != kNoSpan && trace.spans[at].kind != SpanKind::module) at = tree.parent[at];
+  return at;
+}
+
+std::vector<uint32_t> ProfileFacts::born_between(int64_t from_ns, int64_t to_ns) const {
+  const auto born_ns = [&](const ProfileBlock& block) { return trace.memory[block.alloc_event].time_ns; };
+  // Those from before the trace come last.
+  const auto first = std::partition_point(cpu.blocks.begin(), cpu.blocks.end(),
+                                          [&](const ProfileBlock& block) { return !block.before_start() && born_ns(block) < from_ns; });
+  std::vector<uint32_t> out;
+  for (auto at = first; at != cpu.blocks.end() && !at->before_start() && born_ns(*at) <= to_ns; ++at) {
+    out.push_back(static_cast<uint32_t>(at - cpu.blocks.begin()));
+  }
+  return out;
+}
+
 std::span<const SpanIndex> ProfileFacts::nodes_of(int64_t sequence_number) const {
   const auto found = nodes.find(sequence_number);
   if (found == nodes.end()) return {};
@@ -170,6 +187,12 @@ Sequence traced_sequence(const ProfileFacts& facts) {
     if (block.free_event != ProfileBlock::kNever) gpu.free = facts.of_event(block.free_event);
     out.blocks.push_back(gpu);
   }
+  return out;
+}
+
+std::vector<uint32_t> kept_between(const ProfileFacts& facts, const Sequence& sequence, int64_t from_ns, int64_t to_ns) {
+  std::vector<uint32_t> out = facts.born_between(from_ns, to_ns);
+  std::erase_if(out, [&](uint32_t i) { return !sequence.blocks[i].kept(); });
   return out;
 }
 

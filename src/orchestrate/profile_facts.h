@@ -67,6 +67,7 @@ struct ProfileFacts {
   // The nearest span around (or itself) of that name; the nearest of autograd's nodes.
   SpanIndex around(SpanIndex span, std::string_view name) const;
   SpanIndex node_around(SpanIndex span) const;
+  SpanIndex module_of(SpanIndex span) const;  // the nearest module
   // Autograd's nodes with a sequence number, in the order they ran.
   std::span<const SpanIndex> nodes_of(int64_t sequence_number) const;
 
@@ -74,6 +75,9 @@ struct ProfileFacts {
   const DimsList& strides(SpanIndex op) const { return parsed(trace.spans[op].strides); }
   const std::vector<std::string>& types(SpanIndex op) const { return texts(trace.spans[op].types); }
   const std::vector<std::string>& concrete(SpanIndex op) const { return texts(trace.spans[op].concrete); }
+
+  // Blocks of the trace (cpu.blocks) born in [from_ns, to_ns], in order. O(log n) and what it finds.
+  std::vector<uint32_t> born_between(int64_t from_ns, int64_t to_ns) const;
 
   Moment begin_of(SpanIndex span) const { return {trace.spans[span].begin_ns, -1}; }
   Moment end_of(SpanIndex span) const { return {trace.spans[span].end_ns, INT64_MAX - 1}; }
@@ -91,6 +95,9 @@ ProfileFacts gather_facts(ProfileTrace trace, const Gpu& gpu);
 
 // The trace's blocks as they are.
 Sequence traced_sequence(const ProfileFacts& facts);
+
+// born_between, but for blocks that were dropped.
+std::vector<uint32_t> kept_between(const ProfileFacts& facts, const Sequence& sequence, int64_t from_ns, int64_t to_ns);
 
 int64_t numel(const std::vector<int64_t>& dims);
 int64_t element_bytes(std::string_view type);  // "float" -> 4; 0: unknown

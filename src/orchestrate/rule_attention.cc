@@ -86,30 +86,12 @@ class AttentionRule {
       : facts_(facts), precision_(precision), sequence_(*sequence) {}
 
   void apply() {
-    index_blocks();
     for (SpanIndex i = 0; i < facts_.trace.spans.size(); ++i) {
       if (facts_.is_op(i) && facts_.name(i) == "aten::scaled_dot_product_attention") one(i);
     }
   }
 
  private:
-  void index_blocks() {
-    for (uint32_t i = 0; i < sequence_.traced; ++i) {
-      if (!facts_.cpu.blocks[i].before_start()) by_time_.push_back(i);
-    }
-  }
-
-  // Kept blocks allocated in [from, to]; the trace's blocks are in order of birth.
-  std::vector<uint32_t> made_between(int64_t from_ns, int64_t to_ns) const {
-    const auto born_ns = [&](uint32_t i) { return facts_.trace.memory[facts_.cpu.blocks[i].alloc_event].time_ns; };
-    auto at = std::partition_point(by_time_.begin(), by_time_.end(), [&](uint32_t i) { return born_ns(i) < from_ns; });
-    std::vector<uint32_t> out;
-    for (; at != by_time_.end() && born_ns(*at) <= to_ns; ++at) {
-      if (sequence_.blocks[*at].kept()) out.push_back(*at);
-    }
-    return out;
-  }
-
   void drop(uint32_t i) {
     sequence_.blocks[i].fate = Fate::other_kernel;
     sequence_.blocks[i].rule = "attention";
@@ -134,7 +116,7 @@ class AttentionRule {
     if (!flash && !takes_efficient(facts_, shape)) return;
     const int64_t output_bytes = shape.batch * shape.heads * shape.queries * shape.value_size * shape.element_bytes;
     // The output: the last of its size that outlives the operator.
-    const std::vector<uint32_t> made = made_between(span.begin_ns, span.end_ns);
+    const std::vector<uint32_t> made = kept_between(facts_, sequence_, span.begin_ns, span.end_ns);
     uint32_t output = UINT32_MAX;
     Moment saved_until = facts_.end_of(op);
     for (const uint32_t i : made) {
@@ -205,7 +187,7 @@ class AttentionRule {
       if (span.begin_ns < facts_.span(op).end_ns || span.thread != facts_.span(op).thread || span.kind != SpanKind::op) continue;
       if (!is_plumbing(facts_.name(i))) break;
       if (facts_.name(i) != "aten::clone") continue;
-      for (const uint32_t copy : made_between(span.begin_ns, span.end_ns)) {
+      for (const uint32_t copy : kept_between(facts_, sequence_, span.begin_ns, span.end_ns)) {
         if (sequence_.blocks[copy].size_bytes != bytes) continue;
         until = sequence_.blocks[copy].free;
         drop(copy);
@@ -219,14 +201,13 @@ class AttentionRule {
   // go of them soon: what has their size, is there when the operator runs and is gone when its module ends.
   void keep_inputs(const Shape& shape, SpanIndex op, Moment until) {
     const ProfileSpan& span = facts_.span(op);
-    SpanIndex module = op;
-    while (module != kNoSpan && facts_.span(module).kind != SpanKind::module) module = facts_.tree.parent[module];
+    const SpanIndex module = facts_.module_of(op);
     if (module == kNoSpan) return;
     const int64_t head_bytes = shape.batch * shape.heads * shape.element_bytes;
     const int64_t sizes[] = {head_bytes * shape.queries * shape.head_size, head_bytes * shape.keys * shape.head_size,
                              head_bytes * shape.keys * shape.value_size};
     int found = 0;
-    for (const uint32_t i : made_between(facts_.span(module).begin_ns, span.begin_ns - 1)) {
+    for (const uint32_t i : kept_between(facts_, sequence_, facts_.span(module).begin_ns, span.begin_ns - 1)) {
       GpuBlock& block = sequence_.blocks[i];
       // All three in one block, which the CPU keeps for the value alone.
       if (shape.sequence_first && block.size_bytes == sizes[0] + sizes[1] + sizes[2] && block.free > Moment{span.end_ns, 0} &&
@@ -250,7 +231,7 @@ class AttentionRule {
     const int64_t value_bytes = shape.batch * shape.heads * shape.keys * shape.value_size * shape.cuda_element_bytes;
     std::vector<uint32_t> results;
     for (const SpanIndex node : nodes) {
-      for (const uint32_t i : made_between(facts_.span(node).begin_ns, facts_.span(node).end_ns)) {
+      for (const uint32_t i : kept_between(facts_, sequence_, facts_.span(node).begin_ns, facts_.span(node).end_ns)) {
         if (sequence_.blocks[i].free.time_ns > end_ns) {
           results.push_back(i);
         } else {
@@ -271,7 +252,7 @@ class AttentionRule {
       const auto& dims = facts_.dims(i).inputs;
       const bool ordered = !dims.empty() && dims[0].size() == 4 && dims[0][0] == shape.batch && dims[0][2] == shape.heads;
       if (!ordered) continue;
-      for (const uint32_t copy : made_between(span.begin_ns, span.end_ns)) {
+      for (const uint32_t copy : kept_between(facts_, sequence_, span.begin_ns, span.end_ns)) {
         const GpuBlock& block = sequence_.blocks[copy];
         // The gradient that it copies is freed once it is copied.
         size_t source = SIZE_MAX;
@@ -337,7 +318,6 @@ class AttentionRule {
   const ProfileFacts& facts_;
   const LowerPrecision& precision_;
   Sequence& sequence_;
-  std::vector<uint32_t> by_time_;  // blocks by birth
 };
 
 }  // namespace

@@ -226,22 +226,12 @@ class MixedPrecision {
     const ProfileBlock& block = facts_.cpu.blocks[i];
     return block.free_event == ProfileBlock::kNever ? INT64_MAX : facts_.trace.memory[block.free_event].time_ns;
   }
-  int64_t born_ns(uint32_t i) const {
-    const ProfileBlock& block = facts_.cpu.blocks[i];
-    return block.before_start() ? INT64_MIN : facts_.trace.memory[block.alloc_event].time_ns;
-  }
 
   // Traced blocks born in a span, in order; those of the span's own thread.
   std::vector<uint32_t> born_in(SpanIndex span) const {
     const ProfileSpan& time = facts_.span(span);
-    const auto first = std::partition_point(facts_.cpu.blocks.begin(), facts_.cpu.blocks.end(), [&](const ProfileBlock& block) {
-      return !block.before_start() && facts_.trace.memory[block.alloc_event].time_ns < time.begin_ns;
-    });
-    std::vector<uint32_t> out;
-    for (auto at = first;
-         at != facts_.cpu.blocks.end() && !at->before_start() && facts_.trace.memory[at->alloc_event].time_ns <= time.end_ns; ++at) {
-      if (facts_.trace.memory[at->alloc_event].thread == time.thread) out.push_back(static_cast<uint32_t>(at - facts_.cpu.blocks.begin()));
-    }
+    std::vector<uint32_t> out = facts_.born_between(time.begin_ns, time.end_ns);
+    std::erase_if(out, [&](uint32_t i) { return facts_.trace.memory[facts_.cpu.blocks[i].alloc_event].thread != time.thread; });
     return out;
   }
 
@@ -369,7 +359,7 @@ class MixedPrecision {
       for (auto input = op.inputs.rbegin(); input != op.inputs.rend(); ++input) {
         if (input->cast()) add_cast(&op, *input, region);
       }
-      if (op.low) ++products_in_[module_of(op.span)];
+      if (op.low) ++products_in_[facts_.module_of(op.span)];
     }
     for (const Input& input : op.inputs) {
       if (input.block == kNone) continue;
@@ -403,7 +393,7 @@ class MixedPrecision {
     if (!born.empty() || !names_type || op->inputs.empty() || op->inputs[0].block == kNone || op->inputs[0].copied) return;
     if (facts_.phases.loop_begin_ns > facts_.span(op->span).begin_ns) return;
     // Outside the model's code a script casts its data to the model's type, not back.
-    if (!precision_.amp && module_of(op->span) == kNoSpan) return;
+    if (!precision_.amp && facts_.module_of(op->span) == kNoSpan) return;
     const Input& input = op->inputs[0];
     // Until the Python function that asked for it returns.
     SpanIndex caller = facts_.tree.parent[op->span];
@@ -459,11 +449,6 @@ class MixedPrecision {
     }
   }
 
-  SpanIndex module_of(SpanIndex span) const {
-    while (span != kNoSpan && facts_.span(span).kind != SpanKind::module) span = facts_.tree.parent[span];
-    return span;
-  }
-
   int64_t next_order() { return order_of_added_++; }
 
   uint32_t add(int64_t bytes, Moment alloc, Moment free, SpanIndex span) {
@@ -488,7 +473,7 @@ class MixedPrecision {
     }
     // A weight is known by its module, and which of the module's products it is in; without modules in the trace each use is
     // taken to be of another weight.
-    const SpanIndex module = module_of(op->span);
+    const SpanIndex module = facts_.module_of(op->span);
     const int32_t product = products_in_[module];
     const std::tuple<int32_t, int32_t, size_t> key{module == kNoSpan ? -1 : facts_.span(module).name.value, product, input.place};
     auto cached = module == kNoSpan ? weight_casts_.end() : weight_casts_.find(key);

@@ -80,18 +80,6 @@ class RecurrentRule {
   }
 
  private:
-  Moment born(uint32_t i) const { return facts_.of_event(facts_.cpu.blocks[i].alloc_event); }
-
-  std::vector<uint32_t> made_between(int64_t from_ns, int64_t to_ns) const {
-    std::vector<uint32_t> out;
-    for (uint32_t i = 0; i < sequence_.traced; ++i) {
-      if (facts_.cpu.blocks[i].before_start() || !sequence_.blocks[i].kept()) continue;
-      const int64_t time_ns = born(i).time_ns;
-      if (time_ns >= from_ns && time_ns <= to_ns) out.push_back(i);
-    }
-    return out;
-  }
-
   void drop(uint32_t i) {
     sequence_.blocks[i].fate = Fate::other_kernel;
     sequence_.blocks[i].rule = "rnn";
@@ -158,7 +146,7 @@ class RecurrentRule {
 
   void one(SpanIndex op, const Recurrent& shape) {
     const ProfileSpan& span = facts_.span(op);
-    const std::vector<uint32_t> made = made_between(span.begin_ns, span.end_ns);
+    const std::vector<uint32_t> made = kept_between(facts_, sequence_, span.begin_ns, span.end_ns);
     uint32_t output = UINT32_MAX;
     for (const uint32_t i : made) {
       const GpuBlock& block = sequence_.blocks[i];
@@ -197,7 +185,7 @@ class RecurrentRule {
     const auto next = [&] { return Moment{begin_ns, order++}; };
     Moment input_gradient_free = {end_ns, 6}, weights_free = {end_ns, 7};
     bool gradients_kept = false;
-    for (const uint32_t i : made_between(begin_ns, end_ns)) {
+    for (const uint32_t i : kept_between(facts_, sequence_, begin_ns, end_ns)) {
       const GpuBlock& block = sequence_.blocks[i];
       if (block.free.time_ns > end_ns) {
         if (block.role == Role::gradient) {

@@ -137,7 +137,7 @@ class Modules {
   Modules(const ProfileFacts& facts, Trace* out) : facts_(facts), out_(*out), of_span_(facts.trace.spans.size()) {}
 
   ModuleId at(SpanIndex span) {
-    while (span != kNoSpan && facts_.span(span).kind != SpanKind::module) span = facts_.tree.parent[span];
+    span = facts_.module_of(span);
     if (span == kNoSpan) return {};
     if (of_span_[span].valid()) return of_span_[span];
     const ModuleId parent = at(facts_.tree.parent[span]);

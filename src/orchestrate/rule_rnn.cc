@@ -77,6 +77,7 @@ class RecurrentRule {
       Recurrent shape;
       if (facts_.is_op(i) && shape_of(facts_, i, &shape)) one(i, shape);
     }
+    sequence_.set_other_kernels(std::move(other_kernels_));
   }
 
  private:
@@ -159,8 +160,8 @@ class RecurrentRule {
     SpanIndex node = kNoSpan;
     const auto [begin_ns, end_ns] = backward_of(op, &node);
     const bool has_backward = node != kNoSpan;
-    sequence_.other_kernels.push_back({span.begin_ns, span.end_ns});
-    if (has_backward) sequence_.other_kernels.push_back({begin_ns, end_ns});
+    other_kernels_.push_back({span.begin_ns, span.end_ns});
+    if (has_backward) other_kernels_.push_back({begin_ns, end_ns});
 
     int64_t order = -(int64_t{1} << 20);
     const auto next = [&] { return Moment{span.begin_ns, order++}; };
@@ -221,6 +222,7 @@ class RecurrentRule {
   const ProfileFacts& facts_;
   Sequence& sequence_;
   bool random_states_ = false;
+  std::vector<Sequence::OtherKernel> other_kernels_;
 };
 
 }  // namespace

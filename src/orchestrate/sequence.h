@@ -53,15 +53,11 @@ struct Sequence {
     int64_t begin_ns = 0, end_ns = 0;
   };
   std::vector<GpuBlock> blocks;
-  size_t traced = 0;  // the first so many are the trace's, in the order of ProfileBlocks::blocks
-  std::vector<OtherKernel> other_kernels;
+  size_t traced = 0;                       // the first so many are the trace's, in the order of ProfileBlocks::blocks
+  std::vector<OtherKernel> other_kernels;  // by time; do not overlap
 
-  bool in_other_kernel(int64_t time_ns) const {
-    for (const OtherKernel& kernel : other_kernels) {
-      if (kernel.begin_ns <= time_ns && time_ns < kernel.end_ns) return true;
-    }
-    return false;
-  }
+  void set_other_kernels(std::vector<OtherKernel> kernels);  // in any order
+  bool in_other_kernel(int64_t time_ns) const;
 };
 
 }  // namespace gpucast

@@ -133,24 +133,7 @@ void link_layers(const ProfileFacts& facts, const OrchestrateOptions& /*options*
 }
 
 void copy_gradients(const ProfileFacts& facts, const OrchestrateOptions& /*options*/, Sequence* sequence) {
-  std::vector<GpuBlock> made;
-  int32_t first_step = INT32_MAX;
-  for (size_t i = 0; i < sequence->traced; ++i) {
-    const GpuBlock& gradient = sequence->blocks[i];
-    if (!gradient.kept() || gradient.role != Role::gradient) continue;
-    const int32_t step = facts.phases.step_at(gradient.alloc.time_ns);
-    if (first_step == INT32_MAX) first_step = step;
-    if (step != first_step) break;
-    GpuBlock parameter;
-    parameter.size_bytes = gradient.size_bytes;
-    parameter.role = Role::parameter;
-    parameter.rule = "model";
-    made.push_back(parameter);
-  }
-  std::reverse(made.begin(), made.end());
-  int64_t order = 0;
-  for (GpuBlock& parameter : made) parameter.alloc = {kBeforeAll.time_ns, order++};
-  sequence->blocks.insert(sequence->blocks.end(), made.begin(), made.end());
+  add_before_trace(parameters_from_gradients(facts, *sequence), sequence);
 }
 
 void keep_batch_for_iteration(const ProfileFacts& facts, const OrchestrateOptions& /*options*/, Sequence* sequence) {

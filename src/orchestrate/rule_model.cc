@@ -1,8 +1,7 @@
 // Parameters and buffers (xMem section 3.3, rule 1): on the device from the move of the model on, and for good.
 //
-// A trace begun after the model was made does not have them. Then every gradient of the first step stands for its
-// parameter, in the opposite order, as backward goes from the last layer to the first (VeritasEst, section III.C.1); where
-// the optimizer updates one parameter after the other, it says the order itself. What the optimizer keeps is known by its kind.
+// A trace begun after the model was made does not have them. Then gradients stand for them; where the optimizer updates one
+// parameter after the other, it says the order itself. What the optimizer keeps is known by its kind.
 
 #include <algorithm>
 #include <numeric>
@@ -28,9 +27,34 @@ void in_order_of_optimizer(const std::vector<int64_t>& sizes, std::vector<GpuBlo
 
 }  // namespace
 
+std::vector<GpuBlock> parameters_from_gradients(const ProfileFacts& facts, const Sequence& sequence) {
+  std::vector<GpuBlock> made;
+  std::optional<int32_t> first_step;
+  for (size_t i = 0; i < sequence.traced; ++i) {
+    const GpuBlock& gradient = sequence.blocks[i];
+    if (!gradient.kept() || gradient.role != Role::gradient || facts.cpu.blocks[i].before_start()) continue;
+    const int32_t step = facts.phases.step_at(gradient.alloc.time_ns);
+    if (step != first_step.value_or(step)) break;  // blocks come in order of birth
+    first_step = step;
+    GpuBlock parameter;
+    parameter.size_bytes = gradient.size_bytes;
+    parameter.role = Role::parameter;
+    parameter.rule = "model";
+    made.push_back(parameter);
+  }
+  std::reverse(made.begin(), made.end());
+  return made;
+}
+
+void add_before_trace(std::vector<GpuBlock> blocks, Sequence* sequence) {
+  // Before what was in use when the trace began.
+  int64_t order = INT64_MIN / 2;
+  for (GpuBlock& block : blocks) block.alloc = {kBeforeAll.time_ns, order++};
+  sequence->blocks.insert(sequence->blocks.end(), blocks.begin(), blocks.end());
+}
+
 void place_model(const ProfileFacts& facts, const OrchestrateOptions& /*options*/, Sequence* sequence) {
   bool known = false, state_made = false;
-  int32_t first_step = INT32_MAX;
   for (size_t i = 0; i < sequence->traced; ++i) {
     GpuBlock& block = sequence->blocks[i];
     if (!block.kept()) continue;
@@ -39,23 +63,9 @@ void place_model(const ProfileFacts& facts, const OrchestrateOptions& /*options*
       known = known || block.role == Role::parameter;
       if (block.free.time_ns >= facts.phases.loop_begin_ns && block.alloc.time_ns < facts.phases.loop_begin_ns) block.free = kNeverFreed;
     }
-    if (block.role == Role::gradient && !facts.cpu.blocks[i].before_start()) {
-      first_step = std::min(first_step, facts.phases.step_at(block.alloc.time_ns));
-    }
   }
   if (known) return;
-  std::vector<GpuBlock> made;
-  for (size_t i = 0; i < sequence->traced; ++i) {
-    const GpuBlock& gradient = sequence->blocks[i];
-    if (!gradient.kept() || gradient.role != Role::gradient || facts.cpu.blocks[i].before_start()) continue;
-    if (facts.phases.step_at(gradient.alloc.time_ns) != first_step) continue;
-    GpuBlock parameter;
-    parameter.size_bytes = gradient.size_bytes;
-    parameter.role = Role::parameter;
-    parameter.rule = "model";
-    made.push_back(parameter);
-  }
-  std::reverse(made.begin(), made.end());
+  std::vector<GpuBlock> made = parameters_from_gradients(facts, *sequence);
   if (!facts.phases.optimizer_steps.empty()) in_order_of_optimizer(updated_parameters(facts, facts.phases.optimizer_steps.front()), &made);
   const size_t parameters = made.size();
   if (!state_made && !facts.phases.optimizer_steps.empty()) {
@@ -66,10 +76,7 @@ void place_model(const ProfileFacts& facts, const OrchestrateOptions& /*options*
       for (int copy = 0; copy < copies; ++copy) made.push_back(state);
     }
   }
-  // Before what was in use when the trace began.
-  int64_t order = INT64_MIN / 2;
-  for (GpuBlock& block : made) block.alloc = {kBeforeAll.time_ns, order++};
-  sequence->blocks.insert(sequence->blocks.end(), made.begin(), made.end());
+  add_before_trace(std::move(made), sequence);
 }
 
 }  // namespace gpucast

@@ -38,6 +38,12 @@ std::vector<ProfileRuleLine> apply_rules(const ProfileFacts& facts, const Orches
 // As the user says, as `gpucast profile` noted, else the first dimension of what forward gets; unset: no telling.
 std::optional<int64_t> traced_batch_size(const ProfileFacts& facts, const OrchestrateOptions& options);
 
+// Every gradient of the first step stands for its parameter, in the opposite order: backward goes from the last layer to the first
+// (VeritasEst, section III.C.1). The blocks have no places in time yet.
+std::vector<GpuBlock> parameters_from_gradients(const ProfileFacts& facts, const Sequence& sequence);
+// Adds blocks that were there before the trace, in their order.
+void add_before_trace(std::vector<GpuBlock> blocks, Sequence* sequence);
+
 // The rules, in the order they run.
 void drop_host_data(const ProfileFacts&, const OrchestrateOptions&, Sequence*);
 void place_model(const ProfileFacts&, const OrchestrateOptions&, Sequence*);

@@ -112,28 +112,21 @@ class Graph {
   int64_t backward_begin_ns() const { return backward_ == nullptr ? INT64_MIN : backward_->begin_ns; }
 
   // The tensors as blocks, in the time of the traced step.
-  std::vector<GpuBlock> blocks() const {
-    std::vector<GpuBlock> out;
-    const auto moment = [&](uint32_t place, int64_t order) {
-      if (place < nodes_.size()) return Moment{facts_.span(nodes_[place].op).end_ns, order};
-      return Moment{backward_->begin_ns, (int64_t{place} << 32) + order};
+  void add_blocks(Sequence* sequence) const {
+    const auto moment = [&](uint32_t place, int64_t at) {
+      if (place < nodes_.size()) return Moment{facts_.span(nodes_[place].op).end_ns, at};
+      return Moment{backward_->begin_ns, (int64_t{place} << 32) + at};
     };
+    int64_t order = 0;
     const auto add = [&](const GraphTensor& tensor, Role role, bool stays) {
-      GpuBlock block;
-      block.size_bytes = tensor.size_bytes;
-      block.role = role;
-      block.span = nodes_[forward_node(tensor.born)].op;
-      block.rule = "graph";
-      const auto order = static_cast<int64_t>(out.size());
-      block.alloc = moment(tensor.born, order);
       // After what is born at the place of the last use.
-      if (!stays) block.free = moment(tensor.last_use, (int64_t{1} << 31) + order);
-      out.push_back(block);
+      const Moment free = stays ? kNeverFreed : moment(tensor.last_use, (int64_t{1} << 31) + order);
+      sequence->add(tensor.size_bytes, moment(tensor.born, order), free, nodes_[forward_node(tensor.born)].op, "graph", role);
+      ++order;
     };
     for (const GraphTensor& tensor : tensors_) add(tensor, Role::none, false);
     for (const GraphTensor& tensor : activation_gradients_) add(tensor, Role::none, false);
     for (const GraphTensor& tensor : parameter_gradients_) add(tensor, Role::gradient, true);
-    return out;
   }
 
  private:
@@ -286,7 +279,6 @@ class Graph {
 
 void build_graph(const ProfileFacts& facts, const OrchestrateOptions& /*options*/, Sequence* sequence) {
   const Graph graph(facts, *sequence);
-  std::vector<GpuBlock> made = graph.blocks();
   for (GpuBlock& block : sequence->blocks) {
     if (!block.kept()) continue;
     const bool model = block.role == Role::parameter || block.role == Role::buffer;
@@ -295,10 +287,9 @@ void build_graph(const ProfileFacts& facts, const OrchestrateOptions& /*options*
       block.free = kNeverFreed;
       continue;
     }
-    block.fate = Fate::not_modelled;
-    block.rule = "graph";
+    block.drop(Fate::not_modelled, "graph");
   }
-  sequence->blocks.insert(sequence->blocks.end(), made.begin(), made.end());
+  graph.add_blocks(sequence);
 }
 
 }  // namespace

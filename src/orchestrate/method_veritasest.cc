@@ -92,11 +92,6 @@ class Layers {
   std::vector<bool> linked_;
 };
 
-void drop(GpuBlock* block, Fate fate, const char* rule) {
-  block->fate = fate;
-  block->rule = rule;
-}
-
 // Blocks of the trace; roles are the method's own from here on.
 void link_layers(const ProfileFacts& facts, const OrchestrateOptions& /*options*/, Sequence* sequence) {
   const ProfilePhases& phases = facts.phases;
@@ -107,11 +102,11 @@ void link_layers(const ProfileFacts& facts, const OrchestrateOptions& /*options*
     const bool batch = block.kept() && block.role == Role::input;
     block.role = Role::none;
     if (facts.cpu.blocks[i].before_start()) {
-      drop(&block, Fate::before_trace, "layers");
+      block.drop(Fate::before_trace, "layers");
       continue;
     }
     if (block.alloc.time_ns < begin_ns || block.alloc.time_ns >= end_ns) {
-      drop(&block, block.alloc.time_ns < begin_ns ? Fate::host : Fate::not_modelled, "layers");
+      block.drop(block.alloc.time_ns < begin_ns ? Fate::host : Fate::not_modelled, "layers");
       continue;
     }
     const PhaseWindow* window = phases.window_at(block.alloc.time_ns);
@@ -122,9 +117,9 @@ void link_layers(const ProfileFacts& facts, const OrchestrateOptions& /*options*
     if (window != nullptr && window->phase == Phase::optimizer_step) continue;
     const SpanIndex op = layers.operator_of(block.span);
     if (op == kNoSpan) {
-      drop(&block, Fate::outside_operators, "layers");
+      block.drop(Fate::outside_operators, "layers");
     } else if (block.free.time_ns <= facts.span(op).end_ns) {
-      drop(&block, Fate::kernel_scratch, "layers");
+      block.drop(Fate::kernel_scratch, "layers");
     } else if (window != nullptr && window->phase == Phase::backward) {
       const PhaseWindow* step = first_from(phases.optimizer_steps, window->end_ns);
       if (block.free.time_ns > (step != nullptr ? step->begin_ns : window->end_ns)) block.role = Role::gradient;
@@ -170,7 +165,7 @@ void keep_optimizer_blocks(const ProfileFacts& facts, const OrchestrateOptions& 
     const PhaseWindow* window = facts.phases.window_at(block.alloc.time_ns);
     if (window == nullptr || window->phase != Phase::optimizer_step) continue;
     if (!sizes.contains(block.size_bytes)) {
-      drop(&block, Fate::optimizer_loop, "optimizer");
+      block.drop(Fate::optimizer_loop, "optimizer");
     } else if (block.free.time_ns > window->end_ns) {
       block.role = Role::optimizer_state;
       block.free = kNeverFreed;

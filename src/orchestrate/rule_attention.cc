@@ -92,20 +92,8 @@ class AttentionRule {
   }
 
  private:
-  void drop(uint32_t i) {
-    sequence_.blocks[i].fate = Fate::other_kernel;
-    sequence_.blocks[i].rule = "attention";
-  }
-
-  void add(int64_t bytes, Moment alloc, Moment free, SpanIndex span) {
-    GpuBlock block;
-    block.size_bytes = bytes;
-    block.alloc = alloc;
-    block.free = free;
-    block.span = span;
-    block.rule = "attention";
-    sequence_.blocks.push_back(block);
-  }
+  void drop(uint32_t i) { sequence_.blocks[i].drop(Fate::other_kernel, "attention"); }
+  void add(int64_t bytes, Moment alloc, Moment free, SpanIndex span) { sequence_.add(bytes, alloc, free, span, "attention"); }
 
   void one(SpanIndex op) {
     Shape shape;

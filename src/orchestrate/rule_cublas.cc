@@ -35,14 +35,9 @@ bool is_biased(const ProfileFacts& facts, SpanIndex op) {
 void add_cublas_workspaces(const ProfileFacts& facts, const OrchestrateOptions& /*options*/, Sequence* sequence) {
   bool made[2] = {false, false};  // by the script's thread, by autograd's
   const auto add = [&](SpanIndex op, int64_t bytes, bool for_good) {
-    GpuBlock block;
-    block.size_bytes = bytes;
-    block.span = op;
-    block.role = Role::workspace;
-    block.rule = "cublas";
-    block.alloc = {facts.span(op).end_ns, INT64_MAX / 2 + (for_good ? 1 : 0)};
-    if (!for_good) block.free = {facts.span(op).end_ns, INT64_MAX / 2 + 2};
-    sequence->blocks.push_back(block);
+    const int64_t end_ns = facts.span(op).end_ns, order = INT64_MAX / 2;
+    sequence->add(bytes, {end_ns, order + (for_good ? 1 : 0)}, for_good ? kNeverFreed : Moment{end_ns, order + 2}, op, "cublas",
+                  Role::workspace);
   };
   for (SpanIndex i = 0; i < facts.trace.spans.size(); ++i) {
     if (!facts.is_op(i) || !is_product(facts.name(i))) continue;

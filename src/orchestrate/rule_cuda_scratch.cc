@@ -26,15 +26,7 @@ void add_embedding_scratch(const ProfileFacts& facts, SpanIndex op, bool bag, Se
   const bool doubles = !facts.types(op).empty() && facts.types(op)[0] == "double";
   const int64_t segments = std::min(indices, rows), partials = indices / kRowsPerPartial + segments;
   const int64_t sizes[] = {8 * indices, 8 * segments, 8 * segments, 8 * partials, partials * width * (doubles ? 8 : 4)};
-  const auto add = [&](int64_t bytes, Moment alloc, Moment free) {
-    GpuBlock block;
-    block.size_bytes = bytes;
-    block.span = op;
-    block.rule = "cuda_scratch";
-    block.alloc = alloc;
-    block.free = free;
-    sequence->blocks.push_back(block);
-  };
+  const auto add = [&](int64_t bytes, Moment alloc, Moment free) { sequence->add(bytes, alloc, free, op, "cuda_scratch"); };
   const int64_t end_ns = facts.span(op).end_ns;
   int64_t order = INT64_MAX / 2;
   const int64_t freed = order + 32;
@@ -55,13 +47,8 @@ void add_cuda_scratch(const ProfileFacts& facts, const OrchestrateOptions& /*opt
     const SpanIndex op = facts.computing_op(result.span);
     // What rules changed (attention, say) is not written out on CUDA.
     if (op == kNoSpan || facts.name(op) != "aten::_softmax_backward_data") continue;
-    GpuBlock product;
-    product.size_bytes = result.size_bytes;
-    product.span = op;
-    product.rule = "cuda_scratch";
-    product.alloc = {facts.span(op).end_ns, INT64_MAX / 2};
-    product.free = {facts.span(op).end_ns, INT64_MAX / 2 + 1};
-    sequence->blocks.push_back(product);
+    const int64_t end_ns = facts.span(op).end_ns;
+    sequence->add(result.size_bytes, {end_ns, INT64_MAX / 2}, {end_ns, INT64_MAX / 2 + 1}, op, "cuda_scratch");
   }
   for (SpanIndex i = 0; i < facts.trace.spans.size(); ++i) {
     if (!facts.is_op(i)) continue;

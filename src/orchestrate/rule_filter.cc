@@ -31,9 +31,7 @@ void drop_outside_operators(const ProfileFacts& facts, const OrchestrateOptions&
     const SpanIndex op = operator_of(facts, block.span, &component);
     const bool within = op != kNoSpan && block.free.time_ns <= facts.span(op).end_ns;
     const bool outlives = op != kNoSpan && (component == kNoSpan || block.free.time_ns > facts.span(component).end_ns);
-    if (within || outlives) continue;
-    block.fate = Fate::outside_operators;
-    block.rule = "filter";
+    if (!within && !outlives) block.drop(Fate::outside_operators, "filter");
   }
 }
 

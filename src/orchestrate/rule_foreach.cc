@@ -48,19 +48,14 @@ void use_foreach(const ProfileFacts& facts, const OrchestrateOptions& /*options*
       GpuBlock& block = sequence->blocks[i];
       const bool of_step = block.alloc.time_ns >= step.begin_ns && block.alloc.time_ns < step.end_ns && block.free.time_ns <= step.end_ns;
       if (!block.kept() || !of_step || block.role != Role::none) continue;
-      block.fate = Fate::optimizer_loop;
-      block.rule = "foreach";
+      block.drop(Fate::optimizer_loop, "foreach");
     }
     const auto add_list = [&](const std::vector<int64_t>& sizes) {
       const auto length = static_cast<int64_t>(sizes.size());
       for (int64_t i = 0; i < length; ++i) {
-        GpuBlock block;
-        block.size_bytes = sizes[static_cast<size_t>(i)];
-        block.alloc = {step.end_ns, order + i};
-        block.free = {step.end_ns, kFrees + order + length - i};  // Python lets go of a list from its end
-        block.span = step.span;
-        block.rule = "foreach";
-        sequence->blocks.push_back(block);
+        // Python lets go of a list from its end.
+        const Moment free{step.end_ns, kFrees + order + length - i};
+        sequence->add(sizes[static_cast<size_t>(i)], {step.end_ns, order + i}, free, step.span, "foreach");
       }
       order += length;
     };

@@ -98,16 +98,13 @@ void drop_host_data(const ProfileFacts& facts, const OrchestrateOptions& /*optio
       // In use before the trace: the device's if the loop frees it.
       const PhaseWindow* window = facts.phases.window_at(block.free.time_ns);
       if (window == nullptr || window->phase == Phase::data) {
-        block.fate = Fate::before_trace;
-        block.rule = "host";
+        block.drop(Fate::before_trace, "host");
       } else if (window->phase == Phase::zero_grad) {
         block.role = Role::gradient;
       }
       continue;
     }
-    if (!filter.stays_on_host(block)) continue;
-    block.fate = Fate::host;
-    block.rule = "host";
+    if (filter.stays_on_host(block)) block.drop(Fate::host, "host");
   }
 }
 

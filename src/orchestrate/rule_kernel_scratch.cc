@@ -12,9 +12,7 @@ void drop_kernel_scratch(const ProfileFacts& facts, const OrchestrateOptions& /*
     GpuBlock& block = sequence->blocks[i];
     if (!block.kept() || facts.cpu.blocks[i].before_start()) continue;
     const SpanIndex op = facts.computing_op(block.span);
-    if (!facts.is_kernel(op) || block.free.time_ns > facts.span(op).end_ns) continue;
-    block.fate = Fate::kernel_scratch;
-    block.rule = "kernel_scratch";
+    if (facts.is_kernel(op) && block.free.time_ns <= facts.span(op).end_ns) block.drop(Fate::kernel_scratch, "kernel_scratch");
   }
 }
 

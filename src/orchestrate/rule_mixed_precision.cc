@@ -452,14 +452,7 @@ class MixedPrecision {
   int64_t next_order() { return order_of_added_++; }
 
   uint32_t add(int64_t bytes, Moment alloc, Moment free, SpanIndex span) {
-    GpuBlock block;
-    block.size_bytes = bytes;
-    block.alloc = alloc;
-    block.free = free;
-    block.span = span;
-    block.rule = "mixed_precision";
-    sequence_.blocks.push_back(block);
-    return static_cast<uint32_t>(sequence_.blocks.size() - 1);
+    return sequence_.add(bytes, alloc, free, span, "mixed_precision");
   }
 
   void add_cast(Operator* op, const Input& input, int region) {
@@ -553,8 +546,7 @@ class MixedPrecision {
       if (!sum.kept() || !first.kept()) return;
       first.free = sum.free;
       first.role = sum.role;
-      sum.fate = Fate::other_kernel;
-      sum.rule = "mixed_precision";
+      sum.drop(Fate::other_kernel, "mixed_precision");
       return;
     }
     const bool low_inside = op.low;

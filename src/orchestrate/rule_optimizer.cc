@@ -22,9 +22,7 @@ void place_optimizer_state(const ProfileFacts& facts, const OrchestrateOptions& 
     const PhaseWindow* window = facts.phases.window_at(block.alloc.time_ns);
     if (window == nullptr || window->phase != Phase::optimizer_step) continue;
     // Where the rule "foreach" knows the optimizer better, it has the last word.
-    if (options.method != "xmem" || sizes.contains(block.size_bytes)) continue;
-    block.fate = Fate::optimizer_loop;
-    block.rule = "optimizer";
+    if (options.method == "xmem" && !sizes.contains(block.size_bytes)) block.drop(Fate::optimizer_loop, "optimizer");
   }
 }
 

@@ -103,18 +103,9 @@ void add_reduction_buffers(const ProfileFacts& facts, const OrchestrateOptions& 
     const int64_t accumulator_bytes = accumulators * (!facts.types(i).empty() && facts.types(i)[0] == "double" ? 8 : 4);
     const int64_t bytes = sum_buffer_bytes(facts.gpu, rows, columns, accumulator_bytes, &semaphores);
     if (bytes == 0) continue;
-    GpuBlock buffer;
-    buffer.size_bytes = bytes;
-    buffer.span = i;
-    buffer.rule = "reductions";
-    buffer.alloc = {facts.span(i).end_ns, INT64_MAX / 2};
-    buffer.free = {facts.span(i).end_ns, INT64_MAX / 2 + 3};
-    GpuBlock counters = buffer;
-    counters.size_bytes = semaphores;
-    counters.alloc.order += 1;
-    counters.free.order -= 1;
-    sequence->blocks.push_back(buffer);
-    sequence->blocks.push_back(counters);
+    const int64_t end_ns = facts.span(i).end_ns, order = INT64_MAX / 2;
+    sequence->add(bytes, {end_ns, order}, {end_ns, order + 3}, i, "reductions");
+    sequence->add(semaphores, {end_ns, order + 1}, {end_ns, order + 2}, i, "reductions");
   }
 }
 

@@ -81,21 +81,9 @@ class RecurrentRule {
   }
 
  private:
-  void drop(uint32_t i) {
-    sequence_.blocks[i].fate = Fate::other_kernel;
-    sequence_.blocks[i].rule = "rnn";
-  }
-
-  GpuBlock& add(int64_t bytes, Moment alloc, Moment free, SpanIndex span, Role role = Role::none) {
-    GpuBlock block;
-    block.size_bytes = bytes;
-    block.alloc = alloc;
-    block.free = free;
-    block.span = span;
-    block.role = role;
-    block.rule = "rnn";
-    sequence_.blocks.push_back(block);
-    return sequence_.blocks.back();
+  void drop(uint32_t i) { sequence_.blocks[i].drop(Fate::other_kernel, "rnn"); }
+  void add(int64_t bytes, Moment alloc, Moment free, SpanIndex span, Role role = Role::none) {
+    sequence_.add(bytes, alloc, free, span, "rnn", role);
   }
 
   // The parameters lie one behind the other, in the order of the operator's list.
@@ -112,8 +100,8 @@ class RecurrentRule {
       if (!same) continue;
       Moment moment = sequence_.blocks[parameters[at + count - 1]].alloc;
       moment.order += 1;
-      const GpuBlock& all = add(shape.all_weights_bytes(), moment, kNeverFreed, op, Role::parameter);
-      Moment freed = all.alloc;
+      add(shape.all_weights_bytes(), moment, kNeverFreed, op, Role::parameter);
+      Moment freed = moment;
       for (size_t i = 0; i < count; ++i) {
         freed.order += 1;
         GpuBlock& one = sequence_.blocks[parameters[at + i]];

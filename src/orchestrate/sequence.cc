@@ -4,6 +4,18 @@
 
 namespace gpucast {
 
+uint32_t Sequence::add(int64_t size_bytes, Moment alloc, Moment free, SpanIndex span, const char* rule, Role role) {
+  GpuBlock block;
+  block.size_bytes = size_bytes;
+  block.alloc = alloc;
+  block.free = free;
+  block.span = span;
+  block.role = role;
+  block.rule = rule;
+  blocks.push_back(block);
+  return static_cast<uint32_t>(blocks.size() - 1);
+}
+
 void Sequence::set_other_kernels(std::vector<OtherKernel> kernels) {
   std::sort(kernels.begin(), kernels.end(), [](const OtherKernel& a, const OtherKernel& b) { return a.begin_ns < b.begin_ns; });
   other_kernels.clear();

@@ -45,6 +45,10 @@ struct GpuBlock {
   Fate fate = Fate::kept;
   const char* rule = "";  // the rule that added, dropped or changed it last
   bool kept() const { return fate == Fate::kept; }
+  void drop(Fate why, const char* by_rule) {
+    fate = why;
+    rule = by_rule;
+  }
 };
 
 struct Sequence {
@@ -55,6 +59,9 @@ struct Sequence {
   std::vector<GpuBlock> blocks;
   size_t traced = 0;                       // the first so many are the trace's, in the order of ProfileBlocks::blocks
   std::vector<OtherKernel> other_kernels;  // by time; do not overlap
+
+  // A block that the trace does not have. Returns its index.
+  uint32_t add(int64_t size_bytes, Moment alloc, Moment free, SpanIndex span, const char* rule, Role role = Role::none);
 
   void set_other_kernels(std::vector<OtherKernel> kernels);  // in any order
   bool in_other_kernel(int64_t time_ns) const;

@@ -407,12 +407,7 @@ void add_what_was_there(const ProfileFacts& facts, Sequence* sequence) {
                                   [](const ProfileMemory& event) { return event.device_type == kCuda; });
   int64_t bytes = first->total_allocated_bytes - first->bytes;
   for (const ProfileBlock& block : facts.cpu.blocks) bytes -= block.before_start() ? block.size_bytes : 0;
-  if (bytes <= 0) return;
-  GpuBlock block;
-  block.size_bytes = bytes;
-  block.alloc = {kBeforeAll.time_ns, -1};
-  block.rule = "recorded";
-  sequence->blocks.push_back(block);
+  if (bytes > 0) sequence->add(bytes, {kBeforeAll.time_ns, -1}, kNeverFreed, kNoSpan, "recorded");
 }
 
 ProfileSummary summarize(const ProfileFacts& facts, const Sequence& sequence, std::vector<ProfileRuleLine> rules,

@@ -15,16 +15,16 @@ namespace gpucast {
 struct Analysis;
 
 // When a row is looked at. `maximum` is no moment: each figure's own highest value over the whole run.
-enum class Moment : uint8_t {
+enum class Instant : uint8_t {
   peak,         // the highest allocated
   forward_end,  // the end of the outermost forward before the peak, or the first behind it
   end,          // the end of the capture
   maximum,
   count_,
 };
-const char* moment_name(Moment moment);  // "peak", "forward_end", "end", "maximum"
+const char* instant_name(Instant moment);  // "peak", "forward_end", "end", "maximum"
 
-inline constexpr size_t kMoments = static_cast<size_t>(Moment::count_);
+inline constexpr size_t kInstants = static_cast<size_t>(Instant::count_);
 inline constexpr size_t kCategories = 10;  // as enum Category in src/attribution/attribution.h
 
 // `allocated_bytes` counts whole blocks, `requested_bytes` what was asked for; the difference is rounding.
@@ -34,7 +34,7 @@ struct BreakdownFigure {
 
 struct BreakdownFigures {
   std::array<BreakdownFigure, kCategories> categories;
-  BreakdownFigure total;  // Moment::maximum: the highest sum, not the sum of the highest
+  BreakdownFigure total;  // Instant::maximum: the highest sum, not the sum of the highest
 };
 
 enum class Grouping : uint8_t { module, op, phase, step, tensor, count_ };
@@ -45,8 +45,8 @@ struct BreakdownRow {
   std::string type;     // module: its class
   int32_t parent = -1;  // module: index of its parent's row, which comes before; -1 for the others
   int32_t depth = 0;
-  bool itself = false;  // module: what belongs to the parent row's module and to none of its children
-  std::array<BreakdownFigures, kMoments> moments;  // of a module: with everything below it
+  bool itself = false;                             // module: what belongs to the parent row's module and to none of its children
+  std::array<BreakdownFigures, kInstants> moments;  // of a module: with everything below it
 };
 
 // What holds at one moment. Not known (a snapshot has no phases): `known` is false.
@@ -58,8 +58,8 @@ struct BreakdownMoment {
 };
 
 struct Breakdown {
-  std::vector<std::string> categories;                               // names, in order of BreakdownFigures::categories
-  std::array<BreakdownMoment, kMoments> moments;                     // of Moment::maximum only `figures` counts
+  std::vector<std::string> categories;            // names, in order of BreakdownFigures::categories
+  std::array<BreakdownMoment, kInstants> moments;  // of Instant::maximum only `figures` counts
   std::array<std::vector<BreakdownRow>, static_cast<size_t>(Grouping::count_)> rows;
   int64_t peak_reserved_bytes = 0;
   std::vector<LedgerLine> ledger;

@@ -8,6 +8,7 @@
 
 #include "gpucast/ledger.h"
 #include "gpucast/profile_summary.h"
+#include "gpucast/what_if.h"
 
 namespace gpucast {
 
@@ -82,6 +83,7 @@ struct Prediction {
 
   std::string torch, cuda, python;
   std::vector<std::string> command;
+  std::vector<WhatIf> what_if;  // not the script as it is: what `gpucast run --what-if` changed
   int64_t rank = 0, world_size = 1;
 
   int32_t steps = 0;  // optimizer steps that were completed

@@ -1,8 +1,11 @@
-// A prediction as text for people, or as JSON (docs/reference/report-json.md).
+// Results as text for people, as JSON (docs/reference/report-json.md, breakdown.md) and CSV.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 
+#include "gpucast/breakdown.h"
 #include "gpucast/prediction.h"
 
 namespace gpucast {
@@ -14,5 +17,17 @@ struct TextOptions {
 
 std::string text_report(const Prediction& prediction, const TextOptions& options);
 std::string json_report(const Prediction& prediction);
+
+struct BreakdownTextOptions {
+  bool colour = false;
+  Grouping by = Grouping::module;
+  Instant moment = Instant::peak;
+  std::optional<int32_t> depth;  // of the module tree; unset: as deep as fits on a screen
+  size_t rows = 20;              // of the other groupings
+};
+
+std::string breakdown_text(const Breakdown& breakdown, const BreakdownTextOptions& options);
+std::string breakdown_json(const Breakdown& breakdown);
+std::string breakdown_csv(const Breakdown& breakdown, Grouping by);
 
 }  // namespace gpucast

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "gpucast/profile_summary.h"
+#include "gpucast/what_if.h"
 #include "src/base/event_kind.h"
 #include "src/base/ids.h"
 
@@ -71,7 +72,7 @@ struct Mark {
   int64_t sequence = 0;
   int64_t allocs = 0, frees = 0;  // how many alloc and free_requested events came before
   int64_t step = 0;               // step: the optimizer step that is complete
-  StringId text;                  // exception
+  StringId text;                  // exception; module_backward: autograd's node, "ConvolutionBackward0"
 };
 
 enum class TensorKind : uint8_t { parameter, buffer, gradient, optimizer_state, input, unknown };
@@ -127,7 +128,10 @@ struct Header {
   CaptureGpu gpu;
   bool gpu_chosen = false, enforce_capacity = false;
   int64_t capacity_bytes = 0, steps_requested = 0;
-  std::vector<std::string> command;
+  std::vector<std::string> command;  // as it was typed: what-ifs may have changed it
+  std::string folder;                // where it was started; "": not recorded
+  double run_s = 0;                  // how long the command ran; 0: not recorded
+  std::vector<WhatIf> what_if;
 };
 
 struct Process {

@@ -4,6 +4,7 @@
     libraries    puts the virtual GPU's libraries in place before PyTorch asks for NVIDIA's
     capture      one process's capture: arms at the first CUDA call, ends it, writes it
     hooks        what is patched and hooked in PyTorch, and what each hook records
+    what_if      changes to how the script trains, under `--what-if`
     recorder     marks, modules and tensors, kept in memory until the end
     history      the allocator's history and the recorder's, as lines of a capture file
     session      the files through which this process and the supervisor speak

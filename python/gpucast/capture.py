@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 
-from . import history, hooks, libraries, session
+from . import history, hooks, libraries, session, what_if
 from .recorder import Recorder
 
 WATCHING, ARMED, ENDED, OFF = "watching", "armed", "ended", "off"
@@ -96,6 +96,7 @@ def after_torch(module):
     if state != WATCHING or _doctor():
         return
     hooks.install_at_import(torch)
+    what_if.install_at_import(torch)
     if torch.cuda.is_initialized():
         arm()
     else:
@@ -126,6 +127,7 @@ def arm():
         torch.cuda.memory._record_memory_history(enabled="all", context="alloc", stacks="python", max_entries=sys.maxsize)
         recorder.arm(torch._C._cuda_memoryStats, _core.gpucast_vgpu_mark, torch._C._cuda_getDevice())
         hooks.install_at_cuda_start(torch)
+        what_if.install_at_cuda_start()
         state = ARMED
         rank, local_rank, world_size = _ranks()
         details = {"rank": rank, "local_rank": local_rank, "world_size": world_size, "local_world_size": _env_int("LOCAL_WORLD_SIZE", 1)}
@@ -226,6 +228,7 @@ def _write_history(reason, exit_code):
         "cudnn": profile.get("cudnn_version", 0),
         "alloc_conf": os.environ.get("PYTORCH_ALLOC_CONF") or os.environ.get("PYTORCH_CUDA_ALLOC_CONF", ""),
         "device": device,
+        **what_if.record(),
     }
     record = {
         "record": "end",

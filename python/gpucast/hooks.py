@@ -305,8 +305,8 @@ def _before_backward(roots):
 
 
 def _hook_graph(roots):
-    """Autograd runs the nodes of one thread in falling order of their sequence numbers, and the numbers tell in which module's
-    forward a node was made. So a hook is needed only where the module changes; the graph itself is left as it is. Returns the hooks' handles."""
+    """A hook before every node says which operator works, and for which module: a node's sequence number tells in which module's
+    forward it was made. The graph itself is left as it is. Returns the hooks' handles."""
     thread = _thread()
     if not thread.starts or roots is None:
         return ()
@@ -325,24 +325,20 @@ def _hook_graph(roots):
         if len(seen) > _MAX_GRAPH_NODES:
             break
         waiting.extend(following for following, _ in node.next_functions)
-    nodes = sorted((entry for entry in seen.values() if entry[0] < _LAST_SEQUENCE_NUMBER), key=lambda entry: -entry[0])
     starts, modules = thread.starts, thread.modules
-    previous = None
     handles = []
-    for number, node in nodes:
-        place = bisect_right(starts, number) - 1
-        module = modules[place] if place >= 0 else -1
-        if module != previous:
-            handles.append(node.register_prehook(_backward_hook(module)))
-            previous = module
+    for number, node in seen.values():
+        if number < _LAST_SEQUENCE_NUMBER:  # AccumulateGrad runs right behind the node that made the gradient, and belongs to it
+            place = bisect_right(starts, number) - 1
+            handles.append(node.register_prehook(_backward_hook(modules[place] if place >= 0 else -1, node.name())))
     return handles
 
 
-def _backward_hook(module):
+def _backward_hook(module, operator):
     def hook(gradients):
         if capture.state == capture.ARMED:
             try:
-                capture.recorder.mark("module_backward", module)
+                capture.recorder.mark("module_backward", module, detail=operator)
             except Exception as error:
                 _fail("module_backward", error)
 
@@ -396,14 +392,16 @@ def _mark_parameters(root, position=None):
     modules = capture.recorder.modules
     entries = []
     _known.clear()  # names may change
+    seen = set()  # a parameter that two modules share has the name of the first, as in named_parameters()
     with _torch._C.DisableTorchFunction():
         for prefix, module in root.named_modules():
             number = modules.number(module) or -1
             dot = prefix + "." if prefix else ""
             for name, parameter in module._parameters.items():
                 if parameter is not None:
-                    if number != -1 or id(parameter) not in _parameter_names:
+                    if id(parameter) not in seen and (number != -1 or id(parameter) not in _parameter_names):
                         _parameter_names[id(parameter)] = (weakref.ref(parameter), dot + name, number)
+                    seen.add(id(parameter))
                     entries += _entries("parameter", parameter, dot + name, number)
             for name, buffer in module._buffers.items():
                 if buffer is not None:

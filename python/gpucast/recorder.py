@@ -70,7 +70,7 @@ class Recorder:
     def __init__(self):
         self.armed = False
         self.device = 0
-        self.marks = []  # (sequence, allocs, frees, time_us, kind, value)
+        self.marks = []  # (sequence, allocs, frees, time_us, kind, value[, detail])
         self.tensors = []  # (sequence, kind, address, storage_bytes, name, module, dtype, shape)
         self.warnings = {}  # (code, message) -> details
         self.modules = Modules()
@@ -106,10 +106,11 @@ class Recorder:
         reset()
         self._base_allocs, self._base_frees = -allocs, -frees
 
-    def mark(self, kind, value, position=None):
+    def mark(self, kind, value, position=None, detail=None):
         allocs, frees = position or self.position()
         sequence = next(self._sequence)
-        self.marks.append((sequence, allocs, frees, time.time_ns() // 1000, kind, value))
+        mark = (sequence, allocs, frees, time.time_ns() // 1000, kind, value)
+        self.marks.append(mark if detail is None else (*mark, detail))
         if self.armed:
             self._vgpu_mark(sequence)
         return sequence

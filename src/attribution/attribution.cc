@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "src/attribution/operators.h"
+
 namespace gpucast {
 namespace {
 
@@ -82,6 +84,7 @@ Phase to_phase(MarkedPhase phase) {
 struct Landmarks {
   std::vector<uint32_t> backward_begins;  // positions, ascending
   std::vector<uint32_t> outer_forward_ends;
+  std::vector<uint32_t> node_begins;                          // of autograd's nodes, and the ends of backwards
   std::vector<std::pair<uint32_t, uint32_t>> recomputations;  // [begin, end) of forwards inside backward
 };
 
@@ -133,12 +136,15 @@ class Timeline {
     return inside(MarkedPhase::backward) ? backward_module_ : ModuleId();
   }
 
+  // A forward that is computed again inside of backward belongs to no node.
+  StringId node() const { return !open_.empty() && open_.back().phase == MarkedPhase::backward ? backward_node_ : StringId(); }
+
   void close(uint32_t position, Attribution* out) {
     if (position <= from_) return;
-    const Span span{from_, position, phase(), step(), module()};
+    const Span span{from_, position, phase(), step(), module(), node()};
     if (!out->spans.empty()) {
       Span& last = out->spans.back();
-      if (last.phase == span.phase && last.step == span.step && last.module == span.module) {
+      if (last.phase == span.phase && last.step == span.step && last.module == span.module && last.node == span.node) {
         last.end = position;
         from_ = position;
         return;
@@ -155,6 +161,7 @@ class Timeline {
           landmarks->backward_begins.push_back(position);
           --has_backward_ahead_;
           backward_module_ = ModuleId();
+          backward_node_ = StringId();
         }
         open_.push_back({mark.phase, position});
         break;
@@ -176,6 +183,8 @@ class Timeline {
       }
       case MarkKind::module_backward:
         backward_module_ = known(mark.module) ? mark.module : ModuleId();
+        backward_node_ = mark.text;
+        landmarks->node_begins.push_back(position);
         break;
       case MarkKind::step:  // said inside optimizer_step or behind it: the step lasts until that phase ends
         finished_step_ = std::max(finished_step_, static_cast<int32_t>(std::clamp<int64_t>(mark.step, 0, 1 << 30)));
@@ -204,6 +213,7 @@ class Timeline {
     }
     const uint32_t begin = found->begin;
     open_.erase(std::prev(found.base()), open_.end());
+    if (mark.phase == MarkedPhase::backward) landmarks->node_begins.push_back(position);
     if (mark.phase == MarkedPhase::forward) {
       if (inside(MarkedPhase::backward)) {
         landmarks->recomputations.emplace_back(begin, position);
@@ -239,6 +249,7 @@ class Timeline {
   std::vector<Open> open_;
   std::vector<ModuleId> modules_;
   ModuleId backward_module_;
+  StringId backward_node_;
   Phase between_ = Phase::setup;
   int32_t completed_ = 0, finished_step_ = 0;
   int64_t has_backward_ahead_ = 0;
@@ -341,7 +352,8 @@ struct Rules {
                                                           {TensorKind::buffer, Category::buffers},
                                                           {TensorKind::input, Category::inputs}};
     for (const auto& [kind, category] : kOrder) {
-      for (const TensorMark& tensor : trace.tensors) {
+      for (size_t i = 0; i < trace.tensors.size(); ++i) {
+        const TensorMark& tensor = trace.tensors[i];
         if (tensor.kind != kind) continue;
         const auto position = position_of.find(tensor.sequence);
         const BlockId block = position == position_of.end() ? BlockId() : finder->holding(tensor.address, position->second);
@@ -350,9 +362,10 @@ struct Rules {
                         fmt::format("mark {}, {} at {:#x}", tensor.sequence, trace.strings.text(tensor.name), tensor.address));
           continue;
         }
-        if (explain(block, category) && tensor.module.valid() && tensor.module.index() < trace.modules.size()) {
-          out.blocks[block.index()].module = tensor.module;
-        }
+        if (!explain(block, category)) continue;
+        BlockAttribution& named = out.blocks[block.index()];
+        named.tensor = TensorId(static_cast<int64_t>(i));
+        if (tensor.module.valid() && tensor.module.index() < trace.modules.size()) named.module = tensor.module;
       }
     }
   }
@@ -438,6 +451,16 @@ struct Rules {
     return at != list.end() && at->first <= block.alloc_event && block.alive_at(at->second);
   }
 
+  void intermediate_gradients() {
+    const std::vector<uint32_t>& begins = landmarks.node_begins;
+    for (size_t i = 0; i < lifetimes.blocks.size(); ++i) {
+      if (explained[i] || out.blocks[i].phase != Phase::backward) continue;
+      const Block& block = lifetimes.blocks[i];
+      const auto next = std::upper_bound(begins.begin(), begins.end(), block.alloc_event);
+      if (next != begins.end() && block.alive_at(*next)) explain(BlockId(static_cast<int64_t>(i)), Category::intermediate_gradients);
+    }
+  }
+
   void temporaries() {
     for (size_t i = 0; i < lifetimes.blocks.size(); ++i) {
       const Phase phase = out.blocks[i].phase;
@@ -458,8 +481,8 @@ const char* phase_name(Phase phase) {
 }
 
 const char* category_name(Category category) {
-  static constexpr const char* kNames[] = {"parameters", "gradients",   "optimizer_state", "activations", "inputs",
-                                           "buffers",    "temporaries", "workspaces",      "unattributed"};
+  static constexpr const char* kNames[] = {"parameters", "gradients", "optimizer_state", "activations", "intermediate_gradients",
+                                           "inputs",     "buffers",   "temporaries",     "workspaces",  "unattributed"};
   static_assert(std::size(kNames) == static_cast<size_t>(Category::count_));
   return kNames[static_cast<size_t>(category)];
 }
@@ -477,14 +500,16 @@ Attribution attribute(const Trace& trace, const Lifetimes& lifetimes, Problems* 
   const std::string& reason = trace.end.reason;
   const bool cut_short = reason != "steps" && reason != "script_end";
   Timeline(trace, cut_short, problems).run(marks, &out, &landmarks);
+  out.forward_ends = landmarks.outer_forward_ends;
   if (cut_short) add_cut(lifetimes, marks, &landmarks);
 
   out.blocks.resize(lifetimes.blocks.size());
   size_t span = 0;
   for (size_t i = 0; i < lifetimes.blocks.size(); ++i) {  // blocks come in order of birth, as spans do
     while (span + 1 < out.spans.size() && out.spans[span].end <= lifetimes.blocks[i].alloc_event) ++span;
-    out.blocks[i] = {Category::unattributed, out.spans[span].phase, out.spans[span].step, out.spans[span].module};
+    out.blocks[i] = {Category::unattributed, out.spans[span].phase, out.spans[span].step, out.spans[span].module, {}, {}};
   }
+  name_operators(trace, lifetimes, &out);
 
   if (trace.header.source == "snapshot") return out;
   BlockFinder finder(lifetimes.blocks);
@@ -492,6 +517,7 @@ Attribution attribute(const Trace& trace, const Lifetimes& lifetimes, Problems* 
   rules.tensors(&finder, problems);
   rules.workspaces_and_copies(finder);
   rules.activations();
+  rules.intermediate_gradients();
   rules.temporaries();
   return out;
 }

@@ -10,6 +10,8 @@
 //   activations   allocated in forward or loss, and alive when the next backward begins (without any backward: when the outermost
 //                 forward ends; in a run cut short: when it was cut); or recomputed: allocated in a forward inside backward, and
 //                 alive when that forward ends
+//   intermediate_gradients   allocated in backward, and alive when autograd's next node begins or that backward ends: what one
+//                 node hands to another
 //   temporaries   any other block of forward, loss, backward, optimizer_step or zero_grad, and any other block that was freed
 //   unattributed  what is left: it outlives the capture and nothing explains it. Of a memory snapshot all, for it has no marks
 //
@@ -19,6 +21,7 @@
 
 #include <array>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "gpucast/trace.h"
@@ -45,6 +48,7 @@ enum class Category : uint8_t {
   gradients,
   optimizer_state,
   activations,
+  intermediate_gradients,
   inputs,
   buffers,
   temporaries,
@@ -60,18 +64,26 @@ struct Span {
   Phase phase = Phase::setup;
   int32_t step = 0;  // 0: before the first step's data; n: in step n
   ModuleId module;   // innermost
+  StringId node;     // backward: the node of autograd that works, "ConvolutionBackward0"
 };
+
+using OperatorId = Id<struct OperatorTag>;
+using TensorId = Id<struct TensorMarkTag>;
 
 struct BlockAttribution {
   Category category = Category::unattributed;
   Phase phase = Phase::setup;
   int32_t step = 0;
   ModuleId module;
+  OperatorId op;    // of Attribution::operators
+  TensorId tensor;  // of Trace::tensors: what named the block
 };
 
 struct Attribution {
   std::vector<Span> spans;
   std::vector<BlockAttribution> blocks;  // as Lifetimes::blocks
+  std::vector<std::string> operators;    // see operators.h
+  std::vector<uint32_t> forward_ends;    // positions where an outermost forward ended, ascending
   int32_t steps_completed = 0;
   bool saw_backward = false;
 };

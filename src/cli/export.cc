@@ -11,10 +11,13 @@
 
 #include "gpucast/error.h"
 #include "gpucast/trace.h"
+#include "src/base/gzip_stream.h"
 #include "src/cli/load_trace.h"
 #include "src/cli/run_capture.h"
 #include "src/cli/subcommand.h"
 #include "src/predict/analysis.h"
+#include "src/report/html_export.h"
+#include "src/report/perfetto_export.h"
 #include "src/report/snapshot_export.h"
 
 namespace gpucast::cli {
@@ -29,6 +32,9 @@ struct Form {
 };
 
 const Form kForms[] = {
+    {"html", "a report for the browser: one file, no network", write_html, "open it in a browser"},
+    {"perfetto", "memory, steps, phases, modules and blocks over time, for ui.perfetto.dev and chrome://tracing", write_perfetto,
+     "open it at https://ui.perfetto.dev or in chrome://tracing"},
     {"snapshot", "a memory snapshot of PyTorch, for memory_viz", write_snapshot,
      "look at it with https://pytorch.org/memory_viz or python -m torch.cuda._memory_viz"},
 };
@@ -50,7 +56,14 @@ int export_file(const Options& options) {
   {
     std::ofstream out(target.path(), std::ios::binary);
     if (!out) throw Error("the output cannot be written", target.path(), "choose another folder");
-    form.write(analysis, out);
+    if (options.output.ends_with(".gz")) {
+      GzipBuffer compressed(out);
+      std::ostream packed(&compressed);
+      form.write(analysis, packed);
+      if (!compressed.finish()) throw Error("the output cannot be written", options.output, "is the disk full?");
+    } else {
+      form.write(analysis, out);
+    }
   }
   fmt::print(stderr, "gpucast: the {} is in {}; {}\n", form.name, target.keep(), form.afterwards);
   return kExitYes;
@@ -69,7 +82,7 @@ void declare_export(CLI::App& app, std::function<int()>& action) {
     sentences.push_back(fmt::format("{}: {}", form.name, form.help));
   }
   app.add_option("--to", options->to, fmt::format("{}", fmt::join(sentences, "; ")))->required()->check(CLI::IsMember(names));
-  app.add_option("-o,--output", options->output, "the file to write")->required();
+  app.add_option("-o,--output", options->output, "the file to write; compressed when its name ends in .gz")->required();
   app.add_option("--device", options->device, "which GPU of a snapshot that holds several");
   app.add_option("--gpu", options->gpu, "the card to judge by; that a profiler trace is predicted for");
   app.add_option("--torch-version", options->torch_version,

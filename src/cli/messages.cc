@@ -1,11 +1,19 @@
 #include "src/cli/messages.h"
 
+#include <unistd.h>
+
+#include <cstdlib>
 #include <cstring>
 
 namespace gpucast::cli {
 
 std::string text_field(const nlohmann::json& object, const char* key) {
   return object.is_object() && object.contains(key) && object[key].is_string() ? object[key].get<std::string>() : "";
+}
+
+bool colour_wanted() {
+  const char* no_colour = std::getenv("NO_COLOR");
+  return isatty(STDOUT_FILENO) == 1 && (no_colour == nullptr || *no_colour == '\0');
 }
 
 std::string how_it_ended(const Supervised& run) {

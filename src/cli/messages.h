@@ -1,4 +1,4 @@
-// What `run` and `profile` say of a command that they watched.
+// What subcommands say, and how.
 #pragma once
 
 #include <fmt/core.h>
@@ -22,6 +22,9 @@ void say(fmt::format_string<Args...> format, Args&&... args) {
 
 // object[key] where it is text, else "".
 std::string text_field(const nlohmann::json& object, const char* key);
+
+// Standard output is a terminal, and NO_COLOR is not set.
+bool colour_wanted();
 
 // " (exit code 3)", " (signal 9, Killed)", or "".
 std::string how_it_ended(const Supervised& run);

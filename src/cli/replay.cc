@@ -23,6 +23,7 @@
 #include "src/base/alloc_conf.h"
 #include "src/base/bytes.h"
 #include "src/cli/load_trace.h"
+#include "src/cli/size_argument.h"
 #include "src/cli/subcommand.h"
 #include "src/lifetime/lifetime.h"
 #include "src/predict/device_ledger.h"
@@ -46,37 +47,6 @@ struct Capacity {
   std::string gpu;
   int64_t device_total_bytes = 0;  // what CUDA says the card has; 0: no card was named
 };
-
-// "11.5GiB", "800 MiB", "12345678".
-int64_t parse_size(const std::string& text) {
-  const std::string where = fmt::format("--capacity {}", text);
-  double number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  std::string unit(end, text.data() + text.size());
-  unit.erase(0, unit.find_first_not_of(' '));
-  if (error != std::errc() || !(number > 0)) {
-    throw Error(fmt::format("'{}' is no size", text), where, "write bytes, or a number with KiB, MiB or GiB: --capacity 11.5GiB");
-  }
-  std::string lower = unit;
-  std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  constexpr std::pair<const char*, int64_t> kUnits[] = {{"", 1},       {"b", 1},      {"kib", kKiB},
-                                                        {"mib", kMiB}, {"gib", kGiB}, {"tib", 1024 * kGiB}};
-  for (const auto& [name, bytes] : kUnits) {
-    if (lower != name) continue;
-    const double size = number * static_cast<double>(bytes);
-    if (size < 1 || size > static_cast<double>(int64_t{1} << 44))
-      throw Error(fmt::format("'{}' is not between 1 B and 16 TiB", text), where);
-    return static_cast<int64_t>(std::llround(size));
-  }
-  const std::string digits = text.substr(0, static_cast<size_t>(end - text.data()));
-  for (const char* prefix : {"k", "m", "g", "t"}) {
-    if (lower != prefix && lower != std::string(prefix) + "b") continue;
-    const std::string binary = std::string(1, static_cast<char>(std::toupper(prefix[0]))) + "iB";
-    throw Error(fmt::format("'{}' can mean powers of 1000 or of 1024", unit), where,
-                fmt::format("did you mean {}{}? Sizes are bytes, KiB, MiB or GiB (powers of 1024)", digits, binary));
-  }
-  throw Error(fmt::format("'{}' is no unit of memory", unit), where, "write bytes, or a number with KiB, MiB or GiB: --capacity 11.5GiB");
-}
 
 int64_t reserved_bytes(const OutOfMemory& details) { return details.allocated_bytes + details.unallocated_bytes; }
 
@@ -127,7 +97,7 @@ class Command {
     check_torch_version(options_.torch_version);
     std::vector<int64_t> sizes;
     sizes.reserve(options_.capacities.size());
-    for (const std::string& text : options_.capacities) sizes.push_back(parse_size(text));
+    for (const std::string& text : options_.capacities) sizes.push_back(parse_size(text, "--capacity", "11.5GiB"));
     const std::optional<Gpu> gpu = options_.gpu.empty() ? std::nullopt : std::optional(find_gpu(options_.gpu));
 
     if (looks_like_profile(options_.file)) {

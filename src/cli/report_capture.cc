@@ -1,13 +1,11 @@
 #include "src/cli/report_capture.h"
 
-#include <unistd.h>
-
 #include <cstdio>
-#include <cstdlib>
 
 #include "gpucast/error.h"
 #include "gpucast/predict.h"
 #include "gpucast/report.h"
+#include "src/cli/messages.h"
 
 namespace gpucast::cli {
 
@@ -17,9 +15,8 @@ int report_trace(Trace trace, const std::optional<std::string>& gpu, Format form
   if (format == Format::json) {
     std::fputs(json_report(prediction).c_str(), stdout);
   } else {
-    const char* no_colour = std::getenv("NO_COLOR");
     TextOptions options;
-    options.colour = isatty(STDOUT_FILENO) == 1 && (no_colour == nullptr || *no_colour == '\0');
+    options.colour = colour_wanted();
     options.capture_path = kept ? path : "";
     std::fputs(text_report(prediction, options).c_str(), stdout);
   }

@@ -1,9 +1,10 @@
 // `gpucast run`: a command on the virtual GPU, from its start to the report.
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <memory>
@@ -21,6 +22,7 @@
 #include "src/cli/run_capture.h"
 #include "src/cli/subcommand.h"
 #include "src/cli/supervisor.h"
+#include "src/explain/what_if.h"
 
 namespace gpucast::cli {
 namespace {
@@ -30,7 +32,7 @@ struct Options {
   int64_t steps = 3;
   double timeout_s = 0;
   bool force = false, enforce_capacity = false;
-  std::vector<std::string> command;
+  std::vector<std::string> command, what_ifs;
 };
 
 // A process said itself why nothing can be captured in it.
@@ -87,6 +89,22 @@ bool ran_out_of_memory(const CapturedProcess& process) {
                                            process.exception.find("out of memory") != std::string::npos);
 }
 
+// A what-if that is known to change the command changes it here; the others are the capture layer's.
+void apply_what_ifs(const Options& options, RunSettings* settings) {
+  for (const std::string& name : options.what_ifs) {
+    check_what_if(name);
+    WhatIf what_if{name, "", false};
+    const auto halved = name == kHalfBatch ? halve_batch(settings->command) : std::nullopt;
+    if (halved) {
+      what_if.did = halved->did;
+      what_if.acted = true;
+      settings->typed = options.command;
+      settings->command = halved->command;
+    }
+    settings->what_if.push_back(std::move(what_if));
+  }
+}
+
 int run(const Options& options) {
   RunSettings settings;
   settings.gpu_chosen = !options.gpu.empty();
@@ -95,6 +113,7 @@ int run(const Options& options) {
   settings.timeout_s = options.timeout_s;
   settings.enforce_capacity = options.enforce_capacity;
   settings.command = options.command;
+  apply_what_ifs(options, &settings);
   const std::string program = find_program(options.command.front());
   const std::string libraries = library_folder();
   const NoSigpipe no_sigpipe;
@@ -105,7 +124,9 @@ int run(const Options& options) {
   bool failed = false, kept = !options.output.empty();
   {
     const SessionFolder session;
+    const auto start = std::chrono::steady_clock::now();
     const auto result = run_session(session, program, libraries, settings);
+    settings.run_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     if (!result) return kExitInterrupted;
     const std::vector<CapturedProcess>& captured = result->captured;
     if (captured.empty()) throw explain_nothing(result->command, options);
@@ -165,6 +186,13 @@ void declare_run(CLI::App& app, std::function<int()>& action) {
   app.add_flag("--force", options.force, "overwrite the output file");
   app.add_option("--timeout", options.timeout_s, "end after this many seconds")->check(CLI::PositiveNumber);
   app.add_flag("--enforce-capacity", options.enforce_capacity, "make allocations fail where the card is full");
+  std::vector<std::string> what_ifs;
+  for (const WhatIfKind& kind : what_if_kinds()) {
+    what_ifs.push_back(fmt::format("{}{}{} ({})", kind.name, *kind.argument == '\0' ? "" : ":", kind.argument, kind.what));
+  }
+  app.add_option("--what-if", options.what_ifs,
+                 fmt::format("run it with one change, the script as it is; may be given again: {}", fmt::join(what_ifs, "; ")))
+      ->allow_extra_args(false);
   app.add_option("--format", options.format, "text or json")->check(CLI::IsMember({"text", "json"}))->capture_default_str();
   app.add_option("command", options.command, "the command, after --")->required()->type_name("COMMAND...");
   app.positionals_at_end();

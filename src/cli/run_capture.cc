@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -146,6 +147,10 @@ void write_session(const std::string& session_folder, const std::string& library
   session["deadline_unix_s"] = settings.timeout_s > 0 ? now_s + settings.timeout_s : 0.0;
   session["library_dir"] = library_folder;
   session["supervisor_pid"] = getpid();
+  session["what_if"] = Json::array();
+  for (const WhatIf& what_if : settings.what_if) {
+    if (!what_if.acted) session["what_if"].push_back(what_if.name);
+  }
   for (const int major : {12, 13}) session["capacity_bytes"][std::to_string(major)] = usable_capacity_bytes(settings.gpu, major);
   write_text(session_folder + "/session.json", dump(session) + "\n");
   write_text(session_folder + "/profile.base", base_profile(settings));
@@ -225,7 +230,17 @@ void CaptureFile::assemble(const std::string& session_folder, const CapturedProc
   header["enforce_capacity"] = settings.enforce_capacity;
   header["capacity_bytes"] = usable_capacity_bytes(settings.gpu, cuda_major_of(session_folder, process.pid));
   header["steps_requested"] = settings.steps;
-  header["command"] = settings.command;
+  header["command"] = settings.typed.empty() ? settings.command : settings.typed;
+  std::error_code error;
+  header["run_s"] = std::round(settings.run_s * 10) / 10;
+  header["folder"] = fs::current_path(error).string();
+  if (!settings.what_if.empty()) {
+    header["what_if"] = Json::array();
+    for (const WhatIf& what_if : settings.what_if) {
+      header["what_if"].push_back(what_if.acted ? Json{{"name", what_if.name}, {"count", 1}, {"did", what_if.did}}
+                                                : Json{{"name", what_if.name}});
+    }
+  }
   out.line(dump(header));
   const std::string base = fmt::format("{}/{}.", session_folder, process.pid);
   if (!out.lines_of(base + "history")) throw Error("the captured process left no history", base + "history");

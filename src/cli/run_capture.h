@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "gpucast/gpu.h"
+#include "gpucast/what_if.h"
 #include "src/cli/supervisor.h"
 
 namespace gpucast::cli {
@@ -17,8 +18,11 @@ struct RunSettings {
   bool gpu_chosen = false;
   bool enforce_capacity = false;
   int64_t steps = 3;
-  double timeout_s = 0;  // 0: none
-  std::vector<std::string> command;
+  double timeout_s = 0;              // 0: none
+  std::vector<std::string> command;  // what is started
+  std::vector<std::string> typed;    // as the user gave it; empty: the same
+  double run_s = 0;                  // how long it took, once it has ended
+  std::vector<WhatIf> what_if;       // acted: done already, to the command
 };
 
 // session.json and profile.base, before the command starts.

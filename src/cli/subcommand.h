@@ -20,8 +20,10 @@ struct Subcommand {
 void declare_run(CLI::App& app, std::function<int()>& action);
 void declare_profile(CLI::App& app, std::function<int()>& action);
 void declare_analyze(CLI::App& app, std::function<int()>& action);
+void declare_breakdown(CLI::App& app, std::function<int()>& action);
 void declare_replay(CLI::App& app, std::function<int()>& action);
 void declare_export(CLI::App& app, std::function<int()>& action);
+void declare_diff(CLI::App& app, std::function<int()>& action);
 void declare_gpus(CLI::App& app, std::function<int()>& action);
 void declare_doctor(CLI::App& app, std::function<int()>& action);
 

@@ -62,6 +62,7 @@ void describe_run(const Trace& trace, const Gpu& captured, const Gpu& gpu, bool 
   out->cuda = trace.process.cuda;
   out->python = trace.process.python;
   out->command = header.command;
+  out->what_if = header.what_if;
   out->rank = trace.process.rank;
   out->world_size = trace.process.world_size;
   out->steps_requested = header.steps_requested;
@@ -75,6 +76,12 @@ void add_warnings(const Trace& trace, const AllocConf& conf, const Comparison& c
                   Prediction* out) {
   const auto warn = [&](const char* code, std::string message) { out->warnings.push_back({code, std::move(message)}); };
   how_it_ended(trace, out);
+  for (const WhatIf& what_if : out->what_if) {
+    if (!what_if.acted) {
+      warn("what_if_without_effect",
+           fmt::format("The what-if {} changed nothing{}{}.", what_if.name, what_if.did.empty() ? "" : ": ", what_if.did));
+    }
+  }
   if (gpu.compute_major != captured.compute_major) {
     warn("other_capability",
          fmt::format("Captured as {} (capability {}.{}), judged for {} ({}.{}): its libraries choose other kernels and workspaces. Exact: "

@@ -1,17 +1,10 @@
 // The report for scripts. Fields are added, not removed: docs/reference/report-json.md is the contract.
 
-#include <nlohmann/json.hpp>
-
 #include "gpucast/report.h"
+#include "src/report/json_parts.h"
 
 namespace gpucast {
 namespace {
-
-using Json = nlohmann::ordered_json;
-
-Json place_json(const Place& place) {
-  return {{"event", place.event}, {"phase", place.phase}, {"step", place.step}, {"module", place.module}, {"stack", place.stack}};
-}
 
 Json peak_json(const Prediction& p) {
   Json allocated = place_json(p.peak_allocated.place);
@@ -23,22 +16,6 @@ Json peak_json(const Prediction& p) {
           {"free_but_reserved_bytes", p.free_but_reserved_bytes},
           {"allocated_at", std::move(allocated)},
           {"reserved_at", std::move(reserved)}};
-}
-
-Json device_json(const DeviceBytes& device) {
-  return {{"low_bytes", device.low_bytes}, {"expected_bytes", device.expected_bytes}, {"high_bytes", device.high_bytes}};
-}
-
-template <class T>
-Json optional_json(const std::optional<T>& value) {
-  return value ? Json(*value) : Json(nullptr);
-}
-
-template <class List, class To>
-Json list_json(const List& list, To to) {
-  Json out = Json::array();
-  for (const auto& entry : list) out.push_back(to(entry));
-  return out;
 }
 
 }  // namespace
@@ -56,6 +33,9 @@ std::string json_report(const Prediction& p) {
                 {"enforced_capacity", p.enforced_capacity}};
   out["environment"] = {{"torch", p.torch}, {"cuda", p.cuda}, {"python", p.python}, {"rank", p.rank}, {"world_size", p.world_size}};
   out["command"] = p.command;
+  out["what_if"] = list_json(p.what_if, [](const WhatIf& what_if) {
+    return Json{{"name", what_if.name}, {"acted", what_if.acted}, {"did", what_if.did}};
+  });
   out["steps"] = p.steps;
   out["steps_requested"] = p.steps_requested;
   out["end_reason"] = p.end_reason;
@@ -64,14 +44,7 @@ std::string json_report(const Prediction& p) {
   out["needs_reclaim"] = p.needs_reclaim;
   out["peak"] = peak_json(p);
   out["device"] = device_json(p.device);
-  out["ledger"] = list_json(p.ledger, [](const LedgerLine& line) {
-    return Json{{"what", line.what},
-                {"library", line.library},
-                {"low_bytes", line.low_bytes},
-                {"expected_bytes", line.expected_bytes},
-                {"high_bytes", line.high_bytes},
-                {"source", line.source}};
-  });
+  out["ledger"] = list_json(p.ledger, ledger_line_json);
   out["min_capacity_bytes"] = optional_json(p.min_capacity_bytes);
   out["min_capacity_expandable_segments_bytes"] = optional_json(p.min_capacity_expandable_bytes);
   out["categories"] = list_json(p.categories, [](const CategoryLine& line) { return Json{{"name", line.name}, {"bytes", line.bytes}}; });
@@ -124,8 +97,7 @@ std::string json_report(const Prediction& p) {
   out["warnings"] = list_json(p.warnings, [](const Warning& warning) {
     return Json{{"code", warning.code}, {"message", warning.message}};
   });
-  // What a script prints or a path holds need not be UTF-8.
-  return out.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return dump(out);
 }
 
 }  // namespace gpucast

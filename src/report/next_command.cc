@@ -48,9 +48,13 @@ std::string shell_quote(const std::vector<std::string>& words) {
 std::vector<NextCommand> next_commands(const Prediction& p, const std::string& capture_path) {
   std::vector<NextCommand> next;
   const std::string command = p.command.empty() ? "COMMAND" : shell_quote(p.command);
+  std::string what_ifs;
+  for (const WhatIf& what_if : p.what_if) what_ifs += fmt::format(" --what-if {}", shell_quote({what_if.name}));
+  const auto run_on = [&](const std::string& gpu, const char* more = "") {
+    return fmt::format("gpucast run --gpu {}{}{} -- {}", gpu, more, what_ifs, command);
+  };
   const auto judge_by = [&](const std::string& gpu) {
-    return capture_path.empty() ? fmt::format("gpucast run --gpu {} -- {}", gpu, command)
-                                : fmt::format("gpucast analyze {} --gpu {}", shell_quote({capture_path}), gpu);
+    return capture_path.empty() ? run_on(gpu) : fmt::format("gpucast analyze {} --gpu {}", shell_quote({capture_path}), gpu);
   };
   if (p.source == "snapshot") {
     // Which command it came from is not known.
@@ -62,25 +66,23 @@ std::vector<NextCommand> next_commands(const Prediction& p, const std::string& c
     // The smallest card that it fits: where a guess by another card's capture matters most.
     for (const CardFit& card : p.cards) {
       if (card.verdict != Verdict::fits) continue;
-      next.push_back({"exact for one card:", fmt::format("gpucast run --gpu {} -- {}", card.gpu, command)});
+      next.push_back({"exact for one card:", run_on(card.gpu)});
       break;
     }
   } else if (p.verdict == Verdict::tight && p.needs_reclaim && !p.enforced_capacity) {
-    next.push_back(
-        {"exact, with the card's limit enforced:", fmt::format("gpucast run --gpu {} --enforce-capacity -- {}", p.gpu_id, command)});
+    next.push_back({"exact, with the card's limit enforced:", run_on(p.gpu_id, " --enforce-capacity")});
   } else if (p.oom && p.oom->ended_run && p.enforced_capacity) {
-    next.push_back({"the whole need, without the card's limit:", fmt::format("gpucast run --gpu {} -- {}", p.gpu_id, command)});
+    next.push_back({"the whole need, without the card's limit:", run_on(p.gpu_id)});
   } else if (p.verdict == Verdict::does_not_fit) {
     const std::string larger = larger_card(p);
     if (!larger.empty()) next.push_back({"on the next larger card:", judge_by(larger)});
   } else if (p.gpu_id != p.captured_gpu_id) {
-    next.push_back({"captured as this card:", fmt::format("gpucast run --gpu {} -- {}", p.gpu_id, command)});
+    next.push_back({"captured as this card:", run_on(p.gpu_id)});
   }
   if (next.empty() && !capture_path.empty()) {
     next.push_back({"every figure, for scripts:", fmt::format("gpucast analyze {} --format json", shell_quote({capture_path}))});
   }
-  if (next.empty())
-    next.push_back({"keep the capture, to look again:", fmt::format("gpucast run --gpu {} -o train.gpucast -- {}", p.gpu_id, command)});
+  if (next.empty()) next.push_back({"keep the capture, to look again:", run_on(p.gpu_id, " -o train.gpucast")});
   return next;
 }
 

@@ -10,69 +10,30 @@
 #include "gpucast/replay_report.h"
 #include "src/base/bytes.h"
 #include "src/report/next_command.h"
+#include "src/report/text_writer.h"
 #include "src/report/user_frame.h"
 
 namespace gpucast {
 namespace {
 
-constexpr size_t kColumns = 100, kSettingColumns = 25, kTunedColumns = 36, kMostSaved = 3;
+constexpr size_t kSettingColumns = 25, kTunedColumns = 36, kMostSaved = 3;
 
-class Text {
- public:
-  template <class... Args>
-  void line(fmt::format_string<Args...> format, Args&&... args) {
-    std::string text = fmt::format(format, std::forward<Args>(args)...);
-    text.erase(text.find_last_not_of(' ') + 1);
-    out_ += text + '\n';
-  }
-  void line() { out_ += '\n'; }
-
-  // Words of `text` after `first`, further lines under its start. A word that is longer than a line is broken, none is cut short.
-  void wrapped(const std::string& first, std::string_view text) {
-    const std::string indent(std::min(first.size(), kColumns / 2), ' ');
-    std::string current = first;
-    bool empty = true;
-    while (!text.empty()) {
-      std::string_view word = text.substr(0, text.find(' '));
-      if (!empty && current.size() + 1 + word.size() > kColumns) {
-        line("{}", current);
-        current = indent;
-        empty = true;
-      }
-      if (!empty) current += ' ';
-      word = word.substr(0, kColumns - current.size());
-      current += word;
-      empty = false;
-      text.remove_prefix(word.size());
-      while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
-    }
-    line("{}", current);
-  }
-
-  std::string take() { return std::move(out_); }
-
- private:
-  std::string out_;
-};
-
-// In MiB without the unit: columns have it in their heading.
-std::string mib(int64_t bytes) { return fmt::format("{:.2f}", static_cast<double>(bytes) / static_cast<double>(kMiB)); }
 std::string mib_or(const std::optional<int64_t>& bytes, const char* otherwise) { return bytes ? mib(*bytes) : otherwise; }
 
 std::string setting_name(const std::string& alloc_conf) { return alloc_conf.empty() ? "defaults" : alloc_conf; }
 
 // A setting's cell, then the numbers; a setting that is too long has a line (or several) of its own.
-void table_row(const std::string& setting, size_t columns, const std::string& numbers, Text* out) {
-  if (setting.size() <= columns) return out->line("{:<{}}{}", setting, columns, numbers);
+void table_row(const std::string& setting, size_t columns, const std::string& numbers, TextWriter* out) {
+  if (setting.size() <= columns) return out->format("{:<{}}{}", setting, columns, numbers);
   out->wrapped("", setting);
-  out->line("{:<{}}{}", "", columns, numbers);
+  out->format("{:<{}}{}", "", columns, numbers);
 }
 
-void table(const ReplayReport& report, Text* out) {
+void table(const ReplayReport& report, TextWriter* out) {
   constexpr const char* kRow = "{:>9}{:>10}{:>10}{:>6}{:>9}{:>10}{:>7}{:>8}{:>6}";
   constexpr const char* kHead = "{:<{}}{:>9}{:>10}{:>10}{:>6}{:>9}{:>17}{:>8}{:>6}";
-  out->line(kHead, "", kSettingColumns, "", "peak", "peak", "", "largest", "unused", "", "");
-  out->line(kHead, "MiB", kSettingColumns, "capacity", "allocated", "reserved", "segs", "unused", "at the peak", "retries", "OOM");
+  out->format(kHead, "", kSettingColumns, "", "peak", "peak", "", "largest", "unused", "", "");
+  out->format(kHead, "MiB", kSettingColumns, "capacity", "allocated", "reserved", "segs", "unused", "at the peak", "retries", "OOM");
   for (const ReplayRow& row : report.rows) {
     const double per_cent = row.peak_reserved_bytes == 0
                                 ? 0
@@ -86,7 +47,7 @@ void table(const ReplayReport& report, Text* out) {
   }
 }
 
-std::string where(const Place& place) {
+std::string event_and_place(const Place& place) {
   std::string text = fmt::format("event {}", place.event);
   if (!place.phase.empty()) text += ", " + place.phase;
   if (place.step > 0) text += fmt::format(", step {}", place.step);
@@ -94,7 +55,7 @@ std::string where(const Place& place) {
   return text;
 }
 
-void saved_by(const ReplayOomReport& oom, Text* out) {
+void saved_by(const ReplayOomReport& oom, TextWriter* out) {
   if (oom.saved_by.empty()) {
     out->wrapped("  saved by   ", fmt::format("none of the {} settings tried", oom.settings_tried));
     return;
@@ -105,25 +66,25 @@ void saved_by(const ReplayOomReport& oom, Text* out) {
                  fmt::format("{} (peak reserved {} MiB, {} driver calls, {} retries)", setting_name(saved.alloc_conf),
                              mib(saved.peak_reserved_bytes), saved.driver_calls, saved.alloc_retries));
   }
-  if (oom.saved_by.size() > kMostSaved) out->line("             and {} more (--format json)", oom.saved_by.size() - kMostSaved);
+  if (oom.saved_by.size() > kMostSaved) out->format("             and {} more (--format json)", oom.saved_by.size() - kMostSaved);
 }
 
-void oom(const ReplayRow& row, Text* out) {
+void oom(const ReplayRow& row, TextWriter* out) {
   const ReplayOomReport& o = *row.oom;
   out->line();
   const std::string capacity = row.capacity_bytes ? fmt::format("capacity {} MiB", mib(o.capacity_bytes))
                                                   : fmt::format("reserved and free were {} MiB", mib(o.capacity_bytes));
   out->wrapped("Out of memory: ",
                fmt::format("{}, {}{}", setting_name(row.alloc_conf), o.recorded ? "as when it was recorded, " : "", capacity));
-  out->wrapped("  where      ", where(o.place));
+  out->wrapped("  where      ", event_and_place(o.place));
   if (const std::string frame = user_frame(o.place); !frame.empty()) out->wrapped("             at ", frame);
   out->wrapped("  asked for  ", fmt::format("{} B; the allocator tried to get {} with {} free, {} reserved, {} of it allocated",
                                             o.requested_bytes, torch_size(o.segment_bytes), torch_size(o.free_bytes),
                                             torch_size(o.reserved_bytes), torch_size(o.allocated_bytes)));
-  out->line("             largest unused block: {}", torch_size(o.largest_free_block_bytes));
+  out->format("             largest unused block: {}", torch_size(o.largest_free_block_bytes));
   if (!o.message.empty()) out->wrapped("  message    ", o.message);
-  if (o.stopped) out->line("  then       the replay ended there, as most programs do");
-  if (row.ooms > 1) out->line("  then       {} more allocations failed", row.ooms - 1);
+  if (o.stopped) out->format("  then       the replay ended there, as most programs do");
+  if (row.ooms > 1) out->format("  then       {} more allocations failed", row.ooms - 1);
   saved_by(o, out);
   if (o.min_capacity_bytes) {
     std::string needs = fmt::format("at least {} MiB with these settings", mib(*o.min_capacity_bytes));
@@ -141,7 +102,7 @@ std::string export_line(const std::string& alloc_conf) {
 
 std::string signed_count(int64_t count) { return count > 0 ? fmt::format("{} more", count) : fmt::format("{} fewer", -count); }
 
-void advice(const TuneReport& tune, Text* out) {
+void advice(const TuneReport& tune, TextWriter* out) {
   const TuneRow& own = tune.rows[tune.own];
   if (!tune.best) {
     if (!own.survives) return out->wrapped("None of these runs: ", "the job needs a larger card or a smaller batch");
@@ -163,19 +124,19 @@ void advice(const TuneReport& tune, Text* out) {
                          : signed_count(best.driver_calls - own.driver_calls) + " driver calls (each takes time)";
   cost += fmt::format(", {} MiB lost to rounding (now {})", mib(best.rounding_bytes), mib(own.rounding_bytes));
   out->wrapped("  it costs ", cost);
-  out->line("  {}", export_line(best.alloc_conf));
+  out->format("  {}", export_line(best.alloc_conf));
 }
 
-void tuned(const TuneReport& tune, Text* out) {
+void tuned(const TuneReport& tune, TextWriter* out) {
   const std::string at = !tune.capacity_bytes ? "without a limit"
                          : tune.gpu.empty()   ? fmt::format("at {} MiB", mib(*tune.capacity_bytes))
                                               : fmt::format("on {}: {} MiB", tune.gpu, mib(*tune.capacity_bytes));
   out->line();
-  out->line("Settings tried {}", at);
+  out->format("Settings tried {}", at);
   constexpr const char* kRow = "{:>12}{:>12}{:>11}{:>10}{:>9}{:>7}";
-  out->line("{:<{}}{:>12}{:>12}{:>11}{:>10}{:>9}", "", kTunedColumns, "peak", "peak", "lost to", "driver", "");
-  out->line("{:<{}}{:>12}{:>12}{:>11}{:>10}{:>9}{:>7}", "MiB", kTunedColumns, "reserved", "allocated", "rounding", "calls", "retries",
-            "runs");
+  out->format("{:<{}}{:>12}{:>12}{:>11}{:>10}{:>9}", "", kTunedColumns, "peak", "peak", "lost to", "driver", "");
+  out->format("{:<{}}{:>12}{:>12}{:>11}{:>10}{:>9}{:>7}", "MiB", kTunedColumns, "reserved", "allocated", "rounding", "calls", "retries",
+              "runs");
   // What changes nothing is named, and not printed row by row.
   const auto same = [](const TuneRow& a, const TuneRow& b) {
     return a.survives == b.survives && a.peak_reserved_bytes == b.peak_reserved_bytes && a.peak_allocated_bytes == b.peak_allocated_bytes &&
@@ -208,7 +169,7 @@ std::string torch_size(int64_t bytes) {
 }
 
 std::string replay_text(const ReplayReport& report) {
-  Text out;
+  TextWriter out;
   out.wrapped("", fmt::format("{}: {} events{}{}", report.file, report.events,
                               report.torch.empty() ? ", rules of the newest PyTorch" : ", rules of PyTorch " + report.torch,
                               report.partial ? ", a history that begins in the middle" : ""));
@@ -217,7 +178,7 @@ std::string replay_text(const ReplayReport& report) {
   const ReplayRow& first = report.rows.front();
   if (first.matches_recorded) {
     out.line();
-    out.line("replays to its own recorded segments: {}", *first.matches_recorded ? "yes" : "no");
+    out.format("replays to its own recorded segments: {}", *first.matches_recorded ? "yes" : "no");
     if (!*first.matches_recorded) {
       out.wrapped("  first difference: ", first.first_difference);
       out.wrapped("  ", "The other rows are approximations, then: something the recording does not tell decided where blocks went.");
@@ -226,7 +187,7 @@ std::string replay_text(const ReplayReport& report) {
   for (const ReplayRow& row : report.rows) {
     if (!row.gpu.empty()) {
       out.line();
-      out.line("{}: {} MiB is the card's memory less what it holds beside PyTorch's allocator", row.gpu, mib(*row.capacity_bytes));
+      out.format("{}: {} MiB is the card's memory less what it holds beside PyTorch's allocator", row.gpu, mib(*row.capacity_bytes));
       break;
     }
   }

@@ -10,76 +10,15 @@
 #include "gpucast/report.h"
 #include "src/base/bytes.h"
 #include "src/report/next_command.h"
+#include "src/report/text_writer.h"
 #include "src/report/user_frame.h"
 
 namespace gpucast {
 namespace {
 
-constexpr size_t kColumns = 100;
 constexpr size_t kMostWarnings = 6, kMostSteps = 5, kMostWarningLines = 3;
 
-class Text {
- public:
-  explicit Text(bool colour) : colour_(colour) {}
-
-  std::string paint(std::string_view text, const char* code) const {
-    return colour_ ? fmt::format("\x1b[{}m{}\x1b[0m", code, text) : std::string(text);
-  }
-  std::string bold(std::string_view text) const { return paint(text, "1"); }
-
-  void line(std::string_view text = "") {
-    out_ += text.substr(0, text.find_last_not_of(' ') + 1);
-    out_ += '\n';
-  }
-
-  // `first`, then `text`, broken between words; further lines start under `text`. At most `most` lines.
-  void wrapped(const std::string& first, std::string_view text, size_t most = 99) {
-    const std::string indent(first.size(), ' ');
-    std::string current = first;
-    bool empty = true;
-    size_t lines = 1;
-    while (!text.empty()) {
-      const size_t end = std::min(text.find(' '), text.size());
-      const std::string_view word = text.substr(0, end);
-      if (!empty && current.size() + 1 + word.size() > kColumns) {
-        if (lines == most) {
-          current += " ...";
-          break;
-        }
-        line(current);
-        ++lines;
-        current = indent;
-        empty = true;
-      }
-      if (!empty) current += ' ';
-      current += word;
-      empty = false;
-      text.remove_prefix(end);
-      while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
-    }
-    line(current);
-  }
-
-  std::string take() { return std::move(out_); }
-
- private:
-  bool colour_;
-  std::string out_;
-};
-
-std::string where(const Place& place) {
-  if (place.phase.empty()) return fmt::format("event {} of the history", place.event);  // a memory snapshot has no phases
-  std::string text = place.step > 0 ? fmt::format("{}, step {}", place.phase, place.step) : place.phase;
-  if (!place.module.empty()) text += ", in " + place.module;
-  return text;
-}
-
-// The end of a long path says more than its beginning.
-std::string last_columns(const std::string& text, size_t columns) {
-  return text.size() <= columns ? text : "..." + text.substr(text.size() - columns + 3);
-}
-
-void verdict(const Prediction& p, Text* out) {
+void verdict(const Prediction& p, TextWriter* out) {
   const char* words = p.verdict == Verdict::fits ? "FITS" : p.verdict == Verdict::tight ? "TIGHT" : "DOES NOT FIT";
   const char* colour = p.verdict == Verdict::fits ? "1;32" : p.verdict == Verdict::tight ? "1;33" : "1;31";
   const std::string card =
@@ -88,7 +27,7 @@ void verdict(const Prediction& p, Text* out) {
   if (!p.verdict_reason.empty()) out->wrapped("  ", p.verdict_reason);
 }
 
-void run(const Prediction& p, Text* out) {
+void run(const Prediction& p, TextWriter* out) {
   out->line();
   std::string command = shell_quote(p.command);
   if (command.size() > kColumns - 2) command = command.substr(0, kColumns - 5) + "...";
@@ -103,9 +42,12 @@ void run(const Prediction& p, Text* out) {
   if (p.world_size > 1) what += fmt::format(", rank {} of {}", p.rank, p.world_size);
   if (p.enforced_capacity) what += ", capacity enforced";
   out->line("  " + what);
+  for (const WhatIf& what_if : p.what_if) {
+    out->wrapped("  what if: ", fmt::format("{}{}{}", what_if.name, what_if.did.empty() ? "" : ": ", what_if.did));
+  }
 }
 
-void device(const Prediction& p, Text* out) {
+void device(const Prediction& p, TextWriter* out) {
   out->line();
   out->line(fmt::format("{:<44}{:>14}   ({} to {})", out->bold("Device memory") + std::string(31, ' '), format_mib(p.device.expected_bytes),
                         format_mib(p.device.low_bytes), format_mib(p.device.high_bytes)));
@@ -124,7 +66,7 @@ void device(const Prediction& p, Text* out) {
   }
 }
 
-void peaks(const Prediction& p, Text* out) {
+void peaks(const Prediction& p, TextWriter* out) {
   out->line();
   const auto row = [&](const char* what, const PeakAt& peak) {
     out->wrapped(
@@ -133,11 +75,11 @@ void peaks(const Prediction& p, Text* out) {
   };
   row("Peak allocated", p.peak_allocated);
   const std::string frame = user_frame(p.peak_allocated.place);
-  if (!frame.empty()) out->line(std::string(61, ' ') + "at " + last_columns(frame, kColumns - 64));
+  if (!frame.empty()) out->line(std::string(61, ' ') + "at " + cut_begin(frame, kColumns - 64));
   row("Peak reserved", p.peak_reserved);
 }
 
-void categories(const Prediction& p, Text* out) {
+void categories(const Prediction& p, TextWriter* out) {
   out->line();
   out->line(out->bold("What is allocated at the peak"));
   std::vector<CategoryLine> lines;
@@ -162,7 +104,7 @@ std::string step_name(const Prediction& p, const StepPeak& peak) {
   return fmt::format("step {}{}", peak.step, peak.complete ? "" : " (not completed)");
 }
 
-void over_time(const Prediction& p, Text* out) {
+void over_time(const Prediction& p, TextWriter* out) {
   if (p.step_peaks.empty()) return;
   out->line();
   out->line(fmt::format("{}{}{:>14}{:>16}", out->bold("Peaks"), std::string(39, ' '), "allocated", "reserved"));
@@ -196,7 +138,7 @@ std::string fate_words(std::string_view name) {
 }
 
 // Every byte that the trace allocates, with what became of it.
-void profile(const Prediction& p, Text* out) {
+void profile(const Prediction& p, TextWriter* out) {
   if (!p.profile || p.profile->method == "recorded") return;
   out->line();
   out->line(fmt::format("{}{:>16}{:>14}", out->bold("What the trace allocates in all") + std::string(13, ' '), format_mib(p.profile->bytes),
@@ -208,7 +150,7 @@ void profile(const Prediction& p, Text* out) {
                         p.profile->added_blocks));
 }
 
-void cards(const Prediction& p, Text* out) {
+void cards(const Prediction& p, TextWriter* out) {
   if (p.cards.empty()) return;
   out->line();
   out->line(out->bold("Cards it fits"));
@@ -230,7 +172,7 @@ void cards(const Prediction& p, Text* out) {
                  "of another capability class: its libraries choose other kernels and workspaces, so run with --gpu for the exact answer");
 }
 
-void warnings(const Prediction& p, Text* out) {
+void warnings(const Prediction& p, TextWriter* out) {
   if (p.warnings.empty()) return;
   out->line();
   for (size_t i = 0; i < p.warnings.size(); ++i) {
@@ -242,7 +184,7 @@ void warnings(const Prediction& p, Text* out) {
   }
 }
 
-void next(const Prediction& p, const TextOptions& options, Text* out) {
+void next(const Prediction& p, const TextOptions& options, TextWriter* out) {
   out->line();
   for (const NextCommand& command : next_commands(p, options.capture_path))
     out->line(fmt::format("next, {}\n  {}", command.why, command.command));
@@ -251,7 +193,7 @@ void next(const Prediction& p, const TextOptions& options, Text* out) {
 }  // namespace
 
 std::string text_report(const Prediction& prediction, const TextOptions& options) {
-  Text out(options.colour);
+  TextWriter out(options.colour);
   verdict(prediction, &out);
   run(prediction, &out);
   device(prediction, &out);

@@ -83,6 +83,30 @@ bool set_int(simdjson::simdjson_result<od::value> value, int64_t* out) {
   return true;
 }
 
+// A list of what-ifs: of the header, then of the process. An entry of the process that did nothing keeps what the header says.
+void read_what_ifs(simdjson::simdjson_result<od::value> value, std::vector<WhatIf>* out) {
+  od::array entries;
+  if (value.get_array().get(entries) != simdjson::SUCCESS) return;
+  for (auto entry : entries) {
+    od::object object;
+    if (entry.get_object().get(object) != simdjson::SUCCESS) return;
+    WhatIf read;
+    int64_t count = 0;
+    each_field(object, [&](std::string_view key, auto field) {
+      if (key == "name") read.name = text_of(field);
+      if (key == "did") read.did = text_of(field);
+      if (key == "count") (void)set_int(field, &count);
+    });
+    read.acted = count > 0;
+    const auto known = std::find_if(out->begin(), out->end(), [&](const WhatIf& other) { return other.name == read.name; });
+    if (known == out->end()) {
+      out->push_back(std::move(read));
+    } else {
+      *known = std::move(read);
+    }
+  }
+}
+
 void set_bool(simdjson::simdjson_result<od::value> value, bool* out) {
   bool flag = false;
   if (value.get_bool().get(flag) == simdjson::SUCCESS) *out = flag;
@@ -292,6 +316,8 @@ void Reader::mark(Elements& elements) {
       int64_t id = -1;
       ok = elements.integer(&id) && id < INT32_MAX;
       if (ok) mark.module = ModuleId(id);
+      std::string_view node;
+      if (mark.kind == MarkKind::module_backward && elements.text(&node)) mark.text = trace_.strings.intern(node);
       break;
     }
     case MarkKind::step:
@@ -437,6 +463,9 @@ void Reader::header(od::object object) {
     if (key == "enforce_capacity") set_bool(value, &h.enforce_capacity);
     if (key == "capacity_bytes") (void)set_int(value, &h.capacity_bytes);
     if (key == "steps_requested") (void)set_int(value, &h.steps_requested);
+    if (key == "run_s" && value.get_double().get(h.run_s) != simdjson::SUCCESS) h.run_s = 0;
+    if (key == "folder") h.folder = text_of(value);
+    if (key == "what_if") read_what_ifs(value, &h.what_if);
     if (key == "command") {
       od::array words;
       if (value.get_array().get(words) != simdjson::SUCCESS) return;
@@ -480,6 +509,7 @@ void Reader::process(od::object object) {
     if (key == "torch") p.torch = text_of(value);
     if (key == "cuda") p.cuda = text_of(value);
     if (key == "alloc_conf") p.alloc_conf = text_of(value);
+    if (key == "what_if") read_what_ifs(value, &trace_.header.what_if);
   });
   if (!whole) problem(Problem::bad_record, "'process'");
 }

@@ -1,0 +1,338 @@
+"""What-ifs: one change each to how a script trains, made under `gpucast run --what-if NAME` while the script stays as it is.
+
+Each does what a person would write into the script by hand, to the byte: tests/python/test_run_what_if.py holds it to that.
+docs/reference/explain.md names them. Each counts how often it changed something; one that never did says why.
+"""
+
+import functools
+import inspect
+import threading
+
+from . import capture, session
+
+_active = []
+_torch = None
+_CACHES = ("past_key_value", "past_key_values", "layer_past")  # of transformers: what a recomputation would fill a second time
+
+
+def install_at_import(torch):
+    """Right after `import torch`: what acts when optimizers and data loaders are made."""
+    global _torch
+    _torch = torch
+    for name in session.settings().get("what_if", ()):
+        kind, _, argument = name.partition(":")
+        _active.append(_KINDS[kind](name, argument))
+    for what_if in _active:
+        what_if.install(what_if.at_import)
+
+
+def install_at_cuda_start():
+    """At the first CUDA call, behind the hooks: what acts on modules and on backward. Autocast stands outside of checkpoints."""
+    for what_if in sorted(_active, key=lambda what_if: isinstance(what_if, Bf16)):
+        what_if.install(what_if.at_cuda_start)
+
+
+def record():
+    """For the capture's process record; {} without what-ifs."""
+    return {"what_if": [what_if.outcome() for what_if in _active]} if _active else {}
+
+
+def _wrap(owner, name, around):
+    real = getattr(owner, name)
+    setattr(owner, name, functools.wraps(real)(around(real)))
+
+
+def _listed(names):
+    names = list(dict.fromkeys(names))
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+
+
+class WhatIf:
+    def __init__(self, name, argument):
+        self.name, self.argument = name, argument
+        self.count = 0
+        self.subjects = []  # what it acted on, for people
+        self._failure = ""
+
+    def install(self, at):
+        try:
+            at()
+        except Exception as error:
+            self._failure = f"gpucast could not put it in place: {type(error).__name__}: {error}"
+
+    def safely(self, function, *args):
+        """False instead of an exception: the user's program goes on as it is."""
+        try:
+            return function(*args)
+        except Exception as error:
+            self._failure = f"gpucast's own code failed: {type(error).__name__}: {error}"
+            return False
+
+    def at_import(self):
+        pass
+
+    def at_cuda_start(self):
+        pass
+
+    def acted(self, subject):
+        self.count += 1
+        if subject not in self.subjects:
+            self.subjects.append(subject)
+
+    def outcome(self):
+        return {"name": self.name, "count": 0 if self._failure else self.count, "did": self._failure or self.did()}
+
+
+class SetToNone(WhatIf):
+    """zero_grad(set_to_none=True)."""
+
+    called = False
+
+    def at_import(self):
+        for owner in (_torch.nn.Module, _torch.optim.Optimizer):
+            _wrap(owner, "zero_grad", self._setting_to_none)
+
+    def _setting_to_none(self, real):
+        def zero_grad(owner, set_to_none=True):
+            self.called = True
+            if not set_to_none:
+                self.acted(type(owner).__name__)
+            return real(owner, set_to_none=True)
+
+        return zero_grad
+
+    def did(self):
+        if self.count:
+            return f"zero_grad of {_listed(self.subjects)} set gradients to None instead of zeroing them"
+        return "zero_grad sets gradients to None already" if self.called else "no zero_grad of an optimizer or a module was called"
+
+
+class NoForeach(WhatIf):
+    """foreach=False and fused=False in the constructor of each optimizer that takes them."""
+
+    def at_import(self):
+        base = _torch.optim.Optimizer
+        for kind in list(vars(_torch.optim).values()):
+            if isinstance(kind, type) and issubclass(kind, base) and "foreach" in inspect.signature(kind.__init__).parameters:
+                _wrap(kind, "__init__", self._constructing)
+        from torch.optim.optimizer import register_optimizer_step_pre_hook
+
+        register_optimizer_step_pre_hook(self._before_step)
+
+    def _constructing(self, real):
+        signature = inspect.signature(real)
+        switches = [name for name in ("foreach", "fused") if name in signature.parameters]
+
+        def construct(*args, **kwargs):
+            try:
+                given = signature.bind(*args, **kwargs)
+            except TypeError:
+                return real(*args, **kwargs)  # says what is wrong
+            if any(given.arguments.get(name) is not False for name in switches):
+                self.acted(type(args[0]).__name__)
+            given.arguments.update(dict.fromkeys(switches, False))
+            return real(*given.args, **given.kwargs)
+
+        return construct
+
+    def _before_step(self, optimizer, args, kwargs):
+        """Optimizers from elsewhere, groups that say otherwise, and states that were loaded."""
+        for group in optimizer.param_groups:
+            for name in ("foreach", "fused"):
+                if name in group and group[name] is not False:
+                    group[name] = False
+                    self.acted(type(optimizer).__name__)
+
+    def did(self):
+        if self.count:
+            return f"{_listed(self.subjects)} with foreach=False and fused=False"
+        return "no optimizer was made that takes foreach or fused, or all have them off"
+
+
+class HalfBatch(WhatIf):
+    """Half the batch_size of each DataLoader. Where the command has a batch option, `gpucast run` halves that instead."""
+
+    def __init__(self, name, argument):
+        super().__init__(name, argument)
+        self._halved = {}  # (id(dataset), batch size): datasets kept alive; a loader made again from ours is not halved twice
+        self._samplers = []
+
+    def at_import(self):
+        import torch.utils.data as data
+
+        signature = inspect.signature(data.DataLoader.__init__)
+        default = signature.parameters["batch_size"].default
+
+        def around(real):
+            def construct(*args, **kwargs):
+                try:
+                    given = signature.bind(*args, **kwargs)
+                except TypeError:
+                    return real(*args, **kwargs)
+                sampler = given.arguments.get("batch_sampler")
+                if sampler is None:
+                    self._halve_size(given.arguments, default)
+                elif type(sampler) is data.BatchSampler:
+                    self._halve_sampler(sampler)
+                result = real(*given.args, **given.kwargs)
+                self._samplers.append(getattr(given.arguments["self"], "batch_sampler", None))
+                return result
+
+            return construct
+
+        _wrap(data.DataLoader, "__init__", around)
+
+    def _halve_size(self, arguments, default):
+        size, dataset = arguments.get("batch_size", default), arguments.get("dataset")
+        if not isinstance(size, int) or size < 2 or (id(dataset), size) in self._halved:
+            return
+        arguments["batch_size"] = size // 2
+        self._halved[id(dataset), size // 2] = dataset
+        self.acted(f"batch_size {size} of a DataLoader became {size // 2}")
+
+    def _halve_sampler(self, sampler):
+        if sampler.batch_size < 2 or any(sampler is known for known in self._samplers):
+            return
+        size = sampler.batch_size
+        sampler.batch_size = size // 2
+        self.acted(f"batch_size {size} of a BatchSampler became {size // 2}")
+
+    def did(self):
+        if self.count:
+            return _listed(self.subjects)
+        return "the command has no batch option that gpucast knows, and the script no DataLoader with a batch_size of 2 or more"
+
+
+class Checkpoint(WhatIf):
+    """torch.utils.checkpoint(module, ..., use_reentrant=False) wherever a module of this class or path is called."""
+
+    def __init__(self, name, argument):
+        super().__init__(name, argument)
+        self._inside = threading.local()
+        self._modules = {}  # id -> module
+        self._seen = {}  # names of classes that ran
+
+    def at_cuda_start(self):
+        from torch.utils.checkpoint import checkpoint
+
+        def around(real):
+            def run(module, *args, **kwargs):
+                self._inside.on = True
+                try:
+                    return real(module, *args, **kwargs)
+                finally:
+                    self._inside.on = False
+
+            def call(module, *args, **kwargs):
+                if not self.safely(self._wants, module):
+                    return real(module, *args, **kwargs)
+                if id(module) not in self._modules:
+                    self._modules[id(module)] = module
+                    self.acted(type(module).__name__)
+                return checkpoint(functools.partial(run, module), *args, use_reentrant=False, **_without_caches(kwargs))
+
+            return call
+
+        _wrap(_torch.nn.Module, "__call__", around)
+
+    def _wants(self, module):
+        if capture.state != capture.ARMED or _torch.compiler.is_compiling():
+            return False
+        # Inside of one that is recomputed anyway, and in the recomputation itself, nothing is left to save.
+        if getattr(self._inside, "on", False) or not _torch.is_grad_enabled():
+            return False
+        name = type(module).__name__
+        self._seen[name] = True
+        if name == self.argument:
+            return True
+        modules = capture.recorder.modules
+        number = modules.number(module)
+        return number > 0 and bool(modules.names[number - 1]) and modules.names[number - 1] == self.argument
+
+    def did(self):
+        if self.count:
+            plural = "" if self.count == 1 else "s"
+            return f"the forward of {self.count} module{plural} ({_listed(self.subjects)}) recomputed in backward instead of kept"
+        return f"no module of class or path {self.argument} ran with gradients; those that did: {_listed(self._seen) or 'none'}"
+
+
+def _without_caches(kwargs):
+    if kwargs.get("use_cache"):
+        kwargs["use_cache"] = False
+    for name in _CACHES:
+        if kwargs.get(name) is not None:
+            kwargs[name] = None
+    return kwargs
+
+
+class Bf16(WhatIf):
+    """torch.autocast("cuda", dtype=torch.bfloat16) from the outermost forward of a model up to the backward of its loss."""
+
+    def __init__(self, name, argument):
+        super().__init__(name, argument)
+        self._local = threading.local()  # depth of module calls; the autocast that is on
+        self._already = False
+
+    def at_cuda_start(self):
+        _wrap(_torch.nn.Module, "__call__", self._calling)
+        # Behind the hooks: autocast's copies of weights go while the phase is still the loss.
+        for name in ("backward", "grad"):
+            _wrap(_torch.autograd, name, self._leaving_before)
+        from torch.optim.optimizer import register_optimizer_step_pre_hook
+
+        register_optimizer_step_pre_hook(lambda *_: self._leave())
+
+    def _calling(self, real):
+        local = self._local
+
+        def call(module, *args, **kwargs):
+            depth = getattr(local, "depth", 0)
+            if depth > 0 or not self.safely(self._enters, module):
+                return real(module, *args, **kwargs)
+            autocast = _torch.autocast("cuda", dtype=_torch.bfloat16)
+            local.depth = depth + 1
+            try:
+                self.acted(type(module).__name__)
+                if _torch.is_grad_enabled():
+                    autocast.__enter__()
+                    local.autocast = autocast
+                    return real(module, *args, **kwargs)
+                with autocast:  # no loss follows
+                    return real(module, *args, **kwargs)
+            finally:
+                local.depth = depth
+
+        return call
+
+    def _enters(self, module):
+        if capture.state != capture.ARMED or _torch.compiler.is_compiling() or getattr(self._local, "autocast", None) is not None:
+            return False
+        if next(module.parameters(), None) is None:  # a transform of the data, a loss
+            return False
+        if _torch._C._current_graph_task_id() != -1:  # a recomputation in backward, which brings the forward's state along
+            return False
+        if _torch.is_autocast_enabled():
+            self._already = True
+            return False
+        return True
+
+    def _leave(self):
+        autocast = getattr(self._local, "autocast", None)
+        if autocast is not None:
+            self._local.autocast = None
+            autocast.__exit__(None, None, None)
+
+    def _leaving_before(self, real):
+        def differentiate(*args, **kwargs):
+            self._leave()
+            return real(*args, **kwargs)
+
+        return differentiate
+
+    def did(self):
+        if self.count:
+            return f"{_listed(self.subjects)} and its loss ran under autocast with bfloat16"
+        return "the script runs under autocast already" if self._already else "no module with parameters ran"
+
+
+_KINDS = {"set-to-none": SetToNone, "no-foreach": NoForeach, "half-batch": HalfBatch, "checkpoint": Checkpoint, "bf16": Bf16}

@@ -1,0 +1,339 @@
+#include "gpucast/breakdown.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <string_view>
+#include <unordered_map>
+
+#include "src/predict/analysis.h"
+#include "src/predict/place.h"
+
+namespace gpucast {
+namespace {
+
+static_assert(kCategories == static_cast<size_t>(Category::count_));
+
+using RowIndex = int32_t;
+constexpr RowIndex kNoRow = -1;
+
+void add(BreakdownFigure* figure, const Block& block, int64_t sign) {
+  figure->allocated_bytes += sign * block.size_bytes;
+  figure->requested_bytes += sign * block.requested_bytes;
+}
+
+void add(BreakdownFigures* figures, Category category, const Block& block, int64_t sign = 1) {
+  add(&figures->categories[static_cast<size_t>(category)], block, sign);
+  add(&figures->total, block, sign);
+}
+
+void raise(BreakdownFigure* highest, const BreakdownFigure& now) {
+  highest->allocated_bytes = std::max(highest->allocated_bytes, now.allocated_bytes);
+  highest->requested_bytes = std::max(highest->requested_bytes, now.requested_bytes);
+}
+
+// One grouping: its rows, and for every block the row that it belongs to most closely.
+struct Rows {
+  std::vector<BreakdownRow> rows;
+  std::vector<RowIndex> of_block;
+};
+
+Rows flat(size_t blocks) {
+  Rows out;
+  out.of_block.resize(blocks, kNoRow);
+  return out;
+}
+
+// Rows by a key of the block, in order of the key.
+template <class Key, class KeyOf, class NameOf>
+Rows rows_by(const Analysis& analysis, KeyOf key_of, NameOf name_of) {
+  Rows out = flat(analysis.lifetimes.blocks.size());
+  std::map<Key, RowIndex> rows;
+  for (size_t i = 0; i < out.of_block.size(); ++i) rows.emplace(key_of(i), kNoRow);
+  for (auto& [key, row] : rows) {
+    row = static_cast<RowIndex>(out.rows.size());
+    out.rows.emplace_back().name = name_of(key);
+  }
+  for (size_t i = 0; i < out.of_block.size(); ++i) out.of_block[i] = rows.at(key_of(i));
+  return out;
+}
+
+Rows by_phase(const Analysis& analysis) {
+  const auto& blocks = analysis.attribution.blocks;
+  const bool snapshot = analysis.trace.header.source == "snapshot";
+  return rows_by<Phase>(
+      analysis, [&](size_t i) { return blocks[i].phase; }, [&](Phase phase) { return snapshot ? "unknown" : phase_name(phase); });
+}
+
+Rows by_step(const Analysis& analysis) {
+  const auto& blocks = analysis.attribution.blocks;
+  return rows_by<int32_t>(
+      analysis, [&](size_t i) { return blocks[i].step; },
+      [](int32_t step) { return step == 0 ? "before the first step" : "step " + std::to_string(step); });
+}
+
+Rows by_operator(const Analysis& analysis) {
+  const Attribution& attribution = analysis.attribution;
+  return rows_by<int32_t>(
+      analysis, [&](size_t i) { return attribution.blocks[i].op.value; },
+      [&](int32_t op) { return op < 0 ? "(not known)" : attribution.operators[static_cast<size_t>(op)]; });
+}
+
+// Parameters, buffers and inputs by name; gradients and optimizer state under their parameter's. In order of first mention.
+Rows by_tensor(const Analysis& analysis) {
+  const Trace& trace = analysis.trace;
+  Rows out = flat(analysis.lifetimes.blocks.size());
+  std::unordered_map<std::string_view, RowIndex> rows;
+  const auto row = [&](std::string_view name) {
+    const auto [at, fresh] = rows.try_emplace(name, static_cast<RowIndex>(out.rows.size()));
+    if (fresh) out.rows.emplace_back().name = name;
+    return at->second;
+  };
+  for (const TensorMark& tensor : trace.tensors) {
+    if (tensor.kind == TensorKind::parameter) row(trace.strings.text(tensor.name));
+  }
+  RowIndex unnamed = kNoRow;
+  for (size_t i = 0; i < out.of_block.size(); ++i) {
+    const TensorId id = analysis.attribution.blocks[i].tensor;
+    if (id.valid()) {
+      const TensorMark& tensor = trace.tensors[id.index()];
+      std::string_view name = trace.strings.text(tensor.name);
+      // "fc.weight.exp_avg", also "fc.weight.state.row".
+      for (std::string_view part = name; tensor.kind == TensorKind::optimizer_state && !part.empty();) {
+        const size_t dot = part.rfind('.');
+        part = dot == std::string_view::npos ? std::string_view() : part.substr(0, dot);
+        if (rows.contains(part)) {
+          name = part;
+          break;
+        }
+      }
+      if (!name.empty()) {
+        out.of_block[i] = row(name);
+        continue;
+      }
+    }
+    if (unnamed == kNoRow) unnamed = row("(no name)");
+    out.of_block[i] = unnamed;
+  }
+  return out;
+}
+
+// The module tree in depth-first order. A module with children that owns blocks has them in a child row of its own
+// ("itself"), so that children always add up to their parent.
+class ModuleRows {
+ public:
+  explicit ModuleRows(const Analysis& analysis) : trace_(analysis.trace), analysis_(analysis), nodes_(trace_.modules.size()) {}
+
+  Rows rows() {
+    Rows out = flat(analysis_.lifetimes.blocks.size());
+    bool outside = false;
+    for (size_t i = 0; i < out.of_block.size(); ++i) {
+      const ModuleId module = module_of(i);
+      if (module.valid()) {
+        use(module);
+        nodes_[module.index()].owns = true;
+      } else {
+        outside = true;
+      }
+    }
+    std::vector<std::vector<ModuleId>> children(nodes_.size());
+    std::vector<ModuleId> roots;
+    for (size_t i = 0; i < nodes_.size(); ++i) {
+      if (!nodes_[i].used) continue;
+      const ModuleId parent = parent_of(ModuleId(static_cast<int64_t>(i)));
+      (parent.valid() ? children[parent.index()] : roots).push_back(ModuleId(static_cast<int64_t>(i)));
+    }
+    for (const ModuleId root : roots) put(root, kNoRow, children, &out);
+    RowIndex outside_row = kNoRow;
+    if (outside) {
+      outside_row = static_cast<RowIndex>(out.rows.size());
+      out.rows.emplace_back().name = "(outside of modules)";
+    }
+    for (size_t i = 0; i < out.of_block.size(); ++i) {
+      const ModuleId module = module_of(i);
+      out.of_block[i] = module.valid() ? nodes_[module.index()].row : outside_row;
+    }
+    return out;
+  }
+
+ private:
+  struct Node {
+    bool used = false, owns = false;
+    RowIndex row = kNoRow;  // where its own blocks go
+  };
+
+  ModuleId module_of(size_t block) const { return known(analysis_.attribution.blocks[block].module); }
+  ModuleId known(ModuleId id) const { return id.valid() && id.index() < trace_.modules.size() ? id : ModuleId(); }
+
+  // A damaged capture may have a module above itself: a parent counts only when it was registered before.
+  ModuleId parent_of(ModuleId id) const {
+    const ModuleId parent = known(trace_.modules[id.index()].parent);
+    return parent != id && !loops(id) ? parent : ModuleId();
+  }
+
+  bool loops(ModuleId id) const {
+    size_t steps = 0;
+    for (ModuleId up = known(trace_.modules[id.index()].parent); up.valid(); up = known(trace_.modules[up.index()].parent)) {
+      if (up == id || ++steps > trace_.modules.size()) return true;
+    }
+    return false;
+  }
+
+  void use(ModuleId id) {
+    for (; id.valid() && !nodes_[id.index()].used; id = parent_of(id)) nodes_[id.index()].used = true;
+  }
+
+  void put(ModuleId root, RowIndex above, const std::vector<std::vector<ModuleId>>& children, Rows* out) {
+    struct Waiting {
+      ModuleId module;
+      RowIndex parent;
+    };
+    std::vector<Waiting> waiting = {{root, above}};
+    while (!waiting.empty()) {
+      const auto [module, parent] = waiting.back();
+      waiting.pop_back();
+      Node& node = nodes_[module.index()];
+      const auto& below = children[module.index()];
+      const RowIndex at = add_row(module, parent, false, out);
+      node.row = at;
+      if (node.owns && !below.empty()) node.row = add_row(module, at, true, out);
+      for (auto child = below.rbegin(); child != below.rend(); ++child) waiting.push_back({*child, at});
+    }
+  }
+
+  RowIndex add_row(ModuleId module, RowIndex parent, bool itself, Rows* out) const {
+    BreakdownRow row;
+    row.name = trace_.strings.text(trace_.modules[module.index()].name);
+    row.type = trace_.strings.text(trace_.modules[module.index()].type);
+    row.parent = parent;
+    row.depth = parent == kNoRow ? 0 : out->rows[static_cast<size_t>(parent)].depth + 1;
+    row.itself = itself;
+    out->rows.push_back(std::move(row));
+    return static_cast<RowIndex>(out->rows.size()) - 1;
+  }
+
+  const Trace& trace_;
+  const Analysis& analysis_;
+  std::vector<Node> nodes_;
+};
+
+// The blocks alive at a position, added to their rows and all rows above.
+void fill_moment(const Analysis& analysis, uint32_t position, Instant moment, std::vector<Rows>* groupings, BreakdownFigures* total) {
+  const auto& blocks = analysis.lifetimes.blocks;
+  for (size_t i = 0; i < blocks.size() && blocks[i].alloc_event <= position; ++i) {
+    if (!blocks[i].alive_at(position)) continue;
+    const Category category = analysis.attribution.blocks[i].category;
+    add(total, category, blocks[i]);
+    for (Rows& grouping : *groupings) {
+      for (RowIndex row = grouping.of_block[i]; row != kNoRow; row = grouping.rows[static_cast<size_t>(row)].parent) {
+        add(&grouping.rows[static_cast<size_t>(row)].moments[static_cast<size_t>(moment)], category, blocks[i]);
+      }
+    }
+  }
+}
+
+// Follows all births and deaths. Per category only what changed can be higher than before.
+void fill_maximum(const Analysis& analysis, std::vector<Rows>* groupings, BreakdownFigures* total) {
+  const auto& blocks = analysis.lifetimes.blocks;
+  std::vector<uint32_t> freed_by(analysis.lifetimes.allocated.size(), UINT32_MAX);
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    if (blocks[i].free_event != Block::kNever) freed_by[blocks[i].free_event] = static_cast<uint32_t>(i);
+  }
+  std::vector<std::vector<BreakdownFigures>> now;
+  for (const Rows& grouping : *groupings) now.emplace_back(grouping.rows.size());
+  BreakdownFigures total_now;
+  constexpr auto kMaximum = static_cast<size_t>(Instant::maximum);
+  const auto change = [](BreakdownFigures* running, BreakdownFigures* highest, Category category, const Block& block, int64_t sign) {
+    add(running, category, block, sign);
+    if (sign < 0) return;
+    raise(&highest->categories[static_cast<size_t>(category)], running->categories[static_cast<size_t>(category)]);
+    raise(&highest->total, running->total);
+  };
+  const auto all = [&](size_t i, int64_t sign) {
+    const Category category = analysis.attribution.blocks[i].category;
+    change(&total_now, total, category, blocks[i], sign);
+    for (size_t g = 0; g < groupings->size(); ++g) {
+      Rows& grouping = (*groupings)[g];
+      for (RowIndex row = grouping.of_block[i]; row != kNoRow; row = grouping.rows[static_cast<size_t>(row)].parent) {
+        const auto at = static_cast<size_t>(row);
+        change(&now[g][at], &grouping.rows[at].moments[kMaximum], category, blocks[i], sign);
+      }
+    }
+  };
+  size_t next = 0;
+  for (; next < blocks.size() && blocks[next].before_start; ++next) all(next, +1);
+  for (uint32_t event = 0; event < freed_by.size(); ++event) {
+    for (; next < blocks.size() && blocks[next].alloc_event == event; ++next) all(next, +1);
+    if (freed_by[event] != UINT32_MAX) all(freed_by[event], -1);
+  }
+}
+
+// Position of Instant::forward_end: of the step that the peak is in, as far as there is one.
+std::optional<uint32_t> forward_end(const Analysis& analysis) {
+  const std::vector<uint32_t>& ends = analysis.attribution.forward_ends;
+  if (ends.empty()) return std::nullopt;
+  const Peak& peak = analysis.lifetimes.peak_allocated;
+  const auto behind = std::upper_bound(ends.begin(), ends.end(), peak.event);
+  const bool in_forward = span_of_event(analysis.attribution, peak.event).phase == Phase::forward;
+  if (behind == ends.begin() || (in_forward && behind != ends.end())) return *behind;
+  return *std::prev(behind);
+}
+
+void sort_by_peak(Rows* grouping) {
+  std::stable_sort(grouping->rows.begin(), grouping->rows.end(), [](const BreakdownRow& a, const BreakdownRow& b) {
+    const auto bytes = [](const BreakdownRow& row, Instant moment) {
+      return row.moments[static_cast<size_t>(moment)].total.allocated_bytes;
+    };
+    return std::pair(bytes(a, Instant::peak), bytes(a, Instant::maximum)) > std::pair(bytes(b, Instant::peak), bytes(b, Instant::maximum));
+  });
+}
+
+}  // namespace
+
+const char* instant_name(Instant moment) {
+  static constexpr const char* kNames[] = {"peak", "forward_end", "end", "maximum"};
+  static_assert(std::size(kNames) == kInstants);
+  return kNames[static_cast<size_t>(moment)];
+}
+
+const char* grouping_name(Grouping grouping) {
+  static constexpr const char* kNames[] = {"module", "operator", "phase", "step", "tensor"};
+  static_assert(std::size(kNames) == static_cast<size_t>(Grouping::count_));
+  return kNames[static_cast<size_t>(grouping)];
+}
+
+Breakdown breakdown(const Analysis& analysis) {
+  const Lifetimes& lifetimes = analysis.lifetimes;
+  Breakdown out;
+  for (size_t i = 0; i < kCategories; ++i) out.categories.emplace_back(category_name(static_cast<Category>(i)));
+  out.peak_reserved_bytes = lifetimes.peak_reserved.bytes;
+  out.ledger = analysis.prediction.ledger;
+  out.device = analysis.prediction.device;
+
+  // Every block has one row in each grouping.
+  std::vector<Rows> groupings = {ModuleRows(analysis).rows(), by_operator(analysis), by_phase(analysis), by_step(analysis),
+                                 by_tensor(analysis)};
+
+  const auto end = static_cast<uint32_t>(lifetimes.allocated.size());
+  const std::optional<uint32_t> positions[] = {lifetimes.peak_allocated.position(), forward_end(analysis), end};
+  for (size_t i = 0; i < std::size(positions); ++i) {
+    if (!positions[i] || end == 0) continue;
+    BreakdownMoment& moment = out.moments[i];
+    moment.known = true;
+    moment.place = place_of_event(analysis.trace, analysis.attribution, *positions[i] == 0 ? 0 : *positions[i] - 1);
+    moment.allocated_bytes = lifetimes.allocated_at(*positions[i]);
+    moment.reserved_bytes = lifetimes.reserved_at(*positions[i]);
+    fill_moment(analysis, *positions[i], static_cast<Instant>(i), &groupings, &moment.figures);
+  }
+  BreakdownMoment& maximum = out.moments[static_cast<size_t>(Instant::maximum)];
+  maximum.known = end > 0;
+  fill_maximum(analysis, &groupings, &maximum.figures);
+  maximum.allocated_bytes = lifetimes.peak_allocated.bytes;
+  maximum.reserved_bytes = lifetimes.peak_reserved.bytes;
+
+  sort_by_peak(&groupings[static_cast<size_t>(Grouping::op)]);
+  for (size_t i = 0; i < groupings.size(); ++i) out.rows[i] = std::move(groupings[i].rows);
+  return out;
+}
+
+}  // namespace gpucast

@@ -1,0 +1,78 @@
+// gpucast breakdown FILE: where the memory goes, by module, operator, phase, step or tensor.
+
+#include "gpucast/breakdown.h"
+
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gpucast/error.h"
+#include "gpucast/report.h"
+#include "src/cli/load_trace.h"
+#include "src/cli/messages.h"
+#include "src/cli/subcommand.h"
+#include "src/predict/analysis.h"
+
+namespace gpucast::cli {
+namespace {
+
+template <class Enum>
+std::map<std::string, Enum> names_of(const char* (*name)(Enum)) {
+  std::map<std::string, Enum> out;
+  for (size_t i = 0; i < static_cast<size_t>(Enum::count_); ++i) out[name(static_cast<Enum>(i))] = static_cast<Enum>(i);
+  return out;
+}
+
+}  // namespace
+
+void declare_breakdown(CLI::App& app, std::function<int()>& action) {
+  struct Options {
+    std::string file, gpu, by = "module", at = "peak", format = "text", torch_version;
+    std::optional<int> device;
+    std::optional<int32_t> depth;
+    size_t rows = 20;
+  };
+  auto options = std::make_shared<Options>();
+  app.add_option("FILE", options->file,
+                 "a capture (*.gpucast), a memory snapshot of PyTorch (*.pickle), or a PyTorch Profiler trace (*.json, *.json.gz)")
+      ->required();
+  app.add_option("--by", options->by, "module, operator, phase, step or tensor")
+      ->check(CLI::IsMember(names_of(grouping_name)))
+      ->capture_default_str();
+  app.add_option("--at", options->at, "text: peak, forward_end, end (of the capture), or maximum (of each figure)")
+      ->check(CLI::IsMember(names_of(instant_name)))
+      ->capture_default_str();
+  app.add_option("--depth", options->depth, "text: how deep into the module tree; without it as deep as fits on a screen")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--rows", options->rows, "text: the most rows of a list")->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--gpu", options->gpu, "the card to count for (see `gpucast gpus`); without it the capture's own");
+  app.add_option("--device", options->device, "which GPU of a snapshot that holds several");
+  app.add_option("--torch-version", options->torch_version,
+                 "the PyTorch release that a profiler trace is predicted for, where it does not say");
+  app.add_option("--format", options->format, "text, json or csv")->check(CLI::IsMember({"text", "json", "csv"}))->capture_default_str();
+  app.callback([options, &action] {
+    action = [options] {
+      check_torch_version(options->torch_version);
+      OrchestrateOptions profile;
+      profile.torch = options->torch_version;
+      const std::optional<std::string> gpu = options->gpu.empty() ? std::nullopt : std::optional(options->gpu);
+      const Breakdown result = breakdown(analyze(load_trace(options->file, options->device, gpu, profile), gpu));
+      const Grouping by = names_of(grouping_name).at(options->by);
+      std::string text;
+      if (options->format == "json") {
+        text = breakdown_json(result);
+      } else if (options->format == "csv") {
+        text = breakdown_csv(result, by);
+      } else {
+        text = breakdown_text(result, {colour_wanted(), by, names_of(instant_name).at(options->at), options->depth, options->rows});
+      }
+      std::fputs(text.c_str(), stdout);
+      return kExitYes;
+    };
+  });
+}
+
+}  // namespace gpucast::cli

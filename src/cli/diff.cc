@@ -1,0 +1,105 @@
+// gpucast diff BEFORE AFTER: what grew, by category and by module, with a verdict for CI.
+
+#include "gpucast/diff.h"
+
+#include <fmt/core.h>
+
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "gpucast/error.h"
+#include "src/cli/load_trace.h"
+#include "src/cli/messages.h"
+#include "src/cli/size_argument.h"
+#include "src/cli/subcommand.h"
+#include "src/predict/analysis.h"
+#include "src/report/diff_reports.h"
+
+namespace gpucast::cli {
+namespace {
+
+struct Options {
+  std::string before, after, by = "module", format = "text", fail_above, gpu, torch_version;
+  std::optional<int> device;
+};
+
+// "5%" of the run before, or a size. "0" and "0%" allow no growth at all.
+FailAbove parse_fail_above(const std::string& text, int64_t before_bytes) {
+  FailAbove out;
+  out.text = text;
+  if (text == "0") return out;
+  if (!text.ends_with('%')) {
+    out.bytes = parse_size(text, "--fail-above", "50MiB");
+    return out;
+  }
+  double percent = 0;
+  const char* const last = text.data() + text.size() - 1;
+  const auto [end, error] = std::from_chars(text.data(), last, percent);
+  const bool only_blanks = std::string(end, last).find_first_not_of(' ') == std::string::npos;
+  if (error != std::errc() || !only_blanks || !(percent >= 0) || percent > 1e6) {
+    throw Error(fmt::format("'{}' is no percentage", text), "--fail-above " + text,
+                "write a number of 0 or more before the %: --fail-above 5%");
+  }
+  out.bytes = static_cast<int64_t>(std::floor(static_cast<double>(before_bytes) * percent / 100));
+  return out;
+}
+
+DiffInput load(const std::string& file, const Options& options) {
+  const std::optional<std::string> gpu = options.gpu.empty() ? std::nullopt : std::optional(options.gpu);
+  OrchestrateOptions profile;
+  profile.torch = options.torch_version;
+  const Analysis analysis = analyze(load_trace(file, options.device, gpu, profile), gpu);
+  return {file, analysis.prediction, breakdown(analysis)};
+}
+
+Grouping grouping(const std::string& name) {
+  size_t i = 0;
+  while (name != grouping_name(static_cast<Grouping>(i))) ++i;
+  return static_cast<Grouping>(i);
+}
+
+int diff_files(const Options& options) {
+  check_torch_version(options.torch_version);
+  if (!options.fail_above.empty()) parse_fail_above(options.fail_above, 0);  // before the long work
+  const DiffInput before = load(options.before, options);
+  Diff result = diff(before, load(options.after, options), grouping(options.by));
+  if (!options.fail_above.empty()) {
+    result.fail_above = parse_fail_above(options.fail_above, result.peak_reserved.before_bytes);
+    result.fail_above->exceeded = result.peak_reserved.change_bytes() > result.fail_above->bytes;
+  }
+  const std::string text = options.format == "json"       ? diff_json(result)
+                           : options.format == "markdown" ? diff_markdown(result)
+                                                          : diff_text(result, colour_wanted());
+  std::fputs(text.c_str(), stdout);
+  return result.fail_above && result.fail_above->exceeded ? kExitNo : kExitYes;
+}
+
+}  // namespace
+
+void declare_diff(CLI::App& app, std::function<int()>& action) {
+  auto options = std::make_shared<Options>();
+  const std::string kinds =
+      "a capture (*.gpucast), a memory snapshot of PyTorch (*.pickle), or a PyTorch Profiler trace (*.json, *.json.gz)";
+  app.add_option("BEFORE", options->before, kinds)->required();
+  app.add_option("AFTER", options->after, "the same, not necessarily of the same kind")->required();
+  std::vector<std::string> groupings;
+  for (size_t i = 0; i < static_cast<size_t>(Grouping::count_); ++i) groupings.emplace_back(grouping_name(static_cast<Grouping>(i)));
+  app.add_option("--by", options->by, "module, operator, phase, step or tensor")->check(CLI::IsMember(groupings))->capture_default_str();
+  app.add_option("--fail-above", options->fail_above,
+                 "exit with 1 when peak reserved grows by more: a size (50MiB), or a percentage of before (5%)");
+  app.add_option("--gpu", options->gpu, "the card to count both for (see `gpucast gpus`); without it each capture's own");
+  app.add_option("--device", options->device, "which GPU of snapshots that hold several");
+  app.add_option("--torch-version", options->torch_version,
+                 "the PyTorch release that profiler traces are predicted for, where they do not say");
+  app.add_option("--format", options->format, "text, json or markdown")
+      ->check(CLI::IsMember({"text", "json", "markdown"}))
+      ->capture_default_str();
+  app.callback([options, &action] { action = [options] { return diff_files(*options); }; });
+}
+
+}  // namespace gpucast::cli

@@ -1,0 +1,121 @@
+#include "src/explain/free_memory.h"
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <utility>
+
+#include "src/base/alloc_conf.h"
+#include "src/lifetime/start_state.h"
+
+namespace gpucast {
+namespace {
+
+// Address ranges that are reserved.
+class Ranges {
+ public:
+  void add(uint64_t address, int64_t bytes, bool expandable) {
+    if (bytes <= 0) return;
+    auto at = ranges_.insert_or_assign(address, Range{bytes, expandable}).first;
+    if (!expandable) return;
+    const auto next = std::next(at);
+    if (next != ranges_.end() && next->second.expandable && end_of(at) == next->first) {
+      at->second.bytes += next->second.bytes;
+      ranges_.erase(next);
+    }
+    if (at == ranges_.begin()) return;
+    const auto previous = std::prev(at);
+    if (previous->second.expandable && end_of(previous) == at->first) {
+      previous->second.bytes += at->second.bytes;
+      ranges_.erase(at);
+    }
+  }
+
+  void remove(uint64_t address, int64_t bytes) {
+    auto at = ranges_.upper_bound(address);
+    if (at == ranges_.begin()) return;
+    --at;
+    const uint64_t begin = at->first, end = end_of(at), stop = address + static_cast<uint64_t>(bytes);
+    if (address >= end) return;
+    const bool expandable = at->second.expandable;
+    ranges_.erase(at);
+    if (begin < address) ranges_[begin] = {static_cast<int64_t>(address - begin), expandable};
+    if (stop < end) ranges_[stop] = {static_cast<int64_t>(end - stop), expandable};
+  }
+
+  std::vector<SegmentFilling> take() const {
+    std::vector<SegmentFilling> out;
+    out.reserve(ranges_.size());
+    for (const auto& [address, range] : ranges_) out.push_back({address, range.bytes, {}, {}});
+    return out;
+  }
+
+ private:
+  struct Range {
+    int64_t bytes = 0;
+    bool expandable = false;
+  };
+  using Map = std::map<uint64_t, Range>;
+  static uint64_t end_of(Map::const_iterator at) { return at->first + static_cast<uint64_t>(at->second.bytes); }
+  Map ranges_;
+};
+
+Ranges ranges_at(const Trace& trace, uint32_t position) {
+  Ranges ranges;
+  if (trace.header.source == "snapshot") {
+    Problems problems;  // counted when the capture was analyzed
+    const AllocConf conf = parse_alloc_conf(trace.process.alloc_conf, trace.process.torch);
+    for (const SnapshotSegment& segment : reconstruct_start(trace.events, trace.end_segments, conf, &problems).segments) {
+      ranges.add(segment.address, segment.size_bytes, segment.expandable);
+    }
+  }
+  for (uint32_t i = 0; i < position; ++i) {
+    const AllocatorEvent& event = trace.events[i];
+    if (event.kind == EventKind::segment_alloc) ranges.add(event.address, event.size_bytes, false);
+    if (event.kind == EventKind::segment_map) ranges.add(event.address, event.size_bytes, true);
+    if (event.kind == EventKind::segment_free || event.kind == EventKind::segment_unmap) ranges.remove(event.address, event.size_bytes);
+  }
+  return ranges;
+}
+
+}  // namespace
+
+std::vector<SegmentFilling> segments_at(const Analysis& analysis, uint32_t position) {
+  std::vector<SegmentFilling> segments = ranges_at(analysis.trace, position).take();
+  const std::vector<Block>& blocks = analysis.lifetimes.blocks;
+  std::vector<uint32_t> alive;
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    if (blocks[i].alive_at(position)) alive.push_back(static_cast<uint32_t>(i));
+  }
+  std::sort(alive.begin(), alive.end(), [&](uint32_t a, uint32_t b) { return blocks[a].address < blocks[b].address; });
+  size_t next = 0;
+  for (SegmentFilling& segment : segments) {
+    const uint64_t end = segment.address + static_cast<uint64_t>(segment.bytes);
+    while (next < alive.size() && blocks[alive[next]].address < segment.address) ++next;  // outside of all segments: a damaged capture
+    uint64_t filled = segment.address;
+    for (; next < alive.size() && blocks[alive[next]].address < end; ++next) {
+      const Block& block = blocks[alive[next]];
+      if (block.address > filled) segment.free.push_back({filled, static_cast<int64_t>(block.address - filled)});
+      filled = std::max(filled, block.address + static_cast<uint64_t>(block.size_bytes));
+      segment.blocks.push_back(alive[next]);
+    }
+    if (filled < end) segment.free.push_back({filled, static_cast<int64_t>(end - filled)});
+  }
+  return segments;
+}
+
+uint32_t fullest_position(const Analysis& analysis) {
+  const Lifetimes& lifetimes = analysis.lifetimes;
+  const auto& oom = analysis.prediction.oom;
+  if (oom && oom->ended_run) return lifetimes.ooms.back().event;
+  uint32_t position = lifetimes.peak_reserved.position();
+  const std::vector<AllocatorEvent>& events = analysis.trace.events;
+  const auto takes = [](const AllocatorEvent& event) {
+    return event.kind == EventKind::segment_alloc || event.kind == EventKind::segment_map;
+  };
+  if (position == 0 || !takes(events[position - 1])) return position;
+  if (position < events.size() && events[position].kind == EventKind::alloc) ++position;
+  return position;
+}
+
+}  // namespace gpucast

@@ -1,0 +1,100 @@
+#include "src/explain/what_if.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <charconv>
+#include <iterator>
+#include <string_view>
+
+#include "gpucast/error.h"
+#include "gpucast/gpu.h"
+
+namespace gpucast {
+namespace {
+
+std::string with_argument(const WhatIfKind& kind) {
+  return *kind.argument == '\0' ? std::string(kind.name) : fmt::format("{}:{}", kind.name, kind.argument);
+}
+
+// "--per-device-train-batch-size" -> "per_device_train_batch_size"; "" for what is no option.
+std::string option_name(std::string_view word) {
+  if (word.empty() || word.front() != '-') return "";
+  word.remove_prefix(word.substr(0, 2) == "--" ? 2 : 1);
+  std::string name(word);
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
+bool is_batch_option(std::string_view word) {
+  static constexpr std::string_view kNames[] = {"batch", "batch_size", "bs", "b", "train_batch_size", "per_device_train_batch_size"};
+  return std::find(std::begin(kNames), std::end(kNames), option_name(word)) != std::end(kNames);
+}
+
+std::optional<int64_t> whole_number(std::string_view text) {
+  int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+
+}  // namespace
+
+const std::vector<WhatIfKind>& what_if_kinds() {
+  static const std::vector<WhatIfKind> kKinds = {
+      {"set-to-none", "", "zero_grad sets gradients to None"},
+      {"no-foreach", "", "optimizers with foreach and fused off"},
+      {kHalfBatch, "", "half the batch: the command's batch option, else of each DataLoader"},
+      {"checkpoint", "MODULE", "modules of this class or path recomputed in backward"},
+      {"bf16", "", "forward and loss under autocast with bfloat16"},
+  };
+  return kKinds;
+}
+
+void check_what_if(const std::string& name) {
+  const size_t colon = name.find(':');
+  const std::string kind = name.substr(0, colon);
+  std::vector<std::string> names;
+  std::string all;
+  for (const WhatIfKind& known : what_if_kinds()) {
+    const bool takes_argument = *known.argument != '\0';
+    if (kind == known.name) {
+      const bool has_argument = colon != std::string::npos && colon + 1 < name.size();
+      if (has_argument == takes_argument && (takes_argument || colon == std::string::npos)) return;
+      throw Error(takes_argument ? fmt::format("the what-if '{}' must name modules", kind)
+                                 : fmt::format("the what-if '{}' takes nothing behind its name", kind),
+                  "--what-if " + name, fmt::format("write --what-if {}", with_argument(known)));
+    }
+    names.emplace_back(known.name);
+    all += (all.empty() ? "" : ", ") + with_argument(known);
+  }
+  const auto near = did_you_mean(kind, names);
+  throw Error(fmt::format("there is no what-if '{}'", kind), "--what-if " + name,
+              near ? fmt::format("did you mean {}? There are {}", *near, all) : "there are " + all);
+}
+
+std::optional<HalvedCommand> halve_batch(const std::vector<std::string>& command) {
+  HalvedCommand out{command, ""};
+  const auto halved = [&](std::string_view option, std::string_view text) -> std::string {
+    const auto number = whole_number(text);
+    if (!number || *number < 2) return "";
+    out.did += fmt::format("{}{} {} became {}", out.did.empty() ? "" : ", ", option, *number, *number / 2);
+    return std::to_string(*number / 2);
+  };
+  for (size_t i = 1; i < command.size(); ++i) {
+    const std::string& word = command[i];
+    const size_t equals = word.find('=');
+    if (equals != std::string::npos) {
+      const std::string option = word.substr(0, equals);
+      const std::string half = is_batch_option(option) ? halved(option, std::string_view(word).substr(equals + 1)) : "";
+      if (!half.empty()) out.command[i] = option + "=" + half;
+    } else if (i + 1 < command.size() && is_batch_option(word)) {
+      const std::string half = halved(word, command[i + 1]);
+      if (!half.empty()) out.command[i + 1] = half;
+    }
+  }
+  if (out.did.empty()) return std::nullopt;
+  return out;
+}
+
+}  // namespace gpucast

@@ -1,0 +1,368 @@
+#include "src/report/html_export.h"
+
+#include <fmt/core.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "gpucast/error.h"
+#include "gpucast/report.h"
+#include "src/report/html_template.h"
+#include "src/report/timeline.h"
+
+namespace gpucast {
+namespace {
+
+using Json = nlohmann::ordered_json;
+static_assert(std::endian::native == std::endian::little, "columns are written as they lie in memory");
+
+constexpr std::string_view kPredictionHere = "<!--gpucast:prediction-->", kDataHere = "<!--gpucast:data-->";
+constexpr uint32_t kNone = UINT32_MAX;
+
+// ---- the container: "GCR1", length of the directory, directory (JSON), columns; each column at a multiple of 8 bytes ------
+
+class Columns {
+ public:
+  template <class T>
+  void add(const char* name, const std::vector<T>& values) {
+    static constexpr const char* kType = std::is_same_v<T, uint8_t>    ? "u8"
+                                         : std::is_same_v<T, uint32_t> ? "u32"
+                                         : std::is_same_v<T, int32_t>  ? "i32"
+                                                                       : "f64";
+    static_assert(std::is_same_v<T, uint8_t> || std::is_same_v<T, uint32_t> || std::is_same_v<T, int32_t> || std::is_same_v<T, double>);
+    bytes_.resize((bytes_.size() + 7) / 8 * 8);
+    directory_.push_back({{"name", name}, {"type", kType}, {"offset", bytes_.size()}, {"count", values.size()}});
+    const size_t offset = bytes_.size();
+    bytes_.resize(offset + values.size() * sizeof(T));
+    if (!values.empty()) std::memcpy(bytes_.data() + offset, values.data(), values.size() * sizeof(T));
+  }
+
+  std::string container(Json meta) const {
+    meta["columns"] = directory_;
+    // Names of tensors and files need not be UTF-8.
+    std::string json = meta.dump(-1, ' ', false, Json::error_handler_t::replace);
+    json.resize((json.size() + 7) / 8 * 8, ' ');
+    std::string out = "GCR1";
+    const auto length = static_cast<uint32_t>(json.size());
+    out.append(reinterpret_cast<const char*>(&length), sizeof length);
+    return out + json + bytes_;
+  }
+
+ private:
+  Json directory_ = Json::array();
+  std::string bytes_;
+};
+
+// The lowest level: columns repeat from step to step, so that more work gains little.
+std::string gzip(const std::string& bytes) {
+  z_stream stream = {};
+  constexpr int kGzip = 15 + 16;
+  if (deflateInit2(&stream, 1, Z_DEFLATED, kGzip, 9, Z_DEFAULT_STRATEGY) != Z_OK) throw Error("zlib cannot be used");
+  std::string out;
+  constexpr size_t kPiece = size_t{1} << 30;  // zlib counts in 32 bits
+  std::vector<char> buffer(1 << 18);
+  int result = Z_OK;
+  for (size_t at = 0; result != Z_STREAM_END;) {
+    if (stream.avail_in == 0 && at < bytes.size()) {
+      stream.avail_in = static_cast<uInt>(std::min(kPiece, bytes.size() - at));
+      stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data() + at));
+      at += stream.avail_in;
+    }
+    stream.next_out = reinterpret_cast<Bytef*>(buffer.data());
+    stream.avail_out = static_cast<uInt>(buffer.size());
+    result = deflate(&stream, at == bytes.size() ? Z_FINISH : Z_NO_FLUSH);
+    out.append(buffer.data(), buffer.size() - stream.avail_out);
+  }
+  deflateEnd(&stream);
+  return out;
+}
+
+std::string base64(const std::string& bytes) {
+  static constexpr char kLetters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string out((bytes.size() + 2) / 3 * 4, '=');
+  size_t to = 0;
+  for (size_t i = 0; i < bytes.size(); i += 3) {
+    const size_t left = std::min<size_t>(3, bytes.size() - i);
+    uint32_t three = 0;
+    for (size_t j = 0; j < left; ++j) three |= static_cast<uint32_t>(static_cast<unsigned char>(bytes[i + j])) << (16 - 8 * j);
+    for (size_t j = 0; j <= left; ++j) out[to + j] = kLetters[three >> (18 - 6 * j) & 63];
+    to += 4;
+  }
+  return out;
+}
+
+// Inside of <script> nothing may look like a tag; in JSON '<' stands in strings only.
+std::string json_for_script(const std::string& json) {
+  std::string out;
+  out.reserve(json.size());
+  for (const char c : json) {
+    if (c == '<') {
+      out += "\\u003c";
+    } else {
+      out += c;
+    }
+  }
+  return out;
+}
+
+// ---- what goes in ---------------------------------------------------------------------------------------------------------
+
+// Numbers things in the order in which they are first used, so that only what is used is written.
+class Numbering {
+ public:
+  explicit Numbering(size_t most) : number_(most, kNone) {}
+  uint32_t of(size_t index) {
+    if (number_[index] == kNone) {
+      number_[index] = static_cast<uint32_t>(used_.size());
+      used_.push_back(index);
+    }
+    return number_[index];
+  }
+  const std::vector<size_t>& used() const { return used_; }
+
+ private:
+  std::vector<uint32_t> number_;
+  std::vector<size_t> used_;
+};
+
+// Blocks that differ only in when and where they were: most of a step's blocks come again in the next. The page keeps and
+// searches these, not the blocks.
+struct BlockKind {
+  int64_t size_bytes = 0, requested_bytes = 0;
+  uint64_t stream = 0;
+  int32_t stack = -1, module = -1, op = -1, tensor = -1;
+  Category category = Category::unattributed;
+  Phase phase = Phase::setup;
+  friend bool operator==(const BlockKind&, const BlockKind&) = default;
+};
+
+struct BlockKindHash {
+  size_t operator()(const BlockKind& kind) const {
+    size_t hash = 0;
+    const auto mix = [&hash](uint64_t value) { hash = (hash ^ value) * 0x9e3779b97f4a7c15ULL ^ hash >> 29; };
+    mix(static_cast<uint64_t>(kind.size_bytes));
+    mix(static_cast<uint64_t>(kind.requested_bytes));
+    mix(kind.stream);
+    mix(static_cast<uint64_t>(kind.stack) << 32 | static_cast<uint32_t>(kind.module));
+    mix(static_cast<uint64_t>(kind.op) << 32 | static_cast<uint32_t>(kind.tensor));
+    mix(static_cast<uint64_t>(kind.category) << 8 | static_cast<uint64_t>(kind.phase));
+    return hash;
+  }
+};
+
+class Writer {
+ public:
+  explicit Writer(const Analysis& analysis)
+      : trace_(analysis.trace),
+        lifetimes_(analysis.lifetimes),
+        attribution_(analysis.attribution),
+        analysis_(analysis),
+        strings_(trace_.strings.size()),
+        stacks_(trace_.stacks.size()) {}
+
+  std::string payload() {
+    blocks();
+    segments();
+    spans();
+    ooms();
+    modules();
+    stacks();
+    Json meta;
+    meta["events"] = trace_.events.size();
+    meta["explained"] = trace_.header.source != "snapshot";
+    meta["peak_position"] = lifetimes_.peak_allocated.position();
+    meta["peak_reserved_position"] = lifetimes_.peak_reserved.position();
+    for (size_t i = 0; i < static_cast<size_t>(Category::count_); ++i) meta["categories"].push_back(category_name(static_cast<Category>(i)));
+    for (size_t i = 0; i < static_cast<size_t>(Phase::count_); ++i) meta["phases"].push_back(phase_name(static_cast<Phase>(i)));
+    meta["operators"] = attribution_.operators;
+    meta["strings"] = Json::array();
+    for (const size_t index : strings_.used()) meta["strings"].push_back(trace_.strings.text(StringId(static_cast<int64_t>(index))));
+    return columns_.container(std::move(meta));
+  }
+
+ private:
+  int32_t string(StringId id) { return id.valid() ? static_cast<int32_t>(strings_.of(id.index())) : -1; }
+  int32_t stack(StackId id) { return id.valid() && id.index() < trace_.stacks.size() ? static_cast<int32_t>(stacks_.of(id.index())) : -1; }
+  int32_t module(ModuleId id) const { return id.valid() && id.index() < trace_.modules.size() ? id.value : -1; }
+
+  void blocks() {
+    const std::vector<Block>& blocks = lifetimes_.blocks;
+    const std::vector<uint32_t> released = released_at(analysis_);
+    std::unordered_map<BlockKind, uint32_t, BlockKindHash> numbers;
+    std::vector<const BlockKind*> kinds;
+    std::vector<uint32_t> kind(blocks.size()), low(blocks.size()), high(blocks.size()), birth(blocks.size()), life(blocks.size()),
+        wait(blocks.size());
+    std::vector<int32_t> step(blocks.size());
+    uint32_t last_birth = 0;
+    for (size_t i = 0; i < blocks.size(); ++i) {
+      const Block& block = blocks[i];
+      const BlockAttribution& a = attribution_.blocks[i];
+      const BlockKind key = {block.size_bytes,   block.requested_bytes, block.stream, stack(block.stack), module(a.module),
+                             operator_of(a), tensor_of(a),          a.category,   a.phase};
+      const auto [found, is_new] = numbers.try_emplace(key, static_cast<uint32_t>(kinds.size()));
+      if (is_new) kinds.push_back(&found->first);
+      kind[i] = found->second;
+      low[i] = static_cast<uint32_t>(block.address);
+      high[i] = static_cast<uint32_t>(block.address >> 32);
+      const uint32_t born = block.before_start ? 0 : block.alloc_event + 1;
+      birth[i] = born - last_birth;
+      last_birth = born;
+      const bool dies = block.free_event != Block::kNever;
+      life[i] = dies ? block.free_event + 1 - born : kNone;
+      wait[i] = dies && released[i] != Block::kNever ? released[i] - (block.free_event + 1) : kNone;
+      step[i] = a.step;
+    }
+    columns_.add("block.kind", kind);
+    columns_.add("block.address_low", low);
+    columns_.add("block.address_high", high);
+    columns_.add("block.birth", birth);
+    columns_.add("block.life", life);
+    columns_.add("block.wait", wait);
+    columns_.add("block.step", step);
+
+    const auto column = [&](const char* name, auto value) {
+      std::vector<decltype(value(*kinds[0]))> values;
+      values.reserve(kinds.size());
+      for (const BlockKind* one : kinds) values.push_back(value(*one));
+      columns_.add(name, values);
+    };
+    column("kind.size", [](const BlockKind& k) { return static_cast<double>(k.size_bytes); });
+    column("kind.requested", [](const BlockKind& k) { return static_cast<double>(k.requested_bytes); });
+    column("kind.stream", [](const BlockKind& k) { return static_cast<double>(k.stream); });
+    column("kind.category", [](const BlockKind& k) { return static_cast<uint8_t>(k.category); });
+    column("kind.phase", [](const BlockKind& k) { return static_cast<uint8_t>(k.phase); });
+    column("kind.module", [](const BlockKind& k) { return k.module; });
+    column("kind.operator", [](const BlockKind& k) { return k.op; });
+    column("kind.tensor", [](const BlockKind& k) { return k.tensor; });
+    column("kind.stack", [](const BlockKind& k) { return k.stack; });
+  }
+
+  int32_t operator_of(const BlockAttribution& a) const {
+    return a.op.valid() && a.op.index() < attribution_.operators.size() ? a.op.value : -1;
+  }
+  // By name: the same tensor is met again in each step.
+  int32_t tensor_of(const BlockAttribution& a) {
+    return a.tensor.valid() && a.tensor.index() < trace_.tensors.size() ? string(trace_.tensors[a.tensor.index()].name) : -1;
+  }
+
+  void segments() {
+    const std::vector<SegmentLife> lives = segment_lives(analysis_);
+    std::vector<double> address, size, stream;
+    std::vector<uint8_t> expandable;
+    std::vector<uint32_t> birth, death;
+    for (const SegmentLife& life : lives) {
+      address.push_back(static_cast<double>(life.address));
+      size.push_back(static_cast<double>(life.size_bytes));
+      stream.push_back(static_cast<double>(life.stream));
+      expandable.push_back(life.expandable ? 1 : 0);
+      birth.push_back(life.birth);
+      death.push_back(life.death);
+    }
+    columns_.add("segment.address", address);
+    columns_.add("segment.size", size);
+    columns_.add("segment.stream", stream);
+    columns_.add("segment.expandable", expandable);
+    columns_.add("segment.birth", birth);
+    columns_.add("segment.death", death);
+  }
+
+  void spans() {
+    std::vector<uint32_t> length;
+    std::vector<uint8_t> phase;
+    std::vector<int32_t> step, in_module;
+    for (const Span& span : attribution_.spans) {
+      if (span.end == span.begin) continue;
+      length.push_back(span.end - span.begin);
+      phase.push_back(static_cast<uint8_t>(span.phase));
+      step.push_back(span.step);
+      in_module.push_back(module(span.module));
+    }
+    columns_.add("span.length", length);
+    columns_.add("span.phase", phase);
+    columns_.add("span.step", step);
+    columns_.add("span.module", in_module);
+  }
+
+  void ooms() {
+    std::vector<uint32_t> event;
+    std::vector<double> requested, free;
+    for (const Oom& oom : lifetimes_.ooms) {
+      event.push_back(oom.event);
+      requested.push_back(static_cast<double>(oom.requested_bytes));
+      free.push_back(static_cast<double>(oom.free_bytes));
+    }
+    columns_.add("oom.event", event);
+    columns_.add("oom.requested", requested);
+    columns_.add("oom.free", free);
+  }
+
+  void modules() {
+    std::vector<int32_t> parent, name, type;
+    for (const Module& one : trace_.modules) {
+      parent.push_back(module(one.parent));
+      name.push_back(string(one.name));
+      type.push_back(string(one.type));
+    }
+    columns_.add("module.parent", parent);
+    columns_.add("module.name", name);
+    columns_.add("module.type", type);
+  }
+
+  // Last but for the strings: by now it is known which stacks are used.
+  void stacks() {
+    Numbering frames(trace_.frames.size());
+    std::vector<uint32_t> count, frame;
+    for (const size_t index : stacks_.used()) {
+      const Stack& one = trace_.stacks[index];
+      count.push_back(one.frame_count);
+      for (uint32_t i = one.first_frame; i < one.first_frame + one.frame_count; ++i)
+        frame.push_back(frames.of(trace_.stack_frames[i].index()));
+    }
+    std::vector<int32_t> file, function, line;
+    for (const size_t index : frames.used()) {
+      file.push_back(string(trace_.frames[index].file));
+      function.push_back(string(trace_.frames[index].function));
+      line.push_back(static_cast<int32_t>(trace_.frames[index].line));
+    }
+    columns_.add("stack.frame_count", count);
+    columns_.add("stack.frames", frame);
+    columns_.add("frame.file", file);
+    columns_.add("frame.function", function);
+    columns_.add("frame.line", line);
+  }
+
+  const Trace& trace_;
+  const Lifetimes& lifetimes_;
+  const Attribution& attribution_;
+  const Analysis& analysis_;
+  Columns columns_;
+  Numbering strings_, stacks_;
+};
+
+}  // namespace
+
+void write_html(const Analysis& analysis, std::ostream& out) {
+  const std::string_view page = html_template();
+  if (page.empty()) {
+    throw Error("this gpucast was built without its HTML page", "",
+                "install Node.js (18 or newer) and npm, then build again with -DGPUCAST_WEB=ON");
+  }
+  const size_t prediction = page.find(kPredictionHere), data = page.find(kDataHere);
+  if (prediction == std::string_view::npos || data == std::string_view::npos || data < prediction)
+    throw Error("internal error: the HTML page has no place for data");
+  out << page.substr(0, prediction) << json_for_script(json_report(analysis.prediction));
+  out << page.substr(prediction + kPredictionHere.size(), data - prediction - kPredictionHere.size());
+  out << base64(gzip(Writer(analysis).payload())) << page.substr(data + kDataHere.size());
+  out.flush();
+  if (!out) throw Error("the report cannot be written", "", "is the disk full?");
+}
+
+}  // namespace gpucast

@@ -1,0 +1,46 @@
+// What the reports in JSON share.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "gpucast/prediction.h"
+
+namespace gpucast {
+
+using Json = nlohmann::ordered_json;
+
+inline Json place_json(const Place& place) {
+  return {{"event", place.event}, {"phase", place.phase}, {"step", place.step}, {"module", place.module}, {"stack", place.stack}};
+}
+
+inline Json device_json(const DeviceBytes& device) {
+  return {{"low_bytes", device.low_bytes}, {"expected_bytes", device.expected_bytes}, {"high_bytes", device.high_bytes}};
+}
+
+inline Json ledger_line_json(const LedgerLine& line) {
+  return {{"what", line.what},
+          {"library", line.library},
+          {"low_bytes", line.low_bytes},
+          {"expected_bytes", line.expected_bytes},
+          {"high_bytes", line.high_bytes},
+          {"source", line.source}};
+}
+
+template <class T>
+Json optional_json(const std::optional<T>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+
+template <class List, class To>
+Json list_json(const List& list, To to) {
+  Json out = Json::array();
+  for (const auto& entry : list) out.push_back(to(entry));
+  return out;
+}
+
+// What a script prints or a path holds need not be UTF-8.
+inline std::string dump(const Json& json) { return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"; }
+
+}  // namespace gpucast

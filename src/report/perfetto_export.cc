@@ -1,0 +1,532 @@
+#include "src/report/perfetto_export.h"
+
+#include <fmt/core.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <queue>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "gpucast/error.h"
+#include "src/base/bytes.h"
+#include "version.h"
+
+namespace gpucast {
+namespace {
+
+constexpr size_t kBufferBytes = 1 << 20;
+constexpr int64_t kLeastShare = 1000;  // blocks of at least 1/1000 of the peak are shown one by one
+constexpr size_t kMostBlocks = 20000;  // and no more than so many
+constexpr uint32_t kMostFrames = 16;
+
+// Perfetto takes thread numbers to be unique over processes, and 0 to be idle.
+constexpr int kMemory = 1, kBlocks = 2;  // processes
+enum Thread : int { kSteps = 11, kPhases, kForward, kBackward, kLandmarks, kSegments, kFirstLane = 100 };
+
+// Quoted and escaped; what is not UTF-8 is replaced.
+std::string json_text(std::string_view text) {
+  return nlohmann::json(std::string(text)).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+// ---- the time axis ------------------------------------------------------------------------------------------------------------
+
+struct TimedMark {
+  uint32_t position = 0;
+  const Mark* mark = nullptr;
+  int64_t time_ns = 0;
+};
+
+bool begins(const Mark& mark) {
+  return mark.kind == MarkKind::phase_begin || mark.kind == MarkKind::module_begin || mark.kind == MarkKind::module_backward;
+}
+
+// Where events and marks lie, in nanoseconds. No two share a time, so that slices nest as their marks do.
+//
+// A mark has no time of its own, only a place between two events. What ends there is put right behind the event before, what
+// begins there right before the next event: a wait in between (for data, say) belongs to neither.
+struct Axis {
+  bool from_clock = false;         // the events' own times; else event i lies at i + 1 microseconds
+  std::vector<int64_t> event_ns;   // of event i
+  std::vector<int64_t> border_ns;  // of position p: behind what ends there, not behind what begins there
+  std::vector<TimedMark> marks;    // by position
+};
+
+bool clock_is_usable(const std::vector<AllocatorEvent>& events) {
+  if (events.empty() || events.front().time_us <= 0 || events.front().time_us == events.back().time_us) return false;
+  return std::is_sorted(events.begin(), events.end(),
+                        [](const AllocatorEvent& a, const AllocatorEvent& b) { return a.time_us < b.time_us; });
+}
+
+// A mark with the counters (a, f) lies behind the a-th alloc and the f-th free_requested, whichever is later.
+std::vector<TimedMark> placed_marks(const Trace& trace) {
+  std::vector<uint32_t> behind_alloc = {0}, behind_free = {0};
+  for (uint32_t i = 0; i < trace.events.size(); ++i) {
+    if (trace.events[i].kind == EventKind::alloc) behind_alloc.push_back(i + 1);
+    if (trace.events[i].kind == EventKind::free_requested) behind_free.push_back(i + 1);
+  }
+  const auto at = [](const std::vector<uint32_t>& behind, int64_t n) {
+    return behind[static_cast<size_t>(std::clamp<int64_t>(n, 0, static_cast<int64_t>(behind.size()) - 1))];
+  };
+  std::vector<TimedMark> out;
+  out.reserve(trace.marks.size());
+  for (const Mark& mark : trace.marks) out.push_back({std::max(at(behind_alloc, mark.allocs), at(behind_free, mark.frees)), &mark, 0});
+  std::stable_sort(out.begin(), out.end(), [](const TimedMark& a, const TimedMark& b) { return a.position < b.position; });
+  return out;
+}
+
+Axis make_axis(const Trace& trace) {
+  Axis axis;
+  axis.from_clock = clock_is_usable(trace.events);
+  axis.marks = placed_marks(trace);
+  const size_t count = trace.events.size();
+  axis.event_ns.reserve(count);
+  axis.border_ns.reserve(count + 1);
+  int64_t now = 0;
+  auto mark = axis.marks.begin();
+  for (size_t position = 0; position <= count; ++position) {
+    const auto end = std::find_if(mark, axis.marks.end(), [&](const TimedMark& m) { return m.position != position; });
+    const auto first_begin = std::find_if(mark, end, [](const TimedMark& m) { return begins(*m.mark); });
+    for (; mark != first_begin; ++mark) mark->time_ns = ++now;
+    int64_t next = now + 1;
+    if (position < count) {
+      const int64_t since_first_us = axis.from_clock ? trace.events[position].time_us - trace.events[0].time_us : int64_t(position);
+      next = std::max(next, (since_first_us + 1) * 1000);
+    }
+    for (; mark != end; ++mark) mark->time_ns = now = std::max(now + 1, next - (end - mark));
+    now = std::max(now + 1, next);
+    if (position < count) axis.event_ns.push_back(now);
+    axis.border_ns.push_back(first_begin == end ? now : first_begin->time_ns);
+  }
+  return axis;
+}
+
+// ---- which blocks are shown one by one --------------------------------------------------------------------------------------------
+
+struct ShownBlocks {
+  std::vector<uint32_t> blocks;  // in order of birth
+  std::string title;
+};
+
+ShownBlocks choose_blocks(const Lifetimes& lifetimes) {
+  ShownBlocks out;
+  const int64_t least_bytes = std::max<int64_t>(lifetimes.peak_allocated.bytes / kLeastShare, 1);
+  for (uint32_t i = 0; i < lifetimes.blocks.size(); ++i) {
+    if (lifetimes.blocks[i].size_bytes >= least_bytes) out.blocks.push_back(i);
+  }
+  if (out.blocks.size() <= kMostBlocks) {
+    out.title = fmt::format("blocks of {} and larger", format_bytes(least_bytes));
+    return out;
+  }
+  out.title = fmt::format("the {} largest of {} blocks", kMostBlocks, lifetimes.blocks.size());
+  std::stable_sort(out.blocks.begin(), out.blocks.end(),
+                   [&](uint32_t a, uint32_t b) { return lifetimes.blocks[a].size_bytes > lifetimes.blocks[b].size_bytes; });
+  out.blocks.resize(kMostBlocks);
+  std::sort(out.blocks.begin(), out.blocks.end());
+  return out;
+}
+
+// One of chrome://tracing's own colours for each category; Perfetto makes its colours from the names.
+const char* colour_of(Category category) {
+  static constexpr const char* kColours[] = {"thread_state_running",  "rail_response", "thread_state_iowait",   "rail_animation", "good",
+                                             "thread_state_runnable", "rail_idle",     "thread_state_sleeping", "rail_load",      "bad"};
+  return kColours[static_cast<size_t>(category) % std::size(kColours)];
+}
+
+// ---- the file -----------------------------------------------------------------------------------------------------------------
+
+class Writer {
+ public:
+  Writer(const Analysis& analysis, std::ostream& out)
+      : trace_(analysis.trace),
+        lifetimes_(analysis.lifetimes),
+        attribution_(analysis.attribution),
+        prediction_(analysis.prediction),
+        out_(out),
+        axis_(make_axis(trace_)),
+        shown_(choose_blocks(lifetimes_)),
+        born_(trace_.events.size(), kNone),
+        freed_(trace_.events.size(), kNone) {
+    lanes_.resize(lifetimes_.blocks.size(), kNotShown);
+    for (const uint32_t block : shown_.blocks) lanes_[block] = kShown;
+    for (uint32_t i = 0; i < lifetimes_.blocks.size(); ++i) {
+      const Block& block = lifetimes_.blocks[i];
+      if (!block.before_start) born_[block.alloc_event] = i;
+      if (block.free_event != Block::kNever) freed_[block.free_event] = i;
+      used_[static_cast<size_t>(attribution_.blocks[i].category)] = true;
+    }
+  }
+
+  void write() {
+    bytes_ = "{\"traceEvents\":[\n";
+    names();
+    start();
+    const auto count = static_cast<uint32_t>(trace_.events.size());
+    auto mark = axis_.marks.begin();
+    for (uint32_t position = 0; position <= count; ++position) {
+      bool border_done = false;
+      for (; mark != axis_.marks.end() && mark->position == position; ++mark) {
+        if (!border_done && begins(*mark->mark)) {
+          border(position);
+          border_done = true;
+        }
+        apply(*mark);
+      }
+      if (!border_done) border(position);
+      if (position < count) event(position);
+    }
+    for (Track* track : {&steps_, &phases_, &forward_, &backward_}) close_to(track, 0, end_ns(), count);
+    bytes_.erase(bytes_.size() - 2);  // the last event's comma
+    bytes_ += "\n],\n\"otherData\":" + about() + "}\n";
+    flush();
+    out_.flush();
+    if (!out_) throw Error("the trace cannot be written", "", "is the disk full?");
+  }
+
+ private:
+  static constexpr uint32_t kNone = UINT32_MAX;
+  static constexpr int32_t kNotShown = -2, kShown = -1;  // of lanes_
+
+  // Slices that are open on one track, outermost first.
+  struct OpenSlice {
+    ModuleId module;
+    int64_t allocated_bytes = 0, highest_bytes = 0;  // where it began; since then
+  };
+  struct Track {
+    int thread;
+    std::vector<OpenSlice> open = {};
+  };
+
+  int64_t end_ns() const { return axis_.border_ns.back() + 1; }
+
+  // ---- writing ----
+
+  template <class... Args>
+  void put(fmt::format_string<Args...> format, Args&&... args) {
+    fmt::format_to(std::back_inserter(bytes_), format, std::forward<Args>(args)...);
+    bytes_ += ",\n";
+    if (bytes_.size() >= kBufferBytes) flush_but_last();
+  }
+
+  void flush() {
+    out_.write(bytes_.data(), static_cast<std::streamsize>(bytes_.size()));
+    bytes_.clear();
+  }
+  // The comma behind the last event is taken away again at the end.
+  void flush_but_last() {
+    out_.write(bytes_.data(), static_cast<std::streamsize>(bytes_.size() - 2));
+    bytes_.erase(0, bytes_.size() - 2);
+  }
+
+  // Trace events count in microseconds.
+  static std::string us(int64_t ns) { return ns % 1000 == 0 ? std::to_string(ns / 1000) : fmt::format("{}.{:03}", ns / 1000, ns % 1000); }
+
+  void name_process(int process, std::string_view name) {
+    put(R"({{"ph":"M","pid":{},"tid":{},"name":"process_name","args":{{"name":{}}}}})", process, process, json_text(name));
+    put(R"({{"ph":"M","pid":{},"tid":{},"name":"process_sort_index","args":{{"sort_index":{}}}}})", process, process, process);
+  }
+  void name_thread(int process, int thread, std::string_view name) {
+    put(R"({{"ph":"M","pid":{},"tid":{},"name":"thread_name","args":{{"name":{}}}}})", process, thread, json_text(name));
+    put(R"({{"ph":"M","pid":{},"tid":{},"name":"thread_sort_index","args":{{"sort_index":{}}}}})", process, thread, thread);
+  }
+
+  void names() {
+    name_process(kMemory, axis_.from_clock ? "GPU memory" : "GPU memory (1 us: one allocator event)");
+    if (has_phases()) {
+      name_thread(kMemory, kSteps, "steps");
+      name_thread(kMemory, kPhases, "phases");
+      name_thread(kMemory, kForward, "modules, forward");
+      name_thread(kMemory, kBackward, "modules, backward");
+    }
+    name_thread(kMemory, kLandmarks, "peaks and failures");
+    name_thread(kMemory, kSegments, "segments");
+    if (!shown_.blocks.empty()) name_process(kBlocks, shown_.title);
+  }
+
+  std::string about() const {
+    nlohmann::ordered_json about;
+    about["gpucast_version"] = kGpucastVersion;
+    about["file"] = trace_.path;
+    about["source"] = prediction_.source;
+    about["torch"] = prediction_.torch;
+    about["gpu"] = prediction_.gpu_id;
+    about["time_axis"] = time_axis();
+    if (axis_.from_clock) about["first_event_time_us"] = trace_.events.front().time_us;
+    about["peak_allocated_bytes"] = lifetimes_.peak_allocated.bytes;
+    about["peak_reserved_bytes"] = lifetimes_.peak_reserved.bytes;
+    return about.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  }
+
+  std::string time_axis() const {
+    if (!axis_.from_clock) return "allocator events: event i is at i + 1 us, because the events have no times in order";
+    if (prediction_.source == "vgpu") return "clock of the host; the virtual GPU computes nothing, so it is not the time that a GPU takes";
+    if (prediction_.source == "cpu_profile") return "clock of the profiled run";
+    return "clock of the host that took the snapshot";
+  }
+
+  // ---- counters ----
+
+  void start() {
+    const CategoryBytes start = categories_at(lifetimes_, attribution_, 0);
+    std::copy(start.begin(), start.end(), categories_.begin());
+    allocated_bytes_ = lifetimes_.start_allocated_bytes;
+    reserved_bytes_ = lifetimes_.start_reserved_bytes;
+    count_allocated(0);
+    count_reserved(0);
+    for (uint32_t i = 0; i < lifetimes_.blocks.size() && lifetimes_.blocks[i].before_start; ++i) show_block(i, 0);
+    if (lifetimes_.peak_allocated.before_start) peak("allocated", lifetimes_.peak_allocated, 0);
+    if (lifetimes_.peak_reserved.before_start) peak("reserved", lifetimes_.peak_reserved, 0);
+  }
+
+  void count_allocated(int64_t ns) {
+    put(R"({{"ph":"C","pid":{},"name":"allocated","ts":{},"args":{{"bytes":{}}}}})", kMemory, us(ns), allocated_bytes_);
+    std::string values;
+    for (size_t i = 0; i < categories_.size(); ++i) {
+      if (!used_[i]) continue;
+      fmt::format_to(std::back_inserter(values), R"({}"{}":{})", values.empty() ? "" : ",", category_name(static_cast<Category>(i)),
+                     categories_[i]);
+    }
+    if (!values.empty()) put(R"({{"ph":"C","pid":{},"name":"category","ts":{},"args":{{{}}}}})", kMemory, us(ns), values);
+  }
+
+  void count_reserved(int64_t ns) {
+    put(R"({{"ph":"C","pid":{},"name":"reserved","ts":{},"args":{{"bytes":{}}}}})", kMemory, us(ns), reserved_bytes_);
+  }
+
+  // ---- events ----
+
+  void event(uint32_t i) {
+    const AllocatorEvent& e = trace_.events[i];
+    const int64_t ns = axis_.event_ns[i];
+    if (born_[i] != kNone) {
+      category_of(born_[i]) += lifetimes_.blocks[born_[i]].size_bytes;
+      show_block(born_[i], ns);
+    }
+    if (freed_[i] != kNone) {
+      category_of(freed_[i]) -= lifetimes_.blocks[freed_[i]].size_bytes;
+      if (lanes_[freed_[i]] >= 0) free_lanes_.push(lanes_[freed_[i]]);
+    }
+    allocated_bytes_ = lifetimes_.allocated[i];
+    if (born_[i] != kNone || freed_[i] != kNone) count_allocated(ns);
+    for (Track* track : {&steps_, &phases_, &forward_, &backward_}) {
+      if (!track->open.empty()) track->open.back().highest_bytes = std::max(track->open.back().highest_bytes, allocated_bytes_);
+    }
+    if (lifetimes_.reserved[i] != reserved_bytes_) {
+      reserved_bytes_ = lifetimes_.reserved[i];
+      count_reserved(ns);
+    }
+    switch (e.kind) {
+      case EventKind::segment_alloc:
+      case EventKind::segment_free:
+      case EventKind::segment_map:
+      case EventKind::segment_unmap:
+        instant(kSegments, fmt::format("{} {}", event_kind_name(e.kind), format_bytes(e.size_bytes)), ns,
+                fmt::format(R"("size_bytes":{},"reserved_bytes":{},"address":"{:#x}","stream":{},"event":{},"stack":{})", e.size_bytes,
+                            reserved_bytes_, e.address, e.stream, i, stack(e.stack)));
+        break;
+      case EventKind::oom:
+        instant(kLandmarks, fmt::format("out of memory: {} asked for", format_bytes(e.size_bytes)), ns,
+                fmt::format(R"("requested_bytes":{},"free_bytes":{},"allocated_bytes":{},"reserved_bytes":{},"event":{},"stack":{})",
+                            e.size_bytes, e.address, allocated_bytes_, reserved_bytes_, i, stack(e.stack)));
+        break;
+      default:
+        break;
+    }
+    if (i == lifetimes_.peak_allocated.event && !lifetimes_.peak_allocated.before_start) peak("allocated", lifetimes_.peak_allocated, ns);
+    if (i == lifetimes_.peak_reserved.event && !lifetimes_.peak_reserved.before_start) peak("reserved", lifetimes_.peak_reserved, ns);
+  }
+
+  int64_t& category_of(uint32_t block) { return categories_[static_cast<size_t>(attribution_.blocks[block].category)]; }
+
+  void peak(const char* of, const Peak& peak, int64_t ns) {
+    if (peak.bytes == 0) return;
+    instant(kLandmarks, fmt::format("peak {} {}", of, format_bytes(peak.bytes)), ns,
+            fmt::format(R"("allocated_bytes":{},"reserved_bytes":{},"event":{})", allocated_bytes_, reserved_bytes_, peak.event));
+  }
+
+  void instant(int thread, std::string_view name, int64_t ns, std::string_view args) {
+    put(R"({{"ph":"i","s":"t","pid":{},"tid":{},"name":{},"ts":{},"args":{{{}}}}})", kMemory, thread, json_text(name), us(ns), args);
+  }
+
+  std::string stack(StackId id) const {
+    std::string out = "[";
+    if (id.valid() && id.index() < trace_.stacks.size()) {
+      const Stack& stack = trace_.stacks[id.index()];
+      const uint32_t shown = std::min(stack.frame_count, kMostFrames);
+      for (uint32_t i = 0; i < shown; ++i) {
+        const Frame& frame = trace_.frames[trace_.stack_frames[stack.first_frame + i].index()];
+        if (i > 0) out += ',';
+        out += json_text(fmt::format("{}:{} {}", trace_.strings.text(frame.file), frame.line, trace_.strings.text(frame.function)));
+      }
+      if (shown < stack.frame_count) out += fmt::format(R"(,"... and {} more")", stack.frame_count - shown);
+    }
+    return out + "]";
+  }
+
+  // ---- blocks, each in the lowest lane that is free while it lives ----
+
+  void show_block(uint32_t i, int64_t ns) {
+    if (lanes_[i] == kNotShown) return;
+    const Block& block = lifetimes_.blocks[i];
+    const BlockAttribution& a = attribution_.blocks[i];
+    if (free_lanes_.empty()) {
+      free_lanes_.push(lane_count_);
+      name_thread(kBlocks, kFirstLane + lane_count_, "lane");
+      ++lane_count_;
+    }
+    const int32_t lane = lanes_[i] = free_lanes_.top();
+    free_lanes_.pop();
+    const bool freed = block.free_event != Block::kNever;
+    std::string name = fmt::format("{} {}", category_name(a.category), format_bytes(block.size_bytes));
+    const std::string module = module_label(trace_, a.module);
+    if (!module.empty()) name += " " + module;
+    std::string args = fmt::format(R"("size_bytes":{},"requested_bytes":{},"category":"{}")", block.size_bytes, block.requested_bytes,
+                                   category_name(a.category));
+    if (has_phases()) args += fmt::format(R"(,"phase":"{}","step":{},"module":{})", phase_name(a.phase), a.step, json_text(module));
+    args += fmt::format(R"(,"address":"{:#x}","stream":{},"alloc_event":{},"free_event":{},"stack":{})", block.address, block.stream,
+                        block.before_start ? "null" : std::to_string(block.alloc_event), freed ? std::to_string(block.free_event) : "null",
+                        stack(block.stack));
+    put(R"({{"ph":"X","pid":{},"tid":{},"cat":"{}","cname":"{}","name":{},"ts":{},"dur":{},"args":{{{}}}}})", kBlocks, kFirstLane + lane,
+        category_name(a.category), colour_of(a.category), json_text(name), us(ns),
+        us((freed ? axis_.event_ns[block.free_event] : end_ns()) - ns), args);
+  }
+
+  // ---- slices ----
+
+  // A memory snapshot has none.
+  bool has_phases() const { return !trace_.marks.empty(); }
+
+  void open(Track* track, ModuleId module, std::string_view name, int64_t ns, const std::string& args = "") {
+    put(R"({{"ph":"B","pid":{},"tid":{},"name":{},"ts":{},"args":{{"allocated_before_bytes":{}{}}}}})", kMemory, track->thread,
+        json_text(name), us(ns), allocated_bytes_, args);
+    track->open.push_back({module, allocated_bytes_, allocated_bytes_});
+  }
+
+  void close_to(Track* track, size_t depth, int64_t ns, uint32_t position) {
+    while (track->open.size() > depth) {
+      const OpenSlice slice = track->open.back();
+      track->open.pop_back();
+      const int64_t now_bytes = lifetimes_.allocated_at(position);
+      put(R"({{"ph":"E","pid":{},"tid":{},"ts":{},"args":{{"allocated_after_bytes":{},"change_bytes":{},"highest_allocated_bytes":{}}}}})",
+          kMemory, track->thread, us(ns), now_bytes, now_bytes - slice.allocated_bytes, slice.highest_bytes);
+      if (!track->open.empty()) track->open.back().highest_bytes = std::max(track->open.back().highest_bytes, slice.highest_bytes);
+    }
+  }
+
+  // Steps and phases are those of the blocks, and tile the history.
+  void border(uint32_t position) {
+    const auto& spans = attribution_.spans;
+    if (!has_phases() || position >= trace_.events.size()) return;
+    if (next_span_ >= spans.size() || spans[next_span_].begin != position) return;
+    const Span& span = spans[next_span_];
+    const bool new_step = next_span_ == 0 || span.step != spans[next_span_ - 1].step;
+    const bool new_phase = new_step || span.phase != spans[next_span_ - 1].phase;
+    ++next_span_;
+    const int64_t ns = axis_.border_ns[position];
+    if (new_phase) close_to(&phases_, 0, ns, position);
+    if (new_step) {
+      close_to(&steps_, 0, ns, position);
+      open(&steps_, {}, span.step == 0 ? "before step 1" : fmt::format("step {}", span.step), ns);
+    }
+    if (new_phase) open(&phases_, {}, phase_name(span.phase), ns);
+  }
+
+  bool known(ModuleId id) const { return id.valid() && id.index() < trace_.modules.size(); }
+
+  void open_module(Track* track, ModuleId id, int64_t ns) {
+    const Module& module = trace_.modules[id.index()];
+    const std::string label = module_label(trace_, id);
+    open(track, id, label.empty() ? "module" : label, ns,
+         fmt::format(R"(,"module":{},"class":{})", json_text(trace_.strings.text(module.name)),
+                     json_text(trace_.strings.text(module.type))));
+  }
+
+  // As attribution follows the marks.
+  void apply(const TimedMark& timed) {
+    const Mark& mark = *timed.mark;
+    switch (mark.kind) {
+      case MarkKind::phase_begin:
+        open_phases_.push_back(mark.phase);
+        break;
+      case MarkKind::phase_end: {
+        const auto found = std::find(open_phases_.rbegin(), open_phases_.rend(), mark.phase);
+        if (found == open_phases_.rend()) break;
+        open_phases_.erase(std::prev(found.base()), open_phases_.end());
+        if (mark.phase == MarkedPhase::backward) close_to(&backward_, 0, timed.time_ns, timed.position);
+        if (open_phases_.empty()) close_to(&forward_, 0, timed.time_ns, timed.position);
+        break;
+      }
+      case MarkKind::module_begin:
+        if (known(mark.module)) open_module(&forward_, mark.module, timed.time_ns);
+        break;
+      case MarkKind::module_end: {
+        const auto found =
+            std::find_if(forward_.open.rbegin(), forward_.open.rend(), [&](const OpenSlice& slice) { return slice.module == mark.module; });
+        if (found == forward_.open.rend()) break;
+        close_to(&forward_, static_cast<size_t>(forward_.open.rend() - found) - 1, timed.time_ns, timed.position);
+        break;
+      }
+      case MarkKind::module_backward:
+        backward(timed);
+        break;
+      case MarkKind::exception:
+        open_phases_.clear();
+        close_to(&forward_, 0, timed.time_ns, timed.position);
+        close_to(&backward_, 0, timed.time_ns, timed.position);
+        instant(kLandmarks, fmt::format("exception {}", trace_.strings.text(mark.text)), timed.time_ns,
+                fmt::format(R"("allocated_bytes":{},"reserved_bytes":{})", allocated_bytes_, reserved_bytes_));
+        break;
+      case MarkKind::step:
+      case MarkKind::tensors:
+      case MarkKind::stats_reset:
+      case MarkKind::other:
+        break;
+    }
+  }
+
+  // Backward goes from module to module: those that both are inside of stay open. Innermost is the node of autograd.
+  void backward(const TimedMark& timed) {
+    std::vector<ModuleId> path;
+    for (ModuleId id = timed.mark->module; known(id) && path.size() <= trace_.modules.size(); id = trace_.modules[id.index()].parent) {
+      path.push_back(id);
+    }
+    std::reverse(path.begin(), path.end());
+    size_t shared = 0;
+    while (shared < path.size() && shared < backward_.open.size() && backward_.open[shared].module == path[shared]) ++shared;
+    close_to(&backward_, shared, timed.time_ns, timed.position);
+    for (size_t i = shared; i < path.size(); ++i) open_module(&backward_, path[i], timed.time_ns);
+    const std::string_view node = trace_.strings.text(timed.mark->text);
+    if (!node.empty()) open(&backward_, {}, node, timed.time_ns);
+  }
+
+  const Trace& trace_;
+  const Lifetimes& lifetimes_;
+  const Attribution& attribution_;
+  const Prediction& prediction_;
+  std::ostream& out_;
+  std::string bytes_;
+  Axis axis_;
+  ShownBlocks shown_;
+  std::vector<uint32_t> born_, freed_;  // the block of an event; kNone
+  std::vector<int32_t> lanes_;          // of a block
+  std::priority_queue<int32_t, std::vector<int32_t>, std::greater<>> free_lanes_;
+  int32_t lane_count_ = 0;
+  CategoryBytes categories_ = {};
+  std::array<bool, static_cast<size_t>(Category::count_)> used_ = {};
+  int64_t allocated_bytes_ = 0, reserved_bytes_ = 0;
+  Track steps_{kSteps}, phases_{kPhases}, forward_{kForward}, backward_{kBackward};
+  size_t next_span_ = 0;
+  std::vector<MarkedPhase> open_phases_;
+};
+
+}  // namespace
+
+void write_perfetto(const Analysis& analysis, std::ostream& out) { Writer(analysis, out).write(); }
+
+}  // namespace gpucast

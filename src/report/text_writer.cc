@@ -1,0 +1,103 @@
+#include "src/report/text_writer.h"
+
+#include <algorithm>
+
+#include "src/base/bytes.h"
+
+namespace gpucast {
+namespace {
+
+bool continues(char byte) { return (static_cast<unsigned char>(byte) & 0xC0U) == 0x80U; }  // inside of a code point
+
+// Bytes of the first `columns` code points.
+size_t bytes_of(std::string_view text, size_t columns) {
+  size_t at = 0;
+  while (at < text.size() && columns > 0) {
+    ++at;
+    while (at < text.size() && continues(text[at])) ++at;
+    --columns;
+  }
+  return at;
+}
+
+}  // namespace
+
+std::string TextWriter::paint(std::string_view text, const char* code) const {
+  return colour_ ? fmt::format("\x1b[{}m{}\x1b[0m", code, text) : std::string(text);
+}
+
+void TextWriter::line(std::string_view text) {
+  out_ += text.substr(0, text.find_last_not_of(' ') + 1);
+  out_ += '\n';
+}
+
+void TextWriter::wrapped(const std::string& first, std::string_view text, size_t most) {
+  const std::string indent(std::min(width(first), kColumns * 2 / 3), ' ');
+  std::string current = first;
+  bool empty = true;
+  size_t lines = 1;
+  while (!text.empty()) {
+    std::string_view word = text.substr(0, text.find(' '));
+    if (!empty && width(current) + 1 + width(word) > kColumns) {
+      if (lines == most) {
+        current += " ...";
+        break;
+      }
+      line(current);
+      ++lines;
+      current = indent;
+      empty = true;
+    }
+    if (!empty) current += ' ';
+    word = word.substr(0, std::max<size_t>(1, bytes_of(word, kColumns - std::min(kColumns, width(current)))));
+    current += word;
+    empty = false;
+    text.remove_prefix(word.size());
+    while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
+  }
+  line(current);
+}
+
+std::string where(const Place& place) {
+  if (place.phase.empty()) return fmt::format("event {} of the history", place.event);
+  std::string text = place.step > 0 ? fmt::format("{}, step {}", place.phase, place.step) : place.phase;
+  if (!place.module.empty()) text += ", in " + place.module;
+  return text;
+}
+
+std::string mib(int64_t bytes, int digits) {
+  return fmt::format("{:.{}f}", static_cast<double>(bytes) / static_cast<double>(kMiB), digits);
+}
+
+size_t width(std::string_view text) {
+  size_t columns = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '\x1b') {  // a colour takes none
+      i = std::min(text.find('m', i), text.size() - 1);
+    } else if (!continues(text[i])) {
+      ++columns;
+    }
+  }
+  return columns;
+}
+
+std::string cut_end(std::string_view text, size_t columns) {
+  if (width(text) <= columns) return std::string(text);
+  return std::string(text.substr(0, bytes_of(text, columns - 1))) + "…";
+}
+
+std::string cut_begin(std::string_view text, size_t columns) {
+  if (width(text) <= columns) return std::string(text);
+  return "…" + std::string(text.substr(bytes_of(text, width(text) - columns + 1)));
+}
+
+std::string printable(std::string_view text) {
+  std::string out(text);
+  for (char& byte : out) {
+    const auto code = static_cast<unsigned char>(byte);
+    if (code < 0x20 || code == 0x7F) byte = '?';
+  }
+  return out;
+}
+
+}  // namespace gpucast

@@ -1,0 +1,56 @@
+// What the reports for people share: lines of at most 100 columns, names that are cut only with a mark.
+#pragma once
+
+#include <fmt/core.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "gpucast/prediction.h"
+
+namespace gpucast {
+
+inline constexpr size_t kColumns = 100;
+
+class TextWriter {
+ public:
+  explicit TextWriter(bool colour = false) : colour_(colour) {}
+
+  std::string paint(std::string_view text, const char* code) const;
+  std::string bold(std::string_view text) const { return paint(text, "1"); }
+
+  void line(std::string_view text = "");
+  template <class... Args>
+  void format(fmt::format_string<Args...> form, Args&&... args) {
+    line(fmt::format(form, std::forward<Args>(args)...));
+  }
+
+  // `first`, then `text`, broken between words; further lines start under `text`, but not beyond two thirds. A word that is longer
+  // than a line is broken. At most `most` lines.
+  void wrapped(const std::string& first, std::string_view text, size_t most = SIZE_MAX);
+
+  std::string take() { return std::move(out_); }
+
+ private:
+  bool colour_;
+  std::string out_;
+};
+
+// "backward, step 2, in layer1.0.conv1 (Conv2d)"; of a memory snapshot, which has no phases: "event 17 of the history".
+std::string where(const Place& place);
+
+// In MiB without the unit: columns have it in their heading.
+std::string mib(int64_t bytes, int digits = 2);
+
+// Columns that a text takes on a terminal; code points, which is exact for the names and marks that we print.
+size_t width(std::string_view text);
+// At most `columns` wide, the end replaced by "…" when it is longer; or the beginning, which of a path says less.
+std::string cut_end(std::string_view text, size_t columns);
+std::string cut_begin(std::string_view text, size_t columns);
+
+// Escape sequences and line breaks in names would garble a terminal: each such byte becomes "?".
+std::string printable(std::string_view text);
+
+}  // namespace gpucast

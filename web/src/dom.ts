@@ -1,0 +1,77 @@
+// Elements without markup: whatever a name or a path holds stays text.
+
+type Child = Node | string | number | null | undefined | false;
+type Attributes = Record<string, string | number | boolean | ((event: never) => void) | undefined>;
+
+export function el<K extends keyof HTMLElementTagNameMap>(tag: K, attributes: Attributes = {}, ...children: (Child | Child[])[]): HTMLElementTagNameMap[K] {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === undefined || value === false) continue;
+    if (typeof value === "function") element.addEventListener(name.replace(/^on/, ""), value as EventListener);
+    else element.setAttribute(name, value === true ? "" : String(value));
+  }
+  append(element, children);
+  return element;
+}
+
+function append(element: Element, children: (Child | Child[])[]): void {
+  for (const child of children.flat()) {
+    if (child !== null && child !== undefined && child !== false) element.append(child instanceof Node ? child : String(child));
+  }
+}
+
+export function fill(element: Element, ...children: (Child | Child[])[]): void {
+  element.replaceChildren();
+  append(element, children);
+}
+
+export function byId<T extends HTMLElement = HTMLElement>(id: string): T {
+  const found = document.getElementById(id);
+  if (!found) throw new Error(`no element ${id}`);
+  return found as T;
+}
+
+// A canvas at the screen's own resolution; returns null while it is not laid out.
+export function context(canvas: HTMLCanvasElement, width: number, height: number): CanvasRenderingContext2D | null {
+  const ratio = window.devicePixelRatio || 1;
+  if (width < 1 || height < 1) return null;
+  const w = Math.round(width * ratio), h = Math.round(height * ratio);
+  if (canvas.width !== w || canvas.height !== h) {
+    canvas.width = w;
+    canvas.height = h;
+  }
+  canvas.style.height = `${height}px`;
+  const ctx = canvas.getContext("2d")!;
+  ctx.setTransform(ratio, 0, 0, ratio, 0, 0);
+  ctx.clearRect(0, 0, width, height);
+  return ctx;
+}
+
+// `text` cut at its end, or in the middle of a path, so that it fits `width`; the cut is marked.
+export function fitted(ctx: CanvasRenderingContext2D, text: string, width: number): string {
+  if (ctx.measureText(text).width <= width) return text;
+  let from = 0, to = text.length;
+  while (from < to) {
+    const middle = (from + to + 1) >>> 1;
+    if (ctx.measureText(`${text.slice(0, middle)}…`).width <= width) from = middle;
+    else to = middle - 1;
+  }
+  return from > 0 ? `${text.slice(0, from)}…` : "";
+}
+
+// ---- the one tooltip ---------------------------------------------------------------------------------------------------------
+
+export function showTip(x: number, y: number, ...lines: (Child | Child[])[]): void {
+  const tip = byId("tip");
+  fill(tip, ...lines);
+  tip.hidden = false;
+  const box = tip.getBoundingClientRect();
+  const width = document.documentElement.clientWidth, height = window.innerHeight;
+  const left = x + 14 + box.width > width ? Math.max(4, x - box.width - 14) : x + 14;
+  const top = y + 14 + box.height > height ? Math.max(4, y - box.height - 14) : y + 14;
+  tip.style.transform = `translate(${Math.round(left)}px, ${Math.round(top)}px)`;
+}
+
+export function hideTip(): void {
+  byId("tip").hidden = true;
+}

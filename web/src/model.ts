@@ -1,0 +1,157 @@
+// What views ask of the report, worked out once for each moment and filter.
+
+import { baseName, moduleLabel, stackOf, text, type Report } from "./data";
+import { get, set, type State } from "./state";
+import { aliveAt, buildTimeline, bytesOf, categoriesAt, spanAt, waitingAt, type Timeline } from "./timeline";
+import { isBelow, moduleTree, stackTree, type NodeTree } from "./tree";
+
+export let report: Report;
+export let timeline: Timeline;
+
+export function initModel(decoded: Report): void {
+  report = decoded;
+  timeline = buildTimeline(decoded);
+}
+
+// Remembers the last value, for one key.
+function last<K, V>(make: (key: K) => V, same: (a: K, b: K) => boolean = (a, b) => a === b): (key: K) => V {
+  let known: { key: K; value: V } | undefined;
+  return (key) => {
+    if (!known || !same(known.key, key)) known = { key, value: make(key) };
+    return known.value;
+  };
+}
+
+export const alive = last((position: number) => aliveAt(report, position));
+export const waiting = last((position: number) => waitingAt(report, position));
+export const categories = last((position: number) => categoriesAt(report, timeline, position));
+
+const trees: Partial<Record<"module" | "stack", NodeTree>> = {};
+export const tree = (by: "module" | "stack"): NodeTree => (trees[by] ??= by === "module" ? moduleTree(report) : stackTree(report));
+
+// ---- one block ---------------------------------------------------------------------------------------------------------------
+
+export const sizeOf = (block: number): number => report.kind.size[report.block.kind[block]!]!;
+export const categoryOf = (block: number): string => report.categories[report.kind.category[report.block.kind[block]!]!]!;
+export const tensorOf = (kind: number): string => text(report, report.kind.tensor[kind]!);
+export const operatorOf = (kind: number): string => report.operators[report.kind.operator[kind]!] ?? "";
+export const moduleOf = (kind: number): string => moduleLabel(report, report.kind.module[kind]!);
+export const phaseOf = (kind: number): string => (report.explained ? report.phases[report.kind.phase[kind]!]! : "");
+
+// What a block is called where there is room for one name only.
+export function nameOf(block: number): string {
+  const kind = report.block.kind[block]!;
+  const module = report.kind.module[kind]!;
+  return tensorOf(kind) || (module >= 0 ? moduleOf(kind) : "") || operatorOf(kind) || stackLine(kind) || categoryOf(block).replaceAll("_", " ");
+}
+
+const stackLines = new Map<number, string>();
+export function stackLine(kind: number): string {
+  const stack = report.kind.stack[kind]!;
+  if (stack < 0) return "";
+  let line = stackLines.get(stack);
+  if (line === undefined) {
+    const frames = stackOf(report, stack);
+    const own = frames.find((frame) => !frame.library) ?? frames[0];
+    stackLines.set(stack, (line = own ? `${baseName(own.file)}:${own.line} ${own.name}` : ""));
+  }
+  return line;
+}
+
+// ---- moments ---------------------------------------------------------------------------------------------------------------------
+
+export interface Moment {
+  event: string;
+  phase: string;
+  step: string;
+  module: string;
+}
+
+export function stepName(step: number): string {
+  if (step === 0) return "before step 1";
+  const done = report.prediction.steps, reason = report.prediction.end_reason;
+  if (step > done && step > 1 && (reason === "steps" || reason === "script_end")) return `after step ${step - 1}`;
+  return `step ${step}`;
+}
+
+export function momentAt(position: number): Moment {
+  const event = position === 0 ? "before the first event" : `event ${(position - 1).toLocaleString("en-US")}`;
+  if (!report.explained || report.span.count === 0) return { event, phase: "", step: "", module: "" };
+  const span = spanAt(report, position);
+  const { phase, step, module } = report.span;
+  return { event, phase: report.phases[phase[span]!]!.replaceAll("_", " "), step: stepName(step[span]!), module: moduleLabel(report, module[span]!) };
+}
+
+export function goTo(position: number): void {
+  const to = Math.max(0, Math.min(report.events, Math.round(position)));
+  const [from, end] = get().view;
+  set({ position: to });
+  if (to < from || to > end) {
+    const half = (end - from) / 2;
+    setView(to - half, to + half);
+  }
+}
+
+export function setView(from: number, to: number): void {
+  const least = Math.min(report.events, 8);
+  let length = Math.max(least, Math.min(report.events, to - from));
+  const begin = Math.max(0, Math.min(report.events - length, from));
+  length = Math.min(length, report.events - begin);
+  set({ view: [Math.round(begin), Math.round(begin + length)] });
+}
+
+// ---- the filter ------------------------------------------------------------------------------------------------------------------
+
+export const isFiltered = (): boolean => get().category >= 0 || get().tree !== null || get().search.trim() !== "";
+
+let searched: { search: string; mask: Uint8Array } | undefined;
+function searchMask(search: string): Uint8Array {
+  if (searched?.search === search) return searched.mask;
+  const parts = search.toLowerCase().split(/\s+/).filter((part) => part !== "");
+  const mask = new Uint8Array(report.kind.count);
+  const stackTexts = new Map<number, string>();
+  for (let k = 0; k < mask.length; ++k) {
+    const stack = report.kind.stack[k]!;
+    let frames = stackTexts.get(stack);
+    if (frames === undefined) {
+      frames = stackOf(report, stack).map((frame) => `${frame.file}:${frame.line} ${frame.name}`).join("\n").toLowerCase();
+      stackTexts.set(stack, frames);
+    }
+    const all = [report.categories[report.kind.category[k]!]!.replaceAll("_", " "), phaseOf(k).replaceAll("_", " "), moduleOf(k), operatorOf(k), tensorOf(k)].join("\n").toLowerCase();
+    mask[k] = parts.every((part) => all.includes(part) || frames!.includes(part)) ? 1 : 0;
+  }
+  searched = { search, mask };
+  return mask;
+}
+
+function maskOf(category: number, search: string, at: { by: "module" | "stack"; node: number } | null): Uint8Array {
+  const mask = search ? searchMask(search).slice() : new Uint8Array(report.kind.count).fill(1);
+  const nodes = at ? tree(at.by) : null;
+  for (let k = 0; k < mask.length; ++k) {
+    if (category >= 0 && report.kind.category[k] !== category) mask[k] = 0;
+    if (nodes && !isBelow(nodes, nodes.ofKind[k]!, at!.node)) mask[k] = 0;
+  }
+  return mask;
+}
+
+function sameFilter(a: Readonly<State>, b: Readonly<State>): boolean {
+  return a.category === b.category && a.search.trim() === b.search.trim() && a.tree?.by === b.tree?.by && a.tree?.node === b.tree?.node;
+}
+const all = last((state: Readonly<State>) => maskOf(state.category, state.search.trim(), state.tree), sameFilter);
+const withoutTree = last((state: Readonly<State>) => maskOf(state.category, state.search.trim(), null), sameFilter);
+
+// Which kinds of blocks the filter lets through; the second leaves out what the icicle chose.
+export const kindMask = (): Uint8Array => all({ ...get() });
+export const kindMaskOfAllNodes = (): Uint8Array => withoutTree({ ...get() });
+
+export const filteredBytes = last((mask: Uint8Array) => bytesOf(report, mask));
+
+// "activations in layer1.0, “conv”"
+export function filterWords(): string {
+  const { category, tree: at, search } = get();
+  const parts = [];
+  if (category >= 0) parts.push(report.categories[category]!.replaceAll("_", " "));
+  if (at) parts.push(`in ${tree(at.by).nodes[at.node]!.label}`);
+  if (search.trim()) parts.push(`“${search.trim()}”`);
+  return parts.join(" ");
+}

@@ -1,0 +1,190 @@
+"""`gpucast run --what-if NAME`: what happens is what would happen if a person had written the change into the script."""
+
+import sys
+
+import pytest
+
+SCRIPT = """
+import argparse
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Block(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.norm, self.up, self.down, self.dropout = nn.LayerNorm(width), nn.Linear(width, 4 * width), nn.Linear(4 * width, width), nn.Dropout()
+
+    def forward(self, x, scale=1.0):
+        return x + self.dropout(self.down(F.gelu(self.up(self.norm(x))))) * scale
+
+
+class Net(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.embed, self.head = nn.Linear(64, width), nn.Linear(width, 1000)
+        self.blocks = nn.ModuleList(Block(width) for _ in range(4))
+
+    def forward(self, x):
+        x = self.embed(x)
+        for block in self.blocks:
+            x = block(x, scale=0.5)
+        return self.head(x)
+
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--batch-size", type=int, default=1024)
+batch = parser.parse_args().batch_size
+model = Net(512).cuda()
+optimizer = torch.optim.AdamW(model.parameters())
+data = TensorDataset(torch.zeros(4 * batch, 64), torch.zeros(4 * batch, dtype=torch.long))
+for x, y in DataLoader(data, batch_size=batch):
+    x, y = x.cuda(), y.cuda()
+    optimizer.zero_grad(set_to_none=False)
+    loss = F.cross_entropy(model(x), y)
+    loss.backward()
+    optimizer.step()
+"""
+
+# what-if: what a person would write, in the place of what
+BY_HAND = {
+    "set-to-none": [("set_to_none=False", "set_to_none=True")],
+    "no-foreach": [("AdamW(model.parameters())", "AdamW(model.parameters(), foreach=False)")],
+    "half-batch": [("batch_size=batch", "batch_size=batch // 2")],
+    "checkpoint:Block": [("block(x, scale=0.5)", "checkpoint(block, x, use_reentrant=False, scale=0.5)")],
+    "bf16": [
+        (
+            "    loss = F.cross_entropy(model(x), y)\n",
+            "    with torch.autocast('cuda', dtype=torch.bfloat16):\n        loss = F.cross_entropy(model(x), y)\n",
+        )
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def plain():
+    """The history of the script as it is, which is run once."""
+    return []
+
+
+def edited(pairs, script=SCRIPT):
+    for old, new in pairs:
+        assert script.count(old) == 1
+        script = script.replace(old, new)
+    return script
+
+
+def history(done):
+    """The allocator's, frees in a row by address: autocast empties its cache in no order of its own."""
+    out = []
+    frees = []
+    for event in done.capture.allocator():
+        if event[0].startswith("free"):
+            frees.append(event)
+            continue
+        out += sorted(frees)
+        frees = []
+        out.append(event)
+    return out + sorted(frees)
+
+
+def peak(report):
+    return report["peak"]["allocated_bytes"], report["peak"]["reserved_bytes"]
+
+
+@pytest.mark.parametrize("name", BY_HAND)
+def test_is_what_a_person_would_write(gpucast, plain, name):
+    if not plain:
+        plain += history(gpucast(SCRIPT))
+    done = gpucast(SCRIPT, "--what-if", name)
+    assert done.code == 0, done.err
+    by_hand = gpucast(edited(BY_HAND[name]))
+    assert peak(done.report) == peak(by_hand.report)
+    assert history(done) == history(by_hand)
+    assert history(done) != plain
+    assert done.report["what_if"] == [{"name": name, "acted": True, "did": done.report["what_if"][0]["did"]}]
+    assert by_hand.report["what_if"] == []
+    assert "what_if" not in by_hand.capture.one("header")
+    assert done.capture.one("header")["what_if"] == [{"name": name}]
+
+
+def test_several_at_once(gpucast):
+    done = gpucast(SCRIPT, "--what-if", "bf16", "--what-if", "checkpoint:blocks.1", "--what-if", "set-to-none")
+    by_hand = gpucast(
+        edited(
+            [
+                *BY_HAND["bf16"],
+                *BY_HAND["set-to-none"],
+                (
+                    "x = block(x, scale=0.5)",
+                    "x = checkpoint(block, x, use_reentrant=False, scale=0.5) if block is self.blocks[1] else block(x, scale=0.5)",
+                ),
+            ]
+        )
+    )
+    assert done.code == 0, done.err
+    assert history(done) == history(by_hand)
+    assert [(entry["name"], entry["acted"]) for entry in done.report["what_if"]] == [
+        ("bf16", True),
+        ("checkpoint:blocks.1", True),
+        ("set-to-none", True),
+    ]
+
+
+def test_fused_and_own_settings_of_groups(gpucast):
+    made = "AdamW(model.parameters())"
+    groups = "AdamW([{'params': model.blocks.parameters(), 'fused': True}, {'params': model.head.parameters()}], foreach=True)"
+    by_hand = "AdamW([{'params': model.blocks.parameters()}, {'params': model.head.parameters()}], foreach=False)"
+    done = gpucast(edited([(made, groups)]), "--what-if", "no-foreach")
+    assert done.code == 0, done.err
+    assert history(done) == history(gpucast(edited([(made, by_hand)])))
+
+
+def test_batch_option_of_the_command(gpucast):
+    done = gpucast(SCRIPT, "--what-if", "half-batch", arguments=["--batch-size", "512"])
+    by_hand = gpucast(SCRIPT, arguments=["--batch-size=256"])
+    assert done.code == 0, done.err
+    assert history(done) == history(by_hand)
+    (what_if,) = done.report["what_if"]
+    assert what_if["acted"] and what_if["did"] == "--batch-size 512 became 256"
+    # As it was typed: the same command under the same what-if is the same run.
+    assert done.report["command"] == [sys.executable, "train.py", "--batch-size", "512"]
+
+
+def test_without_effect_is_said(gpucast):
+    script = edited([("set_to_none=False", ""), ("DataLoader(data, batch_size=batch)", "[data[:64]] * 4")])
+    names = ["set-to-none", "half-batch", "checkpoint:Attention", "bf16"]
+    with_autocast = edited(BY_HAND["bf16"], script)
+    done = gpucast(with_autocast, *(word for name in names for word in ("--what-if", name)))
+    assert done.code == 0, done.err
+    assert [what_if["acted"] for what_if in done.report["what_if"]] == [False] * 4
+    said = [warning["message"] for warning in done.report["warnings"] if warning["code"] == "what_if_without_effect"]
+    assert "zero_grad sets gradients to None already" in said[0]
+    assert "no batch option" in said[1]
+    assert "no module of class or path Attention" in said[2] and "Block" in said[2]
+    assert "under autocast already" in said[3]
+    assert history(done) == history(gpucast(with_autocast))
+
+
+def test_evaluation_and_transforms_keep_their_types(gpucast):
+    """A model called without gradients runs under autocast itself, and nothing behind it does."""
+    script = edited(
+        [
+            (
+                "    optimizer.step()\n",
+                "    optimizer.step()\n    with torch.no_grad():\n        print(model(x).dtype, 'inside', (x @ x.t()).dtype, 'outside')\n",
+            )
+        ]
+    )
+    done = gpucast(script, "--what-if", "bf16")
+    assert done.code == 0, done.err
+    assert "torch.bfloat16 inside torch.float32 outside" in done.err
+
+
+def test_misspelt(gpucast):
+    done = gpucast(SCRIPT, "--what-if", "checkpont:Block")
+    assert done.code == 2
+    assert "did you mean checkpoint?" in done.err

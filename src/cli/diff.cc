@@ -24,7 +24,8 @@ namespace gpucast::cli {
 namespace {
 
 struct Options {
-  std::string before, after, by = "module", format = "text", fail_above, gpu, torch_version;
+  std::string before, after, by = "module", format = "text", gpu, torch_version;
+  std::optional<std::string> fail_above;
   std::optional<int> device;
 };
 
@@ -65,11 +66,11 @@ Grouping grouping(const std::string& name) {
 
 int diff_files(const Options& options) {
   check_torch_version(options.torch_version);
-  if (!options.fail_above.empty()) parse_fail_above(options.fail_above, 0);  // before the long work
+  if (options.fail_above) parse_fail_above(*options.fail_above, 0);  // before the long work
   const DiffInput before = load(options.before, options);
   Diff result = diff(before, load(options.after, options), grouping(options.by));
-  if (!options.fail_above.empty()) {
-    result.fail_above = parse_fail_above(options.fail_above, result.peak_reserved.before_bytes);
+  if (options.fail_above) {
+    result.fail_above = parse_fail_above(*options.fail_above, result.peak_reserved.before_bytes);
     result.fail_above->exceeded = result.peak_reserved.change_bytes() > result.fail_above->bytes;
   }
   const std::string text = options.format == "json"       ? diff_json(result)

@@ -65,7 +65,7 @@ int export_file(const Options& options) {
       form.write(analysis, out);
     }
   }
-  fmt::print(stderr, "gpucast: the {} is in {}; {}\n", form.name, target.keep(), form.afterwards);
+  fmt::print(stderr, "gpucast: {} is written; {}\n", target.keep(), form.afterwards);
   return kExitYes;
 }
 

@@ -15,8 +15,8 @@
 namespace gpucast {
 namespace {
 
-constexpr size_t kMostRows = 50;          // GitHub takes 65,536 characters a comment
-constexpr size_t kMostNameColumns = 120;  // of one name
+constexpr size_t kMostRows = 40;         // GitHub takes 65,536 characters a comment
+constexpr size_t kMostNameColumns = 80;  // of one name
 
 // Names may hold what Markdown and HTML take for their own, also inside of <code>: whatever is not plainly harmless goes out as a
 // character reference.
@@ -103,9 +103,9 @@ void rows(const Diff& d, std::string* out) {
 }
 
 void side(const char* when, const DiffSide& side, std::string* out) {
-  fmt::format_to(std::back_inserter(*out), "- {}: {}, {}, {}{}, {} steps; peak at {}\n", when, code(side.file), escaped(side.source),
-                 escaped(side.gpu_id), side.torch.empty() ? "" : ", torch " + escaped(side.torch), side.steps,
-                 escaped(printable(where(side.peak))));
+  fmt::format_to(std::back_inserter(*out), "- {}: {}, {}, {}{}, {} step{}; peak at {}\n", when, code(side.file), escaped(side.source),
+                 escaped(side.gpu_id), side.torch.empty() ? "" : ", torch " + escaped(side.torch), side.steps, side.steps == 1 ? "" : "s",
+                 escaped(cut_end(printable(where(side.peak)), kMostNameColumns)));
 }
 
 }  // namespace

@@ -135,7 +135,7 @@ void rows(const Diff& d, TextWriter* out) {
   }
   out->line();
   if (changed.empty()) {
-    out->wrapped("", fmt::format("By {}: no change in any of {} rows.", grouping_name(d.by), same));
+    out->wrapped("", fmt::format("By {}: no change ({} row{}).", grouping_name(d.by), same, same == 1 ? "" : "s"));
     return;
   }
   const Columns columns = columns_of(d, changed);
@@ -167,7 +167,7 @@ void rows(const Diff& d, TextWriter* out) {
     }
   }
   if (changed.size() > kMostRows) put(fmt::format("{} others", changed.size() - kMostRows), others);
-  if (same > 0) out->format("{} rows without a change: {}", same, format_bytes(same_bytes));
+  if (same > 0) out->format("{} row{} without a change: {}", same, same == 1 ? "" : "s", format_bytes(same_bytes));
 }
 
 }  // namespace
@@ -191,7 +191,7 @@ std::string diff_verdict(const Diff& d) {
                        format_mib(bytes.before_bytes), format_mib(bytes.after_bytes));
   }
   if (!d.fail_above) return text;
-  return fmt::format("{}: {} {} that is allowed", text, d.fail_above->exceeded ? "more than the" : "within the", d.fail_above->text);
+  return fmt::format("{}: {} the allowed {}", text, d.fail_above->exceeded ? "more than" : "within", d.fail_above->text);
 }
 
 std::string diff_text(const Diff& d, bool colour) {

@@ -385,10 +385,17 @@ class Writer {
     const bool freed = block.free_event != Block::kNever;
     std::string name = fmt::format("{} {}", category_name(a.category), format_bytes(block.size_bytes));
     const std::string module = module_label(trace_, a.module);
-    if (!module.empty()) name += " " + module;
+    const std::string_view tensor = tensor_name(a.tensor);
+    if (!tensor.empty()) {
+      name += fmt::format(" {}", tensor);
+    } else if (!module.empty()) {
+      name += " " + module;
+    }
     std::string args = fmt::format(R"("size_bytes":{},"requested_bytes":{},"category":"{}")", block.size_bytes, block.requested_bytes,
                                    category_name(a.category));
     if (has_phases()) args += fmt::format(R"(,"phase":"{}","step":{},"module":{})", phase_name(a.phase), a.step, json_text(module));
+    if (!tensor.empty()) args += fmt::format(R"(,"tensor":{})", json_text(tensor));
+    if (a.op.valid()) args += fmt::format(R"(,"operator":{})", json_text(attribution_.operators[a.op.index()]));
     args += fmt::format(R"(,"address":"{:#x}","stream":{},"alloc_event":{},"free_event":{},"stack":{})", block.address, block.stream,
                         block.before_start ? "null" : std::to_string(block.alloc_event), freed ? std::to_string(block.free_event) : "null",
                         stack(block.stack));
@@ -396,6 +403,8 @@ class Writer {
         category_name(a.category), colour_of(a.category), json_text(name), us(ns),
         us((freed ? axis_.event_ns[block.free_event] : end_ns()) - ns), args);
   }
+
+  std::string_view tensor_name(TensorId id) const { return id.valid() ? trace_.strings.text(trace_.tensors[id.index()].name) : ""; }
 
   // ---- slices ----
 

@@ -197,7 +197,7 @@ class Writer {
   }
 
  private:
-  // "activations: forward, step 2, in fc1 (Linear)"
+  // "activations: forward, step 2, in fc1 (Linear), by aten::addmm", "parameters: model_to_device, in fc1 (Linear), fc1.weight"
   std::string explanation(size_t block) const {
     const BlockAttribution& a = attribution_.blocks[block];
     std::string text = category_name(a.category);
@@ -206,6 +206,11 @@ class Writer {
     if (a.step > 0) text += fmt::format(", step {}", a.step);
     const std::string module = module_label(trace_, a.module);
     if (!module.empty()) text += ", in " + module;
+    if (a.tensor.valid()) {
+      text += fmt::format(", {}", trace_.strings.text(trace_.tensors[a.tensor.index()].name));
+    } else if (a.op.valid()) {
+      text += ", by " + attribution_.operators[a.op.index()];
+    }
     return text;
   }
 

@@ -1,0 +1,161 @@
+#include "src/report/perfetto_export.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "src/lifetime/lifetime.h"
+
+namespace gpucast {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr int64_t kMib = 1 << 20;
+constexpr uint64_t kBase = 0x7f0000000000;
+
+struct Made {
+  Trace trace;
+
+  void event(EventKind kind, uint64_t address, int64_t size, int64_t time_us = 0) {
+    trace.events.push_back({kind, StackId(), address, size, 0, time_us});
+    allocs += kind == EventKind::alloc ? 1 : 0;
+    frees += kind == EventKind::free_requested ? 1 : 0;
+  }
+  void mark(MarkKind kind, MarkedPhase phase = MarkedPhase::unknown, ModuleId module = {}, const char* text = "") {
+    Mark mark;
+    mark.kind = kind;
+    mark.phase = phase;
+    mark.module = module;
+    mark.sequence = ++marks;
+    mark.allocs = allocs;
+    mark.frees = frees;
+    if (*text != '\0') mark.text = trace.strings.intern(text);
+    trace.marks.push_back(mark);
+  }
+  ModuleId module(const char* name, ModuleId parent = {}) {
+    trace.modules.push_back({parent, trace.strings.intern(name), trace.strings.intern("Linear")});
+    return ModuleId(static_cast<int64_t>(trace.modules.size()) - 1);
+  }
+
+  int64_t allocs = 0, frees = 0, marks = 0;
+};
+
+Json exported(Trace trace) {
+  Analysis analysis;
+  analysis.lifetimes = follow_blocks(trace.events, {}, &trace.problems);
+  analysis.attribution = attribute(trace, analysis.lifetimes, &trace.problems);
+  analysis.trace = std::move(trace);
+  std::ostringstream out;
+  write_perfetto(analysis, out);
+  return Json::parse(out.str());
+}
+
+std::vector<Json> of(const Json& file, const std::string& phase, const std::string& name = "") {
+  std::vector<Json> out;
+  for (const Json& event : file["traceEvents"]) {
+    if (event["ph"] == phase && (name.empty() || event["name"] == name)) out.push_back(event);
+  }
+  return out;
+}
+
+TEST(PerfettoExport, NothingAtAll) {
+  const Json file = exported({});
+  for (const Json& event : of(file, "C")) {
+    for (const auto& [key, value] : event["args"].items()) EXPECT_EQ(value, 0);
+  }
+  EXPECT_TRUE(of(file, "B").empty());
+  EXPECT_TRUE(of(file, "X").empty());
+}
+
+TEST(PerfettoExport, CountersPeakAndBlocks) {
+  Made made;
+  made.event(EventKind::segment_alloc, kBase, 20 * kMib);
+  made.event(EventKind::alloc, kBase, 5 * kMib);
+  made.event(EventKind::alloc, kBase + 5 * kMib, 3 * kMib);
+  made.event(EventKind::free_requested, kBase, 5 * kMib);
+  made.event(EventKind::free_completed, kBase, 5 * kMib);
+  made.event(EventKind::oom, 7, 64 * kMib);
+  const Json file = exported(std::move(made.trace));
+  std::vector<int64_t> allocated;
+  for (const Json& event : of(file, "C", "allocated")) allocated.push_back(event["args"]["bytes"]);
+  EXPECT_EQ(allocated, (std::vector<int64_t>{0, 5 * kMib, 8 * kMib, 3 * kMib}));
+  EXPECT_EQ(of(file, "C", "reserved").back()["args"]["bytes"], 20 * kMib);
+  // Without times event i lies at i + 1.
+  EXPECT_EQ(of(file, "i", "peak allocated 8.0 MiB").at(0)["ts"], 3);
+  EXPECT_EQ(of(file, "i", "out of memory: 64.0 MiB asked for").at(0)["args"]["free_bytes"], 7);
+  const std::vector<Json> blocks = of(file, "X");
+  ASSERT_EQ(blocks.size(), 2u);
+  EXPECT_EQ(blocks[0]["dur"], 2);
+  EXPECT_EQ(blocks[0]["args"]["size_bytes"], 5 * kMib);
+  EXPECT_EQ(blocks[0]["args"]["free_event"], 3);
+  EXPECT_TRUE(blocks[1]["args"]["free_event"].is_null());
+  EXPECT_NE(blocks[0]["tid"], blocks[1]["tid"]) << "they live at the same time";
+}
+
+TEST(PerfettoExport, LanesAreUsedAgain) {
+  Made made;
+  made.event(EventKind::segment_alloc, kBase, 20 * kMib);
+  for (int i = 0; i < 100; ++i) {
+    made.event(EventKind::alloc, kBase, 5 * kMib);
+    made.event(EventKind::free_requested, kBase, 5 * kMib);
+    made.event(EventKind::free_completed, kBase, 5 * kMib);
+  }
+  const Json file = exported(std::move(made.trace));
+  const std::vector<Json> blocks = of(file, "X");
+  ASSERT_EQ(blocks.size(), 100u);
+  for (const Json& block : blocks) EXPECT_EQ(block["tid"], blocks[0]["tid"]);
+}
+
+TEST(PerfettoExport, ModulesNestAndNamesMayHoldAnything) {
+  Made made;
+  const ModuleId outer = made.module("a\"b\\c\n\t\x01\xff \xe2\x88\x82"), inner = made.module("fc", outer);
+  made.event(EventKind::segment_alloc, kBase, 20 * kMib, 1000);
+  made.mark(MarkKind::phase_begin, MarkedPhase::forward);
+  made.mark(MarkKind::module_begin, MarkedPhase::unknown, outer);
+  made.mark(MarkKind::module_begin, MarkedPhase::unknown, inner);
+  made.event(EventKind::alloc, kBase, 5 * kMib, 1000);  // in the same microsecond
+  made.mark(MarkKind::module_end, MarkedPhase::unknown, inner);
+  made.mark(MarkKind::module_end, MarkedPhase::unknown, outer);
+  made.mark(MarkKind::phase_end, MarkedPhase::forward);
+  made.mark(MarkKind::phase_begin, MarkedPhase::backward);
+  made.mark(MarkKind::module_backward, MarkedPhase::unknown, inner, "AddmmBackward0");
+  made.event(EventKind::alloc, kBase + 5 * kMib, kMib, 5000);
+  made.mark(MarkKind::module_backward, MarkedPhase::unknown, outer, "ReluBackward0");
+  made.event(EventKind::free_requested, kBase, 5 * kMib, 6000);
+  made.mark(MarkKind::phase_end, MarkedPhase::backward);
+  const Json file = exported(std::move(made.trace));
+
+  // By track: what is open, and the paths that were.
+  std::map<int, std::vector<std::string>> open;
+  std::vector<std::string> paths;
+  std::map<int, double> last;
+  for (const Json& event : file["traceEvents"]) {
+    if (event["ph"] != "B" && event["ph"] != "E") continue;
+    const int thread = event["tid"];
+    EXPECT_GE(event["ts"].get<double>(), last[thread]);
+    last[thread] = event["ts"];
+    if (event["ph"] == "B") {
+      open[thread].push_back(event["name"]);
+      std::string path;
+      for (const std::string& name : open[thread]) path += "/" + name;
+      paths.push_back(path);
+    } else {
+      ASSERT_FALSE(open[thread].empty());
+      open[thread].pop_back();
+    }
+  }
+  for (const auto& [thread, names] : open) EXPECT_TRUE(names.empty()) << thread;
+  const std::string top = "/a\"b\\c\n\t\x01\xef\xbf\xbd \xe2\x88\x82 (Linear)";
+  const auto has = [&](const std::string& path) { return std::find(paths.begin(), paths.end(), path) != paths.end(); };
+  EXPECT_TRUE(has(top + "/fc (Linear)"));
+  EXPECT_TRUE(has(top + "/fc (Linear)/AddmmBackward0"));
+  EXPECT_TRUE(has(top + "/ReluBackward0"));
+  EXPECT_TRUE(has("/forward"));
+  EXPECT_TRUE(has("/backward"));
+}
+
+}  // namespace
+}  // namespace gpucast

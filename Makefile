@@ -7,7 +7,9 @@
 #   make sanitize   the C++ tests under address, undefined-behaviour and thread sanitizers
 #   make test-nvidia  the same peaks with NVIDIA's own wheels installed (2.5 GB)
 #   make differential SEEDS=1000  gpucast's allocator against PyTorch's own on random sequences, on two releases
+#   make test-web   the HTML report in headless Chromium
 #   make bench      benchmarks, answers checked
+#   make screenshots  docs/images, from reports of examples
 #   make clean      remove build folders (not the Python environments in .venv)
 
 PREFIX ?= $(HOME)/.local
@@ -23,13 +25,15 @@ ENV_OLD := .venv/torch-$(TORCH_OLD)
 ENV_NVIDIA := .venv/torch-$(TORCH_NEW)-nvidia
 ENV_LINT := .venv/lint
 
-.PHONY: demo test test-cpp test-python test-nvidia differential install lint sanitize bench clean build setup
+WEB_MODULES := build/web-test/node_modules
+
+.PHONY: demo test test-cpp test-python test-web screenshots test-nvidia differential install lint sanitize bench clean build setup
 
 demo: build $(ENV_NEW)/.ready
 	@echo '$$ gpucast run --gpu rtx3060 -- python examples/train_resnet50.py --batch 32'
 	@PATH="$(CURDIR)/$(ENV_NEW)/bin:$$PATH" $(GPUCAST) run --gpu rtx3060 -- python examples/train_resnet50.py --batch 32
 
-test: test-cpp test-python
+test: test-cpp test-python test-web
 
 test-cpp: build
 	ctest --test-dir $(BUILD) --output-on-failure --no-tests=error -j2
@@ -37,6 +41,23 @@ test-cpp: build
 test-python: build $(ENV_NEW)/.ready $(ENV_OLD)/.ready
 	GPUCAST_BIN=$(CURDIR)/$(GPUCAST) $(ENV_OLD)/bin/python -m pytest
 	GPUCAST_BIN=$(CURDIR)/$(GPUCAST) $(ENV_NEW)/bin/python -m pytest
+
+test-web: build $(WEB_MODULES)/.package-lock.json
+	@tools/setup --web-test
+	$(WEB_MODULES)/.bin/tsc -p build/web-test
+	GPUCAST_BIN=$(CURDIR)/$(GPUCAST) GPUCAST_MODULES=$(CURDIR)/$(WEB_MODULES) node --test tests/web/report.test.mjs
+
+screenshots: build $(WEB_MODULES)/.package-lock.json $(ENV_OLD)/.ready
+	@tools/setup --web-test
+	PATH="$(CURDIR)/$(ENV_OLD)/bin:$$PATH" GPUCAST_BIN=$(CURDIR)/$(GPUCAST) GPUCAST_MODULES=$(CURDIR)/$(WEB_MODULES) node tests/web/screenshots.mjs docs/images
+
+# All of web/package.json: the build's own folder has only what the page is made from.
+$(WEB_MODULES)/.package-lock.json: web/package.json web/package-lock.json web/.npmrc web/tsconfig.json
+	@mkdir -p build/web-test
+	@cp web/package.json web/package-lock.json web/.npmrc build/web-test/
+	@echo '{"extends": "../../web/tsconfig.json", "compilerOptions": {"paths": {"uplot": ["./node_modules/uplot"]}}, "include": ["../../web/src"]}' > build/web-test/tsconfig.json
+	cd build/web-test && npm ci --ignore-scripts --silent
+	@touch $@
 
 test-nvidia: build $(ENV_NEW)/.ready $(ENV_OLD)/.ready $(ENV_NVIDIA)/.ready
 	$(ENV_NEW)/bin/python tests/same_peaks.py --gpucast $(GPUCAST) $(ENV_OLD)/bin/python $(ENV_NEW)/bin/python $(ENV_NVIDIA)/bin/python

@@ -123,7 +123,9 @@ def main():
                 for turn in range(1, turns + 1):
                     for again in period:
                         out.add(shifted(again, turn, by))
-    print(f"{events(lines) + turns * events(lines[begin:end])} events, {turns * by['steps']} more steps, {out.lines} lines", file=sys.stderr)
+    print(
+        f"{events(lines) + turns * events(lines[begin:end])} events, {turns * by['steps']} more steps, {out.lines} lines", file=sys.stderr
+    )
 
 
 if __name__ == "__main__":

@@ -180,7 +180,8 @@ class Writer {
     meta["explained"] = trace_.header.source != "snapshot";
     meta["peak_position"] = lifetimes_.peak_allocated.position();
     meta["peak_reserved_position"] = lifetimes_.peak_reserved.position();
-    for (size_t i = 0; i < static_cast<size_t>(Category::count_); ++i) meta["categories"].push_back(category_name(static_cast<Category>(i)));
+    for (size_t i = 0; i < static_cast<size_t>(Category::count_); ++i)
+      meta["categories"].push_back(category_name(static_cast<Category>(i)));
     for (size_t i = 0; i < static_cast<size_t>(Phase::count_); ++i) meta["phases"].push_back(phase_name(static_cast<Phase>(i)));
     meta["operators"] = attribution_.operators;
     meta["strings"] = Json::array();
@@ -205,8 +206,9 @@ class Writer {
     for (size_t i = 0; i < blocks.size(); ++i) {
       const Block& block = blocks[i];
       const BlockAttribution& a = attribution_.blocks[i];
-      const BlockKind key = {block.size_bytes,   block.requested_bytes, block.stream, stack(block.stack), module(a.module),
-                             operator_of(a), tensor_of(a),          a.category,   a.phase};
+      const BlockKind key = {block.size_bytes, block.requested_bytes, block.stream, stack(block.stack),
+                             module(a.module), operator_of(a),        tensor_of(a), a.category,
+                             a.phase};
       const auto [found, is_new] = numbers.try_emplace(key, static_cast<uint32_t>(kinds.size()));
       if (is_new) kinds.push_back(&found->first);
       kind[i] = found->second;

@@ -1,0 +1,147 @@
+#include "src/report/html_export.h"
+
+#include <gtest/gtest.h>
+#include <zlib.h>
+
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "gpucast/error.h"
+#include "src/base/alloc_conf.h"
+#include "src/report/html_template.h"
+
+namespace gpucast {
+namespace {
+
+constexpr int64_t kMib = 1 << 20;
+constexpr uint64_t kBase = 0x7f0000000000;
+constexpr const char* kEvil = "</script><img src=x onerror=alert(1)><!--<script>";
+
+// A module's parameter that stays, and a block that comes and goes; every name is an attack.
+Analysis small() {
+  Analysis out;
+  Trace& trace = out.trace;
+  trace.header.source = "vgpu";
+  const StringId evil = trace.strings.intern(kEvil);
+  trace.modules.push_back({ModuleId(), evil, evil});
+  trace.frames.push_back({evil, evil, 7});
+  trace.stack_frames.emplace_back(0);
+  trace.stacks.push_back({0, 1});
+  const auto event = [&](EventKind kind, uint64_t mib, int64_t size) {
+    trace.events.push_back({kind, StackId(0), kBase + mib * static_cast<uint64_t>(kMib), size, 0, 0});
+  };
+  event(EventKind::segment_alloc, 0, 20 * kMib);
+  event(EventKind::alloc, 0, 4 * kMib);
+  event(EventKind::alloc, 4, 2 * kMib);
+  event(EventKind::free_requested, 4, 2 * kMib);
+  event(EventKind::free_completed, 4, 2 * kMib);
+  trace.marks.push_back({MarkKind::tensors, MarkedPhase::unknown, ModuleId(), 1, 2, 1, 0, StringId()});
+  trace.tensors.push_back({TensorKind::parameter, 1, kBase, 4 * kMib, evil, ModuleId(0)});
+  out.lifetimes = follow_blocks(trace.events, parse_alloc_conf("", "2.6.0"), &trace.problems);
+  out.attribution = attribute(trace, out.lifetimes, &trace.problems);
+  out.prediction.command = {"python", kEvil};
+  return out;
+}
+
+std::string between(const std::string& text, const std::string& begin, const std::string& end) {
+  const size_t from = text.find(begin);
+  if (from == std::string::npos) return "";
+  return text.substr(from + begin.size(), text.find(end, from + begin.size()) - from - begin.size());
+}
+
+std::string unpacked(const std::string& base64) {
+  std::string bytes;
+  uint32_t bits = 0;
+  int count = 0;
+  for (const char c : base64) {
+    static const std::string kLetters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const size_t value = kLetters.find(c);
+    if (value == std::string::npos) break;
+    bits = bits << 6 | static_cast<uint32_t>(value);
+    if ((count += 6) >= 8) bytes += static_cast<char>(bits >> (count -= 8) & 0xff);
+  }
+  std::string out(1 << 20, '\0');
+  z_stream stream = {};
+  EXPECT_EQ(inflateInit2(&stream, 15 + 16), Z_OK);
+  stream.next_in = reinterpret_cast<Bytef*>(bytes.data());
+  stream.avail_in = static_cast<uInt>(bytes.size());
+  stream.next_out = reinterpret_cast<Bytef*>(out.data());
+  stream.avail_out = static_cast<uInt>(out.size());
+  EXPECT_EQ(inflate(&stream, Z_FINISH), Z_STREAM_END);
+  out.resize(stream.total_out);
+  inflateEnd(&stream);
+  return out;
+}
+
+template <class T>
+std::vector<T> column(const std::string& payload, const nlohmann::json& directory, const std::string& name) {
+  uint32_t length = 0;
+  std::memcpy(&length, payload.data() + 4, sizeof length);
+  for (const auto& entry : directory["columns"]) {
+    if (entry["name"] != name) continue;
+    std::vector<T> out(entry["count"].get<size_t>());
+    std::memcpy(out.data(), payload.data() + 8 + length + entry["offset"].get<size_t>(), out.size() * sizeof(T));
+    return out;
+  }
+  ADD_FAILURE() << "no column " << name;
+  return {};
+}
+
+std::string written(const Analysis& analysis) {
+  std::ostringstream out;
+  write_html(analysis, out);
+  return out.str();
+}
+
+TEST(HtmlExport, SaysHowToGetThePageWhereThereIsNone) {
+  if (!html_template().empty()) GTEST_SKIP() << "built with the page";
+  try {
+    written(small());
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(error.hint.find("npm"), std::string::npos);
+  }
+}
+
+TEST(HtmlExport, NamesCannotEndTheScript) {
+  if (html_template().empty()) GTEST_SKIP() << "built without the page";
+  const std::string html = written(small());
+  EXPECT_EQ(html.find("<img"), std::string::npos);
+  const std::string json = between(html, R"(<script id="prediction" type="application/json">)", "</script>");
+  EXPECT_EQ(nlohmann::json::parse(json)["command"][1], kEvil);
+}
+
+TEST(HtmlExport, ColumnsHoldTheBlocks) {
+  if (html_template().empty()) GTEST_SKIP() << "built without the page";
+  const std::string payload = unpacked(between(written(small()), R"(<script id="data" type="application/octet-stream">)", "</script>"));
+  ASSERT_EQ(payload.substr(0, 4), "GCR1");
+  uint32_t length = 0;
+  std::memcpy(&length, payload.data() + 4, sizeof length);
+  const auto directory = nlohmann::json::parse(payload.substr(8, length));
+  EXPECT_EQ(directory["events"], 5);
+  EXPECT_EQ(directory["strings"], nlohmann::json::array({kEvil}));
+  for (const auto& entry : directory["columns"]) EXPECT_EQ((8 + length + entry["offset"].get<size_t>()) % 8, 0U) << entry;
+
+  EXPECT_EQ(column<uint32_t>(payload, directory, "block.birth"), (std::vector<uint32_t>{2, 1}));  // differences
+  EXPECT_EQ(column<uint32_t>(payload, directory, "block.life"), (std::vector<uint32_t>{UINT32_MAX, 1}));
+  EXPECT_EQ(column<uint32_t>(payload, directory, "block.wait"), (std::vector<uint32_t>{UINT32_MAX, 1}));
+  EXPECT_EQ(column<uint32_t>(payload, directory, "block.address_high"), (std::vector<uint32_t>{0x7f00, 0x7f00}));
+  EXPECT_EQ(column<double>(payload, directory, "kind.size"), (std::vector<double>{4.0 * kMib, 2.0 * kMib}));
+  EXPECT_EQ(column<int32_t>(payload, directory, "kind.tensor"), (std::vector<int32_t>{0, -1}));
+  EXPECT_EQ(column<int32_t>(payload, directory, "kind.module")[0], 0);
+  const auto categories = column<uint8_t>(payload, directory, "kind.category");
+  EXPECT_EQ(directory["categories"][categories[0]], "parameters");
+  EXPECT_EQ(column<double>(payload, directory, "segment.size"), (std::vector<double>{20.0 * kMib}));
+  EXPECT_EQ(column<int32_t>(payload, directory, "frame.line"), (std::vector<int32_t>{7}));
+}
+
+TEST(HtmlExport, AnEmptyHistoryIsNoProblem) {
+  if (html_template().empty()) GTEST_SKIP() << "built without the page";
+  Analysis analysis;
+  analysis.attribution = attribute(analysis.trace, analysis.lifetimes, &analysis.trace.problems);
+  EXPECT_NE(written(analysis).find("</html>"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace gpucast

@@ -1,0 +1,343 @@
+// The HTML report, end to end: `gpucast export --to html` of real captures, opened in headless Chromium.
+//
+//   make test-web
+import assert from "node:assert/strict";
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { after, test } from "node:test";
+import { gzipSync } from "node:zlib";
+import { analyze, bytesOf, close, exportHtml, folder, inputOf, open, optionsOf, root, settle } from "./harness.mjs";
+
+const kCases = ["real_mlp_torch26", "real_mlp_torch214", "snapshot_whole", "snapshot_expandable", "snapshot_ring_buffer", "profile_mlp_torch26", "out_of_memory", "expandable_segments", "does_not_fit", "truncated"];
+const sum = (values) => values.reduce((a, b) => a + b, 0);
+
+after(close);
+
+// One report a case, for all tests.
+const reports = new Map();
+function report(name) {
+  if (!reports.has(name)) {
+    const input = inputOf(name), options = optionsOf(name);
+    reports.set(name, { file: exportHtml(input, options), json: analyze(input, options) });
+  }
+  return reports.get(name);
+}
+
+for (const name of kCases) {
+  test(`${name}: the page says what analyze says, and everything adds up`, async () => {
+    const { file, json } = report(name);
+    const { page, problems, done } = await open(file);
+    assert.equal(await page.locator("#verdict").innerText().then((text) => text.replace(/^\W+\s*/, "").toLowerCase()), json.verdict.replaceAll("_", " "));
+    assert.deepEqual(await bytesOf(page, "#total-device"), [json.device.expected_bytes]);
+    assert.deepEqual(await bytesOf(page, "#total-reserved"), [json.peak.reserved_bytes]);
+    assert.deepEqual(await bytesOf(page, "#total-allocated"), [json.peak.allocated_bytes]);
+    if (json.min_capacity_bytes !== null) assert.deepEqual(await bytesOf(page, "#total-least"), [json.min_capacity_bytes]);
+
+    // The page opens at the peak: the legend is analyze's list of categories.
+    const legend = await page.locator("#legend button").evaluateAll((rows) => Object.fromEntries(rows.map((row) => [row.dataset.category, Number(row.dataset.bytes)])));
+    for (const { name: category, bytes } of json.categories) assert.equal(legend[category] ?? 0, bytes, category);
+    assert.deepEqual(await bytesOf(page, "#now-allocated"), [json.peak.allocated_bytes]);
+    assert.deepEqual(await bytesOf(page, "#now-free"), [json.peak.free_but_reserved_bytes]);
+
+    // The ledger adds up from line to line.
+    const lines = await page.locator("#ledger tr").evaluateAll((rows) => rows.map((row) => [row.classList.contains("sum"), Number(row.dataset.bytes)]));
+    const sums = [];
+    let total = 0;
+    for (const [isSum, bytes] of lines) {
+      if (isSum) {
+        assert.equal(bytes, total);
+        sums.push(bytes);
+      } else {
+        total += bytes;
+      }
+    }
+    assert.deepEqual(sums, [json.peak.allocated_bytes, json.peak.reserved_bytes, json.device.expected_bytes]);
+
+    // At every moment: categories, blocks and curve say the same; segments and curve too; blocks do not overlap.
+    const checked = await page.evaluate(() => {
+      const { report, model, categoriesAt } = window.gpucast;
+      const wrong = [];
+      const stride = Math.max(1, Math.floor(report.events / 400));
+      for (let p = 0; p <= report.events; p += stride) {
+        const blocks = model.alive(p);
+        const size = blocks.reduce((all, block) => all + model.sizeOf(block), 0);
+        const categories = categoriesAt(p).reduce((all, bytes) => all + bytes, 0);
+        const allocated = model.timeline.allocated[p];
+        let reserved = 0;
+        for (let s = 0; s < report.segment.count; ++s) if (report.segment.birth[s] <= p && p < report.segment.death[s]) reserved += report.segment.size[s];
+        if (size !== allocated || categories !== allocated) wrong.push(`position ${p}: ${allocated} in the curve, ${size} in blocks, ${categories} in categories`);
+        if (reserved !== model.timeline.reserved[p]) wrong.push(`position ${p}: ${model.timeline.reserved[p]} in the curve, ${reserved} in segments`);
+        for (let i = 1; i < blocks.length; ++i) {
+          if (report.block.address[blocks[i - 1]] + model.sizeOf(blocks[i - 1]) > report.block.address[blocks[i]]) wrong.push(`position ${p}: blocks overlap`);
+        }
+      }
+      return { wrong, allocated: Math.max(...model.timeline.allocated), reserved: Math.max(...model.timeline.reserved), events: report.events };
+    });
+    assert.deepEqual(checked.wrong, []);
+    assert.equal(checked.allocated, json.peak.allocated_bytes);
+    assert.equal(checked.reserved, json.peak.reserved_bytes);
+    assert.equal(checked.events, json.counts.allocator_events);
+    assert.deepEqual(problems, []);
+    await done();
+  });
+}
+
+test("the page is one file that names no other, below 1 MB without its data", () => {
+  const html = readFileSync(report("real_mlp_torch26").file, "utf8");
+  assert.doesNotMatch(html, /(?:src|href)="(?!#|data:)/);
+  assert.doesNotMatch(html, /@import|url\((?!data:|["']?data:)/);
+  const data = /<script id="data"[^>]*>([^<]*)</.exec(html)[1];
+  assert.ok(html.length - data.length < 1e6, `${html.length - data.length} bytes`);
+});
+
+test("a block that is clicked in the segment map is found in all views", async () => {
+  const { page, problems, done } = await open(report("real_mlp_torch26").file);
+  const { block, x, y } = await page.evaluate(() => {
+    const { report, model, blockCenter } = window.gpucast;
+    // A gradient: it has a tensor, a module and a stack.
+    const gradient = report.categories.indexOf("gradients");
+    const blocks = Array.from(model.alive(report.peak)).filter((b) => report.kind.category[report.block.kind[b]] === gradient);
+    const found = blocks.sort((a, b) => model.sizeOf(b) - model.sizeOf(a))[0];
+    document.getElementById("map").scrollIntoView({ block: "center" });
+    return { block: found, ...blockCenter(found) };
+  });
+  await page.mouse.click(x, y);
+  await settle(page);
+  const details = page.locator("#details");
+  assert.equal(await details.getAttribute("data-block"), String(block));
+  const expected = await page.evaluate((b) => {
+    const { report, model } = window.gpucast;
+    const kind = report.block.kind[b];
+    return { tensor: model.tensorOf(kind), module: model.moduleOf(kind), address: `0x${report.block.address[b].toString(16)}`, category: model.categoryOf(b) };
+  }, block);
+  const words = await details.innerText();
+  for (const part of [expected.tensor, expected.module, expected.address, expected.category]) assert.ok(part && words.includes(part), `${part} in ${words}`);
+  assert.match(await page.locator("#stack").innerText(), /train_mlp\.py:\d+/);
+  const row = page.locator(`.table-row[data-block="${block}"]`);
+  assert.equal(await row.getAttribute("aria-selected"), "true");
+  assert.match(await page.locator("#curve-note").innerText(), /Shaded: the life of the selected block/);
+  // Its last event: the moment moves there, and the block is gone behind it.
+  await details.getByRole("button", { name: /^event/ }).first().click();
+  await settle(page);
+  assert.equal(await page.evaluate((b) => window.gpucast.get().position === window.gpucast.report.block.birth[b], block), true);
+  await page.keyboard.press("Escape");
+  await settle(page);
+  assert.equal(await details.getAttribute("data-block"), "-1");
+  assert.deepEqual(problems, []);
+  await done();
+});
+
+test("the curve zooms, and a click in it chooses the moment for all views", async () => {
+  const { page, problems, done } = await open(report("real_mlp_torch26").file);
+  const state = () => page.evaluate(() => ({ ...window.gpucast.get(), events: window.gpucast.report.events }));
+  const { events } = await state();
+  assert.deepEqual((await state()).view, [0, events]);
+  const box = await page.locator("#curve .u-over").boundingBox();
+  const at = (share) => box.x + share * box.width;
+  // Drag from a quarter to a half.
+  await page.mouse.move(at(0.25), box.y + 60);
+  await page.mouse.down();
+  await page.mouse.move(at(0.5), box.y + 80, { steps: 6 });
+  await page.mouse.up();
+  await settle(page);
+  const zoomed = (await state()).view;
+  assert.ok(Math.abs(zoomed[0] - events / 4) < events / 50 && Math.abs(zoomed[1] - events / 2) < events / 50, String(zoomed));
+  await page.mouse.click(at(0.5), box.y + 60);
+  await settle(page);
+  const { position } = await state();
+  assert.ok(Math.abs(position - (zoomed[0] + zoomed[1]) / 2) < events / 50, String(position));
+  // What the panels show is that moment's.
+  const categories = await page.evaluate(() => [window.gpucast.model.timeline.allocated[window.gpucast.get().position]]);
+  assert.deepEqual(await bytesOf(page, "#now-allocated"), categories);
+  assert.equal(sum(await bytesOf(page, "#legend button")), categories[0]);
+  const blocks = await page.evaluate(() => window.gpucast.model.alive(window.gpucast.get().position).length);
+  assert.match(await page.locator("#table-note").innerText(), new RegExp(`^${blocks} block`));
+  assert.match(await page.locator("#map-note").innerText(), new RegExp(`${blocks} block`));
+  await page.getByRole("button", { name: "Whole run" }).click();
+  await settle(page);
+  assert.deepEqual((await state()).view, [0, events]);
+  assert.deepEqual(problems, []);
+  await done();
+});
+
+test("the keyboard does it all", async () => {
+  const { page, problems, done } = await open(report("real_mlp_torch26").file);
+  const get = (name) => page.evaluate((key) => window.gpucast.get()[key], name);
+  const press = async (key) => {
+    await page.keyboard.press(key);
+    await settle(page);
+  };
+  const peak = await get("position");
+  await press("ArrowLeft");
+  assert.equal(await get("position"), peak - 1);
+  await press("ArrowRight");
+  await press("ArrowRight");
+  assert.equal(await get("position"), peak + 1);
+  await press("[");
+  const before = await get("position");
+  assert.ok(before < peak);
+  await press("]");
+  assert.ok((await get("position")) > before);
+  await press("p");
+  assert.equal(await get("position"), peak);
+  const whole = await get("view");
+  await press("+");
+  const zoomed = await get("view");
+  assert.ok(zoomed[1] - zoomed[0] <= (whole[1] - whole[0]) / 2 + 1);
+  await press("Escape");
+  assert.deepEqual(await get("view"), whole);
+  await press("?");
+  assert.equal(await page.locator("#help").evaluate((dialog) => dialog.open), true);
+  await page.keyboard.press("Escape");
+  assert.equal(await page.locator("#help").evaluate((dialog) => dialog.open), false);
+  // Every view can be reached with Tab.
+  const reached = new Set();
+  for (let i = 0; i < 80; ++i) {
+    await page.keyboard.press("Tab");
+    reached.add(await page.evaluate(() => document.activeElement.id));
+  }
+  for (const id of ["moment-range", "map", "icicle", "search", "table-body", "head-size"]) assert.ok(reached.has(id), id);
+  await page.locator("#map").focus();
+  await press("ArrowRight");
+  const first = await get("block");
+  assert.ok(first >= 0);
+  await press("ArrowRight");
+  assert.notEqual(await get("block"), first);
+  await page.locator("#table-body").focus();
+  await press("Home");
+  assert.equal(await page.locator('.table-row[aria-selected="true"]').getAttribute("aria-rowindex"), "2");
+  await page.locator("#icicle").focus();
+  await press("Escape");
+  await press("ArrowDown");
+  assert.notEqual(await get("tree"), null);
+  assert.deepEqual(problems, []);
+  await done();
+});
+
+test("the table filters, sorts and shows only rows on screen", async () => {
+  const { page, problems, done } = await open(report("real_mlp_torch26").file);
+  const counts = async () => Number(/^([\d,]+) block/.exec(await page.locator("#table-note").innerText())[1].replaceAll(",", ""));
+  const all = await counts();
+  await page.locator("#search").fill("weight");
+  await settle(page);
+  const filtered = await counts();
+  assert.ok(filtered > 0 && filtered < all, `${filtered} of ${all}`);
+  for (const text of await page.locator(".table-row").allInnerTexts()) assert.match(text, /weight/);
+  assert.match(await page.locator("#curve-note").innerText(), /Black line: “weight”/);
+  await page.getByRole("button", { name: "Show all" }).click();
+  await settle(page);
+  assert.equal(await counts(), all);
+  // By category, with a click in the legend.
+  await page.locator('#legend button[data-category="parameters"]').click();
+  await settle(page);
+  const parameters = await page.locator('#legend button[data-category="parameters"]').getAttribute("data-bytes");
+  const shown = await page.evaluate(() => Array.from(window.gpucast.model.alive(window.gpucast.get().position)).filter((b) => window.gpucast.model.kindMask()[window.gpucast.report.block.kind[b]]).reduce((size, b) => size + window.gpucast.model.sizeOf(b), 0));
+  assert.equal(shown, Number(parameters));
+  for (const text of await page.locator(".table-row .category").allInnerTexts()) assert.equal(text, "parameters");
+  await page.keyboard.press("Escape");
+  await settle(page);
+  // By born, ascending and descending.
+  for (const direction of [1, -1]) {
+    await page.locator("#head-born").click();
+    await settle(page);
+    const born = await page.locator(".table-row").evaluateAll((rows) => rows.map((row) => window.gpucast.report.block.birth[row.dataset.block]));
+    assert.deepEqual(born, [...born].sort((a, b) => direction * (a - b)));
+  }
+  assert.ok((await page.locator(".table-row").count()) <= 40);
+  await page.locator("#search").fill("nothing is called this");
+  await settle(page);
+  assert.equal(await page.locator("#table-empty").isVisible(), true);
+  assert.deepEqual(problems, []);
+  await done();
+});
+
+test("a module that is clicked in the icicle filters the other views", async () => {
+  const { page, problems, done } = await open(report("real_mlp_torch26").file);
+  const spot = await page.evaluate(() => {
+    document.getElementById("icicle").scrollIntoView({ block: "center" });
+    return window.gpucast.nodeCenter("body.0 (Linear)");
+  });
+  assert.ok(spot);
+  await page.mouse.click(spot.x, spot.y);
+  await settle(page);
+  assert.match(await page.locator("#table-note").innerText(), /of in 0 at|in 0/);
+  const modules = await page.locator(".table-row").evaluateAll((rows) => rows.map((row) => window.gpucast.model.moduleOf(window.gpucast.report.block.kind[row.dataset.block])));
+  assert.ok(modules.length > 0);
+  for (const module of modules) assert.equal(module, "body.0 (Linear)");
+  // The bytes of the modules add up to everything.
+  const total = await page.evaluate(() => {
+    const { model, report, get } = window.gpucast;
+    const tree = model.tree("module");
+    return Array.from(model.alive(get().position)).every((b) => tree.ofKind[report.block.kind[b]] > 0);
+  });
+  assert.equal(total, true);
+  await page.locator("#by-stack").click();
+  await settle(page);
+  assert.equal(await page.evaluate(() => window.gpucast.get().tree), null);
+  assert.match(await page.locator("#icicle").getAttribute("aria-label"), /Python frames/);
+  assert.deepEqual(problems, []);
+  await done();
+});
+
+for (const name of ["real_mlp_torch26", "snapshot_ring_buffer", "out_of_memory"]) {
+  test(`${name}: nothing overflows on a phone, and a tap chooses a moment`, async () => {
+    const { page, problems, done } = await open(report(name).file, { width: 390, height: 844, touch: true });
+    for (const width of [390, 320]) {
+      await page.setViewportSize({ width, height: 844 });
+      await settle(page);
+      assert.ok((await page.evaluate(() => document.documentElement.scrollWidth)) <= width);
+    }
+    const box = await page.locator("#curve .u-over").boundingBox();
+    const before = await page.evaluate(() => window.gpucast.get().position);
+    await page.touchscreen.tap(box.x + 8, box.y + box.height / 2);
+    await settle(page);
+    assert.ok((await page.evaluate(() => window.gpucast.get().position)) <= before);
+    assert.deepEqual(problems, []);
+    await done();
+  });
+}
+
+test("dark and light follow the system, and the switch", async () => {
+  const background = (page) => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+  const light = await open(report("real_mlp_torch26").file), dark = await open(report("real_mlp_torch26").file, { dark: true });
+  const [bright, dim] = [await background(light.page), await background(dark.page)];
+  assert.notEqual(bright, dim);
+  await light.page.locator("#theme").click();
+  await settle(light.page);
+  assert.equal(await background(light.page), dim);
+  await dark.page.keyboard.press("t");
+  await settle(dark.page);
+  assert.equal(await background(dark.page), bright);
+  assert.deepEqual([...light.problems, ...dark.problems], []);
+  await light.done();
+  await dark.done();
+});
+
+test("names that look like markup stay text", async () => {
+  const evil = '</script><img src=x onerror="window.broken=1"><!--<script>';
+  const lines = readFileSync(join(root, "tests/cases/real_mlp_torch26/input.jsonl"), "utf8").split("\n").filter(Boolean).map((line) => JSON.parse(line));
+  for (const line of lines) {
+    if (line.record === "module") line.name = line.name ? `${line.name}${evil}` : line.name;
+    if (line.record === "module") line.type += evil;
+    if (line.record === "stack") line.frames = line.frames.map(([file, number, name]) => [file + evil, number, name + evil]);
+    if (line.record === "header") line.command.push(evil);
+    if (line.record === "process") line.torch += evil;
+    if (Array.isArray(line) && line[0] === "tensor") line[5] += evil;
+  }
+  const input = join(folder, "evil.gpucast");
+  writeFileSync(input, gzipSync(lines.map((line) => JSON.stringify(line)).join("\n") + "\n"));
+  const { page, problems, done } = await open(exportHtml(input));
+  assert.equal(await page.locator("img").count(), 0);
+  assert.ok((await page.locator("#command").innerText()).includes(evil));
+  await page.locator("#map").focus();
+  await page.keyboard.press("ArrowRight");
+  await settle(page);
+  assert.ok((await page.locator("#stack").innerText()).includes(evil));
+  const box = await page.locator("#icicle").boundingBox();
+  await page.mouse.move(box.x + 50, box.y + 50);
+  await settle(page);
+  assert.equal(await page.evaluate(() => window.broken), undefined);
+  assert.equal(await page.locator("script").count(), 2); // the data's element is gone once it is read
+  assert.deepEqual(problems, []);
+  await done();
+});

@@ -21,6 +21,7 @@ void declare_run(CLI::App& app, std::function<int()>& action);
 void declare_profile(CLI::App& app, std::function<int()>& action);
 void declare_analyze(CLI::App& app, std::function<int()>& action);
 void declare_breakdown(CLI::App& app, std::function<int()>& action);
+void declare_explain(CLI::App& app, std::function<int()>& action);
 void declare_replay(CLI::App& app, std::function<int()>& action);
 void declare_export(CLI::App& app, std::function<int()>& action);
 void declare_diff(CLI::App& app, std::function<int()>& action);

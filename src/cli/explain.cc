@@ -1,0 +1,259 @@
+// gpucast explain FILE: why it takes what it takes, and what would reduce it; with --rerun the script is run again under what-ifs.
+
+#include "gpucast/explain.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gpucast/error.h"
+#include "src/base/bytes.h"
+#include "src/cli/load_trace.h"
+#include "src/cli/messages.h"
+#include "src/cli/subcommand.h"
+#include "src/cli/supervisor.h"
+#include "src/explain/explain.h"
+#include "src/explain/profile_remedies.h"
+#include "src/predict/analysis.h"
+
+extern char** environ;
+
+namespace gpucast::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Options {
+  std::string file, gpu, format = "text";
+  std::optional<int> device;
+  bool rerun = false;
+  OrchestrateOptions profile;
+};
+
+// ---- running the script again ----------------------------------------------------------------------------------------------
+
+struct Interrupted {};
+
+// Runs the capture's command as `gpucast run` does, each time with another change, in the folder and with the allocator settings of the
+// capture.
+class Reruns {
+ public:
+  explicit Reruns(const Analysis& recorded) : recorded_(recorded) {
+    const std::string& folder = recorded.trace.header.folder;
+    std::error_code error;
+    if (!folder.empty() && fs::is_directory(folder, error)) folder_ = folder;
+    for (char** entry = environ; *entry != nullptr; ++entry) {
+      const std::string_view text(*entry);
+      if (!text.starts_with("PYTORCH_ALLOC_CONF=") && !text.starts_with("PYTORCH_CUDA_ALLOC_CONF=")) environment_.emplace_back(text);
+    }
+    const std::string& conf = recorded.trace.process.alloc_conf;
+    if (!conf.empty()) environment_.push_back("PYTORCH_CUDA_ALLOC_CONF=" + conf);
+  }
+
+  // Throws Error: no capture came of it, and why. Throws Interrupted.
+  Analysis run(const std::vector<std::string>& what_ifs) {
+    const SessionFolder temporary;
+    const std::string capture = temporary.path + "/rerun.gpucast", log = temporary.path + "/log";
+    const Prediction& p = recorded_.prediction;
+    std::vector<std::string> words = {"gpucast", "run", "--gpu", p.gpu_id, "-o", capture, "--format", "json"};
+    if (p.steps_requested > 0) words.insert(words.end(), {"--steps", std::to_string(p.steps_requested)});
+    for (const std::string& what_if : what_ifs) words.insert(words.end(), {"--what-if", what_if});
+    words.emplace_back("--");
+    words.insert(words.end(), p.command.begin(), p.command.end());
+    const int exit_code = start_and_wait(words, log);
+    if (exit_code == kExitInterrupted) throw Interrupted();
+    if (exit_code != kExitYes && exit_code != kExitNo) throw Error(last_words(log));
+    return analyze(read_trace(capture), p.gpu_id);
+  }
+
+ private:
+  int start_and_wait(const std::vector<std::string>& words, const std::string& log) const {
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+    posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    if (!folder_.empty()) posix_spawn_file_actions_addchdir_np(&actions, folder_.c_str());
+    posix_spawnattr_t attributes;
+    posix_spawnattr_init(&attributes);
+    sigset_t own;
+    sigemptyset(&own);
+    sigaddset(&own, SIGINT);
+    posix_spawnattr_setsigdefault(&attributes, &own);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
+    pid_t pid = 0;
+    // Ctrl-C reaches the run too, which cleans up and says so by its exit code.
+    const auto previous = std::signal(SIGINT, SIG_IGN);
+    std::vector<char*> arguments = pointers(words), environment = pointers(environment_);
+    const int problem = posix_spawn(&pid, "/proc/self/exe", &actions, &attributes, arguments.data(), environment.data());
+    posix_spawnattr_destroy(&attributes);
+    posix_spawn_file_actions_destroy(&actions);
+    int status = 0;
+    if (problem == 0) {
+      while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+      }
+    }
+    std::signal(SIGINT, previous);
+    if (problem != 0) throw Error(fmt::format("gpucast cannot start itself: {}", std::strerror(problem)));
+    return WIFEXITED(status) ? WEXITSTATUS(status) : kExitFailed;
+  }
+
+  static std::vector<char*> pointers(const std::vector<std::string>& texts) {
+    std::vector<char*> out;
+    for (const std::string& text : texts) out.push_back(const_cast<char*>(text.c_str()));  // NOLINT: as posix_spawn wants it
+    out.push_back(nullptr);
+    return out;
+  }
+
+  // What `gpucast run` said went wrong, else the last line that was printed.
+  static std::string last_words(const std::string& log) {
+    std::ifstream in(log);
+    std::string said, last;
+    for (std::string line; std::getline(in, line);) {
+      if (line.empty()) continue;
+      if (said.empty() && line.starts_with("gpucast: ")) said = line.substr(std::strlen("gpucast: "));
+      last = line;
+    }
+    return said.empty() ? last : said;
+  }
+
+  const Analysis& recorded_;
+  std::string folder_;
+  std::vector<std::string> environment_;
+};
+
+std::string difference_to_recorded(const Analysis& recorded, const Analysis& now) {
+  const Prediction &p = recorded.prediction, &q = now.prediction;
+  if (p.peak_allocated.bytes == q.peak_allocated.bytes && p.peak_reserved.bytes == q.peak_reserved.bytes && p.torch == q.torch) return "";
+  std::string why;
+  if (p.torch != q.torch) why = fmt::format(" with torch {} in the place of {}", q.torch, p.torch);
+  if (p.enforced_capacity) why += " without the card's limit";
+  if (p.gpu_id != p.captured_gpu_id) why += fmt::format(" on {} in the place of {}", p.gpu_id, p.captured_gpu_id);
+  return fmt::format("Run again as it is{}, the script reserves {} at its peak and allocates {} ({}). What is saved is counted from there.",
+                     why, format_bytes(q.peak_reserved.bytes), format_bytes(q.peak_allocated.bytes),
+                     q.verdict == Verdict::does_not_fit ? "does not fit" : verdict_name(q.verdict));
+}
+
+Remedy not_computed(const std::string& what_if, std::string why) {
+  Remedy remedy;
+  remedy.by = RemedyBy::rerun;
+  remedy.name = what_if;
+  remedy.what = what_if_words(what_if);
+  remedy.note = std::move(why);
+  return remedy;
+}
+
+// The script as it is first: what it saves is counted from what it takes today.
+void run_again(const Analysis& recorded, const std::vector<std::string>& what_ifs, Explanation* out) {
+  Reruns reruns(recorded);
+  const bool progress = isatty(STDERR_FILENO) == 1;
+  std::vector<std::string> own;
+  for (const WhatIf& what_if : recorded.prediction.what_if) own.push_back(what_if.name);
+  std::optional<Analysis> baseline;
+  try {
+    if (progress) say("gpucast: run 1 of {}: as it is\n", what_ifs.size() + 1);
+    baseline = reruns.run(own);
+  } catch (const Error& error) {
+    out->baseline = fmt::format("The script could not be run again: {}.", error.what());
+    for (const std::string& name : what_ifs) out->remedies.push_back(not_computed(name, "the script could not be run again"));
+    return;
+  }
+  out->baseline = difference_to_recorded(recorded, *baseline);
+  if (!out->baseline.empty()) {
+    // The allocator's settings too: of a run that is whole, and of the same script as the others.
+    Explanation now = explain(*baseline);
+    out->remedies = std::move(now.remedies);
+    out->settings_tried = now.settings_tried;
+  }
+  for (size_t i = 0; i < what_ifs.size(); ++i) {
+    const std::string& name = what_ifs[i];
+    if (progress) say("gpucast: run {} of {}: {}\n", i + 2, what_ifs.size() + 1, name);
+    std::vector<std::string> with = own;
+    with.push_back(name);
+    try {
+      const Analysis changed = reruns.run(with);
+      const std::vector<WhatIf>& done = changed.prediction.what_if;
+      const auto what_if = std::find_if(done.begin(), done.end(), [&](const WhatIf& other) { return other.name == name; });
+      if (what_if == done.end() || !what_if->acted) {
+        out->remedies.push_back(not_computed(name, "it changes nothing: " + (what_if == done.end() ? "" : what_if->did)));
+        continue;
+      }
+      out->remedies.push_back(compare_remedy(RemedyBy::rerun, name, baseline->prediction, changed.prediction));
+      out->remedies.back().note = what_if->did;
+    } catch (const Error& error) {
+      out->remedies.push_back(not_computed(name, error.what()));
+    }
+  }
+}
+
+// ---- the subcommand --------------------------------------------------------------------------------------------------------
+
+void add_what_ifs(const Analysis& analysis, const Options& options, Explanation* out) {
+  const std::vector<std::string> what_ifs = what_ifs_to_try(analysis);
+  if (what_ifs.empty()) return;
+  if (options.rerun) return run_again(analysis, what_ifs, out);
+  for (const std::string& name : what_ifs) out->remedies.push_back(not_computed(name, ""));
+  out->reruns_left = static_cast<int64_t>(what_ifs.size()) + 1;
+}
+
+int explain_file(const Options& options) {
+  check_torch_version(options.profile.torch);
+  const std::optional<std::string> gpu = options.gpu.empty() ? std::nullopt : std::optional(options.gpu);
+  const Analysis analysis = analyze(load_trace(options.file, options.device, gpu, options.profile), gpu);
+  if (options.rerun && analysis.prediction.source != "vgpu") {
+    throw Error("--rerun was given, and this is no capture of a command that could be run again", options.file,
+                "leave --rerun out, or capture the command: gpucast run -o train.gpucast -- python train.py");
+  }
+  Explanation explanation = explain(analysis);
+  try {
+    add_what_ifs(analysis, options, &explanation);
+  } catch (const Interrupted&) {
+    say("gpucast: interrupted; everything that was started was ended\n");
+    return kExitInterrupted;
+  }
+  for (Remedy& remedy : profile_remedies(analysis, options.file, options.profile)) explanation.remedies.push_back(std::move(remedy));
+  sort_remedies(&explanation.remedies);
+  if (options.format == "json") {
+    std::fputs(explain_json(explanation).c_str(), stdout);
+  } else {
+    std::fputs(explain_text(explanation, options.file, colour_wanted()).c_str(), stdout);
+  }
+  return analysis.prediction.verdict == Verdict::does_not_fit ? kExitNo : kExitYes;
+}
+
+}  // namespace
+
+void declare_explain(CLI::App& app, std::function<int()>& action) {
+  auto options = std::make_shared<Options>();
+  app.add_option("FILE", options->file,
+                 "a capture (*.gpucast), a memory snapshot of PyTorch (*.pickle), or a PyTorch Profiler trace (*.json, *.json.gz)")
+      ->required();
+  app.add_option("--gpu", options->gpu, "the card to judge by (see `gpucast gpus`); without it the capture's own");
+  app.add_flag("--rerun", options->rerun, "run the captured command again under each what-if that can matter, and say what it saves");
+  app.add_option("--device", options->device, "which GPU of a snapshot that holds several");
+  app.add_option("--format", options->format, "text or json")->check(CLI::IsMember({"text", "json"}))->capture_default_str();
+  const std::string group = "Profiler traces";
+  app.add_option("--traced-batch", options->profile.traced_batch_size, "the traced batch size, where the trace does not say")
+      ->check(CLI::PositiveNumber)
+      ->group(group);
+  app.add_option("--torch-version", options->profile.torch, "the PyTorch release to predict for, where the trace does not say: 2.6.0")
+      ->group(group);
+  app.callback([options, &action] { action = [options] { return explain_file(*options); }; });
+}
+
+}  // namespace gpucast::cli

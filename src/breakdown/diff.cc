@@ -116,14 +116,14 @@ DiffSide side_of(const DiffInput& input) {
 const char* source_words(std::string_view source) {
   if (source == "vgpu") return "a run on the virtual GPU";
   if (source == "cpu_profile") return "a profiler trace";
-  if (source == "snapshot") return "a memory snapshot";
   return "a capture";
 }
 
 void add_notes(const DiffInput& before, const DiffInput& after, Diff* out) {
   const Prediction &a = before.prediction, &b = after.prediction;
-  if (a.source != b.source) {
-    out->notes.push_back(fmt::format("Before is {}, after {}: modules, phases and categories may have other names, and do not match then.",
+  const bool snapshots = a.source == "snapshot" || b.source == "snapshot";
+  if (a.source != b.source && !snapshots) {
+    out->notes.push_back(fmt::format("Before is {}, after {}: operators and modules may have other names, and do not match then.",
                                      source_words(a.source), source_words(b.source)));
   }
   for (const auto& [p, when] : {std::pair(&a, "before"), std::pair(&b, "after")}) {
@@ -137,18 +137,17 @@ void add_notes(const DiffInput& before, const DiffInput& after, Diff* out) {
     }
   }
   if (a.gpu_id != b.gpu_id) {
-    out->notes.push_back(
-        fmt::format("The cards differ: {} before, {} after. --gpu counts both for one card; kernels and workspaces stay "
-                    "those of the card that each was recorded for.",
-                    a.gpu_id, b.gpu_id));
-  } else if (a.captured_gpu_id != b.captured_gpu_id && a.source != "snapshot" && b.source != "snapshot") {
+    out->notes.push_back(fmt::format("The cards differ: {} before, {} after. --gpu NAME counts both for one.", a.gpu_id, b.gpu_id));
+  }
+  if (snapshots) return;  // these do not tell the card, PyTorch's release and the steps
+  if (a.gpu_id == b.gpu_id && a.captured_gpu_id != b.captured_gpu_id) {
     out->notes.push_back(fmt::format("Recorded for different cards, {} before and {} after: kernels and workspaces differ with the card.",
                                      a.captured_gpu_id, b.captured_gpu_id));
   }
   if (a.torch != b.torch && !a.torch.empty() && !b.torch.empty()) {
     out->notes.push_back(fmt::format("PyTorch differs: {} before, {} after.", a.torch, b.torch));
   }
-  if (a.steps != b.steps && a.source != "snapshot" && b.source != "snapshot") {
+  if (a.steps != b.steps) {
     out->notes.push_back(
         fmt::format("The runs have {} and {} optimizer steps: what comes in later steps only one of them has.", a.steps, b.steps));
   }

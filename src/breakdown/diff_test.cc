@@ -183,8 +183,10 @@ TEST(Diff, PeaksAndWhatMakesRunsHardToCompare) {
   EXPECT_EQ(note("The run after ended out of memory"), 1);
   a.end_reason = "timeout";
   EXPECT_EQ(note("The run before did not come to its end (timeout)"), 1);
+  b.source = "cpu_profile";
+  EXPECT_EQ(note("Before is a run on the virtual GPU, after a profiler trace"), 1);
   b.source = "snapshot";
-  EXPECT_EQ(note("Before is a run on the virtual GPU, after a memory snapshot"), 1);
+  EXPECT_EQ(note("The snapshot after has no phases"), 1);
   EXPECT_EQ(note("optimizer steps"), 0) << "a snapshot does not tell";
 }
 

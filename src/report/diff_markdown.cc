@@ -21,7 +21,7 @@ constexpr size_t kMostNameColumns = 80;  // of one name
 // Names may hold what Markdown and HTML take for their own, also inside of <code>: whatever is not plainly harmless goes out as a
 // character reference.
 std::string escaped(std::string_view text) {
-  static constexpr std::string_view kHarmless = " .,:+-/=%()";
+  static constexpr std::string_view kHarmless = " .,:;'+-/=%()";
   std::string out;
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);
@@ -75,7 +75,7 @@ std::string row_name(const Diff& d, const DiffRow& row) {
   std::string out = row.name.empty() ? "(root)" : code(row.name);
   if (d.by == Grouping::module && !row.type.empty()) out += fmt::format(" ({})", escaped(cut_end(printable(row.type), kMostNameColumns)));
   if (row.presence != DiffPresence::both) out += fmt::format(", **{}**", diff_presence_name(row.presence));
-  if (row.modules_below > 0) out += fmt::format(" with {} below", row.modules_below);
+  if (row.modules_below > 0) out += fmt::format(", {} below", row.modules_below);
   return out;
 }
 
@@ -118,7 +118,7 @@ std::string diff_markdown(const Diff& d) {
   table_line("Peak allocated", d.peak_allocated, &out);
   table_line("On the card in all", d.device, &out);
   if (!d.notes.empty()) out += '\n';
-  for (const std::string& note : d.notes) out += fmt::format("> {}\n", escaped(printable(note)));
+  for (const std::string& note : d.notes) out += fmt::format("- {}\n", escaped(printable(note)));
 
   open_fold("By category, at the peak of allocated", &out);
   table_head("category", &out);

@@ -50,8 +50,7 @@ void expect_columns(const std::string& text) {
 
 TEST(DiffText, Whole) {
   EXPECT_EQ(diff_text(example(), false),
-            R"(FAIL Peak reserved grew by 120.00 MiB (+6.0 %), from 2000.00 MiB to 2120.00 MiB: more than the
-     allowed 5%
+            R"(FAIL Peak reserved grew by 120.00 MiB (+6.0 %), from 2000.00 to 2120.00 MiB: above the allowed 5%
   before  main.gpucast: virtual GPU, 3 optimizer steps, l4, torch 2.6.0+cu124
           peak at backward, step 2, in fc (Linear)
   after   pr.gpucast: virtual GPU, 1 optimizer step, l4, torch 2.14.1+cu130
@@ -66,10 +65,10 @@ Peak allocated                                   1900.00       1970.00        +7
   parameters                                     1000.00        990.00        -10.00     -1.0 %
   free, but reserved, at that moment              100.00        150.00        +50.00    +50.0 %
 
-By module, MiB                                        before     after    change  activat.    params
-transformer.h.1.attn (Attention)                       400.0     480.0     +80.0     +80.0         .
-transformer.h.0 (Block), new with 7 below                0.0      30.0     +30.0         .     +30.0
-old (Linear), gone                                      40.0       0.0     -40.0         .     -40.0
+By module, MiB                                            before    after   change activat.   params
+transformer.h.1.attn (Attention)                           400.0    480.0    +80.0    +80.0        .
+transformer.h.0 (Block), new, 7 below                          .     30.0    +30.0        .    +30.0
+old (Linear), gone                                          40.0        .    -40.0        .    -40.0
 1 row without a change: 1.43 GiB
 )");
 }
@@ -104,6 +103,18 @@ TEST(DiffText, LongNamesManyRowsAndColours) {
   EXPECT_EQ(diff_text(d, true).rfind("\x1b[1;31mFAIL", 0), 0u);
   d.fail_above->exceeded = false;
   EXPECT_EQ(diff_text(d, true).rfind("\x1b[1;32mOK", 0), 0u);
+}
+
+TEST(DiffText, SmallChangesHaveAUnitOfTheirOwn) {
+  Diff d = example();
+  DiffRow tiny = row("fc", "Linear", 0, 0);
+  tiny.total = tiny.categories[0] = {2048, 2560};
+  d.rows = {tiny};
+  const std::string text = diff_text(d, false);
+  EXPECT_NE(text.find("By module, KiB"), std::string::npos);
+  EXPECT_NE(text.find("2.0      2.5     +0.5"), std::string::npos) << text;
+  d.rows.insert(d.rows.begin(), row("big", "Linear", 0, 5));
+  EXPECT_NE(diff_text(d, false).find("1 other "), std::string::npos) << "0.0 MiB would say nothing";
 }
 
 TEST(DiffText, ARowThatOnlyMovedBetweenCategoriesIsShown) {
@@ -141,9 +152,8 @@ TEST(DiffJson, KeepsTheContract) {
 TEST(DiffMarkdown, Whole) {
   Diff d = example();
   d.rows.resize(2);
-  EXPECT_EQ(
-      diff_markdown(d),
-      R"(### ❌ GPU memory: Peak reserved grew by 120.00 MiB (+6.0 %), from 2000.00 MiB to 2120.00 MiB: more than the allowed 5%
+  EXPECT_EQ(diff_markdown(d),
+            R"(### ❌ GPU memory: Peak reserved grew by 120.00 MiB (+6.0 %), from 2000.00 to 2120.00 MiB: above the allowed 5%
 
 |  | before | after | change |
 |---|---:|---:|---:|
@@ -151,7 +161,7 @@ TEST(DiffMarkdown, Whole) {
 | Peak allocated | 1900.00 MiB | 1970.00 MiB | +70.00 MiB (+3.7 %) |
 | On the card in all | 2400.00 MiB | 2520.00 MiB | +120.00 MiB (+5.0 %) |
 
-> PyTorch differs: 2.6.0+cu124 before, 2.14.1+cu130 after.
+- PyTorch differs: 2.6.0+cu124 before, 2.14.1+cu130 after.
 
 <details>
 <summary>By category, at the peak of allocated</summary>
@@ -170,7 +180,7 @@ TEST(DiffMarkdown, Whole) {
 | module | before | after | change | of that |
 |---|---:|---:|---:|---|
 | <code>transformer.h.1.attn</code> (Attention) | 400.00 MiB | 480.00 MiB | +80.00 MiB (+20.0 %) | activations +80.0 MiB |
-| <code>transformer.h.0</code> (Block), **new** with 7 below | 0.00 MiB | 30.00 MiB | +30.00 MiB | parameters +30.0 MiB |
+| <code>transformer.h.0</code> (Block), **new**, 7 below | 0.00 MiB | 30.00 MiB | +30.00 MiB | parameters +30.0 MiB |
 
 </details>
 

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdlib>
 
 #include "src/base/bytes.h"
@@ -14,9 +13,9 @@
 namespace gpucast {
 namespace {
 
-constexpr size_t kMostRows = 20, kMostCategories = 4, kCellColumns = 10, kSumColumns = 42;
+constexpr size_t kMostRows = 20, kMostCategories = 4, kCellColumns = 9, kSumColumns = 42;
 
-std::string signed_mib(int64_t bytes, int digits) { return bytes == 0 ? "." : (bytes > 0 ? "+" : "") + mib(bytes, digits); }
+std::string signed_mib(int64_t bytes) { return bytes == 0 ? "." : (bytes > 0 ? "+" : "") + mib(bytes); }
 
 std::string percent(const DiffBytes& bytes) {
   if (bytes.before_bytes == 0 || bytes.change_bytes() == 0) return "";
@@ -30,7 +29,7 @@ std::string words(std::string name) {
 
 void sum_line(const std::string& what, const DiffBytes& bytes, TextWriter* out) {
   out->line(what + std::string(kSumColumns - width(what), ' ') +
-            fmt::format("{:>14}{:>14}{:>14}  {:>9}", mib(bytes.before_bytes), mib(bytes.after_bytes), signed_mib(bytes.change_bytes(), 2),
+            fmt::format("{:>14}{:>14}{:>14}  {:>9}", mib(bytes.before_bytes), mib(bytes.after_bytes), signed_mib(bytes.change_bytes()),
                         percent(bytes)));
 }
 
@@ -85,48 +84,82 @@ Columns columns_of(const Diff& d, const std::vector<DiffRow>& rows) {
   return out;
 }
 
-std::string cells(const Columns& columns, const DiffRow& row) {
+// Of the table of rows. Nothing is a dot, so that the eye finds what changed.
+struct Unit {
+  int64_t bytes;
+  const char* name;
+
+  std::string cell(int64_t amount_bytes) const {
+    return amount_bytes == 0 ? "." : fmt::format("{:.1f}", static_cast<double>(amount_bytes) / static_cast<double>(bytes));
+  }
+  std::string change(const DiffBytes& amounts) const {
+    return amounts.change_bytes() == 0 ? "."
+                                       : fmt::format("{:+.1f}", static_cast<double>(amounts.change_bytes()) / static_cast<double>(bytes));
+  }
+};
+
+std::string cells(const Columns& columns, const DiffRow& row, const Unit& unit) {
   std::string text;
-  for (const size_t c : columns.own) text += fmt::format("{:>{}}", signed_mib(row.categories[c].change_bytes(), 1), kCellColumns);
+  for (const size_t c : columns.own) text += fmt::format("{:>{}}", unit.change(row.categories[c]), kCellColumns);
   if (columns.shared.empty()) return text;
-  int64_t bytes = 0;
-  for (const size_t c : columns.shared) bytes += row.categories[c].change_bytes();
-  return text + fmt::format("{:>{}}", signed_mib(bytes, 1), kCellColumns);
+  DiffBytes shared;
+  for (const size_t c : columns.shared) {
+    shared.before_bytes += row.categories[c].before_bytes;
+    shared.after_bytes += row.categories[c].after_bytes;
+  }
+  return text + fmt::format("{:>{}}", unit.change(shared), kCellColumns);
 }
 
-// "intermediate gradients" in ten columns.
+// "intermediate gradients" in nine columns.
 std::string short_name(const std::string& category) {
   static constexpr std::pair<const char*, const char*> kShort[] = {{"parameters", "params"},
                                                                    {"gradients", "grads"},
                                                                    {"optimizer_state", "optim."},
                                                                    {"activations", "activat."},
-                                                                   {"intermediate_gradients", "int.grads"},
+                                                                   {"intermediate_gradients", "interm."},
                                                                    {"temporaries", "tempor."},
-                                                                   {"workspaces", "workspac."},
-                                                                   {"unattributed", "unattrib."}};
+                                                                   {"workspaces", "worksp."},
+                                                                   {"unattributed", "unattr."}};
   for (const auto& [name, text] : kShort) {
     if (category == name) return text;
   }
   return cut_end(category, kCellColumns - 1);
 }
 
+// The class only where there is room; of a path the end says more.
 std::string row_name(const Diff& d, const DiffRow& row, size_t columns) {
-  std::string end;
-  if (d.by == Grouping::module && !row.type.empty()) end = fmt::format(" ({})", cut_end(printable(row.type), 24));
-  if (row.presence != DiffPresence::both) end += std::string(", ") + diff_presence_name(row.presence);
-  if (row.modules_below > 0) end += fmt::format(" with {} below", row.modules_below);
   const std::string name = row.name.empty() ? "(root)" : printable(row.name);
-  if (width(end) + 8 > columns) end = cut_end(end, columns > 8 ? columns - 8 : 1);
-  return cut_begin(name, columns - width(end)) + end;
+  const std::string type = d.by == Grouping::module && !row.type.empty() ? fmt::format(" ({})", printable(row.type)) : "";
+  std::string presence;
+  if (row.presence != DiffPresence::both) presence = std::string(", ") + diff_presence_name(row.presence);
+  if (row.modules_below > 0) presence += fmt::format(", {} below", row.modules_below);
+  if (width(name) + width(type) + width(presence) <= columns) return name + type + presence;
+  return cut_begin(name, columns - width(presence)) + presence;
 }
 
+int64_t largest_change(const DiffRow& row) {
+  int64_t bytes = 0;
+  for (const DiffBytes& category : row.categories) bytes = std::max<int64_t>(bytes, std::llabs(category.change_bytes()));
+  return bytes;
+}
+
+void add(const DiffRow& row, DiffRow* sum) {
+  const auto add_bytes = [](const DiffBytes& more, DiffBytes* bytes) {
+    bytes->before_bytes += more.before_bytes;
+    bytes->after_bytes += more.after_bytes;
+  };
+  add_bytes(row.total, &sum->total);
+  for (size_t c = 0; c < row.categories.size(); ++c) add_bytes(row.categories[c], &sum->categories[c]);
+}
+
+// What changed in one unit; what is less than a twentieth of it shares the last line.
 void rows(const Diff& d, TextWriter* out) {
   std::vector<DiffRow> changed;
-  int64_t same_bytes = 0, same = 0;
-  const auto moved = [](const DiffBytes& bytes) { return bytes.change_bytes() != 0; };
+  int64_t same = 0, same_bytes = 0, largest = 0;
   for (const DiffRow& row : d.rows) {
-    const bool any = std::any_of(row.categories.begin(), row.categories.end(), moved);
-    if (any) {
+    const int64_t change = largest_change(row);
+    largest = std::max(largest, change);
+    if (change > 0) {
       changed.push_back(row);
     } else {
       ++same;
@@ -134,39 +167,37 @@ void rows(const Diff& d, TextWriter* out) {
     }
   }
   out->line();
-  if (changed.empty()) {
-    out->wrapped("", fmt::format("By {}: no change ({} row{}).", grouping_name(d.by), same, same == 1 ? "" : "s"));
-    return;
-  }
+  if (changed.empty()) return out->format("By {}: no change ({} row{}).", grouping_name(d.by), same, same == 1 ? "" : "s");
+
+  const Unit unit = largest < kMiB ? Unit{kKiB, "KiB"} : Unit{kMiB, "MiB"};
   const Columns columns = columns_of(d, changed);
   const size_t cell_count = columns.own.size() + (columns.shared.empty() ? 0 : 1);
   const size_t name_columns = kColumns - kCellColumns * (3 + cell_count);
-  std::string head = fmt::format("{:<{}}{:>{}}{:>{}}{:>{}}", fmt::format("By {}, MiB", grouping_name(d.by)), name_columns, "before",
-                                 kCellColumns, "after", kCellColumns, "change", kCellColumns);
+  const auto put = [&](const std::string& name, const DiffRow& row) {
+    std::string text = name + std::string(name_columns - std::min(name_columns, width(name)), ' ');
+    for (const std::string& cell : {unit.cell(row.total.before_bytes), unit.cell(row.total.after_bytes), unit.change(row.total)}) {
+      text += fmt::format("{:>{}}", cell, kCellColumns);
+    }
+    out->line(text + cells(columns, row, unit));
+  };
+  std::string head = fmt::format("{:<{}}{:>{}}{:>{}}{:>{}}", fmt::format("By {}, {}", grouping_name(d.by), unit.name), name_columns,
+                                 "before", kCellColumns, "after", kCellColumns, "change", kCellColumns);
   for (const size_t c : columns.own) head += fmt::format("{:>{}}", short_name(d.categories[c].name), kCellColumns);
   if (!columns.shared.empty()) head += fmt::format("{:>{}}", "other", kCellColumns);
   out->line(head);
-  const auto put = [&](const std::string& name, const DiffRow& row) {
-    out->line(name + std::string(name_columns - std::min(name_columns, width(name)), ' ') +
-              fmt::format("{:>{}}{:>{}}{:>{}}", mib(row.total.before_bytes, 1), kCellColumns, mib(row.total.after_bytes, 1), kCellColumns,
-                          signed_mib(row.total.change_bytes(), 1), kCellColumns) +
-              cells(columns, row));
-  };
+
   DiffRow others;
   others.categories.resize(d.categories.size());
-  for (size_t i = 0; i < changed.size(); ++i) {
-    if (i < kMostRows) {
-      put(row_name(d, changed[i], name_columns - 1), changed[i]);
-      continue;
-    }
-    others.total.before_bytes += changed[i].total.before_bytes;
-    others.total.after_bytes += changed[i].total.after_bytes;
-    for (size_t c = 0; c < others.categories.size(); ++c) {
-      others.categories[c].before_bytes += changed[i].categories[c].before_bytes;
-      others.categories[c].after_bytes += changed[i].categories[c].after_bytes;
+  size_t lines = 0;
+  for (const DiffRow& row : changed) {
+    if (lines < kMostRows && largest_change(row) * 20 >= unit.bytes) {
+      put(row_name(d, row, name_columns - 1), row);
+      ++lines;
+    } else {
+      add(row, &others);
     }
   }
-  if (changed.size() > kMostRows) put(fmt::format("{} others", changed.size() - kMostRows), others);
+  if (lines < changed.size()) put(fmt::format("{} other{}", changed.size() - lines, changed.size() - lines == 1 ? "" : "s"), others);
   if (same > 0) out->format("{} row{} without a change: {}", same, same == 1 ? "" : "s", format_bytes(same_bytes));
 }
 
@@ -188,10 +219,10 @@ std::string diff_verdict(const Diff& d) {
     const std::string share = percent(bytes);
     text = fmt::format("Peak reserved {} by {}{}, from {} to {}", bytes.change_bytes() > 0 ? "grew" : "fell",
                        format_mib(std::llabs(bytes.change_bytes())), share.empty() ? "" : fmt::format(" ({})", share),
-                       format_mib(bytes.before_bytes), format_mib(bytes.after_bytes));
+                       mib(bytes.before_bytes), format_mib(bytes.after_bytes));
   }
   if (!d.fail_above) return text;
-  return fmt::format("{}: {} the allowed {}", text, d.fail_above->exceeded ? "more than" : "within", d.fail_above->text);
+  return fmt::format("{}: {} the allowed {}", text, d.fail_above->exceeded ? "above" : "within", d.fail_above->text);
 }
 
 std::string diff_text(const Diff& d, bool colour) {

@@ -362,8 +362,14 @@ struct Rules {
                         fmt::format("mark {}, {} at {:#x}", tensor.sequence, trace.strings.text(tensor.name), tensor.address));
           continue;
         }
-        if (!explain(block, category)) continue;
         BlockAttribution& named = out.blocks[block.index()];
+        if (!explain(block, category)) {
+          // The same tensor at a later mark: that name counts, for a model may be wrapped (DataParallel) after it went to the card.
+          // Of the names at one mark (tied weights) the first counts.
+          if (named.category != category || !named.tensor.valid()) continue;
+          const TensorMark& before = trace.tensors[named.tensor.index()];
+          if (before.address != tensor.address || before.sequence == tensor.sequence) continue;
+        }
         named.tensor = TensorId(static_cast<int64_t>(i));
         if (tensor.module.valid() && tensor.module.index() < trace.modules.size()) named.module = tensor.module;
       }

@@ -2,81 +2,12 @@
 
 #include <gtest/gtest.h>
 
-#include <map>
 #include <numeric>
-#include <random>
+
+#include "src/attribution/test_program.h"
 
 namespace gpucast {
 namespace {
-
-constexpr int64_t kMiB = 1 << 20;
-constexpr uint64_t kBase = 0x7f0000000000;
-
-// Writes a capture as a program would: allocations by name, marks between them.
-class Program {
- public:
-  Trace trace;
-  std::map<std::string, uint64_t> at;
-
-  Program() {
-    trace.events.push_back({EventKind::segment_alloc, StackId(), kBase, 2048 * kMiB, 0, 0});
-    trace.end.reason = "steps";
-    trace.modules.resize(4);
-    for (const char* name : {"", "", "fc1", "fc2"}) trace.modules[next_module_++].name = trace.strings.intern(name);
-  }
-
-  void alloc(const std::string& name, int64_t bytes) {
-    at[name] = next_;
-    trace.events.push_back({EventKind::alloc, StackId(), next_, bytes, 0, 0});
-    size_[name] = bytes;
-    next_ += static_cast<uint64_t>((bytes + 2 * kMiB - 1) / (2 * kMiB) * (2 * kMiB));  // never reused: addresses stay names
-    ++allocs_;
-  }
-  void alloc_again(const std::string& name, const std::string& place_of) {  // reuses a freed block
-    at[name] = at[place_of];
-    size_[name] = size_[place_of];
-    trace.events.push_back({EventKind::alloc, StackId(), at[name], size_[name], 0, 0});
-    ++allocs_;
-  }
-  void free(const std::string& name) {
-    trace.events.push_back({EventKind::free_requested, StackId(), at[name], size_[name], 0, 0});
-    trace.events.push_back({EventKind::free_completed, StackId(), at[name], size_[name], 0, 0});
-    ++frees_;
-  }
-  int64_t mark(MarkKind kind, MarkedPhase phase = MarkedPhase::unknown, int64_t module_or_step = -1) {
-    Mark mark;
-    mark.kind = kind;
-    mark.phase = phase;
-    if (kind == MarkKind::step) {
-      mark.step = module_or_step;
-    } else {
-      mark.module = ModuleId(module_or_step);
-    }
-    mark.sequence = ++sequence_;
-    mark.allocs = allocs_;
-    mark.frees = frees_;
-    trace.marks.push_back(mark);
-    trace.vgpu_events.push_back({VgpuEventKind::mark, StringId(), StringId(), static_cast<uint64_t>(sequence_), 0});
-    return sequence_;
-  }
-  void begin(MarkedPhase phase) { mark(MarkKind::phase_begin, phase); }
-  void end(MarkedPhase phase) { mark(MarkKind::phase_end, phase); }
-  void tensor(TensorKind kind, const std::string& name, int64_t module = -1, uint64_t offset = 0) {
-    trace.tensors.push_back({kind, mark(MarkKind::tensors), at[name] + offset, size_[name], trace.strings.intern(name), ModuleId(module)});
-  }
-  void copy_to(const std::string& name) {
-    trace.vgpu_events.push_back({VgpuEventKind::copy_to_device, StringId(), StringId(), at[name], size_[name]});
-  }
-  void workspace(const std::string& name, int64_t bytes = -1) {
-    trace.vgpu_events.push_back({VgpuEventKind::workspace, StringId(), StringId(), at[name], bytes < 0 ? size_[name] : bytes});
-  }
-
- private:
-  size_t next_module_ = 0;
-  uint64_t next_ = kBase;
-  int64_t allocs_ = 0, frees_ = 0, sequence_ = 0;
-  std::map<std::string, int64_t> size_;
-};
 
 struct Result {
   Lifetimes lifetimes;
@@ -114,57 +45,6 @@ const BlockAttribution& block(const Result& result, const Program& program, cons
   return none;
 }
 
-// One step of a two-layer network, as PyTorch runs it.
-Program training_step() {
-  Program p;
-  p.begin(MarkedPhase::model_to_device);
-  p.alloc("weight", 4 * kMiB);
-  p.alloc("running_mean", 512);
-  p.copy_to("weight");
-  p.end(MarkedPhase::model_to_device);
-  p.tensor(TensorKind::parameter, "weight", 2);
-  p.tensor(TensorKind::buffer, "running_mean", 2);
-  p.alloc("batch", 3 * kMiB);
-  p.copy_to("batch");
-  p.alloc("scratch", kMiB);
-  p.free("scratch");
-  p.begin(MarkedPhase::forward);
-  p.mark(MarkKind::module_begin, MarkedPhase::unknown, 1);
-  p.mark(MarkKind::module_begin, MarkedPhase::unknown, 2);
-  p.alloc("cublas", 8 * kMiB);
-  p.workspace("cublas");
-  p.alloc("hidden", 6 * kMiB);
-  p.mark(MarkKind::module_end, MarkedPhase::unknown, 2);
-  p.mark(MarkKind::module_begin, MarkedPhase::unknown, 3);
-  p.alloc("short", 2 * kMiB);
-  p.free("short");
-  p.mark(MarkKind::module_end, MarkedPhase::unknown, 3);
-  p.mark(MarkKind::module_end, MarkedPhase::unknown, 1);
-  p.end(MarkedPhase::forward);
-  p.alloc("loss", 512);
-  p.begin(MarkedPhase::backward);
-  p.mark(MarkKind::module_backward, MarkedPhase::unknown, 3);
-  p.alloc("grad_of_hidden", 6 * kMiB);
-  p.mark(MarkKind::module_backward, MarkedPhase::unknown, 2);
-  p.alloc("grad", 4 * kMiB);
-  p.free("grad_of_hidden");
-  p.free("hidden");
-  p.end(MarkedPhase::backward);
-  p.tensor(TensorKind::gradient, "grad", 2);
-  p.begin(MarkedPhase::optimizer_step);
-  p.alloc("exp_avg", 4 * kMiB);
-  p.tensor(TensorKind::optimizer_state, "exp_avg");
-  p.alloc("update", 4 * kMiB);
-  p.free("update");
-  p.mark(MarkKind::step, MarkedPhase::unknown, 1);
-  p.end(MarkedPhase::optimizer_step);
-  p.begin(MarkedPhase::zero_grad);
-  p.free("grad");
-  p.end(MarkedPhase::zero_grad);
-  p.alloc("kept", kMiB);
-  return p;
-}
-
 TEST(Attribution, EveryBlockOfATrainingStepHasItsCategory) {
   const Program p = training_step();
   const Result r = attribute_program(p);
@@ -185,7 +65,7 @@ TEST(Attribution, EveryBlockOfATrainingStepHasItsCategory) {
   EXPECT_EQ(block(r, p, "short").module, ModuleId(3));
   EXPECT_EQ(block(r, p, "loss").category, Category::activations);
   EXPECT_EQ(block(r, p, "loss").phase, Phase::loss);
-  EXPECT_EQ(block(r, p, "grad_of_hidden").category, Category::temporaries);
+  EXPECT_EQ(block(r, p, "grad_of_hidden").category, Category::intermediate_gradients);
   EXPECT_EQ(block(r, p, "grad_of_hidden").module, ModuleId(3));
   EXPECT_EQ(block(r, p, "grad").category, Category::gradients);
   EXPECT_EQ(block(r, p, "grad").module, ModuleId(2));
@@ -205,16 +85,17 @@ TEST(Attribution, CategoriesAtThePeakByHand) {
   const Program p = training_step();
   const Result r = attribute_program(p);
   // Peak: after "grad" in backward. weight 4, running_mean 512 B, batch 3, cublas 8, hidden 6, loss 512 B, grad_of_hidden 6, grad 4.
-  EXPECT_EQ(r.lifetimes.peak_allocated.bytes, 31 * kMiB + 1024);
+  EXPECT_EQ(r.lifetimes.peak_allocated.bytes, 31 * kMib + 1024);
   const CategoryBytes bytes = categories_after(r.lifetimes, r.attribution, r.lifetimes.peak_allocated.event);
   const auto of = [&](Category category) { return bytes[static_cast<size_t>(category)]; };
-  EXPECT_EQ(of(Category::parameters), 4 * kMiB);
+  EXPECT_EQ(of(Category::parameters), 4 * kMib);
   EXPECT_EQ(of(Category::buffers), 512);
-  EXPECT_EQ(of(Category::inputs), 3 * kMiB);
-  EXPECT_EQ(of(Category::workspaces), 8 * kMiB);
-  EXPECT_EQ(of(Category::activations), 6 * kMiB + 512);
-  EXPECT_EQ(of(Category::temporaries), 6 * kMiB);
-  EXPECT_EQ(of(Category::gradients), 4 * kMiB);
+  EXPECT_EQ(of(Category::inputs), 3 * kMib);
+  EXPECT_EQ(of(Category::workspaces), 8 * kMib);
+  EXPECT_EQ(of(Category::activations), 6 * kMib + 512);
+  EXPECT_EQ(of(Category::intermediate_gradients), 6 * kMib);
+  EXPECT_EQ(of(Category::temporaries), 0);
+  EXPECT_EQ(of(Category::gradients), 4 * kMib);
   EXPECT_EQ(of(Category::optimizer_state), 0);
   EXPECT_EQ(of(Category::unattributed), 0);
 }
@@ -222,7 +103,7 @@ TEST(Attribution, CategoriesAtThePeakByHand) {
 TEST(Attribution, ATensorMarkHoldsForItsBlockOnlyNotForTheAddress) {
   Program p;
   p.begin(MarkedPhase::backward);
-  p.alloc("grad", 4 * kMiB);
+  p.alloc("grad", 4 * kMib);
   p.end(MarkedPhase::backward);
   p.tensor(TensorKind::gradient, "grad");
   p.free("grad");
@@ -236,8 +117,8 @@ TEST(Attribution, ATensorMarkHoldsForItsBlockOnlyNotForTheAddress) {
 
 TEST(Attribution, TensorsInsideAFlatBufferNameIt) {
   Program p;
-  p.alloc("flat", 4 * kMiB);
-  p.tensor(TensorKind::parameter, "flat", -1, 3 * kMiB);
+  p.alloc("flat", 4 * kMib);
+  p.tensor(TensorKind::parameter, "flat", -1, 3 * kMib);
   const Result r = attribute_program(p);
   EXPECT_EQ(block(r, p, "flat").category, Category::parameters);
 }
@@ -245,7 +126,7 @@ TEST(Attribution, TensorsInsideAFlatBufferNameIt) {
 TEST(Attribution, WorkspacesAreFoundByTheirWindow) {
   Program p;
   p.begin(MarkedPhase::forward);
-  p.alloc("scratch", 4 * kMiB);
+  p.alloc("scratch", 4 * kMib);
   p.workspace("scratch");
   p.free("scratch");
   p.end(MarkedPhase::forward);
@@ -261,8 +142,8 @@ TEST(Attribution, WorkspacesAreFoundByTheirWindow) {
 TEST(Attribution, ALibraryMayUseAPartOfAWorkspace) {
   Program p;
   p.begin(MarkedPhase::forward);
-  p.alloc("shared", 8 * kMiB);
-  p.workspace("shared", kMiB);
+  p.alloc("shared", 8 * kMib);
+  p.workspace("shared", kMib);
   p.end(MarkedPhase::forward);
   p.begin(MarkedPhase::backward);
   p.end(MarkedPhase::backward);
@@ -273,7 +154,7 @@ TEST(Attribution, ALibraryMayUseAPartOfAWorkspace) {
 TEST(Attribution, CopiesInForwardAreNotInputs) {
   Program p;
   p.begin(MarkedPhase::forward);
-  p.alloc("mask", 4 * kMiB);
+  p.alloc("mask", 4 * kMib);
   p.copy_to("mask");
   p.end(MarkedPhase::forward);
   p.begin(MarkedPhase::backward);
@@ -285,12 +166,12 @@ TEST(Attribution, CopiesInForwardAreNotInputs) {
 TEST(Attribution, RecomputedActivationsBelongToBackward) {
   Program p;
   p.begin(MarkedPhase::forward);
-  p.alloc("checkpoint", 2 * kMiB);
+  p.alloc("checkpoint", 2 * kMib);
   p.end(MarkedPhase::forward);
   p.begin(MarkedPhase::backward);
   p.begin(MarkedPhase::forward);
-  p.alloc("again", 4 * kMiB);
-  p.alloc("short", 4 * kMiB);
+  p.alloc("again", 4 * kMib);
+  p.alloc("short", 4 * kMib);
   p.free("short");
   p.end(MarkedPhase::forward);
   p.free("again");
@@ -306,11 +187,11 @@ TEST(Attribution, RecomputedActivationsBelongToBackward) {
 TEST(Attribution, WithoutBackwardWhatForwardLeavesIsActivations) {
   Program p;
   p.begin(MarkedPhase::forward);
-  p.alloc("short", 2 * kMiB);
+  p.alloc("short", 2 * kMib);
   p.free("short");
-  p.alloc("output", 2 * kMiB);
+  p.alloc("output", 2 * kMib);
   p.end(MarkedPhase::forward);
-  p.alloc("after", 2 * kMiB);
+  p.alloc("after", 2 * kMib);
   const Result r = attribute_program(p);
   EXPECT_EQ(block(r, p, "short").category, Category::temporaries);
   EXPECT_EQ(block(r, p, "output").category, Category::activations);
@@ -321,10 +202,10 @@ TEST(Attribution, ARunThatDiedBeforeBackwardHadActivationsToo) {
   Program p;
   p.trace.end.reason = "exception";
   p.begin(MarkedPhase::forward);
-  p.alloc("hidden", 2 * kMiB);
+  p.alloc("hidden", 2 * kMib);
   p.end(MarkedPhase::forward);
-  p.alloc("loss", kMiB);
-  p.trace.events.push_back({EventKind::oom, StackId(), 0, 5 * kMiB, 0, 0});
+  p.alloc("loss", kMib);
+  p.trace.events.push_back({EventKind::oom, StackId(), 0, 5 * kMib, 0, 0});
   p.free("loss");  // the stack is unwound
   p.mark(MarkKind::exception);
   const Result r = attribute_program(p);
@@ -337,59 +218,76 @@ TEST(Attribution, AnExceptionClosesWhatIsOpen) {
   Program p;
   p.begin(MarkedPhase::forward);
   p.mark(MarkKind::module_begin, MarkedPhase::unknown, 2);
-  p.alloc("a", kMiB);
+  p.alloc("a", kMib);
   p.mark(MarkKind::exception);
-  p.alloc("b", kMiB);
+  p.alloc("b", kMib);
   const Result r = attribute_program(p);
   EXPECT_EQ(block(r, p, "a").phase, Phase::forward);
   EXPECT_EQ(block(r, p, "b").phase, Phase::other);
   EXPECT_FALSE(block(r, p, "b").module.valid());
 }
 
+TEST(Attribution, WhatANodeHandsToAnotherIsAnIntermediateGradient) {
+  Program p;
+  p.begin(MarkedPhase::backward);
+  p.alloc("root", kMib);  // the gradient of the loss
+  p.node("MulBackward0", 2);
+  p.alloc("scratch", kMib);
+  p.alloc("out", kMib);
+  p.free("scratch");
+  p.node("AddmmBackward0", 3);
+  p.free("root");
+  p.alloc("last", kMib);
+  p.end(MarkedPhase::backward);
+  p.free("out");
+  const Result r = attribute_program(p);
+  EXPECT_EQ(block(r, p, "root").category, Category::intermediate_gradients);
+  EXPECT_EQ(block(r, p, "out").category, Category::intermediate_gradients);
+  EXPECT_EQ(block(r, p, "scratch").category, Category::temporaries);
+  EXPECT_EQ(block(r, p, "last").category, Category::intermediate_gradients);
+  const auto op = [&](const char* name) { return block(r, p, name).op; };
+  EXPECT_FALSE(op("root").valid());
+  EXPECT_EQ(r.attribution.operators[op("out").index()], "MulBackward0");
+  EXPECT_EQ(r.attribution.operators[op("last").index()], "AddmmBackward0");
+}
+
+TEST(Attribution, OperatorsAreNamedByTheStackWhereNoNodeWorks) {
+  Program p;
+  using Frames = std::vector<std::pair<std::string, std::string>>;
+  const std::pair<Frames, std::string> kCases[] = {
+      {{{"/x/torch/nn/functional.py", "relu"}, {"/home/me/train.py", "main"}}, "nn.functional.relu"},
+      {{{"/x/torch/nn/modules/conv.py", "_conv_forward"}, {"/x/torch/nn/modules/module.py", "_call_impl"}}, "nn.modules.conv"},
+      {{{"/x/torch/optim/adamw.py", "_multi_tensor_adamw"}}, "optim.adamw"},
+      {{{"/x/torch/_tensor.py", "new"}, {"/home/me/train.py", "main"}}, "train.py:7 main"},
+      {{{"/x/site-packages/transformers/models/a.py", "forward"}}, "transformers/models/a.py:7 forward"},
+      {{{"??", "aten::empty"}, {"??", "aten::conv2d"}, {"torch/nn/modules/conv.py", "forward"}}, "aten::conv2d"},
+      {{{"??", "c10::something"}, {"<frozen runpy>", "run"}}, ""},
+  };
+  for (size_t i = 0; i < std::size(kCases); ++i) p.alloc("b" + std::to_string(i), kMib, p.stack(kCases[i].first));
+  const Result r = attribute_program(p);
+  for (size_t i = 0; i < std::size(kCases); ++i) {
+    const OperatorId op = block(r, p, "b" + std::to_string(i)).op;
+    const std::string name = op.valid() ? r.attribution.operators[op.index()] : "";
+    if (i == 1) {
+      EXPECT_EQ(name, "nn.conv._conv_forward");  // outside of modules: the file and function
+    } else {
+      EXPECT_EQ(name, kCases[i].second);
+    }
+  }
+}
+
+TEST(Attribution, OfATensorTheBlockKnowsItsName) {
+  const Program p = training_step();
+  const Result r = attribute_program(p);
+  const TensorId id = block(r, p, "grad").tensor;
+  ASSERT_TRUE(id.valid());
+  EXPECT_EQ(p.trace.strings.text(p.trace.tensors[id.index()].name), "grad");
+  EXPECT_FALSE(block(r, p, "hidden").tensor.valid());
+}
+
 // Whatever the marks say, nothing is lost and nothing counted twice.
 TEST(Attribution, TotalsMatchForRandomPrograms) {
-  for (unsigned seed = 0; seed < 50; ++seed) {
-    std::mt19937 random(seed);
-    Program p;
-    std::vector<std::string> live;
-    for (int i = 0; i < 300; ++i) {
-      const auto phase = static_cast<MarkedPhase>(random() % 6);
-      switch (random() % 9) {
-        case 0:
-          p.begin(phase);
-          break;
-        case 1:
-          p.end(phase);
-          break;
-        case 2:
-          p.mark(random() % 2 == 0 ? MarkKind::module_begin : MarkKind::module_end, phase, static_cast<int64_t>(random() % 6));
-          break;
-        case 3:
-          if (!live.empty()) p.tensor(static_cast<TensorKind>(random() % 6), live[random() % live.size()]);
-          break;
-        case 4:
-          if (!live.empty()) {
-            const std::string& name = live[random() % live.size()];
-            random() % 2 == 0 ? p.copy_to(name) : p.workspace(name);
-          }
-          break;
-        case 5:
-          if (!live.empty()) {
-            const size_t victim = random() % live.size();
-            p.free(live[victim]);
-            live.erase(live.begin() + static_cast<std::ptrdiff_t>(victim));
-          }
-          break;
-        case 6:
-          p.mark(random() % 10 == 0 ? MarkKind::exception : MarkKind::step, phase, i);
-          break;
-        default:
-          live.push_back("t" + std::to_string(i));
-          p.alloc(live.back(), 1 + static_cast<int64_t>(random() % (4 * kMiB)));
-      }
-    }
-    expect_totals_match(attribute_program(p));
-  }
+  for (unsigned seed = 0; seed < 50; ++seed) expect_totals_match(attribute_program(random_program(seed)));
 }
 
 }  // namespace

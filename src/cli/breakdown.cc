@@ -30,7 +30,7 @@ std::map<std::string, Enum> names_of(const char* (*name)(Enum)) {
 
 void declare_breakdown(CLI::App& app, std::function<int()>& action) {
   struct Options {
-    std::string file, gpu, by = "module", at = "peak", format = "text", torch_version;
+    std::string file, gpu, by, at = "peak", format = "text", torch_version;
     std::optional<int> device;
     std::optional<int32_t> depth;
     size_t rows = 20;
@@ -39,9 +39,9 @@ void declare_breakdown(CLI::App& app, std::function<int()>& action) {
   app.add_option("FILE", options->file,
                  "a capture (*.gpucast), a memory snapshot of PyTorch (*.pickle), or a PyTorch Profiler trace (*.json, *.json.gz)")
       ->required();
-  app.add_option("--by", options->by, "module, operator, phase, step or tensor")
-      ->check(CLI::IsMember(names_of(grouping_name)))
-      ->capture_default_str();
+  app.add_option("--by", options->by,
+                 "module, operator, phase, step or tensor; without it module, or operator where the file knows no modules")
+      ->check(CLI::IsMember(names_of(grouping_name)));
   app.add_option("--at", options->at, "text: peak, forward_end, end (of the capture), or maximum (of each figure)")
       ->check(CLI::IsMember(names_of(instant_name)))
       ->capture_default_str();
@@ -60,7 +60,8 @@ void declare_breakdown(CLI::App& app, std::function<int()>& action) {
       profile.torch = options->torch_version;
       const std::optional<std::string> gpu = options->gpu.empty() ? std::nullopt : std::optional(options->gpu);
       const Breakdown result = breakdown(analyze(load_trace(options->file, options->device, gpu, profile), gpu));
-      const Grouping by = names_of(grouping_name).at(options->by);
+      const bool has_modules = result.by(Grouping::module).size() > 1;
+      const Grouping by = options->by.empty() ? (has_modules ? Grouping::module : Grouping::op) : names_of(grouping_name).at(options->by);
       std::string text;
       if (options->format == "json") {
         text = breakdown_json(result);

@@ -100,7 +100,7 @@ void heads(const Table& table, const std::string& what, TextWriter* out) {
   for (size_t row = 0; row < 2; ++row) {
     std::string text = fmt::format("{:<{}}{:>{}}", row == 1 ? what : "", table.name_columns, row == 1 ? "total" : "", kColumnWidth + 1);
     for (const Column& column : table.columns) text += fmt::format("{:>{}}", column.head[row], kColumnWidth);
-    out->line(text);
+    if (text.find_first_not_of(' ') != std::string::npos || row == 1) out->line(text);
   }
 }
 
@@ -160,10 +160,11 @@ void add(BreakdownFigures* sum, const BreakdownFigures& more) {
   sum->total.allocated_bytes += more.total.allocated_bytes;
 }
 
-// The end of a tensor's name tells more than its beginning.
+// The end of a path tells more than its beginning.
 std::string list_label(const BreakdownRow& row, Grouping by, size_t columns) {
   const std::string name = printable(row.name);
-  return by == Grouping::tensor ? cut_begin(name, columns) : cut_end(name, columns);
+  const bool path = by == Grouping::tensor || name.find('/') != std::string::npos;
+  return path ? cut_begin(name, columns) : cut_end(name, columns);
 }
 
 void list(const Table& table, Instant moment, const BreakdownTextOptions& options, TextWriter* out) {

@@ -30,13 +30,13 @@ UPDATE = os.environ.get("GPUCAST_UPDATE_CASES") == "1"
 
 
 def prepare(case, folder, name="train"):
-    if (case / "input.pickle").exists():
-        shutil.copy(case / "input.pickle", folder / f"{name}.pickle")
-        return
-    if (case / "input.events.txt.gz").exists():
-        shutil.copy(case / "input.events.txt.gz", folder / f"{name}.events.txt.gz")
-        return
     source = CASES / (case / "input_of").read_text().strip() if (case / "input_of").exists() else case
+    if (source / "input.pickle").exists():
+        shutil.copy(source / "input.pickle", folder / f"{name}.pickle")
+        return
+    if (source / "input.events.txt.gz").exists():
+        shutil.copy(source / "input.events.txt.gz", folder / f"{name}.events.txt.gz")
+        return
     if (source / "input.trace.json.gz").exists():
         data = (source / "input.trace.json.gz").read_bytes()
         if (case / "keep_bytes").exists():

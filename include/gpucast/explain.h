@@ -24,9 +24,10 @@ struct AlikeBlocks {
   int64_t size_bytes = 0;  // of each
   int64_t count = 0;
   std::string category, op;
-  std::string module;  // "blocks.*.mlp.0 (Linear)": '*' where they differ
-  std::string tensor;  // "blocks.*.mlp.0.weight"; "" unnamed
-  Place born;          // of the first
+  std::string module;         // "blocks.*.mlp.0 (Linear)": '*' where they differ
+  std::string tensor;         // "blocks.*.mlp.0.weight"; "" unnamed
+  Place born;                 // of the first
+  bool before_start = false;  // it was there before the history began; then `born` has a stack at most
   int64_t total_bytes() const { return size_bytes * count; }
 };
 
@@ -84,6 +85,8 @@ struct OutOfMemoryExplained {
 
 struct Explanation {
   Prediction prediction;
+  std::string folder;                    // where the command was started: paths in it are shown from there; "": not known
+  std::optional<AlikeBlocks> last;       // the block whose allocation made the peak
   std::vector<CategoryLine> categories;  // at the peak, the largest first, none of 0
   std::vector<OperatorShare> operators;  // of the largest category, the largest first
   std::vector<AlikeBlocks> blocks;       // the ten largest, by the size of one; alike ones are one

@@ -31,11 +31,16 @@ const Module* module_of(const Trace& trace, ModuleId id) {
 
 bool is_container(std::string_view type) { return type == "Sequential" || type == "ModuleList" || type == "ModuleDict"; }
 
-// The class that a person would name an operator by: not the module that is nothing but this operator, and no container.
-std::string enclosing_class(const Trace& trace, ModuleId id, const std::string& op) {
+std::unordered_set<int32_t> parents_of(const Trace& trace) {
+  std::unordered_set<int32_t> out;
+  for (const Module& module : trace.modules) out.insert(module.parent.value);
+  return out;
+}
+
+// The class that a person would name an operator by: not the module that is little but this operator, and no container.
+std::string enclosing_class(const Trace& trace, const std::unordered_set<int32_t>& parents, ModuleId id) {
   const Module* module = module_of(trace, id);
-  const bool is_the_operator = module != nullptr && op == fmt::format("nn.{}", trace.strings.text(module->type));
-  if (is_the_operator) module = module_of(trace, module->parent);
+  if (module != nullptr && !parents.contains(id.value) && module->parent.valid()) module = module_of(trace, module->parent);
   while (module != nullptr && is_container(trace.strings.text(module->type)) && module_of(trace, module->parent) != nullptr) {
     module = module_of(trace, module->parent);
   }
@@ -63,8 +68,8 @@ std::string without_layer(std::string_view name) {
 Place place_of_block(const Analysis& analysis, uint32_t index) {
   const Block& block = analysis.lifetimes.blocks[index];
   if (!block.before_start) return place_of_event(analysis.trace, analysis.attribution, block.alloc_event);
-  Place place = place_of_event(analysis.trace, analysis.attribution, static_cast<uint32_t>(analysis.trace.events.size()));
-  place.event = 0;
+  Place place;
+  place.stack = frames_of(analysis.trace, block.stack);
   return place;
 }
 
@@ -77,6 +82,7 @@ AlikeBlocks describe_block(const Analysis& analysis, uint32_t index) {
   out.op = operator_name(analysis.attribution, attribution);
   out.module = module_label(analysis.trace, attribution.module);
   if (attribution.tensor.valid()) out.tensor = analysis.trace.strings.text(analysis.trace.tensors[attribution.tensor.index()].name);
+  out.before_start = analysis.lifetimes.blocks[index].before_start;
   out.born = place_of_block(analysis, index);
   return out;
 }
@@ -135,12 +141,13 @@ void explain_categories(const Analysis& analysis, const std::vector<uint32_t>& a
   }
   std::stable_sort(out->categories.begin(), out->categories.end(), [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
   if (out->categories.empty()) return;
+  const std::unordered_set<int32_t> parents = parents_of(analysis.trace);
   std::map<std::pair<std::string, std::string>, int64_t> shares;
   for (const uint32_t index : alive) {
     const BlockAttribution& attribution = analysis.attribution.blocks[index];
     if (category_name(attribution.category) != out->categories.front().name) continue;
     const std::string op = operator_name(analysis.attribution, attribution);
-    shares[{op, enclosing_class(analysis.trace, attribution.module, op)}] += analysis.lifetimes.blocks[index].size_bytes;
+    shares[{op, enclosing_class(analysis.trace, parents, attribution.module)}] += analysis.lifetimes.blocks[index].size_bytes;
   }
   for (const auto& [key, bytes] : shares) out->operators.push_back({key.first, key.second, bytes});
   std::stable_sort(out->operators.begin(), out->operators.end(), [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
@@ -306,8 +313,7 @@ std::string class_to_checkpoint(const Analysis& analysis) {
     int64_t bytes = 0;
   };
   std::map<std::string, Class> classes;
-  std::unordered_set<int32_t> parents;
-  for (const Module& module : trace.modules) parents.insert(module.parent.value);
+  const std::unordered_set<int32_t> parents = parents_of(trace);
   for (const uint32_t index : alive_at(analysis.lifetimes, analysis.lifetimes.peak_allocated.position())) {
     const BlockAttribution& block = analysis.attribution.blocks[index];
     if (block.category != Category::activations) continue;
@@ -378,7 +384,14 @@ Explanation explain(const Analysis& analysis) {
   out.prediction = analysis.prediction;
   out.run_s = analysis.trace.header.run_s;
   if (analysis.lifetimes.allocated.empty()) return out;
-  const std::vector<uint32_t> alive = alive_at(analysis.lifetimes, analysis.lifetimes.peak_allocated.position());
+  out.folder = analysis.trace.header.folder;
+  const Peak& peak = analysis.lifetimes.peak_allocated;
+  const std::vector<uint32_t> alive = alive_at(analysis.lifetimes, peak.position());
+  const std::vector<Block>& blocks = analysis.lifetimes.blocks;
+  const auto last = std::find_if(alive.begin(), alive.end(), [&](uint32_t index) {
+    return !peak.before_start && !blocks[index].before_start && blocks[index].alloc_event == peak.event;
+  });
+  if (last != alive.end()) out.last = describe_block(analysis, *last);
   explain_categories(analysis, alive, &out);
   explain_blocks(analysis, alive, &out);
   explain_free(analysis, &out.free);

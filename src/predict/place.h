@@ -2,12 +2,17 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "gpucast/prediction.h"
 #include "gpucast/trace.h"
 #include "src/attribution/attribution.h"
 
 namespace gpucast {
+
+// Innermost first: "train.py:17 main".
+std::vector<std::string> frames_of(const Trace& trace, StackId id);
 
 // Snapshots know the stack only.
 Place place_of_event(const Trace& trace, const Attribution& attribution, uint32_t event);

@@ -16,6 +16,7 @@ Json blocks_json(const AlikeBlocks& blocks) {
           {"operator", blocks.op},
           {"tensor", blocks.tensor},
           {"user_frame", user_frame(blocks.born)},
+          {"before_history", blocks.before_start},
           {"born", place_json(blocks.born)}};
 }
 

@@ -15,7 +15,8 @@
 namespace gpucast {
 namespace {
 
-constexpr size_t kMostCategories = 5, kMostSizes = 3;
+constexpr size_t kMostCategories = 5, kMostSizes = 3, kFrameColumns = 60;
+constexpr char kGlue = '\x01';  // a space that no line is broken at
 
 double share(int64_t part, int64_t whole) { return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0; }
 
@@ -45,19 +46,45 @@ std::string capital(std::string text) {
   return text;
 }
 
-// "backward of step 2, in blocks.5 (Block), at train.py:93 main"; the module and the frame as far as they are known.
-std::string place_words(const Place& place) {
+// The user's own line of a stack, its path from the folder that the command was started in; "" for none.
+std::string frame_words(const Place& place, const std::string& folder) {
+  std::string frame = user_frame(place);
+  if (!folder.empty() && frame.starts_with(folder + "/")) frame = frame.substr(folder.size() + 1);
+  return cut_begin(frame, kFrameColumns);
+}
+
+// "in backward of step 2, in blocks.5 (Block), at train.py:93 main"; the module and the line as far as they are known.
+std::string place_words(const Place& place, const std::string& folder) {
   std::string text;
   if (place.phase.empty()) {
-    text = fmt::format("event {} of the history", place.event);
+    text = fmt::format("at event {} of the history", place.event);
+  } else if (place.phase == "other") {
+    text = "outside of forward, backward and the optimizer";
   } else {
-    text = words(place.phase);
-    if (place.step > 0) text += fmt::format(" of step {}", place.step);
+    text = "in " + words(place.phase);
   }
+  if (place.step > 0) text += fmt::format(" of step {}", place.step);
   if (!place.module.empty()) text += ", in " + place.module;
-  const std::string frame = user_frame(place);
-  if (!frame.empty()) text += ", at " + cut_begin(frame, 60);
-  return printable(text);
+  const std::string frame = frame_words(place, folder);
+  if (!frame.empty()) text += ", at " + frame;
+  return text;
+}
+
+// Amounts are not torn from their units.
+std::string glued(std::string_view text) {
+  std::string out = printable(text);
+  for (const std::string_view unit : {" B", " KiB", " MiB", " GiB", " TiB", " %", " s"}) {
+    for (size_t at = out.find(unit); at != std::string::npos; at = out.find(unit, at + 1)) {
+      const size_t end = at + unit.size();
+      const bool whole = end == out.size() || std::isalnum(static_cast<unsigned char>(out[end])) == 0;
+      if (whole && at > 0 && std::isdigit(static_cast<unsigned char>(out[at - 1])) != 0) out[at] = kGlue;
+    }
+  }
+  return out;
+}
+
+void paragraph(const std::string& first, std::string_view text, TextWriter* out, size_t most = SIZE_MAX) {
+  out->wrapped(first, glued(text), most);
 }
 
 std::string verdict_words(Verdict verdict) {
@@ -67,11 +94,11 @@ std::string verdict_words(Verdict verdict) {
 void headline(const Prediction& p, TextWriter* out) {
   const char* verdict = p.verdict == Verdict::fits ? "FITS" : p.verdict == Verdict::tight ? "TIGHT" : "DOES NOT FIT";
   const char* colour = p.verdict == Verdict::fits ? "1;32" : p.verdict == Verdict::tight ? "1;33" : "1;31";
-  out->line(fmt::format("{} on {} ({}): {} reserved at the peak", out->paint(verdict, colour), p.gpu_id, format_bytes(p.gpu_total_bytes),
-                        format_bytes(p.peak_reserved.bytes)));
-  if (!p.verdict_reason.empty()) out->wrapped("  ", p.verdict_reason);
+  out->line(fmt::format("{} on {} ({}{})", out->paint(verdict, colour), p.gpu_id, format_bytes(p.gpu_total_bytes),
+                        p.gpu_chosen ? "" : ", since no card was named"));
+  if (!p.verdict_reason.empty()) paragraph("  ", p.verdict_reason, out);
   for (const WhatIf& what_if : p.what_if) {
-    out->wrapped("  what if: ", printable(fmt::format("{}{}{}", what_if.name, what_if.did.empty() ? "" : ": ", what_if.did)));
+    paragraph("  what if: ", fmt::format("{}{}{}", what_if.name, what_if.did.empty() ? "" : ": ", what_if.did), out);
   }
 }
 
@@ -88,154 +115,191 @@ void out_of_memory(const Explanation& e, TextWriter* out) {
   const OutOfMemoryExplained& oom = *e.out_of_memory;
   out->line();
   out->line(out->bold("Where it ran out of memory"));
-  out->wrapped("  ", fmt::format("{} were asked for in {}.", format_bytes(p.oom->requested_bytes), place_words(p.oom->place)));
-  out->wrapped("  ",
-               fmt::format("PyTorch could have {} of the card: {} were reserved, of them {} in use, and {} were left. The largest "
-                           "free piece in segments that are in use: {}.",
-                           format_bytes(oom.capacity_bytes), format_bytes(e.free.reserved_bytes), format_bytes(e.free.allocated_bytes),
-                           format_bytes(p.oom->free_bytes), format_bytes(oom.largest_free_block_bytes)));
+  paragraph("  ", fmt::format("{} were asked for {}.", format_bytes(p.oom->requested_bytes), place_words(p.oom->place, e.folder)), out);
+  paragraph("  ",
+            fmt::format("Of the {} that PyTorch could have, {} were free. {} were reserved, and {} of that in use; the largest free piece "
+                        "between blocks was {}.",
+                        format_bytes(oom.capacity_bytes), format_bytes(p.oom->free_bytes), format_bytes(e.free.reserved_bytes),
+                        format_bytes(e.free.allocated_bytes), format_bytes(oom.largest_free_block_bytes)),
+            out);
   if (oom.gets_past.empty()) {
-    out->wrapped("  ", fmt::format("None of {} other allocator settings gets past this (replayed): it takes less memory, or a larger card.",
-                                   oom.settings_tried));
+    paragraph("  ",
+              fmt::format("No allocator setting gets past this ({} were replayed): the job must take less, or the card have more.",
+                          oom.settings_tried),
+              out);
   } else {
-    out->wrapped("  ", fmt::format("{} of {} other allocator settings get past this (replayed; what comes behind is not known): {}.",
-                                   oom.gets_past.size(), oom.settings_tried, list(oom.gets_past, 3)));
+    paragraph("  ",
+              fmt::format("Past this get {} of {} other allocator settings (replayed; what would follow is not in the recording): {}.",
+                          oom.gets_past.size(), oom.settings_tried, list(oom.gets_past, 3)),
+              out);
   }
 }
 
-void at_the_peak(const Explanation& e, TextWriter* out) {
-  const Prediction& p = e.prediction;
-  out->line();
-  out->line(out->bold(fmt::format("The peak: {} allocated", format_bytes(p.peak_allocated.bytes))));
-  out->wrapped("  ", fmt::format("It is in {}.", place_words(p.peak_allocated.place)));
-  if (e.categories.empty()) return;
+std::string most_of(const std::vector<OperatorShare>& operators) {
+  const OperatorShare& most = operators.front();
+  return most.module_type.empty() ? most.op : fmt::format("{} in {}", most.op, most.module_type);
+}
+
+std::string composition(const Explanation& e) {
+  const int64_t peak = e.prediction.peak_allocated.bytes;
   const CategoryLine& first = e.categories.front();
-  const bool known = first.name != "unattributed" || e.categories.size() > 1;
-  std::string text;
-  if (known) {
-    text = fmt::format("{} are {} of it ({})", capital(words(first.name)), fraction(first.bytes, p.peak_allocated.bytes),
-                       format_bytes(first.bytes));
-    if (!e.operators.empty() && !e.operators.front().op.empty()) {
-      const OperatorShare& most = e.operators.front();
-      text += fmt::format("; of these, {}{}{} made {}", most.op, most.module_type.empty() ? "" : " in ", most.module_type,
-                          fraction(most.bytes, first.bytes));
-    }
-    text += ".";
-    std::string rest;
-    for (size_t i = 1; i < std::min(e.categories.size(), kMostCategories + 1); ++i) {
-      rest += fmt::format("{}{} {}", rest.empty() ? "" : ", ", words(e.categories[i].name),
-                          percent(e.categories[i].bytes, p.peak_allocated.bytes));
-    }
-    if (!rest.empty()) text += fmt::format(" The rest: {}.", rest);
-  } else if (!e.operators.empty() && !e.operators.front().op.empty()) {
-    const OperatorShare& most = e.operators.front();
-    text = fmt::format("{} of it was allocated by {}.", capital(fraction(most.bytes, first.bytes)), most.op);
+  const bool operators_known = !e.operators.empty() && !e.operators.front().op.empty();
+  if (first.name == "unattributed" && e.categories.size() == 1) {  // a memory snapshot
+    return operators_known
+               ? fmt::format("{} of it was allocated by {}.", capital(fraction(e.operators.front().bytes, peak)), most_of(e.operators))
+               : "";
   }
-  if (!text.empty()) out->wrapped("  ", printable(text));
+  std::string text = fmt::format("{} are {} of it, {}", capital(words(first.name)), fraction(first.bytes, peak), format_bytes(first.bytes));
+  if (operators_known) text += fmt::format("; of these {} made {}", most_of(e.operators), fraction(e.operators.front().bytes, first.bytes));
+  std::string rest;
+  for (size_t i = 1; i < std::min(e.categories.size(), kMostCategories + 1); ++i) {
+    if (share(e.categories[i].bytes, peak) < 0.005) break;
+    rest += fmt::format("{}{} {}", rest.empty() ? "" : ", ", words(e.categories[i].name), percent(e.categories[i].bytes, peak));
+  }
+  return text + (rest.empty() ? "." : fmt::format(". The others: {}.", rest));
+}
+
+void at_the_peak(const Explanation& e, TextWriter* out) {
+  const PeakAt& peak = e.prediction.peak_allocated;
+  out->line();
+  out->line(out->bold(fmt::format("The peak: {} allocated", format_bytes(peak.bytes))));
+  std::string text = "It is " + place_words(peak.place, e.folder);
+  if (e.last) text += fmt::format(", with {}{}", format_bytes(e.last->size_bytes), e.last->op.empty() ? "" : " for " + e.last->op);
+  paragraph("  ", text + ".", out);
+  if (!e.categories.empty()) paragraph("  ", composition(e), out);
+}
+
+std::string name_of(const AlikeBlocks& block) { return block.tensor.empty() ? block.module : block.tensor; }
+
+// The operator is what the module is, "head (Linear)" by nn.Linear, or the line that is named anyway.
+bool says_itself(const AlikeBlocks& block, const std::string& frame) {
+  if (block.op.empty() || frame.ends_with(block.op)) return true;
+  return block.op.starts_with("nn.") && name_of(block).ends_with(fmt::format("({})", block.op.substr(3)));
+}
+
+// "activations: blocks.*.mlp.0 (Linear), at train.py:42 forward"; "" when nothing is known.
+std::string what_it_is(const AlikeBlocks& block, const std::string& folder) {
+  const std::string frame = frame_words(block.born, folder), name = name_of(block);
+  std::string text = block.category == "unattributed" ? "" : words(block.category);
+  const auto add = [&](const char* separator, const std::string& what) { text += (text.empty() ? "" : separator) + what; };
+  if (!name.empty()) add(": ", name);
+  if (!says_itself(block, frame)) add(", ", "by " + block.op);
+  if (!frame.empty()) add(", ", "at " + frame);
+  if (block.before_start) add(", ", "from before the history begins");
+  return text.empty() ? "without a Python stack, as in autograd's own thread" : text;
 }
 
 void free_memory(const Explanation& e, TextWriter* out) {
   const FreeMemory& f = e.free;
-  const bool at_oom = e.out_of_memory.has_value();
   out->line();
   out->line(out->bold(fmt::format("Reserved but free: {} of {}", format_bytes(f.free_bytes()), format_bytes(f.reserved_bytes))));
-  if (f.free_bytes() == 0) {
-    out->line("  Nothing: every byte that is reserved is in use.");
-    return;
+  if (f.free_bytes() == 0) return out->line("  Every byte that is reserved is in use.");
+  if (!e.out_of_memory) paragraph("  ", fmt::format("Where reserved is highest, {}:", place_words(f.place, e.folder)), out);
+  const auto row = [&](int64_t bytes, const std::string& text) { paragraph(fmt::format("  {:>10}  ", format_bytes(bytes)), text, out); };
+  if (f.whole_bytes > 0) {
+    row(f.whole_bytes,
+        fmt::format("in {} without a block: kept for reuse, given back when the card is full", count_of(f.whole_segments, "segment")));
   }
-  out->wrapped("  ", at_oom ? "Where it ran out of memory." : fmt::format("Where reserved is highest: {}.", place_words(f.place)));
-  const auto row = [&](int64_t bytes, const std::string& text) {
-    out->wrapped(fmt::format("  {:>12}  ", format_bytes(bytes)), printable(text));
-  };
-  if (f.whole_bytes > 0)
-    row(f.whole_bytes, fmt::format("{} with no block in {}: kept for reuse; PyTorch gives them back when the card is full",
-                                   count_of(f.whole_segments, "segment"), f.whole_segments == 1 ? "it" : "them"));
+  int64_t segments = 0;
+  for (const SegmentSize& size : f.sizes) segments += size.segments;
   if (f.piece_bytes > 0) {
-    int64_t segments = 0;
-    for (const SegmentSize& size : f.sizes) segments += size.segments;
-    row(f.piece_bytes, fmt::format("{} of {} that {} in use too, and so cannot be given back:", count_of(f.pieces, "piece"),
-                                   count_of(segments, "segment"), segments == 1 ? "is" : "are"));
+    row(f.piece_bytes, fmt::format("in {} between the blocks of {}, which cannot be given back:", count_of(f.pieces, "piece"),
+                                   count_of(segments, "segment")));
   }
   for (size_t i = 0; i < std::min(f.sizes.size(), kMostSizes); ++i) {
     const SegmentSize& size = f.sizes[i];
-    out->wrapped(fmt::format("  {:>12}    {:>10}  ", "", format_bytes(size.free_bytes)),
-                 fmt::format("in {} of {} of {}", count_of(size.pieces, "piece"), count_of(size.segments, "segment"),
-                             format_bytes(size.segment_bytes)));
+    paragraph(fmt::format("  {:>10}    {:>10}  ", "", format_bytes(size.free_bytes)),
+              fmt::format("in {}, {} of {}", count_of(size.pieces, "piece"), count_of(size.segments, "segment"),
+                          format_bytes(size.segment_bytes)),
+              out);
   }
   if (f.sizes.size() > kMostSizes)
-    out->line(fmt::format("  {:>12}    {:>10}  in segments of {} other sizes", "", "the rest", f.sizes.size() - kMostSizes));
+    out->line(fmt::format("  {:>10}    {:>10}  in segments of {} other sizes", "", "the rest", f.sizes.size() - kMostSizes));
   if (f.holes.empty()) return;
   const Hole& hole = f.holes.front();
-  const std::string name = hole.held_by.tensor.empty() ? hole.held_by.module : hole.held_by.tensor;
-  out->wrapped("  ", printable(fmt::format("The largest piece, {}, lies in a segment of {} that {} {}: the largest is {} of {}{}{}.",
-                                           format_bytes(hole.bytes), format_bytes(hole.segment_bytes), count_of(hole.blocks, "block"),
-                                           hole.blocks == 1 ? "holds" : "hold", format_bytes(hole.held_by.size_bytes),
-                                           words(hole.held_by.category), name.empty() ? "" : ", ", name)));
+  const std::string holders = hole.blocks == 1 ? "a block" : fmt::format("{} blocks, the largest", hole.blocks);
+  paragraph(
+      "  ",
+      fmt::format("The largest piece, {}, is in a segment of {} held by {} of {}: {}.", format_bytes(hole.bytes),
+                  format_bytes(hole.segment_bytes), holders, format_bytes(hole.held_by.size_bytes), what_it_is(hole.held_by, e.folder)),
+      out);
 }
 
 void blocks(const Explanation& e, TextWriter* out) {
   if (e.blocks.empty()) return;
   out->line();
-  out->line(out->bold("The largest blocks at the peak") + " (alike ones in one line)");
-  out->line(fmt::format("  {:>10} {:>5} {:>10}  what", "each", "count", "in all"));
+  out->line(out->bold("The largest blocks at the peak") + ", alike ones in one line");
+  out->line(fmt::format("  {:>10} {:>6} {:>10}", "each", "count", "in all"));
   for (const AlikeBlocks& block : e.blocks) {
-    std::string text = words(block.category);
-    if (!block.tensor.empty()) text += ", " + block.tensor;
-    if (!block.module.empty()) text += (block.tensor.empty() ? ", " : " of ") + block.module;
-    if (!block.op.empty() && block.op != user_frame(block.born)) text += ", by " + block.op;
-    const std::string frame = user_frame(block.born);
-    if (!frame.empty()) text += ", at " + cut_begin(frame, 60);
-    out->wrapped(fmt::format("  {:>10} {:>5} {:>10}  ", format_bytes(block.size_bytes), block.count, format_bytes(block.total_bytes())),
-                 printable(text));
+    paragraph(fmt::format("  {:>10} {:>6} {:>10}  ", format_bytes(block.size_bytes), block.count, format_bytes(block.total_bytes())),
+              what_it_is(block, e.folder), out);
   }
 }
 
 std::string signed_bytes(int64_t bytes) { return bytes < 0 ? "-" + format_bytes(-bytes) : format_bytes(bytes); }
 
-std::string how(const Remedy& remedy) {
-  switch (remedy.by) {
-    case RemedyBy::replay:
-      return "replayed";
-    case RemedyBy::rerun:
-      return "run again";
-    case RemedyBy::profile:
-      return "predicted from the trace";
+void computed(const Explanation& e, TextWriter* out) {
+  // Of allocator settings only those that save something: they are not the user's own idea.
+  const auto shown = [](const Remedy& remedy) {
+    return remedy.computed && (remedy.by != RemedyBy::replay || remedy.saved_reserved_bytes > 0);
+  };
+  const auto by = [&](RemedyBy kind) {
+    return std::any_of(e.remedies.begin(), e.remedies.end(), [&](const Remedy& remedy) { return shown(remedy) && remedy.by == kind; });
+  };
+  const bool settings = by(RemedyBy::replay), reruns = by(RemedyBy::rerun), profiles = by(RemedyBy::profile);
+  if (!e.out_of_memory && !settings && e.settings_tried > 0) {
+    out->line(fmt::format("  None of {} other allocator settings saves anything (replayed).", e.settings_tried));
   }
-  return "";
+  if (!settings && !reruns && !profiles) return;
+  out->line(fmt::format("  {:>10} {:>10} {:>10}  on {}", "saves", "reserved", "allocated", e.prediction.gpu_id));
+  for (const Remedy& remedy : e.remedies) {
+    if (!shown(remedy)) continue;
+    const std::string note = remedy.note.empty() ? "" : fmt::format(" ({})", remedy.note);
+    paragraph(
+        fmt::format("  {:>10} {:>10} {:>10}  {:<13} ", signed_bytes(remedy.saved_reserved_bytes), format_bytes(remedy.peak_reserved_bytes),
+                    format_bytes(remedy.peak_allocated_bytes), verdict_words(remedy.verdict)),
+        remedy.what + note, out, 3);
+  }
+  std::string how;
+  if (settings) how += fmt::format("allocator settings replayed ({} were tried)", e.settings_tried);
+  if (reruns) how += fmt::format("{}the script run again for the others", how.empty() ? "" : ", ");
+  if (profiles) how += fmt::format("{}the others predicted from the trace again", how.empty() ? "" : ", ");
+  paragraph("  ", "Saved at the peak of reserved; " + how + ".", out);
 }
 
 void remedies(const Explanation& e, const std::string& file, TextWriter* out) {
   out->line();
   out->line(out->bold("What would reduce it"));
-  if (!e.baseline.empty()) out->wrapped("  ", e.baseline);
-  const bool any = std::any_of(e.remedies.begin(), e.remedies.end(), [](const Remedy& remedy) { return remedy.computed; });
-  if (any) out->line(fmt::format("  {:>10} {:>10} {:>10}  on {}", "saves", "reserved", "allocated", e.prediction.gpu_id));
-  for (const Remedy& remedy : e.remedies) {
-    if (!remedy.computed) continue;
-    std::string text = fmt::format("{}: {} ({})", verdict_words(remedy.verdict), remedy.what, how(remedy));
-    if (remedy.verdict != e.prediction.verdict) text = fmt::format("{}, not {}", text, verdict_words(e.prediction.verdict));
-    out->wrapped(fmt::format("  {:>10} {:>10} {:>10}  ", signed_bytes(remedy.saved_reserved_bytes),
-                             format_bytes(remedy.peak_reserved_bytes), format_bytes(remedy.peak_allocated_bytes)),
-                 printable(text));
-    if (!remedy.note.empty()) out->wrapped(fmt::format("  {:>10} {:>10} {:>10}    ", "", "", ""), printable(remedy.note), 2);
-  }
-  if (!any && e.settings_tried > 0)
-    out->line(fmt::format("  None of {} other allocator settings saves anything (replayed).", e.settings_tried));
+  if (!e.baseline.empty()) paragraph("  ", e.baseline, out);
+  computed(e, out);
   std::string waiting;
   for (const Remedy& remedy : e.remedies) {
     if (remedy.computed) continue;
     if (remedy.note.empty()) {
       waiting += (waiting.empty() ? "" : ", ") + remedy.what;
     } else {
-      out->wrapped("  not computed: ", printable(fmt::format("{}: {}", remedy.what, remedy.note)), 4);
+      paragraph("  left out: ", fmt::format("{}: {}", remedy.what, remedy.note), out, 4);
     }
   }
-  if (!waiting.empty()) {
-    out->wrapped("  not computed: ", printable(waiting));
-    const std::string each = e.run_s > 0 ? fmt::format(" (about {:.0f} s each)", std::max(1.0, e.run_s)) : "";
-    out->line(fmt::format("next, run the script {}{}:", count_of(e.reruns_left, "time"), each));
-    out->line(fmt::format("  gpucast explain {} --rerun", file.empty() ? "FILE" : shell_quote({file})));
+  const Prediction& p = e.prediction;
+  if (p.verdict != Verdict::fits && p.min_capacity_bytes) {
+    std::string text = fmt::format("As it is, it runs on a card of {}", format_bytes(*p.min_capacity_bytes));
+    if (p.min_capacity_expandable_bytes && *p.min_capacity_expandable_bytes < *p.min_capacity_bytes) {
+      text += fmt::format(", with expandable_segments:True on one of {}", format_bytes(*p.min_capacity_expandable_bytes));
+    }
+    paragraph("  ", text + " (replayed, cached memory given back as it goes).", out);
   }
+  if (p.source == "snapshot") {
+    paragraph("  ",
+              "A snapshot tells about allocator settings only. What else would help needs a capture of the script: "
+              "gpucast run -o train.gpucast -- python train.py, then gpucast explain train.gpucast --rerun",
+              out);
+  }
+  if (waiting.empty()) return;
+  paragraph("  not computed: ", waiting, out);
+  const std::string each = e.run_s > 0 ? fmt::format(" (about {:.0f} s each)", std::max(1.0, e.run_s)) : "";
+  out->line(fmt::format("next, run the script {}{}:", count_of(e.reruns_left, "time"), each));
+  out->line(fmt::format("  gpucast explain {} --rerun", file.empty() ? "FILE" : shell_quote({file})));
 }
 
 }  // namespace
@@ -248,7 +312,9 @@ std::string explain_text(const Explanation& explanation, const std::string& file
   free_memory(explanation, &out);
   blocks(explanation, &out);
   remedies(explanation, file, &out);
-  return out.take();
+  std::string text = out.take();
+  std::replace(text.begin(), text.end(), kGlue, ' ');
+  return text;
 }
 
 }  // namespace gpucast

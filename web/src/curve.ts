@@ -6,7 +6,7 @@ import * as format from "./format";
 import { filteredBytes, filterWords, goTo, isFiltered, kindMask, momentAt, report, setView, sizeOf, stepName, timeline } from "./model";
 import { css, fillOf, isDark, stackingOrder } from "./palette";
 import { get, on, set } from "./state";
-import { categoriesAt, sample, upperBound, type Sample } from "./timeline";
+import { categoriesAt, sample, sampleAt, upperBound, type Sample } from "./timeline";
 
 const kBand = 17; // height of a row of steps or phases
 
@@ -14,6 +14,8 @@ let plot: uPlot | undefined;
 let shown: Sample;
 let order: number[];
 let bandBegins: number[];
+let stepStarts: number[];
+let stepsInColumn = 0; // 0: columns are equally wide
 let bands: { begin: number; end: number; step: number; phase: number }[];
 
 // Spans of one phase and step, modules apart.
@@ -26,14 +28,25 @@ function findBands(): void {
     else bands.push({ begin: begin[i]!, end: begin[i + 1]!, step: step[i]!, phase: phase[i]! });
   }
   bandBegins = bands.map((band) => band.begin);
+  stepStarts = report.explained ? bands.filter((band, i) => i > 0 && band.step !== bands[i - 1]!.step).map((band) => band.begin + 1) : [];
 }
 
 // Cumulative from the top, so that each area may be filled down to zero: [x, reserved, highest sum, ..., lowest sum, lows, filter].
 function data(): uPlot.AlignedData {
   const [from, to] = get().view;
   const columns = Math.max(64, Math.floor(byId("curve").clientWidth));
-  shown = sample(timeline, from, to, columns);
-  const { positions } = shown;
+  stepsInColumn = 0;
+  // Where steps are narrower than a few pixels, columns are whole steps: others would beat against them.
+  const starts = stepStarts.filter((start) => start >= from && start <= to);
+  if (starts.length > columns / 4) {
+    stepsInColumn = Math.ceil(starts.length / columns);
+    const begins = starts.filter((_, i) => i % stepsInColumn === 0);
+    shown = sampleAt(timeline, begins[0] === from ? begins : [from, ...begins], to);
+  } else {
+    shown = sample(timeline, from, to, columns);
+  }
+  // The last column once more, at its end.
+  const positions = [...shown.positions, shown.positions[shown.positions.length - 1]!];
   const sums = order.map(() => new Array<number>(positions.length));
   positions.forEach((position, i) => {
     const bytes = categoriesAt(report, timeline, position);
@@ -44,10 +57,10 @@ function data(): uPlot.AlignedData {
   });
   const filter = isFiltered() ? filteredBytes(kindMask()) : null;
   return [
-    positions,
+    [...shown.begins, Math.max(to, shown.begins[shown.begins.length - 1]! + 0.5)],
     positions.map((p) => timeline.reserved[p]!),
     ...sums.reverse(),
-    shown.columnEvents > 1 ? shown.lows : positions.map(() => null),
+    shown.everything || stepsInColumn > 0 ? positions.map(() => null) : [...shown.lows, null],
     positions.map((p) => (filter ? filter[p]! : null)),
   ] as uPlot.AlignedData;
 }
@@ -62,7 +75,7 @@ function yMax(): number {
 
 function label(ctx: CanvasRenderingContext2D, text: string, x0: number, x1: number, y: number): void {
   const width = ctx.measureText(text).width;
-  if (width + 6 < x1 - x0) ctx.fillText(text, Math.max(x0, 0) + (x1 - x0) / 2 - width / 2, y);
+  if (width + 6 < x1 - x0) ctx.fillText(text, (x0 + x1) / 2, y);
 }
 
 function drawBands(u: uPlot): void {
@@ -73,9 +86,19 @@ function drawBands(u: uPlot): void {
   ctx.save();
   ctx.font = `${11 * ratio}px ${css("--font")}`;
   ctx.textBaseline = "middle";
+  ctx.textAlign = "center";
   const h = kBand * ratio, phaseTop = top - h, stepTop = top - 2 * h - ratio;
   const tones: Record<string, string> = { forward: css("--band-a"), backward: css("--band-b"), optimizer_step: css("--band-c") };
   let i = Math.max(0, upperBound(bandBegins, from) - 1);
+  if (stepsInColumn > 0) {
+    const last = bands[Math.max(0, upperBound(bandBegins, to - 1) - 1)]!;
+    ctx.fillStyle = css("--step-a");
+    ctx.fillRect(left, stepTop, width, 2 * h);
+    ctx.fillStyle = css("--muted");
+    label(ctx, `steps ${Math.max(1, bands[i]!.step)} to ${Math.min(report.prediction.steps, last.step)}`, left, left + width, stepTop + h);
+    ctx.restore();
+    return;
+  }
   let drawnTo = -1, stepBegin = x(from), step = bands[i]?.step ?? 0;
   const endStep = (at: number): void => {
     if (at - stepBegin >= 1) {
@@ -123,9 +146,10 @@ function drawMarks(u: uPlot): void {
     const x0 = Math.max(left - 4, x(report.block.birth[block]!)), x1 = Math.min(left + width + 4, x(Math.min(report.events, report.block.death[block]!)));
     ctx.fillStyle = css("--life");
     ctx.fillRect(x0, top, Math.max(2 * ratio, x1 - x0), height);
-    ctx.strokeStyle = css("--ink");
-    ctx.lineWidth = 1.5 * ratio;
-    ctx.strokeRect(x0, top + height - 5 * ratio, Math.max(2 * ratio, x1 - x0), 4 * ratio);
+    ctx.fillStyle = css("--ink");
+    ctx.fillRect(x0, top, 1.5 * ratio, height);
+    ctx.fillRect(Math.max(x0, x1 - 1.5 * ratio), top, 1.5 * ratio, height);
+    ctx.fillRect(x0, top, Math.max(2 * ratio, x1 - x0), 3 * ratio);
   }
   for (const event of report.oom.event) {
     const at = x(event + 1);
@@ -133,8 +157,13 @@ function drawMarks(u: uPlot): void {
     ctx.fillStyle = css("--bad");
     ctx.fillRect(at - ratio, top, 2 * ratio, height);
     ctx.font = `600 ${11 * ratio}px ${css("--font")}`;
-    ctx.textAlign = at > left + width / 2 ? "right" : "left";
-    ctx.fillText("out of memory", at + (at > left + width / 2 ? -5 : 5) * ratio, top + 13 * ratio);
+    ctx.textAlign = "left";
+    ctx.textBaseline = "middle";
+    const text = "out of memory", room = ctx.measureText(text).width + 10 * ratio;
+    const begin = at > left + width / 2 ? at - room : at;
+    ctx.fillRect(begin, top, room, 18 * ratio);
+    ctx.fillStyle = css("--card");
+    ctx.fillText(text, begin + 5 * ratio, top + 9.5 * ratio);
   }
   ctx.restore();
   const at = x(position);
@@ -167,7 +196,7 @@ function make(): void {
     {
       width: Math.max(200, host.clientWidth),
       height: window.innerWidth < 700 ? 260 : 320,
-      padding: [report.explained ? 2 * kBand + 6 : 10, 10, 0, 0],
+      padding: [report.explained ? 2 * kBand + 6 : 10, 22, 0, 0],
       legend: { show: false },
       cursor: { points: { show: false }, y: false, drag: { x: true, y: false, setScale: false }, lock: false },
       scales: { x: { time: false, range: () => get().view }, y: { range: () => [0, yMax()] } },
@@ -203,7 +232,7 @@ function make(): void {
 function positionUnder(event: { clientX: number }): number {
   const box = plot!.over.getBoundingClientRect();
   const value = plot!.posToVal(event.clientX - box.left, "x");
-  const i = Math.max(0, upperBound(shown.positions, value + (shown.columnEvents > 1 ? shown.columnEvents / 2 : 0)) - 1);
+  const i = Math.max(0, upperBound(shown.begins, value) - 1);
   return shown.positions[i]!;
 }
 
@@ -289,14 +318,16 @@ export function pan(share: number): void {
 // The first position of the next or the previous step.
 export function stepTo(direction: 1 | -1): void {
   const now = get().position;
-  const starts = bands.filter((band, i) => i === 0 || band.step !== bands[i - 1]!.step).map((band) => band.begin + 1);
+  const starts = [1, ...stepStarts];
   const target = direction > 0 ? starts.find((start) => start > now) : starts.reverse().find((start) => start < now);
   goTo(target ?? (direction > 0 ? report.events : 0));
 }
 
 function note(): void {
   const parts: (Node | string)[] = [];
-  if (shown.columnEvents > 1) parts.push(`One column is ${format.whole(Math.round(shown.columnEvents))} events: its highest moment is drawn, the dotted line is its lowest. `);
+  const [from, to] = get().view;
+  if (stepsInColumn > 0) parts.push(`One column is ${stepsInColumn === 1 ? "one step" : `${stepsInColumn} steps`}: its highest moment is drawn. Zoom in to see inside of a step. `);
+  else if (!shown.everything) parts.push(`One column is ${format.whole(Math.round((to - from) / shown.begins.length))} events: its highest moment is drawn, the dotted line is its lowest. `);
   if (isFiltered()) parts.push(el("b", {}, "Black line: "), `${filterWords()}. `);
   if (isFiltered() && isDark()) parts[parts.length - 2] = el("b", {}, "White line: ");
   const { block } = get();
@@ -311,6 +342,7 @@ function slider(): void {
   range.max = String(to);
   range.value = String(get().position);
   const moment = momentAt(get().position);
+  range.classList.toggle("outside", get().position < from || get().position > to);
   range.setAttribute("aria-valuetext", [moment.event, moment.phase, moment.step].filter((part) => part).join(", "));
 }
 

@@ -47,16 +47,17 @@ export function context(canvas: HTMLCanvasElement, width: number, height: number
   return ctx;
 }
 
-// `text` cut at its end, or in the middle of a path, so that it fits `width`; the cut is marked.
-export function fitted(ctx: CanvasRenderingContext2D, text: string, width: number): string {
+// `text` cut at its end, or at its beginning, so that it fits `width`; the cut is marked.
+export function fitted(ctx: CanvasRenderingContext2D, text: string, width: number, cut: "end" | "beginning" = "end"): string {
   if (ctx.measureText(text).width <= width) return text;
+  const shortened = (length: number): string => (cut === "end" ? `${text.slice(0, length)}…` : `…${text.slice(text.length - length)}`);
   let from = 0, to = text.length;
   while (from < to) {
     const middle = (from + to + 1) >>> 1;
-    if (ctx.measureText(`${text.slice(0, middle)}…`).width <= width) from = middle;
+    if (ctx.measureText(shortened(middle)).width <= width) from = middle;
     else to = middle - 1;
   }
-  return from > 0 ? `${text.slice(0, from)}…` : "";
+  return from > 0 ? shortened(from) : "";
 }
 
 // ---- the one tooltip ---------------------------------------------------------------------------------------------------------

@@ -137,6 +137,9 @@ async function start(): Promise<void> {
   });
   byId("loading").remove();
   for (const id of kSections) byId(id).hidden = false;
+  byId<HTMLButtonElement>("by-module").disabled = !hasModules;
+  byId<HTMLButtonElement>("by-stack").disabled = !report.kind.stack.some((stack) => stack >= 0);
+  byId("step-before").hidden = byId("step-after").hidden = !report.explained;
   initPanels(prediction);
   initCurve();
   initSegments();

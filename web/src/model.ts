@@ -33,7 +33,10 @@ export const tree = (by: "module" | "stack"): NodeTree => (trees[by] ??= by === 
 
 export const sizeOf = (block: number): number => report.kind.size[report.block.kind[block]!]!;
 export const categoryOf = (block: number): string => report.categories[report.kind.category[report.block.kind[block]!]!]!;
-export const tensorOf = (kind: number): string => text(report, report.kind.tensor[kind]!);
+export function tensorOf(kind: number): string {
+  const name = text(report, report.kind.tensor[kind]!);
+  return /^\d+$/.test(name) ? `input ${name}` : name; // inputs have their place among the arguments
+}
 export const operatorOf = (kind: number): string => report.operators[report.kind.operator[kind]!] ?? "";
 export const moduleOf = (kind: number): string => moduleLabel(report, report.kind.module[kind]!);
 export const phaseOf = (kind: number): string => (report.explained ? report.phases[report.kind.phase[kind]!]! : "");

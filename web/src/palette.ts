@@ -19,9 +19,9 @@ const kStyles: Record<string, Style> = {
   inputs: { light: "#8f8f2c", dark: "#b5b45a", pattern: "dots" },
   temporaries: { light: "#e0cb74", dark: "#d9c56f", pattern: "solid" },
   workspaces: { light: "#44aa99", dark: "#4fb8a7", pattern: "lines" },
-  unattributed: { light: "#7d8590", dark: "#8b949e", pattern: "bars" },
+  unattributed: { light: "#8a929d", dark: "#8b949e", pattern: "solid" },
 };
-const kUnknown: Style = { light: "#7d8590", dark: "#8b949e", pattern: "bars" };
+const kUnknown = kStyles.unattributed!;
 
 // From the bottom of the curve to its top: what stays, then what comes and goes.
 const kOrder = ["parameters", "buffers", "optimizer_state", "gradients", "activations", "intermediate_gradients", "inputs", "temporaries", "workspaces", "unattributed"];

@@ -74,18 +74,26 @@ export function initHeader(p: Prediction): void {
 
 function bar(p: Prediction): void {
   const lines = deviceLines(p).filter((line) => line.bytes > 0);
-  const used = p.device.expected_bytes, all = Math.max(p.gpu.capacity_bytes, used);
+  const used = p.device.expected_bytes;
+  // What did not fit any more is drawn behind what did.
+  const failed = p.oom?.ended_run ? p.oom.requested_bytes : 0;
+  const all = Math.max(p.gpu.capacity_bytes, used + failed);
   const parts = lines.map((line) => {
     const part = el("i", { class: line.category === "free" || line.category === "ledger" ? line.category : "", title: `${line.name}: ${format.bytes(line.bytes)}` });
     if (line.category !== "free" && line.category !== "ledger") part.style.background = background(line.category!);
     part.style.flexGrow = String(line.bytes / all);
     return part;
   });
+  if (failed > 0) {
+    const part = el("i", { class: "failed", title: `the request that failed: ${format.bytes(failed)}` });
+    part.style.flexGrow = String(failed / all);
+    parts.push(part);
+  }
   const rest = el("i", { class: "rest" });
-  rest.style.flexGrow = String(Math.max(0, all - used) / all);
+  rest.style.flexGrow = String(Math.max(0, all - used - failed) / all);
   const barElement = byId("capacity");
   fill(barElement, ...parts, rest);
-  if (used > p.gpu.capacity_bytes) {
+  if (all > p.gpu.capacity_bytes) {
     const limit = el("span", { class: "limit", title: `the card ends here: ${format.bytes(p.gpu.capacity_bytes)}` });
     limit.style.left = `${(100 * p.gpu.capacity_bytes) / all}%`;
     barElement.append(limit);
@@ -93,8 +101,8 @@ function bar(p: Prediction): void {
   barElement.setAttribute("aria-label", `${format.bytes(used)} of the card's ${format.bytes(p.gpu.capacity_bytes)}`);
   fill(
     byId("capacity-note"),
-    el("span", {}, `${format.bytes(used)} expected`),
-    el("span", {}, used > p.gpu.capacity_bytes ? `${format.bytes(used - p.gpu.capacity_bytes)} over the card's ${format.bytes(p.gpu.capacity_bytes)}` : `${format.bytes(p.gpu.capacity_bytes - used)} left of ${format.bytes(p.gpu.capacity_bytes)}`),
+    el("span", {}, `${format.bytes(used)} expected${failed > 0 ? `, ${format.bytes(failed)} more asked for when it failed` : ""}`),
+    el("span", {}, failed > 0 ? `the card has ${format.bytes(p.gpu.capacity_bytes)}` : used > p.gpu.capacity_bytes ? `${format.bytes(used - p.gpu.capacity_bytes)} over the card's ${format.bytes(p.gpu.capacity_bytes)}` : `${format.bytes(p.gpu.capacity_bytes - used)} left of ${format.bytes(p.gpu.capacity_bytes)}`),
   );
 }
 
@@ -126,6 +134,9 @@ function moment(): void {
     el("div", { class: "legend-row sum", id, "data-bytes": value, title: format.exact(value) }, sign ?? el("i", {}), el("span", { class: "legend-name" }, name), el("span", { class: "number" }, format.mib(value)), el("span", { class: "share" }));
   fill(byId("legend"), ...rows, sum("allocated", allocated, "now-allocated"), sum("free, but reserved", reserved - allocated, "now-free", swatch("free")), sum("reserved", reserved, "now-reserved"));
 }
+
+// Libraries by their own path; the whole one is in the title.
+const shortPath = (file: string): string => file.replace(/^.*\/(?:site|dist)-packages\//, "");
 
 // ---- the selected block ------------------------------------------------------------------------------------------------------------
 
@@ -171,7 +182,7 @@ function selection(): void {
           "ol",
           { class: "stack", id: "stack" },
           ...stack.map((frame, i) =>
-            el("li", { class: `${frame.library ? "library" : "own"}${i === own ? " first" : ""}`, title: `${frame.file}:${frame.line}` }, el("b", {}, frame.name), el("span", {}, `${frame.file}:${frame.line}`)),
+            el("li", { class: `${frame.library ? "library" : "own"}${i === own ? " first" : ""}`, title: `${frame.file}:${frame.line}` }, el("b", {}, frame.name), el("span", {}, `${shortPath(frame.file)}:${frame.line}`)),
           ),
         ),
   );

@@ -121,7 +121,8 @@ function chooseScale(): void {
   const bars = barsAt(position);
   const total = bars.reduce((sum, bar) => sum + bar.size, 0);
   const wanted = window.innerWidth < 700 ? 16 : 12;
-  for (rows = Math.min(wanted, Math.max(1, Math.ceil(total / (2 * 1024 * 1024)))); rows < 400; rows = Math.ceil(rows * 1.3)) {
+  // Few pieces need few rows.
+  for (rows = Math.min(wanted, 1 + bars.length + alive(position).length); rows < 400; rows = Math.ceil(rows * 1.3)) {
     scale = (rows * width - bars.length * kSegmentGap) / Math.max(1, total);
     // Segments of least length take more than their share.
     for (let again = 0; again < 4 && scale > 0; ++again) {
@@ -189,7 +190,9 @@ function nameOn(ctx: CanvasRenderingContext2D, block: number, begin: number, end
   const [x0, x1, y] = best, room = x1 - x0 - 10;
   if (room < 30) return;
   // The category's pattern would make letters hard to read: they get a plain ground.
-  const text = fitted(ctx, nameOf(block), room);
+  // Of a path the end tells most: "…1.attn.proj".
+  const name = nameOf(block);
+  const text = ctx.measureText(name).width <= room ? name : fitted(ctx, name.replace(/ \(\w+\)$/, ""), room, "beginning");
   if (text.length < 4) return;
   const measured = ctx.measureText(text).width;
   const category = categoryOf(block);

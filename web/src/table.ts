@@ -11,6 +11,7 @@ const kRow = 30;
 interface Column {
   name: string;
   className: string;
+  width: string;
   text(block: number): string;
   order(block: number): number | string;
 }
@@ -20,17 +21,20 @@ const freed = (block: number): string => (report.block.death[block] === report.n
 const born = (block: number): string => (report.block.birth[block] === 0 ? "before" : format.whole(report.block.birth[block]! - 1));
 
 const kColumns: Column[] = [
-  { name: "size", className: "number", text: (b) => format.bytes(sizeOf(b)), order: (b) => -sizeOf(b) },
-  { name: "category", className: "category", text: (b) => format.words(categoryOf(b)), order: categoryOf },
-  { name: "tensor", className: "", text: (b) => tensorOf(kind(b)), order: (b) => tensorOf(kind(b)) || "\uffff" },
-  { name: "module", className: "", text: (b) => moduleOf(kind(b)), order: (b) => report.kind.module[kind(b)]! },
-  { name: "operator", className: "", text: (b) => operatorOf(kind(b)), order: (b) => operatorOf(kind(b)) || "\uffff" },
-  { name: "phase", className: "", text: (b) => format.words(phaseOf(kind(b))), order: (b) => report.kind.phase[kind(b)]! },
-  { name: "step", className: "number", text: (b) => (report.explained ? String(report.block.step[b]) : ""), order: (b) => report.block.step[b]! },
-  { name: "born", className: "number", text: born, order: (b) => report.block.birth[b]! },
-  { name: "freed", className: "number", text: freed, order: (b) => report.block.death[b]! },
-  { name: "stack", className: "mono", text: (b) => stackLine(kind(b)), order: (b) => stackLine(kind(b)) || "\uffff" },
+  { name: "size", className: "number", width: "88px", text: (b) => format.bytes(sizeOf(b)), order: (b) => -sizeOf(b) },
+  { name: "category", className: "category", width: "168px", text: (b) => format.words(categoryOf(b)), order: categoryOf },
+  { name: "tensor", className: "", width: "minmax(120px, 1.3fr)", text: (b) => tensorOf(kind(b)), order: (b) => tensorOf(kind(b)) || "\uffff" },
+  { name: "module", className: "", width: "minmax(150px, 1.5fr)", text: (b) => moduleOf(kind(b)), order: (b) => report.kind.module[kind(b)]! },
+  { name: "operator", className: "", width: "minmax(130px, 1.1fr)", text: (b) => operatorOf(kind(b)), order: (b) => operatorOf(kind(b)) || "\uffff" },
+  { name: "phase", className: "", width: "112px", text: (b) => format.words(phaseOf(kind(b))), order: (b) => report.kind.phase[kind(b)]! },
+  { name: "step", className: "number", width: "52px", text: (b) => (report.explained ? String(report.block.step[b]) : ""), order: (b) => report.block.step[b]! },
+  { name: "born", className: "number", width: "78px", text: born, order: (b) => report.block.birth[b]! },
+  { name: "freed", className: "number", width: "78px", text: freed, order: (b) => report.block.death[b]! },
+  { name: "stack", className: "mono", width: "minmax(150px, 1.4fr)", text: (b) => stackLine(kind(b)), order: (b) => stackLine(kind(b)) || "\uffff" },
 ];
+
+// Columns that say something in this report: a snapshot has no phases.
+let columns: Column[] = kColumns;
 
 let sortBy = 0, descending = false;
 let rows: Uint32Array = new Uint32Array();
@@ -39,7 +43,7 @@ let cursor = -1; // row that has the focus
 function update(): void {
   const mask = kindMask();
   const list = Array.from(alive(get().position)).filter((block) => mask[kind(block)]);
-  const { order } = kColumns[sortBy]!;
+  const { order } = columns[sortBy]!;
   const keys = new Map(list.map((block) => [block, order(block)]));
   const sign = descending ? -1 : 1;
   list.sort((a, b) => {
@@ -64,7 +68,7 @@ function update(): void {
 }
 
 function heads(): void {
-  kColumns.forEach((column, i) => {
+  columns.forEach((column, i) => {
     const head = byId(`head-${column.name}`);
     head.setAttribute("aria-sort", i === sortBy ? (descending ? "descending" : "ascending") : "none");
     // Sizes are sorted from the largest, so that an arrow down is what one sees.
@@ -77,7 +81,7 @@ function row(i: number): HTMLElement {
   const element = el(
     "div",
     { class: "table-row", role: "row", "aria-rowindex": i + 2, "aria-selected": get().block === block ? "true" : "false", "data-block": block },
-    kColumns.map((column) => {
+    columns.map((column) => {
       const text = column.text(block);
       const cell = el("span", { role: "gridcell", class: column.className, title: text.length > 14 ? text : undefined }, column.name === "category" ? swatch(categoryOf(block)) : null, text);
       if (column.name === "size") cell.title = format.exact(sizeOf(block));
@@ -105,10 +109,19 @@ function show(i: number): void {
   else if (top + kRow + head > box.scrollTop + box.clientHeight) box.scrollTop = top + kRow + head - box.clientHeight;
 }
 
+const has = (values: Int32Array): boolean => values.some((value) => value >= 0);
+
 export function initTable(): void {
+  const { kind: kinds, explained } = report;
+  const shown: Record<string, boolean> = { tensor: has(kinds.tensor), module: has(kinds.module), operator: has(kinds.operator), phase: explained, step: explained, stack: has(kinds.stack) };
+  columns = kColumns.filter((column) => shown[column.name] ?? true);
+  // As wide as its columns at their least, so that a narrow screen scrolls inside of the table.
+  const least = columns.reduce((sum, column) => sum + Number(/\d+/.exec(column.width)![0]) + 14, 24);
+  byId("table").style.setProperty("--least", `${least}px`);
+  byId("table").style.setProperty("--columns", columns.map((column) => column.width).join(" "));
   fill(
     byId("table-head"),
-    ...kColumns.map((column, i) =>
+    ...columns.map((column, i) =>
       el("button", {
         id: `head-${column.name}`,
         role: "columnheader",

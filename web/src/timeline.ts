@@ -104,23 +104,20 @@ export function categoriesAt(report: Report, timeline: Timeline, position: numbe
   return bytes;
 }
 
+// A stretch of positions as columns of a drawing; each stands for its highest moment.
 export interface Sample {
-  positions: number[]; // ascending; one a column, where allocated is highest in it
-  lows: number[]; // the lowest allocated bytes of each column
-  columnEvents: number; // 1: every position is there
+  begins: number[]; // first position of each column, ascending
+  positions: number[]; // where allocated is highest in it
+  lows: number[]; // the lowest allocated bytes in it
+  everything: boolean; // a column for every position
 }
 
-// At most `columns` positions of [from, to].
-export function sample(timeline: Timeline, from: number, to: number, columns: number): Sample {
+// Columns that begin at `begins`; the last one ends with position `to`.
+export function sampleAt(timeline: Timeline, begins: number[], to: number): Sample {
   const { allocated, highest, lowest } = timeline;
-  const count = to - from + 1;
-  if (count <= columns) {
-    const positions = Array.from({ length: count }, (_, i) => from + i);
-    return { positions, lows: positions.map((p) => allocated[p]!), columnEvents: 1 };
-  }
   const positions: number[] = [], lows: number[] = [];
-  for (let column = 0; column < columns; ++column) {
-    const begin = from + Math.floor((count * column) / columns), end = from + Math.floor((count * (column + 1)) / columns);
+  begins.forEach((begin, column) => {
+    const end = begins[column + 1] ?? to + 1;
     let high = begin, low = begin;
     for (let p = begin; p < end; ) {
       // A whole stretch at once where one begins here and ends in this column.
@@ -136,8 +133,14 @@ export function sample(timeline: Timeline, from: number, to: number, columns: nu
     }
     positions.push(high);
     lows.push(allocated[low]!);
-  }
-  return { positions, lows, columnEvents: count / columns };
+  });
+  return { begins, positions, lows, everything: begins.length === to - begins[0]! + 1 };
+}
+
+// At most `columns` columns of [from, to], equally wide.
+export function sample(timeline: Timeline, from: number, to: number, columns: number): Sample {
+  const count = to - from + 1, most = Math.min(count, columns);
+  return sampleAt(timeline, Array.from({ length: most }, (_, i) => from + Math.floor((count * i) / most)), to);
 }
 
 // Blocks that are there at `position`, by address.

@@ -40,19 +40,24 @@ std::string json_text(std::string_view text) {
 struct TimedMark {
   uint32_t position = 0;
   const Mark* mark = nullptr;
-  int64_t time_ns = 0;
+  int64_t ends = 0, begins = 0;  // the most slices that may end and begin here
+  int64_t time_ns = 0;           // where the first begins, each further one a nanosecond later; those that end do so before it
 };
 
 bool begins(const Mark& mark) {
   return mark.kind == MarkKind::phase_begin || mark.kind == MarkKind::module_begin || mark.kind == MarkKind::module_backward;
 }
 
-// Where events and marks lie, in nanoseconds. No two share a time, so that slices nest as their marks do.
+constexpr int64_t kNsPerEvent = 1000000;  // where events have no times
+constexpr int64_t kTailNs = 1000;         // behind the last event; room for what ends there
+
+// Where events and marks lie, in nanoseconds. Nothing on one track shares a time, not even an end with a begin: slices then nest
+// as their marks do however a reader sorts, and also where it counts in floating point.
 //
 // A mark has no time of its own, only a place between two events. What ends there is put right behind the event before, what
 // begins there right before the next event: a wait in between (for data, say) belongs to neither.
 struct Axis {
-  bool from_clock = false;         // the events' own times; else event i lies at i + 1 microseconds
+  bool from_clock = false;         // the events' own times; else event i lies at i + 1 milliseconds
   std::vector<int64_t> event_ns;   // of event i
   std::vector<int64_t> border_ns;  // of position p: behind what ends there, not behind what begins there
   std::vector<TimedMark> marks;    // by position
@@ -62,6 +67,16 @@ bool clock_is_usable(const std::vector<AllocatorEvent>& events) {
   if (events.empty() || events.front().time_us <= 0 || events.front().time_us == events.back().time_us) return false;
   return std::is_sorted(events.begin(), events.end(),
                         [](const AllocatorEvent& a, const AllocatorEvent& b) { return a.time_us < b.time_us; });
+}
+
+bool known(const Trace& trace, ModuleId id) { return id.valid() && id.index() < trace.modules.size(); }
+
+// The module and those that it is inside of, outermost first.
+std::vector<ModuleId> path_of(const Trace& trace, ModuleId id) {
+  std::vector<ModuleId> path;
+  for (; known(trace, id) && path.size() <= trace.modules.size(); id = trace.modules[id.index()].parent) path.push_back(id);
+  std::reverse(path.begin(), path.end());
+  return path;
 }
 
 // A mark with the counters (a, f) lies behind the a-th alloc and the f-th free_requested, whichever is later.
@@ -76,7 +91,23 @@ std::vector<TimedMark> placed_marks(const Trace& trace) {
   };
   std::vector<TimedMark> out;
   out.reserve(trace.marks.size());
-  for (const Mark& mark : trace.marks) out.push_back({std::max(at(behind_alloc, mark.allocs), at(behind_free, mark.frees)), &mark, 0});
+  int64_t forward = 0, backward = 0;  // slices that may be open
+  for (const Mark& mark : trace.marks) {
+    TimedMark timed{std::max(at(behind_alloc, mark.allocs), at(behind_free, mark.frees)), &mark};
+    if (mark.kind == MarkKind::module_begin) {
+      timed.begins = 1;
+      ++forward;
+    } else if (mark.kind == MarkKind::module_end) {
+      timed.ends = forward;
+      forward = std::max<int64_t>(forward - 1, 0);
+    } else if (mark.kind == MarkKind::module_backward) {
+      timed.ends = backward;
+      timed.begins = backward = static_cast<int64_t>(path_of(trace, mark.module).size()) + 1;
+    } else {
+      timed.ends = forward + backward;
+    }
+    out.push_back(timed);
+  }
   std::stable_sort(out.begin(), out.end(), [](const TimedMark& a, const TimedMark& b) { return a.position < b.position; });
   return out;
 }
@@ -90,17 +121,24 @@ Axis make_axis(const Trace& trace) {
   axis.border_ns.reserve(count + 1);
   int64_t now = 0;
   auto mark = axis.marks.begin();
+  const auto put = [&](TimedMark* m) {
+    m->time_ns = now + 2 + m->ends;
+    now = m->time_ns + m->begins;
+  };
   for (size_t position = 0; position <= count; ++position) {
     const auto end = std::find_if(mark, axis.marks.end(), [&](const TimedMark& m) { return m.position != position; });
     const auto first_begin = std::find_if(mark, end, [](const TimedMark& m) { return begins(*m.mark); });
-    for (; mark != first_begin; ++mark) mark->time_ns = ++now;
-    int64_t next = now + 1;
+    for (; mark != first_begin; ++mark) put(&*mark);
+    int64_t room = 2;
+    for (auto later = mark; later != end; ++later) room += 2 + later->ends + later->begins;
+    int64_t next = now + room;
     if (position < count) {
-      const int64_t since_first_us = axis.from_clock ? trace.events[position].time_us - trace.events[0].time_us : int64_t(position);
-      next = std::max(next, (since_first_us + 1) * 1000);
+      next = std::max(next, axis.from_clock ? (trace.events[position].time_us - trace.events[0].time_us + 1) * 1000
+                                            : (static_cast<int64_t>(position) + 1) * kNsPerEvent);
     }
-    for (; mark != end; ++mark) mark->time_ns = now = std::max(now + 1, next - (end - mark));
-    now = std::max(now + 1, next);
+    now = next - room;
+    for (; mark != end; ++mark) put(&*mark);
+    now = next;
     if (position < count) axis.event_ns.push_back(now);
     axis.border_ns.push_back(first_begin == end ? now : first_begin->time_ns);
   }
@@ -196,6 +234,8 @@ class Writer {
   // Slices that are open on one track, outermost first.
   struct OpenSlice {
     ModuleId module;
+    std::string name, args;  // as JSON
+    int64_t begin_ns = 0;
     int64_t allocated_bytes = 0, highest_bytes = 0;  // where it began; since then
   };
   struct Track {
@@ -203,7 +243,7 @@ class Writer {
     std::vector<OpenSlice> open = {};
   };
 
-  int64_t end_ns() const { return axis_.border_ns.back() + 1; }
+  int64_t end_ns() const { return axis_.border_ns.back() + kTailNs; }
 
   // ---- writing ----
 
@@ -237,7 +277,7 @@ class Writer {
   }
 
   void names() {
-    name_process(kMemory, axis_.from_clock ? "GPU memory" : "GPU memory (1 us: one allocator event)");
+    name_process(kMemory, axis_.from_clock ? "GPU memory" : "GPU memory (1 ms: one allocator event)");
     if (has_phases()) {
       name_thread(kMemory, kSteps, "steps");
       name_thread(kMemory, kPhases, "phases");
@@ -264,7 +304,7 @@ class Writer {
   }
 
   std::string time_axis() const {
-    if (!axis_.from_clock) return "allocator events: event i is at i + 1 us, because the events have no times in order";
+    if (!axis_.from_clock) return "allocator events: event i is at i + 1 ms, because the events have no times in order";
     if (prediction_.source == "vgpu") return "clock of the host; the virtual GPU computes nothing, so it is not the time that a GPU takes";
     if (prediction_.source == "cpu_profile") return "clock of the profiled run";
     return "clock of the host that took the snapshot";
@@ -412,18 +452,20 @@ class Writer {
   bool has_phases() const { return !trace_.marks.empty(); }
 
   void open(Track* track, ModuleId module, std::string_view name, int64_t ns, const std::string& args = "") {
-    put(R"({{"ph":"B","pid":{},"tid":{},"name":{},"ts":{},"args":{{"allocated_before_bytes":{}{}}}}})", kMemory, track->thread,
-        json_text(name), us(ns), allocated_bytes_, args);
-    track->open.push_back({module, allocated_bytes_, allocated_bytes_});
+    track->open.push_back({module, json_text(name), args, ns, allocated_bytes_, allocated_bytes_});
   }
 
+  // Ends what is open below `depth`, right before `ns`. A slice is written when it is complete.
   void close_to(Track* track, size_t depth, int64_t ns, uint32_t position) {
     while (track->open.size() > depth) {
-      const OpenSlice slice = track->open.back();
+      const OpenSlice slice = std::move(track->open.back());
       track->open.pop_back();
+      const int64_t end_ns = ns - 1 - static_cast<int64_t>(track->open.size() - depth);
       const int64_t now_bytes = lifetimes_.allocated_at(position);
-      put(R"({{"ph":"E","pid":{},"tid":{},"ts":{},"args":{{"allocated_after_bytes":{},"change_bytes":{},"highest_allocated_bytes":{}}}}})",
-          kMemory, track->thread, us(ns), now_bytes, now_bytes - slice.allocated_bytes, slice.highest_bytes);
+      put(R"({{"ph":"X","pid":{},"tid":{},"name":{},"ts":{},"dur":{},"args":{{"allocated_before_bytes":{},"allocated_after_bytes":{},)"
+          R"("change_bytes":{},"highest_allocated_bytes":{}{}}}}})",
+          kMemory, track->thread, slice.name, us(slice.begin_ns), us(end_ns - slice.begin_ns), slice.allocated_bytes, now_bytes,
+          now_bytes - slice.allocated_bytes, slice.highest_bytes, slice.args);
       if (!track->open.empty()) track->open.back().highest_bytes = std::max(track->open.back().highest_bytes, slice.highest_bytes);
     }
   }
@@ -445,8 +487,6 @@ class Writer {
     }
     if (new_phase) open(&phases_, {}, phase_name(span.phase), ns);
   }
-
-  bool known(ModuleId id) const { return id.valid() && id.index() < trace_.modules.size(); }
 
   void open_module(Track* track, ModuleId id, int64_t ns) {
     const Module& module = trace_.modules[id.index()];
@@ -472,7 +512,7 @@ class Writer {
         break;
       }
       case MarkKind::module_begin:
-        if (known(mark.module)) open_module(&forward_, mark.module, timed.time_ns);
+        if (known(trace_, mark.module)) open_module(&forward_, mark.module, timed.time_ns);
         break;
       case MarkKind::module_end: {
         const auto found =
@@ -501,17 +541,14 @@ class Writer {
 
   // Backward goes from module to module: those that both are inside of stay open. Innermost is the node of autograd.
   void backward(const TimedMark& timed) {
-    std::vector<ModuleId> path;
-    for (ModuleId id = timed.mark->module; known(id) && path.size() <= trace_.modules.size(); id = trace_.modules[id.index()].parent) {
-      path.push_back(id);
-    }
-    std::reverse(path.begin(), path.end());
+    const std::vector<ModuleId> path = path_of(trace_, timed.mark->module);
     size_t shared = 0;
     while (shared < path.size() && shared < backward_.open.size() && backward_.open[shared].module == path[shared]) ++shared;
     close_to(&backward_, shared, timed.time_ns, timed.position);
-    for (size_t i = shared; i < path.size(); ++i) open_module(&backward_, path[i], timed.time_ns);
+    int64_t begin_ns = timed.time_ns;
+    for (size_t i = shared; i < path.size(); ++i) open_module(&backward_, path[i], begin_ns++);
     const std::string_view node = trace_.strings.text(timed.mark->text);
-    if (!node.empty()) open(&backward_, {}, node, timed.time_ns);
+    if (!node.empty()) open(&backward_, {}, node, begin_ns);
   }
 
   const Trace& trace_;

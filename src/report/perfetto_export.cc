@@ -426,16 +426,14 @@ class Writer {
     std::string name = fmt::format("{} {}", category_name(a.category), format_bytes(block.size_bytes));
     const std::string module = module_label(trace_, a.module);
     const std::string_view tensor = tensor_name(a.tensor);
-    if (!tensor.empty()) {
-      name += fmt::format(" {}", tensor);
-    } else if (!module.empty()) {
-      name += " " + module;
-    }
+    const std::string_view op = a.op.valid() ? std::string_view(attribution_.operators[a.op.index()]) : "";
+    const std::string_view what = !tensor.empty() ? tensor : !module.empty() ? std::string_view(module) : op;
+    if (!what.empty()) name += fmt::format(" {}", what);
     std::string args = fmt::format(R"("size_bytes":{},"requested_bytes":{},"category":"{}")", block.size_bytes, block.requested_bytes,
                                    category_name(a.category));
     if (has_phases()) args += fmt::format(R"(,"phase":"{}","step":{},"module":{})", phase_name(a.phase), a.step, json_text(module));
     if (!tensor.empty()) args += fmt::format(R"(,"tensor":{})", json_text(tensor));
-    if (a.op.valid()) args += fmt::format(R"(,"operator":{})", json_text(attribution_.operators[a.op.index()]));
+    if (!op.empty()) args += fmt::format(R"(,"operator":{})", json_text(op));
     args += fmt::format(R"(,"address":"{:#x}","stream":{},"alloc_event":{},"free_event":{},"stack":{})", block.address, block.stream,
                         block.before_start ? "null" : std::to_string(block.alloc_event), freed ? std::to_string(block.free_event) : "null",
                         stack(block.stack));
@@ -470,6 +468,13 @@ class Writer {
     }
   }
 
+  // What runs between the last step and the end of the capture is no step of its own.
+  std::string step_name(int32_t step) const {
+    const bool ended = trace_.end.reason == "steps" || trace_.end.reason == "script_end";
+    if (step == 0) return "before step 1";
+    return step > 1 && ended && step > attribution_.steps_completed ? fmt::format("after step {}", step - 1) : fmt::format("step {}", step);
+  }
+
   // Steps and phases are those of the blocks, and tile the history.
   void border(uint32_t position) {
     const auto& spans = attribution_.spans;
@@ -483,7 +488,7 @@ class Writer {
     if (new_phase) close_to(&phases_, 0, ns, position);
     if (new_step) {
       close_to(&steps_, 0, ns, position);
-      open(&steps_, {}, span.step == 0 ? "before step 1" : fmt::format("step {}", span.step), ns);
+      open(&steps_, {}, step_name(span.step), ns);
     }
     if (new_phase) open(&phases_, {}, phase_name(span.phase), ns);
   }

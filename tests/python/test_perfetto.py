@@ -107,8 +107,9 @@ def test_what_the_format_asks_for_and_the_reports_figures(export, gpucast_bin, i
     if expected["source"] == "snapshot":
         assert not by_name["steps"] and not by_name["phases"]
     else:
-        shown = {int(name.split()[1]): args for _, _, _, name, args in by_name["steps"] if name != "before step 1"}
-        peaks = {peak["step"]: peak["allocated_bytes"] for peak in expected["step_peaks"] if peak["step"] > 0}
+        shown = {int(name.split()[1]): args for _, _, _, name, args in by_name["steps"] if name.startswith("step ")}
+        peaks = {peak["step"]: peak["allocated_bytes"] for peak in expected["step_peaks"] if peak["step"] in shown}
+        assert list(shown) == list(range(1, len(shown) + 1)) and len(shown) >= expected["steps"]
         assert {step: args["highest_allocated_bytes"] for step, args in shown.items()} == peaks
         assert {name for _, _, _, name, _ in by_name["phases"]} == {peak["phase"] for peak in expected["phase_peaks"]}
         # Phases tile the steps.

@@ -85,13 +85,17 @@ sanitize: setup
 	  cmake --preset $$preset >/dev/null && cmake --build --preset $$preset && ctest --preset $$preset -j2 || exit 1; \
 	done
 
-bench: build $(ENV_NEW)/.ready
+bench: build $(ENV_NEW)/.ready $(WEB_MODULES)/.package-lock.json
 	@tools/setup --bench
 	cmake -S . -B build/bench -G Ninja -DCMAKE_BUILD_TYPE=Release -DGPUCAST_BENCH=ON -DGPUCAST_TESTS=OFF >/dev/null
 	cmake --build build/bench --target gpucast_bench
 	$(ENV_NEW)/bin/python bench/run_overhead.py --gpucast $(GPUCAST)
 	$(ENV_NEW)/bin/python bench/replay_speed.py --gpucast $(GPUCAST) --bench build/bench/bin/gpucast_bench
 	$(ENV_NEW)/bin/python bench/profile_reader.py --gpucast $(GPUCAST) --bench build/bench/bin/gpucast_bench
+	@tools/setup --web-test
+	PATH="$(CURDIR)/$(ENV_NEW)/bin:$$PATH" $(GPUCAST) run --steps 8 --force -o build/bench/short.gpucast -- python examples/train_resnet50.py --batch 32 >/dev/null
+	$(ENV_NEW)/bin/python bench/make_capture.py build/bench/short.gpucast build/bench/long.gpucast --events 1000000
+	$(ENV_NEW)/bin/python bench/html_report.py --gpucast $(GPUCAST) --modules $(WEB_MODULES) build/bench/long.gpucast
 
 build: setup
 	@cmake --preset release >/dev/null

@@ -300,6 +300,16 @@ for (const name of ["real_mlp_torch26", "snapshot_ring_buffer", "out_of_memory"]
   });
 }
 
+test("the panels beside the views end with them", async () => {
+  const { page, problems, done } = await open(report("real_mlp_torch26").file, { width: 1280, height: 700 });
+  await page.evaluate(() => document.getElementById("table-card").scrollIntoView());
+  await settle(page);
+  const [panels, table] = await page.evaluate(() => [document.querySelector(".side-inner").getBoundingClientRect().bottom, document.getElementById("table-card").getBoundingClientRect().top]);
+  assert.ok(panels <= table, `${panels} ${table}`);
+  assert.deepEqual(problems, []);
+  await done();
+});
+
 test("dark and light follow the system, and the switch", async () => {
   const background = (page) => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
   const light = await open(report("real_mlp_torch26").file), dark = await open(report("real_mlp_torch26").file, { dark: true });

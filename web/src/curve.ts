@@ -179,6 +179,13 @@ function drawMarks(u: uPlot): void {
   ctx.restore();
 }
 
+// Positions behind round numbers of events: what the moment's name counts.
+function eventTicks(min: number, max: number, increment: number): number[] {
+  const step = Math.max(1, Math.ceil(increment)), ticks = [];
+  for (let event = Math.max(0, Math.ceil((min - 1) / step) * step); event + 1 <= max; event += step) ticks.push(event + 1);
+  return ticks;
+}
+
 function make(): void {
   plot?.destroy();
   const host = byId("curve");
@@ -201,7 +208,7 @@ function make(): void {
       cursor: { points: { show: false }, y: false, drag: { x: true, y: false, setScale: false }, lock: false },
       scales: { x: { time: false, range: () => get().view }, y: { range: () => [0, yMax()] } },
       axes: [
-        { stroke: muted, grid: { show: false }, ticks: { stroke: grid, size: 5 }, font: `11px ${css("--font")}`, size: 34, values: (_u, splits) => splits.map((s) => (Number.isInteger(s) ? format.whole(s) : "")) },
+        { stroke: muted, grid: { show: false }, ticks: { stroke: grid, size: 5 }, font: `11px ${css("--font")}`, size: 34, splits: (_u, _axis, min, max, increment) => eventTicks(min, max, increment), values: (_u, splits) => splits.map((position) => format.whole(position - 1)) },
         { stroke: muted, grid: { stroke: grid, width: 1 }, ticks: { show: false }, font: `11px ${css("--font")}`, size: 62, splits: (_u, _axis, _min, max) => format.byteTicks(max, 6), values: (_u, splits) => splits.map(format.tick) },
       ],
       series: [

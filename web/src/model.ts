@@ -1,6 +1,6 @@
 // What views ask of the report, worked out once for each moment and filter.
 
-import { baseName, moduleLabel, stackOf, text, type Report } from "./data";
+import { baseName, frameText, moduleLabel, stackOf, text, type Report } from "./data";
 import { get, set, type State } from "./state";
 import { aliveAt, buildTimeline, bytesOf, categoriesAt, spanAt, waitingAt, type Timeline } from "./timeline";
 import { isBelow, moduleTree, stackTree, type NodeTree } from "./tree";
@@ -107,28 +107,44 @@ export function setView(from: number, to: number): void {
 
 export const isFiltered = (): boolean => get().category >= 0 || get().tree !== null || get().search.trim() !== "";
 
-let searched: { search: string; mask: Uint8Array } | undefined;
+// Which of `count` things have the word in their text.
+function hits(count: number, word: string, textOf: (i: number) => string): Uint8Array {
+  return Uint8Array.from({ length: count }, (_, i) => (textOf(i).toLowerCase().includes(word) ? 1 : 0));
+}
+
+// Kinds in which every word is found. Each text is searched once, however many kinds have it.
 function searchMask(search: string): Uint8Array {
-  if (searched?.search === search) return searched.mask;
-  const parts = search.toLowerCase().split(/\s+/).filter((part) => part !== "");
-  const mask = new Uint8Array(report.kind.count);
-  const stackTexts = new Map<number, string>();
-  for (let k = 0; k < mask.length; ++k) {
-    const stack = report.kind.stack[k]!;
-    let frames = stackTexts.get(stack);
-    if (frames === undefined) {
-      frames = stackOf(report, stack).map((frame) => `${frame.file}:${frame.line} ${frame.name}`).join("\n").toLowerCase();
-      stackTexts.set(stack, frames);
+  const { kind } = report;
+  const mask = new Uint8Array(kind.count).fill(1);
+  for (const word of search.toLowerCase().split(/\s+/).filter((part) => part !== "")) {
+    const frames = hits(report.frame.line.length, word, (i) => {
+      const frame = frameText(report, i);
+      return `${frame.file}:${frame.line} ${frame.name}`;
+    });
+    const stacks = Uint8Array.from({ length: report.stack.begin.length - 1 }, (_, s) =>
+      report.stack.frames.subarray(report.stack.begin[s], report.stack.begin[s + 1]).some((frame) => frames[frame]) ? 1 : 0,
+    );
+    const categoryHits = hits(report.categories.length, word, (i) => report.categories[i]!.replaceAll("_", " "));
+    const phases = hits(report.phases.length, word, (i) => (report.explained ? report.phases[i]!.replaceAll("_", " ") : ""));
+    const modules = hits(report.module.count, word, (i) => moduleLabel(report, i));
+    const operators = hits(report.operators.length, word, (i) => report.operators[i]!);
+    const tensors = hits(report.strings.length, word, (i) => report.strings[i]!);
+    for (let k = 0; k < mask.length; ++k) {
+      const found =
+        categoryHits[kind.category[k]!] ||
+        phases[kind.phase[k]!] ||
+        modules[kind.module[k]!] ||
+        operators[kind.operator[k]!] ||
+        tensors[kind.tensor[k]!] ||
+        stacks[kind.stack[k]!];
+      if (!found) mask[k] = 0;
     }
-    const all = [report.categories[report.kind.category[k]!]!.replaceAll("_", " "), phaseOf(k).replaceAll("_", " "), moduleOf(k), operatorOf(k), tensorOf(k)].join("\n").toLowerCase();
-    mask[k] = parts.every((part) => all.includes(part) || frames!.includes(part)) ? 1 : 0;
   }
-  searched = { search, mask };
   return mask;
 }
 
 function maskOf(category: number, search: string, at: { by: "module" | "stack"; node: number } | null): Uint8Array {
-  const mask = search ? searchMask(search).slice() : new Uint8Array(report.kind.count).fill(1);
+  const mask = search ? searchMask(search) : new Uint8Array(report.kind.count).fill(1);
   const nodes = at ? tree(at.by) : null;
   for (let k = 0; k < mask.length; ++k) {
     if (category >= 0 && report.kind.category[k] !== category) mask[k] = 0;

@@ -32,7 +32,15 @@ export function stackingOrder(categories: string[]): number[] {
 
 export const isDark = (): boolean => document.documentElement.dataset.theme === "dark";
 export const color = (category: string): string => (kStyles[category] ?? kUnknown)[isDark() ? "dark" : "light"];
-export const css = (name: string): string => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+// A colour or font of style.css. Drawings ask for thousands.
+const variables = new Map<string, string>();
+export function css(name: string): string {
+  const key = `${name} ${isDark()}`;
+  let value = variables.get(key);
+  if (value === undefined) variables.set(key, (value = getComputedStyle(document.documentElement).getPropertyValue(name).trim()));
+  return value;
+}
 
 const kTile = 8; // pixels of the screen
 

@@ -425,9 +425,9 @@ class Writer {
     const bool freed = block.free_event != Block::kNever;
     std::string name = fmt::format("{} {}", category_name(a.category), format_bytes(block.size_bytes));
     const std::string module = module_label(trace_, a.module);
-    const std::string_view tensor = tensor_name(a.tensor);
+    const std::string tensor = tensor_name(a.tensor);
     const std::string_view op = a.op.valid() ? std::string_view(attribution_.operators[a.op.index()]) : "";
-    const std::string_view what = !tensor.empty() ? tensor : !module.empty() ? std::string_view(module) : op;
+    const std::string_view what = !tensor.empty() ? std::string_view(tensor) : !module.empty() ? std::string_view(module) : op;
     if (!what.empty()) name += fmt::format(" {}", what);
     std::string args = fmt::format(R"("size_bytes":{},"requested_bytes":{},"category":"{}")", block.size_bytes, block.requested_bytes,
                                    category_name(a.category));
@@ -442,7 +442,11 @@ class Writer {
         us((freed ? axis_.event_ns[block.free_event] : end_ns()) - ns), args);
   }
 
-  std::string_view tensor_name(TensorId id) const { return id.valid() ? trace_.strings.text(trace_.tensors[id.index()].name) : ""; }
+  std::string tensor_name(TensorId id) const {
+    if (!id.valid()) return "";
+    const TensorMark& tensor = trace_.tensors[id.index()];
+    return fmt::format("{}{}", tensor.kind == TensorKind::input ? "argument " : "", trace_.strings.text(tensor.name));
+  }
 
   // ---- slices ----
 

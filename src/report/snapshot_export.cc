@@ -207,7 +207,8 @@ class Writer {
     const std::string module = module_label(trace_, a.module);
     if (!module.empty()) text += ", in " + module;
     if (a.tensor.valid()) {
-      text += fmt::format(", {}", trace_.strings.text(trace_.tensors[a.tensor.index()].name));
+      const TensorMark& tensor = trace_.tensors[a.tensor.index()];
+      text += fmt::format(", {}{}", tensor.kind == TensorKind::input ? "argument " : "", trace_.strings.text(tensor.name));
     } else if (a.op.valid()) {
       text += ", by " + attribution_.operators[a.op.index()];
     }

@@ -145,6 +145,11 @@ def test_a_run_in_memory_viz(gpucast, gpucast_command, export, memory_viz, tmp_p
     assert "unknown" in {event["category"] for event in trace}, "or memory_viz stops"
     assert len({event["category"] for event in trace}) <= 10, "as many colours as memory_viz has"
     assert any(names_of(event["frames"])[0].startswith("activations: forward, step 1, in ") for event in allocs)
+    explained = {names_of(event["frames"])[0] for event in allocs}
+    assert "parameters: model_to_device, in 0 (Linear), 0.weight" in explained, "a tensor with a name"
+    assert any(name.startswith("activations: forward, step 1, in ") and ", by " in name for name in explained), "else the operator"
+    at_end = [block for segment in snapshot["segments"] for block in segment["blocks"] if block["state"] == "active_allocated"]
+    assert {names_of(block["frames"])[0] for block in at_end} >= {"parameters: model_to_device, in 0 (Linear), 0.weight"}
     assert all(event["frames"][0]["filename"] == "gpucast" and event["user_metadata"] == event["frames"][0]["name"] for event in allocs)
     assert any("train.py" in frame["filename"] for frame in allocs[0]["frames"]), "the stack is there too"
     assert snapshot["allocator_settings"]["expandable_segments"] == bool(settings)

@@ -20,9 +20,9 @@ import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-MB = 1e6  # the thesis's: mf_item_embed.weight, 26744 * 64 * 4 bytes, is 7 of them, but 6.5 MiB
+MB = 1e6  # the thesis's: mf_user_embed.weight, 138493 * 64 * 4 bytes, is 35 of them, but 34 MiB
 STEPS = 12  # by then no step brings new addresses
-GPU = "rtx2080ti"  # 11 GB, as the thesis's GTX 1080 Ti; which card it is changes nothing here
+GPU = "rtx3060"  # 28 multiprocessors, as the thesis's GTX 1080 Ti: scratch memory of embeddings' gradients grows with them
 
 
 def capture(gpucast: str, job: str, batch: int, folder: Path):
@@ -60,7 +60,6 @@ def measure(gpucast: str, job: str, batch: int, folder: Path):
     tensors = breakdown(gpucast, path, "tensor")
 
     def by_tensor(category, moment):
-        # Without the parameters' names a row holds what has none.
         lines = [line for line in tensors if line["category"] == category and line["name"] in counts["gradient_bytes"]]
         return {line["name"]: int(line[f"{moment}_requested_bytes"]) for line in lines}
 

@@ -1,25 +1,34 @@
-"""What `gpucast profile` adds to the profiler's own trace: marks of steps, forward and backward, and tables of the tensors that have names.
+"""What `gpucast profile` adds to the profiler's own trace: marks of steps, forward, backward and modules, and tables of the modules and
+of the tensors that have names.
 
 A mark is a range named `gpucast.KIND#VALUE` among the trace's user annotations; the tables go into the record `gpucast` of the trace.
 """
 
 import functools
+import sys
 import threading
 
 from . import capture, hooks, profile_device, session
 
 _torch = None
 _local = threading.local()
+_modules = capture.recorder.modules  # numbered from 1, as in captures
 _tables = []
 _roots_of_step = set()  # ids of the root modules whose table this step has
-_parameter_names = {}  # id(parameter) -> name
+_parameter_names = {}  # id(parameter) -> name, number of the module that owns it
 _optimizers = {}  # id(optimizer) -> description
 _summary = {"autocast": None, "grad_scaler": False, "batch_size": None, "zero_grad_set_to_none": None, "compiled": False}
 _ran = False
 
 
 def record():
-    return {"steps": hooks.steps.rounds, **_summary, "optimizers": list(_optimizers.values()), "tables": _tables}
+    return {
+        "steps": hooks.steps.rounds,
+        **_summary,
+        "optimizers": list(_optimizers.values()),
+        "modules": list(map(list, zip(_modules.names, _modules.types, _modules.parents))),
+        "tables": _tables,
+    }
 
 
 def anything_ran():
@@ -36,6 +45,8 @@ def install(torch):
     module, optimizer = torch.nn.Module, torch.optim.Optimizer
     hooks._wrap(module, "__init__", _making_module)
     hooks._wrap(module, "_call_impl", _forwarding)
+    for name in ("to", "cuda"):
+        hooks._wrap(module, name, _moving)
     hooks._wrap(torch.autograd, "backward", _differentiating)
     hooks._wrap(torch.autograd, "grad", _differentiating)
     hooks._wrap(optimizer, "__init__", hooks._constructing)
@@ -70,17 +81,31 @@ def _making_module(real):
 
 def _forwarding(real):
     def _call_impl(self, *args, **kwargs):
-        if getattr(_local, "in_module", False) or getattr(_local, "in_backward", False) or not _armed():
+        if not _armed():
+            return real(self, *args, **kwargs)
+        if getattr(_local, "in_module", False) or getattr(_local, "in_backward", False):
+            _name_module(self)
             return real(self, *args, **kwargs)
         _local.in_module = True
         try:
             _before_forward(self, args, kwargs)
             with profile_device.zone(), mark(f"forward#{hooks.steps.rounds + 1}"):
+                _name_module(self)
                 return real(self, *args, **kwargs)
         finally:
             _local.in_module = False
 
     return _call_impl
+
+
+def _moving(real):
+    def move(self, *args, **kwargs):
+        result = real(self, *args, **kwargs)
+        if _armed():
+            _register_tree(self)
+        return result
+
+    return move
 
 
 def _differentiating(real):
@@ -113,6 +138,35 @@ def _guarded(function):
 
 
 @_guarded
+def _register_tree(module):
+    _modules.register_tree(module)
+
+
+@_guarded
+def _name_module(module):
+    """A range inside the profiler's own frame of this call, which has the class and a number only. The number counts the modules of one
+    class as they are first called; two classes of one name count each for itself, and a module that is gone leaves its number to
+    another one at its address."""
+    if _torch._C._get_tracing_state() is not None:  # it would become a part of the graph that torch.jit.trace makes
+        return
+    number = _modules.number(module) or _register(module)
+    with mark(f"module#{number}"):
+        pass
+
+
+def _register(module):
+    """A module that is in no tree was made inside the forward of another."""
+    frame = sys._getframe()
+    while frame is not None:
+        caller = frame.f_locals.get("self") if frame.f_code.co_name == "_call_impl" else None
+        number = _modules.number(caller) if caller is not None else 0
+        if number:
+            return _modules.register_in(module, number)
+        frame = frame.f_back
+    return _modules.register_tree(module)
+
+
+@_guarded
 def _before_forward(module, args, kwargs):
     global _ran
     from . import profile_capture
@@ -123,13 +177,11 @@ def _before_forward(module, args, kwargs):
     if id(module) in _roots_of_step:
         return
     _roots_of_step.add(id(module))
+    if not _modules.number(module):
+        _modules.register_tree(module)
     rows = []
     with _torch._C.DisableTorchFunction():
-        for name, parameter in module.named_parameters():
-            _parameter_names[id(parameter)] = name
-            rows += _rows("parameter", name, parameter)
-        for name, buffer in module.named_buffers():
-            rows += _rows("buffer", name, buffer)
+        rows += _rows_of_model(module)
         for name, tensor in (*hooks._tensors_in(args, "", 0), *hooks._tensors_in(kwargs, "", 0)):
             if _summary["batch_size"] is None and tensor.dim() > 0:
                 _summary["batch_size"] = tensor.shape[0]
@@ -141,7 +193,24 @@ def _before_forward(module, args, kwargs):
 # ---- tables ----------------------------------------------------------------------------------------------------------------------
 
 
-def _rows(kind, name, tensor):
+def _rows_of_model(root):
+    parameters, buffers, seen = [], [], set()  # what two modules share is the first one's, as in named_parameters()
+    for path, owner in root.named_modules():
+        number = _modules.number(owner) or -1
+        dot = path + "." if path else ""
+        for name, parameter in owner._parameters.items():
+            if parameter is not None and id(parameter) not in seen:
+                seen.add(id(parameter))
+                _parameter_names[id(parameter)] = (dot + name, number)
+                parameters += _rows("parameter", dot + name, parameter, number)
+        for name, buffer in owner._buffers.items():
+            if buffer is not None and id(buffer) not in seen:
+                seen.add(id(buffer))
+                buffers += _rows("buffer", dot + name, buffer, number)
+    return parameters + buffers
+
+
+def _rows(kind, name, tensor, module=-1):
     try:
         storage = tensor.untyped_storage()
         address, size = storage.data_ptr(), storage.nbytes()
@@ -149,7 +218,7 @@ def _rows(kind, name, tensor):
         return []
     if not address or not size:
         return []
-    return [[kind, name, address, size, str(tensor.dtype).rpartition(".")[2], list(tensor.shape), tensor.requires_grad]]
+    return [[kind, name, address, size, str(tensor.dtype).rpartition(".")[2], list(tensor.shape), tensor.requires_grad, module]]
 
 
 def _add_table(when, rows):
@@ -161,16 +230,16 @@ def _add_table(when, rows):
 def _parameters_of(optimizer):
     for group_index, group in enumerate(optimizer.param_groups):
         for index, parameter in enumerate(group["params"]):
-            yield _parameter_names.get(id(parameter), f"group{group_index}.parameter{index}"), parameter
+            yield parameter, *_parameter_names.get(id(parameter), (f"group{group_index}.parameter{index}", -1))
 
 
 @_guarded
 def _gradient_table(optimizer):
     rows = []
     with _torch._C.DisableTorchFunction():
-        for name, parameter in _parameters_of(optimizer):
+        for parameter, name, module in _parameters_of(optimizer):
             if parameter.grad is not None:
-                rows += _rows("gradient", name, parameter.grad)
+                rows += _rows("gradient", name, parameter.grad, module)
     _add_table("backward", rows)
 
 
@@ -178,9 +247,9 @@ def _gradient_table(optimizer):
 def _state_table(optimizer):
     rows = []
     with _torch._C.DisableTorchFunction():
-        for name, parameter in _parameters_of(optimizer):
+        for parameter, name, module in _parameters_of(optimizer):
             for key, tensor in hooks._tensors_in(optimizer.state.get(parameter) or {}, "", 1):
-                rows += _rows("optimizer_state", f"{name}.{key}", tensor)
+                rows += _rows("optimizer_state", f"{name}.{key}", tensor, module)
     _add_table("step", rows)
 
 

@@ -32,7 +32,13 @@ Role role_named(const std::string& name) {
   return Role::none;
 }
 
-TensorTable table_from(const Json& json) {
+// The file counts from 1.
+int32_t module_index(const Json& number, size_t modules) {
+  const auto value = number.is_number_integer() ? number.get<int64_t>() : 0;
+  return value >= 1 && value <= static_cast<int64_t>(modules) ? static_cast<int32_t>(value - 1) : -1;
+}
+
+TensorTable table_from(const Json& json, size_t modules) {
   TensorTable table;
   table.when = value_or<std::string>(json, "when", "");
   table.step = static_cast<int32_t>(value_or<int64_t>(json, "step", 0));
@@ -41,9 +47,23 @@ TensorTable table_from(const Json& json) {
   for (const Json& row : *rows) {
     if (!row.is_array() || row.size() < 4 || !row[0].is_string() || !row[1].is_string() || !row[2].is_number() || !row[3].is_number())
       continue;
-    table.rows.push_back({role_named(row[0].get<std::string>()), row[1].get<std::string>(), row[2].get<uint64_t>(), row[3].get<int64_t>()});
+    table.rows.push_back({role_named(row[0].get<std::string>()), row[1].get<std::string>(), row[2].get<uint64_t>(), row[3].get<int64_t>(),
+                          row.size() > 7 ? module_index(row[7], modules) : -1});
   }
   return table;
+}
+
+// Rows that are no such thing keep their number.
+std::vector<ModuleRow> modules_from(const Json& json) {
+  std::vector<ModuleRow> modules;
+  for (const Json& row : json) {
+    ModuleRow module;
+    if (row.is_array() && row.size() >= 3 && row[0].is_string() && row[1].is_string()) {
+      module = {row[0].get<std::string>(), row[1].get<std::string>(), module_index(row[2], json.size())};
+    }
+    modules.push_back(std::move(module));
+  }
+  return modules;
 }
 
 OptimizerFacts optimizer_from(const Json& json) {
@@ -93,8 +113,9 @@ ProfileMetadata read_metadata(const std::string& gpucast_json) {
       if (each.is_object()) out.optimizers.push_back(optimizer_from(each));
     }
   }
+  if (const auto list = json.find("modules"); list != json.end() && list->is_array()) out.modules = modules_from(*list);
   if (const auto list = json.find("tables"); list != json.end() && list->is_array()) {
-    for (const Json& each : *list) out.tables.push_back(each.is_object() ? table_from(each) : TensorTable());
+    for (const Json& each : *list) out.tables.push_back(each.is_object() ? table_from(each, out.modules.size()) : TensorTable());
   }
   return out;
 }

@@ -23,6 +23,11 @@ struct TensorRow {
   std::string name;
   uint64_t address = 0;
   int64_t storage_bytes = 0;
+  int32_t module = -1;  // index of ProfileMetadata::modules: the owner of the parameter; -1: none
+};
+struct ModuleRow {
+  std::string name, type;  // its path in its root, its class
+  int32_t parent = -1;     // index of ProfileMetadata::modules; -1: a root
 };
 struct TensorTable {
   std::string when;  // forward, backward, step
@@ -41,6 +46,7 @@ struct ProfileMetadata {
   std::vector<std::string> command;
   std::optional<int64_t> batch_size;
   std::vector<OptimizerFacts> optimizers;
+  std::vector<ModuleRow> modules;
   std::vector<TensorTable> tables;
   bool readable = true;  // false: there was something, and it was not what we expect
 };

@@ -50,6 +50,7 @@ bool from_tables(const ProfileFacts& facts, Sequence* sequence) {
       any = true;
       if (found.role != Role::none && found.role <= row.role) continue;
       found.role = row.role;
+      found.tensor = &row;
     }
   }
   return any;

@@ -13,6 +13,8 @@
 
 namespace gpucast {
 
+struct TensorRow;
+
 // A place in the order of events. Times of the trace, and an order among events at the same time.
 struct Moment {
   int64_t time_ns = 0;
@@ -39,8 +41,8 @@ enum class Fate : uint8_t {
 struct GpuBlock {
   int64_t size_bytes = 0;
   Moment alloc, free = kNeverFreed;
-  SpanIndex span = kNoSpan;  // innermost span at its allocation: where it came from
-  StringId name;             // of the tensor, where known
+  SpanIndex span = kNoSpan;           // innermost span at its allocation: where it came from
+  const TensorRow* tensor = nullptr;  // of ProfileMetadata::tables, where it is in one
   Role role = Role::none;
   Fate fate = Fate::kept;
   const char* rule = "";  // the rule that added, dropped or changed it last

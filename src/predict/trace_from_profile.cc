@@ -131,11 +131,18 @@ struct Item {
   uint32_t index = 0;  // of the block, or of the marks
 };
 
-// Names and parents of modules from the spans: "ResNet_0", "ResNet_0.Sequential_1".
+// The modules of the table that `gpucast profile` writes, as a capture has them. Where a call has no mark that names one, by the
+// profiler's names: "ResNet_0", "ResNet_0.Sequential_1".
 class Modules {
  public:
-  Modules(const ProfileFacts& facts, Trace* out) : facts_(facts), out_(*out), of_span_(facts.trace.spans.size()) {}
+  Modules(const ProfileFacts& facts, Trace* out) : facts_(facts), out_(*out), of_span_(facts.trace.spans.size()) {
+    for (const ModuleRow& row : facts.metadata.modules) {
+      out->modules.push_back({ModuleId(row.parent), out->strings.intern(row.name), out->strings.intern(row.type)});
+    }
+    for (SpanIndex i = 0; i < of_span_.size(); ++i) read_mark(i);
+  }
 
+  // The innermost one around a span.
   ModuleId at(SpanIndex span) {
     span = facts_.module_of(span);
     if (span == kNoSpan) return {};
@@ -151,13 +158,28 @@ class Modules {
       const bool below_root = parent.valid() && out_.modules[parent.index()].parent.valid();
       const std::string prefix = below_root ? std::string(out_.strings.text(out_.modules[parent.index()].name)) + "." : "";
       module.name = out_.strings.intern(prefix + std::string(text));
-      module.type = out_.strings.intern(text.substr(0, text.rfind('_')));
+      module.type = out_.strings.intern(class_of(text));
       out_.modules.push_back(module);
     }
     return of_span_[span] = found->second;
   }
 
  private:
+  static std::string_view class_of(std::string_view profilers_name) { return profilers_name.substr(0, profilers_name.rfind('_')); }
+
+  // "gpucast.module#3", inside the call of table row 3. Another class: the mark of a call that the profiler has no frame for.
+  void read_mark(SpanIndex mark) {
+    constexpr std::string_view kMark = "gpucast.module#";
+    const std::string_view name = facts_.name(mark);
+    if (facts_.span(mark).kind != SpanKind::annotation || !name.starts_with(kMark)) return;
+    size_t number = 0;
+    const char* end = name.data() + name.size();
+    if (std::from_chars(name.data() + kMark.size(), end, number).ec != std::errc() || number - 1 >= facts_.metadata.modules.size()) return;
+    const SpanIndex call = facts_.module_of(mark);
+    if (call == kNoSpan || of_span_[call].valid() || class_of(facts_.name(call)) != facts_.metadata.modules[number - 1].type) return;
+    of_span_[call] = ModuleId(static_cast<int64_t>(number - 1));
+  }
+
   const ProfileFacts& facts_;
   Trace& out_;
   std::vector<ModuleId> of_span_;
@@ -237,52 +259,94 @@ MarkedPhase marked(Phase phase) {
   }
 }
 
-// Phases, modules and steps as the capture layer would have marked them.
-std::vector<TimedMark> marks_of(const ProfileFacts& facts, Modules* modules) {
-  std::vector<TimedMark> out;
-  const auto add = [&](Moment when, MarkKind kind, MarkedPhase phase, ModuleId module, int64_t step) {
-    Mark mark;
-    mark.kind = kind;
-    mark.phase = phase;
-    mark.module = module;
-    mark.step = step;
-    out.push_back({when, mark});
-  };
-  constexpr int64_t kFirst = INT64_MIN / 2, kLast = INT64_MAX - 4;
-  for (const PhaseWindow& window : facts.phases.windows) {
-    const MarkedPhase phase = marked(window.phase);
-    if (phase == MarkedPhase::unknown) continue;
-    add({window.begin_ns, kFirst}, MarkKind::phase_begin, phase, {}, 0);
-    if (window.phase == Phase::optimizer_step) add({window.end_ns, kLast}, MarkKind::step, {}, {}, window.step);
-    add({window.end_ns, kLast + 1}, MarkKind::phase_end, phase, {}, 0);
-  }
-  // Modules of forwards; and of which module each of autograd's nodes is: its number tells.
-  std::unordered_map<int64_t, ModuleId> module_of_number;
-  ModuleId last;
-  for (SpanIndex i = 0; i < facts.trace.spans.size(); ++i) {
-    const ProfileSpan& span = facts.span(i);
-    const bool node = facts.is_node(i);
-    if (span.kind == SpanKind::op && span.sequence_number >= 0 && facts.node_around(i) == kNoSpan) {
-      module_of_number[span.sequence_number] = modules->at(i);
-    }
-    if (span.kind != SpanKind::module && !node) continue;
-    const PhaseWindow* window = facts.phases.window_at(span.begin_ns);
-    if (window == nullptr) continue;
-    if (span.kind == SpanKind::module && (window->phase == Phase::forward || window->phase == Phase::backward)) {
-      const ModuleId module = modules->at(i);
-      // Outer ones begin first and end last, also at the same nanosecond.
-      add({span.begin_ns, kFirst + 1 + static_cast<int64_t>(i)}, MarkKind::module_begin, {}, module, 0);
-      add({std::min(span.end_ns, window->end_ns), kLast - 1 - static_cast<int64_t>(i)}, MarkKind::module_end, {}, module, 0);
-    } else if (node && window->phase == Phase::backward) {
-      const auto found = module_of_number.find(span.sequence_number);
-      const ModuleId module = found == module_of_number.end() ? ModuleId() : found->second;
-      if (module != last) add({span.begin_ns, kFirst + 1 + static_cast<int64_t>(i)}, MarkKind::module_backward, {}, module, 0);
-      last = module;
-    }
-  }
-  std::stable_sort(out.begin(), out.end(), [](const TimedMark& a, const TimedMark& b) { return a.when < b.when; });
-  return out;
+// The module around a span, looked for up to the node of autograd that runs it: a forward may be computed again in there.
+SpanIndex module_within_node(const ProfileFacts& facts, SpanIndex span) {
+  while (span != kNoSpan && facts.span(span).kind != SpanKind::module && !facts.is_node(span)) span = facts.tree.parent[span];
+  return span != kNoSpan && facts.is_node(span) ? kNoSpan : span;
 }
+
+// Phases, modules and steps as the capture layer would have marked them.
+class Marks {
+ public:
+  Marks(const ProfileFacts& facts, Modules* modules, StringTable* strings) : facts_(facts), modules_(*modules), strings_(*strings) {}
+
+  std::vector<TimedMark> make() {
+    for (const PhaseWindow& window : facts_.phases.windows) phase(window);
+    for (SpanIndex i = 0; i < facts_.trace.spans.size(); ++i) {
+      const ProfileSpan& span = facts_.span(i);
+      if (span.kind == SpanKind::module) {
+        module_call(i);
+      } else if (facts_.is_node(i)) {
+        node(i);
+      } else if (span.kind == SpanKind::op && span.sequence_number >= 0) {
+        // What a node's operators are numbered means nothing, but for those of a forward in it.
+        if (facts_.node_around(i) == kNoSpan || module_within_node(facts_, i) != kNoSpan)
+          module_of_number_[span.sequence_number] = modules_.at(i);
+      }
+    }
+    std::stable_sort(out_.begin(), out_.end(), [](const TimedMark& a, const TimedMark& b) { return a.when < b.when; });
+    return std::move(out_);
+  }
+
+ private:
+  // Of marks at the same nanosecond. A phase goes around the modules in it, an outer module around inner ones.
+  static constexpr int64_t kFirst = INT64_MIN / 2, kLast = INT64_MAX - 4;
+  static int64_t begin_order(SpanIndex i) { return kFirst + 1 + 2 * static_cast<int64_t>(i); }
+  static int64_t end_order(SpanIndex i) { return kLast - 1 - 2 * static_cast<int64_t>(i); }
+
+  Mark& add(Moment when, MarkKind kind) {
+    out_.push_back({when, {}});
+    out_.back().mark.kind = kind;
+    return out_.back().mark;
+  }
+
+  void phase(const PhaseWindow& window) {
+    const MarkedPhase phase = marked(window.phase);
+    if (phase == MarkedPhase::unknown) return;
+    add({window.begin_ns, kFirst}, MarkKind::phase_begin).phase = phase;
+    if (window.phase == Phase::optimizer_step) add({window.end_ns, kLast}, MarkKind::step).step = window.step;
+    add({window.end_ns, kLast + 1}, MarkKind::phase_end).phase = phase;
+    // The mark of a forward lies inside the call that it is the forward of.
+    const SpanIndex outermost = facts_.module_of(window.span);
+    if (window.phase == Phase::forward && outermost != kNoSpan) forward_of_.try_emplace(outermost, &window);
+  }
+
+  void module_call(SpanIndex i) {
+    const ProfileSpan& span = facts_.span(i);
+    const PhaseWindow* window = facts_.phases.window_at(span.begin_ns);
+    const auto forward = forward_of_.find(i);
+    if (window == nullptr && forward != forward_of_.end()) window = forward->second;
+    if (window == nullptr || (window->phase != Phase::forward && window->phase != Phase::backward)) return;
+    const int64_t begin_ns = std::max(span.begin_ns, window->begin_ns), end_ns = std::min(span.end_ns, window->end_ns);
+    const SpanIndex around = facts_.tree.parent[i];
+    const bool recomputed = window->phase == Phase::backward && (around == kNoSpan || module_within_node(facts_, around) == kNoSpan);
+    const ModuleId module = modules_.at(i);
+    if (recomputed) add({begin_ns, begin_order(i)}, MarkKind::phase_begin).phase = MarkedPhase::forward;
+    add({begin_ns, begin_order(i) + 1}, MarkKind::module_begin).module = module;
+    add({end_ns, end_order(i) - 1}, MarkKind::module_end).module = module;
+    if (recomputed) add({end_ns, end_order(i)}, MarkKind::phase_end).phase = MarkedPhase::forward;
+  }
+
+  // A node's number tells in which module's forward it was made. Some are made without an operator of their own, right behind one.
+  void node(SpanIndex i) {
+    const ProfileSpan& span = facts_.span(i);
+    const std::string_view name = facts_.name(i).substr(kAutogradNode.size());
+    const PhaseWindow* window = facts_.phases.window_at(span.begin_ns);
+    // AccumulateGrad stores what the node before it made, and belongs to it.
+    if (window == nullptr || window->phase != Phase::backward || name.ends_with("AccumulateGrad")) return;
+    const auto behind = module_of_number_.upper_bound(span.sequence_number);
+    Mark& mark = add({span.begin_ns, begin_order(i)}, MarkKind::module_backward);
+    mark.module = behind == module_of_number_.begin() ? ModuleId() : std::prev(behind)->second;
+    mark.text = strings_.intern(name);
+  }
+
+  const ProfileFacts& facts_;
+  Modules& modules_;
+  StringTable& strings_;
+  std::vector<TimedMark> out_;
+  std::unordered_map<SpanIndex, const PhaseWindow*> forward_of_;  // by the outermost call
+  std::map<int64_t, ModuleId> module_of_number_;                  // sequence number of an operator -> where it ran last
+};
 
 TensorKind tensor_kind(Role role) {
   switch (role) {
@@ -307,7 +371,7 @@ TensorKind tensor_kind(Role role) {
 void simulate(const ProfileFacts& facts, const Sequence& sequence, Trace* out) {
   Modules modules(facts, out);
   Stacks stacks(facts, out);
-  const std::vector<TimedMark> marks = marks_of(facts, &modules);
+  const std::vector<TimedMark> marks = Marks(facts, &modules, &out->strings).make();
   std::vector<Item> items;
   for (uint32_t i = 0; i < sequence.blocks.size(); ++i) {
     const GpuBlock& block = sequence.blocks[i];
@@ -375,7 +439,10 @@ void simulate(const ProfileFacts& facts, const Sequence& sequence, Trace* out) {
     tensor.sequence = mark.sequence;
     tensor.address = address;
     tensor.storage_bytes = block.size_bytes;
-    tensor.name = block.name;
+    if (block.tensor != nullptr) {
+      tensor.name = out->strings.intern(block.tensor->name);
+      tensor.module = ModuleId(block.tensor->module);
+    }
     out->tensors.push_back(tensor);
   };
   ReplaySettings settings;

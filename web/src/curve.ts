@@ -9,6 +9,7 @@ import { get, on, set } from "./state";
 import { categoriesAt, sample, sampleAt, upperBound, type Sample } from "./timeline";
 
 const kBand = 17; // height of a row of steps or phases
+const kShort: Record<string, string> = { forward: "fwd", backward: "bwd", optimizer_step: "opt" };
 
 let plot: uPlot | undefined;
 let shown: Sample;
@@ -126,7 +127,8 @@ function drawBands(u: uPlot): void {
     ctx.fillStyle = tones[name] ?? css("--band-d");
     ctx.fillRect(x0, phaseTop, Math.max(1, x1 - x0 - ratio), h - ratio);
     ctx.fillStyle = css("--muted");
-    label(ctx, format.words(name), x0, x1, phaseTop + h / 2 + ratio / 2);
+    const text = format.words(name);
+    label(ctx, ctx.measureText(text).width + 6 < x1 - x0 ? text : kShort[name] ?? "", x0, x1, phaseTop + h / 2 + ratio / 2);
     drawnTo = x1;
   }
   endStep(x(to));

@@ -2,8 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <numeric>
+#include <ostream>
 #include <random>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "gpucast/error.h"
 #include "gpucast/predict.h"
@@ -88,6 +93,139 @@ TEST(TraceFromProfile, PropertyEveryTracedByteHasOneFateAndTheReportAddsUp) {
       EXPECT_EQ(categories, prediction.peak_allocated.bytes);
     }
   }
+}
+
+struct Shown {
+  MarkKind kind;
+  std::string what;  // phase, module or node
+  friend bool operator==(const Shown&, const Shown&) = default;
+  friend std::ostream& operator<<(std::ostream& out, const Shown& shown) {
+    return out << static_cast<int>(shown.kind) << ' ' << shown.what;
+  }
+};
+
+std::vector<Shown> marks_in(const Trace& trace, MarkKind first, MarkKind last) {
+  std::vector<Shown> out;
+  for (const Mark& mark : trace.marks) {
+    if (mark.kind < first || mark.kind > last) continue;
+    std::string what = mark.kind <= MarkKind::phase_end ? (mark.phase == MarkedPhase::forward ? "forward" : "backward") : "";
+    if (mark.kind > MarkKind::phase_end) what = module_label(trace, mark.module);
+    if (mark.kind == MarkKind::module_backward) what += (what.empty() ? "" : " ") + std::string(trace.strings.text(mark.text));
+    out.push_back({mark.kind, what});
+  }
+  return out;
+}
+
+constexpr const char* kNode = "autograd::engine::evaluate_function: ";
+
+void add_node(ProfileTrace* trace, const char* name, int64_t begin_ns, int64_t end_ns, int64_t number) {
+  add_span(trace, SpanKind::op, (kNode + std::string(name)).c_str(), begin_ns, end_ns, number);
+}
+
+// One step of a model with two classes of the same name, which the profiler numbers each for itself.
+ProfileTrace trace_with_modules() {
+  ProfileTrace trace;
+  trace.path = "trace.json";
+  trace.threads.resize(1);
+  trace.gpucast_json = R"({"torch": "2.6.0", "asked_device": "cuda",
+      "modules": [["", "Net", -1], ["body", "Sequential", 1], ["body.0", "Block", 2], ["body.1", "Block", 2], ["head", "Linear", 1]],
+      "tables": [{"when": "forward", "step": 1, "rows": [["parameter", "head.weight", 4096, 4096, "float32", [1024], true, 5],
+                                                         ["buffer", "scale", 8192, 2048, "float32", [512], false, 1],
+                                                         ["parameter", "lost", 16384, 2048, "float32", [512], true, 9]]}]})";
+  for (const auto& [address, bytes] : {std::pair(4096, 4096), std::pair(8192, 2048), std::pair(16384, 2048)}) {
+    ProfileMemory event;
+    event.time_ns = 100 + address / 4096;
+    event.address = static_cast<uint64_t>(address);
+    event.bytes = bytes;
+    trace.memory.push_back(event);
+  }
+  add_span(&trace, SpanKind::annotation, "gpucast.to_device#module", 50, 200);
+  add_span(&trace, SpanKind::annotation, "gpucast.tensors#0", 900, 901);
+  add_span(&trace, SpanKind::module, "Net_0", 1000, 4000);
+  add_span(&trace, SpanKind::annotation, "gpucast.forward#1", 1010, 3990);
+  add_span(&trace, SpanKind::annotation, "gpucast.module#1", 1011, 1012);
+  add_span(&trace, SpanKind::op, "aten::mul", 1050, 1060, 7);
+  add_span(&trace, SpanKind::module, "Block_0", 1100, 1900);
+  add_span(&trace, SpanKind::annotation, "gpucast.module#4", 1101, 1102);
+  add_span(&trace, SpanKind::op, "aten::addmm", 1200, 1300, 8);
+  add_span(&trace, SpanKind::module, "Block_0", 2000, 2900);
+  add_span(&trace, SpanKind::annotation, "gpucast.module#3", 2001, 2002);
+  add_span(&trace, SpanKind::op, "aten::addmm", 2200, 2300, 10);
+  add_span(&trace, SpanKind::module, "ReLU_0", 3000, 3100);
+  add_span(&trace, SpanKind::annotation, "gpucast.module#5", 3001, 3002);  // a Linear
+  add_span(&trace, SpanKind::module, "Tanh_0", 3200, 3300);                // without a mark
+  add_span(&trace, SpanKind::annotation, "gpucast.module#6", 3301, 3302);  // of no row
+  add_span(&trace, SpanKind::annotation, "gpucast.backward#1", 5000, 8000);
+  add_node(&trace, "AddmmBackward0", 5100, 5200, 11);  // the second that the operator of number 10 made
+  add_node(&trace, "torch::autograd::AccumulateGrad", 5200, 5300, -1);
+  add_node(&trace, "CheckpointFunctionBackward", 5400, 6400, 8);
+  add_span(&trace, SpanKind::op, "aten::detach", 5401, 5402, 12);
+  add_span(&trace, SpanKind::module, "Block_0", 5500, 5900);
+  add_span(&trace, SpanKind::annotation, "gpucast.module#4", 5501, 5502);
+  add_span(&trace, SpanKind::module, "Tanh_1", 5600, 5700);
+  add_span(&trace, SpanKind::op, "aten::tanh", 5610, 5620, 12);
+  add_node(&trace, "TanhBackward0", 6000, 6100, 12);
+  add_node(&trace, "MulBackward0", 6500, 6600, 7);
+  add_span(&trace, SpanKind::annotation, "Optimizer.step#SGD.step", 8100, 8200);
+  return trace;
+}
+
+TEST(TraceFromProfile, ModulesHaveTheirPathsFromTheTable) {
+  const Trace trace = trace_from_profile(trace_with_modules(), find_gpu("rtx3060"), {});
+  const std::vector<Shown> expected = {
+      {MarkKind::phase_begin, "forward"},  // the mark of a forward lies inside of the outermost module's own call
+      {MarkKind::module_begin, "Net (the model)"}, {MarkKind::module_begin, "body.1 (Block)"}, {MarkKind::module_end, "body.1 (Block)"},
+      {MarkKind::module_begin, "body.0 (Block)"},  {MarkKind::module_end, "body.0 (Block)"},   {MarkKind::module_begin, "ReLU_0 (ReLU)"},
+      {MarkKind::module_end, "ReLU_0 (ReLU)"},     {MarkKind::module_begin, "Tanh_0 (Tanh)"},  {MarkKind::module_end, "Tanh_0 (Tanh)"},
+      {MarkKind::module_end, "Net (the model)"},   {MarkKind::phase_end, "forward"},
+  };
+  std::vector<Shown> marks = marks_in(trace, MarkKind::phase_begin, MarkKind::module_end);
+  const auto first = std::find(marks.begin(), marks.end(), expected.front());
+  ASSERT_GE(marks.end() - first, static_cast<std::ptrdiff_t>(expected.size()));
+  EXPECT_EQ(std::vector<Shown>(first, first + static_cast<std::ptrdiff_t>(expected.size())), expected);
+  // A row that names no module of the table has none.
+  ASSERT_EQ(trace.tensors.size(), 3u);
+  for (const TensorMark& tensor : trace.tensors) {
+    const std::string_view name = trace.strings.text(tensor.name);
+    EXPECT_EQ(module_label(trace, tensor.module), name == "head.weight" ? "head (Linear)"
+                                                  : name == "scale"     ? "Net (the model)"
+                                                                        : "")
+        << name;
+  }
+}
+
+TEST(TraceFromProfile, EveryNodeOfAutogradIsMarkedWithItsNameAndModule) {
+  const Trace trace = trace_from_profile(trace_with_modules(), find_gpu("rtx3060"), {});
+  EXPECT_EQ(marks_in(trace, MarkKind::module_backward, MarkKind::module_backward),
+            (std::vector<Shown>{{MarkKind::module_backward, "body.0 (Block) AddmmBackward0"},
+                                {MarkKind::module_backward, "body.1 (Block) CheckpointFunctionBackward"},
+                                {MarkKind::module_backward, "body.1.Tanh_1 (Tanh) TanhBackward0"},
+                                {MarkKind::module_backward, "Net (the model) MulBackward0"}}));
+}
+
+TEST(TraceFromProfile, WhatANodeComputesAgainIsAForward) {
+  const Trace trace = trace_from_profile(trace_with_modules(), find_gpu("rtx3060"), {});
+  const std::vector<Shown> marks = marks_in(trace, MarkKind::phase_begin, MarkKind::module_backward);
+  const auto node = std::find(marks.begin(), marks.end(), Shown{MarkKind::module_backward, "body.1 (Block) CheckpointFunctionBackward"});
+  const std::vector<Shown> expected = {{MarkKind::phase_begin, "forward"},
+                                       {MarkKind::module_begin, "body.1 (Block)"},
+                                       {MarkKind::module_begin, "body.1.Tanh_1 (Tanh)"},
+                                       {MarkKind::module_end, "body.1.Tanh_1 (Tanh)"},
+                                       {MarkKind::module_end, "body.1 (Block)"},
+                                       {MarkKind::phase_end, "forward"}};
+  ASSERT_GT(marks.end() - node, static_cast<std::ptrdiff_t>(expected.size()));
+  EXPECT_EQ(std::vector<Shown>(node + 1, node + 1 + static_cast<std::ptrdiff_t>(expected.size())), expected);
+}
+
+TEST(TraceFromProfile, WhatTheTableDoesNotNameKeepsTheProfilersName) {
+  ProfileTrace profile = trace_with_modules();
+  profile.gpucast_json = R"({"torch": "2.6.0", "modules": [["", "Net", "odd"], 5], "tables": []})";
+  const Trace trace = trace_from_profile(std::move(profile), find_gpu("rtx3060"), {});
+  std::vector<std::string> names;
+  for (size_t i = 0; i < trace.modules.size(); ++i) names.push_back(module_label(trace, ModuleId(static_cast<int64_t>(i))));
+  // The two rows, and all that have none by the profiler's names; a call inside a node of autograd is below nothing.
+  EXPECT_EQ(names, (std::vector<std::string>{"Net (the model)", "the model", "Block_0 (Block)", "ReLU_0 (ReLU)", "Tanh_0 (Tanh)",
+                                             "Block_0 (Block)", "Tanh_1 (Tanh)"}));
 }
 
 TEST(TraceFromProfile, ATraceWithoutMemoryNamesTheSwitch) {

@@ -3,6 +3,7 @@
 The same on a CUDA build and on a CPU-only PyTorch: run these with a Python of either.
 """
 
+import csv
 import gzip
 import json
 import signal
@@ -61,7 +62,7 @@ class Profile:
 def profile(gpucast_bin, tmp_path):
     """profile(script text, options...): writes train.py, profiles it. The user's folder is tmp_path/job."""
     job = tmp_path / "job"
-    job.mkdir()
+    job.mkdir(exist_ok=True)
 
     def run(script, *options, command=None, name="trace.json"):
         (job / "train.py").write_text(script)
@@ -79,6 +80,46 @@ def ok(done):
     return done.trace
 
 
+# Two classes of one name, modules shared, called in another order than registered, computed again, made on the fly, never called.
+MODULES = """
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+def block():
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.second, self.first = nn.Linear(256, 256), nn.Linear(256, 256)
+        def forward(self, x):
+            return self.second(torch.relu(self.first(x)))
+    return Block
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.last, self.a, self.b, self.shared = nn.Linear(256, 256), block()(), block()(), nn.Linear(256, 256)
+        self.again = self.shared
+        self.kept, self.entered = (nn.Sequential(nn.Linear(256, 256), nn.Tanh()) for _ in range(2))
+        self.register_buffer("scale", torch.ones(300, 256))
+        self.own = nn.Parameter(torch.zeros(256, 256))
+        self.never = nn.Linear(256, 300)
+    def forward(self, x):
+        x = self.b(self.a(self.again(self.shared(x)))) @ self.own
+        x = checkpoint(self.kept, x, use_reentrant=False, preserve_rng_state=False)
+        x = checkpoint(self.entered, x, use_reentrant=True, preserve_rng_state=False)
+        return self.last(nn.Softplus()(x))
+
+net, other = Net().cuda(), nn.Sequential(nn.Linear(256, 256), nn.GELU()).cuda()
+optimizer = torch.optim.Adam([*net.parameters(), *other.parameters()])
+while True:
+    x = torch.randn(512, 256, device="cuda")
+    optimizer.zero_grad()
+    other(net(x)).mean().backward()
+    optimizer.step()
+"""
+
+
 # ---- the trace -----------------------------------------------------------------------------------------------------------------
 
 
@@ -87,13 +128,16 @@ def test_marks_and_tables(profile):
     trace = ok(done)
     assert "loss " in done.err
     assert f"gpucast analyze {done.path} --gpu rtx3060" in done.err
-    step = ["to_device#tensor", "to_device#tensor", "tensors#{}", "forward#{}", "backward#{}", "tensors#{}", "tensors#{}"]
+    modules = [f"module#{i}" for i in (1, 2, 3, 4, 5, 6)]
+    step = ["to_device#tensor", "to_device#tensor", "tensors#{}", "forward#{}", *modules, "backward#{}", "tensors#{}", "tensors#{}"]
     numbers = [(3 * k, k + 1, k + 1, 3 * k + 1, 3 * k + 2) for k in range(3)]
     expected = ["to_device#module"] + [word for k in range(3) for word in "|".join(step).format(*numbers[k]).split("|")]
     assert trace.names() == expected
     record = trace.record
     assert (record["schema_version"], record["steps"], record["end_reason"], record["asked_device"]) == (1, 3, "steps", "cuda")
     assert record["command"] == [sys.executable, "train.py"] and record["batch_size"] == 64 and record["zero_grad_set_to_none"] is True
+    linear = [[str(i), "Linear" if i % 2 == 0 else "ReLU", 1] for i in range(5)]
+    assert record["modules"] == [["", "Sequential", -1], *linear]
     assert record["autocast"] is None and record["grad_scaler"] is False and record["gpucast_version"] and record["python"]
     (optimizer,) = record["optimizers"]
     assert optimizer["name"] == "Adam"
@@ -111,8 +155,9 @@ def test_tables_name_the_memory_of_the_trace(profile):
     trace = ok(profile(train_script()))
     weight = 512 * 256 * 4
     forward = trace.table("forward", 2)
-    assert forward["parameter", "0.weight"][3:] == [weight, "float32", [512, 256], True]
-    assert forward["input", "0"][3:] == [64 * 256 * 4, "float32", [64, 256], False]
+    assert forward["parameter", "0.weight"][3:] == [weight, "float32", [512, 256], True, 2]
+    assert forward["input", "0"][3:] == [64 * 256 * 4, "float32", [64, 256], False, -1]
+    assert trace.table("step", 1)["optimizer_state", "2.bias.exp_avg"][7] == 4
     assert len(trace.table("backward", 1)) == 6 and len(trace.table("step", 3)) == 18
     allocated = {event["args"]["Addr"]: event["args"]["Bytes"] for event in trace.memory() if event["args"]["Bytes"] > 0}
     for when in ("forward", "backward", "step"):
@@ -126,6 +171,34 @@ def test_move_of_a_module_has_the_allocations_of_a_gpu(profile):
     assert trace.allocated_within(move) == [4 * n for n in (512 * 256, 512, 256 * 512, 256, 10 * 256, 10)]
     inputs, targets = trace.marks("to_device#tensor")[:2]
     assert trace.allocated_within(inputs) == [64 * 256 * 4] and trace.allocated_within(targets) == [64 * 8]
+
+
+def breakdown(gpucast_bin, path):
+    """{(module's path, class, category): (maximum bytes, at the end of forward)}, of blocks of the module itself; workspaces are CUDA's."""
+    words = [gpucast_bin, "breakdown", str(path), "--gpu", "rtx3060", "--by", "module", "--format", "csv"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    rows = list(csv.DictReader(done.stdout.splitlines()))
+    names = ("name", "type", "itself", "category")
+    rows = [row for row in rows if row["category"] not in ("workspaces", "total")]
+    return [(*(row[name] for name in names), row["maximum_bytes"], row["forward_end_bytes"]) for row in rows]
+
+
+def test_modules_are_those_of_a_capture(gpucast, profile, gpucast_bin):
+    traced = profile(MODULES)
+    (names,) = [{e["name"] for e in ok(traced).events if e["name"].startswith("nn.Module: Block")}]
+    assert names == {"nn.Module: Block_0"}  # the profiler counts for each class
+    captured = gpucast(MODULES)
+    of_trace, of_capture = breakdown(gpucast_bin, traced.path), breakdown(gpucast_bin, captured.capture_path)
+    assert of_trace == of_capture
+    paths = {(name, kind) for name, kind, *_ in of_trace}
+    assert {("", "Net"), ("b.first", "Linear"), ("shared", "Linear"), ("never", "Linear"), ("<Softplus>", "Softplus")} <= paths
+    held = {(name, category): int(most) for name, _, _, category, most, _ in of_trace}
+    weights = 4 * (256 * 256 + 256)
+    for path in ("a.first", "b.second", "shared", "kept.0", "entered.0", "last"):
+        assert held[path, "parameters"] == held[path, "gradients"] == held[path, "optimizer_state"] // 2 == weights, path
+    assert held["never", "parameters"] == 4 * (300 * 256) + 1536 and ("never", "gradients") not in held
+    assert all(held[path, "intermediate_gradients"] >= 4 * 512 * 256 for path in ("a.first", "b.second", "kept.1", "last"))
 
 
 def test_frames_of_modules_are_the_scripts(profile):

@@ -34,6 +34,10 @@ FailAbove parse_fail_above(const std::string& text, int64_t before_bytes) {
   FailAbove out;
   out.text = text;
   if (text == "0") return out;
+  if (!text.empty() && text.find_first_not_of("0123456789.") == std::string::npos) {
+    throw Error(fmt::format("'{}' has no unit", text), "--fail-above " + text,
+                fmt::format("write a size or a percentage: --fail-above {}MiB, --fail-above {}%", text, text));
+  }
   if (!text.ends_with('%')) {
     out.bytes = parse_size(text, "--fail-above", "50MiB");
     return out;

@@ -79,6 +79,7 @@ std::vector<Column> columns_of(const Breakdown& b, const BreakdownFigures& total
     std::sort(order.begin(), order.end());
   }
   std::vector<Column> out;
+  out.reserve(order.size() + 1);
   for (const size_t category : order) out.push_back(column_of(b, category));
   if (!other.categories.empty()) out.push_back(std::move(other));
   return out;

@@ -45,7 +45,7 @@ struct Hole {
   AlikeBlocks held_by;  // the largest of them
 };
 
-// What is reserved and holds no block, when reserved is highest (in a run that ended out of memory: there).
+// What is reserved and holds no block, while reserved is at its peak and most of it in use (of a run that ended out of memory: there).
 struct FreeMemory {
   Place place;
   int64_t reserved_bytes = 0, allocated_bytes = 0;
@@ -77,6 +77,7 @@ struct Remedy {
 
 // A run that ended because an allocation failed.
 struct OutOfMemoryExplained {
+  std::string op;                        // of autograd, that asked; "" not known
   int64_t capacity_bytes = 0;            // what the allocator could have in all
   int64_t settings_tried = 0;            // allocator settings replayed at this capacity
   std::vector<std::string> gets_past;    // those with which this allocation and all before it succeed; the least trouble first

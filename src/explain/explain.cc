@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <climits>
 #include <map>
 #include <set>
 #include <string_view>
@@ -29,6 +30,12 @@ const Module* module_of(const Trace& trace, ModuleId id) {
   return id.valid() && id.index() < trace.modules.size() ? &trace.modules[id.index()] : nullptr;
 }
 
+int depth_of(const Trace& trace, ModuleId id) {
+  int depth = 0;
+  for (const Module* module = module_of(trace, id); module != nullptr && depth < 100; module = module_of(trace, module->parent)) ++depth;
+  return depth;
+}
+
 bool is_container(std::string_view type) { return type == "Sequential" || type == "ModuleList" || type == "ModuleDict"; }
 
 std::unordered_set<int32_t> parents_of(const Trace& trace) {
@@ -51,11 +58,11 @@ std::string operator_name(const Attribution& attribution, const BlockAttribution
   return block.op.valid() ? attribution.operators[block.op.index()] : "";
 }
 
-// "blocks.3.mlp.0" -> "blocks.*.mlp.0": the layer's number.
+// "blocks.3.mlp.0 (Linear)" -> "blocks.*.mlp.0 (Linear)": the layer's number.
 std::string without_layer(std::string_view name) {
   size_t begin = 0;
   while (begin < name.size()) {
-    const size_t end = std::min(name.find('.', begin), name.size());
+    const size_t end = std::min(name.find_first_of(". ", begin), name.size());
     const std::string_view part = name.substr(begin, end - begin);
     if (!part.empty() && part.find_first_not_of("0123456789") == std::string_view::npos) {
       return fmt::format("{}*{}", name.substr(0, begin), name.substr(end));
@@ -101,18 +108,22 @@ void explain_blocks(const Analysis& analysis, const std::vector<uint32_t>& alive
   struct Group {
     uint32_t first = 0;
     int64_t count = 0;
+    std::set<std::string> modules, tensors;
   };
   using Key = std::tuple<int64_t, Category, OperatorId, std::string, std::string>;
   std::map<Key, Group> groups;
   const Trace& trace = analysis.trace;
   for (const uint32_t index : alive) {
     const BlockAttribution& attribution = analysis.attribution.blocks[index];
-    const std::string_view tensor =
-        attribution.tensor.valid() ? trace.strings.text(trace.tensors[attribution.tensor.index()].name) : std::string_view();
-    Key key(-analysis.lifetimes.blocks[index].size_bytes, attribution.category, attribution.op,
-            without_layer(module_label(trace, attribution.module)), without_layer(tensor));
-    const auto [at, fresh] = groups.try_emplace(std::move(key), Group{index, 0});
+    const std::string tensor(attribution.tensor.valid() ? trace.strings.text(trace.tensors[attribution.tensor.index()].name)
+                                                        : std::string_view());
+    const std::string module = module_label(trace, attribution.module);
+    Key key(-analysis.lifetimes.blocks[index].size_bytes, attribution.category, attribution.op, without_layer(module),
+            without_layer(tensor));
+    const auto [at, fresh] = groups.try_emplace(std::move(key), Group{index, 0, {}, {}});
     ++at->second.count;
+    at->second.modules.insert(module);
+    at->second.tensors.insert(tensor);
   }
   // Groups are in falling order of size; of equals, the one that is more in all comes first.
   std::vector<std::pair<const Key*, Group>> order;
@@ -127,10 +138,8 @@ void explain_blocks(const Analysis& analysis, const std::vector<uint32_t>& alive
   for (const auto& [key, group] : order) {
     AlikeBlocks described = describe_block(analysis, group.first);
     described.count = group.count;
-    if (group.count > 1) {
-      described.module = std::get<3>(*key);
-      described.tensor = std::get<4>(*key);
-    }
+    if (group.modules.size() > 1) described.module = std::get<3>(*key);
+    if (group.tensors.size() > 1) described.tensor = std::get<4>(*key);
     out->blocks.push_back(std::move(described));
   }
 }
@@ -237,6 +246,8 @@ void explain_settings(const Analysis& analysis, Explanation* out) {
   own.alloc_conf = history.alloc_conf;
   if (p.oom && p.oom->ended_run) {
     OutOfMemoryExplained explained;
+    if (!analysis.attribution.spans.empty())
+      explained.op = analysis.trace.strings.text(span_of_event(analysis.attribution, static_cast<uint32_t>(p.oom->place.event)).node);
     explained.capacity_bytes =
         analysis.trace.header.enforce_capacity ? analysis.trace.header.capacity_bytes : out->free.reserved_bytes + p.oom->free_bytes;
     for (const Hole& hole : out->free.holes) explained.largest_free_block_bytes = std::max(explained.largest_free_block_bytes, hole.bytes);
@@ -311,6 +322,7 @@ std::string class_to_checkpoint(const Analysis& analysis) {
   struct Class {
     std::unordered_set<int32_t> modules;
     int64_t bytes = 0;
+    int depth = INT_MAX;  // of the outermost
   };
   std::map<std::string, Class> classes;
   const std::unordered_set<int32_t> parents = parents_of(trace);
@@ -322,15 +334,14 @@ std::string class_to_checkpoint(const Analysis& analysis) {
       if (!parents.contains(id.value)) continue;
       const std::string type(trace.strings.text(trace.modules[id.index()].type));
       Class& seen = classes[type];
-      seen.modules.insert(id.value);
+      if (seen.modules.insert(id.value).second) seen.depth = std::min(seen.depth, depth_of(trace, id));
       if (counted.insert(type).second) seen.bytes += analysis.lifetimes.blocks[index].size_bytes;
     }
   }
   std::string best;
   for (const auto& [type, seen] : classes) {
     if (seen.modules.size() < 2 || seen.bytes == 0) continue;
-    // Of two that hold the same, the one of which there are more lies inside of the other.
-    const auto rank = [&](const Class& c) { return std::make_pair(c.bytes, c.modules.size()); };
+    const auto rank = [&](const Class& c) { return std::make_pair(c.bytes, c.depth); };
     if (best.empty() || rank(seen) > rank(classes[best])) best = type;
   }
   return best;

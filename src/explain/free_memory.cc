@@ -108,14 +108,12 @@ uint32_t fullest_position(const Analysis& analysis) {
   const Lifetimes& lifetimes = analysis.lifetimes;
   const auto& oom = analysis.prediction.oom;
   if (oom && oom->ended_run) return lifetimes.ooms.back().event;
-  uint32_t position = lifetimes.peak_reserved.position();
-  const std::vector<AllocatorEvent>& events = analysis.trace.events;
-  const auto takes = [](const AllocatorEvent& event) {
-    return event.kind == EventKind::segment_alloc || event.kind == EventKind::segment_map;
-  };
-  if (position == 0 || !takes(events[position - 1])) return position;
-  if (position < events.size() && events[position].kind == EventKind::alloc) ++position;
-  return position;
+  const int64_t most = lifetimes.peak_reserved.bytes;
+  uint32_t fullest = lifetimes.peak_reserved.position();
+  for (uint32_t position = fullest; position <= lifetimes.reserved.size(); ++position) {
+    if (lifetimes.reserved_at(position) == most && lifetimes.allocated_at(position) > lifetimes.allocated_at(fullest)) fullest = position;
+  }
+  return fullest;
 }
 
 }  // namespace gpucast

@@ -26,7 +26,8 @@ struct SegmentFilling {
 // is not allocated. O(events).
 std::vector<SegmentFilling> segments_at(const Analysis& analysis, uint32_t position);
 
-// The moment to look at: where the run ended out of memory, else where reserved was highest, the allocation that it was for included.
+// The moment to look at: where the run ended out of memory; else, of those when reserved is at its peak, the one with most allocated. What is
+// free then is what the job never needed at once.
 uint32_t fullest_position(const Analysis& analysis);
 
 }  // namespace gpucast

@@ -67,6 +67,7 @@ std::string explain_json(const Explanation& e) {
   out["oom"] = nullptr;
   if (p.oom && e.out_of_memory) {
     out["oom"] = {{"at", place_json(p.oom->place)},
+                  {"operator", e.out_of_memory->op},
                   {"requested_bytes", p.oom->requested_bytes},
                   {"free_bytes", p.oom->free_bytes},
                   {"capacity_bytes", e.out_of_memory->capacity_bytes},

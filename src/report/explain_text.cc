@@ -50,7 +50,9 @@ std::string capital(std::string text) {
 std::string frame_words(const Place& place, const std::string& folder) {
   std::string frame = user_frame(place);
   if (!folder.empty() && frame.starts_with(folder + "/")) frame = frame.substr(folder.size() + 1);
-  return cut_begin(frame, kFrameColumns);
+  frame = cut_begin(printable(frame), kFrameColumns);
+  std::replace(frame.begin(), frame.end(), ' ', kGlue);
+  return frame;
 }
 
 // "in backward of step 2, in blocks.5 (Block), at train.py:93 main"; the module and the line as far as they are known.
@@ -72,7 +74,10 @@ std::string place_words(const Place& place, const std::string& folder) {
 
 // Amounts are not torn from their units.
 std::string glued(std::string_view text) {
-  std::string out = printable(text);
+  std::string out(text);
+  for (char& byte : out) {
+    if (byte != kGlue) byte = printable(std::string_view(&byte, 1))[0];
+  }
   for (const std::string_view unit : {" B", " KiB", " MiB", " GiB", " TiB", " %", " s"}) {
     for (size_t at = out.find(unit); at != std::string::npos; at = out.find(unit, at + 1)) {
       const size_t end = at + unit.size();
@@ -115,7 +120,10 @@ void out_of_memory(const Explanation& e, TextWriter* out) {
   const OutOfMemoryExplained& oom = *e.out_of_memory;
   out->line();
   out->line(out->bold("Where it ran out of memory"));
-  paragraph("  ", fmt::format("{} were asked for {}.", format_bytes(p.oom->requested_bytes), place_words(p.oom->place, e.folder)), out);
+  paragraph("  ",
+            fmt::format("{} were asked for{} {}.", format_bytes(p.oom->requested_bytes), oom.op.empty() ? "" : " by " + oom.op,
+                        place_words(p.oom->place, e.folder)),
+            out);
   paragraph("  ",
             fmt::format("Of the {} that PyTorch could have, {} were free. {} were reserved, and {} of that in use; the largest free piece "
                         "between blocks was {}.",
@@ -129,8 +137,8 @@ void out_of_memory(const Explanation& e, TextWriter* out) {
               out);
   } else {
     paragraph("  ",
-              fmt::format("Past this get {} of {} other allocator settings (replayed; what would follow is not in the recording): {}.",
-                          oom.gets_past.size(), oom.settings_tried, list(oom.gets_past, 3)),
+              fmt::format("{} of {} other allocator settings {} past this (replayed; what would follow is not in the recording): {}.",
+                          oom.gets_past.size(), oom.settings_tried, oom.gets_past.size() == 1 ? "gets" : "get", list(oom.gets_past, 3)),
               out);
   }
 }
@@ -171,9 +179,15 @@ void at_the_peak(const Explanation& e, TextWriter* out) {
 
 std::string name_of(const AlikeBlocks& block) { return block.tensor.empty() ? block.module : block.tensor; }
 
+// "train.py:31 forward", which an operator without another name is called too; in a frame its space is glue.
+bool ends_with_operator(const std::string& frame, std::string op) {
+  std::replace(op.begin(), op.end(), ' ', kGlue);
+  return frame.ends_with(op);
+}
+
 // The operator is what the module is, "head (Linear)" by nn.Linear, or the line that is named anyway.
 bool says_itself(const AlikeBlocks& block, const std::string& frame) {
-  if (block.op.empty() || frame.ends_with(block.op)) return true;
+  if (block.op.empty() || ends_with_operator(frame, block.op)) return true;
   return block.op.starts_with("nn.") && name_of(block).ends_with(fmt::format("({})", block.op.substr(3)));
 }
 
@@ -194,7 +208,7 @@ void free_memory(const Explanation& e, TextWriter* out) {
   out->line();
   out->line(out->bold(fmt::format("Reserved but free: {} of {}", format_bytes(f.free_bytes()), format_bytes(f.reserved_bytes))));
   if (f.free_bytes() == 0) return out->line("  Every byte that is reserved is in use.");
-  if (!e.out_of_memory) paragraph("  ", fmt::format("Where reserved is highest, {}:", place_words(f.place, e.folder)), out);
+  if (!e.out_of_memory) paragraph("  ", fmt::format("When it is fullest, {}:", place_words(f.place, e.folder)), out);
   const auto row = [&](int64_t bytes, const std::string& text) { paragraph(fmt::format("  {:>10}  ", format_bytes(bytes)), text, out); };
   if (f.whole_bytes > 0) {
     row(f.whole_bytes,
@@ -254,7 +268,8 @@ void computed(const Explanation& e, TextWriter* out) {
   out->line(fmt::format("  {:>10} {:>10} {:>10}  on {}", "saves", "reserved", "allocated", e.prediction.gpu_id));
   for (const Remedy& remedy : e.remedies) {
     if (!shown(remedy)) continue;
-    const std::string note = remedy.note.empty() ? "" : fmt::format(" ({})", remedy.note);
+    const bool says_more = remedy.name == "half-batch" && !remedy.note.empty();  // of the others it repeats the name
+    const std::string note = says_more ? fmt::format(" ({})", remedy.note) : "";
     paragraph(
         fmt::format("  {:>10} {:>10} {:>10}  {:<13} ", signed_bytes(remedy.saved_reserved_bytes), format_bytes(remedy.peak_reserved_bytes),
                     format_bytes(remedy.peak_allocated_bytes), verdict_words(remedy.verdict)),

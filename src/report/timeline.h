@@ -18,7 +18,8 @@ struct SegmentLife {
   uint32_t birth = 0, death = 0;
 };
 
-// In order of birth. At every position the sizes add up to lifetimes.reserved_at(). O(events * log(segments)).
+// In order of birth. At every position the sizes add up to lifetimes.reserved_at(), unless memory is mapped where blocks in
+// use are mapped already: then what lies there is a guess in both. O(events * log(segments)).
 std::vector<SegmentLife> segment_lives(const Analysis& analysis);
 
 // Of each block the position from which its memory could be used again: behind its free_completed, which may come later than

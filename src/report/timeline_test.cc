@@ -51,7 +51,7 @@ TEST(SegmentLives, SurviveWhatDoesNotFitTogether) {
   expect_adds_up(
       follow({event(EventKind::segment_free, 0, 20), event(EventKind::segment_alloc, 0, 20), event(EventKind::segment_alloc, 0, 40),
               event(EventKind::segment_unmap, 0, 2), event(EventKind::segment_map, 100, 4), event(EventKind::alloc, 100, 4),
-              event(EventKind::segment_unmap, 100, 4), event(EventKind::segment_map, 102, 4)}));
+              event(EventKind::segment_unmap, 100, 4), event(EventKind::segment_map, 104, 4)}));
 }
 
 TEST(ReleasedAt, WaitsForTheFreeToComplete) {

@@ -43,5 +43,6 @@ if (problems.length > 0) {
   console.error(problems.join("\n"));
   process.exit(2);
 }
+const prediction = /<script id="prediction"[^>]*>([^<]*)</.exec(html)[1];
 const end = html.indexOf("</script>", data);
-console.log(JSON.stringify({ ...measured, page_bytes: html.length - (end - data) }));
+console.log(JSON.stringify({ ...measured, page_bytes: html.length - (end - data) - prediction.length }));

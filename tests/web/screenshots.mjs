@@ -27,6 +27,8 @@ const select = (page, filter) =>
     const blocks = Array.from(model.alive(report.peak)).filter((b) => (${filter})(report.block.kind[b], model, report));
     set({ block: blocks.sort((a, b) => model.sizeOf(b) - model.sizeOf(a))[0] ?? -1 });
     flush();
+    // Not where the repository lies on this machine.
+    for (const line of document.querySelectorAll("#stack span")) line.textContent = line.textContent.replace(${JSON.stringify(`${root}/`)}, "");
   })()`);
 
 async function shoot(file, name, { clip, ...options }, prepare) {
@@ -47,7 +49,7 @@ const gpt = capture("gpt", "rtx3060", "examples/train_gpt.py");
 await shoot(resnet, "html-report-light", { width: 1360, height: 1180 });
 await shoot(gpt, "html-report-dark", { width: 1360, height: 1180, dark: true }, (page) => select(page, "(kind, model) => model.moduleOf(kind).startsWith('head')"));
 await shoot(gpt, "html-report-modules", { width: 1360, height: 760 }, async (page) => {
-  await select(page, "(kind, model) => model.tensorOf(kind).includes('attn') || model.moduleOf(kind).includes('attn')");
+  await select(page, "(kind, model) => model.moduleOf(kind).startsWith('blocks.3')");
   await page.locator("#icicle-card").scrollIntoViewIfNeeded();
   await page.evaluate(() => document.getElementById("icicle-card").scrollIntoView());
 });

@@ -22,7 +22,7 @@ const born = (block: number): string => (report.block.birth[block] === 0 ? "befo
 
 const kColumns: Column[] = [
   { name: "size", className: "number", width: "88px", text: (b) => format.bytes(sizeOf(b)), order: (b) => -sizeOf(b) },
-  { name: "category", className: "category", width: "168px", text: (b) => format.words(categoryOf(b)), order: categoryOf },
+  { name: "category", className: "category", width: "186px", text: (b) => format.words(categoryOf(b)), order: categoryOf },
   { name: "tensor", className: "", width: "minmax(120px, 1.3fr)", text: (b) => tensorOf(kind(b)), order: (b) => tensorOf(kind(b)) || "\uffff" },
   { name: "module", className: "", width: "minmax(150px, 1.5fr)", text: (b) => moduleOf(kind(b)), order: (b) => report.kind.module[kind(b)]! },
   { name: "operator", className: "", width: "minmax(130px, 1.1fr)", text: (b) => operatorOf(kind(b)), order: (b) => operatorOf(kind(b)) || "\uffff" },
@@ -83,7 +83,7 @@ function row(i: number): HTMLElement {
     { class: "table-row", role: "row", "aria-rowindex": i + 2, "aria-selected": get().block === block ? "true" : "false", "data-block": block },
     columns.map((column) => {
       const text = column.text(block);
-      const cell = el("span", { role: "gridcell", class: column.className, title: text.length > 14 ? text : undefined }, column.name === "category" ? swatch(categoryOf(block)) : null, text);
+      const cell = el("span", { role: "gridcell", class: column.className, title: text.length > 14 ? text : undefined }, ...(column.name === "category" ? [swatch(categoryOf(block)), el("span", {}, text)] : [text]));
       if (column.name === "size") cell.title = format.exact(sizeOf(block));
       return cell;
     }),

@@ -375,7 +375,7 @@ def test_a_hook_that_fails_is_switched_off(gpucast):
 
 # ---- examples ----------------------------------------------------------------------------------------------------------------------
 
-EXAMPLES = {"train_mlp.py": [], "train_gpt.py": [], "train_resnet50.py": ["--batch", "8"]}
+EXAMPLES = {"train_mlp.py": [], "train_gpt.py": [], "train_ncf.py": [], "train_resnet50.py": ["--batch", "8"]}
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

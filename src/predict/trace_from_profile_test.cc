@@ -44,7 +44,7 @@ ProfileTrace random_trace(std::mt19937* random) {
   std::vector<uint64_t> live;
   for (int i = 0; i < 400; ++i) {
     ProfileMemory event;
-    event.time_ns = i * 80;
+    event.time_ns = int64_t{i} * 80;
     const bool frees = !live.empty() && (*random)() % 2 == 0;
     if (frees) {
       std::swap(live[(*random)() % live.size()], live.back());

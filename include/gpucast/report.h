@@ -28,6 +28,7 @@ struct BreakdownTextOptions {
 
 std::string breakdown_text(const Breakdown& breakdown, const BreakdownTextOptions& options);
 std::string breakdown_json(const Breakdown& breakdown);
-std::string breakdown_csv(const Breakdown& breakdown, Grouping by);
+// `by` unset: all groupings, one behind the other.
+std::string breakdown_csv(const Breakdown& breakdown, std::optional<Grouping> by);
 
 }  // namespace gpucast

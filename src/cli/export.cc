@@ -9,7 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "gpucast/breakdown.h"
 #include "gpucast/error.h"
+#include "gpucast/report.h"
 #include "gpucast/trace.h"
 #include "src/base/gzip_stream.h"
 #include "src/cli/load_trace.h"
@@ -31,8 +33,14 @@ struct Form {
   const char* afterwards;  // what to do with the file
 };
 
+void write_csv(const Analysis& analysis, std::ostream& out) { out << breakdown_csv(breakdown(analysis), std::nullopt); }
+void write_json(const Analysis& analysis, std::ostream& out) { out << breakdown_json(breakdown(analysis)); }
+
 const Form kForms[] = {
     {"html", "a report for the browser: one file, no network", write_html, "open it in a browser"},
+    {"csv", "where the memory goes, by module, operator, phase, step and tensor, for spreadsheets", write_csv,
+     "its columns: docs/reference/breakdown.md"},
+    {"json", "the same for scripts", write_json, "its fields: docs/reference/breakdown.md"},
     {"perfetto", "memory, steps, phases, modules and blocks over time, for ui.perfetto.dev and chrome://tracing", write_perfetto,
      "open it at https://ui.perfetto.dev or in chrome://tracing"},
     {"snapshot", "a memory snapshot of PyTorch, for memory_viz", write_snapshot,

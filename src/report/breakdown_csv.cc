@@ -18,15 +18,17 @@ std::string quoted(const std::string& text) {
   return out + '"';
 }
 
-}  // namespace
-
-std::string breakdown_csv(const Breakdown& b, Grouping by) {
+std::string head() {
   std::string out = "by,name,type,depth,itself,category";
   for (size_t i = 0; i < kInstants; ++i) {
     const char* name = instant_name(static_cast<Instant>(i));
     out += fmt::format(",{}_bytes,{}_requested_bytes", name, name);
   }
-  out += '\n';
+  return out + '\n';
+}
+
+void add_rows(const Breakdown& b, Grouping by, std::string* text) {
+  std::string& out = *text;
   for (const BreakdownRow& row : b.by(by)) {
     for (size_t category = 0; category <= kCategories; ++category) {
       const bool total = category == kCategories;
@@ -40,6 +42,16 @@ std::string breakdown_csv(const Breakdown& b, Grouping by) {
       }
       out += '\n';
     }
+  }
+}
+
+}  // namespace
+
+std::string breakdown_csv(const Breakdown& b, std::optional<Grouping> by) {
+  std::string out = head();
+  for (size_t i = 0; i < b.rows.size(); ++i) {
+    const auto grouping = static_cast<Grouping>(i);
+    if (!by || by == grouping) add_rows(b, grouping, &out);
   }
   return out;
 }

@@ -49,6 +49,11 @@ class Breakdown:
     def print(self, *options):
         return subprocess.run([*self._command, *options], capture_output=True, text=True, check=True, timeout=60).stdout
 
+    def export(self, form, path):
+        gpucast_bin, _, capture = self._command
+        subprocess.run([gpucast_bin, "export", capture, "--to", form, "-o", str(path)], capture_output=True, check=True, timeout=60)
+        return path.read_text()
+
 
 @pytest.fixture(params=["gpt", "gpt_checkpoint", "several"])
 def broken_down(request, gpucast, gpucast_bin):
@@ -99,10 +104,14 @@ def test_forward_keeps_activations_and_backward_hands_gradients_on(broken_down):
     assert any(name.startswith("optim.") for name in operators)
 
 
-def test_csv_says_what_json_says(broken_down):
+def test_csv_says_what_json_says(broken_down, tmp_path):
     _, breakdown = broken_down
+    assert breakdown.export("json", tmp_path / "all.json") == breakdown.print("--format", "json")
+    everything = breakdown.export("csv", tmp_path / "all.csv").splitlines()
     for by, rows in breakdown.json["by"].items():
-        lines = list(csv.DictReader(io.StringIO(breakdown.print("--by", by, "--format", "csv"))))
+        text = breakdown.print("--by", by, "--format", "csv")
+        assert [line for line in everything if line.startswith(f"{by},")] == text.splitlines()[1:]
+        lines = list(csv.DictReader(io.StringIO(text)))
         read = {(line["name"], line["itself"], line["category"]): line for line in lines}
         for row in rows:
             for category, figure in row["maximum"]["categories"].items():

@@ -22,15 +22,15 @@ const born = (block: number): string => (report.block.birth[block] === 0 ? "befo
 
 const kColumns: Column[] = [
   { name: "size", className: "number", width: "88px", text: (b) => format.bytes(sizeOf(b)), order: (b) => -sizeOf(b) },
-  { name: "category", className: "category", width: "186px", text: (b) => format.words(categoryOf(b)), order: categoryOf },
+  { name: "category", className: "category", width: "176px", text: (b) => format.words(categoryOf(b)), order: categoryOf },
   { name: "tensor", className: "", width: "minmax(120px, 1.3fr)", text: (b) => tensorOf(kind(b)), order: (b) => tensorOf(kind(b)) || "\uffff" },
   { name: "module", className: "", width: "minmax(150px, 1.5fr)", text: (b) => moduleOf(kind(b)), order: (b) => report.kind.module[kind(b)]! },
   { name: "operator", className: "", width: "minmax(130px, 1.1fr)", text: (b) => operatorOf(kind(b)), order: (b) => operatorOf(kind(b)) || "\uffff" },
-  { name: "phase", className: "", width: "112px", text: (b) => format.words(phaseOf(kind(b))), order: (b) => report.kind.phase[kind(b)]! },
+  { name: "phase", className: "", width: "104px", text: (b) => format.words(phaseOf(kind(b))), order: (b) => report.kind.phase[kind(b)]! },
   { name: "step", className: "number", width: "52px", text: (b) => (report.explained ? String(report.block.step[b]) : ""), order: (b) => report.block.step[b]! },
-  { name: "born", className: "number", width: "78px", text: born, order: (b) => report.block.birth[b]! },
-  { name: "freed", className: "number", width: "78px", text: freed, order: (b) => report.block.death[b]! },
-  { name: "stack", className: "mono", width: "minmax(150px, 1.4fr)", text: (b) => stackLine(kind(b)), order: (b) => stackLine(kind(b)) || "\uffff" },
+  { name: "born", className: "number", width: "66px", text: born, order: (b) => report.block.birth[b]! },
+  { name: "freed", className: "number", width: "66px", text: freed, order: (b) => report.block.death[b]! },
+  { name: "stack", className: "mono", width: "minmax(130px, 1.4fr)", text: (b) => stackLine(kind(b)), order: (b) => stackLine(kind(b)) || "\uffff" },
 ];
 
 // Columns that say something in this report: a snapshot has no phases.

@@ -39,8 +39,8 @@ test-cpp: build
 	ctest --test-dir $(BUILD) --output-on-failure --no-tests=error -j2
 
 test-python: build $(ENV_NEW)/.ready $(ENV_OLD)/.ready
-	GPUCAST_BIN=$(CURDIR)/$(GPUCAST) $(ENV_OLD)/bin/python -m pytest
-	GPUCAST_BIN=$(CURDIR)/$(GPUCAST) $(ENV_NEW)/bin/python -m pytest
+	GPUCAST_BIN=$(CURDIR)/$(GPUCAST) $(ENV_OLD)/bin/python -m pytest -n 2 --dist loadscope
+	GPUCAST_BIN=$(CURDIR)/$(GPUCAST) $(ENV_NEW)/bin/python -m pytest -n 2 --dist loadscope
 
 test-web: build $(WEB_MODULES)/.package-lock.json
 	@tools/setup --web-test

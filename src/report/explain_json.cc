@@ -87,6 +87,9 @@ std::string explain_json(const Explanation& e) {
   out["settings_tried"] = e.settings_tried;
   out["baseline"] = e.baseline;
   out["reruns_left"] = e.reruns_left;
+  out["warnings"] = list_json(p.warnings, [](const Warning& warning) {
+    return Json{{"code", warning.code}, {"message", warning.message}};
+  });
   return dump(out);
 }
 

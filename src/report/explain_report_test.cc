@@ -127,6 +127,7 @@ What would reduce it
   As it is, it runs on a card of 14.00 GiB, with expandable_segments:True on one of 13.00 GiB
   (replayed, cached memory given back as it goes).
   not computed: half the batch, autocast with bfloat16
+
 next, run the script 3 times (about 8 s each):
   gpucast explain train.gpucast --rerun
 )");
@@ -144,7 +145,7 @@ TEST(ExplainText, SaysWhatARerunSaved) {
   EXPECT_NE(text.find("    6.00 GiB   7.00 GiB   6.00 GiB  fits          half the batch (--batch 64 became 32)\n"), std::string::npos)
       << text;
   EXPECT_NE(text.find("   -1.00 GiB  14.00 GiB  13.00 GiB  does not fit  autocast with bfloat16\n"), std::string::npos) << text;
-  EXPECT_NE(text.find("allocator settings replayed (11 were tried), the script run again"), std::string::npos) << text;
+  EXPECT_NE(text.find("allocator settings replayed (11 were tried), for the others the script"), std::string::npos) << text;
   EXPECT_NE(text.find("  left out: checkpoint each Block: the script raised ValueError: no\n"), std::string::npos) << text;
   EXPECT_EQ(text.find("--rerun"), std::string::npos) << "nothing is left to run";
 }
@@ -172,10 +173,12 @@ TEST(ExplainText, NamesItsWhatIfsAndLeavesUselessSettingsOut) {
   Explanation e = explanation();
   e.prediction.what_if = {{"bf16", "GPT and its loss ran under autocast with bfloat16", true}};
   e.remedies[0].saved_reserved_bytes = 0;
+  for (int i = 0; i < 6; ++i) e.prediction.warnings.push_back({"code", "Something " + std::to_string(i) + "."});
   const std::string text = explain_text(e, "", false);
   EXPECT_NE(text.find("  what if: bf16: GPT and its loss ran under autocast with bfloat16\n"), std::string::npos) << text;
   EXPECT_NE(text.find("  None of 11 other allocator settings saves anything (replayed).\n"), std::string::npos) << text;
   EXPECT_EQ(text.find("PYTORCH_CUDA_ALLOC_CONF"), std::string::npos) << text;
+  EXPECT_NE(text.find("\nwarning: Something 3.\n  ... and 2 more (--format json)\n"), std::string::npos) << text;
 }
 
 TEST(ExplainText, FitsTheTerminal) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <string_view>
 
 #include "gpucast/explain.h"
@@ -15,7 +16,7 @@
 namespace gpucast {
 namespace {
 
-constexpr size_t kMostCategories = 5, kMostSizes = 3, kFrameColumns = 60;
+constexpr size_t kMostCategories = 5, kMostSizes = 3, kFrameColumns = 60, kMostWarnings = 4, kMostWarningLines = 2;
 constexpr char kGlue = '\x01';  // a space that no line is broken at
 
 double share(int64_t part, int64_t whole) { return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0; }
@@ -157,8 +158,13 @@ std::string composition(const Explanation& e) {
                ? fmt::format("{} of it was allocated by {}.", capital(fraction(e.operators.front().bytes, peak)), most_of(e.operators))
                : "";
   }
-  std::string text = fmt::format("{} are {} of it, {}", capital(words(first.name)), fraction(first.bytes, peak), format_bytes(first.bytes));
-  if (operators_known) text += fmt::format("; of these {} made {}", most_of(e.operators), fraction(e.operators.front().bytes, first.bytes));
+  std::string text = fmt::format("{} {} {} of it, {}", capital(words(first.name)), first.name.ends_with('s') ? "are" : "is",
+                                 fraction(first.bytes, peak), format_bytes(first.bytes));
+  // What made a parameter or its gradient is what made the model.
+  static constexpr std::string_view kMadeByOperators[] = {"activations", "intermediate_gradients", "temporaries", "unattributed"};
+  const bool tells = std::find(std::begin(kMadeByOperators), std::end(kMadeByOperators), first.name) != std::end(kMadeByOperators);
+  if (operators_known && tells)
+    text += fmt::format("; of these {} made {}", most_of(e.operators), fraction(e.operators.front().bytes, first.bytes));
   std::string rest;
   for (size_t i = 1; i < std::min(e.categories.size(), kMostCategories + 1); ++i) {
     if (share(e.categories[i].bytes, peak) < 0.005) break;
@@ -275,14 +281,29 @@ void computed(const Explanation& e, TextWriter* out) {
                     format_bytes(remedy.peak_allocated_bytes), verdict_words(remedy.verdict)),
         remedy.what + note, out, 3);
   }
-  std::string how;
-  if (settings) how += fmt::format("allocator settings replayed ({} were tried)", e.settings_tried);
-  if (reruns) how += fmt::format("{}the script run again for the others", how.empty() ? "" : ", ");
-  if (profiles) how += fmt::format("{}the others predicted from the trace again", how.empty() ? "" : ", ");
+  const char* others = reruns ? "the script run again" : "predicted from the trace again";
+  std::string how = settings ? fmt::format("allocator settings replayed ({} were tried)", e.settings_tried) : others;
+  if (settings && (reruns || profiles)) how += fmt::format(", for the others {}", others);
   paragraph("  ", "Saved at the peak of reserved; " + how + ".", out);
 }
 
-void remedies(const Explanation& e, const std::string& file, TextWriter* out) {
+void warnings(const Prediction& p, TextWriter* out) {
+  if (p.warnings.empty()) return;
+  out->line();
+  for (size_t i = 0; i < std::min(p.warnings.size(), kMostWarnings); ++i)
+    paragraph("warning: ", p.warnings[i].message, out, kMostWarningLines);
+  if (p.warnings.size() > kMostWarnings) out->line(fmt::format("  ... and {} more (--format json)", p.warnings.size() - kMostWarnings));
+}
+
+void next(const Explanation& e, const std::string& file, TextWriter* out) {
+  if (e.reruns_left == 0) return;
+  const std::string each = e.run_s > 0 ? fmt::format(" (about {:.0f} s each)", std::max(1.0, e.run_s)) : "";
+  out->line();
+  out->line(fmt::format("next, run the script {}{}:", count_of(e.reruns_left, "time"), each));
+  out->line(fmt::format("  gpucast explain {} --rerun", file.empty() ? "FILE" : shell_quote({file})));
+}
+
+void remedies(const Explanation& e, TextWriter* out) {
   out->line();
   out->line(out->bold("What would reduce it"));
   if (!e.baseline.empty()) paragraph("  ", e.baseline, out);
@@ -310,11 +331,7 @@ void remedies(const Explanation& e, const std::string& file, TextWriter* out) {
               "gpucast run -o train.gpucast -- python train.py, then gpucast explain train.gpucast --rerun",
               out);
   }
-  if (waiting.empty()) return;
-  paragraph("  not computed: ", waiting, out);
-  const std::string each = e.run_s > 0 ? fmt::format(" (about {:.0f} s each)", std::max(1.0, e.run_s)) : "";
-  out->line(fmt::format("next, run the script {}{}:", count_of(e.reruns_left, "time"), each));
-  out->line(fmt::format("  gpucast explain {} --rerun", file.empty() ? "FILE" : shell_quote({file})));
+  if (!waiting.empty()) paragraph("  not computed: ", waiting, out);
 }
 
 }  // namespace
@@ -326,7 +343,9 @@ std::string explain_text(const Explanation& explanation, const std::string& file
   at_the_peak(explanation, &out);
   free_memory(explanation, &out);
   blocks(explanation, &out);
-  remedies(explanation, file, &out);
+  remedies(explanation, &out);
+  warnings(explanation.prediction, &out);
+  next(explanation, file, &out);
   std::string text = out.take();
   std::replace(text.begin(), text.end(), kGlue, ' ');
   return text;

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "gpucast/gpu.h"
 
@@ -56,6 +57,9 @@ std::vector<NextCommand> next_commands(const Prediction& p, const std::string& c
   const auto judge_by = [&](const std::string& gpu) {
     return capture_path.empty() ? run_on(gpu) : fmt::format("gpucast analyze {} --gpu {}", shell_quote({capture_path}), gpu);
   };
+  if (!capture_path.empty() && p.verdict != Verdict::fits) {
+    next.push_back({"why, and what would reduce it:", fmt::format("gpucast explain {}", shell_quote({capture_path}))});
+  }
   if (p.source == "snapshot") {
     // Which command it came from is not known.
     const auto smallest = std::find_if(p.cards.begin(), p.cards.end(), [](const CardFit& card) { return card.verdict == Verdict::fits; });
@@ -80,7 +84,8 @@ std::vector<NextCommand> next_commands(const Prediction& p, const std::string& c
     next.push_back({"captured as this card:", run_on(p.gpu_id)});
   }
   if (next.empty() && !capture_path.empty()) {
-    next.push_back({"every figure, for scripts:", fmt::format("gpucast analyze {} --format json", shell_quote({capture_path}))});
+    const std::string page = std::filesystem::path(capture_path).replace_extension(".html").string();
+    next.push_back({"where it all goes, in a browser:", "gpucast export " + shell_quote({capture_path, "--to", "html", "-o", page})});
   }
   if (next.empty()) next.push_back({"keep the capture, to look again:", run_on(p.gpu_id, " -o train.gpucast")});
   return next;

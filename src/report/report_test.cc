@@ -86,21 +86,23 @@ TEST(JsonReport, SurvivesBytesThatAreNotUtf8) {
 
 TEST(NextCommand, NamesTheCaptureOnlyWhenItIsKept) {
   Prediction p = example();
-  EXPECT_EQ(next_commands(p, "my capture.gpucast")[0].command, "gpucast analyze 'my capture.gpucast' --format json");
+  EXPECT_EQ(next_commands(p, "my capture.gpucast")[0].command, "gpucast export 'my capture.gpucast' --to html -o 'my capture.html'");
   EXPECT_EQ(next_commands(p, "")[0].command, "gpucast run --gpu rtx3060 -o train.gpucast -- python train.py --name 'it'\\''s'");
   p.verdict = Verdict::tight;
   p.needs_reclaim = true;
-  EXPECT_EQ(next_commands(p, "a.gpucast")[0].command, "gpucast run --gpu rtx3060 --enforce-capacity -- python train.py --name 'it'\\''s'");
+  EXPECT_EQ(next_commands(p, "a.gpucast")[0].command, "gpucast explain a.gpucast");
+  EXPECT_EQ(next_commands(p, "a.gpucast")[1].command, "gpucast run --gpu rtx3060 --enforce-capacity -- python train.py --name 'it'\\''s'");
 }
 
 TEST(NextCommand, SuggestsALargerCardThatFits) {
   Prediction p = example();
   p.verdict = Verdict::does_not_fit;
   p.device = {15000000000, 15100000000, 15200000000};
-  const std::string command = next_commands(p, "a.gpucast")[0].command;
+  const std::string command = next_commands(p, "a.gpucast")[1].command;
   EXPECT_EQ(command.rfind("gpucast analyze a.gpucast --gpu ", 0), 0u);
   p.device.high_bytes = int64_t{1} << 50;  // no card has as much
-  EXPECT_EQ(next_commands(p, "a.gpucast")[0].command, "gpucast analyze a.gpucast --format json");
+  EXPECT_EQ(next_commands(p, "a.gpucast").size(), 1u);
+  EXPECT_EQ(next_commands(p, "a.gpucast")[0].command, "gpucast explain a.gpucast");
 }
 
 }  // namespace

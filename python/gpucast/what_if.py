@@ -257,8 +257,6 @@ class Checkpoint(WhatIf):
 
 
 def _without_caches(kwargs):
-    if kwargs.get("use_cache"):
-        kwargs["use_cache"] = False
     for name in _CACHES:
         if kwargs.get(name) is not None:
             kwargs[name] = None

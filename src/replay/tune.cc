@@ -1,7 +1,10 @@
 #include "src/replay/tune.h"
 
 #include <algorithm>
+#include <atomic>
+#include <future>
 #include <numeric>
+#include <thread>
 #include <tuple>
 #include <utility>
 
@@ -82,10 +85,22 @@ Tuning tune(const History& history, const ReplaySettings& own) {
   out.capacity_bytes = own.capacity_bytes;
   ReplaySettings settings = own;
   settings.stop_at_oom = true;
-  for (const std::string& conf : settings_to_try(history, own.alloc_conf, own.capacity_bytes.has_value())) {
-    settings.alloc_conf = conf;
-    out.tried.push_back(try_setting(history, settings));
-  }
+  const std::vector<std::string> confs = settings_to_try(history, own.alloc_conf, own.capacity_bytes.has_value());
+  out.tried.resize(confs.size());
+  // Replays know nothing of each other: as many at a time as there are cores.
+  std::atomic<size_t> next = 0;
+  const auto work = [&] {
+    for (size_t i = next++; i < confs.size(); i = next++) {
+      ReplaySettings with = settings;
+      with.alloc_conf = confs[i];
+      out.tried[i] = try_setting(history, with);
+    }
+  };
+  std::vector<std::future<void>> workers;
+  const size_t cores = std::clamp<size_t>(std::thread::hardware_concurrency(), 1, confs.size());
+  for (size_t i = 1; i < cores; ++i) workers.push_back(std::async(std::launch::async, work));
+  work();
+  for (std::future<void>& worker : workers) worker.get();
   // Equals keep the order in which they are listed above: the simplest first.
   std::stable_sort(out.tried.begin(), out.tried.end(), [&](const TriedSetting& a, const TriedSetting& b) {
     return own.capacity_bytes ? trouble(a) < trouble(b) : size(a) < size(b);

@@ -87,7 +87,7 @@ std::optional<HalvedCommand> halve_batch(const std::vector<std::string>& command
     if (equals != std::string::npos) {
       const std::string option = word.substr(0, equals);
       const std::string half = is_batch_option(option) ? halved(option, std::string_view(word).substr(equals + 1)) : "";
-      if (!half.empty()) out.command[i] = option + "=" + half;
+      if (!half.empty()) out.command[i] = fmt::format("{}={}", option, half);
     } else if (i + 1 < command.size() && is_batch_option(word)) {
       const std::string half = halved(word, command[i + 1]);
       if (!half.empty()) out.command[i + 1] = half;

@@ -145,7 +145,7 @@ TEST(ExplainText, SaysWhatARerunSaved) {
   EXPECT_NE(text.find("    6.00 GiB   7.00 GiB   6.00 GiB  fits          half the batch (--batch 64 became 32)\n"), std::string::npos)
       << text;
   EXPECT_NE(text.find("   -1.00 GiB  14.00 GiB  13.00 GiB  does not fit  autocast with bfloat16\n"), std::string::npos) << text;
-  EXPECT_NE(text.find("allocator settings replayed (11 were tried), for the others the script"), std::string::npos) << text;
+  EXPECT_NE(text.find("allocator settings replayed (11 were tried), for the others the\n  script run again.\n"), std::string::npos) << text;
   EXPECT_NE(text.find("  left out: checkpoint each Block: the script raised ValueError: no\n"), std::string::npos) << text;
   EXPECT_EQ(text.find("--rerun"), std::string::npos) << "nothing is left to run";
 }

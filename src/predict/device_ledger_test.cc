@@ -17,7 +17,10 @@ TEST(LedgerFromCapture, SaysThatConvolutionWorkspacesAreNotModelled) {
   EXPECT_EQ(lines[0].high_bytes, 180 * kMiB);
 }
 
-TEST(LedgerFromCapture, HasNoLineForWhatTheRunDidNotUse) { EXPECT_TRUE(ledger_from_capture(Trace{}, 1000 * kMiB).empty()); }
+TEST(LedgerFromCapture, HasNoLineForWhatTheRunDidNotUse) {
+  const Trace nothing;
+  EXPECT_TRUE(ledger_from_capture(nothing, 1000 * kMiB).empty());
+}
 
 }  // namespace
 }  // namespace gpucast

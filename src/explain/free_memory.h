@@ -26,8 +26,8 @@ struct SegmentFilling {
 // is not allocated. O(events).
 std::vector<SegmentFilling> segments_at(const Analysis& analysis, uint32_t position);
 
-// The moment to look at: where the run ended out of memory; else, of those when reserved is at its peak, the one with most allocated. What is
-// free then is what the job never needed at once.
+// The moment to look at: where the run ended out of memory; else, of those when reserved is at its peak, the one with most allocated. What
+// is free then is what the job never needed at once.
 uint32_t fullest_position(const Analysis& analysis);
 
 }  // namespace gpucast

@@ -68,7 +68,8 @@ std::vector<Json> blocks_of(const Json& file) {
 }
 
 TEST(PerfettoExport, NothingAtAll) {
-  const Json file = exported({});
+  Trace nothing;  // not `{}`: GCC 12 takes its strings for uninitialized
+  const Json file = exported(std::move(nothing));
   for (const Json& event : of(file, "C")) {
     for (const auto& [key, value] : event["args"].items()) EXPECT_EQ(value, 0);
   }

@@ -45,7 +45,7 @@ struct BreakdownRow {
   std::string type;     // module: its class
   int32_t parent = -1;  // module: index of its parent's row, which comes before; -1 for the others
   int32_t depth = 0;
-  bool itself = false;                             // module: what belongs to the parent row's module and to none of its children
+  bool itself = false;                              // module: what belongs to the parent row's module and to none of its children
   std::array<BreakdownFigures, kInstants> moments;  // of a module: with everything below it
 };
 
@@ -58,7 +58,7 @@ struct BreakdownMoment {
 };
 
 struct Breakdown {
-  std::vector<std::string> categories;            // names, in order of BreakdownFigures::categories
+  std::vector<std::string> categories;             // names, in order of BreakdownFigures::categories
   std::array<BreakdownMoment, kInstants> moments;  // of Instant::maximum only `figures` counts
   std::array<std::vector<BreakdownRow>, static_cast<size_t>(Grouping::count_)> rows;
   int64_t peak_reserved_bytes = 0;

@@ -95,7 +95,7 @@ bench: build $(ENV_NEW)/.ready $(WEB_MODULES)/.package-lock.json
 	@tools/setup --web-test
 	PATH="$(CURDIR)/$(ENV_NEW)/bin:$$PATH" $(GPUCAST) run --steps 8 --force -o build/bench/short.gpucast -- python examples/train_resnet50.py --batch 32 >/dev/null
 	$(ENV_NEW)/bin/python bench/make_capture.py build/bench/short.gpucast build/bench/long.gpucast --events 1000000
-	$(ENV_NEW)/bin/python bench/html_report.py --gpucast $(GPUCAST) --modules $(WEB_MODULES) build/bench/long.gpucast
+	$(ENV_NEW)/bin/python bench/reports.py --gpucast $(GPUCAST) --modules $(WEB_MODULES) build/bench/long.gpucast
 
 build: setup
 	@cmake --preset release >/dev/null

@@ -1,4 +1,4 @@
-// Opens one report and prints how long things take, as JSON: bench/html_report.py reads it.
+// Opens one report and prints how long things take, as JSON: bench/reports.py reads it.
 import { readFileSync } from "node:fs";
 import { close, open } from "./harness.mjs";
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""The HTML report of a long capture: how long the file takes to write, how large it is, and how soon its page can be used.
+"""Reports of a long capture: how long each takes; how large the HTML file is, and how soon its page can be used.
 
-    python3 bench/html_report.py --gpucast build/release/bin/gpucast --modules build/web-test/node_modules long.gpucast
+    python3 bench/reports.py --gpucast build/release/bin/gpucast --modules build/web-test/node_modules long.gpucast
     (bench/make_capture.py makes a long capture of a short one)
 
 The answers are checked: the page's totals are those of `gpucast analyze`. Returns non-zero only when one is wrong.
@@ -36,7 +36,8 @@ def main():
     gpucast = str(Path(args.gpucast).resolve())
     with tempfile.TemporaryDirectory() as folder:
         html = Path(folder) / "report.html"
-        analyze_s, report = timed([gpucast, "analyze", args.capture, "--format", "json"])
+        _, report = timed([gpucast, "analyze", args.capture, "--format", "json"])
+        text_s = {name: timed([gpucast, name, args.capture])[0] for name in ("analyze", "breakdown", "explain")}
         export_s, _ = timed([gpucast, "export", args.capture, "--to", "html", "-o", html])
         size = html.stat().st_size
         environment = os.environ | {"GPUCAST_BIN": gpucast, "GPUCAST_MODULES": str(Path(args.modules).resolve())}
@@ -50,7 +51,8 @@ def main():
         if page[name] != expected:
             sys.exit(f"the page says {page[name]} for {name}, analyze {expected}")
     print(f"{page['events']} events, {page['blocks']} blocks, the same peaks as analyze")
-    print(f"  analyze                   {analyze_s:8.2f} s")
+    for name, seconds in text_s.items():
+        print(f"  {name + ', text':26}{seconds:8.2f} s")
     print(f"  export --to html          {export_s:8.2f} s, analysis included")
     print(f"  file                      {size / 2**20:8.2f} MiB, the page itself {page['page_bytes'] / 2**10:.0f} KiB")
     print(f"  page can be used          {page['ready_ms'] / 1000:8.2f} s after it was opened, in headless Chromium")

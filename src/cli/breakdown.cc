@@ -30,15 +30,13 @@ std::map<std::string, Enum> names_of(const char* (*name)(Enum)) {
 
 void declare_breakdown(CLI::App& app, std::function<int()>& action) {
   struct Options {
-    std::string file, gpu, by, at = "peak", format = "text", torch_version;
-    std::optional<int> device;
+    Input input;
+    std::string by, at = "peak", format = "text";
     std::optional<int32_t> depth;
     size_t rows = 20;
   };
   auto options = std::make_shared<Options>();
-  app.add_option("FILE", options->file,
-                 "a capture (*.gpucast), a memory snapshot of PyTorch (*.pickle), or a PyTorch Profiler trace (*.json, *.json.gz)")
-      ->required();
+  declare_input(app, &options->input);
   app.add_option("--by", options->by,
                  "module, operator, phase, step or tensor; without it module, or operator where the file knows no modules")
       ->check(CLI::IsMember(names_of(grouping_name)));
@@ -48,18 +46,10 @@ void declare_breakdown(CLI::App& app, std::function<int()>& action) {
   app.add_option("--depth", options->depth, "text: how deep into the module tree; without it as deep as fits on a screen")
       ->check(CLI::NonNegativeNumber);
   app.add_option("--rows", options->rows, "text: the most rows of a list")->check(CLI::PositiveNumber)->capture_default_str();
-  app.add_option("--gpu", options->gpu, "the card to count for (see `gpucast gpus`); without it the capture's own");
-  app.add_option("--device", options->device, "which GPU of a snapshot that holds several");
-  app.add_option("--torch-version", options->torch_version,
-                 "the PyTorch release that a profiler trace is predicted for, where it does not say");
   app.add_option("--format", options->format, "text, json or csv")->check(CLI::IsMember({"text", "json", "csv"}))->capture_default_str();
   app.callback([options, &action] {
     action = [options] {
-      check_torch_version(options->torch_version);
-      OrchestrateOptions profile;
-      profile.torch = options->torch_version;
-      const std::optional<std::string> gpu = options->gpu.empty() ? std::nullopt : std::optional(options->gpu);
-      const Breakdown result = breakdown(analyze(load_trace(options->file, options->device, gpu, profile), gpu));
+      const Breakdown result = breakdown(analyze(options->input.load(), options->input.card()));
       const bool has_modules = result.by(Grouping::module).size() > 1;
       const Grouping by = options->by.empty() ? (has_modules ? Grouping::module : Grouping::op) : names_of(grouping_name).at(options->by);
       std::string text;

@@ -39,10 +39,9 @@ namespace {
 namespace fs = std::filesystem;
 
 struct Options {
-  std::string file, gpu, format = "text";
-  std::optional<int> device;
+  Input input;
+  std::string format = "text";
   bool rerun = false;
-  OrchestrateOptions profile;
 };
 
 // ---- running the script again ----------------------------------------------------------------------------------------------
@@ -212,11 +211,9 @@ void add_what_ifs(const Analysis& analysis, const Options& options, Explanation*
 }
 
 int explain_file(const Options& options) {
-  check_torch_version(options.profile.torch);
-  const std::optional<std::string> gpu = options.gpu.empty() ? std::nullopt : std::optional(options.gpu);
-  const Analysis analysis = analyze(load_trace(options.file, options.device, gpu, options.profile), gpu);
+  const Analysis analysis = analyze(options.input.load(), options.input.card());
   if (options.rerun && analysis.prediction.source != "vgpu") {
-    throw Error("--rerun was given, and this is no capture of a command that could be run again", options.file,
+    throw Error("--rerun was given, and this is no capture of a command that could be run again", options.input.path,
                 "leave --rerun out, or capture the command: gpucast run -o train.gpucast -- python train.py");
   }
   Explanation explanation = explain(analysis);
@@ -226,12 +223,13 @@ int explain_file(const Options& options) {
     say("gpucast: interrupted; everything that was started was ended\n");
     return kExitInterrupted;
   }
-  for (Remedy& remedy : profile_remedies(analysis, options.file, options.profile)) explanation.remedies.push_back(std::move(remedy));
+  for (Remedy& remedy : profile_remedies(analysis, options.input.path, options.input.profile))
+    explanation.remedies.push_back(std::move(remedy));
   sort_remedies(&explanation.remedies);
   if (options.format == "json") {
     std::fputs(explain_json(explanation).c_str(), stdout);
   } else {
-    std::fputs(explain_text(explanation, options.file, colour_wanted()).c_str(), stdout);
+    std::fputs(explain_text(explanation, options.input.path, colour_wanted()).c_str(), stdout);
   }
   return analysis.prediction.verdict == Verdict::does_not_fit ? kExitNo : kExitYes;
 }
@@ -240,19 +238,11 @@ int explain_file(const Options& options) {
 
 void declare_explain(CLI::App& app, std::function<int()>& action) {
   auto options = std::make_shared<Options>();
-  app.add_option("FILE", options->file,
-                 "a capture (*.gpucast), a memory snapshot of PyTorch (*.pickle), or a PyTorch Profiler trace (*.json, *.json.gz)")
-      ->required();
-  app.add_option("--gpu", options->gpu, "the card to judge by (see `gpucast gpus`); without it the capture's own");
+  declare_input(app, &options->input);
   app.add_flag("--rerun", options->rerun, "run the captured command again under each what-if that can matter, and say what it saves");
-  app.add_option("--device", options->device, "which GPU of a snapshot that holds several");
   app.add_option("--format", options->format, "text or json")->check(CLI::IsMember({"text", "json"}))->capture_default_str();
-  const std::string group = "Profiler traces";
-  app.add_option("--traced-batch", options->profile.traced_batch_size, "the traced batch size, where the trace does not say")
-      ->check(CLI::PositiveNumber)
-      ->group(group);
-  app.add_option("--torch-version", options->profile.torch, "the PyTorch release to predict for, where the trace does not say: 2.6.0")
-      ->group(group);
+  app.add_option("--traced-batch", options->input.profile.traced_batch_size, "the batch size of a profiler trace, where it does not say")
+      ->check(CLI::PositiveNumber);
   app.callback([options, &action] { action = [options] { return explain_file(*options); }; });
 }
 

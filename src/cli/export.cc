@@ -48,18 +48,14 @@ const Form kForms[] = {
 };
 
 struct Options {
-  std::string file, to, output, gpu, torch_version;
-  std::optional<int> device;
+  Input input;
+  std::string to, output;
   bool force = false;
 };
 
 int export_file(const Options& options) {
   CaptureFile target(options.output, options.force);  // first: it may be refused
-  check_torch_version(options.torch_version);
-  OrchestrateOptions profile;
-  profile.torch = options.torch_version;
-  const std::optional<std::string> gpu = options.gpu.empty() ? std::nullopt : std::optional(options.gpu);
-  const Analysis analysis = analyze(load_trace(options.file, options.device, gpu, profile), gpu);
+  const Analysis analysis = analyze(options.input.load(), options.input.card());
   const Form& form = *std::find_if(std::begin(kForms), std::end(kForms), [&](const Form& known) { return known.name == options.to; });
   {
     std::ofstream out(target.path(), std::ios::binary);
@@ -81,9 +77,7 @@ int export_file(const Options& options) {
 
 void declare_export(CLI::App& app, std::function<int()>& action) {
   auto options = std::make_shared<Options>();
-  app.add_option("FILE", options->file,
-                 "a capture (*.gpucast), a memory snapshot of PyTorch (*.pickle), or a PyTorch Profiler trace (*.json)")
-      ->required();
+  declare_input(app, &options->input);
   std::vector<std::string> names, sentences;
   for (const Form& form : kForms) {
     names.emplace_back(form.name);
@@ -91,10 +85,6 @@ void declare_export(CLI::App& app, std::function<int()>& action) {
   }
   app.add_option("--to", options->to, fmt::format("{}", fmt::join(sentences, "; ")))->required()->check(CLI::IsMember(names));
   app.add_option("-o,--output", options->output, "the file to write; compressed when its name ends in .gz")->required();
-  app.add_option("--device", options->device, "which GPU of a snapshot that holds several");
-  app.add_option("--gpu", options->gpu, "the card to judge by; that a profiler trace is predicted for");
-  app.add_option("--torch-version", options->torch_version,
-                 "the PyTorch release that a profiler trace is predicted for, where it does not say");
   app.add_flag("--force", options->force, "overwrite the output file");
   app.callback([options, &action] { action = [options] { return export_file(*options); }; });
 }

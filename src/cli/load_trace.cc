@@ -14,6 +14,21 @@ Trace load_trace(const std::string& path, std::optional<int> device, const std::
   return trace_from_profile(read_profile(path), find_gpu(gpu.value_or(kDefaultGpu)), profile_options);
 }
 
+Trace Input::load() const {
+  check_torch_version(profile.torch);
+  return load_trace(path, device, card(), profile);
+}
+
+void declare_input(CLI::App& app, Input* input) {
+  app.add_option("FILE", input->path,
+                 "a capture (*.gpucast), a memory snapshot of PyTorch (*.pickle), or a PyTorch Profiler trace (*.json, *.json.gz)")
+      ->required();
+  app.add_option("--gpu", input->gpu, "the card to judge by (see `gpucast gpus`); without it the capture's own");
+  app.add_option("--device", input->device, "which GPU of a snapshot that holds several");
+  app.add_option("--torch-version", input->profile.torch,
+                 "the PyTorch release that a profiler trace is predicted for, where it does not say: 2.6.0");
+}
+
 void check_torch_version(const std::string& release) {
   const size_t dot = release.find('.');
   const auto digit = [&](size_t at) { return at < release.size() && release[at] >= '0' && release[at] <= '9'; };

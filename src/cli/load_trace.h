@@ -1,6 +1,7 @@
 // A capture, a memory snapshot or a profiler trace, whichever a file is.
 #pragma once
 
+#include <CLI/CLI.hpp>
 #include <optional>
 #include <string>
 
@@ -13,6 +14,19 @@ namespace gpucast::cli {
 // Throws Error.
 Trace load_trace(const std::string& path, std::optional<int> device, const std::optional<std::string>& gpu,
                  const OrchestrateOptions& profile_options = {});
+
+// The file that a subcommand reads, and what is to be known to read it.
+struct Input {
+  std::string path, gpu;  // gpu: "" when none was named
+  std::optional<int> device;
+  OrchestrateOptions profile;
+
+  std::optional<std::string> card() const { return gpu.empty() ? std::nullopt : std::optional(gpu); }
+  Trace load() const;  // as load_trace(); also throws for a --torch-version that is none
+};
+
+// FILE, --gpu, --device and --torch-version.
+void declare_input(CLI::App& app, Input* input);
 
 // Throws Error unless `release` is "" or looks like one of PyTorch: "2.6.0".
 void check_torch_version(const std::string& release);

@@ -7,8 +7,10 @@ import gzip
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
 from pathlib import Path
@@ -113,12 +115,12 @@ def processes_with(marker):
 
 
 @pytest.fixture
-def leaves_nothing(monkeypatch, tmp_path):
+def leaves_nothing(monkeypatch):
     """After the test no process that it started lives, and the temporary folder holds no session."""
     marker = f"GPUCAST_TEST={uuid.uuid4().hex}"
     monkeypatch.setenv(*marker.split("="))
-    temporary = tmp_path / "tmp"
-    temporary.mkdir()
+    # Short: multiprocessing makes sockets in it, whose paths must be under 108 characters.
+    temporary = Path(tempfile.mkdtemp(prefix="leaves-"))
     monkeypatch.setenv("TMPDIR", str(temporary))
     yield temporary
     for _ in range(50):
@@ -128,6 +130,7 @@ def leaves_nothing(monkeypatch, tmp_path):
         time.sleep(0.1)
     assert not left
     assert [path.name for path in temporary.iterdir() if path.is_dir() and path.name.startswith("gpucast-")] == []
+    shutil.rmtree(temporary)
 
 
 @pytest.fixture

@@ -115,12 +115,13 @@ def processes_with(marker):
 
 
 @pytest.fixture
-def leaves_nothing(monkeypatch):
+def leaves_nothing(monkeypatch, tmp_path):
     """After the test no process that it started lives, and the temporary folder holds no session."""
     marker = f"GPUCAST_TEST={uuid.uuid4().hex}"
     monkeypatch.setenv(*marker.split("="))
     # Short: multiprocessing makes sockets in it, whose paths must be under 108 characters.
     temporary = Path(tempfile.mkdtemp(prefix="leaves-"))
+    (tmp_path / "tmp").symlink_to(temporary)
     monkeypatch.setenv("TMPDIR", str(temporary))
     yield temporary
     for _ in range(50):

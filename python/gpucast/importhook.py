@@ -93,7 +93,7 @@ def _after(name, module):
 
 
 def _capture():
-    if session.settings().get("mode") == "profile":
+    if session.mode() == "profile":
         from . import profile_capture
 
         return profile_capture

@@ -13,9 +13,10 @@ import functools
 import sys
 import threading
 
-from . import capture, hooks
+from . import patching, process, tensors
 
 _torch = None
+_start = None  # called where the job makes its first tensor, or may: the profile begins
 _asked = False
 _local = threading.local()
 _mode = None
@@ -55,6 +56,11 @@ def unseen(function):
             _resume(state)
 
     return unseen
+
+
+def mark(text):
+    """A range in the trace."""
+    return _torch.autograd.profiler.record_function("gpucast." + text)
 
 
 # ---- places ----------------------------------------------------------------------------------------------------------------------
@@ -212,8 +218,8 @@ def _ask():
         _replaced[getattr(tensor, name).__get__] = _real[name].__get__
     tensor.get_device = _get_device
     _replaced[_get_device] = _real["get_device"]
-    hooks._wrap(_torch._C, "_group_tensors_by_device_and_dtype", _grouping)
-    if capture.state == capture.ARMED:
+    patching.wrap(_torch._C, "_group_tensors_by_device_and_dtype", _grouping)
+    if process.state == process.ARMED:
         watch_this_thread()
 
 
@@ -243,19 +249,6 @@ def _is_cpu(device):
     return device == "cpu" or getattr(device, "type", None) == "cpu"
 
 
-def _start():
-    """The job makes its first tensor, or may: the profile begins."""
-    from . import profile_capture
-
-    profile_capture.start()
-
-
-def _mark(text):
-    from . import profile_marks
-
-    return profile_marks.mark(text)
-
-
 class _nothing:
     def __enter__(self):
         return self
@@ -265,7 +258,7 @@ class _nothing:
 
 
 def _marked(text):
-    return _mark(text) if capture.state == capture.ARMED else _nothing()
+    return mark(text) if process.state == process.ARMED else _nothing()
 
 
 # ---- moves -----------------------------------------------------------------------------------------------------------------------
@@ -274,7 +267,7 @@ def _marked(text):
 def _move(tensor, dtype, copy, memory_format):
     """tensor.to("cuda", ...)"""
     _ask()
-    if capture.state == capture.WATCHING:
+    if process.state == process.WATCHING:
         _start()
     kwargs = {} if memory_format is None else {"memory_format": memory_format}
     to = _real["to"]
@@ -381,7 +374,7 @@ def _moving_module(real, asks):
             return real(self, *args, **kwargs)
         args, kwargs = _without_index(args, kwargs)
         _ask()
-        if capture.state == capture.WATCHING:
+        if process.state == process.WATCHING:
             _start()
         _place_gradients(self)
         _local.moving_module = True
@@ -452,11 +445,11 @@ def _making(real):
             del kwargs["pin_memory"]
         if kwargs and is_cuda(kwargs.get("device")):
             _ask()
-            if capture.state == capture.WATCHING:
+            if process.state == process.WATCHING:
                 _start()
             kwargs["device"] = _cpu
             return _make_on_device(real, args, kwargs, True)
-        if capture.state == capture.WATCHING:
+        if process.state == process.WATCHING:
             _start()
         result = real(*args, **kwargs)
         return _made_on_host(result) if _asked else result
@@ -472,7 +465,7 @@ def _making_like(real):
         device = kwargs.get("device")
         if is_cuda(device):
             _ask()
-            if capture.state == capture.WATCHING:
+            if process.state == process.WATCHING:
                 _start()
         elif not _asked:
             return real(source, *args, **kwargs)
@@ -495,7 +488,7 @@ def _making_around(real):
         if not is_cuda(device):
             if device is not None:
                 kwargs["device"] = device
-            if capture.state == capture.WATCHING:
+            if process.state == process.WATCHING:
                 _start()
             result = real(data, *args, **kwargs)
             return result if isinstance(data, _torch.Tensor) or not _asked else _made_on_host(result)
@@ -519,7 +512,7 @@ def _in_device_context(real):
         if kwargs.get("device") is not None:
             return function(*args, **kwargs)
         _ask()
-        if capture.state == capture.WATCHING:
+        if process.state == process.WATCHING:
             _start()
         if function in (_torch.as_tensor.__wrapped__, _torch.asarray.__wrapped__):
             return _move(function(*args, **kwargs), None, False, None)
@@ -544,7 +537,7 @@ def _loading(real):
         where = args[1] if len(args) > 1 else kwargs.get("map_location")
         args, kwargs = args[:1] + args[2:], {**kwargs}
         kwargs.pop("map_location", None)
-        if capture.state == capture.WATCHING:
+        if process.state == process.WATCHING:
             _start()
         if is_cuda(where) or isinstance(where, dict) and any(is_cuda(target) for target in where.values()):
             _ask()
@@ -601,7 +594,7 @@ def _next_batch(real):
             return real(self)
         with zone(False):
             batch = real(self)
-        for _, tensor in hooks._tensors_in(batch, "", 0):
+        for _, tensor in tensors.tensors_in(batch, "", 0):
             if _known_place(tensor) is None:
                 _put(tensor, False)
         return batch
@@ -663,13 +656,13 @@ def _make_generator(torch):
 
 def _replace_method(name, around):
     real = getattr(_torch.Tensor, name)
-    hooks._wrap(_torch.Tensor, name, around)
+    patching.wrap(_torch.Tensor, name, around)
     _replaced[getattr(_torch.Tensor, name)] = real
 
 
-def install(torch):
-    global _torch, _cpu, _cuda, _originals
-    _torch = torch
+def install(torch, start):
+    global _torch, _start, _cpu, _cuda, _originals
+    _torch, _start = torch, start
     _cpu, _cuda = torch.device("cpu"), torch.device("cuda", 0)
     import torch.utils._device as contexts
     import torch.utils.data.dataloader as dataloader
@@ -689,21 +682,21 @@ def install(torch):
     factories = [name for name in names if getattr(torch, name, None) in _originals and name not in _WRAPPING]
     for names, around in ((factories, _making), (_LIKE, _making_like), (_WRAPPING, _making_around)):
         for name in names:
-            hooks._wrap(torch, name, around)
-    hooks._wrap(torch, "load", _loading)
-    hooks._wrap(torch, "set_default_tensor_type", _setting_default_type)
-    hooks._wrap(contexts.DeviceContext, "__torch_function__", _in_device_context)
+            patching.wrap(torch, name, around)
+    patching.wrap(torch, "load", _loading)
+    patching.wrap(torch, "set_default_tensor_type", _setting_default_type)
+    patching.wrap(contexts.DeviceContext, "__torch_function__", _in_device_context)
     torch.Generator = _make_generator(torch)
     module = torch.nn.Module
-    hooks._wrap(module, "to", lambda real: _moving_module(real, _names_cuda))
-    hooks._wrap(module, "cuda", lambda real: _moving_module(real, lambda args, kwargs: True))
-    hooks._wrap(module, "to_empty", lambda real: _moving_module(real, _names_cuda))
-    hooks._wrap(dataloader._BaseDataLoaderIter, "__next__", _next_batch)
-    hooks._wrap(dataloader.DataLoader, "__init__", _loader_without_pinning)
-    hooks._wrap(torch.nn.parallel.DistributedDataParallel, "__init__", _without_devices)
+    patching.wrap(module, "to", lambda real: _moving_module(real, _names_cuda))
+    patching.wrap(module, "cuda", lambda real: _moving_module(real, lambda args, kwargs: True))
+    patching.wrap(module, "to_empty", lambda real: _moving_module(real, _names_cuda))
+    patching.wrap(dataloader._BaseDataLoaderIter, "__next__", _next_batch)
+    patching.wrap(dataloader.DataLoader, "__init__", _loader_without_pinning)
+    patching.wrap(torch.nn.parallel.DistributedDataParallel, "__init__", _without_devices)
     data_parallel = sys.modules["torch.nn.parallel.data_parallel"]  # the package's attribute of this name is a function
     data_parallel._get_available_device_type = lambda: None  # one card: the module itself is called
     if torch.distributed.is_available():
-        hooks._wrap(torch.distributed, "init_process_group", _gloo_for_nccl)
-        hooks._wrap(torch.distributed, "barrier", _barrier_of_all)
+        patching.wrap(torch.distributed, "init_process_group", _gloo_for_nccl)
+        patching.wrap(torch.distributed, "barrier", _barrier_of_all)
     torch.backends.cudnn.is_acceptable = lambda tensor: False

@@ -8,11 +8,13 @@ import functools
 import sys
 import threading
 
-from . import capture, hooks, profile_device, session
+from . import ending, patching, process, profile_device, steps, tensors
+from .profile_device import mark
 
 _torch = None
+_start = _end = _check_deadline = None  # of profile_capture
 _local = threading.local()
-_modules = capture.recorder.modules  # numbered from 1, as in captures
+_modules = None  # recorder.Modules: numbered from 1, as in captures
 _tables = []
 _roots_of_step = set()  # ids of the root modules whose table this step has
 _parameter_names = {}  # id(parameter) -> name, number of the module that owns it
@@ -23,7 +25,7 @@ _ran = False
 
 def record():
     return {
-        "steps": hooks.steps.rounds,
+        "steps": steps.counter.rounds,
         **_summary,
         "optimizers": list(_optimizers.values()),
         "modules": list(map(list, zip(_modules.names, _modules.types, _modules.parents))),
@@ -35,41 +37,37 @@ def anything_ran():
     return _ran or profile_device.asked_device() == "cuda"
 
 
-def mark(text):
-    return _torch.autograd.profiler.record_function("gpucast." + text)
-
-
-def install(torch):
-    global _torch
-    _torch = hooks._torch = torch
+def install(torch, start, end, check_deadline):
+    """The three: what a profile does where the job begins, where enough was seen, and now and then."""
+    global _torch, _modules, _start, _end, _check_deadline
+    _torch, _modules = torch, process.recorder.modules
+    _start, _end, _check_deadline = start, end, check_deadline
     module, optimizer = torch.nn.Module, torch.optim.Optimizer
-    hooks._wrap(module, "__init__", _making_module)
-    hooks._wrap(module, "_call_impl", _forwarding)
+    patching.wrap(module, "__init__", _making_module)
+    patching.wrap(module, "_call_impl", _forwarding)
     for name in ("to", "cuda"):
-        hooks._wrap(module, name, _moving)
-    hooks._wrap(torch.autograd, "backward", _differentiating)
-    hooks._wrap(torch.autograd, "grad", _differentiating)
-    hooks._wrap(optimizer, "__init__", hooks._constructing)
+        patching.wrap(module, name, _moving)
+    patching.wrap(torch.autograd, "backward", _differentiating)
+    patching.wrap(torch.autograd, "grad", _differentiating)
+    patching.wrap(optimizer, "__init__", steps.constructing)
     optimizer.profile_hook_step = staticmethod(_stepping(optimizer.profile_hook_step))
     for owner in (module, optimizer):
-        hooks._wrap(owner, "zero_grad", _zeroing)
-    hooks._wrap(torch.amp.autocast_mode.autocast, "__enter__", _entering_autocast)
-    hooks._wrap(torch.amp.autocast_mode.autocast, "__exit__", _leaving_autocast)
+        patching.wrap(owner, "zero_grad", _zeroing)
+    patching.wrap(torch.amp.autocast_mode.autocast, "__enter__", _entering_autocast)
+    patching.wrap(torch.amp.autocast_mode.autocast, "__exit__", _leaving_autocast)
     if hasattr(torch.amp, "GradScaler"):
-        hooks._wrap(torch.amp.GradScaler, "scale", _scaling)
-    hooks._wrap(torch, "compile", _compiling)
+        patching.wrap(torch.amp.GradScaler, "scale", _scaling)
+    patching.wrap(torch, "compile", _compiling)
 
 
 def _armed():
-    return capture.state == capture.ARMED
+    return process.state == process.ARMED
 
 
 def _making_module(real):
     def __init__(self, *args, **kwargs):
-        from . import profile_capture
-
-        profile_capture.start()
-        if capture.state != capture.WATCHING:
+        _start()
+        if process.state != process.WATCHING:
             _torch.nn.Module.__init__ = real
         real(self, *args, **kwargs)
 
@@ -89,7 +87,7 @@ def _forwarding(real):
         _local.in_module = True
         try:
             _before_forward(self, args, kwargs)
-            with profile_device.zone(), mark(f"forward#{hooks.steps.rounds + 1}"):
+            with profile_device.zone(), mark(f"forward#{steps.counter.rounds + 1}"):
                 _name_module(self)
                 return real(self, *args, **kwargs)
         finally:
@@ -115,7 +113,7 @@ def _differentiating(real):
             return real(*args, **kwargs)
         _local.in_backward = _ran = True
         try:
-            with profile_device.zone(), mark(f"backward#{hooks.steps.rounds + 1}"):
+            with profile_device.zone(), mark(f"backward#{steps.counter.rounds + 1}"):
                 return real(*args, **kwargs)
         finally:
             _local.in_backward = False
@@ -132,7 +130,7 @@ def _guarded(function):
         try:
             function(*args)
         except Exception as error:
-            hooks._fail(function.__name__.strip("_"), error)
+            patching.fail(function.__name__.strip("_"), error)
 
     return guarded
 
@@ -169,11 +167,9 @@ def _register(module):
 @_guarded
 def _before_forward(module, args, kwargs):
     global _ran
-    from . import profile_capture
-
     _ran = True
-    capture.leave_if_alone()
-    profile_capture.check_deadline()
+    ending.leave_if_alone()
+    _check_deadline()
     if id(module) in _roots_of_step:
         return
     _roots_of_step.add(id(module))
@@ -182,7 +178,7 @@ def _before_forward(module, args, kwargs):
     rows = []
     with _torch._C.DisableTorchFunction():
         rows += _rows_of_model(module)
-        for name, tensor in (*hooks._tensors_in(args, "", 0), *hooks._tensors_in(kwargs, "", 0)):
+        for name, tensor in (*tensors.tensors_in(args, "", 0), *tensors.tensors_in(kwargs, "", 0)):
             if _summary["batch_size"] is None and tensor.dim() > 0:
                 _summary["batch_size"] = tensor.shape[0]
             if not tensor.requires_grad:  # else it is another module's output
@@ -224,7 +220,7 @@ def _rows(kind, name, tensor, module=-1):
 def _add_table(when, rows):
     with mark(f"tensors#{len(_tables)}"):
         pass
-    _tables.append({"id": len(_tables), "when": when, "step": hooks.steps.rounds + 1, "rows": rows})
+    _tables.append({"id": len(_tables), "when": when, "step": steps.counter.rounds + 1, "rows": rows})
 
 
 def _parameters_of(optimizer):
@@ -248,7 +244,7 @@ def _state_table(optimizer):
     rows = []
     with _torch._C.DisableTorchFunction():
         for parameter, name, module in _parameters_of(optimizer):
-            for key, tensor in hooks._tensors_in(optimizer.state.get(parameter) or {}, "", 1):
+            for key, tensor in tensors.tensors_in(optimizer.state.get(parameter) or {}, "", 1):
                 rows += _rows("optimizer_state", f"{name}.{key}", tensor, module)
     _add_table("step", rows)
 
@@ -283,28 +279,23 @@ def _stepping(real):
 
 def _before_step(optimizer):
     global _ran
-    from . import profile_capture
-
     _ran = True
-    wanted, patience = hooks._wanted(), hooks._patience()
-    taken = hooks.steps.count(optimizer)
-    if taken >= wanted and (hooks.steps.lowest(patience) >= wanted or taken >= patience * wanted):
-        profile_capture.end("steps")  # far ahead of another optimizer: enough was seen
+    if steps.counter.far_ahead(optimizer):
+        _end("steps")
     _gradient_table(optimizer)
     _describe(optimizer)
 
 
 def _after_step(optimizer):
-    from . import profile_capture
-
     _state_table(optimizer)
-    hooks.steps.taken(optimizer)
-    lowest = hooks.steps.lowest(hooks._patience())
-    if lowest > hooks.steps.rounds:
-        hooks.steps.rounds = lowest
+    counter = steps.counter
+    counter.taken(optimizer)
+    lowest = counter.lowest(steps.patience())
+    if lowest > counter.rounds:
+        counter.rounds = lowest
         _roots_of_step.clear()
-    if hooks.steps.rounds >= session.settings()["steps"]:
-        profile_capture.end("steps")
+    if counter.rounds >= steps.wanted():
+        _end("steps")
 
 
 @_guarded

@@ -18,6 +18,11 @@ def settings():
     return _settings
 
 
+def mode():
+    """run, profile or doctor."""
+    return settings().get("mode")
+
+
 def path(kind):
     return os.path.join(FOLDER, f"{os.getpid()}.{kind}")
 

@@ -8,7 +8,7 @@ import functools
 import inspect
 import threading
 
-from . import capture, session
+from . import process, session
 
 _active = []
 _torch = None
@@ -236,7 +236,7 @@ class Checkpoint(WhatIf):
         _wrap(_torch.nn.Module, "__call__", around)
 
     def _wants(self, module):
-        if capture.state != capture.ARMED or _torch.compiler.is_compiling():
+        if process.state != process.ARMED or _torch.compiler.is_compiling():
             return False
         # Inside of one that is recomputed anyway, and in the recomputation itself, nothing is left to save.
         if getattr(self._inside, "on", False) or not _torch.is_grad_enabled():
@@ -245,7 +245,7 @@ class Checkpoint(WhatIf):
         self._seen[name] = True
         if name == self.argument:
             return True
-        modules = capture.recorder.modules
+        modules = process.recorder.modules
         number = modules.number(module)
         return number > 0 and bool(modules.names[number - 1]) and modules.names[number - 1] == self.argument
 
@@ -303,7 +303,7 @@ class Bf16(WhatIf):
         return call
 
     def _enters(self, module):
-        if capture.state != capture.ARMED or _torch.compiler.is_compiling() or getattr(self._local, "autocast", None) is not None:
+        if process.state != process.ARMED or _torch.compiler.is_compiling() or getattr(self._local, "autocast", None) is not None:
             return False
         if next(module.parameters(), None) is None:  # a transform of the data, a loss
             return False

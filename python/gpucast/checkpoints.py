@@ -1,0 +1,78 @@
+"""Checkpoints that the script would write, which it must not: they would hold what the virtual GPU computed, which is nothing."""
+
+import os
+
+from . import patching, process
+
+_unwritten = []
+why_unwritten = "values on the virtual GPU are not real"
+
+
+def patch_writer(name, module):
+    if name == "safetensors.torch":
+        patching.wrap(module, "save_file", not_saving)
+        patching.wrap(module, "save_model", not_saving)
+    elif name.startswith("torch.distributed.checkpoint"):
+        patching.wrap(module, "save", _not_saving_distributed)
+        patching.wrap(module, "save_state_dict", _not_saving_distributed)
+        patching.wrap(module, "async_save", lambda real: _not_saving_distributed(real, returns_future=True))
+    elif name == "transformers.modeling_utils":
+        patching.wrap(module.PreTrainedModel, "save_pretrained", not_saving)
+    elif name == "transformers.trainer":
+        # It writes many files, and removes older checkpoints.
+        patching.wrap(module.Trainer, "_save_checkpoint", _not_saving_trainer)
+        patching.wrap(module.Trainer, "save_model", _not_saving_trainer)
+    else:  # Lightning writes through a buffer
+        patching.wrap(module, "_atomic_save", not_saving)
+
+
+def _skip(path):
+    if path not in _unwritten:
+        _unwritten.append(path)
+        recorder = process.recorder
+        recorder.warnings = {key: value for key, value in recorder.warnings.items() if key[0] != "checkpoint_not_written"}
+        shown = ", ".join(_unwritten[:5]) + (f" and {len(_unwritten) - 5} more" if len(_unwritten) > 5 else "")
+        recorder.warn("checkpoint_not_written", f"not written, since {why_unwritten}: {shown}")
+
+
+def not_saving(real):
+    """Saving to a path does nothing once CUDA is in use: it would put zeros in the place of a real checkpoint."""
+
+    def save(*args, **kwargs):
+        if process.state == process.ARMED:
+            candidates = (*args[1:2], *(kwargs.get(name) for name in ("f", "filename", "filepath", "save_directory")))
+            path = next((value for value in candidates if isinstance(value, (str, os.PathLike))), None)
+            if path is not None:
+                _skip(os.fspath(path))
+                return None
+        return real(*args, **kwargs)
+
+    return save
+
+
+def _not_saving_trainer(real):
+    def save(self, *args, **kwargs):
+        if process.state != process.ARMED:
+            return real(self, *args, **kwargs)
+        path = next((value for value in (*args[:1], kwargs.get("output_dir")) if isinstance(value, str)), None)
+        _skip(path or f"checkpoints in {self.args.output_dir}")
+        return None
+
+    return save
+
+
+def _not_saving_distributed(real, returns_future=False):
+    def save(*args, **kwargs):
+        if process.state != process.ARMED:
+            return real(*args, **kwargs)
+        path = kwargs.get("checkpoint_id") or getattr(kwargs.get("storage_writer"), "path", None) or "a distributed checkpoint"
+        _skip(str(path))
+        if not returns_future:
+            return None
+        from concurrent.futures import Future
+
+        done = Future()
+        done.set_result(None)
+        return done
+
+    return save

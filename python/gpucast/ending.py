@@ -1,0 +1,146 @@
+"""How a process ends that was captured or profiled: what ended it, what the supervisor is told, and standing still until it is killed."""
+
+import contextlib
+import ctypes
+import os
+import signal
+import sys
+import time
+
+from . import patching, process, session, steps
+
+_GO_TIMEOUT_S = 20  # how long a script that has ended by itself waits for the supervisor to stop its other processes
+
+exception = None  # (type name, first line) of what ended the script
+_real_exit = os._exit
+_real_excepthook = sys.excepthook
+
+
+# ---- what ended it -----------------------------------------------------------------------------------------------------------
+
+
+def watch_for_exceptions():
+    global _real_excepthook
+    _real_excepthook = sys.excepthook
+
+    def excepthook(kind, value, traceback):
+        try:
+            _note_exception(kind, value)
+            traceback = _without_our_frames(traceback)
+            value.__traceback__ = traceback
+        except Exception as error:
+            sys.stderr.write(f"gpucast: internal error in the capture layer: {type(error).__name__}: {error}\n")
+        _real_excepthook(kind, value, traceback)
+
+    sys.excepthook = excepthook
+
+
+def read_last_exception():
+    # A script that has its own sys.excepthook: the interpreter still leaves the exception here.
+    value = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+    if value is not None:
+        _note_exception(type(value), value)
+
+
+def _note_exception(kind, value):
+    global exception
+    if exception is not None or process.state != process.ARMED:
+        return
+    name = f"{kind.__module__}.{kind.__qualname__}" if kind.__module__ != "builtins" else kind.__qualname__
+    first_line = (str(value).splitlines() or [""])[0][:500]
+    exception = (name, first_line)
+    process.recorder.mark("exception", f"{name}: {first_line}" if first_line else name)
+
+
+def _without_our_frames(traceback):
+    folder = os.path.dirname(os.path.abspath(__file__)) + os.sep
+    kept = []
+    while traceback is not None:
+        if not traceback.tb_frame.f_code.co_filename.startswith(folder):
+            kept.append(traceback)
+        traceback = traceback.tb_next
+    for entry, following in zip(kept, kept[1:] + [None]):
+        entry.tb_next = following
+    return kept[0] if kept else None
+
+
+def watch_for_os_exit(before):
+    """`before(status)` is called ahead of os._exit, which runs no atexit handler."""
+    real_exit = os._exit
+
+    def _exit(status):
+        try:
+            before(status)
+        finally:
+            real_exit(status)
+
+    os._exit = _exit
+
+
+# ---- what the supervisor is told ------------------------------------------------------------------------------------------------
+
+
+def finish(what, write, reason, exit_code):
+    """Writes with `write(reason, exit_code)`, and tells the supervisor that it is done or why it could not be."""
+    _flush()
+    try:
+        write(reason, exit_code)
+        name, text = exception or (None, None)
+        session.write("done", {"reason": reason, "exception_type": name, "exception": text, "optimizer_steps": steps.counter.rounds})
+    except Exception as error:
+        session.error("cannot_write", f"the {what} could not be written: {type(error).__name__}: {error}", final=False)
+        session.write("done", {"reason": "failed"})
+        patching.print_traceback_if_debugging()
+
+
+def give_up(code, message):
+    """Nothing can be captured here. Does not return, but under `gpucast doctor`."""
+    process.state = process.OFF
+    doctor = session.mode() == "doctor"
+    build = process.build
+    session.error(code, message, final=not doctor, torch=build.version, cuda=build.cuda, python=sys.executable)
+    if not doctor:
+        _flush()
+        hold()
+
+
+# ---- standing still --------------------------------------------------------------------------------------------------------------
+
+
+def _flush():
+    """The process may be killed soon: what the script has printed must not be lost."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):  # closed or replaced by the script
+            stream.flush()
+    ctypes.PyDLL(None).fflush(None)
+
+
+def supervisor_alive():
+    try:
+        with open(f"/proc/{session.settings()['supervisor_pid']}/stat", "rb") as file:
+            return file.read().rpartition(b") ")[2][:1] not in (b"Z", b"X")
+    except OSError:
+        return False
+
+
+def leave_if_alone():
+    """The supervisor was killed: nobody will end this process, and nobody wants it."""
+    if process.state == process.ARMED and not supervisor_alive():
+        _real_exit(1)
+
+
+def wait_for_go():
+    """The script has ended by itself. Its shell must not go on to the next command, so the supervisor stops all others first."""
+    usleep = ctypes.PyDLL(None).usleep
+    deadline = time.monotonic() + _GO_TIMEOUT_S
+    while not os.path.exists(session.path("go")) and supervisor_alive() and time.monotonic() < deadline:
+        usleep(1000)
+
+
+def hold():
+    """As gpucast_vgpu_hold, where the virtual GPU's core is not loaded."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    usleep = ctypes.PyDLL(None).usleep
+    while supervisor_alive():
+        usleep(10_000)
+    _real_exit(1)

@@ -1,0 +1,58 @@
+"""Putting a function in the place of PyTorch's, and keeping a failure of ours out of the user's program."""
+
+import functools
+import os
+
+from . import process
+
+disabled = set()  # names of hooks that failed
+
+
+def wrap(owner, name, around):
+    """Replaces owner.name by a function that looks like it; `around(real)` returns the replacement."""
+    real = getattr(owner, name, None)
+    if real is None:
+        return
+    setattr(owner, name, functools.wraps(real)(around(real)))
+
+
+def fail(name, error):
+    """The hook `name` is off from here on."""
+    if name not in disabled:
+        disabled.add(name)
+        process.recorder.warn(
+            "hook_failed", f"gpucast's own {name} hook failed ({type(error).__name__}: {error}); what it records is incomplete"
+        )
+        print_traceback_if_debugging()
+
+
+def guard(name):
+    """The hook runs only while the capture is on, and never raises into the user's program."""
+
+    def decorate(function):
+        @functools.wraps(function)
+        def hook(*args, **kwargs):
+            if process.state != process.ARMED or name in disabled:
+                return None
+            try:
+                return function(*args, **kwargs)
+            except Exception as error:
+                return fail(name, error)
+
+        return hook
+
+    return decorate
+
+
+def safely(function, *args):
+    try:
+        return function(*args)
+    except Exception:
+        return False
+
+
+def print_traceback_if_debugging():
+    if os.environ.get("GPUCAST_DEBUG"):
+        import traceback
+
+        traceback.print_exc()

@@ -1,0 +1,37 @@
+"""Where this process's capture or profile stands: the state that all other modules read. `capture` and `profile_capture` set it.
+
+watching   torch is being imported or is there; the job has not begun
+armed      the job has begun and is recorded
+ended      the capture or trace is written; nothing is recorded any more
+off        nothing is recorded here: DataLoader workers, forked children of an armed process
+"""
+
+import os
+import sys
+
+from .recorder import Recorder
+
+WATCHING, ARMED, ENDED, OFF = "watching", "armed", "ended", "off"
+
+state = None  # until torch is imported
+torch = None
+build = None  # libraries.TorchBuild
+recorder = Recorder()
+
+
+def is_data_worker():
+    data = sys.modules.get("torch.utils.data")
+    return data is not None and data.get_worker_info() is not None
+
+
+def ranks():
+    """As launchers such as torchrun say them; of a job of one process without."""
+    defaults = {"rank": 0, "local_rank": 0, "world_size": 1, "local_world_size": 1}
+    return {name: _env_int(name.upper(), default) for name, default in defaults.items()}
+
+
+def _env_int(name, default):
+    try:
+        return int(os.environ.get(name, default))
+    except ValueError:
+        return default

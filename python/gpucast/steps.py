@@ -1,0 +1,78 @@
+"""Counts optimizer steps."""
+
+import weakref
+
+from . import patching, process, session
+
+
+class Steps:
+    """Counts steps over all optimizers. A round is complete when each has stepped: one step of the report."""
+
+    def __init__(self):
+        self.rounds = 0
+        self._optimizers = {}  # id -> (weak reference, steps taken)
+
+    def constructed(self, optimizer):
+        key = id(optimizer)
+        optimizers = self._optimizers
+        optimizers[key] = (weakref.ref(optimizer, lambda _: optimizers.pop(key, None)), 0)
+
+    def alive(self):
+        return [optimizer for optimizer in (reference() for reference, _ in list(self._optimizers.values())) if optimizer is not None]
+
+    def count(self, optimizer):
+        if id(optimizer) not in self._optimizers:
+            self.constructed(optimizer)
+        return self._optimizers[id(optimizer)][1]
+
+    def taken(self, optimizer):
+        count = self.count(optimizer) + 1
+        self._optimizers[id(optimizer)] = (self._optimizers[id(optimizer)][0], count)
+        return count
+
+    def lowest(self, patience):
+        """The fewest steps taken by an optimizer that takes part. One that has not stepped yet takes part if some parameter of its is
+        nobody else's (a generator beside its discriminator), until another is more than `patience` steps ahead."""
+        counts = [(reference(), count) for reference, count in list(self._optimizers.values())]
+        stepped = [(optimizer, count) for optimizer, count in counts if optimizer is not None and count > 0]
+        if not stepped:
+            return 0
+        if max(count for _, count in stepped) <= patience:
+            owned = {id(parameter) for optimizer, _ in stepped for group in optimizer.param_groups for parameter in group["params"]}
+            for optimizer, count in counts:
+                if optimizer is not None and count == 0:
+                    params = (parameter for group in getattr(optimizer, "param_groups", ()) for parameter in group["params"])
+                    if any(id(parameter) not in owned for parameter in params):
+                        return 0
+        return min(count for _, count in stepped)
+
+    def far_ahead(self, optimizer):
+        """`optimizer` is about to step again although enough was seen: others take part more seldom."""
+        taken = self.count(optimizer)
+        return taken >= wanted() and (self.lowest(patience()) >= wanted() or taken >= patience() * wanted())
+
+
+counter = Steps()
+
+
+def wanted():
+    return session.settings()["steps"]
+
+
+def patience():
+    return max(10, wanted())
+
+
+def constructing(real):
+    """Around Optimizer.__init__."""
+
+    def construct(self, *args, **kwargs):
+        result = real(self, *args, **kwargs)
+        if process.state in (process.WATCHING, process.ARMED):
+            try:
+                counter.constructed(self)
+            except Exception as error:
+                patching.fail("optimizer", error)
+        return result
+
+    return construct

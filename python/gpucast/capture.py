@@ -36,6 +36,8 @@ def before_torch(origin):
         return
     _versions = libraries.write_profile(build)
     os.environ["GPUCAST_VGPU_PROFILE"] = session.path("profile")
+    # Triton links its launchers to a file of the driver's name. One that the user names is no more than a place to link, too.
+    os.environ["TRITON_LIBCUDA_PATH"] = libraries.driver_folder(build.cuda_major)
     _choose_the_one_device()
     libraries.load(build.cuda_major)
     _core = libraries.call_core()

@@ -107,6 +107,12 @@ def load(cuda_major):
     return core, paths
 
 
+def driver_folder(cuda_major):
+    """Where the virtual driver has the names libcuda.so.1 and libcuda.so, for linkers. Nothing is loaded from here: PyTorch looks for
+    some of NVIDIA's file names in /proc/self/maps."""
+    return os.path.join(session.settings()["library_dir"], "vgpu", f"cuda{cuda_major}", "driver")
+
+
 def supported_majors():
     folder = os.path.join(session.settings()["library_dir"], "vgpu")
     return sorted(int(name[4:]) for name in os.listdir(folder) if re.fullmatch(r"cuda\d+", name))

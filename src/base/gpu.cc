@@ -4,10 +4,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "gpucast/error.h"
 #include "gpus_json.h"
+#include "src/base/json.h"
 
 namespace gpucast {
 namespace {
@@ -35,41 +35,47 @@ std::string normalised(const std::string& name) {
   return key;
 }
 
+template <class T>
+void read(const Json& object, const char* key, T* value) {
+  *value = object[key].get<T>();
+}
+
 std::vector<Row> parse_table() {
-  const auto table = nlohmann::json::parse(kGpusJson);
-  const std::string limits_source = table.at("capabilities_source");
+  const Json table = Json::parse(kGpusJson);
+  const auto limits_source = table["capabilities_source"].get<std::string>();
   std::vector<Row> rows;
-  for (const auto& json : table.at("gpus")) {
+  for (const Json& json : table["gpus"]) {
     Gpu gpu;
-    gpu.id = json.at("id");
-    gpu.name = json.at("name");
-    const std::string capability = json.at("compute_capability");
+    read(json, "id", &gpu.id);
+    read(json, "name", &gpu.name);
+    const auto capability = json["compute_capability"].get<std::string>();
     const size_t dot = capability.find('.');
     gpu.compute_major = std::stoi(capability.substr(0, dot));
     gpu.compute_minor = std::stoi(capability.substr(dot + 1));
-    gpu.multiprocessors = json.at("multiprocessors");
-    gpu.total_memory_bytes = json.at("total_memory_bytes");
-    gpu.total_memory_measured = json.at("total_memory_measured");
-    gpu.l2_bytes = json.at("l2_bytes");
-    gpu.memory_bus_width_bits = json.at("memory_bus_width_bits");
-    gpu.memory_clock_khz = json.at("memory_clock_khz");
-    gpu.clock_khz = json.at("clock_khz");
-    gpu.bandwidth_bytes_per_s = json.at("bandwidth_bytes_per_s");
-    const auto& limits = table.at("capabilities").at(capability);
-    gpu.architecture = limits.at("architecture");
-    gpu.shared_memory_per_block_bytes = limits.at("shared_memory_per_block_bytes");
-    gpu.shared_memory_per_block_optin_bytes = limits.at("shared_memory_per_block_optin_bytes");
-    gpu.shared_memory_per_multiprocessor_bytes = limits.at("shared_memory_per_multiprocessor_bytes");
-    gpu.registers_per_multiprocessor = limits.at("registers_per_multiprocessor");
-    gpu.max_threads_per_multiprocessor = limits.at("max_threads_per_multiprocessor");
-    gpu.max_blocks_per_multiprocessor = limits.at("max_blocks_per_multiprocessor");
-    for (const auto& [type, rate] : json.at("peak_flop_per_s").items()) gpu.peak_flop_per_s[type] = rate;
-    for (const auto& source : json.at("sources")) gpu.sources.push_back(source);
+    read(json, "multiprocessors", &gpu.multiprocessors);
+    read(json, "total_memory_bytes", &gpu.total_memory_bytes);
+    read(json, "total_memory_measured", &gpu.total_memory_measured);
+    read(json, "l2_bytes", &gpu.l2_bytes);
+    read(json, "memory_bus_width_bits", &gpu.memory_bus_width_bits);
+    read(json, "memory_clock_khz", &gpu.memory_clock_khz);
+    read(json, "clock_khz", &gpu.clock_khz);
+    read(json, "bandwidth_bytes_per_s", &gpu.bandwidth_bytes_per_s);
+    const Json& limits = table["capabilities"][capability.c_str()];
+    read(limits, "architecture", &gpu.architecture);
+    read(limits, "shared_memory_per_block_bytes", &gpu.shared_memory_per_block_bytes);
+    read(limits, "shared_memory_per_block_optin_bytes", &gpu.shared_memory_per_block_optin_bytes);
+    read(limits, "shared_memory_per_multiprocessor_bytes", &gpu.shared_memory_per_multiprocessor_bytes);
+    read(limits, "registers_per_multiprocessor", &gpu.registers_per_multiprocessor);
+    read(limits, "max_threads_per_multiprocessor", &gpu.max_threads_per_multiprocessor);
+    read(limits, "max_blocks_per_multiprocessor", &gpu.max_blocks_per_multiprocessor);
+    const Json& rates = json["peak_flop_per_s"];
+    for (size_t i = 0; i < rates.size(); ++i) gpu.peak_flop_per_s[rates.keys()[i]] = rates.at(i).get<double>();
+    for (const Json& source : json["sources"]) gpu.sources.push_back(source.get<std::string>());
     gpu.sources.push_back(limits_source);
 
     Row row{std::move(gpu), {}};
     row.keys = {normalised(row.gpu.id), normalised(row.gpu.name)};
-    for (const auto& alias : json.at("aliases")) row.keys.push_back(normalised(alias));
+    for (const Json& alias : json["aliases"]) row.keys.push_back(normalised(alias.get<std::string>()));
     rows.push_back(std::move(row));
   }
   return rows;

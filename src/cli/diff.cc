@@ -86,25 +86,23 @@ int diff_files(const Options& options) {
 
 }  // namespace
 
-void declare_diff(CLI::App& app, std::function<int()>& action) {
+void declare_diff(Arguments& arguments) {
   auto options = std::make_shared<Options>();
   const std::string kinds =
       "a capture (*.gpucast), a memory snapshot of PyTorch (*.pickle), or a PyTorch Profiler trace (*.json, *.json.gz)";
-  app.add_option("BEFORE", options->before, kinds)->required();
-  app.add_option("AFTER", options->after, "the same, not necessarily of the same kind")->required();
+  arguments.option("BEFORE", &options->before, kinds).required();
+  arguments.option("AFTER", &options->after, "the same, not necessarily of the same kind").required();
   std::vector<std::string> groupings;
   for (size_t i = 0; i < static_cast<size_t>(Grouping::count_); ++i) groupings.emplace_back(grouping_name(static_cast<Grouping>(i)));
-  app.add_option("--by", options->by, "module, operator, phase, step or tensor")->check(CLI::IsMember(groupings))->capture_default_str();
-  app.add_option("--fail-above", options->fail_above,
-                 "exit with 1 when peak reserved grows by more: a size (50MiB), or a percentage of before (5%)");
-  app.add_option("--gpu", options->gpu, "the card to count both for (see `gpucast gpus`); without it each capture's own");
-  app.add_option("--device", options->device, "which GPU of snapshots that hold several");
-  app.add_option("--torch-version", options->torch_version,
-                 "the PyTorch release that profiler traces are predicted for, where they do not say");
-  app.add_option("--format", options->format, "text, json or markdown")
-      ->check(CLI::IsMember({"text", "json", "markdown"}))
-      ->capture_default_str();
-  app.callback([options, &action] { action = [options] { return diff_files(*options); }; });
+  arguments.option("--by", &options->by, "module, operator, phase, step or tensor").one_of(groupings).shows_default();
+  arguments.option("--fail-above", &options->fail_above,
+                   "exit with 1 when peak reserved grows by more: a size (50MiB), or a percentage of before (5%)");
+  arguments.option("--gpu", &options->gpu, "the card to count both for (see `gpucast gpus`); without it each capture's own");
+  arguments.option("--device", &options->device, "which GPU of snapshots that hold several");
+  arguments.option("--torch-version", &options->torch_version,
+                   "the PyTorch release that profiler traces are predicted for, where they do not say");
+  arguments.option("--format", &options->format, "text, json or markdown").one_of({"text", "json", "markdown"}).shows_default();
+  arguments.action([options] { return diff_files(*options); });
 }
 
 }  // namespace gpucast::cli

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,6 +12,8 @@
 #include "gpucast/error.h"
 #include "gpucast/gpu.h"
 #include "src/base/bytes.h"
+#include "src/base/json.h"
+#include "src/base/read_file.h"
 #include "src/cli/run_capture.h"
 #include "src/cli/subcommand.h"
 #include "src/cli/supervisor.h"
@@ -21,8 +22,6 @@
 namespace gpucast::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 constexpr double kTimeout_s = 180;
 constexpr int64_t kMatmulBytes = int64_t{1024} * 1024 * 4;  // each tensor of the probe's job
 
@@ -30,15 +29,9 @@ struct Problem {
   std::string what, to_do;
 };
 
-std::string text(const Json& object, const char* key) {
-  return object.is_object() && object.contains(key) && object[key].is_string() ? object[key].get<std::string>() : "";
-}
-
 std::vector<std::string> texts(const Json& object, const char* key) {
   std::vector<std::string> all;
-  if (object.is_object() && object.contains(key) && object[key].is_array()) {
-    for (const auto& entry : object[key]) all.push_back(entry.get<std::string>());
-  }
+  for (const Json& entry : object[key]) all.push_back(entry.get<std::string>());
   return all;
 }
 
@@ -48,48 +41,43 @@ std::string joined(const std::vector<std::string>& words) {
   return all;
 }
 
-Json parse_file(const std::string& path) {
-  std::ifstream in(path);
-  return Json::parse(in, nullptr, false);
-}
-
 // What is wrong, worst first. Nothing: usable.
 std::vector<Problem> diagnose(const Json& found, const Json& error, const Supervised& run) {
   std::vector<Problem> problems;
-  const std::string python = text(found, "python");
+  const std::string python = found.value("python", "");
   const std::string install = "pip install torch";
   if (!found.is_object()) {
     const std::string code = run.exit_code ? fmt::format(" (exit code {})", *run.exit_code) : "";
     problems.push_back({fmt::format("Python ended before the check was done{}", code), "what it printed is above"});
     return problems;
   }
-  if (const std::string failure = text(found, "failure"); !failure.empty()) {
+  if (const std::string failure = found.value("failure", ""); !failure.empty()) {
     problems.push_back({"PyTorch cannot be used: " + failure, "check that this Python imports it: " + python + " -c 'import torch'"});
     return problems;
   }
   if (found.value("hooks_loaded", true) == false)
     problems.push_back(
         {"gpucast's hooks did not load in this Python", "is it started with -I, -E or -S, or by a wrapper that clears PYTHONPATH?"});
-  if (text(found, "torch").empty()) {
+  if (found.value("torch", "").empty()) {
     problems.push_back(
         {"PyTorch is not installed in this Python", fmt::format("activate the environment that holds it, or: {} -m {}", python, install)});
     return problems;
   }
-  const std::string code = text(error, "code");
-  const std::string release = text(found, "torch").substr(0, text(found, "torch").find('+'));
+  const std::string code = error.value("code", "");
+  const std::string release = found.value("torch", "").substr(0, found.value("torch", "").find('+'));
   if (code == "cpu_only_torch" || code == "rocm_torch") {
     problems.push_back(
-        {text(error, "message"),
+        {error.value("message", ""),
          fmt::format("install the CUDA build, e.g. in a new environment: {}=={} (no GPU or driver is needed); or predict from a profile on "
                      "the CPU: gpucast profile -- python train.py",
                      install, release)});
     return problems;
   }
   if (code == "unknown_cuda") {
-    problems.push_back({text(error, "message"), "install a PyTorch built for CUDA 12 or 13 in a new environment"});
+    problems.push_back({error.value("message", ""), "install a PyTorch built for CUDA 12 or 13 in a new environment"});
     return problems;
   }
-  if (!code.empty()) problems.push_back({text(error, "message"), ""});
+  if (!code.empty()) problems.push_back({error.value("message", ""), ""});
   if (!found.value("cuda_available", false)) {
     const char* visible = getenv("CUDA_VISIBLE_DEVICES");
     problems.push_back({"torch.cuda.is_available() is false", visible ? "unset CUDA_VISIBLE_DEVICES" : "please report this"});
@@ -99,9 +87,9 @@ std::vector<Problem> diagnose(const Json& found, const Json& error, const Superv
   if (texts(libraries, "ours").empty()) problems.push_back({"none of gpucast's libraries took effect", "please report this"});
   if (const auto foreign = texts(libraries, "nvidia"); !foreign.empty())
     problems.push_back({"NVIDIA's own libraries were loaded beside gpucast's: " + joined(foreign), "is LD_PRELOAD set? Unset it"});
-  if (text(found, "torchvision").rfind("cannot", 0) == 0)
-    problems.push_back({"torchvision " + text(found, "torchvision"), "install the torchvision that belongs to this PyTorch"});
-  if (!found.contains("small_job") || found["small_job"].value("allocated_bytes", int64_t{0}) < 2 * kMatmulBytes)
+  if (found.value("torchvision", "").rfind("cannot", 0) == 0)
+    problems.push_back({"torchvision " + found.value("torchvision", ""), "install the torchvision that belongs to this PyTorch"});
+  if (!found.contains("small_job") || found["small_job"].value("allocated_bytes", 0) < 2 * kMatmulBytes)
     problems.push_back({"a small job on the virtual GPU did not allocate what it should", "please report this"});
   return problems;
 }
@@ -110,13 +98,14 @@ void print_text(const Json& report) {
   const auto row = [](const char* name, const std::string& value) { fmt::print("{:<14} {}\n", name, value); };
   const Json& found = report["found"];
   row("gpucast", report["gpucast_version"].get<std::string>());
-  row("python", fmt::format("{} ({})", text(found, "python"), text(found, "python_version")));
+  row("python", fmt::format("{} ({})", found.value("python", ""), found.value("python_version", "")));
   if (found.contains("torch")) {
-    const std::string torch = text(found, "torch");
-    row("torch", torch.empty() ? "not installed" : fmt::format("{} in {}", torch, text(found, "torch_folder")));
+    const std::string torch = found.value("torch", "");
+    row("torch", torch.empty() ? "not installed" : fmt::format("{} in {}", torch, found.value("torch_folder", "")));
   }
-  if (found.contains("cuda")) row("CUDA", text(found, "cuda").empty() ? "none: a CPU-only build" : text(found, "cuda"));
-  if (found.contains("torchvision")) row("torchvision", text(found, "torchvision").empty() ? "not installed" : text(found, "torchvision"));
+  if (found.contains("cuda")) row("CUDA", found.value("cuda", "").empty() ? "none: a CPU-only build" : found.value("cuda", ""));
+  if (found.contains("torchvision"))
+    row("torchvision", found.value("torchvision", "").empty() ? "not installed" : found.value("torchvision", ""));
   if (found.contains("nvidia_wheels")) {
     const auto wheels = texts(found, "nvidia_wheels");
     row("NVIDIA wheels", wheels.empty() ? "not installed (not needed)" : fmt::format("{} installed (not used)", wheels.size()));
@@ -128,12 +117,12 @@ void print_text(const Json& report) {
   }
   if (found.contains("gpu")) {
     const Json& gpu = found["gpu"];
-    row("GPU seen", fmt::format("{}, {}, capability {}", text(gpu, "name"), format_bytes(gpu.value("total_memory_bytes", int64_t{0})),
-                                text(gpu, "capability")));
+    row("GPU seen", fmt::format("{}, {}, capability {}", gpu.value("name", ""), format_bytes(gpu.value("total_memory_bytes", 0)),
+                                gpu.value("capability", "")));
   }
   if (found.contains("small_job")) {
-    row("small job", fmt::format("ran: {} allocated, {} reserved", format_bytes(found["small_job"].value("allocated_bytes", int64_t{0})),
-                                 format_bytes(found["small_job"].value("reserved_bytes", int64_t{0}))));
+    row("small job", fmt::format("ran: {} allocated, {} reserved", format_bytes(found["small_job"].value("allocated_bytes", 0)),
+                                 format_bytes(found["small_job"].value("reserved_bytes", 0))));
   }
   fmt::print("\n");
   if (report["usable"].get<bool>()) {
@@ -141,8 +130,8 @@ void print_text(const Json& report) {
     return;
   }
   for (const auto& problem : report["problems"]) {
-    fmt::print("Problem: {}\n", text(problem, "what"));
-    if (const auto to_do = text(problem, "to_do"); !to_do.empty()) fmt::print("  to do: {}\n", to_do);
+    fmt::print("Problem: {}\n", problem.value("what", ""));
+    if (const auto to_do = problem.value("to_do", ""); !to_do.empty()) fmt::print("  to do: {}\n", to_do);
   }
 }
 
@@ -162,8 +151,8 @@ int doctor(const std::string& python, bool as_json) {
   const Supervised run = supervise(program, command, session_environment(libraries, session.path), session.path, kTimeout_s);
   if (run.end == Supervised::End::interrupted) return kExitInterrupted;
 
-  Json found = parse_file(session.path + "/doctor.json");
-  const Json error = Json::parse(run.error_json, nullptr, false);
+  Json found = Json::parse(read_file(session.path + "/doctor.json"));
+  const Json error = Json::parse(run.error_json);
   Json report;
   report["schema_version"] = 1;
   report["gpucast_version"] = kGpucastVersion;
@@ -174,7 +163,7 @@ int doctor(const std::string& python, bool as_json) {
   for (const auto& problem : problems) report["problems"].push_back({{"what", problem.what}, {"to_do", problem.to_do}});
   report["found"] = found.is_object() ? found : Json{{"python", program}};
   if (as_json) {
-    fmt::print("{}\n", report.dump(2, ' ', false, Json::error_handler_t::replace));
+    fmt::print("{}\n", report.dump(2));
   } else {
     print_text(report);
   }
@@ -183,11 +172,11 @@ int doctor(const std::string& python, bool as_json) {
 
 }  // namespace
 
-void declare_doctor(CLI::App& app, std::function<int()>& action) {
+void declare_doctor(Arguments& arguments) {
   static std::string python = "python3", format = "text";
-  app.add_option("--python", python, "the Python that runs the training script")->capture_default_str();
-  app.add_option("--format", format, "text or json")->check(CLI::IsMember({"text", "json"}))->capture_default_str();
-  app.callback([&action] { action = [] { return doctor(python, format == "json"); }; });
+  arguments.option("--python", &python, "the Python that runs the training script").shows_default();
+  arguments.option("--format", &format, "text or json").one_of({"text", "json"}).shows_default();
+  arguments.action([] { return doctor(python, format == "json"); });
 }
 
 }  // namespace gpucast::cli

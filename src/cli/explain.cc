@@ -236,14 +236,14 @@ int explain_file(const Options& options) {
 
 }  // namespace
 
-void declare_explain(CLI::App& app, std::function<int()>& action) {
+void declare_explain(Arguments& arguments) {
   auto options = std::make_shared<Options>();
-  declare_input(app, &options->input);
-  app.add_flag("--rerun", options->rerun, "run the captured command again under each what-if that can matter, and say what it saves");
-  app.add_option("--format", options->format, "text or json")->check(CLI::IsMember({"text", "json"}))->capture_default_str();
-  app.add_option("--traced-batch", options->input.profile.traced_batch_size, "the batch size of a profiler trace, where it does not say")
-      ->check(CLI::PositiveNumber);
-  app.callback([options, &action] { action = [options] { return explain_file(*options); }; });
+  declare_input(arguments, &options->input);
+  arguments.flag("--rerun", &options->rerun, "run the captured command again under each what-if that can matter, and say what it saves");
+  arguments.option("--format", &options->format, "text or json").one_of({"text", "json"}).shows_default();
+  arguments.option("--traced-batch", &options->input.profile.traced_batch_size, "the batch size of a profiler trace, where it does not say")
+      .positive();
+  arguments.action([options] { return explain_file(*options); });
 }
 
 }  // namespace gpucast::cli

@@ -75,18 +75,18 @@ int export_file(const Options& options) {
 
 }  // namespace
 
-void declare_export(CLI::App& app, std::function<int()>& action) {
+void declare_export(Arguments& arguments) {
   auto options = std::make_shared<Options>();
-  declare_input(app, &options->input);
+  declare_input(arguments, &options->input);
   std::vector<std::string> names, sentences;
   for (const Form& form : kForms) {
     names.emplace_back(form.name);
     sentences.push_back(fmt::format("{}: {}", form.name, form.help));
   }
-  app.add_option("--to", options->to, fmt::format("{}", fmt::join(sentences, "; ")))->required()->check(CLI::IsMember(names));
-  app.add_option("-o,--output", options->output, "the file to write; compressed when its name ends in .gz")->required();
-  app.add_flag("--force", options->force, "overwrite the output file");
-  app.callback([options, &action] { action = [options] { return export_file(*options); }; });
+  arguments.option("--to", &options->to, fmt::format("{}", fmt::join(sentences, "; "))).required().one_of(names);
+  arguments.option("-o,--output", &options->output, "the file to write; compressed when its name ends in .gz").required();
+  arguments.flag("--force", &options->force, "overwrite the output file");
+  arguments.action([options] { return export_file(*options); });
 }
 
 }  // namespace gpucast::cli

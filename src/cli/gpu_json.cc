@@ -4,7 +4,7 @@
 
 namespace gpucast::cli {
 
-void add_gpu_figures(const Gpu& gpu, nlohmann::ordered_json* row) {
+void add_gpu_figures(const Gpu& gpu, Json* row) {
   (*row)["multiprocessors"] = gpu.multiprocessors;
   (*row)["total_memory_bytes"] = gpu.total_memory_bytes;
   (*row)["total_memory_measured"] = gpu.total_memory_measured;

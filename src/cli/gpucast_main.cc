@@ -71,7 +71,10 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", std::string("gpucast ") + kGpucastVersion);
   app.require_subcommand(1);
   std::function<int()> action;
-  for (const Subcommand& sub : kSubcommands) sub.declare(*app.add_subcommand(sub.name, sub.help), action);
+  for (const Subcommand& sub : kSubcommands) {
+    gpucast::cli::Arguments arguments(*app.add_subcommand(sub.name, sub.help), action);
+    sub.declare(arguments);
+  }
   try {
     app.parse(argc, argv);
     const int code = action();

@@ -2,7 +2,6 @@
 
 #include <fmt/core.h>
 
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "gpucast/gpu.h"
@@ -37,11 +36,11 @@ void print_text() {
 }
 
 void print_json() {
-  nlohmann::ordered_json table;
+  Json table;
   table["schema_version"] = 1;
-  table["gpus"] = nlohmann::ordered_json::array();
+  table["gpus"] = Json::array();
   for (const Gpu& gpu : gpu_table()) {
-    nlohmann::ordered_json row;
+    Json row;
     row["id"] = gpu.id;
     row["name"] = gpu.name;
     row["architecture"] = gpu.architecture;
@@ -55,18 +54,16 @@ void print_json() {
 
 }  // namespace
 
-void declare_gpus(CLI::App& app, std::function<int()>& action) {
+void declare_gpus(Arguments& arguments) {
   static std::string format = "text";
-  app.add_option("--format", format, "text or json")->check(CLI::IsMember({"text", "json"}))->capture_default_str();
-  app.callback([&action] {
-    action = [] {
-      if (format == "json") {
-        print_json();
-      } else {
-        print_text();
-      }
-      return 0;
-    };
+  arguments.option("--format", &format, "text or json").one_of({"text", "json"}).shows_default();
+  arguments.action([] {
+    if (format == "json") {
+      print_json();
+    } else {
+      print_text();
+    }
+    return 0;
   });
 }
 

@@ -19,14 +19,15 @@ Trace Input::load() const {
   return load_trace(path, device, card(), profile);
 }
 
-void declare_input(CLI::App& app, Input* input) {
-  app.add_option("FILE", input->path,
-                 "a capture (*.gpucast), a memory snapshot of PyTorch (*.pickle), or a PyTorch Profiler trace (*.json, *.json.gz)")
-      ->required();
-  app.add_option("--gpu", input->gpu, "the card to judge by (see `gpucast gpus`); without it the capture's own");
-  app.add_option("--device", input->device, "which GPU of a snapshot that holds several");
-  app.add_option("--torch-version", input->profile.torch,
-                 "the PyTorch release that a profiler trace is predicted for, where it does not say: 2.6.0");
+void declare_input(Arguments& arguments, Input* input) {
+  arguments
+      .option("FILE", &input->path,
+              "a capture (*.gpucast), a memory snapshot of PyTorch (*.pickle), or a PyTorch Profiler trace (*.json, *.json.gz)")
+      .required();
+  arguments.option("--gpu", &input->gpu, "the card to judge by (see `gpucast gpus`); without it the capture's own");
+  arguments.option("--device", &input->device, "which GPU of a snapshot that holds several");
+  arguments.option("--torch-version", &input->profile.torch,
+                   "the PyTorch release that a profiler trace is predicted for, where it does not say: 2.6.0");
 }
 
 void check_torch_version(const std::string& release) {

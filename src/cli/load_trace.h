@@ -1,11 +1,11 @@
 // A capture, a memory snapshot or a profiler trace, whichever a file is.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <optional>
 #include <string>
 
 #include "gpucast/trace.h"
+#include "src/cli/arguments.h"
 #include "src/orchestrate/rules.h"
 
 namespace gpucast::cli {
@@ -26,7 +26,7 @@ struct Input {
 };
 
 // FILE, --gpu, --device and --torch-version.
-void declare_input(CLI::App& app, Input* input);
+void declare_input(Arguments& arguments, Input* input);
 
 // Throws Error unless `release` is "" or looks like one of PyTorch: "2.6.0".
 void check_torch_version(const std::string& release);

@@ -5,11 +5,9 @@
 #include <cstdlib>
 #include <cstring>
 
-namespace gpucast::cli {
+#include "src/base/json.h"
 
-std::string text_field(const nlohmann::json& object, const char* key) {
-  return object.is_object() && object.contains(key) && object[key].is_string() ? object[key].get<std::string>() : "";
-}
+namespace gpucast::cli {
 
 bool colour_wanted() {
   const char* no_colour = std::getenv("NO_COLOR");
@@ -23,12 +21,12 @@ std::string how_it_ended(const Supervised& run) {
 }
 
 std::optional<Error> explain_no_torch(const Supervised& run, const char* subcommand) {
-  const auto error = nlohmann::json::parse(run.error_json, nullptr, false);
+  const Json error = Json::parse(run.error_json);
   const bool failed = run.exit_code.value_or(0) != 0;
   const std::string above = "what it printed is above";
-  if (text_field(error, "code") == "torch_missing" && run.torch_json.empty()) {
-    const std::string python = text_field(error, "python");
-    return Error(text_field(error, "message") + how_it_ended(run), python,
+  if (error.value("code", "") == "torch_missing" && run.torch_json.empty()) {
+    const std::string python = error.value("python", "");
+    return Error(error.value("message", "") + how_it_ended(run), python,
                  fmt::format("activate the environment that holds PyTorch, or: {} -m pip install torch", python));
   }
   if (!run.any_python) {

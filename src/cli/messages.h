@@ -4,7 +4,6 @@
 #include <fmt/core.h>
 
 #include <cstdio>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <utility>
@@ -19,9 +18,6 @@ template <typename... Args>
 void say(fmt::format_string<Args...> format, Args&&... args) {
   std::fputs(fmt::format(format, std::forward<Args>(args)...).c_str(), stderr);
 }
-
-// object[key] where it is text, else "".
-std::string text_field(const nlohmann::json& object, const char* key);
 
 // Standard output is a terminal, and NO_COLOR is not set.
 bool colour_wanted();

@@ -9,13 +9,14 @@
 #include <cstring>
 #include <fstream>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "gpucast/error.h"
 #include "gpucast/gpu.h"
+#include "src/base/json.h"
+#include "src/base/read_file.h"
 #include "src/cli/messages.h"
 #include "src/cli/run_capture.h"
 #include "src/cli/subcommand.h"
@@ -25,8 +26,6 @@
 
 namespace gpucast::cli {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr char kHintGpu[] = "rtx3060";
 
@@ -40,12 +39,12 @@ struct Options {
 
 // No trace was written: say why, as exactly as the session tells.
 Error explain_nothing(const Supervised& run, const Options& options) {
-  const auto error = nlohmann::json::parse(run.error_json, nullptr, false);
-  const std::string code = text_field(error, "code"), python = text_field(error, "python");
+  const Json error = Json::parse(run.error_json);
+  const std::string code = error.value("code", ""), python = error.value("python", "");
   const bool failed = run.exit_code.value_or(0) != 0;
   const std::string above = "what it printed is above";
   if (code == "cannot_write" || code == "cannot_profile")
-    return Error(text_field(error, "message"), python,
+    return Error(error.value("message", ""), python,
                  code == "cannot_write" ? "is there space in the temporary folder? Set TMPDIR to another" : "");
   if (!run.processes.empty()) return Error(fmt::format("the script died{} before its trace was written", how_it_ended(run)), "", above);
   if (run.end == Supervised::End::timed_out)
@@ -54,11 +53,6 @@ Error explain_nothing(const Supervised& run, const Options& options) {
   if (failed) return Error(fmt::format("the command failed{} before a module ran", how_it_ended(run)), "", above);
   return Error("nothing was profiled: the command imported PyTorch and ran no module", "",
                "name the command that trains: gpucast profile -- python train.py");
-}
-
-std::string read_file(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
 }
 
 // The end of `path` decides the form: plain, or gzip for ".gz".
@@ -102,7 +96,7 @@ void join_trace(const std::string& session_folder, const CapturedProcess& proces
     if (!inside) {
       const auto* brace = static_cast<const char*>(std::memchr(data, '{', size));
       if (!brace) throw Error("PyTorch's profiler wrote no JSON object", source, "please report this with your PyTorch's version");
-      const std::string first = "{\n\"gpucast\": " + record.dump(-1, ' ', false, Json::error_handler_t::replace) + ",";
+      const std::string first = "{\n\"gpucast\": " + record.dump() + ",";
       out.write(first.data(), first.size());
       size -= static_cast<size_t>(brace + 1 - data);
       data = brace + 1;
@@ -121,7 +115,7 @@ std::string trace_rank_path(const std::string& path, int64_t rank) {
 }
 
 Json full_record(const std::string& session_folder, const CapturedProcess& process, const Options& options) {
-  Json record = Json::parse(read_file(fmt::format("{}/{}.history", session_folder, process.pid)), nullptr, false);
+  Json record = Json::parse(read_file(fmt::format("{}/{}.history", session_folder, process.pid)));
   if (!record.is_object()) throw Error("the profiled process left no record", fmt::format("process {}", process.pid));
   record["gpucast_version"] = kGpucastVersion;
   record["command"] = options.command;
@@ -136,8 +130,8 @@ void warn_of(const Json& record, const Options& options) {
   } else if (steps < options.steps) {
     say("gpucast: warning: the script ended after {} of {} optimizer steps\n", steps, options.steps);
   }
-  for (const auto& warning : record.value("warnings", Json::array())) {
-    say("gpucast: warning: {}\n", warning.value("message", std::string()));
+  for (const auto& warning : record["warnings"]) {
+    say("gpucast: warning: {}\n", warning.value("message", ""));
   }
 }
 
@@ -177,16 +171,15 @@ int profile(const Options& options) {
 
 }  // namespace
 
-void declare_profile(CLI::App& app, std::function<int()>& action) {
+void declare_profile(Arguments& arguments) {
   static Options options;
-  app.add_option("--gpu", options.gpu, "the card that the script is told of, as `gpucast gpus` names it");
-  app.add_option("--steps", options.steps, "end after this many optimizer steps")->check(CLI::PositiveNumber)->capture_default_str();
-  app.add_option("-o,--output", options.output, "the trace: a .json, or .json.gz to compress it")->capture_default_str();
-  app.add_flag("--force", options.force, "overwrite the output file");
-  app.add_option("--timeout", options.timeout_s, "end after this many seconds")->check(CLI::PositiveNumber);
-  app.add_option("command", options.command, "the command, after --")->required()->type_name("COMMAND...");
-  app.positionals_at_end();
-  app.callback([&action] { action = [] { return profile(options); }; });
+  arguments.option("--gpu", &options.gpu, "the card that the script is told of, as `gpucast gpus` names it");
+  arguments.option("--steps", &options.steps, "end after this many optimizer steps").positive().shows_default();
+  arguments.option("-o,--output", &options.output, "the trace: a .json, or .json.gz to compress it").shows_default();
+  arguments.flag("--force", &options.force, "overwrite the output file");
+  arguments.option("--timeout", &options.timeout_s, "end after this many seconds").positive();
+  arguments.command(&options.command);
+  arguments.action([] { return profile(options); });
 }
 
 }  // namespace gpucast::cli

@@ -324,23 +324,22 @@ class Command {
 
 }  // namespace
 
-void declare_replay(CLI::App& app, std::function<int()>& action) {
+void declare_replay(Arguments& arguments) {
   auto options = std::make_shared<Options>();
-  app.add_option("FILE", options->file, "a capture (*.gpucast), a memory snapshot of PyTorch, or an event file")->required();
-  app.add_option("--alloc-conf", options->alloc_confs, "settings as in PYTORCH_CUDA_ALLOC_CONF (\"\": the defaults); may be given again")
-      ->allow_extra_args(false);
-  app.add_option("--capacity", options->capacities, "what the allocator can have, e.g. 11.5GiB; may be given again")
-      ->allow_extra_args(false);
-  app.add_option("--gpu", options->gpu, "the capacity of this card (see `gpucast gpus`), less what it holds beside PyTorch's allocator");
-  app.add_flag("--tune", options->tune, "try a set of settings and say which is worth a change");
-  app.add_option("--events", options->events, "write what one replay does, one JSON line an event ('-': standard output)");
-  app.add_flag("--force", options->force, "overwrite the events' file");
-  app.add_option("--torch-version", options->torch_version, "follow the rules of this PyTorch release, e.g. 2.6.0");
-  app.add_option("--addresses", options->addresses, "where the driver places segments (default: linux; for event files: ascending)")
-      ->check(CLI::IsMember({"linux", "ascending"}));
-  app.add_option("--device", options->device, "which GPU of a snapshot that holds several");
-  app.add_option("--format", options->format, "text or json")->check(CLI::IsMember({"text", "json"}))->capture_default_str();
-  app.callback([options, &action] { action = [options] { return Command(*options).run(); }; });
+  arguments.option("FILE", &options->file, "a capture (*.gpucast), a memory snapshot of PyTorch, or an event file").required();
+  arguments.option("--alloc-conf", &options->alloc_confs, "settings as in PYTORCH_CUDA_ALLOC_CONF (\"\": the defaults); may be given again")
+      .one_each_time();
+  arguments.option("--capacity", &options->capacities, "what the allocator can have, e.g. 11.5GiB; may be given again").one_each_time();
+  arguments.option("--gpu", &options->gpu, "the capacity of this card (see `gpucast gpus`), less what it holds beside PyTorch's allocator");
+  arguments.flag("--tune", &options->tune, "try a set of settings and say which is worth a change");
+  arguments.option("--events", &options->events, "write what one replay does, one JSON line an event ('-': standard output)");
+  arguments.flag("--force", &options->force, "overwrite the events' file");
+  arguments.option("--torch-version", &options->torch_version, "follow the rules of this PyTorch release, e.g. 2.6.0");
+  arguments.option("--addresses", &options->addresses, "where the driver places segments (default: linux; for event files: ascending)")
+      .one_of({"linux", "ascending"});
+  arguments.option("--device", &options->device, "which GPU of a snapshot that holds several");
+  arguments.option("--format", &options->format, "text or json").one_of({"text", "json"}).shows_default();
+  arguments.action([options] { return Command(*options).run(); });
 }
 
 }  // namespace gpucast::cli

@@ -8,7 +8,6 @@
 #include <csignal>
 #include <cstdio>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <system_error>
@@ -17,6 +16,7 @@
 
 #include "gpucast/error.h"
 #include "gpucast/gpu.h"
+#include "src/base/json.h"
 #include "src/cli/messages.h"
 #include "src/cli/report_capture.h"
 #include "src/cli/run_capture.h"
@@ -36,9 +36,9 @@ struct Options {
 };
 
 // A process said itself why nothing can be captured in it.
-Error explain_error(const nlohmann::json& error) {
-  const std::string code = text_field(error, "code"), message = text_field(error, "message"), python = text_field(error, "python");
-  const std::string version = text_field(error, "torch");
+Error explain_error(const Json& error) {
+  const std::string code = error.value("code", ""), message = error.value("message", ""), python = error.value("python", "");
+  const std::string version = error.value("torch", "");
   const std::string release = version.substr(0, version.find('+'));
   if (code == "cpu_only_torch" || code == "rocm_torch") {
     return Error(
@@ -63,7 +63,7 @@ Error explain_error(const nlohmann::json& error) {
 
 // Nothing was captured: say why, as exactly as the session tells.
 Error explain_nothing(const Supervised& run, const Options& options) {
-  const auto error = nlohmann::json::parse(run.error_json, nullptr, false);
+  const Json error = Json::parse(run.error_json);
   const bool failed = run.exit_code.value_or(0) != 0;
   if (!run.processes.empty()) {
     return Error(fmt::format("the script died{} before its capture was written", how_it_ended(run)), "", "what it printed last is above");
@@ -72,7 +72,7 @@ Error explain_nothing(const Supervised& run, const Options& options) {
     return Error(fmt::format("nothing was allocated on the GPU within {} s", options.timeout_s), "",
                  "give it more time: --timeout SECONDS");
   }
-  if (error.is_object() && text_field(error, "code") != "torch_missing") return explain_error(error);
+  if (error.is_object() && error.value("code", "") != "torch_missing") return explain_error(error);
   if (const auto no_torch = explain_no_torch(run, "run")) return *no_torch;
   if (failed)
     return Error(fmt::format("the command failed{} before it allocated anything on the GPU", how_it_ended(run)), "",
@@ -177,26 +177,26 @@ int run(const Options& options) {
 
 }  // namespace
 
-void declare_run(CLI::App& app, std::function<int()>& action) {
+void declare_run(Arguments& arguments) {
   static Options options;
-  app.add_option("--gpu", options.gpu,
-                 "the card, as `gpucast gpus` names it (default: an A100-80, and the report lists the cards that would do)");
-  app.add_option("--steps", options.steps, "end after this many optimizer steps")->check(CLI::PositiveNumber)->capture_default_str();
-  app.add_option("-o,--output", options.output, "keep the capture in this file");
-  app.add_flag("--force", options.force, "overwrite the output file");
-  app.add_option("--timeout", options.timeout_s, "end after this many seconds")->check(CLI::PositiveNumber);
-  app.add_flag("--enforce-capacity", options.enforce_capacity, "make allocations fail where the card is full");
+  arguments.option("--gpu", &options.gpu,
+                   "the card, as `gpucast gpus` names it (default: an A100-80, and the report lists the cards that would do)");
+  arguments.option("--steps", &options.steps, "end after this many optimizer steps").positive().shows_default();
+  arguments.option("-o,--output", &options.output, "keep the capture in this file");
+  arguments.flag("--force", &options.force, "overwrite the output file");
+  arguments.option("--timeout", &options.timeout_s, "end after this many seconds").positive();
+  arguments.flag("--enforce-capacity", &options.enforce_capacity, "make allocations fail where the card is full");
   std::vector<std::string> what_ifs;
   for (const WhatIfKind& kind : what_if_kinds()) {
     what_ifs.push_back(fmt::format("{}{}{} ({})", kind.name, *kind.argument == '\0' ? "" : ":", kind.argument, kind.what));
   }
-  app.add_option("--what-if", options.what_ifs,
-                 fmt::format("run it with one change, the script as it is; may be given again: {}", fmt::join(what_ifs, "; ")))
-      ->allow_extra_args(false);
-  app.add_option("--format", options.format, "text or json")->check(CLI::IsMember({"text", "json"}))->capture_default_str();
-  app.add_option("command", options.command, "the command, after --")->required()->type_name("COMMAND...");
-  app.positionals_at_end();
-  app.callback([&action] { action = [] { return run(options); }; });
+  arguments
+      .option("--what-if", &options.what_ifs,
+              fmt::format("run it with one change, the script as it is; may be given again: {}", fmt::join(what_ifs, "; ")))
+      .one_each_time();
+  arguments.option("--format", &options.format, "text or json").one_of({"text", "json"}).shows_default();
+  arguments.command(&options.command);
+  arguments.action([] { return run(options); });
 }
 
 }  // namespace gpucast::cli

@@ -14,11 +14,12 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "gpucast/error.h"
 #include "gpucast/ledger.h"
+#include "src/base/json.h"
+#include "src/base/read_file.h"
 #include "src/cli/gpu_json.h"
 #include "src/cli/messages.h"
 #include "version.h"
@@ -27,12 +28,8 @@ namespace gpucast::cli {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
 
 constexpr int kSchemaVersion = 1;
-
-// Text from outside (a command line, a path) may be no UTF-8.
-std::string dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
 void write_text(const std::string& path, const std::string& text) {
   std::ofstream out(path, std::ios::binary);
@@ -80,10 +77,7 @@ std::string base_profile(const RunSettings& settings) {
 }
 
 int cuda_major_of(const std::string& session_folder, pid_t pid) {
-  std::ifstream in(fmt::format("{}/{}.torch", session_folder, pid));
-  const auto torch = nlohmann::json::parse(in, nullptr, false);
-  if (!torch.is_object() || !torch.contains("cuda") || !torch["cuda"].is_string()) return 0;
-  return std::atoi(torch["cuda"].get<std::string>().c_str());
+  return std::atoi(Json::parse(read_file(fmt::format("{}/{}.torch", session_folder, pid))).value("cuda", "").c_str());
 }
 
 class GzipWriter {
@@ -152,7 +146,7 @@ void write_session(const std::string& session_folder, const std::string& library
     if (!what_if.acted) session["what_if"].push_back(what_if.name);
   }
   for (const int major : {12, 13}) session["capacity_bytes"][std::to_string(major)] = usable_capacity_bytes(settings.gpu, major);
-  write_text(session_folder + "/session.json", dump(session) + "\n");
+  write_text(session_folder + "/session.json", session.dump() + "\n");
   write_text(session_folder + "/profile.base", base_profile(settings));
 }
 
@@ -241,15 +235,16 @@ void CaptureFile::assemble(const std::string& session_folder, const CapturedProc
                                                 : Json{{"name", what_if.name}});
     }
   }
-  out.line(dump(header));
+  out.line(header.dump());
   const std::string base = fmt::format("{}/{}.", session_folder, process.pid);
   if (!out.lines_of(base + "history")) throw Error("the captured process left no history", base + "history");
-  out.line(dump(Json{{"record", "command_end"}, {"exit_code", exit_code}}));
+  out.line(Json{{"record", "command_end"}, {"exit_code", exit_code}}.dump());
   if (!out.lines_of(base + "vgpu")) {
-    out.line(dump(Json{
-        {"record", "warning"}, {"code", "no_vgpu_log"}, {"message", "the virtual GPU's log is missing: what libraries did is unknown"}}));
+    out.line(
+        Json{{"record", "warning"}, {"code", "no_vgpu_log"}, {"message", "the virtual GPU's log is missing: what libraries did is unknown"}}
+            .dump());
   }
-  out.line(dump(Json{{"record", "eof"}, {"lines", out.lines()}}));
+  out.line(Json{{"record", "eof"}, {"lines", out.lines()}}.dump());
   out.close();
 }
 

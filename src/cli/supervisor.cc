@@ -18,12 +18,13 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
 
 #include "gpucast/error.h"
 #include "gpucast/gpu.h"
+#include "src/base/json.h"
+#include "src/base/read_file.h"
 
 extern char** environ;
 
@@ -43,22 +44,7 @@ constexpr double kOwnExit_s = 25;          // for a script that has ended by its
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-std::string read_file(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::ostringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
-
-nlohmann::json read_json(const std::string& path) { return nlohmann::json::parse(read_file(path), nullptr, false); }
-
-std::string text_of(const nlohmann::json& object, const char* key) {
-  return object.is_object() && object.contains(key) && object[key].is_string() ? object[key].get<std::string>() : "";
-}
-
-int64_t number_of(const nlohmann::json& object, const char* key, int64_t otherwise) {
-  return object.is_object() && object.contains(key) && object[key].is_number_integer() ? object[key].get<int64_t>() : otherwise;
-}
+Json read_json(const std::string& path) { return Json::parse(read_file(path)); }
 
 // ---- processes ---------------------------------------------------------------------------------------------------------
 
@@ -156,7 +142,7 @@ std::map<pid_t, std::set<std::string>> session_files(const std::string& folder) 
 }
 
 // The process stands still for good; others (PyTorch missing) are only told when nothing was captured.
-bool is_final(const nlohmann::json& error) { return error.is_object() && error.value("final", false); }
+bool is_final(const Json& error) { return error.value("final", false); }
 
 class Supervisor {
  public:
@@ -240,7 +226,7 @@ class Supervisor {
         ++armed;
         if (kinds.contains("done")) {
           ++done;
-          expected = std::max(expected, number_of(read_json(file(pid, "armed")), "local_world_size", 1));
+          expected = std::max(expected, read_json(file(pid, "armed")).value("local_world_size", 1));
         } else if (running(pid)) {
           ++open;
         }
@@ -286,7 +272,7 @@ class Supervisor {
     bool others = false;
     for (const auto& [pid, kinds] : session_files(folder_)) {
       if (!kinds.contains("done") || !running(pid)) continue;
-      const std::string reason = text_of(read_json(file(pid, "done")), "reason");
+      const std::string reason = read_json(file(pid, "done")).value("reason", "");
       if (reason != "steps" && reason != "timeout") leaving.push_back(pid);
       for (const pid_t above : ancestors_below_us(pid)) {
         kill(above, SIGSTOP);
@@ -318,19 +304,19 @@ class Supervisor {
       if (kinds.contains("error")) {
         const std::string error = read_file(file(pid, "error"));
         const bool first = result.error_json.empty();
-        if (first || is_final(nlohmann::json::parse(error, nullptr, false))) result.error_json = error;
+        if (first || is_final(Json::parse(error))) result.error_json = error;
       }
       if (!kinds.contains("armed") || (kinds.contains("error") && is_final(read_json(file(pid, "error"))))) continue;
       CapturedProcess process;
       process.pid = pid;
-      process.rank = number_of(read_json(file(pid, "armed")), "rank", 0);
+      process.rank = read_json(file(pid, "armed")).value("rank", 0);
       process.done = kinds.contains("done") && kinds.contains("history");
       if (kinds.contains("done")) {
         const auto done = read_json(file(pid, "done"));
-        process.reason = text_of(done, "reason");
-        process.exception_type = text_of(done, "exception_type");
-        process.exception = text_of(done, "exception");
-        process.optimizer_steps = number_of(done, "optimizer_steps", 0);
+        process.reason = done.value("reason", "");
+        process.exception_type = done.value("exception_type", "");
+        process.exception = done.value("exception", "");
+        process.optimizer_steps = done.value("optimizer_steps", 0);
       }
       if (const auto status = statuses_.find(pid); status != statuses_.end()) result.exit_code = exit_code_of(status->second);
       result.processes.push_back(std::move(process));

@@ -1,26 +1,15 @@
 #include "src/orchestrate/profile_facts.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
+
+#include "src/base/json.h"
 
 namespace gpucast {
 namespace {
 
-using Json = nlohmann::json;
-
-template <class T>
-T value_or(const Json& object, const char* key, T fallback) {
-  const auto found = object.find(key);
-  if (found == object.end() || found->is_null()) return fallback;
-  if constexpr (std::is_same_v<T, bool>) return found->is_boolean() ? found->get<bool>() : fallback;
-  if constexpr (std::is_same_v<T, std::string>) return found->is_string() ? found->get<std::string>() : fallback;
-  if constexpr (std::is_arithmetic_v<T> && !std::is_same_v<T, bool>) return found->is_number() ? found->get<T>() : fallback;
-  return fallback;
-}
-
 std::optional<bool> tristate(const Json& object, const char* key) {
-  const auto found = object.find(key);
-  return found != object.end() && found->is_boolean() ? std::optional(found->get<bool>()) : std::nullopt;
+  const Json& found = object[key];
+  return found.is_boolean() ? std::optional(found.get<bool>()) : std::nullopt;
 }
 
 Role role_named(const std::string& name) {
@@ -34,21 +23,20 @@ Role role_named(const std::string& name) {
 
 // The file counts from 1.
 int32_t module_index(const Json& number, size_t modules) {
-  const auto value = number.is_number_integer() ? number.get<int64_t>() : 0;
+  const auto value = number.is_integer() ? number.get<int64_t>() : 0;
   return value >= 1 && value <= static_cast<int64_t>(modules) ? static_cast<int32_t>(value - 1) : -1;
 }
 
 TensorTable table_from(const Json& json, size_t modules) {
   TensorTable table;
-  table.when = value_or<std::string>(json, "when", "");
-  table.step = static_cast<int32_t>(value_or<int64_t>(json, "step", 0));
-  const auto rows = json.find("rows");
-  if (rows == json.end() || !rows->is_array()) return table;
-  for (const Json& row : *rows) {
-    if (!row.is_array() || row.size() < 4 || !row[0].is_string() || !row[1].is_string() || !row[2].is_number() || !row[3].is_number())
+  table.when = json.value("when", "");
+  table.step = static_cast<int32_t>(json.value("step", 0));
+  for (const Json& row : json["rows"]) {
+    if (!row.is_array() || row.size() < 4 || !row.at(0).is_text() || !row.at(1).is_text() || !row.at(2).is_number() ||
+        !row.at(3).is_number())
       continue;
-    table.rows.push_back({role_named(row[0].get<std::string>()), row[1].get<std::string>(), row[2].get<uint64_t>(), row[3].get<int64_t>(),
-                          row.size() > 7 ? module_index(row[7], modules) : -1});
+    table.rows.push_back({role_named(row.at(0).get<std::string>()), row.at(1).get<std::string>(), row.at(2).get<uint64_t>(),
+                          row.at(3).get<int64_t>(), row.size() > 7 ? module_index(row.at(7), modules) : -1});
   }
   return table;
 }
@@ -58,8 +46,8 @@ std::vector<ModuleRow> modules_from(const Json& json) {
   std::vector<ModuleRow> modules;
   for (const Json& row : json) {
     ModuleRow module;
-    if (row.is_array() && row.size() >= 3 && row[0].is_string() && row[1].is_string()) {
-      module = {row[0].get<std::string>(), row[1].get<std::string>(), module_index(row[2], json.size())};
+    if (row.is_array() && row.size() >= 3 && row.at(0).is_text() && row.at(1).is_text()) {
+      module = {row.at(0).get<std::string>(), row.at(1).get<std::string>(), module_index(row.at(2), json.size())};
     }
     modules.push_back(std::move(module));
   }
@@ -68,20 +56,20 @@ std::vector<ModuleRow> modules_from(const Json& json) {
 
 OptimizerFacts optimizer_from(const Json& json) {
   OptimizerFacts facts;
-  facts.name = value_or<std::string>(json, "name", "");
-  const auto groups = json.find("param_groups");
-  if (groups == json.end() || !groups->is_array() || groups->empty() || !groups->front().is_object()) return facts;
-  const Json& group = groups->front();
+  facts.name = json.value("name", "");
+  const Json& groups = json["param_groups"];
+  if (!groups.is_array() || groups.empty() || !groups.at(0).is_object()) return facts;
+  const Json& group = groups.at(0);
   facts.options_known = true;
   facts.foreach = tristate(group, "foreach");
   facts.fused = tristate(group, "fused");
-  facts.amsgrad = value_or(group, "amsgrad", false);
-  facts.capturable = value_or(group, "capturable", false);
-  facts.centered = value_or(group, "centered", false);
-  facts.nesterov = value_or(group, "nesterov", false);
-  facts.momentum = value_or(group, "momentum", 0.0);
-  for (const Json& each : *groups) {
-    if (each.is_object()) facts.weight_decay = std::max(facts.weight_decay, value_or(each, "weight_decay", 0.0));
+  facts.amsgrad = group.value("amsgrad", false);
+  facts.capturable = group.value("capturable", false);
+  facts.centered = group.value("centered", false);
+  facts.nesterov = group.value("nesterov", false);
+  facts.momentum = group.value("momentum", 0.0);
+  for (const Json& each : groups) {
+    if (each.is_object()) facts.weight_decay = std::max(facts.weight_decay, each.value("weight_decay", 0.0));
   }
   return facts;
 }
@@ -91,32 +79,26 @@ OptimizerFacts optimizer_from(const Json& json) {
 ProfileMetadata read_metadata(const std::string& gpucast_json) {
   ProfileMetadata out;
   if (gpucast_json.empty()) return out;
-  Json json = Json::parse(gpucast_json, nullptr, false);
-  if (json.is_string()) json = Json::parse(json.get<std::string>(), nullptr, false);  // some releases quote it
+  Json json = Json::parse(gpucast_json);
+  if (json.is_text()) json = Json::parse(json.get<std::string>());  // some releases quote it
   if (!json.is_object()) {
     out.readable = false;
     return out;
   }
-  out.torch = value_or<std::string>(json, "torch", "");
-  out.python = value_or<std::string>(json, "python", "");
-  out.asked_device = value_or<std::string>(json, "asked_device", "");
-  out.autocast = value_or<std::string>(json, "autocast", "");
-  out.end_reason = value_or<std::string>(json, "end_reason", "");
-  if (const auto batch = json.find("batch_size"); batch != json.end() && batch->is_number_integer()) out.batch_size = batch->get<int64_t>();
-  if (const auto command = json.find("command"); command != json.end() && command->is_array()) {
-    for (const Json& word : *command) {
-      if (word.is_string()) out.command.push_back(word.get<std::string>());
-    }
+  out.torch = json.value("torch", "");
+  out.python = json.value("python", "");
+  out.asked_device = json.value("asked_device", "");
+  out.autocast = json.value("autocast", "");
+  out.end_reason = json.value("end_reason", "");
+  if (const Json& batch = json["batch_size"]; batch.is_integer()) out.batch_size = batch.get<int64_t>();
+  for (const Json& word : json["command"]) {
+    if (word.is_text()) out.command.push_back(word.get<std::string>());
   }
-  if (const auto list = json.find("optimizers"); list != json.end() && list->is_array()) {
-    for (const Json& each : *list) {
-      if (each.is_object()) out.optimizers.push_back(optimizer_from(each));
-    }
+  for (const Json& each : json["optimizers"]) {
+    if (each.is_object()) out.optimizers.push_back(optimizer_from(each));
   }
-  if (const auto list = json.find("modules"); list != json.end() && list->is_array()) out.modules = modules_from(*list);
-  if (const auto list = json.find("tables"); list != json.end() && list->is_array()) {
-    for (const Json& each : *list) out.tables.push_back(each.is_object() ? table_from(each, out.modules.size()) : TensorTable());
-  }
+  out.modules = modules_from(json["modules"]);
+  for (const Json& each : json["tables"]) out.tables.push_back(each.is_object() ? table_from(each, out.modules.size()) : TensorTable());
   return out;
 }
 

@@ -2,8 +2,6 @@
 
 #include <fmt/core.h>
 
-#include <nlohmann/json.hpp>
-
 #include "gpucast/report.h"
 #include "src/report/json_parts.h"
 

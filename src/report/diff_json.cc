@@ -1,7 +1,5 @@
 // A diff for scripts. Fields are added, not removed: docs/reference/diff.md is the contract.
 
-#include <nlohmann/json.hpp>
-
 #include "src/report/diff_reports.h"
 #include "src/report/json_parts.h"
 

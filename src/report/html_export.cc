@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -15,13 +14,13 @@
 
 #include "gpucast/error.h"
 #include "gpucast/report.h"
+#include "src/base/json.h"
 #include "src/report/html_template.h"
 #include "src/report/timeline.h"
 
 namespace gpucast {
 namespace {
 
-using Json = nlohmann::ordered_json;
 static_assert(std::endian::native == std::endian::little, "columns are written as they lie in memory");
 
 constexpr std::string_view kPredictionHere = "<!--gpucast:prediction-->", kDataHere = "<!--gpucast:data-->";
@@ -48,7 +47,7 @@ class Columns {
   std::string container(Json meta) const {
     meta["columns"] = directory_;
     // Names of tensors and files need not be UTF-8.
-    std::string json = meta.dump(-1, ' ', false, Json::error_handler_t::replace);
+    std::string json = meta.dump();
     json.resize((json.size() + 7) / 8 * 8, ' ');
     std::string out = "GCR1";
     const auto length = static_cast<uint32_t>(json.size());

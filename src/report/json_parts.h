@@ -1,15 +1,13 @@
 // What the reports in JSON share.
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 
 #include "gpucast/prediction.h"
+#include "src/base/json.h"
 
 namespace gpucast {
-
-using Json = nlohmann::ordered_json;
 
 inline Json place_json(const Place& place) {
   return {{"event", place.event}, {"phase", place.phase}, {"step", place.step}, {"module", place.module}, {"stack", place.stack}};
@@ -40,7 +38,6 @@ Json list_json(const List& list, To to) {
   return out;
 }
 
-// What a script prints or a path holds need not be UTF-8.
-inline std::string dump(const Json& json) { return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"; }
+inline std::string dump(const Json& json) { return json.dump(2) + "\n"; }
 
 }  // namespace gpucast

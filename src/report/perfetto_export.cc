@@ -7,7 +7,6 @@
 #include <array>
 #include <functional>
 #include <iterator>
-#include <nlohmann/json.hpp>
 #include <queue>
 #include <string>
 #include <string_view>
@@ -16,6 +15,7 @@
 
 #include "gpucast/error.h"
 #include "src/base/bytes.h"
+#include "src/base/json.h"
 #include "version.h"
 
 namespace gpucast {
@@ -31,9 +31,7 @@ constexpr int kMemory = 1, kBlocks = 2;  // processes
 enum Thread : int { kSteps = 11, kPhases, kForward, kBackward, kLandmarks, kSegments, kFirstLane = 100 };
 
 // Quoted and escaped; what is not UTF-8 is replaced.
-std::string json_text(std::string_view text) {
-  return nlohmann::json(std::string(text)).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
+std::string json_text(std::string_view text) { return Json(text).dump(); }
 
 // ---- the time axis ------------------------------------------------------------------------------------------------------------
 
@@ -290,7 +288,7 @@ class Writer {
   }
 
   std::string about() const {
-    nlohmann::ordered_json about;
+    Json about;
     about["gpucast_version"] = kGpucastVersion;
     about["file"] = trace_.path;
     about["source"] = prediction_.source;
@@ -300,7 +298,7 @@ class Writer {
     if (axis_.from_clock) about["first_event_time_us"] = trace_.events.front().time_us;
     about["peak_allocated_bytes"] = lifetimes_.peak_allocated.bytes;
     about["peak_reserved_bytes"] = lifetimes_.peak_reserved.bytes;
-    return about.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    return about.dump();
   }
 
   std::string time_axis() const {

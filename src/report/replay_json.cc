@@ -1,13 +1,10 @@
 // `gpucast replay --format json` (docs/reference/replay.md).
 
-#include <nlohmann/json.hpp>
-
 #include "gpucast/replay_report.h"
+#include "src/base/json.h"
 
 namespace gpucast {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 Json or_null(const std::optional<int64_t>& value) { return value ? Json(*value) : Json(nullptr); }
 Json or_null(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
@@ -103,7 +100,7 @@ std::string replay_json(const ReplayReport& report) {
   }
   out["warnings"] = Json::array();
   for (const Warning& warning : report.warnings) out["warnings"].push_back({{"code", warning.code}, {"message", warning.message}});
-  return out.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return out.dump(2) + "\n";
 }
 
 }  // namespace gpucast

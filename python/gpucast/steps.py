@@ -10,6 +10,7 @@ class Steps:
 
     def __init__(self):
         self.rounds = 0
+        self._any_taken = False
         self._optimizers = {}  # id -> (weak reference, steps taken)
 
     def constructed(self, optimizer):
@@ -26,6 +27,9 @@ class Steps:
         return self._optimizers[id(optimizer)][1]
 
     def taken(self, optimizer):
+        if not self._any_taken:
+            self._any_taken = True
+            patching.safely(session.write, "stepped")
         count = self.count(optimizer) + 1
         self._optimizers[id(optimizer)] = (self._optimizers[id(optimizer)][0], count)
         return count

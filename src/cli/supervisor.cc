@@ -38,6 +38,7 @@ using std::chrono::milliseconds;
 constexpr milliseconds kPoll{5};
 constexpr double kWriteGrace_s = 30;       // after the timeout, for a process to write its capture
 constexpr double kOtherRanksGrace_s = 20;  // after the first rank is done, for the others
+constexpr double kIdle_s = 2;              // a process that uses no CPU for so long and has not trained is no rank
 constexpr double kPythonStart_s = 2;       // for a Python in the background to load our hooks
 constexpr milliseconds kDrain{30};         // for `tee` and the like to pass on what the script printed
 constexpr double kOwnExit_s = 25;          // for a script that has ended by itself to exit
@@ -50,8 +51,9 @@ Json read_json(const std::string& path) { return Json::parse(read_file(path)); }
 
 struct ProcessStat {
   pid_t parent = 0;
-  char state = '?';     // R, S, D, T (stopped), Z (zombie), ...
-  int wait_status = 0;  // of a zombie, as waitpid() gives it
+  char state = '?';       // R, S, D, T (stopped), Z (zombie), ...
+  int64_t cpu_ticks = 0;  // user and system, of all its threads
+  int wait_status = 0;    // of a zombie, as waitpid() gives it
 };
 
 // /proc/PID/stat; nothing when the process is gone. The command name in it may hold anything, so count from the last ')'.
@@ -63,7 +65,10 @@ std::optional<ProcessStat> process_stat(pid_t pid) {
   ProcessStat stat;
   fields >> stat.state >> stat.parent;
   std::string field, last;
-  while (fields >> field) last = field;
+  for (int number = 5; fields >> field; ++number) {  // as proc(5) counts them
+    if (number == 14 || number == 15) stat.cpu_ticks += std::atoll(field.c_str());
+    last = field;
+  }
   stat.wait_status = std::atoi(last.c_str());
   return stat;
 }
@@ -214,30 +219,15 @@ class Supervisor {
       if (signal == SIGINT || signal == SIGTERM || signal == SIGHUP) return Supervised::End::interrupted;
       reap();
 
-      size_t armed = 0, done = 0, open = 0;
-      int64_t expected = 1;
-      bool gave_up = false;
-      for (const auto& [pid, kinds] : session_files(folder_)) {
-        if (kinds.contains("error") && is_final(read_json(file(pid, "error")))) {
-          gave_up = true;
-          continue;
-        }
-        if (!kinds.contains("armed")) continue;
-        ++armed;
-        if (kinds.contains("done")) {
-          ++done;
-          expected = std::max(expected, read_json(file(pid, "armed")).value("local_world_size", 1));
-        } else if (running(pid)) {
-          ++open;
-        }
-      }
-      if (gave_up && open == 0) return done > 0 ? Supervised::End::captured : Supervised::End::gave_up;
-      if (done > 0 && open == 0) {
+      const Standing now = standing();
+      if (now.gave_up && now.open == 0) return now.done > 0 ? Supervised::End::captured : Supervised::End::gave_up;
+      if (now.done > 0 && now.open == 0) {
         if (!first_done) first_done = Clock::now();
-        if (done >= static_cast<size_t>(expected) || seconds_since(*first_done) > kOtherRanksGrace_s) return Supervised::End::captured;
+        const bool all = now.done >= now.expected;
+        if (all || seconds_since(*first_done) > kOtherRanksGrace_s) return Supervised::End::captured;
       }
-      if (command_status_ && open == 0) {
-        if (done > 0) return Supervised::End::captured;
+      if (command_status_ && now.open == 0) {
+        if (now.done > 0) return Supervised::End::captured;
         // A Python it left running in the background may still be on its way to CUDA; nothing else is worth waiting for.
         if (!command_ended) command_ended = Clock::now();
         const bool may_train = any_python_running() || (seconds_since(*command_ended) < kPythonStart_s && !descendants().empty());
@@ -245,9 +235,54 @@ class Supervisor {
       }
       if (timeout_s_ > 0) {
         const double over_s = seconds_since(start) - timeout_s_;
-        if (over_s > 0 && (open == 0 || over_s > kWriteGrace_s)) return done > 0 ? Supervised::End::captured : Supervised::End::timed_out;
+        if (over_s > 0 && (now.open == 0 || over_s > kWriteGrace_s))
+          return now.done > 0 ? Supervised::End::captured : Supervised::End::timed_out;
       }
     }
+  }
+
+  // How far the captured processes are.
+  struct Standing {
+    int64_t done = 0;
+    int64_t expected = 1;  // ranks on this machine, as far as a process that is done knows
+    int64_t open = 0;      // armed processes that are worth waiting for
+    bool gave_up = false;
+  };
+
+  Standing standing() {
+    Standing now;
+    std::map<pid_t, bool> open;  // whether it has trained
+    bool job_done = false;
+    for (const auto& [pid, kinds] : session_files(folder_)) {
+      if (kinds.contains("error") && is_final(read_json(file(pid, "error")))) {
+        now.gave_up = true;
+      } else if (kinds.contains("armed") && kinds.contains("done")) {
+        ++now.done;
+        now.expected = std::max(now.expected, read_json(file(pid, "armed")).value("local_world_size", 1));
+        job_done = job_done || kinds.contains("stepped");
+      } else if (kinds.contains("armed") && running(pid)) {
+        open[pid] = kinds.contains("stepped");
+      }
+    }
+    if (job_done && !job_done_) job_done_ = Clock::now();
+    for (const auto& [pid, trains] : open) {
+      const double idle_s = idle_for_s(pid);
+      if (!job_done || is_awaited(trains, idle_s)) ++now.open;
+    }
+    return now;
+  }
+
+  // A process of the job has trained and is done. Another one may be a slower rank, or none at all: a compile worker, an actor.
+  bool is_awaited(bool trains, double idle_s) const {
+    if (trains) return idle_s < kOtherRanksGrace_s;
+    return idle_s < kIdle_s && seconds_since(*job_done_) < kOtherRanksGrace_s;
+  }
+
+  double idle_for_s(pid_t pid) {
+    const auto stat = process_stat(pid);
+    Activity& activity = activities_[pid];
+    if (stat && stat->cpu_ticks != activity.cpu_ticks) activity = {stat->cpu_ticks, Clock::now()};
+    return seconds_since(activity.since);
   }
 
   bool any_python_running() const {
@@ -321,7 +356,9 @@ class Supervisor {
       if (const auto status = statuses_.find(pid); status != statuses_.end()) result.exit_code = exit_code_of(status->second);
       result.processes.push_back(std::move(process));
     }
-    std::stable_sort(result.processes.begin(), result.processes.end(), [](const auto& a, const auto& b) { return a.rank < b.rank; });
+    std::stable_sort(result.processes.begin(), result.processes.end(), [](const auto& a, const auto& b) {
+      return std::pair(a.rank, a.optimizer_steps == 0) < std::pair(b.rank, b.optimizer_steps == 0);
+    });
     if (!result.exit_code && command_status_) result.exit_code = exit_code_of(*command_status_);
   }
 
@@ -333,6 +370,12 @@ class Supervisor {
   pid_t child_ = -1;
   std::optional<int> command_status_;  // as waitpid() gives it
   std::map<pid_t, int> statuses_;
+  struct Activity {
+    int64_t cpu_ticks = -1;
+    Clock::time_point since = Clock::now();
+  };
+  std::map<pid_t, Activity> activities_;
+  std::optional<Clock::time_point> job_done_;
 };
 
 std::string environment_or(const char* name, const char* otherwise) {

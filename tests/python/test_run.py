@@ -493,6 +493,31 @@ def test_training_in_a_child(gpucast):
         assert not (gpucast.job / "after").exists()
 
 
+# An actor that has used the GPU and waits for work, beside the process that trains.
+ACTOR = """
+import multiprocessing, time
+import torch
+def act(ready):
+    torch.ones(1, device="cuda")
+    ready.set()
+    time.sleep(1000)
+def train():
+    TRAIN
+if __name__ == "__main__":
+    context = multiprocessing.get_context("spawn")
+    ready = context.Event()
+    context.Process(target=act, args=(ready,), daemon=True).start()
+    ready.wait()
+    train()
+"""
+
+
+def test_idle_process_does_not_hold_the_end_up(gpucast, leaves_nothing):
+    run = gpucast(ACTOR.replace("TRAIN", train_script().replace("\n", "\n    ")), timeout=60)
+    assert run.code == 0, run.err
+    assert len(run.capture.marks("step")) == 3
+
+
 def test_forked_child_leaves_the_capture_alone(gpucast):
     # The second child ends as Python does; after a backward PyTorch itself would keep it waiting for 10 s.
     script = train_script(after_step="if os.fork() == 0: os._exit(0)\nos.wait()")

@@ -20,3 +20,13 @@ def test_kernels_in_eager_mode(gpucast):
     run = gpucast(CACHES + train_script(after_step=OUTER_PRODUCT), environment={"TRITON_LIBCUDA_PATH": "/nowhere"}, timeout=120)
     assert run.code == 0, run.err
     assert run.report["steps"] == 3
+
+
+def test_compiled_model(gpucast, leaves_nothing):
+    """On a cold cache: a C compiler, Triton and ptxas run, partly in worker processes that use the GPU and live on."""
+    compiled = "optimizer = torch.optim.Adam(model.parameters())\ncompiled = torch.compile(model)\n"
+    script = train_script().replace("for step in", compiled + "for step in").replace("cross_entropy(model(x)", "cross_entropy(compiled(x)")
+    run = gpucast(CACHES + script, "--gpu", "rtx3060", environment={"TORCHINDUCTOR_COMPILE_THREADS": "2"}, timeout=200)
+    assert run.code == 0, run.err
+    assert run.report["steps"] == 3 and run.report["verdict"] == "fits"
+    assert any((gpucast.job / "cache").rglob("*.cubin"))

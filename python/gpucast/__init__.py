@@ -2,6 +2,7 @@
 
 Each module imports only modules further down in this list; what lower ones have to tell higher ones goes through functions handed down.
 
+    fork_server       `gpucast batch`: a Python with torch imported, and the children that it forks for jobs
     importhook        notices `import torch`, hands over to `capture` or `profile_capture`
 
     capture           `gpucast run`: one process's capture; arms at the first CUDA call, ends it, writes it

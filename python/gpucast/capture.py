@@ -11,6 +11,7 @@ from . import checkpoints, ending, history, hooks, libraries, process, session, 
 
 _versions = {}  # of the libraries that this PyTorch is built for
 _core = None
+_installed = False  # what a process needs once: false in a fresh process, true in a child of the fork server
 _end_lock = threading.Lock()
 
 
@@ -41,7 +42,7 @@ def before_torch(origin):
     _choose_the_one_device()
     libraries.load(build.cuda_major)
     _core = libraries.call_core()
-    if session.mode() == "doctor":
+    if session.mode() == "doctor" or _installed:
         return
     # Registered before anything of PyTorch's and the user's, so it runs after all of theirs, while CUDA still works.
     atexit.register(_at_exit)
@@ -59,11 +60,16 @@ def _choose_the_one_device():
 
 
 def after_torch(module):
+    global _installed
     torch = process.torch = module
     if process.state != process.WATCHING or session.mode() == "doctor":
         return
-    hooks.install_at_import(torch, _enough)
+    if not _installed:
+        hooks.install_at_import(torch, _enough)
     what_if.install_at_import(torch)
+    if _installed:
+        return
+    _installed = True
     if torch.cuda.is_initialized():
         arm()
     else:

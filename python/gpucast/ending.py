@@ -94,12 +94,12 @@ def finish(what, write, reason, exit_code):
 
 
 def give_up(code, message):
-    """Nothing can be captured here. Does not return, but under `gpucast doctor`."""
+    """Nothing can be captured here. Does not return, but under `gpucast doctor` and in a fork server."""
     process.state = process.OFF
-    doctor = session.mode() == "doctor"
+    returns = session.mode() in ("doctor", "fork_server")
     build = process.build
-    session.error(code, message, final=not doctor, torch=build.version, cuda=build.cuda, python=sys.executable)
-    if not doctor:
+    session.error(code, message, final=not returns, torch=build.version, cuda=build.cuda, python=sys.executable)
+    if not returns:
         _flush()
         hold()
 

@@ -126,6 +126,10 @@ def _guarded(function):
             traceback.print_exc()
 
 
-def install():
+def announce():
     session.write("python", {"executable": sys.executable, "version": sys.version.split()[0]})
+
+
+def install():
+    announce()
     sys.meta_path.insert(0, _Finder())

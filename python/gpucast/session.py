@@ -9,6 +9,12 @@ FOLDER = os.environ.get("GPUCAST_SESSION", "")
 _settings = None
 
 
+def enter(folder):
+    """A child of the fork server: `folder` is its own session from here on."""
+    global FOLDER, _settings
+    FOLDER, _settings = folder, None
+
+
 def settings():
     """session.json: mode, steps, deadline_unix_s, library_dir, supervisor_pid, capacity_bytes by CUDA major."""
     global _settings
@@ -19,7 +25,7 @@ def settings():
 
 
 def mode():
-    """run, profile or doctor."""
+    """run, profile, doctor or fork_server."""
     return settings().get("mode")
 
 

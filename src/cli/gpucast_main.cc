@@ -21,6 +21,7 @@ using gpucast::cli::Subcommand;
 
 const Subcommand kSubcommands[] = {
     {"run", "run a training command on a virtual GPU and report the memory it takes", gpucast::cli::declare_run},
+    {"batch", "run many training commands, one job a line, and report each as soon as it is there", gpucast::cli::declare_batch},
     {"profile", "run a training command on the CPU under PyTorch's profiler and keep the trace", gpucast::cli::declare_profile},
     {"analyze", "report again from a capture file", gpucast::cli::declare_analyze},
     {"breakdown", "where the memory goes: by module, operator, phase, step or tensor", gpucast::cli::declare_breakdown},

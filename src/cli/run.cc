@@ -1,12 +1,14 @@
 // `gpucast run`: a command on the virtual GPU, from its start to the report.
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,6 +18,8 @@
 
 #include "gpucast/error.h"
 #include "gpucast/gpu.h"
+#include "gpucast/predict.h"
+#include "gpucast/report.h"
 #include "src/base/json.h"
 #include "src/cli/messages.h"
 #include "src/cli/report_capture.h"
@@ -33,6 +37,22 @@ struct Options {
   double timeout_s = 0;
   bool force = false, enforce_capacity = false;
   std::vector<std::string> command, what_ifs;
+  // Of `gpucast batch`, not for people.
+  bool as_job = false;  // one JSON object on standard output, whatever happens: job_result()
+  std::string adopt;    // "PROCESS,PIPE": a process of the fork server runs the command
+};
+
+// Why nothing came of it, as one word for programs beside the sentences for people.
+struct RunError : Error {
+  RunError(std::string why, const Error& error) : Error(error), code(std::move(why)) {}
+  std::string code;
+};
+
+// What a job of a batch comes to.
+struct JobResult {
+  std::string report;  // JSON; "" none
+  std::optional<RunError> error;
+  int64_t printed_bytes = -1;  // how much of standard error, a file, the script had printed when it had ended; -1: it did not run
 };
 
 // A process said itself why nothing can be captured in it.
@@ -61,32 +81,52 @@ Error explain_error(const Json& error) {
   return Error(message, python, "");
 }
 
-// Nothing was captured: say why, as exactly as the session tells.
-Error explain_nothing(const Supervised& run, const Options& options) {
-  const Json error = Json::parse(run.error_json);
-  const bool failed = run.exit_code.value_or(0) != 0;
-  if (!run.processes.empty()) {
-    return Error(fmt::format("the script died{} before its capture was written", how_it_ended(run)), "", "what it printed last is above");
-  }
-  if (run.end == Supervised::End::timed_out) {
-    return Error(fmt::format("nothing was allocated on the GPU within {} s", options.timeout_s), "",
-                 "give it more time: --timeout SECONDS");
-  }
-  if (error.is_object() && error.value("code", "") != "torch_missing") return explain_error(error);
-  if (const auto no_torch = explain_no_torch(run, "run")) return *no_torch;
-  if (failed)
-    return Error(fmt::format("the command failed{} before it allocated anything on the GPU", how_it_ended(run)), "",
-                 "what it printed is above");
-  if (run.any_idle)
-    return Error("the command asked about the GPU and allocated nothing on it", "",
-                 "name the command that trains: gpucast run -- python train.py");
-  return Error("the command imported PyTorch and never used CUDA", "",
-               "make the script train on the GPU (torch.cuda.is_available() is true here), e.g. with its --device cuda option");
-}
-
 bool ran_out_of_memory(const CapturedProcess& process) {
   return process.reason == "exception" && (process.exception_type.find("OutOfMemoryError") != std::string::npos ||
                                            process.exception.find("out of memory") != std::string::npos);
+}
+
+// The word for a command that ended with an exit code that is not 0.
+std::string how_it_failed(const Supervised& run) { return run.exit_code.value_or(0) > 128 ? "killed" : "script_failed"; }
+
+// Nothing was captured: say why, as exactly as the session tells.
+RunError explain_nothing(const Supervised& run, const Options& options) {
+  const Json error = Json::parse(run.error_json);
+  const bool failed = run.exit_code.value_or(0) != 0;
+  const std::string code = failed ? how_it_failed(run) : "nothing_captured";
+  if (!run.processes.empty()) {
+    return {how_it_failed(run),
+            Error(fmt::format("the script died{} before its capture was written", how_it_ended(run)), "", "what it printed last is above")};
+  }
+  if (run.end == Supervised::End::timed_out) {
+    return {"timeout", Error(fmt::format("nothing was allocated on the GPU within {} s", options.timeout_s), "",
+                             "give it more time: --timeout SECONDS")};
+  }
+  if (error.is_object() && error.value("code", "") != "torch_missing") return {error.value("code", ""), explain_error(error)};
+  if (const auto no_torch = explain_no_torch(run, "run")) return {error.is_object() ? error.value("code", "") : code, *no_torch};
+  if (failed)
+    return {code, Error(fmt::format("the command failed{} before it allocated anything on the GPU", how_it_ended(run)), "",
+                        "what it printed is above")};
+  if (run.any_idle)
+    return {code, Error("the command asked about the GPU and allocated nothing on it", "",
+                        "name the command that trains: gpucast run -- python train.py")};
+  return {code, Error("the command imported PyTorch and never used CUDA", "",
+                      "make the script train on the GPU (torch.cuda.is_available() is true here), e.g. with its --device cuda option")};
+}
+
+// A capture that is not the job's as it would have ended by itself; nothing: all is well.
+std::optional<RunError> explain_captured(const CapturedProcess& process, const Supervised& command, const Options& options) {
+  if (process.reason == "exception") {
+    return RunError(ran_out_of_memory(process) ? "out_of_memory" : "script_raised",
+                    Error(fmt::format("the script raised {}: {}", process.exception_type, process.exception)));
+  }
+  if (process.reason == "timeout") {
+    return RunError("timeout", Error(fmt::format("the script had taken {} of {} optimizer steps after {} s", process.optimizer_steps,
+                                                 options.steps, options.timeout_s),
+                                     "", "give it more time: --timeout SECONDS"));
+  }
+  if (process.reason != "script_end" || command.exit_code.value_or(0) == 0) return std::nullopt;
+  return RunError(how_it_failed(command), Error(fmt::format("the script failed{}", how_it_ended(command))));
 }
 
 // A what-if that is known to change the command changes it here; the others are the capture layer's.
@@ -105,8 +145,20 @@ void apply_what_ifs(const Options& options, RunSettings* settings) {
   }
 }
 
-int run(const Options& options) {
+Adopted parse_adopted(const std::string& text) {
+  Adopted adopted;
+  if (std::sscanf(text.c_str(), "%d,%d", &adopted.pid, &adopted.pipe) != 2) throw Error("--adopt is for gpucast batch only");
+  return adopted;
+}
+
+int64_t size_of_standard_error() {
+  struct stat status {};
+  return fstat(STDERR_FILENO, &status) == 0 && S_ISREG(status.st_mode) ? status.st_size : -1;
+}
+
+int run(const Options& options, JobResult* job) {
   RunSettings settings;
+  if (!options.adopt.empty()) settings.adopted = parse_adopted(options.adopt);
   settings.gpu_chosen = !options.gpu.empty();
   settings.gpu = find_gpu(settings.gpu_chosen ? options.gpu : kDefaultGpu);
   settings.steps = options.steps;
@@ -127,13 +179,15 @@ int run(const Options& options) {
     const auto start = std::chrono::steady_clock::now();
     const auto result = run_session(session, program, libraries, settings);
     settings.run_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    job->printed_bytes = size_of_standard_error();
     if (!result) return kExitInterrupted;
     const std::vector<CapturedProcess>& captured = result->captured;
     if (captured.empty()) throw explain_nothing(result->command, options);
 
     for (const auto& process : captured) {
+      if (!job->error) job->error = explain_captured(process, result->command, options);
       if (!say_if_failed(process, result->command)) continue;
-      kept = true;
+      kept = kept || !options.as_job;  // a batch would leave many behind
       if (settings.enforce_capacity && ran_out_of_memory(process)) {
         worst = std::max<int>(worst, kExitNo);
       } else {
@@ -160,6 +214,12 @@ int run(const Options& options) {
   }
   int answer = kExitYes;
   bool reader_gone = false;
+  if (options.as_job) {
+    const Prediction prediction = predict(read_trace(files.front()), std::nullopt);
+    job->report = json_report(prediction);
+    const bool timed_out = job->error && job->error->code == "timeout";
+    return failed || timed_out ? kExitFailed : std::max<int>(worst, prediction.verdict == Verdict::does_not_fit ? kExitNo : kExitYes);
+  }
   try {
     answer = report_trace(read_trace(files.front()), std::nullopt, options.format == "json" ? Format::json : Format::text, kept);
     reader_gone = std::fflush(stdout) != 0 && errno == EPIPE;
@@ -173,6 +233,34 @@ int run(const Options& options) {
     std::raise(SIGPIPE);
   }
   return failed ? kExitFailed : std::max(worst, answer);
+}
+
+// `run` as one job of a batch: {"exit_code", "report", "error", "printed_bytes"} on standard output, all else as ever.
+int run_as_job(const Options& options) {
+  JobResult job;
+  int exit_code = kExitFailed;
+  std::exception_ptr thrown;
+  try {
+    exit_code = run(options, &job);
+  } catch (const RunError& error) {
+    job.error = error;
+    thrown = std::current_exception();
+  } catch (const Error& error) {
+    job.error = RunError("failed", error);
+    thrown = std::current_exception();
+  }
+  Json result;
+  result["exit_code"] = exit_code;
+  result["report"] = Json::parse(job.report);
+  result["error"] = nullptr;
+  if (job.error) {
+    result["error"] = {{"code", job.error->code}, {"message", job.error->what()}, {"where", job.error->where}, {"to_do", job.error->hint}};
+  }
+  result["printed_bytes"] = job.printed_bytes;
+  std::fputs(result.dump().c_str(), stdout);
+  std::fflush(stdout);
+  if (thrown) std::rethrow_exception(thrown);
+  return exit_code;
 }
 
 }  // namespace
@@ -195,8 +283,13 @@ void declare_run(Arguments& arguments) {
               fmt::format("run it with one change, the script as it is; may be given again: {}", fmt::join(what_ifs, "; ")))
       .one_each_time();
   arguments.option("--format", &options.format, "text or json").one_of({"text", "json"}).shows_default();
+  arguments.flag("--as-job", &options.as_job, "").group("");
+  arguments.option("--adopt", &options.adopt, "").group("");
   arguments.command(&options.command);
-  arguments.action([] { return run(options); });
+  arguments.action([] {
+    JobResult unused;
+    return options.as_job ? run_as_job(options) : run(options, &unused);
+  });
 }
 
 }  // namespace gpucast::cli

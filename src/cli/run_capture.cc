@@ -154,8 +154,8 @@ std::optional<SessionResult> run_session(const SessionFolder& session, const std
                                          const RunSettings& settings) {
   write_session(session.path, library_folder, settings);
   SessionResult result;
-  result.command =
-      supervise(program_path, settings.command, session_environment(library_folder, session.path), session.path, settings.timeout_s);
+  result.command = supervise(program_path, settings.command, session_environment(library_folder, session.path), session.path,
+                             settings.timeout_s, settings.adopted);
   if (result.command.end == Supervised::End::interrupted) {
     say("gpucast: interrupted; everything the command started was ended, nothing was kept\n");
     return std::nullopt;

@@ -23,6 +23,7 @@ struct RunSettings {
   std::vector<std::string> typed;    // as the user gave it; empty: the same
   double run_s = 0;                  // how long it took, once it has ended
   std::vector<WhatIf> what_if;       // acted: done already, to the command
+  std::optional<Adopted> adopted;    // runs the command; none: it is started
 };
 
 // session.json and profile.base, before the command starts.

@@ -16,6 +16,7 @@ struct Subcommand {
 
 // One file each: src/cli/NAME.cc.
 void declare_run(Arguments& arguments);
+void declare_batch(Arguments& arguments);
 void declare_profile(Arguments& arguments);
 void declare_analyze(Arguments& arguments);
 void declare_breakdown(Arguments& arguments);

@@ -80,25 +80,6 @@ bool running(pid_t pid) {
 
 int exit_code_of(int wait_status) { return WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status); }
 
-// Everything below this process. We are the subreaper, so what a dead parent left behind is below us too.
-std::vector<pid_t> descendants() {
-  std::map<pid_t, std::vector<pid_t>> children;
-  if (DIR* proc = opendir("/proc")) {
-    while (const dirent* entry = readdir(proc)) {
-      const pid_t pid = std::atoi(entry->d_name);
-      if (pid <= 0) continue;
-      if (const auto stat = process_stat(pid); stat && stat->state != 'Z') children[stat->parent].push_back(pid);
-    }
-    closedir(proc);
-  }
-  std::vector<pid_t> found = children[getpid()];
-  for (size_t i = 0; i < found.size(); ++i) {
-    const std::vector<pid_t>& below = children[found[i]];
-    found.insert(found.end(), below.begin(), below.end());
-  }
-  return found;
-}
-
 // Stop first, so that none starts another or goes on to the next command while its neighbours die.
 void end_all() {
   const auto start = Clock::now();
@@ -153,10 +134,15 @@ class Supervisor {
  public:
   Supervisor(std::string session_folder, double timeout_s) : folder_(std::move(session_folder)), timeout_s_(timeout_s) {}
 
-  Supervised run(const std::string& program_path, const std::vector<std::string>& command, const std::vector<std::string>& environment) {
+  Supervised run(const std::string& program_path, const std::vector<std::string>& command, const std::vector<std::string>& environment,
+                 const std::optional<Adopted>& adopted) {
     block_signals();
     prctl(PR_SET_CHILD_SUBREAPER, 1);
-    start(program_path, command, environment);
+    if (adopted) {
+      hand_over(*adopted, environment);
+    } else {
+      start(program_path, command, environment);
+    }
     Supervised result;
     result.end = watch();
     if (result.end == Supervised::End::captured) let_finished_scripts_exit();
@@ -207,6 +193,20 @@ class Supervisor {
       waitpid(child_, nullptr, 0);
       throw Error(fmt::format("cannot start '{}': {}", command[0], std::strerror(error)));
     }
+  }
+
+  // The environment, each entry ended by a NUL, and that it is whole. The process closes its end when it dies: reap() will tell.
+  void hand_over(const Adopted& adopted, const std::vector<std::string>& environment) {
+    child_ = adopted.pid;
+    std::string text;
+    for (const auto& entry : environment) text.append(entry).push_back('\0');
+    text += "end";
+    for (size_t sent = 0; sent < text.size();) {
+      const ssize_t part = write(adopted.pipe, text.data() + sent, text.size() - sent);
+      if (part < 0 && errno != EINTR) break;
+      sent += static_cast<size_t>(std::max<ssize_t>(part, 0));
+    }
+    close(adopted.pipe);
   }
 
   // Until there is a reason to end.
@@ -400,6 +400,26 @@ bool is_program(const std::string& path) {
 
 }  // namespace
 
+std::vector<pid_t> descendants() { return descendants_but({}); }
+
+std::vector<pid_t> descendants_but(const std::set<pid_t>& others) {
+  std::map<pid_t, std::vector<pid_t>> children;
+  if (DIR* proc = opendir("/proc")) {
+    while (const dirent* entry = readdir(proc)) {
+      const pid_t pid = std::atoi(entry->d_name);
+      if (pid <= 0 || others.contains(pid)) continue;
+      if (const auto stat = process_stat(pid); stat && stat->state != 'Z') children[stat->parent].push_back(pid);
+    }
+    closedir(proc);
+  }
+  std::vector<pid_t> found = children[getpid()];
+  for (size_t i = 0; i < found.size(); ++i) {
+    const std::vector<pid_t>& below = children[found[i]];
+    found.insert(found.end(), below.begin(), below.end());
+  }
+  return found;
+}
+
 NoSigpipe::NoSigpipe() { std::signal(SIGPIPE, SIG_IGN); }
 NoSigpipe::~NoSigpipe() { std::signal(SIGPIPE, SIG_DFL); }
 
@@ -458,11 +478,17 @@ std::string find_program(const std::string& program) {
               near ? fmt::format("did you mean '{}'?", *near) : "check the spelling, and that it is on PATH");
 }
 
-std::vector<std::string> session_environment(const std::string& library_folder, const std::string& session_folder) {
+std::vector<std::string> own_environment() {
+  std::vector<std::string> environment;
+  for (char** entry = environ; *entry; ++entry) environment.emplace_back(*entry);
+  return environment;
+}
+
+std::vector<std::string> session_environment(const std::string& library_folder, const std::string& session_folder,
+                                             const std::optional<std::vector<std::string>>& base) {
   std::vector<std::string> environment;
   std::string python_path = library_folder + "/python/site";
-  for (char** entry = environ; *entry; ++entry) {
-    const std::string variable = *entry;
+  for (const std::string& variable : base ? *base : own_environment()) {
     const std::string name = variable.substr(0, variable.find('='));
     if (name == "PYTHONPATH") {
       if (variable.size() > name.size() + 1) python_path += ":" + variable.substr(name.size() + 1);
@@ -477,8 +503,8 @@ std::vector<std::string> session_environment(const std::string& library_folder, 
 }
 
 Supervised supervise(const std::string& program_path, const std::vector<std::string>& command, const std::vector<std::string>& environment,
-                     const std::string& session_folder, double timeout_s) {
-  return Supervisor(session_folder, timeout_s).run(program_path, command, environment);
+                     const std::string& session_folder, double timeout_s, const std::optional<Adopted>& adopted) {
+  return Supervisor(session_folder, timeout_s).run(program_path, command, environment, adopted);
 }
 
 }  // namespace gpucast::cli

@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -29,8 +30,10 @@ struct SessionFolder {
 // The path that `program` stands for, as a shell would find it. Throws Error with a "did you mean".
 std::string find_program(const std::string& program);
 
-// The environment of the command: ours with the capture layer put in front of PYTHONPATH, and the session named.
-std::vector<std::string> session_environment(const std::string& library_folder, const std::string& session_folder);
+// The environment of the command: `base` (none: ours) with the capture layer put in front of PYTHONPATH, and the session named.
+std::vector<std::string> session_environment(const std::string& library_folder, const std::string& session_folder,
+                                             const std::optional<std::vector<std::string>>& base = std::nullopt);
+std::vector<std::string> own_environment();  // "NAME=value"
 
 // While one lives, writing to a closed pipe (`gpucast run ... | head`) is an error and not the end: what we made can still be removed.
 class NoSigpipe {
@@ -64,9 +67,21 @@ struct Supervised {
   bool any_idle = false;    // a Python asked about the GPU and allocated nothing
 };
 
+// A child of ours that waits at a pipe for its environment, to run the command with it: the fork server made it. In the place of a
+// process that we start.
+struct Adopted {
+  pid_t pid = 0;
+  int pipe = -1;
+};
+
+// Every living process below this one, nearest first. We are the subreaper, so what a dead parent left behind is below us too.
+std::vector<pid_t> descendants();
+// The same without the processes `others` and what is below them.
+std::vector<pid_t> descendants_but(const std::set<pid_t>& others);
+
 // Runs the command until every captured process is done, nothing can be captured, or `timeout_s` (0: none) is over; then
 // ends every process it started. The command's standard output goes to our standard error. Call once a process: it blocks signals.
 Supervised supervise(const std::string& program_path, const std::vector<std::string>& command, const std::vector<std::string>& environment,
-                     const std::string& session_folder, double timeout_s);
+                     const std::string& session_folder, double timeout_s, const std::optional<Adopted>& adopted = std::nullopt);
 
 }  // namespace gpucast::cli

@@ -1,0 +1,316 @@
+"""A Python that has imported PyTorch once and forks a child for each job of `gpucast batch`.
+
+Started by the batch as `PYTHON [flags] fork_server.py SOCKET` under the environment of its jobs. It imports torch with our libraries
+in place and never touches CUDA. For each job it forks two processes, and nothing of the job depends on the server after that:
+
+    supervisor   becomes `gpucast run --adopt SCRIPT,PIPE ...`, a child of the batch as every other run is
+    script       waits at the pipe for its environment, then runs the user's script as a fresh Python would
+
+Two things are left of the server in the script: the frame below `__main__`'s (taken out of tracebacks), and modules that torch imported.
+torch itself is kept out of sys.modules until the script imports it.
+
+Nothing is collected between the import and the fork, and nothing frozen: when Python collects garbage decides when tensors in
+reference cycles are freed, and must stay as in a fresh process.
+"""
+
+import gc
+import os
+import sys
+
+
+class _Requested:
+    """First on sys.meta_path while torch is imported: which modules were asked for, found or not."""
+
+    def __init__(self):
+        self.names = set()
+
+    def find_spec(self, name, path=None, target=None):
+        self.names.add(name.partition(".")[0])
+
+
+_OF_MAIN = [name for name in list(globals()) if name.startswith("__")]  # what this Python gives a script's module
+_batch = os.getppid()
+_before = dict(os.environ)
+_path_0 = [] if getattr(sys.flags, "safe_path", False) else [sys.path.pop(0)]
+_requested = _Requested()
+sys.meta_path.insert(0, _requested)
+import torch  # noqa: E402
+
+gc.disable()  # until a script runs
+sys.meta_path.remove(_requested)
+
+import ctypes  # noqa: E402
+import io  # noqa: E402
+import signal  # noqa: E402
+import socket  # noqa: E402
+import time  # noqa: E402
+import types  # noqa: E402
+from importlib.machinery import BuiltinImporter, ModuleSpec, SourceFileLoader  # noqa: E402
+
+from _gpucast import importhook, process, session  # noqa: E402
+
+_PR_SET_PDEATHSIG = 1
+_MAX_FDS = 4
+_libc = ctypes.PyDLL(None)
+
+
+# ---- the server ----------------------------------------------------------------------------------------------------------------
+
+
+class Request:
+    """A job as the batch sends it: items of one letter and a value, each ended by a NUL, in a memory file."""
+
+    def __init__(self, data):
+        items = {}
+        for item in data.split(b"\0")[:-1]:
+            items.setdefault(item[:1], []).append(item[1:])
+        self.run = items[b"R"]  # gpucast run ... --, and the command
+        self.options_end = int(items[b"O"][0])  # how many words of it stand before "--"
+        self.environment = dict(entry.split(b"=", 1) for entry in items[b"E"])
+        self.folder = items[b"F"][0]
+        self.kind = items[b"K"][0].decode()  # script, module or code
+        self.subject = os.fsdecode(items[b"S"][0])
+        self.words = [os.fsdecode(word) for word in items[b"W"]]  # the command as typed
+        self.arguments = [os.fsdecode(word) for word in items.get(b"A", ())]  # what follows the subject
+
+
+def why_not():
+    """Why jobs cannot be forked here; None: they can."""
+    if process.state != process.WATCHING:
+        return "PyTorch was imported without gpucast's hooks, or cannot be captured"
+    if torch.cuda.is_initialized():
+        return "CUDA is in use right after `import torch`"
+    child = os.fork()  # NumPy's OpenBLAS ends its threads at the first fork
+    if child == 0:
+        os._exit(0)
+    os.waitpid(child, 0)
+    threads = len(os.listdir("/proc/self/task"))
+    return f"{threads} threads run right after `import torch`" if threads > 1 else None
+
+
+def shadowed(folder):
+    """A name in the script's folder that a fresh process would have found in the place of a module that is here already."""
+    known = _requested.names | {name.partition(".")[0] for name in sys.modules}
+    for entry in os.scandir(folder):
+        name, dot, suffix = entry.name.partition(".")
+        if name not in known:
+            continue
+        if suffix in ("py", "pyc") or suffix.endswith("so") or not dot and os.path.exists(os.path.join(entry.path, "__init__.py")):
+            return entry.name
+    return None
+
+
+def folder_of(request):
+    """What a fresh Python would put first on sys.path, as an absolute path."""
+    if request.kind == "script":
+        return os.path.dirname(os.path.realpath(os.path.join(os.fsdecode(request.folder), request.subject)))
+    return os.path.abspath(os.fsdecode(request.folder))
+
+
+def serve(channel):
+    """Returns in the script's process, with its request and the pipe that it waits at. Ends the server when the batch is gone."""
+    while True:
+        message, fds, _, _ = socket.recv_fds(channel, 16, _MAX_FDS)
+        if not message:
+            _leave()
+        request_fd, result, log, answer = fds
+        with io.FileIO(request_fd) as file:
+            file.seek(0)
+            request = Request(file.readall())
+        try:
+            name = shadowed(folder_of(request))
+        except OSError as error:
+            name = error.strerror
+        if name:
+            os.write(answer, b"fresh\n")
+        else:
+            between = os.fork()
+            if between == 0:
+                pipe = _fork_supervisor_and_script(channel, request, result, log, answer)
+                return request, pipe
+            os.waitpid(between, 0)
+        for fd in (result, log, answer):
+            os.close(fd)
+
+
+def _leave():
+    import shutil
+
+    shutil.rmtree(session.FOLDER, ignore_errors=True)
+    os._exit(0)
+
+
+def _fork_supervisor_and_script(channel, request, result, log, answer):
+    """Leaves two processes behind that are no children of the server's any more. Returns in the script's."""
+    between = os.getpid()
+    if os.fork() != 0:
+        os._exit(0)  # the batch is the subreaper: it is the supervisor's parent now
+    while os.getppid() == between:
+        time.sleep(0.0002)
+    # A batch that is killed must not leave a run behind; on this signal a run cleans up.
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != _batch:
+        os._exit(1)
+    os.dup2(log, 2)
+    os.dup2(log, 1)
+    os.chdir(request.folder)
+    reader, writer = os.pipe()
+    supervisor = os.getpid()
+    script = os.fork()
+    if script == 0:
+        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != supervisor:
+            os._exit(1)
+        channel.close()
+        for fd in (result, log, answer, writer):
+            os.close(fd)
+        return reader
+    os.dup2(result, 1)
+    os.set_inheritable(writer, True)
+    os.write(answer, b"%d\n" % supervisor)
+    for number in (signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ):  # an ignored signal would stay so
+        signal.signal(number, signal.SIG_DFL)
+    adopt = b"--adopt=%d,%d" % (script, writer)
+    words = request.run[: request.options_end] + [adopt] + request.run[request.options_end :]
+    try:
+        os.execve(words[0], words, request.environment)
+    finally:
+        os._exit(127)
+    return None
+
+
+# ---- the script's process --------------------------------------------------------------------------------------------------------
+
+
+class _Torch:
+    """Finds torch for the script, right after importhook's finder: puts the modules back that were imported in the server."""
+
+    def __init__(self, modules, environment, printed):
+        self._modules = modules
+        self._environment = environment  # what the import changed: name -> value or None
+        self._printed = printed
+        self._spec = modules["torch"].__spec__
+
+    def find_spec(self, name, path=None, target=None):
+        if name != "torch":
+            return None
+        spec = ModuleSpec("torch", self, origin=self._spec.origin, is_package=True)
+        spec.submodule_search_locations = self._spec.submodule_search_locations
+        spec.has_location = True
+        return spec
+
+    def create_module(self, spec):
+        change_environment(self._environment)  # now: importhook, which is next, sets its own variables anew
+        return self._modules["torch"]
+
+    def exec_module(self, module):
+        module.__spec__ = self._spec
+        sys.modules.update(self._modules)
+        sys.meta_path.remove(self)
+        if self._printed:
+            sys.stderr.write(self._printed)
+
+
+def change_environment(changes):
+    for name, value in changes.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+
+
+def take_environment(pipe):
+    """The environment that the supervisor hands over, in the place of the server's."""
+    with io.FileIO(pipe) as file:
+        data = file.readall()
+    entries = data.split(b"\0")
+    if entries[-1] != b"end":  # the supervisor has died
+        os._exit(1)
+    wanted = {os.fsdecode(name): os.fsdecode(value) for name, value in (entry.split(b"=", 1) for entry in entries[:-1])}
+    change_environment({name: wanted.get(name) for name in {*os.environ, *wanted} if os.environ.get(name) != wanted.get(name)})
+
+
+def become(request, torch_finder, interruptible):
+    """This process is a fresh Python that is about to run the script. Returns the code to run, None for a module."""
+    session.enter(os.environ["GPUCAST_SESSION"])
+    process.state = None
+    importhook.announce()
+    sys.meta_path.insert(1, torch_finder)
+    if interruptible:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    random = sys.modules.get("numpy.random.mtrand")
+    if random is not None:  # Python's own and PyTorch's look after themselves
+        random.seed()
+    sys.orig_argv = list(request.words)
+    if _path_0:
+        sys.path.insert(0, "" if request.kind == "code" else folder_of(request))
+    main = sys.modules["__main__"] = types.ModuleType("__main__")
+    given = {"__annotations__": {}, "__builtins__": __builtins__, "__cached__": None, "__loader__": BuiltinImporter}
+    main.__dict__.update({name: given[name] for name in _OF_MAIN if name in given})
+    sys.argv = [{"module": "-m", "code": "-c"}.get(request.kind, request.subject), *request.arguments]
+    if request.kind == "module":
+        return None
+    if request.kind == "code":
+        main.__dict__.pop("__cached__", None)
+        return compile(request.subject, "<string>", "exec", dont_inherit=True)
+    path = os.path.join(os.getcwd(), request.subject)
+    main.__file__ = path
+    main.__loader__ = SourceFileLoader("__main__", path)
+    with open(path, "rb") as file:
+        return compile(file.read(), path, "exec", dont_inherit=True)
+
+
+def hide_torch(printed):
+    """Takes torch out of sys.modules and what its import did out of the environment. Returns the finder that undoes both."""
+    modules = {name: module for name, module in sys.modules.items() if name.partition(".")[0] == "torch"}
+    for name in modules:
+        del sys.modules[name]
+    after = dict(os.environ)
+    changed = {name: after.get(name) for name in {*_before, *after} if after.get(name) != _before.get(name)}
+    return _Torch(modules, changed, printed)
+
+
+def without_our_frames(hook):
+    """The hook that prints what ended the script sees the script's frames only."""
+
+    def excepthook(kind, value, traceback):
+        sys.excepthook = hook
+        while traceback is not None and traceback.tb_frame.f_code.co_filename == __file__:
+            traceback = traceback.tb_next
+        value.__traceback__ = sys.last_traceback = traceback
+        hook(kind, value, traceback)
+
+    return excepthook
+
+
+def main():
+    """The server. Returns in a script's process: what to run."""
+    channel = socket.socket(fileno=int(sys.argv[1]))
+    with open("/proc/self/fd/2", errors="replace") as file:
+        printed = file.read()
+    interruptible = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if interruptible:  # Ctrl-C is the batch's business
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    reason = why_not()
+    channel.send(b"ready" if reason is None else os.fsencode(reason))
+    torch_finder = hide_torch(printed)
+    request, pipe = serve(channel)
+    take_environment(pipe)
+    return request, torch_finder, interruptible
+
+
+_job = main()
+try:
+    _code = become(*_job)
+    gc.enable()
+    if _code is None:
+        import runpy
+
+        runpy._run_module_as_main(_job[0].subject)
+    else:
+        exec(_code, sys.modules["__main__"].__dict__)
+except SystemExit:
+    raise
+except BaseException:
+    sys.excepthook = without_our_frames(sys.excepthook)
+    raise

@@ -1,0 +1,204 @@
+#include "src/cli/batch_job.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "gpucast/error.h"
+#include "gpucast/gpu.h"
+#include "src/base/json.h"
+#include "src/explain/what_if.h"
+
+namespace gpucast::cli {
+namespace {
+
+const char* const kKeys[] = {"name",  "command",          "gpu",     "steps", "timeout_s", "environment", "folder", "output",
+                             "force", "enforce_capacity", "what_if", "log"};
+
+// Every value has one type; what has another is said with the key's name. Values may be null: not given.
+class Reader {
+ public:
+  explicit Reader(const Json& object) : object_(object) {}
+
+  void text(const char* key, std::string* value) {
+    if (const Json* found = find(key)) {
+      if (!found->is_text() || has_nul(*found)) throw Error(fmt::format("\"{}\" must be text", key));
+      *value = found->get<std::string>();
+    }
+  }
+  void flag(const char* key, bool* value) {
+    if (const Json* found = find(key)) {
+      if (!found->is_boolean()) throw Error(fmt::format("\"{}\" must be true or false", key));
+      *value = found->get<bool>();
+    }
+  }
+  void steps(const char* key, int64_t* value) {
+    if (const Json* found = find(key)) {
+      if (!found->is_integer() || found->get<int64_t>() < 1) throw Error(fmt::format("\"{}\" must be a whole number, 1 or more", key));
+      *value = found->get<int64_t>();
+    }
+  }
+  void seconds(const char* key, double* value) {
+    if (const Json* found = find(key)) {
+      if (!found->is_number() || !(found->get<double>() > 0)) throw Error(fmt::format("\"{}\" must be a number of seconds above 0", key));
+      *value = found->get<double>();
+    }
+  }
+  void texts(const char* key, std::vector<std::string>* value) {
+    if (const Json* found = find(key)) *value = texts_of(key, *found);
+  }
+  void command(const char* key, std::vector<std::string>* value) {
+    const Json* found = find(key);
+    if (found && found->is_text()) {
+      auto words = split_command(found->get<std::string>());
+      if (!words) throw Error(fmt::format("\"{}\" leaves a quote open", key));
+      *value = std::move(*words);
+    } else if (found) {
+      *value = texts_of(key, *found);
+    }
+    if (value->empty() || value->front().empty()) {
+      throw Error(fmt::format("\"{}\" is missing", key), "", R"(name what to run: {"command": ["python", "train.py"]})");
+    }
+  }
+  void environment(const char* key, Job* job) {
+    const Json* found = find(key);
+    if (!found) return;
+    const auto fail = [&] { throw Error(fmt::format("\"{}\" must be an object of names and texts (null removes a variable)", key)); };
+    if (!found->is_object()) fail();
+    for (size_t i = 0; i < found->size(); ++i) {
+      const std::string& name = found->keys()[i];
+      const Json& value = found->at(i);
+      if (name.empty() || name.find('=') != std::string::npos || name.find('\0') != std::string::npos) fail();
+      if (!value.is_null() && (!value.is_text() || has_nul(value))) fail();
+      job->environment.emplace_back(name, value.is_null() ? std::nullopt : std::optional(value.get<std::string>()));
+    }
+  }
+
+ private:
+  static bool has_nul(const Json& text) { return text.get<std::string>().find('\0') != std::string::npos; }
+  const Json* find(const char* key) const {
+    const Json* found = object_.find(key);
+    return found == nullptr || found->is_null() ? nullptr : found;
+  }
+  static std::vector<std::string> texts_of(const char* key, const Json& list) {
+    std::vector<std::string> all;
+    bool good = list.is_array();
+    for (size_t i = 0; good && i < list.size(); ++i) {
+      good = list.at(i).is_text() && !has_nul(list.at(i));
+      if (good) all.push_back(list.at(i).get<std::string>());
+    }
+    if (!good) throw Error(fmt::format("\"{}\" must be a list of texts", key));
+    return all;
+  }
+
+  const Json& object_;
+};
+
+void check_keys(const Json& object) {
+  std::vector<std::string> known(std::begin(kKeys), std::end(kKeys));
+  for (const std::string& key : object.keys()) {
+    if (std::find(known.begin(), known.end(), key) != known.end()) continue;
+    const auto near = did_you_mean(key, known);
+    throw Error(fmt::format("there is no \"{}\" in a job", key), "",
+                near ? fmt::format("did you mean \"{}\"?", *near) : fmt::format("a job may have: {}", fmt::join(known, ", ")));
+  }
+}
+
+void read_job(const Json& object, Job* job) {
+  Reader reader(object);
+  reader.text("name", &job->name);  // first: it names the job's own problems
+  if (job->name.empty()) throw Error("\"name\" is empty");
+  check_keys(object);
+  reader.command("command", &job->command);
+  reader.text("gpu", &job->gpu);
+  reader.steps("steps", &job->steps);
+  reader.seconds("timeout_s", &job->timeout_s);
+  reader.environment("environment", job);
+  reader.text("folder", &job->folder);
+  reader.text("output", &job->output);
+  reader.text("log", &job->log);
+  reader.flag("force", &job->force);
+  reader.flag("enforce_capacity", &job->enforce_capacity);
+  reader.texts("what_if", &job->what_ifs);
+  for (const std::string& what_if : job->what_ifs) check_what_if(what_if);
+  if (job->folder.empty()) job->folder = ".";
+}
+
+}  // namespace
+
+ParsedJob parse_job(const std::string& line, int64_t line_number, const Job& defaults) {
+  ParsedJob parsed{defaults, std::nullopt};
+  parsed.job.name = fmt::format("line {}", line_number);
+  const std::string where = fmt::format("line {} of the jobs", line_number);
+  const auto problem = [&](const char* code, const std::string& message, const std::string& to_do) {
+    parsed.problem = JobProblem{code, message, where, to_do};
+  };
+  const Json object = Json::parse(line);
+  if (!object.is_object()) {
+    problem("bad_job", "this is no JSON object", R"(one object a line: {"name": "a", "command": ["python", "train.py"]})");
+    return parsed;
+  }
+  try {
+    read_job(object, &parsed.job);
+  } catch (const Error& error) {
+    problem("bad_job", error.what(), error.hint);
+    return parsed;
+  }
+  try {
+    if (!parsed.job.gpu.empty()) find_gpu(parsed.job.gpu);
+  } catch (const Error& error) {
+    problem("unknown_gpu", error.what(), error.hint);
+  }
+  return parsed;
+}
+
+std::optional<std::vector<std::string>> split_command(const std::string& text) {
+  std::vector<std::string> words;
+  std::string word;
+  bool in_word = false;
+  char quote = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (quote == 0 && (c == ' ' || c == '\t' || c == '\n')) {
+      if (in_word) words.push_back(std::move(word));
+      word.clear();
+      in_word = false;
+      continue;
+    }
+    in_word = true;
+    if (c == quote) {
+      quote = 0;
+    } else if (quote == 0 && (c == '\'' || c == '"')) {
+      quote = c;
+    } else if (c == '\\' && quote != '\'' && i + 1 < text.size()) {
+      const char next = text[++i];
+      // Between double quotes a backslash stands for itself before most characters.
+      if (quote == '"' && next != '"' && next != '\\' && next != '$' && next != '`') word += c;
+      word += next;
+    } else {
+      word += c;
+    }
+  }
+  if (quote != 0) return std::nullopt;
+  if (in_word) words.push_back(std::move(word));
+  return words;
+}
+
+std::vector<std::string> run_words(const Job& job, const std::string& gpucast, size_t* options_end) {
+  std::vector<std::string> words{gpucast, "run", "--as-job"};
+  const auto option = [&](const char* name, const std::string& value) { words.push_back(fmt::format("{}={}", name, value)); };
+  if (!job.gpu.empty()) option("--gpu", job.gpu);
+  if (job.steps > 0) option("--steps", std::to_string(job.steps));
+  if (job.timeout_s > 0) option("--timeout", fmt::format("{}", job.timeout_s));
+  if (!job.output.empty()) option("--output", job.output);
+  if (job.force) words.emplace_back("--force");
+  if (job.enforce_capacity) words.emplace_back("--enforce-capacity");
+  for (const std::string& what_if : job.what_ifs) option("--what-if", what_if);
+  *options_end = words.size();
+  words.emplace_back("--");
+  words.insert(words.end(), job.command.begin(), job.command.end());
+  return words;
+}
+
+}  // namespace gpucast::cli

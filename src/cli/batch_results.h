@@ -1,0 +1,44 @@
+// The lines that a batch writes, one a job, and what was written before.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "src/cli/batch_job.h"
+
+namespace gpucast::cli {
+
+struct JobEnd {
+  std::string name;
+  int exit_code = 2;
+  double seconds = 0;
+  bool forked = false;
+  std::string run_json;               // what `gpucast run --as-job` wrote; "" or no JSON: it died
+  std::optional<JobProblem> problem;  // in the place of what run_json says, or where it says nothing
+  std::string printed;                // the end of what the script printed
+};
+
+// One line, with its "\n". Its status is counted in `tally`.
+struct Tally {
+  int64_t fit = 0, do_not_fit = 0, failed = 0;
+  int64_t all() const { return fit + do_not_fit + failed; }
+  void count(const std::string& status);
+};
+std::string result_line(const JobEnd& end, Tally* tally);
+
+// The status of each job that a results file holds. `size_bytes`: of its whole lines; what is behind was torn off by a batch that was
+// killed. Throws Error when the file holds anything else: it would be spoiled.
+struct FormerResults {
+  std::map<std::string, std::string> status_by_name;
+  int64_t size_bytes = 0;
+};
+FormerResults read_results(const std::string& text, const std::string& path);
+
+// The last lines of `text`, whole where it can be: at most `max_bytes`.
+std::string last_lines(const std::string& text, size_t max_bytes);
+
+// "12 done, 1 failed, 87 left, 1 min 10 s". `elapsed_s`: since the first of `done_now` jobs was started. `total`: known jobs.
+std::string progress_text(const Tally& tally, int64_t done_now, int64_t left, double elapsed_s, bool more_to_come);
+
+}  // namespace gpucast::cli

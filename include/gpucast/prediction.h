@@ -6,14 +6,16 @@
 #include <string>
 #include <vector>
 
+#include "gpucast/failed_rank.h"
 #include "gpucast/ledger.h"
 #include "gpucast/profile_summary.h"
 #include "gpucast/what_if.h"
 
 namespace gpucast {
 
-enum class Verdict : uint8_t { fits, tight, does_not_fit };
-const char* verdict_name(Verdict verdict);  // as in JSON: "fits", "tight", "does_not_fit"
+// none: there is too little to judge, e.g. the script raised before its first optimizer step.
+enum class Verdict : uint8_t { fits, tight, does_not_fit, none };
+const char* verdict_name(Verdict verdict);  // as in JSON: "fits", "tight", "does_not_fit", "none"
 
 // Where in the run something happened.
 struct Place {
@@ -88,7 +90,9 @@ struct Prediction {
 
   int32_t steps = 0;  // optimizer steps that were completed
   int64_t steps_requested = 0;
-  std::string end_reason;  // steps, script_end, exception, timeout, interrupted, "" unknown
+  std::string end_reason;  // steps, script_end, exception, timeout, interrupted, killed, "" unknown
+  bool partial = false;    // killed: only what the virtual GPU itself knows, which is reserved memory
+  std::vector<FailedRank> failed_ranks;
   int64_t events = 0, kernels = 0, library_calls = 0;
 
   Verdict verdict = Verdict::fits;

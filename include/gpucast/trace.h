@@ -14,6 +14,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "gpucast/failed_rank.h"
 #include "gpucast/profile_summary.h"
 #include "gpucast/what_if.h"
 #include "src/base/event_kind.h"
@@ -183,10 +184,17 @@ struct Annotation {
 };
 
 struct CaptureEnd {
-  std::string reason;  // steps, script_end, exception, timeout, interrupted; "" when the record is missing
+  std::string reason;  // steps, script_end, exception, timeout, interrupted, killed; "" when the record is missing
+  std::string how;     // of a killed process: "killed by signal 9 (Killed)"
   int64_t exit_code = 0, optimizer_steps = 0;
   std::optional<TorchStats> torch_stats;
   std::optional<std::vector<RecordedSegment>> segments;
+};
+
+// What the supervisor knew at the end of the whole command.
+struct CommandEnd {
+  int64_t exit_code = 0;
+  std::vector<FailedRank> failed_ranks;
 };
 
 // A warning that the capture layer itself had.
@@ -249,6 +257,7 @@ struct Trace {
   Header header;
   Process process;
   CaptureEnd end;
+  CommandEnd command_end;
   StringTable strings;
   std::vector<AllocatorEvent> events;
   std::vector<Mark> marks;

@@ -86,7 +86,8 @@ def finish(what, write, reason, exit_code):
     try:
         write(reason, exit_code)
         name, text = exception or (None, None)
-        session.write("done", {"reason": reason, "exception_type": name, "exception": text, "optimizer_steps": steps.counter.rounds})
+        done = {"reason": reason, "exit_code": exit_code, "exception_type": name, "exception": text}
+        session.write("done", {**done, "optimizer_steps": steps.counter.rounds})
     except Exception as error:
         session.error("cannot_write", f"the {what} could not be written: {type(error).__name__}: {error}", final=False)
         session.write("done", {"reason": "failed"})

@@ -25,6 +25,7 @@
 #include "src/base/bytes.h"
 #include "src/cli/load_trace.h"
 #include "src/cli/messages.h"
+#include "src/cli/report_capture.h"
 #include "src/cli/subcommand.h"
 #include "src/cli/supervisor.h"
 #include "src/explain/explain.h"
@@ -231,7 +232,7 @@ int explain_file(const Options& options) {
   } else {
     std::fputs(explain_text(explanation, options.input.path, colour_wanted()).c_str(), stdout);
   }
-  return analysis.prediction.verdict == Verdict::does_not_fit ? kExitNo : kExitYes;
+  return exit_code_of(analysis.prediction.verdict);
 }
 
 }  // namespace

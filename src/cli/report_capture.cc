@@ -20,7 +20,12 @@ int report_trace(Trace trace, const std::optional<std::string>& gpu, Format form
     options.capture_path = kept ? path : "";
     std::fputs(text_report(prediction, options).c_str(), stdout);
   }
-  return prediction.verdict == Verdict::does_not_fit ? kExitNo : kExitYes;
+  return exit_code_of(prediction.verdict);
+}
+
+int exit_code_of(Verdict verdict) {
+  if (verdict == Verdict::none) return kExitFailed;
+  return verdict == Verdict::does_not_fit ? kExitNo : kExitYes;
 }
 
 }  // namespace gpucast::cli

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "gpucast/prediction.h"
 #include "gpucast/trace.h"
 
 namespace gpucast::cli {
@@ -11,7 +12,10 @@ namespace gpucast::cli {
 enum class Format { text, json };
 
 // Predicts for `gpu` (unset: the card of the capture) and prints the report to standard output. `kept` is false when the file is about
-// to be deleted, so that the report must not name it in its next command. Returns kExitYes or kExitNo. Throws Error.
+// to be deleted, so that the report must not name it in its next command. Returns exit_code_of(). Throws Error.
 int report_trace(Trace trace, const std::optional<std::string>& gpu, Format format, bool kept);
+
+// No verdict is neither yes nor no.
+int exit_code_of(Verdict verdict);
 
 }  // namespace gpucast::cli

@@ -194,11 +194,16 @@ int run(const Options& options, JobResult* job) {
         failed = true;
       }
     }
+    for (const auto& process : result->command.processes) {
+      if (!is_lost_rank(process, captured)) continue;
+      say("gpucast: rank {} died before its capture was written\n", process.rank);
+      failed = true;
+    }
     for (size_t i = 0; i < captured.size(); ++i) {
       // Rank 0 has the name that was asked for. Without a name, the other ranks' captures are of no use.
       if (i > 0 && options.output.empty()) break;
       if (i > 0) output = std::make_unique<CaptureFile>(rank_path(options.output, static_cast<int64_t>(i)), options.force);
-      output->assemble(session.path, captured[i], settings, result->command.exit_code.value_or(0));
+      output->assemble(session.path, captured[i], settings, {result->command.exit_code.value_or(0), failed_ranks(*result)});
       files.push_back(kept ? output->keep() : output->path());
     }
     if (captured.size() > 1) {

@@ -166,13 +166,33 @@ std::optional<SessionResult> run_session(const SessionFolder& session, const std
   return result;
 }
 
+bool is_lost_rank(const CapturedProcess& process, const std::vector<CapturedProcess>& captured) {
+  const bool other_rank = std::none_of(captured.begin(), captured.end(), [&](const auto& other) { return other.rank == process.rank; });
+  return process.died && (process.stepped || other_rank);
+}
+
+std::vector<FailedRank> failed_ranks(const SessionResult& session) {
+  std::vector<FailedRank> failed;
+  for (const CapturedProcess& process : session.command.processes) {
+    if (process.pid == session.captured.front().pid) continue;
+    if (process.reason == "exception") {
+      failed.push_back({process.rank, fmt::format("raised {}: {}", process.exception_type, process.exception)});
+    } else if (process.exit_code != 0) {
+      failed.push_back({process.rank, fmt::format("failed (exit code {})", process.exit_code)});
+    } else if (is_lost_rank(process, session.captured)) {
+      failed.push_back({process.rank, "died before its capture was written"});
+    }
+  }
+  return failed;
+}
+
 bool say_if_failed(const CapturedProcess& process, const Supervised& command) {
   if (process.reason == "exception") {
     say("gpucast: the script raised {}: {}\n", process.exception_type, process.exception);
     return true;
   }
-  if (process.reason != "script_end" || command.exit_code.value_or(0) == 0) return false;
-  say("gpucast: the script failed{}\n", how_it_ended(command));
+  if (process.reason != "script_end" || (process.exit_code == 0 && command.exit_code.value_or(0) == 0)) return false;
+  say("gpucast: the script failed{}\n", process.exit_code == 0 ? how_it_ended(command) : fmt::format(" (exit code {})", process.exit_code));
   return true;
 }
 
@@ -212,7 +232,8 @@ CaptureFile::~CaptureFile() {
   if (!kept_) unlink(current_.c_str());
 }
 
-void CaptureFile::assemble(const std::string& session_folder, const CapturedProcess& process, const RunSettings& settings, int exit_code) {
+void CaptureFile::assemble(const std::string& session_folder, const CapturedProcess& process, const RunSettings& settings,
+                           const CommandEnd& end) {
   GzipWriter out(current_);
   Json header;
   header["record"] = "header";
@@ -238,7 +259,9 @@ void CaptureFile::assemble(const std::string& session_folder, const CapturedProc
   out.line(header.dump());
   const std::string base = fmt::format("{}/{}.", session_folder, process.pid);
   if (!out.lines_of(base + "history")) throw Error("the captured process left no history", base + "history");
-  out.line(Json{{"record", "command_end"}, {"exit_code", exit_code}}.dump());
+  Json command_end{{"record", "command_end"}, {"exit_code", end.exit_code}};
+  for (const FailedRank& failed : end.failed_ranks) command_end["failed_ranks"].push_back({{"rank", failed.rank}, {"what", failed.what}});
+  out.line(command_end.dump());
   if (!out.lines_of(base + "vgpu")) {
     out.line(
         Json{{"record", "warning"}, {"code", "no_vgpu_log"}, {"message", "the virtual GPU's log is missing: what libraries did is unknown"}}

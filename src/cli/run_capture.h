@@ -6,7 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "gpucast/failed_rank.h"
 #include "gpucast/gpu.h"
+#include "gpucast/trace.h"
 #include "gpucast/what_if.h"
 #include "src/cli/supervisor.h"
 
@@ -37,6 +39,11 @@ struct SessionResult {
 std::optional<SessionResult> run_session(const SessionFolder& session, const std::string& program_path, const std::string& library_folder,
                                          const RunSettings& settings);
 
+// A rank that died without a capture. (Others that died so are helpers of the job.)
+bool is_lost_rank(const CapturedProcess& process, const std::vector<CapturedProcess>& captured);
+// The ranks that raised or were lost, but for the first captured one, whose report says so itself.
+std::vector<FailedRank> failed_ranks(const SessionResult& session);
+
 // The script raised, or ended by itself with an exit code that is not 0. Says so.
 bool say_if_failed(const CapturedProcess& process, const Supervised& command);
 
@@ -51,8 +58,8 @@ class CaptureFile {
   CaptureFile& operator=(const CaptureFile&) = delete;
 
   const std::string& path() const { return current_; }
-  // Gzip of header, process, history, virtual GPU, eof.
-  void assemble(const std::string& session_folder, const CapturedProcess& process, const RunSettings& settings, int exit_code);
+  // Gzip of header, process, history, command's end, virtual GPU, eof.
+  void assemble(const std::string& session_folder, const CapturedProcess& process, const RunSettings& settings, const CommandEnd& end);
   // Moves it to the path it was opened for (none: where it is) and keeps it. Returns the path.
   std::string keep();
 

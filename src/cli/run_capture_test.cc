@@ -111,7 +111,7 @@ TEST(CaptureFile, JoinsTheSectionsAndCountsTheLines) {
   CapturedProcess process;
   process.pid = 7;
   CaptureFile file(folder / "a.gpucast", false);
-  file.assemble(folder.path, process, settings, 3);
+  file.assemble(folder.path, process, settings, {3, {{1, "raised ValueError: bad"}}});
   EXPECT_EQ(file.keep(), folder / "a.gpucast");
   GzipLines lines(folder / "a.gpucast");
   std::vector<std::string> found;
@@ -119,7 +119,7 @@ TEST(CaptureFile, JoinsTheSectionsAndCountsTheLines) {
   ASSERT_EQ(found.size(), 6U);
   EXPECT_NE(found[0].find("\"capacity_bytes\":12485853184"), std::string::npos);
   EXPECT_EQ(found[2], "[\"alloc\", 1]");
-  EXPECT_EQ(found[3], R"({"record":"command_end","exit_code":3})");
+  EXPECT_EQ(found[3], R"({"record":"command_end","exit_code":3,"failed_ranks":[{"rank":1,"what":"raised ValueError: bad"}]})");
   EXPECT_EQ(found[4], "[\"vgpu_mark\", 1]");
   EXPECT_EQ(found[5], R"({"record":"eof","lines":5})");
   EXPECT_EQ(lines.end(), GzipLines::End::complete);

@@ -223,7 +223,7 @@ class Supervisor {
       if (now.gave_up && now.open == 0) return now.done > 0 ? Supervised::End::captured : Supervised::End::gave_up;
       if (now.done > 0 && now.open == 0) {
         if (!first_done) first_done = Clock::now();
-        const bool all = now.done >= now.expected;
+        const bool all = now.done + now.died >= now.expected;
         if (all || seconds_since(*first_done) > kOtherRanksGrace_s) return Supervised::End::captured;
       }
       if (command_status_ && now.open == 0) {
@@ -246,6 +246,7 @@ class Supervisor {
     int64_t done = 0;
     int64_t expected = 1;  // ranks on this machine, as far as a process that is done knows
     int64_t open = 0;      // armed processes that are worth waiting for
+    int64_t died = 0;      // armed ones that are gone without a capture
     bool gave_up = false;
   };
 
@@ -262,6 +263,9 @@ class Supervisor {
         job_done = job_done || kinds.contains("stepped");
       } else if (kinds.contains("armed") && running(pid)) {
         open[pid] = kinds.contains("stepped");
+      } else if (kinds.contains("armed")) {
+        ++now.died;
+        died_.insert(pid);
       }
     }
     if (job_done && !job_done_) job_done_ = Clock::now();
@@ -346,14 +350,20 @@ class Supervisor {
       process.pid = pid;
       process.rank = read_json(file(pid, "armed")).value("rank", 0);
       process.done = kinds.contains("done") && kinds.contains("history");
+      process.stepped = kinds.contains("stepped");
+      process.died = !process.done && died_.contains(pid);
       if (kinds.contains("done")) {
         const auto done = read_json(file(pid, "done"));
         process.reason = done.value("reason", "");
         process.exception_type = done.value("exception_type", "");
+        process.exit_code = static_cast<int>(done.value("exit_code", 0));
         process.exception = done.value("exception", "");
         process.optimizer_steps = done.value("optimizer_steps", 0);
       }
-      if (const auto status = statuses_.find(pid); status != statuses_.end()) result.exit_code = exit_code_of(status->second);
+      if (const auto status = statuses_.find(pid); status != statuses_.end()) {
+        result.exit_code = exit_code_of(status->second);
+        if (process.done) process.exit_code = *result.exit_code;
+      }
       result.processes.push_back(std::move(process));
     }
     std::stable_sort(result.processes.begin(), result.processes.end(), [](const auto& a, const auto& b) {
@@ -375,6 +385,7 @@ class Supervisor {
     Clock::time_point since = Clock::now();
   };
   std::map<pid_t, Activity> activities_;
+  std::set<pid_t> died_;
   std::optional<Clock::time_point> job_done_;
 };
 

@@ -164,7 +164,10 @@ Analysis analyze(Trace given, const std::optional<std::string>& gpu_name) {
   if (least.expandable_bytes) out.min_capacity_expandable_bytes = *least.expandable_bytes + beside_bytes;
 
   // The verdict.
-  Need need{lifetimes.peak_allocated.bytes, lifetimes.peak_reserved.bytes, false, false, nullptr};
+  Need need;
+  need.peak_allocated_bytes = lifetimes.peak_allocated.bytes;
+  need.peak_reserved_bytes = lifetimes.peak_reserved.bytes;
+  need.nothing_to_judge = nothing_to_judge(trace, out);
   need.runs_at = [&](int64_t capacity_bytes) { return runs_at(history, capacity_bytes, out.gpu_total_bytes); };
   const bool same_card = !is_snapshot && gpu.id == captured.id;  // a snapshot's card is not known
   need.ended_in_oom = cut_short && same_card;
@@ -176,6 +179,7 @@ Analysis analyze(Trace given, const std::optional<std::string>& gpu_name) {
     out.verdict_reason +=
         fmt::format(": {} were asked for, {} were free", format_bytes(out.oom->requested_bytes), format_bytes(out.oom->free_bytes));
   }
+  if (!need.nothing_to_judge.empty()) out.min_capacity_bytes = out.min_capacity_expandable_bytes = std::nullopt;
   out.needs_reclaim = judgement.needs_reclaim;
   out.device = judgement.device;
   if (!out.gpu_chosen) {

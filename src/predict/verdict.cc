@@ -14,6 +14,8 @@ const char* verdict_name(Verdict verdict) {
       return "tight";
     case Verdict::does_not_fit:
       return "does_not_fit";
+    case Verdict::none:
+      return "none";
   }
   return "";
 }
@@ -36,6 +38,11 @@ Judgement judge(const Need& need, const LedgerLine& ledger, int64_t total_bytes)
   if (need.cut_by_oom) {
     out.verdict = Verdict::tight;
     out.reason = "not known: the captured run ended early, on a card that was full";
+    return out;
+  }
+  if (!need.nothing_to_judge.empty()) {
+    out.verdict = Verdict::none;
+    out.reason = need.nothing_to_judge;
     return out;
   }
   if (out.device.high_bytes <= total_bytes) {

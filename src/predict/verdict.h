@@ -16,6 +16,7 @@ struct Need {
   bool cut_by_oom = false;    // on another card: the peaks are only what was reached before
   // Whether it runs when the allocator can get so many bytes: a replay, or a comparison with the least capacity.
   std::function<RunsAt(int64_t capacity_bytes)> runs_at;
+  std::string nothing_to_judge = {};  // why, in a sentence; "" when the peaks are those of the job
 };
 
 struct Judgement {
@@ -26,7 +27,7 @@ struct Judgement {
 };
 
 // fits: even the high estimate is within the card. does_not_fit: the history does not run on the card less the ledger's low
-// estimate, whatever PyTorch gives back, or the run ended in OOM. tight: between the two.
+// estimate, whatever PyTorch gives back, or the run ended in OOM. tight: between the two. none: what was seen fits, and is too little.
 Judgement judge(const Need& need, const LedgerLine& ledger, int64_t total_bytes);
 
 }  // namespace gpucast

@@ -38,7 +38,13 @@ void how_it_ended(const Trace& trace, Prediction* out) {
     warn("timeout",
          fmt::format("The capture ended by its time limit after {} optimizer steps. Allow more: --timeout SECONDS.", out->steps));
   if (reason == "interrupted") warn("interrupted", "The capture was interrupted. The report covers what ran before.");
-  if (out->source == "snapshot") return;
+  if (reason == "killed") {
+    warn("killed",
+         fmt::format("The script was {} before its capture was written. What is left is the virtual GPU's own log: the memory that "
+                     "PyTorch reserved, not what it allocated in it.",
+                     trace.end.how));
+  }
+  if (out->source == "snapshot" || out->partial) return;
   if (out->steps == 0) {
     warn("no_optimizer_step", "No optimizer step was taken: gradients and optimizer state may be missing from the peak.");
   } else if (out->steps_requested > 0 && out->steps < out->steps_requested && reason == "script_end") {
@@ -67,9 +73,23 @@ void describe_run(const Trace& trace, const Gpu& captured, const Gpu& gpu, bool 
   out->world_size = trace.process.world_size;
   out->steps_requested = header.steps_requested;
   out->end_reason = trace.end.reason;
+  out->partial = trace.end.reason == "killed";
+  out->failed_ranks = trace.command_end.failed_ranks;
   out->events = static_cast<int64_t>(trace.events.size());
   out->kernels = trace.kernels;
   out->library_calls = trace.library_calls;
+}
+
+std::string nothing_to_judge(const Trace& trace, const Prediction& prediction) {
+  const std::string& reason = trace.end.reason;
+  const std::string step = "its first optimizer step: what a step takes is not known";
+  if (reason == "killed") return fmt::format("the script was {}: what it would have taken is not known", trace.end.how);
+  if (prediction.source == "snapshot" || prediction.steps > 0) return "";
+  if (reason == "exception") return "the script raised an exception before " + step;
+  if (reason == "timeout") return "the time limit came before " + step;
+  if (reason == "interrupted") return "the run was interrupted before " + step;
+  if (trace.command_end.exit_code != 0) return fmt::format("the script failed (exit code {}) before {}", trace.command_end.exit_code, step);
+  return "";
 }
 
 void add_warnings(const Trace& trace, const AllocConf& conf, const Comparison& comparison, const Gpu& captured, const Gpu& gpu,

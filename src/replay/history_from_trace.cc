@@ -109,15 +109,25 @@ class Converter {
     size_t releases = at;
     while (releases < end && is_release(events_[releases].kind)) ++releases;
     if (releases > at) {
-      // Memory was given back first. For the allocation that follows, when that one went on to need memory, and (where
-      // stacks are known) did it from the same place in the program.
+      // Memory was given back first: by the allocation that follows, when that one went on to need memory.
       const bool needed = allocation_follows && (releases < end || events_[end].kind == EventKind::oom);
-      const StackId stack = events_[at].stack;
-      const bool same_place = !needed || !stack.valid() || !events_[end].stack.valid() || stack == events_[end].stack;
-      if (!needed || !same_place) return op(OpKind::empty_cache, at, releases, 0, events_[at]);
+      if (!needed || emptied_on_request(at, releases, events_[end])) return op(OpKind::empty_cache, at, releases, 0, events_[at]);
     }
     if (!allocation_follows) return op(OpKind::nothing, at, end, 0, events_[at]);
     return allocation(at, end);
+  }
+
+  // Releases `begin` to `end` were not the following allocation's own. It would hand its stack to all that it does, or have none for
+  // any of it; a release on request has none of its own, and PyTorch writes down where the segment was allocated, if it knows. That
+  // may be the same place, but then the allocation would have taken a segment that is large enough.
+  bool emptied_on_request(size_t begin, size_t end, const AllocatorEvent& allocation) const {
+    const bool splits_all = out_.alloc_conf.find("max_split_size") == std::string::npos;
+    return std::any_of(events_.begin() + begin, events_.begin() + end, [&](const AllocatorEvent& release) {
+      const bool both_large = release.kind == EventKind::segment_free && release.size_bytes > AllocConf::kSmallSegmentBytes &&
+                              allocation.size_bytes > AllocConf::kSmallBytes;
+      const bool would_do = both_large && release.stream == allocation.stream && release.size_bytes >= allocation.size_bytes;
+      return release.stack != allocation.stack || (splits_all && would_do);
+    });
   }
 
   // Events `first` to `at`; `at` is the alloc or oom.

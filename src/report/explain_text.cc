@@ -94,12 +94,12 @@ void paragraph(const std::string& first, std::string_view text, TextWriter* out,
 }
 
 std::string verdict_words(Verdict verdict) {
+  if (verdict == Verdict::none) return "no verdict";
   return verdict == Verdict::fits ? "fits" : verdict == Verdict::tight ? "tight" : "does not fit";
 }
 
 void headline(const Prediction& p, TextWriter* out) {
-  const char* verdict = p.verdict == Verdict::fits ? "FITS" : p.verdict == Verdict::tight ? "TIGHT" : "DOES NOT FIT";
-  const char* colour = p.verdict == Verdict::fits ? "1;32" : p.verdict == Verdict::tight ? "1;33" : "1;31";
+  const auto [verdict, colour] = headline_of(p.verdict);
   out->line(fmt::format("{} on {} ({}{})", out->paint(verdict, colour), p.gpu_id, format_bytes(p.gpu_total_bytes),
                         p.gpu_chosen ? "" : ", since no card was named"));
   if (!p.verdict_reason.empty()) paragraph("  ", p.verdict_reason, out);

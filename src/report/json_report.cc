@@ -11,9 +11,10 @@ Json peak_json(const Prediction& p) {
   allocated["reserved_bytes"] = p.peak_allocated.reserved_bytes;
   Json reserved = place_json(p.peak_reserved.place);
   reserved["allocated_bytes"] = p.peak_reserved.allocated_bytes;
-  return {{"allocated_bytes", p.peak_allocated.bytes},
+  const auto known = [&](int64_t bytes) { return p.partial ? Json() : Json(bytes); };
+  return {{"allocated_bytes", known(p.peak_allocated.bytes)},
           {"reserved_bytes", p.peak_reserved.bytes},
-          {"free_but_reserved_bytes", p.free_but_reserved_bytes},
+          {"free_but_reserved_bytes", known(p.free_but_reserved_bytes)},
           {"allocated_at", std::move(allocated)},
           {"reserved_at", std::move(reserved)}};
 }
@@ -39,6 +40,10 @@ std::string json_report(const Prediction& p) {
   out["steps"] = p.steps;
   out["steps_requested"] = p.steps_requested;
   out["end_reason"] = p.end_reason;
+  out["partial"] = p.partial;
+  out["failed_ranks"] = list_json(p.failed_ranks, [](const FailedRank& failed) {
+    return Json{{"rank", failed.rank}, {"what", failed.what}};
+  });
   out["verdict"] = verdict_name(p.verdict);
   out["verdict_reason"] = p.verdict_reason;
   out["needs_reclaim"] = p.needs_reclaim;

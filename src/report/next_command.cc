@@ -48,6 +48,7 @@ std::string shell_quote(const std::vector<std::string>& words) {
 
 std::vector<NextCommand> next_commands(const Prediction& p, const std::string& capture_path) {
   std::vector<NextCommand> next;
+  if (p.partial) return next;
   const std::string command = p.command.empty() ? "COMMAND" : shell_quote(p.command);
   std::string what_ifs;
   for (const WhatIf& what_if : p.what_if) what_ifs += fmt::format(" --what-if {}", shell_quote({what_if.name}));
@@ -57,7 +58,7 @@ std::vector<NextCommand> next_commands(const Prediction& p, const std::string& c
   const auto judge_by = [&](const std::string& gpu) {
     return capture_path.empty() ? run_on(gpu) : fmt::format("gpucast analyze {} --gpu {}", shell_quote({capture_path}), gpu);
   };
-  if (!capture_path.empty() && p.verdict != Verdict::fits) {
+  if (!capture_path.empty() && (p.verdict == Verdict::tight || p.verdict == Verdict::does_not_fit)) {
     next.push_back({"why, and what would reduce it:", fmt::format("gpucast explain {}", shell_quote({capture_path}))});
   }
   if (p.source == "snapshot") {

@@ -19,8 +19,11 @@ namespace {
 constexpr size_t kMostWarnings = 6, kMostSteps = 5, kMostWarningLines = 3;
 
 void verdict(const Prediction& p, TextWriter* out) {
-  const char* words = p.verdict == Verdict::fits ? "FITS" : p.verdict == Verdict::tight ? "TIGHT" : "DOES NOT FIT";
-  const char* colour = p.verdict == Verdict::fits ? "1;32" : p.verdict == Verdict::tight ? "1;33" : "1;31";
+  for (const FailedRank& failed : p.failed_ranks)
+    out->wrapped(out->paint("FAILED", "1;31") + " ",
+                 fmt::format("rank {} {}; what follows is of rank {}", failed.rank, failed.what, p.rank));
+  if (p.partial) out->wrapped(out->paint("PARTIAL", "1;31") + " ", "the script died, and only the memory that it had reserved is known");
+  const auto [words, colour] = headline_of(p.verdict);
   const std::string card =
       fmt::format("on {} ({}{})", p.gpu_id, p.gpu_name.empty() ? "" : p.gpu_name + ", ", format_bytes(p.gpu_total_bytes));
   out->line(fmt::format("{} {}", out->paint(words, colour), card));
@@ -151,7 +154,7 @@ void profile(const Prediction& p, TextWriter* out) {
 }
 
 void cards(const Prediction& p, TextWriter* out) {
-  if (p.cards.empty()) return;
+  if (std::all_of(p.cards.begin(), p.cards.end(), [](const CardFit& card) { return card.verdict == Verdict::none; })) return;
   out->line();
   out->line(out->bold("Cards it fits"));
   bool other = false;
@@ -185,9 +188,9 @@ void warnings(const Prediction& p, TextWriter* out) {
 }
 
 void next(const Prediction& p, const TextOptions& options, TextWriter* out) {
-  out->line();
-  for (const NextCommand& command : next_commands(p, options.capture_path))
-    out->line(fmt::format("next, {}\n  {}", command.why, command.command));
+  const std::vector<NextCommand> commands = next_commands(p, options.capture_path);
+  if (!commands.empty()) out->line();
+  for (const NextCommand& command : commands) out->line(fmt::format("next, {}\n  {}", command.why, command.command));
 }
 
 }  // namespace
@@ -197,9 +200,11 @@ std::string text_report(const Prediction& prediction, const TextOptions& options
   verdict(prediction, &out);
   run(prediction, &out);
   device(prediction, &out);
-  peaks(prediction, &out);
-  categories(prediction, &out);
-  over_time(prediction, &out);
+  if (!prediction.partial) {  // else nothing is known of what was allocated
+    peaks(prediction, &out);
+    categories(prediction, &out);
+    over_time(prediction, &out);
+  }
   profile(prediction, &out);
   cards(prediction, &out);
   warnings(prediction, &out);

@@ -58,6 +58,20 @@ void TextWriter::wrapped(const std::string& first, std::string_view text, size_t
   line(current);
 }
 
+Headline headline_of(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::fits:
+      return {"FITS", "1;32"};
+    case Verdict::tight:
+      return {"TIGHT", "1;33"};
+    case Verdict::does_not_fit:
+      return {"DOES NOT FIT", "1;31"};
+    case Verdict::none:
+      return {"NO VERDICT", "1;33"};
+  }
+  return {"", "0"};
+}
+
 std::string where(const Place& place) {
   if (place.phase.empty()) return fmt::format("event {} of the history", place.event);
   std::string text = place.step > 0 ? fmt::format("{}, step {}", place.phase, place.step) : place.phase;

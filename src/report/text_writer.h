@@ -38,6 +38,12 @@ class TextWriter {
   std::string out_;
 };
 
+struct Headline {
+  const char* words;   // "DOES NOT FIT"
+  const char* colour;  // for TextWriter::paint
+};
+Headline headline_of(Verdict verdict);
+
 // "backward, step 2, in layer1.0.conv1 (Conv2d)"; of a memory snapshot, which has no phases: "event 17 of the history".
 std::string where(const Place& place);
 

@@ -173,6 +173,7 @@ class Reader {
   void stack(od::object object);
   void module(od::object object);
   void end(od::object object);
+  void command_end(od::object object);
 
   // "line 17 (byte 1234 of the uncompressed text)", and the first characters of the line.
   std::string here(std::string_view text = "") const {
@@ -429,6 +430,7 @@ void Reader::record(std::string_view text) {
   if (name == "stack") return stack(object);
   if (name == "module") return module(object);
   if (name == "end") return end(object);
+  if (name == "command_end") return command_end(object);
   if (name == "warning") {
     CaptureWarning warning;
     each_field(object, [&](std::string_view key, auto value) {
@@ -559,6 +561,26 @@ void Reader::module(od::object object) {
   trace_.modules[static_cast<size_t>(id)] = module;
 }
 
+void Reader::command_end(od::object object) {
+  CommandEnd& e = trace_.command_end;
+  const bool whole = each_field(object, [&](std::string_view key, auto value) {
+    if (key == "exit_code") (void)set_int(value, &e.exit_code);
+    if (key != "failed_ranks") return;
+    od::array ranks;
+    if (value.get_array().get(ranks) != simdjson::SUCCESS) return;
+    for (auto entry : ranks) {
+      od::object fields;
+      if (entry.get_object().get(fields) != simdjson::SUCCESS) continue;
+      FailedRank& rank = e.failed_ranks.emplace_back();
+      each_field(fields, [&](std::string_view field, auto of_rank) {
+        if (field == "rank") (void)set_int(of_rank, &rank.rank);
+        if (field == "what") rank.what = text_of(of_rank);
+      });
+    }
+  });
+  if (!whole) problem(Problem::bad_record, "'command_end'");
+}
+
 void Reader::end(od::object object) {
   CaptureEnd& e = trace_.end;
   has_end_ = true;
@@ -568,6 +590,7 @@ void Reader::end(od::object object) {
   };
   const bool whole = each_field(object, [&](std::string_view key, auto value) {
     if (key == "reason") e.reason = text_of(value);
+    if (key == "how") e.how = text_of(value);
     if (key == "exit_code") (void)set_int(value, &e.exit_code);
     if (key == "optimizer_steps") (void)set_int(value, &e.optimizer_steps);
     if (key == "torch_stats") {

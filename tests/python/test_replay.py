@@ -259,3 +259,22 @@ def test_settings_are_judged_as_pytorch_does(gpucast, replay, events):
     ours = [replay(events, "--torch-version", version, "--alloc-conf", setting).returncode == 0 for setting in SETTINGS]
     wrong = [setting for setting, theirs, we in zip(SETTINGS, json.loads(answers), ours) if theirs != we]
     assert wrong == []
+
+
+# The second use of a segment leaves PyTorch without a stack for the segment's release.
+EMPTY_CACHE = """
+for megabytes in (60, 24):
+    kept = torch.empty(megabytes * 2**20, dtype=torch.uint8, device="cuda")
+    del kept
+torch.cuda.empty_cache()
+kept = torch.empty(24 * 2**20, dtype=torch.uint8, device="cuda")
+"""
+
+
+def test_cache_emptied_before_a_new_segment(gpucast, gpucast_bin):
+    run = gpucast(train_script(after_step=EMPTY_CACHE))
+    assert run.code == 0, run.err
+    assert any(event[4] == -1 for event in run.capture.of("segment_free"))
+    assert "replay_differs" not in {warning["code"] for warning in run.report["warnings"]}
+    done = subprocess.run([gpucast_bin, "replay", run.capture_path, "--format", "json"], capture_output=True, text=True)
+    assert json.loads(done.stdout)["replays"][0]["alloc_retries"] == 0

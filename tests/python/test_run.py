@@ -175,6 +175,35 @@ def test_script_raises(gpucast, tmp_path):
     assert len(done.capture.marks("step")) == 2
 
 
+def test_nothing_to_judge(gpucast, gpucast_bin):
+    """Before the first optimizer step nobody knows what a step takes."""
+    script = train_script().replace("optimizer.zero_grad()", "raise ValueError('bad batch')")
+    done = gpucast(script)
+    assert done.code == 2
+    assert done.report["verdict"] == "none" and "before its first optimizer step" in done.report["verdict_reason"]
+    assert {card["verdict"] for card in done.report["cards"]} == {"none"} and done.report["min_capacity_bytes"] is None
+    text = subprocess.run([gpucast_bin, "analyze", done.capture_path], capture_output=True, text=True)
+    assert text.stdout.startswith("NO VERDICT") and "FITS" not in text.stdout and "Cards" not in text.stdout and text.returncode == 2
+    too_large = gpucast("import torch\nx = torch.empty(20 * 2**30, dtype=torch.uint8, device='cuda')\n1 / 0", "--gpu", "rtx3060")
+    assert too_large.report["verdict"] == "does_not_fit" and too_large.code == 2
+
+
+def test_one_rank_of_two_fails(gpucast, gpucast_bin):
+    body = train_script(after_step="if rank == 1: HOW").replace("\n", "\n    ")
+    script = f"import multiprocessing, os\ndef train(rank):\n    os.environ['RANK'] = str(rank)\n    {body}\nif __name__ == '__main__':\n"
+    script += (
+        "    context = multiprocessing.get_context('spawn')\n    jobs = [context.Process(target=train, args=(rank,)) for rank in (0, 1)]\n"
+    )
+    script += "    for job in jobs: job.start()\n    for job in jobs: job.join()\n"
+    dies = "os.kill(os.getpid(), 9)"
+    for how, what in (("raise ValueError('bad batch')", "failed (exit code 1)"), (dies, "died before its capture was written")):
+        done = gpucast(script.replace("HOW", how))
+        assert done.code == 2, done.err
+        assert done.report["failed_ranks"] == [{"rank": 1, "what": what}] and done.report["environment"]["rank"] == 0
+    text = subprocess.run([gpucast_bin, "analyze", done.capture_path], capture_output=True, text=True).stdout
+    assert text.startswith("FAILED rank 1 died")
+
+
 def test_traceback_has_no_frames_of_ours(gpucast):
     script = """
 import torch

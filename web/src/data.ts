@@ -31,7 +31,7 @@ export interface Prediction {
   steps: number;
   steps_requested: number;
   end_reason: string;
-  verdict: "fits" | "tight" | "does_not_fit";
+  verdict: "fits" | "tight" | "does_not_fit" | "none";
   verdict_reason: string;
   peak: {
     allocated_bytes: number;

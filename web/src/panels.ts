@@ -27,7 +27,7 @@ export function deviceLines(p: Prediction): Line[] {
   return lines;
 }
 
-const kVerdicts = { fits: ["Fits", "✓"], tight: ["Tight", "!"], does_not_fit: ["Does not fit", "✕"] } as const;
+const kVerdicts = { fits: ["Fits", "✓"], tight: ["Tight", "!"], does_not_fit: ["Does not fit", "✕"], none: ["No verdict", "?"] } as const;
 
 export function quoted(words: string[]): string {
   return words.map((word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`)).join(" ");
@@ -216,7 +216,7 @@ function ledger(p: Prediction): void {
 
 function run(p: Prediction): void {
   const item = (name: string, value: string): HTMLElement[] => (value ? [el("dt", {}, name), el("dd", {}, value)] : []);
-  const fits = p.cards.filter((card) => card.verdict !== "does_not_fit").map((card) => (card.verdict === "tight" ? `${card.name} (tight)` : card.name));
+  const fits = p.cards.filter((card) => card.verdict === "fits" || card.verdict === "tight").map((card) => (card.verdict === "tight" ? `${card.name} (tight)` : card.name));
   fill(
     byId("run"),
     el(

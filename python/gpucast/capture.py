@@ -1,6 +1,7 @@
 """One process's capture: from `import torch` over the first CUDA call to the end."""
 
 import atexit
+import gc
 import os
 import platform
 import sys
@@ -100,10 +101,22 @@ def arm():
         session.write("armed", process.ranks())
         if session.settings().get("deadline_unix_s"):
             threading.Thread(target=_end_at_deadline, name="gpucast-timeout", daemon=True).start()
+        _forget_past_garbage()
     except Exception as error:
         ending.give_up(
             "cannot_arm", f"PyTorch {process.build.version} does not let its allocator be recorded: {type(error).__name__}: {error}"
         )
+
+
+def _forget_past_garbage():
+    """When Python next collects garbage decides when tensors in reference cycles are freed. From here on that depends on the script
+    alone and not on what was imported before, so that every run is alike, those in children of the fork server as well."""
+    if not gc.isenabled():
+        return
+    # What Python takes from its lists of free tuples, lists and dicts does not count as allocated: fill them.
+    full = [(None,) * size for size in range(1, 21) for _ in range(2000)], [[] for _ in range(100)], [{} for _ in range(100)]
+    del full
+    gc.collect(1)
 
 
 def _end_at_deadline():

@@ -9,8 +9,8 @@ in place and never touches CUDA. For each job it forks two processes, and nothin
 Two things are left of the server in the script: the frame below `__main__`'s (taken out of tracebacks), and modules that torch imported.
 torch itself is kept out of sys.modules until the script imports it.
 
-Nothing is collected between the import and the fork, and nothing frozen: when Python collects garbage decides when tensors in
-reference cycles are freed, and must stay as in a fresh process.
+Nothing is frozen (gc.freeze) and nothing collected between the import and the fork: how much garbage Python remembers decides when
+tensors in reference cycles are freed, and must be as in a fresh process.
 """
 
 import gc
@@ -238,20 +238,23 @@ def become(request, torch_finder, interruptible):
     sys.meta_path.insert(1, torch_finder)
     if interruptible:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    random = sys.modules.get("numpy.random.mtrand")
-    if random is not None:  # Python's own and PyTorch's look after themselves
-        random.seed()
+    torch.default_generator.seed()  # as the others': anew in each process. Python's own looks after itself
+    numpy_random = sys.modules.get("numpy.random.mtrand")
+    if numpy_random is not None:
+        numpy_random.seed()
     sys.orig_argv = list(request.words)
     if _path_0:
         sys.path.insert(0, "" if request.kind == "code" else folder_of(request))
     main = sys.modules["__main__"] = types.ModuleType("__main__")
-    given = {"__annotations__": {}, "__builtins__": __builtins__, "__cached__": None, "__loader__": BuiltinImporter}
+    given = {"__annotations__": {}, "__builtins__": __builtins__, "__file__": None, "__cached__": None, "__loader__": BuiltinImporter}
     main.__dict__.update({name: given[name] for name in _OF_MAIN if name in given})
     sys.argv = [{"module": "-m", "code": "-c"}.get(request.kind, request.subject), *request.arguments]
+    if request.kind != "script":
+        main.__dict__.pop("__file__", None)
+        main.__dict__.pop("__cached__", None)
     if request.kind == "module":
         return None
     if request.kind == "code":
-        main.__dict__.pop("__cached__", None)
         return compile(request.subject, "<string>", "exec", dont_inherit=True)
     path = os.path.join(os.getcwd(), request.subject)
     main.__file__ = path

@@ -211,9 +211,10 @@ int run(const Options& options, JobResult* job) {
     }
   }
   for (const auto& file : files) {
+    if (!kept) continue;
     if (failed) {
       say("gpucast: the capture up to there is in {}\n", file);
-    } else if (kept) {
+    } else {
       say("gpucast: the capture is in {}\n", file);
     }
   }

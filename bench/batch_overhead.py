@@ -1,0 +1,132 @@
+#!/usr/bin/env python3
+"""What a case of `gpucast batch` costs beyond the script's own work, over many ResNet-50 and GPT cases.
+
+    ENV/bin/python bench/batch_overhead.py --gpucast build/release/bin/gpucast [--cases 100] [--fresh]
+
+A script's own work: the same script in a child of a warm Python that has imported PyTorch on the virtual GPU's libraries, nothing
+recorded. The batch's time is that of the whole command, start of its fork server included. One case at a time on both sides.
+The answers are checked: the peaks in the report must be those that the script itself reads without us; with --fresh each whole report
+must also be that of a process of its own. Returns non-zero only when an answer is wrong; times are for reading.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from run_overhead import BARE, MIB, ROOT, STEPS, cpu_seconds, peaks_printed, profile_text
+
+# Runs each script that comes in in a child of its own: wall and CPU seconds, and what it printed.
+WARM = (
+    BARE.partition("if script:")[0]
+    + """
+import json, resource, time
+for line in sys.stdin:
+    started, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
+    child = os.fork()
+    if child == 0:
+        output = os.open(profile + ".out", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.dup2(output, 1)
+        sys.argv = json.loads(line)
+        runpy.run_path(sys.argv[0], run_name="__main__")
+        sys.stdout.flush()
+        os._exit(0)
+    status = os.waitpid(child, 0)[1]
+    wall, after = time.monotonic() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    print(json.dumps([wall, cpu, status, open(profile + ".out").read()]), flush=True)
+"""
+)
+
+
+def parse_args():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--gpucast", default=os.environ.get("GPUCAST_BIN", "gpucast"), help="the gpucast command")
+    parser.add_argument("--gpu", default="rtx3060")
+    parser.add_argument("--cases", type=int, default=100, help="half of them ResNet-50, half GPT (default %(default)s)")
+    parser.add_argument("--fresh", action="store_true", help="compare each report with that of a process of its own (slow)")
+    return parser.parse_args()
+
+
+def cases(count):
+    """{name: words}: batch sizes and shapes, each another."""
+    all_cases = {}
+    for i in range(1, count // 2 + 1):
+        all_cases[f"resnet {i}"] = ["train_resnet50.py", "--batch", str(i)]
+        all_cases[f"gpt {i}"] = ["train_gpt.py", "--batch", str(1 + i % 10), "--sequence", str(64 * (1 + i // 10))]
+    examples = ROOT / "examples"
+    return {name: [str(examples / script), *options, "--steps", str(STEPS)] for name, (script, *options) in all_cases.items()}
+
+
+def own_work(args, scripts, folder):
+    """{name: (wall, CPU, peaks)} of the scripts without us."""
+    library_dir = Path(args.gpucast).resolve().parent.parent / "lib/gpucast"
+    profile = folder / "profile"
+    profile.write_text(profile_text(args))
+    (folder / "session.json").write_text(json.dumps({"library_dir": str(library_dir)}))
+    environment = dict(os.environ, GPUCAST_SESSION=str(folder), GPUCAST_VGPU_PROFILE=str(profile))
+    command = [sys.executable, "-c", WARM, str(library_dir), str(profile)]
+    found = {}
+    with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as warm:
+        for name, words in scripts.items():
+            warm.stdin.write(json.dumps(words) + "\n")
+            warm.stdin.flush()
+            wall, cpu, status, printed = json.loads(warm.stdout.readline())
+            if status != 0:
+                sys.exit(f"batch_overhead.py: {name} failed without us")
+            found[name] = (wall, cpu, peaks_printed(printed))
+        warm.stdin.close()
+    return found
+
+
+def batch(args, scripts, *options):
+    """((wall, CPU) of the whole command, {name: result})."""
+    jobs = "".join(
+        json.dumps({"name": name, "command": [sys.executable, *words], "gpu": args.gpu}) + "\n" for name, words in scripts.items()
+    )
+    command = [args.gpucast, "batch", "-", "--jobs", "1", "--steps", str(STEPS), *options]
+    cpu, started = cpu_seconds(), time.monotonic()
+    done = subprocess.run(command, input=jobs, capture_output=True, text=True)
+    seconds = time.monotonic() - started, cpu_seconds() - cpu
+    if done.returncode not in (0, 1):
+        sys.exit(f"batch_overhead.py: exit code {done.returncode}\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+    return seconds, {result["name"]: result for result in map(json.loads, done.stdout.splitlines())}
+
+
+def main():
+    args = parse_args()
+    scripts = cases(args.cases)
+    with tempfile.TemporaryDirectory(prefix="batch_overhead_") as folder:
+        own = own_work(args, scripts, Path(folder))
+    seconds, results = batch(args, scripts)
+    count = len(scripts)
+    wrong = [] if set(results) == set(scripts) else ["names"]
+    for name, result in results.items():
+        peak = result["report"]["peak"]
+        found = (f"{peak['allocated_bytes'] / MIB:.1f}", f"{peak['reserved_bytes'] / MIB:.1f}")
+        if found != own[name][2] or not result["forked"]:
+            wrong.append(f"{name}: {found} MiB allocated, reserved; without us {own[name][2]}; forked {result['forked']}")
+    plain = [sum(case[kind] for case in own.values()) for kind in (0, 1)]
+    over = [(seconds[kind] - plain[kind]) / count for kind in (0, 1)]
+    print(f"{count} cases, {STEPS} steps each, one at a time; wall (CPU) seconds a case")
+    print(f"  the script's own work   {plain[0] / count:.2f} ({plain[1] / count:.2f})")
+    print(f"  in a batch              {seconds[0] / count:.2f} ({seconds[1] / count:.2f})")
+    print(f"  beyond its own work     {over[0]:.2f} ({over[1]:.2f})   {'within' if over[0] <= 0.6 else 'over'} the limit of 0.6")
+    if args.fresh:
+        fresh_seconds, fresh = batch(args, scripts, "--fresh")
+        print(f"  in processes of its own {fresh_seconds[0] / count:.2f} ({fresh_seconds[1] / count:.2f})")
+        same = sum(fresh[name]["report"] == results[name]["report"] for name in scripts)
+        print(f"  reports equal to those of processes of their own: {same} of {count}")
+        wrong += [f"{name}: another report" for name in scripts if fresh[name]["report"] != results[name]["report"]]
+    for line in wrong:
+        print(f"WRONG {line}")
+    print(f"answers: {'all equal' if not wrong else f'{len(wrong)} wrong'}")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,364 @@
+"""`gpucast batch`: jobs in children of a Python that has imported PyTorch are what fresh processes would be, and none is lost."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, Capture, processes_with, train_script
+
+PYTHON = sys.executable
+
+
+def lines_of(text):
+    return [json.loads(line) for line in text.splitlines()]
+
+
+@pytest.fixture
+def batch(gpucast_bin, tmp_path):
+    """batch(jobs, options...): runs them in tmp_path. Returns the results by name; batch.done is the finished process."""
+
+    def run(jobs, *options, environment=None, timeout=300):
+        text = "".join((job if isinstance(job, str) else json.dumps(job)) + "\n" for job in jobs)
+        command = [gpucast_bin, "batch", "-", *options]
+        env = {**os.environ, **(environment or {})}
+        run.done = subprocess.run(command, input=text, capture_output=True, text=True, cwd=tmp_path, timeout=timeout, env=env)
+        results = lines_of(run.done.stdout)
+        by_name = {result["name"]: result for result in results}
+        assert len(by_name) == len(results)
+        return by_name
+
+    return run
+
+
+@pytest.fixture
+def started(gpucast_bin, tmp_path, leaves_nothing):
+    """A batch that is running: started(jobs, options...) -> Popen, with results.jsonl in tmp_path."""
+    processes = []
+
+    def start(jobs, *options):
+        (tmp_path / "jobs.jsonl").write_text("".join(json.dumps(job) + "\n" for job in jobs))
+        command = [gpucast_bin, "batch", "jobs.jsonl", "-o", "results.jsonl", *options]
+        process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+        processes.append(process)
+        return process
+
+    yield start
+    for process in processes:
+        process.kill()
+        process.wait()
+
+
+def wait_for(condition, seconds=60):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+# ---- the same as a fresh process ---------------------------------------------------------------------------------------------------
+
+# Tensors in reference cycles: freed when Python collects garbage. Hash order is not left to chance, in neither of the two.
+CYCLES = train_script(
+    steps=4,
+    after_step="""for _ in range(300):
+    node = type("Node", (), {})()
+    node.me, node.tensor = node, torch.empty(10_000, device="cuda")""",
+)
+JOBS = {
+    "mlp": ["train_mlp.py", "--hidden", "512"],
+    "gpt": ["train_gpt.py", "--batch", "4", "--layers", "2", "--width", "128", "--heads", "4", "--sequence", "128"],
+    "resnet": ["train_resnet50.py", "--batch", "4"],
+    "ncf": ["train_ncf.py"],
+    "cycles": ["cycles.py"],
+    "setting": ["train_gpt.py", "--batch", "2", "--layers", "2", "--width", "128", "--heads", "4", "--checkpoint"],
+}
+SETTING = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
+
+
+def history(capture):
+    """All that a capture says, less clocks, process ids and host addresses. In a row of frees the order is C++'s, by address of host
+    memory: no two fresh processes agree on it."""
+    told = []
+    for line in capture.lines:
+        if isinstance(line, dict):
+            told.append({key: value for key, value in line.items() if key not in ("pid", "run_s", "argv")})
+            continue
+        if line[0] == "mark":
+            line = line[:4] + line[5:]
+        elif line[0] == "memcpy":
+            kind = line[1]  # to the device, from it
+            line = [*line[:2], "host" if kind == 2 else line[2], "host" if kind == 1 else line[3], *line[4:]]
+        elif line[0] in ("alloc", "free_requested", "free_completed", "segment_alloc", "segment_free", "segment_map", "segment_unmap"):
+            line = line[:5]
+        if line[0] in ("free_requested", "free_completed") and told and isinstance(told[-1], set):
+            told[-1].add(tuple(line))
+        elif line[0] in ("free_requested", "free_completed"):
+            told.append({tuple(line)})
+        else:
+            told.append(line)
+    return told
+
+
+def test_captures_equal_those_of_fresh_processes(batch, gpucast_bin, tmp_path):
+    (tmp_path / "cycles.py").write_text(CYCLES)
+    environment = {"PYTHONHASHSEED": "0"}
+    jobs = []
+    for name, (script, *arguments) in JOBS.items():
+        path = script if name == "cycles" else str(ROOT / "examples" / script)
+        job = {"name": name, "command": [PYTHON, path, *arguments], "gpu": "rtx3060", "output": f"{name}.gpucast"}
+        jobs.append({**job, "environment": SETTING} if name == "setting" else job)
+    forked = batch(jobs, environment=environment)
+    assert [result["forked"] for result in forked.values()] == [True] * len(JOBS), forked
+    for job in jobs:
+        fresh = tmp_path / f"{job['name']}-fresh.gpucast"
+        command = [gpucast_bin, "run", "--gpu", "rtx3060", "--format", "json", "-o", str(fresh), "--", *job["command"]]
+        env = {**os.environ, **environment, **job.get("environment", {})}
+        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=240, env=env)
+        assert done.returncode == forked[job["name"]]["exit_code"] == 0
+        assert json.loads(done.stdout) == forked[job["name"]]["report"], job["name"]
+        assert history(Capture(tmp_path / job["output"])) == history(Capture(fresh)), job["name"]
+
+
+# What a script can see of the process it is in.
+LOOK = """
+import sys
+before = "torch" in sys.modules
+import torch
+import gc, json, os, signal, threading
+look = {
+    "main": [key for key in vars(sys.modules["__main__"]) if key.startswith("__")],
+    "file": vars(sys.modules["__main__"]).get("__file__"), "package": repr(__package__), "name": __name__,
+    "argv": sys.argv, "orig_argv": sys.orig_argv, "path": sys.path, "flags": repr(sys.flags), "executable": sys.executable,
+    "torch_before": before, "modules": sorted(sys.modules), "torch_spec": [torch.__spec__.name, torch.__spec__.origin, type(torch.__spec__.loader).__name__],
+    "files": sorted(os.listdir("/proc/self/fd")),
+    "environment": {k: v for k, v in os.environ.items() if k not in ("GPUCAST_SESSION", "GPUCAST_VGPU_PROFILE", "_")},
+    "signals": [repr(signal.getsignal(number)) for number in signal.Signals],
+    "blocked": repr(signal.pthread_sigmask(signal.SIG_BLOCK, [])),
+    "threads": [thread.name for thread in threading.enumerate()],
+    "streams": [[stream.line_buffering, stream.write_through, stream.encoding, stream.isatty()] for stream in (sys.stdout, sys.stderr)],
+    "gc": [gc.isenabled(), gc.get_threshold(), gc.get_freeze_count()],
+    "folder": os.getcwd(), "parent": open(f"/proc/{os.getppid()}/comm").read(), "umask": os.umask(0o22), "session": os.getsid(0),
+    "own_session": os.environ["GPUCAST_SESSION"] in os.environ["GPUCAST_VGPU_PROFILE"] and f"/{os.getpid()}." in os.environ["GPUCAST_VGPU_PROFILE"],
+    "finders": [getattr(finder, "__name__", type(finder).__name__) for finder in sys.meta_path],
+}
+with open(os.environ["LOOK"], "w") as file:
+    json.dump(look, file)
+import atexit
+atexit.register(print, "at exit")
+print("printed", torch.zeros(2).cuda().numel())
+def fail():
+    raise ValueError("end")
+fail()
+"""
+
+
+def test_a_script_cannot_tell(batch, tmp_path):
+    (tmp_path / "look.py").write_text(LOOK)
+    kinds = {"script": ["./look.py", "a b", "--x"], "module": ["-m", "look", "y"], "code": ["-c", "import look", "z"]}
+    environment = {"LOOK": str(tmp_path / "look.json")}
+    for kind, words in kinds.items():
+        seen = []
+        for option in ("", "--fresh"):
+            job = {"name": kind, "command": [PYTHON, "-W", "ignore", "-u", *words], "log": f"log{option}"}
+            result = batch([job], *filter(None, [option]), environment=environment)[kind]
+            assert result["forked"] == (option == "")
+            assert result["error"]["code"] == "script_raised"
+            seen.append((json.loads((tmp_path / "look.json").read_text()), (tmp_path / f"log{option}").read_text(), result["printed"]))
+        for key, value in seen[1][0].items():
+            assert seen[0][0][key] == value, (kind, key)
+        assert seen[0][1:] == seen[1][1:], kind
+        assert "ValueError: end" in seen[0][1] and "fork_server" not in seen[0][1] and "at exit" in seen[0][1]
+
+
+def test_each_child_draws_its_own_random_numbers(batch):
+    code = "import random, uuid, torch; print(random.random(), torch.initial_seed(), torch.rand(1).item(), uuid.uuid4())"
+    results = batch([{"command": [PYTHON, "-c", code]}] * 2)
+    first, second = (result["printed"].split() for result in results.values())
+    assert len(set(first + second)) == 8
+
+
+def test_what_must_be_fresh_is_fresh(batch, tmp_path):
+    script = train_script(steps=5)
+    for folder in ("plain", "shadowing"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "train.py").write_text(script)
+    (tmp_path / "shadowing" / "queue.py").write_text(
+        "from multiprocessing.queues import *\nclass Empty(Exception): pass\nFull = LifoQueue = Queue = SimpleQueue = Empty\n"
+    )
+    results = batch(
+        [
+            {"name": "plain", "command": [PYTHON, "train.py"], "folder": "plain"},
+            {"name": "shadowing", "command": [PYTHON, "train.py"], "folder": "shadowing"},
+            {"name": "shell", "command": ["sh", "-c", f"{PYTHON} train.py"], "folder": "plain"},
+            {"name": "isolated", "command": [PYTHON, "-I", "train.py"], "folder": "plain"},
+        ]
+    )
+    assert {name: result["forked"] for name, result in results.items()} == {
+        "plain": True, "shadowing": False, "shell": False, "isolated": False,
+    }  # fmt: skip
+    assert results["plain"]["report"]["peak"] == results["shell"]["report"]["peak"]
+    assert results["isolated"]["error"]["code"] == "script_failed"  # without our libraries
+
+
+# ---- every job has its line --------------------------------------------------------------------------------------------------------
+
+
+def test_failures_have_their_reasons(batch, tmp_path, leaves_nothing):
+    (tmp_path / "train.py").write_text(train_script())
+
+    def code(text, **more):
+        return {"command": [PYTHON, "-c", "import torch, time, os, sys; " + text], **more}
+
+    jobs = [
+        {"name": "good", "command": f"{PYTHON} train.py", "gpu": "rtx3060"},
+        code("torch.zeros(9).cuda(); os.kill(os.getpid(), 11)", name="crash"),
+        code("torch.zeros(9).cuda(); print('last words'); raise KeyError(1)", name="raise"),
+        code("torch.zeros(9).cuda(); sys.exit(3)", name="exit"),
+        code("torch.zeros(9).cuda(); time.sleep(1000)", name="hang", timeout_s=3),
+        code("time.sleep(1000)", name="early hang", timeout_s=2),
+        code("[torch.zeros(2**30, device='cuda') for _ in range(9)]", name="memory", gpu="rtx3060", enforce_capacity=True),
+        code("[torch.zeros(2**30, device='cuda') for _ in range(9)]", name="big", gpu="rtx3060"),
+        code("pass", name="idle"),
+        {"name": "no program", "command": ["no-such-program"]},
+        {"name": "no folder", "command": [PYTHON, "train.py"], "folder": "nowhere"},
+        "{nonsense",
+        {"name": "card", "command": ["x"], "gpu": "rtx9999"},
+        {"name": "good", "command": ["x"]},
+    ]
+    results = batch(jobs)
+    assert batch.done.returncode == 2
+    told = {name: (result["status"], result["exit_code"], (result["error"] or {}).get("code")) for name, result in results.items()}
+    assert told == {
+        "good": ("fits", 0, None),
+        "crash": ("failed", 2, "killed"),
+        "raise": ("failed", 2, "script_raised"),
+        "exit": ("failed", 2, "script_failed"),
+        "hang": ("failed", 2, "timeout"),
+        "early hang": ("failed", 2, "timeout"),
+        "memory": ("does_not_fit", 1, "out_of_memory"),
+        "big": ("does_not_fit", 1, None),
+        "idle": ("failed", 2, "nothing_captured"),
+        "no program": ("failed", 2, "failed"),
+        "no folder": ("failed", 2, "cannot_start"),
+        "line 12": ("failed", 2, "bad_job"),
+        "card": ("failed", 2, "unknown_gpu"),
+        "line 14": ("failed", 2, "bad_job"),
+    }
+    assert "last words" in results["raise"]["printed"] and "KeyError: 1" in results["raise"]["printed"]
+    assert "gpucast" not in results["raise"]["printed"]
+    assert results["good"]["report"]["gpu"]["name"] == "rtx3060"
+    assert "2 of 14 jobs fit" not in batch.done.stderr and "1 of 14 jobs fit, 2 do not, 11 failed" in batch.done.stderr
+
+
+def test_exit_codes(batch, tmp_path):
+    (tmp_path / "train.py").write_text(train_script())
+    good = {"command": [PYTHON, "train.py"], "gpu": "rtx3060", "steps": 2}
+    assert batch([good])["line 1"]["report"]["steps"] == 2
+    assert batch.done.returncode == 0
+    big = [PYTHON, "-c", "import torch; [torch.zeros(2**30, device='cuda') for _ in range(9)]"]
+    batch([good, {"command": big, "gpu": "rtx3060"}])
+    assert batch.done.returncode == 1
+
+
+def test_jobs_are_taken_as_they_come(gpucast_bin, tmp_path, leaves_nothing):
+    (tmp_path / "train.py").write_text(train_script())
+    with subprocess.Popen([gpucast_bin, "batch", "-"], cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        for name in ("first", "second"):
+            process.stdin.write(json.dumps({"name": name, "command": [PYTHON, "train.py"]}) + "\n")
+            process.stdin.flush()
+            assert json.loads(process.stdout.readline())["name"] == name
+        process.stdin.close()
+        assert process.wait(30) == 0
+
+
+SLOW = train_script(steps=100, after_step="import time; time.sleep(0.3)")
+
+
+def test_a_killed_batch_goes_on_where_it_was(started, tmp_path):
+    (tmp_path / "train.py").write_text(SLOW)
+    jobs = [{"name": f"job {i}", "command": [PYTHON, "train.py"]} for i in range(5)]
+    results = tmp_path / "results.jsonl"
+    first = started(jobs, "--jobs", "2")
+    wait_for(lambda: results.exists() and results.read_text().count("\n") >= 1)
+    first.send_signal(signal.SIGKILL)
+    first.communicate()
+    done_before = [line["name"] for line in lines_of(results.read_text())]
+    wait_for(lambda: not processes_with(os.environ["TMPDIR"]), 20)
+    with results.open("a") as file:
+        file.write('{"schema_version":1,"name":"job 4","stat')  # torn
+    second = started(jobs)
+    assert second.wait(120) == 0
+    names = [line["name"] for line in lines_of(results.read_text())]
+    assert names[: len(done_before)] == done_before
+    assert sorted(names) == [job["name"] for job in jobs]
+    assert "5 of 5 jobs fit" in second.stderr.read()
+
+
+def test_ctrl_c_leaves_whole_lines_and_nothing_running(started, tmp_path):
+    (tmp_path / "train.py").write_text(SLOW)
+    process = started([{"command": [PYTHON, "train.py"]} for _ in range(6)], "--jobs", "2")
+    results = tmp_path / "results.jsonl"
+    wait_for(lambda: results.exists() and results.read_text().count("\n") >= 1)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30) == 130
+    assert "interrupted" in process.stderr.read()
+    lines = lines_of(results.read_text())
+    assert 1 <= len(lines) < 6 and {line["status"] for line in lines} == {"fits"}
+    assert not processes_with(os.environ["TMPDIR"])
+
+
+def fork_servers():
+    found = []
+    for pid in processes_with(os.environ["TMPDIR"]):
+        try:
+            command = Path(f"/proc/{pid}/cmdline").read_bytes()
+            parent = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+            if b"fork_server.py" in command and b"batch" in Path(f"/proc/{parent}/cmdline").read_bytes():
+                found.append(pid)
+        except OSError:
+            pass
+    return found
+
+
+def test_a_killed_server_costs_no_job(started, tmp_path):
+    (tmp_path / "train.py").write_text(SLOW)
+    process = started([{"name": f"job {i}", "command": [PYTHON, "train.py"]} for i in range(4)], "--jobs", "2")
+    killed = 0
+    while process.poll() is None:
+        for pid in fork_servers():
+            time.sleep(0.5 * killed)  # at once, and when it has jobs
+            os.kill(pid, signal.SIGKILL)
+            killed += 1
+        time.sleep(0.05)
+    lines = lines_of((tmp_path / "results.jsonl").read_text())
+    assert killed >= 1
+    assert sorted(line["name"] for line in lines) == [f"job {i}" for i in range(4)]
+    assert {line["status"] for line in lines} == {"fits"}
+
+
+def test_a_results_file_of_something_else_is_not_touched(gpucast_bin, tmp_path):
+    (tmp_path / "train.py").write_text("import torch\n")
+    (tmp_path / "jobs.jsonl").write_text("")
+    done = subprocess.run([gpucast_bin, "batch", "jobs.jsonl", "-o", "train.py"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 2 and "something else than results" in done.stderr
+    assert (tmp_path / "train.py").read_text() == "import torch\n"
+
+
+def test_progress_is_for_terminals(gpucast_bin, tmp_path):
+    import pty
+
+    (tmp_path / "jobs.jsonl").write_text('{"command": ["no-such-program"]}\n' * 3)
+    ours, theirs = pty.openpty()
+    command = [gpucast_bin, "batch", "jobs.jsonl", "--jobs", "1"]
+    done = subprocess.run(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=theirs, timeout=60)
+    os.close(theirs)
+    shown = os.read(ours, 100_000).decode()
+    os.close(ours)
+    assert done.stdout.count(b"\n") == 3
+    assert "1 done, 1 failed, 2 left" in shown
+    assert "\r" not in subprocess.run(command, cwd=tmp_path, capture_output=True, text=True).stderr

@@ -196,7 +196,9 @@ int run(const Options& options, JobResult* job) {
     }
     for (const auto& process : result->command.processes) {
       if (!is_lost_rank(process, captured)) continue;
-      say("gpucast: rank {} died before its capture was written\n", process.rank);
+      const std::string what = fmt::format("rank {} died before its capture was written", process.rank);
+      say("gpucast: {}\n", what);
+      if (!job->error) job->error = RunError("killed", Error(what));
       failed = true;
     }
     for (size_t i = 0; i < captured.size(); ++i) {
@@ -224,7 +226,10 @@ int run(const Options& options, JobResult* job) {
     const Prediction prediction = predict(read_trace(files.front()), std::nullopt);
     job->report = json_report(prediction);
     const bool timed_out = job->error && job->error->code == "timeout";
-    return failed || timed_out ? kExitFailed : std::max<int>(worst, prediction.verdict == Verdict::does_not_fit ? kExitNo : kExitYes);
+    const int exit_code = failed || timed_out ? kExitFailed : std::max<int>(worst, exit_code_of(prediction.verdict));
+    if (exit_code == kExitFailed && !job->error)
+      job->error = RunError("no_verdict", Error("there is nothing to judge: see the report's warnings"));
+    return exit_code;
   }
   try {
     answer = report_trace(read_trace(files.front()), std::nullopt, options.format == "json" ? Format::json : Format::text, kept);

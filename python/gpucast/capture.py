@@ -36,6 +36,9 @@ def before_torch(origin):
         wanted = " and ".join(map(str, known))
         ending.give_up("unknown_cuda", f"PyTorch {build.version} is built for CUDA {build.cuda}; gpucast knows CUDA {wanted}")
         return
+    if build.wants_cudnn_8():
+        ending.give_up("old_torch", f"PyTorch {build.version} needs cuDNN 8; gpucast's virtual GPU has cuDNN 9")
+        return
     _versions = libraries.write_profile(build)
     os.environ["GPUCAST_VGPU_PROFILE"] = session.path("profile")
     # Triton links its launchers to a file of the driver's name. One that the user names is no more than a place to link, too.
@@ -173,8 +176,12 @@ def _end_without_cuda():
 
 def _write_history(reason, exit_code):
     ranks = process.ranks()
-    snapshot = process.torch.cuda.memory._snapshot()
     device = process.recorder.device
+    # Counters first: at a time limit the script's own thread goes on meanwhile.
+    stats = process.torch._C._cuda_memoryStats(device)
+    snapshot = process.torch.cuda.memory._snapshot()
+    events = history.until(snapshot["device_traces"][device], *process.recorder.position_of(stats))
+    whole = len(events) == len(snapshot["device_traces"][device])
     process_record = {
         "record": "process",
         "pid": os.getpid(),
@@ -193,16 +200,17 @@ def _write_history(reason, exit_code):
         "reason": reason,
         "exit_code": exit_code,
         "optimizer_steps": steps.counter.rounds,
-        "torch_stats": hooks.torch_stats(),
-        "segments": [
+        "torch_stats": hooks.torch_stats(stats),
+    }
+    if whole:  # else the segments are those of a later moment
+        end_record["segments"] = [
             [segment["address"], segment["total_size"], segment["stream"], segment["segment_type"]]
             for segment in snapshot["segments"]
             if segment.get("device", device) == device
-        ],
-    }
+        ]
     path = session.path("history")
     with open(path + ".tmp", "w", encoding="utf-8", errors="backslashreplace") as file:
-        history.write(file, process_record, process.recorder, snapshot["device_traces"][device], end_record)
+        history.write(file, process_record, process.recorder, events, end_record)
     os.replace(path + ".tmp", path)
 
 

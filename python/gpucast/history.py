@@ -49,6 +49,19 @@ def _module_lines(modules):
         yield json.dumps(record) + "\n"
 
 
+def until(events, allocs, frees):
+    """The events up to a position. Another thread of the script may have gone on since the position was read."""
+    actions = [event["action"] for event in events]
+    if (actions.count("alloc"), actions.count("free_requested")) == (allocs, frees):
+        return events
+    for index, action in enumerate(actions):
+        if allocs <= 0 and frees <= 0 and action != _AFTER_ITS_CAUSE:
+            return events[:index]
+        allocs -= action == "alloc"
+        frees -= action == "free_requested"
+    return events
+
+
 def write(file, process, recorder, events, end):
     """`events`: the device's trace, as `_snapshot()` gives it. `process` and `end`: records."""
     write_line = file.write

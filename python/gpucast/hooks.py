@@ -374,9 +374,8 @@ def _counters_reset(before):
     process.recorder.mark("stats_reset", "")
 
 
-def torch_stats():
-    """PyTorch's own counters at the end, peaks over all resets by the script."""
-    stats = _torch._C._cuda_memoryStats(process.recorder.device)
+def torch_stats(stats):
+    """What a capture keeps of PyTorch's own counters at the end: peaks over all resets by the script."""
     allocated, reserved = stats["allocated_bytes"]["all"], stats["reserved_bytes"]["all"]
     return {
         "peak_allocated_bytes": max(allocated["peak"], _earlier_peaks["allocated_bytes"]),

@@ -32,6 +32,14 @@ class TorchBuild:
         self.hip = _assigned(text, "hip")
         self.cuda_major = int(self.cuda.split(".")[0]) if self.cuda else 0
 
+    def wants_cudnn_8(self):
+        """PyTorch before 2.4. A build from source says nothing of its cuDNN: then the release decides."""
+        cudnn = required_versions(self.metadata()).get("cudnn")
+        if cudnn:
+            return int(cudnn.split(".")[0]) < 9
+        release = re.match(r"(\d+)\.(\d+)", self.version)
+        return release is not None and (int(release.group(1)), int(release.group(2))) < (2, 4)
+
     def metadata(self):
         """The text of the wheel's METADATA, or "" (a build from source)."""
         for path in sorted(glob.glob(os.path.join(glob.escape(os.path.dirname(self.folder)), "torch-*.dist-info", "METADATA"))):

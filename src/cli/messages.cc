@@ -30,9 +30,10 @@ std::optional<Error> explain_no_torch(const Supervised& run, const char* subcomm
                  fmt::format("activate the environment that holds PyTorch, or: {} -m pip install torch", python));
   }
   if (!run.any_python) {
-    if (failed) return Error(fmt::format("the command failed{} before it started a Python", how_it_ended(run)), "", above);
-    return Error("the command ended, and gpucast saw no Python in it", "",
-                 "Python must not be started with -I, -E or -S (they ignore PYTHONPATH), in a container, or on another machine");
+    const std::string hint = "Python must not be started with -I, -E or -S (they ignore PYTHONPATH), in a container, or on another machine";
+    if (failed)
+      return Error(fmt::format("the command failed{}, and gpucast saw no Python in it", how_it_ended(run)), "", above + ". " + hint);
+    return Error("the command ended, and gpucast saw no Python in it", "", hint);
   }
   if (run.torch_json.empty()) {
     if (failed) return Error(fmt::format("the command failed{} before it imported PyTorch", how_it_ended(run)), "", above);

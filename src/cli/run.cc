@@ -69,6 +69,7 @@ Error explain_error(const Json& error) {
             release));
   }
   if (code == "unknown_cuda") return Error(message, python, "install a PyTorch built for CUDA 12 or 13 in a new environment");
+  if (code == "old_torch") return Error(message, python, "install PyTorch 2.4 or newer in a new environment");
   if (code == "cuda_not_used") {
     return Error(message, "",
                  "make the script train on the GPU (torch.cuda.is_available() is true here), e.g. with its --device cuda option");

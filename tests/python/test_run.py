@@ -1,15 +1,15 @@
 """`gpucast run` from the outside: what it says, its exit codes, and that the machine stays as it was."""
 
+import importlib.util
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from importlib.util import find_spec
 
 import pytest
-from conftest import train_script
+from conftest import ROOT, train_script
 
 pytestmark = pytest.mark.usefixtures("leaves_nothing")
 
@@ -76,7 +76,7 @@ def test_force_keeps_the_old_file_when_nothing_was_captured(gpucast_bin, tmp_pat
 
 
 def test_command_fails_before_python(gpucast_bin):
-    expect_error(run(gpucast_bin, "--", "sh", "-c", "echo no data >&2; exit 4"), "no data", "exit code 4", "before it started a Python")
+    expect_error(run(gpucast_bin, "--", "sh", "-c", "echo no data >&2; exit 4"), "no data", "exit code 4", "saw no Python")
 
 
 def test_command_killed(gpucast_bin):
@@ -95,6 +95,7 @@ def test_torch_never_imported(gpucast_bin):
 @pytest.mark.parametrize("option", ["-I", "-E", "-S"])
 def test_isolated_python(gpucast_bin, option):
     expect_error(run(gpucast_bin, "--", sys.executable, option, "-c", "print(1)"), "saw no Python", option)
+    expect_error(run(gpucast_bin, "--", sys.executable, option, "-c", "1 / 0"), "saw no Python", option)
 
 
 def test_torch_missing(gpucast_bin, tmp_path):
@@ -114,6 +115,12 @@ def test_cpu_only_torch(gpucast_bin, fake_torch):
 def test_torch_for_another_cuda(gpucast_bin, fake_torch):
     fake_torch("2.1.0+cu118", cuda="11.8")
     expect_error(run(gpucast_bin, "--", sys.executable, "-c", "import torch"), "CUDA 11.8", "CUDA 12 and 13")
+
+
+def test_torch_with_cudnn_8(gpucast_bin, fake_torch):
+    fake_torch("2.3.1+cu121", cuda="12.1")
+    done = run(gpucast_bin, "--", sys.executable, "-c", "import torch")
+    expect_error(done, "PyTorch 2.3.1+cu121 needs cuDNN 8", "2.4 or newer")
 
 
 def test_rocm_torch(gpucast_bin, fake_torch):
@@ -341,7 +348,7 @@ torch.save(obj=model, f=pathlib.Path("best.pt"))"""
 
 
 def test_safetensors_are_not_written(gpucast):
-    if find_spec("safetensors") is None:
+    if importlib.util.find_spec("safetensors") is None:
         pytest.skip("no safetensors")
     script = train_script(
         after_step="from safetensors.torch import save_file, save_model\nsave_file(model.state_dict(), 'a.safetensors')\nsave_model(model, 'b.safetensors')"
@@ -383,6 +390,34 @@ def test_timeout(gpucast):
     assert done.code == 0, done.err
     assert done.capture.one("end")["reason"] == "timeout"
     assert len(done.capture.marks("step")) == 1
+
+
+def test_timeout_while_the_script_allocates(gpucast):
+    """The history and PyTorch's counters are of one moment although the script goes on in its own thread."""
+    script = """
+import torch
+from torch import nn
+model = nn.Sequential(*[nn.Linear(256, 256) for _ in range(30)]).cuda()
+optimizer = torch.optim.Adam(model.parameters())
+while True:
+    model(torch.randn(64, 256, device="cuda")).sum().backward()
+    optimizer.step()
+"""
+    done = gpucast(script, "--timeout", "10", "--steps", "1000000")
+    assert done.report["end_reason"] == "timeout" and done.report["matches_recorded"] is True
+    assert not {"counters_disagree", "replay_differs"} & {warning["code"] for warning in done.report["warnings"]}
+
+
+def test_history_up_to_a_position():
+    spec = importlib.util.spec_from_file_location("history", ROOT / "python/gpucast/history.py")
+    history = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(history)
+    actions = "segment_alloc alloc alloc free_requested free_completed segment_free segment_alloc alloc free_requested".split()
+    events = [{"action": action} for action in actions]
+    assert history.until(events, 3, 2) is events
+    assert history.until(events, 2, 1) == events[:5]
+    assert history.until(events, 2, 0) == events[:3]
+    assert history.until(events[:6], 2, 1) == events[:6]  # the script's last event was an empty_cache
 
 
 def test_timeout_with_nothing_captured(gpucast_bin):

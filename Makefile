@@ -29,18 +29,21 @@ WEB_MODULES := build/web-test/node_modules
 
 .PHONY: demo test test-cpp test-python test-web screenshots test-nvidia differential install lint sanitize bench clean build setup
 
-demo: build $(ENV_NEW)/.ready
+# The environment is mostly download and unpacking, the build mostly compiling: side by side.
+demo: setup
+	@$(MAKE) --no-print-directory -j2 build $(ENV_NEW)/.ready
 	@echo '$$ gpucast run --gpu rtx3060 -- python examples/train_resnet50.py --batch 32'
 	@PATH="$(CURDIR)/$(ENV_NEW)/bin:$$PATH" $(GPUCAST) run --gpu rtx3060 -- python examples/train_resnet50.py --batch 32
 
 test: test-cpp test-python test-web
 
 test-cpp: build
+	@cmake --build --preset release --target tests
 	ctest --test-dir $(BUILD) --output-on-failure --no-tests=error -j2
 
 test-python: build $(ENV_NEW)/.ready $(ENV_OLD)/.ready
-	GPUCAST_BIN=$(CURDIR)/$(GPUCAST) $(ENV_OLD)/bin/python -m pytest -n 2 --dist loadscope
-	GPUCAST_BIN=$(CURDIR)/$(GPUCAST) $(ENV_NEW)/bin/python -m pytest -n 2 --dist loadscope
+	GPUCAST_BIN=$(CURDIR)/$(GPUCAST) $(ENV_OLD)/bin/python -m pytest -n 2 --dist loadscope --durations=10
+	GPUCAST_BIN=$(CURDIR)/$(GPUCAST) $(ENV_NEW)/bin/python -m pytest -n 2 --dist loadscope --durations=10
 
 test-web: build $(WEB_MODULES)/.package-lock.json
 	@tools/setup --web-test
@@ -78,7 +81,7 @@ lint: $(ENV_LINT)/.ready
 	$(ENV_LINT)/bin/ruff check .
 	$(ENV_LINT)/bin/ruff format --check .
 	cmake --preset dev >/dev/null
-	git ls-files 'src/*.cc' | grep -v '_test.cc\|_bench.cc\|^src/vgpu/libs/' | xargs -P2 -n4 clang-tidy --quiet --extra-arg=-Wno-unknown-warning-option -p build/dev
+	tools/clang_tidy.py -p build/dev --slowest 5 $$(git ls-files 'src/*.cc' | grep -v '_test.cc\|_bench.cc\|^src/vgpu/libs/')
 
 sanitize: setup
 	for preset in $(SANITIZERS); do \

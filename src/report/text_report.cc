@@ -78,7 +78,7 @@ void peaks(const Prediction& p, TextWriter* out) {
   };
   row("Peak allocated", p.peak_allocated);
   const std::string frame = user_frame(p.peak_allocated.place);
-  if (!frame.empty()) out->line(std::string(61, ' ') + "at " + cut_begin(frame, kColumns - 64));
+  if (!frame.empty()) out->line(fmt::format("{:61}at {}", "", cut_begin(frame, kColumns - 64)));
   row("Peak reserved", p.peak_reserved);
 }
 

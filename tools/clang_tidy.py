@@ -1,0 +1,105 @@
+#!/usr/bin/env python3
+"""clang-tidy over files, remembering what was clean: tools/clang_tidy.py -p BUILD_FOLDER FILE...
+
+A file that was clean is not checked again while its text, the text of every header of ours that it reaches, its compile command, the
+configuration and the tools' versions are the same. What is remembered lies in ~/.cache/gpucast/clang-tidy (XDG_CACHE_HOME), one empty
+file each. Exit code: 0 all clean, 1 not, 2 clang-tidy cannot be run.
+"""
+
+import argparse
+import concurrent.futures
+import functools
+import hashlib
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+_INCLUDE = re.compile(rb'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
+# What a check's answer depends on beside our own text: headers of these packages, and the tools.
+_PACKAGES = ("clang-tidy", "libfmt-dev", "libcli11-dev", "libsimdjson-dev", "nlohmann-json3-dev", "zlib1g-dev", "libgtest-dev", "libc6-dev")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("-p", dest="build", required=True, help="the build folder with compile_commands.json")
+    parser.add_argument("-j", dest="jobs", type=int, default=os.cpu_count(), help="files at a time")
+    parser.add_argument("--slowest", type=int, default=0, help="name this many files that took longest")
+    parser.add_argument("files", nargs="+")
+    options = parser.parse_args()
+    commands = {}
+    for entry in json.loads((pathlib.Path(options.build) / "compile_commands.json").read_text()):
+        commands[os.path.relpath(os.path.join(entry["directory"], entry["file"]), ROOT)] = entry.get("command") or entry["arguments"]
+    tools = versions()
+    cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "gpucast" / "clang-tidy"
+    cache.mkdir(parents=True, exist_ok=True)
+    keys = {file: key_of(file, commands.get(file, ""), options.build, tools) for file in options.files}
+    left = [file for file in options.files if not (cache / keys[file]).exists()]
+    times, failed = {}, 0
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        for file, code, text, seconds in pool.map(functools.partial(check, build=options.build), left):
+            times[file] = seconds
+            if code == 0:
+                (cache / keys[file]).touch()
+            else:
+                failed += 1
+                print(text, flush=True)
+    print(f"clang-tidy: {len(left)} of {len(options.files)} files checked, {failed} with findings; the others were clean before")
+    for file in sorted(times, key=times.get, reverse=True)[: options.slowest]:
+        print(f"  {times[file]:6.1f} s  {file}")
+    return 1 if failed else 0
+
+
+def versions():
+    try:
+        text = subprocess.run(["clang-tidy", "--version"], capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError) as error:
+        print(f"tools/clang_tidy.py: clang-tidy cannot be run: {error}; tools/setup --lint installs it", file=sys.stderr)
+        sys.exit(2)
+    try:  # elsewhere than on Debian: the tools' own versions must do
+        text += subprocess.run(["dpkg-query", "-W", *_PACKAGES], capture_output=True, text=True, check=False).stdout
+    except OSError:
+        pass
+    return text
+
+
+def key_of(file, command, build, tools):
+    digest = hashlib.sha256()
+    for part in (tools, str(command).replace(str(ROOT), ""), (ROOT / ".clang-tidy").read_text()):
+        digest.update(part.encode() + b"\0")
+    folders = (ROOT, ROOT / "include", pathlib.Path(build).resolve() / "generated")
+    for path in sorted(reached(ROOT / file, folders)):
+        digest.update(str(path.name).encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+def reached(path, folders):
+    """The file and every header of ours that it includes, directly or not."""
+    found, left = set(), [path]
+    while left:
+        path = left.pop()
+        if path in found:
+            continue
+        found.add(path)
+        for name in _INCLUDE.findall(path.read_bytes()):
+            for folder in (path.parent, *folders):
+                header = folder / os.fsdecode(name)
+                if header.is_file():
+                    left.append(header)
+                    break
+    return found
+
+
+def check(file, build):
+    start = time.monotonic()
+    words = ["clang-tidy", "--quiet", "--extra-arg=-Wno-unknown-warning-option", "-p", build, file]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
+    return file, done.returncode, done.stdout + (done.stderr if done.returncode else ""), time.monotonic() - start
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -8,6 +8,7 @@ file each. Exit code: 0 all clean, 1 not, 2 clang-tidy cannot be run.
 
 import argparse
 import concurrent.futures
+import contextlib
 import functools
 import hashlib
 import json
@@ -60,10 +61,8 @@ def versions():
     except (OSError, subprocess.CalledProcessError) as error:
         print(f"tools/clang_tidy.py: clang-tidy cannot be run: {error}; tools/setup --lint installs it", file=sys.stderr)
         sys.exit(2)
-    try:  # elsewhere than on Debian: the tools' own versions must do
+    with contextlib.suppress(OSError):  # elsewhere than on Debian: the tools' own versions must do
         text += subprocess.run(["dpkg-query", "-W", *_PACKAGES], capture_output=True, text=True, check=False).stdout
-    except OSError:
-        pass
     return text
 
 

@@ -97,6 +97,7 @@ def arm():
         if os.environ.get("PYTORCH_NO_CUDA_MEMORY_CACHING"):
             raise RuntimeError("PYTORCH_NO_CUDA_MEMORY_CACHING turns it off")
         torch.cuda.memory._record_memory_history(enabled="all", context="alloc", stacks="python", max_entries=sys.maxsize)
+        _core.gpucast_vgpu_keep_memory_log(os.fsencode(session.path("memory")))  # for a process that is killed; it may fail
         process.recorder.arm(torch._C._cuda_memoryStats, _core.gpucast_vgpu_mark, torch._C._cuda_getDevice())
         hooks.install_at_cuda_start(torch)
         what_if.install_at_cuda_start()

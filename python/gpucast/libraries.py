@@ -134,6 +134,8 @@ def call_core():
     core.gpucast_vgpu_used.restype = ctypes.c_int
     core.gpucast_vgpu_write_log.argtypes = [ctypes.c_char_p]
     core.gpucast_vgpu_write_log.restype = ctypes.c_int
+    core.gpucast_vgpu_keep_memory_log.argtypes = [ctypes.c_char_p]
+    core.gpucast_vgpu_keep_memory_log.restype = ctypes.c_int
     core.gpucast_vgpu_hold.argtypes = [ctypes.c_int]
     core.gpucast_vgpu_hold.restype = None
     return core

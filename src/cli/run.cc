@@ -130,6 +130,16 @@ std::optional<RunError> explain_captured(const CapturedProcess& process, const S
   return RunError(how_it_failed(command), Error(fmt::format("the script failed{}", how_it_ended(command))));
 }
 
+// The first process that was killed and had taken memory from the card, as if it were captured.
+std::vector<CapturedProcess> left_by_killed(const SessionResult& result, const std::string& session_folder) {
+  const int code = result.command.exit_code.value_or(0);
+  const std::string how = code > 128 ? fmt::format("killed by signal {} ({})", code - 128, strsignal(code - 128)) : "gone before its end";
+  for (const CapturedProcess& process : result.command.processes) {
+    if (process.died && write_partial_history(session_folder, process, how)) return {process};
+  }
+  return {};
+}
+
 // A what-if that is known to change the command changes it here; the others are the capture layer's.
 void apply_what_ifs(const Options& options, RunSettings* settings) {
   for (const std::string& name : options.what_ifs) {
@@ -182,8 +192,14 @@ int run(const Options& options, JobResult* job) {
     settings.run_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     job->printed_bytes = size_of_standard_error();
     if (!result) return kExitInterrupted;
-    const std::vector<CapturedProcess>& captured = result->captured;
-    if (captured.empty()) throw explain_nothing(result->command, options);
+    std::vector<CapturedProcess> captured = result->captured;
+    if (captured.empty()) {
+      const RunError why = explain_nothing(result->command, options);
+      captured = left_by_killed(*result, session.path);
+      if (captured.empty() || options.as_job) throw why;
+      say("gpucast: {}; the report is of what the virtual GPU's own log knows\n", why.what());
+      failed = true;
+    }
 
     for (const auto& process : captured) {
       if (!job->error) job->error = explain_captured(process, result->command, options);
@@ -206,7 +222,8 @@ int run(const Options& options, JobResult* job) {
       // Rank 0 has the name that was asked for. Without a name, the other ranks' captures are of no use.
       if (i > 0 && options.output.empty()) break;
       if (i > 0) output = std::make_unique<CaptureFile>(rank_path(options.output, static_cast<int64_t>(i)), options.force);
-      output->assemble(session.path, captured[i], settings, {result->command.exit_code.value_or(0), failed_ranks(*result)});
+      output->assemble(session.path, captured[i], settings,
+                       {result->command.exit_code.value_or(0), failed_ranks(result->command, captured)});
       files.push_back(kept ? output->keep() : output->path());
     }
     if (captured.size() > 1) {

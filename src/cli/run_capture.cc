@@ -7,6 +7,7 @@
 #include <zlib.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cmath>
@@ -171,19 +172,47 @@ bool is_lost_rank(const CapturedProcess& process, const std::vector<CapturedProc
   return process.died && (process.stepped || other_rank);
 }
 
-std::vector<FailedRank> failed_ranks(const SessionResult& session) {
+std::vector<FailedRank> failed_ranks(const Supervised& command, const std::vector<CapturedProcess>& captured) {
   std::vector<FailedRank> failed;
-  for (const CapturedProcess& process : session.command.processes) {
-    if (process.pid == session.captured.front().pid) continue;
+  for (const CapturedProcess& process : command.processes) {
+    if (process.pid == captured.front().pid) continue;
     if (process.reason == "exception") {
       failed.push_back({process.rank, fmt::format("raised {}: {}", process.exception_type, process.exception)});
     } else if (process.exit_code != 0) {
       failed.push_back({process.rank, fmt::format("failed (exit code {})", process.exit_code)});
-    } else if (is_lost_rank(process, session.captured)) {
+    } else if (is_lost_rank(process, captured)) {
       failed.push_back({process.rank, "died before its capture was written"});
     }
   }
   return failed;
+}
+
+bool write_partial_history(const std::string& session_folder, const CapturedProcess& process, const std::string& how) {
+  const std::string base = fmt::format("{}/{}.", session_folder, process.pid);
+  // As src/vgpu/core/memory_log.cc writes it.
+  std::ifstream in(base + "memory", std::ios::binary);
+  std::array<int64_t, 2> counts{};
+  if (!in.read(reinterpret_cast<char*>(counts.data()), sizeof counts) || counts[0] <= 0) return false;
+  std::ifstream torch_file(base + "torch"), armed_file(base + "armed");
+  const Json torch = Json::parse(std::string(std::istreambuf_iterator<char>(torch_file), {}));
+  const Json armed = Json::parse(std::string(std::istreambuf_iterator<char>(armed_file), {}));
+  std::string history = Json{{"record", "process"},
+                             {"pid", process.pid},
+                             {"rank", process.rank},
+                             {"world_size", armed.value("world_size", 1)},
+                             {"torch", torch.value("version", "")},
+                             {"cuda", torch.value("cuda", "")}}
+                            .dump() +
+                        "\n";
+  std::array<int64_t, 2> change{};
+  for (int64_t i = 0; i < counts[0] && in.read(reinterpret_cast<char*>(change.data()), sizeof change); ++i) {
+    const auto [address, bytes] = change;
+    history += fmt::format("[\"{}\", {}, {}, 0, -1, 0]\n", bytes > 0 ? "segment_alloc" : "segment_free", address, std::abs(bytes));
+  }
+  history += Json{{"record", "end"}, {"reason", "killed"}, {"how", how}}.dump() + "\n";
+  write_text(base + "history", history);
+  write_text(base + "vgpu", "");
+  return true;
 }
 
 bool say_if_failed(const CapturedProcess& process, const Supervised& command) {

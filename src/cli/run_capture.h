@@ -42,7 +42,10 @@ std::optional<SessionResult> run_session(const SessionFolder& session, const std
 // A rank that died without a capture. (Others that died so are helpers of the job.)
 bool is_lost_rank(const CapturedProcess& process, const std::vector<CapturedProcess>& captured);
 // The ranks that raised or were lost, but for the first captured one, whose report says so itself.
-std::vector<FailedRank> failed_ranks(const SessionResult& session);
+std::vector<FailedRank> failed_ranks(const Supervised& command, const std::vector<CapturedProcess>& captured);
+
+// A process that was killed leaves what it took from the card: makes a history of that. False when it took nothing.
+bool write_partial_history(const std::string& session_folder, const CapturedProcess& process, const std::string& how);
 
 // The script raised, or ended by itself with an exit code that is not 0. Says so.
 bool say_if_failed(const CapturedProcess& process, const Supervised& command);

@@ -251,10 +251,19 @@ def test_own_exit_code(gpucast):
     assert done.capture.one("command_end")["exit_code"] == 7
 
 
-def test_script_killed_while_captured(gpucast):
-    done = gpucast(train_script(after_step="import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"))
-    assert done.code == 2 and done.out == ""
-    assert "signal 11" in done.err
+def test_script_killed_while_captured(gpucast, gpucast_bin):
+    """What the virtual GPU's core knew by then is in a file, which no signal takes away."""
+    grow = "kept = torch.empty(300 * 2**20, dtype=torch.uint8, device='cuda')\ndel kept\ntorch.cuda.empty_cache()\n"
+    whole = gpucast(train_script(after_step=grow)).report
+    for number in (signal.SIGSEGV, signal.SIGKILL):
+        done = gpucast(train_script(after_step=grow + f"import os; os.kill(os.getpid(), {int(number)})"))
+        assert done.code == 2 and f"signal {int(number)}" in done.err
+        report = done.report
+        assert report["partial"] is True and report["end_reason"] == "killed" and report["verdict"] == "none"
+        assert report["peak"]["reserved_bytes"] == whole["peak"]["reserved_bytes"] and report["peak"]["allocated_bytes"] is None
+        assert report["environment"]["torch"] and [warning["code"] for warning in report["warnings"]] == ["killed"]
+    text = subprocess.run([gpucast_bin, "analyze", done.capture_path], capture_output=True, text=True)
+    assert text.returncode == 2 and text.stdout.startswith("PARTIAL") and "FITS" not in text.stdout and "activations" not in text.stdout
 
 
 def test_out_of_memory_with_enforced_capacity(gpucast):
@@ -412,7 +421,17 @@ def test_history_up_to_a_position():
     spec = importlib.util.spec_from_file_location("history", ROOT / "python/gpucast/history.py")
     history = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(history)
-    actions = "segment_alloc alloc alloc free_requested free_completed segment_free segment_alloc alloc free_requested".split()
+    actions = (
+        "segment_alloc",
+        "alloc",
+        "alloc",
+        "free_requested",
+        "free_completed",
+        "segment_free",
+        "segment_alloc",
+        "alloc",
+        "free_requested",
+    )
     events = [{"action": action} for action in actions]
     assert history.until(events, 3, 2) is events
     assert history.until(events, 2, 1) == events[:5]

@@ -132,5 +132,7 @@ extern "C" {
 GPUCAST_VGPU_API void gpucast_vgpu_mark(int64_t sequence);      // aligns the log with the allocator's history
 GPUCAST_VGPU_API int gpucast_vgpu_used();                       // 1 once any CUDA call was made
 GPUCAST_VGPU_API int gpucast_vgpu_write_log(const char* path);  // 0, or errno
-GPUCAST_VGPU_API void gpucast_vgpu_hold(int supervisor_pid);    // never returns: waits to be killed; exits when the supervisor is gone
+// From here on a file holds what the program takes from the device, also when it is killed. 0, or errno. Layout: memory_log.cc.
+GPUCAST_VGPU_API int gpucast_vgpu_keep_memory_log(const char* path);
+GPUCAST_VGPU_API void gpucast_vgpu_hold(int supervisor_pid);  // never returns: waits to be killed; exits when the supervisor is gone
 }

@@ -12,6 +12,7 @@
 #include "src/vgpu/core/core.h"
 #include "src/vgpu/core/functions.h"
 #include "src/vgpu/core/log.h"
+#include "src/vgpu/core/memory_log.h"
 #include "src/vgpu/core/pools.h"
 #include "src/vgpu/core/process.h"
 #include "src/vgpu/core/regions.h"
@@ -157,6 +158,9 @@ Memory& memory() {
 using Lock = std::lock_guard<std::mutex>;
 
 void log_change(const char* what, uint64_t address, uint64_t size) {
+  // Smaller pieces share a step that the virtual GPU took for itself.
+  if (size >= kStepBytes)
+    note_memory_change(address, std::string_view(what) == "device_free" ? -static_cast<int64_t>(size) : static_cast<int64_t>(size));
   log_line("[\"" + std::string(what) + "\"," + std::to_string(address) + "," + std::to_string(size) + "]");
 }
 

@@ -65,5 +65,13 @@ TEST(Verdict, OomDecidesOnItsOwnCardAndLeavesOthersOpen) {
   EXPECT_EQ(judge(need, kLedger, 80 * kGiB).verdict, Verdict::tight);
 }
 
+TEST(Verdict, NothingToJudgeIsNoVerdictUnlessWhatWasSeenExceedsTheCard) {
+  Need need{6 * kGiB, 7 * kGiB, false, false, nullptr, "the script raised"};
+  const Judgement out = judge(need, kLedger, 80 * kGiB);
+  EXPECT_EQ(out.verdict, Verdict::none);
+  EXPECT_EQ(out.reason, "the script raised");
+  EXPECT_EQ(judge(need, kLedger, 5 * kGiB).verdict, Verdict::does_not_fit);
+}
+
 }  // namespace
 }  // namespace gpucast

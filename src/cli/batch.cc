@@ -92,6 +92,7 @@ std::vector<std::string> environment_of(const Job& job) {
     }
   }
   std::vector<std::string> environment;
+  environment.reserve(variables.size());
   for (const auto& [name, value] : variables) environment.push_back(fmt::format("{}={}", name, value));
   return environment;
 }

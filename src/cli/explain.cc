@@ -4,11 +4,11 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
-#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -83,34 +83,30 @@ class Reruns {
 
  private:
   int start_and_wait(const std::vector<std::string>& words, const std::string& log) const {
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
-    posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    if (!folder_.empty()) posix_spawn_file_actions_addchdir_np(&actions, folder_.c_str());
-    posix_spawnattr_t attributes;
-    posix_spawnattr_init(&attributes);
-    sigset_t own;
-    sigemptyset(&own);
-    sigaddset(&own, SIGINT);
-    posix_spawnattr_setsigdefault(&attributes, &own);
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
-    pid_t pid = 0;
+    std::vector<char*> arguments = pointers(words), environment = pointers(environment_);
     // Ctrl-C reaches the run too, which cleans up and says so by its exit code.
     const auto previous = std::signal(SIGINT, SIG_IGN);
-    std::vector<char*> arguments = pointers(words), environment = pointers(environment_);
-    const int problem = posix_spawn(&pid, "/proc/self/exe", &actions, &attributes, arguments.data(), environment.data());
-    posix_spawnattr_destroy(&attributes);
-    posix_spawn_file_actions_destroy(&actions);
+    const pid_t pid = fork();  // posix_spawn can change the folder only since glibc 2.29
+    if (pid == 0) become(log, arguments, environment);
+    const int problem = errno;
     int status = 0;
-    if (problem == 0) {
-      while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
-      }
+    while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR) {
     }
     std::signal(SIGINT, previous);
-    if (problem != 0) throw Error(fmt::format("gpucast cannot start itself: {}", std::strerror(problem)));
+    if (pid < 0) throw Error(fmt::format("gpucast cannot start itself: {}", std::strerror(problem)));
     return WIFEXITED(status) ? WEXITSTATUS(status) : kExitFailed;
+  }
+
+  // In the forked child: only what is safe there. What goes wrong is said in the log, as the run would.
+  [[noreturn]] void become(const std::string& log, const std::vector<char*>& arguments, const std::vector<char*>& environment) const {
+    const int in = open("/dev/null", O_RDWR | O_CLOEXEC), out = open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    dup2(in, STDIN_FILENO);
+    dup2(in, STDOUT_FILENO);
+    dup2(out, STDERR_FILENO);
+    std::signal(SIGINT, SIG_DFL);
+    if (folder_.empty() || chdir(folder_.c_str()) == 0) execve("/proc/self/exe", arguments.data(), environment.data());
+    dprintf(STDERR_FILENO, "gpucast: cannot run it again in %s: %s\n", folder_.c_str(), std::strerror(errno));
+    _exit(kExitFailed);
   }
 
   static std::vector<char*> pointers(const std::vector<std::string>& texts) {

@@ -3,6 +3,9 @@
 #   make demo       how much memory a ResNet-50 training script takes on an RTX 3060
 #   make test       all tests, on two PyTorch releases
 #   make install    put gpucast under PREFIX (default ~/.local)
+#   make wheel      dist/gpucast-*.whl, for `pip install`
+#   make test-wheel the wheel in clean environments, with pip, uv and pipx, on two PyTorch releases
+#   make test-api   the Python API with Ray and Optuna
 #   make lint       formatting and static analysis
 #   make sanitize   the C++ tests under address, undefined-behaviour and thread sanitizers
 #   make test-nvidia  the same peaks with NVIDIA's own wheels installed (2.5 GB)
@@ -24,10 +27,12 @@ ENV_NEW := .venv/torch-$(TORCH_NEW)
 ENV_OLD := .venv/torch-$(TORCH_OLD)
 ENV_NVIDIA := .venv/torch-$(TORCH_NEW)-nvidia
 ENV_LINT := .venv/lint
+ENV_WHEEL := .venv/wheel
+ENV_API := .venv/api
 
 WEB_MODULES := build/web-test/node_modules
 
-.PHONY: demo test test-cpp test-python test-web screenshots test-nvidia differential install lint sanitize bench clean build setup
+.PHONY: demo test test-cpp test-python test-web screenshots test-nvidia differential install wheel test-wheel test-api lint sanitize bench clean build setup
 
 # The environment is mostly download and unpacking, the build mostly compiling: side by side.
 demo: setup
@@ -75,6 +80,18 @@ install: build
 	cmake --install $(BUILD) --prefix $(PREFIX)
 	@echo 'gpucast is in $(PREFIX)/bin'
 
+wheel: setup $(ENV_WHEEL)/.ready
+	tools/wheel $(ENV_WHEEL)
+
+test-wheel: build wheel $(ENV_NEW)/.ready $(ENV_OLD)/.ready
+	GPUCAST_BIN=$(CURDIR)/$(GPUCAST) GPUCAST_WHEEL=$$(echo dist/gpucast-*.whl) TORCH_PYTHONS='$(ENV_NEW)/bin/python $(ENV_OLD)/bin/python' \
+	  $(ENV_WHEEL)/bin/python -m pytest tests/wheel
+
+# Ray and Optuna in an environment that borrows PyTorch from another.
+test-api: build $(ENV_API)/.ready $(ENV_NEW)/.ready
+	GPUCAST_BIN=$(CURDIR)/$(GPUCAST) PYTHONPATH=$(CURDIR)/python/api:$$($(ENV_NEW)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))') \
+	  $(ENV_API)/bin/python -m pytest tests/api
+
 lint: $(ENV_LINT)/.ready
 	@tools/setup --lint
 	$(ENV_LINT)/bin/clang-format --dry-run --Werror $$(git ls-files '*.h' '*.cc')
@@ -118,6 +135,12 @@ $(ENV_NVIDIA)/.ready: tools/python_env
 
 $(ENV_LINT)/.ready: tools/python_env
 	@tools/python_env $(ENV_LINT) lint
+
+$(ENV_WHEEL)/.ready: tools/python_env
+	@tools/python_env $(ENV_WHEEL) wheel
+
+$(ENV_API)/.ready: tools/python_env
+	@tools/python_env $(ENV_API) api
 
 clean:
 	rm -rf build

@@ -438,7 +438,8 @@ std::string library_folder() {
   std::error_code error;
   const fs::path executable = fs::read_symlink("/proc/self/exe", error);
   if (error) throw Error("cannot find gpucast's own files: /proc/self/exe cannot be read");
-  const fs::path folder = (executable.parent_path() / "../lib/gpucast").lexically_normal();
+  fs::path folder = (executable.parent_path() / "../lib/gpucast").lexically_normal();
+  if (!fs::exists(folder / "vgpu")) folder = (executable.parent_path() / "../libexec/gpucast").lexically_normal();  // a wheel
   for (const char* part : {"python/site/sitecustomize.py", "vgpu/libgpucast_vgpu_core.so"}) {
     if (!fs::exists(folder / part)) {
       throw Error("this installation of gpucast is incomplete", (folder / part).string() + " does not exist",

@@ -11,7 +11,7 @@
 
 namespace gpucast::cli {
 
-// Where bin/../lib/gpucast (of a wheel: libexec/gpucast) is, from the executable's own path. Throws Error when the installation is incomplete.
+// Where bin/../lib/gpucast is (of a wheel: libexec/gpucast), from the executable's own path. Throws Error when it is incomplete.
 std::string library_folder();
 
 // A private folder in the system's temporary folder (mode 0700). Removes what a folder holds and the folder.

@@ -7,6 +7,7 @@ import gzip
 import json
 import os
 import re
+import select
 import shutil
 import subprocess
 import sys
@@ -31,8 +32,8 @@ def gpucast_bin():
 class Run:
     """One `gpucast run`, done."""
 
-    def __init__(self, done, capture):
-        self.code, self.out, self.err = done.returncode, done.stdout, done.stderr
+    def __init__(self, code, out, err, capture):
+        self.code, self.out, self.err = code, out, err
         self.capture_path = capture
 
     @property
@@ -82,20 +83,86 @@ class Capture:
         return [event[:4] for event in self.of(*names)]
 
 
+class OpenBatch:
+    """One `gpucast batch -` for all tests of a worker: PyTorch is imported once, not for each run."""
+
+    # Options of `gpucast run` as keys of a job: with a value of this type, or (None) without.
+    OPTIONS = {
+        "--gpu": ("gpu", str),
+        "--steps": ("steps", int),
+        "--enforce-capacity": ("enforce_capacity", None),
+        "--force": ("force", None),
+    }
+
+    def __init__(self, gpucast_bin):
+        self.environment = _environment()
+        command = [gpucast_bin, "batch", "-", "--jobs", "1"]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=self.environment
+        )
+
+    def job_options(self, options):
+        """The job's keys for these options; None where a batch does not know one, or takes it to mean something else."""
+        keys, left = {}, list(options)
+        while left:
+            name, equals, value = left.pop(0).partition("=")
+            if name == "--what-if" and (equals or left):
+                keys.setdefault("what_if", []).append(value if equals else left.pop(0))
+                continue
+            if name not in self.OPTIONS:
+                return None
+            key, kind = self.OPTIONS[name]
+            keys[key] = True if kind is None else kind(value if equals else left.pop(0))
+        return keys
+
+    def run(self, job, timeout):
+        self._process.stdin.write(json.dumps({"name": uuid.uuid4().hex, **job}) + "\n")
+        self._process.stdin.flush()
+        if not select.select([self._process.stdout], [], [], timeout)[0]:
+            self._process.kill()
+            raise TimeoutError(f"no result within {timeout} s of {job}")
+        return json.loads(self._process.stdout.readline())
+
+    def close(self):
+        self._process.stdin.close()
+        self._process.wait(30)
+
+
+def _environment():
+    return {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
+
+
+@pytest.fixture(scope="session")
+def open_batch(gpucast_bin):
+    batch = OpenBatch(gpucast_bin)
+    yield batch
+    batch.close()
+
+
 @pytest.fixture
-def gpucast(gpucast_bin, tmp_path):
-    """gpucast(script text, options...): writes train.py, runs it, returns a Run. The user's folder is tmp_path/job."""
+def gpucast(gpucast_bin, open_batch, tmp_path):
+    """gpucast(script text, options...): writes train.py, runs it, returns a Run. The user's folder is tmp_path/job.
+
+    Through a batch, in a child of a Python that has imported PyTorch (tests/python/test_batch.py holds that to be the same); in a
+    process of its own under `fresh=True` and wherever the environment or an option asks for one."""
     job = tmp_path / "job"
     job.mkdir()
 
-    def run(script, *options, command=None, arguments=(), keep=True, timeout=240, environment=None, **kwargs):
+    def run(script, *options, command=None, arguments=(), keep=True, timeout=240, environment=None, fresh=False, **kwargs):
         (job / "train.py").write_text(script)
         capture = tmp_path / f"{uuid.uuid4().hex}.gpucast"
-        words = [gpucast_bin, "run", "--format", "json", *options, *(["-o", str(capture)] if keep else [])]
-        words += ["--", *(command or [sys.executable, "train.py", *arguments])]
-        env = {**os.environ, **(environment or {})}
+        command = command or [sys.executable, "train.py", *arguments]
+        env = {**_environment(), **(environment or {})}
+        keys = open_batch.job_options(options)
+        if keep and not fresh and keys is not None and not kwargs and env == open_batch.environment:
+            log = tmp_path / "log"
+            asked = {**keys, "command": list(map(str, command)), "folder": str(job), "output": str(capture), "log": str(log)}
+            result = open_batch.run(asked, timeout)
+            out = "" if result["report"] is None else json.dumps(result["report"])
+            return Run(result["exit_code"], out, log.read_text(), capture)
+        words = [gpucast_bin, "run", "--format", "json", *options, *(["-o", str(capture)] if keep else []), "--", *command]
         done = subprocess.run(words, cwd=job, capture_output=True, text=True, timeout=timeout, env=env, stdin=subprocess.DEVNULL, **kwargs)
-        return Run(done, capture)
+        return Run(done.returncode, done.stdout, done.stderr, capture)
 
     run.job = job
     return run

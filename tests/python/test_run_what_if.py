@@ -185,6 +185,6 @@ def test_evaluation_and_transforms_keep_their_types(gpucast):
 
 
 def test_misspelt(gpucast):
-    done = gpucast(SCRIPT, "--what-if", "checkpont:Block")
+    done = gpucast(SCRIPT, "--what-if", "checkpont:Block", fresh=True)  # a batch says so itself
     assert done.code == 2
     assert "did you mean checkpoint?" in done.err

@@ -52,12 +52,14 @@ def _rows(ray, jobs: Iterator[Job], options: list[str], jobs_at_once: int | None
                 chunk, attempt = running.pop(result)
                 try:
                     rows = ray.get(result)
-                except ray.exceptions.RayTaskError as error:
-                    raise error.cause from None
-                except ray.exceptions.RayError as error:  # the node or the worker died, or the rows on it are lost
-                    if attempt < ATTEMPTS:
+                except ray.exceptions.RayError as error:
+                    # Another try helps where a node or a worker died, or gpucast was ended because its node shuts down.
+                    failed = error.cause if isinstance(error, ray.exceptions.RayTaskError) else None
+                    if attempt < ATTEMPTS and (failed is None or isinstance(failed, Error)):
                         send(chunk, attempt + 1)
                         continue
+                    if failed is not None:
+                        raise failed from None
                     rows = [_lost(job, error) for job in chunk]
                 yield from rows
     finally:

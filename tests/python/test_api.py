@@ -127,7 +127,9 @@ def test_the_notebooks_table(job):
 def test_an_interrupt_leaves_nothing(job, leaves_nothing):
     """As in a notebook: the signal goes to this Python alone."""
     (job / "train.py").write_text(train_script(steps=1) + "\nopen('trained', 'w').close()\nimport time\ntime.sleep(600)\n")
-    program = "import sys, gpucast\ngpucast.run([sys.executable, 'train.py'])\n"
+    # A shell's background jobs ignore the signal, and so would everything below them.
+    program = "import signal, sys, gpucast\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    program += "gpucast.run([sys.executable, 'train.py'])\n"
     environment = {**os.environ, "PYTHONPATH": str(Path(gpucast.__file__).parent.parent)}
     notebook = subprocess.Popen([sys.executable, "-c", program], cwd=job, stderr=subprocess.PIPE, text=True, env=environment)
     while not (job / "trained").exists():

@@ -14,8 +14,11 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
-from gpucast import libraries  # noqa: E402  which versions a PyTorch expects of its libraries
+# The capture layer by the name that it has in users' processes: `gpucast` is the Python API.
+_LAYER = Path(__file__).resolve().parents[2] / "python" / "gpucast"
+_spec = importlib.util.spec_from_file_location("_gpucast", _LAYER / "__init__.py", submodule_search_locations=[str(_LAYER)])
+sys.modules["_gpucast"] = importlib.util.module_from_spec(_spec)
+from _gpucast import libraries  # noqa: E402  which versions a PyTorch expects of its libraries
 
 CARDS = {
     "sm_75": {"name": "Tesla T4", "compute_major": 7, "compute_minor": 5, "multiprocessors": 40, "total_memory_bytes": 15655829504},

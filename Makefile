@@ -8,9 +8,11 @@
 #   make test-api   the Python API with Ray and Optuna
 #   make lint       formatting and static analysis
 #   make sanitize   the C++ tests under address, undefined-behaviour and thread sanitizers
+#   make test-cudnn what NVIDIA's own cuDNN answers (1 GB)
 #   make test-nvidia  the same peaks with NVIDIA's own wheels installed (2.5 GB)
 #   make differential SEEDS=1000  gpucast's allocator against PyTorch's own on random sequences, on two releases
 #   make test-web   the HTML report in headless Chromium
+#   make eval DATA=DIR  the papers' evaluation: every estimator beside what real cards took
 #   make bench      benchmarks, answers checked
 #   make screenshots  docs/images, from reports of examples
 #   make clean      remove build folders (not the Python environments in .venv)
@@ -18,6 +20,8 @@
 PREFIX ?= $(HOME)/.local
 SANITIZERS ?= asan tsan
 SEEDS ?= 1000
+DATA ?= ../shared/data
+EVAL_OUT ?= build/eval
 FIRST_SEED ?= 0
 BUILD := build/release
 GPUCAST := $(BUILD)/bin/gpucast
@@ -30,9 +34,12 @@ ENV_LINT := .venv/lint
 ENV_WHEEL := .venv/wheel
 ENV_API := .venv/api
 
+# Where Python may not keep what it compiles, each of the hundreds of test processes would compile PyTorch's modules anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 WEB_MODULES := build/web-test/node_modules
 
-.PHONY: demo test test-cpp test-python test-web screenshots test-nvidia differential install wheel test-wheel test-api lint sanitize bench clean build setup
+.PHONY: demo test test-cpp test-python test-web screenshots test-cudnn test-nvidia differential install wheel test-wheel test-api lint sanitize eval bench clean build setup
 
 # The environment is mostly download and unpacking, the build mostly compiling: side by side.
 demo: setup
@@ -47,7 +54,7 @@ test-cpp: build
 	ctest --test-dir $(BUILD) --output-on-failure --no-tests=error -j2
 
 test-python: build $(ENV_NEW)/.ready $(ENV_OLD)/.ready
-	GPUCAST_BIN=$(CURDIR)/$(GPUCAST) $(ENV_OLD)/bin/python -m pytest -n 2 --dist loadscope --durations=10
+	GPUCAST_BIN=$(CURDIR)/$(GPUCAST) $(ENV_OLD)/bin/python -m pytest -n 2 --dist loadscope --durations=10 -m "not once"
 	GPUCAST_BIN=$(CURDIR)/$(GPUCAST) $(ENV_NEW)/bin/python -m pytest -n 2 --dist loadscope --durations=10
 
 test-web: build $(WEB_MODULES)/.package-lock.json
@@ -69,6 +76,9 @@ $(WEB_MODULES)/.package-lock.json: web/package.json web/package-lock.json web/.n
 
 test-nvidia: build $(ENV_NEW)/.ready $(ENV_OLD)/.ready $(ENV_NVIDIA)/.ready
 	$(ENV_NEW)/bin/python tests/same_peaks.py --gpucast $(GPUCAST) $(ENV_OLD)/bin/python $(ENV_NEW)/bin/python $(ENV_NVIDIA)/bin/python
+
+test-cudnn: build $(ENV_NEW)/.ready .venv/cudnn/.ready
+	GPUCAST_BIN=$(CURDIR)/$(GPUCAST) GPUCAST_CUDNN=$(CURDIR)/.venv/cudnn $(ENV_NEW)/bin/python -m pytest tests/python/test_cudnn.py
 
 differential: build $(ENV_NEW)/.ready $(ENV_OLD)/.ready
 	for env in $(ENV_OLD) $(ENV_NEW); do \
@@ -93,17 +103,20 @@ test-api: build $(ENV_API)/.ready $(ENV_NEW)/.ready
 	  $(ENV_API)/bin/python -m pytest tests/api
 
 lint: $(ENV_LINT)/.ready
-	@tools/setup --lint
+	@tools/setup
 	$(ENV_LINT)/bin/clang-format --dry-run --Werror $$(git ls-files '*.h' '*.cc')
 	$(ENV_LINT)/bin/ruff check .
 	$(ENV_LINT)/bin/ruff format --check .
 	cmake --preset dev >/dev/null
-	tools/clang_tidy.py -p build/dev --slowest 5 $$(git ls-files 'src/*.cc' | grep -v '_test.cc\|_bench.cc\|^src/vgpu/libs/')
+	tools/clang_tidy.py --clang-tidy $(ENV_LINT)/bin/clang-tidy -p build/dev --slowest 5 $$(git ls-files 'src/*.cc' | grep -v '_test.cc\|_bench.cc\|^src/vgpu/libs/')
 
 sanitize: setup
 	for preset in $(SANITIZERS); do \
 	  cmake --preset $$preset >/dev/null && cmake --build --preset $$preset && ctest --preset $$preset -j2 || exit 1; \
 	done
+
+eval: build $(ENV_OLD)/.ready
+	$(ENV_OLD)/bin/python eval/papers/run_papers.py --gpucast $(GPUCAST) --data $(DATA) --out $(EVAL_OUT)
 
 bench: build $(ENV_NEW)/.ready $(WEB_MODULES)/.package-lock.json
 	@tools/setup --bench
@@ -132,6 +145,11 @@ $(ENV_OLD)/.ready: tools/python_env
 
 $(ENV_NVIDIA)/.ready: tools/python_env
 	@tools/python_env $(ENV_NVIDIA) $(TORCH_NEW) --with-nvidia
+
+# The newest release that PyTorch's own requirement allows, alone: no environment.
+.venv/cudnn/.ready: $(ENV_NEW)/.ready
+	@$(ENV_NEW)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-compile --upgrade --target .venv/cudnn 'nvidia-cudnn-cu13==9.24.*'
+	@touch $@
 
 $(ENV_LINT)/.ready: tools/python_env
 	@tools/python_env $(ENV_LINT) lint

@@ -4,25 +4,23 @@
     python eval/xmem_rows.py --python ENV/bin/python --resume rows.jsonl
     python eval/xmem_rows.py --python ENV/bin/python --arch cnn --resume rows.jsonl --markdown docs/explanation/accuracy.md
 
-ENV: PyTorch 2.6.0 and transformers 4.51.3, torchvision 0.21.0 (what the measured runs used). A row takes seconds.
+ENV: PyTorch 2.6.0 and transformers 4.51.3, torchvision 0.21.0 (what the measured runs used). A row takes a second or two.
 docs/explanation/accuracy.md says what is compared with what.
 """
 
 import argparse
 import json
 import os
-import shutil
 import statistics
-import subprocess
 import sys
-import tempfile
-import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
+import jobs  # noqa: E402
+
+STEPS = 4
 MIB = 2**20
 GRID_BYTES = 2 * MIB  # NVML counts device memory in this step
 KNOWN_LENGTH_BATCH = 15  # smaller batches of text are padded to a random length below 128 tokens
@@ -36,11 +34,30 @@ def fail(message):
     sys.exit(f"xmem_rows.py: {message}")
 
 
+def add_data_option(parser):
+    parser.add_argument(
+        "--data",
+        type=Path,
+        default=HERE.parent.parent / "shared/data",
+        help="the measured runs, no part of this repository: a folder with xmem/runs.jsonl, or that file (default %(default)s)",
+    )
+
+
+def add_cudnn_option(parser):
+    parser.add_argument("--cudnn", default="auto", help="as `gpucast run --cudnn` takes it (default %(default)s)")
+
+
+def rows_file(data):
+    """The file of measured runs that --data means."""
+    for path in (data, data / "xmem/runs.jsonl", data / "runs.jsonl"):
+        if path.is_file():
+            return path
+    return fail(f"no measured runs at {data}; name a folder that has xmem/runs.jsonl with --data")
+
+
 def parse_args():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--data", type=Path, default=HERE.parent.parent / "shared/data/xmem/runs.jsonl", help="the measured runs (default %(default)s)"
-    )
+    add_data_option(parser)
     parser.add_argument(
         "--gpucast", default=os.environ.get("GPUCAST_BIN", "gpucast"), help="the gpucast command (default: $GPUCAST_BIN, or on PATH)"
     )
@@ -55,23 +72,26 @@ def parse_args():
     parser.add_argument("--model", help="only this model (part of its name)")
     parser.add_argument("--limit", type=int, help="only the first N rows")
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time")
-    parser.add_argument("--resume", type=Path, help="keep results here, and take those that are already there")
+    add_cudnn_option(parser)
+    parser.add_argument("--resume", type=Path, help="keep the lines of gpucast batch here, and take those that are already there")
+    parser.add_argument("--results", type=Path, help="write one JSON line a row here: what gpucast says of it")
     parser.add_argument("--markdown", type=Path, help="also put the tables into this document, between its markers")
     return parser.parse_args()
 
 
 def read_rows(args):
-    if not args.data.is_file():
-        fail(f"no measured runs at {args.data}; name the file with --data (runs.jsonl of the xMem data, not part of this repository)")
-    rows = [json.loads(line) for line in args.data.read_text().splitlines() if line.strip()]
+    rows = [json.loads(line) for line in rows_file(args.data).read_text().splitlines() if line.strip()]
     rows = [row for row in rows if args.arch in ("all", row["arch"])]
     rows = [row for row in rows if row["arch"] == "cnn" or row["batch_size"] >= args.min_batch]
     if args.model:
         rows = [row for row in rows if args.model.lower() in row["model"].lower()]
-    without = sorted({row["model"] for row in rows if not known(row)})
-    if without:
-        print(f"left out, no configuration in eval/configs: {', '.join(without)}", file=sys.stderr)
-    rows = [row for row in rows if known(row)]
+    for what, unknown in (
+        ("no configuration in eval/configs", {row["model"] for row in rows if not known(row)}),
+        ("not among the cards", {row["gpu"] for row in rows if row["gpu"] not in GPU_IDS}),
+    ):
+        if unknown:
+            print(f"left out, {what}: {', '.join(sorted(unknown))}", file=sys.stderr)
+    rows = [row for row in rows if known(row) and row["gpu"] in GPU_IDS]
     rows.sort(
         key=lambda row: (
             row["arch"] != "transformer",
@@ -111,85 +131,93 @@ def card_of(row):
     return row["gpu"].split()[-1] if "RTX" in row["gpu"] else "A100-40"
 
 
-def gpucast_run(args, row, enforce_capacity):
-    """One run of the workload. Returns the report and whether the script met an out-of-memory error."""
-    with tempfile.TemporaryDirectory(prefix="xmem_rows_") as folder:
-        outcome = Path(folder) / "outcome"
-        # Rows that do not record the place of zero_grad: read as place 0, without cuBLAS workspaces from the caching allocator.
-        unrecorded = row["zero_grad_mode"] is None
-        command = [args.gpucast, "run", "--gpu", GPU_IDS[row["gpu"]], "--steps", "4", "--format", "json"]
-        command += ["--enforce-capacity"] if enforce_capacity else []
-        command += ["--", args.python, str(HERE / "xmem_workload.py"), "--model", row["model"], "--optimizer", row["optimizer"]]
-        command += [
-            "--batch",
-            str(row["batch_size"]),
-            "--zero-grad",
-            str(0 if unrecorded else row["zero_grad_mode"]),
-            "--outcome",
-            str(outcome),
-        ]
-        environment = {key: value for key, value in os.environ.items() if key not in ("PYTORCH_CUDA_ALLOC_CONF", "CUBLAS_WORKSPACE_CONFIG")}
-        if unrecorded:
-            environment["CUBLAS_WORKSPACE_CONFIG"] = ":0:0"
-        done = subprocess.run(command, env=environment, capture_output=True, text=True)
-        oom = outcome.exists()
-        # 0: fits, 1: does not fit.
-        if done.returncode not in (0, 1):
-            fail(f"{name_of(row)}: gpucast exited with {done.returncode}\n  {' '.join(command)}\n{done.stderr[-3000:]}")
-        return json.loads(done.stdout), oom
+def place_of(row):
+    """Where zero_grad stands: 0 first in the iteration, 1 before backward, 2 last. Not recorded, or any other number: 0."""
+    return row["zero_grad_mode"] if row["zero_grad_mode"] in (1, 2) else 0
 
 
-def measure(args, row):
-    started = time.monotonic()
-    report, oom = gpucast_run(args, row, enforce_capacity=False)
-    if oom:
-        fail(f"{name_of(row)}: out of memory in a run without a limit")
-    ledger = sum(line["expected_bytes"] for line in report["ledger"])
-    context = sum(line["expected_bytes"] for line in report["ledger"] if line["what"] == "CUDA context")
-    peak = report["peak"]
-    usable = row["total_gpu_memory"] - ledger
-    second = False
-    if peak["allocated_bytes"] > usable:
-        oom = True  # whatever the allocator gives back, the tensors alone do not fit
-    elif peak["reserved_bytes"] > usable:
-        # It may still run, with the allocator giving cached segments back: then that run is what the card sees.
-        second = True
-        capped, oom = gpucast_run(args, row, enforce_capacity=True)
-        peak = peak if oom else capped["peak"]
+def name_of_job(row):
+    """Rows that repeat a configuration share its run."""
+    return f"{GPU_IDS[row['gpu']]} {name_of(row)}"
+
+
+def name_on_full_card(row):
+    return f"{name_of_job(row)}, full card"
+
+
+def job_of(args, row, enforce_capacity=False):
+    """The row's run, as `gpucast batch` takes it."""
+    # Rows that do not record the place of zero_grad: without cuBLAS workspaces from the caching allocator.
+    unrecorded = row["zero_grad_mode"] is None
+    command = [args.python, str(HERE / "xmem_workload.py"), "--model", row["model"], "--optimizer", row["optimizer"]]
+    command += ["--batch", str(row["batch_size"]), "--zero-grad", str(place_of(row))]
+    return {
+        "name": name_on_full_card(row) if enforce_capacity else name_of_job(row),
+        "command": command,
+        "gpu": GPU_IDS[row["gpu"]],
+        "steps": STEPS,
+        "enforce_capacity": enforce_capacity,
+        **({} if args.cudnn == "auto" else {"cudnn": args.cudnn}),
+        "environment": {"PYTORCH_CUDA_ALLOC_CONF": None, "CUBLAS_WORKSPACE_CONFIG": ":0:0" if unrecorded else None},
+    }
+
+
+def usable_bytes(row, result):
+    """What the card leaves PyTorch's allocator."""
+    return row["total_gpu_memory"] - ledger_bytes(result)
+
+
+def ledger_bytes(result, what=None):
+    return sum(line["expected_bytes"] for line in result["report"]["ledger"] if what in (None, line["what"]))
+
+
+def needs_second_run(row, result):
+    """It may still run, with the allocator giving cached segments back: then that run is what the card sees."""
+    peak = result["report"]["peak"]
+    return peak["allocated_bytes"] <= usable_bytes(row, result) < peak["reserved_bytes"]
+
+
+def outcome(row, first, second=None):
+    """What the runs of a row say: the first without a limit, the second on a full card where one was needed."""
+    peak = first["report"]["peak"]
+    if second is None:
+        oom = peak["allocated_bytes"] > usable_bytes(row, first)  # whatever the allocator gives back, the tensors alone do not fit
+    else:
+        oom = jobs.out_of_memory(second)
+        peak = peak if oom else second["report"]["peak"]
+    used = second if second and not oom else first
     return {
         "path": row["path"],
+        "job": first["name"],
         "peak_reserved_bytes": peak["reserved_bytes"],
         "peak_allocated_bytes": peak["allocated_bytes"],
-        "ledger_bytes": ledger,
-        "growth_bytes": ledger - context,  # what NVML sees beside the allocator, since its first sample comes after the context
+        "ledger_bytes": ledger_bytes(first),
+        # What NVML sees beside the allocator, since its first sample comes after the context.
+        "growth_bytes": ledger_bytes(first) - ledger_bytes(first, "CUDA context"),
+        "device": used["report"]["device"],
+        "min_capacity_bytes": first["report"]["min_capacity_bytes"],
         "oom": oom,
-        "second_run": second,
-        "seconds": round(time.monotonic() - started, 2),
-        "warnings": [warning.get("code", "") if isinstance(warning, dict) else warning for warning in report.get("warnings", [])],
+        "second_run": second is not None,
+        "seconds": round(first["seconds"] + (second["seconds"] if second else 0), 2),
+        "warnings": [warning.get("code", "") if isinstance(warning, dict) else warning for warning in first["report"].get("warnings", [])],
     }
 
 
 def measure_all(args, rows):
-    results = {}
-    if args.resume and args.resume.exists():
-        for line in args.resume.read_text().splitlines():
-            result = json.loads(line)
-            results[result["path"]] = result
-    todo = [row for row in rows if row["path"] not in results]
-    if todo and not shutil.which(args.gpucast):
-        fail(f"no gpucast at '{args.gpucast}'; build it and name it with --gpucast")
-    cache = args.resume.open("a") if args.resume else None
-    with ThreadPoolExecutor(args.jobs) as pool:
-        for count, (row, result) in enumerate(zip(todo, pool.map(lambda row: measure(args, row), todo)), start=1):
-            results[row["path"]] = result
-            if cache:
-                cache.write(json.dumps(result) + "\n")
-                cache.flush()
-            print(
-                f"{count}/{len(todo)} {card_of(row)} {name_of(row)}: {result['peak_reserved_bytes'] / MIB:.0f} MiB, {result['seconds']} s",
-                file=sys.stderr,
-            )
-    return [results[row["path"]] for row in rows]
+    """(rows, what gpucast says of each): two batches, the second of rows that fill their card. Rows that cannot be run are left out."""
+    firsts = jobs.run(args.gpucast, [job_of(args, row) for row in rows], args.resume, args.jobs)
+    rows = [row for row in rows if ran(firsts[name_of_job(row)])]
+    full = [job_of(args, row, enforce_capacity=True) for row in rows if needs_second_run(row, firsts[name_of_job(row)])]
+    seconds = jobs.run(args.gpucast, full, args.resume, args.jobs) if full else {}
+    rows = [row for row in rows if ran(seconds.get(name_on_full_card(row)))]
+    return rows, [outcome(row, firsts[name_of_job(row)], seconds.get(name_on_full_card(row))) for row in rows]
+
+
+def ran(result):
+    why = jobs.problem(result) if result else None
+    if why:
+        print(f"left out: {result['name']}: {why}", file=sys.stderr)
+    return not why
 
 
 def percent(value):
@@ -380,19 +408,24 @@ def summary(rows, results, markdown):
     return "\n\n".join(parts)
 
 
-def write_markdown(path, text):
+def write_markdown(path, text, begin=BEGIN, end=END):
     document = path.read_text() if path.exists() else ""
-    if BEGIN not in document or END not in document:
-        fail(f"{path} has no lines '{BEGIN}' and '{END}' to put the tables between")
-    before, rest = document.split(BEGIN, 1)
-    after = rest.split(END, 1)[1]
-    path.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}")
+    if begin not in document or end not in document:
+        fail(f"{path} has no lines '{begin}' and '{end}' to put the tables between")
+    before, rest = document.split(begin, 1)
+    after = rest.split(end, 1)[1]
+    path.write_text(f"{before}{begin}\n{text}\n{end}{after}")
 
 
 def main():
     args = parse_args()
     rows = read_rows(args)
-    results = measure_all(args, rows)
+    wanted = len(rows)
+    rows, results = measure_all(args, rows)
+    if not rows:
+        fail("no row could be run")
+    if args.results:
+        args.results.write_text("".join(json.dumps(result) + "\n" for result in results))
     print(rows_table(rows, results))
     print()
     print(summary(rows, results, markdown=False))
@@ -405,7 +438,7 @@ def main():
         )
     inexact = [value for constant, values in constants(rows, results).values() for value in values if abs(value - constant) > GRID_BYTES]
     disagree = sum(row["real_oom"] != result["oom"] for row, result in zip(rows, results))
-    return 1 if inexact or disagree else 0
+    return 1 if inexact or disagree or len(rows) < wanted else 0
 
 
 if __name__ == "__main__":

@@ -25,7 +25,20 @@ def describe(python: str) -> tuple[str, int]:
 
 
 def peaks(gpucast: str, python: str, example: list[str]) -> dict:
-    command = [gpucast, "run", "--gpu", "rtx3060", "--format", "json", "--", python, str(ROOT / "examples" / example[0]), *example[1:]]
+    command = [
+        gpucast,
+        "run",
+        "--gpu",
+        "rtx3060",
+        "--cudnn",
+        "off",
+        "--format",
+        "json",
+        "--",
+        python,
+        str(ROOT / "examples" / example[0]),
+        *example[1:],
+    ]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode not in (0, 1):
         sys.exit(f"{' '.join(command)}\nexit code {done.returncode}\n{done.stderr}")

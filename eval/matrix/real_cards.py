@@ -28,8 +28,7 @@ TRACED_BATCH = {"cnn": 7, "transformer": 3}
 
 def parse_args():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    data = HERE.parent.parent.parent / "shared/data/xmem/runs.jsonl"
-    parser.add_argument("--data", type=Path, default=data, help="the measured runs, no part of this repository (default %(default)s)")
+    xmem_rows.add_data_option(parser)
     parser.add_argument("--out", type=Path, required=True, help="where traces are kept")
     parser.add_argument("--gpucast", default=os.environ.get("GPUCAST_BIN", "gpucast"), help="default: $GPUCAST_BIN, or on PATH")
     parser.add_argument("--python", default=sys.executable, help="a Python with torch 2.6.0, torchvision 0.21.0 and transformers 4.51.3")

@@ -14,7 +14,6 @@ import dataclasses
 import json
 import os
 import re
-import shutil
 import statistics
 import subprocess
 import sys
@@ -23,7 +22,9 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
+sys.path.insert(0, str(HERE.parent))
 
+import jobs  # noqa: E402
 from cases import CASES  # noqa: E402
 
 MIB = 2**20
@@ -80,17 +81,23 @@ def once(args, path, make):
     print(f"made {path.name}, {time.monotonic() - started:.0f} s", file=sys.stderr)
 
 
-def make_truth(args, case):
-    capture, report = args.out / f"{case.name}.gpucast", args.out / f"{case.name}.truth.json"
-
-    def make(temporary):
-        capture.unlink(missing_ok=True)
-        words = [args.gpucast, "run", "--gpu", args.gpu, "--steps", STEPS, "--format", "json", "-o", capture, "--"]
-        words += [args.python, HERE / "train.py", *case.arguments(), "--device", "cuda"]
-        temporary.write_text(run(words, accept=(0, 1)))
-
-    once(args, report, make)
-    return json.loads(report.read_text())
+def make_truths(args, cases):
+    """{case name: report of the run on the virtual GPU}; what cannot be run is left out, and said."""
+    todo = []
+    for case in cases:
+        command = [args.python, HERE / "train.py", *case.arguments(), "--device", "cuda"]
+        job = {"name": case.name, "command": list(map(str, command)), "gpu": args.gpu, "steps": STEPS}
+        todo.append({**job, "output": str(args.out / f"{case.name}.gpucast"), "force": True})
+    path = args.out / "truth.jsonl"
+    results = jobs.read_lines(path) if args.made else jobs.run(args.gpucast, todo, path)
+    truths = {}
+    for case in cases:
+        why = jobs.problem(results[case.name]) if case.name in results else "it is not made yet"
+        if why:
+            print(f"left out: {case.name}: {why}", file=sys.stderr)
+        else:
+            truths[case.name] = results[case.name]["report"]
+    return truths
 
 
 def small_batch(case):
@@ -284,17 +291,9 @@ def write_markdown(path, results):
     path.write_text(document)
 
 
-def versions(args):
-    code = "import torch, torchvision, transformers as t; print(torch.__version__, torchvision.__version__, t.__version__)"
-    found = run([args.python, "-c", code]).split()
-    return dict(zip(("torch", "torchvision", "transformers"), found))
-
-
 def main():
     args = parse_args()
-    if not shutil.which(args.gpucast):
-        fail(f"no gpucast at '{args.gpucast}'; build it and name it with --gpucast")
-    args.gpucast = str(Path(shutil.which(args.gpucast)).resolve())
+    args.gpucast = jobs.find(args.gpucast)
     args.out = args.out.resolve()
     args.out.mkdir(parents=True, exist_ok=True)
     cases = [case for case in CASES if not args.only or re.search(args.only, case.name)]
@@ -302,18 +301,21 @@ def main():
         fail(f"no case has '{args.only}' in its name; cases.py lists them")
     methods = [word for word in args.methods.split(",") if word and word != "none"]
     kinds = args.kinds.split(",")
-    used = versions(args)
+    used = jobs.versions(args.python)
+    truths = make_truths(args, cases)
     results = []
     for case in cases:
+        if case.name not in truths:
+            continue
         try:
-            truth = make_truth(args, case)
             predictions = predict(args, case, kinds, methods, used["torch"])
         except RuntimeError as error:
             print(f"left out: {case.name}: {error}", file=sys.stderr)
             continue
         if methods and not predictions:
             continue
-        results.append({"case": case.name, "gpu": args.gpu, "versions": used, "truth": figures(truth), "predictions": predictions})
+        truth = figures(truths[case.name])
+        results.append({"case": case.name, "gpu": args.gpu, "versions": used, "truth": truth, "predictions": predictions})
     if methods and results:
         print_tables(results)
         if args.results:

@@ -15,7 +15,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-SCRIPT = Path(__file__).resolve().parent / "train_small.py"
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+import jobs  # noqa: E402
+
+SCRIPT = HERE / "train_small.py"
 STEPS = 3
 MIB = 2**20
 
@@ -38,34 +43,51 @@ def run(words, accept=(0,)):
     return done.stdout
 
 
-def make(args, name):
-    """The report of the run on the virtual GPU, and the path of the CPU's trace."""
-    truth, trace = args.out / f"{name}.truth.json", args.out / f"{name}.json.gz"
-    script = ["--", args.python, SCRIPT, "--net", name, "--device", "cuda"]
-    if not truth.exists():
+def programs():
+    """The programs' names, as `train_small.py --list` prints them. Read: its imports need CUDA's libraries or gpucast's."""
+    return re.findall(r"^@net\(.*\)\ndef (\w+)\(", SCRIPT.read_text(), re.MULTILINE)
+
+
+def make_truths(args, names):
+    """{name: line of gpucast batch} of the runs on the virtual GPU."""
+    todo = []
+    for name in names:
+        job = {"name": name, "command": [args.python, str(SCRIPT), "--net", name, "--device", "cuda"], "gpu": args.gpu, "steps": STEPS}
+        todo.append({**job, "output": str(args.out / f"{name}.gpucast"), "force": True})
+    path = args.out / "truth.jsonl"
+    return jobs.read_lines(path) if args.made else jobs.run(args.gpucast, todo, path)
+
+
+def make_trace(args, name):
+    trace = args.out / f"{name}.json.gz"
+    if not trace.exists():
         if args.made:
             raise RuntimeError("not made yet")
-        capture = args.out / f"{name}.gpucast"
-        capture.unlink(missing_ok=True)
-        words = [args.gpucast, "run", "--gpu", args.gpu, "--steps", STEPS, "--format", "json", "-o", capture]
-        text = run([*words, *script], accept=(0, 1))
-        truth.write_text(text)
-    if not trace.exists():
         fresh = trace.with_name(f"new.{trace.name}")
         fresh.unlink(missing_ok=True)
-        run([args.gpucast, "profile", "--steps", STEPS, "-o", fresh, *script])
+        run([args.gpucast, "profile", "--steps", STEPS, "-o", fresh, "--", args.python, SCRIPT, "--net", name, "--device", "cuda"])
         fresh.rename(trace)
-    return json.loads(truth.read_text()), trace
+    return trace
+
+
+def truth_of(truths, name):
+    why = jobs.problem(truths[name]) if name in truths else "not made yet"
+    if why:
+        raise RuntimeError(why)
+    return truths[name]["report"]
 
 
 def main():
     args = parse_args()
+    args.out = args.out.resolve()
     args.out.mkdir(parents=True, exist_ok=True)
-    names = [name for name in run([args.python, SCRIPT, "--list"]).split() if re.search(args.only, name)]
+    args.gpucast = jobs.find(args.gpucast)
+    names = [name for name in programs() if re.search(args.only, name)]
+    truths = make_truths(args, names)
     lines = []
     for name in names:
         try:
-            truth, trace = make(args, name)
+            truth, trace = truth_of(truths, name), make_trace(args, name)
             report = json.loads(run([args.gpucast, "analyze", trace, "--gpu", args.gpu, "--format", "json"], accept=(0, 1)))
         except (RuntimeError, json.JSONDecodeError) as error:
             print(f"{name:30} failed: {str(error)[:150]}", flush=True)

@@ -25,10 +25,14 @@ struct Gpu {
   int registers_per_multiprocessor = 0, max_threads_per_multiprocessor = 0, max_blocks_per_multiprocessor = 0;
   std::map<std::string, double>
       peak_flop_per_s;  // by type: "fp32", "tf32", "fp16", "bf16", "fp8", "int8"; absent: the card has no such unit
+  double power_w = 0;   // the limit of the board
   std::vector<std::string> sources;
 };
 
 const std::vector<Gpu>& gpu_table();
+
+// Today's PyTorch has kernels for it. Older cards are in the table because their step time can be asked.
+inline bool runs_pytorch(const Gpu& gpu) { return gpu.compute_major >= 7; }
 
 // When nobody names a card.
 inline constexpr const char* kDefaultGpu = "a100-80";

@@ -13,9 +13,9 @@ namespace gpucast {
 
 enum class OpKind : uint8_t {
   alloc,          // block `id`, `size_bytes`, on `stream`
-  free,           // block `id`; nothing happens when its allocation failed
+  free,           // block `id`, once; nothing happens when its allocation failed
   free_later,     // block `id`, which another stream still uses ...
-  complete,       // ... until here
+  complete,       // ... until here, once
   record_stream,  // block `id` is used on `stream`
   hold_stream,    // work submitted to `stream` does not finish from here on
   finish_stream,  // it finishes; every stream's when `stream` is kEveryStream

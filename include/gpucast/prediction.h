@@ -6,9 +6,11 @@
 #include <string>
 #include <vector>
 
+#include "gpucast/convolutions.h"
 #include "gpucast/failed_rank.h"
 #include "gpucast/ledger.h"
 #include "gpucast/profile_summary.h"
+#include "gpucast/time_range.h"
 #include "gpucast/what_if.h"
 
 namespace gpucast {
@@ -49,9 +51,16 @@ struct PhasePeak {
   int64_t allocated_bytes = 0, reserved_bytes = 0;
 };
 
-// Device memory in all: what the allocator reserved at its peak, and the ledger's low, expected and high.
+// Device memory in all: what the allocator reserved at its peak, and the ledger's low, expected and high. `request_bytes` is what to
+// ask a scheduler for.
 struct DeviceBytes {
   int64_t low_bytes = 0, expected_bytes = 0, high_bytes = 0;
+  int64_t request_bytes = 0;
+};
+
+// The shapes of one input that is of another length from step to step, apart from its first dimension: "[8, 87]", "[8, 128]".
+struct VaryingInput {
+  std::string name, smallest, largest;
 };
 
 struct CardFit {
@@ -101,6 +110,11 @@ struct Prediction {
 
   PeakAt peak_allocated, peak_reserved;
   DeviceBytes device;
+  double confidence = 0;                 // that the job runs with device.request_bytes
+  std::string request_source;            // what that rests on
+  std::vector<std::string> job_classes;  // what the job is calibrated as
+  Convolutions convolutions;
+  std::optional<VaryingInput> varying_input;
   std::vector<LedgerLine> ledger;
   // The smallest card on which it still runs, PyTorch giving cached memory back as it goes: the allocator's least capacity and
   // the expected ledger. With the run's own allocator settings, and with expandable_segments:True added.
@@ -111,6 +125,7 @@ struct Prediction {
   std::vector<StepPeak> step_peaks;
   std::vector<PhasePeak> phase_peaks;
   std::optional<OomPlace> oom;
+  std::optional<TimeRange> gpu_time;      // of a step, without the host's part
   std::optional<bool> matches_recorded;   // null: the capture has nothing to compare with
   std::vector<CardFit> cards;             // when nobody named a card
   std::optional<ProfileSummary> profile;  // of a profiler trace: what became of its bytes

@@ -14,6 +14,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "gpucast/convolutions.h"
 #include "gpucast/failed_rank.h"
 #include "gpucast/profile_summary.h"
 #include "gpucast/what_if.h"
@@ -31,6 +32,7 @@ using ModuleId = Id<struct ModuleTag>;
 class StringTable {
  public:
   StringTable() = default;
+  // NOLINTNEXTLINE(performance-noexcept-move-constructor): std::deque moves without noexcept
   StringTable(StringTable&&) = default;
   StringTable& operator=(StringTable&&) = default;
   StringId intern(std::string_view text);
@@ -74,6 +76,8 @@ struct Mark {
   int64_t allocs = 0, frees = 0;  // how many alloc and free_requested events came before
   int64_t step = 0;               // step: the optimizer step that is complete
   StringId text;                  // exception; module_backward: autograd's node, "ConvolutionBackward0"
+  int64_t time_us = 0;            // when it was made
+  int64_t cpu_us = 0;             // step: the process's CPU time so far; 0: not recorded
 };
 
 enum class TensorKind : uint8_t { parameter, buffer, gradient, optimizer_state, input, unknown };
@@ -85,6 +89,8 @@ struct TensorMark {
   int64_t storage_bytes = 0;
   StringId name;
   ModuleId module;
+  StringId dtype = {};  // input: "float32"
+  StringId shape = {};  // input: "[8, 128]"
 };
 
 struct Module {
@@ -109,6 +115,42 @@ struct VgpuEvent {
   StringId library, what;  // workspace and library_memory
   uint64_t address = 0;    // mark: its sequence number
   int64_t size_bytes = 0;
+};
+
+// ---- one step as it was observed: its operators, and the work that they asked the GPU for ----
+
+// An operator and what it was called with, as JSON (docs/reference/capture-format.md).
+struct OperatorKind {
+  StringId name, inputs;
+};
+
+// Times of operators count from ObservedStep::unix_ns.
+struct OperatorCall {
+  uint32_t kind = 0;  // in ObservedStep::kinds
+  int64_t thread = 0, start_ns = 0, duration_ns = 0;
+};
+
+enum class WorkKind : uint8_t { kernel, call, copy, memset };
+struct Work {
+  WorkKind kind = WorkKind::kernel;
+  StringId name;                                  // kernel: mangled; call: "cublasSgemm_v2"
+  StringId library, arguments;                    // call; arguments as JSON
+  std::array<uint32_t, 3> grid = {}, block = {};  // kernel
+  int64_t size_bytes = 0;                         // copy, memset; kernel: dynamic shared memory
+  int64_t copy_kind = 0;                          // as cudaMemcpyKind
+  uint64_t stream = 0;
+  int64_t thread = 0, time_ns = 0;  // time since ObservedStep::clock_unix_ns
+  int64_t mark = 0;                 // sequence number of the mark before it
+};
+
+struct ObservedStep {
+  int64_t step = 0;  // 0: none was observed
+  int64_t unix_ns = 0, clock_unix_ns = 0;
+  int64_t first_mark = 0, last_mark = 0;  // it lies between these
+  bool tf32_products = false, tf32_convolutions = false;
+  std::vector<OperatorKind> kinds;
+  std::vector<OperatorCall> operators;  // by start
+  std::vector<Work> work;               // in the order in which it was asked for
 };
 
 struct UnsupportedCall {
@@ -138,6 +180,9 @@ struct Header {
 struct Process {
   int64_t pid = 0, rank = 0, local_rank = 0, world_size = 1, device = 0;
   std::string python, torch, cuda, alloc_conf;
+  std::string cudnn_required;   // "9.24.0.43": what this PyTorch was built for
+  std::string cudnn_asked;      // the version of the user's cuDNN that was asked for workspaces; "": none was
+  std::string cudnn_not_asked;  // why: off, missing, old; "" in older captures
 };
 
 struct TorchStats {
@@ -269,11 +314,12 @@ struct Trace {
   std::vector<VgpuEvent> vgpu_events;
   std::vector<SnapshotSegment> end_segments;  // of a snapshot: when it was taken, by address
   std::vector<Annotation> annotations;
+  ObservedStep observed;
   std::vector<UnsupportedCall> unsupported;
   std::vector<CaptureWarning> warnings;
   std::optional<ProfileSummary> profile;  // of a profiler trace
   int64_t kernels = 0, library_calls = 0;
-  int64_t cudnn_convolutions = 0;  // of the library calls: those whose workspace cuDNN would choose
+  Convolutions convolutions;  // of the library calls
   int64_t vgpu_lines_dropped = 0, vgpu_peak_device_bytes = 0;
   Problems problems;
 };

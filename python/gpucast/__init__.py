@@ -17,11 +17,13 @@ Each module imports only modules further down in this list; what lower ones have
 
     ending            what ended a process, what the supervisor is told, standing still
     checkpoints       saving checkpoints does nothing
+    operators         which operators one step runs, on which shapes
     tensors           which named tensors lie where
     steps             counts optimizer steps
     patching          puts functions in the place of PyTorch's; guards
     process           where this process's capture stands: the state that all others read
     recorder          marks, modules and tensors, kept in memory until the end
+    cudnn             the user's own cuDNN: which one can be asked for workspaces
     libraries         puts the virtual GPU's libraries in place before PyTorch asks for NVIDIA's
     session           the files through which this process and the supervisor speak
 

@@ -8,9 +8,10 @@ import sys
 import threading
 import time
 
-from . import checkpoints, ending, history, hooks, libraries, process, session, steps, tensors, what_if
+from . import checkpoints, cudnn, ending, history, hooks, libraries, operators, process, session, steps, tensors, what_if
 
 _versions = {}  # of the libraries that this PyTorch is built for
+_cudnn = cudnn.Choice()
 _core = None
 _installed = False  # what a process needs once: false in a fresh process, true in a child of the fork server
 _end_lock = threading.Lock()
@@ -21,7 +22,7 @@ _end_lock = threading.Lock()
 
 def before_torch(origin):
     """`origin`: the path of torch/__init__.py, which has not run yet."""
-    global _versions, _core
+    global _versions, _cudnn, _core
     if process.state is not None or not origin:
         return
     process.state = process.WATCHING
@@ -39,7 +40,12 @@ def before_torch(origin):
     if build.wants_cudnn_8():
         ending.give_up("old_torch", f"PyTorch {build.version} needs cuDNN 8; gpucast's virtual GPU has cuDNN 9")
         return
-    _versions = libraries.write_profile(build)
+    try:
+        _cudnn = cudnn.choose(build.folder, libraries.required_cudnn(build), build.cuda_major)
+    except cudnn.Unusable as problem:
+        ending.give_up("cudnn_unusable", problem.args[0], to_do=problem.args[1])
+        return
+    _versions = libraries.write_profile(build, lambda base: cudnn.profile_entries(_cudnn, base))
     os.environ["GPUCAST_VGPU_PROFILE"] = session.path("profile")
     # Triton links its launchers to a file of the driver's name. One that the user names is no more than a place to link, too.
     os.environ["TRITON_LIBCUDA_PATH"] = libraries.driver_folder(build.cuda_major)
@@ -178,6 +184,7 @@ def _end_without_cuda():
 def _write_history(reason, exit_code):
     ranks = process.ranks()
     device = process.recorder.device
+    operators.finish()
     # Counters first: at a time limit the script's own thread goes on meanwhile.
     stats = process.torch._C._cuda_memoryStats(device)
     snapshot = process.torch.cuda.memory._snapshot()
@@ -192,6 +199,9 @@ def _write_history(reason, exit_code):
         "torch": process.build.version,
         "cuda": process.build.cuda,
         "cudnn": _versions.get("cudnn_version", 0),
+        "cudnn_required": libraries.required_cudnn(process.build),
+        "cudnn_asked": _cudnn.version if _cudnn.library else "",
+        "cudnn_not_asked": _cudnn.why,
         "alloc_conf": os.environ.get("PYTORCH_ALLOC_CONF") or os.environ.get("PYTORCH_CUDA_ALLOC_CONF", ""),
         "device": device,
         **what_if.record(),
@@ -211,7 +221,7 @@ def _write_history(reason, exit_code):
         ]
     path = session.path("history")
     with open(path + ".tmp", "w", encoding="utf-8", errors="backslashreplace") as file:
-        history.write(file, process_record, process.recorder, events, end_record)
+        history.write(file, process_record, process.recorder, operators.lines(), events, end_record)
     os.replace(path + ".tmp", path)
 
 

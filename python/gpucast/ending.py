@@ -94,12 +94,12 @@ def finish(what, write, reason, exit_code):
         patching.print_traceback_if_debugging()
 
 
-def give_up(code, message):
+def give_up(code, message, **details):
     """Nothing can be captured here. Does not return, but under `gpucast doctor` and in a fork server."""
     process.state = process.OFF
     returns = session.mode() in ("doctor", "fork_server")
     build = process.build
-    session.error(code, message, final=not returns, torch=build.version, cuda=build.cuda, python=sys.executable)
+    session.error(code, message, final=not returns, torch=build.version, cuda=build.cuda, python=sys.executable, **details)
     if not returns:
         _flush()
         hold()

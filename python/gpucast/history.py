@@ -62,13 +62,14 @@ def until(events, allocs, frees):
     return events
 
 
-def write(file, process, recorder, events, end):
-    """`events`: the device's trace, as `_snapshot()` gives it. `process` and `end`: records."""
+def write(file, process, recorder, operators, events, end):
+    """`events`: the device's trace, as `_snapshot()` gives it. `process` and `end`: records. `operators`: lines."""
     write_line = file.write
     write_line(json.dumps(process) + "\n")
     for code, message in recorder.warnings:
         write_line(json.dumps({"record": "warning", "code": code, "message": message}) + "\n")
     file.writelines(_module_lines(recorder.modules))
+    file.writelines(operators)
 
     tensors = {}
     for sequence, *fields in recorder.tensors:

@@ -2,9 +2,10 @@
 
 import sys
 import threading
+import time
 from bisect import bisect_right
 
-from . import checkpoints, ending, patching, process, steps, tensors
+from . import checkpoints, ending, operators, patching, process, steps, tensors
 
 _LAST_SEQUENCE_NUMBER = 2**64 - 1  # autograd gives it to AccumulateGrad nodes
 _MAX_GRAPH_NODES = 1_000_000
@@ -27,6 +28,7 @@ def install_at_import(torch, enough):
     patching.wrap(module, "to", lambda real: _moving(real, _asks_for_cuda))
     patching.wrap(module, "cuda", lambda real: _moving(real, lambda args, kwargs: True))
     patching.wrap(optimizer, "__init__", steps.constructing)
+    operators.install(torch)
     from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
     register_optimizer_step_pre_hook(_before_optimizer_step)
@@ -174,6 +176,8 @@ def _before_forward(module, args):
         number = recorder.modules.number(module)
         if not number:
             number = _register(module, thread.stack)
+        if not thread.stack:
+            operators.before_forward()
         position = recorder.position()
         if not thread.stack:
             ending.leave_if_alone()
@@ -308,7 +312,8 @@ def _after_optimizer_step(optimizer, args, kwargs):
             process.recorder.mark("phase_end", "optimizer_step")
             process.recorder.mark_tensors(tensors.state_entries(optimizer))
             if lowest > counter.rounds:
-                process.recorder.mark("step", lowest)
+                process.recorder.mark("step", lowest, detail=time.process_time_ns() // 1000)
+                operators.after_step(lowest)
         counter.rounds = max(counter.rounds, lowest)
         _forget_old_nodes()
     except Exception as error:

@@ -61,6 +61,11 @@ def required_versions(metadata):
     return found
 
 
+def required_cudnn(build):
+    """ "9.24.0.43": what this PyTorch was built for."""
+    return required_versions(build.metadata()).get("cudnn") or _FALLBACK[build.cuda_major]["cudnn"]
+
+
 def library_versions(cuda, metadata):
     """Each library's own integer version, by the profile's keys."""
     major, minor = (int(part) for part in (cuda.split(".") + ["0"])[:2])
@@ -90,8 +95,8 @@ def library_versions(cuda, metadata):
     }
 
 
-def write_profile(build):
-    """PID.profile: the session's base profile, this PyTorch's versions and the capacity that holds for its CUDA."""
+def write_profile(build, more=lambda base: {}):
+    """PID.profile: the session's base profile, this PyTorch's versions, the capacity that holds for its CUDA, and `more` of its lines."""
     with open(os.path.join(session.FOLDER, "profile.base"), encoding="utf-8") as file:
         lines = [file.read().rstrip("\n")]
     base = dict(re.findall(r"^(\w+) *= *(.*?) *$", lines[0], re.MULTILINE))
@@ -100,7 +105,7 @@ def write_profile(build):
     if capacity is not None:
         values["capacity_bytes"] = capacity
         values["context_bytes"] = max(0, int(base["total_memory_bytes"]) - capacity)
-    lines += [f"{key} = {value}" for key, value in values.items()]
+    lines += [f"{key} = {value}" for key, value in (values | more(lines[0])).items()]
     session.write("profile", "\n".join(lines) + "\n")
     return values
 

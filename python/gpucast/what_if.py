@@ -4,6 +4,7 @@ Each does what a person would write into the script by hand, to the byte: tests/
 docs/reference/explain.md names them. Each counts how often it changed something; one that never did says why.
 """
 
+import copy
 import functools
 import inspect
 import threading
@@ -333,4 +334,95 @@ class Bf16(WhatIf):
         return "the script runs under autocast already" if self._already else "no module with parameters ran"
 
 
-_KINDS = {"set-to-none": SetToNone, "no-foreach": NoForeach, "half-batch": HalfBatch, "checkpoint": Checkpoint, "bf16": Bf16}
+class MaxLength(WhatIf):
+    """Batches of texts from a DataLoader padded to this many tokens, as with padding="max_length" in the tokenizer.
+
+    A batch of texts is a mapping with input_ids, or a tuple or list of whole-numbered tensors of one shape (texts, tokens).
+    """
+
+    _SOURCE = "input_ids"
+    _OWN_LENGTH = ("labels", "decoder_input_ids", "decoder_attention_mask")  # of sequence-to-sequence models: the target's
+
+    def __init__(self, name, argument):
+        super().__init__(name, argument)
+        self._length = int(argument)
+        self._lengths = []  # of batches as they came
+        self._kept = 0  # batches that are longer or as long
+
+    def at_import(self):
+        from torch.utils.data import dataloader
+
+        def around(real):
+            def following(iterator):
+                batch = real(iterator)
+                padded = self.safely(self._padded, batch)
+                return batch if padded is False else padded
+
+            return following
+
+        _wrap(dataloader._BaseDataLoaderIter, "__next__", around)
+
+    def _padded(self, batch):
+        if hasattr(batch, "items") and hasattr(batch, "keys"):
+            source = batch.get(self._SOURCE)
+            if not _is_tokens(source):
+                return batch
+            length = self._seen(source)
+            result = copy.copy(batch)  # a BatchEncoding stays one, with what else it knows
+            if hasattr(result, "data") and isinstance(result.data, dict):
+                result.data = dict(result.data)
+            for name, tensor in batch.items():
+                if not isinstance(tensor, _torch.Tensor) or tensor.dim() < 2 or len(tensor) != len(source):
+                    continue
+                own_length = name in self._OWN_LENGTH and tensor.dim() == 2
+                is_mask = "mask" in str(name) and length in tensor.shape[1:]
+                if own_length or is_mask or tensor.shape[1] == length:
+                    result[name] = self._longer(tensor, tensor.shape[1] if own_length else length, -100 if name == "labels" else 0)
+            return result
+        if type(batch) in (tuple, list) and batch:
+            tokens = [item for item in batch if isinstance(item, _torch.Tensor)]
+            if len(tokens) == len(batch) and all(_is_tokens(item) and item.shape == tokens[0].shape for item in tokens):
+                length = self._seen(tokens[0])
+                return type(batch)(self._longer(item, length, 0) for item in tokens)
+        return batch
+
+    def _seen(self, tokens):
+        length = tokens.shape[1]
+        self._lengths.append(length)
+        if length >= self._length:
+            self._kept += 1
+        else:
+            self.acted("batches")
+        return length
+
+    def _longer(self, tensor, length, filling):
+        """Along each dimension behind the first that is as long as the batch's texts: an attention mask may have two."""
+        missing = self._length - length
+        if missing <= 0:
+            return tensor
+        padding = [part for size in reversed(tensor.shape[1:]) for part in (0, missing if size == length else 0)]
+        result = _torch.nn.functional.pad(tensor, padding, value=filling)
+        return result.pin_memory() if tensor.device.type == "cpu" and tensor.is_pinned() else result
+
+    def did(self):
+        if not self._lengths:
+            return "no DataLoader gave a batch of texts: a mapping with input_ids, or tensors of whole numbers of one shape (texts, tokens)"
+        seen = f"{min(self._lengths)} to {max(self._lengths)} tokens" if len(set(self._lengths)) > 1 else f"{self._lengths[0]} tokens"
+        if not self.count:
+            return f"the batches have {seen} already"
+        left = f"; {self._kept} stayed as they are" if self._kept else ""
+        return f"{self.count} batches of {seen} padded to {self._length}{left}"
+
+
+def _is_tokens(value):
+    return isinstance(value, _torch.Tensor) and value.dim() == 2 and not value.is_floating_point() and not value.is_complex()
+
+
+_KINDS = {
+    "set-to-none": SetToNone,
+    "no-foreach": NoForeach,
+    "half-batch": HalfBatch,
+    "checkpoint": Checkpoint,
+    "bf16": Bf16,
+    "max-length": MaxLength,
+}

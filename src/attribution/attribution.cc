@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "src/attribution/mark_positions.h"
 #include "src/attribution/operators.h"
 
 namespace gpucast {
@@ -61,24 +62,6 @@ std::vector<PlacedMark> place_marks(const Trace& trace, Problems* problems) {
 }
 
 // ---- marks -> spans -------------------------------------------------------------------------------------------------------
-
-Phase to_phase(MarkedPhase phase) {
-  switch (phase) {
-    case MarkedPhase::model_to_device:
-      return Phase::model_to_device;
-    case MarkedPhase::forward:
-      return Phase::forward;
-    case MarkedPhase::backward:
-      return Phase::backward;
-    case MarkedPhase::optimizer_step:
-      return Phase::optimizer_step;
-    case MarkedPhase::zero_grad:
-      return Phase::zero_grad;
-    case MarkedPhase::unknown:
-      return Phase::other;
-  }
-  return Phase::other;
-}
 
 // What the category rules need to know beside the spans.
 struct Landmarks {
@@ -479,6 +462,24 @@ struct Rules {
 
 }  // namespace
 
+Phase to_phase(MarkedPhase phase) {
+  switch (phase) {
+    case MarkedPhase::model_to_device:
+      return Phase::model_to_device;
+    case MarkedPhase::forward:
+      return Phase::forward;
+    case MarkedPhase::backward:
+      return Phase::backward;
+    case MarkedPhase::optimizer_step:
+      return Phase::optimizer_step;
+    case MarkedPhase::zero_grad:
+      return Phase::zero_grad;
+    case MarkedPhase::unknown:
+      return Phase::other;
+  }
+  return Phase::other;
+}
+
 const char* phase_name(Phase phase) {
   static constexpr const char* kNames[] = {"setup",    "model_to_device", "data",      "forward", "loss",
                                            "backward", "optimizer_step",  "zero_grad", "other"};
@@ -525,6 +526,15 @@ Attribution attribute(const Trace& trace, const Lifetimes& lifetimes, Problems* 
   rules.activations();
   rules.intermediate_gradients();
   rules.temporaries();
+  return out;
+}
+
+std::vector<uint32_t> mark_positions(const Trace& trace) {
+  const MarkPlacer placer(trace.events);
+  std::vector<uint32_t> out;
+  out.reserve(trace.marks.size());
+  bool exact = false;
+  for (const Mark& mark : trace.marks) out.push_back(placer.place(mark, &exact));
   return out;
 }
 

@@ -42,6 +42,7 @@ enum class Phase : uint8_t {
   count_,
 };
 const char* phase_name(Phase phase);
+Phase to_phase(MarkedPhase phase);
 
 enum class Category : uint8_t {
   parameters,

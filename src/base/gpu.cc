@@ -60,6 +60,7 @@ std::vector<Row> parse_table() {
     read(json, "memory_clock_khz", &gpu.memory_clock_khz);
     read(json, "clock_khz", &gpu.clock_khz);
     read(json, "bandwidth_bytes_per_s", &gpu.bandwidth_bytes_per_s);
+    read(json, "power_w", &gpu.power_w);
     const Json& limits = table["capabilities"][capability.c_str()];
     read(limits, "architecture", &gpu.architecture);
     read(limits, "shared_memory_per_block_bytes", &gpu.shared_memory_per_block_bytes);

@@ -25,13 +25,18 @@ TEST(GpuTable, EveryRowIsComplete) {
     EXPECT_TRUE(ids.insert(gpu.id).second);
     EXPECT_TRUE(names.insert(gpu.name).second);
     EXPECT_FALSE(gpu.architecture.empty());
-    EXPECT_GE(gpu.compute_major, 7);
+    EXPECT_GE(gpu.compute_major, 6);
+    EXPECT_GE(gpu.power_w, 50);
+    EXPECT_LE(gpu.power_w, 1000);
     EXPECT_GT(gpu.multiprocessors, 0);
     EXPECT_GT(gpu.total_memory_bytes, 7ULL << 30);
     EXPECT_GT(gpu.l2_bytes, 1U << 20);
     EXPECT_EQ(gpu.shared_memory_per_block_bytes, 48 * 1024);
     // A block gets at most what a multiprocessor has, less 1 KiB that the system keeps since capability 8.0.
-    EXPECT_EQ(gpu.shared_memory_per_multiprocessor_bytes - gpu.shared_memory_per_block_optin_bytes, gpu.compute_major >= 8 ? 1024 : 0);
+    // Before 7.0 a block cannot ask for more than 48 KiB.
+    if (gpu.compute_major >= 7) {
+      EXPECT_EQ(gpu.shared_memory_per_multiprocessor_bytes - gpu.shared_memory_per_block_optin_bytes, gpu.compute_major >= 8 ? 1024 : 0);
+    }
     EXPECT_EQ(gpu.registers_per_multiprocessor, 65536);
     EXPECT_EQ(gpu.max_threads_per_multiprocessor % 32, 0);
     EXPECT_GE(gpu.sources.size(), 3U);
@@ -49,12 +54,14 @@ TEST(GpuTable, BandwidthAgreesWithBusAndClock) {
   }
 }
 
-// fp32 is cores x clock x 2; 64 cores a multiprocessor until capability 8.0, 128 after (the A10G's sheet rates it at a lower clock).
+// fp32 is cores x clock x 2; 64 cores a multiprocessor until capability 8.0 (128 in 6.1), 128 after (the sheets of A10G, P4 and P100 PCIe
+// rate them at a lower clock).
 TEST(GpuTable, Fp32RateAgreesWithCoresAndClock) {
   for (const Gpu& gpu : gpu_table()) {
-    const int cores = gpu.compute_major * 10 + gpu.compute_minor <= 80 ? 64 : 128;
+    const int capability = gpu.compute_major * 10 + gpu.compute_minor;
+    const int cores = capability <= 80 && capability != 61 ? 64 : 128;
     const double rate = 2.0 * cores * gpu.multiprocessors * gpu.clock_khz * 1e3;
-    EXPECT_NEAR(gpu.peak_flop_per_s.at("fp32") / rate, 1.0, gpu.id == "a10g" ? 0.11 : 0.02) << gpu.id;
+    EXPECT_NEAR(gpu.peak_flop_per_s.at("fp32") / rate, 1.0, gpu.id == "a10g" ? 0.11 : gpu.compute_major == 6 ? 0.04 : 0.02) << gpu.id;
   }
 }
 
@@ -90,8 +97,8 @@ TEST(FindGpu, SpellingDoesNotMatter) {
 }
 
 TEST(FindGpu, AFamilyIsNotACard) {
-  EXPECT_EQ(error_of("a100"), "'a100' may be any of several GPUs: a100-40, a100-80, a100-80-pcie | name one of them");
-  EXPECT_EQ(error_of("V100"), "'V100' may be any of several GPUs: v100-16, v100-32 | name one of them");
+  EXPECT_EQ(error_of("a100"), "'a100' may be any of several GPUs: a100-40, a100-40-pcie, a100-80, a100-80-pcie | name one of them");
+  EXPECT_EQ(error_of("V100"), "'V100' may be any of several GPUs: v100-16, v100-32, v100-32-pcie | name one of them");
   EXPECT_EQ(find_gpu("a10").id, "a10");  // not a10g, nor a family
 }
 

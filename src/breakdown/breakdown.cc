@@ -141,7 +141,7 @@ class ModuleRows {
     for (size_t i = 0; i < nodes_.size(); ++i) {
       if (!nodes_[i].used) continue;
       const ModuleId parent = parent_of(ModuleId(static_cast<int64_t>(i)));
-      (parent.valid() ? children[parent.index()] : roots).push_back(ModuleId(static_cast<int64_t>(i)));
+      (parent.valid() ? children[parent.index()] : roots).emplace_back(static_cast<int64_t>(i));
     }
     for (const ModuleId root : roots) put(root, kNoRow, children, &out);
     RowIndex outside_row = kNoRow;

@@ -10,6 +10,7 @@
 #include "src/cli/load_trace.h"
 #include "src/cli/report_capture.h"
 #include "src/cli/subcommand.h"
+#include "src/ledger/calibration.h"
 
 namespace gpucast::cli {
 
@@ -17,9 +18,11 @@ void declare_analyze(Arguments& arguments) {
   struct Options {
     Input input;
     std::string format = "text";
+    double confidence = kDefaultConfidence;
   };
   auto options = std::make_shared<Options>();
   declare_input(arguments, &options->input);
+  declare_confidence(arguments, &options->confidence);
   arguments.option("--format", &options->format, "text or json").one_of({"text", "json"}).shows_default();
   const std::string group = "Profiler traces";
   const auto method =
@@ -52,7 +55,9 @@ void declare_analyze(Arguments& arguments) {
       throw Error("an option was given that is for profiler traces only, and this is none", options->input.path,
                   "leave out --method, --without, --batch, --traced-batch, --torch-version, --dtype");
     }
-    return report_trace(options->input.load(), options->input.card(), options->format == "json" ? Format::json : Format::text, true);
+    check_confidence(options->confidence);
+    return report_trace(options->input.load(), options->input.card(), options->confidence,
+                        options->format == "json" ? Format::json : Format::text, true);
   });
 }
 

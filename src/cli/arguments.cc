@@ -1,7 +1,15 @@
 #include "src/cli/arguments.h"
 
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <utility>
+
+#include "gpucast/error.h"
+#include "gpucast/gpu.h"
+#include "src/cli/subcommand.h"
+#include "version.h"
 
 namespace gpucast::cli {
 namespace {
@@ -10,6 +18,29 @@ namespace {
 double number(const std::string& text) {
   double value = 0;
   return CLI::detail::lexical_cast(text, value) ? value : -1;
+}
+
+// CLI11 says what is wrong; we add what was probably meant.
+Error usage_error(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
+  const std::vector<CLI::App*> typed_subcommands = app.get_subcommands();
+  std::vector<std::string> names;
+  if (typed_subcommands.empty()) {
+    for (const CLI::App* subcommand : app.get_subcommands({})) names.push_back(subcommand->get_name());
+    const auto near = argc > 1 ? did_you_mean(argv[1], names) : std::nullopt;
+    return Error(error.what(), "", near ? fmt::format("did you mean 'gpucast {}'?", *near) : "gpucast --help");
+  }
+  const CLI::App& subcommand = *typed_subcommands.back();
+  std::string hint = fmt::format("gpucast {} --help", subcommand.get_name());
+  for (const CLI::Option* option : subcommand.get_options()) {
+    for (const auto& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  for (int i = 2; i < argc && std::string(argv[i]) != "--"; ++i) {
+    const std::string word = argv[i];
+    const std::string typed = word.substr(0, word.find('='));
+    if (typed.rfind("--", 0) != 0 || std::find(names.begin(), names.end(), typed) != names.end()) continue;
+    if (auto near = did_you_mean(typed, names)) hint = fmt::format("did you mean '{}'?", *near);
+  }
+  return Error(error.what(), "", hint);
 }
 
 }  // namespace
@@ -100,6 +131,25 @@ Argument Arguments::command(std::vector<std::string>* variable) {
 
 void Arguments::action(std::function<int()> action) {
   app_.callback([&slot = action_, action = std::move(action)] { slot = action; });
+}
+
+int run_command_line(std::span<const Subcommand> subcommands, int argc, char** argv) {
+  CLI::App app{"What a PyTorch training job will do on a GPU, before it touches one.", "gpucast"};
+  app.set_version_flag("--version", std::string("gpucast ") + kGpucastVersion);
+  app.require_subcommand(1);
+  std::function<int()> action;
+  for (const Subcommand& subcommand : subcommands) {
+    Arguments arguments(*app.add_subcommand(subcommand.name, subcommand.help), action);
+    subcommand.declare(arguments);
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& request) {  // --help, --version
+    return app.exit(request);
+  } catch (const CLI::ParseError& error) {
+    throw usage_error(app, error, argc, argv);
+  }
+  return action();
 }
 
 }  // namespace gpucast::cli

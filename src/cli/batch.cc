@@ -223,9 +223,9 @@ class Batch {
   int run() {
     while (!interrupted_ && (source_.fd() >= 0 || !waiting_.empty() || !begun_.empty())) {
       begin_jobs();
+      send_to_servers();  // before waiting: nothing would wake us for a job whose server is ready already
       show_progress();
       wait_and_read();
-      send_to_servers();
       end_late_jobs();
       finish_jobs();
     }
@@ -646,6 +646,7 @@ void declare_batch(Arguments& arguments) {
                    "write the results to this file (default: standard output); jobs that are in it already are not run again");
   arguments.option("--timeout", &options.defaults.timeout_s, "the seconds that a job may take, where it does not say").positive();
   arguments.option("--gpu", &options.defaults.gpu, "the card of jobs that name none");
+  arguments.option("--cudnn", &options.defaults.cudnn, "auto, ask, off or a path, for jobs that do not say (see `gpucast run --help`)");
   arguments.option("--steps", &options.defaults.steps, "the optimizer steps of jobs that do not say").positive();
   arguments.flag("--fresh", &options.fresh, "run each job in a process of its own, which imports PyTorch itself");
   arguments.action([] { return run(options); });

@@ -9,12 +9,13 @@
 #include "gpucast/gpu.h"
 #include "src/base/json.h"
 #include "src/explain/what_if.h"
+#include "src/ledger/calibration.h"
 
 namespace gpucast::cli {
 namespace {
 
-const char* const kKeys[] = {"name",  "command",          "gpu",     "steps", "timeout_s", "environment", "folder", "output",
-                             "force", "enforce_capacity", "what_if", "log"};
+const char* const kKeys[] = {"name",  "command",          "gpu",     "steps", "timeout_s", "confidence", "environment", "folder", "output",
+                             "force", "enforce_capacity", "what_if", "log",   "cudnn"};
 
 // Every value has one type; what has another is said with the key's name. Values may be null: not given.
 class Reader {
@@ -43,6 +44,13 @@ class Reader {
     if (const Json* found = find(key)) {
       if (!found->is_number() || !(found->get<double>() > 0)) throw Error(fmt::format("\"{}\" must be a number of seconds above 0", key));
       *value = found->get<double>();
+    }
+  }
+  void probability(const char* key, double* value) {
+    if (const Json* found = find(key)) {
+      *value = found->get<double>();
+      if (!found->is_number() || *value < kLeastConfidence || *value > kMostConfidence)
+        throw Error(fmt::format("\"{}\" must be a probability from {:g} to {:g}", key, kLeastConfidence, kMostConfidence));
     }
   }
   void texts(const char* key, std::vector<std::string>* value) {
@@ -112,8 +120,10 @@ void read_job(const Json& object, Job* job) {
   check_keys(object);
   reader.command("command", &job->command);
   reader.text("gpu", &job->gpu);
+  reader.text("cudnn", &job->cudnn);
   reader.steps("steps", &job->steps);
   reader.seconds("timeout_s", &job->timeout_s);
+  reader.probability("confidence", &job->confidence);
   reader.environment("environment", job);
   reader.text("folder", &job->folder);
   reader.text("output", &job->output);
@@ -189,8 +199,10 @@ std::vector<std::string> run_words(const Job& job, const std::string& gpucast, s
   std::vector<std::string> words{gpucast, "run", "--as-job"};
   const auto option = [&](const char* name, const std::string& value) { words.push_back(fmt::format("{}={}", name, value)); };
   if (!job.gpu.empty()) option("--gpu", job.gpu);
+  if (!job.cudnn.empty()) option("--cudnn", job.cudnn);
   if (job.steps > 0) option("--steps", std::to_string(job.steps));
   if (job.timeout_s > 0) option("--timeout", fmt::format("{}", job.timeout_s));
+  if (job.confidence > 0) option("--confidence", fmt::format("{}", job.confidence));
   if (!job.output.empty()) option("--output", job.output);
   if (job.force) words.emplace_back("--force");
   if (job.enforce_capacity) words.emplace_back("--enforce-capacity");

@@ -13,8 +13,10 @@ struct Job {
   std::string name;
   std::vector<std::string> command;
   std::string gpu;                                                              // "": none named
+  std::string cudnn;                                                            // "": as `gpucast run` does by itself
   int64_t steps = 0;                                                            // 0: as `gpucast run` does by itself
   double timeout_s = 0;                                                         // 0: none
+  double confidence = 0;                                                        // 0: as `gpucast run` does by itself
   std::vector<std::pair<std::string, std::optional<std::string>>> environment;  // nothing: the variable is removed
   std::string folder = ".";
   std::string output, log;  // relative to `folder`

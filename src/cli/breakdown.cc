@@ -23,6 +23,7 @@ namespace {
 template <class Enum>
 std::vector<std::string> names_of(const char* (*name)(Enum)) {
   std::vector<std::string> out;
+  out.reserve(static_cast<size_t>(Enum::count_));
   for (size_t i = 0; i < static_cast<size_t>(Enum::count_); ++i) out.emplace_back(name(static_cast<Enum>(i)));
   return out;
 }
@@ -47,9 +48,9 @@ void declare_breakdown(Arguments& arguments) {
   arguments
       .option("--by", &options->by,
               "module, operator, phase, step or tensor; without it module, or operator where the file knows no modules")
-      .one_of((names_of(grouping_name)));
+      .one_of(names_of(grouping_name));
   arguments.option("--at", &options->at, "text: peak, forward_end, end (of the capture), or maximum (of each figure)")
-      .one_of((names_of(instant_name)))
+      .one_of(names_of(instant_name))
       .shows_default();
   arguments.option("--depth", &options->depth, "text: how deep into the module tree; without it as deep as fits on a screen")
       .not_negative();

@@ -36,6 +36,7 @@ int become(const Program& program, char* const* words, char* const* environment,
   sigprocmask(SIG_SETMASK, &none, nullptr);
   if (chdir(program.folder.c_str()) != 0) return errno;
   const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+  if (null < 0) return errno;
   const int streams[] = {program.input, program.output, program.errors};
   for (int stream = 0; stream < 3; ++stream) {
     if (dup2(streams[stream] < 0 ? null : streams[stream], stream) < 0) return errno;

@@ -93,6 +93,7 @@ void declare_diff(Arguments& arguments) {
   arguments.option("BEFORE", &options->before, kinds).required();
   arguments.option("AFTER", &options->after, "the same, not necessarily of the same kind").required();
   std::vector<std::string> groupings;
+  groupings.reserve(static_cast<size_t>(Grouping::count_));
   for (size_t i = 0; i < static_cast<size_t>(Grouping::count_); ++i) groupings.emplace_back(grouping_name(static_cast<Grouping>(i)));
   arguments.option("--by", &options->by, "module, operator, phase, step or tensor").one_of(groupings).shows_default();
   arguments.option("--fail-above", &options->fail_above,

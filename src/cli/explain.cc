@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -23,6 +22,7 @@
 
 #include "gpucast/error.h"
 #include "src/base/bytes.h"
+#include "src/cli/child_process.h"
 #include "src/cli/load_trace.h"
 #include "src/cli/messages.h"
 #include "src/cli/report_capture.h"
@@ -83,37 +83,23 @@ class Reruns {
 
  private:
   int start_and_wait(const std::vector<std::string>& words, const std::string& log) const {
-    std::vector<char*> arguments = pointers(words), environment = pointers(environment_);
+    const Fd out(open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+    if (!out)
+      throw Error(fmt::format("cannot write to the temporary folder: {}", std::strerror(errno)), log, "free some space, or set TMPDIR");
+    Program program;
+    program.path = "/proc/self/exe";
+    program.words = words;
+    program.environment = environment_;
+    program.folder = folder_.empty() ? "." : folder_;
+    program.errors = out.get();
+    const pid_t pid = start_process(program);
     // Ctrl-C reaches the run too, which cleans up and says so by its exit code.
     const auto previous = std::signal(SIGINT, SIG_IGN);
-    const pid_t pid = fork();  // posix_spawn can change the folder only since glibc 2.29
-    if (pid == 0) become(log, arguments, environment);
-    const int problem = errno;
     int status = 0;
-    while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
     }
     std::signal(SIGINT, previous);
-    if (pid < 0) throw Error(fmt::format("gpucast cannot start itself: {}", std::strerror(problem)));
     return WIFEXITED(status) ? WEXITSTATUS(status) : kExitFailed;
-  }
-
-  // In the forked child: only what is safe there. What goes wrong is said in the log, as the run would.
-  [[noreturn]] void become(const std::string& log, const std::vector<char*>& arguments, const std::vector<char*>& environment) const {
-    const int in = open("/dev/null", O_RDWR | O_CLOEXEC), out = open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    dup2(in, STDIN_FILENO);
-    dup2(in, STDOUT_FILENO);
-    dup2(out, STDERR_FILENO);
-    std::signal(SIGINT, SIG_DFL);
-    if (folder_.empty() || chdir(folder_.c_str()) == 0) execve("/proc/self/exe", arguments.data(), environment.data());
-    dprintf(STDERR_FILENO, "gpucast: cannot run it again in %s: %s\n", folder_.c_str(), std::strerror(errno));
-    _exit(kExitFailed);
-  }
-
-  static std::vector<char*> pointers(const std::vector<std::string>& texts) {
-    std::vector<char*> out;
-    for (const std::string& text : texts) out.push_back(const_cast<char*>(text.c_str()));  // NOLINT: as posix_spawn wants it
-    out.push_back(nullptr);
-    return out;
   }
 
   // What `gpucast run` said went wrong, else the last line that was printed.
@@ -159,6 +145,7 @@ void run_again(const Analysis& recorded, const std::vector<std::string>& what_if
   Reruns reruns(recorded);
   const bool progress = isatty(STDERR_FILENO) == 1;
   std::vector<std::string> own;
+  own.reserve(recorded.prediction.what_if.size());
   for (const WhatIf& what_if : recorded.prediction.what_if) own.push_back(what_if.name);
   std::optional<Analysis> baseline;
   try {

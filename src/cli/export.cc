@@ -56,20 +56,21 @@ struct Options {
 int export_file(const Options& options) {
   CaptureFile target(options.output, options.force);  // first: it may be refused
   const Analysis analysis = analyze(options.input.load(), options.input.card());
-  const Form& form = *std::find_if(std::begin(kForms), std::end(kForms), [&](const Form& known) { return known.name == options.to; });
+  const auto form = std::find_if(std::begin(kForms), std::end(kForms), [&](const Form& known) { return known.name == options.to; });
+  if (form == std::end(kForms)) throw Error("there is no such form", options.to);
   {
     std::ofstream out(target.path(), std::ios::binary);
     if (!out) throw Error("the output cannot be written", target.path(), "choose another folder");
     if (options.output.ends_with(".gz")) {
       GzipBuffer compressed(out);
       std::ostream packed(&compressed);
-      form.write(analysis, packed);
+      form->write(analysis, packed);
       if (!compressed.finish()) throw Error("the output cannot be written", options.output, "is the disk full?");
     } else {
-      form.write(analysis, out);
+      form->write(analysis, out);
     }
   }
-  fmt::print(stderr, "gpucast: {} is written; {}\n", target.keep(), form.afterwards);
+  fmt::print(stderr, "gpucast: {} is written; {}\n", target.keep(), form->afterwards);
   return kExitYes;
 }
 

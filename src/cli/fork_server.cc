@@ -58,7 +58,7 @@ std::string value_of(const std::vector<std::string>& environment, const std::str
 bool has_relative_entry(const std::string& path_variable) {
   std::istringstream entries(path_variable);
   for (std::string entry; std::getline(entries, entry, ':');) {
-    if (!entry.starts_with("/")) return true;
+    if (!entry.starts_with('/')) return true;
   }
   return !path_variable.empty() && path_variable.back() == ':';
 }

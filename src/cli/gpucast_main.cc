@@ -1,19 +1,12 @@
-// The command line: parse, run one subcommand, turn what was thrown into a message and an exit code.
+// The command line: run one subcommand, turn what was thrown into a message and an exit code.
 
 #include <fmt/core.h>
-#include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
-#include <functional>
-#include <string>
-#include <vector>
 
 #include "gpucast/error.h"
-#include "gpucast/gpu.h"
 #include "src/cli/subcommand.h"
-#include "version.h"
 
 namespace {
 
@@ -29,66 +22,29 @@ const Subcommand kSubcommands[] = {
     {"replay", "replay a recorded history with other allocator settings, or on a smaller card", gpucast::cli::declare_replay},
     {"export", "write a capture in the form that other tools read", gpucast::cli::declare_export},
     {"diff", "what grew from one run to another, with a verdict for CI", gpucast::cli::declare_diff},
+    {"time", "how long a step takes, on cards you do not have", gpucast::cli::declare_time},
     {"gpus", "list the cards gpucast knows", gpucast::cli::declare_gpus},
     {"doctor", "check that this environment is usable", gpucast::cli::declare_doctor},
 };
 
-void print_error(const std::string& what, const std::string& where, const std::string& hint) {
-  fmt::print(stderr, "gpucast: {}\n", what);
-  if (!where.empty()) fmt::print(stderr, "  where: {}\n", where);
-  if (!hint.empty()) fmt::print(stderr, "  to do: {}\n", hint);
-}
-
-// CLI11 says what is wrong; we add what was probably meant.
-int usage_error(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
-  std::string hint = "gpucast --help";
-  const CLI::App* at = &app;
-  for (const auto* sub : app.get_subcommands()) at = sub;
-  if (at != &app) hint = fmt::format("gpucast {} --help", at->get_name());
-  if (at == &app && argc > 1) {
-    std::vector<std::string> names;
-    for (const auto& sub : kSubcommands) names.emplace_back(sub.name);
-    if (auto near = gpucast::did_you_mean(argv[1], names)) hint = fmt::format("did you mean 'gpucast {}'?", *near);
-  } else {
-    std::vector<std::string> names;
-    for (const auto* option : at->get_options()) {
-      for (const auto& name : option->get_lnames()) names.push_back("--" + name);
-    }
-    for (int i = 2; i < argc && std::string(argv[i]) != "--"; ++i) {
-      const std::string typed = std::string(argv[i]).substr(0, std::string(argv[i]).find('='));
-      if (typed.rfind("--", 0) != 0 || std::find(names.begin(), names.end(), typed) != names.end()) continue;
-      if (auto near = gpucast::did_you_mean(typed, names)) hint = fmt::format("did you mean '{}'?", *near);
-    }
-  }
-  print_error(error.what(), "", hint);
-  return gpucast::kExitFailed;
+void print(const gpucast::Error& error) {
+  fmt::print(stderr, "gpucast: {}\n", error.what());
+  if (!error.where.empty()) fmt::print(stderr, "  where: {}\n", error.where);
+  if (!error.hint.empty()) fmt::print(stderr, "  to do: {}\n", error.hint);
 }
 
 }  // namespace
 
 // NOLINTNEXTLINE(bugprone-exception-escape): only printing the error itself could still throw
 int main(int argc, char** argv) {
-  CLI::App app{"What a PyTorch training job will do on a GPU, before it touches one.", "gpucast"};
-  app.set_version_flag("--version", std::string("gpucast ") + kGpucastVersion);
-  app.require_subcommand(1);
-  std::function<int()> action;
-  for (const Subcommand& sub : kSubcommands) {
-    gpucast::cli::Arguments arguments(*app.add_subcommand(sub.name, sub.help), action);
-    sub.declare(arguments);
-  }
   try {
-    app.parse(argc, argv);
-    const int code = action();
+    const int code = gpucast::cli::run_command_line(kSubcommands, argc, argv);
     if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) throw gpucast::Error("cannot write the result to standard output");
     return code;
-  } catch (const CLI::Success& request) {  // --help, --version
-    return app.exit(request);
-  } catch (const CLI::ParseError& error) {
-    return usage_error(app, error, argc, argv);
   } catch (const gpucast::Error& error) {
-    print_error(error.what(), error.where, error.hint);
+    print(error);
   } catch (const std::exception& error) {
-    print_error(fmt::format("internal error: {}", error.what()), "", "please report this with the command you typed");
+    print(gpucast::Error(fmt::format("internal error: {}", error.what()), "", "please report this with the command you typed"));
   }
   return gpucast::kExitFailed;
 }

@@ -46,6 +46,7 @@ void print_json() {
     row["architecture"] = gpu.architecture;
     row["compute_capability"] = fmt::format("{}.{}", gpu.compute_major, gpu.compute_minor);
     add_gpu_figures(gpu, &row);
+    row["power_w"] = gpu.power_w;
     row["sources"] = gpu.sources;
     table["gpus"].push_back(std::move(row));
   }

@@ -200,7 +200,7 @@ class Command {
     out.device_total_bytes = static_cast<int64_t>(gpu.total_memory_bytes);
     const int cuda = loaded_.trace ? cuda_major_of(loaded_.trace->process.cuda) : 0;
     auto bytes = static_cast<int64_t>(usable_capacity_bytes(gpu, cuda));
-    if (loaded_.trace) bytes -= ledger_total(ledger_from_capture(*loaded_.trace, 0)).expected_bytes;
+    if (loaded_.trace) bytes -= ledger_total(ledger_from_capture(*loaded_.trace)).expected_bytes;
     out.bytes = std::max<int64_t>(bytes, 0);
     return out;
   }

@@ -6,6 +6,7 @@
 
 #include "gpucast/prediction.h"
 #include "gpucast/trace.h"
+#include "src/cli/arguments.h"
 
 namespace gpucast::cli {
 
@@ -13,7 +14,11 @@ enum class Format { text, json };
 
 // Predicts for `gpu` (unset: the card of the capture) and prints the report to standard output. `kept` is false when the file is about
 // to be deleted, so that the report must not name it in its next command. Returns exit_code_of(). Throws Error.
-int report_trace(Trace trace, const std::optional<std::string>& gpu, Format format, bool kept);
+int report_trace(Trace trace, const std::optional<std::string>& gpu, double confidence, Format format, bool kept);
+
+// --confidence. check_confidence() throws Error for one that cannot be.
+void declare_confidence(Arguments& arguments, double* confidence);
+void check_confidence(double confidence);
 
 // No verdict is neither yes nor no.
 int exit_code_of(Verdict verdict);

@@ -9,6 +9,7 @@
 #include <csignal>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -27,14 +28,15 @@
 #include "src/cli/subcommand.h"
 #include "src/cli/supervisor.h"
 #include "src/explain/what_if.h"
+#include "src/ledger/calibration.h"
 
 namespace gpucast::cli {
 namespace {
 
 struct Options {
-  std::string gpu, output, format = "text";
-  int64_t steps = 3;
-  double timeout_s = 0;
+  std::string gpu, output, format = "text", cudnn = "auto";
+  int64_t steps = 3, max_length = 0;
+  double timeout_s = 0, confidence = kDefaultConfidence;
   bool force = false, enforce_capacity = false;
   std::vector<std::string> command, what_ifs;
   // Of `gpucast batch`, not for people.
@@ -79,7 +81,7 @@ Error explain_error(const Json& error) {
                  "use PyTorch's own caching allocator: no backend:cudaMallocAsync in PYTORCH_CUDA_ALLOC_CONF, no "
                  "PYTORCH_NO_CUDA_MEMORY_CACHING, no pluggable allocator");
   }
-  return Error(message, python, "");
+  return Error(message, python, error.value("to_do", ""));
 }
 
 bool ran_out_of_memory(const CapturedProcess& process) {
@@ -142,7 +144,9 @@ std::vector<CapturedProcess> left_by_killed(const SessionResult& result, const s
 
 // A what-if that is known to change the command changes it here; the others are the capture layer's.
 void apply_what_ifs(const Options& options, RunSettings* settings) {
-  for (const std::string& name : options.what_ifs) {
+  std::vector<std::string> names = options.what_ifs;
+  if (options.max_length > 0) names.push_back(fmt::format("{}:{}", kMaxLength, options.max_length));
+  for (const std::string& name : names) {
     check_what_if(name);
     WhatIf what_if{name, "", false};
     const auto halved = name == kHalfBatch ? halve_batch(settings->command) : std::nullopt;
@@ -154,6 +158,17 @@ void apply_what_ifs(const Options& options, RunSettings* settings) {
     }
     settings->what_if.push_back(std::move(what_if));
   }
+}
+
+// "auto", "ask", "off", or the absolute path of a file or folder.
+std::string cudnn_to_ask(const std::string& word) {
+  if (word == "auto" || word == "ask" || word == "off") return word;
+  std::error_code error;
+  const auto path = std::filesystem::absolute(word, error);
+  if (error || !std::filesystem::exists(path, error))
+    throw Error(fmt::format("--cudnn: there is no '{}'", word), "",
+                "say auto, ask or off, or name the folder that pip installed cuDNN in (or its libcudnn.so.9)");
+  return path.string();
 }
 
 Adopted parse_adopted(const std::string& text) {
@@ -168,6 +183,7 @@ int64_t size_of_standard_error() {
 }
 
 int run(const Options& options, JobResult* job) {
+  check_confidence(options.confidence);
   RunSettings settings;
   if (!options.adopt.empty()) settings.adopted = parse_adopted(options.adopt);
   settings.gpu_chosen = !options.gpu.empty();
@@ -175,6 +191,7 @@ int run(const Options& options, JobResult* job) {
   settings.steps = options.steps;
   settings.timeout_s = options.timeout_s;
   settings.enforce_capacity = options.enforce_capacity;
+  settings.cudnn = cudnn_to_ask(options.cudnn);
   settings.command = options.command;
   apply_what_ifs(options, &settings);
   const std::string program = find_program(options.command.front());
@@ -241,7 +258,7 @@ int run(const Options& options, JobResult* job) {
   int answer = kExitYes;
   bool reader_gone = false;
   if (options.as_job) {
-    const Prediction prediction = predict(read_trace(files.front()), std::nullopt);
+    const Prediction prediction = predict(read_trace(files.front()), std::nullopt, options.confidence);
     job->report = json_report(prediction);
     const bool timed_out = job->error && job->error->code == "timeout";
     const int exit_code = failed || timed_out ? kExitFailed : std::max<int>(worst, exit_code_of(prediction.verdict));
@@ -250,7 +267,8 @@ int run(const Options& options, JobResult* job) {
     return exit_code;
   }
   try {
-    answer = report_trace(read_trace(files.front()), std::nullopt, options.format == "json" ? Format::json : Format::text, kept);
+    answer = report_trace(read_trace(files.front()), std::nullopt, options.confidence,
+                          options.format == "json" ? Format::json : Format::text, kept);
     reader_gone = std::fflush(stdout) != 0 && errno == EPIPE;
   } catch (const std::system_error& error) {
     if (error.code() != std::errc::broken_pipe) throw;
@@ -302,7 +320,18 @@ void declare_run(Arguments& arguments) {
   arguments.option("-o,--output", &options.output, "keep the capture in this file");
   arguments.flag("--force", &options.force, "overwrite the output file");
   arguments.option("--timeout", &options.timeout_s, "end after this many seconds").positive();
+  declare_confidence(arguments, &options.confidence);
   arguments.flag("--enforce-capacity", &options.enforce_capacity, "make allocations fail where the card is full");
+  arguments
+      .option(
+          "--cudnn", &options.cudnn,
+          "whether the cuDNN of the script's environment is asked what workspaces it would take: auto (when it is there), ask, off; or the "
+          "path of another one")
+      .shows_default();
+  arguments
+      .option("--max-length", &options.max_length,
+              "pad every batch of texts to this many tokens: the longest that may come, where the steps that run do not show it")
+      .positive();
   std::vector<std::string> what_ifs;
   for (const WhatIfKind& kind : what_if_kinds()) {
     what_ifs.push_back(fmt::format("{}{}{} ({})", kind.name, *kind.argument == '\0' ? "" : ":", kind.argument, kind.what));

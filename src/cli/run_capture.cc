@@ -140,6 +140,7 @@ void write_session(const std::string& session_folder, const std::string& library
   session["steps"] = settings.steps;
   const double now_s = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   session["deadline_unix_s"] = settings.timeout_s > 0 ? now_s + settings.timeout_s : 0.0;
+  session["cudnn"] = settings.cudnn;
   session["library_dir"] = library_folder;
   session["supervisor_pid"] = getpid();
   session["what_if"] = Json::array();

@@ -19,6 +19,7 @@ struct RunSettings {
   Gpu gpu;
   bool gpu_chosen = false;
   bool enforce_capacity = false;
+  std::string cudnn = "off";  // auto, ask, off, or the path of one to ask
   int64_t steps = 3;
   double timeout_s = 0;              // 0: none
   std::vector<std::string> command;  // what is started

@@ -1,6 +1,8 @@
 // A subcommand is a struct: a name, a line of help, a function that declares its options, and one that runs.
 #pragma once
 
+#include <span>
+
 #include "src/cli/arguments.h"
 
 namespace gpucast::cli {
@@ -14,6 +16,10 @@ struct Subcommand {
   Declare declare;
 };
 
+// Parses the words, runs the subcommand they name (or --help, --version) and returns its exit code. Throws gpucast::Error, with what was
+// probably meant, when they cannot be taken, and what the subcommand throws.
+int run_command_line(std::span<const Subcommand> subcommands, int argc, char** argv);
+
 // One file each: src/cli/NAME.cc.
 void declare_run(Arguments& arguments);
 void declare_batch(Arguments& arguments);
@@ -24,6 +30,7 @@ void declare_explain(Arguments& arguments);
 void declare_replay(Arguments& arguments);
 void declare_export(Arguments& arguments);
 void declare_diff(Arguments& arguments);
+void declare_time(Arguments& arguments);
 void declare_gpus(Arguments& arguments);
 void declare_doctor(Arguments& arguments);
 

@@ -217,7 +217,7 @@ Verdict verdict_with(const Analysis& analysis, const History& history, const Tri
   Need need{tried.peak_allocated_bytes, tried.peak_reserved_bytes, false, false, nullptr};
   need.runs_at = [&](int64_t capacity_bytes) { return runs_at(changed, capacity_bytes, p.gpu_total_bytes); };
   if (p.verdict == Verdict::none) need.nothing_to_judge = p.verdict_reason;
-  return judge(need, ledger_total(p.ledger), p.gpu_total_bytes).verdict;
+  return judge(need, analysis.beside, p.gpu_total_bytes).verdict;
 }
 
 // Those worth a line: what to change to for the least, expandable segments, and the best that is not one of these.

@@ -47,6 +47,7 @@ const std::vector<WhatIfKind>& what_if_kinds() {
       {kHalfBatch, "", "half the batch: the command's batch option, else of each DataLoader"},
       {"checkpoint", "MODULE", "modules of this class or path recomputed in backward"},
       {"bf16", "", "forward and loss under autocast with bfloat16"},
+      {kMaxLength, "N", "each batch of texts padded to N tokens"},
   };
   return kKinds;
 }
@@ -60,9 +61,12 @@ void check_what_if(const std::string& name) {
     const bool takes_argument = *known.argument != '\0';
     if (kind == known.name) {
       const bool has_argument = colon != std::string::npos && colon + 1 < name.size();
-      if (has_argument == takes_argument && (takes_argument || colon == std::string::npos)) return;
-      throw Error(takes_argument ? fmt::format("the what-if '{}' must name modules", kind)
-                                 : fmt::format("the what-if '{}' takes nothing behind its name", kind),
+      const bool takes_number = std::string_view(known.argument) == "N";
+      const bool good = !takes_number || (has_argument && whole_number(name.substr(colon + 1)).value_or(0) > 0);
+      if (good && has_argument == takes_argument && (takes_argument || colon == std::string::npos)) return;
+      throw Error(takes_number     ? fmt::format("the what-if '{}' must have a whole number above 0", kind)
+                  : takes_argument ? fmt::format("the what-if '{}' must name modules", kind)
+                                   : fmt::format("the what-if '{}' takes nothing behind its name", kind),
                   "--what-if " + name, fmt::format("write --what-if {}", with_argument(known)));
     }
     names.emplace_back(known.name);

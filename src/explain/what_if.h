@@ -9,12 +9,13 @@ namespace gpucast {
 
 struct WhatIfKind {
   const char* name;
-  const char* argument;  // "" for none; "MODULE": written NAME:MODULE
+  const char* argument;  // "" for none; "MODULE": written NAME:MODULE; "N": a whole number above 0
   const char* what;      // a few words
 };
 const std::vector<WhatIfKind>& what_if_kinds();
 
 inline constexpr const char* kHalfBatch = "half-batch";
+inline constexpr const char* kMaxLength = "max-length";
 
 // Throws Error for one that nobody knows, with a "did you mean".
 void check_what_if(const std::string& name);

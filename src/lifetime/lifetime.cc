@@ -388,6 +388,7 @@ Comparison compare_with_snapshot(const Trace& trace, const Lifetimes& lifetimes)
   Comparison result;
   result.possible = true;
   std::vector<RecordedSegment> segments;
+  segments.reserve(trace.end_segments.size());
   for (const SnapshotSegment& segment : trace.end_segments) segments.push_back({segment.address, segment.size_bytes, segment.stream});
   if (segments != lifetimes.segments) {
     result.differences.push_back(fmt::format("segments at the end: {} by the history, {} in the snapshot, not all alike",

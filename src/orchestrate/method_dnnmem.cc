@@ -115,7 +115,7 @@ class Graph {
   void add_blocks(Sequence* sequence) const {
     const auto moment = [&](uint32_t place, int64_t at) {
       if (place < nodes_.size()) return Moment{facts_.span(nodes_[place].op).end_ns, at};
-      return Moment{backward_->begin_ns, (int64_t{place} << 32) + at};
+      return Moment{backward_begin_ns(), (int64_t{place} << 32) + at};
     };
     int64_t order = 0;
     const auto add = [&](const GraphTensor& tensor, Role role, bool stays) {

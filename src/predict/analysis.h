@@ -8,6 +8,7 @@
 #include "gpucast/trace.h"
 #include "src/attribution/attribution.h"
 #include "src/lifetime/lifetime.h"
+#include "src/predict/beside.h"
 
 namespace gpucast {
 
@@ -16,9 +17,10 @@ struct Analysis {
   Lifetimes lifetimes;
   Attribution attribution;  // of lifetimes.blocks, one by one
   Prediction prediction;
+  Beside beside;  // on the prediction's card
 };
 
-// The whole pipeline. `gpu`: the card to judge by; unset: the capture's. Throws Error for a card nobody knows.
-Analysis analyze(Trace trace, const std::optional<std::string>& gpu);
+// The whole pipeline. As predict().
+Analysis analyze(Trace trace, const std::optional<std::string>& gpu, double confidence = 0.99);
 
 }  // namespace gpucast

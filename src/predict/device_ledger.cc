@@ -1,5 +1,7 @@
 #include "src/predict/device_ledger.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <string>
@@ -36,11 +38,18 @@ std::map<uint64_t, uint64_t> allocator_ranges(const Trace& trace) {
   return merged;
 }
 
-int64_t in_whole_mib(int64_t bytes) { return (bytes >> 20) << 20; }
-
 }  // namespace
 
-std::vector<LedgerLine> ledger_from_capture(const Trace& trace, int64_t peak_reserved_bytes) {
+std::string how_to_ask_cudnn(const Process& process) {
+  const std::string package = fmt::format("nvidia-cudnn-cu{}", cuda_major_of(process.cuda));
+  if (process.cudnn_not_asked == "missing")
+    return fmt::format("to have it asked: pip install --no-deps {}=={}", package, process.cudnn_required);
+  if (process.cudnn_not_asked == "old") return "this cuDNN answers only on a GPU, 9.8 and newer do without: --cudnn PATH asks another one";
+  if (process.cudnn_not_asked == "off") return "to have it asked: --cudnn auto";
+  return "";
+}
+
+std::vector<LedgerLine> ledger_from_capture(const Trace& trace) {
   std::map<std::pair<StringId, StringId>, Running> libraries;
   Running outside;
   std::unordered_map<uint64_t, int64_t> outside_sizes;
@@ -70,12 +79,6 @@ std::vector<LedgerLine> ledger_from_capture(const Trace& trace, int64_t peak_res
   }
   if (outside.peak > 0) {
     lines.push_back({"device memory allocated past PyTorch", "", outside.peak, outside.peak, outside.peak, "recorded: in this run"});
-  }
-  if (trace.cudnn_convolutions > 0) {
-    // Measured CNN runs took from 6 % less (where PyTorch had to give cached memory back) to 18 % more than reserved here.
-    const int64_t high_bytes = in_whole_mib(peak_reserved_bytes * 18 / 100);
-    lines.push_back({"convolution workspaces", "cudnn", 0, 0, high_bytes,
-                     "not modelled: measured CNN runs took 2.4 % of reserved more or less (median), 18 % more at worst"});
   }
   return lines;
 }

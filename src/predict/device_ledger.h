@@ -1,7 +1,7 @@
 // The ledger's lines that a capture itself knows: what its libraries take beside the recorded allocations.
 #pragma once
 
-#include <cstdint>
+#include <string>
 #include <vector>
 
 #include "gpucast/ledger.h"
@@ -9,8 +9,10 @@
 
 namespace gpucast {
 
-// One line for each library's own memory (its highest sum), one for device memory that some code allocated itself, and one for
-// the workspaces that cuDNN would ask PyTorch for, where the job runs convolutions (docs/explanation/accuracy.md).
-std::vector<LedgerLine> ledger_from_capture(const Trace& trace, int64_t peak_reserved_bytes);
+// One line for each library's own memory (its highest sum), one for device memory that some code allocated itself.
+std::vector<LedgerLine> ledger_from_capture(const Trace& trace);
+
+// What would have cuDNN asked for its workspaces, where it was not; "" when the capture does not say why.
+std::string how_to_ask_cudnn(const Process& process);
 
 }  // namespace gpucast

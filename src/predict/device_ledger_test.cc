@@ -7,19 +7,21 @@ namespace {
 
 constexpr int64_t kMiB = int64_t{1} << 20;
 
-TEST(LedgerFromCapture, SaysThatConvolutionWorkspacesAreNotModelled) {
+TEST(LedgerFromCapture, HasTheMostThatALibraryTook) {
   Trace trace;
-  trace.cudnn_convolutions = 1;
-  const auto lines = ledger_from_capture(trace, 1000 * kMiB);
+  const StringId nccl = trace.strings.intern("nccl"), buffers = trace.strings.intern("buffers");
+  for (const int64_t bytes : {5 * kMiB, 3 * kMiB, -6 * kMiB, 2 * kMiB}) {
+    trace.vgpu_events.push_back({VgpuEventKind::library_memory, nccl, buffers, 0, bytes});
+  }
+  const auto lines = ledger_from_capture(trace);
   ASSERT_EQ(lines.size(), 1u);
-  EXPECT_EQ(lines[0].low_bytes, 0);
-  EXPECT_EQ(lines[0].expected_bytes, 0);
-  EXPECT_EQ(lines[0].high_bytes, 180 * kMiB);
+  EXPECT_EQ(lines[0].what, "buffers");
+  EXPECT_EQ(lines[0].expected_bytes, 8 * kMiB);
 }
 
 TEST(LedgerFromCapture, HasNoLineForWhatTheRunDidNotUse) {
   const Trace nothing;
-  EXPECT_TRUE(ledger_from_capture(nothing, 1000 * kMiB).empty());
+  EXPECT_TRUE(ledger_from_capture(nothing).empty());
 }
 
 }  // namespace

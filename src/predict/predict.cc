@@ -11,12 +11,15 @@
 
 #include "gpucast/error.h"
 #include "gpucast/gpu.h"
+#include "gpucast/step_time.h"
 #include "src/attribution/attribution.h"
 #include "src/base/alloc_conf.h"
 #include "src/base/bytes.h"
 #include "src/lifetime/lifetime.h"
 #include "src/predict/analysis.h"
+#include "src/predict/beside.h"
 #include "src/predict/device_ledger.h"
+#include "src/predict/job_class.h"
 #include "src/predict/least_capacity.h"
 #include "src/predict/place.h"
 #include "src/predict/verdict.h"
@@ -102,12 +105,27 @@ std::optional<OomPlace> oom_place(const Trace& trace, const Lifetimes& lifetimes
   return out;
 }
 
-void judge_cards(const Need& need, const Gpu& gpu, int cuda, const std::vector<LedgerLine>& capture_lines, Prediction* out) {
+JobFacts job_facts(const Trace& trace, const Prediction& prediction) {
+  JobFacts job;
+  // Batches that were padded for this run are of many lengths without.
+  const bool padded = std::any_of(prediction.what_if.begin(), prediction.what_if.end(),
+                                  [](const WhatIf& what_if) { return what_if.acted && what_if.name.rfind("max-length:", 0) == 0; });
+  job.classes = job_classes(trace.convolutions, padded || prediction.varying_input.has_value());
+  job.measured_type = trace.convolutions.not_float32 == 0;
+  job.peak_reserved_bytes = prediction.peak_reserved.bytes;
+  if (prediction.profile && prediction.profile->method != "recorded") job.profile_method = prediction.profile->method;
+  job.cudnn_asked = trace.process.cudnn_asked;
+  job.how_to_ask = how_to_ask_cudnn(trace.process);
+  job.own_lines = ledger_from_capture(trace);
+  job.cuda_major = cuda_major_of(trace.process.cuda);
+  return job;
+}
+
+void judge_cards(const Need& need, const Gpu& gpu, const JobFacts& job, Prediction* out) {
   for (const Gpu& card : gpu_table()) {
-    std::vector<LedgerLine> lines = device_ledger(card, cuda);
-    lines.insert(lines.end(), capture_lines.begin(), capture_lines.end());
+    if (!runs_pytorch(card)) continue;
     const auto total = static_cast<int64_t>(card.total_memory_bytes);
-    const Judgement judgement = judge(need, ledger_total(lines), total);
+    const Judgement judgement = judge(need, beside_allocator(card, job, out->confidence), total);
     out->cards.push_back({card.id, total, judgement.verdict, judgement.device, card.compute_major == gpu.compute_major});
   }
   std::stable_sort(out->cards.begin(), out->cards.end(), [](const CardFit& a, const CardFit& b) { return a.total_bytes < b.total_bytes; });
@@ -115,7 +133,7 @@ void judge_cards(const Need& need, const Gpu& gpu, int cuda, const std::vector<L
 
 }  // namespace
 
-Analysis analyze(Trace given, const std::optional<std::string>& gpu_name) {
+Analysis analyze(Trace given, const std::optional<std::string>& gpu_name, double confidence) {
   Analysis analysis;
   analysis.trace = std::move(given);
   Trace& trace = analysis.trace;
@@ -148,20 +166,27 @@ Analysis analyze(Trace given, const std::optional<std::string>& gpu_name) {
   if (!is_snapshot) add_step_and_phase_peaks(lifetimes, attribution, &out);
   out.oom = oom_place(trace, lifetimes, attribution);
 
-  // What the card holds beside the allocator. Now the device's bytes are the peak reserved plus the ledger.
-  const int cuda = cuda_major_of(trace.process.cuda);
-  const std::vector<LedgerLine> capture_lines = ledger_from_capture(trace, lifetimes.peak_reserved.bytes);
-  out.ledger = device_ledger(gpu, cuda);
-  out.ledger.insert(out.ledger.end(), capture_lines.begin(), capture_lines.end());
+  // What the card holds beside the allocator, and how far off measured jobs like this were. Now the device's bytes are the peak
+  // reserved plus the ledger.
+  out.confidence = confidence;
+  out.convolutions = trace.convolutions;
+  out.varying_input = varying_input(trace);
+  const JobFacts job = job_facts(trace, out);
+  for (const JobClass job_class : job.classes) out.job_classes.emplace_back(job_class_name(job_class));
+  analysis.beside = beside_allocator(gpu, job, confidence);
+  out.ledger = analysis.beside.lines;
+  out.request_source = analysis.beside.request_source;
 
   // The same requests on smaller cards. Now the least capacity is what the allocator needs when it gives cached memory back.
   const bool cut_short = out.oom && out.oom->ended_run;
   const History history = history_from_trace(trace);
   const LeastCapacity least = cut_short ? LeastCapacity() : least_capacity(history);
   if (out.matches_recorded) out.matches_recorded = *out.matches_recorded && (cut_short || least.replay_matches);
-  const int64_t beside_bytes = ledger_total(out.ledger).expected_bytes;
+  const int64_t beside_bytes = analysis.beside.expected_bytes;
   if (least.own_settings_bytes) out.min_capacity_bytes = *least.own_settings_bytes + beside_bytes;
   if (least.expandable_bytes) out.min_capacity_expandable_bytes = *least.expandable_bytes + beside_bytes;
+
+  out.gpu_time = gpu_time_of_step(trace, gpu);
 
   // The verdict.
   Need need;
@@ -172,7 +197,7 @@ Analysis analyze(Trace given, const std::optional<std::string>& gpu_name) {
   const bool same_card = !is_snapshot && gpu.id == captured.id;  // a snapshot's card is not known
   need.ended_in_oom = cut_short && same_card;
   need.cut_by_oom = cut_short && !same_card;
-  const Judgement judgement = judge(need, ledger_total(out.ledger), out.gpu_total_bytes);
+  const Judgement judgement = judge(need, analysis.beside, out.gpu_total_bytes);
   out.verdict = judgement.verdict;
   out.verdict_reason = judgement.reason;
   if (need.ended_in_oom) {
@@ -187,7 +212,7 @@ Analysis analyze(Trace given, const std::optional<std::string>& gpu_name) {
     need.ended_in_oom = false;
     // Every card by the least capacity: a replay for each would say the same.
     need.runs_at = [&](int64_t capacity_bytes) { return RunsAt{capacity_bytes >= least.own_settings_bytes.value_or(0), 0}; };
-    judge_cards(need, captured, cuda, capture_lines, &out);
+    judge_cards(need, captured, job, &out);
     if (is_snapshot) {
       for (CardFit& card : out.cards) card.same_capability = true;  // nothing is known of another
     }
@@ -208,6 +233,8 @@ Analysis analyze(Trace given, const std::optional<std::string>& gpu_name) {
   return analysis;
 }
 
-Prediction predict(Trace trace, const std::optional<std::string>& gpu) { return analyze(std::move(trace), gpu).prediction; }
+Prediction predict(Trace trace, const std::optional<std::string>& gpu, double confidence) {
+  return analyze(std::move(trace), gpu, confidence).prediction;
+}
 
 }  // namespace gpucast

@@ -12,6 +12,7 @@
 #include "gpucast/replay.h"
 #include "src/base/bytes.h"
 #include "src/orchestrate/roles.h"
+#include "src/trace/convolutions.h"
 
 namespace gpucast {
 namespace {
@@ -504,6 +505,32 @@ ProfileSummary summarize(const ProfileFacts& facts, const Sequence& sequence, st
   return out;
 }
 
+// The convolutions that CUDA would leave to cuDNN. Depthwise ones in float32 are PyTorch's own unless channels come last.
+Convolutions convolutions_of(const ProfileFacts& facts, bool float32) {
+  Convolutions out;
+  for (SpanIndex op = 0; op < static_cast<SpanIndex>(facts.trace.spans.size()); ++op) {
+    if (!facts.is_op(op) || facts.name(op) != "aten::convolution") continue;
+    const auto& dims = facts.dims(op).inputs;
+    const auto& strides = facts.strides(op).inputs;
+    const std::vector<std::string>& concrete = facts.concrete(op);
+    const bool transposed = concrete.size() > 6 && concrete[6] == "True";
+    std::vector<int64_t> x, w;  // empty: its kind is not known
+    if (dims.size() > 1 && !transposed) {
+      x = dims[0];
+      w = dims[1];
+    }
+    Convolutions one;
+    add_convolution(x, w, float32, &one);
+    if (one.depthwise > 0) {
+      const bool known = float32 && !strides.empty() && strides[0].size() > 1;
+      if (known && strides[0][1] != 1) continue;
+      if (!known) x.clear();
+    }
+    add_convolution(x, w, float32, &out);
+  }
+  return out;
+}
+
 }  // namespace
 
 Trace trace_from_profile(ProfileTrace profile, const Gpu& gpu, const OrchestrateOptions& options) {
@@ -536,9 +563,7 @@ Trace trace_from_profile(ProfileTrace profile, const Gpu& gpu, const Orchestrate
   out.end.optimizer_steps = facts.phases.steps;
   add_warnings(facts, recorded, &out);
   if (!recorded && options.batch_size) warn_of_batch(facts, options, &out);
-  out.cudnn_convolutions = std::count_if(facts.trace.spans.begin(), facts.trace.spans.end(), [&](const ProfileSpan& span) {
-    return span.kind == SpanKind::op && facts.trace.strings.text(span.name) == "aten::convolution";
-  });
+  if (!recorded) out.convolutions = convolutions_of(facts, options.dtype.empty());  // else their workspaces are in the trace
 
   // Through the allocator. Now the trace is like a capture.
   simulate(facts, sequence, &out);

@@ -20,11 +20,12 @@ const char* verdict_name(Verdict verdict) {
   return "";
 }
 
-Judgement judge(const Need& need, const LedgerLine& ledger, int64_t total_bytes) {
+Judgement judge(const Need& need, const Beside& beside, int64_t total_bytes) {
   Judgement out;
-  out.device = {need.peak_reserved_bytes + ledger.low_bytes, need.peak_reserved_bytes + ledger.expected_bytes,
-                need.peak_reserved_bytes + ledger.high_bytes};
-  const int64_t least = need.peak_allocated_bytes + ledger.low_bytes;
+  const int64_t reserved = need.peak_reserved_bytes;
+  out.device = {reserved + beside.low_bytes, reserved + beside.expected_bytes, reserved + beside.high_bytes,
+                reserved + beside.request_bytes};
+  const int64_t least = need.peak_allocated_bytes + beside.least_bytes;
   if (need.ended_in_oom) {
     out.verdict = Verdict::does_not_fit;
     out.reason = "the run ended because the card was full";
@@ -45,13 +46,13 @@ Judgement judge(const Need& need, const LedgerLine& ledger, int64_t total_bytes)
     out.reason = need.nothing_to_judge;
     return out;
   }
-  if (out.device.high_bytes <= total_bytes) {
+  if (out.device.request_bytes <= total_bytes) {
     out.verdict = Verdict::fits;
-    out.reason = fmt::format("{} to spare", format_bytes(total_bytes - out.device.high_bytes));
+    out.reason = fmt::format("{} to spare", format_bytes(total_bytes - out.device.request_bytes));
     return out;
   }
   out.verdict = Verdict::tight;
-  if (out.device.low_bytes <= total_bytes) {
+  if (reserved + beside.least_bytes <= total_bytes) {
     const bool expected_fits = out.device.expected_bytes <= total_bytes;
     out.reason = fmt::format("within the uncertainty of what the card holds beside PyTorch: {} by the expected estimate",
                              expected_fits ? format_bytes(total_bytes - out.device.expected_bytes) + " to spare"
@@ -59,7 +60,7 @@ Judgement judge(const Need& need, const LedgerLine& ledger, int64_t total_bytes)
     return out;
   }
   // What PyTorch would reserve does not fit. It gives cached memory back before it gives up: a replay tells whether that is enough.
-  const RunsAt at_best = need.runs_at(total_bytes - ledger.low_bytes);
+  const RunsAt at_best = need.runs_at(total_bytes - beside.least_bytes);
   if (!at_best.runs) {
     out.verdict = Verdict::does_not_fit;
     out.reason =
@@ -67,13 +68,13 @@ Judgement judge(const Need& need, const LedgerLine& ledger, int64_t total_bytes)
     return out;
   }
   out.needs_reclaim = true;
-  const RunsAt expected = need.runs_at(total_bytes - ledger.expected_bytes);
+  const RunsAt expected = need.runs_at(total_bytes - beside.expected_bytes);
   const std::string times = fmt::format("{} time{}", expected.reclaims, expected.reclaims == 1 ? "" : "s");
-  if (need.runs_at(total_bytes - ledger.high_bytes).runs) {
+  if (need.runs_at(total_bytes - beside.request_bytes).runs) {
     out.reason = fmt::format("it runs, but PyTorch has to give cached memory back ({}), which costs time", times);
   } else if (expected.runs) {
     out.reason = fmt::format(
-        "it should run, with PyTorch giving cached memory back ({}); by the high estimate of what else is on the card it runs out", times);
+        "it should run, with PyTorch giving cached memory back ({}); with as much beside it as may be asked for, it runs out", times);
   } else {
     out.reason = "it runs only by the low estimate of what the card holds beside PyTorch, and with cached memory given back as it goes";
   }

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "gpucast/prediction.h"
+#include "src/predict/beside.h"
 #include "src/predict/least_capacity.h"
 
 namespace gpucast {
@@ -26,8 +27,8 @@ struct Judgement {
   DeviceBytes device;
 };
 
-// fits: even the high estimate is within the card. does_not_fit: the history does not run on the card less the ledger's low
-// estimate, whatever PyTorch gives back, or the run ended in OOM. tight: between the two. none: what was seen fits, and is too little.
-Judgement judge(const Need& need, const LedgerLine& ledger, int64_t total_bytes);
+// fits: what to ask for is within the card. does_not_fit: the history does not run on the card less what is surely there beside the
+// allocator, whatever PyTorch gives back, or the run ended in OOM. tight: between the two. none: what was seen fits, and is too little.
+Judgement judge(const Need& need, const Beside& beside, int64_t total_bytes);
 
 }  // namespace gpucast

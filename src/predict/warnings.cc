@@ -102,6 +102,13 @@ void add_warnings(const Trace& trace, const AllocConf& conf, const Comparison& c
            fmt::format("The what-if {} changed nothing{}{}.", what_if.name, what_if.did.empty() ? "" : ": ", what_if.did));
     }
   }
+  if (out->varying_input) {
+    warn("lengths_vary",
+         fmt::format("Inputs are of another length from step to step: {} from {} to {}. What a longer one takes is not known; gpucast run "
+                     "--max-length N pads every batch of texts to the longest that may come.",
+                     out->varying_input->name.empty() ? "one" : out->varying_input->name, out->varying_input->smallest,
+                     out->varying_input->largest));
+  }
   if (gpu.compute_major != captured.compute_major) {
     warn("other_capability",
          fmt::format("Captured as {} (capability {}.{}), judged for {} ({}.{}): its libraries choose other kernels and workspaces. Exact: "

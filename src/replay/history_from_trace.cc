@@ -6,6 +6,8 @@
 //   segment_free ... (nobody asked)        -> empty_cache, unless an allocation that needed memory gave it back
 //   segment_alloc, segment_map             -> part of the allocation that follows
 //   oom                                    -> an allocation that failed
+//
+// A free of what is not in use, and an end of a free that nobody asked for, are no ops: events are missing there.
 
 #include <algorithm>
 #include <map>
@@ -29,7 +31,7 @@ bool is_growth(EventKind kind) { return kind == EventKind::segment_alloc || kind
 
 class Converter {
  public:
-  explicit Converter(const Trace& trace) : trace_(trace), events_(trace.events) {}
+  explicit Converter(const Trace& trace) : trace_(trace), events_(trace.events), never_gives_back_(never_gives_back(trace)) {}
 
   History convert() {
     out_.path = trace_.path;
@@ -71,11 +73,21 @@ class Converter {
       for (const SnapshotBlock& block : recorded.blocks) {
         segment.blocks.push_back({block.address, block.size_bytes, block.requested_bytes, static_cast<BlockState>(block.state)});
         const bool in_use = block.state != SnapshotBlockState::inactive;
-        if (in_use) ids_[block.address] = out_.id_count;
+        if (in_use) (block.state == SnapshotBlockState::active_allocated ? in_use_ : waiting_)[block.address] = out_.id_count;
         out_.start_ids.push_back(in_use ? out_.id_count++ : UINT32_MAX);
       }
       out_.start.push_back(std::move(segment));
     }
+  }
+
+  // Whether no allocation gave memory back to get its own: PyTorch counts those, unless the script reset its counters, and an allocation
+  // that collects garbage is not counted.
+  static bool never_gives_back(const Trace& trace) {
+    const bool counted =
+        std::none_of(trace.marks.begin(), trace.marks.end(), [](const Mark& mark) { return mark.kind == MarkKind::stats_reset; });
+    const bool collects = trace.process.alloc_conf.find("garbage_collection_threshold") != std::string::npos;
+    const auto& stats = trace.end.torch_stats;
+    return stats && stats->alloc_retries == 0 && stats->ooms == 0 && counted && !collects;
   }
 
   // Takes the events of one op, from event `at`; returns the first event of the next.
@@ -85,10 +97,13 @@ class Converter {
       case EventKind::free_requested: {
         const bool now =
             at + 1 < events_.size() && events_[at + 1].kind == EventKind::free_completed && events_[at + 1].address == event.address;
-        return op(now ? OpKind::free : OpKind::free_later, at, now ? at + 2 : at + 1, id_of(event.address), event);
+        const uint32_t id = take(&in_use_, event.address);
+        if (id == kUnknown && waiting_.contains(event.address)) return op(OpKind::nothing, at, at + 1, id, event);
+        if (!now && id != kUnknown) waiting_[event.address] = id;
+        return op(now ? OpKind::free : OpKind::free_later, at, now ? at + 2 : at + 1, id, event);
       }
       case EventKind::free_completed:
-        return op(OpKind::complete, at, at + 1, id_of(event.address), event);
+        return op(OpKind::complete, at, at + 1, take(&waiting_, event.address), event);
       case EventKind::alloc:
       case EventKind::oom:
         return allocation(at, at);
@@ -121,6 +136,7 @@ class Converter {
   // any of it; a release on request has none of its own, and PyTorch writes down where the segment was allocated, if it knows. That
   // may be the same place, but then the allocation would have taken a segment that is large enough.
   bool emptied_on_request(size_t begin, size_t end, const AllocatorEvent& allocation) const {
+    if (never_gives_back_) return true;
     const bool splits_all = out_.alloc_conf.find("max_split_size") == std::string::npos;
     return std::any_of(events_.begin() + begin, events_.begin() + end, [&](const AllocatorEvent& release) {
       const bool both_large = release.kind == EventKind::segment_free && release.size_bytes > AllocConf::kSmallSegmentBytes &&
@@ -139,7 +155,7 @@ class Converter {
       return end;
     }
     const uint32_t id = out_.id_count++;
-    ids_[event.address] = id;
+    in_use_[event.address] = id;
     return op(OpKind::alloc, first, at + 1, id, event);
   }
 
@@ -168,16 +184,22 @@ class Converter {
     return last_stream_;
   }
 
-  uint32_t id_of(uint64_t address) const {
-    const auto it = ids_.find(address);
-    return it == ids_.end() ? kUnknown : it->second;
+  using Ids = std::unordered_map<uint64_t, uint32_t>;  // of blocks, by address
+
+  static uint32_t take(Ids* ids, uint64_t address) {
+    const auto it = ids->find(address);
+    if (it == ids->end()) return kUnknown;
+    const uint32_t id = it->second;
+    ids->erase(it);
+    return id;
   }
 
-  static constexpr uint32_t kUnknown = UINT32_MAX - 1;  // freed, and never seen allocated
+  static constexpr uint32_t kUnknown = UINT32_MAX - 1;  // freed, and not in use
   const Trace& trace_;
   const std::vector<AllocatorEvent>& events_;
+  const bool never_gives_back_;
   History out_;
-  std::unordered_map<uint64_t, uint32_t> ids_;  // blocks in use, by address
+  Ids in_use_, waiting_;  // waiting: freed, until another stream is done with them
   StreamIndex last_stream_ = 0;
 };
 

@@ -14,6 +14,7 @@
 
 #include "gpucast/error.h"
 #include "gpucast/report.h"
+#include "gpucast/step_time.h"
 #include "src/base/json.h"
 #include "src/report/html_template.h"
 #include "src/report/timeline.h"
@@ -183,6 +184,7 @@ class Writer {
       meta["categories"].push_back(category_name(static_cast<Category>(i)));
     for (size_t i = 0; i < static_cast<size_t>(Phase::count_); ++i) meta["phases"].push_back(phase_name(static_cast<Phase>(i)));
     meta["operators"] = attribution_.operators;
+    if (Json step = step_work(); !step.is_null()) meta["step"] = std::move(step);
     meta["strings"] = Json::array();
     for (const size_t index : strings_.used()) meta["strings"].push_back(trace_.strings.text(StringId(static_cast<int64_t>(index))));
     return columns_.container(std::move(meta));
@@ -338,6 +340,54 @@ class Writer {
     columns_.add("frame.file", file);
     columns_.add("frame.function", function);
     columns_.add("frame.line", line);
+  }
+
+  // The GPU's work of the observed step, as it would run on the card: columns in the order in which it was asked for. Null: there is none.
+  Json step_work() {
+    const auto card =
+        std::find_if(gpu_table().begin(), gpu_table().end(), [&](const Gpu& gpu) { return gpu.id == analysis_.prediction.gpu_id; });
+    if (card == gpu_table().end()) return nullptr;
+    std::vector<GpuSlice> slices = gpu_slices(trace_, *card);
+    if (slices.empty()) return nullptr;
+    std::sort(slices.begin(), slices.end(), [](const GpuSlice& a, const GpuSlice& b) { return a.asked < b.asked; });
+    // Few different texts stand for many operations.
+    Json names = Json::array();
+    std::unordered_map<std::string, uint32_t> numbers;
+    const auto name = [&](const std::string& text) {
+      const auto [found, is_new] = numbers.try_emplace(text, static_cast<uint32_t>(names.size()));
+      if (is_new) names.push_back(text);
+      return found->second;
+    };
+    std::vector<double> start, duration;
+    std::vector<uint32_t> position, called, kernel, sizes, kind, bound, phase, stream, launches;
+    std::vector<int32_t> in_module;
+    for (const GpuSlice& slice : slices) {
+      start.push_back(slice.start_ns);
+      duration.push_back(slice.duration_ns);
+      position.push_back(slice.position);
+      called.push_back(name(slice.name));
+      kernel.push_back(name(slice.kernel));
+      sizes.push_back(name(slice.sizes));
+      kind.push_back(name(slice.kind));
+      bound.push_back(name(slice.bound));
+      phase.push_back(name(slice.phase));
+      stream.push_back(static_cast<uint32_t>(slice.stream));
+      launches.push_back(static_cast<uint32_t>(slice.launches));
+      in_module.push_back(module(slice.module));
+    }
+    columns_.add("work.start", start);
+    columns_.add("work.duration", duration);
+    columns_.add("work.position", position);
+    columns_.add("work.name", called);
+    columns_.add("work.kernel", kernel);
+    columns_.add("work.sizes", sizes);
+    columns_.add("work.kind", kind);
+    columns_.add("work.bound", bound);
+    columns_.add("work.phase", phase);
+    columns_.add("work.stream", stream);
+    columns_.add("work.launches", launches);
+    columns_.add("work.module", in_module);
+    return {{"number", trace_.observed.step}, {"names", names}};
   }
 
   const Trace& trace_;

@@ -136,6 +136,83 @@ TEST(HtmlExport, ColumnsHoldTheBlocks) {
   EXPECT_EQ(column<int32_t>(payload, directory, "frame.line"), (std::vector<int32_t>{7}));
 }
 
+// What the page has of `analysis` beside the prediction.
+struct Payload {
+  std::string bytes;
+  nlohmann::json directory;
+  explicit Payload(const Analysis& analysis)
+      : bytes(unpacked(between(written(analysis), R"(<script id="data" type="application/octet-stream">)", "</script>"))) {
+    uint32_t length = 0;
+    std::memcpy(&length, bytes.data() + 4, sizeof length);
+    directory = nlohmann::json::parse(bytes.substr(8, length));
+  }
+  template <class T>
+  std::vector<T> of(const std::string& name) const {
+    return column<T>(bytes, directory, name);
+  }
+};
+
+// The same with an observed step: three kernels on two streams between marks 2 and 4; events are 10 us apart.
+Analysis with_step() {
+  Analysis out = small();
+  Trace& trace = out.trace;
+  int64_t time_us = 1'000'000;
+  for (AllocatorEvent& event : trace.events) event.time_us = time_us += 10;
+  const auto mark = [&](MarkKind kind, int64_t sequence, int64_t allocs, int64_t frees) {
+    Mark made{kind, MarkedPhase::forward, ModuleId(0), sequence, allocs, frees, 0, StringId()};
+    made.time_us = 1'000'000 + sequence;
+    trace.marks.push_back(made);
+  };
+  mark(MarkKind::phase_begin, 2, 0, 0);
+  mark(MarkKind::module_begin, 3, 1, 0);
+  mark(MarkKind::module_end, 4, 2, 1);
+  trace.observed.step = 2;
+  trace.observed.unix_ns = trace.observed.clock_unix_ns = 1'000'000'000;
+  trace.observed.first_mark = 2;
+  trace.observed.last_mark = 5;
+  const auto kernel = [&](int64_t behind_mark, int64_t at_us, uint64_t stream, uint32_t blocks) {
+    Work work;
+    work.name = trace.strings.intern(kEvil);
+    work.grid = {blocks, 1, 1};
+    work.block = {128, 1, 1};
+    work.stream = stream;
+    work.time_ns = at_us * 1000;
+    work.mark = behind_mark;
+    trace.observed.work.push_back(work);
+  };
+  kernel(2, 55, 0, 1000);  // the clock says behind all events, but the next mark lies behind the second
+  kernel(3, 35, 7, 2000);  // between the third event and the fourth
+  kernel(4, 35, 0, 1);     // the mark says behind the fourth
+  out.prediction.gpu_id = "a100-80";
+  return out;
+}
+
+TEST(HtmlExport, TheObservedStepLiesInTheHistory) {
+  if (html_template().empty()) GTEST_SKIP() << "built without the page";
+  const Payload page(with_step());
+  EXPECT_EQ(page.directory["step"]["number"], 2);
+  EXPECT_EQ(page.of<uint32_t>("work.position"), (std::vector<uint32_t>{2, 3, 4}));
+  EXPECT_EQ(page.of<uint32_t>("work.stream"), (std::vector<uint32_t>{0, 1, 0}));
+  EXPECT_EQ(page.of<int32_t>("work.module"), (std::vector<int32_t>{-1, 0, -1}));
+  const auto names = page.directory["step"]["names"].get<std::vector<std::string>>();
+  for (const uint32_t name : page.of<uint32_t>("work.name")) EXPECT_EQ(names.at(name), kEvil);
+  for (const uint32_t kind : page.of<uint32_t>("work.kind")) EXPECT_EQ(names.at(kind), "unknown");
+  for (const uint32_t phase : page.of<uint32_t>("work.phase")) EXPECT_EQ(names.at(phase), "forward");
+  const auto durations = page.of<double>("work.duration");
+  EXPECT_GT(durations[0], durations[2]);
+  EXPECT_GT(durations[1], durations[0]);
+  const auto starts = page.of<double>("work.start");
+  EXPECT_GE(starts[2], starts[0] + durations[0]) << "one stream, one after the other";
+}
+
+TEST(HtmlExport, WithoutAStepOrRatesThereIsNoTime) {
+  if (html_template().empty()) GTEST_SKIP() << "built without the page";
+  EXPECT_FALSE(Payload(small()).directory.contains("step"));
+  Analysis other_card = with_step();
+  other_card.prediction.gpu_id = "a card of my own";
+  EXPECT_FALSE(Payload(other_card).directory.contains("step"));
+}
+
 TEST(HtmlExport, AnEmptyHistoryIsNoProblem) {
   if (html_template().empty()) GTEST_SKIP() << "built without the page";
   Analysis analysis;

@@ -14,7 +14,10 @@ inline Json place_json(const Place& place) {
 }
 
 inline Json device_json(const DeviceBytes& device) {
-  return {{"low_bytes", device.low_bytes}, {"expected_bytes", device.expected_bytes}, {"high_bytes", device.high_bytes}};
+  return {{"low_bytes", device.low_bytes},
+          {"expected_bytes", device.expected_bytes},
+          {"high_bytes", device.high_bytes},
+          {"request_bytes", device.request_bytes}};
 }
 
 inline Json ledger_line_json(const LedgerLine& line) {

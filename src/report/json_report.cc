@@ -49,6 +49,9 @@ std::string json_report(const Prediction& p) {
   out["needs_reclaim"] = p.needs_reclaim;
   out["peak"] = peak_json(p);
   out["device"] = device_json(p.device);
+  out["device"]["confidence"] = p.confidence;
+  out["device"]["request_source"] = p.request_source;
+  out["device"]["classes"] = p.job_classes;
   out["ledger"] = list_json(p.ledger, ledger_line_json);
   out["min_capacity_bytes"] = optional_json(p.min_capacity_bytes);
   out["min_capacity_expandable_segments_bytes"] = optional_json(p.min_capacity_expandable_bytes);
@@ -62,6 +65,8 @@ std::string json_report(const Prediction& p) {
   out["phase_peaks"] = list_json(p.phase_peaks, [](const PhasePeak& peak) {
     return Json{{"phase", peak.phase}, {"allocated_bytes", peak.allocated_bytes}, {"reserved_bytes", peak.reserved_bytes}};
   });
+  if (p.gpu_time)
+    out["gpu_time"] = {{"low_ns", p.gpu_time->low_ns}, {"expected_ns", p.gpu_time->expected_ns}, {"high_ns", p.gpu_time->high_ns}};
   out["oom"] = nullptr;
   if (p.oom) {
     out["oom"] = place_json(p.oom->place);
@@ -97,6 +102,15 @@ std::string json_report(const Prediction& p) {
                   {"added_bytes", line.added_bytes},
                   {"changed_blocks", line.changed_blocks}};
     });
+  }
+  const Convolutions& c = p.convolutions;
+  out["convolutions"] = {{"few_channels", c.few_channels}, {"depthwise", c.depthwise}, {"grouped", c.grouped},
+                         {"pointwise", c.pointwise},       {"dense", c.dense},         {"unknown", c.unknown},
+                         {"not_float32", c.not_float32},   {"asked", c.asked}};
+  out["varying_input"] = nullptr;
+  if (p.varying_input) {
+    out["varying_input"] = {
+        {"name", p.varying_input->name}, {"smallest", p.varying_input->smallest}, {"largest", p.varying_input->largest}};
   }
   out["counts"] = {{"allocator_events", p.events}, {"kernels", p.kernels}, {"library_calls", p.library_calls}};
   out["warnings"] = list_json(p.warnings, [](const Warning& warning) {

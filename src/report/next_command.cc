@@ -19,7 +19,8 @@ std::string larger_card(const Prediction& p) {
   }
   for (const Gpu& gpu : gpu_table()) {
     const auto total = static_cast<int64_t>(gpu.total_memory_bytes);
-    if (total <= p.gpu_total_bytes || total < p.device.high_bytes) continue;
+    if (!runs_pytorch(gpu)) continue;
+    if (total <= p.gpu_total_bytes || total < p.device.request_bytes) continue;
     const auto rank = [&](const Gpu& g) { return std::make_pair(g.total_memory_bytes, g.compute_major == own_major ? 0 : 1); };
     if (best == nullptr || rank(gpu) < rank(*best)) best = &gpu;
   }

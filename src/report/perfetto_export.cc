@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <functional>
 #include <iterator>
 #include <queue>
@@ -14,6 +15,9 @@
 #include <vector>
 
 #include "gpucast/error.h"
+#include "gpucast/gpu.h"
+#include "gpucast/step_time.h"
+#include "src/attribution/mark_positions.h"
 #include "src/base/bytes.h"
 #include "src/base/json.h"
 #include "version.h"
@@ -27,8 +31,8 @@ constexpr size_t kMostBlocks = 20000;  // and no more than so many
 constexpr uint32_t kMostFrames = 16;
 
 // Perfetto takes thread numbers to be unique over processes, and 0 to be idle.
-constexpr int kMemory = 1, kBlocks = 2;  // processes
-enum Thread : int { kSteps = 11, kPhases, kForward, kBackward, kLandmarks, kSegments, kFirstLane = 100 };
+constexpr int kMemory = 1, kBlocks = 2, kGpu = 3;  // processes
+enum Thread : int { kSteps = 11, kPhases, kForward, kBackward, kLandmarks, kSegments, kFirstLane = 100, kFirstStream = 1'000'000 };
 
 // Quoted and escaped; what is not UTF-8 is replaced.
 std::string json_text(std::string_view text) { return Json(text).dump(); }
@@ -77,21 +81,14 @@ std::vector<ModuleId> path_of(const Trace& trace, ModuleId id) {
   return path;
 }
 
-// A mark with the counters (a, f) lies behind the a-th alloc and the f-th free_requested, whichever is later.
 std::vector<TimedMark> placed_marks(const Trace& trace) {
-  std::vector<uint32_t> behind_alloc = {0}, behind_free = {0};
-  for (uint32_t i = 0; i < trace.events.size(); ++i) {
-    if (trace.events[i].kind == EventKind::alloc) behind_alloc.push_back(i + 1);
-    if (trace.events[i].kind == EventKind::free_requested) behind_free.push_back(i + 1);
-  }
-  const auto at = [](const std::vector<uint32_t>& behind, int64_t n) {
-    return behind[static_cast<size_t>(std::clamp<int64_t>(n, 0, static_cast<int64_t>(behind.size()) - 1))];
-  };
+  const std::vector<uint32_t> positions = mark_positions(trace);
   std::vector<TimedMark> out;
   out.reserve(trace.marks.size());
   int64_t forward = 0, backward = 0;  // slices that may be open
-  for (const Mark& mark : trace.marks) {
-    TimedMark timed{std::max(at(behind_alloc, mark.allocs), at(behind_free, mark.frees)), &mark};
+  for (size_t i = 0; i < positions.size(); ++i) {
+    const Mark& mark = trace.marks[i];
+    TimedMark timed{positions[i], &mark};
     if (mark.kind == MarkKind::module_begin) {
       timed.begins = 1;
       ++forward;
@@ -218,6 +215,7 @@ class Writer {
       if (position < count) event(position);
     }
     for (Track* track : {&steps_, &phases_, &forward_, &backward_}) close_to(track, 0, end_ns(), count);
+    gpu_step();
     bytes_.erase(bytes_.size() - 2);  // the last event's comma
     bytes_ += "\n],\n\"otherData\":" + about() + "}\n";
     flush();
@@ -306,6 +304,31 @@ class Writer {
     if (prediction_.source == "vgpu") return "clock of the host; the virtual GPU computes nothing, so it is not the time that a GPU takes";
     if (prediction_.source == "cpu_profile") return "clock of the profiled run";
     return "clock of the host that took the snapshot";
+  }
+
+  // ---- one step on the card: what its kernels take there ----
+
+  void gpu_step() {
+    const auto card = std::find_if(gpu_table().begin(), gpu_table().end(), [&](const Gpu& gpu) { return gpu.id == prediction_.gpu_id; });
+    if (card == gpu_table().end()) return;
+    const std::vector<GpuSlice> slices = gpu_slices(trace_, *card);
+    if (slices.empty()) return;
+    const auto begin = std::find_if(axis_.marks.begin(), axis_.marks.end(),
+                                    [&](const TimedMark& mark) { return mark.mark->sequence == trace_.observed.first_mark; });
+    const int64_t shift_ns = begin == axis_.marks.end() ? 0 : begin->time_ns;
+    name_process(kGpu, fmt::format("GPU: step {} as it would run on {} (times of the card, not of the tracks above)", trace_.observed.step,
+                                   card->id));
+    int thread = kFirstStream - 1;
+    for (size_t i = 0; i < slices.size(); ++i) {
+      const GpuSlice& slice = slices[i];
+      if (i == 0 || slice.stream != slices[i - 1].stream) {
+        ++thread;
+        name_thread(kGpu, thread, fmt::format("stream {}", slice.stream));
+      }
+      put(R"({{"ph":"X","pid":{},"tid":{},"name":{},"cat":"{}","ts":{},"dur":{},"args":{{"kernel":{},"sizes":{},"bound_by":"{}","module":{},"launches":{}}}}})",
+          kGpu, thread, json_text(slice.name), slice.kind, us(shift_ns + std::llround(slice.start_ns)), us(std::llround(slice.duration_ns)),
+          json_text(slice.kernel), json_text(slice.sizes), slice.bound, json_text(module_label(trace_, slice.module)), slice.launches);
+    }
   }
 
   // ---- counters ----

@@ -24,7 +24,10 @@ Prediction example() {
   p.peak_allocated = {3000000000, 3000000000, 3200000000, {10, "backward", 2, "fc (Linear)", {"train.py:9 main"}}};
   p.peak_reserved = {3200000000, 2900000000, 3200000000, {9, "forward", 1, "", {}}};
   p.free_but_reserved_bytes = 200000000;
-  p.device = {3300000000, 3350000000, 3400000000};
+  p.device = {3300000000, 3350000000, 3400000000, 3500000000};
+  p.confidence = 0.999;
+  p.request_source = "60 measured runs";
+  p.job_classes = {"no_convolutions"};
   p.ledger = {{"CUDA context", "", 100000000, 150000000, 200000000, "measured: by hand"}};
   p.categories = {{"parameters", 1000000000}, {"activations", 2000000000}, {"gradients", 0}};
   for (int step = 0; step <= 12; ++step) p.step_peaks.push_back({step, true, 1000000000 + step, 2000000000});
@@ -46,7 +49,7 @@ TEST(TextReport, KeepsToItsColumnsAndLines) {
     EXPECT_LE(line.size(), 100u) << line;
     EXPECT_TRUE(line.empty() || line.back() != ' ') << line;
   }
-  EXPECT_LE(count, 52);
+  EXPECT_LE(count, 54);
 }
 
 TEST(TextReport, VerdictFirstAndNoColourUnlessAsked) {
@@ -57,6 +60,14 @@ TEST(TextReport, VerdictFirstAndNoColourUnlessAsked) {
   p.verdict = Verdict::does_not_fit;
   EXPECT_EQ(text_report(p, {}).rfind("DOES NOT FIT", 0), 0u);
   EXPECT_EQ(text_report(p, {}).find("GB"), std::string::npos);
+}
+
+TEST(TextReport, SaysWhatToAskForAndHowSurely) {
+  const std::string text = text_report(example(), {});
+  EXPECT_NE(
+      text.find("What to ask for                                3337.86 MiB   so that 99.9 % of such jobs run\n      60 measured runs\n"),
+      std::string::npos)
+      << text;
 }
 
 TEST(JsonReport, KeepsTheContract) {
@@ -71,6 +82,11 @@ TEST(JsonReport, KeepsTheContract) {
   EXPECT_EQ(json["peak"]["reserved_bytes"], 3200000000);
   EXPECT_EQ(json["peak"]["allocated_at"]["module"], "fc (Linear)");
   EXPECT_EQ(json["device"]["low_bytes"], 3300000000);
+  EXPECT_EQ(json["device"]["request_bytes"], 3500000000);
+  EXPECT_EQ(json["device"]["confidence"], 0.999);
+  EXPECT_EQ(json["device"]["classes"][0], "no_convolutions");
+  EXPECT_EQ(json["convolutions"]["dense"], 0);
+  EXPECT_TRUE(json["varying_input"].is_null());
   EXPECT_EQ(json["ledger"][0]["source"], "measured: by hand");
   EXPECT_TRUE(json["min_capacity_bytes"].is_null());
   EXPECT_EQ(json["categories"].size(), 3u);
@@ -97,10 +113,10 @@ TEST(NextCommand, NamesTheCaptureOnlyWhenItIsKept) {
 TEST(NextCommand, SuggestsALargerCardThatFits) {
   Prediction p = example();
   p.verdict = Verdict::does_not_fit;
-  p.device = {15000000000, 15100000000, 15200000000};
+  p.device = {15000000000, 15100000000, 15200000000, 15300000000};
   const std::string command = next_commands(p, "a.gpucast")[1].command;
   EXPECT_EQ(command.rfind("gpucast analyze a.gpucast --gpu ", 0), 0u);
-  p.device.high_bytes = int64_t{1} << 50;  // no card has as much
+  p.device.request_bytes = int64_t{1} << 50;  // no card has as much
   EXPECT_EQ(next_commands(p, "a.gpucast").size(), 1u);
   EXPECT_EQ(next_commands(p, "a.gpucast")[0].command, "gpucast explain a.gpucast");
 }

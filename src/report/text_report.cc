@@ -50,6 +50,9 @@ void run(const Prediction& p, TextWriter* out) {
   }
 }
 
+// 0.99 -> "99", 0.999 -> "99.9"
+std::string percent(double share) { return fmt::format("{:g}", std::round(share * 1e6) / 1e4); }
+
 void device(const Prediction& p, TextWriter* out) {
   out->line();
   out->line(fmt::format("{:<44}{:>14}   ({} to {})", out->bold("Device memory") + std::string(31, ' '), format_mib(p.device.expected_bytes),
@@ -61,6 +64,9 @@ void device(const Prediction& p, TextWriter* out) {
     out->line(fmt::format("  {:<42}{:>14}", what, format_mib(entry.expected_bytes)));
     out->wrapped("      ", entry.source, 2);
   }
+  out->line(fmt::format("{}{:>14}   so that {} % of such jobs run", out->bold("What to ask for") + std::string(29, ' '),
+                        format_mib(p.device.request_bytes), percent(p.confidence)));
+  out->wrapped("      ", p.request_source, 2);
   if (!p.min_capacity_bytes) return;
   out->line(fmt::format("{}{:>14}   cached memory given back as it goes", out->bold("Smallest card it runs on") + std::string(20, ' '),
                         format_mib(*p.min_capacity_bytes)));
@@ -80,6 +86,10 @@ void peaks(const Prediction& p, TextWriter* out) {
   const std::string frame = user_frame(p.peak_allocated.place);
   if (!frame.empty()) out->line(fmt::format("{:61}at {}", "", cut_begin(frame, kColumns - 64)));
   row("Peak reserved", p.peak_reserved);
+  if (!p.gpu_time) return;
+  out->line();
+  out->line(fmt::format("{}{:>14}   {} to {}; more: gpucast time", out->bold("GPU time of a step") + std::string(26, ' '),
+                        time_text(p.gpu_time->expected_ns), time_text(p.gpu_time->low_ns), time_text(p.gpu_time->high_ns)));
 }
 
 void categories(const Prediction& p, TextWriter* out) {

@@ -79,6 +79,12 @@ std::string where(const Place& place) {
   return text;
 }
 
+std::string time_text(double ns) {
+  const double scaled = ns >= 1e9 ? ns / 1e9 : ns >= 1e6 ? ns / 1e6 : ns / 1e3;
+  const char* unit = ns >= 1e9 ? "s" : ns >= 1e6 ? "ms" : "us";
+  return fmt::format("{:.{}f} {}", scaled, scaled >= 100 ? 0 : scaled >= 10 ? 1 : 2, unit);
+}
+
 std::string mib(int64_t bytes, int digits) {
   return fmt::format("{:.{}f}", static_cast<double>(bytes) / static_cast<double>(kMiB), digits);
 }

@@ -47,6 +47,9 @@ Headline headline_of(Verdict verdict);
 // "backward, step 2, in layer1.0.conv1 (Conv2d)"; of a memory snapshot, which has no phases: "event 17 of the history".
 std::string where(const Place& place);
 
+// "82.4 ms": three figures.
+std::string time_text(double ns);
+
 // In MiB without the unit: columns have it in their heading.
 std::string mib(int64_t bytes, int digits = 2);
 

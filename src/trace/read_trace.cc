@@ -1,15 +1,18 @@
 // Capture file -> Trace. One pass over the lines; a line is an event ("[") or a record ("{").
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <simdjson.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <string>
+#include <unordered_map>
+#include <vector>
 
 #include "gpucast/error.h"
 #include "gpucast/trace.h"
 #include "src/base/gzip_lines.h"
+#include "src/trace/convolutions.h"
 #include "src/trace/read_snapshot.h"
 
 namespace gpucast {
@@ -18,7 +21,9 @@ namespace {
 namespace od = simdjson::ondemand;
 
 constexpr int64_t kSchemaVersion = 1;
-constexpr int64_t kMostBytes = int64_t{1} << 44;  // 16 TiB: no card has as much, and sums of them stay within 64 bits
+constexpr int64_t kMostBytes = int64_t{1} << 44;        // 16 TiB: no card has as much, and sums of them stay within 64 bits
+constexpr int64_t kLastNs = 4'000'000'000'000'000'000;  // since 1970: the year 2096
+constexpr int64_t kMostNs = 1'000'000'000'000'000'000;  // 30 years
 static_assert(GzipLines::kPadding >= simdjson::SIMDJSON_PADDING);
 
 // ---- elements and fields: every getter says whether the value was there ---------------------------------------------
@@ -63,6 +68,18 @@ std::string text_of(simdjson::simdjson_result<od::value> value) {
   std::string_view text;
   if (value.get_string().get(text) != simdjson::SUCCESS) return "";
   return std::string(text);
+}
+
+std::vector<int64_t> integers_of(simdjson::simdjson_result<od::value> value) {
+  std::vector<int64_t> out;
+  od::array numbers;
+  if (value.get_array().get(numbers) != simdjson::SUCCESS) return out;
+  for (auto entry : numbers) {
+    int64_t number = 0;
+    if (entry.get_int64().get(number) != simdjson::SUCCESS) return {};
+    out.push_back(number);
+  }
+  return out;
 }
 
 // Calls `use(key, value)` for each field; stops at the first that cannot be parsed and returns false.
@@ -163,10 +180,18 @@ class Reader {
  private:
   void line(std::string_view text);
   void event(std::string_view text);
+  void cudnn_call(std::string_view text);
+  void convolution(od::object object, bool asked);
   void allocator_event(EventKind kind, Elements& elements);
   void mark(Elements& elements);
   void tensor(Elements& elements);
   void vgpu_event(std::string_view name, Elements& elements);
+  void operator_kind(Elements& elements);
+  void operator_call(Elements& elements);
+  void observed_step(od::object object);
+  bool in_observed_step() const { return mark_ >= trace_.observed.first_mark && mark_ < trace_.observed.last_mark; }
+  bool work(std::string_view name, Elements& elements);
+  void add_work(Work work);
   void record(std::string_view text);
   void header(od::object object);
   void process(od::object object);
@@ -192,6 +217,8 @@ class Reader {
   GzipLines lines_;
   od::parser parser_;
   Trace trace_;
+  std::unordered_map<int64_t, StringId> kernel_names_;
+  int64_t mark_ = 0, thread_ = 0;  // of the virtual GPU's log, where it is being read
   bool has_header_ = false, has_process_ = false, has_end_ = false, has_eof_ = false, past_first_process_ = false;
 };
 
@@ -256,16 +283,17 @@ void Reader::line(std::string_view text) {
 }
 
 void Reader::event(std::string_view text) {
-  // The log of launches is by far the longest part and bears on time, not on memory: only counted.
+  // The log of launches is by far the longest part: but for one step's they are only counted.
   const auto starts = [&](std::string_view prefix) { return text.substr(0, prefix.size()) == prefix; };
   if (starts("[\"kernel\"")) {
     ++trace_.kernels;
-    return;
+    if (!in_observed_step()) return;
   }
   if (starts("[\"call\"")) {
     ++trace_.library_calls;
-    if (starts("[\"call\",\"cudnn\"") && text.find("\"convolution") != std::string_view::npos) ++trace_.cudnn_convolutions;
-    return;
+    if (text.substr(0, 20).find("\"cudnn\"") != std::string_view::npos && text.find("onvolution") != std::string_view::npos)
+      cudnn_call(text);
+    if (!in_observed_step()) return;
   }
   auto document = parse(text);
   auto array = document.get_array();
@@ -276,7 +304,48 @@ void Reader::event(std::string_view text) {
   if (const std::optional<EventKind> kind = event_kind(name)) return allocator_event(*kind, elements);
   if (name == "mark") return mark(elements);
   if (name == "tensor") return tensor(elements);
+  if (name == "operator") return operator_call(elements);
+  if (name == "operator_kind") return operator_kind(elements);
   vgpu_event(name, elements);
+}
+
+// A convolution is the whole call, or an operation of the graph that is executed.
+void Reader::cudnn_call(std::string_view text) {
+  auto document = parse(text);
+  auto array = document.get_array();
+  if (array.error() != simdjson::SUCCESS) return trace_.problems.add(Problem::bad_json, here(text));
+  Elements elements(array.value_unsafe());
+  od::object arguments;
+  std::string_view name;
+  if (!elements.skip() || !elements.skip() || !elements.text(&name) || elements.next().get_object().get(arguments) != simdjson::SUCCESS)
+    return problem(Problem::bad_event, "a call of cuDNN");
+  if (name.find("Convolution") != std::string_view::npos) return convolution(arguments, false);
+  bool asked = false;
+  each_field(arguments, [&](std::string_view key, auto value) {
+    od::array operations;
+    asked = asked || key == "asked";
+    if (key != "operations" || value.get_array().get(operations) != simdjson::SUCCESS) return;
+    for (auto operation : operations) {
+      od::object fields;
+      if (operation.get_object().get(fields) != simdjson::SUCCESS) return;
+      convolution(fields, asked);
+    }
+  });
+}
+
+void Reader::convolution(od::object object, bool asked) {
+  std::vector<int64_t> x, w;
+  std::string type, operation;
+  each_field(object, [&](std::string_view key, auto value) {
+    if (key == "x") x = integers_of(value);
+    if (key == "w") w = integers_of(value);
+    if (key == "type") type = text_of(value);
+    if (key == "op") operation = text_of(value);
+  });
+  // The gradient of a bias has no window; other operations of a graph are none either.
+  if (operation.empty() ? w.empty() : operation.rfind("convolution", 0) != 0) return;
+  add_convolution(x, w, type == "float32", &trace_.convolutions);
+  if (asked) ++trace_.convolutions.asked;
 }
 
 void Reader::allocator_event(EventKind kind, Elements& elements) {
@@ -295,12 +364,12 @@ void Reader::allocator_event(EventKind kind, Elements& elements) {
 
 void Reader::mark(Elements& elements) {
   Mark mark;
-  int64_t time_us = 0;
   std::string_view kind;
-  if (!elements.integer(&mark.sequence) || !elements.size(&mark.allocs) || !elements.size(&mark.frees) || !elements.integer(&time_us) ||
-      !elements.text(&kind)) {
+  if (!elements.integer(&mark.sequence) || !elements.size(&mark.allocs) || !elements.size(&mark.frees) ||
+      !elements.integer(&mark.time_us) || !elements.text(&kind)) {
     return problem(Problem::bad_event, "a mark");
   }
+  if (mark.time_us < 0 || mark.time_us > kLastNs / 1000) mark.time_us = 0;
   mark.kind = mark_kind(kind);
   bool ok = true;
   switch (mark.kind) {
@@ -323,6 +392,7 @@ void Reader::mark(Elements& elements) {
     }
     case MarkKind::step:
       ok = elements.integer(&mark.step);
+      if (ok && (!elements.size(&mark.cpu_us) || mark.cpu_us > kLastNs / 1000)) mark.cpu_us = 0;
       break;
     case MarkKind::exception: {
       std::string_view what;
@@ -348,6 +418,12 @@ void Reader::tensor(Elements& elements) {
   if (elements.size(&tensor.storage_bytes) && elements.text(&name)) {
     tensor.name = trace_.strings.intern(name);
     if (elements.integer(&module) && module >= 0 && module < INT32_MAX) tensor.module = ModuleId(module);
+    std::string_view dtype;
+    if (tensor.kind == TensorKind::input && elements.text(&dtype)) {
+      tensor.dtype = trace_.strings.intern(dtype);
+      const std::vector<int64_t> shape = integers_of(elements.next());
+      if (!shape.empty()) tensor.shape = trace_.strings.intern(fmt::format("[{}]", fmt::join(shape, ", ")));
+    }
   }
   trace_.tensors.push_back(tensor);
 }
@@ -359,13 +435,19 @@ void Reader::vgpu_event(std::string_view name, Elements& elements) {
   if (name == "vgpu_mark") {
     event.kind = VgpuEventKind::mark;
     ok = elements.address(&event.address);
+    mark_ = static_cast<int64_t>(event.address);
   } else if (name == "memcpy") {
-    int64_t kind = 0;
+    Work copy;
+    copy.kind = WorkKind::copy;
     uint64_t from = 0;
-    ok = elements.integer(&kind);
-    if (ok && kind != 1) return;  // only copies from the host tell inputs apart
+    ok = elements.integer(&copy.copy_kind) && elements.address(&event.address) && elements.address(&from) &&
+         elements.size(&event.size_bytes);
+    if (ok && in_observed_step() && elements.address(&copy.stream) && elements.integer(&copy.time_ns)) {
+      copy.size_bytes = event.size_bytes;
+      add_work(copy);
+    }
+    if (ok && copy.copy_kind != 1) return;  // only copies from the host tell inputs apart
     event.kind = VgpuEventKind::copy_to_device;
-    ok = ok && elements.address(&event.address) && elements.address(&from) && elements.size(&event.size_bytes);
   } else if (name == "workspace") {
     event.kind = VgpuEventKind::workspace;
     ok = elements.text(&library);
@@ -381,12 +463,116 @@ void Reader::vgpu_event(std::string_view name, Elements& elements) {
     ok = ok && elements.text(&what);
     if (ok) event.what = trace_.strings.intern(what);
     ok = ok && elements.integer(&event.size_bytes);
+  } else if (name == "kernel_name") {
+    int64_t id = 0;
+    ok = elements.integer(&id) && elements.text(&what);
+    if (ok) kernel_names_[id] = trace_.strings.intern(what);
+    if (ok) return;
+  } else if (name == "thread") {
+    ok = elements.integer(&thread_);
+    if (ok) return;
+  } else if (name == "kernel" || name == "call" || name == "memset") {
+    if (!in_observed_step() || work(name, elements)) return;
+    ok = false;
   } else {
-    return;  // memset, kernel_name, and what a later version adds
+    return;  // what a later version adds
   }
   ok = ok && event.size_bytes <= kMostBytes && event.size_bytes >= -kMostBytes;
   if (!ok) return problem(Problem::bad_event, fmt::format("'{}'", name));
   trace_.vgpu_events.push_back(event);
+}
+
+// ---- one step's operators and work ---------------------------------------------------------------------------------------
+
+void Reader::operator_kind(Elements& elements) {
+  int64_t id = 0;
+  std::string_view name, inputs;
+  // Kinds are numbered as they come.
+  if (!elements.integer(&id) || id != static_cast<int64_t>(trace_.observed.kinds.size()) || !elements.text(&name))
+    return problem(Problem::bad_event, "'operator_kind'");
+  const StringId name_id = trace_.strings.intern(name);
+  od::array list;
+  if (elements.next().get_array().get(list) != simdjson::SUCCESS || list.raw_json().get(inputs) != simdjson::SUCCESS)
+    return problem(Problem::bad_event, "'operator_kind'");
+  trace_.observed.kinds.push_back({name_id, trace_.strings.intern(inputs)});
+}
+
+void Reader::operator_call(Elements& elements) {
+  OperatorCall call;
+  int64_t kind = 0;
+  const bool ok = elements.integer(&kind) && kind >= 0 && kind < static_cast<int64_t>(trace_.observed.kinds.size()) &&
+                  elements.integer(&call.thread) && elements.size(&call.start_ns) && elements.size(&call.duration_ns) &&
+                  call.start_ns < kMostNs && call.duration_ns < kMostNs &&
+                  (trace_.observed.operators.empty() || trace_.observed.operators.back().start_ns <= call.start_ns);
+  if (!ok) return problem(Problem::bad_event, "'operator'");
+  call.kind = static_cast<uint32_t>(kind);
+  trace_.observed.operators.push_back(call);
+}
+
+void Reader::observed_step(od::object object) {
+  ObservedStep& observed = trace_.observed;
+  std::vector<int64_t> marks;
+  each_field(object, [&](std::string_view key, auto value) {
+    if (key == "step") (void)set_int(value, &observed.step);
+    if (key == "unix_ns") (void)set_int(value, &observed.unix_ns);
+    if (key == "marks") marks = integers_of(value);
+    if (key != "tf32") return;
+    od::object flags;
+    if (value.get_object().get(flags) != simdjson::SUCCESS) return;
+    each_field(flags, [&](std::string_view flag, auto set) {
+      if (flag == "cublas") set_bool(set, &observed.tf32_products);
+      if (flag == "cudnn") set_bool(set, &observed.tf32_convolutions);
+    });
+  });
+  if (observed.step < 1 || observed.unix_ns <= 0 || observed.unix_ns > kLastNs || marks.size() != 2 || marks[0] < 1 ||
+      marks[1] < marks[0]) {
+    observed.step = 0;
+    return problem(Problem::bad_record, "'operators'");
+  }
+  observed.first_mark = marks[0];
+  observed.last_mark = marks[1];
+}
+
+void Reader::add_work(Work work) {
+  work.thread = thread_;
+  work.mark = mark_;
+  trace_.observed.work.push_back(work);
+}
+
+// A line of the log inside of the observed step, behind its name. Logs of older captures have no times, and are never read here.
+bool Reader::work(std::string_view name, Elements& elements) {
+  Work work;
+  uint64_t address = 0;
+  int64_t number = 0;
+  if (name == "kernel") {
+    if (!elements.integer(&number)) return false;
+    const auto known = kernel_names_.find(number);
+    if (known != kernel_names_.end()) work.name = known->second;
+    for (uint32_t* size :
+         {work.grid.data(), work.grid.data() + 1, work.grid.data() + 2, work.block.data(), work.block.data() + 1, work.block.data() + 2}) {
+      if (!elements.size(&number) || number > UINT32_MAX) return false;
+      *size = static_cast<uint32_t>(number);
+    }
+    if (!elements.size(&work.size_bytes)) return false;
+  } else if (name == "call") {
+    std::string_view library, function, arguments;
+    work.kind = WorkKind::call;
+    if (!elements.text(&library)) return false;
+    work.library = trace_.strings.intern(library);
+    if (!elements.text(&function)) return false;
+    work.name = trace_.strings.intern(function);
+    od::object object;
+    if (elements.next().get_object().get(object) != simdjson::SUCCESS || object.raw_json().get(arguments) != simdjson::SUCCESS)
+      return false;
+    work.arguments = trace_.strings.intern(arguments);
+  } else {
+    work.kind = WorkKind::memset;
+    if (!elements.address(&address) || !elements.integer(&number) || !elements.size(&work.size_bytes)) return false;
+  }
+  if (work.size_bytes > kMostBytes || !elements.address(&work.stream) || !elements.size(&work.time_ns) || work.time_ns >= kMostNs)
+    return false;
+  add_work(work);
+  return true;
 }
 
 // ---- records ----------------------------------------------------------------------------------------------------------
@@ -426,6 +612,13 @@ void Reader::record(std::string_view text) {
     }
     has_process_ = true;
     return process(object);
+  }
+  if (name == "operators") return observed_step(object);
+  if (name == "clock") {
+    int64_t& clock = trace_.observed.clock_unix_ns;
+    if (set_int(object["unix_ns"], &clock) && clock > 0 && clock <= kLastNs) return;
+    clock = 0;
+    return problem(Problem::bad_record, "'clock'");
   }
   if (name == "stack") return stack(object);
   if (name == "module") return module(object);
@@ -511,6 +704,9 @@ void Reader::process(od::object object) {
     if (key == "torch") p.torch = text_of(value);
     if (key == "cuda") p.cuda = text_of(value);
     if (key == "alloc_conf") p.alloc_conf = text_of(value);
+    if (key == "cudnn_required") p.cudnn_required = text_of(value);
+    if (key == "cudnn_asked") p.cudnn_asked = text_of(value);
+    if (key == "cudnn_not_asked") p.cudnn_not_asked = text_of(value);
     if (key == "what_if") read_what_ifs(value, &trace_.header.what_if);
   });
   if (!whole) problem(Problem::bad_record, "'process'");

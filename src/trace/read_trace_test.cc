@@ -37,6 +37,40 @@ std::string error_of(const std::string& text) {
   return "no error";
 }
 
+TEST(ReadTrace, ConvolutionsByKind) {
+  const Trace t = read(std::string(kProcess) + kAlloc +
+                       R"(["call","cudnn","cudnnBackendExecute",{"engine":0,"workspace_bytes":0,"operations":[)"
+                       R"({"op":"convolution_forward","type":"float32","x":[8,64,9,9],"w":[64,64,3,3],"y":[8,64,7,7]}]},0]
+["call","cudnn","cudnnBackendExecute",{"asked":"9.24.1","engine":0,"operations":[{"op":"pointwise","tensors":[]},{"op":"convolution_forward","type":"bfloat16","x":[8,64,9,9],"w":[64,2,3,3]}]},0]
+["call", "cudnn", "cudnnConvolutionBackwardData", {"type": "float32", "x": [8,3,9,9], "w": [64,3,3,3], "groups": 1}, 0]
+["call","cudnn","cudnnConvolutionBackwardBias",{"type":"float32","shape":[8,64,9,9]},0]
+["call","cudnn","cudnnBackendExecute",{"operations":[{"op":"convolution_backward_filter","tensors":[]}]},0]
+["call","cudnn","cudnnBatchNormalizationBackward",{"type":"float32","shape":[8,64,9,9]},0]
+{"record":"eof","lines":9}
+)");
+  EXPECT_EQ(t.convolutions.dense, 1);
+  EXPECT_EQ(t.convolutions.grouped, 1);
+  EXPECT_EQ(t.convolutions.few_channels, 1);
+  EXPECT_EQ(t.convolutions.unknown, 1);
+  EXPECT_EQ(t.convolutions.count(), 4);
+  EXPECT_EQ(t.convolutions.asked, 1);
+  EXPECT_EQ(t.convolutions.not_float32, 2);  // with the one of which nothing is known
+  EXPECT_EQ(t.library_calls, 6);
+  EXPECT_EQ(t.problems[Problem::bad_event].count, 0);
+}
+
+TEST(ReadTrace, ShapesOfInputs) {
+  const Trace t = read(std::string(kProcess) + kAlloc + R"(["mark",1,1,0,18,"tensors",""]
+["tensor",1,"input",139637976727552,1000,"input_ids",-1,"int64",[8, 16]]
+["tensor",1,"parameter",139637976727552,1000,"weight",-1,"float32",[10,25]]
+["tensor",1,"input",139637976727552,1000,"old",-1]
+)");
+  ASSERT_EQ(t.tensors.size(), 3u);
+  EXPECT_EQ(t.strings.text(t.tensors[0].shape), "[8, 16]");
+  EXPECT_FALSE(t.tensors[1].shape.valid());
+  EXPECT_FALSE(t.tensors[2].shape.valid());
+}
+
 TEST(ReadTrace, EveryPartOfACapture) {
   const Trace t = read(std::string(kProcess) + R"({"record":"warning","code":"torch_save_skipped","message":"not saved"}
 {"record":"stack","id":4,"frames":[["train.py",17,"main"],["lib.py",3,"f"]]}

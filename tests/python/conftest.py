@@ -90,6 +90,7 @@ class OpenBatch:
     OPTIONS = {
         "--gpu": ("gpu", str),
         "--steps": ("steps", int),
+        "--cudnn": ("cudnn", str),
         "--enforce-capacity": ("enforce_capacity", None),
         "--force": ("force", None),
     }
@@ -128,12 +129,19 @@ class OpenBatch:
         self._process.wait(30)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def own_cache(tmp_path_factory):
+    """What gpucast keeps for the user is not touched."""
+    os.environ["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("cache"))
+    return Path(os.environ["XDG_CACHE_HOME"])
+
+
 def _environment():
     return {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
 
 
 @pytest.fixture(scope="session")
-def open_batch(gpucast_bin):
+def open_batch(gpucast_bin, own_cache):
     batch = OpenBatch(gpucast_bin)
     yield batch
     batch.close()

@@ -14,6 +14,8 @@ import gpucast
 import pytest
 from conftest import train_script
 
+pytestmark = pytest.mark.once
+
 
 @pytest.fixture(autouse=True)
 def job(gpucast_bin, tmp_path, monkeypatch):
@@ -41,7 +43,8 @@ def test_report_is_the_commands(gpucast_bin, job, tmp_path):
     assert (report.verdict, report.fits, report.gpu, report.steps) == ("fits", True, "rtx3060", 2)
     assert report.peak_reserved_bytes == report.json["peak"]["reserved_bytes"] > report.peak_allocated_bytes > 0
     assert sum(report.categories.values()) == report.peak_allocated_bytes
-    assert report.device.low_bytes <= report.device.expected_bytes <= report.device.high_bytes
+    assert report.device.low_bytes <= report.device.expected_bytes <= report.device.high_bytes <= report.request_bytes
+    assert report.confidence == 0.99
     assert report.peak_allocated_at.step >= 1
     assert pickle.loads(pickle.dumps(report)) == report
 

@@ -25,6 +25,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.once
+
 CASES = Path(__file__).resolve().parent.parent / "cases"
 UPDATE = os.environ.get("GPUCAST_UPDATE_CASES") == "1"
 

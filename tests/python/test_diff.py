@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.once
+
 CASES = Path(__file__).resolve().parent.parent / "cases"
 SMALL = CASES / "real_mlp_torch26" / "input.jsonl"  # 246 MiB reserved
 LARGE = CASES / "diff_above" / "input.jsonl"  # 330 MiB

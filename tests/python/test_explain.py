@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.once
+
 # Gradients are kept through zero_grad; the softmax keeps most.
 SCRIPT = """
 import argparse

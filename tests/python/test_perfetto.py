@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.once
+
 CASES = Path(__file__).resolve().parent.parent / "cases"
 INPUTS = [
     "real_mlp_torch26/input.jsonl",

@@ -265,17 +265,20 @@ def test_script_for_the_cpu_allocates_as_without_us(profile, gpucast_bin, tmp_pa
     assert [event["args"]["Bytes"] for event in trace.memory()] == by_hand
 
 
+@pytest.mark.once
 def test_compressed(profile):
     done = profile(train_script(), name="trace.json.gz")
     assert ok(done).record["steps"] == 3
     assert done.path.read_bytes()[:2] == b"\x1f\x8b"
 
 
+@pytest.mark.once
 def test_steps_option(profile):
     trace = ok(profile(train_script(), "--steps", "1"))
     assert trace.names("forward") == ["forward#1"] and trace.record["steps"] == 1
 
 
+@pytest.mark.once
 def test_command_with_quotes_and_other_letters(profile):
     script = "import sys; " + repr('a "quoted" \\ word, Grüße') + "; exec(open('train.py').read())"
     trace = ok(profile(train_script(), command=[sys.executable, "-c", script]))
@@ -566,6 +569,7 @@ while True:
     assert other.record["rank"] == 1 and other.record["steps"] == 3
 
 
+@pytest.mark.once
 def test_a_check_before_the_job_is_not_the_job(profile):
     check = f"{sys.executable} -c 'import torch; torch.zeros(3)'"
     done = profile(train_script(), command=["sh", "-c", f"{check} && {sys.executable} train.py"])
@@ -576,6 +580,7 @@ def test_a_check_before_the_job_is_not_the_job(profile):
 # ---- ends -----------------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.once
 def test_shell_does_not_go_on(profile):
     for steps in (2, 100):
         ok(profile(train_script(steps=steps), command=["sh", "-c", f"{sys.executable} train.py && touch uploaded; touch after"]))
@@ -590,38 +595,45 @@ def test_no_checkpoint_is_written(profile):
     assert checkpoint.read_bytes() == b"real" and "not written" in done.err and "virtual GPU" not in done.err
 
 
+@pytest.mark.once
 def test_script_ends_early(profile):
     done = profile(train_script(steps=2))
     assert ok(done).record["end_reason"] == "script_end"
     assert "ended after 2 of 3 optimizer steps" in done.err
 
 
+@pytest.mark.once
 def test_script_raises(profile):
     done = profile(train_script(after_step="if step == 1: raise ValueError('bad batch')"))
     assert done.code == 2 and "ValueError: bad batch" in done.err and "_gpucast" not in done.err
     assert (done.trace.record["steps"], done.trace.record["end_reason"]) == (2, "exception")
 
 
+@pytest.mark.once
 def test_own_exit_code(profile):
     done = profile(train_script(steps=2, at_end="raise SystemExit(7)"))
     assert done.code == 2 and "exit code 7" in done.err and done.trace.record["steps"] == 2
 
 
+@pytest.mark.once
 def test_script_is_killed(profile):
     done = profile(train_script(after_step="import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"))
     assert done.code == 2 and "signal 11" in done.err and not done.path.exists()
 
 
+@pytest.mark.once
 def test_no_optimizer_step(profile):
     done = profile("import torch\nmodel = torch.nn.Linear(3, 3)\nmodel(torch.randn(2, 3))")
     assert ok(done).record["steps"] == 0 and "no optimizer step was made" in done.err
 
 
+@pytest.mark.once
 def test_timeout(profile):
     done = profile(train_script(steps=1, at_end="import time; time.sleep(1000)"), "--timeout", "20")
     assert ok(done).record["end_reason"] == "timeout" and done.trace.record["steps"] == 1
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     ("script", "message"),
     [
@@ -638,6 +650,7 @@ def test_nothing_to_profile(profile, script, message):
     assert not done.path.exists()
 
 
+@pytest.mark.once
 def test_output_exists(gpucast_bin, tmp_path):
     output = tmp_path / "trace.json"
     output.write_text("mine")
@@ -649,6 +662,7 @@ def test_output_exists(gpucast_bin, tmp_path):
     assert done.returncode == 2 and "-o trace.json" in done.stderr
 
 
+@pytest.mark.once
 def test_interrupted(gpucast_bin, tmp_path):
     (tmp_path / "train.py").write_text(train_script(steps=10**9, after_step="print('step', step, flush=True)"))
     words = [gpucast_bin, "profile", "--steps", "1000000", "--", "sh", "-c", f"sleep 1000 & {sys.executable} train.py; touch after"]
@@ -665,6 +679,7 @@ def test_interrupted(gpucast_bin, tmp_path):
 # ---- other commands point here ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.once
 def test_cpu_only_torch_is_told(gpucast_bin, fake_torch, tmp_path):
     fake_torch("2.13.0+cpu")
     (tmp_path / "fake/torch/__init__.py").write_text("from . import version\n__version__ = version.__version__\n")

@@ -53,6 +53,7 @@ def test_shared_sequences_are_there():
     assert len(shared_sequences()) == 52
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("sequence", shared_sequences(), ids=lambda sequence: sequence["name"])
 def test_shared_sequence(sequence, replay, tmp_path):
     name = sequence["name"]
@@ -69,6 +70,7 @@ def test_shared_sequence(sequence, replay, tmp_path):
 EVENT_CASES = sorted(case for case in CASES.iterdir() if (case / "expected.jsonl.gz").exists())
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("case", EVENT_CASES, ids=lambda case: case.name)
 def test_event_case(case, gpucast_bin, tmp_path):
     (tmp_path / "train.events.txt.gz").write_bytes((case / "input.events.txt.gz").read_bytes())
@@ -150,6 +152,7 @@ def rows(done):
     return [(row["alloc_conf"], row["capacity_bytes"]) for row in json.loads(done.stdout)["replays"]]
 
 
+@pytest.mark.once
 def test_every_setting_at_every_capacity(replay, events):
     done = replay(
         events, "--alloc-conf", "", "--alloc-conf", "expandable_segments:True", "--capacity", "0.5GiB", "--capacity", "41943040",
@@ -159,16 +162,19 @@ def test_every_setting_at_every_capacity(replay, events):
     assert done.returncode == 0
 
 
+@pytest.mark.once
 def test_exit_code_is_that_of_the_first_row(replay, events):
     assert replay(events, "--capacity", "30MiB", "--capacity", "1GiB").returncode == 1
     assert replay(events, "--capacity", "1GiB", "--capacity", "30MiB").returncode == 0
 
 
+@pytest.mark.once
 def test_content_decides_not_the_name(replay, events, tmp_path):
     (tmp_path / "x.pickle").write_bytes(gzip.compress(EVENTS.encode()))
     assert json.loads(replay("x.pickle", "--format", "json").stdout)["source"] == "events"
 
 
+@pytest.mark.once
 def test_tables_fit_and_cut_nothing_short(replay, events):
     conf = (
         "roundup_power2_divisions:[256:1,512:2,1024:4,>:8],max_split_size_mb:64,garbage_collection_threshold:0.8,expandable_segments:True"
@@ -178,12 +184,14 @@ def test_tables_fit_and_cut_nothing_short(replay, events):
     assert conf in done.stdout.replace("\n", "")
 
 
+@pytest.mark.once
 def test_tune_recommends_nothing_below_a_page(replay, tmp_path):
     (tmp_path / "one.txt").write_text("a 1 3145728 0\n")
     done = replay("one.txt", "--tune")
     assert "No change is worth it" in done.stdout and "export" not in done.stdout
 
 
+@pytest.mark.once
 def test_events_go_to_standard_output_alone(replay, events):
     done = replay(events, "--events", "-")
     assert all(json.loads(line) for line in done.stdout.splitlines())
@@ -207,6 +215,7 @@ BAD = {
 }
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("name", BAD)
 def test_bad_input(name, replay, tmp_path):
     arguments, content, message = BAD[name]

@@ -30,28 +30,34 @@ def expect_error(done, *texts):
 # ---- bad input -----------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.once
 def test_no_such_command(gpucast_bin):
     expect_error(run(gpucast_bin, "--", "pyhton3", "train.py"), "no such command: 'pyhton3'", "did you mean 'python3'?")
 
 
+@pytest.mark.once
 def test_script_named_as_command(gpucast_bin, tmp_path):
     (tmp_path / "train.py").write_text("print(1)")
     expect_error(run(gpucast_bin, "--", "train.py", cwd=tmp_path), "no such command: 'train.py'", "gpucast run -- python train.py")
     expect_error(run(gpucast_bin, "--", "./train.py", cwd=tmp_path), "'./train.py' is not executable", "python ./train.py")
 
 
+@pytest.mark.once
 def test_unknown_gpu(gpucast_bin):
     expect_error(run(gpucast_bin, "--gpu", "rtx306", "--", "true"), "'rtx306'", "did you mean 'rtx3060'?")
 
 
+@pytest.mark.once
 def test_no_command(gpucast_bin):
     expect_error(run(gpucast_bin, "--gpu", "rtx3060"), "command is required")
 
 
+@pytest.mark.once
 def test_steps_must_be_positive(gpucast_bin):
     expect_error(run(gpucast_bin, "--steps", "0", "--", "true"), "--steps")
 
 
+@pytest.mark.once
 def test_output_exists(gpucast_bin, tmp_path):
     output = tmp_path / "mine.gpucast"
     output.write_text("mine")
@@ -61,12 +67,14 @@ def test_output_exists(gpucast_bin, tmp_path):
     assert not marker.exists()
 
 
+@pytest.mark.once
 def test_output_folder(gpucast_bin, tmp_path):
     expect_error(run(gpucast_bin, "-o", str(tmp_path / "no/x.gpucast"), "--", "true"), "folder does not exist", "mkdir -p")
     expect_error(run(gpucast_bin, "-o", str(tmp_path), "--", "true"), "is a folder")
     assert [path.name for path in tmp_path.iterdir()] == ["tmp"]
 
 
+@pytest.mark.once
 def test_force_keeps_the_old_file_when_nothing_was_captured(gpucast_bin, tmp_path):
     output = tmp_path / "mine.gpucast"
     output.write_text("mine")
@@ -75,19 +83,23 @@ def test_force_keeps_the_old_file_when_nothing_was_captured(gpucast_bin, tmp_pat
     assert sorted(path.name for path in tmp_path.iterdir()) == ["mine.gpucast", "tmp"]
 
 
+@pytest.mark.once
 def test_command_fails_before_python(gpucast_bin):
     expect_error(run(gpucast_bin, "--", "sh", "-c", "echo no data >&2; exit 4"), "no data", "exit code 4", "saw no Python")
 
 
+@pytest.mark.once
 def test_command_killed(gpucast_bin):
     expect_error(run(gpucast_bin, "--", "sh", "-c", "kill -SEGV $$"), "signal 11")
 
 
+@pytest.mark.once
 def test_python_fails_before_torch(gpucast_bin):
     done = run(gpucast_bin, "--", sys.executable, "-c", "import nowhere")
     expect_error(done, "ModuleNotFoundError: No module named 'nowhere'", "exit code 1", "before it imported PyTorch")
 
 
+@pytest.mark.once
 def test_torch_never_imported(gpucast_bin):
     expect_error(run(gpucast_bin, "--", sys.executable, "-c", "print(1)"), "without importing PyTorch")
 
@@ -98,6 +110,7 @@ def test_isolated_python(gpucast_bin, option):
     expect_error(run(gpucast_bin, "--", sys.executable, option, "-c", "1 / 0"), "saw no Python", option)
 
 
+@pytest.mark.once
 def test_torch_missing(gpucast_bin, tmp_path):
     # A Python without site-packages: the base interpreter of this environment, and nothing else on its path.
     script = "import sys; sys.path[:] = [p for p in sys.path if 'site-packages' not in p and 'dist-packages' not in p]; import torch"
@@ -105,6 +118,7 @@ def test_torch_missing(gpucast_bin, tmp_path):
     expect_error(done, "ModuleNotFoundError: No module named 'torch'", "PyTorch is not installed in this Python", "pip install torch")
 
 
+@pytest.mark.once
 def test_cpu_only_torch(gpucast_bin, fake_torch):
     fake_torch("2.14.1+cpu")
     done = run(gpucast_bin, "--", sys.executable, "-c", "import torch")
@@ -112,17 +126,20 @@ def test_cpu_only_torch(gpucast_bin, fake_torch):
     assert "must not run" not in done.stderr
 
 
+@pytest.mark.once
 def test_torch_for_another_cuda(gpucast_bin, fake_torch):
     fake_torch("2.1.0+cu118", cuda="11.8")
     expect_error(run(gpucast_bin, "--", sys.executable, "-c", "import torch"), "CUDA 11.8", "CUDA 12 and 13")
 
 
+@pytest.mark.once
 def test_torch_with_cudnn_8(gpucast_bin, fake_torch):
     fake_torch("2.3.1+cu121", cuda="12.1")
     done = run(gpucast_bin, "--", sys.executable, "-c", "import torch")
     expect_error(done, "PyTorch 2.3.1+cu121 needs cuDNN 8", "2.4 or newer")
 
 
+@pytest.mark.once
 def test_rocm_torch(gpucast_bin, fake_torch):
     fake_torch("2.9.0+rocm6.4", hip="6.4")
     expect_error(run(gpucast_bin, "--", sys.executable, "-c", "import torch"), "ROCm build")
@@ -230,6 +247,7 @@ Broken.apply(x).sum().backward()
     assert "gpucast/hooks.py" not in done.err
 
 
+@pytest.mark.once
 def test_failed_capture_is_kept_without_output_option(gpucast, leaves_nothing):
     done = gpucast(train_script(after_step="raise ValueError('no')"), keep=False)
     assert done.code == 2
@@ -238,12 +256,14 @@ def test_failed_capture_is_kept_without_output_option(gpucast, leaves_nothing):
     assert done.report["schema_version"]
 
 
+@pytest.mark.once
 def test_nothing_is_kept_without_output_option(gpucast, leaves_nothing):
     done = gpucast(train_script(), keep=False)
     assert done.code == 0, done.err
     assert list(leaves_nothing.glob("*gpucast*")) == []
 
 
+@pytest.mark.once
 def test_own_exit_code(gpucast):
     done = gpucast(train_script(steps=2, at_end="raise SystemExit(7)"))
     assert done.code == 2
@@ -326,6 +346,7 @@ try:
     assert [path.name for path in gpucast.job.iterdir()] == ["train.py"]
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("steps", [2, 100])
 def test_shell_does_not_go_on(gpucast, steps):
     done = gpucast(train_script(steps=steps), command=["sh", "-c", f"{sys.executable} train.py && touch uploaded; touch after"])
@@ -333,6 +354,7 @@ def test_shell_does_not_go_on(gpucast, steps):
     assert [path.name for path in gpucast.job.iterdir()] == ["train.py"]
 
 
+@pytest.mark.once
 def test_output_through_a_pipe_is_not_lost(gpucast):
     script = train_script(after_step="if step == 1: raise ValueError('bad batch')")
     done = gpucast(script, command=["sh", "-c", f"{sys.executable} train.py 2>&1 | tee log"])
@@ -381,6 +403,7 @@ def test_saving_before_cuda_is_real(gpucast):
     assert done.code == 0, done.err
 
 
+@pytest.mark.once
 def test_reader_of_the_report_goes_away(gpucast, gpucast_bin, leaves_nothing):
     (gpucast.job / "train.py").write_text(train_script(after_step="print('x' * 10000, flush=True)"))
     for redirect in ("", "2>&1"):
@@ -391,6 +414,7 @@ def test_reader_of_the_report_goes_away(gpucast, gpucast_bin, leaves_nothing):
             assert list(leaves_nothing.glob("*gpucast*")) == []
 
 
+@pytest.mark.once
 def test_timeout(gpucast):
     script = train_script(steps=1, at_end="import time; time.sleep(1000)")
     started = time.monotonic()
@@ -439,11 +463,13 @@ def test_history_up_to_a_position():
     assert history.until(events[:6], 2, 1) == events[:6]  # the script's last event was an empty_cache
 
 
+@pytest.mark.once
 def test_timeout_with_nothing_captured(gpucast_bin):
     done = run(gpucast_bin, "--timeout", "1", "--", "sleep", "1000")
     expect_error(done, "nothing was allocated on the GPU within 1 s")
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted(gpucast_bin, tmp_path, number):
     (tmp_path / "train.py").write_text(train_script(steps=10**9, after_step="print('step', step, flush=True)"))
@@ -470,22 +496,26 @@ def test_interrupted(gpucast_bin, tmp_path, number):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["tmp", "train.py"]
 
 
+@pytest.mark.once
 def test_command_leaves_a_background_process(gpucast_bin):
     expect_error(run(gpucast_bin, "--", "sh", "-c", "sleep 1000 & exit 3"), "exit code 3")
     expect_error(run(gpucast_bin, "--", "sh", "-c", "sleep 1000 & exit 0"), "saw no Python")
 
 
+@pytest.mark.once
 def test_training_in_the_background(gpucast):
     done = gpucast(train_script(), command=["sh", "-c", f"{sys.executable} train.py &"])
     assert done.code == 0, done.err
     assert len(done.capture.marks("step")) == 3
 
 
+@pytest.mark.once
 def test_background_processes_are_ended(gpucast):
     script = "import subprocess\nsubprocess.Popen(['setsid', 'sleep', '1000'], start_new_session=True)\n" + train_script()
     assert gpucast(script).code == 0  # leaves_nothing looks for the sleep
 
 
+@pytest.mark.once
 def test_supervisor_killed(gpucast_bin, tmp_path):
     (tmp_path / "train.py").write_text(train_script(steps=10**9, after_step="print('step', step, flush=True)"))
     words = [gpucast_bin, "run", "--steps", "1000000", "--", "sh", "-c", f"{sys.executable} train.py; true"]
@@ -499,6 +529,7 @@ def test_supervisor_killed(gpucast_bin, tmp_path):
         subprocess.run(["rm", "-r", str(path)], check=True)
 
 
+@pytest.mark.once
 def test_users_sitecustomize_runs(gpucast, monkeypatch, tmp_path):
     folder = tmp_path / "mine"
     folder.mkdir()
@@ -595,6 +626,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.once
 def test_idle_process_does_not_hold_the_end_up(gpucast, leaves_nothing):
     run = gpucast(ACTOR.replace("TRAIN", train_script().replace("\n", "\n    ")), timeout=60)
     assert run.code == 0, run.err
@@ -616,6 +648,7 @@ def test_torchrun(gpucast, gpucast_bin):
     assert done.capture.one("process")["world_size"] == 1
 
 
+@pytest.mark.once
 def test_nothing_is_left_in_the_environment(gpucast_bin, tmp_path):
     """Outside a run the sitecustomize does nothing."""
     site = os.path.join(os.path.dirname(gpucast_bin), "../lib/gpucast/python/site")

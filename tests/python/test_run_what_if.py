@@ -111,6 +111,84 @@ def test_is_what_a_person_would_write(gpucast, plain, name):
     assert done.capture.one("header")["what_if"] == [{"name": name}]
 
 
+TEXTS = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+LENGTHS = [3, 9, 5, 5, 8, 2, 4, 4]
+
+
+def collate(texts, length=None):
+    length = length or max(map(len, texts))
+    ids = torch.zeros(len(texts), length, dtype=torch.long)
+    causal = torch.ones(len(texts), 1, length, length, dtype=torch.bool)
+    return {"input_ids": ids, "attention_mask": torch.ones_like(ids), "causal_mask": causal, "labels": ids.clone(), "names": ["a"] * len(texts)}
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed, self.head = nn.Embedding(1000, 256), nn.Linear(256, 1000)
+
+    def forward(self, input_ids, attention_mask, causal_mask):
+        return self.head(self.embed(input_ids) * attention_mask.unsqueeze(-1)) + causal_mask.sum()
+
+
+model = Model().cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for batch in DataLoader([[1] * 40 * length for length in LENGTHS], batch_size=2, collate_fn=collate):
+    batch = {name: value.cuda() for name, value in batch.items() if name != "names"}
+    labels = batch.pop("labels")
+    loss = nn.functional.cross_entropy(model(**batch).flatten(0, 1), labels.flatten())
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_max_length_is_what_a_tokenizer_pads(gpucast):
+    by_hand = gpucast(edited([("length = length or max(map(len, texts))", "length = 512")], TEXTS))
+    done = gpucast(TEXTS, "--max-length", "512")
+    assert done.code == 0, done.err
+    assert history(done) == history(by_hand)
+    (what_if,) = done.report["what_if"]
+    assert what_if == {"name": "max-length:512", "acted": True, "did": "3 batches of 200 to 360 tokens padded to 512"}
+    assert done.report["device"]["classes"] == ["varying_lengths"]
+    assert by_hand.report["device"]["classes"] == ["no_convolutions"]
+    assert done.report["device"]["request_bytes"] > by_hand.report["device"]["request_bytes"]
+
+
+def test_lengths_that_vary_are_said(gpucast):
+    report = gpucast(TEXTS).report
+    assert report["varying_input"] == {"name": "causal_mask", "smallest": "[2, 1, 200, 200]", "largest": "[2, 1, 360, 360]"}
+    assert report["device"]["classes"] == ["varying_lengths"]
+    (warning,) = report["warnings"]
+    assert warning["code"] == "lengths_vary" and "from [2, 1, 200, 200] to [2, 1, 360, 360]" in warning["message"]
+
+
+def test_max_length_of_pairs_of_tokens(gpucast):
+    script = TEXTS.replace(
+        'return {"input_ids": ids, "attention_mask": torch.ones_like(ids), "causal_mask": causal, "labels": ids.clone(), "names": ["a"] * len(texts)}',
+        "return ids, ids.clone()",
+    )
+    script = script.replace(
+        'batch = {name: value.cuda() for name, value in batch.items() if name != "names"}', "ids, labels = batch[0].cuda(), batch[1].cuda()"
+    )
+    script = script.replace('labels = batch.pop("labels")', "batch = {'input_ids': ids, 'attention_mask': ids, 'causal_mask': ids}")
+    assert "batch.pop" not in script and "ids.clone(), " not in script and ".items()" not in script
+    by_hand = gpucast(edited([("length = length or max(map(len, texts))", "length = 360")], script))
+    done = gpucast(script, "--max-length", "360")
+    assert history(done) == history(by_hand)
+    assert done.report["what_if"][0]["did"] == "2 batches of 200 to 360 tokens padded to 360; 1 stayed as they are"
+
+
+def test_max_length_without_texts_says_so(gpucast):
+    (what_if,) = gpucast(SCRIPT, "--max-length", "512").report["what_if"]
+    assert not what_if["acted"]
+    assert what_if["did"].startswith("no DataLoader gave a batch of texts")
+
+
 def test_several_at_once(gpucast):
     done = gpucast(SCRIPT, "--what-if", "bf16", "--what-if", "checkpoint:blocks.1", "--what-if", "set-to-none")
     by_hand = gpucast(

@@ -12,6 +12,8 @@ sys.path.insert(0, str(THESIS))
 
 import tables  # noqa: E402
 
+pytestmark = pytest.mark.once
+
 FLOAT = 4
 USERS, ITEMS = 138493, 26744
 NCF_WEIGHTS = {

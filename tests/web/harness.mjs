@@ -44,6 +44,10 @@ export function analyze(input, options = []) {
   return JSON.parse(done.stdout);
 }
 
+export function stepTime(input, options = []) {
+  return JSON.parse(execFileSync(gpucast, ["time", input, "--format", "json", ...options], { encoding: "utf8", maxBuffer: 1 << 28 }));
+}
+
 export function exportHtml(input, options = []) {
   const output = `${input}.html`;
   execFileSync(gpucast, ["export", input, "--to", "html", "-o", output, "--force", ...options], { stdio: ["ignore", "ignore", "pipe"] });

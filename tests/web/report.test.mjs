@@ -6,9 +6,9 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, test } from "node:test";
 import { gzipSync } from "node:zlib";
-import { analyze, bytesOf, close, exportHtml, folder, inputOf, open, optionsOf, root, settle } from "./harness.mjs";
+import { analyze, bytesOf, close, exportHtml, folder, inputOf, open, optionsOf, root, settle, stepTime } from "./harness.mjs";
 
-const kCases = ["real_mlp_torch26", "real_mlp_torch214", "snapshot_whole", "snapshot_expandable", "snapshot_ring_buffer", "profile_mlp_torch26", "out_of_memory", "expandable_segments", "does_not_fit", "truncated"];
+const kCases = ["real_mlp_torch26", "real_mlp_torch214", "snapshot_whole", "snapshot_expandable", "snapshot_ring_buffer", "profile_mlp_torch26", "out_of_memory", "expandable_segments", "does_not_fit", "truncated", "time_small"];
 const sum = (values) => values.reduce((a, b) => a + b, 0);
 
 after(close);
@@ -51,6 +51,7 @@ for (const name of kCases) {
         total += bytes;
       }
     }
+    assert.equal(await page.locator("#total-request").getAttribute("data-bytes"), String(json.device.request_bytes));
     assert.deepEqual(sums, [json.peak.allocated_bytes, json.peak.reserved_bytes, json.device.expected_bytes]);
 
     // At every moment: categories, blocks and curve say the same; segments and curve too; blocks do not overlap.
@@ -254,6 +255,23 @@ test("the table filters, sorts and shows only rows on screen", async () => {
   await done();
 });
 
+test("a row is one element from press to release, whatever is hovered between them", async () => {
+  const { page, problems, done } = await open(report("real_mlp_torch26").file);
+  const rows = page.locator(".table-row");
+  await rows.nth(1).scrollIntoViewIfNeeded();
+  await settle(page);
+  const box = await rows.nth(1).boundingBox();
+  await page.mouse.move(box.x + 20, box.y + box.height / 2);
+  await page.mouse.down();
+  await page.evaluate(() => document.querySelector(".table-row").dispatchEvent(new MouseEvent("mouseover", { bubbles: true })));
+  await settle(page);
+  await page.mouse.up();
+  await settle(page);
+  assert.equal(await rows.nth(1).getAttribute("aria-selected"), "true");
+  assert.deepEqual(problems, []);
+  await done();
+});
+
 test("a module that is clicked in the icicle filters the other views", async () => {
   const { page, problems, done } = await open(report("real_mlp_torch26").file);
   const spot = await page.evaluate(() => {
@@ -282,7 +300,7 @@ test("a module that is clicked in the icicle filters the other views", async () 
   await done();
 });
 
-for (const name of ["real_mlp_torch26", "snapshot_ring_buffer", "out_of_memory"]) {
+for (const name of ["real_mlp_torch26", "snapshot_ring_buffer", "out_of_memory", "time_small"]) {
   test(`${name}: nothing overflows on a phone, and a tap chooses a moment`, async () => {
     const { page, problems, done } = await open(report(name).file, { width: 390, height: 844, touch: true });
     for (const width of [390, 320]) {
@@ -300,14 +318,143 @@ for (const name of ["real_mlp_torch26", "snapshot_ring_buffer", "out_of_memory"]
   });
 }
 
-test("the panels beside the views end with them", async () => {
-  const { page, problems, done } = await open(report("real_mlp_torch26").file, { width: 1280, height: 700 });
-  await page.evaluate(() => document.getElementById("table-card").scrollIntoView());
-  await settle(page);
-  const [panels, table] = await page.evaluate(() => [document.querySelector(".side-inner").getBoundingClientRect().bottom, document.getElementById("table-card").getBoundingClientRect().top]);
-  assert.ok(panels <= table, `${panels} ${table}`);
+for (const name of ["real_mlp_torch26", "time_small"]) {
+  test(`${name}: the panels beside the views end with them`, async () => {
+    const { page, problems, done } = await open(report(name).file, { width: 1280, height: 700 });
+    await page.evaluate(() => document.getElementById("table-card").scrollIntoView());
+    await settle(page);
+    const [panels, table] = await page.evaluate(() => [document.querySelector(".side-inner").getBoundingClientRect().bottom, document.getElementById("table-card").getBoundingClientRect().top]);
+    assert.ok(panels <= table, `${panels} ${table}`);
+    // The views are below each other, none below the panels.
+    const tops = await page.evaluate(() => ["curve-card", "map-card", "icicle-card"].map((id) => document.getElementById(id).getBoundingClientRect().left));
+    assert.equal(new Set(tops).size, 1);
+    assert.deepEqual(problems, []);
+    await done();
+  });
+}
+
+test("the time of a step is what analyze and time say", async () => {
+  const { file, json } = report("time_small");
+  const { page, problems, done } = await open(file);
+  assert.equal(await page.locator("#time-card").isVisible(), true);
+  assert.equal(Number(await page.locator("#time-title").getAttribute("data-ns")), json.gpu_time.expected_ns);
+  const words = await page.locator("#time-title").innerText();
+  const ms = (ns) => (ns / 1e6).toPrecision(3);
+  assert.equal(words, `Step 2 on ${json.gpu.full_name}: ${ms(json.gpu_time.expected_ns)} ms of GPU time (${ms(json.gpu_time.low_ns)} to ${ms(json.gpu_time.high_ns)})`);
+  const times = stepTime(inputOf("time_small"));
+  for (const [id, parts] of [["time-kinds", times.by_kind], ["time-phases", times.by_phase]]) {
+    const shown = await page.locator(`#${id} .time-row`).evaluateAll((rows) => rows.map((row) => [row.dataset.name, Number(row.dataset.ns)]));
+    assert.deepEqual(shown.map(([name]) => name), parts.map((part) => part.name));
+    shown.forEach(([name, ns], i) => assert.ok(Math.abs(ns - parts[i].gpu_ns) < 1e-6 * ns, `${name}: ${ns}, ${parts[i].gpu_ns}`));
+  }
+  // Work of one stream does not overlap, and is asked for in the order of the history.
+  const wrong = await page.evaluate(() => {
+    const { work, events } = window.gpucast.report, wrong = [], ends = new Map();
+    for (let i = 0; i < work.count; ++i) {
+      if (work.start[i] < (ends.get(work.stream[i]) ?? 0) - 1e-3) wrong.push(`${i} overlaps`);
+      ends.set(work.stream[i], work.start[i] + work.duration[i]);
+      if (i > 0 && work.position[i] < work.position[i - 1]) wrong.push(`${i} goes back`);
+      if (work.position[i] > events) wrong.push(`${i} is behind the history`);
+    }
+    return wrong;
+  });
+  assert.deepEqual(wrong, []);
+  // What a phase asks for lies in that phase of the history: behind an event of it, or right before the first.
+  const places = await page.evaluate(() => {
+    const { report, model } = window.gpucast, { work } = report;
+    return Array.from({ length: work.count }, (_, i) => [work.names[work.phase[i]].replaceAll("_", " "), [0, 1].map((later) => model.momentAt(work.position[i] + later))]);
+  });
+  for (const [phase, moments] of places) {
+    const found = moments.map((moment) => `${moment.phase}, ${moment.step}`);
+    // The optimizer allocates nothing here: it lies between the last event of one step and the first of the next.
+    if (phase === "optimizer step") assert.deepEqual(found, ["backward, step 2", "data, step 3"]);
+    else assert.ok(found.includes(`${phase}, step 2`), `${phase}: ${found}`);
+  }
   assert.deepEqual(problems, []);
   await done();
+});
+
+test("a click on an operation moves the moment of all views, and theirs moves the strip's", async () => {
+  const { page, problems, done } = await open(report("time_small").file);
+  const operation = async () => Number(await page.locator("#time-moment").getAttribute("data-operation"));
+  const position = () => page.evaluate(() => window.gpucast.get().position);
+  const pixels = () => page.evaluate(() => document.getElementById("time").toDataURL());
+  // The first product of forward, and a spot in it.
+  const { i, expected, x, y } = await page.evaluate(() => {
+    const { report, workCenter, model } = window.gpucast, { work } = report;
+    const i = Array.from(work.kind).findIndex((kind, k) => work.names[kind] === "gemm" && work.names[work.phase[k]] === "forward");
+    document.getElementById("time-card").scrollIntoView({ block: "center" });
+    return { i, expected: { position: work.position[i], allocated: model.timeline.allocated[work.position[i]] }, ...workCenter(i) };
+  });
+  assert.notEqual(await position(), expected.position);
+  await page.mouse.move(x, y);
+  const tip = await page.locator("#tip").innerText();
+  for (const part of ["aten::addmm", "256 x 256 x 16384, fp32", "gemm", "µs", "compute", "head (Linear)", "forward"]) assert.ok(tip.includes(part), `${part} in ${tip}`);
+  await page.mouse.click(x, y);
+  await settle(page);
+  assert.equal(await position(), expected.position);
+  assert.equal(await operation(), i);
+  assert.deepEqual(await bytesOf(page, "#now-allocated"), [expected.allocated]);
+  assert.match(await page.locator("#moment-place").innerText(), /forward, step 2/);
+  assert.match(await page.locator("#time-moment").innerText(), /^aten::addmm 256 x 256 x 16384, fp32 · .* bound by compute · head \(Linear\) · forward · /);
+  // With the keys of the strip from operation to operation; elsewhere they go from event to event, and the strip follows.
+  await page.locator("#time").focus();
+  await page.keyboard.press("ArrowRight");
+  await settle(page);
+  assert.equal(await operation(), i + 1);
+  assert.equal(await position(), await page.evaluate((k) => window.gpucast.report.work.position[k], i + 1));
+  await page.keyboard.press("Home");
+  await settle(page);
+  assert.equal(await operation(), 0);
+  await page.evaluate(() => document.activeElement.blur());
+  const before = await pixels();
+  await page.evaluate((p) => window.gpucast.model.goTo(p), expected.position + 1);
+  await settle(page);
+  assert.equal(await operation(), i + 1);
+  assert.match(await page.locator("#time-moment").innerText(), /^Next: /);
+  assert.notEqual(await pixels(), before);
+  // Outside of the step there is no line, and a way back.
+  await page.evaluate(() => window.gpucast.model.goTo(20));
+  await settle(page);
+  assert.equal(await operation(), -1);
+  assert.match(await page.locator("#time-moment").innerText(), /\(step 1\) is outside of this step/);
+  await page.locator("#time-moment button").click();
+  await settle(page);
+  const highest = await page.evaluate(() => Math.max(...Array.from(window.gpucast.report.work.position, (p) => window.gpucast.model.timeline.allocated[p])));
+  assert.deepEqual(await bytesOf(page, "#now-allocated"), [highest]);
+  assert.deepEqual(problems, []);
+  await done();
+});
+
+test("the strip zooms where it is dragged, and back", async () => {
+  const { page, problems, done } = await open(report("time_small").file);
+  await page.evaluate(() => document.getElementById("time-card").scrollIntoView({ block: "center" }));
+  const spot = (i) => page.evaluate((k) => window.gpucast.workCenter(k), i);
+  const apart = async () => (await spot(5)).x - (await spot(2)).x;
+  const whole = await apart(), a = await spot(2), b = await spot(5);
+  await page.mouse.move(a.x, a.y);
+  await page.mouse.down();
+  await page.mouse.move(b.x, b.y, { steps: 5 });
+  await page.mouse.up();
+  await settle(page);
+  const width = await page.evaluate(() => document.getElementById("time").clientWidth);
+  assert.ok(Math.abs((await apart()) - (width - 68)) < 3, `${await apart()} of ${width}`);
+  await page.locator("#time-whole").click();
+  assert.ok(Math.abs((await apart()) - whole) < 1e-6);
+  await page.locator("#time-in").click();
+  assert.ok(Math.abs((await apart()) - 2 * whole) < 1);
+  assert.deepEqual(problems, []);
+  await done();
+});
+
+test("a report without an observed step has no view of its time", async () => {
+  for (const name of ["real_mlp_torch26", "snapshot_whole"]) {
+    const { page, problems, done } = await open(report(name).file);
+    assert.equal(await page.locator("#time-card").isVisible(), false);
+    assert.equal(await page.evaluate(() => window.gpucast.report.work), null);
+    assert.deepEqual(problems, []);
+    await done();
+  }
 });
 
 test("dark and light follow the system, and the switch", async () => {
@@ -328,7 +475,7 @@ test("dark and light follow the system, and the switch", async () => {
 
 test("names that look like markup stay text", async () => {
   const evil = '</script><img src=x onerror="window.broken=1"><!--<script>';
-  const lines = readFileSync(join(root, "tests/cases/real_mlp_torch26/input.jsonl"), "utf8").split("\n").filter(Boolean).map((line) => JSON.parse(line));
+  const lines = readFileSync(join(root, "tests/cases/time_small/input.jsonl"), "utf8").split("\n").filter(Boolean).map((line) => JSON.parse(line));
   for (const line of lines) {
     if (line.record === "module") line.name = line.name ? `${line.name}${evil}` : line.name;
     if (line.record === "module") line.type += evil;
@@ -336,6 +483,8 @@ test("names that look like markup stay text", async () => {
     if (line.record === "header") line.command.push(evil);
     if (line.record === "process") line.torch += evil;
     if (Array.isArray(line) && line[0] === "tensor") line[5] += evil;
+    if (Array.isArray(line) && line[0] === "kernel_name") line[2] += evil;
+    if (Array.isArray(line) && line[0] === "operator_kind") line[2] += evil;
   }
   const input = join(folder, "evil.gpucast");
   writeFileSync(input, gzipSync(lines.map((line) => JSON.stringify(line)).join("\n") + "\n"));
@@ -352,6 +501,17 @@ test("names that look like markup stay text", async () => {
   const box = await page.locator("#icicle").boundingBox();
   await page.mouse.move(box.x + 50, box.y + 50);
   await settle(page);
+  // An operation with a module.
+  const spot = await page.evaluate(() => {
+    document.getElementById("time-card").scrollIntoView({ block: "center" });
+    return window.gpucast.workCenter(Array.from(window.gpucast.report.work.module).findIndex((module) => module > 0));
+  });
+  await page.mouse.move(spot.x, spot.y);
+  await page.mouse.click(spot.x, spot.y);
+  await settle(page);
+  const tip = await page.locator("#tip").innerText(), chosen = await page.locator("#time-moment").innerText();
+  assert.ok(tip.split(evil).length > 2, tip); // its name and its module's
+  assert.ok(chosen.split(evil).length > 2, chosen);
   assert.equal(await page.evaluate(() => window.broken), undefined);
   assert.equal(await page.locator("script").count(), 2); // the data's element is gone once it is read
   assert.deepEqual(problems, []);

@@ -25,6 +25,7 @@ export interface Place {
 
 export interface Prediction {
   source: string;
+  gpu_time?: { low_ns: number; expected_ns: number; high_ns: number };
   gpu: { name: string; capacity_bytes: number; full_name: string; chosen: boolean };
   environment: { torch: string; cuda: string; python: string; rank: number; world_size: number };
   command: string[];
@@ -40,7 +41,7 @@ export interface Prediction {
     allocated_at: Place & { reserved_bytes: number };
     reserved_at: Place & { allocated_bytes: number };
   };
-  device: { low_bytes: number; expected_bytes: number; high_bytes: number };
+  device: { low_bytes: number; expected_bytes: number; high_bytes: number; request_bytes: number; confidence: number; request_source: string };
   ledger: LedgerLine[];
   min_capacity_bytes: number | null;
   min_capacity_expandable_segments_bytes: number | null;
@@ -49,6 +50,26 @@ export interface Prediction {
   cards: { name: string; capacity_bytes: number; verdict: string; device: { expected_bytes: number } }[];
   counts: { allocator_events: number; kernels: number };
   warnings: { code: string; message: string }[];
+}
+
+// What the observed step asks of the GPU, in the order in which it is asked for, and when it would run on the card. Times count from
+// where the step begins. Texts are indices of `names`.
+export interface Work {
+  step: number;
+  count: number;
+  start: Float64Array; // ns
+  duration: Float64Array;
+  position: Uint32Array; // where it was asked for
+  name: Uint32Array;
+  kernel: Uint32Array;
+  sizes: Uint32Array;
+  kind: Uint32Array;
+  bound: Uint32Array;
+  phase: Uint32Array;
+  stream: Uint32Array;
+  launches: Uint32Array;
+  module: Int32Array;
+  names: string[];
 }
 
 export interface Report {
@@ -99,6 +120,7 @@ export interface Report {
   module: { count: number; parent: Int32Array; name: Int32Array; type: Int32Array };
   stack: { begin: Uint32Array; frames: Uint32Array }; // frames[begin[s]] to frames[begin[s + 1]], innermost first
   frame: { file: Int32Array; function: Int32Array; line: Int32Array };
+  work: Work | null; // null: no step was observed, or nothing is known of the card's speed
 }
 
 type Column = Uint8Array | Uint32Array | Int32Array | Float64Array;
@@ -203,6 +225,25 @@ export async function decode(prediction: Prediction, text: string): Promise<Repo
     module: { count: i32("module.parent").length, parent: i32("module.parent"), name: i32("module.name"), type: i32("module.type") },
     stack: { begin: begins(u32("stack.frame_count")), frames: u32("stack.frames") },
     frame: { file: i32("frame.file"), function: i32("frame.function"), line: i32("frame.line") },
+    work: !meta.step
+      ? null
+      : {
+          step: meta.step.number,
+          count: f64("work.start").length,
+          start: f64("work.start"),
+          duration: f64("work.duration"),
+          position: u32("work.position"),
+          name: u32("work.name"),
+          kernel: u32("work.kernel"),
+          sizes: u32("work.sizes"),
+          kind: u32("work.kind"),
+          bound: u32("work.bound"),
+          phase: u32("work.phase"),
+          stream: u32("work.stream"),
+          launches: u32("work.launches"),
+          module: i32("work.module"),
+          names: meta.step.names,
+        },
   };
 }
 

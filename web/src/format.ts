@@ -18,6 +18,34 @@ export const percent = (part: number, all: number): string => (all > 0 ? `${((10
 export const address = (value: number): string => `0x${value.toString(16)}`;
 export const words = (name: string): string => name.replaceAll("_", " ");
 
+// "7.05 ms": three figures, as in the text report.
+const kUnits: [number, string][] = [[1e9, "s"], [1e6, "ms"], [1e3, "µs"]];
+const unitOf = (ns: number): [number, string] => kUnits.find(([unit]) => ns >= unit) ?? kUnits[2]!;
+const figures = (value: number): string => value.toFixed(value >= 100 ? 0 : value >= 10 ? 1 : 2);
+export function time(ns: number): string {
+  const [unit, name] = unitOf(ns);
+  return `${figures(ns / unit)} ${name}`;
+}
+// "5.99 to 8.45", in the unit of `like`.
+export function timeRange(low: number, high: number, like: number): string {
+  const [unit] = unitOf(like);
+  return `${figures(low / unit)} to ${figures(high / unit)}`;
+}
+
+// Moments on an axis of time: 1, 2 or 5 times a power of ten apart.
+export function timeTicks(from: number, to: number, most: number): number[] {
+  const least = Math.max((to - from) / Math.max(1, most), 1e-3);
+  const power = 10 ** Math.floor(Math.log10(least));
+  const step = [1, 2, 5, 10].map((times) => times * power).find((one) => one >= least * 0.999)!;
+  const ticks = [];
+  for (let at = Math.ceil(from / step - 1e-9); at * step <= to; ++at) ticks.push(at * step);
+  return ticks;
+}
+export function timeTick(ns: number): string {
+  const [unit, name] = unitOf(ns);
+  return ns === 0 ? "0" : `${+(ns / unit).toFixed(3)} ${name}`;
+}
+
 // Steps of an axis of bytes: 1, 2, 4, ... 512 of a unit.
 export function byteTicks(max: number, most: number): number[] {
   let step = 512;

@@ -8,6 +8,7 @@ import * as model from "./model";
 import { initHeader, initPanels } from "./panels";
 import { blockCenter, initSegments } from "./segments";
 import { flush, get, initState, set } from "./state";
+import { initStepTime, workCenter } from "./steptime";
 import { initTable } from "./table";
 import { categoriesAt } from "./timeline";
 
@@ -142,12 +143,13 @@ async function start(): Promise<void> {
   byId("step-before").hidden = byId("step-after").hidden = !report.explained;
   initPanels(prediction);
   initCurve();
+  initStepTime();
   initSegments();
   initIcicle();
   initTable();
   keyboard();
   // For tests, and for questions from the browser's console.
-  Object.assign(window, { gpucast: { report, model, get, set, flush, blockCenter, nodeCenter, categoriesAt: (position: number) => categoriesAt(report, model.timeline, position) } });
+  Object.assign(window, { gpucast: { report, model, get, set, flush, blockCenter, nodeCenter, workCenter, categoriesAt: (position: number) => categoriesAt(report, model.timeline, position) } });
   performance.mark("gpucast-ready");
   document.documentElement.dataset.ready = "true";
 }

@@ -20,6 +20,20 @@ const kStyles: Record<string, Style> = {
   temporaries: { light: "#e0cb74", dark: "#d9c56f", pattern: "solid" },
   workspaces: { light: "#44aa99", dark: "#4fb8a7", pattern: "lines" },
   unattributed: { light: "#8a929d", dark: "#8b949e", pattern: "solid" },
+  // Kinds of the GPU's work.
+  gemm: { light: "#3b3a9c", dark: "#7f86ea", pattern: "solid" },
+  convolution: { light: "#117733", dark: "#3f9f63", pattern: "solid" },
+  attention: { light: "#882255", dark: "#b8558a", pattern: "falling" },
+  normalization: { light: "#7cc0e8", dark: "#6db4de", pattern: "solid" },
+  reduction: { light: "#44aa99", dark: "#4fb8a7", pattern: "lines" },
+  elementwise: { light: "#e0cb74", dark: "#d9c56f", pattern: "solid" },
+  indexing: { light: "#8f8f2c", dark: "#b5b45a", pattern: "dots" },
+  copy: { light: "#cc6677", dark: "#dc7f8e", pattern: "rising" },
+  memset: { light: "#8a929d", dark: "#8b949e", pattern: "grid" },
+  optimizer: { light: "#aa4499", dark: "#cf74c2", pattern: "grid" },
+  collective: { light: "#cc6677", dark: "#dc7f8e", pattern: "bars" },
+  recurrent: { light: "#3b3a9c", dark: "#7f86ea", pattern: "bars" },
+  unknown: { light: "#8a929d", dark: "#8b949e", pattern: "solid" },
 };
 const kUnknown = kStyles.unattributed!;
 

@@ -64,6 +64,7 @@ export function initHeader(p: Prediction): void {
   fill(
     byId("tiles"),
     tile("Device memory", p.device.expected_bytes, `${format.bytes(p.device.low_bytes)} to ${format.bytes(p.device.high_bytes)}`, "total-device"),
+    tile("What to ask for", p.device.request_bytes, `so that ${+(100 * p.device.confidence).toFixed(4)} % of such jobs run`, "total-request"),
     tile("Reserved at its peak", p.peak.reserved_bytes, where(p.peak.reserved_at), "total-reserved", () => goTo(report.peakReserved)),
     tile("Allocated at its peak", p.peak.allocated_bytes, where(p.peak.allocated_at), "total-allocated", () => goTo(report.peak)),
     p.min_capacity_bytes === null ? null : tile("Smallest card it runs on", p.min_capacity_bytes, "PyTorch giving cached memory back", "total-least"),

@@ -39,6 +39,7 @@ let columns: Column[] = kColumns;
 let sortBy = 0, descending = false;
 let rows: Uint32Array = new Uint32Array();
 let cursor = -1; // row that has the focus
+let drawn = new Map<number, HTMLElement>(); // rows on screen
 
 function update(): void {
   const mask = kindMask();
@@ -51,6 +52,8 @@ function update(): void {
     return (x < y ? -sign : x > y ? sign : 0) || sizeOf(b) - sizeOf(a) || a - b;
   });
   rows = Uint32Array.from(list);
+  drawn.clear();
+  byId("table-space").replaceChildren();
   cursor = rows.indexOf(get().block);
   byId("table-space").style.height = `${rows.length * kRow}px`;
   byId("table").setAttribute("aria-rowcount", String(rows.length + 1));
@@ -80,7 +83,7 @@ function row(i: number): HTMLElement {
   const block = rows[i]!;
   const element = el(
     "div",
-    { class: "table-row", role: "row", "aria-rowindex": i + 2, "aria-selected": get().block === block ? "true" : "false", "data-block": block },
+    { class: "table-row", role: "row", "aria-rowindex": i + 2, "data-block": block },
     columns.map((column) => {
       const text = column.text(block);
       const cell = el("span", { role: "gridcell", class: column.className, title: text.length > 14 ? text : undefined }, ...(column.name === "category" ? [swatch(categoryOf(block)), el("span", {}, text)] : [text]));
@@ -89,16 +92,31 @@ function row(i: number): HTMLElement {
     }),
   );
   element.style.transform = `translateY(${i * kRow}px)`;
-  if (get().hovered === block) element.classList.add("hovered");
   return element;
+}
+
+/** Says which of the rows on screen is chosen, and which is hovered. */
+function mark(): void {
+  const { block, hovered } = get();
+  for (const [i, element] of drawn) {
+    element.ariaSelected = rows[i] === block ? "true" : "false";
+    element.classList.toggle("hovered", rows[i] === hovered);
+  }
 }
 
 function scrolled(): void {
   const box = byId("table-body");
   const from = Math.max(0, Math.floor(box.scrollTop / kRow) - 6), to = Math.min(rows.length, Math.ceil((box.scrollTop + box.clientHeight) / kRow) + 6);
-  const out: HTMLElement[] = [];
-  for (let i = from; i < to; ++i) out.push(row(i));
-  fill(byId("table-space"), ...out);
+  // A row that stays on screen is left in its place: a press on it and its release are then one click.
+  const space = byId("table-space"), kept = new Map<number, HTMLElement>();
+  for (let i = to - 1, next: HTMLElement | null = null; i >= from; --i) {
+    const element: HTMLElement = drawn.get(i) ?? space.insertBefore(row(i), next);
+    kept.set(i, element);
+    next = element;
+  }
+  for (const [i, element] of drawn) if (!kept.has(i)) element.remove();
+  drawn = kept;
+  mark();
   byId("table-empty").hidden = rows.length > 0;
 }
 
@@ -145,7 +163,8 @@ export function initTable(): void {
     if (cursor >= 0) show(cursor);
     scrolled();
   });
-  on(["hovered", "theme"], scrolled);
+  on(["hovered"], mark);
+  on(["theme"], update);
   const body = byId("table-body");
   body.addEventListener("scroll", scrolled, { passive: true });
   const blockOf = (event: Event): number => {

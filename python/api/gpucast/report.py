@@ -47,6 +47,8 @@ class Report:
     peak_reserved_bytes: int
     peak_allocated_at: Place
     device: Interval  # with what the card holds beside PyTorch's allocator
+    request_bytes: int  # what to ask a scheduler for, so that the job runs with the probability `confidence`
+    confidence: float
     min_capacity_bytes: int | None
     min_capacity_expandable_segments_bytes: int | None
     categories: dict[str, int]  # bytes allocated at the peak
@@ -77,6 +79,8 @@ class Report:
             peak_reserved_bytes=peak["reserved_bytes"],
             peak_allocated_at=Place(at["phase"], at["step"], at["module"]),
             device=Interval(device["low_bytes"], device["expected_bytes"], device["high_bytes"]),
+            request_bytes=device["request_bytes"],
+            confidence=device["confidence"],
             min_capacity_bytes=report["min_capacity_bytes"],
             min_capacity_expandable_segments_bytes=report["min_capacity_expandable_segments_bytes"],
             categories={category["name"]: category["bytes"] for category in report["categories"]},
@@ -102,6 +106,7 @@ class Report:
         """For a notebook: a table without a script or colours of its own, so that it suits a light and a dark page."""
         mib = [("Peak reserved", self.peak_reserved_bytes), ("Peak allocated", self.peak_allocated_bytes)]
         mib.append(("Device memory", self.device.expected_bytes))
+        mib.append((f"To ask for ({100 * self.confidence:g} %)", self.request_bytes))
         if self.min_capacity_bytes is not None:
             mib.append(("Smallest card", self.min_capacity_bytes))
         rows = [(name, _mib(size), "") for name, size in mib]
@@ -134,6 +139,9 @@ def run(
     what_if: Sequence[str] = (),
     output: PathLike | None = None,
     enforce_capacity: bool = False,
+    cudnn: PathLike | None = None,
+    confidence: float = 0.99,
+    max_length: int | None = None,
 ) -> Report:
     """`gpucast run`: the report of a training command on a virtual GPU. Raises Error when it cannot be made."""
     words = shlex.split(command) if isinstance(command, str) else [os.fspath(word) for word in command]
@@ -142,13 +150,17 @@ def run(
     temporary = None if output is not None else tempfile.mkdtemp(prefix="gpucast-report-")
     # The command refuses to overwrite, and so do we.
     capture = Path(output).absolute() if output is not None else Path(temporary) / "run.gpucast"
-    arguments = ["run", "--format", "json", "--steps", str(steps), "-o", str(capture)]
+    arguments = ["run", "--format", "json", "--steps", str(steps), "--confidence", str(confidence), "-o", str(capture)]
     if gpu is not None:
         arguments += ["--gpu", gpu]
     if timeout_s is not None:
         arguments += ["--timeout", str(timeout_s)]
     if enforce_capacity:
         arguments.append("--enforce-capacity")
+    if cudnn is not None:
+        arguments += ["--cudnn", os.fspath(cudnn)]
+    if max_length is not None:
+        arguments += ["--max-length", str(max_length)]
     for name in what_if:
         arguments += ["--what-if", name]
     try:
@@ -162,9 +174,10 @@ def run(
     return report
 
 
-def analyze(capture: PathLike, *, gpu: str | None = None) -> Report:
-    """`gpucast analyze`: the report of a kept capture, for another card too."""
-    arguments = ["analyze", os.fspath(capture), "--format", "json", *(["--gpu", gpu] if gpu is not None else [])]
+def analyze(capture: PathLike, *, gpu: str | None = None, confidence: float = 0.99) -> Report:
+    """`gpucast analyze`: the report of a kept capture, for another card or with another confidence too."""
+    arguments = ["analyze", os.fspath(capture), "--format", "json", "--confidence", str(confidence)]
+    arguments += ["--gpu", gpu] if gpu is not None else []
     return Report.from_json(json.loads(run_command(arguments)), Path(capture).absolute())
 
 

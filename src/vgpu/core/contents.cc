@@ -101,7 +101,7 @@ void log_copy(uint64_t to, uint64_t from, size_t size, int kind, uint64_t stream
   char line[160];
   std::snprintf(line, sizeof line, "[\"memcpy\",%d,%" PRIu64 ",%" PRIu64 ",%zu,%" PRIu64 "]", kind, to, from, size, stream);
   *captured = capture_node(stream, kGraphNodeMemcpy, line);
-  if (!*captured) log_line(line);
+  if (!*captured) log_timed(line);
   count_operation();
 }
 
@@ -173,7 +173,7 @@ void fill_pattern(uint64_t address, unsigned value, size_t value_bytes, size_t c
   char line[128];
   std::snprintf(line, sizeof line, "[\"memset\",%" PRIu64 ",%u,%zu,%" PRIu64 "]", address, value & 0xff, size_bytes, stream);
   const bool captured = capture_node(stream, kGraphNodeMemset, line);
-  if (!captured) log_line(line);
+  if (!captured) log_timed(line);
   count_operation();
   if (captured) return;
   const bool on_device = in_device_region(address);

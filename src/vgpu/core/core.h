@@ -37,6 +37,10 @@ struct DeviceProfile {
   int cusparselt_version, cufft_version, cusolver_version, cusparse_version, curand_version, cupti_version;
   char driver_version_text[32];  // as nvmlSystemGetDriverVersion: "580.95.05"
   int ascending_addresses;       // 1: for tests of allocators, see below
+  // The user's own cuDNN, to ask what it would choose on this card (libs/cudnn_ask.h). "": not asked.
+  char cudnn_library[1024];  // its libcudnn.so.9
+  char cudnn_asked[32];      // its version: "9.24.1"
+  char cudnn_answers[1024];  // a file for its answers; "": not kept
 };
 GPUCAST_VGPU_API const DeviceProfile& profile();
 
@@ -110,6 +114,8 @@ GPUCAST_VGPU_API void log_kernel(const char* name, const unsigned grid[3], const
                                  uint64_t stream);
 // A library call that would launch kernels: name as called, arguments as a JSON object's text, e.g. {"m":1024,"n":8}.
 GPUCAST_VGPU_API void log_call(const char* library, const char* name, const char* arguments_json, uint64_t stream);
+// Something that the report's reader should know, as a record of the capture.
+GPUCAST_VGPU_API void log_warning(const char* code, const char* message);
 // Device memory that PyTorch hands to a library as scratch space (cublasSetWorkspace, cuDNN plans, ...).
 GPUCAST_VGPU_API void log_workspace(const char* library, uint64_t address, size_t size_bytes);
 // Memory that a library would take from the device itself, not through PyTorch's allocator (a cuBLAS handle's own

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -33,6 +34,8 @@ struct Log {
   std::vector<std::string> chunks;  // never grown beyond their capacity: appending moves nothing
   size_t size_bytes = 0;
   uint64_t kernels = 0, dropped = 0;
+  int64_t epoch_ns = 0;  // what times of work count from; 0: there was none yet
+  uint64_t thread = 0;   // that logged work last
   std::unordered_map<std::string, int, TextHash, std::equal_to<>> kernel_names;
   std::map<std::pair<std::string, std::string>, uint64_t> unsupported;
 
@@ -51,6 +54,19 @@ struct Log {
     size_bytes += line.size() + 1;
   }
 };
+
+// Small numbers for threads, in the order in which they first log work.
+uint64_t thread_number() {
+  static std::atomic<uint64_t> g_threads{0};
+  thread_local const uint64_t kNumber = ++g_threads;
+  return kNumber;
+}
+
+int64_t unix_ns() {
+  timespec now{};
+  clock_gettime(CLOCK_REALTIME, &now);  // the clock of PyTorch's profiler
+  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
 
 Log& the_log() {
   static Log* const kLog = new Log;  // never destroyed: libraries call until the very end
@@ -114,8 +130,25 @@ void log_line(std::string_view line) {
   log.append(line);
 }
 
+void log_timed(std::string_view line) {
+  const int64_t now_ns = unix_ns();
+  const uint64_t thread = thread_number();
+  Log& log = the_log();
+  const std::lock_guard lock(log.mutex);
+  if (log.epoch_ns == 0) {
+    log.epoch_ns = now_ns;
+    log.append("{\"record\":\"clock\",\"unix_ns\":" + std::to_string(now_ns) + "}");
+  }
+  if (log.thread != thread) {
+    log.thread = thread;
+    log.append("[\"thread\"," + std::to_string(thread) + "]");
+  }
+  std::string timed(line.substr(0, line.size() - 1));
+  log.append((timed += ',') += std::to_string(now_ns - log.epoch_ns) + ']');
+}
+
 void log_work(std::string_view line, uint64_t stream, int graph_node_type) {
-  if (!capture_node(stream, graph_node_type, line)) log_line(line);
+  if (!capture_node(stream, graph_node_type, line)) log_timed(line);
 }
 
 void count_operation() { g_operations.fetch_add(1, std::memory_order_relaxed); }
@@ -144,6 +177,14 @@ void log_call(const char* library, const char* name, const char* arguments_json,
   line += arguments_json != nullptr && *arguments_json != '\0' ? arguments_json : "{}";
   log_work(line + ',' + std::to_string(stream) + ']', stream, kGraphNodeKernel);
   count_operation();
+}
+
+void log_warning(const char* code, const char* message) {
+  std::string line = "{\"record\":\"warning\",\"code\":";
+  append_json_string(line, code);
+  line += ",\"message\":";
+  append_json_string(line, message);
+  log_line(line + '}');
 }
 
 void log_workspace(const char* library, uint64_t address, size_t size_bytes) {
@@ -181,7 +222,8 @@ void reset_log_in_child() {
   Log& log = the_log();
   log.chunks.clear();
   log.size_bytes = 0;
-  log.kernels = log.dropped = 0;
+  log.kernels = log.dropped = log.thread = 0;
+  log.epoch_ns = 0;
   log.kernel_names.clear();
   log.unsupported.clear();
 }

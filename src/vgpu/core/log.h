@@ -12,6 +12,9 @@ namespace gpucast::vgpu {
 
 // Appends one line (JSON text, without the line's end).
 void log_line(std::string_view line);
+// The same for work on a device: the line, which ends with ']', gets the time as a last element (nanoseconds since the log's "clock"
+// record); a "thread" line comes before it where another thread logged last.
+void log_timed(std::string_view line);
 // The same for work on a stream: a stream that is being captured keeps the line in its graph instead.
 void log_work(std::string_view line, uint64_t stream, int graph_node_type);
 

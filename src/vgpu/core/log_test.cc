@@ -9,6 +9,7 @@
 #include <csignal>
 #include <fstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "src/vgpu/core/core.h"
@@ -32,6 +33,18 @@ std::vector<std::string> written() {
   return lines;
 }
 
+// Without what the log says of times and threads.
+std::vector<std::string> written_work() {
+  std::vector<std::string> lines = written();
+  std::erase_if(lines,
+                [](const std::string& line) { return line.starts_with("[\"thread\"") || line.starts_with("{\"record\":\"clock\""); });
+  return lines;
+}
+
+// A line of work without its last element, the time.
+std::string untimed(const std::string& line) { return line.substr(0, line.rfind(',')) + ']'; }
+int64_t time_of(const std::string& line) { return std::stoll(line.substr(line.rfind(',') + 1)); }
+
 size_t count(const std::vector<std::string>& lines, const std::string& part) {
   return static_cast<size_t>(
       std::count_if(lines.begin(), lines.end(), [&](const std::string& line) { return line.find(part) != std::string::npos; }));
@@ -51,26 +64,49 @@ TEST(Log, NamesAKernelOnceBeforeItsFirstLaunch) {
   const std::string name = "kernel_of_log_test<\"x\">";
   log_kernel(name.c_str(), grid, block, 48, 3);
   log_kernel(name.c_str(), grid, block, 0, 0);
-  const std::vector<std::string> lines = written();
+  const std::vector<std::string> lines = written_work();
   const auto named = std::find_if(lines.begin(), lines.end(),
                                   [](const std::string& line) { return line.find("kernel_of_log_test") != std::string::npos; });
   ASSERT_NE(named, lines.end());
   EXPECT_EQ(count(lines, "kernel_of_log_test"), 1u);
   const std::string id = named->substr(15, named->find(',', 15) - 15);
   EXPECT_EQ(*named, "[\"kernel_name\"," + id + ",\"kernel_of_log_test<\\\"x\\\">\"]");
-  EXPECT_EQ(*(named + 1), "[\"kernel\"," + id + ",7,2,1,128,1,1,48,3]");
-  EXPECT_EQ(*(named + 2), "[\"kernel\"," + id + ",7,2,1,128,1,1,0,0]");
+  EXPECT_EQ(untimed(*(named + 1)), "[\"kernel\"," + id + ",7,2,1,128,1,1,48,3]");
+  EXPECT_EQ(untimed(*(named + 2)), "[\"kernel\"," + id + ",7,2,1,128,1,1,0,0]");
 }
 
 TEST(Log, KeepsTheOrderOfMarksAndCalls) {
   gpucast_vgpu_mark(41);
   log_call("cublas", "cublasSgemm", "{\"m\":2}", 5);
   gpucast_vgpu_mark(42);
-  const std::vector<std::string> lines = written();
+  const std::vector<std::string> lines = written_work();
   const auto mark = std::find(lines.begin(), lines.end(), "[\"vgpu_mark\",41]");
   ASSERT_NE(mark, lines.end());
-  EXPECT_EQ(*(mark + 1), "[\"call\",\"cublas\",\"cublasSgemm\",{\"m\":2},5]");
+  EXPECT_EQ(untimed(*(mark + 1)), "[\"call\",\"cublas\",\"cublasSgemm\",{\"m\":2},5]");
   EXPECT_EQ(*(mark + 2), "[\"vgpu_mark\",42]");
+}
+
+TEST(Log, TimesWorkAndSaysWhichThreadDidIt) {
+  gpucast_vgpu_mark(51);
+  log_call("cublas", "first", "{}", 0);
+  std::thread([] { log_call("cublas", "second", "{}", 0); }).join();
+  log_call("cublas", "third", "{}", 0);
+  const std::vector<std::string> lines = written();
+  EXPECT_EQ(count(lines, "{\"record\":\"clock\",\"unix_ns\":"), 1u);
+  const auto line =
+      std::find_if(lines.begin(), lines.end(), [](const std::string& text) { return text.find("first") != std::string::npos; });
+  ASSERT_NE(line, lines.end());
+  const std::vector<std::string> work(line, lines.end());
+  ASSERT_GE(work.size(), 5u);
+  EXPECT_NE(work[0].find("first"), std::string::npos);
+  EXPECT_EQ(work[1].rfind("[\"thread\",", 0), 0u);
+  EXPECT_NE(work[2].find("second"), std::string::npos);
+  EXPECT_EQ(work[3].rfind("[\"thread\",", 0), 0u);
+  EXPECT_NE(work[1], work[3]);
+  EXPECT_NE(work[4].find("third"), std::string::npos);
+  EXPECT_LE(0, time_of(work[0]));
+  EXPECT_LE(time_of(work[0]), time_of(work[2]));
+  EXPECT_LE(time_of(work[2]), time_of(work[4]));
 }
 
 TEST(Log, CountsCallsWithoutAnAnswer) {

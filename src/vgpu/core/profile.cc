@@ -43,6 +43,9 @@ bool set(DeviceProfile& profile, std::string_view key, std::string_view value) {
   if (key == #field) return set_number(profile.field, value)
   GPUCAST_TEXT(name);
   GPUCAST_TEXT(driver_version_text);
+  GPUCAST_TEXT(cudnn_library);
+  GPUCAST_TEXT(cudnn_asked);
+  GPUCAST_TEXT(cudnn_answers);
   GPUCAST_NUMBER(compute_major);
   GPUCAST_NUMBER(compute_minor);
   GPUCAST_NUMBER(multiprocessors);
@@ -127,7 +130,11 @@ DeviceProfile read_profile() {
   if (path != nullptr && *path != '\0') {
     if (FILE* file = std::fopen(path, "re")) {
       char part[4096];
-      for (size_t got; (got = std::fread(part, 1, sizeof part, file)) > 0;) text.append(part, got);
+      size_t got = 0;
+      do {
+        got = std::fread(part, 1, sizeof part, file);
+        text.append(part, got);
+      } while (got == sizeof part);
       std::fclose(file);
     } else {
       problems = std::string(std::strerror(errno)) + ": the virtual GPU is an A100 with 80 GB instead\n";

@@ -671,7 +671,7 @@ int graph_launch(uint64_t exec, uint64_t stream) {
   for (const Step& step : steps) {
     if (capture_node(stream, step.type, step.line)) continue;
     if (!step.line.empty()) {
-      log_line(step.line);
+      log_timed(step.line);
       count_operation();
     }
     if (step.host.function != nullptr) step.host.function(step.host.data);

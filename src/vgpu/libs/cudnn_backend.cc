@@ -1,5 +1,5 @@
-// Virtual cuDNN's graph interface: descriptors that keep whatever is set on them, heuristics that offer two engines for
-// every graph, plans that log their operations when executed.
+// Virtual cuDNN's graph interface: descriptors that keep whatever is set on them, heuristics that offer what the user's own cuDNN would
+// (cudnn_ask.h) or else two engines for every graph, plans that log their operations when executed.
 //
 // A descriptor's attributes are kept as bytes; descriptors set as attributes are shared, since callers destroy theirs while
 // others still refer to them. A caller reads a descriptor-valued attribute into a descriptor of its own, which then
@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 
+#include "src/vgpu/libs/cudnn_ask.h"
 #include "src/vgpu/libs/cudnn_types.h"
 #include "src/vgpu/libs/cudnn_workspace.h"
 
@@ -27,36 +28,29 @@ enum DescriptorType : int {
   kOperationConvolutionForward = 10,
   kOperationConvolutionBackwardFilter = 11,
   kOperationConvolutionBackwardData = 12,
+  kOperationPointwise = 13,
   kOperationGraph = 15,
   kVariantPack = 16,
   kTensor = 17,
 };
 
-// cudnnBackendAttributeType_t, the sizes of what they stand for; others are enumerations of 4 bytes.
-enum AttributeType : int { kInt64 = 3, kDescriptorValue = 15 };
-size_t element_bytes(int type) {
-  switch (type) {
-    case 0:
-    case kInt64:
-    case 5:
-    case 6:
-    case kDescriptorValue:
-      return 8;
-    case 2:
-    case 24:
-      return 1;
-    case 26:
-      return 16;
-    default:
-      return 4;
-  }
-}
-
+// cudnnBackendAttributeType_t
+enum AttributeType : int {
+  kHandle = 0,
+  kInt64 = 3,
+  kVoidPointer = 6,
+  kNumericalNote = 11,
+  kDescriptorValue = 15,
+  kBehaviourNote = 19,
+  kChar = 24,
+  kFraction = 26
+};
 // cudnnBackendAttributeName_t, those with an answer or a meaning here
 enum AttributeName : int {
   kDilations = 102,
   kFilterStrides = 103,
   kPrePaddings = 105,
+  kHeuristicsMode = 200,
   kHeuristicsGraph = 201,
   kHeuristicsResults = 202,
   kConfigEngine = 300,
@@ -76,6 +70,8 @@ enum AttributeName : int {
   kPackWorkspace = 1003,
   kEngineGraph = 1300,
   kEngineIndex = 1301,
+  kEngineNumericalNotes = 1303,
+  kEngineBehaviourNotes = 1305,
 };
 
 constexpr int64_t kEngines = 2;  // PyTorch and cudnn-frontend expect a choice
@@ -93,6 +89,7 @@ struct Node {
   std::map<int, Attribute> attributes;
   std::string log_arguments;  // of a plan
   int64_t workspace_bytes = 0;
+  std::optional<EngineAnswer> answer;  // of an engine config: what the user's own cuDNN says of it
 
   const Attribute* find(int name) const {
     const auto found = attributes.find(name);
@@ -246,6 +243,65 @@ std::string describe(const Node& operation, int engine, int64_t* workspace_bytes
   return std::string("{\"op\":\"") + operation_name(operation.type) + "\",\"tensors\":[" + tensors + "]}";
 }
 
+// ---- asking the user's own cuDNN -----------------------------------------------------------------------------------------------
+
+// As cudnn_question.h says. False: it refers to something that cannot be told.
+bool write_question(const Node& node, std::string* text) {
+  *text += std::to_string(node.type) + '{';
+  for (const auto& [name, attribute] : node.attributes) {
+    if (attribute.type == kHandle || attribute.count == 0) continue;
+    if (attribute.type == kVoidPointer || attribute.type == kFraction) return false;
+    *text += std::to_string(name) + ':' + std::to_string(attribute.type) + '=';
+    const size_t size = element_bytes(attribute.type);
+    for (int64_t i = 0; i < attribute.count; ++i) {
+      if (i > 0) *text += ',';
+      if (attribute.type == kDescriptorValue) {
+        const auto& child = attribute.nodes[static_cast<size_t>(i)];
+        if (!child || !write_question(*child, text)) return false;
+        continue;
+      }
+      int64_t value = 0;
+      std::memcpy(&value, attribute.bytes.data() + static_cast<size_t>(i) * size, size);
+      if (size == 4) value = static_cast<int32_t>(value);
+      *text += std::to_string(value);
+    }
+    *text += ';';
+  }
+  *text += '}';
+  return true;
+}
+
+// Convolutions, alone or with pointwise operations behind them: what PyTorch leaves to cuDNN's choice.
+bool is_convolution(const Node& graph) {
+  const Attribute* operations = graph.find(kGraphOperations);
+  bool convolution = false;
+  for (const auto& operation : operations ? operations->nodes : std::vector<std::shared_ptr<Node>>{}) {
+    ConvolutionAttributes unused{};
+    if (!operation) return false;
+    if (convolution_attributes(operation->type, &unused)) {
+      convolution = true;
+    } else if (operation->type != kOperationPointwise) {
+      return false;
+    }
+  }
+  return convolution;
+}
+
+std::optional<std::vector<EngineAnswer>> ask_for_engines(const Node& heuristics, const Node& graph) {
+  if (!may_ask() || !is_convolution(graph)) return std::nullopt;
+  std::string question = std::to_string(static_cast<int>(heuristics.integer(kHeuristicsMode, 0))) + ' ';
+  if (!write_question(graph, &question)) return std::nullopt;
+  return ask(question);
+}
+
+Attribute integers_of(int type, const std::vector<int32_t>& values) {
+  Attribute attribute{type, static_cast<int64_t>(values.size()), std::vector<char>(values.size() * sizeof(int32_t)), {}};
+  if (!values.empty()) std::memcpy(attribute.bytes.data(), values.data(), attribute.bytes.size());
+  return attribute;
+}
+
+// ---- engines and plans ---------------------------------------------------------------------------------------------------------
+
 std::shared_ptr<Node> engine_config(const std::shared_ptr<Node>& graph, int64_t index) {
   auto engine = std::make_shared<Node>();
   engine->type = kEngine;
@@ -261,21 +317,46 @@ std::shared_ptr<Node> engine_config(const std::shared_ptr<Node>& graph, int64_t 
   return config;
 }
 
-// A plan knows what to log, and how much scratch memory it takes, once its engine config is known.
-void finish_plan(Node* plan) {
+std::shared_ptr<Node> engine_config(const std::shared_ptr<Node>& graph, const EngineAnswer& answer) {
+  auto config = engine_config(graph, answer.engine);
+  auto& engine = *config->node(kConfigEngine);
+  engine.attributes[kEngineNumericalNotes] = integers_of(kNumericalNote, answer.numerical_notes);
+  engine.attributes[kEngineBehaviourNotes] = integers_of(kBehaviourNote, answer.behaviour_notes);
+  config->answer = answer;
+  return config;
+}
+
+// A plan knows what to log, and how much scratch memory it takes, once its engine config is known. False: cuDNN makes no such plan.
+bool finish_plan(Node* plan) {
   const auto config = plan->node(kPlanConfig);
   const auto engine = config ? config->node(kConfigEngine) : nullptr;
   const auto graph = engine ? engine->node(kEngineGraph) : nullptr;
   const Attribute* operations = graph ? graph->find(kGraphOperations) : nullptr;
-  if (!operations) return;
+  if (!operations) return true;
+  const auto& answer = config->answer;
+  if (answer && !answer->workspace_bytes) return false;
   const int index = static_cast<int>(engine->integer(kEngineIndex, 0));
   std::string list;
   plan->workspace_bytes = 0;
   for (const auto& operation : operations->nodes) {
     if (operation) list += (list.empty() ? "" : ",") + describe(*operation, index, &plan->workspace_bytes);
   }
-  plan->log_arguments = "{\"engine\":" + std::to_string(index) + ",\"workspace_bytes\":" + std::to_string(plan->workspace_bytes) +
-                        ",\"operations\":[" + list + "]}";
+  if (answer) plan->workspace_bytes = *answer->workspace_bytes;
+  const std::string asked =
+      answer ? std::string("\"asked\":\"") + gpucast::vgpu::profile().cudnn_asked + "\",\"knobs\":\"" + answer->knobs + "\"," : "";
+  plan->log_arguments = "{" + asked + "\"engine\":" + std::to_string(index) +
+                        ",\"workspace_bytes\":" + std::to_string(plan->workspace_bytes) + ",\"operations\":[" + list + "]}";
+  return true;
+}
+
+// What PyTorch reads of a plan's JSON where it leaves an engine out on some cards (plan_errata_exception, Conv_v8.cpp).
+std::string plan_json(const Node& plan) {
+  const auto& card = gpucast::vgpu::profile();
+  const auto config = plan.node(kPlanConfig);
+  const auto engine = config ? config->node(kConfigEngine) : nullptr;
+  return "{\"cudnnVersion\":" + std::to_string(card.cudnn_version) +
+         ",\"schemaVersion\":4,\"engine\":{\"engineId\":" + std::to_string(engine ? engine->integer(kEngineIndex, 0) : 0) +
+         ",\"smVersion\":" + std::to_string(card.compute_major * 100 + card.compute_minor * 10) + ",\"knobChoices\":{}}}";
 }
 
 // Attributes that are asked for and never set.
@@ -292,6 +373,11 @@ bool computed(const Node& node, int name, Attribute* out) {
   if (node.type == kEngineHeuristics && name == kHeuristicsResults) {
     const auto graph = node.node(kHeuristicsGraph);
     if (!graph) return false;
+    if (const auto engines = ask_for_engines(node, *graph)) {
+      *out = {kDescriptorValue, static_cast<int64_t>(engines->size()), {}, {}};
+      for (const EngineAnswer& engine : *engines) out->nodes.push_back(engine_config(graph, engine));
+      return true;
+    }
     *out = {kDescriptorValue, kEngines, {}, {}};
     for (int64_t index = 0; index < kEngines; ++index) out->nodes.push_back(engine_config(graph, index));
     return true;
@@ -299,14 +385,15 @@ bool computed(const Node& node, int name, Attribute* out) {
   if (node.type == kEngineConfig && name == kConfigWorkspace) {
     Node plan;
     plan.attributes[kPlanConfig] = {kDescriptorValue, 1, {}, {std::make_shared<Node>(node)}};
-    finish_plan(&plan);
+    if (!finish_plan(&plan)) return false;
     return integers(kInt64, {plan.workspace_bytes});
   }
   if (node.type == kEngineConfig && name == kConfigSharedMemory) return integers(kInt64, {0});
   if (node.type == kPlan && name == kPlanWorkspace) return integers(kInt64, {node.workspace_bytes});
   if (node.type == kPlan && name == kPlanJson) {
-    *out = {24, static_cast<int64_t>(node.log_arguments.size()) + 1, {}, {}};
-    out->bytes.assign(node.log_arguments.c_str(), node.log_arguments.c_str() + node.log_arguments.size() + 1);
+    const std::string json = plan_json(node);
+    *out = {kChar, static_cast<int64_t>(json.size()) + 1, {}, {}};
+    out->bytes.assign(json.c_str(), json.c_str() + json.size() + 1);
     return true;
   }
   return false;
@@ -346,7 +433,7 @@ GPUCAST_EXPORT int cudnnBackendFinalize(Descriptor* descriptor) {
   Node& node = *descriptor->node;
   if (node.type == kPlan) {
     if (!node.node(kPlanConfig)) return kBadParam;
-    finish_plan(&node);
+    if (!finish_plan(&node)) return kNotSupported;
   }
   node.finalized = true;
   return kSuccess;

@@ -1,18 +1,35 @@
 #include "src/vgpu/libs/cudnn_workspace.h"
 
+#include <functional>
+#include <numeric>
+
 #include "src/vgpu/core/core.h"
 
 namespace gpucast::vgpu::cudnn {
 
-// 0 for now. What is known of the real sizes:
+// What measured runs tell of releases that cannot be asked (before 9.8), and 0 for all else:
+// - On the RTX 3060 a forward depthwise convolution in channels-last (ConvNeXt) takes 4 x (bytes of x + bytes of y), on the RTX 4060
+//   nothing.
 // - Leaving them out makes measured CNN runs (RTX 3060 and 4060, torch 2.6) look 2.3 % too small in the median, and up to
 //   17 % on VGG and MnasNet; transformers are exact without.
-// - On the RTX 3060 a forward depthwise convolution in channels-last (ConvNeXt) takes 4 x (bytes of x + bytes of y), on the
-//   RTX 4060 nothing. No rule for other models carried over from one run to another, and repeats differ by 20 to 56 MiB.
+// - No rule for other models carried over from one run to another, and repeats differ by 20 to 56 MiB.
 // - One recorded run of small convolutions (float32, NCHW, 5x5 windows, batch 1, card unknown) took in every forward and
 //   backward-data pass a copy of the filter and one float for each output channel: 204800 + 256 bytes for 32 -> 64
 //   channels, 51200 + 128 for 16 -> 32; some of them 32768 more, and a filter of 30 channels 2048 more.
-size_t convolution_workspace_bytes(const ConvolutionProblem&) { return 0; }
+size_t convolution_workspace_bytes(const ConvolutionProblem& problem) {
+  constexpr int kFirstThatCanBeAsked = 90800, kFloat = 0;
+  const DeviceProfile& card = profile();
+  const bool depthwise =
+      problem.w.size() > 2 && problem.x.size() == problem.w.size() && problem.w[1] == 1 && problem.x[1] > 1 && problem.w[0] == problem.x[1];
+  const bool channels_last = problem.x_strides.size() > 1 && problem.x_strides[1] == 1;
+  if (card.cudnn_version >= kFirstThatCanBeAsked || card.compute_major != 8 || card.compute_minor != 6 || problem.engine != 0 ||
+      problem.kind != ConvolutionKind::forward || problem.type != kFloat || !depthwise || !channels_last)
+    return 0;
+  const auto elements = [](const std::vector<int64_t>& sizes) {
+    return std::accumulate(sizes.begin(), sizes.end(), int64_t{1}, std::multiplies<>());
+  };
+  return static_cast<size_t>(4 * (elements(problem.x) + elements(problem.y))) * sizeof(float);
+}
 
 // 0 is what a recorded run shows for float32 NCHW (spatial): cudnn_batch_norm allocates its output and the two statistics
 // and nothing else, backward likewise. For the persistent kernels of channels-last data no figure is published or

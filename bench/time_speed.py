@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+"""How fast `gpucast time` reads a step of 100,000 launches, and makes a table of all cards.
+
+    python bench/time_speed.py --gpucast build/release/bin/gpucast CAPTURE
+
+CAPTURE is a real one with an observed step (`gpucast run -o CAPTURE -- ...`); its step's work is repeated until there are 100,000 launches. The
+answer is checked: the GPU's time grows by as much. Returns non-zero only when it does not; times are for reading.
+"""
+
+import argparse
+import gzip
+import json
+import resource
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+LAUNCHES = 100_000
+
+
+def repeated(lines, times):
+    """The capture's lines with the observed step's operators and work `times` times, one behind the other."""
+    (record,) = [json.loads(line) for line in lines if line.startswith('{"record": "operators"')]
+    first, last = record["marks"]
+    calls = [json.loads(line) for line in lines if line.startswith('["operator",')]
+    length = max(start + duration for _, _, _, start, duration in calls) + 1
+    work, inside, out, mark, done = [], [], [], 0, False
+    for line in lines[:-1]:
+        if line.startswith('["operator",'):
+            if not done:
+                done = True
+                out += [json.dumps([*call[:3], call[3] + n * length, call[4]]) for n in range(times) for call in calls]
+            continue
+        if line.startswith('["vgpu_mark",'):
+            mark = json.loads(line)[1]
+            if mark == last:
+                timed = [json.loads(line) for line in work]
+                out += [
+                    json.dumps([*line[:-1], line[-1] + n * length] if line[0] != "thread" else line)
+                    for n in range(1, times)
+                    for line in timed
+                ]
+        if first <= mark < last and line.startswith(('["kernel",', '["call",', '["memcpy",', '["memset",', '["thread",')):
+            work.append(line)
+        out.append(line)
+    out.append(json.dumps({"record": "eof", "lines": len(out)}))
+    return out, len([line for line in work if not line.startswith('["thread"')]), inside
+
+
+def run(words):
+    before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return json.loads(done.stdout), time.perf_counter() - start, cpu
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--gpucast", required=True)
+    parser.add_argument("capture")
+    options = parser.parse_args()
+    with gzip.open(options.capture, "rt") as file:
+        lines = file.read().splitlines()
+    _, work, _ = repeated(lines, 1)
+    times = -(-LAUNCHES // work)
+    text, _, _ = repeated(lines, times)
+    with tempfile.TemporaryDirectory() as folder:
+        large = Path(folder) / "large.gpucast"
+        with gzip.open(large, "wt", compresslevel=1) as file:
+            file.write("\n".join(text) + "\n")
+        base = [options.gpucast, "time", "--format", "json"]
+        small, _, _ = run([*base, options.capture, "--gpu", "a100-80"])
+        one, wall_one, cpu_one = min((run([*base, large, "--gpu", "a100-80"]) for _ in range(5)), key=lambda row: row[1])
+        table, wall_all, cpu_all = min((run([*base, large, "--gpu", "all"]) for _ in range(5)), key=lambda row: row[1])
+        few, wall_few, _ = min((run([*base, options.capture, "--gpu", "all"]) for _ in range(5)), key=lambda row: row[1])
+    right = abs(one["gpu_ns"] / small["gpu_ns"] / times - 1) < 0.01 and len(table["cards"]) == len(few["cards"])
+    print(f"{work * times} launches, one card: {wall_one:.2f} s ({cpu_one:.2f} s CPU), file of {len(text)} lines")
+    print(f"the same, {len(table['cards'])} cards: {wall_all:.2f} s ({cpu_all:.2f} s CPU)")
+    print(f"{work} launches, {len(few['cards'])} cards: {wall_few:.2f} s")
+    print("the GPU's time is the small one's times", times, "as it must be" if right else "NOT")
+    return 0 if right else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

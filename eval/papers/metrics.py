@@ -1,0 +1,139 @@
+"""The measures of the xMem paper (section 4.1.5), and statistics on them. Equation numbers are the paper's."""
+
+import math
+import random
+import statistics
+
+THRESHOLD = 0.2  # of the quadrants, on both axes
+
+
+def is_right(row, estimate):
+    """C1, equation 4: does it say out of memory exactly when the real run did?"""
+    return estimate.says_oom == row.oom
+
+
+def passes(row, estimate):
+    """C2, equation 5: right, and the job ran with the estimate as its limit (or could not run at all)."""
+    return is_right(row, estimate) and (row.oom or estimate.second_oom is False)
+
+
+def error_of(row, estimate):
+    """Relative error as MRE takes it, equation 3: of the second round where it ran. None: the real run had no peak."""
+    if row.oom:
+        return None
+    if estimate.second_oom is False and estimate.second_error is not None:
+        return estimate.second_error
+    return estimate.error
+
+
+def first_error(row, estimate):
+    """Equation 2, of the first round."""
+    return None if row.oom else estimate.error
+
+
+def saved_bytes(row, estimate):
+    """Equation 7: what the rest of the card could be used for; a wrong estimate costs the whole card."""
+    if is_right(row, estimate) and row.oom:
+        return row.total_bytes
+    if passes(row, estimate):
+        return row.total_bytes - estimate.bytes
+    return -row.total_bytes
+
+
+def known(values):
+    return [value for value in values if value is not None]
+
+
+def median_or_none(values):
+    values = known(values)
+    return statistics.median(values) if values else None
+
+
+def mean_or_none(values):
+    values = known(values)
+    return statistics.fmean(values) if values else None
+
+
+def mre(pairs):
+    return median_or_none(error_of(*pair) for pair in pairs)
+
+
+def pef(pairs):
+    """Equation 6: the part of rows that do not pass. None where there was no card to run out of memory on."""
+    return mean_or_none(None if row.total_bytes == 0 else float(not passes(row, estimate)) for row, estimate in pairs)
+
+
+def mcp(pairs):
+    """Equation 8: bytes saved in the mean."""
+    return mean_or_none(None if row.total_bytes == 0 else saved_bytes(row, estimate) for row, estimate in pairs)
+
+
+def runtime(pairs):
+    return mean_or_none(estimate.runtime_s for _, estimate in pairs)
+
+
+def quartiles(values):
+    """(lowest, first quartile, median, third quartile, highest), interpolated between neighbours; None of nothing."""
+    values = sorted(known(values))
+    if not values:
+        return None
+
+    def at(part):
+        place = part * (len(values) - 1)
+        low = math.floor(place)
+        high = min(low + 1, len(values) - 1)
+        return values[low] + (place - low) * (values[high] - values[low])
+
+    return tuple(at(part) for part in (0, 0.25, 0.5, 0.75, 1))
+
+
+def quadrant(failure, error):
+    """Figure 8: its four quadrants."""
+    if failure <= THRESHOLD:
+        return "optimal" if error <= THRESHOLD else "overestimation"
+    return "underestimation" if error <= THRESHOLD else "worst"
+
+
+def bootstrap(pairs, statistic, seed, draws=1000, coverage=0.95):
+    """Monte Carlo: the interval of a statistic over as many rows, drawn with replacement. None where it is not defined."""
+    chance = random.Random(seed)
+    pairs = list(pairs)
+    found = sorted(known(statistic(chance.choices(pairs, k=len(pairs))) for _ in range(draws))) if pairs else []
+    if not found:
+        return None
+    cut = (1 - coverage) / 2
+    return found[math.floor(cut * (len(found) - 1))], found[math.ceil((1 - cut) * (len(found) - 1))]
+
+
+def analysis_of_variance(groups, seed, draws=999):
+    """One factor, {level: [values]}: F, its degrees of freedom, eta squared (the part of the variance between levels), and p.
+
+    p is the part of random reassignments of the values to levels that have such an F or a higher one: errors are far from normal,
+    and a permutation test asks for no distribution. None: fewer than two levels, or nothing varies.
+    """
+    groups = [list(values) for values in groups.values() if values]
+    values = [value for group in groups for value in group]
+    between, within = len(groups) - 1, len(values) - len(groups)
+    if between < 1 or within < 1:
+        return None
+    mean = statistics.fmean(values)
+    total = sum((value - mean) ** 2 for value in values)
+    if total == 0:
+        return None
+    sizes = [len(group) for group in groups]
+
+    def explained(ordered):
+        begin, found = 0, 0.0
+        for size in sizes:
+            found += sum(value - mean for value in ordered[begin : begin + size]) ** 2 / size
+            begin += size
+        return found
+
+    seen = explained(values)
+    left = total - seen
+    f = math.inf if left <= 1e-12 * total else (seen / between) / (left / within)
+    chance, shuffled, as_high = random.Random(seed), list(values), 0
+    for _ in range(draws):
+        chance.shuffle(shuffled)
+        as_high += explained(shuffled) >= seen * (1 - 1e-12)
+    return {"f": f, "between": between, "within": within, "eta2": seen / total, "p": (1 + as_high) / (1 + draws)}

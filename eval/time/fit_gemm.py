@@ -1,0 +1,267 @@
+#!/usr/bin/env python3
+"""Fits the constants of matrix products (data/time) to measured rows.
+
+    fit_gemm.py --data DIR [--write] [--out FOLDER]
+
+The constants of an operation and precision are fitted on all cards at once, with one or two numbers a card (what it sustains of its datasheet's
+FLOP/s and bytes/s). A card that is judged as if nobody had measured it is left out of all of that: FOLDER/without-CARD.json holds
+what the other cards say, with the median of their sustained parts. --write puts the fit on all cards into data/time.
+Needs numpy and scipy; about 4 minutes."""
+
+import argparse
+import json
+from pathlib import Path
+
+import gemm_model
+import numpy
+import rows as measured
+from scipy.optimize import least_squares
+
+HERE = Path(__file__).parent
+DATA = HERE.parents[1] / "data" / "time"
+START = {
+    "tensor": dict(
+        k_overhead=100,
+        edge=0.09,
+        least_k_cycles=4,
+        feed_bytes_per_cycle=36,
+        tile_cycles=150,
+        split_cycles=5000,
+        floor_cycles=4500,
+        wave_smoothing=0.6,
+        overlap=0.35,
+        l2_bytes_per_cycle=16,
+        warm_inputs=0.6,
+        warm_weights=0.11,
+        throttle=0.19,
+        throttle_ns=8e5,
+    ),
+    "plain": dict(
+        k_overhead=15,
+        edge=0.06,
+        least_k_cycles=10,
+        feed_bytes_per_cycle=36,
+        tile_cycles=300,
+        split_cycles=8000,
+        floor_cycles=4300,
+        wave_smoothing=0.3,
+        overlap=0.2,
+        l2_bytes_per_cycle=25,
+        warm_inputs=0.3,
+        warm_weights=0.3,
+        throttle=0.1,
+        throttle_ns=1e6,
+    ),
+}
+MOST = {
+    "edge": 0.15,
+    "wave_smoothing": 0.98,
+    "overlap": 0.9,
+    "warm_inputs": 1.5,
+    "warm_weights": 1.0,
+    "throttle": 0.5,
+    "floor_cycles": 6000,
+    "l2_bytes_per_cycle": 32,
+    "split_cycles": 20000,
+    "dram": 0.95,
+}
+LEAST = {
+    "l2_bytes_per_cycle": 8,
+    "warm_inputs": 0.3,
+    "warm_weights": 0.08,
+    "k_overhead": 4,
+    "feed_bytes_per_cycle": 16,
+    "tile_cycles": 20,
+    "floor_cycles": 2000,
+    "dram": 0.6,
+}
+START_CARD = {"rate": 0.92, "dram": 0.87}
+TRANSPOSED = {6: 1.25}  # P100: what its linear layers take over what its batched products would
+PLAIN_EDGE = 0.06  # more of it and the cards' levels, which have different tiles, drift apart
+LARGEST = {6: 4096}  # and the largest tile, m x n, of others
+TILES = {
+    6: (64, 128),
+    7: (1, 1),
+    8: (128, 128),
+    9: (128, 128),
+}  # by capability's first digit: what batched fp32 products use, as kernel names say
+# What 75 W and 350 W buy on the card that says so is not known where it is left out: the other one's, or no limit.
+POWER_WITHOUT = {
+    "l40s": {"fp16_flop_per_joule": 1e13, "bf16_flop_per_joule": 1e13},
+    "t4": {"fp32_flop_per_joule": 7.5e10},
+    "p4": {"fp32_flop_per_joule": 6.4e10},
+}
+ROWS = 900  # of a class and card, drawn at random
+
+
+def draw(rows, count=ROWS, seed=0):
+    index = numpy.random.default_rng(seed).permutation(len(rows["ns"]))[:count]
+    return {name: values[index] for name, values in rows.items()}
+
+
+def constants(family, card, precision, shared, own):
+    gpu = measured.GPUS[card]
+    tile = TILES.get(int(float(gpu["compute_capability"])), (128, 128))
+    peak = gpu["peak_flop_per_s"]
+    return {
+        **shared,
+        "unaligned": shared.get("unaligned", 1.0),
+        "rate": own["rate"] * peak.get(precision, peak["fp32"]),
+        "dram": own["dram"] * gpu["bandwidth_bytes_per_s"],
+        "batched_tile_m": float(tile[0]),
+        "batched_tile_n": float(tile[1]),
+        "transposed": TRANSPOSED.get(int(float(gpu["compute_capability"])), 1.0),
+        "largest_tile": LARGEST.get(int(float(gpu["compute_capability"])), 16384),
+    }
+
+
+def predict(family, key, rows, shared, own):
+    return gemm_model.gemm_ns(
+        rows, measured.GPUS[key[1]], constants(family, key[1], key[2], shared, own), family == "tensor", "bmm" in key[0]
+    )
+
+
+def fit(family, classes, iterations=18):
+    """(shared constants, {card: {rate, dram}}) of these classes."""
+    cards = sorted({key[1] for key in classes})
+    own_names = ["rate", "dram"] if family == "tensor" else ["rate"]  # few of the fp32 rows wait for DRAM
+    names = [(None, name) for name in START[family]] + [(card, name) for card in cards for name in own_names]
+    drawn = {key: draw(rows) for key, rows in classes.items()}
+
+    def unpack(x):
+        shared, own = dict(START[family]), {card: dict(START_CARD) for card in cards}
+        for (card, name), value in zip(names, x):
+            into = shared if card is None else own[card]
+            most = PLAIN_EDGE if family == "plain" and name == "edge" else MOST.get(name, numpy.inf)
+            into[name] = min(max(into[name] * float(numpy.exp(value)), LEAST.get(name, 0)), most)
+        return shared, own
+
+    def residuals(x):
+        shared, own = unpack(x)
+        return numpy.concatenate(
+            [numpy.log(predict(family, key, rows, shared, own[key[1]]) / rows["ns"]) for key, rows in drawn.items()] + [0.03 * x]
+        )
+
+    found = least_squares(
+        residuals, numpy.zeros(len(names)), loss="soft_l1", f_scale=0.04, diff_step=0.03, max_nfev=iterations, bounds=(-2.5, 2.5)
+    )
+    return unpack(found.x)
+
+
+def level(family, classes, shared):
+    """{rate, dram} of one card, everything else given."""
+    drawn = {key: draw(rows, 400) for key, rows in classes.items()}
+
+    def residuals(x):
+        own = {"rate": START_CARD["rate"] * numpy.exp(x[0]), "dram": START_CARD["dram"] * numpy.exp(x[1])}
+        return numpy.concatenate(
+            [numpy.log(predict(family, key, rows, shared, own) / rows["ns"]) for key, rows in drawn.items()] + [0.03 * x]
+        )
+
+    found = least_squares(residuals, numpy.zeros(2), loss="soft_l1", f_scale=0.04, diff_step=0.03, max_nfev=15, bounds=(-2.5, 2.5))
+    return {
+        "rate": START_CARD["rate"] * float(numpy.exp(found.x[0])),
+        "dram": min(max(START_CARD["dram"] * float(numpy.exp(found.x[1])), LEAST["dram"]), MOST["dram"]),
+    }
+
+
+def rounded(numbers):
+    return {name: float(f"{value:.4g}") for name, value in numbers.items()}
+
+
+def layers(family, shared, own, source):
+    """As a constants file: what these cards say of any card."""
+    precisions = ["fp32"] if family == "plain" else ["tf32", "fp16", "bf16", "fp8", "int8"]
+    middle = {name: float(numpy.median([card[name] for card in own.values()])) for name in START_CARD}
+    fractions = {f"{precision}_fraction": middle["rate"] for precision in (["fp32"] if family == "plain" else ["tf32", "fp16", "bf16"])}
+    if family == "tensor":
+        fractions["dram_fraction"] = middle["dram"]
+    return {precision: {**rounded(shared), "source": source} for precision in precisions}, rounded(fractions)
+
+
+def family_rows(data):
+    found = measured.gemms(data)
+    tensor = {key: rows for key, rows in found.items() if key[2] in ("bf16", "fp16") and ("aic" in key[0] or "vidur" in key[0])}
+    plain = {key: rows for key, rows in found.items() if key[2] == "fp32" and "ops_train" in key[0]}
+    return {"tensor": tensor, "plain": plain}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", required=True)
+    parser.add_argument("--out", default="build/eval/time")
+    parser.add_argument("--write", action="store_true")
+    options = parser.parse_args()
+    out = Path(options.out)
+    out.mkdir(parents=True, exist_ok=True)
+    files = {}
+    capabilities = list(json.loads((DATA / "architectures.json").read_text())["architectures"])
+    operations = json.loads((DATA / "operations.json").read_text())
+    cards = json.loads((DATA / "cards.json").read_text())
+    for family, classes in family_rows(options.data).items():
+        # The cards whose clock does not hold (75 W or less) say nothing of a kernel's shape.
+        # Nor do Pascal's linear layers: kernels of another age, a third slower than its batched products.
+        steady = {
+            key: rows
+            for key, rows in classes.items()
+            if measured.GPUS[key[1]]["power_w"] > 75 and not ("linear" in key[0] and key[1].startswith("p100"))
+        }
+        for left_out in [None, *sorted({key[1] for key in classes})]:
+            here = {key: rows for key, rows in steady.items() if key[1] != left_out}
+            shared, own = fit(family, here)
+            what = "NeuSight's linear and bmm rows (fp32)" if family == "plain" else "ai-dynamo's bf16 and vidur's fp16 linear layers"
+            source = f"eval/time/fit_gemm.py on {what}: {', '.join(sorted(own))}"
+            kinds, rates = layers(family, shared, own, source)
+            print(
+                family,
+                "without",
+                left_out,
+                {name: round(value, 3) for name, value in shared.items()},
+                {card: rounded(values) for card, values in own.items()},
+                flush=True,
+            )
+            if left_out:
+                # Each capability gets the others' medians, so that nothing the left-out card said stays.
+                file = files.setdefault(
+                    left_out,
+                    {
+                        "schema_version": 1,
+                        "operations": {"gemm": {}},
+                        "architectures": {c: {"rates": {"source": source}} for c in capabilities},
+                        "cards": {left_out: None},
+                    },
+                )
+                file["operations"]["gemm"].update(kinds)
+                for capability in capabilities:
+                    file["architectures"][capability]["rates"].update({**rates, **POWER_WITHOUT.get(left_out, {})})
+            elif options.write:
+                for precision, numbers in kinds.items():
+                    operations["operations"]["gemm"][precision] = {**operations["operations"]["gemm"].get(precision, {}), **numbers}
+                alone = {
+                    card: level(
+                        family,
+                        {
+                            key: rows
+                            for key, rows in classes.items()
+                            if key[1] == card and not ("linear" in key[0] and card.startswith("p"))
+                        },
+                        shared,
+                    )
+                    for card in sorted({key[1] for key in classes})
+                }
+                for card, numbers in alone.items():
+                    layer = cards["cards"].setdefault(card, {}).setdefault("rates", {})
+                    for precision in ["fp32"] if family == "plain" else ["fp16", "bf16"]:
+                        layer[f"{precision}_fraction"] = float(f"{numbers['rate']:.3g}")
+                    if family == "tensor":
+                        layer["dram_fraction"] = float(f"{numbers['dram']:.3g}")
+                    layer["source"] = "what the card's own matrix products sustain: eval/time/fit_gemm.py"
+    for card, file in files.items():
+        (out / f"without-{card}.json").write_text(json.dumps(file, indent=1) + "\n")
+    if options.write:
+        (DATA / "operations.json").write_text(json.dumps(operations, indent=1) + "\n")
+        (DATA / "cards.json").write_text(json.dumps(cards, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,240 @@
+#!/usr/bin/env python3
+"""Constants of a card, fitted to measured training steps of one half of timm's models and judged by the other.
+
+    python eval/time/fit_steps.py --data DIR --captures DIR --python ENV/bin/python
+    python eval/time/fit_steps.py --data DIR --captures DIR --python ENV/bin/python --write constants.json
+    python eval/time/fit_steps.py --data DIR --captures DIR --python ENV/bin/python --table timm-infer --from-card rtx3090
+
+The first prints what one factor an operation kind is worth: how far off the models of the other half are, over many random halves. The second
+fits constants of data/time/cards.json to the half that split.py names, and writes them: the other half stays unseen. The third fits the factors
+to one card's rows and prints how far off the other cards' are. Halves are of architectures, so that no model is on both sides under another name.
+"""
+
+import argparse
+import json
+import math
+import os
+import statistics
+import sys
+from pathlib import Path
+
+sys.path[:0] = [str(Path(__file__).resolve().parent / "steps"), str(Path(__file__).resolve().parent)]
+
+import step_rows as measured  # noqa: E402
+import step_tables as tables  # noqa: E402
+from split import architecture, half, random_half  # noqa: E402
+
+import predict  # noqa: E402
+
+RIDGE = 0.5  # how many rows' worth of belief that a factor is 1, for a kind that takes all of a step's time
+HUBER = 0.1  # errors above this count as their size, not as its square: mismatched models shall not steer the rest
+ROUNDS = 60
+
+
+def parse_args():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--captures", type=Path, required=True)
+    parser.add_argument("--gpucast", default=os.environ.get("GPUCAST_BIN", "gpucast"))
+    parser.add_argument("--python", default=sys.executable)
+    parser.add_argument("--old-timm", default="")
+    parser.add_argument("--sample", type=int, default=0, help="only N models, spread over families (default: all)")
+    parser.add_argument("--jobs", type=int)
+    parser.add_argument("--seeds", type=int, default=20, help="random halves (default %(default)s)")
+    parser.add_argument("--table", choices=list(measured.TABLES), default="timm-train")
+    parser.add_argument("--from-card", help="fit the factors on this card's rows, judge the other cards'")
+    parser.add_argument("--write", type=Path, help="fit constants of the card to the fixed half, and write them here")
+    return parser.parse_args()
+
+
+# --- The fit -----------------------------------------------------------------------------------------------------------------------------
+
+
+def solve(matrix, vector):
+    """Gauss with pivots; the matrix is small and positive definite."""
+    n = len(vector)
+    rows = [list(line) + [value] for line, value in zip(matrix, vector)]
+    for i in range(n):
+        pivot = max(range(i, n), key=lambda k: abs(rows[k][i]))
+        rows[i], rows[pivot] = rows[pivot], rows[i]
+        for k in range(i + 1, n):
+            ratio = rows[k][i] / rows[i][i]
+            rows[k] = [a - ratio * b for a, b in zip(rows[k], rows[i])]
+    result = [0.0] * n
+    for i in reversed(range(n)):
+        result[i] = (rows[i][n] - sum(rows[i][k] * result[k] for k in range(i + 1, n))) / rows[i][i]
+    return result
+
+
+def fit(samples, ridge=RIDGE):
+    """{kind: factor} for samples of ({kind: predicted ms}, measured ms): least absolute log error, nearly, by Gauss-Newton."""
+    kinds = sorted({kind for parts, _ in samples for kind in parts})
+    logs = [0.0] * len(kinds)
+    for _ in range(ROUNDS):
+        matrix = [[ridge if i == k else 0.0 for k in range(len(kinds))] for i in range(len(kinds))]
+        vector = [-ridge * value for value in logs]
+        for parts, measured_ms in samples:
+            times = [parts.get(kind, 0.0) * math.exp(value) for kind, value in zip(kinds, logs)]
+            total = sum(times)
+            off = math.log(measured_ms / total)
+            weight = 1 / max(1, abs(off) / HUBER)
+            slopes = [t / total for t in times]
+            for i, slope in enumerate(slopes):
+                if slope:
+                    vector[i] += weight * slope * off
+                    for k, other in enumerate(slopes):
+                        matrix[i][k] += weight * slope * other
+        step = solve(matrix, vector)
+        logs = [value + max(-0.3, min(0.3, change)) for value, change in zip(logs, step)]
+        if max(map(abs, step), default=0) < 1e-6:
+            break
+    return {kind: math.exp(value) for kind, value in zip(kinds, logs)}
+
+
+def corrected(parts, factors):
+    return sum(ms * factors.get(kind, 1.0) for kind, ms in parts.items())
+
+
+# --- What it is worth --------------------------------------------------------------------------------------------------------------------
+
+
+def samples_of(pairs):
+    return [(prediction.kinds_ms, row.measured_ms) for row, prediction in pairs]
+
+
+def judge(pairs, factors):
+    return [tables.error(corrected(prediction.kinds_ms, factors), row.measured_ms) for row, prediction in pairs]
+
+
+def halves(pairs, seeds):
+    """Signed errors of the halves that were not fitted, one list a group, over all seeds; and every seed's median."""
+    errors, medians = {}, {}
+    for seed in range(seeds):
+        fitted = random_half([row.model for row, _ in pairs], seed)
+        factors = fit(samples_of([pair for pair in pairs if architecture(pair[0].model) in fitted]))
+        for group in sorted({row.group for row, _ in pairs}):
+            others = [pair for pair in pairs if architecture(pair[0].model) not in fitted and pair[0].group == group]
+            found = judge(others, factors)
+            errors.setdefault(group, []).extend(found)
+            medians.setdefault(group, []).append(statistics.median(map(abs, found)))
+    return errors, medians
+
+
+# --- Constants ---------------------------------------------------------------------------------------------------------------------------
+
+CONSTANTS = {  # what is fitted: the constant, where the search begins, its first step (of the logarithm)
+    ("rates", "fp16_fraction"): (0.97, 0.15),
+    ("rates", "dram_fraction"): (0.83, 0.15),
+    ("convolution", "fp16", "forward_efficiency"): (0.858, 0.15),
+    ("convolution", "fp16", "data_gradient_efficiency"): (0.94, 0.15),
+    ("convolution", "fp16", "weight_gradient_efficiency"): (0.745, 0.15),
+    ("convolution", "fp16", "forward_few_channels"): (4.32, 0.6),
+    ("convolution", "fp16", "weight_gradient_few_channels"): (11.2, 0.9),
+    ("normalization", "all", "batch_backward_passes"): (1.667, 0.15),
+    ("normalization", "all", "backward_passes"): (1.667, 0.15),
+}
+AT_LEAST_1 = ("forward_few_channels", "weight_gradient_few_channels")  # times, over those of channels in fours
+BELIEF = 0.002  # what it costs to move a constant by its logarithm
+SEARCHES = 4
+
+
+def constants_file(card, values, source):
+    layer = {}
+    for path, value in values.items():
+        group = layer
+        for word in path[:-1]:
+            group = group.setdefault(word, {})
+        group[path[-1]] = round(value, 4)
+        group["source"] = source
+    return {"schema_version": 1, "cards": {card: layer}}
+
+
+def search(starts, cost, rounds=SEARCHES, say=lambda text: None):
+    """The values of least cost: each in turn moved up or down by a step, which grows where that helped and shrinks where not."""
+    values = {path: start for path, (start, _) in starts.items()}
+    steps = {path: step for path, (_, step) in starts.items()}
+    best = cost(values)
+    for _ in range(rounds):
+        for path in starts:
+            moved = False
+            for sign in (1, -1):
+                value = values[path] * math.exp(sign * steps[path])
+                tried = {**values, path: max(1.0, value) if path[-1] in AT_LEAST_1 else value}
+                found = cost(tried)
+                if found < best:
+                    best, values, moved = found, tried, True
+                    say(f"{'.'.join(path)} {values[path]:.3f}: {best:.5f}")
+                    break
+            steps[path] *= 1.3 if moved else 0.5
+    return values
+
+
+def fit_constants(gpucast, card, rows, files, source, path):
+    def cost(values):
+        path.write_text(json.dumps(constants_file(card, values, source), indent=1) + "\n")
+        found = predict.predict(gpucast, rows, files, ["--constants", str(path)])
+        offs = [abs(math.log(found[row.name].gpu_ms / row.measured_ms)) for row in rows if row.name in found]
+        moved = sum(math.log(value / CONSTANTS[name][0]) ** 2 for name, value in values.items() if name[-1] not in AT_LEAST_1)
+        return sum(off * off if off < HUBER else 2 * HUBER * off - HUBER * HUBER for off in offs) / len(offs) + BELIEF * moved
+
+    values = search(CONSTANTS, cost, say=lambda text: print(text, file=sys.stderr))
+    path.write_text(json.dumps(constants_file(card, values, source), indent=1) + "\n")
+
+
+# --- The command -------------------------------------------------------------------------------------------------------------------------
+
+
+def line_of(title, errors, count=None, more=""):
+    return [title, count or len(errors), *tables.summary(errors), more]
+
+
+def halves_table(pairs, seeds):
+    errors, medians = halves(pairs, seeds)
+    lines = []
+    for group, found in errors.items():
+        before = [tables.error(prediction.expected_ms, row.measured_ms) for row, prediction in pairs if row.group == group]
+        spread = f"{tables.percent(min(medians[group]))} to {tables.percent(max(medians[group]))}"
+        lines += [line_of(f"{group}, as it is", before), line_of(f"{group}, models not fitted", found, len(found) // seeds, spread)]
+    return tables.markdown(["", "n", "median", "mean", "p90", "worst", "bias", "median by half"], lines)
+
+
+def cards_table(pairs, card):
+    """Factors by group (layout, precision) of one card's rows, on the others'."""
+    lines = []
+    for group in sorted({row.group for row, _ in pairs}):
+        mine = [pair for pair in pairs if pair[0].group == group]
+        factors = fit(samples_of([pair for pair in mine if pair[0].card == card]))
+        for other in sorted({row.card for row, _ in mine} - {card}):
+            of_card = [pair for pair in mine if pair[0].card == other]
+            before = [tables.error(prediction.expected_ms, row.measured_ms) for row, prediction in of_card]
+            lines += [
+                line_of(f"{other}, {group}, as it is", before),
+                line_of(f"{other}, {group}, factors of {card}", judge(of_card, factors)),
+            ]
+    return tables.markdown(["", "n", "median", "mean", "p90", "worst", "bias", ""], lines)
+
+
+def main():
+    args = parse_args()
+    options = measured.Options(args.data, args.python, args.old_timm, args.sample, args.captures)
+    rows = measured.TABLES[args.table](options)
+    gpucast = predict.jobs.find(args.gpucast)
+    files, _ = predict.captures(gpucast, rows, args.captures, args.jobs)
+    pairs = tables.judged(rows, predict.predict(gpucast, rows, files, say=lambda text: print(text, file=sys.stderr)))
+    if not pairs:
+        sys.exit(f"fit_steps.py: no row of {args.data} has a prediction")
+    if args.write:
+        card = args.from_card or pairs[0][0].card
+        mine = [row for row, _ in pairs if row.card == card and half(row.model)]
+        if not mine:
+            sys.exit(f"fit_steps.py: no row of {card} is of the half that is fitted")
+        source = f"eval/time/fit_steps.py: {len(mine)} rows of {args.table}, the architectures that eval/time/split.py names"
+        fit_constants(gpucast, card, mine, files, source, args.write)
+    elif args.from_card:
+        print(f"Errors in %; factors fitted on {args.from_card}.\n\n" + cards_table(pairs, args.from_card))
+    else:
+        print(f"Errors in %, over {args.seeds} random halves of the models.\n\n" + halves_table(pairs, args.seeds))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+"""One model of timm as its benchmark.py measures it: inputs on the card from the start, no loader, automatic mixed precision.
+
+    python timm_step.py --model resnet50 --batch 256 --image 224 --layout nhwc --mode train
+
+What is left to the caller: timm's release, and TIMM_FUSED_ATTN=0 where the measured one had no fused attention.
+"""
+
+import argparse
+
+import timm
+import torch
+from step_end import StepEnd
+
+STEPS = 3
+
+
+def parse_args():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--batch", type=int, required=True)
+    parser.add_argument("--image", type=int, required=True)
+    parser.add_argument("--layout", choices=["nchw", "nhwc"], required=True)
+    parser.add_argument("--mode", choices=["train", "infer"], required=True)
+    return parser.parse_args()
+
+
+def make_model(name, image):
+    """At its own image size where that is the one asked for: most convolutional models take no `img_size`."""
+    model = timm.create_model(name)
+    config = getattr(model, "pretrained_cfg", None) or getattr(model, "default_cfg", {})
+    if tuple(config.get("input_size", (3, image, image)))[-1] == image:
+        return model
+    try:
+        return timm.create_model(name, img_size=image)
+    except TypeError:
+        return model
+
+
+def train(model, x):
+    # PyTorch 1.12's: one tensor at a time, gradients set to zero and kept.
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4, momentum=0.9, nesterov=True, foreach=False)
+    loss = torch.nn.CrossEntropyLoss().to("cuda")
+    model.train()
+    for _ in range(STEPS):
+        optimizer.zero_grad(set_to_none=False)
+        with torch.autocast("cuda", torch.float16):
+            output = model(x)
+            output = output[0] if isinstance(output, tuple) else output
+            target = torch.empty(output.shape[0], device="cuda", dtype=torch.long).random_(model.num_classes)
+            loss(output, target).backward()
+        optimizer.step()
+        torch.cuda.synchronize()
+
+
+def infer(model, x):
+    step_end = StepEnd()
+    model.eval()
+    with torch.no_grad():
+        for _ in range(STEPS):
+            with torch.autocast("cuda", torch.float16):
+                model(x)
+            torch.cuda.synchronize()
+            step_end()
+
+
+def main():
+    args = parse_args()
+    torch.backends.cudnn.benchmark = True
+    torch.backends.cuda.matmul.allow_tf32 = True
+    memory_format = torch.channels_last if args.layout == "nhwc" else torch.contiguous_format
+    model = make_model(args.model, args.image).to("cuda", memory_format=memory_format)
+    x = torch.randn(args.batch, 3, args.image, args.image, device="cuda").contiguous(memory_format=memory_format)
+    train(model, x) if args.mode == "train" else infer(model, x)
+
+
+if __name__ == "__main__":
+    main()

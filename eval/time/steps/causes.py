@@ -1,0 +1,33 @@
+"""What is known of why a step is not what was predicted. In order: the first that holds is named in the table of misses."""
+
+import re
+
+# PyTorch 1.12's cuDNN (8.3) has no fast kernels for groups of several channels that lie together: the same steps with channels first took
+# between a third and three quarters of the time.
+GROUPED = re.compile(r"regnet|resnest|seresnext26|_cc_")
+
+
+def slower(row, p):
+    return row.measured_ms > 1.25 * p.expected_ms
+
+
+CAUSES = [
+    (lambda row, p: p.unknown_share > 0.1, "operations of unknown kind take more than a tenth"),
+    (lambda row, p: p.coverage < 0.9, "library calls without an operator's shapes"),
+    (lambda row, p: row.model.startswith("switch"), "how many tokens an expert gets is data, which a virtual GPU does not have"),
+    (lambda row, p: "cc_b" in row.model, "weights mixed for each sample: one convolution with as many groups as samples"),
+    (
+        lambda row, p: row.group == "NHWC" and GROUPED.search(row.model) and slower(row, p),
+        "grouped convolutions, channels last, in cuDNN 8.3",
+    ),
+    (
+        lambda row, p: "bert_pretraining" in row.job["name"] and "s512" in row.job["name"] and not slower(row, p),
+        "the label: in fp32 it would be more arithmetic than the card's peak",
+    ),
+    (
+        lambda row, p: row.table == "torchvision" and slower(row, p),
+        "12 images a step: probably the measured machine's host, which is not this one",
+    ),
+    (lambda row, p: row.group == "TF32", "TF32: no step or operation of it was at hand to fit"),
+    (lambda row, p: p.bound == "host", "the host's time, which is this machine's"),
+]

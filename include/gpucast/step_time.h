@@ -1,0 +1,96 @@
+// How long a step takes on cards: of a capture whose step was observed.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gpucast/gpu.h"
+#include "gpucast/time_range.h"
+#include "gpucast/trace.h"
+
+namespace gpucast {
+
+// What a step waits for.
+enum class StepBound : uint8_t { gpu, host, loader };
+const char* step_bound_name(StepBound bound);  // as in JSON
+
+// A part of the GPU's time: of a phase, a kind, a module.
+struct TimePart {
+  std::string name;
+  double gpu_ns = 0, ideal_ns = 0;  // ideal: at the datasheet's rates, nothing else in the way
+  double share = 0;                 // of the GPU's time
+  int64_t launches = 0;
+  double flops = 0, bytes = 0;
+};
+
+// All work of one operator with the same sizes.
+struct KernelTime {
+  std::string name;    // "aten::addmm"
+  std::string kernel;  // the library's function or the mangled kernel
+  std::string kind, bound;
+  std::string sizes;  // "1024 x 1024 x 4096, fp16"
+  double gpu_ns = 0, ideal_ns = 0, share = 0;
+  int64_t calls = 0, launches = 0;
+  bool known = true;
+};
+
+struct CardTime {
+  std::string gpu_id, gpu_name;
+  bool measured_card = false;  // its constants rest on measurements of it
+  TimeRange step;
+  StepBound bound = StepBound::gpu;
+  double gpu_ns = 0;                                                   // the GPU works
+  double host_ns = 0;                                                  // the host works, without waiting
+  double model_flops_utilisation = 0, hardware_flops_utilisation = 0;  // of the datasheet's peak, from 0 to 1
+  std::string peak_precision;                                          // that this peak is of
+  double samples_per_s = 0, tokens_per_s = 0;                          // 0: unknown
+  double unknown_share = 0;                                            // of the GPU's time, spent in work of unknown kind
+  std::vector<TimePart> by_phase, by_kind, by_module;                  // largest first, phases in their order
+  std::vector<KernelTime> kernels;                                     // largest first
+};
+
+struct StepTimes {
+  std::string path;
+  std::vector<std::string> command;
+  std::string torch;
+  int64_t step = 0;                 // that was observed
+  int64_t samples = 0, tokens = 0;  // of a step; 0: unknown
+  double coverage = 0;              // share of launches whose operator or call is known
+  double model_flops = 0, hardware_flops = 0;
+  std::vector<CardTime> cards;
+};
+
+struct StepTimeOptions {
+  std::vector<Gpu> gpus;
+  std::string constants_json;  // "": the built-in ones alone
+  double cpu_speed = 1;        // of the training machine's host against this one
+  std::string known_gpu;       // a card with a measured step, ...
+  double known_step_ns = 0;    // ... and its time: other cards follow by ratio
+};
+
+// Throws Error: the capture has no observed step, a card has no rates.
+StepTimes step_times(const Trace& trace, const StepTimeOptions& options);
+
+// What the GPU alone works for a step: the same for each run of a script, which the host's part is not. Unset where there is nothing to
+// tell: no step was observed, or the card has no rates.
+std::optional<TimeRange> gpu_time_of_step(const Trace& trace, const Gpu& gpu);
+
+// One operation on the GPU's time axis, which begins where the observed step does.
+struct GpuSlice {
+  std::string name, kernel, kind, bound, sizes, phase;
+  ModuleId module;
+  uint64_t stream = 0;
+  uint32_t asked = 0;     // its place in the order in which the program asked for operations
+  uint32_t position = 0;  // of the allocator's history at that moment, between two events
+  double start_ns = 0, duration_ns = 0;
+  int64_t launches = 0;
+};
+// By start, stream by stream; empty where gpu_time_of_step() is unset. The GPU is fed as fast as this machine can.
+std::vector<GpuSlice> gpu_slices(const Trace& trace, const Gpu& gpu);
+
+std::string step_times_json(const StepTimes& times);
+std::string step_times_text(const StepTimes& times, bool colour);
+
+}  // namespace gpucast

@@ -1,0 +1,247 @@
+"""Which operators one step of training runs, on which shapes: PyTorch's own profiler, on the CPU's side only, for one step.
+
+It observes: it changes neither what the script computes nor what it allocates (tests/python/test_operators.py compares histories). A script
+that profiles itself goes first: ours ends when its own begins, and is not tried again.
+"""
+
+import json
+import os
+import time
+
+from . import patching, process, steps
+
+# They launch nothing themselves.
+_VIEWS = frozenset(
+    (
+        "alias",
+        "as_strided",
+        "as_strided_",
+        "broadcast_to",
+        "chunk",
+        "conj",
+        "contiguous",
+        "detach",
+        "detach_",
+        "diagonal",
+        "empty",
+        "empty_like",
+        "empty_strided",
+        "expand",
+        "expand_as",
+        "flatten",
+        "linear",
+        "matmul",
+        "movedim",
+        "narrow",
+        "new_empty",
+        "new_empty_strided",
+        "numpy_T",
+        "permute",
+        "pin_memory",
+        "real",
+        "reshape",
+        "resize_",
+        "resolve_conj",
+        "resolve_neg",
+        "result_type",
+        "select",
+        "set_",
+        "slice",
+        "split",
+        "split_with_sizes",
+        "squeeze",
+        "squeeze_",
+        "swapaxes",
+        "t",
+        "t_",
+        "tensor_split",
+        "to",
+        "transpose",
+        "transpose_",
+        "unbind",
+        "unflatten",
+        "unfold",
+        "unsafe_chunk",
+        "unsafe_split",
+        "unsqueeze",
+        "unsqueeze_",
+        "view",
+        "view_as",
+        "view_as_real",
+        "view_as_complex",
+        "_reshape_alias",
+        "_unsafe_view",
+        "is_pinned",
+        "lift_fresh",
+        "item",
+        "is_nonzero",
+        "type_as",
+        "item_",
+        "size",
+        "stride",
+        "record_stream",
+        "_has_compatible_shallow_copy_type",
+        "unsafe_split_with_sizes",
+    )
+)
+
+_LONGEST_NS = 10**15
+
+_OBSERVED_S = 60  # at most
+
+_running = False
+_latest_end = 0.0
+_off = False
+_result = None  # of the profiler, for the step that was observed
+_step = 0
+_tf32 = {}
+_marks = None  # the marks' sequence numbers between which it ran
+
+
+def install(torch):
+    """Where the script could start a profiler: ours goes first."""
+    profiler = torch.autograd.profiler
+    for name in ("_prepare_profiler", "_enable_profiler", "_enable_profiler_legacy"):
+        patching.wrap(profiler, name, _giving_way)
+
+
+def _giving_way(real):
+    def enable(*args, **kwargs):
+        global _off
+        if process.state in (process.WATCHING, process.ARMED):
+            _off = True
+            patching.safely(_end, False)
+        return real(*args, **kwargs)
+
+    return enable
+
+
+@patching.guard("operators")
+def before_forward():
+    """A run of one step is observed from its first forward on. A step of very many forwards would fill the memory: it is given up."""
+    global _off
+    if _running and time.monotonic() > _latest_end:
+        _off = True
+        _end(False)
+    elif steps.wanted() == 1 and not _running and _result is None:
+        _begin(1)
+
+
+@patching.guard("operators")
+def after_step(taken):
+    """The second step is observed, once optimizers have their state: or the first, where it is the only one."""
+    if _running and taken >= _step:
+        _end(True)
+    elif taken == 1 and steps.wanted() > 1:
+        _begin(2)
+
+
+def _begin(step):
+    global _running, _step, _marks, _tf32, _latest_end
+    if _off or _running or _result is not None or process.torch.autograd._profiler_enabled():
+        return
+    autograd, config = process.torch._C._autograd, process.torch._C._profiler
+    # Newer releases announce each start on standard error.
+    quiet = "KINETO_LOG_LEVEL" not in os.environ
+    if quiet:
+        os.environ["KINETO_LOG_LEVEL"] = "6"
+    try:
+        settings = config.ProfilerConfig(config.ProfilerState.KINETO, True, False, False, False, False, config._ExperimentalConfig())
+        autograd._prepare_profiler(settings, {config.ProfilerActivity.CPU})
+        autograd._enable_profiler(settings, {config.ProfilerActivity.CPU})
+    finally:
+        if quiet:
+            del os.environ["KINETO_LOG_LEVEL"]
+    _running, _step = True, step
+    _latest_end = time.monotonic() + float(os.environ.get("GPUCAST_OBSERVE_S", _OBSERVED_S))
+    _tf32 = {name: bool(patching.safely(getattr(process.torch._C, f"_get_{name}_allow_tf32"))) for name in ("cublas", "cudnn")}
+    _marks = [process.recorder.mark("operators_begin", step), 0]
+
+
+def _end(whole):
+    global _running, _result
+    if not _running:
+        return
+    _running = False
+    _marks[1] = process.recorder.mark("operators_end", _step)
+    result = process.torch._C._autograd._disable_profiler()
+    if whole:
+        _result = result
+
+
+def finish():
+    """At the end of the capture: a step that was not whole is of no use."""
+    patching.safely(_end, False)
+
+
+# ---- lines -----------------------------------------------------------------------------------------------------------------------
+
+
+def lines():
+    """The observed step as lines of the history section; none where none was."""
+    try:
+        return list(_lines()) if _result is not None else []
+    except Exception as error:
+        patching.fail("operators", error)
+        return []
+
+
+def _lines():
+    kinds, made = {}, []
+    waiting = list(reversed(_result.experimental_event_tree()))
+    while waiting:
+        event = waiting.pop()
+        children = event.children
+        if children:
+            waiting.extend(reversed(children))
+        fields = event.extra_fields
+        inputs = getattr(fields, "inputs", None)
+        name = event.name
+        if inputs is None or (name.startswith("aten::") and name[6:] in _VIEWS):
+            continue
+        duration = event.duration_time_ns
+        if name.startswith("autograd::engine::") or not 0 <= duration < _LONGEST_NS:  # what was open when the profiler ended has no end
+            continue
+        key = (name, _signature(inputs))
+        number = kinds.get(key)
+        if number is None:
+            number = kinds[key] = len(kinds)
+            yield '["operator_kind", %d, %s, %s]\n' % (number, json.dumps(name), key[1])  # noqa: UP031
+        made.append((event.start_time_ns, duration, number, event.start_tid))
+    if not made:
+        return
+    made.sort()
+    epoch = made[0][0]
+    yield json.dumps({"record": "operators", "step": _step, "unix_ns": epoch, "marks": _marks, "tf32": _tf32}) + "\n"
+    for start, duration, number, thread in made:
+        yield '["operator", %d, %d, %d, %d]\n' % (number, thread, start - epoch, duration)  # noqa: UP031
+
+
+_dtypes = {}
+
+
+def _signature(inputs):
+    return "[" + ", ".join(map(_value, inputs)) + "]"
+
+
+def _value(value):
+    sizes = getattr(value, "sizes", None)
+    if sizes is not None:
+        dtype = value.dtype
+        name = _dtypes.get(dtype)
+        if name is None:
+            name = _dtypes[dtype] = str(dtype).replace("torch.", "")
+        return '{"%s": [%s, %s%s]}' % (name, sizes, value.strides, "" if value.device.type == "cuda" else ', "cpu"')  # noqa: UP031
+    if value is None:
+        return "null"
+    if value is True:
+        return "true"
+    if value is False:
+        return "false"
+    if isinstance(value, int):
+        return str(value) if abs(value) < 2**62 else "null"
+    if isinstance(value, float):
+        return repr(value) if value - value == 0 else "null"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(map(_value, value)) + "]"
+    return "null"

@@ -1,0 +1,84 @@
+// Step times for people: one card in full, several as a table.
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "gpucast/step_time.h"
+#include "src/report/text_writer.h"
+
+namespace gpucast {
+namespace {
+
+constexpr size_t kRows = 10;
+
+std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
+
+std::string bound_sentence(const CardTime& card) {
+  if (card.bound == StepBound::host)
+    return fmt::format("host-bound: the host works {}, the GPU {}", time_text(card.host_ns), time_text(card.gpu_ns));
+  return fmt::format("GPU-bound: the GPU works {}, the host {}", time_text(card.gpu_ns), time_text(card.host_ns));
+}
+
+void parts(TextWriter& out, const char* title, const std::vector<TimePart>& rows) {
+  out.line();
+  out.line(out.bold(fmt::format("{:<46}{:>12}{:>9}{:>11}{:>12}", title, "GPU time", "share", "launches", "ideal card")));
+  for (size_t i = 0; i < rows.size() && i < kRows; ++i) {
+    const TimePart& part = rows[i];
+    out.format("  {:<44}{:>12}{:>9}{:>11}{:>12}", cut_begin(printable(part.name), 43), time_text(part.gpu_ns), percent(part.share),
+               part.launches, part.gpu_ns > 0 ? percent(part.ideal_ns / part.gpu_ns) : "");
+  }
+}
+
+void one_card(TextWriter& out, const StepTimes& times, const CardTime& card) {
+  out.line(out.bold(fmt::format("{} a step on {} ({})", time_text(card.step.expected_ns), card.gpu_id, card.gpu_name)));
+  out.format("  9 of 10 within {} to {}{}", time_text(card.step.low_ns), time_text(card.step.high_ns),
+             card.measured_card ? "" : "; wider, since only this card's datasheet is known");
+  out.format("  {}", bound_sentence(card));
+  if (card.samples_per_s > 0) {
+    out.format("  {:.4g} samples/s{}", card.samples_per_s,
+               card.tokens_per_s > 0 ? fmt::format(", {:.4g} tokens/s", card.tokens_per_s) : "");
+  }
+  out.format("  FLOPs utilisation: model {}, hardware {} (of {} at its datasheet's rate)", percent(card.model_flops_utilisation),
+             percent(card.hardware_flops_utilisation), card.peak_precision);
+  parts(out, "By phase", card.by_phase);
+  parts(out, "By kind", card.by_kind);
+  parts(out, "By module", card.by_module);
+  out.line();
+  out.line(out.bold(fmt::format("{:<46}{:>12}{:>9}{:>11}{:>12}", "Kernels", "GPU time", "share", "calls", "bound by")));
+  for (size_t i = 0; i < card.kernels.size() && i < kRows; ++i) {
+    const KernelTime& kernel = card.kernels[i];
+    out.format("  {:<44}{:>12}{:>9}{:>11}{:>12}", cut_end(printable(kernel.name), 43), time_text(kernel.gpu_ns), percent(kernel.share),
+               kernel.calls, kernel.bound);
+    out.format("    {}", cut_end(kernel.sizes, 90));
+  }
+  out.line();
+  out.format("{} of the launches have a known operator; {} of the GPU's time is in work of unknown kind", percent(times.coverage),
+             percent(card.unknown_share));
+  for (const KernelTime& kernel : card.kernels) {
+    if (kernel.known || kernel.share < 0.01) continue;
+    out.format("  unknown: {} ({}), taken by its bytes", cut_end(printable(kernel.name), 60), percent(kernel.share));
+  }
+}
+
+}  // namespace
+
+std::string step_times_text(const StepTimes& times, bool colour) {
+  TextWriter out(colour);
+  one_card(out, times, times.cards.front());
+  if (times.cards.size() < 2) return out.take();
+  out.line();
+  out.line(out.bold(
+      fmt::format("{:<14}{:>12}{:>24}{:>12}{:>12}{:>10}{:>10}", "Card", "a step", "9 of 10 within", "samples/s", "MFU", "GPU", "bound")));
+  for (const CardTime& card : times.cards) {
+    out.format("  {:<12}{:>12}{:>24}{:>12}{:>12}{:>10}{:>10}", card.gpu_id, time_text(card.step.expected_ns),
+               time_text(card.step.low_ns) + " to " + time_text(card.step.high_ns),
+               card.samples_per_s > 0 ? fmt::format("{:.4g}", card.samples_per_s) : "", percent(card.model_flops_utilisation),
+               percent(std::min(1.0, card.gpu_ns / card.step.expected_ns)), step_bound_name(card.bound));
+  }
+  return out.take();
+}
+
+}  // namespace gpucast

@@ -1,0 +1,22 @@
+// Products of sizes that a damaged file may hold: none goes beyond kMost, where nothing real lies and nothing overflows.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <initializer_list>
+
+namespace gpucast {
+
+inline constexpr int64_t kMostElements = int64_t{1} << 50;
+
+// Of numbers of 0 or more; what is below 0 counts as 0.
+inline int64_t bounded_product(std::initializer_list<int64_t> factors) {
+  int64_t out = 1;
+  for (const int64_t factor : factors) {
+    const int64_t bounded = std::clamp<int64_t>(factor, 0, kMostElements);
+    out = bounded != 0 && out > kMostElements / bounded ? kMostElements : out * bounded;
+  }
+  return out;
+}
+
+}  // namespace gpucast

@@ -1,0 +1,257 @@
+#include "src/step/library_call.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "src/step/bounded.h"
+
+namespace gpucast {
+namespace {
+
+std::string text(const Json& object, const char* key) { return object[key].get<std::string>(); }
+int64_t number(const Json& object, const char* key, int64_t otherwise = 0) {
+  const Json& value = object[key];
+  return value.is_number() ? std::clamp<int64_t>(value.get<int64_t>(), 0, kMostElements) : otherwise;
+}
+std::vector<int64_t> numbers(const Json& object, const char* key) {
+  std::vector<int64_t> out;
+  for (const Json& value : object[key].values()) out.push_back(std::clamp<int64_t>(value.get<int64_t>(), 0, kMostElements));
+  return out;
+}
+int64_t product(const std::vector<int64_t>& sizes) {
+  int64_t out = 1;
+  for (const int64_t size : sizes) out = bounded_product({out, size});
+  return out;
+}
+
+// cublasComputeType_t: what fp32 numbers are multiplied in.
+constexpr int64_t kFast16F = 74, kFast16BF = 75, kFastTf32 = 77;
+
+Precision product_precision(const std::string& type, int64_t compute_type, bool tf32) {
+  const Precision own = type_precision(type);
+  if (own != Precision::fp32) return own;
+  if (compute_type == kFastTf32) return Precision::tf32;
+  if (compute_type == kFast16F) return Precision::fp16;
+  if (compute_type == kFast16BF) return Precision::bf16;
+  return tf32 ? Precision::tf32 : Precision::fp32;
+}
+
+// Libraries count columns first: their m is our n.
+Operation gemm(const Json& call, const CallSettings& settings) {
+  Operation out;
+  out.kind = OperationKind::gemm;
+  const std::string type = text(call, "type");
+  out.precision = product_precision(type, number(call, "compute_type"), settings.tf32_products);
+  out.element_bytes = std::max(1, type_bytes(type));
+  GemmShape& shape = out.gemm;
+  shape.batch = number(call, "batch", 1);
+  shape.m = number(call, "n");
+  shape.n = number(call, "m");
+  shape.k = number(call, "k");
+  shape.a_transposed = text(call, "tb") != "n";
+  shape.b_transposed = text(call, "ta") != "n";
+  const std::string written = text(call, "type_c");
+  out.bytes_read = bounded_product({shape.batch, shape.m + shape.n, shape.k, out.element_bytes});
+  out.bytes_written =
+      bounded_product({shape.batch, shape.m, shape.n, written.empty() ? out.element_bytes : std::max(1, type_bytes(written))});
+  out.flops =
+      2.0 * static_cast<double>(shape.batch) * static_cast<double>(shape.m) * static_cast<double>(shape.n) * static_cast<double>(shape.k);
+  return out;
+}
+
+// Matrix times vector.
+Operation gemv(const Json& call, const CallSettings& settings) {
+  Operation out = gemm(call, settings);
+  out.gemm = {1, number(call, "m"), 1, number(call, "n"), false, false};
+  out.bytes_read = bounded_product({out.gemm.m + 1, out.gemm.k, out.element_bytes});
+  out.bytes_written = bounded_product({out.gemm.m, out.element_bytes});
+  out.flops = 2.0 * static_cast<double>(out.gemm.m) * static_cast<double>(out.gemm.k);
+  return out;
+}
+
+// One operation of a graph that cuDNN executes.
+Operation convolution(const Json& call, const CallSettings& settings) {
+  Operation out;
+  out.kind = OperationKind::convolution;
+  const std::string type = text(call, "type"), op = text(call, "op");
+  out.precision = type_precision(type);
+  if (out.precision == Precision::fp32 && settings.tf32_convolutions) out.precision = Precision::tf32;
+  out.element_bytes = std::max(1, type_bytes(type));
+  const std::vector<int64_t> x = numbers(call, "x"), w = numbers(call, "w"), y = numbers(call, "y"), strides = numbers(call, "x_strides"),
+                             step = numbers(call, "stride");
+  ConvolutionShape& shape = out.convolution;
+  shape.pass = op == "convolution_backward_data"     ? Pass::data_gradient
+               : op == "convolution_backward_filter" ? Pass::weight_gradient
+                                                     : Pass::forward;
+  if (x.size() < 3 || w.size() != x.size() || y.size() != x.size()) return out;
+  shape.batch = x[0];
+  shape.in_channels = x[1];
+  shape.out_channels = w[0];
+  shape.groups = w[1] > 0 ? std::max<int64_t>(1, x[1] / w[1]) : 1;
+  for (size_t i = 2; i < x.size() && i < 5; ++i) {
+    shape.in[i - 2] = x[i];
+    shape.out[i - 2] = y[i];
+    shape.window[i - 2] = w[i];
+    if (i - 2 < step.size()) shape.stride[i - 2] = step[i - 2];
+  }
+  shape.channels_last = strides.size() == x.size() && strides[1] == 1 && x[1] > 1;
+  const int64_t bytes[] = {bounded_product({product(x), out.element_bytes}), bounded_product({product(w), out.element_bytes}),
+                           bounded_product({product(y), out.element_bytes})};
+  const int64_t written = bytes[shape.pass == Pass::data_gradient ? 0 : shape.pass == Pass::weight_gradient ? 1 : 2];
+  out.bytes_read = bytes[0] + bytes[1] + bytes[2] - written;
+  out.bytes_written = written;
+  out.flops = 2.0 * static_cast<double>(product(y)) * static_cast<double>(product(w)) / static_cast<double>(std::max<int64_t>(1, w[0]));
+  return out;
+}
+
+std::optional<Operation> graph(const Json& call, const CallSettings& settings) {
+  std::optional<Operation> main;
+  int64_t bytes = 0;
+  int element_bytes = 4;
+  for (const Json& part : call["operations"].values()) {
+    const std::string op = text(part, "op");
+    if (op.starts_with("convolution")) {
+      main = convolution(part, settings);
+      continue;
+    }
+    for (const Json& tensor : part["tensors"].values()) {
+      if (number(tensor, "virtual") != 0) continue;
+      element_bytes = std::max(1, type_bytes(text(tensor, "type")));
+      bytes = std::min(kMostElements, bytes + bounded_product({product(numbers(tensor, "shape")), element_bytes}));
+    }
+  }
+  if (main || bytes == 0) return main;
+  Operation out;  // pointwise and the like, fused: each tensor once
+  out.kind = OperationKind::elementwise;
+  out.element_bytes = element_bytes;
+  out.bytes_read = bytes / 2;
+  out.bytes_written = bytes - out.bytes_read;
+  return out;
+}
+
+// Batch norm: mode 0 is per activation, others per channel.
+// With statistics from training it is elementwise.
+Operation batch_norm(const Json& call, bool backward, bool inference) {
+  Operation out;
+  out.kind = inference ? OperationKind::elementwise : OperationKind::normalization;
+  out.per_channel = true;
+  out.element_bytes = std::max(1, type_bytes(text(call, "type")));
+  const std::vector<int64_t> shape = numbers(call, "shape"), strides = numbers(call, "strides");
+  const int64_t count = product(shape), bytes = bounded_product({count, out.element_bytes});
+  out.rows = shape.size() > 1 ? shape[1] : 1;
+  out.columns = out.rows > 0 ? count / out.rows : count;
+  out.strided = !(strides.size() > 1 && strides[1] == 1);  // channels are not what lies together
+  out.bytes_read = backward ? 2 * bytes : bytes;
+  out.bytes_written = bytes;
+  out.pass = backward ? Pass::backward : Pass::forward;
+  out.flops = static_cast<double>(count) * (backward ? 8 : 5);
+  return out;
+}
+
+Operation recurrent(const Json& call, std::string_view name) {
+  Operation out;
+  out.kind = OperationKind::recurrent;
+  const std::string type = text(call, "type"), cell = text(call, "cell");
+  out.precision = type_precision(type);
+  out.element_bytes = std::max(1, type_bytes(type));
+  const int64_t gates = cell == "lstm"  ? 4
+                        : cell == "gru" ? 3
+                                        : 1,
+                layers = number(call, "layers", 1), directions = number(call, "directions", 1), hidden = number(call, "hidden_size"),
+                input = number(call, "input_size"), steps = number(call, "steps"), batch = number(call, "batch");
+  double weights = 0;  // all layers'
+  const auto of_layer = [&](int64_t from) {
+    return static_cast<double>(gates * directions) * static_cast<double>(hidden) * static_cast<double>(from + hidden);
+  };
+  if (layers > 0) weights = of_layer(input) + static_cast<double>(layers - 1) * of_layer(bounded_product({hidden, directions}));
+  out.flops = 2 * weights * static_cast<double>(bounded_product({steps, batch}));
+  out.pass = name.find("Backward") == std::string_view::npos ? Pass::forward
+             : name.find("Weight") == std::string_view::npos ? Pass::data_gradient
+                                                             : Pass::weight_gradient;
+  out.rows = bounded_product({steps, layers});
+  out.columns = hidden;
+  out.gemm = {directions, batch, bounded_product({gates, hidden}), hidden, false, true};
+  out.bytes_read =
+      static_cast<int64_t>(weights) * out.element_bytes + steps * batch * (input + hidden * layers * directions) * out.element_bytes;
+  out.bytes_written = steps * batch * hidden * directions * layers * out.element_bytes;
+  return out;
+}
+
+Operation collective(const Json& call, std::string_view name) {
+  Operation out;
+  out.kind = OperationKind::collective;
+  out.element_bytes = std::max(1, type_bytes(text(call, "type")));
+  out.ranks = std::max<int64_t>(1, number(call, "world", 1));
+  const int64_t bytes = bounded_product({number(call, "count"), out.element_bytes});
+  out.bytes_read = bytes;
+  out.bytes_written = name == "ncclAllGather" ? bounded_product({bytes, out.ranks}) : bytes;
+  if (name == "ncclReduceScatter") out.bytes_read = bounded_product({bytes, out.ranks});
+  return out;
+}
+
+// What works on `n` numbers: dot, norm, scal, axpy.
+Operation vector_operation(const Json& call) {
+  Operation out;
+  out.kind = OperationKind::reduction;
+  out.element_bytes = std::max(1, type_bytes(text(call, "type")));
+  out.columns = number(call, "n");
+  out.rows = 1;
+  out.bytes_read = bounded_product({out.columns, out.element_bytes});
+  out.bytes_written = out.element_bytes;
+  return out;
+}
+
+}  // namespace
+
+int type_bytes(std::string_view name) {
+  static constexpr std::pair<std::string_view, int> kBytes[] = {
+      {"float32", 4},       {"float16", 2},         {"bfloat16", 2},        {"int64", 8},        {"bool", 1},
+      {"uint8", 1},         {"int32", 4},           {"float64", 8},         {"int8", 1},         {"int16", 2},
+      {"complex64", 8},     {"complex128", 16},     {"complex32", 4},       {"float8_e4m3", 1},  {"float8_e5m2", 1},
+      {"float8_e4m3fn", 1}, {"float8_e4m3fnuz", 1}, {"float8_e5m2fnuz", 1}, {"float8_ue8m0", 1}, {"float8_e8m0fnu", 1},
+      {"half", 2},          {"float", 4},           {"double", 8},          {"uint16", 2},       {"uint32", 4},
+      {"uint64", 8}};
+  for (const auto& [known, bytes] : kBytes)
+    if (known == name) return bytes;
+  return 0;
+}
+
+Precision type_precision(std::string_view name) {
+  if (name == "float16" || name == "half") return Precision::fp16;
+  if (name == "bfloat16") return Precision::bf16;
+  if (name == "float64" || name == "double") return Precision::fp64;
+  if (name.starts_with("float8")) return Precision::fp8;
+  if (name == "int8" || name == "uint8") return Precision::int8;
+  return Precision::fp32;
+}
+
+std::optional<Operation> library_call(std::string_view library, std::string_view name, const Json& arguments,
+                                      const CallSettings& settings) {
+  const auto has = [&](std::string_view part) { return name.find(part) != std::string_view::npos; };
+  if (library == "cublas" || library == "cublasLt" || library == "cusparseLt") {
+    if (arguments["k"].is_number()) return gemm(arguments, settings);
+    if (has("gemv")) return gemv(arguments, settings);
+    if (arguments["n"].is_number()) return vector_operation(arguments);
+    return std::nullopt;
+  }
+  if (library == "cudnn") {
+    if (has("BackendExecute")) return graph(arguments, settings);
+    if (has("BatchNorm")) return batch_norm(arguments, has("Backward"), has("Inference"));
+    if (has("RNN")) return recurrent(arguments, name);
+    if (has("onvolution") && arguments["x"].is_array()) {
+      Operation out = convolution(arguments, settings);
+      if (has("BackwardData")) out.convolution.pass = Pass::data_gradient;
+      if (has("BackwardFilter")) out.convolution.pass = Pass::weight_gradient;
+      return out;
+    }
+    return std::nullopt;
+  }
+  if (library == "nccl") return collective(arguments, name);
+  return std::nullopt;
+}
+
+}  // namespace gpucast

@@ -1,0 +1,692 @@
+#include "src/step/operator_table.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "src/step/bounded.h"
+#include "src/step/library_call.h"
+
+namespace gpucast {
+namespace {
+
+constexpr int64_t kMostOfTensor = int64_t{1} << 40;  // 1 TiB: sums over lists stay in range, too
+
+struct Tensor {
+  std::string type;
+  int element_bytes = 4;
+  std::vector<int64_t> sizes, strides;
+  bool on_card = true;
+
+  int64_t count() const {
+    int64_t out = 1;
+    for (const int64_t size : sizes) out = bounded_product({out, size});
+    return std::min(out, kMostOfTensor);
+  }
+  // Of distinct elements.
+  int64_t bytes() const {
+    int64_t out = element_bytes;
+    for (size_t i = 0; i < sizes.size(); ++i)
+      if (i >= strides.size() || strides[i] != 0) out = bounded_product({out, sizes[i]});
+    return std::min(out, kMostOfTensor);
+  }
+  // The dimension whose neighbours lie together.
+  size_t innermost() const {
+    for (size_t i = sizes.size(); i-- > 0;)
+      if (i < strides.size() && strides[i] == 1 && sizes[i] > 1) return i;
+    return sizes.empty() ? 0 : sizes.size() - 1;
+  }
+};
+
+// What an operator was called with.
+struct Inputs {
+  const Json& json;
+  std::vector<Tensor> tensors;             // those directly in it, and those in its lists
+  std::vector<std::vector<Tensor>> lists;  // lists of tensors
+};
+
+bool is_tensor(const Json& value) { return value.is_object() && value.size() == 1 && value.at(0).is_array(); }
+
+Tensor tensor_of(const Json& value) {
+  Tensor out;
+  out.type = value.keys()[0];
+  out.element_bytes = std::max(1, type_bytes(out.type));
+  const Json& parts = value.at(0);
+  if (!parts.empty())
+    for (const Json& size : parts.at(0)) out.sizes.push_back(std::clamp<int64_t>(size.get<int64_t>(), 0, kMostOfTensor));
+  if (parts.size() > 1)
+    for (const Json& stride : parts.at(1)) out.strides.push_back(stride.get<int64_t>());
+  out.on_card = parts.size() < 3;
+  return out;
+}
+
+Inputs read(const Json& json) {
+  Inputs out{json, {}, {}};
+  for (const Json& value : json) {
+    if (is_tensor(value)) out.tensors.push_back(tensor_of(value));
+    if (!value.is_array() || value.empty() || !is_tensor(value.at(0))) continue;
+    out.lists.emplace_back();
+    for (const Json& entry : value) {
+      if (!is_tensor(entry)) continue;
+      out.lists.back().push_back(tensor_of(entry));
+      out.tensors.push_back(out.lists.back().back());
+    }
+  }
+  return out;
+}
+
+std::vector<int64_t> integers(const Json& json, size_t index) {
+  std::vector<int64_t> out;
+  if (index < json.size() && json.at(index).is_array())
+    for (const Json& value : json.at(index))
+      if (value.is_integer()) out.push_back(std::clamp<int64_t>(value.get<int64_t>(), -kMostOfTensor, kMostOfTensor));
+  return out;
+}
+
+int64_t read_bytes(const Inputs& in) {
+  int64_t out = 0;
+  for (const Tensor& tensor : in.tensors)
+    if (tensor.on_card) out += tensor.bytes();
+  return out;
+}
+
+// Shape of what two and more tensors are broadcast to: its elements.
+int64_t broadcast_count(const std::vector<Tensor>& tensors) {
+  std::vector<int64_t> sizes;
+  for (const Tensor& tensor : tensors) {
+    if (tensor.sizes.size() > sizes.size()) sizes.insert(sizes.begin(), tensor.sizes.size() - sizes.size(), 1);
+    for (size_t i = 0; i < tensor.sizes.size(); ++i) {
+      int64_t& size = sizes[sizes.size() - 1 - i];
+      const int64_t own = tensor.sizes[tensor.sizes.size() - 1 - i];
+      size = own == 0 ? 0 : std::max(size, own);
+    }
+  }
+  int64_t out = 1;
+  for (const int64_t size : sizes) out = bounded_product({out, size});
+  return std::min(out, kMostOfTensor);
+}
+
+int widest(const std::vector<Tensor>& tensors) {
+  int out = 0;
+  for (const Tensor& tensor : tensors)
+    if (!tensor.sizes.empty()) out = std::max(out, tensor.element_bytes);
+  for (const Tensor& tensor : tensors)
+    if (out == 0) out = tensor.element_bytes;
+  return out == 0 ? 4 : out;
+}
+
+Operation base(OperationKind kind, const Inputs& in) {
+  Operation out;
+  out.kind = kind;
+  out.bytes_read = read_bytes(in);
+  if (!in.tensors.empty()) {
+    const auto largest =
+        std::max_element(in.tensors.begin(), in.tensors.end(), [](const Tensor& a, const Tensor& b) { return a.bytes() < b.bytes(); });
+    out.element_bytes = largest->element_bytes;
+    out.precision = type_precision(largest->type);
+  }
+  return out;
+}
+
+// ---- kinds ---------------------------------------------------------------------------------------------------------------------------
+
+// In a name's own part: "aten::add_" is "add", and works in place.
+struct Name {
+  std::string_view whole, stem;
+  bool in_place = false, is_foreach = false, backward = false;
+};
+
+Name parse(std::string_view name) {
+  Name out;
+  out.whole = name;
+  const size_t colons = name.rfind("::");
+  out.stem = colons == std::string_view::npos ? name : name.substr(colons + 2);
+  if (out.stem.starts_with("_foreach_") || out.stem.starts_with("_fused_") || out.stem.starts_with("_amp_foreach")) out.is_foreach = true;
+  if (out.stem.ends_with('_') && !out.stem.ends_with("__")) {
+    out.in_place = true;
+    out.stem.remove_suffix(1);
+  }
+  out.backward = out.stem.find("backward") != std::string_view::npos;
+  return out;
+}
+
+template <size_t count>
+bool one_of(std::string_view name, const std::string_view (&names)[count]) {
+  return std::find(std::begin(names), std::end(names), name) != std::end(names);
+}
+
+constexpr std::string_view kReductions[] = {"sum",
+                                            "mean",
+                                            "amax",
+                                            "amin",
+                                            "max",
+                                            "min",
+                                            "prod",
+                                            "norm",
+                                            "linalg_vector_norm",
+                                            "var",
+                                            "std",
+                                            "var_mean",
+                                            "std_mean",
+                                            "argmax",
+                                            "argmin",
+                                            "all",
+                                            "any",
+                                            "logsumexp",
+                                            "nansum",
+                                            "count_nonzero",
+                                            "nll_loss_forward",
+                                            "nll_loss2d_forward",
+                                            "mse_loss",
+                                            "l1_loss",
+                                            "smooth_l1_loss",
+                                            "huber_loss",
+                                            "binary_cross_entropy",
+                                            "kl_div",
+                                            "_local_scalar_dense",
+                                            "dot",
+                                            "aminmax",
+                                            "median",
+                                            "renorm",
+                                            "_weight_norm_interface"};
+constexpr std::string_view kOfOneDimension[] = {"argmax", "argmin", "max", "min", "median", "all", "any"};
+constexpr std::string_view kIndexing[] = {"embedding",
+                                          "index_select",
+                                          "gather",
+                                          "index",
+                                          "take",
+                                          "take_along_dim",
+                                          "embedding_dense_backward",
+                                          "scatter",
+                                          "scatter_add",
+                                          "index_put",
+                                          "_index_put_impl",
+                                          "index_add",
+                                          "index_copy",
+                                          "index_fill",
+                                          "masked_select",
+                                          "masked_scatter",
+                                          "sort",
+                                          "topk",
+                                          "cumsum",
+                                          "cumprod",
+                                          "nonzero",
+                                          "unique",
+                                          "_unique2",
+                                          "argsort",
+                                          "one_hot",
+                                          "bincount",
+                                          "histc",
+                                          "embedding_bag",
+                                          "_embedding_bag",
+                                          "roll"};
+constexpr std::string_view kCopies[] = {"copy", "clone", "cat", "_cat", "stack", "_to_copy", "contiguous", "repeat", "flip"};
+constexpr std::string_view kFills[] = {"fill", "zero", "zeros", "ones", "full", "arange", "eye", "linspace", "zeros_like"};
+constexpr std::string_view kRandom[] = {"uniform",  "normal", "bernoulli", "random",  "exponential",
+                                        "randperm", "rand",   "randn",     "randint", "log_normal"};
+// Elementwise ones that are known to be: what is in no list is taken for one, too, but said to be a guess.
+constexpr std::string_view kElementwise[] = {"add",
+                                             "sub",
+                                             "rsub",
+                                             "mul",
+                                             "div",
+                                             "pow",
+                                             "sqrt",
+                                             "rsqrt",
+                                             "exp",
+                                             "log",
+                                             "log1p",
+                                             "expm1",
+                                             "neg",
+                                             "abs",
+                                             "sign",
+                                             "sin",
+                                             "cos",
+                                             "tanh",
+                                             "sigmoid",
+                                             "relu",
+                                             "relu6",
+                                             "clamp_min",
+                                             "clamp_max",
+                                             "clamp",
+                                             "threshold",
+                                             "threshold_backward",
+                                             "gelu",
+                                             "gelu_backward",
+                                             "silu",
+                                             "silu_backward",
+                                             "mish",
+                                             "mish_backward",
+                                             "hardswish",
+                                             "hardswish_backward",
+                                             "hardsigmoid",
+                                             "hardsigmoid_backward",
+                                             "hardtanh",
+                                             "hardtanh_backward",
+                                             "leaky_relu",
+                                             "leaky_relu_backward",
+                                             "elu",
+                                             "elu_backward",
+                                             "softplus",
+                                             "softplus_backward",
+                                             "sigmoid_backward",
+                                             "tanh_backward",
+                                             "log_sigmoid_forward",
+                                             "log_sigmoid_backward",
+                                             "where",
+                                             "masked_fill",
+                                             "eq",
+                                             "ne",
+                                             "lt",
+                                             "le",
+                                             "gt",
+                                             "ge",
+                                             "logical_and",
+                                             "logical_or",
+                                             "logical_not",
+                                             "logical_xor",
+                                             "bitwise_and",
+                                             "bitwise_or",
+                                             "bitwise_not",
+                                             "maximum",
+                                             "minimum",
+                                             "fmod",
+                                             "remainder",
+                                             "reciprocal",
+                                             "lerp",
+                                             "addcmul",
+                                             "addcdiv",
+                                             "native_dropout",
+                                             "native_dropout_backward",
+                                             "_fused_dropout",
+                                             "dropout",
+                                             "glu",
+                                             "glu_backward",
+                                             "tril",
+                                             "triu",
+                                             "isnan",
+                                             "isinf",
+                                             "isfinite",
+                                             "floor",
+                                             "ceil",
+                                             "round",
+                                             "trunc",
+                                             "erf",
+                                             "square",
+                                             "atan2",
+                                             "nan_to_num",
+                                             "mse_loss_backward",
+                                             "binary_cross_entropy_with_logits",
+                                             "celu",
+                                             "softshrink"};
+constexpr std::string_view kComparisons[] = {"eq",          "ne",         "lt",          "le",    "gt",    "ge",
+                                             "logical_and", "logical_or", "logical_not", "isnan", "isinf", "isfinite"};
+
+bool is_normalization(std::string_view stem) {
+  return stem.find("batch_norm") != std::string_view::npos || stem.find("layer_norm") != std::string_view::npos ||
+         stem.find("group_norm") != std::string_view::npos || stem.find("instance_norm") != std::string_view::npos ||
+         stem.find("rms_norm") != std::string_view::npos || stem.find("softmax") != std::string_view::npos;
+}
+bool is_attention(std::string_view stem) { return stem.find("attention") != std::string_view::npos; }
+bool is_convolution(std::string_view stem) {
+  return stem.find("conv") != std::string_view::npos && stem.find("convert") == std::string_view::npos;
+}
+bool is_pooling(std::string_view stem) {
+  return stem.find("pool") != std::string_view::npos || stem.find("upsample") != std::string_view::npos ||
+         stem.find("grid_sampler") != std::string_view::npos;
+}
+
+// The last dimensions of `whole`, but not all of them.
+bool is_tail(const std::vector<int64_t>& sizes, const std::vector<int64_t>& whole) {
+  return !sizes.empty() && sizes.size() < whole.size() && std::equal(sizes.rbegin(), sizes.rend(), whole.rbegin());
+}
+
+Operation normalization(const Name& name, const Inputs& in) {
+  Operation out = base(OperationKind::normalization, in);
+  if (in.tensors.empty()) return out;
+  const Tensor& x = in.tensors[0];
+  const int64_t count = x.count();
+  const bool softmax = name.stem.find("softmax") != std::string_view::npos;
+  if (name.stem.find("batch_norm") != std::string_view::npos) {
+    out.rows = x.sizes.size() > 1 ? x.sizes[1] : 1;
+    out.per_channel = true;
+    // The first truth value says whether statistics are this batch's; else they are known, and it is elementwise.
+    for (const Json& value : in.json)
+      if (value.is_boolean()) {
+        if (!value.get<bool>()) out.kind = OperationKind::elementwise;
+        break;
+      }
+    out.strided = x.innermost() != 1;
+  } else if (name.stem.find("group_norm") != std::string_view::npos || name.stem.find("instance_norm") != std::string_view::npos) {
+    // native_group_norm(x, weight, bias, N, C, HxW, groups): rows of one group of one sample.
+    int64_t groups = 1;
+    for (const Json& value : in.json)
+      if (value.is_integer()) groups = value.get<int64_t>();
+    out.rows = bounded_product({x.sizes.empty() ? 1 : x.sizes[0], std::max<int64_t>(1, groups)});
+  } else if (softmax) {
+    int64_t dim = -1;
+    for (const Json& value : in.json)
+      if (value.is_integer()) {
+        dim = value.get<int64_t>();
+        break;
+      }
+    const auto size = static_cast<int64_t>(x.sizes.size());
+    if (dim < 0) dim += size;
+    const int64_t length = dim >= 0 && dim < size ? x.sizes[static_cast<size_t>(dim)] : count;
+    out.rows = length > 0 ? count / length : 0;
+    out.strided = dim != size - 1;
+  } else {  // layer and RMS norm: over the dimensions that are named; older releases do not tell them, but weights have their shape
+    int64_t length = 1;
+    for (const int64_t size : integers(in.json, name.backward ? 2 : 1)) length *= size;
+    for (size_t i = 1; i < in.tensors.size() && length == 1; ++i)
+      if (is_tail(in.tensors[i].sizes, x.sizes)) length = in.tensors[i].count();
+    if (length == 1 && !x.sizes.empty()) length = x.sizes.back();
+    out.rows = length > 0 ? count / length : 0;
+  }
+  out.columns = out.rows > 0 ? count / out.rows : count;
+  out.pass = name.backward ? Pass::backward : Pass::forward;
+  out.bytes_written = count * x.element_bytes;
+  // Layer and group norm keep mean and deviation of each row, in fp32.
+  const bool statistics = !softmax && !name.backward && !out.per_channel && name.stem.find("rms") == std::string_view::npos;
+  if (statistics) out.bytes_written += 8 * out.rows;
+  out.flops = static_cast<double>(count) * (name.backward ? 8 : 5);
+  return out;
+}
+
+Operation attention(const Name& name, const Inputs& in) {
+  Operation out = base(OperationKind::attention, in);
+  // Forward: q, k, v; backward: grad, q, k, v.
+  const size_t first = name.backward ? 1 : 0;
+  if (in.tensors.size() < first + 3 || in.tensors[first].sizes.size() != 4) return out;
+  const Tensor &q = in.tensors[first], &k = in.tensors[first + 1], &v = in.tensors[first + 2];
+  // The kernels' own operators have [batch, length, heads, size]; cuDNN's and scaled_dot_product's [batch, heads, length, size].
+  const bool heads_first =
+      name.stem.find("scaled_dot_product") != std::string_view::npos || name.stem.find("cudnn") != std::string_view::npos;
+  const size_t head = heads_first ? 1 : 2, length = heads_first ? 2 : 1;
+  AttentionShape& shape = out.attention;
+  shape.pass = name.backward ? Pass::backward : Pass::forward;
+  shape.batch = q.sizes[0];
+  shape.heads = q.sizes[head];
+  shape.kv_heads = k.sizes[head];
+  shape.queries = q.sizes[length];
+  shape.keys = k.sizes[length];
+  shape.head_dim = q.sizes[3];
+  shape.value_dim = v.sizes[3];
+  // Its only truth value that says so: is_causal, or custom_mask_type 1 of the memory-efficient one.
+  if (name.stem.find("efficient") != std::string_view::npos && !heads_first) {
+    int64_t last = 0;
+    for (const Json& value : in.json)
+      if (value.is_integer()) last = value.get<int64_t>();
+    shape.causal = last == 1 || last == 2;
+  } else {
+    for (const Json& value : in.json)
+      if (value.is_boolean()) {
+        shape.causal = value.get<bool>();
+        break;
+      }
+  }
+  const double pairs = static_cast<double>(shape.batch) * static_cast<double>(shape.heads) * static_cast<double>(shape.queries) *
+                       static_cast<double>(shape.keys);
+  out.flops = 2 * pairs * static_cast<double>(shape.head_dim + shape.value_dim) * (shape.causal ? 0.5 : 1) * (name.backward ? 2.5 : 1);
+  out.precision = type_precision(q.type);
+  const int64_t own = q.bytes() + k.bytes() + v.bytes();
+  out.bytes_read = name.backward ? own + q.bytes() * 2 : own;
+  out.bytes_written = name.backward ? own : q.bytes();
+  out.pass = shape.pass;
+  return out;
+}
+
+// Convolutions that PyTorch computes itself: depthwise ones, mostly. forward(x, w, ...); backward(grad, x, w, ...).
+Operation convolution(const Name& name, const Inputs& in) {
+  Operation out = base(OperationKind::convolution, in);
+  const size_t first = name.backward ? 1 : 0;
+  if (in.tensors.size() < first + 2) return out;
+  const Tensor &x = in.tensors[first], &w = in.tensors[first + 1];
+  if (x.sizes.size() < 3 || w.sizes.size() != x.sizes.size()) return out;
+  ConvolutionShape& shape = out.convolution;
+  shape.pass = name.backward ? Pass::backward : Pass::forward;
+  shape.batch = x.sizes[0];
+  shape.in_channels = x.sizes[1];
+  shape.out_channels = w.sizes[0];
+  shape.groups = w.sizes[1] > 0 ? std::max<int64_t>(1, x.sizes[1] / w.sizes[1]) : 1;
+  shape.channels_last = x.strides.size() > 1 && x.strides[1] == 1 && x.sizes[1] > 1;
+  std::vector<int64_t> stride;
+  for (const Json& value : in.json)  // the first list of as many numbers as there are dimensions that is not the window
+    if (value.is_array() && value.size() == x.sizes.size() - 2 && !value.empty() && value.at(0).is_integer()) {
+      std::vector<int64_t> list;
+      for (const Json& entry : value) list.push_back(entry.get<int64_t>());
+      if (stride.empty() && list != std::vector<int64_t>(w.sizes.begin() + 2, w.sizes.end())) stride = list;
+    }
+  int64_t outputs = bounded_product({shape.batch, shape.out_channels});
+  for (size_t i = 2; i < x.sizes.size() && i < 5; ++i) {
+    shape.in[i - 2] = x.sizes[i];
+    shape.window[i - 2] = w.sizes[i];
+    shape.stride[i - 2] = i - 2 < stride.size() ? std::max<int64_t>(1, stride[i - 2]) : 1;
+    shape.out[i - 2] = name.backward && in.tensors[0].sizes.size() == x.sizes.size()
+                           ? in.tensors[0].sizes[i]
+                           : (x.sizes[i] + shape.stride[i - 2] - 1) / shape.stride[i - 2];
+    outputs = bounded_product({outputs, shape.out[i - 2]});
+  }
+  const double products =
+      2.0 * static_cast<double>(outputs) * static_cast<double>(w.count()) / static_cast<double>(std::max<int64_t>(1, w.sizes[0]));
+  out.flops = name.backward ? 2 * products : products;
+  out.bytes_read = x.bytes() + w.bytes() + (name.backward ? bounded_product({outputs, x.element_bytes}) : 0);
+  out.bytes_written = name.backward ? x.bytes() + w.bytes() : bounded_product({outputs, x.element_bytes});
+  out.pass = shape.pass;
+  return out;
+}
+
+Operation reduction(const Name& name, const Inputs& in) {
+  Operation out = base(OperationKind::reduction, in);
+  if (in.tensors.empty()) return out;
+  const Tensor& x = in.tensors[0];
+  int64_t kept = 1;
+  const auto rank = static_cast<int64_t>(x.sizes.size());
+  std::vector<int64_t> dims;
+  for (size_t i = 1; i < in.json.size() && dims.empty(); ++i) dims = integers(in.json, i);
+  const bool one_dim = one_of(name.stem, kOfOneDimension);
+  if (dims.empty() && one_dim && in.json.size() > 1 && in.json.at(1).is_integer()) dims = {in.json.at(1).get<int64_t>()};
+  if (!dims.empty() && name.stem.find("loss") == std::string_view::npos) {
+    for (int64_t i = 0; i < rank; ++i) {
+      const bool gone = std::any_of(dims.begin(), dims.end(), [&](int64_t dim) { return dim == i || dim + rank == i; });
+      if (!gone) kept = bounded_product({kept, x.sizes[static_cast<size_t>(i)]});
+    }
+    const int64_t last = static_cast<int64_t>(x.innermost());
+    out.strided = std::none_of(dims.begin(), dims.end(), [&](int64_t dim) { return dim == last || dim + rank == last; });
+  }
+  out.rows = kept;
+  out.columns = kept > 0 ? x.count() / kept : 0;
+  out.bytes_written = bounded_product({kept, x.element_bytes});
+  out.flops = static_cast<double>(x.count());
+  return out;
+}
+
+Operation indexing(const Name& name, const Inputs& in) {
+  Operation out = base(OperationKind::indexing, in);
+  if (in.tensors.size() < 2) {
+    if (!in.tensors.empty()) out.bytes_written = in.tensors[0].bytes();
+    return out;
+  }
+  const Tensor &x = in.tensors[0], &index = in.tensors[1];
+  const int64_t row = x.sizes.size() > 1 ? x.count() / std::max<int64_t>(1, x.sizes[0]) : 1;
+  if (name.stem == "embedding" || name.stem == "index_select" || (name.stem == "index" && x.sizes.size() > index.sizes.size())) {
+    const int64_t moved = bounded_product({index.count(), row, x.element_bytes});
+    out.bytes_read = moved + index.bytes();
+    out.bytes_written = moved;
+  } else if (name.stem == "embedding_dense_backward") {
+    // grad, indices, number of weights: the gradient of every weight, most of it zeros.
+    const int64_t weights = in.json.size() > 2 && in.json.at(2).is_integer() ? in.json.at(2).get<int64_t>() : 0;
+    const int64_t width = x.sizes.empty() ? 1 : x.sizes.back();
+    out.bytes_read = x.bytes() + index.bytes();
+    out.bytes_written = x.bytes() + bounded_product({weights, width, x.element_bytes});
+  } else if (name.in_place) {
+    const int64_t moved = (in.tensors.size() > 2 ? in.tensors.back().count() : index.count()) * x.element_bytes;
+    out.bytes_read = 2 * moved + index.bytes();
+    out.bytes_written = moved;
+  } else {
+    const int64_t moved = index.count() * x.element_bytes;
+    out.bytes_read = std::min(out.bytes_read, moved + index.bytes());
+    out.bytes_written = moved;
+  }
+  return out;
+}
+
+Operation copying(const Name& name, const Inputs& in) {
+  Operation out = base(OperationKind::copy, in);
+  if (in.tensors.empty()) return out;
+  if (name.stem == "copy" && in.tensors.size() > 1) {
+    const Tensor &to = in.tensors[0], &from = in.tensors[1];
+    out.bytes_read = from.on_card ? from.bytes() : 0;
+    out.bytes_written = to.on_card ? to.bytes() : 0;
+    out.from_host = !from.on_card;
+    out.to_host = !to.on_card;
+    out.strided = to.innermost() != from.innermost();
+  } else {
+    out.bytes_written = out.bytes_read;
+  }
+  return out;
+}
+
+// An optimizer's or another list's kernels: each list is read; what an in-place one works on is written.
+Operation optimizer(const Name& name, const Inputs& in) {
+  Operation out = base(OperationKind::optimizer, in);
+  const auto bytes = [](const std::vector<Tensor>& list) {
+    int64_t sum = 0;
+    for (const Tensor& tensor : list) sum += tensor.bytes();
+    return sum;
+  };
+  if (in.lists.empty()) return out;
+  out.bytes_read = 0;
+  for (const auto& list : in.lists) out.bytes_read += bytes(list);
+  const auto has = [&](std::string_view part) { return name.stem.find(part) != std::string_view::npos; };
+  if (has("_fused_adam") || has("_fused_sgd") || has("_fused_adagrad")) {
+    out.bytes_written = 0;  // all but the gradients, the second list
+    for (size_t i = 0; i < in.lists.size(); ++i)
+      if (i != 1) out.bytes_written += bytes(in.lists[i]);
+  } else if (has("norm")) {
+    out.bytes_written = 4 * static_cast<int64_t>(in.lists[0].size());
+  } else if (has("zero")) {
+    out.bytes_read = 0;
+    out.bytes_written = bytes(in.lists[0]);
+  } else if (has("copy")) {
+    out.bytes_read = in.lists.size() > 1 ? bytes(in.lists[1]) : 0;
+    out.bytes_written = bytes(in.lists[0]);
+  } else {
+    out.bytes_written = bytes(in.lists[0]);
+  }
+  return out;
+}
+
+Operation pooling(const Name& name, const Inputs& in) {
+  Operation out = base(OperationKind::elementwise, in);
+  if (in.tensors.empty()) return out;
+  const Tensor& x = in.tensors[0];
+  const bool with_indices = name.stem.find("with_indices") != std::string_view::npos;
+  if (name.backward) {
+    // grad, x, ... : as large as x is what is written. Upsampling says x's size in its second list of numbers.
+    int64_t written = in.tensors.size() > 1 ? in.tensors[1].count() : 0;
+    if (written == 0) {
+      written = 1;
+      for (const int64_t size : integers(in.json, 2)) written = bounded_product({written, size});
+    }
+    out.bytes_read = x.bytes() + (with_indices && in.tensors.size() > 2 ? in.tensors[2].bytes() : 0);
+    out.bytes_written = bounded_product({written, x.element_bytes});
+  } else {
+    const bool to_size = name.stem.find("adaptive") != std::string_view::npos || name.stem.find("upsample") != std::string_view::npos;
+    const std::vector<int64_t> first = integers(in.json, 1), second = integers(in.json, 2);
+    const std::vector<int64_t>& steps = second.empty() ? first : second;
+    int64_t written = x.count();
+    const size_t spatial = first.size();
+    if (spatial > 0 && spatial < x.sizes.size()) {
+      written = 1;
+      for (size_t i = 0; i < x.sizes.size(); ++i) {
+        const size_t at = i + spatial - x.sizes.size();
+        const bool inside = i + spatial >= x.sizes.size();
+        written *= !inside   ? x.sizes[i]
+                   : to_size ? first[at]
+                             : (x.sizes[i] + std::max<int64_t>(1, steps[at]) - 1) / std::max<int64_t>(1, steps[at]);
+      }
+    }
+    out.bytes_written = bounded_product({written, x.element_bytes + (with_indices ? 8 : 0)});
+  }
+  out.strided = x.innermost() != x.sizes.size() - 1 && !x.sizes.empty();
+  return out;
+}
+
+Operation elementwise(const Name& name, const Inputs& in) {
+  Operation out = base(OperationKind::elementwise, in);
+  if (in.tensors.empty()) return out;
+  const int64_t count = broadcast_count(in.tensors);
+  if (name.in_place) {
+    out.bytes_written = in.tensors[0].bytes();
+  } else if (one_of(name.stem, kComparisons)) {
+    out.bytes_written = count;
+  } else if (name.stem == "native_dropout") {
+    out.bytes_written = count * (in.tensors[0].element_bytes + 1);
+  } else if (name.stem == "glu") {
+    out.bytes_written = count / 2 * in.tensors[0].element_bytes;
+  } else {
+    out.bytes_written = count * widest(in.tensors);
+  }
+  out.flops = static_cast<double>(count);
+  // Tensors of different layouts: some are read against their order.
+  const size_t inner = in.tensors[0].innermost();
+  for (const Tensor& tensor : in.tensors)
+    if (tensor.sizes.size() == in.tensors[0].sizes.size() && tensor.bytes() > out.bytes_read / 8 && tensor.innermost() != inner)
+      out.strided = true;
+  return out;
+}
+
+OperationKind kind_of(const Name& name) {
+  if (name.is_foreach) return OperationKind::optimizer;
+  if (is_attention(name.stem)) return OperationKind::attention;
+  if (is_normalization(name.stem)) return OperationKind::normalization;
+  if (is_convolution(name.stem)) return OperationKind::convolution;
+  if (one_of(name.stem, kReductions)) return OperationKind::reduction;
+  if (one_of(name.stem, kIndexing)) return OperationKind::indexing;
+  if (one_of(name.stem, kCopies)) return OperationKind::copy;
+  if (one_of(name.stem, kFills) || one_of(name.stem, kRandom)) return OperationKind::memset;
+  return OperationKind::elementwise;
+}
+
+}  // namespace
+
+bool operator_is_known(std::string_view whole) {
+  const Name name = parse(whole);
+  return kind_of(name) != OperationKind::elementwise || is_pooling(name.stem) || one_of(name.stem, kElementwise);
+}
+
+std::optional<Operation> operator_operation(std::string_view whole, const Json& json) {
+  const Inputs in = read(json);
+  const bool any = std::any_of(in.tensors.begin(), in.tensors.end(), [](const Tensor& tensor) { return tensor.on_card; });
+  const Name name = parse(whole);
+  if (!any) return std::nullopt;
+  switch (kind_of(name)) {
+    case OperationKind::optimizer:
+      return optimizer(name, in);
+    case OperationKind::attention:
+      return attention(name, in);
+    case OperationKind::normalization:
+      return normalization(name, in);
+    case OperationKind::convolution:
+      return convolution(name, in);
+    case OperationKind::reduction:
+      return reduction(name, in);
+    case OperationKind::indexing:
+      return indexing(name, in);
+    case OperationKind::copy:
+      return copying(name, in);
+    case OperationKind::memset: {  // what is written only: one of the kernels that fill, which cost what others cost
+      Operation out = base(OperationKind::elementwise, in);
+      out.bytes_written = in.tensors[0].bytes();
+      out.bytes_read = 0;
+      return out;
+    }
+    default:
+      return is_pooling(name.stem) ? pooling(name, in) : elementwise(name, in);
+  }
+}
+
+}  // namespace gpucast

@@ -1,0 +1,307 @@
+#include "src/step/step_operations.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <tuple>
+#include <unordered_map>
+#include <utility>
+
+#include "gpucast/error.h"
+#include "src/base/json.h"
+#include "src/step/bounded.h"
+#include "src/step/library_call.h"
+#include "src/step/operator_table.h"
+
+namespace gpucast {
+namespace {
+
+// Where in the step a piece of work stands: what the marks before it say.
+struct Place {
+  Phase phase = Phase::data;
+  ModuleId module;
+};
+
+// Places by mark, in the order of sequence numbers.
+class Places {
+ public:
+  explicit Places(const Trace& trace) {
+    for (const Mark& mark : trace.marks)
+      if (mark.sequence < trace.observed.last_mark) marks_.push_back(&mark);
+    std::stable_sort(marks_.begin(), marks_.end(), [](const Mark* a, const Mark* b) { return a->sequence < b->sequence; });
+  }
+
+  // Asked with marks that do not fall.
+  const Place& behind(int64_t sequence) {
+    while (next_ < marks_.size() && marks_[next_]->sequence <= sequence) take(*marks_[next_++]);
+    return place_;
+  }
+
+ private:
+  void take(const Mark& mark) {
+    switch (mark.kind) {
+      case MarkKind::phase_begin:
+        phases_.push_back(to_phase(mark.phase));
+        if (mark.phase == MarkedPhase::forward) forward_done_ = false;
+        break;
+      case MarkKind::phase_end:
+        if (!phases_.empty()) phases_.pop_back();
+        if (mark.phase == MarkedPhase::forward && phases_.empty()) forward_done_ = true;
+        if (mark.phase == MarkedPhase::backward) forward_done_ = false, node_ = ModuleId();
+        break;
+      case MarkKind::module_begin:
+        modules_.push_back(mark.module);
+        break;
+      case MarkKind::module_end:
+        if (!modules_.empty()) modules_.pop_back();
+        break;
+      case MarkKind::module_backward:
+        node_ = mark.module;
+        break;
+      default:
+        break;
+    }
+    place_.phase = !phases_.empty() ? phases_.back() : forward_done_ ? Phase::loss : Phase::data;
+    place_.module = !modules_.empty() ? modules_.back() : place_.phase == Phase::backward ? node_ : ModuleId();
+  }
+
+  std::vector<const Mark*> marks_;
+  size_t next_ = 0;
+  std::vector<Phase> phases_;
+  std::vector<ModuleId> modules_;
+  ModuleId node_;
+  bool forward_done_ = false;
+  Place place_;
+};
+
+// For each piece of work the operator that asked for it: index into the step's operators, or -1. A thread of the log is that thread of the
+// profiler whose operators hold most of its work.
+std::vector<int64_t> operators_of_work(const ObservedStep& step) {
+  const int64_t shift = step.clock_unix_ns - step.unix_ns;
+  std::map<int64_t, std::vector<size_t>> operators, work;
+  for (size_t i = 0; i < step.operators.size(); ++i) operators[step.operators[i].thread].push_back(i);
+  for (size_t i = 0; i < step.work.size(); ++i) work[step.work[i].thread].push_back(i);
+  std::vector<int64_t> out(step.work.size(), -1);
+  for (const auto& [thread, pieces] : work) {
+    std::vector<int64_t> best;
+    size_t most = 0;
+    for (const auto& [candidate, calls] : operators) {
+      std::vector<int64_t> found(pieces.size(), -1);
+      std::vector<size_t> open;  // nested calls
+      size_t next = 0, held = 0;
+      for (size_t i = 0; i < pieces.size(); ++i) {
+        const int64_t time = step.work[pieces[i]].time_ns + shift;
+        for (; next < calls.size() && step.operators[calls[next]].start_ns <= time; ++next) {
+          const OperatorCall& call = step.operators[calls[next]];
+          while (!open.empty() && step.operators[open.back()].start_ns + step.operators[open.back()].duration_ns < call.start_ns)
+            open.pop_back();
+          open.push_back(calls[next]);
+        }
+        while (!open.empty() && step.operators[open.back()].start_ns + step.operators[open.back()].duration_ns < time) open.pop_back();
+        if (open.empty()) continue;
+        found[i] = static_cast<int64_t>(open.back());
+        ++held;
+      }
+      if (held > most) {
+        most = held;
+        best = std::move(found);
+      }
+    }
+    for (size_t i = 0; i < best.size(); ++i) out[pieces[i]] = best[i];
+  }
+  return out;
+}
+
+// What each kind of operator and each call is, made once.
+class Known {
+ public:
+  explicit Known(const Trace& trace) : trace_(trace), settings_{trace.observed.tf32_products, trace.observed.tf32_convolutions} {}
+
+  struct Entry {
+    std::optional<Operation> operation;
+    bool known = false;
+  };
+
+  const Entry& of_operator(uint32_t kind) {
+    const auto [found, added] = operators_.try_emplace(kind);
+    if (added) {
+      const OperatorKind& row = trace_.observed.kinds[kind];
+      const std::string_view name = trace_.strings.text(row.name);
+      found->second.operation = operator_operation(name, Json::parse(trace_.strings.text(row.inputs)));
+      found->second.known = found->second.operation && operator_is_known(name);
+    }
+    return found->second;
+  }
+  const Entry& of_call(const Work& work) {
+    const auto [found, added] = calls_.try_emplace({work.name.index(), work.arguments.index()});
+    if (added) {
+      found->second.operation = library_call(trace_.strings.text(work.library), trace_.strings.text(work.name),
+                                             Json::parse(trace_.strings.text(work.arguments)), settings_);
+      found->second.known = found->second.operation.has_value();
+    }
+    return found->second;
+  }
+
+ private:
+  const Trace& trace_;
+  CallSettings settings_;
+  std::unordered_map<uint32_t, Entry> operators_;
+  std::map<std::pair<size_t, size_t>, Entry> calls_;
+};
+
+constexpr int64_t kBytesPerUnknownThread = 8;  // read one number, write one
+
+Operation of_copy(const Work& work) {
+  Operation out;
+  out.kind = work.kind == WorkKind::memset ? OperationKind::memset : OperationKind::copy;
+  out.element_bytes = 1;
+  out.from_host = work.copy_kind == 1;
+  out.to_host = work.copy_kind == 2;
+  if (work.kind == WorkKind::copy && !out.from_host) out.bytes_read = work.size_bytes;
+  if (!out.to_host) out.bytes_written = work.size_bytes;
+  return out;
+}
+
+Operation of_unknown(const Work& work) {
+  Operation out;
+  out.kind = OperationKind::unknown;
+  int64_t threads = 1;
+  for (size_t i = 0; i < 3; ++i)
+    threads = bounded_product({threads, std::max<int64_t>(1, work.grid[i]), std::max<int64_t>(1, work.block[i])});
+  out.bytes_read = threads * kBytesPerUnknownThread / 2;
+  out.bytes_written = threads * kBytesPerUnknownThread / 2;
+  return out;
+}
+
+void read_inputs(const Trace& trace, StepOperations* out) {
+  for (const TensorMark& tensor : trace.tensors) {
+    if (tensor.kind != TensorKind::input || tensor.sequence < trace.observed.first_mark || tensor.sequence >= trace.observed.last_mark)
+      continue;
+    const Json shape = Json::parse(trace.strings.text(tensor.shape));
+    if (!shape.is_array() || shape.empty()) continue;
+    const int64_t first = shape.at(0).get<int64_t>();
+    if (out->samples == 0) out->samples = first;
+    if (out->tokens == 0 && shape.size() == 2 && trace.strings.text(tensor.dtype) == "int64")
+      out->tokens = bounded_product({first, shape.at(1).get<int64_t>()});
+  }
+}
+
+constexpr double kMarkNs = 20'000;        // one of our marks: an observed step has hundreds, a real one none
+constexpr double kObserving = 1.6;        // how much slower an observed step is, where no other was seen
+constexpr double kLeastHostShare = 0.25;  // whatever is taken off for marks, this much of the host's time stays
+
+// How long the host works for a step that nobody looks at, over how long this one took. The CPU time of the process, where that is less
+// than what the clock on the wall says: then others worked on this machine, too.
+double host_scale(const Trace& trace, double observed_ns) {
+  if (observed_ns <= 0) return 1;
+  std::map<int64_t, const Mark*> ends;  // of steps
+  int64_t marks = 0;
+  for (const Mark& mark : trace.marks) {
+    if (mark.kind == MarkKind::step) ends[mark.step] = &mark;
+    marks += mark.sequence >= trace.observed.first_mark && mark.sequence < trace.observed.last_mark;
+  }
+  double plain_ns = observed_ns;
+  for (const auto& [step, end] : ends) {
+    const auto before = ends.find(step - 1);
+    if (step < 2 || before == ends.end()) continue;
+    double ns = static_cast<double>(end->time_us - before->second->time_us) * 1e3;
+    if (end->cpu_us > 0) ns = std::min(ns, static_cast<double>(end->cpu_us - before->second->cpu_us) * 1e3);
+    plain_ns = std::min(plain_ns, step == trace.observed.step ? ns / kObserving : ns);
+  }
+  if (ends.size() < 2) plain_ns /= kObserving;
+  return std::clamp((plain_ns - static_cast<double>(marks) * kMarkNs) / observed_ns, kLeastHostShare * plain_ns / observed_ns, 1.0);
+}
+
+}  // namespace
+
+StepOperations step_operations(const Trace& trace) {
+  const ObservedStep& step = trace.observed;
+  if (step.step == 0 || step.clock_unix_ns == 0) {
+    const bool old = step.clock_unix_ns == 0 && trace.kernels > 0;
+    throw Error(old                             ? "the capture has no times: an older gpucast made it"
+                : trace.header.source != "vgpu" ? "only captures of `gpucast run` tell what the GPU was asked to do"
+                                                : "no whole step was observed: the script took too few steps, or profiles itself",
+                trace.path, "capture again: `gpucast run -o FILE -- COMMAND`, for two steps or more (--steps 1 observes the first)");
+  }
+  StepOperations out;
+  const std::vector<int64_t> owners = operators_of_work(step);
+  Places places(trace);
+  Known known(trace);
+  const int64_t shift = step.clock_unix_ns - step.unix_ns;
+  int64_t open_call = -1;  // the operator whose kernels the last operation is made of
+  // A shape is what it was made from, and how many launches it is.
+  using Source = std::tuple<int, int64_t, int64_t, int64_t>;
+  std::map<Source, uint32_t> shapes;
+  Source source;
+  Operation operation;
+  const auto close = [&] {
+    if (out.operations.empty()) return;
+    std::get<3>(source) = operation.launches;
+    const auto [found, added] = shapes.try_emplace(source, static_cast<uint32_t>(out.shapes.size()));
+    if (added) out.shapes.push_back(operation);
+    out.operations.back().shape = found->second;
+  };
+  for (size_t i = 0; i < step.work.size(); ++i) {
+    const Work& work = step.work[i];
+    ++out.work;
+    const OperatorCall* owner = owners[i] >= 0 ? &step.operators[static_cast<size_t>(owners[i])] : nullptr;
+    const std::string_view owner_name = owner ? trace.strings.text(step.kinds[owner->kind].name) : std::string_view();
+    if (work.kind == WorkKind::kernel && owners[i] >= 0 && owners[i] == open_call && !out.operations.empty()) {
+      ++operation.launches;
+      out.known_work += out.operations.back().known ? 1 : 0;
+      continue;
+    }
+    close();
+    const Place place = places.behind(work.mark);
+    StepOperation made;
+    made.phase = place.phase;
+    made.module = place.module;
+    const auto stream = std::find(out.streams.begin(), out.streams.end(), work.stream);
+    made.stream = static_cast<uint32_t>(stream - out.streams.begin());
+    if (stream == out.streams.end()) out.streams.push_back(work.stream);
+    made.thread = work.thread;
+    made.asked_ns = work.time_ns + shift;
+    made.asked_unix_us = (static_cast<double>(step.clock_unix_ns) + static_cast<double>(work.time_ns)) / 1000;
+    made.mark = work.mark;
+    made.kernel = std::string(trace.strings.text(work.name));
+    open_call = -1;
+    if (work.kind == WorkKind::kernel) {
+      const Known::Entry* entry = owner ? &known.of_operator(owner->kind) : nullptr;
+      made.known = entry && entry->known;
+      const bool sized = entry && entry->operation;
+      operation = sized ? *entry->operation : of_unknown(work);
+      source = {sized ? 0 : 1, sized ? owner->kind : operation.bytes_read, 0, 0};
+      made.name = owner ? std::string(owner_name) : made.kernel;
+      open_call = owners[i];
+    } else if (work.kind == WorkKind::call) {
+      const Known::Entry& entry = known.of_call(work);
+      made.known = entry.known;
+      operation = entry.operation ? *entry.operation : of_unknown(work);
+      source = {2, static_cast<int64_t>(work.name.index()), static_cast<int64_t>(work.arguments.index()), 0};
+      made.name = owner ? std::string(owner_name) : made.kernel;
+    } else {
+      made.known = true;
+      operation = of_copy(work);
+      source = {work.kind == WorkKind::memset ? 3 : 4, work.copy_kind, work.size_bytes, 0};
+      made.kernel = work.kind == WorkKind::memset ? "memset" : "memcpy";
+      made.name = owner ? std::string(owner_name) : made.kernel;
+      made.waits = operation.to_host;
+    }
+    out.known_work += made.known ? 1 : 0;
+    out.operations.push_back(std::move(made));
+  }
+  close();
+  int64_t begin_us = 0, end_us = 0;
+  for (const Mark& mark : trace.marks) {
+    if (mark.sequence == step.first_mark) begin_us = mark.time_us;
+    if (mark.sequence == step.last_mark) end_us = mark.time_us;
+  }
+  out.host_ns = std::max<int64_t>(0, end_us - begin_us) * 1000;
+  const int64_t begin_ns = begin_us * 1000 - step.unix_ns;  // marks count from 1970, too
+  for (StepOperation& made : out.operations) made.asked_ns = std::max<int64_t>(0, made.asked_ns - begin_ns);
+  out.host_scale = host_scale(trace, static_cast<double>(out.host_ns));
+  read_inputs(trace, &out);
+  return out;
+}
+
+}  // namespace gpucast

@@ -1,0 +1,46 @@
+// One observed step -> operations: each piece of work finds the operator that asked for it, and becomes an operation with its sizes, in the
+// phase and module it belongs to.
+//
+// A piece of work belongs to the innermost operator that ran on its thread at that moment; both are timed by one clock. A library call says
+// its sizes itself; the kernels of one operator's call are one operation, whose bytes follow from the operator's inputs.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "gpucast/trace.h"
+#include "src/attribution/attribution.h"
+#include "src/time/operation.h"
+
+namespace gpucast {
+
+struct StepOperation {
+  uint32_t shape = 0;  // which operation it is: in StepOperations::shapes
+  std::string name;    // "aten::addmm", "cublasSgemm_v2" (where no operator is known), "memcpy"
+  std::string kernel;  // mangled name of its first kernel, or the library's function
+  Phase phase = Phase::other;
+  ModuleId module;
+  bool known = false;   // its kind and bytes follow from an operator or a library call
+  uint32_t stream = 0;  // in StepOperations::streams
+  int64_t thread = 0;
+  int64_t asked_ns = 0;  // when its first work was asked for, since the step's begin
+  double asked_unix_us = 0;
+  int64_t mark = 0;    // sequence number of the mark before it
+  bool waits = false;  // the host goes on only when it is done (a copy to the host)
+};
+
+struct StepOperations {
+  std::vector<Operation> shapes;          // each once
+  std::vector<StepOperation> operations;  // in the order in which they were asked for
+  std::vector<uint64_t> streams;          // handles
+  int64_t host_ns = 0;                    // from the end of the step before to the end of this, on this machine, while being observed
+  int64_t work = 0, known_work = 0;       // launches, calls, copies; of these with a known operator or call
+  int64_t samples = 0;                    // the first dimension of the first input; 0: unknown
+  int64_t tokens = 0;                     // of an input of integers with two dimensions; 0: there is none
+  double host_scale = 1;                  // of host_ns and asked_ns: without being observed, and without our marks
+};
+
+// Throws Error where the capture has no observed step: what to do then.
+StepOperations step_operations(const Trace& trace);
+
+}  // namespace gpucast

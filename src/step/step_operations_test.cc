@@ -1,0 +1,303 @@
+#include "src/step/step_operations.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "gpucast/error.h"
+#include "gpucast/step_time.h"
+#include "src/step/library_call.h"
+#include "src/step/operator_table.h"
+
+namespace gpucast {
+namespace {
+
+Operation of(const char* name, const char* inputs) {
+  const auto found = operator_operation(name, Json::parse(inputs));
+  EXPECT_TRUE(found) << name;
+  return found.value_or(Operation{});
+}
+Operation call(const char* library, const char* name, const char* arguments, CallSettings settings = {}) {
+  const auto found = library_call(library, name, Json::parse(arguments), settings);
+  EXPECT_TRUE(found) << name;
+  return found.value_or(Operation{});
+}
+
+// ---- operators, on paper ---------------------------------------------------------------------------------------------------------------
+
+TEST(OperatorTable, ElementwiseReadsItsInputsAndWritesWhatTheyAreBroadcastTo) {
+  const Operation add = of("aten::add", R"([{"float32": [[8, 64], [64, 1]]}, {"float32": [[64], [1]]}, 1])");
+  EXPECT_EQ(add.kind, OperationKind::elementwise);
+  EXPECT_EQ(add.bytes_read, (8 * 64 + 64) * 4);
+  EXPECT_EQ(add.bytes_written, 8 * 64 * 4);
+  const Operation in_place = of("aten::add_", R"([{"float16": [[8, 64], [64, 1]]}, {"float16": [[8, 64], [64, 1]]}, 1])");
+  EXPECT_EQ(in_place.bytes_read, 2 * 8 * 64 * 2);
+  EXPECT_EQ(in_place.bytes_written, 8 * 64 * 2);
+  const Operation compared = of("aten::eq", R"([{"int64": [[100], [1]]}, 3])");
+  EXPECT_EQ(compared.bytes_written, 100);
+}
+
+// PyTorch 2.6 records null in the place of normalized_shape.
+TEST(OperatorTable, ALayerNormsWeightTellsItsRows) {
+  const std::string x = R"({"float32": [[8, 512, 1024], [524288, 1024, 1]]})", weight = R"({"float32": [[1024], [1]]})";
+  const std::string statistics = R"({"float32": [[8, 512, 1], [512, 1, 1]]})";
+  std::string inputs = "[" + x + ", null, " + weight + ", " + weight + ", 1e-05]";
+  EXPECT_EQ(of("aten::native_layer_norm", inputs.c_str()).rows, 8 * 512);
+  inputs = "[" + x + ", " + x + ", null, " + statistics + ", " + statistics + ", " + weight + ", " + weight + ", [true, true, true]]";
+  EXPECT_EQ(of("aten::native_layer_norm_backward", inputs.c_str()).columns, 1024);
+  inputs = "[" + x + ", null, null, null, 1e-05]";
+  EXPECT_EQ(of("aten::native_layer_norm", inputs.c_str()).columns, 1024);
+}
+
+TEST(OperatorTable, ExpandedDimensionsHaveOneElement) {
+  EXPECT_EQ(of("aten::mul", R"([{"float32": [[16, 1000], [0, 1]]}, 2.0])").bytes_read, 1000 * 4);
+}
+
+TEST(OperatorTable, NumbersOnTheHostAreNotRead) {
+  EXPECT_EQ(of("aten::add_", R"([{"int64": [[], []]}, {"int64": [[], [], "cpu"]}, 1])").bytes_read, 8);
+  EXPECT_FALSE(operator_operation("aten::add_", Json::parse(R"([{"int64": [[], [], "cpu"]}, 1])")));
+}
+
+TEST(OperatorTable, ReductionsKeepWhatIsNotReduced) {
+  const Operation sum = of("aten::sum", R"([{"float32": [[8, 64, 10], [640, 10, 1]]}, [0, -1], false, null])");
+  EXPECT_EQ(sum.kind, OperationKind::reduction);
+  EXPECT_EQ(sum.rows, 64);
+  EXPECT_EQ(sum.columns, 80);
+  EXPECT_EQ(sum.bytes_written, 64 * 4);
+  EXPECT_FALSE(sum.strided);
+  EXPECT_TRUE(of("aten::sum", R"([{"float32": [[8, 64], [64, 1]]}, [0], true, null])").strided);
+}
+
+TEST(OperatorTable, NormalizationsKnowTheirRows) {
+  const Operation layer =
+      of("aten::native_layer_norm",
+         R"([{"float32": [[4, 128, 768], [98304, 768, 1]]}, [768], {"float32": [[768], [1]]}, {"float32": [[768], [1]]}, 1e-05])");
+  EXPECT_EQ(layer.kind, OperationKind::normalization);
+  EXPECT_EQ(layer.rows, 512);
+  EXPECT_EQ(layer.columns, 768);
+  const Operation softmax = of("aten::_softmax", R"([{"float16": [[2, 12, 64, 64], [49152, 4096, 64, 1]]}, -1, false])");
+  EXPECT_EQ(softmax.rows, 2 * 12 * 64);
+  EXPECT_EQ(softmax.bytes_written, softmax.bytes_read);
+}
+
+TEST(OperatorTable, AnEmbeddingReadsTheRowsItNeeds) {
+  const Operation embedding =
+      of("aten::embedding", R"([{"float32": [[50257, 768], [768, 1]]}, {"int64": [[4, 128], [128, 1]]}, -1, false, false])");
+  EXPECT_EQ(embedding.kind, OperationKind::indexing);
+  EXPECT_EQ(embedding.bytes_written, 512 * 768 * 4);
+  EXPECT_EQ(embedding.bytes_read, 512 * 768 * 4 + 512 * 8);
+}
+
+TEST(OperatorTable, OptimizersMoveTheirLists) {
+  const char* list = R"([{"float32": [[10], [1]]}, {"float32": [[20], [1]]}])";
+  const std::string inputs = std::string("[") + list + "," + list + "," + list + "," + list + ", [], 0.1]";
+  const Operation adam = of("aten::_fused_adamw_", inputs.c_str());
+  EXPECT_EQ(adam.kind, OperationKind::optimizer);
+  EXPECT_EQ(adam.bytes_read, 4 * 30 * 4);
+  EXPECT_EQ(adam.bytes_written, 3 * 30 * 4);
+  const Operation norm = of("aten::_foreach_norm", (std::string("[") + list + ", 2]").c_str());
+  EXPECT_EQ(norm.bytes_written, 2 * 4);
+}
+
+TEST(OperatorTable, AttentionCountsHalfWhenCausal) {
+  const char* q = R"({"bfloat16": [[2, 512, 8, 64], [262144, 512, 64, 1]]})";
+  const std::string tensors = std::string(q) + "," + q + "," + q;
+  const Operation whole = of("aten::_flash_attention_forward", ("[" + tensors + ", null, null, 512, 512, 0.0, false, false]").c_str());
+  const Operation causal = of("aten::_flash_attention_forward", ("[" + tensors + ", null, null, 512, 512, 0.0, true, false]").c_str());
+  EXPECT_EQ(whole.kind, OperationKind::attention);
+  EXPECT_EQ(whole.attention.heads, 8);
+  EXPECT_EQ(whole.attention.queries, 512);
+  EXPECT_DOUBLE_EQ(whole.flops, 4.0 * 2 * 8 * 512 * 512 * 64);
+  EXPECT_DOUBLE_EQ(causal.flops, whole.flops / 2);
+}
+
+TEST(OperatorTable, GarbageIsNoCrash) {
+  for (const char* inputs :
+       {"[]", "[null]", "[[]]", "[{}]", R"([{"float32": []}])", R"([{"float32": [[-5], [1]]}])", R"([{"no type": [[3], []]}])",
+        R"([{"float32": [[3, 3], [3, 1]]}, [5, -7]])", "null", "7", R"([[[{"float32": [[1], [1]]}]]])"}) {
+    for (const char* name : {"aten::sum", "aten::_softmax", "aten::native_layer_norm_backward", "aten::convolution_backward",
+                             "aten::_flash_attention_backward", "aten::max_pool2d_with_indices", "aten::embedding", "aten::_foreach_add_",
+                             "aten::copy_", "aten::cat", "unheard::of", ""}) {
+      (void)operator_operation(name, Json::parse(inputs));
+    }
+  }
+}
+
+// ---- library calls ---------------------------------------------------------------------------------------------------------------------
+
+TEST(LibraryCall, ALinearLayerIsRowMajor) {
+  // x[8, 784] w[2048, 784]^T: cuBLAS is asked for the transposed product.
+  const Operation linear =
+      call("cublasLt", "cublasLtMatmul",
+           R"({"type":"float32","type_c":"float32","compute_type":68,"ta":"t","tb":"n","m":2048,"n":8,"k":784,"batch":1})");
+  EXPECT_EQ(linear.kind, OperationKind::gemm);
+  EXPECT_EQ(linear.precision, Precision::fp32);
+  EXPECT_EQ(linear.gemm.m, 8);
+  EXPECT_EQ(linear.gemm.n, 2048);
+  EXPECT_EQ(linear.gemm.k, 784);
+  EXPECT_TRUE(linear.gemm.b_transposed);
+  EXPECT_FALSE(linear.gemm.a_transposed);
+  EXPECT_DOUBLE_EQ(linear.flops, 2.0 * 8 * 2048 * 784);
+  EXPECT_EQ(linear.bytes_read, (8 + 2048) * 784 * 4);
+}
+
+TEST(LibraryCall, Fp32MayRunAsTf32) {
+  const char* arguments = R"({"type":"float32","ta":"n","tb":"n","m":8,"n":8,"k":8,"batch":1})";
+  EXPECT_EQ(call("cublas", "cublasSgemm_v2", arguments).precision, Precision::fp32);
+  EXPECT_EQ(call("cublas", "cublasSgemm_v2", arguments, {true, false}).precision, Precision::tf32);
+  EXPECT_EQ(call("cublas", "cublasGemmEx", R"({"type":"float16","compute_type":68,"m":8,"n":8,"k":8})", {true, true}).precision,
+            Precision::fp16);
+}
+
+TEST(LibraryCall, AConvolutionsPassAndGroups) {
+  const Operation grouped = call(
+      "cudnn", "cudnnBackendExecute",
+      R"({"engine":0,"operations":[{"op":"convolution_backward_filter","type":"float16","x":[8,64,28,28],"w":[128,2,3,3],"y":[8,128,14,14],"x_strides":[50176,1,1792,64],"stride":[2,2]}]})");
+  EXPECT_EQ(grouped.kind, OperationKind::convolution);
+  EXPECT_EQ(grouped.convolution.pass, Pass::weight_gradient);
+  EXPECT_EQ(grouped.convolution.groups, 32);
+  EXPECT_EQ(grouped.convolution.stride[0], 2);
+  EXPECT_TRUE(grouped.convolution.channels_last);
+  EXPECT_DOUBLE_EQ(grouped.flops, 2.0 * 8 * 128 * 14 * 14 * 2 * 9);
+  EXPECT_EQ(grouped.bytes_written, 128 * 2 * 9 * 2);
+}
+
+TEST(LibraryCall, WhatIsNotKnownIsSaid) {
+  EXPECT_FALSE(library_call("cusolver", "cusolverDnSpotrf", Json::parse("{}"), {}));
+  EXPECT_FALSE(library_call("cudnn", "cudnnOfTheFuture", Json::parse("{}"), {}));
+}
+
+// ---- a whole step ----------------------------------------------------------------------------------------------------------------------
+
+// Two threads, a clock that begins 1000 ns before the operators'. Forward: one kernel under an operator nested in another; then a copy to
+// the host. Backward, on the other thread: two kernels of one operator, then one of none.
+const std::vector<std::string> kLines = {
+    R"({"record":"header","schema_version":1,"source":"vgpu","gpu":{"name":"a100-80"},"steps_requested":3,"command":["python","t.py"]})",
+    R"({"record":"process","pid":1,"torch":"2.6.0"})",
+    R"({"record":"module","id":1,"parent":-1,"name":"net","type":"Net"})",
+    R"(["operator_kind",0,"aten::linear_like",[{"float32":[[4,4],[4,1]]}]])",
+    R"(["operator_kind",1,"aten::relu",[{"float32":[[4,4],[4,1]]}]])",
+    R"(["operator_kind",2,"aten::_foreach_add_",[[{"float32":[[4],[1]]},{"float32":[[4],[1]]}]]])",
+    R"({"record":"operators","step":2,"unix_ns":1000000000,"marks":[2,9],"tf32":{"cublas":false,"cudnn":true}})",
+    R"(["operator",0,1,0,5000])",
+    R"(["operator",1,1,1000,2000])",
+    R"(["operator",2,2,9000,3000])",
+    R"(["mark",1,0,0,900000,"step",1])",
+    R"(["mark",2,0,0,999990,"other",""])",
+    R"(["mark",3,0,0,1000000,"phase_begin","forward"])",
+    R"(["mark",4,0,0,1000001,"module_begin",1])",
+    R"(["tensor",4,"input",5,64,"0",-1,"int64",[8,128]])",
+    R"(["mark",5,0,0,1000006,"module_end",1])",
+    R"(["mark",6,0,0,1000006,"phase_end","forward"])",
+    R"(["mark",7,0,0,1000008,"phase_begin","backward"])",
+    R"(["mark",8,0,0,1000020,"phase_end","backward"])",
+    R"(["mark",9,0,0,1000990,"step",2])",
+    R"({"record":"end","reason":"steps","exit_code":0,"optimizer_steps":3})",
+    R"(["vgpu_mark",1])",
+    R"({"record":"clock","unix_ns":999999000})",
+    R"(["kernel_name",0,"relu_kernel"])",
+    R"(["thread",1])",
+    R"(["kernel",0,9,1,1,128,1,1,0,0,1])",
+    R"(["vgpu_mark",4])",
+    R"(["kernel",0,1,1,1,128,1,1,0,0,2500])",
+    R"(["vgpu_mark",6])",
+    R"(["memcpy",2,1,2,64,0,6500])",
+    R"(["vgpu_mark",7])",
+    R"(["thread",2])",
+    R"(["kernel",0,1,1,1,128,1,1,0,7,10100])",
+    R"(["kernel",0,1,1,1,128,1,1,0,7,10200])",
+    R"(["kernel",0,2,1,1,128,1,1,0,7,19000])",
+    R"(["vgpu_mark",9])",
+    R"(["kernel",0,1,1,1,128,1,1,0,0,99000])",
+};
+
+Trace trace_of(std::vector<std::string> lines) {
+  lines.push_back("{\"record\":\"eof\",\"lines\":" + std::to_string(lines.size()) + "}");
+  const std::string path = testing::TempDir() + "gpucast_step.jsonl";
+  std::ofstream out(path);
+  for (const std::string& line : lines) out << line << '\n';
+  out.close();
+  return read_trace(path);
+}
+
+TEST(StepOperations, EachPieceOfWorkFindsItsOperatorAndPlace) {
+  const Trace trace = trace_of(kLines);
+  const StepOperations step = step_operations(trace);
+  ASSERT_EQ(step.operations.size(), 4u);
+  EXPECT_EQ(step.operations[0].name, "aten::relu") << "the innermost one";
+  EXPECT_EQ(step.operations[0].phase, Phase::forward);
+  EXPECT_EQ(module_label(trace, step.operations[0].module), "net (Net)");
+  EXPECT_EQ(step.operations[1].name, "memcpy") << "behind the end of aten::linear_like, which is 5000";
+  EXPECT_EQ(step.operations[1].phase, Phase::loss);
+  EXPECT_TRUE(step.operations[1].waits);
+  EXPECT_EQ(step.operations[2].name, "aten::_foreach_add_");
+  EXPECT_EQ(step.operations[2].phase, Phase::backward);
+  EXPECT_EQ(step.streams[step.operations[2].stream], 7u);
+  EXPECT_EQ(step.shapes[step.operations[2].shape].launches, 2);
+  EXPECT_EQ(step.operations[3].name, "relu_kernel");
+  EXPECT_FALSE(step.operations[3].known);
+  EXPECT_EQ(step.shapes[step.operations[3].shape].kind, OperationKind::unknown);
+  EXPECT_EQ(step.shapes[step.operations[3].shape].bytes_read, 2 * 128 * 4);
+  EXPECT_EQ(step.work, 5);
+  EXPECT_EQ(step.known_work, 4);
+  EXPECT_EQ(step.host_ns, 1'000'000);
+  EXPECT_EQ(step.operations[0].asked_ns, 11'500) << "from the step's begin at 999990 us to 2500 ns behind the clock's";
+  EXPECT_EQ(step.samples, 8);
+  EXPECT_EQ(step.tokens, 8 * 128);
+}
+
+TEST(StepOperations, SaysWhyThereIsNone) {
+  std::vector<std::string> lines = kLines;
+  std::erase_if(lines, [](const std::string& line) { return line.find("operator") != std::string::npos; });
+  EXPECT_THROW(step_operations(trace_of(lines)), Error);
+  std::erase_if(lines, [](const std::string& line) { return line.find("clock") != std::string::npos; });
+  try {
+    (void)step_operations(trace_of(lines));
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("older"), std::string::npos);
+  }
+}
+
+TEST(StepOperations, BadLinesAreCounted) {
+  std::vector<std::string> lines = kLines;
+  for (const char* bad : {R"(["operator",99,1,0,1])", R"(["operator",0,1,-4,1])", R"(["operator_kind",7,"x",[]])",
+                          R"(["operator_kind",3,"x",5])", R"(["operator",0,1,2,3])"})
+    lines.insert(lines.end() - 17, bad);
+  lines.insert(lines.end() - 1, R"(["kernel",0,-1,1,1,128,1,1,0,0,2500])");
+  const Trace trace = trace_of(lines);
+  EXPECT_GE(trace.problems[Problem::bad_event].count, 5);
+  EXPECT_EQ(step_operations(trace).operations.size(), 4u);
+}
+
+TEST(StepTimes, TheHostsTimeBoundsSmallSteps) {
+  const Trace trace = trace_of(kLines);
+  StepTimeOptions options;
+  options.gpus = {find_gpu("a100-80"), find_gpu("rtx3060")};
+  const StepTimes times = step_times(trace, options);
+  ASSERT_EQ(times.cards.size(), 2u);
+  EXPECT_EQ(times.cards[0].bound, StepBound::host);
+  EXPECT_GT(times.cards[0].step.expected_ns, times.cards[0].gpu_ns);
+  EXPECT_NEAR(times.coverage, 0.8, 1e-9);
+  options.cpu_speed = 2;
+  EXPECT_LT(step_times(trace, options).cards[0].step.expected_ns, times.cards[0].step.expected_ns);
+  options.cpu_speed = 0;
+  EXPECT_THROW(step_times(trace, options), Error);
+}
+
+TEST(StepTimes, AKnownTimeGivesOthersByRatio) {
+  const Trace trace = trace_of(kLines);
+  StepTimeOptions options;
+  options.gpus = {find_gpu("a100-80"), find_gpu("rtx3060")};
+  const StepTimes plain = step_times(trace, options);
+  options.known_gpu = "a100-80";
+  options.known_step_ns = 5e6;
+  const StepTimes known = step_times(trace, options);
+  EXPECT_DOUBLE_EQ(known.cards[0].step.expected_ns, 5e6);
+  EXPECT_NEAR(known.cards[1].step.expected_ns / 5e6, plain.cards[1].step.expected_ns / plain.cards[0].step.expected_ns, 1e-9);
+}
+
+}  // namespace
+}  // namespace gpucast

@@ -1,0 +1,343 @@
+#include "gpucast/step_time.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "gpucast/error.h"
+#include "src/attribution/mark_positions.h"
+#include "src/step/step_operations.h"
+#include "src/time/card_rates.h"
+#include "src/time/duration.h"
+
+namespace gpucast {
+namespace {
+
+constexpr double kCallNs = 2500;     // a launch costs the host this much more with NVIDIA's driver than with ours
+constexpr double kLatencyNs = 4000;  // from a launch to the kernel's start on an idle GPU
+
+// When the step ends, after one before it has filled the queue: kernels of a stream run in order, none before it was asked for.
+struct Schedule {
+  double step_ns = 0, gpu_ns = 0, host_ns = 0;
+};
+
+// `starts`: where each operation begins, in the order of `step`; nullptr: not asked for.
+Schedule schedule(const StepOperations& step, const std::vector<Duration>& durations, double host_scale,
+                  std::vector<double>* starts = nullptr) {
+  std::vector<double> free_at(step.streams.size()), busy(step.streams.size());
+  double host = 0, end = 0, end_before = 0, calls_ns = 0;
+  for (int round = 0; round < 2; ++round) {
+    double asked = 0;
+    end_before = end;
+    calls_ns = 0;
+    std::fill(busy.begin(), busy.end(), 0);
+    if (starts) starts->clear();
+    for (const StepOperation& work : step.operations) {
+      host += std::max(0.0, static_cast<double>(work.asked_ns) - asked) * host_scale;
+      asked = std::max(asked, static_cast<double>(work.asked_ns));
+      const double ns = durations[work.shape].expected_ns, call_ns = kCallNs * static_cast<double>(step.shapes[work.shape].launches);
+      double& stream = free_at[work.stream];
+      stream = std::max(stream, host + kLatencyNs) + ns;
+      if (starts) starts->push_back(stream - ns - end_before);
+      host += call_ns;
+      calls_ns += call_ns;
+      if (work.waits) host = std::max(host, stream);
+      busy[work.stream] += ns;
+    }
+    host += std::max(0.0, static_cast<double>(step.host_ns) - asked) * host_scale;
+    end = host;
+    for (const double time : free_at) end = std::max(end, time);
+  }
+  Schedule out;
+  out.step_ns = end - end_before;
+  for (const double time : busy) out.gpu_ns = std::max(out.gpu_ns, time);
+  out.host_ns = static_cast<double>(step.host_ns) * host_scale + calls_ns;
+  return out;
+}
+
+bool counts_as_model(OperationKind kind) {
+  return kind == OperationKind::gemm || kind == OperationKind::convolution || kind == OperationKind::attention ||
+         kind == OperationKind::recurrent;
+}
+
+std::string sizes_of(const Operation& op) {
+  const char* type = precision_name(op.precision);
+  if (op.kind == OperationKind::gemm) {
+    const GemmShape& g = op.gemm;
+    return g.batch > 1 ? fmt::format("{} of {} x {} x {}, {}", g.batch, g.m, g.n, g.k, type)
+                       : fmt::format("{} x {} x {}, {}", g.m, g.n, g.k, type);
+  }
+  if (op.kind == OperationKind::convolution && op.convolution.batch > 0) {
+    const ConvolutionShape& c = op.convolution;
+    return fmt::format("{}: {} x {} to {}, window {} x {}, {}{}", pass_name(c.pass), c.batch, c.in_channels, c.out_channels, c.window[0],
+                       c.window[1], c.groups > 1 ? fmt::format("{} groups, ", c.groups) : "", type);
+  }
+  if (op.kind == OperationKind::attention && op.attention.batch > 0) {
+    const AttentionShape& a = op.attention;
+    return fmt::format("{}: {} x {} heads of {}, {} x {}, {}", pass_name(a.pass), a.batch, a.heads, a.head_dim, a.queries, a.keys, type);
+  }
+  return fmt::format("{:.1f} MB", static_cast<double>(op.bytes_read + op.bytes_written) / 1e6);
+}
+
+// Operations that are alike in all that a report tells apart, which no card changes.
+struct Group {
+  const StepOperation* first;
+  int64_t count = 0;
+};
+
+std::vector<Group> groups_of(const StepOperations& step) {
+  using Key = std::tuple<uint32_t, Phase, size_t, std::string_view>;
+  std::map<Key, size_t> known;
+  std::vector<Group> out;
+  for (const StepOperation& work : step.operations) {
+    const size_t module = work.module.valid() ? work.module.index() : SIZE_MAX;
+    const auto [found, added] = known.try_emplace({work.shape, work.phase, module, work.name}, out.size());
+    if (added) out.push_back({&work});
+    ++out[found->second].count;
+  }
+  return out;
+}
+
+template <class Key>
+struct Sums {
+  std::map<Key, TimePart> parts;
+  void add(const Key& key, const Operation& op, const Duration& duration, int64_t count) {
+    TimePart& part = parts[key];
+    const auto times = static_cast<double>(count);
+    part.gpu_ns += times * duration.expected_ns;
+    part.ideal_ns += times * duration.ideal_ns;
+    part.launches += count * op.launches;
+    part.flops += times * op.flops;
+    part.bytes += times * static_cast<double>(op.bytes_read + op.bytes_written);
+  }
+};
+
+void finish(std::vector<TimePart>* parts, double gpu_ns, bool by_size) {
+  for (TimePart& part : *parts) part.share = gpu_ns > 0 ? part.gpu_ns / gpu_ns : 0;
+  if (by_size) std::stable_sort(parts->begin(), parts->end(), [](const TimePart& a, const TimePart& b) { return a.gpu_ns > b.gpu_ns; });
+}
+
+// The precision of most FLOPs, whose peak the utilisation is of.
+Precision main_precision(const StepOperations& step) {
+  std::array<double, static_cast<size_t>(Precision::count_)> flops{};
+  for (const StepOperation& work : step.operations) {
+    const Operation& op = step.shapes[work.shape];
+    if (counts_as_model(op.kind)) flops[static_cast<size_t>(op.precision)] += op.flops;
+  }
+  const auto most = std::max_element(flops.begin(), flops.end());
+  return *most > 0 ? static_cast<Precision>(most - flops.begin()) : Precision::fp32;
+}
+
+CardTime card_time(const Trace& trace, const StepOperations& step, const std::vector<Group>& groups, const StepTimes& times, const Gpu& gpu,
+                   const StepTimeOptions& options) {
+  const CardRates rates = card_rates(gpu, options.constants_json);
+  std::vector<Duration> durations;
+  durations.reserve(step.shapes.size());
+  for (const Operation& shape : step.shapes) durations.push_back(operation_duration(shape, rates));
+  const Schedule plan = schedule(step, durations, step.host_scale / options.cpu_speed);
+
+  CardTime out;
+  out.gpu_id = gpu.id;
+  out.gpu_name = gpu.name;
+  out.measured_card = rates.own_constants;
+  out.gpu_ns = plan.gpu_ns;
+  out.host_ns = plan.host_ns;
+  out.bound = plan.host_ns > plan.gpu_ns ? StepBound::host : StepBound::gpu;
+  out.step = {plan.step_ns * rates.step_interval.low, plan.step_ns, plan.step_ns * rates.step_interval.high};
+
+  Sums<int> phases, kinds;
+  Sums<int64_t> modules;
+  std::map<std::pair<uint32_t, std::string_view>, KernelTime> kernels;
+  double total = 0, unknown = 0;
+  for (const Group& group : groups) {
+    const StepOperation& work = *group.first;
+    const Operation& op = step.shapes[work.shape];
+    const Duration& duration = durations[work.shape];
+    const double ns = static_cast<double>(group.count) * duration.expected_ns;
+    total += ns;
+    if (!work.known) unknown += ns;
+    phases.add(static_cast<int>(work.phase), op, duration, group.count);
+    kinds.add(static_cast<int>(op.kind), op, duration, group.count);
+    modules.add(work.module.valid() ? static_cast<int64_t>(work.module.index()) : -1, op, duration, group.count);
+    KernelTime& kernel = kernels[{work.shape, work.name}];
+    if (kernel.calls == 0) {
+      kernel.name = work.name;
+      kernel.kernel = work.kernel;
+      kernel.kind = operation_kind_name(op.kind);
+      kernel.bound = bound_name(duration.bound);
+      kernel.sizes = sizes_of(op);
+      kernel.known = work.known;
+    }
+    kernel.calls += group.count;
+    kernel.launches += group.count * op.launches;
+    kernel.gpu_ns += ns;
+    kernel.ideal_ns += static_cast<double>(group.count) * duration.ideal_ns;
+  }
+  out.unknown_share = total > 0 ? unknown / total : 0;
+  for (auto& [phase, part] : phases.parts) {
+    part.name = phase_name(static_cast<Phase>(phase));
+    out.by_phase.push_back(part);
+  }
+  for (auto& [kind, part] : kinds.parts) {
+    part.name = operation_kind_name(static_cast<OperationKind>(kind));
+    out.by_kind.push_back(part);
+  }
+  for (auto& [module, part] : modules.parts) {
+    part.name = module < 0 ? "(no module)" : module_label(trace, ModuleId(module));
+    out.by_module.push_back(part);
+  }
+  finish(&out.by_phase, total, false);
+  finish(&out.by_kind, total, true);
+  finish(&out.by_module, total, true);
+  for (auto& [key, kernel] : kernels) {
+    kernel.share = total > 0 ? kernel.gpu_ns / total : 0;
+    out.kernels.push_back(std::move(kernel));
+  }
+  std::stable_sort(out.kernels.begin(), out.kernels.end(), [](const KernelTime& a, const KernelTime& b) { return a.gpu_ns > b.gpu_ns; });
+
+  const Precision precision = main_precision(step);
+  const double peak = rates.peak_flop_per_s[precision];
+  out.peak_precision = precision_name(precision);
+  if (peak > 0 && plan.step_ns > 0) {
+    out.model_flops_utilisation = times.model_flops / (plan.step_ns * 1e-9) / peak;
+    out.hardware_flops_utilisation = times.hardware_flops / (plan.step_ns * 1e-9) / peak;
+  }
+  return out;
+}
+
+void scale(CardTime* card, double factor) {
+  for (double* value : {&card->step.low_ns, &card->step.expected_ns, &card->step.high_ns}) *value *= factor;
+  card->model_flops_utilisation /= factor;
+  card->hardware_flops_utilisation /= factor;
+}
+
+}  // namespace
+
+const char* step_bound_name(StepBound bound) {
+  switch (bound) {
+    case StepBound::gpu:
+      return "gpu";
+    case StepBound::host:
+      return "host";
+    case StepBound::loader:
+      return "loader";
+  }
+  return "";
+}
+
+namespace {
+
+// A step and its durations on one card; unset where there is nothing to tell.
+struct OnCard {
+  StepOperations step;
+  std::vector<Duration> durations;
+  Interval interval;
+};
+std::optional<OnCard> on_card(const Trace& trace, const Gpu& gpu) {
+  if (trace.observed.step == 0 || trace.observed.work.empty()) return std::nullopt;
+  try {
+    const CardRates rates = card_rates(gpu);
+    OnCard out{step_operations(trace), {}, rates.step_interval};
+    out.durations.reserve(out.step.shapes.size());
+    for (const Operation& shape : out.step.shapes) out.durations.push_back(operation_duration(shape, rates));
+    return out;
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+// Where in the allocator's history each operation was asked for: surely between its mark and the next one, and there as the clocks say.
+std::vector<uint32_t> positions_of(const Trace& trace, const StepOperations& step) {
+  const std::vector<uint32_t> positions = mark_positions(trace);
+  std::vector<std::pair<int64_t, uint32_t>> marks;
+  marks.reserve(positions.size());
+  for (size_t i = 0; i < positions.size(); ++i) marks.emplace_back(trace.marks[i].sequence, positions[i]);
+  std::sort(marks.begin(), marks.end());
+  std::vector<uint32_t> out;
+  out.reserve(step.operations.size());
+  for (const StepOperation& work : step.operations) {
+    const auto next = std::partition_point(marks.begin(), marks.end(), [&](const auto& mark) { return mark.first <= work.mark; });
+    const uint32_t from = next == marks.begin() ? 0 : std::prev(next)->second;
+    const uint32_t to = next == marks.end() ? static_cast<uint32_t>(trace.events.size()) : std::max(from, next->second);
+    const auto at = std::partition_point(trace.events.begin() + from, trace.events.begin() + to, [&](const AllocatorEvent& event) {
+      return static_cast<double>(event.time_us) <= work.asked_unix_us;
+    });
+    out.push_back(static_cast<uint32_t>(at - trace.events.begin()));
+  }
+  return out;
+}
+
+}  // namespace
+
+std::optional<TimeRange> gpu_time_of_step(const Trace& trace, const Gpu& gpu) {
+  const std::optional<OnCard> known = on_card(trace, gpu);
+  if (!known) return std::nullopt;
+  const double ns = schedule(known->step, known->durations, 1).gpu_ns;
+  return TimeRange{ns * known->interval.low, ns, ns * known->interval.high};
+}
+
+std::vector<GpuSlice> gpu_slices(const Trace& trace, const Gpu& gpu) {
+  std::vector<GpuSlice> out;
+  const std::optional<OnCard> known = on_card(trace, gpu);
+  if (!known) return out;
+  std::vector<double> starts;
+  (void)schedule(known->step, known->durations, known->step.host_scale, &starts);
+  const std::vector<uint32_t> positions = positions_of(trace, known->step);
+  for (size_t i = 0; i < known->step.operations.size(); ++i) {
+    const StepOperation& work = known->step.operations[i];
+    const Operation& op = known->step.shapes[work.shape];
+    const Duration& duration = known->durations[work.shape];
+    out.push_back({work.name, work.kernel, operation_kind_name(op.kind), bound_name(duration.bound), sizes_of(op), phase_name(work.phase),
+                   work.module, work.stream, static_cast<uint32_t>(i), positions[i], starts[i], duration.expected_ns, op.launches});
+  }
+  std::stable_sort(out.begin(), out.end(),
+                   [](const GpuSlice& a, const GpuSlice& b) { return std::pair(a.stream, a.start_ns) < std::pair(b.stream, b.start_ns); });
+  return out;
+}
+
+StepTimes step_times(const Trace& trace, const StepTimeOptions& options) {
+  const StepOperations step = step_operations(trace);
+  if (step.operations.empty())
+    throw Error("the observed step asked nothing of the GPU", trace.path,
+                "does the script train on CUDA? `gpucast analyze` says where its memory goes");
+  if (!(options.cpu_speed > 0) || !std::isfinite(options.cpu_speed))
+    throw Error("--cpu-speed is a positive number", "", "1 is this machine");
+  StepTimes out;
+  out.path = trace.path;
+  out.command = trace.header.command;
+  out.torch = trace.process.torch;
+  out.step = trace.observed.step;
+  out.samples = step.samples;
+  out.tokens = step.tokens;
+  out.coverage = step.work > 0 ? static_cast<double>(step.known_work) / static_cast<double>(step.work) : 0;
+  bool backward = false;
+  for (const StepOperation& work : step.operations) {
+    const Operation& op = step.shapes[work.shape];
+    backward = backward || work.phase == Phase::backward;
+    if (!counts_as_model(op.kind)) continue;
+    out.hardware_flops += op.flops;
+    if (work.phase == Phase::forward || work.phase == Phase::loss) out.model_flops += op.flops;
+  }
+  if (backward) out.model_flops *= 3;  // PaLM, appendix B: backward costs twice the forward; what is computed again does not count
+  const std::vector<Group> groups = groups_of(step);
+  for (const Gpu& gpu : options.gpus) out.cards.push_back(card_time(trace, step, groups, out, gpu, options));
+  if (!options.known_gpu.empty()) {
+    CardTime known = card_time(trace, step, groups, out, find_gpu(options.known_gpu), options);
+    const double factor = options.known_step_ns / known.step.expected_ns;
+    for (CardTime& card : out.cards) scale(&card, factor);
+  }
+  for (CardTime& card : out.cards) {
+    const double seconds = card.step.expected_ns * 1e-9;
+    if (seconds > 0) card.samples_per_s = static_cast<double>(out.samples) / seconds;
+    if (seconds > 0) card.tokens_per_s = static_cast<double>(out.tokens) / seconds;
+  }
+  return out;
+}
+
+}  // namespace gpucast

@@ -1,0 +1,137 @@
+// What the functions of each kind of operation need of a card: its rates and its constants, looked up once.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include "src/time/operation.h"
+
+namespace gpucast {
+
+inline constexpr size_t kKindCount = static_cast<size_t>(OperationKind::count_);
+inline constexpr size_t kPrecisionCount = static_cast<size_t>(Precision::count_);
+
+// A table by kind or precision: table[OperationKind::gemm].
+template <class Key, class Value>
+struct By : std::array<Value, static_cast<size_t>(Key::count_)> {
+  using Base = std::array<Value, static_cast<size_t>(Key::count_)>;
+  Value& operator[](Key key) { return Base::operator[](static_cast<size_t>(key)); }
+  const Value& operator[](Key key) const { return Base::operator[](static_cast<size_t>(key)); }
+};
+
+// Of a kind in a precision: measured / expected at the 5th and the 95th percentile, of cards with constants of their own and of others.
+struct Interval {
+  double low = 0.7, high = 1.4;
+};
+
+// Times of a multiprocessor are in cycles: they shrink with the clock.
+struct GemmConstants {
+  double k_overhead = 0;  // a tile costs as much as this many more of k: its start and its end
+  double edge = 0;  // smaller tiles read more for each product: a tile of m x n takes 1 + edge x (128 / m + 128 / n - 1.5) of its time
+  double least_k_cycles = 0;        // one step of k takes at least this
+  double feed_bytes_per_cycle = 0;  // that a multiprocessor can read for its tile
+  double largest_tile = 1;          // m x n, of fp32 products that are not batched and have a transposed second operand: linear layers
+  double transposed = 1;            // time of these
+  double tile_cycles = 0;           // a tile, whatever its size
+  double split_cycles = 0;          // a k that is cut into parts: their sum
+  double floor_cycles = 0;          // a kernel's start and end
+  double wave_smoothing = 0;        // 0: tiles go in whole waves; 1: the last wave costs what is in it
+  double overlap = 0;               // of the smaller of compute and memory time, the part that is not hidden behind the larger
+  double l2_bytes_per_cycle = 0;    // of a multiprocessor
+  double warm_inputs = 0;           // activations up to this part of L2 are read from there
+  double warm_weights = 0;          // same, for the second operand of a product that is not batched
+  double throttle = 0;              // long kernels run at lower clocks: up to this much longer
+  double throttle_ns = 0;           // half of it when they are as long as this
+  double unaligned = 1;             // time of a product whose rows are not aligned to 16 bytes, on tensor cores
+  double batched_tile_m = 1, batched_tile_n = 1;  // the one tile of batched fp32 products; 1: there are several
+};
+
+struct AttentionConstants {
+  double efficiency = 1;                   // of the rate a matrix product sustains
+  double backward_efficiency = 1;          // same
+  double wide_efficiency = 1;              // heads wider than 128: part of it; twice, wider than 256
+  double softmax_width = 0;                // the softmax of a score costs as much as this many more of head_dim
+  double block_cycles = 0;                 // a block of queries, whatever its keys
+  double floor_cycles = 0;                 // a call: its kernels' starts and ends
+  double passes = 1;                       // times its tensors are moved
+  double l2_bytes_per_cycle = 0;           // of a multiprocessor
+  double wave_smoothing = 0, overlap = 0;  // as of GEMM
+};
+
+// Kinds that are bound by memory.
+struct BytesConstants {
+  double dram_fraction = 1;  // of the card's sustained rate
+  double passes = 1;         // times its bytes are moved
+  double floor_ns = 0;       // of each launch
+};
+
+// Kernels that give each row to one block of threads: what a multiprocessor does beside waiting for memory.
+struct RowConstants {
+  double row_cycles = 0, element_cycles = 0;  // of a multiprocessor with 2048 threads, for a row and for each element of it
+  double step_cycles = 0;                     // a block's, for 1024 elements of its row: what a kernel of few rows waits for
+  double passes = 1;                          // times the bytes are moved
+  double overlap = 0;                         // part of the smaller of both times that is not hidden behind the larger
+};
+
+struct NormalizationConstants {
+  RowConstants short_softmax, long_softmax;  // up to 1024 columns a warp a row, then a block
+  RowConstants layer;                        // layer, group and batch norm: statistics are written too
+  RowConstants plain;                        // RMS norm without them
+  double backward_passes = 1;
+  double batch_passes = 1, batch_backward_passes = 1;  // batch norm
+};
+
+// One library algorithm's; by pass.
+struct ConvolutionConstants {
+  double efficiency = 1;           // of the sustained rate of a GEMM
+  double narrow = 1;               // what remains of it with the narrowest tile
+  double k_overhead = 0;           // a tile costs as much as this many more of k
+  double least_waves = 0;          // a multiprocessor with fewer tiles than this takes as long as with this many
+  double overlap = 0;              // part of the smaller of compute and memory time that is not hidden behind the larger
+  double start_ns = 0;             // before and after the kernel
+  double strided_writes = 0;       // data gradient with a stride: times the input's bytes are moved besides
+  double strided = 1;              // same, with a window: time over that of its products
+  double winograd = 0;             // efficiency of a window of 3x3 as products of 4x4 blocks of the output, in kernels of their own
+  double winograd_fused = 0;       // same, of 2x2 blocks in one kernel
+  double winograd_k_overhead = 0;  // as k_overhead
+  double winograd_waves = 0;       // as least_waves
+  double depthwise = 0;            // part of the card's fp32 peak
+  double depthwise_passes = 1;
+  double few_channels = 1;  // tensor cores, fewer than 4 channels: time over that of its products (weight gradient: windows above 3x3)
+};
+
+struct CardRates {
+  std::string card;
+  int capability = 0;          // 80 for 8.0
+  bool own_constants = false;  // the card has a layer of its own; else all follows from its datasheet and architecture
+  int multiprocessors = 0;
+  double clock_hz = 0;
+  double l2_bytes = 0;
+  double power_w = 0;
+  By<Precision, double> peak_flop_per_s;       // datasheet
+  By<Precision, double> sustained_flop_per_s;  // what a large GEMM reaches
+  By<Precision, bool> tensor_cores;            // it runs on them
+  double peak_bytes_per_s = 0;                 // datasheet
+  double dram_bytes_per_s = 0;                 // what a large copy reaches
+  double l2_bytes_per_s = 0;                   // of bytes that lie in L2
+  double l2_full = 0, l2_none = 0;             // up to this share of L2 all bytes lie in it; from this share on, none
+  int threads = 0;                             // that a multiprocessor holds
+  double link_bytes_per_s = 0;                 // to the host
+  double peer_bytes_per_s = 0;                 // to another card, as nccl-tests' bus bandwidth of a large all-reduce
+  double peer_hop_ns = 0;                      // from card to card
+  double launch_ns = 0;                        // the least time of a kernel
+  By<OperationKind, By<Precision, Interval>> interval;
+  Interval step_interval;  // of a whole step
+
+  By<Precision, GemmConstants> gemm;
+  By<Precision, AttentionConstants> attention;
+  By<OperationKind, BytesConstants> bytes;
+  By<Precision, NormalizationConstants> normalization;
+  By<Precision, By<Pass, ConvolutionConstants>> convolution;
+  RowConstants elementwise_rows;
+  double indexing_element_cycles = 0;  // of a multiprocessor, for each element that is moved
+  double strided_fraction = 1;         // of the rate of a copy, where neighbours are no neighbours
+};
+
+}  // namespace gpucast

@@ -1,0 +1,131 @@
+#include "src/time/constants.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <vector>
+
+#include "architectures_json.h"
+#include "cards_json.h"
+#include "gpucast/error.h"
+#include "operations_json.h"
+#include "src/base/json.h"
+
+namespace gpucast {
+namespace {
+
+using Numbers = std::unordered_map<std::string, double>;
+
+[[noreturn]] void reject(const std::string& what, const std::string& where) {
+  throw Error(what, where, "correct the constants file: docs/reference/time-constants.md says what stands in it");
+}
+
+// {"name": 0.8, ..., "source": "..."}: each name, behind `prefix`, becomes a number. Names that count something may be 0.
+void take_numbers(const Json& group, const std::string& prefix, const std::string& where, Numbers* out) {
+  if (!group.is_object()) reject(fmt::format("'{}' is no object of numbers", prefix), where);
+  if (group["source"].get<std::string>().empty()) reject(fmt::format("the constants of '{}' have no \"source\"", prefix), where);
+  for (size_t i = 0; i < group.size(); ++i) {
+    const std::string& name = group.keys()[i];
+    if (name == "source") continue;
+    const Json& value = group.at(i);
+    const auto number = value.get<double>();
+    if (!value.is_number() || !std::isfinite(number) || number <= 0) {
+      reject(fmt::format("the constant '{}.{}' is {}, not a finite number above 0", prefix, name, value.dump()), where);
+    }
+    (*out)[fmt::format("{}.{}", prefix, name)] = number;
+  }
+}
+
+// {"rates": {...}, "KIND": {"all": {...}, "PRECISION": {...}}}: what stands under "all" is for each precision that does not say otherwise.
+void take_layer(const Json& layer, const std::string& where, Numbers* out) {
+  if (!layer.is_object()) reject("a layer of constants is no object", where);
+  for (size_t i = 0; i < layer.size(); ++i) {
+    const std::string& key = layer.keys()[i];
+    if (key == "measured" && layer.at(i).is_boolean()) continue;
+    if (key == "rates") {
+      take_numbers(layer.at(i), key, where, out);
+      continue;
+    }
+    if (operation_kind_from_name(key) == OperationKind::count_) reject(fmt::format("no kind of operation is named '{}'", key), where);
+    const Json& kind = layer.at(i);
+    if (!kind.is_object()) reject(fmt::format("'{}' is no object", key), where);
+    if (const Json* all = kind.find("all")) {
+      for (size_t p = 0; p < static_cast<size_t>(Precision::count_); ++p) {
+        take_numbers(*all, fmt::format("{}.{}", key, precision_name(static_cast<Precision>(p))), where, out);
+      }
+    }
+    for (size_t j = 0; j < kind.size(); ++j) {
+      const std::string& precision = kind.keys()[j];
+      if (precision == "all") continue;
+      if (precision_from_name(precision) == Precision::count_) reject(fmt::format("no precision is named '{}'", precision), where);
+      take_numbers(kind.at(j), fmt::format("{}.{}", key, precision), where, out);
+    }
+  }
+}
+
+Json parse_file(const std::string& text, const char* where) {
+  Json file = Json::parse(text);
+  if (!file.is_object()) reject("the constants are no JSON object", where);
+  return file;
+}
+
+struct BuiltIn {
+  Json operations = parse_file(kOperationsJson, "data/time/operations.json");
+  Json architectures = parse_file(kArchitecturesJson, "data/time/architectures.json");
+  Json cards = parse_file(kCardsJson, "data/time/cards.json");
+};
+
+}  // namespace
+
+Constants::Constants(const Gpu& gpu, const std::string& file_json) : card_(gpu.id) {
+  static const BuiltIn built_in;
+  Json file = Json::object();
+  if (!file_json.empty()) {
+    file = parse_file(file_json, "the constants file");
+    for (const std::string& key : file.keys()) {
+      if (key != "schema_version" && key != "operations" && key != "architectures" && key != "cards" && key != "source") {
+        reject(fmt::format("'{}' is none of operations, architectures, cards", key), "the constants file");
+      }
+    }
+    if (file.value("schema_version", 0) != 1) reject("the constants' schema_version is not 1", "the constants file");
+  }
+  const std::string capability = fmt::format("{}.{}", gpu.compute_major, gpu.compute_minor);
+  // A card of an architecture nobody measured is taken as its nearest older relative.
+  std::string architecture;
+  for (const std::string& key : built_in.architectures["architectures"].keys()) {
+    const double version = std::strtod(key.c_str(), nullptr);
+    if (architecture.empty() || version <= std::strtod(capability.c_str(), nullptr)) architecture = key;
+  }
+  take_layer(built_in.operations["operations"], "data/time/operations.json", &numbers_);
+  if (const Json* layer = file.find("operations")) take_layer(*layer, "the constants file, operations", &numbers_);
+  take_layer(built_in.architectures["architectures"][architecture.c_str()], "data/time/architectures.json, " + architecture, &numbers_);
+  for (const std::string& key : {architecture, capability}) {
+    const Json* layer = file["architectures"].find(key);
+    if (layer != nullptr) take_layer(*layer, "the constants file, architectures, " + key, &numbers_);
+    if (architecture == capability) break;
+  }
+  // null in the file takes the built-in layer away: the card as if nobody had measured it.
+  const Json* own = file["cards"].find(gpu.id);
+  const Json* measured = built_in.cards["cards"].find(gpu.id);
+  const bool removed = own != nullptr && own->is_null();
+  if (measured != nullptr && !removed) take_layer(*measured, "data/time/cards.json, " + gpu.id, &numbers_);
+  if (own != nullptr && !removed) take_layer(*own, "the constants file, cards, " + gpu.id, &numbers_);
+  // A card that is taken as a relative of its own generation is none that was measured.
+  const bool is_measured = measured != nullptr && measured->value("measured", true);
+  has_card_layer_ = !removed && (own != nullptr || is_measured);
+}
+
+double Constants::rate(std::string_view name) const {
+  const auto found = numbers_.find(fmt::format("rates.{}", name));
+  if (found == numbers_.end()) reject(fmt::format("no layer has the constant 'rates.{}'", name), "constants for " + card_);
+  return found->second;
+}
+
+double Constants::of(OperationKind kind, Precision precision, std::string_view name) const {
+  const std::string key = fmt::format("{}.{}.{}", operation_kind_name(kind), precision_name(precision), name);
+  const auto found = numbers_.find(key);
+  if (found == numbers_.end()) reject(fmt::format("no layer has the constant '{}'", key), "constants for " + card_);
+  return found->second;
+}
+
+}  // namespace gpucast

@@ -1,0 +1,110 @@
+#include "src/time/constants.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <string>
+
+#include "gpucast/error.h"
+#include "src/time/duration.h"
+
+namespace gpucast {
+namespace {
+
+std::string error_of(const std::string& json, const char* gpu = "a100-80") {
+  try {
+    (void)card_rates(find_gpu(gpu), json);
+    return "read";
+  } catch (const Error& error) {
+    EXPECT_FALSE(error.hint.empty());
+    return std::string(error.what()) + " | " + error.where;
+  }
+}
+
+std::string rates(const std::string& numbers) {
+  return R"({"schema_version":1,"cards":{"a100-80":{"rates":{"source":"x",)" + numbers + "}}}}";
+}
+
+TEST(Constants, EveryCardOfTheTableHasAll) {
+  for (const Gpu& gpu : gpu_table()) {
+    const CardRates card = card_rates(gpu);
+    for (size_t p = 0; p < kPrecisionCount; ++p) {
+      const auto precision = static_cast<Precision>(p);
+      EXPECT_GT(card.sustained_flop_per_s[precision], 0) << gpu.id;
+      for (size_t k = 0; k < kKindCount; ++k) {
+        const Interval interval = card.interval[static_cast<OperationKind>(k)][precision];
+        EXPECT_LE(interval.low, 1) << gpu.id << operation_kind_name(static_cast<OperationKind>(k));
+        EXPECT_GE(interval.high, 1) << gpu.id << operation_kind_name(static_cast<OperationKind>(k));
+      }
+    }
+    EXPECT_LT(card.dram_bytes_per_s, gpu.bandwidth_bytes_per_s) << gpu.id;
+  }
+}
+
+TEST(Constants, ALaterLayerOverridesAnEarlierOne) {
+  const char* file = R"({"schema_version":1,
+    "operations":{"copy":{"all":{"floor_ns":11,"passes":12,"dram_fraction":0.5,"source":"x"}}},
+    "architectures":{"8.0":{"copy":{"all":{"passes":13,"dram_fraction":0.6,"source":"x"}}}, "9.0":{"copy":{"all":{"passes":99,"source":"x"}}}},
+    "cards":{"a100-80":{"copy":{"all":{"dram_fraction":0.7,"source":"x"}}}, "h200":{"copy":{"all":{"passes":98,"source":"x"}}}}})";
+  const BytesConstants copy = card_rates(find_gpu("a100-80"), file).bytes[OperationKind::copy];
+  EXPECT_EQ(copy.floor_ns, 11);
+  EXPECT_EQ(copy.passes, 13);
+  EXPECT_EQ(copy.dram_fraction, 0.7);
+}
+
+TEST(Constants, NullTakesACardsLayerAway) {
+  EXPECT_TRUE(card_rates(find_gpu("a100-80"), rates(R"("dram_fraction":0.5)")).own_constants);
+  EXPECT_FALSE(card_rates(find_gpu("a100-80"), R"({"schema_version":1,"cards":{"a100-80":null}})").own_constants);
+}
+
+TEST(Constants, SaysWhatIsWrong) {
+  EXPECT_EQ(error_of(rates(R"("dram_fraction":-0.5)")),
+            "the constant 'rates.dram_fraction' is -0.5, not a finite number above 0 | the constants file, cards, a100-80");
+  EXPECT_EQ(error_of(rates(R"("dram_fraction":0)")),
+            "the constant 'rates.dram_fraction' is 0, not a finite number above 0 | the constants file, cards, a100-80");
+  EXPECT_EQ(error_of(rates(R"("dram_fraction":null)")),
+            "the constant 'rates.dram_fraction' is null, not a finite number above 0 | the constants file, cards, a100-80");
+  EXPECT_EQ(error_of(rates(R"("dram_fraction":"NaN")")),
+            "the constant 'rates.dram_fraction' is \"NaN\", not a finite number above 0 | the constants file, cards, a100-80");
+  EXPECT_EQ(error_of(rates(R"("dram_fraction":NaN)")), "the constants are no JSON object | the constants file");
+  EXPECT_EQ(error_of(rates(R"("dram_fraction":1e999)")).rfind("the constant", 0), 0U);
+  EXPECT_EQ(error_of("[]"), "the constants are no JSON object | the constants file");
+  EXPECT_EQ(error_of("{}"), "the constants' schema_version is not 1 | the constants file");
+  EXPECT_EQ(error_of(R"({"schema_version":1,"card":{}})"), "'card' is none of operations, architectures, cards | the constants file");
+  EXPECT_EQ(error_of(R"({"schema_version":1,"operations":{"gem":{}}})"),
+            "no kind of operation is named 'gem' | the constants file, operations");
+  EXPECT_EQ(error_of(R"({"schema_version":1,"operations":{"gemm":{"fp33":{"source":"x"}}}})"),
+            "no precision is named 'fp33' | the constants file, operations");
+  EXPECT_EQ(error_of(R"({"schema_version":1,"operations":{"gemm":{"fp32":{"floor_ns":1}}}})"),
+            "the constants of 'gemm.fp32' have no \"source\" | the constants file, operations");
+}
+
+TEST(CardRates, ACardWithoutItsRatesIsAnError) {
+  const auto error_without = [](auto&& remove) {
+    Gpu gpu = find_gpu("rtx3090");
+    remove(gpu);
+    try {
+      (void)card_rates(gpu);
+      return std::string("there");
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+  };
+  EXPECT_EQ(error_without([](Gpu&) {}), "there");
+  EXPECT_EQ(error_without([](Gpu& gpu) { gpu.bandwidth_bytes_per_s = 0; }),
+            "the time on 'rtx3090' cannot be told: its memory bandwidth is not known");
+  EXPECT_EQ(error_without([](Gpu& gpu) { gpu.peak_flop_per_s.clear(); }),
+            "the time on 'rtx3090' cannot be told: its fp32 rate is not known");
+  EXPECT_EQ(error_without([](Gpu& gpu) { gpu.peak_flop_per_s["fp16"] = std::numeric_limits<double>::quiet_NaN(); }),
+            "the time on 'rtx3090' cannot be told: its fp16 rate is not known");
+}
+
+// 72 W cannot keep an L4 at its peak; a card of 350 W is not held back.
+TEST(CardRates, PowerBindsSmallCards) {
+  const CardRates l4 = card_rates(find_gpu("l4")), l40s = card_rates(find_gpu("l40s"));
+  EXPECT_LT(l4.sustained_flop_per_s[Precision::fp32] / l4.peak_flop_per_s[Precision::fp32], 0.5);
+  EXPECT_GT(l40s.sustained_flop_per_s[Precision::fp32] / l40s.peak_flop_per_s[Precision::fp32], 0.5);
+}
+
+}  // namespace
+}  // namespace gpucast

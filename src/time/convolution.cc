@@ -1,0 +1,181 @@
+// A convolution is a matrix product that is never written out (implicit GEMM): by pass another one, cut into tiles as any. Where it is
+// faster, the library takes Winograd's way for windows of 3x3 instead: fewer products, more bytes.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "src/time/kinds.h"
+
+namespace gpucast {
+namespace {
+
+double up(double value, double step) { return std::ceil(value / step) * step; }
+
+struct Tile {
+  double m, n, narrowness;  // 0: the widest
+};
+constexpr Tile kTiles[] = {{128, 128, 0}, {128, 64, 0.5}, {128, 32, 1}, {128, 8, 2}, {128, 2, 2}};
+constexpr Tile kTensorTiles[] = {{256, 128, 0}, {128, 128, 0.25}, {128, 64, 0.5}, {64, 64, 0.75}, {64, 32, 1}};
+constexpr Tile kWinogradTiles[] = {{128, 128, 0}, {128, 64, 0.5}, {64, 64, 0.7}, {128, 32, 1}};
+
+struct Product {
+  double batch = 1, m = 0, n = 0, k = 0;
+};
+
+struct Tiled {
+  double ns = std::numeric_limits<double>::infinity();
+  bool tail = false;
+};
+
+// As long as the fastest tile takes. `split`: k may be cut into parts, whose results a second pass adds.
+template <size_t count>
+Tiled tiled_ns(const Product& product, const Tile (&tiles)[count], double rate, double narrow, double k_overhead, double least_waves,
+               double k_step, bool split, const CardRates& card) {
+  Tiled best;
+  for (const Tile& tile : tiles) {
+    const double cut = product.batch * std::min(std::ceil(product.m / tile.m) * std::ceil(product.n / tile.n),
+                                                std::ceil(product.m / tile.n) * std::ceil(product.n / tile.m));
+    const double least = least_waves * (1 + tile.narrowness / 2);
+    for (int power = 0; power <= (split ? 6 : 0); ++power) {
+      const double parts = 1 << power;
+      const double waves = std::max(std::ceil(cut * parts / card.multiprocessors), least);
+      const double k = up(std::ceil(product.k / parts), k_step) + k_overhead;
+      double ns = waves * 1e9 * 2 * tile.m * tile.n * k * card.multiprocessors / (rate * std::pow(narrow, tile.narrowness));
+      if (parts > 1) ns += 1e9 * product.batch * product.m * product.n * 2 * (parts + 1) / card.dram_bytes_per_s;
+      if (ns < best.ns) best = {ns, waves > 1.3 * cut * parts / card.multiprocessors};
+    }
+  }
+  return best;
+}
+
+double volume(const int64_t (&size)[3]) {
+  return static_cast<double>(size[0]) * static_cast<double>(size[1]) * static_cast<double>(size[2]);
+}
+
+// A transposed convolution's forward is a convolution's data gradient, and the other way round.
+ConvolutionShape plain(ConvolutionShape shape) {
+  if (!shape.transposed) return shape;
+  std::swap(shape.in_channels, shape.out_channels);
+  std::swap(shape.in, shape.out);
+  if (shape.pass == Pass::forward)
+    shape.pass = Pass::data_gradient;
+  else if (shape.pass == Pass::data_gradient)
+    shape.pass = Pass::forward;
+  return shape;
+}
+
+bool on_tensor_cores(Precision precision, const CardRates& card) {
+  if (precision == Precision::tf32) return card.capability >= 80;  // also where they are no faster: GeForce of Ampere
+  return precision != Precision::fp32 && precision != Precision::fp64 &&
+         card.peak_flop_per_s[precision] > card.peak_flop_per_s[Precision::fp32];
+}
+
+Estimate in_precision(const Operation& operation, Precision precision, const CardRates& card) {
+  const ConvolutionShape s = plain(operation.convolution);
+  const Pass pass = s.pass == Pass::backward ? Pass::data_gradient : s.pass;
+  const ConvolutionConstants& c = card.convolution[precision][pass];
+  const bool tensor = on_tensor_cores(precision, card);
+  const auto batch = static_cast<double>(s.batch), groups = static_cast<double>(std::max<int64_t>(1, s.groups));
+  const double element = operation.element_bytes;
+  // Tensor cores take channels in eights: fewer are padded.
+  const double in_channels = static_cast<double>(s.in_channels) / groups, out_channels = static_cast<double>(s.out_channels) / groups;
+  const double x_channels = tensor ? up(in_channels, 8) : in_channels, y_channels = tensor ? up(out_channels, 8) : out_channels;
+  const double in = volume(s.in), out = volume(s.out), window = volume(s.window);
+  const double x_bytes = batch * groups * in_channels * in * element, y_bytes = batch * groups * out_channels * out * element,
+               w_bytes = groups * in_channels * out_channels * window * element;
+  double phases = 1, positions = 1;  // data gradient with a stride: positions that see the same part of the window are one product
+  bool stride_1 = true;
+  for (int i = 0; i < 3; ++i) {
+    const auto stride = static_cast<double>(std::max<int64_t>(1, s.stride[i]));
+    phases *= std::min(stride, static_cast<double>(s.window[i]));
+    positions *= std::max(std::ceil(static_cast<double>(s.in[i]) / stride), stride > 1 ? static_cast<double>(s.out[i]) : 0);
+    stride_1 = stride_1 && stride == 1;
+  }
+  const bool gradient = pass == Pass::data_gradient;
+  const double bytes = x_bytes * (gradient && !stride_1 ? 1 + c.strided_writes : 1) + y_bytes + w_bytes;
+  double memory_ns = moving_ns(bytes, 1, 1, card);
+  const double rate = card.sustained_flop_per_s[precision];
+
+  Product product{groups, batch * out, y_channels, x_channels * window};
+  if (gradient) product = {groups * phases, batch * positions, x_channels, y_channels * window / phases};
+  if (pass == Pass::weight_gradient) product = {groups, y_channels, x_channels * window, batch * out};
+  const bool split = pass == Pass::weight_gradient;
+  const double k_step = tensor ? 32 : 8;
+  Tiled compute = tensor ? tiled_ns(product, kTensorTiles, rate * c.efficiency, c.narrow, c.k_overhead, c.least_waves, k_step, split, card)
+                         : tiled_ns(product, kTiles, rate * c.efficiency, c.narrow, c.k_overhead, c.least_waves, k_step, split, card);
+  if (gradient && !stride_1) compute.ns *= c.strided;
+  if (tensor && in_channels < 4 && (window > 9 || pass != Pass::weight_gradient)) compute.ns *= c.few_channels;
+  if (groups > 1 && in_channels == 1) {  // depthwise: kernels of their own, on the cores of fp32
+    const double flops = 2 * batch * groups * out_channels * out * window;
+    const double own_ns = 1e9 * flops / (card.peak_flop_per_s[Precision::fp32] * c.depthwise);
+    memory_ns = moving_ns(bytes, c.depthwise_passes, 1, card);
+    if (own_ns < compute.ns) compute = {own_ns, false};
+  }
+  double ns = std::max(compute.ns, memory_ns) + c.overlap * std::min(compute.ns, memory_ns) + c.start_ns;
+  Bound bound = memory_ns > compute.ns ? Bound::memory : compute.tail ? Bound::tail : Bound::compute;
+
+  const int64_t* w = s.window;
+  const bool square_3 = (w[0] == 3 && w[1] == 3 && w[2] == 1) || (w[0] == 1 && w[1] == 3 && w[2] == 3);
+  if (!tensor && groups == 1 && stride_1 && square_3) {
+    const double from = gradient ? out_channels : in_channels, to = gradient ? in_channels : out_channels;
+    const int64_t* made = gradient ? s.in : s.out;
+    const double high = static_cast<double>(w[0] == 3 ? made[0] : made[1]), wide = static_cast<double>(w[0] == 3 ? made[1] : made[2]);
+    // Blocks of 4x4 outputs: 36 products over all blocks instead of 144, between kernels that transform tensors and weights.
+    const double blocks = batch * std::ceil(high / 4) * std::ceil(wide / 4);
+    const Product blocks_product = split ? Product{36, to, from, blocks} : Product{36, blocks, to, from};
+    const double transformed_bytes = 2.0 * 36 * 4 * (blocks * (from + to) + from * to);
+    const Tiled products =
+        tiled_ns(blocks_product, kWinogradTiles, rate * c.winograd, c.narrow, c.winograd_k_overhead, c.winograd_waves, 8, split, card);
+    const double apart_ns = products.ns + 1e9 * (bytes + transformed_bytes) / card.dram_bytes_per_s + 3 * c.start_ns;
+    if (apart_ns < ns) {
+      ns = apart_ns;
+      bound = Bound::compute;
+    }
+    if (!split) {
+      // One kernel: a block of threads has 32 channels and 32 blocks of 2x2 outputs, of two images or of a wide part of one.
+      const double rows2 = std::ceil(high / 2), columns2 = std::ceil(wide / 2);
+      const double cut = std::ceil(to / 32) * std::min(std::ceil(batch / 2) * std::ceil(rows2 / 4) * std::ceil(columns2 / 4),
+                                                       batch * std::ceil(rows2 / 4) * std::ceil(columns2 / 8));
+      const double waves = std::max(std::ceil(cut / card.multiprocessors), c.winograd_waves);
+      const double fused_ns =
+          waves * 1e9 * 2 * 16 * 32 * 32 * (up(from, 8) + c.winograd_k_overhead) * card.multiprocessors / (rate * c.winograd_fused);
+      const double one_ns = std::max(fused_ns, memory_ns) + c.start_ns + 1e9 * 2 * 16 * 4 * from * to / card.dram_bytes_per_s;
+      if (one_ns < ns) {
+        ns = one_ns;
+        bound = Bound::compute;
+      }
+    }
+  }
+  // Tensor cores want the channels together: otherwise both tensors are turned around in kernels of their own.
+  if (tensor && !s.channels_last) ns += moving_ns(x_bytes + y_bytes, 2, 1, card) + 2 * card.launch_ns;
+  if (ns < 2 * c.start_ns) bound = Bound::launch;
+  return {ns, bound};
+}
+
+}  // namespace
+
+// Where TF32 may be used fp32 may be, too: the libraries take what is faster.
+Estimate convolution_time(const Operation& operation, const CardRates& card) {
+  const Estimate own = in_precision(operation, operation.precision, card);
+  if (operation.precision != Precision::tf32) return own;
+  const Estimate plain = in_precision(operation, Precision::fp32, card);
+  return plain.ns < own.ns ? plain : own;
+}
+
+void read_convolution_constants(const Constants& constants, CardRates* card) {
+  for (size_t p = 0; p < kPrecisionCount; ++p) {
+    const auto precision = static_cast<Precision>(p);
+    for (const Pass pass : {Pass::forward, Pass::data_gradient, Pass::weight_gradient}) {
+      const auto of = [&](const char* name) {
+        return constants.of(OperationKind::convolution, precision, std::string(pass_name(pass)) + "_" + name);
+      };
+      card->convolution[precision][pass] = {of("efficiency"), of("narrow"),           of("k_overhead"),          of("least_waves"),
+                                            of("overlap"),    of("start_ns"),         of("strided_writes"),      of("strided"),
+                                            of("winograd"),   of("winograd_fused"),   of("winograd_k_overhead"), of("winograd_waves"),
+                                            of("depthwise"),  of("depthwise_passes"), of("few_channels")};
+    }
+  }
+}
+
+}  // namespace gpucast

@@ -1,0 +1,122 @@
+// Paper and pencil: an A100 (108 multiprocessors, 19.5 TFLOP/s in fp32, 312 in fp16, 2039 GB/s) that reaches all of its datasheet.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "gpucast/gpu.h"
+#include "src/time/card_rates.h"
+#include "src/time/duration.h"
+
+namespace gpucast {
+namespace {
+
+std::string pass_constants(const std::string& pass) {
+  std::string out;
+  for (const char* of : {"efficiency\":1", "narrow\":1", "k_overhead\":1e-9", "least_waves\":1e-9", "overlap\":1e-9", "start_ns\":1000",
+                         "strided_writes\":2", "strided\":1.5", "winograd\":1", "winograd_fused\":1", "winograd_k_overhead\":1e-9",
+                         "winograd_waves\":1e-9", "depthwise\":0.1", "depthwise_passes\":2", "few_channels\":3"}) {
+    out += ",\"" + pass + "_" + of;
+  }
+  return out;
+}
+
+Duration duration(const ConvolutionShape& shape, Precision precision = Precision::fp32, int element_bytes = 4) {
+  static const CardRates card = card_rates(
+      find_gpu("a100-80"),
+      R"({"schema_version":1,"cards":{"a100-80":null},"operations":{"convolution":{"all":{"source":"x")" + pass_constants("forward") +
+          pass_constants("data_gradient") + pass_constants("weight_gradient") +
+          R"(}}},"architectures":{"8.0":{"rates":{"source":"x","dram_fraction":1,"fp32_fraction":1,"fp16_fraction":1,"tf32_fraction":1,
+                                "launch_ns":1000}}}})");
+  Operation operation;
+  operation.kind = OperationKind::convolution;
+  operation.precision = precision;
+  operation.element_bytes = element_bytes;
+  operation.convolution = shape;
+  return operation_duration(operation, card);
+}
+
+ConvolutionShape square(Pass pass, int64_t batch, int64_t channels, int64_t to, int64_t size, int64_t window, int64_t stride = 1,
+                        int64_t groups = 1) {
+  ConvolutionShape shape;
+  shape.pass = pass;
+  shape.batch = batch;
+  shape.in_channels = channels;
+  shape.out_channels = to;
+  shape.groups = groups;
+  shape.channels_last = true;
+  for (int i = 0; i < 2; ++i) {
+    shape.in[i] = size;
+    shape.out[i] = size / stride;
+    shape.window[i] = window;
+    shape.stride[i] = stride;
+  }
+  return shape;
+}
+
+TEST(Convolution, ForwardIsAProductOfPositionsChannelsAndWindow) {
+  // 1x1: 27 x 64 x 64 positions = 864 tiles of 128, 256 channels = 2: 1728 tiles, 16 a multiprocessor, no more. 2 x 110592 x 256 x 2048
+  // / 19.5e12.
+  const Duration found = duration(square(Pass::forward, 27, 2048, 256, 64, 1));
+  EXPECT_NEAR(found.expected_ns, 1e9 * 2 * 110592 * 256 * 2048 / 19.5e12 + 1000, 10);
+  EXPECT_EQ(found.bound, Bound::compute);
+  // One tile too many for the last wave: half of the card waits.
+  EXPECT_GT(duration(square(Pass::forward, 28, 2048, 256, 64, 1)).expected_ns / found.expected_ns, 1.01);
+}
+
+TEST(Convolution, FewPositionsLeaveMultiprocessorsIdle) {
+  EXPECT_EQ(duration(square(Pass::forward, 1, 2048, 128, 8, 1)).bound, Bound::tail);
+}
+
+TEST(Convolution, WeightGradientCutsItsLongSum) {
+  // The product is 128 x 128 over 2^21 positions. In narrow tiles of 2 columns, each sum in 32 parts, 2048 pieces: 19 waves.
+  const double whole = 1e9 * 2 * 128 * 128 * (1 << 21) / (19.5e12 / 108);
+  const double found = duration(square(Pass::weight_gradient, 128, 128, 128, 128, 1)).expected_ns;
+  EXPECT_NEAR(found, whole * 19 / 2048 + 1e9 * 128 * 128 * 2 * 33 / 2.039e12 + 1000, 100);
+}
+
+TEST(Convolution, WinogradNeedsFewerProducts) {
+  // 3x3 on 4x4 blocks: a quarter of the products; its transformed tensors are moved besides. 5x5 and strides have no such way.
+  const double direct = 1e9 * 2 * 32 * 64 * 64 * 512.0 * 512 * 9 / 19.5e12;
+  const double found = duration(square(Pass::forward, 32, 512, 512, 64, 3)).expected_ns;
+  const double blocks = 32 * 16 * 16;
+  EXPECT_NEAR(
+      found,
+      direct / 4 + 1e9 * (2 * 36 * 4 * (blocks * 1024 + 512 * 512) + 4.0 * (2.0 * 32 * 64 * 64 * 512 + 512 * 512 * 9)) / 2.039e12 + 3000,
+      0.03 * found);
+  EXPECT_GT(duration(square(Pass::forward, 32, 512, 512, 64, 5)).expected_ns, 0.99 * direct * 25 / 9);
+  EXPECT_GT(duration(square(Pass::forward, 32, 512, 512, 64, 3, 2)).expected_ns, 0.99 * direct / 4);
+}
+
+TEST(Convolution, StridedDataGradientOfAPointWritesAllPositions) {
+  // 1x1 with stride 2: a quarter of the positions has products, all are written: its 822 MB three times, the other tensors once.
+  const ConvolutionShape shape = square(Pass::data_gradient, 64, 256, 128, 112, 1, 2);
+  const double x = 64.0 * 256 * 112 * 112 * 4, y = 64.0 * 128 * 56 * 56 * 4, w = 256.0 * 128 * 4;
+  const Duration found = duration(shape);
+  EXPECT_NEAR(found.expected_ns, 1e9 * (3 * x + y + w) / 2.039e12 + 1000, 10);
+  EXPECT_EQ(found.bound, Bound::memory);
+}
+
+TEST(Convolution, DepthwiseRunsOnPlainCores) {
+  // 3x3, 512 channels each for itself, fp16: 2 x 64 x 512 x 56 x 56 x 9 at a tenth of 19.5 TFLOP/s; bytes twice are less.
+  const ConvolutionShape shape = square(Pass::forward, 64, 512, 512, 56, 3, 1, 512);
+  EXPECT_NEAR(duration(shape, Precision::fp16, 2).expected_ns, 1e9 * 2 * 64 * 512.0 * 56 * 56 * 9 / 1.95e12 + 1000, 10);
+}
+
+TEST(Convolution, TensorCoresWantChannelsTogetherAndInEights) {
+  ConvolutionShape shape = square(Pass::forward, 256, 256, 256, 56, 1);
+  const double together = duration(shape, Precision::fp16, 2).expected_ns;
+  shape.channels_last = false;
+  const double x = 256.0 * 256 * 56 * 56 * 2;
+  EXPECT_NEAR(duration(shape, Precision::fp16, 2).expected_ns, together + 1e9 * 2 * 2 * x / 2.039e12 + 2000, 10);
+  EXPECT_EQ(duration(square(Pass::forward, 64, 3, 64, 112, 7), Precision::fp16, 2).bound, Bound::compute);
+}
+
+TEST(Convolution, TransposedIsTheOtherPass) {
+  ConvolutionShape shape = square(Pass::forward, 8, 256, 128, 32, 4, 1);
+  const double gradient = duration(square(Pass::data_gradient, 8, 128, 256, 32, 4, 1)).expected_ns;
+  shape.transposed = true;
+  EXPECT_EQ(duration(shape).expected_ns, gradient);
+}
+
+}  // namespace
+}  // namespace gpucast

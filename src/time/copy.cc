@@ -1,0 +1,20 @@
+#include <algorithm>
+
+#include "src/time/kinds.h"
+
+namespace gpucast {
+
+Estimate copy_time(const Operation& operation, const CardRates& card) {
+  const BytesConstants& c = card.bytes[OperationKind::copy];
+  const double launches = std::max<double>(1, static_cast<double>(operation.launches));
+  if (operation.to_host || operation.from_host) {
+    const double bytes = static_cast<double>(std::max(operation.bytes_read, operation.bytes_written));
+    return {launches * c.floor_ns + 1e9 * bytes / card.link_bytes_per_s, Bound::link};
+  }
+  if (!operation.strided) return time_by_bytes(operation, card);
+  const double ns = moving_ns(static_cast<double>(operation.bytes_read + operation.bytes_written), c.passes,
+                              c.dram_fraction * card.strided_fraction, card);
+  return {ns + launches * c.floor_ns, ns > launches * c.floor_ns ? Bound::memory : Bound::launch};
+}
+
+}  // namespace gpucast

@@ -1,0 +1,199 @@
+#include "src/time/duration.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <initializer_list>
+
+#include "gpucast/error.h"
+#include "src/time/card_rates.h"
+#include "src/time/constants.h"
+#include "src/time/kinds.h"
+
+namespace gpucast {
+namespace {
+
+// The datasheet's rate, and the name of the unit it is of: what has no unit of its own runs in another.
+struct Peak {
+  double flop_per_s = 0;
+  std::string unit;
+};
+
+Peak peak(const Gpu& gpu, Precision precision) {
+  const auto first = [&](std::initializer_list<const char*> names) -> Peak {
+    for (const char* name : names) {
+      const auto found = gpu.peak_flop_per_s.find(name);
+      if (found != gpu.peak_flop_per_s.end()) return {found->second, name};
+    }
+    return {};
+  };
+  switch (precision) {
+    case Precision::fp64: {
+      // Half the fp32 rate on the cards made for it (capability X.0), a 32nd or 64th on others.
+      Peak fp32 = first({"fp32"});
+      fp32.flop_per_s *= gpu.compute_minor == 0 ? 0.5 : gpu.compute_major >= 8 ? 1.0 / 64 : 1.0 / 32;
+      return fp32;
+    }
+    case Precision::tf32:
+      return first({"tf32", "fp32"});
+    case Precision::fp16:
+      return first({"fp16", "fp32"});
+    case Precision::bf16:
+      return first({"bf16", "fp32"});
+    case Precision::fp8:
+      return first({"fp8", "fp16", "fp32"});
+    case Precision::int8:
+      return first({"int8", "fp32"});
+    default:
+      return first({"fp32"});
+  }
+}
+
+void require(bool there, const Gpu& gpu, const char* what) {
+  if (there) return;
+  throw Error(fmt::format("the time on '{}' cannot be told: its {} is not known", gpu.id.empty() ? gpu.name : gpu.id, what),
+              "the device table", "name a card that `gpucast gpus` lists with its rates");
+}
+
+bool known(double value) { return std::isfinite(value) && value > 0; }
+
+}  // namespace
+
+CardRates card_rates(const Gpu& gpu, const std::string& constants_json) {
+  require(known(gpu.bandwidth_bytes_per_s), gpu, "memory bandwidth");
+  const auto fp32 = gpu.peak_flop_per_s.find("fp32");
+  require(fp32 != gpu.peak_flop_per_s.end() && known(fp32->second), gpu, "fp32 rate");
+  for (const auto& [type, rate] : gpu.peak_flop_per_s) require(known(rate), gpu, (type + " rate").c_str());
+  require(gpu.multiprocessors > 0 && gpu.clock_khz > 0, gpu, "number of multiprocessors or clock");
+
+  const Constants constants(gpu, constants_json);
+  CardRates card;
+  card.card = gpu.id;
+  card.capability = gpu.compute_major * 10 + gpu.compute_minor;
+  card.own_constants = constants.has_card_layer();
+  card.multiprocessors = gpu.multiprocessors;
+  card.clock_hz = gpu.clock_khz * 1e3;
+  card.l2_bytes = static_cast<double>(gpu.l2_bytes);
+  card.power_w = gpu.power_w;
+  card.peak_bytes_per_s = gpu.bandwidth_bytes_per_s;
+  card.dram_bytes_per_s = gpu.bandwidth_bytes_per_s * constants.rate("dram_fraction");
+  card.l2_bytes_per_s = card.multiprocessors * card.clock_hz * constants.rate("l2_bytes_per_clock");
+  card.l2_full = constants.rate("l2_full");
+  card.l2_none = constants.rate("l2_none");
+  card.threads = gpu.max_threads_per_multiprocessor > 0 ? gpu.max_threads_per_multiprocessor : 2048;
+  card.link_bytes_per_s = constants.rate("link_bytes_per_s");
+  // Modules (SXM) have NVLink; cards of the same architecture for a slot draw less power, and talk over the bus.
+  card.peer_bytes_per_s = constants.rate(gpu.power_w >= constants.rate("nvlink_watts") ? "nvlink_bytes_per_s" : "link_bytes_per_s");
+  card.peer_hop_ns = constants.rate("peer_hop_ns");
+  card.launch_ns = constants.rate("launch_ns");
+  const std::string own = card.own_constants ? "" : "_datasheet";
+  card.step_interval = {constants.rate("step_low" + own), constants.rate("step_high" + own)};
+  for (size_t p = 0; p < kPrecisionCount; ++p) {
+    const auto precision = static_cast<Precision>(p);
+    const Peak found = peak(gpu, precision);
+    card.peak_flop_per_s[precision] = found.flop_per_s;
+    card.sustained_flop_per_s[precision] = found.flop_per_s * constants.rate(found.unit + "_fraction");
+    // A card of little power cannot keep its clock up: what its watts buy is less than its peak.
+    if (gpu.power_w > 0) {
+      const double bought =
+          gpu.power_w * constants.rate(found.unit + "_flop_per_joule") * (found.flop_per_s / gpu.peak_flop_per_s.at(found.unit));
+      card.sustained_flop_per_s[precision] = std::min(card.sustained_flop_per_s[precision], bought);
+    }
+    for (size_t k = 0; k < kKindCount; ++k) {
+      const auto kind = static_cast<OperationKind>(k);
+      const char* known_card = card.own_constants ? "" : "_datasheet";
+      card.interval[kind][precision] = {constants.of(kind, precision, std::string("low") + known_card),
+                                        constants.of(kind, precision, std::string("high") + known_card)};
+    }
+    // The kernels are those of the unit it runs in.
+    const Precision unit = precision_from_name(found.unit);
+    GemmConstants& gemm = card.gemm[precision];
+    const auto of_gemm = [&](const char* name) { return constants.of(OperationKind::gemm, unit, name); };
+    gemm.k_overhead = of_gemm("k_overhead");
+    gemm.edge = of_gemm("edge");
+    gemm.least_k_cycles = of_gemm("least_k_cycles");
+    gemm.feed_bytes_per_cycle = of_gemm("feed_bytes_per_cycle");
+    gemm.largest_tile = of_gemm("largest_tile");
+    gemm.transposed = of_gemm("transposed");
+    gemm.tile_cycles = of_gemm("tile_cycles");
+    gemm.split_cycles = of_gemm("split_cycles");
+    gemm.floor_cycles = of_gemm("floor_cycles");
+    gemm.wave_smoothing = of_gemm("wave_smoothing");
+    gemm.overlap = of_gemm("overlap");
+    gemm.l2_bytes_per_cycle = of_gemm("l2_bytes_per_cycle");
+    gemm.warm_inputs = of_gemm("warm_inputs");
+    gemm.warm_weights = of_gemm("warm_weights");
+    gemm.throttle = of_gemm("throttle");
+    gemm.throttle_ns = of_gemm("throttle_ns");
+    gemm.unaligned = of_gemm("unaligned");
+    gemm.batched_tile_m = of_gemm("batched_tile_m");
+    gemm.batched_tile_n = of_gemm("batched_tile_n");
+    card.tensor_cores[precision] = found.unit != "fp32";
+    AttentionConstants& attention = card.attention[precision];
+    const auto of_attention = [&](const char* name) { return constants.of(OperationKind::attention, unit, name); };
+    attention.efficiency = of_attention("efficiency");
+    attention.backward_efficiency = of_attention("backward_efficiency");
+    attention.wide_efficiency = of_attention("wide_efficiency");
+    attention.softmax_width = of_attention("softmax_width");
+    attention.block_cycles = of_attention("block_cycles");
+    attention.floor_cycles = of_attention("floor_cycles");
+    attention.passes = of_attention("passes");
+    attention.l2_bytes_per_cycle = of_attention("l2_bytes_per_cycle");
+    attention.wave_smoothing = of_attention("wave_smoothing");
+    attention.overlap = of_attention("overlap");
+  }
+  for (size_t k = 0; k < kKindCount; ++k) {
+    const auto kind = static_cast<OperationKind>(k);
+    if (kind == OperationKind::gemm || kind == OperationKind::attention) continue;
+    const auto of = [&](const char* name) { return constants.of(kind, Precision::fp32, name); };
+    card.bytes[kind] = {of("dram_fraction"), of("passes"), of("floor_ns")};
+  }
+  read_row_constants(constants, &card);
+  read_convolution_constants(constants, &card);
+  return card;
+}
+
+Duration operation_duration(const Operation& operation, const CardRates& card) {
+  const Estimate estimate = [&] {
+    switch (operation.kind) {
+      case OperationKind::gemm:
+        return gemm_time(operation, card);
+      case OperationKind::convolution:
+        return convolution_time(operation, card);
+      case OperationKind::attention:
+        return attention_time(operation, card);
+      case OperationKind::normalization:
+        return normalization_time(operation, card);
+      case OperationKind::reduction:
+        return reduction_time(operation, card);
+      case OperationKind::elementwise:
+        return elementwise_time(operation, card);
+      case OperationKind::indexing:
+        return indexing_time(operation, card);
+      case OperationKind::copy:
+        return copy_time(operation, card);
+      case OperationKind::memset:
+        return memset_time(operation, card);
+      case OperationKind::optimizer:
+        return optimizer_time(operation, card);
+      case OperationKind::collective:
+        return collective_time(operation, card);
+      case OperationKind::recurrent:
+        return recurrent_time(operation, card);
+      default:
+        return unknown_time(operation, card);
+    }
+  }();
+  Duration duration;
+  duration.expected_ns = estimate.ns;
+  duration.bound = estimate.bound;
+  const Interval& interval = card.interval[operation.kind][operation.precision];
+  duration.low_ns = estimate.ns * interval.low;
+  duration.high_ns = estimate.ns * interval.high;
+  const double bytes = static_cast<double>(operation.bytes_read + operation.bytes_written);
+  duration.ideal_ns = 1e9 * std::max(operation.flops / card.peak_flop_per_s[operation.precision], bytes / card.peak_bytes_per_s);
+  return duration;
+}
+
+}  // namespace gpucast

@@ -1,0 +1,34 @@
+// How long an operation takes on a card: pure functions of the operation, the card and constants. docs/explanation/kernel-time.md draws the
+// model; data/time/*.json holds the constants, each with its source.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "gpucast/gpu.h"
+#include "src/time/card_rates.h"
+#include "src/time/operation.h"
+
+namespace gpucast {
+
+// What an operation waits for: arithmetic; device memory; the least time of a launch; multiprocessors that have no more to do (its last
+// wave is not full); the bus to the host or between cards.
+enum class Bound : uint8_t { compute, memory, launch, tail, link, count_ };
+const char* bound_name(Bound bound);
+
+struct Duration {
+  double expected_ns = 0;
+  double low_ns = 0, high_ns = 0;  // 9 of 10 lie between
+  Bound bound = Bound::launch;
+  double ideal_ns = 0;  // of a card at its datasheet's rates that does nothing else: max of FLOPs and bytes
+};
+
+// The card with its constants looked up: made once, used for each operation. Constants come in three layers, the later over the earlier:
+// operation and precision; architecture; card.
+// `constants_json`: "" for the ones built in; else a file of constants, as text (docs/reference/time-constants.md).
+// Throws Error for a card without bandwidth or peak rates, and for constants that are no finite positive number.
+CardRates card_rates(const Gpu& gpu, const std::string& constants_json = "");
+
+Duration operation_duration(const Operation& operation, const CardRates& card);
+
+}  // namespace gpucast

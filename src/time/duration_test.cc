@@ -1,0 +1,184 @@
+#include "src/time/duration.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "src/time/kinds.h"
+
+namespace gpucast {
+namespace {
+
+// Ten multiprocessors at 1 GHz, each of which takes 1 ns for one step of k of a 128 x 128 tile. Memory and L2 take no time.
+CardRates paper_card() {
+  CardRates card;
+  card.capability = 80;
+  card.multiprocessors = 10;
+  card.clock_hz = 1e9;
+  card.l2_bytes = 1e6;
+  card.dram_bytes_per_s = card.l2_bytes_per_s = 1e30;
+  for (size_t p = 0; p < kPrecisionCount; ++p) {
+    const auto precision = static_cast<Precision>(p);
+    card.sustained_flop_per_s[precision] = 10.0 * 2 * 128 * 128 * 1e9;
+    card.tensor_cores[precision] = precision != Precision::fp32;
+    GemmConstants& gemm = card.gemm[precision];
+    gemm.feed_bytes_per_cycle = gemm.l2_bytes_per_cycle = 1e30;
+    gemm.floor_cycles = 1000;
+    gemm.warm_inputs = gemm.warm_weights = 1e-9;
+    gemm.throttle_ns = 1;
+    gemm.batched_tile_m = gemm.batched_tile_n = 128;
+    gemm.largest_tile = 1e9;
+  }
+  return card;
+}
+
+Operation product(int64_t batch, int64_t m, int64_t n, int64_t k, Precision precision = Precision::fp32) {
+  Operation operation;
+  operation.kind = OperationKind::gemm;
+  operation.precision = precision;
+  operation.element_bytes = precision == Precision::fp32 ? 4 : 2;
+  operation.gemm = {batch, m, n, k, false, false};
+  return operation;
+}
+
+TEST(GemmTime, TilesGoInWaves) {
+  CardRates card = paper_card();
+  EXPECT_DOUBLE_EQ(gemm_time(product(2, 128, 128, 1024), card).ns, 1000 + 1024);   // two tiles side by side
+  EXPECT_DOUBLE_EQ(gemm_time(product(10, 128, 128, 1024), card).ns, 1000 + 1024);  // one full wave
+  EXPECT_EQ(gemm_time(product(10, 128, 128, 1024), card).bound, Bound::compute);
+  EXPECT_DOUBLE_EQ(gemm_time(product(11, 128, 128, 1024), card).ns, 1000 + 2048);  // the second wave holds one tile
+  EXPECT_EQ(gemm_time(product(11, 128, 128, 1024), card).bound, Bound::tail);
+  EXPECT_DOUBLE_EQ(gemm_time(product(10, 129, 128, 1024), card).ns, 1000 + 2048);  // a row more is a tile more
+  card.gemm[Precision::fp32].wave_smoothing = 1;
+  EXPECT_DOUBLE_EQ(gemm_time(product(11, 128, 128, 1000), card).ns, 1000 + 1100);
+}
+
+TEST(GemmTime, EachConstantDoesWhatItSays) {
+  CardRates card = paper_card();
+  GemmConstants& c = card.gemm[Precision::fp32];
+  const auto ns = [&] { return gemm_time(product(10, 128, 128, 1024), card).ns - 1000; };
+  c.k_overhead = 76;
+  EXPECT_DOUBLE_EQ(ns(), 1100);
+  c.tile_cycles = 50;
+  EXPECT_DOUBLE_EQ(ns(), 1150);
+  c.k_overhead = c.tile_cycles = 0;
+  c.edge = 0.2;  // 128 / 128 + 128 / 128 - 1.5 = 0.5 of it
+  EXPECT_DOUBLE_EQ(ns(), 1024 * 1.1);
+  c.edge = 0;
+  c.least_k_cycles = 3;
+  EXPECT_DOUBLE_EQ(ns(), 3 * 1024);
+  c.least_k_cycles = 0;
+  c.feed_bytes_per_cycle = 256;  // 2 x 128 numbers of 4 bytes a step
+  EXPECT_DOUBLE_EQ(ns(), 4 * 1024);
+  c.feed_bytes_per_cycle = 1e30;
+  c.throttle = 0.5;
+  c.throttle_ns = 1024;
+  EXPECT_DOUBLE_EQ(ns(), 1024 * 1.25);
+}
+
+TEST(GemmTime, WaitsForMemoryOrTheLaunch) {
+  CardRates card = paper_card();
+  card.dram_bytes_per_s = 1e9;  // a byte a ns
+  const Estimate memory = gemm_time(product(10, 128, 128, 64), card);
+  EXPECT_DOUBLE_EQ(memory.ns, 1000 + 10 * 4 * (128 * 64 + 64 * 128 + 128 * 128));
+  EXPECT_EQ(memory.bound, Bound::memory);
+  card.gemm[Precision::fp32].overlap = 0.5;
+  EXPECT_DOUBLE_EQ(gemm_time(product(10, 128, 128, 64), card).ns, memory.ns + 32);
+  EXPECT_EQ(gemm_time(product(10, 1, 1, 8), paper_card()).bound, Bound::launch);
+  EXPECT_DOUBLE_EQ(gemm_time(product(1, 0, 128, 64), paper_card()).ns, 1000);  // nothing to compute
+}
+
+// One tile on ten multiprocessors: k is cut. 8 parts of 128 take an eighth of the time; the sums cost what split_cycles says.
+TEST(GemmTime, AFewTilesShareTheirK) {
+  CardRates card = paper_card();
+  GemmConstants& c = card.gemm[Precision::bf16];
+  c.edge = 1e9;  // smaller tiles are no way out: with the largest two, 128 / 256 + 128 / 128 - 1.5 = 0
+  EXPECT_DOUBLE_EQ(gemm_time(product(1, 256, 128, 1024, Precision::bf16), card).ns, 1000 + 2 * 1024 / 8.0);
+  c.split_cycles = 300;
+  EXPECT_DOUBLE_EQ(gemm_time(product(1, 256, 128, 1024, Precision::bf16), card).ns, 1000 + 300 + 2 * 1024 / 8.0);
+  c.split_cycles = 30000;
+  EXPECT_DOUBLE_EQ(gemm_time(product(1, 256, 128, 1024, Precision::bf16), card).ns, 1000 + 2 * 1024);
+}
+
+TEST(GemmTime, RowsThatAreNotAlignedAreSlower) {
+  CardRates card = paper_card();
+  card.gemm[Precision::bf16].unaligned = 2;
+  const auto ns = [&](int64_t n, int64_t k) { return gemm_time(product(1, 4096, n, k, Precision::bf16), card).ns; };
+  EXPECT_GT(ns(4097, 4096), 1.9 * ns(4096, 4096));
+  EXPECT_GT(ns(4096, 4095), 1.9 * ns(4096, 4096));
+}
+
+TEST(GemmTime, TwiceTheWorkIsNeverFaster) {
+  for (const char* name : {"t4", "a100-80", "h200", "rtx4090", "p100-16-pcie", "l4"}) {
+    const CardRates card = card_rates(find_gpu(name));
+    for (const Precision precision : {Precision::fp32, Precision::bf16}) {
+      for (int64_t m = 1; m <= 16384; m *= 4) {
+        for (int64_t n = 16; n <= 16384; n *= 4) {
+          for (int64_t k = 64; k <= 16384; k *= 4) {
+            const double one = operation_duration(product(1, m, n, k, precision), card).expected_ns;
+            EXPECT_TRUE(std::isfinite(one) && one > 0);
+            EXPECT_GE(operation_duration(product(1, 2 * m, n, k, precision), card).expected_ns, one * 0.97)
+                << name << m << ' ' << n << ' ' << k;
+            EXPECT_GE(operation_duration(product(1, m, 2 * n, k, precision), card).expected_ns, one * 0.97)
+                << name << m << ' ' << n << ' ' << k;
+            EXPECT_GE(operation_duration(product(1, m, n, 2 * k, precision), card).expected_ns, one * 0.97)
+                << name << m << ' ' << n << ' ' << k;
+          }
+        }
+      }
+    }
+  }
+}
+
+Operation attention(int64_t batch, int64_t length, bool causal, int64_t window = 0, Pass pass = Pass::forward) {
+  Operation operation;
+  operation.kind = OperationKind::attention;
+  operation.precision = Precision::bf16;
+  operation.element_bytes = 2;
+  operation.attention = {pass, batch, 16, 16, length, length, 128, 128, causal, window};
+  return operation;
+}
+
+TEST(AttentionTime, BlocksOfQueriesWalkOverKeys) {
+  CardRates card = paper_card();
+  AttentionConstants& c = card.attention[Precision::bf16];
+  c.floor_cycles = 1000;
+  c.l2_bytes_per_cycle = 1e30;
+  // 16 heads x 128 queries are 16 blocks, two waves; a key takes 2 products of 128 x 128, so 2 ns.
+  EXPECT_DOUBLE_EQ(attention_time(attention(1, 128, false), card).ns, 1000 + 2 * 2 * 128);
+  // Causal: of 1024 keys on average 512 and half a block; 128 blocks, 13 waves.
+  EXPECT_DOUBLE_EQ(attention_time(attention(1, 1024, true), card).ns, 1000 + 13 * 2 * (512 + 64));
+  c.efficiency = 0.5;
+  EXPECT_DOUBLE_EQ(attention_time(attention(1, 128, false), card).ns, 1000 + 4 * 2 * 128);
+  Operation nothing = attention(1, 128, false);
+  nothing.attention.queries = 0;
+  EXPECT_EQ(attention_time(nothing, card).bound, Bound::launch);
+}
+
+TEST(AttentionTime, LessToSeeIsLessTime) {
+  for (const char* name : {"a100-80", "h200", "rtx3090"}) {
+    const CardRates card = card_rates(find_gpu(name));
+    const auto ns = [&](const Operation& operation) { return operation_duration(operation, card).expected_ns; };
+    EXPECT_LT(ns(attention(8, 4096, true)), 0.6 * ns(attention(8, 4096, false)));
+    EXPECT_LT(ns(attention(8, 4096, true, 512)), 0.5 * ns(attention(8, 4096, true)));
+    EXPECT_GT(ns(attention(8, 4096, true, 0, Pass::backward)), 2 * ns(attention(8, 4096, true)));
+    EXPECT_NEAR(ns(attention(64, 4096, true)) / ns(attention(32, 4096, true)), 2, 0.05);
+  }
+}
+
+TEST(Duration, IntervalAndIdeal) {
+  const CardRates card = card_rates(find_gpu("a100-80"));
+  Operation operation = product(1, 4096, 4096, 4096, Precision::bf16);
+  operation.flops = 2.0 * 4096 * 4096 * 4096;
+  operation.bytes_read = 2 * 2 * 4096 * 4096;
+  operation.bytes_written = 2 * 4096 * 4096;
+  const Duration duration = operation_duration(operation, card);
+  EXPECT_LT(duration.low_ns, duration.expected_ns);
+  EXPECT_GT(duration.high_ns, duration.expected_ns);
+  EXPECT_NEAR(duration.ideal_ns, operation.flops / 312e12 * 1e9, 1);
+  EXPECT_GT(duration.expected_ns, duration.ideal_ns);
+  EXPECT_LT(duration.expected_ns, 1.6 * duration.ideal_ns);
+}
+
+}  // namespace
+}  // namespace gpucast

@@ -1,0 +1,101 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <span>
+
+#include "src/time/kinds.h"
+
+namespace gpucast {
+namespace {
+
+struct Tile {
+  double m, n;
+};
+constexpr Tile kTensorTiles[] = {{256, 128}, {128, 256}, {128, 128}, {256, 64}, {64, 256},
+                                 {128, 64},  {64, 128},  {64, 64},   {64, 32},  {32, 64}};
+constexpr Tile kPlainTiles[] = {{128, 128}, {128, 64}, {64, 128}, {64, 64}, {128, 32}, {32, 128}, {64, 32}, {32, 64}, {32, 32}};
+constexpr Tile kBatchedPlainTiles[] = {{64, 64}, {128, 32}, {32, 128}, {64, 128}};
+constexpr double kParts[] = {1, 2, 3, 4, 6, 8, 12, 16, 32};
+constexpr double kLeastPart = 128;  // a part of k is at least this long
+
+struct Compute {
+  double ns = std::numeric_limits<double>::infinity();
+  double full = 1;  // of the last wave's multiprocessors, the part that has a tile
+};
+
+struct Sizes {
+  double batch, m, n, k, element;
+};
+
+// The library cuts the output into tiles, one at a time a multiprocessor. It takes the tile, and the number of parts of k, that is fastest.
+Compute compute_time(const Sizes& s, std::span<const Tile> tiles, double largest_tile, bool may_split, double k_step, double rate,
+                     const CardRates& card, const GemmConstants& c) {
+  const double cycle_ns = 1e9 / card.clock_hz;
+  const double l2_ns_a_byte = 1e9 / (c.l2_bytes_per_cycle * card.multiprocessors * card.clock_hz);
+  const double sums_ns_a_part = s.batch * s.m * s.n * 8 * l2_ns_a_byte;  // written and read again, in fp32
+  const double clusters = card.capability >= 90 ? 2 : 1;                 // from Hopper on, two multiprocessors share what they read
+  Compute best;
+  for (const Tile& tile : tiles) {
+    if (tile.m * tile.n > largest_tile) continue;
+    const double tiles_of_one = s.batch * std::ceil(s.m / tile.m) * std::ceil(s.n / tile.n);
+    const double multiply_ns = 1e9 * 2 * tile.m * tile.n / rate * card.multiprocessors * (1 + c.edge * (128 / tile.m + 128 / tile.n - 1.5));
+    const double feed_ns = (tile.m + tile.n) * s.element / (c.feed_bytes_per_cycle * clusters) * cycle_ns;
+    const double k_ns = std::max({multiply_ns, feed_ns, c.least_k_cycles * cycle_ns});
+    for (const double parts : kParts) {
+      if (parts > 1 && (!may_split || s.k / parts < kLeastPart)) break;
+      const double waves = tiles_of_one * parts / card.multiprocessors;
+      const double taken = (1 - c.wave_smoothing) * std::ceil(waves) + c.wave_smoothing * std::max(waves, 1.0);
+      const double steps = std::ceil(s.k / parts / k_step) * k_step + c.k_overhead;
+      double ns = taken * (k_ns * steps + c.tile_cycles * cycle_ns);
+      if (parts > 1) ns += c.split_cycles * cycle_ns + parts * sums_ns_a_part;
+      if (ns < best.ns) best = {ns, waves / std::ceil(waves)};
+    }
+  }
+  // A long kernel heats the card, which lowers its clock.
+  best.ns *= 1 + c.throttle * best.ns / (best.ns + c.throttle_ns);
+  return best;
+}
+
+// Of these bytes, those that are not in L2: all where they are more than `warm` of it, none up to half of that.
+double cold(double bytes, double warm, double l2_bytes) { return bytes * (1 - std::clamp(2 - bytes / (warm * l2_bytes), 0.0, 1.0)); }
+
+}  // namespace
+
+Estimate gemm_time(const Operation& operation, const CardRates& card) {
+  const GemmShape& shape = operation.gemm;
+  const GemmConstants& c = card.gemm[operation.precision];
+  const Sizes s{static_cast<double>(shape.batch), static_cast<double>(shape.m), static_cast<double>(shape.n), static_cast<double>(shape.k),
+                static_cast<double>(operation.element_bytes)};
+  const double floor_ns = c.floor_cycles * 1e9 / card.clock_hz;
+  if (s.batch * s.m * s.n == 0) return {floor_ns, Bound::launch};
+  const bool tensor = card.tensor_cores[operation.precision];
+  const bool batched = shape.batch > 1;
+  const Tile only{c.batched_tile_m, c.batched_tile_n};
+  const std::span<const Tile> tiles = tensor                ? std::span<const Tile>(kTensorTiles)
+                                      : !batched            ? std::span<const Tile>(kPlainTiles)
+                                      : only.m * only.n > 1 ? std::span<const Tile>(&only, 1)
+                                                            : std::span<const Tile>(kBatchedPlainTiles);
+  const double largest_tile = tensor || batched || !shape.b_transposed ? std::numeric_limits<double>::infinity() : c.largest_tile;
+  Compute compute =
+      compute_time(s, tiles, largest_tile, tensor || !batched, tensor ? 32 : 8, card.sustained_flop_per_s[operation.precision], card, c);
+  const double element = s.element;
+  if (!tensor && !batched && shape.b_transposed) compute.ns *= c.transposed;
+  if (tensor) {
+    // Tensor cores are fed 16 bytes at a time; rows that do not begin at a multiple of it take slower kernels.
+    const double a_row = shape.a_transposed ? s.m : s.k, b_row = shape.b_transposed ? s.k : s.n;
+    if (std::fmod(a_row * element, 16) != 0 || std::fmod(b_row * element, 16) != 0) compute.ns *= c.unaligned;
+  }
+  const double a = s.batch * s.m * s.k * element, b = s.batch * s.k * s.n * element, out = s.batch * s.m * s.n * element;
+  const double from_dram = cold(a, c.warm_inputs, card.l2_bytes) + cold(b, batched ? c.warm_inputs : c.warm_weights, card.l2_bytes) +
+                           cold(out, c.warm_inputs, card.l2_bytes);
+  const double memory_ns =
+      1e9 * (from_dram / card.dram_bytes_per_s + (a + b + out - from_dram) / (c.l2_bytes_per_cycle * card.multiprocessors * card.clock_hz));
+  const double larger = std::max(compute.ns, memory_ns);
+  const Bound bound = floor_ns > larger        ? Bound::launch
+                      : memory_ns > compute.ns ? Bound::memory
+                      : compute.full < 0.75    ? Bound::tail
+                                               : Bound::compute;
+  return {floor_ns + larger + c.overlap * std::min(compute.ns, memory_ns), bound};
+}
+
+}  // namespace gpucast

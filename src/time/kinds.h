@@ -1,0 +1,43 @@
+// One function a kind of operation, one file each: how long it takes on a card, and what it waits for.
+#pragma once
+
+#include "src/time/card_rates.h"
+#include "src/time/constants.h"
+#include "src/time/duration.h"
+#include "src/time/operation.h"
+
+namespace gpucast {
+
+struct Estimate {
+  double ns = 0;
+  Bound bound = Bound::launch;
+};
+
+Estimate gemm_time(const Operation& operation, const CardRates& card);
+Estimate convolution_time(const Operation& operation, const CardRates& card);
+Estimate attention_time(const Operation& operation, const CardRates& card);
+Estimate normalization_time(const Operation& operation, const CardRates& card);
+Estimate reduction_time(const Operation& operation, const CardRates& card);
+Estimate elementwise_time(const Operation& operation, const CardRates& card);
+Estimate indexing_time(const Operation& operation, const CardRates& card);
+Estimate copy_time(const Operation& operation, const CardRates& card);
+Estimate memset_time(const Operation& operation, const CardRates& card);
+Estimate optimizer_time(const Operation& operation, const CardRates& card);
+Estimate collective_time(const Operation& operation, const CardRates& card);
+Estimate recurrent_time(const Operation& operation, const CardRates& card);
+Estimate unknown_time(const Operation& operation, const CardRates& card);
+
+// Each kind's constants from the layers.
+void read_convolution_constants(const Constants& constants, CardRates* card);
+void read_row_constants(const Constants& constants, CardRates* card);
+
+// Shared by them: `bytes` moved `passes` times at the rate of L2 or, as far as they do not lie there, of device memory.
+double moving_ns(double bytes, double passes, double dram_fraction, const CardRates& card);
+
+// Rows of `columns` elements, each by one block of threads.
+Estimate time_by_rows(const Operation& operation, const RowConstants& rows, const CardRates& card);
+
+// Shared by them: the kind's bytes, as often as it moves them, at the rate of L2 or of device memory, and its launches.
+Estimate time_by_bytes(const Operation& operation, const CardRates& card);
+
+}  // namespace gpucast

@@ -1,0 +1,74 @@
+// What kinds that are bound by memory share: bytes at the rate of L2 or of device memory, rows at the rate of multiprocessors.
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "src/time/kinds.h"
+
+namespace gpucast {
+
+namespace {
+
+// What of `bytes` comes from device memory, in ns: what fits into L2 was most likely left there by the operation before; of more, the
+// oldest is gone when it is read.
+double dram_ns(double bytes, double passes, double dram_fraction, const CardRates& card) {
+  const double share = card.l2_bytes > 0 ? bytes / card.l2_bytes : card.l2_none;
+  const double in_l2 = std::clamp((card.l2_none - share) / (card.l2_none - card.l2_full), 0.0, 1.0);
+  return 1e9 * bytes * passes * (1 - in_l2) / (card.dram_bytes_per_s * dram_fraction);
+}
+
+}  // namespace
+
+double moving_ns(double bytes, double passes, double dram_fraction, const CardRates& card) {
+  return std::max(dram_ns(bytes, passes, dram_fraction, card), 1e9 * bytes * passes / card.l2_bytes_per_s);
+}
+
+Estimate time_by_bytes(const Operation& operation, const CardRates& card) {
+  const BytesConstants& c = card.bytes[operation.kind];
+  const double bytes = static_cast<double>(operation.bytes_read + operation.bytes_written);
+  const double ns = moving_ns(bytes, c.passes, c.dram_fraction, card);
+  const double floor_ns = std::max<double>(1, static_cast<double>(operation.launches)) * c.floor_ns;
+  return {ns + floor_ns, ns > floor_ns ? Bound::memory : Bound::launch};
+}
+
+Estimate time_by_rows(const Operation& operation, const RowConstants& rows, const CardRates& card) {
+  const BytesConstants& c = card.bytes[operation.kind];
+  const auto count = static_cast<double>(operation.rows), columns = static_cast<double>(operation.columns);
+  // A row that is read again lies in L2 still, where L2 is large beside what the multiprocessors work on.
+  constexpr double kAtWorkBytes = 768 << 10;
+  const double gone = std::clamp(1 - card.l2_full * card.l2_bytes / (card.multiprocessors * kAtWorkBytes), 0.0, 1.0);
+  const double bytes = static_cast<double>(operation.bytes_read + operation.bytes_written), passes = 1 + (rows.passes - 1) * gone;
+  const double memory_ns = dram_ns(bytes, passes, c.dram_fraction, card);
+  // Fewer threads hide less of what each waits for, but have more of the multiprocessor each.
+  const double busy_ns = 1e9 * count * (rows.row_cycles + rows.element_cycles * columns) * std::sqrt(2048.0 / card.threads) /
+                         (card.multiprocessors * card.clock_hz);
+  const double one_row_ns = 1e9 * std::ceil(columns / 1024) * rows.step_cycles / card.clock_hz;
+  const double ns = std::max(
+      {std::max(memory_ns, busy_ns) + rows.overlap * std::min(memory_ns, busy_ns), one_row_ns, 1e9 * bytes * passes / card.l2_bytes_per_s});
+  const double floor_ns = std::max<double>(1, static_cast<double>(operation.launches)) * c.floor_ns;
+  if (floor_ns > ns) return {ns + floor_ns, Bound::launch};
+  return {ns + floor_ns, ns == one_row_ns ? Bound::tail : busy_ns > memory_ns ? Bound::compute : Bound::memory};
+}
+
+void read_row_constants(const Constants& constants, CardRates* card) {
+  const auto rows = [&](OperationKind kind, Precision precision, const std::string& of) {
+    const auto constant = [&](const char* name) { return constants.of(kind, precision, of + name); };
+    return RowConstants{constant("_row_cycles"), constant("_element_cycles"), constant("_step_cycles"), constant("_passes"),
+                        constant("_overlap")};
+  };
+  for (size_t p = 0; p < kPrecisionCount; ++p) {
+    const auto precision = static_cast<Precision>(p);
+    card->normalization[precision] = {rows(OperationKind::normalization, precision, "softmax"),
+                                      rows(OperationKind::normalization, precision, "long_softmax"),
+                                      rows(OperationKind::normalization, precision, "layer"),
+                                      rows(OperationKind::normalization, precision, "plain"),
+                                      constants.of(OperationKind::normalization, precision, "backward_passes"),
+                                      constants.of(OperationKind::normalization, precision, "batch_passes"),
+                                      constants.of(OperationKind::normalization, precision, "batch_backward_passes")};
+  }
+  card->elementwise_rows = rows(OperationKind::elementwise, Precision::fp32, "block");
+  card->indexing_element_cycles = constants.of(OperationKind::indexing, Precision::fp32, "element_cycles");
+  card->strided_fraction = constants.of(OperationKind::copy, Precision::fp32, "strided_fraction");
+}
+
+}  // namespace gpucast

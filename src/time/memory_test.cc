@@ -1,0 +1,157 @@
+// Paper and pencil: an A100 (108 multiprocessors of 2048 threads at 1.41 GHz, 40 MiB of L2, 2039 GB/s) with round constants.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "gpucast/gpu.h"
+#include "src/time/card_rates.h"
+#include "src/time/duration.h"
+
+namespace gpucast {
+namespace {
+
+CardRates a100(const std::string& more = R"(,"cards":{"a100-80":null})") {
+  return card_rates(find_gpu("a100-80"), R"({"schema_version":1,"operations":{
+    "elementwise":{"all":{"source":"x","floor_ns":1500,"passes":1,"dram_fraction":1,"block_overlap":0.25,"block_row_cycles":282,"block_element_cycles":1.41,"block_step_cycles":1410,"block_passes":1}},
+    "copy":{"all":{"source":"x","floor_ns":1000,"passes":1,"dram_fraction":1,"strided_fraction":0.5}},
+    "memset":{"all":{"source":"x","floor_ns":1000,"passes":1,"dram_fraction":1}},
+    "optimizer":{"all":{"source":"x","floor_ns":3000,"passes":1,"dram_fraction":1}},
+    "indexing":{"all":{"source":"x","floor_ns":2000,"passes":1,"dram_fraction":1,"element_cycles":1.41}},
+    "unknown":{"all":{"source":"x","floor_ns":1000,"passes":2,"dram_fraction":0.5}},
+    "collective":{"all":{"source":"x","floor_ns":10000}},
+    "recurrent":{"all":{"source":"x","floor_ns":5000,"passes":1,"dram_fraction":1}},
+    "normalization":{"all":{"source":"x","floor_ns":1000,"dram_fraction":1,"passes":1,"backward_passes":2,"batch_passes":1.5,"batch_backward_passes":1.25,
+      "softmax_overlap":0.25,"softmax_row_cycles":1e-6,"softmax_element_cycles":1e-6,"softmax_step_cycles":1e-6,"softmax_passes":1,
+      "long_softmax_overlap":0.25,"long_softmax_row_cycles":1e-6,"long_softmax_element_cycles":1e-6,"long_softmax_step_cycles":1e-6,"long_softmax_passes":1.5,
+      "layer_overlap":0.25,"layer_row_cycles":1e-6,"layer_element_cycles":1e-6,"layer_step_cycles":1410,"layer_passes":1,
+      "plain_overlap":0.25,"plain_row_cycles":1e-6,"plain_element_cycles":1e-6,"plain_step_cycles":1e-6,"plain_passes":1}}},
+    "architectures":{"8.0":{"rates":{"source":"x","dram_fraction":0.5,"l2_bytes_per_clock":20,"l2_full":0.5,"l2_none":1.5,"link_bytes_per_s":2e10,
+      "nvlink_bytes_per_s":2e11,"peer_hop_ns":1000}}})" +
+                                             more + "}");
+}
+
+double ns(Operation operation, Bound bound, const CardRates& card = a100()) {
+  const Duration duration = operation_duration(operation, card);
+  EXPECT_EQ(bound_name(duration.bound), std::string(bound_name(bound)));
+  EXPECT_LE(duration.low_ns, duration.expected_ns);
+  EXPECT_GE(duration.high_ns, duration.expected_ns);
+  return duration.expected_ns;
+}
+
+Operation bytes(OperationKind kind, int64_t read, int64_t written) {
+  Operation operation;
+  operation.kind = kind;
+  operation.bytes_read = read;
+  operation.bytes_written = written;
+  return operation;
+}
+
+TEST(Memory, LargeTensorsMoveAtTheSustainedRate) {
+  // 3 tensors of 340 MB at half of 2039 GB/s: 1020 MB / 1.0195 TB/s = 1.0005 ms.
+  EXPECT_NEAR(ns(bytes(OperationKind::elementwise, 680'000'000, 340'000'000), Bound::memory), 1'000'490 + 1500, 10);
+}
+
+TEST(Memory, WhatFitsIntoL2IsFaster) {
+  // 10.15 MB are a quarter of L2. 108 x 1.41 GHz x 20 bytes = 3.0456 TB/s: 3.333 us.
+  EXPECT_NEAR(ns(bytes(OperationKind::elementwise, 5'075'000, 5'075'000), Bound::memory), 3333 + 1500, 2);
+  // As much as L2 is large: half of it lies there. 41,943,040 / 2 / 1.0195 TB/s = 20.57 us.
+  EXPECT_NEAR(ns(bytes(OperationKind::elementwise, 20'971'520, 20'971'520), Bound::memory), 20'570 + 1500, 2);
+}
+
+TEST(Memory, SmallKernelsTakeALaunch) {
+  EXPECT_NEAR(ns(bytes(OperationKind::elementwise, 4, 4), Bound::launch), 1500, 1);
+  Operation optimizer = bytes(OperationKind::optimizer, 4096, 4096);
+  optimizer.launches = 7;
+  EXPECT_NEAR(ns(optimizer, Bound::launch), 7 * 3000, 5);
+}
+
+TEST(Memory, UnknownMovesItsBytesTwiceAtHalfTheRate) {
+  EXPECT_NEAR(ns(bytes(OperationKind::unknown, 101'950'000, 0), Bound::memory), 4 * 100'000 + 1000, 1);
+}
+
+TEST(Memory, FillsOnlyWrite) { EXPECT_NEAR(ns(bytes(OperationKind::memset, 0, 1'019'500'000), Bound::memory), 1'000'000 + 1000, 1); }
+
+TEST(Memory, CopiesGoOverTheBusOrAreTurnedAround) {
+  Operation copy = bytes(OperationKind::copy, 0, 20'000'000);
+  copy.from_host = true;
+  EXPECT_NEAR(ns(copy, Bound::link), 1'000'000 + 1000, 1);  // 20 MB at 20 GB/s
+  copy = bytes(OperationKind::copy, 509'750'000, 509'750'000);
+  EXPECT_NEAR(ns(copy, Bound::memory), 1'000'000 + 1000, 1);
+  copy.strided = true;
+  EXPECT_NEAR(ns(copy, Bound::memory), 2'000'000 + 1000, 1);
+}
+
+TEST(Memory, IndexingComputesEachElementsPlace) {
+  // 108 million elements of 4 bytes, a nanosecond each on one of 108 multiprocessors: 1 ms; their bytes 864 MB take 0.85.
+  EXPECT_NEAR(ns(bytes(OperationKind::indexing, 432'000'000, 432'000'000), Bound::compute), 1'000'000 + 2000, 1);
+}
+
+TEST(Rows, ABlockARowWaitsForItself) {
+  // 2 rows of 4096: 4 steps of 1000 ns one after another, whatever the card has idle.
+  Operation rows = bytes(OperationKind::elementwise, 2 * 4096 * 4, 2 * 4096 * 4);
+  rows.rows = 2;
+  rows.columns = 4096;
+  EXPECT_NEAR(ns(rows, Bound::tail), 4000 + 1500, 1);
+  // 10,800 rows: 100 a multiprocessor, each 200 ns and 4096 ns: 429.6 us, beside 353.9 MB in 347.1 us, of which a quarter shows.
+  rows.rows = 10800;
+  rows.bytes_read = rows.bytes_written = int64_t{10800} * 4096 * 4;
+  EXPECT_NEAR(ns(rows, Bound::compute), 429'600 + 347'120 / 4.0 + 1500, 20);
+}
+
+Operation normalization(int64_t rows, int64_t columns, int64_t more_read, int64_t more_written) {
+  Operation operation = bytes(OperationKind::normalization, rows * columns * 4 + more_read, rows * columns * 4 + more_written);
+  operation.rows = rows;
+  operation.columns = columns;
+  return operation;
+}
+
+TEST(Rows, NormalizationsAreToldApartByTheirBytes) {
+  const int64_t rows = 1 << 16;
+  const double once = 1e9 * 2 * rows * 1024 * 4 / 1.0195e12;
+  EXPECT_NEAR(ns(normalization(rows, 1024, 0, 0), Bound::memory), once + 1000, 10);  // softmax
+  // Long rows are read half again; half of L2, 20 of 81 MiB that the multiprocessors work on, keeps its part of that.
+  const double gone = 1 - 20.0 / 81;
+  EXPECT_NEAR(ns(normalization(rows / 2, 2048, 0, 0), Bound::memory), once * (1 + 0.5 * gone) + 1000, 10);
+  Operation backward = normalization(rows, 1024, rows * 1024 * 4, 0);  // softmax: twice, in two kernels
+  backward.pass = Pass::backward;
+  EXPECT_NEAR(ns(backward, Bound::memory), 3 * once + 2000, 20);
+  backward.bytes_read += 4096;  // layer norm: has weights
+  EXPECT_NEAR(ns(backward, Bound::memory), 1.5 * once * (1 + gone) + 1000, 20);
+}
+
+TEST(Rows, BatchNormOfFewChannelsUsesFewMultiprocessors) {
+  // 32 channels of 2^20 values: 1024 steps of 1000 ns, though 108 multiprocessors could move 268 MB in 0.26 ms.
+  EXPECT_NEAR(ns(normalization(32, 1 << 20, 256, 256), Bound::tail), 1'024'000 + 1000, 10);
+}
+
+TEST(Collective, ARingSendsTwiceNMinus1OverN) {
+  Operation reduce = bytes(OperationKind::collective, 800'000'000, 800'000'000);
+  reduce.ranks = 8;
+  // 2 x 7 / 8 x 800 MB at 200 GB/s = 7 ms; 14 steps of 5.5 us; 10 us to start.
+  EXPECT_NEAR(ns(reduce, Bound::link), 7'000'000 + 77'000 + 10'000, 1);
+  // 8 bytes: up and down a tree of 3 levels.
+  reduce.bytes_read = reduce.bytes_written = 8;
+  EXPECT_NEAR(ns(reduce, Bound::link), 6000 + 8000, 1);
+  // A card for a slot has no NVLink: 20 GB/s.
+  reduce.bytes_read = reduce.bytes_written = 800'000'000;
+  const char* pcie = R"({"schema_version":1,"architectures":{"8.0":{"rates":{"source":"x","link_bytes_per_s":2e10}}}})";
+  EXPECT_NEAR(ns(reduce, Bound::link, card_rates(find_gpu("a100-80-pcie"), pcie)) / 70e6, 1, 0.01);
+}
+
+TEST(Recurrent, StepsFollowEachOther) {
+  Operation lstm = bytes(OperationKind::recurrent, 1000, 1000);
+  lstm.rows = 100;
+  EXPECT_NEAR(ns(lstm, Bound::launch), 101 * 5000, 1);
+}
+
+// 2 x 100 MB and 100 MB at 1.0195 TB/s, by 1.5 and 1.25 passes.
+TEST(Memory, BatchNormReadsItsInputsTwice) {
+  Operation norm = bytes(OperationKind::normalization, 100'000'000, 100'000'000);
+  norm.rows = 64, norm.columns = 781'250, norm.element_bytes = 2, norm.per_channel = true;
+  EXPECT_NEAR(ns(norm, Bound::memory), 200e6 * 1.5 / 1.0195e3 + 1000, 50);
+  norm.pass = Pass::backward, norm.bytes_read *= 2;
+  EXPECT_NEAR(ns(norm, Bound::memory), 300e6 * 1.25 / 1.0195e3 + 1000, 50);
+}
+
+}  // namespace
+}  // namespace gpucast

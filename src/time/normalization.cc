@@ -1,0 +1,40 @@
+#include <algorithm>
+
+#include "src/time/kinds.h"
+
+namespace gpucast {
+
+// Which normalization it is, its bytes tell: softmax has neither weights nor statistics; layer, group and batch norm write statistics for
+// their backward; an RMS norm may not.
+Estimate normalization_time(const Operation& operation, const CardRates& card) {
+  const NormalizationConstants& c = card.normalization[operation.precision];
+  if (operation.rows <= 0 || operation.columns <= 0) return time_by_bytes(operation, card);
+  if (operation.per_channel) {
+    // Both passes read their inputs twice: for the channels' sums, and again for what is written.
+    const BytesConstants& moved = card.bytes[operation.kind];
+    const double passes = operation.pass == Pass::forward ? c.batch_passes : c.batch_backward_passes;
+    const auto bytes = static_cast<double>(operation.bytes_read + operation.bytes_written);
+    const double ns = moving_ns(bytes, passes, moved.dram_fraction, card);
+    const double floor_ns = std::max<double>(1, static_cast<double>(operation.launches)) * moved.floor_ns;
+    return {ns + floor_ns, floor_ns > ns ? Bound::launch : Bound::memory};
+  }
+  const int64_t tensor_bytes = operation.rows * operation.columns * operation.element_bytes;
+  if (operation.pass != Pass::forward) {
+    // Softmax reads its output and a gradient, and multiplies them in a kernel of its own first.
+    const bool softmax = operation.bytes_read == 2 * tensor_bytes && operation.bytes_written == tensor_bytes;
+    if (softmax) {
+      Operation twice = operation;
+      twice.bytes_read *= 2, twice.bytes_written *= 2, twice.launches *= 2;
+      return time_by_rows(twice, operation.columns <= 1024 ? c.short_softmax : c.long_softmax, card);
+    }
+    RowConstants rows = c.layer;
+    rows.passes = c.backward_passes;
+    return time_by_rows(operation, rows, card);
+  }
+  if (operation.bytes_read == tensor_bytes && operation.bytes_written == tensor_bytes) {
+    return time_by_rows(operation, operation.columns <= 1024 ? c.short_softmax : c.long_softmax, card);
+  }
+  return time_by_rows(operation, operation.bytes_written > tensor_bytes ? c.layer : c.plain, card);
+}
+
+}  // namespace gpucast

@@ -1,0 +1,77 @@
+// What the GPU is asked to do, as plain data: one operation is what one operator of PyTorch (or one library call) launches. Sizes are of
+// what is computed, so that the same operation has a duration on every card.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace gpucast {
+
+enum class OperationKind : uint8_t {
+  gemm,           // matrix products, batched or not
+  convolution,    // any pass, 1 to 3 dimensions
+  attention,      // one fused kernel: flash, memory efficient, cuDNN
+  normalization,  // batch, layer, group, instance, RMS; softmax too: several passes over rows
+  reduction,      // sums, means, losses, norms
+  elementwise,    // reads and writes each element once
+  indexing,       // gather, scatter, embedding, sort
+  copy,           // on the device, also with a change of layout or type; host to device and back
+  memset,         // fills
+  optimizer,      // multi-tensor kernels: an optimizer's step, clipping, gradient scaling
+  collective,     // NCCL
+  recurrent,      // cuDNN's LSTM, GRU
+  unknown,        // none of these: by its bytes
+  count_,
+};
+const char* operation_kind_name(OperationKind kind);            // as in JSON: "gemm", ...
+OperationKind operation_kind_from_name(std::string_view name);  // count_: there is none
+
+// What the arithmetic runs in, not what lies in memory: fp32 numbers may be multiplied as tf32.
+enum class Precision : uint8_t { fp64, fp32, tf32, fp16, bf16, fp8, int8, count_ };
+const char* precision_name(Precision precision);
+Precision precision_from_name(std::string_view name);  // count_: there is none
+
+enum class Pass : uint8_t { forward, data_gradient, weight_gradient, backward, count_ };
+const char* pass_name(Pass pass);
+Pass pass_from_name(std::string_view name);  // count_: there is none
+
+// out[batch, m, n] = a[batch, m, k] b[batch, k, n].
+struct GemmShape {
+  int64_t batch = 1, m = 0, n = 0, k = 0;
+  bool a_transposed = false, b_transposed = false;  // row-major out: b_transposed is a linear layer's forward
+};
+
+// Up to three dimensions of space; unused ones are 1. x[batch, in_channels, in...], w[out_channels, in_channels / groups, window...].
+struct ConvolutionShape {
+  Pass pass = Pass::forward;
+  int64_t batch = 0, in_channels = 0, out_channels = 0, groups = 1;
+  int64_t in[3] = {1, 1, 1}, out[3] = {1, 1, 1}, window[3] = {1, 1, 1}, stride[3] = {1, 1, 1};
+  bool channels_last = false, transposed = false;
+};
+
+struct AttentionShape {
+  Pass pass = Pass::forward;  // forward or backward
+  int64_t batch = 0, heads = 0, kv_heads = 0, queries = 0, keys = 0, head_dim = 0, value_dim = 0;
+  bool causal = false;
+  int64_t window = 0;  // keys a query sees; 0: all
+};
+
+struct Operation {
+  OperationKind kind = OperationKind::unknown;
+  Precision precision = Precision::fp32;
+  int element_bytes = 4;                      // of its largest input
+  int64_t bytes_read = 0, bytes_written = 0;  // each distinct byte of its tensors once
+  double flops = 0;                           // a multiplication and an addition are 2
+  int64_t launches = 1;                       // kernels; library calls count as 1
+  int64_t rows = 0, columns = 0;              // normalization, reduction: rows that are reduced, and their length
+  bool per_channel = false;                   // normalization: batch norm, whose rows are channels
+  bool strided = false;                       // copy, elementwise: neighbours in memory are not neighbours in the other tensor
+  bool to_host = false, from_host = false;    // copy: over the bus
+  Pass pass = Pass::forward;                  // normalization: batch norm's backward reads more than its forward
+  GemmShape gemm;                             // gemm
+  ConvolutionShape convolution;               // convolution
+  AttentionShape attention;                   // attention
+  int64_t ranks = 1;                          // collective
+};
+
+}  // namespace gpucast

@@ -1,0 +1,19 @@
+"""Modules of eval/, bench/ and tools/ are imported by their bare names, several folders' in one test process: a name must say which one."""
+
+import re
+
+import pytest
+from conftest import ROOT
+
+pytestmark = pytest.mark.once
+
+
+def test_an_imported_name_is_one_file():
+    modules = [path for folder in ("eval", "bench", "tools", "examples", "tests") for path in (ROOT / folder).rglob("*.py")]
+    places = {}
+    for path in modules:
+        places.setdefault(path.stem, set()).add(str(path.relative_to(ROOT)))
+    text = "\n".join(path.read_text() for path in modules)
+    imported = set(re.findall(r"^(?:import|from) (\w+)\b", text, re.MULTILINE))
+    assert {"rows", "step_tables", "upper_bound"} <= imported
+    assert {name: sorted(paths) for name, paths in places.items() if name in imported and len(paths) > 1} == {}

@@ -1,0 +1,107 @@
+"""One step's operators in a capture: each launch has one, and a script that profiles itself goes first. That the allocator's history is the
+same without them is in test_capture.py, with all other hooks."""
+
+from bisect import bisect_right
+
+import pytest
+
+SCRIPT = """
+import torch
+from torch import nn
+torch.manual_seed(0)
+model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.LazyLinear(5)).cuda()
+model(torch.zeros(2, 3, 16, 16, device="cuda"))
+optimizer = torch.optim.AdamW(model.parameters())
+{before}
+for step in range({steps}):
+    loss = model(torch.randn(4, 3, 16, 16).cuda()).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    {inside}
+{after}
+"""
+
+
+def script(steps=4, before="", inside="", after=""):
+    return SCRIPT.format(steps=steps, before=before, inside=inside, after=after)
+
+
+def launches(capture):
+    """(time_ns, what) of the work between the marks, on the clock of the operators."""
+    (record,) = capture.all("operators")
+    shift = capture.one("clock")["unix_ns"] - record["unix_ns"]
+    mark, out = 0, []
+    for line in capture.events:
+        if line[0] == "vgpu_mark":
+            mark = line[1]
+        elif line[0] in ("kernel", "call", "memcpy", "memset") and record["marks"][0] <= mark < record["marks"][1]:
+            out.append((line[-1] + shift, line[0]))
+    return out
+
+
+@pytest.mark.parametrize(("options", "step"), [((), 2), (("--steps", "2"), 2), (("--steps", "1"), 1)])
+def test_each_launch_of_a_step_has_an_operator(gpucast, options, step):
+    run = gpucast(script(), *options)
+    assert run.report["warnings"] == []
+    capture = run.capture
+    (record,) = capture.all("operators")
+    assert record["step"] == step
+    assert record["tf32"] == {"cublas": False, "cudnn": True}
+    kinds = {line[1]: (line[2], line[3]) for line in capture.of("operator_kind")}
+    calls = [line[1:] for line in capture.of("operator")]
+    starts = [start for _, _, start, _ in calls]
+    assert starts == sorted(starts)
+    assert starts[0] == 0
+    work = launches(capture)
+    assert len(work) > 20
+    for time, what in work:
+        around = [call for call in calls[: bisect_right(starts, time)] if time <= call[2] + call[3]]
+        assert around, what
+    names = {kinds[call[0]][0] for call in calls}
+    assert {"aten::cudnn_convolution", "aten::convolution_backward", "aten::addmm"} <= names
+    inputs = [str(inputs[:2]) for name, inputs in kinds.values() if name == "aten::cudnn_convolution"]
+    assert str([{"float32": [[4, 3, 16, 16], [768, 256, 16, 1]]}, {"float32": [[8, 3, 3, 3], [27, 9, 3, 1]]}]) in inputs
+
+
+def test_a_script_that_profiles_itself_goes_first(gpucast):
+    profiled = gpucast(
+        script(
+            before="profiler = torch.profiler.profile(schedule=torch.profiler.schedule(wait=1, warmup=1, active=2))\nprofiler.start()",
+            inside="profiler.step()",
+            after="profiler.stop(); print('seen=%d' % len(profiler.events()))",
+        ),
+        "--steps",
+        "9",
+    )
+    assert profiled.code == 0, profiled.err
+    assert profiled.printed("seen") > 20
+    assert not profiled.capture.all("warning")
+    assert len(profiled.capture.all("operators")) <= 1
+
+
+def test_a_profiler_that_began_before_cuda_keeps_its_trace(gpucast):
+    first = "import torch\nprofiler = torch.profiler.profile()\nprofiler.start()\n"
+    profiled = gpucast(first + script(after="profiler.stop(); print('seen=%d' % len(profiler.events()))"), "--steps", "9")
+    assert profiled.code == 0, profiled.err
+    assert profiled.printed("seen") > 20
+    assert not profiled.capture.all("operators")
+
+
+def test_nothing_of_a_step_that_was_not_whole(gpucast):
+    capture = gpucast(script(steps=1)).capture
+    assert not capture.all("operators")
+    assert not capture.of("operator", "operator_kind")
+
+
+def test_a_step_that_is_very_long_is_given_up(gpucast):
+    run = gpucast(script(), environment={"GPUCAST_OBSERVE_S": "0"})
+    assert run.code == 0
+    assert not run.capture.all("operators")
+    assert run.report["warnings"] == []
+
+
+def test_nothing_is_said_on_standard_error(gpucast):
+    run = gpucast(script())
+    assert "USDT" not in run.err
+    assert not run.capture.all("warning")

@@ -1,0 +1,164 @@
+"""`gpucast time`: from a script to a step's time."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+SCRIPT = """
+import torch
+from torch import nn
+model = nn.Sequential(nn.Linear(1024, 4096), nn.GELU(), nn.Linear(4096, 1024)).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(4):
+    x = torch.zeros({batch}, 1024, device="cuda")
+    loss = model(x).square().mean()
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+def times(gpucast_bin, *words):
+    environment = {**os.environ, "XDG_CONFIG_HOME": "/none"}
+    return subprocess.run([gpucast_bin, "time", *map(str, words)], capture_output=True, text=True, check=False, env=environment)
+
+
+def report(gpucast_bin, *words):
+    done = times(gpucast_bin, "--format", "json", *words)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def capture(gpucast_bin, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("time")
+    (folder / "train.py").write_text(SCRIPT.format(batch=8192))
+    words = [gpucast_bin, "run", "--gpu", "a100-80", "-o", "train.gpucast", "--", sys.executable, "train.py"]
+    subprocess.run(words, cwd=folder, check=True, capture_output=True)
+    return folder / "train.gpucast"
+
+
+def test_products_are_on_paper(gpucast_bin, capture):
+    result = report(gpucast_bin, capture, "--gpu", "a100-80,v100-16")
+    # Forward: 2 products. Backward: two gradients of the second, and of the first that of its weight alone: x needs none.
+    product = 2 * 8192 * 1024 * 4096
+    assert result["hardware_flops"] == 5 * product
+    assert result["model_flops"] == 6 * product
+    assert result["samples"] == 8192
+    assert result["coverage"] == 1.0
+    assert result["unknown_share"] == 0
+    assert {part["name"] for part in result["by_phase"]} >= {"forward", "backward", "optimizer_step"}
+    gemm = next(part for part in result["by_kind"] if part["name"] == "gemm")
+    assert gemm["launches"] == 5
+    assert gemm["flops"] == 5 * product
+    a100, v100 = result["cards"]
+    # fp32, at no more than the datasheet's rates: 19.5 and 15.7 TFLOP/s.
+    for card, peak in ((a100, 19.5e12), (v100, 15.7e12)):
+        products = next(part for part in card["by_kind"] if part["name"] == "gemm")
+        assert 5 * product / peak < products["gpu_ns"] * 1e-9 < 2.5 * 5 * product / peak
+        assert card["step"]["low_ns"] < card["step"]["expected_ns"] < card["step"]["high_ns"]
+        assert sum(part["gpu_ns"] for part in card["by_kind"]) == pytest.approx(sum(part["gpu_ns"] for part in card["by_phase"]))
+    assert result["step"] == a100["step"]
+    assert a100["gpu_ns"] < v100["gpu_ns"]
+
+
+def test_a_command_is_captured_first(gpucast_bin, capture, tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT.format(batch=8192))
+    result = report(gpucast_bin, "--gpu", "rtx3060", "--", sys.executable, script)
+    again = report(gpucast_bin, capture, "--gpu", "rtx3060")
+    assert result["gpu_ns"] == again["gpu_ns"], "the same launches"
+    failed = times(gpucast_bin, "--", sys.executable, "-c", "raise SystemExit(3)")
+    assert failed.returncode == 2
+    assert "could not be run" in failed.stderr
+
+
+@pytest.mark.once
+def test_a_known_time_and_a_faster_host(gpucast_bin, capture):
+    known = report(gpucast_bin, capture, "--gpu", "a100-80,v100-16", "--known", "a100-80=12ms")
+    assert known["step"]["expected_ns"] == pytest.approx(12e6)
+    plain = report(gpucast_bin, capture, "--gpu", "a100-80")
+    fast = report(gpucast_bin, capture, "--gpu", "a100-80", "--cpu-speed", "1000")
+    assert fast["host_ns"] < plain["host_ns"]
+    assert fast["step"]["expected_ns"] <= plain["step"]["expected_ns"]
+
+
+@pytest.mark.once
+def test_text_and_every_card(gpucast_bin, capture):
+    done = times(gpucast_bin, capture, "--gpu", "all")
+    assert done.returncode == 0, done.stderr
+    assert "By phase" in done.stdout
+    assert all(len(line) <= 100 for line in done.stdout.splitlines())
+    for card in ("a100-80", "rtx3060", "h200", "l40s"):
+        assert f"\n  {card} " in done.stdout
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["no-such.gpucast"], "no such file"),
+        ([], "nothing was named"),
+        (["{capture}", "--gpu", "a100-80,h1000"], "h1000"),
+        (["{capture}", "--known", "a100-80"], "--known"),
+        (["{capture}", "--known", "a100-80=-4ms"], "--known"),
+        (["{capture}", "--known", "a100-80=4parsecs"], "--known"),
+        (["{capture}", "--cpu-speed", "0"], "--cpu-speed"),
+        (["{capture}", "--cpu-speed", "nan"], "--cpu-speed"),
+        (["{capture}", "--constants", "/no/such/file"], "/no/such/file"),
+    ],
+)
+def test_bad_words(gpucast_bin, capture, words, says):
+    done = times(gpucast_bin, *(str(word).replace("{capture}", str(capture)) for word in words))
+    assert done.returncode == 2, done.stdout
+    assert says in done.stderr
+
+
+@pytest.mark.once
+def test_captures_without_a_step_say_what_to_do(gpucast, gpucast_bin, tmp_path):
+    short = gpucast(SCRIPT.format(batch=8).replace("range(4)", "range(1)")).capture_path
+    done = times(gpucast_bin, short)
+    assert done.returncode == 2
+    assert "--steps 1" in done.stderr
+
+
+@pytest.mark.once
+def test_perfetto_shows_the_step_on_the_card(gpucast_bin, capture, tmp_path):
+    path = tmp_path / "trace.json"
+    subprocess.run([gpucast_bin, "export", capture, "--to", "perfetto", "-o", path], check=True, capture_output=True)
+    events = json.loads(path.read_text())["traceEvents"]
+    (name,) = [event["args"]["name"] for event in events if event["name"] == "process_name" and event["pid"] == 3]
+    assert "as it would run on a100-80" in name
+    slices = [event for event in events if event["pid"] == 3 and event["ph"] == "X"]
+    for one, other in zip(slices, slices[1:]):
+        assert one["ts"] + one["dur"] <= other["ts"] + 0.002, "one stream: one after the other"
+    result = report(gpucast_bin, capture, "--gpu", "a100-80")
+    assert sum(event["dur"] for event in slices) * 1000 == pytest.approx(result["gpu_ns"], rel=1e-3)
+    products = [event for event in slices if event["cat"] == "gemm"]
+    assert len(products) == 5
+    assert products[0]["args"]["sizes"] == "8192 x 4096 x 1024, fp32"
+
+
+@pytest.mark.once
+def test_a_run_says_what_the_gpu_takes(gpucast_bin, capture):
+    done = subprocess.run([gpucast_bin, "analyze", capture, "--format", "json"], capture_output=True, text=True, check=True)
+    line = json.loads(done.stdout)["gpu_time"]
+    assert line["expected_ns"] == report(gpucast_bin, capture, "--gpu", "a100-80")["gpu_ns"]
+    assert line["low_ns"] < line["expected_ns"] < line["high_ns"]
+    done = subprocess.run([gpucast_bin, "analyze", capture], capture_output=True, text=True, check=True)
+    assert "GPU time of a step" in done.stdout
+
+
+@pytest.mark.once
+def test_users_own_constants_are_found(gpucast_bin, capture, tmp_path):
+    folder = tmp_path / "gpucast"
+    folder.mkdir()
+    own = {"schema_version": 1, "cards": {"a100-80": {"rates": {"fp32_fraction": 0.3, "source": "a test"}}}}
+    (folder / "constants.json").write_text(json.dumps(own))
+    words = [gpucast_bin, "time", "--format", "json", "--gpu", "a100-80", capture]
+    done = subprocess.run(words, capture_output=True, text=True, check=True, env={**os.environ, "XDG_CONFIG_HOME": str(tmp_path)})
+    assert str(folder) in done.stderr
+    assert json.loads(done.stdout)["gpu_ns"] > 1.5 * report(gpucast_bin, capture, "--gpu", "a100-80")["gpu_ns"]

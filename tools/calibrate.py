@@ -1,0 +1,613 @@
+#!/usr/bin/env python3
+"""Measures this machine's card for about a minute, and writes what gpucast should know of it.
+
+    python calibrate.py                      # writes ~/.config/gpucast/constants.json
+    gpucast time train.gpucast --constants ~/.config/gpucast/constants.json
+
+Needs PyTorch 2.0 or newer with CUDA, and the gpucast command. Where that is not on the card's machine:
+
+    python calibrate.py --measure card.json  # there: measures, writes the times
+    python calibrate.py --fit card.json      # elsewhere: needs gpucast, no PyTorch and no card
+
+How: it times operations (matrix products, copies, convolutions, attention), asks gpucast what it expects of the same ones, and changes
+the card's constants until both agree. docs/howto/calibrate.md says more."""
+
+import argparse
+import datetime
+import json
+import math
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from pathlib import Path
+
+SCHEMA = 1
+TOO_FAST = 1.3  # measured over datasheet: nothing is that fast, so something else is wrong
+# Outside of these a constant says that something else used the card, or that the formula does not fit it: it is left out.
+PLAUSIBLE = {
+    "fraction": (0.1, 1.6),
+    "efficiency": (0.05, 4.0),
+    "l2_bytes_per_clock": (2.0, 100.0),
+    "launch_ns": (200.0, 100e3),
+    "link_bytes_per_s": (2e8, 2e12),
+}
+ELEMENT_BYTES = {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 1}
+
+
+class Refused(Exception):
+    """Nothing can be written; the text says why and what to do."""
+
+
+def say(text):
+    print(f"calibrate: {text}", file=sys.stderr, flush=True)
+
+
+# ---- what is measured: operations as `gpucast time --operations` reads them --------------------------------------------------------
+
+
+def gemm(precision, m, n, k, b_transposed):
+    element = ELEMENT_BYTES[precision]
+    shape = {"m": m, "n": n, "k": k, "b_transposed": b_transposed}
+    moved = {"bytes_read": (m * k + k * n) * element, "bytes_written": m * n * element, "flops": 2.0 * m * n * k}
+    return {"kind": "gemm", "precision": precision, "element_bytes": element, "gemm": shape, **moved}
+
+
+def convolution(precision, direction, batch, channels, outputs, size, window, stride, channels_last):
+    element = ELEMENT_BYTES[precision]
+    made = (size - 1) // stride + 1  # padded by half a window
+    shape = {"pass": direction, "batch": batch, "in_channels": channels, "out_channels": outputs, "groups": 1}
+    shape.update({"in": [size, size], "out": [made, made], "window": [window, window], "stride": [stride, stride]})
+    shape["channels_last"] = channels_last
+    flops = 2.0 * batch * outputs * made * made * channels * window * window
+    return {"kind": "convolution", "precision": precision, "element_bytes": element, "flops": flops, "convolution": shape}
+
+
+def attention(precision, direction, batch, heads, length, head_dim):
+    shape = {"pass": direction, "batch": batch, "heads": heads, "kv_heads": heads, "queries": length, "keys": length}
+    shape.update({"head_dim": head_dim, "value_dim": head_dim, "causal": True})
+    return {"kind": "attention", "precision": precision, "element_bytes": ELEMENT_BYTES[precision], "attention": shape}
+
+
+def moved(kind, read, written, **more):
+    return {"kind": kind, "bytes_read": read, "bytes_written": written, **more}
+
+
+def plan(precisions, l2_bytes, free_bytes, quick=False):
+    """[(operation, the constant it tells, or None for one that is only checked)], the most important first."""
+    rows = []
+    stream = 1 << 16 if quick else min(512 << 20, free_bytes // 8 // 4096 * 4096)  # a tensor, many times L2
+    rows += [
+        (moved("elementwise", 2 * stream, stream), "rates.dram_fraction"),
+        (moved("elementwise", stream, stream), "rates.dram_fraction"),
+    ]
+    shapes = [(8192, 8192, 8192, True), (4096, 4096, 4096, True), (8192, 4096, 1024, True), (4096, 4096, 4096, False)]
+    if quick:
+        shapes = [(128, 128, 128, True), (128, 128, 128, False)]
+    for precision in precisions:
+        for m, n, k, b_transposed in shapes:
+            # Both operands, the result, and what making random numbers needs beside.
+            if precision == "fp8" and not b_transposed or (m * k + n * k + m * n) * 8 > free_bytes:
+                continue
+            rows.append((gemm(precision, m, n, k, b_transposed), f"rates.{precision}_fraction"))
+    link = 1 << 16 if quick else 256 << 20
+    rows += [(moved("copy", link, link, from_host=True), "link"), (moved("copy", link, link, to_host=True), "link")]
+    rows += [(moved("elementwise", 4, 4), "launch")]
+    if l2_bytes:
+        # Their difference tells L2's rate, whatever a kernel's start takes. Both lie in the nearer half of L2, where it has two.
+        small, large = (int(l2_bytes * share / 2) // 4096 * 4096 for share in (0.08, 0.25))
+        rows += [(moved("elementwise", small, small), "l2"), (moved("elementwise", large, large), "l2")]
+    rows += [(moved("copy", stream, stream), None)]
+    lengths = [(1, 2, 64, 64)] if quick else [(8, 16, 2048, 64), (2, 32, 4096, 128)]
+    for precision in [p for p in precisions if p in ("fp16", "bf16")]:
+        for batch, heads, length, head_dim in lengths:
+            for direction, name in (("forward", "efficiency"), ("backward", "backward_efficiency")):
+                rows.append((attention(precision, direction, batch, heads, length, head_dim), f"attention.{precision}.{name}"))
+    # Layout as people use it: tensor cores want channels last. Windows of 3x3 may go another way in fp32 (Winograd): not for the fit.
+    for precision in [p for p in precisions if p != "fp8"]:
+        tensor = precision != "fp32"
+        sizes = [(64, 256, 256, 28, 3, 1), (64, 128, 128, 56, 3, 1)] if tensor else [(32, 512, 512, 28, 1, 1), (32, 128, 128, 28, 5, 1)]
+        layouts = [(size, tensor, True) for size in sizes]
+        layouts.append(((64, 256, 512, 28, 3, 2), tensor, False))
+        layouts.append(((64, 256, 256, 28, 3, 1), False, False))
+        if quick:
+            layouts = [((1, 8, 8, 8, 3, 1), tensor, True), ((1, 8, 8, 8, 3, 1), False, False)]
+        for size, channels_last, fits in layouts:
+            for direction in ("forward", "data_gradient", "weight_gradient"):
+                told = f"convolution.{precision}.{direction}_efficiency" if fits else None
+                rows.append((convolution(precision, direction, *size, channels_last), told))
+    return rows
+
+
+# ---- measuring: the only part that needs PyTorch ----------------------------------------------------------------------------------
+
+
+def dtype_of(torch, precision):
+    names = {"fp32": "float32", "tf32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp8": "float8_e4m3fn"}
+    return getattr(torch, names[precision])
+
+
+def prepare(torch, operation):
+    """A function that starts this operation once."""
+    precision = operation.get("precision", "fp32")
+    dtype = dtype_of(torch, precision)
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision == "tf32"
+
+    def random(*sizes):
+        return torch.randn(*sizes, device="cuda", dtype=torch.float16 if precision == "fp8" else dtype).to(dtype)
+
+    kind = operation["kind"]
+    if kind == "gemm":
+        shape = operation["gemm"]
+        a = random(shape["m"], shape["k"])
+        b = random(shape["n"], shape["k"]).t() if shape["b_transposed"] else random(shape["k"], shape["n"])
+        if precision == "fp8":
+            one = torch.ones((), device="cuda")
+            return lambda: torch._scaled_mm(a, b, scale_a=one, scale_b=one, out_dtype=torch.bfloat16)
+        out = torch.empty(shape["m"], shape["n"], device="cuda", dtype=dtype)
+        return lambda: torch.mm(a, b, out=out)
+    if kind == "convolution":
+        s = operation["convolution"]
+        layout = torch.channels_last if s["channels_last"] else torch.contiguous_format
+        stride, pad, (size, made, window) = s["stride"], [s["window"][0] // 2] * 2, (s["in"][0], s["out"][0], s["window"][0])
+        x = random(s["batch"], s["in_channels"], size, size).contiguous(memory_format=layout)
+        w = random(s["out_channels"], s["in_channels"], window, window).contiguous(memory_format=layout)
+        if s["pass"] == "forward":
+            return lambda: torch.convolution(x, w, None, stride, pad, [1, 1], False, [0, 0], 1)
+        y = random(s["batch"], s["out_channels"], made, made).contiguous(memory_format=layout)
+        mask = [s["pass"] == "data_gradient", s["pass"] == "weight_gradient", False]
+        return lambda: torch.ops.aten.convolution_backward(y, x, w, None, stride, pad, [1, 1], False, [0, 0], 1, mask)
+    if kind == "attention":
+        s = operation["attention"]
+        q, k, v = (random(s["batch"], s["heads"], s["queries"], s["head_dim"]).requires_grad_() for _ in range(3))
+        attend = torch.nn.functional.scaled_dot_product_attention
+        if s["pass"] == "forward":
+            with torch.no_grad():
+                q, k, v = q.detach(), k.detach(), v.detach()
+            return lambda: attend(q, k, v, is_causal=True)
+        out = attend(q, k, v, is_causal=True)
+        gradient = torch.randn_like(out)
+        return lambda: torch.autograd.grad(out, (q, k, v), gradient, retain_graph=True)
+    count = operation["bytes_written"] // 4
+    if operation.get("to_host") or operation.get("from_host"):
+        host, card = torch.empty(count, pin_memory=True), torch.empty(count, device="cuda")
+        into, of = (host, card) if operation.get("to_host") else (card, host)
+        return lambda: into.copy_(of, non_blocking=True)
+    a, out = random(count), torch.empty(count, device="cuda")
+    if kind == "copy":
+        return lambda: out.copy_(a)
+    if operation["bytes_read"] == 2 * operation["bytes_written"]:
+        b = random(count)
+        return lambda: torch.add(a, b, out=out)
+    return lambda: torch.neg(a, out=out)
+
+
+class EventTimer:
+    """Times on the card's own clock. The card is kept waiting while short kernels are queued, so that the host's time does not count."""
+
+    def __init__(self, torch):
+        self.torch = torch
+        self.wait = getattr(torch.cuda, "_sleep", None)
+
+    def sample(self, function, calls, wait_s):
+        torch = self.torch
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        if self.wait and wait_s:
+            self.wait(int(wait_s * 2e9))  # cycles
+        begin.record()
+        for _ in range(calls):
+            function()
+        end.record()
+        end.synchronize()
+        return begin.elapsed_time(end) * 1e6 / calls
+
+    def median_ns(self, function, budget_s, repeats):
+        """The median of at least `repeats` samples, more as the budget allows."""
+        start = time.monotonic()
+        function()  # loads the kernel, searches algorithms
+        self.torch.cuda.synchronize()
+        once_ns = max(self.sample(function, 3, 0), 1)
+        calls = int(min(max(1, 1e6 // once_ns), 200))
+        wait_s = min(calls * 40e-6, 0.01) if once_ns < 500e3 else 0
+        while time.monotonic() - start < budget_s / 4:  # warm: clocks and temperature as in a long run
+            self.sample(function, calls, 0)
+        samples = []
+        while len(samples) < repeats or (len(samples) < 50 and time.monotonic() - start < budget_s):
+            samples.append(self.sample(function, calls, wait_s))
+        return statistics.median(samples)
+
+
+def usable_precisions(capability):
+    least = {"fp32": (0, 0), "tf32": (8, 0), "fp16": (7, 0), "bf16": (8, 0), "fp8": (8, 9)}
+    return [precision for precision, from_ in least.items() if capability >= from_]
+
+
+def nvidia_smi(uuid):
+    """What the driver says of the card; {} without nvidia-smi."""
+    fields = ["driver_version", "power.limit", "clocks.max.sm", "clocks.sm", "temperature.gpu", "power.draw"]
+    command = ["nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader"]
+    if uuid:
+        command += ["-i", f"GPU-{uuid}"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return {}
+    lines = done.stdout.strip().splitlines()
+    if done.returncode != 0 or len(lines) != 1:  # several cards, and no way to tell which
+        return {}
+    return dict(zip(fields, (value.strip() for value in lines[0].split(","))))
+
+
+def measure(seconds, quick, timer=None):
+    try:
+        import torch
+    except ImportError as error:
+        raise Refused(f"PyTorch cannot be imported ({error}): use the Python that has it") from None
+    if not torch.cuda.is_available() or torch.version.hip:
+        raise Refused(f"PyTorch {torch.__version__} finds no NVIDIA card here; run it where the card is (see --fit for the other half)")
+    timer = timer or EventTimer(torch)
+    warnings.simplefilter("ignore")  # newer releases have other names for settings that older ones need
+    torch.manual_seed(0)
+    torch.backends.cudnn.benchmark = True  # the fastest algorithm, which is what gpucast expects
+    device = torch.cuda.get_device_properties(0)
+    capability = (device.major, device.minor)
+    l2_bytes = getattr(device, "L2_cache_size", 0)
+    if not l2_bytes:
+        say("left out: the rate of L2 (this PyTorch does not say how large L2 is; newer ones do)")
+    before = nvidia_smi(getattr(device, "uuid", None))
+    precisions = usable_precisions(capability)
+    if "fp8" in precisions and not (hasattr(torch, "_scaled_mm") and hasattr(torch, "float8_e4m3fn")):
+        say("left out: fp8 (this PyTorch has no product of fp8 matrices)")
+        precisions.remove("fp8")
+    planned = plan(precisions, l2_bytes, torch.cuda.mem_get_info()[0], quick)
+    end = time.monotonic() + seconds
+    if not quick:  # a card that has just woken up has other clocks than one that works
+        product = prepare(torch, gemm("fp32", 4096, 4096, 4096, True))
+        while time.monotonic() < end - 0.95 * seconds:
+            product()
+            torch.cuda.synchronize()
+        del product
+    rows, failed = [], []
+    for i, (operation, told) in enumerate(planned):
+        left_s = end - time.monotonic()
+        name = f"{operation['kind']} {operation.get('precision', '')}".strip()
+        if left_s <= 0:
+            failed.append(f"{name}: no time left (--seconds)")
+            continue
+        function = None
+        try:
+            function = prepare(torch, operation)
+            ns = timer.median_ns(function, 0 if quick else min(left_s / (len(planned) - i), 2.0), 2 if quick else 3)
+            if not (math.isfinite(ns) and ns > 0):
+                raise RuntimeError(f"its time is {ns} ns")
+            rows.append({"operation": operation, "tells": told, "ns": ns})
+        except (RuntimeError, NotImplementedError, TypeError, ValueError) as error:
+            failed.append(f"{name}: {(str(error).strip() or type(error).__name__).splitlines()[0]}")
+        del function
+        torch.cuda.empty_cache()
+    for what in dict.fromkeys(failed):
+        say(f"left out: {what}")
+    if not rows:
+        raise Refused("nothing could be measured")
+    return {
+        "schema_version": SCHEMA,
+        "device": {
+            "name": device.name,
+            "compute_capability": f"{device.major}.{device.minor}",
+            "multiprocessors": device.multi_processor_count,
+            "total_memory_bytes": device.total_memory,
+        },
+        "torch": torch.__version__,
+        "cuda": torch.version.cuda,
+        "cudnn": torch.backends.cudnn.version(),
+        "date": datetime.date.today().isoformat(),
+        "nvidia_smi_before": before,
+        "nvidia_smi_after": nvidia_smi(getattr(device, "uuid", None)),
+        "rows": rows,
+    }
+
+
+# ---- from times to constants ------------------------------------------------------------------------------------------------------
+
+
+class Gpucast:
+    """The command: its table of cards, and what it expects of operations."""
+
+    def __init__(self, command):
+        self.command = shutil.which(command)
+        if not self.command:
+            raise Refused(
+                f"the command '{command}' is not found: name it with --gpucast, or measure here (--measure FILE) and fit elsewhere"
+            )
+
+    def run(self, *words, text=None):
+        done = subprocess.run([self.command, *words], input=text, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise Refused(f"`{' '.join([self.command, *words])}` failed:\n{done.stderr.strip()}")
+        return done.stdout
+
+    def cards(self):
+        return json.loads(self.run("gpus", "--format", "json"))["gpus"]
+
+    def expected_ns(self, card, operations, constants=None):
+        lines = "".join(json.dumps(operation) + "\n" for operation in operations)
+        words = ["time", "--operations", "-", "--gpu", card]
+        with tempfile.TemporaryDirectory() as folder:
+            if constants:
+                path = Path(folder) / "constants.json"
+                path.write_text(json.dumps(constants))
+                words += ["--constants", str(path)]
+            return [json.loads(line)["expected_ns"] for line in self.run(*words, text=lines).splitlines()]
+
+
+def find_card(cards, device, asked=None):
+    """The card of the table that was measured."""
+    ids = ", ".join(card["id"] for card in cards)
+    if asked:
+        found = [card for card in cards if card["id"] == asked]
+        if not found:
+            raise Refused(f"gpucast knows no card '{asked}'; it knows {ids}")
+    else:
+        found = [card for card in cards if card["name"] == device["name"]]
+        if not found:
+            raise Refused(f"gpucast's table has no card named '{device['name']}': name the one it is with --gpu, of {ids}")
+    card = min(found, key=lambda c: abs(c["total_memory_bytes"] - device["total_memory_bytes"]))
+    if card["multiprocessors"] != device["multiprocessors"]:
+        raise Refused(
+            f"'{device['name']}' has {device['multiprocessors']} multiprocessors, gpucast's '{card['id']}' has {card['multiprocessors']}: "
+            "it is another card (or a part of one), whose datasheet says nothing of this one"
+        )
+    return card
+
+
+def too_fast(rows, card):
+    """What was measured faster than any card can be."""
+    found = []
+    for row in rows:
+        operation, told = row["operation"], row["tells"]
+        if told == "rates.dram_fraction":
+            rate, peak, unit = operation["bytes_read"] + operation["bytes_written"], card["bandwidth_bytes_per_s"], "bytes/s"
+        elif operation["kind"] == "gemm":
+            rate, peak, unit = operation["flops"], card["peak_flop_per_s"][operation["precision"]], "FLOP/s"
+        else:
+            continue
+        rate *= 1e9 / row["ns"]
+        if rate > TOO_FAST * peak:
+            found.append(f"{operation['kind']} {operation.get('precision', 'of memory')} at {rate:.3g} {unit}, datasheet {peak:.3g}")
+    return found
+
+
+def plausible(name, value):
+    return next((low <= value <= high for end, (low, high) in PLAUSIBLE.items() if name.endswith(end)), True)
+
+
+def layer_of(values, source):
+    """{"rates.x": 1, "attention.fp16.y": 2} as a card's layer."""
+    layer = {}
+    for name, value in values.items():
+        *groups, constant = name.split(".")
+        group = layer
+        for key in groups:
+            group = group.setdefault(key, {})
+        group[constant] = value
+        group["source"] = source
+    return layer
+
+
+def direct(rows, card):
+    """Constants that need no formula."""
+    values = {}
+    links = [row for row in rows if row["tells"] == "link"]
+    if links:
+        values["rates.link_bytes_per_s"] = 1e9 * sum(r["operation"]["bytes_read"] for r in links) / sum(r["ns"] for r in links)
+    launches = [row["ns"] for row in rows if row["tells"] == "launch"]
+    if launches:
+        values["rates.launch_ns"] = statistics.median(launches)
+    l2 = sorted((row["operation"]["bytes_read"] + row["operation"]["bytes_written"], row["ns"]) for row in rows if row["tells"] == "l2")
+    if len(l2) == 2:
+        (small, small_ns), (large, large_ns) = l2
+        more_s = (large_ns - small_ns) * 1e-9
+        values["rates.l2_bytes_per_clock"] = (
+            (large - small) / more_s / (card["multiprocessors"] * card["clock_khz"] * 1e3) if more_s > 0 else 0
+        )
+    return values
+
+
+def solve(rows, card, given, names, gpucast, rounds=40):
+    """Values of `names` with which gpucast expects what was measured, in the median of each name's rows; what is then left of each
+    (expected / measured); which names the rows tell at all; and the limits that do not bind.
+
+    A constant that is too high makes its operations too short by about as much: so each is multiplied by expected / measured, again
+    and again. Products, memory and attention come from one another, but never in a circle."""
+    values = dict.fromkeys(names, 0.8)
+    # The card was measured at the power it has: no limit of watts on top. Twice the datasheet's rate never binds.
+    free = {}
+    if card.get("power_w"):
+        for name in names:
+            if name.startswith("rates.") and name != "rates.dram_fraction":
+                precision = name[len("rates.") : -len("_fraction")]
+                free[f"rates.{precision}_flop_per_joule"] = 2 * card["peak_flop_per_s"][precision] / card["power_w"]
+    operations = [row["operation"] for row in rows]
+
+    def medians(trial, beside):
+        """By name: expected over `beside`, in the median."""
+        file = {"schema_version": SCHEMA, "cards": {card["id"]: layer_of({**given, **free, **trial}, "calibrate.py")}}
+        by_name = {}
+        for row, ns, other in zip(rows, gpucast.expected_ns(card["id"], operations, file), beside):
+            by_name.setdefault(row["tells"], []).append(ns / other)
+        return {name: statistics.median(by_name[name]) for name in names}
+
+    measured_ns = [row["ns"] for row in rows]
+    ratios = {}
+    for _ in range(rounds):
+        ratios = medians(values, measured_ns)
+        if all(abs(ratio - 1) < 1e-3 for ratio in ratios.values()):
+            break
+        values = {name: min(max(value * ratios[name], 0.01), 10.0) for name, value in values.items()}
+    # Where a lower value changes little, the operations wait for something else, and any value would fit: none is told.
+    # Memory apart from products, and these from what is built on them, so that none speaks for another.
+    told = set()
+    memory, rates = {"rates.dram_fraction"}, {name for name in names if name.startswith("rates.")}
+    for group in (memory & rates, rates - memory, set(names) - rates):
+        slower = medians({name: value * (0.9 if name in group else 1) for name, value in values.items()}, measured_ns)
+        told |= {name for name in group if slower[name] / ratios[name] > 1.05}
+    return values, ratios, told, free
+
+
+def fit(measured, gpucast, asked=None):
+    """(the card's id, its layer, lines that say how well it fits)."""
+    card = find_card(gpucast.cards(), measured["device"], asked)
+    rows, without_unit = [], set()
+    for row in measured["rows"]:
+        precision = row["operation"].get("precision", "fp32")
+        if not (math.isfinite(row["ns"]) and row["ns"] > 0):
+            raise Refused(f"a measured time is {row['ns']} ns: {row['operation']}")
+        if precision in card["peak_flop_per_s"]:
+            rows.append(row)
+        else:
+            without_unit.add(precision)
+    for precision in sorted(without_unit):
+        say(f"left out: {precision} ('{card['id']}' has no datasheet rate for it)")
+    fast = too_fast(rows, card)
+    if fast:
+        raise Refused(
+            f"more than {TOO_FAST:.1f} times what the datasheet of '{card['id']}' allows, so these times are not to be believed "
+            f"(a wrong --gpu? not a real card?): {'; '.join(fast[:3])}. Nothing was written"
+        )
+    given = direct(rows, card)
+    for name in [name for name, value in given.items() if not plausible(name, value)]:
+        say(f"left out: {name} ({given.pop(name):.3g} is not plausible)")
+    names = sorted({row["tells"] for row in rows if row["tells"] and "." in row["tells"]})
+    while True:
+        values, ratios, told, free = solve(rows, card, given, names, gpucast)
+        bad = [name for name in names if name not in told or not plausible(name, values[name]) or abs(ratios[name] - 1) > 0.05]
+        if not bad:
+            break
+        # The card's rates first: convolutions and attention are told from them.
+        bad = [name for name in bad if name.startswith("rates.")] or bad
+        for name in bad:
+            say(f"left out: {name} (what was measured does not tell it, or no plausible value explains it)")
+        names = [name for name in names if name not in bad]
+        if not any(name.startswith("rates.") for name in names):
+            raise Refused("none of the card's rates is plausible; is something else using the card? Nothing was written")
+    values = {name: float(f"{value:.4g}") for name, value in {**given, **values, **free}.items()}
+    smi = measured.get("nvidia_smi_after") or {}
+    parts = [f"torch {measured['torch']}", f"CUDA {measured['cuda']}"]
+    parts += [f"{label} {smi[key]}" for key, label in (("driver_version", "driver"), ("power.limit", "power limit")) if key in smi]
+    layer = layer_of(values, f"tools/calibrate.py on a {measured['device']['name']}, {measured['date']}: {', '.join(parts)}")
+    return card["id"], layer, quality(rows, card, layer, gpucast)
+
+
+def quality(rows, card, layer, gpucast):
+    """A line a kind and precision: how far expected times are from the measured ones, without the file and with it."""
+    operations = [row["operation"] for row in rows]
+    file = {"schema_version": SCHEMA, "cards": {card["id"]: layer}}
+    before, after = gpucast.expected_ns(card["id"], operations), gpucast.expected_ns(card["id"], operations, file)
+    groups = {}
+    for row, old, new in zip(rows, before, after):
+        name = f"{row['operation']['kind']} {row['operation'].get('precision', '')}".strip()
+        name += "" if row["tells"] else ", only checked"
+        groups.setdefault(name, []).append((abs(old / row["ns"] - 1), abs(new / row["ns"] - 1)))
+    lines = [f"{'expected against measured, median error':44} {'before':>8} {'after':>8}"]
+    for name, errors in groups.items():
+        old, new = (statistics.median(error[i] for error in errors) for i in (0, 1))
+        lines.append(f"  {name + f' ({len(errors)})':42} {100 * old:6.1f} % {100 * new:6.1f} %")
+    return lines
+
+
+# ---- files ------------------------------------------------------------------------------------------------------------------------
+
+
+def default_path():
+    folder = os.environ.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
+    return Path(folder) / "gpucast" / "constants.json"
+
+
+def read_json(path):
+    try:
+        found = json.loads(Path(path).read_text())
+    except (OSError, ValueError) as error:
+        raise Refused(f"{path} cannot be read: {error}") from None
+    if not isinstance(found, dict) or found.get("schema_version") != SCHEMA:
+        raise Refused(f"{path} is no file of this version (schema_version {SCHEMA})")
+    return found
+
+
+def read_measured(path):
+    found = read_json(path)
+    try:
+        for row in found["rows"]:
+            float(row["ns"]), row["operation"]["kind"], row["tells"]
+        found["device"]["name"], found["device"]["multiprocessors"], found["torch"], found["cuda"], found["date"]
+    except (KeyError, TypeError, ValueError):
+        raise Refused(f"{path} holds no times that --measure wrote") from None
+    return found
+
+
+def write(path, text):
+    path = Path(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        beside = path.with_name(path.name + ".new")
+        beside.write_text(text)
+        beside.replace(path)  # whole or not at all
+    except OSError as error:
+        raise Refused(f"{path} cannot be written: {error}") from None
+
+
+def with_card(path, card, layer, force):
+    """The constants file with this card; other cards of a file that is there stay."""
+    file = {"schema_version": SCHEMA}
+    if Path(path).exists():
+        file = read_json(path)
+        if card in (file.get("cards") or {}) and not force:
+            raise Refused(f"{path} has constants of '{card}' already: --force replaces them, --out names another file")
+    file["cards"] = {**(file.get("cards") or {}), card: layer}
+    return json.dumps(file, indent=1) + "\n"
+
+
+def main(words=None):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", metavar="FILE", help="constants; default: gpucast/constants.json in the user's configuration folder")
+    parser.add_argument("--force", action="store_true", help="replace what --out holds of this card, or the file of --measure")
+    parser.add_argument("--gpu", metavar="ID", help="the card as `gpucast gpus` lists it; without it, by its name")
+    parser.add_argument("--gpucast", default="gpucast", metavar="COMMAND", help="the gpucast command")
+    parser.add_argument("--measure", metavar="FILE", help="measure only, and write the times")
+    parser.add_argument("--fit", metavar="FILE", help="times that --measure wrote, in the place of measuring")
+    parser.add_argument("--seconds", type=float, default=60, help="about how long to measure (default 60)")
+    parser.add_argument("--quick", action="store_true", help="tiny operations, which say nothing of the card: to try the script")
+    options = parser.parse_args(words)
+    if options.measure and options.fit:
+        parser.error("--measure and --fit are two halves: name one")
+    if not (math.isfinite(options.seconds) and options.seconds > 0):
+        parser.error("--seconds is a number above 0")
+    try:
+        if options.measure:
+            if Path(options.measure).exists() and not options.force:
+                raise Refused(f"{options.measure} exists: --force replaces it")
+            measured = measure(options.seconds, options.quick)
+            write(options.measure, json.dumps(measured, indent=1) + "\n")
+            print(f"{options.measure}: {len(measured['rows'])} times. Next, where gpucast is: python calibrate.py --fit {options.measure}")
+            return 0
+        # Everything that can go wrong early goes wrong before the minute is spent.
+        gpucast = Gpucast(options.gpucast)
+        out = Path(options.out) if options.out else default_path()
+        if out.exists():
+            read_json(out)
+        measured = read_measured(options.fit) if options.fit else measure(options.seconds, options.quick)
+        card, layer, lines = fit(measured, gpucast, options.gpu)
+        write(out, with_card(out, card, layer, options.force))
+    except Refused as error:
+        say(str(error))
+        return 2
+    print("\n".join(lines))
+    print(f"{out}: constants of {card}. Use them: gpucast time FILE --gpu {card} --constants {out}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -10,10 +10,7 @@ import argparse
 
 import torch
 import transformers
-from step_end import StepEnd
-
-STEPS = 3
-MASKED = 0.15  # of the tokens, in pre-training
+from step_job import STEPS, StepEnd, allow_tf32
 
 
 def parse_args():
@@ -43,9 +40,7 @@ def batch_of(args, config):
 
 def main():
     args = parse_args()
-    tf32 = args.precision != "fp32"
-    torch.backends.cuda.matmul.allow_tf32 = tf32
-    torch.backends.cudnn.allow_tf32 = tf32
+    allow_tf32(args.precision != "fp32")
     config = make_config(args.size)
     family = transformers.BertForQuestionAnswering if args.task == "squad" else transformers.BertForPreTraining
     config._attn_implementation = "eager"

@@ -5,20 +5,14 @@
 --model: of torchvision, or of timm where torchvision has none of that name.
 """
 
-import argparse
-
 import torch
 import torchvision
-
-STEPS = 3
+from step_job import STEPS, add_layout, allow_tf32, image_parser, on_card
 
 
 def parse_args():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--model", required=True)
-    parser.add_argument("--batch", type=int, required=True)
-    parser.add_argument("--image", type=int, required=True)
-    parser.add_argument("--layout", choices=["nchw", "nhwc"], required=True)
+    parser = image_parser()
+    add_layout(parser)
     parser.add_argument("--precision", choices=["amp", "fp32", "tf32"], required=True, help="fp32: without TF32 anywhere")
     parser.add_argument("--optimizer", choices=["sgd", "rmsprop"], default="sgd")
     parser.add_argument("--foreach", action="store_true", help="PyTorch 2's optimizers: many tensors a kernel")
@@ -42,16 +36,12 @@ def make_optimizer(args, parameters):
 def main():
     args = parse_args()
     torch.backends.cudnn.benchmark = True
-    tf32 = args.precision != "fp32"
-    torch.backends.cuda.matmul.allow_tf32 = tf32
-    torch.backends.cudnn.allow_tf32 = tf32
-    memory_format = torch.channels_last if args.layout == "nhwc" else torch.contiguous_format
-    model = make_model(args.model).to("cuda", memory_format=memory_format).train()
+    allow_tf32(args.precision != "fp32")
+    model, x = on_card(args, make_model(args.model).train())
     optimizer = make_optimizer(args, model.parameters())
     amp = args.precision == "amp"
     scaler = torch.amp.GradScaler("cuda", enabled=amp)
     criterion = torch.nn.CrossEntropyLoss(label_smoothing=0.1)
-    x = torch.randn(args.batch, 3, args.image, args.image, device="cuda").contiguous(memory_format=memory_format)
     target = torch.zeros(args.batch, dtype=torch.long, device="cuda")
     for _ in range(STEPS):
         with torch.autocast("cuda", torch.float16, enabled=amp):

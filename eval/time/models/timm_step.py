@@ -5,21 +5,14 @@
 What is left to the caller: timm's release, and TIMM_FUSED_ATTN=0 where the measured one had no fused attention.
 """
 
-import argparse
-
 import timm
 import torch
-from step_end import StepEnd
-
-STEPS = 3
+from step_job import STEPS, StepEnd, add_layout, image_parser, on_card
 
 
 def parse_args():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--model", required=True)
-    parser.add_argument("--batch", type=int, required=True)
-    parser.add_argument("--image", type=int, required=True)
-    parser.add_argument("--layout", choices=["nchw", "nhwc"], required=True)
+    parser = image_parser()
+    add_layout(parser)
     parser.add_argument("--mode", choices=["train", "infer"], required=True)
     return parser.parse_args()
 
@@ -67,9 +60,7 @@ def main():
     args = parse_args()
     torch.backends.cudnn.benchmark = True
     torch.backends.cuda.matmul.allow_tf32 = True
-    memory_format = torch.channels_last if args.layout == "nhwc" else torch.contiguous_format
-    model = make_model(args.model, args.image).to("cuda", memory_format=memory_format)
-    x = torch.randn(args.batch, 3, args.image, args.image, device="cuda").contiguous(memory_format=memory_format)
+    model, x = on_card(args, make_model(args.model, args.image))
     train(model, x) if args.mode == "train" else infer(model, x)
 
 

@@ -5,20 +5,13 @@
 --copy: the input comes from pageable host memory in each step.
 """
 
-import argparse
-
 import torch
 import torchvision
-from step_end import StepEnd
-
-STEPS = 3
+from step_job import STEPS, StepEnd, image_parser
 
 
 def parse_args():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--model", required=True)
-    parser.add_argument("--batch", type=int, required=True)
-    parser.add_argument("--image", type=int, required=True)
+    parser = image_parser()
     parser.add_argument("--precision", choices=["fp32", "fp16"], required=True)
     parser.add_argument("--copy", action="store_true")
     return parser.parse_args()

@@ -12,9 +12,7 @@ from pathlib import Path
 
 import torch
 import transformers
-from step_end import StepEnd
-
-STEPS = 3
+from step_job import STEPS, StepEnd
 
 
 def parse_args():

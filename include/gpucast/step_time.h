@@ -13,7 +13,7 @@
 namespace gpucast {
 
 // What a step waits for.
-enum class StepBound : uint8_t { gpu, host, loader };
+enum class StepBound : uint8_t { gpu, host };
 const char* step_bound_name(StepBound bound);  // as in JSON
 
 // A part of the GPU's time: of a phase, a kind, a module.
@@ -52,7 +52,6 @@ struct CardTime {
 };
 
 struct StepTimes {
-  std::string path;
   std::vector<std::string> command;
   std::string torch;
   int64_t step = 0;                 // that was observed

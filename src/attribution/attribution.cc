@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "src/attribution/mark_positions.h"
+#include "src/attribution/open_marks.h"
 #include "src/attribution/operators.h"
 
 namespace gpucast {
@@ -74,13 +74,9 @@ struct Landmarks {
 // Follows the marks and writes a span whenever phase, step or module changes.
 class Timeline {
  public:
-  Timeline(const Trace& trace, bool cut_short, Problems* problems) : trace_(trace), problems_(problems), cut_short_(cut_short) {}
+  Timeline(const Trace& trace, bool cut_short, Problems* problems) : trace_(trace), problems_(problems), open_(trace, cut_short) {}
 
   void run(const std::vector<PlacedMark>& marks, Attribution* out, Landmarks* landmarks) {
-    for (const PlacedMark& placed : marks) {
-      has_backward_ahead_ += is_backward_begin(*placed.mark) ? 1 : 0;
-    }
-    out->saw_backward = has_backward_ahead_ > 0;
     for (const PlacedMark& placed : marks) {
       close(placed.position, out);
       apply(*placed.mark, placed.position, out, landmarks);
@@ -91,40 +87,14 @@ class Timeline {
   }
 
  private:
-  static bool is_backward_begin(const Mark& mark) { return mark.kind == MarkKind::phase_begin && mark.phase == MarkedPhase::backward; }
-
-  struct Open {
-    MarkedPhase phase;
-    uint32_t begin;
-  };
-
-  bool inside(MarkedPhase phase) const {
-    return std::any_of(open_.begin(), open_.end(), [&](const Open& open) { return open.phase == phase; });
-  }
-
-  // The innermost phase; but a forward recomputed for backward is part of backward.
-  Phase phase() const {
-    if (open_.empty()) return between_;
-    if (open_.back().phase == MarkedPhase::forward && inside(MarkedPhase::backward)) return Phase::backward;
-    return to_phase(open_.back().phase);
-  }
-
   int32_t step() const {
-    if (completed_ == 0 && (phase() == Phase::setup || phase() == Phase::model_to_device)) return 0;
+    if (completed_ == 0 && (open_.phase() == Phase::setup || open_.phase() == Phase::model_to_device)) return 0;
     return completed_ + 1;
   }
 
-  ModuleId module() const {
-    if (!modules_.empty()) return modules_.back();
-    return inside(MarkedPhase::backward) ? backward_module_ : ModuleId();
-  }
-
-  // A forward that is computed again inside of backward belongs to no node.
-  StringId node() const { return !open_.empty() && open_.back().phase == MarkedPhase::backward ? backward_node_ : StringId(); }
-
   void close(uint32_t position, Attribution* out) {
     if (position <= from_) return;
-    const Span span{from_, position, phase(), step(), module(), node()};
+    const Span span{from_, position, open_.phase(), step(), open_.module(), open_.node()};
     if (!out->spans.empty()) {
       Span& last = out->spans.back();
       if (last.phase == span.phase && last.step == span.step && last.module == span.module && last.node == span.node) {
@@ -138,105 +108,34 @@ class Timeline {
   }
 
   void apply(const Mark& mark, uint32_t position, Attribution* out, Landmarks* landmarks) {
-    switch (mark.kind) {
-      case MarkKind::phase_begin:
-        if (mark.phase == MarkedPhase::backward) {
-          landmarks->backward_begins.push_back(position);
-          --has_backward_ahead_;
-          backward_module_ = ModuleId();
-          backward_node_ = StringId();
-        }
-        open_.push_back({mark.phase, position});
-        break;
-      case MarkKind::phase_end:
-        end_phase(mark, position, landmarks);
-        break;
-      case MarkKind::module_begin:
-        if (known(mark.module)) modules_.push_back(mark.module);
-        break;
-      case MarkKind::module_end: {
-        // An exception inside a module leaves the inner ones open: close them with it.
-        const auto found = std::find(modules_.rbegin(), modules_.rend(), mark.module);
-        if (found != modules_.rend()) {
-          modules_.erase(std::prev(found.base()), modules_.end());
-        } else if (known(mark.module)) {
-          problems_->add(Problem::phase_unbalanced, fmt::format("mark {} ends a module that had not begun", mark.sequence));
-        }
-        break;
-      }
-      case MarkKind::module_backward:
-        backward_module_ = known(mark.module) ? mark.module : ModuleId();
-        backward_node_ = mark.text;
-        landmarks->node_begins.push_back(position);
-        break;
-      case MarkKind::step:  // said inside optimizer_step or behind it: the step lasts until that phase ends
-        finished_step_ = std::max(finished_step_, static_cast<int32_t>(std::clamp<int64_t>(mark.step, 0, 1 << 30)));
-        out->steps_completed = finished_step_;
-        break;
-      case MarkKind::exception:  // the stack was unwound: nothing is open any more
-        open_.clear();
-        modules_.clear();
-        between_ = Phase::other;
-        break;
-      case MarkKind::tensors:
-      case MarkKind::stats_reset:
-      case MarkKind::other:
-        break;
+    const OpenMarks::Change change = open_.apply(mark, position);
+    if (change.unbalanced) {
+      const char* what = mark.kind == MarkKind::phase_end ? "phase" : "module";
+      problems_->add(Problem::phase_unbalanced, fmt::format("mark {} ends a {} that had not begun", mark.sequence, what));
+    }
+    if (mark.kind == MarkKind::phase_begin && mark.phase == MarkedPhase::backward) {
+      landmarks->backward_begins.push_back(position);
+      out->saw_backward = true;
+    }
+    if (mark.kind == MarkKind::module_backward) landmarks->node_begins.push_back(position);
+    if (mark.kind == MarkKind::step) {  // said inside optimizer_step or behind it: the step lasts until that phase ends
+      finished_step_ = std::max(finished_step_, static_cast<int32_t>(std::clamp<int64_t>(mark.step, 0, 1 << 30)));
+      out->steps_completed = finished_step_;
+    }
+    if (change.ended) {
+      if (mark.phase == MarkedPhase::backward) landmarks->node_begins.push_back(position);
+      if (mark.phase == MarkedPhase::forward && open_.inside(MarkedPhase::backward))
+        landmarks->recomputations.emplace_back(change.ended->begin, position);
+      else if (mark.phase == MarkedPhase::forward && change.ended->outermost)
+        landmarks->outer_forward_ends.push_back(position);
     }
     if (open_.empty()) completed_ = finished_step_;
   }
 
-  bool known(ModuleId id) const { return id.valid() && id.index() < trace_.modules.size(); }
-
-  void end_phase(const Mark& mark, uint32_t position, Landmarks* landmarks) {
-    const auto found = std::find_if(open_.rbegin(), open_.rend(), [&](const Open& open) { return open.phase == mark.phase; });
-    if (found == open_.rend()) {
-      problems_->add(Problem::phase_unbalanced, fmt::format("mark {} ends a phase that had not begun", mark.sequence));
-      return;
-    }
-    const uint32_t begin = found->begin;
-    open_.erase(std::prev(found.base()), open_.end());
-    if (mark.phase == MarkedPhase::backward) landmarks->node_begins.push_back(position);
-    if (mark.phase == MarkedPhase::forward) {
-      if (inside(MarkedPhase::backward)) {
-        landmarks->recomputations.emplace_back(begin, position);
-      } else if (!inside(MarkedPhase::forward)) {
-        landmarks->outer_forward_ends.push_back(position);
-      }
-    }
-    if (!open_.empty()) return;
-    modules_.clear();
-    switch (to_phase(mark.phase)) {
-      case Phase::model_to_device:
-        between_ = Phase::data;
-        break;
-      case Phase::forward:
-        between_ = has_backward_ahead_ > 0 || cut_short_ ? Phase::loss : Phase::other;
-        break;
-      case Phase::backward:
-        between_ = Phase::other;
-        break;
-      case Phase::optimizer_step:
-        between_ = Phase::data;
-        break;
-      case Phase::zero_grad:
-        between_ = between_ == Phase::loss ? Phase::loss : Phase::data;
-        break;
-      default:
-        break;
-    }
-  }
-
   const Trace& trace_;
   Problems* problems_;
-  std::vector<Open> open_;
-  std::vector<ModuleId> modules_;
-  ModuleId backward_module_;
-  StringId backward_node_;
-  Phase between_ = Phase::setup;
+  OpenMarks open_;
   int32_t completed_ = 0, finished_step_ = 0;
-  int64_t has_backward_ahead_ = 0;
-  bool cut_short_;  // a backward may have been about to come
   uint32_t from_ = 0;
 };
 

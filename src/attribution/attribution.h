@@ -92,6 +92,9 @@ struct Attribution {
 // Adds what does not fit together to trace.problems.
 Attribution attribute(const Trace& trace, const Lifetimes& lifetimes, Problems* problems);
 
+// In the order of trace.marks: each mark's position in the history (see lifetime.h).
+std::vector<uint32_t> mark_positions(const Trace& trace);
+
 // The span that holds event `event`.
 const Span& span_of_event(const Attribution& attribution, uint32_t event);
 

@@ -17,7 +17,6 @@
 #include "gpucast/error.h"
 #include "gpucast/gpu.h"
 #include "gpucast/step_time.h"
-#include "src/attribution/mark_positions.h"
 #include "src/base/bytes.h"
 #include "src/base/json.h"
 #include "version.h"

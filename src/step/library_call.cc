@@ -22,11 +22,6 @@ std::vector<int64_t> numbers(const Json& object, const char* key) {
   for (const Json& value : object[key].values()) out.push_back(std::clamp<int64_t>(value.get<int64_t>(), 0, kMostElements));
   return out;
 }
-int64_t product(const std::vector<int64_t>& sizes) {
-  int64_t out = 1;
-  for (const int64_t size : sizes) out = bounded_product({out, size});
-  return out;
-}
 
 // cublasComputeType_t: what fp32 numbers are multiplied in.
 constexpr int64_t kFast16F = 74, kFast16BF = 75, kFastTf32 = 77;
@@ -99,12 +94,12 @@ Operation convolution(const Json& call, const CallSettings& settings) {
     if (i - 2 < step.size()) shape.stride[i - 2] = step[i - 2];
   }
   shape.channels_last = strides.size() == x.size() && strides[1] == 1 && x[1] > 1;
-  const int64_t bytes[] = {bounded_product({product(x), out.element_bytes}), bounded_product({product(w), out.element_bytes}),
-                           bounded_product({product(y), out.element_bytes})};
+  const int64_t bytes[] = {bounded_product({bounded_product(x), out.element_bytes}), bounded_product({bounded_product(w), out.element_bytes}),
+                           bounded_product({bounded_product(y), out.element_bytes})};
   const int64_t written = bytes[shape.pass == Pass::data_gradient ? 0 : shape.pass == Pass::weight_gradient ? 1 : 2];
   out.bytes_read = bytes[0] + bytes[1] + bytes[2] - written;
   out.bytes_written = written;
-  out.flops = 2.0 * static_cast<double>(product(y)) * static_cast<double>(product(w)) / static_cast<double>(std::max<int64_t>(1, w[0]));
+  out.flops = 2.0 * static_cast<double>(bounded_product(y)) * static_cast<double>(bounded_product(w)) / static_cast<double>(std::max<int64_t>(1, w[0]));
   return out;
 }
 
@@ -121,7 +116,7 @@ std::optional<Operation> graph(const Json& call, const CallSettings& settings) {
     for (const Json& tensor : part["tensors"].values()) {
       if (number(tensor, "virtual") != 0) continue;
       element_bytes = std::max(1, type_bytes(text(tensor, "type")));
-      bytes = std::min(kMostElements, bytes + bounded_product({product(numbers(tensor, "shape")), element_bytes}));
+      bytes = std::min(kMostElements, bytes + bounded_product({bounded_product(numbers(tensor, "shape")), element_bytes}));
     }
   }
   if (main || bytes == 0) return main;
@@ -141,7 +136,7 @@ Operation batch_norm(const Json& call, bool backward, bool inference) {
   out.per_channel = true;
   out.element_bytes = std::max(1, type_bytes(text(call, "type")));
   const std::vector<int64_t> shape = numbers(call, "shape"), strides = numbers(call, "strides");
-  const int64_t count = product(shape), bytes = bounded_product({count, out.element_bytes});
+  const int64_t count = bounded_product(shape), bytes = bounded_product({count, out.element_bytes});
   out.rows = shape.size() > 1 ? shape[1] : 1;
   out.columns = out.rows > 0 ? count / out.rows : count;
   out.strided = !(strides.size() > 1 && strides[1] == 1);  // channels are not what lies together
@@ -175,9 +170,10 @@ Operation recurrent(const Json& call, std::string_view name) {
   out.rows = bounded_product({steps, layers});
   out.columns = hidden;
   out.gemm = {directions, batch, bounded_product({gates, hidden}), hidden, false, true};
-  out.bytes_read =
-      static_cast<int64_t>(weights) * out.element_bytes + steps * batch * (input + hidden * layers * directions) * out.element_bytes;
-  out.bytes_written = steps * batch * hidden * directions * layers * out.element_bytes;
+  const int64_t outputs = bounded_product({hidden, layers, directions});
+  out.bytes_read = bounded_product({static_cast<int64_t>(std::min(weights, static_cast<double>(kMostElements))), out.element_bytes}) +
+                   bounded_product({steps, batch, input + outputs, out.element_bytes});
+  out.bytes_written = bounded_product({steps, batch, outputs, out.element_bytes});
   return out;
 }
 
@@ -213,17 +209,16 @@ int type_bytes(std::string_view name) {
       {"uint8", 1},         {"int32", 4},           {"float64", 8},         {"int8", 1},         {"int16", 2},
       {"complex64", 8},     {"complex128", 16},     {"complex32", 4},       {"float8_e4m3", 1},  {"float8_e5m2", 1},
       {"float8_e4m3fn", 1}, {"float8_e4m3fnuz", 1}, {"float8_e5m2fnuz", 1}, {"float8_ue8m0", 1}, {"float8_e8m0fnu", 1},
-      {"half", 2},          {"float", 4},           {"double", 8},          {"uint16", 2},       {"uint32", 4},
-      {"uint64", 8}};
+      {"uint16", 2},        {"uint32", 4},          {"uint64", 8}};
   for (const auto& [known, bytes] : kBytes)
     if (known == name) return bytes;
   return 0;
 }
 
 Precision type_precision(std::string_view name) {
-  if (name == "float16" || name == "half") return Precision::fp16;
+  if (name == "float16") return Precision::fp16;
   if (name == "bfloat16") return Precision::bf16;
-  if (name == "float64" || name == "double") return Precision::fp64;
+  if (name == "float64") return Precision::fp64;
   if (name.starts_with("float8")) return Precision::fp8;
   if (name == "int8" || name == "uint8") return Precision::int8;
   return Precision::fp32;

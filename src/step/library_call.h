@@ -16,7 +16,7 @@ struct CallSettings {
 // Unset: a call that is not known, or one that launches nothing (a barrier of no data).
 std::optional<Operation> library_call(std::string_view library, std::string_view name, const Json& arguments, const CallSettings& settings);
 
-// Bytes of an element of PyTorch's or our libraries' name for a type ("float32", "Half"); 0: unknown.
+// Bytes of an element of PyTorch's or our libraries' name for a type ("float32"); 0: unknown.
 int type_bytes(std::string_view name);
 // What arithmetic on it runs in.
 Precision type_precision(std::string_view name);

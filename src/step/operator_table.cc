@@ -21,9 +21,7 @@ struct Tensor {
   bool on_card = true;
 
   int64_t count() const {
-    int64_t out = 1;
-    for (const int64_t size : sizes) out = bounded_product({out, size});
-    return std::min(out, kMostOfTensor);
+    return std::min(bounded_product(sizes), kMostOfTensor);
   }
   // Of distinct elements.
   int64_t bytes() const {
@@ -103,9 +101,7 @@ int64_t broadcast_count(const std::vector<Tensor>& tensors) {
       size = own == 0 ? 0 : std::max(size, own);
     }
   }
-  int64_t out = 1;
-  for (const int64_t size : sizes) out = bounded_product({out, size});
-  return std::min(out, kMostOfTensor);
+  return std::min(bounded_product(sizes), kMostOfTensor);
 }
 
 int widest(const std::vector<Tensor>& tensors) {
@@ -134,16 +130,16 @@ Operation base(OperationKind kind, const Inputs& in) {
 
 // In a name's own part: "aten::add_" is "add", and works in place.
 struct Name {
-  std::string_view whole, stem;
+  std::string_view stem;
   bool in_place = false, is_foreach = false, backward = false;
 };
 
 Name parse(std::string_view name) {
   Name out;
-  out.whole = name;
   const size_t colons = name.rfind("::");
   out.stem = colons == std::string_view::npos ? name : name.substr(colons + 2);
-  if (out.stem.starts_with("_foreach_") || out.stem.starts_with("_fused_") || out.stem.starts_with("_amp_foreach")) out.is_foreach = true;
+  for (const std::string_view lists : {"_foreach_", "_amp_foreach", "_fused_adam", "_fused_sgd", "_fused_adagrad"})
+    out.is_foreach = out.is_foreach || out.stem.starts_with(lists);
   if (out.stem.ends_with('_') && !out.stem.ends_with("__")) {
     out.in_place = true;
     out.stem.remove_suffix(1);
@@ -378,8 +374,7 @@ Operation normalization(const Name& name, const Inputs& in) {
     out.rows = length > 0 ? count / length : 0;
     out.strided = dim != size - 1;
   } else {  // layer and RMS norm: over the dimensions that are named; older releases do not tell them, but weights have their shape
-    int64_t length = 1;
-    for (const int64_t size : integers(in.json, name.backward ? 2 : 1)) length *= size;
+    int64_t length = bounded_product(integers(in.json, name.backward ? 2 : 1));
     for (size_t i = 1; i < in.tensors.size() && length == 1; ++i)
       if (is_tail(in.tensors[i].sizes, x.sizes)) length = in.tensors[i].count();
     if (length == 1 && !x.sizes.empty()) length = x.sizes.back();
@@ -587,10 +582,7 @@ Operation pooling(const Name& name, const Inputs& in) {
   if (name.backward) {
     // grad, x, ... : as large as x is what is written. Upsampling says x's size in its second list of numbers.
     int64_t written = in.tensors.size() > 1 ? in.tensors[1].count() : 0;
-    if (written == 0) {
-      written = 1;
-      for (const int64_t size : integers(in.json, 2)) written = bounded_product({written, size});
-    }
+    if (written == 0) written = bounded_product(integers(in.json, 2));
     out.bytes_read = x.bytes() + (with_indices && in.tensors.size() > 2 ? in.tensors[2].bytes() : 0);
     out.bytes_written = bounded_product({written, x.element_bytes});
   } else {
@@ -602,11 +594,10 @@ Operation pooling(const Name& name, const Inputs& in) {
     if (spatial > 0 && spatial < x.sizes.size()) {
       written = 1;
       for (size_t i = 0; i < x.sizes.size(); ++i) {
-        const size_t at = i + spatial - x.sizes.size();
         const bool inside = i + spatial >= x.sizes.size();
-        written *= !inside   ? x.sizes[i]
-                   : to_size ? first[at]
-                             : (x.sizes[i] + std::max<int64_t>(1, steps[at]) - 1) / std::max<int64_t>(1, steps[at]);
+        const size_t at = inside ? i + spatial - x.sizes.size() : 0;
+        const int64_t step = std::max<int64_t>(1, steps[std::min(at, steps.size() - 1)]);  // one number is for all dimensions
+        written = bounded_product({written, !inside ? x.sizes[i] : to_size ? first[at] : (x.sizes[i] + step - 1) / step});
       }
     }
     out.bytes_written = bounded_product({written, x.element_bytes + (with_indices ? 8 : 0)});

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "gpucast/error.h"
+#include "src/attribution/open_marks.h"
 #include "src/base/json.h"
 #include "src/step/bounded.h"
 #include "src/step/library_call.h"
@@ -16,62 +17,25 @@
 namespace gpucast {
 namespace {
 
-// Where in the step a piece of work stands: what the marks before it say.
-struct Place {
-  Phase phase = Phase::data;
-  ModuleId module;
-};
-
-// Places by mark, in the order of sequence numbers.
+// Marks in the order of their sequence numbers, which is finer than the allocator's history: work between two marks need not allocate.
 class Places {
  public:
-  explicit Places(const Trace& trace) {
+  explicit Places(const Trace& trace) : open_(trace) {
     for (const Mark& mark : trace.marks)
       if (mark.sequence < trace.observed.last_mark) marks_.push_back(&mark);
     std::stable_sort(marks_.begin(), marks_.end(), [](const Mark* a, const Mark* b) { return a->sequence < b->sequence; });
   }
 
   // Asked with marks that do not fall.
-  const Place& behind(int64_t sequence) {
-    while (next_ < marks_.size() && marks_[next_]->sequence <= sequence) take(*marks_[next_++]);
-    return place_;
+  const OpenMarks& behind(int64_t sequence) {
+    while (next_ < marks_.size() && marks_[next_]->sequence <= sequence) (void)open_.apply(*marks_[next_++]);
+    return open_;
   }
 
  private:
-  void take(const Mark& mark) {
-    switch (mark.kind) {
-      case MarkKind::phase_begin:
-        phases_.push_back(to_phase(mark.phase));
-        if (mark.phase == MarkedPhase::forward) forward_done_ = false;
-        break;
-      case MarkKind::phase_end:
-        if (!phases_.empty()) phases_.pop_back();
-        if (mark.phase == MarkedPhase::forward && phases_.empty()) forward_done_ = true;
-        if (mark.phase == MarkedPhase::backward) forward_done_ = false, node_ = ModuleId();
-        break;
-      case MarkKind::module_begin:
-        modules_.push_back(mark.module);
-        break;
-      case MarkKind::module_end:
-        if (!modules_.empty()) modules_.pop_back();
-        break;
-      case MarkKind::module_backward:
-        node_ = mark.module;
-        break;
-      default:
-        break;
-    }
-    place_.phase = !phases_.empty() ? phases_.back() : forward_done_ ? Phase::loss : Phase::data;
-    place_.module = !modules_.empty() ? modules_.back() : place_.phase == Phase::backward ? node_ : ModuleId();
-  }
-
+  OpenMarks open_;
   std::vector<const Mark*> marks_;
   size_t next_ = 0;
-  std::vector<Phase> phases_;
-  std::vector<ModuleId> modules_;
-  ModuleId node_;
-  bool forward_done_ = false;
-  Place place_;
 };
 
 // For each piece of work the operator that asked for it: index into the step's operators, or -1. A thread of the log is that thread of the
@@ -205,7 +169,8 @@ double host_scale(const Trace& trace, double observed_ns) {
     const auto before = ends.find(step - 1);
     if (step < 2 || before == ends.end()) continue;
     double ns = static_cast<double>(end->time_us - before->second->time_us) * 1e3;
-    if (end->cpu_us > 0) ns = std::min(ns, static_cast<double>(end->cpu_us - before->second->cpu_us) * 1e3);
+    if (end->cpu_us > 0 && before->second->cpu_us > 0) ns = std::min(ns, static_cast<double>(end->cpu_us - before->second->cpu_us) * 1e3);
+    if (ns <= 0) continue;  // a clock was set back
     plain_ns = std::min(plain_ns, step == trace.observed.step ? ns / kObserving : ns);
   }
   if (ends.size() < 2) plain_ns /= kObserving;
@@ -214,9 +179,11 @@ double host_scale(const Trace& trace, double observed_ns) {
 
 }  // namespace
 
+bool has_step_operations(const Trace& trace) { return trace.observed.step != 0 && trace.observed.clock_unix_ns != 0; }
+
 StepOperations step_operations(const Trace& trace) {
   const ObservedStep& step = trace.observed;
-  if (step.step == 0 || step.clock_unix_ns == 0) {
+  if (!has_step_operations(trace)) {
     const bool old = step.clock_unix_ns == 0 && trace.kernels > 0;
     throw Error(old                             ? "the capture has no times: an older gpucast made it"
                 : trace.header.source != "vgpu" ? "only captures of `gpucast run` tell what the GPU was asked to do"
@@ -252,14 +219,13 @@ StepOperations step_operations(const Trace& trace) {
       continue;
     }
     close();
-    const Place place = places.behind(work.mark);
+    const OpenMarks& place = places.behind(work.mark);
     StepOperation made;
-    made.phase = place.phase;
-    made.module = place.module;
+    made.phase = place.phase();
+    made.module = place.module();
     const auto stream = std::find(out.streams.begin(), out.streams.end(), work.stream);
     made.stream = static_cast<uint32_t>(stream - out.streams.begin());
     if (stream == out.streams.end()) out.streams.push_back(work.stream);
-    made.thread = work.thread;
     made.asked_ns = work.time_ns + shift;
     made.asked_unix_us = (static_cast<double>(step.clock_unix_ns) + static_cast<double>(work.time_ns)) / 1000;
     made.mark = work.mark;

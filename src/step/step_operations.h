@@ -22,7 +22,6 @@ struct StepOperation {
   ModuleId module;
   bool known = false;   // its kind and bytes follow from an operator or a library call
   uint32_t stream = 0;  // in StepOperations::streams
-  int64_t thread = 0;
   int64_t asked_ns = 0;  // when its first work was asked for, since the step's begin
   double asked_unix_us = 0;
   int64_t mark = 0;    // sequence number of the mark before it
@@ -40,6 +39,7 @@ struct StepOperations {
   double host_scale = 1;                  // of host_ns and asked_ns: without being observed, and without our marks
 };
 
+bool has_step_operations(const Trace& trace);
 // Throws Error where the capture has no observed step: what to do then.
 StepOperations step_operations(const Trace& trace);
 

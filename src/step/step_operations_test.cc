@@ -101,6 +101,19 @@ TEST(OperatorTable, OptimizersMoveTheirLists) {
   EXPECT_EQ(norm.bytes_written, 2 * 4);
 }
 
+TEST(OperatorTable, AFusedNormIsNoOptimizer) {
+  const char* x = R"({"bfloat16": [[8, 128, 768], [98304, 768, 1]]})";
+  const Operation norm = of("aten::_fused_rms_norm", (std::string("[") + x + R"(, [768], {"bfloat16": [[768], [1]]}, null])").c_str());
+  EXPECT_EQ(norm.kind, OperationKind::normalization);
+  EXPECT_EQ(norm.rows, 8 * 128);
+  EXPECT_EQ(norm.bytes_written, 8 * 128 * 768 * 2);
+}
+
+TEST(OperatorTable, PoolingMayHaveOneStrideForAllDimensions) {
+  const Operation pool = of("aten::max_pool2d_with_indices", R"([{"float32": [[2, 8, 32, 32], [8192, 1024, 32, 1]]}, [3, 3], [2], [1], [1], false])");
+  EXPECT_EQ(pool.bytes_written, 2 * 8 * 16 * 16 * (4 + 8));
+}
+
 TEST(OperatorTable, AttentionCountsHalfWhenCausal) {
   const char* q = R"({"bfloat16": [[2, 512, 8, 64], [262144, 512, 64, 1]]})";
   const std::string tensors = std::string(q) + "," + q + "," + q;
@@ -246,6 +259,31 @@ TEST(StepOperations, EachPieceOfWorkFindsItsOperatorAndPlace) {
   EXPECT_EQ(step.operations[0].asked_ns, 11'500) << "from the step's begin at 999990 us to 2500 ns behind the clock's";
   EXPECT_EQ(step.samples, 8);
   EXPECT_EQ(step.tokens, 8 * 128);
+}
+
+// Checkpointing computes a forward again for the backward: the hardware's FLOPs, not the model's.
+TEST(StepOperations, ARecomputedForwardIsBackward) {
+  std::vector<std::string> lines = kLines;
+  const auto at = [&](const char* text) { return std::find_if(lines.begin(), lines.end(), [&](const std::string& line) { return line.starts_with(text); }); };
+  *at(R"(["mark",8)") = R"(["mark",8,0,0,1000009,"phase_begin","forward"])";
+  lines.insert(at(R"(["mark",9)"), {R"(["mark",9,0,0,1000018,"phase_end","forward"])", R"(["mark",10,0,0,1000020,"phase_end","backward"])"});
+  *std::find(lines.begin(), lines.end(), R"(["mark",9,0,0,1000990,"step",2])") = R"(["mark",11,0,0,1000990,"step",2])";
+  *at(R"({"record":"operators")") = R"({"record":"operators","step":2,"unix_ns":1000000000,"marks":[2,11],"tf32":{"cublas":false,"cudnn":true}})";
+  *at(R"(["vgpu_mark",7])") = R"(["vgpu_mark",8])";
+  *at(R"(["vgpu_mark",9])") = R"(["vgpu_mark",11])";
+  const StepOperations step = step_operations(trace_of(lines));
+  ASSERT_EQ(step.operations.size(), 4u);
+  EXPECT_EQ(step.operations[0].phase, Phase::forward);
+  EXPECT_EQ(step.operations[2].phase, Phase::backward);
+}
+
+TEST(StepOperations, AClockThatWasSetBackIsNotTaken) {
+  std::vector<std::string> lines = kLines;
+  lines.insert(std::find(lines.begin(), lines.end(), R"({"record":"end","reason":"steps","exit_code":0,"optimizer_steps":3})"),
+               R"(["mark",12,0,0,400000,"step",3])");
+  const StepOperations step = step_operations(trace_of(lines));
+  EXPECT_GT(step.host_scale, 0);
+  EXPECT_LE(step.host_scale, 1);
 }
 
 TEST(StepOperations, SaysWhyThereIsNone) {

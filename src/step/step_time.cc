@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "gpucast/error.h"
-#include "src/attribution/mark_positions.h"
 #include "src/step/step_operations.h"
 #include "src/time/card_rates.h"
 #include "src/time/duration.h"
@@ -58,6 +57,13 @@ Schedule schedule(const StepOperations& step, const std::vector<Duration>& durat
   out.step_ns = end - end_before;
   for (const double time : busy) out.gpu_ns = std::max(out.gpu_ns, time);
   out.host_ns = static_cast<double>(step.host_ns) * host_scale + calls_ns;
+  return out;
+}
+
+std::vector<Duration> durations_of(const StepOperations& step, const CardRates& rates) {
+  std::vector<Duration> out;
+  out.reserve(step.shapes.size());
+  for (const Operation& shape : step.shapes) out.push_back(operation_duration(shape, rates));
   return out;
 }
 
@@ -137,9 +143,7 @@ Precision main_precision(const StepOperations& step) {
 CardTime card_time(const Trace& trace, const StepOperations& step, const std::vector<Group>& groups, const StepTimes& times, const Gpu& gpu,
                    const StepTimeOptions& options) {
   const CardRates rates = card_rates(gpu, options.constants_json);
-  std::vector<Duration> durations;
-  durations.reserve(step.shapes.size());
-  for (const Operation& shape : step.shapes) durations.push_back(operation_duration(shape, rates));
+  const std::vector<Duration> durations = durations_of(step, rates);
   const Schedule plan = schedule(step, durations, step.host_scale / options.cpu_speed);
 
   CardTime out;
@@ -212,7 +216,10 @@ CardTime card_time(const Trace& trace, const StepOperations& step, const std::ve
 }
 
 void scale(CardTime* card, double factor) {
-  for (double* value : {&card->step.low_ns, &card->step.expected_ns, &card->step.high_ns}) *value *= factor;
+  for (double* value : {&card->step.low_ns, &card->step.expected_ns, &card->step.high_ns, &card->gpu_ns, &card->host_ns}) *value *= factor;
+  for (auto* parts : {&card->by_phase, &card->by_kind, &card->by_module})
+    for (TimePart& part : *parts) part.gpu_ns *= factor;
+  for (KernelTime& kernel : card->kernels) kernel.gpu_ns *= factor;
   card->model_flops_utilisation /= factor;
   card->hardware_flops_utilisation /= factor;
 }
@@ -225,8 +232,6 @@ const char* step_bound_name(StepBound bound) {
       return "gpu";
     case StepBound::host:
       return "host";
-    case StepBound::loader:
-      return "loader";
   }
   return "";
 }
@@ -240,16 +245,11 @@ struct OnCard {
   Interval interval;
 };
 std::optional<OnCard> on_card(const Trace& trace, const Gpu& gpu) {
-  if (trace.observed.step == 0 || trace.observed.work.empty()) return std::nullopt;
-  try {
-    const CardRates rates = card_rates(gpu);
-    OnCard out{step_operations(trace), {}, rates.step_interval};
-    out.durations.reserve(out.step.shapes.size());
-    for (const Operation& shape : out.step.shapes) out.durations.push_back(operation_duration(shape, rates));
-    return out;
-  } catch (const Error&) {
-    return std::nullopt;
-  }
+  if (!has_step_operations(trace) || trace.observed.work.empty() || !has_rates(gpu)) return std::nullopt;
+  const CardRates rates = card_rates(gpu);
+  OnCard out{step_operations(trace), {}, rates.step_interval};
+  out.durations = durations_of(out.step, rates);
+  return out;
 }
 
 // Where in the allocator's history each operation was asked for: surely between its mark and the next one, and there as the clocks say.
@@ -307,9 +307,8 @@ StepTimes step_times(const Trace& trace, const StepTimeOptions& options) {
     throw Error("the observed step asked nothing of the GPU", trace.path,
                 "does the script train on CUDA? `gpucast analyze` says where its memory goes");
   if (!(options.cpu_speed > 0) || !std::isfinite(options.cpu_speed))
-    throw Error("--cpu-speed is a positive number", "", "1 is this machine");
+    throw Error("the host's speed is a positive number", "", "1 is this machine");
   StepTimes out;
-  out.path = trace.path;
   out.command = trace.header.command;
   out.torch = trace.process.torch;
   out.step = trace.observed.step;

@@ -102,13 +102,11 @@ struct ConvolutionConstants {
 };
 
 struct CardRates {
-  std::string card;
   int capability = 0;          // 80 for 8.0
   bool own_constants = false;  // the card has a layer of its own; else all follows from its datasheet and architecture
   int multiprocessors = 0;
   double clock_hz = 0;
   double l2_bytes = 0;
-  double power_w = 0;
   By<Precision, double> peak_flop_per_s;       // datasheet
   By<Precision, double> sustained_flop_per_s;  // what a large GEMM reaches
   By<Precision, bool> tensor_cores;            // it runs on them

@@ -20,7 +20,7 @@ using Numbers = std::unordered_map<std::string, double>;
   throw Error(what, where, "correct the constants file: docs/reference/time-constants.md says what stands in it");
 }
 
-// {"name": 0.8, ..., "source": "..."}: each name, behind `prefix`, becomes a number. Names that count something may be 0.
+// {"name": 0.8, ..., "source": "..."}: each name, behind `prefix`, becomes a number above 0.
 void take_numbers(const Json& group, const std::string& prefix, const std::string& where, Numbers* out) {
   if (!group.is_object()) reject(fmt::format("'{}' is no object of numbers", prefix), where);
   if (group["source"].get<std::string>().empty()) reject(fmt::format("the constants of '{}' have no \"source\"", prefix), where);
@@ -90,7 +90,7 @@ Constants::Constants(const Gpu& gpu, const std::string& file_json) : card_(gpu.i
     if (file.value("schema_version", 0) != 1) reject("the constants' schema_version is not 1", "the constants file");
   }
   const std::string capability = fmt::format("{}.{}", gpu.compute_major, gpu.compute_minor);
-  // A card of an architecture nobody measured is taken as its nearest older relative.
+  // A card of an architecture nobody measured is taken as its nearest older relative. The file has them from the oldest on.
   std::string architecture;
   for (const std::string& key : built_in.architectures["architectures"].keys()) {
     const double version = std::strtod(key.c_str(), nullptr);

@@ -65,17 +65,11 @@ ConvolutionShape plain(ConvolutionShape shape) {
   return shape;
 }
 
-bool on_tensor_cores(Precision precision, const CardRates& card) {
-  if (precision == Precision::tf32) return card.capability >= 80;  // also where they are no faster: GeForce of Ampere
-  return precision != Precision::fp32 && precision != Precision::fp64 &&
-         card.peak_flop_per_s[precision] > card.peak_flop_per_s[Precision::fp32];
-}
-
 Estimate in_precision(const Operation& operation, Precision precision, const CardRates& card) {
   const ConvolutionShape s = plain(operation.convolution);
   const Pass pass = s.pass == Pass::backward ? Pass::data_gradient : s.pass;
   const ConvolutionConstants& c = card.convolution[precision][pass];
-  const bool tensor = on_tensor_cores(precision, card);
+  const bool tensor = card.tensor_cores[precision];
   const auto batch = static_cast<double>(s.batch), groups = static_cast<double>(std::max<int64_t>(1, s.groups));
   const double element = operation.element_bytes;
   // Tensor cores take channels in eights: fewer are padded.

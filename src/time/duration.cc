@@ -50,32 +50,33 @@ Peak peak(const Gpu& gpu, Precision precision) {
   }
 }
 
-void require(bool there, const Gpu& gpu, const char* what) {
-  if (there) return;
-  throw Error(fmt::format("the time on '{}' cannot be told: its {} is not known", gpu.id.empty() ? gpu.name : gpu.id, what),
-              "the device table", "name a card that `gpucast gpus` lists with its rates");
-}
-
 bool known(double value) { return std::isfinite(value) && value > 0; }
+
+// "": all there.
+std::string missing_rate(const Gpu& gpu) {
+  if (!known(gpu.bandwidth_bytes_per_s)) return "memory bandwidth";
+  if (gpu.peak_flop_per_s.find("fp32") == gpu.peak_flop_per_s.end()) return "fp32 rate";
+  for (const auto& [type, rate] : gpu.peak_flop_per_s)
+    if (!known(rate)) return type + " rate";
+  return gpu.multiprocessors > 0 && gpu.clock_khz > 0 ? "" : "number of multiprocessors or clock";
+}
 
 }  // namespace
 
-CardRates card_rates(const Gpu& gpu, const std::string& constants_json) {
-  require(known(gpu.bandwidth_bytes_per_s), gpu, "memory bandwidth");
-  const auto fp32 = gpu.peak_flop_per_s.find("fp32");
-  require(fp32 != gpu.peak_flop_per_s.end() && known(fp32->second), gpu, "fp32 rate");
-  for (const auto& [type, rate] : gpu.peak_flop_per_s) require(known(rate), gpu, (type + " rate").c_str());
-  require(gpu.multiprocessors > 0 && gpu.clock_khz > 0, gpu, "number of multiprocessors or clock");
+bool has_rates(const Gpu& gpu) { return missing_rate(gpu).empty(); }
 
+CardRates card_rates(const Gpu& gpu, const std::string& constants_json) {
+  if (const std::string missing = missing_rate(gpu); !missing.empty()) {
+    throw Error(fmt::format("the time on '{}' cannot be told: its {} is not known", gpu.id.empty() ? gpu.name : gpu.id, missing),
+                "the device table", "name a card that `gpucast gpus` lists with its rates");
+  }
   const Constants constants(gpu, constants_json);
   CardRates card;
-  card.card = gpu.id;
   card.capability = gpu.compute_major * 10 + gpu.compute_minor;
   card.own_constants = constants.has_card_layer();
   card.multiprocessors = gpu.multiprocessors;
   card.clock_hz = gpu.clock_khz * 1e3;
   card.l2_bytes = static_cast<double>(gpu.l2_bytes);
-  card.power_w = gpu.power_w;
   card.peak_bytes_per_s = gpu.bandwidth_bytes_per_s;
   card.dram_bytes_per_s = gpu.bandwidth_bytes_per_s * constants.rate("dram_fraction");
   card.l2_bytes_per_s = card.multiprocessors * card.clock_hz * constants.rate("l2_bytes_per_clock");
@@ -102,9 +103,7 @@ CardRates card_rates(const Gpu& gpu, const std::string& constants_json) {
     }
     for (size_t k = 0; k < kKindCount; ++k) {
       const auto kind = static_cast<OperationKind>(k);
-      const char* known_card = card.own_constants ? "" : "_datasheet";
-      card.interval[kind][precision] = {constants.of(kind, precision, std::string("low") + known_card),
-                                        constants.of(kind, precision, std::string("high") + known_card)};
+      card.interval[kind][precision] = {constants.of(kind, precision, "low" + own), constants.of(kind, precision, "high" + own)};
     }
     // The kernels are those of the unit it runs in.
     const Precision unit = precision_from_name(found.unit);
@@ -165,24 +164,18 @@ Duration operation_duration(const Operation& operation, const CardRates& card) {
         return attention_time(operation, card);
       case OperationKind::normalization:
         return normalization_time(operation, card);
-      case OperationKind::reduction:
-        return reduction_time(operation, card);
       case OperationKind::elementwise:
         return elementwise_time(operation, card);
       case OperationKind::indexing:
         return indexing_time(operation, card);
       case OperationKind::copy:
         return copy_time(operation, card);
-      case OperationKind::memset:
-        return memset_time(operation, card);
-      case OperationKind::optimizer:
-        return optimizer_time(operation, card);
       case OperationKind::collective:
         return collective_time(operation, card);
       case OperationKind::recurrent:
         return recurrent_time(operation, card);
-      default:
-        return unknown_time(operation, card);
+      default:  // reduction, memset, optimizer, unknown
+        return time_by_bytes(operation, card);
     }
   }();
   Duration duration;

@@ -27,6 +27,7 @@ struct Duration {
 // operation and precision; architecture; card.
 // `constants_json`: "" for the ones built in; else a file of constants, as text (docs/reference/time-constants.md).
 // Throws Error for a card without bandwidth or peak rates, and for constants that are no finite positive number.
+bool has_rates(const Gpu& gpu);  // card_rates() does not throw for it
 CardRates card_rates(const Gpu& gpu, const std::string& constants_json = "");
 
 Duration operation_duration(const Operation& operation, const CardRates& card);

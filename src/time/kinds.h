@@ -1,4 +1,4 @@
-// One function a kind of operation, one file each: how long it takes on a card, and what it waits for.
+// One function a kind of operation, one file each: how long it takes on a card, and what it waits for. Kinds without one go by their bytes.
 #pragma once
 
 #include "src/time/card_rates.h"
@@ -17,15 +17,11 @@ Estimate gemm_time(const Operation& operation, const CardRates& card);
 Estimate convolution_time(const Operation& operation, const CardRates& card);
 Estimate attention_time(const Operation& operation, const CardRates& card);
 Estimate normalization_time(const Operation& operation, const CardRates& card);
-Estimate reduction_time(const Operation& operation, const CardRates& card);
 Estimate elementwise_time(const Operation& operation, const CardRates& card);
 Estimate indexing_time(const Operation& operation, const CardRates& card);
 Estimate copy_time(const Operation& operation, const CardRates& card);
-Estimate memset_time(const Operation& operation, const CardRates& card);
-Estimate optimizer_time(const Operation& operation, const CardRates& card);
 Estimate collective_time(const Operation& operation, const CardRates& card);
 Estimate recurrent_time(const Operation& operation, const CardRates& card);
-Estimate unknown_time(const Operation& operation, const CardRates& card);
 
 // Each kind's constants from the layers.
 void read_convolution_constants(const Constants& constants, CardRates* card);

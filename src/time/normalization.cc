@@ -18,10 +18,11 @@ Estimate normalization_time(const Operation& operation, const CardRates& card) {
     const double floor_ns = std::max<double>(1, static_cast<double>(operation.launches)) * moved.floor_ns;
     return {ns + floor_ns, floor_ns > ns ? Bound::launch : Bound::memory};
   }
-  const int64_t tensor_bytes = operation.rows * operation.columns * operation.element_bytes;
+  const double tensor_bytes = static_cast<double>(operation.rows) * static_cast<double>(operation.columns) * operation.element_bytes;
+  const auto read = static_cast<double>(operation.bytes_read), written = static_cast<double>(operation.bytes_written);
   if (operation.pass != Pass::forward) {
     // Softmax reads its output and a gradient, and multiplies them in a kernel of its own first.
-    const bool softmax = operation.bytes_read == 2 * tensor_bytes && operation.bytes_written == tensor_bytes;
+    const bool softmax = read == 2 * tensor_bytes && written == tensor_bytes;
     if (softmax) {
       Operation twice = operation;
       twice.bytes_read *= 2, twice.bytes_written *= 2, twice.launches *= 2;
@@ -31,10 +32,10 @@ Estimate normalization_time(const Operation& operation, const CardRates& card) {
     rows.passes = c.backward_passes;
     return time_by_rows(operation, rows, card);
   }
-  if (operation.bytes_read == tensor_bytes && operation.bytes_written == tensor_bytes) {
+  if (read == tensor_bytes && written == tensor_bytes) {
     return time_by_rows(operation, operation.columns <= 1024 ? c.short_softmax : c.long_softmax, card);
   }
-  return time_by_rows(operation, operation.bytes_written > tensor_bytes ? c.layer : c.plain, card);
+  return time_by_rows(operation, written > tensor_bytes ? c.layer : c.plain, card);
 }
 
 }  // namespace gpucast

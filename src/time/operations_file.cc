@@ -160,17 +160,11 @@ Operation operation_of(element line) {
 
 }  // namespace
 
-struct OperationsReader::State {
-  simdjson::dom::parser parser;
-};
-
-OperationsReader::OperationsReader() : state_(std::make_unique<State>()) {}
-OperationsReader::~OperationsReader() = default;
-
-Operation OperationsReader::read(std::string_view line, const std::function<std::string()>& where) {
+Operation read_operation(std::string_view line, const std::function<std::string()>& where) {
+  thread_local simdjson::dom::parser parser;  // its memory serves the next line
   try {
     element parsed;
-    const auto error = state_->parser.parse(line.data(), line.size(), false).get(parsed);
+    const auto error = parser.parse(line.data(), line.size(), false).get(parsed);
     if (error != simdjson::SUCCESS) throw Bad{fmt::format("it is no JSON ({})", simdjson::error_message(error))};
     return operation_of(parsed);
   } catch (const Bad& bad) {
@@ -180,12 +174,11 @@ Operation OperationsReader::read(std::string_view line, const std::function<std:
 
 void read_operations(const std::string& path, const std::function<void(const Operation&)>& take) {
   GzipLines lines(path == "-" ? "/dev/stdin" : path);
-  OperationsReader reader;
   const auto where = [&] { return fmt::format("{}, line {}", path == "-" ? "standard input" : path, lines.line_number()); };
   std::string_view line;
   while (lines.next(&line)) {
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
-    take(reader.read(line, where));
+    take(read_operation(line, where));
   }
   if (lines.end() != GzipLines::End::complete) throw Error("the file ends before its end: it is cut short or damaged", where());
 }

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <functional>
-#include <memory>
 #include <string>
 #include <string_view>
 
@@ -10,21 +9,8 @@
 
 namespace gpucast {
 
-// Reads lines one by one. A line that is no operation is an Error that names its number.
-class OperationsReader {
- public:
-  OperationsReader();
-  ~OperationsReader();
-  OperationsReader(const OperationsReader&) = delete;
-  OperationsReader& operator=(const OperationsReader&) = delete;
-
-  // `where`: the line's place, for the error. At least 64 bytes behind `line` may be read (GzipLines gives them).
-  Operation read(std::string_view line, const std::function<std::string()>& where);
-
- private:
-  struct State;
-  std::unique_ptr<State> state_;
-};
+// One line. `where`: its place, for the Error of a line that is no operation. At least 64 bytes behind `line` may be read (GzipLines gives them).
+Operation read_operation(std::string_view line, const std::function<std::string()>& where);
 
 // Of a whole file, plain or gzip; "-" is standard input. Empty lines are skipped.
 void read_operations(const std::string& path, const std::function<void(const Operation&)>& take);

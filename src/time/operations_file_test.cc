@@ -13,8 +13,7 @@ namespace {
 Operation read(std::string line) {
   const size_t size = line.size();
   line.resize(size + 64);
-  OperationsReader reader;
-  return reader.read(std::string_view(line).substr(0, size), [] { return std::string("line 7"); });
+  return read_operation(std::string_view(line).substr(0, size), [] { return std::string("line 7"); });
 }
 
 std::string error_of(const std::string& line) {

@@ -9,8 +9,11 @@
 
 namespace gpucast {
 
-// `gpu`: the card to judge by; unset: the capture's. `confidence`: with which the job is to run with what is requested for it, from 0.5
-// to below 1. Throws Error for a card nobody knows.
-Prediction predict(Trace trace, const std::optional<std::string>& gpu, double confidence = 0.99);
+// With which probability a job is to run with what is requested for it: from the least to the largest that can be asked for.
+inline constexpr double kLeastConfidence = 0.5, kMostConfidence = 0.9999, kDefaultConfidence = 0.99;
+void check_confidence(double confidence);  // throws Error outside of them
+
+// `gpu`: the card to judge by; unset: the capture's. Throws Error for a card nobody knows, and for a confidence that cannot be promised.
+Prediction predict(Trace trace, const std::optional<std::string>& gpu, double confidence = kDefaultConfidence);
 
 }  // namespace gpucast

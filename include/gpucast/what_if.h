@@ -5,6 +5,8 @@
 
 namespace gpucast {
 
+inline constexpr const char* kMaxLength = "max-length";  // of a name: "max-length:512"
+
 struct WhatIf {
   std::string name;    // "bf16", "checkpoint:Block"
   std::string did;     // in words: what it changed, or why nothing

@@ -6,7 +6,8 @@
 namespace gpucast {
 
 OpenMarks::OpenMarks(const Trace& trace, bool cut_short) : module_count_(trace.modules.size()), cut_short_(cut_short) {
-  for (const Mark& mark : trace.marks) backwards_ahead_ += mark.kind == MarkKind::phase_begin && mark.phase == MarkedPhase::backward ? 1 : 0;
+  for (const Mark& mark : trace.marks)
+    backwards_ahead_ += mark.kind == MarkKind::phase_begin && mark.phase == MarkedPhase::backward ? 1 : 0;
 }
 
 bool OpenMarks::inside(MarkedPhase phase) const {

@@ -6,11 +6,11 @@
 #include <vector>
 
 #include "gpucast/error.h"
+#include "gpucast/predict.h"
 #include "gpucast/profile.h"
 #include "src/cli/load_trace.h"
 #include "src/cli/report_capture.h"
 #include "src/cli/subcommand.h"
-#include "src/ledger/calibration.h"
 
 namespace gpucast::cli {
 

@@ -7,9 +7,9 @@
 
 #include "gpucast/error.h"
 #include "gpucast/gpu.h"
+#include "gpucast/predict.h"
 #include "src/base/json.h"
 #include "src/explain/what_if.h"
-#include "src/ledger/calibration.h"
 
 namespace gpucast::cli {
 namespace {

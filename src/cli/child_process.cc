@@ -84,6 +84,17 @@ pid_t start_process(const Program& program) {
   return child;
 }
 
+int run_self(Program program) {
+  program.path = "/proc/self/exe";
+  const pid_t pid = start_process(program);
+  const auto previous = std::signal(SIGINT, SIG_IGN);
+  int status = 0;
+  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  std::signal(SIGINT, previous);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : kExitFailed;
+}
+
 Fd nameless_file() {
   std::error_code error;
   std::filesystem::path folder = std::filesystem::temp_directory_path(error);

@@ -40,6 +40,10 @@ struct Program {
 // Signals that we block or handle are as they were for us at the start. Throws Error when it cannot be started.
 pid_t start_process(const Program& program);
 
+// Runs gpucast itself, whatever program.path says, and waits for it. Ctrl-C reaches it too: it cleans up and says so by its exit code,
+// which is returned; kExitFailed where a signal ended it. Throws Error when it cannot be started.
+int run_self(Program program);
+
 // A nameless file in the system's temporary folder.
 Fd nameless_file();
 

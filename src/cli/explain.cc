@@ -4,12 +4,10 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
-#include <sys/wait.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -87,19 +85,11 @@ class Reruns {
     if (!out)
       throw Error(fmt::format("cannot write to the temporary folder: {}", std::strerror(errno)), log, "free some space, or set TMPDIR");
     Program program;
-    program.path = "/proc/self/exe";
     program.words = words;
     program.environment = environment_;
     program.folder = folder_.empty() ? "." : folder_;
     program.errors = out.get();
-    const pid_t pid = start_process(program);
-    // Ctrl-C reaches the run too, which cleans up and says so by its exit code.
-    const auto previous = std::signal(SIGINT, SIG_IGN);
-    int status = 0;
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
-    }
-    std::signal(SIGINT, previous);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : kExitFailed;
+    return run_self(program);
   }
 
   // What `gpucast run` said went wrong, else the last line that was printed.

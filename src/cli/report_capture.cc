@@ -8,19 +8,12 @@
 #include "gpucast/predict.h"
 #include "gpucast/report.h"
 #include "src/cli/messages.h"
-#include "src/ledger/calibration.h"
 
 namespace gpucast::cli {
 
 void declare_confidence(Arguments& arguments, double* confidence) {
   arguments.option("--confidence", confidence, "with this probability the job is to run with the memory that the report says to ask for")
       .shows_default();
-}
-
-void check_confidence(double confidence) {
-  if (confidence >= kLeastConfidence && confidence <= kMostConfidence) return;
-  throw Error(fmt::format("a confidence of {:g} cannot be promised", confidence), "--confidence",
-              fmt::format("name a probability from {:g} to {:g}: --confidence 0.99", kLeastConfidence, kMostConfidence));
 }
 
 int report_trace(Trace trace, const std::optional<std::string>& gpu, double confidence, Format format, bool kept) {

@@ -18,7 +18,6 @@ int report_trace(Trace trace, const std::optional<std::string>& gpu, double conf
 
 // --confidence. check_confidence() throws Error for one that cannot be.
 void declare_confidence(Arguments& arguments, double* confidence);
-void check_confidence(double confidence);
 
 // No verdict is neither yes nor no.
 int exit_code_of(Verdict verdict);

@@ -28,7 +28,6 @@
 #include "src/cli/subcommand.h"
 #include "src/cli/supervisor.h"
 #include "src/explain/what_if.h"
-#include "src/ledger/calibration.h"
 
 namespace gpucast::cli {
 namespace {

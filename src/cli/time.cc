@@ -3,13 +3,10 @@
 #include <fmt/core.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <iterator>
@@ -30,8 +27,6 @@
 #include "src/cli/supervisor.h"
 #include "src/time/duration.h"
 #include "src/time/operations_file.h"
-
-extern char** environ;
 
 namespace gpucast::cli {
 namespace {
@@ -114,31 +109,27 @@ void read_known(const std::string& text, StepTimeOptions* options) {
   options->known_step_ns = value * scale;
 }
 
-bool is_file(const std::string& path) {
+// A capture has its own ending, or is nothing that can be run.
+bool is_capture_file(const std::string& path) {
   struct stat info {};
-  return stat(path.c_str(), &info) == 0 && !S_ISDIR(info.st_mode) && access(path.c_str(), X_OK) != 0;
+  return stat(path.c_str(), &info) == 0 && !S_ISDIR(info.st_mode) && (path.ends_with(".gpucast") || access(path.c_str(), X_OK) != 0);
 }
 
-// Runs the command as `gpucast run` does, and keeps the capture at `path`. Its report of memory is not shown. Throws Error.
-void capture(const Options& options, const std::string& gpu, const std::string& path) {
+// Runs the command as `gpucast run` does, and keeps the capture at `path`. Its report of memory is not shown: whatever its verdict, a step
+// that was observed can be timed. Returns its exit code; where there is no capture, throws Error or returns kExitInterrupted.
+int capture(const Options& options, const std::string& gpu, const std::string& path) {
   Program program;
-  program.path = "/proc/self/exe";
   program.words = {"gpucast", "run", "--gpu", gpu, "--steps", std::to_string(options.steps), "--format", "json", "-o", path, "--"};
   program.words.insert(program.words.end(), options.what.begin(), options.what.end());
-  for (char** entry = environ; *entry != nullptr; ++entry) program.environment.emplace_back(*entry);
+  program.environment = own_environment();
   program.folder = ".";
   program.input = STDIN_FILENO;
   program.errors = STDERR_FILENO;
-  const pid_t pid = start_process(program);
-  // Ctrl-C reaches the run too, which cleans up and says so by its exit code.
-  const auto previous = std::signal(SIGINT, SIG_IGN);
-  int status = 0;
-  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
-  }
-  std::signal(SIGINT, previous);
-  if (!WIFEXITED(status) || (WEXITSTATUS(status) != kExitYes && WEXITSTATUS(status) != kExitNo))
+  const int exit_code = run_self(program);
+  if (exit_code != kExitInterrupted && access(path.c_str(), R_OK) != 0)
     throw Error("the command could not be run on the virtual GPU", "",
                 "the lines above say why; `gpucast run -- COMMAND` alone gives more");
+  return exit_code;
 }
 
 int report(const Options& options) {
@@ -146,7 +137,7 @@ int report(const Options& options) {
   wanted.constants_json = read_constants(options.constants);
   wanted.cpu_speed = options.cpu_speed;
   if (!options.known.empty()) read_known(options.known, &wanted);
-  const bool is_capture = options.what.size() == 1 && is_file(options.what.front());
+  const bool is_capture = options.what.size() == 1 && is_capture_file(options.what.front());
   if (!options.gpus.empty()) wanted.gpus = cards_of(options.gpus);
   std::optional<SessionFolder> temporary;
   std::string path = options.what.front();
@@ -156,7 +147,7 @@ int report(const Options& options) {
     if (wanted.gpus.empty()) wanted.gpus = {find_gpu(kDefaultGpu)};
     temporary.emplace();
     path = temporary->path + "/step.gpucast";
-    capture(options, wanted.gpus.front().id, path);
+    if (capture(options, wanted.gpus.front().id, path) == kExitInterrupted) return kExitInterrupted;
   }
   const Trace trace = read_trace(path);
   if (wanted.gpus.empty()) wanted.gpus = {find_gpu(trace.header.gpu.id.empty() ? kDefaultGpu : trace.header.gpu.id)};
@@ -173,7 +164,9 @@ void declare_time(Arguments& arguments) {
   arguments.option("FILE|COMMAND", &options->what, "a capture, or a command to capture, after --");
   arguments.option("--gpu", &options->gpus, "cards, with commas between them, or all; without it the capture's");
   arguments.option("--known", &options->known, "a measured step on some card, such as rtx3090=412ms: other cards follow by ratio");
-  arguments.option("--cpu-speed", &options->cpu_speed, "how much faster the training machine's host is than this one").shows_default();
+  arguments.option("--cpu-speed", &options->cpu_speed, "how much faster the training machine's host is than this one")
+      .positive()
+      .shows_default();
   arguments.option("--constants", &options->constants, "a file of constants, over the built-in ones");
   arguments.option("--steps", &options->steps, "of a command: how many steps to run").positive().shows_default();
   arguments.option("--format", &options->format, "text or json").one_of({"text", "json"}).shows_default();
@@ -181,8 +174,8 @@ void declare_time(Arguments& arguments) {
                    "in the place of a step: a file of operations, one JSON object a line; - is standard input");
   arguments.action([options] {
     if (!options->operations.empty()) {
-      const std::vector<Gpu> cards = cards_of(options->gpus.empty() ? kDefaultGpu : options->gpus);
-      print_operations(options->operations, card_rates(cards.front(), read_constants(options->constants)));
+      const Gpu& card = find_gpu(options->gpus.empty() ? kDefaultGpu : options->gpus);  // one: a line has one answer
+      print_operations(options->operations, card_rates(card, read_constants(options->constants)));
       return static_cast<int>(kExitYes);
     }
     if (options->what.empty())

@@ -3,12 +3,13 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <charconv>
 #include <iterator>
 #include <string_view>
 
 #include "gpucast/error.h"
 #include "gpucast/gpu.h"
+#include "gpucast/what_if.h"
+#include "src/base/to_number.h"
 
 namespace gpucast {
 namespace {
@@ -29,13 +30,6 @@ std::string option_name(std::string_view word) {
 bool is_batch_option(std::string_view word) {
   static constexpr std::string_view kNames[] = {"batch", "batch_size", "bs", "b", "train_batch_size", "per_device_train_batch_size"};
   return std::find(std::begin(kNames), std::end(kNames), option_name(word)) != std::end(kNames);
-}
-
-std::optional<int64_t> whole_number(std::string_view text) {
-  int64_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return number;
 }
 
 }  // namespace
@@ -62,7 +56,7 @@ void check_what_if(const std::string& name) {
     if (kind == known.name) {
       const bool has_argument = colon != std::string::npos && colon + 1 < name.size();
       const bool takes_number = std::string_view(known.argument) == "N";
-      const bool good = !takes_number || (has_argument && whole_number(name.substr(colon + 1)).value_or(0) > 0);
+      const bool good = !takes_number || (has_argument && to_number<int64_t>(name.substr(colon + 1)).value_or(0) > 0);
       if (good && has_argument == takes_argument && (takes_argument || colon == std::string::npos)) return;
       throw Error(takes_number     ? fmt::format("the what-if '{}' must have a whole number above 0", kind)
                   : takes_argument ? fmt::format("the what-if '{}' must name modules", kind)
@@ -80,7 +74,7 @@ void check_what_if(const std::string& name) {
 std::optional<HalvedCommand> halve_batch(const std::vector<std::string>& command) {
   HalvedCommand out{command, ""};
   const auto halved = [&](std::string_view option, std::string_view text) -> std::string {
-    const auto number = whole_number(text);
+    const auto number = to_number<int64_t>(text);
     if (!number || *number < 2) return "";
     out.did += fmt::format("{}{} {} became {}", out.did.empty() ? "" : ", ", option, *number, *number / 2);
     return std::to_string(*number / 2);

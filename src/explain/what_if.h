@@ -15,7 +15,6 @@ struct WhatIfKind {
 const std::vector<WhatIfKind>& what_if_kinds();
 
 inline constexpr const char* kHalfBatch = "half-batch";
-inline constexpr const char* kMaxLength = "max-length";
 
 // Throws Error for one that nobody knows, with a "did you mean".
 void check_what_if(const std::string& name);

@@ -8,12 +8,12 @@
 
 #include "calibration_json.h"
 #include "gpucast/error.h"
+#include "src/base/bytes.h"
 #include "src/base/json.h"
 
 namespace gpucast {
 namespace {
 
-constexpr int64_t kMiB = 1 << 20;
 constexpr double kIntervalConfidence = 0.95;  // of each end: 90 % lie between
 
 struct Table {

@@ -38,9 +38,6 @@ struct CalibratedRange {
 // below 1.
 CalibratedRange calibrated_range(JobClass job_class, const Gpu& gpu, int64_t reserved_bytes, bool measured_type, double confidence);
 
-// From the least to the largest that --confidence may be.
-inline constexpr double kLeastConfidence = 0.5, kMostConfidence = 0.9999, kDefaultConfidence = 0.99;
-
 // The pure part, for tests: a table's class, and the quantile at `confidence` of its scores.
 struct CalibrationClass {
   std::string name, rows_of;  // rows_of: the class whose rows were taken, where it had too few itself

@@ -4,6 +4,8 @@
 #include <optional>
 #include <string>
 
+#include "gpucast/gpu.h"
+#include "gpucast/predict.h"
 #include "gpucast/prediction.h"
 #include "gpucast/trace.h"
 #include "src/attribution/attribution.h"
@@ -16,11 +18,12 @@ struct Analysis {
   Trace trace;
   Lifetimes lifetimes;
   Attribution attribution;  // of lifetimes.blocks, one by one
+  Gpu gpu;                  // that it is judged by
   Prediction prediction;
   Beside beside;  // on the prediction's card
 };
 
 // The whole pipeline. As predict().
-Analysis analyze(Trace trace, const std::optional<std::string>& gpu, double confidence = 0.99);
+Analysis analyze(Trace trace, const std::optional<std::string>& gpu, double confidence = kDefaultConfidence);
 
 }  // namespace gpucast

@@ -1,32 +1,16 @@
 #include "src/predict/job_class.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
-#include <charconv>
 #include <map>
 #include <set>
 #include <string>
-#include <string_view>
+
+#include "src/base/json.h"
 
 namespace gpucast {
 namespace {
-
-// "[8, 128]" -> {8, 128}
-std::vector<int64_t> numbers_of(std::string_view shape) {
-  std::vector<int64_t> out;
-  const char* at = shape.data();
-  const char* end = at + shape.size();
-  while (at != end) {
-    int64_t number = 0;
-    const auto [behind, error] = std::from_chars(at, end, number);
-    if (error == std::errc()) {
-      out.push_back(number);
-      at = behind;
-    } else {
-      ++at;
-    }
-  }
-  return out;
-}
 
 double elements_of(const std::vector<int64_t>& shape) {
   double product = 1;
@@ -50,12 +34,6 @@ bool differ(const ShapesOfInput& input) {
     }
   }
   return false;
-}
-
-std::string text_of(const std::vector<int64_t>& shape) {
-  std::string out;
-  for (const int64_t size : shape) out += (out.empty() ? "" : ", ") + std::to_string(size);
-  return "[" + out + "]";
 }
 
 }  // namespace
@@ -94,7 +72,8 @@ std::optional<VaryingInput> varying_input(const Trace& trace) {
     if (tensor.kind != TensorKind::input || !tensor.shape.valid()) continue;
     const auto step = static_cast<size_t>(std::upper_bound(step_ends.begin(), step_ends.end(), tensor.sequence) - step_ends.begin());
     if (step == step_ends.size()) continue;  // of a step that was not completed
-    std::vector<int64_t> shape = numbers_of(trace.strings.text(tensor.shape));
+    std::vector<int64_t> shape;
+    for (const Json& size : Json::parse(trace.strings.text(tensor.shape))) shape.push_back(size.get<int64_t>());
     if (shape.size() < 2) continue;
     ShapesOfInput& input = inputs[tensor.name];
     input.by_step[step].insert({shape.begin() + 1, shape.end()});
@@ -108,7 +87,7 @@ std::optional<VaryingInput> varying_input(const Trace& trace) {
     const double ratio = elements_of(input.largest) / std::max(1.0, elements_of(input.smallest));
     if (most && ratio <= most_ratio) continue;
     most_ratio = ratio;
-    most = VaryingInput{std::string(trace.strings.text(name)), text_of(input.smallest), text_of(input.largest)};
+    most = VaryingInput{std::string(trace.strings.text(name)), fmt::format("{}", input.smallest), fmt::format("{}", input.largest)};
   }
   return most;
 }

@@ -109,7 +109,7 @@ JobFacts job_facts(const Trace& trace, const Prediction& prediction) {
   JobFacts job;
   // Batches that were padded for this run are of many lengths without.
   const bool padded = std::any_of(prediction.what_if.begin(), prediction.what_if.end(),
-                                  [](const WhatIf& what_if) { return what_if.acted && what_if.name.rfind("max-length:", 0) == 0; });
+                                  [](const WhatIf& what_if) { return what_if.acted && what_if.name.starts_with(kMaxLength); });
   job.classes = job_classes(trace.convolutions, padded || prediction.varying_input.has_value());
   job.measured_type = trace.convolutions.not_float32 == 0;
   job.peak_reserved_bytes = prediction.peak_reserved.bytes;
@@ -133,13 +133,21 @@ void judge_cards(const Need& need, const Gpu& gpu, const JobFacts& job, Predicti
 
 }  // namespace
 
+void check_confidence(double confidence) {
+  if (confidence >= kLeastConfidence && confidence <= kMostConfidence) return;
+  throw Error(fmt::format("a confidence of {:g} cannot be promised", confidence), "--confidence",
+              fmt::format("name a probability from {:g} to {:g}: --confidence 0.99", kLeastConfidence, kMostConfidence));
+}
+
 Analysis analyze(Trace given, const std::optional<std::string>& gpu_name, double confidence) {
+  check_confidence(confidence);
   Analysis analysis;
   analysis.trace = std::move(given);
   Trace& trace = analysis.trace;
   Prediction& out = analysis.prediction;
   const bool is_snapshot = trace.header.source == "snapshot";
-  const Gpu gpu = gpu_name ? find_gpu(*gpu_name) : captured_gpu(trace.header);
+  analysis.gpu = gpu_name ? find_gpu(*gpu_name) : captured_gpu(trace.header);
+  const Gpu& gpu = analysis.gpu;
   const Gpu captured = is_snapshot ? gpu : captured_gpu(trace.header);
   describe_run(trace, captured, gpu, gpu_name.has_value(), &out);
   out.profile = trace.profile;

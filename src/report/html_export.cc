@@ -344,10 +344,7 @@ class Writer {
 
   // The GPU's work of the observed step, as it would run on the card: columns in the order in which it was asked for. Null: there is none.
   Json step_work() {
-    const auto card =
-        std::find_if(gpu_table().begin(), gpu_table().end(), [&](const Gpu& gpu) { return gpu.id == analysis_.prediction.gpu_id; });
-    if (card == gpu_table().end()) return nullptr;
-    std::vector<GpuSlice> slices = gpu_slices(trace_, *card);
+    std::vector<GpuSlice> slices = gpu_slices(trace_, analysis_.gpu);
     if (slices.empty()) return nullptr;
     std::sort(slices.begin(), slices.end(), [](const GpuSlice& a, const GpuSlice& b) { return a.asked < b.asked; });
     // Few different texts stand for many operations.

@@ -184,6 +184,7 @@ Analysis with_step() {
   kernel(3, 35, 7, 2000);  // between the third event and the fourth
   kernel(4, 35, 0, 1);     // the mark says behind the fourth
   out.prediction.gpu_id = "a100-80";
+  out.gpu = find_gpu("a100-80");
   return out;
 }
 
@@ -209,7 +210,8 @@ TEST(HtmlExport, WithoutAStepOrRatesThereIsNoTime) {
   if (html_template().empty()) GTEST_SKIP() << "built without the page";
   EXPECT_FALSE(Payload(small()).directory.contains("step"));
   Analysis other_card = with_step();
-  other_card.prediction.gpu_id = "a card of my own";
+  other_card.prediction.gpu_id = other_card.gpu.id = "a card of my own";
+  other_card.gpu.bandwidth_bytes_per_s = 0;
   EXPECT_FALSE(Payload(other_card).directory.contains("step"));
 }
 

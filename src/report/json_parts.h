@@ -5,6 +5,7 @@
 #include <string>
 
 #include "gpucast/prediction.h"
+#include "gpucast/time_range.h"
 #include "src/base/json.h"
 
 namespace gpucast {
@@ -18,6 +19,10 @@ inline Json device_json(const DeviceBytes& device) {
           {"expected_bytes", device.expected_bytes},
           {"high_bytes", device.high_bytes},
           {"request_bytes", device.request_bytes}};
+}
+
+inline Json time_range_json(const TimeRange& range) {
+  return {{"low_ns", range.low_ns}, {"expected_ns", range.expected_ns}, {"high_ns", range.high_ns}};
 }
 
 inline Json ledger_line_json(const LedgerLine& line) {

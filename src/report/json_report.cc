@@ -65,8 +65,7 @@ std::string json_report(const Prediction& p) {
   out["phase_peaks"] = list_json(p.phase_peaks, [](const PhasePeak& peak) {
     return Json{{"phase", peak.phase}, {"allocated_bytes", peak.allocated_bytes}, {"reserved_bytes", peak.reserved_bytes}};
   });
-  if (p.gpu_time)
-    out["gpu_time"] = {{"low_ns", p.gpu_time->low_ns}, {"expected_ns", p.gpu_time->expected_ns}, {"high_ns", p.gpu_time->high_ns}};
+  if (p.gpu_time) out["gpu_time"] = time_range_json(*p.gpu_time);
   out["oom"] = nullptr;
   if (p.oom) {
     out["oom"] = place_json(p.oom->place);

@@ -180,6 +180,7 @@ class Writer {
         lifetimes_(analysis.lifetimes),
         attribution_(analysis.attribution),
         prediction_(analysis.prediction),
+        gpu_(analysis.gpu),
         out_(out),
         axis_(make_axis(trace_)),
         shown_(choose_blocks(lifetimes_)),
@@ -308,15 +309,13 @@ class Writer {
   // ---- one step on the card: what its kernels take there ----
 
   void gpu_step() {
-    const auto card = std::find_if(gpu_table().begin(), gpu_table().end(), [&](const Gpu& gpu) { return gpu.id == prediction_.gpu_id; });
-    if (card == gpu_table().end()) return;
-    const std::vector<GpuSlice> slices = gpu_slices(trace_, *card);
+    const std::vector<GpuSlice> slices = gpu_slices(trace_, gpu_);
     if (slices.empty()) return;
     const auto begin = std::find_if(axis_.marks.begin(), axis_.marks.end(),
                                     [&](const TimedMark& mark) { return mark.mark->sequence == trace_.observed.first_mark; });
     const int64_t shift_ns = begin == axis_.marks.end() ? 0 : begin->time_ns;
     name_process(kGpu, fmt::format("GPU: step {} as it would run on {} (times of the card, not of the tracks above)", trace_.observed.step,
-                                   card->id));
+                                   gpu_.id));
     int thread = kFirstStream - 1;
     for (size_t i = 0; i < slices.size(); ++i) {
       const GpuSlice& slice = slices[i];
@@ -584,6 +583,7 @@ class Writer {
   const Lifetimes& lifetimes_;
   const Attribution& attribution_;
   const Prediction& prediction_;
+  const Gpu& gpu_;
   std::ostream& out_;
   std::string bytes_;
   Axis axis_;

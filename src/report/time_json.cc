@@ -2,6 +2,7 @@
 
 #include "gpucast/step_time.h"
 #include "src/base/json.h"
+#include "src/report/json_parts.h"
 
 namespace gpucast {
 namespace {
@@ -31,7 +32,7 @@ Json card_json(const StepTimes& times, const CardTime& card) {
   return {{"gpu", card.gpu_id},
           {"gpu_name", card.gpu_name},
           {"card_measured", card.measured_card},
-          {"step", {{"low_ns", card.step.low_ns}, {"expected_ns", card.step.expected_ns}, {"high_ns", card.step.high_ns}}},
+          {"step", time_range_json(card.step)},
           {"bound", step_bound_name(card.bound)},
           {"gpu_ns", card.gpu_ns},
           {"host_ns", card.host_ns},

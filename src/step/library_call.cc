@@ -79,27 +79,19 @@ Operation convolution(const Json& call, const CallSettings& settings) {
   const std::vector<int64_t> x = numbers(call, "x"), w = numbers(call, "w"), y = numbers(call, "y"), strides = numbers(call, "x_strides"),
                              step = numbers(call, "stride");
   ConvolutionShape& shape = out.convolution;
+  if (x.size() >= 3 && w.size() == x.size() && y.size() == x.size()) shape = convolution_shape(x, strides, w, y, step);
   shape.pass = op == "convolution_backward_data"     ? Pass::data_gradient
                : op == "convolution_backward_filter" ? Pass::weight_gradient
                                                      : Pass::forward;
-  if (x.size() < 3 || w.size() != x.size() || y.size() != x.size()) return out;
-  shape.batch = x[0];
-  shape.in_channels = x[1];
-  shape.out_channels = w[0];
-  shape.groups = w[1] > 0 ? std::max<int64_t>(1, x[1] / w[1]) : 1;
-  for (size_t i = 2; i < x.size() && i < 5; ++i) {
-    shape.in[i - 2] = x[i];
-    shape.out[i - 2] = y[i];
-    shape.window[i - 2] = w[i];
-    if (i - 2 < step.size()) shape.stride[i - 2] = step[i - 2];
-  }
-  shape.channels_last = strides.size() == x.size() && strides[1] == 1 && x[1] > 1;
-  const int64_t bytes[] = {bounded_product({bounded_product(x), out.element_bytes}), bounded_product({bounded_product(w), out.element_bytes}),
+  if (shape.batch == 0) return out;
+  const int64_t bytes[] = {bounded_product({bounded_product(x), out.element_bytes}),
+                           bounded_product({bounded_product(w), out.element_bytes}),
                            bounded_product({bounded_product(y), out.element_bytes})};
   const int64_t written = bytes[shape.pass == Pass::data_gradient ? 0 : shape.pass == Pass::weight_gradient ? 1 : 2];
   out.bytes_read = bytes[0] + bytes[1] + bytes[2] - written;
   out.bytes_written = written;
-  out.flops = 2.0 * static_cast<double>(bounded_product(y)) * static_cast<double>(bounded_product(w)) / static_cast<double>(std::max<int64_t>(1, w[0]));
+  out.flops = 2.0 * static_cast<double>(bounded_product(y)) * static_cast<double>(bounded_product(w)) /
+              static_cast<double>(std::max<int64_t>(1, w[0]));
   return out;
 }
 
@@ -202,6 +194,23 @@ Operation vector_operation(const Json& call) {
 }
 
 }  // namespace
+
+ConvolutionShape convolution_shape(std::span<const int64_t> x, std::span<const int64_t> x_strides, std::span<const int64_t> w,
+                                   std::span<const int64_t> out, std::span<const int64_t> stride) {
+  ConvolutionShape shape;
+  shape.batch = x[0];
+  shape.in_channels = x[1];
+  shape.out_channels = w[0];
+  shape.groups = w[1] > 0 ? std::max<int64_t>(1, x[1] / w[1]) : 1;
+  for (size_t i = 2; i < x.size() && i < 5; ++i) {
+    shape.in[i - 2] = x[i];
+    shape.out[i - 2] = out[i];
+    shape.window[i - 2] = w[i];
+    if (i - 2 < stride.size()) shape.stride[i - 2] = std::max<int64_t>(1, stride[i - 2]);
+  }
+  shape.channels_last = x_strides.size() == x.size() && x_strides[1] == 1 && x[1] > 1;
+  return shape;
+}
 
 int type_bytes(std::string_view name) {
   static constexpr std::pair<std::string_view, int> kBytes[] = {

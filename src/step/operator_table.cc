@@ -20,9 +20,7 @@ struct Tensor {
   std::vector<int64_t> sizes, strides;
   bool on_card = true;
 
-  int64_t count() const {
-    return std::min(bounded_product(sizes), kMostOfTensor);
-  }
+  int64_t count() const { return std::min(bounded_product(sizes), kMostOfTensor); }
   // Of distinct elements.
   int64_t bytes() const {
     int64_t out = element_bytes;
@@ -440,36 +438,26 @@ Operation convolution(const Name& name, const Inputs& in) {
   if (in.tensors.size() < first + 2) return out;
   const Tensor &x = in.tensors[first], &w = in.tensors[first + 1];
   if (x.sizes.size() < 3 || w.sizes.size() != x.sizes.size()) return out;
-  ConvolutionShape& shape = out.convolution;
-  shape.pass = name.backward ? Pass::backward : Pass::forward;
-  shape.batch = x.sizes[0];
-  shape.in_channels = x.sizes[1];
-  shape.out_channels = w.sizes[0];
-  shape.groups = w.sizes[1] > 0 ? std::max<int64_t>(1, x.sizes[1] / w.sizes[1]) : 1;
-  shape.channels_last = x.strides.size() > 1 && x.strides[1] == 1 && x.sizes[1] > 1;
   std::vector<int64_t> stride;
   for (const Json& value : in.json)  // the first list of as many numbers as there are dimensions that is not the window
     if (value.is_array() && value.size() == x.sizes.size() - 2 && !value.empty() && value.at(0).is_integer()) {
       std::vector<int64_t> list;
-      for (const Json& entry : value) list.push_back(entry.get<int64_t>());
+      for (const Json& entry : value) list.push_back(std::max<int64_t>(1, entry.get<int64_t>()));
       if (stride.empty() && list != std::vector<int64_t>(w.sizes.begin() + 2, w.sizes.end())) stride = list;
     }
-  int64_t outputs = bounded_product({shape.batch, shape.out_channels});
-  for (size_t i = 2; i < x.sizes.size() && i < 5; ++i) {
-    shape.in[i - 2] = x.sizes[i];
-    shape.window[i - 2] = w.sizes[i];
-    shape.stride[i - 2] = i - 2 < stride.size() ? std::max<int64_t>(1, stride[i - 2]) : 1;
-    shape.out[i - 2] = name.backward && in.tensors[0].sizes.size() == x.sizes.size()
-                           ? in.tensors[0].sizes[i]
-                           : (x.sizes[i] + shape.stride[i - 2] - 1) / shape.stride[i - 2];
-    outputs = bounded_product({outputs, shape.out[i - 2]});
+  std::vector<int64_t> y = {x.sizes[0], w.sizes[0]};
+  for (size_t i = 2; i < x.sizes.size(); ++i) {
+    const int64_t step = i - 2 < stride.size() ? stride[i - 2] : 1;
+    y.push_back(name.backward && in.tensors[0].sizes.size() == x.sizes.size() ? in.tensors[0].sizes[i] : (x.sizes[i] + step - 1) / step);
   }
+  out.convolution = convolution_shape(x.sizes, x.strides, w.sizes, y, stride);
+  out.convolution.pass = out.pass = name.backward ? Pass::backward : Pass::forward;
+  const int64_t outputs = bounded_product(y);
   const double products =
       2.0 * static_cast<double>(outputs) * static_cast<double>(w.count()) / static_cast<double>(std::max<int64_t>(1, w.sizes[0]));
   out.flops = name.backward ? 2 * products : products;
   out.bytes_read = x.bytes() + w.bytes() + (name.backward ? bounded_product({outputs, x.element_bytes}) : 0);
   out.bytes_written = name.backward ? x.bytes() + w.bytes() : bounded_product({outputs, x.element_bytes});
-  out.pass = shape.pass;
   return out;
 }
 

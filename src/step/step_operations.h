@@ -20,8 +20,8 @@ struct StepOperation {
   std::string kernel;  // mangled name of its first kernel, or the library's function
   Phase phase = Phase::other;
   ModuleId module;
-  bool known = false;   // its kind and bytes follow from an operator or a library call
-  uint32_t stream = 0;  // in StepOperations::streams
+  bool known = false;    // its kind and bytes follow from an operator or a library call
+  uint32_t stream = 0;   // in StepOperations::streams
   int64_t asked_ns = 0;  // when its first work was asked for, since the step's begin
   double asked_unix_us = 0;
   int64_t mark = 0;    // sequence number of the mark before it

@@ -110,7 +110,8 @@ TEST(OperatorTable, AFusedNormIsNoOptimizer) {
 }
 
 TEST(OperatorTable, PoolingMayHaveOneStrideForAllDimensions) {
-  const Operation pool = of("aten::max_pool2d_with_indices", R"([{"float32": [[2, 8, 32, 32], [8192, 1024, 32, 1]]}, [3, 3], [2], [1], [1], false])");
+  const Operation pool =
+      of("aten::max_pool2d_with_indices", R"([{"float32": [[2, 8, 32, 32], [8192, 1024, 32, 1]]}, [3, 3], [2], [1], [1], false])");
   EXPECT_EQ(pool.bytes_written, 2 * 8 * 16 * 16 * (4 + 8));
 }
 
@@ -264,11 +265,15 @@ TEST(StepOperations, EachPieceOfWorkFindsItsOperatorAndPlace) {
 // Checkpointing computes a forward again for the backward: the hardware's FLOPs, not the model's.
 TEST(StepOperations, ARecomputedForwardIsBackward) {
   std::vector<std::string> lines = kLines;
-  const auto at = [&](const char* text) { return std::find_if(lines.begin(), lines.end(), [&](const std::string& line) { return line.starts_with(text); }); };
+  const auto at = [&](const char* text) {
+    return std::find_if(lines.begin(), lines.end(), [&](const std::string& line) { return line.starts_with(text); });
+  };
   *at(R"(["mark",8)") = R"(["mark",8,0,0,1000009,"phase_begin","forward"])";
-  lines.insert(at(R"(["mark",9)"), {R"(["mark",9,0,0,1000018,"phase_end","forward"])", R"(["mark",10,0,0,1000020,"phase_end","backward"])"});
+  lines.insert(at(R"(["mark",9)"),
+               {R"(["mark",9,0,0,1000018,"phase_end","forward"])", R"(["mark",10,0,0,1000020,"phase_end","backward"])"});
   *std::find(lines.begin(), lines.end(), R"(["mark",9,0,0,1000990,"step",2])") = R"(["mark",11,0,0,1000990,"step",2])";
-  *at(R"({"record":"operators")") = R"({"record":"operators","step":2,"unix_ns":1000000000,"marks":[2,11],"tf32":{"cublas":false,"cudnn":true}})";
+  *at(R"({"record":"operators")") =
+      R"({"record":"operators","step":2,"unix_ns":1000000000,"marks":[2,11],"tf32":{"cublas":false,"cudnn":true}})";
   *at(R"(["vgpu_mark",7])") = R"(["vgpu_mark",8])";
   *at(R"(["vgpu_mark",9])") = R"(["vgpu_mark",11])";
   const StepOperations step = step_operations(trace_of(lines));

@@ -9,7 +9,8 @@
 
 namespace gpucast {
 
-// One line. `where`: its place, for the Error of a line that is no operation. At least 64 bytes behind `line` may be read (GzipLines gives them).
+// One line. `where`: its place, for the Error of a line that is no operation. At least 64 bytes behind `line` may be read (GzipLines gives
+// them).
 Operation read_operation(std::string_view line, const std::function<std::string()>& where);
 
 // Of a whole file, plain or gzip; "-" is standard input. Empty lines are skipped.

@@ -442,8 +442,8 @@ void Reader::vgpu_event(std::string_view name, Elements& elements) {
     uint64_t from = 0;
     ok = elements.integer(&copy.copy_kind) && elements.address(&event.address) && elements.address(&from) &&
          elements.size(&event.size_bytes);
-    if (ok && in_observed_step() && event.size_bytes <= kMostBytes && elements.address(&copy.stream) &&
-        elements.size(&copy.time_ns) && copy.time_ns < kMostNs) {
+    if (ok && in_observed_step() && event.size_bytes <= kMostBytes && elements.address(&copy.stream) && elements.size(&copy.time_ns) &&
+        copy.time_ns < kMostNs) {
       copy.size_bytes = event.size_bytes;
       add_work(copy);
     }

@@ -77,6 +77,28 @@ def test_a_command_is_captured_first(gpucast_bin, capture, tmp_path):
 
 
 @pytest.mark.once
+def test_a_step_before_the_end_is_timed_whatever_came_then(gpucast_bin, capture, tmp_path):
+    """A script that raises in its third step has no verdict on its memory; its second step was observed all the same."""
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT.format(batch=8192) + "    if step == 2:\n        raise ValueError('no data')\n")
+    result = report(gpucast_bin, "--gpu", "a100-80", "--steps", 4, "--", sys.executable, script)
+    assert result["hardware_flops"] == report(gpucast_bin, capture, "--gpu", "a100-80")["hardware_flops"]
+
+
+def test_recomputed_forwards_are_no_flops_of_the_model(gpucast_bin, capture, tmp_path):
+    """What a checkpointed model computes again counts for the hardware, not for the model."""
+    script = tmp_path / "train.py"
+    body = SCRIPT.format(batch=8192).replace("model(x)", "checkpoint(model, x.requires_grad_(), use_reentrant=False)")
+    script.write_text("from torch.utils.checkpoint import checkpoint\n" + body)
+    plain = report(gpucast_bin, capture, "--gpu", "a100-80")
+    result = report(gpucast_bin, "--gpu", "a100-80", "--", sys.executable, script)
+    product = 2 * 8192 * 1024 * 4096
+    assert result["model_flops"] == plain["model_flops"]
+    assert (
+        result["hardware_flops"] == (2 + 1 + 4) * product
+    )  # again as far as backward needs it: to the second layer's input. x wants a gradient now
+
+
 def test_a_known_time_and_a_faster_host(gpucast_bin, capture):
     known = report(gpucast_bin, capture, "--gpu", "a100-80,v100-16", "--known", "a100-80=12ms")
     assert known["step"]["expected_ns"] == pytest.approx(12e6)

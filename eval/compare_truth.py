@@ -20,9 +20,9 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
 import jobs  # noqa: E402
+import measured_jobs  # noqa: E402
 
 MIB = 2**20
-STEPS = 3
 
 
 def parse_args():
@@ -36,7 +36,7 @@ def parse_args():
 
 
 def read_rows(path):
-    files = sorted(path.glob("*.jsonl")) if path.is_dir() else [path]
+    files = [path] if path.is_file() else sorted(path.glob("*.jsonl"))
     rows = [json.loads(line) for file in files for line in file.read_text().splitlines() if line.strip()]
     rows = [row for row in rows if "error" not in row]
     if not rows:
@@ -44,29 +44,8 @@ def read_rows(path):
     return rows
 
 
-def cards(gpucast):
-    """{the card's own name: gpucast's}"""
-    listed = json.loads(subprocess.run([gpucast, "gpus", "--format", "json"], capture_output=True, text=True, check=True).stdout)
-    return {gpu["name"]: gpu["id"] for gpu in listed["gpus"]}
-
-
-def label(row):
-    job = row["job"]
-    words = [job["model"], str(job["batch"]), job["precision"], job["optimizer"]]
-    return " ".join(words + [key for key in ("channels_last", "benchmark", "deterministic", "zero_grad") if job.get(key)])
-
-
 def compare_jobs(args, rows, gpu_of):
-    asked = [
-        {
-            "name": f"{row['source']['card']} {label(row)}",
-            "command": [args.python, str(HERE / "measure_on_gpu.py"), "--job", json.dumps(row["job"])],
-            "gpu": gpu_of[row["source"]["card"]],
-            "steps": STEPS,
-            "cudnn": args.cudnn,
-        }
-        for row in rows
-    ]
+    asked = [measured_jobs.job_of(row, args.python, gpu_of[row["source"]["card"]], args.cudnn) for row in rows]
     results = jobs.run(args.gpucast, asked, args.out / "results.jsonl" if args.out else None)
     print(f"{'job':62} {'reserved MiB':>12} {'ours':>8} {'%':>7} {'device MiB':>11} {'ours':>8} {'%':>7}")
     errors = []
@@ -84,7 +63,7 @@ def compare_jobs(args, rows, gpu_of):
             taken, expected = row["device_used_peak_bytes"] - row["device_used_before_bytes"], report["device"]["expected_bytes"]
             inside = "" if report["device"]["low_bytes"] <= taken <= report["device"]["high_bytes"] else " outside the range"
             device = f"{taken / MIB:11.0f} {expected / MIB:8.0f} {100 * (expected - taken) / taken:+7.2f}{inside}"
-        other = "" if report["torch"]["version"] == row["source"]["torch"] else f"  measured on {row['source']['torch']}"
+        other = "" if report["environment"]["torch"] == row["source"]["torch"] else f"  measured on {row['source']['torch']}"
         print(f"{job['name']:62} {real / MIB:12.0f} {ours / MIB:8.0f} {error:+7.2f} {device}{other}")
     if errors:
         errors.sort()
@@ -97,7 +76,7 @@ def virtual_rows(args, card, part):
     with tempfile.TemporaryDirectory(prefix="compare_truth_") as folder:
         result = Path(folder) / "rows.json"
         words = [args.gpucast, "run", "--gpu", card, "--cudnn", args.cudnn, "--steps", "999999", "--"]
-        words += [args.python, str(HERE / "measure_on_gpu.py"), "--part", part, "--minutes", "10", "--result", str(result)]
+        words += [args.python, str(measured_jobs.MEASURE), "--part", part, "--minutes", "10", "--result", str(result)]
         done = subprocess.run(words, capture_output=True, text=True)
         if not result.exists():
             raise SystemExit(f"compare_truth.py: {part} on {card}: {done.stderr[-2000:]}")
@@ -127,7 +106,7 @@ def main():
         args.cudnn = str(Path(args.cudnn).resolve())
     if args.out:
         args.out.mkdir(parents=True, exist_ok=True)
-    rows, gpu_of = read_rows(args.data), cards(args.gpucast)
+    rows, gpu_of = read_rows(args.data), {gpu["name"]: gpu["id"] for gpu in jobs.gpus(args.gpucast)}
     unknown = sorted({row["source"]["card"] for row in rows} - set(gpu_of))
     if unknown:
         print(f"left out, not in `gpucast gpus`: {', '.join(unknown)}", file=sys.stderr)

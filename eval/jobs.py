@@ -23,6 +23,12 @@ def versions(python, names=("torch", "torchvision", "transformers")):
     return {name: installed[name] for name in names if name in installed}
 
 
+def gpus(gpucast):
+    """The cards that it knows, as `gpucast gpus` lists them."""
+    listed = subprocess.run([gpucast, "gpus", "--format", "json"], capture_output=True, text=True, check=True).stdout
+    return json.loads(listed)["gpus"]
+
+
 def run(gpucast, jobs, results=None, at_once=None):
     """{name: line of `gpucast batch`} for these jobs.
 

@@ -27,11 +27,10 @@ sys.path.insert(0, str(HERE.parent))
 
 import document  # noqa: E402
 import jobs  # noqa: E402
+import measured_jobs  # noqa: E402
 import metrics  # noqa: E402
 import truth  # noqa: E402
 import xmem_rows  # noqa: E402
-
-MEASURED_STEPS = 3  # as eval/compare_truth.py
 
 
 def fail(message):
@@ -79,8 +78,7 @@ def xmem_table(args):
 
 def measured_tables(args):
     """{file: [(row, what gpucast says)]} of eval/truth."""
-    listed = subprocess.run([args.gpucast, "gpus", "--format", "json"], capture_output=True, text=True, check=True).stdout
-    gpu_ids = {gpu["name"]: gpu["id"] for gpu in json.loads(listed)["gpus"]}
+    gpu_ids = {gpu["name"]: gpu["id"] for gpu in jobs.gpus(args.gpucast)}
     tables = {}
     for path in sorted(args.truth.glob("*.jsonl")):
         rows = truth.read_measured(path)
@@ -96,8 +94,7 @@ def measured_tables(args):
 
 
 def measured_job(args, row):
-    command = [args.python, str(HERE.parent / "measure_on_gpu.py"), "--job", json.dumps(row.raw["job"])]
-    return {"name": row.name, "command": command, "gpu": row.raw["gpu_id"], "steps": MEASURED_STEPS, "cudnn": args.cudnn}
+    return measured_jobs.job_of(row.raw, args.python, row.raw["gpu_id"], args.cudnn)
 
 
 def job_of(args, row):

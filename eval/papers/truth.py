@@ -5,11 +5,11 @@ import json
 import re
 from typing import Optional
 
+import measured_jobs
 from xmem_rows import ESTIMATORS, kind_of
 
 GPUCAST = "gpucast"
 REQUESTED = f"{GPUCAST}, requested"
-JOB_FACTORS = ("model", "batch", "precision", "optimizer")
 WITHOUT_CONVOLUTIONS = ("mlp", "gpt", "lstm")
 PLACES = {0: "start", 1: "before backward", 2: "after step", None: "not recorded"}
 
@@ -88,13 +88,11 @@ def estimates_of(raw):
 
 
 def from_measured(raw, source):
-    """A job of eval/measure_on_gpu.py: the device's memory where the driver told it, else what PyTorch reserved."""
+    """A job of eval/measure_on_gpu.py: the device's memory where the driver told it, else what PyTorch reserved in three steps."""
     job, used = raw["job"], raw.get("device_used_peak_bytes")
     told = used and raw.get("device_used_before_bytes") is not None
-    words = [job["model"], job["batch"], job["precision"], job["optimizer"]]
-    words += [key if value is True else value for key, value in job.items() if key not in JOB_FACTORS and value]
     return Row(
-        name=f"{raw['source']['card']} {' '.join(map(str, words))}",
+        name=measured_jobs.name_of(raw),
         source=source,
         experiment="measured",
         kind="no convolutions" if job["model"] in WITHOUT_CONVOLUTIONS else "CNN",
@@ -104,7 +102,7 @@ def from_measured(raw, source):
         place=job.get("zero_grad", "start").replace("_", " "),
         gpu=raw["source"]["card"],
         total_bytes=raw["source"]["properties"]["total_memory"],
-        truth_bytes=used - raw["device_used_before_bytes"] if told else raw["max_memory_reserved_bytes"],
+        truth_bytes=used - raw["device_used_before_bytes"] if told else raw["max_memory_reserved_3_steps_bytes"],
         measures="nvml_used" if told else "reserved",
         oom=False,
         fitted=False,

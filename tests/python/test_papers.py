@@ -180,8 +180,9 @@ def test_plots_keep_high_errors_inside():
 def measured(**more):
     """A line of measure_on_gpu.py."""
     job = {"model": "mlp", "batch": 64, "precision": "fp32", "optimizer": "Adam", "zero_grad": "before_backward"}
-    source = {"card": "NVIDIA GeForce RTX 3060", "properties": {"total_memory": 12 * 2**30}}
-    return {"part": "job", "job": job, "max_memory_reserved_bytes": 70, "source": source, **more}
+    source = {"card": "NVIDIA GeForce RTX 3060", "torch": "2.0.0", "properties": {"total_memory": 12 * 2**30}}
+    peaks = {"max_memory_reserved_bytes": 90, "max_memory_reserved_3_steps_bytes": 70}
+    return {"part": "job", "job": job, **peaks, "source": source, **more}
 
 
 def test_measured_jobs(tmp_path):
@@ -244,7 +245,7 @@ def test_data_may_be_a_folder_or_a_file(tmp_path):
 def test_from_end_to_end(gpucast_bin, tmp_path):
     """A measured job of a card through both rounds; its limits by replay and by running it."""
     (tmp_path / "truth").mkdir()
-    (tmp_path / "truth/card.jsonl").write_text(json.dumps(measured(max_memory_reserved_bytes=100 * 2**20)) + "\n")
+    (tmp_path / "truth/card.jsonl").write_text(json.dumps(measured(max_memory_reserved_3_steps_bytes=100 * 2**20)) + "\n")
     words = [sys.executable, PAPERS / "run_papers.py", "--gpucast", gpucast_bin, "--out", tmp_path / "out", "--draws", 10, "--jobs", 1]
     words += ["--data", tmp_path / "none", "--matrix", tmp_path / "none", "--truth", tmp_path / "truth"]
     found = []
@@ -262,6 +263,29 @@ def test_from_end_to_end(gpucast_bin, tmp_path):
     assert ours["second_oom_on_virtual_gpu"] is False
     assert ours["error"] == pytest.approx(abs(peak / (100 * 2**20) - 1))
     assert "gpucast" in (tmp_path / "out/report.html").read_text()
+
+
+def test_rows_of_a_card_beside_the_virtual_gpu(gpucast_bin, tmp_path):
+    """compare_truth.py on a job and the allocator's sequence; a row of another PyTorch release is marked, one that failed left out."""
+    row = measured(max_memory_reserved_3_steps_bytes=100 * 2**20, device_used_before_bytes=0, device_used_peak_bytes=2**30)
+    allocator = {"part": "allocator", "count": 3000, "reserved_changes": [[0, 1]], "source": row["source"]}
+    unknown = {**row, "source": {**row["source"], "card": "Some card"}}
+    words = [sys.executable, str(ROOT / "eval/compare_truth.py"), "--gpucast", gpucast_bin, "--data", str(tmp_path / "truth")]
+    none = subprocess.run(words, capture_output=True, text=True)
+    assert none.returncode == 1 and "compare_truth.py: no rows in" in none.stderr, none.stderr
+    (tmp_path / "truth").mkdir()
+    lines = [row, allocator, unknown, measured(error="no")]
+    (tmp_path / "truth/card.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "left out, not in `gpucast gpus`: Some card" in done.stderr
+    (line,) = (line for line in done.stdout.splitlines() if " mlp 64 fp32 Adam" in line)
+    assert line.startswith("NVIDIA GeForce RTX 3060 mlp") and line.endswith("measured on 2.0.0")
+    numbers = [float(word) for word in line.partition("before_backward")[2].split()[:6]]
+    assert (numbers[0], numbers[3]) == (100, 1024) and numbers[1] > 0
+    assert numbers[2] == pytest.approx(numbers[1] - 100, abs=0.6)
+    assert "reserved: 1 jobs, median" in done.stdout
+    assert "allocator sequence of 3000: DIFFERENT" in done.stdout
 
 
 def test_a_limit_holds(gpucast):

@@ -77,23 +77,13 @@ def other_model(line, parameters):
     return None
 
 
-def known_cards(gpucast):
-    listed = subprocess.run([gpucast, "gpus", "--format", "json"], capture_output=True, text=True, check=True).stdout
-    return {gpu["id"] for gpu in json.loads(listed)["gpus"]}
-
-
 def ask(gpucast, capture, cards, options=()):
     """{card: Prediction} of one capture."""
     words = [gpucast, "time", str(capture), "--gpu", ",".join(cards), "--format", "json", *options]
     done = subprocess.run(words, capture_output=True, text=True)
     if done.returncode not in (0, 1):
         raise RuntimeError((done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1])
-    return read_report(json.loads(done.stdout))
-
-
-def read_report(report):
-    """{card: Prediction} of what `gpucast time --format json` prints."""
-    return {card["gpu"]: read_card(card) for card in report["cards"]}
+    return {card["gpu"]: read_card(card) for card in json.loads(done.stdout)["cards"]}
 
 
 def read_card(card):
@@ -120,7 +110,7 @@ def read_card(card):
 
 def predict(gpucast, rows, files, options=(), say=lambda text: None):
     """{row name: Prediction}. One call a capture, for all cards that its rows ask for."""
-    cards = known_cards(gpucast)
+    cards = {gpu["id"] for gpu in jobs.gpus(gpucast)}
     asked = {}
     for row in rows:
         if row.job["name"] in files and row.card in cards:

@@ -233,7 +233,7 @@ class Outcome(NamedTuple):
 def judge(table, run, factor=1.0):
     request = min(run.total, request_bytes(table, run, factor=factor))
     whole_card = request == run.total  # the first round ran so
-    cap = round(request / run.total, 2) * run.total
+    cap = xmem_rows.limit_bytes(request, run.total)
     low, high = interval(table, run, factor)
     return Outcome(
         right=run.predicted_oom == run.real_oom,
@@ -243,11 +243,6 @@ def judge(table, run, factor=1.0):
         covered=low <= run.growth <= high,
         width=(high - low) / run.growth,
     )
-
-
-def saved(right, real_oom, runs, request, total):
-    """Equation 7 of the xMem paper."""
-    return total if right and real_oom else total - request if right and runs else -total
 
 
 def group_of(run):
@@ -288,9 +283,11 @@ def summary_row(name, pairs):
 
     ran = [(run, outcome) for run, outcome in pairs if not run.real_oom]
     drawn = [(run, outcome) for run, outcome in pairs if run.montecarlo and run.paper]
-    ours = [saved(outcome.right, run.real_oom, outcome.runs_in_paper, outcome.request, run.total) for run, outcome in drawn]
+    ours = [xmem_rows.saved_bytes(outcome.right, run.real_oom, outcome.runs_in_paper, outcome.request, run.total) for run, outcome in drawn]
     papers = [
-        saved(run.paper["correct_estimation"], run.real_oom, run.paper["second_oom"] is False, run.paper["memory"], run.total)
+        xmem_rows.saved_bytes(
+            run.paper["correct_estimation"], run.real_oom, run.paper["second_oom"] is False, run.paper["memory"], run.total
+        )
         for run, _ in drawn
     ]
     rated = [run for run, _ in pairs if run.paper]
@@ -398,11 +395,8 @@ def parse_args():
 
 
 def main():
-    import jobs  # the arithmetic above needs no runs
-
     args = parse_args()
-    rows, results = xmem_rows.measure_all(args, xmem_rows.read_rows(args))
-    firsts = jobs.run(args.gpucast, [xmem_rows.job_of(args, row) for row in rows], args.resume, args.jobs)
+    rows, results, firsts = xmem_rows.measure_all(args, xmem_rows.read_rows(args))
     runs = [to_run(row, firsts[result["job"]], result) for row, result in zip(rows, results)]
     table = {
         "schema_version": 1,

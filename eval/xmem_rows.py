@@ -204,13 +204,14 @@ def outcome(row, first, second=None):
 
 
 def measure_all(args, rows):
-    """(rows, what gpucast says of each): two batches, the second of rows that fill their card. Rows that cannot be run are left out."""
+    """(rows, what gpucast says of each, {job name: its first run}): two batches, the second of rows that fill their card. Rows that cannot
+    be run are left out."""
     firsts = jobs.run(args.gpucast, [job_of(args, row) for row in rows], args.resume, args.jobs)
     rows = [row for row in rows if ran(firsts[name_of_job(row)])]
     full = [job_of(args, row, enforce_capacity=True) for row in rows if needs_second_run(row, firsts[name_of_job(row)])]
     seconds = jobs.run(args.gpucast, full, args.resume, args.jobs) if full else {}
     rows = [row for row in rows if ran(seconds.get(name_on_full_card(row)))]
-    return rows, [outcome(row, firsts[name_of_job(row)], seconds.get(name_on_full_card(row))) for row in rows]
+    return rows, [outcome(row, firsts[name_of_job(row)], seconds.get(name_on_full_card(row))) for row in rows], firsts
 
 
 def ran(result):
@@ -313,18 +314,26 @@ def exactness_table(groups, markdown):
 
 
 def capped_ok(row, result):
-    """Would the job run with PyTorch's allocator capped at our estimate, in the artifact's 1 % steps?
+    """Would the job run with PyTorch's allocator capped at our estimate?
 
     What the real allocator needed is the real growth less what lies beside it; that giving back cached memory might save
     a run is left out.
     """
     estimate = result["peak_reserved_bytes"] + result["ledger_bytes"]
-    cap = round(estimate / row["total_gpu_memory"], 2) * row["total_gpu_memory"]
-    return row["ground"] - result["growth_bytes"] <= cap
+    return row["ground"] - result["growth_bytes"] <= limit_bytes(estimate, row["total_gpu_memory"])
+
+
+def limit_fraction(estimate, total):
+    """The part of the card that the second round allows PyTorch's allocator, in the artifact's steps of 1 %."""
+    return min(round(estimate / total, 2), 1.0)
+
+
+def limit_bytes(estimate, total):
+    return limit_fraction(estimate, total) * total
 
 
 def saved_bytes(right, real_oom, runs_capped, estimate, total):
-    """Equation 7 of the xMem paper."""
+    """Equation 7 of the xMem paper: what the rest of the card could be used for; a wrong estimate costs the whole card."""
     if right and real_oom:
         return total
     if right and runs_capped:
@@ -421,7 +430,7 @@ def main():
     args = parse_args()
     rows = read_rows(args)
     wanted = len(rows)
-    rows, results = measure_all(args, rows)
+    rows, results, _ = measure_all(args, rows)
     if not rows:
         fail("no row could be run")
     if args.results:

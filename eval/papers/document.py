@@ -166,11 +166,11 @@ def runtimes(rows):
     header = ["estimator", "rows", "mean s", "median s", "longest s"]
     lines = []
     for name in estimators_of(rows):
-        seconds = metrics.known(estimate.runtime_s for _, estimate in pairs_of(rows, name))
+        pairs = pairs_of(rows, name)
+        seconds = metrics.known(estimate.runtime_s for _, estimate in pairs)
         if seconds:
-            lines.append(
-                [name, len(seconds), *(f"{x:.2f}" for x in (metrics.mean_or_none(seconds), metrics.median_or_none(seconds), max(seconds)))]
-            )
+            figures = metrics.runtime(pairs), metrics.median_or_none(seconds), max(seconds)
+            lines.append([name, len(seconds), *(f"{figure:.2f}" for figure in figures)])
     return header, lines
 
 

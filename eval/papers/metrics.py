@@ -4,6 +4,9 @@ import math
 import random
 import statistics
 
+import xmem_rows
+from quantiles import quantile
+
 THRESHOLD = 0.2  # of the quadrants, on both axes
 
 
@@ -32,12 +35,7 @@ def first_error(row, estimate):
 
 
 def saved_bytes(row, estimate):
-    """Equation 7: what the rest of the card could be used for; a wrong estimate costs the whole card."""
-    if is_right(row, estimate) and row.oom:
-        return row.total_bytes
-    if passes(row, estimate):
-        return row.total_bytes - estimate.bytes
-    return -row.total_bytes
+    return xmem_rows.saved_bytes(is_right(row, estimate), row.oom, passes(row, estimate), estimate.bytes, row.total_bytes)
 
 
 def known(values):
@@ -73,18 +71,9 @@ def runtime(pairs):
 
 
 def quartiles(values):
-    """(lowest, first quartile, median, third quartile, highest), interpolated between neighbours; None of nothing."""
-    values = sorted(known(values))
-    if not values:
-        return None
-
-    def at(part):
-        place = part * (len(values) - 1)
-        low = math.floor(place)
-        high = min(low + 1, len(values) - 1)
-        return values[low] + (place - low) * (values[high] - values[low])
-
-    return tuple(at(part) for part in (0, 0.25, 0.5, 0.75, 1))
+    """(lowest, first quartile, median, third quartile, highest); None of nothing."""
+    values = known(values)
+    return tuple(quantile(values, part) for part in (0, 0.25, 0.5, 0.75, 1)) if values else None
 
 
 def quadrant(failure, error):

@@ -72,7 +72,7 @@ def xmem_table(args):
     if not args.data.exists():
         print(f"run_papers.py: no xMem data at {args.data}; going on without", file=sys.stderr)
         return []
-    raws, outcomes = xmem_rows.measure_all(args, xmem_rows.read_rows(args))
+    raws, outcomes, _ = xmem_rows.measure_all(args, xmem_rows.read_rows(args))
     return [(truth.from_xmem(raw), outcome) for raw, outcome in zip(raws, outcomes)]
 
 
@@ -116,7 +116,7 @@ def second_rounds(args, pairs):
     As in the paper: where the verdict was right and the real run had got through.
     """
     asked = [
-        (row, outcome, name, truth.limit_fraction(estimate.bytes, row.total_bytes))
+        (row, outcome, name, xmem_rows.limit_fraction(estimate.bytes, row.total_bytes))
         for row, outcome in pairs
         for name, estimate in row.estimates.items()
         if not row.oom and metrics.is_right(row, estimate)

@@ -6,6 +6,7 @@ import re
 from typing import Optional
 
 import measured_jobs
+import xmem_rows
 from xmem_rows import ESTIMATORS, kind_of
 
 GPUCAST = "gpucast"
@@ -175,7 +176,7 @@ def add_gpucast(row, outcome, virtual=None):
     for name, limit in limits.items():
         if limit is None:
             continue
-        too_low = row.truth_bytes - beside > limit_bytes(limit, row.total_bytes)
+        too_low = row.truth_bytes - beside > xmem_rows.limit_bytes(limit, row.total_bytes)
         row.estimates[name] = Estimate(
             bytes=limit,
             error=abs(limit - estimate + compared_bytes(row, outcome) - row.truth_bytes) / row.truth_bytes,
@@ -183,12 +184,3 @@ def add_gpucast(row, outcome, virtual=None):
             second_oom=None if outcome["oom"] else too_low or (virtual or {}).get((row.name, name), False),
             runtime_s=outcome["seconds"],
         )
-
-
-def limit_fraction(estimate, total):
-    """The part of the card that the second round allows PyTorch's allocator, in the artifact's steps of 1 %."""
-    return min(round(estimate / total, 2), 1.0)
-
-
-def limit_bytes(estimate, total):
-    return limit_fraction(estimate, total) * total

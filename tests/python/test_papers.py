@@ -132,9 +132,9 @@ def test_gpucast_requested_is_a_row_of_its_own():
 
 
 def test_limits_come_in_steps_of_one_per_cent():
-    assert truth.limit_fraction(354, 1000) == 0.35
-    assert truth.limit_bytes(356, 1000) == 360
-    assert truth.limit_fraction(1100, 1000) == 1
+    assert xmem_rows.limit_fraction(354, 1000) == 0.35
+    assert xmem_rows.limit_bytes(356, 1000) == 360
+    assert xmem_rows.limit_fraction(1100, 1000) == 1
 
 
 def test_the_matrix_is_a_truth_table():

@@ -13,6 +13,9 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "eval"))
 
 import upper_bound  # noqa: E402
+import xmem_rows  # noqa: E402
+
+pytestmark = pytest.mark.once
 
 GIB = 2**30
 MIB = 2**20
@@ -114,10 +117,10 @@ def test_a_request_for_the_whole_card_runs_as_the_first_round_did():
 
 
 def test_memory_saved_is_the_papers():
-    assert upper_bound.saved(True, True, False, 3, 10) == 10
-    assert upper_bound.saved(True, False, True, 3, 10) == 7
-    assert upper_bound.saved(True, False, False, 3, 10) == -10
-    assert upper_bound.saved(False, False, True, 3, 10) == -10
+    assert xmem_rows.saved_bytes(True, True, False, 3, 10) == 10
+    assert xmem_rows.saved_bytes(True, False, True, 3, 10) == 7
+    assert xmem_rows.saved_bytes(True, False, False, 3, 10) == -10
+    assert xmem_rows.saved_bytes(False, False, True, 3, 10) == -10
 
 
 def test_a_model_is_judged_without_its_own_rows():
@@ -151,3 +154,33 @@ def test_the_command_says_what_the_table_says(gpucast_bin, tmp_path, gpu, factor
     assert report["device"]["request_bytes"] == reserved + beside + sum(request for _, _, request in ranges)
     lines = [line for line in report["ledger"] if "9 of 10 lie within" in line["source"]]
     assert [(line["low_bytes"], line["high_bytes"]) for line in lines] == [(low, high) for low, high, _ in ranges]
+
+
+FAKE = """#!{python}
+import json, sys
+out = sys.argv[sys.argv.index("-o") + 1]
+for line in sys.stdin:
+    job = json.loads(line)
+    open({calls!r}, "a").write(job["name"] + "\\n")
+    amounts = {{"CUDA context": 100, "kernels loaded": 20}}
+    ledger = [dict(what=what, low_bytes=n << 20, expected_bytes=n << 20, high_bytes=n << 20) for what, n in amounts.items()]
+    report = dict(peak=dict(allocated_bytes=1 << 30, reserved_bytes=2 << 30), ledger=ledger, device=dict(classes=["dense"]))
+    report.update(verdict="fits", min_capacity_bytes=2 << 30, warnings=[])
+    open(out, "a").write(json.dumps(dict(name=job["name"], status="fits", error=None, seconds=1, report=report)) + "\\n")
+"""
+
+
+def test_each_run_is_made_once(tmp_path):
+    fake, calls, data = tmp_path / "gpucast", tmp_path / "calls", tmp_path / "runs.jsonl"
+    fake.write_text(FAKE.format(python=sys.executable, calls=str(calls)))
+    fake.chmod(0o755)
+    row = {"path": "x", "experiment": "montecarlo", "gpu": "NVIDIA GeForce RTX 3060", "total_gpu_memory": 12 * GIB, "model": "net"}
+    row.update(arch="cnn", optimizer="SGD", zero_grad_mode=0, ground=2 * GIB + 50 * MIB, real_oom=False, estimators={})
+    data.write_text("".join(json.dumps({**row, "batch_size": batch}) + "\n" for batch in (8, 16)))
+    words = [sys.executable, ROOT / "eval/upper_bound.py", "--gpucast", fake, "--data", data, "--write", tmp_path / "table.json"]
+    done = subprocess.run([*map(str, words)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert calls.read_text().splitlines() == ["rtx3060 net SGD 8 z0", "rtx3060 net SGD 16 z0"]
+    table = json.loads((tmp_path / "table.json").read_text())
+    (dense,) = (row for row in table["classes"] if row["name"] == "dense")
+    assert (dense["rows_of"], dense["rows"], table["measured_up_to_bytes"]) == ("convolutions", 2, 2 * GIB)

@@ -1,7 +1,12 @@
 """Errors of predictions, in Markdown: plain functions of rows and predictions."""
 
-import math
 import statistics
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
+
+from quantiles import quantile  # noqa: E402
 
 NOTED_ERROR = 0.25
 
@@ -9,15 +14,6 @@ NOTED_ERROR = 0.25
 def error(predicted_ms, measured_ms):
     """Signed, relative to what was measured."""
     return predicted_ms / measured_ms - 1
-
-
-def quantile(values, q):
-    """Between the two nearest, as most programs do it."""
-    ordered = sorted(values)
-    at = q * (len(ordered) - 1)
-    low = math.floor(at)
-    high = min(low + 1, len(ordered) - 1)
-    return ordered[low] + (ordered[high] - ordered[low]) * (at - low)
 
 
 def percent(value):

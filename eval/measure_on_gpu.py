@@ -2,7 +2,7 @@
 """Measure on a real card what gpucast predicts: one JSON line a measurement, for eval/truth. Needs PyTorch and nothing else.
 
     python measure_on_gpu.py -o rtx4090.jsonl              # under 8 minutes; use an idle card
-    python measure_on_gpu.py -o rtx4090.jsonl --only jobs  # provenance, context, jobs, convolutions or allocator
+    python measure_on_gpu.py -o rtx4090.jsonl --only jobs  # context, jobs, convolutions or allocator
 
 Each job runs in a process of its own, as `measure_on_gpu.py --job '{...}'`; eval/compare_truth.py starts the same on the virtual GPU.
 """
@@ -23,7 +23,6 @@ import threading
 import time
 
 VERSION = 1  # of the rows
-MIB = 2**20
 PARTS = ("context", "jobs", "convolutions", "allocator")
 
 # What is trained: model, batch, precision (fp32, tf32, bf16: autocast), optimizer, and switches.
@@ -543,14 +542,14 @@ def child(words, timeout_s, launcher):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-o", "--output", help="a file for the rows; what is in it already is kept")
-    parser.add_argument("--only", help="one part: " + ", ".join(PARTS))
+    parser.add_argument("--only", choices=PARTS, help="one part")
     parser.add_argument("--minutes", type=float, default=8, help="what is not begun by then is left out (default %(default)s)")
     parser.add_argument(
         "--launcher", default="", help="words in front of each process's command, e.g. 'gpucast run --gpu rtx4090 --steps 999 --'"
     )
     parser.add_argument("--job", help=argparse.SUPPRESS)
     parser.add_argument("--result", help=argparse.SUPPRESS)
-    parser.add_argument("--part", help=argparse.SUPPRESS)
+    parser.add_argument("--part", choices=["provenance", *(part for part in PARTS if part != "jobs")], help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.job or args.part:
         rows = [run_job(json.loads(args.job))] if args.job else measure(args.part, time.monotonic() + 60 * args.minutes)

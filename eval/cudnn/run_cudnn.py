@@ -16,6 +16,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
 import jobs  # noqa: E402
+import xmem_rows  # noqa: E402
 
 MIB = 2**20
 CARDS = {"a100-40": "8.0", "rtx3060": "8.6", "rtx4090": "8.9", "h100-80": "9.0"}
@@ -118,8 +119,7 @@ def main():
     print(text)
     print("\n".join(wrong))
     if args.markdown:
-        before, rest = args.markdown.read_text().split(BEGIN, 1)
-        args.markdown.write_text(f"{before}{BEGIN}\n{text}\n{END}{rest.split(END, 1)[1]}")
+        xmem_rows.write_markdown(args.markdown, text, BEGIN, END)
     return 1 if wrong else 0
 
 

@@ -198,6 +198,14 @@ def test_measured_jobs(tmp_path):
         truth.read_measured(path)
 
 
+def test_a_part_that_there_is_not():
+    """measure_on_gpu.py says so before it asks for a card."""
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "eval/measure_on_gpu.py"), "-o", "x", "--only", "provenance"], capture_output=True, text=True
+    )
+    assert done.returncode == 2 and "choose from" in done.stderr
+
+
 FAKE = """#!/bin/sh
 while [ "$1" != -o ]; do shift; done
 while read -r job; do

@@ -15,12 +15,12 @@ def find(gpucast):
     return str(Path(path).resolve())
 
 
-def versions(python, names=("torch", "torchvision", "transformers")):
-    """{package: release} of this Python. From their metadata: importing them takes seconds, and PyTorch's CUDA build needs libraries."""
+def versions(python):
+    """{package: release} of what this Python trains with. From their metadata: importing them takes seconds, and PyTorch's CUDA build needs libraries."""
     code = "import importlib.metadata as m; print(*(f'{d.metadata[\"Name\"]} {d.version}' for d in m.distributions()), sep='\\n')"
     done = subprocess.run([python, "-c", code], capture_output=True, text=True)
     installed = dict(line.split() for line in done.stdout.splitlines())
-    return {name: installed[name] for name in names if name in installed}
+    return {name: installed[name] for name in ("torch", "torchvision", "transformers") if name in installed}
 
 
 def gpus(gpucast):

@@ -242,14 +242,14 @@ def nvidia_smi(uuid):
     return dict(zip(fields, (value.strip() for value in lines[0].split(","))))
 
 
-def measure(seconds, quick, timer=None):
+def measure(seconds, quick):
     try:
         import torch
     except ImportError as error:
         raise Refused(f"PyTorch cannot be imported ({error}): use the Python that has it") from None
     if not torch.cuda.is_available() or torch.version.hip:
         raise Refused(f"PyTorch {torch.__version__} finds no NVIDIA card here; run it where the card is (see --fit for the other half)")
-    timer = timer or EventTimer(torch)
+    timer = EventTimer(torch)
     warnings.simplefilter("ignore")  # newer releases have other names for settings that older ones need
     torch.manual_seed(0)
     torch.backends.cudnn.benchmark = True  # the fastest algorithm, which is what gpucast expects

@@ -99,7 +99,7 @@ def draw(rows, count=ROWS, seed=0):
     return {name: values[index] for name, values in rows.items()}
 
 
-def constants(family, card, precision, shared, own):
+def constants(card, precision, shared, own):
     gpu = measured.GPUS[card]
     tile = TILES.get(int(float(gpu["compute_capability"])), (128, 128))
     peak = gpu["peak_flop_per_s"]
@@ -116,9 +116,7 @@ def constants(family, card, precision, shared, own):
 
 
 def predict(family, key, rows, shared, own):
-    return gemm_model.gemm_ns(
-        rows, measured.GPUS[key[1]], constants(family, key[1], key[2], shared, own), family == "tensor", "bmm" in key[0]
-    )
+    return gemm_model.gemm_ns(rows, measured.GPUS[key[1]], constants(key[1], key[2], shared, own), family == "tensor", "bmm" in key[0])
 
 
 def fit(family, classes, iterations=18):

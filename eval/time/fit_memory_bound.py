@@ -9,14 +9,18 @@ bandwidth is then the median of the others') and prints both; --write puts the c
 
 import argparse
 import json
-import subprocess
+import sys
 from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
 import operations_memory
-from fit import Group, intervals, merge, write_constants
+from fit import Group, family, intervals, merge, write_constants
 from measured import COMMAND, Judge, table
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import jobs  # noqa: E402
 
 GROUPS = [
     Group("softmax", ["softmax"], [("normalization", "all", "softmax_" + x) for x in ("element_cycles", "passes", "overlap")]),
@@ -43,15 +47,9 @@ GROUPS = [
 ]
 
 
-def cards():
-    text = subprocess.run([str(COMMAND), "gpus", "--format", "json"], capture_output=True, text=True, check=True).stdout
-    data = json.loads(text)
-    return {gpu["id"]: gpu for gpu in (data["gpus"] if isinstance(data, dict) else data)}
-
-
 def bandwidth_shares(rows):
     """By card: the share of the datasheet's bandwidth that large elementwise operations reach."""
-    known, shares = cards(), defaultdict(list)
+    known, shares = {gpu["id"]: gpu for gpu in jobs.gpus(str(COMMAND))}, defaultdict(list)
     for row in rows:
         bytes_ = row.operation["bytes_read"] + row.operation["bytes_written"]
         gpu = known[row.card]
@@ -86,7 +84,7 @@ def main():
     if arguments.leave_out:
         left_out = np.full(len(rows), np.nan)
         for card in judge.by_card:
-            others = [s for c, s in share.items() if c != card and c.split("-")[0] != card.split("-")[0]]
+            others = [s for c, s in share.items() if family(c) != family(card)]
             base = merge(
                 json.loads(json.dumps(file)),
                 {"architectures": {capability[card]: {"rates": {"source": "others", "dram_fraction": float(np.median(others))}}}},

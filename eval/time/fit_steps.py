@@ -66,13 +66,13 @@ def solve(matrix, vector):
     return result
 
 
-def fit(samples, ridge=RIDGE):
+def fit(samples):
     """{kind: factor} for samples of ({kind: predicted ms}, measured ms): least absolute log error, nearly, by Gauss-Newton."""
     kinds = sorted({kind for parts, _ in samples for kind in parts})
     logs = [0.0] * len(kinds)
     for _ in range(ROUNDS):
-        matrix = [[ridge if i == k else 0.0 for k in range(len(kinds))] for i in range(len(kinds))]
-        vector = [-ridge * value for value in logs]
+        matrix = [[RIDGE if i == k else 0.0 for k in range(len(kinds))] for i in range(len(kinds))]
+        vector = [-RIDGE * value for value in logs]
         for parts, measured_ms in samples:
             times = [parts.get(kind, 0.0) * math.exp(value) for kind, value in zip(kinds, logs)]
             total = sum(times)

@@ -70,8 +70,8 @@ def read_csv(path: Path):
 class Judge:
     """Runs the command on rows, card by card; the operations are written once."""
 
-    def __init__(self, rows, command=COMMAND):
-        self.rows, self.command = list(rows), str(command)
+    def __init__(self, rows):
+        self.rows = list(rows)
         self.folder = tempfile.TemporaryDirectory()
         self.by_card = defaultdict(list)
         for i, row in enumerate(self.rows):
@@ -85,7 +85,7 @@ class Judge:
         """(expected, low, high, ideal) in us for each row (NaN where its card is not in `cards`); `constants`: a dict, or one by card."""
         out = np.full((4, len(self.rows)), np.nan)
         for card in cards or self.by_card:
-            command = [self.command, "time", "--operations", f"{self.folder.name}/{card}", "--gpu", card]
+            command = [str(COMMAND), "time", "--operations", f"{self.folder.name}/{card}", "--gpu", card]
             if constants:
                 with open(f"{self.folder.name}/constants", "w") as f:
                     json.dump({"schema_version": 1, **constants}, f)
@@ -106,12 +106,12 @@ def figures(error):
     return f"{len(error)} | {np.median(error):.1f} | {np.mean(error):.1f} | {np.quantile(error, 0.9):.1f} | {np.max(error):.0f}"
 
 
-def table(judge, result, left_out=None, out=print):
+def table(judge, result, left_out=None):
     """Markdown: a line a class and card; `left_out`: the same of constants that were fitted without the card."""
     expected, low, high, ideal = result
     head = "| class | card | n | median % | mean | p90 | worst | roofline median | held by 90 % interval | its width |"
-    out(head + (" not fitted: median | p90 | held |" if left_out is not None else ""))
-    out("|---|---|" + "---|" * (head.count("|") - 3 + (3 if left_out is not None else 0)))
+    print(head + (" not fitted: median | p90 | held |" if left_out is not None else ""))
+    print("|---|---|" + "---|" * (head.count("|") - 3 + (3 if left_out is not None else 0)))
     groups = defaultdict(list)
     for i, row in enumerate(judge.rows):
         groups[row.label, row.card].append(i)
@@ -127,7 +127,7 @@ def table(judge, result, left_out=None, out=print):
                 there = left_out[i] * low[i] / expected[i], left_out[i] * high[i] / expected[i]
                 kept = np.mean((there[0] <= m) & (m <= there[1])) * 100
                 line += f" {np.median(e):.1f} | {np.quantile(e, 0.9):.1f} | {kept:.0f} % |" if np.all(np.isfinite(e)) else " | | |"
-            out(line)
+            print(line)
 
 
 def tables(rows, cause, description):

@@ -18,18 +18,11 @@ def parse_args():
     parser.add_argument("--task", choices=["squad", "pretraining"], required=True)
     parser.add_argument("--batch", type=int, required=True)
     parser.add_argument("--length", type=int, required=True)
-    parser.add_argument("--precision", choices=["amp", "fp32", "tf32"], required=True)
-    parser.add_argument("--size", choices=["base", "large"], default="large")
+    parser.add_argument("--precision", choices=["amp", "fp32"], required=True)
     return parser.parse_args()
 
 
-def make_config(size):
-    if size == "base":
-        return transformers.BertConfig()
-    return transformers.BertConfig(hidden_size=1024, num_hidden_layers=24, num_attention_heads=16, intermediate_size=4096)
-
-
-def batch_of(args, config):
+def batch_of(args):
     tokens = torch.ones(args.batch, args.length, dtype=torch.long, device="cuda")
     inputs = {"input_ids": tokens, "attention_mask": tokens, "token_type_ids": torch.zeros_like(tokens)}
     zeros = torch.zeros(args.batch, dtype=torch.long, device="cuda")
@@ -41,13 +34,13 @@ def batch_of(args, config):
 def main():
     args = parse_args()
     allow_tf32(args.precision != "fp32")
-    config = make_config(args.size)
+    config = transformers.BertConfig(hidden_size=1024, num_hidden_layers=24, num_attention_heads=16, intermediate_size=4096)
     family = transformers.BertForQuestionAnswering if args.task == "squad" else transformers.BertForPreTraining
     config._attn_implementation = "eager"
     with torch.device("cuda"):
         model = family(config)
     model = model.to("cuda").train()
-    inputs = batch_of(args, config)
+    inputs = batch_of(args)
     amp = args.precision == "amp"
     scaler = torch.amp.GradScaler("cuda", enabled=amp)
     optimizer = torch.optim.Adam(model.parameters(), lr=3e-5) if args.task == "squad" else None

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from . import session
 
+_ANSWERS_FORMAT = 1  # of what the kept answers are of, beside the profile: raise it with device_json() in src/vgpu/libs/cudnn_ask.cc
 OLDEST = (9, 8)  # answers without a GPU
 _UNUSED_KEYS = ("enforce_capacity", "capacity_bytes", "context_bytes")  # of the profile: no answer depends on them
 
@@ -95,7 +96,7 @@ def _answers_file(choice, base):
     card = [line for line in base.splitlines() if not line.startswith(_UNUSED_KEYS)]
     name = next((line.partition("=")[2].strip() for line in card if line.startswith("name ")), "card")
     slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
-    digest = hashlib.sha256("\n".join(card).encode()).hexdigest()[:12]
+    digest = hashlib.sha256("\n".join([f"format {_ANSWERS_FORMAT}", *card]).encode()).hexdigest()[:12]
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     folder = os.path.join(cache, "gpucast", "cudnn", choice.version)
     try:

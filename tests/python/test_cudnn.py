@@ -130,13 +130,13 @@ def test_the_run_goes_on_without_it(asked, behaviour, why):
 
 
 @pytest.mark.once
-def test_a_hanging_helper_is_left_behind(asked):
+def test_a_hanging_helper_is_left_behind(asked, fake):
     start = time.monotonic()
     run = asked("hang", GPUCAST_CUDNN_TIMEOUT_S="0.5")
     assert run.code == 0 and time.monotonic() - start < 60
     warning = next(warning for warning in run.report["warnings"] if warning["code"] == "cudnn_not_asked")
     assert "it hung while it looked for engines" in warning["message"]
-    assert not helpers()
+    assert not helpers(fake)
 
 
 @pytest.mark.once
@@ -163,22 +163,31 @@ def test_answers_are_kept(asked, fake):
 
 
 @pytest.mark.once
-def test_nothing_of_it_is_left(asked):
+def test_a_failure_is_not_kept(asked, fake):
+    """It may be of this moment, as without memory."""
+    failed = asked("fail")
+    assert failed.code == 0 and {plan[3] for plan in plans(failed)} == {""}
+    assert not list(fake.answers.glob("*.txt"))
+    assert {plan[3] for plan in plans(asked())} == {fake.version}
+
+
+@pytest.mark.once
+def test_nothing_of_it_is_left(asked, fake):
     asked()
-    assert not helpers()
+    assert not helpers(fake)
 
 
-def helpers():
-    """Processes of the helper that still run, after a moment."""
+def helpers(fake):
+    """Processes of this test's helper that still run, after a moment."""
     for _ in range(50):
         found = []
         for process in Path("/proc").glob("[0-9]*/cmdline"):
             try:
-                command = process.read_bytes()
+                words = process.read_bytes().decode(errors="replace").split("\0")
             except OSError:
                 continue
-            if b"cudnn_helper" in command.split(b"\0")[0]:
-                found.append(command)
+            if "cudnn_helper" in words[0] and words[1].startswith(f"{fake.folder}/"):
+                found.append(words)
         if not found:
             return []
         time.sleep(0.1)

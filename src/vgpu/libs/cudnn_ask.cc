@@ -266,8 +266,9 @@ struct Asker {
       return std::nullopt;
     }
     answers.emplace(question, reply);
-    keep(question, reply);
-    return parse_answer(reply);
+    std::optional<std::vector<EngineAnswer>> parsed = parse_answer(reply);
+    if (parsed) keep(question, reply);  // a failure may be this once
+    return parsed;
   }
 };
 

@@ -1,5 +1,5 @@
 // A stand-in for NVIDIA's libcudnn.so.9, as far as cudnn_helper.cc uses it, with answers that a test can foresee.
-// The file `behaviour` beside it says how: well, crash, hang, crash_at_start, silent (no engines), old.
+// The file `behaviour` beside it says how: well, crash, hang, crash_at_start, silent (no engines), fail (an error), old.
 // Engines: 7 (no plan can be made), 8 (noted as nondeterministic) and 9, with workspaces of 32 and 48 MiB.
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -61,6 +61,7 @@ int cudnnBackendFinalize(void* descriptor) {
     if (is("crash")) abort();
     if (is("hang")) sleep(600);
     if (is("silent")) return 3000;
+    if (is("fail")) return 2000;
   }
   return self->type == 5 && self->engine == 7 ? 3000 : 0;
 }

@@ -77,7 +77,7 @@ def test_a_script_that_profiles_itself_goes_first(gpucast):
     assert profiled.code == 0, profiled.err
     assert profiled.printed("seen") > 20
     assert not profiled.capture.all("warning")
-    assert len(profiled.capture.all("operators")) <= 1
+    assert not profiled.capture.all("operators")
 
 
 def test_a_profiler_that_began_before_cuda_keeps_its_trace(gpucast):

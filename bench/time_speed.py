@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """How fast `gpucast time` reads a step of 100,000 launches, and makes a table of all cards.
 
-    python bench/time_speed.py --gpucast build/release/bin/gpucast CAPTURE
+    ENV/bin/python bench/time_speed.py --gpucast build/release/bin/gpucast
 
-CAPTURE is a real one with an observed step (`gpucast run -o CAPTURE -- ...`); its step's work is repeated until there are 100,000 launches. The
+ENV has PyTorch: examples/train_resnet50.py is captured, and its observed step's work is repeated until there are 100,000 launches. The
 answer is checked: the GPU's time grows by as much. Returns non-zero only when it does not; times are for reading.
 """
 
@@ -12,10 +12,12 @@ import gzip
 import json
 import resource
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
 
+SCRIPT = Path(__file__).resolve().parent.parent / "examples/train_resnet50.py"
 LAUNCHES = 100_000
 
 
@@ -25,7 +27,7 @@ def repeated(lines, times):
     first, last = record["marks"]
     calls = [json.loads(line) for line in lines if line.startswith('["operator",')]
     length = max(start + duration for _, _, _, start, duration in calls) + 1
-    work, inside, out, mark, done = [], [], [], 0, False
+    work, out, mark, done = [], [], 0, False
     for line in lines[:-1]:
         if line.startswith('["operator",'):
             if not done:
@@ -45,7 +47,7 @@ def repeated(lines, times):
             work.append(line)
         out.append(line)
     out.append(json.dumps({"record": "eof", "lines": len(out)}))
-    return out, len([line for line in work if not line.startswith('["thread"')]), inside
+    return out, len([line for line in work if not line.startswith('["thread"')])
 
 
 def run(words):
@@ -59,22 +61,23 @@ def run(words):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gpucast", required=True)
-    parser.add_argument("capture")
     options = parser.parse_args()
-    with gzip.open(options.capture, "rt") as file:
-        lines = file.read().splitlines()
-    _, work, _ = repeated(lines, 1)
-    times = -(-LAUNCHES // work)
-    text, _, _ = repeated(lines, times)
     with tempfile.TemporaryDirectory() as folder:
-        large = Path(folder) / "large.gpucast"
+        capture, large = Path(folder) / "train.gpucast", Path(folder) / "large.gpucast"
+        words = [options.gpucast, "run", "-o", capture, "--", sys.executable, SCRIPT, "--batch", "32"]
+        subprocess.run(words, stdout=subprocess.DEVNULL, check=True)
+        with gzip.open(capture, "rt") as file:
+            lines = file.read().splitlines()
+        _, work = repeated(lines, 1)
+        times = -(-LAUNCHES // work)
+        text, _ = repeated(lines, times)
         with gzip.open(large, "wt", compresslevel=1) as file:
             file.write("\n".join(text) + "\n")
         base = [options.gpucast, "time", "--format", "json"]
-        small, _, _ = run([*base, options.capture, "--gpu", "a100-80"])
+        small, _, _ = run([*base, capture, "--gpu", "a100-80"])
         one, wall_one, cpu_one = min((run([*base, large, "--gpu", "a100-80"]) for _ in range(5)), key=lambda row: row[1])
         table, wall_all, cpu_all = min((run([*base, large, "--gpu", "all"]) for _ in range(5)), key=lambda row: row[1])
-        few, wall_few, _ = min((run([*base, options.capture, "--gpu", "all"]) for _ in range(5)), key=lambda row: row[1])
+        few, wall_few, _ = min((run([*base, capture, "--gpu", "all"]) for _ in range(5)), key=lambda row: row[1])
     right = abs(one["gpu_ns"] / small["gpu_ns"] / times - 1) < 0.01 and len(table["cards"]) == len(few["cards"])
     print(f"{work * times} launches, one card: {wall_one:.2f} s ({cpu_one:.2f} s CPU), file of {len(text)} lines")
     print(f"the same, {len(table['cards'])} cards: {wall_all:.2f} s ({cpu_all:.2f} s CPU)")

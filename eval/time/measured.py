@@ -3,8 +3,6 @@ read data sets and print tables, and by the fits of their constants.
 """
 
 import argparse
-import csv
-import gzip
 import json
 import subprocess
 import tempfile
@@ -15,35 +13,6 @@ from pathlib import Path
 import numpy as np
 
 COMMAND = Path(__file__).resolve().parents[2] / "build/release/bin/gpucast"
-
-# A card as data sets name it (part of the name, lower case), and as gpucast does. The first that fits.
-CARDS = [
-    ("a100-pcie-40", "a100-40-pcie"),
-    ("a100_80gb_pcie", "a100-80-pcie"),
-    ("a100-sxm4-40", "a100-40"),
-    ("a100", "a100-80"),
-    ("h100_80gb_hbm3", "h100-80"),
-    ("h100", "h100-80"),
-    ("h200", "h200"),
-    ("l40s", "l40s"),
-    ("l4", "l4"),
-    ("a40", "a40"),
-    ("v100-pcie-32", "v100-32-pcie"),
-    ("v100", "v100-16"),
-    ("p100", "p100-16-pcie"),
-    ("1080_ti", "gtx1080ti"),
-    ("tesla_t4", "t4"),
-    ("t4", "t4"),
-    ("p4", "p4"),
-    ("titan_v", "titanv"),
-    ("2080_ti", "rtx2080ti"),
-    ("b200", "b200"),
-]
-
-
-def card_of(name):
-    name = name.lower().replace(" ", "_")
-    return next((card for part, card in CARDS if part in name), None)
 
 
 @dataclass
@@ -62,9 +31,12 @@ class Row:
         return np.maximum(self.floor_us, self.floor_share * self.floor_us + kernel_us)
 
 
-def read_csv(path: Path):
-    with gzip.open(path, "rt") if path.suffix == ".gz" else open(path) as f:
-        yield from csv.DictReader(f)
+def ask(command, operations, card, constants=None):
+    """What `gpucast time` says of each operation of a file."""
+    words = [str(command), "time", "--operations", str(operations), "--gpu", card]
+    words += ["--constants", str(constants)] if constants else []
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 class Judge:
@@ -85,14 +57,11 @@ class Judge:
         """(expected, low, high, ideal) in us for each row (NaN where its card is not in `cards`); `constants`: a dict, or one by card."""
         out = np.full((4, len(self.rows)), np.nan)
         for card in cards or self.by_card:
-            command = [str(COMMAND), "time", "--operations", f"{self.folder.name}/{card}", "--gpu", card]
-            if constants:
-                with open(f"{self.folder.name}/constants", "w") as f:
+            file = f"{self.folder.name}/constants" if constants else None
+            if file:
+                with open(file, "w") as f:
                     json.dump({"schema_version": 1, **constants}, f)
-                command += ["--constants", f"{self.folder.name}/constants"]
-            text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-            values = [json.loads(line) for line in text.splitlines()]
-            for i, value in zip(self.by_card[card], values):
+            for i, value in zip(self.by_card[card], ask(COMMAND, f"{self.folder.name}/{card}", card, file)):
                 row = self.rows[i]
                 out[:, i] = [row.label_us(value[name] / 1e3) for name in ("expected_ns", "low_ns", "high_ns", "ideal_ns")]
         return out

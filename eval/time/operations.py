@@ -8,13 +8,12 @@ one number from 20 of the card's rows (the median of measured over expected, as 
 the constants of the command, on rows that a fit may have seen. The roofline is max(FLOPs, bytes) at the datasheet's rates."""
 
 import argparse
-import json
-import subprocess
 import tempfile
 from pathlib import Path
 
 import numpy
 import rows as measured
+from measured import ask
 
 ROWS = 900  # as fit_gemm.py
 
@@ -22,13 +21,11 @@ ROWS = 900  # as fit_gemm.py
 NEUSIGHT_PUBLISHED = "NeuSight's own figures are means over models, not these rows: 5.2 % median, 7.3 % mean on 26 training cells."
 
 
-def ask(gpucast, lines, card, constants):
+def ask_lines(gpucast, lines, card, constants):
     with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as file:
         file.write(lines)
         file.flush()
-        command = [gpucast, "time", "--operations", file.name, "--gpu", card] + (["--constants", str(constants)] if constants else [])
-        out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    return [json.loads(line) for line in out.splitlines()]
+        return ask(gpucast, file.name, card, constants)
 
 
 def figures(expected, ns):
@@ -59,7 +56,7 @@ def main():
             for label, constants in (("left out", without), ("built in", None)):
                 if constants and not constants.exists():
                     continue
-                answers = ask(options.gpucast, lines, card, constants)
+                answers = ask_lines(options.gpucast, lines, card, constants)
                 ns = columns["ns"]
                 expected, low, high, ideal = (
                     numpy.array([answer[field] for answer in answers]) for field in ("expected_ns", "low_ns", "high_ns", "ideal_ns")

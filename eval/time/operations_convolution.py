@@ -7,7 +7,8 @@ fit_convolution.py --leave-out.
 """
 
 import numpy as np
-from measured import Row, card_of, read_csv, tables
+from data_sets import card_of, read_csv
+from measured import Row, tables
 
 PASSES = {"forward": "fwd_ms", "data_gradient": "bwd_data_ms", "weight_gradient": "bwd_filter_ms"}
 # DeepBench's names: what the arithmetic runs in, bytes of an element, channels last.
@@ -48,7 +49,7 @@ def convolution(precision, size, pass_, batch, c, k, in_, out, window, stride, c
 
 
 def deepbench(data):
-    for r in read_csv(data / "kernel_times/deepbench_conv.csv.gz"):
+    for r in read_csv(data / "kernel_times/deepbench_conv.csv"):
         n, c, k, h, w, high, wide = (int(r[x]) for x in ("n", "c", "k", "h", "w", "out_h", "out_w"))
         window, stride = (int(r["filter_h"]), int(r["filter_w"])), (int(r["stride_h"]), int(r["stride_w"]))
         precision, size, last = PRECISIONS[r["precision"]]
@@ -65,8 +66,8 @@ def deepbench(data):
 def neusight(data):
     for folder in ("ops_train", "ops_test"):
         for path in sorted((data / "neusight" / folder).glob("conv__*.csv.gz")):
-            card = card_of(path.name.split("__")[1])
-            read = list(read_csv(path))
+            card = card_of(path.name.removesuffix(".csv.gz").split("__")[1])
+            read = read_csv(path)
             floor = float(np.median(np.sort([float(r["Latency"]) for r in read])[:20])) * 1e3
             for r in read:
                 b, c, k, f, h, s, p = (
@@ -83,10 +84,7 @@ def neusight(data):
 
 def rows(data):
     for read in (deepbench, neusight):
-        try:
-            yield from read(data)
-        except FileNotFoundError:
-            continue
+        yield from read(data)
 
 
 def cause(row, ratio):

@@ -11,7 +11,8 @@ import ast
 import re
 
 import numpy as np
-from measured import Row, card_of, read_csv, tables
+from data_sets import card_of, read_csv
+from measured import Row, tables
 
 # Of the time of NeuSight's smallest rows, what passes before a larger row's kernel starts: the more the operator does on the host, the more.
 SHARE = {"add": 0.54, "relu": 0.54, "softmax": 0.73, "long softmax": 0.95, "ln": 0.95}
@@ -49,10 +50,10 @@ def neusight_operators(data):
     for folder in ("ops_train", "ops_test"):
         for path in sorted((data / "neusight" / folder).glob("*__*.csv.gz")):
             name = path.name.split("__")[0]
-            card = card_of(path.name.split("__")[1])
+            card = card_of(path.name.removesuffix(".csv.gz").split("__")[1])
             if name not in ("add", "relu", "softmax", "ln") or card is None:
                 continue
-            read = list(read_csv(path))
+            read = read_csv(path)
             floor = float(np.median(np.sort([float(r["Latency"]) for r in read])[:20])) * 1e3
             for r in read:
                 b, h, us = int(float(r["B"])), int(float(r["H"])), float(r["Latency"]) * 1e3
@@ -100,7 +101,7 @@ def neusight_traces(data):
 
 
 def vidur(data):
-    for r in read_csv(data / "kernel_times/vidur_ops.csv.gz"):
+    for r in read_csv(data / "kernel_times/vidur_ops.csv"):
         card, op, tokens, width, tp = card_of(r["card"]), r["op"], int(r["num_tokens"]), int(r["n_embd"]), int(r["tp"])
         inner, head = int(r["n_expanded_embd"]) // tp, width // int(r["n_head"])
         heads = int(r["n_head"]) // tp + max(1, int(r["n_kv_head"]) // tp)
@@ -132,7 +133,7 @@ def vidur(data):
 
 
 def quantisation(data):
-    for r in read_csv(data / "kernel_times/aic_other_ops.csv.gz"):
+    for r in read_csv(data / "kernel_times/aic_other_ops.csv"):
         if r["op"] != "scale_matrix":
             continue
         n = int(r["m"]) * int(r["n"])
@@ -149,10 +150,7 @@ def quantisation(data):
 
 def rows(data):
     for read in (neusight_operators, neusight_traces, vidur, quantisation):
-        try:
-            yield from read(data)
-        except FileNotFoundError:
-            continue
+        yield from read(data)
 
 
 def cause(row, ratio):

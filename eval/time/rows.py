@@ -2,35 +2,27 @@
 
 A class is a file and what was measured in it. Each has columns of one length; `ns` is the kernel's time without its launch."""
 
-import csv
-import gzip
 import json
 import math
 from pathlib import Path
 
 import numpy
+from data_sets import card_of, read_csv
 
 GPUS = {gpu["id"]: gpu for gpu in json.loads((Path(__file__).parents[2] / "data" / "gpus.json").read_text())["gpus"]}
 
-NEUSIGHT = {
-    "P4": ("Tesla_P4", "p4"),
-    "P100": ("Tesla_P100-PCIE-16GB", "p100-16-pcie"),
-    "V100": ("Tesla_V100-PCIE-32GB", "v100-32-pcie"),
-    "T4": ("Tesla_T4", "t4"),
-    "A100": ("NVIDIA_A100-PCIE-40GB", "a100-40-pcie"),
-    "A100-80": ("NVIDIA_A100_80GB_PCIe", "a100-80-pcie"),
-    "L4": ("NVIDIA_L4", "l4"),
-    "H100": ("NVIDIA_H100_80GB_HBM3", "h100-80"),
-}
+NEUSIGHT = (
+    "Tesla_P4",
+    "Tesla_P100-PCIE-16GB",
+    "Tesla_V100-PCIE-32GB",
+    "Tesla_T4",
+    "NVIDIA_A100-PCIE-40GB",
+    "NVIDIA_A100_80GB_PCIe",
+    "NVIDIA_L4",
+    "NVIDIA_H100_80GB_HBM3",
+)
 # NeuSight's times are of the host: the least of an operator is the launch. This part of it is taken off each, and rows below twice it are left out.
 LAUNCH_PART, LEAST_OVER_LAUNCH = 0.85, 2.0
-
-
-def table(path):
-    if not path.exists():
-        return []
-    with gzip.open(path, "rt", newline="") as file:
-        return list(csv.DictReader(file))
 
 
 def columns(rows):
@@ -63,8 +55,8 @@ def gemms(data):
     kernel = Path(data) / "kernel_times"
     for file, precisions in (("aic_gemm_bf16", {"bf16": "bf16"}), ("aic_gemm_fp8", {"fp8_static": "fp8"})):
         rows = {}
-        for row in table(kernel / f"{file}.csv.gz"):
-            card = {"A100": "a100-80", "L40S": "l40s", "H200": "h200"}.get(row["card"], row["card"].lower())
+        for row in read_csv(kernel / f"{file}.csv"):
+            card = card_of(row["card"])
             if row["dtype"] not in precisions or (row["dtype"] == "fp8_static" and row["framework"] != "sglang"):
                 continue
             shape = tuple(int(row[name]) for name in "mnk")
@@ -73,26 +65,25 @@ def gemms(data):
             rows.setdefault((f"{file} (one layer)", card, precision), {})[shape] = gemm_row(1, *shape, ns, 2 if precision == "bf16" else 1)
         out.update({key: columns(list(found.values())) for key, found in rows.items()})
     rows = {}
-    for row in table(kernel / "vidur_ops.csv.gz"):
+    for row in read_csv(kernel / "vidur_ops.csv"):
         if int(row["gemm_n"]) > 0:
             rows.setdefault(row["card"], []).append(
                 {"m": int(row["num_tokens"]), "n": int(row["gemm_n"]), "k": int(row["gemm_k"]), "ms": float(row["median_ms"])}
             )
     for card, found in rows.items():
-        id_ = {"A100": "a100-80", "A40": "a40"}.get(card, card.lower())
-        out["vidur_ops (linear layers)", id_, "fp16"] = columns(
+        out["vidur_ops (linear layers)", card_of(card), "fp16"] = columns(
             [gemm_row(1, r["m"], r["n"], r["k"], r["ms"] * 1e6) for r in median_by_key(found, ("m", "n", "k"), "ms")]
         )
     for folder in ("ops_train", "ops_test"):
-        for file, id_ in NEUSIGHT.values():
+        for card in NEUSIGHT:
             for op in ("linear", "bmm"):
-                rows = table(Path(data) / "neusight" / folder / f"{op}__{file}.csv.gz")
+                rows = read_csv(Path(data) / "neusight" / folder / f"{op}__{card}.csv")
                 if not rows:
                     continue
                 ms = numpy.array([float(row["Latency"]) for row in rows])
                 floor = numpy.quantile(ms, 0.005)
                 # The file's N is what is summed over, its K the columns of the result: the grids of the kernels say so.
-                out[f"neusight {folder} {op}", id_, "fp32"] = columns(
+                out[f"neusight {folder} {op}", card_of(card), "fp32"] = columns(
                     [
                         gemm_row(row["B"], row["M"], row["K"], row["N"], (t - LAUNCH_PART * floor) * 1e6, 4, b_t=op == "linear")
                         for row, t in zip(rows, ms)
@@ -100,11 +91,10 @@ def gemms(data):
                     ]
                 )
     rows = {}
-    for row in table(kernel / "deepbench_gemm.csv.gz"):
-        id_ = {"V100": "v100-32", "P100": "p100-16-pcie", "GTX_1080_Ti": "gtx1080ti"}[row["card"]]
+    for row in read_csv(kernel / "deepbench_gemm.csv"):
         precision = "fp32" if row["precision"] == "fp32" else "fp16"
         # Column-major: the transpose of the row-major product of the transposes.
-        rows.setdefault(("deepbench_gemm", id_, precision), []).append(
+        rows.setdefault(("deepbench_gemm", card_of(row["card"]), precision), []).append(
             gemm_row(
                 1,
                 row["n"],
@@ -123,13 +113,12 @@ def gemms(data):
 def attentions(data):
     """{(class, card id, precision): columns}, of what a framework's prefill takes."""
     rows = {}
-    for row in table(Path(data) / "kernel_times" / "aic_attention.csv.gz"):
+    for row in read_csv(Path(data) / "kernel_times" / "aic_attention.csv"):
         if row["dtype"] != "bf16" or row["kv_cache_dtype"] not in ("bf16", "float16", "auto", ""):
             continue
-        id_ = {"A100": "a100-80", "L40S": "l40s", "H200": "h200"}.get(row["card"], row["card"].lower())
         shape = {name: int(row[name]) for name in ("batch", "seq", "heads", "kv_heads", "head_dim", "window_size", "causal")}
         kind = "window" if shape["window_size"] else "causal" if shape["causal"] else "full"
-        rows.setdefault((f"aic_attention forward, {kind}", id_, "bf16"), {})[tuple(shape.values())] = {
+        rows.setdefault((f"aic_attention forward, {kind}", card_of(row["card"]), "bf16"), {})[tuple(shape.values())] = {
             **shape,
             "ns": float(row["all_median_ms"]) * 1e6,
         }

@@ -3,7 +3,6 @@
 One function a table. Each takes Options and returns its rows; a file that is not there is a table without rows.
 """
 
-import csv
 import dataclasses
 import gzip
 import hashlib
@@ -15,6 +14,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from data_sets import card_of, read_csv  # noqa: E402
 from split import architecture  # noqa: E402
 
 MODELS = Path(__file__).resolve().parent.parent / "models"
@@ -43,19 +43,6 @@ class Row:
     published_ms: dict = dataclasses.field(default_factory=dict)  # another estimator's figures
     parameters: float = 0  # of the model that was measured; 0: not known
     size: str = ""  # of an input; the same model with another one is another row
-
-
-def read_csv(path):
-    """[] where there is no such file, plain or compressed."""
-    path = Path(path)
-    packed = path.with_name(path.name + ".gz")
-    if path.exists():
-        text = path.read_text()
-    elif packed.exists():
-        text = gzip.decompress(packed.read_bytes()).decode()
-    else:
-        return []
-    return list(csv.DictReader(text.splitlines()))
 
 
 def number(text):
@@ -153,17 +140,6 @@ def timm_infer(options):
 
 # --- NeuSight ----------------------------------------------------------------------------------------------------------------------------
 
-NEUSIGHT_CARDS = {
-    "NVIDIA_A100-PCIE-40GB": "a100-40-pcie",
-    "NVIDIA_A100-SXM4-40GB": "a100-40",
-    "NVIDIA_A100_80GB_PCIe": "a100-80-pcie",
-    "NVIDIA_H100_80GB_HBM3": "h100-80",
-    "NVIDIA_L4": "l4",
-    "Tesla_P100-PCIE-16GB": "p100-16-pcie",
-    "Tesla_P4": "p4",
-    "Tesla_T4": "t4",
-    "Tesla_V100-PCIE-32GB": "v100-32-pcie",
-}
 NEUSIGHT_NAME = re.compile(r"(?P<card>[^/]+)__(?P<model>\w+)-(?P<mode>train|inf)-(?P<length>\d+)-(?P<batch>\d+)\.json(\.gz)?$")
 
 
@@ -178,7 +154,7 @@ def neusight(options):
     rows = []
     for path in sorted((folder / "label").glob("*.json*")) if (folder / "label").is_dir() else ():
         name = NEUSIGHT_NAME.match(path.name)
-        if not name or name["card"] not in NEUSIGHT_CARDS:
+        if not name or card_of(name["card"]) is None:
             continue
         config = neusight_config(options, name["model"])
         label = read_json(path)
@@ -197,7 +173,7 @@ def neusight(options):
             if theirs.exists():
                 published["NeuSight"] = read_json(theirs)["e2e_latency"]
         made = job(options, f"neusight-{cell}", "transformer_step.py", words, "h200")
-        card = NEUSIGHT_CARDS[name["card"]]
+        card = card_of(name["card"])
         rows.append(Row(f"{card} {cell}", "neusight", card, name["model"], mode, measured, made, parts, published))
     return rows
 
@@ -218,19 +194,12 @@ def neusight_config(options, model):
 
 # --- torchvision -------------------------------------------------------------------------------------------------------------------------
 
-TORCHVISION_CARDS = {
-    "GeForce_GTX_1080_TI": "gtx1080ti",
-    "GeForce_RTX_2080_TI": "rtx2080ti",
-    "GeForce_RTX_2080_TI_V2": "rtx2080ti",
-    "TITAN_V": "titanv",
-}
-
 
 def torchvision(options):
     rows = []
     for line in read_csv(options.data / "kernel_times" / "torchvision_train_steps.csv"):
         measured, batch, image = number(line["median_ms"]), number(line["batch"]), number(line["image"])
-        if line["card"] not in TORCHVISION_CARDS or not (measured and batch and image):
+        if card_of(line["card"]) is None or not (measured and batch and image):
             continue
         precision = line["precision"].split("_")[0]
         copy = line["protocol"] == "with_h2d_copy"
@@ -249,30 +218,12 @@ def torchvision(options):
         # The host matters: one step more, which is not observed, says how long it works by itself.
         made = job(options, name, "torchvision_step.py", words, "rtx2080ti", steps=STEPS + 1)
         unique = f"{line['card']} {line['precision']} {name}"
-        rows.append(Row(unique, "torchvision", TORCHVISION_CARDS[line["card"]], line["model"], precision, measured, made))
+        rows.append(Row(unique, "torchvision", card_of(line["card"]), line["model"], precision, measured, made))
     return rows
 
 
 # --- Lambda ------------------------------------------------------------------------------------------------------------------------------
 
-LAMBDA_CARDS = {
-    "NVIDIA_A10": "a10",
-    "NVIDIA_A100-PCIE-40GB": "a100-40-pcie",
-    "NVIDIA_A100-SXM4-40GB": "a100-40",
-    "NVIDIA_A100-SXM4-80GB": "a100-80",
-    "NVIDIA_A100_80GB_PCIe": "a100-80-pcie",
-    "NVIDIA_B200": "b200",
-    "NVIDIA_GH200_480GB": "gh200",
-    "NVIDIA_GeForce_RTX_3090": "rtx3090",
-    "NVIDIA_GeForce_RTX_4090": "rtx4090",
-    "NVIDIA_H100_80GB_HBM3": "h100-80",
-    "NVIDIA_H100_PCIe": "h100-80-pcie",
-    "NVIDIA_H200": "h200",
-    "NVIDIA_RTX_6000_Ada_Generation": "rtx6000ada",
-    "NVIDIA_RTX_A6000": "a6000",
-    "Quadro_RTX_8000": "rtx8000",
-    "Tesla_V100-SXM2-16GB": "v100-16",
-}
 BEFORE_AMPERE = ("rtx8000", "v100-16")  # "FP32" is TF32 on the others
 
 
@@ -281,11 +232,11 @@ def lambda_resnet50(options):
     runs = {}
     for line in read_csv(options.data / "lambda_benchmarks" / "resnet50_synthetic_all_runs.csv"):
         batch, rate = number(line["batch_size_per_gpu"]), number(line["median_compute_ips_after_10"])
-        if line["num_gpu"] == "1" and line["gpu"] in LAMBDA_CARDS and batch and rate:
+        if line["num_gpu"] == "1" and card_of(line["gpu"]) and batch and rate:
             runs.setdefault((line["gpu"], line["precision"], int(batch)), []).append(1000 * batch / rate)
     rows = []
     for (gpu, label, batch), times in sorted(runs.items()):
-        card = LAMBDA_CARDS[gpu]
+        card = card_of(gpu)
         precision = "amp" if label == "AMP" else "fp32" if card in BEFORE_AMPERE else "tf32"
         words = ["--model", "resnet50", "--batch", batch, "--image", 224, "--layout", "nchw", "--precision", precision, "--foreach"]
         made = job(options, f"lambda-resnet50-{precision}-b{batch}", "convnet_step.py", words, "h200")

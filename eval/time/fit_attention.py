@@ -7,14 +7,12 @@ Constants are shared by all cards, three of them by architecture; what a card su
 those that the other cards say. Backward passes are not in the data: their constants are derived (docs/reference/time-constants.md).
 Needs numpy and scipy."""
 
-import argparse
 import json
 from pathlib import Path
 
 import numpy
 import rows as measured
-from fit_gemm import DATA, draw, rounded
-from scipy.optimize import least_squares
+from fit_gemm import DATA, draw, least_log_errors, parse_args, rounded
 
 START = dict(
     efficiency=0.8,
@@ -77,24 +75,15 @@ def fit(classes, start=None, free=tuple(START)):
     def unpack(x):
         return {**start, **{name: min(start[name] * float(numpy.exp(value)), MOST.get(name, numpy.inf)) for name, value in zip(free, x)}}
 
-    def residuals(x):
+    def predicted(x):
         c = unpack(x)
-        return numpy.concatenate(
-            [numpy.log(attention_ns(rows, measured.GPUS[key[1]], c, *rates) / rows["ns"]) for key, (rows, *rates) in drawn.items()]
-            + [0.03 * x]
-        )
+        return [(attention_ns(rows, measured.GPUS[key[1]], c, *rates), rows["ns"]) for key, (rows, *rates) in drawn.items()]
 
-    return unpack(
-        least_squares(residuals, numpy.zeros(len(free)), loss="soft_l1", f_scale=0.1, diff_step=0.03, max_nfev=40, bounds=(-3, 3)).x
-    )
+    return unpack(least_log_errors(predicted, len(free), 0.1, 40, 3))
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", required=True)
-    parser.add_argument("--out", default="build/eval/time")
-    parser.add_argument("--write", action="store_true")
-    options = parser.parse_args()
+    options = parse_args(__doc__)
     classes = measured.attentions(options.data)
     cards = sorted({key[1] for key in classes})
     for left_out in [None, *cards]:

@@ -119,6 +119,16 @@ def predict(family, key, rows, shared, own):
     return gemm_model.gemm_ns(rows, measured.GPUS[key[1]], constants(key[1], key[2], shared, own), family == "tensor", "bmm" in key[0])
 
 
+def least_log_errors(predicted, count, f_scale, iterations, bound):
+    """The `count` logarithms of factors for which predicted(x) = [(predicted times, measured ones)] is best; staying near 0 counts a little."""
+
+    def residuals(x):
+        return numpy.concatenate([numpy.log(times / ns) for times, ns in predicted(x)] + [0.03 * x])
+
+    start, bounds = numpy.zeros(count), (-bound, bound)
+    return least_squares(residuals, start, loss="soft_l1", f_scale=f_scale, diff_step=0.03, max_nfev=iterations, bounds=bounds).x
+
+
 def fit(family, classes, iterations=18):
     """(shared constants, {card: {rate, dram}}) of these classes."""
     cards = sorted({key[1] for key in classes})
@@ -134,32 +144,25 @@ def fit(family, classes, iterations=18):
             into[name] = min(max(into[name] * float(numpy.exp(value)), LEAST.get(name, 0)), most)
         return shared, own
 
-    def residuals(x):
+    def predicted(x):
         shared, own = unpack(x)
-        return numpy.concatenate(
-            [numpy.log(predict(family, key, rows, shared, own[key[1]]) / rows["ns"]) for key, rows in drawn.items()] + [0.03 * x]
-        )
+        return [(predict(family, key, rows, shared, own[key[1]]), rows["ns"]) for key, rows in drawn.items()]
 
-    found = least_squares(
-        residuals, numpy.zeros(len(names)), loss="soft_l1", f_scale=0.04, diff_step=0.03, max_nfev=iterations, bounds=(-2.5, 2.5)
-    )
-    return unpack(found.x)
+    return unpack(least_log_errors(predicted, len(names), 0.04, iterations, 2.5))
 
 
 def level(family, classes, shared):
     """{rate, dram} of one card, everything else given."""
     drawn = {key: draw(rows, 400) for key, rows in classes.items()}
 
-    def residuals(x):
+    def predicted(x):
         own = {"rate": START_CARD["rate"] * numpy.exp(x[0]), "dram": START_CARD["dram"] * numpy.exp(x[1])}
-        return numpy.concatenate(
-            [numpy.log(predict(family, key, rows, shared, own) / rows["ns"]) for key, rows in drawn.items()] + [0.03 * x]
-        )
+        return [(predict(family, key, rows, shared, own), rows["ns"]) for key, rows in drawn.items()]
 
-    found = least_squares(residuals, numpy.zeros(2), loss="soft_l1", f_scale=0.04, diff_step=0.03, max_nfev=15, bounds=(-2.5, 2.5))
+    x = least_log_errors(predicted, 2, 0.04, 15, 2.5)
     return {
-        "rate": START_CARD["rate"] * float(numpy.exp(found.x[0])),
-        "dram": min(max(START_CARD["dram"] * float(numpy.exp(found.x[1])), LEAST["dram"]), MOST["dram"]),
+        "rate": START_CARD["rate"] * float(numpy.exp(x[0])),
+        "dram": min(max(START_CARD["dram"] * float(numpy.exp(x[1])), LEAST["dram"]), MOST["dram"]),
     }
 
 
@@ -184,12 +187,16 @@ def family_rows(data):
     return {"tensor": tensor, "plain": plain}
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
+def parse_args(description):
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", required=True)
     parser.add_argument("--out", default="build/eval/time")
     parser.add_argument("--write", action="store_true")
-    options = parser.parse_args()
+    return parser.parse_args()
+
+
+def main():
+    options = parse_args(__doc__)
     out = Path(options.out)
     out.mkdir(parents=True, exist_ok=True)
     files = {}

@@ -55,7 +55,7 @@ bool known(double value) { return std::isfinite(value) && value > 0; }
 // "": all there.
 std::string missing_rate(const Gpu& gpu) {
   if (!known(gpu.bandwidth_bytes_per_s)) return "memory bandwidth";
-  if (gpu.peak_flop_per_s.find("fp32") == gpu.peak_flop_per_s.end()) return "fp32 rate";
+  if (!gpu.peak_flop_per_s.contains("fp32")) return "fp32 rate";
   for (const auto& [type, rate] : gpu.peak_flop_per_s)
     if (!known(rate)) return type + " rate";
   return gpu.multiprocessors > 0 && gpu.clock_khz > 0 ? "" : "number of multiprocessors or clock";

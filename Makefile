@@ -13,6 +13,7 @@
 #   make differential SEEDS=1000  gpucast's allocator against PyTorch's own on random sequences, on two releases
 #   make test-web   the HTML report in headless Chromium
 #   make eval DATA=DIR  the papers' evaluation: every estimator beside what real cards took
+#   make accuracy DATA=DIR  the figures of docs/explanation/accuracy.md and upper-bound.md, made again
 #   make bench      benchmarks, answers checked
 #   make screenshots  docs/images, from reports of examples
 #   make clean      remove build folders (not the Python environments in .venv)
@@ -39,7 +40,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 WEB_MODULES := build/web-test/node_modules
 
-.PHONY: demo test test-cpp test-python test-web screenshots test-cudnn test-nvidia differential install wheel test-wheel test-api lint sanitize eval bench clean build setup
+.PHONY: demo test test-cpp test-python test-web screenshots test-cudnn test-nvidia differential install wheel test-wheel test-api lint sanitize eval accuracy bench clean build setup
 
 # The environment is mostly download and unpacking, the build mostly compiling: side by side.
 demo: setup
@@ -117,6 +118,13 @@ sanitize: setup
 
 eval: build $(ENV_OLD)/.ready
 	$(ENV_OLD)/bin/python eval/papers/run_papers.py --gpucast $(GPUCAST) --data $(DATA) --out $(EVAL_OUT)
+
+accuracy: build $(ENV_OLD)/.ready
+	@mkdir -p $(EVAL_OUT)
+	$(ENV_OLD)/bin/python eval/xmem_rows.py --gpucast $(GPUCAST) --data $(DATA) --arch all --min-batch 1 --cudnn off --jobs 2 \
+	  --resume $(EVAL_OUT)/accuracy.jsonl --markdown docs/explanation/accuracy.md
+	$(ENV_OLD)/bin/python eval/upper_bound.py --gpucast $(GPUCAST) --data $(DATA) --cudnn off --jobs 2 \
+	  --resume $(EVAL_OUT)/accuracy.jsonl --write data/calibration.json --markdown docs/explanation/upper-bound.md
 
 bench: build $(ENV_NEW)/.ready $(WEB_MODULES)/.package-lock.json
 	@tools/setup --bench

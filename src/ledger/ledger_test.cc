@@ -59,6 +59,26 @@ TEST(Ledger, ContextEstimateFitsWhatWasMeasured) {
   EXPECT_NEAR(context_mib(28, 1536) / 112.0, 1.0, 0.03);
 }
 
+// Bare contexts that came to be known after the fit: other processes' of A100 (414 and 418 MiB) and H100 (520 and 522).
+TEST(Ledger, ContextEstimateFitsCardsItWasNotFittedTo) {
+  EXPECT_NEAR(context_mib(108, 2048) / 416.0, 1.0, 0.04);
+  EXPECT_NEAR(context_mib(132, 2048) / 521.0, 1.0, 0.04);
+}
+
+// What processes held beside PyTorch's allocator (eval/beside/rows.csv), on cards that were not fitted to: A6000, L40S, V100, H100. And an
+// A100 with convolutional networks, which held 530 to 560 MiB: within the range.
+TEST(Ledger, TotalsFitProcessesOfCardsTheyWereNotFittedTo) {
+  const auto total = [](const char* id) { return ledger_total(device_ledger(find_gpu(id), 12)); };
+  const auto expected_mib = [&](const char* id) { return static_cast<double>(total(id).expected_bytes / kMiB); };
+  EXPECT_NEAR(expected_mib("a6000") / 318, 1.0, 0.08);
+  EXPECT_NEAR(expected_mib("l40s") / 524, 1.0, 0.08);
+  EXPECT_NEAR(expected_mib("v100-32") / 384, 1.0, 0.08);
+  EXPECT_NEAR(expected_mib("h100-80") / 671, 1.0, 0.08);
+  EXPECT_NEAR(expected_mib("a100-80") / 545, 1.0, 0.08);
+  EXPECT_LT(total("a100-80").low_bytes, 491 * kMiB);
+  EXPECT_GT(total("a100-80").high_bytes, 560 * kMiB);
+}
+
 TEST(Ledger, ACardSmallerThanItsLedgerHasNothingLeft) {
   Gpu gpu = find_gpu("rtx3060");
   gpu.total_memory_bytes = 100 * kMiB;

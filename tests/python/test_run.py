@@ -418,8 +418,8 @@ def test_reader_of_the_report_goes_away(gpucast, gpucast_bin, leaves_nothing):
 def test_timeout(gpucast):
     script = train_script(steps=1, at_end="import time; time.sleep(1000)")
     started = time.monotonic()
-    done = gpucast(script, "--timeout", "12")
-    assert time.monotonic() - started < 60
+    done = gpucast(script, "--timeout", "20")
+    assert time.monotonic() - started < 90
     assert done.code == 0, done.err
     assert done.capture.one("end")["reason"] == "timeout"
     assert len(done.capture.marks("step")) == 1

@@ -436,7 +436,7 @@ while True:
     model(torch.randn(64, 256, device="cuda")).sum().backward()
     optimizer.step()
 """
-    done = gpucast(script, "--timeout", "10", "--steps", "1000000")
+    done = gpucast(script, "--timeout", "15", "--steps", "1000000")
     assert done.report["end_reason"] == "timeout" and done.report["matches_recorded"] is True
     assert not {"counters_disagree", "replay_differs"} & {warning["code"] for warning in done.report["warnings"]}
 

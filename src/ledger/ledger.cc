@@ -38,7 +38,7 @@ int64_t in_steps(double mib) { return static_cast<int64_t>(std::ceil(mib / 2)) *
 // within 4 %.
 constexpr double kContextBaseMib = 36, kContextPerStackMib = 1.82, kStackKibPerThread = 1;
 constexpr double kContextLeast = 0.85, kContextMost = 1.15;
-// What a process with PyTorch holds beyond its context grows with the stacks, too. Fitted to published out-of-memory messages of 14 cards
+// What a process with PyTorch holds beyond its context grows with the stacks, too. Fitted to published out-of-memory messages of 16 cards
 // by eval/beside/fit_beside.py, as is how far single processes are off.
 constexpr double kKernelsBaseMib = 10.4, kKernelsPerStackMib = 0.351, kKernelsLeast = 0.5, kKernelsMoreMib = 71;
 
@@ -84,7 +84,7 @@ LedgerLine kernels_line(const Gpu& gpu, int cuda_major) {
   line.low_bytes = in_steps(kKernelsLeast * expected_mib);
   line.high_bytes = in_steps(expected_mib + kKernelsMoreMib);
   line.source = fmt::format(
-      "estimate: {} MiB + {} x the resident threads' stacks, fitted to what processes on 14 cards held beside PyTorch's allocator",
+      "estimate: {} MiB + {} x the resident threads' stacks, fitted to what processes on 16 cards held beside PyTorch's allocator",
       kKernelsBaseMib, kKernelsPerStackMib);
   return line;
 }

@@ -404,19 +404,22 @@ def metrics_table(rows, results, markdown):
     return table(header, body, markdown)
 
 
-def second_rounds_table(rows, results, markdown):
-    """Each estimator's real second run, capped at its estimate, beside a replay of our run with the same cap.
+def runs_out_at(result, limit):
+    """Would a replay of the run go out of memory with PyTorch's allocator held to `limit` bytes? The smallest card it runs on has beside it what
+    the limit has no part in."""
+    return result["min_capacity_bytes"] - result["ledger_bytes"] > limit
 
-    The smallest capacity that the replay needs is in the report; the cap is PyTorch's own, which what lies beside it has no part in.
-    """
+
+def second_rounds_table(rows, results, markdown):
+    """Each estimator's real second run, capped at its estimate, beside a replay of our run with the same cap."""
     ended = {name: [] for name in ESTIMATORS.values()}
     for row, result in zip(rows, results):
         for key, name in ESTIMATORS.items():
             real = row["estimators"].get(key)
             if not real or real["second_oom"] is None or result["min_capacity_bytes"] is None:
                 continue
-            needed = result["min_capacity_bytes"] - result["ledger_bytes"]
-            ended[name].append((needed > limit_bytes(real["memory"], row["total_gpu_memory"]), real["second_oom"], kind_of(row)))
+            ours = runs_out_at(result, limit_bytes(real["memory"], row["total_gpu_memory"]))
+            ended[name].append((ours, real["second_oom"], kind_of(row)))
     body = []
     for name, runs in ended.items():
         other = [kind for ours, real, kind in runs if ours != real]

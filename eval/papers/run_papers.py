@@ -122,9 +122,8 @@ def second_rounds(args, pairs):
         if not row.oom and metrics.is_right(row, estimate)
     ]
     if args.second_round == "replay":
-        # The report has the smallest card that a replay of the run needs; what lies beside the allocator has no part in the limit.
         return {
-            (row.name, name): outcome["min_capacity_bytes"] - outcome["ledger_bytes"] > fraction * row.total_bytes
+            (row.name, name): xmem_rows.runs_out_at(outcome, fraction * row.total_bytes)
             for row, outcome, name, fraction in asked
             if outcome["min_capacity_bytes"] is not None
         }

@@ -70,7 +70,7 @@ OpenMarks::Change OpenMarks::end_phase(MarkedPhase phase) {
   if (found == open_.rend()) return {true, {}};
   const uint32_t begin = found->begin;
   open_.erase(std::prev(found.base()), open_.end());
-  const Change change{false, Ended{phase, begin, !inside(phase)}};
+  const Change change{false, Ended{begin, !inside(phase)}};
   if (!open_.empty()) return change;
   modules_.clear();
   switch (to_phase(phase)) {

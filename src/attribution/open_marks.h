@@ -16,7 +16,6 @@ class OpenMarks {
   explicit OpenMarks(const Trace& trace, bool cut_short = false);
 
   struct Ended {
-    MarkedPhase phase;
     uint32_t begin = 0;     // the position given with its beginning
     bool outermost = true;  // no phase of its kind is open around it
   };

@@ -7,10 +7,10 @@
 #include <cmath>
 #include <optional>
 
+#include "src/base/bytes.h"
+
 namespace gpucast {
 namespace {
-
-constexpr int64_t kMiB = 1 << 20;
 
 // Cards on which the amounts beside the allocator were measured (docs/reference/ledger.md says how).
 struct Measured {

@@ -29,6 +29,7 @@ def test_points_on_a_line_give_the_line():
 def test_the_ledger_has_the_line_of_the_rows():
     rows = [row for row in fit_beside.read(fit_beside.HERE / "rows.csv") if row[3]]
     a, b = fit_beside.fit(fit_beside.medians(rows))
+    assert (constant("kContextBaseMib"), constant("kContextPerStackMib")) == (fit_beside.CONTEXT_MIB, fit_beside.CONTEXT_PER_STACK)
     assert a - constant("kContextBaseMib") == pytest.approx(constant("kKernelsBaseMib"), abs=0.1)
     assert b - constant("kContextPerStackMib") == pytest.approx(constant("kKernelsPerStackMib"), abs=0.001)
 

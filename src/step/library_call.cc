@@ -125,12 +125,14 @@ std::optional<Operation> graph(const Json& call, const CallSettings& settings) {
 Operation batch_norm(const Json& call, bool backward, bool inference) {
   Operation out;
   out.kind = inference ? OperationKind::elementwise : OperationKind::normalization;
-  out.per_channel = true;
+  out.per_channel = !inference;
   out.element_bytes = std::max(1, type_bytes(text(call, "type")));
   const std::vector<int64_t> shape = numbers(call, "shape"), strides = numbers(call, "strides");
   const int64_t count = bounded_product(shape), bytes = bounded_product({count, out.element_bytes});
-  out.rows = shape.size() > 1 ? shape[1] : 1;
-  out.columns = out.rows > 0 ? count / out.rows : count;
+  if (!inference) {
+    out.rows = shape.size() > 1 ? shape[1] : 1;
+    out.columns = out.rows > 0 ? count / out.rows : count;
+  }
   out.strided = !(strides.size() > 1 && strides[1] == 1);  // channels are not what lies together
   out.bytes_read = backward ? 2 * bytes : bytes;
   out.bytes_written = bytes;

@@ -344,14 +344,14 @@ Operation normalization(const Name& name, const Inputs& in) {
   const int64_t count = x.count();
   const bool softmax = name.stem.find("softmax") != std::string_view::npos;
   if (name.stem.find("batch_norm") != std::string_view::npos) {
-    out.rows = x.sizes.size() > 1 ? x.sizes[1] : 1;
-    out.per_channel = true;
     // The first truth value says whether statistics are this batch's; else they are known, and it is elementwise.
-    for (const Json& value : in.json)
-      if (value.is_boolean()) {
-        if (!value.get<bool>()) out.kind = OperationKind::elementwise;
-        break;
-      }
+    const auto of_batch = std::find_if(in.json.begin(), in.json.end(), [](const Json& value) { return value.is_boolean(); });
+    if (of_batch != in.json.end() && !of_batch->get<bool>()) {
+      out.kind = OperationKind::elementwise;
+    } else {
+      out.rows = x.sizes.size() > 1 ? x.sizes[1] : 1;
+      out.per_channel = true;
+    }
     out.strided = x.innermost() != 1;
   } else if (name.stem.find("group_norm") != std::string_view::npos || name.stem.find("instance_norm") != std::string_view::npos) {
     // native_group_norm(x, weight, bias, N, C, HxW, groups): rows of one group of one sample.

@@ -51,6 +51,22 @@ TEST(OperatorTable, ALayerNormsWeightTellsItsRows) {
   EXPECT_EQ(of("aten::native_layer_norm", inputs.c_str()).columns, 1024);
 }
 
+// With known statistics a batch norm's channels are independent of each other: no block of threads has to see a whole one.
+TEST(OperatorTable, BatchNormInEvaluationIsElementwise) {
+  const std::string x = R"([{"float16": [[4, 16, 8, 8], [1024, 64, 8, 1]]}, {"float32": [[16], [1]]}, {"float32": [[16], [1]]}, )";
+  const std::string statistics = R"({"float32": [[16], [1]]}, {"float32": [[16], [1]]}, )";
+  const Operation known = of("aten::cudnn_batch_norm", (x + statistics + "false, 0.1, 1e-05]").c_str());
+  EXPECT_EQ(known.kind, OperationKind::elementwise);
+  EXPECT_EQ(known.rows, 0);
+  const Operation training = of("aten::cudnn_batch_norm", (x + statistics + "true, 0.1, 1e-05]").c_str());
+  EXPECT_EQ(training.kind, OperationKind::normalization);
+  EXPECT_EQ(training.rows, 16);
+  const Operation called = call("cudnn", "cudnnBatchNormalizationForwardInference",
+                                R"({"type": "float16", "shape": [4, 16, 8, 8], "strides": [1024, 64, 8, 1], "mode": 1})");
+  EXPECT_EQ(called.kind, OperationKind::elementwise);
+  EXPECT_EQ(called.rows, 0);
+}
+
 TEST(OperatorTable, ExpandedDimensionsHaveOneElement) {
   EXPECT_EQ(of("aten::mul", R"([{"float32": [[16, 1000], [0, 1]]}, 2.0])").bytes_read, 1000 * 4);
 }

@@ -65,7 +65,7 @@ void take_layer(const Json& layer, const std::string& where, Numbers* out) {
 
 Json parse_file(const std::string& text, const char* where) {
   Json file = Json::parse(text);
-  if (!file.is_object()) reject("the constants are no JSON object", where);
+  if (!file.is_object()) reject("the constants are no JSON object (JSON has no NaN)", where);
   return file;
 }
 

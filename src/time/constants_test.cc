@@ -66,9 +66,9 @@ TEST(Constants, SaysWhatIsWrong) {
             "the constant 'rates.dram_fraction' is null, not a finite number above 0 | the constants file, cards, a100-80");
   EXPECT_EQ(error_of(rates(R"("dram_fraction":"NaN")")),
             "the constant 'rates.dram_fraction' is \"NaN\", not a finite number above 0 | the constants file, cards, a100-80");
-  EXPECT_EQ(error_of(rates(R"("dram_fraction":NaN)")), "the constants are no JSON object | the constants file");
+  EXPECT_EQ(error_of(rates(R"("dram_fraction":NaN)")), "the constants are no JSON object (JSON has no NaN) | the constants file");
   EXPECT_EQ(error_of(rates(R"("dram_fraction":1e999)")).rfind("the constant", 0), 0U);
-  EXPECT_EQ(error_of("[]"), "the constants are no JSON object | the constants file");
+  EXPECT_EQ(error_of("[]"), "the constants are no JSON object (JSON has no NaN) | the constants file");
   EXPECT_EQ(error_of("{}"), "the constants' schema_version is not 1 | the constants file");
   EXPECT_EQ(error_of(R"({"schema_version":1,"card":{}})"), "'card' is none of operations, architectures, cards | the constants file");
   EXPECT_EQ(error_of(R"({"schema_version":1,"operations":{"gem":{}}})"),

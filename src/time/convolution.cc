@@ -142,7 +142,7 @@ Estimate in_precision(const Operation& operation, Precision precision, const Car
     }
   }
   // Tensor cores want the channels together: otherwise both tensors are turned around in kernels of their own.
-  if (tensor && !s.channels_last) ns += moving_ns(x_bytes + y_bytes, 2, 1, card) + 2 * card.launch_ns;
+  if (tensor && !s.channels_last) ns += moving_ns(x_bytes + y_bytes, 2 * c.turned, 1, card) + 2 * card.launch_ns;
   if (ns < 2 * c.start_ns) bound = Bound::launch;
   return {ns, bound};
 }
@@ -164,10 +164,22 @@ void read_convolution_constants(const Constants& constants, CardRates* card) {
       const auto of = [&](const char* name) {
         return constants.of(OperationKind::convolution, precision, std::string(pass_name(pass)) + "_" + name);
       };
-      card->convolution[precision][pass] = {of("efficiency"), of("narrow"),           of("k_overhead"),          of("least_waves"),
-                                            of("overlap"),    of("start_ns"),         of("strided_writes"),      of("strided"),
-                                            of("winograd"),   of("winograd_fused"),   of("winograd_k_overhead"), of("winograd_waves"),
-                                            of("depthwise"),  of("depthwise_passes"), of("few_channels")};
+      card->convolution[precision][pass] = {of("efficiency"),
+                                            of("narrow"),
+                                            of("k_overhead"),
+                                            of("least_waves"),
+                                            of("overlap"),
+                                            of("start_ns"),
+                                            of("strided_writes"),
+                                            of("strided"),
+                                            of("winograd"),
+                                            of("winograd_fused"),
+                                            of("winograd_k_overhead"),
+                                            of("winograd_waves"),
+                                            of("depthwise"),
+                                            of("depthwise_passes"),
+                                            of("turned"),
+                                            of("few_channels")};
     }
   }
 }

@@ -13,6 +13,7 @@
     exit_code
     keep_bytes       optional: cut the compressed file after so many bytes
     uncompressed     optional: leave the file as it is
+    constants.json   optional: a file of constants, beside the capture
 
 GPUCAST_UPDATE_CASES=1 writes what was printed as what is expected: look at the difference before you commit it.
 """
@@ -62,6 +63,8 @@ def expect(path, text):
 @pytest.mark.parametrize("case", sorted(case for case in CASES.iterdir() if case.is_dir()), ids=lambda case: case.name)
 def test_case(case, gpucast_bin, tmp_path):
     prepare(case, tmp_path)
+    if (case / "constants.json").exists():
+        shutil.copy(case / "constants.json", tmp_path)
     if (case / "second_input_of").exists():
         prepare(CASES / (case / "second_input_of").read_text().strip(), tmp_path, "second")
     arguments = (case / "command").read_text().split()

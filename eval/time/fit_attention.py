@@ -17,16 +17,15 @@ from fit_gemm import DATA, draw, least_log_errors, parse_args, rounded
 START = dict(
     efficiency=0.8,
     wide_efficiency=0.8,
-    softmax_width=80,
+    softmax_cycles=15,
     block_cycles=4000,
-    passes=2.0,
     l2_bytes_per_cycle=20,
-    floor_cycles=19000,
     wave_smoothing=0.6,
-    overlap=0.3,
+    prefill_passes=2.0,
+    prefill_cycles=19000,
 )
-BY_ARCHITECTURE = ("efficiency", "passes", "floor_cycles")
-MOST = {"wave_smoothing": 0.98, "overlap": 0.9, "efficiency": 1.0, "softmax_width": 100.0, "passes": 3.0}
+BY_ARCHITECTURE = ("efficiency", "prefill_passes", "prefill_cycles")
+MOST = {"wave_smoothing": 0.98, "efficiency": 1.0, "prefill_passes": 3.0}
 PADDED = numpy.array([32, 64, 96, 128, 192, 256, 512, 1024])
 
 
@@ -44,13 +43,12 @@ def attention_ns(rows, gpu, c, flop_per_s, bytes_per_s):
     s = c["wave_smoothing"]
     taken = (1 - s) * numpy.ceil(waves) + s * numpy.maximum(waves, 1)
     efficiency = c["efficiency"] * numpy.where(d > 256, c["wide_efficiency"] ** 2, numpy.where(d > 128, c["wide_efficiency"], 1))
-    efficiency = efficiency * padded / (padded + c["softmax_width"])
-    key_ns = 1e9 * 4 * block * padded / (flop_per_s / sms * efficiency)
+    key_ns = 1e9 * 4 * block * padded / (flop_per_s / sms * efficiency) + c["softmax_cycles"] * block / 128 * cycle
     compute = taken * (keys * key_ns + c["block_cycles"] * cycle)
     moved = 2 * batch * seq * d * 2 * (heads + rows["kv_heads"])
     warm = numpy.clip(2 - 2 * moved / gpu["l2_bytes"], 0, 1)
-    memory = c["passes"] * moved * (warm * cycle / (c["l2_bytes_per_cycle"] * sms) + (1 - warm) * 1e9 / bytes_per_s)
-    return c["floor_cycles"] * cycle + numpy.maximum(compute, memory) + c["overlap"] * numpy.minimum(compute, memory)
+    memory = moved * (warm * cycle / (c["l2_bytes_per_cycle"] * sms) + (1 - warm) * 1e9 / bytes_per_s)
+    return c["prefill_cycles"] * cycle + numpy.maximum(compute, memory) + c["prefill_passes"] * memory
 
 
 def sustained(card, file):

@@ -184,6 +184,7 @@ def attention_lines(rows, precision):
                         "value_dim": r["head_dim"],
                         "causal": bool(r["causal"]),
                         "window": r["window_size"],
+                        "prefill": True,
                     },
                 }
             )

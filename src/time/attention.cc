@@ -35,7 +35,7 @@ Estimate attention_time(const Operation& operation, const CardRates& card) {
   const AttentionConstants& c = card.attention[operation.precision];
   const bool backward = shape.pass != Pass::forward;
   const double cycle_ns = 1e9 / card.clock_hz;
-  const double floor_ns = c.floor_cycles * cycle_ns;
+  const double floor_ns = shape.prefill ? c.prefill_cycles * cycle_ns : card.launch_ns * static_cast<double>(operation.launches);
   const auto head_dim = static_cast<double>(shape.head_dim);
   const double value_dim = shape.value_dim > 0 ? static_cast<double>(shape.value_dim) : head_dim;
   const double width = std::max(head_dim, value_dim);
@@ -47,10 +47,11 @@ Estimate attention_time(const Operation& operation, const CardRates& card) {
   const double taken = (1 - c.wave_smoothing) * std::ceil(waves) + c.wave_smoothing * std::max(waves, 1.0);
 
   const double wide = width > 256 ? c.wide_efficiency * c.wide_efficiency : width > 128 ? c.wide_efficiency : 1;
-  const double efficiency = (backward ? c.backward_efficiency : c.efficiency) * wide * padded / (padded + c.softmax_width);
-  const double products = backward ? 5 : 2;
+  const double efficiency = (backward ? c.backward_efficiency : c.efficiency) * wide;
+  const double products = backward ? 5 : 2;  // and as many times half of them the softmax
   const double key_ns =
-      1e9 * products * 2 * block * padded / (card.sustained_flop_per_s[operation.precision] / card.multiprocessors * efficiency);
+      1e9 * products * 2 * block * padded / (card.sustained_flop_per_s[operation.precision] / card.multiprocessors * efficiency) +
+      products / 2 * c.softmax_cycles * block / 128 * cycle_ns;
   const double compute_ns = taken * (keys_per_query(shape, block) * key_ns + c.block_cycles * cycle_ns);
 
   // Queries and the result, keys and values; backward also reads and writes the gradient of each.
@@ -61,13 +62,13 @@ Estimate attention_time(const Operation& operation, const CardRates& card) {
   const double moved = tensors * (backward ? 2 : 1);
   const double warm = std::clamp(2 - 2 * moved / card.l2_bytes, 0.0, 1.0);
   const double memory_ns =
-      c.passes * moved * (warm * cycle_ns / (c.l2_bytes_per_cycle * card.multiprocessors) + (1 - warm) * 1e9 / card.dram_bytes_per_s);
+      moved * (warm * cycle_ns / (c.l2_bytes_per_cycle * card.multiprocessors) + (1 - warm) * 1e9 / card.dram_bytes_per_s);
   const double larger = std::max(compute_ns, memory_ns);
   const Bound bound = floor_ns > larger                 ? Bound::launch
                       : memory_ns > compute_ns          ? Bound::memory
                       : waves < 0.75 * std::ceil(waves) ? Bound::tail
                                                         : Bound::compute;
-  return {floor_ns + larger + c.overlap * std::min(compute_ns, memory_ns), bound};
+  return {floor_ns + larger + (shape.prefill ? c.prefill_passes * memory_ns : 0), bound};
 }
 
 }  // namespace gpucast

@@ -48,15 +48,15 @@ struct GemmConstants {
 };
 
 struct AttentionConstants {
-  double efficiency = 1;                   // of the rate a matrix product sustains
-  double backward_efficiency = 1;          // same
-  double wide_efficiency = 1;              // heads wider than 128: part of it; twice, wider than 256
-  double softmax_width = 0;                // the softmax of a score costs as much as this many more of head_dim
-  double block_cycles = 0;                 // a block of queries, whatever its keys
-  double floor_cycles = 0;                 // a call: its kernels' starts and ends
-  double passes = 1;                       // times its tensors are moved
-  double l2_bytes_per_cycle = 0;           // of a multiprocessor
-  double wave_smoothing = 0, overlap = 0;  // as of GEMM
+  double efficiency = 1;           // of the rate a matrix product sustains
+  double backward_efficiency = 1;  // same
+  double wide_efficiency = 1;      // heads wider than 128: part of it; twice, wider than 256
+  double softmax_cycles = 0;       // the softmax of a block's 128 scores of one key: exponentials, on units of their own
+  double block_cycles = 0;         // a block of queries, whatever its keys
+  double prefill_cycles = 0;       // a prefill's kernels beside it: their starts and ends
+  double prefill_passes = 0;       // same: times they move its tensors
+  double l2_bytes_per_cycle = 0;   // of a multiprocessor
+  double wave_smoothing = 0;       // as of GEMM
 };
 
 // Kinds that are bound by memory.

@@ -134,13 +134,12 @@ CardRates card_rates(const Gpu& gpu, const std::string& constants_json) {
     attention.efficiency = of_attention("efficiency");
     attention.backward_efficiency = of_attention("backward_efficiency");
     attention.wide_efficiency = of_attention("wide_efficiency");
-    attention.softmax_width = of_attention("softmax_width");
+    attention.softmax_cycles = of_attention("softmax_cycles");
     attention.block_cycles = of_attention("block_cycles");
-    attention.floor_cycles = of_attention("floor_cycles");
-    attention.passes = of_attention("passes");
+    attention.prefill_cycles = of_attention("prefill_cycles");
+    attention.prefill_passes = of_attention("prefill_passes");
     attention.l2_bytes_per_cycle = of_attention("l2_bytes_per_cycle");
     attention.wave_smoothing = of_attention("wave_smoothing");
-    attention.overlap = of_attention("overlap");
   }
   for (size_t k = 0; k < kKindCount; ++k) {
     const auto kind = static_cast<OperationKind>(k);

@@ -142,7 +142,7 @@ Operation attention(int64_t batch, int64_t length, bool causal, int64_t window =
 TEST(AttentionTime, BlocksOfQueriesWalkOverKeys) {
   CardRates card = paper_card();
   AttentionConstants& c = card.attention[Precision::bf16];
-  c.floor_cycles = 1000;
+  card.launch_ns = 1000;
   c.l2_bytes_per_cycle = 1e30;
   // 16 heads x 128 queries are 16 blocks, two waves; a key takes 2 products of 128 x 128, so 2 ns.
   EXPECT_DOUBLE_EQ(attention_time(attention(1, 128, false), card).ns, 1000 + 2 * 2 * 128);
@@ -150,9 +150,27 @@ TEST(AttentionTime, BlocksOfQueriesWalkOverKeys) {
   EXPECT_DOUBLE_EQ(attention_time(attention(1, 1024, true), card).ns, 1000 + 13 * 2 * (512 + 64));
   c.efficiency = 0.5;
   EXPECT_DOUBLE_EQ(attention_time(attention(1, 128, false), card).ns, 1000 + 4 * 2 * 128);
+  // Exponentials are made on units of their own: of a key's 128 scores in 3 cycles of 1 ns, whatever the products take.
+  c.softmax_cycles = 3;
+  EXPECT_DOUBLE_EQ(attention_time(attention(1, 128, false), card).ns, 1000 + 2 * (4 + 3) * 128);
   Operation nothing = attention(1, 128, false);
   nothing.attention.queries = 0;
   EXPECT_EQ(attention_time(nothing, card).bound, Bound::launch);
+}
+
+// Rotating queries and keys and writing the cache move the same tensors in kernels of their own.
+TEST(AttentionTime, APrefillHasMoreKernels) {
+  CardRates card = paper_card();
+  AttentionConstants& c = card.attention[Precision::bf16];
+  card.launch_ns = 1000;
+  card.dram_bytes_per_s = 1e9;
+  c.prefill_cycles = 5000;
+  c.prefill_passes = 2;
+  Operation prefill = attention(1, 128, false);
+  const double alone_ns = attention_time(prefill, card).ns - 1000;
+  const double moved_bytes = 4.0 * 16 * 128 * 128 * 2;
+  prefill.attention.prefill = true;
+  EXPECT_NEAR(attention_time(prefill, card).ns, 5000 + alone_ns + 2 * moved_bytes, 1e-6);
 }
 
 TEST(AttentionTime, LessToSeeIsLessTime) {

@@ -53,7 +53,8 @@ struct AttentionShape {
   Pass pass = Pass::forward;  // forward or backward
   int64_t batch = 0, heads = 0, kv_heads = 0, queries = 0, keys = 0, head_dim = 0, value_dim = 0;
   bool causal = false;
-  int64_t window = 0;  // keys a query sees; 0: all
+  int64_t window = 0;    // keys a query sees; 0: all
+  bool prefill = false;  // a serving framework's: queries and keys are rotated and the cache is written, too
 };
 
 struct Operation {

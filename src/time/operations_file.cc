@@ -41,11 +41,11 @@ const Field<ConvolutionShape> kConvolution[] = {{"pass", &ConvolutionShape::pass
                                                 {"stride", &ConvolutionShape::stride},
                                                 {"channels_last", &ConvolutionShape::channels_last},
                                                 {"transposed", &ConvolutionShape::transposed}};
-const Field<AttentionShape> kAttention[] = {{"pass", &AttentionShape::pass},         {"batch", &AttentionShape::batch},
-                                            {"heads", &AttentionShape::heads},       {"kv_heads", &AttentionShape::kv_heads},
-                                            {"queries", &AttentionShape::queries},   {"keys", &AttentionShape::keys},
-                                            {"head_dim", &AttentionShape::head_dim}, {"value_dim", &AttentionShape::value_dim},
-                                            {"causal", &AttentionShape::causal},     {"window", &AttentionShape::window}};
+const Field<AttentionShape> kAttention[] = {
+    {"pass", &AttentionShape::pass},         {"batch", &AttentionShape::batch},         {"heads", &AttentionShape::heads},
+    {"kv_heads", &AttentionShape::kv_heads}, {"queries", &AttentionShape::queries},     {"keys", &AttentionShape::keys},
+    {"head_dim", &AttentionShape::head_dim}, {"value_dim", &AttentionShape::value_dim}, {"causal", &AttentionShape::causal},
+    {"window", &AttentionShape::window},     {"prefill", &AttentionShape::prefill}};
 const Field<Operation> kOperation[] = {{"element_bytes", &Operation::element_bytes},
                                        {"bytes_read", &Operation::bytes_read},
                                        {"bytes_written", &Operation::bytes_written},

@@ -2,11 +2,11 @@
 """Constants of a card, fitted to measured training steps of one half of timm's models and judged by the other.
 
     python eval/time/fit_steps.py --data DIR --captures DIR --python ENV/bin/python
-    python eval/time/fit_steps.py --data DIR --captures DIR --python ENV/bin/python --write constants.json
+    python eval/time/fit_steps.py --data DIR --captures DIR --python ENV/bin/python --table timm-train timm-infer --write constants.json
     python eval/time/fit_steps.py --data DIR --captures DIR --python ENV/bin/python --table timm-infer --from-card rtx3090
 
 The first prints what one factor an operation kind is worth: how far off the models of the other half are, over many random halves. The second
-fits constants of data/time/cards.json to the half that split.py names, and writes them: the other half stays unseen. The third fits the factors
+fits constants of data/time (a card's, and what cuDNN turns around) to the half that split.py names, and writes them: the other half stays unseen. The third fits the factors
 to one card's rows and prints how far off the other cards' are. Halves are of architectures, so that no model is on both sides under another name.
 """
 
@@ -16,12 +16,14 @@ import math
 import os
 import statistics
 import sys
+import tempfile
 from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).resolve().parent / "steps"), str(Path(__file__).resolve().parent)]
 
 import step_rows as measured  # noqa: E402
 import step_tables as tables  # noqa: E402
+from fit import merge  # noqa: E402
 from split import architecture, half, random_half  # noqa: E402
 
 import predict  # noqa: E402
@@ -41,7 +43,7 @@ def parse_args():
     parser.add_argument("--sample", type=int, default=0, help="only N models, spread over families (default: all)")
     parser.add_argument("--jobs", type=int)
     parser.add_argument("--seeds", type=int, default=20, help="random halves (default %(default)s)")
-    parser.add_argument("--table", choices=list(measured.TABLES), default="timm-train")
+    parser.add_argument("--table", choices=list(measured.TABLES), nargs="+", default=["timm-train"])
     parser.add_argument("--from-card", help="fit the factors on this card's rows, judge the other cards'")
     parser.add_argument("--write", type=Path, help="fit constants of the card to the fixed half, and write them here")
     return parser.parse_args()
@@ -130,6 +132,9 @@ CONSTANTS = {  # what is fitted: the constant, where the search begins, its firs
     ("convolution", "fp16", "weight_gradient_efficiency"): (0.745, 0.15),
     ("convolution", "fp16", "forward_few_channels"): (4.32, 0.6),
     ("convolution", "fp16", "weight_gradient_few_channels"): (11.2, 0.9),
+    ("convolution", "fp16", "forward_turned"): (1.0, 0.3),
+    ("convolution", "fp16", "data_gradient_turned"): (1.0, 0.3),
+    ("convolution", "fp16", "weight_gradient_turned"): (1.0, 0.3),
     ("normalization", "all", "batch_backward_passes"): (1.667, 0.15),
     ("normalization", "all", "backward_passes"): (1.667, 0.15),
 }
@@ -139,14 +144,15 @@ SEARCHES = 4
 
 
 def constants_file(card, values, source):
-    layer = {}
+    """Of the card, but for what the library turns around: that is the same on all."""
+    file = {"schema_version": 1, "operations": {}, "cards": {card: {}}}
     for path, value in values.items():
-        group = layer
+        group = file["operations"] if path[-1].endswith("_turned") else file["cards"][card]
         for word in path[:-1]:
             group = group.setdefault(word, {})
         group[path[-1]] = round(value, 4)
         group["source"] = source
-    return {"schema_version": 1, "cards": {card: layer}}
+    return file
 
 
 def search(starts, cost, rounds=SEARCHES, say=lambda text: None):
@@ -169,10 +175,23 @@ def search(starts, cost, rounds=SEARCHES, say=lambda text: None):
     return values
 
 
+def predictions(gpucast, rows, files, more=None, say=lambda text: None):
+    """Of rows of several tables: each with the constants that its libraries have, and `more` over them."""
+    found = {}
+    for table in sorted({row.table for row in rows}):
+        own = measured.CONSTANTS.get(table)
+        file = merge(json.loads(own.read_text()) if own else {"schema_version": 1}, more or {})
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as constants:
+            json.dump(file, constants)
+            constants.flush()
+            of_table = [row for row in rows if row.table == table]
+            found.update(predict.predict(gpucast, of_table, files, ["--constants", constants.name], say))
+    return found
+
+
 def fit_constants(gpucast, card, rows, files, source, path):
     def cost(values):
-        path.write_text(json.dumps(constants_file(card, values, source), indent=1) + "\n")
-        found = predict.predict(gpucast, rows, files, ["--constants", str(path)])
+        found = predictions(gpucast, rows, files, constants_file(card, values, source))
         offs = [abs(math.log(found[row.name].gpu_ms / row.measured_ms)) for row in rows if row.name in found]
         moved = sum(math.log(value / CONSTANTS[name][0]) ** 2 for name, value in values.items() if name[-1] not in AT_LEAST_1)
         return sum(off * off if off < HUBER else 2 * HUBER * off - HUBER * HUBER for off in offs) / len(offs) + BELIEF * moved
@@ -217,10 +236,10 @@ def cards_table(pairs, card):
 def main():
     args = parse_args()
     options = measured.Options(args.data, args.python, args.old_timm, args.sample, args.captures)
-    rows = measured.TABLES[args.table](options)
+    rows = [row for table in args.table for row in measured.TABLES[table](options)]
     gpucast = predict.jobs.find(args.gpucast)
     files, _ = predict.captures(gpucast, rows, args.captures, args.jobs)
-    pairs = tables.judged(rows, predict.predict(gpucast, rows, files, say=lambda text: print(text, file=sys.stderr)))
+    pairs = tables.judged(rows, predictions(gpucast, rows, files, say=lambda text: print(text, file=sys.stderr)))
     if not pairs:
         sys.exit(f"fit_steps.py: no row of {args.data} has a prediction")
     if args.write:
@@ -228,7 +247,7 @@ def main():
         mine = [row for row, _ in pairs if row.card == card and half(row.model)]
         if not mine:
             sys.exit(f"fit_steps.py: no row of {card} is of the half that is fitted")
-        source = f"eval/time/fit_steps.py: {len(mine)} rows of {args.table}, the architectures that eval/time/split.py names"
+        source = f"eval/time/fit_steps.py: {len(mine)} rows of {' and '.join(args.table)}, the architectures that eval/time/split.py names"
         fit_constants(gpucast, card, mine, files, source, args.write)
     elif args.from_card:
         print(f"Errors in %; factors fitted on {args.from_card}.\n\n" + cards_table(pairs, args.from_card))

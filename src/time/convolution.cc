@@ -100,8 +100,11 @@ Estimate in_precision(const Operation& operation, Precision precision, const Car
                          : tiled_ns(product, kTiles, rate * c.efficiency, c.narrow, c.k_overhead, c.least_waves, k_step, split, card);
   if (gradient && !stride_1) compute.ns *= c.strided;
   if (tensor && in_channels < 4 && (window > 9 || pass != Pass::weight_gradient)) compute.ns *= c.few_channels;
+  const double flops = 2 * batch * groups * in_channels * out_channels * out * window;
+  // Some releases have no kernel of tensor cores for them: cuDNN 8.3's gradients run on the cores of fp32.
+  if (tensor && s.channels_last && groups > 1 && in_channels > 1)
+    compute.ns = std::max(compute.ns, 1e9 * flops / (card.peak_flop_per_s[Precision::fp32] * c.grouped));
   if (groups > 1 && in_channels == 1) {  // depthwise: kernels of their own, on the cores of fp32
-    const double flops = 2 * batch * groups * out_channels * out * window;
     const double own_ns = 1e9 * flops / (card.peak_flop_per_s[Precision::fp32] * c.depthwise);
     memory_ns = moving_ns(bytes, c.depthwise_passes, 1, card);
     if (own_ns < compute.ns) compute = {own_ns, false};
@@ -179,6 +182,7 @@ void read_convolution_constants(const Constants& constants, CardRates* card) {
                                             of("depthwise"),
                                             of("depthwise_passes"),
                                             of("turned"),
+                                            of("grouped"),
                                             of("few_channels")};
     }
   }

@@ -164,6 +164,7 @@ TEST(AttentionTime, APrefillHasMoreKernels) {
   AttentionConstants& c = card.attention[Precision::bf16];
   card.launch_ns = 1000;
   card.dram_bytes_per_s = 1e9;
+  c.l2_bytes_per_cycle = 1;
   c.prefill_cycles = 5000;
   c.prefill_passes = 2;
   Operation prefill = attention(1, 128, false);

@@ -2,7 +2,8 @@
 
     python timm_step.py --model resnet50 --batch 256 --image 224 --layout nhwc --mode train
 
-What is left to the caller: timm's release, and TIMM_FUSED_ATTN=0 where the measured one had no fused attention.
+What is left to the caller: timm's release, and TIMM_FUSED_ATTN=0 where the measured one had no fused attention. Inference is with timm's
+fast norm (../steps/README.md says how that is known).
 """
 
 import timm
@@ -17,8 +18,10 @@ def parse_args():
     return parser.parse_args()
 
 
-def make_model(name, image):
+def make_model(name, image, fast_norm):
     """At its own image size where that is the one asked for: most convolutional models take no `img_size`."""
+    if fast_norm:
+        timm.layers.set_fast_norm()
     model = timm.create_model(name)
     config = getattr(model, "pretrained_cfg", None) or getattr(model, "default_cfg", {})
     if tuple(config.get("input_size", (3, image, image)))[-1] == image:
@@ -60,7 +63,7 @@ def main():
     args = parse_args()
     torch.backends.cudnn.benchmark = True
     torch.backends.cuda.matmul.allow_tf32 = True
-    model, x = on_card(args, make_model(args.model, args.image))
+    model, x = on_card(args, make_model(args.model, args.image, fast_norm=args.mode == "infer"))
     train(model, x) if args.mode == "train" else infer(model, x)
 
 

@@ -39,7 +39,7 @@ def parse_args():
     parser.add_argument(
         "--cpu-speed", type=float, default=1.0, help="of the measured machines' hosts against this one, while captures were made"
     )
-    parser.add_argument("--constants", type=Path, help="a file of constants for `gpucast time`")
+    parser.add_argument("--constants", type=Path, help="a file of constants for `gpucast time`, in the place of the table's own")
     parser.add_argument("--markdown", type=Path, help="write the tables here too")
     return parser.parse_args()
 
@@ -53,11 +53,12 @@ def document(args, name):
     gpucast = predict.jobs.find(args.gpucast)
     files, problems = predict.captures(gpucast, rows, args.captures, args.jobs)
     left_out = [f"- {job}: {why}" for job, why in sorted(problems.items())]
-    extra = ["--cpu-speed", str(args.cpu_speed), *(["--constants", str(args.constants)] if args.constants else [])]
+    constants = args.constants or measured.CONSTANTS.get(name)
+    extra = ["--cpu-speed", str(args.cpu_speed), *(["--constants", str(constants)] if constants else [])]
     predictions = predict.predict(gpucast, rows, files, extra, lambda text: left_out.append(f"- {text}"))
     keys = [lambda row: row.group, lambda row: row.card, lambda row: f"{row.card}, {row.group}"]
-    if name == "timm-train":
-        keys.append(lambda row: f"{row.group}, {'constants fitted' if half(row.model) else 'not fitted'}")
+    if name in ("timm-train", "timm-infer"):
+        keys.append(lambda row: f"{row.card}, {row.group}, {'half that constants were fitted on' if half(row.model) else 'not fitted'}")
     parts = [f"## {name}", "Errors in %.", tables.overview(rows, predictions, keys)]
     parts.append(tables.parts_overview(rows, predictions))
     parts.append(tables.ratio_overview(rows, predictions, args.known))

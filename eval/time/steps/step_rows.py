@@ -312,6 +312,9 @@ def nvidia_bert(options, line):
     return job(options, f"nvidia-bert_{task}-{precision}-s{length}-b{batch}", "bert_step.py", words, "v100-32"), batch
 
 
+# Constants of the libraries that a table was measured with, where the built-in ones are of another release.
+CONSTANTS = {"timm-train": Path(__file__).resolve().parent.parent / "cudnn_8.3.json"}
+
 TABLES = {
     "timm-train": timm_train,
     "timm-infer": timm_infer,

@@ -339,4 +339,7 @@ def test_the_search_finds_the_least():
 def test_constants_are_written_as_gpucast_reads_them():
     text = fit_steps.constants_file("rtx3090", {("rates", "dram_fraction"): 0.9, ("gemm", "fp16", "overlap"): 0.12345678}, "here")
     layer = {"rates": {"dram_fraction": 0.9, "source": "here"}, "gemm": {"fp16": {"overlap": 0.1235, "source": "here"}}}
-    assert text == {"schema_version": 1, "cards": {"rtx3090": layer}}
+    assert text == {"schema_version": 1, "operations": {}, "cards": {"rtx3090": layer}}
+    text = fit_steps.constants_file("rtx3090", {("convolution", "fp16", "forward_turned"): 0.5}, "here")
+    assert text["cards"]["rtx3090"] == {}  # what a library turns around is the same on all cards
+    assert text["operations"] == {"convolution": {"fp16": {"forward_turned": 0.5, "source": "here"}}}

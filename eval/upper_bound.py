@@ -25,9 +25,9 @@ MIB = 2**20
 BEGIN, END = "<!-- calibrate: begin -->", "<!-- calibrate: end -->"
 CLASSES = ["no_convolutions", "varying_lengths", "dense", "pointwise", "grouped", "depthwise", "first_layer_only", "convolutions"]
 ASSUMED = "workspaces_asked"  # no run was measured: half of what runs took whose workspaces were not asked for
-POOLED = "convolutions"  # stands for each kind of convolution with too few rows
+POOLED = "convolutions"  # stands for each kind of convolution with too few models
 APART = ("no_convolutions", "varying_lengths")  # never pooled
-LEAST_ROWS = 10
+LEAST_MODELS = 10  # of a kind that stands alone: runs of one model resemble each other, so it is models that tell of a new one
 CONFIDENCES = [0.5, 0.75, 0.9, 0.95, 0.975, 0.99, 0.999, 0.9999]
 INTERVAL, REQUEST = 0.95, 0.99  # each end of the 90 % interval; what is asked for
 TAIL_SHARE, TAIL_LEAST = 0.1, 5  # the largest scores, from which the tail is taken
@@ -96,7 +96,7 @@ def rows_by_class(runs):
     rows = {}
     for name in CLASSES:
         own = [run for run in runs if run.job_class == name]
-        if name == POOLED or (name not in APART and len(own) < LEAST_ROWS):
+        if name == POOLED or (name not in APART and len({run.model for run in own}) < LEAST_MODELS):
             rows[name] = (POOLED, [run for run in runs if run.job_class not in APART])
         else:
             rows[name] = (name, own)
@@ -290,7 +290,9 @@ def summary_row(name, pairs):
         )
         for run, _ in drawn
     ]
+    exact = [xmem_rows.saved_bytes(True, run.real_oom, True, run.growth, run.total) for run, _ in drawn]
     rated = [run for run, _ in pairs if run.paper]
+    covered = binomial_interval(sum(outcome.covered for _, outcome in ran), len(ran)) if ran else None
     return [
         name,
         len(pairs),
@@ -301,14 +303,46 @@ def summary_row(name, pairs):
         percent(not (run.paper["correct_estimation"] and (run.real_oom or run.paper["second_oom"] is False)) for run in rated),
         f"{statistics.fmean(ours) / 1e9:.2f}" if ours else "-",
         f"{statistics.fmean(papers) / 1e9:.2f}" if papers else "-",
+        f"{statistics.fmean(exact) / 1e9:.2f}" if exact else "-",
         percent(outcome.request / run.need - 1 for run, outcome in ran),
         percent(outcome.covered for _, outcome in ran),
+        "{:.0f} to {:.0f}".format(*(100 * share for share in covered)) if ran else "-",
         percent(outcome.width for _, outcome in ran),
     ]
 
 
-HEADER = ["class", "rows", "not OOM", "wrong OOM", "PEF %", "PEF % as in the paper", "xMem PEF %", "MCP GB", "xMem MCP GB"]
-HEADER += ["asked above need %", "in the 90 % interval %", "its width %"]
+def binomial_interval(count, of, confidence=0.9):
+    """Clopper and Pearson's: the shares with which so many of so many rows, or rather more or fewer, are not rare."""
+    tail = (1 - confidence) / 2
+
+    def at_most(most, share):
+        return sum(math.comb(of, k) * share**k * (1 - share) ** (of - k) for k in range(most + 1))
+
+    def solve(rises_above):
+        low, high = 0.0, 1.0
+        for _ in range(50):
+            middle = (low + high) / 2
+            low, high = (low, middle) if rises_above(middle) else (middle, high)
+        return (low + high) / 2
+
+    low = solve(lambda share: 1 - at_most(count - 1, share) >= tail) if count else 0.0
+    high = solve(lambda share: at_most(count, share) <= tail) if count < of else 1.0
+    return low, high
+
+
+HEADER = [
+    "class",
+    "rows",
+    "not OOM",
+    "wrong OOM",
+    "PEF %",
+    "PEF % as in the paper",
+    "xMem PEF %",
+    "MCP GB",
+    "xMem MCP GB",
+    "MCP GB of an exact figure",
+]
+HEADER += ["asked above need %", "in the 90 % interval %", "as many rows may come of %", "its width %"]
 
 
 def class_table(table, markdown):

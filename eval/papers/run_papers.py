@@ -127,18 +127,11 @@ def second_rounds(args, pairs):
             for row, outcome, name, fraction in asked
             if outcome["min_capacity_bytes"] is not None
         }
-    todo = {(row.name, name): limited(job_of(args, row), fraction) for row, _, name, fraction in asked}
+    todo = {(row.name, name): xmem_rows.limited(job_of(args, row), fraction) for row, _, name, fraction in asked}
     # Estimates that come to the same limit share a run.
     lines = jobs.run(args.gpucast, todo.values(), args.resume, args.jobs) if todo else {}
     oom = {name: jobs.out_of_memory(line) for name, line in lines.items() if jobs.out_of_memory(line) or xmem_rows.ran(line)}
     return {key: oom[job["name"]] for key, job in todo.items() if job["name"] in oom}
-
-
-def limited(job, fraction):
-    """The same run with PyTorch's allocator held to this part of the card."""
-    python, *script = job["command"]
-    words = [python, str(HERE / "limited.py"), f"{fraction:.2f}", *script]
-    return {**job, "name": f"{job['name']}, at most {fraction:.2f}", "command": words, "enforce_capacity": True}
 
 
 # --- What is written -----------------------------------------------------------------------------------------------------------------

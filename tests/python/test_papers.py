@@ -137,6 +137,44 @@ def test_limits_come_in_steps_of_one_per_cent():
     assert xmem_rows.limit_fraction(1100, 1000) == 1
 
 
+def second_round(memory, off, ground=1000):
+    return said(memory, 0, False, False, off / ground)
+
+
+def test_a_second_round_has_the_readings_that_its_limit_leaves():
+    """A card of 10000 bytes, 50 of them for kernels at most: an estimate of 1000 is a limit of 10 %."""
+    row = xmem_row("x", 1000, False, total_gpu_memory=10000)
+
+    def readings(estimator):
+        return xmem_rows.measured_again({**row, "estimators": {"solution": estimator}}, {"kernels_high_bytes": 50}, "solution")
+
+    assert readings(second_round(1000, 40)) == [960, 1040]
+    assert readings(second_round(1000, 60)) == [940]  # 1060 is above 1000 + 50
+    assert readings(second_round(1000, 60) | {"second_oom": True}) == []
+    assert readings(second_round(1000, 60) | {"second_error": None}) == []
+
+
+def test_rows_beside_two_measurements_of_the_job():
+    """The first round took 1000, DNNMem's second 700 with a limit of 800, xMem's 900 with one of 1100. We say 890 in all, 790 with the lower limit."""
+    rounds = {"solution": second_round(1100, 200), "DNNmem": second_round(800, 100), "SchedTune": second_round(950, 0)}
+    row = xmem_row("x", 1000, False, rounds, total_gpu_memory=10000)
+    result = {"peak_reserved_bytes": 880, "growth_bytes": 10, "kernels_high_bytes": 20}
+    peaks = {("x", 1100): 880, ("x", 800): 780}
+    (entry,) = xmem_rows.repeated_rows([row], [result], peaks)
+    assert entry["apart"] == pytest.approx([0.1, 0.3])  # SchedTune's ran on another PyTorch
+    assert entry["error"] == pytest.approx([0.11])
+    assert entry["error_again"] == pytest.approx([0.01, 0.09])
+    assert entry["error_nearest"] == pytest.approx([0.01]) and entry["again"] == pytest.approx(900)
+    free = xmem_rows.ROUNDS[", limit above the first"]
+    assert xmem_rows.repeated_rows([row], [result], peaks, free)[0]["apart"] == pytest.approx([0.1])
+    assert xmem_rows.repeated_rows([{**row, "real_oom": True}], [result], peaks) == []
+    # A limit that our run does not get through counts for no error.
+    (entry,) = xmem_rows.repeated_rows([row], [result], {**peaks, ("x", 800): None})
+    assert entry["error_again"] == pytest.approx([0.01])
+    table = xmem_rows.large_misses_table([row], [result], peaks, markdown=True)
+    assert table.splitlines()[-1].endswith("| 11.00 | 1.00 | yes |")
+
+
 def test_the_matrix_is_a_truth_table():
     prediction = {"profile gpucast": {"peak_reserved_bytes": 110}, "profile xmem": {"peak_reserved_bytes": 80}}
     prediction.update({"bare gpucast": {"peak_reserved_bytes": 1}, "profile dnnmem": {"error": "no"}})

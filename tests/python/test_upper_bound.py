@@ -63,8 +63,9 @@ def test_scores_count_what_the_ledger_does_not_hold():
     assert upper_bound.upper_score(run(), GIB) == pytest.approx(40 * MIB / GIB)
 
 
-def test_kinds_with_few_rows_take_those_of_all_convolutions():
-    runs = [run(job_class="pointwise")] * 10 + [run()] * 9 + [run(job_class="no_convolutions")] * 3
+def test_kinds_with_few_models_take_the_rows_of_all_convolutions():
+    runs = [run(job_class="pointwise", model=str(model)) for model in range(10)]
+    runs += [run(model=str(model)) for model in range(9)] + [run(job_class="no_convolutions")] * 3
     rows = upper_bound.rows_by_class(runs)
     assert [(name, rows[name][0], len(rows[name][1])) for name in ("pointwise", "dense", "no_convolutions", "varying_lengths")] == [
         ("pointwise", "pointwise", 10),
@@ -72,6 +73,18 @@ def test_kinds_with_few_rows_take_those_of_all_convolutions():
         ("no_convolutions", "no_convolutions", 3),
         ("varying_lengths", "varying_lengths", 0),
     ]
+
+
+def test_many_rows_of_few_models_do_not_stand_alone():
+    rows_of, rows = upper_bound.rows_by_class([run(job_class="pointwise")] * 50 + [run(model="b")])["pointwise"]
+    assert (rows_of, len(rows)) == ("convolutions", 51)
+
+
+def test_binomial_interval_by_hand():
+    # Of n rows all: the share whose n-th power is 5 %. Of 4 rows 2: tables give 9.76 % to 90.24 %.
+    assert upper_bound.binomial_interval(18, 18) == pytest.approx((0.05 ** (1 / 18), 1))
+    assert upper_bound.binomial_interval(2, 4) == pytest.approx((0.0976, 0.9024), abs=1e-4)
+    assert upper_bound.binomial_interval(0, 3) == pytest.approx((0, 1 - 0.05 ** (1 / 3)))
 
 
 def test_runs_that_ran_out_of_memory_teach_nothing():

@@ -101,8 +101,10 @@ Estimate in_precision(const Operation& operation, Precision precision, const Car
   if (gradient && !stride_1) compute.ns *= c.strided;
   if (tensor && in_channels < 4 && (window > 9 || pass != Pass::weight_gradient)) compute.ns *= c.few_channels;
   const double flops = 2 * batch * groups * in_channels * out_channels * out * window;
-  // Some releases have no kernel of tensor cores for them: cuDNN 8.3's gradients run on the cores of fp32.
-  if (tensor && s.channels_last && groups > 1 && in_channels > 1)
+  // Narrow groups have kernels of their own. For wider ones some releases have none of tensor cores: cuDNN 8.3's gradients run on the
+  // cores of fp32.
+  constexpr double kNarrowGroup = 16;
+  if (tensor && s.channels_last && groups > 1 && in_channels > kNarrowGroup)
     compute.ns = std::max(compute.ns, 1e9 * flops / (card.peak_flop_per_s[Precision::fp32] * c.grouped));
   if (groups > 1 && in_channels == 1) {  // depthwise: kernels of their own, on the cores of fp32
     const double own_ns = 1e9 * flops / (card.peak_flop_per_s[Precision::fp32] * c.depthwise);

@@ -109,6 +109,9 @@ TEST(Convolution, GroupsThatLieTogetherMayHaveNoKernelOfTensorCores) {
   EXPECT_NEAR(duration(shape, Precision::fp16, 2).expected_ns, 1e9 * 2 * 64 * 256.0 * 32 * 56 * 56 * 9 / 3.9e12 + 1000, 10);
   shape.channels_last = false;
   EXPECT_LT(duration(shape, Precision::fp16, 2).expected_ns, 1e9 * 2 * 64 * 256.0 * 32 * 56 * 56 * 9 / 3.9e12 / 2);
+  shape.channels_last = true;
+  shape.groups = 16;  // of 16 channels
+  EXPECT_LT(duration(shape, Precision::fp16, 2).expected_ns, 1e9 * 2 * 64 * 256.0 * 16 * 56 * 56 * 9 / 3.9e12);
 }
 
 TEST(Convolution, TensorCoresWantChannelsTogetherAndInEights) {

@@ -3,10 +3,12 @@
 from html import escape
 
 import charts
+import estimators
 import metrics
 from truth import GPUCAST, REQUESTED
 
 ALL = "all"
+NO_CARD_RAN = (GPUCAST, REQUESTED, estimators.LLMEM, estimators.SCHEDTUNE)  # with these estimates as the limit
 
 
 def percent(value, digits=2):
@@ -156,7 +158,7 @@ def second_rounds(rows, virtual):
         if not seen:
             continue
         real = [(row.estimates[name].second_oom, oom) for row, oom in seen]
-        real = [pair for pair in real if pair[0] is not None] if not name.startswith(GPUCAST) else []
+        real = [pair for pair in real if pair[0] is not None] if name not in NO_CARD_RAN else []
         counts = [sum(a == b for a, b in real), sum(b and not a for a, b in real), sum(a and not b for a, b in real)]
         lines.append([name, len(seen), sum(oom for _, oom in seen), len(real) or "-", *(counts if real else "---")])
     return header, lines
@@ -188,9 +190,11 @@ def blocks_of(sources, virtual, about, seed, draws):
             "MRE is the median relative error, of the second round where an estimator had one; PEF the part of rows with a wrong "
             "out-of-memory verdict or whose second round, with the estimate as the limit, failed; MCP the mean memory left over in the "
             "Monte Carlo rows, a failure costing the whole card. 95 % intervals: the same number of rows drawn with replacement. No real "
-            "card ran with gpucast's estimate as its limit: its second round counts as failed when it fails on the virtual GPU or when "
+            "card ran with gpucast's estimate as its limit, nor with those written anew: such a second round counts as failed when it fails on the virtual GPU or when "
             "the measured need is above the limit. What gpucast says to request was calibrated on all xMem rows, so its figures on them are no "
-            "prediction: docs/explanation/upper-bound.md has those on rows left out.",
+            "prediction: docs/explanation/upper-bound.md has those on rows left out. 'SchedTune, anew' and 'LLMem, anew' are written here from their "
+            "descriptions (eval/papers/estimators.py), 'SchedTune' and 'LLMem' are what the paper's authors got from the originals. SchedTune "
+            "anew has learned from the rows of all models but the judged one, on these cards; the original from other networks on other cards.",
         )
     )
     for source, rows in sources.items():

@@ -26,6 +26,7 @@ sys.path.insert(0, str(HERE))
 sys.path.insert(0, str(HERE.parent))
 
 import document  # noqa: E402
+import estimators  # noqa: E402
 import jobs  # noqa: E402
 import measured_jobs  # noqa: E402
 import metrics  # noqa: E402
@@ -107,6 +108,52 @@ def matrix_table(args):
     return [truth.from_matrix(json.loads(line)) for line in args.matrix.read_text().splitlines() if line.strip()]
 
 
+# --- Estimators written anew ----------------------------------------------------------------------------------------------------------
+
+
+def statistics_of(args, names):
+    """{model's name: what estimators ask of it}; kept in --out."""
+    path = args.out / "models.jsonl"
+    known = {line["model"]: line for line in map(json.loads, path.read_text().splitlines())} if path.exists() else {}
+    missing = sorted(set(names) - set(known))
+    if missing:
+        fresh = args.out / "new.models.jsonl"
+        words = [args.gpucast, "run", "--gpu", "rtx3060", "--", args.python, str(HERE / "model_statistics.py"), str(fresh), *missing]
+        done = subprocess.run(words, capture_output=True, text=True)
+        if not fresh.exists():
+            fail(f"model_statistics.py failed:\n{done.stderr[-3000:]}")
+        known.update((line["model"], line) for line in map(json.loads, fresh.read_text().splitlines()))
+        path.write_text("".join(json.dumps(line) + "\n" for line in known.values()))
+        fresh.unlink()
+    return known
+
+
+def others_estimates(args, pairs):
+    """[(row, outcome, estimator, bytes)] of SchedTune and LLMem on the xMem rows."""
+    if not pairs:
+        return []
+    models = statistics_of(args, [row.raw["model"] for row, _ in pairs])
+    cards = {gpu["id"]: gpu for gpu in jobs.gpus(args.gpucast)}
+    samples, found = [], []
+    for row, outcome in pairs:
+        model = models[row.raw["model"]]
+        point = estimators.features(model, row.batch, cards[xmem_rows.GPU_IDS[row.gpu]])
+        samples.append((row.model, point, None if row.oom else row.truth_bytes))
+        # The base without the context, which the measurement leaves out.
+        found.append((row, outcome, estimators.LLMEM, estimators.llmem_bytes(model, row.batch, outcome["growth_bytes"])))
+    forest = estimators.schedtune_bytes(samples, args.seed)
+    found += [(row, outcome, estimators.SCHEDTUNE, size) for (row, outcome), size in zip(pairs, forest)]
+    return [line for line in found if line[3] is not None]
+
+
+def add_estimates(pairs, others, virtual=None):
+    """`virtual`: what came of the second rounds, which need the estimates first."""
+    for row, outcome in pairs:
+        truth.add_gpucast(row, outcome, virtual)
+    for row, outcome, name, size_bytes in others:
+        truth.add_other(row, outcome, name, size_bytes, virtual)
+
+
 # --- The second round ----------------------------------------------------------------------------------------------------------------
 
 
@@ -182,11 +229,10 @@ def main():
     args.resume = args.out / "runs.jsonl"
     tables = {"xmem": xmem_table(args), **measured_tables(args)}
     pairs = [pair for table in tables.values() for pair in table]
-    for row, outcome in pairs:
-        truth.add_gpucast(row, outcome)
+    others = others_estimates(args, tables["xmem"])
+    add_estimates(pairs, others)
     virtual = second_rounds(args, pairs)
-    for row, outcome in pairs:
-        truth.add_gpucast(row, outcome, virtual)
+    add_estimates(pairs, others, virtual)
     sources = {name: [row for row, _ in table] for name, table in tables.items() if table}
     matrix = matrix_table(args)
     if matrix:

@@ -164,23 +164,39 @@ def compared_bytes(row, outcome):
     return reserved + {"nvml_growth": outcome["growth_bytes"], "nvml_used": outcome["ledger_bytes"], "reserved": 0}[row.measures]
 
 
-def add_gpucast(row, outcome, virtual=None):
-    """Puts gpucast's estimates beside the others. `virtual`: {(row name, estimator): out of memory in the virtual GPU's second round}.
-
-    No real card ran with our estimate as its limit. The second round counts as failed when it fails on the virtual GPU, or when what
-    the real allocator had needed (the measurement less what lies beside the allocator) is above the limit.
+def second_round_fails(row, name, limit, beside, virtual):
+    """No real card ran with this limit. The second round counts as failed when it fails on the virtual GPU, or when what the real allocator
+    had needed (the measurement less what lies beside the allocator) is above the limit.
     """
+    too_low = row.truth_bytes - beside > xmem_rows.limit_bytes(limit, row.total_bytes)
+    return too_low or (virtual or {}).get((row.name, name), False)
+
+
+def add_gpucast(row, outcome, virtual=None):
+    """Puts gpucast's estimates beside the others. `virtual`: {(row name, estimator): out of memory in the virtual GPU's second round}."""
     estimate = outcome["peak_reserved_bytes"] + outcome["ledger_bytes"]
-    beside = compared_bytes(row, outcome) - outcome["peak_reserved_bytes"]
+    compared = compared_bytes(row, outcome)
+    beside = compared - outcome["peak_reserved_bytes"]
     limits = {GPUCAST: estimate, REQUESTED: outcome["device"].get("request_bytes")}
     for name, limit in limits.items():
         if limit is None:
             continue
-        too_low = row.truth_bytes - beside > xmem_rows.limit_bytes(limit, row.total_bytes)
         row.estimates[name] = Estimate(
             bytes=limit,
-            error=abs(limit - estimate + compared_bytes(row, outcome) - row.truth_bytes) / row.truth_bytes,
+            error=abs(limit - estimate + compared - row.truth_bytes) / row.truth_bytes,
             says_oom=outcome["oom"],
-            second_oom=None if outcome["oom"] else too_low or (virtual or {}).get((row.name, name), False),
+            second_oom=None if outcome["oom"] else second_round_fails(row, name, limit, beside, virtual),
             runtime_s=outcome["seconds"],
         )
+
+
+def add_other(row, outcome, name, size_bytes, virtual=None):
+    """Puts another estimator's figure beside them: of what the measurement holds, as its authors compare it."""
+    says_oom = size_bytes > row.total_bytes
+    beside = compared_bytes(row, outcome) - outcome["peak_reserved_bytes"]
+    row.estimates[name] = Estimate(
+        bytes=size_bytes,
+        error=abs(size_bytes - row.truth_bytes) / row.truth_bytes,
+        says_oom=says_oom,
+        second_oom=None if says_oom else second_round_fails(row, name, size_bytes, beside, virtual),
+    )

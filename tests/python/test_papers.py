@@ -14,6 +14,7 @@ sys.path[:0] = [str(PAPERS), str(ROOT / "eval")]
 import charts  # noqa: E402
 import designs  # noqa: E402
 import document  # noqa: E402
+import estimators  # noqa: E402
 import jobs  # noqa: E402
 import metrics  # noqa: E402
 import truth  # noqa: E402
@@ -173,6 +174,67 @@ def test_rows_beside_two_measurements_of_the_job():
     assert entry["error_again"] == pytest.approx([0.01])
     table = xmem_rows.large_misses_table([row], [result], peaks, markdown=True)
     assert table.splitlines()[-1].endswith("| 11.00 | 1.00 | yes |")
+
+
+def test_llmem_by_hand():
+    """Two layers of 1024 for 10 texts of 128 tokens: 5 MiB of hidden state, counted as 6; each tensor in steps of 2 MiB."""
+    mib = 2**20
+    decoder = {"layers": 2, "hidden": 1024, "vocabulary": 8192, "length": 128, "weights_bytes": [32 * mib, 5 * mib, 1]}
+    weights = 32 + 6 + 2
+    # Base, weights, two states of each, input, embeddings of tokens and places and two layers, logits, and two copies without a token.
+    logits, shifted = 10 * 128 * 8192 * 4 // mib, 40  # 39.7 MiB
+    expected = 18 + weights + 2 * weights + 2 + 4 * 6 + logits + 2 * shifted
+    assert logits == 40
+    assert estimators.llmem_bytes({"decoder": decoder, "input_bytes": 3072}, 10, 18 * mib) == expected * mib
+    assert estimators.llmem_bytes({"input_bytes": 3072}, 10, 18 * mib) is None
+
+
+def test_a_tree_splits_where_values_differ_most():
+    # By the second feature the values are 1 and 9; the first says nothing.
+    tree = estimators.grow([(5, 1), (5, 2), (5, 3), (5, 4)], [1, 1, 9, 9])
+    assert tree == (1, 2.5, 1, 9)
+    assert [estimators.tree_value(tree, (0, x)) for x in (0, 2.5, 2.6, 100)] == [1, 1, 9, 9]
+    assert estimators.grow([(5, 1), (5, 1)], [1, 3]) == 2  # nothing tells them apart
+    # A second split inside the first.
+    tree = estimators.grow([(1,), (2,), (3,), (4,)], [0, 10, 100, 100])
+    assert [estimators.tree_value(tree, (x,)) for x in (1, 2, 3)] == [0, 10, 100]
+
+
+def test_schedtune_learns_from_other_models_only():
+    samples = [("a", (1,), 100), ("a", (2,), 100), ("b", (1,), 500), ("b", (2,), None), ("c", (1,), 500)]
+    found = estimators.schedtune_bytes(samples, seed=1)
+    assert found[:2] == [500, 500]  # a's own rows are 100
+    assert 100 <= found[2] <= 500 and found[2] != 500  # b's forest has a's rows and c's
+    assert estimators.schedtune_bytes(samples, seed=1) == found
+    assert estimators.schedtune_bytes([("a", (1,), 100)], seed=1) == [None]
+    assert estimators.schedtune_bytes([("a", (1,), 100), ("b", (1,), None)], seed=1) == [None, 100]
+
+
+def test_an_estimator_written_anew_is_judged_as_the_others():
+    outcome = {"peak_reserved_bytes": 40, "growth_bytes": 5, "ledger_bytes": 9}
+    row = truth.from_xmem(RAW[0])  # took 50 of 100, 5 of them beside the allocator
+    truth.add_other(row, outcome, estimators.LLMEM, 60)
+    low = row.estimates[estimators.LLMEM]
+    assert low.error == pytest.approx(0.2) and low.says_oom is False and low.second_oom is False
+    truth.add_other(row, outcome, estimators.LLMEM, 44)
+    assert row.estimates[estimators.LLMEM].second_oom is True  # the allocator needed 45
+    truth.add_other(row, outcome, estimators.LLMEM, 60, {("good", estimators.LLMEM): True})
+    assert row.estimates[estimators.LLMEM].second_oom is True
+    truth.add_other(row, outcome, estimators.LLMEM, 101)
+    assert row.estimates[estimators.LLMEM].says_oom and row.estimates[estimators.LLMEM].second_oom is None
+
+
+def test_model_statistics(gpucast_bin, tmp_path):
+    """A network whose sizes are known: VGG16 for 1000 classes has 138357544 parameters."""
+    words = [gpucast_bin, "run", "--gpu", "rtx3060", "--", sys.executable, PAPERS / "model_statistics.py", tmp_path / "out.jsonl", "VGG16"]
+    done = subprocess.run(list(map(str, words)), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    (line,) = map(json.loads, (tmp_path / "out.jsonl").read_text().splitlines())
+    assert line["parameters_bytes"] == 4 * 138357544
+    assert line["input_bytes"] == 4 * 3 * 86 * 86
+    # Two layers of 64 x 86 x 86 with their ReLUs are the first of what it puts out.
+    assert line["outputs_bytes"] > 4 * 4 * 64 * 86 * 86
+    assert "decoder" not in line
 
 
 def test_the_matrix_is_a_truth_table():

@@ -10,6 +10,7 @@
 #include "gpucast/failed_rank.h"
 #include "gpucast/ledger.h"
 #include "gpucast/profile_summary.h"
+#include "gpucast/ranks.h"
 #include "gpucast/time_range.h"
 #include "gpucast/what_if.h"
 
@@ -95,7 +96,8 @@ struct Prediction {
   std::string torch, cuda, python;
   std::vector<std::string> command;
   std::vector<WhatIf> what_if;  // not the script as it is: what `gpucast run --what-if` changed
-  int64_t rank = 0, world_size = 1;
+  int64_t rank = 0, world_size = 1, device_index = 0;
+  std::optional<Ranks> ranks;  // where several ranks or devices were captured: this is the one that decides
 
   int32_t steps = 0;  // optimizer steps that were completed
   int64_t steps_requested = 0;

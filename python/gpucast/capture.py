@@ -45,11 +45,10 @@ def before_torch(origin):
     except cudnn.Unusable as problem:
         ending.give_up("cudnn_unusable", problem.args[0], to_do=problem.args[1])
         return
-    _versions = libraries.write_profile(build, lambda base: cudnn.profile_entries(_cudnn, base))
+    _versions = libraries.write_profile(build, process.ranks()["local_world_size"], lambda base: cudnn.profile_entries(_cudnn, base))
     os.environ["GPUCAST_VGPU_PROFILE"] = session.path("profile")
     # Triton links its launchers to a file of the driver's name. One that the user names is no more than a place to link, too.
     os.environ["TRITON_LIBCUDA_PATH"] = libraries.driver_folder(build.cuda_major)
-    _choose_the_one_device()
     libraries.load(build.cuda_major)
     _core = libraries.call_core()
     if session.mode() == "doctor" or _installed:
@@ -59,14 +58,6 @@ def before_torch(origin):
     os.register_at_fork(after_in_child=_after_fork_in_child)
     ending.watch_for_exceptions()
     ending.watch_for_os_exit(_before_os_exit)
-
-
-def _choose_the_one_device():
-    """The virtual machine has one card, number 0. "" and "-1" (no card at all) stay: the script does not want one."""
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "0").strip()
-    if visible not in ("", "0", "-1"):
-        os.environ["CUDA_VISIBLE_DEVICES"] = "0"
-        process.recorder.warn("one_device", f"CUDA_VISIBLE_DEVICES was {visible}: the virtual machine has one card, which was used instead")
 
 
 def after_torch(module):
@@ -104,7 +95,7 @@ def arm():
             raise RuntimeError("PYTORCH_NO_CUDA_MEMORY_CACHING turns it off")
         torch.cuda.memory._record_memory_history(enabled="all", context="alloc", stacks="python", max_entries=sys.maxsize)
         _core.gpucast_vgpu_keep_memory_log(os.fsencode(session.path("memory")))  # for a process that is killed; it may fail
-        process.recorder.arm(torch._C._cuda_memoryStats, _core.gpucast_vgpu_mark, torch._C._cuda_getDevice())
+        process.recorder.arm(torch._C._cuda_memoryStats, _core.gpucast_vgpu_mark, _core.gpucast_vgpu_used_devices().contents)
         hooks.install_at_cuda_start(torch)
         what_if.install_at_cuda_start()
         process.state = process.ARMED
@@ -147,7 +138,7 @@ def end(reason, exit_code=0):
     with _end_lock:
         if process.state != process.ARMED:
             return
-        if reason == "steps" and process.recorder.position()[0] == 0:
+        if reason == "steps" and not process.recorder.devices_allocated_on():
             # Optimizers ask CUDA whether a graph is being captured, also where all parameters are on the CPU.
             process.state = process.WATCHING
             _end_without_cuda()
@@ -169,10 +160,20 @@ def _enough():
 def _write_capture(reason, exit_code):
     if reason != "steps":
         tensors.mark_gradients()
-    _write_history(reason, exit_code)
-    problem = _core.gpucast_vgpu_write_log(os.fsencode(session.path("vgpu")))
-    if problem:
-        raise OSError(problem, os.strerror(problem), session.path("vgpu"))
+    operators.finish()
+    # Counters first: at a time limit the script's own thread goes on meanwhile.
+    devices = process.recorder.devices_allocated_on() or [0]
+    stats = {device: process.torch._C._cuda_memoryStats(device) for device in devices}
+    snapshot = process.torch.cuda.memory._snapshot()
+    ranks = process.ranks()
+    for device in devices:
+        part = "" if device == devices[0] else f"device{device}."
+        _write_history(session.path(part + "history"), reason, exit_code, ranks, device, stats[device], snapshot)
+        path = session.path(part + "vgpu")
+        problem = _core.gpucast_vgpu_write_log(os.fsencode(path), device)
+        if problem:
+            raise OSError(problem, os.strerror(problem), path)
+    return {"rank": ranks["rank"], "devices": devices}
 
 
 def _end_without_cuda():
@@ -181,14 +182,9 @@ def _end_without_cuda():
         ending.give_up("cuda_not_used", "the script has taken its optimizer steps without using CUDA")
 
 
-def _write_history(reason, exit_code):
-    ranks = process.ranks()
-    device = process.recorder.device
-    operators.finish()
-    # Counters first: at a time limit the script's own thread goes on meanwhile.
-    stats = process.torch._C._cuda_memoryStats(device)
-    snapshot = process.torch.cuda.memory._snapshot()
-    events = history.until(snapshot["device_traces"][device], *process.recorder.position_of(stats))
+def _write_history(path, reason, exit_code, ranks, device, stats, snapshot):
+    position = process.recorder.position_on(device, stats) if device in process.recorder.devices else (0, 0)
+    events = history.until(snapshot["device_traces"][device], *position)
     whole = len(events) == len(snapshot["device_traces"][device])
     process_record = {
         "record": "process",
@@ -211,7 +207,7 @@ def _write_history(reason, exit_code):
         "reason": reason,
         "exit_code": exit_code,
         "optimizer_steps": steps.counter.rounds,
-        "torch_stats": hooks.torch_stats(stats),
+        "torch_stats": hooks.torch_stats(device, stats),
     }
     if whole:  # else the segments are those of a later moment
         end_record["segments"] = [
@@ -219,9 +215,8 @@ def _write_history(reason, exit_code):
             for segment in snapshot["segments"]
             if segment.get("device", device) == device
         ]
-    path = session.path("history")
     with open(path + ".tmp", "w", encoding="utf-8", errors="backslashreplace") as file:
-        history.write(file, process_record, process.recorder, operators.lines(), events, end_record)
+        history.write(file, process_record, process.recorder, operators.lines(), device, events, end_record)
     os.replace(path + ".tmp", path)
 
 
@@ -229,7 +224,7 @@ def _at_exit():
     if process.state != process.ARMED:
         return
     ending.read_last_exception()
-    if process.recorder.position()[0] == 0:
+    if not process.recorder.devices_allocated_on():
         # It only asked about the GPU (a check in a shell script): not the job to report.
         session.remove("armed")
         session.write("idle")

@@ -81,13 +81,13 @@ def watch_for_os_exit(before):
 
 
 def finish(what, write, reason, exit_code):
-    """Writes with `write(reason, exit_code)`, and tells the supervisor that it is done or why it could not be."""
+    """Writes with `write(reason, exit_code)`, and tells the supervisor that it is done (with what `write` returns) or why it could not be."""
     _flush()
     try:
-        write(reason, exit_code)
+        details = write(reason, exit_code) or {}
         name, text = exception or (None, None)
         done = {"reason": reason, "exit_code": exit_code, "exception_type": name, "exception": text}
-        session.write("done", {**done, "optimizer_steps": steps.counter.rounds})
+        session.write("done", {**done, **details, "optimizer_steps": steps.counter.rounds})
     except Exception as error:
         session.error("cannot_write", f"the {what} could not be written: {type(error).__name__}: {error}", final=False)
         session.write("done", {"reason": "failed"})

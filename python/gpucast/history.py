@@ -62,8 +62,9 @@ def until(events, allocs, frees):
     return events
 
 
-def write(file, process, recorder, operators, events, end):
+def write(file, process, recorder, operators, device, events, end):
     """`events`: the device's trace, as `_snapshot()` gives it. `process` and `end`: records. `operators`: lines."""
+    place = recorder.devices.index(device) if device in recorder.devices else 0
     write_line = file.write
     write_line(json.dumps(process) + "\n")
     for code, message in recorder.warnings:
@@ -72,7 +73,9 @@ def write(file, process, recorder, operators, events, end):
     file.writelines(operators)
 
     tensors = {}
-    for sequence, *fields in recorder.tensors:
+    for sequence, lies_on, *fields in recorder.tensors:
+        if lies_on != device:
+            continue
         tensors.setdefault(sequence, []).append(json.dumps(["tensor", sequence, *fields]) + "\n")
     marks = sorted(recorder.marks)
     next_mark = 0
@@ -81,11 +84,12 @@ def write(file, process, recorder, operators, events, end):
     def write_marks(allocs, frees, all_left=False):
         nonlocal next_mark
         while next_mark < len(marks):
-            mark = marks[next_mark]
-            if not all_left and (mark[1] > allocs or mark[2] > frees):
+            sequence, position, *rest = marks[next_mark]
+            here = position[place] if place < len(position) else (0, 0)
+            if not all_left and (here[0] > allocs or here[1] > frees):
                 return
-            write_line(json.dumps(["mark", *mark]) + "\n")
-            file.writelines(tensors.pop(mark[0], ()))
+            write_line(json.dumps(["mark", sequence, *here, *rest]) + "\n")
+            file.writelines(tensors.pop(sequence, ()))
             next_mark += 1
 
     allocs = frees = 0

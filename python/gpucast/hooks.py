@@ -346,13 +346,14 @@ def _not_recording(real):
     return record_memory_history
 
 
-_earlier_peaks = {"allocated_bytes": 0, "reserved_bytes": 0}
+_earlier_peaks = {}  # (device, "allocated_bytes" or "reserved_bytes") -> the highest that was reset
 
 
 def _keep_peaks():
-    stats = _torch._C._cuda_memoryStats(process.recorder.device)
-    for name in _earlier_peaks:
-        _earlier_peaks[name] = max(_earlier_peaks[name], stats[name]["all"]["peak"])
+    for device in process.recorder.devices:
+        stats = _torch._C._cuda_memoryStats(device)
+        for name in ("allocated_bytes", "reserved_bytes"):
+            _earlier_peaks[device, name] = max(_earlier_peaks.get((device, name), 0), stats[name]["all"]["peak"])
 
 
 def _resetting_peaks(real):
@@ -379,12 +380,12 @@ def _counters_reset(before):
     process.recorder.mark("stats_reset", "")
 
 
-def torch_stats(stats):
+def torch_stats(device, stats):
     """What a capture keeps of PyTorch's own counters at the end: peaks over all resets by the script."""
     allocated, reserved = stats["allocated_bytes"]["all"], stats["reserved_bytes"]["all"]
     return {
-        "peak_allocated_bytes": max(allocated["peak"], _earlier_peaks["allocated_bytes"]),
-        "peak_reserved_bytes": max(reserved["peak"], _earlier_peaks["reserved_bytes"]),
+        "peak_allocated_bytes": max(allocated["peak"], _earlier_peaks.get((device, "allocated_bytes"), 0)),
+        "peak_reserved_bytes": max(reserved["peak"], _earlier_peaks.get((device, "reserved_bytes"), 0)),
         "allocated_bytes": allocated["current"],
         "reserved_bytes": reserved["current"],
         "alloc_retries": stats.get("num_alloc_retries", 0),

@@ -95,8 +95,9 @@ def library_versions(cuda, metadata):
     }
 
 
-def write_profile(build, more=lambda base: {}):
-    """PID.profile: the session's base profile, this PyTorch's versions, the capacity that holds for its CUDA, and `more` of its lines."""
+def write_profile(build, local_ranks=1, more=lambda base: {}):
+    """PID.profile: the session's base profile, this PyTorch's versions, the capacity that holds for its CUDA, a card for each of this
+    machine's ranks, and `more` of its lines."""
     with open(os.path.join(session.FOLDER, "profile.base"), encoding="utf-8") as file:
         lines = [file.read().rstrip("\n")]
     base = dict(re.findall(r"^(\w+) *= *(.*?) *$", lines[0], re.MULTILINE))
@@ -105,6 +106,8 @@ def write_profile(build, more=lambda base: {}):
     if capacity is not None:
         values["capacity_bytes"] = capacity
         values["context_bytes"] = max(0, int(base["total_memory_bytes"]) - capacity)
+    # A launcher that starts more ranks on this machine than `--gpus` says has the cards for it where the job will run.
+    values["devices"] = max(int(base.get("devices", 1)), local_ranks)
     lines += [f"{key} = {value}" for key, value in (values | more(lines[0])).items()]
     session.write("profile", "\n".join(lines) + "\n")
     return values
@@ -131,16 +134,23 @@ def supported_majors():
     return sorted(int(name[4:]) for name in os.listdir(folder) if re.fullmatch(r"cuda\d+", name))
 
 
+class UsedDevices(ctypes.Structure):
+    """gpucast_vgpu_devices_used"""
+
+    _fields_ = (("count", ctypes.c_int32), ("device", ctypes.c_int32 * 64))
+
+
 def call_core():
     """The core's functions for the capture layer. PyDLL keeps the GIL: no other Python thread runs meanwhile."""
     core = ctypes.PyDLL(os.path.join(session.settings()["library_dir"], "vgpu", "libgpucast_vgpu_core.so"))
     core.gpucast_vgpu_mark.argtypes = [ctypes.c_int64]
     core.gpucast_vgpu_mark.restype = None
     core.gpucast_vgpu_used.restype = ctypes.c_int
-    core.gpucast_vgpu_write_log.argtypes = [ctypes.c_char_p]
+    core.gpucast_vgpu_write_log.argtypes = [ctypes.c_char_p, ctypes.c_int]
     core.gpucast_vgpu_write_log.restype = ctypes.c_int
     core.gpucast_vgpu_keep_memory_log.argtypes = [ctypes.c_char_p]
     core.gpucast_vgpu_keep_memory_log.restype = ctypes.c_int
+    core.gpucast_vgpu_used_devices.restype = ctypes.POINTER(UsedDevices)
     core.gpucast_vgpu_hold.argtypes = [ctypes.c_int]
     core.gpucast_vgpu_hold.restype = None
     return core

@@ -25,9 +25,13 @@ def is_data_worker():
 
 
 def ranks():
-    """As launchers such as torchrun say them; of a job of one process without."""
+    """As launchers such as torchrun say them, or torch.distributed once it is set up; of a job of one process without."""
     defaults = {"rank": 0, "local_rank": 0, "world_size": 1, "local_world_size": 1}
-    return {name: _env_int(name.upper(), default) for name, default in defaults.items()}
+    found = {name: _env_int(name.upper(), default) for name, default in defaults.items()}
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is not None and getattr(distributed, "is_initialized", bool)():
+        found.update(rank=distributed.get_rank(), world_size=distributed.get_world_size())
+    return found
 
 
 def _env_int(name, default):

@@ -69,58 +69,79 @@ class Modules:
 class Recorder:
     def __init__(self):
         self.armed = False
-        self.device = 0
-        self.marks = []  # (sequence, allocs, frees, time_us, kind, value[, detail])
-        self.tensors = []  # (sequence, kind, address, storage_bytes, name, module, dtype, shape)
+        self.devices = []  # in the order in which memory was first taken from them
+        self.marks = []  # (sequence, position, time_us, kind, value[, detail])
+        self.tensors = []  # (sequence, device, kind, address, storage_bytes, name, module, dtype, shape)
         self.warnings = {}  # (code, message) -> details
         self.modules = Modules()
         self._sequence = itertools.count(1)
-        # Counters of the allocator at the moment of arming, less what resets took from them: position = counter - base.
-        self._base_allocs = 0
-        self._base_frees = 0
+        # By place in `devices`: (allocs, frees) of the allocator at the moment of arming, less what resets took from them.
+        self._bases = []
+        self._used = None
         self._memory_stats = None
         self._vgpu_mark = None
 
-    def arm(self, memory_stats, vgpu_mark, device):
-        """`memory_stats(device)`: PyTorch's nested counters."""
+    def arm(self, memory_stats, vgpu_mark, used):
+        """`memory_stats(device)`: PyTorch's nested counters. `used`: the virtual GPU's own list of used devices, which grows."""
         self._memory_stats = memory_stats
         self._vgpu_mark = vgpu_mark
-        self.device = device
-        counters = memory_stats(device)["allocation"]["all"]
-        self._base_allocs, self._base_frees = counters["allocated"], counters["freed"]
+        self._used = used
+        self.devices = list(used.device[: used.count])
+        self._bases = [self._counters(device) for device in self.devices]
         self.armed = True
         for sequence, *_ in self.marks:  # made before the first CUDA call
             vgpu_mark(sequence)
 
-    def position(self):
-        """How many alloc and free_requested events the allocator's history holds at this moment."""
-        if not self.armed:
-            return 0, 0
+    def _counters(self, device):
         # The cheapest exact source in all releases: about 15 us. Nothing cheaper is reachable from Python.
-        return self.position_of(self._memory_stats(self.device))
+        counters = self._memory_stats(device)["allocation"]["all"]
+        return counters["allocated"], counters["freed"]
 
-    def position_of(self, stats):
-        """The same, of counters that were read before."""
+    def position(self):
+        """How many alloc and free_requested events the allocator's history holds at this moment: by place in `devices`. A device that
+        was first used later is missing at the end: it held none."""
+        if not self.armed:
+            return ()
+        if self._used.count != len(self.devices):
+            new = self._used.device[len(self.devices) : self._used.count]
+            self._bases += [(0, 0)] * len(new)
+            self.devices += new
+        found = []
+        for device, (base_allocs, base_frees) in zip(self.devices, self._bases):
+            allocs, frees = self._counters(device)
+            found.append((allocs - base_allocs, frees - base_frees))
+        return tuple(found)
+
+    def position_on(self, device, stats):
+        """(allocs, frees) of one device, of counters that were read before."""
         counters = stats["allocation"]["all"]
-        return counters["allocated"] - self._base_allocs, counters["freed"] - self._base_frees
+        base_allocs, base_frees = self._bases[self.devices.index(device)]
+        return counters["allocated"] - base_allocs, counters["freed"] - base_frees
+
+    def devices_allocated_on(self):
+        """The devices that PyTorch's allocator has given memory of, by number."""
+        return sorted(device for device, (allocs, _) in zip(self.devices, self.position()) if allocs > 0)
 
     def counters_reset(self, reset):
-        """Calls `reset`, which sets the allocator's accumulated counters to 0, and keeps positions going."""
-        allocs, frees = self.position()
+        """Calls `reset`, which sets the accumulated counters of some device's allocator to 0, and keeps positions going."""
+        before = self.position()
         reset()
-        self._base_allocs, self._base_frees = -allocs, -frees
+        for place, (allocs, frees) in enumerate(before):
+            now_allocs, now_frees = self._counters(self.devices[place])
+            self._bases[place] = (now_allocs - allocs, now_frees - frees)
 
     def mark(self, kind, value, position=None, detail=None):
-        allocs, frees = position or self.position()
+        if position is None:
+            position = self.position()
         sequence = next(self._sequence)
-        mark = (sequence, allocs, frees, time.time_ns() // 1000, kind, value)
+        mark = (sequence, position, time.time_ns() // 1000, kind, value)
         self.marks.append(mark if detail is None else (*mark, detail))
         if self.armed:
             self._vgpu_mark(sequence)
         return sequence
 
     def mark_tensors(self, entries, position=None):
-        """`entries`: (kind, address, storage_bytes, name, module, dtype, shape) of tensors alive now."""
+        """`entries`: (device, kind, address, storage_bytes, name, module, dtype, shape) of tensors alive now."""
         if entries:
             sequence = self.mark("tensors", "", position)
             self.tensors.extend((sequence, *entry) for entry in entries)

@@ -15,16 +15,16 @@ _known_states = {}  # (id(optimizer), id(parameter)) -> ids of the state's value
 
 
 def _storages(tensor, depth=0):
-    """(address, storage_bytes, dtype, shape) of the CUDA storage under a tensor; of each one under a wrapper subclass."""
+    """(device, address, storage_bytes, dtype, shape) of the CUDA storage under a tensor; of each one under a wrapper subclass."""
     tensor = getattr(tensor, "_local_tensor", tensor)  # DTensor
     try:
-        if tensor.device.type != "cuda" or (tensor.device.index or 0) != process.recorder.device:
+        if tensor.device.type != "cuda":
             return []
         storage = tensor.untyped_storage()
         address = storage.data_ptr()
         size = storage.nbytes()
         if address and size:
-            return [(address, size, str(tensor.dtype).rpartition(".")[2], list(tensor.shape))]
+            return [(tensor.device.index or 0, address, size, str(tensor.dtype).rpartition(".")[2], list(tensor.shape))]
     except Exception:
         if depth > 2 or not hasattr(tensor, "__tensor_flatten__"):
             return []
@@ -39,11 +39,11 @@ def _storages(tensor, depth=0):
 def _entries(kind, tensor, name, module, always=False):
     """The entries to write for one tensor; none when the same tensor was already named so at this address."""
     entries = []
-    for address, size, dtype, shape in _storages(tensor):
+    for device, address, size, dtype, shape in _storages(tensor):
         key = (kind, name, module, address)
         if always or _marked.get(key) != id(tensor):
             _marked[key] = id(tensor)
-            entries.append((kind, address, size, name, module, dtype, shape))
+            entries.append((device, kind, address, size, name, module, dtype, shape))
     return entries
 
 

@@ -15,7 +15,7 @@ namespace gpucast::cli {
 namespace {
 
 const char* const kKeys[] = {"name",  "command",          "gpu",     "steps", "timeout_s", "confidence", "environment", "folder", "output",
-                             "force", "enforce_capacity", "what_if", "log",   "cudnn"};
+                             "force", "enforce_capacity", "what_if", "log",   "cudnn",     "gpus"};
 
 // Every value has one type; what has another is said with the key's name. Values may be null: not given.
 class Reader {
@@ -34,7 +34,7 @@ class Reader {
       *value = found->get<bool>();
     }
   }
-  void steps(const char* key, int64_t* value) {
+  void count(const char* key, int64_t* value) {
     if (const Json* found = find(key)) {
       if (!found->is_integer() || found->get<int64_t>() < 1) throw Error(fmt::format("\"{}\" must be a whole number, 1 or more", key));
       *value = found->get<int64_t>();
@@ -121,7 +121,8 @@ void read_job(const Json& object, Job* job) {
   reader.command("command", &job->command);
   reader.text("gpu", &job->gpu);
   reader.text("cudnn", &job->cudnn);
-  reader.steps("steps", &job->steps);
+  reader.count("gpus", &job->gpus);
+  reader.count("steps", &job->steps);
   reader.seconds("timeout_s", &job->timeout_s);
   reader.probability("confidence", &job->confidence);
   reader.environment("environment", job);
@@ -200,6 +201,7 @@ std::vector<std::string> run_words(const Job& job, const std::string& gpucast, s
   const auto option = [&](const char* name, const std::string& value) { words.push_back(fmt::format("{}={}", name, value)); };
   if (!job.gpu.empty()) option("--gpu", job.gpu);
   if (!job.cudnn.empty()) option("--cudnn", job.cudnn);
+  if (job.gpus > 0) option("--gpus", std::to_string(job.gpus));
   if (job.steps > 0) option("--steps", std::to_string(job.steps));
   if (job.timeout_s > 0) option("--timeout", fmt::format("{}", job.timeout_s));
   if (job.confidence > 0) option("--confidence", fmt::format("{}", job.confidence));

@@ -14,6 +14,7 @@ struct Job {
   std::vector<std::string> command;
   std::string gpu;                                                              // "": none named
   std::string cudnn;                                                            // "": as `gpucast run` does by itself
+  int64_t gpus = 0;                                                             // 0: as `gpucast run` does by itself
   int64_t steps = 0;                                                            // 0: as `gpucast run` does by itself
   double timeout_s = 0;                                                         // 0: none
   double confidence = 0;                                                        // 0: as `gpucast run` does by itself

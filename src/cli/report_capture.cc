@@ -18,13 +18,16 @@ void declare_confidence(Arguments& arguments, double* confidence) {
 
 int report_trace(Trace trace, const std::optional<std::string>& gpu, double confidence, Format format, bool kept) {
   const std::string path = trace.path;
-  const Prediction prediction = predict(std::move(trace), gpu, confidence);
+  return report(predict(std::move(trace), gpu, confidence), format, kept ? path : "");
+}
+
+int report(const Prediction& prediction, Format format, const std::string& path) {
   if (format == Format::json) {
     std::fputs(json_report(prediction).c_str(), stdout);
   } else {
     TextOptions options;
     options.colour = colour_wanted();
-    options.capture_path = kept ? path : "";
+    options.capture_path = path;
     std::fputs(text_report(prediction, options).c_str(), stdout);
   }
   return exit_code_of(prediction.verdict);

@@ -19,6 +19,9 @@ int report_trace(Trace trace, const std::optional<std::string>& gpu, double conf
 // --confidence. check_confidence() throws Error for one that cannot be.
 void declare_confidence(Arguments& arguments, double* confidence);
 
+// The same of a prediction. `path`: the capture that the report may name in its next command; "" none.
+int report(const Prediction& prediction, Format format, const std::string& path);
+
 // No verdict is neither yes nor no.
 int exit_code_of(Verdict verdict);
 

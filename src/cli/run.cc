@@ -20,6 +20,7 @@
 #include "gpucast/error.h"
 #include "gpucast/gpu.h"
 #include "gpucast/predict.h"
+#include "gpucast/ranks.h"
 #include "gpucast/report.h"
 #include "src/base/json.h"
 #include "src/cli/messages.h"
@@ -34,7 +35,7 @@ namespace {
 
 struct Options {
   std::string gpu, output, format = "text", cudnn = "auto";
-  int64_t steps = 3, max_length = 0;
+  int64_t steps = 3, max_length = 0, gpus = 1;
   double timeout_s = 0, confidence = kDefaultConfidence;
   bool force = false, enforce_capacity = false;
   std::vector<std::string> command, what_ifs;
@@ -181,12 +182,25 @@ int64_t size_of_standard_error() {
   return fstat(STDERR_FILENO, &status) == 0 && S_ISREG(status.st_mode) ? status.st_size : -1;
 }
 
+// Of the rank and device that decides, with the figures of all.
+Prediction predict_job(const std::vector<std::string>& files, bool kept, double confidence) {
+  std::vector<Prediction> predictions;
+  for (const std::string& file : files) predictions.push_back(predict(read_trace(file), std::nullopt, confidence));
+  if (predictions.size() == 1) return predictions.front();
+  Ranks ranks = compare_ranks(predictions);
+  for (size_t i = 0; kept && i < files.size(); ++i) ranks.lines[i].capture_path = files[i];
+  Prediction judged = predictions[ranks.judged];
+  judged.ranks = std::move(ranks);
+  return judged;
+}
+
 int run(const Options& options, JobResult* job) {
   check_confidence(options.confidence);
   RunSettings settings;
   if (!options.adopt.empty()) settings.adopted = parse_adopted(options.adopt);
   settings.gpu_chosen = !options.gpu.empty();
   settings.gpu = find_gpu(settings.gpu_chosen ? options.gpu : kDefaultGpu);
+  settings.gpus = options.gpus;
   settings.steps = options.steps;
   settings.timeout_s = options.timeout_s;
   settings.enforce_capacity = options.enforce_capacity;
@@ -196,9 +210,11 @@ int run(const Options& options, JobResult* job) {
   const std::string program = find_program(options.command.front());
   const std::string libraries = library_folder();
   const NoSigpipe no_sigpipe;
-  auto output = std::make_unique<CaptureFile>(options.output, options.force);
 
   std::vector<std::string> files;
+  std::vector<CapturedProcess> captured;
+  std::vector<std::unique_ptr<CaptureFile>> outputs;
+  outputs.push_back(std::make_unique<CaptureFile>(options.output, options.force));
   int worst = kExitYes;
   bool failed = false, kept = !options.output.empty();
   {
@@ -208,7 +224,7 @@ int run(const Options& options, JobResult* job) {
     settings.run_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     job->printed_bytes = size_of_standard_error();
     if (!result) return kExitInterrupted;
-    std::vector<CapturedProcess> captured = result->captured;
+    captured = result->captured;
     if (captured.empty()) {
       const RunError why = explain_nothing(result->command, options);
       captured = left_by_killed(*result, session.path);
@@ -234,16 +250,13 @@ int run(const Options& options, JobResult* job) {
       if (!job->error) job->error = RunError("killed", Error(what));
       failed = true;
     }
+    const auto paths = capture_paths(options.output, captured);
     for (size_t i = 0; i < captured.size(); ++i) {
-      // Rank 0 has the name that was asked for. Without a name, the other ranks' captures are of no use.
-      if (i > 0 && options.output.empty()) break;
-      if (i > 0) output = std::make_unique<CaptureFile>(rank_path(options.output, static_cast<int64_t>(i)), options.force);
-      output->assemble(session.path, captured[i], settings,
-                       {result->command.exit_code.value_or(0), failed_ranks(result->command, captured)});
-      files.push_back(kept ? output->keep() : output->path());
-    }
-    if (captured.size() > 1) {
-      say("gpucast: {} processes were captured; the report is of the first (rank {})\n", captured.size(), captured[0].rank);
+      // The first has the name that was asked for, and was made before the run.
+      if (i > 0) outputs.push_back(std::make_unique<CaptureFile>(options.output.empty() ? "" : paths[i], options.force));
+      outputs[i]->assemble(session.path, captured[i], settings,
+                           {result->command.exit_code.value_or(0), failed_ranks(result->command, captured, captured[i].pid)});
+      files.push_back(kept ? outputs[i]->keep() : outputs[i]->path());
     }
   }
   for (const auto& file : files) {
@@ -257,7 +270,7 @@ int run(const Options& options, JobResult* job) {
   int answer = kExitYes;
   bool reader_gone = false;
   if (options.as_job) {
-    const Prediction prediction = predict(read_trace(files.front()), std::nullopt, options.confidence);
+    const Prediction prediction = predict_job(files, kept, options.confidence);
     job->report = json_report(prediction);
     const bool timed_out = job->error && job->error->code == "timeout";
     const int exit_code = failed || timed_out ? kExitFailed : std::max<int>(worst, exit_code_of(prediction.verdict));
@@ -266,15 +279,18 @@ int run(const Options& options, JobResult* job) {
     return exit_code;
   }
   try {
-    answer = report_trace(read_trace(files.front()), std::nullopt, options.confidence,
-                          options.format == "json" ? Format::json : Format::text, kept);
+    const Prediction prediction = predict_job(files, kept, options.confidence);
+    const std::string judged = !kept              ? ""
+                               : prediction.ranks ? prediction.ranks->lines[prediction.ranks->judged].capture_path
+                                                  : files.front();
+    answer = report(prediction, options.format == "json" ? Format::json : Format::text, judged);
     reader_gone = std::fflush(stdout) != 0 && errno == EPIPE;
   } catch (const std::system_error& error) {
     if (error.code() != std::errc::broken_pipe) throw;
     reader_gone = true;
   }
   if (reader_gone) {  // `| head`: end as other commands do, now that nothing of ours is left
-    output.reset();
+    outputs.clear();
     std::signal(SIGPIPE, SIG_DFL);
     std::raise(SIGPIPE);
   }
@@ -315,6 +331,12 @@ void declare_run(Arguments& arguments) {
   static Options options;
   arguments.option("--gpu", &options.gpu,
                    "the card, as `gpucast gpus` names it (default: an A100-80, and the report lists the cards that would do)");
+  arguments
+      .option(
+          "--gpus", &options.gpus,
+          "how many such cards the machine has; a launcher that starts more ranks than that (torchrun --nproc-per-node) has one for each")
+      .positive()
+      .shows_default();
   arguments.option("--steps", &options.steps, "end after this many optimizer steps").positive().shows_default();
   arguments.option("-o,--output", &options.output, "keep the capture in this file");
   arguments.flag("--force", &options.force, "overwrite the output file");

@@ -64,6 +64,7 @@ std::string base_profile(const RunSettings& settings) {
   line("context_bytes", gpu.total_memory_bytes - std::min(capacity, gpu.total_memory_bytes));
   line("capacity_bytes", capacity);
   line("enforce_capacity", settings.enforce_capacity ? 1 : 0);
+  line("devices", settings.gpus);
   line("l2_bytes", gpu.l2_bytes);
   line("memory_bus_width_bits", gpu.memory_bus_width_bits);
   line("memory_clock_khz", gpu.memory_clock_khz);
@@ -163,7 +164,11 @@ std::optional<SessionResult> run_session(const SessionFolder& session, const std
     return std::nullopt;
   }
   for (const auto& process : result.command.processes) {
-    if (process.done && process.reason != "failed") result.captured.push_back(process);
+    if (!process.done || process.reason == "failed") continue;
+    for (const int64_t device : process.devices) {
+      result.captured.push_back(process);
+      result.captured.back().device = device;
+    }
   }
   return result;
 }
@@ -173,10 +178,10 @@ bool is_lost_rank(const CapturedProcess& process, const std::vector<CapturedProc
   return process.died && (process.stepped || other_rank);
 }
 
-std::vector<FailedRank> failed_ranks(const Supervised& command, const std::vector<CapturedProcess>& captured) {
+std::vector<FailedRank> failed_ranks(const Supervised& command, const std::vector<CapturedProcess>& captured, pid_t pid) {
   std::vector<FailedRank> failed;
   for (const CapturedProcess& process : command.processes) {
-    if (process.pid == captured.front().pid) continue;
+    if (process.pid == pid) continue;
     if (process.reason == "exception") {
       failed.push_back({process.rank, fmt::format("raised {}: {}", process.exception_type, process.exception)});
     } else if (process.exit_code != 0) {
@@ -219,6 +224,8 @@ bool write_partial_history(const std::string& session_folder, const CapturedProc
 bool say_if_failed(const CapturedProcess& process, const Supervised& command) {
   if (process.reason == "exception") {
     say("gpucast: the script raised {}: {}\n", process.exception_type, process.exception);
+    if (process.exception.find("invalid device ordinal") != std::string::npos)
+      say("  to do: say how many GPUs the machine has, e.g. --gpus 8\n");
     return true;
   }
   if (process.reason != "script_end" || (process.exit_code == 0 && command.exit_code.value_or(0) == 0)) return false;
@@ -287,7 +294,8 @@ void CaptureFile::assemble(const std::string& session_folder, const CapturedProc
     }
   }
   out.line(header.dump());
-  const std::string base = fmt::format("{}/{}.", session_folder, process.pid);
+  const std::string part = process.device == process.devices.front() ? "" : fmt::format("device{}.", process.device);
+  const std::string base = fmt::format("{}/{}.{}", session_folder, process.pid, part);
   if (!out.lines_of(base + "history")) throw Error("the captured process left no history", base + "history");
   Json command_end{{"record", "command_end"}, {"exit_code", end.exit_code}};
   for (const FailedRank& failed : end.failed_ranks) command_end["failed_ranks"].push_back({{"rank", failed.rank}, {"what", failed.what}});
@@ -315,12 +323,29 @@ std::string CaptureFile::keep() {
   return current_;
 }
 
-std::string rank_path(const std::string& path, int64_t rank) {
-  if (rank == 0) return path;
+namespace {
+// "train.gpucast", "rank1" -> "train.rank1.gpucast".
+std::string with_part(const std::string& path, const std::string& part) {
   fs::path result(path);
   const std::string extension = result.extension().string();
   result.replace_extension();
-  return fmt::format("{}.rank{}{}", result.string(), rank, extension);
+  return fmt::format("{}.{}{}", result.string(), part, extension);
+}
+}  // namespace
+
+std::string rank_path(const std::string& path, int64_t rank) { return rank == 0 ? path : with_part(path, fmt::format("rank{}", rank)); }
+
+std::vector<std::string> capture_paths(const std::string& path, const std::vector<CapturedProcess>& captured) {
+  std::vector<std::string> paths;
+  for (const CapturedProcess& process : captured) {
+    std::string found = rank_path(path, process.rank);
+    if (process.device != process.devices.front()) found = with_part(found, fmt::format("device{}", process.device));
+    // Two processes that both say they are rank 0.
+    const auto place = static_cast<int64_t>(paths.size());
+    if (std::find(paths.begin(), paths.end(), found) != paths.end()) found = rank_path(path, place);
+    paths.push_back(found);
+  }
+  return paths;
 }
 
 }  // namespace gpucast::cli

@@ -21,6 +21,7 @@ struct RunSettings {
   bool enforce_capacity = false;
   std::string cudnn = "off";  // auto, ask, off, or the path of one to ask
   int64_t steps = 3;
+  int64_t gpus = 1;                  // how many of them the machine has
   double timeout_s = 0;              // 0: none
   std::vector<std::string> command;  // what is started
   std::vector<std::string> typed;    // as the user gave it; empty: the same
@@ -34,7 +35,7 @@ void write_session(const std::string& session_folder, const std::string& library
 
 struct SessionResult {
   Supervised command;
-  std::vector<CapturedProcess> captured;  // those that left a whole capture, by rank
+  std::vector<CapturedProcess> captured;  // those that left a whole capture, by rank; one for each device
 };
 // Runs settings.command, whose program is at `program_path`, in a session of its own. Unset: it was interrupted, which is said.
 std::optional<SessionResult> run_session(const SessionFolder& session, const std::string& program_path, const std::string& library_folder,
@@ -42,8 +43,8 @@ std::optional<SessionResult> run_session(const SessionFolder& session, const std
 
 // A rank that died without a capture. (Others that died so are helpers of the job.)
 bool is_lost_rank(const CapturedProcess& process, const std::vector<CapturedProcess>& captured);
-// The ranks that raised or were lost, but for the first captured one, whose report says so itself.
-std::vector<FailedRank> failed_ranks(const Supervised& command, const std::vector<CapturedProcess>& captured);
+// The ranks that raised or were lost, but for the process `pid`, whose report says so itself.
+std::vector<FailedRank> failed_ranks(const Supervised& command, const std::vector<CapturedProcess>& captured, pid_t pid);
 
 // A process that was killed leaves what it took from the card: makes a history of that. False when it took nothing.
 bool write_partial_history(const std::string& session_folder, const CapturedProcess& process, const std::string& how);
@@ -75,5 +76,7 @@ class CaptureFile {
 
 // "train.gpucast", 1 -> "train.rank1.gpucast".
 std::string rank_path(const std::string& path, int64_t rank);
+// The same for each captured process and device, all different: "train.rank1.device3.gpucast" is a process's second device.
+std::vector<std::string> capture_paths(const std::string& path, const std::vector<CapturedProcess>& captured);
 
 }  // namespace gpucast::cli

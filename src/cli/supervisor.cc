@@ -359,6 +359,10 @@ class Supervisor {
         process.exit_code = static_cast<int>(done.value("exit_code", 0));
         process.exception = done.value("exception", "");
         process.optimizer_steps = done.value("optimizer_steps", 0);
+        process.rank = done.value("rank", process.rank);
+        if (!done["devices"].empty()) process.devices.clear();
+        for (const Json& device : done["devices"]) process.devices.push_back(device.get<int64_t>());
+        process.device = process.devices.front();
       }
       if (const auto status = statuses_.find(pid); status != statuses_.end()) {
         result.exit_code = exit_code_of(status->second);

@@ -48,11 +48,13 @@ class NoSigpipe {
 struct CapturedProcess {
   pid_t pid = 0;
   int64_t rank = 0;
-  bool done = false;           // its capture is complete
-  bool stepped = false;        // it has taken an optimizer step
-  bool died = false;           // it is not done, and was gone before the end
-  std::string reason;          // steps, script_end, exception, timeout, failed
-  std::string exception_type;  // "" when none
+  std::vector<int64_t> devices{0};  // that it used, each with a capture of its own
+  int64_t device = 0;               // the one of them that this is about
+  bool done = false;                // its capture is complete
+  bool stepped = false;             // it has taken an optimizer step
+  bool died = false;                // it is not done, and was gone before the end
+  std::string reason;               // steps, script_end, exception, timeout, failed
+  std::string exception_type;       // "" when none
   std::string exception;
   int exit_code = 0;  // as far as it knew
   int64_t optimizer_steps = 0;

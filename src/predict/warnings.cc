@@ -71,6 +71,7 @@ void describe_run(const Trace& trace, const Gpu& captured, const Gpu& gpu, bool 
   out->what_if = header.what_if;
   out->rank = trace.process.rank;
   out->world_size = trace.process.world_size;
+  out->device_index = trace.process.device;
   out->steps_requested = header.steps_requested;
   out->end_reason = trace.end.reason;
   out->partial = trace.end.reason == "killed";

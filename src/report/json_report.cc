@@ -44,6 +44,23 @@ std::string json_report(const Prediction& p) {
   out["failed_ranks"] = list_json(p.failed_ranks, [](const FailedRank& failed) {
     return Json{{"rank", failed.rank}, {"what", failed.what}};
   });
+  if (p.ranks) {
+    const RankLine* const judged = &p.ranks->lines[p.ranks->judged];
+    out["ranks"] = list_json(p.ranks->lines, [judged](const RankLine& line) {
+      return Json{{"rank", line.rank},
+                  {"device", line.device},
+                  {"judged", &line == judged},
+                  {"verdict", verdict_name(line.verdict)},
+                  {"allocated_bytes", line.allocated_bytes},
+                  {"reserved_bytes", line.reserved_bytes},
+                  {"expected_bytes", line.expected_bytes},
+                  {"request_bytes", line.request_bytes},
+                  {"capture", line.capture_path.empty() ? Json() : Json(line.capture_path)}};
+    });
+    out["rank_differences"] = list_json(p.ranks->differences, [](const CategoryDifference& difference) {
+      return Json{{"name", difference.name}, {"bytes", difference.bytes}};
+    });
+  }
   out["verdict"] = verdict_name(p.verdict);
   out["verdict_reason"] = p.verdict_reason;
   out["needs_reclaim"] = p.needs_reclaim;

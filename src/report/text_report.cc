@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <string_view>
+#include <tuple>
 
 #include "gpucast/report.h"
 #include "src/base/bytes.h"
@@ -135,6 +137,44 @@ void over_time(const Prediction& p, TextWriter* out) {
   if (!phases.empty()) out->wrapped("  allocated by phase: ", phases);
 }
 
+std::string rank_label(const Prediction& p, const RankLine& line) {
+  return p.world_size > 1 ? fmt::format("rank {}, cuda:{}", line.rank, line.device) : fmt::format("cuda:{}", line.device);
+}
+
+// Neighbours with the same figures share a line: "ranks 1 to 7".
+void ranks(const Prediction& p, TextWriter* out) {
+  if (!p.ranks) return;
+  const std::vector<RankLine>& lines = p.ranks->lines;
+  out->line();
+  out->line(
+      fmt::format("{}{}{:>14}{:>16}{:>16}", out->bold("Ranks and devices"), std::string(27, ' '), "allocated", "reserved", "to ask for"));
+  const auto alike = [&](size_t a, size_t b) {
+    const auto figures = [](const RankLine& l) { return std::tuple(l.allocated_bytes, l.reserved_bytes, l.request_bytes, l.verdict); };
+    return figures(lines[a]) == figures(lines[b]) && a != p.ranks->judged && b != p.ranks->judged;
+  };
+  for (size_t first = 0; first < lines.size();) {
+    size_t last = first;
+    while (last + 1 < lines.size() && alike(first, last + 1)) ++last;
+    std::string label = rank_label(p, lines[first]);
+    if (last > first) label = fmt::format("{} to {}", label, rank_label(p, lines[last]));
+    if (first == p.ranks->judged) label += ": this report";
+    out->line(fmt::format("  {:<42}{:>14}{:>16}{:>16}  {}", label, format_mib(lines[first].allocated_bytes),
+                          format_mib(lines[first].reserved_bytes), format_mib(lines[first].request_bytes),
+                          lines[first].verdict == p.verdict ? "" : headline_of(lines[first].verdict).words));
+    first = last + 1;
+  }
+  std::string differences;
+  for (const CategoryDifference& difference : p.ranks->differences) {
+    std::string name = difference.name;
+    std::replace(name.begin(), name.end(), '_', ' ');
+    differences += fmt::format("{}{} {}{}", differences.empty() ? "" : ", ", name, difference.bytes > 0 ? "+" : "-",
+                               format_mib(std::abs(difference.bytes)));
+  }
+  if (!differences.empty())
+    out->wrapped("  ", fmt::format("{} beside {}, at its peak: {}", rank_label(p, lines[p.ranks->judged]),
+                                   rank_label(p, lines[p.ranks->least]), differences));
+}
+
 std::string fate_words(std::string_view name) {
   static constexpr std::pair<std::string_view, const char*> kWords[] = {{"kept", "on the GPU too"},
                                                                         {"host", "stays in the host's memory"},
@@ -209,6 +249,7 @@ std::string text_report(const Prediction& prediction, const TextOptions& options
   TextWriter out(options.colour);
   verdict(prediction, &out);
   run(prediction, &out);
+  ranks(prediction, &out);
   device(prediction, &out);
   if (!prediction.partial) {  // else nothing is known of what was allocated
     peaks(prediction, &out);

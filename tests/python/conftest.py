@@ -90,6 +90,7 @@ class OpenBatch:
     OPTIONS = {
         "--gpu": ("gpu", str),
         "--steps": ("steps", int),
+        "--gpus": ("gpus", int),
         "--cudnn": ("cudnn", str),
         "--enforce-capacity": ("enforce_capacity", None),
         "--force": ("force", None),

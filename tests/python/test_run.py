@@ -168,13 +168,6 @@ def test_allocator_that_cannot_be_recorded(gpucast, variable):
     assert "does not let its allocator be recorded" in done.err and "to do: use PyTorch's own caching allocator" in done.err
 
 
-def test_visible_devices(gpucast):
-    script = "import torch\nassert torch.cuda.device_count() == 1\n" + train_script()
-    done = gpucast(script, environment={"CUDA_VISIBLE_DEVICES": "2,3"})
-    assert done.code == 0, done.err
-    assert [line["code"] for line in done.capture.all("warning")] == ["one_device"]
-
-
 def test_script_raises_before_cuda(gpucast):
     done = gpucast("import torch\nraise KeyError('lr')")
     assert done.code == 2 and done.out == ""

@@ -132,6 +132,7 @@ def run(
     command: str | Sequence[str],
     *,
     gpu: str | None = None,
+    gpus: int = 1,
     steps: int = 3,
     timeout_s: float | None = None,
     environment: Mapping[str, str | None] | None = None,
@@ -153,6 +154,8 @@ def run(
     arguments = ["run", "--format", "json", "--steps", str(steps), "--confidence", str(confidence), "-o", str(capture)]
     if gpu is not None:
         arguments += ["--gpu", gpu]
+    if gpus != 1:
+        arguments += ["--gpus", str(gpus)]
     if timeout_s is not None:
         arguments += ["--timeout", str(timeout_s)]
     if enforce_capacity:
@@ -165,7 +168,9 @@ def run(
         arguments += ["--what-if", name]
     try:
         printed = run_command([*arguments, "--", *words], folder, environment)
-        report = Report.from_json(json.loads(printed), capture)
+        result = json.loads(printed)
+        judged = [rank["capture"] for rank in result.get("ranks", ()) if rank["judged"]]
+        report = Report.from_json(result, Path(judged[0]) if judged else capture)
     except BaseException:
         _remove(temporary)
         raise

@@ -25,6 +25,7 @@ struct DeviceProfile {
   uint64_t context_bytes;       // taken by the CUDA context before the first cudaMalloc
   uint64_t capacity_bytes;      // what cudaMalloc and friends can hand out in all when enforce_capacity
   int enforce_capacity;         // 0: allocation never fails; 1: cudaErrorMemoryAllocation beyond capacity_bytes
+  int devices;                  // how many cards of this kind the machine has (devices.h)
   uint64_t l2_bytes;
   int memory_bus_width_bits, memory_clock_khz, clock_khz;
   int shared_memory_per_block_bytes, shared_memory_per_block_optin_bytes, shared_memory_per_multiprocessor_bytes;
@@ -44,9 +45,10 @@ struct DeviceProfile {
 };
 GPUCAST_VGPU_API const DeviceProfile& profile();
 
-// Whether the card's context exists: once something beyond questions about the device was asked for.
-GPUCAST_VGPU_API bool context_active();
-GPUCAST_VGPU_API void context_activate();
+// Whether a device's context exists: once something beyond questions about it was asked for.
+GPUCAST_VGPU_API bool context_active(int device);
+GPUCAST_VGPU_API void context_activate_on(int device);
+GPUCAST_VGPU_API void context_activate();  // of the calling thread's current device (devices.h), as all calls below that name none
 
 // ---- Device memory -------------------------------------------------------------------------------------------------
 // Addresses lie in ranges reserved with PROT_NONE, so a stray access from the host faults. Device memory is counted in
@@ -57,13 +59,15 @@ GPUCAST_VGPU_API void context_activate();
 enum class Status { ok, out_of_memory, invalid_value };
 
 GPUCAST_VGPU_API Status device_alloc(size_t size_bytes, uint64_t* address);  // cudaMalloc
-GPUCAST_VGPU_API Status device_free(uint64_t address);                       // invalid_value: not an allocation's start
+GPUCAST_VGPU_API Status device_alloc_on(int device, size_t size_bytes, uint64_t* address);
+GPUCAST_VGPU_API Status device_free(uint64_t address);  // invalid_value: not an allocation's start
 
 // Virtual memory management (expandable segments): a range of addresses, physical memory, and the mapping of one on the other.
 GPUCAST_VGPU_API Status address_reserve(size_t size_bytes, size_t alignment_bytes, uint64_t* address);
 GPUCAST_VGPU_API Status address_release(uint64_t address, size_t size_bytes);
-GPUCAST_VGPU_API Status physical_create(size_t size_bytes, uint64_t* handle);  // counts against the capacity
-GPUCAST_VGPU_API Status physical_release(uint64_t handle);                     // returned once it is unmapped too
+GPUCAST_VGPU_API Status physical_create(int device, size_t size_bytes, uint64_t* handle);  // counts against the capacity
+GPUCAST_VGPU_API int physical_device_of(uint64_t handle);                                  // -1: no such memory
+GPUCAST_VGPU_API Status physical_release(uint64_t handle);                                 // returned once it is unmapped too
 GPUCAST_VGPU_API Status physical_map(uint64_t address, size_t size_bytes, uint64_t handle);
 GPUCAST_VGPU_API Status physical_unmap(uint64_t address, size_t size_bytes);
 
@@ -73,11 +77,13 @@ struct MemoryInfo {
   uint64_t allocated_bytes;  // handed out now, in 2 MiB steps
   uint64_t peak_bytes;       // the highest allocated_bytes so far
 };
+GPUCAST_VGPU_API MemoryInfo memory_info(int device);
 GPUCAST_VGPU_API MemoryInfo memory_info();
 
 struct Range {
   uint64_t address;
   size_t size_bytes;
+  int device = 0;  // of device memory
 };
 // The allocation or mapping that holds `address`; false when it is no device memory.
 GPUCAST_VGPU_API bool find_device_range(uint64_t address, Range* range);
@@ -135,10 +141,18 @@ GPUCAST_VGPU_API int gpucast_vgpu_finish_stream(uint64_t stream);
 
 // ---- For the capture layer (ctypes) -----------------------------------------------------------------------------------
 extern "C" {
-GPUCAST_VGPU_API void gpucast_vgpu_mark(int64_t sequence);      // aligns the log with the allocator's history
-GPUCAST_VGPU_API int gpucast_vgpu_used();                       // 1 once any CUDA call was made
-GPUCAST_VGPU_API int gpucast_vgpu_write_log(const char* path);  // 0, or errno
-// From here on a file holds what the program takes from the device, also when it is killed. 0, or errno. Layout: memory_log.cc.
+GPUCAST_VGPU_API void gpucast_vgpu_mark(int64_t sequence);  // aligns the log with the allocator's history
+GPUCAST_VGPU_API int gpucast_vgpu_used();                   // 1 once any CUDA call was made
+// What happened on one device, and what is not of one device. 0, or errno.
+GPUCAST_VGPU_API int gpucast_vgpu_write_log(const char* path, int device);
+// The devices that memory was taken from, in the order in which they were first used; valid until the process ends.
+struct gpucast_vgpu_devices_used {
+  int32_t count;
+  int32_t device[64];
+};
+GPUCAST_VGPU_API const gpucast_vgpu_devices_used* gpucast_vgpu_used_devices();
+// From here on a file holds what the program takes from the first device it uses, also when it is killed. 0, or errno. Layout:
+// memory_log.cc.
 GPUCAST_VGPU_API int gpucast_vgpu_keep_memory_log(const char* path);
 GPUCAST_VGPU_API void gpucast_vgpu_hold(int supervisor_pid);  // never returns: waits to be killed; exits when the supervisor is gone
 }

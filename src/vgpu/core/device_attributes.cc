@@ -2,7 +2,11 @@
 
 #include <algorithm>
 #include <climits>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
+
+#include "src/vgpu/core/devices.h"
 
 namespace gpucast::vgpu {
 
@@ -37,7 +41,7 @@ bool device_attribute(int attribute, int* value) {
     case 30: *value = 512; return true;                      // surface alignment
     case 31: *value = 1; return true;                        // concurrent kernels
     case 32: *value = 0; return true;                        // ECC
-    case 33: *value = kPciBus; return true;
+    case kPciBusAttribute: *value = pci_bus(0); return true;
     case 34: *value = 0; return true;                        // PCI device
     case 35: *value = 0; return true;                        // TCC
     case 36: *value = p.memory_clock_khz; return true;
@@ -102,12 +106,23 @@ bool device_attribute(int attribute, int* value) {
   }
 }
 
-void device_uuid(unsigned char uuid[16]) {
-  // Made from the name: the same card has the same in every run, and two cards of the table differ.
-  uint64_t hash = 14695981039346656037u;
+void device_uuid(int physical, unsigned char uuid[16]) {
+  // Made from the name and the number: the same card has the same in every run, and two cards differ.
+  uint64_t hash = 14695981039346656037u ^ static_cast<uint64_t>(physical);
   for (const char* c = profile().name; *c != '\0'; ++c) hash = (hash ^ static_cast<unsigned char>(*c)) * 1099511628211u;
   std::memcpy(uuid, "gpucast", 8);  // its terminator too: 8 bytes
   std::memcpy(uuid + 8, &hash, 8);
+}
+
+void pci_bus_id(int physical, char text[kPciBusIdSize]) {
+  std::snprintf(text, kPciBusIdSize, "0000:%02x:00.0", static_cast<unsigned char>(pci_bus(physical)));
+}
+
+int physical_by_pci_bus_id(const char* text) {
+  // The domain is written with four or eight digits, or left out.
+  const char* const bus = std::strchr(text, ':') == std::strrchr(text, ':') ? text : std::strchr(text, ':') + 1;
+  const int physical = static_cast<int>(std::strtol(bus, nullptr, 16)) - pci_bus(0);
+  return physical >= 0 && physical < physical_device_count() ? physical : -1;
 }
 
 int occupancy_blocks(int block_threads, uint64_t shared_bytes) {

@@ -1,20 +1,25 @@
 // Device attributes by number: cudaDeviceAttr and CUdevice_attribute share them.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "src/vgpu/core/core.h"
 
 namespace gpucast::vgpu {
 
-// False: no such attribute.
+// Of any of the machine's cards, which are alike but for their place on the bus. False: no such attribute.
 GPUCAST_VGPU_API bool device_attribute(int attribute, int* value);
 
+constexpr int kPciBusAttribute = 33;
+
 // What a card of this capability has and the profile does not name.
-GPUCAST_VGPU_API void device_uuid(unsigned char uuid[16]);
-constexpr char kPciBusId[] = "0000:01:00.0";
-constexpr int kPciBus = 1;
-constexpr int kReservedSharedBytes = 1024;  // of a block, from compute capability 8.0 on
+GPUCAST_VGPU_API void device_uuid(int physical, unsigned char uuid[16]);
+constexpr size_t kPciBusIdSize = sizeof "0000:01:00.0";
+constexpr int pci_bus(int physical) { return physical + 1; }
+GPUCAST_VGPU_API void pci_bus_id(int physical, char text[kPciBusIdSize]);
+GPUCAST_VGPU_API int physical_by_pci_bus_id(const char* text);  // -1: none
+constexpr int kReservedSharedBytes = 1024;                      // of a block, from compute capability 8.0 on
 constexpr int kPersistingL2Percent = 75;
 
 // How many blocks of this shape one multiprocessor holds. Registers per thread are not known here: 32 are assumed.

@@ -1,5 +1,6 @@
 #include "src/vgpu/core/log.h"
 
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <cinttypes>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "src/vgpu/core/core.h"
+#include "src/vgpu/core/devices.h"
 #include "src/vgpu/core/process.h"
 #include "src/vgpu/core/streams.h"
 
@@ -29,15 +31,14 @@ struct TextHash {
   size_t operator()(std::string_view text) const { return std::hash<std::string_view>{}(text); }
 };
 
+// What happened on one device.
 struct Log {
-  std::mutex mutex;
   std::vector<std::string> chunks;  // never grown beyond their capacity: appending moves nothing
   size_t size_bytes = 0;
   uint64_t kernels = 0, dropped = 0;
   int64_t epoch_ns = 0;  // what times of work count from; 0: there was none yet
   uint64_t thread = 0;   // that logged work last
   std::unordered_map<std::string, int, TextHash, std::equal_to<>> kernel_names;
-  std::map<std::pair<std::string, std::string>, uint64_t> unsupported;
 
   void append(std::string_view line) {
     if (forked_after_use()) return;
@@ -68,17 +69,29 @@ int64_t unix_ns() {
   return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
 
-Log& the_log() {
-  static Log* const kLog = new Log;  // never destroyed: libraries call until the very end
-  return *kLog;
+struct Logs {
+  std::mutex mutex;
+  std::array<std::unique_ptr<Log>, kMostDevices> of_device;  // made when first written
+  std::map<std::pair<std::string, std::string>, uint64_t> unsupported;
+
+  Log& of(int device) {
+    std::unique_ptr<Log>& log = of_device[static_cast<size_t>(device)];
+    if (log == nullptr) log = std::make_unique<Log>();
+    return *log;
+  }
+};
+
+Logs& logs() {
+  static Logs* const kLogs = new Logs;  // never destroyed: libraries call until the very end
+  return *kLogs;
 }
 
 std::atomic<uint64_t> g_operations{0};
 
 // The id of a kernel's name, which the log introduces before its first use.
 int kernel_name_id(const char* name) {
-  Log& log = the_log();
-  const std::lock_guard lock(log.mutex);
+  const std::lock_guard lock(logs().mutex);
+  Log& log = logs().of(current_device());
   const auto known = log.kernel_names.find(std::string_view(name));
   if (known != log.kernel_names.end()) return known->second;
   const int id = static_cast<int>(log.kernel_names.size());
@@ -124,17 +137,18 @@ void append_json_string(std::string& out, std::string_view text) {
   out += '"';
 }
 
-void log_line(std::string_view line) {
-  Log& log = the_log();
-  const std::lock_guard lock(log.mutex);
-  log.append(line);
+void log_line(std::string_view line) { log_line_of(current_device(), line); }
+
+void log_line_of(int device, std::string_view line) {
+  const std::lock_guard lock(logs().mutex);
+  logs().of(device).append(line);
 }
 
 void log_timed(std::string_view line) {
   const int64_t now_ns = unix_ns();
   const uint64_t thread = thread_number();
-  Log& log = the_log();
-  const std::lock_guard lock(log.mutex);
+  const std::lock_guard lock(logs().mutex);
+  Log& log = logs().of(current_device());
   if (log.epoch_ns == 0) {
     log.epoch_ns = now_ns;
     log.append("{\"record\":\"clock\",\"unix_ns\":" + std::to_string(now_ns) + "}");
@@ -205,45 +219,46 @@ int not_supported(const char* library, const char* name) {
       {"nvml", 3},     {"cupti", 27},   {"nvJitLink", 6}, {"cufile", 5003},
   };
   touch();
-  Log& log = the_log();
   {
-    const std::lock_guard lock(log.mutex);
-    if (!forked_after_use()) ++log.unsupported[{library, name}];
+    const std::lock_guard lock(logs().mutex);
+    if (!forked_after_use()) ++logs().unsupported[{library, name}];
   }
   for (const auto& entry : kCodes)
     if (std::strcmp(entry.library, library) == 0) return entry.code;
   return 1;
 }
 
-void lock_log() { the_log().mutex.lock(); }
-void unlock_log() { the_log().mutex.unlock(); }
+void lock_log() { logs().mutex.lock(); }
+void unlock_log() { logs().mutex.unlock(); }
 
 void reset_log_in_child() {
-  Log& log = the_log();
-  log.chunks.clear();
-  log.size_bytes = 0;
-  log.kernels = log.dropped = log.thread = 0;
-  log.epoch_ns = 0;
-  log.kernel_names.clear();
-  log.unsupported.clear();
+  for (auto& log : logs().of_device) log.reset();
+  logs().unsupported.clear();
 }
 
 }  // namespace gpucast::vgpu
 
 using namespace gpucast::vgpu;
 
-void gpucast_vgpu_mark(int64_t sequence) { log_line("[\"vgpu_mark\"," + std::to_string(sequence) + "]"); }
+void gpucast_vgpu_mark(int64_t sequence) {
+  const std::string line = "[\"vgpu_mark\"," + std::to_string(sequence) + "]";
+  const std::lock_guard lock(logs().mutex);
+  for (int device = 0; device < kMostDevices; ++device) {
+    if (device == current_device() || logs().of_device[static_cast<size_t>(device)] != nullptr) logs().of(device).append(line);
+  }
+}
 
-int gpucast_vgpu_write_log(const char* path) {
+int gpucast_vgpu_write_log(const char* path, int device) {
   if (forked_after_use()) return EPERM;  // the log is the parent's
-  const uint64_t peak_bytes = memory_info().peak_bytes;
+  if (!is_device(device)) return EINVAL;
+  const uint64_t peak_bytes = memory_info(device).peak_bytes;
   FILE* file = std::fopen(path, "we");
   if (file == nullptr) return errno;
-  Log& log = the_log();
-  const std::lock_guard lock(log.mutex);
+  const std::lock_guard lock(logs().mutex);
+  Log& log = logs().of(device);
   bool written = true;
   for (const std::string& chunk : log.chunks) written = written && std::fwrite(chunk.data(), 1, chunk.size(), file) == chunk.size();
-  for (const auto& [call, count] : log.unsupported) {
+  for (const auto& [call, count] : logs().unsupported) {
     std::string line = "{\"record\":\"unsupported\",\"library\":";
     append_json_string(line, call.first);
     line += ",\"name\":";

@@ -10,8 +10,9 @@
 
 namespace gpucast::vgpu {
 
-// Appends one line (JSON text, without the line's end).
+// Appends one line (JSON text, without the line's end) to the log of the current device. Each device has a log of its own.
 void log_line(std::string_view line);
+void log_line_of(int device, std::string_view line);
 // The same for work on a device: the line, which ends with ']', gets the time as a last element (nanoseconds since the log's "clock"
 // record); a "thread" line comes before it where another thread logged last.
 void log_timed(std::string_view line);

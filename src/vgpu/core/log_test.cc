@@ -25,7 +25,7 @@ std::string json(std::string_view text) {
 
 std::vector<std::string> written() {
   const std::string path = testing::TempDir() + "gpucast_log_" + std::to_string(getpid());
-  EXPECT_EQ(gpucast_vgpu_write_log(path.c_str()), 0);
+  EXPECT_EQ(gpucast_vgpu_write_log(path.c_str(), 0), 0);
   std::ifstream file(path);
   std::vector<std::string> lines;
   for (std::string line; std::getline(file, line);) lines.push_back(line);
@@ -119,7 +119,7 @@ TEST(Log, CountsCallsWithoutAnAnswer) {
   EXPECT_EQ(lines.back().rfind("{\"record\":\"vgpu_end\",", 0), 0u);
 }
 
-TEST(Log, SaysWhyItCannotBeWritten) { EXPECT_EQ(gpucast_vgpu_write_log("/no/such/folder/log"), ENOENT); }
+TEST(Log, SaysWhyItCannotBeWritten) { EXPECT_EQ(gpucast_vgpu_write_log("/no/such/folder/log", 0), ENOENT); }
 
 TEST(Log, AForkedChildDoesNotTouchItsParentsLog) {
   gpucast_vgpu_mark(77);
@@ -129,7 +129,7 @@ TEST(Log, AForkedChildDoesNotTouchItsParentsLog) {
     gpucast_vgpu_mark(78);
     uint64_t address = 0;
     const bool works = device_alloc(100, &address) == Status::ok && device_free(address) == Status::ok;
-    _exit(works && gpucast_vgpu_write_log("/no/such/folder/log") == EPERM ? 0 : 1);
+    _exit(works && gpucast_vgpu_write_log("/no/such/folder/log", 0) == EPERM ? 0 : 1);
   }
   int status = -1;
   ASSERT_EQ(waitpid(child, &status, 0), child);

@@ -2,14 +2,17 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <string>
 
 #include "src/base/address_space.h"
 #include "src/vgpu/core/core.h"
+#include "src/vgpu/core/devices.h"
 #include "src/vgpu/core/functions.h"
 #include "src/vgpu/core/log.h"
 #include "src/vgpu/core/memory_log.h"
@@ -98,6 +101,7 @@ class AscendingRegions {
 
 struct Physical {
   uint64_t size_bytes;
+  int device;
   int mappings = 0;
   bool released = false;
 };
@@ -107,36 +111,29 @@ struct Mapping {
   uint64_t handle;
 };
 
-struct Memory {
-  std::mutex mutex;
-  Regions regions;
-  AscendingRegions ascending_segments{kAscendingSegments, kAscendingReservations};
-  AscendingRegions ascending_reservations{kAscendingReservations, kTopAddress};
-  const bool ascending = profile().ascending_addresses != 0;
-  const AddressSpace::Placement placement = ascending ? AddressSpace::Placement::above_all : AddressSpace::Placement::lowest_place;
-  AddressSpace device{[this](uint64_t size, uint64_t alignment) {
-                        return ascending ? ascending_segments.take(size, device.end()) : regions.take(size, alignment);
-                      },
-                      kStepBytes, ascending ? kStepBytes : kDriverRangeBytes, placement};
-  AddressSpace small{[this](uint64_t size, uint64_t) { return small_step(size); }, kSmallStepBytes, kStepBytes};
-  AddressSpace reservations{[this](uint64_t size, uint64_t) {
-                              return ascending ? ascending_reservations.take(size, reservations.end()) : regions.take(size, kStepBytes);
-                            },
-                            kStepBytes, kStepBytes, placement};
-  AddressSpace modules{[this](uint64_t size, uint64_t) { return regions.take(size, kStepBytes); }, kSmallStepBytes,
-                       kStepBytes};                   // not counted
-  std::set<uint64_t> small_steps;                     // of `device`, handed on to `small`
-  std::map<uint64_t, uint64_t> aligned_reservations;  // address given out -> the reservation's start
-  std::map<uint64_t, Physical> physical;
-  std::map<uint64_t, Mapping> mappings;
-  uint64_t next_physical = 1;
-  uint64_t taken = 0, peak = 0;  // in steps of 2 MiB, libraries' own memory included
+gpucast_vgpu_devices_used g_used{};
+
+// What one device hands out.
+struct Card {
+  int number;
+  AddressSpace device, small;
+  std::set<uint64_t> small_steps;  // of `device`, handed on to `small`
+  uint64_t taken = 0, peak = 0;    // in steps of 2 MiB, libraries' own memory included
+
+  Card(int number_, const AddressSpace::Reserve& reserve, uint64_t range_bytes, AddressSpace::Placement placement)
+      : number(number_),
+        device(reserve, kStepBytes, range_bytes, placement),
+        small([this](uint64_t size, uint64_t) { return small_step(size); }, kSmallStepBytes, kStepBytes) {}
 
   bool fits(uint64_t size) const {
     if (size > kAbsurdBytes) return false;
     return !profile().enforce_capacity || (size <= profile().capacity_bytes && taken <= profile().capacity_bytes - size);
   }
   void take(uint64_t size) {
+    if (peak == 0) {
+      g_used.device[g_used.count] = number;
+      std::atomic_ref(g_used.count).store(g_used.count + 1, std::memory_order_release);
+    }
     taken += size;
     peak = std::max(peak, taken);
   }
@@ -150,6 +147,42 @@ struct Memory {
   }
 };
 
+struct Memory {
+  std::mutex mutex;
+  Regions regions;
+  AscendingRegions ascending_segments{kAscendingSegments, kAscendingReservations};
+  AscendingRegions ascending_reservations{kAscendingReservations, kTopAddress};
+  const bool ascending = profile().ascending_addresses != 0;
+  const AddressSpace::Placement placement = ascending ? AddressSpace::Placement::above_all : AddressSpace::Placement::lowest_place;
+  std::array<std::unique_ptr<Card>, kMostDevices> cards;  // by device, made when first used
+  // Addresses are of the process and not of a device.
+  AddressSpace reservations{[this](uint64_t size, uint64_t) {
+                              return ascending ? ascending_reservations.take(size, reservations.end()) : regions.take(size, kStepBytes);
+                            },
+                            kStepBytes, kStepBytes, placement};
+  AddressSpace modules{[this](uint64_t size, uint64_t) { return regions.take(size, kStepBytes); }, kSmallStepBytes,
+                       kStepBytes};                   // not counted
+  std::map<uint64_t, uint64_t> aligned_reservations;  // address given out -> the reservation's start
+  std::map<uint64_t, Physical> physical;
+  std::map<uint64_t, Mapping> mappings;
+  uint64_t next_physical = 1;
+
+  Card& card(int device) {
+    std::unique_ptr<Card>& found = cards[static_cast<size_t>(device)];
+    if (found == nullptr) {
+      const auto reserve = [this](uint64_t size, uint64_t alignment) {
+        if (!ascending) return regions.take(size, alignment);
+        uint64_t end = 0;  // of what is in use, on any device
+        for (const auto& other : cards)
+          if (other != nullptr) end = std::max(end, other->device.end());
+        return ascending_segments.take(size, end);
+      };
+      found = std::make_unique<Card>(device, reserve, ascending ? kStepBytes : kDriverRangeBytes, placement);
+    }
+    return *found;
+  }
+};
+
 Memory& memory() {
   static Memory* const kMemory = new Memory;  // never destroyed: used until the very end
   return *kMemory;
@@ -157,31 +190,34 @@ Memory& memory() {
 
 using Lock = std::lock_guard<std::mutex>;
 
-void log_change(const char* what, uint64_t address, uint64_t size) {
+void log_change(const char* what, int device, uint64_t address, uint64_t size) {
   // Smaller pieces share a step that the virtual GPU took for itself.
-  if (size >= kStepBytes)
+  if (size >= kStepBytes && device == g_used.device[0])
     note_memory_change(address, std::string_view(what) == "device_free" ? -static_cast<int64_t>(size) : static_cast<int64_t>(size));
-  log_line("[\"" + std::string(what) + "\"," + std::to_string(address) + "," + std::to_string(size) + "]");
+  log_line_of(device, "[\"" + std::string(what) + "\"," + std::to_string(address) + "," + std::to_string(size) + "]");
 }
 
 }  // namespace
 
-Status device_alloc(size_t size_bytes, uint64_t* address) {
-  if (address == nullptr) return Status::invalid_value;
+Status device_alloc(size_t size_bytes, uint64_t* address) { return device_alloc_on(current_device(), size_bytes, address); }
+
+Status device_alloc_on(int device, size_t size_bytes, uint64_t* address) {
+  if (address == nullptr || !is_device(device)) return Status::invalid_value;
   context_activate();
   Memory& m = memory();
   const Lock lock(m.mutex);
   *address = 0;
   if (size_bytes == 0) return Status::ok;
+  Card& card = m.card(device);
   if (size_bytes < kSmallBytes) {
-    *address = m.small.allocate(size_bytes);
-    if (*address != 0) log_change("device_alloc", *address, round_up(size_bytes, kSmallStepBytes));
-  } else if (m.fits(size_bytes) && m.fits(round_up(size_bytes, kStepBytes))) {
+    *address = card.small.allocate(size_bytes);
+    if (*address != 0) log_change("device_alloc", device, *address, round_up(size_bytes, kSmallStepBytes));
+  } else if (card.fits(size_bytes) && card.fits(round_up(size_bytes, kStepBytes))) {
     const uint64_t size = round_up(size_bytes, kStepBytes);
-    *address = m.device.allocate(size);
+    *address = card.device.allocate(size);
     if (*address != 0) {
-      m.take(size);
-      log_change("device_alloc", *address, size);
+      card.take(size);
+      log_change("device_alloc", device, *address, size);
     }
   }
   return *address == 0 ? Status::out_of_memory : Status::ok;
@@ -191,15 +227,19 @@ Status device_free(uint64_t address) {
   if (address == 0) return Status::ok;
   Memory& m = memory();
   const Lock lock(m.mutex);
-  uint64_t size = m.small.free(address);
-  if (size == 0 && !m.small_steps.contains(address)) {
-    size = m.device.free(address);
-    m.taken -= size;
+  for (const auto& card : m.cards) {
+    if (card == nullptr) continue;
+    uint64_t size = card->small.free(address);
+    if (size == 0 && !card->small_steps.contains(address)) {
+      size = card->device.free(address);
+      card->taken -= size;
+    }
+    if (size == 0) continue;
+    forget_contents(address, size);
+    log_change("device_free", card->number, address, size);
+    return Status::ok;
   }
-  if (size == 0) return Status::invalid_value;
-  forget_contents(address, size);
-  log_change("device_free", address, size);
-  return Status::ok;
+  return Status::invalid_value;
 }
 
 Status address_reserve(size_t size_bytes, size_t alignment_bytes, uint64_t* address) {
@@ -229,15 +269,16 @@ Status address_release(uint64_t address, size_t size_bytes) {
   return Status::ok;
 }
 
-Status physical_create(size_t size_bytes, uint64_t* handle) {
-  if (handle == nullptr || size_bytes == 0 || size_bytes % kStepBytes != 0) return Status::invalid_value;
+Status physical_create(int device, size_t size_bytes, uint64_t* handle) {
+  if (handle == nullptr || !is_device(device) || size_bytes == 0 || size_bytes % kStepBytes != 0) return Status::invalid_value;
   context_activate();
   Memory& m = memory();
   const Lock lock(m.mutex);
-  if (!m.fits(size_bytes)) return Status::out_of_memory;
-  m.take(size_bytes);
+  Card& card = m.card(device);
+  if (!card.fits(size_bytes)) return Status::out_of_memory;
+  card.take(size_bytes);
   *handle = m.next_physical++;
-  m.physical[*handle] = {size_bytes};
+  m.physical[*handle] = {size_bytes, device};
   return Status::ok;
 }
 
@@ -245,7 +286,7 @@ namespace {
 
 void release_if_unused(Memory& m, std::map<uint64_t, Physical>::iterator physical) {
   if (!physical->second.released || physical->second.mappings > 0) return;
-  m.taken -= physical->second.size_bytes;
+  m.card(physical->second.device).taken -= physical->second.size_bytes;
   m.physical.erase(physical);
 }
 
@@ -261,6 +302,13 @@ Status physical_release(uint64_t handle) {
   return Status::ok;
 }
 
+int physical_device_of(uint64_t handle) {
+  Memory& m = memory();
+  const Lock lock(m.mutex);
+  const auto found = m.physical.find(handle);
+  return found == m.physical.end() ? -1 : found->second.device;
+}
+
 Status physical_map(uint64_t address, size_t size_bytes, uint64_t handle) {
   Memory& m = memory();
   const Lock lock(m.mutex);
@@ -274,7 +322,7 @@ Status physical_map(uint64_t address, size_t size_bytes, uint64_t handle) {
   if (next != m.mappings.begin() && std::prev(next)->first + std::prev(next)->second.size_bytes > address) return Status::invalid_value;
   m.mappings[address] = {size_bytes, handle};
   ++found->second.mappings;
-  log_change("device_alloc", address, size_bytes);
+  log_change("device_alloc", found->second.device, address, size_bytes);
   return Status::ok;
 }
 
@@ -289,23 +337,25 @@ Status physical_unmap(uint64_t address, size_t size_bytes) {
     end += next->second.size_bytes;
   if (end != address + size_bytes) return Status::invalid_value;
   while (mapping != m.mappings.end() && mapping->first < end) {
-    const auto physical = m.physical.find(mapping->second.handle);
-    if (physical != m.physical.end()) {
-      --physical->second.mappings;
-      release_if_unused(m, physical);
-    }
-    log_change("device_free", mapping->first, mapping->second.size_bytes);
+    const auto physical = m.physical.find(mapping->second.handle);  // lives as long as it is mapped
+    log_change("device_free", physical->second.device, mapping->first, mapping->second.size_bytes);
+    --physical->second.mappings;
+    release_if_unused(m, physical);
     mapping = m.mappings.erase(mapping);
   }
   forget_contents(address, size_bytes);
   return Status::ok;
 }
 
-MemoryInfo memory_info() {
-  const DeviceProfile& card = profile();
+MemoryInfo memory_info() { return memory_info(current_device()); }
+
+MemoryInfo memory_info(int device) {
+  const DeviceProfile& p = profile();
   Memory& m = memory();
   const Lock lock(m.mutex);
-  return {card.total_memory_bytes, card.capacity_bytes > m.taken ? card.capacity_bytes - m.taken : 0, m.taken, m.peak};
+  const Card* const card = is_device(device) ? m.cards[static_cast<size_t>(device)].get() : nullptr;
+  if (card == nullptr) return {p.total_memory_bytes, p.capacity_bytes, 0, 0};
+  return {p.total_memory_bytes, p.capacity_bytes > card->taken ? p.capacity_bytes - card->taken : 0, card->taken, card->peak};
 }
 
 bool find_device_range(uint64_t address, Range* range) {
@@ -314,16 +364,22 @@ bool find_device_range(uint64_t address, Range* range) {
   Memory& m = memory();
   const Lock lock(m.mutex);
   uint64_t start = 0, size = 0;
-  if (m.small.find(address, &start, &size) || m.modules.find(address, &start, &size) ||
-      (m.device.find(address, &start, &size) && !m.small_steps.contains(start))) {
-    *range = {start, size};
+  if (m.modules.find(address, &start, &size)) {
+    *range = {start, size, current_device()};  // a variable is on every device
+    return true;
+  }
+  for (const auto& card : m.cards) {
+    if (card == nullptr) continue;
+    if (!card->small.find(address, &start, &size) && (!card->device.find(address, &start, &size) || card->small_steps.contains(start)))
+      continue;
+    *range = {start, size, card->number};
     return true;
   }
   auto mapping = m.mappings.upper_bound(address);
   if (mapping == m.mappings.begin()) return false;
   --mapping;
   if (address - mapping->first >= mapping->second.size_bytes) return false;
-  *range = {mapping->first, mapping->second.size_bytes};
+  *range = {mapping->first, mapping->second.size_bytes, m.physical.at(mapping->second.handle).device};
   return true;
 }
 
@@ -332,13 +388,14 @@ Status library_memory(const char* library, const char* what, int64_t size_bytes)
   profile();
   Memory& m = memory();
   const Lock lock(m.mutex);
+  Card& card = m.card(current_device());
   if (size_bytes >= 0) {
     const uint64_t size = static_cast<uint64_t>(size_bytes);
-    if (!m.fits(size)) return Status::out_of_memory;
-    m.take(size);
+    if (!card.fits(size)) return Status::out_of_memory;
+    card.take(size);
   } else {  // given back
     const uint64_t size = static_cast<uint64_t>(-(size_bytes + 1)) + 1;
-    m.taken -= std::min(size, m.taken);
+    card.taken -= std::min(size, card.taken);
   }
   std::string line = "[\"library_memory\",";
   append_json_string(line, library);
@@ -365,3 +422,5 @@ void lock_memory() { memory().mutex.lock(); }
 void unlock_memory() { memory().mutex.unlock(); }
 
 }  // namespace gpucast::vgpu
+
+const gpucast_vgpu_devices_used* gpucast_vgpu_used_devices() { return &gpucast::vgpu::g_used; }

@@ -78,7 +78,7 @@ TEST(Memory, PhysicalMemoryIsCountedUntilItIsUnmappedAndReleased) {
   uint64_t range = 0, handle = 0, other = 0;
   ASSERT_EQ(address_reserve(64 * kMiB, 0, &range), Status::ok);
   EXPECT_EQ(address_reserve(kMiB, 0, &other), Status::invalid_value) << "no multiple of 2 MiB";
-  ASSERT_EQ(physical_create(4 * kMiB, &handle), Status::ok);
+  ASSERT_EQ(physical_create(0, 4 * kMiB, &handle), Status::ok);
   EXPECT_EQ(memory_info().allocated_bytes - before, 4 * kMiB);
   Range found;
   EXPECT_FALSE(find_device_range(range, &found)) << "reserved is not mapped";
@@ -143,9 +143,9 @@ TEST(MemoryDeathTest, CapacityIsEnforcedToTheByte) {
     if (device_alloc(kFull + 1, &a) != Status::out_of_memory || a != 0) return false;
     if (device_alloc(kFull, &a) != Status::ok || memory_info().free_bytes != kCapacity - kFull) return false;
     if (device_alloc(1, &b) != Status::out_of_memory) return false;
-    if (physical_create(2 * kMiB, &handle) != Status::out_of_memory) return false;
+    if (physical_create(0, 2 * kMiB, &handle) != Status::out_of_memory) return false;
     if (library_memory("nccl", "buffers", 2 * kMiB) != Status::out_of_memory) return false;
-    if (pool_alloc(pool_default(), 1, &b) != Status::out_of_memory) return false;
+    if (pool_alloc(pool_default(0), 1, &b) != Status::out_of_memory) return false;
     if (device_free(a) != Status::ok || memory_info().free_bytes != kCapacity) return false;
     return device_alloc(1, &b) == Status::ok && memory_info().free_bytes == kCapacity - 2 * kMiB && memory_info().peak_bytes == kFull;
   });
@@ -153,7 +153,7 @@ TEST(MemoryDeathTest, CapacityIsEnforcedToTheByte) {
 
 TEST(Memory, PoolsKeepUntilTrimmed) {
   const uint64_t before = memory_info().allocated_bytes;
-  const uint64_t pool = pool_create();
+  const uint64_t pool = pool_create(0);
   uint64_t a = 0, b = 0;
   ASSERT_EQ(pool_alloc(pool, 10 * kMiB, &a), Status::ok);
   ASSERT_EQ(pool_alloc(pool, 10 * kMiB, &b), Status::ok);

@@ -1,12 +1,14 @@
 #include "src/vgpu/core/pools.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
 
 #include "src/base/address_space.h"
+#include "src/vgpu/core/devices.h"
 #include "src/vgpu/core/process.h"
 #include "src/vgpu/core/regions.h"
 
@@ -17,9 +19,12 @@ constexpr uint64_t kStepBytes = 512;
 constexpr uint64_t kGrowthBytes = 32 << 20;
 
 struct Pool {
-  AddressSpace space{[](uint64_t size, uint64_t) {
+  explicit Pool(int device_) : device(device_) {}
+
+  int device;
+  AddressSpace space{[this](uint64_t size, uint64_t) {
                        uint64_t address = 0;
-                       return device_alloc(size, &address) == Status::ok ? address : 0;
+                       return device_alloc_on(device, size, &address) == Status::ok ? address : 0;
                      },
                      kStepBytes, kGrowthBytes};
   uint64_t keep_bytes = 0, peak_used = 0, peak_reserved = 0;
@@ -38,11 +43,11 @@ struct Pools {
   std::mutex mutex;
   std::map<uint64_t, std::unique_ptr<Pool>> pools;
   uint64_t next = 0x5e0000001000;
-  uint64_t default_pool = 0;
+  std::array<uint64_t, kMostDevices> default_pools{};
   std::atomic<bool> any{false};
 
-  uint64_t create() {
-    pools[next += 16] = std::make_unique<Pool>();
+  uint64_t create(int device) {
+    pools[next += 16] = std::make_unique<Pool>(device);
     any = true;
     return next;
   }
@@ -61,25 +66,28 @@ using Lock = std::lock_guard<std::mutex>;
 
 }  // namespace
 
-uint64_t pool_default() {
+uint64_t pool_default(int device) {
   touch();
+  if (!is_device(device)) return 0;
   Pools& p = pools();
   const Lock lock(p.mutex);
-  if (p.default_pool == 0) p.default_pool = p.create();
-  return p.default_pool;
+  uint64_t& pool = p.default_pools[static_cast<size_t>(device)];
+  if (pool == 0) pool = p.create(device);
+  return pool;
 }
 
-uint64_t pool_create() {
+uint64_t pool_create(int device) {
   touch();
+  if (!is_device(device)) return 0;
   const Lock lock(pools().mutex);
-  return pools().create();
+  return pools().create(device);
 }
 
 Status pool_destroy(uint64_t pool) {
   Pools& p = pools();
   const Lock lock(p.mutex);
   Pool* found = p.find(pool);
-  if (found == nullptr || found->destroyed || pool == p.default_pool) return Status::invalid_value;
+  if (found == nullptr || found->destroyed || pool == p.default_pools[static_cast<size_t>(found->device)]) return Status::invalid_value;
   found->destroyed = true;
   found->trim(0);
   if (found->space.allocated_bytes() == 0) p.pools.erase(pool);
@@ -172,7 +180,7 @@ bool pool_find(uint64_t address, Range* range) {
   for (auto& [handle, pool] : pools().pools) {
     uint64_t start = 0, size = 0;
     if (!pool->space.find(address, &start, &size)) continue;
-    *range = {start, size};
+    *range = {start, size, pool->device};
     return true;
   }
   return false;

@@ -11,8 +11,8 @@ struct PoolUse {
   uint64_t used_bytes, peak_used_bytes, reserved_bytes, peak_reserved_bytes;
 };
 
-GPUCAST_VGPU_API uint64_t pool_default();
-GPUCAST_VGPU_API uint64_t pool_create();
+GPUCAST_VGPU_API uint64_t pool_default(int device);  // 0: no such device
+GPUCAST_VGPU_API uint64_t pool_create(int device);
 // What is still in use stays valid, and is returned once freed.
 GPUCAST_VGPU_API Status pool_destroy(uint64_t pool);
 GPUCAST_VGPU_API Status pool_alloc(uint64_t pool, size_t size_bytes, uint64_t* address);

@@ -5,6 +5,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <csignal>
@@ -12,6 +13,7 @@
 #include <mutex>
 
 #include "src/vgpu/core/core.h"
+#include "src/vgpu/core/devices.h"
 #include "src/vgpu/core/profile.h"
 
 namespace gpucast::vgpu {
@@ -19,7 +21,8 @@ namespace {
 
 std::atomic<bool> g_used{false};
 std::atomic<bool> g_forked_after_use{false};
-std::atomic<bool> g_context{false};
+std::array<std::atomic<bool>, kMostDevices> g_contexts{};  // by device
+std::atomic<bool> g_any_context{false};
 std::once_flag g_once;
 
 // Outer locks first: a thread that holds one of these may take one further down, never one further up.
@@ -44,7 +47,7 @@ void unlock_all() {
 }
 
 void after_fork_in_child() {
-  if (g_context.load()) g_forked_after_use.store(true);
+  if (g_any_context.load()) g_forked_after_use.store(true);
   reset_log_in_child();
   unlock_all();
 }
@@ -60,11 +63,14 @@ void touch() {
 bool used() { return g_used.load(); }
 bool forked_after_use() { return g_forked_after_use.load(); }
 
-bool context_active() { return g_context.load(); }
-void context_activate() {
-  if (g_context.load(std::memory_order_relaxed)) return;
+bool context_active(int device) { return is_device(device) && g_contexts[static_cast<size_t>(device)].load(); }
+void context_activate() { context_activate_on(current_device()); }
+void context_activate_on(int device) {
+  auto& context = g_contexts[static_cast<size_t>(device)];
+  if (context.load(std::memory_order_relaxed)) return;
   touch();
-  g_context.store(true);
+  context.store(true);
+  g_any_context.store(true);
 }
 
 const DeviceProfile& profile() {

@@ -53,6 +53,7 @@ bool set(DeviceProfile& profile, std::string_view key, std::string_view value) {
   GPUCAST_NUMBER(context_bytes);
   GPUCAST_NUMBER(capacity_bytes);
   GPUCAST_NUMBER(enforce_capacity);
+  GPUCAST_NUMBER(devices);
   GPUCAST_NUMBER(l2_bytes);
   GPUCAST_NUMBER(memory_bus_width_bits);
   GPUCAST_NUMBER(memory_clock_khz);
@@ -88,6 +89,7 @@ DeviceProfile default_profile() {
   a100.compute_major = 8;
   a100.compute_minor = 0;
   a100.multiprocessors = 108;
+  a100.devices = 1;
   a100.total_memory_bytes = 85'097'971'712;
   a100.context_bytes = 440 << 20;
   a100.l2_bytes = 40 << 20;

@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "src/vgpu/core/devices.h"
 #include "src/vgpu/core/log.h"
 #include "src/vgpu/core/process.h"
 
@@ -22,6 +23,7 @@ struct Stream {
   unsigned flags = 0;
   int priority = 0;
   uint64_t id = 0;
+  int device = 0;
   uint64_t capture = 0;                // 0: not captured
   std::vector<uint64_t> dependencies;  // the nodes that the next captured node comes after
   bool held = false;
@@ -208,6 +210,7 @@ uint64_t stream_create(unsigned flags, int priority) {
   stream.flags = flags;
   stream.priority = priority;
   stream.id = s.next_id++;
+  stream.device = current_device();
   return handle;
 }
 
@@ -232,7 +235,7 @@ int stream_info(uint64_t stream, StreamInfo* info) {
   const Lock lock(s.mutex);
   const Stream* found = s.stream(stream);
   if (found == nullptr) return kInvalidHandle;
-  *info = {found->flags, found->priority, found->id};
+  *info = {found->flags, found->priority, found->id, stream <= 2 ? current_device() : found->device};
   return kSuccess;
 }
 

@@ -43,6 +43,7 @@ struct StreamInfo {
   unsigned flags;
   int priority;
   uint64_t id;
+  int device;  // of the default streams: the calling thread's current one
 };
 GPUCAST_VGPU_API uint64_t stream_create(unsigned flags, int priority);
 GPUCAST_VGPU_API int stream_destroy(uint64_t stream);

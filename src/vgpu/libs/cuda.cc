@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "src/vgpu/core/device_attributes.h"
+#include "src/vgpu/core/devices.h"
 #include "src/vgpu/core/pools.h"
 #include "src/vgpu/libs/cuda_driver.h"
 #include "src/vgpu/libs/error_names.h"
@@ -48,51 +49,54 @@ CUDA_API int cuProfilerStop() { return kSuccess; }
 
 CUDA_API int cuDeviceGetCount(int* count) {
   if (count == nullptr) return kInvalidValue;
-  profile();
-  *count = 1;
+  *count = device_count();
   return kSuccess;
 }
 CUDA_API int cuDeviceGet(int* device, int ordinal) {
   if (device == nullptr) return kInvalidValue;
-  if (ordinal != 0) return kInvalidDevice;
-  *device = 0;
+  if (!is_device(ordinal)) return kInvalidDevice;
+  *device = ordinal;
   return kSuccess;
 }
 CUDA_API int cuDeviceGetName(char* name, int length, int device) {
   if (name == nullptr || length <= 0) return kInvalidValue;
-  if (device != 0) return kInvalidDevice;
+  if (!is_device(device)) return kInvalidDevice;
   std::snprintf(name, static_cast<size_t>(length), "%s", profile().name);
   return kSuccess;
 }
 CUDA_API int cuDeviceGetUuid_v2(unsigned char* uuid, int device) {
   if (uuid == nullptr) return kInvalidValue;
-  if (device != 0) return kInvalidDevice;
-  device_uuid(uuid);
+  if (!is_device(device)) return kInvalidDevice;
+  device_uuid(physical_device(device), uuid);
   return kSuccess;
 }
 CUDA_ALSO(cuDeviceGetUuid, cuDeviceGetUuid_v2, unsigned char*, int);
 CUDA_API int cuDeviceTotalMem_v2(size_t* size, int device) {
   if (size == nullptr) return kInvalidValue;
-  if (device != 0) return kInvalidDevice;
+  if (!is_device(device)) return kInvalidDevice;
   *size = profile().total_memory_bytes;
   return kSuccess;
 }
 CUDA_ALSO(cuDeviceTotalMem, cuDeviceTotalMem_v2, size_t*, int);
 CUDA_API int cuDeviceGetAttribute(int* value, int attribute, int device) {
   if (value == nullptr) return kInvalidValue;
-  if (device != 0) return kInvalidDevice;
+  if (!is_device(device)) return kInvalidDevice;
+  if (attribute == kPciBusAttribute) {
+    *value = pci_bus(physical_device(device));
+    return kSuccess;
+  }
   return device_attribute(attribute, value) ? kSuccess : kInvalidValue;
 }
 CUDA_API int cuDeviceComputeCapability(int* major, int* minor, int device) {
   if (major == nullptr || minor == nullptr) return kInvalidValue;
-  if (device != 0) return kInvalidDevice;
+  if (!is_device(device)) return kInvalidDevice;
   *major = profile().compute_major;
   *minor = profile().compute_minor;
   return kSuccess;
 }
 CUDA_API int cuDeviceGetProperties(cuda::DevProp* p, int device) {
   if (p == nullptr) return kInvalidValue;
-  if (device != 0) return kInvalidDevice;
+  if (!is_device(device)) return kInvalidDevice;
   const auto value = [](int id) {
     int result = 0;
     device_attribute(id, &result);
@@ -111,83 +115,95 @@ CUDA_API int cuDeviceGetProperties(cuda::DevProp* p, int device) {
   return kSuccess;
 }
 CUDA_API int cuDeviceGetPCIBusId(char* text, int length, int device) {
-  if (device != 0) return kInvalidDevice;
-  if (text == nullptr || length < static_cast<int>(sizeof kPciBusId)) return kInvalidValue;
-  std::memcpy(text, kPciBusId, sizeof kPciBusId);
+  if (!is_device(device)) return kInvalidDevice;
+  if (text == nullptr || length < static_cast<int>(kPciBusIdSize)) return kInvalidValue;
+  pci_bus_id(physical_device(device), text);
   return kSuccess;
 }
 CUDA_API int cuDeviceGetByPCIBusId(int* device, const char* text) {
   if (device == nullptr || text == nullptr) return kInvalidValue;
-  if (std::strstr(text, "01:00.0") == nullptr) return kInvalidDevice;
-  *device = 0;
+  const int found = visible_device(physical_by_pci_bus_id(text));
+  if (found < 0) return kInvalidDevice;
+  *device = found;
   return kSuccess;
 }
-CUDA_API int cuDeviceCanAccessPeer(int* can, int, int) {
+CUDA_API int cuDeviceCanAccessPeer(int* can, int device, int peer) {
   if (can == nullptr) return kInvalidValue;
-  *can = 0;
+  if (!is_device(device) || !is_device(peer)) return kInvalidDevice;
+  *can = can_access_peer(device, peer) ? 1 : 0;
   return kSuccess;
 }
 CUDA_API int cuDeviceGetDefaultMemPool(uint64_t* pool, int device) {
   if (pool == nullptr) return kInvalidValue;
-  if (device != 0) return kInvalidDevice;
-  *pool = pool_default();
+  if (!is_device(device)) return kInvalidDevice;
+  *pool = pool_default(device);
   return kSuccess;
 }
 CUDA_ALSO(cuDeviceGetMemPool, cuDeviceGetDefaultMemPool, uint64_t*, int);
 
-// ---- Contexts: one primary context, which every thread has once it is in use ----------------------------------------------------
+// ---- Contexts: a primary one for each device, which every thread has once it is in use
+// ------------------------------------------------------------
 
 namespace {
-thread_local std::vector<uint64_t> t_contexts;
+// What a thread has pushed. The one on top says which device is the current one; below all lies what cudaSetDevice chose.
+struct Pushed {
+  uint64_t context;
+  int device_before;
+};
+thread_local std::vector<Pushed> t_contexts;
 unsigned g_context_flags = 0;
 size_t g_limits[] = {1024, 1 << 20, 8 << 20, 2, 2048, 128, 0};
 
 uint64_t current_context() {
-  if (!t_contexts.empty()) return t_contexts.back();
-  return context_active() ? kPrimaryContext : 0;
+  if (!t_contexts.empty() && t_contexts.back().context == 0) return 0;
+  if (!t_contexts.empty()) return primary_context(current_device());
+  return context_active(current_device()) ? primary_context(current_device()) : 0;
 }
 }  // namespace
 
 CUDA_API int cuDevicePrimaryCtxRetain(uint64_t* context, int device) {
   if (context == nullptr) return kInvalidValue;
-  if (device != 0) return kInvalidDevice;
-  context_activate();
-  *context = kPrimaryContext;
+  if (!is_device(device)) return kInvalidDevice;
+  context_activate_on(device);
+  *context = primary_context(device);
   return kSuccess;
 }
-CUDA_API int cuDevicePrimaryCtxRelease_v2(int device) { return device == 0 ? kSuccess : kInvalidDevice; }
+CUDA_API int cuDevicePrimaryCtxRelease_v2(int device) { return is_device(device) ? kSuccess : kInvalidDevice; }
 CUDA_ALSO(cuDevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease_v2, int);
-CUDA_API int cuDevicePrimaryCtxReset_v2(int device) { return device == 0 ? kSuccess : kInvalidDevice; }
+CUDA_API int cuDevicePrimaryCtxReset_v2(int device) { return is_device(device) ? kSuccess : kInvalidDevice; }
 CUDA_ALSO(cuDevicePrimaryCtxReset, cuDevicePrimaryCtxReset_v2, int);
 CUDA_API int cuDevicePrimaryCtxSetFlags_v2(int device, unsigned flags) {
-  if (device != 0) return kInvalidDevice;
+  if (!is_device(device)) return kInvalidDevice;
   g_context_flags = flags;
   return kSuccess;
 }
 CUDA_ALSO(cuDevicePrimaryCtxSetFlags, cuDevicePrimaryCtxSetFlags_v2, int, unsigned);
 CUDA_API int cuDevicePrimaryCtxGetState(int device, unsigned* flags, int* active) {
-  if (device != 0) return kInvalidDevice;
+  if (!is_device(device)) return kInvalidDevice;
   if (flags != nullptr) *flags = g_context_flags;
-  if (active != nullptr) *active = context_active() ? 1 : 0;
+  if (active != nullptr) *active = context_active(device) ? 1 : 0;
   return kSuccess;
 }
 
 CUDA_API int cuCtxPushCurrent_v2(uint64_t context) {
-  t_contexts.push_back(context);
+  const int device = device_of_context(context);
+  if (context != 0 && device < 0) return kInvalidContext;
+  t_contexts.push_back({context, current_device()});
+  if (device >= 0) set_current_device(device);
   return kSuccess;
 }
 CUDA_ALSO(cuCtxPushCurrent, cuCtxPushCurrent_v2, uint64_t);
 CUDA_API int cuCtxPopCurrent_v2(uint64_t* context) {
   if (context != nullptr) *context = current_context();
   if (t_contexts.empty()) return kInvalidContext;
+  set_current_device(t_contexts.back().device_before);
   t_contexts.pop_back();
   return kSuccess;
 }
 CUDA_ALSO(cuCtxPopCurrent, cuCtxPopCurrent_v2, uint64_t*);
 CUDA_API int cuCtxSetCurrent(uint64_t context) {
-  if (!t_contexts.empty()) t_contexts.pop_back();
-  if (context != 0) t_contexts.push_back(context);
-  return kSuccess;
+  if (!t_contexts.empty()) cuCtxPopCurrent_v2(nullptr);
+  return context != 0 ? cuCtxPushCurrent_v2(context) : kSuccess;
 }
 CUDA_API int cuCtxGetCurrent(uint64_t* context) {
   if (context == nullptr) return kInvalidValue;
@@ -199,10 +215,10 @@ namespace {
 // A context of the program's own is the primary one under another name: memory and streams are the card's anyway.
 int create_context(uint64_t* context, unsigned flags, int device) {
   if (context == nullptr) return kInvalidValue;
-  if (device != 0) return kInvalidDevice;
-  context_activate();
+  if (!is_device(device)) return kInvalidDevice;
+  context_activate_on(device);
   g_context_flags = flags;
-  *context = kPrimaryContext;
+  *context = primary_context(device);
   return cuCtxPushCurrent_v2(*context);
 }
 }  // namespace
@@ -212,14 +228,15 @@ CUDA_ALSO(cuCtxCreate, cuCtxCreate_v2, uint64_t*, unsigned, int);
 CUDA_API int cuCtxCreate_v3(uint64_t* context, void*, int, unsigned flags, int device) { return create_context(context, flags, device); }
 CUDA_API int cuCtxCreate_v4(uint64_t* context, void*, unsigned flags, int device) { return create_context(context, flags, device); }
 CUDA_API int cuCtxDestroy_v2(uint64_t context) {
-  std::erase(t_contexts, context);
+  while (!t_contexts.empty() && t_contexts.back().context == context) cuCtxPopCurrent_v2(nullptr);
+  std::erase_if(t_contexts, [context](const Pushed& pushed) { return pushed.context == context; });
   return kSuccess;
 }
 CUDA_ALSO(cuCtxDestroy, cuCtxDestroy_v2, uint64_t);
 CUDA_API int cuCtxGetDevice(int* device) {
   if (device == nullptr) return kInvalidValue;
   if (current_context() == 0) return kInvalidContext;
-  *device = 0;
+  *device = current_device();
   return kSuccess;
 }
 CUDA_API int cuCtxGetDevice_v2(int* device, uint64_t) { return cuCtxGetDevice(device); }
@@ -275,8 +292,14 @@ CUDA_API int cuCtxGetStreamPriorityRange(int* least, int* greatest) {
   if (greatest != nullptr) *greatest = -5;
   return kSuccess;
 }
-CUDA_API int cuCtxEnablePeerAccess(uint64_t, unsigned) { return kInvalidContext; }
-CUDA_API int cuCtxDisablePeerAccess(uint64_t) { return kInvalidContext; }
+CUDA_API int cuCtxEnablePeerAccess(uint64_t peer, unsigned) {
+  const int device = device_of_context(peer);
+  return device < 0 ? kInvalidContext : change_peer_access(device, true);
+}
+CUDA_API int cuCtxDisablePeerAccess(uint64_t peer) {
+  const int device = device_of_context(peer);
+  return device < 0 ? kInvalidContext : change_peer_access(device, false);
+}
 
 // ---- Functions by name --------------------------------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "src/vgpu/core/core.h"
+#include "src/vgpu/core/devices.h"
 #include "src/vgpu/core/streams.h"
 #include "src/vgpu/libs/cuda_types.h"
 
@@ -17,13 +18,22 @@
 namespace gpucast::vgpu {
 
 // CUresult beyond core/streams.h.
+constexpr Code kNoDevice{100};
 constexpr Code kInvalidDevice{101};
 constexpr Code kInvalidContext{201};
 constexpr Code kFileNotFound{301};
 constexpr Code kHostMemoryAlreadyRegistered{712};
 constexpr Code kHostMemoryNotRegistered{713};
 
-constexpr uint64_t kPrimaryContext = 0x5f0000001000;
+// A device's primary context, as a handle.
+constexpr uint64_t kFirstContext = 0x5f0000001000, kContextStep = 0x1000;
+constexpr uint64_t primary_context(int device) { return kFirstContext + static_cast<uint64_t>(device) * kContextStep; }
+// -1: the handle of none.
+inline int device_of_context(uint64_t context) {
+  if (context < kFirstContext || (context - kFirstContext) % kContextStep != 0) return -1;
+  const uint64_t device = (context - kFirstContext) / kContextStep;
+  return device < static_cast<uint64_t>(device_count()) ? static_cast<int>(device) : -1;
+}
 
 inline int driver_code(Status status) {
   return status == Status::ok ? kSuccess : status == Status::out_of_memory ? kOutOfMemory : kInvalidValue;

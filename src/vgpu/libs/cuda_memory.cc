@@ -121,9 +121,9 @@ CUDA_API int cuMemAddressFree(uint64_t address, size_t size) { return driver_cod
 CUDA_API int cuMemCreate(uint64_t* handle, size_t size, const cuda::MemAllocationProp* properties, unsigned long long) {
   constexpr int kOnDevice = 1, kFabric = 8;
   if (handle == nullptr || properties == nullptr || properties->location.type != kOnDevice) return kInvalidValue;
-  if (properties->location.id != 0) return kInvalidDevice;
+  if (!is_device(properties->location.id)) return kInvalidDevice;
   if (properties->requestedHandleTypes & kFabric) return kNotPermitted;  // as where no fabric is set up
-  return driver_code(physical_create(size, handle));
+  return driver_code(physical_create(properties->location.id, size, handle));
 }
 CUDA_API int cuMemRelease(uint64_t handle) { return driver_code(physical_release(handle)); }
 CUDA_API int cuMemMap(uint64_t address, size_t size, size_t offset, uint64_t handle, unsigned long long) {
@@ -141,11 +141,12 @@ CUDA_API int cuMemGetAccess(unsigned long long* flags, const cuda::MemLocation*,
   *flags = 3;  // read and write
   return kSuccess;
 }
-CUDA_API int cuMemGetAllocationPropertiesFromHandle(cuda::MemAllocationProp* properties, uint64_t) {
-  if (properties == nullptr) return kInvalidValue;
+CUDA_API int cuMemGetAllocationPropertiesFromHandle(cuda::MemAllocationProp* properties, uint64_t handle) {
+  const int device = physical_device_of(handle);
+  if (properties == nullptr || device < 0) return kInvalidValue;
   *properties = {};
-  properties->type = 1;           // pinned
-  properties->location = {1, 0};  // on the device
+  properties->type = 1;                // pinned
+  properties->location = {1, device};  // on the device
   return kSuccess;
 }
 
@@ -154,11 +155,14 @@ CUDA_API int cuMemGetAllocationPropertiesFromHandle(cuda::MemAllocationProp* pro
 CUDA_API int cuMemAllocFromPoolAsync(uint64_t* address, size_t size, uint64_t pool, uint64_t) {
   return driver_code(pool_alloc(pool, size, address));
 }
-CUDA_API int cuMemAllocAsync(uint64_t* address, size_t size, uint64_t) { return driver_code(pool_alloc(pool_default(), size, address)); }
+CUDA_API int cuMemAllocAsync(uint64_t* address, size_t size, uint64_t) {
+  return driver_code(pool_alloc(pool_default(current_device()), size, address));
+}
 CUDA_API int cuMemFreeAsync(uint64_t address, uint64_t) { return cuMemFree_v2(address); }
-CUDA_API int cuMemPoolCreate(uint64_t* pool, const void*) {
-  if (pool == nullptr) return kInvalidValue;
-  *pool = pool_create();
+CUDA_API int cuMemPoolCreate(uint64_t* pool, const cuda::MemPoolProps* properties) {
+  if (pool == nullptr || properties == nullptr) return kInvalidValue;
+  if (!is_device(properties->location.id)) return kInvalidDevice;
+  *pool = pool_create(properties->location.id);
   return kSuccess;
 }
 CUDA_API int cuMemPoolDestroy(uint64_t pool) { return driver_code(pool_destroy(pool)); }
@@ -229,7 +233,7 @@ CUDA_API int cuPointerGetAttribute(void* data, int attribute, uint64_t address) 
   };
   switch (attribute) {
     case 1:  // context
-      return give(kPrimaryContext);
+      return give(primary_context(on_device ? range.device : current_device()));
     case 2:  // where: host, device
       return give(on_device ? 2u : 1u);
     case 3:  // device address
@@ -243,7 +247,7 @@ CUDA_API int cuPointerGetAttribute(void* data, int attribute, uint64_t address) 
     case 8:  // managed
       return give(0u);
     case 9:  // device
-      return give(0);
+      return give(on_device ? range.device : current_device());
     case 10:  // can be shared by cudaIpc
       return give(on_device ? 1u : 0u);
     case 11:

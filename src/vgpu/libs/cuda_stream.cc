@@ -43,7 +43,7 @@ CUDA_API int cuStreamGetCtx(uint64_t stream, uint64_t* context) {
   StreamInfo info;
   if (context == nullptr) return kInvalidValue;
   if (const int problem = stream_info(stream, &info)) return problem;
-  *context = kPrimaryContext;
+  *context = primary_context(info.device);
   return kSuccess;
 }
 CUDA_API int cuStreamGetCtx_v2(uint64_t stream, uint64_t* context, uint64_t* green_context) {
@@ -54,7 +54,7 @@ CUDA_API int cuStreamGetDevice(uint64_t stream, int* device) {
   StreamInfo info;
   if (device == nullptr) return kInvalidValue;
   if (const int problem = stream_info(stream, &info)) return problem;
-  *device = 0;
+  *device = info.device;
   return kSuccess;
 }
 CUDA_API int cuStreamAddCallback(uint64_t stream, void (*callback)(uint64_t, int, void*), void* data, unsigned) {

@@ -188,6 +188,12 @@ struct DriverLaunchConfig {
   unsigned numAttrs;
 };
 
+// The start of cudaMemPoolProps and CUmemPoolProps.
+struct MemPoolProps {
+  int allocation_type, handle_types;
+  MemLocation location;
+};
+
 struct MemAllocationProp {
   int type, requestedHandleTypes;
   MemLocation location;

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "src/vgpu/core/device_attributes.h"
+#include "src/vgpu/core/devices.h"
 #include "src/vgpu/core/pools.h"
 #include "src/vgpu/libs/error_names.h"
 
@@ -20,11 +21,11 @@ int attribute(int id) {
   return value;
 }
 
-void fill_properties(cuda::DeviceProp* p) {
+void fill_properties(cuda::DeviceProp* p, int device) {
   const DeviceProfile& card = profile();
   *p = {};
   std::memcpy(p->name, card.name, sizeof card.name);
-  device_uuid(p->uuid);
+  device_uuid(physical_device(device), p->uuid);
   p->totalGlobalMem = card.total_memory_bytes;
   p->sharedMemPerBlock = static_cast<size_t>(card.shared_memory_per_block_bytes);
   p->regsPerBlock = attribute(12);
@@ -66,7 +67,7 @@ void fill_properties(cuda::DeviceProp* p) {
   p->surfaceAlignment = static_cast<size_t>(attribute(30));
   p->concurrentKernels = 1;
   p->ECCEnabled = attribute(32);
-  p->pciBusID = attribute(33);
+  p->pciBusID = pci_bus(physical_device(device));
   p->pciDeviceID = attribute(34);
   p->pciDomainID = attribute(50);
   p->asyncEngineCount = attribute(40);
@@ -149,21 +150,22 @@ CUDART_API int cudaRuntimeGetVersion(int* version) {
   return cudaSuccess;
 }
 
-// ---- Device: there is one -------------------------------------------------------------------------------------------------------
+// ---- Devices --------------------------------------------------------------------------------------------------------------
 
 CUDART_API int cudaGetDeviceCount(int* count) {
   if (count == nullptr) return cudart_return(cudaErrorInvalidValue);
-  profile();
-  *count = 1;
-  return cudaSuccess;
+  *count = device_count();
+  return cudart_return(*count == 0 ? cudaErrorNoDevice : cudaSuccess);
 }
 CUDART_API int cudaGetDevice(int* device) {
   if (device == nullptr) return cudart_return(cudaErrorInvalidValue);
-  *device = 0;
+  if (device_count() == 0) return cudart_return(cudaErrorNoDevice);
+  *device = current_device();
   return cudaSuccess;
 }
 CUDART_API int cudaSetDevice(int device) {
-  if (device != 0) return cudart_return(cudaErrorInvalidDevice);
+  if (device_count() == 0) return cudart_return(cudaErrorNoDevice);
+  if (!set_current_device(device)) return cudart_return(cudaErrorInvalidDevice);
   context_activate();  // since CUDA 12
   return cudaSuccess;
 }
@@ -179,42 +181,47 @@ CUDART_API int cudaGetDeviceFlags(unsigned* flags) {
 
 CUDART_API int cudaGetDeviceProperties(cuda::DeviceProp* properties, int device) {
   if (properties == nullptr) return cudart_return(cudaErrorInvalidValue);
-  if (device != 0) return cudart_return(cudaErrorInvalidDevice);
+  if (!is_device(device)) return cudart_return(cudaErrorInvalidDevice);
 #if GPUCAST_CUDA == 12
   // The unsuffixed name is CUDA 11's, whose struct ends there.
   cuda::DeviceProp whole;
-  fill_properties(&whole);
+  fill_properties(&whole, device);
   std::memcpy(static_cast<void*>(properties), &whole, offsetof(cuda::DeviceProp, hostRegisterSupported));
 #else
-  fill_properties(properties);
+  fill_properties(properties, device);
 #endif
   return cudaSuccess;
 }
 #if GPUCAST_CUDA == 12
 CUDART_API int cudaGetDeviceProperties_v2(cuda::DeviceProp* properties, int device) {
   if (properties == nullptr) return cudart_return(cudaErrorInvalidValue);
-  if (device != 0) return cudart_return(cudaErrorInvalidDevice);
-  fill_properties(properties);
+  if (!is_device(device)) return cudart_return(cudaErrorInvalidDevice);
+  fill_properties(properties, device);
   return cudaSuccess;
 }
 #endif
 
 CUDART_API int cudaDeviceGetAttribute(int* value, int attribute, int device) {
   if (value == nullptr) return cudart_return(cudaErrorInvalidValue);
-  if (device != 0) return cudart_return(cudaErrorInvalidDevice);
+  if (!is_device(device)) return cudart_return(cudaErrorInvalidDevice);
+  if (attribute == kPciBusAttribute) {
+    *value = pci_bus(physical_device(device));
+    return cudaSuccess;
+  }
   return cudart_return(device_attribute(attribute, value) ? cudaSuccess : cudaErrorInvalidValue);
 }
 
 CUDART_API int cudaDeviceGetPCIBusId(char* text, int length, int device) {
-  if (device != 0) return cudart_return(cudaErrorInvalidDevice);
-  if (text == nullptr || length < static_cast<int>(sizeof kPciBusId)) return cudart_return(cudaErrorInvalidValue);
-  std::memcpy(text, kPciBusId, sizeof kPciBusId);
+  if (!is_device(device)) return cudart_return(cudaErrorInvalidDevice);
+  if (text == nullptr || length < static_cast<int>(kPciBusIdSize)) return cudart_return(cudaErrorInvalidValue);
+  pci_bus_id(physical_device(device), text);
   return cudaSuccess;
 }
 CUDART_API int cudaDeviceGetByPCIBusId(int* device, const char* text) {
   if (device == nullptr || text == nullptr) return cudart_return(cudaErrorInvalidValue);
-  if (std::strstr(text, "01:00.0") == nullptr) return cudart_return(cudaErrorInvalidDevice);
-  *device = 0;
+  const int found = visible_device(physical_by_pci_bus_id(text));
+  if (found < 0) return cudart_return(cudaErrorInvalidDevice);
+  *device = found;
   return cudaSuccess;
 }
 
@@ -259,19 +266,22 @@ CUDART_API int cudaDeviceSetSharedMemConfig(int) { return cudaSuccess; }
 CUDART_API int cudaCtxResetPersistingL2Cache() { return cudaSuccess; }
 CUDART_API int cudaDeviceFlushGPUDirectRDMAWrites(int, int) { return cudaSuccess; }
 
-// ---- Peers: there are none ---------------------------------------------------------------------------------------------------------
+// ---- Peers ---------------------------------------------------------------------------------------------------------------------------
 
 CUDART_API int cudaDeviceCanAccessPeer(int* can, int device, int peer) {
   if (can == nullptr) return cudart_return(cudaErrorInvalidValue);
-  if (device != 0 || peer != 0) return cudart_return(cudaErrorInvalidDevice);
-  *can = 0;
+  if (!is_device(device) || !is_device(peer)) return cudart_return(cudaErrorInvalidDevice);
+  *can = can_access_peer(device, peer) ? 1 : 0;
   return cudaSuccess;
 }
-CUDART_API int cudaDeviceEnablePeerAccess(int, unsigned) { return cudart_return(cudaErrorInvalidDevice); }
-CUDART_API int cudaDeviceDisablePeerAccess(int) { return cudart_return(cudaErrorInvalidDevice); }
-CUDART_API int cudaDeviceGetP2PAttribute(int* value, int, int, int) {
-  if (value != nullptr) *value = 0;
-  return cudart_return(cudaErrorInvalidDevice);
+CUDART_API int cudaDeviceEnablePeerAccess(int peer, unsigned) { return cudart_return(change_peer_access(peer, true)); }
+CUDART_API int cudaDeviceDisablePeerAccess(int peer) { return cudart_return(change_peer_access(peer, false)); }
+CUDART_API int cudaDeviceGetP2PAttribute(int* value, int attribute, int device, int peer) {
+  constexpr int kAccessSupported = 2;
+  if (value == nullptr) return cudart_return(cudaErrorInvalidValue);
+  if (!is_device(device) || !is_device(peer) || device == peer) return cudart_return(cudaErrorInvalidDevice);
+  *value = attribute == kAccessSupported && can_access_peer(device, peer) ? 1 : 0;
+  return cudaSuccess;
 }
 
 // ---- Profiler -------------------------------------------------------------------------------------------------------------------------

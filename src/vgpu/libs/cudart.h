@@ -20,6 +20,7 @@ enum CudartError : int {
   cudaErrorInvalidConfiguration = 9,
   cudaErrorInvalidSymbol = 13,
   cudaErrorInvalidDeviceFunction = 98,
+  cudaErrorNoDevice = 100,
   cudaErrorInvalidDevice = 101,
   cudaErrorNoKernelImageForDevice = 209,
   cudaErrorOperatingSystem = 304,

@@ -1,7 +1,10 @@
 // CUDA runtime: memory, copies, pools, pointers, symbols.
+#include <array>
+#include <atomic>
 #include <cstring>
 #include <string>
 
+#include "src/vgpu/core/devices.h"
 #include "src/vgpu/core/functions.h"
 #include "src/vgpu/core/pools.h"
 #include "src/vgpu/libs/cudart.h"
@@ -242,6 +245,7 @@ CUDART_API int cudaPointerGetAttributes(cuda::PointerAttributes* attributes, con
   Range range;
   if (find_device_range(number(address), &range)) {
     attributes->type = 2;
+    attributes->device = range.device;
     attributes->devicePointer = const_cast<void*>(address);
   } else if (find_host_range(address, &range)) {
     attributes->type = 1;
@@ -257,35 +261,42 @@ CUDART_API int cudaPointerGetAttributes(cuda::PointerAttributes* attributes, con
 // ---- Pools ----------------------------------------------------------------------------------------------------------------------
 
 namespace {
-uint64_t g_current_pool = 0;  // 0: the default one
-uint64_t current_pool() { return g_current_pool != 0 ? g_current_pool : pool_default(); }
+std::array<std::atomic<uint64_t>, kMostDevices> g_current_pools{};  // by device; 0: the default one
+uint64_t current_pool(int device) {
+  const uint64_t pool = g_current_pools[static_cast<size_t>(device)];
+  return pool != 0 ? pool : pool_default(device);
+}
 }  // namespace
 
 CUDART_API int cudaDeviceGetDefaultMemPool(uint64_t* pool, int device) {
   if (pool == nullptr) return cudart_return(cudaErrorInvalidValue);
-  if (device != 0) return cudart_return(cudaErrorInvalidDevice);
-  *pool = pool_default();
+  if (!is_device(device)) return cudart_return(cudaErrorInvalidDevice);
+  *pool = pool_default(device);
   return cudaSuccess;
 }
 CUDART_API int cudaDeviceGetMemPool(uint64_t* pool, int device) {
   if (pool == nullptr) return cudart_return(cudaErrorInvalidValue);
-  if (device != 0) return cudart_return(cudaErrorInvalidDevice);
-  *pool = current_pool();
+  if (!is_device(device)) return cudart_return(cudaErrorInvalidDevice);
+  *pool = current_pool(device);
   return cudaSuccess;
 }
 CUDART_API int cudaDeviceSetMemPool(int device, uint64_t pool) {
   PoolUse use;
-  if (device != 0 || pool_use(pool, &use) != Status::ok) return cudart_return(cudaErrorInvalidValue);
-  g_current_pool = pool;
+  if (!is_device(device) || pool_use(pool, &use) != Status::ok) return cudart_return(cudaErrorInvalidValue);
+  g_current_pools[static_cast<size_t>(device)] = pool;
   return cudaSuccess;
 }
-CUDART_API int cudaMemPoolCreate(uint64_t* pool, const void*) {
-  if (pool == nullptr) return cudart_return(cudaErrorInvalidValue);
-  *pool = pool_create();
+CUDART_API int cudaMemPoolCreate(uint64_t* pool, const cuda::MemPoolProps* properties) {
+  if (pool == nullptr || properties == nullptr) return cudart_return(cudaErrorInvalidValue);
+  if (!is_device(properties->location.id)) return cudart_return(cudaErrorInvalidDevice);
+  *pool = pool_create(properties->location.id);
   return cudaSuccess;
 }
 CUDART_API int cudaMemPoolDestroy(uint64_t pool) {
-  if (pool == g_current_pool) g_current_pool = 0;
+  for (auto& current : g_current_pools) {
+    uint64_t expected = pool;
+    current.compare_exchange_strong(expected, 0);
+  }
   return cudart_return(pool_destroy(pool));
 }
 CUDART_API int cudaMallocFromPoolAsync(void** address, size_t size, uint64_t pool, uint64_t stream) {
@@ -300,7 +311,7 @@ CUDART_API int cudaMallocFromPoolAsync(void** address, size_t size, uint64_t poo
   return cudart_return(status);
 }
 CUDART_API int cudaMallocAsync(void** address, size_t size, uint64_t stream) {
-  return cudaMallocFromPoolAsync(address, size, current_pool(), stream);
+  return cudaMallocFromPoolAsync(address, size, current_pool(current_device()), stream);
 }
 CUDART_API int cudaFreeAsync(void* address, uint64_t) { return cudaFree(address); }
 CUDART_API int cudaMemPoolTrimTo(uint64_t pool, size_t keep) { return cudart_return(pool_trim(pool, keep)); }
@@ -332,9 +343,15 @@ CUDART_API int cudaMemPoolSetAttribute(uint64_t pool, int attribute, void* value
   return cudart_return(attribute >= 1 && attribute <= 3 ? cudaSuccess : cudaErrorInvalidValue);
 }
 #if GPUCAST_CUDA == 13
-CUDART_API int cudaMemGetDefaultMemPool(uint64_t* pool, cuda::MemLocation*, int) { return cudaDeviceGetDefaultMemPool(pool, 0); }
-CUDART_API int cudaMemGetMemPool(uint64_t* pool, cuda::MemLocation*, int) { return cudaDeviceGetMemPool(pool, 0); }
-CUDART_API int cudaMemSetMemPool(cuda::MemLocation*, int, uint64_t pool) { return cudaDeviceSetMemPool(0, pool); }
+CUDART_API int cudaMemGetDefaultMemPool(uint64_t* pool, cuda::MemLocation* place, int) {
+  return cudaDeviceGetDefaultMemPool(pool, place != nullptr ? place->id : 0);
+}
+CUDART_API int cudaMemGetMemPool(uint64_t* pool, cuda::MemLocation* place, int) {
+  return cudaDeviceGetMemPool(pool, place != nullptr ? place->id : 0);
+}
+CUDART_API int cudaMemSetMemPool(cuda::MemLocation* place, int, uint64_t pool) {
+  return cudaDeviceSetMemPool(place != nullptr ? place->id : 0, pool);
+}
 #endif
 
 // ---- Sharing between processes: a handle names the process and the address; other processes have no such memory ------------------

@@ -46,7 +46,7 @@ CUDART_API int cudaStreamGetDevice(uint64_t stream, int* device) {
   StreamInfo info;
   if (device == nullptr) return cudart_return(cudaErrorInvalidValue);
   if (const int problem = stream_info(stream, &info)) return cudart_return(problem);
-  *device = 0;
+  *device = info.device;
   return cudaSuccess;
 }
 #endif

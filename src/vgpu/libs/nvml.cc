@@ -1,4 +1,5 @@
-// NVML: what monitoring tools ask of the one card, in agreement with cudaMemGetInfo.
+// NVML: what monitoring tools ask of the machine's cards, in agreement with cudaMemGetInfo. Its numbers are those of the machine, not of
+// CUDA_VISIBLE_DEVICES.
 #include <unistd.h>
 
 #include <cstdio>
@@ -7,6 +8,7 @@
 
 #include "src/vgpu/core/core.h"
 #include "src/vgpu/core/device_attributes.h"
+#include "src/vgpu/core/devices.h"
 #include "src/vgpu/libs/nvml_types.h"
 
 #define NVML_API extern "C" GPUCAST_VGPU_API
@@ -19,9 +21,18 @@ namespace {
 
 enum Nvml : int { kOk = 0, kInvalidArgument = 2, kNotSupported = 3, kNotFound = 6, kInsufficientSize = 7 };
 
-// The handle of the card: any other is a wrong one.
-char g_card;
-void* card() { return &g_card; }
+// The handles of the cards: any other is a wrong one.
+char g_cards[kMostDevices];
+// The machine's number of a card; -1: a wrong handle.
+int card(const void* handle) {
+  const auto* const at = static_cast<const char*>(handle);
+  return at >= g_cards && at < g_cards + physical_device_count() ? static_cast<int>(at - g_cards) : -1;
+}
+int give_handle(int physical, void** device) {
+  if (physical < 0) return kNotFound;
+  *device = &g_cards[physical];
+  return kOk;
+}
 
 int text(char* out, unsigned room, const char* value) {
   if (out == nullptr) return kInvalidArgument;
@@ -32,19 +43,17 @@ int text(char* out, unsigned room, const char* value) {
 
 template <typename T, typename V>
 int give(void* device, T* out, V value) {
-  if (device != card() || out == nullptr) return kInvalidArgument;
+  if (card(device) < 0 || out == nullptr) return kInvalidArgument;
   *out = static_cast<T>(value);
   return kOk;
 }
 
-void uuid_text(char out[48]) {
+void uuid_text(int physical, char out[48]) {
   unsigned char u[16];
-  device_uuid(u);
+  device_uuid(physical, u);
   std::snprintf(out, 48, "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", u[0], u[1], u[2], u[3], u[4], u[5],
                 u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
 }
-
-constexpr char kLongBusId[] = "00000000:01:00.0";
 
 }  // namespace
 
@@ -87,69 +96,73 @@ NVML_API int nvmlSystemGetProcessName(unsigned pid, char* out, unsigned room) {
 
 NVML_API int nvmlDeviceGetCount_v2(unsigned* count) {
   if (count == nullptr) return kInvalidArgument;
-  *count = 1;
+  *count = static_cast<unsigned>(physical_device_count());
   return kOk;
 }
 NVML_ALSO(nvmlDeviceGetCount, nvmlDeviceGetCount_v2, unsigned*);
 NVML_API int nvmlDeviceGetHandleByIndex_v2(unsigned index, void** device) {
-  if (device == nullptr || index != 0) return kInvalidArgument;
-  *device = card();
-  return kOk;
+  if (device == nullptr || index >= static_cast<unsigned>(physical_device_count())) return kInvalidArgument;
+  return give_handle(static_cast<int>(index), device);
 }
 NVML_ALSO(nvmlDeviceGetHandleByIndex, nvmlDeviceGetHandleByIndex_v2, unsigned, void**);
 NVML_API int nvmlDeviceGetHandleByUUID(const char* uuid, void** device) {
-  char own[48];
-  uuid_text(own);
   if (uuid == nullptr || device == nullptr) return kInvalidArgument;
-  if (std::strcmp(uuid, own) != 0) return kNotFound;
-  *device = card();
-  return kOk;
+  for (int physical = 0; physical < physical_device_count(); ++physical) {
+    char own[48];
+    uuid_text(physical, own);
+    if (std::strcmp(uuid, own) == 0) return give_handle(physical, device);
+  }
+  return kNotFound;
 }
 NVML_API int nvmlDeviceGetHandleByPciBusId_v2(const char* bus_id, void** device) {
   if (bus_id == nullptr || device == nullptr) return kInvalidArgument;
-  if (std::strstr(bus_id, "01:00.0") == nullptr) return kNotFound;
-  *device = card();
-  return kOk;
+  return give_handle(physical_by_pci_bus_id(bus_id), device);
 }
 NVML_ALSO(nvmlDeviceGetHandleByPciBusId, nvmlDeviceGetHandleByPciBusId_v2, const char*, void**);
-NVML_API int nvmlDeviceGetIndex(void* device, unsigned* index) { return give(device, index, 0); }
-NVML_API int nvmlDeviceGetMinorNumber(void* device, unsigned* minor) { return give(device, minor, 0); }
+NVML_API int nvmlDeviceGetIndex(void* device, unsigned* index) { return give(device, index, card(device)); }
+NVML_API int nvmlDeviceGetMinorNumber(void* device, unsigned* minor) { return give(device, minor, card(device)); }
 NVML_API int nvmlDeviceGetName(void* device, char* out, unsigned room) {
-  return device == card() ? text(out, room, profile().name) : static_cast<int>(kInvalidArgument);
+  return card(device) >= 0 ? text(out, room, profile().name) : static_cast<int>(kInvalidArgument);
 }
 NVML_API int nvmlDeviceGetUUID(void* device, char* out, unsigned room) {
+  if (card(device) < 0) return kInvalidArgument;
   char own[48];
-  uuid_text(own);
-  return device == card() ? text(out, room, own) : static_cast<int>(kInvalidArgument);
+  uuid_text(card(device), own);
+  return text(out, room, own);
 }
 NVML_API int nvmlDeviceGetCudaComputeCapability(void* device, int* major, int* minor) {
-  if (device != card() || major == nullptr || minor == nullptr) return kInvalidArgument;
+  if (card(device) < 0 || major == nullptr || minor == nullptr) return kInvalidArgument;
   *major = profile().compute_major;
   *minor = profile().compute_minor;
   return kOk;
 }
 NVML_API int nvmlDeviceGetPciInfo_v3(void* device, nvml::PciInfo* info) {
-  if (device != card() || info == nullptr) return kInvalidArgument;
+  if (card(device) < 0 || info == nullptr) return kInvalidArgument;
   *info = {};
-  std::strcpy(info->busIdLegacy, kPciBusId);
-  std::strcpy(info->busId, kLongBusId);
-  info->bus = kPciBus;
+  pci_bus_id(card(device), info->busIdLegacy);
+  std::snprintf(info->busId, sizeof info->busId, "0000%s", info->busIdLegacy);
+  info->bus = static_cast<unsigned>(pci_bus(card(device)));
   return kOk;
 }
 NVML_ALSO(nvmlDeviceGetPciInfo, nvmlDeviceGetPciInfo_v3, void*, nvml::PciInfo*);
 NVML_ALSO(nvmlDeviceGetPciInfo_v2, nvmlDeviceGetPciInfo_v3, void*, nvml::PciInfo*);
 
+namespace {
+// As far as this process knows: of a card that it does not see, nothing is taken.
+MemoryInfo memory_of(int physical) { return memory_info(visible_device(physical)); }
+}  // namespace
+
 // ---- Memory ---------------------------------------------------------------------------------------------------------------------
 
 NVML_API int nvmlDeviceGetMemoryInfo(void* device, nvml::Memory* memory) {
-  if (device != card() || memory == nullptr) return kInvalidArgument;
-  const MemoryInfo info = memory_info();
+  if (card(device) < 0 || memory == nullptr) return kInvalidArgument;
+  const MemoryInfo info = memory_of(card(device));
   *memory = {info.total_bytes, info.free_bytes, info.total_bytes - info.free_bytes};
   return kOk;
 }
 NVML_API int nvmlDeviceGetMemoryInfo_v2(void* device, nvml::MemoryV2* memory) {
-  if (device != card() || memory == nullptr) return kInvalidArgument;
-  const MemoryInfo info = memory_info();
+  if (card(device) < 0 || memory == nullptr) return kInvalidArgument;
+  const MemoryInfo info = memory_of(card(device));
   *memory = {memory->version, info.total_bytes, 0, info.free_bytes, info.total_bytes - info.free_bytes};
   return kOk;
 }
@@ -163,13 +176,13 @@ namespace {
 // This process, once it uses the card: the others of a real machine do not exist here.
 template <typename Process>
 int own_process(void* device, unsigned* count, Process* processes) {
-  if (device != card() || count == nullptr) return kInvalidArgument;
+  if (card(device) < 0 || count == nullptr) return kInvalidArgument;
   const unsigned room = *count;
-  *count = context_active() ? 1 : 0;
+  *count = context_active(visible_device(card(device))) ? 1 : 0;
   if (*count == 0) return kOk;
   if (room == 0) return kInsufficientSize;
   if (processes == nullptr) return kInvalidArgument;
-  const MemoryInfo info = memory_info();
+  const MemoryInfo info = memory_of(card(device));
   processes[0] = {};
   processes[0].pid = static_cast<unsigned>(getpid());
   processes[0].usedGpuMemory = info.total_bytes - info.free_bytes;
@@ -239,12 +252,12 @@ NVML_API int nvmlDeviceGetNvLinkRemoteDeviceType(void*, unsigned, int*) { return
 // Of nvmlGpuFabricInfoV_t the fields that all versions have, behind the version number: no fabric. PyTorch 2.13 wants an answer.
 NVML_API int nvmlDeviceGetGpuFabricInfoV(void* device, void* info) {
   constexpr size_t kVersionBytes = 4, kCommonBytes = 36;
-  if (device != card() || info == nullptr) return kInvalidArgument;
+  if (card(device) < 0 || info == nullptr) return kInvalidArgument;
   std::memset(static_cast<char*>(info) + kVersionBytes, 0, kCommonBytes - kVersionBytes);
   return kOk;
 }
 NVML_API int nvmlDeviceGetP2PStatus(void* device, void* other, int, int* status) {
-  if (other != card()) return kInvalidArgument;
+  if (card(other) < 0) return kInvalidArgument;
   return give(device, status, 0);
 }
 NVML_API int nvmlUnitGetCount(unsigned* count) {

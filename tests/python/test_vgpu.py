@@ -383,7 +383,7 @@ def test_a_forked_child_keeps_its_hands_off_the_log(run, tmp_path):
 torch.ones(4, device="cuda")
 child = os.fork()
 if child == 0:
-    os._exit(core.gpucast_vgpu_write_log({os.fsencode(tmp_path / "child")!r}))
+    os._exit(core.gpucast_vgpu_write_log({os.fsencode(tmp_path / "child")!r}, 0))
 say("code", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """)
     assert done.number("code") == 1  # EPERM
@@ -397,7 +397,7 @@ say("count", torch.cuda.device_count())
 child = os.fork()
 if child == 0:
     torch.ones(4, device="cuda")
-    os._exit(core.gpucast_vgpu_write_log({os.fsencode(tmp_path / "child")!r}))
+    os._exit(core.gpucast_vgpu_write_log({os.fsencode(tmp_path / "child")!r}, 0))
 say("code", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """)
     assert done.number("code") == 0

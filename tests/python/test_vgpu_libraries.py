@@ -66,7 +66,7 @@ say("reserved", torch.cuda.max_memory_reserved())
 stats = torch.cuda.memory_stats()
 say("allocations", stats["allocation.all.allocated"])
 say("segments", stats["segment.all.allocated"])
-assert core.gpucast_vgpu_write_log(os.environ["VGPU_LOG"].encode()) == 0
+assert core.gpucast_vgpu_write_log(os.environ["VGPU_LOG"].encode(), 0) == 0
 # Not through the interpreter's own end: where kernels take no time, autograd's thread may still be letting go of its last
 # graph, and a thread that Python ends inside a destructor ends the process.
 os._exit(0)

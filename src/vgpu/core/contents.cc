@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -19,12 +20,37 @@
 namespace gpucast::vgpu {
 namespace {
 
-constexpr size_t kSmallBytes = 64 << 10;
 constexpr size_t kLimitBytes = 64 << 20;  // in all; a program without kernels could otherwise fill the host
+
+// Bytes that one copy left, or that a collective brings once somebody asks for them.
+struct Buffer {
+  std::mutex mutex;
+  std::vector<unsigned char> bytes;
+  Later later;  // empty: the bytes are there
+  bool known = true;
+
+  // Waits for what is still to come. True when the bytes are known.
+  bool get() {
+    const std::lock_guard lock(mutex);
+    if (later) {
+      known = later(bytes.data());
+      later = nullptr;
+    }
+    return known;
+  }
+};
+
+// A part of a buffer: pieces are cut and copied without looking at the bytes.
+struct Piece {
+  std::shared_ptr<Buffer> buffer;
+  size_t offset = 0, size = 0;
+
+  Piece part(size_t from, size_t until) const { return {buffer, offset + from, until - from}; }
+};
 
 struct Contents {
   std::mutex mutex;
-  std::map<uint64_t, std::vector<unsigned char>> pieces;  // by address, never overlapping
+  std::map<uint64_t, Piece> pieces;  // by address, never overlapping
   size_t size_bytes = 0;
   std::atomic<bool> any{false};
 
@@ -34,54 +60,59 @@ struct Contents {
     any.store(false, std::memory_order_relaxed);
   }
 
+  // What lies in a range, cut to it.
+  std::vector<std::pair<uint64_t, Piece>> find(uint64_t address, size_t size) const {
+    std::vector<std::pair<uint64_t, Piece>> found;
+    const uint64_t end = address + size;
+    auto piece = pieces.upper_bound(address);
+    if (piece != pieces.begin()) --piece;
+    for (; piece != pieces.end() && piece->first < end; ++piece) {
+      const uint64_t from = std::max(piece->first, address), until = std::min<uint64_t>(piece->first + piece->second.size, end);
+      if (from < until) found.emplace_back(from, piece->second.part(from - piece->first, until - piece->first));
+    }
+    return found;
+  }
+
   void erase(uint64_t address, size_t size) {
     const uint64_t end = address + size;
-    auto piece = pieces.lower_bound(address);
-    if (piece != pieces.begin()) {
-      const auto before = std::prev(piece);
-      const uint64_t before_end = before->first + before->second.size();
-      if (before_end > address) {
-        if (before_end > end)
-          pieces.emplace(end, std::vector<unsigned char>(before->second.begin() + (end - before->first), before->second.end()));
-        size_bytes -= std::min(before_end, end) - address;
-        before->second.resize(address - before->first);
-        piece = pieces.lower_bound(address);
-      }
-    }
-    while (piece != pieces.end() && piece->first < end) {
-      const uint64_t piece_end = piece->first + piece->second.size();
-      size_bytes -= std::min(piece_end, end) - piece->first;
-      if (piece_end > end)
-        pieces.emplace(end, std::vector<unsigned char>(piece->second.begin() + (end - piece->first), piece->second.end()));
-      piece = pieces.erase(piece);
+    for (const auto& [from, cut] : find(address, size)) {
+      const auto old = std::prev(pieces.upper_bound(from));
+      const uint64_t old_from = old->first, old_end = old_from + old->second.size;
+      const Piece whole = old->second;
+      pieces.erase(old);
+      size_bytes -= cut.size;
+      if (old_from < address) pieces.emplace(old_from, whole.part(0, address - old_from));
+      if (old_end > end) pieces.emplace(end, whole.part(end - old_from, whole.size));
     }
     if (pieces.empty()) any.store(false, std::memory_order_relaxed);
   }
 
-  void write(uint64_t address, const void* from, size_t size) {
-    erase(address, size);
-    if (size_bytes + size > kLimitBytes) clear();
-    const unsigned char* bytes = static_cast<const unsigned char*>(from);
-    pieces.emplace(address, std::vector<unsigned char>(bytes, bytes + size));
-    size_bytes += size;
+  void write(uint64_t address, Piece piece) {
+    erase(address, piece.size);
+    if (size_bytes + piece.size > kLimitBytes) clear();
+    size_bytes += piece.size;
+    pieces.emplace(address, std::move(piece));
     any.store(true, std::memory_order_relaxed);
   }
-
-  // Lays what is known over `to`; true when that is all of it.
-  bool read(uint64_t address, void* to, size_t size) const {
-    const uint64_t end = address + size;
-    size_t known = 0;
-    auto piece = pieces.upper_bound(address);
-    if (piece != pieces.begin()) --piece;
-    for (; piece != pieces.end() && piece->first < end; ++piece) {
-      const uint64_t from = std::max(piece->first, address), until = std::min<uint64_t>(piece->first + piece->second.size(), end);
-      if (from >= until) continue;
-      std::memcpy(static_cast<char*>(to) + (from - address), piece->second.data() + (from - piece->first), until - from);
-      known += until - from;
-    }
-    return known == size;
-  }
 };
+
+Piece piece_of(const void* from, size_t size) {
+  auto buffer = std::make_shared<Buffer>();
+  const auto* bytes = static_cast<const unsigned char*>(from);
+  buffer->bytes.assign(bytes, bytes + size);
+  return {std::move(buffer), 0, size};
+}
+
+// Lays what is known over `to`; how many bytes that is. May wait, so without the lock.
+size_t lay_over(uint64_t address, const std::vector<std::pair<uint64_t, Piece>>& pieces, void* to) {
+  size_t known = 0;
+  for (const auto& [from, piece] : pieces) {
+    if (!piece.buffer->get()) continue;
+    std::memcpy(static_cast<char*>(to) + (from - address), piece.buffer->bytes.data() + piece.offset, piece.size);
+    known += piece.size;
+  }
+  return known;
+}
 
 Contents& contents() {
   static Contents* const kContents = new Contents;  // never destroyed: used until the very end
@@ -144,21 +175,22 @@ void copy(void* to, const void* from, size_t size_bytes, int, uint64_t stream) {
   } else if (!to_device) {
     std::memset(to, 0, size_bytes);
     if (!c.any.load(std::memory_order_relaxed)) return;
-    const Lock lock(c.mutex);
-    c.read(from_address, to, size_bytes);
-  } else if (size_bytes > kSmallBytes) {
+    std::vector<std::pair<uint64_t, Piece>> pieces;
+    {
+      const Lock lock(c.mutex);
+      pieces = c.find(from_address, size_bytes);
+    }
+    lay_over(from_address, pieces, to);
+  } else if (size_bytes > kSmallCopyBytes) {
     forget_contents(to_address, size_bytes);
   } else if (!from_device) {
     const Lock lock(c.mutex);
-    c.write(to_address, from, size_bytes);
+    c.write(to_address, piece_of(from, size_bytes));
   } else if (c.any.load(std::memory_order_relaxed)) {
     const Lock lock(c.mutex);
-    std::vector<unsigned char> bytes(size_bytes);
-    if (c.read(from_address, bytes.data(), size_bytes)) {
-      c.write(to_address, bytes.data(), size_bytes);
-    } else {
-      c.erase(to_address, size_bytes);
-    }
+    const auto pieces = c.find(from_address, size_bytes);
+    c.erase(to_address, size_bytes);
+    for (const auto& [address, piece] : pieces) c.write(to_address + (address - from_address), piece);
   }
 }
 
@@ -177,7 +209,7 @@ void fill_pattern(uint64_t address, unsigned value, size_t value_bytes, size_t c
   count_operation();
   if (captured) return;
   const bool on_device = in_device_region(address);
-  if (on_device && (value == 0 || size_bytes > kSmallBytes)) {
+  if (on_device && size_bytes > kSmallCopyBytes) {
     forget_contents(address, size_bytes);
     return;
   }
@@ -194,24 +226,38 @@ void device_written() {
   c.clear();
 }
 
-bool read_small(uint64_t address, void* to, size_t size_bytes) {
+size_t read_small(uint64_t address, void* to, size_t size_bytes) {
   std::memset(to, 0, size_bytes);
   Contents& c = contents();
-  if (size_bytes == 0 || !c.any.load(std::memory_order_relaxed)) return false;
-  const Lock lock(c.mutex);
-  return c.read(address, to, size_bytes);
+  if (size_bytes == 0 || !c.any.load(std::memory_order_relaxed)) return 0;
+  std::vector<std::pair<uint64_t, Piece>> pieces;
+  {
+    const Lock lock(c.mutex);
+    pieces = c.find(address, size_bytes);
+  }
+  return lay_over(address, pieces, to);
 }
 
 void write_small(uint64_t address, const void* from, size_t size_bytes) {
   if (size_bytes == 0) return;
+  if (size_bytes > kSmallCopyBytes) return forget_contents(address, size_bytes);
   Contents& c = contents();
   const Lock lock(c.mutex);
-  if (size_bytes > kSmallBytes) {
-    c.erase(address, size_bytes);
-  } else {
-    c.write(address, from, size_bytes);
-  }
+  c.write(address, piece_of(from, size_bytes));
 }
+
+void write_later(uint64_t address, size_t size_bytes, Later later) {
+  if (size_bytes == 0) return;
+  if (size_bytes > kSmallCopyBytes) return forget_contents(address, size_bytes);
+  auto buffer = std::make_shared<Buffer>();
+  buffer->bytes.resize(size_bytes);
+  buffer->later = std::move(later);
+  Contents& c = contents();
+  const Lock lock(c.mutex);
+  c.write(address, {std::move(buffer), 0, size_bytes});
+}
+
+bool any_contents() { return contents().any.load(std::memory_order_relaxed); }
 
 void lock_contents() { contents().mutex.lock(); }
 void unlock_contents() { contents().mutex.unlock(); }

@@ -80,13 +80,13 @@ TEST_F(Contents, TheAddressesSayWhatACopyIs) {
 TEST_F(Contents, CollectivesReadAndWrite) {
   const int three = 3, twenty_four = 24;
   int value = 0;
-  EXPECT_FALSE(read_small(address_, &value, sizeof value));
+  EXPECT_EQ(read_small(address_, &value, sizeof value), 0u);
   copy(at(0), &three, sizeof three, 1, 0);
-  EXPECT_TRUE(read_small(address_, &value, sizeof value));
+  EXPECT_EQ(read_small(address_, &value, sizeof value), sizeof value);
   EXPECT_EQ(value, 3);
   write_small(address_, &twenty_four, sizeof twenty_four);
   EXPECT_EQ(read(0, 1), std::vector<int>{24});
-  EXPECT_FALSE(read_small(address_, std::array<int, 2>().data(), 8)) << "half of it is unknown";
+  EXPECT_EQ(read_small(address_, std::array<int, 2>().data(), 8), 4u) << "half of it is unknown";
 }
 
 TEST_F(Contents, FreedMemoryIsForgotten) {

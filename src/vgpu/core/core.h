@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 
 #define GPUCAST_VGPU_API __attribute__((visibility("default")))
 
@@ -96,6 +97,7 @@ GPUCAST_VGPU_API Status host_unregister(void* pointer);
 GPUCAST_VGPU_API bool find_host_range(const void* pointer, Range* range);
 
 // ---- Contents ---------------------------------------------------------------------------------------------------------
+constexpr size_t kSmallCopyBytes = 64 << 10;
 // Device memory reads as zeros, but for small copies (64 KiB or less) from the host, kept until a kernel may have
 // written over them: DDP and others compare small host values after a collective. `kind` as in cudaMemcpyKind
 // (1 host to device, 2 device to host, 3 device to device); also logs it.
@@ -105,9 +107,16 @@ GPUCAST_VGPU_API void fill(uint64_t address, int byte, size_t size_bytes, uint64
 GPUCAST_VGPU_API void fill_pattern(uint64_t address, unsigned value, size_t value_bytes, size_t count, uint64_t stream);
 // A kernel or library call may have written anywhere: forget what small copies left.
 GPUCAST_VGPU_API void device_written();
-// Small contents that survive (true), e.g. for a collective that must add them; false: not known, zeros.
-GPUCAST_VGPU_API bool read_small(uint64_t address, void* to, size_t size_bytes);
+// Small contents that survive, e.g. for a collective that must add them. How many bytes are known; the others are zeros.
+GPUCAST_VGPU_API size_t read_small(uint64_t address, void* to, size_t size_bytes);
 GPUCAST_VGPU_API void write_small(uint64_t address, const void* from, size_t size_bytes);
+// Contents that a collective brings. Asked for when the host, or an operation that needs them, reads them, and only then: `later` may
+// wait for other processes. It fills in the bytes; false: not known.
+using Later = std::function<bool(unsigned char* bytes)>;
+GPUCAST_VGPU_API void write_later(uint64_t address, size_t size_bytes, Later later);
+// A launched kernel has written. The few integer kernels with which PyTorch handles sizes of objects are carried out on contents that are
+// known (kernel_values.cc); after any other, contents are forgotten. `arguments` as in cudaLaunchKernel.
+GPUCAST_VGPU_API void kernel_written(const char* name, const unsigned grid[3], const void* const* arguments);
 
 // ---- Log ----------------------------------------------------------------------------------------------------------------
 // Lines of the capture file (docs/reference/capture-format.md, section "Virtual GPU"), kept in memory until

@@ -14,6 +14,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "src/vgpu/core/board.h"
 #include "src/vgpu/core/core.h"
 #include "src/vgpu/core/devices.h"
 #include "src/vgpu/core/process.h"
@@ -251,6 +252,7 @@ void gpucast_vgpu_mark(int64_t sequence) {
 int gpucast_vgpu_write_log(const char* path, int device) {
   if (forked_after_use()) return EPERM;  // the log is the parent's
   if (!is_device(device)) return EINVAL;
+  leave_boards();  // nothing of the user's runs any more, so other ranks need not wait for this one
   const uint64_t peak_bytes = memory_info(device).peak_bytes;
   FILE* file = std::fopen(path, "we");
   if (file == nullptr) return errno;

@@ -11,5 +11,6 @@ void add_device_region(uint64_t start, uint64_t size_bytes);
 bool in_device_region(uint64_t address);
 
 void forget_contents(uint64_t address, size_t size_bytes);
+bool any_contents();  // false: all of the card's memory reads as zeros
 
 }  // namespace gpucast::vgpu

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <unordered_map>
@@ -28,6 +29,8 @@ struct Stream {
   std::vector<uint64_t> dependencies;  // the nodes that the next captured node comes after
   bool held = false;
   std::set<uint64_t> behind;  // the unfinished work that comes before what is submitted now; finished may be among it
+  std::vector<Arrival> arrivals;
+  std::optional<Arrival> barrier;  // the last of them, where it is one
 };
 
 struct Event {
@@ -37,6 +40,8 @@ struct Event {
   uint64_t capture = 0;  // recorded on a stream while it was captured
   std::vector<uint64_t> dependencies;
   std::set<uint64_t> behind;
+  std::vector<Arrival> arrivals;
+  std::optional<Arrival> barrier;  // the last of them, where it is one
 };
 
 struct Capture {
@@ -172,6 +177,20 @@ void append_steps(State& s, uint64_t graph, std::vector<Step>& steps, int depth)
   }
 }
 
+// The last of each sender is enough: what a rank brings comes in order.
+void add_arrival(std::vector<Arrival>& arrivals, const Arrival& added) {
+  for (Arrival& arrival : arrivals) {
+    if (arrival.board != added.board || arrival.from != added.from || arrival.whom != added.whom) continue;
+    if (arrival.number < added.number) arrival = added;
+    return;
+  }
+  arrivals.push_back(added);
+}
+
+void wait_for(const std::vector<Arrival>& arrivals) {
+  for (const Arrival& arrival : arrivals) arrival.came(true);
+}
+
 int give(const std::vector<uint64_t>& found, uint64_t* out, size_t* count) {
   if (count == nullptr) return kInvalidValue;
   if (out != nullptr) {
@@ -195,6 +214,21 @@ void release(State& s, uint64_t object, int64_t references, std::vector<HostFunc
 void call(const std::vector<HostFunction>& functions) {
   for (const HostFunction& f : functions)
     if (f.function != nullptr) f.function(f.data);
+}
+
+// `arrivals`: what the stream still waits for, taken off it.
+int finish_stream(uint64_t stream, std::vector<Arrival>* arrivals) {
+  State& s = state();
+  const Lock lock(s.mutex);
+  Stream* found = s.stream(stream);
+  if (found == nullptr) return kInvalidHandle;
+  if (found->capture == 0) {
+    s.finish(found->behind);
+    if (arrivals != nullptr) arrivals->swap(found->arrivals);
+    return kSuccess;
+  }
+  break_capture(s, found->capture);
+  return kCaptureUnsupported;
 }
 
 }  // namespace
@@ -239,20 +273,23 @@ int stream_info(uint64_t stream, StreamInfo* info) {
   return kSuccess;
 }
 
-int stream_synchronize(uint64_t stream) {
-  context_activate();
+void stream_awaits(uint64_t stream, const Arrival& arrival) {
   State& s = state();
   const Lock lock(s.mutex);
-  const Stream* found = s.stream(stream);
-  if (found == nullptr) return kInvalidHandle;
-  if (found->capture == 0) {
-    s.finish(found->behind);
-    return kSuccess;
-  }
-  break_capture(s, found->capture);
-  return kCaptureUnsupported;
+  Stream* found = s.stream(stream);
+  if (found == nullptr) return;
+  add_arrival(found->arrivals, arrival);
+  found->barrier.reset();
+  if (arrival.barrier()) found->barrier = arrival;
 }
 
+int stream_synchronize(uint64_t stream) {
+  context_activate();
+  std::vector<Arrival> arrivals;
+  const int code = finish_stream(stream, &arrivals);
+  wait_for(arrivals);
+  return code;
+}
 int stream_query(uint64_t stream) {
   {
     State& s = state();
@@ -260,14 +297,23 @@ int stream_query(uint64_t stream) {
     const Stream* found = s.stream(stream);
     if (found != nullptr && found->capture == 0 && s.running(found->behind)) return kNotReady;
   }
-  return stream_synchronize(stream);
+  return finish_stream(stream, nullptr);
 }
 
 int device_synchronize() {
   context_activate();
   finish_all_work();
-  if (g_captures.load() == 0) return kSuccess;
+  std::vector<Arrival> arrivals;
   State& s = state();
+  {
+    const Lock lock(s.mutex);
+    for (auto& [handle, stream] : s.streams) {
+      arrivals.insert(arrivals.end(), stream.arrivals.begin(), stream.arrivals.end());
+      stream.arrivals.clear();
+    }
+  }
+  wait_for(arrivals);
+  if (g_captures.load() == 0) return kSuccess;
   const Lock lock(s.mutex);
   for (auto& [id, capture] : s.captures) capture.broken = true;
   return s.captures.empty() ? kSuccess : kCaptureUnsupported;
@@ -309,26 +355,40 @@ int event_record(uint64_t event, uint64_t stream) {
   found->capture = on->capture;
   found->dependencies = on->dependencies;
   found->behind = on->behind;
+  found->arrivals = on->arrivals;
+  found->barrier = on->barrier;
   return kSuccess;
 }
 
 int event_query(uint64_t event) {
+  std::optional<Arrival> barrier;
   State& s = state();
+  {
+    const Lock lock(s.mutex);
+    if (const Event* found = s.event(event)) barrier = found->barrier;
+  }
+  const bool waits = barrier && !barrier->came(false);
   const Lock lock(s.mutex);
   const Event* found = s.event(event);
   if (found == nullptr) return kInvalidHandle;
+  if (waits) return kNotReady;
   if (found->capture == 0 || !s.captures.contains(found->capture)) return s.running(found->behind) ? kNotReady : kSuccess;
   break_capture(s, found->capture);
   return kCapturedEvent;
 }
 
 int event_synchronize(uint64_t event) {
+  std::vector<Arrival> arrivals;
   {
     State& s = state();
     const Lock lock(s.mutex);
-    const Event* found = s.event(event);
-    if (found != nullptr && found->capture == 0) s.finish(found->behind);
+    Event* found = s.event(event);
+    if (found != nullptr && found->capture == 0) {
+      s.finish(found->behind);
+      arrivals.swap(found->arrivals);
+    }
   }
+  wait_for(arrivals);
   return event_query(event);
 }
 
@@ -340,6 +400,7 @@ int stream_wait_event(uint64_t stream, uint64_t event) {
   if (waiting == nullptr || found == nullptr) return kInvalidHandle;
   if (found->capture == 0 || !s.captures.contains(found->capture)) {
     if (s.running(found->behind)) waiting->behind.insert(found->behind.begin(), found->behind.end());
+    for (const Arrival& arrival : found->arrivals) add_arrival(waiting->arrivals, arrival);
     return kSuccess;
   }
   if (stream <= 1) {  // the default stream cannot take part in a capture

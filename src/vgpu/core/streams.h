@@ -1,6 +1,7 @@
 // Streams, events, stream capture and graphs: what the runtime (libs/cudart*.cc) and the driver (libs/cuda*.cc) share.
 //
-// All work is over the moment it is asked for, so streams never wait (but for gpucast_vgpu_hold_stream, see core.h). What is kept is what
+// All work is over the moment it is asked for, so streams never wait (but for gpucast_vgpu_hold_stream, see core.h, and for what other
+// ranks bring, see stream_awaits). What is kept is what
 // programs ask about: handles, the order of events on a virtual clock, and which streams are being captured into which graph.
 //
 // Functions return the codes that cudaError_t and CUresult have in common. Handles are numbers, never pointers to state:
@@ -11,6 +12,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "src/vgpu/core/board.h"
 #include "src/vgpu/core/core.h"
 
 namespace gpucast::vgpu {
@@ -52,6 +54,10 @@ GPUCAST_VGPU_API int stream_info(uint64_t stream, StreamInfo* info);
 GPUCAST_VGPU_API int stream_synchronize(uint64_t stream);
 GPUCAST_VGPU_API int stream_query(uint64_t stream);
 GPUCAST_VGPU_API int device_synchronize();
+// Work on the stream needs what another rank brings. The host waits for it when it synchronizes with the stream, an event behind it or the
+// device; queries (but of an event right behind a barrier) and cudaFree say that all is over, so that memory does not depend on how fast
+// the other ranks are.
+GPUCAST_VGPU_API void stream_awaits(uint64_t stream, const Arrival& arrival);
 // What cudaFree waits for. No capture ends by it.
 GPUCAST_VGPU_API void finish_all_work();
 

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstring>
 #include <initializer_list>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -31,7 +32,7 @@ struct Field {
   }
 };
 
-inline std::string json_object(std::initializer_list<Field> fields) {
+inline std::string json_object(std::span<const Field> fields) {
   std::string json = "{";
   for (const Field& field : fields) {
     if (json.size() > 1) json += ',';
@@ -40,6 +41,7 @@ inline std::string json_object(std::initializer_list<Field> fields) {
   }
   return json + '}';
 }
+inline std::string json_object(std::initializer_list<Field> fields) { return json_object(std::span(fields.begin(), fields.size())); }
 
 // A call that would launch kernels: logged, and what small copies left in device memory is forgotten.
 inline void launched(const char* library, const char* name, uint64_t stream, std::initializer_list<Field> fields = {}) {

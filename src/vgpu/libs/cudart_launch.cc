@@ -13,7 +13,7 @@ using cuda::Dim3;
 
 namespace {
 
-int launch(const void* handle, Dim3 grid, Dim3 block, size_t shared_bytes, uint64_t stream) {
+int launch(const void* handle, Dim3 grid, Dim3 block, size_t shared_bytes, uint64_t stream, void** arguments) {
   Function function;
   StreamInfo info;
   if (const int problem = stream_info(stream, &info)) return cudart_return(problem);
@@ -28,7 +28,7 @@ int launch(const void* handle, Dim3 grid, Dim3 block, size_t shared_bytes, uint6
     return cudart_return(cudaErrorInvalidConfiguration);
   const unsigned grid_size[3] = {grid.x, grid.y, grid.z}, block_size[3] = {block.x, block.y, block.z};
   log_kernel(function.name, grid_size, block_size, shared_bytes, stream);
-  device_written();
+  kernel_written(function.name, grid_size, arguments);
   return cudaSuccess;
 }
 
@@ -77,15 +77,16 @@ CUDART_API int __cudaPopCallConfiguration(Dim3* grid, Dim3* block, size_t* share
   *stream = t_configuration.stream;
   return cudaSuccess;
 }
-CUDART_API int cudaLaunchKernel(const void* function, Dim3 grid, Dim3 block, void**, size_t shared_bytes, uint64_t stream) {
-  return launch(function, grid, block, shared_bytes, stream);
+CUDART_API int cudaLaunchKernel(const void* function, Dim3 grid, Dim3 block, void** arguments, size_t shared_bytes, uint64_t stream) {
+  return launch(function, grid, block, shared_bytes, stream, arguments);
 }
-CUDART_API int cudaLaunchCooperativeKernel(const void* function, Dim3 grid, Dim3 block, void**, size_t shared_bytes, uint64_t stream) {
-  return launch(function, grid, block, shared_bytes, stream);
+CUDART_API int cudaLaunchCooperativeKernel(const void* function, Dim3 grid, Dim3 block, void** arguments, size_t shared_bytes,
+                                           uint64_t stream) {
+  return launch(function, grid, block, shared_bytes, stream, arguments);
 }
-CUDART_API int cudaLaunchKernelExC(const cuda::LaunchConfig* config, const void* function, void**) {
+CUDART_API int cudaLaunchKernelExC(const cuda::LaunchConfig* config, const void* function, void** arguments) {
   if (config == nullptr) return cudart_return(cudaErrorInvalidValue);
-  return launch(function, config->gridDim, config->blockDim, config->dynamicSmemBytes, config->stream);
+  return launch(function, config->gridDim, config->blockDim, config->dynamicSmemBytes, config->stream, arguments);
 }
 
 // The handle of a kernel is the host function it was registered under, in both shapes of the API.
@@ -102,8 +103,8 @@ CUDART_API int __cudaGetKernel(const void** kernel, const void* function) {
   *kernel = function;  // looked up at the launch
   return cudaSuccess;
 }
-CUDART_API int __cudaLaunchKernel(const void* kernel, Dim3 grid, Dim3 block, void**, size_t shared_bytes, uint64_t stream) {
-  return launch(kernel, grid, block, shared_bytes, stream);
+CUDART_API int __cudaLaunchKernel(const void* kernel, Dim3 grid, Dim3 block, void** arguments, size_t shared_bytes, uint64_t stream) {
+  return launch(kernel, grid, block, shared_bytes, stream, arguments);
 }
 #endif
 

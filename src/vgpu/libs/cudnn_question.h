@@ -16,6 +16,8 @@
 #include <string_view>
 #include <vector>
 
+#include "src/vgpu/libs/checksum.h"
+
 namespace gpucast::vgpu::cudnn {
 
 // The size of a cudnnBackendAttributeType_t: 8 for pointers, 64-bit numbers and descriptors, 1 for booleans and characters, 16 for
@@ -91,11 +93,6 @@ inline std::optional<std::vector<EngineAnswer>> parse_answer(std::string_view te
 
 // A line of the file of answers: question, answer and a checksum, since a line may be cut off or written by two at once. It begins with
 // the end of the line before, which may have none.
-inline uint64_t checksum(std::string_view text) {  // FNV-1a
-  uint64_t hash = 14695981039346656037ull;
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ull;
-  return hash;
-}
 inline std::string answer_line(std::string_view question, std::string_view answer) {
   const std::string line = std::string(question) + '\t' + std::string(answer);
   return '\n' + line + '\t' + std::to_string(checksum(line));

@@ -118,9 +118,9 @@ def test_numbers_and_groups_of_four(ranks):
         say("scattered", scattered.item())
         if rank == 0:
             time.sleep(0.5)
-            open("written", "w").close()
+            open(__file__ + ".written", "w").close()
         dist.barrier()
-        say("written", os.path.exists("written"))
+        say("written", os.path.exists(__file__ + ".written"))
         """,
         count=4,
     )

@@ -28,7 +28,7 @@ model = nn.parallel.DistributedDataParallel(model, device_ids=[RANK])
 optimizer = torch.optim.Adam(model.parameters())
 for step in range(3):
     optimizer.zero_grad()
-    model(torch.randn(256 * (1 + 3 * RANK), 1024, device=f"cuda:{RANK}")).sum().backward()
+    model(torch.randn(256 * (1 + 63 * RANK), 1024, device=f"cuda:{RANK}")).sum().backward()
     optimizer.step()
     say(step, [RANK]) if step < 2 else None
 """
@@ -122,6 +122,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.once
 def test_spawned_ranks(gpucast):
     body = train_script().replace("import torch\n", "", 1)
     done = gpucast(SPAWN.replace("BODY", body.replace("\n", "\n    ")), "--gpus", "2")
@@ -131,7 +132,8 @@ def test_spawned_ranks(gpucast):
     assert done.report["environment"]["world_size"] == 2
 
 
-@pytest.mark.parametrize(("visible", "gpus", "seen"), [("2,3", 1, 2), ("3", 4, 1), (None, 3, 3), ("1,x,0", 2, 1), ("0", 1, 1)])
+@pytest.mark.once
+@pytest.mark.parametrize(("visible", "gpus", "seen"), [("2,3", 1, 2), ("1,x,0", 2, 1)])
 def test_which_devices_are_seen(gpucast, visible, gpus, seen):
     script = f"import torch\nassert torch.cuda.device_count() == {seen}, torch.cuda.device_count()\n"
     script += f"for d in range({seen}): assert torch.cuda.get_device_properties(d).total_memory > 0\n" + train_script()
@@ -139,13 +141,14 @@ def test_which_devices_are_seen(gpucast, visible, gpus, seen):
     assert done.code == 0, done.err
 
 
-@pytest.mark.parametrize("visible", ["", "-1"])
-def test_no_device_is_seen(gpucast, visible):
-    done = gpucast("import torch\nassert not torch.cuda.is_available()\n" + train_script(), environment={"CUDA_VISIBLE_DEVICES": visible})
+@pytest.mark.once
+def test_no_device_is_seen(gpucast):
+    done = gpucast("import torch\nassert not torch.cuda.is_available()\n" + train_script(), environment={"CUDA_VISIBLE_DEVICES": ""})
     assert done.code == 2
     assert "No CUDA GPUs are available" in done.err
 
 
+@pytest.mark.once
 def test_more_devices_than_there_are(gpucast):
     done = gpucast(TWO_DEVICES)
     assert done.code == 2

@@ -27,6 +27,27 @@ def on_card(*values):
 """
 
 
+# As torchrun does, without an agent that imports PyTorch. The first that fails ends the others.
+LAUNCH = """
+import os, socket, subprocess, sys, time
+count, script = int(sys.argv[1]), sys.argv[2]
+with socket.socket() as free:
+    free.bind(("127.0.0.1", 0))
+    address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1])}
+sizes = {"WORLD_SIZE": str(count), "LOCAL_WORLD_SIZE": str(count), "GROUP_RANK": "0"}
+ranks = []
+for rank in range(count):
+    own = {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+    ranks.append(subprocess.Popen([sys.executable, script], env={**os.environ, **address, **sizes, **own}))
+while any(rank.poll() is None for rank in ranks) and not any(rank.poll() for rank in ranks):
+    time.sleep(0.05)
+time.sleep(3 if any(rank.poll() for rank in ranks) else 0)
+for rank in ranks:
+    rank.kill()
+sys.exit(any(rank.wait() for rank in ranks))
+"""
+
+
 class Ranks:
     def __init__(self, code, err, folder):
         self.code, self.err, self.folder = code, err, folder
@@ -44,8 +65,10 @@ def ranks(gpucast_bin, tmp_path):
         temporary.mkdir(exist_ok=True)
         path = tmp_path / "script.py"
         path.write_text(BEGIN + textwrap.dedent(script))
-        command = [gpucast_bin, "run", "--format", "json", "-o", str(tmp_path / "out.gpucast"), "--", sys.executable, "-m"]
-        command += ["torch.distributed.run", "--standalone", "--nproc-per-node", str(count), str(path)]
+        launcher = tmp_path / "launch.py"
+        launcher.write_text(LAUNCH)
+        command = [gpucast_bin, "run", "--format", "json", "-o", str(tmp_path / "out.gpucast"), "--"]
+        command += [sys.executable, str(launcher), str(count), str(path)]
         environment = {**os.environ, "TMPDIR": str(temporary), "OMP_NUM_THREADS": "1"}
         run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
         if not wait:
@@ -98,6 +121,7 @@ def test_objects_travel(ranks):
     assert left_behind(done.folder) == []
 
 
+@pytest.mark.once
 def test_numbers_and_groups_of_four(ranks):
     done = ranks(
         """
@@ -131,6 +155,7 @@ def test_numbers_and_groups_of_four(ranks):
     assert done.everywhere("written", 4) == ["True"] * 4, "a barrier that waits"
 
 
+@pytest.mark.once
 def test_pipelining(ranks):
     done = ranks(
         """

@@ -14,6 +14,7 @@
 #include <set>
 #include <utility>
 
+#include "src/vgpu/core/devices.h"
 #include "src/vgpu/core/streams.h"
 #include "src/vgpu/libs/call.h"
 #include "src/vgpu/libs/checksum.h"
@@ -376,12 +377,14 @@ GPUCAST_EXPORT int ncclGetUniqueId(UniqueId* id) {
   return kSuccess;
 }
 GPUCAST_EXPORT int ncclCommGetUniqueId(Communicator*, UniqueId* id) { return ncclGetUniqueId(id); }
-GPUCAST_EXPORT int ncclCommInitRank(Communicator** comm, int world, UniqueId id, int rank) { return create(comm, world, rank, 0, id); }
+GPUCAST_EXPORT int ncclCommInitRank(Communicator** comm, int world, UniqueId id, int rank) {
+  return create(comm, world, rank, gpucast::vgpu::current_device(), id);
+}
 GPUCAST_EXPORT int ncclCommInitRankConfig(Communicator** comm, int world, UniqueId id, int rank, void*) {
-  return create(comm, world, rank, 0, id);
+  return create(comm, world, rank, gpucast::vgpu::current_device(), id);
 }
 GPUCAST_EXPORT int ncclCommInitRankScalable(Communicator** comm, int world, int rank, int ids, const UniqueId* id) {
-  return ids > 0 && id ? create(comm, world, rank, 0, *id) : kInvalidArgument;
+  return ids > 0 && id ? create(comm, world, rank, gpucast::vgpu::current_device(), *id) : kInvalidArgument;
 }
 GPUCAST_EXPORT int ncclCommInitAll(Communicator** comms, int count, const int* devices) {
   UniqueId id;

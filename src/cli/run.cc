@@ -185,6 +185,7 @@ int64_t size_of_standard_error() {
 // Of the rank and device that decides, with the figures of all.
 Prediction predict_job(const std::vector<std::string>& files, bool kept, double confidence) {
   std::vector<Prediction> predictions;
+  predictions.reserve(files.size());
   for (const std::string& file : files) predictions.push_back(predict(read_trace(file), std::nullopt, confidence));
   if (predictions.size() == 1) return predictions.front();
   Ranks ranks = compare_ranks(predictions);

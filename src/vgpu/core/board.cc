@@ -268,14 +268,18 @@ Answer Board::get(int from, int whom, uint64_t number, const Shape& mine, Post* 
       }
       const std::string what = std::string(" before ") + mine.call + " of " + std::to_string(mine.count) + " elements in a group of " +
                                std::to_string(world_) + "; what it would have brought reads as zeros";
-      const std::string who = "rank " + std::to_string(from);
+      const auto rank_that = [from, &what](const std::string& did) {
+        std::string text = "rank " + std::to_string(from);
+        text.append(did).append(what);
+        return text;
+      };
       if (peer.left) {
-        warn(peer, "rank_ended", who + " ended" + what);
+        warn(peer, "rank_ended", rank_that(" ended"));
         return Answer::silent;
       }
       if (here && !alive) {
         failed_ = true;
-        warn(peer, "rank_died", who + " died" + what);
+        warn(peer, "rank_died", rank_that(" died"));
         return Answer::silent;
       }
       if (process_ != getpid()) return Answer::silent;
@@ -284,12 +288,12 @@ Answer Board::get(int from, int whom, uint64_t number, const Shape& mine, Post* 
           peer.elsewhere = true;
           return Answer::elsewhere;
         }
-        warn(peer, "rank_missing", who + " did not come within " + std::to_string(kLimit.count()) + " s," + what);
+        warn(peer, "rank_missing", rank_that(" did not come within " + std::to_string(kLimit.count()) + " s,"));
         return Answer::silent;
       }
       if (here && (peer.missing || now_ns() - began_ns > std::chrono::nanoseconds(kLimit).count())) {
         peer.missing = true;  // the next time nobody waits
-        warn(peer, "rank_missing", who + " brought nothing within " + std::to_string(kLimit.count()) + " s," + what);
+        warn(peer, "rank_missing", rank_that(" brought nothing within " + std::to_string(kLimit.count()) + " s,"));
         return Answer::silent;
       }
     }

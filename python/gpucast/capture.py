@@ -82,6 +82,11 @@ def after_checkpoint_writer(name, module):
         checkpoints.patch_writer(name, module)
 
 
+def after_large_import():
+    if process.state == process.ARMED:
+        _forget_past_garbage()
+
+
 # ---- first CUDA call -----------------------------------------------------------------------------------------------------------
 
 
@@ -115,7 +120,7 @@ def _forget_past_garbage():
     if not gc.isenabled():
         return
     # What Python takes from its lists of free tuples, lists and dicts does not count as allocated: fill them.
-    full = [(None,) * size for size in range(1, 21) for _ in range(2000)], [[] for _ in range(100)], [{} for _ in range(100)]
+    full = [tuple([None] * size) for size in range(1, 21) for _ in range(2000)], [[] for _ in range(100)], [{} for _ in range(100)]
     del full
     gc.collect(1)
 

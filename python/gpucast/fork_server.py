@@ -1,4 +1,4 @@
-"""A Python that has imported PyTorch once and forks a child for each job of `gpucast batch`.
+"""A Python that has imported PyTorch (and torch._dynamo) once and forks a child for each job of `gpucast batch`.
 
 Started by the batch as `PYTHON [flags] fork_server.py SOCKET` under the environment of its jobs. It imports torch with our libraries
 in place and never touches CUDA. For each job it forks two processes, and nothing of the job depends on the server after that:
@@ -6,38 +6,61 @@ in place and never touches CUDA. For each job it forks two processes, and nothin
     supervisor   becomes `gpucast run --adopt SCRIPT,PIPE ...`, a child of the batch as every other run is
     script       waits at the pipe for its environment, then runs the user's script as a fresh Python would
 
-Two things are left of the server in the script: the frame below `__main__`'s (taken out of tracebacks), and modules that torch imported.
-torch itself is kept out of sys.modules until the script imports it.
+Three things are left of the server in the script: the frame below `__main__`'s (taken out of tracebacks), modules that torch imported,
+and a finder. torch itself is kept out of sys.modules until the script imports it; so is all that came with torch._dynamo.
 
 Nothing is frozen (gc.freeze) and nothing collected between the import and the fork: how much garbage Python remembers decides when
 tensors in reference cycles are freed, and must be as in a fresh process.
 """
 
+import contextlib
 import gc
 import os
 import sys
 
 
-class _Requested:
-    """First on sys.meta_path while torch is imported: which modules were asked for, found or not."""
+class _Import:
+    """An import in the server: which names were asked for, found or not, the modules it brought, what it did to the environment
+    (name -> value or None), and what it added to sys.path and sys.meta_path (taken off again)."""
 
     def __init__(self):
-        self.names = set()
+        self.requested = set()
+
+    def __enter__(self):
+        self._before = set(sys.modules), dict(os.environ), list(sys.path), list(sys.meta_path)
+        sys.meta_path.insert(0, self)
+        return self
 
     def find_spec(self, name, path=None, target=None):
-        self.names.add(name.partition(".")[0])
+        self.requested.add(name.partition(".")[0])
+
+    def __exit__(self, *_):
+        sys.meta_path.remove(self)
+        modules, environment, path, meta_path = self._before
+        self.modules = [name for name in sys.modules if name not in modules]
+        after = dict(os.environ)
+        self.environment = {name: after.get(name) for name in {*environment, *after} if after.get(name) != environment.get(name)}
+        self.path = [entry for entry in sys.path if entry not in path]
+        self.meta_path = [finder for finder in sys.meta_path if finder not in meta_path]
+        sys.path[:], sys.meta_path[:] = path, meta_path
 
 
 _OF_MAIN = [name for name in list(globals()) if name.startswith("__")]  # what this Python gives a script's module
 _batch = os.getppid()
-_before = dict(os.environ)
 _path_0 = [] if getattr(sys.flags, "safe_path", False) else [sys.path.pop(0)]
-_requested = _Requested()
-sys.meta_path.insert(0, _requested)
-import torch  # noqa: E402
+with _Import() as _torch_import:
+    import torch
+
+import tempfile  # noqa: E402
+
+from _gpucast import session  # noqa: E402
+
+tempfile.tempdir = session.FOLDER  # goes with the server: an import in torch.distributed makes a folder
+with contextlib.suppress(Exception), _Import() as _dynamo_import:  # where it cannot be imported the script meets that
+    import torch._dynamo  # the script's first optimizer would: it takes as long again as torch
+tempfile.tempdir = None
 
 gc.disable()  # until a script runs
-sys.meta_path.remove(_requested)
 
 import ctypes  # noqa: E402
 import io  # noqa: E402
@@ -47,7 +70,7 @@ import time  # noqa: E402
 import types  # noqa: E402
 from importlib.machinery import BuiltinImporter, ModuleSpec, SourceFileLoader  # noqa: E402
 
-from _gpucast import importhook, process, session  # noqa: E402
+from _gpucast import importhook, process  # noqa: E402
 
 _PR_SET_PDEATHSIG = 1
 _MAX_FDS = 4
@@ -90,7 +113,7 @@ def why_not():
 
 def shadowed(folder):
     """A name in the script's folder that a fresh process would have found in the place of a module that is here already."""
-    known = _requested.names | {name.partition(".")[0] for name in sys.modules}
+    known = _torch_import.requested | _dynamo_import.requested | {name.partition(".")[0] for name in sys.modules}
     for entry in os.scandir(folder):
         name, dot, suffix = entry.name.partition(".")
         if name not in known:
@@ -182,31 +205,38 @@ def _fork_supervisor_and_script(channel, request, result, log, answer):
 # ---- the script's process --------------------------------------------------------------------------------------------------------
 
 
-class _Torch:
-    """Finds torch for the script, right after importhook's finder: puts the modules back that were imported in the server."""
+class _Imported:
+    """Finds packages for the script, right after importhook's finder: puts the modules back that an import in the server brought."""
 
-    def __init__(self, modules, environment, printed):
-        self._modules = modules
-        self._environment = environment  # what the import changed: name -> value or None
+    def __init__(self, imported, names, printed=""):
+        """Hides these modules until the script imports one of them; then all are there, with all that their import did."""
+        self._modules = {name: sys.modules.pop(name) for name in names if name in sys.modules}
+        self._specs = {name: module.__spec__ for name, module in self._modules.items() if getattr(module, "__spec__", None)}
+        self._import = imported
         self._printed = printed
-        self._spec = modules["torch"].__spec__
 
     def find_spec(self, name, path=None, target=None):
-        if name != "torch":
+        known = self._specs.get(name)
+        if known is None:
             return None
-        spec = ModuleSpec("torch", self, origin=self._spec.origin, is_package=True)
-        spec.submodule_search_locations = self._spec.submodule_search_locations
+        spec = ModuleSpec(name, self, origin=known.origin, is_package=known.submodule_search_locations is not None)
+        spec.submodule_search_locations = known.submodule_search_locations
         spec.has_location = True
         return spec
 
     def create_module(self, spec):
-        change_environment(self._environment)  # now: importhook, which is next, sets its own variables anew
-        return self._modules["torch"]
+        change_environment(self._import.environment)  # now: importhook, which is next, sets its own variables anew
+        return self._modules[spec.name]
 
     def exec_module(self, module):
-        module.__spec__ = self._spec
+        name = module.__spec__.name
+        module.__spec__ = self._specs[name]
         sys.modules.update(self._modules)
         sys.meta_path.remove(self)
+        sys.path.extend(self._import.path)
+        sys.meta_path.extend(self._import.meta_path)
+        for folder in self._import.path:  # another child may have taken it away at its end
+            os.makedirs(folder, exist_ok=True)
         if self._printed:
             sys.stderr.write(self._printed)
 
@@ -230,12 +260,12 @@ def take_environment(pipe):
     change_environment({name: wanted.get(name) for name in {*os.environ, *wanted} if os.environ.get(name) != wanted.get(name)})
 
 
-def become(request, torch_finder, interruptible):
+def become(request, finders, interruptible):
     """This process is a fresh Python that is about to run the script. Returns the code to run, None for a module."""
     session.enter(os.environ["GPUCAST_SESSION"])
     process.state = None
     importhook.announce()
-    sys.meta_path.insert(1, torch_finder)
+    sys.meta_path[1:1] = finders
     if interruptible:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     torch.default_generator.seed()  # as the others': anew in each process. Python's own looks after itself
@@ -264,13 +294,11 @@ def become(request, torch_finder, interruptible):
 
 
 def hide_torch(printed):
-    """Takes torch out of sys.modules and what its import did out of the environment. Returns the finder that undoes both."""
-    modules = {name: module for name, module in sys.modules.items() if name.partition(".")[0] == "torch"}
-    for name in modules:
-        del sys.modules[name]
-    after = dict(os.environ)
-    changed = {name: after.get(name) for name in {*_before, *after} if after.get(name) != _before.get(name)}
-    return _Torch(modules, changed, printed)
+    """As if neither torch nor torch._dynamo had been imported. Returns the finders that undo this."""
+    vars(torch).pop("_dynamo", None)
+    of_dynamo = _Imported(_dynamo_import, _dynamo_import.modules)
+    of_torch = _Imported(_torch_import, [name for name in sys.modules if name.partition(".")[0] == "torch"], printed)
+    return [of_dynamo, of_torch]
 
 
 def without_our_frames(hook):
@@ -296,10 +324,10 @@ def main():
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     reason = why_not()
     channel.send(b"ready" if reason is None else os.fsencode(reason))
-    torch_finder = hide_torch(printed)
+    finders = hide_torch(printed)
     request, pipe = serve(channel)
     take_environment(pipe)
-    return request, torch_finder, interruptible
+    return request, finders, interruptible
 
 
 _job = main()

@@ -1,4 +1,4 @@
-"""Notices imports: `torch` (load the virtual GPU first, arm after), other users of CUDA, and modules that write checkpoints."""
+"""Notices imports: `torch` (load the virtual GPU first, arm after), its compiler, other users of CUDA, and modules that write checkpoints."""
 
 import os
 import sys
@@ -17,7 +17,9 @@ _CHECKPOINT_WRITERS = (
     "lightning.fabric.utilities.cloud_io",
     "lightning_fabric.utilities.cloud_io",
 )
-_WATCHED = frozenset(("torch", *_CUDA_USERS, *_CHECKPOINT_WRITERS))
+# A third of all modules of a run, imported with the first optimizer; a child of the fork server has them already.
+_COMPILER = "torch._dynamo"
+_WATCHED = frozenset(("torch", _COMPILER, *_CUDA_USERS, *_CHECKPOINT_WRITERS))
 
 
 class _Finder:
@@ -88,6 +90,8 @@ def _before(name, spec):
 def _after(name, module):
     if name == "torch":
         _guarded(lambda: _capture().after_torch(module))
+    elif name == _COMPILER:
+        _guarded(lambda: _capture().after_large_import())
     elif name in _CHECKPOINT_WRITERS:
         _guarded(lambda: _capture().after_checkpoint_writer(name, module))
 

@@ -148,7 +148,7 @@ look = {
     "gc": [gc.isenabled(), gc.get_threshold(), gc.get_freeze_count()],
     "folder": os.getcwd(), "parent": open(f"/proc/{os.getppid()}/comm").read(), "umask": os.umask(0o22), "session": os.getsid(0),
     "own_session": os.environ["GPUCAST_SESSION"] in os.environ["GPUCAST_VGPU_PROFILE"] and f"/{os.getpid()}." in os.environ["GPUCAST_VGPU_PROFILE"],
-    "finders": [getattr(finder, "__name__", type(finder).__name__) for finder in sys.meta_path],
+    "finders": [getattr(finder, "__name__", type(finder).__name__) for finder in sys.meta_path if type(finder).__name__ != "_Imported"],
 }
 with open(os.environ["LOOK"], "w") as file:
     json.dump(look, file)

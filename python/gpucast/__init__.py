@@ -17,6 +17,7 @@ Each module imports only modules further down in this list; what lower ones have
 
     ending            what ended a process, what the supervisor is told, standing still
     checkpoints       saving checkpoints does nothing
+    initialisation    large weights are not drawn on the host
     operators         which operators one step runs, on which shapes
     tensors           which named tensors lie where
     steps             counts optimizer steps

@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 
-from . import checkpoints, cudnn, ending, history, hooks, libraries, operators, process, session, steps, tensors, what_if
+from . import checkpoints, cudnn, ending, history, hooks, initialisation, libraries, operators, process, session, steps, tensors, what_if
 
 _versions = {}  # of the libraries that this PyTorch is built for
 _cudnn = cudnn.Choice()
@@ -67,6 +67,7 @@ def after_torch(module):
         return
     if not _installed:
         hooks.install_at_import(torch, _enough)
+        initialisation.install(torch, _core.gpucast_vgpu_skip_random)
     what_if.install_at_import(torch)
     if _installed:
         return
@@ -102,6 +103,7 @@ def arm():
         _core.gpucast_vgpu_keep_memory_log(os.fsencode(session.path("memory")))  # for a process that is killed; it may fail
         process.recorder.arm(torch._C._cuda_memoryStats, _core.gpucast_vgpu_mark, _core.gpucast_vgpu_used_devices().contents)
         hooks.install_at_cuda_start(torch)
+        initialisation.forget()
         what_if.install_at_cuda_start()
         process.state = process.ARMED
         session.write("armed", process.ranks())

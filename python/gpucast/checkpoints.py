@@ -2,7 +2,7 @@
 
 import os
 
-from . import patching, process
+from . import initialisation, patching, process
 
 _unwritten = []
 why_unwritten = "values on the virtual GPU are not real"
@@ -45,6 +45,7 @@ def not_saving(real):
             if path is not None:
                 _skip(os.fspath(path))
                 return None
+        initialisation.draw()
         return real(*args, **kwargs)
 
     return save
@@ -53,6 +54,7 @@ def not_saving(real):
 def _not_saving_trainer(real):
     def save(self, *args, **kwargs):
         if process.state != process.ARMED:
+            initialisation.draw()
             return real(self, *args, **kwargs)
         path = next((value for value in (*args[:1], kwargs.get("output_dir")) if isinstance(value, str)), None)
         _skip(path or f"checkpoints in {self.args.output_dir}")
@@ -64,6 +66,7 @@ def _not_saving_trainer(real):
 def _not_saving_distributed(real, returns_future=False):
     def save(*args, **kwargs):
         if process.state != process.ARMED:
+            initialisation.draw()
             return real(*args, **kwargs)
         path = kwargs.get("checkpoint_id") or getattr(kwargs.get("storage_writer"), "path", None) or "a distributed checkpoint"
         _skip(str(path))

@@ -151,6 +151,8 @@ def call_core():
     core.gpucast_vgpu_keep_memory_log.argtypes = [ctypes.c_char_p]
     core.gpucast_vgpu_keep_memory_log.restype = ctypes.c_int
     core.gpucast_vgpu_used_devices.restype = ctypes.POINTER(UsedDevices)
+    core.gpucast_vgpu_skip_random.argtypes = [ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint64]
+    core.gpucast_vgpu_skip_random.restype = ctypes.c_int
     core.gpucast_vgpu_hold.argtypes = [ctypes.c_int]
     core.gpucast_vgpu_hold.restype = None
     return core

@@ -163,5 +163,7 @@ GPUCAST_VGPU_API const gpucast_vgpu_devices_used* gpucast_vgpu_used_devices();
 // From here on a file holds what the program takes from the first device it uses, also when it is killed. 0, or errno. Layout:
 // memory_log.cc.
 GPUCAST_VGPU_API int gpucast_vgpu_keep_memory_log(const char* path);
+// The saved state of a random number generator of PyTorch's for the host, as if so many 32-bit numbers had been drawn. -1: it is none.
+GPUCAST_VGPU_API int gpucast_vgpu_skip_random(void* state, uint64_t size_bytes, uint64_t draws);
 GPUCAST_VGPU_API void gpucast_vgpu_hold(int supervisor_pid);  // never returns: waits to be killed; exits when the supervisor is gone
 }

@@ -1,0 +1,174 @@
+"""Weights that a model draws at random on the host: large ones are left as the memory is, untouched.
+
+Their values decide nothing (the virtual GPU has none), and drawing them is most of the time of a run of a large model, and all of its host
+memory: pages that nobody writes take none. They hold zeros then. The random number generator is moved on as if they had been drawn, so
+every later number is what it would have been. Small tensors are drawn as ever; so is whatever this module does not know exactly.
+"""
+
+import ctypes
+import functools
+import os
+import sys
+import threading
+
+from . import patching, process
+
+_MIN_BYTES = 1 << 20
+_NAMES = ("init_weights", "reset_parameters", "reset_params", "initialize")  # a caller with this in its name initialises weights
+_BLOCK = 16  # normal numbers are drawn in blocks of so many (aten/src/ATen/native/cpu/DistributionTemplates.h, normal_fill)
+
+_torch = None
+_skip_random = None
+_MADV_DONTNEED = 4
+
+_known = {}  # (name of the function, type): the 32-bit numbers that an element takes; None: not known
+_madvise = ctypes.CDLL(None).madvise
+_drawing = threading.local()  # .on: within a function that is to draw
+_left_out = []  # (tensor, its version, generator state before, what draws it), until CUDA is in use: then nothing is saved any more
+
+
+def install(torch, skip_random):
+    """`skip_random`: the core's gpucast_vgpu_skip_random."""
+    global _torch, _skip_random
+    _torch, _skip_random = torch, skip_random
+    for name in ("normal_", "uniform_"):
+        patching.wrap(torch.Tensor, name, lambda real, name=name: _filling(name, real))
+    _madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    patching.wrap(torch.nn.init, "_no_grad_trunc_normal_", _truncated)
+
+
+def draw():
+    """Draws what was left out and not changed since: somebody is about to keep it."""
+    left_out, _left_out[:] = list(_left_out), []
+    for tensor, version, state, fill in left_out:
+        if tensor._version == version:
+            generator = _torch.Generator()
+            generator.set_state(state)
+            with _torch.no_grad():
+                _really(fill, tensor, generator=generator)
+
+
+def forget():
+    """At the first CUDA call: see `_left_out`."""
+    _left_out.clear()
+
+
+# ---- which tensors -----------------------------------------------------------------------------------------------------------------
+
+
+def _is_left_out(tensor):
+    if tensor.is_cuda or process.state not in (process.WATCHING, process.ARMED) or getattr(_drawing, "on", False):
+        return False
+    plain = type(tensor) is _torch.Tensor
+    return (
+        (plain or type(tensor) is _torch.nn.Parameter)
+        and tensor.device.type == "cpu"
+        and tensor.layout is _torch.strided
+        and tensor.numel() * tensor.element_size() >= _MIN_BYTES
+        and tensor.numel() % _BLOCK == 0
+        and tensor.is_contiguous()
+        and not (tensor.requires_grad and _torch.is_grad_enabled())  # an error of the script's
+        and (not plain or _initialises(sys._getframe(2)))
+        and not process.is_data_worker()
+    )
+
+
+def _initialises(frame):
+    """torch.nn.init, or a function whose name says so: what it fills is no data of the script's."""
+    code = frame.f_code
+    return code.co_filename.endswith(os.path.join("torch", "nn", "init.py")) or any(name in code.co_name for name in _NAMES)
+
+
+def _really(function, *args, **kwargs):
+    _drawing.on = True
+    try:
+        return function(*args, **kwargs)
+    finally:
+        _drawing.on = False
+
+
+def _draws_per_element(name, fill, dtype):
+    """Found by drawing a few and comparing the generator's state with one that was moved on."""
+    key = name, dtype
+    if key not in _known:
+        _known[key] = None
+        for count in (1, 2) if dtype.is_floating_point else ():
+            drawn, moved = _torch.Generator(), _torch.Generator()
+            moved.set_state(drawn.get_state())
+            many = 50 * _BLOCK
+            _really(fill, _torch.empty(many, dtype=dtype), generator=drawn)
+            if _move_on(moved, many * count) and _torch.equal(drawn.get_state(), moved.get_state()):
+                _known[key] = count
+                break
+    return _known[key]
+
+
+def _move_on(generator, draws):
+    state = generator.get_state()
+    if _skip_random(state.data_ptr(), state.numel(), draws) != 0:
+        return False
+    generator.set_state(state)
+    return True
+
+
+# ---- what stands in their place ------------------------------------------------------------------------------------------------------
+
+
+def _filling(name, real):
+    def fill(self, *args, generator=None, **kwargs):
+        if _is_left_out(self) and _leave_out(name, functools.partial(_swapped, real, args, kwargs), self, generator):
+            return self
+        return real(self, *args, generator=generator, **kwargs)
+
+    return fill
+
+
+def _truncated(real):
+    """With `torch.nn.init.trunc_normal_`'s own arithmetic on one uniform number an element; later releases draw until all fit."""
+
+    probe = functools.partial(_swapped, real, (0.0, 1.0, -0.5, 0.5), {})  # one number in three would fit
+
+    def truncated(tensor, mean, std, a, b, generator=None):
+        fill = functools.partial(_swapped, real, (mean, std, a, b), {})
+        with _torch.no_grad():
+            if _is_left_out(tensor) and _leave_out("trunc_normal_", fill, tensor, generator, probe):
+                return tensor
+        return _really(fill, tensor, generator)
+
+    return truncated
+
+
+def _swapped(real, args, kwargs, tensor, generator):
+    return real(tensor, *args, generator=generator, **kwargs)
+
+
+def _leave_out(name, fill, tensor, generator, probe=None):
+    """Moves the generator on in the place of `fill(tensor, generator=generator)`. `probe`: the same with arguments that tell more."""
+    count = _draws_per_element(name, probe or fill, tensor.dtype)
+    if count is None:
+        return False
+    own = generator or _torch.default_generator
+    before = own.get_state()
+    try:
+        _really(fill, _torch.empty(_BLOCK, dtype=tensor.dtype), generator=generator)
+        if not _move_on(own, (tensor.numel() - _BLOCK) * count):
+            raise ValueError("not a state that is known")
+        _forget_pages(tensor)
+    except Exception:  # of the script's arguments: they are used again, in vain, on its own tensor
+        own.set_state(before)
+        return False
+    if process.state == process.WATCHING:
+        _left_out.append((tensor.detach(), tensor._version, before, fill))
+    return True
+
+
+def _forget_pages(tensor):
+    """What stood in the tensor's memory goes: its whole pages are zeros that take no memory, the rest is filled."""
+    begin, size = tensor.data_ptr(), tensor.numel() * tensor.element_size()
+    page = os.sysconf("SC_PAGESIZE")
+    first, last = -(-begin // page) * page, (begin + size) // page * page
+    flat = tensor.detach().view(-1)
+    flat[: (first - begin) // tensor.element_size() + 1] = 0
+    flat[(last - begin) // tensor.element_size() :] = 0
+    if _madvise(first, last - first, _MADV_DONTNEED) != 0:
+        flat.zero_()

@@ -8,7 +8,22 @@ import sys
 import threading
 import time
 
-from . import checkpoints, cudnn, ending, history, hooks, initialisation, libraries, operators, process, session, steps, tensors, what_if
+from . import (
+    checkpoints,
+    compiled,
+    cudnn,
+    ending,
+    history,
+    hooks,
+    initialisation,
+    libraries,
+    operators,
+    process,
+    session,
+    steps,
+    tensors,
+    what_if,
+)
 
 _versions = {}  # of the libraries that this PyTorch is built for
 _cudnn = cudnn.Choice()
@@ -49,6 +64,7 @@ def before_torch(origin):
     os.environ["GPUCAST_VGPU_PROFILE"] = session.path("profile")
     # Triton links its launchers to a file of the driver's name. One that the user names is no more than a place to link, too.
     os.environ["TRITON_LIBCUDA_PATH"] = libraries.driver_folder(build.cuda_major)
+    compiled.use_own_cache()
     libraries.load(build.cuda_major)
     _core = libraries.call_core()
     if session.mode() == "doctor" or _installed:
@@ -81,6 +97,12 @@ def after_torch(module):
 def after_checkpoint_writer(name, module):
     if process.state in (process.WATCHING, process.ARMED):
         checkpoints.patch_writer(name, module)
+
+
+def after_inductor(module):
+    if process.state in (process.WATCHING, process.ARMED):
+        compiled.use_own_cache()  # the script may have named a folder since torch was imported
+        compiled.patch_compiled_code(module)
 
 
 def after_large_import():

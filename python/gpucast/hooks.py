@@ -5,7 +5,7 @@ import threading
 import time
 from bisect import bisect_right
 
-from . import checkpoints, ending, operators, patching, process, steps, tensors
+from . import checkpoints, compiled, ending, operators, patching, process, steps, tensors
 
 _LAST_SEQUENCE_NUMBER = 2**64 - 1  # autograd gives it to AccumulateGrad nodes
 _MAX_GRAPH_NODES = 1_000_000
@@ -29,6 +29,8 @@ def install_at_import(torch, enough):
     patching.wrap(module, "cuda", lambda real: _moving(real, lambda args, kwargs: True))
     patching.wrap(optimizer, "__init__", steps.constructing)
     operators.install(torch)
+    compiled.install_at_import(torch, _before_optimizer_step, _after_optimizer_step)
+    patching.wrap(module, "compile", _compiling)
     from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
     register_optimizer_step_pre_hook(_before_optimizer_step)
@@ -45,11 +47,13 @@ def install_at_cuda_start(torch):
         patching.wrap(owner, "zero_grad", _zeroing)
     from torch.nn.modules import module
 
+    before, after = len(module._global_forward_pre_hooks), len(module._global_forward_hooks)
     module.register_module_forward_pre_hook(_before_forward)
     try:
         module.register_module_forward_hook(_after_forward, always_call=True)
     except TypeError:  # older than 2.1
         module.register_module_forward_hook(_after_forward)
+    compiled.install_at_cuda_start((len(module._global_forward_pre_hooks) - before, len(module._global_forward_hooks) - after))
     for name in ("_cuda_record_memory_history", "_cuda_record_memory_history_legacy"):
         patching.wrap(torch._C, name, _not_recording)
     patching.wrap(torch._C, "_cuda_resetAccumulatedMemoryStats", _resetting_counters)
@@ -167,7 +171,29 @@ def _is_compiling():
     return _torch.compiler.is_compiling()
 
 
-def _before_forward(module, args):
+def _compiling(real):
+    """Around Module.compile: what it puts in the place of the module's call has our hooks traced away."""
+
+    def compile(self, *args, **kwargs):
+        result = real(self, *args, **kwargs)
+        code = self._compiled_call_impl
+        if code is not None:
+
+            def call(*args, **kwargs):
+                if _is_compiling():  # a part of something larger that is compiled
+                    return code(*args, **kwargs)
+                _before_forward(self, args, kwargs)
+                output = code(*args, **kwargs)
+                _after_forward(self, args, output)
+                return output
+
+            self._compiled_call_impl = call
+        return result
+
+    return compile
+
+
+def _before_forward(module, args, kwargs=None):
     if _is_compiling() or process.state != process.ARMED or "forward" in patching.disabled:
         return
     try:
@@ -184,7 +210,7 @@ def _before_forward(module, args):
             recorder.mark("phase_begin", "forward", position)
             if number not in tensors.listed_roots:
                 tensors.mark_parameters(module, position)
-            tensors.mark_inputs(args, _keyword_arguments(), position)
+            tensors.mark_inputs(args, _keyword_arguments() if kwargs is None else kwargs, position)
         recorder.mark("module_begin", number, position)
         thread.stack.append(number)
         thread.now_in(number)
@@ -291,6 +317,7 @@ def _backward_hook(module, operator):
 def _before_optimizer_step(optimizer, args, kwargs):
     if _is_compiling() or process.state not in (process.WATCHING, process.ARMED):
         return
+    steps.inside.optimizer = optimizer
     try:
         if steps.counter.far_ahead(optimizer) and process.state == process.ARMED:
             _enough()
@@ -304,7 +331,11 @@ def _before_optimizer_step(optimizer, args, kwargs):
 def _after_optimizer_step(optimizer, args, kwargs):
     if _is_compiling() or process.state not in (process.WATCHING, process.ARMED):
         return
+    steps.inside.optimizer = None
     try:
+        if compiled.captured(optimizer):
+            _end("optimizer_step")
+            return
         counter = steps.counter
         counter.taken(optimizer)
         lowest = counter.lowest(steps.patience())

@@ -19,7 +19,9 @@ _CHECKPOINT_WRITERS = (
 )
 # A third of all modules of a run, imported with the first optimizer; a child of the fork server has them already.
 _COMPILER = "torch._dynamo"
-_WATCHED = frozenset(("torch", _COMPILER, *_CUDA_USERS, *_CHECKPOINT_WRITERS))
+# The class of compiled code, in newer and older releases.
+_COMPILED_CODE = ("torch._inductor.output_code", "torch._inductor.codecache")
+_WATCHED = frozenset(("torch", _COMPILER, *_COMPILED_CODE, *_CUDA_USERS, *_CHECKPOINT_WRITERS))
 
 
 class _Finder:
@@ -92,6 +94,8 @@ def _after(name, module):
         _guarded(lambda: _capture().after_torch(module))
     elif name == _COMPILER:
         _guarded(lambda: _capture().after_large_import())
+    elif name in _COMPILED_CODE:
+        _guarded(lambda: _capture().after_inductor(module))
     elif name in _CHECKPOINT_WRITERS:
         _guarded(lambda: _capture().after_checkpoint_writer(name, module))
 

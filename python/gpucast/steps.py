@@ -1,5 +1,6 @@
 """Counts optimizer steps."""
 
+import threading
 import weakref
 
 from . import patching, process, session
@@ -56,7 +57,12 @@ class Steps:
         return taken >= wanted() and (self.lowest(patience()) >= wanted() or taken >= patience() * wanted())
 
 
+class _Inside(threading.local):
+    optimizer = None  # that steps now in this thread
+
+
 counter = Steps()
+inside = _Inside()
 
 
 def wanted():

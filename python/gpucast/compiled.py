@@ -1,0 +1,158 @@
+"""Compiled programs and CUDA graphs: optimizer steps taken inside of them, where no hook runs, and the compiler's caches."""
+
+import os
+import threading
+import weakref
+
+from . import patching, process, steps
+
+_torch = None
+_before_step = None  # of an optimizer, as PyTorch's own hooks would be called
+_after_step = None
+_capturing = threading.local()  # .optimizers: those that stepped in the CUDA graph that this thread captures
+_steps_of_graph = weakref.WeakKeyDictionary()  # torch.cuda.CUDAGraph -> optimizers (weak references) whose step it replays
+_parameter_of = weakref.WeakKeyDictionary()  # optimizer -> the parameter (weak reference) whose update counts as its step
+_steps_of_code = {}  # id of compiled code -> (weak reference to it, the optimizers alive then, those whose step it takes)
+
+_OWN_FOLDER = os.path.join("gpucast", "inductor")
+
+
+def install_at_import(torch, before_step, after_step):
+    global _torch, _before_step, _after_step
+    _torch, _before_step, _after_step = torch, before_step, after_step
+
+
+def install_at_cuda_start(hooks_of_ours):
+    """`hooks_of_ours`: how many global module hooks are ours, before and after a forward."""
+    patching.wrap(_torch.nn.modules.module, "_has_any_global_hook", lambda real: _has_other_hook(*hooks_of_ours))
+    graph = _torch.cuda.CUDAGraph
+    patching.wrap(graph, "capture_begin", _beginning_capture)
+    patching.wrap(graph, "capture_end", _ending_capture)
+    patching.wrap(graph, "replay", _replaying)
+
+
+# ---- caches ----------------------------------------------------------------------------------------------------------------------
+
+
+def use_own_cache():
+    """Inductor keeps which kernel was fastest together with the code. Here times are not real: what is measured must not reach a run on
+    a real card. So all of it lies in a folder of our own, which stays, so that the next run starts warm."""
+    folder = (
+        os.environ.get("TORCHINDUCTOR_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    )
+    if not folder.endswith(_OWN_FOLDER):
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.path.join(folder, _OWN_FOLDER)
+
+
+# ---- torch.compile ---------------------------------------------------------------------------------------------------------------
+
+
+def _has_other_hook(before_forward, after_forward):
+    """OptimizedModule asks, to warn that hooks fire for it as well: ours know."""
+
+    def has_any_global_hook():
+        module = _torch.nn.modules.module
+        return (
+            len(module._global_forward_pre_hooks) > before_forward
+            or len(module._global_forward_hooks) > after_forward
+            or bool(module._global_backward_pre_hooks or module._global_backward_hooks)
+        )
+
+    return has_any_global_hook
+
+
+def patch_compiled_code(module):
+    """torch._inductor's module with the class of compiled code, right after it was imported."""
+    kind = getattr(module, "CompiledFxGraph", None)
+    if kind is not None and not hasattr(kind.__call__, "__wrapped__"):
+        patching.wrap(kind, "__call__", _running)
+
+
+def _running(real):
+    def __call__(self, inputs):
+        optimizers = _stepped_by(self, inputs) if process.state == process.ARMED and self.mutated_input_idxs else ()
+        return _with_steps(optimizers, lambda: real(self, inputs)) if optimizers else real(self, inputs)
+
+    return __call__
+
+
+@patching.guard("compiled_step")
+def _stepped_by(code, inputs):
+    """The optimizers whose step this code takes: it changes their parameters."""
+    if steps.inside.optimizer is not None:  # an eager step that calls compiled code
+        return ()
+    alive = steps.counter.alive()
+    kept = _steps_of_code.get(id(code))
+    if kept is not None and [reference() for reference in kept[1]] == alive:
+        return [reference() for reference in kept[2]]
+    changed = {inputs[place].data_ptr() for place in code.mutated_input_idxs if isinstance(inputs[place], _torch.Tensor)}
+    found = [optimizer for optimizer in alive if _counted_parameter(optimizer, changed)]
+    key = id(code)
+    reference = weakref.ref(code, lambda _: _steps_of_code.pop(key, None))
+    _steps_of_code[key] = (reference, [weakref.ref(one) for one in alive], [weakref.ref(one) for one in found])
+    return found
+
+
+def _counted_parameter(optimizer, changed):
+    """One step may be spread over several pieces of code: the one that changes this parameter counts."""
+    kept = _parameter_of.get(optimizer)
+    parameter = kept and kept()
+    if parameter is not None:
+        return parameter.data_ptr() in changed
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            if parameter.is_cuda and parameter.numel() and parameter.data_ptr() in changed:
+                _parameter_of[optimizer] = weakref.ref(parameter)
+                return True
+    return False
+
+
+def _with_steps(optimizers, run):
+    for optimizer in optimizers:
+        _before_step(optimizer, (), {})
+    result = run()
+    for optimizer in optimizers:
+        _after_step(optimizer, (), {})
+    return result
+
+
+# ---- CUDA graphs -----------------------------------------------------------------------------------------------------------------
+
+
+def captured(optimizer):
+    """Whether the step that `optimizer` has just taken only went into a CUDA graph."""
+    optimizers = getattr(_capturing, "optimizers", None)
+    if optimizers is None:
+        return False
+    optimizers.append(weakref.ref(optimizer))
+    return True
+
+
+def _beginning_capture(real):
+    def capture_begin(self, *args, **kwargs):
+        result = real(self, *args, **kwargs)
+        _capturing.optimizers = []
+        return result
+
+    return capture_begin
+
+
+def _ending_capture(real):
+    def capture_end(self):
+        optimizers, _capturing.optimizers = getattr(_capturing, "optimizers", None), None
+        result = real(self)
+        if optimizers:
+            _steps_of_graph[self] = optimizers
+        return result
+
+    return capture_end
+
+
+def _replaying(real):
+    def replay(self):
+        optimizers = _steps_of_graph.get(self)
+        if not optimizers or process.state != process.ARMED:
+            return real(self)
+        return _with_steps([one for one in (reference() for reference in optimizers) if one is not None], lambda: real(self))
+
+    return replay

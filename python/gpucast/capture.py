@@ -99,10 +99,10 @@ def after_checkpoint_writer(name, module):
         checkpoints.patch_writer(name, module)
 
 
-def after_inductor(module):
+def after_inductor(name, module):
     if process.state in (process.WATCHING, process.ARMED):
         compiled.use_own_cache()  # the script may have named a folder since torch was imported
-        compiled.patch_compiled_code(module)
+        compiled.patch_inductor(name, module)
 
 
 def after_large_import():

@@ -61,8 +61,11 @@ def _has_other_hook(before_forward, after_forward):
     return has_any_global_hook
 
 
-def patch_compiled_code(module):
-    """torch._inductor's module with the class of compiled code, right after it was imported."""
+def patch_inductor(name, module):
+    """A module of torch._inductor, right after it was imported."""
+    if name.endswith(".select_algorithm"):
+        patching.wrap(module.AlgorithmSelectorCache, "__call__", lambda real: _choosing(real, module.ExternKernelCaller))
+        return
     kind = getattr(module, "CompiledFxGraph", None)
     if kind is not None and not hasattr(kind.__call__, "__wrapped__"):
         patching.wrap(kind, "__call__", _running)
@@ -114,6 +117,27 @@ def _with_steps(optimizers, run):
     for optimizer in optimizers:
         _after_step(optimizer, (), {})
     return result
+
+
+# ---- max-autotune ----------------------------------------------------------------------------------------------------------------
+
+
+def _choosing(real, library_kernel):
+    """max-autotune compiles tens of kernels for each product of matrices and takes the fastest. Here none is faster than another, and
+    the compiling takes minutes: the library's kernel is taken where there is one."""
+
+    def __call__(self, name, choices, *args, **kwargs):
+        of_library = [choice for choice in choices if isinstance(choice, library_kernel)] if process.state == process.ARMED else ()
+        if of_library and len(choices) > 1:
+            process.recorder.warn(
+                "autotuning_left_out",
+                "torch.compile's max-autotune measures which kernel is fastest; the virtual GPU has no such times: the library's kernels "
+                "(cuBLAS, cuDNN) were taken, and what the measurements themselves allocate is not in the peak",
+            )
+            choices = of_library[:1]
+        return real(self, name, choices, *args, **kwargs)
+
+    return __call__
 
 
 # ---- CUDA graphs -----------------------------------------------------------------------------------------------------------------

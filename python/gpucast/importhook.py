@@ -19,9 +19,9 @@ _CHECKPOINT_WRITERS = (
 )
 # A third of all modules of a run, imported with the first optimizer; a child of the fork server has them already.
 _COMPILER = "torch._dynamo"
-# The class of compiled code, in newer and older releases.
-_COMPILED_CODE = ("torch._inductor.output_code", "torch._inductor.codecache")
-_WATCHED = frozenset(("torch", _COMPILER, *_COMPILED_CODE, *_CUDA_USERS, *_CHECKPOINT_WRITERS))
+# The class of compiled code, in newer and older releases; the choice between kernels.
+_INDUCTOR = ("torch._inductor.output_code", "torch._inductor.codecache", "torch._inductor.select_algorithm")
+_WATCHED = frozenset(("torch", _COMPILER, *_INDUCTOR, *_CUDA_USERS, *_CHECKPOINT_WRITERS))
 
 
 class _Finder:
@@ -94,8 +94,8 @@ def _after(name, module):
         _guarded(lambda: _capture().after_torch(module))
     elif name == _COMPILER:
         _guarded(lambda: _capture().after_large_import())
-    elif name in _COMPILED_CODE:
-        _guarded(lambda: _capture().after_inductor(module))
+    elif name in _INDUCTOR:
+        _guarded(lambda: _capture().after_inductor(name, module))
     elif name in _CHECKPOINT_WRITERS:
         _guarded(lambda: _capture().after_checkpoint_writer(name, module))
 

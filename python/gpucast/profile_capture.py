@@ -73,7 +73,7 @@ def after_large_import():
     """Nothing is compiled here."""
 
 
-def after_inductor(module):
+def after_inductor(name, module):
     """Nothing is compiled here."""
 
 

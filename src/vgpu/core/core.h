@@ -125,8 +125,14 @@ GPUCAST_VGPU_API void kernel_written(const char* name, const unsigned grid[3], c
 // Says once per name that a call has no answer; returns the library's own "not supported" code
 // (library: "cudart", "cublas", ... as in src/vgpu/symbols).
 GPUCAST_VGPU_API int not_supported(const char* library, const char* name);
+// What a kernel takes of a multiprocessor. No registers: not known.
+struct KernelResources {
+  int registers = 0;  // of a thread
+  int static_shared_bytes = 0;
+  int local_bytes = 0;  // of a thread: spilled registers and arrays
+};
 GPUCAST_VGPU_API void log_kernel(const char* name, const unsigned grid[3], const unsigned block[3], size_t dynamic_shared_bytes,
-                                 uint64_t stream);
+                                 uint64_t stream, const KernelResources& resources = {});
 // A library call that would launch kernels: name as called, arguments as a JSON object's text, e.g. {"m":1024,"n":8}.
 GPUCAST_VGPU_API void log_call(const char* library, const char* name, const char* arguments_json, uint64_t stream);
 // Something that the report's reader should know, as a record of the capture.

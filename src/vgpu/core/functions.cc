@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "src/vgpu/core/cubin.h"
 #include "src/vgpu/core/process.h"
 
 namespace gpucast::vgpu {
@@ -55,6 +56,7 @@ struct Variable {
 
 struct Module {
   FatbinChoice choice;
+  std::map<std::string, KernelResources> resources;
   std::map<std::string, std::unique_ptr<char>> functions;  // the char's address is the handle
   std::map<std::string, uint64_t> variables;
 };
@@ -171,18 +173,24 @@ bool find_function(const void* handle, Function* function) {
   if (found == f.known.end()) return false;
   const Known& known = found->second;
   FatbinChoice choice;
+  KernelResources resources;
   if (known.fatbin != nullptr) {
     Fatbin& fatbin = *known.fatbin;
     if (!fatbin.chosen && fatbin.wrapper != nullptr && fatbin.wrapper->magic == kWrapperMagic)
       fatbin.choice = choose_fatbin(fatbin.wrapper->data, card.compute_major, card.compute_minor);
     fatbin.chosen = true;
     choice = fatbin.choice;
-  } else if (f.modules.contains(known.module)) {
-    choice = f.modules[known.module].choice;
+  } else if (const auto module = f.modules.find(known.module); module != f.modules.end()) {
+    choice = module->second.choice;
+    if (const auto entry = module->second.resources.find(known.name); entry != module->second.resources.end()) resources = entry->second;
   }
   const int arch = card.compute_major * 10 + card.compute_minor;
-  *function = {known.name, known.thread_limit, choice.binary_arch != 0 ? choice.binary_arch : arch,
-               choice.ptx_arch != 0 ? choice.ptx_arch : arch, choice.binary_arch != 0 || !choice.has_any};
+  *function = {known.name,
+               known.thread_limit,
+               choice.binary_arch != 0 ? choice.binary_arch : arch,
+               choice.ptx_arch != 0 ? choice.ptx_arch : arch,
+               resources,
+               choice.binary_arch != 0 || !choice.has_any};
   return true;
 }
 
@@ -206,6 +214,7 @@ uint64_t module_load(const void* image) {
   if (image != nullptr) std::memcpy(&magic, image, sizeof magic);
   if (magic == kWrapperMagic) image = static_cast<const Wrapper*>(image)->data;
   if (magic == kWrapperMagic || magic == kFatbinMagic) module.choice = choose_fatbin(image, card.compute_major, card.compute_minor);
+  module.resources = kernels_of_cubin(image);
   return f.next_module;
 }
 

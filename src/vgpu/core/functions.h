@@ -10,11 +10,12 @@
 namespace gpucast::vgpu {
 
 struct Function {
-  const char* name;  // mangled; valid as long as its module is loaded
-  int thread_limit;  // __launch_bounds__, or 0
-  int binary_arch;   // of the code a card of this profile would run: 86 for sm_86
-  int ptx_arch;      // of the PTX that this code was made from
-  bool has_code;     // false: built for other cards only, so launching it must fail
+  const char* name;           // mangled; valid as long as its module is loaded
+  int thread_limit;           // __launch_bounds__, or 0
+  int binary_arch;            // of the code a card of this profile would run: 86 for sm_86
+  int ptx_arch;               // of the PTX that this code was made from
+  KernelResources resources;  // of a module's machine code; no registers: not known
+  bool has_code;              // false: built for other cards only, so launching it must fail
 };
 
 // A fat binary's registration. `wrapper` is what nvcc passes to __cudaRegisterFatBinary (may be null). Only noted down:

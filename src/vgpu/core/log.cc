@@ -90,16 +90,21 @@ Logs& logs() {
 std::atomic<uint64_t> g_operations{0};
 
 // The id of a kernel's name, which the log introduces before its first use.
-int kernel_name_id(const char* name) {
+int kernel_name_id(const char* name, const KernelResources& resources) {
   const std::lock_guard lock(logs().mutex);
   Log& log = logs().of(current_device());
-  const auto known = log.kernel_names.find(std::string_view(name));
+  std::string numbers;  // compiled kernels of one name differ
+  if (resources.registers > 0)
+    numbers = "," + std::to_string(resources.registers) + "," + std::to_string(resources.static_shared_bytes) + "," +
+              std::to_string(resources.local_bytes);
+  const std::string key = numbers.empty() ? std::string() : name + numbers;
+  const auto known = log.kernel_names.find(numbers.empty() ? std::string_view(name) : std::string_view(key));
   if (known != log.kernel_names.end()) return known->second;
   const int id = static_cast<int>(log.kernel_names.size());
-  log.kernel_names.emplace(name, id);
+  log.kernel_names.emplace(numbers.empty() ? std::string(name) : key, id);
   std::string line = "[\"kernel_name\"," + std::to_string(id) + ",";
   append_json_string(line, name);
-  log.append(line + "]");
+  log.append((line += numbers) + "]");
   return id;
 }
 
@@ -169,16 +174,18 @@ void log_work(std::string_view line, uint64_t stream, int graph_node_type) {
 void count_operation() { g_operations.fetch_add(1, std::memory_order_relaxed); }
 uint64_t operations() { return g_operations.load(std::memory_order_relaxed); }
 
-std::string kernel_line(const char* name, const unsigned grid[3], const unsigned block[3], size_t dynamic_shared_bytes, uint64_t stream) {
+std::string kernel_line(const char* name, const unsigned grid[3], const unsigned block[3], size_t dynamic_shared_bytes, uint64_t stream,
+                        const KernelResources& resources) {
   char line[256];
-  std::snprintf(line, sizeof line, "[\"kernel\",%d,%u,%u,%u,%u,%u,%u,%zu,%" PRIu64 "]", kernel_name_id(name), grid[0], grid[1], grid[2],
-                block[0], block[1], block[2], dynamic_shared_bytes, stream);
+  std::snprintf(line, sizeof line, "[\"kernel\",%d,%u,%u,%u,%u,%u,%u,%zu,%" PRIu64 "]", kernel_name_id(name, resources), grid[0], grid[1],
+                grid[2], block[0], block[1], block[2], dynamic_shared_bytes, stream);
   return line;
 }
 
-void log_kernel(const char* name, const unsigned grid[3], const unsigned block[3], size_t dynamic_shared_bytes, uint64_t stream) {
+void log_kernel(const char* name, const unsigned grid[3], const unsigned block[3], size_t dynamic_shared_bytes, uint64_t stream,
+                const KernelResources& resources) {
   context_activate();
-  log_work(kernel_line(name, grid, block, dynamic_shared_bytes, stream), stream, kGraphNodeKernel);
+  log_work(kernel_line(name, grid, block, dynamic_shared_bytes, stream, resources), stream, kGraphNodeKernel);
   count_operation();
 }
 

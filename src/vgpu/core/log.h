@@ -21,7 +21,7 @@ void log_work(std::string_view line, uint64_t stream, int graph_node_type);
 
 // The line of a kernel launch.
 GPUCAST_VGPU_API std::string kernel_line(const char* name, const unsigned grid[3], const unsigned block[3], size_t dynamic_shared_bytes,
-                                         uint64_t stream);
+                                         uint64_t stream, const KernelResources& resources = {});
 
 // A JSON string, quotes included. Bytes that are no UTF-8 become '?'.
 void append_json_string(std::string& out, std::string_view text);

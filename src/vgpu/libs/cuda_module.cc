@@ -3,6 +3,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <fstream>
+#include <iterator>
+#include <string>
 
 #include "src/vgpu/core/device_attributes.h"
 #include "src/vgpu/core/functions.h"
@@ -22,7 +25,7 @@ int launch(const void* handle, const unsigned grid[3], const unsigned block[3], 
   const DeviceProfile& card = profile();
   if (shared_bytes > static_cast<unsigned>(std::max(card.shared_memory_per_block_bytes, card.shared_memory_per_block_optin_bytes)))
     return kInvalidValue;
-  log_kernel(function.name, grid, block, shared_bytes, stream);
+  log_kernel(function.name, grid, block, shared_bytes, stream, function.resources);
   device_written();
   return kSuccess;
 }
@@ -35,8 +38,14 @@ int attribute_of(int* value, int attribute, const void* handle) {
     case 0:
       *value = function.thread_limit != 0 ? function.thread_limit : 1024;
       return kSuccess;
+    case 1:
+      *value = function.resources.static_shared_bytes;
+      return kSuccess;
+    case 3:
+      *value = function.resources.local_bytes;
+      return kSuccess;
     case 4:
-      *value = 32;  // registers, see occupancy_blocks
+      *value = function.resources.registers > 0 ? function.resources.registers : 32;  // see occupancy_blocks
       return kSuccess;
     case 5:
       *value = function.ptx_arch;
@@ -76,8 +85,11 @@ CUDA_API int cuModuleLoadDataEx(uint64_t* module, const void* image, unsigned, i
 CUDA_API int cuModuleLoadFatBinary(uint64_t* module, const void* image) { return cuModuleLoadData(module, image); }
 CUDA_API int cuModuleLoad(uint64_t* module, const char* path) {
   if (module == nullptr || path == nullptr) return kInvalidValue;
-  if (access(path, R_OK) != 0) return kFileNotFound;
-  *module = module_load(nullptr);
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return kFileNotFound;
+  std::string image{std::istreambuf_iterator<char>(file), {}};
+  image.append(sizeof(uint64_t), '\0');
+  *module = module_load(image.data());
   return kSuccess;
 }
 CUDA_API int cuModuleUnload(uint64_t module) { return module_unload(module) ? kSuccess : kInvalidHandle; }

@@ -1,0 +1,131 @@
+"""Compiled programs: they end, their peaks are PyTorch's own, steps inside compiled code count, and PyTorch says nothing of our hooks."""
+
+import importlib.util
+import re
+
+import pytest
+
+pytestmark = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed")
+
+MODEL = """
+import json, os, torch
+model = torch.nn.Sequential(torch.nn.Linear(256, 512), torch.nn.ReLU(), torch.nn.Linear(512, 10)).cuda()
+optimizer = torch.optim.Adam(model.parameters())
+
+def forward_backward(model):
+    model(torch.randn(64, 256, device="cuda")).square().mean().backward()
+"""
+COUNTERS = """
+print(f"allocated={torch.cuda.max_memory_allocated()}")
+print(f"reserved={torch.cuda.max_memory_reserved()}")
+"""
+# What PyTorch does alone: the graphs are as many without our hooks.
+GRAPHS = """
+from torch._dynamo.utils import counters
+print(f"graphs={counters['stats']['unique_graphs']}")
+print(f"frames={counters['frames']['total']}")
+"""
+
+
+def compiled_run(gpucast, script, *options):
+    run = gpucast(MODEL + script + COUNTERS, "--steps", "100", *options, environment={"TORCHINDUCTOR_COMPILE_THREADS": "1"}, timeout=200)
+    assert run.code == 0, run.err
+    assert "global hooks" not in run.err
+    peak = run.report["peak"]
+    assert (peak["allocated_bytes"], peak["reserved_bytes"]) == (run.printed("allocated"), run.printed("reserved"))
+    return run
+
+
+def codes(run):
+    return [warning["code"] for warning in run.report["warnings"]]
+
+
+def test_model_and_optimizer(gpucast):
+    """The optimizer's step is inside of compiled code, where no hook runs. Kernels that Triton compiled are in the log."""
+    run = compiled_run(
+        gpucast,
+        """
+compiled, step = torch.compile(model), torch.compile(lambda: optimizer.step())
+for _ in range(3):
+    forward_backward(compiled)
+    step()
+    optimizer.zero_grad()
+"""
+        + GRAPHS,
+    )
+    assert run.report["steps"] == 3
+    assert run.printed("graphs") == 2
+    assert "hook_failed" not in codes(run)
+    names = {line[1]: line[2:] for line in run.capture.of("kernel_name") if line[2].startswith("triton_")}
+    assert names and all(len(rest) == 4 and rest[1] > 0 for rest in names.values())  # registers known
+    launches = [line for line in run.capture.of("kernel") if line[1] in names]
+    assert len(launches) > len(names) and all(line[2] > 0 and line[5] > 0 for line in launches)
+
+
+def test_compiled_in_place_with_cuda_graphs(gpucast):
+    run = compiled_run(
+        gpucast,
+        """
+model.compile(mode="reduce-overhead")
+for _ in range(4):
+    torch.compiler.cudagraph_mark_step_begin()
+    forward_backward(model)
+    optimizer.step()
+    optimizer.zero_grad()
+""",
+    )
+    assert run.report["steps"] == 4
+    assert len([mark for mark in run.capture.marks("phase_begin") if mark[3] == "forward"]) == 4
+
+
+def test_max_autotune_ends(gpucast):
+    """It would compile tens of candidates and measure them: minutes, for times that mean nothing here."""
+    run = compiled_run(
+        gpucast,
+        """
+compiled = torch.compile(model, mode="max-autotune-no-cudagraphs")
+for _ in range(2):
+    forward_backward(compiled)
+    optimizer.step()
+    optimizer.zero_grad()
+""",
+    )
+    assert run.report["steps"] == 2
+    assert "autotuning_left_out" in codes(run)
+
+
+def test_replayed_steps_count(gpucast):
+    """A whole step in a CUDA graph of the script's own: capturing it is no step, each replay is one."""
+    run = compiled_run(
+        gpucast,
+        """
+optimizer = torch.optim.Adam(model.parameters(), capturable=True)
+side = torch.cuda.Stream()
+side.wait_stream(torch.cuda.current_stream())
+with torch.cuda.stream(side):
+    forward_backward(model)
+    optimizer.step()
+torch.cuda.current_stream().wait_stream(side)
+graph = torch.cuda.CUDAGraph()
+optimizer.zero_grad()
+with torch.cuda.graph(graph):
+    forward_backward(model)
+    optimizer.step()
+for _ in range(3):
+    graph.replay()
+""",
+    )
+    assert run.report["steps"] == 4
+
+
+def test_caches_are_our_own(gpucast):
+    """What was measured here must not be found by a run on a real card."""
+    run = gpucast(
+        """
+import os, torch
+print("cache=" + os.environ["TORCHINDUCTOR_CACHE_DIR"])
+torch.zeros(1, device="cuda")
+""",
+        environment={"TORCHINDUCTOR_CACHE_DIR": "/somewhere"},
+    )
+    assert re.search(r"^cache=/somewhere/gpucast/inductor$", run.err, re.MULTILINE), run.err

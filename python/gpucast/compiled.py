@@ -73,7 +73,7 @@ def patch_inductor(name, module):
 
 def _running(real):
     def __call__(self, inputs):
-        optimizers = _stepped_by(self, inputs) if process.state == process.ARMED and self.mutated_input_idxs else ()
+        optimizers = _stepped_by(self, inputs) if process.state == process.ARMED and getattr(self, "mutated_input_idxs", None) else ()
         return _with_steps(optimizers, lambda: real(self, inputs)) if optimizers else real(self, inputs)
 
     return __call__

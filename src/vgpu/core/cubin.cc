@@ -24,37 +24,46 @@ T read(const char* from) {
 
 }  // namespace
 
-std::map<std::string, KernelResources> kernels_of_cubin(const void* image) {
+std::map<std::string, KernelResources> kernels_of_cubin(const void* image, size_t size_bytes) {
   std::map<std::string, KernelResources> kernels;
   const char* const file = static_cast<const char*>(image);
-  if (file == nullptr || std::strncmp(file, ELFMAG, SELFMAG) != 0 || file[EI_CLASS] != ELFCLASS64) return kernels;
+  const auto inside = [&](uint64_t offset, uint64_t size) { return offset <= size_bytes && size <= size_bytes - offset; };
+  if (file == nullptr || size_bytes < SELFMAG || std::strncmp(file, ELFMAG, SELFMAG) != 0 || !inside(0, sizeof(Elf64_Ehdr)) ||
+      file[EI_CLASS] != ELFCLASS64)
+    return kernels;
   const auto header = read<Elf64_Ehdr>(file);
   if (header.e_machine != kMachineCuda || header.e_shentsize != sizeof(Elf64_Shdr) || header.e_shstrndx >= header.e_shnum) return kernels;
+  if (!inside(header.e_shoff, uint64_t{header.e_shnum} * sizeof(Elf64_Shdr))) return kernels;
   std::vector<Elf64_Shdr> sections(header.e_shnum);
   std::memcpy(sections.data(), file + header.e_shoff, sections.size() * sizeof(Elf64_Shdr));
-  const char* const names = file + sections[header.e_shstrndx].sh_offset;
+  // Strings end within their table.
+  const auto string_at = [&](const Elf64_Shdr& table, uint64_t offset) -> std::string_view {
+    if (!inside(table.sh_offset, table.sh_size) || offset >= table.sh_size) return {};
+    const char* const begin = file + table.sh_offset + offset;
+    return {begin, strnlen(begin, table.sh_size - offset)};
+  };
+  const auto name_of = [&](const Elf64_Shdr& section) { return string_at(sections[header.e_shstrndx], section.sh_name); };
   const Elf64_Shdr* symbols = nullptr;
   for (const Elf64_Shdr& section : sections) {
-    const std::string_view name = names + section.sh_name;
+    const std::string_view name = name_of(section);
     if (section.sh_type == SHT_SYMTAB) symbols = &section;
     if (name.starts_with(kText)) kernels[std::string(name.substr(kText.size()))].registers = static_cast<int>(section.sh_info >> 24);
   }
   for (const Elf64_Shdr& section : sections) {
-    const std::string_view name = names + section.sh_name;
+    const std::string_view name = name_of(section);
     if (!name.starts_with(kShared)) continue;
     if (const auto found = kernels.find(std::string(name.substr(kShared.size()))); found != kernels.end())
       found->second.static_shared_bytes = static_cast<int>(section.sh_size);
   }
-  if (symbols == nullptr || symbols->sh_link >= sections.size()) return kernels;
-  const char* const symbol_names = file + sections[symbols->sh_link].sh_offset;
+  if (symbols == nullptr || symbols->sh_link >= sections.size() || !inside(symbols->sh_offset, symbols->sh_size)) return kernels;
   const auto named_by = [&](uint32_t index) -> KernelResources* {
     if (index >= symbols->sh_size / sizeof(Elf64_Sym)) return nullptr;
-    const auto symbol = read<Elf64_Sym>(file + symbols->sh_offset + index * sizeof(Elf64_Sym));
-    const auto found = kernels.find(symbol_names + symbol.st_name);
+    const auto symbol = read<Elf64_Sym>(file + symbols->sh_offset + uint64_t{index} * sizeof(Elf64_Sym));
+    const auto found = kernels.find(std::string(string_at(sections[symbols->sh_link], symbol.st_name)));
     return found != kernels.end() ? &found->second : nullptr;
   };
   for (const Elf64_Shdr& section : sections) {
-    if (names + section.sh_name != kInfo) continue;
+    if (name_of(section) != kInfo || !inside(section.sh_offset, section.sh_size)) continue;
     const char* record = file + section.sh_offset;
     const char* const end = record + section.sh_size;
     while (end - record >= 4) {

@@ -1,6 +1,8 @@
 // What machine code says of its kernels: a cubin is an ELF file with NVIDIA's own notes.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <map>
 #include <string>
 
@@ -8,7 +10,10 @@
 
 namespace gpucast::vgpu {
 
-// By name; empty where `image` is no cubin. Its size is not known: only what its own header points to is read.
-std::map<std::string, KernelResources> kernels_of_cubin(const void* image);
+// The size of an image that a program hands over in memory: the driver is not told it either.
+inline constexpr size_t kUnknownSize = SIZE_MAX;
+
+// By name; empty where `image` is no cubin, or one that points to what is not in it.
+std::map<std::string, KernelResources> kernels_of_cubin(const void* image, size_t size_bytes = kUnknownSize);
 
 }  // namespace gpucast::vgpu

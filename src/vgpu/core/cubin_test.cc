@@ -40,6 +40,7 @@ std::string cubin(unsigned registers_in_text, const std::vector<uint32_t>& info)
   sections[4].sh_size = symbols.size() * sizeof(Elf64_Sym);
   sections[5].sh_name = place(".shstrtab");
   sections[5].sh_offset = data;
+  sections[5].sh_size = names.size();
   std::string file(reinterpret_cast<const char*>(&header), sizeof header);
   file.append(reinterpret_cast<const char*>(sections.data()), sections.size() * sizeof(Elf64_Shdr));
   file += names;
@@ -64,6 +65,21 @@ TEST(Cubin, WhatIsNoneSaysNothing) {
   EXPECT_TRUE(kernels_of_cubin("PTX").empty());
   std::string cut = cubin(40, {0x00ff2f04, 1, 168});  // a note longer than its section
   EXPECT_EQ(kernels_of_cubin(cut.data()).at("k").registers, 40);
+}
+
+// Each beginning of a file in memory of just that size, and each byte of it changed: whatever is read lies inside.
+TEST(Cubin, ReadsNothingBeyondAFile) {
+  const std::string whole = cubin(40, {0x00082f04, 1, 168, 0x00081104, 1, 16});
+  EXPECT_EQ(kernels_of_cubin(whole.data(), whole.size()).at("k").registers, 168);
+  for (size_t size = 0; size < whole.size(); ++size) {
+    const std::vector<char> cut(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(size));
+    kernels_of_cubin(cut.data(), size);
+    for (const int change : {1, 127, 255}) {
+      std::vector<char> changed(whole.begin(), whole.end());
+      changed[size] = static_cast<char>(changed[size] ^ change);
+      kernels_of_cubin(changed.data(), changed.size());
+    }
+  }
 }
 
 }  // namespace

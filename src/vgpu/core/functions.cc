@@ -218,6 +218,13 @@ uint64_t module_load(const void* image) {
   return f.next_module;
 }
 
+uint64_t module_load_file(std::string_view image) {
+  Functions& f = functions();
+  const Lock lock(f.mutex);
+  f.modules[f.next_module += 16].resources = kernels_of_cubin(image.data(), image.size());
+  return f.next_module;
+}
+
 bool module_unload(uint64_t module) {
   Functions& f = functions();
   const Lock lock(f.mutex);

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 #include "src/vgpu/core/core.h"
 
@@ -31,6 +32,7 @@ GPUCAST_VGPU_API bool find_variable(const void* handle, uint64_t* address, size_
 
 // Modules loaded at run time (Triton, NVRTC, cudaLibraryLoad): whatever name is asked for is there.
 GPUCAST_VGPU_API uint64_t module_load(const void* image);
+GPUCAST_VGPU_API uint64_t module_load_file(std::string_view image);  // a file's, of which nothing is certain
 GPUCAST_VGPU_API bool module_unload(uint64_t module);
 GPUCAST_VGPU_API bool module_function(uint64_t module, const char* name, const void** handle);
 GPUCAST_VGPU_API bool module_variable(uint64_t module, const char* name, uint64_t* address, size_t* size_bytes);

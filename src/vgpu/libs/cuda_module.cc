@@ -87,9 +87,7 @@ CUDA_API int cuModuleLoad(uint64_t* module, const char* path) {
   if (module == nullptr || path == nullptr) return kInvalidValue;
   std::ifstream file(path, std::ios::binary);
   if (!file) return kFileNotFound;
-  std::string image{std::istreambuf_iterator<char>(file), {}};
-  image.append(sizeof(uint64_t), '\0');
-  *module = module_load(image.data());
+  *module = module_load_file(std::string{std::istreambuf_iterator<char>(file), {}});
   return kSuccess;
 }
 CUDA_API int cuModuleUnload(uint64_t module) { return module_unload(module) ? kSuccess : kInvalidHandle; }

@@ -18,6 +18,7 @@ Each module imports only modules further down in this list; what lower ones have
 
     ending            what ended a process, what the supervisor is told, standing still
     checkpoints       saving checkpoints does nothing
+    values            what is read from the card, where zero will not do
     initialisation    large weights are not drawn on the host
     operators         which operators one step runs, on which shapes
     tensors           which named tensors lie where

@@ -22,6 +22,7 @@ from . import (
     session,
     steps,
     tensors,
+    values,
     what_if,
 )
 
@@ -105,6 +106,11 @@ def after_inductor(name, module):
         compiled.patch_inductor(name, module)
 
 
+def after_generation(name, module):
+    if process.state in (process.WATCHING, process.ARMED):
+        values.patch_generation(name, module)
+
+
 def after_large_import():
     if process.state == process.ARMED:
         _forget_past_garbage()
@@ -125,6 +131,7 @@ def arm():
         _core.gpucast_vgpu_keep_memory_log(os.fsencode(session.path("memory")))  # for a process that is killed; it may fail
         process.recorder.arm(torch._C._cuda_memoryStats, _core.gpucast_vgpu_mark, _core.gpucast_vgpu_used_devices().contents)
         hooks.install_at_cuda_start(torch)
+        values.install_at_cuda_start(torch)
         initialisation.forget()
         what_if.install_at_cuda_start()
         process.state = process.ARMED

@@ -77,6 +77,10 @@ def after_inductor(name, module):
     """Nothing is compiled here."""
 
 
+def after_generation(name, module):
+    """Values are real here."""
+
+
 # ---- the start -----------------------------------------------------------------------------------------------------------------
 
 

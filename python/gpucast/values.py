@@ -1,0 +1,153 @@
+"""Values that the script reads from the card and cannot go on without. The virtual GPU has none, it would say zero: here is what PyTorch
+and transformers make of that, and what a training that goes well would read. Each is a warning in the report."""
+
+import threading
+
+from . import patching, process
+
+_torch = None
+_reading = threading.local()  # .length_reached: by the last call of the stopping criteria
+
+
+def install_at_cuda_start(torch):
+    global _torch
+    _torch = torch
+    patching.wrap(_scaler_class(torch), "get_scale", _unchanged_scale)
+    distribution = torch.distributions.Distribution
+    patching.wrap(distribution, "__init__", _valid)
+    patching.wrap(distribution, "_validate_sample", _valid)
+    patching.wrap(torch, "normal", _normal)
+
+
+def patch_generation(name, module):
+    """A module of transformers.generation, right after it was imported."""
+    if name.endswith(".stopping_criteria"):
+        limit = getattr(module, "MaxLengthCriteria", None)
+        if limit is not None:
+            patching.wrap(module.StoppingCriteriaList, "__call__", lambda real: _watching_length(real, limit))
+    else:
+        patching.wrap(module.GenerationMixin, "_has_unfinished_sequences", _until_length)
+
+
+def _assume(what):
+    process.recorder.warn("value_assumed", what)
+
+
+# ---- GradScaler --------------------------------------------------------------------------------------------------------------------
+
+
+def _scaler_class(torch):
+    amp = getattr(torch, "amp", None)
+    return getattr(amp, "GradScaler", None) or torch.cuda.amp.GradScaler
+
+
+def _unchanged_scale(real):
+    """It grows after 2000 steps, and shrinks where gradients are not finite."""
+
+    def get_scale(self):
+        scale = getattr(self, "_scale", None)
+        if scale is None or not self._enabled or process.state != process.ARMED:
+            return real(self)
+        _assume(f"GradScaler's scale is taken to stay {self._init_scale}: gradients on the virtual GPU are neither finite nor not")
+        return self._init_scale
+
+    return get_scale
+
+
+# ---- torch.distributions -----------------------------------------------------------------------------------------------------------
+
+
+def _valid(real):
+    """Its checks run and allocate as ever. What they find on the card is taken to be valid."""
+
+    def checking(self, *args, **kwargs):
+        if process.state != process.ARMED or _torch.compiler.is_compiling():
+            return real(self, *args, **kwargs)
+        with _AllTrue():
+            return real(self, *args, **kwargs)
+
+    return checking
+
+
+class _AllTrue:
+    """While it lasts "are all of them true?" of a tensor on the card is yes, in this thread: what the checks ask at their end."""
+
+    _PLACES = ("Tensor", "all"), (None, "_is_all_true")
+
+    def __enter__(self):
+        thread = threading.get_ident()
+        self._real = []
+        for owner, name in self._PLACES:
+            owner = getattr(_torch, owner) if owner else _torch
+            real = getattr(owner, name, None)
+            if real is not None:
+                self._real.append((owner, name, owner.__dict__.get(name), real))
+                setattr(owner, name, self._yes(real, thread))
+
+    def __exit__(self, *_):
+        for owner, name, own, _real in reversed(self._real):
+            if own is None:  # inherited
+                delattr(owner, name)
+            else:
+                setattr(owner, name, own)
+
+    @staticmethod
+    def _yes(real, thread):
+        def all_true(tensor, *args, **kwargs):
+            found = real(tensor, *args, **kwargs)
+            if args or kwargs or threading.get_ident() != thread or not getattr(tensor, "is_cuda", False):
+                return found
+            _assume("torch.distributions checks what lies on the card: taken to be valid")
+            return True
+
+        return all_true
+
+
+def _normal(real):
+    """torch.normal refuses standard deviations below zero. On the card: what it does, less the refusal (aten/src/ATen/native/
+    DistributionTemplates.h, normal_impl; it looks twice)."""
+
+    def normal(mean, std=1.0, *args, generator=None, **kwargs):
+        tensors = [each for each in (mean, std) if isinstance(each, _torch.Tensor)]
+        if (
+            args
+            or kwargs
+            or not tensors
+            or not isinstance(std, _torch.Tensor)
+            or not all(type(each) is _torch.Tensor and each.is_cuda and not each.requires_grad for each in tensors)
+            or process.state != process.ARMED
+            or _torch.compiler.is_compiling()
+        ):
+            return real(mean, std, *args, generator=generator, **kwargs)
+        _assume("torch.normal's standard deviations on the card are taken to be valid")
+        for _ in range(2):
+            std.min().ge(0)
+        shape = _torch.broadcast_shapes(*(each.shape for each in tensors))
+        drawn = _torch.empty(shape, dtype=tensors[0].dtype, device=std.device)
+        return drawn.normal_(generator=generator).mul_(std).add_(mean)
+
+    return normal
+
+
+# ---- transformers' generate() --------------------------------------------------------------------------------------------------------
+
+
+def _watching_length(real, limit):
+    def __call__(self, input_ids, *args, **kwargs):
+        reached = input_ids.is_cuda and any(isinstance(one, limit) and input_ids.shape[-1] >= one.max_length for one in self)
+        _reading.length_reached = reached and process.state == process.ARMED
+        return real(self, input_ids, *args, **kwargs)
+
+    return __call__
+
+
+def _until_length(real):
+    def _has_unfinished_sequences(self, *args, **kwargs):
+        unfinished = real(self, *args, **kwargs)
+        if not getattr(_reading, "length_reached", False):
+            return unfinished
+        _reading.length_reached = False
+        _assume("generate() is taken to go on to its length limit: which tokens come, and so where a text ends, is not known")
+        return False
+
+    return _has_unfinished_sequences

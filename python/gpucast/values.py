@@ -6,6 +6,7 @@ import threading
 from . import patching, process
 
 _torch = None
+_checking = threading.RLock()
 _reading = threading.local()  # .length_reached: by the last call of the stopping criteria
 
 
@@ -75,21 +76,23 @@ class _AllTrue:
     _PLACES = ("Tensor", "all"), (None, "_is_all_true")
 
     def __enter__(self):
+        _checking.acquire()
         thread = threading.get_ident()
         self._real = []
         for owner, name in self._PLACES:
             owner = getattr(_torch, owner) if owner else _torch
             real = getattr(owner, name, None)
             if real is not None:
-                self._real.append((owner, name, owner.__dict__.get(name), real))
+                self._real.append((owner, name, owner.__dict__.get(name)))
                 setattr(owner, name, self._yes(real, thread))
 
     def __exit__(self, *_):
-        for owner, name, own, _real in reversed(self._real):
+        for owner, name, own in self._real:
             if own is None:  # inherited
                 delattr(owner, name)
             else:
                 setattr(owner, name, own)
+        _checking.release()
 
     @staticmethod
     def _yes(real, thread):

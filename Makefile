@@ -9,6 +9,8 @@
 #   make lint       formatting and static analysis
 #   make sanitize   the C++ tests under address, undefined-behaviour and thread sanitizers
 #   make test-cudnn what NVIDIA's own cuDNN answers (1 GB)
+#   make programs   programs of many libraries and launchers, and what PyTorch's own counters say: docs/reference/compatibility.md (8 GB, an hour)
+#   make releases   the examples on every PyTorch release since 2.0, for the same page (one release at a time, half an hour)
 #   make test-nvidia  the same peaks with NVIDIA's own wheels installed (2.5 GB)
 #   make differential SEEDS=1000  gpucast's allocator against PyTorch's own on random sequences, on two releases
 #   make test-web   the HTML report in headless Chromium
@@ -34,13 +36,16 @@ ENV_NVIDIA := .venv/torch-$(TORCH_NEW)-nvidia
 ENV_LINT := .venv/lint
 ENV_WHEEL := .venv/wheel
 ENV_API := .venv/api
+ENV_PROGRAMS := .venv/programs
+PROGRAM_ROWS := build/programs
+ONLY ?=
 
 # Where Python may not keep what it compiles, each of the hundreds of test processes would compile PyTorch's modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
 WEB_MODULES := build/web-test/node_modules
 
-.PHONY: demo test test-cpp test-python test-web screenshots test-cudnn test-nvidia differential install wheel test-wheel test-api lint sanitize eval accuracy bench clean build setup
+.PHONY: demo test test-cpp test-python test-slow test-occupancy test-web screenshots test-cudnn test-nvidia differential install wheel test-wheel test-api lint analyze sanitize eval accuracy bench programs releases clean build setup
 
 # The environment is mostly download and unpacking, the build mostly compiling: side by side.
 demo: setup
@@ -48,15 +53,31 @@ demo: setup
 	@echo '$$ gpucast run --gpu rtx3060 -- python examples/train_resnet50.py --batch 32'
 	@PATH="$(CURDIR)/$(ENV_NEW)/bin:$$PATH" $(GPUCAST) run --gpu rtx3060 -- python examples/train_resnet50.py --batch 32
 
-test: test-cpp test-python test-web
+# The environments are mostly download and unpacking, the sanitized build mostly compiling: side by side.
+test: setup
+	@$(MAKE) --no-print-directory -j3 test-cpp $(ENV_NEW)/.ready $(ENV_OLD)/.ready
+	@$(MAKE) --no-print-directory test-python test-web
 
-test-cpp: build
-	@cmake --build --preset release --target tests
-	ctest --test-dir $(BUILD) --output-on-failure --no-tests=error -j2
+# Under sanitizers: one build for both. The optimised one is tested from outside, by test-python.
+test-cpp:
+	@$(MAKE) --no-print-directory sanitize SANITIZERS=asan
 
 test-python: build $(ENV_NEW)/.ready $(ENV_OLD)/.ready
-	GPUCAST_BIN=$(CURDIR)/$(GPUCAST) $(ENV_OLD)/bin/python -m pytest -n 2 --dist loadscope --durations=10 -m "not once"
-	GPUCAST_BIN=$(CURDIR)/$(GPUCAST) $(ENV_NEW)/bin/python -m pytest -n 2 --dist loadscope --durations=10
+	GPUCAST_BIN=$(CURDIR)/$(GPUCAST) $(ENV_OLD)/bin/python -m pytest -n 2 --dist loadscope --durations=10 -m "not once and not slow"
+	GPUCAST_BIN=$(CURDIR)/$(GPUCAST) $(ENV_NEW)/bin/python -m pytest -n 2 --dist loadscope --durations=10 -m "not slow"
+
+test-slow: build $(ENV_NEW)/.ready $(ENV_OLD)/.ready
+	GPUCAST_BIN=$(CURDIR)/$(GPUCAST) $(ENV_OLD)/bin/python -m pytest -n 2 -m "slow and not once"
+	GPUCAST_BIN=$(CURDIR)/$(GPUCAST) $(ENV_NEW)/bin/python -m pytest -n 2 -m slow
+
+# Against NVIDIA's own calculator, of two toolkits; and with DATA, against profiler traces.
+test-occupancy: setup $(ENV_OLD)/.ready
+	for toolkit in nvidia-cuda-runtime-cu12==12.8.90 nvidia-cuda-runtime==13.0.96; do \
+	  folder=build/occupancy/$$toolkit; mkdir -p $$folder; \
+	  $(ENV_OLD)/bin/python -m pip install --quiet --upgrade --no-deps --target $$folder $$toolkit && \
+	  c++ -std=c++20 -O2 -I. -Iinclude -isystem $$(dirname $$(find $$folder -name cuda_occupancy.h)) src/occupancy/cuda_occupancy_test.cc \
+	    src/occupancy/occupancy.cc src/occupancy/rules.cc -lgtest -lgtest_main -lpthread -o $$folder/test && $$folder/test || exit 1; \
+	done
 
 test-web: build $(WEB_MODULES)/.package-lock.json
 	@tools/setup --web-test
@@ -77,6 +98,17 @@ $(WEB_MODULES)/.package-lock.json: web/package.json web/package-lock.json web/.n
 
 test-nvidia: build $(ENV_NEW)/.ready $(ENV_OLD)/.ready $(ENV_NVIDIA)/.ready
 	$(ENV_NEW)/bin/python tests/same_peaks.py --gpucast $(GPUCAST) $(ENV_OLD)/bin/python $(ENV_NEW)/bin/python $(ENV_NVIDIA)/bin/python
+
+# Rows are kept: a second call goes on. ONLY=trainer,ddp runs those again.
+programs: build $(ENV_PROGRAMS)/.ready
+	@mkdir -p $(PROGRAM_ROWS)
+	python3 tests/programs/run.py --gpucast $(GPUCAST) --python $(ENV_PROGRAMS)/bin/python --rows $(PROGRAM_ROWS)/programs.jsonl \
+	  --logs $(PROGRAM_ROWS)/logs $(if $(ONLY),--only $(ONLY) --again) --releases $(PROGRAM_ROWS)/releases.jsonl --markdown docs/reference/compatibility.md
+
+releases: build
+	@mkdir -p $(PROGRAM_ROWS)
+	python3 tests/programs/releases.py --gpucast $(GPUCAST) --rows $(PROGRAM_ROWS)/releases.jsonl $(if $(ONLY),--only $(ONLY))
+	python3 tests/programs/run.py --rows $(PROGRAM_ROWS)/programs.jsonl --releases $(PROGRAM_ROWS)/releases.jsonl --markdown docs/reference/compatibility.md
 
 test-cudnn: build $(ENV_NEW)/.ready .venv/cudnn/.ready
 	GPUCAST_BIN=$(CURDIR)/$(GPUCAST) GPUCAST_CUDNN=$(CURDIR)/.venv/cudnn $(ENV_NEW)/bin/python -m pytest tests/python/test_cudnn.py
@@ -109,7 +141,11 @@ lint: $(ENV_LINT)/.ready
 	$(ENV_LINT)/bin/ruff check .
 	$(ENV_LINT)/bin/ruff format --check .
 	cmake --preset dev >/dev/null
-	tools/clang_tidy.py --clang-tidy $(ENV_LINT)/bin/clang-tidy -p build/dev --slowest 5 $$(git ls-files 'src/*.cc' | grep -v '_test.cc\|_bench.cc\|^src/vgpu/libs/')
+	tools/clang_tidy.py --clang-tidy $(ENV_LINT)/bin/clang-tidy -p build/dev --slowest 5 $(ANALYZE) $$(git ls-files 'src/*.cc' | grep -v '_test.cc\|_bench.cc\|^src/vgpu/libs/')
+
+# The linters with clang's path-sensitive analyzer, which takes twice as long as all of them.
+analyze:
+	@$(MAKE) --no-print-directory lint ANALYZE=--analyze
 
 sanitize: setup
 	for preset in $(SANITIZERS); do \
@@ -165,6 +201,9 @@ $(ENV_LINT)/.ready: tools/python_env
 
 $(ENV_WHEEL)/.ready: tools/python_env
 	@tools/python_env $(ENV_WHEEL) wheel
+
+$(ENV_PROGRAMS)/.ready: tools/python_env
+	@tools/python_env $(ENV_PROGRAMS) programs
 
 $(ENV_API)/.ready: tools/python_env
 	@tools/python_env $(ENV_API) api

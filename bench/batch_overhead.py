@@ -4,9 +4,9 @@
     ENV/bin/python bench/batch_overhead.py --gpucast build/release/bin/gpucast [--cases 100] [--fresh]
 
 A script's own work: the same script in a child of a warm Python that has imported PyTorch (torch._dynamo too, as the batch has) on the
-virtual GPU's libraries, nothing recorded. The batch's time is that of the whole command, start of its fork server included. One case at a time, on one side, then on the other.
-The answers are checked: the peaks in the report must be those that the script itself reads without us; with --fresh each whole report
-must also be that of a process of its own. Returns non-zero only when an answer is wrong; times are for reading.
+virtual GPU's libraries, nothing recorded. The batch's time is that of the whole command, start of its fork server included. One case at a
+time, on one side, then on the other. The answers are checked: the peaks in the report must be those that the script itself reads without us;
+with --fresh each whole report must also be that of a process of its own. Returns non-zero only when an answer is wrong; times are for reading.
 """
 
 import argparse

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""clang-tidy over files, remembering what was clean: tools/clang_tidy.py -p BUILD_FOLDER FILE...
+"""clang-tidy over files, remembering what was clean: tools/clang_tidy.py -p BUILD_FOLDER [--analyze] FILE...
 
 A file that was clean is not checked again while its text, the text of every header of ours that it reaches, its compile command, the
 configuration and the tools' versions are the same. What is remembered lies in ~/.cache/gpucast/clang-tidy (XDG_CACHE_HOME), one empty
-file each. Exit code: 0 all clean, 1 not, 2 clang-tidy cannot be run.
+file each. The path-sensitive analyzer, two thirds of the time, runs with --analyze only. Exit code: 0 all clean, 1 not, 2 clang-tidy cannot be run.
 """
 
 import argparse
@@ -26,7 +26,17 @@ _COMPILER_OPTIONS = [
     f"--extra-arg={word}" for word in ("-Wno-unknown-warning-option", "-Xclang", "-analyzer-config", "-Xclang", "mode=shallow")
 ]
 # What a check's answer depends on beside our own text: headers of these packages, and the tools.
-_PACKAGES = ("libfmt-dev", "libcli11-dev", "libsimdjson-dev", "nlohmann-json3-dev", "zlib1g-dev", "libgtest-dev", "libc6-dev")
+_PACKAGES = (
+    "libfmt-dev",
+    "libcli11-dev",
+    "libsimdjson-dev",
+    "nlohmann-json3-dev",
+    "zlib1g-dev",
+    "liblz4-dev",
+    "libzstd-dev",
+    "libgtest-dev",
+    "libc6-dev",
+)
 
 
 def main():
@@ -35,19 +45,23 @@ def main():
     parser.add_argument("-p", dest="build", required=True, help="the build folder with compile_commands.json")
     parser.add_argument("-j", dest="jobs", type=int, default=os.cpu_count(), help="files at a time")
     parser.add_argument("--slowest", type=int, default=0, help="name this many files that took longest")
+    parser.add_argument("--analyze", action="store_true", help="with the path-sensitive analyzer")
     parser.add_argument("files", nargs="+")
     options = parser.parse_args()
+    words = [*_COMPILER_OPTIONS, *([] if options.analyze else ["--checks=-clang-analyzer-*", "--extra-arg=-w"])]
     commands = {}
     for entry in json.loads((pathlib.Path(options.build) / "compile_commands.json").read_text()):
         commands[os.path.relpath(os.path.join(entry["directory"], entry["file"]), ROOT)] = entry.get("command") or entry["arguments"]
     tools = versions(options.clang_tidy)
     cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "gpucast" / "clang-tidy"
     cache.mkdir(parents=True, exist_ok=True)
-    keys = {file: key_of(file, commands.get(file, ""), options.build, tools) for file in options.files}
+    keys = {file: key_of(file, commands.get(file, ""), options.build, f"{tools} {words}") for file in options.files}
     left = [file for file in options.files if not (cache / keys[file]).exists()]
     times, failed = {}, 0
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        for file, code, text, seconds in pool.map(functools.partial(check, program=options.clang_tidy, build=options.build), left):
+        for file, code, text, seconds in pool.map(
+            functools.partial(check, program=options.clang_tidy, build=options.build, options=words), left
+        ):
             times[file] = seconds
             if code == 0:
                 (cache / keys[file]).touch()
@@ -73,7 +87,7 @@ def versions(program):
 
 def key_of(file, command, build, tools):
     digest = hashlib.sha256()
-    for part in (tools, " ".join(_COMPILER_OPTIONS), str(command).replace(str(ROOT), ""), (ROOT / ".clang-tidy").read_text()):
+    for part in (tools, str(command).replace(str(ROOT), ""), (ROOT / ".clang-tidy").read_text()):
         digest.update(part.encode() + b"\0")
     folders = (ROOT, ROOT / "include", pathlib.Path(build).resolve() / "generated")
     for path in sorted(reached(ROOT / file, folders)):
@@ -98,9 +112,9 @@ def reached(path, folders):
     return found
 
 
-def check(file, program, build):
+def check(file, program, build, options):
     start = time.monotonic()
-    words = [program, "--quiet", *_COMPILER_OPTIONS, "-p", build, file]
+    words = [program, "--quiet", *options, "-p", build, file]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
     return file, done.returncode, done.stdout + (done.stderr if done.returncode else ""), time.monotonic() - start
 

@@ -25,7 +25,7 @@ enum class Instant : uint8_t {
 const char* instant_name(Instant moment);  // "peak", "forward_end", "end", "maximum"
 
 inline constexpr size_t kInstants = static_cast<size_t>(Instant::count_);
-inline constexpr size_t kCategories = 10;  // as enum Category in src/attribution/attribution.h
+inline constexpr size_t kCategories = 12;  // as enum Category in src/attribution/attribution.h
 
 // `allocated_bytes` counts whole blocks, `requested_bytes` what was asked for; the difference is rounding.
 struct BreakdownFigure {

@@ -101,6 +101,9 @@ struct Prediction {
 
   int32_t steps = 0;  // optimizer steps that were completed
   int64_t steps_requested = 0;
+  int64_t failed_attempts_reserved_bytes =
+      0;                   // the peak with attempts that failed for want of memory, where the peaks are those behind them
+  std::string steps_rule;  // "auto", "until-end"; "": steps_requested
   std::string end_reason;  // steps, script_end, exception, timeout, interrupted, killed, "" unknown
   bool partial = false;    // killed: only what the virtual GPU itself knows, which is reserved memory
   std::vector<FailedRank> failed_ranks;

@@ -66,7 +66,7 @@ enum class MarkKind : uint8_t {
   stats_reset,
   other
 };
-enum class MarkedPhase : uint8_t { model_to_device, forward, backward, optimizer_step, zero_grad, unknown };
+enum class MarkedPhase : uint8_t { model_to_device, forward, evaluation, backward, optimizer_step, zero_grad, unknown };
 
 struct Mark {
   MarkKind kind = MarkKind::other;
@@ -80,7 +80,7 @@ struct Mark {
   int64_t cpu_us = 0;             // step: the process's CPU time so far; 0: not recorded
 };
 
-enum class TensorKind : uint8_t { parameter, buffer, gradient, optimizer_state, input, unknown };
+enum class TensorKind : uint8_t { parameter, parameter_copy, buffer, gradient, optimizer_state, input, unknown };
 
 struct TensorMark {
   TensorKind kind = TensorKind::unknown;
@@ -130,6 +130,11 @@ struct OperatorCall {
   int64_t thread = 0, start_ns = 0, duration_ns = 0;
 };
 
+// What a kernel that was compiled at run time takes of a multiprocessor, as its machine code says; of a thread, a block, a thread.
+struct CompiledKernel {
+  int registers = 0, static_shared_bytes = 0, local_bytes = 0;
+};
+
 enum class WorkKind : uint8_t { kernel, call, copy, memset };
 struct Work {
   WorkKind kind = WorkKind::kernel;
@@ -141,6 +146,7 @@ struct Work {
   uint64_t stream = 0;
   int64_t thread = 0, time_ns = 0;  // time since ObservedStep::clock_unix_ns
   int64_t mark = 0;                 // sequence number of the mark before it
+  int32_t compiled = -1;            // kernel: in ObservedStep::compiled; -1: it is a library's
 };
 
 struct ObservedStep {
@@ -151,6 +157,7 @@ struct ObservedStep {
   std::vector<OperatorKind> kinds;
   std::vector<OperatorCall> operators;  // by start
   std::vector<Work> work;               // in the order in which it was asked for
+  std::vector<CompiledKernel> compiled;
 };
 
 struct UnsupportedCall {
@@ -171,6 +178,7 @@ struct Header {
   CaptureGpu gpu;
   bool gpu_chosen = false, enforce_capacity = false;
   int64_t capacity_bytes = 0, steps_requested = 0;
+  std::string steps_rule;            // "auto", "until-end"; "": steps_requested
   std::vector<std::string> command;  // as it was typed: what-ifs may have changed it
   std::string folder;                // where it was started; "": not recorded
   double run_s = 0;                  // how long the command ran; 0: not recorded
@@ -180,6 +188,7 @@ struct Header {
 struct Process {
   int64_t pid = 0, rank = 0, local_rank = 0, world_size = 1, device = 0;
   std::string python, torch, cuda, alloc_conf;
+  std::string torch_folder;     // where this PyTorch is installed; "": not recorded
   std::string cudnn_required;   // "9.24.0.43": what this PyTorch was built for
   std::string cudnn_asked;      // the version of the user's cuDNN that was asked for workspaces; "": none was
   std::string cudnn_not_asked;  // why: off, missing, old; "" in older captures

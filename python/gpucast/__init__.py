@@ -19,7 +19,11 @@ Each module imports only modules further down in this list; what lower ones have
     ending            what ended a process, what the supervisor is told, standing still
     checkpoints       saving checkpoints does nothing
     values            what is read from the card, where zero will not do
+    imagined_ranks    ranks that do not run here, under `--world-size`
+    shadow_values     what small tensors on the card would hold, followed on the host
     initialisation    large weights are not drawn on the host
+    horizon           `--steps auto`, and what the script would do behind the steps that ran
+    copies            copies of the trained parameters: EMA and the like
     operators         which operators one step runs, on which shapes
     tensors           which named tensors lie where
     steps             counts optimizer steps

@@ -7,19 +7,25 @@ import platform
 import sys
 import threading
 import time
+from collections import OrderedDict
 
 from . import (
     checkpoints,
     compiled,
+    copies,
     cudnn,
     ending,
     history,
     hooks,
+    horizon,
+    imagined_ranks,
     initialisation,
     libraries,
     operators,
+    patching,
     process,
     session,
+    shadow_values,
     steps,
     tensors,
     values,
@@ -53,9 +59,6 @@ def before_torch(origin):
         wanted = " and ".join(map(str, known))
         ending.give_up("unknown_cuda", f"PyTorch {build.version} is built for CUDA {build.cuda}; gpucast knows CUDA {wanted}")
         return
-    if build.wants_cudnn_8():
-        ending.give_up("old_torch", f"PyTorch {build.version} needs cuDNN 8; gpucast's virtual GPU has cuDNN 9")
-        return
     try:
         _cudnn = cudnn.choose(build.folder, libraries.required_cudnn(build), build.cuda_major)
     except cudnn.Unusable as problem:
@@ -65,8 +68,13 @@ def before_torch(origin):
     os.environ["GPUCAST_VGPU_PROFILE"] = session.path("profile")
     # Triton links its launchers to a file of the driver's name. One that the user names is no more than a place to link, too.
     os.environ["TRITON_LIBCUDA_PATH"] = libraries.driver_folder(build.cuda_major)
+    # What Inductor compiles for AOTInductor links to `-lcuda`, which a driver's installation puts where linkers look.
+    # A process forked or started by this one has it already.
+    folders = os.environ.get("LIBRARY_PATH", "").split(os.pathsep)
+    if os.environ["TRITON_LIBCUDA_PATH"] not in folders:
+        os.environ["LIBRARY_PATH"] = os.pathsep.join((*filter(None, folders), os.environ["TRITON_LIBCUDA_PATH"]))
     compiled.use_own_cache()
-    libraries.load(build.cuda_major)
+    libraries.load(build)
     _core = libraries.call_core()
     if session.mode() == "doctor" or _installed:
         return
@@ -80,11 +88,15 @@ def before_torch(origin):
 def after_torch(module):
     global _installed
     torch = process.torch = module
+    process.is_compiling = getattr(getattr(torch, "compiler", None), "is_compiling", None) or torch._utils.is_compiling
     if process.state != process.WATCHING or session.mode() == "doctor":
         return
     if not _installed:
         hooks.install_at_import(torch, _enough)
         initialisation.install(torch, _core.gpucast_vgpu_skip_random)
+        values.install_at_import(torch, _core)
+        horizon.install(torch)
+    imagined_ranks.install(torch)
     what_if.install_at_import(torch)
     if _installed:
         return
@@ -98,6 +110,7 @@ def after_torch(module):
 def after_checkpoint_writer(name, module):
     if process.state in (process.WATCHING, process.ARMED):
         checkpoints.patch_writer(name, module)
+        horizon.patch_trainer(name, module)
 
 
 def after_inductor(name, module):
@@ -106,12 +119,18 @@ def after_inductor(name, module):
         compiled.patch_inductor(name, module)
 
 
+def after_launcher(name, module):
+    if process.state == process.WATCHING:
+        imagined_ranks.patch_launcher(name, module)
+
+
 def after_generation(name, module):
     if process.state in (process.WATCHING, process.ARMED):
         values.patch_generation(name, module)
 
 
 def after_large_import():
+    shadow_values.leave_compiler_alone()
     if process.state == process.ARMED:
         _forget_past_garbage()
 
@@ -197,6 +216,8 @@ def _write_capture(reason, exit_code):
     if reason != "steps":
         tensors.mark_gradients()
     operators.finish()
+    shadow_values.finish()
+    _look_around(reason)
     # Counters first: at a time limit the script's own thread goes on meanwhile.
     devices = process.recorder.devices_allocated_on() or [0]
     stats = {device: process.torch._C._cuda_memoryStats(device) for device in devices}
@@ -210,6 +231,26 @@ def _write_capture(reason, exit_code):
         if problem:
             raise OSError(problem, os.strerror(problem), path)
     return {"rank": ranks["rank"], "devices": devices}
+
+
+def _look_around(reason):
+    """What only a look at all of Python's objects shows."""
+    torch = process.torch
+    try:
+        modules, loaders, collections = [], [], []
+        lists = {list: collections, dict: collections, OrderedDict: collections}  # and where objects of a class met before go
+        for one in gc.get_objects():
+            kind = type(one)
+            if kind not in lists:
+                bases = ((torch.nn.Module, modules), (torch.utils.data.DataLoader, loaders))
+                lists[kind] = next((found for base, found in bases if issubclass(kind, base)), None)
+            if lists[kind] is not None:
+                lists[kind].append(one)
+        copies.mark(modules, collections)
+        if reason == "steps":
+            horizon.warn(loaders)
+    except Exception as error:
+        patching.fail("end", error)
 
 
 def _end_without_cuda():
@@ -230,6 +271,7 @@ def _write_history(path, reason, exit_code, ranks, device, stats, snapshot):
         "python": platform.python_version(),
         "torch": process.build.version,
         "cuda": process.build.cuda,
+        "torch_folder": process.build.folder,
         "cudnn": _versions.get("cudnn_version", 0),
         "cudnn_required": libraries.required_cudnn(process.build),
         "cudnn_asked": _cudnn.version if _cudnn.library else "",
@@ -265,6 +307,8 @@ def _at_exit():
         session.remove("armed")
         session.write("idle")
         return
+    if ending.exception:
+        values.after_exception(*ending.exception)
     end("exception" if ending.exception else "script_end", exit_code=1 if ending.exception else 0)
 
 

@@ -6,6 +6,7 @@ from . import initialisation, patching, process
 
 _unwritten = []
 why_unwritten = "values on the virtual GPU are not real"
+from_the_start = False  # a profile: there never is anything on a card
 
 
 def patch_writer(name, module):
@@ -26,20 +27,37 @@ def patch_writer(name, module):
         patching.wrap(module, "_atomic_save", not_saving)
 
 
+def _must_not_save():
+    """Before anything was on the card, all that the script has is real."""
+    return process.state == process.ARMED and (from_the_start or bool(process.recorder.devices_allocated_on()))
+
+
 def _skip(path):
     if path not in _unwritten:
         _unwritten.append(path)
         recorder = process.recorder
         recorder.warnings = {key: value for key, value in recorder.warnings.items() if key[0] != "checkpoint_not_written"}
-        shown = ", ".join(_unwritten[:5]) + (f" and {len(_unwritten) - 5} more" if len(_unwritten) > 5 else "")
-        recorder.warn("checkpoint_not_written", f"not written, since {why_unwritten}: {shown}")
+        recorder.warn("checkpoint_not_written", f"not written, since {why_unwritten}: {_shown()}")
+
+
+def _shown():
+    return ", ".join(_unwritten[:5]) + (f" and {len(_unwritten) - 5} more" if len(_unwritten) > 5 else "")
+
+
+def explain(error):
+    """What is to be said of an exception that may come of a file that was not written, else ""."""
+    return (
+        f" (the script had saved {_shown()}, which was not written, since {why_unwritten})"
+        if _unwritten and isinstance(error, OSError)
+        else ""
+    )
 
 
 def not_saving(real):
-    """Saving to a path does nothing once CUDA is in use: it would put zeros in the place of a real checkpoint."""
+    """Saving to a path does nothing once something was on the card: it would put zeros in the place of a real checkpoint."""
 
     def save(*args, **kwargs):
-        if process.state == process.ARMED:
+        if _must_not_save():
             candidates = (*args[1:2], *(kwargs.get(name) for name in ("f", "filename", "filepath", "save_directory")))
             path = next((value for value in candidates if isinstance(value, (str, os.PathLike))), None)
             if path is not None:
@@ -53,7 +71,7 @@ def not_saving(real):
 
 def _not_saving_trainer(real):
     def save(self, *args, **kwargs):
-        if process.state != process.ARMED:
+        if not _must_not_save():
             initialisation.draw()
             return real(self, *args, **kwargs)
         path = next((value for value in (*args[:1], kwargs.get("output_dir")) if isinstance(value, str)), None)
@@ -65,7 +83,7 @@ def _not_saving_trainer(real):
 
 def _not_saving_distributed(real, returns_future=False):
     def save(*args, **kwargs):
-        if process.state != process.ARMED:
+        if not _must_not_save():
             initialisation.draw()
             return real(*args, **kwargs)
         path = kwargs.get("checkpoint_id") or getattr(kwargs.get("storage_writer"), "path", None) or "a distributed checkpoint"

@@ -7,7 +7,7 @@ import signal
 import sys
 import time
 
-from . import patching, process, session, steps
+from . import checkpoints, patching, process, session, steps
 
 _GO_TIMEOUT_S = 20  # how long a script that has ended by itself waits for the supervisor to stop its other processes
 
@@ -47,7 +47,7 @@ def _note_exception(kind, value):
     if exception is not None or process.state != process.ARMED:
         return
     name = f"{kind.__module__}.{kind.__qualname__}" if kind.__module__ != "builtins" else kind.__qualname__
-    first_line = (str(value).splitlines() or [""])[0][:500]
+    first_line = next((line for line in str(value).splitlines() if line.strip()), "")[:500] + checkpoints.explain(value)
     exception = (name, first_line)
     process.recorder.mark("exception", f"{name}: {first_line}" if first_line else name)
 

@@ -5,7 +5,7 @@ import threading
 import time
 from bisect import bisect_right
 
-from . import checkpoints, compiled, ending, operators, patching, process, steps, tensors
+from . import checkpoints, compiled, ending, horizon, operators, patching, process, steps, tensors
 
 _LAST_SEQUENCE_NUMBER = 2**64 - 1  # autograd gives it to AccumulateGrad nodes
 _MAX_GRAPH_NODES = 1_000_000
@@ -149,6 +149,7 @@ class _Thread:
 
     def __init__(self):
         self.stack = []
+        self.phase = "forward"  # or "evaluation": of the outermost module
         self.starts = []
         self.modules = []
 
@@ -166,11 +167,6 @@ def _thread():
         return _local.thread
 
 
-def _is_compiling():
-    # Dynamo knows this call and traces `True`: our hooks vanish from compiled code.
-    return _torch.compiler.is_compiling()
-
-
 def _compiling(real):
     """Around Module.compile: what it puts in the place of the module's call has our hooks traced away."""
 
@@ -180,7 +176,7 @@ def _compiling(real):
         if code is not None:
 
             def call(*args, **kwargs):
-                if _is_compiling():  # a part of something larger that is compiled
+                if process.is_compiling():  # a part of something larger that is compiled
                     return code(*args, **kwargs)
                 _before_forward(self, args, kwargs)
                 output = code(*args, **kwargs)
@@ -194,7 +190,7 @@ def _compiling(real):
 
 
 def _before_forward(module, args, kwargs=None):
-    if _is_compiling() or process.state != process.ARMED or "forward" in patching.disabled:
+    if process.is_compiling() or process.state != process.ARMED or "forward" in patching.disabled:
         return
     try:
         recorder = process.recorder
@@ -207,7 +203,9 @@ def _before_forward(module, args, kwargs=None):
         position = recorder.position()
         if not thread.stack:
             ending.leave_if_alone()
-            recorder.mark("phase_begin", "forward", position)
+            thread.phase = "forward" if module.training or _torch.is_grad_enabled() else "evaluation"
+            horizon.evaluations += thread.phase == "evaluation"
+            recorder.mark("phase_begin", thread.phase, position)
             if number not in tensors.listed_roots:
                 tensors.mark_parameters(module, position)
             tensors.mark_inputs(args, _keyword_arguments() if kwargs is None else kwargs, position)
@@ -235,7 +233,7 @@ def _register(module, stack):
 
 
 def _after_forward(module, args, output):
-    if _is_compiling() or process.state != process.ARMED or "forward" in patching.disabled:
+    if process.is_compiling() or process.state != process.ARMED or "forward" in patching.disabled:
         return
     try:
         recorder = process.recorder
@@ -251,7 +249,7 @@ def _after_forward(module, args, output):
                 break
         thread.now_in(thread.stack[-1] if thread.stack else -1)
         if not thread.stack:
-            recorder.mark("phase_end", "forward", position)
+            recorder.mark("phase_end", thread.phase, position)
     except Exception as error:
         patching.fail("forward", error)
 
@@ -315,7 +313,7 @@ def _backward_hook(module, operator):
 
 
 def _before_optimizer_step(optimizer, args, kwargs):
-    if _is_compiling() or process.state not in (process.WATCHING, process.ARMED):
+    if process.is_compiling() or process.state not in (process.WATCHING, process.ARMED):
         return
     steps.inside.optimizer = optimizer
     try:
@@ -329,7 +327,7 @@ def _before_optimizer_step(optimizer, args, kwargs):
 
 
 def _after_optimizer_step(optimizer, args, kwargs):
-    if _is_compiling() or process.state not in (process.WATCHING, process.ARMED):
+    if process.is_compiling() or process.state not in (process.WATCHING, process.ARMED):
         return
     steps.inside.optimizer = None
     try:
@@ -345,11 +343,14 @@ def _after_optimizer_step(optimizer, args, kwargs):
             if lowest > counter.rounds:
                 process.recorder.mark("step", lowest, detail=time.process_time_ns() // 1000)
                 operators.after_step(lowest)
+        new_round = lowest > counter.rounds
         counter.rounds = max(counter.rounds, lowest)
         _forget_old_nodes()
+        repeats = new_round and process.state == process.ARMED and horizon.seen_enough()
     except Exception as error:
         patching.fail("optimizer", error)
-    if steps.counter.rounds >= steps.wanted():
+        repeats = False
+    if repeats or steps.counter.rounds >= steps.wanted():
         _enough()
 
 

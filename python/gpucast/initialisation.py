@@ -80,11 +80,11 @@ def _initialises(frame):
 
 
 def _really(function, *args, **kwargs):
-    _drawing.on = True
+    before, _drawing.on = getattr(_drawing, "on", False), True
     try:
         return function(*args, **kwargs)
     finally:
-        _drawing.on = False
+        _drawing.on = before
 
 
 def _draws_per_element(name, fill, dtype):

@@ -17,6 +17,7 @@ _FALLBACK = {
     12: {"cudnn": "9.1.0.70", "nccl": "2.21.5", "cusparselt": "0.6.2"},
     13: {"cudnn": "9.24.0.43", "nccl": "2.30.7", "cusparselt": "0.8.1"},
 }
+_CUDNN_8 = "8.9.2.26"  # of the last PyTorch releases that want cuDNN 8
 _CUPTI = {"12.1": 18, "12.4": 22, "12.6": 24, "12.8": 26, "12.9": 28}  # CUPTI_API_VERSION; from CUDA 13 on it is the release itself
 
 
@@ -63,15 +64,17 @@ def required_versions(metadata):
 
 def required_cudnn(build):
     """ "9.24.0.43": what this PyTorch was built for."""
-    return required_versions(build.metadata()).get("cudnn") or _FALLBACK[build.cuda_major]["cudnn"]
+    return required_versions(build.metadata()).get("cudnn") or (_CUDNN_8 if build.wants_cudnn_8() else _FALLBACK[build.cuda_major]["cudnn"])
 
 
-def library_versions(cuda, metadata):
-    """Each library's own integer version, by the profile's keys."""
+def library_versions(cuda, metadata, cudnn=None):
+    """Each library's own integer version, by the profile's keys. `cudnn`: where the metadata names none."""
     major, minor = (int(part) for part in (cuda.split(".") + ["0"])[:2])
     same_major = [release for release in _TOOLKIT if int(release.split(".")[0]) == major]
     versions = dict(_FALLBACK[major])
     versions.update(_TOOLKIT.get(f"{major}.{minor}") or _TOOLKIT[same_major[-1]])
+    if cudnn:
+        versions["cudnn"] = cudnn
     versions.update(required_versions(metadata))
 
     def number(name, factor_major, factor_minor=100):
@@ -101,7 +104,7 @@ def write_profile(build, local_ranks=1, more=lambda base: {}):
     with open(os.path.join(session.FOLDER, "profile.base"), encoding="utf-8") as file:
         lines = [file.read().rstrip("\n")]
     base = dict(re.findall(r"^(\w+) *= *(.*?) *$", lines[0], re.MULTILINE))
-    values = library_versions(build.cuda, build.metadata())
+    values = library_versions(build.cuda, build.metadata(), required_cudnn(build))
     capacity = session.settings().get("capacity_bytes", {}).get(str(build.cuda_major))
     if capacity is not None:
         values["capacity_bytes"] = capacity
@@ -113,11 +116,13 @@ def write_profile(build, local_ranks=1, more=lambda base: {}):
     return values
 
 
-def load(cuda_major):
+def load(build):
     """Loads every library of vgpu/cudaN into the global scope. From here on the loader finds these SONAMEs present."""
     folder = os.path.join(session.settings()["library_dir"], "vgpu")
     core = ctypes.CDLL(os.path.join(folder, "libgpucast_vgpu_core.so"), mode=ctypes.RTLD_GLOBAL)
-    paths = sorted(glob.glob(os.path.join(glob.escape(folder), f"cuda{cuda_major}", "*.so")))
+    paths = sorted(glob.glob(os.path.join(glob.escape(folder), f"cuda{build.cuda_major}", "*.so")))
+    other_cudnn = "vgpu_cudnn.so" if build.wants_cudnn_8() else "vgpu_cudnn8.so"
+    paths = [path for path in paths if os.path.basename(path) != other_cudnn]
     for path in paths:
         ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
     return core, paths
@@ -140,6 +145,9 @@ class UsedDevices(ctypes.Structure):
     _fields_ = (("count", ctypes.c_int32), ("device", ctypes.c_int32 * 64))
 
 
+UNKNOWN_COUNT = ctypes.CFUNCTYPE(None)
+
+
 def call_core():
     """The core's functions for the capture layer. PyDLL keeps the GIL: no other Python thread runs meanwhile."""
     core = ctypes.PyDLL(os.path.join(session.settings()["library_dir"], "vgpu", "libgpucast_vgpu_core.so"))
@@ -153,6 +161,13 @@ def call_core():
     core.gpucast_vgpu_used_devices.restype = ctypes.POINTER(UsedDevices)
     core.gpucast_vgpu_skip_random.argtypes = [ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint64]
     core.gpucast_vgpu_skip_random.restype = ctypes.c_int
+    core.gpucast_vgpu_answer_reads.argtypes = [ctypes.POINTER(ctypes.c_int64), ctypes.c_int]
+    core.gpucast_vgpu_answer_reads.restype = None
+    core.gpucast_vgpu_read_known.restype = ctypes.c_int
+    core.gpucast_vgpu_note_count.argtypes = [ctypes.c_uint64, ctypes.c_int64]
+    core.gpucast_vgpu_note_count.restype = None
+    core.gpucast_vgpu_on_unknown_count.argtypes = [UNKNOWN_COUNT]
+    core.gpucast_vgpu_on_unknown_count.restype = None
     core.gpucast_vgpu_hold.argtypes = [ctypes.c_int]
     core.gpucast_vgpu_hold.restype = None
     return core

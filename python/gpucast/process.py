@@ -9,12 +9,15 @@ off        nothing is recorded here: DataLoader workers, forked children of an a
 import os
 import sys
 
+from . import session
 from .recorder import Recorder
 
 WATCHING, ARMED, ENDED, OFF = "watching", "armed", "ended", "off"
 
 state = None  # until torch is imported
 torch = None
+# torch.compiler.is_compiling; before 2.3 it had another name. Dynamo knows this call and traces `True`: our hooks vanish from compiled code.
+is_compiling = None
 build = None  # libraries.TorchBuild
 recorder = Recorder()
 
@@ -24,13 +27,20 @@ def is_data_worker():
     return data is not None and data.get_worker_info() is not None
 
 
+_group = {}  # rank and world_size, as torch.distributed last said them
+
+
 def ranks():
     """As launchers such as torchrun say them, or torch.distributed once it is set up; of a job of one process without."""
     defaults = {"rank": 0, "local_rank": 0, "world_size": 1, "local_world_size": 1}
     found = {name: _env_int(name.upper(), default) for name, default in defaults.items()}
+    here = session.settings().get("ranks") if session.FOLDER else None
+    if here:  # the others are imagined
+        found["local_world_size"] = len(here)
     distributed = sys.modules.get("torch.distributed")
     if distributed is not None and getattr(distributed, "is_initialized", bool)():
-        found.update(rank=distributed.get_rank(), world_size=distributed.get_world_size())
+        _group.update(rank=distributed.get_rank(), world_size=distributed.get_world_size())
+    found.update(_group)
     return found
 
 

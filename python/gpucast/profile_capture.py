@@ -39,7 +39,7 @@ def before_torch(origin):
         # A CUDA build needs CUDA libraries even to be imported.
         libraries.write_profile(build)
         os.environ["GPUCAST_VGPU_PROFILE"] = session.path("profile")
-        libraries.load(build.cuda_major)
+        libraries.load(build)
     atexit.register(_at_exit)
     os.register_at_fork(after_in_child=_after_fork_in_child)
     ending.watch_for_exceptions()
@@ -60,6 +60,7 @@ def after_torch(module):
     except Exception as error:
         _give_up(error)
     checkpoints.why_unwritten = "a profile trains a few steps only"
+    checkpoints.from_the_start = True
     for owner, name in ((torch, "save"), (torch.jit, "save")):
         patching.wrap(owner, name, checkpoints.not_saving)
 
@@ -75,6 +76,10 @@ def after_large_import():
 
 def after_inductor(name, module):
     """Nothing is compiled here."""
+
+
+def after_launcher(name, module):
+    """Launchers launch."""
 
 
 def after_generation(name, module):

@@ -1,5 +1,6 @@
 """Counts optimizer steps."""
 
+import sys
 import threading
 import weakref
 
@@ -31,6 +32,7 @@ class Steps:
         if not self._any_taken:
             self._any_taken = True
             patching.safely(session.write, "stepped")
+            patching.safely(process.ranks)  # at the end torch.distributed may not know it any more
         count = self.count(optimizer) + 1
         self._optimizers[id(optimizer)] = (self._optimizers[id(optimizer)][0], count)
         return count
@@ -65,12 +67,21 @@ counter = Steps()
 inside = _Inside()
 
 
+_UNTIL_END, _AUTO = 0, -1  # as src/cli/run_capture.h has them
+_MOST_BY_ITSELF = 60
+
+
+def automatic():
+    return session.settings()["steps"] == _AUTO
+
+
 def wanted():
-    return session.settings()["steps"]
+    steps = session.settings()["steps"]
+    return {_UNTIL_END: sys.maxsize, _AUTO: _MOST_BY_ITSELF}.get(steps, steps)
 
 
 def patience():
-    return max(10, wanted())
+    return max(10, session.settings()["steps"])
 
 
 def constructing(real):

@@ -14,7 +14,20 @@ _known = {}  # (kind, id(parameter)) -> ((id(tensor), address), entries): of the
 _known_states = {}  # (id(optimizer), id(parameter)) -> ids of the state's values
 
 
-def _storages(tensor, depth=0):
+def _shape(tensor):
+    """Under torch.jit.trace sizes are tensors, and asking for them is traced."""
+    core = process.torch._C
+    tracing = core._get_tracing_state()
+    if tracing is None:
+        return list(tensor.shape)
+    core._set_tracing_state(None)
+    try:
+        return list(tensor.shape)
+    finally:
+        core._set_tracing_state(tracing)
+
+
+def storages(tensor, depth=0):
     """(device, address, storage_bytes, dtype, shape) of the CUDA storage under a tensor; of each one under a wrapper subclass."""
     tensor = getattr(tensor, "_local_tensor", tensor)  # DTensor
     try:
@@ -24,7 +37,7 @@ def _storages(tensor, depth=0):
         address = storage.data_ptr()
         size = storage.nbytes()
         if address and size:
-            return [(tensor.device.index or 0, address, size, str(tensor.dtype).rpartition(".")[2], list(tensor.shape))]
+            return [(tensor.device.index or 0, address, size, str(tensor.dtype).rpartition(".")[2], _shape(tensor))]
     except Exception:
         if depth > 2 or not hasattr(tensor, "__tensor_flatten__"):
             return []
@@ -32,14 +45,14 @@ def _storages(tensor, depth=0):
         return []
     inner = []
     for name in tensor.__tensor_flatten__()[0]:
-        inner += _storages(getattr(tensor, name), depth + 1)
+        inner += storages(getattr(tensor, name), depth + 1)
     return inner
 
 
-def _entries(kind, tensor, name, module, always=False):
+def entries_of(kind, tensor, name, module=-1, always=False):
     """The entries to write for one tensor; none when the same tensor was already named so at this address."""
     entries = []
-    for device, address, size, dtype, shape in _storages(tensor):
+    for device, address, size, dtype, shape in storages(tensor):
         key = (kind, name, module, address)
         if always or _marked.get(key) != id(tensor):
             _marked[key] = id(tensor)
@@ -62,10 +75,10 @@ def mark_parameters(root, position=None):
                     if id(parameter) not in seen and (number != -1 or id(parameter) not in _parameter_names):
                         _parameter_names[id(parameter)] = (weakref.ref(parameter), dot + name, number)
                     seen.add(id(parameter))
-                    entries += _entries("parameter", parameter, dot + name, number)
+                    entries += entries_of("parameter", parameter, dot + name, number)
             for name, buffer in module._buffers.items():
                 if buffer is not None:
-                    entries += _entries("buffer", buffer, dot + name, number)
+                    entries += entries_of("buffer", buffer, dot + name, number)
     if entries:
         listed_roots.add(modules.number(root))
     process.recorder.mark_tensors(entries, position)
@@ -76,7 +89,7 @@ def mark_inputs(args, kwargs, position=None):
     with process.torch._C.DisableTorchFunction():
         for name, tensor in (*tensors_in(args, "", 0), *tensors_in(kwargs, "", 0)):
             if not tensor.requires_grad and tensor.grad_fn is None:
-                entries += _entries("input", tensor, name, -1, always=True)
+                entries += entries_of("input", tensor, name, -1, always=True)
     process.recorder.mark_tensors(entries, position)
 
 
@@ -108,16 +121,16 @@ def _parameters_of(optimizer):
 
 
 def _entries_of_step(kind, parameter, tensor, name, number, always=False):
-    """As _entries, quick for a tensor that is what and where it was one step ago."""
+    """As entries_of, quick for a tensor that is what and where it was one step ago."""
     key = (kind, id(parameter))
     try:
         place = (id(tensor), tensor.data_ptr())
     except Exception:  # a wrapper without memory of its own
-        return _entries(kind, tensor, name, number, always)
+        return entries_of(kind, tensor, name, number, always)
     known = _known.get(key)
     if known is not None and (known[0] == place or always and known[0][1] == place[1]):
         return known[1] if always else ()
-    entries = _entries(kind, tensor, name, number, always)
+    entries = entries_of(kind, tensor, name, number, always)
     _known[key] = (place, entries)
     return entries
 
@@ -146,7 +159,7 @@ def state_entries(optimizer):
                 continue
             _known_states[(id(optimizer), id(parameter))] = values
             for key, tensor in tensors_in(state, "", 1):
-                entries += _entries("optimizer_state", tensor, f"{name}.{key}", number)
+                entries += entries_of("optimizer_state", tensor, f"{name}.{key}", number)
     return entries
 
 

@@ -1,18 +1,35 @@
 """Values that the script reads from the card and cannot go on without. The virtual GPU has none, it would say zero: here is what PyTorch
 and transformers make of that, and what a training that goes well would read. Each is a warning in the report."""
 
+import inspect
 import threading
 
-from . import patching, process
+from . import libraries, patching, process, session, shadow_values
 
 _torch = None
+_core = None
+_on_count = None  # the callback of the core: kept alive
+_unknown_was_read = False
 _checking = threading.RLock()
 _reading = threading.local()  # .length_reached: by the last call of the stopping criteria
 
 
+def install_at_import(torch, core):
+    global _core
+    _core = core
+    if session.settings().get("values") == "on":
+        shadow_values.install(torch, core)
+
+
 def install_at_cuda_start(torch):
-    global _torch
+    global _torch, _on_count
     _torch = torch
+    if session.settings().get("values") == "auto":
+        _on_count = libraries.UNKNOWN_COUNT(_start_again)
+        _core.gpucast_vgpu_on_unknown_count(_on_count)
+        for name in ("item", "tolist", "__int__", "__bool__"):
+            patching.wrap(torch.Tensor, name, _following_from_here)
+        patching.wrap(torch.Tensor, "__index__", _as_size)
     patching.wrap(_scaler_class(torch), "get_scale", _unchanged_scale)
     distribution = torch.distributions.Distribution
     patching.wrap(distribution, "__init__", _valid)
@@ -28,10 +45,64 @@ def patch_generation(name, module):
             patching.wrap(module.StoppingCriteriaList, "__call__", lambda real: _watching_length(real, limit))
     else:
         patching.wrap(module.GenerationMixin, "_has_unfinished_sequences", _until_length)
+        if isinstance(vars(module.GenerationMixin).get("_beam_search_has_unfinished_sequences"), staticmethod):
+            patching.wrap(module.GenerationMixin, "_beam_search_has_unfinished_sequences", _beams_until_length)
 
 
 def _assume(what):
     process.recorder.warn("value_assumed", what)
+
+
+# ---- whole numbers and conditions ----------------------------------------------------------------------------------------------------
+
+
+def _start_again():
+    """The run cannot be what it would be on a card: from its start again, with values followed. Does not return."""
+    if process.state != process.ARMED:
+        return
+    session.write("again")
+    _core.gpucast_vgpu_hold(session.settings()["supervisor_pid"])
+
+
+def after_exception(kind, text):
+    """Perhaps only because of what was read."""
+    if _unknown_was_read and "out of memory" not in text:
+        _start_again()
+
+
+def _is_unknown(tensor):
+    """What was read of it just now."""
+    return tensor.is_cuda and not tensor.dtype.is_floating_point and process.state == process.ARMED and not _core.gpucast_vgpu_read_known()
+
+
+def _following_from_here(real):
+    """A script that reads whole numbers reads more of them: those of later steps will be followed."""
+
+    def reading(tensor, *args, **kwargs):
+        global _unknown_was_read
+        if not tensor.is_cuda or tensor.dtype.is_floating_point:
+            return real(tensor, *args, **kwargs)
+        shadow_values.answer(_core, [0])
+        try:
+            value = real(tensor, *args, **kwargs)
+        finally:
+            shadow_values.answer(_core, [])
+        if not shadow_values.on() and _is_unknown(tensor):
+            _unknown_was_read = True
+            shadow_values.install_late(_torch, _core, _start_again)
+        return value
+
+    return reading
+
+
+def _as_size(real):
+    def __index__(tensor):
+        value = real(tensor)
+        if _is_unknown(tensor):
+            _start_again()
+        return value
+
+    return __index__
 
 
 # ---- GradScaler --------------------------------------------------------------------------------------------------------------------
@@ -62,7 +133,7 @@ def _valid(real):
     """Its checks run and allocate as ever. What they find on the card is taken to be valid."""
 
     def checking(self, *args, **kwargs):
-        if process.state != process.ARMED or _torch.compiler.is_compiling():
+        if process.state != process.ARMED or process.is_compiling():
             return real(self, *args, **kwargs)
         with _AllTrue():
             return real(self, *args, **kwargs)
@@ -119,7 +190,7 @@ def _normal(real):
             or not isinstance(std, _torch.Tensor)
             or not all(type(each) is _torch.Tensor and each.is_cuda and not each.requires_grad for each in tensors)
             or process.state != process.ARMED
-            or _torch.compiler.is_compiling()
+            or process.is_compiling()
         ):
             return real(mean, std, *args, generator=generator, **kwargs)
         _assume("torch.normal's standard deviations on the card are taken to be valid")
@@ -144,13 +215,30 @@ def _watching_length(real, limit):
     return __call__
 
 
+_TO_LENGTH = "generate() is taken to go on to its length limit: which tokens come, and so where a text ends, is not known"
+
+
+def _beams_until_length(real):
+    places = inspect.signature(real)
+
+    def _beam_search_has_unfinished_sequences(self, *args, **kwargs):
+        unfinished = real(*args, **kwargs)
+        given = places.bind(*args, **kwargs).arguments
+        if process.state != process.ARMED or not {"cur_len", "max_length"} <= given.keys() or not getattr(unfinished, "is_cuda", False):
+            return unfinished
+        _assume(_TO_LENGTH)
+        return given["cur_len"] < given["max_length"]
+
+    return _beam_search_has_unfinished_sequences
+
+
 def _until_length(real):
     def _has_unfinished_sequences(self, *args, **kwargs):
         unfinished = real(self, *args, **kwargs)
         if not getattr(_reading, "length_reached", False):
             return unfinished
         _reading.length_reached = False
-        _assume("generate() is taken to go on to its length limit: which tokens come, and so where a text ends, is not known")
+        _assume(_TO_LENGTH)
         return False
 
     return _has_unfinished_sequences

@@ -237,7 +237,7 @@ class Checkpoint(WhatIf):
         _wrap(_torch.nn.Module, "__call__", around)
 
     def _wants(self, module):
-        if process.state != process.ARMED or _torch.compiler.is_compiling():
+        if process.state != process.ARMED or process.is_compiling():
             return False
         # Inside of one that is recomputed anyway, and in the recomputation itself, nothing is left to save.
         if getattr(self._inside, "on", False) or not _torch.is_grad_enabled():
@@ -304,7 +304,7 @@ class Bf16(WhatIf):
         return call
 
     def _enters(self, module):
-        if process.state != process.ARMED or _torch.compiler.is_compiling() or getattr(self._local, "autocast", None) is not None:
+        if process.state != process.ARMED or process.is_compiling() or getattr(self._local, "autocast", None) is not None:
             return False
         if next(module.parameters(), None) is None:  # a transform of the data, a loss
             return False

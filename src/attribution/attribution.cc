@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "src/attribution/communication.h"
 #include "src/attribution/open_marks.h"
 #include "src/attribution/operators.h"
 
@@ -67,6 +68,7 @@ std::vector<PlacedMark> place_marks(const Trace& trace, Problems* problems) {
 struct Landmarks {
   std::vector<uint32_t> backward_begins;  // positions, ascending
   std::vector<uint32_t> outer_forward_ends;
+  std::vector<uint32_t> evaluation_ends;
   std::vector<uint32_t> node_begins;                          // of autograd's nodes, and the ends of backwards
   std::vector<std::pair<uint32_t, uint32_t>> recomputations;  // [begin, end) of forwards inside backward
 };
@@ -128,6 +130,8 @@ class Timeline {
         landmarks->recomputations.emplace_back(change.ended->begin, position);
       else if (mark.phase == MarkedPhase::forward && change.ended->outermost)
         landmarks->outer_forward_ends.push_back(position);
+      else if (mark.phase == MarkedPhase::evaluation)
+        landmarks->evaluation_ends.push_back(position);
     }
     if (open_.empty()) completed_ = finished_step_;
   }
@@ -228,7 +232,8 @@ struct Rules {
   void tensors(BlockFinder* finder, Problems* problems) {
     std::unordered_map<int64_t, uint32_t> position_of;
     for (const PlacedMark& placed : marks) position_of.emplace(placed.mark->sequence, placed.position);
-    constexpr std::pair<TensorKind, Category> kOrder[] = {{TensorKind::parameter, Category::parameters},
+    constexpr std::pair<TensorKind, Category> kOrder[] = {{TensorKind::parameter_copy, Category::parameter_copies},
+                                                          {TensorKind::parameter, Category::parameters},
                                                           {TensorKind::optimizer_state, Category::optimizer_state},
                                                           {TensorKind::gradient, Category::gradients},
                                                           {TensorKind::buffer, Category::buffers},
@@ -313,6 +318,13 @@ struct Rules {
     return phase != Phase::model_to_device && phase != Phase::forward && phase != Phase::backward && phase != Phase::optimizer_step;
   }
 
+  void communication() {
+    for (size_t i = 0; i < lifetimes.blocks.size(); ++i) {
+      if (!explained[i] && is_communication(trace, lifetimes.blocks[i].stack))
+        explain(BlockId(static_cast<int64_t>(i)), Category::communication);
+    }
+  }
+
   void activations() {
     for (size_t i = 0; i < lifetimes.blocks.size(); ++i) {
       if (explained[i]) continue;
@@ -325,6 +337,8 @@ struct Rules {
       bool is = false;
       if (phase == Phase::forward || phase == Phase::loss) {
         is = alive_at_next(out.saw_backward ? landmarks.backward_begins : landmarks.outer_forward_ends);
+      } else if (phase == Phase::evaluation) {  // what it returns; or a loss behind it
+        is = alive_at_next(landmarks.evaluation_ends) || alive_at_next(landmarks.backward_begins);
       } else if (phase == Phase::backward) {
         is = recomputed(block);
       }
@@ -353,7 +367,7 @@ struct Rules {
     for (size_t i = 0; i < lifetimes.blocks.size(); ++i) {
       const Phase phase = out.blocks[i].phase;
       const bool in_step = phase == Phase::forward || phase == Phase::loss || phase == Phase::backward || phase == Phase::optimizer_step ||
-                           phase == Phase::zero_grad;
+                           phase == Phase::zero_grad || phase == Phase::evaluation;
       if (in_step || lifetimes.blocks[i].free_event != Block::kNever) explain(BlockId(static_cast<int64_t>(i)), Category::temporaries);
     }
   }
@@ -367,6 +381,8 @@ Phase to_phase(MarkedPhase phase) {
       return Phase::model_to_device;
     case MarkedPhase::forward:
       return Phase::forward;
+    case MarkedPhase::evaluation:
+      return Phase::evaluation;
     case MarkedPhase::backward:
       return Phase::backward;
     case MarkedPhase::optimizer_step:
@@ -380,15 +396,16 @@ Phase to_phase(MarkedPhase phase) {
 }
 
 const char* phase_name(Phase phase) {
-  static constexpr const char* kNames[] = {"setup",    "model_to_device", "data",      "forward", "loss",
-                                           "backward", "optimizer_step",  "zero_grad", "other"};
+  static constexpr const char* kNames[] = {"setup",    "model_to_device", "data",      "forward",    "loss",
+                                           "backward", "optimizer_step",  "zero_grad", "evaluation", "other"};
   static_assert(std::size(kNames) == static_cast<size_t>(Phase::count_));
   return kNames[static_cast<size_t>(phase)];
 }
 
 const char* category_name(Category category) {
-  static constexpr const char* kNames[] = {"parameters", "gradients", "optimizer_state", "activations", "intermediate_gradients",
-                                           "inputs",     "buffers",   "temporaries",     "workspaces",  "unattributed"};
+  static constexpr const char* kNames[] = {
+      "parameters", "gradients", "optimizer_state", "parameter_copies", "activations",   "intermediate_gradients",
+      "inputs",     "buffers",   "temporaries",     "workspaces",       "communication", "unattributed"};
   static_assert(std::size(kNames) == static_cast<size_t>(Category::count_));
   return kNames[static_cast<size_t>(category)];
 }
@@ -422,6 +439,7 @@ Attribution attribute(const Trace& trace, const Lifetimes& lifetimes, Problems* 
   Rules rules{trace, lifetimes, marks, landmarks, out, std::vector<bool>(lifetimes.blocks.size(), false)};
   rules.tensors(&finder, problems);
   rules.workspaces_and_copies(finder);
+  rules.communication();
   rules.activations();
   rules.intermediate_gradients();
   rules.temporaries();

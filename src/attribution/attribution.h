@@ -5,11 +5,13 @@
 //
 // Categories, the first that holds:
 //   parameters, gradients, optimizer_state, buffers, inputs   the capture layer saw a tensor of this kind in the block
+//   parameter_copies  likewise: copies of trained parameters that no optimizer trains (EMA, SWA, target networks)
 //   workspaces    the block was handed to a library as scratch space
 //   inputs        a host-to-device copy filled the block, outside of model_to_device, forward, backward and optimizer_step
+//   communication  code of parallel training allocated it (communication.h)
 //   activations   allocated in forward or loss, and alive when the next backward begins (without any backward: when the outermost
 //                 forward ends; in a run cut short: when it was cut); or recomputed: allocated in a forward inside backward, and
-//                 alive when that forward ends
+//                 alive when that forward ends; or what an evaluation returns
 //   intermediate_gradients   allocated in backward, and alive when autograd's next node begins or that backward ends: what one
 //                 node hands to another
 //   temporaries   any other block of forward, loss, backward, optimizer_step or zero_grad, and any other block that was freed
@@ -38,6 +40,7 @@ enum class Phase : uint8_t {
   backward,
   optimizer_step,
   zero_grad,
+  evaluation,  // a forward without gradients of a model in eval mode, and what follows it
   other,
   count_,
 };
@@ -48,12 +51,14 @@ enum class Category : uint8_t {
   parameters,
   gradients,
   optimizer_state,
+  parameter_copies,
   activations,
   intermediate_gradients,
   inputs,
   buffers,
   temporaries,
   workspaces,
+  communication,
   unattributed,
   count_,
 };

@@ -251,6 +251,75 @@ TEST(Attribution, WhatANodeHandsToAnotherIsAnIntermediateGradient) {
   EXPECT_EQ(r.attribution.operators[op("last").index()], "AddmmBackward0");
 }
 
+TEST(Attribution, CopiesOfParametersAreNoParameters) {
+  Program p;
+  p.alloc("average", 4 * kMib);
+  p.begin(MarkedPhase::evaluation);
+  p.tensor(TensorKind::parameter, "average");  // it is evaluated
+  p.end(MarkedPhase::evaluation);
+  p.tensor(TensorKind::parameter_copy, "average");
+  const Result r = attribute_program(p);
+  EXPECT_EQ(block(r, p, "average").category, Category::parameter_copies);
+}
+
+TEST(Attribution, AnEvaluationIsAPhaseOfItsOwn) {
+  Program p;
+  p.begin(MarkedPhase::forward);
+  p.end(MarkedPhase::forward);
+  p.begin(MarkedPhase::backward);
+  p.end(MarkedPhase::backward);
+  p.begin(MarkedPhase::evaluation);
+  p.alloc("logits", 4 * kMib);
+  p.alloc("hidden", 4 * kMib);
+  p.free("hidden");
+  p.end(MarkedPhase::evaluation);
+  p.alloc("correct", 4 * kMib);
+  p.begin(MarkedPhase::forward);
+  p.end(MarkedPhase::forward);
+  const Result r = attribute_program(p);
+  expect_totals_match(r);
+  EXPECT_EQ(block(r, p, "logits").phase, Phase::evaluation);
+  EXPECT_EQ(block(r, p, "logits").category, Category::activations);
+  EXPECT_EQ(block(r, p, "hidden").category, Category::temporaries);
+  EXPECT_EQ(block(r, p, "correct").phase, Phase::evaluation);
+}
+
+TEST(Attribution, ATeachersForwardLeavesTheLossALoss) {
+  Program p;
+  p.begin(MarkedPhase::forward);
+  p.end(MarkedPhase::forward);
+  p.begin(MarkedPhase::evaluation);
+  p.alloc("teacher", 4 * kMib);
+  p.end(MarkedPhase::evaluation);
+  p.alloc("loss", 4 * kMib);
+  p.begin(MarkedPhase::backward);
+  p.end(MarkedPhase::backward);
+  const Result r = attribute_program(p);
+  EXPECT_EQ(block(r, p, "teacher").phase, Phase::evaluation);
+  EXPECT_EQ(block(r, p, "loss").phase, Phase::loss);
+  EXPECT_EQ(block(r, p, "loss").category, Category::activations);
+}
+
+TEST(Attribution, BuffersOfParallelTrainingAreToldByTheCodeThatAllocates) {
+  Program p;
+  using Frames = std::vector<std::pair<std::string, std::string>>;
+  const std::pair<Frames, Category> kCases[] = {
+      {{{"/x/torch/nn/parallel/distributed.py", "_ddp_init_helper"}, {"/home/me/train.py", "main"}}, Category::communication},
+      {{{"/x/torch/_tensor.py", "new"}, {"/x/torch/utils/_contextlib.py", "inner"}, {"/x/torch/distributed/utils.py", "_alloc_storage"}},
+       Category::communication},
+      {{{"/x/deepspeed/runtime/zero/stage3.py", "step"}}, Category::communication},
+      {{{"/x/torch/nn/functional.py", "linear"}, {"/x/torch/nn/parallel/distributed.py", "_pre_forward"}}, Category::temporaries},
+      {{{"/x/torch/nn/parallel/distributed.py", "forward"}}, Category::temporaries},
+      {{{"??", "c10::something"}}, Category::temporaries},
+  };
+  p.begin(MarkedPhase::forward);
+  for (size_t i = 0; i < std::size(kCases); ++i) p.alloc("b" + std::to_string(i), kMib, p.stack(kCases[i].first));
+  for (size_t i = 0; i < std::size(kCases); ++i) p.free("b" + std::to_string(i));
+  p.end(MarkedPhase::forward);
+  const Result r = attribute_program(p);
+  for (size_t i = 0; i < std::size(kCases); ++i) EXPECT_EQ(block(r, p, "b" + std::to_string(i)).category, kCases[i].second) << i;
+}
+
 TEST(Attribution, OperatorsAreNamedByTheStackWhereNoNodeWorks) {
   Program p;
   using Frames = std::vector<std::pair<std::string, std::string>>;

@@ -80,6 +80,9 @@ OpenMarks::Change OpenMarks::end_phase(MarkedPhase phase) {
     case Phase::forward:
       between_ = backwards_ahead_ > 0 || cut_short_ ? Phase::loss : Phase::other;
       break;
+    case Phase::evaluation:  // of a teacher, between a forward and its backward: still that one's loss
+      between_ = between_ == Phase::loss ? Phase::loss : Phase::evaluation;
+      break;
     case Phase::backward:
       between_ = Phase::other;
       break;

@@ -151,7 +151,7 @@ inline Program random_program(unsigned seed) {
   Program p;
   std::vector<std::string> live;
   for (int i = 0; i < 300; ++i) {
-    const auto phase = static_cast<MarkedPhase>(random() % 6);
+    const auto phase = static_cast<MarkedPhase>(random() % 7);
     switch (random() % 9) {
       case 0:
         p.begin(phase);
@@ -163,7 +163,7 @@ inline Program random_program(unsigned seed) {
         p.mark(random() % 2 == 0 ? MarkKind::module_begin : MarkKind::module_end, phase, static_cast<int64_t>(random() % 6));
         break;
       case 3:
-        if (!live.empty()) p.tensor(static_cast<TensorKind>(random() % 6), live[random() % live.size()]);
+        if (!live.empty()) p.tensor(static_cast<TensorKind>(random() % 7), live[random() % live.size()]);
         break;
       case 4:
         if (!live.empty()) {

@@ -36,6 +36,7 @@
 #include "src/cli/child_process.h"
 #include "src/cli/fork_server.h"
 #include "src/cli/messages.h"
+#include "src/cli/run_capture.h"
 #include "src/cli/subcommand.h"
 #include "src/cli/supervisor.h"
 #include "src/explain/what_if.h"
@@ -631,6 +632,7 @@ class Batch {
 
 int run(const Options& options) {
   if (!options.defaults.gpu.empty()) find_gpu(options.defaults.gpu);
+  if (!options.defaults.steps.empty()) (void)parse_steps(options.defaults.steps);
   const NoSigpipe no_sigpipe;
   return Batch(options).run();
 }
@@ -647,7 +649,7 @@ void declare_batch(Arguments& arguments) {
   arguments.option("--timeout", &options.defaults.timeout_s, "the seconds that a job may take, where it does not say").positive();
   arguments.option("--gpu", &options.defaults.gpu, "the card of jobs that name none");
   arguments.option("--cudnn", &options.defaults.cudnn, "auto, ask, off or a path, for jobs that do not say (see `gpucast run --help`)");
-  arguments.option("--steps", &options.defaults.steps, "the optimizer steps of jobs that do not say").positive();
+  arguments.option("--steps", &options.defaults.steps, "the optimizer steps of jobs that do not say: a number, auto or until-end");
   arguments.flag("--fresh", &options.fresh, "run each job in a process of its own, which imports PyTorch itself");
   arguments.action([] { return run(options); });
 }

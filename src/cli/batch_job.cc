@@ -9,6 +9,7 @@
 #include "gpucast/gpu.h"
 #include "gpucast/predict.h"
 #include "src/base/json.h"
+#include "src/cli/run_capture.h"
 #include "src/explain/what_if.h"
 
 namespace gpucast::cli {
@@ -38,6 +39,17 @@ class Reader {
     if (const Json* found = find(key)) {
       if (!found->is_integer() || found->get<int64_t>() < 1) throw Error(fmt::format("\"{}\" must be a whole number, 1 or more", key));
       *value = found->get<int64_t>();
+    }
+  }
+  void steps(const char* key, std::string* value) {
+    const Json* found = find(key);
+    if (found != nullptr && found->is_text()) {
+      text(key, value);
+      (void)parse_steps(*value);
+    } else if (found != nullptr) {
+      int64_t number = 0;
+      count(key, &number);
+      *value = std::to_string(number);
     }
   }
   void seconds(const char* key, double* value) {
@@ -122,7 +134,7 @@ void read_job(const Json& object, Job* job) {
   reader.text("gpu", &job->gpu);
   reader.text("cudnn", &job->cudnn);
   reader.count("gpus", &job->gpus);
-  reader.count("steps", &job->steps);
+  reader.steps("steps", &job->steps);
   reader.seconds("timeout_s", &job->timeout_s);
   reader.probability("confidence", &job->confidence);
   reader.environment("environment", job);
@@ -202,7 +214,7 @@ std::vector<std::string> run_words(const Job& job, const std::string& gpucast, s
   if (!job.gpu.empty()) option("--gpu", job.gpu);
   if (!job.cudnn.empty()) option("--cudnn", job.cudnn);
   if (job.gpus > 0) option("--gpus", std::to_string(job.gpus));
-  if (job.steps > 0) option("--steps", std::to_string(job.steps));
+  if (!job.steps.empty()) option("--steps", job.steps);
   if (job.timeout_s > 0) option("--timeout", fmt::format("{}", job.timeout_s));
   if (job.confidence > 0) option("--confidence", fmt::format("{}", job.confidence));
   if (!job.output.empty()) option("--output", job.output);

@@ -15,7 +15,7 @@ struct Job {
   std::string gpu;                                                              // "": none named
   std::string cudnn;                                                            // "": as `gpucast run` does by itself
   int64_t gpus = 0;                                                             // 0: as `gpucast run` does by itself
-  int64_t steps = 0;                                                            // 0: as `gpucast run` does by itself
+  std::string steps;                                                            // "": as `gpucast run` does by itself
   double timeout_s = 0;                                                         // 0: none
   double confidence = 0;                                                        // 0: as `gpucast run` does by itself
   std::vector<std::pair<std::string, std::optional<std::string>>> environment;  // nothing: the variable is removed

@@ -35,11 +35,11 @@ TEST(BatchJob, TakesEveryKey) {
 TEST(BatchJob, HasTheBatchsDefaults) {
   Job defaults;
   defaults.gpu = "rtx3060";
-  defaults.steps = 2;
+  defaults.steps = "auto";
   const ParsedJob own = parse_job(R"({"command": "python t.py", "gpu": "a100-40"})", 12, defaults);
   EXPECT_EQ(own.job.name, "line 12");
   EXPECT_EQ(own.job.gpu, "a100-40");
-  EXPECT_EQ(own.job.steps, 2);
+  EXPECT_EQ(own.job.steps, "auto");
   EXPECT_EQ(parse_job(R"({"command": "python t.py", "gpu": null})", 1, defaults).job.gpu, "rtx3060");
 }
 
@@ -51,6 +51,7 @@ TEST(BatchJob, SaysWhatIsWrong) {
   EXPECT_EQ(problem_of(R"({"command": "python 'a"})").message, "\"command\" leaves a quote open");
   EXPECT_EQ(problem_of(R"({"command": ["a", 3]})").message, "\"command\" must be a list of texts");
   EXPECT_EQ(problem_of(R"({"command": "a", "steps": 0})").message, "\"steps\" must be a whole number, 1 or more");
+  EXPECT_EQ(problem_of(R"({"command": "a", "steps": "often"})").message, "--steps: 'often' is not a number above 0");
   EXPECT_EQ(problem_of(R"({"command": "a", "timeout_s": -1})").message, "\"timeout_s\" must be a number of seconds above 0");
   EXPECT_EQ(problem_of(R"({"command": "a", "force": 1})").message, "\"force\" must be true or false");
   EXPECT_EQ(problem_of(R"({"command": "a", "environment": {"A=B": "x"}})").code, "bad_job");

@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -69,6 +70,8 @@ class Reruns {
     const std::string capture = temporary.path + "/rerun.gpucast", log = temporary.path + "/log";
     const Prediction& p = recorded_.prediction;
     std::vector<std::string> words = {"gpucast", "run", "--gpu", p.gpu_id, "-o", capture, "--format", "json"};
+    if (p.steps_rule == "auto") words.insert(words.end(), {"--steps", "auto"});
+    if (p.steps_rule == "until-end") words.emplace_back("--until-end");
     if (p.steps_requested > 0) words.insert(words.end(), {"--steps", std::to_string(p.steps_requested)});
     for (const std::string& what_if : what_ifs) words.insert(words.end(), {"--what-if", what_if});
     words.emplace_back("--");

@@ -23,6 +23,7 @@ const Subcommand kSubcommands[] = {
     {"export", "write a capture in the form that other tools read", gpucast::cli::declare_export},
     {"diff", "what grew from one run to another, with a verdict for CI", gpucast::cli::declare_diff},
     {"time", "how long a step takes, on cards you do not have", gpucast::cli::declare_time},
+    {"occupancy", "how full a step makes a GPU, kernel by kernel", gpucast::cli::declare_occupancy},
     {"gpus", "list the cards gpucast knows", gpucast::cli::declare_gpus},
     {"doctor", "check that this environment is usable", gpucast::cli::declare_doctor},
 };

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -12,6 +13,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -33,9 +35,15 @@
 namespace gpucast::cli {
 namespace {
 
+constexpr const char* kFirstRank = "0";
+constexpr int64_t kUsualGpusOfNode = 8;
+
 struct Options {
-  std::string gpu, output, format = "text", cudnn = "auto";
-  int64_t steps = 3, max_length = 0, gpus = 1;
+  std::string gpu, output, format = "text", cudnn = "auto", values = "auto", assume = "typical";
+  std::string ranks = kFirstRank;
+  std::string steps = "3";
+  bool until_end = false;
+  int64_t max_length = 0, gpus = 1, world_size = 0;
   double timeout_s = 0, confidence = kDefaultConfidence;
   bool force = false, enforce_capacity = false;
   std::vector<std::string> command, what_ifs;
@@ -71,7 +79,6 @@ Error explain_error(const Json& error) {
             release));
   }
   if (code == "unknown_cuda") return Error(message, python, "install a PyTorch built for CUDA 12 or 13 in a new environment");
-  if (code == "old_torch") return Error(message, python, "install PyTorch 2.4 or newer in a new environment");
   if (code == "cuda_not_used") {
     return Error(message, "",
                  "make the script train on the GPU (torch.cuda.is_available() is true here), e.g. with its --device cuda option");
@@ -109,7 +116,8 @@ RunError explain_nothing(const Supervised& run, const Options& options) {
   if (const auto no_torch = explain_no_torch(run, "run")) return {error.is_object() ? error.value("code", "") : code, *no_torch};
   if (failed)
     return {code, Error(fmt::format("the command failed{} before it allocated anything on the GPU", how_it_ended(run)), "",
-                        "what it printed is above")};
+                        options.gpus > 1 ? "what it printed is above"
+                                         : "what it printed is above; where it wants several GPUs, say how many there are, e.g. --gpus 8")};
   if (run.any_idle)
     return {code, Error("the command asked about the GPU and allocated nothing on it", "",
                         "name the command that trains: gpucast run -- python train.py")};
@@ -118,14 +126,15 @@ RunError explain_nothing(const Supervised& run, const Options& options) {
 }
 
 // A capture that is not the job's as it would have ended by itself; nothing: all is well.
-std::optional<RunError> explain_captured(const CapturedProcess& process, const Supervised& command, const Options& options) {
+std::optional<RunError> explain_captured(const CapturedProcess& process, const Supervised& command, const Options& options,
+                                         bool wants_steps) {
   if (process.reason == "exception") {
     return RunError(ran_out_of_memory(process) ? "out_of_memory" : "script_raised",
                     Error(fmt::format("the script raised {}: {}", process.exception_type, process.exception)));
   }
   if (process.reason == "timeout") {
-    return RunError("timeout", Error(fmt::format("the script had taken {} of {} optimizer steps after {} s", process.optimizer_steps,
-                                                 options.steps, options.timeout_s),
+    return RunError("timeout", Error(fmt::format("the script had taken {}{} optimizer steps after {} s", process.optimizer_steps,
+                                                 wants_steps ? " of " + options.steps : "", options.timeout_s),
                                      "", "give it more time: --timeout SECONDS"));
   }
   if (process.reason != "script_end" || command.exit_code.value_or(0) == 0) return std::nullopt;
@@ -158,6 +167,43 @@ void apply_what_ifs(const Options& options, RunSettings* settings) {
     }
     settings->what_if.push_back(std::move(what_if));
   }
+}
+
+// The ranks of "0,8", for `--world-size`.
+std::vector<int64_t> parse_ranks(const std::string& text, int64_t world_size) {
+  std::vector<int64_t> ranks;
+  std::istringstream words(text);
+  for (std::string word; std::getline(words, word, ',');) {
+    char* end = nullptr;
+    const int64_t rank = std::strtoll(word.c_str(), &end, 10);
+    if (word.empty() || *end != '\0' || rank < 0 || rank >= world_size)
+      throw Error(fmt::format("--ranks: '{}' is none of {} ranks", word, world_size), "",
+                  fmt::format("name some of 0 to {}, e.g. --ranks 0,{}", world_size - 1, world_size - 1));
+    if (std::find(ranks.begin(), ranks.end(), rank) == ranks.end()) ranks.push_back(rank);
+  }
+  std::sort(ranks.begin(), ranks.end());
+  return ranks;
+}
+
+// Some ranks of a larger job: the command, started once for each with what torchrun would set. The others are imagined.
+void choose_ranks(const Options& options, RunSettings* settings) {
+  settings->world_size = options.world_size;
+  settings->ranks = parse_ranks(options.ranks, options.world_size);
+  const int64_t of_node = std::min<int64_t>(options.world_size, options.gpus > 1 ? options.gpus : kUsualGpusOfNode);
+  settings->gpus = of_node;
+  settings->typed = options.command;
+  const std::string script = fmt::format(
+      "export WORLD_SIZE={0} LOCAL_WORLD_SIZE={1} GPUCAST_RANKS_HERE={2} MASTER_ADDR=127.0.0.1 MASTER_PORT=29500\n"
+      "started= failed=0\n"
+      "for rank in {3}; do\n"
+      "  RANK=$rank LOCAL_RANK=$((rank % {1})) GROUP_RANK=$((rank / {1})) \"$@\" & started=\"$started $!\"\n"
+      "done\n"
+      "for process in $started; do wait $process || failed=$?; done\n"
+      "exit $failed\n",
+      options.world_size, of_node, fmt::join(settings->ranks, ","), fmt::join(settings->ranks, " "));
+  std::vector<std::string> command = {"sh", "-c", script, "sh"};
+  command.insert(command.end(), settings->command.begin(), settings->command.end());
+  settings->command = std::move(command);
 }
 
 // "auto", "ask", "off", or the absolute path of a file or folder.
@@ -202,13 +248,21 @@ int run(const Options& options, JobResult* job) {
   settings.gpu_chosen = !options.gpu.empty();
   settings.gpu = find_gpu(settings.gpu_chosen ? options.gpu : kDefaultGpu);
   settings.gpus = options.gpus;
-  settings.steps = options.steps;
+  settings.steps = parse_steps(options.until_end ? kUntilEnd : options.steps);
   settings.timeout_s = options.timeout_s;
   settings.enforce_capacity = options.enforce_capacity;
   settings.cudnn = cudnn_to_ask(options.cudnn);
+  settings.values = options.values;
+  settings.assume = options.assume;
   settings.command = options.command;
   apply_what_ifs(options, &settings);
-  const std::string program = find_program(options.command.front());
+  std::string program = find_program(options.command.front());
+  if (options.world_size > 0) {
+    choose_ranks(options, &settings);
+    program = find_program("sh");
+  } else if (options.ranks != kFirstRank) {
+    throw Error("--ranks says which ranks of a larger job run", "", "say how many it has: --world-size N");
+  }
   const std::string libraries = library_folder();
   const NoSigpipe no_sigpipe;
 
@@ -220,6 +274,8 @@ int run(const Options& options, JobResult* job) {
   bool failed = false, kept = !options.output.empty();
   {
     const SessionFolder session;
+    std::optional<CleanUpWhenKilled> clean_up;  // a batch ends its own runs
+    if (!options.as_job) clean_up.emplace(session.path, outputs.front()->path());
     const auto start = std::chrono::steady_clock::now();
     const auto result = run_session(session, program, libraries, settings);
     settings.run_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -235,7 +291,7 @@ int run(const Options& options, JobResult* job) {
     }
 
     for (const auto& process : captured) {
-      if (!job->error) job->error = explain_captured(process, result->command, options);
+      if (!job->error) job->error = explain_captured(process, result->command, options, settings.steps > 0);
       if (!say_if_failed(process, result->command)) continue;
       kept = kept || !options.as_job;  // a batch would leave many behind
       if (settings.enforce_capacity && ran_out_of_memory(process)) {
@@ -338,7 +394,18 @@ void declare_run(Arguments& arguments) {
           "how many such cards the machine has; a launcher that starts more ranks than that (torchrun --nproc-per-node) has one for each")
       .positive()
       .shows_default();
-  arguments.option("--steps", &options.steps, "end after this many optimizer steps").positive().shows_default();
+  arguments
+      .option(
+          "--world-size", &options.world_size,
+          "run the command as --ranks of a job of this many, with what torchrun would set; the other ranks are imagined to hold the same")
+      .positive();
+  arguments.option("--ranks", &options.ranks, "which of them, e.g. 0,8").shows_default();
+  arguments
+      .option("--steps", &options.steps,
+              "end after this many optimizer steps; auto: when the peaks do not grow any more, behind an evaluation that comes soon; "
+              "until-end: not before the script")
+      .shows_default();
+  arguments.flag("--until-end", &options.until_end, "as --steps until-end");
   arguments.option("-o,--output", &options.output, "keep the capture in this file");
   arguments.flag("--force", &options.force, "overwrite the output file");
   arguments.option("--timeout", &options.timeout_s, "end after this many seconds").positive();
@@ -354,6 +421,18 @@ void declare_run(Arguments& arguments) {
       .option("--max-length", &options.max_length,
               "pad every batch of texts to this many tokens: the longest that may come, where the steps that run do not show it")
       .positive();
+  arguments
+      .option(
+          "--values", &options.values,
+          "whether values on the card are followed where they come from the host: auto (where the script's course depends on them), on, "
+          "off")
+      .one_of({"auto", "on", "off"})
+      .shows_default();
+  arguments
+      .option("--assume", &options.assume,
+              "how many of many conditions on values that nobody knows hold (boxes above a threshold, routed tokens): none, typical, most")
+      .one_of({"none", "typical", "most"})
+      .shows_default();
   std::vector<std::string> what_ifs;
   for (const WhatIfKind& kind : what_if_kinds()) {
     what_ifs.push_back(fmt::format("{}{}{} ({})", kind.name, *kind.argument == '\0' ? "" : ":", kind.argument, kind.what));

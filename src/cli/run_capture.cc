@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <chrono>
 #include <cmath>
 #include <cstring>
@@ -82,6 +83,11 @@ int cuda_major_of(const std::string& session_folder, pid_t pid) {
   return std::atoi(Json::parse(read_file(fmt::format("{}/{}.torch", session_folder, pid))).value("cuda", "").c_str());
 }
 
+void empty_folder(const std::string& path) {
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(path, error)) fs::remove_all(entry.path(), error);
+}
+
 class GzipWriter {
  public:
   explicit GzipWriter(const std::string& path) : path_(path), file_(gzopen(path.c_str(), "wb6")) {
@@ -134,6 +140,17 @@ class GzipWriter {
 
 }  // namespace
 
+int64_t parse_steps(const std::string& text) {
+  if (text == kUntilEnd) return kStepsUntilEnd;
+  if (text == "auto") return kStepsAuto;
+  int64_t steps = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, problem] = std::from_chars(text.data(), end, steps);
+  if (problem != std::errc() || stop != end || steps <= 0)
+    throw Error(fmt::format("--steps: '{}' is not a number above 0", text), "", "--steps 3, --steps auto, or --until-end");
+  return steps;
+}
+
 void write_session(const std::string& session_folder, const std::string& library_folder, const RunSettings& settings) {
   Json session;
   session["schema_version"] = kSchemaVersion;
@@ -142,6 +159,10 @@ void write_session(const std::string& session_folder, const std::string& library
   const double now_s = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   session["deadline_unix_s"] = settings.timeout_s > 0 ? now_s + settings.timeout_s : 0.0;
   session["cudnn"] = settings.cudnn;
+  session["values"] = settings.values;
+  session["assume"] = settings.assume;
+  session["world_size"] = settings.world_size;
+  session["ranks"] = settings.ranks;
   session["library_dir"] = library_folder;
   session["supervisor_pid"] = getpid();
   session["what_if"] = Json::array();
@@ -155,10 +176,21 @@ void write_session(const std::string& session_folder, const std::string& library
 
 std::optional<SessionResult> run_session(const SessionFolder& session, const std::string& program_path, const std::string& library_folder,
                                          const RunSettings& settings) {
-  write_session(session.path, library_folder, settings);
   SessionResult result;
-  result.command = supervise(program_path, settings.command, session_environment(library_folder, session.path), session.path,
-                             settings.timeout_s, settings.adopted);
+  const auto attempt = [&](const RunSettings& now) {
+    write_session(session.path, library_folder, now);
+    result.command =
+        supervise(program_path, now.command, session_environment(library_folder, session.path), session.path, now.timeout_s, now.adopted);
+  };
+  attempt(settings);
+  if (result.command.end == Supervised::End::again) {
+    say("gpucast: what the script does depends on values on the card: started again, following them\n");
+    empty_folder(session.path);
+    RunSettings following = settings;
+    following.values = "on";
+    following.adopted.reset();
+    attempt(following);
+  }
   if (result.command.end == Supervised::End::interrupted) {
     say("gpucast: interrupted; everything the command started was ended, nothing was kept\n");
     return std::nullopt;
@@ -281,7 +313,8 @@ void CaptureFile::assemble(const std::string& session_folder, const CapturedProc
   header["gpu_chosen"] = settings.gpu_chosen;
   header["enforce_capacity"] = settings.enforce_capacity;
   header["capacity_bytes"] = usable_capacity_bytes(settings.gpu, cuda_major_of(session_folder, process.pid));
-  header["steps_requested"] = settings.steps;
+  header["steps_requested"] = std::max<int64_t>(settings.steps, 0);
+  if (settings.steps <= 0) header["steps_rule"] = settings.steps == kStepsAuto ? "auto" : kUntilEnd;
   header["command"] = settings.typed.empty() ? settings.command : settings.typed;
   std::error_code error;
   header["run_s"] = std::round(settings.run_s * 10) / 10;

@@ -14,13 +14,23 @@
 
 namespace gpucast::cli {
 
+// In the place of a number of steps: python/gpucast/steps.py has the same.
+inline constexpr int64_t kStepsUntilEnd = 0, kStepsAuto = -1;
+inline constexpr const char* kUntilEnd = "until-end";
+// Of "3", "auto", "until-end". Throws Error.
+int64_t parse_steps(const std::string& text);
+
 struct RunSettings {
   std::string mode = "run";  // "doctor": nothing is captured or ended
   Gpu gpu;
   bool gpu_chosen = false;
   bool enforce_capacity = false;
-  std::string cudnn = "off";  // auto, ask, off, or the path of one to ask
-  int64_t steps = 3;
+  std::string cudnn = "off";       // auto, ask, off, or the path of one to ask
+  std::string values = "auto";     // whether values on the card are followed: auto (in a second run, where the first needs it), on, off
+  std::string assume = "typical";  // none, typical, most: of conditions on values that are not known, how many hold
+  int64_t world_size = 0;          // of a job of which only `ranks` run; 0: all do
+  std::vector<int64_t> ranks;
+  int64_t steps = 3;                 // or kStepsUntilEnd, kStepsAuto
   int64_t gpus = 1;                  // how many of them the machine has
   double timeout_s = 0;              // 0: none
   std::vector<std::string> command;  // what is started

@@ -31,6 +31,7 @@ void declare_replay(Arguments& arguments);
 void declare_export(Arguments& arguments);
 void declare_diff(Arguments& arguments);
 void declare_time(Arguments& arguments);
+void declare_occupancy(Arguments& arguments);
 void declare_gpus(Arguments& arguments);
 void declare_doctor(Arguments& arguments);
 

@@ -80,14 +80,26 @@ bool running(pid_t pid) {
 
 int exit_code_of(int wait_status) { return WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status); }
 
+// Python's, of a multiprocessing that does not fork. It ends once all that it serves are gone, and removes the semaphores and the shared
+// memory that they had by name.
+bool is_resource_tracker(pid_t pid) {
+  return read_file(fmt::format("/proc/{}/cmdline", pid)).find("multiprocessing.resource_tracker") != std::string::npos;
+}
+
+std::vector<pid_t> without_trackers(std::vector<pid_t> processes) {
+  processes.erase(std::remove_if(processes.begin(), processes.end(), is_resource_tracker), processes.end());
+  return processes;
+}
+
 // Stop first, so that none starts another or goes on to the next command while its neighbours die.
 void end_all() {
   const auto start = Clock::now();
+  bool trackers_end = true;
   while (seconds_since(start) < 10) {
     std::set<pid_t> stopped;
     for (bool found_new = true; found_new;) {
       found_new = false;
-      for (const pid_t pid : descendants()) {
+      for (const pid_t pid : trackers_end ? without_trackers(descendants()) : descendants()) {
         if (!stopped.insert(pid).second) continue;
         kill(pid, SIGSTOP);
         found_new = true;
@@ -100,7 +112,9 @@ void end_all() {
       if (pid < 0 && errno == ECHILD) break;
       if (pid == 0) usleep(500);
     }
-    if (descendants().empty()) return;
+    const auto left = descendants();
+    if (left.empty()) return;
+    trackers_end = trackers_end && !without_trackers(left).empty();
   }
 }
 
@@ -112,6 +126,51 @@ std::vector<pid_t> ancestors_below_us(pid_t pid) {
 }
 
 // ---- the session folder ---------------------------------------------------------------------------------------------------
+
+// Those that have it in their environment.
+std::vector<pid_t> processes_under(const std::string& session_folder) {
+  const std::string variable = fmt::format("GPUCAST_SESSION={}", session_folder) + '\0';
+  std::vector<pid_t> found;
+  if (DIR* dir = opendir("/proc")) {
+    while (const dirent* entry = readdir(dir)) {
+      const pid_t pid = std::atoi(entry->d_name);
+      if (pid <= 0 || pid == getpid()) continue;
+      if (('\0' + read_file(fmt::format("/proc/{}/environ", pid))).find('\0' + variable) != std::string::npos && running(pid))
+        found.push_back(pid);
+    }
+    closedir(dir);
+  }
+  return found;
+}
+
+// The life of the process that cleans up.
+[[noreturn]] void clean_up_when_closed(int pipe, const std::string& session_folder, const std::string& file) {
+  setsid();
+  const int nothing = open("/dev/null", O_RDWR);
+  for (int standard = 0; nothing >= 0 && standard < 3; ++standard) dup2(nothing, standard);
+  // Somebody may wait for the end of a file that we have open only because we are a copy.
+  if (DIR* dir = opendir("/proc/self/fd")) {
+    std::vector<int> open_files;
+    while (const dirent* entry = readdir(dir)) open_files.push_back(std::atoi(entry->d_name));
+    for (const int one : open_files) {
+      if (one > 2 && one != pipe) close(one);
+    }
+  }
+  char byte = 0;
+  ssize_t got = -1;
+  while ((got = read(pipe, &byte, 1)) < 0 && errno == EINTR) continue;
+  if (got != 0) _exit(0);
+  const auto start = Clock::now();
+  for (auto left = processes_under(session_folder); !left.empty() && seconds_since(start) < 10; left = processes_under(session_folder)) {
+    if (seconds_since(start) < 2) left = without_trackers(left);
+    for (const pid_t pid : left) kill(pid, SIGSTOP);
+    for (const pid_t pid : left) kill(pid, SIGKILL);
+    usleep(10'000);
+  }
+  remove_folder(session_folder);
+  unlink(file.c_str());
+  _exit(0);
+}
 
 // PID -> kinds of files it has written.
 std::map<pid_t, std::set<std::string>> session_files(const std::string& folder) {
@@ -220,6 +279,7 @@ class Supervisor {
       reap();
 
       const Standing now = standing();
+      if (now.again) return Supervised::End::again;
       if (now.gave_up && now.open == 0) return now.done > 0 ? Supervised::End::captured : Supervised::End::gave_up;
       if (now.done > 0 && now.open == 0) {
         if (!first_done) first_done = Clock::now();
@@ -248,6 +308,7 @@ class Supervisor {
     int64_t open = 0;      // armed processes that are worth waiting for
     int64_t died = 0;      // armed ones that are gone without a capture
     bool gave_up = false;
+    bool again = false;
   };
 
   Standing standing() {
@@ -255,6 +316,7 @@ class Supervisor {
     std::map<pid_t, bool> open;  // whether it has trained
     bool job_done = false;
     for (const auto& [pid, kinds] : session_files(folder_)) {
+      now.again = now.again || kinds.contains("again");
       if (kinds.contains("error") && is_final(read_json(file(pid, "error")))) {
         now.gave_up = true;
       } else if (kinds.contains("armed") && kinds.contains("done")) {
@@ -468,6 +530,31 @@ std::string make_session_folder() {
 void remove_folder(const std::string& folder) {
   std::error_code ignored;
   fs::remove_all(folder, ignored);
+}
+
+CleanUpWhenKilled::CleanUpWhenKilled(const std::string& session_folder, const std::string& file) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return;
+  // Twice, so that it is nobody's child here: what is below us is ended with the run.
+  const pid_t between = fork();
+  if (between == 0) {
+    close(ends[1]);
+    if (fork() == 0) clean_up_when_closed(ends[0], session_folder, file);
+    _exit(0);
+  }
+  close(ends[0]);
+  if (between < 0) {
+    close(ends[1]);
+    return;
+  }
+  while (waitpid(between, nullptr, 0) < 0 && errno == EINTR) continue;
+  pipe_ = ends[1];
+}
+
+CleanUpWhenKilled::~CleanUpWhenKilled() {
+  if (pipe_ < 0) return;
+  (void)!write(pipe_, "", 1);
+  close(pipe_);
 }
 
 std::string find_program(const std::string& program) {

@@ -27,6 +27,19 @@ struct SessionFolder {
   std::string path;
 };
 
+// A process of its own that outlives this one, should this one be killed (kill -9): then it kills what was started under `session_folder`
+// and removes that folder and `file`. To be made while there is one thread, and before anything is started.
+class CleanUpWhenKilled {
+ public:
+  CleanUpWhenKilled(const std::string& session_folder, const std::string& file);
+  ~CleanUpWhenKilled();
+  CleanUpWhenKilled(const CleanUpWhenKilled&) = delete;
+  CleanUpWhenKilled& operator=(const CleanUpWhenKilled&) = delete;
+
+ private:
+  int pipe_ = -1;  // closed by our end, whatever it is
+};
+
 // The path that `program` stands for, as a shell would find it. Throws Error with a "did you mean".
 std::string find_program(const std::string& program);
 
@@ -62,7 +75,8 @@ struct CapturedProcess {
 
 // How the command went. `error_json`: the first PID.error of a process that could not be captured.
 struct Supervised {
-  enum class End { captured, exited, gave_up, timed_out, interrupted };
+  // again: a process found that the run must follow values on the card (python/gpucast/values.py).
+  enum class End { captured, exited, gave_up, timed_out, interrupted, again };
   End end = End::exited;
   std::optional<int> exit_code;            // of the captured script or, when nothing was captured, of the command; 128 + signal
   std::vector<CapturedProcess> processes;  // armed ones, by rank
@@ -85,7 +99,7 @@ std::vector<pid_t> descendants();
 std::vector<pid_t> descendants_but(const std::set<pid_t>& others);
 
 // Runs the command until every captured process is done, nothing can be captured, or `timeout_s` (0: none) is over; then
-// ends every process it started. The command's standard output goes to our standard error. Call once a process: it blocks signals.
+// ends every process it started. The command's standard output goes to our standard error. Blocks signals for good.
 Supervised supervise(const std::string& program_path, const std::vector<std::string>& command, const std::vector<std::string>& environment,
                      const std::string& session_folder, double timeout_s, const std::optional<Adopted>& adopted = std::nullopt);
 

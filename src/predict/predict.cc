@@ -105,6 +105,25 @@ std::optional<OomPlace> oom_place(const Trace& trace, const Lifetimes& lifetimes
   return out;
 }
 
+// A script that looks for the batch that fits (accelerate's find_executable_batch_size) fails, frees and trains with less: where that
+// begins, the least reserved between the last failure and the next complete step. None where no step followed.
+std::optional<uint32_t> begin_after_failures(const Trace& trace, const Lifetimes& lifetimes) {
+  if (lifetimes.ooms.empty()) return std::nullopt;
+  const uint32_t last = lifetimes.ooms.back().event;
+  const std::vector<uint32_t> positions = mark_positions(trace);
+  for (size_t i = 0; i < positions.size(); ++i) {
+    if (trace.marks[i].kind != MarkKind::step || positions[i] <= last) continue;
+    const auto from = lifetimes.reserved.begin() + last, to = lifetimes.reserved.begin() + positions[i];
+    return static_cast<uint32_t>(std::min_element(from, to) - lifetimes.reserved.begin());
+  }
+  return std::nullopt;
+}
+
+Peak peak_from(const std::vector<int64_t>& curve, uint32_t event) {
+  const auto top = std::max_element(curve.begin() + event, curve.end());
+  return {*top, static_cast<uint32_t>(top - curve.begin()), false};
+}
+
 JobFacts job_facts(const Trace& trace, const Prediction& prediction) {
   JobFacts job;
   // Batches that were padded for this run are of many lengths without.
@@ -156,9 +175,15 @@ Analysis analyze(Trace given, const std::optional<std::string>& gpu_name, double
   // segment tile it; both are PyTorch's own figures, byte for byte, when the comparison says so.
   const AllocConf conf = parse_alloc_conf(trace.process.alloc_conf, trace.process.torch);
   const StartState start = is_snapshot ? reconstruct_start(trace.events, trace.end_segments, conf, &trace.problems) : StartState();
-  const Lifetimes& lifetimes = analysis.lifetimes = follow_blocks(trace.events, conf, &trace.problems, start);
+  Lifetimes& lifetimes = analysis.lifetimes = follow_blocks(trace.events, conf, &trace.problems, start);
   const Comparison comparison = compare_with_recorded(trace, lifetimes);
   if (comparison.possible) out.matches_recorded = comparison.matches_recorded;
+  const std::optional<uint32_t> after_failures = begin_after_failures(trace, lifetimes);
+  if (after_failures) {
+    out.failed_attempts_reserved_bytes = lifetimes.peak_reserved.bytes;
+    lifetimes.peak_allocated = peak_from(lifetimes.allocated, *after_failures);
+    lifetimes.peak_reserved = peak_from(lifetimes.reserved, *after_failures);
+  }
 
   // Blocks -> phase, step, module, category. Now the categories add up to allocated[i] after every event i.
   const Attribution& attribution = analysis.attribution = attribute(trace, lifetimes, &trace.problems);
@@ -188,8 +213,9 @@ Analysis analyze(Trace given, const std::optional<std::string>& gpu_name, double
   // The same requests on smaller cards. Now the least capacity is what the allocator needs when it gives cached memory back.
   const bool cut_short = out.oom && out.oom->ended_run;
   const History history = history_from_trace(trace);
-  const LeastCapacity least = cut_short ? LeastCapacity() : least_capacity(history);
-  if (out.matches_recorded) out.matches_recorded = *out.matches_recorded && (cut_short || least.replay_matches);
+  const bool whole = !cut_short && !after_failures;  // attempts that failed would fail again
+  const LeastCapacity least = whole ? least_capacity(history) : LeastCapacity();
+  if (out.matches_recorded) out.matches_recorded = *out.matches_recorded && (!whole || least.replay_matches);
   const int64_t beside_bytes = analysis.beside.expected_bytes;
   if (least.own_settings_bytes) out.min_capacity_bytes = *least.own_settings_bytes + beside_bytes;
   if (least.expandable_bytes) out.min_capacity_expandable_bytes = *least.expandable_bytes + beside_bytes;
@@ -201,7 +227,10 @@ Analysis analyze(Trace given, const std::optional<std::string>& gpu_name, double
   need.peak_allocated_bytes = lifetimes.peak_allocated.bytes;
   need.peak_reserved_bytes = lifetimes.peak_reserved.bytes;
   need.nothing_to_judge = nothing_to_judge(trace, out);
-  need.runs_at = [&](int64_t capacity_bytes) { return runs_at(history, capacity_bytes, out.gpu_total_bytes); };
+  need.runs_at = [&](int64_t capacity_bytes) {
+    if (after_failures) return RunsAt{capacity_bytes >= lifetimes.peak_reserved.bytes, 0};
+    return runs_at(history, capacity_bytes, out.gpu_total_bytes);
+  };
   const bool same_card = !is_snapshot && gpu.id == captured.id;  // a snapshot's card is not known
   need.ended_in_oom = cut_short && same_card;
   need.cut_by_oom = cut_short && !same_card;
@@ -219,7 +248,9 @@ Analysis analyze(Trace given, const std::optional<std::string>& gpu_name, double
     need.cut_by_oom = need.cut_by_oom || need.ended_in_oom;
     need.ended_in_oom = false;
     // Every card by the least capacity: a replay for each would say the same.
-    need.runs_at = [&](int64_t capacity_bytes) { return RunsAt{capacity_bytes >= least.own_settings_bytes.value_or(0), 0}; };
+    need.runs_at = [&](int64_t capacity_bytes) {
+      return RunsAt{capacity_bytes >= least.own_settings_bytes.value_or(after_failures ? lifetimes.peak_reserved.bytes : 0), 0};
+    };
     judge_cards(need, captured, job, &out);
     if (is_snapshot) {
       for (CardFit& card : out.cards) card.same_capability = true;  // nothing is known of another

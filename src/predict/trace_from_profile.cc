@@ -249,6 +249,8 @@ MarkedPhase marked(Phase phase) {
       return MarkedPhase::model_to_device;
     case Phase::forward:
       return MarkedPhase::forward;
+    case Phase::evaluation:
+      return MarkedPhase::evaluation;
     case Phase::backward:
       return MarkedPhase::backward;
     case Phase::optimizer_step:

@@ -32,7 +32,11 @@ void how_it_ended(const Trace& trace, Prediction* out) {
          fmt::format("The script raised an exception{}{}. The report covers what ran before it.", what.empty() ? "" : ": ", what));
   }
   if (out->oom && !out->oom->ended_run) {
-    warn("allocations_failed", fmt::format("{} allocations failed for want of memory, and the script went on.", out->oom->count));
+    std::string text = fmt::format("{} allocations failed for want of memory, and the script went on", out->oom->count);
+    if (out->failed_attempts_reserved_bytes > 0)
+      text += fmt::format(" with less: the peaks are those behind the last failure ({} were reserved before)",
+                          format_bytes(out->failed_attempts_reserved_bytes));
+    warn("allocations_failed", text + ".");
   }
   if (reason == "timeout")
     warn("timeout",
@@ -73,6 +77,7 @@ void describe_run(const Trace& trace, const Gpu& captured, const Gpu& gpu, bool 
   out->world_size = trace.process.world_size;
   out->device_index = trace.process.device;
   out->steps_requested = header.steps_requested;
+  out->steps_rule = header.steps_rule;
   out->end_reason = trace.end.reason;
   out->partial = trace.end.reason == "killed";
   out->failed_ranks = trace.command_end.failed_ranks;

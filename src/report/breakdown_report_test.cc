@@ -11,7 +11,7 @@ namespace gpucast {
 namespace {
 
 constexpr size_t kPeak = static_cast<size_t>(Instant::peak), kMaximum = static_cast<size_t>(Instant::maximum);
-constexpr size_t kParameters = 0, kActivations = 3;
+constexpr size_t kParameters = 0, kActivations = 4;
 
 void set(BreakdownRow* row, size_t category, int64_t bytes) {
   for (const size_t moment : {kPeak, kMaximum}) {
@@ -24,8 +24,8 @@ void set(BreakdownRow* row, size_t category, int64_t bytes) {
 // A root with two layers, one of a long name.
 Breakdown example() {
   Breakdown b;
-  b.categories = {"parameters", "gradients", "optimizer_state", "activations", "intermediate_gradients",
-                  "inputs",     "buffers",   "temporaries",     "workspaces",  "unattributed"};
+  b.categories = {"parameters", "gradients", "optimizer_state", "parameter_copies", "activations",   "intermediate_gradients",
+                  "inputs",     "buffers",   "temporaries",     "workspaces",       "communication", "unattributed"};
   auto& rows = b.rows[static_cast<size_t>(Grouping::module)];
   rows.resize(4);
   rows[0].type = "Net";

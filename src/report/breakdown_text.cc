@@ -45,12 +45,14 @@ Column column_of(const Breakdown& b, size_t category) {
   static constexpr std::pair<const char*, std::pair<const char*, const char*>> kHeads[] = {{"parameters", {"", "params"}},
                                                                                            {"gradients", {"", "grads"}},
                                                                                            {"optimizer_state", {"optim.", "state"}},
+                                                                                           {"parameter_copies", {"param.", "copies"}},
                                                                                            {"activations", {"activ-", "ations"}},
                                                                                            {"intermediate_gradients", {"interm.", "grads"}},
                                                                                            {"inputs", {"", "inputs"}},
                                                                                            {"buffers", {"", "buffers"}},
                                                                                            {"temporaries", {"tempo-", "raries"}},
                                                                                            {"workspaces", {"work-", "spaces"}},
+                                                                                           {"communication", {"commu-", "nication"}},
                                                                                            {"unattributed", {"unattri-", "buted"}}};
   Column out;
   out.head[1] = b.categories[category];

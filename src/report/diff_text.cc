@@ -112,14 +112,11 @@ std::string cells(const Columns& columns, const DiffRow& row, const Unit& unit) 
 
 // "intermediate gradients" in nine columns.
 std::string short_name(const std::string& category) {
-  static constexpr std::pair<const char*, const char*> kShort[] = {{"parameters", "params"},
-                                                                   {"gradients", "grads"},
-                                                                   {"optimizer_state", "optim."},
-                                                                   {"activations", "activat."},
-                                                                   {"intermediate_gradients", "interm."},
-                                                                   {"temporaries", "tempor."},
-                                                                   {"workspaces", "worksp."},
-                                                                   {"unattributed", "unattr."}};
+  static constexpr std::pair<const char*, const char*> kShort[] = {{"parameters", "params"},      {"gradients", "grads"},
+                                                                   {"optimizer_state", "optim."}, {"parameter_copies", "copies"},
+                                                                   {"activations", "activat."},   {"intermediate_gradients", "interm."},
+                                                                   {"temporaries", "tempor."},    {"workspaces", "worksp."},
+                                                                   {"communication", "commun."},  {"unattributed", "unattr."}};
   for (const auto& [name, text] : kShort) {
     if (category == name) return text;
   }

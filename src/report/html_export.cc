@@ -13,9 +13,11 @@
 #include <vector>
 
 #include "gpucast/error.h"
+#include "gpucast/job_occupancy.h"
 #include "gpucast/report.h"
 #include "gpucast/step_time.h"
 #include "src/base/json.h"
+#include "src/occupancy/wheel.h"
 #include "src/report/html_template.h"
 #include "src/report/timeline.h"
 
@@ -355,12 +357,14 @@ class Writer {
       if (is_new) names.push_back(text);
       return found->second;
     };
-    std::vector<double> start, duration;
+    const std::vector<double> occupancies = operation_occupancies(trace_, analysis_.gpu, kernel_cache_folder());
+    std::vector<double> start, duration, occupancy;
     std::vector<uint32_t> position, called, kernel, sizes, kind, bound, phase, stream, launches;
     std::vector<int32_t> in_module;
     for (const GpuSlice& slice : slices) {
       start.push_back(slice.start_ns);
       duration.push_back(slice.duration_ns);
+      occupancy.push_back(slice.asked < occupancies.size() ? occupancies[slice.asked] : -1);
       position.push_back(slice.position);
       called.push_back(name(slice.name));
       kernel.push_back(name(slice.kernel));
@@ -374,6 +378,7 @@ class Writer {
     }
     columns_.add("work.start", start);
     columns_.add("work.duration", duration);
+    columns_.add("work.occupancy", occupancy);
     columns_.add("work.position", position);
     columns_.add("work.name", called);
     columns_.add("work.kernel", kernel);

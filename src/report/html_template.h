@@ -1,4 +1,4 @@
-// The page of web/, as one HTML file with places for data. Made at build time (web/build.mjs); "" when GPUCAST_WEB is off.
+// The pages of web/, each one HTML file with places for data. Made at build time (web/build.mjs); "" when GPUCAST_WEB is off.
 #pragma once
 
 #include <string_view>
@@ -6,5 +6,6 @@
 namespace gpucast {
 
 std::string_view html_template();
+std::string_view sweep_template();
 
 }  // namespace gpucast

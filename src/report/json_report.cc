@@ -39,6 +39,7 @@ std::string json_report(const Prediction& p) {
   });
   out["steps"] = p.steps;
   out["steps_requested"] = p.steps_requested;
+  if (!p.steps_rule.empty()) out["steps_rule"] = p.steps_rule;
   out["end_reason"] = p.end_reason;
   out["partial"] = p.partial;
   out["failed_ranks"] = list_json(p.failed_ranks, [](const FailedRank& failed) {

@@ -123,11 +123,18 @@ void over_time(const Prediction& p, TextWriter* out) {
   if (p.step_peaks.empty()) return;
   out->line();
   out->line(fmt::format("{}{}{:>14}{:>16}", out->bold("Peaks"), std::string(39, ' '), "allocated", "reserved"));
-  for (size_t i = 0; i < p.step_peaks.size(); ++i) {
-    if (p.step_peaks.size() > kMostSteps && i == kMostSteps - 1) {
-      out->line(fmt::format("  {}", "..."));
-      i = p.step_peaks.size() - 1;
+  // Of many the first, the highest and the last.
+  const size_t count = p.step_peaks.size();
+  const auto lower = [](const StepPeak& a, const StepPeak& b) { return a.allocated_bytes < b.allocated_bytes; };
+  const auto highest = static_cast<size_t>(std::max_element(p.step_peaks.begin(), p.step_peaks.end(), lower) - p.step_peaks.begin());
+  bool skipped = false;
+  for (size_t i = 0; i < count; ++i) {
+    if (count > kMostSteps && i >= kMostSteps - 1 && i != highest && i != count - 1) {
+      if (!skipped) out->line(fmt::format("  {}", "..."));
+      skipped = true;
+      continue;
     }
+    skipped = false;
     const StepPeak& peak = p.step_peaks[i];
     out->line(fmt::format("  {:<42}{:>14}{:>16}", step_name(p, peak), format_mib(peak.allocated_bytes), format_mib(peak.reserved_bytes)));
   }

@@ -215,12 +215,14 @@ StepOperations step_operations(const Trace& trace) {
     const std::string_view owner_name = owner ? trace.strings.text(step.kinds[owner->kind].name) : std::string_view();
     if (work.kind == WorkKind::kernel && owners[i] >= 0 && owners[i] == open_call && !out.operations.empty()) {
       ++operation.launches;
+      ++out.operations.back().work_count;
       out.known_work += out.operations.back().known ? 1 : 0;
       continue;
     }
     close();
     const OpenMarks& place = places.behind(work.mark);
     StepOperation made;
+    made.first_work = i;
     made.phase = place.phase();
     made.module = place.module();
     const auto stream = std::find(out.streams.begin(), out.streams.end(), work.stream);

@@ -24,8 +24,9 @@ struct StepOperation {
   uint32_t stream = 0;   // in StepOperations::streams
   int64_t asked_ns = 0;  // when its first work was asked for, since the step's begin
   double asked_unix_us = 0;
-  int64_t mark = 0;    // sequence number of the mark before it
-  bool waits = false;  // the host goes on only when it is done (a copy to the host)
+  int64_t mark = 0;                       // sequence number of the mark before it
+  bool waits = false;                     // the host goes on only when it is done (a copy to the host)
+  size_t first_work = 0, work_count = 1;  // in ObservedStep::work
 };
 
 struct StepOperations {

@@ -1,6 +1,7 @@
 #include "src/step/step_operations.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <fstream>
 #include <string>
@@ -245,7 +246,7 @@ const std::vector<std::string> kLines = {
 
 Trace trace_of(std::vector<std::string> lines) {
   lines.push_back("{\"record\":\"eof\",\"lines\":" + std::to_string(lines.size()) + "}");
-  const std::string path = testing::TempDir() + "gpucast_step.jsonl";
+  const std::string path = testing::TempDir() + "gpucast_step." + std::to_string(getpid()) + ".jsonl";
   std::ofstream out(path);
   for (const std::string& line : lines) out << line << '\n';
   out.close();

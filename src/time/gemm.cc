@@ -21,6 +21,7 @@ constexpr double kLeastPart = 128;  // a part of k is at least this long
 struct Compute {
   double ns = std::numeric_limits<double>::infinity();
   double full = 1;  // of the last wave's multiprocessors, the part that has a tile
+  GemmTiling tiling;
 };
 
 struct Sizes {
@@ -48,7 +49,7 @@ Compute compute_time(const Sizes& s, std::span<const Tile> tiles, double largest
       const double steps = std::ceil(s.k / parts / k_step) * k_step + c.k_overhead;
       double ns = taken * (k_ns * steps + c.tile_cycles * cycle_ns);
       if (parts > 1) ns += c.split_cycles * cycle_ns + parts * sums_ns_a_part;
-      if (ns < best.ns) best = {ns, waves / std::ceil(waves)};
+      if (ns < best.ns) best = {ns, waves / std::ceil(waves), {tile.m, tile.n, tiles_of_one * parts}};
     }
   }
   // A long kernel heats the card, which lowers its clock.
@@ -59,25 +60,37 @@ Compute compute_time(const Sizes& s, std::span<const Tile> tiles, double largest
 // Of these bytes, those that are not in L2: all where they are more than `warm` of it, none up to half of that.
 double cold(double bytes, double warm, double l2_bytes) { return bytes * (1 - std::clamp(2 - bytes / (warm * l2_bytes), 0.0, 1.0)); }
 
-}  // namespace
-
-Estimate gemm_time(const Operation& operation, const CardRates& card) {
+Sizes sizes_of(const Operation& operation) {
   const GemmShape& shape = operation.gemm;
+  return {static_cast<double>(shape.batch), static_cast<double>(shape.m), static_cast<double>(shape.n), static_cast<double>(shape.k),
+          static_cast<double>(operation.element_bytes)};
+}
+
+Compute compute_of(const Operation& operation, const CardRates& card) {
   const GemmConstants& c = card.gemm[operation.precision];
-  const Sizes s{static_cast<double>(shape.batch), static_cast<double>(shape.m), static_cast<double>(shape.n), static_cast<double>(shape.k),
-                static_cast<double>(operation.element_bytes)};
-  const double floor_ns = c.floor_cycles * 1e9 / card.clock_hz;
-  if (s.batch * s.m * s.n == 0) return {floor_ns, Bound::launch};
-  const bool tensor = card.tensor_cores[operation.precision];
-  const bool batched = shape.batch > 1;
+  const bool tensor = card.tensor_cores[operation.precision], batched = operation.gemm.batch > 1;
   const Tile only{c.batched_tile_m, c.batched_tile_n};
   const std::span<const Tile> tiles = tensor                ? std::span<const Tile>(kTensorTiles)
                                       : !batched            ? std::span<const Tile>(kPlainTiles)
                                       : only.m * only.n > 1 ? std::span<const Tile>(&only, 1)
                                                             : std::span<const Tile>(kBatchedPlainTiles);
-  const double largest_tile = tensor || batched || !shape.b_transposed ? std::numeric_limits<double>::infinity() : c.largest_tile;
-  Compute compute =
-      compute_time(s, tiles, largest_tile, tensor || !batched, tensor ? 32 : 8, card.sustained_flop_per_s[operation.precision], card, c);
+  const double largest_tile = tensor || batched || !operation.gemm.b_transposed ? std::numeric_limits<double>::infinity() : c.largest_tile;
+  return compute_time(sizes_of(operation), tiles, largest_tile, tensor || !batched, tensor ? 32 : 8,
+                      card.sustained_flop_per_s[operation.precision], card, c);
+}
+
+}  // namespace
+
+GemmTiling gemm_tiling(const Operation& operation, const CardRates& card) { return compute_of(operation, card).tiling; }
+
+Estimate gemm_time(const Operation& operation, const CardRates& card) {
+  const GemmShape& shape = operation.gemm;
+  const GemmConstants& c = card.gemm[operation.precision];
+  const Sizes s = sizes_of(operation);
+  const double floor_ns = c.floor_cycles * 1e9 / card.clock_hz;
+  if (s.batch * s.m * s.n == 0) return {floor_ns, Bound::launch};
+  const bool tensor = card.tensor_cores[operation.precision], batched = shape.batch > 1;
+  Compute compute = compute_of(operation, card);
   const double element = s.element;
   if (!tensor && !batched && shape.b_transposed) compute.ns *= c.transposed;
   if (tensor) {

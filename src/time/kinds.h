@@ -14,6 +14,11 @@ struct Estimate {
 };
 
 Estimate gemm_time(const Operation& operation, const CardRates& card);
+// How the library cuts it: the tile, and how many there are, each part of k counted.
+struct GemmTiling {
+  double tile_m = 0, tile_n = 0, tiles = 0;
+};
+GemmTiling gemm_tiling(const Operation& operation, const CardRates& card);
 Estimate convolution_time(const Operation& operation, const CardRates& card);
 Estimate attention_time(const Operation& operation, const CardRates& card);
 Estimate normalization_time(const Operation& operation, const CardRates& card);

@@ -146,11 +146,10 @@ MarkKind mark_kind(std::string_view name) {
 }
 
 MarkedPhase marked_phase(std::string_view name) {
-  static constexpr std::pair<std::string_view, MarkedPhase> kNames[] = {{"model_to_device", MarkedPhase::model_to_device},
-                                                                        {"forward", MarkedPhase::forward},
-                                                                        {"backward", MarkedPhase::backward},
-                                                                        {"optimizer_step", MarkedPhase::optimizer_step},
-                                                                        {"zero_grad", MarkedPhase::zero_grad}};
+  static constexpr std::pair<std::string_view, MarkedPhase> kNames[] = {
+      {"model_to_device", MarkedPhase::model_to_device}, {"forward", MarkedPhase::forward},
+      {"evaluation", MarkedPhase::evaluation},           {"backward", MarkedPhase::backward},
+      {"optimizer_step", MarkedPhase::optimizer_step},   {"zero_grad", MarkedPhase::zero_grad}};
   for (const auto& [text, phase] : kNames) {
     if (text == name) return phase;
   }
@@ -158,15 +157,22 @@ MarkedPhase marked_phase(std::string_view name) {
 }
 
 TensorKind tensor_kind(std::string_view name) {
-  static constexpr std::pair<std::string_view, TensorKind> kNames[] = {{"parameter", TensorKind::parameter},
-                                                                       {"buffer", TensorKind::buffer},
-                                                                       {"gradient", TensorKind::gradient},
-                                                                       {"optimizer_state", TensorKind::optimizer_state},
-                                                                       {"input", TensorKind::input}};
+  static constexpr std::pair<std::string_view, TensorKind> kNames[] = {
+      {"parameter", TensorKind::parameter}, {"parameter_copy", TensorKind::parameter_copy},   {"buffer", TensorKind::buffer},
+      {"gradient", TensorKind::gradient},   {"optimizer_state", TensorKind::optimizer_state}, {"input", TensorKind::input}};
   for (const auto& [text, kind] : kNames) {
     if (text == name) return kind;
   }
   return TensorKind::unknown;
+}
+
+// A program without any backward does not evaluate what it trains: forwards without gradients are what it is for.
+void without_training(std::vector<Mark>* marks) {
+  const auto trains = [](const Mark& mark) { return mark.kind == MarkKind::phase_begin && mark.phase == MarkedPhase::backward; };
+  if (std::any_of(marks->begin(), marks->end(), trains)) return;
+  for (Mark& mark : *marks) {
+    if (mark.phase == MarkedPhase::evaluation) mark.phase = MarkedPhase::forward;
+  }
 }
 
 // ---- the reader -------------------------------------------------------------------------------------------------------
@@ -217,7 +223,11 @@ class Reader {
   GzipLines lines_;
   od::parser parser_;
   Trace trace_;
-  std::unordered_map<int64_t, StringId> kernel_names_;
+  struct KernelName {
+    StringId name;
+    int32_t compiled = -1;  // in ObservedStep::compiled
+  };
+  std::unordered_map<int64_t, KernelName> kernel_names_;
   int64_t mark_ = 0, thread_ = 0;  // of the virtual GPU's log, where it is being read
   bool has_header_ = false, has_process_ = false, has_end_ = false, has_eof_ = false, past_first_process_ = false;
 };
@@ -271,6 +281,7 @@ Trace Reader::read() {
   }
   if (!has_process_) trace_.problems.add(Problem::no_process, "");
   if (!has_end_ && whole) trace_.problems.add(Problem::no_end, "");
+  without_training(&trace_.marks);
   return std::move(trace_);
 }
 
@@ -467,8 +478,17 @@ void Reader::vgpu_event(std::string_view name, Elements& elements) {
   } else if (name == "kernel_name") {
     int64_t id = 0;
     ok = elements.integer(&id) && elements.text(&what);
-    if (ok) kernel_names_[id] = trace_.strings.intern(what);
-    if (ok) return;
+    if (ok) {
+      KernelName& kernel = kernel_names_[id];
+      kernel = {trace_.strings.intern(what)};
+      int64_t registers = 0, shared = 0, local = 0;
+      if (elements.size(&registers) && elements.size(&shared) && elements.size(&local) &&
+          std::max({registers, shared, local}) <= INT32_MAX) {
+        kernel.compiled = static_cast<int32_t>(trace_.observed.compiled.size());
+        trace_.observed.compiled.push_back({static_cast<int>(registers), static_cast<int>(shared), static_cast<int>(local)});
+      }
+      return;
+    }
   } else if (name == "thread") {
     ok = elements.integer(&thread_);
     if (ok) return;
@@ -548,7 +568,10 @@ bool Reader::work(std::string_view name, Elements& elements) {
   if (name == "kernel") {
     if (!elements.integer(&number)) return false;
     const auto known = kernel_names_.find(number);
-    if (known != kernel_names_.end()) work.name = known->second;
+    if (known != kernel_names_.end()) {
+      work.name = known->second.name;
+      work.compiled = known->second.compiled;
+    }
     for (uint32_t* size :
          {work.grid.data(), work.grid.data() + 1, work.grid.data() + 2, work.block.data(), work.block.data() + 1, work.block.data() + 2}) {
       if (!elements.size(&number) || number > UINT32_MAX) return false;
@@ -658,6 +681,7 @@ void Reader::header(od::object object) {
     if (key == "gpu_chosen") set_bool(value, &h.gpu_chosen);
     if (key == "enforce_capacity") set_bool(value, &h.enforce_capacity);
     if (key == "capacity_bytes") (void)set_int(value, &h.capacity_bytes);
+    if (key == "steps_rule") h.steps_rule = text_of(value);
     if (key == "steps_requested") (void)set_int(value, &h.steps_requested);
     if (key == "run_s" && value.get_double().get(h.run_s) != simdjson::SUCCESS) h.run_s = 0;
     if (key == "folder") h.folder = text_of(value);
@@ -704,6 +728,7 @@ void Reader::process(od::object object) {
     if (key == "python") p.python = text_of(value);
     if (key == "torch") p.torch = text_of(value);
     if (key == "cuda") p.cuda = text_of(value);
+    if (key == "torch_folder") p.torch_folder = text_of(value);
     if (key == "alloc_conf") p.alloc_conf = text_of(value);
     if (key == "cudnn_required") p.cudnn_required = text_of(value);
     if (key == "cudnn_asked") p.cudnn_asked = text_of(value);

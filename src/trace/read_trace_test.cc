@@ -71,6 +71,16 @@ TEST(ReadTrace, ShapesOfInputs) {
   EXPECT_FALSE(t.tensors[2].shape.valid());
 }
 
+TEST(ReadTrace, WithoutAnyBackwardForwardsWithoutGradientsAreNoEvaluation) {
+  const std::string evaluation = R"(["mark",1,1,0,18,"phase_begin","evaluation"]
+["mark",2,1,0,18,"phase_end","evaluation"]
+)";
+  EXPECT_EQ(read(std::string(kProcess) + kAlloc + evaluation).marks[0].phase, MarkedPhase::forward);
+  const Trace t = read(std::string(kProcess) + kAlloc + evaluation + R"(["mark",3,1,0,18,"phase_begin","backward"]
+)");
+  EXPECT_EQ(t.marks[0].phase, MarkedPhase::evaluation);
+}
+
 TEST(ReadTrace, EveryPartOfACapture) {
   const Trace t = read(std::string(kProcess) + R"({"record":"warning","code":"torch_save_skipped","message":"not saved"}
 {"record":"stack","id":4,"frames":[["train.py",17,"main"],["lib.py",3,"f"]]}

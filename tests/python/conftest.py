@@ -89,7 +89,7 @@ class OpenBatch:
     # Options of `gpucast run` as keys of a job: with a value of this type, or (None) without.
     OPTIONS = {
         "--gpu": ("gpu", str),
-        "--steps": ("steps", int),
+        "--steps": ("steps", str),
         "--gpus": ("gpus", int),
         "--cudnn": ("cudnn", str),
         "--enforce-capacity": ("enforce_capacity", None),

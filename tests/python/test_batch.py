@@ -108,6 +108,7 @@ def history(capture):
     return told
 
 
+@pytest.mark.slow
 def test_captures_equal_those_of_fresh_processes(batch, gpucast_bin, tmp_path):
     (tmp_path / "cycles.py").write_text(CYCLES)
     environment = {"PYTHONHASHSEED": "0"}

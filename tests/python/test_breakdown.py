@@ -8,6 +8,8 @@ import subprocess
 import pytest
 from conftest import ROOT
 
+pytestmark = pytest.mark.once
+
 GPT = (ROOT / "examples/train_gpt.py").read_text()
 GPT_ARGUMENTS = ("--batch", "2", "--sequence", "128", "--layers", "12", "--width", "192", "--heads", "4")
 

@@ -28,6 +28,8 @@ from importlib.util import find_spec
 import pytest
 from conftest import ROOT
 
+pytestmark = pytest.mark.once
+
 MIB = 2**20
 FLOAT, INT64 = 4, 8
 

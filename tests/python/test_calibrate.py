@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.once
+
 SCRIPT = Path(__file__).resolve().parent.parent.parent / "tools" / "calibrate.py"
 _spec = importlib.util.spec_from_file_location("calibrate_card", SCRIPT)
 calibrate = importlib.util.module_from_spec(_spec)

@@ -1,11 +1,8 @@
 """Compiled programs: they end, their peaks are PyTorch's own, steps inside compiled code count, and PyTorch says nothing of our hooks."""
 
-import importlib.util
 import re
 
 import pytest
-
-pytestmark = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed")
 
 MODEL = """
 import json, os, torch
@@ -40,6 +37,7 @@ def codes(run):
     return [warning["code"] for warning in run.report["warnings"]]
 
 
+@pytest.mark.once
 def test_model_and_optimizer(gpucast):
     """The optimizer's step is inside of compiled code, where no hook runs. Kernels that Triton compiled are in the log."""
     run = compiled_run(
@@ -62,6 +60,7 @@ for _ in range(3):
     assert len(launches) > len(names) and all(line[2] > 0 and line[5] > 0 for line in launches)
 
 
+@pytest.mark.slow
 def test_compiled_in_place_with_cuda_graphs(gpucast):
     run = compiled_run(
         gpucast,
@@ -78,6 +77,7 @@ for _ in range(4):
     assert len([mark for mark in run.capture.marks("phase_begin") if mark[3] == "forward"]) == 4
 
 
+@pytest.mark.slow
 def test_max_autotune_ends(gpucast):
     """It would compile tens of candidates and measure them: minutes, for times that mean nothing here."""
     run = compiled_run(

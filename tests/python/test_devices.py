@@ -64,6 +64,7 @@ def reserved_by_step(report):
     return {peak["step"]: peak["reserved_bytes"] for peak in report["step_peaks"]}
 
 
+@pytest.mark.once
 def test_each_rank_has_a_device_and_the_worst_is_judged(gpucast, gpucast_bin):
     done = gpucast(DDP, "--gpu", "a100-80", command=TORCHRUN)
     assert done.code == 0, done.err

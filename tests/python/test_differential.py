@@ -118,6 +118,7 @@ def record(i, **fields):
     return {"i": i, "op": "a", "allocated": 512, "events": [["alloc", 4096, 512, 0]], **fields}
 
 
+@pytest.mark.once
 def test_comparison_finds_each_kind_of_change():
     given = [record(0), record(1), {"segments": [{"address": 4096}]}, {"summary": {"ooms": 0}}]
     assert compare.Result(given, json.loads(json.dumps(given)))
@@ -142,23 +143,27 @@ def test_comparison_finds_each_kind_of_change():
     assert len(kinds) == len(changes)
 
 
+@pytest.mark.once
 def test_nothing_is_compared_after_an_error_of_pytorchs_own():
     result = compare.Result([record(0), {"stopped": "INTERNAL ASSERT FAILED"}], [record(0), record(1), record(2)])
     assert result and result.stopped == "INTERNAL ASSERT FAILED"
     assert not compare.Result([record(0, allocated=0), {"stopped": "x"}], [record(0), record(1)])
 
 
+@pytest.mark.once
 def test_minimising_keeps_what_matters():
     lines = ["# torch 2.6.0", *[f"a {i} 512 0" for i in range(50)], *[f"f {i}" for i in range(50)]]
     small = compare.minimise(lines, lambda attempt: "f 17" in attempt and "a 30 512 0" in attempt)
     assert small == ["# torch 2.6.0", "a 17 512 0", "a 30 512 0", "f 17"]
 
 
+@pytest.mark.once
 def test_repairing_leaves_only_what_can_be_done():
     lines = ["f 1", "a 1 512 0", "f 1", "f 1", "r 1 2", "pe 1", "pr 1", "pb 1", "pb 1", "pr 1", "pe 1", "pr 1", "pr 1", "pb 1"]
     assert compare.repaired(lines) == ["a 1 512 0", "f 1", "pb 1", "pe 1", "pr 1"]
 
 
+@pytest.mark.once
 def test_sequences_are_the_same_for_the_same_seed():
     assert sequences.make(7, "2.14.1") == sequences.make(7, "2.14.1")
     assert sequences.make(7, "2.14.1") != sequences.make(8, "2.14.1")

@@ -29,6 +29,7 @@ def test_usable(gpucast_bin):
     assert found["small_job"]["allocated_bytes"] >= 3 * 4 * 2**20
 
 
+@pytest.mark.once
 def test_text(gpucast_bin):
     done = doctor(gpucast_bin, "--python", sys.executable)
     assert done.returncode == 0
@@ -36,6 +37,7 @@ def test_text(gpucast_bin):
         assert word in done.stdout
 
 
+@pytest.mark.once
 def test_cpu_only(gpucast_bin, fake_torch, tmp_path):
     fake_torch("2.14.1+cpu")
     (tmp_path / "fake/torch/__init__.py").write_text("from . import version\n__version__ = version.__version__\n")
@@ -44,6 +46,7 @@ def test_cpu_only(gpucast_bin, fake_torch, tmp_path):
     assert "CPU-only build" in done.stdout and "torch==2.14.1" in done.stdout
 
 
+@pytest.mark.once
 def test_no_torch(gpucast_bin, tmp_path):
     python = tmp_path / "python-without-torch"
     python.write_text(
@@ -55,6 +58,7 @@ def test_no_torch(gpucast_bin, tmp_path):
     assert "PyTorch is not installed" in done.stdout
 
 
+@pytest.mark.once
 def test_hooks_not_loaded(gpucast_bin, tmp_path):
     python = tmp_path / "isolated-python"
     python.write_text(f'#!/bin/sh\nexec {sys.executable} -I "$@"\n')
@@ -64,11 +68,13 @@ def test_hooks_not_loaded(gpucast_bin, tmp_path):
     assert "hooks did not load" in done.stdout or "PyTorch cannot be used" in done.stdout
 
 
+@pytest.mark.once
 def test_no_such_python(gpucast_bin):
     done = doctor(gpucast_bin, "--python", "pyhton3")
     assert done.returncode == 2 and "did you mean 'python3'?" in done.stderr
 
 
+@pytest.mark.once
 def test_not_a_python(gpucast_bin):
     done = doctor(gpucast_bin, "--python", "false")
     assert done.returncode == 2

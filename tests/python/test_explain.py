@@ -98,6 +98,7 @@ def test_names_what_takes_the_memory(captured):
     assert (softmax["size_bytes"], softmax["count"]) == (8 * 512 * 512 * 4, 3)
 
 
+@pytest.mark.slow
 def test_a_rerun_saves_what_it_really_saves(captured):
     """From another folder than the script's: it is run in its own."""
     done = explain(captured.bin, captured.capture, "--rerun", "--format", "json")
@@ -115,6 +116,7 @@ def test_a_rerun_saves_what_it_really_saves(captured):
     assert found["half-batch"]["verdict"] == "fits"
 
 
+@pytest.mark.slow
 def test_a_script_that_is_another_now(captured):
     script = captured.folder / "train.py"
     try:

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from conftest import train_script
 
+pytestmark = pytest.mark.once
+
 CASES = Path(__file__).resolve().parent.parent / "cases"
 SNAPSHOTS = ["whole", "ring_buffer", "expandable"]
 
@@ -214,7 +216,6 @@ def test_pytorchs_own_snapshot_comes_back(export, memory_viz, name):
     memory_viz.trace(exported)
 
 
-@pytest.mark.once
 def test_an_existing_file_is_kept(gpucast_command, tmp_path):
     file = CASES / "snapshot_whole" / "input.pickle"
     (tmp_path / "out.pickle").write_text("mine")
@@ -225,7 +226,6 @@ def test_an_existing_file_is_kept(gpucast_command, tmp_path):
     assert pickle.loads((tmp_path / "out.pickle").read_bytes())["segments"]
 
 
-@pytest.mark.once
 def test_nothing_is_left_of_an_export_that_fails(gpucast_command, tmp_path):
     (tmp_path / "bad.pickle").write_bytes(b"\x80\x04cos\nsystem\n.")
     done = gpucast_command("export", "bad.pickle", "--to", "snapshot", "-o", "out.pickle", code=2)

@@ -72,7 +72,10 @@ def check(matrix, script):
     assert error(predicted, truth, "allocated_bytes") <= 0.02
 
 
-@pytest.mark.parametrize("case", CNNS, ids=lambda case: "-".join(map(str, case)))
+@pytest.mark.once
+@pytest.mark.parametrize(
+    "case", [CNNS[0], *(pytest.param(case, marks=pytest.mark.slow) for case in CNNS[1:])], ids=lambda case: "-".join(map(str, case))
+)
 def test_cnn(matrix, case):
     check(matrix, script_of(*case))
 
@@ -84,6 +87,7 @@ def test_transformer(matrix, case):
     check(matrix, script_of(*case, "--layers", "2", "--seq", "128"))
 
 
+@pytest.mark.slow
 def test_trace_of_the_loop_only(matrix):
     # As PyTorch's tutorials make them: the profiler begins when the model is on its device.
     script = script_of(*RESNET)
@@ -95,6 +99,7 @@ def test_trace_of_the_loop_only(matrix):
     assert error(matrix.analyze(trace), matrix.truth(*script)) <= 0.05
 
 
+@pytest.mark.once
 def test_rescaled_batch(matrix):
     model, batch, optimizer, zero_grad = RESNET
     trace = matrix.profile(*script_of(model, batch // 4, optimizer, zero_grad))

@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.once
+
 SCRIPT = """
 import contextlib, sys
 import torch
@@ -66,6 +68,8 @@ for _ in range(3):
 
 NETWORKS = ["mlp", "cnn", "transformer"]
 MODES = ["bf16", "fp16", "amp-bf16", "amp-fp16"]
+QUICK = (("bf16", "transformer"), ("amp-fp16", "cnn"), ("fp16", "mlp"))  # each mode's arithmetic and each network once; the others are slow
+CASES = [pytest.param(mode, network, marks=() if (mode, network) in QUICK else pytest.mark.slow) for mode in MODES for network in NETWORKS]
 MOST_ALLOCATED = 0.03
 MOST_RESERVED = 0.03
 SEGMENT_BYTES = 20 << 20  # of these small models one more or less is worth some percent
@@ -115,8 +119,7 @@ def assert_close(predicted, truth):
     assert abs(reserved[0] - reserved[1]) <= max(MOST_RESERVED * reserved[1], SEGMENT_BYTES), (allocated, reserved)
 
 
-@pytest.mark.parametrize("network", NETWORKS)
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(("mode", "network"), CASES)
 def test_fp32_profile_predicts_lower_precision(cases, network, mode):
     assert_close(cases.predict(cases.trace(network), *options_of(mode)), cases.truth(network, mode))
 

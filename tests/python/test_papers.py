@@ -398,11 +398,11 @@ def test_rows_of_a_card_beside_the_virtual_gpu(gpucast_bin, tmp_path):
 
 def test_a_limit_holds(gpucast):
     """What the second round is made of: limited.py holds PyTorch's allocator to a part of the card, here 12 GB."""
-    script = "import sys, torch\nprint(sys.argv, __name__)\ntensor = torch.empty(2**30, device='cuda')\nprint('there')\n"  # 4 GiB
+    script = "import sys, torch\nprint(sys.argv, __name__)\ntensor = torch.empty(2**30, device='cuda')\nprint('it is there')\n"  # 4 GiB
     for fraction, fits in (("0.30", False), ("0.40", True)):
         words = [sys.executable, str(PAPERS / "limited.py"), fraction, "train.py", "--batch"]
         run = gpucast(script, "--gpu", "rtx3060", "--enforce-capacity", command=words)
         assert "['train.py', '--batch'] __main__" in run.err
-        assert ("there" in run.err) is fits and ("OutOfMemoryError" in run.err) is not fits
+        assert ("it is there" in run.err) is fits and ("OutOfMemoryError" in run.err) is not fits
     line = {"status": "failed", "error": {"code": "script_failed"}, "printed": "torch.OutOfMemoryError: CUDA out of memory"}
     assert jobs.out_of_memory(line) and not jobs.out_of_memory({**line, "printed": ""})

@@ -201,6 +201,7 @@ def test_modules_are_those_of_a_capture(gpucast, profile, gpucast_bin):
     assert all(held[path, "intermediate_gradients"] >= 4 * 512 * 256 for path in ("a.first", "b.second", "kept.1", "last"))
 
 
+@pytest.mark.once
 def test_frames_of_modules_are_the_scripts(profile):
     trace = ok(profile(train_script()))
     modules = Counter(event["name"] for event in trace.events if event["name"].startswith("nn.Module: "))
@@ -249,6 +250,7 @@ if len(sys.argv) > 1:
 """
 
 
+@pytest.mark.once
 def test_script_for_the_cpu_allocates_as_without_us(profile, gpucast_bin, tmp_path):
     """Hooks, tables and marks add no allocation and keep nothing alive: sizes in order, frees included."""
     trace = ok(profile(PLAIN))
@@ -397,6 +399,7 @@ print("all of it")
 """
 
 
+@pytest.mark.once
 def test_devices(profile):
     done = profile(DEVICES, "--gpu", "rtx3060")
     trace = ok(done)
@@ -445,6 +448,7 @@ while True:
     assert trace.names("to_device#tensor") == ["to_device#tensor"] * 3
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("context", ["fork", "spawn"])
 def test_data_loader_workers(profile, context):
     script = f"""
@@ -524,6 +528,7 @@ Trainer(model=model, args=arguments, train_dataset=Data()).train()
     assert "not written" in done.err
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     "words", [("train_mlp.py",), ("train_gpt.py", "--batch", "2", "--sequence", "32", "--layers", "1", "--width", "32", "--heads", "2")]
 )
@@ -532,6 +537,7 @@ def test_examples(profile, words):
     assert trace.record["steps"] == 3 and trace.record["asked_device"] == "cuda"
 
 
+@pytest.mark.once
 def test_example_resnet(profile):
     if find_spec("torchvision") is None:
         pytest.skip("no torchvision")
@@ -543,6 +549,7 @@ def test_example_resnet(profile):
 # ---- several processes ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.once
 def test_torchrun(profile):
     script = """
 import os
@@ -587,6 +594,7 @@ def test_shell_does_not_go_on(profile):
         assert [path.name for path in profile.job.iterdir()] == ["train.py"]
 
 
+@pytest.mark.once
 def test_no_checkpoint_is_written(profile):
     checkpoint = profile.job / "model.pt"
     checkpoint.write_bytes(b"real")

@@ -1,5 +1,6 @@
 """Several ranks in one session: what they bring each other, and what happens when one of them ends early."""
 
+import json
 import os
 import re
 import signal
@@ -79,6 +80,30 @@ def ranks(gpucast_bin, tmp_path):
         return done
 
     return start
+
+
+@pytest.mark.once
+def test_ranks_that_no_launcher_numbered(ranks):
+    """As mp.spawn starts them: only torch.distributed knew, and at the end it does not any more."""
+    done = ranks(
+        """
+        del os.environ["RANK"]
+        model = torch.nn.Linear(8, 8 + rank).cuda()
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        model(torch.randn(4, 8, device="cuda")).sum().backward()
+        optimizer.step()
+        dist.destroy_process_group()
+        """
+    )
+    assert [one["rank"] for one in json.loads(done.out)["ranks"]] == [0, 1], done.err[-2000:]
+
+
+def lives(process):
+    try:
+        with open(f"/proc/{process}/stat") as file:
+            return file.read().rpartition(") ")[2][0] not in "ZX"
+    except OSError:
+        return False
 
 
 def left_behind(temporary):
@@ -194,7 +219,7 @@ def test_a_rank_that_ends_early_hangs_nobody(ranks, end):
 
 
 @pytest.mark.once
-def test_a_rank_that_waits_ends_when_the_supervisor_is_killed(ranks):
+def test_all_ranks_end_when_the_supervisor_is_killed(ranks):
     run, temporary = ranks(
         """
         dist.all_reduce(on_card(1))
@@ -214,10 +239,9 @@ def test_a_rank_that_waits_ends_when_the_supervisor_is_killed(ranks):
         run.kill()
         run.wait(30)
         deadline = time.monotonic() + 30
-        while time.monotonic() < deadline and os.path.exists(f"/proc/{processes['0']}"):
+        while time.monotonic() < deadline and (left_behind(temporary) or any(map(lives, processes.values()))):
             time.sleep(0.05)
-        assert not os.path.exists(f"/proc/{processes['0']}")
-        assert not list(temporary.glob("gpucast-*/ranks"))
+        assert not any(map(lives, processes.values())) and not left_behind(temporary)
     finally:
         run.stderr.close()
         for process in processes.values():

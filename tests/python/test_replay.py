@@ -115,6 +115,7 @@ print("done", flush=True)
 """
 
 
+@pytest.mark.slow
 def test_settings_that_would_save_a_run_do_save_it(gpucast, replay, tmp_path):
     def run(alloc_conf):
         return gpucast(

@@ -4,6 +4,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.once
+
 SCRIPT = """
 import argparse
 import torch

@@ -59,7 +59,7 @@ model = LlamaForCausalLM(LlamaConfig(**sizes)).cuda()
 calls = []
 model.register_forward_hook(lambda *_: calls.append(1))
 prompt = torch.ones(2, 5, dtype=torch.long, device="cuda")
-for options in (dict(do_sample=False), dict(do_sample=True)):
+for options in (dict(do_sample=False), dict(do_sample=True), dict(num_beams=2)):
     calls.clear()
     out = model.generate(prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=16, pad_token_id=0, **options)
     assert len(calls) == 16 and out.shape[1] == 21, (options, len(calls), out.shape)
@@ -87,4 +87,26 @@ def test_distributions(gpucast):
 def test_generate_ends_at_its_length(gpucast):
     run = gpucast(GENERATE + train_script(), timeout=100)
     assert run.code == 0, run.err
-    assert run.report["steps"] == 3 and len(warnings(run)) == 1
+    assert run.report["steps"] == 3 and sum("length limit" in one for one in warnings(run)) == 1
+
+
+@pytest.mark.parametrize("values", ["off", "on"])
+def test_traced_module(gpucast, values):
+    """torch.jit.trace runs the module twice and compares the graphs: nothing of ours may be in them. Sizes are tensors then."""
+    run = gpucast(
+        """
+import torch
+model = torch.nn.Sequential(torch.nn.Linear(64, 32), torch.nn.ReLU()).cuda()
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+traced = torch.jit.trace(model, torch.randn(8, 64, device="cuda"))
+print(f"nodes={len(list(traced.inlined_graph.nodes()))}")
+for _ in range(3):
+    traced(torch.randn(8, 64, device="cuda")).sum().backward()
+    optimizer.step()
+""",
+        "--values",
+        values,
+    )
+    assert run.code == 0, run.err
+    assert run.report["steps"] == 3 and run.printed("nodes") == 6  # two modules, weight, bias, linear, relu
+    assert "hook_failed" not in [warning["code"] for warning in run.report["warnings"]]

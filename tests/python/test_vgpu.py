@@ -7,7 +7,7 @@ import sys
 import pytest
 import test_vgpu_libraries as libraries_tests
 
-run = libraries_tests.run  # the fixture
+run, server = libraries_tests.run, libraries_tests.server  # fixtures
 MIB = 2**20
 RTX3060_BYTES = 12622168064
 

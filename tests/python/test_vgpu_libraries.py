@@ -1,13 +1,15 @@
 """PyTorch programs on the virtual libraries alone, without the capture layer.
 
 Each check runs a small script in a process of its own, with the libraries loaded before PyTorch as the capture layer does it,
-and looks at PyTorch's own counters and at the log that the libraries write.
+and looks at PyTorch's own counters and at the log that the libraries write. The processes are children of one that has imported
+PyTorch and has not touched CUDA; a check with an environment of its own has one of its own.
 """
 
 import importlib.util
 import json
 import os
 import re
+import select
 import subprocess
 import sys
 from pathlib import Path
@@ -57,6 +59,22 @@ import torch.nn.functional as F
 
 def say(name, value):
     print(f"{name}={value}", flush=True)
+"""
+
+# Forks a child for each line {"script", "environment", "out"}, and answers with its exit status.
+SERVER = """
+import json, sys
+import torch._dynamo  # every optimizer does
+for line in sys.stdin:
+    job = json.loads(line)
+    pid = os.fork()
+    if pid == 0:
+        out = os.open(job["out"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.dup2(out, 1); os.dup2(out, 2)
+        os.environ.update(job["environment"])
+        exec(compile(job["script"], "<string>", "exec"))
+        os._exit(1)  # the script has an end of its own
+    print("status=%d" % os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
 """
 
 EPILOGUE = """
@@ -111,22 +129,50 @@ class Done:
         return [(r["library"], r["name"]) for r in self.records if r["record"] == "unsupported"]
 
 
+@pytest.fixture(scope="session")
+def server(gpucast_bin):
+    """run(script, environment, path of its output) -> exit status"""
+    build = torch_build()
+    folder = Path(gpucast_bin).parent.parent / "lib/gpucast/vgpu"
+    env = dict(os.environ, VGPU=str(folder), VGPU_CUDA=f"cuda{build.cuda_major}")
+    env.pop("PYTORCH_CUDA_ALLOC_CONF", None)
+    process = subprocess.Popen([sys.executable, "-c", PRELUDE + SERVER], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def run(script, environment, out, timeout=300):
+        process.stdin.write(json.dumps({"script": script, "environment": environment, "out": str(out)}) + "\n")
+        process.stdin.flush()
+        if not select.select([process.stdout], [], [], timeout)[0]:
+            process.kill()
+            raise TimeoutError(script)
+        return int(process.stdout.readline().partition("=")[2])
+
+    yield run
+    process.stdin.close()
+    process.wait(30)
+
+
 @pytest.fixture
-def run(gpucast_bin, tmp_path):
+def run(gpucast_bin, server, tmp_path):
     """run(script, card) -> Done; the script must end well and every call must have had an answer."""
     folder = Path(gpucast_bin).parent.parent / "lib/gpucast/vgpu"
     build = torch_build()
     versions = libraries.library_versions(build.cuda, build.metadata())
 
     def run(script, card="sm_86", environment=(), supported=True):
-        profile, log = tmp_path / "profile", tmp_path / "log"
+        profile, log, out = tmp_path / "profile", tmp_path / "log", tmp_path / "out"
         profile.write_text("".join(f"{key} = {value}\n" for key, value in {**CARDS[card], **versions}.items()))
-        env = dict(os.environ, VGPU=str(folder), VGPU_CUDA=f"cuda{build.cuda_major}", VGPU_LOG=str(log), GPUCAST_VGPU_PROFILE=str(profile))
-        env.pop("PYTORCH_CUDA_ALLOC_CONF", None)
-        env.update(environment)
-        done = subprocess.run([sys.executable, "-c", PRELUDE + script + EPILOGUE], env=env, capture_output=True, text=True, timeout=300)
-        assert done.returncode == 0, done.stderr[-4000:]
-        result = Done(done.stdout, [json.loads(line) for line in log.read_text().splitlines()])
+        files = {"VGPU_LOG": str(log), "GPUCAST_VGPU_PROFILE": str(profile)}
+        if environment:
+            env = dict(os.environ, VGPU=str(folder), VGPU_CUDA=f"cuda{build.cuda_major}", **files)
+            env.pop("PYTORCH_CUDA_ALLOC_CONF", None)
+            env.update(environment)
+            with out.open("w") as file:
+                command = [sys.executable, "-c", PRELUDE + script + EPILOGUE]
+                status = subprocess.run(command, env=env, stdout=file, stderr=file, timeout=300).returncode
+        else:
+            status = server(script + EPILOGUE, files, out)
+        assert status == 0, out.read_text()[-4000:]
+        result = Done(out.read_text(), [json.loads(line) for line in log.read_text().splitlines()])
         if supported:
             assert result.unsupported == []
         return result

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.once
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 SHARED = ROOT.parent / "shared/data"
 RESNET = [sys.executable, str(ROOT / "examples/train_resnet50.py"), "--batch", "130"]

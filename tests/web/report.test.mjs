@@ -396,7 +396,7 @@ test("a click on an operation moves the moment of all views, and theirs moves th
   assert.equal(await operation(), i);
   assert.deepEqual(await bytesOf(page, "#now-allocated"), [expected.allocated]);
   assert.match(await page.locator("#moment-place").innerText(), /forward, step 2/);
-  assert.match(await page.locator("#time-moment").innerText(), /^aten::addmm 256 x 256 x 16384, fp32 · .* bound by compute · head \(Linear\) · forward · /);
+  assert.match(await page.locator("#time-moment").innerText(), /^aten::addmm 256 x 256 x 16384, fp32 · .* bound by compute · occupancy [\d.]+ % · head \(Linear\) · forward · /);
   // With the keys of the strip from operation to operation; elsewhere they go from event to event, and the strip follows.
   await page.locator("#time").focus();
   await page.keyboard.press("ArrowRight");

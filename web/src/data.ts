@@ -59,6 +59,7 @@ export interface Work {
   count: number;
   start: Float64Array; // ns
   duration: Float64Array;
+  occupancy: Float64Array; // achieved, from 0 to 1; below 0: not known
   position: Uint32Array; // where it was asked for
   name: Uint32Array;
   kernel: Uint32Array;
@@ -232,6 +233,7 @@ export async function decode(prediction: Prediction, text: string): Promise<Repo
           count: f64("work.start").length,
           start: f64("work.start"),
           duration: f64("work.duration"),
+          occupancy: f64("work.occupancy"),
           position: u32("work.position"),
           name: u32("work.name"),
           kernel: u32("work.kernel"),

@@ -14,11 +14,13 @@ const kStyles: Record<string, Style> = {
   buffers: { light: "#aa4499", dark: "#cf74c2", pattern: "grid" },
   optimizer_state: { light: "#117733", dark: "#3f9f63", pattern: "solid" },
   gradients: { light: "#cc6677", dark: "#dc7f8e", pattern: "rising" },
+  parameter_copies: { light: "#77bb66", dark: "#8fce7f", pattern: "bars" },
   activations: { light: "#7cc0e8", dark: "#6db4de", pattern: "solid" },
   intermediate_gradients: { light: "#882255", dark: "#b8558a", pattern: "falling" },
   inputs: { light: "#8f8f2c", dark: "#b5b45a", pattern: "dots" },
   temporaries: { light: "#e0cb74", dark: "#d9c56f", pattern: "solid" },
   workspaces: { light: "#44aa99", dark: "#4fb8a7", pattern: "lines" },
+  communication: { light: "#dd8844", dark: "#e09a5f", pattern: "dots" },
   unattributed: { light: "#8a929d", dark: "#8b949e", pattern: "solid" },
   // Kinds of the GPU's work.
   gemm: { light: "#3b3a9c", dark: "#7f86ea", pattern: "solid" },
@@ -38,7 +40,7 @@ const kStyles: Record<string, Style> = {
 const kUnknown = kStyles.unattributed!;
 
 // From the bottom of the curve to its top: what stays, then what comes and goes.
-const kOrder = ["parameters", "buffers", "optimizer_state", "gradients", "activations", "intermediate_gradients", "inputs", "temporaries", "workspaces", "unattributed"];
+const kOrder = ["parameters", "buffers", "optimizer_state", "parameter_copies", "gradients", "activations", "intermediate_gradients", "inputs", "temporaries", "workspaces", "communication", "unattributed"];
 export function stackingOrder(categories: string[]): number[] {
   const place = (name: string): number => (kOrder.indexOf(name) + kOrder.length + 1) % (kOrder.length + 1);
   return categories.map((_, i) => i).sort((a, b) => place(categories[a]!) - place(categories[b]!));

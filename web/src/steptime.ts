@@ -214,6 +214,8 @@ function draw(): void {
 
 // ---- words -----------------------------------------------------------------------------------------------------------------------
 
+const occupancyOf = (i: number): string => (work.occupancy[i]! >= 0 ? format.percent(work.occupancy[i]!, 1) : "");
+
 function tipFor(i: number): (Node | string)[] {
   const line = (what: string, value: string): Node | string => (value ? el("div", { class: "row" }, el("span", {}, what), el("b", {}, value)) : "");
   const kernel = name(work.kernel[i]!), module = moduleLabel(report, work.module[i]!);
@@ -223,6 +225,7 @@ function tipFor(i: number): (Node | string)[] {
     module ? el("div", {}, module) : "",
     el("div", { class: "row" }, el("span", {}, swatch(name(work.kind[i]!)), name(work.kind[i]!)), el("b", {}, format.time(work.duration[i]!))),
     line("bound by", name(work.bound[i]!)),
+    line("occupancy", occupancyOf(i)),
     line("phase", format.words(name(work.phase[i]!))),
     line("launches", work.launches[i]! > 1 ? format.whole(work.launches[i]!) : ""),
     line("allocated then", format.bytes(allocatedAt(i))),
@@ -249,7 +252,7 @@ function words(): void {
     target,
     chosen === i ? "" : "Next: ",
     el("b", {}, name(work.name[i]!)),
-    ` ${[name(work.sizes[i]!), `${format.time(work.duration[i]!)} bound by ${name(work.bound[i]!)}`, module, format.words(name(work.phase[i]!)), `${format.bytes(allocatedAt(i))} allocated`].filter((part) => part).join(" · ")}`,
+    ` ${[name(work.sizes[i]!), `${format.time(work.duration[i]!)} bound by ${name(work.bound[i]!)}`, occupancyOf(i) && `occupancy ${occupancyOf(i)}`, module, format.words(name(work.phase[i]!)), `${format.bytes(allocatedAt(i))} allocated`].filter((part) => part).join(" · ")}`,
   );
 }
 
@@ -279,6 +282,13 @@ function title(): void {
   heading.dataset.ns = String(busy);
   fill(heading, `Step ${work.step} on ${gpu.full_name || gpu.name}: ${format.time(busy)} of GPU time${range ? ` (${format.timeRange(range.low_ns, range.high_ns, busy)})` : ""}`);
   const parts = [`From the first operation to the last: ${format.time(whole[1] - whole[0])}, when the program asks as fast as on the machine of this run.`];
+  let filled = 0, known = 0;
+  for (let i = 0; i < work.count; ++i) {
+    if (work.occupancy[i]! < 0) continue;
+    filled += work.occupancy[i]! * work.duration[i]!;
+    known += work.duration[i]!;
+  }
+  if (known > 0) parts.push(`Occupancy over the kernels' time: ${format.percent(filled, known)}.`);
   if (streams.length > 1) parts.push(`The GPU time is that of the busiest of ${streams.length} streams.`);
   fill(byId("time-note"), parts.join(" "));
 }

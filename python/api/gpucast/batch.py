@@ -53,7 +53,7 @@ def batch(
     jobs_at_once: int | None = None,
     timeout_s: float | None = None,
     gpu: str | None = None,
-    steps: int | None = None,
+    steps: int | str | None = None,
     fresh: bool = False,
     jobs_per_task: int = 4,
 ) -> Iterator[Row]:

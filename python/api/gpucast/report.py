@@ -133,7 +133,7 @@ def run(
     *,
     gpu: str | None = None,
     gpus: int = 1,
-    steps: int = 3,
+    steps: int | str = 3,
     timeout_s: float | None = None,
     environment: Mapping[str, str | None] | None = None,
     folder: PathLike | None = None,

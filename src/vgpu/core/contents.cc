@@ -173,14 +173,7 @@ void copy(void* to, const void* from, size_t size_bytes, int, uint64_t stream) {
   if (!to_device && !from_device) {
     std::memmove(to, from, size_bytes);
   } else if (!to_device) {
-    std::memset(to, 0, size_bytes);
-    if (!c.any.load(std::memory_order_relaxed)) return;
-    std::vector<std::pair<uint64_t, Piece>> pieces;
-    {
-      const Lock lock(c.mutex);
-      pieces = c.find(from_address, size_bytes);
-    }
-    lay_over(from_address, pieces, to);
+    note_read(to, size_bytes, read_small(from_address, to, size_bytes) == size_bytes);
   } else if (size_bytes > kSmallCopyBytes) {
     forget_contents(to_address, size_bytes);
   } else if (!from_device) {

@@ -12,6 +12,8 @@
 #include <cstdint>
 #include <functional>
 
+#include "src/occupancy/kernel_resources.h"
+
 #define GPUCAST_VGPU_API __attribute__((visibility("default")))
 
 namespace gpucast::vgpu {
@@ -125,12 +127,7 @@ GPUCAST_VGPU_API void kernel_written(const char* name, const unsigned grid[3], c
 // Says once per name that a call has no answer; returns the library's own "not supported" code
 // (library: "cudart", "cublas", ... as in src/vgpu/symbols).
 GPUCAST_VGPU_API int not_supported(const char* library, const char* name);
-// What a kernel takes of a multiprocessor. No registers: not known.
-struct KernelResources {
-  int registers = 0;  // of a thread
-  int static_shared_bytes = 0;
-  int local_bytes = 0;  // of a thread: spilled registers and arrays
-};
+using gpucast::KernelResources;  // no registers: not known
 GPUCAST_VGPU_API void log_kernel(const char* name, const unsigned grid[3], const unsigned block[3], size_t dynamic_shared_bytes,
                                  uint64_t stream, const KernelResources& resources = {});
 // A library call that would launch kernels: name as called, arguments as a JSON object's text, e.g. {"m":1024,"n":8}.
@@ -171,5 +168,14 @@ GPUCAST_VGPU_API const gpucast_vgpu_devices_used* gpucast_vgpu_used_devices();
 GPUCAST_VGPU_API int gpucast_vgpu_keep_memory_log(const char* path);
 // The saved state of a random number generator of PyTorch's for the host, as if so many 32-bit numbers had been drawn. -1: it is none.
 GPUCAST_VGPU_API int gpucast_vgpu_skip_random(void* state, uint64_t size_bytes, uint64_t draws);
+// Of the calling thread. What its next reads from the card of 8 bytes or fewer say, one each, the last for all further ones, where what
+// is read is not known; 0 values: zeros again. And whether what it read last was known.
+GPUCAST_VGPU_API void gpucast_vgpu_answer_reads(const int64_t* values, int count);
+GPUCAST_VGPU_API int gpucast_vgpu_read_known();
+// A mask at this address has so many elements that are not zero: what a later nonzero of it, in whichever thread, finds.
+GPUCAST_VGPU_API void gpucast_vgpu_note_count(uint64_t address, int64_t count);
+// Called when a thread that has no such answer reads how long a result is (nonzero, unique, a size that is a tensor) and it is not known.
+// nullptr: never.
+GPUCAST_VGPU_API void gpucast_vgpu_on_unknown_count(void (*callback)());
 GPUCAST_VGPU_API void gpucast_vgpu_hold(int supervisor_pid);  // never returns: waits to be killed; exits when the supervisor is gone
 }

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "src/occupancy/occupancy.h"
 #include "src/vgpu/core/devices.h"
 
 namespace gpucast::vgpu {
@@ -125,18 +126,22 @@ int physical_by_pci_bus_id(const char* text) {
   return physical >= 0 && physical < physical_device_count() ? physical : -1;
 }
 
-int occupancy_blocks(int block_threads, uint64_t shared_bytes) {
-  constexpr int kRegistersPerThread = 32;
+int occupancy_blocks(const KernelResources& kernel, int block_threads, uint64_t dynamic_shared_bytes) {
   const DeviceProfile& p = profile();
-  if (block_threads <= 0 || block_threads > 1024) return 0;
-  const int warps = (block_threads + 31) / 32;
-  int blocks = std::min(p.max_blocks_per_multiprocessor, p.max_threads_per_multiprocessor / (warps * 32));
-  blocks = std::min(blocks, p.registers_per_multiprocessor / (warps * 32 * kRegistersPerThread));
-  const uint64_t shared = shared_bytes + (p.compute_major >= 8 ? kReservedSharedBytes : 0);
-  if (shared_bytes > static_cast<uint64_t>(std::max(p.shared_memory_per_block_optin_bytes, p.shared_memory_per_block_bytes))) return 0;
-  if (shared > 0)
-    blocks = static_cast<int>(std::min<uint64_t>(blocks, static_cast<uint64_t>(p.shared_memory_per_multiprocessor_bytes) / shared));
-  return blocks;
+  const CapabilityRules* rules = find_capability_rules(p.compute_major, p.compute_minor);
+  if (rules == nullptr) rules = find_capability_rules(8, 0);
+  OccupancyCard card;
+  card.rules = rules;
+  card.multiprocessors = p.multiprocessors;
+  card.most_threads = p.max_threads_per_multiprocessor;
+  card.most_blocks = p.max_blocks_per_multiprocessor;
+  card.registers = p.registers_per_multiprocessor;
+  card.shared_bytes = p.shared_memory_per_multiprocessor_bytes;
+  card.block_shared_bytes = std::max(p.shared_memory_per_block_optin_bytes, p.shared_memory_per_block_bytes);
+  KernelResources resources = kernel;
+  if (resources.registers == 0) resources.registers = kAssumedRegisters;
+  constexpr uint64_t kMostBytes = INT32_MAX;
+  return blocks_per_multiprocessor(card, resources, block_threads, static_cast<int64_t>(std::min(dynamic_shared_bytes, kMostBytes))).blocks;
 }
 
 }  // namespace gpucast::vgpu

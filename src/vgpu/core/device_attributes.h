@@ -22,7 +22,8 @@ GPUCAST_VGPU_API int physical_by_pci_bus_id(const char* text);  // -1: none
 constexpr int kReservedSharedBytes = 1024;                      // of a block, from compute capability 8.0 on
 constexpr int kPersistingL2Percent = 75;
 
-// How many blocks of this shape one multiprocessor holds. Registers per thread are not known here: 32 are assumed.
-GPUCAST_VGPU_API int occupancy_blocks(int block_threads, uint64_t shared_bytes);
+// How many blocks of a kernel one multiprocessor holds. 32 registers a thread where they are not known.
+GPUCAST_VGPU_API int occupancy_blocks(const KernelResources& kernel, int block_threads, uint64_t dynamic_shared_bytes);
+constexpr int kAssumedRegisters = 32;
 
 }  // namespace gpucast::vgpu

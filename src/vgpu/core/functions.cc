@@ -8,22 +8,18 @@
 #include <unordered_map>
 #include <vector>
 
-#include "src/vgpu/core/cubin.h"
+#include "src/occupancy/cubin.h"
+#include "src/occupancy/fatbin.h"
 #include "src/vgpu/core/process.h"
 
 namespace gpucast::vgpu {
 namespace {
 
 // The layout is not in NVIDIA's headers; these are the fields that tools which read fat binaries agree on.
-constexpr uint32_t kWrapperMagic = 0x466243b1, kFatbinMagic = 0xba55ed50;
+constexpr uint32_t kWrapperMagic = 0x466243b1;
 struct Wrapper {
   uint32_t magic, version;
   const void* data;
-};
-struct FatbinHeader {
-  uint32_t magic;
-  uint16_t version, header_bytes;
-  uint64_t entries_bytes;
 };
 struct EntryHeader {
   uint16_t kind;  // 1 PTX, 2 machine code
@@ -39,6 +35,8 @@ struct Fatbin {
   bool chosen = false;
   FatbinChoice choice;
   std::vector<const void*> handles;
+  bool unpacked = false;
+  std::map<std::string, KernelResources> resources;
 };
 
 struct Registered {
@@ -192,6 +190,28 @@ bool find_function(const void* handle, Function* function) {
                resources,
                choice.binary_arch != 0 || !choice.has_any};
   return true;
+}
+
+KernelResources kernel_resources(const void* handle) {
+  const DeviceProfile& card = profile();
+  Function function;
+  if (!find_function(handle, &function)) return {};
+  Functions& f = functions();
+  const Lock lock(f.mutex);
+  const auto found = f.known.find(handle);
+  if (found == f.known.end() || found->second.fatbin == nullptr) return function.resources;
+  Fatbin& fatbin = *found->second.fatbin;
+  if (!fatbin.unpacked && fatbin.wrapper != nullptr && fatbin.wrapper->magic == kWrapperMagic && fatbin.wrapper->data != nullptr) {
+    const auto* const data = static_cast<const char*>(fatbin.wrapper->data);
+    FatbinHeader header;
+    std::memcpy(&header, data, sizeof header);
+    if (header.magic == kFatbinMagic)
+      kernels_of_fatbin({data, header.header_bytes + header.entries_bytes}, card.compute_major, card.compute_minor,
+                        [&](std::string_view image) { fatbin.resources = kernels_of_cubin(image.data(), image.size()); });
+  }
+  fatbin.unpacked = true;
+  const auto kernel = fatbin.resources.find(found->second.name);
+  return kernel == fatbin.resources.end() ? KernelResources() : kernel->second;
 }
 
 bool find_variable(const void* handle, uint64_t* address, size_t* size_bytes) {

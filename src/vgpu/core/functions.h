@@ -15,7 +15,7 @@ struct Function {
   int thread_limit;           // __launch_bounds__, or 0
   int binary_arch;            // of the code a card of this profile would run: 86 for sm_86
   int ptx_arch;               // of the PTX that this code was made from
-  KernelResources resources;  // of a module's machine code; no registers: not known
+  KernelResources resources;  // of a module's machine code; of a library's: kernel_resources()
   bool has_code;              // false: built for other cards only, so launching it must fail
 };
 
@@ -27,6 +27,8 @@ GPUCAST_VGPU_API void register_function(void** fatbin, const void* handle, const
 GPUCAST_VGPU_API void register_variable(void** fatbin, const void* handle, const char* name, size_t size_bytes);
 
 GPUCAST_VGPU_API bool find_function(const void* handle, Function* function);
+// What a kernel takes of a multiprocessor. A library's code is unpacked when first asked for. No registers: not known.
+GPUCAST_VGPU_API KernelResources kernel_resources(const void* handle);
 // The variable's place on the card, given to it when first asked for.
 GPUCAST_VGPU_API bool find_variable(const void* handle, uint64_t* address, size_t* size_bytes);
 

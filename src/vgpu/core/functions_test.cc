@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "src/occupancy/test_fatbin.h"
+#include "src/vgpu/core/device_attributes.h"
 #include "src/vgpu/core/profile.h"
 
 namespace gpucast::vgpu {
@@ -51,6 +53,30 @@ TEST(Functions, FallsBackToTheNewestPtxThatTheCardCanCompile) {
   EXPECT_EQ(choose_fatbin(mixed.data(), 9, 0).ptx_arch, 80);
   EXPECT_EQ(choose_fatbin(mixed.data(), 9, 0).binary_arch, 90);
   EXPECT_EQ(choose_fatbin(mixed.data(), 7, 5).ptx_arch, 75) << "machine code first";
+}
+
+TEST(Functions, ResourcesComeFromTheMachineCodeOfALibrary) {
+  using Packing = FatbinEntry::Packing;
+  const int arch = profile().compute_major * 10 + profile().compute_minor;
+  const std::string data = gpucast::fatbin({{arch, FatbinEntry::Kind::cubin, Packing::zstd, 100}});
+  struct {
+    uint32_t magic = 0x466243b1, version = 1;
+    const void* data = nullptr;
+  } wrapper;
+  wrapper.data = data.data();
+  void** const fatbin = register_fatbin(&wrapper);
+  const char kernel = 0, other = 0;
+  register_function(fatbin, &kernel, "k", 0);
+  register_function(fatbin, &other, "not there", 0);
+  EXPECT_EQ(kernel_resources(&kernel).registers, 100);
+  EXPECT_EQ(kernel_resources(&kernel).static_shared_bytes, 4096);
+  EXPECT_EQ(kernel_resources(&other).registers, 0) << "not known";
+  EXPECT_EQ(kernel_resources(&wrapper).registers, 0) << "no kernel";
+  // 100 registers, of which a warp takes 3328: 19 warps; 4 blocks of 4 by registers.
+  EXPECT_EQ(occupancy_blocks(kernel_resources(&kernel), 128, 0), 4);
+  EXPECT_EQ(occupancy_blocks(kernel_resources(&other), 128, 0), 16) << "as with 32 registers";
+  unregister_fatbin(fatbin);
+  EXPECT_EQ(kernel_resources(&kernel).registers, 0);
 }
 
 TEST(Functions, OtherDataIsNoFatBinary) {

@@ -145,6 +145,7 @@ bool concatenate(std::string_view name, const unsigned grid[3], const void* cons
 }  // namespace
 
 void kernel_written(const char* mangled, const unsigned grid[3], const void* const* arguments) {
+  note_kernel(mangled, arguments);
   if (!any_contents()) return;
   const std::string_view name(mangled);
   bool done = false;

@@ -39,13 +39,14 @@ int attribute_of(int* value, int attribute, const void* handle) {
       *value = function.thread_limit != 0 ? function.thread_limit : 1024;
       return kSuccess;
     case 1:
-      *value = function.resources.static_shared_bytes;
+      *value = kernel_resources(handle).static_shared_bytes;
       return kSuccess;
     case 3:
-      *value = function.resources.local_bytes;
+      *value = kernel_resources(handle).local_bytes;
       return kSuccess;
     case 4:
-      *value = function.resources.registers > 0 ? function.resources.registers : 32;  // see occupancy_blocks
+      *value = kernel_resources(handle).registers;
+      if (*value == 0) *value = kAssumedRegisters;
       return kSuccess;
     case 5:
       *value = function.ptx_arch;
@@ -208,10 +209,10 @@ CUDA_API int cuLaunchHostFunc(uint64_t stream, void (*function)(void*), void* da
 
 // ---- Occupancy --------------------------------------------------------------------------------------------------------------------
 
-CUDA_API int cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, const void*, int block_threads, size_t shared_bytes,
+CUDA_API int cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, const void* function, int block_threads, size_t shared_bytes,
                                                                   unsigned) {
   if (blocks == nullptr) return kInvalidValue;
-  *blocks = occupancy_blocks(block_threads, shared_bytes);
+  *blocks = occupancy_blocks(kernel_resources(function), block_threads, shared_bytes);
   return kSuccess;
 }
 CUDA_API int cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void* function, int block_threads, size_t shared_bytes) {
@@ -223,9 +224,10 @@ CUDA_API int cuOccupancyMaxPotentialBlockSizeWithFlags(int* grid_size, int* bloc
   if (grid_size == nullptr || block_size == nullptr) return kInvalidValue;
   if (const int problem = attribute_of(&most, 0, function)) return problem;
   if (limit > 0) most = std::min(most, limit);
+  const KernelResources kernel = kernel_resources(function);
   int best_threads = 0;
   for (int threads = std::max(most / 32 * 32, std::min(most, 32)); threads > 0; threads -= 32) {
-    const int blocks = occupancy_blocks(threads, shared_of_block != nullptr ? shared_of_block(threads) : shared_bytes);
+    const int blocks = occupancy_blocks(kernel, threads, shared_of_block != nullptr ? shared_of_block(threads) : shared_bytes);
     if (blocks * threads <= best_threads) continue;
     best_threads = blocks * threads;
     *block_size = threads;
@@ -237,10 +239,10 @@ CUDA_API int cuOccupancyMaxPotentialBlockSize(int* grid_size, int* block_size, c
                                               size_t shared_bytes, int limit) {
   return cuOccupancyMaxPotentialBlockSizeWithFlags(grid_size, block_size, function, shared_of_block, shared_bytes, limit, 0);
 }
-CUDA_API int cuOccupancyMaxActiveClusters(int* clusters, const void*, const cuda::DriverLaunchConfig* config) {
+CUDA_API int cuOccupancyMaxActiveClusters(int* clusters, const void* function, const cuda::DriverLaunchConfig* config) {
   if (clusters == nullptr || config == nullptr) return kInvalidValue;
   const int threads = static_cast<int>(config->blockDimX * config->blockDimY * config->blockDimZ);
-  *clusters = occupancy_blocks(threads, config->sharedMemBytes) * profile().multiprocessors / 8;
+  *clusters = occupancy_blocks(kernel_resources(function), threads, config->sharedMemBytes) * profile().multiprocessors / 8;
   return kSuccess;
 }
 CUDA_API int cuOccupancyMaxPotentialClusterSize(int* size, const void*, const cuda::DriverLaunchConfig*) {

@@ -117,7 +117,10 @@ CUDART_API int cudaFuncGetAttributes(cuda::FuncAttributes* attributes, const voi
   if (!known.has_code) return cudart_return(cudaErrorNoKernelImageForDevice);
   *attributes = {};
   attributes->maxThreadsPerBlock = known.thread_limit != 0 ? known.thread_limit : 1024;
-  attributes->numRegs = 32;  // see occupancy_blocks
+  const KernelResources kernel = kernel_resources(function);
+  attributes->numRegs = kernel.registers > 0 ? kernel.registers : kAssumedRegisters;
+  attributes->sharedSizeBytes = static_cast<size_t>(kernel.static_shared_bytes);
+  attributes->localSizeBytes = static_cast<size_t>(kernel.local_bytes);
   attributes->ptxVersion = known.ptx_arch;
   attributes->binaryVersion = known.binary_arch;
   attributes->maxDynamicSharedSizeBytes = profile().shared_memory_per_block_bytes;
@@ -146,7 +149,7 @@ CUDART_API int cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* block
   Function known;
   if (blocks == nullptr) return cudart_return(cudaErrorInvalidValue);
   if (!find_function(function, &known)) return cudart_return(cudaErrorInvalidDeviceFunction);
-  *blocks = occupancy_blocks(block_threads, shared_bytes);
+  *blocks = occupancy_blocks(kernel_resources(function), block_threads, shared_bytes);
   return cudaSuccess;
 }
 CUDART_API int cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void* function, int block_threads, size_t shared_bytes) {
@@ -165,10 +168,10 @@ CUDART_API int cudaOccupancyMaxPotentialClusterSize(int* size, const void*, cons
   *size = profile().compute_major >= 9 ? 8 : 1;
   return cudaSuccess;
 }
-CUDART_API int cudaOccupancyMaxActiveClusters(int* clusters, const void*, const cuda::LaunchConfig* config) {
+CUDART_API int cudaOccupancyMaxActiveClusters(int* clusters, const void* function, const cuda::LaunchConfig* config) {
   if (clusters == nullptr || config == nullptr) return cudart_return(cudaErrorInvalidValue);
   const int threads = static_cast<int>(config->blockDim.x * config->blockDim.y * config->blockDim.z);
-  *clusters = occupancy_blocks(threads, config->dynamicSmemBytes) * profile().multiprocessors / 8;
+  *clusters = occupancy_blocks(kernel_resources(function), threads, config->dynamicSmemBytes) * profile().multiprocessors / 8;
   return cudaSuccess;
 }
 

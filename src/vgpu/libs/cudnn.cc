@@ -95,7 +95,8 @@ GPUCAST_EXPORT size_t cudnnGetCudartVersion() { return static_cast<size_t>(gpuca
 GPUCAST_EXPORT size_t cudnnGetMaxDeviceVersion() { return 1210; }  // sm_121
 GPUCAST_EXPORT int cudnnGetProperty(int part, int* value) {
   if (!value) return kBadParamNullPointer;
-  *value = gpucast::vgpu::version_part(gpucast::vgpu::profile().cudnn_version, part);
+  const int version = gpucast::vgpu::profile().cudnn_version;
+  *value = gpucast::vgpu::version_part(version, part, version < 10000 ? 1000 : 10000);  // 8902, 90100
   return kSuccess;
 }
 GPUCAST_EXPORT const char* cudnnGetErrorString(int status) {

@@ -179,3 +179,90 @@ GPUCAST_EXPORT int cudnnRNNBackwardWeights_v8(Handle* handle, Rnn* rnn, int, con
                                               size_t reserve_bytes, void*) {
   return run(handle, "cudnnRNNBackwardWeights_v8", rnn, x, workspace, workspace_bytes, reserve_bytes);
 }
+
+// ---- cuDNN 8's older interface, of PyTorch before 2.4 --------------------------------------------------------------------------------
+// The input's width is not the descriptor's there: each call brings it.
+namespace {
+
+Rnn* with_input(Rnn* rnn, const Tensor* x) {
+  if (rnn && x && x->dims.size() > 1) rnn->input_size = x->dims[1];
+  return rnn;
+}
+// `x`: the input of each step, a batch of that step's length.
+RnnData steps_of(int steps, const Tensor* const* x) {
+  RnnData data;
+  data.steps = steps;
+  if (x && x[0] && x[0]->dims.size() > 1) {
+    data.batch = x[0]->dims[0];
+    data.width = x[0]->dims[1];
+  }
+  return data;
+}
+int temporary_bytes(Rnn* rnn, int steps, const Tensor* const* x, size_t* size_bytes, bool reserve) {
+  if (!rnn || !x || !size_bytes) return kBadParamNullPointer;
+  const RnnProblem asked = problem(*with_input(rnn, x[0]), steps_of(steps, x), true);
+  *size_bytes = reserve ? rnn_reserve_bytes(asked) : rnn_workspace_bytes(asked);
+  return kSuccess;
+}
+int run_steps(Handle* handle, const char* name, const Rnn* rnn, int steps, const Tensor* const* x, void* workspace, size_t workspace_bytes,
+              size_t reserve_bytes) {
+  const RnnData data = steps_of(steps, x);
+  return run(handle, name, rnn, &data, workspace, workspace_bytes, reserve_bytes);
+}
+
+}  // namespace
+
+GPUCAST_EXPORT int cudnnSetRNNDescriptor_v6(Handle*, Rnn* rnn, int hidden_size, int layers, void* dropout, int, int direction, int cell,
+                                            int, int type) {
+  if (!rnn) return kBadParamNullPointer;
+  if (hidden_size < 1 || layers < 1) return kBadParam;
+  constexpr int kTwoBiases = 2;
+  *rnn = {cell, kTwoBiases, type, 0, hidden_size, hidden_size, layers, direction == 1 ? 2 : 1, dropout != nullptr};
+  return kSuccess;
+}
+GPUCAST_EXPORT int cudnnSetRNNProjectionLayers(Handle*, Rnn* rnn, int projection_size, int) {
+  if (!rnn) return kBadParamNullPointer;
+  rnn->projection_size = projection_size;
+  return kSuccess;
+}
+GPUCAST_EXPORT int cudnnSetRNNMatrixMathType(Rnn* rnn, int) { return rnn ? kSuccess : kBadParamNullPointer; }
+
+GPUCAST_EXPORT int cudnnGetRNNParamsSize(Handle* handle, Rnn* rnn, const Tensor* x, size_t* size_bytes, int) {
+  return cudnnGetRNNWeightSpaceSize(handle, with_input(rnn, x), size_bytes);
+}
+GPUCAST_EXPORT int cudnnGetRNNWorkspaceSize(Handle*, Rnn* rnn, int steps, const Tensor* const* x, size_t* size_bytes) {
+  return temporary_bytes(rnn, steps, x, size_bytes, false);
+}
+GPUCAST_EXPORT int cudnnGetRNNTrainingReserveSize(Handle*, Rnn* rnn, int steps, const Tensor* const* x, size_t* size_bytes) {
+  return temporary_bytes(rnn, steps, x, size_bytes, true);
+}
+GPUCAST_EXPORT int cudnnGetRNNLinLayerMatrixParams(Handle* handle, Rnn* rnn, int pseudo_layer, const Tensor* x, void*, const char* weights,
+                                                   int id, Tensor* matrix, const char** address) {
+  return cudnnGetRNNWeightParams(handle, with_input(rnn, x), pseudo_layer, 0, weights, id, matrix, address, nullptr, nullptr);
+}
+GPUCAST_EXPORT int cudnnGetRNNLinLayerBiasParams(Handle* handle, Rnn* rnn, int pseudo_layer, const Tensor* x, void*, const char* weights,
+                                                 int id, Tensor* bias, const char** address) {
+  return cudnnGetRNNWeightParams(handle, with_input(rnn, x), pseudo_layer, 0, weights, id, nullptr, nullptr, bias, address);
+}
+
+GPUCAST_EXPORT int cudnnRNNForwardInference(Handle* handle, Rnn* rnn, int steps, const Tensor* const* x, const void*, void*, const void*,
+                                            void*, const void*, void*, const void*, void*, void*, void*, void*, void*, void*,
+                                            void* workspace, size_t workspace_bytes) {
+  return run_steps(handle, "cudnnRNNForwardInference", rnn, steps, x, workspace, workspace_bytes, 0);
+}
+GPUCAST_EXPORT int cudnnRNNForwardTraining(Handle* handle, Rnn* rnn, int steps, const Tensor* const* x, const void*, void*, const void*,
+                                           void*, const void*, void*, const void*, void*, void*, void*, void*, void*, void*,
+                                           void* workspace, size_t workspace_bytes, void*, size_t reserve_bytes) {
+  return run_steps(handle, "cudnnRNNForwardTraining", rnn, steps, x, workspace, workspace_bytes, reserve_bytes);
+}
+GPUCAST_EXPORT int cudnnRNNBackwardData(Handle* handle, Rnn* rnn, int steps, const Tensor* const* y, const void*, void*, const void*, void*,
+                                        const void*, void*, const void*, void*, const void*, void*, const void*, void*, const void*, void*,
+                                        void*, void*, void*, void*, void*, void* workspace, size_t workspace_bytes, void*,
+                                        size_t reserve_bytes) {
+  return run_steps(handle, "cudnnRNNBackwardData", rnn, steps, y, workspace, workspace_bytes, reserve_bytes);
+}
+GPUCAST_EXPORT int cudnnRNNBackwardWeights(Handle* handle, Rnn* rnn, int steps, const Tensor* const* x, const void*, void*, const void*,
+                                           void*, const void*, const void* workspace, size_t workspace_bytes, void*, void*, const void*,
+                                           size_t reserve_bytes) {
+  return run_steps(handle, "cudnnRNNBackwardWeights", rnn, steps, x, const_cast<void*>(workspace), workspace_bytes, reserve_bytes);
+}

@@ -6,9 +6,9 @@
 #include <map>
 #include <string>
 
-#include "src/vgpu/core/core.h"
+#include "src/occupancy/kernel_resources.h"
 
-namespace gpucast::vgpu {
+namespace gpucast {
 
 // The size of an image that a program hands over in memory: the driver is not told it either.
 inline constexpr size_t kUnknownSize = SIZE_MAX;
@@ -16,4 +16,4 @@ inline constexpr size_t kUnknownSize = SIZE_MAX;
 // By name; empty where `image` is no cubin, or one that points to what is not in it.
 std::map<std::string, KernelResources> kernels_of_cubin(const void* image, size_t size_bytes = kUnknownSize);
 
-}  // namespace gpucast::vgpu
+}  // namespace gpucast

@@ -1,0 +1,17 @@
+# LZ4 and zstd as lz4::lz4 and zstd::zstd; lz4::static and zstd::static for libraries that must need no other. Not every distribution has
+# CMake files of them. They are C, as zlib is (third_party.cmake).
+foreach(library lz4 zstd)
+  if(GPUCAST_THIRD_PARTY)
+    set(${library}_LIBRARY ${GPUCAST_THIRD_PARTY}/lib/lib${library}.a)
+    set(${library}_STATIC ${${library}_LIBRARY})
+    set(${library}_INCLUDE ${GPUCAST_THIRD_PARTY}/include)
+  else()
+    find_library(${library}_LIBRARY ${library} REQUIRED)
+    find_library(${library}_STATIC lib${library}.a REQUIRED)
+    find_path(${library}_INCLUDE ${library}.h REQUIRED)
+  endif()
+  add_library(${library}::${library} UNKNOWN IMPORTED)
+  set_target_properties(${library}::${library} PROPERTIES IMPORTED_LOCATION ${${library}_LIBRARY} INTERFACE_INCLUDE_DIRECTORIES ${${library}_INCLUDE})
+  add_library(${library}::static STATIC IMPORTED)
+  set_target_properties(${library}::static PROPERTIES IMPORTED_LOCATION ${${library}_STATIC} INTERFACE_INCLUDE_DIRECTORIES ${${library}_INCLUDE})
+endforeach()

@@ -1,0 +1,142 @@
+"""How far a run goes: `--steps auto`, and what the script is known to do behind the steps that ran."""
+
+import os
+import weakref
+
+from . import patching, process, session, steps
+
+_SOON = 50  # batches or steps: an evaluation that comes within so many is run
+_QUIET = 3  # steps behind which a peak that has not grown is taken for the job's, if they all allocate alike
+_QUIET_IF_UNLIKE = 10  # the same where each step allocates something else: batches of many lengths
+
+evaluations = 0  # outermost forwards in eval mode without gradients
+_begun = weakref.WeakKeyDictionary()  # DataLoader -> [how often it was begun, its last iterator]
+_trainer = None  # transformers.Trainer that trains
+_steps = []  # of each step so far: peaks, allocations up to its end
+_ready = False
+
+
+def install(torch):
+    from torch.utils.data import DataLoader
+
+    patching.wrap(DataLoader, "__iter__", _beginning)
+
+
+def _beginning(real):
+    def __iter__(self):
+        iterator = real(self)
+        try:
+            count = _begun[self][0] if self in _begun else 0
+            _begun[self] = [count + 1, weakref.ref(iterator)]
+        except TypeError:  # a class of its own that has no weak references
+            pass
+        return iterator
+
+    return __iter__
+
+
+def patch_trainer(name, module):
+    if name == "transformers.trainer":
+        patching.wrap(module.Trainer, "train", _training)
+
+
+def _training(real):
+    def train(self, *args, **kwargs):
+        global _trainer
+        _trainer = weakref.ref(self)
+        return real(self, *args, **kwargs)
+
+    return train
+
+
+# ---- `--steps auto` --------------------------------------------------------------------------------------------------------------
+
+
+def seen_enough():
+    """After a step, in a run that ends by itself. All ranks end behind the same step: one that stands still would hold the others."""
+    global _ready
+    if not steps.automatic():
+        return False
+    stats = process.torch._C._cuda_memoryStats(process.torch.cuda.current_device())
+    peaks = (stats["allocated_bytes"]["all"]["peak"], stats["reserved_bytes"]["all"]["peak"])
+    _steps.append((peaks, stats["allocation"]["all"]["allocated"]))
+    if not _ready and _repeats() and not _comes_soon():
+        _ready = True
+        session.write("ready", str(steps.counter.rounds))
+    if not _ready:
+        return False
+    others = process.ranks()["local_world_size"] - 1
+    if others == 0:
+        return True
+    rounds = [int(_read(name)) for name in os.listdir(session.FOLDER) if name.endswith(".ready")]
+    return len(rounds) > others and steps.counter.rounds >= max(rounds) + 2
+
+
+def _read(name):
+    with open(os.path.join(session.FOLDER, name), encoding="utf-8") as file:
+        return file.read()
+
+
+def _repeats():
+    if len(_steps) <= _QUIET:
+        return False
+    recent = _steps[-_QUIET - 1 :]
+    if recent[0][0] != recent[-1][0]:
+        return False
+    counts = {after[1] - before[1] for before, after in zip(recent, recent[1:])}
+    return len(counts) == 1 or len(_steps) > _QUIET_IF_UNLIKE and _steps[-_QUIET_IF_UNLIKE - 1][0] == _steps[-1][0]
+
+
+def _comes_soon():
+    """The end of the first epoch, and what follows it, or an evaluation at a step that the script has named."""
+    if evaluations == 0 and (_steps_to_evaluation() or _SOON + 1) <= _SOON:
+        return True
+    if any(count > 1 for count, _ in _begun.values()):
+        return False
+    left = [_batches_left(iterator()) for _, iterator in _begun.values()]
+    return any(number is not None and number <= _SOON for number in left)
+
+
+def _batches_left(iterator):
+    try:
+        return len(iterator) - iterator._num_yielded
+    except (TypeError, AttributeError):  # it is gone; a stream without a length
+        return None
+
+
+def _steps_to_evaluation():
+    trainer = _trainer and _trainer()
+    if _evaluates(trainer) != "steps":
+        return None
+    every = trainer.args.eval_steps
+    if every and every < 1:
+        every = int(every * trainer.state.max_steps)
+    return every - trainer.state.global_step % every if every else None
+
+
+def _evaluates(trainer):
+    """ "no", "steps" or "epoch"."""
+    if trainer is None or getattr(trainer, "eval_dataset", None) is None:
+        return "no"
+    strategy = getattr(trainer.args, "eval_strategy", None) or getattr(trainer.args, "evaluation_strategy", "no")
+    return getattr(strategy, "value", strategy)
+
+
+# ---- what was not seen -----------------------------------------------------------------------------------------------------------
+
+
+def warn(loaders):
+    """Of all DataLoaders that are alive: an evaluation that the script has prepared and that did not come."""
+    unread = [one for one in loaders if one not in _begun]
+    read = [one.batch_size or 0 for one in _begun]
+    unread = [one for one in unread if evaluations == 0 or (one.batch_size or 0) > max(read, default=0)]
+    what = [f"batches of {one.batch_size} from a {type(one.dataset).__name__}" for one in unread if read]
+    trainer = _trainer and _trainer()
+    if evaluations == 0 and _evaluates(trainer) != "no":
+        what.append(f"the Trainer's evaluation, {trainer.args.per_device_eval_batch_size} a batch")
+    if what:
+        process.recorder.warn(
+            "evaluation_not_covered",
+            f"the steps that ran do not reach {' and '.join(dict.fromkeys(what))}: the report does not know what that takes. "
+            "--steps auto goes on to it where it comes soon, --until-end runs the whole script",
+        )

@@ -1,0 +1,176 @@
+"""`--world-size N --ranks 0,8`, and `torchrun --nnodes 16`: some ranks of a job run here, the others are imagined.
+
+Ranks that run elsewhere hold what the first that runs here holds (src/vgpu/libs/nccl.cc). What is left for this side is the store by which
+ranks find each other: it answers in the place of those that will never come; and torchrun, which would wait for the other nodes.
+"""
+
+import hashlib
+import os
+import socket
+import sys
+import time
+
+from . import patching, process, session
+
+_START_S = 60  # for the other ranks that run here, to find the store
+_GRACE_S = 1  # for them to write what one reads
+_NCCL_ID_BYTES = 128
+_ARRIVED = "gpucast/arrived"
+
+_stores = []  # PyTorch keeps only what lies below them
+
+
+def _here():
+    """The ranks that run on this machine; none where all do."""
+    return [int(rank) for rank in os.environ.get("GPUCAST_RANKS_HERE", "").split(",") if rank]
+
+
+def install(torch):
+    if _here() and torch.distributed.is_available():
+        # Threads of PyTorch's that watch over NCCL would ask the store until the very end, when there is no Python any more.
+        os.environ["TORCH_NCCL_ENABLE_MONITORING"] = os.environ["TORCH_NCCL_DUMP_ON_TIMEOUT"] = "0"
+        # The attribute of that name is a function.
+        sys.modules["torch.distributed.rendezvous"]._create_c10d_store = _create_store
+        patching.wrap(torch.distributed, "broadcast_object_list", _from_imagined)
+        torch.distributed.distributed_c10d.ProcessGroupGloo = _no_gloo
+
+
+def _from_imagined(real):
+    """An object of a rank that does not run here: what this rank has itself."""
+
+    def broadcast_object_list(object_list, src=None, *args, **kwargs):
+        if src is None or src in _here():
+            return real(object_list, src, *args, **kwargs)
+        process.recorder.warn(
+            "rank_imagined",
+            f"an object that rank {src} would have sent is taken to be this rank's own: let that rank run too (--ranks)",
+        )
+        return None
+
+    return broadcast_object_list
+
+
+def _no_gloo(*_, **__):
+    raise RuntimeError(
+        "gloo connects every rank with every other, and here most are imagined (--world-size, torchrun --nnodes): "
+        'use NCCL alone, init_process_group("nccl"), or run all ranks here with torchrun'
+    )
+
+
+def _create_store(hostname, port, rank, world_size, timeout, *_, **__):
+    distributed = process.torch.distributed
+    here = _here()
+    inner = distributed.HashStore() if len(here) == 1 else distributed.FileStore(f"{session.FOLDER}/store.{port}", len(here))
+    _stores.append(_store_class(distributed)(inner, len(here)))
+    return _stores[-1]
+
+
+def _store_class(distributed):
+    class Store(distributed.Store):
+        def __init__(self, inner, ranks):
+            super().__init__()
+            self._inner, self._ranks = inner, ranks
+            inner.add(_ARRIVED, 1)
+
+        def _come(self, keys):
+            """Whether they are there, once those that run here have had time for them."""
+            start = time.monotonic()
+            arrived = start if self._ranks == 1 else None
+            while not self._inner.check(keys):
+                now = time.monotonic()
+                if arrived is None and self._inner.add(_ARRIVED, 0) >= self._ranks:
+                    arrived = now
+                if self._ranks == 1 or now - start > _START_S or (arrived is not None and now - arrived > _GRACE_S):
+                    return False
+                time.sleep(0.01)
+            return True
+
+        def get(self, key):
+            if self._come([key]):
+                return self._inner.get(key)
+            # An id for ranks to meet under: all that run here make the same.
+            return (hashlib.sha256(key.encode()).digest() * _NCCL_ID_BYTES)[:_NCCL_ID_BYTES]
+
+        def wait(self, keys, timeout=None):
+            """Those that do not come are imagined to have."""
+            self._come(keys)
+
+        def set(self, key, value):
+            self._inner.set(key, value)
+
+        def add(self, key, amount):
+            return self._inner.add(key, amount)
+
+        def check(self, keys):
+            return self._inner.check(keys)
+
+        def compare_set(self, key, expected, desired):
+            return self._inner.compare_set(key, expected, desired)
+
+        def delete_key(self, key):
+            return self._inner.delete_key(key)
+
+        def num_keys(self):
+            return self._inner.num_keys()
+
+        def set_timeout(self, timeout):
+            pass
+
+        def has_extended_api(self):
+            return False
+
+    return Store
+
+
+# ---- torchrun over several nodes -------------------------------------------------------------------------------------------------
+
+_nodes = _node = None  # how many there are to be; which one this is
+
+
+def patch_launcher(name, module):
+    """A module of torchrun's, right after it was imported."""
+    if name.endswith(".launcher.api"):
+        patching.wrap(module, "launch_agent", _launching)
+    else:
+        patching.wrap(module.SimpleElasticAgent, "_rendezvous", _meeting)
+        patching.wrap(module.SimpleElasticAgent, "_exit_barrier", _leaving)
+
+
+def _launching(real):
+    """As if this node were alone."""
+
+    def launch_agent(config, *args, **kwargs):
+        global _nodes, _node
+        if config.min_nodes > 1:
+            _nodes, _node = config.min_nodes, int(config.rdzv_configs.get("rank", 0))
+            with socket.socket() as free:
+                free.bind(("127.0.0.1", 0))
+                config.rdzv_backend, config.rdzv_endpoint = "static", f"127.0.0.1:{free.getsockname()[1]}"
+            config.min_nodes = config.max_nodes = 1
+            config.rdzv_configs = {**config.rdzv_configs, "rank": 0}
+        return real(config, *args, **kwargs)
+
+    return launch_agent
+
+
+def _meeting(real):
+    """Ranks are numbered as if the other nodes had come, each with as many."""
+
+    def _rendezvous(self, group):
+        real(self, group)
+        if not _nodes:
+            return
+        group.group_rank, group.group_world_size = _node, _nodes
+        first = _node * len(group.workers)
+        for worker in group.workers:
+            worker.global_rank += first
+            worker.role_rank += first
+            worker.world_size *= _nodes
+            worker.role_world_size *= _nodes
+        os.environ["GPUCAST_RANKS_HERE"] = ",".join(str(worker.global_rank) for worker in group.workers)
+
+    return _rendezvous
+
+
+def _leaving(real):
+    return lambda self: None if _nodes else real(self)

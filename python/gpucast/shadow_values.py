@@ -1,0 +1,645 @@
+"""What small tensors on the card would hold: shadows of them on the host, kept up by doing there what the script does on the card.
+
+On only in a run that needs it (`--values`, values.py): a mode of PyTorch's sees every call of its Python interface. What came from the
+host is known. What depends on values that nobody knows (a network's outputs) is imagined where whole numbers and conditions come out of
+it, drawn once and then followed like any other value, so that what belongs together stays together: which expert a token goes to, how
+many it gets, where its result is added. What the host reads of that is a warning in the report.
+"""
+
+import contextlib
+import ctypes
+import functools
+import inspect
+import itertools
+import os
+import sys
+import threading
+import weakref
+
+from . import patching, process, session
+
+_MOST_WHOLE = 1 << 20  # elements of tensors of whole numbers and conditions that are followed
+_MOST_REAL = 1 << 16  # of others
+
+_torch = None
+_core = None
+_mode = None
+_late = None  # on only from the midst of the run: starts it again, where what came to the card before decides
+_whole = frozenset()  # dtypes
+_shadows = {}  # id of a tensor on the card -> (weak reference to it, _Shadow)
+_assumptions = {}  # (place, what) -> [smallest, largest, times]
+_how = "typical"
+_share = 0.5  # of many conditions on unknown values that hold
+_generator = None  # of what is imagined: the script's own draw what they would
+
+
+def _names(text):
+    return frozenset(text.split())
+
+
+# By the names of PyTorch's functions and methods. What the host reads:
+_READS = _names("item tolist __bool__ __int__ __float__ __index__ __complex__ is_nonzero equal allclose __contains__ __array__")
+# Those whose result is as long as values on the card say: PyTorch reads that.
+_COUNTS = _names(
+    "nonzero argwhere where unique _unique2 _unique unique_dim unique_consecutive _unique_impl _consecutive_impl repeat_interleave "
+    "masked_select bincount one_hot __getitem__ __setitem__ index_put_ index_put nms combinations"
+)
+_THROUGH_MASKS = _names("__getitem__ __setitem__ index_put_ index_put")
+_ORDERS = _names("gt lt ge le greater less greater_equal less_equal __gt__ __lt__ __ge__ __le__")
+_INDICES = _names("argmax argmin max min topk sort argsort mode median kthvalue")
+_FACTORIES = _names("zeros ones full arange range tensor as_tensor scalar_tensor linspace eye tril_indices triu_indices")
+_EMPTY = _names("empty empty_like new_empty")
+_DRAWS = _names("randint randint_like randperm multinomial bernoulli random_ bernoulli_")
+_NOT_FOLLOWED = _names("empty_strided new_empty_strided rand randn rand_like randn_like normal uniform_ normal_ dropout dropout_")
+_TO_HOST = _names("to cpu type")
+_GETTERS = _names("data T mT H mH")  # of the properties, those that give a tensor
+_ASIDE = _names("__delete__ __hash__ __repr__ __format__ size stride dim backward record_stream register_hook data_ptr is_contiguous")
+# Of torch.distributed.ProcessGroup: its functions themselves are compared by identity (P2POp) and imported by name.
+_COLLECTIVES = _names(
+    "_allgather_base _reduce_scatter_base allgather allgather_coalesced allgather_into_tensor_coalesced allreduce allreduce_coalesced "
+    "alltoall alltoall_base broadcast gather recv recv_anysource reduce reduce_scatter reduce_scatter_tensor_coalesced scatter "
+    "all_gather_single all_gather_single_coalesced all_to_all_single gather_into_tensor gather_single reduce_scatter_single "
+    "reduce_scatter_single_coalesced"
+)
+
+
+class _Group:
+    """Tensors that share memory."""
+
+    __slots__ = ("imagined", "valid")
+
+    def __init__(self, imagined):
+        self.valid, self.imagined = True, imagined
+
+
+class _Shadow:
+    __slots__ = ("group", "value")
+
+    def __init__(self, value, group):
+        self.value, self.group = value, group
+
+
+class _Unknown(Exception):
+    pass
+
+
+# ---- the mode --------------------------------------------------------------------------------------------------------------------
+
+
+def on():
+    return _mode is not None
+
+
+def install(torch, core):
+    """In the main thread, while no other mode is on."""
+    global _torch, _core, _mode, _whole, _how, _share, _generator
+    _torch, _core = torch, core
+    _how = session.settings().get("assume", "typical")
+    _share = {"none": 0.0, "typical": 0.5, "most": 1.0}[_how]
+    _whole = frozenset((torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64))
+    _generator = torch.Generator()
+    _generator.manual_seed(0)
+    from torch.overrides import TorchFunctionMode
+
+    class Following(TorchFunctionMode):
+        def __torch_function__(self, function, types, args=(), kwargs=None):
+            return _call(function, args, kwargs or {})
+
+    _mode = Following()
+    _mode.__enter__()
+    patching.wrap(torch.overrides, "has_torch_function", _without_mode)
+    if torch.distributed.is_available():
+        for name in _COLLECTIVES:
+            patching.wrap(torch.distributed.ProcessGroup, name, _received)
+    leave_compiler_alone()
+
+
+def install_late(torch, core, start_again):
+    """In the midst of a run, where no other mode is on and nothing is compiled. `start_again` does not return."""
+    global _late
+    dynamo = sys.modules.get("torch._dynamo.utils")
+    compiled = dynamo is not None and dynamo.counters["frames"]
+    if not compiled and torch._C._len_torch_function_stack() == 0 and threading.current_thread() is threading.main_thread():
+        _late = start_again
+        install(torch, core)
+
+
+@contextlib.contextmanager
+def _mode_off():
+    """In this thread; the script's own modes stay."""
+    size, pop, push = _torch._C._len_torch_function_stack, _torch._C._pop_torch_function_stack, _torch._C._push_on_torch_function_stack
+    modes = [pop() for _ in range(size())]
+    for mode in reversed(modes):
+        if mode is not _mode:
+            push(mode)
+    try:
+        yield
+    finally:
+        for _ in range(size()):
+            pop()
+        for mode in reversed(modes):
+            push(mode)
+
+
+def _without_mode(real):
+    """nn.MultiheadAttention and others take another way where a mode is on: not for ours."""
+
+    def has_torch_function(tensors):
+        with _mode_off():
+            return real(tensors)
+
+    return has_torch_function
+
+
+def leave_compiler_alone():
+    """Compiled code is not followed: neither it nor the compiler must see the mode."""
+    frames = sys.modules.get("torch._dynamo.eval_frame")
+    context = getattr(frames, "_TorchDynamoContext", None)
+    if _mode is not None and context is not None and not hasattr(context.__call__, "__wrapped__"):
+        patching.wrap(context, "__call__", _compiling)
+
+
+def _compiling(real):
+    def __call__(self, function):
+        compiled = real(self, function)
+        if not inspect.isfunction(compiled):
+            return compiled
+
+        @functools.wraps(compiled)
+        def call(*args, **kwargs):
+            with _mode_off():
+                return compiled(*args, **kwargs)
+
+        return call
+
+    return __call__
+
+
+# ---- one call --------------------------------------------------------------------------------------------------------------------
+
+
+def _call(function, args, kwargs):
+    kind = _kind(function)
+    if kind is None or process.state not in (process.ARMED, process.WATCHING) or process.torch._C._get_tracing_state() is not None:
+        return function(*args, **kwargs)  # what torch.jit.trace sees must be the script's alone
+    if kind == "count":
+        return _count(function, args, kwargs)
+    if kind == "read":
+        return _read(function, args, kwargs)
+    sizes = _sizes(args, kwargs)
+    result = _answered(sizes, function, args, kwargs) if sizes else function(*args, **kwargs)
+    if kind == "change":
+        _change(function, args, kwargs)
+    elif kind == "replace":
+        _replace(*args)
+    else:
+        _follow(function, args, kwargs, result)
+    return result
+
+
+@functools.cache
+def _kind(function):
+    """How a call is followed; None: not at all."""
+    name = _name(function)
+    if name in ("__get__", "__set__"):
+        of = getattr(function.__self__, "__name__", "")
+        return ("plain" if of in _GETTERS else None) if name == "__get__" else "replace" if of == "data" else None
+    if name in _ASIDE:
+        return None
+    if name in _COUNTS:
+        return "count"
+    if name in _READS:
+        return "read"
+    in_place = (name.endswith("_") and not name.endswith("__")) or (name.startswith("__i") and name not in ("__invert__", "__index__"))
+    return "change" if in_place else "plain"
+
+
+def _name(function):
+    return getattr(function, "__name__", "")
+
+
+def answer(core, values):
+    """What the next small reads of what is not known say, in this thread; none: zero."""
+    core.gpucast_vgpu_answer_reads((ctypes.c_int64 * len(values))(*values), len(values))
+
+
+def _answered(values, function, args, kwargs):
+    answer(_core, values)
+    try:
+        return function(*args, **kwargs)
+    finally:
+        answer(_core, ())
+
+
+def _sizes(args, kwargs):
+    """Single whole numbers on the card among the arguments: PyTorch reads those that are sizes or places."""
+    found = []
+    for one in itertools.chain(args, kwargs.values()) if kwargs else args:
+        if type(one) in (tuple, list):
+            for inner in one:
+                _add_sizes(inner, found)
+        else:
+            _add_sizes(one, found)
+    return found
+
+
+def _add_sizes(one, found):
+    if type(one) is slice:
+        _add_sizes(one.start, found)
+        _add_sizes(one.stop, found)
+    elif type(one) is _torch.Tensor and one.dim() == 0 and one.is_cuda and one.dtype in _whole:
+        shadow = _shadow(one)
+        if shadow is not None:
+            found.append(int(shadow.value))
+
+
+def _on_host(function):
+    """Not seen by the script's own modes and gradients. What goes wrong there only means that a value is not known."""
+
+    @functools.wraps(function)
+    def quietly(*args):
+        try:
+            with _torch._C.DisableTorchFunction(), _torch.inference_mode(False), _torch.no_grad():
+                return function(*args)
+        except Exception as error:
+            if not isinstance(error, _Unknown):
+                patching.print_traceback_if_debugging()
+            return None
+
+    return quietly
+
+
+# ---- shadows ---------------------------------------------------------------------------------------------------------------------
+
+
+def _shadow(tensor):
+    entry = _shadows.get(id(tensor))
+    return entry[1] if entry is not None and entry[1].group.valid else None
+
+
+def _known(tensor):
+    shadow = _shadow(tensor)
+    if shadow is None:
+        raise _Unknown
+    return shadow.value
+
+
+def _keep(tensor, value, group):
+    key = id(tensor)
+    _shadows[key] = weakref.ref(tensor, lambda _: _shadows.pop(key, None)), _Shadow(value, group)
+
+
+def _put(result, value, args, kwargs, imagined):
+    """The shadow of a result: in the group of the argument whose memory it is a view of."""
+    if not isinstance(value, _torch.Tensor) or value.shape != result.shape:
+        return
+    if value.dtype != result.dtype:
+        value = value.to(result.dtype)
+    place = value.untyped_storage().data_ptr()
+    for shadow in map(_shadow, _tensors(args, kwargs)):
+        if shadow is not None and shadow.value.untyped_storage().data_ptr() == place:
+            _keep(result, value, shadow.group)
+            return
+    _keep(result, value, _Group(imagined))
+
+
+def _tensors(args, kwargs):
+    found = []
+    for one in itertools.chain(args, kwargs.values()) if kwargs else args:
+        if isinstance(one, _torch.Tensor):
+            found.append(one)
+        elif type(one) in (tuple, list):
+            found += [inner for inner in one if isinstance(inner, _torch.Tensor)]
+    return found
+
+
+def _unknown(args, kwargs):
+    return [one for one in _tensors(args, kwargs) if one.is_cuda and _shadow(one) is None]
+
+
+def _is_imagined(args, kwargs):
+    return any(shadow.group.imagined for shadow in map(_shadow, _tensors(args, kwargs)) if shadow is not None)
+
+
+def _argument(one, known):
+    """As the host's side takes it."""
+    if isinstance(one, _torch.Tensor):
+        return known(one) if one.is_cuda else one.detach()
+    if type(one) in (tuple, list):
+        return type(one)(_argument(inner, known) for inner in one)
+    if isinstance(one, slice):
+        return slice(*(_argument(inner, known) for inner in (one.start, one.stop, one.step)))
+    if isinstance(one, _torch.device) or (isinstance(one, str) and one.startswith("cuda")):
+        return "cpu"
+    return one
+
+
+def _host_call(function, args, kwargs, known=_known, **more):
+    """The same on the host. Raises _Unknown where `known(tensor)` does."""
+    name = _name(function)
+    if name in ("to", "cuda", "cpu", "type"):
+        source = _argument(args[0], known)
+        return source if args[0].is_cuda else source.clone()
+    changed = {key: _argument(value, known) for key, value in kwargs.items() if key not in ("pin_memory", "out")} | more
+    if not _tensors(args, kwargs):
+        changed["device"] = "cpu"
+    if name not in _DRAWS:
+        return function(*(_argument(one, known) for one in args), **changed)
+    changed.pop("generator", None)
+    state = _torch.get_rng_state()
+    _torch.default_generator.manual_seed(int(_torch.randint(1 << 30, (), generator=_generator)))
+    try:
+        return function(*(_argument(one, known) for one in args), **changed)
+    finally:
+        _torch.set_rng_state(state)
+
+
+# ---- following -------------------------------------------------------------------------------------------------------------------
+
+
+def _is_followed(tensor):
+    """Weights, and what a network makes of them, count as not known."""
+    if type(tensor) is not _torch.Tensor or not tensor.is_cuda or tensor.requires_grad:
+        return False
+    return tensor.numel() <= (_MOST_WHOLE if tensor.dtype in _whole else _MOST_REAL)
+
+
+def _follow(function, args, kwargs, result):
+    if type(result) is _torch.Tensor:
+        if not result.is_cuda:
+            if _name(function) in _TO_HOST and args[0].is_cuda:
+                _copied_to_host(args[0], result)
+        elif _is_followed(result):
+            _follow_result(function, args, kwargs, (result,), True)
+    elif isinstance(result, (tuple, list)) and any(_is_followed(one) for one in result):
+        _follow_result(function, args, kwargs, result, False)
+
+
+@_on_host
+def _follow_result(function, args, kwargs, results, single):
+    name = _name(function)
+    if kwargs.get("out") is not None:
+        return _into(function, args, kwargs)
+    if name in _NOT_FOLLOWED or (not _tensors(args, kwargs) and name not in _FACTORIES | _EMPTY | _DRAWS):
+        return None
+    if single and name in _EMPTY and results[0].dtype in _whole:
+        return _keep(results[0], _torch.zeros(results[0].shape, dtype=results[0].dtype), _Group(False))
+    if name in _DRAWS or _unknown(args, kwargs):
+        for place, result in enumerate(results):
+            if _is_followed(result) and result.dtype in _whole:
+                _put(result, _imagine(function, args, kwargs, result, None if single else place), (), {}, True)
+        return None
+    imagined = _is_imagined(args, kwargs)
+    values = _host_call(function, args, kwargs)
+    if imagined and name == "all":  # what is checked is taken to be well
+        values = _torch.ones_like(values)
+    for result, value in zip(results, (values,) if single else values):
+        if type(result) is _torch.Tensor and result.is_cuda:
+            _put(result, value, args, kwargs, imagined)
+    return None
+
+
+def _into(function, args, kwargs):
+    """A call with out=."""
+    out = kwargs["out"]
+    shadows = [shadow for shadow in map(_shadow, out if type(out) in (tuple, list) else (out,)) if shadow is not None]
+    _changing(shadows, lambda: _host_call(function, args, kwargs, out=_argument(out, _known)), _is_imagined(args, kwargs))
+
+
+def _changing(shadows, change, imagined):
+    try:
+        change()
+    except Exception:
+        for shadow in shadows:
+            shadow.group.valid = False
+        raise
+    for shadow in shadows:
+        shadow.group.imagined = shadow.group.imagined or imagined
+
+
+@_on_host
+def _change(function, args, kwargs):
+    """After a call that changes its first argument."""
+    target, others = args[0], args[1:]
+    name = _name(function)
+    if not isinstance(target, _torch.Tensor):
+        return _forget(args, kwargs)
+    if not target.is_cuda:
+        if name == "copy_" and isinstance(others[0], _torch.Tensor) and others[0].is_cuda:
+            _copied_to_host(others[0], target)
+        return None
+    shadow = _shadow(target)
+    known = not _unknown(others, kwargs) and name not in _NOT_FOLLOWED and name not in _DRAWS
+    if shadow is None:
+        if known and name in ("copy_", "fill_", "zero_") and _is_followed(target):
+            value = _torch.zeros(target.shape, dtype=target.dtype)
+            function(value, *(_argument(one, _known) for one in others))
+            _keep(target, value, _Group(_is_imagined(others, kwargs)))
+    elif not known:
+        shadow.group.valid = False
+    else:
+        _changing([shadow], lambda: _host_call(function, args, kwargs), _is_imagined(args, kwargs))
+    return None
+
+
+def _replace(target, source):
+    """target.data = source"""
+    _shadows.pop(id(target), None)
+    shadow = _shadow(source)
+    if shadow is not None and not target.requires_grad:
+        _keep(target, shadow.value, shadow.group)
+
+
+def _received(real):
+    """A collective writes what other ranks have: the virtual GPU itself knows small contents of those."""
+
+    def collective(group, *args, **kwargs):
+        work = real(group, *args, **kwargs)
+        _forget(tuple(_within((args, tuple(kwargs.values())))), {})
+        return work
+
+    return collective
+
+
+def _within(values):
+    """The tensors, lists of lists of them too."""
+    for one in values:
+        if type(one) in (tuple, list):
+            yield from _within(one)
+        elif isinstance(one, _torch.Tensor):
+            yield one
+
+
+def _forget(args, kwargs):
+    for shadow in map(_shadow, _tensors(args, kwargs)):
+        if shadow is not None:
+            shadow.group.valid = False
+
+
+# ---- imagining -------------------------------------------------------------------------------------------------------------------
+
+
+def _random(shape):
+    return _torch.rand(shape, generator=_generator)
+
+
+def _imagine(function, args, kwargs, result, place):
+    """Whole numbers or conditions of values that are not known: on random ones, where there are not too many. `place`: of the result among
+    several. None: nothing sensible."""
+    name, unknown = _name(function), _unknown(args, kwargs)
+    if any(one.dtype in _whole for one in unknown):
+        return None
+    if name in _ORDERS:  # a single one decides the script's course: it does not hold
+        return _torch.zeros(result.shape, dtype=_torch.bool) if result.numel() == 1 else _random(result.shape) < _share
+    if sum(one.numel() for one in unknown) <= _MOST_WHOLE:
+        drawn = {id(one): _random(one.shape).to(one.dtype if one.dtype.is_floating_point else _torch.float32) for one in unknown}
+        values = _host_call(function, args, kwargs, lambda tensor: drawn[id(tensor)] if id(tensor) in drawn else _known(tensor))
+        return values if place is None else values[place]
+    if name in _INDICES:
+        dim = kwargs.get("dim", (args[2:] if name in ("topk", "kthvalue") else args[1:])[:1] or -1)
+        dim = dim[0] if isinstance(dim, tuple) else dim
+        most = unknown[0].shape[dim] if isinstance(dim, int) else unknown[0].numel()
+        return (_random(result.shape) * most).to(result.dtype)
+    return _torch.zeros(result.shape, dtype=result.dtype)
+
+
+def _assumed(what, numbers=()):
+    """The host has read numbers that depend on values that are not known."""
+    if _late:  # a loss or a number of right answers, as most scripts print them
+        return
+    kept = _assumptions.setdefault((_place(), what), [None, None, 0])
+    kept[2] += 1
+    for number in numbers:
+        kept[0] = number if kept[0] is None else min(kept[0], number)
+        kept[1] = number if kept[1] is None else max(kept[1], number)
+
+
+def _place():
+    """Where the user's code, or a library's, is."""
+    frame = sys._getframe(1)
+    ours = os.path.dirname(__file__) + os.sep, os.path.dirname(_torch.__file__) + os.sep, "<"
+    while frame is not None and frame.f_code.co_filename.startswith(ours):
+        frame = frame.f_back
+    return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}" if frame is not None else "?"
+
+
+def finish():
+    """Into the report."""
+    for (place, what), (least, most, times) in _assumptions.items():
+        numbers = "" if least is None else f": {least:,}" if least == most else f": {least:,} to {most:,}"
+        process.recorder.warn(
+            "value_assumed",
+            f"{place}: {what} in {times} read{'s' * (times > 1)}{numbers}; depends on values that are not known (--assume {_how})",
+        )
+    _assumptions.clear()
+
+
+# ---- what the host reads ---------------------------------------------------------------------------------------------------------
+
+
+@_on_host
+def _copied_to_host(source, copy):
+    shadow = _shadow(source)
+    if shadow is None or _core.gpucast_vgpu_read_known() or copy.shape != shadow.value.shape:
+        return
+    copy.copy_(shadow.value)
+    if shadow.group.imagined:
+        _assumed("copied to the host")
+
+
+@_on_host
+def _host_value(function, args, kwargs):
+    return _host_call(function, args, kwargs), _is_imagined(args, kwargs)
+
+
+def _read(function, args, kwargs):
+    result = function(*args, **kwargs)
+    if not any(one.is_cuda for one in _tensors(args, kwargs)) or _core.gpucast_vgpu_read_known():
+        return result
+    found = _host_value(function, args, kwargs)
+    if found is None:
+        return result
+    value, imagined = found
+    if imagined:
+        _assumed("the host reads a value", [value] if type(value) is int else ())
+    elif _late and type(value) in (bool, int) and value:
+        _late()  # others like it were read before, as zero
+    return value
+
+
+def _count(function, args, kwargs):
+    found = _counted(function, args, kwargs) if any(one.is_cuda for one in _tensors(args, kwargs)) else None
+    if found is None:
+        result = _answered(_sizes(args, kwargs), function, args, kwargs)
+    else:
+        sizes, values, imagined = found
+        name = _name(function)
+        if imagined:
+            _assumed("what a mask selects" if name in _THROUGH_MASKS else f"{name}()", sizes)
+        result = _answered(sizes, function, args, kwargs)
+    if _name(function) in ("__setitem__", "index_put_"):
+        _change(function, args, kwargs)
+    elif found is None:
+        _follow(function, args, kwargs, result)
+    elif values is not None:
+        _put_all(result, values, args, kwargs, imagined)
+    return result
+
+
+@_on_host
+def _put_all(result, values, args, kwargs, imagined):
+    if isinstance(result, _torch.Tensor):
+        result, values = (result,), (values,)
+    for one, value in zip(result, values):
+        if isinstance(one, _torch.Tensor):
+            _put(one, value, args, kwargs, imagined)
+
+
+@_on_host
+def _counted(function, args, kwargs):
+    """(the sizes that PyTorch reads, what comes out or None, whether it is imagined); None: nothing is counted, or nothing is known."""
+    name = _name(function)
+    if name in _THROUGH_MASKS:
+        masks = [one for one in _tensors(args[1:2], {}) if one.is_cuda and one.dtype in (_torch.bool, _torch.uint8)]
+    elif name == "where":
+        masks = args[:1] if len(args) + len(kwargs) == 1 else ()
+    elif name in ("nonzero", "argwhere", "masked_select"):
+        masks = (args[1] if name == "masked_select" else args[0],)
+    else:
+        return _counted_others(function, args, kwargs)
+    if not masks:
+        return None
+    shadows = [_mask(mask) for mask in masks]
+    values = _host_value(function, args, kwargs) if name not in ("__setitem__", "index_put_") else None
+    sizes = [int(shadow.value.count_nonzero()) for shadow in shadows]
+    for mask, size in zip(masks, sizes):
+        _core.gpucast_vgpu_note_count(mask.data_ptr(), size)  # autograd may count it again
+    return sizes, values and values[0], any(shadow.group.imagined for shadow in shadows)
+
+
+def _counted_others(function, args, kwargs):
+    name = _name(function)
+    if name == "nms":  # (boxes, scores, threshold)
+        boxes = args[0].shape[0]
+        return [int(boxes * _share)], _torch.arange(boxes)[: int(boxes * _share)], True
+    if name == "one_hot" and (len(args) > 1 or kwargs.get("num_classes", -1) != -1):
+        return None
+    imagined = _is_imagined(args, kwargs)
+    values = _host_call(function, args, kwargs)
+    if name == "bincount":
+        source = _argument(args[0], _known)
+        sizes = [int(source.min()), int(source.max())] if source.numel() else [0]
+    elif name == "one_hot":
+        sizes = [values.shape[-1] - 1]
+    else:
+        sizes = [(values if isinstance(values, _torch.Tensor) else values[0]).shape[0]]
+    return sizes, values, imagined
+
+
+def _mask(tensor):
+    """Its shadow; imagined where there is none."""
+    if _shadow(tensor) is None:
+        if _late or tensor.numel() > 16 * _MOST_WHOLE:
+            raise _Unknown
+        _keep(tensor, (_random(tensor.shape) < _share).to(tensor.dtype), _Group(True))
+    return _shadow(tensor)

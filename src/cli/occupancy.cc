@@ -1,0 +1,149 @@
+// `gpucast occupancy`: how full a step makes a card.
+
+#include <cxxabi.h>
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "gpucast/error.h"
+#include "gpucast/gpu.h"
+#include "gpucast/job_occupancy.h"
+#include "gpucast/sweep.h"
+#include "src/base/json.h"
+#include "src/cli/messages.h"
+#include "src/cli/occupancy_sweep.h"
+#include "src/cli/step_source.h"
+#include "src/cli/subcommand.h"
+#include "src/occupancy/launches_file.h"
+#include "src/occupancy/occupancy_card.h"
+#include "src/occupancy/wheel.h"
+
+namespace gpucast::cli {
+namespace {
+
+struct Options {
+  StepSource step;
+  std::string wheel, constants, launches, sweep, html, format = "text";
+  double cpu_speed = 1;
+};
+
+// One line is one JSON object, written when there are many.
+class Lines {
+ public:
+  ~Lines() { flush(); }
+  fmt::memory_buffer& next() {
+    if (out_.size() > (1U << 16)) flush();
+    return out_;
+  }
+
+ private:
+  void flush() {
+    std::fwrite(out_.data(), 1, out_.size(), stdout);
+    out_.clear();
+  }
+  fmt::memory_buffer out_;
+};
+
+void print_launches(const std::string& path, const OccupancyCard& card) {
+  Lines lines;
+  read_launches(path, [&](const KernelLaunch& launch) {
+    const Occupancy of = occupancy(card, launch.kernel, launch.launch);
+    const KinetoOccupancy kineto = kineto_occupancy(card, launch.kernel, launch.launch);
+    fmt::format_to(std::back_inserter(lines.next()),
+                   "{{\"blocks_per_sm\":{},\"warps_per_sm\":{},\"limit\":\"{}\",\"theoretical\":{},\"achieved\":{},\"sm_active\":{},"
+                   "\"waves\":{},\"tail\":{},\"kineto\":{{\"blocks_per_sm\":{},\"warps_per_sm\":{},\"percent\":{}}}}}\n",
+                   of.resident.blocks, of.warps, occupancy_limit_name(of.resident.limit), of.theoretical, of.achieved, of.sm_active,
+                   of.waves, of.tail, kineto.blocks_per_sm, kineto.warps_per_sm, kineto.percent);
+  });
+}
+
+std::string demangled(const std::string& name) {
+  int status = 0;
+  const std::unique_ptr<char, decltype(&std::free)> text(abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status), &std::free);
+  return status == 0 && text ? text.get() : name;
+}
+
+void print_kernels(const std::string& wheel, const Gpu& gpu) {
+  const WheelKernels read = wheel_kernels(wheel, gpu.compute_major, gpu.compute_minor, kernel_cache_folder());
+  Lines lines;
+  for (const KernelTable::Row& row : read.kernels.rows()) {
+    const std::string name(read.kernels.name(row));
+    fmt::format_to(std::back_inserter(lines.next()),
+                   "{{\"kernel\":{},\"name\":{},\"registers\":{},\"static_shared_bytes\":{},\"local_bytes\":{}}}\n", Json(name).dump(),
+                   Json(demangled(name)).dump(), row.resources.registers, row.resources.static_shared_bytes, row.resources.local_bytes);
+  }
+  say("gpucast: {} kernels for compute capability {}.{}{}\n", read.kernels.size(), gpu.compute_major, gpu.compute_minor,
+      read.counts.unreadable > 0 ? fmt::format("; {} files of machine code are damaged and left out", read.counts.unreadable) : "");
+}
+
+int report_sweep(const Options& options, const JobOccupancyOptions& wanted) {
+  const std::optional<Sweep> sweep = run_sweep(options.sweep, options.step, wanted);
+  if (!sweep) return kExitInterrupted;
+  const std::string text = options.format == "json" ? sweep_json(*sweep) : sweep_text(*sweep, colour_wanted());
+  std::fputs(text.c_str(), stdout);
+  if (!options.html.empty()) {
+    std::ofstream page(options.html);
+    page << sweep_html(*sweep);
+    if (!page.flush()) throw Error("cannot write the page", options.html, "does its folder exist, and may you write there?");
+    say("gpucast: the page is in {}\n", options.html);
+  }
+  return kExitYes;
+}
+
+int report(const Options& options) {
+  JobOccupancyOptions wanted;
+  wanted.constants_json = read_constants(options.constants);
+  wanted.cpu_speed = options.cpu_speed;
+  wanted.wheel = options.wheel;
+  wanted.cache = kernel_cache_folder();
+  if (!options.sweep.empty()) return report_sweep(options, wanted);
+  std::optional<ObservedStepOf> observed = observe_step(options.step);
+  if (!observed) return kExitInterrupted;
+  wanted.gpus = std::move(observed->gpus);
+  const JobOccupancy job = job_occupancy(observed->trace, wanted);
+  const std::string text = options.format == "json" ? job_occupancy_json(job) : job_occupancy_text(job, colour_wanted());
+  std::fputs(text.c_str(), stdout);
+  return kExitYes;
+}
+
+}  // namespace
+
+void declare_occupancy(Arguments& arguments) {
+  auto options = std::make_shared<Options>();
+  declare_step_source(arguments, &options->step);
+  arguments.option("--wheel", &options->wheel,
+                   "the folder of the PyTorch whose kernels run; without it the capture's. Alone: list its kernels");
+  arguments.option("--cpu-speed", &options->cpu_speed, "how much faster the training machine's host is than this one")
+      .positive()
+      .shows_default();
+  arguments.option("--constants", &options->constants, "a file of constants of time, over the built-in ones");
+  arguments.option("--format", &options->format, "text or json").one_of({"text", "json"}).shows_default();
+  arguments.option("--launches", &options->launches,
+                   "in the place of a step: a file of launches, one JSON object a line; - is standard input");
+  arguments.option("--sweep", &options->sweep, "NAME=A,B,C: run the command once for each value in the place of {NAME}, and compare");
+  arguments.option("--html", &options->html, "of a sweep: write its table and curves to this page");
+  arguments.action([options] {
+    if (!options->html.empty() && options->sweep.empty()) throw Error("--html draws a sweep, and there is no --sweep", options->html);
+    if (!options->launches.empty()) {
+      // One card: a line has one answer.
+      print_launches(options->launches, occupancy_card(find_gpu(options->step.gpus.empty() ? kDefaultGpu : options->step.gpus)));
+      return static_cast<int>(kExitYes);
+    }
+    if (options->step.what.empty() && !options->wheel.empty()) {
+      print_kernels(options->wheel, find_gpu(options->step.gpus.empty() ? kDefaultGpu : options->step.gpus));
+      return static_cast<int>(kExitYes);
+    }
+    if (options->step.what.empty())
+      throw Error("nothing was named", "", "gpucast occupancy FILE, gpucast occupancy -- COMMAND, or gpucast occupancy --launches FILE");
+    return report(*options);
+  });
+}
+
+}  // namespace gpucast::cli

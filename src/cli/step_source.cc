@@ -1,0 +1,108 @@
+#include "src/cli/step_source.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "gpucast/error.h"
+#include "src/base/read_file.h"
+#include "src/cli/child_process.h"
+#include "src/cli/messages.h"
+#include "src/cli/supervisor.h"
+
+namespace gpucast::cli {
+namespace {
+
+// Where `calibrate` leaves them. "": there is none.
+std::string users_constants() {
+  const char* folder = std::getenv("XDG_CONFIG_HOME");
+  const char* home = std::getenv("HOME");
+  std::string path;
+  if (folder != nullptr && *folder == '/') {
+    path = folder;
+  } else if (home != nullptr && *home == '/') {
+    path = std::string(home) + "/.config";
+  } else {
+    return "";
+  }
+  path += "/gpucast/constants.json";
+  return access(path.c_str(), R_OK) == 0 ? path : "";
+}
+
+// "a100-80,h200": each once, in this order. "all": every card of the table.
+std::vector<Gpu> cards_of(const std::string& names) {
+  if (names == "all") return gpu_table();
+  std::vector<Gpu> out;
+  for (size_t begin = 0; begin <= names.size();) {
+    const size_t end = std::min(names.find(',', begin), names.size());
+    const Gpu& gpu = find_gpu(names.substr(begin, end - begin));
+    if (std::none_of(out.begin(), out.end(), [&](const Gpu& other) { return other.id == gpu.id; })) out.push_back(gpu);
+    begin = end + 1;
+  }
+  return out;
+}
+
+// A capture has its own ending, or is nothing that can be run.
+bool is_capture_file(const std::string& path) {
+  struct stat info {};
+  return stat(path.c_str(), &info) == 0 && !S_ISDIR(info.st_mode) && (path.ends_with(".gpucast") || access(path.c_str(), X_OK) != 0);
+}
+
+// Keeps the capture at `path`. Returns the run's exit code; where there is no capture, throws Error or returns kExitInterrupted.
+int capture(const StepSource& source, const std::string& gpu, const std::string& path) {
+  Program program;
+  program.words = {"gpucast", "run", "--gpu", gpu, "--steps", std::to_string(source.steps), "--format", "json", "-o", path, "--"};
+  program.words.insert(program.words.end(), source.what.begin(), source.what.end());
+  program.environment = own_environment();
+  program.folder = ".";
+  program.input = STDIN_FILENO;
+  program.errors = STDERR_FILENO;
+  const int exit_code = run_self(program);
+  if (exit_code != kExitInterrupted && access(path.c_str(), R_OK) != 0)
+    throw Error("the command could not be run on the virtual GPU", "",
+                "the lines above say why; `gpucast run -- COMMAND` alone gives more");
+  return exit_code;
+}
+
+}  // namespace
+
+void declare_step_source(Arguments& arguments, StepSource* source) {
+  arguments.option("FILE|COMMAND", &source->what, "a capture, or a command to capture, after --");
+  arguments.option("--gpu", &source->gpus, "cards, with commas between them, or all; without it the capture's");
+  arguments.option("--steps", &source->steps, "of a command: how many steps to run").positive().shows_default();
+}
+
+std::string read_constants(std::string path) {
+  if (path.empty()) {
+    path = users_constants();
+    if (path.empty()) return "";
+    say("gpucast: with your constants of {}\n", path);
+  }
+  std::string text = read_file(path);
+  if (text.empty())
+    throw Error("the constants file is empty or cannot be read", path, "docs/reference/time-constants.md says what stands in it");
+  return text;
+}
+
+std::optional<ObservedStepOf> observe_step(const StepSource& source) {
+  ObservedStepOf out;
+  const bool is_capture = source.what.size() == 1 && is_capture_file(source.what.front());
+  if (!source.gpus.empty()) out.gpus = cards_of(source.gpus);
+  std::optional<SessionFolder> temporary;
+  std::string path = source.what.front();
+  if (!is_capture) {
+    if (source.what.size() == 1 && source.what.front().ends_with(".gpucast"))
+      throw Error("there is no such file", path, "`gpucast run -o FILE -- COMMAND` writes one");
+    if (out.gpus.empty()) out.gpus = {find_gpu(kDefaultGpu)};
+    temporary.emplace();
+    path = temporary->path + "/step.gpucast";
+    if (capture(source, out.gpus.front().id, path) == kExitInterrupted) return std::nullopt;
+  }
+  out.trace = read_trace(path);
+  if (out.gpus.empty()) out.gpus = {find_gpu(out.trace.header.gpu.id.empty() ? kDefaultGpu : out.trace.header.gpu.id)};
+  return out;
+}
+
+}  // namespace gpucast::cli

@@ -1,0 +1,33 @@
+// What `time` and `occupancy` look at: a capture whose step was observed, or a command that makes one.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gpucast/gpu.h"
+#include "gpucast/trace.h"
+#include "src/cli/arguments.h"
+
+namespace gpucast::cli {
+
+struct StepSource {
+  std::vector<std::string> what;  // a capture file, or a command
+  std::string gpus;               // "a100-80,h200", "all"; "": the capture's
+  int64_t steps = 3;
+};
+void declare_step_source(Arguments& arguments, StepSource* source);
+
+struct ObservedStepOf {
+  Trace trace;
+  std::vector<Gpu> gpus;
+};
+// Reads the capture, or runs the command as `gpucast run` does. Its report of memory is not shown: whatever its verdict, a step that was
+// observed can be told of. Unset: interrupted. Throws Error where there is no capture.
+std::optional<ObservedStepOf> observe_step(const StepSource& source);
+
+// The text of a file of constants; "": of the user's own, if `calibrate` left one.
+std::string read_constants(std::string path);
+
+}  // namespace gpucast::cli

@@ -1,0 +1,14 @@
+// What a kernel takes of a multiprocessor, as its machine code says.
+#pragma once
+
+namespace gpucast {
+
+struct KernelResources {
+  int registers = 0;  // of a thread; 0: not known
+  int static_shared_bytes = 0;
+  int local_bytes = 0;      // of a thread: spilled registers and arrays
+  int parameter_bytes = 0;  // 0: none, or not known
+  int most_threads = 0;     // of a block (__launch_bounds__); 0: not limited
+};
+
+}  // namespace gpucast

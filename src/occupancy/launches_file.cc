@@ -1,0 +1,77 @@
+#include "src/occupancy/launches_file.h"
+
+#include <fmt/format.h>
+#include <simdjson.h>
+
+#include "gpucast/error.h"
+#include "src/base/gzip_lines.h"
+
+namespace gpucast {
+namespace {
+
+constexpr int64_t kMostBlocks = int64_t{1} << 50, kMostOthers = INT32_MAX / 4;
+
+struct Bad {
+  std::string what;
+};
+
+int64_t whole(simdjson::dom::element value, std::string_view name, int64_t most) {
+  int64_t number = 0;
+  if (value.get(number) != simdjson::SUCCESS || number < 0 || number > most)
+    throw Bad{fmt::format("'{}' is no whole number from 0 to {}", name, most)};
+  return number;
+}
+
+KernelLaunch launch_of(simdjson::dom::element line) {
+  simdjson::dom::object fields;
+  if (line.get(fields) != simdjson::SUCCESS) throw Bad{"it is no JSON object"};
+  KernelLaunch out;
+  bool has_blocks = false, has_threads = false, has_registers = false;
+  for (const auto& [name, value] : fields) {
+    if (name == "blocks") {
+      out.launch.blocks = whole(value, name, kMostBlocks);
+      has_blocks = true;
+    } else if (name == "block_threads") {
+      out.launch.block_threads = static_cast<int>(whole(value, name, kMostOthers));
+      has_threads = true;
+    } else if (name == "registers") {
+      out.kernel.registers = static_cast<int>(whole(value, name, kMostOthers));
+      has_registers = true;
+    } else if (name == "static_shared_bytes") {
+      out.kernel.static_shared_bytes = static_cast<int>(whole(value, name, kMostOthers));
+    } else if (name == "dynamic_shared_bytes") {
+      out.launch.dynamic_shared_bytes = whole(value, name, kMostOthers);
+    } else {
+      throw Bad{fmt::format("a launch has no field '{}'", name)};
+    }
+  }
+  if (!has_blocks || !has_threads || !has_registers) throw Bad{"'blocks', 'block_threads' and 'registers' must be there"};
+  return out;
+}
+
+}  // namespace
+
+KernelLaunch read_launch(std::string_view line, const std::function<std::string()>& where) {
+  thread_local simdjson::dom::parser parser;  // its memory serves the next line
+  try {
+    simdjson::dom::element parsed;
+    const auto error = parser.parse(line.data(), line.size(), false).get(parsed);
+    if (error != simdjson::SUCCESS) throw Bad{fmt::format("it is no JSON ({})", simdjson::error_message(error))};
+    return launch_of(parsed);
+  } catch (const Bad& bad) {
+    throw Error(fmt::format("this is no launch: {}", bad.what), where(), "docs/reference/occupancy.md says what a line holds");
+  }
+}
+
+void read_launches(const std::string& path, const std::function<void(const KernelLaunch&)>& take) {
+  GzipLines lines(path == "-" ? "/dev/stdin" : path);
+  const auto where = [&] { return fmt::format("{}, line {}", path == "-" ? "standard input" : path, lines.line_number()); };
+  std::string_view line;
+  while (lines.next(&line)) {
+    if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
+    take(read_launch(line, where));
+  }
+  if (lines.end() != GzipLines::End::complete) throw Error("the file ends before its end: it is cut short or damaged", where());
+}
+
+}  // namespace gpucast

@@ -1,0 +1,13 @@
+// Cards of the device table, as occupancy needs them.
+#pragma once
+
+#include "src/occupancy/occupancy.h"
+
+namespace gpucast {
+
+struct Gpu;
+
+// Throws Error for a compute capability without rules.
+OccupancyCard occupancy_card(const Gpu& gpu);
+
+}  // namespace gpucast

@@ -1,0 +1,24 @@
+// When a step's operations begin and end on a card.
+#pragma once
+
+#include <vector>
+
+#include "src/step/step_operations.h"
+#include "src/time/card_rates.h"
+#include "src/time/duration.h"
+
+namespace gpucast {
+
+// When the step ends, after one before it has filled the queue: kernels of a stream run in order, none before it was asked for.
+struct Schedule {
+  double step_ns = 0, gpu_ns = 0, host_ns = 0;
+};
+
+// By shape.
+std::vector<Duration> durations_of(const StepOperations& step, const CardRates& rates);
+
+// `starts`: where each operation begins, in the order of `step`; nullptr: not asked for.
+Schedule schedule(const StepOperations& step, const std::vector<Duration>& durations, double host_scale,
+                  std::vector<double>* starts = nullptr);
+
+}  // namespace gpucast

@@ -1,0 +1,103 @@
+// What the host is told where it reads a small value from the card that is not known: zero, or what the capture layer knows better.
+#include <atomic>
+#include <cstring>
+#include <mutex>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "src/vgpu/core/core.h"
+#include "src/vgpu/core/regions.h"
+
+namespace gpucast::vgpu {
+namespace {
+
+constexpr size_t kScalarBytes = 8;
+
+// Of the calling thread: PyTorch reads from the card in the thread that called it.
+struct Reads {
+  const char* last_kernel = "";  // launched
+  bool known = true;             // what was read last
+  std::vector<int64_t> answers;
+  size_t next = 0;
+  bool counted = false;  // by the last kernel but for those that write what was counted
+  int64_t count = 0;
+};
+thread_local Reads t_reads;
+
+// How many of a mask are not zero, by its address: autograd counts those again that it has kept.
+struct Counts {
+  static constexpr size_t kMost = 1 << 16;
+  std::atomic<bool> any{false};
+  std::mutex mutex;
+  std::unordered_map<uint64_t, int64_t> of;
+};
+Counts& counts_of_masks() {
+  static Counts* const kCounts = new Counts;  // never destroyed: used until the very end
+  return *kCounts;
+}
+
+std::atomic<void (*)()> g_on_unknown_count{nullptr};
+
+// nonzero, unique, repeat_interleave and the like count with CUB or Thrust, and then read how long their result is. Sizes that are tensors
+// are read in 8 bytes.
+bool is_count(size_t size_bytes, std::string_view kernel) {
+  return size_bytes == kScalarBytes || kernel.find("3cub") != kernel.npos || kernel.find("6thrust") != kernel.npos;
+}
+
+}  // namespace
+
+void note_kernel(const char* name, const void* const* arguments) {
+  Reads& reads = t_reads;
+  reads.last_kernel = name;
+  Counts& counts = counts_of_masks();
+  if (!counts.any.load(std::memory_order_relaxed) || arguments == nullptr || std::strstr(name, "NonZeroOp") == nullptr ||
+      std::strstr(name, "DeviceReduce") == nullptr)
+    return;
+  // Its first argument is an iterator, which begins with the address (aten/src/ATen/native/cuda/Nonzero.cu, cub/device/device_reduce.cuh).
+  uint64_t address = 0;
+  std::memcpy(&address, arguments[0], sizeof address);
+  const std::lock_guard lock(counts.mutex);
+  const auto found = counts.of.find(address);
+  reads.counted = found != counts.of.end();
+  if (reads.counted) reads.count = found->second;
+}
+
+void note_read(void* to, size_t size_bytes, bool known) {
+  Reads& reads = t_reads;
+  reads.known = known;
+  if (known || size_bytes > kScalarBytes) return;
+  if (!reads.answers.empty()) {
+    std::memcpy(to, &reads.answers[reads.next], size_bytes);  // little endian
+    if (reads.next + 1 < reads.answers.size()) ++reads.next;
+    return;
+  }
+  if (reads.counted) {
+    std::memcpy(to, &reads.count, size_bytes);
+    reads.counted = false;
+    return;
+  }
+  if (const auto callback = g_on_unknown_count.load(); callback != nullptr && is_count(size_bytes, reads.last_kernel)) callback();
+}
+
+}  // namespace gpucast::vgpu
+
+extern "C" {
+
+void gpucast_vgpu_answer_reads(const int64_t* values, int count) {
+  gpucast::vgpu::t_reads.answers.assign(values, values + count);
+  gpucast::vgpu::t_reads.next = 0;
+}
+
+void gpucast_vgpu_note_count(uint64_t address, int64_t count) {
+  gpucast::vgpu::Counts& counts = gpucast::vgpu::counts_of_masks();
+  const std::lock_guard lock(counts.mutex);
+  if (counts.of.size() == gpucast::vgpu::Counts::kMost) counts.of.clear();
+  counts.of[address] = count;
+  counts.any = true;
+}
+
+int gpucast_vgpu_read_known() { return gpucast::vgpu::t_reads.known ? 1 : 0; }
+
+void gpucast_vgpu_on_unknown_count(void (*callback)()) { gpucast::vgpu::g_on_unknown_count = callback; }
+}

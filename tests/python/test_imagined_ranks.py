@@ -1,0 +1,99 @@
+"""`--world-size N --ranks R`: some ranks of a job run, the others are imagined."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import train_script
+
+TRAIN = """
+import os, sys, torch, torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+
+torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+dist.init_process_group("nccl")
+rank, world = dist.get_rank(), dist.get_world_size()
+model = nn.Sequential(*(nn.Sequential(nn.Linear(512, 2048), nn.ReLU(), nn.Linear(2048, 512)) for _ in range(3))).cuda()
+shards = init_device_mesh("cuda", (2, world // 2), mesh_dim_names=("replicas", "shards"))
+try:
+    from torch.distributed.fsdp import fully_shard
+except ImportError:
+    from torch.distributed._composable.fsdp import fully_shard
+for block in model:
+    fully_shard(block, mesh=shards)
+fully_shard(model, mesh=shards)
+optimizer = torch.optim.AdamW(model.parameters())
+sizes = [None] * world
+dist.all_gather_object(sizes, rank + 1)
+for step in range(3):
+    model(torch.randn(64, 512, device="cuda")).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    torch.cuda.synchronize()
+    if step == 2:
+        dist.barrier()
+peaks = torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()
+os.write(1, f"\\nrank{rank}={peaks[0]}\\nreserved{rank}={peaks[1]}\\nsum{rank}={sum(sizes)}\\n".encode())  # whole, beside other ranks'
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.once
+def test_imagined_ranks_are_like_real_ones(gpucast, leaves_nothing):
+    torchrun = str(Path(sys.executable).parent / "torchrun")
+    real = gpucast(TRAIN, "--steps", "4", command=[torchrun, "--nproc-per-node", "4", "train.py"], timeout=200)
+    assert real.code == 0, real.err
+    for ranks in ("1,3",):
+        run = gpucast(TRAIN, "--steps", "4", "--world-size", "4", "--ranks", ranks, timeout=120)
+        assert run.code == 0, run.err
+        chosen = [int(rank) for rank in ranks.split(",")]
+        for rank in chosen:
+            for what in ("rank", "reserved"):
+                assert run.printed(f"{what}{rank}") == real.printed(f"{what}{rank}")
+        # The others hold what the first that runs holds.
+        assert run.printed(f"sum{chosen[0]}") == sum(rank + 1 for rank in chosen) + (4 - len(chosen)) * (chosen[0] + 1)
+        assert {int(rank) for rank in re.findall(r"^rank(\d)=", run.err, re.MULTILINE)} == set(chosen)
+        assert run.report["environment"]["world_size"] == 4 and run.report["environment"]["rank"] in chosen
+    # The second of two nodes: torchrun waits for no other.
+    nodes = ["--nnodes", "2", "--node-rank", "1", "--nproc-per-node", "2", "--master-addr", "node0.example", "--master-port", "29599"]
+    run = gpucast(TRAIN, "--steps", "4", command=[torchrun, *nodes, "train.py"], timeout=120)
+    assert run.code == 0, run.err
+    for rank in (2, 3):
+        assert [run.printed(f"{what}{rank}") for what in ("rank", "reserved")] == [
+            real.printed(f"{what}{rank}") for what in ("rank", "reserved")
+        ]
+    assert run.printed("sum2") == 3 + 4 + 2 * 3 and run.report["environment"]["world_size"] == 4
+
+
+@pytest.mark.once
+def test_a_thousand_ranks(gpucast):
+    run = gpucast(TRAIN, "--steps", "4", "--world-size", "1000", "--ranks", "998", timeout=120)
+    assert run.code == 0, run.err
+    assert run.report["environment"]["world_size"] == 1000 and run.printed("sum998") == 999 * 1000
+
+
+@pytest.mark.once
+def test_an_object_of_an_imagined_rank(gpucast):
+    script = """
+import os, torch, torch.distributed as dist
+torch.cuda.set_device(0)
+dist.init_process_group("nccl")
+got = [dist.get_rank()]
+dist.broadcast_object_list(got, src=0)
+print("got=%d" % got[0])
+"""
+    run = gpucast(script + train_script(), "--world-size", "4", "--ranks", "2", "--gpus", "2")
+    assert run.code == 0, run.err
+    assert run.printed("got") == 2
+    assert [one["code"] for one in run.report["warnings"]].count("rank_imagined") == 1
+
+
+def test_what_cannot_be(gpucast):
+    run = gpucast("", "--world-size", "4", "--ranks", "0,4")
+    assert run.code == 2 and "'4' is none of 4 ranks" in run.err
+    run = gpucast("", "--ranks", "1")
+    assert run.code == 2 and "--world-size" in run.err
+    run = gpucast("import torch\ntorch.distributed.init_process_group('gloo')\n", "--world-size", "4")
+    assert run.code == 2 and "gloo connects every rank" in run.err

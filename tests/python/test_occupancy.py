@@ -1,0 +1,165 @@
+"""`gpucast occupancy`: from a script to how full a card is."""
+
+import gzip
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = """
+import torch
+from torch import nn
+model = nn.Sequential(nn.Linear(1024, 4096), nn.GELU(), nn.LayerNorm(4096), nn.Linear(4096, 1024)).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(4):
+    x = torch.zeros(8192, 1024, device="cuda")
+    loss = model(x).square().mean()
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(gpucast_bin, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("occupancy")
+    (folder / "train.py").write_text(SCRIPT)
+    words = [gpucast_bin, "run", "--gpu", "a100-80", "-o", "train.gpucast", "--", sys.executable, "train.py"]
+    subprocess.run(words, cwd=folder, check=True, capture_output=True)
+    return folder
+
+
+def occupancy(gpucast_bin, folder, *words, text=None):
+    environment = {**os.environ, "XDG_CONFIG_HOME": "/none", "XDG_CACHE_HOME": str(folder / "cache")}
+    return subprocess.run(
+        [gpucast_bin, "occupancy", *map(str, words)], capture_output=True, text=True, check=False, env=environment, input=text, cwd=folder
+    )
+
+
+def report(gpucast_bin, folder, *words):
+    done = occupancy(gpucast_bin, folder, "--format", "json", *words)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def torch_folder():
+    return next(str(Path(entry) / "torch") for entry in sys.path if (Path(entry) / "torch" / "version.py").exists())
+
+
+@pytest.mark.once
+def test_of_a_step(gpucast_bin, folder):
+    result = report(gpucast_bin, folder, "train.gpucast", "--gpu", "a100-80,v100-16,h100-80")
+    figures = result["occupancy"]
+    assert 0 < figures["min"] <= figures["mean_of_kernels"] <= figures["max"] <= 1
+    assert 0 < figures["of_step"] <= figures["time_weighted"] <= 1
+    assert 0 < result["sm_active"] <= result["nvml_utilization"] <= 1
+    assert result["notes"] == []
+    assert abs(sum(result["sources"].values()) - 1) < 1e-9
+    # PyTorch's own kernels are all found in its machine code; cuBLAS' are typical ones.
+    assert result["sources"]["assumed"] == 0
+    assert result["sources"]["wheel"] > 0.02
+    assert {part["name"] for part in result["by_phase"]} >= {"forward", "backward", "optimizer_step"}
+    for kernel in result["kernels"]:
+        assert kernel["registers"] > 0
+        assert 0 < kernel["achieved"] <= kernel["theoretical"] <= 1
+        assert kernel["source"] == ("typical" if kernel["kernel"].startswith("cublas") else "wheel"), kernel
+    assert [card["gpu"] for card in result["cards"]] == ["a100-80", "v100-16", "h100-80"]
+    text = occupancy(gpucast_bin, folder, "train.gpucast").stdout
+    assert "occupancy on a100-80" in text and "nvidia-smi" in text
+
+
+def test_kernels_of_a_wheel_are_read_once(gpucast_bin, folder):
+    first = occupancy(gpucast_bin, folder, "--wheel", torch_folder(), "--gpu", "a100-80")
+    assert first.returncode == 0, first.stderr
+    kernels = [json.loads(line) for line in first.stdout.splitlines()]
+    assert len(kernels) > 3000
+    softmax = [kernel for kernel in kernels if "softmax_warp_forward<float, float, float, 5" in kernel["name"]]
+    assert softmax and all(16 <= kernel["registers"] <= 255 for kernel in softmax)
+    again = occupancy(gpucast_bin, folder, "--wheel", torch_folder(), "--gpu", "a100-80")
+    assert again.stdout == first.stdout
+
+
+def test_launches_of_a_file(gpucast_bin, folder):
+    # Two of NVIDIA's examples: CUDA C++ Best Practices Guide, "Calculating Occupancy", capability 7.0.
+    lines = ['{"blocks": 1000000, "block_threads": 128, "registers": 37}', '{"blocks": 1000000, "block_threads": 320, "registers": 37}']
+    done = occupancy(gpucast_bin, folder, "--gpu", "v100-16", "--launches", "-", text="\n".join(lines))
+    results = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [(row["blocks_per_sm"], row["theoretical"], row["limit"]) for row in results] == [
+        (12, 0.75, "registers"),
+        (4, 0.625, "registers"),
+    ]
+    for line, message in (
+        ('{"blocks": 1}', "'blocks', 'block_threads' and 'registers' must be there"),
+        ('{"blocks": -1, "block_threads": 32, "registers": 1}', "'blocks' is no whole number"),
+        ('{"blocks": 1, "block_threads": 32, "registers": 1, "x": 1}', "a launch has no field 'x'"),
+        ("[1]", "it is no JSON object"),
+        ("{", "it is no JSON ("),
+    ):
+        bad = occupancy(gpucast_bin, folder, "--launches", "-", text=line)
+        assert bad.returncode == 2
+        assert message in bad.stderr and "standard input, line 1" in bad.stderr
+
+
+def test_what_cannot_be_told_is_said(gpucast_bin, folder, tmp_path):
+    def says(*words):
+        done = occupancy(gpucast_bin, folder, *words)
+        assert done.returncode == 2, (words, done.stdout)
+        return done.stderr
+
+    assert "nothing was named" in says()
+    assert "there is no such file" in says("none.gpucast")
+    assert "there is no PyTorch here" in says("train.gpucast", "--wheel", tmp_path / "none")
+    (tmp_path / "lib").mkdir()
+    library = tmp_path / "lib" / "libtorch_cuda.so"
+    library.write_bytes(b"no library")
+    assert "this is no library" in says("train.gpucast", "--wheel", tmp_path)
+    # A download that was cut off: the beginning is whole.
+    whole = Path(torch_folder()) / "lib" / "libtorch_cuda.so"
+    with whole.open("rb") as file:
+        library.write_bytes(file.read(1 << 20))
+    assert "the library is cut off" in says("train.gpucast", "--wheel", tmp_path)
+    # One without GPU code.
+    shutil.copy(Path(torch_folder()) / "lib" / "libc10_cuda.so", library)
+    assert "has no" in says("train.gpucast", "--wheel", tmp_path)
+
+
+def test_a_pytorch_that_is_gone_is_a_note(gpucast_bin, folder, tmp_path):
+    with gzip.open(folder / "train.gpucast", "rt") as file:
+        text = file.read()
+    (tmp_path / "moved.gpucast").write_bytes(gzip.compress(text.replace(torch_folder(), "/none/torch").encode()))
+    result = report(gpucast_bin, folder, tmp_path / "moved.gpucast")
+    assert len(result["notes"]) == 1 and "could not be read" in result["notes"][0]
+    assert result["sources"]["wheel"] == 0 and result["sources"]["assumed"] > 0
+
+
+@pytest.mark.once
+def test_a_sweep(gpucast_bin, folder):
+    (folder / "sized.py").write_text("import sys\n" + SCRIPT.replace("8192", "int(sys.argv[1])"))
+    words = ["--gpu", "rtx3060", "--sweep", "batch=64,8192,90000000,none", "--html", "sweep.html", "--format", "json", "--"]
+    done = occupancy(gpucast_bin, folder, *words, sys.executable, "sized.py", "{batch}")
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    small, large, huge, none = result["sweep"]
+    assert result["knee"] == "8192" and "fastest and the last that fits" in result["knee_reason"]
+    assert small["verdict"] == large["verdict"] == "fits" and large["expected_bytes"] > small["expected_bytes"]
+    assert large["samples"] == 8192 and large["samples_per_s"] > small["samples_per_s"]
+    assert large["sm_active"] > small["sm_active"] and large["occupancy"]["of_step"] > small["occupancy"]["of_step"]
+    assert huge["verdict"] == "does_not_fit"
+    assert none["verdict"] == "failed" and "ValueError" in none["problem"]
+    page = (folder / "sweep.html").read_text()
+    assert '<script id="sweep" type="application/json">{"schema_version":1' in page and "<!--gpucast:sweep-->" not in page
+
+
+def test_sweeps_that_cannot_be(gpucast_bin, folder):
+    for words, message in (
+        (["--sweep", "batch", "--", "python", "{batch}"], "--sweep is a name and its values"),
+        (["--sweep", "batch=1,,2", "--", "python", "{batch}"], "has a value that is empty"),
+        (["--sweep", "batch=1,2", "--", "python", "train.py"], "no word of the command has {batch} in it"),
+        (["--html", "x.html", "train.gpucast"], "--html draws a sweep"),
+    ):
+        done = occupancy(gpucast_bin, folder, *words)
+        assert done.returncode == 2 and message in done.stderr, done.stderr

@@ -1,0 +1,192 @@
+"""Scripts whose course depends on values on the card: what comes from the host is followed, the rest imagined and said."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import train_script
+
+PROGRAMS = Path(__file__).resolve().parent.parent / "programs/values.py"
+
+# Graphs of a batch are pooled, as PyTorch Geometric does it; words of several lengths are laid behind one another.
+POOLS = """
+import torch
+
+model = torch.nn.Linear(16, 8).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(3):
+    graph = torch.tensor([0, 0, 1, 1, 1, 2, 4, 4]).cuda()
+    graphs = graph.unique()
+    hidden = model(torch.randn(8, 16, device="cuda"))
+    pooled = torch.zeros(int(graph.max()) + 1, 8, device="cuda").index_add_(0, graph, hidden)
+    long = hidden[graph > 1]
+    (pooled.sum() + long.sum()).backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    torch.cuda.synchronize()
+print("graphs=%d" % len(graphs))
+print("pooled=%d" % len(pooled))
+print("long=%d" % len(long))
+print("peak=%d" % torch.cuda.max_memory_allocated())
+"""
+
+# A layer of experts, one after the other.
+EXPERTS = """
+import sys, torch
+from torch import nn
+
+router, experts = nn.Linear(64, 8).cuda(), nn.ModuleList(nn.Linear(64, 64) for _ in range(8)).cuda()
+optimizer = torch.optim.SGD([*router.parameters(), *experts.parameters()], lr=0.1)
+for step in range(3):
+    x = torch.randn(1024, 64, device="cuda")
+    chosen = router(x).softmax(-1).topk(2, dim=-1).indices
+    mask = nn.functional.one_hot(chosen, 8).permute(2, 1, 0)
+    out, taken = torch.zeros_like(x), []
+    for number, expert in enumerate(experts):
+        _, tokens = torch.where(mask[number])
+        out.index_add_(0, tokens, expert(x[tokens]))
+        taken.append(len(tokens))
+    out.sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+print("tokens=%d" % sum(taken))
+print("busiest=%d" % max(taken))
+"""
+
+# As most scripts count right answers, and one check of what came from the host.
+ACCURACY = """
+import torch
+
+model = torch.nn.Linear(32, 10).cuda()
+optimizer = torch.optim.AdamW(model.parameters())
+right = 0
+for step in range(4):
+    x, y = torch.randn(64, 32).cuda(), torch.randint(0, 10, (64,)).cuda()
+    out = model(x)
+    right += (out.argmax(1) == y).sum().item()
+    loss = torch.nn.functional.cross_entropy(out, y)
+    if torch.isnan(loss):
+        raise RuntimeError("nan")
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    print(f"{loss.item():.3f} {right / 64}")
+"""
+
+# What transformers asks of a mask, to leave it out where nothing is padded.
+MASKED = """
+import torch
+
+model = torch.nn.Linear(32, 32).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+masked = 0
+for step in range(3):
+    mask = torch.ones(8, 512, dtype=torch.long).cuda()
+    x = model(torch.randn(8, 512, 32, device="cuda"))
+    if not torch.all(mask == 1):
+        masked += 1
+        x = x * mask[..., None]
+    x.sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+print("masked=%d" % masked)
+"""
+
+CHECKED = """
+import torch
+labels = torch.arange(10).cuda()
+assert (labels >= 0).all() and labels.max() == 9, "labels are wrong"
+"""
+
+COMPILED = """
+import torch
+from torch._dynamo.utils import counters
+
+torch.set_default_device("cuda")  # a mode of PyTorch's own
+model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10)).cuda()
+compiled, optimizer = torch.compile(model), torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(3):
+    y = torch.arange(30).remainder(10)
+    out = compiled(torch.randn(30, 64))
+    own = [len(out[y == label]) for label in range(int(y.max()) + 1)]
+    with torch.device("cpu"):
+        assert not torch.ones(1).is_cuda
+    out.sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+print("labels=%d" % len(own))
+print("of_each=%d" % own[3])
+print("graphs=%d" % counters["stats"]["unique_graphs"])
+"""
+
+AGAIN = "started again, following them"
+
+
+def assumed(run):
+    return [warning["message"] for warning in run.report["warnings"] if warning["code"] == "value_assumed"]
+
+
+@pytest.mark.parametrize("how", ["none", "typical", "most"])
+def test_programs_answer_as_on_the_host(gpucast, how):
+    run = gpucast("", "--values", "on", "--assume", how, command=[sys.executable, str(PROGRAMS)])
+    programs, same = re.search(r"^of (\d+) programs (\d+) answer", run.err, re.MULTILINE).groups()
+    assert programs == same and int(same) > 50, run.err
+    assert assumed(run)
+
+
+@pytest.mark.once
+def test_a_run_that_counts_starts_again(gpucast, leaves_nothing):
+    run = gpucast(POOLS, "--steps", "4")
+    assert run.code == 0, run.err
+    assert run.err.count(AGAIN) == 1
+    assert (run.printed("graphs"), run.printed("pooled"), run.printed("long")) == (4, 5, 3)
+    assert run.report["steps"] == 3 and run.report["peak"]["allocated_bytes"] == run.printed("peak") and not assumed(run)
+
+
+@pytest.mark.once
+def test_off_reads_zeros(gpucast):
+    run = gpucast(POOLS, "--steps", "4", "--values", "off")
+    assert run.code == 0 and AGAIN not in run.err
+    assert (run.printed("graphs"), run.printed("pooled"), run.printed("long")) == (0, 1, 0)
+
+
+@pytest.mark.once
+def test_tokens_are_spread_over_experts(gpucast):
+    run = gpucast(EXPERTS, "--steps", "4")
+    assert run.code == 0, run.err
+    assert run.printed("tokens") == 2048 and 256 < run.printed("busiest") < 340
+    assert len(assumed(run)) == 1
+    assert re.match(r"train\.py:13: where\(\) in 24 reads: \d+ to \d+; .*--assume typical", assumed(run)[0])
+
+
+@pytest.mark.once
+def test_an_ordinary_script_runs_once(gpucast):
+    peaks = set()
+    for how in ("auto", "off", "on"):
+        run = gpucast(ACCURACY, "--values", how)
+        assert run.code == 0 and AGAIN not in run.err, run.err
+        assert bool(assumed(run)) == (how == "on")
+        peaks.add((run.report["peak"]["allocated_bytes"], run.report["peak"]["reserved_bytes"], run.report["counts"]["allocator_events"]))
+    assert len(peaks) == 1
+
+
+def test_an_exception_after_an_unknown_value(gpucast):
+    run = gpucast(CHECKED + train_script())
+    assert run.code == 0 and AGAIN in run.err, run.err
+    assert run.report["steps"] == 3
+
+
+@pytest.mark.once
+def test_a_known_condition(gpucast):
+    run = gpucast(MASKED, "--steps", "4")
+    assert run.code == 0 and AGAIN in run.err, run.err
+    assert run.printed("masked") == 0 and not assumed(run)
+    assert gpucast(MASKED, "--steps", "4", "--values", "off").printed("masked") == 3
+
+
+@pytest.mark.slow
+def test_compiled_code_is_left_alone(gpucast):
+    run = gpucast(COMPILED, "--steps", "4")
+    assert run.code == 0 and AGAIN in run.err, run.err
+    assert (run.printed("labels"), run.printed("of_each"), run.printed("graphs")) == (10, 3, 1)

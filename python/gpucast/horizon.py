@@ -1,6 +1,9 @@
 """How far a run goes: `--steps auto`, and what the script is known to do behind the steps that ran."""
 
+import fcntl
+import json
 import os
+import sys
 import weakref
 
 from . import patching, process, session, steps
@@ -60,21 +63,24 @@ def seen_enough():
     stats = process.torch._C._cuda_memoryStats(process.torch.cuda.current_device())
     peaks = (stats["allocated_bytes"]["all"]["peak"], stats["reserved_bytes"]["all"]["peak"])
     _steps.append((peaks, stats["allocation"]["all"]["allocated"]))
-    if not _ready and _repeats() and not _comes_soon():
-        _ready = True
-        session.write("ready", str(steps.counter.rounds))
-    if not _ready:
-        return False
+    _ready = _ready or _repeats() and not _comes_soon()
     others = process.ranks()["local_world_size"] - 1
-    if others == 0:
-        return True
-    rounds = [int(_read(name)) for name in os.listdir(session.FOLDER) if name.endswith(".ready")]
-    return len(rounds) > others and steps.counter.rounds >= max(rounds) + 2
+    return steps.counter.rounds >= _agreed_end(others) if others else _ready
 
 
-def _read(name):
-    with open(os.path.join(session.FOLDER, name), encoding="utf-8") as file:
-        return file.read()
+def _agreed_end(others):
+    """The step behind which all ranks end: none has gone past it when the last of them has seen enough."""
+    with open(os.path.join(session.FOLDER, "horizon.json"), "a+", encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.seek(0)
+        agreed = json.loads(file.read() or '{"ranks": {}}')
+        agreed["ranks"][str(os.getpid())] = {"steps": steps.counter.rounds, "ready": _ready}
+        ranks = agreed["ranks"].values()
+        if "end" not in agreed and sum(rank["ready"] for rank in ranks) > others:
+            agreed["end"] = max(rank["steps"] for rank in ranks) + 1
+        file.truncate(0)
+        json.dump(agreed, file)
+    return agreed.get("end", sys.maxsize)
 
 
 def _repeats():

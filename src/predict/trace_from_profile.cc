@@ -17,7 +17,7 @@
 namespace gpucast {
 namespace {
 
-constexpr int kCpu = 0, kCuda = 1;  // c10/core/DeviceType.h
+constexpr int kCuda = 1;  // c10/core/DeviceType.h
 
 const char* fate_name(Fate fate) {
   static constexpr const char* kNames[] = {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -59,11 +60,12 @@ struct KernelOccupancy {
 struct CardOccupancy {
   std::string gpu_id, gpu_name;
   OccupancyFigures occupancy;
-  double of_step = 0;           // achieved occupancy with the gaps between kernels counted as empty
-  double nvml_utilization = 0;  // share of the step in which a kernel runs: what nvidia-smi shows
-  double sm_active = 0;         // of the step, gaps counted
-  double bandwidth = 0;         // of device memory, as a share of the datasheet's, over the step
-  double tensor_cores = 0;      // FLOPs on tensor cores over what they could do in the step
+  std::optional<double> dnn_occu;  // mean_of_kernels as DNN-occu's network guesses it, where it was asked
+  double of_step = 0;              // achieved occupancy with the gaps between kernels counted as empty
+  double nvml_utilization = 0;     // share of the step in which a kernel runs: what nvidia-smi shows
+  double sm_active = 0;            // of the step, gaps counted
+  double bandwidth = 0;            // of device memory, as a share of the datasheet's, over the step
+  double tensor_cores = 0;         // FLOPs on tensor cores over what they could do in the step
   double step_ns = 0, gpu_ns = 0;
   int64_t launches = 0;
   double source_share[static_cast<int>(ResourceSource::count_)] = {};  // of the kernels' time

@@ -24,6 +24,7 @@ Each module imports only modules further down in this list; what lower ones have
     initialisation    large weights are not drawn on the host
     horizon           `--steps auto`, and what the script would do behind the steps that ran
     copies            copies of the trained parameters: EMA and the like
+    graph             the computation graph of the model's first forward, where it is asked for
     operators         which operators one step runs, on which shapes
     tensors           which named tensors lie where
     steps             counts optimizer steps

@@ -5,7 +5,7 @@ import threading
 import time
 from bisect import bisect_right
 
-from . import checkpoints, compiled, ending, horizon, operators, patching, process, steps, tensors
+from . import checkpoints, compiled, ending, graph, horizon, operators, patching, process, steps, tensors
 
 _LAST_SEQUENCE_NUMBER = 2**64 - 1  # autograd gives it to AccumulateGrad nodes
 _MAX_GRAPH_NODES = 1_000_000
@@ -199,11 +199,11 @@ def _before_forward(module, args, kwargs=None):
         if not number:
             number = _register(module, thread.stack)
         if not thread.stack:
-            operators.before_forward()
+            thread.phase = "forward" if module.training or _torch.is_grad_enabled() else "evaluation"
+            operators.before_forward(thread.phase == "evaluation")
         position = recorder.position()
         if not thread.stack:
             ending.leave_if_alone()
-            thread.phase = "forward" if module.training or _torch.is_grad_enabled() else "evaluation"
             horizon.evaluations += thread.phase == "evaluation"
             recorder.mark("phase_begin", thread.phase, position)
             if number not in tensors.listed_roots:
@@ -212,6 +212,8 @@ def _before_forward(module, args, kwargs=None):
         recorder.mark("module_begin", number, position)
         thread.stack.append(number)
         thread.now_in(number)
+        if len(thread.stack) == 1:
+            graph.before_forward()
     except Exception as error:
         patching.fail("forward", error)
 
@@ -249,7 +251,9 @@ def _after_forward(module, args, output):
                 break
         thread.now_in(thread.stack[-1] if thread.stack else -1)
         if not thread.stack:
+            graph.after_forward()
             recorder.mark("phase_end", thread.phase, position)
+            operators.after_forward(thread.phase == "evaluation")
     except Exception as error:
         patching.fail("forward", error)
 

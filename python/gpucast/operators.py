@@ -94,6 +94,7 @@ _latest_end = 0.0
 _off = False
 _result = None  # of the profiler, for the step that was observed
 _step = 0
+_evaluated = 0  # forwards without gradients, before there is any optimizer
 _tf32 = {}
 _marks = None  # the marks' sequence numbers between which it ran
 
@@ -117,14 +118,27 @@ def _giving_way(real):
 
 
 @patching.guard("operators")
-def before_forward():
-    """A run of one step is observed from its first forward on. A step of very many forwards would fill the memory: it is given up."""
-    global _off
+def before_forward(evaluation):
+    """A run of one step is observed from its first forward on. A step of very many forwards would fill the memory: it is given up.
+    Where there is no optimizer, a forward without gradients is a step: the second, or the first, where one step is wanted."""
+    global _off, _evaluated, _result
+    if _evaluated and steps.counter.any():  # the script trains: that was no step
+        _evaluated, _result = 0, None
     if _running and time.monotonic() > _latest_end:
         _off = True
         _end(False)
+    elif _result is None and evaluation and not steps.counter.any():
+        _evaluated += 1
+        if _evaluated == min(2, steps.wanted()):
+            _begin(_evaluated)
     elif steps.wanted() == 1 and not _running and _result is None:
         _begin(1)
+
+
+@patching.guard("operators")
+def after_forward(evaluation):
+    if _running and evaluation and not steps.counter.any():
+        _end(True)
 
 
 @patching.guard("operators")

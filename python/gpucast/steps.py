@@ -20,6 +20,9 @@ class Steps:
         optimizers = self._optimizers
         optimizers[key] = (weakref.ref(optimizer, lambda _: optimizers.pop(key, None)), 0)
 
+    def any(self):
+        return bool(self._optimizers)
+
     def alive(self):
         return [optimizer for optimizer in (reference() for reference, _ in list(self._optimizers.values())) if optimizer is not None]
 

@@ -17,10 +17,12 @@
 #include "gpucast/job_occupancy.h"
 #include "gpucast/sweep.h"
 #include "src/base/json.h"
+#include "src/cli/dnn_occu.h"
 #include "src/cli/messages.h"
 #include "src/cli/occupancy_sweep.h"
 #include "src/cli/step_source.h"
 #include "src/cli/subcommand.h"
+#include "src/cli/supervisor.h"
 #include "src/occupancy/launches_file.h"
 #include "src/occupancy/occupancy_card.h"
 #include "src/occupancy/wheel.h"
@@ -30,7 +32,7 @@ namespace {
 
 struct Options {
   StepSource step;
-  std::string wheel, constants, launches, sweep, html, format = "text";
+  std::string wheel, constants, launches, sweep, html, method = "computed", weights, format = "text";
   double cpu_speed = 1;
 };
 
@@ -104,10 +106,22 @@ int report(const Options& options) {
   wanted.wheel = options.wheel;
   wanted.cache = kernel_cache_folder();
   if (!options.sweep.empty()) return report_sweep(options, wanted);
-  std::optional<ObservedStepOf> observed = observe_step(options.step);
+  StepSource step = options.step;
+  std::optional<SessionFolder> graph_folder;
+  std::string weights;
+  if (options.method == "dnn-occu") {
+    weights = dnn_occu_weights(options.weights);
+    graph_folder.emplace();
+    step.graph = graph_folder->path + "/graph.json";
+  }
+  std::optional<ObservedStepOf> observed = observe_step(step);
   if (!observed) return kExitInterrupted;
   wanted.gpus = std::move(observed->gpus);
-  const JobOccupancy job = job_occupancy(observed->trace, wanted);
+  JobOccupancy job = job_occupancy(observed->trace, wanted);
+  if (!weights.empty()) {
+    const std::vector<double> guesses = dnn_occu(step.graph, weights, wanted.gpus);
+    for (size_t c = 0; c < guesses.size(); ++c) job.cards[c].dnn_occu = guesses[c];
+  }
   const std::string text = options.format == "json" ? job_occupancy_json(job) : job_occupancy_text(job, colour_wanted());
   std::fputs(text.c_str(), stdout);
   return kExitYes;
@@ -124,6 +138,10 @@ void declare_occupancy(Arguments& arguments) {
       .positive()
       .shows_default();
   arguments.option("--constants", &options->constants, "a file of constants of time, over the built-in ones");
+  arguments.option("--method", &options->method, "computed; or dnn-occu: with a network's guess beside it")
+      .one_of({"computed", "dnn-occu"})
+      .shows_default();
+  arguments.option("--weights", &options->weights, "of DNN-occu's network, in the place of those that come with gpucast");
   arguments.option("--format", &options->format, "text or json").one_of({"text", "json"}).shows_default();
   arguments.option("--launches", &options->launches,
                    "in the place of a step: a file of launches, one JSON object a line; - is standard input");
@@ -131,6 +149,10 @@ void declare_occupancy(Arguments& arguments) {
   arguments.option("--html", &options->html, "of a sweep: write its table and curves to this page");
   arguments.action([options] {
     if (!options->html.empty() && options->sweep.empty()) throw Error("--html draws a sweep, and there is no --sweep", options->html);
+    if (!options->weights.empty() && options->method != "dnn-occu")
+      throw Error("--weights are of a network, and none is asked", options->weights, "--method dnn-occu");
+    if (options->method == "dnn-occu" && (!options->sweep.empty() || !options->launches.empty()))
+      throw Error("--method dnn-occu is for one step", options->sweep + options->launches, "leave out --sweep and --launches");
     if (!options->launches.empty()) {
       // One card: a line has one answer.
       print_launches(options->launches, occupancy_card(find_gpu(options->step.gpus.empty() ? kDefaultGpu : options->step.gpus)));

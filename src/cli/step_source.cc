@@ -56,6 +56,7 @@ int capture(const StepSource& source, const std::string& gpu, const std::string&
   program.words = {"gpucast", "run", "--gpu", gpu, "--steps", std::to_string(source.steps), "--format", "json", "-o", path, "--"};
   program.words.insert(program.words.end(), source.what.begin(), source.what.end());
   program.environment = own_environment();
+  if (!source.graph.empty()) program.environment.push_back("GPUCAST_GRAPH=" + source.graph);
   program.folder = ".";
   program.input = STDIN_FILENO;
   program.errors = STDERR_FILENO;
@@ -92,6 +93,9 @@ std::optional<ObservedStepOf> observe_step(const StepSource& source) {
   if (!source.gpus.empty()) out.gpus = cards_of(source.gpus);
   std::optional<SessionFolder> temporary;
   std::string path = source.what.front();
+  if (is_capture && !source.graph.empty())
+    throw Error("a capture does not hold the graph of the model's forward, which DNN-occu needs", path,
+                "give the command: gpucast occupancy --method dnn-occu -- COMMAND");
   if (!is_capture) {
     if (source.what.size() == 1 && source.what.front().ends_with(".gpucast"))
       throw Error("there is no such file", path, "`gpucast run -o FILE -- COMMAND` writes one");

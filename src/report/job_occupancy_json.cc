@@ -56,6 +56,7 @@ Json card_json(const CardOccupancy& card) {
   for (size_t i = 0; i < card.kernels.size() && i < kMostKernels; ++i) kernels.push_back(kernel_json(card.kernels[i]));
   Json occupancy = figures_json(card.occupancy);
   occupancy["of_step"] = card.of_step;
+  if (card.dnn_occu) occupancy["dnn_occu"] = *card.dnn_occu;
   return {{"gpu", card.gpu_id},
           {"gpu_name", card.gpu_name},
           {"occupancy", std::move(occupancy)},

@@ -43,6 +43,7 @@ void one_card(TextWriter& out, const CardOccupancy& card) {
       fmt::format("{} occupancy on {} ({}), over the kernels' time", percent(card.occupancy.time_weighted), card.gpu_id, card.gpu_name)));
   out.format("  {} kernels a step: mean {}, lowest {}, highest {}", card.launches, percent(card.occupancy.mean_of_kernels),
              percent(card.occupancy.min), percent(card.occupancy.max));
+  if (card.dnn_occu) out.format("  DNN-occu's network guesses a mean of {} from the model's graph", percent(*card.dnn_occu));
   out.format("  of the whole step, {}, gaps counted: occupancy {}, SM active {}", time_text(card.step_ns), percent(card.of_step),
              percent(card.sm_active));
   out.format("  GPU utilisation as nvidia-smi shows it: {}; memory bandwidth {}, tensor cores {}", percent(card.nvml_utilization),

@@ -25,7 +25,7 @@ void error_or(Run&& run) {
   try {
     run();
   } catch (const Error& error) {
-    require(std::string(error.what()).find("internal error") == std::string::npos);
+    require(!std::string(error.what()).starts_with("internal error"));
   }
 }
 

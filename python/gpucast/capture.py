@@ -155,6 +155,8 @@ def arm():
         what_if.install_at_cuda_start()
         process.state = process.ARMED
         session.write("armed", process.ranks())
+        if process.when_armed:
+            process.when_armed()
         if session.settings().get("deadline_unix_s"):
             threading.Thread(target=_end_at_deadline, name="gpucast-timeout", daemon=True).start()
         _forget_past_garbage()

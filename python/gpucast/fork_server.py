@@ -6,8 +6,11 @@ in place and never touches CUDA. For each job it forks two processes, and nothin
     supervisor   becomes `gpucast run --adopt SCRIPT,PIPE ...`, a child of the batch as every other run is
     script       waits at the pipe for its environment, then runs the user's script as a fresh Python would
 
+Scripts tell what they had imported of some large libraries when they first used CUDA; the server imports that, too, for those to come.
+
 Three things are left of the server in the script: the frame below `__main__`'s (taken out of tracebacks), modules that torch imported,
-and a finder. torch itself is kept out of sys.modules until the script imports it; so is all that came with torch._dynamo.
+and finders. torch itself is kept out of sys.modules until the script imports it; so is all that came with torch._dynamo, and with these
+libraries.
 
 Nothing is frozen (gc.freeze) and nothing collected between the import and the fork: how much garbage Python remembers decides when
 tensors in reference cycles are freed, and must be as in a fresh process.
@@ -44,6 +47,12 @@ class _Import:
         self.meta_path = [finder for finder in sys.meta_path if finder not in meta_path]
         sys.path[:], sys.meta_path[:] = path, meta_path
 
+    def leave_out(self, other):
+        """What another import has done."""
+        self.modules = [name for name in self.modules if name not in other.modules]
+        self.path = [entry for entry in self.path if entry not in other.path]
+        self.meta_path = [finder for finder in self.meta_path if finder not in other.meta_path]
+
 
 _OF_MAIN = [name for name in list(globals()) if name.startswith("__")]  # what this Python gives a script's module
 _batch = os.getppid()
@@ -63,6 +72,7 @@ tempfile.tempdir = None
 gc.disable()  # until a script runs
 
 import ctypes  # noqa: E402
+import importlib  # noqa: E402
 import io  # noqa: E402
 import signal  # noqa: E402
 import socket  # noqa: E402
@@ -74,7 +84,9 @@ from _gpucast import importhook, process  # noqa: E402
 
 _PR_SET_PDEATHSIG = 1
 _MAX_FDS = 4
+_LIBRARIES = ("torchvision", "transformers", "timm", "diffusers", "peft")  # importing one takes as long as a small model's steps
 _libc = ctypes.PyDLL(None)
+_imports = []  # whatever the server has imported
 
 
 # ---- the server ----------------------------------------------------------------------------------------------------------------
@@ -113,7 +125,7 @@ def why_not():
 
 def shadowed(folder):
     """A name in the script's folder that a fresh process would have found in the place of a module that is here already."""
-    known = _torch_import.requested | _dynamo_import.requested | {name.partition(".")[0] for name in sys.modules}
+    known = set().union(*(one.requested for one in _imports)) | {name.partition(".")[0] for name in sys.modules}
     for entry in os.scandir(folder):
         name, dot, suffix = entry.name.partition(".")
         if name not in known:
@@ -130,8 +142,9 @@ def folder_of(request):
     return os.path.abspath(os.fsdecode(request.folder))
 
 
-def serve(channel):
+def serve(channel, finders, news):
     """Returns in the script's process, with its request and the pipe that it waits at. Ends the server when the batch is gone."""
+    reason = None
     while True:
         message, fds, _, _ = socket.recv_fds(channel, 16, _MAX_FDS)
         if not message:
@@ -140,8 +153,12 @@ def serve(channel):
         with io.FileIO(request_fd) as file:
             file.seek(0)
             request = Request(file.readall())
+        names = news.read()
+        if names:
+            finders.insert(0, import_libraries(names, finders))
+            reason = why_not()
         try:
-            name = shadowed(folder_of(request))
+            name = reason or shadowed(folder_of(request))
         except OSError as error:
             name = error.strerror
         if name:
@@ -154,6 +171,64 @@ def serve(channel):
             os.waitpid(between, 0)
         for fd in (result, log, answer):
             os.close(fd)
+
+
+class News:
+    """What scripts had imported of _LIBRARIES when they first used CUDA: names of modules, in that order, a file a script. What they
+    import later stays theirs: when Python collects garbage must not depend on it (capture.arm)."""
+
+    def __init__(self):
+        self._folder = os.path.join(session.FOLDER, "news")
+        self._known = set()
+        os.mkdir(self._folder)
+
+    def tell(self):
+        """In a script's process."""
+        names = [name for name in list(sys.modules) if name.partition(".")[0] in _LIBRARIES]
+        with contextlib.suppress(OSError):  # the server is gone
+            if not self._known.issuperset(names):
+                whole = os.path.join(self._folder, str(os.getpid()))
+                with open(whole + ".part", "w") as file:
+                    file.write("\n".join(names))
+                os.replace(whole + ".part", whole)
+
+    def read(self):
+        """In the server: names that were not told of before."""
+        told = []
+        for entry in os.scandir(self._folder):
+            if not entry.name.endswith(".part"):
+                with open(entry.path) as file:
+                    told += file.read().split("\n")
+                os.unlink(entry.path)
+        fresh = [name for name in dict.fromkeys(told) if name not in self._known]
+        self._known.update(fresh)
+        return fresh
+
+
+def import_libraries(names, finders):
+    """Imports these modules in the server and hides all that came with them. Returns the finder that undoes this. `finders`: those of
+    earlier imports, torch's last."""
+    packages = {name.partition(".")[0] for name in sys.modules}
+    with open("/proc/self/fd/2", errors="replace") as log:
+        log.seek(0, os.SEEK_END)
+        finders[-1].show()
+        sys.meta_path[1:1] = finders[:-1]
+        gc.enable()  # as when a script imports them
+        with _Import() as imported:
+            for name in names:
+                with contextlib.suppress(Exception):  # the script meets it
+                    importlib.import_module(name)
+        gc.disable()
+        printed = log.read()
+    needed = [finder for finder in finders if finder.shown()]
+    for finder in needed:
+        imported.leave_out(finder.imported)
+        finder.hide()
+    sys.meta_path[:] = [finder for finder in sys.meta_path if finder not in finders]
+    vars(torch).pop("_dynamo", None)
+    packages.update(("_gpucast", *getattr(sys, "stdlib_module_names", ())))
+    hidden = [name for name in imported.modules if name.partition(".")[0] not in packages]
+    return _Imported(names[0], imported, hidden, printed, [finder.name for finder in reversed(needed)])
 
 
 def _leave():
@@ -208,12 +283,26 @@ def _fork_supervisor_and_script(channel, request, result, log, answer):
 class _Imported:
     """Finds packages for the script, right after importhook's finder: puts the modules back that an import in the server brought."""
 
-    def __init__(self, imported, names, printed=""):
-        """Hides these modules until the script imports one of them; then all are there, with all that their import did."""
-        self._modules = {name: sys.modules.pop(name) for name in names if name in sys.modules}
+    def __init__(self, name, imported, hidden, printed="", needed=()):
+        """Hides these modules until the script imports one of them; then all are there, with all that their import did. `name`: what brings
+        them; `needed`: names that must be imported before."""
+        self.name = name
+        self.imported = imported
+        self._modules = {name: sys.modules[name] for name in hidden if name in sys.modules}
         self._specs = {name: module.__spec__ for name, module in self._modules.items() if getattr(module, "__spec__", None)}
-        self._import = imported
         self._printed = printed
+        self._needed = needed
+        self.hide()
+
+    def hide(self):
+        for name in self._modules:
+            sys.modules.pop(name, None)
+
+    def show(self):
+        sys.modules.update(self._modules)
+
+    def shown(self):
+        return self.name in sys.modules
 
     def find_spec(self, name, path=None, target=None):
         known = self._specs.get(name)
@@ -225,17 +314,19 @@ class _Imported:
         return spec
 
     def create_module(self, spec):
-        change_environment(self._import.environment)  # now: importhook, which is next, sets its own variables anew
+        change_environment(self.imported.environment)  # now: importhook, which is next, sets its own variables anew
         return self._modules[spec.name]
 
     def exec_module(self, module):
         name = module.__spec__.name
         module.__spec__ = self._specs[name]
-        sys.modules.update(self._modules)
+        for needed in self._needed:
+            importlib.import_module(needed)
+        self.show()
         sys.meta_path.remove(self)
-        sys.path.extend(self._import.path)
-        sys.meta_path.extend(self._import.meta_path)
-        for folder in self._import.path:  # another child may have taken it away at its end
+        sys.path.extend(self.imported.path)
+        sys.meta_path.extend(self.imported.meta_path)
+        for folder in self.imported.path:  # another child may have taken it away at its end
             os.makedirs(folder, exist_ok=True)
         if self._printed:
             sys.stderr.write(self._printed)
@@ -296,8 +387,9 @@ def become(request, finders, interruptible):
 def hide_torch(printed):
     """As if neither torch nor torch._dynamo had been imported. Returns the finders that undo this."""
     vars(torch).pop("_dynamo", None)
-    of_dynamo = _Imported(_dynamo_import, _dynamo_import.modules)
-    of_torch = _Imported(_torch_import, [name for name in sys.modules if name.partition(".")[0] == "torch"], printed)
+    _imports.extend((_dynamo_import, _torch_import))
+    of_dynamo = _Imported("torch._dynamo", _dynamo_import, _dynamo_import.modules)
+    of_torch = _Imported("torch", _torch_import, [name for name in sys.modules if name.partition(".")[0] == "torch"], printed)
     return [of_dynamo, of_torch]
 
 
@@ -324,8 +416,9 @@ def main():
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     reason = why_not()
     channel.send(b"ready" if reason is None else os.fsencode(reason))
-    finders = hide_torch(printed)
-    request, pipe = serve(channel)
+    finders, news = hide_torch(printed), News()
+    process.when_armed = news.tell
+    request, pipe = serve(channel, finders, news)
     take_environment(pipe)
     return request, finders, interruptible
 

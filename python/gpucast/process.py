@@ -20,6 +20,7 @@ torch = None
 is_compiling = None
 build = None  # libraries.TorchBuild
 recorder = Recorder()
+when_armed = None  # called once, at the first CUDA call; the fork server sets it
 
 
 def is_data_worker():

@@ -187,6 +187,45 @@ def test_each_child_draws_its_own_random_numbers(batch):
     assert len(set(first + second)) == 8
 
 
+# A library as large ones are: it loads its parts when it is asked for them, needs PyTorch and another library.
+LIBRARY = {
+    "timm/__init__.py": "import os, sys, torchvision\nprint('imported', file=sys.stderr)\nos.environ['TIMM'] = '1'\nPROCESS = os.getpid()\n",
+    "timm/layers.py": "import os, torch, timm_parts\nPROCESS = os.getpid()\nclass Layer(torch.nn.Linear): pass\n",
+    "timm_parts.py": "",
+    "torchvision.py": "import torch, torch._dynamo\nCONFIG = torch._dynamo.config\n",
+}
+WITH_LIBRARY = """
+import json, os, sys
+before = [name for name in ("torch", "torchvision", "timm", "timm.layers", "timm_parts") if name in sys.modules], os.environ.get("TIMM")
+from timm import layers
+import timm, timm_parts
+layers.Layer(8, 8).cuda()
+after = [name for name in ("torch", "torch._dynamo", "torchvision", "timm", "timm.layers") if name in sys.modules], os.environ.get("TIMM")
+print(json.dumps([timm.PROCESS == os.getpid(), layers.PROCESS == os.getpid(), before, after]))
+sys.exit(3)
+"""
+
+
+def test_libraries_are_imported_once(batch, tmp_path):
+    for name, text in LIBRARY.items():
+        (tmp_path / "site" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "site" / name).write_text(text)
+    codes = {"vision": "import torchvision, torch; torch.ones(1).cuda(); raise SystemExit(3)"}
+    codes.update({f"library {i}": WITH_LIBRARY for i in range(2)})
+    codes["without"] = "import sys; assert not {'torch', 'timm', 'timm_parts', 'torchvision'} & {*sys.modules}; sys.exit(3)"
+    codes["torch alone"] = "import torch, sys; assert not {'timm', 'torchvision', 'torch._dynamo'} & {*sys.modules}; sys.exit(3)"
+    codes["library 2"] = WITH_LIBRARY
+    jobs = [{"name": name, "command": [PYTHON, "-c", code]} for name, code in codes.items()]
+    results = batch(jobs, "--jobs", "1", environment={"PYTHONPATH": str(tmp_path / "site")})
+    printed = {name: result["printed"] for name, result in results.items()}
+    assert [result["forked"] for result in results.values()] == [True] * len(jobs), printed
+    assert all("(exit code 3)" in result["error"]["message"] for result in results.values()), printed
+    expected = [[[], None], [["torch", "torch._dynamo", "torchvision", "timm", "timm.layers"], "1"]]
+    seen = [json.loads(printed[f"library {i}"].splitlines()[-1]) for i in range(3)]
+    assert seen == [[True, True, *expected], [False, False, *expected], [False, False, *expected]]
+    assert [printed[f"library {i}"].count("imported") for i in range(3)] == [1, 1, 1]
+
+
 def test_what_must_be_fresh_is_fresh(batch, tmp_path):
     script = train_script(steps=5)
     for folder in ("plain", "shadowing"):

@@ -149,6 +149,17 @@ struct Work {
   int32_t compiled = -1;            // kernel: in ObservedStep::compiled; -1: it is a library's
 };
 
+// What orders the work of streams: events (CUDA's, or those of a graph's nodes), and where the host waits.
+enum class OrderKind : uint8_t { event_record, stream_wait, host_wait_stream, host_wait_event, host_wait_device, graph_begin, graph_end };
+struct Order {
+  OrderKind kind = OrderKind::event_record;
+  uint64_t stream = 0;
+  uint64_t event = 0;
+  uint64_t recorded_on = 0;  // stream_wait, host_wait_event: the stream; the event may have been recorded before the observed step
+  int64_t time_ns = 0;       // as Work's
+  size_t work_before = 0;    // so many pieces of ObservedStep::work were asked for before
+};
+
 struct ObservedStep {
   int64_t step = 0;  // 0: none was observed
   int64_t unix_ns = 0, clock_unix_ns = 0;
@@ -157,6 +168,8 @@ struct ObservedStep {
   std::vector<OperatorKind> kinds;
   std::vector<OperatorCall> operators;  // by start
   std::vector<Work> work;               // in the order in which it was asked for
+  bool has_order = false;               // `order` tells all; older captures have none
+  std::vector<Order> order;
   std::vector<CompiledKernel> compiled;
 };
 

@@ -248,8 +248,8 @@ CardOccupancy on_card(const Trace& trace, const StepOperations& step, const Gpu&
   const CardRates rates = card_rates(gpu, options.constants_json);
   const OccupancyCard card = occupancy_card(gpu);
   const std::vector<Duration> durations = durations_of(step, rates);
-  std::vector<double> starts;
-  const Schedule plan = schedule(step, durations, step.host_scale / options.cpu_speed, &starts);
+  std::vector<GpuTimeline::Span> spans;
+  const Schedule plan = schedule(step, durations, step.host_scale / options.cpu_speed, &spans);
   Shapes shapes(trace, step, rates, card, kernels_of_wheel(trace, options, gpu, &out.notes));
   Sums all;
   std::map<Phase, Sums> phases;
@@ -267,7 +267,7 @@ CardOccupancy on_card(const Trace& trace, const StepOperations& step, const Gpu&
         sizes.kind == OperationKind::gemm || sizes.kind == OperationKind::convolution || sizes.kind == OperationKind::attention;
     if (products && rates.tensor_cores[sizes.precision] && rates.peak_flop_per_s[sizes.precision] > 0)
       tensor_s += sizes.flops / rates.peak_flop_per_s[sizes.precision];
-    busy.emplace_back(starts[i], starts[i] + ns);
+    busy.emplace_back(spans[i].start_ns, spans[i].end_ns);
     for_each_kernel(trace, operation, ns, rates, &shapes, [&](Shape& shape, double kernel_ns) {
       shape.gpu_ns += kernel_ns;
       ++shape.launches;

@@ -113,6 +113,14 @@ class Known {
   std::map<std::pair<size_t, size_t>, Entry> calls_;
 };
 
+// The index of `one` in `all`, behind which it is put where it is new.
+uint32_t place_of(uint64_t one, std::vector<uint64_t>* all) {
+  const auto found = std::find(all->begin(), all->end(), one);
+  const auto place = static_cast<uint32_t>(found - all->begin());
+  if (found == all->end()) all->push_back(one);
+  return place;
+}
+
 constexpr int64_t kBytesPerUnknownThread = 8;  // read one number, write one
 
 Operation of_copy(const Work& work) {
@@ -199,6 +207,7 @@ StepOperations step_operations(const Trace& trace) {
   // A shape is what it was made from, and how many launches it is.
   using Source = std::tuple<int, int64_t, int64_t, int64_t>;
   std::map<Source, uint32_t> shapes;
+  std::vector<uint64_t> events;
   Source source;
   Operation operation;
   const auto close = [&] {
@@ -208,7 +217,16 @@ StepOperations step_operations(const Trace& trace) {
     if (added) out.shapes.push_back(operation);
     out.operations.back().shape = found->second;
   };
+  auto next_order = step.order.begin();
+  const auto order_until = [&](size_t work) {
+    for (; next_order != step.order.end() && next_order->work_before <= work; ++next_order) {
+      out.order.push_back({next_order->kind, place_of(next_order->stream, &out.streams), place_of(next_order->recorded_on, &out.streams), 0,
+                           next_order->time_ns + shift, out.operations.size()});
+      if (next_order->event != 0) out.order.back().event = place_of(next_order->event, &events);
+    }
+  };
   for (size_t i = 0; i < step.work.size(); ++i) {
+    order_until(i);
     const Work& work = step.work[i];
     ++out.work;
     const OperatorCall* owner = owners[i] >= 0 ? &step.operators[static_cast<size_t>(owners[i])] : nullptr;
@@ -225,9 +243,7 @@ StepOperations step_operations(const Trace& trace) {
     made.first_work = i;
     made.phase = place.phase();
     made.module = place.module();
-    const auto stream = std::find(out.streams.begin(), out.streams.end(), work.stream);
-    made.stream = static_cast<uint32_t>(stream - out.streams.begin());
-    if (stream == out.streams.end()) out.streams.push_back(work.stream);
+    made.stream = place_of(work.stream, &out.streams);
     made.asked_ns = work.time_ns + shift;
     made.asked_unix_us = (static_cast<double>(step.clock_unix_ns) + static_cast<double>(work.time_ns)) / 1000;
     made.mark = work.mark;
@@ -253,12 +269,14 @@ StepOperations step_operations(const Trace& trace) {
       source = {work.kind == WorkKind::memset ? 3 : 4, work.copy_kind, work.size_bytes, 0};
       made.kernel = work.kind == WorkKind::memset ? "memset" : "memcpy";
       made.name = owner ? std::string(owner_name) : made.kernel;
-      made.waits = operation.to_host;
+      made.waits = operation.to_host && !step.has_order;
     }
     out.known_work += made.known ? 1 : 0;
     out.operations.push_back(std::move(made));
   }
   close();
+  order_until(step.work.size());
+  out.events = events.size();
   int64_t begin_us = 0, end_us = 0;
   for (const Mark& mark : trace.marks) {
     if (mark.sequence == step.first_mark) begin_us = mark.time_us;
@@ -267,6 +285,7 @@ StepOperations step_operations(const Trace& trace) {
   out.host_ns = std::max<int64_t>(0, end_us - begin_us) * 1000;
   const int64_t begin_ns = begin_us * 1000 - step.unix_ns;  // marks count from 1970, too
   for (StepOperation& made : out.operations) made.asked_ns = std::max<int64_t>(0, made.asked_ns - begin_ns);
+  for (StepOrder& made : out.order) made.asked_ns = std::max<int64_t>(0, made.asked_ns - begin_ns);
   out.host_scale = host_scale(trace, static_cast<double>(out.host_ns));
   read_inputs(trace, &out);
   return out;

@@ -25,19 +25,30 @@ struct StepOperation {
   int64_t asked_ns = 0;  // when its first work was asked for, since the step's begin
   double asked_unix_us = 0;
   int64_t mark = 0;                       // sequence number of the mark before it
-  bool waits = false;                     // the host goes on only when it is done (a copy to the host)
+  bool waits = false;                     // the host goes on only when it is done (a copy to the host, in captures that do not tell)
   size_t first_work = 0, work_count = 1;  // in ObservedStep::work
+};
+
+// As Order, at its place between operations.
+struct StepOrder {
+  OrderKind kind = OrderKind::event_record;
+  uint32_t stream = 0, recorded_on = 0;  // in StepOperations::streams
+  uint32_t event = 0;                    // below StepOperations::events
+  int64_t asked_ns = 0;
+  size_t operations_before = 0;
 };
 
 struct StepOperations {
   std::vector<Operation> shapes;          // each once
   std::vector<StepOperation> operations;  // in the order in which they were asked for
   std::vector<uint64_t> streams;          // handles
-  int64_t host_ns = 0;                    // from the end of the step before to the end of this, on this machine, while being observed
-  int64_t work = 0, known_work = 0;       // launches, calls, copies; of these with a known operator or call
-  int64_t samples = 0;                    // the first dimension of the first input; 0: unknown
-  int64_t tokens = 0;                     // of an input of integers with two dimensions; 0: there is none
-  double host_scale = 1;                  // of host_ns and asked_ns: without being observed, and without our marks
+  std::vector<StepOrder> order;           // by operations_before
+  size_t events = 0;
+  int64_t host_ns = 0;               // from the end of the step before to the end of this, on this machine, while being observed
+  int64_t work = 0, known_work = 0;  // launches, calls, copies; of these with a known operator or call
+  int64_t samples = 0;               // the first dimension of the first input; 0: unknown
+  int64_t tokens = 0;                // of an input of integers with two dimensions; 0: there is none
+  double host_scale = 1;             // of host_ns and asked_ns: without being observed, and without our marks
 };
 
 bool has_step_operations(const Trace& trace);

@@ -3,44 +3,166 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 namespace gpucast {
 namespace {
 
-constexpr double kCallNs = 2500;     // a launch costs the host this much more with NVIDIA's driver than with ours
+constexpr double kCallNs = 2500;     // a launch, of a kernel or a graph, costs the host this much more with NVIDIA's driver than with ours
 constexpr double kLatencyNs = 4000;  // from a launch to the kernel's start on an idle GPU
+constexpr double kReached = 0.8;     // of the datasheet's rates, by a kernel that has the card for itself
+
+Engine engine_of(const Operation& operation) {
+  if (operation.kind == OperationKind::collective) return Engine::link;
+  if (operation.kind != OperationKind::copy) return Engine::compute;
+  return operation.from_host ? Engine::to_device : operation.to_host ? Engine::to_host : Engine::compute;
+}
+
+// A kernel that reaches little of the card's rates leaves room for another stream's.
+double demand_of(const Duration& duration, Engine engine) {
+  if (engine != Engine::compute || duration.expected_ns <= 0) return 1;
+  return std::min(1.0, duration.ideal_ns / duration.expected_ns / kReached);
+}
+
+// The host, as it goes through the step again and again.
+class Host {
+ public:
+  Host(const StepOperations& step, const std::vector<Duration>& durations, double scale, bool costs)
+      : step_(step), scale_(scale), costs_(costs), gpu_(step.streams.size()), event_(step.events), stream_before_(step.streams.size()) {
+    for (size_t shape = 0; shape < step.shapes.size(); ++shape) {
+      const Engine engine = engine_of(step.shapes[shape]);
+      work_.push_back({durations[shape].expected_ns, engine, demand_of(durations[shape], engine)});
+    }
+  }
+
+  void go_through_step() {
+    asked_ns_ = 0;
+    calls_ns_ = 0;
+    first_work_ = next_work_;
+    auto order = step_.order.begin();
+    const auto order_until = [&](size_t operations) {
+      for (; order != step_.order.end() && order->operations_before <= operations; ++order) apply(*order);
+    };
+    for (size_t i = 0; i < step_.operations.size(); ++i) {
+      order_until(i);
+      const StepOperation& operation = step_.operations[i];
+      reach(operation.asked_ns);
+      const Work& work = work_[operation.shape];
+      next_work_ = 1 + gpu_.add_work(operation.stream, ns_ + (costs_ ? kLatencyNs : 0), work.ns, work.engine, work.demand);
+      if (!in_graph_) call(step_.shapes[operation.shape].launches);
+      if (operation.waits) wait(gpu_.finish_stream(operation.stream));
+    }
+    order_until(step_.operations.size());
+    reach(step_.host_ns);
+    if (step_.events == 0) return;
+    for (uint32_t stream = 0; stream < stream_before_.size(); ++stream) stream_before_[stream] = gpu_.record(stream, ns_);
+  }
+
+  // All that was asked for is done.
+  double end_ns() { return std::max(ns_, gpu_.finish()); }
+  double ns() const { return ns_; }
+  double calls_ns() const { return calls_ns_; }
+  size_t first_work() const { return first_work_; }
+  size_t next_work() const { return next_work_; }
+  const GpuTimeline::Span& span(size_t work) const { return gpu_.span(work); }
+
+ private:
+  struct Work {
+    double ns;
+    Engine engine;
+    double demand;
+  };
+
+  // The host comes to what it asked for at this moment of the observed step.
+  void reach(int64_t asked_ns) {
+    const auto asked = static_cast<double>(asked_ns);
+    if (costs_) ns_ += std::max(0.0, asked - asked_ns_) * scale_;
+    asked_ns_ = std::max(asked_ns_, asked);
+  }
+  void call(int64_t launches) {
+    if (costs_) ns_ += kCallNs * static_cast<double>(launches);
+    calls_ns_ += kCallNs * static_cast<double>(launches);
+  }
+  void wait(double until_ns) {
+    if (costs_) ns_ = std::max(ns_, until_ns);
+  }
+
+  // An event that no step was seen to record was so in the step before: at its end at the latest.
+  std::optional<GpuTimeline::EventId> event_of(const StepOrder& order) const {
+    return event_[order.event] ? event_[order.event] : stream_before_[order.recorded_on];
+  }
+
+  void apply(const StepOrder& order) {
+    reach(order.asked_ns);
+    switch (order.kind) {
+      case OrderKind::event_record:
+        event_[order.event] = gpu_.record(order.stream, ns_);
+        break;
+      case OrderKind::stream_wait:
+        if (const auto event = event_of(order)) gpu_.wait(order.stream, *event, ns_);
+        break;
+      case OrderKind::host_wait_event:
+        if (const auto event = event_of(order)) wait(gpu_.finish_event(*event));
+        break;
+      case OrderKind::host_wait_stream:
+        wait(gpu_.finish_stream(order.stream));
+        break;
+      case OrderKind::host_wait_device:
+        wait(gpu_.finish());
+        break;
+      case OrderKind::graph_begin:
+        call(1);
+        in_graph_ = true;
+        break;
+      case OrderKind::graph_end:
+        in_graph_ = false;
+        break;
+    }
+  }
+
+  const StepOperations& step_;
+  const double scale_;
+  const bool costs_;
+  GpuTimeline gpu_;
+  std::vector<Work> work_;  // by shape
+  std::vector<std::optional<GpuTimeline::EventId>> event_, stream_before_;
+  double ns_ = 0, asked_ns_ = 0, calls_ns_ = 0;
+  bool in_graph_ = false;
+  size_t first_work_ = 0, next_work_ = 0;
+};
+
+// From the end of a step to the end of the next: the second follows a first that has filled the queue.
+double step_ns(Host* host, double* end_before) {
+  host->go_through_step();
+  const double asked_ns = host->ns();
+  const size_t first = host->first_work(), next = host->next_work();
+  host->go_through_step();
+  const double end = host->end_ns();
+  *end_before = asked_ns;
+  for (size_t work = first; work < next; ++work) *end_before = std::max(*end_before, host->span(work).end_ns);
+  return end - *end_before;
+}
 
 }  // namespace
 
-Schedule schedule(const StepOperations& step, const std::vector<Duration>& durations, double host_scale, std::vector<double>* starts) {
-  std::vector<double> free_at(step.streams.size()), busy(step.streams.size());
-  double host = 0, end = 0, end_before = 0, calls_ns = 0;
-  for (int round = 0; round < 2; ++round) {
-    double asked = 0;
-    end_before = end;
-    calls_ns = 0;
-    std::fill(busy.begin(), busy.end(), 0);
-    if (starts) starts->clear();
-    for (const StepOperation& work : step.operations) {
-      host += std::max(0.0, static_cast<double>(work.asked_ns) - asked) * host_scale;
-      asked = std::max(asked, static_cast<double>(work.asked_ns));
-      const double ns = durations[work.shape].expected_ns, call_ns = kCallNs * static_cast<double>(step.shapes[work.shape].launches);
-      double& stream = free_at[work.stream];
-      stream = std::max(stream, host + kLatencyNs) + ns;
-      if (starts) starts->push_back(stream - ns - end_before);
-      host += call_ns;
-      calls_ns += call_ns;
-      if (work.waits) host = std::max(host, stream);
-      busy[work.stream] += ns;
-    }
-    host += std::max(0.0, static_cast<double>(step.host_ns) - asked) * host_scale;
-    end = host;
-    for (const double time : free_at) end = std::max(end, time);
-  }
+Schedule schedule(const StepOperations& step, const std::vector<Duration>& durations, double host_scale,
+                  std::vector<GpuTimeline::Span>* spans) {
   Schedule out;
-  out.step_ns = end - end_before;
-  for (const double time : busy) out.gpu_ns = std::max(out.gpu_ns, time);
-  out.host_ns = static_cast<double>(step.host_ns) * host_scale + calls_ns;
+  double end_before = 0;
+  if (step.streams.size() > 1) {
+    Host alone(step, durations, 0, false);
+    out.gpu_ns = step_ns(&alone, &end_before);
+  } else {
+    for (const StepOperation& operation : step.operations) out.gpu_ns += durations[operation.shape].expected_ns;
+  }
+  Host host(step, durations, host_scale, true);
+  out.step_ns = step_ns(&host, &end_before);
+  out.host_ns = static_cast<double>(step.host_ns) * host_scale + host.calls_ns();
+  if (spans) {
+    spans->clear();
+    for (size_t work = host.first_work(); work < host.next_work(); ++work)
+      spans->push_back({host.span(work).start_ns - end_before, host.span(work).end_ns - end_before});
+  }
   return out;
 }
 

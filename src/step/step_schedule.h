@@ -3,22 +3,26 @@
 
 #include <vector>
 
+#include "src/step/gpu_timeline.h"
 #include "src/step/step_operations.h"
 #include "src/time/card_rates.h"
 #include "src/time/duration.h"
 
 namespace gpucast {
 
-// When the step ends, after one before it has filled the queue: kernels of a stream run in order, none before it was asked for.
+// When the step ends, after one before it has filled the queue: kernels of a stream run in order, none before it was asked for, those of
+// several streams share the card.
 struct Schedule {
-  double step_ns = 0, gpu_ns = 0, host_ns = 0;
+  double step_ns = 0;
+  double gpu_ns = 0;  // of a host that asks for all at once
+  double host_ns = 0;
 };
 
 // By shape.
 std::vector<Duration> durations_of(const StepOperations& step, const CardRates& rates);
 
-// `starts`: where each operation begins, in the order of `step`; nullptr: not asked for.
+// `spans`: where each operation begins and ends, in the order of `step`; nullptr: not asked for.
 Schedule schedule(const StepOperations& step, const std::vector<Duration>& durations, double host_scale,
-                  std::vector<double>* starts = nullptr);
+                  std::vector<GpuTimeline::Span>* spans = nullptr);
 
 }  // namespace gpucast

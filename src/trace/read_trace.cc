@@ -198,6 +198,7 @@ class Reader {
   bool in_observed_step() const { return mark_ >= trace_.observed.first_mark && mark_ < trace_.observed.last_mark; }
   bool work(std::string_view name, Elements& elements);
   void add_work(Work work);
+  bool order(std::string_view name, Elements& elements);
   void record(std::string_view text);
   void header(od::object object);
   void process(od::object object);
@@ -228,7 +229,8 @@ class Reader {
     int32_t compiled = -1;  // in ObservedStep::compiled
   };
   std::unordered_map<int64_t, KernelName> kernel_names_;
-  int64_t mark_ = 0, thread_ = 0;  // of the virtual GPU's log, where it is being read
+  std::unordered_map<uint64_t, uint64_t> event_streams_;  // event -> the stream that it was last recorded on
+  int64_t mark_ = 0, thread_ = 0;                         // of the virtual GPU's log, where it is being read
   bool has_header_ = false, has_process_ = false, has_end_ = false, has_eof_ = false, past_first_process_ = false;
 };
 
@@ -495,6 +497,9 @@ void Reader::vgpu_event(std::string_view name, Elements& elements) {
   } else if (name == "kernel" || name == "call" || name == "memset") {
     if (!in_observed_step() || work(name, elements)) return;
     ok = false;
+  } else if (name == "event_record" || name == "stream_wait" || name == "host_wait" || name == "graph") {
+    ok = order(name, elements);
+    if (ok) return;
   } else {
     return;  // what a later version adds
   }
@@ -558,6 +563,39 @@ void Reader::add_work(Work work) {
   work.thread = thread_;
   work.mark = mark_;
   trace_.observed.work.push_back(work);
+}
+
+// What orders streams. Events count from the capture's begin on, since a step may wait for one of the step before.
+bool Reader::order(std::string_view name, Elements& elements) {
+  Order order;
+  uint64_t first = 0, second = 0;
+  if (!elements.address(&first) || !elements.address(&second) || !elements.size(&order.time_ns) || order.time_ns >= kMostNs) return false;
+  order.work_before = trace_.observed.work.size();
+  if (name == "event_record") {
+    order.kind = OrderKind::event_record;
+    order.event = first;
+    order.stream = second;
+    event_streams_[first] = second;
+  } else if (name == "stream_wait") {
+    order.kind = OrderKind::stream_wait;
+    order.stream = first;
+    order.event = second;
+  } else if (name == "host_wait") {
+    if (first > 2) return false;
+    order.kind = first == 0 ? OrderKind::host_wait_stream : first == 1 ? OrderKind::host_wait_event : OrderKind::host_wait_device;
+    (first == 1 ? order.event : order.stream) = second;
+  } else {
+    order.kind = first != 0 ? OrderKind::graph_begin : OrderKind::graph_end;
+    order.stream = second;
+  }
+  if (!in_observed_step()) return true;
+  if (order.kind == OrderKind::stream_wait || order.kind == OrderKind::host_wait_event) {
+    const auto known = event_streams_.find(order.event);
+    if (known == event_streams_.end()) return true;  // nothing was recorded: nothing waits
+    order.recorded_on = known->second;
+  }
+  trace_.observed.order.push_back(order);
+  return true;
 }
 
 // A line of the log inside of the observed step, behind its name. Logs of older captures have no times, and are never read here.
@@ -640,7 +678,11 @@ void Reader::record(std::string_view text) {
   if (name == "operators") return observed_step(object);
   if (name == "clock") {
     int64_t& clock = trace_.observed.clock_unix_ns;
-    if (set_int(object["unix_ns"], &clock) && clock > 0 && clock <= kLastNs) return;
+    each_field(object, [&](std::string_view key, auto value) {
+      if (key == "unix_ns") (void)set_int(value, &clock);
+      if (key == "order") set_bool(value, &trace_.observed.has_order);
+    });
+    if (clock > 0 && clock <= kLastNs) return;
     clock = 0;
     return problem(Problem::bad_record, "'clock'");
   }

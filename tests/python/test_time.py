@@ -184,3 +184,69 @@ def test_users_own_constants_are_found(gpucast_bin, capture, tmp_path):
     done = subprocess.run(words, capture_output=True, text=True, check=True, env={**os.environ, "XDG_CONFIG_HOME": str(tmp_path)})
     assert str(folder) in done.stderr
     assert json.loads(done.stdout)["gpu_ns"] > 1.5 * report(gpucast_bin, capture, "--gpu", "a100-80")["gpu_ns"]
+
+
+ORDER = """
+import sys, torch
+mode, n = sys.argv[1], 4096
+layers = [torch.nn.Linear(n, n, bias=False, device="cuda") for _ in range(2)]
+optimizer = torch.optim.SGD([p for layer in layers for p in layer.parameters()], lr=0.1)
+side, main = torch.cuda.Stream(), torch.cuda.current_stream()
+x, host = torch.zeros(n, n, device="cuda"), torch.zeros(n, n).pin_memory()
+if mode == "graph":
+    side.wait_stream(main)
+    with torch.cuda.stream(side):
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=side):
+            for _ in range(50):
+                x.relu_()
+for step in range(4):
+    if mode == "copy":
+        fresh = host.to("cuda", non_blocking=True)
+    elif mode == "prefetch":
+        with torch.cuda.stream(side):
+            fresh = host.to("cuda", non_blocking=True)
+    elif mode == "graph":
+        graph.replay()
+    y = layers[0](x)
+    if mode in ("wait", "beside"):
+        if mode == "wait":
+            side.wait_stream(main)
+        with torch.cuda.stream(side):
+            z = layers[1](x)
+        main.wait_stream(side)
+    else:
+        z = layers[1](x)
+    if mode == "item":
+        y.sum().item()
+    elif mode == "prefetch":
+        main.wait_stream(side)
+    (y.sum() + z.sum()).backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+def test_streams_events_and_the_host_wait_for_each_other(gpucast_bin, tmp_path):
+    (tmp_path / "train.py").write_text(ORDER)
+    modes = ("plain", "beside", "wait", "copy", "prefetch", "item", "graph")
+    jobs = [{"name": mode, "command": [sys.executable, "train.py", mode], "gpu": "a100-80", "output": f"{mode}.gpucast"} for mode in modes]
+    text = "".join(json.dumps(job) + "\n" for job in jobs)
+    subprocess.run([gpucast_bin, "batch", "-"], input=text, text=True, cwd=tmp_path, check=True, capture_output=True)
+    found = {mode: report(gpucast_bin, tmp_path / f"{mode}.gpucast", "--cpu-speed", 1000) for mode in modes}
+    step = {mode: one["step"]["expected_ns"] for mode, one in found.items()}
+
+    def copied(mode):
+        return sum(part["gpu_ns"] for part in found[mode]["by_kind"] if part["name"] == "copy") - copies
+
+    copies = sum(part["gpu_ns"] for part in found["plain"]["by_kind"] if part["name"] == "copy")
+    assert copied("copy") > 1e6  # 64 MiB over the bus
+    for mode in ("beside", "wait", "prefetch"):  # products share the card; a copy goes beside them
+        assert step[mode] == pytest.approx(step["plain"], rel=0.01), mode
+    assert step["copy"] == pytest.approx(step["plain"] + copied("copy"), rel=0.002)
+    assert step["plain"] < step["item"] < step["plain"] * 1.05  # a sum more, which the host waits for
+    # A graph's kernels take their time on the stream that it was launched on, and one launch of the host's.
+    added = [found[mode]["gpu_ns"] for mode in ("graph", "plain")]
+    assert added[0] > added[1] * 1.01
+    assert step["graph"] - step["plain"] == pytest.approx(added[0] - added[1], rel=0.02)
+    assert found["graph"]["host_ns"] < found["plain"]["host_ns"] + 50 * 2500

@@ -173,6 +173,8 @@ void copy(void* to, const void* from, size_t size_bytes, int, uint64_t stream) {
   if (!to_device && !from_device) {
     std::memmove(to, from, size_bytes);
   } else if (!to_device) {
+    Range pinned;
+    if (!find_host_range(to, &pinned)) log_host_wait(stream);  // CUDA waits for a copy to memory that is not pinned
     note_read(to, size_bytes, read_small(from_address, to, size_bytes) == size_bytes);
   } else if (size_bytes > kSmallCopyBytes) {
     forget_contents(to_address, size_bytes);

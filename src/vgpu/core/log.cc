@@ -157,7 +157,7 @@ void log_timed(std::string_view line) {
   Log& log = logs().of(current_device());
   if (log.epoch_ns == 0) {
     log.epoch_ns = now_ns;
-    log.append("{\"record\":\"clock\",\"unix_ns\":" + std::to_string(now_ns) + "}");
+    log.append("{\"record\":\"clock\",\"unix_ns\":" + std::to_string(now_ns) + ",\"order\":true}");
   }
   if (log.thread != thread) {
     log.thread = thread;

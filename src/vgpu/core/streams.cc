@@ -52,6 +52,7 @@ struct Capture {
 struct Node {
   int type = 0;
   uint64_t graph = 0, child = 0;
+  uint64_t stream = 0;  // that it was captured on
   std::string line;
   HostFunction host{nullptr, nullptr};
   std::vector<uint64_t> dependencies;
@@ -66,6 +67,8 @@ struct Step {
   std::string line;
   HostFunction host;
   int type;
+  uint64_t stream, node;
+  std::vector<uint64_t> after;  // nodes of other streams
 };
 
 struct Exec {
@@ -171,8 +174,12 @@ void append_steps(State& s, uint64_t graph, std::vector<Step>& steps, int depth)
     const Node& node = s.nodes[handle];
     if (node.child != 0) {
       append_steps(s, node.child, steps, depth + 1);
-    } else {
-      steps.push_back({node.line, node.host, node.type});
+      continue;
+    }
+    steps.push_back({node.line, node.host, node.type, node.stream, handle, {}});
+    for (const uint64_t before : node.dependencies) {
+      const Node* other = s.node(before);
+      if (other != nullptr && other->stream != node.stream) steps.back().after.push_back(before);
     }
   }
 }
@@ -190,6 +197,12 @@ void add_arrival(std::vector<Arrival>& arrivals, const Arrival& added) {
 void wait_for(const std::vector<Arrival>& arrivals) {
   for (const Arrival& arrival : arrivals) arrival.came(true);
 }
+
+// What orders the work of streams, for whoever reads the log. Events that graphs bring have numbers of their own.
+void log_order(const char* kind, uint64_t first, uint64_t second) {
+  log_timed("[\"" + std::string(kind) + "\"," + std::to_string(first) + "," + std::to_string(second) + "]");
+}
+enum Waited : uint64_t { kWaitedStream = 0, kWaitedEvent = 1, kWaitedDevice = 2 };
 
 int give(const std::vector<uint64_t>& found, uint64_t* out, size_t* count) {
   if (count == nullptr) return kInvalidValue;
@@ -287,6 +300,7 @@ int stream_synchronize(uint64_t stream) {
   context_activate();
   std::vector<Arrival> arrivals;
   const int code = finish_stream(stream, &arrivals);
+  if (code == kSuccess) log_host_wait(stream);
   wait_for(arrivals);
   return code;
 }
@@ -303,6 +317,7 @@ int stream_query(uint64_t stream) {
 int device_synchronize() {
   context_activate();
   finish_all_work();
+  log_order("host_wait", kWaitedDevice, 0);
   std::vector<Arrival> arrivals;
   State& s = state();
   {
@@ -318,6 +333,8 @@ int device_synchronize() {
   for (auto& [id, capture] : s.captures) capture.broken = true;
   return s.captures.empty() ? kSuccess : kCaptureUnsupported;
 }
+
+void log_host_wait(uint64_t stream) { log_order("host_wait", kWaitedStream, stream); }
 
 void finish_all_work() {
   if (!g_holding.load()) return;
@@ -345,7 +362,7 @@ int event_destroy(uint64_t event) {
 
 int event_record(uint64_t event, uint64_t stream) {
   State& s = state();
-  const Lock lock(s.mutex);
+  std::unique_lock lock(s.mutex);
   Event* found = s.event(event);
   Stream* on = s.stream(stream);
   if (found == nullptr || on == nullptr) return kInvalidHandle;
@@ -357,6 +374,9 @@ int event_record(uint64_t event, uint64_t stream) {
   found->behind = on->behind;
   found->arrivals = on->arrivals;
   found->barrier = on->barrier;
+  const bool captured = on->capture != 0;
+  lock.unlock();
+  if (!captured) log_order("event_record", event, stream);
   return kSuccess;
 }
 
@@ -389,18 +409,23 @@ int event_synchronize(uint64_t event) {
     }
   }
   wait_for(arrivals);
-  return event_query(event);
+  const int code = event_query(event);
+  if (code == kSuccess) log_order("host_wait", kWaitedEvent, event);
+  return code;
 }
 
 int stream_wait_event(uint64_t stream, uint64_t event) {
   State& s = state();
-  const Lock lock(s.mutex);
+  std::unique_lock lock(s.mutex);
   Stream* waiting = s.stream(stream);
   const Event* found = s.event(event);
   if (waiting == nullptr || found == nullptr) return kInvalidHandle;
   if (found->capture == 0 || !s.captures.contains(found->capture)) {
     if (s.running(found->behind)) waiting->behind.insert(found->behind.begin(), found->behind.end());
     for (const Arrival& arrival : found->arrivals) add_arrival(waiting->arrivals, arrival);
+    const bool plain = waiting->capture == 0 && found->recorded;
+    lock.unlock();
+    if (plain) log_order("stream_wait", stream, event);
     return kSuccess;
   }
   if (stream <= 1) {  // the default stream cannot take part in a capture
@@ -515,6 +540,7 @@ int add_captured(uint64_t stream, int type, std::string_view line, HostFunction 
   node.type = type;
   node.line = line;
   node.host = host;
+  node.stream = stream;
   node.dependencies = std::move(found->dependencies);
   found->dependencies = {add_node(s, capture->second.graph, std::move(node))};
   return kSuccess;
@@ -732,13 +758,35 @@ int graph_launch(uint64_t exec, uint64_t stream) {
     if (s.stream(stream) == nullptr) return kInvalidHandle;
     steps = found->second.steps;
   }
+  // Its work comes after all of the stream's, on the streams that it was captured on, and the stream's next work after all of it.
+  std::set<uint64_t> streams, waited;
+  for (const Step& step : steps) {
+    if (step.stream != stream) streams.insert(step.stream);
+    waited.insert(step.after.begin(), step.after.end());
+  }
+  CaptureInfo info;
+  const bool plain = capture_info(stream, &info) == kSuccess && info.status == kCaptureNone;
+  if (plain) {
+    log_order("graph", 1, stream);
+    log_order("event_record", exec, stream);
+    for (const uint64_t other : streams) log_order("stream_wait", other, exec);
+  }
   for (const Step& step : steps) {
     if (capture_node(stream, step.type, step.line)) continue;
+    for (const uint64_t node : step.after) log_order("stream_wait", step.stream, node);
     if (!step.line.empty()) {
       log_timed(step.line);
       count_operation();
     }
+    if (waited.contains(step.node)) log_order("event_record", step.node, step.stream);
     if (step.host.function != nullptr) step.host.function(step.host.data);
+  }
+  if (plain) {
+    for (const uint64_t other : streams) {
+      log_order("event_record", exec, other);
+      log_order("stream_wait", stream, exec);
+    }
+    log_order("graph", 0, stream);
   }
   device_written();
   return kSuccess;

@@ -54,6 +54,8 @@ GPUCAST_VGPU_API int stream_info(uint64_t stream, StreamInfo* info);
 GPUCAST_VGPU_API int stream_synchronize(uint64_t stream);
 GPUCAST_VGPU_API int stream_query(uint64_t stream);
 GPUCAST_VGPU_API int device_synchronize();
+// Logs that the host waits here for the stream.
+GPUCAST_VGPU_API void log_host_wait(uint64_t stream);
 // Work on the stream needs what another rank brings. The host waits for it when it synchronizes with the stream, an event behind it or the
 // device; queries (but of an event right behind a barrier) and cudaFree say that all is over, so that memory does not depend on how fast
 // the other ranks are.

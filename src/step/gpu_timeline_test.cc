@@ -1,0 +1,114 @@
+#include "src/step/gpu_timeline.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <vector>
+
+namespace gpucast {
+namespace {
+
+constexpr Engine kCompute = Engine::compute;
+
+TEST(GpuTimeline, AStreamsWorkRunsInOrderAndNotBeforeItWasAskedFor) {
+  GpuTimeline gpu(1);
+  const size_t first = gpu.add_work(0, 10, 100, kCompute, 1), second = gpu.add_work(0, 20, 50, kCompute, 1),
+               third = gpu.add_work(0, 300, 5, kCompute, 1);
+  EXPECT_DOUBLE_EQ(gpu.finish(), 305);
+  EXPECT_DOUBLE_EQ(gpu.span(first).start_ns, 10);
+  EXPECT_DOUBLE_EQ(gpu.span(second).start_ns, 110);
+  EXPECT_DOUBLE_EQ(gpu.span(second).end_ns, 160);
+  EXPECT_DOUBLE_EQ(gpu.span(third).start_ns, 300);
+}
+
+TEST(GpuTimeline, TwoStreamsShareTheCard) {
+  GpuTimeline gpu(2);
+  const size_t one = gpu.add_work(0, 0, 100, kCompute, 1), other = gpu.add_work(1, 0, 50, kCompute, 1);
+  EXPECT_DOUBLE_EQ(gpu.finish(), 150) << "what both take together";
+  EXPECT_DOUBLE_EQ(gpu.span(other).end_ns, 100) << "at half its rate";
+  EXPECT_DOUBLE_EQ(gpu.span(one).end_ns, 150);
+}
+
+TEST(GpuTimeline, SmallKernelsRunBesideEachOther) {
+  GpuTimeline gpu(2);
+  gpu.add_work(0, 0, 100, kCompute, 0.5);
+  gpu.add_work(1, 0, 100, kCompute, 0.5);
+  EXPECT_DOUBLE_EQ(gpu.finish(), 100);
+  GpuTimeline three(3);
+  for (uint32_t stream = 0; stream < 3; ++stream) three.add_work(stream, 0, 100, kCompute, 0.5);
+  EXPECT_DOUBLE_EQ(three.finish(), 150) << "one and a half cards are asked of one";
+}
+
+TEST(GpuTimeline, CopiesGoBesideKernels) {
+  GpuTimeline gpu(3);
+  gpu.add_work(0, 0, 100, kCompute, 1);
+  gpu.add_work(1, 0, 100, Engine::to_device, 1);
+  gpu.add_work(2, 0, 100, Engine::to_host, 1);
+  EXPECT_DOUBLE_EQ(gpu.finish(), 100);
+}
+
+TEST(GpuTimeline, AStreamWaitsForAnEventOfAnother) {
+  GpuTimeline gpu(2);
+  gpu.add_work(0, 0, 100, kCompute, 1);
+  const auto event = gpu.record(0, 0);
+  gpu.add_work(0, 0, 30, kCompute, 1);
+  gpu.wait(1, event, 0);
+  const size_t behind = gpu.add_work(1, 0, 10, kCompute, 1);
+  EXPECT_DOUBLE_EQ(gpu.finish_event(event), 100);
+  EXPECT_DOUBLE_EQ(gpu.finish(), 140);
+  EXPECT_DOUBLE_EQ(gpu.span(behind).start_ns, 100);
+  EXPECT_DOUBLE_EQ(gpu.span(behind).end_ns, 120);
+}
+
+TEST(GpuTimeline, WhenTheHostWaitsLaterTimesStayOpen) {
+  GpuTimeline gpu(2);
+  gpu.add_work(0, 0, 100, kCompute, 1);
+  const size_t longer = gpu.add_work(1, 0, 1000, Engine::to_device, 1);
+  const double waited = gpu.finish_stream(0);
+  EXPECT_DOUBLE_EQ(waited, 100);
+  gpu.add_work(0, waited + 1, 100, Engine::to_device, 1);  // the host went on, and asked for the same engine
+  EXPECT_DOUBLE_EQ(gpu.finish_stream(0), 301) << "both at half their rate from 101 on";
+  EXPECT_DOUBLE_EQ(gpu.finish(), 1100);
+  EXPECT_DOUBLE_EQ(gpu.span(longer).end_ns, 1100);
+}
+
+TEST(GpuTimeline, AnEventOfAnEmptyStreamIsThereAtOnce) {
+  GpuTimeline gpu(2);
+  const auto event = gpu.record(0, 7);
+  EXPECT_DOUBLE_EQ(gpu.finish_event(event), 7);
+  gpu.wait(1, event, 8);
+  EXPECT_DOUBLE_EQ(gpu.finish(), 8);
+}
+
+// Whatever is asked: no engine does more than its share, streams run in order, and no time passes in which something could run.
+TEST(GpuTimeline, RandomWorkKeepsTheCardBusyAndInOrder) {
+  std::mt19937 random(7);
+  const auto number = [&](int below) { return static_cast<int>(random() % static_cast<unsigned>(below)); };
+  for (int round = 0; round < 200; ++round) {
+    GpuTimeline gpu(3);
+    std::vector<std::vector<size_t>> of_stream(3);
+    std::vector<GpuTimeline::EventId> events;
+    double total = 0, longest = 0, host = 0;
+    for (int i = 0; i < 40; ++i) {
+      const auto stream = static_cast<uint32_t>(number(3));
+      host += number(3);
+      if (number(4) == 0) events.push_back(gpu.record(stream, host));
+      if (number(4) == 0 && !events.empty()) gpu.wait(stream, events[static_cast<size_t>(number(static_cast<int>(events.size())))], host);
+      if (number(10) == 0) host = std::max(host, gpu.finish_stream(stream));
+      const double ns = number(50);
+      of_stream[stream].push_back(gpu.add_work(stream, host, ns, kCompute, 1));
+      total += ns;
+      longest = std::max(longest, ns);
+    }
+    const double end = gpu.finish();
+    EXPECT_GE(end, total - 1e-3);
+    EXPECT_LE(end, total + host + 1e-3);
+    for (const auto& stream : of_stream) {
+      for (size_t i = 1; i < stream.size(); ++i) EXPECT_GE(gpu.span(stream[i]).start_ns, gpu.span(stream[i - 1]).end_ns - 1e-6);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace gpucast

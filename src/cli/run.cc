@@ -48,8 +48,9 @@ struct Options {
   bool force = false, enforce_capacity = false;
   std::vector<std::string> command, what_ifs;
   // Of `gpucast batch`, not for people.
-  bool as_job = false;  // one JSON object on standard output, whatever happens: job_result()
-  std::string adopt;    // "PROCESS,PIPE": a process of the fork server runs the command
+  bool as_job = false;     // one JSON object on standard output, whatever happens: job_result()
+  bool temporary = false;  // whoever asked takes the capture away at its end: nothing is said of it
+  std::string adopt;       // "PROCESS,PIPE": a process of the fork server runs the command
 };
 
 // Why nothing came of it, as one word for programs beside the sentences for people.
@@ -317,7 +318,7 @@ int run(const Options& options, JobResult* job) {
     }
   }
   for (const auto& file : files) {
-    if (!kept) continue;
+    if (!kept || options.temporary) continue;
     if (failed) {
       say("gpucast: the capture up to there is in {}\n", file);
     } else {
@@ -444,6 +445,7 @@ void declare_run(Arguments& arguments) {
   arguments.option("--format", &options.format, "text or json").one_of({"text", "json"}).shows_default();
   arguments.flag("--as-job", &options.as_job, "").group("");
   arguments.option("--adopt", &options.adopt, "").group("");
+  arguments.flag("--temporary", &options.temporary, "").group("");
   arguments.command(&options.command);
   arguments.action([] {
     JobResult unused;

@@ -53,7 +53,8 @@ bool is_capture_file(const std::string& path) {
 // Keeps the capture at `path`. Returns the run's exit code; where there is no capture, throws Error or returns kExitInterrupted.
 int capture(const StepSource& source, const std::string& gpu, const std::string& path) {
   Program program;
-  program.words = {"gpucast", "run", "--gpu", gpu, "--steps", std::to_string(source.steps), "--format", "json", "-o", path, "--"};
+  program.words = {"gpucast",  "run",  "--gpu",       gpu,  "--steps", std::to_string(source.steps),
+                   "--format", "json", "--temporary", "-o", path,      "--"};
   program.words.insert(program.words.end(), source.what.begin(), source.what.end());
   program.environment = own_environment();
   if (!source.graph.empty()) program.environment.push_back("GPUCAST_GRAPH=" + source.graph);

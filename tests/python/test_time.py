@@ -77,6 +77,13 @@ def test_a_command_is_captured_first(gpucast_bin, capture, tmp_path):
 
 
 @pytest.mark.once
+def test_nothing_is_said_of_a_capture_that_does_not_stay(gpucast_bin, capture):
+    done = times(gpucast_bin, "--steps", "2", "--", sys.executable, capture.parent / "train.py")
+    assert done.returncode == 0
+    assert "capture is in" not in done.stderr + done.stdout
+
+
+@pytest.mark.once
 def test_a_step_before_the_end_is_timed_whatever_came_then(gpucast_bin, capture, tmp_path):
     """A script that raises in its third step has no verdict on its memory; its second step was observed all the same."""
     script = tmp_path / "train.py"

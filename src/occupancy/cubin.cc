@@ -27,6 +27,7 @@ unsigned architecture(const Elf64_Ehdr& header) {
 constexpr uint8_t kHalfValue = 3, kSizedValue = 4;
 constexpr uint8_t kFrameSize = 0x11, kRegisterCount = 0x2f;     // of the symbol that it names
 constexpr uint8_t kMostThreads = 0x05, kParameterBytes = 0x19;  // x, y, z; all of a kernel's parameters
+constexpr uint8_t kParameter = 0x17;                            // a zero, which one it is and where, its size from bit 18 on
 constexpr uint64_t kLongestName = 1 << 16;
 constexpr std::string_view kText = ".text.", kShared = ".nv.shared.", kInfo = ".nv.info";
 
@@ -110,6 +111,10 @@ std::map<std::string, KernelResources> kernels_of_cubin(const void* image, size_
       KernelResources& kernel = found->second;
       each_record(section, [&](uint8_t format, uint8_t what, uint16_t half, const char* value, uint16_t size) {
         if (format == kHalfValue && what == kParameterBytes) kernel.parameter_bytes = half;
+        if (format == kSizedValue && what == kParameter && size >= 12) {
+          const auto ordinal = read<uint16_t>(value + 4);
+          if (ordinal < 64 && read<uint32_t>(value + 8) >> 18 == 8) kernel.wide_parameters |= uint64_t{1} << ordinal;
+        }
         if (what == kMostThreads && size >= 12) {
           uint64_t threads = 1;
           for (size_t i = 0; i < 3; ++i) threads = std::min<uint64_t>(threads * read<uint32_t>(value + 4 * i), INT32_MAX);

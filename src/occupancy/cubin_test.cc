@@ -21,6 +21,15 @@ TEST(Cubin, RegistersOfTheTextSectionUnlessANoteSaysMore) {
   EXPECT_EQ(fresh.at("k").local_bytes, 16);
 }
 
+// Notes of parameters as ptxas writes them, last first: a pointer, a number of 4 bytes, a pointer, and one beyond what is counted.
+TEST(Cubin, SaysWhichParametersMayBePointers) {
+  const std::vector<uint32_t> notes{
+      0x000c1704,   0,          70 | 560u << 16, 0x0021f400, 0x000c1704, 0,         2 | 16u << 16, 0x0021f400, 0x000c1704, 0,
+      1 | 8u << 16, 0x0011f000, 0x000c1704,      0,          0,          0x0021f400};
+  EXPECT_EQ(kernels_of_cubin(cubin(40, notes, true).data()).at("k").wide_parameters, 0b101u);
+  EXPECT_EQ(kernels_of_cubin(cubin(40, notes, false).data()).at("k").wide_parameters, 0u) << "notes of all kernels name no parameter";
+}
+
 TEST(Cubin, WhatIsNoneSaysNothing) {
   EXPECT_TRUE(kernels_of_cubin(nullptr).empty());
   EXPECT_TRUE(kernels_of_cubin("PTX").empty());

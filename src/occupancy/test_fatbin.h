@@ -15,8 +15,9 @@
 namespace gpucast {
 
 // A cubin of one kernel, "k", as ptxas lays it out.
-inline std::string cubin(unsigned registers_in_text, const std::vector<uint32_t>& info) {
-  const std::string names = std::string("\0.text.k\0.nv.shared.k\0.nv.info\0.symtab\0.shstrtab\0k\0", 51);
+// `info`: notes of all kernels, or of the kernel alone.
+inline std::string cubin(unsigned registers_in_text, const std::vector<uint32_t>& info, bool of_kernel = false) {
+  const std::string names = std::string("\0.text.k\0.nv.shared.k\0.nv.info\0.symtab\0.shstrtab\0.nv.info.k\0k\0", 62);
   const auto place = [&](const char* name) { return static_cast<Elf64_Word>(names.find(name)); };
   std::vector<Elf64_Sym> symbols(2);
   symbols[1].st_name = static_cast<Elf64_Word>(names.size() - 2);
@@ -34,7 +35,8 @@ inline std::string cubin(unsigned registers_in_text, const std::vector<uint32_t>
   sections[1].sh_info = registers_in_text << 24;
   sections[2].sh_name = place(".nv.shared.k");
   sections[2].sh_size = 4096;
-  sections[3].sh_name = place(".nv.info");
+  const std::string notes = of_kernel ? std::string(".nv.info.k\0", 11) : std::string(".nv.info\0", 9);
+  sections[3].sh_name = static_cast<Elf64_Word>(names.find(notes));
   sections[3].sh_offset = data + names.size();
   sections[3].sh_size = info.size() * 4;
   sections[4].sh_name = place(".symtab");

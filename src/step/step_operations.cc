@@ -145,6 +145,52 @@ Operation of_unknown(const Work& work) {
   return out;
 }
 
+// How many bytes pointers point to: each up to the end of its block, or to the next of them; one that stands twice is read and written.
+// Blocks that were given back count as they were last: the memory of a CUDA graph is in nobody's hands when it is replayed.
+class Blocks {
+ public:
+  explicit Blocks(const Trace& trace) : events_(trace.events) {}
+
+  // Asked with times that do not fall, but for threads that write at once.
+  int64_t bytes(std::vector<uint64_t> pointers, double unix_us) {
+    for (; next_ < events_.size() && static_cast<double>(events_[next_].time_us) <= unix_us; ++next_) {
+      const AllocatorEvent& event = events_[next_];
+      if (event.kind != EventKind::alloc || event.size_bytes <= 0) continue;
+      const uint64_t end = event.address + static_cast<uint64_t>(event.size_bytes);
+      if (end < event.address) continue;  // a damaged file
+      ends_.erase(ends_.lower_bound(event.address), ends_.lower_bound(end));
+      ends_[event.address] = end;
+    }
+    std::sort(pointers.begin(), pointers.end());
+    int64_t out = 0;
+    for (const uint64_t pointer : pointers) {
+      const auto behind = ends_.upper_bound(pointer);
+      if (behind == ends_.begin()) continue;
+      const uint64_t block_end = std::prev(behind)->second;
+      const auto next = std::upper_bound(pointers.begin(), pointers.end(), pointer);
+      const uint64_t end = next != pointers.end() ? std::min(block_end, *next) : block_end;
+      if (end > pointer) out += static_cast<int64_t>(std::min<uint64_t>(end - pointer, kMostElements - out));
+    }
+    return out;
+  }
+
+ private:
+  const std::vector<AllocatorEvent>& events_;
+  size_t next_ = 0;
+  std::map<uint64_t, uint64_t> ends_;  // by where blocks begin
+};
+
+// A kernel that was compiled at run time, of which only what it points to is known. Inductor's names say what kind they are.
+Operation of_compiled(std::string_view name, int64_t bytes) {
+  Operation out;
+  out.kind = name.starts_with("triton_for_")                                      ? OperationKind::optimizer
+             : name.starts_with("triton_red_")                                    ? OperationKind::reduction
+             : name.starts_with("triton_poi_") || name.starts_with("triton_per_") ? OperationKind::elementwise
+                                                                                  : OperationKind::unknown;
+  out.bytes_read = bytes;
+  return out;
+}
+
 void read_inputs(const Trace& trace, StepOperations* out) {
   for (const TensorMark& tensor : trace.tensors) {
     if (tensor.kind != TensorKind::input || tensor.sequence < trace.observed.first_mark || tensor.sequence >= trace.observed.last_mark)
@@ -202,6 +248,7 @@ StepOperations step_operations(const Trace& trace) {
   const std::vector<int64_t> owners = operators_of_work(step);
   Places places(trace);
   Known known(trace);
+  Blocks blocks(trace);
   const int64_t shift = step.clock_unix_ns - step.unix_ns;
   int64_t open_call = -1;  // the operator whose kernels the last operation is made of
   // A shape is what it was made from, and how many launches it is.
@@ -231,7 +278,7 @@ StepOperations step_operations(const Trace& trace) {
     ++out.work;
     const OperatorCall* owner = owners[i] >= 0 ? &step.operators[static_cast<size_t>(owners[i])] : nullptr;
     const std::string_view owner_name = owner ? trace.strings.text(step.kinds[owner->kind].name) : std::string_view();
-    if (work.kind == WorkKind::kernel && owners[i] >= 0 && owners[i] == open_call && !out.operations.empty()) {
+    if (work.kind == WorkKind::kernel && work.pointers.empty() && owners[i] >= 0 && owners[i] == open_call && !out.operations.empty()) {
       ++operation.launches;
       ++out.operations.back().work_count;
       out.known_work += out.operations.back().known ? 1 : 0;
@@ -249,7 +296,13 @@ StepOperations step_operations(const Trace& trace) {
     made.mark = work.mark;
     made.kernel = std::string(trace.strings.text(work.name));
     open_call = -1;
-    if (work.kind == WorkKind::kernel) {
+    const int64_t pointed_bytes = work.pointers.empty() ? 0 : blocks.bytes(work.pointers, made.asked_unix_us);
+    if (pointed_bytes > 0) {
+      operation = of_compiled(made.kernel, pointed_bytes);
+      made.known = operation.kind != OperationKind::unknown;
+      made.name = made.kernel;
+      source = {5, pointed_bytes, static_cast<int64_t>(operation.kind), 0};
+    } else if (work.kind == WorkKind::kernel) {
       const Known::Entry* entry = owner ? &known.of_operator(owner->kind) : nullptr;
       made.known = entry && entry->known;
       const bool sized = entry && entry->operation;

@@ -279,6 +279,28 @@ TEST(StepOperations, EachPieceOfWorkFindsItsOperatorAndPlace) {
   EXPECT_EQ(step.tokens, 8 * 128);
 }
 
+// Blocks of 4096 and 1000 bytes; a third that took the place of the second before the step, and one that came behind the kernel.
+TEST(StepOperations, ACompiledKernelMovesWhatItPointsTo) {
+  std::vector<std::string> lines = kLines;
+  const auto events = std::find(lines.begin(), lines.end(), R"(["mark",2,0,0,999990,"other",""])");
+  lines.insert(events, {R"(["alloc",65536,4096,0,0,900000])", R"(["alloc",131072,1000,0,0,900001])",
+                        R"(["free_requested",131072,1000,0,0,900002])", R"(["alloc",131072,600,0,0,900003])"});
+  const auto last = std::find(lines.begin(), lines.end(), R"(["mark",9,0,0,1000990,"step",2])");
+  lines.insert(last, R"(["alloc",196608,100,0,0,1000900])");
+  const auto kernel = std::find(lines.begin(), lines.end(), R"(["kernel",0,2,1,1,128,1,1,0,7,19000])");
+  *kernel = R"(["kernel",1,2,1,1,128,1,1,0,7,[65536,131072,65536,66560,196608],19000])";
+  const auto name = std::find(lines.begin(), lines.end(), R"(["kernel_name",0,"relu_kernel"])");
+  lines.insert(name, R"(["kernel_name",1,"triton_poi_fused_gelu_0",32,0,0])");
+  const Trace trace = trace_of(lines);
+  const StepOperations step = step_operations(trace);
+  ASSERT_EQ(step.operations.size(), 4u);
+  const StepOperation& compiled = step.operations[3];
+  EXPECT_EQ(compiled.name, "triton_poi_fused_gelu_0");
+  EXPECT_TRUE(compiled.known);
+  EXPECT_EQ(step.shapes[compiled.shape].kind, OperationKind::elementwise);
+  EXPECT_EQ(step.shapes[compiled.shape].bytes_read, 1024 + 1024 + 3072 + 600) << "blocks as they were then";
+}
+
 // Checkpointing computes a forward again for the backward: the hardware's FLOPs, not the model's.
 TEST(StepOperations, ARecomputedForwardIsBackward) {
   std::vector<std::string> lines = kLines;

@@ -562,7 +562,7 @@ void Reader::observed_step(od::object object) {
 void Reader::add_work(Work work) {
   work.thread = thread_;
   work.mark = mark_;
-  trace_.observed.work.push_back(work);
+  trace_.observed.work.push_back(std::move(work));
 }
 
 // What orders streams. Events count from the capture's begin on, since a step may wait for one of the step before.
@@ -631,9 +631,19 @@ bool Reader::work(std::string_view name, Elements& elements) {
     work.kind = WorkKind::memset;
     if (!elements.address(&address) || !elements.integer(&number) || !elements.size(&work.size_bytes)) return false;
   }
-  if (work.size_bytes > kMostBytes || !elements.address(&work.stream) || !elements.size(&work.time_ns) || work.time_ns >= kMostNs)
-    return false;
-  add_work(work);
+  if (work.size_bytes > kMostBytes || !elements.address(&work.stream)) return false;
+  auto last = elements.next();
+  od::array pointers;
+  if (name == "kernel" && last.get_array().get(pointers) == simdjson::SUCCESS) {
+    for (auto entry : pointers) {
+      uint64_t pointer = 0;
+      if (entry.get_uint64().get(pointer) != simdjson::SUCCESS) return false;
+      work.pointers.push_back(pointer);
+    }
+    last = elements.next();
+  }
+  if (last.get_int64().get(work.time_ns) != simdjson::SUCCESS || work.time_ns < 0 || work.time_ns >= kMostNs) return false;
+  add_work(std::move(work));
   return true;
 }
 

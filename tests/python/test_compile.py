@@ -1,6 +1,8 @@
 """Compiled programs: they end, their peaks are PyTorch's own, steps inside compiled code count, and PyTorch says nothing of our hooks."""
 
+import json
 import re
+import subprocess
 
 import pytest
 
@@ -38,7 +40,7 @@ def codes(run):
 
 
 @pytest.mark.once
-def test_model_and_optimizer(gpucast):
+def test_model_and_optimizer(gpucast, gpucast_bin):
     """The optimizer's step is inside of compiled code, where no hook runs. Kernels that Triton compiled are in the log."""
     run = compiled_run(
         gpucast,
@@ -58,6 +60,17 @@ for _ in range(3):
     assert names and all(len(rest) == 4 and rest[1] > 0 for rest in names.values())  # registers known
     launches = [line for line in run.capture.of("kernel") if line[1] in names]
     assert len(launches) > len(names) and all(line[2] > 0 and line[5] > 0 for line in launches)
+    # What they move is known by what they point to: the model's parameters and activations, not all inputs of the compiled function.
+    done = subprocess.run([gpucast_bin, "time", "--format", "json", run.capture_path], capture_output=True, text=True, check=True)
+    result = json.loads(done.stdout)
+    assert result["coverage"] == 1.0 and result["unknown_share"] == 0
+    kernels = {kernel["kernel"]: kernel for kernel in result["kernels"] if kernel["kernel"].startswith("triton_")}
+    assert kernels and all(kernel["known"] and kernel["kind"] in ("elementwise", "reduction", "optimizer") for kernel in kernels.values())
+    (adam,) = (kernel for name, kernel in kernels.items() if kernel["kind"] == "optimizer" and kernel["sizes"] != "0.0 MB")
+    numbers = 256 * 512 + 512 + 512 * 10 + 10  # each with a gradient and two moments; all but the gradient are written, too
+    assert adam["sizes"] == f"{7 * 4 * numbers / 1e6:.1f} MB"
+    relu = [kernel for name, kernel in kernels.items() if "relu" in name and "backward" not in name]
+    assert relu and all(kernel["sizes"] in ("0.1 MB", "0.2 MB") for kernel in relu), relu  # 64 x 512 numbers, a mask of bytes
 
 
 @pytest.mark.slow

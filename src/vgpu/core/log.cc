@@ -18,6 +18,7 @@
 #include "src/vgpu/core/core.h"
 #include "src/vgpu/core/devices.h"
 #include "src/vgpu/core/process.h"
+#include "src/vgpu/core/regions.h"
 #include "src/vgpu/core/streams.h"
 
 namespace gpucast::vgpu {
@@ -175,17 +176,23 @@ void count_operation() { g_operations.fetch_add(1, std::memory_order_relaxed); }
 uint64_t operations() { return g_operations.load(std::memory_order_relaxed); }
 
 std::string kernel_line(const char* name, const unsigned grid[3], const unsigned block[3], size_t dynamic_shared_bytes, uint64_t stream,
-                        const KernelResources& resources) {
+                        const KernelResources& resources, std::span<const uint64_t> pointers) {
   char line[256];
   std::snprintf(line, sizeof line, "[\"kernel\",%d,%u,%u,%u,%u,%u,%u,%zu,%" PRIu64 "]", kernel_name_id(name, resources), grid[0], grid[1],
                 grid[2], block[0], block[1], block[2], dynamic_shared_bytes, stream);
-  return line;
+  std::string places;
+  for (const uint64_t pointer : pointers) {
+    if (in_device_region(pointer)) places.append(places.empty() ? "[" : ",").append(std::to_string(pointer));
+  }
+  std::string out(line);
+  if (!places.empty()) out.replace(out.size() - 1, 1, "," + places + "]]");
+  return out;
 }
 
 void log_kernel(const char* name, const unsigned grid[3], const unsigned block[3], size_t dynamic_shared_bytes, uint64_t stream,
-                const KernelResources& resources) {
+                const KernelResources& resources, std::span<const uint64_t> pointers) {
   context_activate();
-  log_work(kernel_line(name, grid, block, dynamic_shared_bytes, stream, resources), stream, kGraphNodeKernel);
+  log_work(kernel_line(name, grid, block, dynamic_shared_bytes, stream, resources, pointers), stream, kGraphNodeKernel);
   count_operation();
 }
 

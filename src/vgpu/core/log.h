@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -19,9 +20,9 @@ void log_timed(std::string_view line);
 // The same for work on a stream: a stream that is being captured keeps the line in its graph instead.
 void log_work(std::string_view line, uint64_t stream, int graph_node_type);
 
-// The line of a kernel launch.
+// The line of a kernel launch. `pointers`: arguments that may be device addresses; those that are stand in the line.
 GPUCAST_VGPU_API std::string kernel_line(const char* name, const unsigned grid[3], const unsigned block[3], size_t dynamic_shared_bytes,
-                                         uint64_t stream, const KernelResources& resources = {});
+                                         uint64_t stream, const KernelResources& resources = {}, std::span<const uint64_t> pointers = {});
 
 // A JSON string, quotes included. Bytes that are no UTF-8 become '?'.
 void append_json_string(std::string& out, std::string_view text);

@@ -75,6 +75,20 @@ TEST(Log, NamesAKernelOnceBeforeItsFirstLaunch) {
   EXPECT_EQ(untimed(*(named + 2)), "[\"kernel\"," + id + ",7,2,1,128,1,1,0,0]");
 }
 
+TEST(Log, AKernelsLineHoldsThePointersAmongItsArguments) {
+  const unsigned one[3] = {1, 1, 1};
+  uint64_t first = 0, second = 0;
+  ASSERT_EQ(device_alloc(1 << 20, &first), Status::ok);
+  ASSERT_EQ(device_alloc(1 << 20, &second), Status::ok);
+  const std::vector<uint64_t> arguments{first, 4096, second + 512};
+  const std::string line = kernel_line("compiled", one, one, 0, 5, {}, arguments);
+  EXPECT_TRUE(line.ends_with(",1,1,1,1,1,1,0,5,[" + std::to_string(first) + "," + std::to_string(second + 512) + "]]")) << line;
+  const std::vector<uint64_t> numbers{1, 4096};
+  EXPECT_TRUE(kernel_line("compiled", one, one, 0, 5, {}, numbers).ends_with(",1,1,1,1,1,1,0,5]"));
+  device_free(first);
+  device_free(second);
+}
+
 TEST(Log, KeepsTheOrderOfMarksAndCalls) {
   gpucast_vgpu_mark(41);
   log_call("cublas", "cublasSgemm", "{\"m\":2}", 5);

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <vector>
 
 #include "src/vgpu/core/device_attributes.h"
 #include "src/vgpu/core/functions.h"
@@ -15,7 +16,19 @@ using namespace gpucast::vgpu;
 
 namespace {
 
-int launch(const void* handle, const unsigned grid[3], const unsigned block[3], unsigned shared_bytes, uint64_t stream) {
+// Arguments of a kernel that may be device addresses.
+std::vector<uint64_t> pointers_of(const KernelResources& kernel, void* const* arguments) {
+  std::vector<uint64_t> out;
+  for (size_t i = 0; arguments != nullptr && i < 64; ++i) {
+    if ((kernel.wide_parameters >> i & 1) == 0 || arguments[i] == nullptr) continue;
+    out.push_back(0);
+    std::memcpy(&out.back(), arguments[i], sizeof out.back());
+  }
+  return out;
+}
+
+int launch(const void* handle, const unsigned grid[3], const unsigned block[3], unsigned shared_bytes, uint64_t stream,
+           void* const* arguments) {
   Function function;
   StreamInfo info;
   if (!find_function(handle, &function)) return kInvalidHandle;
@@ -25,7 +38,7 @@ int launch(const void* handle, const unsigned grid[3], const unsigned block[3], 
   const DeviceProfile& card = profile();
   if (shared_bytes > static_cast<unsigned>(std::max(card.shared_memory_per_block_bytes, card.shared_memory_per_block_optin_bytes)))
     return kInvalidValue;
-  log_kernel(function.name, grid, block, shared_bytes, stream, function.resources);
+  log_kernel(function.name, grid, block, shared_bytes, stream, function.resources, pointers_of(function.resources, arguments));
   device_written();
   return kSuccess;
 }
@@ -182,20 +195,20 @@ CUDA_API int cuFuncIsLoaded(int* state, const void*) {
 CUDA_API int cuFuncLoad(const void*) { return kSuccess; }
 
 CUDA_API int cuLaunchKernel(const void* function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,
-                            unsigned block_z, unsigned shared_bytes, uint64_t stream, void**, void**) {
+                            unsigned block_z, unsigned shared_bytes, uint64_t stream, void** arguments, void**) {
   const unsigned grid[3] = {grid_x, grid_y, grid_z}, block[3] = {block_x, block_y, block_z};
-  return launch(function, grid, block, shared_bytes, stream);
+  return launch(function, grid, block, shared_bytes, stream, arguments);
 }
 CUDA_API int cuLaunchCooperativeKernel(const void* function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
-                                       unsigned block_y, unsigned block_z, unsigned shared_bytes, uint64_t stream, void**) {
+                                       unsigned block_y, unsigned block_z, unsigned shared_bytes, uint64_t stream, void** arguments) {
   const unsigned grid[3] = {grid_x, grid_y, grid_z}, block[3] = {block_x, block_y, block_z};
-  return launch(function, grid, block, shared_bytes, stream);
+  return launch(function, grid, block, shared_bytes, stream, arguments);
 }
-CUDA_API int cuLaunchKernelEx(const cuda::DriverLaunchConfig* config, const void* function, void**, void**) {
+CUDA_API int cuLaunchKernelEx(const cuda::DriverLaunchConfig* config, const void* function, void** arguments, void**) {
   if (config == nullptr) return kInvalidValue;
   const unsigned grid[3] = {config->gridDimX, config->gridDimY, config->gridDimZ};
   const unsigned block[3] = {config->blockDimX, config->blockDimY, config->blockDimZ};
-  return launch(function, grid, block, config->sharedMemBytes, config->hStream);
+  return launch(function, grid, block, config->sharedMemBytes, config->hStream, arguments);
 }
 CUDA_API int cuLaunchHostFunc(uint64_t stream, void (*function)(void*), void* data) {
   StreamInfo info;

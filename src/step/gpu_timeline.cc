@@ -93,16 +93,17 @@ bool GpuTimeline::step() {
     }
   }
   if (next == std::numeric_limits<double>::infinity()) return false;
-  const double passed = next - now_ns_;
-  now_ns_ = next;
   for (Stream& stream : streams_) {
     if (stream.empty() || !stream.items[stream.next].started) continue;
     Item& item = stream.items[stream.next];
-    item.remaining_ns -= passed / slower(item);
-    if (item.remaining_ns > kNothingNs) continue;
-    spans_[item.index].end_ns = stream.done_ns = now_ns_;
+    // What ends first does end, however small what is left of it beside the time that it is.
+    const bool ends = now_ns_ + item.remaining_ns * slower(item) <= next;
+    item.remaining_ns -= (next - now_ns_) / slower(item);
+    if (!ends && item.remaining_ns > kNothingNs) continue;
+    spans_[item.index].end_ns = stream.done_ns = next;
     stream.pop();
   }
+  now_ns_ = next;
   return true;
 }
 

@@ -81,6 +81,14 @@ TEST(GpuTimeline, AnEventOfAnEmptyStreamIsThereAtOnce) {
   EXPECT_DOUBLE_EQ(gpu.finish(), 8);
 }
 
+TEST(GpuTimeline, EndsWhereTimesAreTooLargeToAddUp) {
+  GpuTimeline gpu(2);
+  gpu.add_work(0, 0, 1e30, kCompute, 1);
+  gpu.add_work(0, 0, 1, kCompute, 1);
+  gpu.add_work(1, 0, 2, kCompute, 1);
+  EXPECT_GE(gpu.finish(), 1e30);
+}
+
 // Whatever is asked: no engine does more than its share, streams run in order, and no time passes in which something could run.
 TEST(GpuTimeline, RandomWorkKeepsTheCardBusyAndInOrder) {
   std::mt19937 random(7);

@@ -1,5 +1,5 @@
 // Any bytes at all as a capture: an error or a prediction, never a crash. Built with clang and -DGPUCAST_FUZZ=ON:
-//   build/fuzz/bin/capture_fuzz -max_len=65536 CORPUS     (seed it with tests/cases/*/input.jsonl)
+//   build/fuzz/bin/capture_fuzz -max_len=65536 CORPUS tests/fuzz/corpus/capture     (and tests/cases/*/input.jsonl)
 
 #include <sys/mman.h>
 #include <unistd.h>

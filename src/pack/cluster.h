@@ -1,0 +1,41 @@
+// The cards that jobs are placed on.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gpucast/gpu.h"
+#include "src/pack/sharing_mode.h"
+
+namespace gpucast::pack {
+
+// A MIG instance's size, in the card's own units: an A100 has 7 of compute and 8 of memory.
+struct MigProfile {
+  std::string name;  // "3g.40gb"
+  int compute = 0, memory = 0;
+  double compute_share = 0, memory_share = 0;
+  int64_t bytes = 0;
+  std::vector<int> starts;  // units of memory at which one may begin
+};
+
+// From the smallest; empty: the card has no MIG.
+std::vector<MigProfile> mig_profiles(const Gpu& gpu);
+
+struct Card {
+  std::string id;  // "p40/0"
+  uint32_t type = 0;
+};
+
+struct Cluster {
+  std::vector<Gpu> types;
+  std::vector<Card> cards;  // those of one type stand together, in the order of `types`
+  SharingMode mode = SharingMode::mps;
+};
+
+// "4xp40,2xa100-80" or "rtx4090". Throws Error: an unknown card (with a "did you mean"), a count of 0 or above a million, no card at all.
+Cluster parse_cluster(std::string_view text, SharingMode mode);
+
+}  // namespace gpucast::pack

@@ -1,0 +1,67 @@
+// Finds the first of many places with enough of two things, in about the logarithm of their number: cards with memory and share to spare,
+// or (with both negated) waiting jobs that need no more than that.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace gpucast::pack {
+
+struct Capacity {
+  int64_t bytes = 0;
+  int32_t share = 0;
+  bool covers(const Capacity& need) const { return bytes >= need.bytes && share >= need.share; }
+  bool operator==(const Capacity&) const = default;
+};
+
+class FitTree {
+ public:
+  static constexpr size_t kNone = SIZE_MAX;
+  static constexpr Capacity kNothing = {INT64_MIN, INT32_MIN};
+
+  explicit FitTree(size_t count = 0) { reset(count); }
+  void reset(size_t count) {
+    leaves_ = 1;
+    while (leaves_ < count) leaves_ *= 2;
+    nodes_.assign(2 * leaves_, kNothing);
+  }
+  const Capacity& at(size_t place) const { return nodes_[leaves_ + place]; }
+  void set(size_t place, Capacity capacity) {
+    size_t i = leaves_ + place;
+    nodes_[i] = capacity;
+    while (i > 1) {
+      i /= 2;
+      const Capacity &left = nodes_[2 * i], &right = nodes_[2 * i + 1];
+      const Capacity most = {std::max(left.bytes, right.bytes), std::max(left.share, right.share)};
+      if (nodes_[i] == most) return;
+      nodes_[i] = most;
+    }
+  }
+  // The first place from `from` on with enough. `worth(capacity)` false: no place at or below that much is wanted.
+  template <class Worth>
+  size_t first(const Capacity& need, size_t from, const Worth& worth) const {
+    if (from >= leaves_) return kNone;
+    size_t i = from == 0 ? 1 : leaves_ + from;
+    for (;;) {
+      if (nodes_[i].covers(need) && worth(nodes_[i])) {
+        if (i >= leaves_) return i - leaves_;
+        i *= 2;
+        continue;
+      }
+      while ((i & 1) != 0) i /= 2;
+      if (i == 0) return kNone;
+      ++i;
+    }
+  }
+  size_t first(const Capacity& need, size_t from = 0) const {
+    return first(need, from, [](const Capacity&) { return true; });
+  }
+
+ private:
+  size_t leaves_ = 1;
+  std::vector<Capacity> nodes_;
+};
+
+}  // namespace gpucast::pack

@@ -1,0 +1,336 @@
+#include "src/pack/job_table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <functional>
+#include <string_view>
+#include <utility>
+
+#include "gpucast/error.h"
+#include "src/base/gzip_lines.h"
+#include "src/base/json.h"
+
+namespace gpucast::pack {
+namespace {
+
+constexpr const char* kPage = "docs/reference/pack.md says what a job's columns are";
+constexpr double kLongestNs = 1e17, kLatestNs = 2e18, kMostSteps = 1e12, kMostCards = 1e6;
+constexpr int64_t kMostBytes = int64_t{1} << 50;
+
+struct Bad {
+  std::string what;
+};
+
+// Of one line, before its defaults.
+struct Row {
+  std::string name;
+  double arrival_ns = 0, steps = 1, cards = 1;
+  double step_ns = NAN, bytes = NAN, occupancy = NAN, sm_active = NAN, nvml = NAN;
+  double tensor = NAN, dram = NAN, l2 = NAN, pcie = NAN, launch = NAN;
+  std::vector<std::string> gpus;
+};
+
+struct Column {
+  const char* name;
+  double Row::*value;
+  double unit;
+  bool of_card;  // may differ from card to card: in "on", too
+};
+constexpr Column kColumns[] = {
+    {"arrival_ns", &Row::arrival_ns, 1, false},
+    {"arrival_s", &Row::arrival_ns, 1e9, false},
+    {"steps", &Row::steps, 1, false},
+    {"cards", &Row::cards, 1, false},
+    {"step_ns", &Row::step_ns, 1, true},
+    {"step_ms", &Row::step_ns, 1e6, true},
+    {"step_s", &Row::step_ns, 1e9, true},
+    {"memory_bytes", &Row::bytes, 1, true},
+    {"memory_mib", &Row::bytes, 1 << 20, true},
+    {"memory_gib", &Row::bytes, 1 << 30, true},
+    {"occupancy", &Row::occupancy, 1, true},
+    {"sm_active", &Row::sm_active, 1, true},
+    {"nvml_utilization", &Row::nvml, 1, true},
+    {"tensor", &Row::tensor, 1, true},
+    {"dram", &Row::dram, 1, true},
+    {"l2", &Row::l2, 1, true},
+    {"pcie", &Row::pcie, 1, true},
+    {"launch", &Row::launch, 1, true},
+};
+
+const Column& column_of(std::string_view name) {
+  std::vector<std::string> names = {"name", "gpus"};
+  for (const Column& column : kColumns) {
+    if (name == column.name) return column;
+    names.emplace_back(column.name);
+  }
+  const auto meant = did_you_mean(std::string(name), names);
+  throw Bad{fmt::format("a job has no '{}'{}", name, meant ? "; did you mean '" + *meant + "'?" : "")};
+}
+
+double number_of(std::string_view text, std::string_view column) {
+  double out = 0;
+  const auto read = std::from_chars(text.data(), text.data() + text.size(), out);
+  if (read.ec != std::errc() || read.ptr != text.data() + text.size()) throw Bad{fmt::format("'{}' is no number: '{}'", column, text)};
+  return out;
+}
+
+double either(double value, double otherwise) { return std::isnan(value) ? otherwise : value; }
+
+// A number that was given and is none stays an infinity, which check_job() names; NAN means that nothing was given.
+void put(const Column& column, double value, Row* row) { row->*column.value = std::isnan(value) ? INFINITY : value * column.unit; }
+
+int64_t whole(double value, double least, double most, const char* what) {
+  if (!(value >= least && value <= most)) throw Bad{fmt::format("{} is from {} to {:g}, not {:g}", what, least, most, value)};
+  return std::llround(value);
+}
+
+Figures figures_of(const Row& row) {
+  if (std::isnan(row.step_ns)) throw Bad{"it has no step time: 'step_ns', 'step_ms' or 'step_s'"};
+  if (std::isnan(row.bytes)) throw Bad{"it has no memory: 'memory_bytes', 'memory_mib' or 'memory_gib'"};
+  Figures out;
+  out.step_ns = row.step_ns;
+  out.request_bytes = whole(std::ceil(row.bytes), 1, static_cast<double>(kMostBytes), "the memory in bytes");
+  out.occupancy = either(row.occupancy, 1);
+  out.nvml_utilization = either(row.nvml, 1);
+  out.sm_active = either(row.sm_active, out.occupancy);
+  const bool mixed =
+      !std::isnan(row.tensor) || !std::isnan(row.dram) || !std::isnan(row.l2) || !std::isnan(row.pcie) || !std::isnan(row.launch);
+  if (mixed) {
+    KernelMix mix;
+    mix.busy = out.nvml_utilization;
+    mix.warps = out.occupancy;
+    mix.sm_active = out.sm_active;
+    mix.tensor = either(row.tensor, 0);
+    mix.dram = either(row.dram, 0);
+    mix.l2 = either(row.l2, 0);
+    mix.pcie = either(row.pcie, 0);
+    mix.launch = either(row.launch, 0);
+    mix.step_ns = out.step_ns;
+    out.mix = mix;
+  }
+  return out;
+}
+
+Job job_of(const Row& row, const std::vector<std::pair<std::string, Row>>& on) {
+  Job out;
+  out.name = row.name;
+  out.arrival_ns = whole(row.arrival_ns, 0, kLatestNs, "the arrival in nanoseconds");
+  out.steps = whole(row.steps, 1, kMostSteps, "the number of steps");
+  out.cards = static_cast<int>(whole(row.cards, 1, kMostCards, "the number of cards"));
+  out.only_listed = !row.gpus.empty() || (!on.empty() && (std::isnan(row.step_ns) || std::isnan(row.bytes)));
+  const auto wanted = [&](const std::string& id) {
+    return row.gpus.empty() || std::find(row.gpus.begin(), row.gpus.end(), id) != row.gpus.end();
+  };
+  for (const auto& [id, of_card] : on)
+    if (wanted(id)) out.by_card.emplace_back(id, figures_of(of_card));
+  for (const std::string& id : row.gpus) {
+    bool known = false;
+    for (const auto& [listed, figures] : out.by_card) known = known || listed == id;
+    if (!known) out.by_card.emplace_back(id, figures_of(row));
+  }
+  if (!out.only_listed) out.figures = figures_of(row);
+  if (out.only_listed) out.figures = out.by_card.front().second;
+  return out;
+}
+
+// ---- JSON ---------------------------------------------------------------------------------------------------------------------
+
+void put(const std::string& key, const Json& value, bool of_card, Row* row) {
+  const Column& column = column_of(key);
+  if (of_card && !column.of_card) throw Bad{fmt::format("'{}' does not differ from card to card", key)};
+  if (!value.is_number()) throw Bad{fmt::format("'{}' is no number", key)};
+  put(column, value.get<double>(), row);
+}
+
+Job job_of(const Json& line) {
+  Row row;
+  for (size_t i = 0; i < line.size(); ++i) {
+    const std::string& key = line.keys()[i];
+    const Json& value = line.at(i);
+    if (key == "name" && value.is_text())
+      row.name = value.get<std::string>();
+    else if (key == "gpus" && value.is_array())
+      for (const Json& gpu : value) row.gpus.push_back(find_gpu(gpu.get<std::string>()).id);
+    else if (key != "on")
+      put(key, value, false, &row);
+  }
+  std::vector<std::pair<std::string, Row>> on;
+  const Json& cards = line["on"];
+  if (!cards.is_null() && !cards.is_object()) throw Bad{"'on' is no object"};
+  for (size_t c = 0; c < cards.size(); ++c) {
+    Row of_card = row;
+    if (!cards.at(c).is_object()) throw Bad{fmt::format("'{}' is no object", cards.keys()[c])};
+    for (size_t i = 0; i < cards.at(c).size(); ++i) put(cards.at(c).keys()[i], cards.at(c).at(i), true, &of_card);
+    on.emplace_back(find_gpu(cards.keys()[c]).id, of_card);
+  }
+  return job_of(row, on);
+}
+
+// A result of `gpucast batch`. Its time of a step is the GPU's alone.
+bool read_result(const Json& line, JobTable* table, Job* job) {
+  const Json& report = line["report"];
+  if (report.is_null()) {
+    ++table->failed_runs;
+    return false;
+  }
+  Row row;
+  row.name = line["name"].get<std::string>();
+  const Json& request = report["device"]["request_bytes"];
+  if (!request.is_number()) throw Bad{"the report has no 'device.request_bytes'"};
+  row.bytes = request.get<double>();
+  const Json& time = report["gpu_time"]["expected_ns"];
+  if (!time.is_number()) ++table->without_time;
+  row.step_ns = time.is_number() ? time.get<double>() : 1e9;
+  const Json& ranks = report["ranks"]["world_size"];
+  if (ranks.is_number()) row.cards = ranks.get<double>();
+  *job = job_of(row, {});
+  return true;
+}
+
+// ---- CSV ----------------------------------------------------------------------------------------------------------------------
+
+// RFC 4180, but a field holds no line break.
+void split(std::string_view line, std::vector<std::string>* fields) {
+  fields->clear();
+  if (line.ends_with('\r')) line.remove_suffix(1);
+  for (size_t at = 0;;) {
+    std::string& field = fields->emplace_back();
+    if (at < line.size() && line[at] == '"') {
+      for (++at;; ++at) {
+        if (at >= line.size()) throw Bad{"a quoted field has no end"};
+        if (line[at] != '"') {
+          field += line[at];
+        } else if (at + 1 < line.size() && line[at + 1] == '"') {
+          field += line[at++];
+        } else {
+          ++at;
+          break;
+        }
+      }
+      if (at < line.size() && line[at] != ',') throw Bad{"something stands behind a quoted field"};
+    } else {
+      const size_t end = std::min(line.find(',', at), line.size());
+      field = line.substr(at, end - at);
+      at = end;
+    }
+    if (at >= line.size()) return;
+    ++at;
+  }
+}
+
+std::vector<std::string> heading_of(std::string_view line) {
+  std::vector<std::string> out;
+  if (line.starts_with("\xEF\xBB\xBF")) line.remove_prefix(3);
+  split(line, &out);
+  for (const std::string& name : out)
+    if (name != "name" && name != "gpus") (void)column_of(name);
+  return out;
+}
+
+Job job_of(const std::vector<std::string>& heading, const std::vector<std::string>& fields) {
+  if (fields.size() != heading.size()) throw Bad{fmt::format("it has {} fields, and the heading {}", fields.size(), heading.size())};
+  Row row;
+  for (size_t i = 0; i < fields.size(); ++i) {
+    if (heading[i] == "name") {
+      row.name = fields[i];
+    } else if (heading[i] == "gpus") {
+      for (size_t at = 0; at < fields[i].size();) {
+        const size_t end = std::min(fields[i].find(';', at), fields[i].size());
+        row.gpus.push_back(find_gpu(fields[i].substr(at, end - at)).id);
+        at = end + 1;
+      }
+    } else if (!fields[i].empty()) {
+      put(column_of(heading[i]), number_of(fields[i], heading[i]), &row);
+    }
+  }
+  return job_of(row, {});
+}
+
+void check_share(double value, const char* what) {
+  if (!(value >= 0 && value <= 1)) throw Bad{fmt::format("the {} is a share from 0 to 1, not {:g}", what, value)};
+}
+
+void check(const Job& job, const Figures& figures) {
+  if (!(figures.step_ns > 0) || !std::isfinite(figures.step_ns)) throw Bad{"the time of a step is not above 0"};
+  if (!(figures.step_ns * static_cast<double>(job.steps) <= kLongestNs)) throw Bad{"the job lasts longer than three years"};
+  if (figures.request_bytes <= 0 || figures.request_bytes > kMostBytes) throw Bad{"the memory is not from 1 byte to 1 PiB"};
+  check_share(figures.occupancy, "occupancy");
+  check_share(figures.sm_active, "share of active multiprocessors");
+  check_share(figures.nvml_utilization, "NVML utilization");
+  if (!figures.mix) return;
+  const KernelMix& mix = *figures.mix;
+  check_share(mix.busy, "GPU's busy share");
+  check_share(mix.tensor, "tensor cores' share");
+  check_share(mix.dram, "bandwidth's share");
+  check_share(mix.l2, "L2's share");
+  check_share(mix.pcie, "bus's share");
+  check_share(mix.launch, "launches' share");
+}
+
+void check(const Job& job) {
+  if (job.steps < 1 || job.cards < 1 || job.arrival_ns < 0) throw Bad{"steps and cards are 1 or more, an arrival is 0 or more"};
+  check(job, job.figures);
+  for (const auto& [id, figures] : job.by_card) check(job, figures);
+}
+
+}  // namespace
+
+void check_job(const Job& job, const std::string& where) {
+  try {
+    check(job);
+  } catch (const Bad& bad) {
+    throw Error(fmt::format("'{}' is no job: {}", job.name, bad.what), where, kPage);
+  }
+}
+
+JobTable read_job_table(const std::string& path) {
+  GzipLines lines(path == "-" ? "/dev/stdin" : path);
+  JobTable out;
+  std::vector<std::string> heading, fields;
+  std::string_view line;
+  const auto where = [&] { return fmt::format("{}, line {}", path == "-" ? "standard input" : path, lines.line_number()); };
+  bool json = false, begun = false;
+  while (lines.next(&line)) {
+    if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
+    try {
+      if (!begun) {
+        begun = true;
+        json = line[line.find_first_not_of(" \t")] == '{';
+        if (!json) {
+          heading = heading_of(line);
+          continue;
+        }
+      }
+      Job job;
+      if (json) {
+        const Json parsed = Json::parse(line);
+        if (!parsed.is_object()) throw Bad{"it is no JSON object"};
+        if (parsed.contains("report") && parsed.contains("status")) {
+          if (!read_result(parsed, &out, &job)) continue;
+        } else {
+          job = job_of(parsed);
+        }
+      } else {
+        split(line, &fields);
+        job = job_of(heading, fields);
+      }
+      if (job.name.empty()) job.name = fmt::format("line {}", lines.line_number());
+      check(job);
+      out.jobs.push_back(std::move(job));
+    } catch (const Bad& bad) {
+      throw Error(fmt::format("this is no job: {}", bad.what), where(), kPage);
+    } catch (const Error& error) {
+      throw Error(fmt::format("this is no job: {}", error.what()), where(), error.hint);
+    }
+  }
+  if (lines.end() != GzipLines::End::complete) throw Error("the table ends before its end: it is cut short or damaged", where());
+  if (out.jobs.empty())
+    throw Error("there is no job in it", path == "-" ? "standard input" : path,
+                out.failed_runs > 0 ? "all runs of the batch failed" : "a table has a heading and a line for each job");
+  return out;
+}
+
+}  // namespace gpucast::pack

@@ -24,6 +24,7 @@ const Subcommand kSubcommands[] = {
     {"diff", "what grew from one run to another, with a verdict for CI", gpucast::cli::declare_diff},
     {"time", "how long a step takes, on cards you do not have", gpucast::cli::declare_time},
     {"occupancy", "how full a step makes a GPU, kernel by kernel", gpucast::cli::declare_occupancy},
+    {"pack", "who can share a card, and when a queue of jobs is done", gpucast::cli::declare_pack},
     {"gpus", "list the cards gpucast knows", gpucast::cli::declare_gpus},
     {"doctor", "check that this environment is usable", gpucast::cli::declare_doctor},
 };

@@ -7,7 +7,7 @@ namespace {
 
 // What the job's own limits make of it.
 double own_slowdown(const KernelMix& mix) {
-  const double compute = std::max({mix.sm_active, mix.warps, mix.tensor}) / mix.compute_limit;
+  const double compute = std::max({mix.sm_active, mix.warps, mix.compute, mix.tensor}) / mix.compute_limit;
   const double memory = std::max(mix.dram, mix.l2) / mix.memory_limit;
   return std::max({1.0, mix.compute_limit < 1 ? compute : 0.0, mix.memory_limit < 1 ? memory : 0.0});
 }
@@ -19,13 +19,15 @@ std::vector<Slowdown> slowdowns(std::span<const KernelMix> mixes, const Gpu& /*g
   for (const KernelMix& mix : mixes) {
     sum.busy += mix.busy;
     sum.warps += mix.warps;
+    sum.compute += mix.compute;
     sum.tensor += mix.tensor;
     sum.dram += mix.dram;
     sum.l2 += mix.l2;
     sum.pcie += mix.pcie;
   }
   // Launches are not among them: each process has a host thread of its own.
-  const double shared = mode == SharingMode::timeslice ? sum.busy : std::max({sum.warps, sum.tensor, sum.dram, sum.l2, sum.pcie});
+  const double shared =
+      mode == SharingMode::timeslice ? sum.busy : std::max({sum.warps, sum.compute, sum.tensor, sum.dram, sum.l2, sum.pcie});
   std::vector<Slowdown> out;
   out.reserve(mixes.size());
   for (const KernelMix& mix : mixes) {

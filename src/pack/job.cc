@@ -7,7 +7,7 @@ KernelMix mix_of(const Figures& figures) {
   KernelMix out;
   out.busy = figures.nvml_utilization;
   out.sm_active = figures.sm_active;
-  out.warps = figures.occupancy;
+  out.warps = figures.occupancy * figures.nvml_utilization;
   out.step_ns = figures.step_ns;
   return out;
 }

@@ -16,7 +16,7 @@ namespace gpucast::pack {
 struct Figures {
   double step_ns = 0;         // alone on the card
   int64_t request_bytes = 0;  // of each card: all that the device loses to it, at its upper bound, the process's context included
-  double occupancy = 1;       // achieved, over the step: 0 to 1
+  double occupancy = 1;       // achieved, over the kernels' time: 0 to 1
   double sm_active = 1;       // share of multiprocessors with a block, over the step
   double nvml_utilization = 1;
   std::optional<KernelMix> mix;

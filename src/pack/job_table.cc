@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <functional>
+#include <iterator>
 #include <string_view>
 #include <utility>
 
@@ -29,7 +29,7 @@ struct Row {
   std::string name;
   double arrival_ns = 0, steps = 1, cards = 1;
   double step_ns = NAN, bytes = NAN, occupancy = NAN, sm_active = NAN, nvml = NAN;
-  double tensor = NAN, dram = NAN, l2 = NAN, pcie = NAN, launch = NAN;
+  double compute = NAN, tensor = NAN, dram = NAN, l2 = NAN, pcie = NAN, launch = NAN, kernels = NAN;
   std::vector<std::string> gpus;
 };
 
@@ -53,11 +53,13 @@ constexpr Column kColumns[] = {
     {"occupancy", &Row::occupancy, 1, true},
     {"sm_active", &Row::sm_active, 1, true},
     {"nvml_utilization", &Row::nvml, 1, true},
+    {"compute", &Row::compute, 1, true},
     {"tensor", &Row::tensor, 1, true},
     {"dram", &Row::dram, 1, true},
     {"l2", &Row::l2, 1, true},
     {"pcie", &Row::pcie, 1, true},
     {"launch", &Row::launch, 1, true},
+    {"kernels", &Row::kernels, 1, true},
 };
 
 const Column& column_of(std::string_view name) {
@@ -95,22 +97,17 @@ Figures figures_of(const Row& row) {
   out.request_bytes = whole(std::ceil(row.bytes), 1, static_cast<double>(kMostBytes), "the memory in bytes");
   out.occupancy = either(row.occupancy, 1);
   out.nvml_utilization = either(row.nvml, 1);
-  out.sm_active = either(row.sm_active, out.occupancy);
-  const bool mixed =
-      !std::isnan(row.tensor) || !std::isnan(row.dram) || !std::isnan(row.l2) || !std::isnan(row.pcie) || !std::isnan(row.launch);
-  if (mixed) {
-    KernelMix mix;
-    mix.busy = out.nvml_utilization;
-    mix.warps = out.occupancy;
-    mix.sm_active = out.sm_active;
-    mix.tensor = either(row.tensor, 0);
-    mix.dram = either(row.dram, 0);
-    mix.l2 = either(row.l2, 0);
-    mix.pcie = either(row.pcie, 0);
-    mix.launch = either(row.launch, 0);
-    mix.step_ns = out.step_ns;
-    out.mix = mix;
-  }
+  out.sm_active = either(row.sm_active, out.nvml_utilization);
+  const double parts[] = {row.compute, row.tensor, row.dram, row.l2, row.pcie, row.launch, row.kernels};
+  if (std::all_of(std::begin(parts), std::end(parts), [](double part) { return std::isnan(part); })) return out;
+  KernelMix& mix = out.mix.emplace(mix_of(out));
+  mix.compute = either(row.compute, 0);
+  mix.tensor = either(row.tensor, 0);
+  mix.dram = either(row.dram, 0);
+  mix.l2 = either(row.l2, 0);
+  mix.pcie = either(row.pcie, 0);
+  mix.launch = either(row.launch, 0);
+  mix.kernels = whole(either(row.kernels, 0), 0, kMostSteps, "the number of kernels");
   return out;
 }
 
@@ -184,7 +181,7 @@ bool read_result(const Json& line, JobTable* table, Job* job) {
   const Json& time = report["gpu_time"]["expected_ns"];
   if (!time.is_number()) ++table->without_time;
   row.step_ns = time.is_number() ? time.get<double>() : 1e9;
-  const Json& ranks = report["ranks"]["world_size"];
+  const Json& ranks = report["environment"]["world_size"];
   if (ranks.is_number()) row.cards = ranks.get<double>();
   *job = job_of(row, {});
   return true;
@@ -263,6 +260,7 @@ void check(const Job& job, const Figures& figures) {
   if (!figures.mix) return;
   const KernelMix& mix = *figures.mix;
   check_share(mix.busy, "GPU's busy share");
+  check_share(mix.compute, "arithmetic's share");
   check_share(mix.tensor, "tensor cores' share");
   check_share(mix.dram, "bandwidth's share");
   check_share(mix.l2, "L2's share");

@@ -66,7 +66,7 @@ TEST(JobTable, ResultsOfABatch) {
            "\n"
            R"({"schema_version":1,"name":"b","status":"failed","report":null})"
            "\n"
-           R"({"schema_version":1,"name":"c","status":"fits","report":{"device":{"request_bytes":6},"ranks":{"world_size":4}}})"
+           R"({"schema_version":1,"name":"c","status":"fits","report":{"device":{"request_bytes":6},"environment":{"world_size":4}}})"
            "\n");
   ASSERT_EQ(table.jobs.size(), 2U);
   EXPECT_EQ(table.failed_runs, 1);

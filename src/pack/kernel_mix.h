@@ -11,6 +11,7 @@ struct KernelMix {
   double busy = 0;           // of the step in which any kernel runs: what nvidia-smi shows
   double sm_active = 0;      // multiprocessors that hold a block
   double warps = 0;          // warps, of the most that the card holds: achieved occupancy times `busy`
+  double compute = 0;        // FLOPs of the CUDA cores
   double tensor = 0;         // tensor cores' FLOPs
   double dram = 0;           // device memory's bandwidth
   double l2 = 0;             // L2's bandwidth

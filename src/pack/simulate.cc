@@ -18,7 +18,8 @@ namespace {
 
 constexpr int32_t kWhole = 1'000'000;  // a card's share: whole numbers, so that sums are exact
 constexpr int64_t kCenturyNs = int64_t{100} * 366 * 24 * 3600 * 1'000'000'000;
-constexpr size_t kWindow = 64;  // candidates that are weighed against each other
+constexpr double kMostSliceSlowdown = 2;  // where neighbours are weighed: smaller slices are left out
+constexpr size_t kWindow = 64;            // candidates that are weighed against each other
 
 int32_t whole_share(double share) {
   return static_cast<int32_t>(std::clamp(std::ceil(share * kWhole - 1e-6), double{kWhole / kMostSharers}, double{kWhole}));
@@ -162,27 +163,21 @@ class Simulation {
       if (cluster_.mode == SharingMode::mps_limits) share = std::max(share, limit_of(figures));
       return Capacity{policy_.sees_memory ? figures.request_bytes : 0, whole_share(share)};
     }
-    std::optional<Capacity> out;
-    double best = 0;
     for (size_t p = 0; p < type.profiles.size(); ++p) {
       const MigProfile& profile = type.profiles[p];
-      if (policy_.sees_memory && figures.request_bytes > profile.bytes) continue;
       const bool last = p + 1 == type.profiles.size();
-      if (profile.compute_share < policy_.share(figures) && !last) continue;
-      // What a slice of the card brings the job forward; without weighing, the smallest.
-      const double worth = policy_.gain ? 1 / alone_slowdown(type, figures, static_cast<int>(p)) / profile.memory_share : 1;
-      if (worth > best) {
-        best = worth;
-        out = Capacity{static_cast<int64_t>(p) + 1, 0};
-      }
+      if (policy_.sees_memory && figures.request_bytes > profile.bytes) continue;
+      if (!last && profile.compute_share < policy_.share(figures)) continue;
+      if (!last && policy_.gain && alone_slowdown(type, figures, static_cast<int>(p)) > kMostSliceSlowdown) continue;
+      return Capacity{static_cast<int64_t>(p) + 1, 0};
     }
-    return out;
+    return std::nullopt;
   }
 
   // In whole percents, as CUDA_MPS_ACTIVE_THREAD_PERCENTAGE.
   static double limit_of(const Figures& figures) {
     const KernelMix mix = mix_of(figures);
-    return std::clamp(std::ceil(100 * std::max({mix.sm_active, mix.warps, mix.tensor}) - 1e-9), 1.0, 100.0) / 100;
+    return std::clamp(std::ceil(100 * std::max({mix.sm_active, mix.warps, mix.compute, mix.tensor}) - 1e-9), 1.0, 100.0) / 100;
   }
 
   KernelMix limited_mix(const Type& type, const Figures& figures, const Capacity& need, int mig_profile) const {
@@ -691,7 +686,7 @@ class Simulation {
       // Turns add up; kernels of several processes at once may fall into the same moment.
       if (cluster_.mode == SharingMode::timeslice) state.nvml += figures.nvml_utilization / resident.slowdown;
       idle *= 1 - std::min(1.0, figures.nvml_utilization);
-      state.occupancy += figures.occupancy / resident.slowdown;
+      state.occupancy += figures.occupancy * figures.nvml_utilization / resident.slowdown;
     }
     if (cluster_.mode != SharingMode::timeslice) state.nvml = 1 - idle;
     state.nvml = std::min(1.0, state.nvml);

@@ -6,6 +6,7 @@
     input.events.txt.gz    instead: an event file; expected.jsonl.gz beside it is for test_replay.py
     input.pickle     instead: a memory snapshot, as train.pickle
     input.trace.json.gz    instead: a profiler trace, as train.json.gz (tests/cases/PROFILES.md says how each was made)
+    input.jobs.csv, input.jobs.jsonl   instead: a table of jobs, as train.csv or train.jsonl
     command          the arguments of gpucast
     expected.txt     standard output with --format text, then standard error
     expected.json    standard output with --format json
@@ -46,6 +47,10 @@ def prepare(case, folder, name="train"):
             data = gzip.decompress(data)[: int((case / "keep_bytes").read_text())]
         (folder / f"{name}.json{'' if (case / 'keep_bytes').exists() else '.gz'}").write_bytes(data)
         return
+    for form in "csv", "jsonl":
+        if (source / f"input.jobs.{form}").exists():
+            shutil.copy(source / f"input.jobs.{form}", folder / f"{name}.{form}")
+            return
     data = (source / "input.jsonl").read_bytes()
     if not (case / "uncompressed").exists():
         data = gzip.compress(data, compresslevel=0, mtime=0)  # stored, so that offsets in messages are the same everywhere

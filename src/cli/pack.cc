@@ -1,0 +1,101 @@
+// `gpucast pack`: who shares a card with whom, and when each is done.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gpucast/error.h"
+#include "src/cli/messages.h"
+#include "src/cli/pack_jobs.h"
+#include "src/cli/subcommand.h"
+#include "src/pack/policy.h"
+#include "src/pack/simulate.h"
+#include "src/report/pack_report.h"
+
+namespace gpucast::cli {
+namespace {
+
+constexpr size_t kMostTogether = 8;
+
+struct Options {
+  std::vector<std::string> files;
+  std::string gpus, policy = "gpucast", mode = "mps", format = "text", output;
+  bool fair = false;
+  int64_t seed = 0, steps = 1000;
+};
+
+// All jobs at once on the one card that there is.
+std::optional<Together> together_of(const std::vector<pack::Job>& jobs, const pack::Cluster& cluster) {
+  if (cluster.cards.size() != 1 || jobs.size() < 2 || jobs.size() > kMostTogether || cluster.mode == pack::SharingMode::mig)
+    return std::nullopt;
+  const Gpu& gpu = cluster.types.front();
+  Together out;
+  out.capacity_bytes = static_cast<int64_t>(gpu.total_memory_bytes);
+  std::vector<pack::KernelMix> mixes;
+  for (const pack::Job& job : jobs) {
+    const pack::Figures* figures = job.on(gpu.id);
+    if (!figures || job.cards > 1) return std::nullopt;
+    out.request_bytes += figures->request_bytes;
+    mixes.push_back(mix_of(*figures));
+  }
+  out.fits = out.request_bytes <= out.capacity_bytes;
+  if (out.fits) out.slowdowns = pack::slowdowns(mixes, gpu, cluster.mode);
+  return out;
+}
+
+using File = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
+
+// Before the long work: a path that cannot be written is known at once.
+File open_output(const std::string& path) {
+  if (path.empty()) return {stdout, [](std::FILE*) { return 0; }};
+  File out(std::fopen(path.c_str(), "w"), &std::fclose);
+  if (!out) throw Error("cannot write the plan", path, "does its folder exist, and may you write there?");
+  return out;
+}
+
+int run(const Options& options) {
+  pack::PackOptions wanted;
+  wanted.policy = &pack::policy_of(options.policy);
+  wanted.fair = options.fair;
+  wanted.seed = static_cast<uint64_t>(options.seed);
+  const pack::Cluster cluster = pack::parse_cluster(options.gpus, pack::sharing_mode_of(options.mode));
+  const File out = open_output(options.output);
+  const PackJobs jobs = read_pack_jobs(options.files, cluster, options.steps);
+  const pack::Plan plan = pack::simulate(jobs.jobs, cluster, wanted);
+  const std::optional<Together> together = together_of(jobs.jobs, cluster);
+  const PackReport report = {jobs.jobs, cluster, plan, together ? &*together : nullptr, jobs.notes};
+  if (options.format == "json")
+    write_pack_json(report, out.get());
+  else
+    std::fputs((options.format == "html" ? pack_html(report) : pack_text(report, options.output.empty() && colour_wanted())).c_str(),
+               out.get());
+  if (std::fflush(out.get()) != 0) throw Error("cannot write the plan", options.output, "is the disk full?");
+  if (!options.output.empty()) say("gpucast: the plan is in {}\n", options.output);
+  const bool all = plan.never_fits == 0 && plan.out_of_memory_runs == 0 && (!together || together->fits);
+  return all ? kExitYes : kExitNo;
+}
+
+}  // namespace
+
+void declare_pack(Arguments& arguments) {
+  auto options = std::make_shared<Options>();
+  arguments.option("JOBS", &options->files, "tables of jobs (CSV, JSON lines), results of `gpucast batch`, captures; - is standard input")
+      .required();
+  arguments.option("--gpus", &options->gpus, "the cards: 4xp40,2xa100-80").required();
+  arguments.option("--policy", &options->policy, "slot, nvml, occupancy, memory or gpucast").shows_default();
+  arguments.option("--mode", &options->mode, "how a card is shared: mps, mps-limits, timeslice or mig").shows_default();
+  arguments.flag("--fair", &options->fair, "no job waits for ever: the oldest is overtaken 64 times at most");
+  arguments.option("--seed", &options->seed, "where a search among many cards that could be shared begins").not_negative().shows_default();
+  arguments.option("--steps", &options->steps, "of each capture's job").positive().shows_default();
+  arguments.option("--format", &options->format, "text, json or html").one_of({"text", "json", "html"}).shows_default();
+  arguments.option("-o,--output", &options->output, "write the plan there, not to standard output");
+  arguments.action([options] { return run(*options); });
+}
+
+}  // namespace gpucast::cli

@@ -1,0 +1,76 @@
+#include "src/cli/pack_jobs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <iterator>
+#include <utility>
+
+#include "gpucast/error.h"
+#include "gpucast/job_occupancy.h"
+#include "gpucast/predict.h"
+#include "gpucast/trace.h"
+#include "src/occupancy/wheel.h"
+#include "src/pack/job_table.h"
+#include "src/step/kernel_mix.h"
+
+namespace gpucast::cli {
+namespace {
+
+bool is_capture(const std::string& path) { return path.ends_with(".gpucast"); }
+
+// Of a capture: memory as `analyze` says to request it, step time and occupancy as `occupancy` does.
+pack::Job job_of_capture(const std::string& path, const pack::Cluster& cluster, int64_t steps, std::vector<std::string>* notes) {
+  const Trace trace = read_trace(path);
+  JobOccupancyOptions wanted;
+  wanted.gpus = cluster.types;
+  wanted.cache = kernel_cache_folder();
+  const JobOccupancy occupancy = job_occupancy(trace, wanted);
+  pack::Job out;
+  out.name = std::filesystem::path(path).stem().string();
+  out.steps = steps;
+  out.only_listed = true;
+  for (size_t t = 0; t < cluster.types.size(); ++t) {
+    const Gpu& gpu = cluster.types[t];
+    const CardOccupancy& card = occupancy.cards[t];
+    const Prediction prediction = predict(read_trace(path), gpu.id);
+    pack::Figures figures;
+    figures.step_ns = card.step_ns;
+    figures.request_bytes = prediction.device.request_bytes;
+    figures.occupancy = card.occupancy.time_weighted;
+    figures.sm_active = card.sm_active;
+    figures.nvml_utilization = card.nvml_utilization;
+    figures.mix = kernel_mix(trace, gpu, card);
+    out.cards = static_cast<int>(std::max<int64_t>(1, prediction.world_size));
+    out.by_card.emplace_back(gpu.id, figures);
+    for (const std::string& note : card.notes)
+      if (std::find(notes->begin(), notes->end(), note) == notes->end()) notes->push_back(note);
+  }
+  out.figures = out.by_card.front().second;
+  pack::check_job(out, path);
+  return out;
+}
+
+}  // namespace
+
+PackJobs read_pack_jobs(const std::vector<std::string>& files, const pack::Cluster& cluster, int64_t steps) {
+  PackJobs out;
+  for (const std::string& path : files) {
+    if (is_capture(path)) {
+      out.jobs.push_back(job_of_capture(path, cluster, steps, &out.notes));
+      continue;
+    }
+    pack::JobTable table = pack::read_job_table(path);
+    if (table.failed_runs > 0) out.notes.push_back(fmt::format("{}: {} runs failed and are left out", path, table.failed_runs));
+    if (table.without_time > 0)
+      out.notes.push_back(fmt::format("{}: {} runs have no time of a step, and count as a second", path, table.without_time));
+    if (out.jobs.empty())
+      out.jobs = std::move(table.jobs);
+    else
+      std::move(table.jobs.begin(), table.jobs.end(), std::back_inserter(out.jobs));
+  }
+  return out;
+}
+
+}  // namespace gpucast::cli

@@ -1,0 +1,21 @@
+// The jobs that `gpucast pack` is given: captures, results of a batch, tables.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "src/pack/cluster.h"
+#include "src/pack/job.h"
+
+namespace gpucast::cli {
+
+struct PackJobs {
+  std::vector<pack::Job> jobs;
+  std::vector<std::string> notes;
+};
+
+// `steps`: of a capture's job. Throws Error.
+PackJobs read_pack_jobs(const std::vector<std::string>& files, const pack::Cluster& cluster, int64_t steps);
+
+}  // namespace gpucast::cli

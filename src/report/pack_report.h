@@ -1,0 +1,36 @@
+// A plan for people, scripts and browsers. docs/reference/pack.md is the contract.
+#pragma once
+
+#include <cstdio>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "src/pack/cluster.h"
+#include "src/pack/interference.h"
+#include "src/pack/job.h"
+#include "src/pack/plan.h"
+
+namespace gpucast {
+
+// All jobs on one card at once: do they fit, and what becomes of each?
+struct Together {
+  bool fits = false;
+  int64_t request_bytes = 0, capacity_bytes = 0;
+  std::vector<pack::Slowdown> slowdowns;  // by job; empty: they do not fit
+};
+
+struct PackReport {
+  const std::vector<pack::Job>& jobs;
+  const pack::Cluster& cluster;
+  const pack::Plan& plan;
+  const Together* together = nullptr;
+  std::vector<std::string> notes;
+};
+
+std::string pack_text(const PackReport& report, bool colour);
+// Job by job, since there may be a million.
+void write_pack_json(const PackReport& report, std::FILE* out);
+std::string pack_html(const PackReport& report);
+
+}  // namespace gpucast

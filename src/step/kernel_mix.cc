@@ -1,0 +1,52 @@
+#include "src/step/kernel_mix.h"
+
+#include <algorithm>
+
+#include "src/step/step_operations.h"
+#include "src/step/step_schedule.h"
+#include "src/time/card_rates.h"
+#include "src/time/duration.h"
+
+namespace gpucast {
+namespace {
+
+bool has_products(OperationKind kind) {
+  return kind == OperationKind::gemm || kind == OperationKind::convolution || kind == OperationKind::attention ||
+         kind == OperationKind::recurrent;
+}
+
+}  // namespace
+
+pack::KernelMix kernel_mix(const Trace& trace, const Gpu& gpu, const CardOccupancy& occupancy) {
+  const StepOperations step = step_operations(trace);
+  const CardRates rates = card_rates(gpu);
+  double compute_s = 0, tensor_s = 0, dram_s = 0, l2_s = 0, pcie_s = 0;
+  for (const StepOperation& operation : step.operations) {
+    const Operation& sizes = step.shapes[operation.shape];
+    const auto bytes = static_cast<double>(sizes.bytes_read + sizes.bytes_written);
+    if (sizes.to_host || sizes.from_host) {
+      pcie_s += bytes / 2 / rates.link_bytes_per_s;  // read on one side, written on the other
+      continue;
+    }
+    if (const double rate = rates.sustained_flop_per_s[sizes.precision]; rate > 0 && has_products(sizes.kind))
+      (rates.tensor_cores[sizes.precision] ? tensor_s : compute_s) += sizes.flops / rate;
+    l2_s += bytes / rates.l2_bytes_per_s;
+    if (bytes > rates.l2_full * rates.l2_bytes) dram_s += bytes / rates.dram_bytes_per_s;
+  }
+  const auto of_step = [&](double seconds) { return std::min(1.0, seconds * 1e9 / occupancy.step_ns); };
+  pack::KernelMix out;
+  out.busy = occupancy.nvml_utilization;
+  out.sm_active = occupancy.sm_active;
+  out.warps = occupancy.of_step;
+  out.compute = of_step(compute_s);
+  out.tensor = of_step(tensor_s);
+  out.dram = of_step(dram_s);
+  out.l2 = of_step(l2_s);
+  out.pcie = of_step(pcie_s);
+  out.launch = of_step(static_cast<double>(occupancy.launches) * rates.launch_ns * 1e-9);
+  out.kernels = occupancy.launches;
+  out.step_ns = occupancy.step_ns;
+  return out;
+}
+
+}  // namespace gpucast

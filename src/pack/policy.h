@@ -17,9 +17,9 @@ struct Policy {
   // What a job counts as, of a card's 1; shares on a card add up to at most 1. 0: it is not counted.
   double (*share)(const Figures& figures);
   bool sees_memory;  // requests on a card add up to at most its memory. Without it, what comes too late runs out of memory
-  // Sits a job beside others only where that makes the card as a whole faster, and where it does so most: gain() of a set of jobs before
-  // and after is above kLeastGain. nullptr: any place with enough left will do.
-  double (*gain)(std::span<const Slowdown> before, std::span<const Slowdown> after);
+  // Progress of all jobs on a card. A job sits down beside others only where that adds more than kLeastGain, and where it adds most.
+  // nullptr: any place with enough left will do.
+  double (*progress)(std::span<const Slowdown> slowdowns);
 };
 
 inline constexpr double kLeastGain = 0.05;

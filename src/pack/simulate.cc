@@ -43,6 +43,8 @@ struct Resident {
 
 struct CardState {
   std::vector<Resident> residents;
+  std::vector<KernelMix> mixes;  // of the residents
+  double progress = 0;           // of a policy that weighs; below 0: not known since the residents changed
   Capacity free;
   int64_t used_bytes = 0;
   uint32_t mig_units = 0;  // of memory, by bit
@@ -88,7 +90,7 @@ class Simulation {
         cluster_(cluster),
         options_(options),
         policy_(*options.policy),
-        weighs_(policy_.gain && cluster.mode != SharingMode::mig) {
+        weighs_(policy_.progress && cluster.mode != SharingMode::mig) {
     plan_.policy = policy_.name;
     plan_.mode = cluster.mode;
     plan_.fair = options.fair;
@@ -168,7 +170,7 @@ class Simulation {
       const bool last = p + 1 == type.profiles.size();
       if (policy_.sees_memory && figures.request_bytes > profile.bytes) continue;
       if (!last && profile.compute_share < policy_.share(figures)) continue;
-      if (!last && policy_.gain && alone_slowdown(type, figures, static_cast<int>(p)) > kMostSliceSlowdown) continue;
+      if (!last && policy_.progress && alone_slowdown(type, figures, static_cast<int>(p)) > kMostSliceSlowdown) continue;
       return Capacity{static_cast<int64_t>(p) + 1, 0};
     }
     return std::nullopt;
@@ -300,10 +302,12 @@ class Simulation {
 
   double gain_on(const Type& type, uint32_t number, uint32_t card) {
     if (cards_[card].residents.empty()) return 1 / alone_slowdown(type, *type.figures[number], -1);
-    mixes_of(card);
-    const std::vector<Slowdown> before = slowdowns(mixes_, *type.gpu, cluster_.mode);
-    mixes_.push_back(limited_mix(type, *type.figures[number], need(type, number), -1));
-    return policy_.gain(before, slowdowns(mixes_, *type.gpu, cluster_.mode));
+    CardState& state = cards_[card];
+    if (state.progress < 0) state.progress = policy_.progress(slowdowns(state.mixes, *type.gpu, cluster_.mode));
+    state.mixes.push_back(limited_mix(type, *type.figures[number], need(type, number), -1));
+    const double after = policy_.progress(slowdowns(state.mixes, *type.gpu, cluster_.mode));
+    state.mixes.pop_back();
+    return after - state.progress;
   }
 
   bool choose_weighing(Type* type, uint32_t number, uint32_t card, size_t wanted) {
@@ -569,6 +573,8 @@ class Simulation {
       if (options_.neighbours)
         for (const Resident& other : state.residents) out.neighbours.push_back(order_[other.job]);
       state.residents.push_back({number, 1});
+      state.mixes.push_back(limited_mix(*type, figures, needed, profile));
+      state.progress = -1;
       state.used_bytes += figures.request_bytes;
       if (profile >= 0)
         take_slice(*type, profile, &state, number);
@@ -616,7 +622,10 @@ class Simulation {
     for (const uint32_t card : out.cards) {
       CardState& state = cards_[card];
       account(card);
-      std::erase_if(state.residents, [&](const Resident& resident) { return resident.job == number; });
+      const auto found = std::find_if(state.residents.begin(), state.residents.end(), [&](const Resident& r) { return r.job == number; });
+      state.mixes.erase(state.mixes.begin() + (found - state.residents.begin()));
+      state.residents.erase(found);
+      state.progress = -1;
       state.used_bytes -= figures.request_bytes;
       if (out.mig_profile >= 0)
         give_slice(type, out.mig_profile, &state, number);
@@ -661,14 +670,6 @@ class Simulation {
   }
 
   // ---- speeds -----------------------------------------------------------------------------------------------------------------
-  void mixes_of(uint32_t card) {
-    const Type& type = type_of(card);
-    mixes_.clear();
-    for (const Resident& resident : cards_[card].residents)
-      mixes_.push_back(
-          limited_mix(type, *type.figures[resident.job], need(type, resident.job), plan_.jobs[order_[resident.job]].mig_profile));
-  }
-
   // The card's set of jobs has changed.
   void update(uint32_t card) {
     CardState& state = cards_[card];
@@ -676,8 +677,8 @@ class Simulation {
     state.nvml = state.occupancy = 0;
     if (state.residents.empty()) return;
     const Type& type = type_of(card);
-    mixes_of(card);
-    const std::vector<Slowdown> slower = slowdowns(mixes_, *type.gpu, cluster_.mode);
+    const std::vector<Slowdown> slower = slowdowns(state.mixes, *type.gpu, cluster_.mode);
+    if (weighs_) state.progress = policy_.progress(slower);
     double idle = 1;
     for (size_t i = 0; i < slower.size(); ++i) {
       Resident& resident = state.residents[i];
@@ -797,7 +798,6 @@ class Simulation {
   // Filled and used within one event.
   std::vector<uint32_t> freed_, changed_, chosen_;
   std::vector<Type*> by_speed_;
-  std::vector<KernelMix> mixes_;
   std::vector<Capacity> failed_;
   std::vector<std::pair<double, uint32_t>> weighed_;
   double gain_ = 0;

@@ -129,6 +129,7 @@ def main():
     options = parser.parse_args()
     options.out = options.out.resolve()
     figures = capture(options)
+    (options.out / "figures.json").write_text(json.dumps(figures))
     count = f"{options.draws} draws of {options.jobs} jobs from {len(figures)} captures of {len(MODELS)} models, seed {options.seed}"
     parts = [f"{count}."]
     for host, what in ((True, "Jobs that wait for their host for 10 to 90 % of each step"), (False, "Jobs as captured, which never wait")):

@@ -44,7 +44,7 @@ struct Resident {
 struct CardState {
   std::vector<Resident> residents;
   std::vector<KernelMix> mixes;  // of the residents
-  double progress = 0;           // of a policy that weighs; below 0: not known since the residents changed
+  std::vector<Slowdown> slower;  // same, as they are now; empty: not known since the residents changed
   Capacity free;
   int64_t used_bytes = 0;
   uint32_t mig_units = 0;  // of memory, by bit
@@ -90,7 +90,7 @@ class Simulation {
         cluster_(cluster),
         options_(options),
         policy_(*options.policy),
-        weighs_(policy_.progress && cluster.mode != SharingMode::mig) {
+        weighs_(policy_.loss && cluster.mode != SharingMode::mig) {
     plan_.policy = policy_.name;
     plan_.mode = cluster.mode;
     plan_.fair = options.fair;
@@ -170,7 +170,7 @@ class Simulation {
       const bool last = p + 1 == type.profiles.size();
       if (policy_.sees_memory && figures.request_bytes > profile.bytes) continue;
       if (!last && profile.compute_share < policy_.share(figures)) continue;
-      if (!last && policy_.progress && alone_slowdown(type, figures, static_cast<int>(p)) > kMostSliceSlowdown) continue;
+      if (!last && policy_.loss && alone_slowdown(type, figures, static_cast<int>(p)) > kMostSliceSlowdown) continue;
       return Capacity{static_cast<int64_t>(p) + 1, 0};
     }
     return std::nullopt;
@@ -300,59 +300,66 @@ class Simulation {
     return true;
   }
 
-  double gain_on(const Type& type, uint32_t number, uint32_t card) {
-    if (cards_[card].residents.empty()) return 1 / alone_slowdown(type, *type.figures[number], -1);
+  // One more job on a card: what becomes of it, and what that costs those that are there.
+  struct Sitting {
+    double slowdown = 1, loss = 0;
+    double gain() const { return 1 / slowdown - loss; }
+  };
+  Sitting sitting(const Type& type, uint32_t number, uint32_t card) {
     CardState& state = cards_[card];
-    if (state.progress < 0) state.progress = policy_.progress(slowdowns(state.mixes, *type.gpu, cluster_.mode));
+    if (state.residents.empty()) return {alone_slowdown(type, *type.figures[number], -1), 0};
+    if (state.slower.empty()) state.slower = slowdowns(state.mixes, *type.gpu, cluster_.mode);
     state.mixes.push_back(limited_mix(type, *type.figures[number], need(type, number), -1));
-    const double after = policy_.progress(slowdowns(state.mixes, *type.gpu, cluster_.mode));
+    const std::vector<Slowdown> after = slowdowns(state.mixes, *type.gpu, cluster_.mode);
     state.mixes.pop_back();
-    return after - state.progress;
+    Sitting out = {after.back().expected, 0};
+    for (size_t i = 0; i < state.residents.size(); ++i)
+      out.loss += policy_.loss(state.slower[i], after[i], job(state.residents[i].job).cards);
+    return out;
   }
 
   bool choose_weighing(Type* type, uint32_t number, uint32_t card, size_t wanted) {
-    weighed_.clear();
+    Sitting all;  // on all chosen cards
+    const auto take = [&](const Sitting& one, uint32_t chosen) {
+      all.slowdown = std::max(all.slowdown, one.slowdown);
+      all.loss += one.loss;
+      chosen_.push_back(chosen);
+    };
     if (card != kAny) {
       if (!fits(*type, number, card)) return false;
-      const double gain = gain_on(*type, number, card);
-      if (gain <= kLeastGain) return false;
-      chosen_.push_back(card);
-      gain_ = gain;
+      take(sitting(*type, number, card), card);
     }
-    Capacity idle = need(*type, number);
-    const Capacity shared = idle;
-    idle.share = kWhole;
+    const Capacity shared = need(*type, number), idle = {shared.bytes, kWhole};
     for (size_t at = 0; chosen_.size() < wanted; ++at) {
       at = type->cards.first(idle, at);
       if (at == FitTree::kNone) break;
       const auto found = static_cast<uint32_t>(type->first_card + at);
-      if (found != card) chosen_.push_back(found);
+      if (found != card) take({alone_slowdown(*type, *type->figures[number], -1), 0}, found);
     }
-    if (chosen_.size() == wanted) {
-      if (card == kAny) gain_ = 1;
-      return true;
+    if (chosen_.size() < wanted) {
+      weigh(*type, number, card, shared, std::max(kWindow, wanted));
+      if (chosen_.size() + weighed_.size() < wanted) return false;
+      for (size_t i = 0; chosen_.size() < wanted; ++i) take(weighed_[i].first, weighed_[i].second);
     }
-    // A part of the cards, from a place that differs from job to job.
-    const size_t begin = mixed(options_.seed + number) % type->card_count;
-    const size_t window = std::max(kWindow, wanted);
-    for (size_t turn = 0; turn < 2; ++turn) {
-      const size_t from = turn == 0 ? begin : 0, to = turn == 0 ? type->card_count : begin;
+    const auto cards = static_cast<double>(wanted);
+    gain_ = (cards / all.slowdown - all.loss) / cards;
+    return gain_ > kLeastGain;
+  }
+
+  // A part of the cards that have jobs and room, from a place that differs from job to job; the best first.
+  void weigh(const Type& type, uint32_t number, uint32_t but, const Capacity& needed, size_t window) {
+    weighed_.clear();
+    const size_t begin = mixed(options_.seed + number) % type.card_count;
+    for (const auto& [from, to] : {std::pair<size_t, size_t>(begin, type.card_count), std::pair<size_t, size_t>(0, begin)})
       for (size_t at = from; weighed_.size() < window; ++at) {
-        at = type->cards.first(shared, at);
+        at = type.cards.first(needed, at);
         if (at == FitTree::kNone || at >= to) break;
-        const auto found = static_cast<uint32_t>(type->first_card + at);
-        if (found == card || cards_[found].residents.empty()) continue;
-        const double gain = gain_on(*type, number, found);
-        if (gain > kLeastGain) weighed_.emplace_back(-gain, found);
+        const auto card = static_cast<uint32_t>(type.first_card + at);
+        if (card != but && !cards_[card].residents.empty()) weighed_.emplace_back(sitting(type, number, card), card);
       }
-    }
-    if (chosen_.size() + weighed_.size() < wanted) return false;
-    std::sort(weighed_.begin(), weighed_.end());
-    for (size_t i = 0; chosen_.size() < wanted; ++i) {
-      gain_ = chosen_.empty() ? -weighed_[i].first : std::min(gain_, -weighed_[i].first);
-      chosen_.push_back(weighed_[i].second);
-    }
-    return true;
+    std::sort(weighed_.begin(), weighed_.end(), [](const auto& a, const auto& b) {
+      return a.first.gain() != b.first.gain() ? a.first.gain() > b.first.gain() : a.second < b.second;
+    });
   }
 
   static uint64_t mixed(uint64_t x) {  // splitmix64
@@ -574,7 +581,7 @@ class Simulation {
         for (const Resident& other : state.residents) out.neighbours.push_back(order_[other.job]);
       state.residents.push_back({number, 1});
       state.mixes.push_back(limited_mix(*type, figures, needed, profile));
-      state.progress = -1;
+      state.slower.clear();
       state.used_bytes += figures.request_bytes;
       if (profile >= 0)
         take_slice(*type, profile, &state, number);
@@ -625,7 +632,7 @@ class Simulation {
       const auto found = std::find_if(state.residents.begin(), state.residents.end(), [&](const Resident& r) { return r.job == number; });
       state.mixes.erase(state.mixes.begin() + (found - state.residents.begin()));
       state.residents.erase(found);
-      state.progress = -1;
+      state.slower.clear();
       state.used_bytes -= figures.request_bytes;
       if (out.mig_profile >= 0)
         give_slice(type, out.mig_profile, &state, number);
@@ -678,7 +685,7 @@ class Simulation {
     if (state.residents.empty()) return;
     const Type& type = type_of(card);
     const std::vector<Slowdown> slower = slowdowns(state.mixes, *type.gpu, cluster_.mode);
-    if (weighs_) state.progress = policy_.progress(slower);
+    if (weighs_) state.slower = slower;
     double idle = 1;
     for (size_t i = 0; i < slower.size(); ++i) {
       Resident& resident = state.residents[i];
@@ -799,7 +806,7 @@ class Simulation {
   std::vector<uint32_t> freed_, changed_, chosen_;
   std::vector<Type*> by_speed_;
   std::vector<Capacity> failed_;
-  std::vector<std::pair<double, uint32_t>> weighed_;
+  std::vector<std::pair<Sitting, uint32_t>> weighed_;
   double gain_ = 0;
 };
 

@@ -120,6 +120,17 @@ TEST(Simulate, AGangGoesAtThePaceOfItsSlowestCard) {
   EXPECT_NEAR(static_cast<double>(plan.jobs[1].end_ns), 26e9, 2);
 }
 
+// Beside one card of a gang of four it would win 0.6 of a card and cost 4 x 0.4: it waits.
+TEST(Simulate, GpucastCountsTheCardsThatWaitForAGang) {
+  Job gang = job_of("gang", 10, kGiB, 0.3, 0.9, 4);
+  Job one = job_of("one", 1, kGiB, 0.3, 0.75, 1, 1);
+  const Plan plan = plan_of({gang, one}, "4xp40", kGpucastPolicy, SharingMode::timeslice);
+  EXPECT_EQ(plan.jobs[0].end_ns, 10'000'000'000);
+  EXPECT_EQ(plan.jobs[1].start_ns, 10'000'000'000);
+  gang.cards = 1;
+  EXPECT_EQ(plan_of({gang, one}, "p40", kGpucastPolicy, SharingMode::timeslice).jobs[1].start_ns, 1'000'000'000);
+}
+
 TEST(Simulate, LimitsAreSharesThatAddUp) {
   const std::vector<Job> jobs = {job_of("a", 10, kGiB, 0.555, 1), job_of("b", 10, kGiB, 0.44, 1), job_of("c", 10, kGiB, 0.44, 1)};
   const Plan plan = plan_of(jobs, "p40", kMemoryPolicy, SharingMode::mps_limits);

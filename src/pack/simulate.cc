@@ -18,8 +18,9 @@ namespace {
 
 constexpr int32_t kWhole = 1'000'000;  // a card's share: whole numbers, so that sums are exact
 constexpr int64_t kCenturyNs = int64_t{100} * 366 * 24 * 3600 * 1'000'000'000;
-constexpr double kMostSliceSlowdown = 2;  // where neighbours are weighed: smaller slices are left out
-constexpr size_t kWindow = 64;            // candidates that are weighed against each other
+constexpr double kMostSliceSlowdown = 2;                 // where neighbours are weighed: smaller slices are left out
+constexpr size_t kJobsWeighed = 64, kCardsWeighed = 64;  // against each other at most
+constexpr double kGoodGain = 0.9;                        // hardly any card would be better
 
 int32_t whole_share(double share) {
   return static_cast<int32_t>(std::clamp(std::ceil(share * kWhole - 1e-6), double{kWhole / kMostSharers}, double{kWhole}));
@@ -337,7 +338,7 @@ class Simulation {
       if (found != card) take({alone_slowdown(*type, *type->figures[number], -1), 0}, found);
     }
     if (chosen_.size() < wanted) {
-      weigh(*type, number, card, shared, std::max(kWindow, wanted));
+      weigh(*type, number, card, shared, std::max(kCardsWeighed, wanted));
       if (chosen_.size() + weighed_.size() < wanted) return false;
       for (size_t i = 0; chosen_.size() < wanted; ++i) take(weighed_[i].first, weighed_[i].second);
     }
@@ -349,13 +350,16 @@ class Simulation {
   // A part of the cards that have jobs and room, from a place that differs from job to job; the best first.
   void weigh(const Type& type, uint32_t number, uint32_t but, const Capacity& needed, size_t window) {
     weighed_.clear();
+    size_t missing = static_cast<size_t>(job(number).cards) - chosen_.size();
     const size_t begin = mixed(options_.seed + number) % type.card_count;
     for (const auto& [from, to] : {std::pair<size_t, size_t>(begin, type.card_count), std::pair<size_t, size_t>(0, begin)})
-      for (size_t at = from; weighed_.size() < window; ++at) {
+      for (size_t at = from; weighed_.size() < window && missing > 0; ++at) {
         at = type.cards.first(needed, at);
         if (at == FitTree::kNone || at >= to) break;
         const auto card = static_cast<uint32_t>(type.first_card + at);
-        if (card != but && !cards_[card].residents.empty()) weighed_.emplace_back(sitting(type, number, card), card);
+        if (card == but || cards_[card].residents.empty()) continue;
+        weighed_.emplace_back(sitting(type, number, card), card);
+        if (weighed_.back().first.gain() >= kGoodGain) --missing;
       }
     std::sort(weighed_.begin(), weighed_.end(), [](const auto& a, const auto& b) {
       return a.first.gain() != b.first.gain() ? a.first.gain() > b.first.gain() : a.second < b.second;
@@ -464,7 +468,7 @@ class Simulation {
     for (Line& line : type->lines) {
       if (line.waiting == 0) continue;
       size_t seen = 0;
-      for (size_t at = 0; seen < kWindow; ++at, ++seen) {
+      for (size_t at = 0; seen < kJobsWeighed; ++at, ++seen) {
         at = line.tree.first(free, at);
         if (at == FitTree::kNone) break;
         if (!choose(type, line.jobs[at], card)) continue;

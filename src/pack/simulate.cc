@@ -17,13 +17,14 @@ namespace gpucast::pack {
 namespace {
 
 constexpr int32_t kWhole = 1'000'000;  // a card's share: whole numbers, so that sums are exact
+constexpr double kLeastShare = int32_t{kWhole / kMostSharers};
 constexpr int64_t kCenturyNs = int64_t{100} * 366 * 24 * 3600 * 1'000'000'000;
-constexpr double kMostSliceSlowdown = 2;                 // where neighbours are weighed: smaller slices are left out
-constexpr size_t kJobsWeighed = 64, kCardsWeighed = 64;  // against each other at most
-constexpr double kGoodGain = 0.9;                        // hardly any card would be better
+constexpr double kMostSliceSlowdown = 2;                                    // where neighbours are weighed: smaller slices are left out
+constexpr size_t kJobsWeighed = 64, kGangsWeighed = 4, kCardsWeighed = 64;  // against each other at most
+constexpr double kGoodGain = 0.9;                                           // hardly any card would be better
 
 int32_t whole_share(double share) {
-  return static_cast<int32_t>(std::clamp(std::ceil(share * kWhole - 1e-6), double{kWhole / kMostSharers}, double{kWhole}));
+  return static_cast<int32_t>(std::clamp(std::ceil(share * kWhole - 1e-6), kLeastShare, double{kWhole}));
 }
 
 enum class State : uint8_t { coming, waiting, running, done };
@@ -468,7 +469,8 @@ class Simulation {
     for (Line& line : type->lines) {
       if (line.waiting == 0) continue;
       size_t seen = 0;
-      for (size_t at = 0; seen < kJobsWeighed; ++at, ++seen) {
+      const size_t most_seen = line.cards > 1 ? kGangsWeighed : kJobsWeighed;
+      for (size_t at = 0; seen < most_seen; ++at, ++seen) {
         at = line.tree.first(free, at);
         if (at == FitTree::kNone) break;
         if (!choose(type, line.jobs[at], card)) continue;

@@ -140,7 +140,9 @@ std::string gantt(const PackReport& report, std::string* left_out) {
                    y - kGap / 2, y - kGap / 2);
   }
   const double tick = tick_of(span / unit.ns);
-  for (double at = 0; at <= span / unit.ns * 1.0001; at += tick) {
+  const auto ticks = static_cast<int>(span / unit.ns / tick * 1.0001);
+  for (int t = 0; t <= ticks; ++t) {
+    const double at = t * tick;
     const double x = kLeft + at * unit.ns * scale;
     fmt::format_to(
         std::back_inserter(axis),

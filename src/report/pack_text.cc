@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -21,7 +22,7 @@ std::string gib(int64_t bytes) { return fmt::format("{:.2f} GiB", static_cast<do
 
 // "82.4 ms", "3 min 5 s", "7 h 12 min", "2 d 3 h".
 std::string long_time_text(double ns) {
-  const auto s = static_cast<int64_t>(ns / 1e9 + 0.5);
+  const int64_t s = std::llround(ns / 1e9);
   if (ns < 0.5) return "0 s";
   if (s < 120) return time_text(ns);
   if (s < 7200) return fmt::format("{} min {} s", s / 60, s % 60);

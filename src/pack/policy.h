@@ -17,10 +17,10 @@ struct Policy {
   // What a job counts as, of a card's 1; shares on a card add up to at most 1. 0: it is not counted.
   double (*share)(const Figures& figures);
   bool sees_memory;  // requests on a card add up to at most its memory. Without it, what comes too late runs out of memory
-  // What a further job costs one that is there, as a share of a card's progress, that of one job alone being 1: `cards`: how many cards
-  // wait for it. A job sits down beside others only where it comes forward more than that costs them all, by kLeastGain of each of its
-  // cards, and where the difference is largest. nullptr: any place with enough left will do.
-  double (*loss)(const Slowdown& before, const Slowdown& after, int cards);
+  // What a further job costs one that is there, of its progress, 1 being that of a job alone. A job sits down beside others only where it
+  // comes forward more than that costs them all, by kLeastGain on each of its cards, and where the difference is largest. nullptr: any
+  // place with enough left will do.
+  double (*loss)(const Slowdown& before, const Slowdown& after);
 };
 
 inline constexpr double kLeastGain = 0.05;

@@ -18,6 +18,7 @@ namespace {
 
 constexpr int32_t kWhole = 1'000'000;  // a card's share: whole numbers, so that sums are exact
 constexpr double kLeastShare = int32_t{kWhole / kMostSharers};
+constexpr int32_t kAnyShare = INT32_MIN + 1;
 constexpr int64_t kCenturyNs = int64_t{100} * 366 * 24 * 3600 * 1'000'000'000;
 constexpr double kMostSliceSlowdown = 2;                                    // where neighbours are weighed: smaller slices are left out
 constexpr size_t kJobsWeighed = 64, kGangsWeighed = 4, kCardsWeighed = 64;  // against each other at most
@@ -92,7 +93,8 @@ class Simulation {
         cluster_(cluster),
         options_(options),
         policy_(*options.policy),
-        weighs_(policy_.loss && cluster.mode != SharingMode::mig) {
+        weighs_(policy_.loss && cluster.mode != SharingMode::mig),
+        soft_shares_(weighs_ && cluster.mode != SharingMode::mps_limits) {
     plan_.policy = policy_.name;
     plan_.mode = cluster.mode;
     plan_.fair = options.fair;
@@ -163,7 +165,7 @@ class Simulation {
   std::optional<Capacity> need_of(const Type& type, const Figures& figures) const {
     if (cluster_.mode != SharingMode::mig) {
       if (policy_.sees_memory && figures.request_bytes > type.capacity_bytes) return std::nullopt;
-      double share = policy_.share(figures);
+      double share = soft_shares_ ? demand_of(figures) : policy_.share(figures);
       if (cluster_.mode == SharingMode::mps_limits) share = std::max(share, limit_of(figures));
       return Capacity{policy_.sees_memory ? figures.request_bytes : 0, whole_share(share)};
     }
@@ -176,6 +178,13 @@ class Simulation {
       return Capacity{static_cast<int64_t>(p) + 1, 0};
     }
     return std::nullopt;
+  }
+
+  // Of the part of a card that the job takes most of: where such sums stay within 1, nobody is in the way.
+  double demand_of(const Figures& figures) const {
+    const KernelMix mix = mix_of(figures);
+    if (cluster_.mode == SharingMode::timeslice) return mix.busy;
+    return std::max({mix.warps, mix.compute, mix.tensor, mix.dram, mix.l2, mix.pcie});
   }
 
   // In whole percents, as CUDA_MPS_ACTIVE_THREAD_PERCENTAGE.
@@ -270,7 +279,15 @@ class Simulation {
   bool only_the_oldest() { return options_.fair && waiting_ > 0 && overtakes_ >= kMostOvertakes; }
 
   // ---- choosing cards -------------------------------------------------------------------------------------------------------
-  bool fits(const Type& type, uint32_t number, uint32_t card) const { return cards_[card].free.covers(need(type, number)); }
+  bool fits(const Type& type, uint32_t number, uint32_t card) const {
+    return cards_[card].free.covers(soft_shares_ ? room(type, number) : need(type, number));
+  }
+  // What a card needs at least to be weighed.
+  Capacity room(const Type& type, uint32_t number) const {
+    Capacity out = need(type, number);
+    if (soft_shares_) out.share = kAnyShare;
+    return out;
+  }
 
   // Types from the one that is fastest for the job.
   void sort_types(uint32_t number) {
@@ -315,8 +332,7 @@ class Simulation {
     const std::vector<Slowdown> after = slowdowns(state.mixes, *type.gpu, cluster_.mode);
     state.mixes.pop_back();
     Sitting out = {after.back().expected, 0};
-    for (size_t i = 0; i < state.residents.size(); ++i)
-      out.loss += policy_.loss(state.slower[i], after[i], job(state.residents[i].job).cards);
+    for (size_t i = 0; i < state.residents.size(); ++i) out.loss += policy_.loss(state.slower[i], after[i]);
     return out;
   }
 
@@ -331,15 +347,22 @@ class Simulation {
       if (!fits(*type, number, card)) return false;
       take(sitting(*type, number, card), card);
     }
-    const Capacity shared = need(*type, number), idle = {shared.bytes, kWhole};
-    for (size_t at = 0; chosen_.size() < wanted; ++at) {
-      at = type->cards.first(idle, at);
-      if (at == FitTree::kNone) break;
-      const auto found = static_cast<uint32_t>(type->first_card + at);
-      if (found != card) take({alone_slowdown(*type, *type->figures[number], -1), 0}, found);
+    // Idle cards, then those on which nobody is in the way, then any.
+    const Capacity harmless = need(*type, number);
+    for (const Capacity& wants : {Capacity{harmless.bytes, kWhole}, harmless}) {
+      const size_t before = chosen_.size();
+      for (size_t at = 0; chosen_.size() < wanted; ++at) {
+        at = type->cards.first(wants, at);
+        if (at == FitTree::kNone) break;
+        const auto found = static_cast<uint32_t>(type->first_card + at);
+        if (std::find(chosen_.begin(), chosen_.begin() + static_cast<std::ptrdiff_t>(before), found) !=
+            chosen_.begin() + static_cast<std::ptrdiff_t>(before))
+          continue;
+        if (cards_[found].residents.size() < kMostSharers) take(sitting(*type, number, found), found);
+      }
     }
     if (chosen_.size() < wanted) {
-      weigh(*type, number, card, shared, std::max(kCardsWeighed, wanted));
+      weigh(*type, number, room(*type, number), std::max(kCardsWeighed, wanted));
       if (chosen_.size() + weighed_.size() < wanted) return false;
       for (size_t i = 0; chosen_.size() < wanted; ++i) take(weighed_[i].first, weighed_[i].second);
     }
@@ -349,7 +372,7 @@ class Simulation {
   }
 
   // A part of the cards that have jobs and room, from a place that differs from job to job; the best first.
-  void weigh(const Type& type, uint32_t number, uint32_t but, const Capacity& needed, size_t window) {
+  void weigh(const Type& type, uint32_t number, const Capacity& needed, size_t window) {
     weighed_.clear();
     size_t missing = static_cast<size_t>(job(number).cards) - chosen_.size();
     const size_t begin = mixed(options_.seed + number) % type.card_count;
@@ -358,7 +381,7 @@ class Simulation {
         at = type.cards.first(needed, at);
         if (at == FitTree::kNone || at >= to) break;
         const auto card = static_cast<uint32_t>(type.first_card + at);
-        if (card == but || cards_[card].residents.empty()) continue;
+        if (cards_[card].residents.size() >= kMostSharers || std::find(chosen_.begin(), chosen_.end(), card) != chosen_.end()) continue;
         weighed_.emplace_back(sitting(type, number, card), card);
         if (weighed_.back().first.gain() >= kGoodGain) --missing;
       }
@@ -463,9 +486,19 @@ class Simulation {
 
   // Of the first in the queue that fit, the one that brings the card forward most; of equal ones the first.
   bool serve_weighing(Type* type, uint32_t card) {
+    if (cards_[card].residents.size() >= kMostSharers) return false;
     uint32_t best = kAny;
     double most = 0;
-    const Capacity free = negated(cards_[card].free);
+    Capacity free = negated(cards_[card].free);
+    for (Line& line : type->lines) {
+      if (line.waiting == 0 || line.cards > 1) continue;
+      // Where nobody is in the way there is no need to look on.
+      if (const size_t at = line.tree.first(free); at != FitTree::kNone && choose(type, line.jobs[at], card) && gain_ >= kGoodGain) {
+        start(type, line.jobs[at]);
+        return true;
+      }
+    }
+    if (soft_shares_) free.share = kAnyShare;
     for (Line& line : type->lines) {
       if (line.waiting == 0) continue;
       size_t seen = 0;
@@ -796,7 +829,7 @@ class Simulation {
   const Cluster& cluster_;
   const PackOptions& options_;
   const Policy& policy_;
-  const bool weighs_;
+  const bool weighs_, soft_shares_;  // soft: shares of a card may add up to more than it has
   Plan plan_;
   std::vector<uint32_t> order_;  // numbers to places in jobs_
   std::vector<Run> runs_;

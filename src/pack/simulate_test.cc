@@ -120,15 +120,22 @@ TEST(Simulate, AGangGoesAtThePaceOfItsSlowestCard) {
   EXPECT_NEAR(static_cast<double>(plan.jobs[1].end_ns), 26e9, 2);
 }
 
-// Beside one card of a gang of four it would win 0.6 of a card and cost 4 x 0.4: it waits.
-TEST(Simulate, GpucastCountsTheCardsThatWaitForAGang) {
-  Job gang = job_of("gang", 10, kGiB, 0.3, 0.9, 4);
-  Job one = job_of("one", 1, kGiB, 0.3, 0.75, 1, 1);
-  const Plan plan = plan_of({gang, one}, "4xp40", kGpucastPolicy, SharingMode::timeslice);
-  EXPECT_EQ(plan.jobs[0].end_ns, 10'000'000'000);
-  EXPECT_EQ(plan.jobs[1].start_ns, 10'000'000'000);
-  gang.cards = 1;
-  EXPECT_EQ(plan_of({gang, one}, "p40", kGpucastPolicy, SharingMode::timeslice).jobs[1].start_ns, 1'000'000'000);
+// Turns: beside the long job it would win 1 / 1.96 and cost as much less than 1: together less than nothing.
+TEST(Simulate, GpucastWaitsWhereSharingBringsNothing) {
+  const std::vector<Job> jobs = {job_of("long", 10, kGiB, 0.3, 0.98), job_of("busy", 1, kGiB, 0.3, 0.98, 1, 1),
+                                 job_of("calm", 1, kGiB, 0.3, 0.2, 1, 1)};
+  const Plan plan = plan_of(jobs, "p40", kGpucastPolicy, SharingMode::timeslice);
+  EXPECT_EQ(plan.jobs[2].start_ns, 1'000'000'000);
+  EXPECT_GT(plan.jobs[1].start_ns, 10'000'000'000);
+}
+
+// What fits beside without a loss comes before what has waited longer.
+TEST(Simulate, GpucastTakesWhatIsInNobodysWayFirst) {
+  const std::vector<Job> jobs = {job_of("first", 10, 10 * kGiB, 0.3, 0.5), job_of("second", 20, 10 * kGiB, 0.3, 0.5),
+                                 job_of("heavy", 1, 10 * kGiB, 0.3, 0.9, 1, 1), job_of("light", 1, 10 * kGiB, 0.3, 0.4, 1, 2)};
+  const Plan plan = plan_of(jobs, "p40", kGpucastPolicy, SharingMode::timeslice);
+  EXPECT_EQ(plan.jobs[3].start_ns, 10'000'000'000);
+  EXPECT_DOUBLE_EQ(plan.jobs[3].slowdown, 1);
 }
 
 TEST(Simulate, LimitsAreSharesThatAddUp) {
@@ -362,7 +369,7 @@ void check_capacity(const RandomCase& random, const Cluster& cluster, const Plan
         share += plan.jobs[other].share;
       }
       ASSERT_LE(bytes, static_cast<int64_t>(gpu.total_memory_bytes)) << policy.name << ", seed " << seed;
-      ASSERT_LE(share, 1 + 1e-9) << policy.name << ", seed " << seed;
+      ASSERT_TRUE(share <= 1 + 1e-9 || (policy.loss && plan.mode != SharingMode::mps_limits)) << policy.name << ", seed " << seed;
     }
   }
   for (uint32_t j = 0; j < plan.jobs.size(); ++j) {

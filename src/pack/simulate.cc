@@ -63,6 +63,7 @@ struct Line {
   std::vector<uint32_t> jobs;
   FitTree tree;  // needs, negated
   int64_t waiting = 0;
+  int64_t in_vain_ns = -1;  // gangs that are weighed: none found its cards then
 };
 
 struct Type {
@@ -223,7 +224,7 @@ class Simulation {
       type->figures[number] = figures;
       type->needs[number] = *need;
       const auto [found, added] = lines.try_emplace(job(number).cards, static_cast<uint32_t>(type->lines.size()));
-      if (added) type->lines.push_back({job(number).cards, {}, FitTree(), 0});
+      if (added) type->lines.push_back({job(number).cards, {}, FitTree(), 0, -1});
       type->line_of[number] = found->second;
       Line& line = type->lines[found->second];
       type->places[number] = static_cast<uint32_t>(line.jobs.size());
@@ -433,19 +434,26 @@ class Simulation {
       return;
     }
     unserved_.insert(freed_.begin(), freed_.end());
+    size_t tried = 0;  // of untried_
+    const auto keep_rest = [&] { untried_.erase(untried_.begin(), untried_.begin() + static_cast<std::ptrdiff_t>(tried)); };
     while (waiting_ > 0) {
       if (only_the_oldest()) {
-        if (!place_anywhere(oldest())) return;
-        if (came_meanwhile_)
-          for (uint32_t c = 0; c < cards_.size(); ++c) unserved_.insert(c);
-        came_meanwhile_ = false;
+        if (!place_anywhere(oldest())) return keep_rest();
         continue;
       }
+      if (untried_.size() > tried) {
+        const uint32_t number = untried_[tried++];
+        if (runs_[number].state == State::waiting) place_anywhere(number);
+        continue;
+      }
+      untried_.clear();
+      tried = 0;
       if (unserved_.empty()) return;
       const uint32_t card = *unserved_.begin();
       if (serve(card)) unserved_.erase(card);
     }
     unserved_.clear();
+    untried_.clear();
   }
 
   // Waiting jobs onto this card until none fits. False: under `fair` it is the oldest's turn.
@@ -500,20 +508,24 @@ class Simulation {
     }
     if (soft_shares_) free.share = kAnyShare;
     for (Line& line : type->lines) {
-      if (line.waiting == 0) continue;
-      size_t seen = 0;
-      const size_t most_seen = line.cards > 1 ? kGangsWeighed : kJobsWeighed;
-      for (size_t at = 0; seen < most_seen; ++at, ++seen) {
-        at = line.tree.first(free, at);
+      const bool gangs = line.cards > 1;
+      // What became free at this moment was all there when they were tried first.
+      if (line.waiting == 0 || (gangs && line.in_vain_ns == now_)) continue;
+      const size_t most_seen = gangs ? kGangsWeighed : kJobsWeighed;
+      bool found = false;
+      for (size_t at = 0, seen = 0; seen < most_seen; ++at, ++seen) {
+        at = line.tree.first(gangs ? Capacity{FitTree::kNothing.bytes + 1, kAnyShare} : free, at);
         if (at == FitTree::kNone) break;
-        if (!choose(type, line.jobs[at], card)) continue;
+        if (!choose(type, line.jobs[at], gangs ? kAny : card)) continue;
+        found = true;
         if (best != kAny && (gain_ < most || (gain_ == most && line.jobs[at] > best))) continue;
         best = line.jobs[at];
         most = gain_;
         if (cards_[card].residents.empty() && most == 1) break;
       }
+      if (!found) line.in_vain_ns = now_;
     }
-    if (best == kAny || !choose(type, best, card)) return false;
+    if (best == kAny || !choose(type, best, job(best).cards > 1 ? kAny : card)) return false;
     start(type, best);
     return true;
   }
@@ -527,14 +539,17 @@ class Simulation {
         continue;
       }
       const bool turn = !only_the_oldest();
-      if (!turn) came_meanwhile_ = true;
+      if (!turn) untried_.push_back(number);
       // Several at once are weighed against each other below.
       if (!turn || (weighs_ && end - first > 1 && !place_idle(number)) || (runs_[number].state == State::coming && !place_anywhere(number)))
         wait_unless_placed(number);
     }
     if (!weighs_ || end - first < 2) return;
     for (uint32_t card = 0; card < cards_.size() && waiting_ > 0; ++card)
-      if (!serve(card)) came_meanwhile_ = true;
+      if (!serve(card)) {
+        for (uint32_t number = first; number < end; ++number) untried_.push_back(number);
+        return;
+      }
   }
 
   void wait_unless_placed(uint32_t number) {
@@ -839,7 +854,7 @@ class Simulation {
   std::map<std::pair<uint32_t, uint32_t>, uint32_t> slices_;  // units of a job's slice on a card
   int64_t now_ = 0, waiting_ = 0, overtakes_ = 0;
   uint32_t oldest_ = 0;
-  bool came_meanwhile_ = false;
+  std::vector<uint32_t> untried_;  // jobs that came while it was the oldest's turn
   std::set<uint32_t> unserved_;
   // Filled and used within one event.
   std::vector<uint32_t> freed_, changed_, chosen_;

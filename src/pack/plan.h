@@ -32,12 +32,14 @@ struct Placement {
   int64_t start_ns = 0, end_ns = 0;  // of its last run
   std::vector<uint32_t> cards;       // indices into Cluster::cards; empty: it never ran
   std::vector<uint32_t> neighbours;  // jobs on its cards when it started, by index, each once
-  double share = 1;                  // of a card, as the policy counts it (MPS limits: what it is limited to; MIG: of the multiprocessors)
-  int64_t request_bytes = 0;         // of each card (MIG: what it needs, not its slice)
-  int mig_profile = -1;              // of mig_profiles(), or none
-  double slowdown = 1;               // time it ran over what it takes alone on such a card
-  double gain = 0;                   // best_neighbour: by how much the card's progress grew, 1 being that of a job alone
-  int out_of_memory_runs = 0;        // that died
+  // Of a card, as the policy counts it; MPS limits: what it is limited to; MIG: of the multiprocessors. Of a policy that weighs, the
+  // largest share of any part of the card: such sums may go beyond 1.
+  double share = 1;
+  int64_t request_bytes = 0;   // of each card (MIG: what it needs, not its slice)
+  int mig_profile = -1;        // of mig_profiles(), or none
+  double slowdown = 1;         // time it ran over what it takes alone on such a card
+  double gain = 0;             // best_neighbour: by how much the card's progress grew, 1 being that of a job alone
+  int out_of_memory_runs = 0;  // that died
 };
 
 struct CardUse {

@@ -16,6 +16,7 @@
 #include "src/cli/subcommand.h"
 #include "src/pack/policy.h"
 #include "src/pack/simulate.h"
+#include "src/report/pack_manifest.h"
 #include "src/report/pack_report.h"
 
 namespace gpucast::cli {
@@ -25,7 +26,8 @@ constexpr size_t kMostTogether = 8;
 
 struct Options {
   std::vector<std::string> files;
-  std::string gpus, policy = "gpucast", mode = "mps", format = "text", output;
+  std::string gpus, policy = "gpucast", mode = "mps", format = "text", output, to;
+  ManifestOptions manifest;
   bool fair = false;
   int64_t seed = 0, steps = 1000;
 };
@@ -61,6 +63,7 @@ File open_output(const std::string& path) {
 
 int run(const Options& options) {
   pack::PackOptions wanted;
+  const Manifest* manifest = options.to.empty() ? nullptr : &manifest_of(options.to);
   wanted.policy = &pack::policy_of(options.policy);
   wanted.fair = options.fair;
   wanted.seed = static_cast<uint64_t>(options.seed);
@@ -70,7 +73,9 @@ int run(const Options& options) {
   const pack::Plan plan = pack::simulate(jobs.jobs, cluster, wanted);
   const std::optional<Together> together = together_of(jobs.jobs, cluster);
   const PackReport report = {jobs.jobs, cluster, plan, together ? &*together : nullptr, jobs.notes};
-  if (options.format == "json")
+  if (manifest)
+    std::fputs(manifest->write(report, options.manifest).c_str(), out.get());
+  else if (options.format == "json")
     write_pack_json(report, out.get());
   else
     std::fputs((options.format == "html" ? pack_html(report) : pack_text(report, options.output.empty() && colour_wanted())).c_str(),
@@ -94,6 +99,9 @@ void declare_pack(Arguments& arguments) {
   arguments.option("--seed", &options->seed, "where a search among many cards that could be shared begins").not_negative().shows_default();
   arguments.option("--steps", &options->steps, "of each capture's job").positive().shows_default();
   arguments.option("--format", &options->format, "text, json or html").one_of({"text", "json", "html"}).shows_default();
+  arguments.option("--to", &options->to, "requests for a scheduler instead: kubernetes, hami, kai, volcano, slurm or ray");
+  arguments.option("--image", &options->manifest.image, "with --to: the image of the jobs' containers");
+  arguments.option("--queue", &options->manifest.queue, "with --to: the scheduler's queue or partition");
   arguments.option("-o,--output", &options->output, "write the plan there, not to standard output");
   arguments.action([options] { return run(*options); });
 }

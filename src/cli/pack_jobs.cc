@@ -30,6 +30,7 @@ pack::Job job_of_capture(const std::string& path, const pack::Cluster& cluster, 
   pack::Job out;
   out.name = std::filesystem::path(path).stem().string();
   out.steps = steps;
+  out.command = trace.header.command;
   out.only_listed = true;
   for (size_t t = 0; t < cluster.types.size(); ++t) {
     const Gpu& gpu = cluster.types[t];

@@ -29,6 +29,7 @@ struct Job {
   int cards = 1;                                         // a gang: all at once, or none; all of one type
   Figures figures;                                       // on any card that `by_card` does not have
   std::vector<std::pair<std::string, Figures>> by_card;  // by Gpu::id
+  std::vector<std::string> command;                      // what starts it; empty: not known
   bool only_listed = false;                              // it runs on no other card than those of `by_card`
 
   // nullptr: it does not run on such a card.

@@ -30,7 +30,7 @@ struct Row {
   double arrival_ns = 0, steps = 1, cards = 1;
   double step_ns = NAN, bytes = NAN, occupancy = NAN, sm_active = NAN, nvml = NAN;
   double compute = NAN, tensor = NAN, dram = NAN, l2 = NAN, pcie = NAN, launch = NAN, kernels = NAN;
-  std::vector<std::string> gpus;
+  std::vector<std::string> gpus, command;
 };
 
 struct Column {
@@ -63,7 +63,7 @@ constexpr Column kColumns[] = {
 };
 
 const Column& column_of(std::string_view name) {
-  std::vector<std::string> names = {"name", "gpus"};
+  std::vector<std::string> names = {"name", "gpus", "command"};
   for (const Column& column : kColumns) {
     if (name == column.name) return column;
     names.emplace_back(column.name);
@@ -114,6 +114,7 @@ Figures figures_of(const Row& row) {
 Job job_of(const Row& row, const std::vector<std::pair<std::string, Row>>& on) {
   Job out;
   out.name = row.name;
+  out.command = row.command;
   out.arrival_ns = whole(row.arrival_ns, 0, kLatestNs, "the arrival in nanoseconds");
   out.steps = whole(row.steps, 1, kMostSteps, "the number of steps");
   out.cards = static_cast<int>(whole(row.cards, 1, kMostCards, "the number of cards"));
@@ -131,6 +132,11 @@ Job job_of(const Row& row, const std::vector<std::pair<std::string, Row>>& on) {
   if (!out.only_listed) out.figures = figures_of(row);
   if (out.only_listed) out.figures = out.by_card.front().second;
   return out;
+}
+
+// A command in one piece is a shell's.
+std::vector<std::string> through_shell(const std::string& text) {
+  return text.empty() ? std::vector<std::string>() : std::vector<std::string>{"sh", "-c", text};
 }
 
 // ---- JSON ---------------------------------------------------------------------------------------------------------------------
@@ -151,6 +157,10 @@ Job job_of(const Json& line) {
       row.name = value.get<std::string>();
     else if (key == "gpus" && value.is_array())
       for (const Json& gpu : value) row.gpus.push_back(find_gpu(gpu.get<std::string>()).id);
+    else if (key == "command" && value.is_text())
+      row.command = through_shell(value.get<std::string>());
+    else if (key == "command" && value.is_array())
+      for (const Json& word : value) row.command.push_back(word.get<std::string>());
     else if (key != "on")
       put(key, value, false, &row);
   }
@@ -223,7 +233,7 @@ std::vector<std::string> heading_of(std::string_view line) {
   if (line.starts_with("\xEF\xBB\xBF")) line.remove_prefix(3);
   split(line, &out);
   for (const std::string& name : out)
-    if (name != "name" && name != "gpus") (void)column_of(name);
+    if (name != "name" && name != "gpus" && name != "command") (void)column_of(name);
   return out;
 }
 
@@ -233,6 +243,8 @@ Job job_of(const std::vector<std::string>& heading, const std::vector<std::strin
   for (size_t i = 0; i < fields.size(); ++i) {
     if (heading[i] == "name") {
       row.name = fields[i];
+    } else if (heading[i] == "command") {
+      row.command = through_shell(fields[i]);
     } else if (heading[i] == "gpus") {
       for (size_t at = 0; at < fields[i].size();) {
         const size_t end = std::min(fields[i].find(';', at), fields[i].size());

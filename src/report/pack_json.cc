@@ -56,6 +56,7 @@ Json job_json(const PackReport& report, size_t index) {
   for (const Gpu& gpu : report.cluster.types)
     if (const pack::Figures* figures = job.on(gpu.id)) on[gpu.id] = figures_json(*figures);
   out["steps"] = job.steps;
+  if (!job.command.empty()) out["command"] = job.command;
   out["on"] = std::move(on);
   if (placed.mig_profile >= 0) {
     const Gpu& gpu = report.cluster.types[report.cluster.cards[placed.cards.front()].type];

@@ -28,6 +28,7 @@ double memory_of(const KernelMix& mix) {
 std::vector<Slowdown> sliced(std::span<const KernelMix> mixes) {
   constexpr int kRounds = 2;                                                    // slower jobs are there longer: the rest is below 0.1 %
   std::vector<double> active, stretched(mixes.size()), slowdown(mixes.size());  // the share of its time in which a job has a kernel
+  active.reserve(mixes.size());
   for (const KernelMix& mix : mixes) active.push_back(mix.busy);
   for (int round = 0; round <= kRounds; ++round) {
     for (size_t i = 0; i < mixes.size(); ++i) {
@@ -42,6 +43,7 @@ std::vector<Slowdown> sliced(std::span<const KernelMix> mixes) {
     for (size_t i = 0; i < mixes.size(); ++i) active[i] = mixes[i].busy * stretched[i] / slowdown[i];
   }
   std::vector<Slowdown> out;
+  out.reserve(mixes.size());
   for (const double expected : slowdown) out.push_back({std::max(1.0, expected * kLow), expected, expected * kHigh});
   return out;
 }

@@ -33,10 +33,10 @@ struct Pod {
 Json job_of(const Request& request, const ManifestOptions& options, const PackReport& report, const Pod& pod) {
   Json container = {{"name", "train"}, {"image", options.image}};
   if (!request.job->command.empty()) container["command"] = request.job->command;
-  if (pod.limits.size() > 0) container["resources"] = {{"limits", pod.limits}};
+  if (!pod.limits.empty()) container["resources"] = {{"limits", pod.limits}};
   Json spec = {{"restartPolicy", "Never"}, {"containers", Json::array()}};
   spec["containers"].push_back(container);
-  if (pod.selector.size() > 0) spec["nodeSelector"] = pod.selector;
+  if (!pod.selector.empty()) spec["nodeSelector"] = pod.selector;
   if (!pod.scheduler.empty()) spec["schedulerName"] = pod.scheduler;
   Json metadata = {{"labels", pod.labels}, {"annotations", pod.annotations}};
   metadata["labels"]["app.kubernetes.io/created-by"] = "gpucast";
@@ -90,7 +90,7 @@ std::string kubernetes_manifest(const PackReport& report, const ManifestOptions&
       files[gpu.id] = fmt::format("version: v1\nsharing:\n  {}:\n    resources:\n    - name: {}\n      replicas: {}\n",
                                   report.plan.mode == pack::SharingMode::timeslice ? "timeSlicing" : "mps", kGpu, replicas[&gpu]);
     }
-    if (files.size() > 0)
+    if (!files.empty())
       items.push_back({{"apiVersion", "v1"},
                        {"kind", "ConfigMap"},
                        {"metadata", {{"name", "gpucast-device-plugin"}, {"namespace", "nvidia-device-plugin"}}},

@@ -15,6 +15,7 @@ double own_slowdown(const KernelMix& mix) {
 // Time slices, fitted on 1,388 measured pairs (eval/packing/interference.py --fit). Where a kernel of one job meets one of another it takes
 // longer by a part that grows with how much of that other's time goes to memory, and where both always have work: then slices are turns.
 constexpr double kMeeting = 0.071, kBothFull = 0.363, kMemory = 0.557;
+constexpr double kTogether = 1.2;  // jobs have kernels for this much of the time in all, as in the middle pair that asks for more than 1.5
 constexpr double kTypicalMemory = 0.49;      // the median of the 66 jobs that these pairs are of, for one of which only `busy` is known
 constexpr double kLow = 0.82, kHigh = 1.17;  // 9 of 10 slowdowns lie between, of models that were left out of the fit
 
@@ -42,9 +43,15 @@ std::vector<Slowdown> sliced(std::span<const KernelMix> mixes) {
     }
     for (size_t i = 0; i < mixes.size(); ++i) active[i] = mixes[i].busy * stretched[i] / slowdown[i];
   }
+  double together = 0;
+  for (size_t i = 0; i < mixes.size(); ++i) together += mixes[i].busy / slowdown[i];
+  const double crowded = std::max(1.0, together / kTogether);
   std::vector<Slowdown> out;
   out.reserve(mixes.size());
-  for (const double expected : slowdown) out.push_back({std::max(1.0, expected * kLow), expected, expected * kHigh});
+  for (const double alone : slowdown) {
+    const double expected = alone * crowded;
+    out.push_back({std::max(1.0, expected * kLow), expected, expected * kHigh});
+  }
   return out;
 }
 

@@ -516,6 +516,9 @@ TEST(Interference, TimeSlicesSlowWhereKernelsMeet) {
   EXPECT_DOUBLE_EQ(beside(idle, full), 1);
   EXPECT_GT(beside(half, memory), beside(half, half));
   EXPECT_NEAR(beside(full, full), 1 + 0.071 + 0.363 + 0.557 * 0.6, 1e-9) << "both are always there";
+  // However many there are, they have kernels for 1.2 times the time at most.
+  const auto many = slowdowns(std::vector<KernelMix>(20, half), gpu, SharingMode::timeslice);
+  EXPECT_NEAR(many[7].expected, 20 * 0.5 / 1.2, 1e-9);
   const auto three = slowdowns(std::vector{half, half, memory}, gpu, SharingMode::timeslice);
   EXPECT_GT(three[0].expected, beside(half, memory));
   EXPECT_DOUBLE_EQ(three[0].expected, three[1].expected);

@@ -81,9 +81,9 @@ struct GpuSlice {
   std::string name, kernel, kind, bound, sizes, phase;
   ModuleId module;
   uint64_t stream = 0;
-  uint32_t asked = 0;     // its place in the order in which the program asked for operations
-  uint32_t position = 0;  // of the allocator's history at that moment, between two events
-  double start_ns = 0, duration_ns = 0;
+  uint32_t asked = 0;                    // its place in the order in which the program asked for operations
+  uint32_t position = 0;                 // of the allocator's history at that moment, between two events
+  double start_ns = 0, duration_ns = 0;  // it lasts longer where another stream's work shares the card
   int64_t launches = 0;
 };
 // By start, stream by stream; empty where gpu_time_of_step() is unset. The GPU is fed as fast as this machine can.

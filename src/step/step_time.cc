@@ -246,8 +246,7 @@ std::vector<GpuSlice> gpu_slices(const Trace& trace, const Gpu& gpu) {
     const Operation& op = known->step.shapes[work.shape];
     const Duration& duration = known->durations[work.shape];
     out.push_back({work.name, work.kernel, operation_kind_name(op.kind), bound_name(duration.bound), sizes_of(op), phase_name(work.phase),
-                   work.module, work.stream, static_cast<uint32_t>(i), positions[i], spans[i].start_ns, spans[i].end_ns - spans[i].start_ns,
-                   op.launches});
+                   work.module, work.stream, static_cast<uint32_t>(i), positions[i], spans[i].start_ns, duration.expected_ns, op.launches});
   }
   std::stable_sort(out.begin(), out.end(),
                    [](const GpuSlice& a, const GpuSlice& b) { return std::pair(a.stream, a.start_ns) < std::pair(b.stream, b.start_ns); });

@@ -22,7 +22,7 @@ let positions: Uint32Array; // of byPosition
 let whole: [number, number]; // from the first operation's start to the last one's end
 let view: [number, number];
 let chosen = -1; // an operation; holds while the moment is its own
-let busy = 0; // of the stream with the most work
+let busy = 0; // the GPU's time
 let width = 0;
 let dragged: [number, number] | null = null; // pixels
 
@@ -50,7 +50,7 @@ function prepare(): void {
   // In the order in which it was asked for, as `gpucast analyze` adds it.
   const sums = new Map<number, number>();
   for (const i of all) sums.set(work.stream[i]!, (sums.get(work.stream[i]!) ?? 0) + work.duration[i]!);
-  busy = Math.max(...sums.values());
+  busy = report.prediction.gpu_time?.expected_ns ?? Math.max(...sums.values());
   let end = 0;
   for (const i of all) end = Math.max(end, endOf(i));
   const begin = work.start[byStart[0]!]!;
@@ -289,7 +289,7 @@ function title(): void {
     known += work.duration[i]!;
   }
   if (known > 0) parts.push(`Occupancy over the kernels' time: ${format.percent(filled, known)}.`);
-  if (streams.length > 1) parts.push(`The GPU time is that of the busiest of ${streams.length} streams.`);
+  if (streams.length > 1) parts.push(`Work of ${streams.length} streams shares the card.`);
   fill(byId("time-note"), parts.join(" "));
 }
 

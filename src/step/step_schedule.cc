@@ -31,7 +31,7 @@ class Host {
       : step_(step), scale_(scale), costs_(costs), gpu_(step.streams.size()), event_(step.events), stream_before_(step.streams.size()) {
     for (size_t shape = 0; shape < step.shapes.size(); ++shape) {
       const Engine engine = engine_of(step.shapes[shape]);
-      work_.push_back({durations[shape].expected_ns, engine, demand_of(durations[shape], engine)});
+      work_.push_back({durations[shape].expected_ns, engine, demand_of(durations[shape], engine), 0});
     }
   }
 
@@ -47,8 +47,7 @@ class Host {
       order_until(i);
       const StepOperation& operation = step_.operations[i];
       reach(operation.asked_ns);
-      const Work& work = work_[operation.shape];
-      next_work_ = 1 + gpu_.add_work(operation.stream, ns_ + (costs_ ? kLatencyNs : 0), work.ns, work.engine, work.demand);
+      next_work_ = 1 + gpu_.add_work(operation.stream, ns_ + (costs_ ? kLatencyNs : 0), work_[operation.shape]);
       if (!in_graph_) call(step_.shapes[operation.shape].launches);
       if (operation.waits) wait(gpu_.finish_stream(operation.stream));
     }
@@ -67,12 +66,6 @@ class Host {
   const GpuTimeline::Span& span(size_t work) const { return gpu_.span(work); }
 
  private:
-  struct Work {
-    double ns;
-    Engine engine;
-    double demand;
-  };
-
   // The host comes to what it asked for at this moment of the observed step.
   void reach(int64_t asked_ns) {
     const auto asked = static_cast<double>(asked_ns);
@@ -124,7 +117,7 @@ class Host {
   const double scale_;
   const bool costs_;
   GpuTimeline gpu_;
-  std::vector<Work> work_;  // by shape
+  std::vector<GpuTimeline::Work> work_;  // by shape
   std::vector<std::optional<GpuTimeline::EventId>> event_, stream_before_;
   double ns_ = 0, asked_ns_ = 0, calls_ns_ = 0;
   bool in_graph_ = false;

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "src/step/gpu_timeline.h"
+#include "src/time/gpu_timeline.h"
 #include "src/step/step_operations.h"
 #include "src/time/card_rates.h"
 #include "src/time/duration.h"

@@ -1,4 +1,4 @@
-#include "src/step/gpu_timeline.h"
+#include "src/time/gpu_timeline.h"
 
 #include <gtest/gtest.h>
 
@@ -13,8 +13,8 @@ constexpr Engine kCompute = Engine::compute;
 
 TEST(GpuTimeline, AStreamsWorkRunsInOrderAndNotBeforeItWasAskedFor) {
   GpuTimeline gpu(1);
-  const size_t first = gpu.add_work(0, 10, 100, kCompute, 1), second = gpu.add_work(0, 20, 50, kCompute, 1),
-               third = gpu.add_work(0, 300, 5, kCompute, 1);
+  const size_t first = gpu.add_work(0, 10, {100, kCompute, 1}), second = gpu.add_work(0, 20, {50, kCompute, 1}),
+               third = gpu.add_work(0, 300, {5, kCompute, 1});
   EXPECT_DOUBLE_EQ(gpu.finish(), 305);
   EXPECT_DOUBLE_EQ(gpu.span(first).start_ns, 10);
   EXPECT_DOUBLE_EQ(gpu.span(second).start_ns, 110);
@@ -24,7 +24,7 @@ TEST(GpuTimeline, AStreamsWorkRunsInOrderAndNotBeforeItWasAskedFor) {
 
 TEST(GpuTimeline, TwoStreamsShareTheCard) {
   GpuTimeline gpu(2);
-  const size_t one = gpu.add_work(0, 0, 100, kCompute, 1), other = gpu.add_work(1, 0, 50, kCompute, 1);
+  const size_t one = gpu.add_work(0, 0, {100, kCompute, 1}), other = gpu.add_work(1, 0, {50, kCompute, 1});
   EXPECT_DOUBLE_EQ(gpu.finish(), 150) << "what both take together";
   EXPECT_DOUBLE_EQ(gpu.span(other).end_ns, 100) << "at half its rate";
   EXPECT_DOUBLE_EQ(gpu.span(one).end_ns, 150);
@@ -32,29 +32,29 @@ TEST(GpuTimeline, TwoStreamsShareTheCard) {
 
 TEST(GpuTimeline, SmallKernelsRunBesideEachOther) {
   GpuTimeline gpu(2);
-  gpu.add_work(0, 0, 100, kCompute, 0.5);
-  gpu.add_work(1, 0, 100, kCompute, 0.5);
+  gpu.add_work(0, 0, {100, kCompute, 0.5});
+  gpu.add_work(1, 0, {100, kCompute, 0.5});
   EXPECT_DOUBLE_EQ(gpu.finish(), 100);
   GpuTimeline three(3);
-  for (uint32_t stream = 0; stream < 3; ++stream) three.add_work(stream, 0, 100, kCompute, 0.5);
+  for (uint32_t stream = 0; stream < 3; ++stream) three.add_work(stream, 0, {100, kCompute, 0.5});
   EXPECT_DOUBLE_EQ(three.finish(), 150) << "one and a half cards are asked of one";
 }
 
 TEST(GpuTimeline, CopiesGoBesideKernels) {
   GpuTimeline gpu(3);
-  gpu.add_work(0, 0, 100, kCompute, 1);
-  gpu.add_work(1, 0, 100, Engine::to_device, 1);
-  gpu.add_work(2, 0, 100, Engine::to_host, 1);
+  gpu.add_work(0, 0, {100, kCompute, 1});
+  gpu.add_work(1, 0, {100, Engine::to_device, 1});
+  gpu.add_work(2, 0, {100, Engine::to_host, 1});
   EXPECT_DOUBLE_EQ(gpu.finish(), 100);
 }
 
 TEST(GpuTimeline, AStreamWaitsForAnEventOfAnother) {
   GpuTimeline gpu(2);
-  gpu.add_work(0, 0, 100, kCompute, 1);
+  gpu.add_work(0, 0, {100, kCompute, 1});
   const auto event = gpu.record(0, 0);
-  gpu.add_work(0, 0, 30, kCompute, 1);
+  gpu.add_work(0, 0, {30, kCompute, 1});
   gpu.wait(1, event, 0);
-  const size_t behind = gpu.add_work(1, 0, 10, kCompute, 1);
+  const size_t behind = gpu.add_work(1, 0, {10, kCompute, 1});
   EXPECT_DOUBLE_EQ(gpu.finish_event(event), 100);
   EXPECT_DOUBLE_EQ(gpu.finish(), 140);
   EXPECT_DOUBLE_EQ(gpu.span(behind).start_ns, 100);
@@ -63,11 +63,11 @@ TEST(GpuTimeline, AStreamWaitsForAnEventOfAnother) {
 
 TEST(GpuTimeline, WhenTheHostWaitsLaterTimesStayOpen) {
   GpuTimeline gpu(2);
-  gpu.add_work(0, 0, 100, kCompute, 1);
-  const size_t longer = gpu.add_work(1, 0, 1000, Engine::to_device, 1);
+  gpu.add_work(0, 0, {100, kCompute, 1});
+  const size_t longer = gpu.add_work(1, 0, {1000, Engine::to_device, 1});
   const double waited = gpu.finish_stream(0);
   EXPECT_DOUBLE_EQ(waited, 100);
-  gpu.add_work(0, waited + 1, 100, Engine::to_device, 1);  // the host went on, and asked for the same engine
+  gpu.add_work(0, waited + 1, {100, Engine::to_device, 1});  // the host went on, and asked for the same engine
   EXPECT_DOUBLE_EQ(gpu.finish_stream(0), 301) << "both at half their rate from 101 on";
   EXPECT_DOUBLE_EQ(gpu.finish(), 1100);
   EXPECT_DOUBLE_EQ(gpu.span(longer).end_ns, 1100);
@@ -83,10 +83,59 @@ TEST(GpuTimeline, AnEventOfAnEmptyStreamIsThereAtOnce) {
 
 TEST(GpuTimeline, EndsWhereTimesAreTooLargeToAddUp) {
   GpuTimeline gpu(2);
-  gpu.add_work(0, 0, 1e30, kCompute, 1);
-  gpu.add_work(0, 0, 1, kCompute, 1);
-  gpu.add_work(1, 0, 2, kCompute, 1);
+  gpu.add_work(0, 0, {1e30, kCompute, 1});
+  gpu.add_work(0, 0, {1, kCompute, 1});
+  gpu.add_work(1, 0, {2, kCompute, 1});
   EXPECT_GE(gpu.finish(), 1e30);
+}
+
+TEST(GpuTimeline, AStreamOfHigherPriorityGoesFirst) {
+  GpuTimeline gpu;
+  const uint32_t low = gpu.add_stream(0), high = gpu.add_stream(-5);
+  const size_t first = gpu.add_work(low, 0, {100, kCompute, 1}), urgent = gpu.add_work(high, 20, {50, kCompute, 1}),
+               half = gpu.add_work(high, 20, {50, kCompute, 0.5});
+  EXPECT_DOUBLE_EQ(gpu.finish(), 175);
+  EXPECT_DOUBLE_EQ(gpu.span(urgent).end_ns, 70);
+  EXPECT_DOUBLE_EQ(gpu.span(half).end_ns, 120) << "with the whole of what it asks for";
+  EXPECT_DOUBLE_EQ(gpu.span(first).end_ns, 175) << "20 alone, none for 50, half for 50, 55 alone";
+}
+
+TEST(GpuTimeline, CardsDoNotShareEngines) {
+  GpuTimeline gpu(2);
+  gpu.add_work(0, 0, {100, kCompute, 1, 0});
+  gpu.add_work(1, 0, {100, kCompute, 1, 1});
+  EXPECT_DOUBLE_EQ(gpu.finish(), 100);
+}
+
+TEST(GpuTimeline, GoesOnOnlyToTheTimeThatItIs) {
+  GpuTimeline gpu(2, false);
+  std::vector<double> ends;
+  gpu.on_done([&](size_t, const GpuTimeline::Span& span) { ends.push_back(span.end_ns); });
+  for (int i = 0; i < 3; ++i) gpu.add_work(0, 0, {100, kCompute, 1});
+  const auto event = gpu.record(0, 0);
+  gpu.advance(150);
+  EXPECT_EQ(ends, std::vector<double>{100});
+  EXPECT_EQ(gpu.pending(0), 3U);
+  EXPECT_DOUBLE_EQ(gpu.when_pending(0, 2), 200);
+  EXPECT_DOUBLE_EQ(gpu.when_done(event), 300);
+  EXPECT_FALSE(gpu.done(event)) << "looking ahead decides nothing";
+  gpu.add_work(1, 150, {100, kCompute, 1});  // from here on both have half
+  EXPECT_DOUBLE_EQ(gpu.when_done(event), 400);
+  gpu.advance(140);
+  gpu.advance(1000);
+  EXPECT_EQ(ends, (std::vector<double>{100, 250, 350, 400}));
+  EXPECT_DOUBLE_EQ(gpu.event_ns(event), 400);
+}
+
+TEST(GpuTimeline, NumbersOfEventsThatNobodyNamesAreUsedAgain) {
+  GpuTimeline gpu(2, false);
+  for (int i = 0; i < 10'000; ++i) {
+    const auto event = gpu.record(0, i);
+    gpu.wait(1, event, i);
+    gpu.release(event);
+    gpu.advance(i);
+    EXPECT_LT(event, 3U);
+  }
 }
 
 // Whatever is asked: no engine does more than its share, streams run in order, and no time passes in which something could run.
@@ -105,7 +154,7 @@ TEST(GpuTimeline, RandomWorkKeepsTheCardBusyAndInOrder) {
       if (number(4) == 0 && !events.empty()) gpu.wait(stream, events[static_cast<size_t>(number(static_cast<int>(events.size())))], host);
       if (number(10) == 0) host = std::max(host, gpu.finish_stream(stream));
       const double ns = number(50);
-      of_stream[stream].push_back(gpu.add_work(stream, host, ns, kCompute, 1));
+      of_stream[stream].push_back(gpu.add_work(stream, host, {ns, kCompute, 1}));
       total += ns;
       longest = std::max(longest, ns);
     }

@@ -1,0 +1,205 @@
+#include "src/time/gpu_timeline.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+namespace gpucast {
+namespace {
+
+constexpr double kNothingNs = 0.01;  // less is left of work that is done: sums of floating point
+constexpr double kNever = std::numeric_limits<double>::infinity();
+constexpr size_t kDoneItems = 1024;  // of a stream that is never empty
+
+}  // namespace
+
+void GpuTimeline::Stream::pop() {
+  ++next;
+  if (next == items.size()) {
+    items.clear();
+    next = 0;
+  } else if (next >= kDoneItems && 2 * next > items.size()) {
+    items.erase(items.begin(), items.begin() + static_cast<std::ptrdiff_t>(next));
+    next = 0;
+  }
+}
+
+uint32_t GpuTimeline::add_stream(int priority) {
+  streams_.emplace_back();
+  streams_.back().priority = static_cast<size_t>(std::clamp(priority + static_cast<int>(kPriorities) - 1, 0, static_cast<int>(kPriorities) - 1));
+  return static_cast<uint32_t>(streams_.size() - 1);
+}
+
+void GpuTimeline::push(uint32_t stream, const Item& item) {
+  if (streams_[stream].empty()) active_.push_back(stream);
+  streams_[stream].items.push_back(item);
+}
+
+size_t GpuTimeline::add_work(uint32_t stream, double ready_ns, const Work& work) {
+  const size_t engine = work.card * kEngines + static_cast<size_t>(work.engine);
+  if (shares_.size() <= engine) shares_.resize(engine + 1);
+  push(stream, {ItemKind::work, false, static_cast<uint16_t>(engine), ready_ns, work.duration_ns, work.demand, 0, works_});
+  if (keeps_spans_) spans_.push_back({});
+  return works_++;
+}
+
+GpuTimeline::EventId GpuTimeline::record(uint32_t stream, double ready_ns) {
+  EventId event = events_.size();
+  if (free_events_.empty()) {
+    events_.emplace_back();
+  } else {
+    event = free_events_.back();
+    free_events_.pop_back();
+  }
+  events_[event] = {-1, 2};  // the caller and the stream
+  push(stream, {ItemKind::record, false, 0, ready_ns, 0, 0, 0, event});
+  return event;
+}
+
+void GpuTimeline::wait(uint32_t stream, EventId event, double ready_ns) {
+  ++events_[event].users;
+  push(stream, {ItemKind::wait, false, 0, ready_ns, 0, 0, 0, event});
+}
+
+void GpuTimeline::release(EventId event) { drop(event); }
+
+void GpuTimeline::drop(EventId event) {
+  if (--events_[event].users == 0) free_events_.push_back(event);
+}
+
+template <class Done>
+void GpuTimeline::run_until(const Done& done) {
+  begin_what_can();
+  while (!done() && step(kNever)) begin_what_can();
+}
+
+double GpuTimeline::finish_stream(uint32_t stream) {
+  run_until([&] { return streams_[stream].empty(); });
+  return streams_[stream].done_ns;
+}
+
+double GpuTimeline::finish_event(EventId event) {
+  run_until([&] { return done(event); });
+  return event_ns(event);
+}
+
+double GpuTimeline::finish() {
+  run_until([&] { return active_.empty(); });
+  double out = 0;
+  for (const Stream& stream : streams_) out = std::max(out, stream.done_ns);
+  return out;
+}
+
+void GpuTimeline::advance(double until_ns) {
+  begin_what_can();
+  if (until_ns <= now_ns_) return;
+  while (step(until_ns)) begin_what_can();
+  now_ns_ = until_ns;
+  begin_what_can();
+}
+
+GpuTimeline GpuTimeline::ahead() const {
+  GpuTimeline out(*this);
+  out.told_ = nullptr;
+  out.keeps_spans_ = false;
+  return out;
+}
+
+double GpuTimeline::when_pending(uint32_t stream, size_t most) const {
+  if (pending(stream) <= most) return streams_[stream].done_ns;
+  GpuTimeline out = ahead();
+  out.run_until([&] { return out.pending(stream) <= most; });
+  return out.streams_[stream].done_ns;
+}
+
+double GpuTimeline::when_done(EventId event) const { return done(event) ? event_ns(event) : ahead().finish_event(event); }
+
+double GpuTimeline::when_all_done() const { return ahead().finish(); }
+
+// What needs no time happens now, and the first work of each stream begins.
+void GpuTimeline::begin_what_can() {
+  for (bool more = true; more;) {
+    more = false;
+    for (const uint32_t number : active_) {
+      Stream& stream = streams_[number];
+      while (!stream.empty() && stream.items[stream.next].ready_ns <= now_ns_) {
+        Item& item = stream.items[stream.next];
+        if (item.kind == ItemKind::work) {
+          if (!item.started) item.start_ns = now_ns_;
+          item.started = true;
+          break;
+        }
+        if (item.kind == ItemKind::wait && !done(item.index)) break;
+        if (item.kind == ItemKind::record) {
+          events_[item.index].at_ns = now_ns_;
+          more = true;  // another stream may wait for it
+        }
+        drop(item.index);
+        stream.done_ns = now_ns_;
+        stream.pop();
+      }
+    }
+  }
+  std::erase_if(active_, [this](uint32_t stream) { return streams_[stream].empty(); });
+}
+
+// The first in line have what they ask for; those that the rest is not enough for share it.
+void GpuTimeline::share_engines() {
+  for (auto& asked : shares_) asked.fill(0);
+  for (const uint32_t number : active_) {
+    const Stream& stream = streams_[number];
+    const Item& item = stream.items[stream.next];
+    if (item.started) shares_[item.engine][stream.priority] += item.demand;
+  }
+  for (auto& of_engine : shares_) {
+    double left = 1;
+    for (double& one : of_engine) {
+      const double asked = one;
+      one = asked <= left ? 1 : left / asked;
+      left = std::max(0.0, left - asked);
+    }
+  }
+}
+
+double GpuTimeline::next_moment() {
+  double next = kNever;
+  for (const uint32_t number : active_) {
+    const Stream& stream = streams_[number];
+    const Item& item = stream.items[stream.next];
+    if (item.started) {
+      if (const double share = share_of(stream, item); share > 0) next = std::min(next, now_ns_ + item.remaining_ns / share);
+    } else if (item.ready_ns > now_ns_) {
+      next = std::min(next, item.ready_ns);
+    }
+  }
+  return next;
+}
+
+// To the next moment at which something begins or ends; false: there is none up to this time.
+bool GpuTimeline::step(double until_ns) {
+  if (active_.empty()) return false;
+  share_engines();
+  const double wanted = next_moment();
+  if (wanted == kNever) return false;
+  const double next = std::min(wanted, until_ns);
+  for (const uint32_t number : active_) {
+    Stream& stream = streams_[number];
+    Item& item = stream.items[stream.next];
+    if (!item.started) continue;
+    const double share = share_of(stream, item);
+    if (share <= 0) continue;
+    // What ends first does end, however small what is left of it beside the time that it is.
+    const bool ends = now_ns_ + item.remaining_ns / share <= next;
+    item.remaining_ns -= (next - now_ns_) * share;
+    if (!ends && item.remaining_ns > kNothingNs) continue;
+    stream.done_ns = next;
+    const Span span{item.start_ns, next};
+    if (keeps_spans_) spans_[item.index] = span;
+    if (told_) told_(item.index, span);
+    stream.pop();
+  }
+  now_ns_ = std::max(now_ns_, next);
+  return wanted <= until_ns;
+}
+
+}  // namespace gpucast

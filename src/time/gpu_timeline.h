@@ -1,0 +1,111 @@
+// When work on GPUs begins and ends: streams whose work runs in order, events between them, and engines that they share.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+namespace gpucast {
+
+// What works for several streams at once. Copies between host and device, and between cards, go beside kernels.
+enum class Engine : uint8_t { compute, to_device, to_host, link, count_ };
+
+// Times in nanoseconds, from any one point. The host asks for work in the order of its own time, which never goes back; it may wait.
+class GpuTimeline {
+ public:
+  struct Span {
+    double start_ns = 0, end_ns = 0;
+  };
+  struct Work {
+    double duration_ns = 0;  // when it runs alone
+    Engine engine = Engine::compute;
+    double demand = 1;  // the part of the engine that it keeps busy then: engines that more is asked of than they have slow all down alike
+    size_t card = 0;    // each has engines of its own
+  };
+  using EventId = size_t;
+
+  // `keeps_spans`: span() may be asked; else only on_done() tells, and what is done takes no memory.
+  explicit GpuTimeline(size_t streams = 0, bool keeps_spans = true) : streams_(streams), keeps_spans_(keeps_spans) {}
+
+  // Of streams that share an engine those of the lowest number go first, as CUDA counts priorities: 0 is the last, -5 the first.
+  uint32_t add_stream(int priority);
+
+  // `ready_ns`: not before. Returns its number: 0, 1, ...
+  size_t add_work(uint32_t stream, double ready_ns, const Work& work);
+  // The event is there when all that was asked of the stream before is done.
+  EventId record(uint32_t stream, double ready_ns);
+  void wait(uint32_t stream, EventId event, double ready_ns);
+  // The caller will not name the event again.
+  void release(EventId event);
+
+  // When all that was asked of the stream is done; likewise for an event, for all streams. Nothing is decided about later times.
+  double finish_stream(uint32_t stream);
+  double finish_event(EventId event);
+  double finish();
+  // All that happens up to this time.
+  void advance(double until_ns);
+
+  // How much of the stream is not done, works and events.
+  size_t pending(uint32_t stream) const { return streams_[stream].items.size() - streams_[stream].next; }
+  bool done(EventId event) const { return events_[event].at_ns >= 0; }
+  double event_ns(EventId event) const { return events_[event].at_ns; }  // below 0: not yet
+  // When no more than `most` are pending, if nothing else is asked for.
+  double when_pending(uint32_t stream, size_t most) const;
+  double when_done(EventId event) const;
+  double when_all_done() const;
+
+  // Of work that is done.
+  const Span& span(size_t work) const { return spans_[work]; }
+  void on_done(std::function<void(size_t work, const Span& span)> told) { told_ = std::move(told); }
+
+ private:
+  static constexpr size_t kEngines = static_cast<size_t>(Engine::count_);
+  static constexpr size_t kPriorities = 6;
+
+  enum class ItemKind : uint8_t { work, record, wait };
+  struct Item {
+    ItemKind kind;
+    bool started;
+    uint16_t engine;  // of all cards
+    double ready_ns, remaining_ns, demand, start_ns;
+    size_t index;  // of the work or the event
+  };
+  struct Stream {
+    std::vector<Item> items;
+    size_t next = 0;  // items before it are done
+    size_t priority = 0;  // 0 goes first
+    double done_ns = 0;
+    bool empty() const { return next == items.size(); }
+    void pop();
+  };
+  struct Event {
+    double at_ns = -1;  // below 0: not yet
+    uint32_t users = 0;
+  };
+
+  GpuTimeline ahead() const;
+  void push(uint32_t stream, const Item& item);
+  void drop(EventId event);
+  template <class Done>
+  void run_until(const Done& done);
+  void begin_what_can();
+  void share_engines();
+  double share_of(const Stream& stream, const Item& item) const { return shares_[item.engine][stream.priority]; }
+  double next_moment();
+  bool step(double until_ns);
+
+  std::vector<Stream> streams_;
+  std::vector<uint32_t> active_;  // streams with something pending
+  bool keeps_spans_;
+  size_t works_ = 0;
+  std::vector<Span> spans_;
+  std::vector<Event> events_;
+  std::vector<EventId> free_events_;
+  std::vector<std::array<double, kPriorities>> shares_;  // by engine of all cards: the rate of what runs on it
+  std::function<void(size_t, const Span&)> told_;
+  double now_ns_ = 0;
+};
+
+}  // namespace gpucast

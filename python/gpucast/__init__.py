@@ -16,6 +16,7 @@ Each module imports only modules further down in this list; what lower ones have
     profile_cuda      torch.cuda with one card that has nothing to do
     profile_device    the CPU in the place of the CUDA device that the script asks for
 
+    clock             `gpucast run --real-time` and `--warp`: a process on the card's clock, which records nothing
     ending            what ended a process, what the supervisor is told, standing still
     checkpoints       saving checkpoints does nothing
     values            what is read from the card, where zero will not do

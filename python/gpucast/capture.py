@@ -11,6 +11,7 @@ from collections import OrderedDict
 
 from . import (
     checkpoints,
+    clock,
     compiled,
     copies,
     cudnn,
@@ -76,7 +77,9 @@ def before_torch(origin):
     compiled.use_own_cache()
     libraries.load(build)
     _core = libraries.call_core()
-    if session.mode() == "doctor" or _installed:
+    if session.mode() == "clock":
+        clock.follow(_core)
+    if session.mode() in ("doctor", "clock") or _installed:
         return
     # Registered before anything of PyTorch's and the user's, so it runs after all of theirs, while CUDA still works.
     atexit.register(_at_exit)
@@ -90,6 +93,10 @@ def after_torch(module):
     torch = process.torch = module
     process.is_compiling = getattr(getattr(torch, "compiler", None), "is_compiling", None) or torch._utils.is_compiling
     if process.state != process.WATCHING or session.mode() == "doctor":
+        return
+    if session.mode() == "clock":
+        initialisation.install(torch, _core.gpucast_vgpu_skip_random)
+        clock.install(torch)
         return
     if not _installed:
         hooks.install_at_import(torch, _enough)
@@ -108,7 +115,7 @@ def after_torch(module):
 
 
 def after_checkpoint_writer(name, module):
-    if process.state in (process.WATCHING, process.ARMED):
+    if process.state in (process.WATCHING, process.CLOCKED, process.ARMED):
         checkpoints.patch_writer(name, module)
         horizon.patch_trainer(name, module)
 
@@ -154,6 +161,7 @@ def arm():
         initialisation.forget()
         what_if.install_at_cuda_start()
         process.state = process.ARMED
+        operators.at_cuda_start()
         session.write("armed", process.ranks())
         if process.when_armed:
             process.when_armed()

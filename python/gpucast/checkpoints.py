@@ -9,6 +9,11 @@ why_unwritten = "values on the virtual GPU are not real"
 from_the_start = False  # a profile: there never is anything on a card
 
 
+def install(torch):
+    for owner, name in ((torch, "save"), (torch.jit, "save")):
+        patching.wrap(owner, name, not_saving)
+
+
 def patch_writer(name, module):
     if name == "safetensors.torch":
         patching.wrap(module, "save_file", not_saving)
@@ -29,6 +34,8 @@ def patch_writer(name, module):
 
 def _must_not_save():
     """Before anything was on the card, all that the script has is real."""
+    if process.state == process.CLOCKED:
+        return True
     return process.state == process.ARMED and (from_the_start or bool(process.recorder.devices_allocated_on()))
 
 

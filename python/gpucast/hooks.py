@@ -35,8 +35,7 @@ def install_at_import(torch, enough):
 
     register_optimizer_step_pre_hook(_before_optimizer_step)
     register_optimizer_step_post_hook(_after_optimizer_step)
-    for owner, name in ((torch, "save"), (torch.jit, "save")):
-        patching.wrap(owner, name, checkpoints.not_saving)
+    checkpoints.install(torch)
 
 
 def install_at_cuda_start(torch):

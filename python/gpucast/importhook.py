@@ -146,4 +146,8 @@ def announce():
 
 def install():
     announce()
+    if session.mode() == "clock":
+        from . import clock
+
+        clock.install_at_start()
     sys.meta_path.insert(0, _Finder())

@@ -2,6 +2,9 @@
 
 It observes: it changes neither what the script computes nor what it allocates (tests/python/test_operators.py compares histories). A script
 that profiles itself goes first: ours ends when its own begins, and is not tried again.
+
+With GPUCAST_OBSERVE=all it is not one step but all that runs, from the first CUDA call on: what a run with a clock asks for beforehand. Then what
+the script's own profiler saw counts too.
 """
 
 import json
@@ -88,11 +91,13 @@ _VIEWS = frozenset(
 _LONGEST_NS = 10**15
 
 _OBSERVED_S = 60  # at most
+_MOST_CALLS = 300_000  # of which lines are written
 
 _running = False
 _latest_end = 0.0
 _off = False
 _result = None  # of the profiler, for the step that was observed
+_results = []  # where all is observed: before and behind the script's own profiler, and its own
 _step = 0
 _evaluated = 0  # forwards without gradients, before there is any optimizer
 _tf32 = {}
@@ -104,6 +109,37 @@ def install(torch):
     profiler = torch.autograd.profiler
     for name in ("_prepare_profiler", "_enable_profiler", "_enable_profiler_legacy"):
         patching.wrap(profiler, name, _giving_way)
+    if _all():
+        patching.wrap(profiler, "_disable_profiler", _taking_over)
+        patching.wrap(profiler, "ProfilerConfig", _with_shapes)
+
+
+def _all():
+    return os.environ.get("GPUCAST_OBSERVE") == "all"
+
+
+def at_cuda_start():
+    if _all():
+        patching.safely(_begin, 1)
+
+
+def _taking_over(real):
+    """The script's own profiler has ended: what it saw is ours as well, and we go on."""
+
+    def disable(*args, **kwargs):
+        global _off
+        result = real(*args, **kwargs)
+        if process.state == process.ARMED:
+            _results.append(result)
+            _off = False
+            patching.safely(_begin, 1)
+        return result
+
+    return disable
+
+
+def _with_shapes(real):
+    return lambda state, with_shapes, *rest: real(state, True, *rest)
 
 
 def _giving_way(real):
@@ -111,7 +147,7 @@ def _giving_way(real):
         global _off
         if process.state in (process.WATCHING, process.ARMED):
             _off = True
-            patching.safely(_end, False)
+            patching.safely(_end, _all())
         return real(*args, **kwargs)
 
     return enable
@@ -122,6 +158,11 @@ def before_forward(evaluation):
     """A run of one step is observed from its first forward on. A step of very many forwards would fill the memory: it is given up.
     Where there is no optimizer, a forward without gradients is a step: the second, or the first, where one step is wanted."""
     global _off, _evaluated, _result
+    if _all():
+        if _running and time.monotonic() > _latest_end:
+            _off = True
+            _end(True)
+        return
     if _evaluated and steps.counter.any():  # the script trains: that was no step
         _evaluated, _result = 0, None
     if _running and time.monotonic() > _latest_end:
@@ -137,13 +178,15 @@ def before_forward(evaluation):
 
 @patching.guard("operators")
 def after_forward(evaluation):
-    if _running and evaluation and not steps.counter.any():
+    if _running and evaluation and not steps.counter.any() and not _all():
         _end(True)
 
 
 @patching.guard("operators")
 def after_step(taken):
     """The second step is observed, once optimizers have their state: or the first, where it is the only one."""
+    if _all():
+        return
     if _running and taken >= _step:
         _end(True)
     elif taken == 1 and steps.wanted() > 1:
@@ -152,7 +195,7 @@ def after_step(taken):
 
 def _begin(step):
     global _running, _step, _marks, _tf32, _latest_end
-    if _off or _running or _result is not None or process.torch.autograd._profiler_enabled():
+    if _off or _running or (_result is not None and not _all()) or process.torch.autograd._profiler_enabled():
         return
     autograd, config = process.torch._C._autograd, process.torch._C._profiler
     # Newer releases announce each start on standard error.
@@ -167,6 +210,8 @@ def _begin(step):
         if quiet:
             del os.environ["KINETO_LOG_LEVEL"]
     _running, _step = True, step
+    if _all() and _marks:
+        return
     _latest_end = time.monotonic() + float(os.environ.get("GPUCAST_OBSERVE_S", _OBSERVED_S))
     _tf32 = {name: bool(patching.safely(getattr(process.torch._C, f"_get_{name}_allow_tf32"))) for name in ("cublas", "cudnn")}
     _marks = [process.recorder.mark("operators_begin", step), 0]
@@ -181,11 +226,12 @@ def _end(whole):
     result = process.torch._C._autograd._disable_profiler()
     if whole:
         _result = result
+        _results.append(result)
 
 
 def finish():
     """At the end of the capture: a step that was not whole is of no use."""
-    patching.safely(_end, False)
+    patching.safely(_end, _all())
 
 
 # ---- lines -----------------------------------------------------------------------------------------------------------------------
@@ -202,8 +248,8 @@ def lines():
 
 def _lines():
     kinds, made = {}, []
-    waiting = list(reversed(_result.experimental_event_tree()))
-    while waiting:
+    waiting = [event for result in reversed(_results if _all() else [_result]) for event in reversed(result.experimental_event_tree())]
+    while waiting and len(made) < _MOST_CALLS:
         event = waiting.pop()
         children = event.children
         if children:

@@ -2,6 +2,7 @@
 
 watching   torch is being imported or is there; the job has not begun
 armed      the job has begun and is recorded
+clocked    a run with a clock uses CUDA: nothing is recorded
 ended      the capture or trace is written; nothing is recorded any more
 off        nothing is recorded here: DataLoader workers, forked children of an armed process
 """
@@ -12,7 +13,7 @@ import sys
 from . import session
 from .recorder import Recorder
 
-WATCHING, ARMED, ENDED, OFF = "watching", "armed", "ended", "off"
+WATCHING, ARMED, CLOCKED, ENDED, OFF = "watching", "armed", "clocked", "ended", "off"
 
 state = None  # until torch is imported
 torch = None

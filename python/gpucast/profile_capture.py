@@ -61,8 +61,7 @@ def after_torch(module):
         _give_up(error)
     checkpoints.why_unwritten = "a profile trains a few steps only"
     checkpoints.from_the_start = True
-    for owner, name in ((torch, "save"), (torch.jit, "save")):
-        patching.wrap(owner, name, checkpoints.not_saving)
+    checkpoints.install(torch)
 
 
 def after_checkpoint_writer(name, module):

@@ -25,7 +25,7 @@ def settings():
 
 
 def mode():
-    """run, profile, doctor or fork_server."""
+    """run, clock, profile, doctor or fork_server."""
     return settings().get("mode")
 
 

@@ -25,6 +25,7 @@
 #include "gpucast/ranks.h"
 #include "gpucast/report.h"
 #include "src/base/json.h"
+#include "src/cli/clock_run.h"
 #include "src/cli/messages.h"
 #include "src/cli/report_capture.h"
 #include "src/cli/run_capture.h"
@@ -46,6 +47,7 @@ struct Options {
   int64_t max_length = 0, gpus = 1, world_size = 0;
   double timeout_s = 0, confidence = kDefaultConfidence;
   bool force = false, enforce_capacity = false;
+  bool real_time = false, warp = false;
   std::vector<std::string> command, what_ifs;
   // Of `gpucast batch`, not for people.
   bool as_job = false;     // one JSON object on standard output, whatever happens: job_result()
@@ -242,6 +244,14 @@ Prediction predict_job(const std::vector<std::string>& files, bool kept, double 
   return judged;
 }
 
+int run_on_clock(const Options& options, const RunSettings& settings) {
+  if (options.real_time && options.warp) throw Error("--real-time and --warp are two ways of the same", "", "choose one of them");
+  if (!options.output.empty() || options.world_size > 0 || !options.what_ifs.empty() || options.as_job || options.format != "text")
+    throw Error("a run with a clock makes no report and no capture", "",
+                "leave -o, --world-size, --what-if and --format out; run without --real-time and --warp for these");
+  return run_with_clock(settings, options.warp);
+}
+
 int run(const Options& options, JobResult* job) {
   check_confidence(options.confidence);
   RunSettings settings;
@@ -257,6 +267,7 @@ int run(const Options& options, JobResult* job) {
   settings.assume = options.assume;
   settings.command = options.command;
   apply_what_ifs(options, &settings);
+  if (options.real_time || options.warp) return run_on_clock(options, settings);
   std::string program = find_program(options.command.front());
   if (options.world_size > 0) {
     choose_ranks(options, &settings);
@@ -407,6 +418,9 @@ void declare_run(Arguments& arguments) {
               "until-end: not before the script")
       .shows_default();
   arguments.flag("--until-end", &options.until_end, "as --steps until-end");
+  arguments.flag("--real-time", &options.real_time,
+                 "let the script run to its end at the card's speed: it waits for the card, and its own times are the card's");
+  arguments.flag("--warp", &options.warp, "the same without the waiting: the script's clocks are set forward");
   arguments.option("-o,--output", &options.output, "keep the capture in this file");
   arguments.flag("--force", &options.force, "overwrite the output file");
   arguments.option("--timeout", &options.timeout_s, "end after this many seconds").positive();

@@ -76,6 +76,10 @@ std::string base_profile(const RunSettings& settings) {
   line("registers_per_multiprocessor", gpu.registers_per_multiprocessor);
   line("max_threads_per_multiprocessor", gpu.max_threads_per_multiprocessor);
   line("max_blocks_per_multiprocessor", gpu.max_blocks_per_multiprocessor);
+  if (settings.clock != 0) {
+    line("clock", settings.clock);
+    line("clock_socket", settings.clock_socket);
+  }
   return text;
 }
 
@@ -155,6 +159,7 @@ void write_session(const std::string& session_folder, const std::string& library
   Json session;
   session["schema_version"] = kSchemaVersion;
   session["mode"] = settings.mode;
+  session["warp"] = settings.clock == 2;
   session["steps"] = settings.steps;
   const double now_s = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   session["deadline_unix_s"] = settings.timeout_s > 0 ? now_s + settings.timeout_s : 0.0;

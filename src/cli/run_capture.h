@@ -21,7 +21,7 @@ inline constexpr const char* kUntilEnd = "until-end";
 int64_t parse_steps(const std::string& text);
 
 struct RunSettings {
-  std::string mode = "run";  // "doctor": nothing is captured or ended
+  std::string mode = "run";  // "doctor": nothing is captured or ended; "clock": nothing is captured, the card has a clock
   Gpu gpu;
   bool gpu_chosen = false;
   bool enforce_capacity = false;
@@ -37,6 +37,8 @@ struct RunSettings {
   std::vector<std::string> typed;    // as the user gave it; empty: the same
   double run_s = 0;                  // how long it took, once it has ended
   std::vector<WhatIf> what_if;       // acted: done already, to the command
+  int clock = 0;                     // mode "clock": 1 the host waits for the card, 2 its time is set forward
+  std::string clock_socket;          // same: who says how long a launch takes
   std::optional<Adopted> adopted;    // runs the command; none: it is started
 };
 

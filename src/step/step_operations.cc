@@ -123,7 +123,9 @@ uint32_t place_of(uint64_t one, std::vector<uint64_t>* all) {
 
 constexpr int64_t kBytesPerUnknownThread = 8;  // read one number, write one
 
-Operation of_copy(const Work& work) {
+}  // namespace
+
+Operation operation_of_copy(const Work& work) {
   Operation out;
   out.kind = work.kind == WorkKind::memset ? OperationKind::memset : OperationKind::copy;
   out.element_bytes = 1;
@@ -134,7 +136,7 @@ Operation of_copy(const Work& work) {
   return out;
 }
 
-Operation of_unknown(const Work& work) {
+Operation operation_by_threads(const Work& work) {
   Operation out;
   out.kind = OperationKind::unknown;
   int64_t threads = 1;
@@ -144,6 +146,8 @@ Operation of_unknown(const Work& work) {
   out.bytes_written = threads * kBytesPerUnknownThread / 2;
   return out;
 }
+
+namespace {
 
 // How many bytes pointers point to: each up to the end of its block, or to the next of them; one that stands twice is read and written.
 // Blocks that were given back count as they were last: the memory of a CUDA graph is in nobody's hands when it is replayed.
@@ -306,19 +310,19 @@ StepOperations step_operations(const Trace& trace) {
       const Known::Entry* entry = owner ? &known.of_operator(owner->kind) : nullptr;
       made.known = entry && entry->known;
       const bool sized = entry && entry->operation;
-      operation = sized ? *entry->operation : of_unknown(work);
+      operation = sized ? *entry->operation : operation_by_threads(work);
       source = {sized ? 0 : 1, sized ? owner->kind : operation.bytes_read, 0, 0};
       made.name = owner ? std::string(owner_name) : made.kernel;
       open_call = owners[i];
     } else if (work.kind == WorkKind::call) {
       const Known::Entry& entry = known.of_call(work);
       made.known = entry.known;
-      operation = entry.operation ? *entry.operation : of_unknown(work);
+      operation = entry.operation ? *entry.operation : operation_by_threads(work);
       source = {2, static_cast<int64_t>(work.name.index()), static_cast<int64_t>(work.arguments.index()), 0};
       made.name = owner ? std::string(owner_name) : made.kernel;
     } else {
       made.known = true;
-      operation = of_copy(work);
+      operation = operation_of_copy(work);
       source = {work.kind == WorkKind::memset ? 3 : 4, work.copy_kind, work.size_bytes, 0};
       made.kernel = work.kind == WorkKind::memset ? "memset" : "memcpy";
       made.name = owner ? std::string(owner_name) : made.kernel;

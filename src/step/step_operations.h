@@ -51,6 +51,10 @@ struct StepOperations {
   double host_scale = 1;             // of host_ns and asked_ns: without being observed, and without our marks
 };
 
+// A copy or a fill; a kernel of which only its threads are known: each reads one number and writes one.
+Operation operation_of_copy(const Work& work);
+Operation operation_by_threads(const Work& work);
+
 bool has_step_operations(const Trace& trace);
 // Throws Error where the capture has no observed step: what to do then.
 StepOperations step_operations(const Trace& trace);

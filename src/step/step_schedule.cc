@@ -12,17 +12,20 @@ constexpr double kCallNs = 2500;     // a launch, of a kernel or a graph, costs 
 constexpr double kLatencyNs = 4000;  // from a launch to the kernel's start on an idle GPU
 constexpr double kReached = 0.8;     // of the datasheet's rates, by a kernel that has the card for itself
 
+}  // namespace
+
 Engine engine_of(const Operation& operation) {
   if (operation.kind == OperationKind::collective) return Engine::link;
   if (operation.kind != OperationKind::copy) return Engine::compute;
   return operation.from_host ? Engine::to_device : operation.to_host ? Engine::to_host : Engine::compute;
 }
 
-// A kernel that reaches little of the card's rates leaves room for another stream's.
 double demand_of(const Duration& duration, Engine engine) {
   if (engine != Engine::compute || duration.expected_ns <= 0) return 1;
   return std::min(1.0, duration.ideal_ns / duration.expected_ns / kReached);
 }
+
+namespace {
 
 // The host, as it goes through the step again and again.
 class Host {

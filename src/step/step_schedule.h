@@ -3,10 +3,10 @@
 
 #include <vector>
 
-#include "src/time/gpu_timeline.h"
 #include "src/step/step_operations.h"
 #include "src/time/card_rates.h"
 #include "src/time/duration.h"
+#include "src/time/gpu_timeline.h"
 
 namespace gpucast {
 
@@ -17,6 +17,10 @@ struct Schedule {
   double gpu_ns = 0;  // of a host that asks for all at once
   double host_ns = 0;
 };
+
+Engine engine_of(const Operation& operation);
+// The part of its engine that it keeps busy: a kernel that reaches little of the card's rates leaves room for another stream's.
+double demand_of(const Duration& duration, Engine engine);
 
 // By shape.
 std::vector<Duration> durations_of(const StepOperations& step, const CardRates& rates);

@@ -26,7 +26,8 @@ void GpuTimeline::Stream::pop() {
 
 uint32_t GpuTimeline::add_stream(int priority) {
   streams_.emplace_back();
-  streams_.back().priority = static_cast<size_t>(std::clamp(priority + static_cast<int>(kPriorities) - 1, 0, static_cast<int>(kPriorities) - 1));
+  streams_.back().priority =
+      static_cast<size_t>(std::clamp(priority + static_cast<int>(kPriorities) - 1, 0, static_cast<int>(kPriorities) - 1));
   return static_cast<uint32_t>(streams_.size() - 1);
 }
 

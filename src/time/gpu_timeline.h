@@ -74,7 +74,7 @@ class GpuTimeline {
   };
   struct Stream {
     std::vector<Item> items;
-    size_t next = 0;  // items before it are done
+    size_t next = 0;      // items before it are done
     size_t priority = 0;  // 0 goes first
     double done_ns = 0;
     bool empty() const { return next == items.size(); }

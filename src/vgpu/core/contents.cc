@@ -129,11 +129,15 @@ std::array<Region, 256> g_regions;
 std::atomic<size_t> g_region_count{0};
 
 void log_copy(uint64_t to, uint64_t from, size_t size, int kind, uint64_t stream, bool* captured) {
+  count_operation();
+  if (has_clock_now()) {
+    *captured = clock_work(clock_copy(kind, size), stream, kGraphNodeMemcpy, "cudaMemcpyAsync");
+    return;
+  }
   char line[160];
   std::snprintf(line, sizeof line, "[\"memcpy\",%d,%" PRIu64 ",%" PRIu64 ",%zu,%" PRIu64 "]", kind, to, from, size, stream);
   *captured = capture_node(stream, kGraphNodeMemcpy, line);
   if (!*captured) log_timed(line);
-  count_operation();
 }
 
 }  // namespace
@@ -197,11 +201,16 @@ void fill_pattern(uint64_t address, unsigned value, size_t value_bytes, size_t c
   const size_t size_bytes = value_bytes * count;
   if (size_bytes == 0) return;
   context_activate();
-  char line[128];
-  std::snprintf(line, sizeof line, "[\"memset\",%" PRIu64 ",%u,%zu,%" PRIu64 "]", address, value & 0xff, size_bytes, stream);
-  const bool captured = capture_node(stream, kGraphNodeMemset, line);
-  if (!captured) log_timed(line);
   count_operation();
+  bool captured = false;
+  if (has_clock_now()) {
+    captured = clock_work(clock_fill(size_bytes), stream, kGraphNodeMemset, "cudaMemsetAsync");
+  } else {
+    char line[128];
+    std::snprintf(line, sizeof line, "[\"memset\",%" PRIu64 ",%u,%zu,%" PRIu64 "]", address, value & 0xff, size_bytes, stream);
+    captured = capture_node(stream, kGraphNodeMemset, line);
+    if (!captured) log_timed(line);
+  }
   if (captured) return;
   const bool on_device = in_device_region(address);
   if (on_device && size_bytes > kSmallCopyBytes) {

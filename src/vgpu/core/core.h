@@ -42,6 +42,8 @@ struct DeviceProfile {
   int cusparselt_version, cufft_version, cusolver_version, cusparse_version, curand_version, cupti_version;
   char driver_version_text[32];  // as nvmlSystemGetDriverVersion: "580.95.05"
   int ascending_addresses;       // 1: for tests of allocators, see below
+  int clock;                     // clock.h: 0 none, 1 the host waits for the card, 2 the host's time is set forward
+  char clock_socket[108];        // where `gpucast run` says how long a launch takes
   // The user's own cuDNN, to ask what it would choose on this card (libs/cudnn_ask.h). "": not asked.
   char cudnn_library[1024];  // its libcudnn.so.9
   char cudnn_asked[32];      // its version: "9.24.1"
@@ -130,7 +132,8 @@ GPUCAST_VGPU_API void kernel_written(const char* name, const unsigned grid[3], c
 GPUCAST_VGPU_API int not_supported(const char* library, const char* name);
 using gpucast::KernelResources;  // no registers: not known
 GPUCAST_VGPU_API void log_kernel(const char* name, const unsigned grid[3], const unsigned block[3], size_t dynamic_shared_bytes,
-                                 uint64_t stream, const KernelResources& resources = {}, std::span<const uint64_t> pointers = {});
+                                 uint64_t stream, const KernelResources& resources = {}, std::span<const uint64_t> pointers = {},
+                                 bool driver = false);
 // A library call that would launch kernels: name as called, arguments as a JSON object's text, e.g. {"m":1024,"n":8}.
 GPUCAST_VGPU_API void log_call(const char* library, const char* name, const char* arguments_json, uint64_t stream);
 // Something that the report's reader should know, as a record of the capture.

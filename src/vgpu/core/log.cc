@@ -172,6 +172,12 @@ void log_work(std::string_view line, uint64_t stream, int graph_node_type) {
   if (!capture_node(stream, graph_node_type, line)) log_timed(line);
 }
 
+bool clock_work(const ClockWork& work, uint64_t stream, int graph_node_type, const char* function, bool driver) {
+  if (capture_node(stream, graph_node_type, {}, &work)) return true;
+  clock_submit(work, stream, function, driver);
+  return false;
+}
+
 void count_operation() { g_operations.fetch_add(1, std::memory_order_relaxed); }
 uint64_t operations() { return g_operations.load(std::memory_order_relaxed); }
 
@@ -190,22 +196,32 @@ std::string kernel_line(const char* name, const unsigned grid[3], const unsigned
 }
 
 void log_kernel(const char* name, const unsigned grid[3], const unsigned block[3], size_t dynamic_shared_bytes, uint64_t stream,
-                const KernelResources& resources, std::span<const uint64_t> pointers) {
+                const KernelResources& resources, std::span<const uint64_t> pointers, bool driver) {
   context_activate();
-  log_work(kernel_line(name, grid, block, dynamic_shared_bytes, stream, resources, pointers), stream, kGraphNodeKernel);
   count_operation();
+  if (has_clock_now()) {
+    clock_work(clock_kernel(name, grid, block, dynamic_shared_bytes, resources), stream, kGraphNodeKernel,
+               driver ? "cuLaunchKernel" : "cudaLaunchKernel", driver);
+    return;
+  }
+  log_work(kernel_line(name, grid, block, dynamic_shared_bytes, stream, resources, pointers), stream, kGraphNodeKernel);
 }
 
 void log_call(const char* library, const char* name, const char* arguments_json, uint64_t stream) {
   touch();
+  count_operation();
+  if (arguments_json == nullptr || *arguments_json == '\0') arguments_json = "{}";
+  if (has_clock_now()) {
+    clock_work(clock_call(library, name, arguments_json), stream, kGraphNodeKernel, "cudaLaunchKernel");
+    return;
+  }
   std::string line = "[\"call\",";
   append_json_string(line, library);
   line += ',';
   append_json_string(line, name);
   line += ',';
-  line += arguments_json != nullptr && *arguments_json != '\0' ? arguments_json : "{}";
+  line += arguments_json;
   log_work(line + ',' + std::to_string(stream) + ']', stream, kGraphNodeKernel);
-  count_operation();
 }
 
 void log_warning(const char* code, const char* message) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "src/vgpu/core/clock.h"
 #include "src/vgpu/core/core.h"
 
 namespace gpucast::vgpu {
@@ -19,6 +20,9 @@ void log_line_of(int device, std::string_view line);
 void log_timed(std::string_view line);
 // The same for work on a stream: a stream that is being captured keeps the line in its graph instead.
 void log_work(std::string_view line, uint64_t stream, int graph_node_type);
+// In a run with a clock, in the place of a line: the work goes to the clock, or to the graph of a stream that is being captured. True: to
+// the graph.
+bool clock_work(const ClockWork& work, uint64_t stream, int graph_node_type, const char* function, bool driver = false);
 
 // The line of a kernel launch. `pointers`: arguments that may be device addresses; those that are stand in the line.
 GPUCAST_VGPU_API std::string kernel_line(const char* name, const unsigned grid[3], const unsigned block[3], size_t dynamic_shared_bytes,

@@ -12,6 +12,7 @@
 #include <ctime>
 #include <mutex>
 
+#include "src/vgpu/core/clock.h"
 #include "src/vgpu/core/core.h"
 #include "src/vgpu/core/devices.h"
 #include "src/vgpu/core/profile.h"
@@ -33,11 +34,13 @@ void before_fork() {
   lock_memory();
   lock_host_memory();
   lock_contents();
+  lock_clock();
   lock_log();
 }
 
 void unlock_all() {
   unlock_log();
+  unlock_clock();
   unlock_contents();
   unlock_host_memory();
   unlock_memory();

@@ -46,6 +46,7 @@ bool set(DeviceProfile& profile, std::string_view key, std::string_view value) {
   GPUCAST_TEXT(cudnn_library);
   GPUCAST_TEXT(cudnn_asked);
   GPUCAST_TEXT(cudnn_answers);
+  GPUCAST_TEXT(clock_socket);
   GPUCAST_NUMBER(compute_major);
   GPUCAST_NUMBER(compute_minor);
   GPUCAST_NUMBER(multiprocessors);
@@ -76,6 +77,7 @@ bool set(DeviceProfile& profile, std::string_view key, std::string_view value) {
   GPUCAST_NUMBER(curand_version);
   GPUCAST_NUMBER(cupti_version);
   GPUCAST_NUMBER(ascending_addresses);
+  GPUCAST_NUMBER(clock);
 #undef GPUCAST_TEXT
 #undef GPUCAST_NUMBER
   return true;

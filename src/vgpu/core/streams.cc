@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "src/vgpu/core/clock.h"
 #include "src/vgpu/core/devices.h"
 #include "src/vgpu/core/log.h"
 #include "src/vgpu/core/process.h"
@@ -54,6 +55,7 @@ struct Node {
   uint64_t graph = 0, child = 0;
   uint64_t stream = 0;  // that it was captured on
   std::string line;
+  std::shared_ptr<const ClockWork> work;
   HostFunction host{nullptr, nullptr};
   std::vector<uint64_t> dependencies;
 };
@@ -65,6 +67,7 @@ struct Graph {
 
 struct Step {
   std::string line;
+  std::shared_ptr<const ClockWork> work;
   HostFunction host;
   int type;
   uint64_t stream, node;
@@ -176,7 +179,7 @@ void append_steps(State& s, uint64_t graph, std::vector<Step>& steps, int depth)
       append_steps(s, node.child, steps, depth + 1);
       continue;
     }
-    steps.push_back({node.line, node.host, node.type, node.stream, handle, {}});
+    steps.push_back({node.line, node.work, node.host, node.type, node.stream, handle, {}});
     for (const uint64_t before : node.dependencies) {
       const Node* other = s.node(before);
       if (other != nullptr && other->stream != node.stream) steps.back().after.push_back(before);
@@ -198,12 +201,29 @@ void wait_for(const std::vector<Arrival>& arrivals) {
   for (const Arrival& arrival : arrivals) arrival.came(true);
 }
 
-// What orders the work of streams, for whoever reads the log. Events that graphs bring have numbers of their own.
-void log_order(const char* kind, uint64_t first, uint64_t second) {
-  log_timed("[\"" + std::string(kind) + "\"," + std::to_string(first) + "," + std::to_string(second) + "]");
-}
 enum Waited : uint64_t { kWaitedStream = 0, kWaitedEvent = 1, kWaitedDevice = 2 };
 
+void clock_order(std::string_view kind, uint64_t first, uint64_t second) {
+  if (kind == "event_record") {
+    clock_record(first, second);
+  } else if (kind == "stream_wait") {
+    clock_stream_wait(first, second);
+  } else if (kind == "graph") {
+    first == 1 ? clock_begin_graph(second, second) : clock_end_graph();
+  } else if (first == kWaitedStream) {
+    clock_wait_stream(second);
+  } else if (first == kWaitedEvent) {
+    clock_wait_event(second);
+  } else {
+    clock_wait_device();
+  }
+}
+
+// What orders the work of streams, for whoever reads the log, or for the clock. Events that graphs bring have numbers of their own.
+void log_order(const char* kind, uint64_t first, uint64_t second) {
+  if (has_clock_now()) return clock_order(kind, first, second);
+  log_timed("[\"" + std::string(kind) + "\"," + std::to_string(first) + "," + std::to_string(second) + "]");
+}
 int give(const std::vector<uint64_t>& found, uint64_t* out, size_t* count) {
   if (count == nullptr) return kInvalidValue;
   if (out != nullptr) {
@@ -305,19 +325,22 @@ int stream_synchronize(uint64_t stream) {
   return code;
 }
 int stream_query(uint64_t stream) {
+  bool asks_clock = false;
   {
     State& s = state();
     const Lock lock(s.mutex);
     const Stream* found = s.stream(stream);
     if (found != nullptr && found->capture == 0 && s.running(found->behind)) return kNotReady;
+    asks_clock = found != nullptr && found->capture == 0 && has_clock_now();
   }
+  if (asks_clock && !clock_stream_done(stream)) return kNotReady;
   return finish_stream(stream, nullptr);
 }
 
 int device_synchronize() {
   context_activate();
   finish_all_work();
-  log_order("host_wait", kWaitedDevice, 0);
+  if (!has_clock_now()) log_order("host_wait", kWaitedDevice, 0);
   std::vector<Arrival> arrivals;
   State& s = state();
   {
@@ -337,6 +360,7 @@ int device_synchronize() {
 void log_host_wait(uint64_t stream) { log_order("host_wait", kWaitedStream, stream); }
 
 void finish_all_work() {
+  if (has_clock_now()) clock_wait_device();
   if (!g_holding.load()) return;
   State& s = state();
   const Lock lock(s.mutex);
@@ -355,6 +379,7 @@ uint64_t event_create(unsigned flags) {
 }
 
 int event_destroy(uint64_t event) {
+  if (has_clock_now()) clock_forget(event);
   State& s = state();
   const Lock lock(s.mutex);
   return s.events.erase(event) == 1 ? kSuccess : kInvalidHandle;
@@ -392,7 +417,10 @@ int event_query(uint64_t event) {
   const Event* found = s.event(event);
   if (found == nullptr) return kInvalidHandle;
   if (waits) return kNotReady;
-  if (found->capture == 0 || !s.captures.contains(found->capture)) return s.running(found->behind) ? kNotReady : kSuccess;
+  if (found->capture == 0 || !s.captures.contains(found->capture)) {
+    if (has_clock_now() && !clock_event_done(event)) return kNotReady;
+    return s.running(found->behind) ? kNotReady : kSuccess;
+  }
   break_capture(s, found->capture);
   return kCapturedEvent;
 }
@@ -409,8 +437,9 @@ int event_synchronize(uint64_t event) {
     }
   }
   wait_for(arrivals);
+  if (has_clock_now()) clock_wait_event(event);
   const int code = event_query(event);
-  if (code == kSuccess) log_order("host_wait", kWaitedEvent, event);
+  if (code == kSuccess && !has_clock_now()) log_order("host_wait", kWaitedEvent, event);
   return code;
 }
 
@@ -453,6 +482,12 @@ int event_elapsed(uint64_t from, uint64_t to, float* elapsed_ms) {
   const Event *first = s.event(from), *last = s.event(to);
   if (first == nullptr || last == nullptr || !first->recorded || !last->recorded) return kInvalidHandle;
   if ((first->flags | last->flags) & kEventDisableTiming) return kInvalidHandle;
+  if (has_clock_now()) {
+    const double first_ns = clock_event_ns(from), last_ns = clock_event_ns(to);
+    if (first_ns < 0 || last_ns < 0) return kNotReady;
+    *elapsed_ms = static_cast<float>((last_ns - first_ns) / 1e6);
+    return kSuccess;
+  }
   *elapsed_ms = static_cast<float>((static_cast<double>(last->time_ns) - static_cast<double>(first->time_ns)) / 1e6);
   return kSuccess;
 }
@@ -528,7 +563,7 @@ int capture_update_dependencies(uint64_t stream, const uint64_t* nodes, size_t c
 namespace {
 
 // kIllegalState: the stream is not being captured.
-int add_captured(uint64_t stream, int type, std::string_view line, HostFunction host) {
+int add_captured(uint64_t stream, int type, std::string_view line, const ClockWork* work, HostFunction host) {
   if (g_captures.load(std::memory_order_relaxed) == 0) return kIllegalState;
   State& s = state();
   const Lock lock(s.mutex);
@@ -539,6 +574,7 @@ int add_captured(uint64_t stream, int type, std::string_view line, HostFunction 
   Node node;
   node.type = type;
   node.line = line;
+  if (work != nullptr) node.work = std::make_shared<const ClockWork>(*work);
   node.host = host;
   node.stream = stream;
   node.dependencies = std::move(found->dependencies);
@@ -548,10 +584,10 @@ int add_captured(uint64_t stream, int type, std::string_view line, HostFunction 
 
 }  // namespace
 
-bool capture_node(uint64_t stream, int type, std::string_view line) {
-  return add_captured(stream, type, line, {nullptr, nullptr}) == kSuccess;
+bool capture_node(uint64_t stream, int type, std::string_view line, const ClockWork* work) {
+  return add_captured(stream, type, line, work, {nullptr, nullptr}) == kSuccess;
 }
-int capture_host_node(uint64_t stream, HostFunction host) { return add_captured(stream, kGraphNodeHost, "", host); }
+int capture_host_node(uint64_t stream, HostFunction host) { return add_captured(stream, kGraphNodeHost, "", nullptr, host); }
 
 int capture_exchange_mode(int mode) {
   const int before = t_capture_mode;
@@ -772,9 +808,11 @@ int graph_launch(uint64_t exec, uint64_t stream) {
     for (const uint64_t other : streams) log_order("stream_wait", other, exec);
   }
   for (const Step& step : steps) {
-    if (capture_node(stream, step.type, step.line)) continue;
+    if (capture_node(stream, step.type, step.line, step.work.get())) continue;
     for (const uint64_t node : step.after) log_order("stream_wait", step.stream, node);
-    if (!step.line.empty()) {
+    if (step.work) {
+      clock_submit(*step.work, step.stream, "cudaGraphLaunch");
+    } else if (!step.line.empty() && !has_clock_now()) {
       log_timed(step.line);
       count_operation();
     }

@@ -1,8 +1,8 @@
 // Streams, events, stream capture and graphs: what the runtime (libs/cudart*.cc) and the driver (libs/cuda*.cc) share.
 //
-// All work is over the moment it is asked for, so streams never wait (but for gpucast_vgpu_hold_stream, see core.h, and for what other
-// ranks bring, see stream_awaits). What is kept is what
-// programs ask about: handles, the order of events on a virtual clock, and which streams are being captured into which graph.
+// Without a clock (clock.h) all work is over the moment it is asked for, so streams never wait (but for gpucast_vgpu_hold_stream, see
+// core.h, and for what other ranks bring, see stream_awaits). What is kept is what programs ask about: handles, the order of events on a
+// virtual clock, and which streams are being captured into which graph.
 //
 // Functions return the codes that cudaError_t and CUresult have in common. Handles are numbers, never pointers to state:
 // an unknown one is an error code, not a crash.
@@ -71,7 +71,7 @@ GPUCAST_VGPU_API int event_record(uint64_t event, uint64_t stream);
 GPUCAST_VGPU_API int event_query(uint64_t event);
 GPUCAST_VGPU_API int event_synchronize(uint64_t event);
 GPUCAST_VGPU_API int stream_wait_event(uint64_t stream, uint64_t event);
-// On the virtual clock, which moves by 0.1 ms for each kernel, library call, copy or memset: the same in every run.
+// On the card's clock; without one on a clock that moves by 0.1 ms for each kernel, library call, copy or memset: the same in every run.
 GPUCAST_VGPU_API int event_elapsed(uint64_t from, uint64_t to, float* elapsed_ms);
 
 // ---- Capture ----------------------------------------------------------------------------------------------------------------
@@ -89,7 +89,9 @@ GPUCAST_VGPU_API int capture_end(uint64_t stream, uint64_t* graph);
 GPUCAST_VGPU_API int capture_info(uint64_t stream, CaptureInfo* info);
 GPUCAST_VGPU_API int capture_update_dependencies(uint64_t stream, const uint64_t* nodes, size_t count, bool replace);
 // If the stream is being captured: adds a node that holds the line, and returns true.
-GPUCAST_VGPU_API bool capture_node(uint64_t stream, int type, std::string_view line);
+struct ClockWork;
+// `work`: the same in a run with a clock.
+GPUCAST_VGPU_API bool capture_node(uint64_t stream, int type, std::string_view line, const ClockWork* work = nullptr);
 // Adds a host function to the graph of a stream that is being captured.
 GPUCAST_VGPU_API int capture_host_node(uint64_t stream, HostFunction host);
 // The calling thread's mode (0 global, 1 thread local, 2 relaxed); returns the one before.

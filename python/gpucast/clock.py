@@ -1,0 +1,51 @@
+"""A process of `gpucast run --real-time` or `--warp`: nothing is recorded, what it saves is not written, and under `--warp` its clocks are the
+card's: they run on with the machine's and are set forward where the script would have waited for the card."""
+
+import ctypes
+import time
+
+from . import checkpoints, initialisation, process, session
+
+_ahead_ns = ctypes.c_int64(0)  # by how much; until torch is there, nothing
+
+_SECONDS = ("time", "perf_counter", "monotonic")
+
+
+def install_at_start():
+    """Before any of the user's modules can keep one of these functions under a name of its own."""
+    if not session.settings().get("warp"):
+        return
+    for name in _SECONDS:
+        setattr(time, name, _seconds(getattr(time, name)))
+        setattr(time, name + "_ns", _nanoseconds(getattr(time, name + "_ns")))
+    moved = {time.CLOCK_REALTIME, time.CLOCK_MONOTONIC, time.CLOCK_MONOTONIC_RAW, time.CLOCK_BOOTTIME}
+    time.clock_gettime = _of_id(time.clock_gettime, moved, 1e-9)
+    time.clock_gettime_ns = _of_id(time.clock_gettime_ns, moved, 1)
+
+
+def _seconds(real):
+    return lambda: real() + _ahead_ns.value * 1e-9
+
+
+def _nanoseconds(real):
+    return lambda: real() + _ahead_ns.value
+
+
+def _of_id(real, moved, unit):
+    return lambda clock: real(clock) + (_ahead_ns.value * unit if clock in moved else 0)
+
+
+def follow(core):
+    global _ahead_ns
+    _ahead_ns = core.gpucast_vgpu_time_ahead_ns().contents
+
+
+def install(torch):
+    checkpoints.install(torch)
+    torch.cuda._lazy_call(_cuda_starts)
+
+
+def _cuda_starts():
+    initialisation.forget()
+    if process.state == process.WATCHING and not process.is_data_worker():
+        process.state = process.CLOCKED

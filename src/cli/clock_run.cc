@@ -1,0 +1,210 @@
+#include "src/cli/clock_run.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "gpucast/error.h"
+#include "src/base/read_file.h"
+#include "src/cli/child_process.h"
+#include "src/cli/messages.h"
+#include "src/cli/step_source.h"
+#include "src/cli/subcommand.h"
+#include "src/cli/supervisor.h"
+#include "src/step/launch_times.h"
+#include "src/step/step_operations.h"
+#include "src/time/duration.h"
+
+namespace gpucast::cli {
+namespace {
+
+// Answers the virtual GPU's questions (src/vgpu/core/clock.cc), a line each, of any process of the command.
+class ClockServer {
+ public:
+  ClockServer(const std::string& path, LaunchTimes* times) : times_(times) {
+    listener_ = Fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    if (path.size() >= sizeof address.sun_path)
+      throw Error("the path of the temporary folder is too long for a socket", path, "set TMPDIR to a shorter one");
+    std::memcpy(address.sun_path, path.c_str(), path.size());
+    if (bind(listener_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 || listen(listener_.get(), 64) != 0)
+      throw Error(fmt::format("cannot make a socket: {}", std::strerror(errno)), path, "set TMPDIR to a folder of this machine");
+  }
+
+  void watch(std::vector<pollfd>* polled) const {
+    polled->push_back({listener_.get(), POLLIN, 0});
+    for (const auto& [fd, client] : clients_) polled->push_back({fd, POLLIN, 0});
+  }
+
+  void serve(const std::vector<pollfd>& polled) {
+    for (const pollfd& one : polled) {
+      if (one.revents == 0) continue;
+      if (one.fd == listener_.get()) {
+        Fd accepted(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+        if (accepted) {
+          const int fd = accepted.get();
+          clients_[fd].connection = std::move(accepted);
+        }
+      } else if (clients_.contains(one.fd) && !answer(&clients_[one.fd])) {
+        clients_.erase(one.fd);
+      }
+    }
+  }
+
+ private:
+  struct Client {
+    Fd connection;
+    std::string unread;
+  };
+  static constexpr size_t kLongestQuestion = 1 << 20;
+
+  // False: it is gone.
+  bool answer(Client* client) {
+    char bytes[4096];
+    const ssize_t count = recv(client->connection.get(), bytes, sizeof bytes, MSG_DONTWAIT);
+    if (count <= 0) return count < 0 && (errno == EAGAIN || errno == EINTR);
+    client->unread.append(bytes, static_cast<size_t>(count));
+    std::string answers;
+    size_t begin = 0;
+    for (size_t end = client->unread.find('\n'); end != std::string::npos; end = client->unread.find('\n', begin)) {
+      const GpuTimeline::Work work = times_->of(std::string_view(client->unread).substr(begin, end - begin));
+      answers += fmt::format("{:.3f} {} {:.6f}\n", work.duration_ns, static_cast<int>(work.engine), work.demand);
+      begin = end + 1;
+    }
+    client->unread.erase(0, begin);
+    for (size_t sent = 0; sent < answers.size();) {
+      const ssize_t now = send(client->connection.get(), answers.data() + sent, answers.size() - sent, MSG_NOSIGNAL);
+      if (now <= 0) return now < 0 && errno == EINTR;
+      sent += static_cast<size_t>(now);
+    }
+    return client->unread.size() < kLongestQuestion;
+  }
+
+  LaunchTimes* times_;
+  Fd listener_;
+  std::map<int, Client> clients_;
+};
+
+// What the first run launched. Unset: interrupted.
+std::optional<Trace> capture_of(const RunSettings& settings) {
+  const SessionFolder folder;
+  const std::string path = folder.path + "/step.gpucast", said = folder.path + "/said";
+  Fd errors(open(said.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  Program program;
+  program.words = {"gpucast",       "run",  "--gpu",       settings.gpu.id, "--gpus",        std::to_string(settings.gpus),
+                   "--format",      "json", "--temporary", "--values",      settings.values, "--assume",
+                   settings.assume, "-o",   path};
+  if (settings.steps == kStepsUntilEnd) {
+    program.words.emplace_back("--until-end");
+  } else {
+    program.words.insert(program.words.end(), {"--steps", settings.steps == kStepsAuto ? "auto" : std::to_string(settings.steps)});
+  }
+  program.words.emplace_back("--");
+  program.words.insert(program.words.end(), settings.command.begin(), settings.command.end());
+  program.environment = own_environment();
+  program.environment.emplace_back("GPUCAST_OBSERVE=all");
+  program.folder = ".";
+  program.input = STDIN_FILENO;
+  program.errors = errors.get();
+  const int exit_code = run_self(program);
+  if (exit_code == kExitInterrupted) return std::nullopt;
+  if (access(path.c_str(), R_OK) != 0) {
+    say("{}", read_file(said));
+    throw Error("the command could not be run on the virtual GPU", "", "the lines above say why");
+  }
+  return read_trace(path);
+}
+
+void end_all_below() {
+  for (int tries = 0; tries < 100; ++tries) {
+    const auto left = descendants();
+    for (const pid_t pid : left) kill(pid, SIGKILL);
+    while (waitpid(-1, nullptr, WNOHANG) > 0) continue;
+    if (left.empty()) return;
+    usleep(2000);
+  }
+}
+
+}  // namespace
+
+int run_with_clock(const RunSettings& settings, bool warp) {
+  const std::string program_path = find_program(settings.command.front());
+  const std::string libraries = library_folder();
+  const CardRates rates = card_rates(settings.gpu, read_constants(""));
+  say("gpucast: a first run shows what the script launches\n");
+  std::optional<Trace> trace = capture_of(settings);
+  if (!trace) return kExitInterrupted;
+  const bool observed = has_step_operations(*trace);
+  if (!observed) say("gpucast: no operators were seen: kernels are timed by their threads alone\n");
+  LaunchTimes times(observed ? &*trace : nullptr, rates);
+  trace.reset();
+  say("gpucast: the script on {} {}\n", settings.gpu.name, warp ? "(warp: its clocks are the card's)" : "(in real time)");
+
+  const SessionFolder session;
+  const CleanUpWhenKilled clean_up(session.path, session.path + "/none");
+  RunSettings clocked = settings;
+  clocked.mode = "clock";
+  clocked.clock_socket = session.path + "/clock.socket";
+  clocked.clock = warp ? 2 : 1;
+  clocked.cudnn = "off";
+  write_session(session.path, libraries, clocked);
+  ClockServer server(clocked.clock_socket, &times);
+
+  // Ctrl-C reaches the command too: it ends as it wants.
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int signal : {SIGCHLD, SIGINT, SIGTERM, SIGHUP}) sigaddset(&signals, signal);
+  sigset_t before;
+  sigprocmask(SIG_BLOCK, &signals, &before);
+  const Fd arrived(signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
+  prctl(PR_SET_CHILD_SUBREAPER, 1);
+  Program program;
+  program.path = program_path;
+  program.words = settings.command;
+  program.environment = session_environment(libraries, session.path);
+  program.folder = ".";
+  program.input = STDIN_FILENO;
+  program.output = STDOUT_FILENO;
+  program.errors = STDERR_FILENO;
+  const pid_t child = start_process(program);
+  int exit_code = kExitFailed;
+  for (bool running = true; running;) {
+    std::vector<pollfd> polled{{arrived.get(), POLLIN, 0}};
+    server.watch(&polled);
+    if (poll(polled.data(), polled.size(), -1) < 0 && errno != EINTR) break;
+    signalfd_siginfo signal{};
+    while (read(arrived.get(), &signal, sizeof signal) == static_cast<ssize_t>(sizeof signal)) {
+      if (signal.ssi_signo == SIGTERM || signal.ssi_signo == SIGHUP) kill(child, static_cast<int>(signal.ssi_signo));
+    }
+    int status = 0;
+    for (pid_t pid = 0; (pid = waitpid(-1, &status, WNOHANG)) > 0;) {
+      if (pid != child) continue;
+      exit_code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+      running = false;
+    }
+    polled.erase(polled.begin());
+    server.serve(polled);
+  }
+  end_all_below();
+  sigprocmask(SIG_SETMASK, &before, nullptr);
+  if (times.unknown() > 0)
+    say("gpucast: {} of {} kinds of launches were not seen under an operator in the first run: they are timed by their threads\n",
+        times.unknown(), times.asked());
+  return exit_code;
+}
+
+}  // namespace gpucast::cli

@@ -1,0 +1,107 @@
+#include "src/step/launch_times.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <optional>
+#include <vector>
+
+#include "src/base/json.h"
+#include "src/step/library_call.h"
+#include "src/step/step_operations.h"
+#include "src/step/step_schedule.h"
+#include "src/time/duration.h"
+
+namespace gpucast {
+namespace {
+
+double threads_of(const Work& work) {
+  double out = 1;
+  for (size_t i = 0; i < 3; ++i) out *= std::max<uint32_t>(1, work.grid[i]) * static_cast<double>(std::max<uint32_t>(1, work.block[i]));
+  return out;
+}
+
+std::string kernel_key(const Work& work, std::string_view name) {
+  return fmt::format("{} {} {} {} {} {} {} {}", work.grid[0], work.grid[1], work.grid[2], work.block[0], work.block[1], work.block[2],
+                     work.size_bytes, name);
+}
+
+// The first word, taken off; the last one is all that is left.
+std::string_view word(std::string_view* text) {
+  const size_t end = std::min(text->find(' '), text->size());
+  const std::string_view out = text->substr(0, end);
+  text->remove_prefix(std::min(end + 1, text->size()));
+  return out;
+}
+int64_t number(std::string_view* text) {
+  const std::string_view digits = word(text);
+  int64_t out = 0;
+  (void)std::from_chars(digits.data(), digits.data() + digits.size(), out);
+  return std::max<int64_t>(0, out);
+}
+
+}  // namespace
+
+LaunchTimes::LaunchTimes(const Trace* trace, const CardRates& rates) : rates_(rates) {
+  if (trace == nullptr) return;
+  tf32_products_ = trace->observed.tf32_products;
+  tf32_convolutions_ = trace->observed.tf32_convolutions;
+  const StepOperations step = step_operations(*trace);
+  const std::vector<Duration> durations = durations_of(step, rates);
+  // An operation's launches share its time by their threads.
+  for (const StepOperation& operation : step.operations) {
+    const Work* const first = &trace->observed.work[operation.first_work];
+    if (first->kind != WorkKind::kernel) continue;
+    const Duration& duration = durations[operation.shape];
+    const Engine engine = engine_of(step.shapes[operation.shape]);
+    double threads = 0;
+    for (size_t i = 0; i < operation.work_count; ++i) threads += threads_of(first[i]);
+    for (size_t i = 0; i < operation.work_count; ++i) {
+      Seen& seen = kernels_[kernel_key(first[i], trace->strings.text(first[i].name))];
+      Sum& sum = operation.known ? seen.known : seen.unknown;
+      const double ns = duration.expected_ns * threads_of(first[i]) / threads;
+      sum.ns += ns;
+      sum.weighted_demand += demand_of(duration, engine);
+      sum.count += 1;
+    }
+  }
+}
+
+GpuTimeline::Work LaunchTimes::of(std::string_view question) {
+  ++asked_;
+  Operation operation;
+  const std::string_view kind = word(&question);
+  if (kind == "kernel") {
+    const auto found = kernels_.find(std::string(question));
+    if (found != kernels_.end()) {
+      const Sum& sum = found->second.known.count > 0 ? found->second.known : found->second.unknown;
+      unknown_ += found->second.known.count > 0 ? 0 : 1;
+      return {sum.ns / sum.count, Engine::compute, sum.weighted_demand / sum.count, 0};
+    }
+    ++unknown_;
+    Work work;
+    for (uint32_t& one : work.grid) one = static_cast<uint32_t>(number(&question));
+    for (uint32_t& one : work.block) one = static_cast<uint32_t>(number(&question));
+    operation = operation_by_threads(work);
+  } else if (kind == "call") {
+    const std::string_view library = word(&question), name = word(&question);
+    const std::optional<Operation> known = library_call(library, name, Json::parse(question), {tf32_products_, tf32_convolutions_});
+    unknown_ += known ? 0 : 1;
+    operation = known ? *known : operation_by_threads({});
+  } else if (kind == "copy" || kind == "fill") {
+    Work work;
+    work.kind = kind == "copy" ? WorkKind::copy : WorkKind::memset;
+    if (kind == "copy") work.copy_kind = number(&question);
+    work.size_bytes = number(&question);
+    operation = operation_of_copy(work);
+  } else {
+    return {};
+  }
+  const Duration duration = operation_duration(operation, rates_);
+  const Engine engine = engine_of(operation);
+  return {duration.expected_ns, engine, demand_of(duration, engine), 0};
+}
+
+}  // namespace gpucast

@@ -1,0 +1,43 @@
+// How long each launch, library call, copy and fill takes on a card: what a run with a clock asks for, from what a run before it has shown.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+#include "gpucast/trace.h"
+#include "src/time/card_rates.h"
+#include "src/time/gpu_timeline.h"
+
+namespace gpucast {
+
+class LaunchTimes {
+ public:
+  // `trace`: of the same script, with what it launched under operators; nullptr: every launch is told by its threads, every call by its
+  // sizes.
+  LaunchTimes(const Trace* trace, const CardRates& rates);
+
+  // "kernel GX GY GZ BX BY BZ SHARED NAME", "call LIBRARY NAME JSON", "copy KIND BYTES", "fill BYTES" (src/vgpu/core/clock.cc). What is
+  // none of these takes no time. Kernels that were seen take what their operators said; all others what can be told of them alone.
+  GpuTimeline::Work of(std::string_view question);
+
+  // Questions so far, and how many of them were about kernels that no operator was seen to launch.
+  int64_t asked() const { return asked_; }
+  int64_t unknown() const { return unknown_; }
+
+ private:
+  struct Sum {
+    double ns = 0, weighted_demand = 0, count = 0;
+  };
+  struct Seen {
+    Sum known, unknown;
+  };
+
+  const CardRates rates_;
+  bool tf32_products_ = false, tf32_convolutions_ = false;
+  std::unordered_map<std::string, Seen> kernels_;
+  int64_t asked_ = 0, unknown_ = 0;
+};
+
+}  // namespace gpucast

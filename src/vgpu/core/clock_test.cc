@@ -1,0 +1,150 @@
+#include "src/vgpu/core/clock.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "src/vgpu/core/streams.h"
+
+namespace gpucast::vgpu {
+namespace {
+
+// Kernels take a millisecond, but for "half", which leaves room for another, and "long".
+std::string answer(const std::string& question) {
+  if (question.ends_with(" half")) return "1000000 0 0.5\n";
+  if (question.ends_with(" long")) return "50000000 0 1\n";
+  if (question.starts_with("copy 1 ")) return "2000000 1 1\n";
+  if (question.starts_with("kernel")) return "1000000 0 1\n";
+  return "what?\n";
+}
+
+class Clock : public testing::Test {
+ protected:
+  void SetUp() override { start_clock(ClockMode::warp, answer); }
+  void TearDown() override { stop_clock(); }
+
+  static void launch(const char* name, uint64_t stream = 0) {
+    const unsigned grid[3] = {1, 1, 1}, block[3] = {32, 1, 1};
+    log_kernel(name, grid, block, 0, stream);
+  }
+  static float elapsed_ms(uint64_t from, uint64_t to) {
+    float out = -1;
+    EXPECT_EQ(event_elapsed(from, to, &out), kSuccess);
+    return out;
+  }
+  static double ahead_ms() { return static_cast<double>(*gpucast_vgpu_time_ahead_ns()) / 1e6; }
+};
+
+TEST_F(Clock, EventsTellTheCardsTimeAndNobodyWaitsUnderWarp) {
+  const uint64_t begin = event_create(0), end = event_create(0);
+  const auto started = std::chrono::steady_clock::now();
+  event_record(begin, 0);
+  for (int i = 0; i < 20; ++i) launch("kernel_of_a_millisecond");
+  event_record(end, 0);
+  EXPECT_EQ(event_query(end), kNotReady);
+  float unused = 0;
+  EXPECT_EQ(event_elapsed(begin, end, &unused), kNotReady);
+  EXPECT_EQ(event_synchronize(end), kSuccess);
+  EXPECT_EQ(event_query(end), kSuccess);
+  EXPECT_NEAR(elapsed_ms(begin, end), 20, 0.2);
+  EXPECT_NEAR(elapsed_ms(end, begin), -20, 0.2);
+  EXPECT_LT(std::chrono::steady_clock::now() - started, std::chrono::seconds(2));
+  EXPECT_GT(ahead_ms(), 10);
+  event_destroy(begin);
+  event_destroy(end);
+}
+
+TEST_F(Clock, InRealTimeTheHostWaits) {
+  start_clock(ClockMode::real_time, answer);
+  const auto started = std::chrono::steady_clock::now();
+  launch("long");
+  EXPECT_EQ(device_synchronize(), kSuccess);
+  EXPECT_GE(std::chrono::steady_clock::now() - started, std::chrono::milliseconds(49));
+}
+
+TEST_F(Clock, StreamsShareTheCardAndWaitForEvents) {
+  const uint64_t one = stream_create(1, 0), other = stream_create(1, 0);
+  const uint64_t begin = event_create(0), end = event_create(0), between = event_create(0);
+  event_record(begin, one);
+  launch("half", one);
+  launch("half", other);  // beside it
+  event_record(between, one);
+  stream_wait_event(other, between);
+  launch("kernel", other);
+  event_record(end, other);
+  EXPECT_EQ(stream_query(other), kNotReady);
+  EXPECT_EQ(stream_synchronize(other), kSuccess);
+  EXPECT_EQ(stream_query(one), kSuccess);
+  EXPECT_NEAR(elapsed_ms(begin, end), 2, 0.2);
+}
+
+TEST_F(Clock, AGraphIsOneLaunchOfAllItsWork) {
+  const uint64_t stream = stream_create(1, 0);
+  ASSERT_EQ(capture_begin(stream, 0, 0), kSuccess);
+  for (int i = 0; i < 5; ++i) launch("kernel", stream);
+  uint64_t graph = 0, exec = 0;
+  ASSERT_EQ(capture_end(stream, &graph), kSuccess);
+  ASSERT_EQ(graph_instantiate(graph, &exec), kSuccess);
+  const uint64_t begin = event_create(0), end = event_create(0);
+  event_record(begin, stream);
+  graph_launch(exec, stream);
+  graph_launch(exec, stream);
+  event_record(end, stream);
+  EXPECT_EQ(event_synchronize(end), kSuccess);
+  EXPECT_NEAR(elapsed_ms(begin, end), 10, 0.2);
+}
+
+TEST_F(Clock, TheDefaultStreamAndBlockingOnesWaitForEachOther) {
+  const uint64_t blocking = stream_create(0, 0), other = stream_create(1, 0), begin = event_create(0), end = event_create(0);
+  event_record(begin, 0);
+  launch("half", blocking);
+  launch("half", 0);
+  launch("half", blocking);
+  launch("half", other);
+  event_record(end, 0);
+  device_synchronize();
+  EXPECT_NEAR(elapsed_ms(begin, end), 3, 0.2);
+}
+
+TEST_F(Clock, ALaunchWaitsWhereTheQueueIsFull) {
+  for (int i = 0; i < 1500; ++i) launch("kernel");
+  EXPECT_GT(ahead_ms(), 1500 - 1024 - 10) << "of 1 ms each, but 1024 are waited for";
+  EXPECT_LT(ahead_ms(), 1500 - 900);
+}
+
+TEST_F(Clock, WhatNobodyCanTellTakesAFewMicroseconds) {
+  log_call("cublas", "unheard_of", "{}", 0);
+  const double before = ahead_ms();
+  device_synchronize();
+  EXPECT_LT(ahead_ms() - before, 0.1);
+}
+
+std::vector<uint32_t> g_calls;
+
+TEST_F(Clock, AProfilerIsToldOfEachPieceOfWorkAndItsCall) {
+  g_calls.clear();
+  record_activities(true, [](uint32_t correlation) { g_calls.push_back(correlation); });
+  launch("kernel");
+  copy(reinterpret_cast<void*>(this), reinterpret_cast<const void*>(this), 0, 0, 0);  // of nothing: nothing
+  launch("half");
+  EXPECT_EQ(take_activities().size(), 2U) << "the calls; no work is over";
+  device_synchronize();
+  const std::vector<Activity> told = take_activities();
+  record_activities(false, nullptr);
+  ASSERT_EQ(told.size(), 3U);
+  EXPECT_EQ(told[0].kind, ActivityKind::kernel);
+  EXPECT_STREQ(told[0].name, "kernel");
+  EXPECT_EQ(told[0].correlation, g_calls[0]);
+  EXPECT_EQ(told[0].stream, 7U);
+  EXPECT_EQ(told[0].block[0], 32U);
+  EXPECT_NEAR(static_cast<double>(told[0].end_ns - told[0].start_ns), 1e6, 2);
+  EXPECT_GE(told[1].start_ns, told[0].end_ns);
+  EXPECT_EQ(told[2].kind, ActivityKind::wait);
+  EXPECT_STREQ(told[2].name, "cudaDeviceSynchronize");
+  EXPECT_GE(told[2].end_ns, told[1].end_ns);
+}
+
+}  // namespace
+}  // namespace gpucast::vgpu

@@ -1,7 +1,6 @@
 #include "src/vgpu/core/clock.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
@@ -10,13 +9,17 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
+#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <thread>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -118,7 +121,13 @@ struct Clock {
   std::atomic<bool> tells = false;        // a profiler
   std::unordered_map<size_t, Activity> running;
   std::vector<Activity> over;
-  size_t submitted = 0;
+  struct HostCall {
+    HostFunction host;
+    GpuTimeline::EventId due;
+  };
+  std::deque<HostCall> host_calls;  // in the order in which they were asked for; the first may be running
+  bool host_thread = false;
+  std::condition_variable host_calls_changed;
 };
 
 std::atomic<Clock*> g_clock{nullptr};
@@ -161,15 +170,13 @@ double now_ns(const Clock& clock) {
   return static_cast<double>(time_of(CLOCK_MONOTONIC) - clock.start_ns + g_ahead_ns.load(std::memory_order_relaxed));
 }
 
-// Until nothing is left: asleep, and awake at the end.
+// Until nothing is left: asleep, and awake at the end. Giving the processor away there would cost a time slice where others want it.
 template <class Left>
 void pause_until(const Left& left_ns) {
   for (int64_t left = left_ns(); left > 0; left = left_ns()) {
     if (left > kLeastSleepNs) {
       const timespec pause{(left - kSpinNs) / 1'000'000'000, (left - kSpinNs) % 1'000'000'000};
       nanosleep(&pause, nullptr);
-    } else {
-      sched_yield();
     }
   }
 }
@@ -312,11 +319,50 @@ void wait_until(Clock& clock, const Done& done, const When& when) {
   }
 }
 
+// Functions of the host that a stream has come to, one after the other.
+void run_host_calls(Clock& clock) {
+  constexpr std::chrono::milliseconds kLook{1};
+  Lock lock(clock.mutex);
+  for (;;) {
+    const auto due = [&] {
+      clock.gpu.advance(now_ns(clock));
+      return std::find_if(clock.host_calls.begin(), clock.host_calls.end(), [&](const auto& call) { return clock.gpu.done(call.due); });
+    };
+    const auto found = due();
+    if (found == clock.host_calls.end()) {
+      if (clock.host_calls.empty()) {
+        clock.host_calls_changed.wait(lock);
+      } else {
+        clock.host_calls_changed.wait_for(lock, kLook);
+      }
+      continue;
+    }
+    const Clock::HostCall call = *found;
+    lock.unlock();
+    call.host.function(call.host.data);
+    lock.lock();
+    clock.gpu.release(call.due);
+    clock.host_calls.erase(
+        std::find_if(clock.host_calls.begin(), clock.host_calls.end(), [&](const auto& one) { return one.due == call.due; }));
+    clock.host_calls_changed.notify_all();
+  }
+}
+
+// All that are due have been called. Who waits is no host function itself.
+void finish_host_calls(Clock& clock) {
+  Lock lock(clock.mutex);
+  clock.host_calls_changed.notify_all();
+  clock.host_calls_changed.wait(lock, [&] {
+    return std::none_of(clock.host_calls.begin(), clock.host_calls.end(), [&](const auto& call) { return clock.gpu.done(call.due); });
+  });
+}
+
 template <class Done, class When>
 void host_waits(const char* function, uint64_t event, const Place* place, const Done& done, const When& when) {
   Clock& clock = *the_clock();
   const double from = now_ns(clock);
   wait_until(clock, done, when);
+  finish_host_calls(clock);
   const uint32_t correlation = next_correlation();
   const Lock lock(clock.mutex);
   tell_call(clock, ActivityKind::wait, correlation, function, false, from, now_ns(clock), place, event);
@@ -475,6 +521,18 @@ void clock_forget(uint64_t event) {
   if (found == clock.events.end()) return;
   clock.gpu.release(found->second);
   clock.events.erase(found);
+}
+
+void clock_call_host(HostFunction host, uint64_t stream) {
+  Clock& clock = *the_clock();
+  const Place place = place_of(stream);
+  const Lock lock(clock.mutex);
+  const double now = now_ns(clock);
+  clock.gpu.advance(now);
+  const uint32_t number = stream_at(clock, place);
+  clock.host_calls.push_back({host, clock.gpu.record(number, now)});
+  if (!std::exchange(clock.host_thread, true)) std::thread([&clock] { run_host_calls(clock); }).detach();
+  clock.host_calls_changed.notify_all();
 }
 
 void clock_wait_stream(uint64_t stream) {

@@ -15,6 +15,7 @@
 #include "src/time/gpu_timeline.h"
 #include "src/vgpu/core/activities.h"
 #include "src/vgpu/core/core.h"
+#include "src/vgpu/core/streams.h"
 
 namespace gpucast::vgpu {
 
@@ -41,6 +42,8 @@ void clock_end_graph();
 void clock_record(uint64_t event, uint64_t stream);
 void clock_stream_wait(uint64_t stream, uint64_t event);
 void clock_forget(uint64_t event);
+// Called in a thread of the clock's own, once all that was asked of the stream before is done; who waits for the stream waits for it too.
+void clock_call_host(HostFunction host, uint64_t stream);
 void clock_wait_stream(uint64_t stream);
 void clock_wait_event(uint64_t event);
 void clock_wait_device();

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <string>
 #include <vector>
@@ -112,6 +113,19 @@ TEST_F(Clock, ALaunchWaitsWhereTheQueueIsFull) {
   for (int i = 0; i < 1500; ++i) launch("kernel");
   EXPECT_GT(ahead_ms(), 1500 - 1024 - 10) << "of 1 ms each, but 1024 are waited for";
   EXPECT_LT(ahead_ms(), 1500 - 900);
+}
+
+TEST_F(Clock, AHostFunctionIsCalledWhenTheStreamComesToIt) {
+  static std::atomic<int> g_called{0};
+  g_called = 0;
+  launch("long");
+  call_host({[](void*) { ++g_called; }, nullptr}, 0);
+  launch("long");
+  EXPECT_EQ(g_called, 0);
+  EXPECT_EQ(stream_query(0), kNotReady);
+  EXPECT_EQ(device_synchronize(), kSuccess);
+  EXPECT_EQ(g_called, 1);
+  EXPECT_NEAR(ahead_ms(), 100, 60) << "some of it is real";
 }
 
 TEST_F(Clock, WhatNobodyCanTellTakesAFewMicroseconds) {

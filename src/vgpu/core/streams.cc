@@ -589,6 +589,14 @@ bool capture_node(uint64_t stream, int type, std::string_view line, const ClockW
 }
 int capture_host_node(uint64_t stream, HostFunction host) { return add_captured(stream, kGraphNodeHost, "", nullptr, host); }
 
+void call_host(HostFunction host, uint64_t stream) {
+  if (has_clock_now()) {
+    clock_call_host(host, stream);
+  } else {
+    host.function(host.data);
+  }
+}
+
 int capture_exchange_mode(int mode) {
   const int before = t_capture_mode;
   t_capture_mode = mode;
@@ -817,7 +825,7 @@ int graph_launch(uint64_t exec, uint64_t stream) {
       count_operation();
     }
     if (waited.contains(step.node)) log_order("event_record", step.node, step.stream);
-    if (step.host.function != nullptr) step.host.function(step.host.data);
+    if (step.host.function != nullptr) call_host(step.host, step.stream);
   }
   if (plain) {
     for (const uint64_t other : streams) {

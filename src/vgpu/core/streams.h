@@ -92,6 +92,8 @@ GPUCAST_VGPU_API int capture_update_dependencies(uint64_t stream, const uint64_t
 struct ClockWork;
 // `work`: the same in a run with a clock.
 GPUCAST_VGPU_API bool capture_node(uint64_t stream, int type, std::string_view line, const ClockWork* work = nullptr);
+// Calls it once the stream comes to it: at once, where there is no clock.
+GPUCAST_VGPU_API void call_host(HostFunction host, uint64_t stream);
 // Adds a host function to the graph of a stream that is being captured.
 GPUCAST_VGPU_API int capture_host_node(uint64_t stream, HostFunction host);
 // The calling thread's mode (0 global, 1 thread local, 2 relaxed); returns the one before.

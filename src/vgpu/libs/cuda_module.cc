@@ -217,7 +217,7 @@ CUDA_API int cuLaunchHostFunc(uint64_t stream, void (*function)(void*), void* da
   if (function == nullptr) return kInvalidValue;
   if (const int problem = stream_info(stream, &info)) return problem;
   if (capture_info(stream, &capture) == kSuccess && capture.status == kCaptureActive) return capture_host_node(stream, {function, data});
-  function(data);
+  call_host({function, data}, stream);
   return kSuccess;
 }
 

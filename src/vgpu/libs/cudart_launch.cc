@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 
 #include "src/vgpu/core/device_attributes.h"
 #include "src/vgpu/core/functions.h"
@@ -175,7 +176,7 @@ CUDART_API int cudaOccupancyMaxActiveClusters(int* clusters, const void* functio
   return cudaSuccess;
 }
 
-// ---- Host functions: the work before them is over, so they are called at once ------------------------------------------------------
+// ---- Host functions --------------------------------------------------------------------------------------------------------------
 
 CUDART_API int cudaLaunchHostFunc(uint64_t stream, void (*function)(void*), void* data) {
   StreamInfo info;
@@ -184,7 +185,7 @@ CUDART_API int cudaLaunchHostFunc(uint64_t stream, void (*function)(void*), void
   if (const int problem = stream_info(stream, &info)) return cudart_return(problem);
   if (capture_info(stream, &capture) == kSuccess && capture.status == kCaptureActive)
     return cudart_return(capture_host_node(stream, {function, data}));
-  function(data);
+  call_host({function, data}, stream);
   return cudaSuccess;
 }
 CUDART_API int cudaStreamAddCallback(uint64_t stream, void (*callback)(uint64_t, int, void*), void* data, unsigned) {
@@ -193,7 +194,16 @@ CUDART_API int cudaStreamAddCallback(uint64_t stream, void (*callback)(uint64_t,
   if (callback == nullptr) return cudart_return(cudaErrorInvalidValue);
   if (const int problem = stream_info(stream, &info)) return cudart_return(problem);
   if (capture_info(stream, &capture) == kSuccess && capture.status == kCaptureActive) return cudart_return(kCaptureUnsupported);
-  callback(stream, cudaSuccess, data);
+  struct Call {
+    void (*callback)(uint64_t, int, void*);
+    void* data;
+    uint64_t stream;
+  };
+  const auto call_back = [](void* made) {
+    const std::unique_ptr<Call> call(static_cast<Call*>(made));
+    call->callback(call->stream, cudaSuccess, call->data);
+  };
+  call_host({call_back, new Call{callback, data, stream}}, stream);
   return cudaSuccess;
 }
 

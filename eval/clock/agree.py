@@ -1,0 +1,91 @@
+#!/usr/bin/env python3
+"""Do all ways of measuring a step agree, on a card that is not there? Runs each of scripts/ under `gpucast time`, `gpucast run --real-time` and
+`--warp`, and prints a table: milliseconds by `gpucast time`, and how far each other way is from it, in percent.
+
+    python eval/clock/agree.py --python ENV/bin/python [--gpucast PATH] [--gpu a100-80] [--only NAME,NAME] [--out FILE]
+
+FILE has a line of JSON for each script that is done; what is in it is not run again.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+
+SCRIPTS = pathlib.Path(__file__).parent / "scripts"
+SHARED = ("measure", "models")
+WAYS = ("events", "do_bench", "benchmark", "wall", "profiler")
+
+
+def run(command):
+    result = subprocess.run(command, capture_output=True, text=True, timeout=900)
+    if result.returncode not in (0, 1):
+        raise RuntimeError(f"{' '.join(command)}\n{result.stderr[-2000:]}")
+    return result.stdout
+
+
+def measured(command):
+    return json.loads([line for line in run(command).splitlines() if line.startswith("{")][-1])
+
+
+def one(name, options):
+    script = [options.python, str(SCRIPTS / f"{name}.py")]
+    gpu = ["--gpu", options.gpu]
+    time = json.loads(run([options.gpucast, "time", "--format", "json", *gpu, "--", *script, "--steps-only"]))
+    return {
+        "script": name,
+        "step_ms": time["step"]["expected_ns"] / 1e6,
+        "bound": time["bound"],
+        "unknown_share": time["unknown_share"],
+        "real_time": measured([options.gpucast, "run", "--real-time", *gpu, "--", *script]),
+        "warp": measured([options.gpucast, "run", "--warp", *gpu, "--", *script]),
+    }
+
+
+def table(rows):
+    columns = [("real_time", way) for way in WAYS] + [("warp", way) for way in ("events", "wall")]
+    print("| script | bound | step ms | " + " | ".join(f"{way}{' (warp)' if mode == 'warp' else ''} %" for mode, way in columns) + " |")
+    print("| --- | --- | ---: |" + " ---: |" * len(columns))
+    away = {column: [] for column in columns}
+    for row in rows:
+        cells = []
+        for mode, way in columns:
+            value = row[mode].get(way)
+            cells.append("" if value is None else f"{100 * (value / row['step_ms'] - 1):+.1f}")
+            if value is not None:
+                away[mode, way].append(abs(value / row["step_ms"] - 1))
+        print(f"| {row['script']} | {row['bound']} | {row['step_ms']:.2f} | " + " | ".join(cells) + " |")
+    for label, of in (("median", statistics.median), ("worst", max)):
+        cells = [f"{100 * of(values):.1f}" if values else "" for values in away.values()]
+        print(f"| {label} of all, without sign | | | " + " | ".join(cells) + " |")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--python", default=sys.executable)
+    parser.add_argument("--gpucast", default=os.environ.get("GPUCAST_BIN", "gpucast"))
+    parser.add_argument("--gpu", default="a100-80")
+    parser.add_argument("--only", default="")
+    parser.add_argument("--out", type=pathlib.Path)
+    options = parser.parse_args()
+    rows = []
+    if options.out and options.out.exists():
+        rows = [json.loads(line) for line in options.out.read_text().splitlines()]
+    done = {row["script"] for row in rows}
+    names = options.only.split(",") if options.only else sorted(path.stem for path in SCRIPTS.glob("*.py") if path.stem not in SHARED)
+    for name in names:
+        if name in done:
+            continue
+        print(name, file=sys.stderr, flush=True)
+        rows.append(one(name, options))
+        if options.out:
+            with options.out.open("a") as file:
+                file.write(json.dumps(rows[-1]) + "\n")
+    table([row for row in rows if row["script"] in names])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,17 @@
+import torch
+from measure import measure
+from models import cnn
+
+model = cnn().cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+host, y = torch.randn(64, 3, 224, 224), torch.randint(0, 1000, (64,))
+
+
+def step():
+    """What is not pinned is waited for."""
+    optimizer.zero_grad()
+    torch.nn.functional.cross_entropy(model(host.cuda()), y.cuda()).backward()
+    optimizer.step()
+
+
+measure(step)

@@ -1,0 +1,18 @@
+import torch
+from measure import measure
+from models import GPT
+
+model = torch.compile(GPT().cuda(), mode="reduce-overhead")
+optimizer = torch.optim.AdamW(model.parameters())
+x = torch.randint(0, 32000, (8, 512), device="cuda")
+
+
+def step():
+    optimizer.zero_grad()
+    with torch.autocast("cuda", torch.bfloat16):
+        loss = torch.nn.functional.cross_entropy(model(x).flatten(0, 1), x.flatten())
+    loss.backward()
+    optimizer.step()
+
+
+measure(step)

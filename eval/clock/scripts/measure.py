@@ -1,0 +1,73 @@
+"""Measures a step in every way that benchmark scripts know, as on any card, and prints one line of JSON: milliseconds a step."""
+
+import json
+import sys
+import time
+
+import torch
+
+WARMUP, REPEATS = 3, 10
+
+
+def measure(step, host_waits=False):
+    """`step`: one step of the script. `host_waits`: it waits for the card itself, so the queue is empty between steps."""
+    if "--steps-only" in sys.argv:  # what `gpucast time` looks at
+        for _ in range(4):
+            step()
+        torch.cuda.synchronize()
+        return
+    for _ in range(WARMUP):
+        step()
+    out = {"events": by_events(step), "wall": by_wall(step), "benchmark": by_benchmark(step)}
+    out["do_bench"] = by_do_bench(step)
+    out["profiler"] = None if "--no-profiler" in sys.argv else by_profiler(step)
+    print(json.dumps(out), flush=True)
+
+
+def by_events(step):
+    begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    step()  # the queue is filled
+    begin.record()
+    for _ in range(REPEATS):
+        step()
+    end.record()
+    torch.cuda.synchronize()
+    return begin.elapsed_time(end) / REPEATS
+
+
+def by_wall(step):
+    torch.cuda.synchronize()
+    begin = time.perf_counter()
+    for _ in range(REPEATS):
+        step()
+    torch.cuda.synchronize()
+    return 1e3 * (time.perf_counter() - begin) / REPEATS
+
+
+def by_benchmark(step):
+    from torch.utils import benchmark
+
+    return 1e3 * benchmark.Timer("step()", globals={"step": step}).timeit(REPEATS).mean
+
+
+def by_do_bench(step):
+    try:
+        from triton.testing import do_bench
+    except ImportError:
+        return None
+    return do_bench(step, warmup=1, rep=60, return_mode="mean")
+
+
+def by_profiler(step):
+    """From the first kernel's begin to the last one's end, of steps that follow each other."""
+    from torch.profiler import ProfilerActivity, profile
+
+    torch.cuda.synchronize()
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiled:
+        for _ in range(REPEATS):
+            step()
+        torch.cuda.synchronize()
+    times = [event.time_range for event in profiled.events() if event.device_type == torch.autograd.DeviceType.CUDA]
+    if not times:
+        return None
+    return (max(time.end for time in times) - min(time.start for time in times)) / 1e3 / REPEATS

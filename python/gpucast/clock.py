@@ -4,9 +4,11 @@ card's: they run on with the machine's and are set forward where the script woul
 import ctypes
 import time
 
-from . import checkpoints, initialisation, process, session
+from . import checkpoints, initialisation, patching, process, session
 
 _ahead_ns = ctypes.c_int64(0)  # by how much; until torch is there, nothing
+_set_back = None  # the core's
+_real_ns = time.monotonic_ns
 
 _SECONDS = ("time", "perf_counter", "monotonic")
 
@@ -36,13 +38,32 @@ def _of_id(real, moved, unit):
 
 
 def follow(core):
-    global _ahead_ns
+    global _ahead_ns, _set_back
+    _set_back = core.gpucast_vgpu_set_back
     _ahead_ns = core.gpucast_vgpu_time_ahead_ns().contents
 
 
 def install(torch):
     checkpoints.install(torch)
+    if session.settings().get("warp"):
+        patching.wrap(torch.utils.data.dataloader._MultiProcessingDataLoaderIter, "_next_data", _with_time_for_workers)
     torch.cuda._lazy_call(_cuda_starts)
+
+
+def _with_time_for_workers(real):
+    """Workers go on at the machine's speed, so they lack the time that the script skipped. What it now waits for them would not have been a
+    wait as far as they lack it, counted over as many batches as they may be ahead."""
+
+    def next_data(self):
+        skipped = self.__dict__.setdefault("_gpucast_skipped", [_ahead_ns.value] * max(1, self._prefetch_factor * self._num_workers))
+        before = _real_ns()
+        data = real(self)
+        lacked = _ahead_ns.value - skipped.pop(0)
+        _set_back(max(0, min(_real_ns() - before, lacked)))
+        skipped.append(_ahead_ns.value)
+        return data
+
+    return next_data
 
 
 def _cuda_starts():

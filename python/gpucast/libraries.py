@@ -168,6 +168,8 @@ def call_core():
     core.gpucast_vgpu_note_count.restype = None
     core.gpucast_vgpu_on_unknown_count.argtypes = [UNKNOWN_COUNT]
     core.gpucast_vgpu_on_unknown_count.restype = None
+    core.gpucast_vgpu_set_back.argtypes = [ctypes.c_int64]
+    core.gpucast_vgpu_set_back.restype = None
     core.gpucast_vgpu_time_ahead_ns.restype = ctypes.POINTER(ctypes.c_int64)
     core.gpucast_vgpu_hold.argtypes = [ctypes.c_int]
     core.gpucast_vgpu_hold.restype = None

@@ -649,3 +649,5 @@ void unlock_clock() {
 }  // namespace gpucast::vgpu
 
 const int64_t* gpucast_vgpu_time_ahead_ns() { return reinterpret_cast<const int64_t*>(&gpucast::vgpu::g_ahead_ns); }
+
+void gpucast_vgpu_set_back(int64_t ns) { gpucast::vgpu::g_ahead_ns.fetch_sub(ns); }

@@ -64,4 +64,6 @@ extern "C" {
 // By how much the host's time is ahead of the machine's clock, in nanoseconds; in a run that is warped the difference is what was not
 // waited. A place that is always there.
 GPUCAST_VGPU_API const int64_t* gpucast_vgpu_time_ahead_ns();
+// Sets the host's time back: a wait that would not have been one.
+GPUCAST_VGPU_API void gpucast_vgpu_set_back(int64_t ns);
 }

@@ -165,7 +165,8 @@ accuracy: build $(ENV_OLD)/.ready
 bench: build $(ENV_NEW)/.ready $(WEB_MODULES)/.package-lock.json
 	@tools/setup --bench
 	cmake -S . -B build/bench -G Ninja -DCMAKE_BUILD_TYPE=Release -DGPUCAST_BENCH=ON -DGPUCAST_TESTS=OFF >/dev/null
-	cmake --build build/bench --target gpucast_bench
+	cmake --build build/bench --target gpucast_bench vgpu_bench
+	build/bench/bin/vgpu_bench
 	$(ENV_NEW)/bin/python bench/run_overhead.py --gpucast $(GPUCAST)
 	$(ENV_NEW)/bin/python bench/replay_speed.py --gpucast $(GPUCAST) --bench build/bench/bin/gpucast_bench
 	$(ENV_NEW)/bin/python bench/profile_reader.py --gpucast $(GPUCAST) --bench build/bench/bin/gpucast_bench

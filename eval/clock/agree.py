@@ -17,7 +17,7 @@ import sys
 
 SCRIPTS = pathlib.Path(__file__).parent / "scripts"
 SHARED = ("measure", "models")
-WAYS = ("events", "do_bench", "benchmark", "wall", "profiler")
+WAYS = ("events", "do_bench", "benchmark", "wall", "tqdm", "profiler")
 
 
 def run(command):

@@ -9,8 +9,8 @@ import torch
 WARMUP, REPEATS = 3, 10
 
 
-def measure(step, host_waits=False):
-    """`step`: one step of the script. `host_waits`: it waits for the card itself, so the queue is empty between steps."""
+def measure(step):
+    """`step`: one step of the script."""
     if "--steps-only" in sys.argv:  # what `gpucast time` looks at
         for _ in range(4):
             step()
@@ -20,6 +20,7 @@ def measure(step, host_waits=False):
         step()
     out = {"events": by_events(step), "wall": by_wall(step), "benchmark": by_benchmark(step)}
     out["do_bench"] = by_do_bench(step)
+    out["tqdm"] = by_tqdm(step)
     out["profiler"] = None if "--no-profiler" in sys.argv else by_profiler(step)
     print(json.dumps(out), flush=True)
 
@@ -56,6 +57,19 @@ def by_do_bench(step):
     except ImportError:
         return None
     return do_bench(step, warmup=1, rep=60, return_mode="mean")
+
+
+def by_tqdm(step):
+    try:
+        from tqdm import tqdm
+    except ImportError:
+        return None
+    torch.cuda.synchronize()
+    with tqdm(range(REPEATS), mininterval=0) as bar:
+        for _ in bar:
+            step()
+            torch.cuda.synchronize()
+        return 1e3 * bar.format_dict["elapsed"] / REPEATS
 
 
 def by_profiler(step):

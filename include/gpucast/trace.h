@@ -144,10 +144,11 @@ struct Work {
   int64_t size_bytes = 0;                         // copy, memset; kernel: dynamic shared memory
   int64_t copy_kind = 0;                          // as cudaMemcpyKind
   uint64_t stream = 0;
-  int64_t thread = 0, time_ns = 0;  // time since ObservedStep::clock_unix_ns
-  int64_t mark = 0;                 // sequence number of the mark before it
-  int32_t compiled = -1;            // kernel: in ObservedStep::compiled; -1: it is a library's
-  std::vector<uint64_t> pointers;   // kernel compiled at run time: device addresses among its arguments
+  int64_t thread = 0, time_ns = 0;                // time since ObservedStep::clock_unix_ns
+  int64_t captured_ns = -1, captured_thread = 0;  // of a CUDA graph: when and where the script asked for it; -1: not known, or of no graph
+  int64_t mark = 0;                               // sequence number of the mark before it
+  int32_t compiled = -1;                          // kernel: in ObservedStep::compiled; -1: it is a library's
+  std::vector<uint64_t> pointers;                 // kernel compiled at run time: device addresses among its arguments
 };
 
 // What orders the work of streams: events (CUDA's, or those of a graph's nodes), and where the host waits.

@@ -3,6 +3,9 @@
 It observes: it changes neither what the script computes nor what it allocates (tests/python/test_operators.py compares histories). A script
 that profiles itself goes first: ours ends when its own begins, and is not tried again.
 
+What is captured into a CUDA graph is observed then, in any step: when the graph is launched no operator runs. A step that captures is not the one
+that is told of, where another follows.
+
 With GPUCAST_OBSERVE=all it is not one step but all that runs, from the first CUDA call on: what a run with a clock asks for beforehand. Then what
 the script's own profiler saw counts too.
 """
@@ -97,9 +100,13 @@ _running = False
 _latest_end = 0.0
 _off = False
 _result = None  # of the profiler, for the step that was observed
-_results = []  # where all is observed: before and behind the script's own profiler, and its own
+_results = []  # all of which lines are written: that step; captures of graphs; where all is observed, what the script's own profiler saw
+_capturing = 0  # `torch.cuda.graph` that were entered and not left
+_window = False  # ours runs for a capture alone
+_captured = False  # in the step that is observed
 _step = 0
 _evaluated = 0  # forwards without gradients, before there is any optimizer
+_observed = None  # which step that was, and its marks
 _tf32 = {}
 _marks = None  # the marks' sequence numbers between which it ran
 
@@ -109,6 +116,9 @@ def install(torch):
     profiler = torch.autograd.profiler
     for name in ("_prepare_profiler", "_enable_profiler", "_enable_profiler_legacy"):
         patching.wrap(profiler, name, _giving_way)
+    graph = torch.cuda.graph
+    patching.wrap(graph, "__enter__", _entering_capture)
+    patching.wrap(graph, "__exit__", _leaving_capture)
     if _all():
         patching.wrap(profiler, "_disable_profiler", _taking_over)
         patching.wrap(profiler, "ProfilerConfig", _with_shapes)
@@ -121,6 +131,40 @@ def _all():
 def at_cuda_start():
     if _all():
         patching.safely(_begin, 1)
+
+
+def _entering_capture(real):
+    def enter(self, *args, **kwargs):
+        global _capturing, _window, _captured
+        if process.state == process.ARMED and not _off:
+            _capturing += 1
+            _captured = _captured or _running
+            if _capturing == 1 and not _running:
+                _window = patching.safely(_start_profiler)
+        return real(self, *args, **kwargs)
+
+    return enter
+
+
+def _leaving_capture(real):
+    def leave(self, *args, **kwargs):
+        global _capturing
+        try:
+            return real(self, *args, **kwargs)
+        finally:
+            if _capturing:
+                _capturing -= 1
+            if _capturing == 0:
+                patching.safely(_end_window)
+
+    return leave
+
+
+def _end_window():
+    global _window
+    if _window:
+        _window = False
+        _results.append(process.torch._C._autograd._disable_profiler())
 
 
 def _taking_over(real):
@@ -147,6 +191,7 @@ def _giving_way(real):
         global _off
         if process.state in (process.WATCHING, process.ARMED):
             _off = True
+            patching.safely(_end_window)
             patching.safely(_end, _all())
         return real(*args, **kwargs)
 
@@ -165,13 +210,14 @@ def before_forward(evaluation):
         return
     if _evaluated and steps.counter.any():  # the script trains: that was no step
         _evaluated, _result = 0, None
+        _results.clear()
     if _running and time.monotonic() > _latest_end:
         _off = True
         _end(False)
-    elif _result is None and evaluation and not steps.counter.any():
+    elif (_result is None or _captured) and evaluation and not steps.counter.any():
         _evaluated += 1
-        if _evaluated == min(2, steps.wanted()):
-            _begin(_evaluated)
+        if _evaluated == min(2, steps.wanted()) or (_captured and _evaluated <= steps.wanted()):
+            _begin(_evaluated, again=_captured)
     elif steps.wanted() == 1 and not _running and _result is None:
         _begin(1)
 
@@ -189,14 +235,28 @@ def after_step(taken):
         return
     if _running and taken >= _step:
         _end(True)
+        if _captured and taken < steps.wanted():
+            _begin(taken + 1, again=True)
     elif taken == 1 and steps.wanted() > 1:
         _begin(2)
 
 
-def _begin(step):
-    global _running, _step, _marks, _tf32, _latest_end
-    if _off or _running or (_result is not None and not _all()) or process.torch.autograd._profiler_enabled():
+def _begin(step, again=False):
+    global _running, _step, _marks, _tf32, _latest_end, _captured
+    _end_window()
+    if _off or _running or (_result is not None and not again and not _all()) or not _start_profiler():
         return
+    _running, _step, _captured = True, step, False
+    if _all() and _marks:
+        return
+    _latest_end = time.monotonic() + float(os.environ.get("GPUCAST_OBSERVE_S", _OBSERVED_S))
+    _tf32 = {name: bool(patching.safely(getattr(process.torch._C, f"_get_{name}_allow_tf32"))) for name in ("cublas", "cudnn")}
+    _marks = [process.recorder.mark("operators_begin", step), 0]
+
+
+def _start_profiler():
+    if process.torch.autograd._profiler_enabled():
+        return False
     autograd, config = process.torch._C._autograd, process.torch._C._profiler
     # Newer releases announce each start on standard error.
     quiet = "KINETO_LOG_LEVEL" not in os.environ
@@ -209,23 +269,18 @@ def _begin(step):
     finally:
         if quiet:
             del os.environ["KINETO_LOG_LEVEL"]
-    _running, _step = True, step
-    if _all() and _marks:
-        return
-    _latest_end = time.monotonic() + float(os.environ.get("GPUCAST_OBSERVE_S", _OBSERVED_S))
-    _tf32 = {name: bool(patching.safely(getattr(process.torch._C, f"_get_{name}_allow_tf32"))) for name in ("cublas", "cudnn")}
-    _marks = [process.recorder.mark("operators_begin", step), 0]
+    return True
 
 
 def _end(whole):
-    global _running, _result
+    global _running, _result, _observed
     if not _running:
         return
     _running = False
     _marks[1] = process.recorder.mark("operators_end", _step)
     result = process.torch._C._autograd._disable_profiler()
     if whole:
-        _result = result
+        _result, _observed = result, (_step, list(_marks))
         _results.append(result)
 
 
@@ -248,7 +303,7 @@ def lines():
 
 def _lines():
     kinds, made = {}, []
-    waiting = [event for result in reversed(_results if _all() else [_result]) for event in reversed(result.experimental_event_tree())]
+    waiting = [event for result in reversed(_results) for event in reversed(result.experimental_event_tree())]
     while waiting and len(made) < _MOST_CALLS:
         event = waiting.pop()
         children = event.children
@@ -272,7 +327,7 @@ def _lines():
         return
     made.sort()
     epoch = made[0][0]
-    yield json.dumps({"record": "operators", "step": _step, "unix_ns": epoch, "marks": _marks, "tf32": _tf32}) + "\n"
+    yield json.dumps({"record": "operators", "step": _observed[0], "unix_ns": epoch, "marks": _observed[1], "tf32": _tf32}) + "\n"
     for start, duration, number, thread in made:
         yield '["operator", %d, %d, %d, %d]\n' % (number, thread, start - epoch, duration)  # noqa: UP031
 

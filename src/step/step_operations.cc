@@ -40,11 +40,18 @@ class Places {
 
 // For each piece of work the operator that asked for it: index into the step's operators, or -1. A thread of the log is that thread of the
 // profiler whose operators hold most of its work.
+// What a graph launches belongs to the operator that ran when it was captured.
 std::vector<int64_t> operators_of_work(const ObservedStep& step) {
   const int64_t shift = step.clock_unix_ns - step.unix_ns;
+  const auto asked_ns = [&](size_t i) { return step.work[i].captured_ns >= 0 ? step.work[i].captured_ns : step.work[i].time_ns; };
   std::map<int64_t, std::vector<size_t>> operators, work;
   for (size_t i = 0; i < step.operators.size(); ++i) operators[step.operators[i].thread].push_back(i);
-  for (size_t i = 0; i < step.work.size(); ++i) work[step.work[i].thread].push_back(i);
+  for (size_t i = 0; i < step.work.size(); ++i)
+    work[step.work[i].captured_ns >= 0 ? step.work[i].captured_thread : step.work[i].thread].push_back(i);
+  for (auto& [thread, pieces] : work) {
+    const auto earlier = [&](size_t a, size_t b) { return asked_ns(a) < asked_ns(b); };
+    if (!std::is_sorted(pieces.begin(), pieces.end(), earlier)) std::stable_sort(pieces.begin(), pieces.end(), earlier);
+  }
   std::vector<int64_t> out(step.work.size(), -1);
   for (const auto& [thread, pieces] : work) {
     std::vector<int64_t> best;
@@ -54,7 +61,7 @@ std::vector<int64_t> operators_of_work(const ObservedStep& step) {
       std::vector<size_t> open;  // nested calls
       size_t next = 0, held = 0;
       for (size_t i = 0; i < pieces.size(); ++i) {
-        const int64_t time = step.work[pieces[i]].time_ns + shift;
+        const int64_t time = asked_ns(pieces[i]) + shift;
         for (; next < calls.size() && step.operators[calls[next]].start_ns <= time; ++next) {
           const OperatorCall& call = step.operators[calls[next]];
           while (!open.empty() && step.operators[open.back()].start_ns + step.operators[open.back()].duration_ns < call.start_ns)
@@ -273,6 +280,7 @@ StepOperations step_operations(const Trace& trace) {
     for (; next_order != step.order.end() && next_order->work_before <= work; ++next_order) {
       out.order.push_back({next_order->kind, place_of(next_order->stream, &out.streams), place_of(next_order->recorded_on, &out.streams), 0,
                            next_order->time_ns + shift, out.operations.size()});
+      if (next_order->kind == OrderKind::graph_begin) open_call = -1;  // launched again
       if (next_order->event != 0) out.order.back().event = place_of(next_order->event, &events);
     }
   };

@@ -301,6 +301,21 @@ TEST(StepOperations, ACompiledKernelMovesWhatItPointsTo) {
   EXPECT_EQ(step.shapes[compiled.shape].bytes_read, 1024 + 1024 + 3072 + 600) << "blocks as they were then";
 }
 
+// Captured where aten::relu ran, launched where nothing does; what stands before a launch outside of the step is not the next one's.
+TEST(StepOperations, AGraphsWorkIsTheOperatorsThatRanWhenItWasCaptured) {
+  std::vector<std::string> lines = kLines;
+  const auto at = [&](const char* text) { return std::find(lines.begin(), lines.end(), text); };
+  lines.insert(at(R"(["kernel",0,2,1,1,128,1,1,0,7,19000])"), {R"(["graph",1,7,18900])", R"(["captured",2500,1])"});
+  lines.insert(at(R"(["kernel",0,9,1,1,128,1,1,0,0,1])"), R"(["captured",10100,2])");
+  const StepOperations step = step_operations(trace_of(lines));
+  ASSERT_EQ(step.operations.size(), 4u);
+  EXPECT_EQ(step.operations[0].name, "aten::relu");
+  EXPECT_EQ(step.operations[3].name, "aten::relu");
+  EXPECT_EQ(step.operations[3].shape, step.operations[0].shape);
+  EXPECT_TRUE(step.operations[3].known);
+  EXPECT_EQ(step.operations[3].asked_ns, step.operations[0].asked_ns + 16'500) << "when it was launched";
+}
+
 // Checkpointing computes a forward again for the backward: the hardware's FLOPs, not the model's.
 TEST(StepOperations, ARecomputedForwardIsBackward) {
   std::vector<std::string> lines = kLines;

@@ -231,6 +231,7 @@ class Reader {
   std::unordered_map<int64_t, KernelName> kernel_names_;
   std::unordered_map<uint64_t, uint64_t> event_streams_;  // event -> the stream that it was last recorded on
   int64_t mark_ = 0, thread_ = 0;                         // of the virtual GPU's log, where it is being read
+  int64_t captured_ns_ = -1, captured_thread_ = 0;        // same: of the work in the next line
   bool has_header_ = false, has_process_ = false, has_end_ = false, has_eof_ = false, past_first_process_ = false;
 };
 
@@ -494,6 +495,10 @@ void Reader::vgpu_event(std::string_view name, Elements& elements) {
   } else if (name == "thread") {
     ok = elements.integer(&thread_);
     if (ok) return;
+  } else if (name == "captured") {
+    ok = elements.size(&captured_ns_) && elements.integer(&captured_thread_) && captured_ns_ < kMostNs;
+    if (!ok || !in_observed_step()) captured_ns_ = -1;
+    if (ok) return;
   } else if (name == "kernel" || name == "call" || name == "memset") {
     if (!in_observed_step() || work(name, elements)) return;
     ok = false;
@@ -562,6 +567,9 @@ void Reader::observed_step(od::object object) {
 void Reader::add_work(Work work) {
   work.thread = thread_;
   work.mark = mark_;
+  work.captured_ns = captured_ns_;
+  work.captured_thread = captured_thread_;
+  captured_ns_ = -1;
   trace_.observed.work.push_back(std::move(work));
 }
 

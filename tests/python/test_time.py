@@ -257,3 +257,8 @@ def test_streams_events_and_the_host_wait_for_each_other(gpucast_bin, tmp_path):
     assert added[0] > added[1] * 1.01
     assert step["graph"] - step["plain"] == pytest.approx(added[0] - added[1], rel=0.02)
     assert found["graph"]["host_ns"] < found["plain"]["host_ns"] + 50 * 2500
+    # They are the operators' that ran when it was captured, before the observed step.
+    assert found["graph"]["coverage"] == 1
+    relu = next(kernel for kernel in found["graph"]["kernels"] if kernel["name"] == "aten::clamp_min_")
+    assert relu["calls"] == 50
+    assert relu["sizes"] == f"{2 * 4096 * 4096 * 4 / 1e6:.1f} MB"

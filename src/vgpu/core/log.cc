@@ -168,6 +168,15 @@ void log_timed(std::string_view line) {
   log.append((timed += ',') += std::to_string(now_ns - log.epoch_ns) + ']');
 }
 
+LogMoment log_moment() { return {unix_ns(), thread_number()}; }
+
+void log_captured_at(const LogMoment& moment) {
+  const std::lock_guard lock(logs().mutex);
+  Log& log = logs().of(current_device());
+  if (log.epoch_ns == 0 || moment.unix_ns < log.epoch_ns) return;
+  log.append("[\"captured\"," + std::to_string(moment.unix_ns - log.epoch_ns) + ',' + std::to_string(moment.thread) + ']');
+}
+
 void log_work(std::string_view line, uint64_t stream, int graph_node_type) {
   if (!capture_node(stream, graph_node_type, line)) log_timed(line);
 }

@@ -24,6 +24,14 @@ void log_work(std::string_view line, uint64_t stream, int graph_node_type);
 // the graph.
 bool clock_work(const ClockWork& work, uint64_t stream, int graph_node_type, const char* function, bool driver = false);
 
+// Where and when something is asked for that is carried out later, and the line that says so of the work in the next line.
+struct LogMoment {
+  int64_t unix_ns = 0;
+  uint64_t thread = 0;
+};
+LogMoment log_moment();
+void log_captured_at(const LogMoment& moment);
+
 // The line of a kernel launch. `pointers`: arguments that may be device addresses; those that are stand in the line.
 GPUCAST_VGPU_API std::string kernel_line(const char* name, const unsigned grid[3], const unsigned block[3], size_t dynamic_shared_bytes,
                                          uint64_t stream, const KernelResources& resources = {}, std::span<const uint64_t> pointers = {});

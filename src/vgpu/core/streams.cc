@@ -55,6 +55,7 @@ struct Node {
   uint64_t graph = 0, child = 0;
   uint64_t stream = 0;  // that it was captured on
   std::string line;
+  LogMoment captured;
   std::shared_ptr<const ClockWork> work;
   HostFunction host{nullptr, nullptr};
   std::vector<uint64_t> dependencies;
@@ -67,6 +68,7 @@ struct Graph {
 
 struct Step {
   std::string line;
+  LogMoment captured;
   std::shared_ptr<const ClockWork> work;
   HostFunction host;
   int type;
@@ -179,7 +181,7 @@ void append_steps(State& s, uint64_t graph, std::vector<Step>& steps, int depth)
       append_steps(s, node.child, steps, depth + 1);
       continue;
     }
-    steps.push_back({node.line, node.work, node.host, node.type, node.stream, handle, {}});
+    steps.push_back({node.line, node.captured, node.work, node.host, node.type, node.stream, handle, {}});
     for (const uint64_t before : node.dependencies) {
       const Node* other = s.node(before);
       if (other != nullptr && other->stream != node.stream) steps.back().after.push_back(before);
@@ -574,6 +576,7 @@ int add_captured(uint64_t stream, int type, std::string_view line, const ClockWo
   Node node;
   node.type = type;
   node.line = line;
+  node.captured = log_moment();
   if (work != nullptr) node.work = std::make_shared<const ClockWork>(*work);
   node.host = host;
   node.stream = stream;
@@ -821,6 +824,7 @@ int graph_launch(uint64_t exec, uint64_t stream) {
     if (step.work) {
       clock_submit(*step.work, step.stream, "cudaGraphLaunch");
     } else if (!step.line.empty() && !has_clock_now()) {
+      log_captured_at(step.captured);
       log_timed(step.line);
       count_operation();
     }

@@ -38,8 +38,7 @@ int launch(const void* handle, const unsigned grid[3], const unsigned block[3], 
   const DeviceProfile& card = profile();
   if (shared_bytes > static_cast<unsigned>(std::max(card.shared_memory_per_block_bytes, card.shared_memory_per_block_optin_bytes)))
     return kInvalidValue;
-  log_kernel(function.name, grid, block, shared_bytes, stream, function.resources, pointers_of(function.resources, arguments),
-             true);
+  log_kernel(function.name, grid, block, shared_bytes, stream, function.resources, pointers_of(function.resources, arguments), true);
   device_written();
   return kSuccess;
 }

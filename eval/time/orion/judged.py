@@ -119,21 +119,33 @@ def held_out(rows, protocol, seed):
     return [parts[value] for value in sorted(parts)]
 
 
+def kept(folder, content, fit):
+    """What fit() returns, once for the same content: later from a file of the folder."""
+    path = folder / f"{hashlib.sha1(json.dumps(content).encode()).hexdigest()}.json"
+    if not path.exists():
+        found = fit()
+        folder.mkdir(parents=True, exist_ok=True)
+        fresh = path.with_suffix(".new")
+        fresh.write_text(json.dumps(found))
+        fresh.replace(path)
+    return json.loads(path.read_text())
+
+
 PROTOCOLS = {"row": "five-fold", "model": "by model", "card": "by card"}
 
 
 class Fits:
     """Predictions of trees, kept in a folder: the same rows are not fitted on twice."""
 
-    def __init__(self, known_cards, folder, settings=None, seed=1, progress=lambda text: None):
-        self.cards, self.folder, self.settings, self.seed, self.progress = known_cards, folder, settings, seed, progress
+    def __init__(self, known_cards, folder, seed=1, progress=lambda text: None):
+        self.cards, self.folder, self.seed, self.progress = known_cards, folder, seed, progress
 
     def features_of(self, method, row):
         return features.METHODS[method][1](row.step, self.cards[row.card])
 
     def train(self, method, rows, logarithm=True):
         x = [self.features_of(method, row) for row in rows]
-        return trees.train(x, [row.measured_ms for row in rows], features.METHODS[method][0], logarithm, self.seed, self.settings)
+        return trees.train(x, [row.measured_ms for row in rows], features.METHODS[method][0], logarithm, self.seed)
 
     def predictions(self, method, rows, protocol, logarithm=True):
         """{row name: ms}; a row without others to learn from has none."""
@@ -153,16 +165,13 @@ class Fits:
             method,
             logarithm,
             self.seed,
-            self.settings or trees.SETTINGS,
+            trees.SETTINGS,
             [(row.name, row.measured_ms, self.features_of(method, row)) for row in others],
             [(row.name, self.features_of(method, row)) for row in part],
         ]
-        path = self.folder / f"{hashlib.sha1(json.dumps(content).encode()).hexdigest()}.json"
-        if not path.exists():
+
+        def fit():
             model = self.train(method, others, logarithm)
-            found = {row.name: trees.predict(model, self.features_of(method, row)) for row in part}
-            self.folder.mkdir(parents=True, exist_ok=True)
-            fresh = path.with_suffix(".new")
-            fresh.write_text(json.dumps(found))
-            fresh.replace(path)
-        return json.loads(path.read_text())
+            return {row.name: trees.predict(model, self.features_of(method, row)) for row in part}
+
+        return kept(self.folder, content, fit)

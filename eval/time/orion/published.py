@@ -14,6 +14,18 @@ from data_sets import read_csv  # noqa: E402
 FAMILIES = {"MLP": ("Fig. 2", "Fig. 5", "A100"), "CNN": ("Fig. 3", "Fig. 6", "L40"), "Transformer": ("Fig. 4", "Fig. 7", "L40S")}
 
 # Pourali and Khazaei, ICPE 2026, doi 10.1145/3777884.3797001. RMSE in ms.
+# Table 2: multiprocessors, memory in GB, bandwidth in GB/s.
+TABLE_2 = {
+    "L4": (60, 24, 300),
+    "H100 PCIe": (114, 80, 2040),
+    "A100 80GB PCIe": (108, 80, 1940),
+    "L40S": (142, 48, 864),
+    "RTX 5090": (170, 32, 1790),
+    "A40": (84, 48, 696),
+    "RTX 4000 Ada Generation": (48, 20, 360),
+    "L40": (142, 48, 864),
+}
+
 # Table 3: PreNeT, ORION, improvement in %, average step in ms.
 TABLE_3 = {
     "AS-MLP": (72.25, 5.15, 92.87, 69.92),
@@ -66,7 +78,8 @@ class Row:
     stated: float  # the error that stands beside it, a part of 1
 
 
-def _number(text):
+def number(text):
+    """None for what is no finite number from 0; a percentage as it stands."""
     try:
         value = float(str(text).strip().rstrip("%"))
     except ValueError:
@@ -82,12 +95,12 @@ def rows(data):
         lines = read_csv(path)
         if not lines:
             left_out.append(f"{path.name}: not in {path.parent}, or without rows")
-        for number, line in enumerate(lines, 2):
+        for place, line in enumerate(lines, 2):
             if not any((value or "").strip() for value in line.values() if not isinstance(value, list)):
                 continue  # the file ends with empty cells
-            values = [_number(line.get(name)) for name in ("Batch Size", "Actual (ms)", "Predicted (ms)", "Error")]
+            values = [number(line.get(name)) for name in ("Batch Size", "Actual (ms)", "Predicted (ms)", "Error")]
             if not line.get("Model") or not values[0] or not values[1] or values[2] is None or values[3] is None:
-                left_out.append(f"{path.name}, line {number}: a cell is missing or no number")
+                left_out.append(f"{path.name}, line {place}: a cell is missing or no number")
                 continue
             found.append(Row(family, line["Model"].strip(), int(values[0]), values[1], values[2], values[3] / 100))
     return found, left_out
@@ -101,10 +114,10 @@ def unseen(data):
         lines = read_csv(path)
         if not lines:
             left_out.append(f"{path.name}: not in {path.parent}, or without rows")
-        for number, line in enumerate(lines, 2):
-            pair = _number(line.get("ORION_RMSE")), _number(line.get("PreNeT_RMSE"))
+        for place, line in enumerate(lines, 2):
+            pair = number(line.get("ORION_RMSE")), number(line.get("PreNeT_RMSE"))
             if not line.get("GPU") or None in pair or not pair[1]:
-                left_out.append(f"{path.name}, line {number}: a cell is missing or no number")
+                left_out.append(f"{path.name}, line {place}: a cell is missing or no number")
                 continue
             found.setdefault(family, {})[line["GPU"].strip()] = pair
     return found, left_out
@@ -144,7 +157,7 @@ def check_table_3():
 
 
 def check_tables_4_and_5():
-    spread = {name: max(values) - min(values) for name, values in TABLE_4.items()}
+    spread = {name: abs(values[-1] - values[0]) for name, values in TABLE_4.items()}
     over = sorted((name for name, value in spread.items() if value >= 1), key=lambda name: -spread[name])
     better = [name for name, (_, _, prenet, _) in TABLE_5.items() if prenet < TABLE_5[name][0]]
     inside = [name for name, row in TABLE_5.items() if min(row[1], row[3]) <= TABLE_3[name][1] <= max(row[1], row[3])]

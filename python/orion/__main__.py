@@ -22,7 +22,9 @@ def parse_args(words):
     parser.add_argument("--gpu", required=True, help="cards of `gpucast gpus`, with commas between them")
     parser.add_argument("--method", default="orion", help=f"with commas between them: {', '.join(METHODS)} (default %(default)s)")
     parser.add_argument("--trees", help="a file of trained trees, for orion and prenet")
-    parser.add_argument("--kappa", type=float, default=flops.KAPPA, help="FLOPs of an iteration over its forward pass (default %(default)s)")
+    parser.add_argument(
+        "--kappa", type=float, default=flops.KAPPA, help="FLOPs of an iteration over its forward pass (default %(default)s)"
+    )
     parser.add_argument("--gpucast", default=os.environ.get("GPUCAST_BIN", "gpucast"), help="default: $GPUCAST_BIN, or on PATH")
     parser.add_argument("--format", choices=["text", "json"], default="text")
     feeding = parser.add_argument_group("data pipeline")
@@ -73,7 +75,9 @@ def answer(args):
 def text(lines):
     out = []
     for line in lines:
-        paths = "" if line["pipeline_ms"] is None else f"  GPU {line['gpu_ms']:.2f}, pipeline {line['pipeline_ms']:.2f}: {line['bound']}-bound"
+        paths = (
+            "" if line["pipeline_ms"] is None else f"  GPU {line['gpu_ms']:.2f}, pipeline {line['pipeline_ms']:.2f}: {line['bound']}-bound"
+        )
         out.append(f"{line['gpu']:<14} {line['method']:<9} {line['step_ms']:10.2f} ms{paths}")
     return "\n".join(out)
 

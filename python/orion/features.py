@@ -7,7 +7,16 @@ from .steps import LAYERS
 
 BITS = {"fp64": 64, "fp32": 32, "tf32": 19, "fp16": 16, "bf16": 16, "fp8": 8}
 
-CARD = ("multiprocessors", "clock_khz", "bandwidth_bytes_per_s", "memory_bytes", "l2_bytes", "power_w", "peak_flop_per_s", "fp32_flop_per_s")
+CARD = (
+    "multiprocessors",
+    "clock_khz",
+    "bandwidth_bytes_per_s",
+    "memory_bytes",
+    "l2_bytes",
+    "power_w",
+    "peak_flop_per_s",
+    "fp32_flop_per_s",
+)
 
 ORION = (
     *("iteration_flops", "memory_surrogate_bytes", "intensity", "samples", "bits", *CARD),

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 import subprocess
 
 # Kinds of work that PreNeT has a layer for: dense, convolution, attention, normalization, embedding, recurrent.
@@ -87,6 +88,8 @@ def step(times, report):
 
 def read(gpucast, capture, card_ids, options=()):
     """(Step, {card: gpucast's JSON of it}) of a capture."""
+    if not os.path.isfile(capture):
+        raise ValueError(f"{capture} is no file; `gpucast run -o {capture} -- COMMAND` makes it")
     times = ask(gpucast, "time", capture, "--gpu", ",".join(card_ids), *options)
     return step(times, ask(gpucast, "analyze", capture)), {card["gpu"]: card for card in times["cards"]}
 

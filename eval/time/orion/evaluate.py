@@ -31,10 +31,14 @@ def parse_args(words=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="a folder with the measured rows")
     parser.add_argument("--captures", type=Path, help="where captures are kept; without it only ORION's own figures are checked")
-    parser.add_argument("--work", type=Path, help="where fits are kept (default: fits, in the folder of the captures; needed for ORION's own rows)")
+    parser.add_argument(
+        "--work", type=Path, help="where fits are kept (default: fits, in the folder of the captures; needed for ORION's own rows)"
+    )
     parser.add_argument("--own-rows", type=int, default=4000, help="of ORION's own rows (DIR/orion/CNN.csv ...), at most so many a family")
     parser.add_argument("--table", action="append", choices=list(measured.TABLES), help=f"may be repeated (default: {', '.join(TABLES)})")
-    parser.add_argument("--forward", action="store_true", help=f"forward passes alone, where they were measured: {', '.join(FORWARD_TABLES)}")
+    parser.add_argument(
+        "--forward", action="store_true", help=f"forward passes alone, where they were measured: {', '.join(FORWARD_TABLES)}"
+    )
     parser.add_argument("--gpucast", default=os.environ.get("GPUCAST_BIN", "gpucast"), help="default: $GPUCAST_BIN, or on PATH")
     parser.add_argument("--python", default=sys.executable, help="a Python with torch, torchvision, timm and transformers")
     parser.add_argument("--old-timm", default="", help="a Python with timm 0.6, for what was trained in 2022 (default: --python)")

@@ -7,6 +7,7 @@ both are judged by the whole step.
 """
 
 import dataclasses
+import functools
 import hashlib
 import random
 import statistics
@@ -14,10 +15,18 @@ import statistics
 import published
 from data_sets import read_csv
 from judged import folds, kept, trees
-
 from orion import flops
 
-PRENET = ("iteration_flops", "memory_surrogate_bytes", "intensity", "batch", "bits", "multiprocessors", "memory_bytes", "bandwidth_bytes_per_s")
+PRENET = (
+    "iteration_flops",
+    "memory_surrogate_bytes",
+    "intensity",
+    "batch",
+    "bits",
+    "multiprocessors",
+    "memory_bytes",
+    "bandwidth_bytes_per_s",
+)
 PRENET += ("parameter_bytes", "activation_bytes", "memory_ms", "memory_pressure", "flops_per_multiprocessor", "samples_per_multiprocessor")
 ORION = (*PRENET, "vcpus", "nvme", "disk_bytes")
 
@@ -54,7 +63,16 @@ def _card(line):
 
 def _row(number, line):
     """ValueError: what is missing."""
-    wanted = ("batch_size", "precision", "param_bytes", "optimizer_state_bytes", "flops_train_per_batch", "avg_batch_time_ms", "T_gpu_ms", "vcpu")
+    wanted = (
+        "batch_size",
+        "precision",
+        "param_bytes",
+        "optimizer_state_bytes",
+        "flops_train_per_batch",
+        "avg_batch_time_ms",
+        "T_gpu_ms",
+        "vcpu",
+    )
     values = {name: published.number(line.get(name)) for name in wanted}
     missing = [name for name, value in values.items() if value is None or (value == 0 and name != "optimizer_state_bytes")]
     activation = next((published.number(line.get(name)) for name in line if name and name.startswith("act_bytes_per_")), None)
@@ -118,18 +136,23 @@ def predictions(found, key, folder, seed, progress=lambda text: None):
         if not others:
             continue
         progress(f"ORION's own rows: {place + 1} of {len(parts)}")
-        both = []
-        for names, target in ((ORION, "step_ms"), (PRENET, "gpu_ms")):
-
-            def fit(names=names, target=target):
-                width = len(names)  # PreNeT's are the first of ORION's
-                model = trees.train([row.features[:width] for row in others], [getattr(row, target) for row in others], names, False, seed)
-                return [trees.predict(model, row.features) for row in part]
-
-            content = ["own", seed, names, target, trees.SETTINGS, _digest(others), _digest(part)]
-            both.append(kept(folder, content, fit))
+        both = [
+            kept(
+                folder,
+                ["own", seed, names, target, trees.SETTINGS, _digest(others), _digest(part)],
+                functools.partial(_fit, names, target, others, part, seed),
+            )
+            for names, target in ((ORION, "step_ms"), (PRENET, "gpu_ms"))
+        ]
         out.update({row.number: pair for row, pair in zip(part, zip(*both))})
     return out
+
+
+def _fit(names, target, others, part, seed):
+    """ms of each row of `part`. PreNeT's features are the first of ORION's."""
+    learned = [row.features[: len(names)] for row in others]
+    model = trees.train(learned, [getattr(row, target) for row in others], names, False, seed)
+    return [trees.predict(model, row.features) for row in part]
 
 
 def _digest(some):
@@ -169,4 +192,3 @@ def means(some, predicted):
 def table_of(mapping, name):
     """The paper's entry of a model that the rows spell otherwise; None: it has none."""
     return next((values for model, values in mapping.items() if plain(model) == plain(name)), None)
-

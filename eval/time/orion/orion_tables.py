@@ -73,7 +73,9 @@ def twins(rows):
     found = 0
     for row in rows:
         found += any(
-            other.name != row.name and (other.model, other.card) == (row.model, row.card) and abs(other.measured_ms / row.measured_ms - 1) < 0.1
+            other.name != row.name
+            and (other.model, other.card) == (row.model, row.card)
+            and abs(other.measured_ms / row.measured_ms - 1) < 0.1
             for other in rows
         )
     return found
@@ -96,7 +98,9 @@ def batches_table(rows, predictions):
         by_batch = {row.step.samples: row for row in mine}
         for batch, row in sorted(by_batch.items()) if len(by_batch) > 1 else ():
             guesses = [predictions[method].get(row.name) for method in (("ORION", "model"), ("gpucast", ""))]
-            shown = [text for ms in guesses for text in (("-", "-") if ms is None else (f"{ms:.1f}", f"{100 * (ms / row.measured_ms - 1):+.1f}"))]
+            shown = [
+                text for ms in guesses for text in (("-", "-") if ms is None else (f"{ms:.1f}", f"{100 * (ms / row.measured_ms - 1):+.1f}"))
+            ]
             lines.append([family, model, f"{card}, {group}", batch, f"{row.measured_ms:.1f}", *shown])
     if not lines:
         return "no model was measured on one card at several batches"

@@ -27,7 +27,8 @@ def errors(rows, predictions):
         mine = orion_tables.common(mine, predictions, orion_tables.METHODS)
         if mine:
             groups[f"{table} ({len(mine)})"] = {
-                orion_tables.title(method): [abs(p / m - 1) for p, m in orion_tables.pairs(mine, predictions[method])] for method in orion_tables.METHODS
+                orion_tables.title(method): [abs(p / m - 1) for p, m in orion_tables.pairs(mine, predictions[method])]
+                for method in orion_tables.METHODS
             }
     return alone(charts.box_plots("Error of a training step: quartiles, lowest and highest", groups))
 
@@ -47,7 +48,9 @@ def published_rows(rows):
         begin = x
         for row in sorted(mine, key=lambda row: row.batch):
             off = row.predicted_ms / row.measured_ms - 1
-            said = f"{model}, batch {row.batch}: measured {row.measured_ms:.2f} ms, predicted {row.predicted_ms:.2f} ms ({100 * off:+.1f} %)"
+            said = (
+                f"{model}, batch {row.batch}: measured {row.measured_ms:.2f} ms, predicted {row.predicted_ms:.2f} ms ({100 * off:+.1f} %)"
+            )
             bars.append(f"<g><title>{charts.escape(said)}</title>")
             for place, (ms, colour) in enumerate(((row.measured_ms, MEASURED), (row.predicted_ms, PREDICTED))):
                 size = height * ms / highest

@@ -18,6 +18,7 @@ sys.path[:0] = [str(ORION), str(ROOT / "eval/time/steps"), str(ROOT / "eval/time
 import full_rows  # noqa: E402
 import judged  # noqa: E402
 import orion_tables  # noqa: E402
+import own_steps  # noqa: E402
 import pictures  # noqa: E402
 import published  # noqa: E402
 from orion import features, flops, pipeline, steps, trees  # noqa: E402
@@ -344,6 +345,26 @@ def test_published_rows_with_holes(tmp_path):
     assert check.found == "1 of 2; median 15.0 %, RMSE 3.81 ms; 1 are too low; 1 of the stated errors are others"
     drawn = ElementTree.fromstring(pictures.published_rows(rows))
     assert len(drawn.findall(".//{*}g")) == 2 and drawn.get("width")
+
+
+def test_beside_published_rows(monkeypatch):
+    rows = [published.Row("CNN", "VGG16", 64, 30.0, 27.0, 0.1), published.Row("MLP", "AS-MLP", 32, 20.0, 18.0, 0.1)]
+    by_row = own_steps.job_rows(own_steps.measured.Options(None, "python"), rows)
+    assert list(by_row) == rows[:1]
+    words = [dict(zip(job.job["command"][2::2], job.job["command"][3::2])) for job in by_row[rows[0]]]
+    assert [(w["--model"], w["--batch"], w["--image"], w["--precision"]) for w in words] == [
+        ("vgg16_bn", "64", image, precision) for image in ("32", "64") for precision in ("amp", "tf32")
+    ]
+    files = {job.job["name"]: job.job["name"] for job in by_row[rows[0]]}
+    monkeypatch.setattr(
+        own_steps.steps,
+        "read",
+        lambda gpucast, capture, cards: (None, {"l40s": {"gpu_ns": 1e7 if "amp" in capture else 2e7, "host_ns": 5e6}}),
+    )
+    (line,) = own_steps.lines(own_steps.beside("gpucast", by_row, files))
+    assert line == ["VGG16", 64, "30.0", "27.0", "-10.0", "15.0 (10.0 to 20.0)", "5.0 (5.0 to 5.0)"]
+    files.popitem()
+    assert own_steps.beside("gpucast", by_row, files) == []
 
 
 def test_claims_of_the_paper_are_computed():

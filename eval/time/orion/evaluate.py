@@ -17,6 +17,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "steps"), str(HERE.parent)]
 
 import judged as judging  # noqa: E402
 import orion_tables  # noqa: E402
+import own_steps  # noqa: E402
 import pictures  # noqa: E402
 import published  # noqa: E402
 import step_rows as measured  # noqa: E402
@@ -82,6 +83,18 @@ def judged_rows(args, left_out):
     return judging.judge(gpucast, rows, files, options_of, left_out.append)
 
 
+def beside_own_rows(args, own):
+    """gpucast's steps of the networks behind ORION's published rows; [] where there are none."""
+    options = measured.Options(args.data, args.python, args.old_timm, args.sample, args.captures)
+    by_row = own_steps.job_rows(options, own)
+    gpucast = predict.jobs.find(args.gpucast)
+    files, problems = predict.captures(gpucast, [job for jobs in by_row.values() for job in jobs], args.captures, args.jobs)
+    for job, why in sorted(problems.items()):
+        say(f"left out: {job}: {why}")
+    found = own_steps.beside(gpucast, by_row, files)
+    return orion_tables.beside_part(found) if found else []
+
+
 def all_predictions(rows, fits):
     """{(method, protocol): {row name: ms}}; a method that learns nothing has protocol ''."""
     out = {
@@ -127,6 +140,7 @@ def main(words=None):
         if args.figures:
             args.figures.mkdir(parents=True, exist_ok=True)
             (args.figures / "orion-errors.svg").write_text(pictures.errors(orion_tables.judged_of(rows), predictions))
+        parts += beside_own_rows(args, own)
         if args.trees:
             judging.trees.write(args.trees, {name: fits.train(name, rows) for name in judging.features.METHODS})
     if args.figures and own:

@@ -8,6 +8,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "steps"))
 
 import full_rows  # noqa: E402
 import judged as judging  # noqa: E402
+import own_steps  # noqa: E402
 import published  # noqa: E402
 from step_tables import markdown, percent  # noqa: E402
 
@@ -140,6 +141,13 @@ def steps_part(rows, predictions, cards, left_out):
 
 def family_methods(protocol):
     return ("gpucast", ""), ("roofline", ""), ("ORION", protocol), ("PreNeT", protocol)
+
+
+def beside_part(found):
+    return [
+        f"### gpucast beside Figure 6's rows ({own_steps.CARD}, for an L40)",
+        markdown(own_steps.HEADER, own_steps.lines(found)),
+    ]
 
 
 def published_part(rows, unseen, problems):

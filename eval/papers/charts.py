@@ -7,7 +7,7 @@ import metrics
 
 # As in the paper, where it names a colour.
 COLOURS = {"xMem": "#1f77b4", "DNNMem": "#d62728", "SchedTune": "#2ca02c", "LLMem": "#9467bd", "gpucast": "#111111"}
-MORE_COLOURS = ("#ff7f0e", "#8c564b", "#17becf", "#bcbd22")
+MORE_COLOURS = ("#ff7f0e", "#8c564b", "#17becf", "#bcbd22", "#e377c2", "#7f7f7f")
 ERROR_TOP = 1.5  # higher errors are drawn as triangles, as in the paper
 QUADRANT_NAMES = (("optimal", 0, 1), ("underestimation", 1, 1), ("overestimation", 0, 0), ("worst", 1, 0))
 
@@ -30,11 +30,15 @@ def svg(width, height, title, parts):
     return "\n".join([f'{head} style="max-width:{width:.0f}px" font-family="sans-serif" font-size="11">', *parts, "</svg>"])
 
 
+def legend_width(name):
+    return 30 + 7 * len(name)
+
+
 def legend(names, palette, x, y):
     parts = []
     for name in names:
         parts.append(f'<rect x="{x}" y="{y - 9}" width="10" height="10" fill="{palette[name]}"/>' + text(x + 14, y, name, "start"))
-        x += 30 + 7 * len(name)
+        x += legend_width(name)
     return parts
 
 
@@ -44,7 +48,7 @@ def box_plots(title, groups):
     palette = colours(names)
     box, left, top, height = 12, 80, 40, 240
     slot = box * len(names) + 20
-    width, bottom = left + slot * len(groups) + 20, top + height
+    width, bottom = left + max(slot * len(groups) + 20, sum(map(legend_width, names))), top + height
     highest = max((value for group in groups.values() for values in group.values() for value in values), default=0)
     limit = min(ERROR_TOP, max(1, math.ceil(highest * 10)) / 10)
 

@@ -140,7 +140,7 @@ def main(words=None):
         if args.figures:
             args.figures.mkdir(parents=True, exist_ok=True)
             (args.figures / "orion-errors.svg").write_text(pictures.errors(orion_tables.judged_of(rows), predictions))
-        parts += beside_own_rows(args, own)
+        parts += [] if args.forward else beside_own_rows(args, own)
         if args.trees:
             judging.trees.write(args.trees, {name: fits.train(name, rows) for name in judging.features.METHODS})
     if args.figures and own:

@@ -131,9 +131,9 @@ def steps_part(rows, predictions, cards, left_out):
         errors_table("chip", grouped(mine, lambda row: row.chip), predictions, (*METHODS[:2], ("ORION", "card"), ("PreNeT", "card"))),
         "### Several batches (Figures 5 to 7)",
         batches_table(mine, predictions),
-        "### FLOPs of a step over its forward pass (kappa)",
-        kappa_table(rows),
     ]
+    if any(row.step.trains for row in rows):
+        parts += ["### FLOPs of a step over its forward pass (kappa)", kappa_table(rows)]
     if left_out:
         parts += [f"### Left out: {len(left_out)}", "\n".join(f"- {line}" for line in left_out)]
     return parts

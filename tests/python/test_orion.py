@@ -2,6 +2,7 @@
 tables made by hand."""
 
 import csv
+import importlib.util
 import json
 import math
 import subprocess
@@ -430,6 +431,80 @@ def test_tables_of_own_rows(monkeypatch, tmp_path):
     assert "| resnet50 | 16 | 30.00 | 5.00 / 0.00 | 5.00 / 0.00 | - | 100.0 | 5.09 / 3.58 | 29.66 |" in text
     assert "| resnet50 | 5.00 / 0.00 | 5.00 / 0.00 | 3.51 / 3.24 / 3.66 |" in text
     assert "| resnet50 | NVIDIA A40 | 64 | 30.00 | 30.00 | +0.0 | 0.0 |" in text
+
+
+# --- From rows to tables, with a gpucast and trees that answer from a table -----------------------------------------------------------------
+
+
+def answer(gpucast, *words):
+    if words[0] == "gpus":
+        peaks = {"fp32": 1e13, "fp16": 1e14}
+        figures = {
+            "multiprocessors": 80,
+            "clock_khz": 1500000,
+            "bandwidth_bytes_per_s": 1e12,
+            "total_memory_bytes": 2**34,
+            "l2_bytes": 2**22,
+        }
+        return {"gpus": [{"id": card, "peak_flop_per_s": peaks, **figures} for card in ("a10", "a100-80", "rtx4090", "l40s")]}
+    if words[0] == "analyze":
+        return {"categories": [{"name": "parameters", "bytes": 10**8}, {"name": "activations", "bytes": 10**9}]}
+    kinds = [{"name": "convolution", "flops": 3e12, "bytes": 1e10, "launches": 160, "ideal_ns": 6e7}]
+    step = {
+        "by_kind": kinds,
+        "by_phase": [{"name": "backward"}],
+        "model_flops": 3e12,
+        "hardware_flops": 2.9e12,
+        "samples": 128,
+        "peak_precision": "fp16",
+    }
+    cards = words[words.index("--gpu") + 1].split(",")
+    return {**step, "cards": [{**step, "gpu": card, "step": {"expected_ns": 1.1e8}, "gpu_ns": 1e8, "host_ns": 1e7} for card in cards]}
+
+
+@pytest.fixture
+def orion_evaluate(monkeypatch):
+    spec = importlib.util.spec_from_file_location("orion_evaluate", ORION / "evaluate.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    monkeypatch.setattr(module, "need_lightgbm", lambda: None)
+    monkeypatch.setattr(module.predict.jobs, "find", lambda gpucast: gpucast)
+    monkeypatch.setattr(module.predict, "captures", lambda gpucast, rows, folder, jobs: ({row.job["name"]: "capture" for row in rows}, {}))
+    monkeypatch.setattr(steps, "ask", answer)
+    monkeypatch.setattr(steps.os.path, "isfile", lambda path: True)
+    monkeypatch.setattr(judged.trees, "train", lambda x, times, names, logarithm, seed: {"mean": sum(times) / len(times)})
+    monkeypatch.setattr(judged.trees, "predict", lambda model, row: model["mean"])
+    return module
+
+
+def test_from_rows_to_tables(orion_evaluate, capsys, tmp_path):
+    def run(gpu, rate):
+        return {"gpu": gpu, "num_gpu": 1, "precision": "AMP", "batch_size_per_gpu": 128, "median_compute_ips_after_10": rate}
+
+    cards = {"NVIDIA_A10": 640, "NVIDIA_A100-SXM4-80GB": 1280, "NVIDIA_GeForce_RTX_4090": 1280, "NVIDIA_H200": 9999}
+    write_csv(tmp_path / "data/lambda_benchmarks/resnet50_synthetic_all_runs.csv", [run(gpu, rate) for gpu, rate in cards.items()])
+    write_csv(tmp_path / "data/orion/CNN_ModelbyModel.csv", [published_line("VGG16", 64, 120, 90, "25.0%")])
+    words = [
+        "--data",
+        tmp_path / "data",
+        "--captures",
+        tmp_path / "captures",
+        "--figures",
+        tmp_path / "figures",
+        "--trees",
+        tmp_path / "trees.json",
+    ]
+    orion_evaluate.main([str(word) for word in words])
+    out, said = capsys.readouterr()
+    assert "torchvision: no rows in" in said
+    assert "3 measured steps, of 1 models on 3 cards: lambda 3." in out and "1 rows of h200: `gpucast gpus` does not have it" in out
+    # Measured 200, 100, 100 ms: gpucast has 110 for each, the mean of the two other cards is 100, 150, 150. One model has no others.
+    assert "no row has a prediction of every method" in out
+    assert "| all |" not in out.split("###")[0]
+    assert "| a10 | 1 | 200.0 | 90.0 / 45.0 | 140.0 / 70.0 | 100.0 / 50.0 | 100.0 / 50.0 |" in out
+    assert "| A100 | 1 | 100.0 | 10.0 / 10.0 | 40.0 / 40.0 | 50.0 / 50.0 | 50.0 / 50.0 |" in out
+    assert "| VGG16 | 64 | 120.0 | 90.0 | -25.0 | 100.0 (100.0 to 100.0) | 10.0 (10.0 to 10.0) |" in out
+    assert set(trees.read(tmp_path / "trees.json")) == {"orion", "prenet"} and (tmp_path / "figures/orion-published.svg").exists()
 
 
 # --- The command -------------------------------------------------------------------------------------------------------------------------

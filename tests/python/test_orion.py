@@ -507,6 +507,18 @@ def test_from_rows_to_tables(orion_evaluate, capsys, tmp_path):
     assert set(trees.read(tmp_path / "trees.json")) == {"orion", "prenet"} and (tmp_path / "figures/orion-published.svg").exists()
 
 
+def test_models_that_constants_were_fitted_on_judge_nobody(orion_evaluate):
+    names = ["resnet18", "resnet34", "resnet50", "vgg16", "densenet121", "tf_efficientnet_b2_ns"]
+    rows = [
+        SimpleNamespace(name=f"{table} {name}", table=table, card=card, model=name, group="", size="", measured_ms=100, job={"name": "job"})
+        for name in names
+        for table, card in (("timm-train", "rtx4090"), ("lambda", "a10"))
+    ]
+    found, _ = judged.judge("gpucast", rows, {"job": "capture"}, lambda table: [], lambda text: None)
+    assert {row.model for row in found if row.seen_by_gpucast} == {judged.architecture(name) for name in names if judged.half(name)}
+    assert not any(row.seen_by_gpucast for row in found if row.table == "lambda") and len(found) == len(rows)
+
+
 # --- The command -------------------------------------------------------------------------------------------------------------------------
 
 

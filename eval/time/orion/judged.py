@@ -34,7 +34,7 @@ class Judged:
     step: steps.Step
     roofline_ms: float
     gpucast_ms: float
-    seen_by_gpucast: bool  # some of its constants may have been fitted on it
+    seen_by_gpucast: bool  # some of its constants may have been fitted on it, or on its model on a sister card
 
     @property
     def chip(self):
@@ -89,7 +89,7 @@ def judge(gpucast, rows, files, options_of, say):
                     step,
                     steps.roofline_ms(times[row.card]),
                     times[row.card]["step"]["expected_ns"] / 1e6,
-                    row.table.startswith("timm-") and row.card == "rtx3090" and half(row.model),
+                    row.table.startswith("timm-") and half(row.model),
                 )
             )
     return out, known

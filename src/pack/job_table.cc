@@ -29,7 +29,7 @@ struct Row {
   std::string name;
   double arrival_ns = 0, steps = 1, cards = 1;
   double step_ns = NAN, bytes = NAN, occupancy = NAN, sm_active = NAN, nvml = NAN;
-  double compute = NAN, tensor = NAN, dram = NAN, l2 = NAN, pcie = NAN, launch = NAN, kernels = NAN;
+  double compute = NAN, tensor = NAN, dram = NAN, l2 = NAN, pcie = NAN, launch = NAN, kernels = NAN, waves = NAN;
   std::vector<std::string> gpus, command;
 };
 
@@ -60,6 +60,7 @@ constexpr Column kColumns[] = {
     {"pcie", &Row::pcie, 1, true},
     {"launch", &Row::launch, 1, true},
     {"kernels", &Row::kernels, 1, true},
+    {"waves", &Row::waves, 1, true},
 };
 
 const Column& column_of(std::string_view name) {
@@ -98,7 +99,7 @@ Figures figures_of(const Row& row) {
   out.occupancy = either(row.occupancy, 1);
   out.nvml_utilization = either(row.nvml, 1);
   out.sm_active = either(row.sm_active, out.nvml_utilization);
-  const double parts[] = {row.compute, row.tensor, row.dram, row.l2, row.pcie, row.launch, row.kernels};
+  const double parts[] = {row.compute, row.tensor, row.dram, row.l2, row.pcie, row.launch, row.kernels, row.waves};
   if (std::all_of(std::begin(parts), std::end(parts), [](double part) { return std::isnan(part); })) return out;
   KernelMix& mix = out.mix.emplace(mix_of(out));
   mix.compute = either(row.compute, 0);
@@ -108,6 +109,7 @@ Figures figures_of(const Row& row) {
   mix.pcie = either(row.pcie, 0);
   mix.launch = either(row.launch, 0);
   mix.kernels = whole(either(row.kernels, 0), 0, kMostSteps, "the number of kernels");
+  mix.waves = whole(either(row.waves, 0), 0, kMostSteps, "the number of waves");
   return out;
 }
 

@@ -18,6 +18,7 @@ struct KernelMix {
   double pcie = 0;           // the bus to the host
   double launch = 0;         // of the step in which the host does nothing but launch
   int64_t kernels = 0;       // of a step
+  int64_t waves = 0;         // of a step's kernels: sets of blocks that the card holds at once, one after another; 0: not known
   double step_ns = 0;        // alone
   double compute_limit = 1;  // share of the multiprocessors that it may use: an MPS limit, a MIG slice
   double memory_limit = 1;   // share of bandwidth and L2 that it may use: a MIG slice

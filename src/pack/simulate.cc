@@ -181,12 +181,8 @@ class Simulation {
     return std::nullopt;
   }
 
-  // Of the part of a card that the job takes most of: where such sums stay within 1, nobody is in the way.
-  double demand_of(const Figures& figures) const {
-    const KernelMix mix = mix_of(figures);
-    if (cluster_.mode == SharingMode::timeslice) return mix.busy;
-    return std::max({mix.warps, mix.compute, mix.tensor, mix.dram, mix.l2, mix.pcie});
-  }
+  // Of a card's time: where such sums stay within 1, jobs are hardly in each other's way.
+  static double demand_of(const Figures& figures) { return mix_of(figures).busy; }
 
   // In whole percents, as CUDA_MPS_ACTIVE_THREAD_PERCENTAGE.
   static double limit_of(const Figures& figures) {

@@ -62,8 +62,8 @@ TEST(Simulate, OccupancyFillsACardToItsWhole) {
   EXPECT_EQ(plan.jobs[1].start_ns, 0);
   EXPECT_EQ(plan.jobs[1].reason, Reason::share_fits);
   EXPECT_EQ(plan.jobs[1].neighbours, std::vector<uint32_t>{0});
-  EXPECT_EQ(plan.jobs[2].start_ns, 10'000'000'000);
-  EXPECT_EQ(plan.makespan_ns, 20'000'000'000);
+  EXPECT_EQ(plan.jobs[2].start_ns, std::min(plan.jobs[0].end_ns, plan.jobs[1].end_ns));
+  EXPECT_EQ(plan.makespan_ns, plan.jobs[2].end_ns);
 }
 
 // Once the short one is done the other goes on at full speed; it has done 10 of its 20 s by then.
@@ -110,13 +110,13 @@ TEST(Simulate, GpucastTakesTheNeighbourThatSlowsLeast) {
   Job base = job_of("base", 100, kGiB, 0.5, 1);
   Job hungry = job_of("bandwidth", 10, kGiB, 0.3, 1, 1, 1);
   Job calm = job_of("arithmetic", 10, kGiB, 0.3, 1, 1, 1);
-  base.figures.mix = KernelMix{.busy = 1, .warps = 0.5, .dram = 0.9, .step_ns = 1e9};
-  hungry.figures.mix = KernelMix{.busy = 1, .warps = 0.3, .dram = 0.9, .step_ns = 1e8};
-  calm.figures.mix = KernelMix{.busy = 1, .warps = 0.3, .tensor = 0.5, .step_ns = 1e8};
+  base.figures.mix = KernelMix{.busy = 1, .sm_active = 0.5, .dram = 0.9, .step_ns = 1e9};
+  hungry.figures.mix = KernelMix{.busy = 1, .sm_active = 0.9, .dram = 0.9, .step_ns = 1e8};
+  calm.figures.mix = KernelMix{.busy = 1, .sm_active = 0.1, .tensor = 0.1, .step_ns = 1e8};
   const Plan plan = plan_of({base, hungry, calm}, "p40", kGpucastPolicy);
   EXPECT_EQ(plan.jobs[2].start_ns, 1'000'000'000);
   EXPECT_EQ(plan.jobs[2].reason, Reason::best_neighbour);
-  EXPECT_DOUBLE_EQ(plan.jobs[2].slowdown, 1);
+  EXPECT_NEAR(plan.jobs[2].slowdown, 1 + 1.23 / 2, 1e-6) << "it waits for half of the multiprocessors";
   EXPECT_GT(plan.jobs[1].start_ns, plan.jobs[2].start_ns);
 }
 
@@ -525,16 +525,40 @@ TEST(Interference, TimeSlicesSlowWhereKernelsMeet) {
   EXPECT_GT(beside(half, KernelMix{.busy = 0.5}), beside(half, half)) << "of which nothing is known";
 }
 
+// Two that always have kernels of the same length take turns; of two that differ, the one with short kernels waits.
+TEST(Interference, MpsSlowsWhoHasShortKernels) {
+  const Gpu& gpu = find_gpu("v100-16");
+  const auto job = [](double busy, int64_t waves) { return KernelMix{.busy = busy, .sm_active = busy, .waves = waves, .step_ns = 1e8}; };
+  const auto beside = [&](const KernelMix& one, const KernelMix& other) {
+    return slowdowns(std::vector{one, other}, gpu, SharingMode::mps);
+  };
+  const KernelMix full = job(1, 1000), half = job(0.5, 1000), short_kernels = job(1, 10000), idle = {};
+  EXPECT_NEAR(beside(full, full)[0].expected, 2.23, 1e-9);
+  EXPECT_DOUBLE_EQ(beside(full, idle)[0].expected, 1);
+  EXPECT_DOUBLE_EQ(beside(idle, full)[0].expected, 1);
+  // 1 + 1.23 (10^5 + 1800) / (10^4 + 1800), and the other way round.
+  EXPECT_NEAR(beside(short_kernels, full)[0].expected, 1 + 1.23 * 101800 / 11800, 1e-9);
+  EXPECT_NEAR(beside(short_kernels, full)[1].expected, 1 + 1.23 * 11800 / 101800, 1e-9);
+  EXPECT_LT(beside(half, full)[0].expected, beside(full, full)[0].expected);
+  EXPECT_LT(beside(full, half)[0].expected, beside(full, full)[0].expected);
+  KernelMix narrow = full;
+  narrow.sm_active = 0.1;
+  EXPECT_NEAR(beside(full, narrow)[0].expected, 1.123, 1e-9) << "it leaves nine of ten multiprocessors";
+  const auto three = slowdowns(std::vector{half, full, half}, gpu, SharingMode::mps);
+  EXPECT_GT(three[1].expected, beside(full, half)[0].expected);
+  EXPECT_DOUBLE_EQ(three[0].expected, three[2].expected);
+  EXPECT_GT(three[0].high, three[0].expected);
+}
+
 TEST(Interference, SumsAboveOneSlowAll) {
   const Gpu& gpu = find_gpu("a100-80");
-  const KernelMix half = {.busy = 0.6, .warps = 0.3, .dram = 0.7};
-  const KernelMix other = {.busy = 0.6, .warps = 0.3, .tensor = 0.9};
-  EXPECT_DOUBLE_EQ(slowdowns(std::vector{half, other}, gpu, SharingMode::mps)[0].expected, 1);
-  EXPECT_DOUBLE_EQ(slowdowns(std::vector{half, half}, gpu, SharingMode::mps)[0].expected, 1.4);
+  const KernelMix half = {.busy = 0.6, .sm_active = 0.06, .dram = 0.9}, other = {.busy = 0.6, .sm_active = 0.06, .tensor = 0.9};
+  EXPECT_LT(slowdowns(std::vector{half, other}, gpu, SharingMode::mps)[0].expected, 1.1);
+  EXPECT_DOUBLE_EQ(slowdowns(std::vector{half, half}, gpu, SharingMode::mps)[0].expected, 1.8);
   EXPECT_DOUBLE_EQ(slowdowns(std::vector{half}, gpu, SharingMode::timeslice)[0].high, 1);
   KernelMix slice = half;
   slice.memory_limit = 0.5;
-  EXPECT_DOUBLE_EQ(slowdowns(std::vector{slice, other}, gpu, SharingMode::mig)[0].expected, 1.4);
+  EXPECT_DOUBLE_EQ(slowdowns(std::vector{slice, other}, gpu, SharingMode::mig)[0].expected, 1.8);
 }
 
 }  // namespace

@@ -29,7 +29,8 @@ Json figures_json(const pack::Figures& figures) {
                 {"l2", figures.mix->l2},
                 {"pcie", figures.mix->pcie},
                 {"launch", figures.mix->launch},
-                {"kernels", figures.mix->kernels}});
+                {"kernels", figures.mix->kernels},
+                {"waves", figures.mix->waves}});
   return out;
 }
 

@@ -1,0 +1,314 @@
+#!/usr/bin/env python3
+"""How slow two jobs on one card make each other: `gpucast pack`, told of captures only, beside pairs that Gavel measured (OSDI '20).
+
+    python eval/packing/gavel_jobs/capture.py --python .venv/torch-2.6.0/bin/python --out build/gavel     (once)
+    python eval/packing/gavel.py --data DIR --captures build/gavel --gpucast build/release/bin/gpucast --markdown docs/explanation/packing.md
+    python eval/packing/gavel.py --data DIR --captures build/gavel --fit        (needs numpy, scipy)
+
+DIR/gavel, from the repository stanford-futuredata/gavel: scheduler/simulation_throughputs.json (2020) and, where it is there,
+scheduler/notebooks/figures/motivation/oracle_throughputs.json (2019), plain or gzip: steps a second of 26 jobs alone and of all pairs. What a
+job is comes from our capture of the same model. Of the measurement only its time of a step alone is used, which whoever ran it knows; and not
+even that in the rows `capture alone`. --fit finds the constants of src/pack/interference.cc anew, and says how far off pairs are that have a
+model, or a card, which was left out of the fit."""
+
+import argparse
+import gzip
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parent / "gavel_jobs"))
+
+from capture import ALONE, CARDS, capture_of, jobs  # noqa: E402
+from quantiles import quantile  # noqa: E402
+
+BEGIN, END = "<!-- gavel: begin -->", "<!-- gavel: end -->"
+SLOW = 1.25  # as interference.py has it
+PROCESSES = {"A3C": 4}  # each of its workers uses the card by itself
+VIEWERS = 116677  # of ML-20M's training data: in 2019 the Recommendation job counted passes over them, not steps
+FILES = {"2019": "oracle_throughputs.json", "2020": "simulation_throughputs.json"}
+# What the repository says (worker.py of May 2020: MPS where the card is a V100) and, of 2019, what the figures say.
+SHARED_BY = {("2019", "v100"): "mps", ("2019", "p100"): "mps", ("2020", "v100"): "mps", ("2020", "p100"): "timeslice"}
+FITTED = [("2019", "v100"), ("2019", "p100")]
+
+
+def parse_args():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, default=Path(__file__).resolve().parents[3] / "shared/data")
+    parser.add_argument("--captures", type=Path, required=True)
+    parser.add_argument("--gpucast", default=os.environ.get("GPUCAST_BIN", "gpucast"))
+    parser.add_argument("--fit", action="store_true")
+    parser.add_argument("--markdown", type=Path)
+    return parser.parse_args()
+
+
+def family(name):
+    return name.split(" (")[0]
+
+
+def throughputs(data, year):
+    """{card: {job: {neighbour or None: steps a second, or those of both}}}; None: the file is not there."""
+    for path in (data / "gavel" / FILES[year], data / "gavel" / (FILES[year] + ".gz")):
+        if path.exists():
+            break
+    else:
+        return None
+    with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as file:
+        found = json.load(file)
+
+    def plain(name):  # "('LM (batch size 5)', 1)" is on one card
+        if name == "null":
+            return None
+        return name[2:-5] if name.startswith("('") else name
+
+    return {
+        card: {
+            plain(name): {plain(other): value for other, value in row.items()}
+            for name, row in found[card].items()
+            if not name.startswith("('") or name.endswith(", 1)")
+        }
+        for card in CARDS
+    }
+
+
+class Measured:
+    """One card's table: a step's seconds alone, slowdowns, and pairs that did not run."""
+
+    def __init__(self, table, year, names):
+        self.names, self.step_s, self.slowdown, self.failed, self.capped = names, {}, {}, set(), {}
+        for name in names:
+            alone = table[name][None]
+            per_unit = math.ceil(VIEWERS / int(name.split()[-1][:-1])) if year == "2019" and family(name) == "Recommendation" else 1
+            self.step_s[name] = 1 / (alone * per_unit)
+            for other in names:
+                speed = table[name][other][0]
+                if speed > 0:
+                    self.slowdown[name, other] = alone / speed
+                else:
+                    self.failed.add(frozenset((name, other)))
+
+
+def figures(args, card):
+    """{job: what `gpucast pack` makes of its capture}"""
+    gpu, names = CARDS[card], list(jobs())
+    paths = [capture_of(args.captures, card, name) for name in names]
+    missing = [str(path) for path in paths if not path.exists()]
+    if missing:
+        sys.exit(f"no capture {missing[0]}: eval/packing/gavel_jobs/capture.py makes them")
+    words = [args.gpucast, "pack", *map(str, paths), "--gpus", gpu, "--format", "json"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    if done.returncode not in (0, 1):
+        sys.exit(done.stderr)
+    return {name: job["on"][gpu] for name, job in zip(names, json.loads(done.stdout)["jobs"])}
+
+
+SHARES = ("sm_active", "nvml_utilization", "compute", "tensor", "dram", "l2", "pcie", "launch")
+
+
+def with_alone(one, step_s):
+    """The capture's kernels in a step that takes as long as measured."""
+    out = dict(one)
+    longer = step_s * 1e9 / one["step_ns"]
+    for share in SHARES:
+        out[share] = min(1.0, one[share] / longer)
+    out["step_ns"] = step_s * 1e9
+    return out
+
+
+def predicted(args, known, gpu, mode, names):
+    """{(job, neighbour): slowdown's low, expected and high}, as the command says."""
+
+    def together(words):
+        with tempfile.TemporaryDirectory() as folder:
+            table = Path(folder) / "jobs.jsonl"
+            table.write_text("".join(json.dumps({"name": str(i), "gpus": [gpu], **known[one], "memory_bytes": 1}) + "\n" for i, one in enumerate(words)))  # fmt: skip
+            command = [args.gpucast, "pack", str(table), "--gpus", gpu, "--mode", mode, "--format", "json"]
+            report = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+        return [[job["slowdown"][key] for key in ("low", "expected", "high")] for job in report["together"]["jobs"]]
+
+    siblings = {}  # a job of several processes slows itself when it is alone, too
+    for name, count in PROCESSES.items():
+        siblings[name] = together([name] * count)[0][1]
+    out = {}
+    for i, name in enumerate(names):
+        for other in names[i:]:
+            first = PROCESSES.get(name, 1)
+            slower = together([name] * first + [other] * PROCESSES.get(other, 1))
+            for one, beside, slow in ((name, other, slower[0]), (other, name, slower[first])):
+                alone = siblings.get(one, 1)
+                out[one, beside] = tuple(max(1.0, value / alone) for value in slow)
+    return out
+
+
+def line(name, guess, measured, keys, inside=None):
+    errors = [abs(guess[key] / measured.slowdown[key] - 1) for key in keys]
+    slowed = [abs(guess[key] / measured.slowdown[key] - 1) for key in keys if measured.slowdown[key] > 1.15]
+    cells = [100 * quantile(errors, q) for q in (0.5, 0.9)] + [100 * quantile(slowed, q) for q in (0.5, 0.9)]
+    held = "-" if inside is None else f"{100 * inside:.0f}"
+    return f"| {name} | {len(errors)} | " + " | ".join(f"{cell:.1f}" for cell in cells) + f" | {held} |"
+
+
+def rule(name, allows, right):
+    wrong = sum(a and not r for a, r in zip(allows, right)), sum(r and not a for a, r in zip(allows, right))
+    return f"| {name} | {sum(allows)} | {wrong[0]} | {wrong[1]} |"
+
+
+def section(args, year, card, table, memory):
+    gpu, mode, names = CARDS[card], SHARED_BY[year, card], list(jobs())
+    measured, captured = Measured(table, year, names), figures(args, card)
+    known = {name: with_alone(captured[name], measured.step_s[name]) for name in names}
+    ours = predicted(args, known, gpu, mode, names)
+    blind = predicted(args, captured, gpu, mode, names)
+    keys = list(measured.slowdown)
+    inside = sum(ours[key][0] <= max(1.0, measured.slowdown[key]) <= ours[key][2] for key in keys) / len(keys)
+
+    def busy(name):
+        return min(1.0, PROCESSES.get(name, 1) * known[name]["nvml_utilization"])
+
+    def occupancy(name):
+        return min(1.0, PROCESSES.get(name, 1) * known[name]["occupancy"])
+
+    sums = {(one, other): max(1.0, busy(one) + busy(other)) for one, other in keys}
+    pairs = sorted({tuple(sorted(key)) for key in keys})
+    pairs = [pair for pair in pairs if pair[::-1] in measured.slowdown and pair in measured.slowdown]
+    right = [max(measured.slowdown[pair], measured.slowdown[pair[::-1]]) <= SLOW for pair in pairs]
+    how = "MPS" if mode == "mps" else "time slices"
+    lines = [
+        f"{card.upper()}, {year}, {how}: {len(pairs)} pairs ran.",
+        "",
+        "| slowdown by | n | median % | 90th % | of those slowed above 1.15: median % | 90th % | 90 % interval holds % |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
+        line("`gpucast`: capture, and the step's time alone", {k: v[1] for k, v in ours.items()}, measured, keys, inside),
+        line("`gpucast`: capture alone", {k: v[1] for k, v in blind.items()}, measured, keys),
+        line("NVML utilizations added up, where above 100 %", sums, measured, keys),
+        line("nobody slows anybody", dict.fromkeys(keys, 1.0), measured, keys),
+        line("each half as fast", dict.fromkeys(keys, 2.0), measured, keys),
+        "",
+        f"| rule, where nobody is to take more than {SLOW} times as long ({sum(right)} pairs) | pairs allowed | wrongly | wrongly forbidden |",
+        "| --- | ---: | ---: | ---: |",
+        rule(f"`gpucast`: no slowdown above {SLOW} expected", [max(ours[a, b][1], ours[b, a][1]) <= SLOW for a, b in pairs], right),
+        rule("DNN-occu: occupancies add up to 100 % at most", [occupancy(a) + occupancy(b) <= 1 for a, b in pairs], right),
+        rule("NVML utilizations add up to 100 % at most", [busy(a) + busy(b) <= 1 for a, b in pairs], right),
+        rule("all", [True] * len(pairs), right),
+    ]
+    memory.append(memory_line(year, card, measured, captured))
+    return "\n".join(lines)
+
+
+def memory_line(year, card, measured, captured):
+    """Pairs that did not run beside those that `gpucast pack` has no room for."""
+    from_table = {"v100": 16928342016, "p100": 17066622976}[card]
+    names = list(measured.names)
+    no_room = set()
+    for i, name in enumerate(names):
+        for other in names[i:]:
+            asked = sum(PROCESSES.get(one, 1) * captured[one]["memory_bytes"] for one in (name, other))
+            if asked > from_table:
+                no_room.add(frozenset((name, other)))
+    both, only_failed, only_ours = measured.failed & no_room, measured.failed - no_room, no_room - measured.failed
+    with_largest = sum(any(one in ("Transformer (batch size 256)", "ResNet-50 (batch size 128)") for one in pair) for pair in only_failed)
+    return f"| {card.upper()}, {year} | {len(measured.failed)} | {len(both)} | {len(only_failed)} ({with_largest}) | {len(only_ours)} |"
+
+
+def document(args):
+    parts, memory = [], []
+    for (year, card), _ in SHARED_BY.items():
+        tables = throughputs(args.data, year)
+        if tables is None:
+            print(f"without {year}: no {args.data}/gavel/{FILES[year]}", file=sys.stderr)
+            continue
+        parts.append(section(args, year, card, tables[card], memory))
+    parts.append("| pairs | did not run | of these no room says `gpucast` | room (with Transformer-256 or ResNet-50-128) | ran, where `gpucast` sees no room |\n| --- | ---: | ---: | ---: | ---: |\n" + "\n".join(memory))  # fmt: skip
+    return "\n\n".join(parts)
+
+
+def fit(args):
+    """As src/pack/interference.cc has it under MPS."""
+    import numpy
+    from scipy.optimize import minimize
+
+    names = list(jobs())
+    families = numpy.array([family(name) for name in names])
+    count = numpy.array([float(PROCESSES.get(name, 1)) for name in names])
+    cases = {}
+    for year, card in FITTED:
+        tables = throughputs(args.data, year)
+        if tables is None:
+            sys.exit(f"--fit needs {args.data}/gavel/{FILES[year]}")
+        measured, captured = Measured(tables[card], year, names), figures(args, card)
+        known = [with_alone(captured[name], measured.step_s[name]) for name in names]
+        slow = numpy.array([[measured.slowdown.get((one, other), math.nan) for other in names] for one in names])
+        busy = numpy.array([one["nvml_utilization"] for one in known])
+        held = numpy.array([min(1.0, one["sm_active"] / one["nvml_utilization"]) for one in known])
+        wave_ns = numpy.array([one["nvml_utilization"] * one["step_ns"] / one["waves"] for one in known])
+        cases[year, card] = slow, busy, held, wave_ns
+
+    def model(x, case):
+        """Of `mine` processes of each job beside `theirs` of each other."""
+        _, busy, held, wave_ns = case
+        turn = wave_ns + 1000 * x[1]
+        wait = x[0] * held[None, :] * turn[None, :] / turn[:, None]  # of one for one
+        own = numpy.diag(wait)
+
+        def run(mine, theirs):
+            first, second = (numpy.broadcast_to(b, wait.shape) for b in (busy[:, None], busy[None, :]))
+            for _ in range(3):
+                longer = 1 + (mine - 1) * first * own[:, None] + theirs * second * wait
+                others = 1 + (theirs - 1) * second * own[None, :] + mine * first * wait.T
+                slower, others_slower = 1 + busy[:, None] * (longer - 1), 1 + busy[None, :] * (others - 1)
+                first, second = busy[:, None] * longer / slower, busy[None, :] * others / others_slower
+            return slower
+
+        return run(count[:, None], count[None, :]) / run(count[:, None], numpy.zeros((1, len(names))))
+
+    def best(choose):
+        def loss(x):
+            logs = [numpy.abs(numpy.log(model(numpy.clip(x, 0, 50), case) / case[0]))[choose(key, case)] for key, case in cases.items()]
+            return numpy.concatenate(logs).mean()
+
+        return numpy.clip(minimize(loss, (1.2, 1.8), method="Nelder-Mead").x, 0, 50)
+
+    def tell(what, ratios):
+        errors = numpy.abs(1 / ratios - 1)
+        print(f"{what:34} {errors.size:5} slowdowns: median {100 * numpy.median(errors):5.1f} %, 90th {100 * numpy.quantile(errors, 0.9):5.1f} %")
+
+    ran = {key: ~numpy.isnan(case[0]) for key, case in cases.items()}
+    ratios = {key: [] for key in cases}
+    for name in sorted(set(families)):
+        has = (families == name)[:, None] | (families == name)[None, :]
+        x = best(lambda key, _, has=has: ran[key] & ~has)
+        for key, case in cases.items():
+            judged = ran[key] & has
+            ratios[key].append(case[0][judged] / model(x, case)[judged])
+            tell(f"{key[1]} {key[0]} without {name}", ratios[key][-1])
+    for key in cases:
+        tell(f"{key[1]} {key[0]}, models left out", numpy.concatenate(ratios[key]))
+    everything = numpy.concatenate([part for parts in ratios.values() for part in parts])
+    tell("models left out", everything)
+    for key, case in cases.items():
+        x = best(lambda other, _, key=key: ran[other] & (other != key))
+        tell(f"{key[1]} {key[0]}, card left out", case[0][ran[key]] / model(x, case)[ran[key]])
+    print("max(1, measured) / expected, 5th and 95th:", numpy.quantile(everything, (0.05, 0.95)).round(3))
+    print("constants, all pairs: turns, microseconds of a turn", best(lambda key, _: ran[key]).round(3))
+    print("median wave, ns:", numpy.median(numpy.concatenate([case[3] for case in cases.values()])).round())
+
+
+def main():
+    args = parse_args()
+    if args.fit:
+        return fit(args)
+    text = document(args)
+    print(text)
+    if args.markdown:
+        before, rest = args.markdown.read_text().split(BEGIN)
+        args.markdown.write_text(before + BEGIN + "\n" + text + "\n" + END + rest.split(END)[1])
+    return None
+
+
+if __name__ == "__main__":
+    main()

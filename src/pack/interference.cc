@@ -55,15 +55,19 @@ std::vector<Slowdown> sliced(std::span<const KernelMix> mixes) {
   return out;
 }
 
-// MPS, fitted on 1,283 measured pairs (eval/packing/gavel.py --fit). Thread blocks of all jobs wait in line: once a wave of one job's has
-// left the multiprocessors, one of a neighbour's takes its place. So each of a job's waves waits for one of each neighbour that has kernels
-// then, and who has short ones loses most. kTurnNs: what a wave takes beside its blocks' own time.
-constexpr double kTurn = 1.23, kTurnNs = 1800;
-constexpr double kTypicalWaveNs = 17000;           // the median of the 52 jobs of these pairs, for one whose waves are not known
-constexpr double kMpsLow = 0.78, kMpsHigh = 1.34;  // 9 of 10 slowdowns lie between, of models that were left out of the fit
+// MPS, fitted on 951 slowdowns in measured pairs (eval/packing/gavel.py --fit). Jobs take turns: a kernel that comes while a neighbour's is
+// on the multiprocessors waits until that is done, or, where it has more blocks than they hold, now and then until a wave of them is. So in
+// each turn a job waits for one of each neighbour that has kernels then, and who has short kernels loses most.
+constexpr double kTurn = 1.19;
+constexpr double kWaveEndsTurn = 0.36;
+constexpr double kLaunchesNs = 5000;               // what a turn takes beside its blocks: two launches
+constexpr double kTypicalTurnNs = 26000;           // the median of the 52 jobs of these pairs, for one whose kernels are not known
+constexpr double kMpsLow = 0.79, kMpsHigh = 1.30;  // 9 of 10 slowdowns lie between, of models that were left out of the fit
 
-double wave_ns(const KernelMix& mix) {
-  return mix.waves > 0 && mix.busy > 0 && mix.step_ns > 0 ? mix.busy * mix.step_ns / static_cast<double>(mix.waves) : kTypicalWaveNs;
+double turn_ns(const KernelMix& mix) {
+  const auto kernels = static_cast<double>(mix.kernels), waves = static_cast<double>(std::max(mix.waves, mix.kernels));
+  const double gpu_ns = mix.busy * mix.step_ns;
+  return (kernels > 0 && gpu_ns > 0 ? gpu_ns / (kernels + kWaveEndsTurn * (waves - kernels)) : kTypicalTurnNs) + kLaunchesNs;
 }
 
 // Of the multiprocessors, while it has a kernel.
@@ -90,7 +94,7 @@ std::vector<Slowdown> in_turns(std::span<const KernelMix> mixes) {
   std::vector<double> active, turn, held, stretched(mixes.size()), slowdown(mixes.size());
   for (const KernelMix& mix : mixes) {
     active.push_back(mix.busy);
-    turn.push_back(wave_ns(mix) + kTurnNs);
+    turn.push_back(turn_ns(mix));
     held.push_back(held_of(mix));
   }
   for (int round = 0; round <= kRounds; ++round) {

@@ -21,7 +21,7 @@ pack::KernelMix kernel_mix(const Trace& trace, const Gpu& gpu, const CardOccupan
   const StepOperations step = step_operations(trace);
   const CardRates rates = card_rates(gpu);
   double compute_s = 0, tensor_s = 0, dram_s = 0, l2_s = 0, pcie_s = 0;
-  int64_t waves = 0;
+  int64_t kernels = occupancy.launches, waves = 0;
   for (const KernelOccupancy& kernel : occupancy.kernels) waves += kernel.launches * std::max<int64_t>(1, kernel.waves);
   for (const StepOperation& operation : step.operations) {
     const Operation& sizes = step.shapes[operation.shape];
@@ -30,7 +30,10 @@ pack::KernelMix kernel_mix(const Trace& trace, const Gpu& gpu, const CardOccupan
       pcie_s += bytes / 2 / rates.link_bytes_per_s;  // read on one side, written on the other
       continue;
     }
-    if (sizes.kind == OperationKind::recurrent) waves += std::max<int64_t>(0, sizes.rows - 1);  // one call, and kernels for each step
+    if (sizes.kind == OperationKind::recurrent) {  // one call, and kernels for each step
+      kernels += std::max<int64_t>(0, sizes.rows - 1);
+      waves += std::max<int64_t>(0, sizes.rows - 1);
+    }
     if (const double rate = rates.sustained_flop_per_s[sizes.precision]; rate > 0 && has_products(sizes.kind))
       (rates.tensor_cores[sizes.precision] ? tensor_s : compute_s) += sizes.flops / rate;
     l2_s += bytes / rates.l2_bytes_per_s;
@@ -47,7 +50,7 @@ pack::KernelMix kernel_mix(const Trace& trace, const Gpu& gpu, const CardOccupan
   out.l2 = of_step(l2_s);
   out.pcie = of_step(pcie_s);
   out.launch = of_step(static_cast<double>(occupancy.launches) * rates.launch_ns * 1e-9);
-  out.kernels = occupancy.launches;
+  out.kernels = kernels;
   out.waves = waves;
   out.step_ns = occupancy.step_ns;
   return out;

@@ -24,7 +24,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parent / "gavel_jobs"))
 
-from capture import ALONE, CARDS, capture_of, jobs  # noqa: E402
+from capture import CARDS, capture_of, jobs  # noqa: E402
 from quantiles import quantile  # noqa: E402
 
 BEGIN, END = "<!-- gavel: begin -->", "<!-- gavel: end -->"
@@ -303,7 +303,9 @@ def fit(args):
         if not ratios.size:
             return
         errors = numpy.abs(1 / ratios - 1)
-        print(f"{what:34} {errors.size:5} slowdowns: median {100 * numpy.median(errors):5.1f} %, 90th {100 * numpy.quantile(errors, 0.9):5.1f} %")
+        print(
+            f"{what:34} {errors.size:5} slowdowns: median {100 * numpy.median(errors):5.1f} %, 90th {100 * numpy.quantile(errors, 0.9):5.1f} %"
+        )
 
     sound = {key: case[-1] for key, case in cases.items()}
     ratios, all_ratios = {key: [] for key in cases}, {key: [] for key in cases}

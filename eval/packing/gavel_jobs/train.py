@@ -88,7 +88,13 @@ def lm(batch):
         yield
 
 
-FILMS_OF_BATCH = {512: 6700, 1024: 8600, 2048: 10700, 4096: 12900, 8192: 15000}  # different ones among about 70 a viewer, few of them popular
+FILMS_OF_BATCH = {
+    512: 6700,
+    1024: 8600,
+    2048: 10700,
+    4096: 12900,
+    8192: 15000,
+}  # different ones among about 70 a viewer, few of them popular
 
 
 def recommendation(batch):

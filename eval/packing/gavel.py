@@ -283,7 +283,7 @@ def fit(args):
 
         def run(mine, theirs):
             first, second = (numpy.broadcast_to(b, wait.shape) for b in (busy[:, None], busy[None, :]))
-            for _ in range(3):
+            for _ in range(2):
                 longer = 1 + (mine - 1) * first * own[:, None] + theirs * second * wait
                 others = 1 + (theirs - 1) * second * own[None, :] + mine * first * wait.T
                 slower, others_slower = 1 + busy[:, None] * (longer - 1), 1 + busy[None, :] * (others - 1)

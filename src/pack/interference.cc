@@ -58,7 +58,7 @@ std::vector<Slowdown> sliced(std::span<const KernelMix> mixes) {
 // MPS, fitted on 951 slowdowns in measured pairs (eval/packing/gavel.py --fit). Jobs take turns: a kernel that comes while a neighbour's is
 // on the multiprocessors waits until that is done, or, where it has more blocks than they hold, now and then until a wave of them is. So in
 // each turn a job waits for one of each neighbour that has kernels then, and who has short kernels loses most.
-constexpr double kTurn = 1.19;
+constexpr double kTurn = 1.21;
 constexpr double kWaveEndsTurn = 0.36;
 constexpr double kLaunchesNs = 5000;               // what a turn takes beside its blocks: two launches
 constexpr double kTypicalTurnNs = 26000;           // the median of the 52 jobs of these pairs, for one whose kernels are not known
@@ -77,41 +77,45 @@ double held_of(const KernelMix& mix) {
 }
 
 // Above 1: together they ask for more of a part of the card than it has, and all wait for it alike.
-double asked_of(std::span<const KernelMix> mixes, std::span<double KernelMix::*const> parts) {
-  double most = 0;
-  for (double KernelMix::*const part : parts) {
-    double sum = 0;
-    for (const KernelMix& mix : mixes) sum += mix.*part;
-    most = std::max(most, sum);
+double asked_of(std::span<const KernelMix> mixes, bool warps_too) {
+  double compute = 0, tensor = 0, dram = 0, l2 = 0, pcie = 0, warps = 0;
+  for (const KernelMix& mix : mixes) {
+    compute += mix.compute;
+    tensor += mix.tensor;
+    dram += mix.dram;
+    l2 += mix.l2;
+    pcie += mix.pcie;
+    warps += mix.warps;
   }
-  return most;
+  return std::max({compute, tensor, dram, l2, pcie, warps_too ? warps : 0.0});
 }
-constexpr double KernelMix::*kParts[] = {&KernelMix::compute, &KernelMix::tensor, &KernelMix::dram,
-                                         &KernelMix::l2,      &KernelMix::pcie,   &KernelMix::warps};
 
 std::vector<Slowdown> in_turns(std::span<const KernelMix> mixes) {
-  constexpr int kRounds = 2;  // slower jobs are there longer: the rest is below 1 %
-  std::vector<double> active, turn, held, stretched(mixes.size()), slowdown(mixes.size());
-  for (const KernelMix& mix : mixes) {
-    active.push_back(mix.busy);
-    turn.push_back(turn_ns(mix));
-    held.push_back(held_of(mix));
-  }
+  constexpr int kRounds = 1;  // slower jobs are there longer: the rest is below 1 % as a rule
+  struct Waiting {
+    double busy, turn, held, line, slowdown;  // `line`: what others wait for it, with the share of its time in which it has kernels
+  };
+  const auto waiting_of = [](const KernelMix& mix) {
+    const double turn = turn_ns(mix), held = kTurn * held_of(mix) * turn;
+    return Waiting{mix.busy, turn, held, mix.busy * held, 1};
+  };
+  std::vector<Waiting> jobs;
+  jobs.reserve(mixes.size());
+  for (const KernelMix& mix : mixes) jobs.push_back(waiting_of(mix));
   for (int round = 0; round <= kRounds; ++round) {
-    double in_line = 0;
-    for (size_t i = 0; i < mixes.size(); ++i) in_line += active[i] * held[i] * turn[i];
-    for (size_t i = 0; i < mixes.size(); ++i) {
-      const double others = in_line - active[i] * held[i] * turn[i];
-      stretched[i] = 1 + kTurn * std::max(0.0, others) / turn[i];
-      slowdown[i] = 1 - mixes[i].busy + mixes[i].busy * stretched[i];
+    double line = 0;
+    for (const Waiting& job : jobs) line += job.line;
+    for (Waiting& job : jobs) {
+      const double longer = job.busy * (1 + std::max(0.0, line - job.line) / job.turn);
+      job.slowdown = 1 - job.busy + longer;
+      if (round < kRounds) job.line = longer / job.slowdown * job.held;
     }
-    for (size_t i = 0; i < mixes.size(); ++i) active[i] = mixes[i].busy * stretched[i] / slowdown[i];
   }
-  const double asked = asked_of(mixes, std::span(kParts).first(5));  // warps take turns
+  const double asked = asked_of(mixes, false);  // warps take turns
   std::vector<Slowdown> out;
   out.reserve(mixes.size());
-  for (const double waited : slowdown) {
-    const double expected = std::max(waited, asked);
+  for (const Waiting& job : jobs) {
+    const double expected = std::max(job.slowdown, asked);
     out.push_back({std::max(1.0, expected * kMpsLow), expected, expected * kMpsHigh});
   }
   return out;
@@ -122,7 +126,7 @@ std::vector<Slowdown> in_turns(std::span<const KernelMix> mixes) {
 std::vector<Slowdown> slowdowns(std::span<const KernelMix> mixes, const Gpu& /*gpu*/, SharingMode mode) {
   if (mode == SharingMode::timeslice && mixes.size() > 1) return sliced(mixes);
   if (mode == SharingMode::mps && mixes.size() > 1) return in_turns(mixes);
-  const double shared = asked_of(mixes, kParts);
+  const double shared = asked_of(mixes, true);
   double busy = 0;
   for (const KernelMix& mix : mixes) busy += mix.busy;
   std::vector<Slowdown> out;

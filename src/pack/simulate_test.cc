@@ -116,7 +116,7 @@ TEST(Simulate, GpucastTakesTheNeighbourThatSlowsLeast) {
   const Plan plan = plan_of({base, hungry, calm}, "p40", kGpucastPolicy);
   EXPECT_EQ(plan.jobs[2].start_ns, 1'000'000'000);
   EXPECT_EQ(plan.jobs[2].reason, Reason::best_neighbour);
-  EXPECT_NEAR(plan.jobs[2].slowdown, 1 + 1.19 / 2, 1e-6) << "it waits for half of the multiprocessors";
+  EXPECT_NEAR(plan.jobs[2].slowdown, 1 + 1.21 / 2, 1e-6) << "it waits for half of the multiprocessors";
   EXPECT_GT(plan.jobs[1].start_ns, plan.jobs[2].start_ns);
 }
 
@@ -535,17 +535,17 @@ TEST(Interference, MpsSlowsWhoHasShortKernels) {
     return slowdowns(std::vector{one, other}, gpu, SharingMode::mps)[0].expected;
   };
   const KernelMix full = job(1, 1000), half = job(0.5, 1000), short_kernels = job(1, 10000), idle = {};
-  EXPECT_NEAR(beside(full, full), 2.19, 1e-9);
+  EXPECT_NEAR(beside(full, full), 2.21, 1e-9);
   EXPECT_DOUBLE_EQ(beside(full, idle), 1);
   EXPECT_DOUBLE_EQ(beside(idle, full), 1);
   // 100 and 10 microseconds, and 5 for each turn.
-  EXPECT_NEAR(beside(short_kernels, full), 1 + 1.19 * 105 / 15, 1e-9);
-  EXPECT_NEAR(beside(full, short_kernels), 1 + 1.19 * 15 / 105, 1e-9);
+  EXPECT_NEAR(beside(short_kernels, full), 1 + 1.21 * 105 / 15, 1e-9);
+  EXPECT_NEAR(beside(full, short_kernels), 1 + 1.21 * 15 / 105, 1e-9);
   EXPECT_LT(beside(half, full), beside(full, full));
   EXPECT_LT(beside(full, half), beside(full, full));
   KernelMix narrow = full, in_waves = full;
   narrow.sm_active = 0.1;
-  EXPECT_NEAR(beside(full, narrow), 1.119, 1e-9) << "it leaves nine of ten multiprocessors";
+  EXPECT_NEAR(beside(full, narrow), 1.121, 1e-9) << "it leaves nine of ten multiprocessors";
   in_waves.waves *= 10;
   EXPECT_LT(beside(full, in_waves), beside(full, full)) << "it lets others in before its kernels are done";
   const auto three = slowdowns(std::vector{half, full, half}, gpu, SharingMode::mps);

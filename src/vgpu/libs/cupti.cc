@@ -1,12 +1,30 @@
-// Virtual CUPTI: everything can be switched on and no record ever comes. (Kineto gives up with "string pointer is null"
-// when CUPTI fails.) The counter interfaces (profiler, PC sampling, metrics) keep their "not supported".
+// Virtual CUPTI: in a run with a clock the activity interface tells of its work and calls (cupti_recorder.h); otherwise everything can be
+// switched on and no record ever comes. (Kineto gives up with "string pointer is null" when CUPTI fails.) The counter interfaces (profiler,
+// PC sampling, metrics) keep their "not supported".
 #include <ctime>
 
+#include "src/vgpu/core/activities.h"
 #include "src/vgpu/libs/call.h"
+#include "src/vgpu/libs/cupti_recorder.h"
+
+using namespace gpucast::vgpu;
+using namespace gpucast::vgpu::cupti;
 
 namespace {
 
-enum Result : int { kSuccess = 0, kInvalidParameter = 1, kMaxLimitReached = 12 };
+int64_t now_ns() {
+  timespec now{};
+  clock_gettime(CLOCK_REALTIME, &now);
+  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
+Recorder& recorder();
+void on_call(uint32_t correlation) { recorder().on_call(correlation); }
+Recorder& recorder() {
+  static auto& one =
+      *new Recorder({record_activities, take_activities, now_ns}, on_call);  // never destroyed: calls come until the very end
+  return one;
+}
 
 // Writes an answer where the caller wants one.
 template <typename T>
@@ -20,28 +38,16 @@ int answer(T* out, T value) {
 
 #define SUCCEEDS(Name) \
   GPUCAST_EXPORT int Name() { return kSuccess; }
-SUCCEEDS(cuptiActivityEnable)
-SUCCEEDS(cuptiActivityDisable)
-SUCCEEDS(cuptiActivityEnableContext)
-SUCCEEDS(cuptiActivityDisableContext)
-SUCCEEDS(cuptiActivityEnableAndDump)
 SUCCEEDS(cuptiActivityEnableAllSyncRecords)
 SUCCEEDS(cuptiActivityEnableAllocationSource)
 SUCCEEDS(cuptiActivityEnableBufferSummary)
 SUCCEEDS(cuptiActivityEnableCudaEventDeviceTimestamps)
 SUCCEEDS(cuptiActivityEnableDeviceGraph)
-SUCCEEDS(cuptiActivityEnableDriverApi)
-SUCCEEDS(cuptiActivityEnableRuntimeApi)
 SUCCEEDS(cuptiActivityEnableHWTrace)
 SUCCEEDS(cuptiActivityEnableLatencyTimestamps)
 SUCCEEDS(cuptiActivityEnableLaunchAttributes)
 SUCCEEDS(cuptiActivityEnableRawTimestamps)
-SUCCEEDS(cuptiActivityFlush)
-SUCCEEDS(cuptiActivityFlushAll)
 SUCCEEDS(cuptiActivityFlushPeriod)
-SUCCEEDS(cuptiActivityPushExternalCorrelationId)
-SUCCEEDS(cuptiActivityRegisterCallbacks)
-SUCCEEDS(cuptiActivityRegisterTimestampCallback)
 SUCCEEDS(cuptiActivitySetAttribute)
 SUCCEEDS(cuptiActivityConfigureUnifiedMemoryCounter)
 SUCCEEDS(cuptiUnsubscribe)
@@ -53,15 +59,40 @@ SUCCEEDS(cuptiGetLastError)
 SUCCEEDS(cuptiSetThreadIdType)
 SUCCEEDS(cuptiSetEventCollectionMode)
 
-GPUCAST_EXPORT int cuptiActivityGetNextRecord(void*, size_t, void** record) {
-  if (record) *record = nullptr;
-  return kMaxLimitReached;  // the buffer holds no further record
-}
-GPUCAST_EXPORT int cuptiActivityGetNumDroppedRecords(void*, uint32_t, size_t* dropped) { return answer(dropped, size_t{0}); }
-GPUCAST_EXPORT int cuptiActivityPopExternalCorrelationId(int, uint64_t* id) {
-  if (id) *id = 0;
+GPUCAST_EXPORT int cuptiActivityEnable(uint32_t kind) { return recorder().enable(kind, true); }
+GPUCAST_EXPORT int cuptiActivityDisable(uint32_t kind) { return recorder().enable(kind, false); }
+GPUCAST_EXPORT int cuptiActivityEnableContext(void*, uint32_t kind) { return recorder().enable(kind, true); }
+GPUCAST_EXPORT int cuptiActivityDisableContext(void*, uint32_t kind) { return recorder().enable(kind, false); }
+GPUCAST_EXPORT int cuptiActivityEnableAndDump(uint32_t kind) { return recorder().enable(kind, true); }
+GPUCAST_EXPORT int cuptiActivityEnableRuntimeApi(uint32_t id, uint8_t on) {
+  recorder().enable_function(false, id, on != 0);
   return kSuccess;
 }
+GPUCAST_EXPORT int cuptiActivityEnableDriverApi(uint32_t id, uint8_t on) {
+  recorder().enable_function(true, id, on != 0);
+  return kSuccess;
+}
+GPUCAST_EXPORT int cuptiActivityRegisterCallbacks(Recorder::RequestBuffer request, Recorder::CompleteBuffer complete) {
+  return recorder().register_callbacks(request, complete);
+}
+GPUCAST_EXPORT int cuptiActivityRegisterTimestampCallback(uint64_t (*clock)()) {
+  if (!clock) return kInvalidParameter;
+  recorder().register_clock(clock);
+  return kSuccess;
+}
+GPUCAST_EXPORT int cuptiActivityFlushAll(uint32_t flags) {
+  recorder().flush((flags & kFlushForced) != 0);
+  return kSuccess;
+}
+GPUCAST_EXPORT int cuptiActivityFlush(void*, uint32_t, uint32_t flags) { return cuptiActivityFlushAll(flags); }
+GPUCAST_EXPORT int cuptiActivityGetNextRecord(void* buffer, size_t valid_bytes, Record** record) {
+  return next_record(static_cast<uint8_t*>(buffer), valid_bytes, record);
+}
+GPUCAST_EXPORT int cuptiActivityGetNumDroppedRecords(void*, uint32_t, size_t* dropped) {
+  return answer(dropped, recorder().take_dropped());
+}
+GPUCAST_EXPORT int cuptiActivityPushExternalCorrelationId(uint32_t kind, uint64_t id) { return recorder().push_external(kind, id); }
+GPUCAST_EXPORT int cuptiActivityPopExternalCorrelationId(uint32_t kind, uint64_t* id) { return recorder().pop_external(kind, id); }
 GPUCAST_EXPORT int cuptiActivityGetAttribute(int, size_t* size_bytes, void* value) {
   if (!size_bytes || !value) return kInvalidParameter;
   std::memset(value, 0, *size_bytes);
@@ -75,11 +106,7 @@ GPUCAST_EXPORT int cuptiSubscribe_v2(void** subscriber, void*, void*, void*) { r
 GPUCAST_EXPORT int cuptiGetVersion(uint32_t* version) {
   return answer(version, static_cast<uint32_t>(gpucast::vgpu::profile().cupti_version));
 }
-GPUCAST_EXPORT int cuptiGetTimestamp(uint64_t* nanoseconds) {
-  timespec now{};
-  clock_gettime(CLOCK_REALTIME, &now);
-  return answer(nanoseconds, static_cast<uint64_t>(now.tv_sec) * 1000000000u + static_cast<uint64_t>(now.tv_nsec));
-}
+GPUCAST_EXPORT int cuptiGetTimestamp(uint64_t* time) { return answer(time, recorder().now()); }
 GPUCAST_EXPORT int cuptiGetDeviceId(void*, uint32_t* id) { return answer(id, 0u); }
 GPUCAST_EXPORT int cuptiGetContextId(void*, uint32_t* id) { return answer(id, 1u); }
 GPUCAST_EXPORT int cuptiGetStreamId(void*, void*, uint32_t* id) { return answer(id, 7u); }
@@ -88,7 +115,11 @@ GPUCAST_EXPORT int cuptiGetGraphId(void*, uint32_t* id) { return answer(id, 0u);
 GPUCAST_EXPORT int cuptiGetGraphNodeId(void*, uint64_t* id) { return answer(id, uint64_t{0}); }
 GPUCAST_EXPORT int cuptiGetThreadIdType(int* type) { return answer(type, 0); }
 GPUCAST_EXPORT int cuptiGetCallbackState(uint32_t* enabled, void*, int, uint32_t) { return answer(enabled, 0u); }
-GPUCAST_EXPORT int cuptiGetCallbackName(int, uint32_t, const char** name) { return answer(name, ""); }
+GPUCAST_EXPORT int cuptiGetCallbackName(int domain, uint32_t id, const char** name) {
+  if (domain != kRuntimeDomain && domain != kDriverDomain) return kInvalidParameter;
+  const char* found = function_name(domain == kDriverDomain, id);
+  return answer(name, found ? found : "");
+}
 GPUCAST_EXPORT int cuptiComputeCapabilitySupported(int, int, int* supported) { return answer(supported, 1); }
 GPUCAST_EXPORT int cuptiDeviceSupported(int, int* supported) { return answer(supported, 1); }
 GPUCAST_EXPORT int cuptiSupportedDomains(size_t* count, const int** table) {

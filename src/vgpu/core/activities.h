@@ -10,7 +10,7 @@ enum class ActivityKind : uint8_t { kernel, copy, fill, call, wait };
 struct Activity {
   ActivityKind kind;
   uint32_t correlation;      // of the call (runtime or driver API) that asked for it; of a graph's nodes: that of its launch
-  int64_t start_ns, end_ns;  // since 1970, on the card's clock (= the clock on the wall while a profiler runs)
+  int64_t start_ns, end_ns;  // since 1970, on the card's clock, which is the machine's as long as activities are kept
   int device;
   uint32_t stream;   // id as CUPTI's streamId: 7 the default stream
   const char* name;  // kernel: mangled, or a library call's name ("cublasGemmEx"); call, wait: the API's function ("cudaLaunchKernel").
@@ -23,10 +23,10 @@ struct Activity {
   size_t size_bytes;  // of copies and fills
   uint64_t thread;    // call, wait: the thread as the kernel numbers it (gettid)
   uint64_t graph;     // executable graph's id, 0: none
-  uint64_t event;     // wait: on this event, 0: on the stream or the device
+  uint64_t event;     // wait: on this event, 0: on the stream or the device; call: that records it
 };
-// From now on activities are kept, or no longer. `on_call` is called in the thread of each API call, with its correlation, before its work
-// is asked for.
+// From now on activities are kept, or no longer; while they are, waiting is real also under --warp. `on_call` is called in the thread of
+// each API call, with its correlation, before its work is asked for.
 GPUCAST_VGPU_API void record_activities(bool on, void (*on_call)(uint32_t correlation));
 // Those that are over, each once, in the order of correlations.
 GPUCAST_VGPU_API std::vector<Activity> take_activities();

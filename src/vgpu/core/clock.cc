@@ -104,7 +104,7 @@ class Server {
 
 struct Clock {
   ClockMode mode = ClockMode::none;
-  int64_t start_ns = 0, start_unix_ns = 0;
+  int64_t start_ns = 0;
   std::function<std::string(const std::string&)> ask;
 
   std::mutex mutex;
@@ -118,7 +118,8 @@ struct Clock {
   };
   std::unordered_map<uint64_t, Known> known;
   std::unordered_set<std::string> names;  // live as long as the process
-  std::atomic<bool> tells = false;        // a profiler
+  std::atomic<bool> tells = false;        // a profiler: the host's time runs as the machine's clock as long as it listens
+  int64_t told_start_ns = 0;              // the clock's start, as a profiler is told: since 1970
   std::unordered_map<size_t, Activity> running;
   std::vector<Activity> over;
   struct HostCall {
@@ -150,7 +151,6 @@ Clock* make_clock() {
     auto* clock = new Clock;  // never destroyed: used until the very end
     clock->mode = static_cast<ClockMode>(card.clock);
     clock->start_ns = time_of(CLOCK_MONOTONIC);
-    clock->start_unix_ns = time_of(CLOCK_REALTIME);
     auto server = std::make_shared<Server>(card.clock_socket);
     clock->ask = [server](const std::string& question) { return server->ask(question); };
     g_clock = clock;
@@ -183,7 +183,7 @@ void pause_until(const Left& left_ns) {
 
 // The host goes on at this time. No lock is held.
 void reach(const Clock& clock, double until_ns) {
-  if (clock.mode == ClockMode::warp) {
+  if (clock.mode == ClockMode::warp && !clock.tells.load(std::memory_order_relaxed)) {
     const double left = until_ns - now_ns(clock);
     if (left > 0) g_ahead_ns.fetch_add(static_cast<int64_t>(left) + 1);
     return;
@@ -191,11 +191,12 @@ void reach(const Clock& clock, double until_ns) {
   pause_until([&] { return static_cast<int64_t>(until_ns - now_ns(clock)); });
 }
 
-// A call into the driver has its price, which is paid in larger coins; at once where a profiler compares it with the machine's clock.
+// A call into the driver has its price, which is paid in larger coins; at once, and exactly, where a profiler listens.
 void pay_for_call(const Clock& clock) {
-  const int64_t ahead = g_ahead_ns.fetch_add(kCallNs, std::memory_order_relaxed) + kCallNs;
-  if (clock.mode != ClockMode::real_time || (ahead < kCoinNs && !clock.tells.load(std::memory_order_relaxed))) return;
   const int64_t begin = time_of(CLOCK_MONOTONIC);
+  if (clock.tells.load(std::memory_order_relaxed)) return pause_until([&] { return begin + kCallNs - time_of(CLOCK_MONOTONIC); });
+  const int64_t ahead = g_ahead_ns.fetch_add(kCallNs, std::memory_order_relaxed) + kCallNs;
+  if (clock.mode != ClockMode::real_time || ahead < kCoinNs) return;
   pause_until([&] { return begin + ahead - time_of(CLOCK_MONOTONIC); });
   g_ahead_ns.fetch_sub(time_of(CLOCK_MONOTONIC) - begin);
 }
@@ -276,12 +277,17 @@ uint64_t this_thread() {
   return kThread;
 }
 
-int64_t unix_ns(const Clock& clock, double at_ns) { return clock.start_unix_ns + static_cast<int64_t>(at_ns); }
+int64_t unix_ns(const Clock& clock, double at_ns) { return clock.told_start_ns + static_cast<int64_t>(at_ns); }
 
 uint32_t next_correlation() {
   const uint32_t correlation = ++g_correlations;
   if (const auto told = g_on_call.load(std::memory_order_relaxed)) told(correlation);
   return correlation;
+}
+
+// Of a call that asks for no work: only a profiler hears of it. 0: none listens, or the call is the inside of a graph's launch.
+uint32_t told_correlation() {
+  return t_graph_correlation == 0 && g_on_call.load(std::memory_order_relaxed) != nullptr ? next_correlation() : 0;
 }
 
 void tell_call(Clock& clock, ActivityKind kind, uint32_t correlation, const char* function, bool driver, double from_ns, double to_ns,
@@ -494,8 +500,10 @@ void clock_end_graph() { t_graph_correlation = 0, t_graph = 0; }
 void clock_record(uint64_t event, uint64_t stream) {
   Clock& clock = *the_clock();
   const Place place = place_of(stream);
+  const uint32_t correlation = told_correlation();
   const Lock lock(clock.mutex);
   const double now = now_ns(clock);
+  if (correlation != 0) tell_call(clock, ActivityKind::call, correlation, "cudaEventRecord", false, now, now, &place, event);
   clock.gpu.advance(now);
   const uint32_t number = stream_at(clock, place);
   wait_for_default(clock, place, number, now);
@@ -508,10 +516,13 @@ void clock_record(uint64_t event, uint64_t stream) {
 void clock_stream_wait(uint64_t stream, uint64_t event) {
   Clock& clock = *the_clock();
   const Place place = place_of(stream);
+  const uint32_t correlation = told_correlation();
   const Lock lock(clock.mutex);
+  const double now = now_ns(clock);
+  if (correlation != 0) tell_call(clock, ActivityKind::wait, correlation, "cudaStreamWaitEvent", false, now, now, &place, event);
   const auto found = clock.events.find(event);
   if (found == clock.events.end() || clock.gpu.done(found->second)) return;
-  clock.gpu.wait(stream_at(clock, place), found->second, now_ns(clock));
+  clock.gpu.wait(stream_at(clock, place), found->second, now);
 }
 
 void clock_forget(uint64_t event) {
@@ -601,7 +612,6 @@ void start_clock(ClockMode mode, std::function<std::string(const std::string&)> 
   auto* clock = new Clock;  // tests only: a few of them
   clock->mode = mode;
   clock->start_ns = time_of(CLOCK_MONOTONIC);
-  clock->start_unix_ns = time_of(CLOCK_REALTIME);
   clock->ask = std::move(ask);
   g_ahead_ns = 0;
   g_clock = clock;
@@ -620,6 +630,7 @@ void record_activities(bool on, void (*on_call)(uint32_t correlation)) {
   const Lock lock(clock->mutex);
   clock->tells = on;
   if (on) {
+    clock->told_start_ns = time_of(CLOCK_REALTIME) - static_cast<int64_t>(now_ns(*clock));
     clock->gpu.on_done([clock](size_t work, const GpuTimeline::Span& span) { on_done(*clock, work, span); });
   } else {
     clock->running.clear();

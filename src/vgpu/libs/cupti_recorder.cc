@@ -426,6 +426,15 @@ void Recorder::add(const Activity& a, const Telling& telling, std::vector<uint8_
         append(group,
                ActivityApi{kind, id, start, end, static_cast<uint32_t>(getpid()), static_cast<uint32_t>(a.thread), a.correlation, 0});
       }
+      if (a.kind == ActivityKind::call && a.event != 0 && (has(kinds, kSynchronization) || has(kinds, kCudaEvent))) {
+        ActivityCudaEvent r{};  // which stream's, so that Kineto can say what a wait waits for
+        r.kind = kCudaEvent;
+        r.correlationId = a.correlation;
+        r.contextId = context, r.streamId = a.stream, r.deviceId = device;
+        r.eventId = static_cast<uint32_t>(a.event);
+        r.cudaEventSyncId = kNotOfOne;
+        append(group, r);
+      }
       if (a.kind != ActivityKind::wait || !has(kinds, kSynchronization)) return;
       ActivitySynchronization r{};
       r.kind = kSynchronization;

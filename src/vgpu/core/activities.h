@@ -17,13 +17,15 @@ struct Activity {
                      // Lives as long as the process
   bool driver;       // call: of the driver API
   unsigned grid[3], block[3];
-  int registers;  // 0: not known
+  int registers;  // 0: not known, but see function
   size_t static_shared_bytes, dynamic_shared_bytes, local_bytes;
-  int copy_kind;      // as cudaMemcpyKind
-  size_t size_bytes;  // of copies and fills
-  uint64_t thread;    // call, wait: the thread as the kernel numbers it (gettid)
-  uint64_t graph;     // executable graph's id, 0: none
-  uint64_t event;     // wait: on this event, 0: on the stream or the device; call: that records it
+  const void* function;  // a kernel's handle, of which kernel_resources() (functions.h) says what it takes; nullptr: none
+  int copy_kind;         // as cudaMemcpyKind
+  size_t size_bytes;     // of copies and fills
+  bool pinned;           // copies: the host's side is
+  uint64_t thread;       // call, wait: the thread as the kernel numbers it (gettid)
+  uint64_t graph;        // executable graph's id, 0: none
+  uint64_t event;        // wait: on this event, 0: on the stream or the device; call: that records it
 };
 // From now on activities are kept, or no longer; while they are, waiting is real also under --warp. `on_call` is called in the thread of
 // each API call, with its correlation, before its work is asked for.

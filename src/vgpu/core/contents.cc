@@ -131,7 +131,10 @@ std::atomic<size_t> g_region_count{0};
 void log_copy(uint64_t to, uint64_t from, size_t size, int kind, uint64_t stream, bool* captured) {
   count_operation();
   if (has_clock_now()) {
-    *captured = clock_work(clock_copy(kind, size), stream, kGraphNodeMemcpy, "cudaMemcpyAsync");
+    ClockWork work = clock_copy(kind, size);
+    Range range;
+    if (kind == 1 || kind == 2) work.activity.pinned = find_host_range(reinterpret_cast<const void*>(kind == 1 ? from : to), &range);
+    *captured = clock_work(work, stream, kGraphNodeMemcpy, "cudaMemcpyAsync");
     return;
   }
   char line[160];

@@ -133,7 +133,7 @@ GPUCAST_VGPU_API int not_supported(const char* library, const char* name);
 using gpucast::KernelResources;  // no registers: not known
 GPUCAST_VGPU_API void log_kernel(const char* name, const unsigned grid[3], const unsigned block[3], size_t dynamic_shared_bytes,
                                  uint64_t stream, const KernelResources& resources = {}, std::span<const uint64_t> pointers = {},
-                                 bool driver = false);
+                                 bool driver = false, const void* function = nullptr);
 // A library call that would launch kernels: name as called, arguments as a JSON object's text, e.g. {"m":1024,"n":8}.
 GPUCAST_VGPU_API void log_call(const char* library, const char* name, const char* arguments_json, uint64_t stream);
 // Something that the report's reader should know, as a record of the capture.

@@ -205,12 +205,13 @@ std::string kernel_line(const char* name, const unsigned grid[3], const unsigned
 }
 
 void log_kernel(const char* name, const unsigned grid[3], const unsigned block[3], size_t dynamic_shared_bytes, uint64_t stream,
-                const KernelResources& resources, std::span<const uint64_t> pointers, bool driver) {
+                const KernelResources& resources, std::span<const uint64_t> pointers, bool driver, const void* function) {
   context_activate();
   count_operation();
   if (has_clock_now()) {
-    clock_work(clock_kernel(name, grid, block, dynamic_shared_bytes, resources), stream, kGraphNodeKernel,
-               driver ? "cuLaunchKernel" : "cudaLaunchKernel", driver);
+    ClockWork work = clock_kernel(name, grid, block, dynamic_shared_bytes, resources);
+    work.activity.function = function;
+    clock_work(work, stream, kGraphNodeKernel, driver ? "cuLaunchKernel" : "cudaLaunchKernel", driver);
     return;
   }
   log_work(kernel_line(name, grid, block, dynamic_shared_bytes, stream, resources, pointers), stream, kGraphNodeKernel);

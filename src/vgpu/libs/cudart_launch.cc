@@ -28,7 +28,7 @@ int launch(const void* handle, Dim3 grid, Dim3 block, size_t shared_bytes, uint6
   if (empty || threads > 1024 || block.z > 64 || grid.y > 65535 || grid.z > 65535 || shared_bytes > static_cast<size_t>(most_shared))
     return cudart_return(cudaErrorInvalidConfiguration);
   const unsigned grid_size[3] = {grid.x, grid.y, grid.z}, block_size[3] = {block.x, block.y, block.z};
-  log_kernel(function.name, grid_size, block_size, shared_bytes, stream);
+  log_kernel(function.name, grid_size, block_size, shared_bytes, stream, {}, {}, false, handle);
   kernel_written(function.name, grid_size, arguments);
   return cudaSuccess;
 }

@@ -4,6 +4,7 @@
 #include <ctime>
 
 #include "src/vgpu/core/activities.h"
+#include "src/vgpu/core/functions.h"
 #include "src/vgpu/libs/call.h"
 #include "src/vgpu/libs/cupti_recorder.h"
 
@@ -21,8 +22,8 @@ int64_t now_ns() {
 Recorder& recorder();
 void on_call(uint32_t correlation) { recorder().on_call(correlation); }
 Recorder& recorder() {
-  static auto& one =
-      *new Recorder({record_activities, take_activities, now_ns}, on_call);  // never destroyed: calls come until the very end
+  static auto& one = *new Recorder({record_activities, take_activities, now_ns, kernel_resources},
+                                   on_call);  // never destroyed: calls come until the very end
   return one;
 }
 

@@ -367,7 +367,11 @@ void Recorder::add(const Activity& a, const Telling& telling, std::vector<uint8_
       if (!has(kinds, kind)) return;
       ActivityKernel r{};
       r.kind = kind;
-      r.registersPerThread = static_cast<uint16_t>(a.registers);
+      KernelResources takes{.registers = a.registers,
+                            .static_shared_bytes = static_cast<int>(a.static_shared_bytes),
+                            .local_bytes = static_cast<int>(a.local_bytes)};
+      if (takes.registers == 0 && a.function != nullptr) takes = source_.resources(a.function);
+      r.registersPerThread = static_cast<uint16_t>(takes.registers);
       r.start = start;
       r.end = r.completed = end;
       r.deviceId = device;
@@ -375,9 +379,9 @@ void Recorder::add(const Activity& a, const Telling& telling, std::vector<uint8_
       r.streamId = a.stream;
       r.gridX = static_cast<int32_t>(a.grid[0]), r.gridY = static_cast<int32_t>(a.grid[1]), r.gridZ = static_cast<int32_t>(a.grid[2]);
       r.blockX = static_cast<int32_t>(a.block[0]), r.blockY = static_cast<int32_t>(a.block[1]), r.blockZ = static_cast<int32_t>(a.block[2]);
-      r.staticSharedMemory = static_cast<int32_t>(a.static_shared_bytes);
+      r.staticSharedMemory = takes.static_shared_bytes;
       r.dynamicSharedMemory = static_cast<int32_t>(a.dynamic_shared_bytes);
-      r.localMemoryPerThread = static_cast<uint32_t>(a.local_bytes);
+      r.localMemoryPerThread = static_cast<uint32_t>(takes.local_bytes);
       r.correlationId = a.correlation;
       r.gridId = a.correlation;
       r.name = kernel_name(a.name);
@@ -392,8 +396,9 @@ void Recorder::add(const Activity& a, const Telling& telling, std::vector<uint8_
       ActivityMemcpy r{};
       r.kind = kMemcpy;
       r.copyKind = copy_kind(a.copy_kind);
-      r.srcKind = r.copyKind == kHostToDevice || r.copyKind == kHostToHost ? kPageable : kDeviceMemory;
-      r.dstKind = r.copyKind == kDeviceToHost || r.copyKind == kHostToHost ? kPageable : kDeviceMemory;
+      const MemoryKind host = a.pinned ? kPinned : kPageable;
+      r.srcKind = r.copyKind == kHostToDevice || r.copyKind == kHostToHost ? host : kDeviceMemory;
+      r.dstKind = r.copyKind == kDeviceToHost || r.copyKind == kHostToHost ? host : kDeviceMemory;
       r.bytes = a.size_bytes;
       r.start = start, r.end = end;
       r.deviceId = device, r.contextId = context, r.streamId = a.stream;

@@ -33,6 +33,7 @@ class Recorder {
     void (*record)(bool on, void (*on_call)(uint32_t correlation));
     std::vector<Activity> (*take)();
     int64_t (*now_ns)();  // since 1970
+    KernelResources (*resources)(const void* function);
   };
   using RequestBuffer = void (*)(uint8_t** buffer, size_t* size_bytes, size_t* most_records);
   using CompleteBuffer = void (*)(void* context, uint32_t stream, uint8_t* buffer, size_t size_bytes, size_t valid_bytes);

@@ -56,7 +56,8 @@ class CuptiRecorder : public testing::Test {
   CuptiRecorder() {
     world = &world_;
     recorder = std::make_unique<Recorder>(
-        Recorder::Source{[](bool on, void (*)(uint32_t)) { world->recording = on; }, [] { return std::exchange(world->over, {}); }, now_ns},
+        Recorder::Source{[](bool on, void (*)(uint32_t)) { world->recording = on; }, [] { return std::exchange(world->over, {}); }, now_ns,
+                         [](const void*) { return KernelResources{.registers = 96, .static_shared_bytes = 512}; }},
         nullptr);
     EXPECT_EQ(recorder->register_callbacks(request, complete), kSuccess);
   }
@@ -169,6 +170,20 @@ TEST_F(CuptiRecorder, TellsOfALaunchItsKernelAndItsOperator) {
   EXPECT_EQ(record.graphNodeId, 0u);
 }
 
+TEST_F(CuptiRecorder, AKernelsCodeSaysWhatTheLaunchDoesNot) {
+  enable({kConcurrentKernel});
+  Activity one = kernel("k");
+  one.function = "handle";
+  one.registers = 0;
+  call("cudaLaunchKernel", {one, kernel("known")});
+  recorder->flush(true);
+  const auto all = records();
+  ASSERT_EQ(all.size(), 2u);
+  EXPECT_EQ(as<ActivityKernel>(all[0]).registersPerThread, 96);
+  EXPECT_EQ(as<ActivityKernel>(all[0]).staticSharedMemory, 512);
+  EXPECT_EQ(as<ActivityKernel>(all[1]).registersPerThread, 40);
+}
+
 TEST_F(CuptiRecorder, OperatorsAreOfTheThreadThatPushedThem) {
   enable({kRuntime, kExternalCorrelation});
   recorder->push_external(3, 1);
@@ -217,6 +232,7 @@ TEST_F(CuptiRecorder, CopiesFillsAndWaits) {
   Activity copy{}, fill{}, wait{};
   copy.kind = ActivityKind::copy;
   copy.copy_kind = 1;
+  copy.pinned = true;
   copy.size_bytes = 4096;
   copy.stream = 7;
   fill.kind = ActivityKind::fill;
@@ -241,6 +257,7 @@ TEST_F(CuptiRecorder, CopiesFillsAndWaits) {
             (std::vector<uint32_t>{kRuntime, kMemcpy, kDriver, kMemset, kRuntime, kSynchronization, kRuntime, kSynchronization}));
   const auto copied = as<ActivityMemcpy>(all[1]);
   EXPECT_EQ(copied.copyKind, kHostToDevice);
+  EXPECT_EQ(copied.srcKind, kPinned);
   EXPECT_EQ(copied.dstKind, kDeviceMemory);
   EXPECT_EQ(copied.bytes, 4096u);
   EXPECT_STREQ(function_name(true, as<ActivityApi>(all[2]).cbid), "cuMemsetD8Async");
@@ -250,6 +267,29 @@ TEST_F(CuptiRecorder, CopiesFillsAndWaits) {
   EXPECT_EQ(as<ActivitySynchronization>(all[7]).type, kEventSynchronize);
   EXPECT_EQ(as<ActivitySynchronization>(all[7]).cudaEventId, 99u);
   EXPECT_EQ(as<ActivitySynchronization>(all[7]).streamId, kNotOfOne);
+}
+
+TEST_F(CuptiRecorder, AnEventsStreamIsToldWhereWaitsAre) {
+  Activity record{};
+  record.kind = ActivityKind::call;
+  record.name = "cudaEventRecord";
+  record.event = 42;
+  record.stream = 20;
+  const auto told = [&] {
+    record.correlation = ++world_.correlation;
+    recorder->on_call(record.correlation);
+    world_.over.push_back(record);
+    recorder->flush(false);
+    return records();
+  };
+  enable({kRuntime});
+  EXPECT_EQ(kinds_of(told()), (std::vector<uint32_t>{kRuntime}));
+  enable({kSynchronization});
+  const auto all = told();
+  ASSERT_EQ(kinds_of(all), (std::vector<uint32_t>{kRuntime, kCudaEvent}));
+  EXPECT_EQ(as<ActivityCudaEvent>(all[1]).eventId, 42u);
+  EXPECT_EQ(as<ActivityCudaEvent>(all[1]).streamId, 20u);
+  EXPECT_EQ(as<ActivityCudaEvent>(all[1]).correlationId, record.correlation);
 }
 
 TEST_F(CuptiRecorder, AGraphsKernelsAreItsNodes) {

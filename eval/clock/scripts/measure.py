@@ -16,6 +16,9 @@ def measure(step):
             step()
         torch.cuda.synchronize()
         return
+    if "--trace" in sys.argv:  # into the folder that follows: what traces.py reads
+        trace(step, sys.argv[sys.argv.index("--trace") + 1])
+        return
     for _ in range(WARMUP):
         step()
     out = {"events": by_events(step), "wall": by_wall(step), "benchmark": by_benchmark(step)}
@@ -85,3 +88,24 @@ def by_profiler(step):
     if not times:
         return None
     return (max(time.end for time in times) - min(time.start for time in times)) / 1e3 / REPEATS
+
+
+def trace(step, folder):
+    """Two steps as a run of TensorBoard's profiler plugin, and what PyTorch itself makes of them: kernels, copies and fills."""
+    from torch.profiler import ProfilerActivity, profile, schedule, tensorboard_trace_handler
+
+    torch.cuda.synchronize()
+    with profile(
+        activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA],
+        schedule=schedule(wait=WARMUP, warmup=1, active=2),
+        on_trace_ready=tensorboard_trace_handler(folder, worker_name="worker0"),
+        profile_memory=True,
+        record_shapes=True,
+    ) as profiled:
+        for _ in range(WARMUP + 3):
+            step()
+            torch.cuda.synchronize()  # or its work ends in a step that the trace holds, and its launches are not there
+            profiled.step()
+    on_card = [event for event in profiled.events() if event.device_type == torch.autograd.DeviceType.CUDA]
+    work = [event for event in on_card if not event.name.startswith(("ProfilerStep", "Optimizer."))]  # ranges of the script's, on the card
+    print(json.dumps({"count": len(work), "microseconds": sum(event.time_range.elapsed_us() for event in work)}), flush=True)

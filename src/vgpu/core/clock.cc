@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <cmath>
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
@@ -421,8 +422,10 @@ ClockWork clock_call(const char* library, const char* name, std::string_view arg
   ClockWork out{known.work, {}};
   out.activity.kind = ActivityKind::kernel;
   out.activity.name = known.name;
+  // Its kernels' shape is not known: a block on each multiprocessor that they keep busy.
   std::fill_n(out.activity.grid, 3, 1);
   std::fill_n(out.activity.block, 3, 1);
+  out.activity.grid[0] = static_cast<unsigned>(std::max(1L, std::lround(known.work.demand * profile().multiprocessors)));
   return out;
 }
 

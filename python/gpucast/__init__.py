@@ -24,6 +24,8 @@ Each module imports only modules further down in this list; what lower ones have
     shadow_values     what small tensors on the card would hold, followed on the host
     initialisation    large weights are not drawn on the host
     horizon           `--steps auto`, and what the script would do behind the steps that ran
+    loader            the DataLoader that feeds training
+    loader_measure    how fast it gives batches, in a forked child
     copies            copies of the trained parameters: EMA and the like
     graph             the computation graph of the model's first forward, where it is asked for
     operators         which operators one step runs, on which shapes

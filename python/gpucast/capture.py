@@ -22,6 +22,7 @@ from . import (
     imagined_ranks,
     initialisation,
     libraries,
+    loader,
     operators,
     patching,
     process,
@@ -103,6 +104,7 @@ def after_torch(module):
         initialisation.install(torch, _core.gpucast_vgpu_skip_random)
         values.install_at_import(torch, _core)
         horizon.install(torch)
+        loader.install(torch)
     imagined_ranks.install(torch)
     what_if.install_at_import(torch)
     if _installed:
@@ -240,6 +242,8 @@ def _write_capture(reason, exit_code):
         problem = _core.gpucast_vgpu_write_log(os.fsencode(path), device)
         if problem:
             raise OSError(problem, os.strerror(problem), path)
+    paths = [session.path(("" if device == devices[0] else f"device{device}.") + "history") for device in devices]
+    patching.safely(loader.append, paths, reason, session.settings().get("measure_loader", False))
     return {"rank": ranks["rank"], "devices": devices}
 
 

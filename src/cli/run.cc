@@ -46,7 +46,7 @@ struct Options {
   bool until_end = false;
   int64_t max_length = 0, gpus = 1, world_size = 0;
   double timeout_s = 0, confidence = kDefaultConfidence;
-  bool force = false, enforce_capacity = false;
+  bool force = false, enforce_capacity = false, measure_loader = false;
   bool real_time = false, warp = false;
   std::vector<std::string> command, what_ifs;
   // Of `gpucast batch`, not for people.
@@ -265,6 +265,7 @@ int run(const Options& options, JobResult* job) {
   settings.cudnn = cudnn_to_ask(options.cudnn);
   settings.values = options.values;
   settings.assume = options.assume;
+  settings.measure_loader = options.measure_loader;
   settings.command = options.command;
   apply_what_ifs(options, &settings);
   if (options.real_time || options.warp) return run_on_clock(options, settings);
@@ -448,6 +449,9 @@ void declare_run(Arguments& arguments) {
               "how many of many conditions on values that nobody knows hold (boxes above a threshold, routed tokens): none, typical, most")
       .one_of({"none", "typical", "most"})
       .shows_default();
+  arguments.flag("--measure-loader", &options.measure_loader,
+                 "behind the last step: how fast the script's DataLoader gives batches, with 0, 1 and 2 workers; about 5 s. `gpucast time` "
+                 "does so by itself");
   std::vector<std::string> what_ifs;
   for (const WhatIfKind& kind : what_if_kinds()) {
     what_ifs.push_back(fmt::format("{}{}{} ({})", kind.name, *kind.argument == '\0' ? "" : ":", kind.argument, kind.what));

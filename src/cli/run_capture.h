@@ -33,6 +33,7 @@ struct RunSettings {
   int64_t steps = 3;                 // or kStepsUntilEnd, kStepsAuto
   int64_t gpus = 1;                  // how many of them the machine has
   double timeout_s = 0;              // 0: none
+  bool measure_loader = false;       // when the capture is complete
   std::vector<std::string> command;  // what is started
   std::vector<std::string> typed;    // as the user gave it; empty: the same
   double run_s = 0;                  // how long it took, once it has ended

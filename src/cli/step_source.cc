@@ -54,7 +54,9 @@ bool is_capture_file(const std::string& path) {
 int capture(const StepSource& source, const std::string& gpu, const std::string& path) {
   Program program;
   program.words = {"gpucast",  "run",  "--gpu",       gpu,  "--steps", std::to_string(source.steps),
-                   "--format", "json", "--temporary", "-o", path,      "--"};
+                   "--format", "json", "--temporary", "-o", path};
+  if (source.measure_loader) program.words.emplace_back("--measure-loader");
+  program.words.emplace_back("--");
   program.words.insert(program.words.end(), source.what.begin(), source.what.end());
   program.environment = own_environment();
   if (!source.graph.empty()) program.environment.push_back("GPUCAST_GRAPH=" + source.graph);

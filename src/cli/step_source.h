@@ -17,6 +17,7 @@ struct StepSource {
   std::string gpus;               // "a100-80,h200", "all"; "": the capture's
   int64_t steps = 3;
   std::string graph;  // of a command: its first forward's graph is written there; "": it is not wanted
+  bool measure_loader = false;
 };
 void declare_step_source(Arguments& arguments, StepSource* source);
 

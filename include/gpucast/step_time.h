@@ -7,13 +7,15 @@
 #include <vector>
 
 #include "gpucast/gpu.h"
+#include "gpucast/loader.h"
+#include "gpucast/storage.h"
 #include "gpucast/time_range.h"
 #include "gpucast/trace.h"
 
 namespace gpucast {
 
 // What a step waits for.
-enum class StepBound : uint8_t { gpu, host };
+enum class StepBound : uint8_t { gpu, host, loader };
 const char* step_bound_name(StepBound bound);  // as in JSON
 
 // A part of the GPU's time: of a phase, a kind, a module.
@@ -36,6 +38,41 @@ struct KernelTime {
   bool known = true;
 };
 
+// A step whose loader has so many workers.
+struct LoaderChoice {
+  int64_t workers = 0;
+  TimeRange batch, step;
+  StepBound bound = StepBound::gpu;
+  std::string limit;      // what holds the loader back: workers, cores, storage, pinning
+  double wait_share = 0;  // of the step, that is only there because of the loader
+};
+
+struct CardLoader {
+  TimeRange step_without;             // every batch is there when it is asked for
+  LoaderChoice now;                   // with the workers that were asked for; CardTime::step is its step
+  std::vector<LoaderChoice> choices;  // by workers
+  std::optional<int64_t> enough;      // the fewest workers that keep the card as busy as it can be; unset: no number does, ...
+  double cores_needed = 0;            // ... it would take so many cores
+};
+
+// What does not depend on a card.
+struct LoaderFigures {
+  LoaderKind kind = LoaderKind::unknown;
+  std::string dataset;
+  std::string source;  // of its speed: measured, loop, ""
+  int64_t workers = 0, script_workers = 0, prefetch_factor = 0, batch_size = 0;
+  int64_t batches = 0;  // of a step
+  bool pin_memory = false;
+  double cores = 0;
+  double batch_ns = 0;                                    // in one process
+  double waits_share = 0;                                 // of that, for a disk, a network, a clock
+  std::vector<std::pair<std::string, double>> stages_ns;  // of that, largest first
+  double read_bytes = 0, files = 0, cached_share = 0;     // of a batch
+  std::string storage;                                    // "": the one that was measured
+  double storage_ns = 0;                                  // of a batch
+  std::vector<std::string> notes;                         // sentences
+};
+
 struct CardTime {
   std::string gpu_id, gpu_name;
   bool measured_card = false;  // its constants rest on measurements of it
@@ -49,6 +86,7 @@ struct CardTime {
   double unknown_share = 0;                                            // of the GPU's time, spent in work of unknown kind
   std::vector<TimePart> by_phase, by_kind, by_module;                  // largest first, phases in their order
   std::vector<KernelTime> kernels;                                     // largest first
+  std::optional<CardLoader> loader;                                    // where the step takes batches whose time is known
 };
 
 struct StepTimes {
@@ -59,14 +97,18 @@ struct StepTimes {
   double coverage = 0;              // share of launches whose operator or call is known
   double model_flops = 0, hardware_flops = 0;
   std::vector<CardTime> cards;
+  std::optional<LoaderFigures> loader;  // unset: the capture does not tell (older ones)
 };
 
 struct StepTimeOptions {
   std::vector<Gpu> gpus;
-  std::string constants_json;  // "": the built-in ones alone
-  double cpu_speed = 1;        // of the training machine's host against this one
-  std::string known_gpu;       // a card with a measured step, ...
-  double known_step_ns = 0;    // ... and its time: other cards follow by ratio
+  std::string constants_json;          // "": the built-in ones alone
+  double cpu_speed = 1;                // of the training machine's host against this one
+  std::string known_gpu;               // a card with a measured step, ...
+  double known_step_ns = 0;            // ... and its time: other cards follow by ratio
+  std::vector<int64_t> workers;        // of the loader: the first is what the step is told with; empty: the script's
+  double cores = 0;                    // of the training machine; 0: as many as this one has
+  std::optional<StorageTier> storage;  // of the training machine
 };
 
 // Throws Error: the capture has no observed step, a card has no rates.

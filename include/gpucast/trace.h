@@ -16,6 +16,7 @@
 
 #include "gpucast/convolutions.h"
 #include "gpucast/failed_rank.h"
+#include "gpucast/loader.h"
 #include "gpucast/profile_summary.h"
 #include "gpucast/what_if.h"
 #include "src/base/event_kind.h"
@@ -339,6 +340,7 @@ struct Trace {
   std::vector<SnapshotSegment> end_segments;  // of a snapshot: when it was taken, by address
   std::vector<Annotation> annotations;
   ObservedStep observed;
+  LoaderRecord loader;
   std::vector<UnsupportedCall> unsupported;
   std::vector<CaptureWarning> warnings;
   std::optional<ProfileSummary> profile;  // of a profiler trace

@@ -53,8 +53,7 @@ bool is_capture_file(const std::string& path) {
 // Keeps the capture at `path`. Returns the run's exit code; where there is no capture, throws Error or returns kExitInterrupted.
 int capture(const StepSource& source, const std::string& gpu, const std::string& path) {
   Program program;
-  program.words = {"gpucast",  "run",  "--gpu",       gpu,  "--steps", std::to_string(source.steps),
-                   "--format", "json", "--temporary", "-o", path};
+  program.words = {"gpucast", "run", "--gpu", gpu, "--steps", std::to_string(source.steps), "--format", "json", "--temporary", "-o", path};
   if (source.measure_loader) program.words.emplace_back("--measure-loader");
   program.words.emplace_back("--");
   program.words.insert(program.words.end(), source.what.begin(), source.what.end());

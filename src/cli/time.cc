@@ -30,7 +30,8 @@ namespace {
 struct Options {
   StepSource step;
   std::string constants, operations, known, format = "text";
-  double cpu_speed = 1;
+  std::string workers, storage;
+  double cpu_speed = 1, cores = 0;
 };
 
 void print_operations(const std::string& path, const CardRates& card) {
@@ -63,11 +64,31 @@ void read_known(const std::string& text, StepTimeOptions* options) {
   options->known_step_ns = value * scale;
 }
 
+// "4", "2,4,8".
+std::vector<int64_t> read_workers(const std::string& text) {
+  constexpr int64_t kMost = 1024;
+  std::vector<int64_t> out;
+  for (size_t begin = 0; !text.empty() && begin <= text.size();) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    const std::string word = text.substr(begin, end - begin);
+    char* stop = nullptr;
+    const int64_t workers = std::strtoll(word.c_str(), &stop, 10);
+    if (word.empty() || *stop != '\0' || workers < 0 || workers > kMost)
+      throw Error(fmt::format("--workers: '{}' is no number of workers", word), "", "such as 4, or 0,2,4,8");
+    out.push_back(workers);
+    begin = end + 1;
+  }
+  return out;
+}
+
 int report(const Options& options) {
   StepTimeOptions wanted;
   wanted.constants_json = read_constants(options.constants);
   wanted.cpu_speed = options.cpu_speed;
   if (!options.known.empty()) read_known(options.known, &wanted);
+  wanted.cores = options.cores;
+  wanted.workers = read_workers(options.workers);
+  if (!options.storage.empty()) wanted.storage = find_storage(options.storage);
   std::optional<ObservedStepOf> observed = observe_step(options.step);
   if (!observed) return kExitInterrupted;
   wanted.gpus = std::move(observed->gpus);
@@ -81,11 +102,17 @@ int report(const Options& options) {
 
 void declare_time(Arguments& arguments) {
   auto options = std::make_shared<Options>();
+  options->step.measure_loader = true;
   declare_step_source(arguments, &options->step);
   arguments.option("--known", &options->known, "a measured step on some card, such as rtx3090=412ms: other cards follow by ratio");
   arguments.option("--cpu-speed", &options->cpu_speed, "how much faster the training machine's host is than this one")
       .positive()
       .shows_default();
+  arguments.option("--cores", &options->cores, "the training machine's CPU cores; without it as many as this one has").positive();
+  arguments.option("--workers", &options->workers,
+                   "workers of the script's DataLoader, in the place of its own number; several, with commas, are compared");
+  arguments.option("--storage", &options->storage,
+                   "the disk that the training data is read from: nvme, ssd, hdd, nfs, or a bandwidth such as 200MB/s");
   arguments.option("--constants", &options->constants, "a file of constants, over the built-in ones");
   arguments.option("--format", &options->format, "text or json").one_of({"text", "json"}).shows_default();
   arguments.option("--operations", &options->operations,

@@ -1,5 +1,7 @@
 // Step times for scripts. docs/reference/time.md is the contract.
 
+#include <utility>
+
 #include "gpucast/step_time.h"
 #include "src/base/json.h"
 #include "src/report/json_parts.h"
@@ -26,6 +28,51 @@ Json kernel_json(const KernelTime& kernel) {
           {"share", kernel.share}, {"ideal_ns", kernel.ideal_ns}, {"known", kernel.known}};
 }
 
+Json choice_json(const LoaderChoice& choice) {
+  return {{"workers", choice.workers},
+          {"batch", time_range_json(choice.batch)},
+          {"step", time_range_json(choice.step)},
+          {"bound", step_bound_name(choice.bound)},
+          {"limit", choice.limit.empty() ? Json() : Json(choice.limit)},
+          {"wait_share", choice.wait_share}};
+}
+
+// What is known of the loader, and what it does to this card's step.
+Json loader_json(const LoaderFigures& figures, const CardTime& card) {
+  static constexpr std::pair<LoaderKind, const char*> kKinds[] = {
+      {LoaderKind::dataloader, "dataloader"}, {LoaderKind::dali, "dali"}, {LoaderKind::unused, "unused"}, {LoaderKind::none, "none"}};
+  Json out;
+  for (const auto& [kind, name] : kKinds) {
+    if (kind == figures.kind) out["kind"] = name;
+  }
+  out["notes"] = figures.notes;
+  if (figures.kind != LoaderKind::dataloader) return out;
+  out["dataset"] = figures.dataset;
+  out["batch_size"] = figures.batch_size;
+  out["workers"] = figures.workers;
+  out["script_workers"] = figures.script_workers;
+  out["prefetch_factor"] = figures.prefetch_factor;
+  out["pin_memory"] = figures.pin_memory;
+  out["batches_per_step"] = figures.batches;
+  out["source"] = figures.source.empty() ? Json() : Json(figures.source);
+  if (!card.loader) return out;
+  const CardLoader& loader = *card.loader;
+  out["cores"] = figures.cores;
+  out["batch_ns"] = figures.batch_ns;
+  out["waits_share"] = figures.waits_share;
+  out["stages"] = Json::array();
+  for (const auto& [name, ns] : figures.stages_ns) out["stages"].push_back({{"name", name}, {"ns", ns}});
+  out["read"] = {{"bytes", figures.read_bytes}, {"files", figures.files}, {"cached_share", figures.cached_share}};
+  out["storage"] = figures.storage.empty() ? Json() : Json{{"name", figures.storage}, {"ns", figures.storage_ns}};
+  out["step_without"] = time_range_json(loader.step_without);
+  out["now"] = choice_json(loader.now);
+  out["choices"] = Json::array();
+  for (const LoaderChoice& choice : loader.choices) out["choices"].push_back(choice_json(choice));
+  out["enough_workers"] = loader.enough ? Json(*loader.enough) : Json();
+  out["cores_needed"] = loader.enough ? Json() : Json(loader.cores_needed);
+  return out;
+}
+
 Json card_json(const StepTimes& times, const CardTime& card) {
   Json kernels = Json::array();
   for (size_t i = 0; i < card.kernels.size() && i < kMostKernels; ++i) kernels.push_back(kernel_json(card.kernels[i]));
@@ -43,6 +90,7 @@ Json card_json(const StepTimes& times, const CardTime& card) {
           {"peak_precision", card.peak_precision},
           {"coverage", times.coverage},
           {"unknown_share", card.unknown_share},
+          {"loader", times.loader ? loader_json(*times.loader, card) : Json()},
           {"by_phase", parts_json(card.by_phase)},
           {"by_kind", parts_json(card.by_kind)},
           {"by_module", parts_json(card.by_module)},

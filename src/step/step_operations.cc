@@ -219,6 +219,21 @@ constexpr double kMarkNs = 20'000;        // one of our marks: an observed step 
 constexpr double kObserving = 1.6;        // how much slower an observed step is, where no other was seen
 constexpr double kLeastHostShare = 0.25;  // whatever is taken off for marks, this much of the host's time stays
 
+// What the program waited for its loader between two moments.
+struct Waited {
+  int64_t wall_us = 0, cpu_us = 0, batches = 0;
+};
+Waited waited_for_loader(const Trace& trace, int64_t begin_us, int64_t end_us) {
+  Waited out;
+  for (const TakenBatch& batch : trace.loader.taken) {
+    if (batch.unix_us < begin_us || batch.unix_us + batch.wall_us > end_us) continue;
+    out.wall_us += batch.wall_us;
+    out.cpu_us += batch.cpu_us;
+    ++out.batches;
+  }
+  return out;
+}
+
 // How long the host works for a step that nobody looks at, over how long this one took. The CPU time of the process, where that is less
 // than what the clock on the wall says: then others worked on this machine, too.
 double host_scale(const Trace& trace, double observed_ns) {
@@ -233,13 +248,44 @@ double host_scale(const Trace& trace, double observed_ns) {
   for (const auto& [step, end] : ends) {
     const auto before = ends.find(step - 1);
     if (step < 2 || before == ends.end()) continue;
-    double ns = static_cast<double>(end->time_us - before->second->time_us) * 1e3;
-    if (end->cpu_us > 0 && before->second->cpu_us > 0) ns = std::min(ns, static_cast<double>(end->cpu_us - before->second->cpu_us) * 1e3);
+    const Waited waited = waited_for_loader(trace, before->second->time_us, end->time_us);
+    double ns = static_cast<double>(end->time_us - before->second->time_us - waited.wall_us) * 1e3;
+    if (end->cpu_us > 0 && before->second->cpu_us > 0)
+      ns = std::min(ns, static_cast<double>(end->cpu_us - before->second->cpu_us - waited.cpu_us) * 1e3);
     if (ns <= 0) continue;  // a clock was set back
     plain_ns = std::min(plain_ns, step == trace.observed.step ? ns / kObserving : ns);
   }
   if (ends.size() < 2) plain_ns /= kObserving;
   return std::clamp((plain_ns - static_cast<double>(marks) * kMarkNs) / observed_ns, kLeastHostShare * plain_ns / observed_ns, 1.0);
+}
+
+// The step as if each batch had been there: the times of what follows move up, and where a batch was taken is kept.
+void take_loader_out(const Trace& trace, int64_t begin_us, int64_t end_us, StepOperations* out) {
+  std::vector<double> elsewhere;
+  int64_t waited_ns = 0;
+  auto operation = out->operations.begin();
+  auto order = out->order.begin();
+  const auto move_until = [&](int64_t ns) {
+    for (; operation != out->operations.end() && operation->asked_ns < ns; ++operation)
+      operation->asked_ns = std::max<int64_t>(0, operation->asked_ns - waited_ns);
+    for (; order != out->order.end() && order->asked_ns < ns; ++order) order->asked_ns = std::max<int64_t>(0, order->asked_ns - waited_ns);
+  };
+  for (const TakenBatch& batch : trace.loader.taken) {
+    if (batch.unix_us < begin_us || batch.unix_us + batch.wall_us > end_us) {
+      elsewhere.push_back(static_cast<double>(batch.wall_us) * 1e3);
+      continue;
+    }
+    const int64_t taken_ns = (batch.unix_us - begin_us) * 1000;
+    move_until(taken_ns);
+    out->batches.push_back({taken_ns - waited_ns, static_cast<size_t>(operation - out->operations.begin())});
+    waited_ns += batch.wall_us * 1000;
+  }
+  move_until(INT64_MAX);
+  if (elsewhere.size() > 1) elsewhere.erase(elsewhere.begin());  // the first opens and fills what later ones find
+  if (elsewhere.empty() || trace.loader.workers > 0) return;     // workers fill their queue in the first steps
+  const auto middle = elsewhere.begin() + static_cast<ptrdiff_t>(elsewhere.size() / 2);
+  std::nth_element(elsewhere.begin(), middle, elsewhere.end());
+  out->loop_batch_ns = *middle;
 }
 
 }  // namespace
@@ -347,10 +393,11 @@ StepOperations step_operations(const Trace& trace) {
     if (mark.sequence == step.first_mark) begin_us = mark.time_us;
     if (mark.sequence == step.last_mark) end_us = mark.time_us;
   }
-  out.host_ns = std::max<int64_t>(0, end_us - begin_us) * 1000;
+  out.host_ns = std::max<int64_t>(0, end_us - begin_us - waited_for_loader(trace, begin_us, end_us).wall_us) * 1000;
   const int64_t begin_ns = begin_us * 1000 - step.unix_ns;  // marks count from 1970, too
   for (StepOperation& made : out.operations) made.asked_ns = std::max<int64_t>(0, made.asked_ns - begin_ns);
   for (StepOrder& made : out.order) made.asked_ns = std::max<int64_t>(0, made.asked_ns - begin_ns);
+  take_loader_out(trace, begin_us, end_us, &out);
   out.host_scale = host_scale(trace, static_cast<double>(out.host_ns));
   read_inputs(trace, &out);
   return out;

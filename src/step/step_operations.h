@@ -38,16 +38,24 @@ struct StepOrder {
   size_t operations_before = 0;
 };
 
+// The program takes a batch from its loader.
+struct StepBatch {
+  int64_t asked_ns = 0;
+  size_t operations_before = 0;
+};
+
 struct StepOperations {
   std::vector<Operation> shapes;          // each once
   std::vector<StepOperation> operations;  // in the order in which they were asked for
   std::vector<uint64_t> streams;          // handles
   std::vector<StepOrder> order;           // by operations_before
   size_t events = 0;
+  std::vector<StepBatch> batches;    // of the loader that the capture tells of; no time of the step is waiting for it
   int64_t host_ns = 0;               // from the end of the step before to the end of this, on this machine, while being observed
   int64_t work = 0, known_work = 0;  // launches, calls, copies; of these with a known operator or call
   int64_t samples = 0;               // the first dimension of the first input; 0: unknown
   int64_t tokens = 0;                // of an input of integers with two dimensions; 0: there is none
+  double loop_batch_ns = 0;          // a batch took in the other steps, without workers; 0: unknown
   double host_scale = 1;             // of host_ns and asked_ns: without being observed, and without our marks
 };
 

@@ -30,8 +30,14 @@ namespace {
 // The host, as it goes through the step again and again.
 class Host {
  public:
-  Host(const StepOperations& step, const std::vector<Duration>& durations, double scale, bool costs)
-      : step_(step), scale_(scale), costs_(costs), gpu_(step.streams.size()), event_(step.events), stream_before_(step.streams.size()) {
+  Host(const StepOperations& step, const std::vector<Duration>& durations, double scale, bool costs, double batch_ns = 0)
+      : step_(step),
+        scale_(scale),
+        costs_(costs),
+        batch_ns_(batch_ns),
+        gpu_(step.streams.size()),
+        event_(step.events),
+        stream_before_(step.streams.size()) {
     for (size_t shape = 0; shape < step.shapes.size(); ++shape) {
       const Engine engine = engine_of(step.shapes[shape]);
       work_.push_back({durations[shape].expected_ns, engine, demand_of(durations[shape], engine), 0});
@@ -43,8 +49,19 @@ class Host {
     calls_ns_ = 0;
     first_work_ = next_work_;
     auto order = step_.order.begin();
+    auto batch = step_.batches.begin();
+    const auto batches_until = [&](size_t operations, int64_t asked_ns) {
+      for (; batch != step_.batches.end() && batch->operations_before <= operations && batch->asked_ns <= asked_ns; ++batch) {
+        reach(batch->asked_ns);
+        if (costs_) ns_ += batch_ns_;
+      }
+    };
     const auto order_until = [&](size_t operations) {
-      for (; order != step_.order.end() && order->operations_before <= operations; ++order) apply(*order);
+      for (; order != step_.order.end() && order->operations_before <= operations; ++order) {
+        batches_until(order->operations_before, order->asked_ns);
+        apply(*order);
+      }
+      batches_until(operations, INT64_MAX);
     };
     for (size_t i = 0; i < step_.operations.size(); ++i) {
       order_until(i);
@@ -119,6 +136,7 @@ class Host {
   const StepOperations& step_;
   const double scale_;
   const bool costs_;
+  const double batch_ns_;
   GpuTimeline gpu_;
   std::vector<GpuTimeline::Work> work_;  // by shape
   std::vector<std::optional<GpuTimeline::EventId>> event_, stream_before_;
@@ -142,7 +160,7 @@ double step_ns(Host* host, double* end_before) {
 }  // namespace
 
 Schedule schedule(const StepOperations& step, const std::vector<Duration>& durations, double host_scale,
-                  std::vector<GpuTimeline::Span>* spans) {
+                  std::vector<GpuTimeline::Span>* spans, double batch_ns) {
   Schedule out;
   double end_before = 0;
   if (step.streams.size() > 1) {
@@ -151,7 +169,7 @@ Schedule schedule(const StepOperations& step, const std::vector<Duration>& durat
   } else {
     for (const StepOperation& operation : step.operations) out.gpu_ns += durations[operation.shape].expected_ns;
   }
-  Host host(step, durations, host_scale, true);
+  Host host(step, durations, host_scale, true, batch_ns);
   out.step_ns = step_ns(&host, &end_before);
   out.host_ns = static_cast<double>(step.host_ns) * host_scale + host.calls_ns();
   if (spans) {

@@ -25,8 +25,9 @@ double demand_of(const Duration& duration, Engine engine);
 // By shape.
 std::vector<Duration> durations_of(const StepOperations& step, const CardRates& rates);
 
+// `batch_ns`: the host works so long for each batch that it takes from its loader.
 // `spans`: where each operation begins and ends, in the order of `step`; nullptr: not asked for.
 Schedule schedule(const StepOperations& step, const std::vector<Duration>& durations, double host_scale,
-                  std::vector<GpuTimeline::Span>* spans = nullptr);
+                  std::vector<GpuTimeline::Span>* spans = nullptr, double batch_ns = 0);
 
 }  // namespace gpucast

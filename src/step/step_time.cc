@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "gpucast/error.h"
+#include "src/step/loader_time.h"
 #include "src/step/step_operations.h"
 #include "src/step/step_schedule.h"
 #include "src/time/card_rates.h"
@@ -184,6 +185,8 @@ const char* step_bound_name(StepBound bound) {
       return "gpu";
     case StepBound::host:
       return "host";
+    case StepBound::loader:
+      return "loader";
   }
   return "";
 }
@@ -239,7 +242,7 @@ std::vector<GpuSlice> gpu_slices(const Trace& trace, const Gpu& gpu) {
   const std::optional<OnCard> known = on_card(trace, gpu);
   if (!known) return out;
   std::vector<GpuTimeline::Span> spans;
-  (void)schedule(known->step, known->durations, known->step.host_scale, &spans);
+  (void)schedule(known->step, known->durations, known->step.host_scale, &spans, known->step.loop_batch_ns);
   const std::vector<uint32_t> positions = positions_of(trace, known->step);
   for (size_t i = 0; i < known->step.operations.size(); ++i) {
     const StepOperation& work = known->step.operations[i];
@@ -260,6 +263,7 @@ StepTimes step_times(const Trace& trace, const StepTimeOptions& options) {
                 "does the script train on CUDA? `gpucast analyze` says where its memory goes");
   if (!(options.cpu_speed > 0) || !std::isfinite(options.cpu_speed))
     throw Error("the host's speed is a positive number", "", "1 is this machine");
+  if (options.cores < 0 || !std::isfinite(options.cores)) throw Error("the machine's cores are a positive number", "", "such as 16");
   StepTimes out;
   out.command = trace.header.command;
   out.torch = trace.process.torch;
@@ -278,12 +282,19 @@ StepTimes step_times(const Trace& trace, const StepTimeOptions& options) {
   if (backward) out.model_flops *= 3;  // PaLM, appendix B: backward costs twice the forward; what is computed again does not count
   const std::vector<Group> groups = groups_of(step);
   for (const Gpu& gpu : options.gpus) out.cards.push_back(card_time(trace, step, groups, out, gpu, options));
+  double factor = 1;  // of all times, where one was measured
   if (!options.known_gpu.empty()) {
     CardTime known = card_time(trace, step, groups, out, find_gpu(options.known_gpu), options);
-    const double factor = options.known_step_ns / known.step.expected_ns;
+    factor = options.known_step_ns / known.step.expected_ns;
     for (CardTime& card : out.cards) scale(&card, factor);
   }
+  LoaderHost host{options.cores, options.cpu_speed, options.storage};
+  const std::optional<LoaderModel> loader = loader_model(trace.loader, step.loop_batch_ns, host);
+  out.loader = loader_figures(trace.loader, step, loader, options.workers);
   for (CardTime& card : out.cards) {
+    if (loader && out.loader && out.loader->batches > 0)
+      add_loader(*loader, *out.loader, step, durations_of(step, card_rates(find_gpu(card.gpu_id), options.constants_json)), options, factor,
+                 &card);
     const double seconds = card.step.expected_ns * 1e-9;
     if (seconds > 0) card.samples_per_s = static_cast<double>(out.samples) / seconds;
     if (seconds > 0) card.tokens_per_s = static_cast<double>(out.tokens) / seconds;

@@ -13,6 +13,7 @@
 #include "gpucast/trace.h"
 #include "src/base/gzip_lines.h"
 #include "src/trace/convolutions.h"
+#include "src/trace/read_loader.h"
 #include "src/trace/read_snapshot.h"
 
 namespace gpucast {
@@ -703,6 +704,10 @@ void Reader::record(std::string_view text) {
     if (clock > 0 && clock <= kLastNs) return;
     clock = 0;
     return problem(Problem::bad_record, "'clock'");
+  }
+  if (name == "loader") {
+    if (!read_loader(text, &trace_.loader)) problem(Problem::bad_record, "'loader'");
+    return;
   }
   if (name == "stack") return stack(object);
   if (name == "module") return module(object);

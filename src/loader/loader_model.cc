@@ -1,0 +1,171 @@
+#include "src/loader/loader_model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+namespace gpucast {
+namespace {
+
+// What is taken for granted where it was not measured.
+constexpr double kWorkerOverInline = 1.08, kWorkerNoise = 0.15;  // a worker's time for a batch against the training process's
+constexpr double kTakeNs = 200'000;                              // the training process takes a batch from a worker
+constexpr double kSecondThread = 0.3;                            // what a core's second thread adds
+constexpr double kLeastNoise = 0.02, kOthersNoise = 0.1;
+constexpr double kCoresNoise = 0.06;  // of CPU times, on a machine that is full
+constexpr double kMostVariation = 3;  // of a batch against the mean: beyond, another program was in the way
+constexpr double kNormal90 = 1.645;
+constexpr double kCached = 0.5;  // where more came from memory, waiting was not for the disk
+
+const LoaderRun* run_with(const LoaderRecord& loader, int64_t workers) {
+  for (const LoaderRun& run : loader.runs)
+    if (run.workers == workers) return &run;
+  return nullptr;
+}
+
+// Of a fetch in a process of its own, less what it waited for a CPU that another program had.
+double undisturbed_ns(const LoaderRun& run) { return std::max(run.period_ns - run.queue_ns, run.period_ns / 4); }
+
+// Standard deviation of the logarithm of a run's mean.
+double noise_of(const LoaderRun& run) {
+  double scatter = 0;
+  if (run.fetches_ns.size() > 2) {
+    const double count = static_cast<double>(run.fetches_ns.size());
+    const double mean = std::accumulate(run.fetches_ns.begin(), run.fetches_ns.end(), 0.0) / count;
+    double squares = 0;
+    for (const double ns : run.fetches_ns) squares += (ns - mean) * (ns - mean);
+    scatter = std::sqrt(squares / (count - 1)) / mean / std::sqrt(static_cast<double>(run.batches));
+  } else {
+    scatter = 0.1;
+  }
+  return std::hypot(kLeastNoise, scatter, kOthersNoise * std::min(1.0, run.others_cores));
+}
+
+TimeRange around(double ns, double noise) { return {ns * std::exp(-kNormal90 * noise), ns, ns * std::exp(kNormal90 * noise)}; }
+
+double full_cores(double cores, double threads_per_core) {
+  const double physical = cores / threads_per_core;
+  return std::max(physical * (1 + kSecondThread * (threads_per_core - 1)), 0.1);
+}
+
+std::vector<double> variation_of(const LoaderRecord& loader) {
+  const LoaderRun* calmest = nullptr;
+  const auto disturbance = [](const LoaderRun& run) { return run.queue_ns / run.period_ns; };
+  for (const LoaderRun& run : loader.runs) {
+    if (run.workers <= 1 && run.fetches_ns.size() >= 4 && (!calmest || disturbance(run) < disturbance(*calmest))) calmest = &run;
+  }
+  if (!calmest) return {};
+  std::vector<double> out = calmest->fetches_ns;
+  const double mean = std::accumulate(out.begin(), out.end(), 0.0) / static_cast<double>(out.size());
+  double sum = 0;
+  for (double& factor : out) sum += factor = std::clamp(factor / mean, 1 / kMostVariation, kMostVariation);
+  for (double& factor : out) factor *= static_cast<double>(out.size()) / sum;
+  return out;
+}
+
+}  // namespace
+
+const char* loader_limit_name(LoaderLimit limit) {
+  switch (limit) {
+    case LoaderLimit::workers:
+      return "workers";
+    case LoaderLimit::cores:
+      return "cores";
+    case LoaderLimit::storage:
+      return "storage";
+    case LoaderLimit::pinning:
+      return "pinning";
+  }
+  return "";
+}
+
+std::optional<LoaderModel> loader_model(const LoaderRecord& loader, double loop_ns, const LoaderHost& host) {
+  if (loader.kind != LoaderKind::dataloader || (loader.runs.empty() && loop_ns <= 0)) return std::nullopt;
+  LoaderModel out;
+  out.host = host;
+  out.measured = !loader.runs.empty();
+  const double machine_cores = (loader.cores > 0 ? loader.cores : 1) / static_cast<double>(loader.ranks);
+  const auto threads = static_cast<double>(loader.threads_per_core);
+  out.cores = full_cores(host.cores > 0 ? host.cores : machine_cores, threads);
+  out.pin_ns = loader.pin_memory ? loader.pin_ns / host.cpu_speed : 0;
+  out.variation = variation_of(loader);
+
+  const LoaderRun* alone = run_with(loader, 0);
+  const LoaderRun* one = run_with(loader, 1);
+  // What one process takes, and how much of that it computes.
+  const double inline_ns = alone ? undisturbed_ns(*alone) : loop_ns > 0 ? loop_ns : undisturbed_ns(loader.runs.front());
+  const double inline_noise = alone ? noise_of(*alone) : kWorkerNoise;
+  const auto share = [](double cpu_ns, double ns) { return cpu_ns > 0 && ns > 0 ? std::min(1.0, cpu_ns / ns) : 1.0; };
+  const double inline_share = alone ? share(alone->cpu_ns, inline_ns) : 1;
+  const LoaderRun* any = one ? one : alone;
+  if (!any && !loader.runs.empty()) any = &loader.runs.front();
+  if (any && any->read_known) {
+    out.read_bytes = any->read_bytes;
+    out.files = any->files;
+    // Behind mapped files no read() is seen; a batch is made of its own bytes at least.
+    if (any->mapped && out.read_bytes < static_cast<double>(any->batch_bytes)) out.read_bytes = static_cast<double>(any->batch_bytes);
+    out.cached_share = out.read_bytes > 0 ? 1 - std::min(1.0, any->device_bytes / out.read_bytes) : 0;
+  }
+  out.inline_batch = around(out.moved_ns(inline_ns, inline_share), inline_noise);
+
+  std::vector<ScalabilityPoint> points;
+  for (const LoaderRun& run : loader.runs) {
+    if (run.workers < 1) continue;
+    ScalabilityPoint point{run.workers, 0, noise_of(run)};
+    const double ns = run.workers == 1 ? undisturbed_ns(run) : run.period_ns;
+    point.rate = 1e9 / ns;
+    const double cpu_ns = run.cpu_ns + run.main_cpu_ns;
+    const double free_cores = std::max(full_cores(loader.cores > 0 ? loader.cores : 1, threads) - run.others_cores, 0.3);
+    if (run.workers > 1 && cpu_ns > 0) point.most = free_cores / cpu_ns * 1e9;
+    points.push_back(point);
+  }
+  out.laws = fit_scalability(points);
+  if (one) {
+    out.worker_cpu_ns = one->cpu_ns / host.cpu_speed;
+    out.worker_cpu_share = share(one->cpu_ns, undisturbed_ns(*one));
+    out.take_ns = one->main_cpu_ns / host.cpu_speed;
+  } else {
+    out.worker_cpu_ns = (alone && alone->cpu_ns > 0 ? alone->cpu_ns : inline_ns) * kWorkerOverInline / host.cpu_speed;
+    out.worker_cpu_share = inline_share;
+    out.take_ns = kTakeNs / host.cpu_speed;
+  }
+  if (out.laws.empty()) out.laws = fit_scalability({{1, 1e9 / (inline_ns * kWorkerOverInline), std::hypot(inline_noise, kWorkerNoise)}});
+  return out;
+}
+
+double LoaderModel::moved_ns(double ns, double cpu_share) const {
+  double waits_ns = ns * (1 - cpu_share);
+  // A disk that is named takes the place of the one that was waited for, where much was read from it.
+  if (host.storage && cached_share < kCached) waits_ns = 0;
+  return ns * cpu_share / host.cpu_speed + waits_ns + storage_wait_ns();
+}
+
+double LoaderModel::storage_wait_ns() const { return host.storage ? gpucast::storage_ns(*host.storage, read_bytes, files) : 0; }
+
+BatchTime LoaderModel::batch(int64_t workers, double busy_ns) const {
+  BatchTime out;
+  if (workers <= 0) {
+    out.time = inline_batch;
+    return out;
+  }
+  const auto n = static_cast<double>(workers);
+  const Rate rate = rate_at(laws, n);
+  // One worker's time for a batch, of which there are n at once.
+  const auto period = [&](double batches_per_s) { return moved_ns(n / batches_per_s * 1e9, worker_cpu_share) / n; };
+  out.time = {period(rate.high), period(rate.expected), period(rate.low)};
+  const auto at_least = [&](LoaderLimit limit, const TimeRange& floor) {
+    if (floor.expected_ns > out.time.expected_ns) out.limit = limit;
+    out.time.low_ns = std::max(out.time.low_ns, floor.low_ns);
+    out.time.expected_ns = std::max(out.time.expected_ns, floor.expected_ns);
+    out.time.high_ns = std::max(out.time.high_ns, floor.high_ns);
+  };
+  at_least(LoaderLimit::cores, around((worker_cpu_ns + take_ns + pin_ns + busy_ns) / cores, kCoresNoise));
+  if (host.storage) {
+    const double all_ns = read_bytes / host.storage->device_bytes_per_s * 1e9;
+    at_least(LoaderLimit::storage, {all_ns, all_ns, all_ns});
+  }
+  at_least(LoaderLimit::pinning, {pin_ns, pin_ns, pin_ns});
+  return out;
+}
+
+}  // namespace gpucast

@@ -1,0 +1,22 @@
+// A step together with the loader that feeds it.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "gpucast/step_time.h"
+#include "src/loader/loader_model.h"
+#include "src/step/step_operations.h"
+#include "src/time/duration.h"
+
+namespace gpucast {
+
+// Unset where the capture has no record of a loader.
+std::optional<LoaderFigures> loader_figures(const LoaderRecord& record, const StepOperations& step, const std::optional<LoaderModel>& model,
+                                            const std::vector<int64_t>& workers);
+
+// `card` as it is when every batch is there, its times those of the operations times `factor`; becomes the step behind the loader.
+void add_loader(const LoaderModel& model, const LoaderFigures& figures, const StepOperations& step, std::vector<Duration> durations,
+                const StepTimeOptions& options, double factor, CardTime* card);
+
+}  // namespace gpucast

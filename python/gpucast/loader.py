@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import time
+import types
 import warnings
 import weakref
 from bisect import bisect_left
@@ -44,7 +45,7 @@ def _beginning(real):
             return
         try:
             number = _numbers.setdefault(loader, len(_loaders) + 1)
-            _loaders[number] = {**_settings(loader), "reference": weakref.ref(loader), "iterator": weakref.ref(self)}
+            _loaders[number] = {**_settings(loader), "loader": weakref.ref(loader), "iterator": weakref.ref(self)}
             _of_iterator[self] = number
         except Exception as error:
             patching.fail("loader", error)
@@ -98,20 +99,30 @@ def _record(reason, measure):
             return {"kind": "dali"}
         return {"kind": "unused" if _loaders else "none"}
     known = _loaders[number]
-    loader = known.pop("reference")()
-    iterator = known.pop("iterator")()
+    loader, iterator = known.pop("loader")(), known.pop("iterator")()
     taken = [list(rest) for of, *rest in _taken if of == number][:_MOST_WRITTEN]
     record = {"kind": "dataloader", **known, "others": others, "machine": _machine(), "next": taken}
     if not measure:
         return record
-    if loader is None:
+    if loader is None and iterator is None:
         return {**record, "said": ["the DataLoader was gone when the script had ended"]}
     if reason not in ("steps", "script_end"):
         return {**record, "said": ["the script did not end by itself or behind its steps"]}
     if process.ranks()["local_rank"] != 0:
         return {**record, "said": ["measured in the process of local rank 0 only"]}
     _quieten(iterator)
-    return {**record, **_measured(loader, known["pin_memory"])}
+    return {**record, **_measured(_parts(loader, iterator, known["batch_size"]), known["pin_memory"])}
+
+
+def _parts(loader, iterator, batch_size):
+    """What a DataLoader is made of. Of one that nobody kept its iterator tells."""
+    found = {"batch_size": batch_size}
+    for name in ("dataset", "collate_fn", "drop_last", "worker_init_fn", "index_sampler", "dataset_kind", "auto_collation"):
+        for owner, attribute in ((loader, name), (loader, "_" + name), (iterator, "_" + name)):
+            if owner is not None and hasattr(owner, attribute):
+                found[name] = getattr(owner, attribute)
+                break
+    return types.SimpleNamespace(**{"worker_init_fn": None, **found})
 
 
 def _feeding(ends):
@@ -180,7 +191,7 @@ def _sleep_ms(milliseconds):
     ctypes.PyDLL(None).poll(None, 0, milliseconds)
 
 
-def _measured(loader, pin):
+def _measured(parts, pin):
     """In a forked child: a loader that raises, hangs or crashes there does the capture no harm, and what it reads and keeps is gone."""
     read, write = os.pipe()
     with warnings.catch_warnings():
@@ -190,7 +201,7 @@ def _measured(loader, pin):
         with contextlib.suppress(BaseException):
             os.close(read)
             os.setpgid(0, 0)
-            loader_measure.run(process.torch, loader, _BUDGET_S, lambda line: os.write(write, (json.dumps(line) + "\n").encode()))
+            loader_measure.run(process.torch, parts, _BUDGET_S, lambda line: os.write(write, (json.dumps(line) + "\n").encode()))
         os._exit(0)
     os.close(write)
     with contextlib.suppress(OSError):

@@ -45,27 +45,27 @@ _fetching = False
 _files = 0
 
 
-def run(torch, loader, budget_s, write):
+def run(torch, parts, budget_s, write):
     """Writes one dict for each number of workers, then {"end": true}."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # PyTorch's raises here when we end our own workers
     # OpenMP's threads did not survive the fork; a thread that is new here gets new ones.
-    thread = threading.Thread(target=_run, args=(torch, loader, time.monotonic() + budget_s, write), daemon=True)
+    thread = threading.Thread(target=_run, args=(torch, parts, time.monotonic() + budget_s, write), daemon=True)
     thread.start()
     thread.join()
     write({"end": True})
 
 
-def _run(torch, loader, deadline, write):
+def _run(torch, parts, deadline, write):
     cores = len(os.sched_getaffinity(0))
     kept = []  # iterators whose workers were killed: nothing of them may run any more
     try:
-        _instrument(loader)
-        feed = _Feed(loader)
+        _instrument(parts.dataset)
+        feed = _Feed(parts.index_sampler)
         for workers, share in _SHARES:
             left_s = deadline - time.monotonic()
             if workers > cores or workers and left_s < 0.2:
                 break
-            write(_measure(torch, loader, feed, workers, left_s * share, left_s, kept))
+            write(_measure(torch, parts, feed, workers, left_s * share, left_s, kept))
     except _NoBatch as nothing:
         write({"said": nothing.args[0]})
     except BaseException as error:
@@ -82,8 +82,8 @@ class _NoBatch(Exception):
 class _Feed:
     """The loader's batches of indices, one after the other over all runs: no run finds in the page cache what another has read."""
 
-    def __init__(self, loader):
-        self._source = loader.batch_sampler if loader.batch_sampler is not None else loader.sampler
+    def __init__(self, source):
+        self._source = source
         self._iterator = None
 
     def __iter__(self):
@@ -99,21 +99,21 @@ class _Feed:
                 return  # it is empty
 
 
-def _again(loader, feed, workers, limit_s, torch):
-    options = {"num_workers": workers, "collate_fn": loader.collate_fn, "worker_init_fn": loader.worker_init_fn}
+def _again(parts, feed, workers, limit_s, torch):
+    options = {"num_workers": workers, "collate_fn": parts.collate_fn, "worker_init_fn": parts.worker_init_fn}
     if workers:
         # The script's own prefetch depth makes no difference to a loop that takes all at once.
         options.update(multiprocessing_context="fork", timeout=max(0.5, limit_s))
-    if loader._dataset_kind == 1:
-        options.update(batch_size=loader.batch_size, drop_last=loader.drop_last)
-    elif loader.batch_sampler is not None:
+    if parts.dataset_kind == 1:
+        options.update(batch_size=parts.batch_size if parts.auto_collation else None, drop_last=parts.drop_last)
+    elif parts.auto_collation:
         options.update(batch_sampler=feed)
     else:
         options.update(batch_size=None, sampler=feed)
-    return torch.utils.data.DataLoader(loader.dataset, **options)
+    return torch.utils.data.DataLoader(parts.dataset, **options)
 
 
-def _measure(torch, loader, feed, workers, soft_s, hard_s, kept):
+def _measure(torch, parts, feed, workers, soft_s, hard_s, kept):
     global _workers, _table
     _workers = workers
     for worker in range(max(1, workers)):
@@ -124,7 +124,7 @@ def _measure(torch, loader, feed, workers, soft_s, hard_s, kept):
     arrivals, cpu, batch, problem = [], [], None, ""
     iterator = None
     try:
-        iterator = iter(_again(loader, feed, workers, hard_s, torch))
+        iterator = iter(_again(parts, feed, workers, hard_s, torch))
         while len(arrivals) < _MOST_BATCHES:
             cpu_ns = time.thread_time_ns()
             batch = next(iterator, None)
@@ -299,7 +299,7 @@ def _timed(stage, real):
     return call
 
 
-def _instrument(loader):
+def _instrument(dataset):
     from torch.utils.data._utils import fetch
 
     for kind in (fetch._MapDatasetFetcher, fetch._IterableDatasetFetcher):
@@ -312,7 +312,6 @@ def _instrument(loader):
                 owner = getattr(owner, part)
             if owner is not None:
                 setattr(owner, last, _timed(stage, getattr(owner, last)))
-    dataset = loader.dataset
     for _ in range(4):  # through Subset and the like
         for name in ("transform", "transforms"):
             function = getattr(dataset, name, None)

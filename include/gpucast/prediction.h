@@ -131,6 +131,8 @@ struct Prediction {
   std::vector<PhasePeak> phase_peaks;
   std::optional<OomPlace> oom;
   std::optional<TimeRange> gpu_time;      // of a step, without the host's part
+  std::optional<TimeRange> loader_batch;  // from one batch of its DataLoader to the next, ...
+  int64_t loader_workers = 0;             // ... with so many workers
   std::optional<bool> matches_recorded;   // null: the capture has nothing to compare with
   std::vector<CardFit> cards;             // when nobody named a card
   std::optional<ProfileSummary> profile;  // of a profiler trace: what became of its bytes

@@ -118,6 +118,10 @@ StepTimes step_times(const Trace& trace, const StepTimeOptions& options);
 // tell: no step was observed, or the card has no rates.
 std::optional<TimeRange> gpu_time_of_step(const Trace& trace, const Gpu& gpu);
 
+// From one batch of the script's DataLoader to the next, as it was measured, with the script's number of workers. Unset: it was not, or
+// the script has none.
+std::optional<TimeRange> batch_time_of_loader(const Trace& trace);
+
 // One operation on the GPU's time axis, which begins where the observed step does.
 struct GpuSlice {
   std::string name, kernel, kind, bound, sizes, phase;

@@ -17,7 +17,7 @@ from collections import deque
 from . import loader_measure, patching, process
 
 _BUDGET_S = 5.0  # for all measurements
-_KILL_AFTER_S = 7.0  # a batch that takes as long cannot be interrupted otherwise
+_KILLED_AFTER = 1.4  # times the budget: a batch that takes as long cannot be interrupted otherwise
 _MOST_TAKEN = 20_000
 _MOST_WRITTEN = 256
 
@@ -193,6 +193,8 @@ def _sleep_ms(milliseconds):
 
 def _measured(parts, pin):
     """In a forked child: a loader that raises, hangs or crashes there does the capture no harm, and what it reads and keeps is gone."""
+    budget_s = float(os.environ.get("GPUCAST_LOADER_S", _BUDGET_S))
+    killed_after_s = budget_s * _KILLED_AFTER
     read, write = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of forking beside threads
@@ -201,12 +203,12 @@ def _measured(parts, pin):
         with contextlib.suppress(BaseException):
             os.close(read)
             os.setpgid(0, 0)
-            loader_measure.run(process.torch, parts, _BUDGET_S, lambda line: os.write(write, (json.dumps(line) + "\n").encode()))
+            loader_measure.run(process.torch, parts, budget_s, lambda line: os.write(write, (json.dumps(line) + "\n").encode()))
         os._exit(0)
     os.close(write)
     with contextlib.suppress(OSError):
         os.setpgid(child, child)
-    lines, whole = _lines(read, time.monotonic() + _KILL_AFTER_S)
+    lines, whole = _lines(read, time.monotonic() + killed_after_s)
     for kill in (os.killpg, os.kill):  # with its workers
         with contextlib.suppress(OSError):
             kill(child, signal.SIGKILL)
@@ -217,7 +219,7 @@ def _measured(parts, pin):
     said = [line["said"] for line in lines if "said" in line]
     if not whole and not said:
         said.append(
-            f"the measurement was ended after {_KILL_AFTER_S:g} s: a batch takes longer, or waits for a lock that another thread holds"
+            f"the measurement was ended after {killed_after_s:g} s: a batch takes longer, or waits for a lock that another thread holds"
         )
     found = {"measured": runs, "said": said}
     if pin and runs and runs[0].get("batch_bytes"):

@@ -79,8 +79,8 @@ const char* loader_limit_name(LoaderLimit limit) {
   return "";
 }
 
-std::optional<LoaderModel> loader_model(const LoaderRecord& loader, double loop_ns, const LoaderHost& host) {
-  if (loader.kind != LoaderKind::dataloader || (loader.runs.empty() && loop_ns <= 0)) return std::nullopt;
+std::optional<LoaderModel> loader_model(const LoaderRecord& loader, const LoopBatch& loop, const LoaderHost& host) {
+  if (loader.kind != LoaderKind::dataloader || (loader.runs.empty() && loop.ns <= 0)) return std::nullopt;
   LoaderModel out;
   out.host = host;
   out.measured = !loader.runs.empty();
@@ -93,10 +93,11 @@ std::optional<LoaderModel> loader_model(const LoaderRecord& loader, double loop_
   const LoaderRun* alone = run_with(loader, 0);
   const LoaderRun* one = run_with(loader, 1);
   // What one process takes, and how much of that it computes.
-  const double inline_ns = alone ? undisturbed_ns(*alone) : loop_ns > 0 ? loop_ns : undisturbed_ns(loader.runs.front());
+  const double inline_ns = alone ? undisturbed_ns(*alone) : loop.ns > 0 ? loop.ns : undisturbed_ns(loader.runs.front());
   const double inline_noise = alone ? noise_of(*alone) : kWorkerNoise;
   const auto share = [](double cpu_ns, double ns) { return cpu_ns > 0 && ns > 0 ? std::min(1.0, cpu_ns / ns) : 1.0; };
-  const double inline_share = alone ? share(alone->cpu_ns, inline_ns) : 1;
+  const double inline_cpu_ns = alone ? alone->cpu_ns : loop.ns > 0 ? loop.cpu_ns : 0;
+  const double inline_share = share(inline_cpu_ns, inline_ns);
   const LoaderRun* any = one ? one : alone;
   if (!any && !loader.runs.empty()) any = &loader.runs.front();
   if (any && any->read_known) {
@@ -125,7 +126,7 @@ std::optional<LoaderModel> loader_model(const LoaderRecord& loader, double loop_
     out.worker_cpu_share = share(one->cpu_ns, undisturbed_ns(*one));
     out.take_ns = one->main_cpu_ns / host.cpu_speed;
   } else {
-    out.worker_cpu_ns = (alone && alone->cpu_ns > 0 ? alone->cpu_ns : inline_ns) * kWorkerOverInline / host.cpu_speed;
+    out.worker_cpu_ns = (inline_cpu_ns > 0 ? inline_cpu_ns : inline_ns) * kWorkerOverInline / host.cpu_speed;
     out.worker_cpu_share = inline_share;
     out.take_ns = kTakeNs / host.cpu_speed;
   }

@@ -18,6 +18,12 @@ struct LoaderHost {
   std::optional<StorageTier> storage;
 };
 
+// What a batch took in the script's own loop.
+struct LoopBatch {
+  double ns = 0;  // 0: unknown
+  double cpu_ns = 0;
+};
+
 // What holds the workers back.
 enum class LoaderLimit : uint8_t { workers, cores, storage, pinning };
 const char* loader_limit_name(LoaderLimit limit);
@@ -48,7 +54,7 @@ struct LoaderModel {
   double storage_wait_ns() const;
 };
 
-// `loop_ns`: what a batch took in the script's own loop, without workers; 0: unknown. Unset: nothing is known of its speed.
-std::optional<LoaderModel> loader_model(const LoaderRecord& loader, double loop_ns, const LoaderHost& host);
+// `loop`: without workers. Unset: nothing is known of its speed.
+std::optional<LoaderModel> loader_model(const LoaderRecord& loader, const LoopBatch& loop, const LoaderHost& host);
 
 }  // namespace gpucast

@@ -29,7 +29,7 @@ LoaderRecord record(std::vector<LoaderRun> runs, double cores = 8) {
 }
 
 TEST(LoaderModel, WhatWasMeasuredComesBack) {
-  const auto model = loader_model(record({run(0, 90, 90), run(1, 100, 100), run(2, 51, 100)}), 0, {});
+  const auto model = loader_model(record({run(0, 90, 90), run(1, 100, 100), run(2, 51, 100)}), {}, {});
   ASSERT_TRUE(model);
   EXPECT_TRUE(model->measured);
   EXPECT_NEAR(model->inline_batch.expected_ns, 90 * kMs, 0.1 * kMs);
@@ -40,23 +40,23 @@ TEST(LoaderModel, WhatWasMeasuredComesBack) {
 }
 
 TEST(LoaderModel, CoresBoundTheRate) {
-  const auto model = loader_model(record({run(0, 90, 90), run(1, 100, 100)}, 2), 0, {});
+  const auto model = loader_model(record({run(0, 90, 90), run(1, 100, 100)}, 2), {}, {});
   // 101 ms of CPU time a batch on two cores, and 20 ms of the training process's own.
   EXPECT_NEAR(model->batch(8, 0).time.expected_ns, 50.5 * kMs, 0.1 * kMs);
   EXPECT_NEAR(model->batch(8, 20 * kMs).time.expected_ns, 60.5 * kMs, 0.1 * kMs);
   EXPECT_EQ(model->batch(8, 0).limit, LoaderLimit::cores);
   LoaderHost large;
   large.cores = 64;
-  EXPECT_LT(loader_model(record({run(0, 90, 90), run(1, 100, 100)}, 2), 0, large)->batch(8, 0).time.expected_ns, 20 * kMs);
+  EXPECT_LT(loader_model(record({run(0, 90, 90), run(1, 100, 100)}, 2), {}, large)->batch(8, 0).time.expected_ns, 20 * kMs);
 }
 
 TEST(LoaderModel, WorkersThatWaitNeedNoCore) {
-  const auto model = loader_model(record({run(0, 100, 5), run(1, 101, 5)}, 1), 0, {});
+  const auto model = loader_model(record({run(0, 100, 5), run(1, 101, 5)}, 1), {}, {});
   EXPECT_NEAR(model->batch(8, 0).time.expected_ns, 14 * kMs, 3 * kMs);
   LoaderHost fast;
   fast.cpu_speed = 10;
-  EXPECT_GT(loader_model(record({run(0, 100, 5)}), 0, fast)->inline_batch.expected_ns, 95 * kMs) << "a sleep is no shorter there";
-  EXPECT_NEAR(loader_model(record({run(0, 100, 100)}), 0, fast)->inline_batch.expected_ns, 10 * kMs, 0.1 * kMs);
+  EXPECT_GT(loader_model(record({run(0, 100, 5)}), {}, fast)->inline_batch.expected_ns, 95 * kMs) << "a sleep is no shorter there";
+  EXPECT_NEAR(loader_model(record({run(0, 100, 100)}), {}, fast)->inline_batch.expected_ns, 10 * kMs, 0.1 * kMs);
 }
 
 TEST(LoaderModel, OtherProgramsAreTakenOff) {
@@ -65,7 +65,7 @@ TEST(LoaderModel, OtherProgramsAreTakenOff) {
   disturbed.others_cores = 1;
   LoaderRun full = run(2, 101, 100);  // one core was free: 100 + 1 ms
   full.others_cores = 1;
-  const auto model = loader_model(record({disturbed, full}, 2), 0, {});
+  const auto model = loader_model(record({disturbed, full}, 2), {}, {});
   EXPECT_NEAR(model->batch(1, 0).time.expected_ns, 100 * kMs, 3 * kMs);
   EXPECT_NEAR(model->batch(2, 0).time.expected_ns, 51 * kMs, 2 * kMs);
 }
@@ -79,7 +79,7 @@ TEST(LoaderModel, StorageIsAddedToWhatCameFromMemory) {
   }
   LoaderHost slow;
   slow.storage = find_storage("100MB/s");
-  const auto model = loader_model(record({alone, one}), 0, slow);
+  const auto model = loader_model(record({alone, one}), {}, slow);
   EXPECT_NEAR(model->inline_batch.expected_ns, 150 * kMs, 1 * kMs);
   EXPECT_NEAR(model->batch(1, 0).time.expected_ns, 150 * kMs, 4 * kMs);
   EXPECT_NEAR(model->batch(16, 0).time.expected_ns, 100 * kMs, 0.1 * kMs) << "all share one disk";
@@ -88,21 +88,21 @@ TEST(LoaderModel, StorageIsAddedToWhatCameFromMemory) {
   LoaderRun cold = run(0, 150, 50);
   cold.read_known = true;
   cold.read_bytes = cold.device_bytes = 10e6;
-  EXPECT_NEAR(loader_model(record({cold}), 0, slow)->inline_batch.expected_ns, 150 * kMs, 1 * kMs);
+  EXPECT_NEAR(loader_model(record({cold}), {}, slow)->inline_batch.expected_ns, 150 * kMs, 1 * kMs);
 }
 
 TEST(LoaderModel, OneMeasurementOrTheLoopAloneIsLessCertain) {
-  const auto both = loader_model(record({run(0, 90, 90), run(1, 97, 97)}), 0, {});
-  const auto loop = loader_model(record({}), 90 * kMs, {});
+  const auto both = loader_model(record({run(0, 90, 90), run(1, 97, 97)}), {}, {});
+  const auto loop = loader_model(record({}), {90 * kMs, 90 * kMs}, {});
   ASSERT_TRUE(loop);
   EXPECT_FALSE(loop->measured);
   const TimeRange sure = both->batch(4, 0).time, unsure = loop->batch(4, 0).time;
   EXPECT_NEAR(unsure.expected_ns / sure.expected_ns, 1, 0.05);
   EXPECT_GT(unsure.high_ns - unsure.low_ns, 1.5 * (sure.high_ns - sure.low_ns));
-  EXPECT_FALSE(loader_model(record({}), 0, {}));
+  EXPECT_FALSE(loader_model(record({}), {}, {}));
   LoaderRecord none;
   none.kind = LoaderKind::dali;
-  EXPECT_FALSE(loader_model(none, 90 * kMs, {}));
+  EXPECT_FALSE(loader_model(none, {90 * kMs, 90 * kMs}, {}));
 }
 
 }  // namespace

@@ -221,6 +221,8 @@ Analysis analyze(Trace given, const std::optional<std::string>& gpu_name, double
   if (least.expandable_bytes) out.min_capacity_expandable_bytes = *least.expandable_bytes + beside_bytes;
 
   out.gpu_time = gpu_time_of_step(trace, gpu);
+  out.loader_workers = trace.loader.workers;
+  out.loader_batch = batch_time_of_loader(trace);
 
   // The verdict.
   Need need;

@@ -84,6 +84,7 @@ std::string json_report(const Prediction& p) {
     return Json{{"phase", peak.phase}, {"allocated_bytes", peak.allocated_bytes}, {"reserved_bytes", peak.reserved_bytes}};
   });
   if (p.gpu_time) out["gpu_time"] = time_range_json(*p.gpu_time);
+  if (p.loader_batch) out["loader"] = {{"workers", p.loader_workers}, {"batch", time_range_json(*p.loader_batch)}};
   out["oom"] = nullptr;
   if (p.oom) {
     out["oom"] = place_json(p.oom->place);

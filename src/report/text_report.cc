@@ -88,10 +88,16 @@ void peaks(const Prediction& p, TextWriter* out) {
   const std::string frame = user_frame(p.peak_allocated.place);
   if (!frame.empty()) out->line(fmt::format("{:61}at {}", "", cut_begin(frame, kColumns - 64)));
   row("Peak reserved", p.peak_reserved);
-  if (!p.gpu_time) return;
-  out->line();
-  out->line(fmt::format("{}{:>14}   {} to {}; more: gpucast time", out->bold("GPU time of a step") + std::string(26, ' '),
-                        time_text(p.gpu_time->expected_ns), time_text(p.gpu_time->low_ns), time_text(p.gpu_time->high_ns)));
+  if (p.gpu_time || p.loader_batch) out->line();
+  if (p.gpu_time) {
+    out->line(fmt::format("{}{:>14}   {} to {}; more: gpucast time", out->bold("GPU time of a step") + std::string(26, ' '),
+                          time_text(p.gpu_time->expected_ns), time_text(p.gpu_time->low_ns), time_text(p.gpu_time->high_ns)));
+  }
+  if (p.loader_batch) {
+    out->line(fmt::format("{}{:>14}   of its DataLoader with {} worker{}; more: gpucast time",
+                          out->bold("A batch comes every") + std::string(25, ' '), time_text(p.loader_batch->expected_ns), p.loader_workers,
+                          p.loader_workers == 1 ? "" : "s"));
+  }
 }
 
 void categories(const Prediction& p, TextWriter* out) {

@@ -249,7 +249,7 @@ CardOccupancy on_card(const Trace& trace, const StepOperations& step, const Gpu&
   const OccupancyCard card = occupancy_card(gpu);
   const std::vector<Duration> durations = durations_of(step, rates);
   std::vector<GpuTimeline::Span> spans;
-  const Schedule plan = schedule(step, durations, step.host_scale / options.cpu_speed, &spans, step.loop_batch_ns);
+  const Schedule plan = schedule(step, durations, step.host_scale / options.cpu_speed, &spans, step.loop_batch.ns);
   Shapes shapes(trace, step, rates, card, kernels_of_wheel(trace, options, gpu, &out.notes));
   Sums all;
   std::map<Phase, Sums> phases;

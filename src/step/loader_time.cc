@@ -66,7 +66,9 @@ class Combined {
     return out;
   }
 
-  bool is_enough(const LoaderChoice& choice) const { return choice.step.expected_ns <= kBusy * work_ns_; }
+  bool is_enough(const LoaderChoice& choice) const {
+    return choice.bound != StepBound::loader && choice.step.expected_ns <= kBusy * work_ns_;
+  }
   // That the loader and the program would take at the pace of the card.
   double cores_needed() const {
     return (model_.worker_cpu_ns + model_.take_ns + model_.pin_ns + card_.host_ns / batches_) / (work_ns_ / batches_);
@@ -125,6 +127,12 @@ std::vector<std::string> notes_of(const LoaderRecord& record, const StepOperatio
 }
 
 }  // namespace
+
+std::optional<TimeRange> batch_time_of_loader(const Trace& trace) {
+  const std::optional<LoaderModel> model = loader_model(trace.loader, {}, {});
+  if (!model) return std::nullopt;
+  return model->batch(trace.loader.workers, 0).time;
+}
 
 std::optional<LoaderFigures> loader_figures(const LoaderRecord& record, const StepOperations& step, const std::optional<LoaderModel>& model,
                                             const std::vector<int64_t>& workers) {

@@ -261,7 +261,7 @@ double host_scale(const Trace& trace, double observed_ns) {
 
 // The step as if each batch had been there: the times of what follows move up, and where a batch was taken is kept.
 void take_loader_out(const Trace& trace, int64_t begin_us, int64_t end_us, StepOperations* out) {
-  std::vector<double> elsewhere;
+  std::vector<LoopBatch> elsewhere;
   int64_t waited_ns = 0;
   auto operation = out->operations.begin();
   auto order = out->order.begin();
@@ -272,7 +272,7 @@ void take_loader_out(const Trace& trace, int64_t begin_us, int64_t end_us, StepO
   };
   for (const TakenBatch& batch : trace.loader.taken) {
     if (batch.unix_us < begin_us || batch.unix_us + batch.wall_us > end_us) {
-      elsewhere.push_back(static_cast<double>(batch.wall_us) * 1e3);
+      elsewhere.push_back({static_cast<double>(batch.wall_us) * 1e3, static_cast<double>(batch.cpu_us) * 1e3});
       continue;
     }
     const int64_t taken_ns = (batch.unix_us - begin_us) * 1000;
@@ -284,8 +284,8 @@ void take_loader_out(const Trace& trace, int64_t begin_us, int64_t end_us, StepO
   if (elsewhere.size() > 1) elsewhere.erase(elsewhere.begin());  // the first opens and fills what later ones find
   if (elsewhere.empty() || trace.loader.workers > 0) return;     // workers fill their queue in the first steps
   const auto middle = elsewhere.begin() + static_cast<ptrdiff_t>(elsewhere.size() / 2);
-  std::nth_element(elsewhere.begin(), middle, elsewhere.end());
-  out->loop_batch_ns = *middle;
+  std::nth_element(elsewhere.begin(), middle, elsewhere.end(), [](const LoopBatch& a, const LoopBatch& b) { return a.ns < b.ns; });
+  out->loop_batch = *middle;
 }
 
 }  // namespace

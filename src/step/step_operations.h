@@ -10,6 +10,7 @@
 
 #include "gpucast/trace.h"
 #include "src/attribution/attribution.h"
+#include "src/loader/loader_model.h"
 #include "src/time/operation.h"
 
 namespace gpucast {
@@ -55,7 +56,7 @@ struct StepOperations {
   int64_t work = 0, known_work = 0;  // launches, calls, copies; of these with a known operator or call
   int64_t samples = 0;               // the first dimension of the first input; 0: unknown
   int64_t tokens = 0;                // of an input of integers with two dimensions; 0: there is none
-  double loop_batch_ns = 0;          // a batch took in the other steps, without workers; 0: unknown
+  LoopBatch loop_batch;              // of the other steps, without workers
   double host_scale = 1;             // of host_ns and asked_ns: without being observed, and without our marks
 };
 

@@ -59,6 +59,19 @@ TEST(Schedule, TheHostWaitsForAStream) {
   EXPECT_DOUBLE_EQ(one.time(50).gpu_ns, 100 * kUs);
 }
 
+// The host makes a batch of 80 us while the GPU has work left; where it waits for the GPU in each step, one comes after the other.
+TEST(Schedule, ABatchOfTheHostsOwnIsHiddenUnlessItWaits) {
+  Case one;
+  one.step.host_ns = 10'000;
+  one.step.batches = {{2'000, 0}};
+  one.ask(0, 5);
+  EXPECT_DOUBLE_EQ(schedule(one.step, one.durations, 1, nullptr, 80 * kUs).step_ns, 100 * kUs);
+  EXPECT_DOUBLE_EQ(schedule(one.step, one.durations, 1, nullptr, 300 * kUs).step_ns, (300 + 10 + 2.5) * kUs) << "and a launch";
+  one.order(OrderKind::host_wait_stream, 0, 0, 0, 10);
+  const double alone = schedule(one.step, one.durations, 1).step_ns;
+  EXPECT_NEAR(schedule(one.step, one.durations, 1, nullptr, 80 * kUs).step_ns, alone + 80 * kUs, 1);
+}
+
 TEST(Schedule, TheHostWaitsForAnEventAlone) {
   Case one;
   one.ask(0, 10);

@@ -242,7 +242,7 @@ std::vector<GpuSlice> gpu_slices(const Trace& trace, const Gpu& gpu) {
   const std::optional<OnCard> known = on_card(trace, gpu);
   if (!known) return out;
   std::vector<GpuTimeline::Span> spans;
-  (void)schedule(known->step, known->durations, known->step.host_scale, &spans, known->step.loop_batch_ns);
+  (void)schedule(known->step, known->durations, known->step.host_scale, &spans, known->step.loop_batch.ns);
   const std::vector<uint32_t> positions = positions_of(trace, known->step);
   for (size_t i = 0; i < known->step.operations.size(); ++i) {
     const StepOperation& work = known->step.operations[i];
@@ -289,7 +289,7 @@ StepTimes step_times(const Trace& trace, const StepTimeOptions& options) {
     for (CardTime& card : out.cards) scale(&card, factor);
   }
   LoaderHost host{options.cores, options.cpu_speed, options.storage};
-  const std::optional<LoaderModel> loader = loader_model(trace.loader, step.loop_batch_ns, host);
+  const std::optional<LoaderModel> loader = loader_model(trace.loader, step.loop_batch, host);
   out.loader = loader_figures(trace.loader, step, loader, options.workers);
   for (CardTime& card : out.cards) {
     if (loader && out.loader && out.loader->batches > 0)

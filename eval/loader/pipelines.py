@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Twelve data pipelines, each with a small training loop behind it. One at a time, as evaluate.py starts them:
 
-    python pipelines.py NAME --folder DIR --workers 2                                   trains on the GPU (under gpucast: the virtual one)
-    python pipelines.py NAME --folder DIR --workers 2 --step-ms 40 --host-ms 2          the same loop before a card of known speed; prints JSON
+    python pipelines.py NAME --folder DIR --workers 2                                                  trains on the GPU (under gpucast: the virtual one)
+    python pipelines.py NAME --folder DIR --workers 2 --step-ms 40 --host-ms 2 --out FILE     the same loop before a card of known speed
 
 Each makes its own files in DIR when they are not there."""
 
@@ -20,23 +20,18 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from names import SYNC
 from PIL import Image
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 from torchvision import transforms
 
-# How a step is tied to its data: "none": pinned copies, nothing is waited for; "copy": copies that are not pinned; "item": loss.item().
-SYNC = {}
 MAKE = {}
 
 
-def pipeline(sync):
-    def declare(function):
-        name = function.__name__.replace("_", "-")
-        SYNC[name], MAKE[name] = sync, function
-        return function
-
-    return declare
+def pipeline(function):
+    MAKE[function.__name__.replace("_", "-")] = function
+    return function
 
 
 # ---- data ------------------------------------------------------------------------------------------------------------------------
@@ -77,25 +72,25 @@ class Function(Dataset):
         return self.make(index)
 
 
-@pipeline("none")
+@pipeline
 def jpeg(folder):
     steps = transforms.Compose([transforms.RandomResizedCrop(128), transforms.RandomHorizontalFlip(), transforms.ToTensor()])
     return Files(images(folder, "jpeg", 200, (320, 240)), steps), {"batch_size": 16}
 
 
-@pipeline("item")
+@pipeline
 def photos(folder):
     steps = transforms.Compose([transforms.Resize(224), transforms.CenterCrop(224), transforms.ToTensor()])
     return Files(images(folder, "jpeg", 60, (800, 600)), steps), {"batch_size": 4}
 
 
-@pipeline("copy")
+@pipeline
 def png(folder):
     steps = transforms.Compose([transforms.RandomCrop(96), transforms.ToTensor()])
     return Files(images(folder, "png", 100, (200, 160)), steps), {"batch_size": 12}
 
 
-@pipeline("none")
+@pipeline
 def tokenise(folder):
     words = [f"word{index}" for index in range(5000)]
     ids = {word: index for index, word in enumerate(words)}
@@ -111,7 +106,7 @@ def tokenise(folder):
     return Function(sample), {"batch_size": 32, "collate_fn": pad}
 
 
-@pipeline("none")
+@pipeline
 def augment(folder):
     def sample(index):
         image = torch.full((3, 160, 160), float(index % 7))
@@ -123,7 +118,7 @@ def augment(folder):
     return Function(sample), {"batch_size": 24}
 
 
-@pipeline("item")
+@pipeline
 def mixup(folder):
     def mix(samples):
         images = torch.stack([image for image, _ in samples])
@@ -151,7 +146,7 @@ class Shards(IterableDataset):
                     yield torch.from_numpy(np.asarray(image).copy()).permute(2, 0, 1).float() / 255, 1
 
 
-@pipeline("none")
+@pipeline
 def shards(folder):
     found = folder / "shards"
     if not found.exists():
@@ -164,7 +159,7 @@ def shards(folder):
     return Shards(sorted(found.iterdir())), {"batch_size": 16}
 
 
-@pipeline("none")
+@pipeline
 def sleep(folder):
     def sample(index):
         time.sleep(0.008)
@@ -173,7 +168,7 @@ def sleep(folder):
     return Function(sample), {"batch_size": 8}
 
 
-@pipeline("item")
+@pipeline
 def sleep_varied(folder):
     def sample(index):
         time.sleep(0.004 + random.Random(index).expovariate(1 / 0.004))
@@ -182,7 +177,7 @@ def sleep_varied(folder):
     return Function(sample), {"batch_size": 8}
 
 
-@pipeline("none")
+@pipeline
 def memory_map(folder):
     path = folder / "tokens.bin"
     if not path.exists():
@@ -198,7 +193,7 @@ def memory_map(folder):
     return Function(sample), {"batch_size": 128}
 
 
-@pipeline("copy")
+@pipeline
 def spectrogram(folder):
     def sample(index):
         wave = np.random.default_rng(index).standard_normal(32_000)
@@ -225,7 +220,7 @@ class Disk:
         return content
 
 
-@pipeline("none")
+@pipeline
 def slow_disk(folder, bytes_per_s=0):
     disk = Disk(bytes_per_s)
     paths = images(folder, "png", 100, (200, 160))
@@ -301,7 +296,7 @@ def measure(loader, sync, step_s, host_s, seconds):
         if sync == "item":
             card.wait()
         if count >= warm:
-            ends.append(time.perf_counter())
+            ends.append(card.free_at)  # when the card is done with it
             if len(ends) > 10 and ends[-1] - ends[0] > seconds:
                 break
     # Whole rounds of the workers.
@@ -318,6 +313,7 @@ def main():
     parser.add_argument("--host-ms", type=float, default=0)
     parser.add_argument("--seconds", type=float, default=3)
     parser.add_argument("--bytes-per-s", type=float, default=0)
+    parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     loader = loader_of(args.name, args.folder, args.workers, args.bytes_per_s)
     sync = SYNC[args.name]
@@ -326,7 +322,7 @@ def main():
         return
     begin, busy = time.perf_counter(), cpu_s()
     step_s = measure(loader, sync, args.step_ms / 1e3, args.host_ms / 1e3, args.seconds)
-    print(json.dumps({"step_ms": step_s * 1e3, "busy_cores": (cpu_s() - busy) / (time.perf_counter() - begin)}))
+    args.out.write_text(json.dumps({"step_ms": step_s * 1e3, "busy_cores": (cpu_s() - busy) / (time.perf_counter() - begin)}))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import threading
 import time
 import types
 
-from . import patching
+from . import patching, session
 
 _SHARES = ((0, 0.25), (1, 0.45), (2, 1.0))  # workers, how much of what is left of the time
 _MOST_BATCHES = 2000
@@ -160,6 +160,7 @@ def _measure(torch, parts, feed, workers, soft_s, hard_s, kept):
         "main_cpu_ns": _mean(cpu[1:] or cpu),
         "batch_bytes": _bytes_of(torch, batch),
         "others_cores": round(max(0.0, others), 3),
+        "mapped": bool(patching.safely(_maps_data)),
         **_joined(tables),
     }
 
@@ -246,6 +247,19 @@ def _io():
     with contextlib.suppress(OSError, ValueError, IndexError), open("/proc/thread-self/schedstat", encoding="ascii") as file:
         queue_ns = int(file.read().split()[1])
     return found.get("rchar", 0), found.get("read_bytes", 0), found.get("syscr", 0), _files, queue_ns
+
+
+def _maps_data():
+    """Files of a megabyte and more that are mapped to memory, but for libraries and what belongs to Python."""
+    ours = (sys.prefix, sys.base_prefix, "/dev/", "/usr/", "/proc/", "/sys/", "/memfd:", session.FOLDER)
+    with open("/proc/self/maps", encoding="utf-8", errors="replace") as file:
+        for line in file:
+            span, _, _, _, _, *path = line.split(maxsplit=5)
+            low, _, high = span.partition("-")
+            path = path[0].strip() if path else ""
+            if path.startswith("/") and not path.startswith(ours) and ".so" not in path and int(high, 16) - int(low, 16) >= 1 << 20:
+                return True
+    return False
 
 
 def _cpu_ns(pid):

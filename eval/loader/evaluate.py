@@ -6,7 +6,8 @@
 Each pipeline is captured once with 0 workers. From the capture: a step with any number of workers, on a card so fast that it waits for
 the loader, and on one that does not; the same with 4 workers where only 0 and 1 were measured; the slow disk's pipeline with a throttled
 reader against --storage. Measured: the loop runs, the card is a clock (pipelines.Card). Other programs on the machine spoil that: a
-measurement during which they had more than --quiet cores is repeated, at most --attempts times, and the calmest counts."""
+measurement during which they had more than --quiet cores is repeated, at most --attempts times, and the calmest counts. `beside` is the
+error of a prediction for as many cores as others left free (--cores)."""
 
 import argparse
 import gzip
@@ -24,6 +25,7 @@ from names import SYNC
 PIPELINES = Path(__file__).with_name("pipelines.py")
 WORKERS = (0, 1, 2, 4)
 CARD = "a100-80"
+CORES = len(os.sched_getaffinity(0))
 DISKS = (4e6, 12e6)  # bytes a second
 BARS = {"median": 0.05, "worst": 0.12, "extrapolated": 0.10, "storage": 0.10}
 
@@ -111,6 +113,10 @@ class Evaluation:
         choice = next(one for one in predicted["loader"]["choices"] if one["workers"] == workers)
         found = self.measure(name, workers, predicted, disk)
         without_ms = predicted["loader"]["step_without"]["expected_ns"] / 1e6
+        free = max(0.3, CORES - found["others"])
+        words = ["--storage", f"{disk:.0f}"] if disk else []
+        beside = self.predict(capture, without_ms, "--cores", f"{free:.3f}", *words)
+        beside_ms = next(one for one in beside["loader"]["choices"] if one["workers"] == workers)["step"]["expected_ns"] / 1e6
         measured, expected = found["step_ms"], choice["step"]["expected_ns"] / 1e6
         # The loader is what a step waits for where it is slower than all else; where they are within a tenth, either name is right.
         added = measured if workers else (measured - without_ms if SYNC[name] == "item" else measured)
@@ -123,19 +129,20 @@ class Evaluation:
             "predicted_ms": expected,
             "measured_ms": measured,
             "error": expected / measured - 1,
+            "error_with_free_cores": beside_ms / measured - 1,
             "bound": choice["bound"],
             "measured_bound": "loader" if added > 1.05 * without_ms else "card",
             "tie": abs(added / without_ms - 1) < 0.1 and choice["batch"]["expected_ns"] / 1e6 > 0.85 * without_ms,
             "others": found["others"],
         }
         if workers == 4 and kind != "storage":
-            alone = self.predict(with_runs(capture, (0, 1)), without_ms)
+            alone = self.predict(with_runs(capture, (0, 1)), without_ms, "--cores", f"{free:.3f}")
             from_two = next(one for one in alone["loader"]["choices"] if one["workers"] == 4)["step"]["expected_ns"] / 1e6
             row["from_0_and_1"] = from_two / measured - 1
         self.rows.append(row)
         right = row["tie"] or (row["bound"] == "loader") == (row["measured_bound"] == "loader")
         print(
-            f"{name:14}{kind:9}{row['sync']:6}{workers:3}{without_ms:9.1f}{expected:10.1f}{measured:10.1f}{row['error']:+8.1%}"
+            f"{name:14}{kind:9}{row['sync']:6}{workers:3}{without_ms:9.1f}{expected:10.1f}{measured:10.1f}{row['error']:+8.1%}{row['error_with_free_cores']:+8.1%}"
             f"{row['bound']:>8}{'' if right else '  WRONG'}{row['others']:8.2f}",
             flush=True,
         )
@@ -185,6 +192,7 @@ def summary(rows):
         line(f"  with {workers} workers", [row["error"] for row in plain if row["workers"] == workers], BARS["median"], BARS["worst"])
     calm = [row for row in plain if row["others"] <= 0.15]
     line("  while others had at most 0.15 cores", [row["error"] for row in calm], BARS["median"], BARS["worst"])
+    line("  with the cores that others left free", [row["error_with_free_cores"] for row in plain], BARS["median"], BARS["worst"])
     line("4 workers, of 0 and 1", [row["from_0_and_1"] for row in plain if "from_0_and_1" in row], 0, BARS["extrapolated"])
     line("storage, against a throttled reader", [row["error"] for row in rows if row["kind"] == "storage"], 0, BARS["storage"])
     right = [row["tie"] or (row["bound"] == "loader") == (row["measured_bound"] == "loader") for row in rows]
@@ -196,7 +204,7 @@ def main():
     args.folder.mkdir(parents=True, exist_ok=True)
     evaluation = Evaluation(args)
     print(
-        f"{'pipeline':14}{'card':9}{'waits':6}{'n':>3}{'without':>9}{'predicted':>10}{'measured':>10}{'error':>8}{'bound':>8}{'others':>8}  ms"
+        f"{'pipeline':14}{'card':9}{'waits':6}{'n':>3}{'without':>9}{'predicted':>10}{'measured':>10}{'error':>8}{'beside':>8}{'bound':>8}{'others':>8}  ms"
     )
     for name in args.only.split(",") if args.only else SYNC:
         evaluation.pipeline(name)

@@ -12,7 +12,6 @@ import types
 import warnings
 import weakref
 from bisect import bisect_left
-from collections import deque
 
 from . import loader_measure, patching, process
 
@@ -24,7 +23,7 @@ _MOST_WRITTEN = 256
 _loaders = {}  # number -> what is known of it
 _numbers = weakref.WeakKeyDictionary()  # DataLoader -> number
 _of_iterator = weakref.WeakKeyDictionary()  # iterator -> number
-_taken = deque(maxlen=_MOST_TAKEN)  # (number, unix_us, wall_us, cpu_us)
+_taken = []  # the first of all: (number, unix_us, wall_us, cpu_us)
 
 
 def install(torch):
@@ -73,7 +72,7 @@ def _taking(real):
         batch = real(self)
         wall_ns, cpu_ns = time.perf_counter_ns() - wall_ns, time.process_time_ns() - cpu_ns
         number = _of_iterator.get(self)
-        if number is not None:
+        if number is not None and len(_taken) < _MOST_TAKEN:
             _taken.append((number, begin_ns // 1000, wall_ns // 1000, cpu_ns // 1000))
         return batch
 
@@ -92,7 +91,7 @@ def append(paths, reason, measure):
 
 
 def _record(reason, measure):
-    ends = [mark[2] for mark in process.recorder.marks if mark[3] == "step"]
+    ends = [mark[2] for mark in process.recorder.marks if mark[3] == "step"] or [float("inf")]
     number, others = _feeding(ends)
     if number is None:
         if any(name == "nvidia.dali" or name.startswith("nvidia.dali.") for name in sys.modules):
@@ -110,8 +109,12 @@ def _record(reason, measure):
         return {**record, "said": ["the script did not end by itself or behind its steps"]}
     if process.ranks()["local_rank"] != 0:
         return {**record, "said": ["measured in the process of local rank 0 only"]}
-    _quieten(iterator)
-    return {**record, **_measured(_parts(loader, iterator, known["batch_size"]), known["pin_memory"])}
+    workers = _quieten(iterator)
+    measured = _measured(_parts(loader, iterator, known["batch_size"]), known["pin_memory"])
+    for pid in workers:
+        with contextlib.suppress(OSError):
+            os.kill(pid, signal.SIGCONT)  # a script that ends by itself ends them, too
+    return {**record, **measured}
 
 
 def _parts(loader, iterator, batch_size):
@@ -171,6 +174,7 @@ def _quieten(iterator):
     for pid in pids:
         with contextlib.suppress(OSError):
             os.kill(pid, signal.SIGSTOP)
+    return pids
 
 
 def _cpu_ticks(pid):

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 
-from agree import SCRIPTS, SHARED, measured, run
+from agree import SCRIPTS, SHARED, measured
 
 WORK = ("kernel", "gpu_memcpy", "gpu_memset")
 READER = pathlib.Path(__file__).parent / "read_trace.py"

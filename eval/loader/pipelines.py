@@ -1,18 +1,16 @@
 #!/usr/bin/env python3
 """Twelve data pipelines, each with a small training loop behind it. One at a time, as evaluate.py starts them:
 
-    python pipelines.py NAME --folder DIR --workers 2                                                  trains on the GPU (under gpucast: the virtual one)
-    python pipelines.py NAME --folder DIR --workers 2 --step-ms 40 --host-ms 2 --out FILE     the same loop before a card of known speed
+    gpucast run --real-time --gpu a100-80 -- python pipelines.py NAME --folder DIR --workers 2 --rows 512
 
-Each makes its own files in DIR when they are not there."""
+prints milliseconds a step, on the card's clock. Each makes its own files in DIR when they are not there."""
 
 import argparse
 import io
-import itertools
 import json
-import math
+import multiprocessing
+import os
 import random
-import re
 import tarfile
 import time
 from multiprocessing import Value
@@ -23,7 +21,7 @@ import torch
 from names import SYNC
 from PIL import Image
 from torch import nn
-from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
+from torch.utils.data import DataLoader, Dataset
 from torchvision import transforms
 
 MAKE = {}
@@ -92,13 +90,23 @@ def png(folder):
 
 @pipeline
 def tokenise(folder):
+    """Texts in a data set of Hugging Face's (Arrow files, mapped to memory), through its tokenizer."""
+    from datasets import Dataset as Table
+    from datasets import load_from_disk
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
     words = [f"word{index}" for index in range(5000)]
-    ids = {word: index for index, word in enumerate(words)}
-    draw = random.Random(0)
-    texts = [" ".join(draw.choices(words, k=draw.randint(50, 1200))) for _ in range(300)]
+    if not (folder / "texts").exists():
+        draw = random.Random(0)
+        Table.from_dict({"text": [" ".join(draw.choices(words, k=draw.randint(50, 1200))) for _ in range(3000)]}).save_to_disk(
+            folder / "texts"
+        )
+    texts = load_from_disk(folder / "texts")
+    tokenizer = Tokenizer(models.WordLevel({word: index for index, word in enumerate(words)}, unk_token=words[0]))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
 
     def sample(index):
-        return torch.tensor([ids[word] for word in re.findall(r"\w+", texts[index % len(texts)])])
+        return torch.tensor(tokenizer.encode(texts[index % len(texts)]["text"]).ids)
 
     def pad(samples):
         return nn.utils.rnn.pad_sequence(samples, batch_first=True), torch.zeros(len(samples), dtype=torch.long)
@@ -130,33 +138,27 @@ def mixup(folder):
     return Function(lambda index: (torch.rand(3, 128, 128), index % 10)), {"batch_size": 24, "collate_fn": mix}
 
 
-class Shards(IterableDataset):
-    """Tar files of JPEGs, shared out among the workers, again and again."""
-
-    def __init__(self, paths):
-        self.paths = paths
-
-    def __iter__(self):
-        worker = get_worker_info()
-        mine = self.paths[worker.id :: worker.num_workers] if worker else self.paths
-        for path in itertools.cycle(mine):
-            with tarfile.open(path) as tar:
-                for member in tar:
-                    image = Image.open(io.BytesIO(tar.extractfile(member).read())).convert("RGB").resize((128, 128))
-                    yield torch.from_numpy(np.asarray(image).copy()).permute(2, 0, 1).float() / 255, 1
-
-
 @pipeline
 def shards(folder):
+    """Tar files of JPEGs through webdataset, shared out among the workers, again and again."""
+    import webdataset
+
     found = folder / "shards"
     if not found.exists():
-        found.mkdir(parents=True)
         files = images(folder, "jpeg", 200, (320, 240))
+        found.mkdir(parents=True)
         for number in range(8):
             with tarfile.open(found / f"{number}.tar", "w") as tar:
                 for path in files[number::8]:
                     tar.add(path, path.name)
-    return Shards(sorted(found.iterdir())), {"batch_size": 16}
+
+    def sample(image):
+        return torch.from_numpy(np.asarray(image.resize((128, 128))).copy()).permute(2, 0, 1).float() / 255, 1
+
+    paths = [str(path) for path in sorted(found.iterdir())]
+    return webdataset.WebDataset(paths, shardshuffle=False).repeat().decode("pil").to_tuple("jpeg").map(lambda one: sample(one[0])), {
+        "batch_size": 16
+    }
 
 
 @pipeline
@@ -240,68 +242,60 @@ def loader_of(name, folder, workers, bytes_per_s=0):
 # ---- the loop behind it ----------------------------------------------------------------------------------------------------------
 
 
-def train(loader, sync):
-    model = nn.Sequential(*(nn.Linear(8192, 8192, bias=False, device="cuda") for _ in range(4)))
+def train(loader, sync, rows, enough):
+    """`rows`: how much there is to do on the card for each batch. `enough` gets the step's end, an event of the card's, and says when to stop."""
+    model = nn.Sequential(*(nn.Linear(4096, 4096, bias=False, device="cuda") for _ in range(4)))
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    ones = torch.ones(rows, 4096, device="cuda")
     for batch, labels in loader:
         x = batch.to("cuda", non_blocking=sync != "copy").float()
         labels = labels.to("cuda", non_blocking=sync != "copy")
-        loss = model(torch.ones(512, 8192, device="cuda")).mean() + x.mean() + labels.float().mean()
+        loss = model(ones).mean() + x.mean() + labels.float().mean()
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
         if sync == "item":
             loss.item()
+        end = torch.cuda.Event(enable_timing=True)
+        end.record()
+        if enough(end):
+            return
 
 
-class Card:
-    """Stands in for a GPU that takes `step_s` for a step: the one place that knows that there is none."""
+class Stopwatch:
+    """Milliseconds a step on the card, behind the first ones, over whole rounds of the workers."""
 
-    AHEAD = 4  # steps that its launch queue holds
+    def __init__(self, workers, seconds):
+        self.round, self.warm, self.seconds = max(1, workers), 3 + 3 * workers, seconds
+        self.ends = []
+        self.began = self.cpu = None
 
-    def __init__(self, step_s):
-        self.step_s = step_s
-        self.free_at = 0.0
+    def __call__(self, end):
+        self.ends.append(end)
+        done = len(self.ends) - self.warm
+        if done == 1:
+            self.began, self.cpu = time.perf_counter(), cpu_s()
+        return done > 10 and time.perf_counter() - self.began > self.seconds
 
-    def launch(self):
-        now = time.perf_counter()
-        self.free_at = max(self.free_at, now) + self.step_s
-        self.wait(self.AHEAD * self.step_s)
-
-    def wait(self, left_s=0.0):
-        time.sleep(max(0.0, self.free_at - left_s - time.perf_counter()))
-
-
-def work(seconds):
-    end = time.thread_time() + seconds
-    while time.thread_time() < end:
-        math.sqrt(2.0)
+    def found(self):
+        torch.cuda.synchronize()
+        took = time.perf_counter() - self.began
+        busy, own = (after - before for before, after in zip(self.cpu, cpu_s()))
+        ends = self.ends[self.warm - 1 :]
+        last = (len(ends) - 1) // self.round * self.round
+        return {"step_ms": ends[0].elapsed_time(ends[last]) / last, "others": max(0.0, busy - own) / took}
 
 
 def cpu_s():
-    with open("/proc/stat", encoding="ascii") as file:
-        user, nice, system, _, _, irq, softirq, *_ = map(int, file.readline().split()[1:])
-    return (user + nice + system + irq + softirq) / 100
+    """CPU time of the whole machine, and of this process with its workers."""
 
+    def seconds(path, fields):
+        with open(path, encoding="ascii", errors="replace") as file:
+            words = file.readline().rpartition(") ")[2].split()
+        return sum(int(words[field]) for field in fields) / os.sysconf("SC_CLK_TCK")
 
-def measure(loader, sync, step_s, host_s, seconds):
-    card = Card(step_s)
-    warm = 3 + 3 * loader.num_workers
-    ends = []
-    for count, _ in enumerate(loader):
-        if sync == "copy":
-            card.wait()
-        card.launch()  # its first kernel starts while the program launches others
-        work(host_s)
-        if sync == "item":
-            card.wait()
-        if count >= warm:
-            ends.append(card.free_at)  # when the card is done with it
-            if len(ends) > 10 and ends[-1] - ends[0] > seconds:
-                break
-    # Whole rounds of the workers.
-    last = (len(ends) - 1) // max(1, loader.num_workers) * max(1, loader.num_workers)
-    return (ends[last] - ends[0]) / last
+    own = [os.getpid(), *(child.pid for child in multiprocessing.active_children())]
+    return seconds("/proc/stat", (1, 2, 3, 6, 7)), sum(seconds(f"/proc/{pid}/stat", (11, 12)) for pid in own)
 
 
 def main():
@@ -309,20 +303,14 @@ def main():
     parser.add_argument("name", choices=MAKE)
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--workers", type=int, default=0)
-    parser.add_argument("--step-ms", type=float)
-    parser.add_argument("--host-ms", type=float, default=0)
+    parser.add_argument("--rows", type=int, default=512, help="how much there is to do on the card (default %(default)s)")
     parser.add_argument("--seconds", type=float, default=3)
     parser.add_argument("--bytes-per-s", type=float, default=0)
-    parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     loader = loader_of(args.name, args.folder, args.workers, args.bytes_per_s)
-    sync = SYNC[args.name]
-    if args.step_ms is None:
-        train(loader, sync)
-        return
-    begin, busy = time.perf_counter(), cpu_s()
-    step_s = measure(loader, sync, args.step_ms / 1e3, args.host_ms / 1e3, args.seconds)
-    args.out.write_text(json.dumps({"step_ms": step_s * 1e3, "busy_cores": (cpu_s() - busy) / (time.perf_counter() - begin)}))
+    watch = Stopwatch(args.workers, args.seconds)
+    train(loader, SYNC[args.name], args.rows, watch)
+    print(json.dumps(watch.found()), flush=True)
 
 
 if __name__ == "__main__":

@@ -612,7 +612,8 @@ double clock_event_ns(uint64_t event) {
 }
 
 void start_clock(ClockMode mode, std::function<std::string(const std::string&)> ask) {
-  auto* clock = new Clock;  // tests only: a few of them
+  static auto* g_kept = new std::vector<Clock*>;  // tests only: a few, and a thread of one may still look at it
+  Clock* clock = g_kept->emplace_back(new Clock);
   clock->mode = mode;
   clock->start_ns = time_of(CLOCK_MONOTONIC);
   clock->ask = std::move(ask);

@@ -69,8 +69,15 @@ def sleeping(gpucast_bin, tmp_path_factory):
     return capture_of(gpucast_bin, tmp_path_factory.mktemp("loader"))
 
 
+SLEEPS_NS = 4 * 10e6  # of a batch, at least
+
+
+def undisturbed_ns(run):
+    return max(run["period_ns"] - run.get("queue_ns", 0), run["period_ns"] / 4)
+
+
 def test_a_sleep_of_known_length(gpucast_bin, sleeping):
-    """A batch is four sleeps of 10 ms, on any machine and beside any other program."""
+    """A batch is four sleeps of 10 ms on any machine, and somewhat more where other programs are at work."""
     record = record_of(sleeping)
     assert [run["workers"] for run in record["measured"]] in ([0, 1], [0, 1, 2])
     assert record["kind"] == "dataloader"
@@ -79,14 +86,14 @@ def test_a_sleep_of_known_length(gpucast_bin, sleeping):
     measured = {run["workers"]: run for run in record["measured"]}
     assert set(measured) >= {0, 1}
     for run in measured.values():
-        assert run["period_ns"] * max(1, run["workers"]) == pytest.approx(41e6, rel=0.1)
-        assert run["cpu_ns"] < 20e6
+        assert SLEEPS_NS <= 1.02 * run["period_ns"] * max(1, run["workers"]) < 2 * SLEEPS_NS
+        assert run["cpu_ns"] < 0.5 * run["period_ns"] * max(1, run["workers"])
     result = report(gpucast_bin, sleeping, "--workers", "0,1,2,4,8")
     steps = {choice["workers"]: choice["step"]["expected_ns"] for choice in result["loader"]["choices"]}
     assert result["bound"] == "loader"
-    assert steps[0] == pytest.approx(41e6, rel=0.12)
-    # Sleeping workers need no core: eight of them are eight times as fast.
-    assert steps[8] == pytest.approx(41e6 / 8, rel=0.25)
+    assert 0.97 < steps[0] / undisturbed_ns(measured[0]) < 1.3, "the batch, and what the step does besides"
+    # Sleeping workers need no core: eight of them are about eight times as fast as one.
+    assert 5 < undisturbed_ns(measured[1]) / steps[8] < 9
     assert steps[1] > steps[2] > steps[4] > steps[8]
     assert result["step"]["expected_ns"] == steps[0]
     assert result["loader"]["waits_share"] > 0.8
@@ -167,7 +174,7 @@ def test_loaders_of_all_kinds(gpucast_bin, tmp_path, setup, loader, said):
     else:
         assert record["said"] == []
         for run in record["measured"]:
-            assert run["period_ns"] * max(1, run["workers"]) == pytest.approx(41e6, rel=0.25)
+            assert SLEEPS_NS <= 1.02 * run["period_ns"] * max(1, run["workers"]) < 2 * SLEEPS_NS
 
 
 @pytest.mark.once
@@ -188,11 +195,11 @@ def test_a_plain_run_measures_nothing(gpucast_bin, sleeping, tmp_path):
     plain = capture_of(gpucast_bin, tmp_path, measure=False)
     record = record_of(plain)
     assert "measured" not in record
-    assert [round(wall / 41e3, 0) for _, wall, _ in record["next"]] == [1, 1, 1]
+    assert all(SLEEPS_NS / 1e3 <= wall < 2 * SLEEPS_NS / 1e3 for _, wall, _ in record["next"])
     # What its loop shows is as good, but less certain of workers.
     loop, measured = report(gpucast_bin, plain, "--workers", "0,4"), report(gpucast_bin, sleeping, "--workers", "0,4")
     assert loop["loader"]["source"] == "loop"
-    assert loop["step"]["expected_ns"] == pytest.approx(measured["step"]["expected_ns"], rel=0.1)
+    assert loop["step"]["expected_ns"] == pytest.approx(measured["step"]["expected_ns"], rel=0.3)
     width = [one["loader"]["choices"][1]["batch"]["high_ns"] / one["loader"]["choices"][1]["batch"]["low_ns"] for one in (loop, measured)]
     assert width[0] > width[1]
 

@@ -2,9 +2,9 @@
 """Do all ways of measuring a step agree, on a card that is not there? Runs each of scripts/ under `gpucast time`, `gpucast run --real-time` and
 `--warp`, and prints a table: milliseconds by `gpucast time`, and how far each other way is from it, in percent.
 
-    python eval/clock/agree.py --python ENV/bin/python [--gpucast PATH] [--gpu a100-80] [--only NAME,NAME] [--out FILE]
+    python eval/clock/agree.py --python ENV/bin/python [--gpucast PATH] [--gpu a100-80] [--only NAME,NAME] [--out FILE] [--markdown docs/explanation/clock.md]
 
-FILE has a line of JSON for each script that is done; what is in it is not run again.
+ENV has tqdm, where that is to be tried. FILE has a line of JSON for each script that is done; what is in it is not run again.
 """
 
 import argparse
@@ -17,6 +17,8 @@ import sys
 
 SCRIPTS = pathlib.Path(__file__).parent / "scripts"
 SHARED = ("measure", "models")
+BEGIN, END = "<!-- agree: begin -->", "<!-- agree: end -->"
+LONG_MS = 20
 WAYS = ("events", "do_bench", "benchmark", "wall", "tqdm", "profiler")
 
 
@@ -46,10 +48,12 @@ def one(name, options):
 
 
 def table(rows):
-    columns = [("real_time", way) for way in WAYS] + [("warp", way) for way in ("events", "wall")]
-    print("| script | bound | step ms | " + " | ".join(f"{way}{' (warp)' if mode == 'warp' else ''} %" for mode, way in columns) + " |")
-    print("| --- | --- | ---: |" + " ---: |" * len(columns))
-    away = {column: [] for column in columns}
+    columns = [("real_time", way) for way in WAYS] + [("warp", way) for way in ("events", "wall", "tqdm")]
+    lines = [
+        "| script | bound | step ms | " + " | ".join(f"{way}{' (warp)' if mode == 'warp' else ''} %" for mode, way in columns) + " |",
+        "| --- | --- | ---: |" + " ---: |" * len(columns),
+    ]
+    away, long = {column: [] for column in columns}, {column: [] for column in columns}
     for row in rows:
         cells = []
         for mode, way in columns:
@@ -57,10 +61,17 @@ def table(rows):
             cells.append("" if value is None else f"{100 * (value / row['step_ms'] - 1):+.1f}")
             if value is not None:
                 away[mode, way].append(abs(value / row["step_ms"] - 1))
-        print(f"| {row['script']} | {row['bound']} | {row['step_ms']:.2f} | " + " | ".join(cells) + " |")
-    for label, of in (("median", statistics.median), ("worst", max)):
-        cells = [f"{100 * of(values):.1f}" if values else "" for values in away.values()]
-        print(f"| {label} of all, without sign | | | " + " | ".join(cells) + " |")
+                if row["step_ms"] > LONG_MS:
+                    long[mode, way].append(away[mode, way][-1])
+        lines.append(f"| {row['script']} | {row['bound']} | {row['step_ms']:.2f} | " + " | ".join(cells) + " |")
+    for label, of, what in (
+        ("median, without sign", statistics.median, away),
+        ("worst", max, away),
+        (f"worst above {LONG_MS} ms", max, long),
+    ):
+        cells = [f"{100 * of(values):.1f}" if values else "" for values in what.values()]
+        lines.append(f"| {label} | | | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
 
 
 def main():
@@ -70,6 +81,7 @@ def main():
     parser.add_argument("--gpu", default="a100-80")
     parser.add_argument("--only", default="")
     parser.add_argument("--out", type=pathlib.Path)
+    parser.add_argument("--markdown", type=pathlib.Path, help="a page to write the table into")
     options = parser.parse_args()
     rows = []
     if options.out and options.out.exists():
@@ -84,7 +96,11 @@ def main():
         if options.out:
             with options.out.open("a") as file:
                 file.write(json.dumps(rows[-1]) + "\n")
-    table([row for row in rows if row["script"] in names])
+    text = table([row for row in rows if row["script"] in names])
+    print(text)
+    if options.markdown:
+        before, rest = options.markdown.read_text().split(BEGIN)
+        options.markdown.write_text(f"{before}{BEGIN}\n{text}\n{END}{rest.split(END)[1]}")
 
 
 if __name__ == "__main__":

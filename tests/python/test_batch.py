@@ -96,7 +96,7 @@ def history(capture):
             line = line[:2]
         elif line[0] == "memcpy":
             kind = line[1]  # to the device, from it
-            line = [*line[:2], "host" if kind == 2 else line[2], "host" if kind == 1 else line[3], *line[4:-1]]
+            line = [*line[:2], "host" if kind == 2 else line[2], "host" if kind == 1 else line[3], *line[4:6], *line[7:]]
         elif line[0] in ("alloc", "free_requested", "free_completed", "segment_alloc", "segment_free", "segment_map", "segment_unmap"):
             line = line[:5]
         if line[0] in ("free_requested", "free_completed") and told and isinstance(told[-1], set):

@@ -11,7 +11,8 @@ import { on } from "./state";
 let time: StepTime;
 let end = 0; // of the axis
 
-const sentence = (words: string): string => words.charAt(0).toUpperCase() + words.slice(1);
+const capital = (words: string): string => words.charAt(0).toUpperCase() + words.slice(1);
+const sentence = (words: string): string => `${capital(words)}${/[.!?]$/.test(words) ? "" : "."}`;
 const share = (part: number): string => `${(100 * part).toFixed(0)} %`;
 const place = (ns: number): string => `${(100 * ns) / end}%`;
 
@@ -28,8 +29,9 @@ function bar(parts: Part[], width: number, from = 0): HTMLElement {
   let all = 0;
   for (const part of parts) all += part.ns;
   const strip = el("div", { class: "path-strip" }, ...parts.map((part) => {
-    const piece = el("i", { class: kPlain.includes(part.fill) ? `path-${part.fill}` : "", title: `${part.name}: ${format.time(part.ns)}` });
-    if (!kPlain.includes(part.fill)) piece.style.background = background(part.fill);
+    const plain = kPlain.includes(part.fill);
+    const piece = el("i", { class: plain ? `path-${part.fill}` : "", title: `${part.name}: ${format.time(part.ns)}` });
+    if (!plain) piece.style.background = background(part.fill);
     piece.style.flexGrow = String(all > 0 ? part.ns / all : 0);
     return piece;
   }));
@@ -54,7 +56,7 @@ function paths(): void {
   // Without workers the program makes its batches itself: one comes after the other.
   const fedFrom = loader?.workers === 0 ? host_ns : 0;
   end = 1.02 * Math.max(step.high_ns, gpu_ns, host_ns, loader ? fedFrom + loader.fed_ns : 0, 1);
-  const waits = loader ? loader.wait_share * step.expected_ns : 0;
+  const waits = loader && loader.wait_share >= 0.005 ? loader.wait_share * step.expected_ns : 0;
   const range = el("div", { class: "path-range", title: `9 of 10 within ${format.time(step.low_ns)} to ${format.time(step.high_ns)}` });
   range.style.left = place(step.low_ns);
   range.style.width = place(step.high_ns - step.low_ns);
@@ -73,7 +75,7 @@ function paths(): void {
   fill(byId("paths"), ...rows);
   const ticks = format.timeTicks(0, end, byId("paths").clientWidth / 80 || 6);
   fill(byId("path-axis"), ...ticks.map((at) => {
-    const tick = el("span", {}, format.timeTick(at));
+    const tick = el("span", { class: at > 0.95 * end ? "last" : "" }, format.timeTick(at));
     tick.style.left = place(at);
     return tick;
   }));
@@ -93,7 +95,7 @@ function workers(): void {
   if (!loader) return;
   byId("workers").hidden = false;
   const heads = ["workers", "a batch every", "9 of 10 within", "a step", "it waits", "bound"];
-  const number = (text: string): HTMLElement => el("td", { class: "number" }, text);
+  const number = (text: string, column = ""): HTMLElement => el("td", { class: `number ${column}` }, text);
   fill(
     byId("workers"),
     el(
@@ -103,21 +105,19 @@ function workers(): void {
       el("thead", {}, el("tr", {}, ...heads.map((head, i) => el("th", { scope: "col", class: i === 5 ? "" : i === 2 ? "number within" : "number" }, head)))),
       el("tbody", {}, ...loader.choices.map(({ workers: count, batch, step, wait_share, bound }) => {
         const own = count === loader.workers;
-        const within = number(format.timeRange(batch.low_ns, batch.high_ns, batch.expected_ns));
-        within.classList.add("within");
         return el(
           "tr",
           { class: own ? "own" : "", "data-workers": count, "aria-current": own ? "true" : undefined },
           el("th", { scope: "row", class: "number" }, own ? el("span", { class: "own-mark", title: "the script's own number" }, el("span", {}, "yours "), "▸ ") : "", count),
           number(format.time(batch.expected_ns)),
-          within,
+          number(format.timeRange(batch.low_ns, batch.high_ns, batch.expected_ns), "within"),
           number(format.time(step.expected_ns)),
           number(share(wait_share)),
           el("td", {}, bound),
         );
       })),
     ),
-    el("p", { class: "advice" }, `${sentence(loader.advice)}.`),
+    el("p", { class: "advice" }, sentence(loader.advice)),
   );
 }
 
@@ -131,8 +131,8 @@ export function initStepBound(): void {
   title.dataset.ns = String(step.expected_ns);
   fill(title, `A step takes ${format.time(step.expected_ns)} on ${gpu.full_name || gpu.name}`);
   const [bound, ...rest] = time.bound_words.split(":");
-  fill(byId("step-bound"), el("b", {}, sentence(bound!)), `:${rest.join(":")}. `, el("span", { class: "muted" }, `${time.interval_words}.`));
-  fill(byId("step-notes"), ...[...time.loader_words, ...time.notes].map((words) => el("p", {}, `${sentence(words)}.`)));
+  fill(byId("step-bound"), el("b", {}, capital(bound!)), `:${rest.join(":")}. `, el("span", { class: "muted" }, sentence(time.interval_words)));
+  fill(byId("step-notes"), ...[...time.loader_words, ...time.notes].map((words) => el("p", {}, sentence(words))));
   paths();
   workers();
   on(["theme"], paths);

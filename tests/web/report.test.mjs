@@ -380,7 +380,7 @@ test("both paths of a step, the bound and the waiting are what time says", async
     ["host", times.host_ns, false],
     ["loader", loader.now.batch.expected_ns * loader.batches_per_step, true],
   ]);
-  assert.match(await page.locator('[data-path="loader"]').innerText(), /^Loader\s+2 workers\s+bounds the step\s+[\d.]+ ms$/);
+  assert.match(await page.locator('[data-path="loader"]').innerText(), /^Loader\s+2 workers\s+bound\s+[\d.]+ ms$/);
   // One scale for all bars.
   const [, right] = await barOf(page, "step"), scale = right / times.step.expected_ns;
   for (const [path, ns] of await shownPaths(page)) near((await barOf(page, path))[1], ns * scale, path);

@@ -45,7 +45,7 @@ function row(id: string, name: string, detail: string, ns: number, ...bars: HTML
   return el(
     "div",
     { class: bounds ? "path-row bounds" : "path-row", "data-path": id, "data-ns": ns },
-    el("span", { class: "path-name" }, name, detail ? el("span", { class: "muted" }, detail) : "", bounds ? el("span", { class: "path-mark" }, "bounds the step") : ""),
+    el("span", { class: "path-name" }, name, detail ? el("span", { class: "muted" }, detail) : "", bounds ? el("span", { class: "path-mark" }, "bound") : ""),
     el("span", { class: "number" }, format.time(ns)),
     el("div", { class: "path-track", "aria-hidden": "true" }, ...bars),
   );

@@ -73,7 +73,7 @@ function paths(): void {
     rows.push(row("loader", "Loader", loader.batches > 1 ? `${how}, ${loader.batches} batches` : how, loader.fed_ns, bar(parts, loader.fed_ns, fedFrom)));
   }
   fill(byId("paths"), ...rows);
-  const ticks = format.timeTicks(0, end, byId("paths").clientWidth / 80 || 6);
+  const ticks = format.timeTicks(0, end, byId("paths").clientWidth / 60 || 6);
   fill(byId("path-axis"), ...ticks.map((at) => {
     const tick = el("span", { class: at > 0.95 * end ? "last" : "" }, format.timeTick(at));
     tick.style.left = place(at);

@@ -19,6 +19,8 @@
 #include "src/base/json.h"
 #include "src/occupancy/wheel.h"
 #include "src/report/html_template.h"
+#include "src/report/json_parts.h"
+#include "src/report/time_words.h"
 #include "src/report/timeline.h"
 
 namespace gpucast {
@@ -389,7 +391,48 @@ class Writer {
     columns_.add("work.stream", stream);
     columns_.add("work.launches", launches);
     columns_.add("work.module", in_module);
-    return {{"number", trace_.observed.step}, {"names", names}};
+    return {{"number", trace_.observed.step}, {"names", names}, {"time", step_time()}};
+  }
+
+  // What the observed step waits for: as in `gpucast time`.
+  Json step_time() const {
+    StepTimeOptions options;
+    options.gpus = {analysis_.gpu};
+    const StepTimes times = step_times(trace_, options);
+    const CardTime& card = times.cards.front();
+    Json out = {{"step", time_range_json(card.step)},
+                {"bound", step_bound_name(card.bound)},
+                {"gpu_ns", card.gpu_ns},
+                {"host_ns", card.host_ns},
+                {"bound_words", bound_words(card)},
+                {"interval_words", interval_words(card)},
+                {"loader_words", Json::array()},
+                {"notes", Json::array()},
+                {"loader", nullptr}};
+    if (!times.loader) return out;
+    const LoaderFigures& figures = *times.loader;
+    out["notes"] = figures.notes;
+    if (figures.kind == LoaderKind::dataloader) out["loader_words"].push_back(loader_words(figures));
+    if (!card.loader) return out;
+    out["loader_words"].push_back(batch_words(figures));
+    if (const std::string reads = read_words(figures); !reads.empty()) out["loader_words"].push_back(reads);
+    const CardLoader& loader = *card.loader;
+    Json stages = list_json(figures.stages_ns, [](const auto& stage) { return Json{{"name", stage.first}, {"ns", stage.second}}; });
+    Json choices = list_json(loader.choices, [](const LoaderChoice& choice) {
+      return Json{{"workers", choice.workers},
+                  {"batch", time_range_json(choice.batch)},
+                  {"step", time_range_json(choice.step)},
+                  {"wait_share", choice.wait_share},
+                  {"bound", bound_words(choice)}};
+    });
+    out["loader"] = {{"workers", figures.workers},
+                     {"batches", figures.batches},
+                     {"fed_ns", static_cast<double>(figures.batches) * loader.now.batch.expected_ns},
+                     {"wait_share", loader.now.wait_share},
+                     {"stages", std::move(stages)},
+                     {"choices", std::move(choices)},
+                     {"advice", workers_advice(figures, card)}};
+    return out;
   }
 
   const Trace& trace_;

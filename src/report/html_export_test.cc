@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "gpucast/error.h"
+#include "gpucast/step_time.h"
 #include "src/base/alloc_conf.h"
 #include "src/report/html_template.h"
 
@@ -204,6 +205,78 @@ TEST(HtmlExport, TheObservedStepLiesInTheHistory) {
   EXPECT_GT(durations[1], durations[0]);
   const auto starts = page.of<double>("work.start");
   EXPECT_GE(starts[2], starts[0] + durations[0]) << "one stream, one after the other";
+}
+
+// The same fed by a loader: two workers that make a batch in 40 ms each, and a batch taken in the step.
+Analysis with_loader() {
+  Analysis out = with_step();
+  Trace& trace = out.trace;
+  Mark end{MarkKind::phase_end, MarkedPhase::forward, ModuleId(0), 5, 2, 1, 0, StringId()};
+  end.time_us = 1'000'200;
+  trace.marks.push_back(end);
+  LoaderRecord& loader = trace.loader;
+  loader.kind = LoaderKind::dataloader;
+  loader.dataset = kEvil;
+  loader.workers = loader.prefetch_factor = 2;
+  loader.batch_size = 32;
+  loader.cores = 8;
+  loader.taken = {{1'000'050, 100, 10}};
+  for (const int64_t workers : {0, 1, 2}) {
+    LoaderRun run;
+    run.workers = workers;
+    run.batches = 20;
+    run.fetch_ns = run.cpu_ns = 40e6;
+    run.period_ns = run.fetch_ns / static_cast<double>(std::max<int64_t>(1, workers));
+    run.stages_ns = {{"transform", 10e6}, {"decode", 25e6}};
+    loader.runs.push_back(run);
+  }
+  return out;
+}
+
+TEST(HtmlExport, BothPathsOfAStepAreThoseOfTime) {
+  if (html_template().empty()) GTEST_SKIP() << "built without the page";
+  const Analysis analysis = with_loader();
+  const nlohmann::json time = Payload(analysis).directory["step"]["time"];
+  StepTimeOptions options;
+  options.gpus = {analysis.gpu};
+  const StepTimes times = step_times(analysis.trace, options);
+  const CardTime& card = times.cards.front();
+  ASSERT_TRUE(card.loader);
+  EXPECT_EQ(time["bound"], "loader");
+  EXPECT_EQ(time["step"]["low_ns"], card.step.low_ns);
+  EXPECT_EQ(time["step"]["expected_ns"], card.step.expected_ns);
+  EXPECT_EQ(time["step"]["high_ns"], card.step.high_ns);
+  EXPECT_EQ(time["gpu_ns"], card.gpu_ns);
+  EXPECT_EQ(time["host_ns"], card.host_ns);
+  const std::string text = step_times_text(times, false);
+  EXPECT_NE(text.find(time["bound_words"].get<std::string>()), std::string::npos) << text;
+  EXPECT_NE(text.find(time["interval_words"].get<std::string>()), std::string::npos) << text;
+  EXPECT_EQ(time["loader_words"][0], std::string("DataLoader of ") + kEvil + ": batches of 32, 2 workers, prefetch 2");
+  EXPECT_EQ(time["loader_words"][1], "a batch takes one process 40.0 ms: decode 25.0 ms, transform 10.0 ms, dataset 5.00 ms");
+  const nlohmann::json& loader = time["loader"];
+  EXPECT_EQ(loader["workers"], 2);
+  EXPECT_EQ(loader["fed_ns"], card.loader->now.batch.expected_ns) << "one batch a step";
+  EXPECT_EQ(loader["wait_share"], card.loader->now.wait_share);
+  EXPECT_EQ(loader["stages"][0], nlohmann::json({{"name", "decode"}, {"ns", 25e6}}));
+  ASSERT_EQ(loader["choices"].size(), card.loader->choices.size());
+  for (size_t i = 0; i < loader["choices"].size(); ++i) {
+    EXPECT_EQ(loader["choices"][i]["workers"], card.loader->choices[i].workers);
+    EXPECT_EQ(loader["choices"][i]["step"]["expected_ns"], card.loader->choices[i].step.expected_ns);
+  }
+}
+
+TEST(HtmlExport, WithoutALoaderTheStepIsStillBound) {
+  if (html_template().empty()) GTEST_SKIP() << "built without the page";
+  Analysis analysis = with_step();
+  const nlohmann::json time = Payload(analysis).directory["step"]["time"];
+  EXPECT_EQ(time["bound"], "host");
+  EXPECT_GT(time["host_ns"], time["gpu_ns"]);
+  EXPECT_GT(time["gpu_ns"], 0);
+  EXPECT_TRUE(time["loader"].is_null());
+  EXPECT_TRUE(time["loader_words"].empty());
+  EXPECT_TRUE(time["notes"].empty()) << "an older capture: nobody knows";
+  analysis.trace.loader.kind = LoaderKind::dali;
+  EXPECT_EQ(Payload(analysis).directory["step"]["time"]["notes"].size(), 1U);
 }
 
 TEST(HtmlExport, WithoutAStepOrRatesThereIsNoTime) {

@@ -8,6 +8,7 @@
 
 #include "gpucast/step_time.h"
 #include "src/report/text_writer.h"
+#include "src/report/time_words.h"
 
 namespace gpucast {
 namespace {
@@ -15,18 +16,6 @@ namespace {
 constexpr size_t kRows = 10;
 
 std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
-
-std::string workers_text(int64_t workers) { return fmt::format("{} worker{}", workers, workers == 1 ? "" : "s"); }
-
-std::string bound_sentence(const CardTime& card) {
-  if (card.bound == StepBound::loader) {
-    return fmt::format("loader-bound: a batch comes every {}, the GPU works {}, the host {}", time_text(card.loader->now.batch.expected_ns),
-                       time_text(card.gpu_ns), time_text(card.host_ns));
-  }
-  if (card.bound == StepBound::host)
-    return fmt::format("host-bound: the host works {}, the GPU {}", time_text(card.host_ns), time_text(card.gpu_ns));
-  return fmt::format("GPU-bound: the GPU works {}, the host {}", time_text(card.gpu_ns), time_text(card.host_ns));
-}
 
 void parts(TextWriter& out, const char* title, const std::vector<TimePart>& rows) {
   out.line();
@@ -38,56 +27,23 @@ void parts(TextWriter& out, const char* title, const std::vector<TimePart>& rows
   }
 }
 
-// "8 workers keep an a100-80 busy on this CPU; with your 2 it waits 61 % of the time".
-std::string advice(const LoaderFigures& figures, const CardTime& card) {
-  const CardLoader& loader = *card.loader;
-  const std::string cpu = fmt::format("{:g} core{}", figures.cores, figures.cores == 1 ? "" : "s");
-  const bool own = figures.workers == figures.script_workers;
-  const std::string waits =
-      fmt::format("with {}{} it waits {:.0f} % of the time", own ? "your " : "", figures.workers, 100 * loader.now.wait_share);
-  if (!loader.enough)
-    return fmt::format("no number of workers keeps {} busy: {} of this CPU are too few, about {:.0f} would do; {}", card.gpu_id, cpu,
-                       std::ceil(loader.cores_needed), waits);
-  const std::string does = *loader.enough == 1 ? "keeps" : "keep";
-  if (figures.workers >= *loader.enough || loader.now.wait_share < 0.03)
-    return fmt::format(
-        "{} {} {} busy on this CPU{}", workers_text(*loader.enough), does, card.gpu_id,
-        figures.workers == *loader.enough ? "" : fmt::format("; so {} your {}", figures.workers == 1 ? "does" : "do", figures.workers));
-  return fmt::format("{} {} {} busy on this CPU; {}", workers_text(*loader.enough), does, card.gpu_id, waits);
-}
-
 void loader(TextWriter& out, const LoaderFigures& figures, const CardTime& card) {
   out.line();
   if (figures.kind == LoaderKind::dataloader) {
     out.line(out.bold("Data pipeline"));
-    out.wrapped("  ", fmt::format("DataLoader of {}: batches of {}, {}{}{}", printable(figures.dataset), figures.batch_size,
-                                  workers_text(figures.script_workers),
-                                  figures.script_workers > 0 ? fmt::format(", prefetch {}", figures.prefetch_factor) : "",
-                                  figures.pin_memory ? ", pinned" : ""));
+    out.wrapped("  ", loader_words(figures));
   }
   if (card.loader) {
-    std::string parts;
-    for (const auto& [name, ns] : figures.stages_ns) parts += fmt::format("{}{} {}", parts.empty() ? ": " : ", ", name, time_text(ns));
-    if (figures.waits_share > 0.1) parts += fmt::format("; {:.0f} % of it waits, not computes", 100 * figures.waits_share);
-    out.wrapped("  ", fmt::format("a batch takes one process {}{}", time_text(figures.batch_ns), parts));
-    if (figures.read_bytes > 1e5) {
-      out.wrapped(
-          "  ", fmt::format(
-                    "it reads {:.1f} MB{}, {:.0f} % of that from memory{}", figures.read_bytes / 1e6,
-                    figures.files >= 0.5 ? fmt::format(" in {:.0f} files", figures.files) : "", 100 * figures.cached_share,
-                    figures.storage.empty() ? "" : fmt::format("; from {} that takes {}", figures.storage, time_text(figures.storage_ns))));
-    }
+    out.wrapped("  ", batch_words(figures));
+    if (const std::string reads = read_words(figures); !reads.empty()) out.wrapped("  ", reads);
     out.line(out.bold(
         fmt::format("  {:>8}{:>16}{:>26}{:>14}{:>10}  {}", "workers", "a batch every", "9 of 10 within", "a step", "it waits", "bound")));
     for (const LoaderChoice& choice : card.loader->choices) {
-      out.format(
-          "  {:>8}{:>16}{:>26}{:>14}{:>10}  {}{}", fmt::format("{}{}", choice.workers == figures.workers ? "> " : "", choice.workers),
-          time_text(choice.batch.expected_ns), time_text(choice.batch.low_ns) + " to " + time_text(choice.batch.high_ns),
-          time_text(choice.step.expected_ns), fmt::format("{:.0f} %", 100 * choice.wait_share), step_bound_name(choice.bound),
-          choice.bound == StepBound::loader && choice.limit != "workers" && !choice.limit.empty() ? fmt::format(" ({})", choice.limit)
-                                                                                                  : "");
+      out.format("  {:>8}{:>16}{:>26}{:>14}{:>10}  {}", fmt::format("{}{}", choice.workers == figures.workers ? "> " : "", choice.workers),
+                 time_text(choice.batch.expected_ns), time_text(choice.batch.low_ns) + " to " + time_text(choice.batch.high_ns),
+                 time_text(choice.step.expected_ns), fmt::format("{:.0f} %", 100 * choice.wait_share), bound_words(choice));
     }
-    out.wrapped("  ", advice(figures, card));
+    out.wrapped("  ", workers_advice(figures, card));
   }
   for (const std::string& note : figures.notes)
     out.wrapped(figures.kind == LoaderKind::dataloader ? "  " : "Data pipeline: ", printable(note));
@@ -95,9 +51,8 @@ void loader(TextWriter& out, const LoaderFigures& figures, const CardTime& card)
 
 void one_card(TextWriter& out, const StepTimes& times, const CardTime& card) {
   out.line(out.bold(fmt::format("{} a step on {} ({})", time_text(card.step.expected_ns), card.gpu_id, card.gpu_name)));
-  out.format("  9 of 10 within {} to {}{}", time_text(card.step.low_ns), time_text(card.step.high_ns),
-             card.measured_card ? "" : "; wider, since only this card's datasheet is known");
-  out.format("  {}", bound_sentence(card));
+  out.format("  {}", interval_words(card));
+  out.format("  {}", bound_words(card));
   if (card.samples_per_s > 0) {
     out.format("  {:.4g} samples/s{}", card.samples_per_s,
                card.tokens_per_s > 0 ? fmt::format(", {:.4g} tokens/s", card.tokens_per_s) : "");

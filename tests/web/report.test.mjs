@@ -13,6 +13,26 @@ const sum = (values) => values.reduce((a, b) => a + b, 0);
 
 after(close);
 
+// time_small as a capture whose DataLoader was measured: a batch of 38 ms in one process, taken within the observed step.
+function withLoader(name, change = {}, edit = () => {}) {
+  const run = (workers, period_ns) => ({ workers, batches: 20, start_ns: 5e7, period_ns, main_cpu_ns: 3e5, batch_bytes: 2e7, others_cores: 0, mapped: false, batch_ns: [36e6, 38e6, 40e6, 37e6, 39e6], cpu_ns: 37e6, fetch_ns: 38e6, stages_ns: { transform: 9e6, decode: 27e6, collate: 1e6 }, read: { bytes: 3.2e6, device_bytes: 0, calls: 64, files: 32 }, queue_ns: 0 });
+  const record = {
+    record: "loader", kind: "dataloader", dataset: "ImageFolder", iterable: false, workers: 2, prefetch_factor: 2, pin_memory: true, batch_size: 32, others: 0, pin_ns: 1e6,
+    machine: { cores: 8, threads_per_core: 1, ranks: 1 },
+    next: [[1795360531770000, 40000, 38000], [1795360533990000, 20000, 1000], [1795360534030000, 20000, 1000]],
+    measured: [run(0, 38e6), run(1, 39e6), run(2, 20e6)],
+    said: [],
+    ...change,
+  };
+  const lines = readFileSync(join(root, "tests/cases/time_small/input.jsonl"), "utf8").split("\n").filter(Boolean).map((line) => JSON.parse(line));
+  lines.splice(lines.findIndex((line) => line.record === "end") + 1, 0, record);
+  lines.at(-1).lines += 1;
+  lines.forEach(edit);
+  const path = join(folder, `${name}.gpucast`);
+  writeFileSync(path, gzipSync(lines.map((line) => JSON.stringify(line)).join("\n") + "\n"));
+  return path;
+}
+
 // One report a case, for all tests.
 const reports = new Map();
 function report(name) {
@@ -300,9 +320,10 @@ test("a module that is clicked in the icicle filters the other views", async () 
   await done();
 });
 
-for (const name of ["real_mlp_torch26", "snapshot_ring_buffer", "out_of_memory", "time_small"]) {
+for (const name of ["real_mlp_torch26", "snapshot_ring_buffer", "out_of_memory", "time_small", "with a loader"]) {
   test(`${name}: nothing overflows on a phone, and a tap chooses a moment`, async () => {
-    const { page, problems, done } = await open(report(name).file, { width: 390, height: 844, touch: true });
+    const file = name === "with a loader" ? exportHtml(withLoader("phone")) : report(name).file;
+    const { page, problems, done } = await open(file, { width: 390, height: 844, touch: true });
     for (const width of [390, 320]) {
       await page.setViewportSize({ width, height: 844 });
       await settle(page);
@@ -332,6 +353,91 @@ for (const name of ["real_mlp_torch26", "time_small"]) {
     await done();
   });
 }
+
+const shownPaths = (page) => page.locator("#paths .path-row").evaluateAll((rows) => rows.map((row) => [row.dataset.path, Number(row.dataset.ns), row.classList.contains("bounds")]));
+// Where a bar begins and ends, in shares of its track.
+const barOf = (page, path, part = ".path-strip") =>
+  page.evaluate(([path, part]) => {
+    const track = document.querySelector(`[data-path="${path}"] .path-track`), all = track.getBoundingClientRect(), bar = track.querySelector(part).getBoundingClientRect();
+    return [(bar.left - all.left) / all.width, (bar.right - all.left) / all.width];
+  }, [path, part]);
+const near = (a, b, message) => assert.ok(Math.abs(a - b) < 0.006, `${message ?? ""} ${a}, ${b}`);
+
+test("both paths of a step, the bound and the waiting are what time says", async () => {
+  const input = withLoader("loader"), times = stepTime(input), { loader } = times;
+  const { page, problems, done } = await open(exportHtml(input));
+  assert.equal(times.bound, "loader");
+  assert.equal(Number(await page.locator("#step-title").getAttribute("data-ns")), times.step.expected_ns);
+  const ms = (ns) => `${(ns / 1e6).toPrecision(3)} ms`;
+  assert.equal(await page.locator("#step-title").innerText(), `A step takes ${ms(times.step.expected_ns)} on NVIDIA A100-SXM4-80GB`);
+  assert.equal(
+    await page.locator("#step-bound").innerText(),
+    `Loader-bound: a batch comes every ${ms(loader.now.batch.expected_ns)}, the GPU works ${ms(times.gpu_ns)}, the host ${ms(times.host_ns)}. 9 of 10 within ${ms(times.step.low_ns)} to ${ms(times.step.high_ns)}.`,
+  );
+  assert.deepEqual(await shownPaths(page), [
+    ["step", times.step.expected_ns, false],
+    ["gpu", times.gpu_ns, false],
+    ["host", times.host_ns, false],
+    ["loader", loader.now.batch.expected_ns * loader.batches_per_step, true],
+  ]);
+  assert.match(await page.locator('[data-path="loader"]').innerText(), /^Loader\s+2 workers\s+bound\s+[\d.]+ ms$/);
+  // One scale for all bars.
+  const [, right] = await barOf(page, "step"), scale = right / times.step.expected_ns;
+  for (const [path, ns] of await shownPaths(page)) near((await barOf(page, path))[1], ns * scale, path);
+  const range = await barOf(page, "step", ".path-range");
+  near(range[0], times.step.low_ns * scale);
+  near(range[1], times.step.high_ns * scale);
+  // What is waited for is the end of the step, and looks like nothing else.
+  const waits = await barOf(page, "step", ".path-waits");
+  near(waits[0], loader.step_without.expected_ns * scale);
+  near(waits[1], right);
+  assert.match(await page.evaluate(() => getComputedStyle(document.querySelector(".path-waits")).backgroundImage), /^repeating-linear-gradient/);
+  // The loader's bar is a batch, part by part.
+  const parts = await page.locator('[data-path="loader"] .path-strip i').evaluateAll((pieces) => pieces.map((piece) => [piece.title, piece.getBoundingClientRect().width]));
+  const all = sum(parts.map(([, width]) => width)), batch = sum(loader.stages.map(({ ns }) => ns));
+  assert.deepEqual(parts.map(([title]) => title.split(",")[0]), loader.stages.map(({ name }) => name));
+  parts.forEach(([title, width], i) => near(width / all, loader.stages[i].ns / batch, title));
+  for (const { name } of loader.stages) assert.ok((await page.locator("#path-legend").innerText()).includes(name), name);
+  // Other numbers of workers; the script's own is marked.
+  const rows = await page.locator("#workers tbody tr").evaluateAll((found) => found.map((row) => [Number(row.dataset.workers), row.getAttribute("aria-current") === "true", row.lastChild.textContent, row.children[4].textContent]));
+  assert.deepEqual(rows, loader.choices.map((one) => [one.workers, one.workers === loader.script_workers, one.bound === "loader" && one.limit && one.limit !== "workers" ? `loader (${one.limit})` : one.bound, `${(100 * one.wait_share).toFixed(0)} %`]));
+  assert.ok((await page.locator("#workers .own").innerText()).startsWith("yours"));
+  assert.ok((await page.locator("#workers .advice").innerText()).startsWith(`${loader.enough_workers} workers keep a100-80 busy on this CPU; with your 2 it waits ${(100 * loader.now.wait_share).toFixed(0)} % of the time`));
+  const notes = await page.locator("#step-notes").innerText();
+  for (const part of ["DataLoader of ImageFolder: batches of 32, 2 workers, prefetch 2, pinned.", "A batch takes one process 38.0 ms: decode 27.0 ms, transform 9.00 ms, ", "It reads 3.2 MB in 32 files, 100 % of that from memory.", "--storage"]) assert.ok(notes.includes(part), `${part} in ${notes}`);
+  assert.deepEqual(problems, []);
+  await done();
+});
+
+test("without workers a batch is made behind the program's own work", async () => {
+  const input = withLoader("inline", { workers: 0, prefetch_factor: 0 }), times = stepTime(input);
+  const { page, problems, done } = await open(exportHtml(input));
+  const [from, to] = await barOf(page, "loader"), [, host] = await barOf(page, "host");
+  near(from, host);
+  near((to - from) / host, times.loader.now.batch.expected_ns / times.host_ns);
+  assert.match(await page.locator('[data-path="loader"]').innerText(), /^Loader\s+in the program itself/);
+  assert.deepEqual(problems, []);
+  await done();
+});
+
+test("without a measured loader the GPU, the host and the bound remain", async () => {
+  const unmeasured = withLoader("unmeasured", { measured: [], next: [[1795360533990000, 20000, 1000]] }), none = withLoader("none", { kind: "none" });
+  for (const [input, said] of [
+    [inputOf("time_small"), /^$/],
+    [unmeasured, /^DataLoader of ImageFolder: batches of 32, .*\s+How fast it is was not measured/],
+    [none, /^The script's steps take no batch from a torch\.utils\.data\.DataLoader/],
+  ]) {
+    const times = stepTime(input);
+    const { page, problems, done } = await open(exportHtml(input));
+    assert.deepEqual(await shownPaths(page), [["step", times.step.expected_ns, false], ["gpu", times.gpu_ns, times.bound === "gpu"], ["host", times.host_ns, times.bound === "host"]]);
+    assert.match(await page.locator("#step-bound").innerText(), new RegExp(`^${times.bound}-bound: `, "i"));
+    assert.equal(await page.locator("#workers").isVisible(), false);
+    assert.equal(await page.locator(".path-waits").count(), 0);
+    assert.match(await page.locator("#step-notes").innerText(), said);
+    assert.deepEqual(problems, []);
+    await done();
+  }
+});
 
 test("the time of a step is what analyze and time say", async () => {
   const { file, json } = report("time_small");
@@ -451,6 +557,7 @@ test("a report without an observed step has no view of its time", async () => {
   for (const name of ["real_mlp_torch26", "snapshot_whole"]) {
     const { page, problems, done } = await open(report(name).file);
     assert.equal(await page.locator("#time-card").isVisible(), false);
+    assert.equal(await page.locator("#step-card").isVisible(), false);
     assert.equal(await page.evaluate(() => window.gpucast.report.work), null);
     assert.deepEqual(problems, []);
     await done();
@@ -475,22 +582,21 @@ test("dark and light follow the system, and the switch", async () => {
 
 test("names that look like markup stay text", async () => {
   const evil = '</script><img src=x onerror="window.broken=1"><!--<script>';
-  const lines = readFileSync(join(root, "tests/cases/time_small/input.jsonl"), "utf8").split("\n").filter(Boolean).map((line) => JSON.parse(line));
-  for (const line of lines) {
+  const input = withLoader("evil", { said: [evil] }, (line) => {
     if (line.record === "module") line.name = line.name ? `${line.name}${evil}` : line.name;
     if (line.record === "module") line.type += evil;
     if (line.record === "stack") line.frames = line.frames.map(([file, number, name]) => [file + evil, number, name + evil]);
     if (line.record === "header") line.command.push(evil);
     if (line.record === "process") line.torch += evil;
+    if (line.record === "loader") line.dataset += evil;
     if (Array.isArray(line) && line[0] === "tensor") line[5] += evil;
     if (Array.isArray(line) && line[0] === "kernel_name") line[2] += evil;
     if (Array.isArray(line) && line[0] === "operator_kind") line[2] += evil;
-  }
-  const input = join(folder, "evil.gpucast");
-  writeFileSync(input, gzipSync(lines.map((line) => JSON.stringify(line)).join("\n") + "\n"));
+  });
   const { page, problems, done } = await open(exportHtml(input));
   assert.equal(await page.locator("img").count(), 0);
   assert.ok((await page.locator("#command").innerText()).includes(evil));
+  assert.ok((await page.locator("#step-notes").innerText()).split(evil).length > 2);
   // Parameters have a tensor, a module and a stack.
   await page.locator('#legend button[data-category="parameters"]').click();
   await settle(page);

@@ -23,9 +23,15 @@ export interface Place {
   stack: string[];
 }
 
+export interface TimeRange {
+  low_ns: number;
+  expected_ns: number;
+  high_ns: number;
+}
+
 export interface Prediction {
   source: string;
-  gpu_time?: { low_ns: number; expected_ns: number; high_ns: number };
+  gpu_time?: TimeRange;
   gpu: { name: string; capacity_bytes: number; full_name: string; chosen: boolean };
   environment: { torch: string; cuda: string; python: string; rank: number; world_size: number };
   command: string[];
@@ -52,6 +58,28 @@ export interface Prediction {
   warnings: { code: string; message: string }[];
 }
 
+// What a step waits for, as `gpucast time` says it. Sentences are the text report's.
+export interface StepTime {
+  step: TimeRange;
+  bound: "gpu" | "host" | "loader";
+  gpu_ns: number;
+  host_ns: number;
+  bound_words: string;
+  interval_words: string;
+  loader_words: string[];
+  notes: string[];
+  // null: the script has no DataLoader, or nothing is known of its speed.
+  loader: {
+    workers: number; // the script's own number
+    batches: number; // of a step
+    fed_ns: number; // until they have come
+    wait_share: number; // of the step
+    stages: { name: string; ns: number }[]; // of a batch in one process
+    choices: { workers: number; batch: TimeRange; step: TimeRange; wait_share: number; bound: string }[];
+    advice: string;
+  } | null;
+}
+
 // What the observed step asks of the GPU, in the order in which it is asked for, and when it would run on the card. Times count from
 // where the step begins. Texts are indices of `names`.
 export interface Work {
@@ -71,6 +99,7 @@ export interface Work {
   launches: Uint32Array;
   module: Int32Array;
   names: string[];
+  time: StepTime;
 }
 
 export interface Report {
@@ -245,6 +274,7 @@ export async function decode(prediction: Prediction, text: string): Promise<Repo
           launches: u32("work.launches"),
           module: i32("work.module"),
           names: meta.step.names,
+          time: meta.step.time,
         },
   };
 }

@@ -8,6 +8,7 @@ import * as model from "./model";
 import { initHeader, initPanels } from "./panels";
 import { blockCenter, initSegments } from "./segments";
 import { flush, get, initState, set } from "./state";
+import { initStepBound } from "./stepbound";
 import { initStepTime, workCenter } from "./steptime";
 import { initTable } from "./table";
 import { categoriesAt } from "./timeline";
@@ -143,6 +144,7 @@ async function start(): Promise<void> {
   byId("step-before").hidden = byId("step-after").hidden = !report.explained;
   initPanels(prediction);
   initCurve();
+  initStepBound();
   initStepTime();
   initSegments();
   initIcicle();

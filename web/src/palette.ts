@@ -36,6 +36,12 @@ const kStyles: Record<string, Style> = {
   collective: { light: "#cc6677", dark: "#dc7f8e", pattern: "bars" },
   recurrent: { light: "#3b3a9c", dark: "#7f86ea", pattern: "bars" },
   unknown: { light: "#8a929d", dark: "#8b949e", pattern: "solid" },
+  // What a batch is made of.
+  decode: { light: "#117733", dark: "#3f9f63", pattern: "solid" },
+  transform: { light: "#e0cb74", dark: "#d9c56f", pattern: "solid" },
+  tokenise: { light: "#882255", dark: "#b8558a", pattern: "falling" },
+  collate: { light: "#44aa99", dark: "#4fb8a7", pattern: "lines" },
+  dataset: { light: "#8f8f2c", dark: "#b5b45a", pattern: "dots" },
 };
 const kUnknown = kStyles.unattributed!;
 

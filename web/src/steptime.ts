@@ -419,7 +419,6 @@ export function initStepTime(): void {
   if (!report.work || report.work.count === 0) return;
   work = report.work;
   byId("time-card").hidden = false;
-  byId("time-card").parentElement!.classList.add("timed");
   prepare();
   title();
   bars();

@@ -1,0 +1,74 @@
+#include "src/report/time_words.h"
+
+#include <fmt/core.h>
+
+#include <cmath>
+
+#include "src/report/text_writer.h"
+
+namespace gpucast {
+namespace {
+
+std::string workers_text(int64_t workers) { return fmt::format("{} worker{}", workers, workers == 1 ? "" : "s"); }
+
+}  // namespace
+
+std::string interval_words(const CardTime& card) {
+  return fmt::format("9 of 10 within {} to {}{}", time_text(card.step.low_ns), time_text(card.step.high_ns),
+                     card.measured_card ? "" : "; wider, since only this card's datasheet is known");
+}
+
+std::string bound_words(const CardTime& card) {
+  if (card.bound == StepBound::loader) {
+    return fmt::format("loader-bound: a batch comes every {}, the GPU works {}, the host {}", time_text(card.loader->now.batch.expected_ns),
+                       time_text(card.gpu_ns), time_text(card.host_ns));
+  }
+  if (card.bound == StepBound::host)
+    return fmt::format("host-bound: the host works {}, the GPU {}", time_text(card.host_ns), time_text(card.gpu_ns));
+  return fmt::format("GPU-bound: the GPU works {}, the host {}", time_text(card.gpu_ns), time_text(card.host_ns));
+}
+
+std::string bound_words(const LoaderChoice& choice) {
+  const bool limited = choice.bound == StepBound::loader && choice.limit != "workers" && !choice.limit.empty();
+  return step_bound_name(choice.bound) + (limited ? fmt::format(" ({})", choice.limit) : "");
+}
+
+std::string loader_words(const LoaderFigures& figures) {
+  return fmt::format(
+      "DataLoader of {}: batches of {}, {}{}{}", printable(figures.dataset), figures.batch_size, workers_text(figures.script_workers),
+      figures.script_workers > 0 ? fmt::format(", prefetch {}", figures.prefetch_factor) : "", figures.pin_memory ? ", pinned" : "");
+}
+
+std::string batch_words(const LoaderFigures& figures) {
+  std::string parts;
+  for (const auto& [name, ns] : figures.stages_ns) parts += fmt::format("{}{} {}", parts.empty() ? ": " : ", ", name, time_text(ns));
+  if (figures.waits_share > 0.1) parts += fmt::format("; {:.0f} % of it waits, not computes", 100 * figures.waits_share);
+  return fmt::format("a batch takes one process {}{}", time_text(figures.batch_ns), parts);
+}
+
+std::string read_words(const LoaderFigures& figures) {
+  if (figures.read_bytes <= 1e5) return "";
+  return fmt::format("it reads {:.1f} MB{}, {:.0f} % of that from memory{}", figures.read_bytes / 1e6,
+                     figures.files >= 0.5 ? fmt::format(" in {:.0f} files", figures.files) : "", 100 * figures.cached_share,
+                     figures.storage.empty() ? "" : fmt::format("; from {} that takes {}", figures.storage, time_text(figures.storage_ns)));
+}
+
+// "8 workers keep an a100-80 busy on this CPU; with your 2 it waits 61 % of the time".
+std::string workers_advice(const LoaderFigures& figures, const CardTime& card) {
+  const CardLoader& loader = *card.loader;
+  const std::string cpu = fmt::format("{:g} core{}", figures.cores, figures.cores == 1 ? "" : "s");
+  const bool own = figures.workers == figures.script_workers;
+  const std::string waits =
+      fmt::format("with {}{} it waits {:.0f} % of the time", own ? "your " : "", figures.workers, 100 * loader.now.wait_share);
+  if (!loader.enough)
+    return fmt::format("no number of workers keeps {} busy: {} of this CPU are too few, about {:.0f} would do; {}", card.gpu_id, cpu,
+                       std::ceil(loader.cores_needed), waits);
+  const std::string does = *loader.enough == 1 ? "keeps" : "keep";
+  if (figures.workers >= *loader.enough || loader.now.wait_share < 0.03)
+    return fmt::format(
+        "{} {} {} busy on this CPU{}", workers_text(*loader.enough), does, card.gpu_id,
+        figures.workers == *loader.enough ? "" : fmt::format("; so {} your {}", figures.workers == 1 ? "does" : "do", figures.workers));
+  return fmt::format("{} {} {} busy on this CPU; {}", workers_text(*loader.enough), does, card.gpu_id, waits);
+}
+
+}  // namespace gpucast

@@ -1,0 +1,18 @@
+// What reports for people say of a step's time and of the loader that feeds it.
+#pragma once
+
+#include <string>
+
+#include "gpucast/step_time.h"
+
+namespace gpucast {
+
+std::string interval_words(const CardTime& card);                                // "9 of 10 within 5.04 ms to 7.11 ms"
+std::string bound_words(const CardTime& card);                                   // "host-bound: the host works 3.1 ms, the GPU 1.2 ms"
+std::string bound_words(const LoaderChoice& choice);                             // "loader (cores)"
+std::string loader_words(const LoaderFigures& figures);                          // "DataLoader of ImageFolder: batches of 32, 1 worker"
+std::string batch_words(const LoaderFigures& figures);                           // "a batch takes one process 38.9 ms: decode 27.1 ms"
+std::string read_words(const LoaderFigures& figures);                            // "it reads 3.2 MB"; "": next to nothing
+std::string workers_advice(const LoaderFigures& figures, const CardTime& card);  // where card.loader is set
+
+}  // namespace gpucast

@@ -48,6 +48,7 @@ SHARED_BY = {
 CAPTURED_ON = {"k80": "p100"}
 MEMORY = {"v100": 16928342016, "p100": 17066622976, "k80": 11996954624}
 TURN_US = 5  # what a turn takes beside its blocks: two launches
+LARGE = 0.25
 CUT = 1 / 3  # a job that is as fast as alone in so many pairs, to the last digit, was faster in them and cut: its speed alone is too low
 FITTED = {"mps": [("2019", "v100"), ("2019", "p100")], "timeslice": [("2020", "p100"), ("2020", "k80")]}
 JUDGED_TOO = {"mps": [], "timeslice": [("2019", "k80")]}
@@ -259,7 +260,17 @@ def section(args, year, card, tables, memory):
         rule("all", [True] * len(pairs), right),
     ]
     memory.append(memory_line(year, card, measured, captured))
-    return "\n".join(lines)
+    return "\n".join([*lines, "", misses({key: ours[key][1] / measured.slowdown[key] - 1 for key in keys})])
+
+
+def misses(errors):
+    by_pair = {}
+    for (one, other), error in errors.items():
+        if abs(error) > LARGE:
+            by_pair.setdefault(f"{family(one)} beside {family(other)}", []).append(error)
+    worst = sorted(by_pair.items(), key=lambda one: -len(one[1]))[:5]
+    parts = (f"{pair} ({len(found)}, {100 * sum(found) / len(found):+.0f} % in the mean)" for pair, found in worst)
+    return f"Off by more than {100 * LARGE:.0f} %: {sum(map(len, by_pair.values()))} slowdowns, most of them of {', '.join(parts)}."
 
 
 def memory_line(year, card, measured, captured):

@@ -387,9 +387,8 @@ def fit(args, mode):
     for key, case in others.items():
         tell(f"{key[1]} {key[0]}, not fitted", (case[0] / model(x, case))[sound[key]])
     print("max(1, measured) / expected, 5th and 95th:", numpy.quantile(everything, (0.05, 0.95)).round(3))
-    print(
-        "constants, all sound pairs: a turn's cost, " + {"mps": "share of waves that end one", "timeslice": "slice, ms"}[mode], x.round(3)
-    )
+    second = {"mps": "share of waves that end one", "timeslice": "slice, ms"}[mode]
+    print(f"constants, all sound pairs: a turn's cost, {second}", x.round(3))
     print("median turn, ns:", numpy.median(numpy.concatenate([turn_ns(x, case) for case in cases.values()])).round())
 
 
@@ -404,7 +403,6 @@ def main():
     if args.markdown:
         before, rest = args.markdown.read_text().split(BEGIN)
         args.markdown.write_text(before + BEGIN + "\n" + text + "\n" + END + rest.split(END)[1])
-    return
 
 
 if __name__ == "__main__":

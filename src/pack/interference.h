@@ -16,7 +16,8 @@ struct Slowdown {
 };
 
 // Of all jobs that share the card, in their order; of one alone it is 1 unless its limits slow it. The order does not matter, and a further
-// neighbour never makes another faster. SharingMode::mig: `mixes` have slices of their own, and only those matter.
+// neighbour never makes another faster. Time slices go by the card's architecture. SharingMode::mig: `mixes` have slices of their own, and
+// only those matter.
 std::vector<Slowdown> slowdowns(std::span<const KernelMix> mixes, const Gpu& gpu, SharingMode mode);
 
 }  // namespace gpucast::pack

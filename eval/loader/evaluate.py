@@ -44,7 +44,7 @@ def parse_args():
     parser.add_argument("--quiet", type=float, default=0.15)
     parser.add_argument("--attempts", type=int, default=3)
     parser.add_argument(
-        "--nice", type=int, default=0, help="of the measurements; below 0, which is root's, where other programs are at work"
+        "--nice", type=int, default=0, help="of captures and measurements; below 0, which is root's, where other programs are at work"
     )
     parser.add_argument("--out", type=Path, help="every row as JSON lines; a pipeline that is whole there is not measured again")
     parser.add_argument("--markdown", type=Path, help="a page to write the tables into")
@@ -56,10 +56,10 @@ class Evaluation:
         self.args = args
         self.rows = []
 
-    def run(self, words, nice=0):
+    def run(self, words):
         def before():
-            if nice:  # of the whole session: the kernel shares the CPU out among sessions first
-                Path("/proc/self/autogroup").write_text(str(nice), encoding="ascii")
+            if self.args.nice:  # of the whole session: the kernel shares the CPU out among sessions first
+                Path("/proc/self/autogroup").write_text(str(self.args.nice), encoding="ascii")
 
         words = [str(word) for word in words]
         done = subprocess.run(words, capture_output=True, text=True, check=False, start_new_session=True, preexec_fn=before)
@@ -84,7 +84,7 @@ class Evaluation:
         words += ["--workers", workers, "--seconds", self.args.seconds, "--bytes-per-s", bytes_per_s]
         best = None
         for _ in range(self.args.attempts):
-            found = json.loads(self.run(words, self.args.nice).splitlines()[-1])
+            found = json.loads(self.run(words).splitlines()[-1])
             if best is None or found["others"] < best["others"]:
                 best = found
             if best["others"] <= self.args.quiet:

@@ -144,6 +144,7 @@ struct Work {
   std::array<uint32_t, 3> grid = {}, block = {};  // kernel
   int64_t size_bytes = 0;                         // copy, memset; kernel: dynamic shared memory
   int64_t copy_kind = 0;                          // as cudaMemcpyKind
+  bool pageable = false;                          // copy: the host's side is known not to be pinned
   uint64_t stream = 0;
   int64_t thread = 0, time_ns = 0;                // time since ObservedStep::clock_unix_ns
   int64_t captured_ns = -1, captured_thread = 0;  // of a CUDA graph: when and where the script asked for it; -1: not known, or of no graph

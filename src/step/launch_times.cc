@@ -95,6 +95,7 @@ GpuTimeline::Work LaunchTimes::of(std::string_view question) {
     work.kind = kind == "copy" ? WorkKind::copy : WorkKind::memset;
     if (kind == "copy") work.copy_kind = number(&question);
     work.size_bytes = number(&question);
+    work.pageable = work.kind == WorkKind::copy && number(&question) == 1;
     operation = operation_of_copy(work);
   } else {
     return {};

@@ -138,6 +138,7 @@ Operation operation_of_copy(const Work& work) {
   out.element_bytes = 1;
   out.from_host = work.copy_kind == 1;
   out.to_host = work.copy_kind == 2;
+  out.pageable = work.pageable;
   if (work.kind == WorkKind::copy && !out.from_host) out.bytes_read = work.size_bytes;
   if (!out.to_host) out.bytes_written = work.size_bytes;
   return out;
@@ -377,7 +378,7 @@ StepOperations step_operations(const Trace& trace) {
     } else {
       made.known = true;
       operation = operation_of_copy(work);
-      source = {work.kind == WorkKind::memset ? 3 : 4, work.copy_kind, work.size_bytes, 0};
+      source = {work.kind == WorkKind::memset ? 3 : work.pageable ? 6 : 4, work.copy_kind, work.size_bytes, 0};
       made.kernel = work.kind == WorkKind::memset ? "memset" : "memcpy";
       made.name = owner ? std::string(owner_name) : made.kernel;
       made.waits = operation.to_host && !step.has_order;

@@ -263,6 +263,7 @@ TEST(StepOperations, EachPieceOfWorkFindsItsOperatorAndPlace) {
   EXPECT_EQ(step.operations[1].name, "memcpy") << "behind the end of aten::linear_like, which is 5000";
   EXPECT_EQ(step.operations[1].phase, Phase::loss);
   EXPECT_TRUE(step.operations[1].waits);
+  EXPECT_FALSE(step.shapes[step.operations[1].shape].pageable);
   EXPECT_EQ(step.operations[2].name, "aten::_foreach_add_");
   EXPECT_EQ(step.operations[2].phase, Phase::backward);
   EXPECT_EQ(step.streams[step.operations[2].stream], 7u);

@@ -118,6 +118,7 @@ struct CardRates {
   double l2_full = 0, l2_none = 0;             // up to this share of L2 all bytes lie in it; from this share on, none
   int threads = 0;                             // that a multiprocessor holds
   double link_bytes_per_s = 0;                 // to the host
+  double pageable_bytes_per_s = 0;             // at most, from or to the host's memory that is not pinned
   double peer_bytes_per_s = 0;                 // to another card, as nccl-tests' bus bandwidth of a large all-reduce
   double peer_hop_ns = 0;                      // from card to card
   double launch_ns = 0;                        // the least time of a kernel

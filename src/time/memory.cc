@@ -69,6 +69,7 @@ void read_row_constants(const Constants& constants, CardRates* card) {
   card->elementwise_rows = rows(OperationKind::elementwise, Precision::fp32, "block");
   card->indexing_element_cycles = constants.of(OperationKind::indexing, Precision::fp32, "element_cycles");
   card->strided_fraction = constants.of(OperationKind::copy, Precision::fp32, "strided_fraction");
+  card->pageable_bytes_per_s = constants.of(OperationKind::copy, Precision::fp32, "pageable_bytes_per_s");
 }
 
 }  // namespace gpucast

@@ -13,7 +13,7 @@ namespace {
 CardRates a100(const std::string& more = R"(,"cards":{"a100-80":null})") {
   return card_rates(find_gpu("a100-80"), R"({"schema_version":1,"operations":{
     "elementwise":{"all":{"source":"x","floor_ns":1500,"passes":1,"dram_fraction":1,"block_overlap":0.25,"block_row_cycles":282,"block_element_cycles":1.41,"block_step_cycles":1410,"block_passes":1}},
-    "copy":{"all":{"source":"x","floor_ns":1000,"passes":1,"dram_fraction":1,"strided_fraction":0.5}},
+    "copy":{"all":{"source":"x","floor_ns":1000,"passes":1,"dram_fraction":1,"strided_fraction":0.5,"pageable_bytes_per_s":5e9}},
     "memset":{"all":{"source":"x","floor_ns":1000,"passes":1,"dram_fraction":1}},
     "optimizer":{"all":{"source":"x","floor_ns":3000,"passes":1,"dram_fraction":1}},
     "indexing":{"all":{"source":"x","floor_ns":2000,"passes":1,"dram_fraction":1,"element_cycles":1.41}},
@@ -75,6 +75,8 @@ TEST(Memory, CopiesGoOverTheBusOrAreTurnedAround) {
   Operation copy = bytes(OperationKind::copy, 0, 20'000'000);
   copy.from_host = true;
   EXPECT_NEAR(ns(copy, Bound::link), 1'000'000 + 1000, 1);  // 20 MB at 20 GB/s
+  copy.pageable = true;
+  EXPECT_NEAR(ns(copy, Bound::link), 4'000'000 + 1000, 1);  // at 5 GB/s
   copy = bytes(OperationKind::copy, 509'750'000, 509'750'000);
   EXPECT_NEAR(ns(copy, Bound::memory), 1'000'000 + 1000, 1);
   copy.strided = true;

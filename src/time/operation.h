@@ -68,6 +68,7 @@ struct Operation {
   bool per_channel = false;                   // normalization: batch norm, whose rows are channels
   bool strided = false;                       // copy, elementwise: neighbours in memory are not neighbours in the other tensor
   bool to_host = false, from_host = false;    // copy: over the bus
+  bool pageable = false;                      // copy over the bus: the host's memory is not pinned
   Pass pass = Pass::forward;                  // normalization: batch norm's backward reads more than its forward
   GemmShape gemm;                             // gemm
   ConvolutionShape convolution;               // convolution

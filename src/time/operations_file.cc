@@ -57,6 +57,7 @@ const Field<Operation> kOperation[] = {{"element_bytes", &Operation::element_byt
                                        {"strided", &Operation::strided},
                                        {"to_host", &Operation::to_host},
                                        {"from_host", &Operation::from_host},
+                                       {"pageable", &Operation::pageable},
                                        {"pass", &Operation::pass},
                                        {"ranks", &Operation::ranks}};
 

@@ -460,6 +460,8 @@ void Reader::vgpu_event(std::string_view name, Elements& elements) {
     if (ok && in_observed_step() && event.size_bytes <= kMostBytes && elements.address(&copy.stream) && elements.size(&copy.time_ns) &&
         copy.time_ns < kMostNs) {
       copy.size_bytes = event.size_bytes;
+      int64_t pageable = 0;
+      copy.pageable = elements.integer(&pageable) && pageable == 1;
       add_work(copy);
     }
     if (ok && copy.copy_kind != 1) return;  // only copies from the host tell inputs apart

@@ -86,11 +86,11 @@ def history(capture):
     told = []
     for line in capture.lines:
         if isinstance(line, dict):
-            told.append({key: value for key, value in line.items() if key not in ("pid", "run_s", "argv", "unix_ns")})
+            told.append({key: value for key, value in line.items() if key not in ("pid", "run_s", "argv", "unix_ns", "next")})
             continue
         if line[0] == "mark":
             line = line[:4] + (line[5:7] if line[5] == "step" else line[5:])
-        elif line[0] in ("kernel", "call", "memset"):
+        elif line[0] in ("kernel", "call", "memset", "event_record", "stream_wait", "host_wait", "graph"):
             line = line[:-1]
         elif line[0] == "operator":
             line = line[:2]

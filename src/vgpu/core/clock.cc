@@ -429,10 +429,11 @@ ClockWork clock_call(const char* library, const char* name, std::string_view arg
   return out;
 }
 
-ClockWork clock_copy(int kind, size_t size_bytes) {
-  const uint64_t hash = mixed(mixed(0xc0b1, static_cast<uint64_t>(kind)), size_bytes);
-  const Clock::Known known =
-      known_work(*the_clock(), hash, "memcpy", [&] { return "copy " + std::to_string(kind) + ' ' + std::to_string(size_bytes); });
+ClockWork clock_copy(int kind, size_t size_bytes, bool pageable) {
+  const uint64_t hash = mixed(mixed(mixed(0xc0b1, static_cast<uint64_t>(kind)), size_bytes), pageable ? 1 : 0);
+  const Clock::Known known = known_work(*the_clock(), hash, "memcpy", [&] {
+    return "copy " + std::to_string(kind) + ' ' + std::to_string(size_bytes) + (pageable ? " 1" : " 0");
+  });
   ClockWork out{known.work, {}};
   out.activity.kind = ActivityKind::copy;
   out.activity.name = known.name;

@@ -31,7 +31,7 @@ bool has_clock_now();  // false as long as the profile was not read
 ClockWork clock_kernel(const char* name, const unsigned grid[3], const unsigned block[3], size_t dynamic_shared_bytes,
                        const KernelResources& resources);
 ClockWork clock_call(const char* library, const char* name, std::string_view arguments_json);
-ClockWork clock_copy(int kind, size_t size_bytes);
+ClockWork clock_copy(int kind, size_t size_bytes, bool pageable = false);
 ClockWork clock_fill(size_t size_bytes);
 
 // The API function by which the host asks.

@@ -130,17 +130,18 @@ std::atomic<size_t> g_region_count{0};
 
 void log_copy(uint64_t to, uint64_t from, size_t size, int kind, uint64_t stream, bool* captured) {
   count_operation();
+  Range range;
+  const bool pageable = (kind == 1 || kind == 2) && !find_host_range(reinterpret_cast<const void*>(kind == 1 ? from : to), &range);
   if (has_clock_now()) {
-    ClockWork work = clock_copy(kind, size);
-    Range range;
-    if (kind == 1 || kind == 2) work.activity.pinned = find_host_range(reinterpret_cast<const void*>(kind == 1 ? from : to), &range);
+    ClockWork work = clock_copy(kind, size, pageable);
+    work.activity.pinned = !pageable && kind != 3;
     *captured = clock_work(work, stream, kGraphNodeMemcpy, "cudaMemcpyAsync");
     return;
   }
   char line[160];
   std::snprintf(line, sizeof line, "[\"memcpy\",%d,%" PRIu64 ",%" PRIu64 ",%zu,%" PRIu64 "]", kind, to, from, size, stream);
   *captured = capture_node(stream, kGraphNodeMemcpy, line);
-  if (!*captured) log_timed(line);
+  if (!*captured) log_timed(line, pageable ? ",1" : "");
 }
 
 }  // namespace

@@ -151,7 +151,7 @@ void log_line_of(int device, std::string_view line) {
   logs().of(device).append(line);
 }
 
-void log_timed(std::string_view line) {
+void log_timed(std::string_view line, std::string_view behind) {
   const int64_t now_ns = unix_ns();
   const uint64_t thread = thread_number();
   const std::lock_guard lock(logs().mutex);
@@ -165,7 +165,7 @@ void log_timed(std::string_view line) {
     log.append("[\"thread\"," + std::to_string(thread) + "]");
   }
   std::string timed(line.substr(0, line.size() - 1));
-  log.append((timed += ',') += std::to_string(now_ns - log.epoch_ns) + ']');
+  log.append((timed += ',').append(std::to_string(now_ns - log.epoch_ns)).append(behind) += ']');
 }
 
 LogMoment log_moment() { return {unix_ns(), thread_number()}; }

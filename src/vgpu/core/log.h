@@ -17,7 +17,7 @@ void log_line(std::string_view line);
 void log_line_of(int device, std::string_view line);
 // The same for work on a device: the line, which ends with ']', gets the time as a last element (nanoseconds since the log's "clock"
 // record); a "thread" line comes before it where another thread logged last.
-void log_timed(std::string_view line);
+void log_timed(std::string_view line, std::string_view behind = {});
 // The same for work on a stream: a stream that is being captured keeps the line in its graph instead.
 void log_work(std::string_view line, uint64_t stream, int graph_node_type);
 // In a run with a clock, in the place of a line: the work goes to the clock, or to the graph of a stream that is being captured. True: to

@@ -71,7 +71,7 @@ def by_tqdm(step):
     with tqdm(range(REPEATS), mininterval=0) as bar:
         for _ in bar:
             step()
-            torch.cuda.synchronize()
+        torch.cuda.synchronize()
         return 1e3 * bar.format_dict["elapsed"] / REPEATS
 
 

@@ -16,6 +16,8 @@ struct Tile {
   double m, n, narrowness;  // 0: the widest
 };
 constexpr Tile kTiles[] = {{128, 128, 0}, {128, 64, 0.5}, {128, 32, 1}, {128, 8, 2}, {128, 2, 2}};
+// Forward kernels make 16 channels at least, of which fewer are wanted or not.
+constexpr Tile kForwardTiles[] = {{128, 128, 0}, {128, 64, 0.5}, {128, 32, 1}, {128, 16, 1.2}};
 constexpr Tile kTensorTiles[] = {{256, 128, 0}, {128, 128, 0.25}, {128, 64, 0.5}, {64, 64, 0.75}, {64, 32, 1}};
 constexpr Tile kWinogradTiles[] = {{128, 128, 0}, {128, 64, 0.5}, {64, 64, 0.7}, {128, 32, 1}};
 
@@ -96,8 +98,12 @@ Estimate in_precision(const Operation& operation, Precision precision, const Car
   if (pass == Pass::weight_gradient) product = {groups, y_channels, x_channels * window, batch * out};
   const bool split = pass == Pass::weight_gradient;
   const double k_step = tensor ? 32 : 8;
-  Tiled compute = tensor ? tiled_ns(product, kTensorTiles, rate * c.efficiency, c.narrow, c.k_overhead, c.least_waves, k_step, split, card)
-                         : tiled_ns(product, kTiles, rate * c.efficiency, c.narrow, c.k_overhead, c.least_waves, k_step, split, card);
+  const auto tiled = [&](const auto& tiles) {
+    return tiled_ns(product, tiles, rate * c.efficiency, c.narrow, c.k_overhead, c.least_waves, k_step, split, card);
+  };
+  Tiled compute = tensor ? tiled(kTensorTiles) : pass == Pass::forward ? tiled(kForwardTiles) : tiled(kTiles);
+  // Many full waves hide what few do not, but no kernel is faster than this.
+  compute.ns = std::max(compute.ns, 1e9 * 2 * product.batch * product.m * product.n * product.k / (rate * c.most));
   if (gradient && !stride_1) compute.ns *= c.strided;
   if (tensor && in_channels < 4 && (window > 9 || pass != Pass::weight_gradient)) compute.ns *= c.few_channels;
   const double flops = 2 * batch * groups * in_channels * out_channels * out * window;
@@ -166,8 +172,10 @@ void read_convolution_constants(const Constants& constants, CardRates* card) {
   for (size_t p = 0; p < kPrecisionCount; ++p) {
     const auto precision = static_cast<Precision>(p);
     for (const Pass pass : {Pass::forward, Pass::data_gradient, Pass::weight_gradient}) {
+      // Without tensor cores, numbers of two bytes are multiplied by the kernels of fp32.
+      const Precision kernels = card->tensor_cores[precision] ? precision : Precision::fp32;
       const auto of = [&](const char* name) {
-        return constants.of(OperationKind::convolution, precision, std::string(pass_name(pass)) + "_" + name);
+        return constants.of(OperationKind::convolution, kernels, std::string(pass_name(pass)) + "_" + name);
       };
       card->convolution[precision][pass] = {of("efficiency"),
                                             of("narrow"),
@@ -185,7 +193,8 @@ void read_convolution_constants(const Constants& constants, CardRates* card) {
                                             of("depthwise_passes"),
                                             of("turned"),
                                             of("grouped"),
-                                            of("few_channels")};
+                                            of("few_channels"),
+                                            of("most")};
     }
   }
 }

@@ -80,6 +80,7 @@ struct NormalizationConstants {
   RowConstants plain;                        // RMS norm without them
   double backward_passes = 1;
   double batch_passes = 1, batch_backward_passes = 1;  // batch norm
+  double channel_bytes_per_cycle = 0;                  // same: of the block of threads that has a channel
 };
 
 // One library algorithm's; by pass.

@@ -113,7 +113,15 @@ Estimate in_precision(const Operation& operation, Precision precision, const Car
   if (tensor && s.channels_last && groups > 1 && in_channels > kNarrowGroup)
     compute.ns = std::max(compute.ns, 1e9 * flops / (card.peak_flop_per_s[Precision::fp32] * c.grouped));
   if (groups > 1 && in_channels == 1) {  // depthwise: kernels of their own, on the cores of fp32
-    const double own_ns = 1e9 * flops / (card.peak_flop_per_s[Precision::fp32] * c.depthwise);
+    const double plain_rate = card.peak_flop_per_s[Precision::fp32] * c.depthwise;
+    if (!tensor) {
+      // PyTorch's own, not a library's. Its data gradient goes over every position of the input, whatever the stride.
+      const double own_ns = 1e9 * flops * (gradient ? in / out : 1) / plain_rate;
+      memory_ns = moving_ns(x_bytes + y_bytes + w_bytes, c.depthwise_passes, 1, card);
+      return {std::max(own_ns, memory_ns) + card.bytes[OperationKind::convolution].floor_ns,
+              own_ns > memory_ns ? Bound::compute : Bound::memory};
+    }
+    const double own_ns = 1e9 * flops / plain_rate;
     memory_ns = moving_ns(bytes, c.depthwise_passes, 1, card);
     if (own_ns < compute.ns) compute = {own_ns, false};
   }
@@ -160,11 +168,13 @@ Estimate in_precision(const Operation& operation, Precision precision, const Car
 
 }  // namespace
 
-// Where TF32 may be used fp32 may be, too: the libraries take what is faster.
+// Where TF32 may be used fp32 may be, too: the libraries take what is faster. No depthwise kernel uses it.
 Estimate convolution_time(const Operation& operation, const CardRates& card) {
   const Estimate own = in_precision(operation, operation.precision, card);
   if (operation.precision != Precision::tf32) return own;
   const Estimate plain = in_precision(operation, Precision::fp32, card);
+  const ConvolutionShape& shape = operation.convolution;
+  if (shape.groups > 1 && shape.groups == shape.in_channels) return plain;
   return plain.ns < own.ns ? plain : own;
 }
 

@@ -103,6 +103,15 @@ TEST(Convolution, DepthwiseRunsOnPlainCores) {
   EXPECT_NEAR(duration(shape, Precision::fp16, 2).expected_ns, 1e9 * 2 * 64 * 512.0 * 56 * 56 * 9 / 1.95e12 + 1000, 10);
 }
 
+TEST(Convolution, DepthwiseInFp32GoesOverTheInput) {
+  // The data gradient of a stride of 2 looks at four times as many positions as the output has, at a tenth of 19.5 TFLOP/s; nothing
+  // before it but a launch.
+  const ConvolutionShape shape = square(Pass::data_gradient, 64, 512, 512, 56, 3, 2, 512);
+  const double found = duration(shape).expected_ns;
+  EXPECT_NEAR(found, 1e9 * 2 * 64 * 512.0 * 56 * 56 * 9 / 1.95e12 + 2500, 10);
+  EXPECT_EQ(duration(shape, Precision::tf32).expected_ns, found);
+}
+
 TEST(Convolution, GroupsThatLieTogetherMayHaveNoKernelOfTensorCores) {
   // 8 groups of 32 channels, 3x3, fp16: at a fifth of 19.5 TFLOP/s. NCHW is turned around, and then has tensor cores' kernels.
   ConvolutionShape shape = square(Pass::weight_gradient, 64, 256, 256, 56, 3, 1, 8);

@@ -16,8 +16,6 @@ struct Tile {
   double m, n, narrowness;  // 0: the widest
 };
 constexpr Tile kTiles[] = {{128, 128, 0}, {128, 64, 0.5}, {128, 32, 1}, {128, 8, 2}, {128, 2, 2}};
-// Forward kernels make 16 channels at least, of which fewer are wanted or not.
-constexpr Tile kForwardTiles[] = {{128, 128, 0}, {128, 64, 0.5}, {128, 32, 1}, {128, 16, 1.2}};
 constexpr Tile kTensorTiles[] = {{256, 128, 0}, {128, 128, 0.25}, {128, 64, 0.5}, {64, 64, 0.75}, {64, 32, 1}};
 constexpr Tile kWinogradTiles[] = {{128, 128, 0}, {128, 64, 0.5}, {64, 64, 0.7}, {128, 32, 1}};
 
@@ -93,7 +91,8 @@ Estimate in_precision(const Operation& operation, Precision precision, const Car
   double memory_ns = moving_ns(bytes, 1, 1, card);
   const double rate = card.sustained_flop_per_s[precision];
 
-  Product product{groups, batch * out, y_channels, x_channels * window};
+  // Forward kernels of plain cores make 16 channels at least, of which fewer are wanted or not.
+  Product product{groups, batch * out, tensor ? y_channels : std::max(y_channels, 16.0), x_channels * window};
   if (gradient) product = {groups * phases, batch * positions, x_channels, y_channels * window / phases};
   if (pass == Pass::weight_gradient) product = {groups, y_channels, x_channels * window, batch * out};
   const bool split = pass == Pass::weight_gradient;
@@ -101,7 +100,7 @@ Estimate in_precision(const Operation& operation, Precision precision, const Car
   const auto tiled = [&](const auto& tiles) {
     return tiled_ns(product, tiles, rate * c.efficiency, c.narrow, c.k_overhead, c.least_waves, k_step, split, card);
   };
-  Tiled compute = tensor ? tiled(kTensorTiles) : pass == Pass::forward ? tiled(kForwardTiles) : tiled(kTiles);
+  Tiled compute = tensor ? tiled(kTensorTiles) : tiled(kTiles);
   // Many full waves hide what few do not, but no kernel is faster than this.
   compute.ns = std::max(compute.ns, 1e9 * 2 * product.batch * product.m * product.n * product.k / (rate * c.most));
   if (gradient && !stride_1) compute.ns *= c.strided;

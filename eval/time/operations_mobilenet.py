@@ -1,6 +1,6 @@
 """Kernels of a training step beside `gpucast time --operations`: MobileNetV2 in fp32 on a V100, from the kernel lists of eth-easl/orion.
 
-    python eval/time/operations_orion.py --data DIR
+    python eval/time/operations_mobilenet.py --data DIR
 
 DIR has eth_easl_orion_kernels/mobilenetv2_BATCH_fb1.gz: a line a kernel, in their order, with durations. Which layer a kernel is of follows
 from the order: forward, then backward from the last layer, the data's gradient first. ResNet's lists are not read: their convolutions of

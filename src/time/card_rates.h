@@ -80,6 +80,7 @@ struct NormalizationConstants {
   RowConstants plain;                        // RMS norm without them
   double backward_passes = 1;
   double batch_passes = 1, batch_backward_passes = 1;  // batch norm
+  double channel_bytes_per_cycle = 0;                  // same: of the block of threads that has a channel
 };
 
 // One library algorithm's; by pass.
@@ -101,6 +102,7 @@ struct ConvolutionConstants {
   double turned = 1;        // tensor cores, channels that do not lie together: the part of both tensors' bytes that is turned around
   double grouped = 0;       // part of the card's fp32 peak that groups of many channels reach at most, where channels lie together
   double few_channels = 1;  // tensor cores, fewer than 4 channels: time over that of its products (weight gradient: windows above 3x3)
+  double most = 1;          // of the sustained rate of a GEMM, that a convolution without Winograd reaches at most, however large it is
 };
 
 struct CardRates {

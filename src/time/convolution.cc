@@ -91,13 +91,18 @@ Estimate in_precision(const Operation& operation, Precision precision, const Car
   double memory_ns = moving_ns(bytes, 1, 1, card);
   const double rate = card.sustained_flop_per_s[precision];
 
-  Product product{groups, batch * out, y_channels, x_channels * window};
+  // Forward kernels of plain cores make 16 channels at least, of which fewer are wanted or not.
+  Product product{groups, batch * out, tensor ? y_channels : std::max(y_channels, 16.0), x_channels * window};
   if (gradient) product = {groups * phases, batch * positions, x_channels, y_channels * window / phases};
   if (pass == Pass::weight_gradient) product = {groups, y_channels, x_channels * window, batch * out};
   const bool split = pass == Pass::weight_gradient;
   const double k_step = tensor ? 32 : 8;
-  Tiled compute = tensor ? tiled_ns(product, kTensorTiles, rate * c.efficiency, c.narrow, c.k_overhead, c.least_waves, k_step, split, card)
-                         : tiled_ns(product, kTiles, rate * c.efficiency, c.narrow, c.k_overhead, c.least_waves, k_step, split, card);
+  const auto tiled = [&](const auto& tiles) {
+    return tiled_ns(product, tiles, rate * c.efficiency, c.narrow, c.k_overhead, c.least_waves, k_step, split, card);
+  };
+  Tiled compute = tensor ? tiled(kTensorTiles) : tiled(kTiles);
+  // Many full waves hide what few do not, but no kernel is faster than this.
+  compute.ns = std::max(compute.ns, 1e9 * 2 * product.batch * product.m * product.n * product.k / (rate * c.most));
   if (gradient && !stride_1) compute.ns *= c.strided;
   if (tensor && in_channels < 4 && (window > 9 || pass != Pass::weight_gradient)) compute.ns *= c.few_channels;
   const double flops = 2 * batch * groups * in_channels * out_channels * out * window;
@@ -107,7 +112,15 @@ Estimate in_precision(const Operation& operation, Precision precision, const Car
   if (tensor && s.channels_last && groups > 1 && in_channels > kNarrowGroup)
     compute.ns = std::max(compute.ns, 1e9 * flops / (card.peak_flop_per_s[Precision::fp32] * c.grouped));
   if (groups > 1 && in_channels == 1) {  // depthwise: kernels of their own, on the cores of fp32
-    const double own_ns = 1e9 * flops / (card.peak_flop_per_s[Precision::fp32] * c.depthwise);
+    const double plain_rate = card.peak_flop_per_s[Precision::fp32] * c.depthwise;
+    if (!tensor) {
+      // PyTorch's own, not a library's. Its data gradient goes over every position of the input, whatever the stride.
+      const double own_ns = 1e9 * flops * (gradient ? in / out : 1) / plain_rate;
+      memory_ns = moving_ns(x_bytes + y_bytes + w_bytes, c.depthwise_passes, 1, card);
+      return {std::max(own_ns, memory_ns) + card.bytes[OperationKind::convolution].floor_ns,
+              own_ns > memory_ns ? Bound::compute : Bound::memory};
+    }
+    const double own_ns = 1e9 * flops / plain_rate;
     memory_ns = moving_ns(bytes, c.depthwise_passes, 1, card);
     if (own_ns < compute.ns) compute = {own_ns, false};
   }
@@ -154,11 +167,13 @@ Estimate in_precision(const Operation& operation, Precision precision, const Car
 
 }  // namespace
 
-// Where TF32 may be used fp32 may be, too: the libraries take what is faster.
+// Where TF32 may be used fp32 may be, too: the libraries take what is faster. No depthwise kernel uses it.
 Estimate convolution_time(const Operation& operation, const CardRates& card) {
   const Estimate own = in_precision(operation, operation.precision, card);
   if (operation.precision != Precision::tf32) return own;
   const Estimate plain = in_precision(operation, Precision::fp32, card);
+  const ConvolutionShape& shape = operation.convolution;
+  if (shape.groups > 1 && shape.groups == shape.in_channels) return plain;
   return plain.ns < own.ns ? plain : own;
 }
 
@@ -166,8 +181,10 @@ void read_convolution_constants(const Constants& constants, CardRates* card) {
   for (size_t p = 0; p < kPrecisionCount; ++p) {
     const auto precision = static_cast<Precision>(p);
     for (const Pass pass : {Pass::forward, Pass::data_gradient, Pass::weight_gradient}) {
+      // Without tensor cores, numbers of two bytes are multiplied by the kernels of fp32.
+      const Precision kernels = card->tensor_cores[precision] ? precision : Precision::fp32;
       const auto of = [&](const char* name) {
-        return constants.of(OperationKind::convolution, precision, std::string(pass_name(pass)) + "_" + name);
+        return constants.of(OperationKind::convolution, kernels, std::string(pass_name(pass)) + "_" + name);
       };
       card->convolution[precision][pass] = {of("efficiency"),
                                             of("narrow"),
@@ -185,7 +202,8 @@ void read_convolution_constants(const Constants& constants, CardRates* card) {
                                             of("depthwise_passes"),
                                             of("turned"),
                                             of("grouped"),
-                                            of("few_channels")};
+                                            of("few_channels"),
+                                            of("most")};
     }
   }
 }

@@ -10,8 +10,8 @@
 namespace gpucast {
 namespace {
 
-std::string pass_constants(const std::string& pass) {
-  std::string out;
+std::string pass_constants(const std::string& pass, double most) {
+  std::string out = ",\"" + pass + "_most\":" + std::to_string(most);
   for (const char* of :
        {"efficiency\":1", "narrow\":1", "k_overhead\":1e-9", "least_waves\":1e-9", "overlap\":1e-9", "start_ns\":1000",
         "strided_writes\":2", "strided\":1.5", "winograd\":1", "winograd_fused\":1", "winograd_k_overhead\":1e-9", "winograd_waves\":1e-9",
@@ -21,11 +21,11 @@ std::string pass_constants(const std::string& pass) {
   return out;
 }
 
-Duration duration(const ConvolutionShape& shape, Precision precision = Precision::fp32, int element_bytes = 4) {
-  static const CardRates card = card_rates(
+Duration duration(const ConvolutionShape& shape, Precision precision = Precision::fp32, int element_bytes = 4, double most = 1000) {
+  const CardRates card = card_rates(
       find_gpu("a100-80"),
-      R"({"schema_version":1,"cards":{"a100-80":null},"operations":{"convolution":{"all":{"source":"x")" + pass_constants("forward") +
-          pass_constants("data_gradient") + pass_constants("weight_gradient") +
+      R"({"schema_version":1,"cards":{"a100-80":null},"operations":{"convolution":{"all":{"source":"x")" + pass_constants("forward", most) +
+          pass_constants("data_gradient", most) + pass_constants("weight_gradient", most) +
           R"(}}},"architectures":{"8.0":{"rates":{"source":"x","dram_fraction":1,"fp32_fraction":1,"fp16_fraction":1,"tf32_fraction":1,
                                 "launch_ns":1000}}}})");
   Operation operation;
@@ -103,6 +103,15 @@ TEST(Convolution, DepthwiseRunsOnPlainCores) {
   EXPECT_NEAR(duration(shape, Precision::fp16, 2).expected_ns, 1e9 * 2 * 64 * 512.0 * 56 * 56 * 9 / 1.95e12 + 1000, 10);
 }
 
+TEST(Convolution, DepthwiseInFp32GoesOverTheInput) {
+  // The data gradient of a stride of 2 looks at four times as many positions as the output has, at a tenth of 19.5 TFLOP/s; nothing
+  // before it but a launch.
+  const ConvolutionShape shape = square(Pass::data_gradient, 64, 512, 512, 56, 3, 2, 512);
+  const double found = duration(shape).expected_ns;
+  EXPECT_NEAR(found, 1e9 * 2 * 64 * 512.0 * 56 * 56 * 9 / 1.95e12 + 2500, 10);
+  EXPECT_EQ(duration(shape, Precision::tf32).expected_ns, found);
+}
+
 TEST(Convolution, GroupsThatLieTogetherMayHaveNoKernelOfTensorCores) {
   // 8 groups of 32 channels, 3x3, fp16: at a fifth of 19.5 TFLOP/s. NCHW is turned around, and then has tensor cores' kernels.
   ConvolutionShape shape = square(Pass::weight_gradient, 64, 256, 256, 56, 3, 1, 8);
@@ -122,6 +131,26 @@ TEST(Convolution, TensorCoresWantChannelsTogetherAndInEights) {
   // Half of both tensors' bytes is turned around: read and written once more.
   EXPECT_NEAR(duration(shape, Precision::fp16, 2).expected_ns, together + 1e9 * 2 * x / 2.039e12 + 2000, 10);
   EXPECT_EQ(duration(square(Pass::forward, 64, 3, 64, 112, 7), Precision::fp16, 2).bound, Bound::compute);
+}
+
+TEST(Convolution, FewChannelsAreMadeAsSixteen) {
+  // Kernels that make 4 channels are those that make 16: as long as for all of them.
+  const double sixteen = duration(square(Pass::forward, 64, 512, 16, 64, 5)).expected_ns;
+  EXPECT_NEAR(duration(square(Pass::forward, 64, 512, 4, 64, 5)).expected_ns, sixteen, 0.01 * sixteen);
+}
+
+TEST(Convolution, LargeOnesReachTheMostAndNoMore) {
+  const ConvolutionShape shape = square(Pass::forward, 27, 2048, 256, 64, 1);
+  const double whole = 1e9 * 2 * 110592 * 256 * 2048 / 19.5e12;
+  EXPECT_NEAR(duration(shape).expected_ns, whole + 1000, 10);
+  EXPECT_NEAR(duration(shape, Precision::fp32, 4, 0.8).expected_ns, whole / 0.8 + 1000, 10);
+}
+
+TEST(Convolution, HalfPrecisionWithoutTensorCoresHasTheKernelsOfFp32) {
+  const CardRates card = card_rates(find_gpu("gtx1080ti"), "");
+  EXPECT_EQ(card.convolution[Precision::fp16][Pass::forward].efficiency, card.convolution[Precision::fp32][Pass::forward].efficiency);
+  const CardRates newer = card_rates(find_gpu("v100-16"), "");
+  EXPECT_NE(newer.convolution[Precision::fp16][Pass::forward].efficiency, newer.convolution[Precision::fp32][Pass::forward].efficiency);
 }
 
 TEST(Convolution, TransposedIsTheOtherPass) {

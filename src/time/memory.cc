@@ -64,7 +64,8 @@ void read_row_constants(const Constants& constants, CardRates* card) {
                                       rows(OperationKind::normalization, precision, "plain"),
                                       constants.of(OperationKind::normalization, precision, "backward_passes"),
                                       constants.of(OperationKind::normalization, precision, "batch_passes"),
-                                      constants.of(OperationKind::normalization, precision, "batch_backward_passes")};
+                                      constants.of(OperationKind::normalization, precision, "batch_backward_passes"),
+                                      constants.of(OperationKind::normalization, precision, "channel_bytes_per_cycle")};
   }
   card->elementwise_rows = rows(OperationKind::elementwise, Precision::fp32, "block");
   card->indexing_element_cycles = constants.of(OperationKind::indexing, Precision::fp32, "element_cycles");

@@ -20,7 +20,7 @@ CardRates a100(const std::string& more = R"(,"cards":{"a100-80":null})") {
     "unknown":{"all":{"source":"x","floor_ns":1000,"passes":2,"dram_fraction":0.5}},
     "collective":{"all":{"source":"x","floor_ns":10000}},
     "recurrent":{"all":{"source":"x","floor_ns":5000,"passes":1,"dram_fraction":1}},
-    "normalization":{"all":{"source":"x","floor_ns":1000,"dram_fraction":1,"passes":1,"backward_passes":2,"batch_passes":1.5,"batch_backward_passes":1.25,
+    "normalization":{"all":{"source":"x","floor_ns":1000,"dram_fraction":1,"passes":1,"backward_passes":2,"batch_passes":1.5,"batch_backward_passes":1.25,"channel_bytes_per_cycle":100,
       "softmax_overlap":0.25,"softmax_row_cycles":1e-6,"softmax_element_cycles":1e-6,"softmax_step_cycles":1e-6,"softmax_passes":1,
       "long_softmax_overlap":0.25,"long_softmax_row_cycles":1e-6,"long_softmax_element_cycles":1e-6,"long_softmax_step_cycles":1e-6,"long_softmax_passes":1.5,
       "layer_overlap":0.25,"layer_row_cycles":1e-6,"layer_element_cycles":1e-6,"layer_step_cycles":1410,"layer_passes":1,
@@ -153,6 +153,15 @@ TEST(Memory, BatchNormReadsItsInputsTwice) {
   EXPECT_NEAR(ns(norm, Bound::memory), 200e6 * 1.5 / 1.0195e3 + 1000, 50);
   norm.pass = Pass::backward, norm.bytes_read *= 2;
   EXPECT_NEAR(ns(norm, Bound::memory), 300e6 * 1.25 / 1.0195e3 + 1000, 50);
+}
+
+// A channel's block asks for 100 bytes in a cycle of 1.41 GHz: one for 0.141 TB/s, eight for more than there is.
+TEST(Memory, FewChannelsOfABatchNormCannotAskForAllOfTheMemory) {
+  Operation norm = bytes(OperationKind::normalization, 100'000'000, 100'000'000);
+  norm.rows = 1, norm.columns = 25'000'000, norm.element_bytes = 4, norm.per_channel = true;
+  EXPECT_NEAR(ns(norm, Bound::tail), 200e6 * 1.5 / 141 + 1000, 50);
+  norm.rows = 8, norm.columns /= 8;
+  EXPECT_NEAR(ns(norm, Bound::memory), 200e6 * 1.5 / 1.0195e3 + 1000, 50);
 }
 
 }  // namespace

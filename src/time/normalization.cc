@@ -12,11 +12,16 @@ Estimate normalization_time(const Operation& operation, const CardRates& card) {
   if (operation.per_channel) {
     // Both passes read their inputs twice: for the channels' sums, and again for what is written.
     const BytesConstants& moved = card.bytes[operation.kind];
-    const double passes = operation.pass == Pass::forward ? c.batch_passes : c.batch_backward_passes;
+    // Mixed precision computes in fp32, but its tensors are of two bytes, and so are its kernels.
+    const NormalizationConstants& stored = operation.element_bytes == 2 ? card.normalization[Precision::fp16] : c;
+    const double passes = operation.pass == Pass::forward ? stored.batch_passes : stored.batch_backward_passes;
     const auto bytes = static_cast<double>(operation.bytes_read + operation.bytes_written);
-    const double ns = moving_ns(bytes, passes, moved.dram_fraction, card);
+    const double moved_ns = moving_ns(bytes, passes, moved.dram_fraction, card);
+    // A channel is one block of threads, which can ask for so much at a time.
+    const double blocks_ns = 1e9 * bytes * passes / (static_cast<double>(operation.rows) * stored.channel_bytes_per_cycle * card.clock_hz);
+    const double ns = std::max(moved_ns, blocks_ns);
     const double floor_ns = std::max<double>(1, static_cast<double>(operation.launches)) * moved.floor_ns;
-    return {ns + floor_ns, floor_ns > ns ? Bound::launch : Bound::memory};
+    return {ns + floor_ns, floor_ns > ns ? Bound::launch : blocks_ns > moved_ns ? Bound::tail : Bound::memory};
   }
   const double tensor_bytes = static_cast<double>(operation.rows) * static_cast<double>(operation.columns) * operation.element_bytes;
   const auto read = static_cast<double>(operation.bytes_read), written = static_cast<double>(operation.bytes_written);

@@ -25,6 +25,10 @@ CAUSES = [
         "the label: in fp32 it would be more arithmetic than the card's peak",
     ),
     (
+        lambda row, p: row.table == "torchvision" and row.card == "gtx1080ti" and row.group == "fp16",
+        "half precision without tensor cores: 1x1 convolutions slower than in fp32, which no operation at hand says",
+    ),
+    (
         lambda row, p: row.table == "torchvision" and slower(row, p),
         "12 images a step: probably the measured machine's host, which is not this one",
     ),

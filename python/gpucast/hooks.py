@@ -133,11 +133,16 @@ def _differentiating(real, name_of_roots):
         try:
             return real(*args, **kwargs)
         finally:
-            for handle in handles:  # a graph that is retained would be hooked twice
-                handle.remove()
+            _unhook(handles)
             _end("backward")
 
     return run
+
+
+@patching.timed
+def _unhook(handles):
+    for handle in handles:  # a graph that is retained would be hooked twice
+        handle.remove()
 
 
 # ---- forward ---------------------------------------------------------------------------------------------------------------------
@@ -188,6 +193,7 @@ def _compiling(real):
     return compile
 
 
+@patching.timed
 def _before_forward(module, args, kwargs=None):
     if process.is_compiling() or process.state != process.ARMED or "forward" in patching.disabled:
         return
@@ -219,7 +225,7 @@ def _before_forward(module, args, kwargs=None):
 
 def _keyword_arguments():
     """PyTorch hands global forward hooks the positional arguments only; the others are in the frame that calls the hook."""
-    frame = sys._getframe(2)
+    frame = sys._getframe(3)
     if frame.f_code.co_name not in ("inner", "_call_impl"):
         return {}
     kwargs = frame.f_locals.get("kwargs")
@@ -233,6 +239,7 @@ def _register(module, stack):
     return modules.register_tree(module)
 
 
+@patching.timed
 def _after_forward(module, args, output):
     if process.is_compiling() or process.state != process.ARMED or "forward" in patching.disabled:
         return
@@ -302,6 +309,7 @@ def _hook_graph(roots):
 
 
 def _backward_hook(module, operator):
+    @patching.timed
     def hook(gradients):
         if process.state == process.ARMED:
             try:
@@ -315,6 +323,7 @@ def _backward_hook(module, operator):
 # ---- optimizer steps -------------------------------------------------------------------------------------------------------------
 
 
+@patching.timed
 def _before_optimizer_step(optimizer, args, kwargs):
     if process.is_compiling() or process.state not in (process.WATCHING, process.ARMED):
         return
@@ -329,6 +338,7 @@ def _before_optimizer_step(optimizer, args, kwargs):
         patching.fail("optimizer", error)
 
 
+@patching.timed
 def _after_optimizer_step(optimizer, args, kwargs):
     if process.is_compiling() or process.state not in (process.WATCHING, process.ARMED):
         return
@@ -345,6 +355,7 @@ def _after_optimizer_step(optimizer, args, kwargs):
             process.recorder.mark_tensors(tensors.state_entries(optimizer))
             if lowest > counter.rounds:
                 process.recorder.mark("step", lowest, detail=time.process_time_ns() // 1000)
+                operators.note_hooks(lowest)
                 operators.after_step(lowest)
         new_round = lowest > counter.rounds
         counter.rounds = max(counter.rounds, lowest)

@@ -109,6 +109,7 @@ _evaluated = 0  # forwards without gradients, before there is any optimizer
 _observed = None  # which step that was, and its marks
 _tf32 = {}
 _marks = None  # the marks' sequence numbers between which it ran
+_hooks_us = []  # a step, what our hooks had taken until its end, the next step ...
 
 
 def install(torch):
@@ -228,6 +229,10 @@ def after_forward(evaluation):
         _end(True)
 
 
+def note_hooks(step):
+    _hooks_us.extend((step, patching.spent_ns() // 1000))
+
+
 @patching.guard("operators")
 def after_step(taken):
     """The second step is observed, once optimizers have their state: or the first, where it is the only one."""
@@ -327,7 +332,7 @@ def _lines():
         return
     made.sort()
     epoch = made[0][0]
-    yield json.dumps({"record": "operators", "step": _observed[0], "unix_ns": epoch, "marks": _observed[1], "tf32": _tf32}) + "\n"
+    yield json.dumps({"record": "operators", "step": _observed[0], "unix_ns": epoch, "marks": _observed[1], "hooks_us": _hooks_us, "tf32": _tf32}) + "\n"
     for start, duration, number, thread in made:
         yield '["operator", %d, %d, %d, %d]\n' % (number, thread, start - epoch, duration)  # noqa: UP031
 

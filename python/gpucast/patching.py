@@ -2,10 +2,13 @@
 
 import functools
 import os
+import time
 
 from . import process
 
 disabled = set()  # names of hooks that failed
+_spent_ns = 0  # in hooks that are timed, and over
+_began_ns = 0  # the one that is not
 
 
 def wrap(owner, name, around):
@@ -26,16 +29,40 @@ def fail(name, error):
         print_traceback_if_debugging()
 
 
+def timed(function):
+    """What it takes counts as ours, and not as the program's. Threads that are in hooks at once count once."""
+
+    def hook(*args, **kwargs):
+        global _spent_ns, _began_ns
+        if _began_ns:
+            return function(*args, **kwargs)
+        _began_ns = time.perf_counter_ns()
+        try:
+            return function(*args, **kwargs)
+        finally:
+            _spent_ns += time.perf_counter_ns() - _began_ns
+            _began_ns = 0
+
+    return hook
+
+
+def spent_ns():
+    """In hooks, so far."""
+    return _spent_ns + (time.perf_counter_ns() - _began_ns if _began_ns else 0)
+
+
 def guard(name):
     """The hook runs only while the capture is on, and never raises into the user's program."""
 
     def decorate(function):
+        timed_function = timed(function)
+
         @functools.wraps(function)
         def hook(*args, **kwargs):
             if process.state != process.ARMED or name in disabled:
                 return None
             try:
-                return function(*args, **kwargs)
+                return timed_function(*args, **kwargs)
             except Exception as error:
                 return fail(name, error)
 

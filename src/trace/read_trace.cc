@@ -545,9 +545,10 @@ void Reader::operator_call(Elements& elements) {
 
 void Reader::observed_step(od::object object) {
   ObservedStep& observed = trace_.observed;
-  std::vector<int64_t> marks;
+  std::vector<int64_t> marks, hooks;
   each_field(object, [&](std::string_view key, auto value) {
     if (key == "step") (void)set_int(value, &observed.step);
+    if (key == "hooks_us") hooks = integers_of(value);
     if (key == "unix_ns") (void)set_int(value, &observed.unix_ns);
     if (key == "marks") marks = integers_of(value);
     if (key != "tf32") return;
@@ -563,6 +564,7 @@ void Reader::observed_step(od::object object) {
     observed.step = 0;
     return problem(Problem::bad_record, "'operators'");
   }
+  for (size_t i = 1; i < hooks.size(); i += 2) observed.hooks_us[hooks[i - 1]] = std::clamp<int64_t>(hooks[i], 0, kLastNs / 1000);
   observed.first_mark = marks[0];
   observed.last_mark = marks[1];
 }

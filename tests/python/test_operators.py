@@ -36,7 +36,7 @@ def launches(capture):
         if line[0] == "vgpu_mark":
             mark = line[1]
         elif line[0] in ("kernel", "call", "memcpy", "memset") and record["marks"][0] <= mark < record["marks"][1]:
-            out.append((line[-1] + shift, line[0]))
+            out.append((line[6 if line[0] == "memcpy" else -1] + shift, line[0]))
     return out
 
 

@@ -167,8 +167,8 @@ struct Order {
 struct ObservedStep {
   int64_t step = 0;  // 0: none was observed
   int64_t unix_ns = 0, clock_unix_ns = 0;
-  int64_t first_mark = 0, last_mark = 0;          // it lies between these
-  std::map<int64_t, int64_t> hooks_us;  // what hooks of ours had taken until the end of each step
+  int64_t first_mark = 0, last_mark = 0;  // it lies between these
+  std::map<int64_t, int64_t> hooks_us;    // what hooks of ours had taken until the end of each step
   bool tf32_products = false, tf32_convolutions = false;
   std::vector<OperatorKind> kinds;
   std::vector<OperatorCall> operators;  // by start

@@ -294,8 +294,8 @@ def cpu_s():
             words = file.readline().rpartition(") ")[2].split()
         return sum(int(words[field]) for field in fields) / os.sysconf("SC_CLK_TCK")
 
-    own = [os.getpid(), *(child.pid for child in multiprocessing.active_children())]
-    return seconds("/proc/stat", (1, 2, 3, 6, 7)), sum(seconds(f"/proc/{pid}/stat", (11, 12)) for pid in own)
+    workers = sum(seconds(f"/proc/{child.pid}/stat", (11, 12)) for child in multiprocessing.active_children())
+    return seconds("/proc/stat", (1, 2, 3, 6, 7)), workers + seconds("/proc/self/stat", (11, 12, 13, 14))  # with workers that have ended
 
 
 def main():

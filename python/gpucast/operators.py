@@ -332,7 +332,12 @@ def _lines():
         return
     made.sort()
     epoch = made[0][0]
-    yield json.dumps({"record": "operators", "step": _observed[0], "unix_ns": epoch, "marks": _observed[1], "hooks_us": _hooks_us, "tf32": _tf32}) + "\n"
+    yield (
+        json.dumps(
+            {"record": "operators", "step": _observed[0], "unix_ns": epoch, "marks": _observed[1], "hooks_us": _hooks_us, "tf32": _tf32}
+        )
+        + "\n"
+    )
     for start, duration, number, thread in made:
         yield '["operator", %d, %d, %d, %d]\n' % (number, thread, start - epoch, duration)  # noqa: UP031
 

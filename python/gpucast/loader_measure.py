@@ -152,6 +152,7 @@ def _measure(torch, parts, feed, workers, soft_s, hard_s, kept):
         raise _NoBatch(problem)
     others = (patching.safely(_machine_cpu_ns) - machine_ns - own_ns) / took_ns if machine_ns else 0
     tables = [_tables[workers, worker] for worker in range(max(1, workers))]
+    copied = {"copy_ns": _copy_ns(torch, batch)} if workers == 1 else {}
     return {
         "workers": workers,
         "batches": len(arrivals),
@@ -161,6 +162,7 @@ def _measure(torch, parts, feed, workers, soft_s, hard_s, kept):
         "batch_bytes": _bytes_of(torch, batch),
         "others_cores": round(max(0.0, others), 3),
         "mapped": bool(patching.safely(_maps_data)),
+        **copied,
         **_joined(tables),
     }
 
@@ -179,16 +181,30 @@ def _mean(values):
     return sum(values) / len(values) if values else 0
 
 
-def _bytes_of(torch, value, depth=0):
+def _tensors_of(torch, value, depth=0):
     if isinstance(value, torch.Tensor):
-        return value.numel() * value.element_size()
+        yield value
+        return
     if depth > 8 or isinstance(value, (str, bytes)):
-        return 0
+        return
     if hasattr(value, "values") and callable(value.values):
         value = list(value.values())
     if isinstance(value, (list, tuple)):
-        return sum(_bytes_of(torch, one, depth + 1) for one in value)
-    return 0
+        for one in value:
+            yield from _tensors_of(torch, one, depth + 1)
+
+
+def _bytes_of(torch, value):
+    return sum(tensor.numel() * tensor.element_size() for tensor in _tensors_of(torch, value))
+
+
+def _copy_ns(torch, batch):
+    """CPU time of a worker's batch copied to memory that is there: what pinning costs. Nobody has touched the batch in this process."""
+    pairs = [(torch.ones_like(tensor), tensor) for tensor in _tensors_of(torch, batch) if tensor.layout == torch.strided]
+    begin = time.thread_time_ns()
+    for to, tensor in pairs:
+        to.copy_(tensor)
+    return time.thread_time_ns() - begin
 
 
 # ---- what a fetch takes, in whatever process it runs ----------------------------------------------------------------------------------

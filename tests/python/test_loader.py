@@ -26,11 +26,13 @@ class Stream(IterableDataset):
             time.sleep(0.01)
             yield torch.zeros(64), 1
 model = nn.Sequential(nn.Linear(64, 512), nn.Linear(512, 10)).cuda()
+large = torch.zeros(3072, 3072, device="cuda")
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 {setup}
 for x, y in {loader}:
     loss = nn.functional.cross_entropy(model(x.cuda()), y.cuda())
     loss.backward()
+    torch.mm(large, large)  # a few milliseconds of an A100
     optimizer.step()
     optimizer.zero_grad()
 """

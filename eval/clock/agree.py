@@ -16,7 +16,7 @@ import subprocess
 import sys
 
 SCRIPTS = pathlib.Path(__file__).parent / "scripts"
-SHARED = ("measure", "models")
+SHARED = ("measure", "clock_models")
 BEGIN, END = "<!-- agree: begin -->", "<!-- agree: end -->"
 LONG_MS = 20
 WAYS = ("events", "do_bench", "benchmark", "wall", "tqdm", "profiler")

@@ -1,6 +1,6 @@
 import torch
+from clock_models import cnn
 from measure import measure
-from models import cnn
 
 model = cnn().cuda().to(memory_format=torch.channels_last)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)

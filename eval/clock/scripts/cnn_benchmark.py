@@ -1,6 +1,6 @@
 import torch
+from clock_models import cnn
 from measure import measure
-from models import cnn
 
 torch.backends.cudnn.benchmark = True
 model = cnn().cuda()

@@ -1,6 +1,6 @@
 import torch
+from clock_models import cnn
 from measure import measure
-from models import cnn
 
 model = cnn().cuda().eval()
 x = torch.randn(128, 3, 224, 224, device="cuda")

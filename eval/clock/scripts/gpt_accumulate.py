@@ -1,6 +1,6 @@
 import torch
+from clock_models import GPT
 from measure import measure
-from models import GPT
 
 model = GPT().cuda()
 optimizer = torch.optim.AdamW(model.parameters())

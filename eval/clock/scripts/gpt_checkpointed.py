@@ -1,6 +1,6 @@
 import torch
+from clock_models import GPT
 from measure import measure
-from models import GPT
 from torch.utils.checkpoint import checkpoint
 
 model = GPT().cuda()

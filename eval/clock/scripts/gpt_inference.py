@@ -1,6 +1,6 @@
 import torch
+from clock_models import GPT
 from measure import measure
-from models import GPT
 
 model = GPT().cuda().eval().half()
 x = torch.randint(0, 32000, (16, 512), device="cuda")

@@ -10,7 +10,7 @@ import argparse
 import random
 
 import torch
-from models import Autoencoder, CifarResNet18, LstmLanguageModel, Player, Transformer, discriminator, generator
+from gavel_models import Autoencoder, CifarResNet18, LstmLanguageModel, Player, Transformer, discriminator, generator
 from torch import nn
 from torch.nn import functional
 

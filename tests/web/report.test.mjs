@@ -536,8 +536,8 @@ test("the strip zooms where it is dragged, and back", async () => {
   const { page, problems, done } = await open(report("time_small").file);
   await page.evaluate(() => document.getElementById("time-card").scrollIntoView({ block: "center" }));
   const spot = (i) => page.evaluate((k) => window.gpucast.workCenter(k), i);
-  const apart = async () => (await spot(5)).x - (await spot(2)).x;
-  const whole = await apart(), a = await spot(2), b = await spot(5);
+  const apart = async () => (await spot(8)).x - (await spot(2)).x;
+  const whole = await apart(), a = await spot(2), b = await spot(8);
   await page.mouse.move(a.x, a.y);
   await page.mouse.down();
   await page.mouse.move(b.x, b.y, { steps: 5 });

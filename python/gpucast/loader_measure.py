@@ -152,7 +152,7 @@ def _measure(torch, parts, feed, workers, soft_s, hard_s, kept):
         raise _NoBatch(problem)
     others = (patching.safely(_machine_cpu_ns) - machine_ns - own_ns) / took_ns if machine_ns else 0
     tables = [_tables[workers, worker] for worker in range(max(1, workers))]
-    copied = {"copy_ns": _copy_ns(torch, batch)} if workers == 1 else {}
+    copied = {"copy_ns": patching.safely(_copy_ns, torch, batch) or 0} if workers == 1 else {}
     return {
         "workers": workers,
         "batches": len(arrivals),

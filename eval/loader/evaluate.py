@@ -4,14 +4,19 @@
     python eval/loader/evaluate.py --gpucast build/release/bin/gpucast [--markdown docs/explanation/data-pipeline.md]
                                                                             (a Python with torch, torchvision, Pillow, numpy, datasets, tokenizers, webdataset)
 
-Each pipeline is captured once, with 0 workers, for each of two loops: one whose step takes the card 0.3 times as long as a worker takes for a
-batch, and one of 1.5 times. From that capture: a step with any number of workers; the same with 4 workers where only 0 and 1 were measured;
-the slow disk's pipeline with a throttled reader against --storage. Measured: the loop runs in real time, by the events of the card's clock.
-Other programs on the machine spoil that: a measurement during which they had more than --quiet cores is repeated, at most --attempts times, and
-the calmest counts. `beside` is the error of a prediction for as many cores as others left free (--cores)."""
+Each pipeline is captured with 0 workers, for each of two loops: one whose step takes the card 0.3 times as long as a worker takes for a batch
+(fast), and one of 1.5 times (slow). From a capture: a step with any number of workers; the same with 4 workers where only 0 and 1 were
+measured; the slow disk's pipeline with a throttled reader against --storage. Measured: the loop runs in real time, by the events of the card's
+clock.
+
+Two things spoil that. Other programs: a measurement during which they had more than --quiet cores is repeated, at most --attempts times, and the
+calmest counts. And a virtual machine's cores, which at times take up to 1.6 times as long for the same work, for seconds or minutes, and nothing in them
+tells why. So each pipeline does a little work of known length between its samples (2 % of its time), and predictions are made for the pace of
+their measurement: each of the capture's measurements is brought to one pace, and --cpu-speed to the other. `raw` is the error without that."""
 
 import argparse
 import gzip
+import itertools
 import json
 import os
 import statistics
@@ -30,7 +35,7 @@ PIPELINES = Path(__file__).with_name("pipelines.py")
 WORKERS = (0, 1, 2, 4)
 CARD = "a100-80"
 ROWS = 512
-CORES = len(os.sched_getaffinity(0))
+PACE_S = 57e-6  # of the little work, to which captures are brought
 DISKS = (4e6, 12e6)  # bytes a second
 BARS = {"median": 0.05, "worst": 0.12, "extrapolated": 0.10, "storage": 0.10}
 
@@ -43,9 +48,6 @@ def parse_args():
     parser.add_argument("--seconds", type=float, default=3, help="of each measurement")
     parser.add_argument("--quiet", type=float, default=0.15)
     parser.add_argument("--attempts", type=int, default=3)
-    parser.add_argument(
-        "--nice", type=int, default=0, help="of captures and measurements; below 0, which is root's, where other programs are at work"
-    )
     parser.add_argument("--out", type=Path, help="every row as JSON lines; a pipeline that is whole there is not measured again")
     parser.add_argument("--markdown", type=Path, help="a page to write the tables into")
     return parser.parse_args()
@@ -55,25 +57,38 @@ class Evaluation:
     def __init__(self, args):
         self.args = args
         self.rows = []
+        self.paces = args.folder / "paces.txt"
 
     def run(self, words):
-        def before():
-            if self.args.nice:  # of the whole session: the kernel shares the CPU out among sessions first
-                Path("/proc/self/autogroup").write_text(str(self.args.nice), encoding="ascii")
-
         words = [str(word) for word in words]
-        done = subprocess.run(words, capture_output=True, text=True, check=False, start_new_session=True, preexec_fn=before)
+        self.paces.unlink(missing_ok=True)
+        done = subprocess.run(words, capture_output=True, text=True, check=False, env={**os.environ, "PACE_FILE": str(self.paces)})
         if done.returncode not in (0, 1):
             sys.exit(f"{' '.join(words)}\n{done.stderr[-2000:]}")
         return done.stdout
+
+    def pace_of_processes(self):
+        """Seconds for the little work, of each process that made samples, in the order in which they began."""
+        found = {}
+        for line in self.paces.read_text(encoding="ascii").splitlines():
+            process, seconds = line.split()
+            found.setdefault(process, []).append(float(seconds))
+        return [statistics.fmean(sorted(one)[: max(1, len(one) * 19 // 20)]) for one in found.values()]  # without a few interruptions
 
     def script(self, name, rows):
         return ["--", sys.executable, PIPELINES, name, "--folder", self.args.folder, "--rows", rows]
 
     def capture(self, name, rows):
+        """The capture, and what it were on cores of the pace PACE_S."""
         path = self.args.folder / f"{name}-{rows}.gpucast"
         self.run([self.args.gpucast, "run", "--gpu", CARD, "--measure-loader", "--force", "-o", path, *self.script(name, rows)])
-        return path
+        paces = iter(self.pace_of_processes()[1:])  # behind the script's own process
+        factors = {}
+        for workers in (0, 1, 2):  # each run has processes of its own
+            own = list(itertools.islice(paces, max(1, workers)))
+            if own:
+                factors[workers] = PACE_S / statistics.fmean(own)
+        return path, paced(path, factors)
 
     def predict(self, capture, *words):
         command = [self.args.gpucast, "time", capture, "--gpu", CARD, "--workers", "0,1,2,4", "--format", "json", *words]
@@ -85,22 +100,25 @@ class Evaluation:
         best = None
         for _ in range(self.args.attempts):
             found = json.loads(self.run(words).splitlines()[-1])
+            paces = self.pace_of_processes()[-max(1, workers) :]  # the script ran before, to see what its steps are
+            found["pace"] = statistics.fmean(paces) / PACE_S
             if best is None or found["others"] < best["others"]:
                 best = found
             if best["others"] <= self.args.quiet:
                 break
         return best
 
-    def compare(self, name, kind, rows, workers, predicted, capture, disk=0):
-        choice = choice_of(predicted, workers)
+    def compare(self, name, kind, rows, workers, captured, disk=0):
+        raw, capture = captured
         found = self.measure(name, rows, workers, disk)
+        storage = ["--storage", f"{disk:.0f}"] if disk else []
+        words = ["--cpu-speed", f"{1 / found['pace']:.4f}", *storage]
+        predicted = self.predict(capture, *words)
+        choice = choice_of(predicted, workers)
         without_ms = predicted["loader"]["step_without"]["expected_ns"] / 1e6
-        free = max(0.3, CORES - found["others"])
-        words = ["--storage", f"{disk:.0f}"] if disk else []
-        beside_ms = step_ms(self.predict(capture, "--cores", f"{free:.3f}", *words), workers)
         measured, expected = found["step_ms"], choice["step"]["expected_ns"] / 1e6
         # The loader is what a step waits for where it is slower than all else; where they are within a tenth, either name is right.
-        added = measured if workers else (measured - without_ms if SYNC[name] == "item" else measured)
+        added = measured - (without_ms if SYNC[name] == "item" and not workers else 0)
         row = {
             "pipeline": name,
             "kind": kind,
@@ -110,19 +128,20 @@ class Evaluation:
             "predicted_ms": expected,
             "measured_ms": measured,
             "error": expected / measured - 1,
-            "error_with_free_cores": beside_ms / measured - 1,
+            "error_raw": step_ms(self.predict(raw, *storage), workers) / measured - 1,
+            "pace": found["pace"],
             "inside": choice["step"]["low_ns"] / 1e6 <= measured <= choice["step"]["high_ns"] / 1e6,
             "bound": choice["bound"],
             "measured_bound": "loader" if added > 1.05 * without_ms else "card",
             "tie": abs(added / without_ms - 1) < 0.1 and choice["batch"]["expected_ns"] / 1e6 > 0.85 * without_ms,
             "others": found["others"],
         }
-        if workers == 4 and kind != "storage":
-            row["from_0_and_1"] = step_ms(self.predict(with_runs(capture, (0, 1)), "--cores", f"{free:.3f}"), 4) / measured - 1
+        if workers == 4 and not disk:
+            row["from_0_and_1"] = step_ms(self.predict(with_runs(capture, (0, 1)), *words), 4) / measured - 1
         self.rows.append(row)
         print(
-            f"{name:14}{kind:9}{row['sync']:6}{workers:3}{without_ms:9.1f}{expected:10.1f}{measured:10.1f}{row['error']:+8.1%}{row['error_with_free_cores']:+8.1%}"
-            f"{row['bound']:>8}{'' if named_right(row) else '  WRONG'}{row['others']:8.2f}",
+            f"{name:14}{kind:9}{row['sync']:6}{workers:3}{without_ms:9.1f}{expected:10.1f}{measured:10.1f}{row['error']:+8.1%}{row['error_raw']:+8.1%}"
+            f"{row['pace']:6.2f}{row['bound']:>8}{'' if named_right(row) else '  WRONG'}{row['others']:8.2f}",
             flush=True,
         )
         if self.args.out:
@@ -130,20 +149,18 @@ class Evaluation:
                 file.write(json.dumps(row) + "\n")
 
     def pipeline(self, name):
-        first = self.predict(self.capture(name, ROWS))
+        first = self.predict(self.capture(name, ROWS)[1])
         one_ns = choice_of(first, 1)["batch"]["expected_ns"]
         for kind, share in (("fast", 0.3), ("slow", 1.5)):
             rows = max(1, round(ROWS * share * one_ns / first["gpu_ns"]))
-            capture = self.capture(name, rows)
-            predicted = self.predict(capture)
+            captured = self.capture(name, rows)
             for workers in WORKERS:
-                self.compare(name, kind, rows, workers, predicted, capture)
+                self.compare(name, kind, rows, workers, captured)
             if name != "slow-disk" or kind != "fast":
                 continue
             for disk in DISKS:
-                from_disk = self.predict(capture, "--storage", f"{disk:.0f}")
                 for workers in WORKERS:
-                    self.compare(name, "storage", rows, workers, from_disk, capture, disk)
+                    self.compare(name, "storage", rows, workers, captured, disk)
 
 
 def choice_of(predicted, workers):
@@ -158,17 +175,40 @@ def named_right(row):
     return row["tie"] or (row["bound"] == "loader") == (row["measured_bound"] == "loader")
 
 
-def with_runs(capture, workers):
-    """The capture as if only these numbers of workers had been measured."""
-    out = capture.with_suffix(".some.gpucast")
+def rewritten(capture, suffix, change):
+    """A copy, whose measured runs are what `change` makes of them."""
+    out = capture.with_suffix(suffix)
     with gzip.open(capture, "rt") as source, gzip.open(out, "wt") as file:
         for line in source:
             if line.startswith('{"record": "loader"'):
                 record = json.loads(line)
-                record["measured"] = [run for run in record["measured"] if run["workers"] in workers]
+                record["measured"] = change(record["measured"])
                 line = json.dumps(record) + "\n"
             file.write(line)
     return out
+
+
+def with_runs(capture, workers):
+    """The capture as if only these numbers of workers had been measured."""
+    return rewritten(capture, ".some.gpucast", lambda runs: [run for run in runs if run["workers"] in workers])
+
+
+def paced(capture, factors):
+    """What it measured with each number of workers, so many times as long; but for the time in which it waited."""
+
+    def one(run):
+        factor = factors.get(run["workers"], 1)
+        busy = min(1, run["cpu_ns"] / run["fetch_ns"]) if run.get("cpu_ns") and run.get("fetch_ns") else 1
+        out = {**run, "batch_ns": [round(ns * (1 + busy * (factor - 1))) for ns in run.get("batch_ns", ())]}
+        for name in ("period_ns", "fetch_ns"):
+            if name in run:
+                out[name] = run[name] * (1 + busy * (factor - 1))
+        for name in ("cpu_ns", "main_cpu_ns", "copy_ns"):
+            if name in run:
+                out[name] = run[name] * factor
+        return out
+
+    return rewritten(capture, ".paced.gpucast", lambda runs: [one(run) for run in runs])
 
 
 def table(rows):
@@ -186,16 +226,19 @@ def table(rows):
     line("all", [row["error"] for row in plain], BARS["median"], BARS["worst"])
     for workers in WORKERS:
         line(f"{workers} workers", [row["error"] for row in plain if row["workers"] == workers], BARS["median"], BARS["worst"])
-    line("by the cores that others left free", [row["error_with_free_cores"] for row in plain], BARS["median"], BARS["worst"])
+    line("that wait for the loader", [row["error"] for row in plain if row["measured_bound"] == "loader"], BARS["median"], BARS["worst"])
+    line("with the capture's pace", [row["error_raw"] for row in plain], BARS["median"], BARS["worst"])
     line("4 workers, of 0 and 1", [row["from_0_and_1"] for row in plain if "from_0_and_1" in row], 0, BARS["extrapolated"])
     line("a slow disk, by `--storage`", [row["error"] for row in rows if row["kind"] == "storage"], 0, BARS["storage"])
     right, ties = sum(map(named_right, rows)), sum(row["tie"] for row in rows)
     inside = sum(row["inside"] for row in rows)
+    paces = [row["pace"] for row in rows]
     lines += [
         "",
         f"The bound is named right in {right} of {len(rows)}, {ties} of which are within a tenth of a tie. "
         f"Low and high hold {inside} of {len(rows)}. Other programs had {statistics.median(row['others'] for row in rows):.2f} cores in the median, "
-        f"{max(row['others'] for row in rows):.2f} at most.",
+        f"{max(row['others'] for row in rows):.2f} at most. For the little work a core took {max(paces) / min(paces):.2f} times as long at the slowest "
+        "as at the fastest.",
     ]
     missed = sorted((row for row in rows if abs(row["error"]) > 0.1), key=lambda row: -abs(row["error"]))
     if missed:
@@ -218,7 +261,7 @@ def main():
     if args.out:
         args.out.write_text("".join(json.dumps(row) + "\n" for row in evaluation.rows))
     print(
-        f"{'pipeline':14}{'card':9}{'waits':6}{'n':>3}{'without':>9}{'predicted':>10}{'measured':>10}{'error':>8}{'beside':>8}{'bound':>8}{'others':>8}  ms"
+        f"{'pipeline':14}{'card':9}{'waits':6}{'n':>3}{'without':>9}{'predicted':>10}{'measured':>10}{'error':>8}{'raw':>8}{'pace':>6}{'bound':>8}{'others':>8}  ms"
     )
     for name in args.only.split(",") if args.only else SYNC:
         if name not in done:

@@ -68,11 +68,13 @@ def _taking(real):
     def __next__(self):
         if not _watched():
             return real(self)
+        spent_ns = patching.spent_ns()
         begin_ns, cpu_ns, wall_ns = time.time_ns(), time.process_time_ns(), time.perf_counter_ns()
         batch = real(self)
         wall_ns, cpu_ns = time.perf_counter_ns() - wall_ns, time.process_time_ns() - cpu_ns
         number = _of_iterator.get(self)
         if number is not None and len(_taken) < _MOST_TAKEN:
+            patching.count_from(spent_ns)  # the whole of it comes off the step
             _taken.append((number, begin_ns // 1000, wall_ns // 1000, cpu_ns // 1000))
         return batch
 
@@ -199,6 +201,7 @@ def _measured(parts, pin):
     """In a forked child: a loader that raises, hangs or crashes there does the capture no harm, and what it reads and keeps is gone."""
     budget_s = float(os.environ.get("GPUCAST_LOADER_S", _BUDGET_S))
     killed_after_s = budget_s * _KILLED_AFTER
+    team_ended = patching.safely(loader_measure.end_team) or False
     read, write = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of forking beside threads
@@ -207,7 +210,7 @@ def _measured(parts, pin):
         with contextlib.suppress(BaseException):
             os.close(read)
             os.setpgid(0, 0)
-            loader_measure.run(process.torch, parts, budget_s, lambda line: os.write(write, (json.dumps(line) + "\n").encode()))
+            loader_measure.run(process.torch, parts, budget_s, lambda line: os.write(write, (json.dumps(line) + "\n").encode()), team_ended)
         os._exit(0)
     os.close(write)
     with contextlib.suppress(OSError):

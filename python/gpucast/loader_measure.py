@@ -1,6 +1,7 @@
 """How fast a DataLoader gives batches: a few from its dataset, with 0, 1 and 2 workers, in a forked child of the captured process."""
 
 import contextlib
+import ctypes
 import functools
 import mmap
 import os
@@ -9,13 +10,15 @@ import sys
 import threading
 import time
 import types
+from concurrent import futures
 
 from . import patching, session
 
 _SHARES = ((0, 0.25), (1, 0.45), (2, 1.0))  # workers, how much of what is left of the time
 _MOST_BATCHES = 2000
-_ROWS, _COLUMNS, _HEADER = 512, 6, 8  # a worker's table in shared memory, of doubles
+_ROWS, _COLUMNS, _HEADER = 512, 6, 8  # a worker's table in shared memory, of doubles. Ahead: rows, batches, _io() of them, time for notes
 _IO_EVERY_NS = 5_000_000
+_HARD = 2  # omp_pause_hard
 
 # What decodes, transforms and tokenises, wherever it is imported.
 _STAGES = (
@@ -45,17 +48,31 @@ _fetching = False
 _files = 0
 
 
-def run(torch, parts, budget_s, write):
+def run(torch, parts, budget_s, write, team_ended):
     """Writes one dict for each number of workers, then {"end": true}."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # PyTorch's raises here when we end our own workers
-    # OpenMP's threads did not survive the fork; a thread that is new here gets new ones.
-    thread = threading.Thread(target=_run, args=(torch, parts, time.monotonic() + budget_s, write), daemon=True)
-    thread.start()
-    thread.join()
+    _run(torch, parts, time.monotonic() + budget_s, write, team_ended)
     write({"end": True})
 
 
-def _run(torch, parts, deadline, write):
+def end_team():
+    """Ends the threads that OpenMP keeps for this one: they would not survive a fork, and it would wait for them. False: it cannot be done."""
+    with open("/proc/self/maps", encoding="utf-8", errors="replace") as file:
+        paths = {line.split(maxsplit=5)[5].strip() for line in file if "omp" in line and "/" in line}
+    runtimes = [path for path in paths if os.path.basename(path).startswith(("libgomp", "libiomp", "libomp"))]
+    return all(ctypes.CDLL(path).omp_pause_resource_all(_HARD) == 0 for path in runtimes)
+
+
+def _computing(team_ended, function, *args):
+    """Where its team did not end, in a new thread, which gets a team of its own. But a thread has a heap of its own, too, which gives memory
+    back sooner: a batch takes up to 8 % longer."""
+    if team_ended:
+        return function(*args)
+    with futures.ThreadPoolExecutor(1) as thread:
+        return thread.submit(function, *args).result()
+
+
+def _run(torch, parts, deadline, write, team_ended):
     cores = len(os.sched_getaffinity(0))
     kept = []  # iterators whose workers were killed: nothing of them may run any more
     try:
@@ -65,7 +82,9 @@ def _run(torch, parts, deadline, write):
             left_s = deadline - time.monotonic()
             if workers > cores or workers and left_s < 0.2:
                 break
-            write(_measure(torch, parts, feed, workers, left_s * share, left_s, kept))
+            # Workers compute with one thread each, and what they make is only taken here.
+            own_team = team_ended or workers > 0
+            write(_computing(own_team, _measure, torch, parts, feed, workers, left_s * share, left_s, kept, team_ended))
     except _NoBatch as nothing:
         write({"said": nothing.args[0]})
     except BaseException as error:
@@ -113,7 +132,7 @@ def _again(parts, feed, workers, limit_s, torch):
     return torch.utils.data.DataLoader(parts.dataset, **options)
 
 
-def _measure(torch, parts, feed, workers, soft_s, hard_s, kept):
+def _measure(torch, parts, feed, workers, soft_s, hard_s, kept, team_ended):
     global _workers, _table
     _workers = workers
     for worker in range(max(1, workers)):
@@ -152,12 +171,13 @@ def _measure(torch, parts, feed, workers, soft_s, hard_s, kept):
         raise _NoBatch(problem)
     others = (patching.safely(_machine_cpu_ns) - machine_ns - own_ns) / took_ns if machine_ns else 0
     tables = [_tables[workers, worker] for worker in range(max(1, workers))]
-    copied = {"copy_ns": patching.safely(_copy_ns, torch, batch) or 0} if workers == 1 else {}
+    noting_ns = sum(table.numbers[7] for table in tables) / max(1, sum(table.numbers[0] for table in tables)) / max(1, workers)
+    copied = {"copy_ns": patching.safely(_computing, team_ended, _copy_ns, torch, batch) or 0} if workers == 1 else {}
     return {
         "workers": workers,
         "batches": len(arrivals),
         "start_ns": arrivals[0] - begin,
-        "period_ns": _period_ns(arrivals, begin, workers),
+        "period_ns": max(0, _period_ns(arrivals, begin, workers) - noting_ns),
         "main_cpu_ns": _mean(cpu[1:] or cpu),
         "batch_bytes": _bytes_of(torch, batch),
         "others_cores": round(max(0.0, others), 3),
@@ -217,19 +237,23 @@ class _Table:
         self._memory = mmap.mmap(-1, 8 * (_HEADER + _ROWS * _COLUMNS))
         self.numbers = memoryview(self._memory).cast("d")
         self.io_begin = None
-        self.io_read_ns = self.last_cpu_ns = self.batches = 0
+        self.io_read_ns = self.last_cpu_ns = self.own_ns = self.batches = 0
 
     def add(self, wall_ns, spent):
+        begin_ns = time.perf_counter_ns()
         now_cpu_ns = time.process_time_ns()  # with the thread that hands batches over
         row = int(self.numbers[0])
         if row < _ROWS:
             at = _HEADER + row * _COLUMNS
-            cpu_ns = now_cpu_ns - self.last_cpu_ns if row else 0
+            cpu_ns = max(0, now_cpu_ns - self.last_cpu_ns - self.own_ns) if row else 0
             for column, value in enumerate((wall_ns, cpu_ns, *spent)):
                 self.numbers[at + column] = value
             self.numbers[0] = row + 1
         self.last_cpu_ns = now_cpu_ns
         self._note_io()
+        self.own_ns = time.perf_counter_ns() - begin_ns
+        if row < _ROWS:
+            self.numbers[7] += self.own_ns
 
     def _note_io(self):
         now_ns = time.perf_counter_ns()

@@ -9,7 +9,7 @@ namespace {
 
 // What is taken for granted where it was not measured.
 constexpr double kWorkerOverInline = 1.08, kWorkerNoise = 0.15;  // a worker's time for a batch against the training process's
-constexpr double kTakeNs = 200'000;                              // the training process takes a batch from a worker
+constexpr double kTakeNs = 200'000;                              // the training process takes a batch from a worker or a queue
 constexpr double kSecondThread = 0.3;                            // what a core's second thread adds
 constexpr double kLeastNoise = 0.02, kOthersNoise = 0.1;
 constexpr double kCoresNoise = 0.06;  // of CPU times, on a machine that is full
@@ -122,13 +122,20 @@ std::optional<LoaderModel> loader_model(const LoaderRecord& loader, const LoopBa
   }
   out.laws = fit_scalability(points);
   if (one) {
-    out.worker_cpu_ns = one->cpu_ns / host.cpu_speed;
+    // Several at once take more or less CPU time than one alone, as they share caches: what full cores are asked of is the former.
+    const LoaderRun& most = loader.runs.back();
+    out.worker_cpu_ns = most.cpu_ns / host.cpu_speed;
     out.worker_cpu_share = share(one->cpu_ns, undisturbed_ns(*one));
-    out.take_ns = one->main_cpu_ns / host.cpu_speed;
+    out.take_ns = most.main_cpu_ns / host.cpu_speed;
   } else {
     out.worker_cpu_ns = (inline_cpu_ns > 0 ? inline_cpu_ns : inline_ns) * kWorkerOverInline / host.cpu_speed;
     out.worker_cpu_share = inline_share;
     out.take_ns = kTakeNs / host.cpu_speed;
+  }
+  if (loader.pin_memory) {  // its thread takes batches from the workers; the training process finds them in a queue
+    const double left_ns = std::min(out.take_ns, kTakeNs / host.cpu_speed);
+    out.pin_ns += out.take_ns - left_ns;
+    out.take_ns = left_ns;
   }
   if (out.laws.empty()) out.laws = fit_scalability({{1, 1e9 / (inline_ns * kWorkerOverInline), std::hypot(inline_noise, kWorkerNoise)}});
   return out;

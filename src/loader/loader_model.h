@@ -39,7 +39,7 @@ struct LoaderModel {
   double worker_cpu_ns = 0;          // of one batch, in its worker
   double worker_cpu_share = 1;       // of a worker's time for a batch; the rest it waits for a disk, a network, a clock
   double take_ns = 0;                // the training process takes a batch that is there
-  double pin_ns = 0;                 // its thread copies it to pinned memory
+  double pin_ns = 0;                 // its thread takes it instead, and copies it to pinned memory
   double read_bytes = 0, files = 0;  // of a batch
   double cached_share = 0;           // of the bytes: they came from memory
   double cores = 1;                  // that the workers and the training process share, in cores that work at full speed

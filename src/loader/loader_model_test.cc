@@ -50,6 +50,25 @@ TEST(LoaderModel, CoresBoundTheRate) {
   EXPECT_LT(loader_model(record({run(0, 90, 90), run(1, 100, 100)}, 2), {}, large)->batch(8, 0).time.expected_ns, 20 * kMs);
 }
 
+// Two at once took less CPU time for a batch than one alone.
+TEST(LoaderModel, FullCoresAreAskedOfWhatSeveralWorkersTake) {
+  const auto model = loader_model(record({run(0, 90, 90), run(1, 100, 100), run(2, 45, 80)}, 2), {}, {});
+  EXPECT_NEAR(model->batch(8, 0).time.expected_ns, 40.5 * kMs, 0.1 * kMs);
+  EXPECT_EQ(model->batch(8, 0).limit, LoaderLimit::cores);
+}
+
+TEST(LoaderModel, ThePinningThreadTakesBatches) {
+  LoaderRecord pinned = record({run(0, 10, 10), run(1, 10, 10)}, 2);
+  pinned.pin_memory = true;
+  pinned.pin_ns = 3 * kMs;
+  const auto model = loader_model(pinned, {}, {});
+  EXPECT_NEAR(model->take_ns, 0.2 * kMs, 1);
+  EXPECT_NEAR(model->pin_ns, 3.8 * kMs, 1);
+  pinned.cores = 64;
+  EXPECT_NEAR(loader_model(pinned, {}, {})->batch(64, 0).time.expected_ns, 3.8 * kMs, 0.1 * kMs)
+      << "one thread, whatever there is of cores";
+}
+
 TEST(LoaderModel, WorkersThatWaitNeedNoCore) {
   const auto model = loader_model(record({run(0, 100, 5), run(1, 101, 5)}, 1), {}, {});
   EXPECT_NEAR(model->batch(8, 0).time.expected_ns, 14 * kMs, 3 * kMs);

@@ -240,6 +240,13 @@ Waited waited_for_loader(const Trace& trace, int64_t begin_us, int64_t end_us) {
   return out;
 }
 
+bool while_it_waits(const Trace& trace, int64_t time_us) {
+  const std::vector<TakenBatch>& taken = trace.loader.taken;
+  const auto behind =
+      std::upper_bound(taken.begin(), taken.end(), time_us, [](int64_t us, const TakenBatch& one) { return us < one.unix_us; });
+  return behind != taken.begin() && time_us <= std::prev(behind)->unix_us + std::prev(behind)->wall_us;
+}
+
 // How long the host works for a step that nobody looks at, over how long this one took. The CPU time of the process, where that is less
 // than what the clock on the wall says: then others worked on this machine, too.
 double host_scale(const Trace& trace, double observed_ns) {
@@ -253,7 +260,7 @@ double host_scale(const Trace& trace, double observed_ns) {
     if (mark.sequence < observed.first_mark || mark.sequence > observed.last_mark) continue;
     if (marks == 0) begin_us = mark.time_us;
     end_us = mark.time_us;
-    marks += mark.sequence < observed.last_mark;
+    marks += mark.sequence < observed.last_mark && !while_it_waits(trace, mark.time_us);
   }
   const auto hooks_us = [&](int64_t step) {
     const auto found = observed.hooks_us.find(step), before = observed.hooks_us.find(step - 1);
@@ -275,12 +282,13 @@ double host_scale(const Trace& trace, double observed_ns) {
       unwatched_ns = unwatched_ns > 0 ? std::min(unwatched_ns, ns) : ns;
     }
   }
-  if (unwatched_ns > 0) plain_ns = timed ? unwatched_ns : std::min(plain_ns, unwatched_ns);
+  if (unwatched_ns > 0) plain_ns = std::min(plain_ns, unwatched_ns);  // what disturbs a step only adds to it
   if (ends.size() < 2) plain_ns /= kObserving;
   double watching_ns = static_cast<double>(marks) * kMarkNs;
   if (timed) {
     const auto allocations = std::count_if(trace.events.begin(), trace.events.end(), [&](const AllocatorEvent& event) {
-      return event.kind == EventKind::alloc && event.time_us >= begin_us && event.time_us <= end_us;
+      return event.kind == EventKind::alloc && event.time_us >= begin_us && event.time_us <= end_us &&
+             !while_it_waits(trace, event.time_us);
     });
     watching_ns = static_cast<double>(marks + allocations) * kWatchedNs;
   }

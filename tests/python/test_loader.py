@@ -226,3 +226,19 @@ def test_bad_options(gpucast_bin, sleeping):
         done = subprocess.run([str(gpucast_bin), "time", str(sleeping), *words], capture_output=True, text=True, check=False)
         assert done.returncode == 2
         assert expected in done.stderr
+
+
+def test_hooks_in_a_batch_are_not_taken_off_the_step(gpucast_bin, tmp_path):
+    """Without workers a dataset's modules run in the training process, and our hooks with them. The time of the whole batch is known."""
+    setup = """
+class Modules(Sleeps):
+    many = nn.Sequential(*(nn.Identity() for _ in range(400)))
+    def __getitem__(self, index):
+        return Modules.many(torch.zeros(64)), index % 10
+"""
+    capture = capture_of(gpucast_bin, tmp_path, setup, "DataLoader(Modules(), batch_size=4)", measure=False)
+    with gzip.open(capture, "rt") as file:
+        operators = next(json.loads(line) for line in file if line.startswith('{"record": "operators"'))
+    steps = dict(zip(*[iter(operators["hooks_us"])] * 2, strict=True))
+    batches_us = [wall_us for _, wall_us, _ in record_of(capture)["next"]]
+    assert max(steps[step] - steps[step - 1] for step in steps if step - 1 in steps) < min(batches_us) / 2

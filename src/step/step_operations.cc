@@ -271,10 +271,10 @@ double host_scale(const Trace& trace, double observed_ns) {
     const auto before = ends.find(step - 1);
     if (step < 2 || before == ends.end()) continue;
     const Waited waited = waited_for_loader(trace, before->second->time_us, end->time_us);
-    double ns = static_cast<double>(end->time_us - before->second->time_us - waited.wall_us) * 1e3;
-    if (end->cpu_us > 0 && before->second->cpu_us > 0)
-      ns = std::min(ns, static_cast<double>(end->cpu_us - before->second->cpu_us - waited.cpu_us) * 1e3);
-    ns -= static_cast<double>(hooks_us(step)) * 1e3;
+    const auto wall_us = static_cast<double>(end->time_us - before->second->time_us - waited.wall_us);
+    double ns = (wall_us - static_cast<double>(hooks_us(step))) * 1e3;
+    if (end->cpu_us > 0 && before->second->cpu_us > 0 && wall_us > 0)  // hooks were interrupted as much as the rest
+      ns *= std::min(1.0, static_cast<double>(end->cpu_us - before->second->cpu_us - waited.cpu_us) / wall_us);
     if (ns <= 0) continue;  // a clock was set back
     if (step == observed.step) {
       plain_ns = std::min(plain_ns, ns / (timed ? kObservedTimed : kObserving));

@@ -58,7 +58,7 @@ def run(torch, parts, budget_s, write, team_ended):
 def end_team():
     """Ends the threads that OpenMP keeps for this one: they would not survive a fork, and it would wait for them. False: it cannot be done."""
     with open("/proc/self/maps", encoding="utf-8", errors="replace") as file:
-        paths = {line.split(maxsplit=5)[5].strip() for line in file if "omp" in line and "/" in line}
+        paths = {"/" + line.partition("/")[2].rstrip("\n") for line in file}
     runtimes = [path for path in paths if os.path.basename(path).startswith(("libgomp", "libiomp", "libomp"))]
     return all(ctypes.CDLL(path).omp_pause_resource_all(_HARD) == 0 for path in runtimes)
 

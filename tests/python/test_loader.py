@@ -50,9 +50,9 @@ def capture_of(gpucast_bin, folder, setup="", loader="DataLoader(Sleeps(), batch
     return output
 
 
-def record_of(capture):
+def record_of(capture, name="loader"):
     with gzip.open(capture, "rt") as file:
-        return next(json.loads(line) for line in file if line.startswith('{"record": "loader"'))
+        return next(json.loads(line) for line in file if line.startswith(f'{{"record": "{name}"'))
 
 
 def time_of(gpucast_bin, *words):
@@ -237,8 +237,7 @@ class Modules(Sleeps):
         return Modules.many(torch.zeros(64)), index % 10
 """
     capture = capture_of(gpucast_bin, tmp_path, setup, "DataLoader(Modules(), batch_size=4)", measure=False)
-    with gzip.open(capture, "rt") as file:
-        operators = next(json.loads(line) for line in file if line.startswith('{"record": "operators"'))
-    steps = dict(zip(*[iter(operators["hooks_us"])] * 2, strict=True))
+    hooks_us = record_of(capture, "operators")["hooks_us"]  # a step, what they had taken until its end, the next step ...
+    steps = dict(zip(hooks_us[::2], hooks_us[1::2], strict=True))
     batches_us = [wall_us for _, wall_us, _ in record_of(capture)["next"]]
     assert max(steps[step] - steps[step - 1] for step in steps if step - 1 in steps) < min(batches_us) / 2

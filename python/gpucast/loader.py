@@ -201,7 +201,7 @@ def _measured(parts, pin):
     """In a forked child: a loader that raises, hangs or crashes there does the capture no harm, and what it reads and keeps is gone."""
     budget_s = float(os.environ.get("GPUCAST_LOADER_S", _BUDGET_S))
     killed_after_s = budget_s * _KILLED_AFTER
-    team_ended = patching.safely(loader_measure.end_team) or False
+    team_ended = patching.safely(loader_measure.end_team)
     read, write = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of forking beside threads

@@ -50,9 +50,15 @@ _files = 0
 
 def run(torch, parts, budget_s, write, team_ended):
     """Writes one dict for each number of workers, then {"end": true}."""
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # PyTorch's raises here when we end our own workers
+    _let_workers_end()
     _run(torch, parts, time.monotonic() + budget_s, write, team_ended)
     write({"end": True})
+
+
+def _let_workers_end():
+    """PyTorch's handler raises, in whatever runs then, when we end our own workers. It is set with the first of them, by the main thread."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
 
 def end_team():
@@ -163,6 +169,7 @@ def _measure(torch, parts, feed, workers, soft_s, hard_s, kept, team_ended):
         took_ns = time.perf_counter_ns() - begin
         own_ns = time.process_time_ns() - own_ns
         kept.append(iterator)
+        _let_workers_end()
         for worker in getattr(iterator, "_workers", ()):
             with contextlib.suppress(OSError):
                 own_ns += _cpu_ns(worker.pid)

@@ -266,22 +266,25 @@ double host_scale(const Trace& trace, double observed_ns) {
     const auto found = observed.hooks_us.find(step), before = observed.hooks_us.find(step - 1);
     return found == observed.hooks_us.end() || before == observed.hooks_us.end() ? 0 : found->second - before->second;
   };
+  const auto for_each_step = [&](auto&& visit) {
+    for (const auto& [step, end] : ends)
+      if (const auto before = ends.find(step - 1); step >= 2 && before != ends.end()) visit(step, *before->second, *end);
+  };
+  int64_t least_hooks_us = INT64_MAX;  // hooks of every step do much the same, and some step's were not interrupted
+  for_each_step([&](int64_t step, const Mark&, const Mark&) { least_hooks_us = std::min(least_hooks_us, hooks_us(step)); });
   double plain_ns = observed_ns, unwatched_ns = 0;  // the least of all steps; of those that were not observed
-  for (const auto& [step, end] : ends) {
-    const auto before = ends.find(step - 1);
-    if (step < 2 || before == ends.end()) continue;
-    const Waited waited = waited_for_loader(trace, before->second->time_us, end->time_us);
-    const auto wall_us = static_cast<double>(end->time_us - before->second->time_us - waited.wall_us);
-    double ns = (wall_us - static_cast<double>(hooks_us(step))) * 1e3;
-    if (end->cpu_us > 0 && before->second->cpu_us > 0 && wall_us > 0)  // hooks were interrupted as much as the rest
-      ns *= std::min(1.0, static_cast<double>(end->cpu_us - before->second->cpu_us - waited.cpu_us) / wall_us);
-    if (ns <= 0) continue;  // a clock was set back
+  for_each_step([&](int64_t step, const Mark& begin, const Mark& end) {
+    const Waited waited = waited_for_loader(trace, begin.time_us, end.time_us);
+    int64_t us = end.time_us - begin.time_us - waited.wall_us - hooks_us(step);
+    if (begin.cpu_us > 0 && end.cpu_us > 0) us = std::min(us, end.cpu_us - begin.cpu_us - waited.cpu_us - least_hooks_us);
+    const double ns = static_cast<double>(us) * 1e3;
+    if (ns <= 0) return;  // a clock was set back
     if (step == observed.step) {
       plain_ns = std::min(plain_ns, ns / (timed ? kObservedTimed : kObserving));
     } else {
       unwatched_ns = unwatched_ns > 0 ? std::min(unwatched_ns, ns) : ns;
     }
-  }
+  });
   if (unwatched_ns > 0) plain_ns = std::min(plain_ns, unwatched_ns);  // what disturbs a step only adds to it
   if (ends.size() < 2) plain_ns /= kObserving;
   double watching_ns = static_cast<double>(marks) * kMarkNs;

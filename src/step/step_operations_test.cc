@@ -346,6 +346,25 @@ TEST(StepOperations, AClockThatWasSetBackIsNotTaken) {
   EXPECT_LE(step.host_scale, 1);
 }
 
+// A step of 500 us, with 50 us of hooks. Another program took the core for 5 ms: while a hook ran, between hooks, or never.
+TEST(StepOperations, WhoeverInterruptsAStepTheHostIsAsFast) {
+  const auto scale = [](const std::string& hooks_us, const std::string& step_3) {
+    std::vector<std::string> lines = kLines;
+    const auto line = [&](std::string_view text) {
+      return std::find_if(lines.begin(), lines.end(), [&](const std::string& one) { return one.starts_with(text); });
+    };
+    line(R"({"record":"operators")")->insert(1, R"("hooks_us":)" + hooks_us + ",");
+    *line(R"(["mark",1,)") = R"(["mark",1,0,0,900000,"step",1,1000])";
+    *line(R"(["mark",9,)") = R"(["mark",9,0,0,1000990,"step",2,1850])";
+    lines.insert(line(R"({"record":"end")"), step_3);
+    return step_operations(trace_of(lines)).host_scale;
+  };
+  const double never = scale("[1,0,2,50,3,100]", R"(["mark",12,0,0,1001540,"step",3,2400])");
+  EXPECT_LT(never, 0.6);
+  EXPECT_DOUBLE_EQ(scale("[1,0,2,50,3,5100]", R"(["mark",12,0,0,1006540,"step",3,2400])"), never);
+  EXPECT_DOUBLE_EQ(scale("[1,0,2,50,3,100]", R"(["mark",12,0,0,1006540,"step",3,2400])"), never);
+}
+
 TEST(StepOperations, SaysWhyThereIsNone) {
   std::vector<std::string> lines = kLines;
   std::erase_if(lines, [](const std::string& line) { return line.find("operator") != std::string::npos; });

@@ -100,6 +100,7 @@ def after_torch(module):
         clock.install(torch)
         return
     if not _installed:
+        patching.safely(ending.keep_sockets_in_session)
         hooks.install_at_import(torch, _enough)
         initialisation.install(torch, _core.gpucast_vgpu_skip_random)
         values.install_at_import(torch, _core)

@@ -52,6 +52,7 @@ def after_torch(module):
     if process.state != process.WATCHING:
         return
     _profile = torch.autograd.profiler.profile
+    patching.safely(ending.keep_sockets_in_session)
     _import_what_training_imports()
     try:
         profile_cuda.install(torch)

@@ -5,14 +5,15 @@ import json
 import os
 
 FOLDER = os.environ.get("GPUCAST_SESSION", "")
+in_fork_server_child = False
 
 _settings = None
 
 
 def enter(folder):
     """A child of the fork server: `folder` is its own session from here on."""
-    global FOLDER, _settings
-    FOLDER, _settings = folder, None
+    global FOLDER, _settings, in_fork_server_child
+    FOLDER, _settings, in_fork_server_child = folder, None, True
 
 
 def settings():

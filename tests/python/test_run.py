@@ -290,6 +290,14 @@ def test_nothing_is_kept_without_output_option(gpucast, leaves_nothing):
     assert list(leaves_nothing.glob("*gpucast*")) == []
 
 
+def test_no_temporary_folder_is_left(gpucast, leaves_nothing):
+    """Nor those of multiprocessing and PyTorch: an interpreter that ends by itself removes them, the script is killed."""
+    loader = "import torch\ndata = iter(torch.utils.data.DataLoader(torch.zeros(4096, 64), batch_size=8, num_workers=2))\n"
+    done = gpucast(train_script(after_step="next(data)").replace("import torch\n", loader, 1), fresh=True)
+    assert done.code == 0, done.err
+    assert list(leaves_nothing.iterdir()) == []
+
+
 @pytest.mark.once
 def test_own_exit_code(gpucast):
     done = gpucast(train_script(steps=2, at_end="raise SystemExit(7)"))

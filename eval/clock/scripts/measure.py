@@ -107,5 +107,5 @@ def trace(step, folder):
             torch.cuda.synchronize()  # or its work ends in a step that the trace holds, and its launches are not there
             profiled.step()
     on_card = [event for event in profiled.events() if event.device_type == torch.autograd.DeviceType.CUDA]
-    work = [event for event in on_card if not event.name.startswith(("ProfilerStep", "Optimizer."))]  # ranges of the script's, on the card
+    work = [event for event in on_card if not event.is_user_annotation]  # ranges of the script's and the compiler's, on the card
     print(json.dumps({"count": len(work), "microseconds": sum(event.time_range.elapsed_us() for event in work)}), flush=True)

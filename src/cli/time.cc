@@ -104,7 +104,8 @@ void declare_time(Arguments& arguments) {
   auto options = std::make_shared<Options>();
   options->step.measure_loader = true;
   declare_step_source(arguments, &options->step);
-  arguments.option("--known", &options->known, "a measured step on some card, such as rtx3090=412ms: other cards follow by ratio");
+  arguments.option("--known", &options->known,
+                   "a measured step on some card, such as rtx3090=412ms, which corrects what is said of others");
   arguments.option("--cpu-speed", &options->cpu_speed, "how much faster the training machine's host is than this one")
       .positive()
       .shows_default();

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -404,16 +405,18 @@ TEST(StepTimes, TheHostsTimeBoundsSmallSteps) {
   EXPECT_THROW(step_times(trace, options), Error);
 }
 
-TEST(StepTimes, AKnownTimeGivesOthersByRatio) {
+// Cards with the same kernels have all of a known time's error, others a share of it.
+TEST(StepTimes, AKnownTimeCorrectsOthers) {
   const Trace trace = trace_of(kLines);
   StepTimeOptions options;
-  options.gpus = {find_gpu("a100-80"), find_gpu("rtx3060")};
+  options.gpus = {find_gpu("a100-80"), find_gpu("a100-40"), find_gpu("rtx3060")};
   const StepTimes plain = step_times(trace, options);
   options.known_gpu = "a100-80";
-  options.known_step_ns = 5e6;
+  options.known_step_ns = 4 * plain.cards[0].step.expected_ns;
   const StepTimes known = step_times(trace, options);
-  EXPECT_DOUBLE_EQ(known.cards[0].step.expected_ns, 5e6);
-  EXPECT_NEAR(known.cards[1].step.expected_ns / 5e6, plain.cards[1].step.expected_ns / plain.cards[0].step.expected_ns, 1e-9);
+  EXPECT_DOUBLE_EQ(known.cards[0].step.expected_ns, options.known_step_ns);
+  EXPECT_NEAR(known.cards[1].step.expected_ns / plain.cards[1].step.expected_ns, 4, 1e-9);
+  EXPECT_NEAR(known.cards[2].step.expected_ns / plain.cards[2].step.expected_ns, std::pow(4, 0.62), 1e-9);
 }
 
 }  // namespace

@@ -168,6 +168,11 @@ CardTime card_time(const Trace& trace, const StepOperations& step, const std::ve
   return out;
 }
 
+// How much of the error on one card, in its logarithm, another has too: fitted by eval/time/steps to half of its architectures, RTX 4090
+// and 5090 from 3090. Cards of one compute capability run the same kernels.
+constexpr double kKnownShare = 0.62;
+bool shares_kernels(const Gpu& a, const Gpu& b) { return a.compute_major == b.compute_major && a.compute_minor == b.compute_minor; }
+
 void scale(CardTime* card, double factor) {
   for (double* value : {&card->step.low_ns, &card->step.expected_ns, &card->step.high_ns, &card->gpu_ns, &card->host_ns}) *value *= factor;
   for (auto* parts : {&card->by_phase, &card->by_kind, &card->by_module})
@@ -282,19 +287,23 @@ StepTimes step_times(const Trace& trace, const StepTimeOptions& options) {
   if (backward) out.model_flops *= 3;  // PaLM, appendix B: backward costs twice the forward; what is computed again does not count
   const std::vector<Group> groups = groups_of(step);
   for (const Gpu& gpu : options.gpus) out.cards.push_back(card_time(trace, step, groups, out, gpu, options));
-  double factor = 1;  // of all times, where one was measured
+  std::vector<double> factors(out.cards.size(), 1.0);  // of a card's times, where one card's was measured
   if (!options.known_gpu.empty()) {
-    CardTime known = card_time(trace, step, groups, out, find_gpu(options.known_gpu), options);
-    factor = options.known_step_ns / known.step.expected_ns;
-    for (CardTime& card : out.cards) scale(&card, factor);
+    const Gpu& known = find_gpu(options.known_gpu);
+    const double factor = options.known_step_ns / card_time(trace, step, groups, out, known, options).step.expected_ns;
+    for (size_t i = 0; i < out.cards.size(); ++i) {
+      factors[i] = shares_kernels(known, find_gpu(out.cards[i].gpu_id)) ? factor : std::pow(factor, kKnownShare);
+      scale(&out.cards[i], factors[i]);
+    }
   }
   LoaderHost host{options.cores, options.cpu_speed, options.storage};
   const std::optional<LoaderModel> loader = loader_model(trace.loader, step.loop_batch, host);
   out.loader = loader_figures(trace.loader, step, loader, options.workers);
-  for (CardTime& card : out.cards) {
+  for (size_t i = 0; i < out.cards.size(); ++i) {
+    CardTime& card = out.cards[i];
     if (loader && out.loader && out.loader->batches > 0)
-      add_loader(*loader, *out.loader, step, durations_of(step, card_rates(find_gpu(card.gpu_id), options.constants_json)), options, factor,
-                 &card);
+      add_loader(*loader, *out.loader, step, durations_of(step, card_rates(find_gpu(card.gpu_id), options.constants_json)), options,
+                 factors[i], &card);
     const double seconds = card.step.expected_ns * 1e-9;
     if (seconds > 0) card.samples_per_s = static_cast<double>(out.samples) / seconds;
     if (seconds > 0) card.tokens_per_s = static_cast<double>(out.tokens) / seconds;

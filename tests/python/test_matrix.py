@@ -80,7 +80,11 @@ def test_cnn(matrix, case):
     check(matrix, script_of(*case))
 
 
-@pytest.mark.parametrize("case", TRANSFORMERS, ids=lambda case: "-".join(map(str, case)))
+@pytest.mark.parametrize(
+    "case",
+    [TRANSFORMERS[0], *(pytest.param(case, marks=pytest.mark.slow) for case in TRANSFORMERS[1:])],
+    ids=lambda case: "-".join(map(str, case)),
+)
 def test_transformer(matrix, case):
     if not find_spec("transformers"):
         pytest.skip("needs transformers")
@@ -106,6 +110,7 @@ def test_rescaled_batch(matrix):
     assert error(matrix.analyze(trace, "--batch", batch), matrix.truth(*script_of(*RESNET))) <= 0.05
 
 
+@pytest.mark.once
 def test_ours_is_nearer_than_the_papers_methods(matrix):
     script = script_of(*RESNET)
     truth, trace = matrix.truth(*script), matrix.profile(*script)

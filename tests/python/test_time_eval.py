@@ -209,12 +209,26 @@ def test_misses_are_listed_with_a_cause():
     assert tables.misses(rows[:1], found) == "none above 25 %"
 
 
-def test_a_known_time_predicts_other_cards_by_ratio():
+def test_a_known_time_corrects_other_cards():
     rows = [a_row("a", 100, "rtx3090", "m"), a_row("b", 55, "rtx4090", "m"), a_row("c", 60, "rtx4090", "other")]
     found = {"a": prediction(80), "b": prediction(40), "c": prediction(50)}
-    assert tables.by_ratio(rows, found, "rtx3090") == [(rows[1], pytest.approx(50))]
-    assert "| rtx4090, NHWC | 1 | 9.1 |" in tables.ratio_overview(rows, found, "rtx3090")
-    assert tables.ratio_overview(rows, found, "v100-32") == ""
+    assert tables.by_known(rows, found, "rtx3090", 1) == [(rows[1], pytest.approx(50))]
+    assert tables.by_known(rows, found, "rtx3090", 0) == [(rows[1], pytest.approx(40))]
+    assert tables.by_known(rows, found, "rtx3090") == [(rows[1], pytest.approx(40 * 1.25**tables.KNOWN_SHARE))]
+    assert tables.known_share(rows, found, "rtx3090") == 1.0
+    text = tables.known_overview(rows, found, "rtx3090", lambda row: False)
+    assert "| rtx4090, NHWC, not fitted | 1 | 16.5 |" in text and "fits that half" not in text
+    assert tables.known_overview(rows, found, "v100-32", lambda row: True) == ""
+
+
+def test_the_known_share_is_the_one_that_jobs_were_made_with():
+    rows, found = [], {}
+    for i, off in enumerate((0.8, 0.9, 1.1, 1.3)):
+        for card, ms in (("rtx3090", 100 * off), ("rtx4090", 50 * off**0.4)):
+            row = a_row(f"{card}{i}", ms, card, f"m{i}")
+            rows.append(row)
+            found[row.name] = prediction(100 if card == "rtx3090" else 50)
+    assert tables.known_share(rows, found, "rtx3090") == 0.4
 
 
 def test_the_fit_finds_factors_that_it_was_made_with():

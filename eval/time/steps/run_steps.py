@@ -61,7 +61,7 @@ def document(args, name):
         keys.append(lambda row: f"{row.card}, {row.group}, {'half that constants were fitted on' if half(row.model) else 'not fitted'}")
     parts = [f"## {name}", "Errors in %.", tables.overview(rows, predictions, keys)]
     parts.append(tables.parts_overview(rows, predictions))
-    parts.append(tables.ratio_overview(rows, predictions, args.known))
+    parts.append(tables.known_overview(rows, predictions, args.known, lambda row: half(row.model)))
     parts += [f"### Misses above {100 * tables.NOTED_ERROR:.0f} %", tables.misses(rows, predictions, CAUSES)]
     if left_out:
         parts += [f"### Left out of {len(rows)} rows", "\n".join(left_out)]

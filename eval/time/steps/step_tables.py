@@ -1,5 +1,6 @@
 """Errors of predictions, in Markdown: plain functions of rows and predictions."""
 
+import math
 import statistics
 import sys
 from pathlib import Path
@@ -121,22 +122,46 @@ def misses(rows, predictions, causes=()):
     return markdown(header, [line for _, line in lines]) if lines else f"none above {100 * NOTED_ERROR:.0f} %"
 
 
-def by_ratio(rows, predictions, known):
-    """[(row, expected ms)]: what was measured on card `known`, times the ratio of the two predictions. A pair is the same model and group."""
+# How much of one card's error, in its logarithm, another card's has too. As src/step/step_time.cc: fitted by known_share() to half of the
+# architectures of timm-infer, RTX 4090 and 5090 from 3090.
+KNOWN_SHARE = 0.62
+
+
+def with_known(rows, predictions, known):
+    """[(row, prediction, measured / predicted of the same job on card `known`)]. A job is the same model, group and size."""
     times = {(row.table, row.model, row.group, row.size): row for row in rows if row.card == known and row.name in predictions}
     found = []
     for row, prediction in judged(rows, predictions):
         other = times.get((row.table, row.model, row.group, row.size))
         if row.card != known and other is not None:
-            found.append((row, other.measured_ms * prediction.expected_ms / predictions[other.name].expected_ms))
+            found.append((row, prediction, other.measured_ms / predictions[other.name].expected_ms))
     return found
 
 
-def ratio_overview(rows, predictions, known):
+def by_known(rows, predictions, known, share=KNOWN_SHARE):
+    """[(row, expected ms)]: the prediction, corrected by its error on card `known`."""
+    return [(row, prediction.expected_ms * factor**share) for row, prediction, factor in with_known(rows, predictions, known)]
+
+
+def known_share(rows, predictions, known):
+    """The share with the least sum of errors, in steps of a hundredth."""
+    found = with_known(rows, predictions, known)
+
+    def off(share):
+        return sum(abs(math.log(p.expected_ms * factor**share / row.measured_ms)) for row, p, factor in found)
+
+    return min((step / 100 for step in range(101)), key=off) if found else None
+
+
+def known_overview(rows, predictions, known, fitted):
+    """fitted(row): whether known_share() may see it."""
     groups = {}
-    for row, expected in by_ratio(rows, predictions, known):
-        groups.setdefault(f"{row.card}, {row.group}", []).append(error(expected, row.measured_ms))
+    for row, expected in by_known(rows, predictions, known):
+        title = f"{row.card}, {row.group}, {'half that the share was fitted on' if fitted(row) else 'not fitted'}"
+        groups.setdefault(title, []).append(error(expected, row.measured_ms))
     if not groups:
         return ""
     header = [f"from {known}", "n", "median", "mean", "p90", "worst", "bias"]
-    return markdown(header, [[title, len(e), *summary(e)] for title, e in sorted(groups.items())])
+    best = known_share([row for row in rows if fitted(row)], predictions, known)
+    fit = f"\n\nShare of the error on {known} that fits that half best: {best} (built in: {KNOWN_SHARE})." if best is not None else ""
+    return markdown(header, [[title, len(e), *summary(e)] for title, e in sorted(groups.items())]) + fit

@@ -85,7 +85,7 @@ def finish(what, write, reason, exit_code):
     """Writes with `write(reason, exit_code)`, and tells the supervisor that it is done (with what `write` returns) or why it could not be."""
     _flush()
     if reason in ("steps", "timeout"):
-        patching.safely(remove_torch_folder)
+        patching.safely(session.remove_torch_folder)
     try:
         details = write(reason, exit_code) or {}
         name, text = exception or (None, None)
@@ -118,14 +118,6 @@ def keep_sockets_in_session():
     if config.get("tempdir") is None and len(folder) + len("/listener-12345678") < 108:  # sun_path
         os.makedirs(folder, exist_ok=True)
         config["tempdir"] = folder
-
-
-def remove_torch_folder():
-    """Older releases of PyTorch make one when they are imported, and remove it at exit."""
-    instantiator = sys.modules.get("torch.distributed.nn.jit.instantiator")
-    folder = getattr(instantiator, "_TEMP_DIR", None)
-    if folder is not None and not session.in_fork_server_child:
-        folder.cleanup()
 
 
 # ---- standing still --------------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import sys
 
 FOLDER = os.environ.get("GPUCAST_SESSION", "")
 in_fork_server_child = False
@@ -51,3 +52,11 @@ def remove(kind):
 def error(code, message, final, **details):
     """Why nothing can be captured here. The supervisor turns it into the command's error message; at a final one it ends the command."""
     write("error", {"code": code, "message": message, "final": final, **details})
+
+
+def remove_torch_folder():
+    """Older releases of PyTorch make one when they are imported, and remove it at exit; this process is killed."""
+    instantiator = sys.modules.get("torch.distributed.nn.jit.instantiator")
+    folder = getattr(instantiator, "_TEMP_DIR", None)
+    if folder is not None and not in_fork_server_child:
+        folder.cleanup()

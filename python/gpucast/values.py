@@ -4,7 +4,7 @@ and transformers make of that, and what a training that goes well would read. Ea
 import inspect
 import threading
 
-from . import ending, libraries, patching, process, session, shadow_values
+from . import libraries, patching, process, session, shadow_values
 
 _torch = None
 _core = None
@@ -60,7 +60,7 @@ def _start_again():
     """The run cannot be what it would be on a card: from its start again, with values followed. Does not return."""
     if process.state != process.ARMED:
         return
-    patching.safely(ending.remove_torch_folder)
+    patching.safely(session.remove_torch_folder)
     session.write("again")
     _core.gpucast_vgpu_hold(session.settings()["supervisor_pid"])
 

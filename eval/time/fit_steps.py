@@ -2,12 +2,13 @@
 """Constants of a card, fitted to measured training steps of one half of timm's models and judged by the other.
 
     python eval/time/fit_steps.py --data DIR --captures DIR --python ENV/bin/python
-    python eval/time/fit_steps.py --data DIR --captures DIR --python ENV/bin/python --table timm-train timm-infer --write constants.json
+    python eval/time/fit_steps.py --data DIR --captures DIR --python ENV/bin/python --table timm-infer --write constants.json
     python eval/time/fit_steps.py --data DIR --captures DIR --python ENV/bin/python --table timm-infer --from-card rtx3090
 
 The first prints what one factor an operation kind is worth: how far off the models of the other half are, over many random halves. The second
-fits constants of data/time (a card's, and what cuDNN turns around) to the half that split.py names, and writes them: the other half stays unseen. The third fits the factors
-to one card's rows and prints how far off the other cards' are. Halves are of architectures, so that no model is on both sides under another name.
+fits constants of data/time to the half that split.py names, and writes them: the other half stays unseen. Of timm-train they are a release's (pytorch_1.12.json);
+of another card than the table's first (--from-card) only its rates. The third fits the factors to one card's rows and prints how far off the other cards' are.
+Halves are of architectures, so that no model is on both sides under another name.
 """
 
 import argparse
@@ -124,55 +125,139 @@ def halves(pairs, seeds):
 
 # --- Constants ---------------------------------------------------------------------------------------------------------------------------
 
-CONSTANTS = {  # what is fitted: the constant, where the search begins, its first step (of the logarithm)
-    ("rates", "fp16_fraction"): (0.97, 0.15),
-    ("rates", "dram_fraction"): (0.83, 0.15),
-    ("convolution", "fp16", "forward_efficiency"): (0.858, 0.15),
-    ("convolution", "fp16", "data_gradient_efficiency"): (0.94, 0.15),
-    ("convolution", "fp16", "weight_gradient_efficiency"): (0.745, 0.15),
-    ("convolution", "fp16", "forward_few_channels"): (4.32, 0.6),
-    ("convolution", "fp16", "weight_gradient_few_channels"): (11.2, 0.9),
-    ("convolution", "fp16", "forward_turned"): (1.0, 0.3),
-    ("convolution", "fp16", "data_gradient_turned"): (1.0, 0.3),
-    ("convolution", "fp16", "weight_gradient_turned"): (1.0, 0.3),
-    ("normalization", "all", "batch_backward_passes"): (1.667, 0.15),
-    ("normalization", "all", "backward_passes"): (1.667, 0.15),
+FORWARD = {  # what is fitted of every table: the constant, where the fit begins
+    ("rates", "fp16_fraction"): 1.4,
+    ("rates", "dram_fraction"): 0.95,
+    ("convolution", "fp16", "forward_efficiency"): 0.75,
+    ("convolution", "fp16", "forward_turned"): 0.37,
+    ("convolution", "fp16", "forward_few_channels"): 1.5,
+    ("normalization", "all", "layer_row_cycles"): 500,
+    ("elementwise", "all", "strided_fraction"): 0.6,
+    ("elementwise", "all", "index_cycles"): 0.9,
+    ("copy", "all", "strided_fraction"): 0.8,
+    ("copy", "all", "index_cycles"): 0.9,
 }
-AT_LEAST_1 = ("forward_few_channels", "weight_gradient_few_channels")  # times, over those of channels in fours
-BELIEF = 0.002  # what it costs to move a constant by its logarithm
-SEARCHES = 4
+DEPTHWISE = {
+    ("convolution", "fp16", "forward_depthwise"): 0.15,
+    ("convolution", "fp16", "forward_depthwise_passes"): 1.3,
+}
+GRADIENTS = {
+    ("convolution", "fp16", "data_gradient_efficiency"): 0.9,
+    ("convolution", "fp16", "data_gradient_turned"): 1.5,
+    ("convolution", "fp16", "weight_gradient_efficiency"): 0.7,
+    ("convolution", "fp16", "weight_gradient_turned"): 1.3,
+    ("convolution", "fp16", "weight_gradient_few_channels"): 1.5,
+    ("convolution", "fp16", "weight_gradient_depthwise_wide"): 0.005,
+    ("normalization", "all", "batch_backward_passes"): 2.5,
+    ("normalization", "all", "backward_passes"): 1.6,
+}
+GROUPS = {
+    ("convolution", "fp16", "forward_grouped"): 0.3,
+    ("convolution", "fp16", "data_gradient_grouped"): 0.1,
+    ("convolution", "fp16", "weight_gradient_grouped"): 0.1,
+    ("convolution", "fp16", "data_gradient_grouped_strided"): 6,
+    ("convolution", "fp16", "forward_grouped_turned"): 1.5,
+    ("convolution", "fp16", "data_gradient_grouped_turned"): 1.5,
+    ("convolution", "fp16", "weight_gradient_grouped_turned"): 1.5,
+}
+RATES = {path: FORWARD[path] for path in FORWARD if path[0] == "rates"}
+CONSTANTS = {"timm-train": {**FORWARD, **GRADIENTS, **GROUPS}, "timm-infer": {**FORWARD, **DEPTHWISE}}
+FREE = ("few_channels",)  # no belief in where it begins
+AT_LEAST_1 = ("few_channels",)  # times, over those of channels in fours
+AT_MOST_1 = ("strided_fraction", "dram_fraction")
+OF_ALL_CARDS = (
+    "turned",
+    "grouped",
+    "grouped_strided",
+    "depthwise",
+    "depthwise_wide",
+    "depthwise_passes",
+    "strided_fraction",
+    "index_cycles",
+)
+BELIEF = 0.0003  # what it costs to move a constant by its logarithm
+MEDIAN = 0.05  # errors above this count as their size, not as its square
+SLOPE = 0.03  # what a constant's logarithm is moved by to see what it does
+STEPS = 8
 
 
 def constants_file(card, values, source):
-    """Of the card, but for what the library turns around: that is the same on all."""
+    """What a library or a kernel costs is the same on all cards; the rest is the card's."""
     file = {"schema_version": 1, "operations": {}, "cards": {card: {}}}
     for path, value in values.items():
-        group = file["operations"] if path[-1].endswith("_turned") else file["cards"][card]
+        group = file["operations"] if path[-1].endswith(OF_ALL_CARDS) else file["cards"][card]
         for word in path[:-1]:
             group = group.setdefault(word, {})
-        group[path[-1]] = round(value, 4)
+        group[path[-1]] = float(f"{value:.4g}")
         group["source"] = source
     return file
 
 
-def search(starts, cost, rounds=SEARCHES, say=lambda text: None):
-    """The values of least cost: each in turn moved up or down by a step, which grows where that helped and shrinks where not."""
-    values = {path: start for path, (start, _) in starts.items()}
-    steps = {path: step for path, (_, step) in starts.items()}
-    best = cost(values)
-    for _ in range(rounds):
-        for path in starts:
-            moved = False
-            for sign in (1, -1):
-                value = values[path] * math.exp(sign * steps[path])
-                tried = {**values, path: max(1.0, value) if path[-1] in AT_LEAST_1 else value}
-                found = cost(tried)
-                if found < best:
-                    best, values, moved = found, tried, True
-                    say(f"{'.'.join(path)} {values[path]:.3f}: {best:.5f}")
-                    break
-            steps[path] *= 1.3 if moved else 0.5
-    return values
+def bounds(path):
+    return 0.0 if path[-1].endswith(AT_LEAST_1) else -math.inf, 0.0 if path[-1].endswith(AT_MOST_1) else math.inf
+
+
+def newton_step(matrix, vector, place, limits):
+    """Where the quadratic is least; a constant that would leave its limits stays, and the others move without it."""
+    moving = list(range(len(vector)))
+    while moving:
+        step = solve([[matrix[i][k] for k in moving] for i in moving], [-vector[i] for i in moving])
+        out = {i for i, s in zip(moving, step) if (place[i] <= limits[i][0] and s < 0) or (place[i] >= limits[i][1] and s > 0)}
+        if not out:
+            moved = dict(zip(moving, step))
+            return [max(-0.5, min(0.5, moved.get(i, 0.0))) for i in range(len(vector))]
+        moving = [i for i in moving if i not in out]
+    return [0.0] * len(vector)
+
+
+def least(starts, offs, say=lambda text: None):
+    """The values for which the errors are least, in their logarithms: nearly least absolute, by Gauss-Newton with slopes by differences.
+
+    offs: function of {path: value}; the logarithms of predicted / measured, one a row.
+    """
+    paths = list(starts)
+    begin = [math.log(starts[path]) for path in paths]
+    limits = [bounds(path) for path in paths]
+    belief = [0.001 * BELIEF if path[-1].endswith(FREE) else BELIEF for path in paths]
+
+    def at(place):
+        return offs({path: math.exp(value) for path, value in zip(paths, place)})
+
+    def cost(found, place):
+        errors = sum(off * off if abs(off) < MEDIAN else 2 * MEDIAN * abs(off) - MEDIAN * MEDIAN for off in found) / len(found)
+        return errors + sum(b * (value - start) ** 2 for b, value, start in zip(belief, place, begin))
+
+    place = list(begin)
+    now = at(place)
+    best = cost(now, place)
+    for _ in range(STEPS):
+        slopes = []
+        for i in range(len(paths)):
+            change = SLOPE if place[i] + SLOPE <= limits[i][1] else -SLOPE
+            moved = at([value + change * (k == i) for k, value in enumerate(place)])
+            slopes.append([(there - here) / change for there, here in zip(moved, now)])
+        weights = [1 / max(1, abs(off) / MEDIAN) / len(now) for off in now]
+        matrix = [[sum(w * a * b for w, a, b in zip(weights, x, y)) for y in slopes] for x in slopes]
+        vector = [sum(w * a * off for w, a, off in zip(weights, x, now)) for x in slopes]
+        for i, value in enumerate(place):
+            matrix[i][i] += belief[i] + 1e-6
+            vector[i] += belief[i] * (value - begin[i])
+        step = newton_step(matrix, vector, place, limits)
+        length = 1.0
+        while length > 0.05:
+            tried = [max(low, min(high, value + length * s)) for value, s, (low, high) in zip(place, step, limits)]
+            found = at(tried)
+            if cost(found, tried) < best:
+                break
+            length /= 2
+        else:
+            break
+        gain = best - cost(found, tried)
+        place, now, best = tried, found, best - gain
+        say(f"{best:.6f}: " + ", ".join(f"{path[-1]} {math.exp(value):.4g}" for path, value in zip(paths, place)))
+        if gain < 1e-6:
+            break
+    return {path: math.exp(value) for path, value in zip(paths, place)}
 
 
 def predictions(gpucast, rows, files, more=None, say=lambda text: None):
@@ -189,14 +274,12 @@ def predictions(gpucast, rows, files, more=None, say=lambda text: None):
     return found
 
 
-def fit_constants(gpucast, card, rows, files, source, path):
-    def cost(values):
+def fit_constants(gpucast, card, rows, files, starts, source, path):
+    def offs(values):
         found = predictions(gpucast, rows, files, constants_file(card, values, source))
-        offs = [abs(math.log(found[row.name].gpu_ms / row.measured_ms)) for row in rows if row.name in found]
-        moved = sum(math.log(value / CONSTANTS[name][0]) ** 2 for name, value in values.items() if name[-1] not in AT_LEAST_1)
-        return sum(off * off if off < HUBER else 2 * HUBER * off - HUBER * HUBER for off in offs) / len(offs) + BELIEF * moved
+        return [math.log(found[row.name].gpu_ms / row.measured_ms) for row in rows]
 
-    values = search(CONSTANTS, cost, say=lambda text: print(text, file=sys.stderr))
+    values = least(starts, offs, say=lambda text: print(text, file=sys.stderr))
     path.write_text(json.dumps(constants_file(card, values, source), indent=1) + "\n")
 
 
@@ -247,8 +330,10 @@ def main():
         mine = [row for row, _ in pairs if row.card == card and half(row.model)]
         if not mine:
             sys.exit(f"fit_steps.py: no row of {card} is of the half that is fitted")
-        source = f"eval/time/fit_steps.py: {len(mine)} rows of {' and '.join(args.table)}, the architectures that eval/time/split.py names"
-        fit_constants(gpucast, card, mine, files, source, args.write)
+        if len(args.table) > 1 or args.table[0] not in CONSTANTS:
+            sys.exit(f"fit_steps.py: --write takes one table of: {', '.join(CONSTANTS)}")
+        source = f"eval/time/fit_steps.py --table {args.table[0]}: {len(mine)} rows, the architectures that eval/time/split.py names"
+        fit_constants(gpucast, card, mine, files, CONSTANTS[args.table[0]] if card == pairs[0][0].card else RATES, source, args.write)
     elif args.from_card:
         print(f"Errors in %; factors fitted on {args.from_card}.\n\n" + cards_table(pairs, args.from_card))
     else:

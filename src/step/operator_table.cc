@@ -451,6 +451,7 @@ Operation convolution(const Name& name, const Inputs& in) {
     y.push_back(name.backward && in.tensors[0].sizes.size() == x.sizes.size() ? in.tensors[0].sizes[i] : (x.sizes[i] + step - 1) / step);
   }
   out.convolution = convolution_shape(x.sizes, x.strides, w.sizes, y, stride);
+  out.convolution.by_library = false;
   out.convolution.pass = out.pass = name.backward ? Pass::backward : Pass::forward;
   const int64_t outputs = bounded_product(y);
   const double products =
@@ -528,6 +529,7 @@ Operation copying(const Name& name, const Inputs& in) {
     out.strided = to.innermost() != from.innermost();
   } else {
     out.bytes_written = out.bytes_read;
+    out.indexed = in.tensors.size() > 1;  // put beside each other
   }
   return out;
 }
@@ -590,7 +592,6 @@ Operation pooling(const Name& name, const Inputs& in) {
     }
     out.bytes_written = bounded_product({written, x.element_bytes + (with_indices ? 8 : 0)});
   }
-  out.strided = x.innermost() != x.sizes.size() - 1 && !x.sizes.empty();
   return out;
 }
 
@@ -615,6 +616,11 @@ Operation elementwise(const Name& name, const Inputs& in) {
   for (const Tensor& tensor : in.tensors)
     if (tensor.sizes.size() == in.tensors[0].sizes.size() && tensor.bytes() > out.bytes_read / 8 && tensor.innermost() != inner)
       out.strided = true;
+  // Of others than the largest each element's place is computed.
+  const auto largest =
+      std::max_element(in.tensors.begin(), in.tensors.end(), [](const Tensor& a, const Tensor& b) { return a.count() < b.count(); });
+  out.indexed = std::any_of(in.tensors.begin(), in.tensors.end(),
+                            [&](const Tensor& tensor) { return tensor.count() > 1 && tensor.sizes != largest->sizes; });
   return out;
 }
 

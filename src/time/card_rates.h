@@ -61,9 +61,11 @@ struct AttentionConstants {
 
 // Kinds that are bound by memory.
 struct BytesConstants {
-  double dram_fraction = 1;  // of the card's sustained rate
-  double passes = 1;         // times its bytes are moved
-  double floor_ns = 0;       // of each launch
+  double dram_fraction = 1;     // of the card's sustained rate
+  double passes = 1;            // times its bytes are moved
+  double floor_ns = 0;          // of each launch
+  double strided_fraction = 1;  // of that rate, where neighbours in one tensor are not neighbours in another
+  double index_cycles = 0;      // of a multiprocessor, for an element whose place is computed
 };
 
 // Kernels that give each row to one block of threads: what a multiprocessor does beside waiting for memory.
@@ -99,10 +101,13 @@ struct ConvolutionConstants {
   double winograd_waves = 0;       // as least_waves
   double depthwise = 0;            // part of the card's fp32 peak
   double depthwise_passes = 1;
-  double turned = 1;        // tensor cores, channels that do not lie together: the part of both tensors' bytes that is turned around
-  double grouped = 0;       // part of the card's fp32 peak that groups of many channels reach at most, where channels lie together
-  double few_channels = 1;  // tensor cores, fewer than 4 channels: time over that of its products (weight gradient: windows above 3x3)
-  double most = 1;          // of the sustained rate of a GEMM, that a convolution without Winograd reaches at most, however large it is
+  double depthwise_wide = 0;   // as depthwise, of windows above 7x7, where channels lie together
+  double turned = 1;           // tensor cores, channels that do not lie together: the part of both tensors' bytes that is turned around
+  double grouped = 0;          // part of the card's fp32 peak that groups of many channels reach at most, where channels lie together
+  double grouped_strided = 1;  // same, data gradient with a stride: time over that
+  double grouped_turned = 1;   // time of groups of many channels over that of their products, where channels do not lie together
+  double few_channels = 1;     // tensor cores, fewer than 4 channels: time over that of its products (weight gradient: windows above 3x3)
+  double most = 1;             // of the sustained rate of a GEMM, that a convolution without Winograd reaches at most, however large it is
 };
 
 struct CardRates {
@@ -134,7 +139,6 @@ struct CardRates {
   By<Precision, By<Pass, ConvolutionConstants>> convolution;
   RowConstants elementwise_rows;
   double indexing_element_cycles = 0;  // of a multiprocessor, for each element that is moved
-  double strided_fraction = 1;         // of the rate of a copy, where neighbours are no neighbours
 };
 
 }  // namespace gpucast

@@ -65,9 +65,24 @@ ConvolutionShape plain(ConvolutionShape shape) {
   return shape;
 }
 
+// Of `ns`, what groups take. Some releases have no kernels of tensor cores for groups in channels-last: cuDNN 8.3's run on the cores of
+// fp32, but for narrow ones. Its data gradient with a stride goes over positions that no output saw, and does few groups at a time.
+double grouped_ns(double ns, const ConvolutionShape& s, double flops, const ConvolutionConstants& c, double fp32_flop_per_s) {
+  constexpr int64_t kNarrow = 32, kWide = 100, kManyChannels = 256, kLeastTurned = 16;
+  constexpr double kGroupsAtOnce = 11, kFewGroups = 4, kWideFaster = 1.5;
+  const int64_t channels = s.in_channels / s.groups;
+  if (!s.channels_last) return channels >= kLeastTurned ? ns * c.grouped_turned : ns;
+  const bool strided = s.pass == Pass::data_gradient && (s.stride[0] > 1 || s.stride[1] > 1 || s.stride[2] > 1);
+  const bool narrow = channels <= kNarrow;
+  if (narrow && (!strided || s.in_channels >= kManyChannels)) return ns;
+  const double one_by_one = narrow ? std::max(1.0, kGroupsAtOnce / std::max(kFewGroups, static_cast<double>(s.groups))) : 1;
+  const double rate = fp32_flop_per_s * c.grouped * (channels > kWide ? kWideFaster : 1);
+  return std::max(ns, 1e9 * flops / rate * (strided ? c.grouped_strided * one_by_one : 1));
+}
+
 Estimate in_precision(const Operation& operation, Precision precision, const CardRates& card) {
   const ConvolutionShape s = plain(operation.convolution);
-  const Pass pass = s.pass == Pass::backward ? Pass::data_gradient : s.pass;
+  const Pass pass = s.pass;
   const ConvolutionConstants& c = card.convolution[precision][pass];
   const bool tensor = card.tensor_cores[precision];
   const auto batch = static_cast<double>(s.batch), groups = static_cast<double>(std::max<int64_t>(1, s.groups));
@@ -104,23 +119,21 @@ Estimate in_precision(const Operation& operation, Precision precision, const Car
   // Many full waves hide what few do not, but no kernel is faster than this.
   compute.ns = std::max(compute.ns, 1e9 * 2 * product.batch * product.m * product.n * product.k / (rate * c.most));
   if (gradient && !stride_1) compute.ns *= c.strided;
-  if (tensor && in_channels < 4 && (window > 9 || pass != Pass::weight_gradient)) compute.ns *= c.few_channels;
+  const bool few = in_channels < 4;  // an image's: kernels of their own
+  if (tensor && few && (window > 9 || pass != Pass::weight_gradient)) compute.ns *= c.few_channels;
   const double flops = 2 * batch * groups * in_channels * out_channels * out * window;
-  // Narrow groups have kernels of their own. For wider ones some releases have none of tensor cores: cuDNN 8.3's gradients run on the
-  // cores of fp32.
-  constexpr double kNarrowGroup = 16;
-  if (tensor && s.channels_last && groups > 1 && in_channels > kNarrowGroup)
-    compute.ns = std::max(compute.ns, 1e9 * flops / (card.peak_flop_per_s[Precision::fp32] * c.grouped));
+  if (tensor && groups > 1 && in_channels > 1) compute.ns = grouped_ns(compute.ns, s, flops, c, card.peak_flop_per_s[Precision::fp32]);
   if (groups > 1 && in_channels == 1) {  // depthwise: kernels of their own, on the cores of fp32
-    const double plain_rate = card.peak_flop_per_s[Precision::fp32] * c.depthwise;
-    if (!tensor) {
-      // PyTorch's own, not a library's. Its data gradient goes over every position of the input, whatever the stride.
-      const double own_ns = 1e9 * flops * (gradient ? in / out : 1) / plain_rate;
-      memory_ns = moving_ns(x_bytes + y_bytes + w_bytes, c.depthwise_passes, 1, card);
+    if (!tensor || !s.by_library) {
+      // PyTorch's own compute in fp32 whatever they read. Their data gradient goes over every position of the input, whatever the stride.
+      const ConvolutionConstants& own = card.convolution[Precision::fp32][pass];
+      const double own_ns = 1e9 * flops * (gradient ? in / out : 1) / (card.peak_flop_per_s[Precision::fp32] * own.depthwise);
+      memory_ns = moving_ns(x_bytes + y_bytes + w_bytes, own.depthwise_passes, 1, card);
       return {std::max(own_ns, memory_ns) + card.bytes[OperationKind::convolution].floor_ns,
               own_ns > memory_ns ? Bound::compute : Bound::memory};
     }
-    const double own_ns = 1e9 * flops / plain_rate;
+    const bool wide = s.channels_last && window > 49;
+    const double own_ns = 1e9 * flops / (card.peak_flop_per_s[Precision::fp32] * (wide ? c.depthwise_wide : c.depthwise));
     memory_ns = moving_ns(bytes, c.depthwise_passes, 1, card);
     if (own_ns < compute.ns) compute = {own_ns, false};
   }
@@ -159,8 +172,12 @@ Estimate in_precision(const Operation& operation, Precision precision, const Car
       }
     }
   }
-  // Tensor cores want the channels together: otherwise both tensors are turned around in kernels of their own.
-  if (tensor && !s.channels_last) ns += moving_ns(x_bytes + y_bytes, 2 * c.turned, 1, card) + 2 * card.launch_ns;
+  // Tensor cores want the channels together and in eights: otherwise tensors are turned around, or widened, in kernels of their own.
+  if (tensor && in_channels > 1) {
+    const auto unfit = [&](int64_t channels) { return !s.channels_last || channels % 8 != 0; };
+    const double turned_bytes = (unfit(s.in_channels) && !few ? x_bytes : 0) + (unfit(s.out_channels) ? y_bytes : 0);
+    if (turned_bytes > 0) ns += moving_ns(turned_bytes, 2 * c.turned, 1, card) + 2 * card.launch_ns;
+  }
   if (ns < 2 * c.start_ns) bound = Bound::launch;
   return {ns, bound};
 }
@@ -169,6 +186,14 @@ Estimate in_precision(const Operation& operation, Precision precision, const Car
 
 // Where TF32 may be used fp32 may be, too: the libraries take what is faster. No depthwise kernel uses it.
 Estimate convolution_time(const Operation& operation, const CardRates& card) {
+  if (operation.convolution.pass == Pass::backward) {  // one operator, a kernel for each gradient
+    Operation part = operation;
+    part.convolution.pass = Pass::data_gradient;
+    const Estimate data = convolution_time(part, card);
+    part.convolution.pass = Pass::weight_gradient;
+    const Estimate weight = convolution_time(part, card);
+    return {data.ns + weight.ns, weight.ns > data.ns ? weight.bound : data.bound};
+  }
   const Estimate own = in_precision(operation, operation.precision, card);
   if (operation.precision != Precision::tf32) return own;
   const Estimate plain = in_precision(operation, Precision::fp32, card);
@@ -186,23 +211,11 @@ void read_convolution_constants(const Constants& constants, CardRates* card) {
       const auto of = [&](const char* name) {
         return constants.of(OperationKind::convolution, kernels, std::string(pass_name(pass)) + "_" + name);
       };
-      card->convolution[precision][pass] = {of("efficiency"),
-                                            of("narrow"),
-                                            of("k_overhead"),
-                                            of("least_waves"),
-                                            of("overlap"),
-                                            of("start_ns"),
-                                            of("strided_writes"),
-                                            of("strided"),
-                                            of("winograd"),
-                                            of("winograd_fused"),
-                                            of("winograd_k_overhead"),
-                                            of("winograd_waves"),
-                                            of("depthwise"),
-                                            of("depthwise_passes"),
-                                            of("turned"),
-                                            of("grouped"),
-                                            of("few_channels"),
+      card->convolution[precision][pass] = {of("efficiency"), of("narrow"),           of("k_overhead"),          of("least_waves"),
+                                            of("overlap"),    of("start_ns"),         of("strided_writes"),      of("strided"),
+                                            of("winograd"),   of("winograd_fused"),   of("winograd_k_overhead"), of("winograd_waves"),
+                                            of("depthwise"),  of("depthwise_passes"), of("depthwise_wide"),      of("turned"),
+                                            of("grouped"),    of("grouped_strided"),  of("grouped_turned"),      of("few_channels"),
                                             of("most")};
     }
   }

@@ -12,10 +12,11 @@ namespace {
 
 std::string pass_constants(const std::string& pass, double most) {
   std::string out = ",\"" + pass + "_most\":" + std::to_string(most);
-  for (const char* of :
-       {"efficiency\":1", "narrow\":1", "k_overhead\":1e-9", "least_waves\":1e-9", "overlap\":1e-9", "start_ns\":1000",
-        "strided_writes\":2", "strided\":1.5", "winograd\":1", "winograd_fused\":1", "winograd_k_overhead\":1e-9", "winograd_waves\":1e-9",
-        "depthwise\":0.1", "depthwise_passes\":2", "few_channels\":3", "turned\":0.5", "grouped\":0.2"}) {
+  for (const char* of : {"efficiency\":1",  "narrow\":1",           "k_overhead\":1e-9",          "least_waves\":1e-9",
+                         "overlap\":1e-9",  "start_ns\":1000",      "strided_writes\":2",         "strided\":1.5",
+                         "winograd\":1",    "winograd_fused\":1",   "winograd_k_overhead\":1e-9", "winograd_waves\":1e-9",
+                         "depthwise\":0.1", "depthwise_passes\":2", "few_channels\":3",           "turned\":0.5",
+                         "grouped\":0.2",   "grouped_strided\":4",  "grouped_turned\":2",         "depthwise_wide\":0.01"}) {
     out += ",\"" + pass + "_" + of;
   }
   return out;
@@ -112,15 +113,55 @@ TEST(Convolution, DepthwiseInFp32GoesOverTheInput) {
   EXPECT_EQ(duration(shape, Precision::tf32).expected_ns, found);
 }
 
+TEST(Convolution, WindowsAbove7x7AreSlowWhereChannelsLieTogether) {
+  ConvolutionShape shape = square(Pass::weight_gradient, 64, 512, 512, 56, 9, 1, 512);
+  EXPECT_NEAR(duration(shape, Precision::fp16, 2).expected_ns, 1e9 * 2 * 64 * 512.0 * 56 * 56 * 81 / 0.195e12 + 1000, 10);
+  shape.window[0] = shape.window[1] = 7;
+  EXPECT_NEAR(duration(shape, Precision::fp16, 2).expected_ns, 1e9 * 2 * 64 * 512.0 * 56 * 56 * 49 / 1.95e12 + 1000, 10);
+}
+
+TEST(Convolution, PyTorchsOwnKernelsComputeInFp32WhateverTheyRead) {
+  // A tenth of 19.5 TFLOP/s in any precision, one kernel a gradient, and a launch each.
+  ConvolutionShape shape = square(Pass::forward, 64, 512, 512, 56, 3, 1, 512);
+  shape.by_library = false;
+  const double one = 1e9 * 2 * 64 * 512.0 * 56 * 56 * 9 / 1.95e12 + 2500;
+  EXPECT_NEAR(duration(shape, Precision::fp16, 2).expected_ns, one, 10);
+  shape.pass = Pass::backward;
+  EXPECT_NEAR(duration(shape, Precision::fp16, 2).expected_ns, 2 * one, 20);
+}
+
 TEST(Convolution, GroupsThatLieTogetherMayHaveNoKernelOfTensorCores) {
-  // 8 groups of 32 channels, 3x3, fp16: at a fifth of 19.5 TFLOP/s. NCHW is turned around, and then has tensor cores' kernels.
-  ConvolutionShape shape = square(Pass::weight_gradient, 64, 256, 256, 56, 3, 1, 8);
-  EXPECT_NEAR(duration(shape, Precision::fp16, 2).expected_ns, 1e9 * 2 * 64 * 256.0 * 32 * 56 * 56 * 9 / 3.9e12 + 1000, 10);
+  // 4 groups of 64 channels, 3x3, fp16: at a fifth of 19.5 TFLOP/s. NCHW is turned around, and then has tensor cores' kernels.
+  ConvolutionShape shape = square(Pass::weight_gradient, 64, 256, 256, 56, 3, 1, 4);
+  const double plain = 1e9 * 2 * 64 * 256.0 * 64 * 56 * 56 * 9 / 3.9e12;
+  EXPECT_NEAR(duration(shape, Precision::fp16, 2).expected_ns, plain + 1000, 10);
   shape.channels_last = false;
-  EXPECT_LT(duration(shape, Precision::fp16, 2).expected_ns, 1e9 * 2 * 64 * 256.0 * 32 * 56 * 56 * 9 / 3.9e12 / 2);
+  EXPECT_LT(duration(shape, Precision::fp16, 2).expected_ns, plain / 2);
   shape.channels_last = true;
-  shape.groups = 16;  // of 16 channels
-  EXPECT_LT(duration(shape, Precision::fp16, 2).expected_ns, 1e9 * 2 * 64 * 256.0 * 16 * 56 * 56 * 9 / 3.9e12);
+  shape.groups = 8;  // of 32 channels
+  EXPECT_LT(duration(shape, Precision::fp16, 2).expected_ns, plain / 4);
+  // Wide groups run half again as fast.
+  shape.groups = 2;
+  EXPECT_NEAR(duration(shape, Precision::fp16, 2).expected_ns, 2 * plain / 1.5 + 1000, 10);
+}
+
+TEST(Convolution, StridedGradientsOfGroupsAreSlow) {
+  // Positions that no output saw: four times as long. Of 4 groups of 16 channels, 11/4 as long as that, since 11 run at a time.
+  const double plain = 1e9 * 2 * 64 * 256.0 * 64 * 28 * 28 * 9 / 3.9e12;
+  EXPECT_NEAR(duration(square(Pass::data_gradient, 64, 256, 256, 56, 3, 2, 4), Precision::fp16, 2).expected_ns, 4 * plain + 1000, 10);
+  const double narrow = 1e9 * 2 * 64 * 64.0 * 16 * 28 * 28 * 9 / 3.9e12;
+  EXPECT_NEAR(duration(square(Pass::data_gradient, 64, 64, 64, 56, 3, 2, 4), Precision::fp16, 2).expected_ns, 11 * narrow + 1000, 10);
+  // Narrow ones of many channels have kernels of their own.
+  EXPECT_LT(duration(square(Pass::data_gradient, 64, 256, 256, 56, 3, 2, 16), Precision::fp16, 2).expected_ns, plain / 4);
+}
+
+TEST(Convolution, GroupsInNchwTakeLongerThanTheirProducts) {
+  ConvolutionShape shape = square(Pass::forward, 64, 256, 256, 56, 3, 1, 4);
+  shape.channels_last = false;
+  const double groups = duration(shape, Precision::fp16, 2).expected_ns;
+  shape.in_channels = shape.out_channels = 32;  // 8 a group: as their products
+  const double few = duration(shape, Precision::fp16, 2).expected_ns;
+  EXPECT_GT(groups, 4 * few);
 }
 
 TEST(Convolution, TensorCoresWantChannelsTogetherAndInEights) {
@@ -131,6 +172,10 @@ TEST(Convolution, TensorCoresWantChannelsTogetherAndInEights) {
   // Half of both tensors' bytes is turned around: read and written once more.
   EXPECT_NEAR(duration(shape, Precision::fp16, 2).expected_ns, together + 1e9 * 2 * x / 2.039e12 + 2000, 10);
   EXPECT_EQ(duration(square(Pass::forward, 64, 3, 64, 112, 7), Precision::fp16, 2).bound, Bound::compute);
+  // 252 channels are widened first: their tensor is read and written once more.
+  const double eights = duration(square(Pass::forward, 256, 256, 256, 56, 1), Precision::fp16, 2).expected_ns;
+  const double odd = duration(square(Pass::forward, 256, 252, 256, 56, 1), Precision::fp16, 2).expected_ns;
+  EXPECT_GT(odd, eights + 1e9 * 0.9 * x * 252 / 256 / 2.039e12);
 }
 
 TEST(Convolution, FewChannelsAreMadeAsSixteen) {

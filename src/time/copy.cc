@@ -13,10 +13,7 @@ Estimate copy_time(const Operation& operation, const CardRates& card) {
     const double rate = operation.pageable ? std::min(card.link_bytes_per_s, card.pageable_bytes_per_s) : card.link_bytes_per_s;
     return {launches * c.floor_ns + 1e9 * bytes / rate, Bound::link};
   }
-  if (!operation.strided) return time_by_bytes(operation, card);
-  const double ns = moving_ns(static_cast<double>(operation.bytes_read + operation.bytes_written), c.passes,
-                              c.dram_fraction * card.strided_fraction, card);
-  return {ns + launches * c.floor_ns, ns > launches * c.floor_ns ? Bound::memory : Bound::launch};
+  return time_by_bytes(operation, card);
 }
 
 }  // namespace gpucast

@@ -26,7 +26,12 @@ double moving_ns(double bytes, double passes, double dram_fraction, const CardRa
 Estimate time_by_bytes(const Operation& operation, const CardRates& card) {
   const BytesConstants& c = card.bytes[operation.kind];
   const double bytes = static_cast<double>(operation.bytes_read + operation.bytes_written);
-  const double ns = moving_ns(bytes, c.passes, c.dram_fraction, card);
+  const double ns = moving_ns(bytes, c.passes, c.dram_fraction * (operation.strided ? c.strided_fraction : 1), card);
+  if (operation.indexed) {
+    const double elements = static_cast<double>(operation.bytes_written) / std::max(1, operation.element_bytes);
+    const double index_ns = 1e9 * elements * c.index_cycles / (card.multiprocessors * card.clock_hz);
+    if (index_ns > ns) return {index_ns + c.floor_ns, Bound::compute};
+  }
   const double floor_ns = std::max<double>(1, static_cast<double>(operation.launches)) * c.floor_ns;
   return {ns + floor_ns, ns > floor_ns ? Bound::memory : Bound::launch};
 }
@@ -69,7 +74,10 @@ void read_row_constants(const Constants& constants, CardRates* card) {
   }
   card->elementwise_rows = rows(OperationKind::elementwise, Precision::fp32, "block");
   card->indexing_element_cycles = constants.of(OperationKind::indexing, Precision::fp32, "element_cycles");
-  card->strided_fraction = constants.of(OperationKind::copy, Precision::fp32, "strided_fraction");
+  for (const OperationKind kind : {OperationKind::copy, OperationKind::elementwise}) {
+    card->bytes[kind].strided_fraction = constants.of(kind, Precision::fp32, "strided_fraction");
+    card->bytes[kind].index_cycles = constants.of(kind, Precision::fp32, "index_cycles");
+  }
   card->pageable_bytes_per_s = constants.of(OperationKind::copy, Precision::fp32, "pageable_bytes_per_s");
 }
 

@@ -47,6 +47,7 @@ struct ConvolutionShape {
   int64_t batch = 0, in_channels = 0, out_channels = 0, groups = 1;
   int64_t in[3] = {1, 1, 1}, out[3] = {1, 1, 1}, window[3] = {1, 1, 1}, stride[3] = {1, 1, 1};
   bool channels_last = false, transposed = false;
+  bool by_library = true;  // cuDNN; false: by PyTorch's own kernels, as narrow or wide depthwise ones are
 };
 
 struct AttentionShape {
@@ -67,6 +68,7 @@ struct Operation {
   int64_t rows = 0, columns = 0;              // normalization, reduction: rows that are reduced, and their length
   bool per_channel = false;                   // normalization: batch norm, whose rows are channels
   bool strided = false;                       // copy, elementwise: neighbours in memory are not neighbours in the other tensor
+  bool indexed = false;                       // elementwise, copy: each element's place is computed, as of what is repeated or put together
   bool to_host = false, from_host = false;    // copy: over the bus
   bool pageable = false;                      // copy over the bus: the host's memory is not pinned
   Pass pass = Pass::forward;                  // normalization: batch norm's backward reads more than its forward

@@ -40,7 +40,8 @@ const Field<ConvolutionShape> kConvolution[] = {{"pass", &ConvolutionShape::pass
                                                 {"window", &ConvolutionShape::window},
                                                 {"stride", &ConvolutionShape::stride},
                                                 {"channels_last", &ConvolutionShape::channels_last},
-                                                {"transposed", &ConvolutionShape::transposed}};
+                                                {"transposed", &ConvolutionShape::transposed},
+                                                {"by_library", &ConvolutionShape::by_library}};
 const Field<AttentionShape> kAttention[] = {
     {"pass", &AttentionShape::pass},         {"batch", &AttentionShape::batch},         {"heads", &AttentionShape::heads},
     {"kv_heads", &AttentionShape::kv_heads}, {"queries", &AttentionShape::queries},     {"keys", &AttentionShape::keys},
@@ -55,6 +56,7 @@ const Field<Operation> kOperation[] = {{"element_bytes", &Operation::element_byt
                                        {"columns", &Operation::columns},
                                        {"per_channel", &Operation::per_channel},
                                        {"strided", &Operation::strided},
+                                       {"indexed", &Operation::indexed},
                                        {"to_host", &Operation::to_host},
                                        {"from_host", &Operation::from_host},
                                        {"pageable", &Operation::pageable},

@@ -1,8 +1,10 @@
 """From rows to predictions: their captures are made where they are missing, then `gpucast time` is asked for the rows' cards."""
 
+import concurrent.futures
 import dataclasses
 import hashlib
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -117,13 +119,15 @@ def predict(gpucast, rows, files, options=(), say=lambda text: None):
             asked.setdefault(row.job["name"], {}).setdefault(row.card, []).append(row.name)
     for card in sorted({row.card for row in rows} - cards):
         say(f"left out: {sum(row.card == card for row in rows)} rows of {card}, which `gpucast gpus` does not have")
-    predictions = {}
-    for name, by_card in asked.items():
+
+    def answer(item):
+        name, by_card = item
         try:
-            answers = ask(gpucast, files[name], sorted(by_card), options)
+            return ask(gpucast, files[name], sorted(by_card), options)
         except RuntimeError as error:
             say(f"left out: {name}: {error}")
-            continue
-        for card, names in by_card.items():
-            predictions.update(dict.fromkeys(names, answers[card]))
-    return predictions
+            return {}
+
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        answers = pool.map(answer, asked.items())
+        return {row: found[card] for (_, by_card), found in zip(asked.items(), answers) for card in found for row in by_card[card]}

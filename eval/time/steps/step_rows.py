@@ -313,7 +313,7 @@ def nvidia_bert(options, line):
 
 
 # Constants of the libraries that a table was measured with, where the built-in ones are of another release.
-CONSTANTS = {"timm-train": Path(__file__).resolve().parent.parent / "cudnn_8.3.json"}
+CONSTANTS = {"timm-train": Path(__file__).resolve().parent.parent / "pytorch_1.12.json"}
 
 TABLES = {
     "timm-train": timm_train,

@@ -162,8 +162,7 @@ GROUPS = {
 }
 RATES = {path: FORWARD[path] for path in FORWARD if path[0] == "rates"}
 CONSTANTS = {"timm-train": {**FORWARD, **GRADIENTS, **GROUPS}, "timm-infer": {**FORWARD, **DEPTHWISE}}
-FREE = ("few_channels",)  # no belief in where it begins
-AT_LEAST_1 = ("few_channels",)  # times, over those of channels in fours
+AT_LEAST_1 = ("few_channels",)  # times, over those of channels in fours; no belief in where they begin
 AT_MOST_1 = ("strided_fraction", "dram_fraction")
 OF_ALL_CARDS = (
     "turned",
@@ -218,7 +217,7 @@ def least(starts, offs, say=lambda text: None):
     paths = list(starts)
     begin = [math.log(starts[path]) for path in paths]
     limits = [bounds(path) for path in paths]
-    belief = [0.001 * BELIEF if path[-1].endswith(FREE) else BELIEF for path in paths]
+    belief = [0.001 * BELIEF if path[-1].endswith(AT_LEAST_1) else BELIEF for path in paths]
 
     def at(place):
         return offs({path: math.exp(value) for path, value in zip(paths, place)})

@@ -67,12 +67,11 @@ ConvolutionShape plain(ConvolutionShape shape) {
 
 // Of `ns`, what groups take. Some releases have no kernels of tensor cores for groups in channels-last: cuDNN 8.3's run on the cores of
 // fp32, but for narrow ones. Its data gradient with a stride goes over positions that no output saw, and does few groups at a time.
-double grouped_ns(double ns, const ConvolutionShape& s, double flops, const ConvolutionConstants& c, double fp32_flop_per_s) {
+double grouped_ns(double ns, const ConvolutionShape& s, bool strided, double flops, const ConvolutionConstants& c, double fp32_flop_per_s) {
   constexpr int64_t kNarrow = 32, kWide = 100, kManyChannels = 256, kLeastTurned = 16;
   constexpr double kGroupsAtOnce = 11, kFewGroups = 4, kWideFaster = 1.5;
   const int64_t channels = s.in_channels / s.groups;
   if (!s.channels_last) return channels >= kLeastTurned ? ns * c.grouped_turned : ns;
-  const bool strided = s.pass == Pass::data_gradient && (s.stride[0] > 1 || s.stride[1] > 1 || s.stride[2] > 1);
   const bool narrow = channels <= kNarrow;
   if (narrow && (!strided || s.in_channels >= kManyChannels)) return ns;
   const double one_by_one = narrow ? std::max(1.0, kGroupsAtOnce / std::max(kFewGroups, static_cast<double>(s.groups))) : 1;
@@ -101,8 +100,8 @@ Estimate in_precision(const Operation& operation, Precision precision, const Car
     positions *= std::max(std::ceil(static_cast<double>(s.in[i]) / stride), stride > 1 ? static_cast<double>(s.out[i]) : 0);
     stride_1 = stride_1 && stride == 1;
   }
-  const bool gradient = pass == Pass::data_gradient;
-  const double bytes = x_bytes * (gradient && !stride_1 ? 1 + c.strided_writes : 1) + y_bytes + w_bytes;
+  const bool gradient = pass == Pass::data_gradient, strided = gradient && !stride_1;
+  const double bytes = x_bytes * (strided ? 1 + c.strided_writes : 1) + y_bytes + w_bytes;
   double memory_ns = moving_ns(bytes, 1, 1, card);
   const double rate = card.sustained_flop_per_s[precision];
 
@@ -118,11 +117,12 @@ Estimate in_precision(const Operation& operation, Precision precision, const Car
   Tiled compute = tensor ? tiled(kTensorTiles) : tiled(kTiles);
   // Many full waves hide what few do not, but no kernel is faster than this.
   compute.ns = std::max(compute.ns, 1e9 * 2 * product.batch * product.m * product.n * product.k / (rate * c.most));
-  if (gradient && !stride_1) compute.ns *= c.strided;
+  if (strided) compute.ns *= c.strided;
   const bool few = in_channels < 4;  // an image's: kernels of their own
   if (tensor && few && (window > 9 || pass != Pass::weight_gradient)) compute.ns *= c.few_channels;
   const double flops = 2 * batch * groups * in_channels * out_channels * out * window;
-  if (tensor && groups > 1 && in_channels > 1) compute.ns = grouped_ns(compute.ns, s, flops, c, card.peak_flop_per_s[Precision::fp32]);
+  if (tensor && groups > 1 && in_channels > 1)
+    compute.ns = grouped_ns(compute.ns, s, strided, flops, c, card.peak_flop_per_s[Precision::fp32]);
   if (groups > 1 && in_channels == 1) {  // depthwise: kernels of their own, on the cores of fp32
     if (!tensor || !s.by_library) {
       // PyTorch's own compute in fp32 whatever they read. Their data gradient goes over every position of the input, whatever the stride.

@@ -38,6 +38,9 @@ double moving_ns(double bytes, double passes, double dram_fraction, const CardRa
 // Rows of `columns` elements, each by one block of threads.
 Estimate time_by_rows(const Operation& operation, const RowConstants& rows, const CardRates& card);
 
+// Shared by them: `moved`, or as long as the places of `elements` take to compute, where that is longer.
+Estimate at_least_places(const Estimate& moved, double elements, double cycles, double floor_ns, const CardRates& card);
+
 // Shared by them: the kind's bytes, as often as it moves them, at the rate of L2 or of device memory, and its launches.
 Estimate time_by_bytes(const Operation& operation, const CardRates& card);
 

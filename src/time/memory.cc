@@ -23,17 +23,20 @@ double moving_ns(double bytes, double passes, double dram_fraction, const CardRa
   return std::max(dram_ns(bytes, passes, dram_fraction, card), 1e9 * bytes * passes / card.l2_bytes_per_s);
 }
 
+Estimate at_least_places(const Estimate& moved, double elements, double cycles, double floor_ns, const CardRates& card) {
+  const double places_ns = floor_ns + 1e9 * elements * cycles / (card.multiprocessors * card.clock_hz);
+  return places_ns > moved.ns ? Estimate{places_ns, Bound::compute} : moved;
+}
+
 Estimate time_by_bytes(const Operation& operation, const CardRates& card) {
   const BytesConstants& c = card.bytes[operation.kind];
   const double bytes = static_cast<double>(operation.bytes_read + operation.bytes_written);
   const double ns = moving_ns(bytes, c.passes, c.dram_fraction * (operation.strided ? c.strided_fraction : 1), card);
-  if (operation.indexed) {
-    const double elements = static_cast<double>(operation.bytes_written) / std::max(1, operation.element_bytes);
-    const double index_ns = 1e9 * elements * c.index_cycles / (card.multiprocessors * card.clock_hz);
-    if (index_ns > ns) return {index_ns + c.floor_ns, Bound::compute};
-  }
   const double floor_ns = std::max<double>(1, static_cast<double>(operation.launches)) * c.floor_ns;
-  return {ns + floor_ns, ns > floor_ns ? Bound::memory : Bound::launch};
+  const Estimate moved = {ns + floor_ns, ns > floor_ns ? Bound::memory : Bound::launch};
+  if (!operation.indexed) return moved;
+  const double elements = static_cast<double>(operation.bytes_written) / std::max(1, operation.element_bytes);
+  return at_least_places(moved, elements, c.index_cycles, c.floor_ns, card);
 }
 
 Estimate time_by_rows(const Operation& operation, const RowConstants& rows, const CardRates& card) {

@@ -25,6 +25,7 @@ START = dict(
     prefill_cycles=19000,
 )
 BY_ARCHITECTURE = ("efficiency", "prefill_passes", "prefill_cycles")
+LEAST = {"softmax_cycles": 8}  # a multiprocessor has 16 exponentials a cycle (CUDA's programming guide), a block 128 of a key
 MOST = {"wave_smoothing": 0.98, "efficiency": 1.0, "prefill_passes": 3.0}
 PADDED = numpy.array([32, 64, 96, 128, 192, 256, 512, 1024])
 
@@ -71,7 +72,8 @@ def fit(classes, start=None, free=tuple(START)):
     drawn = {key: (draw(rows, 1200), *sustained(key[1], None)) for key, rows in classes.items()}
 
     def unpack(x):
-        return {**start, **{name: min(start[name] * float(numpy.exp(value)), MOST.get(name, numpy.inf)) for name, value in zip(free, x)}}
+        found = {name: start[name] * float(numpy.exp(value)) for name, value in zip(free, x)}
+        return {**start, **{name: min(max(value, LEAST.get(name, 0)), MOST.get(name, numpy.inf)) for name, value in found.items()}}
 
     def predicted(x):
         c = unpack(x)

@@ -19,6 +19,8 @@ from scipy.optimize import least_squares
 
 HERE = Path(__file__).parent
 DATA = HERE.parents[1] / "data" / "time"
+ARCHITECTURES = json.loads((DATA / "architectures.json").read_text())["architectures"]
+MOST_THROTTLE = json.loads((DATA / "operations.json").read_text())["operations"]["gemm"]["all"]["most_throttle"]
 START = {
     "tensor": dict(
         k_overhead=100,
@@ -33,7 +35,7 @@ START = {
         l2_bytes_per_cycle=16,
         warm_inputs=0.6,
         warm_weights=0.11,
-        throttle=0.19,
+        throttle=0.3,
         throttle_ns=8e5,
     ),
     "plain": dict(
@@ -49,8 +51,7 @@ START = {
         l2_bytes_per_cycle=25,
         warm_inputs=0.3,
         warm_weights=0.3,
-        throttle=0.1,
-        throttle_ns=1e6,
+        throttle=3.0,
     ),
 }
 MOST = {
@@ -59,7 +60,7 @@ MOST = {
     "overlap": 0.9,
     "warm_inputs": 1.5,
     "warm_weights": 1.0,
-    "throttle": 0.5,
+    "throttle": 20,
     "floor_cycles": 6000,
     "l2_bytes_per_cycle": 32,
     "split_cycles": 20000,
@@ -78,7 +79,8 @@ LEAST = {
 START_CARD = {"rate": 0.92, "dram": 0.87}
 TRANSPOSED = {6: 1.25}  # P100: what its linear layers take over what its batched products would
 PLAIN_EDGE = 0.06  # more of it and the cards' levels, which have different tiles, drift apart
-LARGEST = {6: 4096}  # and the largest tile, m x n, of others
+LARGEST = {6: 4096, 7: 16384}  # and the largest tile, m x n, of others: 128 x 64 from Ampere on
+THROTTLE_OF = {"tf32": 2.0, "fp8": 0.5, "int8": 0.5}  # a product in tf32 takes the power of two in fp16, whose rate is twice as high
 TILES = {
     6: (64, 128),
     7: (1, 1),
@@ -88,8 +90,8 @@ TILES = {
 # What 75 W and 350 W buy on the card that says so is not known where it is left out: the other one's, or no limit.
 POWER_WITHOUT = {
     "l40s": {"fp16_flop_per_joule": 1e13, "bf16_flop_per_joule": 1e13},
-    "t4": {"fp32_flop_per_joule": 7.5e10},
-    "p4": {"fp32_flop_per_joule": 6.4e10},
+    "t4": {"fp32_flop_per_joule": 8.0e10},
+    "p4": {"fp32_flop_per_joule": 7.5e10},
 }
 ROWS = 900  # of a class and card, drawn at random
 
@@ -103,15 +105,18 @@ def constants(card, precision, shared, own):
     gpu = measured.GPUS[card]
     tile = TILES.get(int(float(gpu["compute_capability"])), (128, 128))
     peak = gpu["peak_flop_per_s"]
+    given = {"most_throttle": MOST_THROTTLE, "l2_copies": ARCHITECTURES[gpu["compute_capability"]]["rates"]["l2_copies"]}
     return {
         **shared,
+        **given,
+        "throttle": gemm_model.throttle(gpu, precision, {**shared, **given}),
         "unaligned": shared.get("unaligned", 1.0),
         "rate": own["rate"] * peak.get(precision, peak["fp32"]),
         "dram": own["dram"] * gpu["bandwidth_bytes_per_s"],
         "batched_tile_m": float(tile[0]),
         "batched_tile_n": float(tile[1]),
         "transposed": TRANSPOSED.get(int(float(gpu["compute_capability"])), 1.0),
-        "largest_tile": LARGEST.get(int(float(gpu["compute_capability"])), 16384),
+        "largest_tile": LARGEST.get(int(float(gpu["compute_capability"])), 8192),
     }
 
 
@@ -129,15 +134,15 @@ def least_log_errors(predicted, count, f_scale, iterations, bound):
     return least_squares(residuals, start, loss="soft_l1", f_scale=f_scale, diff_step=0.03, max_nfev=iterations, bounds=bounds).x
 
 
-def fit(family, classes, iterations=18):
-    """(shared constants, {card: {rate, dram}}) of these classes."""
+def fit(family, classes, given=None, iterations=18):
+    """(shared constants, {card: {rate, dram}}) of these classes. given: shared constants that are not fitted."""
     cards = sorted({key[1] for key in classes})
     own_names = ["rate", "dram"] if family == "tensor" else ["rate"]  # few of the fp32 rows wait for DRAM
     names = [(None, name) for name in START[family]] + [(card, name) for card in cards for name in own_names]
     drawn = {key: draw(rows) for key, rows in classes.items()}
 
     def unpack(x):
-        shared, own = dict(START[family]), {card: dict(START_CARD) for card in cards}
+        shared, own = {**START[family], **(given or {})}, {card: dict(START_CARD) for card in cards}
         for (card, name), value in zip(names, x):
             into = shared if card is None else own[card]
             most = PLAIN_EDGE if family == "plain" and name == "edge" else MOST.get(name, numpy.inf)
@@ -177,7 +182,8 @@ def layers(family, shared, own, source):
     fractions = {f"{precision}_fraction": middle["rate"] for precision in (["fp32"] if family == "plain" else ["tf32", "fp16", "bf16"])}
     if family == "tensor":
         fractions["dram_fraction"] = middle["dram"]
-    return {precision: {**rounded(shared), "source": source} for precision in precisions}, rounded(fractions)
+    kinds = {p: {**rounded({**shared, "throttle": shared["throttle"] * THROTTLE_OF.get(p, 1)}), "source": source} for p in precisions}
+    return kinds, rounded(fractions)
 
 
 def family_rows(data):
@@ -199,7 +205,7 @@ def main():
     options = parse_args(__doc__)
     out = Path(options.out)
     out.mkdir(parents=True, exist_ok=True)
-    files = {}
+    files, heating = {}, {}
     capabilities = list(json.loads((DATA / "architectures.json").read_text())["architectures"])
     operations = json.loads((DATA / "operations.json").read_text())
     cards = json.loads((DATA / "cards.json").read_text())
@@ -213,7 +219,9 @@ def main():
         }
         for left_out in [None, *sorted({key[1] for key in classes})]:
             here = {key: rows for key, rows in steady.items() if key[1] != left_out}
-            shared, own = fit(family, here)
+            shared, own = fit(family, here, heating if family == "plain" else None)
+            if family == "tensor" and not left_out:
+                heating = {"throttle_ns": shared["throttle_ns"]}  # how fast a card heats is not of its kernels
             what = "NeuSight's linear and bmm rows (fp32)" if family == "plain" else "ai-dynamo's bf16 and vidur's fp16 linear layers"
             source = f"eval/time/fit_gemm.py on {what}: {', '.join(sorted(own))}"
             kinds, rates = layers(family, shared, own, source)

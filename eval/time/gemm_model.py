@@ -8,10 +8,16 @@ BATCHED = numpy.array([(64, 64), (128, 32), (32, 128), (64, 128)], float)
 PARTS = numpy.array([1, 2, 3, 4, 6, 8, 12, 16, 32], float)
 
 
+def throttle(gpu, precision, c):
+    """How much longer a long product takes: the more FLOP/s a watt has to pay for, the lower the clock falls."""
+    peak = gpu["peak_flop_per_s"].get(precision, gpu["peak_flop_per_s"]["fp32"])
+    return min(c["throttle"] * peak / 1e12 / gpu["power_w"], c["most_throttle"])
+
+
 def gemm_ns(rows, gpu, c, tensor, batched):
     """c: the constants of card_rates.h, and `rate`, `dram`: FLOP/s and bytes/s that the card sustains."""
     cycle = 1e6 / gpu["clock_khz"]
-    sms, l2 = gpu["multiprocessors"], gpu["l2_bytes"]
+    sms, l2 = gpu["multiprocessors"], gpu["l2_bytes"] / c["l2_copies"]
     l2_bytes_per_ns = c["l2_bytes_per_cycle"] * sms / cycle
     one = numpy.array([[c["batched_tile_m"], c["batched_tile_n"]]])
     tiles = (

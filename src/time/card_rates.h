@@ -41,7 +41,7 @@ struct GemmConstants {
   double l2_bytes_per_cycle = 0;    // of a multiprocessor
   double warm_inputs = 0;           // activations up to this part of L2 are read from there
   double warm_weights = 0;          // same, for the second operand of a product that is not batched
-  double throttle = 0;              // long kernels run at lower clocks: up to this much longer
+  double throttle = 0;              // long kernels run at lower clocks: up to this much longer (the more FLOP/s a watt has to pay for)
   double throttle_ns = 0;           // half of it when they are as long as this
   double unaligned = 1;             // time of a product whose rows are not aligned to 16 bytes, on tensor cores
   double batched_tile_m = 1, batched_tile_n = 1;  // the one tile of batched fp32 products; 1: there are several
@@ -116,6 +116,7 @@ struct CardRates {
   int multiprocessors = 0;
   double clock_hz = 0;
   double l2_bytes = 0;
+  double l2_copies = 1;  // of what all multiprocessors read: where L2 is in two halves, each keeps its own
   By<Precision, double> peak_flop_per_s;       // datasheet
   By<Precision, double> sustained_flop_per_s;  // what a large GEMM reaches
   By<Precision, bool> tensor_cores;            // it runs on them

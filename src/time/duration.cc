@@ -80,6 +80,7 @@ CardRates card_rates(const Gpu& gpu, const std::string& constants_json) {
   card.peak_bytes_per_s = gpu.bandwidth_bytes_per_s;
   card.dram_bytes_per_s = gpu.bandwidth_bytes_per_s * constants.rate("dram_fraction");
   card.l2_bytes_per_s = card.multiprocessors * card.clock_hz * constants.rate("l2_bytes_per_clock");
+  card.l2_copies = constants.rate("l2_copies");
   card.l2_full = constants.rate("l2_full");
   card.l2_none = constants.rate("l2_none");
   card.threads = gpu.max_threads_per_multiprocessor > 0 ? gpu.max_threads_per_multiprocessor : 2048;
@@ -123,7 +124,9 @@ CardRates card_rates(const Gpu& gpu, const std::string& constants_json) {
     gemm.l2_bytes_per_cycle = of_gemm("l2_bytes_per_cycle");
     gemm.warm_inputs = of_gemm("warm_inputs");
     gemm.warm_weights = of_gemm("warm_weights");
-    gemm.throttle = of_gemm("throttle");
+    const double most_throttle = of_gemm("most_throttle");
+    gemm.throttle = gpu.power_w > 0 ? std::min(of_gemm("throttle") * gpu.peak_flop_per_s.at(found.unit) / 1e12 / gpu.power_w, most_throttle)
+                                    : most_throttle;
     gemm.throttle_ns = of_gemm("throttle_ns");
     gemm.unaligned = of_gemm("unaligned");
     gemm.batched_tile_m = of_gemm("batched_tile_m");

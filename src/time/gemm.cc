@@ -99,8 +99,9 @@ Estimate gemm_time(const Operation& operation, const CardRates& card) {
     if (std::fmod(a_row * element, 16) != 0 || std::fmod(b_row * element, 16) != 0) compute.ns *= c.unaligned;
   }
   const double a = s.batch * s.m * s.k * element, b = s.batch * s.k * s.n * element, out = s.batch * s.m * s.n * element;
-  const double from_dram = cold(a, c.warm_inputs, card.l2_bytes) + cold(b, batched ? c.warm_inputs : c.warm_weights, card.l2_bytes) +
-                           cold(out, c.warm_inputs, card.l2_bytes);
+  const double l2_bytes = card.l2_bytes / card.l2_copies;
+  const double from_dram =
+      cold(a, c.warm_inputs, l2_bytes) + cold(b, batched ? c.warm_inputs : c.warm_weights, l2_bytes) + cold(out, c.warm_inputs, l2_bytes);
   const double memory_ns =
       1e9 * (from_dram / card.dram_bytes_per_s + (a + b + out - from_dram) / (c.l2_bytes_per_cycle * card.multiprocessors * card.clock_hz));
   const double larger = std::max(compute.ns, memory_ns);

@@ -3,10 +3,10 @@
 
     fit_gemm.py --data DIR [--write] [--out FOLDER]
 
-The constants of an operation and precision are fitted on all cards at once, with one or two numbers a card (what it sustains of its datasheet's
-FLOP/s and bytes/s). A card that is judged as if nobody had measured it is left out of all of that: FOLDER/without-CARD.json holds
+The constants of an operation and precision are fitted on all cards at once, with one number a card (what it sustains of its datasheet's FLOP/s;
+of its bytes/s it has what `add` and `relu` reach: fit_memory_bound.py). A card that is judged as if nobody had measured it is left out of all of that: FOLDER/without-CARD.json holds
 what the other cards say, with the median of their sustained parts. --write puts the fit on all cards into data/time.
-Needs numpy and scipy; about 4 minutes."""
+Needs numpy and scipy; less than a minute."""
 
 import argparse
 import json
@@ -64,7 +64,6 @@ MOST = {
     "floor_cycles": 6000,
     "l2_bytes_per_cycle": 32,
     "split_cycles": 20000,
-    "dram": 0.95,
 }
 LEAST = {
     "l2_bytes_per_cycle": 8,
@@ -74,9 +73,8 @@ LEAST = {
     "feed_bytes_per_cycle": 16,
     "tile_cycles": 20,
     "floor_cycles": 2000,
-    "dram": 0.6,
 }
-START_CARD = {"rate": 0.92, "dram": 0.87}
+START_RATE = 0.92  # of the datasheet's FLOP/s
 TRANSPOSED = {6: 1.25}  # P100: what its linear layers take over what its batched products would
 PLAIN_EDGE = 0.06  # more of it and the cards' levels, which have different tiles, drift apart
 LARGEST = {6: 4096, 7: 16384}  # and the largest tile, m x n, of others: 128 x 64 from Ampere on
@@ -90,8 +88,8 @@ TILES = {
 # What 75 W and 350 W buy on the card that says so is not known where it is left out: the other one's, or no limit.
 POWER_WITHOUT = {
     "l40s": {"fp16_flop_per_joule": 1e13, "bf16_flop_per_joule": 1e13},
-    "t4": {"fp32_flop_per_joule": 8.0e10},
-    "p4": {"fp32_flop_per_joule": 7.5e10},
+    "t4": {"fp32_flop_per_joule": 7.55e10},
+    "p4": {"fp32_flop_per_joule": 7.0e10},
 }
 ROWS = 900  # of a class and card, drawn at random
 
@@ -101,7 +99,12 @@ def draw(rows, count=ROWS, seed=0):
     return {name: values[index] for name, values in rows.items()}
 
 
-def constants(card, precision, shared, own):
+def bandwidth_part(card):
+    """Of the datasheet's, that cards of its architecture reach."""
+    return ARCHITECTURES[measured.GPUS[card]["compute_capability"]]["rates"]["dram_fraction"]
+
+
+def constants(card, precision, shared, rate):
     gpu = measured.GPUS[card]
     tile = TILES.get(int(float(gpu["compute_capability"])), (128, 128))
     peak = gpu["peak_flop_per_s"]
@@ -111,8 +114,8 @@ def constants(card, precision, shared, own):
         **given,
         "throttle": gemm_model.throttle(gpu, precision, {**shared, **given}),
         "unaligned": shared.get("unaligned", 1.0),
-        "rate": own["rate"] * peak.get(precision, peak["fp32"]),
-        "dram": own["dram"] * gpu["bandwidth_bytes_per_s"],
+        "rate": rate * peak.get(precision, peak["fp32"]),
+        "dram": bandwidth_part(card) * gpu["bandwidth_bytes_per_s"],
         "batched_tile_m": float(tile[0]),
         "batched_tile_n": float(tile[1]),
         "transposed": TRANSPOSED.get(int(float(gpu["compute_capability"])), 1.0),
@@ -120,8 +123,8 @@ def constants(card, precision, shared, own):
     }
 
 
-def predict(family, key, rows, shared, own):
-    return gemm_model.gemm_ns(rows, measured.GPUS[key[1]], constants(key[1], key[2], shared, own), family == "tensor", "bmm" in key[0])
+def predict(family, key, rows, shared, rate):
+    return gemm_model.gemm_ns(rows, measured.GPUS[key[1]], constants(key[1], key[2], shared, rate), family == "tensor", "bmm" in key[0])
 
 
 def least_log_errors(predicted, count, f_scale, iterations, bound):
@@ -135,53 +138,50 @@ def least_log_errors(predicted, count, f_scale, iterations, bound):
 
 
 def fit(family, classes, given=None, iterations=18):
-    """(shared constants, {card: {rate, dram}}) of these classes. given: shared constants that are not fitted."""
+    """(shared constants, {card: part of its datasheet's FLOP/s}) of these classes. given: shared constants that are not fitted."""
     cards = sorted({key[1] for key in classes})
-    own_names = ["rate", "dram"] if family == "tensor" else ["rate"]  # few of the fp32 rows wait for DRAM
-    names = [(None, name) for name in START[family]] + [(card, name) for card in cards for name in own_names]
+    names = list(START[family])
     drawn = {key: draw(rows) for key, rows in classes.items()}
 
     def unpack(x):
-        shared, own = {**START[family], **(given or {})}, {card: dict(START_CARD) for card in cards}
-        for (card, name), value in zip(names, x):
-            into = shared if card is None else own[card]
+        factors = [float(factor) for factor in numpy.exp(x)]
+        shared = dict(given or {})
+        for name, factor in zip(names, factors):
             most = PLAIN_EDGE if family == "plain" and name == "edge" else MOST.get(name, numpy.inf)
-            into[name] = min(max(into[name] * float(numpy.exp(value)), LEAST.get(name, 0)), most)
-        return shared, own
+            shared[name] = min(max(START[family][name] * factor, LEAST.get(name, 0)), most)
+        return shared, {card: START_RATE * factor for card, factor in zip(cards, factors[len(names) :])}
 
     def predicted(x):
-        shared, own = unpack(x)
-        return [(predict(family, key, rows, shared, own[key[1]]), rows["ns"]) for key, rows in drawn.items()]
+        shared, rates = unpack(x)
+        return [(predict(family, key, rows, shared, rates[key[1]]), rows["ns"]) for key, rows in drawn.items()]
 
-    return unpack(least_log_errors(predicted, len(names), 0.04, iterations, 2.5))
+    return unpack(least_log_errors(predicted, len(names) + len(cards), 0.04, iterations, 2.5))
 
 
 def level(family, classes, shared):
-    """{rate, dram} of one card, everything else given."""
+    """The part of its datasheet's FLOP/s of one card, everything else given."""
     drawn = {key: draw(rows, 400) for key, rows in classes.items()}
 
-    def predicted(x):
-        own = {"rate": START_CARD["rate"] * numpy.exp(x[0]), "dram": START_CARD["dram"] * numpy.exp(x[1])}
-        return [(predict(family, key, rows, shared, own), rows["ns"]) for key, rows in drawn.items()]
+    def rate(x):
+        return START_RATE * float(numpy.exp(x[0]))
 
-    x = least_log_errors(predicted, 2, 0.04, 15, 2.5)
-    return {
-        "rate": START_CARD["rate"] * float(numpy.exp(x[0])),
-        "dram": min(max(START_CARD["dram"] * float(numpy.exp(x[1])), LEAST["dram"]), MOST["dram"]),
-    }
+    def predicted(x):
+        return [(predict(family, key, rows, shared, rate(x)), rows["ns"]) for key, rows in drawn.items()]
+
+    return rate(least_log_errors(predicted, 1, 0.04, 15, 2.5))
 
 
 def rounded(numbers):
     return {name: float(f"{value:.4g}") for name, value in numbers.items()}
 
 
-def layers(family, shared, own, source):
+def layers(family, shared, rates, source):
     """As a constants file: what these cards say of any card."""
     precisions = ["fp32"] if family == "plain" else ["tf32", "fp16", "bf16", "fp8", "int8"]
-    middle = {name: float(numpy.median([card[name] for card in own.values()])) for name in START_CARD}
-    fractions = {f"{precision}_fraction": middle["rate"] for precision in (["fp32"] if family == "plain" else ["tf32", "fp16", "bf16"])}
+    middle = float(numpy.median(list(rates.values())))
+    fractions = {f"{precision}_fraction": middle for precision in (["fp32"] if family == "plain" else ["tf32", "fp16", "bf16"])}
     if family == "tensor":
-        fractions["dram_fraction"] = middle["dram"]
+        fractions["dram_fraction"] = float(numpy.median([bandwidth_part(card) for card in rates]))
     kinds = {p: {**rounded({**shared, "throttle": shared["throttle"] * THROTTLE_OF.get(p, 1)}), "source": source} for p in precisions}
     return kinds, rounded(fractions)
 
@@ -219,18 +219,18 @@ def main():
         }
         for left_out in [None, *sorted({key[1] for key in classes})]:
             here = {key: rows for key, rows in steady.items() if key[1] != left_out}
-            shared, own = fit(family, here, heating if family == "plain" else None)
+            shared, rates = fit(family, here, heating if family == "plain" else None)
             if family == "tensor" and not left_out:
                 heating = {"throttle_ns": shared["throttle_ns"]}  # how fast a card heats is not of its kernels
             what = "NeuSight's linear and bmm rows (fp32)" if family == "plain" else "ai-dynamo's bf16 and vidur's fp16 linear layers"
-            source = f"eval/time/fit_gemm.py on {what}: {', '.join(sorted(own))}"
-            kinds, rates = layers(family, shared, own, source)
+            source = f"eval/time/fit_gemm.py on {what}: {', '.join(sorted(rates))}"
+            kinds, fractions = layers(family, shared, rates, source)
             print(
                 family,
                 "without",
                 left_out,
                 {name: round(value, 3) for name, value in shared.items()},
-                {card: rounded(values) for card, values in own.items()},
+                rounded(rates),
                 flush=True,
             )
             if left_out:
@@ -246,7 +246,7 @@ def main():
                 )
                 file["operations"]["gemm"].update(kinds)
                 for capability in capabilities:
-                    file["architectures"][capability]["rates"].update({**rates, **POWER_WITHOUT.get(left_out, {})})
+                    file["architectures"][capability]["rates"].update({**fractions, **POWER_WITHOUT.get(left_out, {})})
             elif options.write:
                 for precision, numbers in kinds.items():
                     operations["operations"]["gemm"][precision] = {**operations["operations"]["gemm"].get(precision, {}), **numbers}
@@ -262,12 +262,10 @@ def main():
                     )
                     for card in sorted({key[1] for key in classes})
                 }
-                for card, numbers in alone.items():
+                for card, rate in alone.items():
                     layer = cards["cards"].setdefault(card, {}).setdefault("rates", {})
                     for precision in ["fp32"] if family == "plain" else ["fp16", "bf16"]:
-                        layer[f"{precision}_fraction"] = float(f"{numbers['rate']:.3g}")
-                    if family == "tensor":
-                        layer["dram_fraction"] = float(f"{numbers['dram']:.3g}")
+                        layer[f"{precision}_fraction"] = float(f"{rate:.3g}")
                     layer["source"] = "what the card's own matrix products sustain: eval/time/fit_gemm.py"
     for card, file in files.items():
         (out / f"without-{card}.json").write_text(json.dumps(file, indent=1) + "\n")

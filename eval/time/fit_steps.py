@@ -41,6 +41,7 @@ def parse_args():
     parser.add_argument("--gpucast", default=os.environ.get("GPUCAST_BIN", "gpucast"))
     parser.add_argument("--python", default=sys.executable)
     parser.add_argument("--old-timm", default="")
+    parser.add_argument("--release", **measured.RELEASE_OPTION)
     parser.add_argument("--sample", type=int, default=0, help="only N models, spread over families (default: all)")
     parser.add_argument("--jobs", type=int)
     parser.add_argument("--seeds", type=int, default=20, help="random halves (default %(default)s)")
@@ -126,11 +127,12 @@ def halves(pairs, seeds):
 # --- Constants ---------------------------------------------------------------------------------------------------------------------------
 
 FORWARD = {  # what is fitted of every table: the constant, where the fit begins
-    ("rates", "fp16_fraction"): 1.4,
+    ("rates", "fp16_fraction"): 1.2,
     ("rates", "dram_fraction"): 0.95,
-    ("convolution", "fp16", "forward_efficiency"): 0.75,
+    ("convolution", "fp16", "forward_efficiency"): 0.9,
     ("convolution", "fp16", "forward_turned"): 0.37,
     ("convolution", "fp16", "forward_few_channels"): 1.5,
+    ("convolution", "fp16", "forward_uneven"): 1.3,
     ("normalization", "all", "layer_row_cycles"): 500,
     ("elementwise", "all", "strided_fraction"): 0.6,
     ("elementwise", "all", "index_cycles"): 0.9,
@@ -142,9 +144,11 @@ DEPTHWISE = {
     ("convolution", "fp16", "forward_depthwise_passes"): 1.3,
 }
 GRADIENTS = {
-    ("convolution", "fp16", "data_gradient_efficiency"): 0.9,
+    ("convolution", "fp16", "data_gradient_efficiency"): 1.5,
     ("convolution", "fp16", "data_gradient_turned"): 1.5,
-    ("convolution", "fp16", "weight_gradient_efficiency"): 0.7,
+    ("convolution", "fp16", "data_gradient_uneven"): 1.3,
+    ("convolution", "fp16", "weight_gradient_efficiency"): 0.5,
+    ("convolution", "fp16", "weight_gradient_uneven"): 1.3,
     ("convolution", "fp16", "weight_gradient_turned"): 1.3,
     ("convolution", "fp16", "weight_gradient_few_channels"): 1.5,
     ("convolution", "fp16", "weight_gradient_depthwise_wide"): 0.005,
@@ -152,10 +156,10 @@ GRADIENTS = {
     ("normalization", "all", "backward_passes"): 1.6,
 }
 GROUPS = {
-    ("convolution", "fp16", "forward_grouped"): 0.3,
-    ("convolution", "fp16", "data_gradient_grouped"): 0.1,
-    ("convolution", "fp16", "weight_gradient_grouped"): 0.1,
-    ("convolution", "fp16", "data_gradient_grouped_strided"): 6,
+    ("convolution", "fp16", "forward_grouped"): 0.5,
+    ("convolution", "fp16", "data_gradient_grouped"): 0.2,
+    ("convolution", "fp16", "weight_gradient_grouped"): 0.2,
+    ("convolution", "fp16", "data_gradient_grouped_strided"): 5,
     ("convolution", "fp16", "forward_grouped_turned"): 1.5,
     ("convolution", "fp16", "data_gradient_grouped_turned"): 1.5,
     ("convolution", "fp16", "weight_gradient_grouped_turned"): 1.5,
@@ -166,6 +170,7 @@ AT_LEAST_1 = ("few_channels",)  # times, over those of channels in fours; no bel
 AT_MOST_1 = ("strided_fraction", "dram_fraction")
 OF_ALL_CARDS = (
     "turned",
+    "uneven",
     "grouped",
     "grouped_strided",
     "depthwise",
@@ -317,7 +322,7 @@ def cards_table(pairs, card):
 
 def main():
     args = parse_args()
-    options = measured.Options(args.data, args.python, args.old_timm, args.sample, args.captures)
+    options = measured.Options(args.data, args.python, args.old_timm, args.sample, args.captures, dict(args.release))
     rows = [row for table in args.table for row in measured.TABLES[table](options)]
     gpucast = predict.jobs.find(args.gpucast)
     files, _ = predict.captures(gpucast, rows, args.captures, args.jobs)

@@ -58,4 +58,5 @@ def gemm_ns(rows, gpu, c, tensor, batched):
 
     dram = cold(size_a, c["warm_inputs"]) + cold(size_b, c["warm_inputs"] if batched else c["warm_weights"]) + cold(out, c["warm_inputs"])
     memory = 1e9 * dram / c["dram"] + (size_a + size_b + out - dram) / l2_bytes_per_ns
-    return c["floor_cycles"] * cycle + numpy.maximum(ns, memory) + c["overlap"] * numpy.minimum(ns, memory)
+    power = numpy.log(2) / numpy.log1p(c["overlap"])
+    return c["floor_cycles"] * cycle + (ns**power + memory**power) ** (1 / power)

@@ -37,7 +37,7 @@ TEST(Constants, EveryCardOfTheTableHasAll) {
         EXPECT_GE(interval.high, 1) << gpu.id << operation_kind_name(static_cast<OperationKind>(k));
       }
     }
-    EXPECT_LT(card.dram_bytes_per_s, gpu.bandwidth_bytes_per_s) << gpu.id;
+    EXPECT_LE(card.dram_bytes_per_s, gpu.bandwidth_bytes_per_s) << gpu.id;
   }
 }
 
@@ -102,8 +102,8 @@ TEST(CardRates, ACardWithoutItsRatesIsAnError) {
 // 72 W cannot keep an L4 at its peak; a card of 350 W is not held back.
 TEST(CardRates, PowerBindsSmallCards) {
   const CardRates l4 = card_rates(find_gpu("l4")), l40s = card_rates(find_gpu("l40s"));
-  EXPECT_LT(l4.sustained_flop_per_s[Precision::fp32] / l4.peak_flop_per_s[Precision::fp32], 0.5);
-  EXPECT_GT(l40s.sustained_flop_per_s[Precision::fp32] / l40s.peak_flop_per_s[Precision::fp32], 0.5);
+  EXPECT_LT(l4.sustained_flop_per_s[Precision::fp32] / l4.peak_flop_per_s[Precision::fp32], 0.6);
+  EXPECT_GT(l40s.sustained_flop_per_s[Precision::fp32] / l40s.peak_flop_per_s[Precision::fp32], 0.6);
 }
 
 }  // namespace

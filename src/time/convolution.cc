@@ -68,14 +68,19 @@ ConvolutionShape plain(ConvolutionShape shape) {
 // Of `ns`, what groups take. Some releases have no kernels of tensor cores for groups in channels-last: cuDNN 8.3's run on the cores of
 // fp32, but for narrow ones. Its data gradient with a stride goes over positions that no output saw, and does few groups at a time.
 double grouped_ns(double ns, const ConvolutionShape& s, bool strided, double flops, const ConvolutionConstants& c, double fp32_flop_per_s) {
-  constexpr int64_t kNarrow = 32, kWide = 100, kManyChannels = 256, kLeastTurned = 16;
-  constexpr double kGroupsAtOnce = 11, kFewGroups = 4, kWideFaster = 1.5;
+  constexpr int64_t kNarrow = 32, kNarrowOfMany = 48, kManyChannels = 256, kLeastTurned = 16;
+  constexpr double kGroupsAtOnce = 11, kFewGroups = 4, kTile = 128, kManyGroups = 32, kGroupsPower = 0.25, kFilledNarrow = 0.3;
   const int64_t channels = s.in_channels / s.groups;
   if (!s.channels_last) return channels >= kLeastTurned ? ns * c.grouped_turned : ns;
-  const bool narrow = channels <= kNarrow;
+  const bool narrow = channels <= (!strided && static_cast<double>(s.groups) > kFewGroups ? kNarrowOfMany : kNarrow);
   if (narrow && (!strided || s.in_channels >= kManyChannels)) return ns;
   const double one_by_one = narrow ? std::max(1.0, kGroupsAtOnce / std::max(kFewGroups, static_cast<double>(s.groups))) : 1;
-  const double rate = fp32_flop_per_s * c.grouped * (channels > kWide ? kWideFaster : 1);
+  // Products of few channels fill a part of a tile, and few groups a part of the card.
+  const double filled =
+      narrow ? kFilledNarrow
+             : std::min(1.0, static_cast<double>(std::max(s.in_channels, s.out_channels)) / static_cast<double>(s.groups) / kTile) *
+                   std::pow(std::min(1.0, static_cast<double>(s.groups) / kManyGroups), kGroupsPower);
+  const double rate = fp32_flop_per_s * c.grouped * filled;
   return std::max(ns, 1e9 * flops / rate * (strided ? c.grouped_strided * one_by_one : 1));
 }
 
@@ -105,10 +110,15 @@ Estimate in_precision(const Operation& operation, Precision precision, const Car
   double memory_ns = moving_ns(bytes, 1, 1, card);
   const double rate = card.sustained_flop_per_s[precision];
 
+  // Kernels of tensor cores put narrow groups side by side, until they fill the narrowest tile: what lies between groups is zero.
+  const double beside =
+      tensor && in_channels > 1 ? std::clamp(std::floor(kTensorTiles[4].n / std::max(x_channels, y_channels)), 1.0, groups) : 1;
+  const double blocks_of_groups = std::ceil(groups / beside);
   // Forward kernels of plain cores make 16 channels at least, of which fewer are wanted or not.
-  Product product{groups, batch * out, tensor ? y_channels : std::max(y_channels, 16.0), x_channels * window};
-  if (gradient) product = {groups * phases, batch * positions, x_channels, y_channels * window / phases};
-  if (pass == Pass::weight_gradient) product = {groups, y_channels, x_channels * window, batch * out};
+  const double x_wide = x_channels * beside, y_wide = tensor ? y_channels * beside : std::max(y_channels, 16.0);
+  Product product{blocks_of_groups, batch * out, y_wide, x_wide * window};
+  if (gradient) product = {blocks_of_groups * phases, batch * positions, x_wide, y_channels * beside * window / phases};
+  if (pass == Pass::weight_gradient) product = {blocks_of_groups, y_channels * beside, x_wide * window, batch * out};
   const bool split = pass == Pass::weight_gradient;
   const double k_step = tensor ? 32 : 8;
   const auto tiled = [&](const auto& tiles) {
@@ -119,6 +129,8 @@ Estimate in_precision(const Operation& operation, Precision precision, const Car
   compute.ns = std::max(compute.ns, 1e9 * 2 * product.batch * product.m * product.n * product.k / (rate * c.most));
   if (strided) compute.ns *= c.strided;
   const bool few = in_channels < 4;  // an image's: kernels of their own
+  const bool uneven = tensor && !few && (s.in_channels % 4 != 0 || s.out_channels % 4 != 0);
+  if (uneven && in_channels > 1) compute.ns *= c.uneven;
   if (tensor && few && (window > 9 || pass != Pass::weight_gradient)) compute.ns *= c.few_channels;
   const double flops = 2 * batch * groups * in_channels * out_channels * out * window;
   if (tensor && groups > 1 && in_channels > 1)
@@ -211,11 +223,27 @@ void read_convolution_constants(const Constants& constants, CardRates* card) {
       const auto of = [&](const char* name) {
         return constants.of(OperationKind::convolution, kernels, std::string(pass_name(pass)) + "_" + name);
       };
-      card->convolution[precision][pass] = {of("efficiency"), of("narrow"),           of("k_overhead"),          of("least_waves"),
-                                            of("overlap"),    of("start_ns"),         of("strided_writes"),      of("strided"),
-                                            of("winograd"),   of("winograd_fused"),   of("winograd_k_overhead"), of("winograd_waves"),
-                                            of("depthwise"),  of("depthwise_passes"), of("depthwise_wide"),      of("turned"),
-                                            of("grouped"),    of("grouped_strided"),  of("grouped_turned"),      of("few_channels"),
+      card->convolution[precision][pass] = {of("efficiency"),
+                                            of("narrow"),
+                                            of("k_overhead"),
+                                            of("least_waves"),
+                                            of("overlap"),
+                                            of("start_ns"),
+                                            of("strided_writes"),
+                                            of("strided"),
+                                            of("winograd"),
+                                            of("winograd_fused"),
+                                            of("winograd_k_overhead"),
+                                            of("winograd_waves"),
+                                            of("depthwise"),
+                                            of("depthwise_passes"),
+                                            of("depthwise_wide"),
+                                            of("turned"),
+                                            of("grouped"),
+                                            of("grouped_strided"),
+                                            of("grouped_turned"),
+                                            of("few_channels"),
+                                            of("uneven"),
                                             of("most")};
     }
   }

@@ -1,6 +1,7 @@
 // Paper and pencil: an A100 (108 multiprocessors, 19.5 TFLOP/s in fp32, 312 in fp16, 2039 GB/s) that reaches all of its datasheet.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <string>
 
 #include "gpucast/gpu.h"
@@ -16,7 +17,8 @@ std::string pass_constants(const std::string& pass, double most) {
                          "overlap\":1e-9",  "start_ns\":1000",      "strided_writes\":2",         "strided\":1.5",
                          "winograd\":1",    "winograd_fused\":1",   "winograd_k_overhead\":1e-9", "winograd_waves\":1e-9",
                          "depthwise\":0.1", "depthwise_passes\":2", "few_channels\":3",           "turned\":0.5",
-                         "grouped\":0.2",   "grouped_strided\":4",  "grouped_turned\":2",         "depthwise_wide\":0.05"}) {
+                         "grouped\":0.2",   "grouped_strided\":4",  "grouped_turned\":2",         "depthwise_wide\":0.05",
+                         "uneven\":1.5"}) {
     out += ",\"" + pass + "_" + of;
   }
   return out;
@@ -131,25 +133,47 @@ TEST(Convolution, PyTorchsOwnKernelsComputeInFp32WhateverTheyRead) {
 }
 
 TEST(Convolution, GroupsThatLieTogetherMayHaveNoKernelOfTensorCores) {
-  // 4 groups of 64 channels, 3x3, fp16: at a fifth of 19.5 TFLOP/s. NCHW is turned around, and then has tensor cores' kernels.
+  // 4 groups of 64 channels, 3x3, fp16: half of a tile of 128, and few groups: of a fifth of 19.5 TFLOP/s. NCHW is turned around, and then
+  // has tensor cores' kernels.
   ConvolutionShape shape = square(Pass::weight_gradient, 64, 256, 256, 56, 3, 1, 4);
-  const double plain = 1e9 * 2 * 64 * 256.0 * 64 * 56 * 56 * 9 / 3.9e12;
+  const double full = 1e9 * 2 * 64 * 256.0 * 64 * 56 * 56 * 9 / 3.9e12;
+  const double plain = full * 2 * std::pow(32 / 4, 0.25);
   EXPECT_NEAR(duration(shape, Precision::fp16, 2).expected_ns, plain + 1000, 10);
   shape.channels_last = false;
   EXPECT_LT(duration(shape, Precision::fp16, 2).expected_ns, plain / 2);
   shape.channels_last = true;
   shape.groups = 8;  // of 32 channels
   EXPECT_LT(duration(shape, Precision::fp16, 2).expected_ns, plain / 4);
-  // Wide groups run half again as fast.
+  // Two groups of 128 fill their tiles.
   shape.groups = 2;
-  EXPECT_NEAR(duration(shape, Precision::fp16, 2).expected_ns, 2 * plain / 1.5 + 1000, 10);
+  EXPECT_NEAR(duration(shape, Precision::fp16, 2).expected_ns, 2 * full * std::pow(32 / 2, 0.25) + 1000, 10);
+  // 40 and 48 channels have kernels of tensor cores, but not in four groups.
+  const auto groups_of_48 = [](int64_t groups) {
+    return duration(square(Pass::forward, 64, 48 * groups, 48 * groups, 56, 3, 1, groups), Precision::fp16, 2).expected_ns;
+  };
+  EXPECT_GT(groups_of_48(4), 3 * groups_of_48(8));
+}
+
+TEST(Convolution, NarrowGroupsAreComputedSideBySide) {
+  // 32 groups of 8 are four at a time, as 8 groups of 32 whose products between groups are of zeros; fewer than 8 channels are as 8.
+  const auto forward = [](int64_t channels, int64_t groups) {
+    return duration(square(Pass::forward, 64, channels, channels, 56, 5, 1, groups), Precision::fp16, 2).expected_ns;
+  };
+  EXPECT_NEAR(forward(256, 32), forward(256, 8), 100);
+  EXPECT_NEAR(forward(128, 32) / forward(256, 32), 1, 0.01);
+}
+
+TEST(Convolution, ChannelsThatAreNoMultipleOfFourTakeLonger) {
+  const double even = duration(square(Pass::forward, 64, 252, 256, 56, 3), Precision::fp16, 2).expected_ns;
+  const double uneven = duration(square(Pass::forward, 64, 250, 256, 56, 3), Precision::fp16, 2).expected_ns;
+  EXPECT_NEAR(uneven / even, 1.5, 0.05);
 }
 
 TEST(Convolution, StridedGradientsOfGroupsAreSlow) {
   // Positions that no output saw: four times as long. Of 4 groups of 16 channels, 11/4 as long as that, since 11 run at a time.
-  const double plain = 1e9 * 2 * 64 * 256.0 * 64 * 28 * 28 * 9 / 3.9e12;
+  const double plain = 1e9 * 2 * 64 * 256.0 * 64 * 28 * 28 * 9 / 3.9e12 * 2 * std::pow(32 / 4, 0.25);
   EXPECT_NEAR(duration(square(Pass::data_gradient, 64, 256, 256, 56, 3, 2, 4), Precision::fp16, 2).expected_ns, 4 * plain + 1000, 10);
-  const double narrow = 1e9 * 2 * 64 * 64.0 * 16 * 28 * 28 * 9 / 3.9e12;
+  const double narrow = 1e9 * 2 * 64 * 64.0 * 16 * 28 * 28 * 9 / (3.9e12 * 0.3);
   EXPECT_NEAR(duration(square(Pass::data_gradient, 64, 64, 64, 56, 3, 2, 4), Precision::fp16, 2).expected_ns, 11 * narrow + 1000, 10);
   // Narrow ones of many channels have kernels of their own.
   EXPECT_LT(duration(square(Pass::data_gradient, 64, 256, 256, 56, 3, 2, 16), Precision::fp16, 2).expected_ns, plain / 4);

@@ -129,6 +129,7 @@ CardRates card_rates(const Gpu& gpu, const std::string& constants_json) {
                                     : most_throttle;
     gemm.throttle_ns = of_gemm("throttle_ns");
     gemm.unaligned = of_gemm("unaligned");
+    gemm.thin_passes = of_gemm("thin_passes");
     gemm.batched_tile_m = of_gemm("batched_tile_m");
     gemm.batched_tile_n = of_gemm("batched_tile_n");
     card.tensor_cores[precision] = found.unit != "fp32";

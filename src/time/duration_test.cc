@@ -1,9 +1,12 @@
 #include "src/time/duration.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <string>
 
+#include "gpucast/gpu.h"
 #include "src/time/kinds.h"
 
 namespace gpucast {
@@ -76,6 +79,52 @@ TEST(GemmTime, EachConstantDoesWhatItSays) {
   EXPECT_DOUBLE_EQ(ns(), 1024 * 1.25);
 }
 
+TEST(Together, AShortOneIsHiddenAndTwoAlikeOverlapInPart) {
+  EXPECT_DOUBLE_EQ(together_ns(100, 100, 0.5), 150);
+  EXPECT_DOUBLE_EQ(together_ns(100, 100, 1), 200);
+  EXPECT_DOUBLE_EQ(together_ns(30, 40, std::sqrt(2) - 1), 50);  // p = 2
+  EXPECT_LT(together_ns(100, 10, 0.5), 103);
+  EXPECT_DOUBLE_EQ(together_ns(10, 100, 0.5), together_ns(100, 10, 0.5));
+  EXPECT_DOUBLE_EQ(together_ns(100, 0, 0.5), 100);
+  EXPECT_DOUBLE_EQ(together_ns(0, 0, 0.5), 0);
+  EXPECT_DOUBLE_EQ(together_ns(100, 100, 0), 100);
+}
+
+// 989.4 TFLOP/s of 700 W, and 312 of 400: how much lower the clock falls.
+TEST(CardRates, TheMoreAWattPaysForTheLowerALongProductsClock) {
+  const auto throttle = [](const char* gpu, double constant) {
+    const std::string file = fmt::format(
+        R"({{"schema_version":1,"operations":{{"gemm":{{"fp16":{{"source":"x","throttle":{},"most_throttle":0.36}}}}}}}})", constant);
+    return card_rates(find_gpu(gpu), file).gemm[Precision::fp16].throttle;
+  };
+  EXPECT_NEAR(throttle("h200", 0.2), 0.2 * 989.4 / 700, 1e-6);
+  EXPECT_NEAR(throttle("a100-80", 0.2), 0.2 * 312 / 400, 1e-6);
+  EXPECT_DOUBLE_EQ(throttle("h200", 0.3), 0.36);  // no card was seen to lose more
+}
+
+TEST(GemmTime, AHalfOfL2KeepsItsOwnCopy) {
+  CardRates card = paper_card();
+  GemmConstants& c = card.gemm[Precision::fp32];
+  c.warm_inputs = c.warm_weights = 1;
+  c.l2_bytes_per_cycle = 1e30;
+  card.dram_bytes_per_s = 1e9;
+  const Operation small = product(1, 128, 128, 1024);  // 524 KB each, of 1 MB
+  EXPECT_LT(gemm_time(small, card).ns, 10'000);
+  card.l2_copies = 2;  // 24 KB more than half of it: so much of twice that comes from memory
+  EXPECT_NEAR(gemm_time(small, card).ns, 1000 + 2 * 524'288 * (524'288 / 5e5 - 1), 1000);
+}
+
+TEST(GemmTime, ThinProductsHaveNoTiles) {
+  CardRates card = paper_card();
+  card.dram_bytes_per_s = 1e9;
+  GemmConstants& c = card.gemm[Precision::fp16];
+  c.k_overhead = 1e6;
+  c.thin_passes = 2;
+  const double bytes = 2.0 * (1e6 * 4 + 4 * 4 + 1e6 * 4);
+  EXPECT_NEAR(gemm_time(product(1, 1'000'000, 4, 4, Precision::fp16), card).ns, 1000 + 2 * bytes, 1);
+  EXPECT_GT(gemm_time(product(1, 1'000'000, 16, 4, Precision::fp16), card).ns, 1e8);
+}
+
 TEST(GemmTime, WaitsForMemoryOrTheLaunch) {
   CardRates card = paper_card();
   card.dram_bytes_per_s = 1e9;  // a byte a ns
@@ -83,7 +132,8 @@ TEST(GemmTime, WaitsForMemoryOrTheLaunch) {
   EXPECT_DOUBLE_EQ(memory.ns, 1000 + 10 * 4 * (128 * 64 + 64 * 128 + 128 * 128));
   EXPECT_EQ(memory.bound, Bound::memory);
   card.gemm[Precision::fp32].overlap = 0.5;
-  EXPECT_DOUBLE_EQ(gemm_time(product(10, 128, 128, 64), card).ns, memory.ns + 32);
+  const double moved_ns = memory.ns - 1000;
+  EXPECT_NEAR(gemm_time(product(10, 128, 128, 64), card).ns, 1000 + together_ns(moved_ns, 64, 0.5), 1e-6);
   EXPECT_EQ(gemm_time(product(10, 1, 1, 8), paper_card()).bound, Bound::launch);
   EXPECT_DOUBLE_EQ(gemm_time(product(1, 0, 128, 64), paper_card()).ns, 1000);  // nothing to compute
 }

@@ -57,7 +57,7 @@ Compute compute_time(const Sizes& s, std::span<const Tile> tiles, double largest
   return best;
 }
 
-// Of these bytes, those that are not in L2: all where they are more than `warm` of it, none up to half of that.
+// Of these bytes, those that are not in L2: none up to `warm` of it, all from twice that on.
 double cold(double bytes, double warm, double l2_bytes) { return bytes * (1 - std::clamp(2 - bytes / (warm * l2_bytes), 0.0, 1.0)); }
 
 Sizes sizes_of(const Operation& operation) {
@@ -104,12 +104,16 @@ Estimate gemm_time(const Operation& operation, const CardRates& card) {
       cold(a, c.warm_inputs, l2_bytes) + cold(b, batched ? c.warm_inputs : c.warm_weights, l2_bytes) + cold(out, c.warm_inputs, l2_bytes);
   const double memory_ns =
       1e9 * (from_dram / card.dram_bytes_per_s + (a + b + out - from_dram) / (c.l2_bytes_per_cycle * card.multiprocessors * card.clock_hz));
-  const double larger = std::max(compute.ns, memory_ns);
-  const Bound bound = floor_ns > larger        ? Bound::launch
+  // Two dimensions of a few numbers: kernels without tiles, that wait for memory (cuBLAS' gemmSN).
+  constexpr double kThin = 8;
+  const int thin = (s.m <= kThin) + (s.n <= kThin) + (s.k <= kThin);
+  if (tensor && !batched && thin >= 2) compute.ns = std::min(compute.ns, memory_ns * c.thin_passes);
+  const double both_ns = together_ns(compute.ns, memory_ns, c.overlap);
+  const Bound bound = floor_ns > both_ns       ? Bound::launch
                       : memory_ns > compute.ns ? Bound::memory
                       : compute.full < 0.75    ? Bound::tail
                                                : Bound::compute;
-  return {floor_ns + larger + c.overlap * std::min(compute.ns, memory_ns), bound};
+  return {floor_ns + both_ns, bound};
 }
 
 }  // namespace gpucast

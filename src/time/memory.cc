@@ -19,6 +19,13 @@ double dram_ns(double bytes, double passes, double dram_fraction, const CardRate
 
 }  // namespace
 
+double together_ns(double a, double b, double overlap) {
+  const double longer = std::max(a, b), shorter = std::min(a, b);
+  if (shorter <= 0 || overlap <= 0) return longer;
+  const double power = std::log(2) / std::log1p(overlap);
+  return longer * std::pow(1 + std::pow(shorter / longer, power), 1 / power);
+}
+
 double moving_ns(double bytes, double passes, double dram_fraction, const CardRates& card) {
   return std::max(dram_ns(bytes, passes, dram_fraction, card), 1e9 * bytes * passes / card.l2_bytes_per_s);
 }
@@ -51,8 +58,7 @@ Estimate time_by_rows(const Operation& operation, const RowConstants& rows, cons
   const double busy_ns = 1e9 * count * (rows.row_cycles + rows.element_cycles * columns) * std::sqrt(2048.0 / card.threads) /
                          (card.multiprocessors * card.clock_hz);
   const double one_row_ns = 1e9 * std::ceil(columns / 1024) * rows.step_cycles / card.clock_hz;
-  const double ns = std::max(
-      {std::max(memory_ns, busy_ns) + rows.overlap * std::min(memory_ns, busy_ns), one_row_ns, 1e9 * bytes * passes / card.l2_bytes_per_s});
+  const double ns = std::max({together_ns(memory_ns, busy_ns, rows.overlap), one_row_ns, 1e9 * bytes * passes / card.l2_bytes_per_s});
   const double floor_ns = std::max<double>(1, static_cast<double>(operation.launches)) * c.floor_ns;
   if (floor_ns > ns) return {ns + floor_ns, Bound::launch};
   return {ns + floor_ns, ns == one_row_ns ? Bound::tail : busy_ns > memory_ns ? Bound::compute : Bound::memory};

@@ -6,6 +6,7 @@
 #include "gpucast/gpu.h"
 #include "src/time/card_rates.h"
 #include "src/time/duration.h"
+#include "src/time/kinds.h"
 
 namespace gpucast {
 namespace {
@@ -102,10 +103,10 @@ TEST(Rows, ABlockARowWaitsForItself) {
   rows.rows = 2;
   rows.columns = 4096;
   EXPECT_NEAR(ns(rows, Bound::tail), 4000 + 1500, 1);
-  // 10,800 rows: 100 a multiprocessor, each 200 ns and 4096 ns: 429.6 us, beside 353.9 MB in 347.1 us, of which a quarter shows.
+  // 10,800 rows: 100 a multiprocessor, each 200 ns and 4096 ns: 429.6 us, beside 353.9 MB in 347.1 us.
   rows.rows = 10800;
   rows.bytes_read = rows.bytes_written = int64_t{10800} * 4096 * 4;
-  EXPECT_NEAR(ns(rows, Bound::compute), 429'600 + 347'120 / 4.0 + 1500, 20);
+  EXPECT_NEAR(ns(rows, Bound::compute), together_ns(429'600, 347'120, 0.25) + 1500, 20);
 }
 
 Operation normalization(int64_t rows, int64_t columns, int64_t more_read, int64_t more_written) {

@@ -33,6 +33,7 @@ def parse_args():
     parser.add_argument("--gpucast", default=os.environ.get("GPUCAST_BIN", "gpucast"), help="default: $GPUCAST_BIN, or on PATH")
     parser.add_argument("--python", default=sys.executable, help="a Python with torch, torchvision, timm and transformers")
     parser.add_argument("--old-timm", default="", help="a Python with timm 0.6, for what was trained in 2022 (default: --python)")
+    parser.add_argument("--release", **measured.RELEASE_OPTION)
     parser.add_argument("--sample", type=int, default=0, help="only N models of timm, spread over families (default: all)")
     parser.add_argument("--jobs", type=int, help="captures made at a time (default: what gpucast batch chooses)")
     parser.add_argument("--known", default="rtx3090", help="the card whose times are taken as known in the table of ratios")
@@ -46,7 +47,7 @@ def parse_args():
 
 def document(args, name):
     """The table's Markdown."""
-    options = measured.Options(args.data, args.python, args.old_timm, args.sample, args.captures)
+    options = measured.Options(args.data, args.python, args.old_timm, args.sample, args.captures, dict(args.release))
     rows = measured.TABLES[name](options)
     if not rows:
         return f"## {name}\nno rows in {args.data}"

@@ -3,6 +3,7 @@
 One function a table. Each takes Options and returns its rows; a file that is not there is a table without rows.
 """
 
+import argparse
 import dataclasses
 import gzip
 import hashlib
@@ -28,6 +29,24 @@ class Options:
     old_timm: str = ""  # another Python, with timm 0.6: what trained on PyTorch 1.10 to 1.12. "": `python`
     sample: int = 0  # this many models, spread over families; 0: all
     folder: Path = Path(".")  # where files that captures need are written
+    releases: dict = dataclasses.field(default_factory=dict)  # {release of PyTorch: a Python with it}, for rows that were measured with it
+
+
+def release_option(text):
+    release, _, python = text.partition("=")
+    if not (release and python):
+        raise argparse.ArgumentTypeError(f"'{text}' is not like 2.4=ENV/bin/python")
+    return release, python
+
+
+RELEASE_OPTION = {
+    "type": release_option,
+    "action": "append",
+    "default": [],
+    "metavar": "RELEASE=PYTHON",
+    "help": "another Python for rows of timm-infer that were measured with this release of PyTorch: 2.4 (RTX 3090, 4090), 2.9 (RTX 5090); "
+    "default: --python for all",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,15 +100,22 @@ def spread(models, count):
 
 
 TRAIN = {"nhwc": "benchmark-train-amp-nhwc-pt112-cu113-rtx3090.csv", "nchw": "benchmark-train-amp-nchw-pt112-cu113-rtx3090.csv"}
-# The same models on both cards: a known time on one predicts the other. {card: {layout: file}}
+# The same models on both cards: a known time on one predicts the other. {card: (release of PyTorch, {layout: file})}
 INFER = {
-    "rtx3090": {"nhwc": "benchmark-infer-amp-nhwc-pt240-cu124-rtx3090.csv", "nchw": "benchmark-infer-amp-nchw-pt240-cu124-rtx3090.csv"},
-    "rtx4090": {"nhwc": "benchmark-infer-amp-nhwc-pt240-cu124-rtx4090.csv", "nchw": "benchmark-infer-amp-nchw-pt240-cu124-rtx4090.csv"},
-    "rtx5090": {"nchw": "benchmark-infer-amp-nchw-pt291-cu130-5090.csv"},
+    "rtx3090": (
+        "2.4",
+        {"nhwc": "benchmark-infer-amp-nhwc-pt240-cu124-rtx3090.csv", "nchw": "benchmark-infer-amp-nchw-pt240-cu124-rtx3090.csv"},
+    ),
+    "rtx4090": (
+        "2.4",
+        {"nhwc": "benchmark-infer-amp-nhwc-pt240-cu124-rtx4090.csv", "nchw": "benchmark-infer-amp-nchw-pt240-cu124-rtx4090.csv"},
+    ),
+    "rtx5090": ("2.9", {"nchw": "benchmark-infer-amp-nchw-pt291-cu130-5090.csv"}),
 }
 
 
-def timm_rows(options, files, table, mode, card, models=None, python=None, environment=None):
+def timm_rows(options, files, table, mode, card, models=None, python=None, environment=None, release=""):
+    """`release`: of PyTorch, where it is another than that of --python: its captures are others."""
     tables = {layout: read_csv(options.data / "timm_benchmarks" / name) for layout, name in files.items()}
     if models is None:
         models = spread((line["model"] for lines in tables.values() for line in lines), options.sample)
@@ -102,7 +128,7 @@ def timm_rows(options, files, table, mode, card, models=None, python=None, envir
             if line["model"] not in wanted or not (measured and batch and image):
                 continue
             words = ["--model", line["model"], "--batch", int(batch), "--image", int(image), "--layout", layout, "--mode", mode]
-            name = f"timm-{mode}-{layout}-{line['model']}-b{int(batch)}-i{int(image)}"
+            name = f"timm-{mode}-{layout}-{line['model']}-b{int(batch)}-i{int(image)}" + (f"-torch{release}" if release else "")
             made = job(options, name, "timm_step.py", words, "rtx3090", python, environment)
             parameters = 1e6 * (number(line.get("param_count")) or 0)
             rows.append(
@@ -130,12 +156,16 @@ def timm_train(options):
 def timm_infer(options):
     """The 3090's models that every other card's files have too, so that the cards' figures are of the same models."""
     names = []
-    for files in INFER.values():
+    for _, files in INFER.values():
         names += [
             {line["model"] for line in lines} for lines in (read_csv(options.data / "timm_benchmarks" / f) for f in files.values()) if lines
         ]
     models = spread(set.intersection(*names), options.sample) if names else []
-    return [row for card, files in INFER.items() for row in timm_rows(options, files, "timm-infer", "infer", card, models)]
+    rows = []
+    for card, (release, files) in INFER.items():
+        python = options.releases.get(release)
+        rows += timm_rows(options, files, "timm-infer", "infer", card, models, python, release=release if python else "")
+    return rows
 
 
 # --- NeuSight ----------------------------------------------------------------------------------------------------------------------------

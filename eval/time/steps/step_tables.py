@@ -124,7 +124,7 @@ def misses(rows, predictions, causes=()):
 
 # How much of one card's error, in its logarithm, another card's has too. As src/step/step_time.cc: fitted by known_share() to half of the
 # architectures of timm-infer, RTX 4090 and 5090 from 3090.
-KNOWN_SHARE = 0.74
+KNOWN_SHARE = 0.72
 WILD = 0.1
 
 

@@ -34,7 +34,7 @@ def attention_ns(rows, gpu, c, flop_per_s, bytes_per_s):
     """src/time/attention.cc once more, forward."""
     cycle, sms = 1e6 / gpu["clock_khz"], gpu["multiprocessors"]
     batch, heads, seq, d = (rows[name].astype(float) for name in ("batch", "heads", "seq", "head_dim"))
-    pads = PADDED if gpu["compute_capability"] >= "9" else PADDED[PADDED != 192]
+    pads = PADDED if float(gpu["compute_capability"]) >= 9 else PADDED[PADDED != 192]
     padded = pads[numpy.searchsorted(pads, d)].astype(float)
     block = numpy.where(d <= 128, 128, 64)
     keys = numpy.where(rows["causal"] == 1, numpy.minimum(seq, seq / 2 + block / 2), seq)

@@ -20,7 +20,7 @@ from scipy.optimize import least_squares
 HERE = Path(__file__).parent
 DATA = HERE.parents[1] / "data" / "time"
 ARCHITECTURES = json.loads((DATA / "architectures.json").read_text())["architectures"]
-MOST_THROTTLE = json.loads((DATA / "operations.json").read_text())["operations"]["gemm"]["all"]["most_throttle"]
+OF_ALL = json.loads((DATA / "operations.json").read_text())["operations"]["gemm"]["all"]  # what is not fitted
 START = {
     "tensor": dict(
         k_overhead=100,
@@ -77,7 +77,7 @@ LEAST = {
 START_RATE = 0.92  # of the datasheet's FLOP/s
 TRANSPOSED = {6: 1.25}  # P100: what its linear layers take over what its batched products would
 PLAIN_EDGE = 0.06  # more of it and the cards' levels, which have different tiles, drift apart
-LARGEST = {6: 4096, 7: 16384}  # and the largest tile, m x n, of others: 128 x 64 from Ampere on
+LARGEST = {6: 4096, 7: 16384}  # and the largest tile (m x n) of linear layers; 128 x 64 where none is named
 THROTTLE_OF = {"tf32": 2.0, "fp8": 0.5, "int8": 0.5}  # a product in tf32 takes the power of two in fp16, whose rate is twice as high
 TILES = {
     6: (64, 128),
@@ -88,8 +88,8 @@ TILES = {
 # What 75 W and 350 W buy on the card that says so is not known where it is left out: the other one's, or no limit.
 POWER_WITHOUT = {
     "l40s": {"fp16_flop_per_joule": 1e13, "bf16_flop_per_joule": 1e13},
-    "t4": {"fp32_flop_per_joule": 7.55e10},
-    "p4": {"fp32_flop_per_joule": 7.0e10},
+    "t4": {"fp32_flop_per_joule": ARCHITECTURES["6.1"]["rates"]["fp32_flop_per_joule"]},
+    "p4": {"fp32_flop_per_joule": ARCHITECTURES["7.5"]["rates"]["fp32_flop_per_joule"]},
 }
 ROWS = 900  # of a class and card, drawn at random
 
@@ -108,7 +108,11 @@ def constants(card, precision, shared, rate):
     gpu = measured.GPUS[card]
     tile = TILES.get(int(float(gpu["compute_capability"])), (128, 128))
     peak = gpu["peak_flop_per_s"]
-    given = {"most_throttle": MOST_THROTTLE, "l2_copies": ARCHITECTURES[gpu["compute_capability"]]["rates"]["l2_copies"]}
+    given = {
+        "most_throttle": OF_ALL["most_throttle"],
+        "thin_passes": OF_ALL["thin_passes"],
+        "l2_copies": ARCHITECTURES[gpu["compute_capability"]]["rates"]["l2_copies"],
+    }
     return {
         **shared,
         **given,
@@ -180,8 +184,7 @@ def layers(family, shared, rates, source):
     precisions = ["fp32"] if family == "plain" else ["tf32", "fp16", "bf16", "fp8", "int8"]
     middle = float(numpy.median(list(rates.values())))
     fractions = {f"{precision}_fraction": middle for precision in (["fp32"] if family == "plain" else ["tf32", "fp16", "bf16"])}
-    if family == "tensor":
-        fractions["dram_fraction"] = float(numpy.median([bandwidth_part(card) for card in rates]))
+    fractions["dram_fraction"] = float(numpy.median([bandwidth_part(card) for card in rates]))
     kinds = {p: {**rounded({**shared, "throttle": shared["throttle"] * THROTTLE_OF.get(p, 1)}), "source": source} for p in precisions}
     return kinds, rounded(fractions)
 
@@ -206,7 +209,7 @@ def main():
     out = Path(options.out)
     out.mkdir(parents=True, exist_ok=True)
     files, heating = {}, {}
-    capabilities = list(json.loads((DATA / "architectures.json").read_text())["architectures"])
+    capabilities = list(ARCHITECTURES)
     operations = json.loads((DATA / "operations.json").read_text())
     cards = json.loads((DATA / "cards.json").read_text())
     for family, classes in family_rows(options.data).items():
@@ -219,9 +222,11 @@ def main():
         }
         for left_out in [None, *sorted({key[1] for key in classes})]:
             here = {key: rows for key, rows in steady.items() if key[1] != left_out}
-            shared, rates = fit(family, here, heating if family == "plain" else None)
-            if family == "tensor" and not left_out:
-                heating = {"throttle_ns": shared["throttle_ns"]}  # how fast a card heats is not of its kernels
+            # How fast a card heats is not of its kernels: what tensor cores say, of other cards than the one that is left out.
+            relative = next((card for card in heating if card and left_out and card.split("-")[0] == left_out.split("-")[0]), None)
+            shared, rates = fit(family, here, heating[relative] if family == "plain" else None)
+            if family == "tensor":
+                heating[left_out] = {"throttle_ns": shared["throttle_ns"]}
             what = "NeuSight's linear and bmm rows (fp32)" if family == "plain" else "ai-dynamo's bf16 and vidur's fp16 linear layers"
             source = f"eval/time/fit_gemm.py on {what}: {', '.join(sorted(rates))}"
             kinds, fractions = layers(family, shared, rates, source)
@@ -247,6 +252,9 @@ def main():
                 file["operations"]["gemm"].update(kinds)
                 for capability in capabilities:
                     file["architectures"][capability]["rates"].update({**fractions, **POWER_WITHOUT.get(left_out, {})})
+                if left_out.startswith("p100"):  # its own rows say what Pascal's linear layers take besides
+                    for capability in (c for c in capabilities if c.startswith("6.")):
+                        file["architectures"][capability]["gemm"] = {"fp32": {"source": source, "transposed": 1.0}}
             elif options.write:
                 for precision, numbers in kinds.items():
                     operations["operations"]["gemm"][precision] = {**operations["operations"]["gemm"].get(precision, {}), **numbers}

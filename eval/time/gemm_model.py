@@ -58,5 +58,9 @@ def gemm_ns(rows, gpu, c, tensor, batched):
 
     dram = cold(size_a, c["warm_inputs"]) + cold(size_b, c["warm_inputs"] if batched else c["warm_weights"]) + cold(out, c["warm_inputs"])
     memory = 1e9 * dram / c["dram"] + (size_a + size_b + out - dram) / l2_bytes_per_ns
-    power = numpy.log(2) / numpy.log1p(c["overlap"])
-    return c["floor_cycles"] * cycle + (ns**power + memory**power) ** (1 / power)
+    longer, shorter, power = numpy.maximum(ns, memory), numpy.minimum(ns, memory), numpy.log(2) / numpy.log1p(c["overlap"])
+    both = longer * (1 + (shorter / longer) ** power) ** (1 / power)
+    if tensor:  # two dimensions of a few numbers
+        thin = ((m <= 8).astype(int) + (n <= 8) + (k <= 8) >= 2) & (memory * c["thin_passes"] < ns)
+        both = numpy.where(thin, memory * c["thin_passes"], both)
+    return c["floor_cycles"] * cycle + both

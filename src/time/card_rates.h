@@ -37,14 +37,14 @@ struct GemmConstants {
   double split_cycles = 0;          // a k that is cut into parts: their sum
   double floor_cycles = 0;          // a kernel's start and end
   double wave_smoothing = 0;        // 0: tiles go in whole waves; 1: the last wave costs what is in it
-  double overlap = 0;               // compute and memory that take as long as each other take 1 + this of it: together_ns()
+  double overlap = 0;               // compute and memory that alone take equally long together take 1 + this times as long: together_ns()
   double l2_bytes_per_cycle = 0;    // of a multiprocessor
   double warm_inputs = 0;           // activations up to this part of L2 are read from there
   double warm_weights = 0;          // same, for the second operand of a product that is not batched
   double throttle = 0;              // long kernels run at lower clocks: up to this much longer (the more FLOP/s a watt has to pay for)
   double throttle_ns = 0;           // half of it when they are as long as this
   double unaligned = 1;             // time of a product whose rows are not aligned to 16 bytes, on tensor cores
-  double thin_passes = 1;           // times the bytes of a product are moved whose two smaller dimensions are at most 8
+  double thin_passes = 1;           // a product whose two smaller dimensions are at most 8 takes so many times as long as its bytes
   double batched_tile_m = 1, batched_tile_n = 1;  // the one tile of batched fp32 products; 1: there are several
 };
 
@@ -108,7 +108,7 @@ struct ConvolutionConstants {
   double grouped_strided = 1;  // same, data gradient with a stride: time over that
   double grouped_turned = 1;   // time of groups of many channels over that of their products, where channels do not lie together
   double few_channels = 1;     // tensor cores, fewer than 4 channels: time over that of its products (weight gradient: windows above 3x3)
-  double uneven = 1;           // tensor cores, channels that are no multiple of four: time over that of its products
+  double uneven = 1;           // tensor cores, channels (of all groups) that are no multiple of four: time over that of its products
   double most = 1;             // of the sustained rate of a GEMM, that a convolution without Winograd reaches at most, however large it is
 };
 
@@ -120,7 +120,7 @@ struct CardRates {
   double l2_bytes = 0;
   double l2_copies = 1;                        // of what all multiprocessors read: where L2 is in two halves, each keeps its own
   By<Precision, double> peak_flop_per_s;       // datasheet
-  By<Precision, double> sustained_flop_per_s;  // what a large GEMM reaches
+  By<Precision, double> sustained_flop_per_s;  // what a GEMM reaches before its clock falls
   By<Precision, bool> tensor_cores;            // it runs on them
   double peak_bytes_per_s = 0;                 // datasheet
   double dram_bytes_per_s = 0;                 // what a large copy reaches

@@ -2,6 +2,7 @@
 // faster, the library takes Winograd's way for windows of 3x3 instead: fewer products, more bytes.
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <string>
 
@@ -65,8 +66,9 @@ ConvolutionShape plain(ConvolutionShape shape) {
   return shape;
 }
 
-// Of `ns`, what groups take. Some releases have no kernels of tensor cores for groups in channels-last: cuDNN 8.3's run on the cores of
-// fp32, but for narrow ones. Its data gradient with a stride goes over positions that no output saw, and does few groups at a time.
+// How long a grouped convolution takes, whose products alone would take `ns`. Some releases have no kernels of tensor cores for groups in
+// channels-last: cuDNN 8.3's run on the cores of fp32, but for narrow ones. Its data gradient with a stride goes over positions that no
+// output saw, and does few groups at a time.
 double grouped_ns(double ns, const ConvolutionShape& s, bool strided, double flops, const ConvolutionConstants& c, double fp32_flop_per_s) {
   constexpr int64_t kNarrow = 32, kNarrowOfMany = 48, kManyChannels = 256, kLeastTurned = 16;
   constexpr double kGroupsAtOnce = 11, kFewGroups = 4, kTile = 128, kManyGroups = 32, kGroupsPower = 0.25, kFilledNarrow = 0.3;
@@ -112,7 +114,7 @@ Estimate in_precision(const Operation& operation, Precision precision, const Car
 
   // Kernels of tensor cores put narrow groups side by side, until they fill the narrowest tile: what lies between groups is zero.
   const double beside =
-      tensor && in_channels > 1 ? std::clamp(std::floor(kTensorTiles[4].n / std::max(x_channels, y_channels)), 1.0, groups) : 1;
+      tensor && in_channels > 1 ? std::clamp(std::floor(std::end(kTensorTiles)[-1].n / std::max(x_channels, y_channels)), 1.0, groups) : 1;
   const double blocks_of_groups = std::ceil(groups / beside);
   // Forward kernels of plain cores make 16 channels at least, of which fewer are wanted or not.
   const double x_wide = x_channels * beside, y_wide = tensor ? y_channels * beside : std::max(y_channels, 16.0);
@@ -128,7 +130,7 @@ Estimate in_precision(const Operation& operation, Precision precision, const Car
   // Many full waves hide what few do not, but no kernel is faster than this.
   compute.ns = std::max(compute.ns, 1e9 * 2 * product.batch * product.m * product.n * product.k / (rate * c.most));
   if (strided) compute.ns *= c.strided;
-  const bool few = in_channels < 4;  // an image's: kernels of their own
+  const bool few = in_channels == 1 || (groups == 1 && in_channels < 4);  // an image's, or depthwise: kernels of their own
   const bool uneven = tensor && !few && (s.in_channels % 4 != 0 || s.out_channels % 4 != 0);
   if (uneven && in_channels > 1) compute.ns *= c.uneven;
   if (tensor && few && (window > 9 || pass != Pass::weight_gradient)) compute.ns *= c.few_channels;

@@ -126,7 +126,7 @@ CardRates card_rates(const Gpu& gpu, const std::string& constants_json) {
     gemm.warm_weights = of_gemm("warm_weights");
     const double most_throttle = of_gemm("most_throttle");
     gemm.throttle = gpu.power_w > 0 ? std::min(of_gemm("throttle") * gpu.peak_flop_per_s.at(found.unit) / 1e12 / gpu.power_w, most_throttle)
-                                    : most_throttle;
+                                    : most_throttle / 2;
     gemm.throttle_ns = of_gemm("throttle_ns");
     gemm.unaligned = of_gemm("unaligned");
     gemm.thin_passes = of_gemm("thin_passes");

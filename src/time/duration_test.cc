@@ -121,7 +121,9 @@ TEST(GemmTime, ThinProductsHaveNoTiles) {
   c.k_overhead = 1e6;
   c.thin_passes = 2;
   const double bytes = 2.0 * (1e6 * 4 + 4 * 4 + 1e6 * 4);
-  EXPECT_NEAR(gemm_time(product(1, 1'000'000, 4, 4, Precision::fp16), card).ns, 1000 + 2 * bytes, 1);
+  const Estimate thin = gemm_time(product(1, 1'000'000, 4, 4, Precision::fp16), card);
+  EXPECT_NEAR(thin.ns, 1000 + 2 * bytes, 1);
+  EXPECT_EQ(thin.bound, Bound::memory);
   EXPECT_GT(gemm_time(product(1, 1'000'000, 16, 4, Precision::fp16), card).ns, 1e8);
 }
 

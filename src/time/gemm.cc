@@ -107,7 +107,10 @@ Estimate gemm_time(const Operation& operation, const CardRates& card) {
   // Two dimensions of a few numbers: kernels without tiles, that wait for memory (cuBLAS' gemmSN).
   constexpr double kThin = 8;
   const int thin = (s.m <= kThin) + (s.n <= kThin) + (s.k <= kThin);
-  if (tensor && thin >= 2) compute.ns = std::min(compute.ns, memory_ns * c.thin_passes);
+  if (tensor && thin >= 2 && memory_ns * c.thin_passes < compute.ns) {
+    const double thin_ns = memory_ns * c.thin_passes;
+    return {floor_ns + thin_ns, floor_ns > thin_ns ? Bound::launch : Bound::memory};
+  }
   const double both_ns = together_ns(compute.ns, memory_ns, c.overlap);
   const Bound bound = floor_ns > both_ns       ? Bound::launch
                       : memory_ns > compute.ns ? Bound::memory

@@ -32,8 +32,8 @@ Estimate recurrent_time(const Operation& operation, const CardRates& card);
 void read_convolution_constants(const Constants& constants, CardRates* card);
 void read_row_constants(const Constants& constants, CardRates* card);
 
-// Shared by them: what two units take that work side by side, for a ns and b ns. A short one is hidden behind the longer one; where both
-// take as long, it is 1 + `overlap` of that: (a^p + b^p)^(1/p) with the p that says so.
+// Shared by them: what two units take that work side by side, and alone would take a and b ns. A short one is hidden behind the longer one;
+// two alike take 1 + `overlap` times as long as one: (a^p + b^p)^(1/p) with the p that says so.
 double together_ns(double a, double b, double overlap);
 
 // Shared by them: `bytes` moved `passes` times at the rate of L2 or, as far as they do not lie there, of device memory.

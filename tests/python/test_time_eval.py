@@ -1,6 +1,7 @@
 """eval/time: adapters on tables made by hand, arithmetic with paper and pencil, and the command from end to end with a gpucast that answers
 from a table."""
 
+import argparse
 import csv
 import gzip
 import json
@@ -319,6 +320,19 @@ def test_cards_that_gpucast_does_not_know_are_said(data, tmp_path, fake_gpucast)
     assert done.returncode == 0, done.stderr
     assert "1 rows of rtx5090" in done.stdout
     assert "from rtx3090" in done.stdout  # 20 ms x 60 / 110 for 10
+
+
+def test_rows_may_be_captured_with_the_release_that_was_measured(data, tmp_path):
+    plain = measured.timm_infer(measured.Options(data, "python", folder=tmp_path))
+    rows = measured.timm_infer(measured.Options(data, "python", folder=tmp_path, releases={"2.4": "old-python"}))
+    assert [(row.card, row.model, row.group) for row in rows] == [(row.card, row.model, row.group) for row in plain]
+    for row in rows:
+        python, ending = ("python", False) if row.card == "rtx5090" else ("old-python", True)
+        assert row.job["command"][0] == python and row.job["name"].endswith("-torch2.4") == ending
+    assert measured.release_option("2.9=ENV/bin/python") == ("2.9", "ENV/bin/python")
+    for wrong in ("2.9", "2.5=python", "=python", "2.9="):
+        with pytest.raises(argparse.ArgumentTypeError, match=r"2\.4, 2\.9"):
+            measured.release_option(wrong)
 
 
 def two_models(data):

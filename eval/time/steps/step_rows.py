@@ -34,8 +34,9 @@ class Options:
 
 def release_option(text):
     release, _, python = text.partition("=")
-    if not (release and python):
-        raise argparse.ArgumentTypeError(f"'{text}' is not like 2.4=ENV/bin/python")
+    known = sorted({of for of, _ in INFER.values()})
+    if release not in known or not python:
+        raise argparse.ArgumentTypeError(f"'{text}' is not like 2.4=ENV/bin/python; releases that were measured: {', '.join(known)}")
     return release, python
 
 

@@ -158,8 +158,9 @@ def known_overview(rows, predictions, known, fitted):
     """fitted(row): whether known_share() may see it."""
     groups = {}
     for row, expected in by_known(rows, predictions, known):
-        title = f"{row.card}, {row.group}, {'half that the share was fitted on' if fitted(row) else 'not fitted'}"
-        groups.setdefault(title, []).append(error(expected, row.measured_ms))
+        half = "half that the share was fitted on" if fitted(row) else "not fitted"
+        for title in (f"{row.card}, {half}", f"{row.card}, {row.group}, {half}"):
+            groups.setdefault(title, []).append(error(expected, row.measured_ms))
     if not groups:
         return ""
     header = [f"from {known}", "n", "median", "mean", "p90", "worst", "bias"]

@@ -1,0 +1,57 @@
+"""eval/time/gemm_model.py searches constants with src/time/gemm.cc's formula written once more: both say the same of the same products."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "eval/time"))
+
+import gemm_model  # noqa: E402
+import rows as measured  # noqa: E402
+
+pytestmark = pytest.mark.once
+PRODUCTS = [  # batch, m, n, k, the second operand transposed
+    (1, 4096, 4096, 4096, True),
+    (1, 8192, 512, 128, True),
+    (1, 16, 5120, 5120, True),
+    (1, 128, 128, 65536, True),
+    (1, 3000, 1000, 77, True),
+    (1, 1, 32, 32, True),
+    (1, 1_000_000, 4, 4, True),
+    (64, 512, 512, 64, False),
+    (300, 100, 70, 33, False),
+    (4096, 576, 8, 8, False),
+]
+
+
+def constants(gpu, precision):
+    """As src/time/constants.cc and card_rates() read them, for a card whose watts do not bind."""
+    layers = {name: json.loads((ROOT / f"data/time/{name}.json").read_text())[name] for name in ("operations", "architectures", "cards")}
+    architecture, card = layers["architectures"][gpu["compute_capability"]], layers["cards"].get(gpu["id"], {})
+    gemm, rates = {}, {**architecture["rates"], **card.get("rates", {})}
+    for layer in (layers["operations"], architecture, card):
+        for name in ("all", precision):
+            gemm.update(layer.get("gemm", {}).get(name, {}))
+    peak = gpu["peak_flop_per_s"][precision]
+    assert rates[f"{precision}_fraction"] * peak < gpu["power_w"] * rates[f"{precision}_flop_per_joule"]
+    given = {"rate": rates[f"{precision}_fraction"] * peak, "dram": rates["dram_fraction"] * gpu["bandwidth_bytes_per_s"]}
+    return {**gemm, **given, "l2_copies": rates["l2_copies"], "throttle": gemm_model.throttle(gpu, precision, gemm)}
+
+
+@pytest.mark.parametrize("card, precision", [("h200", "bf16"), ("a40", "fp16"), ("a100-40-pcie", "fp32"), ("v100-32-pcie", "fp32")])
+def test_both_say_the_same(card, precision, gpucast_bin, tmp_path):
+    gpu, element = measured.GPUS[card], 4 if precision == "fp32" else 2
+    for product in PRODUCTS:
+        batch, m, n, k, b_transposed = product
+        columns = measured.columns([measured.gemm_row(batch, m, n, k, 1.0, element, b_t=b_transposed)])
+        (tmp_path / "operation.jsonl").write_text(measured.gemm_lines(columns, precision))
+        words = [str(gpucast_bin), "time", "--operations", str(tmp_path / "operation.jsonl"), "--gpu", card]
+        said = json.loads(subprocess.run(words, capture_output=True, text=True, check=True).stdout)["expected_ns"]
+        found = gemm_model.gemm_ns(columns, gpu, constants(gpu, precision), precision != "fp32", batch > 1)
+        assert found[0] == pytest.approx(said, rel=1e-3), product
+        assert numpy.isfinite(found).all()

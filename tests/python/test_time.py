@@ -262,6 +262,7 @@ def test_streams_events_and_the_host_wait_for_each_other(gpucast_bin, tmp_path):
     assert found["graph"]["host_ns"] < found["plain"]["host_ns"] + 50 * 2500
     # They are the operators' that ran when it was captured, before the observed step.
     assert found["graph"]["coverage"] == 1
-    relu = next(kernel for kernel in found["graph"]["kernels"] if kernel["name"] == "aten::clamp_min_")
-    assert relu["calls"] == 50
-    assert relu["sizes"] == f"{2 * 4096 * 4096 * 4 / 1e6:.1f} MB"
+    # Both clocks are a microsecond apart at times: a kernel at its operator's end is then the operator's around it.
+    relus = [kernel for kernel in found["graph"]["kernels"] if kernel["name"] in ("aten::clamp_min_", "aten::relu_")]
+    assert sum(relu["calls"] for relu in relus) == 50
+    assert {relu["sizes"] for relu in relus} == {f"{2 * 4096 * 4096 * 4 / 1e6:.1f} MB"}

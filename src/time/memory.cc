@@ -1,6 +1,7 @@
 // What kinds that are bound by memory share: bytes at the rate of L2 or of device memory, rows at the rate of multiprocessors.
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 #include <string>
 
 #include "src/time/kinds.h"
@@ -22,7 +23,7 @@ double dram_ns(double bytes, double passes, double dram_fraction, const CardRate
 double together_ns(double a, double b, double overlap) {
   const double longer = std::max(a, b), shorter = std::min(a, b);
   if (shorter <= 0 || overlap <= 0) return longer;
-  const double power = std::log(2) / std::log1p(overlap);
+  const double power = std::numbers::ln2 / std::log1p(overlap);
   return longer * std::pow(1 + std::pow(shorter / longer, power), 1 / power);
 }
 

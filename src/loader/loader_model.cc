@@ -157,7 +157,9 @@ BatchTime LoaderModel::batch(int64_t workers, double busy_ns) const {
     return out;
   }
   const auto n = static_cast<double>(workers);
-  const Rate rate = rate_at(laws, n);
+  const auto [known, unknown] = rates.try_emplace(workers);
+  if (unknown) known->second = rate_at(laws, n);
+  const Rate rate = known->second;
   // One worker's time for a batch, of which there are n at once.
   const auto period = [&](double batches_per_s) { return moved_ns(n / batches_per_s * 1e9, worker_cpu_share) / n; };
   out.time = {period(rate.high), period(rate.expected), period(rate.low)};

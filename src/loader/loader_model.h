@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -52,6 +53,8 @@ struct LoaderModel {
   // A batch that one process takes `ns` for here, where the training machine's disk and CPU are those of `host`.
   double moved_ns(double ns, double cpu_share) const;
   double storage_wait_ns() const;
+
+  mutable std::map<int64_t, Rate> rates;  // by workers: the laws', which a table of cards asks for again and again
 };
 
 // `loop`: without workers. Unset: nothing is known of its speed.

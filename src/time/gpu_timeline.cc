@@ -146,6 +146,12 @@ void GpuTimeline::begin_what_can() {
 
 // The first in line have what they ask for; those that the rest is not enough for share it.
 void GpuTimeline::share_engines() {
+  if (active_.size() == 1) {  // nobody to share with
+    const Stream& stream = streams_[active_.front()];
+    const Item& item = stream.items[stream.next];
+    shares_[item.engine][stream.priority] = item.demand <= 1 ? 1 : 1 / item.demand;
+    return;
+  }
   for (auto& asked : shares_) asked.fill(0);
   for (const uint32_t number : active_) {
     const Stream& stream = streams_[number];

@@ -149,7 +149,7 @@ void GpuTimeline::share_engines() {
   if (active_.size() == 1) {  // nobody to share with
     const Stream& stream = streams_[active_.front()];
     const Item& item = stream.items[stream.next];
-    shares_[item.engine][stream.priority] = item.demand <= 1 ? 1 : 1 / item.demand;
+    if (item.started) shares_[item.engine][stream.priority] = item.demand <= 1 ? 1 : 1 / item.demand;
     return;
   }
   for (auto& asked : shares_) asked.fill(0);

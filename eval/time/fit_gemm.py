@@ -15,6 +15,7 @@ from pathlib import Path
 import gemm_model
 import numpy
 import rows as measured
+from fit import family as card_family
 from scipy.optimize import least_squares
 
 HERE = Path(__file__).parent
@@ -223,7 +224,7 @@ def main():
         for left_out in [None, *sorted({key[1] for key in classes})]:
             here = {key: rows for key, rows in steady.items() if key[1] != left_out}
             # How fast a card heats is not of its kernels: what tensor cores say, of other cards than the one that is left out.
-            relative = next((card for card in heating if card and left_out and card.split("-")[0] == left_out.split("-")[0]), None)
+            relative = next((card for card in heating if card and left_out and card_family(card) == card_family(left_out)), None)
             shared, rates = fit(family, here, heating[relative] if family == "plain" else None)
             if family == "tensor":
                 heating[left_out] = {"throttle_ns": shared["throttle_ns"]}

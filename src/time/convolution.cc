@@ -131,8 +131,7 @@ Estimate in_precision(const Operation& operation, Precision precision, const Car
   compute.ns = std::max(compute.ns, 1e9 * 2 * product.batch * product.m * product.n * product.k / (rate * c.most));
   if (strided) compute.ns *= c.strided;
   const bool few = in_channels == 1 || (groups == 1 && in_channels < 4);  // an image's, or depthwise: kernels of their own
-  const bool uneven = tensor && !few && (s.in_channels % 4 != 0 || s.out_channels % 4 != 0);
-  if (uneven && in_channels > 1) compute.ns *= c.uneven;
+  if (tensor && !few && (s.in_channels % 4 != 0 || s.out_channels % 4 != 0)) compute.ns *= c.uneven;
   if (tensor && few && (window > 9 || pass != Pass::weight_gradient)) compute.ns *= c.few_channels;
   const double flops = 2 * batch * groups * in_channels * out_channels * out * window;
   if (tensor && groups > 1 && in_channels > 1)

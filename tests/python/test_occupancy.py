@@ -147,7 +147,9 @@ def test_a_sweep(gpucast_bin, folder):
     assert result["knee"] == "8192" and "fastest and the last that fits" in result["knee_reason"]
     assert small["verdict"] == large["verdict"] == "fits" and large["expected_bytes"] > small["expected_bytes"]
     assert large["samples"] == 8192 and large["samples_per_s"] > small["samples_per_s"]
-    assert large["sm_active"] > small["sm_active"] and large["occupancy"]["of_step"] > small["occupancy"]["of_step"]
+    assert large["sm_active"] > small["sm_active"]
+    # Not of the step: how long the card waits for this host in the small one is this host's speed.
+    assert large["occupancy"]["mean_of_kernels"] > small["occupancy"]["mean_of_kernels"]
     assert huge["verdict"] == "does_not_fit"
     assert none["verdict"] == "failed" and "ValueError" in none["problem"]
     page = (folder / "sweep.html").read_text()

@@ -28,6 +28,7 @@ from pathlib import Path
 
 SCHEMA = 1
 TOO_FAST = 1.3  # measured over datasheet: nothing is that fast, so something else is wrong
+MOST_APART = 0.12  # of a rate's products, half may be this far from what the rate found for them says; the P4's are 0.17 (its clock falls)
 # Outside of these a constant says that something else used the card, or that the formula does not fit it: it is left out.
 PLAUSIBLE = {
     "fraction": (0.1, 1.6),
@@ -419,7 +420,8 @@ def direct(rows, card):
 
 def solve(rows, card, given, names, gpucast, rounds=40):
     """Values of `names` with which gpucast expects what was measured, in the median of each name's rows; what is then left of each
-    (expected / measured); which names the rows tell at all; and the limits that do not bind.
+    (expected / measured); how far its rows are apart then (median of |log|); which names the rows tell at all; and the limits that do
+    not bind.
 
     A constant that is too high makes its operations too short by about as much: so each is multiplied by expected / measured, again
     and again. Products, memory and attention come from one another, but never in a circle."""
@@ -433,18 +435,21 @@ def solve(rows, card, given, names, gpucast, rounds=40):
                 free[f"rates.{precision}_flop_per_joule"] = 2 * card["peak_flop_per_s"][precision] / card["power_w"]
     operations = [row["operation"] for row in rows]
 
-    def medians(trial, beside):
-        """By name: expected over `beside`, in the median."""
+    def by_name(trial):
+        """By name: expected over measured, of each of its rows."""
         file = {"schema_version": SCHEMA, "cards": {card["id"]: layer_of({**given, **free, **trial}, "calibrate.py")}}
-        by_name = {}
-        for row, ns, other in zip(rows, gpucast.expected_ns(card["id"], operations, file), beside):
-            by_name.setdefault(row["tells"], []).append(ns / other)
-        return {name: statistics.median(by_name[name]) for name in names}
+        out = {name: [] for name in names}
+        for row, ns in zip(rows, gpucast.expected_ns(card["id"], operations, file)):
+            if row["tells"] in out:
+                out[row["tells"]].append(ns / row["ns"])
+        return out
 
-    measured_ns = [row["ns"] for row in rows]
+    def medians(trial):
+        return {name: statistics.median(found) for name, found in by_name(trial).items()}
+
     ratios = {}
     for _ in range(rounds):
-        ratios = medians(values, measured_ns)
+        ratios = medians(values)
         if all(abs(ratio - 1) < 1e-3 for ratio in ratios.values()):
             break
         values = {name: min(max(value * ratios[name], 0.01), 10.0) for name, value in values.items()}
@@ -453,9 +458,10 @@ def solve(rows, card, given, names, gpucast, rounds=40):
     told = set()
     memory, rates = {"rates.dram_fraction"}, {name for name in names if name.startswith("rates.")}
     for group in (memory & rates, rates - memory, set(names) - rates):
-        slower = medians({name: value * (0.9 if name in group else 1) for name, value in values.items()}, measured_ns)
+        slower = medians({name: value * (0.9 if name in group else 1) for name, value in values.items()})
         told |= {name for name in group if slower[name] / ratios[name] > 1.05}
-    return values, ratios, told, free
+    apart = {name: statistics.median(abs(math.log(ratio)) for ratio in found) for name, found in by_name(values).items()}
+    return values, ratios, apart, told, free
 
 
 def fit(measured, gpucast, asked=None):
@@ -483,17 +489,24 @@ def fit(measured, gpucast, asked=None):
         say(f"left out: {name} ({given.pop(name):.3g} is not plausible)")
     names = sorted({row["tells"] for row in rows if row["tells"] and "." in row["tells"]})
     while True:
-        values, ratios, told, free = solve(rows, card, given, names, gpucast)
-        bad = [name for name in names if name not in told or not plausible(name, values[name]) or abs(ratios[name] - 1) > 0.05]
+        values, ratios, apart, told, free = solve(rows, card, given, names, gpucast)
+        bad = {
+            name: "what was measured does not tell it, or no plausible value explains it"
+            for name in names
+            if name not in told or not plausible(name, values[name]) or abs(ratios[name] - 1) > 0.05
+        }
+        for name in names:
+            if name.startswith("rates.") and name not in bad and apart[name] > MOST_APART:
+                bad[name] = "no one rate explains its operations: a clock that falls while they run, or something else that uses the card"
         if not bad:
             break
         # The card's rates first: convolutions and attention are told from them.
-        bad = [name for name in bad if name.startswith("rates.")] or bad
-        for name in bad:
-            say(f"left out: {name} (what was measured does not tell it, or no plausible value explains it)")
+        bad = {name: why for name, why in bad.items() if name.startswith("rates.")} or bad
+        for name, why in bad.items():
+            say(f"left out: {name} ({why})")
         names = [name for name in names if name not in bad]
         if not any(name.startswith("rates.") for name in names):
-            raise Refused("none of the card's rates is plausible; is something else using the card? Nothing was written")
+            raise Refused("none of the card's rates can be told; is something else using the card? Nothing was written")
     values = {name: float(f"{value:.4g}") for name, value in {**given, **values, **free}.items()}
     smi = measured.get("nvidia_smi_after") or {}
     parts = [f"torch {measured['torch']}", f"CUDA {measured['cuda']}"]

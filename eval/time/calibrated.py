@@ -4,10 +4,12 @@
     calibrated.py --data DIR [--without FOLDER] [--gpucast PATH]
 
 Of each card and precision, the four measured products nearest to those that calibrate.py times stand in for its measurement; all others are
-judged. "before": no layer of the card's own (of FOLDER/without-CARD.json too, which fit_gemm.py writes and to which the card gave nothing).
+judged. "before": no layer of the card's own (of FOLDER/without-CARD.json too, which fit_gemm.py writes and to which the card gave nothing);
+the calibration is made over the same constants as it is judged over.
 "naive": the four's FLOP/s over the datasheet's as the card's rate, which counts what the formula counts already."""
 
 import argparse
+import contextlib
 import json
 import sys
 from pathlib import Path
@@ -20,6 +22,18 @@ import calibrate  # noqa: E402
 
 LIKE = [(8192, 8192, 8192), (4096, 4096, 4096), (8192, 4096, 1024), (4096, 4096, 4096)]
 MOST = 2500
+
+
+class Over(calibrate.Gpucast):
+    """gpucast, told other constants first; of `card` only what the caller knows."""
+
+    def __init__(self, command, before):
+        super().__init__(command)
+        self.before = before
+
+    def expected_ns(self, card, operations, constants=None):
+        own = (constants or {}).get("cards", {}).get(card)
+        return super().expected_ns(card, operations, {**self.before, "cards": {card: own}})
 
 
 def nearest(columns):
@@ -39,8 +53,7 @@ def main():
     parser.add_argument("--without", default="build/eval/time")
     parser.add_argument("--gpucast", default=str(Path(__file__).parents[2] / "build/release/bin/gpucast"))
     options = parser.parse_args()
-    gpucast = calibrate.Gpucast(options.gpucast)
-    cards = {card["id"]: card for card in gpucast.cards()}
+    cards = {card["id"]: card for card in calibrate.Gpucast(options.gpucast).cards()}
     print("| class | card | precision | n | before: median %, 90th % | naive | calibrated |\n|---|---|---|---|---|---|---|")
     for (name, card, precision), columns in sorted(measured.gemms(options.data).items()):
         peak = cards[card]["peak_flop_per_s"].get(precision)
@@ -52,18 +65,17 @@ def main():
         judged = [operations[i] for i in others]
         told = [{"operation": operations[i], "tells": f"rates.{precision}_fraction", "ns": float(times[i])} for i in few]
         without = Path(options.without) / f"without-{card}.json"
-        before = json.loads(without.read_text()) if without.exists() else {"schema_version": 1, "cards": {card: None}}
+        gpucast = Over(options.gpucast, json.loads(without.read_text()) if without.exists() else {"schema_version": 1})
         rate = float(numpy.median([row["operation"]["flops"] / row["ns"] * 1e9 for row in told]) / peak)
         device = {key: cards[card][key] for key in ("name", "multiprocessors", "total_memory_bytes")}
-        try:
-            _, layer, _ = calibrate.fit({"device": device, "torch": "?", "cuda": "?", "date": "?", "rows": told}, gpucast, card)
-        except calibrate.Refused as error:
-            print(f"| {name} | {card} | {precision} | {len(others)} | refused: {error} | | |")
-            continue
+        layers = [None, {"rates": {f"{precision}_fraction": rate, "source": "naive"}}]
+        with contextlib.suppress(calibrate.Refused):
+            layers.append(calibrate.fit({"device": device, "torch": "?", "cuda": "?", "date": "?", "rows": told}, gpucast, card)[1])
         cells = []
-        for own in (None, {"rates": {f"{precision}_fraction": rate, "source": "naive"}}, layer):
-            error = numpy.abs(numpy.array(gpucast.expected_ns(card, judged, {**before, "cards": {card: own}})) / times[others] - 1)
+        for own in layers:
+            error = numpy.abs(numpy.array(gpucast.expected_ns(card, judged, {"cards": {card: own}})) / times[others] - 1)
             cells.append(f"{100 * numpy.median(error):.1f}, {100 * numpy.quantile(error, 0.9):.1f}")
+        cells += ["refused, as before"] * (3 - len(cells))
         print(f"| {name} | {card} | {precision} | {len(others)} | {' | '.join(cells)} |", flush=True)
 
 

@@ -136,6 +136,17 @@ def test_one_bad_time_of_four_changes_little(command):
 
 
 @once
+def test_products_that_no_rate_explains_are_left_out(command, capsys):
+    measured = measured_like(command, "p4")
+    products = [row for row in measured["rows"] if row["tells"] == "rates.fp32_fraction"]
+    for row, slower in zip(products, (2.6, 2.9, 1.35, 3.7)):  # a card of 75 W, as NeuSight's P4
+        row["ns"] *= slower
+    found = numbers(calibrate.fit(measured, command)[1])
+    assert "rates.fp32_fraction" not in found and "rates.dram_fraction" in found
+    assert "left out: rates.fp32_fraction (no one rate explains its operations" in capsys.readouterr().err
+
+
+@once
 def test_what_the_rows_do_not_tell_is_left_out(command, capsys):
     measured = measured_like(command, "a100-80")
     told = "convolution.fp16.forward_efficiency"

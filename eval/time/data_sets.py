@@ -1,7 +1,11 @@
 """Files of measured rows, and the cards that they name."""
 
 import csv
+import functools
 import gzip
+import json
+import sys
+from pathlib import Path
 
 # As data sets call them, and as gpucast does. Of DeepBench's V100 it is known that it is a DGX-1's: 16 or 32 GB, which are as fast.
 CARDS = {
@@ -42,9 +46,21 @@ CARDS = {
 }
 
 
+GPUS = {card["id"]: card for card in json.loads((Path(__file__).parents[2] / "data" / "gpus.json").read_text())["gpus"]}
+
+
+@functools.cache
 def card_of(name):
-    """None: gpucast does not know it."""
-    return CARDS.get(name.replace(" ", "_"))
+    """The card's id: by CARDS, or as gpucast's table calls it; None where neither knows it. What is not in GPUS is said once on standard error."""
+    key = name.replace(" ", "_")
+    found = CARDS.get(key)
+    for id_, card in GPUS.items():
+        names = {id_, card["name"], card["name"].removeprefix("NVIDIA "), card["name"].removeprefix("NVIDIA GeForce ")}
+        if found is None and key.lower() in {known.replace(" ", "_").lower() for known in names}:
+            found = id_
+    if found not in GPUS:
+        print(f"left out: rows of '{name}', which `gpucast gpus` does not have", file=sys.stderr)
+    return found
 
 
 def read_csv(path):

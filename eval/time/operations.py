@@ -16,6 +16,7 @@ import rows as measured
 from measured import ask
 
 ROWS = 900  # as fit_gemm.py
+KNOWN = 20
 
 # What NeuSight (ASPLOS '25) says of its own predictor, mean over its test operators: a fully connected layer and a batched product.
 NEUSIGHT_PUBLISHED = "NeuSight's own figures are means over models, not these rows: 5.2 % median, 7.3 % mean on 26 training cells."
@@ -71,8 +72,8 @@ def main():
                     flush=True,
                 )
                 pooled.setdefault((kind, precision, label), []).append(ns / expected)
-                if constants:
-                    known = numpy.random.default_rng(1).permutation(len(ns))[:20]
+                if constants and len(ns) > 2 * KNOWN:
+                    known = numpy.random.default_rng(1).permutation(len(ns))[:KNOWN]
                     rest = numpy.setdiff1d(numpy.arange(len(ns)), known)
                     scale = numpy.median(ns[known] / expected[known])
                     print(

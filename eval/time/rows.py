@@ -7,20 +7,8 @@ import math
 from pathlib import Path
 
 import numpy
-from data_sets import card_of, read_csv
+from data_sets import GPUS, card_of, read_csv
 
-GPUS = {gpu["id"]: gpu for gpu in json.loads((Path(__file__).parents[2] / "data" / "gpus.json").read_text())["gpus"]}
-
-NEUSIGHT = (
-    "Tesla_P4",
-    "Tesla_P100-PCIE-16GB",
-    "Tesla_V100-PCIE-32GB",
-    "Tesla_T4",
-    "NVIDIA_A100-PCIE-40GB",
-    "NVIDIA_A100_80GB_PCIe",
-    "NVIDIA_L4",
-    "NVIDIA_H100_80GB_HBM3",
-)
 # NeuSight's times are of the host: the least of an operator is the launch. This part of it is taken off each, and rows below twice it are left out.
 LAUNCH_PART, LEAST_OVER_LAUNCH = 0.85, 2.0
 
@@ -49,6 +37,11 @@ def gemm_row(batch, m, n, k, ns, element=2, a_t=False, b_t=True):
     }
 
 
+def kept(classes):
+    """What has rows, of cards in gpucast's table."""
+    return {key: found for key, found in classes.items() if found and key[1] in GPUS}
+
+
 def gemms(data):
     """{(class, card id, precision): columns}."""
     out = {}
@@ -57,7 +50,7 @@ def gemms(data):
         rows = {}
         for row in read_csv(kernel / f"{file}.csv"):
             card = card_of(row["card"])
-            if row["dtype"] not in precisions or (row["dtype"] == "fp8_static" and row["framework"] != "sglang"):
+            if card is None or row["dtype"] not in precisions or (row["dtype"] == "fp8_static" and row["framework"] != "sglang"):
                 continue
             shape = tuple(int(row[name]) for name in "mnk")
             precision = precisions[row["dtype"]]
@@ -66,7 +59,7 @@ def gemms(data):
         out.update({key: columns(list(found.values())) for key, found in rows.items()})
     rows = {}
     for row in read_csv(kernel / "vidur_ops.csv"):
-        if int(row["gemm_n"]) > 0:
+        if int(row["gemm_n"]) > 0 and card_of(row["card"]):
             rows.setdefault(row["card"], []).append(
                 {"m": int(row["num_tokens"]), "n": int(row["gemm_n"]), "k": int(row["gemm_k"]), "ms": float(row["median_ms"])}
             )
@@ -75,15 +68,20 @@ def gemms(data):
             [gemm_row(1, r["m"], r["n"], r["k"], r["ms"] * 1e6) for r in median_by_key(found, ("m", "n", "k"), "ms")]
         )
     for folder in ("ops_train", "ops_test"):
-        for card in NEUSIGHT:
+        files = [path for op in ("linear", "bmm") for path in sorted((Path(data) / "neusight" / folder).glob(f"{op}__*.csv*"))]
+        of_cards = {}
+        for path in files:
+            op, card = path.name.split(".csv")[0].split("__")
+            of_cards[card_of(card), op] = read_csv(path.with_name(path.name.removesuffix(".gz")))
+        for card in GPUS:  # as the table has them: a fit draws rows in this order
             for op in ("linear", "bmm"):
-                rows = read_csv(Path(data) / "neusight" / folder / f"{op}__{card}.csv")
+                rows = of_cards.get((card, op))
                 if not rows:
                     continue
                 ms = numpy.array([float(row["Latency"]) for row in rows])
                 floor = numpy.quantile(ms, 0.005)
                 # The file's N is what is summed over, its K the columns of the result: the grids of the kernels say so.
-                out[f"neusight {folder} {op}", card_of(card), "fp32"] = columns(
+                out[f"neusight {folder} {op}", card, "fp32"] = columns(
                     [
                         gemm_row(row["B"], row["M"], row["K"], row["N"], (t - LAUNCH_PART * floor) * 1e6, 4, b_t=op == "linear")
                         for row, t in zip(rows, ms)
@@ -92,6 +90,8 @@ def gemms(data):
                 )
     rows = {}
     for row in read_csv(kernel / "deepbench_gemm.csv"):
+        if card_of(row["card"]) is None:
+            continue
         precision = "fp32" if row["precision"] == "fp32" else "fp16"
         # Column-major: the transpose of the row-major product of the transposes.
         rows.setdefault(("deepbench_gemm", card_of(row["card"]), precision), []).append(
@@ -106,15 +106,15 @@ def gemms(data):
                 row["a_trans"] == "T",
             )
         )
-    out.update({key: columns(found) for key, found in rows.items() if found})
-    return out
+    out.update({key: columns(found) for key, found in rows.items()})
+    return kept(out)
 
 
 def attentions(data):
     """{(class, card id, precision): columns}, of what a framework's prefill takes."""
     rows = {}
     for row in read_csv(Path(data) / "kernel_times" / "aic_attention.csv"):
-        if row["dtype"] != "bf16" or row["kv_cache_dtype"] not in ("bf16", "float16", "auto", ""):
+        if card_of(row["card"]) is None or row["dtype"] != "bf16" or row["kv_cache_dtype"] not in ("bf16", "float16", "auto", ""):
             continue
         shape = {name: int(row[name]) for name in ("batch", "seq", "heads", "kv_heads", "head_dim", "window_size", "causal")}
         kind = "window" if shape["window_size"] else "causal" if shape["causal"] else "full"
@@ -122,7 +122,7 @@ def attentions(data):
             **shape,
             "ns": float(row["all_median_ms"]) * 1e6,
         }
-    return {key: columns(list(found.values())) for key, found in rows.items()}
+    return kept({key: columns(list(found.values())) for key, found in rows.items()})
 
 
 def gemm_lines(rows, precision):

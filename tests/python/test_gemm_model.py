@@ -55,3 +55,26 @@ def test_both_say_the_same(card, precision, gpucast_bin, tmp_path):
         found = gemm_model.gemm_ns(columns, gpu, constants(gpu, precision), precision != "fp32", batch > 1)
         assert found[0] == pytest.approx(said, rel=1e-3), product
         assert numpy.isfinite(found).all()
+
+
+HEAD = "card,dtype,framework,version,kernel_source,m,n,k,latency_ms,n_meas,all_min_ms,all_median_ms,all_max_ms\n"
+
+
+def test_a_table_of_few_rows_and_of_cards_that_nobody_knows(gpucast_bin, tmp_path):
+    """Data that was kept aside may hold any card, in any number of rows."""
+    folder = tmp_path / "data" / "kernel_times"
+    folder.mkdir(parents=True)
+    lines = [
+        f"{card},bf16,x,1,x,{m},4096,4096,1,1,1,{ms},1\n" for card in ("L40S", "B9000", "RTX 3060") for m, ms in ((64, 0.1), (4096, 0.7))
+    ]
+    (folder / "aic_gemm_bf16.csv").write_text(HEAD + "".join(lines))
+    without = tmp_path / "without-l40s.json"
+    without.write_text('{"schema_version": 1, "cards": {"l40s": null}}')
+    words = [ROOT / "eval/time/operations.py", "--data", tmp_path / "data", "--without", tmp_path, "--gpucast", gpucast_bin, "--intervals"]
+    done = subprocess.run([sys.executable, *map(str, words)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    rows = [[cell.strip() for cell in line.split("|")[2:6]] for line in done.stdout.splitlines() if line.startswith("| aic")]
+    assert rows == [["l40s", "bf16", "left out", "2"], ["l40s", "bf16", "built in", "2"], ["rtx3060", "bf16", "built in", "2"]]
+    assert done.stderr == "left out: rows of 'B9000', which `gpucast gpus` does not have\n"
+    done = subprocess.run([sys.executable, words[0], "--data", tmp_path / "nothing"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

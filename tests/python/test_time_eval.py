@@ -107,6 +107,18 @@ def test_timm_inference_takes_models_that_all_cards_have(data, tmp_path):
     assert len({row.job["name"] for row in rows}) == 2
 
 
+def test_a_model_with_less_parameters_than_it_trains_was_measured_folded(data, tmp_path):
+    counts = {"rtx3090": 9.11, "rtx4090": 9.11, "rtx5090": 8.31}
+    for card, (_, files) in measured.INFER.items():
+        for file in files.values():
+            lines = [{**timm_line("repvgg_a0", "infer", 10), "param_count": counts[card]}]
+            write_csv(data / "timm_benchmarks" / file, [*lines, {**timm_line("resnet50", "infer", 10), "param_count": 25.56}])
+    folded = {(row.card, row.model) for row in read("timm-infer", data, tmp_path) if "--reparameterize" in row.job["command"]}
+    assert folded == {("rtx5090", "repvgg_a0")}
+    names = {row.card: row.job["name"] for row in read("timm-infer", data, tmp_path) if (row.model, row.group) == ("repvgg_a0", "NCHW")}
+    assert names["rtx5090"] == names["rtx3090"] + "-folded" and names["rtx4090"] == names["rtx3090"], "another capture"
+
+
 def test_neusight_rows(data, tmp_path):
     train, infer = sorted(read("neusight", data, tmp_path), key=lambda row: row.group, reverse=True)
     assert (train.card, train.measured_ms, train.parts_ms) == ("v100-32-pcie", 300, {"forward": 100, "backward": 200})

@@ -15,6 +15,7 @@ def parse_args():
     parser = image_parser()
     add_layout(parser)
     parser.add_argument("--mode", choices=["train", "infer"], required=True)
+    parser.add_argument("--reparameterize", action="store_true", help="branches of training folded into one, as benchmark.py --reparam")
     return parser.parse_args()
 
 
@@ -63,7 +64,10 @@ def main():
     args = parse_args()
     torch.backends.cudnn.benchmark = True
     torch.backends.cuda.matmul.allow_tf32 = True
-    model, x = on_card(args, make_model(args.model, args.image, fast_norm=args.mode == "infer"))
+    model = make_model(args.model, args.image, fast_norm=args.mode == "infer")
+    if args.reparameterize:
+        model = timm.utils.reparameterize_model(model)
+    model, x = on_card(args, model)
     train(model, x) if args.mode == "train" else infer(model, x)
 
 

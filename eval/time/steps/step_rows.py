@@ -101,6 +101,7 @@ def spread(models, count):
 
 
 TRAIN = {"nhwc": "benchmark-train-amp-nhwc-pt112-cu113-rtx3090.csv", "nchw": "benchmark-train-amp-nchw-pt112-cu113-rtx3090.csv"}
+ROUNDED = 0.005  # millions of parameters; the files have two digits
 # The same models on both cards: a known time on one predicts the other. {card: (release of PyTorch, {layout: file})}
 INFER = {
     "rtx3090": (
@@ -115,8 +116,9 @@ INFER = {
 }
 
 
-def timm_rows(options, files, table, mode, card, models=None, python=None, environment=None, release=""):
-    """`release`: of PyTorch, where it is another than that of --python: its captures are others."""
+def timm_rows(options, files, table, mode, card, models=None, python=None, environment=None, release="", whole=None):
+    """`release`: of PyTorch, where it is another than that of --python: its captures are others. `whole`: {model: its parameters in millions as
+    it is trained}: a row with less was measured with its branches folded."""
     tables = {layout: read_csv(options.data / "timm_benchmarks" / name) for layout, name in files.items()}
     if models is None:
         models = spread((line["model"] for lines in tables.values() for line in lines), options.sample)
@@ -130,8 +132,11 @@ def timm_rows(options, files, table, mode, card, models=None, python=None, envir
                 continue
             words = ["--model", line["model"], "--batch", int(batch), "--image", int(image), "--layout", layout, "--mode", mode]
             name = f"timm-{mode}-{layout}-{line['model']}-b{int(batch)}-i{int(image)}" + (f"-torch{release}" if release else "")
+            millions = number(line.get("param_count")) or 0
+            if whole and 0 < millions < whole.get(line["model"], 0) - ROUNDED:
+                words.append("--reparameterize")
+                name += "-folded"
             made = job(options, name, "timm_step.py", words, "rtx3090", python, environment)
-            parameters = 1e6 * (number(line.get("param_count")) or 0)
             rows.append(
                 Row(
                     f"{card} {name}",
@@ -141,7 +146,7 @@ def timm_rows(options, files, table, mode, card, models=None, python=None, envir
                     layout.upper(),
                     measured,
                     made,
-                    parameters=parameters,
+                    parameters=1e6 * millions,
                     size=str(int(image)),
                 )
             )
@@ -162,10 +167,12 @@ def timm_infer(options):
             {line["model"] for line in lines} for lines in (read_csv(options.data / "timm_benchmarks" / f) for f in files.values()) if lines
         ]
     models = spread(set.intersection(*names), options.sample) if names else []
+    first = [line for file in INFER["rtx3090"][1].values() for line in read_csv(options.data / "timm_benchmarks" / file)]
+    whole = {line["model"]: number(line.get("param_count")) or 0 for line in first}
     rows = []
     for card, (release, files) in INFER.items():
         python = options.releases.get(release)
-        rows += timm_rows(options, files, "timm-infer", "infer", card, models, python, release=release if python else "")
+        rows += timm_rows(options, files, "timm-infer", "infer", card, models, python, release=release if python else "", whole=whole)
     return rows
 
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -73,10 +74,17 @@ struct LoaderFigures {
   std::vector<std::string> notes;                         // sentences
 };
 
+// A step that was measured, and what would have been said of it.
+struct KnownStep {
+  std::string gpu_id;
+  double step_ns = 0, expected_ns = 0;
+};
+
 struct CardTime {
   std::string gpu_id, gpu_name;
   bool measured_card = false;  // its constants rest on measurements of it
   TimeRange step;
+  bool step_measured = false;  // the step is the one that the user measured
   StepBound bound = StepBound::gpu;
   double gpu_ns = 0;                                                   // the GPU works
   double host_ns = 0;                                                  // the host works, without waiting
@@ -87,6 +95,8 @@ struct CardTime {
   std::vector<TimePart> by_phase, by_kind, by_module;                  // largest first, phases in their order
   std::vector<KernelTime> kernels;                                     // largest first
   std::optional<CardLoader> loader;                                    // where the step takes batches whose time is known
+  double epoch_ns = 0;                                                 // 0: how many steps an epoch has is not known
+  double price_per_hour = 0;                                           // of the card; 0: not given
 };
 
 struct StepTimes {
@@ -98,20 +108,27 @@ struct StepTimes {
   double model_flops = 0, hardware_flops = 0;
   std::vector<CardTime> cards;
   std::optional<LoaderFigures> loader;  // unset: the capture does not tell (older ones)
+  double epoch_steps = 0;               // as asked for, or as the script's DataLoader has batches; 0: unknown
+  std::optional<KnownStep> known;       // the measured step that all times follow
 };
 
 struct StepTimeOptions {
   std::vector<Gpu> gpus;
-  std::string constants_json;          // "": the built-in ones alone
-  double cpu_speed = 1;                // of the training machine's host against this one
-  std::string known_gpu;               // a card with a measured step, ...
-  double known_step_ns = 0;            // ... and its time: other cards follow by ratio
-  std::vector<int64_t> workers;        // of the loader: the first is what the step is told with; empty: the script's
-  double cores = 0;                    // of the training machine; 0: as many as this one has
-  std::optional<StorageTier> storage;  // of the training machine
+  std::string constants_json;                    // "": the built-in ones alone
+  double cpu_speed = 1;                          // of the training machine's host against this one
+  std::string known_gpu;                         // a card with a measured step, ...
+  double known_step_ns = 0;                      // ... and its time: other cards follow by ratio
+  std::map<std::string, double> price_per_hour;  // by card, in any currency
+  double epoch_steps = 0;                        // 0: the script's DataLoader says
+  std::vector<int64_t> workers;                  // of the loader: the first is what the step is told with; empty: the script's
+  double cores = 0;                              // of the training machine; 0: as many as this one has
+  std::optional<StorageTier> storage;            // of the training machine
 };
 
-// Throws Error: the capture has no observed step, a card has no rates.
+// What so long costs on a card.
+double cost(double ns, double price_per_hour);
+
+// Throws Error: the capture has no observed step, a card has no rates, a price is of another card.
 StepTimes step_times(const Trace& trace, const StepTimeOptions& options);
 
 // What the GPU alone works for a step: the same for each run of a script, which the host's part is not. Unset where there is nothing to

@@ -54,6 +54,10 @@ def _beginning(real):
 
 def _settings(loader):
     batch_size = loader.batch_size or getattr(loader.batch_sampler, "batch_size", None)
+    epoch_batches = 0
+    if loader._dataset_kind == 0:  # of an iterable dataset nobody knows
+        with contextlib.suppress(Exception):  # a sampler of the script's own
+            epoch_batches = int(len(loader))
     return {
         "dataset": type(loader.dataset).__name__,
         "iterable": loader._dataset_kind == 1,
@@ -61,6 +65,7 @@ def _settings(loader):
         "prefetch_factor": loader.prefetch_factor or 0,
         "pin_memory": bool(loader.pin_memory),
         "batch_size": batch_size if isinstance(batch_size, int) else 0,
+        "epoch_batches": epoch_batches,
     }
 
 

@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "gpucast/breakdown.h"
@@ -54,6 +56,10 @@ struct Options {
 };
 
 int export_file(const Options& options) {
+  // Also by another name or through a link. --force does not mean this: a capture is not made again in a moment.
+  std::error_code none;
+  if (std::filesystem::equivalent(options.input.path, options.output, none))
+    throw Error("the output is the input itself", options.output, "choose another name: an export does not replace what it is made from");
   CaptureFile target(options.output, options.force);  // first: it may be refused
   const Analysis analysis = analyze(options.input.load(), options.input.card());
   const auto form = std::find_if(std::begin(kForms), std::end(kForms), [&](const Form& known) { return known.name == options.to; });

@@ -3,13 +3,16 @@
 #include <cxxabi.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include "gpucast/error.h"
@@ -20,6 +23,7 @@
 #include "src/cli/dnn_occu.h"
 #include "src/cli/messages.h"
 #include "src/cli/occupancy_sweep.h"
+#include "src/cli/run_capture.h"
 #include "src/cli/step_source.h"
 #include "src/cli/subcommand.h"
 #include "src/cli/supervisor.h"
@@ -34,6 +38,7 @@ struct Options {
   StepSource step;
   std::string wheel, constants, launches, sweep, html, method = "computed", weights, format = "text";
   double cpu_speed = 1;
+  bool force = false;
 };
 
 // One line is one JSON object, written when there are many.
@@ -86,17 +91,41 @@ void print_kernels(const std::string& wheel, const Gpu& gpu) {
 }
 
 int report_sweep(const Options& options, const JobOccupancyOptions& wanted) {
+  // The page first: it may be refused, and a sweep takes long. Nothing of it lies about meanwhile.
+  if (!options.html.empty()) {
+    std::error_code none;
+    if (std::filesystem::is_directory(options.html, none))
+      throw Error("--html is a folder", options.html, "name a file: --html sweep.html");
+    (void)sweep_html({});  // throws where there are no pages
+    const CaptureFile may_be_written(options.html, options.force);
+  }
   const std::optional<Sweep> sweep = run_sweep(options.sweep, options.step, wanted);
   if (!sweep) return kExitInterrupted;
   const std::string text = options.format == "json" ? sweep_json(*sweep) : sweep_text(*sweep, colour_wanted());
   std::fputs(text.c_str(), stdout);
+  // Without an answer there is no page: an older one stays.
+  if (std::none_of(sweep->rows.begin(), sweep->rows.end(), [](const SweepRow& row) { return row.timed(); }))
+    throw Error("no value could be timed", "--sweep " + options.sweep,
+                "the table says why, value by value; `gpucast run -- COMMAND` says more");
   if (!options.html.empty()) {
-    std::ofstream page(options.html);
-    page << sweep_html(*sweep);
-    if (!page.flush()) throw Error("cannot write the page", options.html, "does its folder exist, and may you write there?");
-    say("gpucast: the page is in {}\n", options.html);
+    CaptureFile page(options.html, options.force);
+    std::ofstream out(page.path(), std::ios::binary);
+    out << sweep_html(*sweep);
+    if (!out.flush()) throw Error("the page cannot be written", options.html, "is the disk full?");
+    say("gpucast: the page is in {}\n", page.keep());
   }
   return kExitYes;
+}
+
+// What --launches would not look at.
+void check_launches_alone(const Options& options) {
+  const std::string hint = "leave out one of them";
+  if (!options.step.what.empty())
+    throw Error("--launches is in the place of a step, and there is one too", fmt::format("{}", fmt::join(options.step.what, " ")), hint);
+  if (!options.sweep.empty())
+    throw Error("--launches is in the place of a step, and there is a sweep too", "--sweep " + options.sweep, hint);
+  if (!options.wheel.empty())
+    throw Error("--launches is in the place of a step, and there is a wheel too", "--wheel " + options.wheel, hint);
 }
 
 int report(const Options& options) {
@@ -147,19 +176,22 @@ void declare_occupancy(Arguments& arguments) {
                    "in the place of a step: a file of launches, one JSON object a line; - is standard input");
   arguments.option("--sweep", &options->sweep, "NAME=A,B,C: run the command once for each value in the place of {NAME}, and compare");
   arguments.option("--html", &options->html, "of a sweep: write its table and curves to this page");
+  arguments.flag("--force", &options->force, "overwrite the page of --html");
   arguments.action([options] {
     if (!options->html.empty() && options->sweep.empty()) throw Error("--html draws a sweep, and there is no --sweep", options->html);
+    if (options->force && options->html.empty())
+      throw Error("--force overwrites a page, and there is no --html", "--force", "leave it out");
     if (!options->weights.empty() && options->method != "dnn-occu")
       throw Error("--weights are of a network, and none is asked", options->weights, "--method dnn-occu");
     if (options->method == "dnn-occu" && (!options->sweep.empty() || !options->launches.empty()))
       throw Error("--method dnn-occu is for one step", options->sweep + options->launches, "leave out --sweep and --launches");
     if (!options->launches.empty()) {
-      // One card: a line has one answer.
-      print_launches(options->launches, occupancy_card(find_gpu(options->step.gpus.empty() ? kDefaultGpu : options->step.gpus)));
+      check_launches_alone(*options);
+      print_launches(options->launches, occupancy_card(one_card(options->step.gpus, "--launches")));
       return static_cast<int>(kExitYes);
     }
     if (options->step.what.empty() && !options->wheel.empty()) {
-      print_kernels(options->wheel, find_gpu(options->step.gpus.empty() ? kDefaultGpu : options->step.gpus));
+      print_kernels(options->wheel, one_card(options->step.gpus, "--wheel without a step"));
       return static_cast<int>(kExitYes);
     }
     if (options->step.what.empty())

@@ -46,11 +46,29 @@ std::vector<std::string> with_value(const std::vector<std::string>& words, const
   return out;
 }
 
+// What is not blank of the last such line; a progress bar's lines end in "\r".
+std::string last_line(const std::string& text) {
+  const size_t last = text.find_last_not_of(" \t\r\n");
+  if (last == std::string::npos) return "";
+  const size_t before = text.find_last_of("\r\n", last);
+  const size_t begin = text.find_first_not_of(" \t", before == std::string::npos ? 0 : before + 1);
+  return text.substr(begin, last + 1 - begin);
+}
+
+// Why a value failed. Where the script ended by itself, the error is its own, and what it printed last says it.
+std::string problem_of(const Json& result) {
+  const Json& error = result["error"];
+  std::string message = error.value("message", "");
+  if (error.value("code", "") != "script_failed") return message;
+  const std::string line = last_line(result.value("printed", ""));
+  return line.empty() ? message : fmt::format("{}: {}", message, line);
+}
+
 SweepRow row_of(const std::string& value, const std::string& capture, const Json& result, const JobOccupancyOptions& options) {
   SweepRow out;
   out.value = value;
   out.verdict = result.value("status", "failed");
-  out.problem = result["error"].value("message", "");
+  out.problem = problem_of(result);
   out.expected_bytes = result["report"]["device"].value("expected_bytes", 0);
   if (access(capture.c_str(), R_OK) != 0) return out;
   try {
@@ -77,12 +95,18 @@ SweepRow row_of(const std::string& value, const std::string& capture, const Json
 
 }  // namespace
 
+const Gpu& one_card(const std::string& gpus, const char* option) {
+  if (gpus == "all" || gpus.find(',') != std::string::npos)
+    throw Error(fmt::format("{} is for one card", option), "--gpu " + gpus, "name one of them");
+  return find_gpu(gpus.empty() ? kDefaultGpu : gpus);
+}
+
 std::optional<Sweep> run_sweep(const std::string& argument, const StepSource& source, JobOccupancyOptions options) {
   const Values wanted = read_argument(argument);
   const std::string place = "{" + wanted.name + "}";
   if (std::none_of(source.what.begin(), source.what.end(), [&](const std::string& word) { return word.find(place) != std::string::npos; }))
     throw Error(fmt::format("no word of the command has {} in it", place), argument, kExample);
-  const Gpu& gpu = find_gpu(source.gpus.empty() ? kDefaultGpu : source.gpus);
+  const Gpu& gpu = one_card(source.gpus, "--sweep");
   options.gpus = {gpu};
   Sweep out;
   out.name = wanted.name;

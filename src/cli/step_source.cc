@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 
 #include "gpucast/error.h"
 #include "src/base/read_file.h"
@@ -99,14 +100,20 @@ std::optional<ObservedStepOf> observe_step(const StepSource& source) {
     throw Error("a capture does not hold the graph of the model's forward, which DNN-occu needs", path,
                 "give the command: gpucast occupancy --method dnn-occu -- COMMAND");
   if (!is_capture) {
-    if (source.what.size() == 1 && source.what.front().ends_with(".gpucast"))
+    std::error_code unreadable;
+    if (source.what.size() == 1 && std::filesystem::is_directory(path, unreadable))
+      throw Error("this is a folder, no capture", path, "name a capture, or a command after --");
+    if (path.ends_with(".gpucast")) {
+      if (source.what.size() > 1) throw Error("one capture at a time", source.what[1], "ask again for each");
       throw Error("there is no such file", path, "`gpucast run -o FILE -- COMMAND` writes one");
+    }
     if (out.gpus.empty()) out.gpus = {find_gpu(kDefaultGpu)};
     temporary.emplace();
     path = temporary->path + "/step.gpucast";
     if (capture(source, out.gpus.front().id, path) == kExitInterrupted) return std::nullopt;
   }
   out.trace = read_trace(path);
+  if (!is_capture) out.trace.path = "";  // a name that nobody gave
   if (out.gpus.empty()) out.gpus = {find_gpu(out.trace.header.gpu.id.empty() ? kDefaultGpu : out.trace.header.gpu.id)};
   return out;
 }

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -30,8 +31,9 @@ namespace {
 struct Options {
   StepSource step;
   std::string constants, operations, known, format = "text";
-  std::string workers, storage;
+  std::string workers, storage, prices;
   double cpu_speed = 1, cores = 0;
+  int64_t epoch_steps = 0;
 };
 
 void print_operations(const std::string& path, const CardRates& card) {
@@ -58,10 +60,28 @@ void read_known(const std::string& text, StepTimeOptions* options) {
   const double value = std::strtod(number, &unit);
   const std::string_view named(unit);
   const double scale = named == "s" ? 1e9 : named == "ms" ? 1e6 : named == "us" ? 1e3 : 0;
-  if (unit == number || !std::isfinite(value) || value <= 0 || scale == 0)
+  constexpr double kMostNs = 1e15;  // 11 days
+  if (unit == number || !(value > 0) || scale == 0 || !(value * scale <= kMostNs))
     throw Error("--known is a card and the time of a step on it", text, "such as --known rtx3090=412ms");
   options->known_gpu = find_gpu(text.substr(0, equals)).id;
   options->known_step_ns = value * scale;
+}
+
+// "a100-80=1.8,h100-80=3.9".
+std::map<std::string, double> read_prices(const std::string& text) {
+  std::map<std::string, double> out;
+  for (size_t begin = 0; !text.empty() && begin <= text.size();) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    const std::string word = text.substr(begin, end - begin);
+    const size_t equals = word.find('=');
+    char* stop = nullptr;
+    const double price = equals == std::string::npos ? 0 : std::strtod(word.c_str() + equals + 1, &stop);
+    if (equals == std::string::npos || *stop != '\0' || !(price > 0) || !std::isfinite(price))
+      throw Error("--price is a card and what an hour of it costs", word, "such as --price a100-80=1.8,h100-80=3.9");
+    out[find_gpu(word.substr(0, equals)).id] = price;
+    begin = end + 1;
+  }
+  return out;
 }
 
 // "4", "2,4,8".
@@ -86,6 +106,8 @@ int report(const Options& options) {
   wanted.constants_json = read_constants(options.constants);
   wanted.cpu_speed = options.cpu_speed;
   if (!options.known.empty()) read_known(options.known, &wanted);
+  wanted.price_per_hour = read_prices(options.prices);
+  wanted.epoch_steps = static_cast<double>(options.epoch_steps);
   wanted.cores = options.cores;
   wanted.workers = read_workers(options.workers);
   if (!options.storage.empty()) wanted.storage = find_storage(options.storage);
@@ -106,6 +128,11 @@ void declare_time(Arguments& arguments) {
   declare_step_source(arguments, &options->step);
   arguments.option("--known", &options->known,
                    "a measured step on some card, such as rtx3090=412ms, which corrects what is said of others");
+  arguments.option("--price", &options->prices,
+                   "what an hour of a card costs, such as a100-80=1.8,h100-80=3.9: the cost of an epoch is told, too");
+  arguments
+      .option("--epoch-steps", &options->epoch_steps, "steps of an epoch; without it as many as the script's DataLoader has batches for")
+      .positive();
   arguments.option("--cpu-speed", &options->cpu_speed, "how much faster the training machine's host is than this one")
       .positive()
       .shows_default();
@@ -120,7 +147,13 @@ void declare_time(Arguments& arguments) {
                    "in the place of a step: a file of operations, one JSON object a line; - is standard input");
   arguments.action([options] {
     if (!options->operations.empty()) {
-      const Gpu& card = find_gpu(options->step.gpus.empty() ? kDefaultGpu : options->step.gpus);  // one: a line has one answer
+      if (!options->step.what.empty() || !options->known.empty() || !options->workers.empty() || !options->storage.empty() ||
+          !options->prices.empty())
+        throw Error("--operations is in the place of a step, and what belongs to a step was given too", options->operations,
+                    "leave out the capture or command, --known, --price, --workers and --storage");
+      if (options->step.gpus == "all" || options->step.gpus.find(',') != std::string::npos)
+        throw Error("--operations takes one card: a line has one answer", "--gpu " + options->step.gpus, "ask again for each card");
+      const Gpu& card = find_gpu(options->step.gpus.empty() ? kDefaultGpu : options->step.gpus);
       print_operations(options->operations, card_rates(card, read_constants(options->constants)));
       return static_cast<int>(kExitYes);
     }

@@ -85,15 +85,18 @@ std::string sweep_text(const Sweep& sweep, bool colour) {
     const SweepRow& row = sweep.rows[i];
     const std::string value = cut_end(printable(row.value), 13);
     if (!row.timed()) {
-      out.wrapped(fmt::format("  {:<14}", value), row.problem.empty() ? row.verdict : printable(row.problem), 2);
+      out.wrapped(fmt::format("  {:<14}", value), row.problem.empty() ? row.verdict : printable(row.problem), 4);
       continue;
     }
+    const bool failed = row.verdict == "failed";
     out.format("  {:<14}{:>12}{:>12}{:>13}{:>11}{:>12}{:>12}{}", value, mib(row.expected_bytes, 0) + " MiB", time_text(row.step_ns),
                row.samples_per_s > 0 ? fmt::format("{:.4g}", row.samples_per_s) : "", percent(row.occupancy), percent(row.nvml_utilization),
                percent(row.sm_active),
                knee && *knee == i ? "  < knee"
                : fits(row)        ? ""
+               : failed           ? "  failed"
                                   : "  does not fit");
+    if (failed && !row.problem.empty()) out.wrapped("      ", printable(row.problem), 4);
   }
   out.line();
   out.wrapped("", knee_sentence(sweep));

@@ -73,6 +73,18 @@ Json loader_json(const LoaderFigures& figures, const CardTime& card) {
   return out;
 }
 
+// Null: how many steps an epoch has is not known; no price was given.
+Json epoch_json(const StepTimes& times, const CardTime& card) {
+  if (times.epoch_steps <= 0) return {};
+  return {{"steps", times.epoch_steps}, {"ns", card.epoch_ns}};
+}
+Json cost_json(const StepTimes& times, const CardTime& card) {
+  if (card.price_per_hour <= 0) return {};
+  return {{"price_per_hour", card.price_per_hour},
+          {"step", cost(card.step.expected_ns, card.price_per_hour)},
+          {"epoch", times.epoch_steps > 0 ? Json(cost(card.epoch_ns, card.price_per_hour)) : Json()}};
+}
+
 Json card_json(const StepTimes& times, const CardTime& card) {
   Json kernels = Json::array();
   for (size_t i = 0; i < card.kernels.size() && i < kMostKernels; ++i) kernels.push_back(kernel_json(card.kernels[i]));
@@ -80,7 +92,10 @@ Json card_json(const StepTimes& times, const CardTime& card) {
           {"gpu_name", card.gpu_name},
           {"card_measured", card.measured_card},
           {"step", time_range_json(card.step)},
+          {"step_measured", card.step_measured},
           {"bound", step_bound_name(card.bound)},
+          {"epoch", epoch_json(times, card)},
+          {"cost", cost_json(times, card)},
           {"gpu_ns", card.gpu_ns},
           {"host_ns", card.host_ns},
           {"samples_per_s", card.samples_per_s},
@@ -105,6 +120,9 @@ std::string step_times_json(const StepTimes& times) {
   out["torch"] = times.torch;
   out["command"] = times.command;
   out["step_observed"] = times.step;
+  out["known"] = times.known
+                     ? Json{{"gpu", times.known->gpu_id}, {"step_ns", times.known->step_ns}, {"expected_ns", times.known->expected_ns}}
+                     : Json();
   out["samples"] = times.samples;
   out["tokens"] = times.tokens;
   out["model_flops"] = times.model_flops;

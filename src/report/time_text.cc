@@ -57,6 +57,8 @@ void one_card(TextWriter& out, const StepTimes& times, const CardTime& card) {
     out.format("  {:.4g} samples/s{}", card.samples_per_s,
                card.tokens_per_s > 0 ? fmt::format(", {:.4g} tokens/s", card.tokens_per_s) : "");
   }
+  if (const std::string words = cost_words(times, card); !words.empty()) out.format("  {}", words);
+  if (const std::string words = known_words(times); !words.empty()) out.format("  {}", words);
   out.format("  FLOPs utilisation: model {}, hardware {} (of {} at its datasheet's rate)", percent(card.model_flops_utilisation),
              percent(card.hardware_flops_utilisation), card.peak_precision);
   if (times.loader) loader(out, *times.loader, card);
@@ -87,13 +89,24 @@ std::string step_times_text(const StepTimes& times, bool colour) {
   one_card(out, times, times.cards.front());
   if (times.cards.size() < 2) return out.take();
   out.line();
-  out.line(out.bold(
-      fmt::format("{:<14}{:>12}{:>24}{:>12}{:>12}{:>10}{:>10}", "Card", "a step", "9 of 10 within", "samples/s", "MFU", "GPU", "bound")));
+  // An epoch and what it costs in the place of how well the card is used: a line has 100 characters.
+  const bool epochs = times.epoch_steps > 0;
+  const bool prices = std::any_of(times.cards.begin(), times.cards.end(), [](const CardTime& card) { return card.price_per_hour > 0; });
+  const std::string paid = !prices ? "" : epochs ? "it costs" : fmt::format("{} cost", kStepsOfCost);
+  const auto last = [&](const std::string& first, const std::string& second) { return fmt::format("{:>12}{:>12}", first, second); };
+  out.line(
+      out.bold(fmt::format("{:<14}{:>12}{:>24}{:>12}{}{:>10}", "Card", "a step", "9 of 10 within", "samples/s",
+                           epochs || prices ? last(epochs ? "an epoch" : "", paid) : fmt::format("{:>12}{:>10}", "MFU", "GPU"), "bound")));
   for (const CardTime& card : times.cards) {
-    out.format("  {:<12}{:>12}{:>24}{:>12}{:>12}{:>10}{:>10}", card.gpu_id, time_text(card.step.expected_ns),
+    const double paid_ns = epochs ? card.epoch_ns : kStepsOfCost * card.step.expected_ns;
+    const std::string money = card.price_per_hour > 0 ? money_text(cost(paid_ns, card.price_per_hour)) : "";
+    out.format("  {:<12}{:>12}{:>24}{:>12}{}{:>10}", card.gpu_id, time_text(card.step.expected_ns),
                time_text(card.step.low_ns) + " to " + time_text(card.step.high_ns),
-               card.samples_per_s > 0 ? fmt::format("{:.4g}", card.samples_per_s) : "", percent(card.model_flops_utilisation),
-               percent(std::min(1.0, card.gpu_ns / card.step.expected_ns)), step_bound_name(card.bound));
+               card.samples_per_s > 0 ? fmt::format("{:.4g}", card.samples_per_s) : "",
+               epochs || prices ? last(epochs ? long_time_text(card.epoch_ns) : "", money)
+                                : fmt::format("{:>12}{:>10}", percent(card.model_flops_utilisation),
+                                              percent(std::min(1.0, card.gpu_ns / card.step.expected_ns))),
+               step_bound_name(card.bound));
   }
   return out.take();
 }

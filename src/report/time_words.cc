@@ -9,13 +9,46 @@
 namespace gpucast {
 namespace {
 
+constexpr double kFar = 3;  // times what is expected, or a part of it: a known step may be another job's
+
 std::string workers_text(int64_t workers) { return fmt::format("{} worker{}", workers, workers == 1 ? "" : "s"); }
 
 }  // namespace
 
 std::string interval_words(const CardTime& card) {
+  if (card.step_measured) return "as you measured it";
+  const bool wider = !card.measured_card && card.bound != StepBound::loader;
   return fmt::format("9 of 10 within {} to {}{}", time_text(card.step.low_ns), time_text(card.step.high_ns),
-                     card.measured_card ? "" : "; wider, since only this card's datasheet is known");
+                     wider ? "; wider, since only this card's datasheet is known" : "");
+}
+
+std::string known_words(const StepTimes& times) {
+  if (!times.known) return "";
+  const double ratio = times.known->step_ns / times.known->expected_ns;
+  const bool far = ratio > kFar || ratio < 1 / kFar;
+  return fmt::format("follows from {} measured on {}, where {} would have been expected{}", time_text(times.known->step_ns),
+                     times.known->gpu_id, time_text(times.known->expected_ns), far ? ": so far apart, is it a step of this job?" : "");
+}
+
+std::string cost_words(const StepTimes& times, const CardTime& card) {
+  const std::string price = card.price_per_hour > 0 ? fmt::format(" at {} an hour", money_text(card.price_per_hour)) : "";
+  if (times.epoch_steps > 0) {
+    return fmt::format("an epoch of {:.6g} steps takes {}{}", times.epoch_steps, long_time_text(card.epoch_ns),
+                       price.empty() ? "" : fmt::format(" and costs {}{}", money_text(cost(card.epoch_ns, card.price_per_hour)), price));
+  }
+  if (price.empty()) return "";
+  return fmt::format("{} steps cost {}{}; --epoch-steps N says how many an epoch has", kStepsOfCost,
+                     money_text(cost(kStepsOfCost * card.step.expected_ns, card.price_per_hour)), price);
+}
+
+std::string money_text(double amount) {
+  if (amount > 0 && amount < 0.01) return "below 0.01";
+  return amount >= 100 ? fmt::format("{:.0f}", amount) : fmt::format("{:.3g}", amount);
+}
+
+std::string long_time_text(double ns) {
+  if (ns >= 3600e9) return fmt::format("{:.3g} h", ns / 3600e9);
+  return ns >= 60e9 ? fmt::format("{:.3g} min", ns / 60e9) : time_text(ns);
 }
 
 std::string bound_words(const CardTime& card) {

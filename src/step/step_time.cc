@@ -261,6 +261,8 @@ std::vector<GpuSlice> gpu_slices(const Trace& trace, const Gpu& gpu) {
   return out;
 }
 
+double cost(double ns, double price_per_hour) { return ns / 3600e9 * price_per_hour; }
+
 StepTimes step_times(const Trace& trace, const StepTimeOptions& options) {
   const StepOperations step = step_operations(trace);
   if (step.operations.empty())
@@ -268,6 +270,10 @@ StepTimes step_times(const Trace& trace, const StepTimeOptions& options) {
                 "does the script train on CUDA? `gpucast analyze` says where its memory goes");
   if (!(options.cpu_speed > 0) || !std::isfinite(options.cpu_speed))
     throw Error("the host's speed is a positive number", "", "1 is this machine");
+  for (const auto& [id, price] : options.price_per_hour) {
+    if (std::none_of(options.gpus.begin(), options.gpus.end(), [&id = id](const Gpu& gpu) { return gpu.id == id; }))
+      throw Error(fmt::format("there is a price of {}, which is not asked for", id), "", "name it in --gpu, too");
+  }
   if (options.cores < 0 || !std::isfinite(options.cores)) throw Error("the machine's cores are a positive number", "", "such as 16");
   StepTimes out;
   out.command = trace.header.command;
@@ -290,15 +296,23 @@ StepTimes step_times(const Trace& trace, const StepTimeOptions& options) {
   std::vector<double> factors(out.cards.size(), 1.0);  // of a card's times, where one card's was measured
   if (!options.known_gpu.empty()) {
     const Gpu& known = find_gpu(options.known_gpu);
-    const double factor = options.known_step_ns / card_time(trace, step, groups, out, known, options).step.expected_ns;
+    const double expected_ns = card_time(trace, step, groups, out, known, options).step.expected_ns;
+    const double factor = options.known_step_ns / expected_ns;
+    out.known = KnownStep{known.id, options.known_step_ns, expected_ns};
     for (size_t i = 0; i < out.cards.size(); ++i) {
       factors[i] = shares_kernels(known, find_gpu(out.cards[i].gpu_id)) ? factor : std::pow(factor, kKnownShare);
       scale(&out.cards[i], factors[i]);
+      if (out.cards[i].gpu_id != known.id) continue;
+      out.cards[i].step_measured = true;
+      out.cards[i].step.low_ns = out.cards[i].step.high_ns = out.cards[i].step.expected_ns;
     }
   }
   LoaderHost host{options.cores, options.cpu_speed, options.storage};
   const std::optional<LoaderModel> loader = loader_model(trace.loader, step.loop_batch, host);
   out.loader = loader_figures(trace.loader, step, loader, options.workers);
+  out.epoch_steps = options.epoch_steps;
+  if (out.epoch_steps == 0 && out.loader && out.loader->batches > 0)
+    out.epoch_steps = static_cast<double>(trace.loader.epoch_batches) / static_cast<double>(out.loader->batches);
   for (size_t i = 0; i < out.cards.size(); ++i) {
     CardTime& card = out.cards[i];
     if (loader && out.loader && out.loader->batches > 0)
@@ -307,6 +321,10 @@ StepTimes step_times(const Trace& trace, const StepTimeOptions& options) {
     const double seconds = card.step.expected_ns * 1e-9;
     if (seconds > 0) card.samples_per_s = static_cast<double>(out.samples) / seconds;
     if (seconds > 0) card.tokens_per_s = static_cast<double>(out.tokens) / seconds;
+    card.step_measured = card.step_measured && card.step.low_ns == card.step.high_ns;  // the known step's batches were there
+    card.epoch_ns = out.epoch_steps * card.step.expected_ns;
+    if (const auto price = options.price_per_hour.find(card.gpu_id); price != options.price_per_hour.end())
+      card.price_per_hour = price->second;
   }
   return out;
 }

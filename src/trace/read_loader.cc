@@ -70,6 +70,7 @@ bool read_loader(std::string_view text, LoaderRecord* out) {
   read.workers = whole(json, "workers", kMostWorkers);
   read.prefetch_factor = whole(json, "prefetch_factor", kMostWorkers);
   read.batch_size = whole(json, "batch_size");
+  read.epoch_batches = whole(json, "epoch_batches");
   read.others = whole(json, "others", kMostWorkers);
   read.pin_ns = number(json, "pin_ns");
   const Json& machine = json["machine"];

@@ -226,6 +226,22 @@ def test_an_existing_file_is_kept(gpucast_command, tmp_path):
     assert pickle.loads((tmp_path / "out.pickle").read_bytes())["segments"]
 
 
+@pytest.mark.parametrize("form", ["html", "csv", "json", "perfetto", "snapshot"])
+def test_the_input_is_never_overwritten(gpucast_command, tmp_path, form):
+    file = tmp_path / "input.pickle"
+    file.write_bytes((CASES / "snapshot_whole" / "input.pickle").read_bytes())
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link.pickle").symlink_to(file)
+    (tmp_path / "hard.pickle").hardlink_to(file)
+    before = file.read_bytes()
+    for output in "input.pickle", file, "folder/../input.pickle", "link.pickle", "hard.pickle":
+        for force in [], ["--force"]:
+            done = gpucast_command("export", "input.pickle", "--to", form, "-o", output, *force, code=2)
+            assert "the output is the input itself" in done.stderr and "overwrite it" not in done.stderr
+            assert file.read_bytes() == before
+    assert len(list(tmp_path.iterdir())) == 4, "nothing is left behind"
+
+
 def test_nothing_is_left_of_an_export_that_fails(gpucast_command, tmp_path):
     (tmp_path / "bad.pickle").write_bytes(b"\x80\x04cos\nsystem\n.")
     done = gpucast_command("export", "bad.pickle", "--to", "snapshot", "-o", "out.pickle", code=2)

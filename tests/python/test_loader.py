@@ -85,6 +85,7 @@ def test_a_sleep_of_known_length(gpucast_bin, sleeping):
     assert record["kind"] == "dataloader"
     assert (record["workers"], record["batch_size"], record["dataset"]) == (0, 4, "Sleeps")
     assert len(record["next"]) == 3
+    assert record["epoch_batches"] == 1000
     measured = {run["workers"]: run for run in record["measured"]}
     assert set(measured) >= {0, 1}
     for run in measured.values():
@@ -98,6 +99,7 @@ def test_a_sleep_of_known_length(gpucast_bin, sleeping):
     assert 5 < undisturbed_ns(measured[1]) / steps[8] < 9
     assert steps[1] > steps[2] > steps[4] > steps[8]
     assert result["step"]["expected_ns"] == steps[0]
+    assert result["epoch"] == {"steps": 1000, "ns": 1000 * steps[0]}
     assert result["loader"]["waits_share"] > 0.8
     assert result["loader"]["now"]["wait_share"] > 0.8
     assert result["loader"]["step_without"]["expected_ns"] < 10e6

@@ -102,6 +102,14 @@ def test_launches_of_a_file(gpucast_bin, folder):
         bad = occupancy(gpucast_bin, folder, "--launches", "-", text=line)
         assert bad.returncode == 2
         assert message in bad.stderr and "standard input, line 1" in bad.stderr
+    for words, message in (
+        (["--gpu", "a100-80,v100-16"], "--launches is for one card"),
+        (["train.gpucast"], "--launches is in the place of a step"),
+        (["--", sys.executable, "train.py"], "--launches is in the place of a step"),
+        (["--sweep", "batch=1,2"], "--launches is in the place of a step"),
+    ):
+        bad = occupancy(gpucast_bin, folder, "--launches", "-", *words, text=lines[0])
+        assert bad.returncode == 2 and message in bad.stderr, bad.stderr
 
 
 def test_what_cannot_be_told_is_said(gpucast_bin, folder, tmp_path):
@@ -162,6 +170,60 @@ def test_sweeps_that_cannot_be(gpucast_bin, folder):
         (["--sweep", "batch=1,,2", "--", "python", "{batch}"], "has a value that is empty"),
         (["--sweep", "batch=1,2", "--", "python", "train.py"], "no word of the command has {batch} in it"),
         (["--html", "x.html", "train.gpucast"], "--html draws a sweep"),
+        (["--gpu", "a100-80,h100-80", "--sweep", "batch=1,2", "--", "python", "{batch}"], "--sweep is for one card"),
+        (["--gpu", "all", "--sweep", "batch=1,2", "--", "python", "{batch}"], "--sweep is for one card"),
     ):
         done = occupancy(gpucast_bin, folder, *words)
         assert done.returncode == 2 and message in done.stderr, done.stderr
+
+
+@pytest.mark.once
+def test_a_page_is_looked_at_before_the_sweep(gpucast_bin, folder, tmp_path):
+    page = tmp_path / "sweep.html"
+    page.write_text("mine")
+    (tmp_path / "run.py").write_text("open('it_ran', 'w')")
+    sweep = ["--sweep", "batch=1", "--", sys.executable, "run.py", "{batch}"]
+    for words, message in (
+        (["--html", "sweep.html"], "the output file exists"),
+        (["--html", "none/sweep.html", "--force"], "the output's folder does not exist"),
+        (["--html", "."], "--html is a folder"),
+        (["--force"], "--force overwrites a page"),
+    ):
+        done = occupancy(gpucast_bin, tmp_path, *words, *sweep)
+        assert done.returncode == 2 and message in done.stderr, done.stderr
+        assert not (tmp_path / "it_ran").exists(), "told before the sweep"
+        assert page.read_text() == "mine"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run.py", "sweep.html"], "nothing is left behind"
+    # A sweep without an answer leaves an older page alone; one with an answer overwrites it.
+    assert occupancy(gpucast_bin, tmp_path, "--html", "sweep.html", "--force", *sweep).returncode == 2
+    assert page.read_text() == "mine"
+    done = occupancy(
+        gpucast_bin, folder, "--html", page, "--force", "--sweep", "file=train", "--gpu", "rtx3060", "--", sys.executable, "{file}.py"
+    )
+    assert done.returncode == 0, done.stderr
+    assert "schema_version" in page.read_text()
+
+
+@pytest.mark.once
+def test_a_sweep_in_which_nothing_is_timed(gpucast_bin, folder, tmp_path):
+    (tmp_path / "early.py").write_text("import sys\nprint(int(sys.argv[1]))\n")
+    words = ["--sweep", "batch=abc,d", "--", sys.executable, "early.py", "{batch}"]
+    text = occupancy(gpucast_bin, tmp_path, *words)
+    assert text.returncode == 2
+    assert "no value could be timed" in text.stderr and "Traceback" not in text.stdout
+    assert "invalid literal for int() with base 10: 'abc'" in " ".join(text.stdout.split())
+    done = occupancy(gpucast_bin, tmp_path, "--format", "json", *words)
+    assert done.returncode == 2
+    rows = json.loads(done.stdout)["sweep"]
+    assert [row["verdict"] for row in rows] == ["failed", "failed"]
+    assert rows[1]["problem"].endswith("ValueError: invalid literal for int() with base 10: 'd'"), rows
+
+
+@pytest.mark.once
+def test_a_value_that_fails_after_some_steps(gpucast_bin, folder, tmp_path):
+    (tmp_path / "late.py").write_text(SCRIPT + "    if step == 1: raise RuntimeError('no more data')\n")
+    words = ["--sweep", "x=1", "--gpu", "rtx3060", "--", sys.executable, "late.py", "{x}"]
+    done = occupancy(gpucast_bin, tmp_path, *words)
+    assert done.returncode == 0, done.stderr
+    assert "RuntimeError: no more data" in done.stdout and "does not fit" not in done.stdout
+    assert "  failed" in done.stdout

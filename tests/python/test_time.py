@@ -108,7 +108,11 @@ def test_recomputed_forwards_are_no_flops_of_the_model(gpucast_bin, capture, tmp
 
 def test_a_known_time_and_a_faster_host(gpucast_bin, capture):
     known = report(gpucast_bin, capture, "--gpu", "a100-80,v100-16", "--known", "a100-80=12ms")
-    assert known["step"]["expected_ns"] == pytest.approx(12e6)
+    assert known["step"]["low_ns"] == known["step"]["high_ns"] == known["step"]["expected_ns"] == pytest.approx(12e6)
+    assert known["step_measured"] and not known["cards"][1]["step_measured"]
+    assert known["known"]["gpu"] == "a100-80" and known["known"]["step_ns"] == 12e6
+    text = times(gpucast_bin, capture, "--gpu", "a100-80", "--known", "v100-16=12s").stdout
+    assert "follows from 12.0 s measured on v100-16" in text and "is it a step of this job?" in text
     plain = report(gpucast_bin, capture, "--gpu", "a100-80")
     fast = report(gpucast_bin, capture, "--gpu", "a100-80", "--cpu-speed", "1000")
     assert fast["host_ns"] < plain["host_ns"]
@@ -130,11 +134,21 @@ def test_text_and_every_card(gpucast_bin, capture):
     ("words", "says"),
     [
         (["no-such.gpucast"], "no such file"),
+        (["/tmp"], "this is a folder"),
+        (["{capture}", "{capture}"], "one capture at a time"),
         ([], "nothing was named"),
         (["{capture}", "--gpu", "a100-80,h1000"], "h1000"),
         (["{capture}", "--known", "a100-80"], "--known"),
         (["{capture}", "--known", "a100-80=-4ms"], "--known"),
         (["{capture}", "--known", "a100-80=4parsecs"], "--known"),
+        (["{capture}", "--known", "a100-80=1e300s"], "--known"),
+        (["{capture}", "--price", "a100-80"], "--price"),
+        (["{capture}", "--price", "a100-80=-3"], "--price"),
+        (["{capture}", "--price", "a100-80=1,h1000=2"], "h1000"),
+        (["{capture}", "--price", "h100-80=2"], "there is a price of h100-80"),
+        (["{capture}", "--epoch-steps", "0"], "--epoch-steps"),
+        (["{capture}", "--operations", "-"], "in the place of a step"),
+        (["--operations", "-", "--gpu", "a100-80,h100-80"], "takes one card"),
         (["{capture}", "--cpu-speed", "0"], "--cpu-speed"),
         (["{capture}", "--cpu-speed", "nan"], "--cpu-speed"),
         (["{capture}", "--constants", "/no/such/file"], "/no/such/file"),
@@ -144,6 +158,43 @@ def test_bad_words(gpucast_bin, capture, words, says):
     done = times(gpucast_bin, *(str(word).replace("{capture}", str(capture)) for word in words))
     assert done.returncode == 2, done.stdout
     assert says in done.stderr
+
+
+@pytest.mark.once
+def test_a_script_that_raises_before_a_step(gpucast_bin, tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text("import torch\ntorch.zeros(4, device='cuda')\nraise ValueError('no data')\n")
+    done = times(gpucast_bin, "--", sys.executable, script)
+    assert done.returncode == 2 and "ValueError: no data" in done.stderr
+    assert "the script raised an exception before" in done.stderr and "step.gpucast" not in done.stderr
+
+
+@pytest.mark.once
+def test_an_epoch_and_what_it_costs(gpucast_bin, capture):
+    result = report(gpucast_bin, capture, "--gpu", "a100-80,v100-16", "--price", "a100-80=1.8", "--epoch-steps", 1000)
+    hours = result["step"]["expected_ns"] * 1000 / 3600e9
+    assert result["epoch"] == {"steps": 1000, "ns": pytest.approx(hours * 3600e9)}
+    assert result["cost"] == {"price_per_hour": 1.8, "step": pytest.approx(1.8 * hours / 1000), "epoch": pytest.approx(1.8 * hours)}
+    assert result["cards"][1]["cost"] is None and result["cards"][1]["epoch"]["steps"] == 1000
+    text = times(gpucast_bin, capture, "--gpu", "a100-80,v100-16", "--price", "a100-80=1800,v100-16=9e5", "--epoch-steps", 1000).stdout
+    assert "an epoch of 1000 steps takes" in text and f"costs {1800 * hours:.3g} at 1800 an hour" in text
+    assert all(len(line) <= 100 for line in text.splitlines())
+    # Without a DataLoader nobody knows how many steps an epoch has.
+    result = report(gpucast_bin, capture, "--gpu", "a100-80", "--price", "a100-80=1.8")
+    assert result["epoch"] is None and result["cost"]["epoch"] is None and result["cost"]["step"] > 0
+    assert "1000 steps cost" in times(gpucast_bin, capture, "--gpu", "a100-80", "--price", "a100-80=1.8").stdout
+    assert report(gpucast_bin, capture)["cost"] is None
+
+
+@pytest.mark.once
+def test_a_damaged_capture_is_refused(gpucast_bin, capture, tmp_path):
+    whole = capture.read_bytes()
+    for name, content in (("cut", whole[: len(whole) * 9 // 10]), ("flipped", whole[:-600] + bytes([whole[-600] ^ 0xFF]) + whole[-599:])):
+        (tmp_path / f"{name}.gpucast").write_bytes(content)
+        for command in ("time", "occupancy"):
+            words = [gpucast_bin, command, str(tmp_path / f"{name}.gpucast")]
+            done = subprocess.run(words, capture_output=True, text=True, check=False)
+            assert done.returncode == 2 and "cut off or damaged" in done.stderr, (name, command, done.stdout)
 
 
 @pytest.mark.once
@@ -266,3 +317,77 @@ def test_streams_events_and_the_host_wait_for_each_other(gpucast_bin, tmp_path):
     relus = [kernel for kernel in found["graph"]["kernels"] if kernel["name"] in ("aten::clamp_min_", "aten::relu_")]
     assert sum(relu["calls"] for relu in relus) == 50
     assert {relu["sizes"] for relu in relus} == {f"{2 * 4096 * 4096 * 4 / 1e6:.1f} MB"}
+
+
+LINES = [
+    {"kind": "gemm", "precision": "bf16", "element_bytes": 2, "gemm": {"m": 4096, "n": 4096, "k": 4096, "b_transposed": True}},
+    {
+        "kind": "convolution",
+        "convolution": {"batch": 32, "in_channels": 64, "out_channels": 64, "in": [56, 56], "out": [56, 56], "window": [3, 3]},
+    },
+    {
+        "kind": "attention",
+        "precision": "bf16",
+        "element_bytes": 2,
+        "attention": {
+            "batch": 8,
+            "heads": 16,
+            "kv_heads": 16,
+            "queries": 1024,
+            "keys": 1024,
+            "head_dim": 64,
+            "value_dim": 64,
+            "causal": True,
+        },
+    },
+]
+
+
+def told(gpucast_bin, tmp_path, lines, *words):
+    path = tmp_path / "operations.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return times(gpucast_bin, "--operations", path, "--gpu", "a100-80", *words)
+
+
+@pytest.mark.once
+def test_a_shape_alone_has_an_ideal_time(gpucast_bin, tmp_path):
+    alone = [json.loads(line) for line in told(gpucast_bin, tmp_path, LINES).stdout.splitlines()]
+    given = [json.loads(line) for line in told(gpucast_bin, tmp_path, [{**line, "flops": 1e12} for line in LINES]).stdout.splitlines()]
+    # On paper, at the datasheet's 312 TFLOP/s in bf16 and 19.5 in fp32.
+    flops = [2 * 4096**3, 2 * 32 * 56 * 56 * 64 * 64 * 9, 4 * 8 * 16 * 1024 * 1024 * 64 / 2]
+    for line, one, other, count in zip(LINES, alone, given, flops):
+        peak = 312e12 if line.get("precision") == "bf16" else 19.5e12
+        assert one["ideal_ns"] == pytest.approx(1e9 * count / peak, rel=1e-3)
+        assert other["ideal_ns"] == pytest.approx(1e9 * 1e12 / peak, rel=1e-3), "what a line gives stays"
+        for name in ("expected_ns", "low_ns", "high_ns", "bound"):
+            assert one[name] == other[name]
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("constants", "says"),
+    [
+        ({"cards": {"foo": {}}}, "no GPU is named 'foo'"),
+        ({"architectures": {"99": {}}}, "no card's compute capability is '99'"),
+        ({"cards": {"A100-80": {"rates": {"source": "x", "bf17_fraction": 0.5}}}}, "no constant is named 'rates.bf17_fraction'"),
+        ({"cards": {"a100-80": {"rates": {"source": "x", "step_low": 1.5, "step_high": 1.2}}}}, "'rates.step_low' is 1.5, above 1"),
+        ({"cards": {"a100-80": {"measured": "no"}}}, "neither true nor false"),
+        ({"cards": {"a100-40-pcie": None}}, None),
+    ],
+)
+def test_wrong_constants_are_errors(gpucast_bin, tmp_path, constants, says):
+    path = tmp_path / "constants.json"
+    path.write_text(json.dumps({"schema_version": 1, **constants}))
+    done = told(gpucast_bin, tmp_path, LINES, "--constants", path)
+    assert done.returncode == (2 if says else 0), done.stderr
+    assert (says or "") in done.stderr
+
+
+@pytest.mark.once
+def test_a_line_without_its_shape_and_a_disk_without_a_unit(gpucast_bin, capture, tmp_path):
+    done = told(gpucast_bin, tmp_path, [LINES[0], {"kind": "gemm"}])
+    assert done.returncode == 2
+    assert "line 2" in done.stderr and "needs its shape" in done.stderr
+    done = times(gpucast_bin, capture, "--storage", "200")
+    assert done.returncode == 2
+    assert "has no unit" in done.stderr and "200MB/s" in done.stderr

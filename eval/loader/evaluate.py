@@ -111,7 +111,7 @@ class Evaluation:
     def compare(self, name, kind, rows, workers, captured, disk=0):
         raw, capture = captured
         found = self.measure(name, rows, workers, disk)
-        storage = ["--storage", f"{disk:.0f}"] if disk else []
+        storage = ["--storage", f"{disk:.0f}B/s"] if disk else []
         words = ["--cpu-speed", f"{1 / found['pace']:.4f}", *storage]
         predicted = self.predict(capture, *words)
         choice = choice_of(predicted, workers)

@@ -42,8 +42,8 @@ struct LoaderRecord {
   bool iterable = false, pin_memory = false;
   int64_t workers = 0, prefetch_factor = 0, batch_size = 0;
   int64_t epoch_batches = 0;  // that the loader gives before it ends; 0: unknown
-  int64_t others = 0;  // other loaders that gave batches in steps
-  double cores = 0;    // of the machine that measured, for this process
+  int64_t others = 0;         // other loaders that gave batches in steps
+  double cores = 0;           // of the machine that measured, for this process
   int64_t threads_per_core = 1, ranks = 1;
   double pin_ns = 0;
   std::vector<TakenBatch> taken;  // in the order of time

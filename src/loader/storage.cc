@@ -22,8 +22,7 @@ double bytes_per_second(const std::string& text) {
   const double number = std::strtod(begin, &end);
   std::string_view unit(end);
   if (unit.ends_with("/s")) unit.remove_suffix(2);
-  static constexpr std::array<std::pair<std::string_view, double>, 11> kUnits{{{"", 1.0},
-                                                                               {"B", 1.0},
+  static constexpr std::array<std::pair<std::string_view, double>, 10> kUnits{{{"B", 1.0},
                                                                                {"KB", 1e3},
                                                                                {"MB", 1e6},
                                                                                {"GB", 1e9},
@@ -63,6 +62,9 @@ StorageTier find_storage(const std::string& text) {
     names += tier.name + ", ";
   }
   const double rate = bytes_per_second(text);
+  char* end = nullptr;
+  if (rate <= 0 && std::isfinite(std::strtod(text.c_str(), &end)) && end != text.c_str() && *end == '\0')
+    throw Error(fmt::format("--storage: '{}' has no unit", text), "", "such as 200MB/s, or one of " + names + "which are kinds of disk");
   if (rate <= 0)
     throw Error(fmt::format("--storage: '{}' is no kind of disk and no bandwidth", text), "", "one of " + names + "or such as 200MB/s");
   return {text, fmt::format("a disk of {}", text), "the command line", rate, rate, 0};

@@ -20,13 +20,20 @@ TEST(Storage, EveryTierHasItsFiguresAndASource) {
 TEST(Storage, ABandwidthIsATier) {
   EXPECT_DOUBLE_EQ(find_storage("200MB/s").stream_bytes_per_s, 2e8);
   EXPECT_DOUBLE_EQ(find_storage("1.5GiB/s").device_bytes_per_s, 1.5 * 1024 * 1024 * 1024);
-  EXPECT_DOUBLE_EQ(find_storage("5000000").stream_bytes_per_s, 5e6);
+  EXPECT_DOUBLE_EQ(find_storage("5000000B/s").stream_bytes_per_s, 5e6);
   EXPECT_DOUBLE_EQ(storage_ns(find_storage("100MB/s"), 2e6, 10), 20e6);
   EXPECT_DOUBLE_EQ(storage_ns(find_storage("hdd"), 0, 3), 36e6);
 }
 
 TEST(Storage, WhatIsNeitherIsAnError) {
-  for (const char* text : {"floppy", "", "-5MB/s", "0", "nan", "5 parsecs", "MB/s", "inf"}) EXPECT_THROW(find_storage(text), Error) << text;
+  for (const char* text : {"floppy", "", "-5MB/s", "0", "nan", "5 parsecs", "MB/s", "inf", "200", "200/s"})
+    EXPECT_THROW(find_storage(text), Error) << text;
+  try {
+    (void)find_storage("200");
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "--storage: '200' has no unit");
+    EXPECT_NE(error.hint.find("200MB/s"), std::string::npos);
+  }
 }
 
 }  // namespace

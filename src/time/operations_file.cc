@@ -1,9 +1,12 @@
 #include "src/time/operations_file.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <simdjson.h>
 
+#include <algorithm>
 #include <cmath>
+#include <initializer_list>
 #include <variant>
 
 #include "gpucast/error.h"
@@ -134,6 +137,101 @@ void put_all(const Field<T> (&fields)[size], std::string_view of, element value,
   }
 }
 
+// The shape of a product is what its time follows from: a line must give these of it.
+void require(object line, const char* kind, std::initializer_list<const char*> names) {
+  object shape;
+  bool there = line[kind].get(shape) == simdjson::SUCCESS;
+  for (const char* name : names) there = there && shape[name].error() == simdjson::SUCCESS;
+  if (there) return;
+  throw Bad{fmt::format("{} {} needs its shape: '{}' with {}", *kind == 'a' ? "an" : "a", kind, kind, fmt::join(names, ", "))};
+}
+
+void check_convolution(const ConvolutionShape& s) {
+  if (s.groups == 0) throw Bad{"'groups' is 0"};
+  if (s.in_channels % s.groups != 0 || s.out_channels % s.groups != 0) {
+    throw Bad{fmt::format("{} groups do not divide {} channels in and {} out", s.groups, s.in_channels, s.out_channels)};
+  }
+  if (std::ranges::count(s.stride, 0) > 0) throw Bad{"a 'stride' is 0"};
+}
+
+// Sizes of a line that gives its shape alone: what its tensors hold, each once. In floating point: products of sizes go far.
+struct Moved {
+  double flops = 0, read = 0, written = 0;  // read, written: numbers, not bytes
+};
+
+Moved moved(const GemmShape& s) {
+  const auto batch = static_cast<double>(s.batch), m = static_cast<double>(s.m), n = static_cast<double>(s.n), k = static_cast<double>(s.k);
+  return {2 * batch * m * n * k, batch * (m + n) * k, batch * m * n};
+}
+
+Moved moved(const ConvolutionShape& s) {
+  const auto volume = [](const int64_t(&size)[3]) {
+    return static_cast<double>(size[0]) * static_cast<double>(size[1]) * static_cast<double>(size[2]);
+  };
+  const auto batch = static_cast<double>(s.batch), in_channels = static_cast<double>(s.in_channels),
+             out_channels = static_cast<double>(s.out_channels);
+  const double x = batch * in_channels * volume(s.in), y = batch * out_channels * volume(s.out);
+  const double w = in_channels * out_channels / static_cast<double>(s.groups) * volume(s.window);
+  const double flops = 2 * batch * w * volume(s.transposed ? s.in : s.out);
+  switch (s.pass) {
+    case Pass::data_gradient:
+      return {flops, y + w, x};
+    case Pass::weight_gradient:
+      return {flops, x + y, w};
+    case Pass::backward:
+      return {2 * flops, x + w + y, x + w};
+    default:
+      return {flops, x + w, y};
+  }
+}
+
+// As attention.cc counts: a causal query sees half of the keys; backward makes five products instead of two.
+Moved moved(const AttentionShape& s) {
+  const auto keys = static_cast<double>(s.keys), head_dim = static_cast<double>(s.head_dim);
+  const double value_dim = s.value_dim > 0 ? static_cast<double>(s.value_dim) : head_dim;
+  const double rows = static_cast<double>(s.batch) * static_cast<double>(s.heads) * static_cast<double>(s.queries);
+  const double kv_rows = static_cast<double>(s.batch) * static_cast<double>(std::max<int64_t>(1, s.kv_heads)) * keys;
+  double seen = s.causal ? keys / 2 : keys;
+  if (s.window > 0) seen = std::min(seen, static_cast<double>(s.window));
+  const double flops = 2 * rows * seen * (head_dim + value_dim);
+  const double q_k_v = rows * head_dim + kv_rows * (head_dim + value_dim), out = rows * value_dim;
+  if (s.pass == Pass::forward) return {flops, q_k_v, out};
+  return {2.5 * flops, q_k_v + 2 * out, q_k_v};
+}
+
+void put_sizes(const Moved& moved, Operation* out) {
+  constexpr double kMostBytes = static_cast<double>(int64_t{1} << 60);  // two of these can be added
+  if (moved.flops == 0) return;                                         // an empty product reads nothing
+  out->flops = moved.flops;
+  out->bytes_read = static_cast<int64_t>(std::min(moved.read * out->element_bytes, kMostBytes));
+  out->bytes_written = static_cast<int64_t>(std::min(moved.written * out->element_bytes, kMostBytes));
+}
+
+// What the shape says, where there must be one.
+void check_shape(object line, Operation* operation) {
+  bool has_sizes = false;
+  for (const char* name : {"flops", "bytes_read", "bytes_written"}) has_sizes = has_sizes || line[name].error() == simdjson::SUCCESS;
+  Moved sizes;
+  switch (operation->kind) {
+    case OperationKind::gemm:
+      require(line, "gemm", {"m", "n", "k"});
+      sizes = moved(operation->gemm);
+      break;
+    case OperationKind::convolution:
+      require(line, "convolution", {"batch", "in_channels", "out_channels"});
+      check_convolution(operation->convolution);
+      sizes = moved(operation->convolution);
+      break;
+    case OperationKind::attention:
+      require(line, "attention", {"batch", "heads", "queries", "keys", "head_dim"});
+      sizes = moved(operation->attention);
+      break;
+    default:
+      return;
+  }
+  if (!has_sizes) put_sizes(sizes, operation);
+}
+
 Operation operation_of(element line) {
   object fields;
   if (line.get(fields) != simdjson::SUCCESS) throw Bad{"it is no JSON object"};
@@ -158,6 +256,7 @@ Operation operation_of(element line) {
     }
   }
   if (!has_kind) throw Bad{"it has no 'kind'"};
+  check_shape(fields, &operation);
   return operation;
 }
 

@@ -1,5 +1,6 @@
 #include "src/time/operations_file.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <random>
@@ -42,11 +43,15 @@ TEST(OperationsFile, EachFieldIsRead) {
   EXPECT_EQ(gemm.gemm.k, 9);
   EXPECT_TRUE(gemm.gemm.a_transposed && gemm.gemm.b_transposed);
   const Operation convolution =
-      read(R"({"kind":"convolution","convolution":{"pass":"weight_gradient","batch":2,"in":[5,6],"window":[3],"channels_last":true}})");
+      read(R"({"kind":"convolution","convolution":{"pass":"weight_gradient","batch":2,"in_channels":4,"out_channels":8,"in":[5,6],)"
+           R"("window":[3],"channels_last":true}})");
   EXPECT_EQ(convolution.convolution.pass, Pass::weight_gradient);
   EXPECT_EQ(convolution.convolution.in[1], 6);
   EXPECT_EQ(convolution.convolution.in[2], 1);  // what is not given stays 1
-  EXPECT_EQ(read(R"({"kind":"attention","attention":{"window":128,"causal":true}})").attention.window, 128);
+  const Operation attention =
+      read(R"({"kind":"attention","attention":{"batch":1,"heads":2,"queries":3,"keys":4,"head_dim":5,"window":128,"causal":true}})");
+  EXPECT_EQ(attention.attention.window, 128);
+  EXPECT_EQ(attention.attention.value_dim, 0);
 }
 
 TEST(OperationsFile, SaysWhatIsWrong) {
@@ -65,11 +70,66 @@ TEST(OperationsFile, SaysWhatIsWrong) {
   EXPECT_EQ(error_of(R"({"kind":"gemm")").rfind("this is no operation: it is no JSON", 0), 0U);
 }
 
+// Sizes of a line that gives its shape alone.
+std::string sizes(const std::string& kind, const std::string& shape, const std::string& more = "") {
+  const Operation found = read(fmt::format(R"({{"kind":"{0}","element_bytes":2,"{0}":{{{1}}}{2}}})", kind, shape, more));
+  return fmt::format("{} {} {}", found.flops, found.bytes_read, found.bytes_written);
+}
+
+TEST(OperationsFile, AShapeTellsFlopsAndBytes) {
+  EXPECT_EQ(sizes("gemm", R"("m":10,"n":20,"k":30)"), "12000 1800 400");  // 2 x 10 x 20 x 30; (10 + 20) x 30 x 2; 10 x 20 x 2
+  EXPECT_EQ(sizes("gemm", R"("batch":3,"m":10,"n":20,"k":30,"a_transposed":true)"), "36000 5400 1200");
+  EXPECT_EQ(sizes("gemm", R"("m":0,"n":20,"k":30)"), "0 0 0");
+  EXPECT_EQ(sizes("gemm", R"("m":10,"n":20,"k":30)", R"(,"flops":7)"), "7 0 0");  // what a line gives stays
+  EXPECT_EQ(sizes("gemm", R"("m":10,"n":20,"k":30)", R"(,"bytes_read":5,"bytes_written":6)"), "0 5 6");
+  EXPECT_EQ(sizes("gemm", R"("m":10,"n":20,"k":30)", R"(,"flops":0)"), "0 0 0");
+  const int64_t most = int64_t{1} << 50;
+  const Operation huge = read(fmt::format(R"({{"kind":"gemm","gemm":{{"batch":{0},"m":{0},"n":{0},"k":{0}}}}})", most));
+  EXPECT_GT(huge.bytes_read, 0);
+  EXPECT_GT(huge.bytes_read + huge.bytes_written, huge.bytes_read);
+
+  // x: 2 x 4 x 36 numbers, w: 8 x 2 x 9, y: 2 x 8 x 16. 2 x 2 images x 16 places x 8 x 2 channels x 9.
+  const std::string shape = R"("batch":2,"in_channels":4,"out_channels":8,"groups":2,"in":[6,6],"out":[4,4],"window":[3,3])";
+  EXPECT_EQ(sizes("convolution", shape), "9216 864 512");
+  EXPECT_EQ(sizes("convolution", shape + R"(,"pass":"data_gradient")"), "9216 800 576");
+  EXPECT_EQ(sizes("convolution", shape + R"(,"pass":"weight_gradient")"), "9216 1088 288");
+  EXPECT_EQ(sizes("convolution", shape + R"(,"pass":"backward")"), "18432 1376 864");
+  // Transposed: each place of the input is spread over a window.
+  EXPECT_EQ(sizes("convolution", R"("batch":2,"in_channels":8,"out_channels":4,"in":[4,4],"out":[6,6],"window":[3,3],"transposed":true)"),
+            "18432 1088 576");
+
+  // 1 x 2 heads x 64 x 32 scores, each of 16 + 8 numbers; q, k, v, out: 2048, 512, 256, 1024 numbers.
+  const std::string attention = R"("batch":1,"heads":2,"kv_heads":1,"queries":64,"keys":32,"head_dim":16,"value_dim":8)";
+  EXPECT_EQ(sizes("attention", attention), "196608 5632 2048");
+  EXPECT_EQ(sizes("attention", attention + R"(,"causal":true)"), "98304 5632 2048");
+  EXPECT_EQ(sizes("attention", attention + R"(,"window":8)"), "49152 5632 2048");
+  EXPECT_EQ(sizes("attention", attention + R"(,"pass":"backward")"), "491520 9728 5632");
+  EXPECT_EQ(sizes("attention", R"("batch":1,"heads":2,"kv_heads":2,"queries":64,"keys":32,"head_dim":16)"), "262144 8192 4096");
+}
+
+TEST(OperationsFile, AShapeMustBeOne) {
+  EXPECT_EQ(error_of(R"({"kind":"gemm"})"), "this is no operation: a gemm needs its shape: 'gemm' with m, n, k");
+  EXPECT_EQ(error_of(R"({"kind":"gemm","gemm":{"m":4,"n":4}})"), "this is no operation: a gemm needs its shape: 'gemm' with m, n, k");
+  EXPECT_EQ(error_of(R"({"kind":"gemm","flops":5,"bytes_read":4})"), "this is no operation: a gemm needs its shape: 'gemm' with m, n, k");
+  EXPECT_EQ(error_of(R"({"kind":"convolution"})"),
+            "this is no operation: a convolution needs its shape: 'convolution' with batch, in_channels, out_channels");
+  EXPECT_EQ(error_of(R"({"attention":{"batch":4},"kind":"attention"})"),
+            "this is no operation: an attention needs its shape: 'attention' with batch, heads, queries, keys, head_dim");
+  const auto convolution = [](const std::string& more) {
+    return error_of(R"({"kind":"convolution","convolution":{"batch":1,"in_channels":4,"out_channels":6,)" + more + "}}");
+  };
+  EXPECT_EQ(convolution(R"("groups":2)"), "read");
+  EXPECT_EQ(convolution(R"("groups":0)"), "this is no operation: 'groups' is 0");
+  EXPECT_EQ(convolution(R"("groups":4)"), "this is no operation: 4 groups do not divide 4 channels in and 6 out");
+  EXPECT_EQ(convolution(R"("groups":3)"), "this is no operation: 3 groups do not divide 4 channels in and 6 out");
+  EXPECT_EQ(convolution(R"("stride":[1,0])"), "this is no operation: a 'stride' is 0");
+}
+
 // Damaged lines either read or throw Error; nothing else.
 TEST(OperationsFile, GarbageIsAnError) {
   const std::string whole =
-      R"({"kind":"attention","precision":"fp16","flops":1e9,"rows":12,"attention":{"pass":"backward","batch":8,"causal":true},"gemm":{"m":5}})";
-  std::mt19937 random(1);  // NOLINT(cert-msc51-cpp): the same each time
+      R"({"kind":"attention","precision":"fp16","flops":1e9,"rows":12,"attention":{"pass":"backward","batch":8,"heads":2,"queries":64,"keys":64,"head_dim":32,"causal":true},"gemm":{"m":5}})";
+  std::mt19937 random(1);  // NOLINT(bugprone-random-generator-seed,cert-msc51-cpp): the same each time
   int errors = 0;
   for (int i = 0; i < 5000; ++i) {
     std::string line = whole.substr(0, i % 5 == 0 ? random() % whole.size() : whole.size());

@@ -89,23 +89,22 @@ std::string step_times_text(const StepTimes& times, bool colour) {
   one_card(out, times, times.cards.front());
   if (times.cards.size() < 2) return out.take();
   out.line();
-  // An epoch and what it costs in the place of how well the card is used: a line has 100 characters.
+  // Where prices are given, an epoch and what it costs in the place of how well the card is used: a line has 100 characters.
   const bool epochs = times.epoch_steps > 0;
   const bool prices = std::any_of(times.cards.begin(), times.cards.end(), [](const CardTime& card) { return card.price_per_hour > 0; });
-  const std::string paid = !prices ? "" : epochs ? "it costs" : fmt::format("{} cost", kStepsOfCost);
+  const std::string paid = epochs ? "it costs" : fmt::format("{} cost", kStepsOfCost);
   const auto last = [&](const std::string& first, const std::string& second) { return fmt::format("{:>12}{:>12}", first, second); };
-  out.line(
-      out.bold(fmt::format("{:<14}{:>12}{:>24}{:>12}{}{:>10}", "Card", "a step", "9 of 10 within", "samples/s",
-                           epochs || prices ? last(epochs ? "an epoch" : "", paid) : fmt::format("{:>12}{:>10}", "MFU", "GPU"), "bound")));
+  out.line(out.bold(fmt::format("{:<14}{:>12}{:>24}{:>12}{}{:>10}", "Card", "a step", "9 of 10 within", "samples/s",
+                                prices ? last(epochs ? "an epoch" : "", paid) : fmt::format("{:>12}{:>10}", "MFU", "GPU"), "bound")));
   for (const CardTime& card : times.cards) {
     const double paid_ns = epochs ? card.epoch_ns : kStepsOfCost * card.step.expected_ns;
     const std::string money = card.price_per_hour > 0 ? money_text(cost(paid_ns, card.price_per_hour)) : "";
     out.format("  {:<12}{:>12}{:>24}{:>12}{}{:>10}", card.gpu_id, time_text(card.step.expected_ns),
                time_text(card.step.low_ns) + " to " + time_text(card.step.high_ns),
                card.samples_per_s > 0 ? fmt::format("{:.4g}", card.samples_per_s) : "",
-               epochs || prices ? last(epochs ? long_time_text(card.epoch_ns) : "", money)
-                                : fmt::format("{:>12}{:>10}", percent(card.model_flops_utilisation),
-                                              percent(std::min(1.0, card.gpu_ns / card.step.expected_ns))),
+               prices ? last(epochs ? long_time_text(card.epoch_ns) : "", money)
+                      : fmt::format("{:>12}{:>10}", percent(card.model_flops_utilisation),
+                                    percent(std::min(1.0, card.gpu_ns / card.step.expected_ns))),
                step_bound_name(card.bound));
   }
   return out.take();

@@ -444,12 +444,13 @@ def solve(rows, card, given, names, gpucast, rounds=40):
                 out[row["tells"]].append(ns / row["ns"])
         return out
 
-    def medians(trial):
-        return {name: statistics.median(found) for name, found in by_name(trial).items()}
+    def medians(found):
+        return {name: statistics.median(of_name) for name, of_name in found.items()}
 
-    ratios = {}
+    found, ratios = {}, {}
     for _ in range(rounds):
-        ratios = medians(values)
+        found = by_name(values)
+        ratios = medians(found)
         if all(abs(ratio - 1) < 1e-3 for ratio in ratios.values()):
             break
         values = {name: min(max(value * ratios[name], 0.01), 10.0) for name, value in values.items()}
@@ -458,9 +459,9 @@ def solve(rows, card, given, names, gpucast, rounds=40):
     told = set()
     memory, rates = {"rates.dram_fraction"}, {name for name in names if name.startswith("rates.")}
     for group in (memory & rates, rates - memory, set(names) - rates):
-        slower = medians({name: value * (0.9 if name in group else 1) for name, value in values.items()})
+        slower = medians(by_name({name: value * (0.9 if name in group else 1) for name, value in values.items()}))
         told |= {name for name in group if slower[name] / ratios[name] > 1.05}
-    apart = {name: statistics.median(abs(math.log(ratio)) for ratio in found) for name, found in by_name(values).items()}
+    apart = {name: statistics.median(abs(math.log(ratio)) for ratio in of_name) for name, of_name in found.items()}
     return values, ratios, apart, told, free
 
 

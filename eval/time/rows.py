@@ -50,7 +50,7 @@ def gemms(data):
         rows = {}
         for row in read_csv(kernel / f"{file}.csv"):
             card = card_of(row["card"])
-            if card is None or row["dtype"] not in precisions or (row["dtype"] == "fp8_static" and row["framework"] != "sglang"):
+            if row["dtype"] not in precisions or (row["dtype"] == "fp8_static" and row["framework"] != "sglang"):
                 continue
             shape = tuple(int(row[name]) for name in "mnk")
             precision = precisions[row["dtype"]]
@@ -59,7 +59,7 @@ def gemms(data):
         out.update({key: columns(list(found.values())) for key, found in rows.items()})
     rows = {}
     for row in read_csv(kernel / "vidur_ops.csv"):
-        if int(row["gemm_n"]) > 0 and card_of(row["card"]):
+        if int(row["gemm_n"]) > 0:
             rows.setdefault(row["card"], []).append(
                 {"m": int(row["num_tokens"]), "n": int(row["gemm_n"]), "k": int(row["gemm_k"]), "ms": float(row["median_ms"])}
             )
@@ -68,11 +68,11 @@ def gemms(data):
             [gemm_row(1, r["m"], r["n"], r["k"], r["ms"] * 1e6) for r in median_by_key(found, ("m", "n", "k"), "ms")]
         )
     for folder in ("ops_train", "ops_test"):
-        files = [path for op in ("linear", "bmm") for path in sorted((Path(data) / "neusight" / folder).glob(f"{op}__*.csv*"))]
         of_cards = {}
-        for path in files:
-            op, card = path.name.split(".csv")[0].split("__")
-            of_cards[card_of(card), op] = read_csv(path.with_name(path.name.removesuffix(".gz")))
+        for op in ("linear", "bmm"):
+            for path in (Path(data) / "neusight" / folder).glob(f"{op}__*.csv*"):
+                card = card_of(path.name.split(".csv")[0].split("__")[1])
+                of_cards[card, op] = read_csv(path.with_name(path.name.removesuffix(".gz")))
         for card in GPUS:  # as the table has them: a fit draws rows in this order
             for op in ("linear", "bmm"):
                 rows = of_cards.get((card, op))
@@ -90,8 +90,6 @@ def gemms(data):
                 )
     rows = {}
     for row in read_csv(kernel / "deepbench_gemm.csv"):
-        if card_of(row["card"]) is None:
-            continue
         precision = "fp32" if row["precision"] == "fp32" else "fp16"
         # Column-major: the transpose of the row-major product of the transposes.
         rows.setdefault(("deepbench_gemm", card_of(row["card"]), precision), []).append(
@@ -114,7 +112,7 @@ def attentions(data):
     """{(class, card id, precision): columns}, of what a framework's prefill takes."""
     rows = {}
     for row in read_csv(Path(data) / "kernel_times" / "aic_attention.csv"):
-        if card_of(row["card"]) is None or row["dtype"] != "bf16" or row["kv_cache_dtype"] not in ("bf16", "float16", "auto", ""):
+        if row["dtype"] != "bf16" or row["kv_cache_dtype"] not in ("bf16", "float16", "auto", ""):
             continue
         shape = {name: int(row[name]) for name in ("batch", "seq", "heads", "kv_heads", "head_dim", "window_size", "causal")}
         kind = "window" if shape["window_size"] else "causal" if shape["causal"] else "full"

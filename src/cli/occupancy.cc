@@ -187,11 +187,11 @@ void declare_occupancy(Arguments& arguments) {
       throw Error("--method dnn-occu is for one step", options->sweep + options->launches, "leave out --sweep and --launches");
     if (!options->launches.empty()) {
       check_launches_alone(*options);
-      print_launches(options->launches, occupancy_card(one_card(options->step.gpus, "--launches")));
+      print_launches(options->launches, occupancy_card(one_card(options->step.gpus, "--launches is for one card")));
       return static_cast<int>(kExitYes);
     }
     if (options->step.what.empty() && !options->wheel.empty()) {
-      print_kernels(options->wheel, one_card(options->step.gpus, "--wheel without a step"));
+      print_kernels(options->wheel, one_card(options->step.gpus, "--wheel without a step is for one card"));
       return static_cast<int>(kExitYes);
     }
     if (options->step.what.empty())

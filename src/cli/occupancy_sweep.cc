@@ -12,6 +12,7 @@
 #include "src/base/json.h"
 #include "src/base/read_file.h"
 #include "src/cli/child_process.h"
+#include "src/cli/comma_words.h"
 #include "src/cli/supervisor.h"
 
 namespace gpucast::cli {
@@ -28,12 +29,9 @@ Values read_argument(const std::string& text) {
   const size_t equals = text.find('=');
   if (equals == std::string::npos || equals == 0) throw Error("--sweep is a name and its values", text, kExample);
   Values out{text.substr(0, equals), {}};
-  for (size_t begin = equals + 1; begin <= text.size();) {
-    const size_t end = std::min(text.find(',', begin), text.size());
-    const std::string value = text.substr(begin, end - begin);
+  for (const std::string& value : comma_words(text.substr(equals + 1))) {
     if (value.empty()) throw Error("--sweep has a value that is empty", text, kExample);
     if (std::find(out.values.begin(), out.values.end(), value) == out.values.end()) out.values.push_back(value);
-    begin = end + 1;
   }
   return out;
 }
@@ -95,18 +93,12 @@ SweepRow row_of(const std::string& value, const std::string& capture, const Json
 
 }  // namespace
 
-const Gpu& one_card(const std::string& gpus, const char* option) {
-  if (gpus == "all" || gpus.find(',') != std::string::npos)
-    throw Error(fmt::format("{} is for one card", option), "--gpu " + gpus, "name one of them");
-  return find_gpu(gpus.empty() ? kDefaultGpu : gpus);
-}
-
 std::optional<Sweep> run_sweep(const std::string& argument, const StepSource& source, JobOccupancyOptions options) {
   const Values wanted = read_argument(argument);
   const std::string place = "{" + wanted.name + "}";
   if (std::none_of(source.what.begin(), source.what.end(), [&](const std::string& word) { return word.find(place) != std::string::npos; }))
     throw Error(fmt::format("no word of the command has {} in it", place), argument, kExample);
-  const Gpu& gpu = one_card(source.gpus, "--sweep");
+  const Gpu& gpu = one_card(source.gpus, "--sweep is for one card");
   options.gpus = {gpu};
   Sweep out;
   out.name = wanted.name;

@@ -4,15 +4,11 @@
 #include <optional>
 #include <string>
 
-#include "gpucast/gpu.h"
 #include "gpucast/job_occupancy.h"
 #include "gpucast/sweep.h"
 #include "src/cli/step_source.h"
 
 namespace gpucast::cli {
-
-// The card named in "a100-80"; of "", the default one. Throws Error where it is several: `option` has one answer.
-const Gpu& one_card(const std::string& gpus, const char* option);
 
 // `argument`: "batch=16,32,64"; a word of the command has "{batch}" in it. `options.gpus` is set here. Unset: interrupted. Throws Error for
 // an argument or a command that cannot be swept; a value whose run fails is a row that says why.

@@ -10,6 +10,7 @@
 #include "gpucast/error.h"
 #include "src/base/read_file.h"
 #include "src/cli/child_process.h"
+#include "src/cli/comma_words.h"
 #include "src/cli/messages.h"
 #include "src/cli/supervisor.h"
 
@@ -36,11 +37,9 @@ std::string users_constants() {
 std::vector<Gpu> cards_of(const std::string& names) {
   if (names == "all") return gpu_table();
   std::vector<Gpu> out;
-  for (size_t begin = 0; begin <= names.size();) {
-    const size_t end = std::min(names.find(',', begin), names.size());
-    const Gpu& gpu = find_gpu(names.substr(begin, end - begin));
+  for (const std::string& name : comma_words(names)) {
+    const Gpu& gpu = find_gpu(name);
     if (std::none_of(out.begin(), out.end(), [&](const Gpu& other) { return other.id == gpu.id; })) out.push_back(gpu);
-    begin = end + 1;
   }
   return out;
 }
@@ -76,6 +75,11 @@ void declare_step_source(Arguments& arguments, StepSource* source) {
   arguments.option("FILE|COMMAND", &source->what, "a capture, or a command to capture, after --");
   arguments.option("--gpu", &source->gpus, "cards, with commas between them, or all; without it the capture's");
   arguments.option("--steps", &source->steps, "of a command: how many steps to run").positive().shows_default();
+}
+
+const Gpu& one_card(const std::string& gpus, const char* one) {
+  if (gpus == "all" || gpus.find(',') != std::string::npos) throw Error(one, "--gpu " + gpus, "name one of them");
+  return find_gpu(gpus.empty() ? kDefaultGpu : gpus);
 }
 
 std::string read_constants(std::string path) {

@@ -29,6 +29,9 @@ struct ObservedStepOf {
 // observed can be told of. Unset: interrupted. Throws Error where there is no capture.
 std::optional<ObservedStepOf> observe_step(const StepSource& source);
 
+// The card named in "a100-80"; of "", the default one. Throws Error with `one` where it is several: "--launches is for one card".
+const Gpu& one_card(const std::string& gpus, const char* one);
+
 // The text of a file of constants; "": of the user's own, if `calibrate` left one.
 std::string read_constants(std::string path);
 

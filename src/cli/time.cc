@@ -19,6 +19,7 @@
 #include "gpucast/error.h"
 #include "gpucast/gpu.h"
 #include "gpucast/step_time.h"
+#include "src/cli/comma_words.h"
 #include "src/cli/messages.h"
 #include "src/cli/step_source.h"
 #include "src/cli/subcommand.h"
@@ -70,16 +71,14 @@ void read_known(const std::string& text, StepTimeOptions* options) {
 // "a100-80=1.8,h100-80=3.9".
 std::map<std::string, double> read_prices(const std::string& text) {
   std::map<std::string, double> out;
-  for (size_t begin = 0; !text.empty() && begin <= text.size();) {
-    const size_t end = std::min(text.find(',', begin), text.size());
-    const std::string word = text.substr(begin, end - begin);
+  if (text.empty()) return out;
+  for (const std::string& word : comma_words(text)) {
     const size_t equals = word.find('=');
     char* stop = nullptr;
     const double price = equals == std::string::npos ? 0 : std::strtod(word.c_str() + equals + 1, &stop);
     if (equals == std::string::npos || *stop != '\0' || !(price > 0) || !std::isfinite(price))
       throw Error("--price is a card and what an hour of it costs", word, "such as --price a100-80=1.8,h100-80=3.9");
     out[find_gpu(word.substr(0, equals)).id] = price;
-    begin = end + 1;
   }
   return out;
 }
@@ -88,15 +87,13 @@ std::map<std::string, double> read_prices(const std::string& text) {
 std::vector<int64_t> read_workers(const std::string& text) {
   constexpr int64_t kMost = 1024;
   std::vector<int64_t> out;
-  for (size_t begin = 0; !text.empty() && begin <= text.size();) {
-    const size_t end = std::min(text.find(',', begin), text.size());
-    const std::string word = text.substr(begin, end - begin);
+  if (text.empty()) return out;
+  for (const std::string& word : comma_words(text)) {
     char* stop = nullptr;
     const int64_t workers = std::strtoll(word.c_str(), &stop, 10);
     if (word.empty() || *stop != '\0' || workers < 0 || workers > kMost)
       throw Error(fmt::format("--workers: '{}' is no number of workers", word), "", "such as 4, or 0,2,4,8");
     out.push_back(workers);
-    begin = end + 1;
   }
   return out;
 }
@@ -151,9 +148,7 @@ void declare_time(Arguments& arguments) {
           !options->prices.empty())
         throw Error("--operations is in the place of a step, and what belongs to a step was given too", options->operations,
                     "leave out the capture or command, --known, --price, --workers and --storage");
-      if (options->step.gpus == "all" || options->step.gpus.find(',') != std::string::npos)
-        throw Error("--operations takes one card: a line has one answer", "--gpu " + options->step.gpus, "ask again for each card");
-      const Gpu& card = find_gpu(options->step.gpus.empty() ? kDefaultGpu : options->step.gpus);
+      const Gpu& card = one_card(options->step.gpus, "--operations takes one card: a line has one answer");
       print_operations(options->operations, card_rates(card, read_constants(options->constants)));
       return static_cast<int>(kExitYes);
     }

@@ -15,7 +15,7 @@
 #   make differential SEEDS=1000  gpucast's allocator against PyTorch's own on random sequences, on two releases
 #   make test-web   the HTML report in headless Chromium
 #   make eval DATA=DIR  the papers' evaluation: every estimator beside what real cards took
-#   make accuracy DATA=DIR  the figures of docs/explanation/accuracy.md and upper-bound.md, made again
+#   make accuracy DATA=DIR  the figures of docs/results/accuracy.md and upper-bound.md, made again
 #   make bench      benchmarks, answers checked
 #   make screenshots  docs/images, from reports of examples
 #   make clean      remove build folders (not the Python environments in .venv)
@@ -158,9 +158,9 @@ eval: build $(ENV_OLD)/.ready
 accuracy: build $(ENV_OLD)/.ready
 	@mkdir -p $(EVAL_OUT)
 	$(ENV_OLD)/bin/python eval/xmem_rows.py --gpucast $(GPUCAST) --data $(DATA) --arch all --min-batch 1 --cudnn off --jobs 2 \
-	  --resume $(EVAL_OUT)/accuracy.jsonl --markdown docs/explanation/accuracy.md
+	  --resume $(EVAL_OUT)/accuracy.jsonl --markdown docs/results/accuracy.md
 	$(ENV_OLD)/bin/python eval/upper_bound.py --gpucast $(GPUCAST) --data $(DATA) --cudnn off --jobs 2 \
-	  --resume $(EVAL_OUT)/accuracy.jsonl --write data/calibration.json --markdown docs/explanation/upper-bound.md
+	  --resume $(EVAL_OUT)/accuracy.jsonl --write data/calibration.json --markdown docs/results/upper-bound.md
 
 bench: build $(ENV_NEW)/.ready $(WEB_MODULES)/.package-lock.json
 	@tools/setup --bench

@@ -2,7 +2,7 @@
 """How much more than predicted measured runs took: data/calibration.json, and what it promises on runs it was not made from.
 
     python eval/upper_bound.py --python ENV/bin/python --resume batch.jsonl
-    python eval/upper_bound.py --python ENV/bin/python --resume batch.jsonl --write data/calibration.json --markdown docs/explanation/upper-bound.md
+    python eval/upper_bound.py --python ENV/bin/python --resume batch.jsonl --write data/calibration.json --markdown docs/results/upper-bound.md
 
 The runs are those of xmem_rows.py (same --data, same ENV, and the same --resume file). docs/explanation/upper-bound.md says what is done and why.
 """

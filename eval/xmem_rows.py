@@ -2,10 +2,10 @@
 """Repeat the measured runs of the xMem artifact on the virtual GPU and compare with what the real cards took.
 
     python eval/xmem_rows.py --python ENV/bin/python --resume rows.jsonl
-    python eval/xmem_rows.py --python ENV/bin/python --arch cnn --resume rows.jsonl --markdown docs/explanation/accuracy.md
+    python eval/xmem_rows.py --python ENV/bin/python --arch cnn --resume rows.jsonl --markdown docs/results/accuracy.md
 
 ENV: PyTorch 2.6.0 and transformers 4.51.3, torchvision 0.21.0 (what the measured runs used). A row takes a second or two.
-docs/explanation/accuracy.md says what is compared with what.
+docs/results/accuracy.md says what is compared with what.
 """
 
 import argparse

@@ -2,7 +2,7 @@
 """What cuDNN's workspaces add to convolutional networks on four architectures, asked of a cuDNN without a GPU.
 
     python eval/cudnn/run_cudnn.py --python ENV/bin/python --cudnn ask --out /tmp/cudnn
-    python eval/cudnn/run_cudnn.py --python ENV/bin/python --cudnn .venv/cudnn --out /tmp/cudnn --markdown docs/explanation/cudnn-workspaces.md
+    python eval/cudnn/run_cudnn.py --python ENV/bin/python --cudnn .venv/cudnn --out /tmp/cudnn --markdown docs/results/cudnn-workspaces.md
 
 ENV: PyTorch 2.14.1 and torchvision. Results are kept in --out; what is there is not run again.
 """

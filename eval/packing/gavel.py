@@ -2,7 +2,7 @@
 """How slow two jobs on one card make each other: `gpucast pack`, told of captures only, beside pairs that Gavel measured (OSDI '20).
 
     python eval/packing/gavel_jobs/capture.py --python .venv/torch-2.6.0/bin/python --out build/gavel     (once)
-    python eval/packing/gavel.py --data DIR --captures build/gavel --gpucast build/release/bin/gpucast --markdown docs/explanation/packing.md
+    python eval/packing/gavel.py --data DIR --captures build/gavel --gpucast build/release/bin/gpucast --markdown docs/results/packing.md
     python eval/packing/gavel.py --data DIR --captures build/gavel --fit        (needs numpy, scipy)
 
 DIR/gavel, from the repository stanford-futuredata/gavel: scheduler/simulation_throughputs.json (2020) and, where it is there,

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How slow two jobs on one card make each other: `gpucast pack` beside measured pairs, and the rules that others pack by.
 
-    python eval/packing/interference.py --data DIR --gpucast build/release/bin/gpucast --markdown docs/explanation/packing.md
+    python eval/packing/interference.py --data DIR --gpucast build/release/bin/gpucast --markdown docs/results/packing.md
     python eval/packing/interference.py --data DIR --fit          (needs numpy, scipy)
 
 DIR/lucid (S-Lab-System-Group/Lucid, ASPLOS '23): 66 jobs alone on a card, with what nvidia-smi said of them, and 1,388 pairs of them with each

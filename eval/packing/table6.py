@@ -1,6 +1,6 @@
 """DNN-occu's packing experiment (Table VI): four P40, mixes of Table II's models, policies beside each other over many draws.
 
-    python eval/packing/table6.py --python .venv/torch-2.6.0/bin/python --out build/packing --write docs/explanation/packing.md
+    python eval/packing/table6.py --python .venv/torch-2.6.0/bin/python --out build/packing --write docs/results/packing.md
 
 The models are captured without a GPU (`gpucast batch`, kept in OUT), then each draw is packed (`gpucast pack`). What the paper leaves open is
 drawn, with a seed: a draw has --jobs jobs, all there at the start, of 5 to 20 s alone. Its jobs leave the card idle half of the time (slot

@@ -192,7 +192,7 @@ def blocks_of(sources, virtual, about, seed, draws):
             "Monte Carlo rows, a failure costing the whole card. 95 % intervals: the same number of rows drawn with replacement. No real "
             "card ran with gpucast's estimate as its limit, nor with those written anew: such a second round counts as failed when it fails on the virtual GPU or when "
             "the measured need is above the limit. What gpucast says to request was calibrated on all xMem rows, so its figures on them are no "
-            "prediction: docs/explanation/upper-bound.md has those on rows left out. 'SchedTune, anew' and 'LLMem, anew' are written here from their "
+            "prediction: docs/results/upper-bound.md has those on rows left out. 'SchedTune, anew' and 'LLMem, anew' are written here from their "
             "descriptions (eval/papers/estimators.py), 'SchedTune' and 'LLMem' are what the paper's authors got from the originals. SchedTune "
             "anew has learned from the rows of all models but the judged one, on these cards; the original from other networks on other cards.",
         )

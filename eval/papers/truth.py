@@ -66,7 +66,7 @@ def from_xmem(raw):
         truth_bytes=raw["ground"],
         measures="nvml_growth",
         oom=raw["real_oom"],
-        # The ledger's kernels and handles, and how such rows are repeated, were read off these (docs/explanation/accuracy.md).
+        # The ledger's kernels and handles, and how such rows are repeated, were read off these (docs/results/accuracy.md).
         fitted=kind != "CNN" and raw["zero_grad_mode"] is None,
         estimates=estimates_of(raw),
         raw=raw,

@@ -6,7 +6,7 @@
 
 Runs the thesis's training jobs (train.py beside this) under `gpucast run` with the Python that runs this script, reads
 `gpucast breakdown --format csv`, and prints the table as Markdown, the thesis's figures beside ours; --csv also writes it.
-Docs: docs/explanation/thesis-tables.md.
+Docs: docs/results/thesis-tables.md.
 """
 
 import argparse

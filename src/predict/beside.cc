@@ -7,7 +7,7 @@
 namespace gpucast {
 namespace {
 
-// A prediction from a CPU's profile was at most 1.84 % off the virtual GPU's (docs/explanation/cpu-path-accuracy.md).
+// A prediction from a CPU's profile was at most 1.84 % off the virtual GPU's (docs/results/cpu-path-accuracy.md).
 constexpr double kProfileError = 0.02;
 
 void add_line(LedgerLine line, int64_t request_bytes, Beside* out) {

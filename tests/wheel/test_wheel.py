@@ -84,6 +84,7 @@ def test_the_package_finds_its_command(installed, tmp_path):
     printed = call(installed, "-c", program, cwd=tmp_path, environment={"PATH": "/usr/bin:/bin"}).split()
     version = call(installed.parent / "gpucast", "--version").split()[-1]
     assert printed == [version, "l4", "True", str(installed.parent / "gpucast")]
+    assert Path(WHEEL).name.startswith(f"gpucast-{version}-")
     assert (tmp_path / "page.html").stat().st_size > 50_000
 
 

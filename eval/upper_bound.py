@@ -342,7 +342,7 @@ HEADER = [
     "xMem MCP GB",
     "MCP GB of an exact figure",
 ]
-HEADER += ["asked above need %", "in the 90 % interval %", "as many rows may come of %", "its width %"]
+HEADER += ["asked above need %", "in the 90 % interval %", "true share may be %", "its width %"]
 
 
 def class_table(table, markdown):

@@ -239,20 +239,20 @@ def section(args, year, card, tables, memory):
     pairs = [pair for pair in pairs if pair[::-1] in measured.slowdown and pair in measured.slowdown]
     right = [max(measured.slowdown[pair], measured.slowdown[pair[::-1]]) <= SLOW for pair in pairs]
     how = "MPS" if mode == "mps" else "time slices"
-    of = f" Speed alone doubtful: {', '.join(sorted(short(name) for name in measured.doubtful))}." if measured.doubtful else ""
+    of = f" Doubtful speed alone: {', '.join(sorted(short(name) for name in measured.doubtful))}." if measured.doubtful else ""
     lines = [
         f"{card.upper()}, {year}, {how}: {len(pairs)} pairs ran.{of}",
         "",
-        "| slowdown by | n | median % | 90th % | of those slowed above 1.15: median % | 90th % | 90 % interval holds % |",
+        "| slowdown by | n | median % | 90th % | jobs slowed above 1.15: median % | 90th % | 90 % interval holds % |",
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
         line("`gpucast`: capture, and the step's time alone", {k: v[1] for k, v in ours.items()}, measured, keys, inside(keys)),
         line("the same, without doubtful jobs", {k: v[1] for k, v in ours.items()}, measured, sound, inside(sound)),
         *blind,
-        line("NVML utilizations added up, where above 100 %", sums, measured, keys),
-        line("nobody slows anybody", dict.fromkeys(keys, 1.0), measured, keys),
-        line("each half as fast", dict.fromkeys(keys, 2.0), measured, keys),
+        line("sum of NVML utilizations, if above 100 %", sums, measured, keys),
+        line("no slowdown", dict.fromkeys(keys, 1.0), measured, keys),
+        line("both at half speed", dict.fromkeys(keys, 2.0), measured, keys),
         "",
-        f"| rule, where nobody is to take more than {SLOW} times as long ({sum(right)} pairs) | pairs allowed | wrongly | wrongly forbidden |",
+        f"| rule, if no job may take more than {SLOW} times as long ({sum(right)} pairs) | pairs allowed | wrongly | wrongly forbidden |",
         "| --- | ---: | ---: | ---: |",
         rule(f"`gpucast`: no slowdown above {SLOW} expected", [max(ours[a, b][1], ours[b, a][1]) <= SLOW for a, b in pairs], right),
         rule("DNN-occu: occupancies add up to 100 % at most", [occupancy(a) + occupancy(b) <= 1 for a, b in pairs], right),
@@ -267,7 +267,7 @@ def misses(errors):
     by_pair = {}
     for (one, other), error in errors.items():
         if abs(error) > LARGE:
-            by_pair.setdefault(f"{family(one)} beside {family(other)}", []).append(error)
+            by_pair.setdefault(f"{family(one)} next to {family(other)}", []).append(error)
     worst = sorted(by_pair.items(), key=lambda one: -len(one[1]))[:5]
     parts = (f"{pair} ({len(found)}, {100 * sum(found) / len(found):+.0f} % in the mean)" for pair, found in worst)
     return f"Off by more than {100 * LARGE:.0f} %: {sum(map(len, by_pair.values()))} slowdowns, most of them of {', '.join(parts)}."
@@ -295,7 +295,7 @@ def document(args):
             print(f"without {year}: no {args.data}/gavel/{FILES[year]}", file=sys.stderr)
             continue
         parts.append(section(args, year, card, tables, memory))
-    parts.append("| pairs | did not run | of these no room says `gpucast` | room (with Transformer-256 or ResNet-50-128) | ran, where `gpucast` sees no room |\n| --- | ---: | ---: | ---: | ---: |\n" + "\n".join(memory))  # fmt: skip
+    parts.append("| pairs | did not run | no room according to `gpucast` | room according to `gpucast` (with Transformer-256 or ResNet-50-128) | ran, although `gpucast` sees no room |\n| --- | ---: | ---: | ---: | ---: |\n" + "\n".join(memory))  # fmt: skip
     return "\n\n".join(parts)
 
 

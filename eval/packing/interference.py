@@ -91,16 +91,16 @@ def document(args):
     sums = [[max(1.0, sum(busy))] * 2 for _, busy, *_ in found]
     right = sum(max(slow) <= SLOW for *_, slow in found)
     lines = [
-        f"{len(found)} pairs of {len({model for models, *_ in found for model in models})} models, each job's slowdown. What a job is comes from its run alone. Our constants were fitted on these pairs; those that have a model which was left out of the fit are 5.1 % off in the median, 17.5 % at the 90th percentile (`--fit`). For the interval, who was measured faster beside a neighbour than alone counts as not slowed.",
+        f"{len(found)} pairs of {len({model for models, *_ in found for model in models})} models, each job's slowdown. A job's figures are from its run alone. Our constants were fitted on these pairs; pairs with a model left out of the fit are 5.1 % off in the median, 17.5 % at the 90th percentile (`--fit`). For the interval, a job that was measured faster next to a neighbour than alone counts as not slowed.",
         "",
-        "| slowdown by | n | median % | 90th % | worst % | of those slowed above 1.15: median % | 90th % | 90 % interval holds % |",
+        "| slowdown by | n | median % | 90th % | worst % | jobs slowed above 1.15: median % | 90th % | 90 % interval holds % |",
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
         line("`gpucast`", expected, found, sum(inside) / len(inside)),
-        line("NVML utilizations added up, where above 100 %", sums, found),
-        line("nobody slows anybody", [[1.0, 1.0]] * len(found), found),
-        line("each half as fast", [[2.0, 2.0]] * len(found), found),
+        line("sum of NVML utilizations, if above 100 %", sums, found),
+        line("no slowdown", [[1.0, 1.0]] * len(found), found),
+        line("both at half speed", [[2.0, 2.0]] * len(found), found),
         "",
-        f"Which pairs to put together, where no job is to take more than {SLOW} times as long ({right} pairs):",
+        f"Pairs that may share a card, if no job may take more than {SLOW} times as long ({right} pairs):",
         "",
         "| rule | pairs allowed | wrongly | wrongly forbidden |",
         "| --- | ---: | ---: | ---: |",

@@ -132,7 +132,7 @@ def main():
     (options.out / "figures.json").write_text(json.dumps(figures))
     count = f"{options.draws} draws of {options.jobs} jobs from {len(figures)} captures of {len(MODELS)} models, seed {options.seed}"
     parts = [f"{count}."]
-    for host, what in ((True, "Jobs that wait for their host for 10 to 90 % of each step"), (False, "Jobs as captured, which never wait")):
+    for host, what in ((True, "Jobs that wait for their host for 10 to 90 % of each step"), (False, "Jobs as captured, without waits")):
         for mode in "mps", "timeslice":
             parts.append(f"{what}; {mode}:\n\n{table(figures, options, mode, host)}")
     text = "\n\n".join(parts)

@@ -1,11 +1,14 @@
 """The documentation holds together: links lead somewhere, the index lists every page, one version is everywhere."""
 
+import datetime
 import re
 import subprocess
 import urllib.parse
 from pathlib import Path
 
 import pytest
+
+from eval import page as results_page
 
 pytestmark = pytest.mark.once
 
@@ -109,3 +112,29 @@ def test_one_version(gpucast_bin):
     assert headings[0] == "Unreleased"
     assert re.fullmatch(rf"{re.escape(version)} \(\d{{4}}-\d\d-\d\d\)", headings[1])
     assert subprocess.run([gpucast_bin, "--version"], capture_output=True, text=True, check=True).stdout == f"gpucast {version}\n"
+
+
+PAGE = """# Title
+
+| command | date | rows |
+|---|---|---|
+| `python -m eval.thesis.tables ncf --csv F` | 2026-01-01 | 1 row |
+| `python -m eval.thesis.tables resnet50` | 2026-01-01 | 2 rows |
+
+<!-- ncf: begin -->
+old
+<!-- ncf: end -->
+after
+"""
+
+
+def test_a_page_of_results_is_renewed(tmp_path):
+    path = tmp_path / "page.md"
+    path.write_text(PAGE)
+    results_page.write(path, "python -m eval.thesis.tables ncf --csv G", "3 rows", {"ncf": "| new |"})
+    today = str(datetime.date.today())
+    assert path.read_text() == PAGE.replace("F` | 2026-01-01 | 1 row", f"G` | {today} | 3 rows").replace("old", "| new |")
+    with pytest.raises(SystemExit, match="no row of python -m eval.thesis.tables vgg"):
+        results_page.write(path, "python -m eval.thesis.tables vgg", "3 rows", {})
+    with pytest.raises(SystemExit, match="no markers"):
+        results_page.write(path, "python -m eval.thesis.tables ncf", "3 rows", {"resnet50": ""})

@@ -1,0 +1,32 @@
+"""Pages of docs/results. The table under the title says which command made the figures, when, and from which rows; tables of a
+script stand between its markers. `write` renews both, so a page never shows new figures under an old date."""
+
+import datetime
+import re
+
+
+def between(document, name, text):
+    """The document with `text` between the markers of `name`."""
+    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+    if begin not in document or end not in document:
+        raise SystemExit(f"the page has no markers {begin} and {end}")
+    before, rest = document.split(begin)
+    return f"{before}{begin}\n{text.strip()}\n{end}{rest.split(end)[1]}"
+
+
+def dated(document, command, rows, day=None):
+    """The document with `day` (today) and `rows` in the row of `command`. The row is found by the words before the first option."""
+    words = command.split(" --")[0]
+    row = f"| `{command}` | {day or datetime.date.today()} | {rows} |"
+    renewed, found = re.subn(rf"^\| `{re.escape(words)}(`| --).*$", lambda _: row, document, count=1, flags=re.MULTILINE)
+    if not found:
+        raise SystemExit(f"the page's table of commands has no row of {words}")
+    return renewed
+
+
+def write(path, command, rows, tables):
+    """Renews a page: `tables` by the name of their markers, the command, today's date and a few words on the rows."""
+    document = path.read_text()
+    for name, text in tables.items():
+        document = between(document, name, text)
+    path.write_text(dated(document, command, rows))

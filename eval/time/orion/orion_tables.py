@@ -116,7 +116,7 @@ def steps_part(rows, predictions, cards, left_out):
         "## On the same rows",
         f"{len(rows)} measured steps, of {len({row.model for row in rows})} models on {len({row.card for row in rows})} cards: "
         + ", ".join(f"{table} {count}" for table, count in counts.items())
-        + f". Trees learn from all but what is held out; the tables are of the {len(mine)} rows on which nothing of gpucast was fitted"
+        + f". Trees learn from all rows that are not held out; the tables show the {len(mine)} rows on which nothing of gpucast was fitted"
         + (f" (the other {seen} are of the half of timm's models that were)" if seen else "")
         + ". Cells: RMSE in ms / median error in %.",
         errors_table("rows", {**grouped(mine, lambda row: row.table), "all": mine}, predictions, METHODS),
@@ -145,7 +145,7 @@ def family_methods(protocol):
 
 def beside_part(found):
     return [
-        f"### gpucast beside Figure 6's rows ({own_steps.CARD}, for an L40)",
+        f"### gpucast compared with Figure 6's rows ({own_steps.CARD}, for an L40)",
         markdown(own_steps.HEADER, own_steps.lines(found)),
     ]
 
@@ -162,7 +162,7 @@ def published_part(rows, unseen, problems):
         lines.append(["all", len(rows), f"{statistics.fmean(row.measured_ms for row in rows):.1f}", cell(every)])
         parts.append(markdown(["published rows", "n", "mean step, ms", "ORION as published"], lines))
     checks = published.check_table_3() + published.check_tables_4_and_5() + published.check_unseen(unseen) + published.check_rows(rows)
-    parts.append(markdown(["the paper", "what its figures say"], [[check.claim, check.found] for check in checks], 2))
+    parts.append(markdown(["the paper's claim", "according to its figures"], [[check.claim, check.found] for check in checks], 2))
     if problems:
         parts += ["### Not read", "\n".join(f"- {line}" for line in problems)]
     return parts

@@ -57,11 +57,11 @@ def programs(rows):
 
 INTRODUCTION = {
     "torch.compile": "Twelve small models (`tests/programs/scripts/models.py`), four steps each: peak allocated / reserved in MiB, wall time.",
-    "Libraries": "As the package index serves them, models from configurations, synthetic data.",
-    "Several GPUs": "All ranks run on this machine, but for `--nnodes`: one node runs here, the others are "
+    "Libraries": "Packages come from the package index. Models are made from configurations, and the data is synthetic.",
+    "Several GPUs": "All ranks run on this machine, except with `--nnodes`: then one node runs here, and the others are "
     "[imagined](../explanation/virtual-gpu.md#the-other-ranks).",
-    "Plain PyTorch": "What tutorials show, without a library.",
-    "Endings": "Runs that do not end well. *message*: it says what and why, with exit code 2.",
+    "Plain PyTorch": "Programs as in tutorials, without a library.",
+    "Endings": "Runs that fail or are ended. *message*: gpucast says what happened and why, with exit code 2.",
 }
 
 
@@ -69,7 +69,7 @@ def of_releases(rows):
     lines = [
         "",
         "## PyTorch releases",
-        "The examples of this repository as each minor release has them, `--gpu rtx3060 --cudnn off`: peak allocated / reserved in MiB. Made by",
+                "The examples of this repository with each minor release, `--gpu rtx3060 --cudnn off`: peak allocated / reserved in MiB. Made by",
         "`make releases`.",
         "",
     ]
@@ -89,13 +89,13 @@ def of_releases(rows):
 
 
 RELEASES_DIFFER = (
-    "Figures that are not the program's own counters say *differ*. Why releases do:",
-    "- 2.15 takes cuBLAS' workspaces for each call and gives them back ([pytorch#194311](https://github.com/pytorch/pytorch/pull/194311)): at a peak",
-    "  outside of products, as in an optimizer's step, two of 8.125 MiB are missing. `gpucast diff` of two captures shows the line *workspaces*.",
-    "- 2.9 to 2.11 keep a workspace of 1 MiB for cuBLASLt ([pytorch#156495](https://github.com/pytorch/pytorch/pull/156495)); from 2.12 on it is cuBLAS' own",
+        "A figure that differs from the program's own counters is marked *differ*. Releases differ from each other for these reasons:",
+    "- 2.15 allocates cuBLAS' workspaces for each call and frees them again ([pytorch#194311](https://github.com/pytorch/pytorch/pull/194311)). At a peak",
+    "  outside of matrix products, as in an optimizer's step, two workspaces of 8.125 MiB are missing. `gpucast diff` of two captures shows them in the line *workspaces*.",
+    "- 2.9 to 2.11 keep a separate workspace of 1 MiB for cuBLASLt ([pytorch#156495](https://github.com/pytorch/pytorch/pull/156495)). From 2.12 on, cuBLASLt uses cuBLAS' workspace",
     "  ([pytorch#168175](https://github.com/pytorch/pytorch/pull/168175)).",
-    "- The other 5 MiB of the GPT in 2.12 to 2.14 are optimizer state: the same tensors in blocks whose rest, below 1 MiB, is not split off, since blocks lie otherwise.",
-    "- 2.0 is built for CUDA 11.7: gpucast says so and ends with exit code 2.",
+    "- The other 5 MiB of the GPT in 2.12 to 2.14 are optimizer state. The tensors are the same, but blocks lie at other places, so more rests below 1 MiB are not split off.",
+    "- 2.0 is built for CUDA 11.7: gpucast reports this and ends with exit code 2.",
 )
 
 
@@ -108,12 +108,12 @@ def markdown(rows, releases, notes=""):
         "# What runs",
         "",
         "Made by `make programs` (`tests/programs`): each program runs unmodified under `gpucast run`, on a normal install of PyTorch "
-        f"{', '.join(torch)} (with NVIDIA's wheels and Triton), on a machine without a GPU. *equal*: on every rank and device the report's peaks are what",
-        "`torch.cuda.max_memory_allocated()` and `max_memory_reserved()` say in the script, to the byte.",
+        f"{', '.join(torch)} (with NVIDIA's wheels and Triton), on a machine without a GPU. *equal*: on every rank and device, the report's peaks equal",
+        "`torch.cuda.max_memory_allocated()` and `max_memory_reserved()` in the script, to the byte.",
         "",
-        f"{len(rows)} programs: {sum(row['outcome'] == 'equal' for row in rows)} equal, {sum(row['outcome'] == 'message' for row in rows)} end with a message as they should, "
+                f"{len(rows)} programs: {sum(row['outcome'] == 'equal' for row in rows)} equal, {sum(row['outcome'] == 'message' for row in rows)} correctly end with a message, "
         f"{len(rows) - len(good)} do not work. {len(hung) or 'None'} had to be killed; {seconds_line(rows)}.",
-        f"{len(left) or 'None'} left processes, shared memory or files of gpucast's behind.",
+        f"{len(left) or 'None'} left processes, shared memory or files of gpucast's when it ended.",
     ]
     for group in dict.fromkeys(row["group"] for row in rows):
         of_group = [row for row in rows if row["group"] == group]

@@ -69,7 +69,7 @@ def of_releases(rows):
     lines = [
         "",
         "## PyTorch releases",
-                "The examples of this repository with each minor release, `--gpu rtx3060 --cudnn off`: peak allocated / reserved in MiB. Made by",
+        "The examples of this repository with each minor release, `--gpu rtx3060 --cudnn off`: peak allocated / reserved in MiB. Made by",
         "`make releases`.",
         "",
     ]
@@ -89,7 +89,7 @@ def of_releases(rows):
 
 
 RELEASES_DIFFER = (
-        "A figure that differs from the program's own counters is marked *differ*. Releases differ from each other for these reasons:",
+    "A figure that differs from the program's own counters is marked *differ*. Releases differ from each other for these reasons:",
     "- 2.15 allocates cuBLAS' workspaces for each call and frees them again ([pytorch#194311](https://github.com/pytorch/pytorch/pull/194311)). At a peak",
     "  outside of matrix products, as in an optimizer's step, two workspaces of 8.125 MiB are missing. `gpucast diff` of two captures shows them in the line *workspaces*.",
     "- 2.9 to 2.11 keep a separate workspace of 1 MiB for cuBLASLt ([pytorch#156495](https://github.com/pytorch/pytorch/pull/156495)). From 2.12 on, cuBLASLt uses cuBLAS' workspace",
@@ -111,7 +111,7 @@ def markdown(rows, releases, notes=""):
         f"{', '.join(torch)} (with NVIDIA's wheels and Triton), on a machine without a GPU. *equal*: on every rank and device, the report's peaks equal",
         "`torch.cuda.max_memory_allocated()` and `max_memory_reserved()` in the script, to the byte.",
         "",
-                f"{len(rows)} programs: {sum(row['outcome'] == 'equal' for row in rows)} equal, {sum(row['outcome'] == 'message' for row in rows)} correctly end with a message, "
+        f"{len(rows)} programs: {sum(row['outcome'] == 'equal' for row in rows)} equal, {sum(row['outcome'] == 'message' for row in rows)} correctly end with a message, "
         f"{len(rows) - len(good)} do not work. {len(hung) or 'None'} had to be killed; {seconds_line(rows)}.",
         f"{len(left) or 'None'} left processes, shared memory or files of gpucast's when it ended.",
     ]

@@ -58,7 +58,7 @@ def table(rows):
     lines = ["| card | stacks MiB | messages | median MiB | line | fitted without the card | rows without an address | median MiB |",
              "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"]  # fmt: skip
     left_out, judged = [], []
-    for key in sorted({*points, *apart}, key=lambda key: key[1]):
+    for key in sorted({*points, *apart}, key=lambda key: (key[1], key[0])):
         card, stacks = key
         count, other_count = (sum(row[:2] == key for row in part) for part in (sourced, others))
         line, own = a + b * stacks, "-"
@@ -73,9 +73,9 @@ def table(rows):
         lines.append("| " + " | ".join(map(str, cells)) + " |")
     off = sorted(mib - a - b * stacks for _, stacks, mib, _ in rows)
     say = lambda errors: f"median {100 * statistics.median(errors):.1f} %, worst {100 * max(errors):.1f} %"  # noqa: E731
-    lines += ["", f"The line: {a:.1f} MiB + {b:.3f} x stacks. Cards left out of the fit: {say(left_out)}. Cards by the rows without an "
-              f"address: {say(judged)}. Single messages are off by {quantile(off, 0.05):+.0f} to {quantile(off, 0.95):+.0f} MiB "
-              f"(9 of 10), worst {off[0]:+.0f} and {off[-1]:+.0f}. Beyond the bare context that is {a - CONTEXT_MIB:.1f} MiB + "
+    lines += ["", f"The line: {a:.1f} MiB + {b:.3f} x stacks. Errors of cards left out of the fit: {say(left_out)}. Errors of cards from the rows "
+              f"without an address: {say(judged)}. 90 % of single messages are off by {quantile(off, 0.05):+.0f} to {quantile(off, 0.95):+.0f} MiB, "
+              f"the worst by {off[0]:+.0f} and {off[-1]:+.0f}. Above the bare context this is {a - CONTEXT_MIB:.1f} MiB + "
               f"{b - CONTEXT_PER_STACK:.3f} x stacks."]  # fmt: skip
     return "\n".join(lines)
 

@@ -153,13 +153,13 @@ sanitize: setup
 	done
 
 eval: build $(ENV_OLD)/.ready
-	$(ENV_OLD)/bin/python eval/papers/run_papers.py --gpucast $(GPUCAST) --data $(DATA) --out $(EVAL_OUT)
+	$(ENV_OLD)/bin/python -m eval.papers.run_papers --gpucast $(GPUCAST) --data $(DATA) --out $(EVAL_OUT)
 
 accuracy: build $(ENV_OLD)/.ready
 	@mkdir -p $(EVAL_OUT)
-	$(ENV_OLD)/bin/python eval/xmem_rows.py --gpucast $(GPUCAST) --data $(DATA) --arch all --min-batch 1 --cudnn off --jobs 2 \
+	$(ENV_OLD)/bin/python -m eval.memory.xmem_rows --gpucast $(GPUCAST) --data $(DATA) --arch all --min-batch 1 --cudnn off --jobs 2 \
 	  --resume $(EVAL_OUT)/accuracy.jsonl --markdown docs/results/accuracy.md
-	$(ENV_OLD)/bin/python eval/upper_bound.py --gpucast $(GPUCAST) --data $(DATA) --cudnn off --jobs 2 \
+	$(ENV_OLD)/bin/python -m eval.memory.upper_bound --gpucast $(GPUCAST) --data $(DATA) --cudnn off --jobs 2 \
 	  --resume $(EVAL_OUT)/accuracy.jsonl --write data/calibration.json --markdown docs/results/upper-bound.md
 
 bench: build $(ENV_NEW)/.ready $(WEB_MODULES)/.package-lock.json

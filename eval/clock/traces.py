@@ -3,7 +3,7 @@
 each reader found: PyTorch itself, gpucast, Holistic Trace Analysis and TensorBoard's profiler plugin. Exit code 1: they disagree.
 
     python -m venv READERS && READERS/bin/pip install HolisticTraceAnalysis torch-tb-profiler tensorboard "pandas<3"
-    python eval/clock/traces.py --python ENV/bin/python --readers READERS/bin/python [--gpucast PATH] [--gpu a100-80] [--only NAME,NAME] [--keep DIR]
+    python -m eval.clock.traces --python ENV/bin/python --readers READERS/bin/python [--gpucast PATH] [--gpu a100-80] [--only NAME,NAME] [--keep DIR]
 """
 
 import argparse
@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 
-from agree import SCRIPTS, SHARED, measured
+from eval.clock.agree import SCRIPTS, SHARED, measured
 
 WORK = ("kernel", "gpu_memcpy", "gpu_memset")
 READER = pathlib.Path(__file__).parent / "read_trace.py"

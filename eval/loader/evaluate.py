@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """`gpucast time` on twelve real data pipelines, against the same loops under `gpucast run --real-time`, with 0, 1, 2 and 4 workers.
 
-    python eval/loader/evaluate.py --gpucast build/release/bin/gpucast [--markdown docs/results/data-pipeline.md]
+    python -m eval.loader.evaluate --gpucast build/release/bin/gpucast [--markdown docs/results/data-pipeline.md]
                                                                             (a Python with torch, torchvision, Pillow, numpy, datasets, tokenizers, webdataset)
 
 Each pipeline is captured with 0 workers, for each of two loops: one whose step takes the card 0.3 times as long as a worker takes for a batch
@@ -25,10 +25,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from names import SYNC  # noqa: E402
-from quantiles import quantile  # noqa: E402
+from eval.figures import quantile
+from eval.loader.names import SYNC
 
 BEGIN, END = "<!-- loader: begin -->", "<!-- loader: end -->"
 PIPELINES = Path(__file__).with_name("pipelines.py")

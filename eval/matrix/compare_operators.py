@@ -3,7 +3,7 @@
 
     python train.py --model gpt2 --batch 2 --iterations 3 --device cpu --trace cpu.json.gz
     gpucast run --steps 100 -- python train.py --model gpt2 --batch 2 --iterations 3 --device cuda --trace cuda.json.gz
-    python eval/matrix/compare_operators.py cpu.json.gz cuda.json.gz
+    python -m eval.matrix.compare_operators cpu.json.gz cuda.json.gz
 
 For an operator of one iteration: how often it runs, the bytes that it leaves behind, and the most that it holds beyond those while it
 runs. CPU sizes are rounded up to 512 bytes, as CUDA's allocator does. Operators that agree are left out.

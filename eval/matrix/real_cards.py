@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Predict measured runs on real cards from CPU profiles of the same jobs at a small batch, rescaled to the measured one.
 
-    python eval/matrix/real_cards.py --python ENV/bin/python --out /tmp/cards
-    python eval/matrix/real_cards.py --python ENV/bin/python --out /tmp/cards --arch cnn --markdown docs/results/cpu-path-accuracy.md
+    python -m eval.matrix.real_cards --python ENV/bin/python --out /tmp/cards
+    python -m eval.matrix.real_cards --python ENV/bin/python --out /tmp/cards --arch cnn --markdown docs/results/cpu-path-accuracy.md
 
 The runs are those of the xMem artifact, read as docs/results/accuracy.md says; xMem's own predictions are on the same CPU's profiles
 at the full batch. ENV: PyTorch 2.6.0, torchvision 0.21.0 and transformers 4.51.3. Traces are kept in --out.
@@ -15,12 +15,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE))
-sys.path.insert(0, str(HERE.parent))
-
-import run_matrix  # noqa: E402
-import xmem_rows  # noqa: E402
+from eval.matrix import run_matrix
+from eval.memory import xmem_rows
 
 # The traced batch: small enough for a CPU, odd, so that it divides no size of a model (it could be taken for the batch).
 TRACED_BATCH = {"cnn": 7, "transformer": 3}
@@ -49,7 +45,7 @@ def make_trace(args, row):
     path = args.out / f"{row['model'].replace('/', '__')}-{row['optimizer'].lower()}-z{place}-b{batch}.json.gz"
 
     def make(temporary):
-        script = [args.python, HERE.parent / "xmem_workload.py", "--model", row["model"], "--optimizer", row["optimizer"]]
+        script = [args.python, xmem_rows.WORKLOAD, "--model", row["model"], "--optimizer", row["optimizer"]]
         script += ["--batch", batch, "--zero-grad", place]
         run_matrix.run([args.gpucast, "profile", "--steps", 3, "-o", temporary, "--", *script])
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Predict from CPU profiles what jobs take on a GPU, beside what the virtual GPU says they take.
 
-    python eval/matrix/run_matrix.py --python ENV/bin/python --out /tmp/matrix
-    python eval/matrix/run_matrix.py --python ENV/bin/python --out /tmp/matrix --only gpt2 --methods gpucast
-    python eval/matrix/run_matrix.py --python ENV/bin/python --out /tmp/matrix --ablate
+    python -m eval.matrix.run_matrix --python ENV/bin/python --out /tmp/matrix
+    python -m eval.matrix.run_matrix --python ENV/bin/python --out /tmp/matrix --only gpt2 --methods gpucast
+    python -m eval.matrix.run_matrix --python ENV/bin/python --out /tmp/matrix --ablate
 
 ENV: PyTorch 2.6.0, torchvision 0.21.0 and transformers 4.51.3. Runs and profiles are kept in --out: what is there is taken from there,
 so a second run only analyzes again.
@@ -20,12 +20,10 @@ import sys
 import time
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE))
-sys.path.insert(0, str(HERE.parent))
+from eval import jobs
+from eval.matrix.cases import CASES
 
-import jobs  # noqa: E402
-from cases import CASES  # noqa: E402
+HERE = Path(__file__).resolve().parent
 
 MIB = 2**20
 STEPS = 3

@@ -4,7 +4,7 @@
     python train.py --model resnet101 --batch 16 --optimizer AdamW --zero-grad start
     python train.py --model gpt2 --batch 4 --optimizer SGD --zero-grad after_step --device cpu --trace loop.json.gz
 
-CNNs come from torchvision, transformers from the public configurations in eval/configs; weights and data are random.
+CNNs come from torchvision, transformers from the public configurations in eval/memory/configs; weights and data are random.
 """
 
 import argparse
@@ -66,7 +66,7 @@ def make_cnn(args):
 
 
 def read_config(args):
-    fields = json.loads((Path(__file__).parent.parent / "configs" / (TRANSFORMERS[args.model] + ".json")).read_text())
+    fields = json.loads((Path(__file__).resolve().parents[1] / "memory/configs" / (TRANSFORMERS[args.model] + ".json")).read_text())
     return {**fields, **{name: args.layers for name in LAYER_FIELDS if args.layers and name in fields}}
 
 

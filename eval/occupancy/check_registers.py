@@ -1,7 +1,7 @@
 """Kernels' figures as gpucast reads them from an installed PyTorch against NVIDIA's own cuobjdump (package nvidia-cuda-cuobjdump): registers,
 static shared memory and stack of every kernel for one card's machine code.
 
-    python eval/occupancy/check_registers.py --cuobjdump .../bin/cuobjdump --wheel .venv/torch-2.6.0/lib/python3.11/site-packages/torch --gpu a100-80 --arch sm_80
+    python -m eval.occupancy.check_registers --cuobjdump .../bin/cuobjdump --wheel .venv/torch-2.6.0/lib/python3.11/site-packages/torch --gpu a100-80 --arch sm_80
 """
 
 import argparse
@@ -12,7 +12,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from eval import ROOT
+
 FIGURES = ("registers", "static_shared_bytes", "local_bytes")
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks what `gpucast pack --to` writes against the schedulers themselves, as far as packages have them.
 
-    python eval/packing/check_manifests.py --gpucast build/release/bin/gpucast          (pip install kubernetes ray)
+    python -m eval.packing.check_manifests --gpucast build/release/bin/gpucast          (pip install kubernetes ray)
 
 Kubernetes: each object must come back from the official client's models as it was; a field that they do not know would be lost, one of another
 type fails. Ray: started here with the plan's virtual cards, the program that gpucast wrote submits the plan's jobs as tasks; each says on

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """How slow two jobs on one card make each other: `gpucast pack`, told of captures only, beside pairs that Gavel measured (OSDI '20).
 
-    python eval/packing/gavel_jobs/capture.py --python .venv/torch-2.6.0/bin/python --out build/gavel     (once)
-    python eval/packing/gavel.py --data DIR --captures build/gavel --gpucast build/release/bin/gpucast --markdown docs/results/packing.md
-    python eval/packing/gavel.py --data DIR --captures build/gavel --fit        (needs numpy, scipy)
+    python -m eval.packing.gavel_jobs.capture --python .venv/torch-2.6.0/bin/python --out build/gavel     (once)
+    python -m eval.packing.gavel --data DIR --captures build/gavel --gpucast build/release/bin/gpucast --markdown docs/results/packing.md
+    python -m eval.packing.gavel --data DIR --captures build/gavel --fit        (needs numpy, scipy)
 
 DIR/gavel, from the repository stanford-futuredata/gavel: scheduler/simulation_throughputs.json (2020) and, where it is there,
 scheduler/notebooks/figures/motivation/oracle_throughputs.json (2019), plain or gzip: steps a second of 26 jobs alone and of all pairs. What a
@@ -25,11 +25,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-sys.path.insert(0, str(Path(__file__).resolve().parent / "gavel_jobs"))
-
-from capture import CARDS, SWEPT, capture_of, jobs  # noqa: E402
-from quantiles import quantile  # noqa: E402
+from eval import ROOT
+from eval.figures import quantile
+from eval.packing.gavel_jobs.capture import CARDS, SWEPT, capture_of, jobs
 
 BEGIN, END = "<!-- gavel: begin -->", "<!-- gavel: end -->"
 SLOW = 1.25  # as interference.py has it
@@ -56,7 +54,7 @@ JUDGED_TOO = {"mps": [], "timeslice": [("2019", "k80")]}
 
 def parse_args():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=Path(__file__).resolve().parents[3] / "shared/data")
+    parser.add_argument("--data", type=Path, default=ROOT.parent / "shared/data")
     parser.add_argument("--captures", type=Path, required=True)
     parser.add_argument("--gpucast", default=os.environ.get("GPUCAST_BIN", "gpucast"))
     parser.add_argument("--fit", action="store_true")

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """How slow two jobs on one card make each other: `gpucast pack` beside measured pairs, and the rules that others pack by.
 
-    python eval/packing/interference.py --data DIR --gpucast build/release/bin/gpucast --markdown docs/results/packing.md
-    python eval/packing/interference.py --data DIR --fit          (needs numpy, scipy)
+    python -m eval.packing.interference --data DIR --gpucast build/release/bin/gpucast --markdown docs/results/packing.md
+    python -m eval.packing.interference --data DIR --fit          (needs numpy, scipy)
 
 DIR/lucid (S-Lab-System-Group/Lucid, ASPLOS '23): 66 jobs alone on a card, with what nvidia-smi said of them, and 1,388 pairs of them with each
 one's speed over its speed alone. The card shared by time slices, as cards do by themselves. What a job is comes from its run alone: the share
@@ -15,13 +15,11 @@ import gzip
 import json
 import os
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from quantiles import quantile  # noqa: E402
+from eval import ROOT
+from eval.figures import quantile
 
 BEGIN, END = "<!-- interference: begin -->", "<!-- interference: end -->"
 SLOW = 1.25  # who waits longer than this is not served by sharing
@@ -30,7 +28,7 @@ START = (0.07, 0.36, 0.56)
 
 def parse_args():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=Path(__file__).resolve().parents[3] / "shared/data")
+    parser.add_argument("--data", type=Path, default=ROOT.parent / "shared/data")
     parser.add_argument("--gpucast", default=os.environ.get("GPUCAST_BIN", "gpucast"))
     parser.add_argument("--gpu", default="rtx3090", help="the card of the pairs, which their source does not name (default %(default)s)")
     parser.add_argument("--fit", action="store_true")

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """The best plan for a long queue: every policy and way to share, each from many places of its search, as Ray's tasks.
 
-    python eval/packing/plan_on_ray.py jobs.csv --gpus 64xp40,16xa100-80 -o plan.json              (pip install ray)
-    python eval/packing/plan_on_ray.py jobs.csv --gpus 64xp40,16xa100-80 --address auto            on all of a cluster's machines
+    python -m eval.packing.plan_on_ray jobs.csv --gpus 64xp40,16xa100-80 -o plan.json              (pip install ray)
+    python -m eval.packing.plan_on_ray jobs.csv --gpus 64xp40,16xa100-80 --address auto            on all of a cluster's machines
 
 Without --address Ray is started here, for this run. On a cluster `gpucast` lies at the same path on each machine. The answer hangs on the jobs,
 the cards and --seeds alone: on how many machines or workers it was computed makes no difference."""

@@ -1,6 +1,6 @@
 """DNN-occu's packing experiment (Table VI): four P40, mixes of Table II's models, policies beside each other over many draws.
 
-    python eval/packing/table6.py --python .venv/torch-2.6.0/bin/python --out build/packing --write docs/results/packing.md
+    python -m eval.packing.table6 --python .venv/torch-2.6.0/bin/python --out build/packing --write docs/results/packing.md
 
 The models are captured without a GPU (`gpucast batch`, kept in OUT), then each draw is packed (`gpucast pack`). What the paper leaves open is
 drawn, with a seed: a draw has --jobs jobs, all there at the start, of 5 to 20 s alone. Its jobs leave the card idle half of the time (slot
@@ -18,10 +18,9 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "eval/occupancy/dnn_occu"))
-from data_set import configurations, name_of  # noqa: E402
-from dnn_occu_models import MODELS  # noqa: E402
+from eval import ROOT
+from eval.occupancy.dnn_occu.data_set import configurations, name_of
+from eval.occupancy.dnn_occu.dnn_occu_models import MODELS
 
 POLICIES = ("slot", "nvml", "occupancy", "memory", "gpucast")
 PUBLISHED = {"slot": (133.10, 46.58), "nvml": (126.58, 46.48), "occupancy": (106.87, 61.23)}

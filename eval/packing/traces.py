@@ -1,6 +1,6 @@
 """Cluster traces on 2,000 cards: makespan, completion times and utilisation by policy.
 
-    python eval/packing/traces.py --data DIR --figures build/packing/figures.json --write docs/results/packing.md
+    python -m eval.packing.traces --data DIR --figures build/packing/figures.json --write docs/results/packing.md
 
 DIR is laid out as ../shared/data: cluster_traces/philly_from_pollux.csv.gz (Philly, as Pollux's authors took it) and
 cluster_traces/alibaba_gpu_v2023/openb_pod_list_default.csv.gz. Traces say when jobs came, how long they ran and on how many GPUs, and nothing
@@ -20,7 +20,7 @@ import time
 from datetime import datetime
 from pathlib import Path
 
-from table6 import POLICIES, ROOT, with_host, write_between
+from eval.packing.table6 import POLICIES, ROOT, with_host, write_between
 
 
 def philly(data):

@@ -3,7 +3,7 @@
 import math
 from html import escape
 
-import metrics
+from eval.papers import metrics
 
 # As in the paper, where it names a colour.
 COLOURS = {"xMem": "#1f77b4", "DNNMem": "#d62728", "SchedTune": "#2ca02c", "LLMem": "#9467bd", "gpucast": "#111111"}

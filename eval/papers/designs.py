@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """The two designs of the xMem paper (section 4.1.4) as jobs of `gpucast batch`, to run on the virtual GPU or on a real card.
 
-    python eval/papers/designs.py anova --python ENV/bin/python -o jobs.jsonl
-    python eval/papers/designs.py montecarlo --runs 200 --seed 1 --python ENV/bin/python -o jobs.jsonl
+    python -m eval.papers.designs anova --python ENV/bin/python -o jobs.jsonl
+    python -m eval.papers.designs montecarlo --runs 200 --seed 1 --python ENV/bin/python -o jobs.jsonl
     gpucast batch jobs.jsonl -o results.jsonl
 
 anova: every model with every optimizer and batch size that the paper pairs it with, each --repeats times, on one card.
@@ -17,7 +17,9 @@ import random
 import sys
 from pathlib import Path
 
-WORKLOAD = Path(__file__).resolve().parent.parent / "xmem_workload.py"
+from eval import ROOT
+
+WORKLOAD = ROOT / "eval/memory/xmem_workload.py"
 STEPS = 4
 CNN_OPTIMIZERS = ("AdamW", "Adam", "SGD", "RMSprop", "Adagrad")
 TRANSFORMER_OPTIMIZERS = ("AdamW", "Adam", "SGD", "Adafactor")
@@ -48,7 +50,7 @@ TRANSFORMERS = [
     "facebook/opt-350m",
     "cerebras/Cerebras-GPT-111M",
 ]
-LARGE_TRANSFORMERS = ["Qwen/Qwen3-0.6B"]  # and Pythia-1b, for which there is no configuration in eval/configs
+LARGE_TRANSFORMERS = ["Qwen/Qwen3-0.6B"]  # and Pythia-1b, for which there is no configuration in eval/memory/configs
 CARDS = ("rtx3060", "rtx4060")
 
 

@@ -2,10 +2,8 @@
 
 from html import escape
 
-import charts
-import estimators
-import metrics
-from truth import GPUCAST, REQUESTED
+from eval.papers import charts, estimators, metrics
+from eval.papers.truth import GPUCAST, REQUESTED
 
 ALL = "all"
 NO_CARD_RAN = (GPUCAST, REQUESTED, estimators.LLMEM, estimators.SCHEDTUNE)  # with these estimates as the limit

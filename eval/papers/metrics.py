@@ -4,8 +4,8 @@ import math
 import random
 import statistics
 
-import xmem_rows
-from quantiles import quantile
+from eval.figures import quantile
+from eval.memory import xmem_rows
 
 THRESHOLD = 0.2  # of the quadrants, on both axes
 

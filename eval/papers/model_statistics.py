@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What the estimators of other papers ask of a model, per sample: one JSON line a model.
 
-    gpucast run --gpu rtx3060 -- python eval/papers/model_statistics.py statistics.jsonl VGG16 openai-community/gpt2
+    gpucast run --gpu rtx3060 -- python -m eval.papers.model_statistics statistics.jsonl VGG16 openai-community/gpt2
 
 On the virtual GPU, so that nothing is computed and a CUDA build of PyTorch can be imported.
 """
@@ -12,9 +12,7 @@ from pathlib import Path
 
 import torch
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
-import xmem_workload as workload  # noqa: E402
+from eval.memory import xmem_workload as workload
 
 IMAGE = (1, 3, 86, 86)
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """The evaluation of the xMem paper, for gpucast and every estimator that the truth tables have.
 
-    python eval/papers/run_papers.py --python ENV/bin/python --out /tmp/papers
-    python eval/papers/run_papers.py --python ENV/bin/python --out /tmp/papers --data DIR --model gpt2
+    python -m eval.papers.run_papers --python ENV/bin/python --out /tmp/papers
+    python -m eval.papers.run_papers --python ENV/bin/python --out /tmp/papers --data DIR --model gpt2
 
 Truth tables: xmem/runs.jsonl of --data, the files of eval/truth, and eval/matrix/results.jsonl (truth of the virtual GPU, estimators on
 CPU profiles). ENV: PyTorch 2.6.0, torchvision 0.21.0 and transformers 4.51.3. Runs are kept in --out: a second start goes on where the
@@ -20,18 +20,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parent.parent
-sys.path.insert(0, str(HERE))
-sys.path.insert(0, str(HERE.parent))
+from eval import ROOT, jobs
+from eval.memory import xmem_rows
+from eval.papers import document, estimators, metrics, truth
+from eval.truth import measured_jobs
 
-import document  # noqa: E402
-import estimators  # noqa: E402
-import jobs  # noqa: E402
-import measured_jobs  # noqa: E402
-import metrics  # noqa: E402
-import truth  # noqa: E402
-import xmem_rows  # noqa: E402
+HERE = Path(__file__).resolve().parent
 
 
 def fail(message):
@@ -43,9 +37,9 @@ def parse_args():
     xmem_rows.add_data_option(parser)
     xmem_rows.add_cudnn_option(parser)
     parser.add_argument(
-        "--truth", type=Path, default=HERE.parent / "truth", help="a folder of files of measure_on_gpu.py (default %(default)s)"
+        "--truth", type=Path, default=ROOT / "eval/truth", help="a folder of files of measure_on_gpu.py (default %(default)s)"
     )
-    parser.add_argument("--matrix", type=Path, default=HERE.parent / "matrix/results.jsonl", help="default %(default)s")
+    parser.add_argument("--matrix", type=Path, default=ROOT / "eval/matrix/results.jsonl", help="default %(default)s")
     parser.add_argument("--out", type=Path, required=True, help="where runs are kept and the report is written")
     parser.add_argument("--gpucast", default=os.environ.get("GPUCAST_BIN", "gpucast"), help="default: $GPUCAST_BIN, or on PATH")
     parser.add_argument("--python", default=sys.executable, help="a Python with torch 2.6.0, torchvision 0.21.0 and transformers 4.51.3")
@@ -118,8 +112,8 @@ def statistics_of(args, names):
     missing = sorted(set(names) - set(known))
     if missing:
         fresh = args.out / "new.models.jsonl"
-        words = [args.gpucast, "run", "--gpu", "rtx3060", "--", args.python, str(HERE / "model_statistics.py"), str(fresh), *missing]
-        done = subprocess.run(words, capture_output=True, text=True)
+        words = [args.gpucast, "run", "--gpu", "rtx3060", "--", args.python, "-m", "eval.papers.model_statistics", str(fresh), *missing]
+        done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
         if not fresh.exists():
             fail(f"model_statistics.py failed:\n{done.stderr[-3000:]}")
         known.update((line["model"], line) for line in map(json.loads, fresh.read_text().splitlines()))

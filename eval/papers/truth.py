@@ -5,9 +5,9 @@ import json
 import re
 from typing import Optional
 
-import measured_jobs
-import xmem_rows
-from xmem_rows import ESTIMATORS, kind_of
+from eval.memory import xmem_rows
+from eval.memory.xmem_rows import ESTIMATORS, kind_of
+from eval.truth import measured_jobs
 
 GPUCAST = "gpucast"
 REQUESTED = f"{GPUCAST}, requested"
@@ -89,7 +89,7 @@ def estimates_of(raw):
 
 
 def from_measured(raw, source):
-    """A job of eval/measure_on_gpu.py: the device's memory where the driver told it, else what PyTorch reserved in three steps."""
+    """A job of eval/truth/measure_on_gpu.py: the device's memory where the driver told it, else what PyTorch reserved in three steps."""
     job, used = raw["job"], raw.get("device_used_peak_bytes")
     told = used and raw.get("device_used_before_bytes") is not None
     return Row(
@@ -113,7 +113,7 @@ def from_measured(raw, source):
 
 
 def read_measured(path):
-    """The jobs of a file that eval/measure_on_gpu.py wrote."""
+    """The jobs of a file that eval/truth/measure_on_gpu.py wrote."""
     rows = []
     for number, line in enumerate(path.read_text().splitlines(), start=1):
         raw = json.loads(line) if line.strip() else {}
@@ -122,7 +122,7 @@ def read_measured(path):
         try:
             rows.append(from_measured(raw, path.stem))
         except KeyError as error:
-            raise SystemExit(f"{path}, line {number}: no {error}; eval/measure_on_gpu.py writes such rows") from None
+            raise SystemExit(f"{path}, line {number}: no {error}; eval/truth/measure_on_gpu.py writes such rows") from None
     return rows
 
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """The tables of the thesis "Profiling GPU Memory with PyTorch" (I. Niksan, 2020), made again on the virtual GPU.
 
-    python eval/thesis/tables.py ncf
-    python eval/thesis/tables.py resnet50 --gpucast build/release/bin/gpucast --csv eval/thesis/resnet50.csv
+    python -m eval.thesis.tables ncf
+    python -m eval.thesis.tables resnet50 --gpucast build/release/bin/gpucast --csv eval/thesis/resnet50.csv
 
 Runs the thesis's training jobs (train.py beside this) under `gpucast run` with the Python that runs this script, reads
 `gpucast breakdown --format csv`, and prints the table as Markdown, the thesis's figures beside ours; --csv also writes it.
@@ -19,6 +19,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from eval import ROOT, jobs
+
 HERE = Path(__file__).resolve().parent
 MB = 1e6  # the thesis's: mf_user_embed.weight, 138493 * 64 * 4 bytes, is 35 of them, but 34 MiB
 STEPS = 12  # by then no step brings new addresses
@@ -27,10 +29,10 @@ GPU = "rtx3060"  # 28 multiprocessors, as the thesis's GTX 1080 Ti: scratch memo
 
 def capture(gpucast: str, job: str, batch: int, folder: Path):
     """Runs a job; returns its capture file, and what the thesis's way of counting gave after the last step."""
-    path = folder / f"{job}-{batch}.gpucast"
+    path = folder.resolve() / f"{job}-{batch}.gpucast"
     words = [gpucast, "run", "--gpu", GPU, "--steps", str(STEPS), "-o", str(path), "--"]
-    words += [sys.executable, str(HERE / "train.py"), job, "--batch", str(batch)]
-    done = subprocess.run(words, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    words += [sys.executable, "-m", "eval.thesis.train", job, "--batch", str(batch)]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     counts = re.findall(r"^thesis counts (\{.*\})$", done.stderr, re.MULTILINE)
     if not path.exists() or len(counts) < 2:
         raise SystemExit(f"tables.py: the capture failed: {' '.join(words)}\n{done.stderr}")
@@ -118,7 +120,7 @@ def main():
     parser.add_argument("--gpucast", default="gpucast", help="the program to use (default: the one on PATH)")
     parser.add_argument("--csv", metavar="PATH", help="also write the table to this file")
     args = parser.parse_args()
-    rows = table(args.table, args.gpucast)
+    rows = table(args.table, jobs.find(args.gpucast))
     print("All figures in MB (10^6 bytes), rounded.\n\n" + markdown(rows))
     if args.csv:
         with open(args.csv, "w", newline="", encoding="utf-8") as file:

@@ -1,7 +1,7 @@
 """The thesis's two training jobs, and its way of counting beside ours.
 
-    gpucast run --steps 20 -- python train.py ncf --batch 32768
-    gpucast run --steps 20 -- python train.py resnet50 --batch 32
+    gpucast run --steps 20 -- python -m eval.thesis.train ncf --batch 32768
+    gpucast run --steps 20 -- python -m eval.thesis.train resnet50 --batch 32
 
 The loops are those of the TBD suite that the thesis profiled: zero_grad between forward and backward, gradients set to zero
 and not to None, Adam and SGD one parameter at a time, and for ResNet-50 a DataParallel around the model that also brings the
@@ -13,12 +13,9 @@ After each backward a line on standard error says what the thesis's profiler wou
 import argparse
 import json
 import sys
-from pathlib import Path
 
 import torch
 from torch import nn
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
 
 
 class Addresses:
@@ -70,7 +67,7 @@ class Addresses:
 
 
 def train_ncf(batch: int, steps: int):
-    from train_ncf import NeuMF, ratings
+    from examples.train_ncf import NeuMF, ratings
 
     users, items = 138493, 26744
     model = NeuMF(users, items, 64, [256, 256, 128, 64])

@@ -3,7 +3,7 @@
     gpucast run -o train.gpucast -- python train.py
     PYTHONPATH=python python -m orion train.gpucast --gpu a100-80,rtx4090 --method orion,prenet,roofline,gpucast --trees trees.json
 
-Trees come from `eval/time/orion/evaluate.py --trees FILE`. With --one-worker-ms the step is the slower of GPU and data pipeline.
+Trees come from `python -m eval.orion.evaluate --trees FILE`. With --one-worker-ms the step is the slower of GPU and data pipeline.
 """
 
 import argparse
@@ -44,7 +44,7 @@ def gpu_ms(method, step, card, times, models, kappa):
     if method == "gpucast":
         return times["step"]["expected_ns"] / 1e6
     if method not in models:
-        raise ValueError(f"{method} needs trees: --trees FILE, of eval/time/orion/evaluate.py --trees FILE")
+        raise ValueError(f"{method} needs trees: --trees FILE, of eval/orion/evaluate.py --trees FILE")
     names, make = features.METHODS[method]
     if models[method]["features"] != list(names):
         raise ValueError(f"the trees of {method} are of other features; train them again")

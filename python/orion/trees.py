@@ -85,5 +85,5 @@ def read(path):
     except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
         raise ValueError(f"{path} cannot be read: {error}") from error
     if not isinstance(content, dict) or content.get("schema_version") != SCHEMA or not isinstance(content.get("methods"), dict):
-        raise ValueError(f"{path} holds no trees of `eval/time/orion/evaluate.py --trees`")
+        raise ValueError(f"{path} holds no trees of `python -m eval.orion.evaluate --trees`")
     return content["methods"]

@@ -1,5 +1,5 @@
 // How far measured runs were from what was predicted for them, by class of job: what an upper bound is made of.
-// The figures are data/calibration.json, which eval/upper_bound.py writes.
+// The figures are data/calibration.json, which eval/memory/upper_bound.py writes.
 #pragma once
 
 #include <cstdint>

@@ -39,7 +39,7 @@ int64_t in_steps(double mib) { return static_cast<int64_t>(std::ceil(mib / 2)) *
 constexpr double kContextBaseMib = 36, kContextPerStackMib = 1.82, kStackKibPerThread = 1;
 constexpr double kContextLeast = 0.85, kContextMost = 1.15;
 // What a process with PyTorch holds beyond its context grows with the stacks, too. Fitted to published out-of-memory messages of 16 cards
-// by eval/beside/fit_beside.py, as is how far single processes are off.
+// by eval/memory/fit_beside.py, as is how far single processes are off.
 constexpr double kKernelsBaseMib = 10.4, kKernelsPerStackMib = 0.351, kKernelsLeast = 0.5, kKernelsMoreMib = 71;
 
 double stacks_mib(const Gpu& gpu) { return gpu.multiprocessors * gpu.max_threads_per_multiprocessor * kStackKibPerThread / 1024; }

@@ -65,7 +65,7 @@ TEST(Ledger, ContextEstimateFitsCardsItWasNotFittedTo) {
   EXPECT_NEAR(context_mib(132, 2048) / 521.0, 1.0, 0.04);
 }
 
-// Medians of the rows of eval/beside/rows.csv that have no address, which nothing was fitted to. And an A100 with convolutional networks,
+// Medians of the rows of eval/memory/beside.csv that have no address, which nothing was fitted to. And an A100 with convolutional networks,
 // which held 530 to 560 MiB: within the range.
 TEST(Ledger, TotalsFitProcessesTheyWereNotFittedTo) {
   const auto total = [](const char* id) { return ledger_total(device_ledger(find_gpu(id), 12)); };

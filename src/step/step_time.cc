@@ -168,7 +168,7 @@ CardTime card_time(const Trace& trace, const StepOperations& step, const std::ve
   return out;
 }
 
-// How much of the error on one card, in its logarithm, another has too: fitted by eval/time/steps to half of its architectures, RTX 4090
+// How much of the error on one card, in its logarithm, another has too: fitted by eval/steps to half of its architectures, RTX 4090
 // and 5090 from 3090. Cards of one compute capability run the same kernels.
 constexpr double kKnownShare = 0.72;
 bool shares_kernels(const Gpu& a, const Gpu& b) { return a.compute_major == b.compute_major && a.compute_minor == b.compute_minor; }

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from ray.cluster_utils import Cluster
 
-SCRIPT = Path(__file__).resolve().parents[2] / "eval/packing/plan_on_ray.py"
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
@@ -25,8 +25,20 @@ def jobs(tmp_path):
 
 
 def answer(jobs, *options):
-    words = [sys.executable, SCRIPT, jobs, "--gpus", "12xp40", "--seeds", "3", "--gpucast", os.environ["GPUCAST_BIN"], *options]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    words = [
+        sys.executable,
+        "-m",
+        "eval.packing.plan_on_ray",
+        jobs,
+        "--gpus",
+        "12xp40",
+        "--seeds",
+        "3",
+        "--gpucast",
+        os.environ["GPUCAST_BIN"],
+        *options,
+    ]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout, done.stderr
 

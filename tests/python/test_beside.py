@@ -1,14 +1,11 @@
-"""eval/beside: the line through what processes hold beside the allocator, and that the ledger has it."""
+"""eval/memory: the line through what processes hold beside the allocator, and that the ledger has it."""
 
 import re
-import sys
 
 import pytest
 from conftest import ROOT
 
-sys.path[:0] = [str(ROOT / "eval/beside"), str(ROOT / "eval")]
-
-import fit_beside  # noqa: E402
+from eval.memory import fit_beside
 
 pytestmark = pytest.mark.once
 
@@ -27,7 +24,7 @@ def test_points_on_a_line_give_the_line():
 
 
 def test_the_ledger_has_the_line_of_the_rows():
-    rows = [row for row in fit_beside.read(fit_beside.HERE / "rows.csv") if row[3]]
+    rows = [row for row in fit_beside.read(fit_beside.HERE / "beside.csv") if row[3]]
     a, b = fit_beside.fit(fit_beside.medians(rows))
     assert (constant("kContextBaseMib"), constant("kContextPerStackMib")) == (fit_beside.CONTEXT_MIB, fit_beside.CONTEXT_PER_STACK)
     assert a - constant("kContextBaseMib") == pytest.approx(constant("kKernelsBaseMib"), abs=0.1)

@@ -1,4 +1,4 @@
-"""eval/time/gemm_model.py searches constants with src/time/gemm.cc's formula written once more: both say the same of the same products."""
+"""eval/operations/gemm_model.py searches constants with src/time/gemm.cc's formula written once more: both say the same of the same products."""
 
 import json
 import subprocess
@@ -8,11 +8,10 @@ from pathlib import Path
 import numpy
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-sys.path.insert(0, str(ROOT / "eval/time"))
+from eval.operations import gemm_model
+from eval.operations import rows as measured
 
-import gemm_model  # noqa: E402
-import rows as measured  # noqa: E402
+ROOT = Path(__file__).resolve().parent.parent.parent
 
 pytestmark = pytest.mark.once
 PRODUCTS = [  # batch, m, n, k, the second operand transposed
@@ -70,11 +69,12 @@ def test_a_table_of_few_rows_and_of_cards_that_nobody_knows(gpucast_bin, tmp_pat
     (folder / "aic_gemm_bf16.csv").write_text(HEAD + "".join(lines))
     without = tmp_path / "without-l40s.json"
     without.write_text('{"schema_version": 1, "cards": {"l40s": null}}')
-    words = [ROOT / "eval/time/operations.py", "--data", tmp_path / "data", "--without", tmp_path, "--gpucast", gpucast_bin, "--intervals"]
-    done = subprocess.run([sys.executable, *map(str, words)], capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", "eval.operations.judge"]
+    words = ["--data", tmp_path / "data", "--without", tmp_path, "--gpucast", gpucast_bin, "--intervals"]
+    done = subprocess.run([*command, *map(str, words)], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     rows = [[cell.strip() for cell in line.split("|")[2:6]] for line in done.stdout.splitlines() if line.startswith("| aic")]
     assert rows == [["l40s", "bf16", "left out", "2"], ["l40s", "bf16", "built in", "2"], ["rtx3060", "bf16", "built in", "2"]]
     assert done.stderr == "left out: rows of 'B9000', which `gpucast gpus` does not have\n"
-    done = subprocess.run([sys.executable, words[0], "--data", tmp_path / "nothing"], capture_output=True, text=True, check=False)
+    done = subprocess.run([*command, "--data", tmp_path / "nothing"], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

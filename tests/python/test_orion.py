@@ -2,7 +2,6 @@
 tables made by hand."""
 
 import csv
-import importlib.util
 import json
 import math
 import subprocess
@@ -13,17 +12,10 @@ from types import SimpleNamespace
 import pytest
 from conftest import ROOT
 
-ORION = ROOT / "eval/time/orion"
-sys.path[:0] = [str(ORION), str(ROOT / "eval/time/steps"), str(ROOT / "eval/time"), str(ROOT / "python")]
-
-import full_rows  # noqa: E402
-import judged  # noqa: E402
-import orion_tables  # noqa: E402
-import own_steps  # noqa: E402
-import pictures  # noqa: E402
-import published  # noqa: E402
-from orion import features, flops, pipeline, steps, trees  # noqa: E402
-from orion.__main__ import main as orion_main  # noqa: E402
+from eval.orion import evaluate as evaluation
+from eval.orion import full_rows, judged, orion_tables, own_steps, pictures, published
+from python.orion import features, flops, pipeline, steps, trees
+from python.orion.__main__ import main as orion_main
 
 pytestmark = pytest.mark.once
 
@@ -464,9 +456,7 @@ def answer(gpucast, *words):
 
 @pytest.fixture
 def orion_evaluate(monkeypatch):
-    spec = importlib.util.spec_from_file_location("orion_evaluate", ORION / "evaluate.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = evaluation
     monkeypatch.setattr(module, "need_lightgbm", lambda: None)
     monkeypatch.setattr(module.predict.jobs, "find", lambda gpucast: gpucast)
     monkeypatch.setattr(module.predict, "captures", lambda gpucast, rows, folder, jobs: ({row.job["name"]: "capture" for row in rows}, {}))
@@ -523,7 +513,7 @@ def test_models_that_constants_were_fitted_on_judge_nobody(orion_evaluate):
 
 
 def evaluate(*words):
-    done = subprocess.run([sys.executable, str(ORION / "evaluate.py"), *map(str, words)], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-m", "eval.orion.evaluate", *map(str, words)], cwd=ROOT, capture_output=True, text=True)
     return done.returncode, done.stdout, done.stderr
 
 

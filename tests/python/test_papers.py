@@ -8,17 +8,11 @@ import sys
 import pytest
 from conftest import ROOT
 
-PAPERS = ROOT / "eval/papers"
-sys.path[:0] = [str(PAPERS), str(ROOT / "eval")]
+from eval import jobs
+from eval.memory import xmem_rows
+from eval.papers import charts, designs, document, estimators, metrics, truth
 
-import charts  # noqa: E402
-import designs  # noqa: E402
-import document  # noqa: E402
-import estimators  # noqa: E402
-import jobs  # noqa: E402
-import metrics  # noqa: E402
-import truth  # noqa: E402
-import xmem_rows  # noqa: E402
+PAPERS = ROOT / "eval/papers"
 
 pytestmark = pytest.mark.once
 
@@ -226,8 +220,8 @@ def test_an_estimator_written_anew_is_judged_as_the_others():
 
 def test_model_statistics(gpucast_bin, tmp_path):
     """A network whose sizes are known: VGG16 for 1000 classes has 138357544 parameters."""
-    words = [gpucast_bin, "run", "--gpu", "rtx3060", "--", sys.executable, PAPERS / "model_statistics.py", tmp_path / "out.jsonl", "VGG16"]
-    done = subprocess.run(list(map(str, words)), capture_output=True, text=True)
+    words = [gpucast_bin, "run", "--gpu", "rtx3060", "--", sys.executable, "-m", "eval.papers.model_statistics", tmp_path / "out.jsonl", "VGG16"]
+    done = subprocess.run(list(map(str, words)), cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     (line,) = map(json.loads, (tmp_path / "out.jsonl").read_text().splitlines())
     assert line["parameters_bytes"] == 4 * 138357544
@@ -301,7 +295,7 @@ def test_measured_jobs(tmp_path):
 def test_a_part_that_there_is_not():
     """measure_on_gpu.py says so before it asks for a card."""
     done = subprocess.run(
-        [sys.executable, str(ROOT / "eval/measure_on_gpu.py"), "-o", "x", "--only", "provenance"], capture_output=True, text=True
+        [sys.executable, str(ROOT / "eval/truth/measure_on_gpu.py"), "-o", "x", "--only", "provenance"], capture_output=True, text=True
     )
     assert done.returncode == 2 and "choose from" in done.stderr
 
@@ -354,11 +348,23 @@ def test_from_end_to_end(gpucast_bin, tmp_path):
     """A measured job of a card through both rounds; its limits by replay and by running it."""
     (tmp_path / "truth").mkdir()
     (tmp_path / "truth/card.jsonl").write_text(json.dumps(measured(max_memory_reserved_3_steps_bytes=100 * 2**20)) + "\n")
-    words = [sys.executable, PAPERS / "run_papers.py", "--gpucast", gpucast_bin, "--out", tmp_path / "out", "--draws", 10, "--jobs", 1]
+    words = [
+        sys.executable,
+        "-m",
+        "eval.papers.run_papers",
+        "--gpucast",
+        gpucast_bin,
+        "--out",
+        tmp_path / "out",
+        "--draws",
+        10,
+        "--jobs",
+        1,
+    ]
     words += ["--data", tmp_path / "none", "--matrix", tmp_path / "none", "--truth", tmp_path / "truth"]
     found = []
     for way in "run", "replay":
-        done = subprocess.run([*map(str, words), "--second-round", way], capture_output=True, text=True)
+        done = subprocess.run([*map(str, words), "--second-round", way], cwd=ROOT, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         found += map(json.loads, (tmp_path / "out/rows.jsonl").read_text().splitlines())
     assert "jobs fit" not in done.stderr  # a replay needs no further run
@@ -378,13 +384,13 @@ def test_rows_of_a_card_beside_the_virtual_gpu(gpucast_bin, tmp_path):
     row = measured(max_memory_reserved_3_steps_bytes=100 * 2**20, device_used_before_bytes=0, device_used_peak_bytes=2**30)
     allocator = {"part": "allocator", "count": 3000, "reserved_changes": [[0, 1]], "source": row["source"]}
     unknown = {**row, "source": {**row["source"], "card": "Some card"}}
-    words = [sys.executable, str(ROOT / "eval/compare_truth.py"), "--gpucast", gpucast_bin, "--data", str(tmp_path / "truth")]
-    none = subprocess.run(words, capture_output=True, text=True)
+    words = [sys.executable, "-m", "eval.truth.compare_truth", "--gpucast", gpucast_bin, "--data", str(tmp_path / "truth")]
+    none = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
     assert none.returncode == 1 and "compare_truth.py: no rows in" in none.stderr, none.stderr
     (tmp_path / "truth").mkdir()
     lines = [row, allocator, unknown, measured(error="no")]
     (tmp_path / "truth/card.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    done = subprocess.run(words, capture_output=True, text=True)
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "left out, not in `gpucast gpus`: Some card" in done.stderr
     (line,) = (line for line in done.stdout.splitlines() if " mlp 64 fp32 Adam" in line)

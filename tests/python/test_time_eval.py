@@ -1,4 +1,4 @@
-"""eval/time: adapters on tables made by hand, arithmetic with paper and pencil, and the command from end to end with a gpucast that answers
+"""eval/operations: adapters on tables made by hand, arithmetic with paper and pencil, and the command from end to end with a gpucast that answers
 from a table."""
 
 import argparse
@@ -13,16 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from eval.steps import fit_steps, predict, split
+from eval.steps import step_rows as measured
+from eval.steps import step_tables as tables
+
 ROOT = Path(__file__).resolve().parent.parent.parent
-TIME = ROOT / "eval/time"
-sys.path[:0] = [str(TIME / "steps"), str(TIME)]
 
-import fit_steps  # noqa: E402
-import split  # noqa: E402
-import step_rows as measured  # noqa: E402
-import step_tables as tables  # noqa: E402
-
-import predict  # noqa: E402
 
 pytestmark = pytest.mark.once
 
@@ -310,25 +306,25 @@ def fake_gpucast(tmp_path):
     return path
 
 
-def run(script, *words):
-    return subprocess.run([sys.executable, str(TIME / script), *map(str, words)], capture_output=True, text=True)
+def run(module, *words):
+    return subprocess.run([sys.executable, "-m", f"eval.steps.{module}", *map(str, words)], cwd=ROOT, capture_output=True, text=True)
 
 
 def test_a_table_from_end_to_end(data, tmp_path, fake_gpucast):
     words = ["--data", data, "--captures", tmp_path / "kept", "--gpucast", fake_gpucast, "--markdown", tmp_path / "out.md"]
-    done = run("steps/run_steps.py", "timm-train", *words)
+    done = run("run_steps", "timm-train", *words)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "out.md").read_text() == done.stdout
     assert "| all | 2 | 9.2 |" in done.stdout  # 110 for 100 and for 120
     assert "Left out of 3 rows" in done.stdout and "no such model" in done.stdout
     kept = {path: path.stat().st_mtime_ns for path in (tmp_path / "kept").glob("*.gpucast")}
     assert len(kept) == 2
-    assert run("steps/run_steps.py", "timm-train", *words).stdout == done.stdout
+    assert run("run_steps", "timm-train", *words).stdout == done.stdout
     assert kept == {path: path.stat().st_mtime_ns for path in (tmp_path / "kept").glob("*.gpucast")}
 
 
 def test_cards_that_gpucast_does_not_know_are_said(data, tmp_path, fake_gpucast):
-    done = run("steps/run_steps.py", "timm-infer", "--data", data, "--captures", tmp_path / "kept", "--gpucast", fake_gpucast)
+    done = run("run_steps", "timm-infer", "--data", data, "--captures", tmp_path / "kept", "--gpucast", fake_gpucast)
     assert done.returncode == 0, done.stderr
     assert "1 rows of rtx5090" in done.stdout
     assert "from rtx3090" in done.stdout  # 20 ms x 60 / 110 for 10
@@ -358,10 +354,10 @@ def two_models(data):
 def test_factors_of_one_card_on_another(data, tmp_path, fake_gpucast):
     two_models(data)
     words = ["--data", data, "--captures", tmp_path / "kept", "--gpucast", fake_gpucast, "--table", "timm-infer"]
-    done = run("fit_steps.py", *words)
+    done = run("fit_steps", *words)
     assert done.returncode == 0, done.stderr
     assert "models not fitted" in done.stdout
-    done = run("fit_steps.py", *words, "--from-card", "rtx3090")
+    done = run("fit_steps", *words, "--from-card", "rtx3090")
     assert done.returncode == 0, done.stderr
     # 110 for 90 there: a factor of about 0.82, and 60 for 49.1 here.
     lines = {line.split("|")[1].strip(): line.split("|")[3].strip() for line in done.stdout.splitlines() if line.startswith("| rtx4090")}

@@ -1,4 +1,4 @@
-"""eval/upper_bound.py: the arithmetic on tables small enough for paper and pencil, and that the command computes the same from the table."""
+"""eval/memory/upper_bound.py: the arithmetic on tables small enough for paper and pencil, and that the command computes the same from the table."""
 
 import json
 import math
@@ -9,11 +9,9 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-sys.path.insert(0, str(ROOT / "eval"))
+from eval.memory import upper_bound, xmem_rows
 
-import upper_bound  # noqa: E402
-import xmem_rows  # noqa: E402
+ROOT = Path(__file__).resolve().parent.parent.parent
 
 pytestmark = pytest.mark.once
 
@@ -190,8 +188,8 @@ def test_each_run_is_made_once(tmp_path):
     row = {"path": "x", "experiment": "montecarlo", "gpu": "NVIDIA GeForce RTX 3060", "total_gpu_memory": 12 * GIB, "model": "net"}
     row.update(arch="cnn", optimizer="SGD", zero_grad_mode=0, ground=2 * GIB + 50 * MIB, real_oom=False, estimators={})
     data.write_text("".join(json.dumps({**row, "batch_size": batch}) + "\n" for batch in (8, 16)))
-    words = [sys.executable, ROOT / "eval/upper_bound.py", "--gpucast", fake, "--data", data, "--write", tmp_path / "table.json"]
-    done = subprocess.run([*map(str, words)], capture_output=True, text=True)
+    words = [sys.executable, "-m", "eval.memory.upper_bound", "--gpucast", fake, "--data", data, "--write", tmp_path / "table.json"]
+    done = subprocess.run([*map(str, words)], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert calls.read_text().splitlines() == ["rtx3060 net SGD 8 z0", "rtx3060 net SGD 16 z0"]
     table = json.loads((tmp_path / "table.json").read_text())

@@ -1,7 +1,7 @@
 """DNN-occu's data set, made anew without a GPU: Table II's models in random configurations on its three cards. One line a run in OUT/rows.jsonl,
 graphs beside it. What is there already is not run again. The occupancies are computed (`gpucast occupancy`), not measured.
 
-    python eval/occupancy/dnn_occu/data_set.py --python .venv/torch-2.6.0/bin/python --out build/dnn_occu/data
+    python -m eval.occupancy.dnn_occu.data_set --python .venv/torch-2.6.0/bin/python --out build/dnn_occu/data
 """
 
 import argparse
@@ -14,9 +14,9 @@ import sys
 import time
 from pathlib import Path
 
-from dnn_occu_models import IMAGE, MODELS, SEQUENCE, TEXT
+from eval import ROOT
+from eval.occupancy.dnn_occu.dnn_occu_models import IMAGE, MODELS, SEQUENCE, TEXT
 
-ROOT = Path(__file__).resolve().parents[3]
 CARDS = ("a100-80", "rtx2080ti", "p40")
 
 

@@ -1,22 +1,17 @@
 """Trains DNN-occu and the networks that its paper compares it with on data_set.py's rows, and writes the paper's tables as Markdown. Goes on
 where it was stopped. Needs PyTorch on the CPU and NumPy.
 
-    python eval/occupancy/dnn_occu/evaluate.py --data build/dnn_occu/data --work build/dnn_occu/work [--weights python/dnn_occu/weights.npz]
+    python -m eval.occupancy.dnn_occu.evaluate --data build/dnn_occu/data --work build/dnn_occu/work [--weights python/dnn_occu/weights.npz]
 """
 
 import argparse
 import json
 import random
 import subprocess
-import sys
 from pathlib import Path
 
-import torch
-
-ROOT = Path(__file__).resolve().parents[3]
-sys.path.insert(0, str(ROOT / "python"))
-from dnn_occu import graphs, training  # noqa: E402
-from dnn_occu.networks import NETWORKS  # noqa: E402
+from eval import ROOT
+from python.dnn_occu import graphs
 
 CARDS = {"a100-80": "A100", "rtx2080ti": "RTX 2080 Ti", "p40": "P40"}
 SEEN = ("vit_t", "lstm", "rnn", "resnet34", "resnet18", "vgg16", "vgg13", "vgg11", "alexnet", "lenet")
@@ -60,6 +55,8 @@ class DataSet:
 
 def experiment(name, kinds, train, tests, options, epochs):
     """kind -> (network, seconds, {name of test: [(row, guess), ...]})."""
+    from python.dnn_occu import training
+
     out = {}
     folder = options.work / name
     folder.mkdir(parents=True, exist_ok=True)
@@ -140,6 +137,11 @@ def main():
     parser.add_argument("--epochs", type=int, default=80)
     parser.add_argument("--threads", type=int, default=2)
     options = parser.parse_args()
+    import torch
+
+    from python.dnn_occu import training
+    from python.dnn_occu.networks import NETWORKS
+
     torch.set_num_threads(options.threads)
     data = DataSet(options.data, options.gpucast)
     train, seen = data.split(SEEN)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Captures all of Gavel's jobs without a GPU, for each of its cards. Start it again after a break: what is there stays.
 
-    python eval/packing/gavel_jobs/capture.py --python .venv/torch-2.6.0/bin/python --out build/gavel
+    python -m eval.packing.gavel_jobs.capture --python .venv/torch-2.6.0/bin/python --out build/gavel
 
 OUT/CARD/JOB.gpucast, and OUT/results.jsonl with each run's report. The Python needs torchvision for ResNet-50."""
 

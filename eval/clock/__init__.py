@@ -1,0 +1,1 @@
+"""Scripts that measure themselves on the virtual clock, beside `gpucast time`."""

@@ -1,0 +1,1 @@
+"""Data pipelines with any number of workers, beside `gpucast time`."""

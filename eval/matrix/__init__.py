@@ -1,0 +1,1 @@
+"""CPU profiles beside the virtual GPU, for the same jobs."""

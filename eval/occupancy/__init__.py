@@ -1,0 +1,1 @@
+"""Occupancy and kernels' registers beside the profiler's and NVIDIA's tool."""

@@ -1,0 +1,1 @@
+"""DNN-occu's network: its data set, training and tables."""

@@ -1,0 +1,1 @@
+"""How far single operations are from measured kernels, and the fits of their constants."""

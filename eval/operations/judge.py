@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+"""How far `gpucast time --operations` is from measured operations: a Markdown table by card and class.
+
+    python -m eval.operations.judge --data DIR [--gpu CARD ...] [--without FOLDER] [--gpucast PATH] [--kinds gemm attention]
+
+"left out": constants of FOLDER/without-CARD.json (fit_gemm.py, fit_attention.py), to which the card gave nothing. "level known": the same, with
+one number from 20 of the card's rows (the median of measured over expected, as a calibration would give it), judged on the others. "built in":
+the constants of the command, on rows that a fit may have seen. The roofline is max(FLOPs, bytes) at the datasheet's rates."""
+
+import argparse
+import tempfile
+from pathlib import Path
+
+import numpy
+
+from eval import ROOT
+from eval.operations import rows as measured
+from eval.operations.measured import ask
+
+ROWS = 900  # as fit_gemm.py
+KNOWN = 20
+
+# What NeuSight (ASPLOS '25) says of its own predictor, mean over its test operators: a fully connected layer and a batched product.
+NEUSIGHT_PUBLISHED = "NeuSight's own figures are means over models, not these rows: 5.2 % median, 7.3 % mean on 26 training cells."
+
+
+def ask_lines(gpucast, lines, card, constants):
+    with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as file:
+        file.write(lines)
+        file.flush()
+        return ask(gpucast, file.name, card, constants)
+
+
+def figures(expected, ns):
+    error = numpy.abs(expected / ns - 1)
+    return f"{100 * numpy.median(error):.1f} | {100 * error.mean():.1f} | {100 * numpy.quantile(error, 0.9):.1f} | {100 * error.max():.0f}"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", required=True)
+    parser.add_argument("--gpu", nargs="*")
+    parser.add_argument("--without", default="build/eval/time")
+    parser.add_argument("--gpucast", default=str(ROOT / "build/release/bin/gpucast"))
+    parser.add_argument("--kinds", nargs="*", default=["gemm", "attention"])
+    parser.add_argument("--intervals", action="store_true", help="also print the quantiles of measured over expected, pooled over classes")
+    options = parser.parse_args()
+    print(
+        "| class | card | precision | constants | n | median % | mean % | 90th % | worst % | roofline median % | interval holds % | mean width |\n|---|---|---|---|---|---|---|---|---|---|---|---|"
+    )
+    pooled = {}
+    for kind in options.kinds:
+        read, lines_of = {"gemm": (measured.gemms, measured.gemm_lines), "attention": (measured.attentions, measured.attention_lines)}[kind]
+        for (name, card, precision), columns in sorted(read(options.data).items()):
+            if options.gpu and card not in options.gpu:
+                continue
+            lines = lines_of(columns, precision)
+            without = Path(options.without) / f"without-{card}.json"
+            for label, constants in (("left out", without), ("built in", None)):
+                if constants and not constants.exists():
+                    continue
+                answers = ask_lines(options.gpucast, lines, card, constants)
+                ns = columns["ns"]
+                expected, low, high, ideal = (
+                    numpy.array([answer[field] for answer in answers]) for field in ("expected_ns", "low_ns", "high_ns", "ideal_ns")
+                )
+                if not constants and kind == "gemm" and len(ns) > 2 * ROWS:  # without the rows that the fit drew
+                    rest = numpy.random.default_rng(0).permutation(len(ns))[ROWS:]
+                    ns, expected, low, high, ideal = ns[rest], expected[rest], low[rest], high[rest], ideal[rest]
+                held, width = 100 * ((low <= ns) & (ns <= high)).mean(), ((high - low) / expected).mean()
+                roof = 100 * numpy.median(numpy.abs(ideal / ns - 1))
+                print(
+                    f"| {name} | {card} | {precision} | {label} | {len(ns)} | {figures(expected, ns)} | {roof:.1f} | {held:.0f} | {width:.2f} |",
+                    flush=True,
+                )
+                pooled.setdefault((kind, precision, label), []).append(ns / expected)
+                if constants and len(ns) > 2 * KNOWN:
+                    known = numpy.random.default_rng(1).permutation(len(ns))[:KNOWN]
+                    rest = numpy.setdiff1d(numpy.arange(len(ns)), known)
+                    scale = numpy.median(ns[known] / expected[known])
+                    print(
+                        f"| {name} | {card} | {precision} | left out, level known ({scale:.2f}) | {len(rest)} | {figures(expected[rest] * scale, ns[rest])} | | | |",
+                        flush=True,
+                    )
+                    pooled.setdefault((kind, precision, "level known"), []).append(ns[rest] / expected[rest] / scale)
+    if options.intervals:
+        print("\n| kind | precision | constants | 5th percentile of measured / expected | 95th |\n|---|---|---|---|---|")
+        for (kind, precision, label), ratios in sorted(pooled.items()):
+            # Each class and card counts alike, whatever its number of rows.
+            quantiles = numpy.mean([numpy.quantile(ratio, [0.05, 0.95]) for ratio in ratios], axis=0)
+            print(f"| {kind} | {precision} | {label} | {quantiles[0]:.2f} | {quantiles[1]:.2f} |")
+    print(f"\n{NEUSIGHT_PUBLISHED}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""ORION's and PreNeT's step times beside gpucast's."""

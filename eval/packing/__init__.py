@@ -1,0 +1,1 @@
+"""Jobs that share cards: measured pairs, policies on clusters' loads, what schedulers accept."""

@@ -1,0 +1,1 @@
+"""Gavel's jobs as captures."""

@@ -1,0 +1,1 @@
+"""The tables of a thesis on PyTorch's memory, made again."""

@@ -1,6 +1,6 @@
 """The capture layer: runs inside the user's Python under `gpucast run` and `gpucast profile`. Standard library only, Python 3.9 and later.
 
-Each module imports only modules further down in this list; what lower ones have to tell higher ones goes through functions handed down.
+Each module imports only modules further down in this list; lower ones call higher ones only through functions passed down to them.
 
     fork_server       `gpucast batch`: a Python with torch imported, and the children that it forks for jobs
     importhook        notices `import torch`, hands over to `capture` or `profile_capture`
@@ -14,29 +14,29 @@ Each module imports only modules further down in this list; what lower ones have
     profile_capture   `gpucast profile`: one process under PyTorch's profiler, from `import torch` to its trace
     profile_marks     the marks and tables of tensors that it adds
     profile_cuda      torch.cuda with one card that has nothing to do
-    profile_device    the CPU in the place of the CUDA device that the script asks for
+    profile_device    the CPU instead of the CUDA device that the script asks for
 
     clock             `gpucast run --real-time` and `--warp`: a process on the card's clock, which records nothing
-    ending            what ended a process, what the supervisor is told, standing still
+    ending            why a process ended, the messages to the supervisor, standing still
     checkpoints       saving checkpoints does nothing
-    values            what is read from the card, where zero will not do
+    values            values read from the card, where zero is no useful answer
     imagined_ranks    ranks that do not run here, under `--world-size`
-    shadow_values     what small tensors on the card would hold, followed on the host
+    shadow_values     the values of small tensors on the card, followed on the host
     initialisation    large weights are not drawn on the host
-    horizon           `--steps auto`, and what the script would do behind the steps that ran
+    horizon           `--steps auto`, and what the script would do after the steps that ran
     loader            the DataLoader that feeds training
     loader_measure    how fast it gives batches, in a forked child
     copies            copies of the trained parameters: EMA and the like
     graph             the computation graph of the model's first forward, where it is asked for
-    operators         which operators one step runs, on which shapes
-    tensors           which named tensors lie where
+    operators         the operators of one step, with their shapes
+    tensors           the addresses of named tensors
     steps             counts optimizer steps
-    patching          puts functions in the place of PyTorch's; guards
-    process           where this process's capture stands: the state that all others read
+    patching          replaces PyTorch's functions; guards
+    process           the state of this process's capture; all other modules read it
     recorder          marks, modules and tensors, kept in memory until the end
     cudnn             the user's own cuDNN: which one can be asked for workspaces
     libraries         puts the virtual GPU's libraries in place before PyTorch asks for NVIDIA's
-    session           the files through which this process and the supervisor speak
+    session           the files for messages between this process and the supervisor
 
     probe             what `gpucast doctor` runs
 

@@ -37,7 +37,7 @@ from . import (
 _versions = {}  # of the libraries that this PyTorch is built for
 _cudnn = cudnn.Choice()
 _core = None
-_installed = False  # what a process needs once: false in a fresh process, true in a child of the fork server
+_installed = False  # work that a process needs once: false in a fresh process, true in a child of the fork server
 _end_lock = threading.Lock()
 
 
@@ -68,9 +68,9 @@ def before_torch(origin):
         return
     _versions = libraries.write_profile(build, process.ranks()["local_world_size"], lambda base: cudnn.profile_entries(_cudnn, base))
     os.environ["GPUCAST_VGPU_PROFILE"] = session.path("profile")
-    # Triton links its launchers to a file of the driver's name. One that the user names is no more than a place to link, too.
+    # Triton links its launchers to a file with the driver's name. A file that the user names would only be linked to, too.
     os.environ["TRITON_LIBCUDA_PATH"] = libraries.driver_folder(build.cuda_major)
-    # What Inductor compiles for AOTInductor links to `-lcuda`, which a driver's installation puts where linkers look.
+    # Inductor's code for AOTInductor links to `-lcuda`; a driver's installation puts that into the linkers' search path.
     # A process forked or started by this one has it already.
     folders = os.environ.get("LIBRARY_PATH", "").split(os.pathsep)
     if os.environ["TRITON_LIBCUDA_PATH"] not in folders:
@@ -179,10 +179,10 @@ def arm():
 
 def _forget_past_garbage():
     """When Python next collects garbage decides when tensors in reference cycles are freed. From here on that depends on the script
-    alone and not on what was imported before, so that every run is alike, those in children of the fork server as well."""
+    alone and not on earlier imports, so all runs are alike, also in children of the fork server."""
     if not gc.isenabled():
         return
-    # What Python takes from its lists of free tuples, lists and dicts does not count as allocated: fill them.
+    # Objects from Python's lists of free tuples, lists and dicts do not count as allocated: fill these lists.
     full = [tuple([None] * size) for size in range(1, 21) for _ in range(2000)], [[] for _ in range(100)], [{} for _ in range(100)]
     del full
     gc.collect(1)
@@ -249,11 +249,11 @@ def _write_capture(reason, exit_code):
 
 
 def _look_around(reason):
-    """What only a look at all of Python's objects shows."""
+    """Facts that only a look at all of Python's objects shows."""
     torch = process.torch
     try:
         modules, loaders, collections = [], [], []
-        lists = {list: collections, dict: collections, OrderedDict: collections}  # and where objects of a class met before go
+        lists = {list: collections, dict: collections, OrderedDict: collections}  # and where objects of a known class go
         for one in gc.get_objects():
             kind = type(one)
             if kind not in lists:

@@ -1,4 +1,4 @@
-"""Checkpoints that the script would write, which it must not: they would hold what the virtual GPU computed, which is nothing."""
+"""The script must not write checkpoints: the virtual GPU computes nothing, so their values would be meaningless."""
 
 import os
 
@@ -33,7 +33,7 @@ def patch_writer(name, module):
 
 
 def _must_not_save():
-    """Before anything was on the card, all that the script has is real."""
+    """Before anything was on the card, all values of the script are real."""
     if process.state == process.CLOCKED:
         return True
     return process.state == process.ARMED and (from_the_start or bool(process.recorder.devices_allocated_on()))
@@ -52,7 +52,7 @@ def _shown():
 
 
 def explain(error):
-    """What is to be said of an exception that may come of a file that was not written, else ""."""
+    """A hint for an exception that a missing checkpoint may have caused, else ""."""
     return (
         f" (the script had saved {_shown()}, which was not written, since {why_unwritten})"
         if _unwritten and isinstance(error, OSError)
@@ -61,7 +61,7 @@ def explain(error):
 
 
 def not_saving(real):
-    """Saving to a path does nothing once something was on the card: it would put zeros in the place of a real checkpoint."""
+    """Saving to a path does nothing once anything was on the card: it would replace a real checkpoint by zeros."""
 
     def save(*args, **kwargs):
         if _must_not_save():

@@ -1,5 +1,5 @@
-"""A process of `gpucast run --real-time` or `--warp`: nothing is recorded, what it saves is not written, and under `--warp` its clocks are the
-card's: they run on with the machine's and are set forward where the script would have waited for the card."""
+"""A process of `gpucast run --real-time` or `--warp`: nothing is recorded, and its checkpoints are not written. Under `--warp` its clocks follow
+the card: they run with the machine's clock and are set forward where the script would have waited for the card."""
 
 import ctypes
 import time
@@ -14,7 +14,7 @@ _SECONDS = ("time", "perf_counter", "monotonic")
 
 
 def install_at_start():
-    """Before any of the user's modules can keep one of these functions under a name of its own."""
+    """Called before any of the user's modules can keep one of these functions under its own name."""
     if not session.settings().get("warp"):
         return
     for name in _SECONDS:
@@ -51,8 +51,8 @@ def install(torch):
 
 
 def _with_time_for_workers(real):
-    """Workers go on at the machine's speed, so they lack the time that the script skipped. What it now waits for them would not have been a
-    wait as far as they lack it, counted over as many batches as they may be ahead."""
+    """Workers go on at the machine's speed, so they lose the time that the script skipped. A wait for them counts only beyond that lost time,
+    summed over the number of batches that they may be ahead."""
 
     def next_data(self):
         skipped = self.__dict__.setdefault("_gpucast_skipped", [_ahead_ns.value] * max(1, self._prefetch_factor * self._num_workers))

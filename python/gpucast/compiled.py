@@ -35,8 +35,8 @@ def install_at_cuda_start(hooks_of_ours):
 
 
 def use_own_cache():
-    """Inductor keeps which kernel was fastest together with the code. Here times are not real: what is measured must not reach a run on
-    a real card. So all of it lies in a folder of our own, which stays, so that the next run starts warm."""
+    """Inductor keeps the fastest kernel's name together with the code. Here times are not real, and such measurements must not reach a run on
+    a real card. So its cache is in a separate folder. The folder stays, so the next run starts warm."""
     folder = (
         os.environ.get("TORCHINDUCTOR_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     )
@@ -123,8 +123,8 @@ def _with_steps(optimizers, run):
 
 
 def _choosing(real, library_kernel):
-    """max-autotune compiles tens of kernels for each product of matrices and takes the fastest. Here none is faster than another, and
-    the compiling takes minutes: the library's kernel is taken where there is one."""
+    """max-autotune compiles tens of kernels for each product of matrices and chooses the fastest. Here all are equally fast, and
+    compiling takes minutes: the library's kernel is used if there is one."""
 
     def __call__(self, name, choices, *args, **kwargs):
         of_library = [choice for choice in choices if isinstance(choice, library_kernel)] if process.state == process.ARMED else ()
@@ -132,7 +132,7 @@ def _choosing(real, library_kernel):
             process.recorder.warn(
                 "autotuning_left_out",
                 "torch.compile's max-autotune measures which kernel is fastest; the virtual GPU has no such times: the library's kernels "
-                "(cuBLAS, cuDNN) were taken, and what the measurements themselves allocate is not in the peak",
+                "(cuBLAS, cuDNN) were used, and the memory of the measurements themselves is not in the peak",
             )
             choices = of_library[:1]
         return real(self, name, choices, *args, **kwargs)

@@ -6,8 +6,8 @@ _CONTAINERS = ("ModuleList", "Sequential", "ModuleDict")
 
 
 def mark(modules, collections):
-    """Of all modules, lists and dicts that are alive. Said of modules that are like a trained one in class and shapes (`copy.deepcopy`,
-    AveragedModel, timm's ModelEma), and of lists and dicts of tensors with the shapes of a trained model's (diffusers' EMAModel)."""
+    """Looks at all live modules, lists and dicts. Reports modules with the class and shapes of a trained one (`copy.deepcopy`,
+    AveragedModel, timm's ModelEma), and lists and dicts of tensors with the shapes of a trained model (diffusers' EMAModel)."""
     torch = process.torch
     trained = {id(p): p for optimizer in steps.counter.alive() for group in optimizer.param_groups for p in group["params"]}
     if not trained:
@@ -52,14 +52,14 @@ class _Search:
         self._torch, self._trained = torch, trained
         inner = {id(child) for module in modules for child in module._modules.values()}
         self._roots = [module for module in modules if id(module) not in inner]
-        self._taken = set()  # addresses of what is something else, or was found
+        self._taken = set()  # addresses of tensors that are something else, or already found
         for optimizer in steps.counter.alive():
             for parameter in (p for group in optimizer.param_groups for p in group["params"]):
                 state = optimizer.state.get(parameter) or {}
                 for tensor in (parameter, parameter.grad, *(tensor for _, tensor in tensors.tensors_in(state, "", 1))):
                     self._taken.update(_addresses(tensor))
         self._kinds = set()  # (class, shapes) of modules that are trained and more than a layer
-        self._wholes = {}  # number of tensors -> shapes: of what of a model is trained, of its parameters, of all its tensors
+        self._wholes = {}  # number of tensors -> shapes: of a model's trained parameters, of all its parameters, of all its tensors
         for root in self._roots:
             tree = _Tree(root)
             own = [p for p in tree.parameters.values() if id(p) in trained]
@@ -86,7 +86,7 @@ class _Search:
                     for inner, tensor in (*tree.parameters.items(), *tree.buffers.items()):
                         found += self._entries(tensor, f"{name}.{inner}" if name else inner)
                     continue
-                # A frozen layer is like the trained ones beside it, and no copy.
+                # A frozen layer looks like the trained layers of the same model, and is no copy.
                 if type(module).__name__ not in _CONTAINERS and (trains or not root_trains):
                     waiting += [(child, f"{name}.{key}" if name else key) for key, child in module._modules.items() if child is not None]
         return found

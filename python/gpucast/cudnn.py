@@ -1,4 +1,4 @@
-"""The user's own cuDNN: which one can be asked what workspaces it would choose. It is never loaded into this process; the virtual cuDNN
+"""The user's own cuDNN, which can be asked for the workspaces that it would choose. It is never loaded into this process; the virtual cuDNN
 asks it through a helper (src/vgpu/libs/cudnn_ask.h)."""
 
 import hashlib
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from . import session
 
-_ANSWERS_FORMAT = 1  # of what the kept answers are of, beside the profile: raise it with device_json() in src/vgpu/libs/cudnn_ask.cc
+_ANSWERS_FORMAT = 1  # version of the kept answers, in addition to the profile: raise it with device_json() in src/vgpu/libs/cudnn_ask.cc
 OLDEST = (9, 8)  # answers without a GPU
 _UNUSED_KEYS = ("enforce_capacity", "capacity_bytes", "context_bytes")  # of the profile: no answer depends on them
 
@@ -24,7 +24,7 @@ class Choice:
 
 
 class Unusable(Exception):
-    """It was asked for by name and cannot be had. args: message, what to do."""
+    """The user named a cuDNN and it is not available. args: message, what to do."""
 
 
 def choose(torch_folder, required, cuda_major):
@@ -54,7 +54,7 @@ def newer(package):
 
 
 def profile_entries(choice, base):
-    """What the virtual GPU's profile says of it. `base`: the card's own lines."""
+    """The lines about it in the virtual GPU's profile. `base`: the card's own lines."""
     if not choice.library:
         return {}
     return {"cudnn_library": choice.library, "cudnn_asked": choice.version, "cudnn_answers": _answers_file(choice, base)}
@@ -78,7 +78,7 @@ def _below(folder):
 
 
 def _version(library):
-    """ "9.24.1", from the header beside it or the file's own name; "" unknown."""
+    """ "9.24.1", from the header next to it or the file's own name; "" unknown."""
     header = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(library))), "include", "cudnn_version.h")
     try:
         with open(header, encoding="utf-8", errors="replace") as file:
@@ -90,7 +90,7 @@ def _version(library):
 
 
 def _answers_file(choice, base):
-    """One file a release and card. "" where none can be kept: then it is asked each time."""
+    """One file for each release and card. "" if none can be kept: then cuDNN is asked each time."""
     if not choice.version:
         return ""
     card = [line for line in base.splitlines() if not line.startswith(_UNUSED_KEYS)]

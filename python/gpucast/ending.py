@@ -1,4 +1,4 @@
-"""How a process ends that was captured or profiled: what ended it, what the supervisor is told, and standing still until it is killed."""
+"""The end of a captured or profiled process: its cause, the messages to the supervisor, and standing still until the process is killed."""
 
 import contextlib
 import ctypes
@@ -10,9 +10,9 @@ import time
 
 from . import checkpoints, patching, process, session, steps
 
-_GO_TIMEOUT_S = 20  # how long a script that has ended by itself waits for the supervisor to stop its other processes
+_GO_TIMEOUT_S = 20  # a script that ended by itself waits this long for the supervisor to stop its other processes
 
-exception = None  # (type name, first line) of what ended the script
+exception = None  # (type name, first line) of the exception that ended the script
 _real_exit = os._exit
 _real_excepthook = sys.excepthook
 
@@ -78,11 +78,11 @@ def watch_for_os_exit(before):
     os._exit = _exit
 
 
-# ---- what the supervisor is told ------------------------------------------------------------------------------------------------
+# ---- messages to the supervisor -------------------------------------------------------------------------------------------------
 
 
 def finish(what, write, reason, exit_code):
-    """Writes with `write(reason, exit_code)`, and tells the supervisor that it is done (with what `write` returns) or why it could not be."""
+    """Writes with `write(reason, exit_code)`, then reports to the supervisor: done (with the result of `write`), or why it failed."""
     _flush()
     if reason in ("steps", "timeout"):
         patching.safely(session.remove_torch_folder)
@@ -98,7 +98,7 @@ def finish(what, write, reason, exit_code):
 
 
 def give_up(code, message, **details):
-    """Nothing can be captured here. Does not return, but under `gpucast doctor` and in a fork server."""
+    """Nothing can be captured here. Does not return, except under `gpucast doctor` and in a fork server."""
     process.state = process.OFF
     returns = session.mode() in ("doctor", "fork_server")
     build = process.build
@@ -112,7 +112,7 @@ def give_up(code, message, **details):
 
 
 def keep_sockets_in_session():
-    """Those of multiprocessing, which a process that is killed leaves behind; the session goes. Workers of this process do the same."""
+    """A killed process would leave multiprocessing's folders; the session's folder is removed. Workers of this process do the same."""
     folder = os.path.join(session.FOLDER, "multiprocessing")
     config = multiprocessing.process.current_process()._config
     if config.get("tempdir") is None and len(folder) + len("/listener-12345678") < 108:  # sun_path
@@ -124,7 +124,7 @@ def keep_sockets_in_session():
 
 
 def _flush():
-    """The process may be killed soon: what the script has printed must not be lost."""
+    """The process may be killed soon: the script's output must not be lost."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):  # closed or replaced by the script
             stream.flush()
@@ -154,7 +154,7 @@ def wait_for_go():
 
 
 def hold():
-    """As gpucast_vgpu_hold, where the virtual GPU's core is not loaded."""
+    """Like gpucast_vgpu_hold, for processes without the virtual GPU's core."""
     signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     usleep = ctypes.PyDLL(None).usleep
     while supervisor_alive():

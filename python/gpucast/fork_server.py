@@ -3,17 +3,17 @@
 Started by the batch as `PYTHON [flags] fork_server.py SOCKET` under the environment of its jobs. It imports torch with our libraries
 in place and never touches CUDA. For each job it forks two processes, and nothing of the job depends on the server after that:
 
-    supervisor   becomes `gpucast run --adopt SCRIPT,PIPE ...`, a child of the batch as every other run is
-    script       waits at the pipe for its environment, then runs the user's script as a fresh Python would
+    supervisor   becomes `gpucast run --adopt SCRIPT,PIPE ...`, a child of the batch like every other run
+    script       waits at the pipe for its environment, then runs the user's script like a fresh Python
 
-Scripts tell what they had imported of some large libraries when they first used CUDA; the server imports that, too, for those to come.
+Scripts report the large libraries that they had imported before their first use of CUDA; the server imports these, too, for later scripts.
 
-Three things are left of the server in the script: the frame below `__main__`'s (taken out of tracebacks), modules that torch imported,
-and finders. torch itself is kept out of sys.modules until the script imports it; so is all that came with torch._dynamo, and with these
-libraries.
+Three things of the server remain in the script: the frame below `__main__`'s (removed from tracebacks), modules that torch imported,
+and finders. torch itself is not in sys.modules until the script imports it. The same holds for all modules that torch._dynamo and these
+libraries brought.
 
-Nothing is frozen (gc.freeze) and nothing collected between the import and the fork: how much garbage Python remembers decides when
-tensors in reference cycles are freed, and must be as in a fresh process.
+Nothing is frozen (gc.freeze) and nothing collected between the import and the fork: the amount of garbage that Python remembers decides when
+tensors in reference cycles are freed, and must be the same as in a fresh process.
 """
 
 import contextlib
@@ -23,8 +23,8 @@ import sys
 
 
 class _Import:
-    """An import in the server: which names were asked for, found or not, the modules it brought, what it did to the environment
-    (name -> value or None), and what it added to sys.path and sys.meta_path (taken off again)."""
+    """An import in the server: the names that were asked for, found or not, the modules it brought, its changes to the environment
+    (name -> value or None), and its additions to sys.path and sys.meta_path (removed again)."""
 
     def __init__(self):
         self.requested = set()
@@ -48,7 +48,7 @@ class _Import:
         sys.path[:], sys.meta_path[:] = path, meta_path
 
     def leave_out(self, other):
-        """What another import has done."""
+        """Adds the effects of another import."""
         self.modules = [name for name in self.modules if name not in other.modules]
         self.path = [entry for entry in self.path if entry not in other.path]
         self.meta_path = [finder for finder in self.meta_path if finder not in other.meta_path]
@@ -65,8 +65,8 @@ import tempfile  # noqa: E402
 from _gpucast import session  # noqa: E402
 
 tempfile.tempdir = session.FOLDER  # goes with the server: an import in torch.distributed makes a folder
-with contextlib.suppress(Exception), _Import() as _dynamo_import:  # where it cannot be imported the script meets that
-    import torch._dynamo  # the script's first optimizer would: it takes as long again as torch
+with contextlib.suppress(Exception), _Import() as _dynamo_import:  # if the import fails, it will fail in the script
+    import torch._dynamo  # the script's first optimizer would import it: it takes the same time as torch
 tempfile.tempdir = None
 
 gc.disable()  # until a script runs
@@ -84,7 +84,7 @@ from _gpucast import importhook, process  # noqa: E402
 
 _PR_SET_PDEATHSIG = 1
 _MAX_FDS = 4
-_LIBRARIES = ("torchvision", "transformers", "timm", "diffusers", "peft")  # importing one takes as long as a small model's steps
+_LIBRARIES = ("torchvision", "transformers", "timm", "diffusers", "peft")  # importing one takes the same time as a small model's steps
 _libc = ctypes.PyDLL(None)
 _imports = []  # whatever the server has imported
 
@@ -93,7 +93,7 @@ _imports = []  # whatever the server has imported
 
 
 class Request:
-    """A job as the batch sends it: items of one letter and a value, each ended by a NUL, in a memory file."""
+    """A job from the batch: items of one letter and a value, each ended by a NUL, in a memory file."""
 
     def __init__(self, data):
         items = {}
@@ -110,7 +110,7 @@ class Request:
 
 
 def why_not():
-    """Why jobs cannot be forked here; None: they can."""
+    """The reason why jobs cannot be forked here; None: they can."""
     if process.state != process.WATCHING:
         return "PyTorch was imported without gpucast's hooks, or cannot be captured"
     if torch.cuda.is_initialized():
@@ -124,7 +124,7 @@ def why_not():
 
 
 def shadowed(folder):
-    """A name in the script's folder that a fresh process would have found in the place of a module that is here already."""
+    """A name in the script's folder that a fresh process would have found instead of a module that is already here."""
     known = set().union(*(one.requested for one in _imports)) | {name.partition(".")[0] for name in sys.modules}
     for entry in os.scandir(folder):
         name, dot, suffix = entry.name.partition(".")
@@ -136,14 +136,14 @@ def shadowed(folder):
 
 
 def folder_of(request):
-    """What a fresh Python would put first on sys.path, as an absolute path."""
+    """A fresh Python's first entry of sys.path, as an absolute path."""
     if request.kind == "script":
         return os.path.dirname(os.path.realpath(os.path.join(os.fsdecode(request.folder), request.subject)))
     return os.path.abspath(os.fsdecode(request.folder))
 
 
 def serve(channel, finders, news):
-    """Returns in the script's process, with its request and the pipe that it waits at. Ends the server when the batch is gone."""
+    """Returns in the script's process, with its request and the pipe where it waits. Ends the server when the batch is gone."""
     reason = None
     while True:
         message, fds, _, _ = socket.recv_fds(channel, 16, _MAX_FDS)
@@ -174,8 +174,8 @@ def serve(channel, finders, news):
 
 
 class News:
-    """What scripts had imported of _LIBRARIES when they first used CUDA: names of modules, in that order, a file a script. What they
-    import later stays theirs: when Python collects garbage must not depend on it (capture.arm)."""
+    """Modules of _LIBRARIES that scripts had imported before their first use of CUDA: names in that order, a file for each script. Later imports
+    are left to the scripts: the moments of Python's garbage collection must not depend on the server (capture.arm)."""
 
     def __init__(self):
         self._folder = os.path.join(session.FOLDER, "news")
@@ -193,7 +193,7 @@ class News:
                 os.replace(whole + ".part", whole)
 
     def read(self):
-        """In the server: names that were not told of before."""
+        """In the server: names that were not reported before."""
         told = []
         for entry in os.scandir(self._folder):
             if not entry.name.endswith(".part"):
@@ -206,7 +206,7 @@ class News:
 
 
 def import_libraries(names, finders):
-    """Imports these modules in the server and hides all that came with them. Returns the finder that undoes this. `finders`: those of
+    """Imports these modules in the server and hides all modules that they brought. Returns the finder that undoes this. `finders`: those of
     earlier imports, torch's last."""
     packages = {name.partition(".")[0] for name in sys.modules}
     with open("/proc/self/fd/2", errors="replace") as log:
@@ -239,13 +239,13 @@ def _leave():
 
 
 def _fork_supervisor_and_script(channel, request, result, log, answer):
-    """Leaves two processes behind that are no children of the server's any more. Returns in the script's."""
+    """Makes two processes that are not the server's children. Returns in the script's process."""
     between = os.getpid()
     if os.fork() != 0:
         os._exit(0)  # the batch is the subreaper: it is the supervisor's parent now
     while os.getppid() == between:
         time.sleep(0.0002)
-    # A batch that is killed must not leave a run behind; on this signal a run cleans up.
+    # No run may outlive a killed batch; on this signal a run cleans up.
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != _batch:
         os._exit(1)
@@ -284,8 +284,8 @@ class _Imported:
     """Finds packages for the script, right after importhook's finder: puts the modules back that an import in the server brought."""
 
     def __init__(self, name, imported, hidden, printed="", needed=()):
-        """Hides these modules until the script imports one of them; then all are there, with all that their import did. `name`: what brings
-        them; `needed`: names that must be imported before."""
+        """Hides these modules until the script imports one of them; then all are there, with all effects of their import. `name`: the module that
+        brings them; `needed`: names that must be imported before."""
         self.name = name
         self.imported = imported
         self._modules = {name: sys.modules[name] for name in hidden if name in sys.modules}
@@ -314,7 +314,7 @@ class _Imported:
         return spec
 
     def create_module(self, spec):
-        change_environment(self.imported.environment)  # now: importhook, which is next, sets its own variables anew
+        change_environment(self.imported.environment)  # now: importhook is next and sets its own variables again
         return self._modules[spec.name]
 
     def exec_module(self, module):
@@ -326,7 +326,7 @@ class _Imported:
         sys.meta_path.remove(self)
         sys.path.extend(self.imported.path)
         sys.meta_path.extend(self.imported.meta_path)
-        for folder in self.imported.path:  # another child may have taken it away at its end
+        for folder in self.imported.path:  # another child may have removed it at its end
             os.makedirs(folder, exist_ok=True)
         if self._printed:
             sys.stderr.write(self._printed)
@@ -341,7 +341,7 @@ def change_environment(changes):
 
 
 def take_environment(pipe):
-    """The environment that the supervisor hands over, in the place of the server's."""
+    """Replaces the server's environment by the one that the supervisor sends."""
     with io.FileIO(pipe) as file:
         data = file.readall()
     entries = data.split(b"\0")
@@ -359,7 +359,7 @@ def become(request, finders, interruptible):
     sys.meta_path[1:1] = finders
     if interruptible:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    torch.default_generator.seed()  # as the others': anew in each process. Python's own looks after itself
+    torch.default_generator.seed()  # like the others': new in each process. Python's own random module does it by itself
     numpy_random = sys.modules.get("numpy.random.mtrand")
     if numpy_random is not None:
         numpy_random.seed()
@@ -394,7 +394,7 @@ def hide_torch(printed):
 
 
 def without_our_frames(hook):
-    """The hook that prints what ended the script sees the script's frames only."""
+    """The hook that prints the script's last exception sees only the script's frames."""
 
     def excepthook(kind, value, traceback):
         sys.excepthook = hook
@@ -407,12 +407,12 @@ def without_our_frames(hook):
 
 
 def main():
-    """The server. Returns in a script's process: what to run."""
+    """The server. Returns in a script's process: the code to run."""
     channel = socket.socket(fileno=int(sys.argv[1]))
     with open("/proc/self/fd/2", errors="replace") as file:
         printed = file.read()
     interruptible = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    if interruptible:  # Ctrl-C is the batch's business
+    if interruptible:  # the batch handles Ctrl-C
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     reason = why_not()
     channel.send(b"ready" if reason is None else os.fsencode(reason))

@@ -1,5 +1,5 @@
 """The computation graph of a model's first forward, for predictors that learn from graphs: `GPUCAST_GRAPH=FILE`. docs/reference/dnn-occu.md
-has the format. Nothing is recorded where the variable is not set."""
+has the format. Nothing is recorded if the variable is not set."""
 
 import json
 import math
@@ -65,13 +65,13 @@ def _recorder():
         return tensor.untyped_storage()._cdata
 
     class Recorder(TorchDispatchMode):
-        """An operator that only makes views is no node: what it returns lies where its input does."""
+        """An operator that only makes views is no node: its result lies at its input's address."""
 
         def __init__(self):
             super().__init__()
             self.graph = {"nodes": [], "edges": []}
             self._writers = {}  # storage -> the node that wrote to it last
-            self._kept = []  # so that no storage's address is given twice
+            self._kept = []  # so no storage's address is used twice
 
         def __torch_dispatch__(self, function, types, args=(), kwargs=None):
             kwargs = kwargs or {}

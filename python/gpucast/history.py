@@ -5,7 +5,7 @@ import os
 
 _OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
-# Lines of the history are named as in PyTorch's own. A block that is freed for good belongs to the free before it.
+# The names of the history's lines are PyTorch's. A completed free belongs to the free before it.
 _AFTER_ITS_CAUSE = "free_completed"
 
 
@@ -15,7 +15,7 @@ class _Stacks:
     def __init__(self, write):
         self._write = write
         self._by_identity = {}  # of the frames
-        self._by_text = {}  # the same less our own frames
+        self._by_text = {}  # the same without our own frames
         self._texts = {}
         self._alive = []  # keeps identities unique
 

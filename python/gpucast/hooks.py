@@ -1,4 +1,4 @@
-"""What is hooked and patched in PyTorch, and what each hook records. Every body is guarded: one that fails is switched off."""
+"""The hooks and patches in PyTorch, and what each records. Every body is guarded: a hook that fails is switched off."""
 
 import sys
 import threading
@@ -20,7 +20,7 @@ _sequence_number = None  # of the autograd node that this thread makes next
 
 
 def install_at_import(torch, enough):
-    """Right after `import torch`. What must be seen before the first CUDA call. `enough()` is called when the wanted steps are taken."""
+    """Right after `import torch`: hooks that are needed before the first CUDA call. `enough()` is called when the wanted steps are done."""
     global _torch, _enough, _sequence_number
     _torch, _enough = torch, enough
     _sequence_number = getattr(torch.autograd, "_get_sequence_nr", None)
@@ -93,7 +93,7 @@ def _moving(real, to_cuda):
         ):
             return real(self, *args, **kwargs)
         _local.moving = True
-        # The first CUDA call may well be this one: the mark is at the very start of the history then.
+        # This may be the first CUDA call: then the mark is at the very start of the history.
         patching.safely(process.recorder.mark, "phase_begin", "model_to_device")
         try:
             result = real(self, *args, **kwargs)
@@ -172,7 +172,7 @@ def _thread():
 
 
 def _compiling(real):
-    """Around Module.compile: what it puts in the place of the module's call has our hooks traced away."""
+    """Around Module.compile: it replaces the module's call by code without our hooks."""
 
     def compile(self, *args, **kwargs):
         result = real(self, *args, **kwargs)
@@ -279,8 +279,8 @@ def _before_backward(roots):
 
 
 def _hook_graph(roots):
-    """A hook before every node says which operator works, and for which module: a node's sequence number tells in which module's
-    forward it was made. The graph itself is left as it is. Returns the hooks' handles."""
+    """A hook before every node shows the running operator and its module: a node's sequence number identifies the module whose
+    forward made it. The graph itself is not changed. Returns the hooks' handles."""
     thread = _thread()
     if not thread.starts or roots is None:
         return ()
@@ -302,7 +302,7 @@ def _hook_graph(roots):
     starts, modules = thread.starts, thread.modules
     handles = []
     for number, node in seen.values():
-        if number < _LAST_SEQUENCE_NUMBER:  # AccumulateGrad runs right behind the node that made the gradient, and belongs to it
+        if number < _LAST_SEQUENCE_NUMBER:  # AccumulateGrad runs right after the node that made the gradient, and belongs to it
             place = bisect_right(starts, number) - 1
             handles.append(node.register_prehook(_backward_hook(modules[place] if place >= 0 else -1, node.name())))
     return handles
@@ -369,7 +369,7 @@ def _after_optimizer_step(optimizer, args, kwargs):
 
 
 def _forget_old_nodes():
-    """In a long capture: which module the nodes of past steps came from is of no use any more."""
+    """In a long capture: the modules of past steps' nodes are not needed any more."""
     thread = _thread()
     excess = len(thread.starts) - 200_000
     if excess > 100_000:
@@ -427,7 +427,7 @@ def _counters_reset(before):
 
 
 def torch_stats(device, stats):
-    """What a capture keeps of PyTorch's own counters at the end: peaks over all resets by the script."""
+    """A capture's copy of PyTorch's own counters at the end: peaks over all resets by the script."""
     allocated, reserved = stats["allocated_bytes"]["all"], stats["reserved_bytes"]["all"]
     return {
         "peak_allocated_bytes": max(allocated["peak"], _earlier_peaks.get((device, "allocated_bytes"), 0)),

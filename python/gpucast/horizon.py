@@ -1,4 +1,4 @@
-"""How far a run goes: `--steps auto`, and what the script is known to do behind the steps that ran."""
+"""How far a run goes: `--steps auto`, and what the script would do after the steps that ran."""
 
 import fcntl
 import json
@@ -8,9 +8,9 @@ import weakref
 
 from . import patching, process, session, steps
 
-_SOON = 50  # batches or steps: an evaluation that comes within so many is run
-_QUIET = 3  # steps behind which a peak that has not grown is taken for the job's, if they all allocate alike
-_QUIET_IF_UNLIKE = 10  # the same where each step allocates something else: batches of many lengths
+_SOON = 50  # batches or steps: an evaluation within this number is run
+_QUIET = 3  # a peak that has not grown for this many steps counts as the job's, if all steps allocate alike
+_QUIET_IF_UNLIKE = 10  # the same if each step allocates something else: batches of many lengths
 
 evaluations = 0  # outermost forwards in eval mode without gradients
 _begun = weakref.WeakKeyDictionary()  # DataLoader -> [how often it was begun, its last iterator]
@@ -56,7 +56,7 @@ def _training(real):
 
 
 def seen_enough():
-    """After a step, in a run that ends by itself. All ranks end behind the same step: one that stands still would hold the others."""
+    """After a step, in a run that ends by itself. All ranks end after the same step: a rank that stands still would block the others."""
     global _ready
     if not steps.automatic():
         return False
@@ -69,7 +69,7 @@ def seen_enough():
 
 
 def _agreed_end(others):
-    """The step behind which all ranks end: none has gone past it when the last of them has seen enough."""
+    """The step after which all ranks end: no rank has passed it when the last of them has seen enough."""
     with open(os.path.join(session.FOLDER, "horizon.json"), "a+", encoding="utf-8") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         file.seek(0)
@@ -94,7 +94,7 @@ def _repeats():
 
 
 def _comes_soon():
-    """The end of the first epoch, and what follows it, or an evaluation at a step that the script has named."""
+    """The end of the first epoch with the work after it, or an evaluation at a step that the script has named."""
     if evaluations == 0 and (_steps_to_evaluation() or _SOON + 1) <= _SOON:
         return True
     if any(count > 1 for count, _ in _begun.values()):
@@ -132,17 +132,17 @@ def _evaluates(trainer):
 
 
 def warn(loaders):
-    """Of all DataLoaders that are alive: an evaluation that the script has prepared and that did not come."""
+    """Among all live DataLoaders: an evaluation that the script has prepared and that did not run."""
     unread = [one for one in loaders if one not in _begun]
     read = [one.batch_size or 0 for one in _begun]
     unread = [one for one in unread if evaluations == 0 or (one.batch_size or 0) > max(read, default=0)]
     what = [f"batches of {one.batch_size} from a {type(one.dataset).__name__}" for one in unread if read]
     trainer = _trainer and _trainer()
     if evaluations == 0 and _evaluates(trainer) != "no":
-        what.append(f"the Trainer's evaluation, {trainer.args.per_device_eval_batch_size} a batch")
+        what.append(f"the Trainer's evaluation, batches of {trainer.args.per_device_eval_batch_size}")
     if what:
         process.recorder.warn(
             "evaluation_not_covered",
-            f"the steps that ran do not reach {' and '.join(dict.fromkeys(what))}: the report does not know what that takes. "
-            "--steps auto goes on to it where it comes soon, --until-end runs the whole script",
+            f"the steps that ran do not reach {' and '.join(dict.fromkeys(what))}: the report does not include its memory. "
+            "--steps auto includes it if it comes soon, --until-end runs the whole script",
         )

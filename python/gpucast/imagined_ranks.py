@@ -1,7 +1,7 @@
-"""`--world-size N --ranks 0,8`, and `torchrun --nnodes 16`: some ranks of a job run here, the others are imagined.
+"""`--world-size N --ranks 0,8`, and `torchrun --nnodes 16`: some ranks of a job run here, the others are simulated.
 
-Ranks that run elsewhere hold what the first that runs here holds (src/vgpu/libs/nccl.cc). What is left for this side is the store by which
-ranks find each other: it answers in the place of those that will never come; and torchrun, which would wait for the other nodes.
+A simulated rank holds the same contents as the first rank here (src/vgpu/libs/nccl.cc). This module handles the store by which
+ranks find each other: it answers for the simulated ranks. It also handles torchrun, which would wait for the other nodes.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ import time
 from . import patching, process, session
 
 _START_S = 60  # for the other ranks that run here, to find the store
-_GRACE_S = 1  # for them to write what one reads
+_GRACE_S = 1  # for them to write a value that one reads
 _NCCL_ID_BYTES = 128
 _ARRIVED = "gpucast/arrived"
 
@@ -21,13 +21,13 @@ _stores = []  # PyTorch keeps only what lies below them
 
 
 def _here():
-    """The ranks that run on this machine; none where all do."""
+    """The ranks that run on this machine; empty if all do."""
     return [int(rank) for rank in os.environ.get("GPUCAST_RANKS_HERE", "").split(",") if rank]
 
 
 def install(torch):
     if _here() and torch.distributed.is_available():
-        # Threads of PyTorch's that watch over NCCL would ask the store until the very end, when there is no Python any more.
+        # PyTorch's threads that watch NCCL would ask the store until the very end, when there is no Python any more.
         os.environ["TORCH_NCCL_ENABLE_MONITORING"] = os.environ["TORCH_NCCL_DUMP_ON_TIMEOUT"] = "0"
         # The attribute of that name is a function.
         sys.modules["torch.distributed.rendezvous"]._create_c10d_store = _create_store
@@ -36,14 +36,14 @@ def install(torch):
 
 
 def _from_imagined(real):
-    """An object of a rank that does not run here: what this rank has itself."""
+    """An object of a rank that does not run here: this rank's own."""
 
     def broadcast_object_list(object_list, src=None, *args, **kwargs):
         if src is None or src in _here():
             return real(object_list, src, *args, **kwargs)
         process.recorder.warn(
             "rank_imagined",
-            f"an object that rank {src} would have sent is taken to be this rank's own: let that rank run too (--ranks)",
+            f"rank {src} does not run here: its object is assumed to equal this rank's own. Let that rank run too (--ranks)",
         )
         return None
 
@@ -52,7 +52,7 @@ def _from_imagined(real):
 
 def _no_gloo(*_, **__):
     raise RuntimeError(
-        "gloo connects every rank with every other, and here most are imagined (--world-size, torchrun --nnodes): "
+        "gloo connects every rank with every other, and here most are simulated (--world-size, torchrun --nnodes): "
         'use NCCL alone, init_process_group("nccl"), or run all ranks here with torchrun'
     )
 
@@ -73,7 +73,7 @@ def _store_class(distributed):
             inner.add(_ARRIVED, 1)
 
         def _come(self, keys):
-            """Whether they are there, once those that run here have had time for them."""
+            """Whether these keys are there, after the ranks here had time to write them."""
             start = time.monotonic()
             arrived = start if self._ranks == 1 else None
             while not self._inner.check(keys):
@@ -88,11 +88,11 @@ def _store_class(distributed):
         def get(self, key):
             if self._come([key]):
                 return self._inner.get(key)
-            # An id for ranks to meet under: all that run here make the same.
+            # An id by which ranks find each other: all ranks here make the same.
             return (hashlib.sha256(key.encode()).digest() * _NCCL_ID_BYTES)[:_NCCL_ID_BYTES]
 
         def wait(self, keys, timeout=None):
-            """Those that do not come are imagined to have."""
+            """Ranks that do not run here count as arrived."""
             self._come(keys)
 
         def set(self, key, value):
@@ -124,7 +124,7 @@ def _store_class(distributed):
 
 # ---- torchrun over several nodes -------------------------------------------------------------------------------------------------
 
-_nodes = _node = None  # how many there are to be; which one this is
+_nodes = _node = None  # the number of nodes; this node's number
 
 
 def patch_launcher(name, module):
@@ -137,7 +137,7 @@ def patch_launcher(name, module):
 
 
 def _launching(real):
-    """As if this node were alone."""
+    """Runs as if this node were alone."""
 
     def launch_agent(config, *args, **kwargs):
         global _nodes, _node
@@ -154,7 +154,7 @@ def _launching(real):
 
 
 def _meeting(real):
-    """Ranks are numbered as if the other nodes had come, each with as many."""
+    """Ranks are numbered as if the other nodes were present, each with the same number of ranks."""
 
     def _rendezvous(self, group):
         real(self, group)

@@ -17,7 +17,7 @@ _CHECKPOINT_WRITERS = (
     "lightning.fabric.utilities.cloud_io",
     "lightning_fabric.utilities.cloud_io",
 )
-# A third of all modules of a run, imported with the first optimizer; a child of the fork server has them already.
+# A third of all modules of a run, imported with the first optimizer; a child of the fork server already has them.
 _COMPILER = "torch._dynamo"
 # The class of compiled code, in newer and older releases; the choice between kernels.
 _INDUCTOR = ("torch._inductor.output_code", "torch._inductor.codecache", "torch._inductor.select_algorithm")

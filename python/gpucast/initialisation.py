@@ -1,8 +1,8 @@
-"""Weights that a model draws at random on the host: large ones are left as the memory is, untouched.
+"""Weights that a model draws at random on the host: the memory of large ones stays untouched.
 
-Their values decide nothing (the virtual GPU has none), and drawing them is most of the time of a run of a large model, and all of its host
-memory: pages that nobody writes take none. They hold zeros then. The random number generator is moved on as if they had been drawn, so
-every later number is what it would have been. Small tensors are drawn as ever; so is whatever this module does not know exactly.
+Their values decide nothing (the virtual GPU has none). Drawing them is most of the time of a large model's run, and all of its host
+memory: unwritten pages need none. They then hold zeros. The random number generator advances as if they had been drawn, so
+every later number is the same. Small tensors are drawn as usual, and so are all cases that this module does not know exactly.
 """
 
 import ctypes
@@ -15,13 +15,13 @@ from . import patching, process
 
 _MIN_BYTES = 1 << 20
 _NAMES = ("init_weights", "reset_parameters", "reset_params", "initialize")  # a caller with this in its name initialises weights
-_BLOCK = 16  # normal numbers are drawn in blocks of so many (aten/src/ATen/native/cpu/DistributionTemplates.h, normal_fill)
+_BLOCK = 16  # normal numbers are drawn in blocks of this size (aten/src/ATen/native/cpu/DistributionTemplates.h, normal_fill)
 
 _torch = None
 _skip_random = None
 _MADV_DONTNEED = 4
 
-_known = {}  # (name of the function, type): the 32-bit numbers that an element takes; None: not known
+_known = {}  # (name of the function, type): 32-bit random numbers for each element; None: not known
 _madvise = ctypes.CDLL(None).madvise
 _drawing = threading.local()  # .on: within a function that is to draw
 _left_out = []  # (tensor, its version, generator state before, what draws it), until CUDA is in use: then nothing is saved any more
@@ -38,7 +38,7 @@ def install(torch, skip_random):
 
 
 def draw():
-    """Draws what was left out and not changed since: somebody is about to keep it."""
+    """Draws weights that were left out and not changed since: something is about to keep them."""
     left_out, _left_out[:] = list(_left_out), []
     for tensor, version, state, fill in left_out:
         if tensor._version == version:
@@ -74,7 +74,7 @@ def _is_left_out(tensor):
 
 
 def _initialises(frame):
-    """torch.nn.init, or a function whose name says so: what it fills is no data of the script's."""
+    """torch.nn.init, or a function with such a name: it fills weights, not the script's data."""
     code = frame.f_code
     return code.co_filename.endswith(os.path.join("torch", "nn", "init.py")) or any(name in code.co_name for name in _NAMES)
 
@@ -88,7 +88,7 @@ def _really(function, *args, **kwargs):
 
 
 def _draws_per_element(name, fill, dtype):
-    """Found by drawing a few and comparing the generator's state with one that was moved on."""
+    """Found by drawing a few numbers and comparing the generator's state with an advanced one."""
     key = name, dtype
     if key not in _known:
         _known[key] = None
@@ -111,7 +111,7 @@ def _move_on(generator, draws):
     return True
 
 
-# ---- what stands in their place ------------------------------------------------------------------------------------------------------
+# ---- what replaces the draws ---------------------------------------------------------------------------------------------------------
 
 
 def _filling(name, real):
@@ -143,7 +143,7 @@ def _swapped(real, args, kwargs, tensor, generator):
 
 
 def _leave_out(name, fill, tensor, generator, probe=None):
-    """Moves the generator on in the place of `fill(tensor, generator=generator)`. `probe`: the same with arguments that tell more."""
+    """Advances the generator instead of `fill(tensor, generator=generator)`. `probe`: the same with arguments that show more."""
     count = _draws_per_element(name, probe or fill, tensor.dtype)
     if count is None:
         return False
@@ -154,7 +154,7 @@ def _leave_out(name, fill, tensor, generator, probe=None):
         if not _move_on(own, (tensor.numel() - _BLOCK) * count):
             raise ValueError("not a state that is known")
         _forget_pages(tensor)
-    except Exception:  # of the script's arguments: they are used again, in vain, on its own tensor
+    except Exception:  # an error in the script's arguments: the call on its own tensor will fail in the same way
         own.set_state(before)
         return False
     if process.state == process.WATCHING:
@@ -163,7 +163,7 @@ def _leave_out(name, fill, tensor, generator, probe=None):
 
 
 def _forget_pages(tensor):
-    """What stood in the tensor's memory goes: its whole pages are zeros that take no memory, the rest is filled."""
+    """Clears the tensor's memory: its whole pages become zeros that need no memory, the rest is filled."""
     begin, size = tensor.data_ptr(), tensor.numel() * tensor.element_size()
     page = os.sysconf("SC_PAGESIZE")
     first, last = -(-begin // page) * page, (begin + size) // page * page

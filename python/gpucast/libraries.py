@@ -1,4 +1,4 @@
-"""Which PyTorch this is, what versions its libraries must claim, and our libraries in the place of NVIDIA's."""
+"""The PyTorch release, the versions that its libraries must report, and our libraries instead of NVIDIA's."""
 
 import ctypes
 import glob
@@ -7,8 +7,8 @@ import re
 
 from . import session
 
-# What `cuda-toolkit==VERSION` of newer wheels stands for, by CUDA release (the toolkit's own package metadata); also the
-# fallback where a wheel names nothing. Libraries of one release differ by patch versions only.
+# The meaning of `cuda-toolkit==VERSION` in newer wheels, by CUDA release (the toolkit's own package metadata); also the
+# fallback if a wheel names nothing. Libraries of one release differ only by patch versions.
 _TOOLKIT = {
     "12.4": {"cublas": "12.4.5.8", "cufft": "11.2.1.3", "curand": "10.3.5.147", "cusolver": "11.6.1.9", "cusparse": "12.3.1.170"},
     "13.0": {"cublas": "13.1.1.3", "cufft": "12.0.0.61", "curand": "10.4.0.35", "cusolver": "12.0.4.66", "cusparse": "12.6.3.3"},
@@ -22,7 +22,7 @@ _CUPTI = {"12.1": 18, "12.4": 22, "12.6": 24, "12.8": 26, "12.9": 28}  # CUPTI_A
 
 
 class TorchBuild:
-    """What torch/version.py says. `cuda` is None for a CPU-only build."""
+    """The contents of torch/version.py. `cuda` is None for a CPU-only build."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -34,7 +34,7 @@ class TorchBuild:
         self.cuda_major = int(self.cuda.split(".")[0]) if self.cuda else 0
 
     def wants_cudnn_8(self):
-        """PyTorch before 2.4. A build from source says nothing of its cuDNN: then the release decides."""
+        """PyTorch before 2.4. A build from source does not name its cuDNN: then the release decides."""
         cudnn = required_versions(self.metadata()).get("cudnn")
         if cudnn:
             return int(cudnn.split(".")[0]) < 9
@@ -68,7 +68,7 @@ def required_cudnn(build):
 
 
 def library_versions(cuda, metadata, cudnn=None):
-    """Each library's own integer version, by the profile's keys. `cudnn`: where the metadata names none."""
+    """Each library's own integer version, by the profile's keys. `cudnn`: used if the metadata names none."""
     major, minor = (int(part) for part in (cuda.split(".") + ["0"])[:2])
     same_major = [release for release in _TOOLKIT if int(release.split(".")[0]) == major]
     versions = dict(_FALLBACK[major])
@@ -99,8 +99,8 @@ def library_versions(cuda, metadata, cudnn=None):
 
 
 def write_profile(build, local_ranks=1, more=lambda base: {}):
-    """PID.profile: the session's base profile, this PyTorch's versions, the capacity that holds for its CUDA, a card for each of this
-    machine's ranks, and `more` of its lines."""
+    """PID.profile: the session's base profile, this PyTorch's versions, the capacity for its CUDA release, a card for each of this
+    machine's ranks, and the lines of `more`."""
     with open(os.path.join(session.FOLDER, "profile.base"), encoding="utf-8") as file:
         lines = [file.read().rstrip("\n")]
     base = dict(re.findall(r"^(\w+) *= *(.*?) *$", lines[0], re.MULTILINE))
@@ -109,7 +109,7 @@ def write_profile(build, local_ranks=1, more=lambda base: {}):
     if capacity is not None:
         values["capacity_bytes"] = capacity
         values["context_bytes"] = max(0, int(base["total_memory_bytes"]) - capacity)
-    # A launcher that starts more ranks on this machine than `--gpus` says has the cards for it where the job will run.
+    # If a launcher starts more ranks on this machine than `--gpus` says, the job's real machine has the cards for them.
     values["devices"] = max(int(base.get("devices", 1)), local_ranks)
     lines += [f"{key} = {value}" for key, value in (values | more(lines[0])).items()]
     session.write("profile", "\n".join(lines) + "\n")
@@ -129,8 +129,8 @@ def load(build):
 
 
 def driver_folder(cuda_major):
-    """Where the virtual driver has the names libcuda.so.1 and libcuda.so, for linkers. Nothing is loaded from here: PyTorch looks for
-    some of NVIDIA's file names in /proc/self/maps."""
+    """The folder in which the virtual driver has the names libcuda.so.1 and libcuda.so, for linkers. Nothing is loaded from here: PyTorch
+    searches /proc/self/maps for some of NVIDIA's file names."""
     return os.path.join(session.settings()["library_dir"], "vgpu", f"cuda{cuda_major}", "driver")
 
 

@@ -1,4 +1,4 @@
-"""The DataLoader that feeds training: how the script's loop takes batches from it, and how fast it gives them."""
+"""The DataLoader that feeds training: how the script's loop fetches batches, and how fast the loader gives them."""
 
 import contextlib
 import ctypes
@@ -16,11 +16,11 @@ from bisect import bisect_left
 from . import loader_measure, patching, process
 
 _BUDGET_S = 5.0  # for all measurements
-_KILLED_AFTER = 1.4  # times the budget: a batch that takes as long cannot be interrupted otherwise
+_KILLED_AFTER = 1.4  # times the budget: such a slow batch cannot be interrupted in another way
 _MOST_TAKEN = 20_000
 _MOST_WRITTEN = 256
 
-_loaders = {}  # number -> what is known of it
+_loaders = {}  # number -> its description
 _numbers = weakref.WeakKeyDictionary()  # DataLoader -> number
 _of_iterator = weakref.WeakKeyDictionary()  # iterator -> number
 _taken = []  # the first of all: (number, unix_us, wall_us, cpu_us)
@@ -55,7 +55,7 @@ def _beginning(real):
 def _settings(loader):
     batch_size = loader.batch_size or getattr(loader.batch_sampler, "batch_size", None)
     epoch_batches = 0
-    if loader._dataset_kind == 0:  # of an iterable dataset nobody knows
+    if loader._dataset_kind == 0:  # not known for an iterable dataset
         with contextlib.suppress(Exception):  # a sampler of the script's own
             epoch_batches = int(len(loader))
     return {
@@ -90,7 +90,7 @@ def _taking(real):
 
 
 def append(paths, reason, measure):
-    """Adds the record to the written history files at `paths`: whatever it takes, the capture is whole before it."""
+    """Adds the record to the written history files at `paths`: the capture is already complete, whatever happens here."""
     line = json.dumps({"record": "loader", **_record(reason, measure)}) + "\n"
     for path in paths:
         with open(path, "a", encoding="utf-8") as file:
@@ -113,19 +113,19 @@ def _record(reason, measure):
     if loader is None and iterator is None:
         return {**record, "said": ["the DataLoader was gone when the script had ended"]}
     if reason not in ("steps", "script_end"):
-        return {**record, "said": ["the script did not end by itself or behind its steps"]}
+        return {**record, "said": ["the script did not end by itself or after its steps"]}
     if process.ranks()["local_rank"] != 0:
         return {**record, "said": ["measured in the process of local rank 0 only"]}
     workers = _quieten(iterator)
     measured = _measured(_parts(loader, iterator, known["batch_size"]), known["pin_memory"])
     for pid in workers:
         with contextlib.suppress(OSError):
-            os.kill(pid, signal.SIGCONT)  # a script that ends by itself ends them, too
+            os.kill(pid, signal.SIGCONT)  # a script that ends by itself ends its workers, too
     return {**record, **measured}
 
 
 def _parts(loader, iterator, batch_size):
-    """What a DataLoader is made of. Of one that nobody kept its iterator tells."""
+    """A DataLoader's parts. If the script did not keep the loader, its iterator has them."""
     found = {"batch_size": batch_size}
     for name in ("dataset", "collate_fn", "drop_last", "worker_init_fn", "index_sampler", "dataset_kind", "auto_collation"):
         for owner, attribute in ((loader, name), (loader, "_" + name), (iterator, "_" + name)):
@@ -136,12 +136,12 @@ def _parts(loader, iterator, batch_size):
 
 
 def _feeding(ends):
-    """The loader that gave batches in most steps, and how many others gave some."""
+    """The loader that gave batches in most steps, and the number of others that gave some."""
     steps, wall_us = {}, {}
     for number, unix_us, took_us, _ in _taken:
         step = bisect_left(ends, unix_us)
         if step == len(ends):
-            continue  # behind the last step
+            continue  # after the last step
         steps.setdefault(number, set()).add(step)
         wall_us[number] = wall_us.get(number, 0) + took_us
     if not steps:
@@ -150,7 +150,7 @@ def _feeding(ends):
 
 
 def _machine():
-    """The CPUs that this process may use, and how many of them share a core."""
+    """The CPUs that this process may use, and the number of them that share a core."""
     cores = float(len(os.sched_getaffinity(0)))
     threads = 1
     with contextlib.suppress(OSError, ValueError), open("/sys/fs/cgroup/cpu.max", encoding="ascii") as file:
@@ -168,7 +168,7 @@ def _machine():
 
 
 def _quieten(iterator):
-    """The script's own workers go on until they have filled their queue. Wait for that: one that is stopped before may hold a lock."""
+    """The script's own workers go on until they have filled their queue. Wait for that: a worker that is stopped before may hold a lock."""
     pids = [worker.pid for worker in getattr(iterator, "_workers", ())]
     deadline = time.monotonic() + 1.0
     before = None
@@ -203,13 +203,13 @@ def _sleep_ms(milliseconds):
 
 
 def _measured(parts, pin):
-    """In a forked child: a loader that raises, hangs or crashes there does the capture no harm, and what it reads and keeps is gone."""
+    """In a forked child: if the loader raises, hangs or crashes there, the capture is safe, and the child's memory is gone afterwards."""
     budget_s = float(os.environ.get("GPUCAST_LOADER_S", _BUDGET_S))
     killed_after_s = budget_s * _KILLED_AFTER
     team_ended = patching.safely(loader_measure.end_team)
     read, write = os.pipe()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of forking beside threads
+        warnings.simplefilter("ignore")  # about a fork in a process with threads
         child = os.fork()
     if child == 0:
         with contextlib.suppress(BaseException):
@@ -241,7 +241,7 @@ def _measured(parts, pin):
 
 
 def _lines(read, deadline):
-    """What the child wrote, and whether it came to its end."""
+    """The child's output, and whether it finished."""
     text = b""
     while not text.endswith(b'{"end": true}\n'):
         left_ms = int((deadline - time.monotonic()) * 1000)
@@ -258,7 +258,7 @@ def _lines(read, deadline):
 
 
 def _pin_ns(size):
-    """Of a batch's copy to pinned memory, which the loader's thread makes. The first has to get that memory."""
+    """The time of a batch's copy to pinned memory by the loader's thread. The first copy also allocates that memory."""
     batch = process.torch.zeros(min(size, 1 << 28), dtype=process.torch.uint8)
     times = []
     for _ in range(4):

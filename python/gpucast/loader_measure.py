@@ -14,13 +14,13 @@ from concurrent import futures
 
 from . import patching, session
 
-_SHARES = ((0, 0.25), (1, 0.45), (2, 1.0))  # workers, how much of what is left of the time
+_SHARES = ((0, 0.25), (1, 0.45), (2, 1.0))  # workers, their share of the remaining time
 _MOST_BATCHES = 2000
 _ROWS, _COLUMNS, _HEADER = 512, 6, 8  # a worker's table in shared memory, of doubles. Ahead: rows, batches, _io() of them, time for notes
 _IO_EVERY_NS = 5_000_000
 _HARD = 2  # omp_pause_hard
 
-# What decodes, transforms and tokenises, wherever it is imported.
+# Functions that decode, transform and tokenise, wherever they are imported.
 _STAGES = (
     ("decode", "PIL.ImageFile", "ImageFile.load"),
     ("decode", "cv2", "imread"),
@@ -56,13 +56,13 @@ def run(torch, parts, budget_s, write, team_ended):
 
 
 def _let_workers_end():
-    """PyTorch's handler raises, in whatever runs then, when we end our own workers. It is set with the first of them, by the main thread."""
+    """PyTorch's handler raises in the running code when we end our own workers. The main thread sets it with the first worker."""
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
 
 def end_team():
-    """Ends the threads that OpenMP keeps for this one: they would not survive a fork, and it would wait for them. False: it cannot be done."""
+    """Ends OpenMP's threads of this thread: they would not survive a fork, and the child would wait for them. False: not possible."""
     with open("/proc/self/maps", encoding="utf-8", errors="replace") as file:
         paths = {"/" + line.partition("/")[2].rstrip("\n") for line in file}
     runtimes = [path for path in paths if os.path.basename(path).startswith(("libgomp", "libiomp", "libomp"))]
@@ -70,7 +70,7 @@ def end_team():
 
 
 def _computing(team_ended, function, *args):
-    """Where its team did not end, in a new thread, which gets a team of its own. But a thread has a heap of its own, too, which gives memory
+    """If OpenMP's team did not end, runs in a new thread, which gets its own team. But a thread also has its own heap, which gives memory
     back sooner: a batch takes up to 8 % longer."""
     if team_ended:
         return function(*args)
@@ -88,7 +88,7 @@ def _run(torch, parts, deadline, write, team_ended):
             left_s = deadline - time.monotonic()
             if workers > cores or workers and left_s < 0.2:
                 break
-            # Workers compute with one thread each, and what they make is only taken here.
+            # Workers compute with one thread each, and this process only receives their batches.
             own_team = team_ended or workers > 0
             write(_computing(own_team, _measure, torch, parts, feed, workers, left_s * share, left_s, kept, team_ended))
     except _NoBatch as nothing:
@@ -105,7 +105,7 @@ class _NoBatch(Exception):
 
 
 class _Feed:
-    """The loader's batches of indices, one after the other over all runs: no run finds in the page cache what another has read."""
+    """The loader's batches of indices, one after the other over all runs: no run finds another run's data in the page cache."""
 
     def __init__(self, source):
         self._source = source
@@ -127,7 +127,7 @@ class _Feed:
 def _again(parts, feed, workers, limit_s, torch):
     options = {"num_workers": workers, "collate_fn": parts.collate_fn, "worker_init_fn": parts.worker_init_fn}
     if workers:
-        # The script's own prefetch depth makes no difference to a loop that takes all at once.
+        # The script's own prefetch depth makes no difference to a loop that fetches all at once.
         options.update(multiprocessing_context="fork", timeout=max(0.5, limit_s))
     if parts.dataset_kind == 1:
         options.update(batch_size=parts.batch_size if parts.auto_collation else None, drop_last=parts.drop_last)
@@ -195,7 +195,7 @@ def _measure(torch, parts, feed, workers, soft_s, hard_s, kept, team_ended):
 
 
 def _period_ns(arrivals, begin, workers):
-    """From one batch to the next. Workers begin at once and give in turns: whole rounds, behind the first of each."""
+    """Times from one batch to the next. Workers begin at the same time and give batches in turns: whole rounds, without the first of each."""
     first = max(1, workers) - 1
     rounds = (len(arrivals) - 1 - first) // max(1, workers)
     if rounds <= 0:
@@ -226,7 +226,7 @@ def _bytes_of(torch, value):
 
 
 def _copy_ns(torch, batch):
-    """CPU time of a worker's batch copied to memory that is there: what pinning costs. Nobody has touched the batch in this process."""
+    """CPU time of copying a worker's batch to existing memory: the cost of pinning. This process has not touched the batch before."""
     pairs = [(torch.ones_like(tensor), tensor) for tensor in _tensors_of(torch, batch) if tensor.layout == torch.strided]
     begin = time.thread_time_ns()
     for to, tensor in pairs:
@@ -234,7 +234,7 @@ def _copy_ns(torch, batch):
     return time.thread_time_ns() - begin
 
 
-# ---- what a fetch takes, in whatever process it runs ----------------------------------------------------------------------------------
+# ---- the cost of a fetch, in any process ----------------------------------------------------------------------------------------------
 
 
 class _Table:
@@ -270,7 +270,7 @@ class _Table:
                 return
         found = _io()
         self.io_read_ns = now_ns
-        if self.io_begin is None:  # behind the first batch, which imports and opens what is opened once
+        if self.io_begin is None:  # after the first batch, which does one-time imports and opens
             self.io_begin = found
             return
         self.numbers[1] = self.batches
@@ -280,11 +280,11 @@ class _Table:
     def rows(self):
         count = int(self.numbers[0])
         every = [list(self.numbers[_HEADER + row * _COLUMNS : _HEADER + (row + 1) * _COLUMNS]) for row in range(count)]
-        return every[1:] or every  # the first imports, opens and fills what later ones find
+        return every[1:] or every  # the first does imports, opens files and fills caches for the later ones
 
 
 def _io():
-    """Bytes that read() gave, those that came from a disk, calls, files opened; nanoseconds that this thread waited for a CPU."""
+    """Bytes from read(), bytes from a disk, calls, files opened; nanoseconds that this thread waited for a CPU."""
     found = {}
     with contextlib.suppress(OSError), open("/proc/self/io", encoding="ascii") as file:
         for line in file:
@@ -297,7 +297,7 @@ def _io():
 
 
 def _maps_data():
-    """Files of a megabyte and more that are mapped to memory, but for libraries and what belongs to Python."""
+    """Files of a megabyte and more that are mapped to memory, without libraries and Python's own files."""
     ours = (sys.prefix, sys.base_prefix, "/dev/", "/usr/", "/proc/", "/sys/", "/memfd:", session.FOLDER)
     with open("/proc/self/maps", encoding="utf-8", errors="replace") as file:
         for line in file:
@@ -316,7 +316,7 @@ def _cpu_ns(pid):
 
 
 def _machine_cpu_ns():
-    """CPU time of all that ran on the machine so far."""
+    """CPU time of all processes on the machine so far."""
     with open("/proc/stat", encoding="ascii") as file:
         user, nice, system, _, _, irq, softirq, *_ = map(int, file.readline().split()[1:])
     return (user + nice + system + irq + softirq) * 10**9 // os.sysconf("SC_CLK_TCK")
@@ -342,7 +342,7 @@ def _joined(tables):
 
 
 def _timed(stage, real):
-    """Without what others of these take inside of it."""
+    """Without the time of nested ones."""
 
     @functools.wraps(real)
     def call(*args, **kwargs):

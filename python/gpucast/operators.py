@@ -1,13 +1,13 @@
-"""Which operators one step of training runs, on which shapes: PyTorch's own profiler, on the CPU's side only, for one step.
+"""The operators of one training step, with their shapes: PyTorch's own profiler, on the CPU's side only, for one step.
 
-It observes: it changes neither what the script computes nor what it allocates (tests/python/test_operators.py compares histories). A script
-that profiles itself goes first: ours ends when its own begins, and is not tried again.
+It only observes: it changes neither the script's results nor its allocations (tests/python/test_operators.py compares histories). A script's
+own profiler has priority: ours ends when the script's begins, and is not tried again.
 
-What is captured into a CUDA graph is observed then, in any step: when the graph is launched no operator runs. A step that captures is not the one
-that is told of, where another follows.
+Capture into a CUDA graph is observed in any step, because no operator runs when the graph is launched. A step that captures is reported
+only if no other step follows.
 
-With GPUCAST_OBSERVE=all it is not one step but all that runs, from the first CUDA call on: what a run with a clock asks for beforehand. Then what
-the script's own profiler saw counts too.
+With GPUCAST_OBSERVE=all it observes everything from the first CUDA call on, not one step: a run with a clock needs this beforehand. Then the
+records of the script's own profiler count too.
 """
 
 import json
@@ -94,26 +94,26 @@ _VIEWS = frozenset(
 _LONGEST_NS = 10**15
 
 _OBSERVED_S = 60  # at most
-_MOST_CALLS = 300_000  # of which lines are written
+_MOST_CALLS = 300_000  # whose lines are written
 
 _running = False
 _latest_end = 0.0
 _off = False
 _result = None  # of the profiler, for the step that was observed
-_results = []  # all of which lines are written: that step; captures of graphs; where all is observed, what the script's own profiler saw
+_results = []  # lines are written for all of these: that step; captures of graphs; if all is observed, the script's own profiler's records
 _capturing = 0  # `torch.cuda.graph` that were entered and not left
 _window = False  # ours runs for a capture alone
 _captured = False  # in the step that is observed
 _step = 0
-_evaluated = 0  # forwards without gradients, before there is any optimizer
-_observed = None  # which step that was, and its marks
+_evaluated = 0  # forwards without gradients, before any optimizer exists
+_observed = None  # the number of that step, and its marks
 _tf32 = {}
-_marks = None  # the marks' sequence numbers between which it ran
-_hooks_us = []  # a step, what our hooks had taken until its end, the next step ...
+_marks = None  # the marks' sequence numbers before and after it
+_hooks_us = []  # a step, our hooks' time until its end, the next step ...
 
 
 def install(torch):
-    """Where the script could start a profiler: ours goes first."""
+    """Functions by which the script could start a profiler: ours ends before."""
     profiler = torch.autograd.profiler
     for name in ("_prepare_profiler", "_enable_profiler", "_enable_profiler_legacy"):
         patching.wrap(profiler, name, _giving_way)
@@ -169,7 +169,7 @@ def _end_window():
 
 
 def _taking_over(real):
-    """The script's own profiler has ended: what it saw is ours as well, and we go on."""
+    """The script's own profiler has ended: its records count for us as well, and we go on."""
 
     def disable(*args, **kwargs):
         global _off
@@ -201,15 +201,15 @@ def _giving_way(real):
 
 @patching.guard("operators")
 def before_forward(evaluation):
-    """A run of one step is observed from its first forward on. A step of very many forwards would fill the memory: it is given up.
-    Where there is no optimizer, a forward without gradients is a step: the second, or the first, where one step is wanted."""
+    """A run of one step is observed from its first forward on. A step of very many forwards would fill the memory: then we give up.
+    Without an optimizer, a forward without gradients is a step: the second is observed, or the first if one step is wanted."""
     global _off, _evaluated, _result
     if _all():
         if _running and time.monotonic() > _latest_end:
             _off = True
             _end(True)
         return
-    if _evaluated and steps.counter.any():  # the script trains: that was no step
+    if _evaluated and steps.counter.any():  # the script trains: that was not a step
         _evaluated, _result = 0, None
         _results.clear()
     if _running and time.monotonic() > _latest_end:
@@ -235,7 +235,7 @@ def note_hooks(step):
 
 @patching.guard("operators")
 def after_step(taken):
-    """The second step is observed, once optimizers have their state: or the first, where it is the only one."""
+    """The second step is observed, when optimizers have their state; or the first, if it is the only one."""
     if _all():
         return
     if _running and taken >= _step:
@@ -290,7 +290,7 @@ def _end(whole):
 
 
 def finish():
-    """At the end of the capture: a step that was not whole is of no use."""
+    """At the end of the capture: an incomplete step is useless."""
     patching.safely(_end, _all())
 
 
@@ -298,7 +298,7 @@ def finish():
 
 
 def lines():
-    """The observed step as lines of the history section; none where none was."""
+    """The observed step as lines of the history section; empty if no step was observed."""
     try:
         return list(_lines()) if _result is not None else []
     except Exception as error:
@@ -320,7 +320,9 @@ def _lines():
         if inputs is None or (name.startswith("aten::") and name[6:] in _VIEWS):
             continue
         duration = event.duration_time_ns
-        if name.startswith("autograd::engine::") or not 0 <= duration < _LONGEST_NS:  # what was open when the profiler ended has no end
+        if (
+            name.startswith("autograd::engine::") or not 0 <= duration < _LONGEST_NS
+        ):  # an operator that was open when the profiler ended has no end
             continue
         key = (name, _signature(inputs))
         number = kinds.get(key)

@@ -1,4 +1,4 @@
-"""Putting a function in the place of PyTorch's, and keeping a failure of ours out of the user's program."""
+"""Replaces PyTorch's functions, and keeps our failures out of the user's program."""
 
 import functools
 import os
@@ -12,7 +12,7 @@ _began_ns = 0  # the one that is not
 
 
 def wrap(owner, name, around):
-    """Replaces owner.name by a function that looks like it; `around(real)` returns the replacement."""
+    """Replaces owner.name by a function with the same signature and name; `around(real)` returns the replacement."""
     real = getattr(owner, name, None)
     if real is None:
         return
@@ -24,17 +24,17 @@ def fail(name, error):
     if name not in disabled:
         disabled.add(name)
         process.recorder.warn(
-            "hook_failed", f"gpucast's own {name} hook failed ({type(error).__name__}: {error}); what it records is incomplete"
+            "hook_failed", f"gpucast's own {name} hook failed ({type(error).__name__}: {error}); its records are incomplete"
         )
         print_traceback_if_debugging()
 
 
 def timed(function):
-    """What it takes counts as ours, and not as the program's. Threads that are in hooks at once count once."""
+    """Its time counts as ours, not as the program's. Simultaneous hooks in several threads count once."""
 
     def hook(*args, **kwargs):
         global _spent_ns, _began_ns
-        if process.is_compiling() or _began_ns:  # what is compiled must not read a clock
+        if process.is_compiling() or _began_ns:  # compiled code must not read a clock
             return function(*args, **kwargs)
         _began_ns = time.perf_counter_ns()
         try:
@@ -52,7 +52,7 @@ def spent_ns():
 
 
 def count_from(spent_ns):
-    """What hooks took since `spent_ns()` said so counts as the program's: its time is known to be beside the step's."""
+    """The hooks' time since `spent_ns()` gave this value counts as the program's: it is known to lie outside the step."""
     global _spent_ns
     _spent_ns = spent_ns
 

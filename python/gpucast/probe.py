@@ -1,4 +1,4 @@
-"""What `gpucast doctor` runs in the user's Python: is PyTorch there, did our libraries take effect, does a small job work?
+"""Runs for `gpucast doctor` in the user's Python: is PyTorch there, are our libraries in use, does a small job work?
 
 Writes SESSION/doctor.json. Runs under the same environment as a captured script.
 """
@@ -66,7 +66,7 @@ def _torchvision():
 
 
 def _libraries(library_dir):
-    """Shared libraries in this process: ours, and any of NVIDIA's that got in beside them."""
+    """Shared libraries in this process: ours, and any of NVIDIA's that were loaded as well."""
     with open("/proc/self/maps", encoding="utf-8", errors="replace") as file:
         paths = {line.split(None, 5)[5].strip() for line in file if ".so" in line and line.count("/") > 0}
     ours = sorted(os.path.basename(path) for path in paths if os.path.realpath(path).startswith(library_dir + os.sep))

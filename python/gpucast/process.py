@@ -1,4 +1,4 @@
-"""Where this process's capture or profile stands: the state that all other modules read. `capture` and `profile_capture` set it.
+"""The state of this process's capture or profile; all other modules read it. `capture` and `profile_capture` set it.
 
 watching   torch is being imported or is there; the job has not begun
 armed      the job has begun and is recorded
@@ -29,15 +29,15 @@ def is_data_worker():
     return data is not None and data.get_worker_info() is not None
 
 
-_group = {}  # rank and world_size, as torch.distributed last said them
+_group = {}  # rank and world_size, last values from torch.distributed
 
 
 def ranks():
-    """As launchers such as torchrun say them, or torch.distributed once it is set up; of a job of one process without."""
+    """From launchers such as torchrun, or from torch.distributed once it is set up; without both, a job of one process."""
     defaults = {"rank": 0, "local_rank": 0, "world_size": 1, "local_world_size": 1}
     found = {name: _env_int(name.upper(), default) for name, default in defaults.items()}
     here = session.settings().get("ranks") if session.FOLDER else None
-    if here:  # the others are imagined
+    if here:  # the others are simulated
         found["local_world_size"] = len(here)
     distributed = sys.modules.get("torch.distributed")
     if distributed is not None and getattr(distributed, "is_initialized", bool)():

@@ -33,7 +33,7 @@ def before_torch(origin):
     process.state = process.WATCHING
     build = process.build = libraries.TorchBuild(os.path.dirname(origin))
     session.write("torch", {"version": build.version, "cuda": build.cuda, "hip": build.hip, "python": sys.executable})
-    os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # its progress lines are of no use to anybody here
+    os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # its progress lines are useless here
     os.environ["TORCHDYNAMO_DISABLE"] = "1"  # a compiled CPU program would say nothing about a GPU's
     if build.cuda and build.cuda_major in libraries.supported_majors():
         # A CUDA build needs CUDA libraries even to be imported.
@@ -90,7 +90,7 @@ def after_generation(name, module):
 
 
 def start():
-    """At the first module or tensor that the job makes. What a library makes while it is imported is not the job's."""
+    """At the first module or tensor that the job makes. A library's tensors during its import are not the job's."""
     global _profiler, _thread, _starting
     if process.state != process.WATCHING or _starting or process.is_data_worker() or _in_an_import():
         return
@@ -116,8 +116,8 @@ _kept_code = []
 
 
 def _keep_code(event, args):
-    """PyTorch's tracer reads names at the end, also those of code that is gone by then (a module's top level): the trace would hold
-    what lies in their place."""
+    """PyTorch's tracer reads names at the end, also those of code that is freed by then (a module's top level): the trace would hold
+    whatever lies at their addresses."""
     if event == "exec" and process.state != process.ENDED:
         _kept_code.append(args[0])
 
@@ -129,8 +129,8 @@ def _give_up(error):
 
 
 def _import_what_training_imports():
-    """Optimizers import torch._dynamo when the first is made: a hundred thousand calls that have no place in a trace. Before we
-    replace anything, since it draws up a table of PyTorch's functions."""
+    """The first optimizer imports torch._dynamo: a hundred thousand calls that do not belong in a trace. We import it before we
+    replace anything, because it makes a table of PyTorch's functions."""
     try:
         import torch._dynamo  # noqa: F401
     except Exception as error:
@@ -141,7 +141,7 @@ def _in_an_import():
     frame = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
-        # A program that a package installs (`torchrun`, `python -m package`) is a module too, but the main one.
+        # A program installed by a package (`torchrun`, `python -m package`) is a module too, but the main one.
         is_import = code.co_name == "<module>" and frame.f_globals.get("__name__") != "__main__"
         if is_import and any(part in code.co_filename for part in _SITE_PACKAGES):
             return True
@@ -189,7 +189,7 @@ def _write(reason, exit_code):
     if threading.get_ident() != _thread:
         raise RuntimeError("the optimizer steps in another thread than the one that made the first module or tensor")
     add_metadata = process.torch.autograd._add_metadata_json
-    for name in ("profile_memory", "with_stack", "record_shapes"):  # as torch.profiler.profile writes them
+    for name in ("profile_memory", "with_stack", "record_shapes"):  # like torch.profiler.profile
         add_metadata(name, "1")
     _profiler.__exit__(None, None, None)
     _profiler.export_chrome_trace(session.path("trace"))
@@ -234,6 +234,6 @@ def _after_fork_in_child():
     global _end_lock
     _end_lock = threading.Lock()
     if process.state == process.ARMED:
-        sys.setprofile(None)  # the profiler's stack tracer would go on in a DataLoader worker, for nobody
+        sys.setprofile(None)  # the profiler's stack tracer would go on uselessly in a DataLoader worker
     if process.state != process.WATCHING:
         process.state = process.OFF

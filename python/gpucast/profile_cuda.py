@@ -1,6 +1,6 @@
-"""torch.cuda and torch.accelerator under `gpucast profile`: one card, as the session describes it, that has nothing to do.
+"""torch.cuda and torch.accelerator under `gpucast profile`: one idle card, as described by the session.
 
-The same on a CPU-only PyTorch and on a CUDA build, so that a trace does not depend on which it was.
+The same on a CPU-only PyTorch and on a CUDA build, so a trace does not depend on the build.
 """
 
 import contextlib

@@ -1,11 +1,11 @@
 """The script's CUDA device, played by the CPU: `.cuda()`, `device="cuda"` and the like work on CPU tensors under `gpucast profile`.
 
-A move to the device is a real copy on the CPU, so that the trace has the allocation that a GPU would make. For that each storage
+A move to the device is a real copy on the CPU, so the trace has the allocation that a GPU would make. For this, each storage
 has a place, host or device, in a table of weak references. A storage that is not in the table:
 - made inside a module's forward, a backward or an optimizer's step: on the device;
 - made by the script's own code in between: a mode for torch functions watches, and the result of an operator on device tensors is on
-  the device. (Inside forward and the others the mode is off: it would slow them down and fill the trace.)
-Nothing of this is in place before the script asks for a CUDA device: a script for the CPU runs as it is.
+  the device. (Inside forward, backward and steps the mode is off: it would slow them down and fill the trace.)
+None of this is active before the script asks for a CUDA device: a script for the CPU runs unchanged.
 """
 
 import ctypes
@@ -16,7 +16,7 @@ import threading
 from . import patching, process, tensors
 
 _torch = None
-_start = None  # called where the job makes its first tensor, or may: the profile begins
+_start = None  # called when the job makes, or may make, its first tensor: the profile begins
 _asked = False
 _local = threading.local()
 _mode = None
@@ -43,7 +43,7 @@ if isinstance(_pause, ctypes._CFuncPtr):
 
 
 def unseen(function):
-    """What `function` calls is not in the trace's Python stacks, and not seen by modes and classes that watch torch functions."""
+    """Calls made by `function` are not in the trace's Python stacks, and modes and classes that watch torch functions do not see them."""
 
     @functools.wraps(function)
     def unseen(*args, **kwargs):
@@ -67,8 +67,8 @@ def mark(text):
 
 
 class _Places:
-    """Storages known to be on the device or on the host. Keeps no memory alive: PyTorch's weak references to a storage keep its
-    address of administration (`_cdata`) from being used again, which makes it a safe key, and let its memory go."""
+    """Storages known to be on the device or on the host. Keeps no memory alive: a weak reference to a storage lets PyTorch free its
+    memory, but keeps its object's address (`_cdata`) from being used again, so that address is a safe key."""
 
     def __init__(self):
         self._on_device = {}  # _cdata -> bool
@@ -127,7 +127,7 @@ def on_device(tensor):
 
 
 class zone:
-    """Code whose results are all on the device (`where` True: a forward, a backward, a step) or all on the host (a data loader)."""
+    """For code with all results on the device (`where` True: a forward, a backward, a step) or all on the host (a data loader)."""
 
     __slots__ = ("where", "before", "slept")
 
@@ -165,7 +165,7 @@ def _take_mode_away():
 
 
 def _put_mode_back():
-    """At the bottom, but for the mode behind `with torch.device(...)`, which must be the lowest."""
+    """At the bottom, except that the mode of `with torch.device(...)` must be the lowest."""
     stack = [_torch._C._pop_torch_function_stack() for _ in range(_torch._C._len_torch_function_stack())][::-1]
     lowest = [mode for mode in stack if isinstance(mode, _torch.utils._device.DeviceContext)]
     for mode in (*lowest, _mode, *(mode for mode in stack if mode not in lowest)):
@@ -175,7 +175,7 @@ def _put_mode_back():
 def _make_mode():
     class Watching(_torch.overrides.TorchFunctionMode):
         def __torch_function__(self, function, types, args=(), kwargs=None):
-            # PyTorch looks the method up on Tensor, where it finds ours; this call came out of ours.
+            # PyTorch looks the method up on Tensor and finds ours; this call came from ours.
             function = _replaced.get(function, function)
             result = function(*args, **(kwargs or {}))
             if type(result) in followed or isinstance(result, _torch.Tensor):
@@ -192,7 +192,7 @@ def _follow(result, args, kwargs):
     tensor_type = _torch.Tensor
     results = (result,) if isinstance(result, tensor_type) else result if isinstance(result, (tuple, list)) else ()
     new = [tensor for tensor in results if isinstance(tensor, tensor_type) and _known_place(tensor) is None]
-    if not new or (kwargs and kwargs.get("device") is not None):  # a device that is named: who replaced it here knows which
+    if not new or (kwargs and kwargs.get("device") is not None):  # a named device: the code that replaced it knows which
         return
     sources = []
     for value in (*args, *(kwargs or {}).values()):
@@ -207,7 +207,7 @@ def _follow(result, args, kwargs):
 
 
 def _ask():
-    """The script names a CUDA device: from here on it has one."""
+    """The script names a CUDA device: from now on it has one."""
     global _asked, _mode
     if _asked:
         return
@@ -231,7 +231,7 @@ def watch_this_thread():
             _put_mode_back()
 
 
-# ---- what a script says to name the device ----------------------------------------------------------------------------------------
+# ---- how a script names the device ------------------------------------------------------------------------------------------------
 
 
 def is_cuda(device):
@@ -347,7 +347,7 @@ def _get_device(self):
 
 
 def _grouping(real):
-    """Optimizers and gradient clipping choose the implementation by the device that PyTorch's C++ code finds."""
+    """Optimizers and gradient clipping choose the implementation by the device that PyTorch's C++ code reports."""
 
     def group(lists, *args, **kwargs):
         groups = real(lists, *args, **kwargs)
@@ -388,7 +388,7 @@ def _moving_module(real, asks):
 
 
 def _without_index(args, kwargs):
-    """A device that is a number means nothing to a CPU-only PyTorch."""
+    """A CPU-only PyTorch does not understand a number as a device."""
     if args and isinstance(args[0], int):
         args = (_cuda, *args[1:])
     if isinstance(kwargs.get("device"), int):
@@ -398,7 +398,7 @@ def _without_index(args, kwargs):
 
 @unseen
 def _place_gradients(module):
-    """A gradient that a backward made is where its parameter is."""
+    """A gradient made by a backward is on its parameter's device."""
     for parameter in module.parameters():
         if parameter.grad is not None and on_device(parameter):
             _put(parameter.grad, True)
@@ -458,7 +458,7 @@ def _making(real):
 
 
 def _making_like(real):
-    """Where the tensor is that it is like, unless a device is named."""
+    """On the device of the tensor given, unless a device is named."""
 
     def make(source, *args, **kwargs):
         kwargs.pop("pin_memory", None)
@@ -479,7 +479,7 @@ def _making_like(real):
 
 
 def _making_around(real):
-    """as_tensor(data, device="cuda"): a tensor of the data on the host, and a move."""
+    """as_tensor(data, device="cuda"): a tensor of the data on the host, then a move."""
 
     def make(data, *args, **kwargs):
         device = kwargs.get("device")
@@ -503,7 +503,7 @@ def _making_around(real):
 
 
 def _in_device_context(real):
-    """Behind torch.set_default_device and `with torch.device(...)`: gives factory functions their device."""
+    """The mode of torch.set_default_device and `with torch.device(...)`: gives factory functions their device."""
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         if self.device.type != "cuda" or function not in _originals:
@@ -651,7 +651,7 @@ def _make_generator(torch):
     return Kind("Generator", (), {"__module__": "torch"})
 
 
-# ---- in place of PyTorch's own ---------------------------------------------------------------------------------------------------
+# ---- replacing PyTorch's own -----------------------------------------------------------------------------------------------------
 
 
 def _replace_method(name, around):

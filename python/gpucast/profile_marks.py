@@ -1,5 +1,5 @@
-"""What `gpucast profile` adds to the profiler's own trace: marks of steps, forward, backward and modules, and tables of the modules and
-of the tensors that have names.
+"""Additions of `gpucast profile` to the profiler's own trace: marks of steps, forward, backward and modules, and tables of modules and
+of named tensors.
 
 A mark is a range named `gpucast.KIND#VALUE` among the trace's user annotations; the tables go into the record `gpucast` of the trace.
 """
@@ -17,7 +17,7 @@ _local = threading.local()
 _modules = None  # recorder.Modules: numbered from 1, as in captures
 _tables = []
 _roots_of_step = set()  # ids of the root modules whose table this step has
-_parameter_names = {}  # id(parameter) -> name, number of the module that owns it
+_parameter_names = {}  # id(parameter) -> name, number of its module
 _optimizers = {}  # id(optimizer) -> description
 _summary = {"autocast": None, "grad_scaler": False, "batch_size": None, "zero_grad_set_to_none": None, "compiled": False}
 _ran = False
@@ -38,7 +38,7 @@ def anything_ran():
 
 
 def install(torch, start, end, check_deadline):
-    """The three: what a profile does where the job begins, where enough was seen, and now and then."""
+    """The three callbacks: the job begins, enough was seen, and a regular check."""
     global _torch, _modules, _start, _end, _check_deadline
     _torch, _modules = torch, process.recorder.modules
     _start, _end, _check_deadline = start, end, check_deadline
@@ -142,9 +142,9 @@ def _register_tree(module):
 
 @_guarded
 def _name_module(module):
-    """A range inside the profiler's own frame of this call, which has the class and a number only. The number counts the modules of one
-    class as they are first called; two classes of one name count each for itself, and a module that is gone leaves its number to
-    another one at its address."""
+    """A range inside the profiler's own frame of this call; that frame has only the class and a number. The number counts the modules of one
+    class in the order of their first calls. Two classes with the same name have separate counts, and a new module at a freed module's
+    address gets its number."""
     if _torch._C._get_tracing_state() is not None:  # it would become a part of the graph that torch.jit.trace makes
         return
     number = _modules.number(module) or _register(module)
@@ -190,7 +190,7 @@ def _before_forward(module, args, kwargs):
 
 
 def _rows_of_model(root):
-    parameters, buffers, seen = [], [], set()  # what two modules share is the first one's, as in named_parameters()
+    parameters, buffers, seen = [], [], set()  # a shared tensor belongs to the first module, as in named_parameters()
     for path, owner in root.named_modules():
         number = _modules.number(owner) or -1
         dot = path + "." if path else ""

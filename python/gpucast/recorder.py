@@ -75,7 +75,7 @@ class Recorder:
         self.warnings = {}  # (code, message) -> details
         self.modules = Modules()
         self._sequence = itertools.count(1)
-        # By place in `devices`: (allocs, frees) of the allocator at the moment of arming, less what resets took from them.
+        # By index in `devices`: (allocs, frees) of the allocator at the moment of arming, minus the amounts that resets removed.
         self._bases = []
         self._used = None
         self._memory_stats = None
@@ -98,8 +98,8 @@ class Recorder:
         return counters["allocated"], counters["freed"]
 
     def position(self):
-        """How many alloc and free_requested events the allocator's history holds at this moment: by place in `devices`. A device that
-        was first used later is missing at the end: it held none."""
+        """The number of alloc and free_requested events in the allocator's history at this moment, by index in `devices`. A device that
+        was first used later is missing at the end: it had none."""
         if not self.armed:
             return ()
         if self._used.count != len(self.devices):
@@ -113,13 +113,13 @@ class Recorder:
         return tuple(found)
 
     def position_on(self, device, stats):
-        """(allocs, frees) of one device, of counters that were read before."""
+        """(allocs, frees) of one device, from counters that were read before."""
         counters = stats["allocation"]["all"]
         base_allocs, base_frees = self._bases[self.devices.index(device)]
         return counters["allocated"] - base_allocs, counters["freed"] - base_frees
 
     def devices_allocated_on(self):
-        """The devices that PyTorch's allocator has given memory of, by number."""
+        """The devices on which PyTorch's allocator has given memory, by number."""
         return sorted(device for device, (allocs, _) in zip(self.devices, self.position()) if allocs > 0)
 
     def counters_reset(self, reset):

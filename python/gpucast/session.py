@@ -1,4 +1,4 @@
-"""The session folder: how a captured process and the supervisor (`gpucast run`) speak. docs/explanation/architecture.md names the files."""
+"""The session folder: messages between a captured process and the supervisor (`gpucast run`). docs/explanation/architecture.md names the files."""
 
 import contextlib
 import json
@@ -12,7 +12,7 @@ _settings = None
 
 
 def enter(folder):
-    """A child of the fork server: `folder` is its own session from here on."""
+    """In a child of the fork server: `folder` is its own session from now on."""
     global FOLDER, _settings, in_fork_server_child
     FOLDER, _settings, in_fork_server_child = folder, None, True
 
@@ -36,7 +36,7 @@ def path(kind):
 
 
 def write(kind, content=""):
-    """Whole or not at all: the supervisor must not read half a file."""
+    """Writes all or nothing: the supervisor must not read half a file."""
     text = content if isinstance(content, str) else json.dumps(content)
     temporary = path(kind + ".tmp")
     with open(temporary, "w", encoding="utf-8", errors="backslashreplace") as file:
@@ -50,12 +50,12 @@ def remove(kind):
 
 
 def error(code, message, final, **details):
-    """Why nothing can be captured here. The supervisor turns it into the command's error message; at a final one it ends the command."""
+    """The reason why nothing can be captured here. The supervisor makes it the command's error message; a final one ends the command."""
     write("error", {"code": code, "message": message, "final": final, **details})
 
 
 def remove_torch_folder():
-    """Older releases of PyTorch make one when they are imported, and remove it at exit; this process is killed."""
+    """Older PyTorch releases make one at import and remove it at exit; but this process is killed."""
     instantiator = sys.modules.get("torch.distributed.nn.jit.instantiator")
     folder = getattr(instantiator, "_TEMP_DIR", None)
     if folder is not None and not in_fork_server_child:

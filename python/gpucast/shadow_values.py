@@ -1,9 +1,9 @@
-"""What small tensors on the card would hold: shadows of them on the host, kept up by doing there what the script does on the card.
+"""The values of small tensors on the card: shadows on the host repeat the script's operations on the card.
 
-On only in a run that needs it (`--values`, values.py): a mode of PyTorch's sees every call of its Python interface. What came from the
-host is known. What depends on values that nobody knows (a network's outputs) is imagined where whole numbers and conditions come out of
-it, drawn once and then followed like any other value, so that what belongs together stays together: which expert a token goes to, how
-many it gets, where its result is added. What the host reads of that is a warning in the report.
+Only in a run that needs it (`--values`, values.py): a mode of PyTorch's sees every call of its Python interface. Values from the
+host are known. Values that depend on unknown ones (a network's outputs) are assumed if they are whole numbers or conditions: they are
+drawn once and then followed like any other value, so related values stay consistent: which expert a token goes to, how
+many it gets, where its result is added. Each read of an assumed value by the host gives a warning in the report.
 """
 
 import contextlib
@@ -18,28 +18,28 @@ import weakref
 
 from . import patching, process, session
 
-_MOST_WHOLE = 1 << 20  # elements of tensors of whole numbers and conditions that are followed
+_MOST_WHOLE = 1 << 20  # followed elements of tensors of whole numbers and conditions
 _MOST_REAL = 1 << 16  # of others
 
 _torch = None
 _core = None
 _mode = None
-_late = None  # on only from the midst of the run: starts it again, where what came to the card before decides
+_late = None  # following began during the run: starts the run again, if values from before decide
 _whole = frozenset()  # dtypes
 _shadows = {}  # id of a tensor on the card -> (weak reference to it, _Shadow)
 _assumptions = {}  # (place, what) -> [smallest, largest, times]
 _how = "typical"
-_share = 0.5  # of many conditions on unknown values that hold
-_generator = None  # of what is imagined: the script's own draw what they would
+_share = 0.5  # the share of many conditions on unknown values that hold
+_generator = None  # for assumed values: the script's own generators stay unchanged
 
 
 def _names(text):
     return frozenset(text.split())
 
 
-# By the names of PyTorch's functions and methods. What the host reads:
+# Names of PyTorch's functions and methods. The host reads with these:
 _READS = _names("item tolist __bool__ __int__ __float__ __index__ __complex__ is_nonzero equal allclose __contains__ __array__")
-# Those whose result is as long as values on the card say: PyTorch reads that.
+# The values on the card decide the length of these functions' results: PyTorch reads it.
 _COUNTS = _names(
     "nonzero argwhere where unique _unique2 _unique unique_dim unique_consecutive _unique_impl _consecutive_impl repeat_interleave "
     "masked_select bincount one_hot __getitem__ __setitem__ index_put_ index_put nms combinations"
@@ -52,7 +52,7 @@ _EMPTY = _names("empty empty_like new_empty")
 _DRAWS = _names("randint randint_like randperm multinomial bernoulli random_ bernoulli_")
 _NOT_FOLLOWED = _names("empty_strided new_empty_strided rand randn rand_like randn_like normal uniform_ normal_ dropout dropout_")
 _TO_HOST = _names("to cpu type")
-_GETTERS = _names("data T mT H mH")  # of the properties, those that give a tensor
+_GETTERS = _names("data T mT H mH")  # properties that give a tensor
 _ASIDE = _names("__delete__ __hash__ __repr__ __format__ size stride dim backward record_stream register_hook data_ptr is_contiguous")
 # Of torch.distributed.ProcessGroup: its functions themselves are compared by identity (P2POp) and imported by name.
 _COLLECTIVES = _names(
@@ -115,7 +115,7 @@ def install(torch, core):
 
 
 def install_late(torch, core, start_again):
-    """In the midst of a run, where no other mode is on and nothing is compiled. `start_again` does not return."""
+    """During a run, if no other mode is on and nothing is being compiled. `start_again` does not return."""
     global _late
     dynamo = sys.modules.get("torch._dynamo.utils")
     compiled = dynamo is not None and dynamo.counters["frames"]
@@ -142,7 +142,7 @@ def _mode_off():
 
 
 def _without_mode(real):
-    """nn.MultiheadAttention and others take another way where a mode is on: not for ours."""
+    """nn.MultiheadAttention and others use other code under a mode: not under ours."""
 
     def has_torch_function(tensors):
         with _mode_off():
@@ -181,7 +181,7 @@ def _compiling(real):
 def _call(function, args, kwargs):
     kind = _kind(function)
     if kind is None or process.state not in (process.ARMED, process.WATCHING) or process.torch._C._get_tracing_state() is not None:
-        return function(*args, **kwargs)  # what torch.jit.trace sees must be the script's alone
+        return function(*args, **kwargs)  # torch.jit.trace must see only the script's calls
     if kind == "count":
         return _count(function, args, kwargs)
     if kind == "read":
@@ -219,7 +219,7 @@ def _name(function):
 
 
 def answer(core, values):
-    """What the next small reads of what is not known say, in this thread; none: zero."""
+    """The answers of the next small reads of unknown values, in this thread; none: zero."""
     core.gpucast_vgpu_answer_reads((ctypes.c_int64 * len(values))(*values), len(values))
 
 
@@ -232,7 +232,7 @@ def _answered(values, function, args, kwargs):
 
 
 def _sizes(args, kwargs):
-    """Single whole numbers on the card among the arguments: PyTorch reads those that are sizes or places."""
+    """Single whole numbers on the card among the arguments: PyTorch reads those that are sizes or indices."""
     found = []
     for one in itertools.chain(args, kwargs.values()) if kwargs else args:
         if type(one) in (tuple, list):
@@ -254,7 +254,7 @@ def _add_sizes(one, found):
 
 
 def _on_host(function):
-    """Not seen by the script's own modes and gradients. What goes wrong there only means that a value is not known."""
+    """Hidden from the script's own modes and gradients. A failure there only means that a value is not known."""
 
     @functools.wraps(function)
     def quietly(*args):
@@ -290,7 +290,7 @@ def _keep(tensor, value, group):
 
 
 def _put(result, value, args, kwargs, imagined):
-    """The shadow of a result: in the group of the argument whose memory it is a view of."""
+    """The shadow of a result: in the group of the argument of which it is a view."""
     if not isinstance(value, _torch.Tensor) or value.shape != result.shape:
         return
     if value.dtype != result.dtype:
@@ -322,7 +322,7 @@ def _is_imagined(args, kwargs):
 
 
 def _argument(one, known):
-    """As the host's side takes it."""
+    """The argument for the host's call."""
     if isinstance(one, _torch.Tensor):
         return known(one) if one.is_cuda else one.detach()
     if type(one) in (tuple, list):
@@ -335,7 +335,7 @@ def _argument(one, known):
 
 
 def _host_call(function, args, kwargs, known=_known, **more):
-    """The same on the host. Raises _Unknown where `known(tensor)` does."""
+    """The same on the host. Raises _Unknown if `known(tensor)` does."""
     name = _name(function)
     if name in ("to", "cuda", "cpu", "type"):
         source = _argument(args[0], known)
@@ -358,7 +358,7 @@ def _host_call(function, args, kwargs, known=_known, **more):
 
 
 def _is_followed(tensor):
-    """Weights, and what a network makes of them, count as not known."""
+    """Weights, and a network's results from them, count as not known."""
     if type(tensor) is not _torch.Tensor or not tensor.is_cuda or tensor.requires_grad:
         return False
     return tensor.numel() <= (_MOST_WHOLE if tensor.dtype in _whole else _MOST_REAL)
@@ -391,7 +391,7 @@ def _follow_result(function, args, kwargs, results, single):
         return None
     imagined = _is_imagined(args, kwargs)
     values = _host_call(function, args, kwargs)
-    if imagined and name == "all":  # what is checked is taken to be well
+    if imagined and name == "all":  # a check is assumed to succeed
         values = _torch.ones_like(values)
     for result, value in zip(results, (values,) if single else values):
         if type(result) is _torch.Tensor and result.is_cuda:
@@ -451,7 +451,7 @@ def _replace(target, source):
 
 
 def _received(real):
-    """A collective writes what other ranks have: the virtual GPU itself knows small contents of those."""
+    """A collective writes other ranks' values: the virtual GPU itself knows small contents of them."""
 
     def collective(group, *args, **kwargs):
         work = real(group, *args, **kwargs)
@@ -476,7 +476,7 @@ def _forget(args, kwargs):
             shadow.group.valid = False
 
 
-# ---- imagining -------------------------------------------------------------------------------------------------------------------
+# ---- assumed values --------------------------------------------------------------------------------------------------------------
 
 
 def _random(shape):
@@ -484,7 +484,7 @@ def _random(shape):
 
 
 def _imagine(function, args, kwargs, result, place):
-    """Whole numbers or conditions of values that are not known: on random ones, where there are not too many. `place`: of the result among
+    """Whole numbers or conditions from unknown values: computed from random ones, if there are not too many. `place`: index of the result among
     several. None: nothing sensible."""
     name, unknown = _name(function), _unknown(args, kwargs)
     if any(one.dtype in _whole for one in unknown):
@@ -504,7 +504,7 @@ def _imagine(function, args, kwargs, result, place):
 
 
 def _assumed(what, numbers=()):
-    """The host has read numbers that depend on values that are not known."""
+    """The host has read numbers that depend on unknown values."""
     if _late:  # a loss or a number of right answers, as most scripts print them
         return
     kept = _assumptions.setdefault((_place(), what), [None, None, 0])
@@ -515,7 +515,7 @@ def _assumed(what, numbers=()):
 
 
 def _place():
-    """Where the user's code, or a library's, is."""
+    """The line of the user's code, or a library's."""
     frame = sys._getframe(1)
     ours = os.path.dirname(__file__) + os.sep, os.path.dirname(_torch.__file__) + os.sep, "<"
     while frame is not None and frame.f_code.co_filename.startswith(ours):
@@ -529,7 +529,7 @@ def finish():
         numbers = "" if least is None else f": {least:,}" if least == most else f": {least:,} to {most:,}"
         process.recorder.warn(
             "value_assumed",
-            f"{place}: {what} in {times} read{'s' * (times > 1)}{numbers}; depends on values that are not known (--assume {_how})",
+            f"{place}: {what} in {times} read{'s' * (times > 1)}{numbers}; depends on unknown values (--assume {_how})",
         )
     _assumptions.clear()
 
@@ -597,7 +597,7 @@ def _put_all(result, values, args, kwargs, imagined):
 
 @_on_host
 def _counted(function, args, kwargs):
-    """(the sizes that PyTorch reads, what comes out or None, whether it is imagined); None: nothing is counted, or nothing is known."""
+    """(the sizes that PyTorch reads, the result or None, whether it is assumed); None: nothing is counted, or nothing is known."""
     name = _name(function)
     if name in _THROUGH_MASKS:
         masks = [one for one in _tensors(args[1:2], {}) if one.is_cuda and one.dtype in (_torch.bool, _torch.uint8)]
@@ -637,7 +637,7 @@ def _counted_others(function, args, kwargs):
 
 
 def _mask(tensor):
-    """Its shadow; imagined where there is none."""
+    """Its shadow; an assumed one if there is none."""
     if _shadow(tensor) is None:
         if _late or tensor.numel() > 16 * _MOST_WHOLE:
             raise _Unknown

@@ -8,7 +8,7 @@ from . import patching, process, session
 
 
 class Steps:
-    """Counts steps over all optimizers. A round is complete when each has stepped: one step of the report."""
+    """Counts steps over all optimizers. A round is complete when each optimizer has stepped: one step of the report."""
 
     def __init__(self):
         self.rounds = 0
@@ -35,14 +35,14 @@ class Steps:
         if not self._any_taken:
             self._any_taken = True
             patching.safely(session.write, "stepped")
-            patching.safely(process.ranks)  # at the end torch.distributed may not know it any more
+            patching.safely(process.ranks)  # at the end torch.distributed may no longer know it
         count = self.count(optimizer) + 1
         self._optimizers[id(optimizer)] = (self._optimizers[id(optimizer)][0], count)
         return count
 
     def lowest(self, patience):
-        """The fewest steps taken by an optimizer that takes part. One that has not stepped yet takes part if some parameter of its is
-        nobody else's (a generator beside its discriminator), until another is more than `patience` steps ahead."""
+        """The fewest steps of an optimizer that takes part. An optimizer without a step takes part if one of its parameters belongs to no
+        other (a generator next to its discriminator), until another is more than `patience` steps ahead."""
         counts = [(reference(), count) for reference, count in list(self._optimizers.values())]
         stepped = [(optimizer, count) for optimizer, count in counts if optimizer is not None and count > 0]
         if not stepped:
@@ -63,14 +63,14 @@ class Steps:
 
 
 class _Inside(threading.local):
-    optimizer = None  # that steps now in this thread
+    optimizer = None  # the optimizer that steps now in this thread
 
 
 counter = Steps()
 inside = _Inside()
 
 
-_UNTIL_END, _AUTO = 0, -1  # as src/cli/run_capture.h has them
+_UNTIL_END, _AUTO = 0, -1  # same as in src/cli/run_capture.h
 _MOST_BY_ITSELF = 60
 
 

@@ -1,4 +1,4 @@
-"""Which named tensors of the job lie where: parameters, buffers, inputs, gradients and optimizer states."""
+"""The addresses of the job's named tensors: parameters, buffers, inputs, gradients and optimizer states."""
 
 import weakref
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from . import patching, process, steps
 _MAX_INPUT_DEPTH = 4
 
 _parameter_names = {}  # id(parameter) -> (weak reference, name, module number)
-_marked = {}  # (kind, name, module, address) -> id(tensor): what need not be said again
+_marked = {}  # (kind, name, module, address) -> id(tensor): need not be written again
 listed_roots = set()  # numbers of root modules whose parameters were marked on the GPU
 _known = {}  # (kind, id(parameter)) -> ((id(tensor), address), entries): of the step before
 _known_states = {}  # (id(optimizer), id(parameter)) -> ids of the state's values
@@ -50,7 +50,7 @@ def storages(tensor, depth=0):
 
 
 def entries_of(kind, tensor, name, module=-1, always=False):
-    """The entries to write for one tensor; none when the same tensor was already named so at this address."""
+    """The entries to write for one tensor; none if the same tensor already has this name at this address."""
     entries = []
     for device, address, size, dtype, shape in storages(tensor):
         key = (kind, name, module, address)
@@ -121,7 +121,7 @@ def _parameters_of(optimizer):
 
 
 def _entries_of_step(kind, parameter, tensor, name, number, always=False):
-    """As entries_of, quick for a tensor that is what and where it was one step ago."""
+    """Like entries_of, but fast for a tensor that is the same and at the same address as one step ago."""
     key = (kind, id(parameter))
     try:
         place = (id(tensor), tensor.data_ptr())
@@ -164,7 +164,7 @@ def state_entries(optimizer):
 
 
 def mark_gradients():
-    """At an end in the middle of a step: what gradients there are."""
+    """At an end in the middle of a step: the gradients so far."""
     entries = []
     try:
         for optimizer in steps.counter.alive():

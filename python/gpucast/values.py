@@ -1,5 +1,5 @@
-"""Values that the script reads from the card and cannot go on without. The virtual GPU has none, it would say zero: here is what PyTorch
-and transformers make of that, and what a training that goes well would read. Each is a warning in the report."""
+"""Values that the script reads from the card and cannot go on without. The virtual GPU has none and would answer zero. This module handles
+the effects of zeros in PyTorch and transformers, and gives the values of a successful training. Each gives a warning in the report."""
 
 import inspect
 import threading
@@ -57,7 +57,7 @@ def _assume(what):
 
 
 def _start_again():
-    """The run cannot be what it would be on a card: from its start again, with values followed. Does not return."""
+    """The run cannot match a card: it starts again, with values followed. Does not return."""
     if process.state != process.ARMED:
         return
     patching.safely(session.remove_torch_folder)
@@ -66,13 +66,13 @@ def _start_again():
 
 
 def after_exception(kind, text):
-    """Perhaps only because of what was read."""
+    """Perhaps only because of a value that was read."""
     if _unknown_was_read and "out of memory" not in text:
         _start_again()
 
 
 def _is_unknown(tensor):
-    """What was read of it just now."""
+    """The value that was just read from it."""
     return tensor.is_cuda and not tensor.dtype.is_floating_point and process.state == process.ARMED and not _core.gpucast_vgpu_read_known()
 
 
@@ -115,13 +115,13 @@ def _scaler_class(torch):
 
 
 def _unchanged_scale(real):
-    """It grows after 2000 steps, and shrinks where gradients are not finite."""
+    """It grows after 2000 steps, and shrinks if gradients are not finite."""
 
     def get_scale(self):
         scale = getattr(self, "_scale", None)
         if scale is None or not self._enabled or process.state != process.ARMED:
             return real(self)
-        _assume(f"GradScaler's scale is taken to stay {self._init_scale}: gradients on the virtual GPU are neither finite nor not")
+        _assume(f"GradScaler's scale is assumed to stay {self._init_scale}: gradients on the virtual GPU have no values")
         return self._init_scale
 
     return get_scale
@@ -131,7 +131,7 @@ def _unchanged_scale(real):
 
 
 def _valid(real):
-    """Its checks run and allocate as ever. What they find on the card is taken to be valid."""
+    """Its checks run and allocate as usual. Values on the card are assumed to be valid."""
 
     def checking(self, *args, **kwargs):
         if process.state != process.ARMED or process.is_compiling():
@@ -143,7 +143,7 @@ def _valid(real):
 
 
 class _AllTrue:
-    """While it lasts "are all of them true?" of a tensor on the card is yes, in this thread: what the checks ask at their end."""
+    """Within it, "are all of them true?" for a tensor on the card is yes, in this thread: the last question of the checks."""
 
     _PLACES = ("Tensor", "all"), (None, "_is_all_true")
 
@@ -172,15 +172,15 @@ class _AllTrue:
             found = real(tensor, *args, **kwargs)
             if args or kwargs or threading.get_ident() != thread or not getattr(tensor, "is_cuda", False):
                 return found
-            _assume("torch.distributions checks what lies on the card: taken to be valid")
+            _assume("torch.distributions checks values on the card: assumed to be valid")
             return True
 
         return all_true
 
 
 def _normal(real):
-    """torch.normal refuses standard deviations below zero. On the card: what it does, less the refusal (aten/src/ATen/native/
-    DistributionTemplates.h, normal_impl; it looks twice)."""
+    """torch.normal refuses standard deviations below zero. On the card: the same without the refusal (aten/src/ATen/native/
+    DistributionTemplates.h, normal_impl; it checks twice)."""
 
     def normal(mean, std=1.0, *args, generator=None, **kwargs):
         tensors = [each for each in (mean, std) if isinstance(each, _torch.Tensor)]
@@ -194,7 +194,7 @@ def _normal(real):
             or process.is_compiling()
         ):
             return real(mean, std, *args, generator=generator, **kwargs)
-        _assume("torch.normal's standard deviations on the card are taken to be valid")
+        _assume("torch.normal's standard deviations on the card are assumed to be valid")
         for _ in range(2):
             std.min().ge(0)
         shape = _torch.broadcast_shapes(*(each.shape for each in tensors))
@@ -216,7 +216,7 @@ def _watching_length(real, limit):
     return __call__
 
 
-_TO_LENGTH = "generate() is taken to go on to its length limit: which tokens come, and so where a text ends, is not known"
+_TO_LENGTH = "generate() is assumed to continue to its length limit: the tokens, and so the end of a text, are not known"
 
 
 def _beams_until_length(real):

@@ -1,7 +1,7 @@
 """What-ifs: one change each to how a script trains, made under `gpucast run --what-if NAME` while the script stays as it is.
 
-Each does what a person would write into the script by hand, to the byte: tests/python/test_run_what_if.py holds it to that.
-docs/reference/explain.md names them. Each counts how often it changed something; one that never did says why.
+Each has the same effect, to the byte, as a change written into the script by hand: tests/python/test_run_what_if.py checks that.
+docs/reference/explain.md names them. Each counts its changes; a what-if without any says why.
 """
 
 import copy
@@ -13,11 +13,11 @@ from . import process, session
 
 _active = []
 _torch = None
-_CACHES = ("past_key_value", "past_key_values", "layer_past")  # of transformers: what a recomputation would fill a second time
+_CACHES = ("past_key_value", "past_key_values", "layer_past")  # of transformers: a recomputation would fill it a second time
 
 
 def install_at_import(torch):
-    """Right after `import torch`: what acts when optimizers and data loaders are made."""
+    """Right after `import torch`: what-ifs that act on the creation of optimizers and data loaders."""
     global _torch
     _torch = torch
     for name in session.settings().get("what_if", ()):
@@ -28,7 +28,7 @@ def install_at_import(torch):
 
 
 def install_at_cuda_start():
-    """At the first CUDA call, behind the hooks: what acts on modules and on backward. Autocast stands outside of checkpoints."""
+    """At the first CUDA call, after the hooks: what-ifs that act on modules and on backward. Autocast goes outside of checkpoints."""
     for what_if in sorted(_active, key=lambda what_if: isinstance(what_if, Bf16)):
         what_if.install(what_if.at_cuda_start)
 
@@ -52,7 +52,7 @@ class WhatIf:
     def __init__(self, name, argument):
         self.name, self.argument = name, argument
         self.count = 0
-        self.subjects = []  # what it acted on, for people
+        self.subjects = []  # the names of changed things, for the report
         self._failure = ""
 
     def install(self, at):
@@ -128,7 +128,7 @@ class NoForeach(WhatIf):
             try:
                 given = signature.bind(*args, **kwargs)
             except TypeError:
-                return real(*args, **kwargs)  # says what is wrong
+                return real(*args, **kwargs)  # raises the right error
             if any(given.arguments.get(name) is not False for name in switches):
                 self.acted(type(args[0]).__name__)
             given.arguments.update(dict.fromkeys(switches, False))
@@ -137,7 +137,7 @@ class NoForeach(WhatIf):
         return construct
 
     def _before_step(self, optimizer, args, kwargs):
-        """Optimizers from elsewhere, groups that say otherwise, and states that were loaded."""
+        """Optimizers from elsewhere, groups with other settings, and loaded states."""
         for group in optimizer.param_groups:
             for name in ("foreach", "fused"):
                 if name in group and group[name] is not False:
@@ -151,7 +151,7 @@ class NoForeach(WhatIf):
 
 
 class HalfBatch(WhatIf):
-    """Half the batch_size of each DataLoader. Where the command has a batch option, `gpucast run` halves that instead."""
+    """Half the batch_size of each DataLoader. If the command has a batch option, `gpucast run` halves that instead."""
 
     def __init__(self, name, argument):
         super().__init__(name, argument)
@@ -239,7 +239,7 @@ class Checkpoint(WhatIf):
     def _wants(self, module):
         if process.state != process.ARMED or process.is_compiling():
             return False
-        # Inside of one that is recomputed anyway, and in the recomputation itself, nothing is left to save.
+        # Inside a module that is recomputed anyway, and in the recomputation itself, there is nothing left to save.
         if getattr(self._inside, "on", False) or not _torch.is_grad_enabled():
             return False
         name = type(module).__name__
@@ -274,7 +274,7 @@ class Bf16(WhatIf):
 
     def at_cuda_start(self):
         _wrap(_torch.nn.Module, "__call__", self._calling)
-        # Behind the hooks: autocast's copies of weights go while the phase is still the loss.
+        # After the hooks: autocast's copies of weights are freed while the phase is still the loss.
         for name in ("backward", "grad"):
             _wrap(_torch.autograd, name, self._leaving_before)
         from torch.optim.optimizer import register_optimizer_step_pre_hook
@@ -346,8 +346,8 @@ class MaxLength(WhatIf):
     def __init__(self, name, argument):
         super().__init__(name, argument)
         self._length = int(argument)
-        self._lengths = []  # of batches as they came
-        self._kept = 0  # batches that are longer or as long
+        self._lengths = []  # of the original batches
+        self._kept = 0  # batches of at least that length
 
     def at_import(self):
         from torch.utils.data import dataloader
@@ -368,7 +368,7 @@ class MaxLength(WhatIf):
             if not _is_tokens(source):
                 return batch
             length = self._seen(source)
-            result = copy.copy(batch)  # a BatchEncoding stays one, with what else it knows
+            result = copy.copy(batch)  # a BatchEncoding stays one, with its other attributes
             if hasattr(result, "data") and isinstance(result.data, dict):
                 result.data = dict(result.data)
             for name, tensor in batch.items():
@@ -396,7 +396,7 @@ class MaxLength(WhatIf):
         return length
 
     def _longer(self, tensor, length, filling):
-        """Along each dimension behind the first that is as long as the batch's texts: an attention mask may have two."""
+        """Along each dimension after the first that has the length of the batch's texts: an attention mask may have two."""
         missing = self._length - length
         if missing <= 0:
             return tensor

@@ -4,12 +4,14 @@ import re
 
 import pytest
 from conftest import ROOT
+from test_eval_package import is_script
 
 pytestmark = pytest.mark.once
 
 
 def test_an_imported_name_is_one_file():
-    modules = [path for folder in ("eval", "bench", "tools", "examples", "tests") for path in (ROOT / folder).rglob("*.py")]
+    modules = [path for folder in ("bench", "tools", "examples", "tests") for path in (ROOT / folder).rglob("*.py")]
+    modules += [path for path in (ROOT / "eval").rglob("*.py") if is_script(path)]
     places = {}
     for path in modules:
         places.setdefault(path.stem, set()).add(str(path.relative_to(ROOT)))

@@ -220,7 +220,18 @@ def test_an_estimator_written_anew_is_judged_as_the_others():
 
 def test_model_statistics(gpucast_bin, tmp_path):
     """A network whose sizes are known: VGG16 for 1000 classes has 138357544 parameters."""
-    words = [gpucast_bin, "run", "--gpu", "rtx3060", "--", sys.executable, "-m", "eval.papers.model_statistics", tmp_path / "out.jsonl", "VGG16"]
+    words = [
+        gpucast_bin,
+        "run",
+        "--gpu",
+        "rtx3060",
+        "--",
+        sys.executable,
+        "-m",
+        "eval.papers.model_statistics",
+        tmp_path / "out.jsonl",
+        "VGG16",
+    ]
     done = subprocess.run(list(map(str, words)), cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     (line,) = map(json.loads, (tmp_path / "out.jsonl").read_text().splitlines())

@@ -3,7 +3,7 @@
     graphs     a recorded graph and a card as numbers: Table I's features
     networks   DNN-occu and the five networks that the paper compares it with
     training   trains a network, resumably
-    predict    what the command runs
+    predict    the command's program
 
 Needs PyTorch (any build, on the CPU) and NumPy.
 """

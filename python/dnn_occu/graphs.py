@@ -42,7 +42,7 @@ def card(gpu):
 
 
 def read(path):
-    """What the run recorded. ValueError: it is no such file."""
+    """The run's recorded graph. ValueError: it is no such file."""
     with open(path, encoding="utf-8") as file:
         recorded = json.load(file)
     if recorded.get("schema_version") != 1 or not recorded.get("nodes"):
@@ -61,14 +61,14 @@ def _shape(shapes, place):
 
 
 def graph(recorded, card):
-    """`card`: as card() returns it."""
+    """`card`: a result of card()."""
     nodes = numpy.zeros((len(recorded["nodes"]), NODE_FEATURES), dtype=numpy.float32)
     for row, node in zip(nodes, recorded["nodes"]):
         name = node["operator"].rpartition("::")[2]
         row[_PLACE.get(name, len(OPERATORS))] = 1
         numbers = [_log(number) for number in node["hyperparameters"][:HYPERPARAMETERS]]
         rest = numbers + [0.0] * (HYPERPARAMETERS - len(numbers))
-        for place in range(3):  # data, weight, and what else
+        for place in range(3):  # data, weight, and others
             rest += _shape(node["inputs"], place)
         rest += _shape(node["outputs"], 0)
         rest += [_log(node[name]) for name in ("temporary_bytes", "input_bytes", "output_bytes", "flops")]

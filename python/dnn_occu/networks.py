@@ -1,4 +1,4 @@
-"""DNN-occu and the five networks that the paper compares it with (section IV.D). Each maps a batch of graphs with equally many nodes to
+"""DNN-occu and the five networks that the paper compares it with (section IV.D). Each maps a batch of graphs with the same number of nodes to
 occupancies: nodes [graphs, nodes, NODE_FEATURES], edges [edges of all, EDGE_FEATURES], ends [edges of all, 2] into graphs * nodes."""
 
 import torch
@@ -17,8 +17,8 @@ def _feed_forward(width, hidden):
 
 
 class Anee(nn.Module):
-    """Attention-based node-edge encoder (section III.D, after DNNPerf). A node keeps its own features beside its neighbours': without
-    that the first node of a graph, which has no edge, would be lost."""
+    """Attention-based node-edge encoder (section III.D, after DNNPerf). A node keeps its own features next to its neighbours': otherwise
+    the first node of a graph would be lost, because it has no edge."""
 
     def __init__(self, nodes, edges, width):
         super().__init__()
@@ -69,7 +69,7 @@ class Mab(nn.Module):
 
 
 class SetDecoder(nn.Module):
-    """Pools the nodes into `seeds` vectors, then lets those attend to each other, `layers` times."""
+    """Pools the nodes into `seeds` vectors, then these attend to each other, `layers` times."""
 
     def __init__(self, width, heads, seeds, layers):
         super().__init__()
@@ -162,7 +162,7 @@ class DnnPerf(nn.Module):
 
 
 class BrpNas(nn.Module):
-    """Four graph convolutions on the operators' types alone: sizes and cards are unknown to it."""
+    """Four graph convolutions on the operators' types alone: it sees neither sizes nor cards."""
 
     def __init__(self, width=256):
         super().__init__()

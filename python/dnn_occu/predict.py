@@ -1,5 +1,5 @@
-"""What `gpucast occupancy --method dnn-occu` runs: predict.py GRAPH WEIGHTS CARDS ANSWER. CARDS are entries of `gpucast gpus --format json`;
-ANSWER becomes {"occupancies": [...]}, one a card, or {"problem": "..."}."""
+"""The program of `gpucast occupancy --method dnn-occu`: predict.py GRAPH WEIGHTS CARDS ANSWER. CARDS are entries of `gpucast gpus --format json`;
+ANSWER becomes {"occupancies": [...]}, one for each card, or {"problem": "..."}."""
 
 import json
 import os

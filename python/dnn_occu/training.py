@@ -15,7 +15,7 @@ _MOST_NODES = 4096  # in a batch
 
 
 def batch(graphs):
-    """Graphs of equally many nodes as one."""
+    """Joins graphs with the same number of nodes into one."""
     count = len(graphs[0].nodes)
     nodes = torch.from_numpy(numpy.stack([graph.nodes for graph in graphs]))
     edges = torch.from_numpy(numpy.concatenate([graph.edges for graph in graphs]))
@@ -24,7 +24,7 @@ def batch(graphs):
 
 
 def batches(graphs, largest, rng=None):
-    """Places of graphs, in groups of equally many nodes; with `rng` in random order."""
+    """Indices of graphs, in groups with the same number of nodes; with `rng` in random order."""
     by_nodes = {}
     for place, graph in enumerate(graphs):
         by_nodes.setdefault(len(graph.nodes), []).append(place)
@@ -40,7 +40,7 @@ def batches(graphs, largest, rng=None):
 
 
 def train(kind, graphs, truth, epochs, seed, folder, at_most=8, progress=sys.stderr):
-    """Goes on where an earlier call with the same `folder` ended. Returns the network and the seconds that its training took in all."""
+    """Continues after an earlier call with the same `folder`. Returns the network and its training time in seconds, in all."""
     path = os.path.join(folder, f"{kind}.npz")
     torch.manual_seed(seed)
     torch.set_flush_denormal(True)  # weights of features that never occur decay towards 0: five times as slow otherwise
@@ -75,7 +75,7 @@ def train(kind, graphs, truth, epochs, seed, folder, at_most=8, progress=sys.std
 
 
 def _state(network, optimizer):
-    """Of training that is to go on: the parameters and Adam's moments, by the parameters' places."""
+    """The state for continuing a training: the parameters and Adam's moments, by the parameters' indices."""
     out = {}
     for place, parameter in enumerate(network.parameters()):
         out[f"{place}.parameter"] = parameter.detach().numpy()

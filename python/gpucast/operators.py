@@ -320,9 +320,8 @@ def _lines():
         if inputs is None or (name.startswith("aten::") and name[6:] in _VIEWS):
             continue
         duration = event.duration_time_ns
-        if (
-            name.startswith("autograd::engine::") or not 0 <= duration < _LONGEST_NS
-        ):  # an operator that was open when the profiler ended has no end
+        # An operator that was open when the profiler ended has no end.
+        if name.startswith("autograd::engine::") or not 0 <= duration < _LONGEST_NS:
             continue
         key = (name, _signature(inputs))
         number = kinds.get(key)

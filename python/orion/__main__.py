@@ -1,4 +1,4 @@
-"""What ORION, PreNeT, a roofline and gpucast say of one captured step.
+"""The predictions of ORION, PreNeT, a roofline and gpucast for one captured step.
 
     gpucast run -o train.gpucast -- python train.py
     PYTHONPATH=python python -m orion train.gpucast --gpu a100-80,rtx4090 --method orion,prenet,roofline,gpucast --trees trees.json
@@ -19,8 +19,8 @@ METHODS = ("orion", "prenet", "roofline", "gpucast")
 def parse_args(words):
     parser = argparse.ArgumentParser(prog="orion", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("capture", help="of `gpucast run -o FILE`")
-    parser.add_argument("--gpu", required=True, help="cards of `gpucast gpus`, with commas between them")
-    parser.add_argument("--method", default="orion", help=f"with commas between them: {', '.join(METHODS)} (default %(default)s)")
+    parser.add_argument("--gpu", required=True, help="cards of `gpucast gpus`, separated by commas")
+    parser.add_argument("--method", default="orion", help=f"separated by commas: {', '.join(METHODS)} (default %(default)s)")
     parser.add_argument("--trees", help="a file of trained trees, for orion and prenet")
     parser.add_argument(
         "--kappa", type=float, default=flops.KAPPA, help="FLOPs of an iteration over its forward pass (default %(default)s)"
@@ -30,7 +30,7 @@ def parse_args(words):
     feeding = parser.add_argument_group("data pipeline")
     feeding.add_argument("--one-worker-ms", type=float, help="preprocessing of a batch by a single worker")
     feeding.add_argument("--decode-ms", type=float, default=0.0, help="of a sample")
-    feeding.add_argument("--batch-bytes", type=float, default=0.0, help="what a batch takes on the disk")
+    feeding.add_argument("--batch-bytes", type=float, default=0.0, help="size of a batch on the disk")
     feeding.add_argument("--workers", type=int, default=1)
     feeding.add_argument("--storage", default="nvme", help="ssd, nvme or bytes per second (default %(default)s)")
     feeding.add_argument("--alpha", type=float, default=0.0, help="contention of the universal scalability law")
@@ -47,7 +47,7 @@ def gpu_ms(method, step, card, times, models, kappa):
         raise ValueError(f"{method} needs trees: --trees FILE, of eval/orion/evaluate.py --trees FILE")
     names, make = features.METHODS[method]
     if models[method]["features"] != list(names):
-        raise ValueError(f"the trees of {method} are of other features; train them again")
+        raise ValueError(f"the trees of {method} use other features; train them again")
     return trees.predict(models[method], make(step, card, kappa) if method == "orion" else make(step, card))
 
 

@@ -55,7 +55,7 @@ def iteration_flops(step, kappa=flops.KAPPA):
 
 
 def orion(step, card, kappa=flops.KAPPA):
-    """s_gpu of section 3.2, and what section 5.6 names besides."""
+    """s_gpu of section 3.2, and the additional features of section 5.6."""
     work = iteration_flops(step, kappa)
     surrogate = flops.memory_surrogate(step.parameter_bytes, step.optimizer_bytes, step.activation_bytes)
     return [
@@ -75,7 +75,7 @@ def orion(step, card, kappa=flops.KAPPA):
 
 
 def prenet(step, card):
-    """FLOPs, bytes and number of each kind of layer, with the card: no surrogate, no intensity, nothing of the host."""
+    """FLOPs, bytes and number of each kind of layer, with the card: no surrogate, no intensity, no figures of the host."""
     layers = [step.layers[name] for name in LAYERS]
     all_flops = sum(layer[0] for layer in layers)
     return [

@@ -31,7 +31,7 @@ def transformer(blocks, length, width, heads, feed_forward):
 
 
 def transformer_all(blocks, length, width, feed_forward):
-    """The same with 2 for each multiplication and addition, as the paper's other two families have it."""
+    """The same with 2 for each multiplication and addition, like the paper's other two families."""
     return blocks * (8 * length * width**2 + 4 * length**2 * width + 4 * length * width * feed_forward)
 
 

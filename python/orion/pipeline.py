@@ -1,8 +1,8 @@
-"""Section 3.3 and 3.4 of ORION: how long a batch takes from the disk to the GPU, and which of the two paths a step waits for. Times in ms."""
+"""Section 3.3 and 3.4 of ORION: a batch's time from the disk to the GPU, and the path that a step waits for. Times in ms."""
 
 import dataclasses
 
-# What the paper says of sustained bandwidth, "0.4-0.7 GB/s" and "2-7 GB/s": their geometric means.
+# The paper's ranges of sustained bandwidth, "0.4-0.7 GB/s" and "2-7 GB/s": their geometric means.
 STORAGE_BYTES_PER_S = {"ssd": (0.4e9 * 0.7e9) ** 0.5, "nvme": (2e9 * 7e9) ** 0.5}
 
 
@@ -37,7 +37,7 @@ def cpu_ms(pipeline, workers):
 
 
 def pipeline_ms(pipeline, samples, workers, storage):
-    """A sum: the paper has disk, decoding and preprocessing of a batch one after the other, decoding by one worker."""
+    """A sum: in the paper disk, decoding and preprocessing of a batch run one after the other, decoding by one worker."""
     disk = 1000 * pipeline.bytes_per_batch / storage_bandwidth(storage)
     return disk + pipeline.decode_ms_per_sample * samples + cpu_ms(pipeline, workers)
 
@@ -55,8 +55,8 @@ def fit_scalability(measured_ms):
     one = measured_ms.get(1)
     others = {workers: ms for workers, ms in measured_ms.items() if workers > 1}
     if not one or one <= 0 or not others:
-        raise ValueError("the law needs what 1 worker takes, and what some more take")
-    # Each row divided by workers - 1, so that what is left is a line in the number of workers.
+        raise ValueError("the law needs the time of 1 worker and of another number of workers")
+    # Each row divided by workers - 1: the rest is a line in the number of workers.
     points = [(workers, (workers * ms / one - 1) / (workers - 1)) for workers, ms in others.items()]
     middle_x, middle_y = (sum(values) / len(points) for values in zip(*points))
     spread = sum((x - middle_x) ** 2 for x, _ in points)

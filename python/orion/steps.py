@@ -1,4 +1,4 @@
-"""What the methods know of a step and of a card: from `gpucast time` and `gpucast analyze` of a capture, and from `gpucast gpus`."""
+"""The methods' figures of a step and of a card: from `gpucast time` and `gpucast analyze` of a capture, and from `gpucast gpus`."""
 
 import dataclasses
 import json
@@ -34,7 +34,7 @@ class Card:
     peak_flop_per_s: dict  # by precision
 
     def peak(self, precision):
-        """FLOP/s; of a precision without units of its own, what stands in for it."""
+        """FLOP/s; for a precision without its own units, the rate of its substitute."""
         for name in (precision, {"bf16": "fp16"}.get(precision), "fp32"):
             if self.peak_flop_per_s.get(name):
                 return self.peak_flop_per_s[name]
@@ -59,7 +59,7 @@ def cards(gpus):
 
 
 def ask(gpucast, *words):
-    """The JSON of a command. RuntimeError: what it says went wrong."""
+    """The JSON of a command. RuntimeError: with its error message."""
     done = subprocess.run([str(gpucast), *map(str, words), "--format", "json"], capture_output=True, text=True)
     if done.returncode not in (0, 1):
         raise RuntimeError(" ".join(done.stderr.split()) or f"exit code {done.returncode}")
@@ -67,7 +67,7 @@ def ask(gpucast, *words):
 
 
 def step(times, report):
-    """Of the JSON of `gpucast time` and `gpucast analyze`. ValueError: no FLOPs or no samples, of which the methods would know nothing."""
+    """From the JSON of `gpucast time` and `gpucast analyze`. ValueError: no FLOPs or no samples, so the methods have no input."""
     categories = {category["name"]: category["bytes"] for category in report["categories"]}
     trains = any(phase["name"] == "backward" for phase in times["by_phase"])
     if not times["model_flops"] > 0 or not times["samples"] > 0:
@@ -95,5 +95,5 @@ def read(gpucast, capture, card_ids, options=()):
 
 
 def roofline_ms(times):
-    """What FLOPs and bytes at the datasheet's rates say, operation by operation."""
+    """The time of FLOPs and bytes at the datasheet's rates, operation by operation."""
     return sum(kind["ideal_ns"] for kind in times["by_kind"]) / 1e6

@@ -1,10 +1,10 @@
-"""Boosted trees on a step's features. LightGBM trains them; a trained set is plain data and is asked without it."""
+"""Boosted trees on a step's features. LightGBM trains them; a trained set is plain data and is evaluated without it."""
 
 import json
 import math
 
 SCHEMA = 1
-# What ORION's published scripts have for XGBoost (the paper says it in words): 800 trees, 9 deep, 0.045, nine tenths of rows and features.
+# ORION's published settings for XGBoost (the paper gives them in words): 800 trees, 9 deep, 0.045, nine tenths of rows and features.
 TREES = 800
 SETTINGS = {
     "learning_rate": 0.045,
@@ -39,7 +39,7 @@ def train(features, targets_ms, names, logarithm=True, seed=1, count=TREES):
 
 
 def _flat(node):
-    """A tree as lists: node i asks `feature` (-1: it is a leaf, of `value`) and goes to `left` where that is at most `threshold`."""
+    """A tree as lists: node i tests `feature` (-1: it is a leaf with `value`) and goes to `left` if that is at most `threshold`."""
     tree = {"feature": [], "threshold": [], "left": [], "right": [], "value": []}
     _add(tree, node)
     return tree
@@ -78,7 +78,7 @@ def write(path, models):
 
 
 def read(path):
-    """{method: model}. ValueError: the file is none of write()."""
+    """{method: model}. ValueError: the file was not made by write()."""
     try:
         with open(path, encoding="utf-8") as file:
             content = json.load(file)

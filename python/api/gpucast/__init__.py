@@ -1,4 +1,4 @@
-"""gpucast from Python: how much GPU memory a PyTorch training job takes, without a GPU.
+"""gpucast from Python: how much GPU memory a PyTorch training job needs, without a GPU.
 
     report = gpucast.run(["python", "train.py", "--batch", "64"], gpu="rtx3060")
     report.fits, report.peak_reserved_bytes

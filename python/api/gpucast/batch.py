@@ -20,7 +20,7 @@ Job = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Row:
-    """What became of one job."""
+    """The result of one job."""
 
     name: str
     status: str  # fits, tight, does_not_fit, failed
@@ -79,7 +79,7 @@ def batch(
 
 
 def run_local(jobs: Iterable[Job], options: list[str], environment: Mapping[str, str | None] | None = None) -> Iterator[dict[str, Any]]:
-    """The lines of `gpucast batch -`, while it runs; jobs are taken from the iterable as the command reads them."""
+    """The lines of `gpucast batch -`, while it runs; jobs are read from the iterable as the command reads them."""
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as messages:
         process = subprocess.Popen(
             [find_command(), "batch", "-", *options],

@@ -10,8 +10,8 @@ from typing import Any
 from .batch import Job, run_local
 from .command import Error
 
-ATTEMPTS = 4  # of a task whose node died under it: a job that takes its node down with it must end some time
-# Ray sets these for its workers; a job must see what it would see without Ray.
+ATTEMPTS = 4  # for a task whose node died: a job that kills its node must end some time
+# Ray sets these for its workers; a job must see the same environment as without Ray.
 SET_BY_RAY = {"CUDA_VISIBLE_DEVICES": None, "OMP_NUM_THREADS": None}
 
 
@@ -26,9 +26,9 @@ def run_on_ray(jobs: Iterable[Job], options: list[str], jobs_at_once: int | None
 
 
 def _rows(ray, jobs: Iterator[Job], options: list[str], jobs_at_once: int | None, jobs_per_task: int) -> Iterator[dict[str, Any]]:
-    # No retries by Ray itself: what a dead node leaves is sent again from here, where it is known which rows have come.
+    # No retries by Ray itself: a dead node's jobs are sent again from here, because only this process knows the rows that arrived.
     task = ray.remote(num_cpus=1, max_retries=0)(_run_jobs)
-    running: dict[Any, tuple[list[Job], int]] = {}  # result: its jobs, which attempt it is
+    running: dict[Any, tuple[list[Job], int]] = {}  # result: its jobs, the number of the attempt
     refused: list[dict[str, Any]] = []
     jobs = _checked(jobs, refused)
 
@@ -37,7 +37,7 @@ def _rows(ray, jobs: Iterator[Job], options: list[str], jobs_at_once: int | None
 
     try:
         while True:
-            # Twice as many as the cluster runs at once, so that no node waits for the driver.
+            # Twice the number that the cluster runs at once, so no node waits for the driver.
             limit = jobs_at_once or 2 * max(int(ray.cluster_resources().get("CPU", 1)), 1)
             while len(running) < limit:
                 chunk = list(itertools.islice(jobs, jobs_per_task))
@@ -53,7 +53,7 @@ def _rows(ray, jobs: Iterator[Job], options: list[str], jobs_at_once: int | None
                 try:
                     rows = ray.get(result)
                 except ray.exceptions.RayError as error:
-                    # Another try helps where a node or a worker died, or gpucast was ended because its node shuts down.
+                    # Another try helps if a node or a worker died, or gpucast was ended because its node shuts down.
                     failed = error.cause if isinstance(error, ray.exceptions.RayTaskError) else None
                     if attempt < ATTEMPTS and (failed is None or isinstance(failed, Error)):
                         send(chunk, attempt + 1)
@@ -92,7 +92,7 @@ def _run_jobs(jobs: list[Job], options: list[str]) -> list[dict[str, Any]]:
 
 
 def _lost(job: Job, error: Exception) -> dict[str, Any]:
-    message = f"{ATTEMPTS} times the node or the worker died that ran this job, or one sent with it"
+    message = f"the node or worker of this job, or of one sent with it, died {ATTEMPTS} times"
     return _failed(job["name"], "node_died", message, str(error).split("\n")[0], "run it alone: gpucast.run(...)")
 
 

@@ -15,7 +15,7 @@ EXIT_YES, EXIT_NO = 0, 1
 
 
 class Error(Exception):
-    """gpucast, or the job it ran, failed: `what` happened, `where`, what `to_do`; `printed` is the end of what was printed before."""
+    """gpucast, or the job it ran, failed: `what` happened, `where`, what `to_do`; `printed` is the end of the earlier output."""
 
     def __init__(self, what: str, where: str = "", to_do: str = "", code: str = "", printed: str = ""):
         super().__init__(what + (f"\n  where: {where}" if where else "") + (f"\n  to do: {to_do}" if to_do else ""))
@@ -67,7 +67,7 @@ def changed_environment(changes: Mapping[str, str | None] | None) -> dict[str, s
 
 
 def run_command(arguments: list[str], folder: str | os.PathLike | None = None, environment=None) -> str:
-    """Runs `gpucast ARGUMENTS...`: what it wrote to standard output. Raises Error when it failed; "no" (exit code 1) is an answer."""
+    """Runs `gpucast ARGUMENTS...` and returns its standard output. Raises Error if it failed; "no" (exit code 1) is an answer."""
     command = [find_command(), *map(str, arguments)]
     try:
         process = subprocess.Popen(
@@ -92,7 +92,7 @@ def run_command(arguments: list[str], folder: str | os.PathLike | None = None, e
 
 
 def stop(process: subprocess.Popen) -> None:
-    """Ends a command that still runs, as Ctrl-C does: it then leaves nothing behind. A notebook's Ctrl-C reaches only the notebook."""
+    """Ends a running command like Ctrl-C, so it cleans up. A notebook's Ctrl-C reaches only the notebook."""
     if process.poll() is None:
         process.send_signal(signal.SIGINT)
         try:
@@ -103,7 +103,7 @@ def stop(process: subprocess.Popen) -> None:
 
 
 def error_from(printed: str, exit_code: int) -> Error:
-    """The last message of gpucast in what it and the script printed."""
+    """The last message of gpucast in its own and the script's output."""
     lines = printed.rstrip("\n").split("\n")
     starts = [i for i, line in enumerate(lines) if line.startswith("gpucast: ") and not line.startswith("gpucast: the capture ")]
     if not starts:

@@ -1,4 +1,4 @@
-"""What `gpucast run` found out, with typed fields over the JSON of docs/reference/report-json.md."""
+"""The result of `gpucast run`, with typed fields over the JSON of docs/reference/report-json.md."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ class Report:
     peak_allocated_bytes: int
     peak_reserved_bytes: int
     peak_allocated_at: Place
-    device: Interval  # with what the card holds beside PyTorch's allocator
-    request_bytes: int  # what to ask a scheduler for, so that the job runs with the probability `confidence`
+    device: Interval  # includes the card's memory outside PyTorch's allocator
+    request_bytes: int  # the request for a scheduler, so the job runs with the probability `confidence`
     confidence: float
     min_capacity_bytes: int | None
     min_capacity_expandable_segments_bytes: int | None
@@ -95,7 +95,7 @@ class Report:
         )
 
     def to_html(self, path: PathLike) -> Path:
-        """Writes the page of `gpucast export --to html`, over a file of that name too."""
+        """Writes the page of `gpucast export --to html`; an existing file is replaced."""
         if self.capture is None:
             raise Error("this report has no capture to make a page of", to_do="give the job an output: output='train.gpucast'")
         gpu = ["--gpu", self.gpu] if self.json.get("profile") else []  # captures know their card
@@ -103,7 +103,7 @@ class Report:
         return Path(path)
 
     def _repr_html_(self) -> str:
-        """For a notebook: a table without a script or colours of its own, so that it suits a light and a dark page."""
+        """For a notebook: a table without a script or its own colours, so it suits a light and a dark page."""
         mib = [("Peak reserved", self.peak_reserved_bytes), ("Peak allocated", self.peak_allocated_bytes)]
         mib.append(("Device memory", self.device.expected_bytes))
         mib.append((f"To ask for ({100 * self.confidence:g} %)", self.request_bytes))
@@ -180,7 +180,7 @@ def run(
 
 
 def analyze(capture: PathLike, *, gpu: str | None = None, confidence: float = 0.99) -> Report:
-    """`gpucast analyze`: the report of a kept capture, for another card or with another confidence too."""
+    """`gpucast analyze`: the report of a kept capture, also for another card or confidence."""
     arguments = ["analyze", os.fspath(capture), "--format", "json", "--confidence", str(confidence)]
     arguments += ["--gpu", gpu] if gpu is not None else []
     return Report.from_json(json.loads(run_command(arguments)), Path(capture).absolute())

@@ -32,7 +32,7 @@ UNAMBIGUOUS = {
         r"(?:takes?|took|taken|taking) (?:\w+ )?(?:as|for|to (?:be|have|hold|take)) (?!ever|well|long|much|many|few|it|every|\d)",
         "treated as, counted as",
     ),
-    "behind which": (r"(?:behind|of|from|by) (?:which|whom)\b,?", "split the sentence"),
+    "behind which": (r"(?:behind|of|from) (?:which|whom)\b,?", "split the sentence"),
     "whose noun": (r"who(?: \w+)? (?:has|have|had|needs?|takes?|asks?|waits?)", "name it: a job that has"),
     "so many": (r"(?:so|just as|twice as) many", "that many, the number of"),
 }

@@ -59,7 +59,7 @@ INTRODUCTION = {
     "torch.compile": "Twelve small models (`tests/programs/scripts/models.py`), four steps each: peak allocated / reserved in MiB, wall time.",
     "Libraries": "Packages come from the package index. Models are made from configurations, and the data is synthetic.",
     "Several GPUs": "All ranks run on this machine, except with `--nnodes`: then one node runs here, and the others are "
-    "[imagined](../explanation/virtual-gpu.md#the-other-ranks).",
+    "[simulated](../explanation/virtual-gpu.md#the-other-ranks).",
     "Plain PyTorch": "Programs as in tutorials, without a library.",
     "Endings": "Runs that fail or are ended. *message*: gpucast says what happened and why, with exit code 2.",
 }

@@ -1,5 +1,5 @@
-// Finds the first of many places with enough of two things, in about the logarithm of their number: cards with memory and share to spare,
-// or (with both negated) waiting jobs that need no more than that.
+// Finds the first of many entries with enough of two things, in about the logarithm of their number: a card with memory and share to spare,
+// or (both negated) a waiting job that needs no more than a card has.
 #pragma once
 
 #include <algorithm>
@@ -15,6 +15,7 @@ struct Capacity {
   bool covers(const Capacity& need) const { return bytes >= need.bytes && share >= need.share; }
   bool operator==(const Capacity&) const = default;
 };
+inline Capacity negated(const Capacity& capacity) { return {-capacity.bytes, -capacity.share}; }
 
 class FitTree {
  public:
@@ -27,9 +28,8 @@ class FitTree {
     while (leaves_ < count) leaves_ *= 2;
     nodes_.assign(2 * leaves_, kNothing);
   }
-  const Capacity& at(size_t place) const { return nodes_[leaves_ + place]; }
-  void set(size_t place, Capacity capacity) {
-    size_t i = leaves_ + place;
+  void set(size_t index, Capacity capacity) {
+    size_t i = leaves_ + index;
     nodes_[i] = capacity;
     while (i > 1) {
       i /= 2;
@@ -39,13 +39,13 @@ class FitTree {
       nodes_[i] = most;
     }
   }
-  // The first place from `from` on with enough. `worth(capacity)` false: no place at or below that much is wanted.
-  template <class Worth>
-  size_t first(const Capacity& need, size_t from, const Worth& worth) const {
+  // Index of the first entry from `from` on with enough, or kNone. `is_wanted(capacity)` false: no entry with at most that much is wanted.
+  template <class IsWanted>
+  size_t first(const Capacity& need, size_t from, const IsWanted& is_wanted) const {
     if (from >= leaves_) return kNone;
     size_t i = from == 0 ? 1 : leaves_ + from;
     for (;;) {
-      if (nodes_[i].covers(need) && worth(nodes_[i])) {
+      if (nodes_[i].covers(need) && is_wanted(nodes_[i])) {
         if (i >= leaves_) return i - leaves_;
         i *= 2;
         continue;

@@ -1,4 +1,4 @@
-// Runs jobs on a cluster, event by event: an arrival, an end, a death out of memory. docs/explanation/packing.md says how.
+// Runs jobs on a cluster, event by event: an arrival, an end, a run that is lost out of memory (docs/explanation/packing.md).
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,11 @@ struct PackOptions {
   const Policy* policy = &kGpucastPolicy;
   bool fair = false;       // the oldest waiting job is overtaken kMostOvertakes times at most
   uint64_t seed = 0;       // where a search among many cards that could be shared begins
-  bool neighbours = true;  // tell them: Placement::neighbours
+  bool neighbours = true;  // fill Placement::neighbours
 };
 
-inline constexpr int64_t kMostOvertakes = 64;
-
-// Same jobs, cluster and options: same plan. About n log n for n events. Jobs are finite and positive in all that counts (check_job()).
-// Throws Error: the plan would last longer than a century.
+// Same jobs, cluster and options: same plan. About n log n for n events. Jobs must pass check_job(). Throws Error: the plan would last
+// longer than a century.
 Plan simulate(std::span<const Job> jobs, const Cluster& cluster, const PackOptions& options);
 
 }  // namespace gpucast::pack

@@ -10,6 +10,7 @@
 #include <set>
 
 #include "gpucast/error.h"
+#include "src/pack/waiting_queue.h"
 
 namespace gpucast::pack {
 namespace {

@@ -1,0 +1,66 @@
+// Which cards a job starts on: the first with room, or, where the policy weighs neighbours, those where sharing brings most.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "src/pack/cluster_state.h"
+#include "src/pack/fit_tree.h"
+#include "src/pack/job.h"
+
+namespace gpucast::pack {
+
+inline constexpr uint32_t kAnyCard = UINT32_MAX;
+inline constexpr int32_t kAnyShare = INT32_MIN + 1;  // Capacity::share: the card's share does not matter
+inline constexpr double kGoodGain = 0.9;             // hardly any other card would be better
+
+struct CardChoice {
+  CardType* type = nullptr;
+  std::vector<uint32_t> cards;  // in the order in which they were found
+  double gain = 0;              // of weighed neighbours: by how much the progress of each card grows, 1 being that of a job alone
+};
+
+// Every function returns whether the job can start now, and fills `choice` if so; else what `choice` holds means nothing.
+class CardChooser {
+ public:
+  // All must outlive the chooser. `seed`: where its search among shared cards begins.
+  CardChooser(const std::vector<const Job*>* by_arrival, ClusterState* state, uint64_t seed)
+      : by_arrival_(*by_arrival), state_(*state), seed_(seed) {}
+
+  // Cards of one type. `required_card`: one of them, or kAnyCard.
+  bool choose_on_type(CardType* type, uint32_t job, uint32_t required_card, CardChoice* choice);
+  // Cards of the type on which the job is fastest.
+  bool choose_on_any_type(uint32_t job, CardChoice* choice);
+  // The same, of idle cards alone.
+  bool choose_idle(uint32_t job, CardChoice* choice);
+
+ private:
+  // One more job on a card.
+  struct Joining {
+    double slowdown = 1;  // of the job
+    double loss = 0;      // of the residents' progress
+    double gain() const { return 1 / slowdown - loss; }
+  };
+  struct Candidate {
+    Joining joining;
+    uint32_t card = 0;
+  };
+
+  size_t cards_needed(uint32_t job) const { return static_cast<size_t>(by_arrival_[job]->cards); }
+  Capacity least_room(const CardType& type, uint32_t job) const;
+  Joining weigh_joining(const CardType& type, uint32_t job, uint32_t card);
+  void weigh_candidates(const CardType& type, uint32_t job, size_t most_candidates, const std::vector<uint32_t>& chosen);
+  bool choose_weighing(const CardType& type, uint32_t job, uint32_t required_card, CardChoice* choice);
+  void sort_types_by_speed(uint32_t job);
+
+  const std::vector<const Job*>& by_arrival_;
+  ClusterState& state_;
+  uint64_t seed_;
+  // Kept between calls for their memory alone.
+  std::vector<CardType*> types_by_speed_;
+  std::vector<Candidate> candidates_;
+};
+
+}  // namespace gpucast::pack

@@ -1,0 +1,46 @@
+// What a job asks of one type of card, as the policy counts it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "gpucast/gpu.h"
+#include "src/pack/cluster.h"
+#include "src/pack/fit_tree.h"
+#include "src/pack/job.h"
+#include "src/pack/kernel_mix.h"
+#include "src/pack/policy.h"
+#include "src/pack/sharing_mode.h"
+
+namespace gpucast::pack {
+
+inline constexpr int32_t kWholeCard = 1'000'000;  // Capacity::share of an idle card: whole numbers, so that sums are exact
+
+// Who may share a card, and what follows from that.
+struct SharingRules {
+  const Policy* policy = nullptr;
+  SharingMode mode = SharingMode::mps;
+  bool weighs_neighbours = false;  // never with MIG, where a slice has none
+  bool soft_shares = false;        // shares on a card may add up to more than the card: neighbours are weighed instead
+};
+SharingRules sharing_rules(const Policy& policy, SharingMode mode);
+
+// A type of card, as far as a job's demand depends on it.
+struct CardSize {
+  const Gpu* gpu = nullptr;
+  int64_t capacity_bytes = 0;
+  std::vector<MigProfile> profiles;  // empty without MIG
+};
+CardSize card_size(const Gpu& gpu, SharingMode mode);
+
+// Memory and share of a card. MIG: `bytes` is the number of a profile, from 1. Unset: the job never fits such a card.
+std::optional<Capacity> card_demand(const CardSize& size, const Figures& figures, const SharingRules& rules);
+
+// The job's mix with the limits that the mode sets. `mig_profile`: -1 without MIG.
+KernelMix limited_mix(const CardSize& size, const Figures& figures, const Capacity& demand, int mig_profile, const SharingRules& rules);
+
+// Of a job without neighbours, which only its own limits slow.
+double slowdown_alone(const CardSize& size, const Figures& figures, int mig_profile, const SharingRules& rules);
+
+}  // namespace gpucast::pack

@@ -1,0 +1,27 @@
+// Where MIG instances lie on one card.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "src/pack/cluster.h"
+
+namespace gpucast::pack {
+
+struct MigSlices {
+  struct Slice {
+    uint32_t job = 0, units = 0;
+  };
+  uint32_t taken_units = 0;  // of memory, one bit each
+  std::vector<Slice> slices;
+};
+
+// The largest profile that still fits, numbered from 1; 0: none does. `profiles` are in the order of mig_profiles().
+int64_t largest_free_profile(std::span<const MigProfile> profiles, uint32_t taken_units);
+
+// A slice for the job, where it leaves room for the largest profile. The profile must fit.
+void take_slice(std::span<const MigProfile> profiles, int profile, uint32_t job, MigSlices* card);
+void release_slice(uint32_t job, MigSlices* card);
+
+}  // namespace gpucast::pack

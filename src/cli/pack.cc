@@ -16,8 +16,8 @@
 #include "src/cli/subcommand.h"
 #include "src/pack/policy.h"
 #include "src/pack/simulate.h"
-#include "src/report/pack_manifest.h"
-#include "src/report/pack_report.h"
+#include "src/report/pack/pack_manifest.h"
+#include "src/report/pack/pack_report.h"
 
 namespace gpucast::cli {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "gpucast/error.h"
 #include "src/base/json.h"
-#include "src/report/pack_manifest.h"
+#include "src/report/pack/pack_manifest.h"
 
 namespace gpucast {
 

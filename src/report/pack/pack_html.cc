@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "src/pack/policy.h"
-#include "src/report/pack_report.h"
+#include "src/report/pack/pack_report.h"
 
 namespace gpucast {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "src/base/json.h"
 #include "src/pack/policy.h"
-#include "src/report/pack_report.h"
+#include "src/report/pack/pack_report.h"
 
 namespace gpucast {
 namespace {

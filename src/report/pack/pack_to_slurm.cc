@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "gpucast/error.h"
-#include "src/report/pack_manifest.h"
+#include "src/report/pack/pack_manifest.h"
 
 namespace gpucast {
 

@@ -1,11 +1,11 @@
 // A plan as requests that schedulers understand: what each job asks of a card, at its upper bound. One file for each scheduler, listed in
-// pack_manifests.cc; field names are of the documentation that each file names.
+// pack_manifest.cc; field names are of the documentation that each file names.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "src/report/pack_report.h"
+#include "src/report/pack/pack_report.h"
 
 namespace gpucast {
 

@@ -1,3 +1,5 @@
+#include "src/report/pack/pack_manifest.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -8,7 +10,6 @@
 #include <set>
 
 #include "gpucast/error.h"
-#include "src/report/pack_manifest.h"
 
 namespace gpucast {
 namespace {

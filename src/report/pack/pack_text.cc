@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "src/pack/policy.h"
-#include "src/report/pack_report.h"
+#include "src/report/pack/pack_report.h"
 #include "src/report/text_writer.h"
 
 namespace gpucast {

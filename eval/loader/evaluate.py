@@ -25,8 +25,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from eval.figures import quantile
 from eval.loader.names import SYNC
+from eval.tables import quantile
 
 BEGIN, END = "<!-- loader: begin -->", "<!-- loader: end -->"
 PIPELINES = Path(__file__).with_name("pipelines.py")

@@ -22,6 +22,7 @@ from pathlib import Path
 
 from eval import jobs
 from eval.matrix.cases import CASES
+from eval.tables import percent, signed, table
 
 HERE = Path(__file__).resolve().parent
 
@@ -189,19 +190,6 @@ def error_of(result, column, field="reserved_bytes"):
     return (prediction[f"peak_{field}"] - truth) / truth
 
 
-def percent(value, sign="+"):
-    return "-" if value is None else f"{100 * value:{sign}.2f}"
-
-
-def table(header, body, markdown=False):
-    body = [[str(cell) for cell in line] for line in body]
-    if markdown:
-        return "\n".join("| " + " | ".join(line) + " |" for line in [header, ["---"] + ["---:"] * (len(header) - 1), *body])
-    widths = [max(len(line[i]) for line in [header, *body]) for i in range(len(header))]
-    cells = [[cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(line, widths))] for line in [header, *body]]
-    return "\n".join("  ".join(line).rstrip() for line in cells)
-
-
 def columns_of(results, ablation):
     seen = dict.fromkeys(column for result in results for column in result["predictions"])
     return [column for column in seen if (" without " in column) == ablation]
@@ -217,8 +205,8 @@ def cases_table(results, markdown=False):
         line = [result["case"], *(f"{result['truth'][f'peak_{field}'] / MIB:.0f}" for field in ("reserved_bytes", "allocated_bytes"))]
         reserved = [result["predictions"].get(column, {}).get("peak_reserved_bytes") for column in ours]
         line += ["-" if value is None else f"{value / MIB:.0f}" for value in reserved]
-        line += [percent(error_of(result, column)) for column in columns]
-        body.append(line + [percent(error_of(result, column, "allocated_bytes")) for column in ours])
+        line += [signed(error_of(result, column)) for column in columns]
+        body.append(line + [signed(error_of(result, column, "allocated_bytes")) for column in ours])
     return table(header, body, markdown)
 
 
@@ -232,7 +220,7 @@ def summary_table(results, columns, markdown=False):
             continue
         within = sum(error <= TARGET_ERROR for error in errors) / len(errors)
         mean = statistics.fmean(errors)
-        body.append([column, len(errors), failed, *(percent(x, "") for x in (statistics.median(errors), mean, max(errors), within))])
+        body.append([column, len(errors), failed, *(percent(x) for x in (statistics.median(errors), mean, max(errors), within))])
     return table(["reserved", "cases", "failed", "median error %", "mean %", "worst %", "cases within 5 %: %"], body, markdown)
 
 
@@ -242,7 +230,7 @@ def print_differences(results, column):
     worst = sorted((pair for pair in worst if abs(pair[0]) > NOTED_ERROR), key=lambda pair: -abs(pair[0]))
     for error, result in worst:
         truth, ours = result["truth"], result["predictions"][column]
-        print(f"\n{column}: {result['case']} {percent(error)} %, allocated {percent(error_of(result, column, 'allocated_bytes'))} %")
+        print(f"\n{column}: {result['case']} {signed(error)} %, allocated {signed(error_of(result, column, 'allocated_bytes'))} %")
         for peak in ("reserved", "allocated"):
             print(
                 f"  {peak} peak in {truth[f'{peak}_in']}"

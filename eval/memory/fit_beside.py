@@ -5,7 +5,6 @@
 
 beside.csv has out-of-memory messages that people published: the process's memory less what PyTorch allocated and what it kept. The line is fitted to
 the cards of rows with an address, each card's median counting once; rows without one (of an index of public files that names none) only judge it.
-Python's standard library is enough.
 """
 
 import argparse
@@ -13,7 +12,9 @@ import csv
 import statistics
 from pathlib import Path
 
-from eval.figures import quantile
+import numpy
+
+from eval.tables import quantile
 
 HERE = Path(__file__).resolve().parent
 
@@ -41,12 +42,9 @@ def medians(rows):
 
 def fit(points):
     """(a, b) of a + b x stacks with the least squares of relative errors."""
-    weights = [(stacks, mib, 1 / mib**2) for (_, stacks), mib in points.items()]
-    w, x = sum(weight for _, _, weight in weights), sum(stacks * weight for stacks, _, weight in weights)
-    y = sum(mib * weight for _, mib, weight in weights)
-    xx, xy = sum(s * s * weight for s, _, weight in weights), sum(s * mib * weight for s, mib, weight in weights)
-    b = (w * xy - x * y) / (w * xx - x * x)
-    return (y - b * x) / w, b
+    stacks, mib = numpy.array([(stacks, mib) for (_, stacks), mib in points.items()], float).T
+    b, a = numpy.polyfit(stacks, mib, 1, w=1 / mib)
+    return float(a), float(b)
 
 
 def table(rows):

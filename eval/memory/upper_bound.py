@@ -16,6 +16,7 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
+from eval import tables
 from eval.memory import xmem_rows
 
 MIB = 2**20
@@ -248,18 +249,18 @@ def group_of(run):
 
 def judged(runs, leave_out=None):
     """[(run, outcome)], each by a table from the runs that do not share leave_out(run)."""
-    tables = {}
+    made = {}
     out = []
     for run in runs:
         key = leave_out(run) if leave_out else None
-        if key not in tables:
+        if key not in made:
             rest = [other for other in runs if leave_out is None or leave_out(other) != key]
-            tables[key] = fit(rest)
+            made[key] = fit(rest)
             cards = {other.card for other in rest}
-            tables[key]["widening"] = widening(rest) if len(cards) > 1 else widening(runs)
-            tables[key]["cards"] = cards
-        factor = 1.0 if run.card in tables[key]["cards"] else tables[key]["widening"]
-        out.append((run, judge(tables[key], run, factor)))
+            made[key]["widening"] = widening(rest) if len(cards) > 1 else widening(runs)
+            made[key]["cards"] = cards
+        factor = 1.0 if run.card in made[key]["cards"] else made[key]["widening"]
+        out.append((run, judge(made[key], run, factor)))
     return out
 
 
@@ -349,7 +350,7 @@ def class_table(table, markdown):
         scores = [score_at(row, confidence) for confidence in CONFIDENCES[2:7]]
         rows = f"{row['rows']}" + ("" if row["rows_of"] == row["name"] else f" of {row['rows_of']}" if row["rows"] else ", assumed")
         body.append([row["name"], rows, row["models"], f"{100 * row['low']:.1f}", *[f"{100 * score:.1f}" for score in scores]])
-    return xmem_rows.table(header, body, markdown)
+    return tables.table(header, body, markdown)
 
 
 def report(runs, table, markdown):
@@ -365,7 +366,7 @@ def report(runs, table, markdown):
     ]
     for title, leave_out in ways:
         rows = summary_rows(judged(runs, leave_out))
-        parts += [f"**{title}**" if markdown else title, xmem_rows.table(HEADER, rows, markdown)]
+        parts += [f"**{title}**" if markdown else title, tables.table(HEADER, rows, markdown)]
     verdicts = {}
     for run in runs:
         count = verdicts.setdefault(run.verdict, [0, 0])

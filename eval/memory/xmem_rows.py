@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 
 from eval import ROOT, jobs
-from eval.figures import quantile
+from eval.tables import median, percent, quantile, table
 
 HERE = Path(__file__).resolve().parent
 
@@ -236,28 +236,6 @@ def ran(result):
     return not why
 
 
-def percent(value):
-    return "-" if value is None else f"{100 * value:.2f}"
-
-
-def median(values):
-    values = [value for value in values if value is not None]
-    return statistics.median(values) if values else None
-
-
-def table(header, body, markdown):
-    """A table as text or as Markdown; first column left, others right."""
-    body = [[str(cell) for cell in line] for line in body]
-    if markdown:
-        return "\n".join(["| " + " | ".join(line) + " |" for line in [header, ["---"] + ["---:"] * (len(header) - 1)] + body])
-    widths = [max(len(line[i]) for line in [header] + body) for i in range(len(header))]
-    lines = [
-        "  ".join(cell.ljust(width) if i == 0 else cell.rjust(width) for i, (cell, width) in enumerate(zip(line, widths)))
-        for line in [header] + body
-    ]
-    return "\n".join(line.rstrip() for line in lines)
-
-
 def difference(row, result):
     """What the card took beyond the allocator: real growth less our peak reserved."""
     return row["ground"] - result["peak_reserved_bytes"]
@@ -299,7 +277,7 @@ def rows_table(rows, results):
                 "-" if row["real_oom"] else percent(our_error(row, result)),
             ]
         )
-    return table(header, body, markdown=False)
+    return table(header, body, as_markdown=False)
 
 
 def misses_table(rows, results):
@@ -314,7 +292,7 @@ def misses_table(rows, results):
         off = (difference(row, result) - constant) / MIB
         errors = [percent(our_error(row, result)), percent(first_error(row, "solution"))]
         body.append([name_of(row), card_of(row), f"{result['peak_reserved_bytes'] / MIB:.0f}", f"{off:+.0f}", *errors])
-    return table(header, body, markdown=True)
+    return table(header, body, as_markdown=True)
 
 
 def exactness_table(groups, markdown):

@@ -4,7 +4,7 @@ import statistics
 
 from eval.orion import full_rows, own_steps, published
 from eval.orion import judged as judging
-from eval.steps.step_tables import markdown, percent
+from eval.tables import markdown, percent
 
 METHODS = (("gpucast", ""), ("roofline", ""), *((name, protocol) for protocol in ("model", "card") for name in ("ORION", "PreNeT")))
 
@@ -26,7 +26,7 @@ def pairs(rows, found):
 def cell(some):
     if not some:
         return "-"
-    return f"{published.rmse(some):.1f} / {percent(statistics.median(abs(p / m - 1) for p, m in some))}"
+    return f"{published.rmse(some):.1f} / {percent(statistics.median(abs(p / m - 1) for p, m in some), 1)}"
 
 
 def common(rows, predictions, methods):
@@ -242,5 +242,5 @@ def own_batches(rows, predicted):
         if mine:
             measured, guess = full_rows.means(mine, predicted)
             off = f"{100 * (guess / measured - 1):+.1f}"
-            lines.append([model, card, batch, f"{measured:.2f}", f"{guess:.2f}", off, percent(full_rows.relative(mine, predicted))])
+            lines.append([model, card, batch, f"{measured:.2f}", f"{guess:.2f}", off, percent(full_rows.relative(mine, predicted), 1)])
     return lines

@@ -26,8 +26,8 @@ import tempfile
 from pathlib import Path
 
 from eval import ROOT
-from eval.figures import quantile
 from eval.packing.gavel_jobs.capture import CARDS, SWEPT, capture_of, jobs
+from eval.tables import quantile
 
 BEGIN, END = "<!-- gavel: begin -->", "<!-- gavel: end -->"
 SLOW = 1.25  # as interference.py has it

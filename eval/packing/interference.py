@@ -19,7 +19,7 @@ import tempfile
 from pathlib import Path
 
 from eval import ROOT
-from eval.figures import quantile
+from eval.tables import quantile
 
 BEGIN, END = "<!-- interference: begin -->", "<!-- interference: end -->"
 SLOW = 1.25  # who waits longer than this is not served by sharing

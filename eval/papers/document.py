@@ -2,15 +2,13 @@
 
 from html import escape
 
+from eval import tables
 from eval.papers import charts, estimators, metrics
 from eval.papers.truth import GPUCAST, REQUESTED
+from eval.tables import percent
 
 ALL = "all"
 NO_CARD_RAN = (GPUCAST, REQUESTED, estimators.LLMEM, estimators.SCHEDTUNE)  # with these estimates as the limit
-
-
-def percent(value, digits=2):
-    return "-" if value is None else f"{100 * value:.{digits}f}"
 
 
 def gigabytes(value):
@@ -51,12 +49,12 @@ def summary(rows, seed, draws, without=()):
             if not pairs or name in without:
                 continue
             drawn = [pair for pair in pairs if pair[0].experiment == "montecarlo"]
-            first = metrics.known(metrics.first_error(*pair) for pair in pairs)
+            first = tables.known(metrics.first_error(*pair) for pair in pairs)
             lines.append(
                 [
                     f"{kind}: {name}",
                     len(pairs),
-                    percent(metrics.median_or_none(first)),
+                    percent(tables.median(first)),
                     percent(max(first, default=None)),
                     percent(metrics.mre(pairs)),
                     between(metrics.bootstrap(pairs, metrics.mre, seed, draws), percent),
@@ -98,7 +96,7 @@ def error_groups(rows, key):
     """{level: {estimator: [errors]}}, without levels that have none."""
     groups = {}
     for level, group in group_by(rows, key).items():
-        errors = {name: metrics.known(metrics.error_of(*pair) for pair in pairs_of(group, name)) for name in estimators_of(rows)}
+        errors = {name: tables.known(metrics.error_of(*pair) for pair in pairs_of(group, name)) for name in estimators_of(rows)}
         if any(errors.values()):
             groups[level] = {name: values for name, values in errors.items() if values}
     return groups
@@ -167,9 +165,9 @@ def runtimes(rows):
     lines = []
     for name in estimators_of(rows):
         pairs = pairs_of(rows, name)
-        seconds = metrics.known(estimate.runtime_s for _, estimate in pairs)
+        seconds = tables.known(estimate.runtime_s for _, estimate in pairs)
         if seconds:
-            figures = metrics.runtime(pairs), metrics.median_or_none(seconds), max(seconds)
+            figures = metrics.runtime(pairs), tables.median(seconds), max(seconds)
             lines.append([name, len(seconds), *(f"{figure:.2f}" for figure in figures)])
     return header, lines
 
@@ -242,9 +240,8 @@ def markdown(blocks):
         elif kind == "text":
             parts.append(content[0])
         elif kind in ("table", "figures"):
-            header, lines = content
-            rows = [header, ["---"] + ["---:"] * (len(header) - 1), *lines]
-            parts.append("\n".join("| " + " | ".join(str(cell).replace("|", "\\|") for cell in row) + " |" for row in rows))
+            header, *lines = ([str(cell).replace("|", "\\|") for cell in line] for line in [content[0], *content[1]])
+            parts.append(tables.markdown(header, lines))
     return "\n\n".join(parts) + "\n"
 
 

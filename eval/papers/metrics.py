@@ -4,8 +4,8 @@ import math
 import random
 import statistics
 
-from eval.figures import quantile
 from eval.memory import xmem_rows
+from eval.tables import known, mean, median, quantile
 
 THRESHOLD = 0.2  # of the quadrants, on both axes
 
@@ -38,42 +38,28 @@ def saved_bytes(row, estimate):
     return xmem_rows.saved_bytes(is_right(row, estimate), row.oom, passes(row, estimate), estimate.bytes, row.total_bytes)
 
 
-def known(values):
-    return [value for value in values if value is not None]
-
-
-def median_or_none(values):
-    values = known(values)
-    return statistics.median(values) if values else None
-
-
-def mean_or_none(values):
-    values = known(values)
-    return statistics.fmean(values) if values else None
-
-
 def mre(pairs):
-    return median_or_none(error_of(*pair) for pair in pairs)
+    return median(error_of(*pair) for pair in pairs)
 
 
 def pef(pairs):
     """Equation 6: the part of rows that do not pass. None where there was no card to run out of memory on."""
-    return mean_or_none(None if row.total_bytes == 0 else float(not passes(row, estimate)) for row, estimate in pairs)
+    return mean(None if row.total_bytes == 0 else float(not passes(row, estimate)) for row, estimate in pairs)
 
 
 def mcp(pairs):
     """Equation 8: bytes saved in the mean."""
-    return mean_or_none(None if row.total_bytes == 0 else saved_bytes(row, estimate) for row, estimate in pairs)
+    return mean(None if row.total_bytes == 0 else saved_bytes(row, estimate) for row, estimate in pairs)
 
 
 def runtime(pairs):
-    return mean_or_none(estimate.runtime_s for _, estimate in pairs)
+    return mean(estimate.runtime_s for _, estimate in pairs)
 
 
 def quartiles(values):
     """(lowest, first quartile, median, third quartile, highest); None of nothing."""
     values = known(values)
-    return tuple(quantile(values, part) for part in (0, 0.25, 0.5, 0.75, 1)) if values else None
+    return tuple(quantile(values, [0, 0.25, 0.5, 0.75, 1])) if values else None
 
 
 def quadrant(failure, error):
@@ -105,8 +91,8 @@ def analysis_of_variance(groups, seed, draws=999):
     between, within = len(groups) - 1, len(values) - len(groups)
     if between < 1 or within < 1:
         return None
-    mean = statistics.fmean(values)
-    total = sum((value - mean) ** 2 for value in values)
+    middle = statistics.fmean(values)
+    total = sum((value - middle) ** 2 for value in values)
     if total == 0:
         return None
     sizes = [len(group) for group in groups]
@@ -114,7 +100,7 @@ def analysis_of_variance(groups, seed, draws=999):
     def explained(ordered):
         begin, found = 0, 0.0
         for size in sizes:
-            found += sum(value - mean for value in ordered[begin : begin + size]) ** 2 / size
+            found += sum(value - middle for value in ordered[begin : begin + size]) ** 2 / size
             begin += size
         return found
 

@@ -20,11 +20,14 @@ import sys
 import tempfile
 from pathlib import Path
 
+import numpy
+
 from eval.operations.fit import merge
 from eval.steps import predict
 from eval.steps import step_rows as measured
 from eval.steps import step_tables as tables
 from eval.steps.split import architecture, half, random_half
+from eval.tables import error, markdown, percent
 
 RIDGE = 0.5  # how many rows' worth of belief that a factor is 1, for a kind that takes all of a step's time
 HUBER = 0.1  # errors above this count as their size, not as its square: mismatched models shall not steer the rest
@@ -51,45 +54,23 @@ def parse_args():
 # --- The fit -----------------------------------------------------------------------------------------------------------------------------
 
 
-def solve(matrix, vector):
-    """Gauss with pivots; the matrix is small and positive definite."""
-    n = len(vector)
-    rows = [list(line) + [value] for line, value in zip(matrix, vector)]
-    for i in range(n):
-        pivot = max(range(i, n), key=lambda k: abs(rows[k][i]))
-        rows[i], rows[pivot] = rows[pivot], rows[i]
-        for k in range(i + 1, n):
-            ratio = rows[k][i] / rows[i][i]
-            rows[k] = [a - ratio * b for a, b in zip(rows[k], rows[i])]
-    result = [0.0] * n
-    for i in reversed(range(n)):
-        result[i] = (rows[i][n] - sum(rows[i][k] * result[k] for k in range(i + 1, n))) / rows[i][i]
-    return result
-
-
 def fit(samples):
     """{kind: factor} for samples of ({kind: predicted ms}, measured ms): least absolute log error, nearly, by Gauss-Newton."""
     kinds = sorted({kind for parts, _ in samples for kind in parts})
-    logs = [0.0] * len(kinds)
-    for _ in range(ROUNDS):
-        matrix = [[RIDGE if i == k else 0.0 for k in range(len(kinds))] for i in range(len(kinds))]
-        vector = [-RIDGE * value for value in logs]
-        for parts, measured_ms in samples:
-            times = [parts.get(kind, 0.0) * math.exp(value) for kind, value in zip(kinds, logs)]
-            total = sum(times)
-            off = math.log(measured_ms / total)
-            weight = 1 / max(1, abs(off) / HUBER)
-            slopes = [t / total for t in times]
-            for i, slope in enumerate(slopes):
-                if slope:
-                    vector[i] += weight * slope * off
-                    for k, other in enumerate(slopes):
-                        matrix[i][k] += weight * slope * other
-        step = solve(matrix, vector)
-        logs = [value + max(-0.3, min(0.3, change)) for value, change in zip(logs, step)]
-        if max(map(abs, step), default=0) < 1e-6:
+    predicted = numpy.array([[parts.get(kind, 0.0) for kind in kinds] for parts, _ in samples])
+    measured_ms = numpy.array([ms for _, ms in samples])
+    logs = numpy.zeros(len(kinds))
+    for _ in range(ROUNDS if kinds else 0):
+        times = predicted * numpy.exp(logs)
+        total = times.sum(axis=1)
+        off = numpy.log(measured_ms / total)
+        slopes = times / total[:, None]
+        weighted = slopes / numpy.maximum(1, abs(off) / HUBER)[:, None]
+        step = numpy.linalg.solve(RIDGE * numpy.eye(len(kinds)) + weighted.T @ slopes, weighted.T @ off - RIDGE * logs)
+        logs += step.clip(-0.3, 0.3)
+        if abs(step).max() < 1e-6:
             break
-    return {kind: math.exp(value) for kind, value in zip(kinds, logs)}
+    return dict(zip(kinds, numpy.exp(logs).tolist()))
 
 
 def corrected(parts, factors):
@@ -104,7 +85,7 @@ def samples_of(pairs):
 
 
 def judge(pairs, factors):
-    return [tables.error(corrected(prediction.kinds_ms, factors), row.measured_ms) for row, prediction in pairs]
+    return [error(corrected(prediction.kinds_ms, factors), row.measured_ms) for row, prediction in pairs]
 
 
 def halves(pairs, seeds):
@@ -200,15 +181,16 @@ def bounds(path):
 
 def newton_step(matrix, vector, place, limits):
     """Where the quadratic is least; a constant that would leave its limits stays, and the others move without it."""
-    moving = list(range(len(vector)))
-    while moving:
-        step = solve([[matrix[i][k] for k in moving] for i in moving], [-vector[i] for i in moving])
-        out = {i for i, s in zip(moving, step) if (place[i] <= limits[i][0] and s < 0) or (place[i] >= limits[i][1] and s > 0)}
-        if not out:
-            moved = dict(zip(moving, step))
-            return [max(-0.5, min(0.5, moved.get(i, 0.0))) for i in range(len(vector))]
-        moving = [i for i in moving if i not in out]
-    return [0.0] * len(vector)
+    step, moving = numpy.zeros(len(vector)), numpy.arange(len(vector))
+    low, high = limits
+    while moving.size:
+        found = numpy.linalg.solve(matrix[numpy.ix_(moving, moving)], -vector[moving])
+        stays = ((place[moving] <= low[moving]) & (found < 0)) | ((place[moving] >= high[moving]) & (found > 0))
+        if not stays.any():
+            step[moving] = found.clip(-0.5, 0.5)
+            break
+        moving = moving[~stays]
+    return step
 
 
 def least(starts, offs, say=lambda text: None):
@@ -217,37 +199,34 @@ def least(starts, offs, say=lambda text: None):
     offs: function of {path: value}; the logarithms of predicted / measured, one a row.
     """
     paths = list(starts)
-    begin = [math.log(starts[path]) for path in paths]
-    limits = [bounds(path) for path in paths]
-    belief = [0.001 * BELIEF if path[-1].endswith(AT_LEAST_1) else BELIEF for path in paths]
+    begin = numpy.log([starts[path] for path in paths])
+    low, high = limits = numpy.array([bounds(path) for path in paths]).T
+    belief = numpy.array([0.001 * BELIEF if path[-1].endswith(AT_LEAST_1) else BELIEF for path in paths])
 
-    def at(place):
-        return offs({path: math.exp(value) for path, value in zip(paths, place)})
+    def values_of(place):
+        return dict(zip(paths, numpy.exp(place).tolist()))
+
+    def errors_for(place):
+        return numpy.array(offs(values_of(place)))
 
     def cost(found, place):
-        errors = sum(off * off if abs(off) < MEDIAN else 2 * MEDIAN * abs(off) - MEDIAN * MEDIAN for off in found) / len(found)
-        return errors + sum(b * (value - start) ** 2 for b, value, start in zip(belief, place, begin))
+        size = abs(found)
+        errors = numpy.where(size < MEDIAN, size * size, 2 * MEDIAN * size - MEDIAN * MEDIAN).mean()
+        return errors + (belief * (place - begin) ** 2).sum()
 
-    place = list(begin)
-    now = at(place)
+    place = begin
+    now = errors_for(place)
     best = cost(now, place)
     for _ in range(STEPS):
-        slopes = []
-        for i in range(len(paths)):
-            change = SLOPE if place[i] + SLOPE <= limits[i][1] else -SLOPE
-            moved = at([value + change * (k == i) for k, value in enumerate(place)])
-            slopes.append([(there - here) / change for there, here in zip(moved, now)])
-        weights = [1 / max(1, abs(off) / MEDIAN) / len(now) for off in now]
-        matrix = [[sum(w * a * b for w, a, b in zip(weights, x, y)) for y in slopes] for x in slopes]
-        vector = [sum(w * a * off for w, a, off in zip(weights, x, now)) for x in slopes]
-        for i, value in enumerate(place):
-            matrix[i][i] += belief[i] + 1e-6
-            vector[i] += belief[i] * (value - begin[i])
-        step = newton_step(matrix, vector, place, limits)
+        changes = numpy.diag(numpy.where(place + SLOPE <= high, SLOPE, -SLOPE))
+        slopes = numpy.array([(errors_for(place + change) - now) / change.sum() for change in changes])
+        weighted = slopes / numpy.maximum(1, abs(now) / MEDIAN) / len(now)
+        matrix = weighted @ slopes.T + numpy.diag(belief + 1e-6)
+        step = newton_step(matrix, weighted @ now + belief * (place - begin), place, limits)
         length = 1.0
         while length > 0.05:
-            tried = [max(low, min(high, value + length * s)) for value, s, (low, high) in zip(place, step, limits)]
-            found = at(tried)
+            tried = (place + length * step).clip(low, high)
+            found = errors_for(tried)
             if cost(found, tried) < best:
                 break
             length /= 2
@@ -255,10 +234,10 @@ def least(starts, offs, say=lambda text: None):
             break
         gain = best - cost(found, tried)
         place, now, best = tried, found, best - gain
-        say(f"{best:.6f}: " + ", ".join(f"{path[-1]} {math.exp(value):.4g}" for path, value in zip(paths, place)))
+        say(f"{best:.6f}: " + ", ".join(f"{path[-1]} {value:.4g}" for path, value in values_of(place).items()))
         if gain < 1e-6:
             break
-    return {path: math.exp(value) for path, value in zip(paths, place)}
+    return values_of(place)
 
 
 def predictions(gpucast, rows, files, more=None, say=lambda text: None):
@@ -295,10 +274,10 @@ def halves_table(pairs, seeds):
     errors, medians = halves(pairs, seeds)
     lines = []
     for group, found in errors.items():
-        before = [tables.error(prediction.expected_ms, row.measured_ms) for row, prediction in pairs if row.group == group]
-        spread = f"{tables.percent(min(medians[group]))} to {tables.percent(max(medians[group]))}"
+        before = [error(prediction.expected_ms, row.measured_ms) for row, prediction in pairs if row.group == group]
+        spread = f"{percent(min(medians[group]), 1)} to {percent(max(medians[group]), 1)}"
         lines += [line_of(f"{group}, as it is", before), line_of(f"{group}, models not fitted", found, len(found) // seeds, spread)]
-    return tables.markdown(["", "n", "median", "mean", "p90", "worst", "bias", "median by half"], lines)
+    return markdown(["", "n", "median", "mean", "p90", "worst", "bias", "median by half"], lines)
 
 
 def cards_table(pairs, card):
@@ -309,12 +288,12 @@ def cards_table(pairs, card):
         factors = fit(samples_of([pair for pair in mine if pair[0].card == card]))
         for other in sorted({row.card for row, _ in mine} - {card}):
             of_card = [pair for pair in mine if pair[0].card == other]
-            before = [tables.error(prediction.expected_ms, row.measured_ms) for row, prediction in of_card]
+            before = [error(prediction.expected_ms, row.measured_ms) for row, prediction in of_card]
             lines += [
                 line_of(f"{other}, {group}, as it is", before),
                 line_of(f"{other}, {group}, factors of {card}", judge(of_card, factors)),
             ]
-    return tables.markdown(["", "n", "median", "mean", "p90", "worst", "bias", ""], lines)
+    return markdown(["", "n", "median", "mean", "p90", "worst", "bias", ""], lines)
 
 
 def main():

@@ -3,42 +3,19 @@
 import math
 import statistics
 
-from eval.figures import quantile
+from eval.tables import error, markdown, percent, signed, sizes
 
 NOTED_ERROR = 0.25
 
 
-def error(predicted_ms, measured_ms):
-    """Signed, relative to what was measured."""
-    return predicted_ms / measured_ms - 1
-
-
-def percent(value):
-    return "-" if value is None else f"{100 * value:.1f}"
-
-
-def signed(value):
-    return f"{100 * value:+.1f}"
-
-
-def markdown(header, lines, words=1):
-    """The first `words` columns are text, the others numbers."""
-    rule = ["---"] * words + ["---:"] * (len(header) - words)
-    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in [header, rule, *lines])
-
-
 def summary(errors):
     """median, mean, 90th percentile, worst of the errors' sizes; the median with its sign."""
-    sizes = [abs(e) for e in errors]
-    return [percent(statistics.median(sizes)), percent(statistics.fmean(sizes)), percent(quantile(sizes, 0.9)), percent(max(sizes))] + [
-        signed(statistics.median(errors))
-    ]
+    return [*(percent(size, 1) for size in sizes(errors)), signed(statistics.median(errors), 1)]
 
 
 def middle(errors):
     """median (mean), or - for none."""
-    sizes = [abs(e) for e in errors]
-    return f"{percent(statistics.median(sizes))} ({percent(statistics.fmean(sizes))})" if sizes else "-"
+    return "{} ({})".format(*(percent(size, 1) for size in sizes(errors)[:2])) if errors else "-"
 
 
 def judged(rows, predictions):
@@ -59,8 +36,8 @@ HEADER = ["", "n", "median", "mean", "p90", "worst", "bias", "in 90 % interval",
 def line_of(title, pairs, published=()):
     errors = [error(p.expected_ms, row.measured_ms) for row, p in pairs]
     roofs = [error(p.roofline_ms, row.measured_ms) for row, p in pairs if p.roofline_ms > 0]
-    held = percent(sum(inside(row, p) for row, p in pairs) / len(pairs))
-    width = percent(statistics.fmean(relative_width(p) for _, p in pairs))
+    held = percent(sum(inside(row, p) for row, p in pairs) / len(pairs), 1)
+    width = percent(statistics.fmean(relative_width(p) for _, p in pairs), 1)
     theirs = [
         middle([error(row.published_ms[name], row.measured_ms) for row, _ in pairs if name in row.published_ms]) for name in published
     ]
@@ -111,7 +88,7 @@ def misses(rows, predictions, causes=()):
         if abs(off) > NOTED_ERROR:
             cause = next((words for holds, words in causes if holds(row, prediction)), "not known")
             lines.append(
-                (off, [row.name, f"{row.measured_ms:.1f}", f"{prediction.expected_ms:.1f}", signed(off), shares(prediction), cause])
+                (off, [row.name, f"{row.measured_ms:.1f}", f"{prediction.expected_ms:.1f}", signed(off, 1), shares(prediction), cause])
             )
     lines.sort(key=lambda line: -abs(line[0]))
     header = ["row", "measured ms", "predicted ms", "error %", "predicted for", "cause"]

@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 
 from eval import ROOT, jobs
-from eval.figures import quantile
+from eval.tables import quantile
 from eval.truth import measured_jobs
 
 MIB = 2**20

@@ -1,4 +1,4 @@
-"""What gpucast says beside what was measured. README.md says which folder answers what; commands run from the repository's root:
+"""gpucast compared with measurements. README.md says which folder answers what; commands run from the repository's root:
 
 python -m eval.operations.judge --help
 """

@@ -8,7 +8,7 @@ import sys
 
 from eval import ROOT
 
-# As data sets call them, and as gpucast does. Of DeepBench's V100 it is known that it is a DGX-1's: 16 or 32 GB, which are as fast.
+# Names in data sets and in gpucast. DeepBench's V100 is a DGX-1's: 16 or 32 GB, both are equally fast.
 CARDS = {
     "A100": "a100-80",
     "A40": "a40",
@@ -52,7 +52,7 @@ GPUS = {card["id"]: card for card in json.loads((ROOT / "data" / "gpus.json").re
 
 @functools.cache
 def card_of(name):
-    """The card's id: by CARDS, or as gpucast's table calls it; None where neither knows it. What is not in GPUS is said once on standard error."""
+    """The card's id: by CARDS, or the name in gpucast's table; None if neither knows it. A name missing in GPUS is reported once on standard error."""
     key = name.replace(" ", "_")
     found = CARDS.get(key)
     for id_, card in GPUS.items():
@@ -65,7 +65,7 @@ def card_of(name):
 
 
 def read_csv(path):
-    """[] where there is no such file, plain or compressed."""
+    """[] if there is no such file, plain or compressed."""
     for found in (path, path.with_name(path.name + ".gz")):
         if found.exists():
             with (gzip.open if found.suffix == ".gz" else open)(found, "rt", newline="") as file:

@@ -1,4 +1,4 @@
-"""Many `gpucast run`s for the evaluation scripts: one `gpucast batch`, taken up where it stopped."""
+"""Many `gpucast run`s for the evaluation scripts: one `gpucast batch` that can be continued."""
 
 import json
 import shutil
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def find(gpucast):
-    """The command's full path, since jobs may run in other folders."""
+    """The command's full path, because jobs may run in other folders."""
     path = shutil.which(gpucast)
     if not path:
         raise SystemExit(f"no gpucast at '{gpucast}'; build it and name it with --gpucast")
@@ -16,7 +16,7 @@ def find(gpucast):
 
 
 def versions(python):
-    """{package: release} of what this Python trains with. From their metadata: importing them takes seconds, and PyTorch's CUDA build needs libraries."""
+    """{package: release} of this Python's training packages. From their metadata: importing them takes seconds, and PyTorch's CUDA build needs libraries."""
     code = "import importlib.metadata as m; print(*(f'{d.metadata[\"Name\"]} {d.version}' for d in m.distributions()), sep='\\n')"
     done = subprocess.run([python, "-c", code], capture_output=True, text=True)
     installed = dict(line.split() for line in done.stdout.splitlines())
@@ -24,7 +24,7 @@ def versions(python):
 
 
 def gpus(gpucast):
-    """The cards that it knows, as `gpucast gpus` lists them."""
+    """The cards that `gpucast gpus` lists."""
     listed = subprocess.run([gpucast, "gpus", "--format", "json"], capture_output=True, text=True, check=True).stdout
     return json.loads(listed)["gpus"]
 
@@ -32,8 +32,8 @@ def gpus(gpucast):
 def run(gpucast, jobs, results=None, at_once=None):
     """{name: line of `gpucast batch`} for these jobs.
 
-    `results`: a file that keeps every line. What it has is not run again, unless the job is another now or had failed; the jobs
-    are kept beside it (NAME.jobs). Other jobs' lines stay, so several calls may share a file. None: nothing is kept.
+    `results`: a file that keeps every line. Jobs in it are not run again, unless the job has changed or had failed; the jobs
+    are kept next to it (NAME.jobs). Other jobs' lines stay, so several calls may share a file. None: nothing is kept.
     """
     if results is None:
         with tempfile.TemporaryDirectory(prefix="gpucast_eval_") as folder:
@@ -61,7 +61,7 @@ def is_answer(line, asked, wanted):
 
 
 def problem(result):
-    """Why a job failed, in words; None: it did not."""
+    """The reason why a job failed; None: it did not."""
     if result["status"] != "failed":
         return None
     error = result["error"] or {}
@@ -70,7 +70,7 @@ def problem(result):
 
 
 def out_of_memory(result):
-    """Did the script end so? One that has no room for its first tensor captures nothing, so its words are asked."""
+    """Did the script run out of memory? A script without room for its first tensor captures nothing, so its message decides."""
     code = (result["error"] or {}).get("code")
     return code == "out_of_memory" or (code == "script_failed" and "OutOfMemoryError" in (result.get("printed") or ""))
 
@@ -82,13 +82,13 @@ def read_lines(path):
         if text.endswith("\n") and text.strip():
             line = json.loads(text)
             if "name" not in line:
-                raise SystemExit(f"{path} holds something else than results of gpucast batch; name another file")
+                raise SystemExit(f"{path} does not hold results of gpucast batch; name another file")
             lines[line["name"]] = line
     return lines
 
 
 def write_lines(path, lines):
-    """Whole, or not at all."""
+    """Writes all or nothing."""
     fresh = path.with_name("new." + path.name)
     fresh.write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines))
     fresh.replace(path)

@@ -1,1 +1,1 @@
-"""Scripts that measure themselves on the virtual clock, beside `gpucast time`."""
+"""Scripts that measure themselves on the virtual clock, compared with `gpucast time`."""

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Do all ways of measuring a step agree, on a card that is not there? Runs each of scripts/ under `gpucast time`, `gpucast run --real-time` and
-`--warp`, and prints a table: milliseconds by `gpucast time`, and how far each other way is from it, in percent.
+"""Do all ways of measuring a step agree, on a virtual card? Runs each of scripts/ under `gpucast time`, `gpucast run --real-time` and
+`--warp`, and prints a table: milliseconds by `gpucast time`, and the difference of each other way from it, in percent.
 
     python -m eval.clock.agree --python ENV/bin/python [--gpucast PATH] [--gpu a100-80] [--only NAME,NAME] [--out FILE] [--markdown docs/results/clock.md]
 
-ENV has tqdm, where that is to be tried. FILE has a line of JSON for each script that is done; what is in it is not run again.
+ENV has tqdm, if that is to be tried. FILE has a line of JSON for each finished script; scripts in it are not run again.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""What Holistic Trace Analysis and TensorBoard's profiler plugin find in a trace: one line of JSON. Run by traces.py, in an environment that has both.
+"""The figures of Holistic Trace Analysis and TensorBoard's profiler plugin for a trace: one line of JSON. Run by traces.py, in an environment that has both.
 
 python read_trace.py FOLDER TRACE
 """

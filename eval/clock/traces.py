@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Do the profiler's traces of `gpucast run --real-time` open in the tools that read such traces? Runs scripts/ under torch.profiler and prints what
-each reader found: PyTorch itself, gpucast, Holistic Trace Analysis and TensorBoard's profiler plugin. Exit code 1: they disagree.
+"""Do the profiler's traces of `gpucast run --real-time` open in the tools that read such traces? Runs scripts/ under torch.profiler and prints
+each reader's figures: PyTorch itself, gpucast, Holistic Trace Analysis and TensorBoard's profiler plugin. Exit code 1: they disagree.
 
     python -m venv READERS && READERS/bin/pip install HolisticTraceAnalysis torch-tb-profiler tensorboard "pandas<3"
     python -m eval.clock.traces --python ENV/bin/python --readers READERS/bin/python [--gpucast PATH] [--gpu a100-80] [--only NAME,NAME] [--keep DIR]
@@ -24,14 +24,14 @@ READER = pathlib.Path(__file__).parent / "read_trace.py"
 
 def trace_of(folder):
     *first, path = sorted(folder.glob("*.pt.trace.json*"), key=lambda path: path.stat().st_mtime)
-    for other in first:  # of the run that only shows what the script launches, where that went to the script's end
+    for other in first:  # of the first run, which only records the script's launches, if it went to the script's end
         other.unlink()
     with (gzip.open if path.suffix == ".gz" else open)(path, "rt", errors="replace") as file:
         return path, json.load(file)["traceEvents"]
 
 
 def busy_microseconds(work):
-    """With what several streams do at once counted once, as HTA does."""
+    """Simultaneous work of several streams counts once, as in HTA."""
     busy, until = 0.0, float("-inf")
     for begin, end in sorted((event["ts"], event["ts"] + event["dur"]) for event in work):
         busy += max(0.0, end - max(begin, until))
@@ -40,7 +40,7 @@ def busy_microseconds(work):
 
 
 def in_file(events):
-    """What the file itself says, and whether its parts belong together."""
+    """The file's own figures, and whether its parts match."""
     work = [event for event in events if event.get("cat") in WORK]
     calls = {event["args"]["correlation"]: event for event in events if event.get("cat") in ("cuda_runtime", "cuda_driver")}
     operators = {event["args"]["External id"]: event for event in events if event.get("cat") == "cpu_op"}
@@ -74,7 +74,7 @@ def in_file(events):
     return {
         "count": len(work),
         "microseconds": sum(event["dur"] for event in work),
-        # Of Triton's launches PyTorch writes the stream, and HTA takes all that has a stream for kernels.
+        # PyTorch writes the stream of Triton's launches, and HTA counts everything with a stream as kernels.
         "busy microseconds": busy_microseconds([*work, *(event for event in operators.values() if "stream" in event["args"])]),
         "streams": len(by_stream),
         "with operator": linked,
@@ -84,7 +84,7 @@ def in_file(events):
 
 
 def by_gpucast(path, options):
-    """Megabytes that the steps had allocated at most, or nothing where they allocate nothing."""
+    """The most megabytes that the steps had allocated, or nothing if they allocate nothing."""
     done = subprocess.run([options.gpucast, "analyze", "--format", "json", str(path)], capture_output=True, text=True)
     if "no [memory] events" in done.stderr:
         return None
@@ -106,7 +106,7 @@ def one(name, folder, options):
 
 
 def problems(row):
-    """Where readers disagree: counts are equal, times but for rounding."""
+    """Disagreements of the readers: counts must be equal, times equal up to rounding."""
     wrong = list(row["file"]["wrong"])
     for reader, microseconds in (("torch", row["file"]["microseconds"]), ("hta", row["file"]["busy microseconds"])):
         if row[reader]["count"] != row["file"]["count"]:

@@ -1,1 +1,1 @@
-"""Data pipelines with any number of workers, beside `gpucast time`."""
+"""Data pipelines with any number of workers, compared with `gpucast time`."""

@@ -1,18 +1,19 @@
 #!/usr/bin/env python3
-"""`gpucast time` on twelve real data pipelines, against the same loops under `gpucast run --real-time`, with 0, 1, 2 and 4 workers.
+"""`gpucast time` on twelve real data pipelines, compared with the same loops under `gpucast run --real-time`, with 0, 1, 2 and 4 workers.
 
     python -m eval.loader.evaluate --gpucast build/release/bin/gpucast [--markdown docs/results/data-pipeline.md]
                                                                             (a Python with torch, torchvision, Pillow, numpy, datasets, tokenizers, webdataset)
 
-Each pipeline is captured with 0 workers, for each of two loops: one whose step takes the card 0.3 times as long as a worker takes for a batch
-(fast), and one of 1.5 times (slow). From a capture: a step with any number of workers; the same with 4 workers where only 0 and 1 were
-measured; the slow disk's pipeline with a throttled reader against --storage. Measured: the loop runs in real time, by the events of the card's
-clock.
+Each pipeline is captured with 0 workers, for two loops: in one the card needs 0.3 times as long for a step as a worker for a batch
+(fast), in the other 1.5 times (slow). Predicted from a capture: a step with any number of workers; a step with 4 workers if only 0 and 1 were
+measured; the slow disk's pipeline by --storage, compared with a throttled reader. Measured: the loop runs in real time, by the events of the
+card's clock.
 
-Two things spoil that. Other programs: a measurement during which they had more than --quiet cores is repeated, at most --attempts times, and the
-calmest counts. And a virtual machine's cores, which at times take up to 1.6 times as long for the same work, for seconds or minutes, and nothing in them
-tells why. So each pipeline does a little work of known length between its samples (2 % of its time), and predictions are made for the pace of
-their measurement: each of the capture's measurements is brought to one pace, and --cpu-speed to the other. `raw` is the error without that."""
+Two things disturb the measurement. Other programs: a measurement during which they used more than --quiet cores is repeated, at most --attempts
+times, and the calmest counts. And a virtual machine's cores: at times they need up to 1.6 times as long for the same work, for seconds or
+minutes, without a visible reason. So each pipeline does a little work of known length between its samples (2 % of its time), and predictions are
+made for the pace of their measurement: each of the capture's measurements is scaled to one pace, and --cpu-speed gives the other. `raw` is the
+error without that."""
 
 import argparse
 import gzip
@@ -33,7 +34,7 @@ PIPELINES = Path(__file__).with_name("pipelines.py")
 WORKERS = (0, 1, 2, 4)
 CARD = "a100-80"
 ROWS = 512
-PACE_S = 57e-6  # of the little work, to which captures are brought
+PACE_S = 57e-6  # of the little work; captures are scaled to it
 DISKS = (4e6, 12e6)  # bytes a second
 BARS = {"median": 0.05, "worst": 0.12, "extrapolated": 0.10, "storage": 0.10}
 
@@ -46,7 +47,7 @@ def parse_args():
     parser.add_argument("--seconds", type=float, default=3, help="of each measurement")
     parser.add_argument("--quiet", type=float, default=0.15)
     parser.add_argument("--attempts", type=int, default=3)
-    parser.add_argument("--out", type=Path, help="every row as JSON lines; a pipeline that is whole there is not measured again")
+    parser.add_argument("--out", type=Path, help="every row as JSON lines; a complete pipeline in it is not measured again")
     parser.add_argument("--markdown", type=Path, help="a page to write the tables into")
     return parser.parse_args()
 
@@ -66,7 +67,7 @@ class Evaluation:
         return done.stdout
 
     def pace_of_processes(self):
-        """Seconds for the little work, of each process that made samples, in the order in which they began."""
+        """Seconds for the little work in each process that made samples, in the order of their start."""
         found = {}
         for line in self.paces.read_text(encoding="ascii").splitlines():
             process, seconds = line.split()
@@ -77,12 +78,12 @@ class Evaluation:
         return ["--", sys.executable, PIPELINES, name, "--folder", self.args.folder, "--rows", rows]
 
     def capture(self, name, rows):
-        """The capture, and what it were on cores of the pace PACE_S."""
+        """The capture, and the same scaled to cores of the pace PACE_S."""
         path = self.args.folder / f"{name}-{rows}.gpucast"
         self.run([self.args.gpucast, "run", "--gpu", CARD, "--measure-loader", "--force", "-o", path, *self.script(name, rows)])
-        paces = iter(self.pace_of_processes()[1:])  # behind the script's own process
+        paces = iter(self.pace_of_processes()[1:])  # after the script's own process
         factors = {}
-        for workers in (0, 1, 2):  # each run has processes of its own
+        for workers in (0, 1, 2):  # each run has its own processes
             own = list(itertools.islice(paces, max(1, workers)))
             if own:
                 factors[workers] = PACE_S / statistics.fmean(own)
@@ -98,7 +99,7 @@ class Evaluation:
         best = None
         for _ in range(self.args.attempts):
             found = json.loads(self.run(words).splitlines()[-1])
-            paces = self.pace_of_processes()[-max(1, workers) :]  # the script ran before, to see what its steps are
+            paces = self.pace_of_processes()[-max(1, workers) :]  # the script ran before, to record its steps
             found["pace"] = statistics.fmean(paces) / PACE_S
             if best is None or found["others"] < best["others"]:
                 best = found
@@ -115,7 +116,7 @@ class Evaluation:
         choice = choice_of(predicted, workers)
         without_ms = predicted["loader"]["step_without"]["expected_ns"] / 1e6
         measured, expected = found["step_ms"], choice["step"]["expected_ns"] / 1e6
-        # The loader is what a step waits for where it is slower than all else; where they are within a tenth, either name is right.
+        # A step waits for the loader if the loader is slower than everything else; within a tenth, either name is right.
         added = measured - (without_ms if SYNC[name] == "item" and not workers else 0)
         row = {
             "pipeline": name,
@@ -174,7 +175,7 @@ def named_right(row):
 
 
 def rewritten(capture, suffix, change):
-    """A copy, whose measured runs are what `change` makes of them."""
+    """A copy with `change` applied to its measured runs."""
     out = capture.with_suffix(suffix)
     with gzip.open(capture, "rt") as source, gzip.open(out, "wt") as file:
         for line in source:
@@ -192,7 +193,7 @@ def with_runs(capture, workers):
 
 
 def paced(capture, factors):
-    """What it measured with each number of workers, so many times as long; but for the time in which it waited."""
+    """Its measurements with each number of workers, scaled by a factor, except for the waiting time."""
 
     def one(run):
         factor = factors.get(run["workers"], 1)
@@ -210,7 +211,7 @@ def paced(capture, factors):
 
 
 def table(rows):
-    """Markdown: the summary, and what is above the bars."""
+    """Markdown: the summary, and the rows above the bars."""
     lines = ["| steps | rows | median % | 90th % | worst % | bars |", "| --- | ---: | ---: | ---: | ---: | --- |"]
 
     def line(what, errors, median, worst):
@@ -224,16 +225,16 @@ def table(rows):
     line("all", [row["error"] for row in plain], BARS["median"], BARS["worst"])
     for workers in WORKERS:
         line(f"{workers} workers", [row["error"] for row in plain if row["workers"] == workers], BARS["median"], BARS["worst"])
-    line("that wait for the loader", [row["error"] for row in plain if row["measured_bound"] == "loader"], BARS["median"], BARS["worst"])
+    line("waiting for the loader", [row["error"] for row in plain if row["measured_bound"] == "loader"], BARS["median"], BARS["worst"])
     line("with the capture's pace", [row["error_raw"] for row in plain], BARS["median"], BARS["worst"])
-    line("4 workers, of 0 and 1", [row["from_0_and_1"] for row in plain if "from_0_and_1" in row], 0, BARS["extrapolated"])
+    line("4 workers, from 0 and 1", [row["from_0_and_1"] for row in plain if "from_0_and_1" in row], 0, BARS["extrapolated"])
     line("a slow disk, by `--storage`", [row["error"] for row in rows if row["kind"] == "storage"], 0, BARS["storage"])
     right, ties = sum(map(named_right, rows)), sum(row["tie"] for row in rows)
     inside = sum(row["inside"] for row in rows)
     paces = [row["pace"] for row in rows]
     lines += [
         "",
-        f"The bound is named right in {right} of {len(rows)}, {ties} of which are within a tenth of a tie. "
+        f"The bound is named right in {right} of {len(rows)}; {ties} of them are within a tenth of a tie. "
         f"Low and high hold {inside} of {len(rows)}. Other programs had {statistics.median(row['others'] for row in rows):.2f} cores in the median, "
         f"{max(row['others'] for row in rows):.2f} at most. For the little work a core took {max(paces) / min(paces):.2f} times as long at the slowest "
         "as at the fastest.",

@@ -1,4 +1,4 @@
-"""The pipelines, and how a step of each is tied to its data: "none": pinned copies, nothing is waited for; "copy": copies that are not
+"""The pipelines, and how a step of each depends on its data: "none": pinned copies, no waits; "copy": copies that are not
 pinned; "item": loss.item()."""
 
 SYNC = {

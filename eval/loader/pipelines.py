@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Twelve data pipelines, each with a small training loop behind it. One at a time, as evaluate.py starts them:
+"""Twelve data pipelines, each feeding a small training loop. One at a time, as evaluate.py starts them:
 
     gpucast run --real-time --gpu a100-80 -- python pipelines.py NAME --folder DIR --workers 2 --rows 512
 
-prints milliseconds a step, on the card's clock. Each makes its own files in DIR when they are not there."""
+prints milliseconds per step, on the card's clock. Each makes its own files in DIR if they are missing."""
 
 import argparse
 import io
@@ -235,8 +235,8 @@ def slow_disk(folder, bytes_per_s=0):
 
 
 class Pace:
-    """How long a core takes for the same little work, now and then between samples, in the process that makes them: cores of a virtual
-    machine are not always as fast. Into the file that PACE_FILE names: process and seconds of each."""
+    """A core's time for the same little work, now and then between samples, in the process that makes them: cores of a virtual
+    machine change their speed. Written to the file that PACE_FILE names: process and seconds of each."""
 
     COUNT, A_BATCH = 1500, 8
 
@@ -274,11 +274,11 @@ def loader_of(name, folder, workers, bytes_per_s=0):
     return DataLoader(dataset, num_workers=workers, pin_memory=SYNC[name] != "copy" and torch.cuda.is_available(), **options)
 
 
-# ---- the loop behind it ----------------------------------------------------------------------------------------------------------
+# ---- the training loop -----------------------------------------------------------------------------------------------------------
 
 
 def train(loader, sync, rows, enough):
-    """`rows`: how much there is to do on the card for each batch. `enough` gets the step's end, an event of the card's, and says when to stop."""
+    """`rows`: the amount of work on the card for each batch. `enough` gets the step's end, an event of the card's, and says when to stop."""
     model = nn.Sequential(*(nn.Linear(4096, 4096, bias=False, device="cuda") for _ in range(4)))
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     ones = torch.ones(rows, 4096, device="cuda")
@@ -298,7 +298,7 @@ def train(loader, sync, rows, enough):
 
 
 class Stopwatch:
-    """Milliseconds a step on the card, behind the first ones, over whole rounds of the workers."""
+    """Milliseconds per step on the card, without the first ones, over whole rounds of the workers."""
 
     def __init__(self, workers, seconds):
         self.round, self.warm, self.seconds = max(1, workers), 3 + 3 * workers, seconds
@@ -338,7 +338,7 @@ def main():
     parser.add_argument("name", choices=MAKE)
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--workers", type=int, default=0)
-    parser.add_argument("--rows", type=int, default=512, help="how much there is to do on the card (default %(default)s)")
+    parser.add_argument("--rows", type=int, default=512, help="amount of work on the card (default %(default)s)")
     parser.add_argument("--seconds", type=float, default=3)
     parser.add_argument("--bytes-per-s", type=float, default=0)
     args = parser.parse_args()

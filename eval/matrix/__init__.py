@@ -1,1 +1,1 @@
-"""CPU profiles beside the virtual GPU, for the same jobs."""
+"""CPU profiles compared with the virtual GPU, for the same jobs."""

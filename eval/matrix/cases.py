@@ -1,7 +1,7 @@
 """The cases of the matrix: which jobs are profiled on the CPU and run on the virtual GPU.
 
-Every model, optimizer and place of zero_grad of the papers, spread rather than multiplied out. Batches are such that three iterations
-take well below a minute on two CPU cores. The order is that of a run: a spread of small cases first.
+Every model, optimizer and place of zero_grad of the papers, but not all combinations. With these batches three iterations
+take well below a minute on two CPU cores. Cases run in this order: varied small cases first.
 """
 
 import dataclasses

@@ -5,7 +5,7 @@
     gpucast run --steps 100 -- python train.py --model gpt2 --batch 2 --iterations 3 --device cuda --trace cuda.json.gz
     python -m eval.matrix.compare_operators cpu.json.gz cuda.json.gz
 
-For an operator of one iteration: how often it runs, the bytes that it leaves behind, and the most that it holds beyond those while it
+For an operator of one iteration: its number of runs, the bytes that remain afterwards, and the most that it holds beyond those while it
 runs. CPU sizes are rounded up to 512 bytes, as CUDA's allocator does. Operators that agree are left out.
 """
 
@@ -23,7 +23,7 @@ MIB = 2**20
 def read_events(path):
     opener = gzip.open if path.endswith(".gz") else open
     with opener(path, "rt", errors="replace") as file:
-        # PyTorch reads the names of functions that are gone by then, so these can hold anything, quotes included.
+        # PyTorch reads the names of functions that are freed by then, so these can hold anything, quotes included.
         text = re.sub(r'("cat": "python_function", "name": ").*(", "pid": )', r"\1\2", file.read())
     return json.loads(text, strict=False)["traceEvents"]
 
@@ -102,7 +102,7 @@ def main():
     parser.add_argument("cpu")
     parser.add_argument("cuda")
     parser.add_argument("--iteration", type=int, default=1, help="counted from 0 (default %(default)s)")
-    parser.add_argument("--annotations", action="store_true", help="also take annotations, such as Optimizer.step, as operators")
+    parser.add_argument("--annotations", action="store_true", help="also treat annotations, such as Optimizer.step, as operators")
     args = parser.parse_args()
     labels = ("cpu_op", "user_annotation") if args.annotations else ("cpu_op",)
     cpu, cuda = summarize(args.cpu, args.iteration, labels), summarize(args.cuda, args.iteration, labels)

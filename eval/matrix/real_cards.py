@@ -18,7 +18,7 @@ from pathlib import Path
 from eval.matrix import run_matrix
 from eval.memory import xmem_rows
 
-# The traced batch: small enough for a CPU, odd, so that it divides no size of a model (it could be taken for the batch).
+# The traced batch: small enough for a CPU, and odd, so it divides no size of a model (such a size could be mistaken for the batch).
 TRACED_BATCH = {"cnn": 7, "transformer": 3}
 
 
@@ -28,18 +28,18 @@ def parse_args():
     parser.add_argument("--out", type=Path, required=True, help="where traces are kept")
     parser.add_argument("--gpucast", default=os.environ.get("GPUCAST_BIN", "gpucast"), help="default: $GPUCAST_BIN, or on PATH")
     parser.add_argument("--python", default=sys.executable, help="a Python with torch 2.6.0, torchvision 0.21.0 and transformers 4.51.3")
-    parser.add_argument("--made", action="store_true", help="make nothing: predict from what is in --out already")
+    parser.add_argument("--made", action="store_true", help="make nothing: predict from the files in --out")
     parser.add_argument("--arch", choices=["transformer", "cnn", "all"], default="all")
     parser.add_argument("--min-batch", type=int, default=xmem_rows.KNOWN_LENGTH_BATCH, help="of transformers (default %(default)s)")
     parser.add_argument("--model", help="only this model (part of its name)")
     parser.add_argument("--limit", type=int, help="only the first N rows")
-    parser.add_argument("--results", type=Path, help="write one JSON line a row here")
+    parser.add_argument("--results", type=Path, help="write one JSON line per row here")
     parser.add_argument("--markdown", type=Path, help="put the tables into this document, between its markers")
     return parser.parse_args()
 
 
 def make_trace(args, row):
-    """One trace a model, optimizer and place of zero_grad; rows that differ in batch and card share it."""
+    """One trace for each model, optimizer and place of zero_grad; rows that differ in batch and card share it."""
     place = row["zero_grad_mode"] or 0
     batch = TRACED_BATCH[row["arch"]]
     path = args.out / f"{row['model'].replace('/', '__')}-{row['optimizer'].lower()}-z{place}-b{batch}.json.gz"
@@ -57,7 +57,7 @@ def predict(args, row):
     trace = make_trace(args, row)
     words = [args.gpucast, "analyze", trace, "--gpu", xmem_rows.GPU_IDS[row["gpu"]], "--batch", row["batch_size"], "--format", "json"]
     if row["zero_grad_mode"] is None:
-        words += ["--without", "cublas"]  # in these runs no workspace of cuBLAS comes from the allocator
+        words += ["--without", "cublas"]  # in these runs cuBLAS allocates no workspace
     report = json.loads(run_matrix.run(words, accept=(0, 1)))
     ledger = sum(line["expected_bytes"] for line in report["ledger"])
     context = sum(line["expected_bytes"] for line in report["ledger"] if line["what"] == "CUDA context")
@@ -66,7 +66,7 @@ def predict(args, row):
     reserved = report["peak"]["reserved_bytes"]
     return {
         "path": row["path"],
-        # A run that gets through on a card that is full has filled it.
+        # A run that succeeds on a full card has filled it.
         "peak_reserved_bytes": reserved if oom else min(reserved, usable),
         "peak_allocated_bytes": report["peak"]["allocated_bytes"],
         "ledger_bytes": ledger,

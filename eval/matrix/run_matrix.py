@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Predict from CPU profiles what jobs take on a GPU, beside what the virtual GPU says they take.
+"""Predict jobs' GPU memory from CPU profiles, compared with the virtual GPU.
 
     python -m eval.matrix.run_matrix --python ENV/bin/python --out /tmp/matrix
     python -m eval.matrix.run_matrix --python ENV/bin/python --out /tmp/matrix --only gpt2 --methods gpucast
     python -m eval.matrix.run_matrix --python ENV/bin/python --out /tmp/matrix --ablate
 
-ENV: PyTorch 2.6.0, torchvision 0.21.0 and transformers 4.51.3. Runs and profiles are kept in --out: what is there is taken from there,
-so a second run only analyzes again.
+ENV: PyTorch 2.6.0, torchvision 0.21.0 and transformers 4.51.3. Runs and profiles are kept in --out and used again,
+so a second run only analyzes.
 """
 
 import argparse
@@ -32,7 +32,7 @@ TARGET_ERROR = 0.05
 NOTED_ERROR = 0.02
 METHODS = ("gpucast", "xmem", "veritasest", "dnnmem")
 # Kinds of trace. profile: by `gpucast profile`, from the start of the script. bare: by torch.profiler around the training loop, begun
-# when the model is on its device already, as most tutorials do it. small: as profile, of a quarter of the batch, then rescaled.
+# when the model is already on its device, as in most tutorials. small: like profile, with a quarter of the batch, then rescaled.
 KINDS = ("profile", "bare", "small")
 
 
@@ -48,10 +48,10 @@ def parse_args():
     parser.add_argument("--gpu", default="rtx3060")
     parser.add_argument("--only", help="cases whose name has this in it (a regular expression)")
     parser.add_argument("--kinds", default=",".join(KINDS), help="default %(default)s")
-    parser.add_argument("--methods", default=",".join(METHODS), help="default %(default)s; none: only make what is missing in --out")
-    parser.add_argument("--made", action="store_true", help="make nothing: analyze what is in --out already")
+    parser.add_argument("--methods", default=",".join(METHODS), help="default %(default)s; none: only make the files that are missing in --out")
+    parser.add_argument("--made", action="store_true", help="make nothing: analyze the files in --out")
     parser.add_argument("--ablate", action="store_true", help="also without each rule in turn")
-    parser.add_argument("--results", type=Path, help="write one JSON line a case here")
+    parser.add_argument("--results", type=Path, help="write one JSON line per case here")
     parser.add_argument("--markdown", type=Path, help="put the tables into this document, between its markers")
     return parser.parse_args()
 
@@ -63,7 +63,7 @@ def run(command, cwd=None, accept=(0,)):
     return done.stdout
 
 
-# --- What is made once -----------------------------------------------------------------------------------------------
+# --- Made once -------------------------------------------------------------------------------------------------------
 
 
 def once(args, path, make):
@@ -81,7 +81,7 @@ def once(args, path, make):
 
 
 def make_truths(args, cases):
-    """{case name: report of the run on the virtual GPU}; what cannot be run is left out, and said."""
+    """{case name: report of the run on the virtual GPU}; cases that cannot run are left out and reported."""
     todo = []
     for case in cases:
         command = [args.python, HERE / "train.py", *case.arguments(), "--device", "cuda"]
@@ -100,7 +100,7 @@ def make_truths(args, cases):
 
 
 def small_batch(case):
-    """About a quarter, and odd: it shall divide no size of the model, or a block may be taken for one that grows with the batch."""
+    """About a quarter, and odd: it should divide no size of the model, or a block may count as one that grows with the batch."""
     return max(3, case.batch // 4 | 1)
 
 
@@ -120,11 +120,11 @@ def make_trace(args, case, kind):
     return path
 
 
-# --- What is predicted -----------------------------------------------------------------------------------------------
+# --- Predictions -----------------------------------------------------------------------------------------------------
 
 
 def rules(args, trace):
-    """The names that `gpucast analyze --without` takes, which it lists for a name that it does not know."""
+    """The rules' names for `gpucast analyze --without`; it lists them for an unknown name."""
     done = subprocess.run([args.gpucast, "analyze", trace, "--without", "?"], capture_output=True, text=True)
     named = re.search(r"the rules are (.*)", done.stderr)
     if not named:
@@ -143,7 +143,7 @@ def analyze(args, trace, method="gpucast", options=()):
 
 
 def figures(report):
-    """What is kept of a report: the peaks, when they were, and what was allocated at the higher."""
+    """The kept part of a report: the peaks, their places, and the allocations at the higher one."""
     peak = report["peak"]
     return {
         "peak_reserved_bytes": peak["reserved_bytes"],
@@ -170,7 +170,7 @@ def predict(args, case, kinds, methods, release):
         if kind == "bare":  # such a trace does not name its release
             options = ["--torch-version", release]
         for method in methods:
-            # The papers' methods get the trace that they ask for: of the whole script.
+            # The papers' methods get the trace that they need: of the whole script.
             if method == "gpucast" or kind == kinds[0]:
                 predictions[f"{kind} {method}"] = analyze(args, trace, method, options)
         for rule in rules(args, trace) if args.ablate and kind != "small" else ():
@@ -182,7 +182,7 @@ def predict(args, case, kinds, methods, release):
 
 
 def error_of(result, column, field="reserved_bytes"):
-    """Signed: predicted less true, relative to true. None where there is no prediction."""
+    """Signed: predicted minus true, relative to true. None if there is no prediction."""
     prediction = result["predictions"].get(column, {})
     if f"peak_{field}" not in prediction:
         return None
@@ -225,7 +225,7 @@ def summary_table(results, columns, markdown=False):
 
 
 def print_differences(results, column):
-    """For cases that are off: when the peak was, and which category and phase is off by how much."""
+    """For inexact cases: the peak's place, and the error of each category and phase."""
     worst = [(error_of(result, column), result) for result in results if error_of(result, column) is not None]
     worst = sorted((pair for pair in worst if abs(pair[0]) > NOTED_ERROR), key=lambda pair: -abs(pair[0]))
     for error, result in worst:
@@ -259,7 +259,7 @@ def print_tables(results):
 
 
 def put_into(document, name, text):
-    """Replaces what is between the markers of this name."""
+    """Replaces the text between the markers of this name."""
     begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
     before, found, rest = document.partition(begin)
     if not found or end not in rest:

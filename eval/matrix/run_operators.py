@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Predictions from CPU profiles of the small programs of train_small.py, beside what they take on the virtual GPU.
+"""Predictions from CPU profiles of the small programs of train_small.py, compared with the virtual GPU.
 
     python -m eval.matrix.run_operators --python ENV/bin/python --out /tmp/operators
     python -m eval.matrix.run_operators --python ENV/bin/python --out /tmp/operators --only 'sdpa|lstm'
 
-Runs and profiles are kept in --out: what is there is taken from there, so a second run only analyzes again.
+Runs and profiles are kept in --out and used again, so a second run only analyzes.
 """
 
 import argparse
@@ -31,7 +31,7 @@ def parse_args():
     parser.add_argument("--python", default=sys.executable, help="a Python with torch")
     parser.add_argument("--gpu", default="rtx3060")
     parser.add_argument("--only", default="", help="programs whose name has this in it (a regular expression)")
-    parser.add_argument("--made", action="store_true", help="make nothing: look at what is in --out already")
+    parser.add_argument("--made", action="store_true", help="make nothing: look at the files in --out")
     return parser.parse_args()
 
 
@@ -43,7 +43,7 @@ def run(words, accept=(0,)):
 
 
 def programs():
-    """The programs' names, as `train_small.py --list` prints them. Read: its imports need CUDA's libraries or gpucast's."""
+    """The programs' names, as in `train_small.py --list`. Read from its text: its imports need CUDA's libraries or gpucast's."""
     return re.findall(r"^@net\(.*\)\ndef (\w+)\(", SCRIPT.read_text(), re.MULTILINE)
 
 

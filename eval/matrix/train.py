@@ -28,7 +28,7 @@ TRANSFORMERS = {
     "pythia-160m": "EleutherAI__pythia-160m",
     "qwen3-0.6b": "Qwen__Qwen3-0.6B",
 }
-# What a configuration calls its number of layers.
+# A configuration's names for its number of layers.
 LAYER_FIELDS = ("n_layer", "num_hidden_layers", "num_layers", "num_decoder_layers")
 
 
@@ -43,11 +43,11 @@ def parse_args():
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--classes", type=int, default=1000, help="of a CNN")
     parser.add_argument("--seq", type=int, default=128, help="tokens in a text")
-    parser.add_argument("--layers", type=int, help="of a transformer, where not those of its configuration")
+    parser.add_argument("--layers", type=int, help="of a transformer, if not its configuration's")
     parser.add_argument("--no-mask", action="store_true", help="texts without padding and without an attention mask")
     parser.add_argument("--accumulate", type=int, default=1, help="batches in an optimizer step")
     parser.add_argument("--trace", type=Path, help="profile the loop with torch.profiler, as its tutorials do, and write the trace here")
-    parser.add_argument("--trace-all", action="store_true", help="with --trace: profile the making of the model, too")
+    parser.add_argument("--trace-all", action="store_true", help="with --trace: profile the construction of the model, too")
     return parser.parse_args()
 
 
@@ -77,7 +77,7 @@ def make_transformer(args):
     auto = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
     model = auto.from_config(config)
     ids = torch.randint(config.vocab_size, (args.batch * args.iterations * args.accumulate, args.seq))
-    # Texts are shorter than the longest one and padded, as batches of real text are.
+    # Texts are shorter than the longest one and padded, like batches of real text.
     mask = torch.ones_like(ids)
     mask[:, args.seq * 3 // 4 :] = 0
     if args.no_mask:
@@ -138,7 +138,7 @@ def main():
     torch.manual_seed(0)
     if args.model in TRANSFORMERS:
         kind = read_config(args)["model_type"]
-        importlib.import_module(f"transformers.models.{kind}.modeling_{kind}")  # imports are to be no part of the profile
+        importlib.import_module(f"transformers.models.{kind}.modeling_{kind}")  # imports must not be in the profile
         make, train = make_transformer, train_transformer
     else:
         import torchvision  # noqa: F401

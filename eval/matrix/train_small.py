@@ -27,7 +27,7 @@ def net(**options):
 
 
 class Apply(nn.Module):
-    """A layer (or several) and a function on what comes out."""
+    """A layer (or several) and a function on the result."""
 
     def __init__(self, function, *layers):
         super().__init__()
@@ -59,7 +59,7 @@ def repeat(make, count=3):
 
 
 def of_images(layer, channels=32):
-    """Convolutions with a layer behind each."""
+    """Convolutions with a layer after each."""
     blocks = [nn.Sequential(nn.Conv2d(channels if i else 16, channels, 3, padding=1), layer(), nn.ReLU()) for i in range(3)]
     return nn.Sequential(*blocks), images()
 
@@ -618,7 +618,7 @@ def main():
     parser.add_argument("--net", choices=NETS, metavar="NAME")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--steps", type=int, default=3)
-    parser.add_argument("--list", action="store_true", help="the names, one a line")
+    parser.add_argument("--list", action="store_true", help="the names, one per line")
     args = parser.parse_args()
     if args.list or not args.net:
         print("\n".join(NETS))

@@ -1,1 +1,1 @@
-"""How far peaks and requests are from measured training runs, and what constants of memory were read off."""
+"""How far peaks and requests are from measured training runs, and the sources of memory constants."""

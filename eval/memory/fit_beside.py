@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""What processes with PyTorch hold beside its allocator, by card: the ledger's estimate for cards that nobody measured for us.
+"""Memory of PyTorch processes outside its allocator, by card: the ledger's estimate for unmeasured cards.
 
     python -m eval.memory.fit_beside [--data FILE] [--markdown docs/reference/ledger.md]
 
-beside.csv has out-of-memory messages that people published: the process's memory less what PyTorch allocated and what it kept. The line is fitted to
-the cards of rows with an address, each card's median counting once; rows without one (of an index of public files that names none) only judge it.
+beside.csv has published out-of-memory messages: the process's memory minus PyTorch's allocated and cached memory. The line is fitted to
+the cards of rows with an address; each card's median counts once. Rows without one (from an index of public files without addresses) only judge it.
 """
 
 import argparse
@@ -23,7 +23,7 @@ BEGIN, END = "<!-- fit_beside: begin -->", "<!-- fit_beside: end -->"
 
 
 def read(path):
-    """[(card, stack MiB, beside MiB, has an address)] of jobs that were computing: while weights are loaded, few kernels are."""
+    """[(card, stack MiB, beside MiB, has an address)] of jobs that were computing: while weights are loaded, few kernels are loaded."""
     rows = []
     for line in csv.DictReader(path.open()):
         if line["stage"] == "computing":

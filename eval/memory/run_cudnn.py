@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""What cuDNN's workspaces add to convolutional networks on four architectures, asked of a cuDNN without a GPU.
+"""The effect of cuDNN's workspaces on convolutional networks on four architectures, with the answers of a cuDNN without a GPU.
 
     python -m eval.memory.run_cudnn --python ENV/bin/python --cudnn ask --out /tmp/cudnn
     python -m eval.memory.run_cudnn --python ENV/bin/python --cudnn .venv/cudnn --out /tmp/cudnn --markdown docs/results/cudnn-workspaces.md
 
-ENV: PyTorch 2.14.1 and torchvision. Results are kept in --out; what is there is not run again.
+ENV: PyTorch 2.14.1 and torchvision. Results are kept in --out; these are not run again.
 """
 
 import argparse
@@ -29,7 +29,7 @@ def parse_args():
     parser.add_argument("--out", type=Path, required=True, help="where results are kept")
     parser.add_argument("--gpucast", default=os.environ.get("GPUCAST_BIN", "gpucast"), help="default: $GPUCAST_BIN, or on PATH")
     parser.add_argument("--python", default=sys.executable, help="a Python with torch and torchvision")
-    parser.add_argument("--cudnn", default="ask", help="as `gpucast run --cudnn` takes it (default %(default)s)")
+    parser.add_argument("--cudnn", default="ask", help="value for `gpucast run --cudnn` (default %(default)s)")
     parser.add_argument("--only", default="", help="cases with this in their name")
     parser.add_argument("--markdown", type=Path, help="also put the tables into this document, between its markers")
     return parser.parse_args()
@@ -73,14 +73,14 @@ def make_jobs(args):
 
 
 def problems(name, result):
-    """What must not be, in words."""
+    """Problems of a run, in words."""
     if jobs.problem(result):
         return [f"{name}: {jobs.problem(result)}"]
     codes = {warning["code"] for warning in result["report"]["warnings"]}
     found = [f"{name}: {code}" for code in ("replay_differs", "cudnn_not_asked") if code in codes]
     line = ledger_line(result)
     if name.endswith("asked") and not line["source"].startswith("asked"):
-        found.append(f"{name}: some convolutions were not asked")
+        found.append(f"{name}: cuDNN was not asked about some convolutions")
     return found
 
 
@@ -94,7 +94,7 @@ def reserved(results, *case):
 
 
 def tables(results):
-    """One table a card: peak reserved in MiB without workspaces, and what asking adds, in percent."""
+    """One table per card: peak reserved in MiB without workspaces, and the change with cuDNN's answers, in percent."""
     parts = []
     for card, capability in CARDS.items():
         lines = [

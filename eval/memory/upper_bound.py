@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""How much more than predicted measured runs took: data/calibration.json, and what it promises on runs it was not made from.
+"""The excess of measured runs over their predictions: data/calibration.json, and its promise on runs that it was not made from.
 
     python -m eval.memory.upper_bound --python ENV/bin/python --resume batch.jsonl
     python -m eval.memory.upper_bound --python ENV/bin/python --resume batch.jsonl --write data/calibration.json --markdown docs/results/upper-bound.md
 
-The runs are those of xmem_rows.py (same --data, same ENV, and the same --resume file). docs/explanation/upper-bound.md says what is done and why.
+The runs are those of xmem_rows.py (same --data, same ENV, and the same --resume file). docs/explanation/upper-bound.md explains the method.
 """
 
 import argparse
@@ -22,18 +22,18 @@ from eval.memory import xmem_rows
 MIB = 2**20
 BEGIN, END = "<!-- calibrate: begin -->", "<!-- calibrate: end -->"
 CLASSES = ["no_convolutions", "varying_lengths", "dense", "pointwise", "grouped", "depthwise", "first_layer_only", "convolutions"]
-ASSUMED = "workspaces_asked"  # no run was measured: half of what runs took whose workspaces were not asked for
-POOLED = "convolutions"  # stands for each kind of convolution with too few models
+ASSUMED = "workspaces_asked"  # no run was measured: half the range of runs without cuDNN's answers
+POOLED = "convolutions"  # used for each kind of convolution with too few models
 APART = ("no_convolutions", "varying_lengths")  # never pooled
-LEAST_MODELS = 10  # of a kind that stands alone: runs of one model resemble each other, so it is models that tell of a new one
+LEAST_MODELS = 10  # for a kind with its own class: runs of one model resemble each other, so the number of models counts
 CONFIDENCES = [0.5, 0.75, 0.9, 0.95, 0.975, 0.99, 0.999, 0.9999]
-INTERVAL, REQUEST = 0.95, 0.99  # each end of the 90 % interval; what is asked for
-TAIL_SHARE, TAIL_LEAST = 0.1, 5  # the largest scores, from which the tail is taken
+INTERVAL, REQUEST = 0.95, 0.99  # each end of the 90 % interval; the request
+TAIL_SHARE, TAIL_LEAST = 0.1, 5  # the largest scores, which determine the tail
 SCALES_MIB = [500, 1000, 1500, 2000, 2500, 3000, 4000, 6000, 8000, 12000]
 
 
 class Run(NamedTuple):
-    """One measured run beside its prediction. Bytes. `growth` is what the card took beside its context."""
+    """One measured run with its prediction. Bytes. `growth` is the memory on the card without the context."""
 
     model: str
     card: str
@@ -44,7 +44,7 @@ class Run(NamedTuple):
     kernels: int
     kernels_low: int
     kernels_high: int
-    reserved: int  # PyTorch's peak, on a card that is large enough
+    reserved: int  # PyTorch's peak, on a large enough card
     reserved_here: int  # the same on this card, where cached memory may have been given back
     growth: int
     real_oom: bool
@@ -62,10 +62,10 @@ class Run(NamedTuple):
 
 
 def quantile(scores, confidence):
-    """The bound that a new score of the same kind stays within, with at least this probability (split conformal prediction).
+    """A bound on a new score of the same kind, with at least this probability (split conformal prediction).
 
-    Beyond the worst score known the probability cannot be promised for any distribution: then an exponential tail goes on from it, as steep as the
-    largest tenth of the scores (at least five).
+    Beyond the worst known score the probability cannot be promised for any distribution: then an exponential tail continues from it, with the
+    slope of the largest tenth of the scores (at least five).
     """
     scores = sorted(scores)
     rank = math.ceil(confidence * (len(scores) + 1) - 1e-9)
@@ -90,7 +90,7 @@ def lower_score(run, scale_bytes):
 
 
 def rows_by_class(runs):
-    """{class: (the class whose runs stand for it, those runs)}"""
+    """{class: (the class whose runs are used for it, those runs)}"""
     rows = {}
     for name in CLASSES:
         own = [run for run in runs if run.job_class == name]
@@ -106,7 +106,7 @@ def bound(row_scores, confidence):
 
 
 def scale_with_narrowest_requests(runs):
-    """What runs are off by does not grow in proportion to what they reserve, since a workspace is one convolution's. How far it does grow is
+    """The error of runs does not grow in proportion to reserved, because a workspace belongs to one convolution. The limit of its growth is
     chosen so that requests are smallest on average."""
     by_class = rows_by_class(runs)
     own = [run for run in runs if run.job_class not in APART]
@@ -121,7 +121,7 @@ def scale_with_narrowest_requests(runs):
 
 
 def fit(runs):
-    """The table, from runs that did not run out of memory. Without `widening`, which takes several cards."""
+    """The table, from runs that did not run out of memory. Without `widening`, which needs several cards."""
     runs = [run for run in runs if not run.real_oom]
     scale_bytes = scale_with_narrowest_requests(runs)
     classes = []
@@ -159,7 +159,7 @@ def fit(runs):
 
 
 def widening(runs):
-    """How many times as much as promised by the other cards' runs one card's worst run took, at least 1. Of convolutions."""
+    """One card's worst run divided by the promise from the other cards' runs, at least 1. For convolutions."""
     runs = [run for run in runs if not run.real_oom and run.job_class not in APART]
     most = 1.0
     for card in {run.card for run in runs}:
@@ -171,7 +171,7 @@ def widening(runs):
     return math.ceil(10 * most) / 10
 
 
-# ---- what a table says, as src/ledger/calibration.cc and src/predict/beside.cc compute it ---------------------------------------
+# ---- a table's bounds, computed as in src/ledger/calibration.cc and src/predict/beside.cc ---------------------------------------
 
 
 def class_of(table, name):
@@ -197,7 +197,7 @@ def whole_mib(number):
 
 
 def calibrated(table, job_class, reserved, confidence, factor=1.0):
-    """(low, high, request): what a run takes beyond the allocator and the ledger's other lines."""
+    """(low, high, request): a run's memory beyond the allocator and the ledger's other lines."""
     row = class_of(table, job_class)
     by = factor * scale(reserved, table["scale_bytes"], table["measured_up_to_bytes"])
     low = -whole_mib(-min(0, row["low"]) * by)
@@ -209,7 +209,7 @@ def request_bytes(table, run, confidence=REQUEST, factor=1.0):
 
 
 def interval(table, run, factor=1.0):
-    """Of growth on this card, as NVML's first sample comes after the context."""
+    """For growth on this card: NVML's first sample is after the context."""
     low, high, _ = calibrated(table, run.job_class, run.reserved_here, INTERVAL, factor)
     if run.job_class == "no_convolutions":
         low = high = 0
@@ -220,8 +220,8 @@ def interval(table, run, factor=1.0):
 
 
 class Outcome(NamedTuple):
-    right: bool  # out of memory or not was foreseen
-    runs: bool  # with what is asked for as the card's whole memory
+    right: bool  # out of memory or not was predicted
+    runs: bool  # with the request as the card's whole memory
     runs_in_paper: bool  # with the paper's second round: only PyTorch's allocator is capped, in steps of 1 %
     request: int
     covered: bool
@@ -310,7 +310,7 @@ def summary_row(name, pairs):
 
 
 def binomial_interval(count, of, confidence=0.9):
-    """Clopper and Pearson's: the shares with which so many of so many rows, or rather more or fewer, are not rare."""
+    """Clopper and Pearson's: the true shares for which this count of rows, or a more extreme one, is not rare."""
     tail = (1 - confidence) / 2
 
     def at_most(most, share):
@@ -355,11 +355,11 @@ def class_table(table, markdown):
 
 def report(runs, table, markdown):
     parts = [
-        f"Shares of min(reserved, {table['scale_bytes'] // MIB} MiB); {table['widening']} times as much on cards and in precisions that were not measured.",
+        f"Shares of min(reserved, {table['scale_bytes'] // MIB} MiB); {table['widening']} times that on unmeasured cards and precisions.",
         class_table(table, markdown),
     ]
     ways = [
-        ("All rows, which the table was made from", None),
+        ("All rows, from which the table was made", None),
         ("Each model by a table without its rows", lambda run: run.model),
         ("Each card by a table without its rows, widened", lambda run: run.card),
         ("Each row by a table without it", lambda run: runs.index(run)),

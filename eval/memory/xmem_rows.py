@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Repeat the measured runs of the xMem artifact on the virtual GPU and compare with what the real cards took.
+"""Repeat the measured runs of the xMem artifact on the virtual GPU and compare them with the real cards.
 
     python -m eval.memory.xmem_rows --python ENV/bin/python --resume rows.jsonl
     python -m eval.memory.xmem_rows --python ENV/bin/python --arch cnn --resume rows.jsonl --markdown docs/results/accuracy.md
 
-ENV: PyTorch 2.6.0 and transformers 4.51.3, torchvision 0.21.0 (what the measured runs used). A row takes a second or two.
-docs/results/accuracy.md says what is compared with what.
+ENV: PyTorch 2.6.0 and transformers 4.51.3, torchvision 0.21.0 (as in the measured runs). A row takes a second or two.
+docs/results/accuracy.md explains the comparison.
 """
 
 import argparse
@@ -33,7 +33,7 @@ LARGE_ERROR = 0.06
 RULES_READ_OFF = (
     "ConvNeXt",
     "RegNetY",
-)  # models whose rows told a rule (src/vgpu/libs/cudnn_workspace.cc): the others' errors are shown alone, too
+)  # models whose rows gave a rule (src/vgpu/libs/cudnn_workspace.cc): the others' errors are shown separately, too
 BEGIN, END = "<!-- xmem_rows: begin -->", "<!-- xmem_rows: end -->"
 
 
@@ -51,7 +51,7 @@ def add_data_option(parser):
 
 
 def add_cudnn_option(parser):
-    parser.add_argument("--cudnn", default="auto", help="as `gpucast run --cudnn` takes it (default %(default)s)")
+    parser.add_argument("--cudnn", default="auto", help="value for `gpucast run --cudnn` (default %(default)s)")
 
 
 def rows_file(data):
@@ -81,7 +81,7 @@ def parse_args():
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time")
     add_cudnn_option(parser)
     parser.add_argument("--resume", type=Path, help="keep the lines of gpucast batch here, and take those that are already there")
-    parser.add_argument("--results", type=Path, help="write one JSON line a row here: what gpucast says of it")
+    parser.add_argument("--results", type=Path, help="write one JSON line per row here: gpucast's prediction")
     parser.add_argument("--markdown", type=Path, help="also put the tables into this document, between its markers")
     return parser.parse_args()
 
@@ -139,7 +139,7 @@ def card_of(row):
 
 
 def place_of(row):
-    """Where zero_grad stands: 0 first in the iteration, 1 before backward, 2 last. Not recorded, or any other number: 0."""
+    """The place of zero_grad: 0 first in the iteration, 1 before backward, 2 last. Not recorded, or any other number: 0."""
     return row["zero_grad_mode"] if row["zero_grad_mode"] in (1, 2) else 0
 
 
@@ -153,7 +153,7 @@ def name_on_full_card(row):
 
 
 def job_of(args, row, enforce_capacity=False):
-    """The row's run, as `gpucast batch` takes it."""
+    """The row's run as a job of `gpucast batch`."""
     # Rows that do not record the place of zero_grad: without cuBLAS workspaces from the caching allocator.
     unrecorded = row["zero_grad_mode"] is None
     command = [args.python, str(WORKLOAD), "--model", row["model"], "--optimizer", row["optimizer"]]
@@ -170,14 +170,14 @@ def job_of(args, row, enforce_capacity=False):
 
 
 def limited(job, fraction):
-    """The same run with PyTorch's allocator held to this part of the card."""
+    """The same run with PyTorch's allocator limited to this part of the card."""
     python, *script = job["command"]
     words = [python, str(ROOT / "eval/papers/limited.py"), f"{fraction:.2f}", *script]
     return {**job, "name": f"{job['name']}, at most {fraction:.2f}", "command": words, "enforce_capacity": True}
 
 
 def usable_bytes(row, result):
-    """What the card leaves PyTorch's allocator."""
+    """The card's memory that is left for PyTorch's allocator."""
     return row["total_gpu_memory"] - ledger_bytes(result)
 
 
@@ -186,16 +186,16 @@ def ledger_bytes(result, what=None):
 
 
 def needs_second_run(row, result):
-    """It may still run, with the allocator giving cached segments back: then that run is what the card sees."""
+    """It may still run if the allocator gives cached segments back: then that run counts."""
     peak = result["report"]["peak"]
     return peak["allocated_bytes"] <= usable_bytes(row, result) < peak["reserved_bytes"]
 
 
 def outcome(row, first, second=None):
-    """What the runs of a row say: the first without a limit, the second on a full card where one was needed."""
+    """The runs of a row: the first without a limit, the second on a full card if one was needed."""
     peak = first["report"]["peak"]
     if second is None:
-        oom = peak["allocated_bytes"] > usable_bytes(row, first)  # whatever the allocator gives back, the tensors alone do not fit
+        oom = peak["allocated_bytes"] > usable_bytes(row, first)  # the tensors alone do not fit, whatever the allocator gives back
     else:
         oom = jobs.out_of_memory(second)
         peak = peak if oom else second["report"]["peak"]
@@ -206,7 +206,7 @@ def outcome(row, first, second=None):
         "peak_reserved_bytes": peak["reserved_bytes"],
         "peak_allocated_bytes": peak["allocated_bytes"],
         "ledger_bytes": ledger_bytes(first),
-        # What NVML sees beside the allocator, since its first sample comes after the context.
+        # NVML's growth outside the allocator: its first sample is after the context.
         "growth_bytes": ledger_bytes(first) - ledger_bytes(first, "CUDA context"),
         "kernels_high_bytes": next(line["high_bytes"] for line in first["report"]["ledger"] if line["what"].startswith("kernels loaded")),
         "device": used["report"]["device"],
@@ -219,8 +219,8 @@ def outcome(row, first, second=None):
 
 
 def measure_all(args, rows):
-    """(rows, what gpucast says of each, {job name: its first run}): two batches, the second of rows that fill their card. Rows that cannot
-    be run are left out."""
+    """(rows, gpucast's prediction for each, {job name: its first run}): two batches, the second of rows that fill their card. Rows that cannot
+    run are left out."""
     firsts = jobs.run(args.gpucast, [job_of(args, row) for row in rows], args.resume, args.jobs)
     rows = [row for row in rows if ran(firsts[name_of_job(row)])]
     full = [job_of(args, row, enforce_capacity=True) for row in rows if needs_second_run(row, firsts[name_of_job(row)])]
@@ -237,12 +237,12 @@ def ran(result):
 
 
 def difference(row, result):
-    """What the card took beyond the allocator: real growth less our peak reserved."""
+    """The card's memory beyond the allocator: real growth minus our peak reserved."""
     return row["ground"] - result["peak_reserved_bytes"]
 
 
 def constants(rows, results):
-    """Per card and generation, the growth beside the allocator, from the transformer rows of known length without OOM."""
+    """Per card and generation, the growth outside the allocator, from the transformer rows of known length without OOM."""
     groups = {}
     for row, result in zip(rows, results):
         if kind_of(row) == KINDS[0] and not row["real_oom"]:
@@ -251,7 +251,7 @@ def constants(rows, results):
 
 
 def our_error(row, result):
-    """Relative error of peak reserved plus the ledger's kernels and handles, as NVML's growth leaves the context out."""
+    """Relative error of peak reserved plus the ledger's kernels and handles; NVML's growth does not include the context."""
     return abs(result["peak_reserved_bytes"] + result["growth_bytes"] - row["ground"]) / row["ground"]
 
 
@@ -281,7 +281,7 @@ def rows_table(rows, results):
 
 
 def misses_table(rows, results):
-    """The rows that are off by more than NVML's step, where the constant of their card and generation is known."""
+    """The rows that are off by more than NVML's step, if the constant of their card and generation is known."""
     groups = constants(rows, results)
     header = ["run", "card", "reserved MiB", "real - reserved - constant MiB", "our error %", "xMem error %"]
     body = []
@@ -309,8 +309,8 @@ def exactness_table(groups, markdown):
 def capped_ok(row, result):
     """Would the job run with PyTorch's allocator capped at our estimate?
 
-    What the real allocator needed is the real growth less what lies beside it; that giving back cached memory might save
-    a run is left out.
+    The real allocator's need is the real growth minus the memory outside it. That a run may be saved by giving cached memory back
+    is ignored.
     """
     estimate = result["peak_reserved_bytes"] + result["ledger_bytes"]
     return row["ground"] - result["growth_bytes"] <= limit_bytes(estimate, row["total_gpu_memory"])
@@ -326,7 +326,7 @@ def limit_bytes(estimate, total):
 
 
 def saved_bytes(right, real_oom, runs_capped, estimate, total):
-    """Equation 7 of the xMem paper: what the rest of the card could be used for; a wrong estimate costs the whole card."""
+    """Equation 7 of the xMem paper: the usable rest of the card; a wrong estimate costs the whole card."""
     if right and real_oom:
         return total
     if right and runs_capped:
@@ -335,7 +335,7 @@ def saved_bytes(right, real_oom, runs_capped, estimate, total):
 
 
 def groups_of(rows, results):
-    """(what a group of rows is called, its rows with their results)"""
+    """(name of a group of rows, its rows with their results)"""
     pairs = list(zip(rows, results))
     for kind in KINDS:
         yield kind, [pair for pair in pairs if kind_of(pair[0]) == kind]
@@ -396,13 +396,13 @@ def metrics_table(rows, results, markdown):
 
 
 def runs_out_at(result, limit):
-    """Would a replay of the run go out of memory with PyTorch's allocator held to `limit` bytes? The smallest card it runs on has beside it what
-    the limit has no part in."""
+    """Would a replay of the run go out of memory with PyTorch's allocator limited to `limit` bytes? The smallest card it runs on also holds the
+    memory outside this limit."""
     return result["min_capacity_bytes"] - result["ledger_bytes"] > limit
 
 
 def second_rounds_table(rows, results, markdown):
-    """Each estimator's real second run, capped at its estimate, beside a replay of our run with the same cap."""
+    """Each estimator's real second run, capped at its estimate, compared with a replay of our run with the same cap."""
     ended = {name: [] for name in ESTIMATORS.values()}
     for row, result in zip(rows, results):
         for key, name in ESTIMATORS.items():
@@ -423,10 +423,10 @@ def second_rounds_table(rows, results, markdown):
 
 
 def measured_again(row, result, key):
-    """What the card took in an estimator's second round that got through: the readings that the data leaves open.
+    """The card's memory in an estimator's successful second round: the possible readings of the data.
 
-    It records the distance between that round and the estimate without its sign. A reading above the limit and what kernels
-    and handles may take beside PyTorch's allocator cannot have been.
+    The data has the distance between that round and the estimate without its sign. A reading above the limit plus the possible
+    size of kernels and handles is impossible.
     """
     said = row["estimators"].get(key)
     if not said or said["second_oom"] is not False or said["second_error"] is None:
@@ -444,7 +444,7 @@ def repeats_of(row, result):
 
 
 def peaks_under_limits(args, rows, results):
-    """{(path, limit): our peak reserved with PyTorch's allocator held to the limit} of measured second rounds; None: out of memory there."""
+    """{(path, limit): our peak reserved with PyTorch's allocator at this limit} of measured second rounds; None: out of memory there."""
     peaks, jobs_of = {}, {}
     for row, result in zip(rows, results):
         for limit, _ in [] if row["real_oom"] else repeats_of(row, result):
@@ -467,7 +467,7 @@ def nearest(values, to):
     return min(values, key=lambda value: abs(value - to))
 
 
-# Of which second rounds: a limit that the first round kept, too; a limit and an estimate that leave one reading only.
+# Kinds of second rounds: with a limit that the first round kept, too; with a limit and an estimate that leave only one reading.
 ROUNDS = {
     "": lambda ground, limit, readings: True,
     ", limit above the first": lambda ground, limit, readings: limit >= ground,
@@ -502,7 +502,7 @@ def repeated_rows(rows, results, peaks, wanted=ROUNDS[""]):
 
 
 def repeats_table(rows, results, peaks, markdown):
-    """How far measured runs of one job are apart, and we from them."""
+    """The distance between measured runs of one job, and between them and our prediction."""
     columns = {
         "apart": "two measured runs apart",
         "apart_farther": "by the other reading",
@@ -525,7 +525,7 @@ def spread(values):
 
 
 def large_misses_table(rows, results, peaks, markdown):
-    """The CNN rows that we miss by much, beside what another run of the same job took."""
+    """The CNN rows with large errors, with another run of the same job."""
     body = []
     for entry in repeated_rows(rows, results, peaks):
         (first,), (least,) = entry["error"], entry["error_nearest"]
@@ -538,7 +538,7 @@ def large_misses_table(rows, results, peaks, markdown):
 
 
 def ledger_bounds(rows, results):
-    """Which amounts beside the allocator agree with every verdict, as far as peaks alone can tell."""
+    """The amounts outside the allocator that agree with every verdict, as far as peaks alone show it."""
     lines = []
     for card in sorted({card_of(row) for row in rows}):
         pairs = [(row, result) for row, result in zip(rows, results) if card_of(row) == card and not result["second_run"]]

@@ -1,1 +1,1 @@
-"""Occupancy and kernels' registers beside the profiler's and NVIDIA's tool."""
+"""Occupancy and kernels' registers compared with the profiler's and NVIDIA's tool."""

@@ -1,4 +1,4 @@
-"""Kernels' figures as gpucast reads them from an installed PyTorch against NVIDIA's own cuobjdump (package nvidia-cuda-cuobjdump): registers,
+"""Kernels' figures as gpucast reads them from an installed PyTorch, compared with NVIDIA's own cuobjdump (package nvidia-cuda-cuobjdump): registers,
 static shared memory and stack of every kernel for one card's machine code.
 
     python -m eval.occupancy.check_registers --cuobjdump .../bin/cuobjdump --wheel .venv/torch-2.6.0/lib/python3.11/site-packages/torch --gpu a100-80 --arch sm_80
@@ -26,7 +26,7 @@ def ours(options):
 def theirs(options):
     """mangled name -> every (registers, shared, stack) that it has in some library; a name can be in several."""
     found = collections.defaultdict(set)
-    # From 9.0 on a kernel's section has the KiB that the driver takes for each block; the rules of occupancy count that.
+    # From 9.0 on a kernel's section includes the driver's KiB for each block; the rules of occupancy count that.
     reserved = 1024 if int(options.arch[3:].rstrip("af")) >= 90 else 0
     for library in sorted(Path(options.wheel).glob("lib/libtorch_cuda*.so")):
         words = [options.cuobjdump, "--dump-resource-usage", "--gpu-architecture", options.arch, str(library)]

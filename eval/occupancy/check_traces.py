@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Occupancy against real cards: every kernel of profiler traces (Kineto) in DIR, which has the folders of ../shared/data. What the trace says
-of a launch goes in (registers, shared memory, block, grid); what the profiler computed on the card must come out.
+"""Occupancy compared with real cards: every kernel of profiler traces (Kineto) in DIR, which has the folders of ../shared/data. Input: the trace's
+figures of a launch (registers, shared memory, block, grid). The result must equal the profiler's on the card.
 
 check_traces.py --gpucast build/release/bin/gpucast --data DIR [--wheel TORCH_FOLDER] [--markdown FILE]
 
@@ -15,7 +15,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-# A trace's card, as its deviceProperties say -> ours.
+# A trace's card by its deviceProperties -> ours.
 CARDS = {"Tesla V100-DGXS-32GB": "v100-32", "NVIDIA H100 80GB HBM3": "h100-80", "NVIDIA B200": "b200"}
 CAPABILITY = {"v100-32": (7, 0), "h100-80": (9, 0)}
 SHARED_LIMIT_OF_THE_PROFILER = 48 << 10  # of a block: it knows of no kernel that opts in to more, and writes 0 %
@@ -53,7 +53,7 @@ def ours(gpucast, card, kernels):
 
 
 def written(value):
-    """As the profiler writes a float: six digits."""
+    """Like the profiler's floats: six digits."""
     return float(f"{value:.6g}")
 
 

@@ -1,5 +1,5 @@
-"""ResNet-50 on images of CIFAR-10's size, as DNN-occu trains it for its Figures 2 and 6: fp32, SGD. The data set lies on the card, for the figures
-are of the GPU and not of a loader."""
+"""ResNet-50 on images of CIFAR-10's size, as DNN-occu trains it for its Figures 2 and 6: fp32, SGD. The data set lies on the card, because the
+figures are of the GPU and not of a loader."""
 
 import argparse
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""What tools/calibrate.py is worth: matrix products of a card, expected before and after it was told four of the card's times.
+"""The effect of tools/calibrate.py: predicted matrix products of a card, before and after a calibration with four of the card's times.
 
     python -m eval.operations.calibrated --data DIR [--without FOLDER] [--gpucast PATH]
 
-Of each card and precision, the four measured products nearest to those that calibrate.py times stand in for its measurement; all others are
-judged. "before": no layer of the card's own (of FOLDER/without-CARD.json too, which fit_gemm.py writes and to which the card gave nothing);
-the calibration is made over the same constants as it is judged over.
-"naive": the four's FLOP/s over the datasheet's as the card's rate, which counts what the formula counts already."""
+For each card and precision, the four measured products nearest to calibrate.py's replace its measurement; all others are
+judged. "before": without the card's own constants (also with FOLDER/without-CARD.json, which fit_gemm.py makes without the card's rows);
+the calibration uses the same constants as the comparison.
+"naive": the four's FLOP/s over the datasheet's as the card's rate; this counts effects twice that the formula already has."""
 
 import argparse
 import contextlib
@@ -24,7 +24,7 @@ MOST = 2500
 
 
 class Over(calibrate.Gpucast):
-    """gpucast, told other constants first; of `card` only what the caller knows."""
+    """gpucast with other constants; for `card` only the caller's."""
 
     def __init__(self, command, before):
         super().__init__(command)
@@ -36,7 +36,7 @@ class Over(calibrate.Gpucast):
 
 
 def nearest(columns):
-    """The rows most like those that the script times: four different ones, aligned."""
+    """The rows most similar to those of the script: four different ones, aligned."""
     sizes = numpy.stack([columns["m"] * columns["batch"], columns["n"], columns["k"]])
     aligned = (sizes % 16 == 0).all(0) & ~columns["a_transposed"]
     taken = []

@@ -1,8 +1,8 @@
-"""Convolutions beside `gpucast time --operations`: DeepBench (three passes), NeuSight (forward).
+"""Convolutions compared with `gpucast time --operations`: DeepBench (three passes), NeuSight (forward).
 
     python -m eval.operations.convolution --data DIR
 
-DIR is laid out as its data sets are; what is not there is left out. What was fitted on what, and rows of cards that were left out of the fit:
+DIR has the layout of its data sets; missing ones are left out. The rows of each fit, and rows of cards left out of the fit:
 fit_convolution.py --leave-out.
 """
 
@@ -12,9 +12,9 @@ from eval.data_sets import card_of, read_csv
 from eval.operations.measured import Row, tables
 
 PASSES = {"forward": "fwd_ms", "data_gradient": "bwd_data_ms", "weight_gradient": "bwd_filter_ms"}
-# DeepBench's names: what the arithmetic runs in, bytes of an element, channels last.
+# DeepBench's names: type of the arithmetic, bytes of an element, channels last.
 PRECISIONS = {"fp32": ("fp32", 4, False), "fp16_mixed": ("fp16", 2, True), "fp16_in_fp32_math": ("fp32", 2, False)}
-# Of NeuSight's smallest convolutions (library search and memory from the driver are inside), before a larger one's kernels.
+# The part of NeuSight's smallest convolutions (library search and memory from the driver included) before a larger one's kernels.
 NEUSIGHT_SHARE = 1.0
 
 
@@ -93,9 +93,9 @@ def cause(row, ratio):
     if "in_fp32" in row.label:
         return "fp16 tensors on P100 in cuDNN 6: fallback kernels in both gradients, and products in fp16 although the sheet says fp32; nothing is fitted on these"
     if shape["in_channels"] <= 4:
-        return "a first layer's few channels: kernels of their own"
+        return "a first layer's few channels: special kernels"
     if shape["pass"] == "data_gradient" and max(shape["stride"]) > 1:
-        return "a strided data gradient: which of several ways the library takes differs by release (cuDNN 6 and 7.6 here)"
+        return "a strided data gradient: the library's choice among several ways differs by release (cuDNN 6 and 7.6 here)"
     if shape["window"][:2] == [3, 3] and "fp32" in row.label:
         return "Winograd or not: the library's choice, and its kernels, differ by release and size"
     if shape["window"][:2] == [5, 5] and ratio < 1:
@@ -104,7 +104,7 @@ def cause(row, ratio):
         return "shorter than 80 us: start, and splitting of few tiles over multiprocessors, weigh more than products"
     if shape["pass"] == "weight_gradient":
         return "how the sum over positions is cut into parts"
-    return "another tile or algorithm than the model takes"
+    return "another tile or algorithm than the model's"
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ def family(card):
 
 
 class Group:
-    """Constants (kind, precision, name) that rows of some labels tell, and where the search starts."""
+    """Constants (kind, precision, name) that rows of some labels determine, and the start of the search."""
 
     def __init__(self, name, labels, constants, weights=None):
         self.name, self.labels, self.constants, self.weights = name, labels, constants, weights or {}
@@ -53,7 +53,7 @@ class Group:
 
         def loss(values):
             predicted = judge.run(merge(json.loads(json.dumps(base or {})), self.as_file(values)))[0]
-            error = np.minimum(np.abs(np.log(predicted / judge.measured)), 0.8)  # one wild row shall not pull
+            error = np.minimum(np.abs(np.log(predicted / judge.measured)), 0.8)  # limits the effect of one wild row
             return np.average([np.mean(error[m]) for m in members], weights=weights) + 0.002 * np.sum(
                 np.log(np.asarray(values) / start) ** 2
             )

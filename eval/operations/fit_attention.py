@@ -3,8 +3,8 @@
 
     python -m eval.operations.fit_attention --data DIR [--write] [--out FOLDER]
 
-Constants are shared by all cards, three of them by architecture; what a card sustains comes from its matrix products. FOLDER/without-CARD.json (of fit_gemm.py) gets
-those that the other cards say. Backward passes are not in the data: their constants are derived (docs/reference/time-constants.md).
+All cards share constants, three of them by architecture; a card's sustained rate is from its matrix products. FOLDER/without-CARD.json (of fit_gemm.py) gets
+the constants fitted on the other cards. Backward passes are not in the data: their constants are derived (docs/reference/time-constants.md).
 Needs numpy and scipy."""
 
 import json
@@ -109,7 +109,7 @@ def main():
                     "  ", key, f"median {numpy.median(error):.3f} mean {error.mean():.3f} p90 {numpy.quantile(error, 0.9):.3f}", flush=True
                 )
         if file is not None:
-            # In the architecture's layer, so that nothing stays of the one that the card itself gave.
+            # In the architecture's layer, so it replaces the constants from the card itself.
             file["architectures"][measured.GPUS[left_out]["compute_capability"]]["attention"] = {"all": numbers}
             path.write_text(json.dumps(file, indent=1) + "\n")
         if not left_out and options.write:

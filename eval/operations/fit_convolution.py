@@ -1,4 +1,4 @@
-"""Fits the constants of convolutions, and says how well they do on cards that were left out.
+"""Fits the constants of convolutions, and shows their errors on cards that were left out.
 
     python -m eval.operations.fit_convolution --data DIR [--leave-out] [--write]
 
@@ -84,7 +84,7 @@ def main():
                     left_out[i] = predicted[i]
         for i, row in enumerate(judge.rows):
             if "in_fp32" in row.label:
-                left_out[i] = np.nan  # fitted on nothing of its kind
+                left_out[i] = np.nan  # no rows of its kind
         found = intervals(judge, left_out, lambda row: row.operation["precision"])
         print("intervals", found)
         for precision, (low, high) in found.items():

@@ -3,9 +3,9 @@
 
     python -m eval.operations.fit_gemm --data DIR [--write] [--out FOLDER]
 
-The constants of an operation and precision are fitted on all cards at once, with one number a card (what it sustains of its datasheet's FLOP/s;
-of its bytes/s it has what `add` and `relu` reach: fit_memory_bound.py). A card that is judged as if nobody had measured it is left out of all of that: FOLDER/without-CARD.json holds
-what the other cards say, with the median of their sustained parts. --write puts the fit on all cards into data/time.
+The constants of an operation and precision are fitted on all cards at once, with one number for each card (the sustained share of its datasheet's
+FLOP/s; the share of its bytes/s is the one that `add` and `relu` reach: fit_memory_bound.py). A card that is judged as unmeasured is left out of all of that: FOLDER/without-CARD.json holds
+constants from the other cards, with the median of their sustained shares. --write puts the fit on all cards into data/time.
 Needs numpy and scipy; less than a minute."""
 
 import argparse
@@ -21,7 +21,7 @@ from eval.operations.fit import family as card_family
 
 DATA = ROOT / "data" / "time"
 ARCHITECTURES = json.loads((DATA / "architectures.json").read_text())["architectures"]
-OF_ALL = json.loads((DATA / "operations.json").read_text())["operations"]["gemm"]["all"]  # what is not fitted
+OF_ALL = json.loads((DATA / "operations.json").read_text())["operations"]["gemm"]["all"]  # not fitted
 START = {
     "tensor": dict(
         k_overhead=100,
@@ -76,8 +76,8 @@ LEAST = {
     "floor_cycles": 2000,
 }
 START_RATE = 0.92  # of the datasheet's FLOP/s
-TRANSPOSED = {6: 1.25}  # P100: what its linear layers take over what its batched products would
-PLAIN_EDGE = 0.06  # more of it and the cards' levels, which have different tiles, drift apart
+TRANSPOSED = {6: 1.25}  # P100: the time of its linear layers over that of its batched products
+PLAIN_EDGE = 0.06  # with more, the cards' levels (they have different tiles) drift apart
 LARGEST = {6: 4096, 7: 16384}  # and the largest tile (m x n) of linear layers; 128 x 64 where none is named
 THROTTLE_OF = {"tf32": 2.0, "fp8": 0.5, "int8": 0.5}  # a product in tf32 takes the power of two in fp16, whose rate is twice as high
 TILES = {

@@ -1,11 +1,11 @@
-"""Kernels of a training step beside `gpucast time --operations`: MobileNetV2 in fp32 on a V100, from the kernel lists of eth-easl/orion.
+"""Kernels of a training step compared with `gpucast time --operations`: MobileNetV2 in fp32 on a V100, from the kernel lists of eth-easl/orion.
 
     python -m eval.operations.mobilenet --data DIR
 
-DIR has eth_easl_orion_kernels/mobilenetv2_BATCH_fb1.gz: a line a kernel, in their order, with durations. Which layer a kernel is of follows
+DIR has eth_easl_orion_kernels/mobilenetv2_BATCH_fb1.gz: a line per kernel, in their order, with durations. A kernel's layer follows
 from the order: forward, then backward from the last layer, the data's gradient first. ResNet's lists are not read: their convolutions of
 3x3 are shorter than any algorithm can be, so parts of them are missing there.
-Batch norm's passes and what a channel's block reads in a cycle, and depthwise convolutions in fp32, were set by hand to these rows.
+Batch norm's passes, the bytes per cycle of a channel's block, and depthwise convolutions in fp32 were set by hand to these rows.
 """
 
 import numpy as np
@@ -79,14 +79,14 @@ def rows(data):
         kernels = [(r["Name"], float(r["Duration"]) / 1e3) for r in read_csv(data / "eth_easl_orion_kernels" / f"mobilenetv2_{batch}_fb1")]
         for name, (row, order) in orders.items():
             found = [us for kernel, us in kernels if name in kernel]
-            if len(found) == len(order):  # else it is another model's list
+            if len(found) == len(order):  # otherwise it is another model's list
                 yield from (row(batch, pass_, layer, us) for (pass_, layer), us in zip(order, found))
 
 
 def cause(row, ratio):
     if "1x1 weight" in row.label:
         return "how the sum over positions is cut into parts"
-    return "another tile or algorithm than the model takes" if "1x1" in row.label else f"not known ({np.sign(ratio - 1):+.0f})"
+    return "another tile or algorithm than the model's" if "1x1" in row.label else f"not known ({np.sign(ratio - 1):+.0f})"
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ host, y = torch.randn(64, 3, 224, 224), torch.randint(0, 1000, (64,))
 
 
 def step():
-    """What is not pinned is waited for."""
+    """The host waits for copies from memory that is not pinned."""
     optimizer.zero_grad()
     torch.nn.functional.cross_entropy(model(host.cuda()), y.cuda()).backward()
     optimizer.step()

@@ -12,7 +12,7 @@ with torch.cuda.stream(copies):
 
 
 def step():
-    """The next batch is copied beside this one's kernels."""
+    """The next batch is copied during this one's kernels."""
     global ahead, taken
     torch.cuda.current_stream().wait_stream(copies)
     x = ahead

@@ -1,4 +1,4 @@
-"""Measures a step in every way that benchmark scripts know, as on any card, and prints one line of JSON: milliseconds a step."""
+"""Measures a step in all the usual ways of benchmark scripts and prints one line of JSON: milliseconds per step."""
 
 import json
 import sys
@@ -11,12 +11,12 @@ WARMUP, REPEATS = 3, 10
 
 def measure(step):
     """`step`: one step of the script."""
-    if "--steps-only" in sys.argv:  # what `gpucast time` looks at
+    if "--steps-only" in sys.argv:  # the steps that `gpucast time` observes
         for _ in range(4):
             step()
         torch.cuda.synchronize()
         return
-    if "--trace" in sys.argv:  # into the folder that follows: what traces.py reads
+    if "--trace" in sys.argv:  # into the following folder: the input of traces.py
         trace(step, sys.argv[sys.argv.index("--trace") + 1])
         return
     for _ in range(WARMUP):
@@ -76,7 +76,7 @@ def by_tqdm(step):
 
 
 def by_profiler(step):
-    """From the first kernel's begin to the last one's end, of steps that follow each other."""
+    """From the first kernel's begin to the last kernel's end, for consecutive steps."""
     from torch.profiler import ProfilerActivity, profile
 
     torch.cuda.synchronize()
@@ -91,7 +91,7 @@ def by_profiler(step):
 
 
 def trace(step, folder):
-    """Two steps as a run of TensorBoard's profiler plugin, and what PyTorch itself makes of them: kernels, copies and fills."""
+    """Two steps as a run of TensorBoard's profiler plugin, and PyTorch's own summary of them: kernels, copies and fills."""
     from torch.profiler import ProfilerActivity, profile, schedule, tensorboard_trace_handler
 
     torch.cuda.synchronize()
@@ -104,7 +104,7 @@ def trace(step, folder):
     ) as profiled:
         for _ in range(WARMUP + 3):
             step()
-            torch.cuda.synchronize()  # or its work ends in a step that the trace holds, and its launches are not there
+            torch.cuda.synchronize()  # or its work ends in a step of the trace, but its launches are missing
             profiled.step()
     on_card = [event for event in profiled.events() if event.device_type == torch.autograd.DeviceType.CUDA]
     work = [event for event in on_card if not event.is_user_annotation]  # ranges of the script's and the compiler's, on the card

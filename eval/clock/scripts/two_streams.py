@@ -8,7 +8,7 @@ streams = [torch.cuda.Stream() for _ in range(2)]
 
 
 def step():
-    """Two branches beside each other."""
+    """Two branches at the same time."""
     optimizer.zero_grad()
     main, branches = torch.cuda.current_stream(), []
     for stream, linear in zip(streams, model):

@@ -1,5 +1,5 @@
-"""DNN-occu's data set, made anew without a GPU: Table II's models in random configurations on its three cards. One line a run in OUT/rows.jsonl,
-graphs beside it. What is there already is not run again. The occupancies are computed (`gpucast occupancy`), not measured.
+"""DNN-occu's data set, made again without a GPU: Table II's models in random configurations on its three cards. One line per run in OUT/rows.jsonl,
+graphs next to it. Finished runs are not repeated. The occupancies are computed (`gpucast occupancy`), not measured.
 
     python -m eval.occupancy.dnn_occu.data_set --python .venv/torch-2.6.0/bin/python --out build/dnn_occu/data
 """
@@ -81,7 +81,7 @@ def main():
     (options.out / "graphs").mkdir(parents=True, exist_ok=True)
     path = options.out / "rows.jsonl"
     there = {json.loads(line)["name"] for line in path.read_text().splitlines()} if path.exists() else set()
-    # The nth configuration of all models before the next of any: what a break leaves is a smaller data set, not fewer models.
+    # The nth configuration of all models before the next of any: after a break the data set is smaller, but has all models.
     drawn = {model: configurations(model, options.configurations, options.seed) for model in options.models.split(",")}
     keys = [(model, drawn[model][n], gpu) for n in range(options.configurations) for model in drawn for gpu in CARDS]
     began, made, failed = time.monotonic(), 0, 0

@@ -1,5 +1,5 @@
-"""Trains DNN-occu and the networks that its paper compares it with on data_set.py's rows, and writes the paper's tables as Markdown. Goes on
-where it was stopped. Needs PyTorch on the CPU and NumPy.
+"""Trains DNN-occu and the networks that its paper compares it with on data_set.py's rows, and writes the paper's tables as Markdown. Continues
+after a stop. Needs PyTorch on the CPU and NumPy.
 
     python -m eval.occupancy.dnn_occu.evaluate --data build/dnn_occu/data --work build/dnn_occu/work [--weights python/dnn_occu/weights.npz]
 """
@@ -84,7 +84,7 @@ def errors(rows):
 
 
 def ranges(guesses, count):
-    """Fig. 5: by how many nodes or edges a graph has, in four parts of equally many rows."""
+    """Fig. 5: by the number of nodes or edges of a graph, in four parts with the same number of rows."""
     rows = sorted(guesses, key=lambda pair: (count(pair[0]), pair[0]["name"]))
     parts = [rows[len(rows) * n // 4 : len(rows) * (n + 1) // 4] for n in range(4)]
     return [(count(part[0][0]), count(part[-1][0]), [(guess, row["occupancy"]) for row, guess in part]) for part in parts if part]

@@ -31,7 +31,7 @@ class Recurrent(nn.Module):
 
 
 class Clip(nn.Module):
-    """transformers has CLIP with vision transformers only. RN50: torchvision's ResNet-50 in the place of the image encoder."""
+    """transformers has CLIP with vision transformers only. RN50: torchvision's ResNet-50 instead of the image encoder."""
 
     def __init__(self, image):
         super().__init__()
@@ -82,7 +82,7 @@ def build(name):
 
 
 def take_channels(model, channels):
-    """The first convolution reads that many, in the place of 3."""
+    """The first convolution reads this number of channels instead of 3."""
     if channels == 3:
         return
     for parent in model.modules():
@@ -100,7 +100,7 @@ def main():
     parser.add_argument("--channels", type=int, default=3, help="of images")
     parser.add_argument("--length", type=int, default=64, help="of sequences and texts")
     options = parser.parse_args()
-    # As a graph for export has it: attention operator by operator, whatever the number of heads.
+    # Like a graph for export: attention operator by operator, whatever the number of heads.
     torch.backends.mha.set_fastpath_enabled(False)
     model = build(options.model).eval()
     if options.model in IMAGE:

@@ -1,5 +1,5 @@
-"""Pages of docs/results. The table under the title says which command made the figures, when, and from which rows; tables of a
-script stand between its markers. `write` renews both, so a page never shows new figures under an old date."""
+"""Pages of docs/results. The table under the title names the command that made the figures, the date and the rows. A script's tables
+are between its markers. `write` renews both, so a page never shows new figures under an old date."""
 
 import datetime
 import re

@@ -48,7 +48,9 @@ def parse_args():
     parser.add_argument("--gpu", default="rtx3060")
     parser.add_argument("--only", help="cases whose name has this in it (a regular expression)")
     parser.add_argument("--kinds", default=",".join(KINDS), help="default %(default)s")
-    parser.add_argument("--methods", default=",".join(METHODS), help="default %(default)s; none: only make the files that are missing in --out")
+    parser.add_argument(
+        "--methods", default=",".join(METHODS), help="default %(default)s; none: only make the files that are missing in --out"
+    )
     parser.add_argument("--made", action="store_true", help="make nothing: analyze the files in --out")
     parser.add_argument("--ablate", action="store_true", help="also without each rule in turn")
     parser.add_argument("--results", type=Path, help="write one JSON line per case here")

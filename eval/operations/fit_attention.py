@@ -91,7 +91,7 @@ def main():
         here = {key: rows for key, rows in classes.items() if key[1] != left_out}
         c = fit(here)
         of = sorted({key[1] for key in here})
-        # Backward makes the scores again: five products instead of two, in blocks that hold more at once; by FlashAttention-2's own figures it
+        # Backward computes the scores again: five products instead of two, in blocks that hold more at once. By FlashAttention-2's own figures it
         # reaches about 0.8 of the forward's rate.
         numbers = {
             **rounded(c),

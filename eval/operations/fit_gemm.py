@@ -79,14 +79,14 @@ START_RATE = 0.92  # of the datasheet's FLOP/s
 TRANSPOSED = {6: 1.25}  # P100: the time of its linear layers over that of its batched products
 PLAIN_EDGE = 0.06  # with more, the cards' levels (they have different tiles) drift apart
 LARGEST = {6: 4096, 7: 16384}  # and the largest tile (m x n) of linear layers; 128 x 64 where none is named
-THROTTLE_OF = {"tf32": 2.0, "fp8": 0.5, "int8": 0.5}  # a product in tf32 takes the power of two in fp16, whose rate is twice as high
+THROTTLE_OF = {"tf32": 2.0, "fp8": 0.5, "int8": 0.5}  # a product in tf32 needs the power of two in fp16, and fp16's rate is twice as high
 TILES = {
     6: (64, 128),
     7: (1, 1),
     8: (128, 128),
     9: (128, 128),
-}  # by capability's first digit: what batched fp32 products use, as kernel names say
-# What 75 W and 350 W buy on the card that says so is not known where it is left out: the other one's, or no limit.
+}  # by capability's first digit: tiles of batched fp32 products, from kernel names
+# If the card that shows a limit of 75 W or 350 W is left out, its limit is unknown: then the other one's, or none.
 POWER_WITHOUT = {
     "l40s": {"fp16_flop_per_joule": 1e13, "bf16_flop_per_joule": 1e13},
     "t4": {"fp32_flop_per_joule": ARCHITECTURES["6.1"]["rates"]["fp32_flop_per_joule"]},
@@ -101,7 +101,7 @@ def draw(rows, count=ROWS, seed=0):
 
 
 def bandwidth_part(card):
-    """Of the datasheet's, that cards of its architecture reach."""
+    """The share of the datasheet's that cards of its architecture reach."""
     return ARCHITECTURES[measured.GPUS[card]["compute_capability"]]["rates"]["dram_fraction"]
 
 
@@ -133,7 +133,7 @@ def predict(family, key, rows, shared, rate):
 
 
 def least_log_errors(predicted, count, f_scale, iterations, bound):
-    """The `count` logarithms of factors for which predicted(x) = [(predicted times, measured ones)] is best; staying near 0 counts a little."""
+    """The `count` logarithms of factors with the best predicted(x) = [(predicted times, measured ones)]; values near 0 are slightly preferred."""
 
     from scipy.optimize import least_squares
 
@@ -145,7 +145,7 @@ def least_log_errors(predicted, count, f_scale, iterations, bound):
 
 
 def fit(family, classes, given=None, iterations=18):
-    """(shared constants, {card: part of its datasheet's FLOP/s}) of these classes. given: shared constants that are not fitted."""
+    """(shared constants, {card: part of its datasheet's FLOP/s}) of these classes. `given`: shared constants that are not fitted."""
     cards = sorted({key[1] for key in classes})
     names = list(START[family])
     drawn = {key: draw(rows) for key, rows in classes.items()}
@@ -183,7 +183,7 @@ def rounded(numbers):
 
 
 def layers(family, shared, rates, source):
-    """As a constants file: what these cards say of any card."""
+    """A constants file for any card, from these cards."""
     precisions = ["fp32"] if family == "plain" else ["tf32", "fp16", "bf16", "fp8", "int8"]
     middle = float(numpy.median(list(rates.values())))
     fractions = {f"{precision}_fraction": middle for precision in (["fp32"] if family == "plain" else ["tf32", "fp16", "bf16"])}
@@ -216,8 +216,8 @@ def main():
     operations = json.loads((DATA / "operations.json").read_text())
     cards = json.loads((DATA / "cards.json").read_text())
     for family, classes in family_rows(options.data).items():
-        # The cards whose clock does not hold (75 W or less) say nothing of a kernel's shape.
-        # Nor do Pascal's linear layers: kernels of another age, a third slower than its batched products.
+        # Cards with a falling clock (75 W or less) show nothing about a kernel's shape.
+        # Neither do Pascal's linear layers: older kernels, a third slower than its batched products.
         steady = {
             key: rows
             for key, rows in classes.items()
@@ -225,7 +225,7 @@ def main():
         }
         for left_out in [None, *sorted({key[1] for key in classes})]:
             here = {key: rows for key, rows in steady.items() if key[1] != left_out}
-            # How fast a card heats is not of its kernels: what tensor cores say, of other cards than the one that is left out.
+            # A card's heating does not depend on its kernels: from tensor cores, on cards other than the one left out.
             relative = next((card for card in heating if card and left_out and card_family(card) == card_family(left_out)), None)
             shared, rates = fit(family, here, heating[relative] if family == "plain" else None)
             if family == "tensor":
@@ -242,7 +242,7 @@ def main():
                 flush=True,
             )
             if left_out:
-                # Each capability gets the others' medians, so that nothing the left-out card said stays.
+                # Each capability gets the others' medians, so nothing of the left-out card remains.
                 file = files.setdefault(
                     left_out,
                     {
@@ -255,7 +255,7 @@ def main():
                 file["operations"]["gemm"].update(kinds)
                 for capability in capabilities:
                     file["architectures"][capability]["rates"].update({**fractions, **POWER_WITHOUT.get(left_out, {})})
-                if left_out.startswith("p100"):  # its own rows say what Pascal's linear layers take besides
+                if left_out.startswith("p100"):  # its own rows give the extra time of Pascal's linear layers
                     for capability in (c for c in capabilities if c.startswith("6.")):
                         file["architectures"][capability]["gemm"] = {"fp32": {"source": source, "transposed": 1.0}}
             elif options.write:
@@ -277,7 +277,7 @@ def main():
                     layer = cards["cards"].setdefault(card, {}).setdefault("rates", {})
                     for precision in ["fp32"] if family == "plain" else ["fp16", "bf16"]:
                         layer[f"{precision}_fraction"] = float(f"{rate:.3g}")
-                    layer["source"] = "what the card's own matrix products sustain: eval/operations/fit_gemm.py"
+                    layer["source"] = "sustained rate of the card's own matrix products: eval/operations/fit_gemm.py"
     for card, file in files.items():
         (out / f"without-{card}.json").write_text(json.dumps(file, indent=1) + "\n")
     if options.write:

@@ -1,9 +1,9 @@
-"""Fits the constants of kinds that are bound by memory, and says how well they do on cards that were left out.
+"""Fits the constants of kinds that are bound by memory, and shows their errors on cards that were left out.
 
     python -m eval.operations.fit_memory_bound --data DIR [--leave-out] [--write]
 
 Fitted on NeuSight's operators and traces and vidur's layers. By architecture: the share of the datasheet's bandwidth that `add` and `relu`
-reach. For every card: what a row, its elements and a launch cost. --leave-out fits again without each card in turn (its share of the
+reach. For every card: the cost of a row, its elements and a launch. --leave-out fits again without each card in turn (its share of the
 bandwidth is then the median of the others') and prints both; --write puts the constants of all cards into data/time.
 """
 

@@ -1,4 +1,4 @@
-"""src/time/gemm.cc once more, on arrays, to search constants with. What is reported comes from the command."""
+"""src/time/gemm.cc again, on arrays, for the search of constants. Reported figures are the command's."""
 
 import numpy
 
@@ -9,7 +9,7 @@ PARTS = numpy.array([1, 2, 3, 4, 6, 8, 12, 16, 32], float)
 
 
 def throttle(gpu, precision, c):
-    """How much longer a long product takes: the more FLOP/s a watt has to pay for, the lower the clock falls."""
+    """Slowdown of a long product: with more FLOP/s per watt, the clock falls further."""
     peak = gpu["peak_flop_per_s"].get(precision, gpu["peak_flop_per_s"]["fp32"])
     return min(c["throttle"] * peak / 1e12 / gpu["power_w"], c["most_throttle"])
 

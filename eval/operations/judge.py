@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""How far `gpucast time --operations` is from measured operations: a Markdown table by card and class.
+"""The errors of `gpucast time --operations` on measured operations: a Markdown table by card and class.
 
     python -m eval.operations.judge --data DIR [--gpu CARD ...] [--without FOLDER] [--gpucast PATH] [--kinds gemm attention]
 
-"left out": constants of FOLDER/without-CARD.json (fit_gemm.py, fit_attention.py), to which the card gave nothing. "level known": the same, with
-one number from 20 of the card's rows (the median of measured over expected, as a calibration would give it), judged on the others. "built in":
+"left out": constants of FOLDER/without-CARD.json (fit_gemm.py, fit_attention.py), made without the card's rows. "level known": the same, with
+one number from 20 of the card's rows (the median of measured over expected, as from a calibration), judged on the others. "built in":
 the constants of the command, on rows that a fit may have seen. The roofline is max(FLOPs, bytes) at the datasheet's rates."""
 
 import argparse
@@ -17,10 +17,10 @@ from eval import ROOT
 from eval.operations import rows as measured
 from eval.operations.measured import ask
 
-ROWS = 900  # as fit_gemm.py
+ROWS = 900  # same as in fit_gemm.py
 KNOWN = 20
 
-# What NeuSight (ASPLOS '25) says of its own predictor, mean over its test operators: a fully connected layer and a batched product.
+# NeuSight's (ASPLOS '25) own figures for its predictor, mean over its test operators: a fully connected layer and a batched product.
 NEUSIGHT_PUBLISHED = "NeuSight's own figures are means over models, not these rows: 5.2 % median, 7.3 % mean on 26 training cells."
 
 
@@ -86,7 +86,7 @@ def main():
     if options.intervals:
         print("\n| kind | precision | constants | 5th percentile of measured / expected | 95th |\n|---|---|---|---|---|")
         for (kind, precision, label), ratios in sorted(pooled.items()):
-            # Each class and card counts alike, whatever its number of rows.
+            # Each class and card counts the same, whatever its number of rows.
             quantiles = numpy.mean([numpy.quantile(ratio, [0.05, 0.95]) for ratio in ratios], axis=0)
             print(f"| {kind} | {precision} | {label} | {quantiles[0]:.2f} | {quantiles[1]:.2f} |")
     print(f"\n{NEUSIGHT_PUBLISHED}")

@@ -1,4 +1,4 @@
-"""Measured operations beside what `gpucast time --operations` says of them: shared by memory.py and convolution.py, which
+"""Measured operations compared with `gpucast time --operations`: shared by memory.py and convolution.py, which
 read data sets and print tables, and by the fits of their constants.
 """
 
@@ -25,7 +25,7 @@ class Row:
     card: str
     measured_us: float
     operation: dict
-    # Of a label that holds the host's launches too: what the smallest row takes, and how much of that is before a larger row's kernel.
+    # For a label that includes the host's launches: the smallest row's time, and the part of it before a larger row's kernel.
     floor_us: float = 0.0
     floor_share: float = 0.0
     note: str = ""
@@ -35,7 +35,7 @@ class Row:
 
 
 def ask(command, operations, card, constants=None):
-    """What `gpucast time` says of each operation of a file."""
+    """The output of `gpucast time` for each operation of a file."""
     words = [str(command), "time", "--operations", str(operations), "--gpu", card]
     words += ["--constants", str(constants)] if constants else []
     done = subprocess.run(words, capture_output=True, text=True, check=False)
@@ -59,7 +59,7 @@ class Judge:
         self.measured = np.array([row.measured_us for row in self.rows])
 
     def run(self, constants=None, cards=None):
-        """(expected, low, high, ideal) in us for each row (NaN where its card is not in `cards`); `constants`: a dict, or one by card."""
+        """(expected, low, high, ideal) in us for each row (NaN if its card is not in `cards`); `constants`: a dict, or one by card."""
         out = np.full((4, len(self.rows)), np.nan)
         for card in cards or self.by_card:
             file = f"{self.folder.name}/constants" if constants else None
@@ -81,7 +81,7 @@ def figures(error):
 
 
 def table(judge, result, left_out=None):
-    """Markdown: a line a class and card; `left_out`: the same of constants that were fitted without the card."""
+    """Markdown: a line for each class and card; `left_out`: the same with constants fitted without the card."""
     expected, low, high, ideal = result
     head = "| class | card | n | median % | mean | p90 | worst | roofline median | held by 90 % interval | its width |"
     print(head + (" not fitted: median | p90 | held |" if left_out is not None else ""))

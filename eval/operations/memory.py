@@ -1,9 +1,9 @@
-"""Operations that are bound by memory, beside `gpucast time --operations`: NeuSight's operators and traces, vidur's layers, aiconfigurator's
+"""Operations that are bound by memory, compared with `gpucast time --operations`: NeuSight's operators and traces, vidur's layers, aiconfigurator's
 quantisation.
 
     python -m eval.operations.memory --data DIR
 
-DIR is laid out as its data sets are; what is not there is left out. What was fitted on what, and rows of cards that were left out of the fit:
+DIR has the layout of its data sets; missing ones are left out. The rows of each fit, and rows of cards left out of the fit:
 fit_memory_bound.py --leave-out.
 """
 
@@ -15,9 +15,9 @@ import numpy as np
 from eval.data_sets import card_of, read_csv
 from eval.operations.measured import Row, tables
 
-# Of the time of NeuSight's smallest rows, what passes before a larger row's kernel starts: the more the operator does on the host, the more.
+# The part of the time of NeuSight's smallest rows before a larger row's kernel starts: larger for operators with more host work.
 SHARE = {"add": 0.54, "relu": 0.54, "softmax": 0.73, "long softmax": 0.95, "ln": 0.95}
-# Which operators of NeuSight's traces are what: how many tensors of the output's size they read.
+# Operators of NeuSight's traces: the number of tensors of the output's size that they read.
 READS = {"add": 2, "truediv": 1, "mul": 2, "gelu": 1, "relu": 1, "tanh": 1}
 
 
@@ -160,16 +160,14 @@ def cause(row, ratio):
         return "shorter than 12 us: the profiler's resolution is 1 us, and launches are of that size"
     if row.label == "static quantisation":
         return (
-            "shorter than 8 us: what a launch takes differs by framework"
+            "shorter than 8 us: a launch's time differs by framework"
             if us < 8
-            else "a tensor near L2's size: whether it stays there is a matter of the order of accesses"
+            else "a tensor near L2's size: the order of accesses decides whether it stays there"
         )
     if row.label in ("softmax", "long softmax") and row.card == "p100-16-pcie":
         return "P100 does not keep global memory in L1: each of three readings of a row goes to L2"
     if row.label == "elementwise":
-        return (
-            "an operand is broadcast, or turned around by a kernel of its own" if ratio > 1 else "shorter in the trace than its bytes allow"
-        )
+        return "an operand is broadcast, or converted by a separate kernel" if ratio > 1 else "shorter in the trace than its bytes allow"
     if row.label == "embedding":
         return (
             "few rows: one after another in a block"
@@ -180,7 +178,7 @@ def cause(row, ratio):
         return "rows of a few hundred columns, or a second reading that L1 held" if ratio < 1 else "a second reading that no cache held"
     if row.label == "norm" and ratio < 1:
         return "a few rows for each multiprocessor: the cost of a row is smaller while L2 feeds it"
-    return "a tensor near L2's size: how much of it is still there is not known"
+    return "a tensor near L2's size: the part that is still there is not known"
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Measured operations of --data DIR (laid out as the project's shared data) as arrays: what was asked of the GPU, and how long it took.
+"""Measured operations of --data DIR (with the layout of the project's shared data) as arrays: the operation, and its time.
 
-A class is a file and what was measured in it. Each has columns of one length; `ns` is the kernel's time without its launch."""
+A class is a file and a kind of measurement in it. Each has columns of one length; `ns` is the kernel's time without its launch."""
 
 import json
 import math
@@ -10,7 +10,7 @@ import numpy
 
 from eval.data_sets import GPUS, card_of, read_csv
 
-# NeuSight's times are of the host: the least of an operator is the launch. This part of it is taken off each, and rows below twice it are left out.
+# NeuSight's times are of the host: the shortest of an operator is the launch. This part of it is subtracted from each, and rows below twice it are left out.
 LAUNCH_PART, LEAST_OVER_LAUNCH = 0.85, 2.0
 
 
@@ -39,7 +39,7 @@ def gemm_row(batch, m, n, k, ns, element=2, a_t=False, b_t=True):
 
 
 def kept(classes):
-    """What has rows, of cards in gpucast's table."""
+    """Classes with rows, for cards in gpucast's table."""
     return {key: found for key, found in classes.items() if found and key[1] in GPUS}
 
 
@@ -74,14 +74,14 @@ def gemms(data):
             for path in (Path(data) / "neusight" / folder).glob(f"{op}__*.csv*"):
                 card = card_of(path.name.split(".csv")[0].split("__")[1])
                 of_cards[card, op] = read_csv(path.with_name(path.name.removesuffix(".gz")))
-        for card in GPUS:  # as the table has them: a fit draws rows in this order
+        for card in GPUS:  # in the table's order: a fit draws rows in this order
             for op in ("linear", "bmm"):
                 rows = of_cards.get((card, op))
                 if not rows:
                     continue
                 ms = numpy.array([float(row["Latency"]) for row in rows])
                 floor = numpy.quantile(ms, 0.005)
-                # The file's N is what is summed over, its K the columns of the result: the grids of the kernels say so.
+                # The file's N is the summed dimension, its K the columns of the result: this follows from the kernels' grids.
                 out[f"neusight {folder} {op}", card, "fp32"] = columns(
                     [
                         gemm_row(row["B"], row["M"], row["K"], row["N"], (t - LAUNCH_PART * floor) * 1e6, 4, b_t=op == "linear")
@@ -110,7 +110,7 @@ def gemms(data):
 
 
 def attentions(data):
-    """{(class, card id, precision): columns}, of what a framework's prefill takes."""
+    """{(class, card id, precision): columns} of a framework's prefill times."""
     rows = {}
     for row in read_csv(Path(data) / "kernel_times" / "aic_attention.csv"):
         if row["dtype"] != "bf16" or row["kv_cache_dtype"] not in ("bf16", "float16", "auto", ""):

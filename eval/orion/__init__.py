@@ -1,1 +1,1 @@
-"""ORION's and PreNeT's step times beside gpucast's."""
+"""ORION's and PreNeT's step times compared with gpucast's."""

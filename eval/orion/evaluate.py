@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""ORION, PreNeT, a roofline and gpucast on the same measured training steps, and what can be checked of ORION's own figures.
+"""ORION, PreNeT, a roofline and gpucast on the same measured training steps, and checks of ORION's own figures.
 
     python -m eval.orion.evaluate --data DIR --captures CAPTURES --work WORK --python ENV/bin/python --markdown FILE --figures FOLDER
 
-DIR is laid out as eval/steps/README.md says (and orion/*.csv); other rows of the same format may stand in their place. ENV has what
-that page says; this command needs LightGBM, where anything is to be trained. Captures and fits are kept: start it again after a break.
+DIR has the layout of eval/steps/README.md (and orion/*.csv); other rows of the same format work too. ENV has the packages of
+that page; this command needs LightGBM if anything is to be trained. Captures and fits are kept: start it again after a break.
 """
 
 import argparse
@@ -28,17 +28,19 @@ def parse_args(words=None):
     parser.add_argument(
         "--work", type=Path, help="where fits are kept (default: fits, in the folder of the captures; needed for ORION's own rows)"
     )
-    parser.add_argument("--own-rows", type=int, default=4000, help="of ORION's own rows (DIR/orion/CNN.csv ...), at most so many a family")
+    parser.add_argument("--own-rows", type=int, default=4000, help="the most rows per family of ORION's own rows (DIR/orion/CNN.csv ...)")
     parser.add_argument("--table", action="append", choices=list(measured.TABLES), help=f"may be repeated (default: {', '.join(TABLES)})")
     parser.add_argument(
         "--forward", action="store_true", help=f"forward passes alone, where they were measured: {', '.join(FORWARD_TABLES)}"
     )
     parser.add_argument("--gpucast", default=os.environ.get("GPUCAST_BIN", "gpucast"), help="default: $GPUCAST_BIN, or on PATH")
     parser.add_argument("--python", default=sys.executable, help="a Python with torch, torchvision, timm and transformers")
-    parser.add_argument("--old-timm", default="", help="a Python with timm 0.6, for what was trained in 2022 (default: --python)")
+    parser.add_argument("--old-timm", default="", help="a Python with timm 0.6, for models trained in 2022 (default: --python)")
     parser.add_argument("--sample", type=int, default=0, help="only N models of timm, spread over families (default: all)")
     parser.add_argument("--jobs", type=int, help="captures made at a time (default: what gpucast batch chooses)")
-    parser.add_argument("--cpu-speed", type=float, default=1.0, help="of the measured hosts against this one, while captures were made")
+    parser.add_argument(
+        "--cpu-speed", type=float, default=1.0, help="speed of the measured hosts relative to this one while captures were made"
+    )
     parser.add_argument("--seed", type=int, default=1, help="of folds and trees")
     parser.add_argument("--trees", type=Path, help="train ORION's and PreNeT's trees on all rows, and write them here")
     parser.add_argument("--markdown", type=Path, help="write the tables here too")
@@ -77,7 +79,7 @@ def judged_rows(args, left_out):
 
 
 def beside_own_rows(args, own):
-    """gpucast's steps of the networks behind ORION's published rows; [] where there are none."""
+    """gpucast's steps of the networks in ORION's published rows; [] if there are none."""
     options = measured.Options(args.data, args.python, args.old_timm, args.sample, args.captures)
     by_row = own_steps.job_rows(options, own)
     gpucast = predict.jobs.find(args.gpucast)
@@ -111,7 +113,7 @@ def need_lightgbm():
 def main(words=None):
     args = parse_args(words)
     if not args.data.is_dir():
-        raise SystemExit(f"evaluate.py: {args.data} is no folder; --data names one laid out as eval/steps/README.md says")
+        raise SystemExit(f"evaluate.py: {args.data} is no folder; --data names one with the layout of eval/steps/README.md")
     if args.trees and not args.captures:
         raise SystemExit("evaluate.py: --trees needs steps to learn from: name a folder with --captures")
     left_out = []

@@ -1,8 +1,8 @@
-"""ORION's own measured rows, where they are at hand: DIR/orion/{CNN,MLP,Transformer}.csv, as its published scripts write them (one line a
-configuration: model, batch, precision, optimizer, learning rate, card, vCPUs, storage; its FLOPs and bytes; the time of a step, and of that on
-the GPU). The paper's Tables 3 to 5 and Figures 2 to 7 again, and what changes where rows that differ in nothing that matters stay together.
+"""ORION's own measured rows, if available: DIR/orion/{CNN,MLP,Transformer}.csv, as its published scripts write them (one line for each
+configuration: model, batch, precision, optimizer, learning rate, card, vCPUs, storage; its FLOPs and bytes; the time of a step, and its part on
+the GPU). Makes the paper's Tables 3 to 5 and Figures 2 to 7 again, also with folds that keep equivalent rows together.
 
-As the published scripts have it, ORION's trees learn the whole step from everything, PreNeT's the time on the GPU without vCPUs and storage;
+As in the published scripts, ORION's trees learn the whole step from everything, and PreNeT's the time on the GPU without vCPUs and storage;
 both are judged by the whole step.
 """
 
@@ -39,7 +39,7 @@ class Row:
     batch: int
     vcpus: int
     storage: str
-    configuration: str  # all that the time may depend on: not the learning rate
+    configuration: str  # everything that the time may depend on: not the learning rate
     step_ms: float
     gpu_ms: float
     features: tuple  # of ORION
@@ -51,7 +51,7 @@ def plain(name):
 
 
 def _card(line):
-    """(multiprocessors, bytes, bytes/s): of the line, or of the paper's Table 2; None: neither has it."""
+    """(multiprocessors, bytes, bytes/s): from the line, or from the paper's Table 2; None: neither has it."""
     found = [published.number(line.get(name)) for name in ("SM", "Memory (GB)", "GPU Memory Bandwidth (GB/s)")]
     if not all(found):
         names = [name for name in published.TABLE_2 if plain(line.get("gpu_name") or "").endswith(plain(name))]
@@ -110,7 +110,7 @@ def _row(number, line):
 
 
 def rows(data, family, most, seed):
-    """(rows of a family, at most so many, by seed; what was left out)."""
+    """(rows of a family, at most this number, by seed; left-out rows)."""
     found, problems = [], {}
     for number, line in enumerate(read_csv(data / "orion" / f"{family}.csv"), 2):
         try:
@@ -125,7 +125,7 @@ def rows(data, family, most, seed):
 
 
 def predictions(found, key, folder, seed, progress=lambda text: None):
-    """{line: (ORION's ms, PreNeT's ms)}: each part of rows that share key(row), by trees that learned from the others."""
+    """{line: (ORION's ms, PreNeT's ms)}: each group of rows with the same key(row), by trees that learned from the others."""
     parts = {}
     for row in found:
         parts.setdefault(key(row), []).append(row)
@@ -185,10 +185,10 @@ def relative(some, predicted):
 
 
 def means(some, predicted):
-    """(mean measured, mean predicted) as the paper's Figures 5 to 7 have it."""
+    """(mean measured, mean predicted) as in the paper's Figures 5 to 7."""
     return statistics.fmean(row.step_ms for row in some), statistics.fmean(predicted[row.number][0] for row in some)
 
 
 def table_of(mapping, name):
-    """The paper's entry of a model that the rows spell otherwise; None: it has none."""
+    """The paper's entry of a model with another spelling in the rows; None: it has none."""
     return next((values for model, values in mapping.items() if plain(model) == plain(name)), None)

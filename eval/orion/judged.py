@@ -1,4 +1,4 @@
-"""Measured training steps with what each method says of them, held out by row, by model or by card."""
+"""Measured training steps with each method's predictions, held out by row, by model or by card."""
 
 import dataclasses
 import hashlib
@@ -10,7 +10,7 @@ from eval.steps.split import architecture, half
 from python.orion import features, steps, trees
 
 FOLDS = 5
-# Chips that are sold as several cards: one of them says too much of another.
+# Chips that are sold as several cards: one of them would reveal too much about another.
 CHIPS = {"a100": "A100", "v100": "V100", "titanv": "V100", "h100": "H100 and H200", "h200": "H100 and H200"}
 MLP = re.compile(r"mixer|mlp")
 CNN = re.compile(r"convnext")  # its 1 x 1 convolutions are linear layers in timm
@@ -22,7 +22,7 @@ class Judged:
     table: str
     group: str  # layout or precision
     card: str
-    model: str  # architecture: weights from elsewhere are no other model
+    model: str  # architecture: other weights do not make another model
     family: str
     size: str  # of an input
     measured_ms: float
@@ -115,7 +115,7 @@ def held_out(rows, protocol, seed):
 
 
 def kept(folder, content, fit):
-    """What fit() returns, once for the same content: later from a file of the folder."""
+    """The result of fit(), computed once for the same content: later read from a file of the folder."""
     path = folder / f"{hashlib.sha1(json.dumps(content).encode()).hexdigest()}.json"
     if not path.exists():
         found = fit()
@@ -143,7 +143,7 @@ class Fits:
         return trees.train(x, [row.measured_ms for row in rows], features.METHODS[method][0], logarithm, self.seed)
 
     def predictions(self, method, rows, protocol, logarithm=True):
-        """{row name: ms}; a row without others to learn from has none."""
+        """{row name: ms}; rows without others to learn from are missing."""
         out = {}
         parts = held_out(rows, protocol, self.seed)
         for place, part in enumerate(parts):

@@ -64,7 +64,7 @@ def protocols_table(rows, predictions):
 
 
 def twins(rows):
-    """Rows of which another differs in no feature but the card's or the batch's, and no more than 10 % in time: a fold of rows sees it."""
+    """Counts rows with a twin: another row that differs only in features of the card or the batch, and at most 10 % in time. A fold over rows sees it."""
     found = 0
     for row in rows:
         found += any(
@@ -177,7 +177,7 @@ def rmse_pair(pair):
 
 
 def own_part(data, most, folder, seed, progress):
-    """The paper's tables and figures on its own rows, where they are in DIR/orion; [] where not."""
+    """The paper's tables and figures on its own rows, if they are in DIR/orion; otherwise []."""
     parts, left_out = [], []
     for family in published.FAMILIES:
         rows, problems = full_rows.rows(data, family, most, seed)
@@ -186,7 +186,7 @@ def own_part(data, most, folder, seed, progress):
             parts += own_family(family, rows, folder, seed, progress)
     if left_out:
         parts += ["### ORION's own rows, left out", "\n".join(f"- {line}" for line in left_out)]
-    return ["## ORION's own rows", "RMSE in ms of PreNeT / ORION; the paper's beside."] + parts if parts else []
+    return ["## ORION's own rows", "RMSE in ms of PreNeT / ORION, next to the paper's."] + parts if parts else []
 
 
 def own_family(family, rows, folder, seed, progress):

@@ -1,6 +1,6 @@
-"""gpucast beside ORION's published CNN rows (Figure 6). A row is a mean over the settings of ORION's scripts: two image sizes, two precisions, and
-others of which the GPU's time hardly depends. Beside it the mean over those four of what the GPU takes, and of what the program takes that feeds it,
-on this machine; what loading added to the row is not known. MLPs and Transformers are networks of those scripts, which are not here."""
+"""gpucast compared with ORION's published CNN rows (Figure 6). A row is a mean over the settings of ORION's scripts: two image sizes, two precisions,
+and others that hardly change the GPU's time. It is compared with the mean over those four of the GPU's time, and of the host program's time
+on this machine; the loader's part of the row is not known. MLPs and Transformers are networks of those scripts, which are not here."""
 
 import dataclasses
 import statistics
@@ -10,7 +10,7 @@ from python.orion import steps
 
 MODELS = {"DenseNet121": "densenet121", "ResNet50": "resnet50", "VGG16": "vgg16_bn"}
 IMAGES = (32, 64)  # CIFAR, Tiny ImageNet
-PRECISIONS = ("amp", "tf32")  # convolutions in "fp32" are in TF32, as PyTorch has it
+PRECISIONS = ("amp", "tf32")  # convolutions in "fp32" are in TF32, PyTorch's default
 CARD = "l40s"  # an L40's chip, and its memory
 
 
@@ -20,7 +20,7 @@ class Beside:
     batch: int
     measured_ms: float
     orion_ms: float
-    gpu_ms: tuple  # one a setting
+    gpu_ms: tuple  # one for each setting
     host_ms: tuple
 
 
@@ -40,7 +40,7 @@ def job_rows(options, published_rows):
 
 
 def beside(gpucast, by_row, files):
-    """[Beside] of rows all of whose settings have captures."""
+    """[Beside] for rows with captures of all settings."""
     out = []
     for row, jobs in by_row.items():
         captures = [files.get(job.job["name"]) for job in jobs]

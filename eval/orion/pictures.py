@@ -10,7 +10,7 @@ BACKGROUND = '<rect width="100%" height="100%" fill="#fff"/>'
 
 
 def alone(drawn):
-    """As a file of its own: a browser needs a size, and a dark page a background."""
+    """As a separate file: a browser needs a size, and a dark page a background."""
     width, height = re.search(r'viewBox="0 0 (\d+) (\d+)"', drawn).groups()
     first, _, rest = drawn.partition(">")
     return f'{first} width="{width}" height="{height}">\n{BACKGROUND}{rest}\n'
@@ -29,7 +29,7 @@ def errors(rows, predictions):
 
 
 def published_rows(rows):
-    """A pair of bars a row: measured, and predicted with its error above."""
+    """A pair of bars per row: measured, and predicted with its error above."""
     bar, gap, left, top, height = 11, 10, 50, 44, 220
     highest = max(max(row.measured_ms, row.predicted_ms) for row in rows)
     bottom, x = top + height, left + gap

@@ -1,5 +1,5 @@
-"""What ORION's authors published: 30 predicted rows and 12 pairs of errors (files under --data), and the tables of the paper; and what of it can
-be checked with nothing else at hand."""
+"""The publications of ORION's authors: 30 predicted rows and 12 pairs of errors (files under --data), and the tables of the paper; and the checks
+that are possible with these alone."""
 
 import dataclasses
 import math
@@ -71,11 +71,11 @@ class Row:
     batch: int
     measured_ms: float
     predicted_ms: float
-    stated: float  # the error that stands beside it, a part of 1
+    stated: float  # the error given with it, as a fraction
 
 
 def number(text):
-    """None for what is no finite number from 0; a percentage as it stands."""
+    """None for anything but a finite number from 0; a percentage stays a percentage."""
     try:
         value = float(str(text).strip().rstrip("%"))
     except ValueError:
@@ -84,7 +84,7 @@ def number(text):
 
 
 def rows(data):
-    """(rows of Figures 5 to 7, what was left out)."""
+    """(rows of Figures 5 to 7, left-out rows)."""
     found, left_out = [], []
     for family in FAMILIES:
         path = data / "orion" / f"{family}_ModelbyModel.csv"
@@ -103,7 +103,7 @@ def rows(data):
 
 
 def unseen(data):
-    """({family: {card: (ORION's RMSE, PreNeT's)}} of Figures 2 to 4, what was left out)."""
+    """({family: {card: (ORION's RMSE, PreNeT's)}} of Figures 2 to 4, left-out rows)."""
     found, left_out = {}, []
     for family in FAMILIES:
         path = data / "orion" / f"{family}_Unseen.csv"
@@ -130,7 +130,7 @@ def improvement(new, old):
 
 @dataclasses.dataclass(frozen=True)
 class Check:
-    claim: str  # of the paper, with its place
+    claim: str  # from the paper, with its place
     found: str
 
 
@@ -211,7 +211,7 @@ def check_rows(found):
                 f"{FAMILIES[family][1]}: errors {words}",
                 f"{sum(error < limit for error in errors)} of {len(errors)}; median {100 * statistics.median(errors):.1f} %, "
                 f"RMSE {rmse([(row.predicted_ms, row.measured_ms) for row in mine]):.2f} ms; {below} are too low"
-                + (f"; {wrong} of the stated errors are others" if wrong else ""),
+                + (f"; {wrong} of the stated errors differ" if wrong else ""),
             )
         )
     return out

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Checks what `gpucast pack --to` writes against the schedulers themselves, as far as packages have them.
+"""Checks the output of `gpucast pack --to` with the schedulers themselves, as far as packages have them.
 
     python -m eval.packing.check_manifests --gpucast build/release/bin/gpucast          (pip install kubernetes ray)
 
-Kubernetes: each object must come back from the official client's models as it was; a field that they do not know would be lost, one of another
-type fails. Ray: started here with the plan's virtual cards, the program that gpucast wrote submits the plan's jobs as tasks; each says on
-which card it ran and when, and no card may ever have held more memory than it has. Slurm: the shell parses the script, and a stand-in for
-sbatch gets each job's words back whole."""
+Kubernetes: each object must come back unchanged from the official client's models; an unknown field would be lost, a field of another
+type fails. Ray: started here with the plan's virtual cards; gpucast's program submits the plan's jobs as tasks; each reports its
+card and time, and no card may ever hold more memory than it has. Slurm: the shell parses the script, and a replacement for
+sbatch must get each job's words back unchanged."""
 
 import argparse
 import json
@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 
 MODES = ("mps", "mps-limits", "timeslice")
-# What a task of Ray's runs: when and on which card.
+# The program of a Ray task: reports its time and card.
 JOB = 'import json, os, sys, time; a = time.time(); time.sleep(float(sys.argv[2])); print(json.dumps([sys.argv[1], os.environ["CUDA_VISIBLE_DEVICES"], a, time.time()]), file=open(sys.argv[3] + "/" + sys.argv[1], "w"))'
 
 
@@ -29,7 +29,7 @@ def parse_args():
 
 
 def table(count, folder):
-    """Jobs of all sizes, as JSON lines, whose command leaves a file in `folder`."""
+    """Jobs of all sizes, as JSON lines; their command leaves a file in `folder`."""
     lines = []
     for i in range(count):
         name = f"job {i} 'x\""
@@ -110,7 +110,7 @@ def main():
     args = parse_args()
     with tempfile.TemporaryDirectory(prefix="check_manifests_") as folder:
         jobs = table(args.jobs, Path(folder))
-        print(f"Kubernetes: {check_kubernetes(args.gpucast, jobs)} objects as the client's models have them")
+        print(f"Kubernetes: {check_kubernetes(args.gpucast, jobs)} objects equal to the client's models")
         print(f"Slurm: {check_slurm(args.gpucast, jobs)} commands whole")
         count, together, most = check_ray(args.gpucast, jobs, Path(folder))
         print(f"Ray: {count} tasks done, up to {together} on a card at once, at most {100 * most:.1f} % of its memory")

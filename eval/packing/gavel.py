@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
-"""How slow two jobs on one card make each other: `gpucast pack`, told of captures only, beside pairs that Gavel measured (OSDI '20).
+"""The slowdown of two jobs that share a card: `gpucast pack` with captures only, compared with pairs that Gavel measured (OSDI '20).
 
     python -m eval.packing.gavel_jobs.capture --python .venv/torch-2.6.0/bin/python --out build/gavel     (once)
     python -m eval.packing.gavel --data DIR --captures build/gavel --gpucast build/release/bin/gpucast --markdown docs/results/packing.md
     python -m eval.packing.gavel --data DIR --captures build/gavel --fit        (needs numpy, scipy)
 
-DIR/gavel, from the repository stanford-futuredata/gavel: scheduler/simulation_throughputs.json (2020) and, where it is there,
-scheduler/notebooks/figures/motivation/oracle_throughputs.json (2019), plain or gzip: steps a second of 26 jobs alone and of all pairs. What a
-job is comes from our capture of the same model. Of the measurement only its time of a step alone is used, which whoever ran it knows; and not
-even that in the rows `capture alone`. --fit finds the constants of src/pack/interference.cc anew, and says how far off pairs are that have a
-model, or a card, which was left out of the fit.
+DIR/gavel, from the repository stanford-futuredata/gavel: scheduler/simulation_throughputs.json (2020) and, if it exists,
+scheduler/notebooks/figures/motivation/oracle_throughputs.json (2019), plain or gzip: steps per second of 26 jobs alone and of all pairs. A
+job's figures are from our capture of the same model. From the measurement we use only the time of a step alone, which is known after a run; the
+rows `capture alone` do not use it either. --fit fits the constants of src/pack/interference.cc again, and shows the errors for pairs with a
+model, or a card, left out of the fit.
 
-Under time slices it matters what share of a step is the card's, and then PyTorch and cuDNN had slower kernels than the captures' PyTorch 2.6:
-as many times slower as the P100's steps alone are longer than our kernels, in the median of the seven models' largest batches (2.0). A K80 runs
-no PyTorch 2: its jobs are the P100's captures, its host takes as long for a step as the P100's, and the rest of a step is the card's."""
+Under time slices the card's share of a step matters. PyTorch and cuDNN then had slower kernels than the captures' PyTorch 2.6: the factor is the
+ratio of the P100's steps alone to our kernels, in the median of the seven models' largest batches (2.0). A K80 runs
+no PyTorch 2: its jobs are the P100's captures, its host needs the same time for a step as the P100's, and the card has the rest of a step."""
 
 import argparse
 import gzip
@@ -30,11 +30,11 @@ from eval.packing.gavel_jobs.capture import CARDS, SWEPT, capture_of, jobs
 from eval.tables import quantile
 
 BEGIN, END = "<!-- gavel: begin -->", "<!-- gavel: end -->"
-SLOW = 1.25  # as interference.py has it
-PROCESSES = {"A3C": 4}  # each of its workers uses the card by itself
-VIEWERS = 116677  # of ML-20M's training data: in 2019 the Recommendation job counted passes over them, not steps
+SLOW = 1.25  # same as in interference.py
+PROCESSES = {"A3C": 4}  # each of its workers uses the card separately
+VIEWERS = 116677  # size of ML-20M's training data: in 2019 the Recommendation job counted passes over it, not steps
 FILES = {"2019": "oracle_throughputs.json", "2020": "simulation_throughputs.json"}
-# What the repository says (worker.py of May 2020: MPS where the card is a V100) and, of 2019, what the figures say.
+# From the repository (worker.py of May 2020: MPS if the card is a V100) and, for 2019, from the figures.
 SHARED_BY = {
     ("2019", "v100"): "mps",
     ("2019", "p100"): "mps",
@@ -45,9 +45,11 @@ SHARED_BY = {
 }
 CAPTURED_ON = {"k80": "p100"}
 MEMORY = {"v100": 16928342016, "p100": 17066622976, "k80": 11996954624}
-TURN_US = 5  # what a turn takes beside its blocks: two launches
+TURN_US = 5  # a turn's time besides its blocks: two launches
 LARGE = 0.25
-CUT = 1 / 3  # a job that is as fast as alone in so many pairs, to the last digit, was faster in them and cut: its speed alone is too low
+CUT = (
+    1 / 3
+)  # if a job has exactly its speed alone in this share of pairs, it was faster in them and the value was cut: its speed alone is too low
 FITTED = {"mps": [("2019", "v100"), ("2019", "p100")], "timeslice": [("2020", "p100"), ("2020", "k80")]}
 JUDGED_TOO = {"mps": [], "timeslice": [("2019", "k80")]}
 
@@ -71,7 +73,7 @@ def family(name):
 
 
 def throughputs(data, year):
-    """{card: {job: {neighbour or None: steps a second, or those of both}}}; None: the file is not there."""
+    """{card: {job: {neighbour or None: steps per second, or both jobs' steps}}}; None: the file is missing."""
     for path in (data / "gavel" / FILES[year], data / "gavel" / (FILES[year] + ".gz")):
         if path.exists():
             break
@@ -96,8 +98,8 @@ def throughputs(data, year):
 
 
 class Measured:
-    """One card's table: a step's seconds alone, slowdowns, pairs that did not run, and jobs whose speed alone is doubtful: cut (see CUT), or
-    another card's to the last digit."""
+    """One card's table: a step's seconds alone, slowdowns, pairs that did not run, and jobs with a doubtful speed alone: cut (see CUT), or
+    exactly another card's."""
 
     def __init__(self, tables, card, year, names):
         table, others = tables[card], [tables[other] for other in tables if other != card]
@@ -123,7 +125,7 @@ class Measured:
 
 
 def figures(args, card):
-    """{job: what `gpucast pack` makes of its capture}"""
+    """{job: figures of `gpucast pack` for its capture}"""
     card = CAPTURED_ON.get(card, card)
     gpu, names = CARDS[card], list(jobs())
     paths = [capture_of(args.captures, card, name) for name in names]
@@ -141,7 +143,7 @@ SHARES = ("sm_active", "nvml_utilization", "compute", "tensor", "dram", "l2", "p
 
 
 def with_alone(one, step_s):
-    """The capture's kernels in a step that takes as long as measured."""
+    """The capture's kernels in a step of the measured length."""
     out = dict(one)
     longer = step_s * 1e9 / one["step_ns"]
     for share in SHARES:
@@ -151,7 +153,7 @@ def with_alone(one, step_s):
 
 
 def slower_then(captured, step_s):
-    """How many times longer than ours the kernels of that time's software took on the P100."""
+    """The time of the kernels of that time's software on the P100, divided by ours."""
     largest = [f"{model} (batch size {max(batches)})" for model, (_, batches) in SWEPT.items()]
     return quantile([step_s[name] * 1e9 / (captured[name]["step_ns"] * captured[name]["nvml_utilization"]) for name in largest + [*PROCESSES, "CycleGAN"]], 0.5)  # fmt: skip
 
@@ -174,7 +176,7 @@ def known_of(year, card, tables, captured):
 
 
 def predicted(args, known, gpu, mode, names):
-    """{(job, neighbour): slowdown's low, expected and high}, as the command says."""
+    """{(job, neighbour): slowdown's low, expected and high} from the command."""
 
     def together(words):
         with tempfile.TemporaryDirectory() as folder:
@@ -184,7 +186,7 @@ def predicted(args, known, gpu, mode, names):
             report = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
         return [[job["slowdown"][key] for key in ("low", "expected", "high")] for job in report["together"]["jobs"]]
 
-    siblings = {}  # a job of several processes slows itself when it is alone, too
+    siblings = {}  # a job of several processes slows itself even when it is alone
     for name, count in PROCESSES.items():
         siblings[name] = together([name] * count)[0][1]
     out = {}
@@ -272,7 +274,7 @@ def misses(errors):
 
 
 def memory_line(year, card, measured, captured):
-    """Pairs that did not run beside those that `gpucast pack` has no room for."""
+    """Pairs that did not run, compared with pairs without room according to `gpucast pack`."""
     names = list(measured.names)
     no_room = set()
     for i, name in enumerate(names):
@@ -329,11 +331,11 @@ def fit(args, mode):
         return 1 / (1 / gpu_ns + 1 / (1e6 * x[1]))
 
     def model(x, case):
-        """Of `mine` processes of each job beside `theirs` of each other."""
+        """For `mine` processes of each job next to `theirs` of each other."""
         x = numpy.clip(x, 1e-3, 1e3)
         busy, held = case[1:3]
         turn = turn_ns(x, case) + (1000 * TURN_US if mode == "mps" else 0)
-        wait = x[0] * held[None, :] * turn[None, :] / turn[:, None]  # of one for one
+        wait = x[0] * held[None, :] * turn[None, :] / turn[:, None]  # for one process each
         own = numpy.diag(wait)
 
         def run(mine, theirs):

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""How slow two jobs on one card make each other: `gpucast pack` beside measured pairs, and the rules that others pack by.
+"""The slowdown of two jobs that share a card: `gpucast pack` compared with measured pairs, and with others' packing rules.
 
     python -m eval.packing.interference --data DIR --gpucast build/release/bin/gpucast --markdown docs/results/packing.md
     python -m eval.packing.interference --data DIR --fit          (needs numpy, scipy)
 
-DIR/lucid (S-Lab-System-Group/Lucid, ASPLOS '23): 66 jobs alone on a card, with what nvidia-smi said of them, and 1,388 pairs of them with each
-one's speed over its speed alone. The card shared by time slices, as cards do by themselves. What a job is comes from its run alone: the share
-of time with a kernel (gpu_util), and of bandwidth (gmem_util); nothing of the pair. --fit finds the constants of src/pack/interference.cc
-anew and says how far off pairs are that have a model which was left out of the fit."""
+DIR/lucid (S-Lab-System-Group/Lucid, ASPLOS '23): 66 jobs alone on a card, with figures of nvidia-smi, and 1,388 pairs of them with each
+job's speed over its speed alone. The card was shared by time slices, the default. A job's figures are from its run alone: the share
+of time with a kernel (gpu_util), and of bandwidth (gmem_util); nothing from the pair. --fit fits the constants of src/pack/interference.cc
+again and shows the errors for pairs with a model left out of the fit."""
 
 import argparse
 import csv
@@ -22,7 +22,7 @@ from eval import ROOT
 from eval.tables import quantile
 
 BEGIN, END = "<!-- interference: begin -->", "<!-- interference: end -->"
-SLOW = 1.25  # who waits longer than this is not served by sharing
+SLOW = 1.25  # sharing does not help a job that is slowed by more than this
 START = (0.07, 0.36, 0.56)
 
 
@@ -53,7 +53,7 @@ def pairs(data):
 
 
 def predicted(args, found):
-    """[(low, expected, high)] of each pair's jobs, as the command says."""
+    """[(low, expected, high)] of each pair's jobs, from the command."""
     out = []
     with tempfile.TemporaryDirectory() as folder:
         table = Path(folder) / "pair.jsonl"
@@ -75,7 +75,7 @@ def line(name, guesses, found, inside=None):
 
 
 def rule(name, allows, found):
-    """A rule lets a pair share or not; sharing is right where neither is slowed by more than SLOW."""
+    """A rule lets a pair share or not; sharing is right if neither is slowed by more than SLOW."""
     right = [max(slow) <= SLOW for *_, slow in found]
     wrong = sum(a and not r for a, r in zip(allows, right)), sum(r and not a for a, r in zip(allows, right))
     return f"| {name} | {sum(allows)} | {wrong[0]} | {wrong[1]} |"
@@ -121,7 +121,7 @@ def document(args):
 
 
 def fit(args):
-    """As src/pack/interference.cc, for two jobs."""
+    """Same as src/pack/interference.cc, for two jobs."""
     import numpy
     from scipy.optimize import minimize
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""The best plan for a long queue: every policy and way to share, each from many places of its search, as Ray's tasks.
+"""The best plan for a long queue: every policy and way to share, each with many starting points of its search, as Ray's tasks.
 
     python -m eval.packing.plan_on_ray jobs.csv --gpus 64xp40,16xa100-80 -o plan.json              (pip install ray)
     python -m eval.packing.plan_on_ray jobs.csv --gpus 64xp40,16xa100-80 --address auto            on all of a cluster's machines
 
-Without --address Ray is started here, for this run. On a cluster `gpucast` lies at the same path on each machine. The answer hangs on the jobs,
-the cards and --seeds alone: on how many machines or workers it was computed makes no difference."""
+Without --address Ray is started here, for this run. On a cluster `gpucast` lies at the same path on each machine. The answer depends only on the jobs,
+the cards and --seeds, not on the number of machines or workers."""
 
 import argparse
 import hashlib
@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 
 POLICIES = ("slot", "nvml", "occupancy", "memory", "gpucast")
-SEARCHES = ("gpucast",)  # the policies for which a seed makes a difference
+SEARCHES = ("gpucast",)  # the policies that depend on a seed
 MEASURES = {
     "makespan": lambda plan: plan["makespan_ns"],
     "mean-jct": lambda plan: plan["jct"]["mean_ns"],
@@ -35,7 +35,10 @@ def parse_args():
     parser.add_argument("--seeds", type=int, default=8, help="searches of a policy that searches (default %(default)s)")
     parser.add_argument("--fair", action="store_true")
     parser.add_argument(
-        "--by", choices=MEASURES, default="makespan", help="which plan is best, of those with most jobs done (default %(default)s)"
+        "--by",
+        choices=MEASURES,
+        default="makespan",
+        help="the measure for the best plan, among those with most jobs done (default %(default)s)",
     )
     parser.add_argument("--address", help="of a running Ray cluster; auto: this machine's")
     parser.add_argument("--workers", type=int, help="tasks at once, without --address (default: processors)")
@@ -49,7 +52,7 @@ def command(gpucast, gpus, policy, mode, seed, fair):
 
 
 def plan(words, table):
-    """The plan, and of it all but its jobs: the first line."""
+    """The plan, and its first line: everything except the jobs."""
     done = subprocess.run(words, input=table, capture_output=True, check=False)
     if done.returncode not in (0, 1):
         raise RuntimeError(done.stderr.decode())

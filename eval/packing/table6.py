@@ -1,10 +1,10 @@
-"""DNN-occu's packing experiment (Table VI): four P40, mixes of Table II's models, policies beside each other over many draws.
+"""DNN-occu's packing experiment (Table VI): four P40, mixes of Table II's models, a comparison of policies over many draws.
 
     python -m eval.packing.table6 --python .venv/torch-2.6.0/bin/python --out build/packing --write docs/results/packing.md
 
-The models are captured without a GPU (`gpucast batch`, kept in OUT), then each draw is packed (`gpucast pack`). What the paper leaves open is
-drawn, with a seed: a draw has --jobs jobs, all there at the start, of 5 to 20 s alone. Its jobs leave the card idle half of the time (slot
-packing: 46.58 % NVML utilization), and ours, which read no data, hardly: so there are two tables, of jobs as captured and of jobs that wait for
+The models are captured without a GPU (`gpucast batch`, kept in OUT), then each draw is packed (`gpucast pack`). Figures that the paper leaves open are
+drawn, with a seed: a draw has --jobs jobs, all there at the start, of 5 to 20 s alone. The paper's jobs leave the card idle half of the time (slot
+packing: 46.58 % NVML utilization); ours read no data, so they hardly do. So there are two tables: jobs as captured, and jobs that wait for
 their host for a part of each step, from 10 to 90 %.
 """
 
@@ -40,7 +40,7 @@ def capture(options):
             jobs.append({"name": name, "command": words, "gpu": "p40", "output": str(folder / f"{name}.gpucast"), "force": True})
     path = options.out / "jobs.jsonl"
     path.write_text("".join(json.dumps(job) + "\n" for job in jobs))
-    # 1: some do not fit a P40, which a packing must know.
+    # 1: some do not fit a P40, and a packing must know that.
     done = subprocess.run([options.gpucast, "batch", path, "-o", options.out / "results.jsonl", "--jobs", "1"], check=False)
     if done.returncode not in (0, 1, 2):
         sys.exit(done.returncode)
@@ -56,7 +56,7 @@ def capture(options):
 
 
 def with_host(figures, busy):
-    """The same kernels, and a host that takes the rest of the step."""
+    """The same kernels, and a host that uses the rest of the step."""
     share = busy / figures["nvml_utilization"]
     over_step = ("sm_active", "nvml_utilization", "compute", "tensor", "dram", "l2", "pcie", "launch")
     return {**figures, "step_ns": figures["step_ns"] / share, **{key: figures[key] * share for key in over_step}}

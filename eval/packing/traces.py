@@ -2,11 +2,11 @@
 
     python -m eval.packing.traces --data DIR --figures build/packing/figures.json --write docs/results/packing.md
 
-DIR is laid out as ../shared/data: cluster_traces/philly_from_pollux.csv.gz (Philly, as Pollux's authors took it) and
-cluster_traces/alibaba_gpu_v2023/openb_pod_list_default.csv.gz. Traces say when jobs came, how long they ran and on how many GPUs, and nothing
-of what they did there; so each job is one of the captures that table6.py made (memory, occupancy, shares of a P40), drawn with a seed, and
-waits for its host for a part of each step, from 10 to 90 %. Alibaba's fractions of a GPU are taken as that part. 100,000 jobs are drawn from a
-trace with their times of arrival, and time is stretched so that one job a card would have --load of the cluster's time to do.
+DIR has the layout of ../shared/data: cluster_traces/philly_from_pollux.csv.gz (Philly, as used by Pollux's authors) and
+cluster_traces/alibaba_gpu_v2023/openb_pod_list_default.csv.gz. Traces give the jobs' arrivals, durations and numbers of GPUs, but not
+their work. So each job is one of table6.py's captures (memory, occupancy, shares of a P40), drawn with a seed, and
+waits for its host for a part of each step, from 10 to 90 %. Alibaba's fractions of a GPU are used as that part. 100,000 jobs are drawn from a
+trace with their times of arrival. Time is stretched so that with one job per card the jobs need --load of the cluster's time.
 """
 
 import argparse
@@ -62,7 +62,7 @@ def jobs_of(rows, figures, options):
 
 
 def summary_of(path):
-    """The first line is all but the jobs."""
+    """The first line: everything except the jobs."""
     with path.open() as file:
         return json.loads(file.readline().rstrip().rstrip(",") + "}")
 

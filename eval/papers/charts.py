@@ -5,7 +5,7 @@ from html import escape
 
 from eval.papers import metrics
 
-# As in the paper, where it names a colour.
+# The paper's colours, if it names one.
 COLOURS = {"xMem": "#1f77b4", "DNNMem": "#d62728", "SchedTune": "#2ca02c", "LLMem": "#9467bd", "gpucast": "#111111"}
 MORE_COLOURS = ("#ff7f0e", "#8c564b", "#17becf", "#bcbd22", "#e377c2", "#7f7f7f")
 ERROR_TOP = 1.5  # higher errors are drawn as triangles, as in the paper

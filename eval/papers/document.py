@@ -40,7 +40,7 @@ def group_by(rows, key):
 
 
 def summary(rows, seed, draws, without=()):
-    """One line an estimator and kind of model; MCP of the Monte Carlo rows only, as in the paper."""
+    """One line for each estimator and kind of model; MCP of the Monte Carlo rows only, as in the paper."""
     header = ["estimator", "rows", "median error %", "worst %", "MRE %", "95 %", "wrong OOM", "PEF %", "95 %", "MCP GB", "95 %"]
     lines = []
     for kind, group in {**group_by(rows, lambda row: row.kind), ALL: rows}.items():
@@ -138,7 +138,7 @@ def variance(rows, seed):
 
 
 def second_rounds(rows, virtual):
-    """`virtual`: {(row name, estimator): ran out of memory on the virtual GPU}; beside what the real cards did."""
+    """`virtual`: {(row name, estimator): ran out of memory on the virtual GPU}; compared with the real cards."""
     header = [
         "second round of",
         "run on the virtual GPU",
@@ -183,14 +183,14 @@ def blocks_of(sources, virtual, about, seed, draws):
     blocks.append(
         (
             "text",
-            "MRE is the median relative error, of the second round where an estimator had one; PEF the part of rows with a wrong "
-            "out-of-memory verdict or whose second round, with the estimate as the limit, failed; MCP the mean memory left over in the "
-            "Monte Carlo rows, a failure costing the whole card. 95 % intervals: the same number of rows drawn with replacement. No real "
-            "card ran with gpucast's estimate as its limit, nor with those written anew: such a second round counts as failed when it fails on the virtual GPU or when "
-            "the measured need is above the limit. What gpucast says to request was calibrated on all xMem rows, so its figures on them are no "
-            "prediction: docs/results/upper-bound.md has those on rows left out. 'SchedTune, anew' and 'LLMem, anew' are written here from their "
-            "descriptions (eval/papers/estimators.py), 'SchedTune' and 'LLMem' are what the paper's authors got from the originals. SchedTune "
-            "anew has learned from the rows of all models but the judged one, on these cards; the original from other networks on other cards.",
+            "MRE is the median relative error, of the second round if an estimator had one. PEF is the share of rows with a wrong "
+            "out-of-memory verdict or a failed second round (with the estimate as the limit). MCP is the mean memory left over in the "
+            "Monte Carlo rows; a failure costs the whole card. 95 % intervals: the same number of rows drawn with replacement. No real "
+            "card ran with the estimates of gpucast or of the rewritten estimators as its limit: such a second round counts as failed if it fails on the virtual GPU or if "
+            "the measured need is above the limit. gpucast's requests were calibrated on all xMem rows, so its figures on them are no "
+            "prediction: docs/results/upper-bound.md has figures on rows left out. 'SchedTune, anew' and 'LLMem, anew' are written here from their "
+            "descriptions (eval/papers/estimators.py); 'SchedTune' and 'LLMem' are the paper's authors' results with the originals. SchedTune "
+            "anew has learned from the rows of all models except the judged one, on these cards; the original from other networks on other cards.",
         )
     )
     for source, rows in sources.items():
@@ -204,7 +204,7 @@ def source_blocks(source, rows, virtual, seed, draws):
     blocks.append(("table", *summary(rows, seed, draws)))
     unseen = [row for row in rows if not row.fitted]
     if len(unseen) < len(rows):
-        blocks.append(("heading", 3, f"The {len(unseen)} rows that no constant of gpucast was read off"))
+        blocks.append(("heading", 3, f"The {len(unseen)} rows that were not used for any constant of gpucast"))
         blocks.append(("table", *summary(unseen, seed, draws, without=[REQUESTED])))
     model, optimizer = (lambda row: row.model), (lambda row: row.optimizer)
     for kind, group in group_by(rows, lambda row: row.kind).items():
@@ -232,7 +232,7 @@ def source_blocks(source, rows, virtual, seed, draws):
 
 
 def markdown(blocks):
-    """Without pictures: the tables beside them have their figures."""
+    """Without pictures: the tables have their figures."""
     parts = []
     for kind, *content in blocks:
         if kind == "heading":

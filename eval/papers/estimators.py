@@ -1,11 +1,11 @@
-"""SchedTune and LLMem, written anew from their descriptions. What they are given is in model_statistics.py.
+"""SchedTune and LLMem, written again from their descriptions. model_statistics.py makes their inputs.
 
 LLMem (Kim et al., IJCAI 2024, doi 10.24963/ijcai.2024/699), one GPU: the base, parameters, Adam's states, the outputs of the embeddings and of every
 decoder layer, and the last layer's output with the two copies that the loss makes; each tensor in whole steps of 2 MiB. Its parameters share
-memory with their gradients, and it takes Adam whatever the optimizer. It was made for training in 16 bits; here all is fp32, as the runs are.
+memory with their gradients, and it assumes Adam for any optimizer. It was made for training in 16 bits; here all is fp32, like the runs.
 
 SchedTune (Albahar et al., CCGrid 2022, doi 10.1109/CCGrid54584.2022.00079): a random forest on the sizes of activations, parameters and input
-and on the card's figures. Its forest was grown on its authors' measurements; here it is on the measured rows of all models but the judged one.
+and on the card's figures. The original forest was trained on its authors' measurements; here on the measured rows of all models except the judged one.
 """
 
 import random
@@ -35,7 +35,7 @@ def llmem_bytes(model, batch, base_bytes):
     states = 2 * parameters
     tokens = batch * decoder["length"]
     hidden = in_steps(tokens * decoder["hidden"] * FP32_BYTES)
-    outputs = (2 + decoder["layers"]) * hidden  # embeddings of tokens and of places, then each layer's
+    outputs = (2 + decoder["layers"]) * hidden  # embeddings of tokens and of positions, then each layer's
     last = in_steps(tokens * decoder["vocabulary"] * FP32_BYTES)
     without_first = in_steps((tokens - batch) * decoder["vocabulary"] * FP32_BYTES)
     return base_bytes + parameters + states + in_steps(batch * model["input_bytes"]) + outputs + last + 2 * without_first
@@ -45,7 +45,7 @@ def llmem_bytes(model, batch, base_bytes):
 
 
 def features(model, batch, card):
-    """What its published predictor takes, as far as the list of cards has it."""
+    """The inputs of its published predictor, as far as the list of cards has them."""
     return (
         batch * model["outputs_bytes"],
         model["parameters_bytes"],
@@ -86,7 +86,7 @@ def tree_value(tree, point):
 
 
 def forest(points, values, seed, trees=TREES):
-    """Trees of as many points, drawn with replacement."""
+    """Trees on the same number of points, drawn with replacement."""
     chance = random.Random(seed)
     grown = []
     for _ in range(trees):

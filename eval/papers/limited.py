@@ -1,8 +1,8 @@
-"""The second round of the papers: a script with PyTorch's allocator held to a part of the card.
+"""The second round of the papers: a script with PyTorch's allocator limited to a part of the card.
 
     gpucast run --enforce-capacity -- python eval/papers/limited.py 0.35 train.py --batch 32
 
-The limit is set as the xMem artifact sets it, before the script's first line.
+The limit is set like in the xMem artifact, before the script's first line.
 """
 
 import os

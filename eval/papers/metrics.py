@@ -21,7 +21,7 @@ def passes(row, estimate):
 
 
 def error_of(row, estimate):
-    """Relative error as MRE takes it, equation 3: of the second round where it ran. None: the real run had no peak."""
+    """Relative error for MRE, equation 3: of the second round if it ran. None: the real run had no peak."""
     if row.oom:
         return None
     if estimate.second_oom is False and estimate.second_error is not None:
@@ -43,7 +43,7 @@ def mre(pairs):
 
 
 def pef(pairs):
-    """Equation 6: the part of rows that do not pass. None where there was no card to run out of memory on."""
+    """Equation 6: the share of rows that do not pass. None if there was no card to run out of memory on."""
     return mean(None if row.total_bytes == 0 else float(not passes(row, estimate)) for row, estimate in pairs)
 
 
@@ -57,7 +57,7 @@ def runtime(pairs):
 
 
 def quartiles(values):
-    """(lowest, first quartile, median, third quartile, highest); None of nothing."""
+    """(lowest, first quartile, median, third quartile, highest); None for an empty list."""
     values = known(values)
     return tuple(quantile(values, [0, 0.25, 0.5, 0.75, 1])) if values else None
 
@@ -70,7 +70,7 @@ def quadrant(failure, error):
 
 
 def bootstrap(pairs, statistic, seed, draws=1000, coverage=0.95):
-    """Monte Carlo: the interval of a statistic over as many rows, drawn with replacement. None where it is not defined."""
+    """Monte Carlo: the interval of a statistic over the same number of rows, drawn with replacement. None if it is not defined."""
     chance = random.Random(seed)
     pairs = list(pairs)
     found = sorted(known(statistic(chance.choices(pairs, k=len(pairs))) for _ in range(draws))) if pairs else []
@@ -83,8 +83,8 @@ def bootstrap(pairs, statistic, seed, draws=1000, coverage=0.95):
 def analysis_of_variance(groups, seed, draws=999):
     """One factor, {level: [values]}: F, its degrees of freedom, eta squared (the part of the variance between levels), and p.
 
-    p is the part of random reassignments of the values to levels that have such an F or a higher one: errors are far from normal,
-    and a permutation test asks for no distribution. None: fewer than two levels, or nothing varies.
+    p is the share of random reassignments of the values to levels with this F or a higher one: errors are far from normal,
+    and a permutation test needs no distribution. None: fewer than two levels, or nothing varies.
     """
     groups = [list(values) for values in groups.values() if values]
     values = [value for group in groups for value in group]

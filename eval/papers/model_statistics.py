@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""What the estimators of other papers ask of a model, per sample: one JSON line a model.
+"""The figures of a model that other papers' estimators need, per sample: one JSON line per model.
 
     gpucast run --gpu rtx3060 -- python -m eval.papers.model_statistics statistics.jsonl VGG16 openai-community/gpt2
 
-On the virtual GPU, so that nothing is computed and a CUDA build of PyTorch can be imported.
+On the virtual GPU, so nothing is computed and a CUDA build of PyTorch can be imported.
 """
 
 import json
@@ -68,7 +68,7 @@ def of_transformer(name):
             "hidden": config.hidden_size,
             "vocabulary": config.vocab_size,
             "length": workload.SEQUENCE_LENGTH,
-            # Tensor by tensor, since each is rounded up; a matrix that embedding and output share is one.
+            # Tensor by tensor, because each is rounded up; a matrix that embedding and output share counts once.
             "weights_bytes": [size_bytes([weight]) for weight in model.parameters() if weight.dim() > 1],
         }
     return statistics

@@ -5,8 +5,8 @@
     python -m eval.papers.run_papers --python ENV/bin/python --out /tmp/papers --data DIR --model gpt2
 
 Truth tables: xmem/runs.jsonl of --data, the files of eval/truth, and eval/matrix/results.jsonl (truth of the virtual GPU, estimators on
-CPU profiles). ENV: PyTorch 2.6.0, torchvision 0.21.0 and transformers 4.51.3. Runs are kept in --out: a second start goes on where the
-first was ended. It writes rows.jsonl, report.md and report.html there. docs/howto/evaluate.md has more.
+CPU profiles). ENV: PyTorch 2.6.0, torchvision 0.21.0 and transformers 4.51.3. Runs are kept in --out: a second start continues after
+the first. It writes rows.jsonl, report.md and report.html there. docs/howto/evaluate.md has more.
 """
 
 import argparse
@@ -63,7 +63,7 @@ def parse_args():
 
 
 def xmem_table(args):
-    """The rows of the xMem data with what gpucast says of them; none where the data is absent."""
+    """The rows of the xMem data with gpucast's predictions; none if the data is absent."""
     if not args.data.exists():
         print(f"run_papers.py: no xMem data at {args.data}; going on without", file=sys.stderr)
         return []
@@ -72,7 +72,7 @@ def xmem_table(args):
 
 
 def measured_tables(args):
-    """{file: [(row, what gpucast says)]} of eval/truth."""
+    """{file: [(row, gpucast's prediction)]} of eval/truth."""
     gpu_ids = {gpu["name"]: gpu["id"] for gpu in jobs.gpus(args.gpucast)}
     tables = {}
     for path in sorted(args.truth.glob("*.jsonl")):
@@ -102,11 +102,11 @@ def matrix_table(args):
     return [truth.from_matrix(json.loads(line)) for line in args.matrix.read_text().splitlines() if line.strip()]
 
 
-# --- Estimators written anew ----------------------------------------------------------------------------------------------------------
+# --- Rewritten estimators -------------------------------------------------------------------------------------------------------------
 
 
 def statistics_of(args, names):
-    """{model's name: what estimators ask of it}; kept in --out."""
+    """{model's name: its figures for estimators}; kept in --out."""
     path = args.out / "models.jsonl"
     known = {line["model"]: line for line in map(json.loads, path.read_text().splitlines())} if path.exists() else {}
     missing = sorted(set(names) - set(known))
@@ -133,7 +133,7 @@ def others_estimates(args, pairs):
         model = models[row.raw["model"]]
         point = estimators.features(model, row.batch, cards[xmem_rows.GPU_IDS[row.gpu]])
         samples.append((row.model, point, None if row.oom else row.truth_bytes))
-        # The base without the context, which the measurement leaves out.
+        # The base without the context: the measurement does not include it.
         found.append((row, outcome, estimators.LLMEM, estimators.llmem_bytes(model, row.batch, outcome["growth_bytes"])))
     forest = estimators.schedtune_bytes(samples, args.seed)
     found += [(row, outcome, estimators.SCHEDTUNE, size) for (row, outcome), size in zip(pairs, forest)]
@@ -141,7 +141,7 @@ def others_estimates(args, pairs):
 
 
 def add_estimates(pairs, others, virtual=None):
-    """`virtual`: what came of the second rounds, which need the estimates first."""
+    """`virtual`: the results of the second rounds, which need the estimates first."""
     for row, outcome in pairs:
         truth.add_gpucast(row, outcome, virtual)
     for row, outcome, name, size_bytes in others:
@@ -154,7 +154,7 @@ def add_estimates(pairs, others, virtual=None):
 def second_rounds(args, pairs):
     """{(row name, estimator): does the job with the estimate as its limit run out of memory on the virtual GPU?}
 
-    As in the paper: where the verdict was right and the real run had got through.
+    As in the paper: only if the verdict was right and the real run succeeded.
     """
     asked = [
         (row, outcome, name, xmem_rows.limit_fraction(estimate.bytes, row.total_bytes))
@@ -169,13 +169,13 @@ def second_rounds(args, pairs):
             if outcome["min_capacity_bytes"] is not None
         }
     todo = {(row.name, name): xmem_rows.limited(job_of(args, row), fraction) for row, _, name, fraction in asked}
-    # Estimates that come to the same limit share a run.
+    # Estimates with the same limit share a run.
     lines = jobs.run(args.gpucast, todo.values(), args.resume, args.jobs) if todo else {}
     oom = {name: jobs.out_of_memory(line) for name, line in lines.items() if jobs.out_of_memory(line) or xmem_rows.ran(line)}
     return {key: oom[job["name"]] for key, job in todo.items() if job["name"] in oom}
 
 
-# --- What is written -----------------------------------------------------------------------------------------------------------------
+# --- Output --------------------------------------------------------------------------------------------------------------------------
 
 
 def rows_json(rows, virtual):

@@ -1,4 +1,4 @@
-"""Truth tables in one form: what real runs took, and what estimators had said of them, whatever file they come from."""
+"""Truth tables in one form, from different files: the memory of real runs, and the estimators' predictions."""
 
 import dataclasses
 import json
@@ -17,10 +17,10 @@ PLACES = {0: "start", 1: "before backward", 2: "after step", None: "not recorded
 
 @dataclasses.dataclass
 class Estimate:
-    """What an estimator said of a row, and what came of it."""
+    """An estimator's prediction for a row, and its result."""
 
     bytes: float  # the job's need, also the limit of the second round
-    error: float  # relative, against the first round
+    error: float  # relative to the first round
     says_oom: bool
     second_oom: Optional[bool] = None  # None: there was no second round
     second_error: Optional[float] = None
@@ -42,7 +42,9 @@ class Row:
     gpu: str
     total_bytes: int
     truth_bytes: int
-    measures: str  # nvml_used: the device's memory; nvml_growth: less what was used after the context was made; reserved: PyTorch's peak
+    measures: (
+        str  # nvml_used: the device's memory; nvml_growth: minus the memory in use after the context was made; reserved: PyTorch's peak
+    )
     oom: bool
     fitted: bool  # a constant of gpucast was read off this row
     estimates: dict
@@ -66,7 +68,7 @@ def from_xmem(raw):
         truth_bytes=raw["ground"],
         measures="nvml_growth",
         oom=raw["real_oom"],
-        # The ledger's kernels and handles, and how such rows are repeated, were read off these (docs/results/accuracy.md).
+        # The ledger's kernels and handles, and the way to repeat such rows, were determined from these (docs/results/accuracy.md).
         fitted=kind != "CNN" and raw["zero_grad_mode"] is None,
         estimates=estimates_of(raw),
         raw=raw,
@@ -84,12 +86,12 @@ def estimates_of(raw):
             runtime_s=said["runtime_ns"] / 1e9 if said["runtime_ns"] >= 0 else None,
         )
         for key, said in raw["estimators"].items()
-        if said["memory"] >= 0  # else a model that the estimator does not support
+        if said["memory"] >= 0  # otherwise a model that the estimator does not support
     }
 
 
 def from_measured(raw, source):
-    """A job of eval/truth/measure_on_gpu.py: the device's memory where the driver told it, else what PyTorch reserved in three steps."""
+    """A job of eval/truth/measure_on_gpu.py: the device's memory if the driver reported it, otherwise PyTorch's reserved memory in three steps."""
     job, used = raw["job"], raw.get("device_used_peak_bytes")
     told = used and raw.get("device_used_before_bytes") is not None
     return Row(
@@ -129,7 +131,7 @@ def read_measured(path):
 def from_matrix(raw):
     """A line of eval/matrix/results.jsonl: the truth is the virtual GPU's, the estimators work on CPU profiles."""
     truth = raw["truth"]["peak_reserved_bytes"]
-    # As eval/matrix/cases.py names them: gpt2-b4-adamw-after_step-s128.
+    # Names as in eval/matrix/cases.py: gpt2-b4-adamw-after_step-s128.
     model, batch, optimizer, place, rest = re.fullmatch(r"(.+?)-b(\d+)-([^-]+)-([^-]+)(.*)", raw["case"]).groups()
     estimates = {}
     for name, said in raw["predictions"].items():

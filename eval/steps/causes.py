@@ -1,8 +1,8 @@
-"""What is known of why a step is not what was predicted. In order: the first that holds is named in the table of misses."""
+"""Known causes of differences between a step and its prediction. In order: the table of misses names the first that applies."""
 
 import re
 
-# PyTorch 1.12's cuDNN (8.3) has no fast kernels for groups of several channels that lie together: the same steps with channels first took
+# PyTorch 1.12's cuDNN (8.3) has no fast kernels for groups of several channels in channels-last: the same steps with channels first took
 # between a third and three quarters of the time.
 GROUPED = re.compile(r"regnet|resnest|nfnet|resnext|repvgg_b\dg\d|_cc_|_g\d+_|botnext")
 # Their queries have five dimensions, or a mask: no fused kernel.
@@ -16,8 +16,8 @@ def slower(row, p):
 CAUSES = [
     (lambda row, p: p.unknown_share > 0.1, "operations of unknown kind take more than a tenth"),
     (lambda row, p: p.coverage < 0.9, "library calls without an operator's shapes"),
-    (lambda row, p: row.model.startswith("switch"), "how many tokens an expert gets is data, which a virtual GPU does not have"),
-    (lambda row, p: "cc_b" in row.model, "weights mixed for each sample: one convolution with as many groups as samples"),
+    (lambda row, p: row.model.startswith("switch"), "the number of tokens per expert depends on data, which a virtual GPU does not have"),
+    (lambda row, p: "cc_b" in row.model, "weights mixed for each sample: one convolution with a group for each sample"),
     (
         lambda row, p: row.table == "timm-train" and row.group == "NHWC" and GROUPED.search(row.model),
         "grouped convolutions, channels last, in cuDNN 8.3",
@@ -28,11 +28,11 @@ CAUSES = [
     ),
     (
         lambda row, p: row.table == "torchvision" and row.card == "gtx1080ti" and row.group == "fp16",
-        "half precision without tensor cores: 1x1 convolutions slower than in fp32, which no operation at hand says",
+        "half precision without tensor cores: 1x1 convolutions slower than in fp32, which no measured operation shows",
     ),
     (
         lambda row, p: row.table == "torchvision" and slower(row, p),
-        "12 images a step: probably the measured machine's host, which is not this one",
+        "12 images a step: probably the measured machine's host, which differs from this one",
     ),
     (
         lambda row, p: row.table == "timm-infer"
@@ -46,8 +46,8 @@ CAUSES = [
         lambda row, p: row.table == "timm-infer"
         and p.kinds_ms.get("normalization", 0) > 0.15 * sum(p.kinds_ms.values())
         and not slower(row, p),
-        "layer norm of rows below 200 elements: no measured one is that narrow",
+        "layer norm of rows below 200 elements: no measured row is that narrow",
     ),
-    (lambda row, p: row.group == "TF32", "TF32: no step or operation of it was at hand to fit"),
-    (lambda row, p: p.bound == "host", "the host's time, which is this machine's"),
+    (lambda row, p: row.group == "TF32", "TF32: there was no measured step or operation to fit"),
+    (lambda row, p: p.bound == "host", "the host's time is this machine's"),
 ]

@@ -5,10 +5,10 @@
     python -m eval.steps.fit_steps --data DIR --captures DIR --python ENV/bin/python --table timm-infer --write constants.json
     python -m eval.steps.fit_steps --data DIR --captures DIR --python ENV/bin/python --table timm-infer --from-card rtx3090
 
-The first prints what one factor an operation kind is worth: how far off the models of the other half are, over many random halves. The second
-fits constants of data/time to the half that split.py names, and writes them: the other half stays unseen. Of timm-train they are a release's (pytorch_1.12.json);
-of another card than the table's first (--from-card) only its rates. The third fits the factors to one card's rows and prints how far off the other cards' are.
-Halves are of architectures, so that no model is on both sides under another name.
+The first prints the effect of one factor per operation kind: the errors of the other half's models, over many random halves. The second
+fits constants of data/time to the half that split.py names, and writes them: the other half stays unseen. For timm-train they belong to a release (pytorch_1.12.json);
+for another card than the table's first (--from-card) it fits only its rates. The third fits the factors to one card's rows and prints the errors of the other cards.
+Halves are of architectures, so no model is in both halves under another name.
 """
 
 import argparse
@@ -29,8 +29,8 @@ from eval.steps import step_tables as tables
 from eval.steps.split import architecture, half, random_half
 from eval.tables import error, markdown, percent
 
-RIDGE = 0.5  # how many rows' worth of belief that a factor is 1, for a kind that takes all of a step's time
-HUBER = 0.1  # errors above this count as their size, not as its square: mismatched models shall not steer the rest
+RIDGE = 0.5  # weight, in rows, of the belief that a factor is 1, for a kind with all of a step's time
+HUBER = 0.1  # errors above this count linearly, not squared: mismatched models must not dominate
 ROUNDS = 60
 
 
@@ -77,7 +77,7 @@ def corrected(parts, factors):
     return sum(ms * factors.get(kind, 1.0) for kind, ms in parts.items())
 
 
-# --- What it is worth --------------------------------------------------------------------------------------------------------------------
+# --- The effect --------------------------------------------------------------------------------------------------------------------------
 
 
 def samples_of(pairs):
@@ -89,7 +89,7 @@ def judge(pairs, factors):
 
 
 def halves(pairs, seeds):
-    """Signed errors of the halves that were not fitted, one list a group, over all seeds; and every seed's median."""
+    """Signed errors of the halves that were not fitted, one list per group, over all seeds; and every seed's median."""
     errors, medians = {}, {}
     for seed in range(seeds):
         fitted = random_half([row.model for row, _ in pairs], seed)
@@ -104,7 +104,7 @@ def halves(pairs, seeds):
 
 # --- Constants ---------------------------------------------------------------------------------------------------------------------------
 
-FORWARD = {  # what is fitted of every table: the constant, where the fit begins
+FORWARD = {  # fitted for every table: the constant, the start of the fit
     ("rates", "fp16_fraction"): 1.2,
     ("rates", "dram_fraction"): 0.95,
     ("convolution", "fp16", "forward_efficiency"): 0.9,
@@ -144,7 +144,7 @@ GROUPS = {
 }
 RATES = {path: FORWARD[path] for path in FORWARD if path[0] == "rates"}
 CONSTANTS = {"timm-train": {**FORWARD, **GRADIENTS, **GROUPS}, "timm-infer": {**FORWARD, **DEPTHWISE}}
-AT_LEAST_1 = ("few_channels",)  # times, over those of channels in fours; no belief in where they begin
+AT_LEAST_1 = ("few_channels",)  # times, over those of channels in fours; no belief in the starting values
 AT_MOST_1 = ("strided_fraction", "dram_fraction")
 OF_ALL_CARDS = (
     "turned",
@@ -157,14 +157,14 @@ OF_ALL_CARDS = (
     "strided_fraction",
     "index_cycles",
 )
-BELIEF = 0.0003  # what it costs to move a constant by its logarithm
+BELIEF = 0.0003  # the cost of moving a constant by its logarithm
 MEDIAN = 0.05  # errors above this count as their size, not as its square
-SLOPE = 0.03  # what a constant's logarithm is moved by to see what it does
+SLOPE = 0.03  # the step of a constant's logarithm for its slope
 STEPS = 8
 
 
 def constants_file(card, values, source):
-    """What a library or a kernel costs is the same on all cards; the rest is the card's."""
+    """The cost of a library or a kernel is the same on all cards; the rest is the card's."""
     file = {"schema_version": 1, "operations": {}, "cards": {card: {}}}
     for path, value in values.items():
         group = file["operations"] if path[-1].endswith(OF_ALL_CARDS) else file["cards"][card]
@@ -180,7 +180,7 @@ def bounds(path):
 
 
 def newton_step(matrix, vector, place, limits):
-    """Where the quadratic is least; a constant that would leave its limits stays, and the others move without it."""
+    """The minimum of the quadratic; a constant that would leave its limits stays, and the others move without it."""
     step, moving = numpy.zeros(len(vector)), numpy.arange(len(vector))
     low, high = limits
     while moving.size:
@@ -194,9 +194,9 @@ def newton_step(matrix, vector, place, limits):
 
 
 def least(starts, offs, say=lambda text: None):
-    """The values for which the errors are least, in their logarithms: nearly least absolute, by Gauss-Newton with slopes by differences.
+    """The values with the least errors, in their logarithms: nearly least absolute, by Gauss-Newton with slopes by differences.
 
-    offs: function of {path: value}; the logarithms of predicted / measured, one a row.
+    offs: function of {path: value}; the logarithms of predicted / measured, one per row.
     """
     paths = list(starts)
     begin = numpy.log([starts[path] for path in paths])
@@ -241,7 +241,7 @@ def least(starts, offs, say=lambda text: None):
 
 
 def predictions(gpucast, rows, files, more=None, say=lambda text: None):
-    """Of rows of several tables: each with the constants that its libraries have, and `more` over them."""
+    """For rows of several tables: each with its libraries' constants, and `more` on top."""
     found = {}
     for table in sorted({row.table for row in rows}):
         own = measured.CONSTANTS.get(table)

@@ -1,4 +1,4 @@
-"""From rows to predictions: their captures are made where they are missing, then `gpucast time` is asked for the rows' cards."""
+"""From rows to predictions: missing captures are made, then `gpucast time` runs for the rows' cards."""
 
 import concurrent.futures
 import dataclasses
@@ -29,26 +29,26 @@ class Prediction:
 
 
 def file_of(folder, job):
-    """Names have characters that files may not; a job that is another now is another file."""
+    """Names have characters that files may not; a changed job gets another file."""
     text = json.dumps(job, sort_keys=True)
     plain = "".join(c if c.isalnum() or c in "-_." else "_" for c in job["name"])
     return folder / f"{plain}-{hashlib.sha1(text.encode()).hexdigest()[:8]}.gpucast"
 
 
 def captures(gpucast, rows, folder, at_once=None):
-    """{job name: capture file}, and {job name: why there is none}. Those that are there are not made again."""
+    """{job name: capture file}, and {job name: why there is none}. Existing captures are not made again."""
     folder.mkdir(parents=True, exist_ok=True)
     wanted = {row.job["name"]: row.job for row in rows}
     todo = [{**job, "output": str(file_of(folder, job).resolve()), "force": True} for job in wanted.values()]
     results = folder / "runs.jsonl"
-    # A file that somebody removed is made again.
+    # A removed file is made again.
     there = {job["name"] for job in todo if Path(job["output"]).exists()}
     kept = {
         name: line for name, line in jobs.read_lines(results).items() if name in there or line["status"] == "failed" or name not in wanted
     }
     if results.exists():
         jobs.write_lines(results, kept.values())
-    # What failed fails again: a model that this release of timm does not have.
+    # A failed job fails again: a model that this release of timm does not have.
     asked = jobs.read_lines(results.with_name(results.name + ".jobs"))
     failed = {
         job["name"] for job in todo if job["name"] in kept and kept[job["name"]]["status"] == "failed" and asked.get(job["name"]) == job
@@ -68,7 +68,7 @@ def captures(gpucast, rows, folder, at_once=None):
 
 
 def other_model(line, parameters):
-    """A release may have another model under the same name: told by its parameters, of which the capture has each in blocks of 512 bytes."""
+    """A release may have another model under the same name. Its parameters show that; the capture has each in blocks of 512 bytes."""
     categories = (line["report"] or {}).get("categories", ())
     found = sum(category["bytes"] for category in categories if category["name"] == "parameters") / 4
     if parameters > 0 and found > 0 and abs(found / parameters - 1) > OTHER_MODEL:
@@ -108,7 +108,7 @@ def read_card(card):
 
 
 def predict(gpucast, rows, files, options=(), say=lambda text: None):
-    """{row name: Prediction}. One call a capture, for all cards that its rows ask for."""
+    """{row name: Prediction}. One call per capture, for all cards of its rows."""
     cards = {gpu["id"] for gpu in jobs.gpus(gpucast)}
     asked = {}
     for row in rows:

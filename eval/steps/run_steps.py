@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Steps that were measured on real cards, beside what `gpucast time` says of them.
+"""Steps measured on real cards, compared with `gpucast time`.
 
     python -m eval.steps.run_steps timm-train --data DIR --captures DIR --python ENV/bin/python
     python -m eval.steps.run_steps neusight torchvision --data DIR --captures DIR --python ENV/bin/python --markdown FILE
 
-One table a name: timm-train, timm-infer, neusight, torchvision, lambda, nvidia. DIR of --data is laid out as eval/steps/README.md
-says; other rows of the same format may stand in their place. ENV has PyTorch 2.6.0, torchvision, timm and transformers.
-Captures are kept: start the same command again after a break. After a change of what a capture holds, remove their folder.
+One table per name: timm-train, timm-infer, neusight, torchvision, lambda, nvidia. DIR of --data has the layout of eval/steps/README.md;
+other rows of the same format work too. ENV has PyTorch 2.6.0, torchvision, timm and transformers.
+Captures are kept: start the same command again after a break. After a change of captures' contents, remove their folder.
 """
 
 import argparse
@@ -28,15 +28,15 @@ def parse_args():
     parser.add_argument("--captures", type=Path, required=True, help="where captures are kept")
     parser.add_argument("--gpucast", default=os.environ.get("GPUCAST_BIN", "gpucast"), help="default: $GPUCAST_BIN, or on PATH")
     parser.add_argument("--python", default=sys.executable, help="a Python with torch, torchvision, timm and transformers")
-    parser.add_argument("--old-timm", default="", help="a Python with timm 0.6, for what was trained in 2022 (default: --python)")
+    parser.add_argument("--old-timm", default="", help="a Python with timm 0.6, for models trained in 2022 (default: --python)")
     parser.add_argument("--release", **measured.RELEASE_OPTION)
     parser.add_argument("--sample", type=int, default=0, help="only N models of timm, spread over families (default: all)")
     parser.add_argument("--jobs", type=int, help="captures made at a time (default: what gpucast batch chooses)")
-    parser.add_argument("--known", default="rtx3090", help="the card whose times are taken as known in the table of ratios")
+    parser.add_argument("--known", default="rtx3090", help="the card with known times in the table of ratios")
     parser.add_argument(
-        "--cpu-speed", type=float, default=1.0, help="of the measured machines' hosts against this one, while captures were made"
+        "--cpu-speed", type=float, default=1.0, help="speed of the measured machines' hosts relative to this one while captures were made"
     )
-    parser.add_argument("--constants", type=Path, help="a file of constants for `gpucast time`, in the place of the table's own")
+    parser.add_argument("--constants", type=Path, help="a file of constants for `gpucast time`, instead of the table's own")
     parser.add_argument("--markdown", type=Path, help="write the tables here too")
     return parser.parse_args()
 

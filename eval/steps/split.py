@@ -1,5 +1,5 @@
-"""Which models constants are fitted on, and which judge them: by architecture, so that weights from elsewhere, or TensorFlow's padding, are no
-other model."""
+"""The models for fitting constants, and those for judging them: by architecture, so other weights, or TensorFlow's padding, do not make
+another model."""
 
 import hashlib
 import random
@@ -35,7 +35,7 @@ def architecture(model):
 
 
 def half(model):
-    """True: constants may be fitted on it. Fixed for ever, so that what is committed never saw the others."""
+    """True: constants may be fitted on it. Fixed for ever, so the committed constants never saw the others."""
     return hashlib.sha1(architecture(model).encode()).digest()[-1] % 2 == 0
 
 

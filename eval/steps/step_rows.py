@@ -1,6 +1,6 @@
-"""Measured steps, read from folders laid out as the reference data: what was measured, on which card, and the job that makes its capture.
+"""Measured steps, read from folders with the layout of the reference data: the measurement, its card, and the job that makes its capture.
 
-One function a table. Each takes Options and returns its rows; a file that is not there is a table without rows.
+One function per table. Each takes Options and returns its rows; a missing file gives a table without rows.
 """
 
 import argparse
@@ -16,16 +16,16 @@ from eval.data_sets import card_of, read_csv
 from eval.steps.split import architecture
 
 MODELS = Path(__file__).resolve().parent / "models"
-STEPS = 2  # the second is the one that is observed
+STEPS = 2  # the second is observed
 
 
 @dataclasses.dataclass(frozen=True)
 class Options:
     data: Path
     python: str = "python3"
-    old_timm: str = ""  # another Python, with timm 0.6: what trained on PyTorch 1.10 to 1.12. "": `python`
+    old_timm: str = ""  # another Python, with timm 0.6, for models trained on PyTorch 1.10 to 1.12. "": `python`
     sample: int = 0  # this many models, spread over families; 0: all
-    folder: Path = Path(".")  # where files that captures need are written
+    folder: Path = Path(".")  # folder for files that captures need
     releases: dict = dataclasses.field(default_factory=dict)  # {release of PyTorch: a Python with it}, for rows that were measured with it
 
 
@@ -52,18 +52,18 @@ class Row:
     name: str
     table: str
     card: str  # as gpucast names it; "" : gpucast knows no such card
-    model: str  # what splits go by
-    group: str  # what tables are broken down by: layout, precision, mode
+    model: str  # the key of splits
+    group: str  # the key of groups in tables: layout, precision, mode
     measured_ms: float
-    job: dict  # of gpucast batch, less what every job has; rows share one where its name is the same
+    job: dict  # a job of gpucast batch, without the entries that every job has; rows with the same name share one
     parts_ms: dict = dataclasses.field(default_factory=dict)  # phase: measured
     published_ms: dict = dataclasses.field(default_factory=dict)  # another estimator's figures
-    parameters: float = 0  # of the model that was measured; 0: not known
+    parameters: float = 0  # of the measured model; 0: not known
     size: str = ""  # of an input; the same model with another one is another row
 
 
 def number(text):
-    """None for what is no positive finite number."""
+    """None for anything but a positive finite number."""
     try:
         value = float(text)
     except (TypeError, ValueError):
@@ -84,7 +84,7 @@ def family(model):
 
 
 def spread(models, count):
-    """`count` of them, each another architecture: sorted by family, inside it by a hash, then one in each so many. The same for the same names."""
+    """`count` of them, each with another architecture: sorted by family, then by a hash, then picked at equal distances. The same for the same names."""
 
     def order(model):
         return family(model), hashlib.sha1(architecture(model).encode()).hexdigest(), model
@@ -114,8 +114,8 @@ INFER = {
 
 
 def timm_rows(options, files, table, mode, card, models=None, python=None, environment=None, release="", whole=None):
-    """`release`: of PyTorch, where it is another than that of --python: its captures are others. `whole`: {model: its parameters in millions as
-    it is trained}: a row with less was measured with its branches folded."""
+    """`release`: PyTorch's, if it differs from --python's: then the captures differ. `whole`: {model: its parameters in millions in
+    training}: a row with fewer was measured with folded branches."""
     tables = {layout: read_csv(options.data / "timm_benchmarks" / name) for layout, name in files.items()}
     if models is None:
         models = spread((line["model"] for lines in tables.values() for line in lines), options.sample)
@@ -157,7 +157,7 @@ def timm_train(options):
 
 
 def timm_infer(options):
-    """The 3090's models that every other card's files have too, so that the cards' figures are of the same models."""
+    """The 3090's models that every other card's files also have, so the cards' figures are of the same models."""
     names = []
     for _, files in INFER.values():
         names += [
@@ -184,7 +184,7 @@ def read_json(path):
 
 
 def neusight(options):
-    """One GPU, nothing fused. Options of a run (fusion, several GPUs) are a further word of the name, which the pattern does not take."""
+    """One GPU, nothing fused. Options of a run (fusion, several GPUs) are a further word of the name; the pattern does not match them."""
     folder = options.data / "neusight"
     rows = []
     for path in sorted((folder / "label").glob("*.json*")) if (folder / "label").is_dir() else ():
@@ -214,7 +214,7 @@ def neusight(options):
 
 
 def neusight_config(options, model):
-    """Its configuration as a plain file, beside the captures. None: the data has none."""
+    """Its configuration as a plain file, next to the captures. None: the data has none."""
     path = options.data / "neusight" / "dlmodel_configs" / f"{model}.json"
     for source in (path, path.with_name(path.name + ".gz")):
         if source.exists():
@@ -250,7 +250,7 @@ def torchvision(options):
             *(["--copy"] if copy else []),
         ]
         name = f"torchvision-{line['model']}-b{int(batch)}-i{int(image)}-{precision}" + ("-copy" if copy else "")
-        # The host matters: one step more, which is not observed, says how long it works by itself.
+        # The host matters: one further step, which is not observed, shows its own working time.
         made = job(options, name, "torchvision_step.py", words, "rtx2080ti", steps=STEPS + 1)
         unique = f"{line['card']} {line['precision']} {name}"
         rows.append(Row(unique, "torchvision", card_of(line["card"]), line["model"], precision, measured, made))
@@ -282,7 +282,7 @@ def lambda_resnet50(options):
 # --- NVIDIA ------------------------------------------------------------------------------------------------------------------------------
 
 # The tables have no batch for these; their configurations of a DGX-1 do: {model: (ours, image, optimizer, {(precision, memory): batch})}.
-# Channels last under mixed precision, channels first else. Squeeze-and-excitation's "wide" variants have no counterpart here.
+# Channels last under mixed precision, otherwise channels first. Squeeze-and-excitation's "wide" variants have no counterpart here.
 CONVNETS = {
     "ConvNets/resnet50v1.5": ("resnet50", 224, "sgd", {("AMP", 16): 256, ("AMP", 32): 256, ("FP32", 16): 112, ("FP32", 32): 112}),
     "ConvNets/resnext101-32x4d": ("resnext101_32x4d", 224, "sgd", {("AMP", 16): 128, ("AMP", 32): 128, ("FP32", 16): 64, ("FP32", 32): 64}),
@@ -330,7 +330,7 @@ def nvidia_convnet(options, line, memory):
 
 
 def nvidia_bert(options, line):
-    """Accumulated batches are of all their parts: the cells say how many."""
+    """An accumulated batch counts all its parts; the cells give their number."""
     batch = int(number(line["batch_per_gpu"]) or 0)
     cells = dict(cell.strip().split("=", 1) for cell in line["other_cells"].split(";") if "=" in cell)
     task, length = "squad", 384
@@ -347,7 +347,7 @@ def nvidia_bert(options, line):
     return job(options, f"nvidia-bert_{task}-{precision}-s{length}-b{batch}", "bert_step.py", words, "v100-32"), batch
 
 
-# Constants of the libraries that a table was measured with, where the built-in ones are of another release.
+# Constants of the libraries of a table's measurement, if the built-in ones are of another release.
 CONSTANTS = {"timm-train": Path(__file__).resolve().parent / "pytorch_1.12.json"}
 
 TABLES = {

@@ -61,7 +61,7 @@ def overview(rows, predictions, keys):
 
 
 def parts_overview(rows, predictions):
-    """Of rows whose phases were measured on their own."""
+    """For rows with separately measured phases."""
     found = {}
     for row, prediction in judged(rows, predictions):
         for phase, measured in row.parts_ms.items():
@@ -81,7 +81,7 @@ def shares(prediction, count=3):
 
 
 def misses(rows, predictions, causes=()):
-    """Rows that are further off than NOTED_ERROR. causes: (function of row and prediction, words); the first that holds is named."""
+    """Rows with errors above NOTED_ERROR. causes: (function of row and prediction, words); the first that applies is named."""
     lines = []
     for row, prediction in judged(rows, predictions):
         off = error(prediction.expected_ms, row.measured_ms)
@@ -95,7 +95,7 @@ def misses(rows, predictions, causes=()):
     return markdown(header, [line for _, line in lines]) if lines else f"none above {100 * NOTED_ERROR:.0f} %"
 
 
-# How much of one card's error, in its logarithm, another card's has too. As src/step/step_time.cc: fitted by known_share() to half of the
+# The part of one card's error, in its logarithm, that another card's error shares. Same as in src/step/step_time.cc: fitted by known_share() to half of the
 # architectures of timm-infer, RTX 4090 and 5090 from 3090.
 KNOWN_SHARE = 0.72
 WILD = 0.1
@@ -118,7 +118,7 @@ def by_known(rows, predictions, known, share=KNOWN_SHARE):
 
 
 def known_share(rows, predictions, known):
-    """The share with the least sum of errors, in steps of a hundredth. Large ones count as WILD: what is wild is so on all cards."""
+    """The share with the least sum of errors, in steps of a hundredth. Larger errors count as WILD: wild rows are so on all cards."""
     found = with_known(rows, predictions, known)
 
     def off(share):

@@ -1,1 +1,1 @@
-"""The tables of a thesis on PyTorch's memory, made again."""
+"""The tables of a thesis on PyTorch's memory, repeated."""

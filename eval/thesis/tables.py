@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""The tables of the thesis "Profiling GPU Memory with PyTorch" (I. Niksan, 2020), made again on the virtual GPU.
+"""The tables of the thesis "Profiling GPU Memory with PyTorch" (I. Niksan, 2020), repeated on the virtual GPU.
 
     python -m eval.thesis.tables ncf
     python -m eval.thesis.tables resnet50 --gpucast build/release/bin/gpucast --csv eval/thesis/resnet50.csv
 
-Runs the thesis's training jobs (train.py beside this) under `gpucast run` with the Python that runs this script, reads
-`gpucast breakdown --format csv`, and prints the table as Markdown, the thesis's figures beside ours; --csv also writes it.
+Runs the thesis's training jobs (train.py in this folder) under `gpucast run` with the Python that runs this script, reads
+`gpucast breakdown --format csv`, and prints the table as Markdown, with the thesis's figures next to ours; --csv also writes it.
 Docs: docs/results/thesis-tables.md.
 """
 
@@ -24,11 +24,11 @@ from eval import ROOT, jobs
 HERE = Path(__file__).resolve().parent
 MB = 1e6  # the thesis's: mf_user_embed.weight, 138493 * 64 * 4 bytes, is 35 of them, but 34 MiB
 STEPS = 12  # by then no step brings new addresses
-GPU = "rtx3060"  # 28 multiprocessors, as the thesis's GTX 1080 Ti: scratch memory of embeddings' gradients grows with them
+GPU = "rtx3060"  # 28 multiprocessors, like the thesis's GTX 1080 Ti: scratch memory of embeddings' gradients grows with them
 
 
 def capture(gpucast: str, job: str, batch: int, folder: Path):
-    """Runs a job; returns its capture file, and what the thesis's way of counting gave after the last step."""
+    """Runs a job; returns its capture file, and the thesis's counts after the last step."""
     path = folder.resolve() / f"{job}-{batch}.gpucast"
     words = [gpucast, "run", "--gpu", GPU, "--steps", str(STEPS), "-o", str(path), "--"]
     words += [sys.executable, "-m", "eval.thesis.train", job, "--batch", str(batch)]
@@ -86,7 +86,7 @@ COLUMNS = ["batch", "row", "thesis_mb", "blocks_mb", "blocks_difference_mb", "co
 
 
 def table(job: str, gpucast: str):
-    """The rows of the table. What the thesis left out for being zero is left out, where it is zero here too."""
+    """The rows of the table. Rows that the thesis left out as zero are left out if they are zero here, too."""
     with open(HERE / f"thesis_{job}.csv", encoding="utf-8") as file:
         thesis = list(csv.DictReader(file))
     rows = []

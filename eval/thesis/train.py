@@ -1,4 +1,4 @@
-"""The thesis's two training jobs, and its way of counting beside ours.
+"""The thesis's two training jobs, and its way of counting next to ours.
 
     gpucast run --steps 20 -- python -m eval.thesis.train ncf --batch 32768
     gpucast run --steps 20 -- python -m eval.thesis.train resnet50 --batch 32
@@ -7,7 +7,7 @@ The loops are those of the TBD suite that the thesis profiled: zero_grad between
 and not to None, Adam and SGD one parameter at a time, and for ResNet-50 a DataParallel around the model that also brings the
 images to the card.
 
-After each backward a line on standard error says what the thesis's profiler would have counted so far (class Addresses).
+After each backward a line on standard error gives the thesis's profiler's counts so far (class Addresses).
 """
 
 import argparse
@@ -19,12 +19,12 @@ from torch import nn
 
 
 class Addresses:
-    """Counts as the thesis's profiler does: the size of every tensor whose storage lies at an address not seen before.
+    """Counts like the thesis's profiler: the size of every tensor with its storage at a new address.
 
-    The addresses of an epoch are kept, so a tensor that lies elsewhere in the next step counts again, and one that lies where
-    another lay does not count. Forward hooks on all modules below the outermost give the feature maps (inputs and outputs), a
+    The addresses of an epoch are kept, so a tensor at another address in the next step counts again, and a tensor at a used
+    address does not count. Forward hooks on all modules below the outermost give the feature maps (inputs and outputs), a
     backward hook on the outermost gives the gradients of its last operator's inputs and output. Gradients of parameters are
-    looked up in that hook, so before the rest of backward fills them.
+    looked up in that hook, before the rest of backward fills them.
     """
 
     def __init__(self, model: nn.Module):
@@ -113,7 +113,7 @@ JOBS = {"ncf": train_ncf, "resnet50": train_resnet50}
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("job", choices=JOBS)
-    parser.add_argument("--batch", type=int, default=32, help="samples a step (default %(default)s)")
+    parser.add_argument("--batch", type=int, default=32, help="samples per step (default %(default)s)")
     parser.add_argument("--steps", type=int, default=100, help="optimizer steps (default %(default)s)")
     args = parser.parse_args()
     JOBS[args.job](args.batch, args.steps)

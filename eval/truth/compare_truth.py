@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Rows of measure_on_gpu.py beside what the virtual GPU says of the same jobs.
+"""Rows of measure_on_gpu.py compared with the same jobs on the virtual GPU.
 
     python -m eval.truth.compare_truth --python ENV/bin/python                    # all of eval/truth
     python -m eval.truth.compare_truth --python ENV/bin/python --data DIR --cudnn .venv/cudnn --out /tmp/truth
 
-ENV should hold the PyTorch release that was measured; a row of another one is compared too, and marked. Runs are kept in --out.
+ENV should hold the measured PyTorch release; a row of another release is compared too, and marked. Runs are kept in --out.
 """
 
 import argparse
@@ -30,7 +30,7 @@ def parse_args():
     )
     parser.add_argument("--gpucast", default=os.environ.get("GPUCAST_BIN", "gpucast"), help="default: $GPUCAST_BIN, or on PATH")
     parser.add_argument("--python", default=sys.executable, help="a Python with the PyTorch that was measured")
-    parser.add_argument("--cudnn", default="auto", help="as `gpucast run --cudnn` takes it (default %(default)s)")
+    parser.add_argument("--cudnn", default="auto", help="value for `gpucast run --cudnn` (default %(default)s)")
     parser.add_argument("--out", type=Path, help="where results are kept")
     return parser.parse_args()
 
@@ -124,7 +124,7 @@ def main():
             for step in row["steps"]:
                 if "error" not in step:
                     taken = step["mem_get_info_used_bytes"] - step["reserved_bytes"]
-                    print(f"{gpu}: beside the allocator after {step['after']:24} {taken / MIB:8.0f} MiB")
+                    print(f"{gpu}: outside the allocator after {step['after']:24} {taken / MIB:8.0f} MiB")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Measure on a real card what gpucast predicts: one JSON line a measurement, for eval/truth. Needs PyTorch and nothing else.
+"""Measure on a real card the figures that gpucast predicts: one JSON line per measurement, for eval/truth. Needs only PyTorch.
 
     python measure_on_gpu.py -o rtx4090.jsonl              # under 8 minutes; use an idle card
     python measure_on_gpu.py -o rtx4090.jsonl --only jobs  # context, jobs, convolutions or allocator
 
-Each job runs in a process of its own, as `measure_on_gpu.py --job '{...}'`; eval/truth/compare_truth.py starts the same on the virtual GPU.
+Each job runs in its own process, as `measure_on_gpu.py --job '{...}'`; eval/truth/compare_truth.py starts the same on the virtual GPU.
 """
 
 import argparse
@@ -25,7 +25,7 @@ import time
 VERSION = 1  # of the rows
 PARTS = ("context", "jobs", "convolutions", "allocator")
 
-# What is trained: model, batch, precision (fp32, tf32, bf16: autocast), optimizer, and switches.
+# The jobs: model, batch, precision (fp32, tf32, bf16: autocast), optimizer, and switches.
 JOBS = [
     {"model": "mlp", "batch": 64, "precision": "fp32", "optimizer": "Adam"},
     {"model": "gpt", "batch": 8, "precision": "fp32", "optimizer": "AdamW"},
@@ -49,7 +49,7 @@ JOBS = [
 STEPS = 12
 
 
-# ---- models, whole in this file so that the rows stay comparable -----------------------------------------------------------------
+# ---- models, all in this file so the rows stay comparable ------------------------------------------------------------------------
 
 
 def make_model(name):
@@ -97,7 +97,7 @@ def make_model(name):
         return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(7), nn.Flatten(), *head, nn.Linear(4096, 1000))
 
     def mobilenet():
-        """Inverted residuals as MobileNetV2 has them."""
+        """Inverted residuals like MobileNetV2's."""
         layers, inputs = [conv_norm(3, 32, 3, 2)], 32
         for expand, outputs, depth, stride in (
             *((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2)),
@@ -187,7 +187,7 @@ def make_model(name):
 
 
 def run_job(job):
-    """Trains STEPS steps. Times are of the GPU; peaks are also those of the first three steps, which is what gpucast looks at."""
+    """Trains STEPS steps. Times are of the GPU; peaks are also of the first three steps, which gpucast observes."""
     import torch
 
     sampler = Nvml()
@@ -242,7 +242,7 @@ def run_job(job):
 
 
 class Nvml:
-    """Device memory in use, by the driver: all of the card's, which is why it should be idle."""
+    """Device memory in use, by the driver: the whole card's, so the card should be idle."""
 
     class _Memory(ctypes.Structure):
         _fields_ = [("total", ctypes.c_ulonglong), ("free", ctypes.c_ulonglong), ("used", ctypes.c_ulonglong)]
@@ -326,7 +326,7 @@ def provenance():
 
 
 def cudnn_device_json():
-    """What cuDNN itself says of the card (CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, since 9.8), to check what gpucast tells it."""
+    """cuDNN's own description of the card (CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, since 9.8), to check gpucast's description."""
     import torch
 
     torch.nn.functional.conv2d(torch.zeros(1, 3, 8, 8, device="cuda"), torch.zeros(4, 3, 3, 3, device="cuda"))
@@ -354,7 +354,7 @@ def cudnn_device_json():
 
 
 def measure_context():
-    """Device memory by the driver, after each thing that makes a process take more of it."""
+    """Device memory by the driver, after each action that makes a process use more of it."""
     import torch
 
     nvml = Nvml()
@@ -376,7 +376,7 @@ def measure_context():
         try:
             function()
             note(what)
-        except Exception as error:  # one that this card cannot do says nothing of the others
+        except Exception as error:  # a failure of one on this card says nothing about the others
             rows.append({"after": what, "error": f"{type(error).__name__}: {error}"[:300]})
 
     x = None
@@ -410,7 +410,7 @@ def measure_context():
 
 
 def convolution_problems(count=300, seed=1):
-    """Shapes as networks have them, then at random: batch, in, out, size, window, stride, groups, dilation, precision, channels last."""
+    """Shapes of real networks, then random ones: batch, in, out, size, window, stride, groups, dilation, precision, channels last."""
     problems = []
     for batch in (8, 32, 128):
         for inputs, outputs, size, window, stride, groups in (
@@ -450,7 +450,7 @@ def convolution_problems(count=300, seed=1):
 
 
 def measure_convolutions(deadline):
-    """For each problem the workspace of forward, of the gradient of the input and of the filter: the peak beyond what is left behind."""
+    """For each problem the workspace of forward, of the gradient of the input and of the filter: the peak beyond the memory that remains."""
     import torch
 
     names = ("batch", "in_channels", "out_channels", "size", "window", "stride", "groups", "dilation", "precision", "channels_last")
@@ -494,7 +494,7 @@ def measure_convolutions(deadline):
 
 
 def measure_allocator(seed=7, count=3000):
-    """A random sequence of tensors: what is reserved after each. The virtual GPU must give the same numbers."""
+    """A random sequence of tensors: the reserved memory after each. The virtual GPU must give the same numbers."""
     import torch
 
     rng, tensors, reserved = random.Random(seed), [], []
@@ -525,7 +525,7 @@ def measure(part, deadline):
 
 
 def child(words, timeout_s, launcher):
-    """The rows that a process of our own leaves; or one that says why it did not."""
+    """The rows from a separate process; or one with the reason for its failure."""
     with tempfile.TemporaryDirectory(prefix="measure_on_gpu_") as folder:
         result = os.path.join(folder, "result.json")
         command = [*launcher, sys.executable, os.path.abspath(__file__), *words, "--result", result]
@@ -541,11 +541,11 @@ def child(words, timeout_s, launcher):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("-o", "--output", help="a file for the rows; what is in it already is kept")
+    parser.add_argument("-o", "--output", help="a file for the rows; existing rows are kept")
     parser.add_argument("--only", choices=PARTS, help="one part")
-    parser.add_argument("--minutes", type=float, default=8, help="what is not begun by then is left out (default %(default)s)")
+    parser.add_argument("--minutes", type=float, default=8, help="parts not begun by then are left out (default %(default)s)")
     parser.add_argument(
-        "--launcher", default="", help="words in front of each process's command, e.g. 'gpucast run --gpu rtx4090 --steps 999 --'"
+        "--launcher", default="", help="words before each process's command, e.g. 'gpucast run --gpu rtx4090 --steps 999 --'"
     )
     parser.add_argument("--job", help=argparse.SUPPRESS)
     parser.add_argument("--result", help=argparse.SUPPRESS)

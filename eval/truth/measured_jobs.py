@@ -1,4 +1,4 @@
-"""The jobs that eval/truth/measure_on_gpu.py measured: what they are called, and how the virtual GPU repeats them."""
+"""The jobs that eval/truth/measure_on_gpu.py measured: their names, and how the virtual GPU repeats them."""
 
 import json
 from pathlib import Path
@@ -9,13 +9,13 @@ FACTORS = ("model", "batch", "precision", "optimizer")
 
 
 def name_of(row):
-    """The card, what every job has, and the switches of this one."""
+    """The card, the settings of every job, and the switches of this one."""
     job = row["job"]
     switches = [key if value is True else value for key, value in job.items() if key not in FACTORS and value]
     return " ".join(map(str, [row["source"]["card"], *(job[factor] for factor in FACTORS), *switches]))
 
 
 def job_of(row, python, gpu, cudnn):
-    """As `gpucast batch` takes it."""
+    """The job as a line for `gpucast batch`."""
     command = [python, str(MEASURE), "--job", json.dumps(row["job"])]
     return {"name": name_of(row), "command": command, "gpu": gpu, "steps": STEPS, "cudnn": cudnn}

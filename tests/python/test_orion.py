@@ -335,7 +335,7 @@ def test_published_rows_with_holes(tmp_path):
     assert unseen == {"CNN": {"L4": (6, 10)}} and any("CNN_Unseen.csv, line 3" in line for line in problems)
     assert published.check_unseen(unseen)[0].found == "on 1 of 1: L4 40.0 %"
     (check,) = published.check_rows(rows)
-    assert check.found == "1 of 2; median 15.0 %, RMSE 3.81 ms; 1 are too low; 1 of the stated errors are others"
+    assert check.found == "1 of 2; median 15.0 %, RMSE 3.81 ms; 1 are too low; 1 of the stated errors differ"
     drawn = ElementTree.fromstring(pictures.published_rows(rows))
     assert len(drawn.findall(".//{*}g")) == 2 and drawn.get("width")
 

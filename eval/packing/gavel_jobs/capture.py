@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Captures all of Gavel's jobs without a GPU, for each of its cards. Start it again after a break: what is there stays.
+"""Captures all of Gavel's jobs without a GPU, for each of its cards. Start it again after a break: finished captures stay.
 
     python -m eval.packing.gavel_jobs.capture --python .venv/torch-2.6.0/bin/python --out build/gavel
 

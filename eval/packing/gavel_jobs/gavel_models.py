@@ -27,7 +27,7 @@ class BasicBlock(nn.Module):
 
 
 class CifarResNet18(nn.Module):
-    """ResNet-18 whose first layer keeps the 32 x 32 of an image."""
+    """ResNet-18 with a first layer that keeps the 32 x 32 of an image."""
 
     def __init__(self):
         super().__init__()
@@ -59,7 +59,7 @@ class LstmLanguageModel(nn.Module):
 
 
 class Attention(nn.Module):
-    """Vaswani's, products and softmax one by one, as code of 2018 had it."""
+    """Vaswani's, products and softmax one by one, like code of 2018."""
 
     def __init__(self, width, heads, dropout):
         super().__init__()
@@ -136,7 +136,7 @@ class Transformer(nn.Module):
 
 
 class Autoencoder(nn.Module):
-    """Recoder's dynamic autoencoder: one hidden layer of 200, weights of those films only that a batch has."""
+    """Recoder's dynamic autoencoder: one hidden layer of 200, weights only of a batch's films."""
 
     def __init__(self, films=20108, width=200):
         super().__init__()

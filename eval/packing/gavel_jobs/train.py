@@ -3,8 +3,8 @@
 
     gpucast run --gpu v100-16 -o lm-20.gpucast -- python eval/packing/gavel_jobs/train.py lm --batch 20
 
-Optimizers take one tensor at a time and gradients are set to zero, not dropped, as PyTorch did when Gavel measured (1.x): a step has more and
-shorter kernels than one of today."""
+Optimizers use one tensor at a time and gradients are set to zero, not dropped, like PyTorch in Gavel's measurements (1.x): a step has more and
+shorter kernels than today."""
 
 import argparse
 import random

@@ -1,9 +1,9 @@
-"""BERT large, fine-tuned for questions or one accumulated batch of its pre-training, as NVIDIA's DeepLearningExamples do it.
+"""BERT large, fine-tuned for questions or one accumulated batch of its pre-training, like NVIDIA's DeepLearningExamples.
 
     python bert_step.py --task squad --batch 8 --length 384 --precision amp
     python bert_step.py --task pretraining --batch 16 --length 512 --precision amp
 
-Pre-training there takes an optimizer's step each few hundred batches, so that a batch is forward and backward.
+Pre-training there takes an optimizer's step each few hundred batches, so a batch is forward and backward.
 """
 
 import argparse

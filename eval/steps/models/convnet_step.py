@@ -2,7 +2,7 @@
 
     python convnet_step.py --model resnet50 --batch 256 --image 224 --layout nhwc --precision amp --optimizer sgd
 
---model: of torchvision, or of timm where torchvision has none of that name.
+--model: from torchvision, or from timm if torchvision has none of that name.
 """
 
 import torch
@@ -15,7 +15,7 @@ def parse_args():
     add_layout(parser)
     parser.add_argument("--precision", choices=["amp", "fp32", "tf32"], required=True, help="fp32: without TF32 anywhere")
     parser.add_argument("--optimizer", choices=["sgd", "rmsprop"], default="sgd")
-    parser.add_argument("--foreach", action="store_true", help="PyTorch 2's optimizers: many tensors a kernel")
+    parser.add_argument("--foreach", action="store_true", help="PyTorch 2's optimizers: many tensors per kernel")
     return parser.parse_args()
 
 

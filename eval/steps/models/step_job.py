@@ -1,4 +1,4 @@
-"""What the scripts of this folder share: how many steps, where one ends, and models on images."""
+"""Shared by the scripts of this folder: the number of steps, the end of one, and models on images."""
 
 import argparse
 
@@ -8,7 +8,7 @@ STEPS = 3
 
 
 class StepEnd:
-    """gpucast counts steps of optimizers. This one's only parameter never has a gradient, so that its step launches nothing."""
+    """gpucast counts steps of optimizers. This one's only parameter never has a gradient, so its step launches nothing."""
 
     def __init__(self):
         self._optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.0, foreach=False)

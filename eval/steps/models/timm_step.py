@@ -2,8 +2,8 @@
 
     python timm_step.py --model resnet50 --batch 256 --image 224 --layout nhwc --mode train
 
-What is left to the caller: timm's release, and TIMM_FUSED_ATTN=0 where the measured one had no fused attention. Inference is with timm's
-fast norm (../steps/README.md says how that is known).
+The caller chooses timm's release, and sets TIMM_FUSED_ATTN=0 if the measured run had no fused attention. Inference uses timm's
+fast norm (../README.md says how that is known).
 """
 
 import timm
@@ -20,7 +20,7 @@ def parse_args():
 
 
 def make_model(name, image, fast_norm):
-    """At its own image size where that is the one asked for: most convolutional models take no `img_size`."""
+    """Without `img_size` if the requested image size is the model's own: most convolutional models do not accept it."""
     if fast_norm:
         timm.layers.set_fast_norm()
     model = timm.create_model(name)

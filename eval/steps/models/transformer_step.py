@@ -2,7 +2,7 @@
 
     python transformer_step.py --config bert_large.json --batch 8 --length 512 --mode train
 
-Gradients are never set to zero there, so that the backward pass adds to them. The allocator's cache is emptied before each forward pass.
+Gradients are never set to zero there, so the backward pass adds to them. The allocator's cache is emptied before each forward pass.
 """
 
 import argparse
@@ -32,7 +32,7 @@ def make_model(config, train):
         family = transformers.AutoModelForPreTraining if train else transformers.AutoModelForSequenceClassification
     else:
         family = transformers.AutoModelForCausalLM
-    # On the card from the start: filling the weights of a large model on the host takes longer than all else.
+    # On the card from the start: filling the weights of a large model on the host takes longer than everything else.
     with torch.device("cuda"):
         model = family.from_config(config, attn_implementation="eager")
     return model.to("cuda")

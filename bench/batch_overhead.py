@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""What a case of `gpucast batch` costs beyond the script's own work, over many ResNet-50 and GPT cases.
+"""The cost of a case of `gpucast batch` beyond the script's own work, over many ResNet-50 and GPT cases.
 
     ENV/bin/python bench/batch_overhead.py --gpucast build/release/bin/gpucast [--cases 100] [--fresh]
 
-A script's own work: the same script in a child of a warm Python that has imported PyTorch (torch._dynamo too, as the batch has) on the
-virtual GPU's libraries, nothing recorded. The batch's time is that of the whole command, start of its fork server included. One case at a
-time, on one side, then on the other. The answers are checked: the peaks in the report must be those that the script itself reads without us;
-with --fresh each whole report must also be that of a process of its own. Returns non-zero only when an answer is wrong; times are for reading.
+A script's own work: the same script in a child of a warm Python that has imported PyTorch (and torch._dynamo, like the batch) on the
+virtual GPU's libraries, nothing recorded. The batch's time is the whole command's, with the start of its fork server. One case at a
+time, on one side, then on the other. The answers are checked: the peaks in the report must equal those that the script itself reads without us;
+with --fresh each whole report must also equal the report of a separate process. Returns non-zero only if an answer is wrong; times are for reading.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from pathlib import Path
 
 from run_overhead import BARE, MIB, ROOT, STEPS, cpu_seconds, peaks_printed, profile_text
 
-# Runs each script that comes in in a child of its own: wall and CPU seconds, and what it printed.
+# Runs each incoming script in a separate child: wall and CPU seconds, and its output.
 WARM = (
     BARE.partition("if script:")[0]
     + """
@@ -48,12 +48,12 @@ def parse_args():
     parser.add_argument("--gpucast", default=os.environ.get("GPUCAST_BIN", "gpucast"), help="the gpucast command")
     parser.add_argument("--gpu", default="rtx3060")
     parser.add_argument("--cases", type=int, default=100, help="half of them ResNet-50, half GPT (default %(default)s)")
-    parser.add_argument("--fresh", action="store_true", help="compare each report with that of a process of its own (slow)")
+    parser.add_argument("--fresh", action="store_true", help="compare each report with the report of a separate process (slow)")
     return parser.parse_args()
 
 
 def cases(count):
-    """{name: words}: batch sizes and shapes, each another."""
+    """{name: words}: batch sizes and shapes, all different."""
     all_cases = {}
     for i in range(1, count // 2 + 1):
         all_cases[f"resnet {i}"] = ["train_resnet50.py", "--batch", str(i)]
@@ -64,7 +64,7 @@ def cases(count):
 
 def side_by_side(args, scripts, folder):
     """({name: (wall, CPU, peaks)} of the scripts without us, (wall, CPU) of the batch, {name: result}). Each case on one side, then on the
-    other, so that whatever else the machine does slows both."""
+    other, so other work on the machine slows both."""
     library_dir = Path(args.gpucast).resolve().parent.parent / "lib/gpucast"
     profile = folder / "profile"
     profile.write_text(profile_text(args))
@@ -88,7 +88,7 @@ def side_by_side(args, scripts, folder):
         ours.wait()
         ours.stdout.close()
         seconds += time.monotonic() - started
-        cpu = cpu_seconds() - cpu  # of children that are done: not of the other side
+        cpu = cpu_seconds() - cpu  # of finished children: not of the other side
         warm.stdin.close()
     return found, (seconds, cpu), results
 
@@ -104,7 +104,7 @@ def job_of(args, name, words):
 
 
 def fresh_processes(args, scripts):
-    """((wall, CPU) of a whole batch of processes of their own, {name: result})."""
+    """((wall, CPU) of a whole batch of separate processes, {name: result})."""
     jobs = "".join(json.dumps(job_of(args, name, words)) + "\n" for name, words in scripts.items())
     command = [args.gpucast, "batch", "-", "--jobs", "1", "--steps", str(STEPS), "--fresh"]
     cpu, started = cpu_seconds(), time.monotonic()

@@ -1,10 +1,10 @@
-"""A long capture, made of a short real one by repeating its steady step: what reports of a million events are measured on.
+"""A long capture, made from a short real one by repeating its steady step: the input for measuring reports of a million events.
 
     gpucast run --steps 4 -o short.gpucast -- python examples/train_resnet50.py --batch 32
     python bench/make_capture.py short.gpucast long.gpucast --events 1000000
 
-The step is repeated with its addresses, sizes, stacks and tensors; marks, counters and times go on counting. That is only right
-where the same memory is in use before and after it: the first such pair of steps is taken, and where there is none the script says so.
+The step is repeated with its addresses, sizes, stacks and tensors; marks, counters and times continue. That is right only
+if the same memory is in use before and after it: the first such pair of steps is used; if there is none, the script says so.
 """
 
 import argparse
@@ -16,7 +16,7 @@ EVENTS = {"alloc", "free_requested", "free_completed", "segment_alloc", "segment
 
 
 def boundaries(lines):
-    """The marks where a phase begins or ends: their line, what is in use there, and their counters."""
+    """The marks where a phase begins or ends: their line, the blocks in use, and their counters."""
     live, steps = {}, 0
     for number, line in enumerate(lines):
         if not isinstance(line, list):
@@ -33,7 +33,7 @@ def boundaries(lines):
 
 
 def steady_steps(lines):
-    """Two moments a step or more apart, as late as there are, between which everything comes back to where it was."""
+    """The last two moments, a step or more apart, with the same memory state."""
     all_of_them = list(boundaries(lines))
     for last in reversed(all_of_them):
         for first in reversed(all_of_them):
@@ -42,11 +42,11 @@ def steady_steps(lines):
             period = lines[first["line"] + 1 : last["line"] + 1]
             if not any(isinstance(line, list) and line[0].startswith("segment_") for line in period):
                 return first, last
-    sys.exit("no step of this capture leaves the memory as it found it: capture more steps (gpucast run --steps 8)")
+    sys.exit("no step of this capture ends with the memory state of its start: capture more steps (gpucast run --steps 8)")
 
 
 def shifted(line, turn, by):
-    """A line of the history as it would be `turn` periods later."""
+    """A line of the history, shifted by `turn` periods."""
     if not isinstance(line, list):
         return line
     line = list(line)
@@ -75,7 +75,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("capture")
     parser.add_argument("output")
-    parser.add_argument("--events", type=int, default=1_000_000, help="at least so many events of the allocator")
+    parser.add_argument("--events", type=int, default=1_000_000, help="at least this number of events of the allocator")
     options = parser.parse_args()
     with gzip.open(options.capture, "rt") as file:
         lines = [json.loads(line) for line in file]

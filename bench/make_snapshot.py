@@ -1,10 +1,10 @@
-"""A large memory snapshot, as torch.cuda.memory._dump_snapshot would write it: what the reader's time and memory are measured on.
+"""A large memory snapshot, like torch.cuda.memory._dump_snapshot's: the input for measuring the reader's time and memory.
 
 python bench/make_snapshot.py --events 1000000 --frames 40 big.pickle
 /usr/bin/time -v build/release/bin/gpucast analyze big.pickle       (peak memory stays below 3 times the file's size)
 
-The history is of steps that allocate and free the same blocks, in one segment of 20 MiB a block. Every event has a list of
-frames of its own, as PyTorch makes them.
+The history has steps that allocate and free the same blocks, in one segment of 20 MiB per block. Every event has its own list of
+frames, as in PyTorch.
 """
 
 import argparse
@@ -91,7 +91,7 @@ def main():
     parser.add_argument("--blocks", type=int, default=500)
     parser.add_argument("--protocol", type=int, default=4)
     parser.add_argument(
-        "--metadata", choices=["", "same", "unique"], default="", help="keys of newer releases: one text, or a text an event"
+        "--metadata", choices=["", "same", "unique"], default="", help="keys of newer releases: one text, or a text for each event"
     )
     options = parser.parse_args()
     data = snapshot(options.events, options.frames, options.stacks, options.blocks, options.metadata)

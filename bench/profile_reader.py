@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""How fast gpucast reads a profiler trace, and the memory it takes beyond what it keeps.
+"""The speed of reading a profiler trace, and the extra memory beyond the kept data.
 
     ENV/bin/python bench/profile_reader.py --gpucast build/release/bin/gpucast --bench build/bench/bin/gpucast_bench
 
 The trace is made of real events: three training iterations of a small network under torch.profiler (or --trace, as export_chrome_trace
 writes it), again and again with later times and other ids and addresses, in the profiler's order: operators, memory, Python.
-The answers are checked: events of every kind and the sum of all bytes, as Python's json counts them. Returns non-zero when one is wrong or
-more than 200 MB beyond what is kept are taken; times are for reading.
+The answers are checked: events of every kind and the sum of all bytes, as counted by Python's json. Returns non-zero if one is wrong or
+more than 200 MB of extra memory are used; times are for reading.
 """
 
 import argparse
@@ -45,12 +45,12 @@ with profile(activities=[ProfilerActivity.CPU], profile_memory=True, record_shap
 prof.export_chrome_trace(sys.argv[1])
 """
 
-# What differs from one turn to the next. Times keep their decimals.
+# The differences from one turn to the next. Times keep their decimals.
 SHIFTED = re.compile(r'"(ts|Ev Idx|External id|Python id|Python parent id|Sequence number|Addr)": (\d+)')
 
 
 def split_events(text):
-    """(what stands before the events, the text of each, what stands behind)."""
+    """(the text before the events, the text of each, the text after)."""
     start = text.index('"traceEvents": [') + len('"traceEvents": [')
     end = text.rindex("],")
     decoder, events, at = json.JSONDecoder(), [], start
@@ -73,7 +73,7 @@ def section(event):
 
 
 def write_trace(source, path, size_bytes):
-    """Writes the long trace and returns what it holds."""
+    """Writes the long trace and returns its counts."""
     head, texts, tail = split_events(source.read_text())
     events = [json.loads(text) for text in texts]
     sections = [[], [], [], []]
@@ -122,7 +122,7 @@ def main():
         "--gpucast", default=str(ROOT / "build/release/bin/gpucast"), help="its virtual GPU lets PyTorch's CUDA build be imported"
     )
     parser.add_argument("--bench", required=True, help="gpucast_bench (-DGPUCAST_BENCH=ON)")
-    parser.add_argument("--trace", help="a trace of one's own to repeat")
+    parser.add_argument("--trace", help="your own trace to repeat")
     parser.add_argument("--size-mb", type=float, default=300)
     args = parser.parse_args()
 
@@ -151,7 +151,7 @@ def main():
         print(f"  kept                    {row['kept_bytes'] / 1e6:8.0f} MB")
         print(f"  peak memory beyond that {extra_bytes / 1e6:8.0f} MB")
         if extra_bytes > MOST_EXTRA_BYTES:
-            sys.exit(f"more than {MOST_EXTRA_BYTES / 1e6:.0f} MB beyond what is kept")
+            sys.exit(f"more than {MOST_EXTRA_BYTES / 1e6:.0f} MB beyond the kept data")
 
 
 if __name__ == "__main__":

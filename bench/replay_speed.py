@@ -3,8 +3,8 @@
 
     ENV/bin/python bench/replay_speed.py --gpucast build/release/bin/gpucast --bench build/bench/bin/gpucast_bench
 
-The answers are checked: both must end with the same peaks. PyTorch is called from Python; what an empty Python call costs is
-measured and taken off. Also: how the cost grows to ten million events, and the memory of a replay by event.
+The answers are checked: both must end with the same peaks. PyTorch is called from Python; the cost of an empty Python call is
+measured and subtracted. Also: the growth of the cost to ten million events, and the memory of a replay per event.
 Returns non-zero only when an answer is wrong; times are for reading.
 """
 
@@ -84,7 +84,7 @@ def run_bench(bench, name, events):
 
 
 def peak_rss_bytes(command):
-    """Of a command, by the kernel's count."""
+    """A command's peak memory, by the kernel's count."""
     script = "import resource,subprocess,sys; subprocess.run(sys.argv[1:],check=True,stdout=subprocess.DEVNULL);"
     script += "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss*1024)"
     return int(subprocess.run([sys.executable, "-c", script, *command], capture_output=True, text=True, check=True).stdout)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Reports of a long capture: how long each takes; how large the HTML file is, and how soon its page can be used.
+"""Reports of a long capture: the time of each; the size of the HTML file, and the time until its page can be used.
 
     python3 bench/reports.py --gpucast build/release/bin/gpucast --modules build/web-test/node_modules long.gpucast
     (bench/make_capture.py makes a long capture of a short one)

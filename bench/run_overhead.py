@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What `gpucast run` costs: importing PyTorch, a script on the virtual GPU without us, the same script with us.
+"""The cost of `gpucast run`: importing PyTorch, a script on the virtual GPU without us, the same script with us.
 
     ENV/bin/python bench/run_overhead.py --gpucast build/release/bin/gpucast
 
@@ -28,7 +28,7 @@ CASES = {
     "MLP": ["train_mlp.py"],
 }
 
-# Runs a script (or nothing) on the virtual libraries with no capture: what is left of gpucast is loading them.
+# Runs a script (or nothing) on the virtual libraries without a capture: gpucast only loads them.
 BARE = """
 import importlib.util, os, runpy, sys
 library_dir, profile, script = sys.argv[1], sys.argv[2], sys.argv[3:]

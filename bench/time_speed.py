@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""How fast `gpucast time` reads a step of 100,000 launches, and makes a table of all cards.
+"""The time of `gpucast time` for a step of 100,000 launches, and for a table of all cards.
 
     ENV/bin/python bench/time_speed.py --gpucast build/release/bin/gpucast
 
 ENV has PyTorch: examples/train_resnet50.py is captured, and its observed step's work is repeated until there are 100,000 launches. The
-answer is checked: the GPU's time grows by as much. Returns non-zero only when it does not; times are for reading.
+answer is checked: the GPU's time grows by the same factor. Returns non-zero only if it does not; times are for reading.
 """
 
 import argparse
@@ -22,7 +22,7 @@ LAUNCHES = 100_000
 
 
 def repeated(lines, times):
-    """The capture's lines with the observed step's operators and work `times` times, one behind the other."""
+    """The capture's lines with the observed step's operators and work `times` times, one after the other."""
     (record,) = [json.loads(line) for line in lines if line.startswith('{"record": "operators"')]
     first, last = record["marks"]
     calls = [json.loads(line) for line in lines if line.startswith('["operator",')]

@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""Measures this machine's card for about a minute, and writes what gpucast should know of it.
+"""Measures this machine's card for about a minute, and writes its constants for gpucast.
 
     python calibrate.py                      # writes ~/.config/gpucast/constants.json
     gpucast time train.gpucast --constants ~/.config/gpucast/constants.json
 
-Needs PyTorch 2.0 or newer with CUDA, and the gpucast command. Where that is not on the card's machine:
+Needs PyTorch 2.0 or newer with CUDA, and the gpucast command. If that is not on the card's machine:
 
     python calibrate.py --measure card.json  # there: measures, writes the times
     python calibrate.py --fit card.json      # elsewhere: needs gpucast, no PyTorch and no card
 
-How: it times operations (matrix products, copies, convolutions, attention), asks gpucast what it expects of the same ones, and changes
-the card's constants until both agree. docs/howto/calibrate.md says more."""
+How: it times operations (matrix products, copies, convolutions, attention), gets gpucast's expected times for the same ones, and changes
+the card's constants until both agree. docs/howto/calibrate.md has more."""
 
 import argparse
 import datetime
@@ -28,8 +28,8 @@ from pathlib import Path
 
 SCHEMA = 1
 TOO_FAST = 1.3  # measured over datasheet: nothing is that fast, so something else is wrong
-MOST_APART = 0.12  # of a rate's products, half may be this far from what the rate found for them says; the P4's are 0.17 (its clock falls)
-# Outside of these a constant says that something else used the card, or that the formula does not fit it: it is left out.
+MOST_APART = 0.12  # half of a rate's products may differ by this from the rate's prediction; the P4's are 0.17 (its clock falls)
+# A constant outside of these means that something else used the card, or that the formula does not fit it: it is left out.
 PLAUSIBLE = {
     "fraction": (0.1, 1.6),
     "efficiency": (0.05, 4.0),
@@ -48,7 +48,7 @@ def say(text):
     print(f"calibrate: {text}", file=sys.stderr, flush=True)
 
 
-# ---- what is measured: operations as `gpucast time --operations` reads them --------------------------------------------------------
+# ---- the measured operations, in the format of `gpucast time --operations` ---------------------------------------------------------
 
 
 def gemm(precision, m, n, k, b_transposed):
@@ -79,7 +79,7 @@ def moved(kind, read, written, **more):
 
 
 def plan(precisions, l2_bytes, free_bytes, quick=False):
-    """[(operation, the constant it tells, or None for one that is only checked)], the most important first."""
+    """[(operation, the constant it determines, or None if it is only checked)], the most important first."""
     rows = []
     stream = 1 << 16 if quick else min(512 << 20, free_bytes // 8 // 4096 * 4096)  # a tensor, many times L2
     rows += [
@@ -91,7 +91,7 @@ def plan(precisions, l2_bytes, free_bytes, quick=False):
         shapes = [(128, 128, 128, True), (128, 128, 128, False)]
     for precision in precisions:
         for m, n, k, b_transposed in shapes:
-            # Both operands, the result, and what making random numbers needs beside.
+            # Both operands, the result, and the memory for making random numbers.
             if precision == "fp8" and not b_transposed or (m * k + n * k + m * n) * 8 > free_bytes:
                 continue
             rows.append((gemm(precision, m, n, k, b_transposed), f"rates.{precision}_fraction"))
@@ -99,7 +99,7 @@ def plan(precisions, l2_bytes, free_bytes, quick=False):
     rows += [(moved("copy", link, link, from_host=True), "link"), (moved("copy", link, link, to_host=True), "link")]
     rows += [(moved("elementwise", 4, 4), "launch")]
     if l2_bytes:
-        # Their difference tells L2's rate, whatever a kernel's start takes. Both lie in the nearer half of L2, where it has two.
+        # Their difference gives L2's rate, whatever a kernel's start takes. Both lie in the nearer half of L2, if it has two.
         small, large = (int(l2_bytes * share / 2) // 4096 * 4096 for share in (0.08, 0.25))
         rows += [(moved("elementwise", small, small), "l2"), (moved("elementwise", large, large), "l2")]
     rows += [(moved("copy", stream, stream), None)]
@@ -108,7 +108,7 @@ def plan(precisions, l2_bytes, free_bytes, quick=False):
         for batch, heads, length, head_dim in lengths:
             for direction, name in (("forward", "efficiency"), ("backward", "backward_efficiency")):
                 rows.append((attention(precision, direction, batch, heads, length, head_dim), f"attention.{precision}.{name}"))
-    # Layout as people use it: tensor cores want channels last. Windows of 3x3 may go another way in fp32 (Winograd): not for the fit.
+    # The usual layout: tensor cores want channels last. Windows of 3x3 may use another algorithm in fp32 (Winograd): not for the fit.
     for precision in [p for p in precisions if p != "fp8"]:
         tensor = precision != "fp32"
         sizes = [(64, 256, 256, 28, 3, 1), (64, 128, 128, 56, 3, 1)] if tensor else [(32, 512, 512, 28, 1, 1), (32, 128, 128, 28, 5, 1)]
@@ -188,7 +188,7 @@ def prepare(torch, operation):
 
 
 class EventTimer:
-    """Times on the card's own clock. The card is kept waiting while short kernels are queued, so that the host's time does not count."""
+    """Times on the card's own clock. The card waits while short kernels are queued, so the host's time does not count."""
 
     def __init__(self, torch):
         self.torch = torch
@@ -228,7 +228,7 @@ def usable_precisions(capability):
 
 
 def nvidia_smi(uuid):
-    """What the driver says of the card; {} without nvidia-smi."""
+    """The driver's figures of the card; {} without nvidia-smi."""
     fields = ["driver_version", "power.limit", "clocks.max.sm", "clocks.sm", "temperature.gpu", "power.draw"]
     command = ["nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader"]
     if uuid:
@@ -238,7 +238,7 @@ def nvidia_smi(uuid):
     except (OSError, subprocess.TimeoutExpired):
         return {}
     lines = done.stdout.strip().splitlines()
-    if done.returncode != 0 or len(lines) != 1:  # several cards, and no way to tell which
+    if done.returncode != 0 or len(lines) != 1:  # several cards, and no way to know which
         return {}
     return dict(zip(fields, (value.strip() for value in lines[0].split(","))))
 
@@ -251,7 +251,7 @@ def measure(seconds, quick):
     if not torch.cuda.is_available() or torch.version.hip:
         raise Refused(f"PyTorch {torch.__version__} finds no NVIDIA card here; run it where the card is (see --fit for the other half)")
     timer = EventTimer(torch)
-    warnings.simplefilter("ignore")  # newer releases have other names for settings that older ones need
+    warnings.simplefilter("ignore")  # settings of older releases have other names in newer ones
     torch.manual_seed(0)
     torch.backends.cudnn.benchmark = True  # the fastest algorithm, which is what gpucast expects
     device = torch.cuda.get_device_properties(0)
@@ -266,7 +266,7 @@ def measure(seconds, quick):
         precisions.remove("fp8")
     planned = plan(precisions, l2_bytes, torch.cuda.mem_get_info()[0], quick)
     end = time.monotonic() + seconds
-    if not quick:  # a card that has just woken up has other clocks than one that works
+    if not quick:  # a card that was idle has other clocks than a busy one
         product = prepare(torch, gemm("fp32", 4096, 4096, 4096, True))
         while time.monotonic() < end - 0.95 * seconds:
             product()
@@ -316,7 +316,7 @@ def measure(seconds, quick):
 
 
 class Gpucast:
-    """The command: its table of cards, and what it expects of operations."""
+    """The command: its table of cards, and its expected times of operations."""
 
     def __init__(self, command):
         self.command = shutil.which(command)
@@ -355,18 +355,18 @@ def find_card(cards, device, asked=None):
     else:
         found = [card for card in cards if card["name"] == device["name"]]
         if not found:
-            raise Refused(f"gpucast's table has no card named '{device['name']}': name the one it is with --gpu, of {ids}")
+            raise Refused(f"gpucast's table has no card named '{device['name']}': choose its entry with --gpu, from {ids}")
     card = min(found, key=lambda c: abs(c["total_memory_bytes"] - device["total_memory_bytes"]))
     if card["multiprocessors"] != device["multiprocessors"]:
         raise Refused(
             f"'{device['name']}' has {device['multiprocessors']} multiprocessors, gpucast's '{card['id']}' has {card['multiprocessors']}: "
-            "it is another card (or a part of one), whose datasheet says nothing of this one"
+            "it is another card (or a part of one), and its datasheet does not apply"
         )
     return card
 
 
 def too_fast(rows, card):
-    """What was measured faster than any card can be."""
+    """Measurements that are faster than any card can be."""
     found = []
     for row in rows:
         operation, told = row["operation"], row["tells"]
@@ -419,14 +419,14 @@ def direct(rows, card):
 
 
 def solve(rows, card, given, names, gpucast, rounds=40):
-    """Values of `names` with which gpucast expects what was measured, in the median of each name's rows; what is then left of each
-    (expected / measured); how far its rows are apart then (median of |log|); which names the rows tell at all; and the limits that do
+    """Values of `names` with which gpucast's expected times agree with the measured ones, in the median of each name's rows; the remaining ratio
+    of each (expected / measured); the scatter of its rows (median of |log|); the names that the rows determine at all; and the limits that do
     not bind.
 
-    A constant that is too high makes its operations too short by about as much: so each is multiplied by expected / measured, again
-    and again. Products, memory and attention come from one another, but never in a circle."""
+    A constant that is too high makes its operations too short by about the same factor: so each is multiplied by expected / measured, again
+    and again. Products, memory and attention depend on each other, but never in a circle."""
     values = dict.fromkeys(names, 0.8)
-    # The card was measured at the power it has: no limit of watts on top. Twice the datasheet's rate never binds.
+    # The card was measured at its own power: no further limit of watts. Twice the datasheet's rate never binds.
     free = {}
     if card.get("power_w"):
         for name in names:
@@ -454,8 +454,8 @@ def solve(rows, card, given, names, gpucast, rounds=40):
         if all(abs(ratio - 1) < 1e-3 for ratio in ratios.values()):
             break
         values = {name: min(max(value * ratios[name], 0.01), 10.0) for name, value in values.items()}
-    # Where a lower value changes little, the operations wait for something else, and any value would fit: none is told.
-    # Memory apart from products, and these from what is built on them, so that none speaks for another.
+    # If a lower value changes little, the operations wait for something else, and any value would fit: none is determined.
+    # Memory apart from products, and these apart from the constants that depend on them, so none determines another.
     told = set()
     memory, rates = {"rates.dram_fraction"}, {name for name in names if name.startswith("rates.")}
     for group in (memory & rates, rates - memory, set(names) - rates):
@@ -466,7 +466,7 @@ def solve(rows, card, given, names, gpucast, rounds=40):
 
 
 def fit(measured, gpucast, asked=None):
-    """(the card's id, its layer, lines that say how well it fits)."""
+    """(the card's id, its layer, lines on the quality of the fit)."""
     card = find_card(gpucast.cards(), measured["device"], asked)
     rows, without_unit = [], set()
     for row in measured["rows"]:
@@ -482,7 +482,7 @@ def fit(measured, gpucast, asked=None):
     fast = too_fast(rows, card)
     if fast:
         raise Refused(
-            f"more than {TOO_FAST:.1f} times what the datasheet of '{card['id']}' allows, so these times are not to be believed "
+            f"more than {TOO_FAST:.1f} times the datasheet of '{card['id']}', so these times cannot be right "
             f"(a wrong --gpu? not a real card?): {'; '.join(fast[:3])}. Nothing was written"
         )
     given = direct(rows, card)
@@ -492,7 +492,7 @@ def fit(measured, gpucast, asked=None):
     while True:
         values, ratios, apart, told, free = solve(rows, card, given, names, gpucast)
         bad = {
-            name: "what was measured does not tell it, or no plausible value explains it"
+            name: "the measurements do not determine it, or no plausible value explains it"
             for name in names
             if name not in told or not plausible(name, values[name]) or abs(ratios[name] - 1) > 0.05
         }
@@ -501,13 +501,13 @@ def fit(measured, gpucast, asked=None):
                 bad[name] = "no one rate explains its operations: a clock that falls while they run, or something else that uses the card"
         if not bad:
             break
-        # The card's rates first: convolutions and attention are told from them.
+        # The card's rates first: convolutions and attention depend on them.
         bad = {name: why for name, why in bad.items() if name.startswith("rates.")} or bad
         for name, why in bad.items():
             say(f"left out: {name} ({why})")
         names = [name for name in names if name not in bad]
         if not any(name.startswith("rates.") for name in names):
-            raise Refused("none of the card's rates can be told; is something else using the card? Nothing was written")
+            raise Refused("none of the card's rates can be determined; is something else using the card? Nothing was written")
     values = {name: float(f"{value:.4g}") for name, value in {**given, **values, **free}.items()}
     smi = measured.get("nvidia_smi_after") or {}
     parts = [f"torch {measured['torch']}", f"CUDA {measured['cuda']}"]
@@ -517,7 +517,7 @@ def fit(measured, gpucast, asked=None):
 
 
 def quality(rows, card, layer, gpucast):
-    """A line a kind and precision: how far expected times are from the measured ones, without the file and with it."""
+    """A line for each kind and precision: the difference of expected from measured times, without the file and with it."""
     operations = [row["operation"] for row in rows]
     file = {"schema_version": SCHEMA, "cards": {card["id"]: layer}}
     before, after = gpucast.expected_ns(card["id"], operations), gpucast.expected_ns(card["id"], operations, file)
@@ -568,7 +568,7 @@ def write(path, text):
         path.parent.mkdir(parents=True, exist_ok=True)
         beside = path.with_name(path.name + ".new")
         beside.write_text(text)
-        beside.replace(path)  # whole or not at all
+        beside.replace(path)  # all or nothing
     except OSError as error:
         raise Refused(f"{path} cannot be written: {error}") from None
 
@@ -579,7 +579,7 @@ def with_card(path, card, layer, force):
     if Path(path).exists():
         file = read_json(path)
         if card in (file.get("cards") or {}) and not force:
-            raise Refused(f"{path} has constants of '{card}' already: --force replaces them, --out names another file")
+            raise Refused(f"{path} already has constants of '{card}': --force replaces them, --out names another file")
     file["cards"] = {**(file.get("cards") or {}), card: layer}
     return json.dumps(file, indent=1) + "\n"
 
@@ -587,13 +587,13 @@ def with_card(path, card, layer, force):
 def main(words=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", metavar="FILE", help="constants; default: gpucast/constants.json in the user's configuration folder")
-    parser.add_argument("--force", action="store_true", help="replace what --out holds of this card, or the file of --measure")
+    parser.add_argument("--force", action="store_true", help="replace this card's constants in --out, or the file of --measure")
     parser.add_argument("--gpu", metavar="ID", help="the card as `gpucast gpus` lists it; without it, by its name")
     parser.add_argument("--gpucast", default="gpucast", metavar="COMMAND", help="the gpucast command")
     parser.add_argument("--measure", metavar="FILE", help="measure only, and write the times")
-    parser.add_argument("--fit", metavar="FILE", help="times that --measure wrote, in the place of measuring")
+    parser.add_argument("--fit", metavar="FILE", help="use times that --measure wrote, instead of measuring")
     parser.add_argument("--seconds", type=float, default=60, help="about how long to measure (default 60)")
-    parser.add_argument("--quick", action="store_true", help="tiny operations, which say nothing of the card: to try the script")
+    parser.add_argument("--quick", action="store_true", help="tiny operations, to try the script; they say nothing about the card")
     options = parser.parse_args(words)
     if options.measure and options.fit:
         parser.error("--measure and --fit are two halves: name one")
@@ -607,7 +607,7 @@ def main(words=None):
             write(options.measure, json.dumps(measured, indent=1) + "\n")
             print(f"{options.measure}: {len(measured['rows'])} times. Next, where gpucast is: python calibrate.py --fit {options.measure}")
             return 0
-        # Everything that can go wrong early goes wrong before the minute is spent.
+        # Early errors come before the minute of measurements.
         gpucast = Gpucast(options.gpucast)
         out = Path(options.out) if options.out else default_path()
         if out.exists():

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""clang-tidy over files, remembering what was clean: tools/clang_tidy.py -p BUILD_FOLDER [--analyze] FILE...
+"""clang-tidy over files, with a memory of clean ones: tools/clang_tidy.py -p BUILD_FOLDER [--analyze] FILE...
 
 A file that was clean is not checked again while its text, the text of every header of ours that it reaches, its compile command, the
-configuration and the tools' versions are the same. What is remembered lies in ~/.cache/gpucast/clang-tidy (XDG_CACHE_HOME), one empty
+configuration and the tools' versions are the same. The memory is in ~/.cache/gpucast/clang-tidy (XDG_CACHE_HOME), one empty
 file each. The path-sensitive analyzer, two thirds of the time, runs with --analyze only. Exit code: 0 all clean, 1 not, 2 clang-tidy cannot be run.
 """
 
@@ -25,7 +25,7 @@ _INCLUDE = re.compile(rb'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
 _COMPILER_OPTIONS = [
     f"--extra-arg={word}" for word in ("-Wno-unknown-warning-option", "-Xclang", "-analyzer-config", "-Xclang", "mode=shallow")
 ]
-# What a check's answer depends on beside our own text: headers of these packages, and the tools.
+# A check's result also depends on headers of these packages, and on the tools.
 _PACKAGES = (
     "libfmt-dev",
     "libcli11-dev",
@@ -44,7 +44,7 @@ def main():
     parser.add_argument("--clang-tidy", default="clang-tidy", help="the program (default: on PATH)")
     parser.add_argument("-p", dest="build", required=True, help="the build folder with compile_commands.json")
     parser.add_argument("-j", dest="jobs", type=int, default=os.cpu_count(), help="files at a time")
-    parser.add_argument("--slowest", type=int, default=0, help="name this many files that took longest")
+    parser.add_argument("--slowest", type=int, default=0, help="name this number of slowest files")
     parser.add_argument("--analyze", action="store_true", help="with the path-sensitive analyzer")
     parser.add_argument("files", nargs="+")
     options = parser.parse_args()
@@ -80,7 +80,7 @@ def versions(program):
     except (OSError, subprocess.CalledProcessError) as error:
         print(f"tools/clang_tidy.py: {program} cannot be run: {error}; `make lint` installs it", file=sys.stderr)
         sys.exit(2)
-    with contextlib.suppress(OSError):  # elsewhere than on Debian: the tools' own versions must do
+    with contextlib.suppress(OSError):  # elsewhere than on Debian: the tools' own versions must be enough
         text += subprocess.run(["dpkg-query", "-W", *_PACKAGES], capture_output=True, text=True, check=False).stdout
     return text
 

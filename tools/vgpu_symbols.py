@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Write the lists of names that NVIDIA's libraries export: src/vgpu/symbols/cudaN/LIB.txt.
 
-The virtual GPU exports every one of these names, so that no PyTorch release meets an undefined symbol. A name that we
-have not written by hand answers "not supported". Run this only when a new CUDA release is to be covered:
+The virtual GPU exports every one of these names, so no PyTorch release meets an undefined symbol. A name without
+our own code answers "not supported". Run this only to cover a new CUDA release:
 
     pip download --no-deps -d wheels nvidia-cublas nvidia-cudnn-cu13 ...   (unpack them)
     tools/vgpu_symbols.py --cuda 13 FOLDER_WITH_LIBRARIES...

@@ -1,4 +1,4 @@
-"""`engine="ray"` on two local nodes, one of which dies in the middle: the rows are the local engine's, each once."""
+"""`engine="ray"` on two local nodes; one dies in the middle: the rows equal the local engine's, each once."""
 
 import os
 import sys
@@ -31,7 +31,7 @@ def jobs():
 
 
 def told(rows):
-    """What must not depend on where and when a job ran."""
+    """The part that must not depend on where and when a job ran."""
     varies = ("seconds", "forked")
     return {row.name: {name: value for name, value in row.json.items() if name not in varies} for row in rows}
 

@@ -1,10 +1,10 @@
-"""Compares allocators event by event on random sequences, and makes the sequences small on which they differ.
+"""Compares allocators event by event on random sequences, and minimises the sequences on which they differ.
 
-    python tests/differential/compare.py --torch ENV/bin/python --seeds 1000                gpucast replay against PyTorch's own
-    python tests/differential/compare.py --torch OLD/bin/python --against NEW/bin/python    one PyTorch release against another
+    python tests/differential/compare.py --torch ENV/bin/python --seeds 1000                gpucast replay and PyTorch's own
+    python tests/differential/compare.py --torch OLD/bin/python --against NEW/bin/python    one PyTorch release and another
     python tests/differential/compare.py --torch ENV/bin/python CASE.events.txt ...         given sequences instead of random ones
 
-A sequence that fails is left, minimised, in --keep (default build/differential). Exit code: 0 all equal, 1 not, 2 something broke.
+A failing sequence is minimised and kept in --keep (default build/differential). Exit code: 0 all equal, 1 not, 2 something broke.
 """
 
 import argparse
@@ -71,7 +71,7 @@ class PyTorch:
 
 
 class Replay:
-    """`gpucast replay`, one process a sequence."""
+    """`gpucast replay`, one process per sequence."""
 
     name = "gpucast replay"
 
@@ -92,7 +92,7 @@ class Replay:
 
 
 def first_difference(expected, got):
-    """The index of the first record that differs, or None. What comes after a mistake of PyTorch's own is not compared."""
+    """The index of the first record that differs, or None. Lines after a bug of PyTorch's own are not compared."""
     for i in range(max(len(expected), len(got))):
         left = expected[i] if i < len(expected) else None
         right = got[i] if i < len(got) else None
@@ -104,12 +104,12 @@ def first_difference(expected, got):
 
 
 def without_op(record):
-    """The operation is what was asked, not what was done, and gpucast calls `w` what `s` does."""
+    """The operation is the request, not the action, and gpucast writes `w` for `s`."""
     return {key: value for key, value in record.items() if key != "op"}
 
 
 def relative(records):
-    """With addresses counted from the first one: where a driver's addresses begin is not PyTorch's business."""
+    """With addresses counted from the first one: the start of a driver's addresses does not matter to PyTorch."""
     first = next((event[1] for record in records for event in record.get("events", []) if event[0] != "oom"), 0)
     for record in records:
         if "addr" in record:
@@ -129,7 +129,7 @@ def stopped(records):
 
 
 class Result:
-    """How two allocators did on one sequence."""
+    """The result of two allocators on one sequence."""
 
     def __init__(self, expected, got):
         self.expected, self.got = expected, got
@@ -200,7 +200,7 @@ class Pair:
 
 
 def repaired(lines):
-    """Without what the lines that were taken away leave behind: frees of nothing, ends of pools that were not begun, ..."""
+    """Without the leftovers of removed lines: frees of nothing, ends of pools that were not begun, ..."""
     kept, live, uses, begun, gone = [], set(), {}, set(), set()
     for line in lines:
         words = line.split()
@@ -233,7 +233,7 @@ def repaired(lines):
 
 
 def minimise(lines, differs, budget_s=60):
-    """Takes chunks of lines away, ever smaller ones, while `differs` holds. Comments stay."""
+    """Removes chunks of lines, ever smaller ones, while `differs` holds. Comments stay."""
     until = time.monotonic() + budget_s
     header = [line for line in lines if line.startswith("#")]
     events = [line for line in lines if not line.startswith("#")]
@@ -345,18 +345,16 @@ def compare_all(python, against, work, keep, limit=1, budget_s=60, jobs=1):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--torch", required=True, metavar="PYTHON", help="the Python whose PyTorch is right")
+    parser.add_argument("--torch", required=True, metavar="PYTHON", help="the Python with the reference PyTorch")
     parser.add_argument("--against", metavar="PYTHON", help="compare with that Python's PyTorch instead of gpucast replay")
-    parser.add_argument("--seeds", type=int, default=100, help="how many random sequences (default 100)")
+    parser.add_argument("--seeds", type=int, default=100, help="number of random sequences (default 100)")
     parser.add_argument("--first-seed", type=int, default=0)
-    parser.add_argument(
-        "--settings-of", metavar="RELEASE", help="only settings that this PyTorch release knows; default: the one that is right"
-    )
+    parser.add_argument("--settings-of", metavar="RELEASE", help="only settings that this PyTorch release knows; default: the reference's")
     parser.add_argument("--alloc-conf", help="these settings in every random sequence")
     parser.add_argument("--keep", type=Path, default=ROOT / "build/differential", help="folder for sequences that fail")
     parser.add_argument("--show", type=int, default=1, metavar="N", help="differences of each kind to show and keep (default 1)")
     parser.add_argument("--drop", default="", metavar="OPS", help="leave these operations out of random sequences, e.g. pb,pe,pr")
-    parser.add_argument("--minimise-s", type=float, default=60, help="seconds to make one small; 0: do not")
+    parser.add_argument("--minimise-s", type=float, default=60, help="seconds to minimise one; 0: do not")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("files", nargs="*", type=Path, help="event files instead of random sequences")
     arguments = parser.parse_args()

@@ -1,9 +1,9 @@
-"""Feeds sequences of allocator operations to PyTorch's own CUDACachingAllocator on the virtual GPU, and writes what it did.
+"""Feeds sequences of allocator operations to PyTorch's own CUDACachingAllocator on the virtual GPU, and writes its actions.
 
     ENV/bin/python tests/differential/drive.py EVENTS [--alloc-conf CONF] [--capacity-mib N] -o EXPECTED
 
-Formats and rules: README.md beside this file. Run it with the PyTorch to be observed. Each sequence gets a process of its
-own, forked from one that has imported torch and has not touched CUDA, so that nothing is left over from another one.
+Formats and rules: README.md in this folder. Run it with the PyTorch to be observed. Each sequence gets its own
+process, forked from one that has imported torch and has not touched CUDA, so nothing remains from another sequence.
 """
 
 import argparse
@@ -31,7 +31,7 @@ def open_text(path, mode):
 
 
 def read_events(path):
-    """The lines of an event file as lists of words, and what its comments say: {"alloc_conf": ..., "capacity_mib": ..., ...}."""
+    """The lines of an event file as lists of words, and its comments' settings: {"alloc_conf": ..., "capacity_mib": ..., ...}."""
     lines, header = [], {}
     with open_text(path, "r") as file:
         for text in file:
@@ -45,7 +45,7 @@ def read_events(path):
 
 
 def vgpu_folder():
-    """The folder with libgpucast_vgpu_core.so: beside GPUCAST_BIN, or of the release build."""
+    """The folder with libgpucast_vgpu_core.so: next to GPUCAST_BIN, or the release build's."""
     binary = Path(os.environ.get("GPUCAST_BIN", ROOT / "build/release/bin/gpucast")).resolve()
     folder = binary.parent.parent / "lib/gpucast/vgpu"
     if not (folder / "libgpucast_vgpu_core.so").exists():
@@ -75,11 +75,11 @@ def import_torch():
     import torch
 
     if core.gpucast_vgpu_used():
-        raise DriveError("importing torch used CUDA already: sequences cannot have a card of their own")
+        raise DriveError("importing torch already used CUDA: sequences cannot have their own card")
     return torch, core
 
 
-# What the allocator has done so far, in its own counters: they say after which event each line of its history came.
+# The allocator's actions so far, in its own counters: they show the event before each line of its history.
 class Done:
     def __init__(self):
         self.alloc = self.free_requested = self.free_completed = self.oom = self.mapped_bytes = self.unmapped_bytes = 0
@@ -160,7 +160,7 @@ class Sequence:
                 result["error"] = "oom"
                 del error  # holds a stack frame
             except RuntimeError as error:
-                # A mistake of PyTorch's own. What comes after it says nothing.
+                # A bug of PyTorch's own. Everything after it means nothing.
                 results.append({"stopped": str(error).split("\n")[0]})
                 break
             now = stats(0)
@@ -179,7 +179,7 @@ class Sequence:
     def split_history(results, boundaries, history, number_of):
         done, at = Done(), 0
         counts = dict.fromkeys(("segment_alloc", "segment_map", "segment_free", "segment_unmap"), 0)
-        for result, boundary in zip(results, boundaries):  # where it stopped, a result has no boundary
+        for result, boundary in zip(results, boundaries):  # after a stop, a result has no boundary
             events = []
             while done.now() != boundary:
                 if at == len(history):
@@ -325,7 +325,7 @@ class Driver:
         self.runtime_version = int(major) * 1000 + int(minor) * 10
 
     def run(self, events, output, alloc_conf=None, capacity_mib=None):
-        """What the file's comments say holds where nothing is given. Raises DriveError where PyTorch itself failed."""
+        """The file's comments are the defaults. Raises DriveError if PyTorch itself failed."""
         lines, header = read_events(events)
         if alloc_conf is None:
             alloc_conf = header.get("alloc_conf", "")
@@ -341,7 +341,7 @@ class Driver:
             if child == 0:
                 self._in_child(lines, streams, output, alloc_conf, profile, problem)
             _, status = os.waitpid(child, 0)
-            if os.WIFSIGNALED(status):  # PyTorch crashed; which events it did is lost
+            if os.WIFSIGNALED(status):  # PyTorch crashed; its events are lost
                 with open_text(output, "w") as file:
                     file.write(json.dumps({"stopped": f"signal {os.WTERMSIG(status)}"}) + "\n")
             elif status:
@@ -351,14 +351,14 @@ class Driver:
     def _in_child(self, lines, streams, output, alloc_conf, profile, problem):
         code = 1
         try:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # newer releases tell each failed allocation
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # newer releases report each failed allocation
             warnings.simplefilter("ignore")
             os.environ["GPUCAST_VGPU_PROFILE"] = profile
             os.environ.pop("PYTORCH_ALLOC_CONF", None)
             os.environ["PYTORCH_CUDA_ALLOC_CONF"] = alloc_conf
             write_expected(output, *Sequence(self.torch, self.core, lines, streams).run())
             code = 0
-        except BaseException as error:  # the parent tells it
+        except BaseException as error:  # the parent reports it
             import traceback
 
             Path(problem).write_text(f"{type(error).__name__}: {error}\n{traceback.format_exc()}")
@@ -369,7 +369,7 @@ class Driver:
 def serve(driver):
     """One request a line on stdin, one answer a line on stdout: how compare.py uses another Python's PyTorch."""
     answer = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # what libraries print must not look like an answer
+    os.dup2(2, 1)  # output of libraries must not look like an answer
     answer.write(json.dumps({"torch": driver.version}) + "\n")
     for line in sys.stdin:
         request = json.loads(line)

@@ -1,4 +1,4 @@
-"""Random sequences of allocator operations, the same for the same seed and release. README.md says what the lines mean.
+"""Random sequences of allocator operations, the same for the same seed and release. README.md explains the lines.
 
 python tests/differential/sequences.py --torch 2.14.1 --seed 7 > seed7.events.txt
 """
@@ -8,7 +8,7 @@ import random
 
 KIB, MIB = 1 << 10, 1 << 20
 
-# Sizes by class: what the allocator tells apart, and around its borders.
+# Sizes by class: all that the allocator distinguishes, and around its borders.
 SIZE_CLASSES = {
     "tiny": lambda r: r.randint(1, 4 * KIB),
     "around_512": lambda r: 512 * r.randint(1, 8) + r.randint(-1, 1),
@@ -56,7 +56,7 @@ def random_settings(r, version):
         name = r.choices(list(known), [WEIGHTS.get(name, 1) for name in known])[0]
         if not any(other.split(":")[0] == name.replace("_list", "") for other in chosen):
             chosen.append(known[name](r))
-    # Rounding of blocks that are not split matters only beside max_split_size_mb, and must not be below it.
+    # Rounding of blocks that are not split matters only together with max_split_size_mb, and must not be below it.
     if any(text.startswith("max_non_split") for text in chosen) and not any(text.startswith("max_split") for text in chosen):
         chosen.append(SETTINGS["max_split_size_mb"](r))
     # PyTorch wants both to be at least as large as a large segment, and looks at the text from left to right.
@@ -87,7 +87,7 @@ class Generator:
         self.repeat = r.choice((0, 0.3, 0.7, 0.95))
         self.order = r.choice(("random", "lifo", "fifo", "waves"))
         self.target_bytes = r.choice((100, 500, 1000, 2000, 4000)) * MIB
-        # Around what lives at once: the smaller, the more reclaiming and running out of memory.
+        # Around the live memory: the smaller, the more reclaiming and running out of memory.
         self.capacity_mib = 80000 if r.random() < 0.25 else max(24, int(self.target_bytes / MIB * r.uniform(0.4, 1.6))) // 2 * 2
         self.record_stream = r.choice((0, 0.05, 0.3)) if len(self.streams) > 1 else 0
         self.holds = r.choice((0, 0.02, 0.1)) if self.record_stream else 0
@@ -159,7 +159,7 @@ class Generator:
             self.add("pr", pool)
             self.pools[pool] -= 1
             if self.pools[pool] == 0:
-                del self.pools[pool]  # PyTorch does not take it up again
+                del self.pools[pool]  # PyTorch does not use it again
         elif len(self.begun) < 2:
             again = [pool for pool in self.pools if pool not in self.begun]
             pool = r.choice(again) if again and r.random() < 0.5 else self.next_pool

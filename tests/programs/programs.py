@@ -1,4 +1,4 @@
-"""The programs of run.py: what they are called, how they are started, what they need, what is expected of them."""
+"""The programs of run.py: names, commands, requirements, expected results."""
 
 from dataclasses import dataclass
 
@@ -8,13 +8,13 @@ class Program:
     group: str
     name: str
     command: tuple  # SCRIPTS stands for the folder of the scripts
-    packages: tuple = ()  # beside torch
+    packages: tuple = ()  # in addition to torch
     steps: int | None = None  # that the report must have seen
     options: tuple = ()  # of gpucast run
-    message: str = ""  # what must be said, with exit code 2, of a program that cannot be run
+    message: str = ""  # the message, with exit code 2, for a program that cannot run
     limit: float = 300  # seconds
-    whole: bool = False  # the command calls gpucast by itself
-    leaves: str = r"torchelastic_"  # names in the temporary folder of what the program leaves wherever it runs
+    whole: bool = False  # the command itself calls gpucast
+    leaves: str = r"torchelastic_"  # names of files in the temporary folder that the program leaves wherever it runs
 
 
 def python(script, *arguments):

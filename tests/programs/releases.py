@@ -36,7 +36,7 @@ def python_of(interpreter):
 
 
 def install(folder, interpreter, release):
-    """PyTorch alone, then all that its metadata asks for, but NVIDIA's."""
+    """PyTorch alone, then all packages that its metadata asks for, except NVIDIA's."""
     subprocess.run([interpreter, "-m", "venv", folder], check=True, capture_output=True)
     python = f"{folder}/bin/python"
     pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"]
@@ -88,7 +88,7 @@ def main():
     parser.add_argument("--gpucast", required=True)
     parser.add_argument("--python", default=sys.executable, help="the interpreters to make environments with, separated by commas")
     parser.add_argument("--only", help="these releases, separated by commas")
-    parser.add_argument("--rows", required=True, help="keep results in this file, and go on from it")
+    parser.add_argument("--rows", required=True, help="keep results in this file, and continue from it")
     options = parser.parse_args()
     options.gpucast = os.path.abspath(options.gpucast)
     rows = [json.loads(line) for line in Path(options.rows).read_text().splitlines()] if os.path.exists(options.rows) else []

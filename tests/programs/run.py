@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Programs of the kinds that people run, each under `gpucast run` to its own end: does it end, are the report's peaks those of PyTorch's own
-counters on every rank and device, and is anything left behind?
+"""The usual kinds of programs, each under `gpucast run` to its own end: does it end, do the report's peaks equal PyTorch's own
+counters on every rank and device, and does anything remain?
 
 run.py --gpucast build/release/bin/gpucast --python ENV/bin/python [--only trainer,ddp] [--rows FILE] [--markdown docs/reference/compatibility.md]
 """
@@ -48,7 +48,7 @@ def processes_with(marker):
 
 
 def left_behind(program, marker, temporary, shared_before, said):
-    """Processes, shared memory, files. What gpucast says that it leaves (the capture of a script that failed) does not count."""
+    """Processes, shared memory, files. Files that gpucast reports (the capture of a failed script) do not count."""
     for _ in range(50):
         processes = processes_with(marker)
         if not processes:
@@ -77,7 +77,7 @@ def peaks_of(report):
 
 
 def judge(program, code, out, err):
-    """What the row says of a program that ended by itself."""
+    """The row of a program that ended normally."""
     said = GPUCAST_SAYS.findall(err)
     row = {"code": code, "says": said[-1] if said else ""}
     if program.message:
@@ -161,9 +161,9 @@ def main():
     parser.add_argument("--python")
     parser.add_argument("--only", help="programs in whose name or group one of these words is, separated by commas")
     parser.add_argument("--again", action="store_true", help="also those that have a row")
-    parser.add_argument("--rows", help="keep results in this file, and go on from it")
+    parser.add_argument("--rows", help="keep results in this file, and continue from it")
     parser.add_argument("--releases", help="rows of releases.py, for the page")
-    parser.add_argument("--logs", help="keep what programs print in this folder")
+    parser.add_argument("--logs", help="keep the programs' output in this folder")
     parser.add_argument("--markdown", help="write the page here")
     parser.add_argument("--cache", default=os.path.join(tempfile.gettempdir(), "gpucast-programs-cache"), help="for what compilers keep")
     options = parser.parse_args()

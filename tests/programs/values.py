@@ -1,6 +1,6 @@
-"""Small programs whose course depends on values: each answers with sizes and numbers that it reads. Run on the host for the truth, then on
-the card. `known`: all comes from the host. `drawn`: it depends on what nobody knows (weights, activations), and what is answered is what
-holds all the same.
+"""Small programs that depend on values: each answers with sizes and numbers that it reads. Run on the host for the truth, then on
+the card. `known`: all values are from the host. `drawn`: values depend on unknown ones (weights, activations), and the answer has only
+facts that hold anyway.
 """
 
 import json
@@ -287,4 +287,4 @@ if __name__ == "__main__":
             card = f"{type(error).__name__}: {error}"
         wrong += host != card
         print(f"{'same' if host == card else 'OTHER'} {name}", "" if host == card else f"{host} {card}")
-    print(f"of {len(PROGRAMS)} programs {len(PROGRAMS) - wrong} answer as on the host")
+    print(f"of {len(PROGRAMS)} programs {len(PROGRAMS) - wrong} give the same answers as on the host")

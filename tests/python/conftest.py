@@ -78,7 +78,7 @@ class Capture:
         return {tensor[5]: tensor[4] for tensor in self.of("tensor") if tensor[2] == kind}
 
     def allocator(self):
-        """The history without stacks and times: what must not depend on us."""
+        """The history without stacks and times: the part that must not depend on us."""
         names = ("alloc", "free_requested", "free_completed", "segment_alloc", "segment_free", "segment_map", "segment_unmap")
         return [event[:4] for event in self.of(*names)]
 
@@ -178,7 +178,7 @@ def gpucast(gpucast_bin, open_batch, tmp_path):
 
 
 def processes_with(marker):
-    """PIDs of processes whose environment holds `marker`."""
+    """PIDs of processes with `marker` in their environment."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
@@ -195,7 +195,7 @@ def leaves_nothing(monkeypatch, tmp_path):
     """After the test no process that it started lives, and the temporary folder holds no session."""
     marker = f"GPUCAST_TEST={uuid.uuid4().hex}"
     monkeypatch.setenv(*marker.split("="))
-    # Short: multiprocessing makes sockets in it, whose paths must be under 108 characters.
+    # Short: multiprocessing makes sockets in it, and their paths must be under 108 characters.
     temporary = Path(tempfile.mkdtemp(prefix="leaves-"))
     (tmp_path / "tmp").symlink_to(temporary)
     monkeypatch.setenv("TMPDIR", str(temporary))

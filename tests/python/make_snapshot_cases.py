@@ -76,7 +76,7 @@ def main():
             subprocess.run([sys.executable, "-c", program], env=env, check=True)
             snapshot = pickle.loads((Path(temporary) / "snapshot").read_bytes())
         for frames in frame_lists(snapshot):
-            for frame in frames:  # where PyTorch was installed is nobody's business
+            for frame in frames:  # hide where PyTorch was installed
                 frame["filename"] = re.sub(r"^.*/(site-packages/)", r"/usr/lib/python3/\1", frame["filename"])
         data = pickle.dumps(snapshot)
         (case / "input.pickle").write_bytes(data)

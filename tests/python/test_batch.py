@@ -1,4 +1,4 @@
-"""`gpucast batch`: jobs in children of a Python that has imported PyTorch are what fresh processes would be, and none is lost."""
+"""`gpucast batch`: jobs in children of a Python that has imported PyTorch equal fresh processes, and none is lost."""
 
 import json
 import os
@@ -187,7 +187,7 @@ def test_each_child_draws_its_own_random_numbers(batch):
     assert len(set(first + second)) == 8
 
 
-# A library as large ones are: it loads its parts when it is asked for them, needs PyTorch and another library.
+# Like a large library: it loads its parts on demand, needs PyTorch and another library.
 LIBRARY = {
     "timm/__init__.py": "import os, sys, torchvision\nprint('imported', file=sys.stderr)\nos.environ['TIMM'] = '1'\nPROCESS = os.getpid()\n",
     "timm/layers.py": "import os, torch, timm_parts\nPROCESS = os.getpid()\nclass Layer(torch.nn.Linear): pass\n",

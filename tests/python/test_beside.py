@@ -1,4 +1,4 @@
-"""eval/memory: the line through what processes hold beside the allocator, and that the ledger has it."""
+"""eval/memory: the line through processes' memory outside the allocator, and that the ledger has it."""
 
 import re
 

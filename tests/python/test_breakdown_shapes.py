@@ -47,18 +47,18 @@ class Breakdown:
         done = subprocess.run(words, capture_output=True, text=True, timeout=60)
         assert done.returncode in (0, 1), done.stderr
         lines = csv.DictReader(io.StringIO(done.stdout))
-        # Outermost modules have no name: the model and a loss module are told apart by their types.
+        # Outermost modules have no name: the model and a loss module differ by their types.
         return {(line["name"] or line["type"], line["category"], line["itself"] == "1"): line for line in lines}
 
     def bytes(self, by, name, category, moment):
-        """(requested, allocated) of a tensor, or of what a module has beside its children."""
+        """(requested, allocated) of a tensor, or of a module without its children."""
         rows = self.modules if by == "module" else self.tensors
         has_children = by == "module" and any(itself and other == name or other.startswith(f"{name}.") for other, _, itself in rows)
         line = rows.get((name, category, has_children))
         return (0, 0) if line is None else (int(line[f"{moment}_requested_bytes"]), int(line[f"{moment}_bytes"]))
 
     def total(self, category, moment):
-        """Requested bytes of the whole model and what is outside of it."""
+        """Requested bytes of the whole model and of everything outside it."""
         outermost = [line for (_, of, _), line in self.modules.items() if of == category and line["depth"] == "0"]
         return sum(int(line[f"{moment}_requested_bytes"]) for line in outermost)
 
@@ -68,7 +68,7 @@ def rounded(sizes):
 
 
 def assert_blocks(breakdown, by, name, category, moment, sizes):
-    """The row holds blocks of exactly these sizes. What it takes in the allocator is each rounded up to 512 bytes; above 1 MiB a
+    """The row holds blocks of exactly these sizes. In the allocator each is rounded up to 512 bytes; above 1 MiB a
     rest of up to 1 MiB may stay with the block."""
     requested, allocated = breakdown.bytes(by, name, category, moment)
     assert requested == sum(sizes), (name, category)
@@ -303,7 +303,7 @@ def test_transformer(gpucast, gpucast_bin):
     norms = ["norm"]
     for layer in range(layers):
         name = f"blocks.{layer}"
-        # q, k, v; what softmax gives; attention's result with its heads side by side; the two sums
+        # q, k, v; the result of softmax; attention's result with its heads side by side; the two sums
         kept[name] = [*3 * [hidden], batch * heads * length * length * FLOAT, hidden, hidden, hidden]
         kept[f"{name}.norm1"] = kept[f"{name}.norm2"] = norm
         kept[f"{name}.qkv"] = kept[f"{name}.projection"] = kept[f"{name}.down"] = []

@@ -1,4 +1,4 @@
-"""tools/calibrate.py: its calls on the virtual GPU (whose times mean nothing), and from known times to the constants they came from."""
+"""tools/calibrate.py: its calls on the virtual GPU (times there mean nothing), and from known times back to their constants."""
 
 import importlib.util
 import json
@@ -157,7 +157,7 @@ def test_what_the_rows_do_not_tell_is_left_out(command, capsys):
     assert told not in found
     assert "convolution.fp16.data_gradient_efficiency" in found
     assert f"left out: {told}" in capsys.readouterr().err
-    # No rate of products is told by a copy.
+    # A copy determines no rate of products.
     measured["rows"] = [row for row in measured["rows"] if row["tells"] == "rates.dram_fraction"]
     measured["rows"].append({**measured["rows"][0], "tells": "rates.fp16_fraction"})
     assert set(numbers(calibrate.fit(measured, command)[1])) == {"rates.dram_fraction"}
@@ -205,7 +205,7 @@ def test_faster_than_the_datasheet_is_refused(command, script, tmp_path, told, w
     file.write_text(json.dumps(measured))
     done = script("--fit", file, "--out", tmp_path / "constants.json")
     assert done.returncode == 2
-    assert "1.3 times what the datasheet of 'a100-80' allows" in done.stderr
+    assert "1.3 times the datasheet of 'a100-80'" in done.stderr
     assert what in done.stderr
     assert not (tmp_path / "constants.json").exists()
 

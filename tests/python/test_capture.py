@@ -220,7 +220,7 @@ def test_optimizer_that_never_steps(gpucast):
 
 # ---- the allocator does not notice us -----------------------------------------------------------------------------------------------
 
-# Records the history by itself, under `gpucast run`'s environment with our hooks left out: `bare` loads the libraries only.
+# Records the history itself, under `gpucast run`'s environment without our hooks: `bare` only loads the libraries.
 BARE = """
 import json, os, sys
 if MODE == "bare":
@@ -320,7 +320,7 @@ def test_allocator_history_is_the_same_without_us(gpucast, model):
 
 
 def test_backward_modules(gpucast):
-    """Each operator's backward belongs to the module whose forward made it, residual additions to the block around."""
+    """Each operator's backward belongs to the module of its forward, residual additions to the block around."""
     capture = gpucast(MODELS["resnet"]).capture
     names = {module["id"]: module["name"] or module["type"] for module in capture.all("module")}
     passes = []
@@ -361,7 +361,7 @@ def test_exception_leaves_no_open_count(gpucast):
 
 
 def test_a_hook_that_fails_is_switched_off(gpucast):
-    """A model whose modules cannot be walked is the user's business: the script must not notice."""
+    """A model whose modules cannot be walked: the script must not notice us."""
     script = (
         train_script()
         .replace(

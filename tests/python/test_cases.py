@@ -1,9 +1,9 @@
-"""Golden cases: tests/cases/NAME holds a capture (as text), a command and what it must print.
+"""Golden cases: tests/cases/NAME holds a capture (as text), a command and its expected output.
 
     input.jsonl      the capture's lines; compressed to train.gpucast before the command runs
-    input_of         instead: the case whose input it is
-    second_input_of  optional: a case whose input lies beside it, named second instead of train
-    input.events.txt.gz    instead: an event file; expected.jsonl.gz beside it is for test_replay.py
+    input_of         instead: the case with the input
+    second_input_of  optional: a case with a second input, named second instead of train
+    input.events.txt.gz    instead: an event file; expected.jsonl.gz next to it is for test_replay.py
     input.pickle     instead: a memory snapshot, as train.pickle
     input.trace.json.gz    instead: a profiler trace, as train.json.gz (tests/cases/PROFILES.md says how each was made)
     input.jobs.csv, input.jobs.jsonl   instead: a table of jobs, as train.csv or train.jsonl
@@ -12,11 +12,11 @@
     expected.json    standard output with --format json
     expected.csv, expected.md   optional: standard output with --format csv, --format markdown
     exit_code
-    keep_bytes       optional: cut the compressed file after so many bytes
+    keep_bytes       optional: cut the compressed file after this number of bytes
     uncompressed     optional: leave the file as it is
-    constants.json   optional: a file of constants, beside the capture
+    constants.json   optional: a file of constants, next to the capture
 
-GPUCAST_UPDATE_CASES=1 writes what was printed as what is expected: look at the difference before you commit it.
+GPUCAST_UPDATE_CASES=1 writes the present output as the expected one: look at the difference before you commit it.
 """
 
 import gzip

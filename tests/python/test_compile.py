@@ -18,7 +18,7 @@ COUNTERS = """
 print(f"allocated={torch.cuda.max_memory_allocated()}")
 print(f"reserved={torch.cuda.max_memory_reserved()}")
 """
-# What PyTorch does alone: the graphs are as many without our hooks.
+# PyTorch alone: the number of graphs is the same without our hooks.
 GRAPHS = """
 from torch._dynamo.utils import counters
 print(f"graphs={counters['stats']['unique_graphs']}")
@@ -60,7 +60,7 @@ for _ in range(3):
     assert names and all(len(rest) == 4 and rest[1] > 0 for rest in names.values())  # registers known
     launches = [line for line in run.capture.of("kernel") if line[1] in names]
     assert len(launches) > len(names) and all(line[2] > 0 and line[5] > 0 for line in launches)
-    # What they move is known by what they point to: the model's parameters and activations, not all inputs of the compiled function.
+    # Their bytes are known from their pointers: the model's parameters and activations, not all inputs of the compiled function.
     done = subprocess.run([gpucast_bin, "time", "--format", "json", run.capture_path], capture_output=True, text=True, check=True)
     result = json.loads(done.stdout)
     assert result["coverage"] == 1.0 and result["unknown_share"] == 0

@@ -152,7 +152,7 @@ def test_answers_are_kept(asked, fake):
     first = asked()
     (kept,) = fake.answers.glob("*.txt")
     assert len(kept.read_text().split("\n")) == 3  # each begins with a new line
-    again = asked("crash")  # which nobody notices: nothing is asked
+    again = asked("crash")  # without effect: cuDNN is not asked
     assert again.code == 0 and plans(again) == plans(first) and "cudnn_not_asked" not in warnings(again)
     # A damaged file is no answer.
     lines = kept.read_text().split("\n")[1:]
@@ -202,7 +202,7 @@ real = pytest.mark.skipif(not REAL, reason="GPUCAST_CUDNN names no folder with c
 
 @real
 def test_real_answers_replay_and_repeat(gpucast, gpucast_bin):
-    """ResNet-50's first layers and others: the history is one that the allocator makes of its own, and the same from kept answers."""
+    """ResNet-50's first layers and others: the allocator's replay gives the same history, and kept answers do, too."""
     script = (HERE.parent.parent / "examples/train_resnet50.py").read_text()
     runs = []
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""DNN-occu beside the computed occupancy: graphs, steps of inference, the network and what the command says of it."""
+"""DNN-occu next to the computed occupancy: graphs, steps of inference, the network and the command's output."""
 
 import json
 import subprocess
@@ -27,7 +27,7 @@ with torch.no_grad():
 
 @pytest.fixture
 def occupancy(gpucast_bin, tmp_path):
-    """`gpucast occupancy` of a script: the report, or what it says where it ends with code 2."""
+    """`gpucast occupancy` of a script: the report, or its message if it ends with code 2."""
 
     def run(script, *options, code=0, what=("--", sys.executable, "script.py")):
         (tmp_path / "script.py").write_text(script)
@@ -125,7 +125,7 @@ json.dump(result, open("result.json", "w"))
 
 
 def test_networks_learn(gpucast, tmp_path):
-    """A graph's answer does not depend on what else is in its batch; training that was broken off ends where it would have."""
+    """A graph's answer does not depend on the other graphs in its batch; an interrupted training ends with the same result."""
     script = NETWORKS.replace("PYTHON", repr(str(ROOT / "python"))).replace("FOLDER", repr(str(tmp_path)))
     run = gpucast(script, "--until-end", fresh=True)
     assert (tmp_path / "result.json").exists(), run.err

@@ -1,4 +1,4 @@
-"""`gpucast doctor`: says what is there, and what to do where something is wrong."""
+"""`gpucast doctor`: reports the installation, and what to do if something is wrong."""
 
 import json
 import subprocess

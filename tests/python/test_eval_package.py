@@ -56,7 +56,7 @@ def name_of(path):
 
 
 def test_commands_print_their_help():
-    """In one Python for all of them, which has no CUDA: what they need beyond numpy they import when they need it."""
+    """In one Python for all of them, without CUDA: packages other than numpy are imported on use."""
     names = [name_of(path) for path in modules() if not is_script(path) and '\nif __name__ == "__main__":' in path.read_text()]
     commands = sorted(set(names) - set(JOBS))
     assert len(commands) > 30 and set(JOBS) < set(names)

@@ -1,4 +1,4 @@
-"""`gpucast explain`: what it says of a capture, and what running the script again under what-ifs saves."""
+"""`gpucast explain`: its output for a capture, and the savings of running the script again under what-ifs."""
 
 import json
 import os

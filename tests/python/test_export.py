@@ -145,7 +145,7 @@ def test_a_run_in_memory_viz(gpucast, gpucast_command, export, memory_viz, tmp_p
     categories = {event["category"] for event in allocs}
     assert {"parameters", "gradients", "optimizer_state", "activations", "inputs"} <= categories
     assert "unknown" in {event["category"] for event in trace}, "or memory_viz stops"
-    assert len({event["category"] for event in trace}) <= 10, "as many colours as memory_viz has"
+    assert len({event["category"] for event in trace}) <= 10, "no more colours than memory_viz has"
     assert any(names_of(event["frames"])[0].startswith("activations: forward, step 1, in ") for event in allocs)
     explained = {names_of(event["frames"])[0] for event in allocs}
     assert "parameters: model_to_device, in 0 (Linear), 0.weight" in explained, "a tensor with a name"
@@ -169,7 +169,7 @@ def test_a_run_in_memory_viz(gpucast, gpucast_command, export, memory_viz, tmp_p
         assert "add_local_files" in plot
     memory_viz.compare(snapshot["segments"], snapshot["segments"], format_flamegraph=lines)
 
-    # And ours: the same figures as of the capture.
+    # And ours: the same figures as from the capture.
     ours = json.loads(gpucast_command("analyze", path, "--format", "json").stdout)
     theirs = json.loads(gpucast_command("analyze", capture, "--format", "json").stdout)
     for key in "allocated_bytes", "reserved_bytes":

@@ -29,7 +29,7 @@ PRODUCTS = [  # batch, m, n, k, the second operand transposed
 
 
 def constants(gpu, precision):
-    """As src/time/constants.cc and card_rates() read them, for a card whose watts do not bind."""
+    """As src/time/constants.cc and card_rates() read them, for a card without a limit of watts."""
     layers = {name: json.loads((ROOT / f"data/time/{name}.json").read_text())[name] for name in ("operations", "architectures", "cards")}
     architecture, card = layers["architectures"][gpu["compute_capability"]], layers["cards"].get(gpu["id"], {})
     gemm, rates = {}, {**architecture["rates"], **card.get("rates", {})}

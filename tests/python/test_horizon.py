@@ -1,11 +1,11 @@
-"""How far a run goes (--steps auto, --until-end), what it says of what it did not reach, and copies of parameters."""
+"""How far a run goes (--steps auto, --until-end), its warnings on the parts it did not reach, and copies of parameters."""
 
 import re
 import sys
 
 import pytest
 
-# 20 batches an epoch, then an evaluation whose batches are larger than what training takes.
+# 20 batches an epoch, then an evaluation with larger batches than training.
 EPOCHS = """
 import copy, torch
 from torch import nn
@@ -30,7 +30,7 @@ for epoch in range(EPOCHS):
 print("peak=%d" % torch.cuda.max_memory_allocated())
 """
 
-# 1 MiB of parameters four times over, beside those that are trained; a frozen layer that is like a trained one.
+# 1 MiB of parameters four times over, in addition to the trained ones; a frozen layer with a trained layer's shapes.
 COPIES = """
 import copy, torch
 from torch import nn
@@ -186,7 +186,7 @@ while batch:
 
 
 def test_a_script_that_looks_for_its_batch(gpucast):
-    """As accelerate's find_executable_batch_size: what counts is the attempt that worked."""
+    """Like accelerate's find_executable_batch_size: the successful attempt counts."""
     looked = gpucast(LOOKS_FOR_ITS_BATCH.replace("BATCH", "1 << 18"), "--gpu", "rtx3060", "--enforce-capacity")
     found = gpucast(LOOKS_FOR_ITS_BATCH.replace("BATCH", "1 << 16"), "--gpu", "rtx3060", "--enforce-capacity")
     assert looked.report["peak"]["allocated_bytes"] == found.report["peak"]["allocated_bytes"]

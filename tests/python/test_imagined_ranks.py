@@ -35,7 +35,7 @@ for step in range(3):
     if step == 2:
         dist.barrier()
 peaks = torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()
-os.write(1, f"\\nrank{rank}={peaks[0]}\\nreserved{rank}={peaks[1]}\\nsum{rank}={sum(sizes)}\\n".encode())  # whole, beside other ranks'
+os.write(1, f"\\nrank{rank}={peaks[0]}\\nreserved{rank}={peaks[1]}\\nsum{rank}={sum(sizes)}\\n".encode())  # in one write, because other ranks write too
 """
 
 
@@ -52,7 +52,7 @@ def test_imagined_ranks_are_like_real_ones(gpucast, leaves_nothing):
         for rank in chosen:
             for what in ("rank", "reserved"):
                 assert run.printed(f"{what}{rank}") == real.printed(f"{what}{rank}")
-        # The others hold what the first that runs holds.
+        # The others hold the same as the first rank that runs.
         assert run.printed(f"sum{chosen[0]}") == sum(rank + 1 for rank in chosen) + (4 - len(chosen)) * (chosen[0] + 1)
         assert {int(rank) for rank in re.findall(r"^rank(\d)=", run.err, re.MULTILINE)} == set(chosen)
         assert run.report["environment"]["world_size"] == 4 and run.report["environment"]["rank"] in chosen

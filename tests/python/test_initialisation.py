@@ -1,8 +1,8 @@
-"""Weights that the script would draw on the host, and that are left undrawn: what the script sees of it."""
+"""Weights that the script would draw on the host and that are left undrawn: the effects that the script sees."""
 
 from conftest import train_script
 
-# What each of these prints must be what PyTorch alone does: drawn(...) is its own function, which is not left out.
+# The output of each must equal PyTorch's alone: drawn(...) is its own function, which is not left out.
 SCRIPT = """
 import os, resource
 import torch
@@ -30,7 +30,7 @@ for dtype in (torch.float32, torch.bfloat16, torch.float16, torch.float64):
 def zeros(tensor):
     return not tensor.any()
 
-# What is left out: a module's weights and what initialises them, in one memory with numbers in it before.
+# Left out: a module's weights and the functions that initialise them, in memory with numbers in it before.
 memory = torch.ones(1024, 1025)
 assert zeros(nn.init.normal_(memory)) and zeros(nn.Linear(1024, 1024).weight) and zeros(nn.init.kaiming_uniform_(torch.ones(1024, 1024)))
 weight = nn.Parameter(torch.ones(1024, 1024))
@@ -38,7 +38,7 @@ def _init_weights(module):
     weight.data.normal_(mean=0.0, std=0.02)
 _init_weights(weight)
 assert zeros(weight)
-# And what is not: data, small ones, other orders of memory, whole numbers.
+# Not left out: data, small ones, other orders of memory, whole numbers.
 assert not zeros(torch.ones(1024, 1024).normal_()) and not zeros(torch.randn(1024, 1024)) and not zeros(nn.Linear(100, 100).weight)
 assert not zeros(nn.init.normal_(torch.ones(1024, 512)[:, ::2])) and not zeros(nn.init.normal_(torch.ones(1024, 1024).t()[:1000]))
 

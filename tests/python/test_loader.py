@@ -1,4 +1,4 @@
-"""The data pipeline: what a capture tells of a script's DataLoader, and what `gpucast time` makes of it."""
+"""The data pipeline: a capture's record of a script's DataLoader, and the results of `gpucast time` from it."""
 
 import gzip
 import json
@@ -94,7 +94,7 @@ def test_a_sleep_of_known_length(gpucast_bin, sleeping):
     result = report(gpucast_bin, sleeping, "--workers", "0,1,2,4,8")
     steps = {choice["workers"]: choice["step"]["expected_ns"] for choice in result["loader"]["choices"]}
     assert result["bound"] == "loader"
-    assert 0.97 < steps[0] / undisturbed_ns(measured[0]) < 1.3, "the batch, and what the step does besides"
+    assert 0.97 < steps[0] / undisturbed_ns(measured[0]) < 1.3, "the batch, and the rest of the step"
     # Sleeping workers need no core: eight of them are about eight times as fast as one.
     assert 5 < undisturbed_ns(measured[1]) / steps[8] < 9
     assert steps[1] > steps[2] > steps[4] > steps[8]
@@ -114,7 +114,7 @@ def test_the_text_gives_advice_in_numbers(gpucast_bin, sleeping):
     assert f"{enough} workers keep a100-80 busy" in text
     again = report(gpucast_bin, sleeping, "--workers", enough)
     assert again["bound"] != "loader"
-    assert again["loader"]["now"]["wait_share"] < 0.5, "the rest is what taking a batch costs a step of a millisecond"
+    assert again["loader"]["now"]["wait_share"] < 0.5, "the rest is the cost of fetching a batch in a step of a millisecond"
     assert again["loader"]["workers"] == enough
 
 
@@ -239,7 +239,7 @@ class Modules(Sleeps):
         return Modules.many(torch.zeros(64)), index % 10
 """
     capture = capture_of(gpucast_bin, tmp_path, setup, "DataLoader(Modules(), batch_size=4)", measure=False)
-    hooks_us = record_of(capture, "operators")["hooks_us"]  # a step, what they had taken until its end, the next step ...
+    hooks_us = record_of(capture, "operators")["hooks_us"]  # a step, their time until its end, the next step ...
     steps = dict(zip(hooks_us[::2], hooks_us[1::2], strict=True))
     batches_us = [wall_us for _, wall_us, _ in record_of(capture)["next"]]
     assert max(steps[step] - steps[step - 1] for step in steps if step - 1 in steps) < min(batches_us) / 2

@@ -1,4 +1,4 @@
-"""A CPU profile predicts what the virtual GPU measures: small cases of eval/matrix from end to end."""
+"""Predictions from a CPU profile equal the virtual GPU's measurements: small cases of eval/matrix from end to end."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""A CPU profile in fp32 predicts what the same script takes in bf16 or fp16, with autocast and without; the virtual GPU measures it."""
+"""A CPU profile in fp32 predicts the same script's memory in bf16 or fp16, with autocast and without; the virtual GPU measures it."""
 
 import json
 import subprocess
@@ -126,7 +126,7 @@ def test_fp32_profile_predicts_lower_precision(cases, network, mode):
 
 @pytest.mark.parametrize("network", ["cnn", "transformer"])
 def test_precisions_differ(cases, network):
-    """What the assertions above could not tell apart would be no test of the rule."""
+    """If the assertions above could not see the difference, they would not test the rule."""
     peaks = {mode: cases.truth(network, mode)["peak"]["allocated_bytes"] for mode in ("fp32", "bf16")}
     assert peaks["bf16"] < 0.8 * peaks["fp32"]
     without = cases.predict(cases.trace(network), "--dtype", "bf16", "--without", "mixed_precision")

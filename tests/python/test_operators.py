@@ -28,7 +28,7 @@ def script(steps=4, before="", inside="", after=""):
 
 
 def launches(capture):
-    """(time_ns, what) of the work between the marks, on the clock of the operators."""
+    """(time_ns, what) of the work between the marks, on the operators' clock."""
     (record,) = capture.all("operators")
     shift = capture.one("clock")["unix_ns"] - record["unix_ns"]
     mark, out = 0, []

@@ -67,7 +67,7 @@ def test_closed_forms_are_what_runs(gpucast, gpucast_bin, family, capsys, tmp_pa
     step, times = steps.read(gpucast_bin, run.capture_path, ["a100-80", "t4"])
     assert step.forward_flops == 4 * CLOSED[family] and step.samples == 4 and step.trains
     assert step.optimizer_bytes >= flops.optimizer_bytes(step.parameter_bytes, "AdamW") > 0 and step.activation_bytes > 0
-    # Every product needs two in the backward pass, but for the first, whose input needs no gradient: kappa is nothing to choose.
+    # Every product needs two in the backward pass, except the first, because its input needs no gradient: kappa is not free.
     assert 2 < step.all_flops / step.forward_flops <= 3
     assert (
         judged.family_of(family if family == "mlp" else "net", step) == {"cnn": "CNN", "mlp": "MLP", "transformer": "Transformer"}[family]
@@ -139,9 +139,9 @@ def test_scalability_is_found_again():
     measured = {workers: pipeline.cpu_ms(loader, workers) for workers in (1, 2, 4, 8)}
     assert measured[1] == 40 and measured[2] == 40 * (1 + 0.05 + 0.02) / 2
     assert pipeline.fit_scalability(measured) == (pytest.approx(0.05), pytest.approx(0.01))
-    assert pipeline.fit_scalability({1: 40, 4: 10}) == (0, 0)  # linear, and one point tells contention alone
+    assert pipeline.fit_scalability({1: 40, 4: 10}) == (0, 0)  # linear, and one point determines contention alone
     assert pipeline.fit_scalability({1: 40, 2: 15, 4: 9}) >= (0, 0)
-    # A loader of which more workers are slower: nothing below 0, and beyond what contention alone can do.
+    # A loader that is slower with more workers: nothing below 0, and beyond contention alone.
     alpha, beta = pipeline.fit_scalability({1: 10, 2: 6, 8: 20})
     assert alpha == 0 and beta > 0
     for bad in ({1: 10}, {2: 5, 4: 3}, {1: 0, 2: 5}):

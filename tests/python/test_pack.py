@@ -153,7 +153,7 @@ def test_slurm_and_ray_requests(gpucast_bin, tmp_path):
     words = [line.split(" --wrap=")[0] for line in script.splitlines() if line.startswith("sbatch")]
     assert words[0] == "sbatch --job-name=resnet-50 --constraint=p40 --gres=shard:6656"
     assert words[3] == "sbatch --job-name=gang --constraint=p40 --gres=gpu:p40:2"
-    # A stand-in that runs what it is given, as a batch script would.
+    # A stand-in that runs its words, like a batch script.
     stand_in = 'sbatch() { for word; do case $word in --wrap=echo*) eval "${word#--wrap=}";; esac; done; }\n'
     assert subprocess.run(["sh", "-c", stand_in + script], capture_output=True, text=True, check=True).stdout == "two words\n"
     program = manifest(gpucast_bin, "ray")

@@ -107,7 +107,7 @@ def test_gpucast_is_compared_with_what_was_measured(measures, error):
 
 
 def test_gpucast_second_round():
-    # Limit: 0.62 of the card. The allocator had needed what was measured less 2 beside it.
+    # Limit: 0.62 of the card. The allocator had needed the measured memory minus 2 outside it.
     for ground, virtual, second_oom in ((64, {}, False), (65, {}, True), (50, {("x", "gpucast"): True}, True), (50, None, False)):
         row = truth.from_xmem(xmem_row("x", ground, False))
         truth.add_gpucast(row, outcome(50), virtual)
@@ -188,7 +188,7 @@ def test_a_tree_splits_where_values_differ_most():
     tree = estimators.grow([(5, 1), (5, 2), (5, 3), (5, 4)], [1, 1, 9, 9])
     assert tree == (1, 2.5, 1, 9)
     assert [estimators.tree_value(tree, (0, x)) for x in (0, 2.5, 2.6, 100)] == [1, 1, 9, 9]
-    assert estimators.grow([(5, 1), (5, 1)], [1, 3]) == 2  # nothing tells them apart
+    assert estimators.grow([(5, 1), (5, 1)], [1, 3]) == 2  # they do not differ
     # A second split inside the first.
     tree = estimators.grow([(1,), (2,), (3,), (4,)], [0, 10, 100, 100])
     assert [estimators.tree_value(tree, (x,)) for x in (1, 2, 3)] == [0, 10, 100]
@@ -206,7 +206,7 @@ def test_schedtune_learns_from_other_models_only():
 
 def test_an_estimator_written_anew_is_judged_as_the_others():
     outcome = {"peak_reserved_bytes": 40, "growth_bytes": 5, "ledger_bytes": 9}
-    row = truth.from_xmem(RAW[0])  # took 50 of 100, 5 of them beside the allocator
+    row = truth.from_xmem(RAW[0])  # took 50 of 100, 5 of them outside the allocator
     truth.add_other(row, outcome, estimators.LLMEM, 60)
     low = row.estimates[estimators.LLMEM]
     assert low.error == pytest.approx(0.2) and low.says_oom is False and low.second_oom is False
@@ -219,7 +219,7 @@ def test_an_estimator_written_anew_is_judged_as_the_others():
 
 
 def test_model_statistics(gpucast_bin, tmp_path):
-    """A network whose sizes are known: VGG16 for 1000 classes has 138357544 parameters."""
+    """A network with known sizes: VGG16 for 1000 classes has 138357544 parameters."""
     words = [
         gpucast_bin,
         "run",
@@ -237,7 +237,7 @@ def test_model_statistics(gpucast_bin, tmp_path):
     (line,) = map(json.loads, (tmp_path / "out.jsonl").read_text().splitlines())
     assert line["parameters_bytes"] == 4 * 138357544
     assert line["input_bytes"] == 4 * 3 * 86 * 86
-    # Two layers of 64 x 86 x 86 with their ReLUs are the first of what it puts out.
+    # Two layers of 64 x 86 x 86 with their ReLUs are its first outputs.
     assert line["outputs_bytes"] > 4 * 4 * 64 * 86 * 86
     assert "decoder" not in line
 

@@ -1,4 +1,4 @@
-"""Training over several ranks, as torchrun starts it: each rank's peaks are its own counters', and its share is what paper says.
+"""Training over several ranks, started like torchrun: each rank's peaks equal its own counters, and its share equals arithmetic.
 
 GPUCAST_RANKS=2,4,8 tries other numbers of ranks, and more kinds.
 """

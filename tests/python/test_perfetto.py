@@ -1,4 +1,4 @@
-"""The Chrome trace of `export --to perfetto`: what Perfetto's importer and the format ask for, and the same figures as the report."""
+"""The Chrome trace of `export --to perfetto`: the rules of Perfetto's importer and of the format, and the same figures as the report."""
 
 import gzip
 import json
@@ -80,7 +80,7 @@ def test_what_the_format_asks_for_and_the_reports_figures(export, gpucast_bin, i
         (event["pid"], event["tid"]): event["args"]["name"] for event in events if event["ph"] == "M" and event["name"] == "thread_name"
     }
 
-    # Counters: whole bytes, whose highest values are the report's peaks.
+    # Counters: whole bytes; their highest values are the report's peaks.
     counters = defaultdict(list)
     for event in events:
         if event["ph"] == "C":
@@ -118,7 +118,7 @@ def test_what_the_format_asks_for_and_the_reports_figures(export, gpucast_bin, i
         for begin, end, _, _, _ in by_name["phases"]:
             assert sum(b <= begin and end <= e for b, e, _, _, _ in by_name["steps"]) == 1
 
-    # Blocks one by one: at any time not more than what is allocated; all of those that live at the peak, but for the smallest.
+    # Blocks one by one: at any time not more than is allocated; all live blocks at the peak, except the smallest.
     blocks = by_name["lane"]
     assert blocks and not any(depth for _, _, depth, _, _ in blocks), "the blocks of one lane follow each other"
     peak_ns = round(max(counters["allocated"], key=lambda sample: sample[1]["bytes"])[0] * 1000)

@@ -1,4 +1,4 @@
-"""`gpucast profile`: the trace it writes, what a script sees, and that the machine stays as it was.
+"""`gpucast profile`: its trace, the script's view, and that the machine stays unchanged.
 
 The same on a CUDA build and on a CPU-only PyTorch: run these with a Python of either.
 """
@@ -287,7 +287,7 @@ def test_command_with_quotes_and_other_letters(profile):
     assert trace.record["command"] == [sys.executable, "-c", script]
 
 
-# ---- what a script sees of its GPU ---------------------------------------------------------------------------------------------
+# ---- a script's view of its GPU ------------------------------------------------------------------------------------------------
 
 
 DEVICES = """

@@ -153,7 +153,7 @@ def test_a_graph_is_one_launch(traced):
     launches = [number for number, call in calls_of(traced["graph"]).items() if call["name"] == "cudaGraphLaunch"]
     kernels = collections.Counter(event["args"]["correlation"] for event in of(traced["graph"], "kernel"))
     assert len(launches) == 3
-    assert {kernels[launch] for launch in launches} == {3}, "two layers and what is between them"
+    assert {kernels[launch] for launch in launches} == {3}, "two layers and everything between them"
     fills = set(kernels) - set(launches)  # before a replay, up to PyTorch 2.6: the generator's seed and offset
     assert len(fills) in (0, 6)
     assert all(kernels[fill] == 1 for fill in fills)

@@ -1,4 +1,4 @@
-"""Several ranks in one session: what they bring each other, and what happens when one of them ends early."""
+"""Several ranks in one session: their messages, and the effects of an early end of one."""
 
 import json
 import os
@@ -107,7 +107,7 @@ def lives(process):
 
 
 def left_behind(temporary):
-    """The session's folder, with what ranks wrote for each other."""
+    """The session's folder, with the ranks' messages for each other."""
     return [path for path in temporary.iterdir() if "gpucast" in path.name]
 
 

@@ -1,4 +1,4 @@
-"""`gpucast replay`: event files against what PyTorch's own allocator did, its messages, and its advice tried on PyTorch."""
+"""`gpucast replay`: event files compared with PyTorch's own allocator, its messages, and its advice tried on PyTorch."""
 
 import gzip
 import json
@@ -138,7 +138,7 @@ def test_settings_that_would_save_a_run_do_save_it(gpucast, replay, tmp_path):
     assert run("roundup_power2_divisions:2").code == 1
 
 
-# ---- what was asked for ------------------------------------------------------------------------------------------------
+# ---- the requests ------------------------------------------------------------------------------------------------------
 
 EVENTS = "# torch 2.6.0\n" + "".join(f"a {i} 3145728 0\n" for i in range(12)) + "f 3\nf 4\ne\na 20 8388608 0\n"
 
@@ -228,7 +228,7 @@ def test_bad_input(name, replay, tmp_path):
     assert done.stdout == "" and not (tmp_path / "x").exists()
 
 
-# ---- settings: what PyTorch rejects, we reject ---------------------------------------------------------------------------
+# ---- settings: we reject the same as PyTorch -----------------------------------------------------------------------------
 
 SETTINGS = [
     "", "max_split_size_mb:20", "max_split_size_mb:21", "max_split_size_mb:0", "max_split_size_mb:many", "max_split_size_mb", "max_split_size_mb:",

@@ -1,4 +1,4 @@
-"""`gpucast run` from the outside: what it says, its exit codes, and that the machine stays as it was."""
+"""`gpucast run` from the outside: its output, its exit codes, and that the machine stays unchanged."""
 
 import importlib.util
 import json
@@ -225,7 +225,7 @@ def test_script_raises(gpucast, tmp_path):
 
 @pytest.mark.once
 def test_nothing_to_judge(gpucast, gpucast_bin):
-    """Before the first optimizer step nobody knows what a step takes."""
+    """Before the first optimizer step a step's memory is not known."""
     script = train_script().replace("optimizer.zero_grad()", "raise ValueError('bad batch')")
     done = gpucast(script)
     assert done.code == 2
@@ -291,7 +291,7 @@ def test_nothing_is_kept_without_output_option(gpucast, leaves_nothing):
 
 
 def test_no_temporary_folder_is_left(gpucast, leaves_nothing):
-    """Nor those of multiprocessing and PyTorch: an interpreter that ends by itself removes them, the script is killed."""
+    """Neither those of multiprocessing and PyTorch: a normal end of the interpreter removes them, but the script is killed."""
     loader = "import torch\ndata = iter(torch.utils.data.DataLoader(torch.zeros(4096, 64), batch_size=8, num_workers=2))\n"
     done = gpucast(train_script(after_step="next(data)").replace("import torch\n", loader, 1), fresh=True)
     assert done.code == 0, done.err
@@ -403,7 +403,7 @@ def test_output_through_a_pipe_is_not_lost(gpucast):
 
 @pytest.mark.once
 def test_no_checkpoint_is_written(gpucast):
-    """But for what is saved before anything was on the card."""
+    """Except files saved before anything was on the card."""
     script = train_script(
         after_step="""torch.save(model.state_dict(), "model.pt")
 import pathlib
@@ -662,7 +662,7 @@ def test_training_in_a_child(gpucast):
         assert not (gpucast.job / "after").exists()
 
 
-# An actor that has used the GPU and waits for work, beside the process that trains.
+# An actor that has used the GPU and waits for work, next to the process that trains.
 ACTOR = """
 import multiprocessing, time
 import torch

@@ -1,4 +1,4 @@
-"""`gpucast run --what-if NAME`: what happens is what would happen if a person had written the change into the script."""
+"""`gpucast run --what-if NAME`: the effect equals that of the change written into the script by hand."""
 
 import sys
 
@@ -51,7 +51,7 @@ for x, y in DataLoader(data, batch_size=batch):
     optimizer.step()
 """
 
-# what-if: what a person would write, in the place of what
+# what-if: (the change by hand, the text that it replaces)
 BY_HAND = {
     "set-to-none": [("set_to_none=False", "set_to_none=True")],
     "no-foreach": [("AdamW(model.parameters())", "AdamW(model.parameters(), foreach=False)")],
@@ -230,7 +230,7 @@ def test_batch_option_of_the_command(gpucast):
     assert history(done) == history(by_hand)
     (what_if,) = done.report["what_if"]
     assert what_if["acted"] and what_if["did"] == "--batch-size 512 became 256"
-    # As it was typed: the same command under the same what-if is the same run.
+    # The typed command: the same command under the same what-if is the same run.
     assert done.report["command"] == [sys.executable, "train.py", "--batch-size", "512"]
 
 
@@ -250,7 +250,7 @@ def test_without_effect_is_said(gpucast):
 
 
 def test_evaluation_and_transforms_keep_their_types(gpucast):
-    """A model called without gradients runs under autocast itself, and nothing behind it does."""
+    """A model called without gradients runs under autocast itself, but nothing after it does."""
     script = edited(
         [
             (

@@ -1,4 +1,4 @@
-"""Scripts whose course depends on values on the card: what comes from the host is followed, the rest imagined and said."""
+"""Scripts that depend on values on the card: values from the host are followed, the others are assumed and reported."""
 
 import re
 import sys
@@ -9,7 +9,7 @@ from conftest import train_script
 
 PROGRAMS = Path(__file__).resolve().parent.parent / "programs/values.py"
 
-# Graphs of a batch are pooled, as PyTorch Geometric does it; words of several lengths are laid behind one another.
+# Graphs of a batch are pooled like in PyTorch Geometric; words of several lengths follow one another.
 POOLS = """
 import torch
 
@@ -54,7 +54,7 @@ print("tokens=%d" % sum(taken))
 print("busiest=%d" % max(taken))
 """
 
-# As most scripts count right answers, and one check of what came from the host.
+# Right answers counted like in most scripts, and one check of a value from the host.
 ACCURACY = """
 import torch
 

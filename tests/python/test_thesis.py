@@ -1,4 +1,4 @@
-"""The tables of eval/thesis, made small, against arithmetic; and what is committed there."""
+"""The tables of eval/thesis, made small, compared with arithmetic; and the committed files there."""
 
 import csv
 from importlib.util import find_spec
@@ -42,14 +42,14 @@ def test_ncf(gpucast_bin, tmp_path):
     # The two factors of the product; the joined tables; ReLU's outputs 256, 128, 64; the joined 64 + 64; the last layer's output,
     # which the loss keeps; and the loss.
     assert blocks["total feature map usage"] == FLOAT * batch * (64 + 64 + 256 + 256 + 128 + 64 + 128 + 1) + FLOAT
-    # The gradient handed down by the last layer is batch * 128 floats, with as many addresses as the allocator gave it.
+    # The gradient from the last layer is batch * 128 floats, once for each address that the allocator gave it.
     assert counted["intermediate gradients"] >= FLOAT * batch * 128
     assert blocks["intermediate gradients"] >= FLOAT * batch * 128
     assert blocks["peak cached"] > blocks["total layer weight usage"] * 4  # weights, gradients, Adam's two
 
 
 def test_resnet50_counts_miss_the_last_layer(gpucast_bin, tmp_path):
-    """Why appendix A has 94 MB of gradients beside 102 MB of weights: the last layer's gradient is first seen as an intermediate one."""
+    """Why appendix A has 94 MB of gradients and 102 MB of weights: the last layer's gradient is first seen as an intermediate one."""
     if find_spec("torchvision") is None:
         pytest.skip("no torchvision")
     blocks, counted = tables.measure(gpucast_bin, "resnet50", 2, tmp_path)

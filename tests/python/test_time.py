@@ -43,7 +43,7 @@ def capture(gpucast_bin, tmp_path_factory):
 
 def test_products_are_on_paper(gpucast_bin, capture):
     result = report(gpucast_bin, capture, "--gpu", "a100-80,v100-16")
-    # Forward: 2 products. Backward: two gradients of the second, and of the first that of its weight alone: x needs none.
+    # Forward: 2 products. Backward: two gradients of the second, and only the weight's gradient of the first: x needs none.
     product = 2 * 8192 * 1024 * 4096
     assert result["hardware_flops"] == 5 * product
     assert result["model_flops"] == 6 * product
@@ -85,7 +85,7 @@ def test_nothing_is_said_of_a_capture_that_does_not_stay(gpucast_bin, capture):
 
 @pytest.mark.once
 def test_a_step_before_the_end_is_timed_whatever_came_then(gpucast_bin, capture, tmp_path):
-    """A script that raises in its third step has no verdict on its memory; its second step was observed all the same."""
+    """A script that raises in its third step has no verdict on its memory; but its second step was observed."""
     script = tmp_path / "train.py"
     script.write_text(SCRIPT.format(batch=8192) + "    if step == 2:\n        raise ValueError('no data')\n")
     result = report(gpucast_bin, "--gpu", "a100-80", "--steps", 4, "--", sys.executable, script)
@@ -179,7 +179,7 @@ def test_an_epoch_and_what_it_costs(gpucast_bin, capture):
     text = times(gpucast_bin, capture, "--gpu", "a100-80,v100-16", "--price", "a100-80=1800,v100-16=9e5", "--epoch-steps", 1000).stdout
     assert "an epoch of 1000 steps takes" in text and f"costs {1800 * hours:.3g} at 1800 an hour" in text
     assert all(len(line) <= 100 for line in text.splitlines())
-    # Without a DataLoader nobody knows how many steps an epoch has.
+    # Without a DataLoader the number of steps in an epoch is not known.
     result = report(gpucast_bin, capture, "--gpu", "a100-80", "--price", "a100-80=1.8")
     assert result["epoch"] is None and result["cost"]["epoch"] is None and result["cost"]["step"] > 0
     assert "1000 steps cost" in times(gpucast_bin, capture, "--gpu", "a100-80", "--price", "a100-80=1.8").stdout
@@ -302,7 +302,7 @@ def test_streams_events_and_the_host_wait_for_each_other(gpucast_bin, tmp_path):
     copies = sum(part["gpu_ns"] for part in found["plain"]["by_kind"] if part["name"] == "copy")
     assert copied("copy") > 1e6  # 64 MiB over the bus
     assert copied("pageable") > 2 * copied("copy"), "through a buffer of the driver's"
-    for mode in ("beside", "wait", "prefetch"):  # products share the card; a copy goes beside them
+    for mode in ("beside", "wait", "prefetch"):  # products share the card; a copy runs at the same time
         assert step[mode] == pytest.approx(step["plain"], rel=0.01), mode
     assert step["copy"] == pytest.approx(step["plain"] + copied("copy"), rel=0.002)
     assert step["plain"] < step["item"] < step["plain"] * 1.05  # a sum more, which the host waits for
@@ -358,7 +358,7 @@ def test_a_shape_alone_has_an_ideal_time(gpucast_bin, tmp_path):
     for line, one, other, count in zip(LINES, alone, given, flops):
         peak = 312e12 if line.get("precision") == "bf16" else 19.5e12
         assert one["ideal_ns"] == pytest.approx(1e9 * count / peak, rel=1e-3)
-        assert other["ideal_ns"] == pytest.approx(1e9 * 1e12 / peak, rel=1e-3), "what a line gives stays"
+        assert other["ideal_ns"] == pytest.approx(1e9 * 1e12 / peak, rel=1e-3), "the values in a line stay"
         for name in ("expected_ns", "low_ns", "high_ns", "bound"):
             assert one[name] == other[name]
 

@@ -259,7 +259,7 @@ def test_a_kind_that_hardly_takes_time_keeps_its_factor():
 
 
 def test_random_halves_are_judged_on_what_was_not_fitted():
-    """Every model has its own factor: what was fitted says nothing of the others, and the errors show it."""
+    """Every model has its own factor: the fit says nothing about the others, and the errors show it."""
     draw = random.Random(2)
     pairs = []
     for i in range(20):
@@ -385,5 +385,5 @@ def test_constants_are_written_as_gpucast_reads_them():
     layer = {"rates": {"dram_fraction": 0.9, "source": "here"}, "gemm": {"fp16": {"overlap": 0.1235, "source": "here"}}}
     assert text == {"schema_version": 1, "operations": {}, "cards": {"rtx3090": layer}}
     text = fit_steps.constants_file("rtx3090", {("convolution", "fp16", "forward_turned"): 0.5}, "here")
-    assert text["cards"]["rtx3090"] == {}  # what a library turns around is the same on all cards
+    assert text["cards"]["rtx3090"] == {}  # a library's conversions are the same on all cards
     assert text["operations"] == {"convolution": {"fp16": {"forward_turned": 0.5, "source": "here"}}}

@@ -21,7 +21,7 @@ TABLE = json.loads((ROOT / "data/calibration.json").read_text())
 
 
 def run(**changes):
-    """8 GiB card; the allocator's peak 2 GiB, the card took that and 100 MiB beside its context."""
+    """8 GiB card; the allocator's peak 2 GiB, the card took that and 100 MiB besides its context."""
     values = {
         "model": "a",
         "card": "3060",
@@ -51,7 +51,7 @@ def test_a_bound_is_the_score_of_its_rank(confidence, rank):
 
 
 def test_beyond_the_worst_score_an_exponential_tail_goes_on():
-    # The largest five of 19 are 1 to 5 above the sixth: 3 on average. 0.975 leaves half of what the worst one leaves, 1 of 20.
+    # The largest five of 19 are 1 to 5 above the sixth: 3 on average. 0.975 leaves out half of the worst one's share, 1 of 20.
     assert upper_bound.quantile(range(1, 20), 0.975) == pytest.approx(19 + 3 * math.log(2))
 
 
@@ -79,7 +79,7 @@ def test_many_rows_of_few_models_do_not_stand_alone():
 
 
 def test_binomial_interval_by_hand():
-    # Of n rows all: the share whose n-th power is 5 %. Of 4 rows 2: tables give 9.76 % to 90.24 %.
+    # All of n rows: the n-th root of 5 %. 2 of 4 rows: tables give 9.76 % to 90.24 %.
     assert upper_bound.binomial_interval(18, 18) == pytest.approx((0.05 ** (1 / 18), 1))
     assert upper_bound.binomial_interval(2, 4) == pytest.approx((0.0976, 0.9024), abs=1e-4)
     assert upper_bound.binomial_interval(0, 3) == pytest.approx((0, 1 - 0.05 ** (1 / 3)))

@@ -323,7 +323,7 @@ graph.reset()
     captured, replayed = done.events[marks[0] : marks[1]], done.events[marks[1] : marks[2]]
     names = {event[1]: event[2] for event in done.events if event[0] == "kernel_name"}
     ran = [names[event[1]] if event[0] == "kernel" else event[2] for event in captured if event[0] in ("kernel", "call")]
-    assert all("FillFunctor" in name for name in ran), "capturing runs nothing but what PyTorch prepares outside of it"
+    assert all("FillFunctor" in name for name in ran), "capturing runs only PyTorch's preparations outside of it"
     launched = [event[:-1] for event in replayed if event[0] in ("kernel", "call")]
     assert len(launched) >= 6 and launched[: len(launched) // 2] == launched[len(launched) // 2 :]
 

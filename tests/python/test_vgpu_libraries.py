@@ -181,7 +181,7 @@ def run(gpucast_bin, server, tmp_path):
 
 
 MIB = 2**20
-CUBLAS_WORKSPACE_BYTES = 8519680  # what PyTorch allocates for cuBLAS below sm_90
+CUBLAS_WORKSPACE_BYTES = 8519680  # PyTorch's allocation for cuBLAS below sm_90
 
 
 @pytest.mark.parametrize("n, matrix_bytes", [(1000, 4000256), (1024, 4 * MIB)])
@@ -240,7 +240,7 @@ print(f"cudnn={torch.backends.cudnn.version()}")
 
 @pytest.mark.parametrize("card, channels", [("sm_86", 8), ("sm_86", 16), ("sm_80", 8)])
 def test_workspace_of_narrow_groups(run, card, channels):
-    """What measured runs of RegNetY tell of releases that cannot be asked: a copy of x."""
+    """The rule from measured runs of RegNetY for releases that cannot be asked: a copy of x."""
     done = run(f"CHANNELS = {channels}" + GROUPED, card)
     (forward,) = done.calls("cudnn", "cudnnBackendExecute")
     expected = 4 * 64 * 16 * 16 * 4 if (card, channels) == ("sm_86", 8) and done.number("cudnn") < 90800 else 0
@@ -470,7 +470,7 @@ for _ in range(2):
     assert len(done.calls("cublas")) + len(done.calls("cublasLt")) > 2 * 2 * 8
 
 
-# ---- Several ranks, of which one exists -----------------------------------------------------------------------------------------
+# ---- Several ranks; only one exists ---------------------------------------------------------------------------------------------
 
 RANK_0_OF_8 = """
 import torch.distributed as dist
@@ -512,7 +512,7 @@ dist.destroy_process_group()
     assert done.printed["other"] == "[3.0, 3.0, 3.0]"
     assert done.printed["gathered"] == "True"
     assert done.printed["scattered"] == "[0, 8]"  # rank 0's part, added up
-    assert done.printed["exchanged"] == "[4, 4, 4, 4, 4, 4, 4, 4]"  # every rank sends rank 0 what we send it
+    assert done.printed["exchanged"] == "[4, 4, 4, 4, 4, 4, 4, 4]"  # every rank sends rank 0 the same as we do
     assert done.printed["broadcast"] == "[6, 1]"
     assert {call["world"] for call in done.calls("nccl")} == {8}
 

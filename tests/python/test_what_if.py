@@ -35,7 +35,7 @@ def replays(gpucast_bin, *arguments):
 
 @pytest.fixture(scope="module")
 def capture(gpucast_bin, tmp_path_factory):
-    """A job whose peak does not fit the rtx3060, but that runs there: captured without a limit; and its report."""
+    """A job with a peak above the rtx3060's memory that runs there: captured without a limit; and its report."""
     path = tmp_path_factory.mktemp("capture") / "resnet50.gpucast"
     report = run(gpucast_bin, RESNET, "--gpu", "rtx3060", "-o", str(path))
     return path, report
@@ -58,7 +58,7 @@ def test_other_settings_are_as_a_run_with_them(capture, gpucast_bin, alloc_conf)
 
 
 def test_a_smaller_card_is_as_a_run_on_it(capture, gpucast_bin, tmp_path):
-    """The card's limit enforced, so that PyTorch really gives memory back: the same peaks as the replay at that capacity."""
+    """The card's limit enforced, so PyTorch really gives memory back: the same peaks as the replay at that capacity."""
     path, report = capture
     assert report["verdict"] == "tight" and report["needs_reclaim"], report["verdict_reason"]
     really_path = tmp_path / "enforced.gpucast"

@@ -36,7 +36,7 @@ def call(*words, code=0, **options):
 
 
 def report(command, torch_python, script, folder, code=0):
-    """`gpucast run`, with `python` being that of the environment with PyTorch."""
+    """`gpucast run`, with the `python` of the environment with PyTorch."""
     path = f"{torch_python.parent}:{os.environ['PATH']}"
     words = ["run", "--gpu", "rtx3060", "--format", "json", "--", "python", *script]
     return json.loads(call(command, *words, code=code, cwd=folder, environment={"PATH": path}))
@@ -103,7 +103,7 @@ def files(folder):
 
 @pytest.mark.parametrize("installer", ["uv tool", "pipx", "pip --target"])
 def test_the_command_has_an_environment_of_its_own(installer, tmp_path):
-    """Without PyTorch beside it; it runs the PyTorch of whoever calls."""
+    """Without its own PyTorch; it runs the caller's PyTorch."""
     binaries = tmp_path / "bin"
     if installer == "uv tool":
         folders = {"UV_TOOL_DIR": str(tmp_path / "tools"), "UV_TOOL_BIN_DIR": str(binaries)}
@@ -133,5 +133,5 @@ def test_licences_are_inside():
     third_party = ["CLI11", "fmt", "libcxx", "libcxxabi", "libunwind", "nlohmann-json", "simdjson", "uPlot", "zig", "zlib"]
     assert sorted(texts) == sorted(["LICENSE", *(f"{name}.txt" for name in third_party)])
     assert all(b"opyright" in text for text in texts.values())
-    # Nothing beside the command's own folder: it would lie in everybody's environment.
+    # Nothing outside the command's own folder: it would lie in every user's environment.
     assert {path.split("/")[:2] == ["libexec", "gpucast"] for path in installed} == {True}

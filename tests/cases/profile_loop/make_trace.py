@@ -1,4 +1,4 @@
-# The loop of a small convolutional network under torch.profiler, as tutorials do it; switches by argument.
+# The loop of a small convolutional network under torch.profiler, like in tutorials; switches by argument.
 import sys
 
 import torch

@@ -1,4 +1,4 @@
-"""Another script, with PyTorch's own counters said at its end: counted.py SCRIPT ARGUMENTS..."""
+"""Another script, with PyTorch's own counters printed at its end: counted.py SCRIPT ARGUMENTS..."""
 
 import os
 import runpy

@@ -1,4 +1,4 @@
-"""Imported by each program: says what PyTorch's own counters hold, of every device, when the script ends."""
+"""Imported by each program: prints PyTorch's own counters of every device when the script ends."""
 
 import atexit
 import os

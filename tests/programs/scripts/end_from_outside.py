@@ -1,5 +1,5 @@
 """Starts `gpucast run` on two ranks that never end and sends it a signal: end_from_outside.py GPUCAST SIGNAL. Ends with 2 once all is gone;
-run.py then looks for what is left."""
+run.py then looks for leftovers."""
 
 import signal
 import subprocess

@@ -1,5 +1,5 @@
-"""A training script of few steps: models.py MODEL MODE. Small models of the usual kinds: what is compiled matters here, not how large it
-is."""
+"""A training script of few steps: models.py MODEL MODE. Small models of the usual kinds: the compiled code matters here, not its
+size."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""accelerate's own loop: under `accelerate launch`, over as many ranks as it starts. --batch: of all ranks; --find: looks for a batch that runs."""
+"""accelerate's own loop: under `accelerate launch`, over all ranks that it starts. --batch: of all ranks; --find: looks for a batch that runs."""
 
 import sys
 

@@ -8,7 +8,7 @@ import deepspeed
 import torch
 from torch import nn
 
-stage, _, offload = sys.argv[-1].partition("-")  # behind what launchers put there
+stage, _, offload = sys.argv[-1].partition("-")  # after the launchers' arguments
 if "RANK" not in os.environ:
     os.environ |= {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29544"}
 torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))

@@ -8,7 +8,7 @@ import numpy
 
 
 def quantile(values, part):
-    """Interpolated between the two nearest; the quantiles where `part` is a list."""
+    """Interpolated between the two nearest; several quantiles if `part` is a list."""
     found = numpy.quantile(list(values), part)
     return found.tolist() if isinstance(part, (list, tuple)) else float(found)
 
@@ -18,7 +18,7 @@ def known(values):
 
 
 def median(values):
-    """Of those that are known; None: none is."""
+    """Of the known values; None if there are none."""
     values = known(values)
     return statistics.median(values) if values else None
 
@@ -29,7 +29,7 @@ def mean(values):
 
 
 def error(predicted, measured):
-    """Signed, relative to what was measured."""
+    """Signed, relative to the measurement."""
     return predicted / measured - 1
 
 
@@ -58,7 +58,7 @@ def row(cells):
 
 
 def head(header, words=1, tight=False):
-    """The header and the rule under it. Columns of text, which stand on the left: the first `words`, or those that it lists."""
+    """The header and the rule under it. Left-aligned columns of text: the first `words`, or those that it lists."""
     words = range(words) if isinstance(words, int) else words
     rule = ["---" if i in words else "---:" for i in range(len(header))]
     return row(header) + "\n" + ("|" + "|".join(rule) + "|" if tight else row(rule))

@@ -4,7 +4,7 @@
     python -m eval.matrix.real_cards --python ENV/bin/python --out /tmp/cards
     python -m eval.matrix.real_cards --python ENV/bin/python --out /tmp/cards --arch cnn --markdown docs/results/cpu-path-accuracy.md
 
-The runs are those of the xMem artifact, read as docs/results/accuracy.md says; xMem's own predictions are on the same CPU's profiles
+The runs are from the xMem artifact, read as docs/results/accuracy.md says; xMem's own predictions are on the same CPU's profiles
 at the full batch. ENV: PyTorch 2.6.0, torchvision 0.21.0 and transformers 4.51.3. Traces are kept in --out.
 """
 

@@ -143,7 +143,7 @@ def fit(runs):
     classes.append(
         {
             "name": ASSUMED,
-            "rows_of": "half of what convolutions take whose workspaces are not asked for (eleven runs on an A100 took at most 3.1 % more)",
+            "rows_of": "half the range of convolutions without answers from cuDNN (eleven runs on an A100 took at most 3.1 % more)",
             "rows": 0,
             "models": 0,
             "low": round(pooled["low"] / 2, 4),

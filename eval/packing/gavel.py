@@ -270,7 +270,7 @@ def misses(errors):
             by_pair.setdefault(f"{family(one)} next to {family(other)}", []).append(error)
     worst = sorted(by_pair.items(), key=lambda one: -len(one[1]))[:5]
     parts = (f"{pair} ({len(found)}, {100 * sum(found) / len(found):+.0f} % in the mean)" for pair, found in worst)
-    return f"Off by more than {100 * LARGE:.0f} %: {sum(map(len, by_pair.values()))} slowdowns, most of them of {', '.join(parts)}."
+    return f"Off by more than {100 * LARGE:.0f} %: {sum(map(len, by_pair.values()))} slowdowns, mostly {', '.join(parts)}."
 
 
 def memory_line(year, card, measured, captured):

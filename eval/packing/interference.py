@@ -116,7 +116,7 @@ def document(args):
             by_pair.setdefault(tuple(sorted(set(models))), []).append(error)
     count = sum(map(len, by_pair.values()))
     worst = sorted(by_pair.items(), key=lambda one: -len(one[1]))[:5]
-    lines += ["", f"Off by more than 25 %: {count} slowdowns, most of them of " + ", ".join(f"{' with '.join(models)} ({len(errors)}, {100 * sum(errors) / len(errors):+.0f} % in the mean)" for models, errors in worst) + "."]  # fmt: skip
+    lines += ["", f"Off by more than 25 %: {count} slowdowns, mostly " + ", ".join(f"{' with '.join(models)} ({len(errors)}, {100 * sum(errors) / len(errors):+.0f} % in the mean)" for models, errors in worst) + "."]  # fmt: skip
     return "\n".join(lines)
 
 

@@ -168,14 +168,14 @@ def compared_bytes(row, outcome):
 
 def second_round_fails(row, name, limit, beside, virtual):
     """No real card ran with this limit. The second round counts as failed when it fails on the virtual GPU, or when what the real allocator
-    had needed (the measurement less what lies beside the allocator) is above the limit.
+    had needed (the measurement minus the memory outside the allocator) is above the limit.
     """
     too_low = row.truth_bytes - beside > xmem_rows.limit_bytes(limit, row.total_bytes)
     return too_low or (virtual or {}).get((row.name, name), False)
 
 
 def add_gpucast(row, outcome, virtual=None):
-    """Puts gpucast's estimates beside the others. `virtual`: {(row name, estimator): out of memory in the virtual GPU's second round}."""
+    """Adds gpucast's estimates to the others. `virtual`: {(row name, estimator): out of memory in the virtual GPU's second round}."""
     estimate = outcome["peak_reserved_bytes"] + outcome["ledger_bytes"]
     compared = compared_bytes(row, outcome)
     beside = compared - outcome["peak_reserved_bytes"]
@@ -193,7 +193,7 @@ def add_gpucast(row, outcome, virtual=None):
 
 
 def add_other(row, outcome, name, size_bytes, virtual=None):
-    """Puts another estimator's figure beside them: of what the measurement holds, as its authors compare it."""
+    """Adds another estimator's figure, for the same memory as the measurement, as its authors compare it."""
     says_oom = size_bytes > row.total_bytes
     beside = compared_bytes(row, outcome) - outcome["peak_reserved_bytes"]
     row.estimates[name] = Estimate(

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 MEASURE = Path(__file__).resolve().parent / "measure_on_gpu.py"
-STEPS = 3  # those of max_memory_reserved_3_steps_bytes
+STEPS = 3  # the steps of max_memory_reserved_3_steps_bytes
 FACTORS = ("model", "batch", "precision", "optimizer")
 
 

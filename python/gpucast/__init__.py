@@ -27,7 +27,7 @@ Each module imports only modules further down in this list; lower ones call high
     loader            the DataLoader that feeds training
     loader_measure    how fast it gives batches, in a forked child
     copies            copies of the trained parameters: EMA and the like
-    graph             the computation graph of the model's first forward, where it is asked for
+    graph             the computation graph of the model's first forward, on request
     operators         the operators of one step, with their shapes
     tensors           the addresses of named tensors
     steps             counts optimizer steps

@@ -302,7 +302,7 @@ def _write_history(path, reason, exit_code, ranks, device, stats, snapshot):
         "optimizer_steps": steps.counter.rounds,
         "torch_stats": hooks.torch_stats(device, stats),
     }
-    if whole:  # else the segments are those of a later moment
+    if whole:  # otherwise the segments belong to a later moment
         end_record["segments"] = [
             [segment["address"], segment["total_size"], segment["stream"], segment["segment_type"]]
             for segment in snapshot["segments"]

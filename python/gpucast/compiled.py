@@ -97,7 +97,7 @@ def _stepped_by(code, inputs):
 
 
 def _counted_parameter(optimizer, changed):
-    """One step may be spread over several pieces of code: the one that changes this parameter counts."""
+    """One step may be spread over several pieces of code: the code that changes this parameter counts."""
     kept = _parameter_of.get(optimizer)
     parameter = kept and kept()
     if parameter is not None:

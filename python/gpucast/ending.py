@@ -140,7 +140,7 @@ def supervisor_alive():
 
 
 def leave_if_alone():
-    """The supervisor was killed: nobody will end this process, and nobody wants it."""
+    """The supervisor was killed: nothing else will end this process, and nothing needs it."""
     if process.state == process.ARMED and not supervisor_alive():
         _real_exit(1)
 

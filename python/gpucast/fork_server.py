@@ -206,7 +206,7 @@ class News:
 
 
 def import_libraries(names, finders):
-    """Imports these modules in the server and hides all modules that they brought. Returns the finder that undoes this. `finders`: those of
+    """Imports these modules in the server and hides all modules that they brought. Returns the finder that undoes this. `finders`: the finders of
     earlier imports, torch's last."""
     packages = {name.partition(".")[0] for name in sys.modules}
     with open("/proc/self/fd/2", errors="replace") as log:
@@ -341,7 +341,7 @@ def change_environment(changes):
 
 
 def take_environment(pipe):
-    """Replaces the server's environment by the one that the supervisor sends."""
+    """Replaces the server's environment by the supervisor's."""
     with io.FileIO(pipe) as file:
         data = file.readall()
     entries = data.split(b"\0")

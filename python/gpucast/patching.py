@@ -7,8 +7,8 @@ import time
 from . import process
 
 disabled = set()  # names of hooks that failed
-_spent_ns = 0  # in hooks that are timed, and over
-_began_ns = 0  # the one that is not
+_spent_ns = 0  # in timed hooks that have ended
+_began_ns = 0  # start of the running hook
 
 
 def wrap(owner, name, around):

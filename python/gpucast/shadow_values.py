@@ -290,7 +290,7 @@ def _keep(tensor, value, group):
 
 
 def _put(result, value, args, kwargs, imagined):
-    """The shadow of a result: in the group of the argument of which it is a view."""
+    """The shadow of a result: in its base's group if it is a view of an argument."""
     if not isinstance(value, _torch.Tensor) or value.shape != result.shape:
         return
     if value.dtype != result.dtype:

@@ -77,7 +77,7 @@ def _is_unknown(tensor):
 
 
 def _following_from_here(real):
-    """A script that reads whole numbers reads more of them: those of later steps will be followed."""
+    """A script that reads whole numbers reads more of them: the numbers of later steps will be followed."""
 
     def reading(tensor, *args, **kwargs):
         global _unknown_was_read

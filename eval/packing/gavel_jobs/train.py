@@ -94,7 +94,7 @@ FILMS_OF_BATCH = {
     2048: 10700,
     4096: 12900,
     8192: 15000,
-}  # different ones among about 70 a viewer, few of them popular
+}  # different films among about 70 per viewer, only a few popular
 
 
 def recommendation(batch):

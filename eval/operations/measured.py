@@ -125,25 +125,10 @@ def tables(rows, cause, description):
 
 def minimise(loss, start, steps=200, size=0.25):
     """Nelder and Mead's simplex, in logarithms: every constant is above 0."""
-    x0 = np.log(np.asarray(start, float))
-    points = [x0] + [x0 + size * np.eye(len(x0))[i] for i in range(len(x0))]
-    values = [loss(np.exp(p)) for p in points]
-    for _ in range(steps):
-        order = np.argsort(values)
-        points, values = [points[i] for i in order], [values[i] for i in order]
-        if values[-1] - values[0] < 1e-4:
-            break
-        middle = np.mean(points[:-1], axis=0)
-        worst, away, best = values[-1], middle - points[-1], values[0]
-        for factor in (1, 2, -0.5):
-            if (factor == 2 and values[-1] >= best) or (factor == -0.5 and values[-1] < worst):
-                continue  # further only after a step that was the best so far, back only after a bad one
-            p = middle + factor * away
-            value = loss(np.exp(p))
-            if value < values[-1]:
-                points[-1], values[-1] = p, value
-        if values[-1] == worst:
-            points = [points[0]] + [(points[0] + p) / 2 for p in points[1:]]
-            values = [values[0]] + [loss(np.exp(p)) for p in points[1:]]
-    best = int(np.argmin(values))
-    return np.exp(points[best]), values[best]
+    from scipy.optimize import minimize
+
+    begin = np.log(np.asarray(start, float))
+    simplex = begin + size * np.eye(len(begin) + 1, len(begin), -1)
+    options = {"initial_simplex": simplex, "maxiter": steps, "fatol": 1e-4, "xatol": np.inf}
+    found = minimize(lambda x: loss(np.exp(x)), begin, method="Nelder-Mead", options=options)
+    return np.exp(found.x), found.fun

@@ -14,13 +14,14 @@ from pathlib import Path
 
 from eval import ROOT, jobs
 from eval.memory import xmem_rows
+from eval.tables import error, markdown, signed
 
-HERE = Path(__file__).resolve().parent
 
 MIB = 2**20
 CARDS = {"a100-40": "8.0", "rtx3060": "8.6", "rtx4090": "8.9", "h100-80": "9.0"}
 BATCH = {"resnet50": 32, "vgg16": 32, "convnext_tiny": 32, "mobilenet_v2": 32, "resnext50_32x4d": 32, "unet3d": 2}
 SWITCHES = {"": [], "benchmark": ["--benchmark"], "deterministic": ["--deterministic"]}
+HEADER = ["network, batch, precision", "reserved MiB, off", "asked %", "benchmark %", "deterministic %"]
 BEGIN, END = "<!-- run_cudnn: begin -->", "<!-- run_cudnn: end -->"
 
 
@@ -97,21 +98,18 @@ def tables(results):
     """One table per card: peak reserved in MiB without workspaces, and the change with cuDNN's answers, in percent."""
     parts = []
     for card, capability in CARDS.items():
-        lines = [
-            "| network, batch, precision | reserved MiB, off | asked % | benchmark % | deterministic % |",
-            "|---|---:|---:|---:|---:|",
-        ]
+        lines = []
         for model, batch in BATCH.items():
             for precision in ("fp32", "tf32", "bf16"):
                 off = reserved(results, model, precision, "", card, False)
                 cells = []
                 for switch in SWITCHES:
                     asked = reserved(results, model, precision, switch, card, True)
-                    cells.append("-" if off is None or asked is None else f"{100 * (asked - off) / off:+.1f}")
+                    cells.append("-" if off is None or asked is None else signed(error(asked, off), 1))
                 if off is not None:
-                    lines.append(f"| {model} {batch} {precision} | {off / MIB:.0f} | " + " | ".join(cells) + " |")
-        if len(lines) > 2:
-            parts.append(f"### {card}, capability {capability}\n\n" + "\n".join(lines))
+                    lines.append([f"{model} {batch} {precision}", f"{off / MIB:.0f}", *cells])
+        if lines:
+            parts.append(f"### {card}, capability {capability}\n\n" + markdown(HEADER, lines, tight=True))
     return "\n\n".join(parts)
 
 

@@ -15,6 +15,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from eval.tables import markdown
+
 # A trace's card by its deviceProperties -> ours.
 CARDS = {"Tesla V100-DGXS-32GB": "v100-32", "NVIDIA H100 80GB HBM3": "h100-80", "NVIDIA B200": "b200"}
 CAPABILITY = {"v100-32": (7, 0), "h100-80": (9, 0)}
@@ -127,12 +129,8 @@ def main():
     if table is not None:
         print(f"registers of the wheel, by kernel: {dict(in_wheel)}")
     if options.markdown:
-        lines = [
-            "| trace | card | kernels | equal | of these, the profiler writes 0 % (more than 48 KiB of shared memory) |",
-            "|---|---|---|---|---|",
-        ]
-        lines += [f"| {name} | {card} | {count} | {same} | {opted} |" for name, card, count, same, opted in rows]
-        options.markdown.write_text("\n".join(lines) + "\n")
+        header = ["trace", "card", "kernels", "equal", "of these, the profiler writes 0 % (more than 48 KiB of shared memory)"]
+        options.markdown.write_text(markdown(header, rows, words=len(header), tight=True) + "\n")
     sys.exit(1 if failures else 0)
 
 

@@ -17,6 +17,7 @@ import numpy
 
 from eval import ROOT
 from eval.operations import rows as measured
+from eval.tables import error, percent, sizes
 from tools import calibrate
 
 LIKE = [(8192, 8192, 8192), (4096, 4096, 4096), (8192, 4096, 1024), (4096, 4096, 4096)]
@@ -72,8 +73,8 @@ def main():
             layers.append(calibrate.fit({"device": device, "torch": "?", "cuda": "?", "date": "?", "rows": told}, gpucast, card)[1])
         cells = []
         for own in layers:
-            error = numpy.abs(numpy.array(gpucast.expected_ns(card, judged, {"cards": {card: own}})) / times[others] - 1)
-            cells.append(f"{100 * numpy.median(error):.1f}, {100 * numpy.quantile(error, 0.9):.1f}")
+            middle, _, p90, _ = sizes(error(numpy.array(gpucast.expected_ns(card, judged, {"cards": {card: own}})), times[others]))
+            cells.append(f"{percent(middle, 1)}, {percent(p90, 1)}")
         cells += ["refused, as before"] * (3 - len(cells))
         print(f"| {name} | {card} | {precision} | {len(others)} | {' | '.join(cells)} |", flush=True)
 

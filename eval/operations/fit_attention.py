@@ -14,6 +14,7 @@ import numpy
 
 from eval.operations import rows as measured
 from eval.operations.fit_gemm import DATA, draw, least_log_errors, parse_args, rounded
+from eval.tables import error, sizes
 
 START = dict(
     efficiency=0.8,
@@ -104,10 +105,8 @@ def main():
         for key, rows in classes.items():
             if left_out in (None, key[1]):
                 rates = sustained(key[1], file)
-                error = numpy.abs(attention_ns(rows, measured.GPUS[key[1]], c, *rates) / rows["ns"] - 1)
-                print(
-                    "  ", key, f"median {numpy.median(error):.3f} mean {error.mean():.3f} p90 {numpy.quantile(error, 0.9):.3f}", flush=True
-                )
+                middle, mean, p90, _ = sizes(error(attention_ns(rows, measured.GPUS[key[1]], c, *rates), rows["ns"]))
+                print("  ", key, f"median {middle:.3f} mean {mean:.3f} p90 {p90:.3f}", flush=True)
         if file is not None:
             # In the architecture's layer, so it replaces the constants from the card itself.
             file["architectures"][measured.GPUS[left_out]["compute_capability"]]["attention"] = {"all": numbers}

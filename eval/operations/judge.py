@@ -15,7 +15,7 @@ import numpy
 
 from eval import ROOT
 from eval.operations import rows as measured
-from eval.operations.measured import ask
+from eval.operations.measured import ask, errors, figures
 
 ROWS = 900  # same as in fit_gemm.py
 KNOWN = 20
@@ -29,11 +29,6 @@ def ask_lines(gpucast, lines, card, constants):
         file.write(lines)
         file.flush()
         return ask(gpucast, file.name, card, constants)
-
-
-def figures(expected, ns):
-    error = numpy.abs(expected / ns - 1)
-    return f"{100 * numpy.median(error):.1f} | {100 * error.mean():.1f} | {100 * numpy.quantile(error, 0.9):.1f} | {100 * error.max():.0f}"
 
 
 def main():
@@ -70,7 +65,7 @@ def main():
                 held, width = 100 * ((low <= ns) & (ns <= high)).mean(), ((high - low) / expected).mean()
                 roof = 100 * numpy.median(numpy.abs(ideal / ns - 1))
                 print(
-                    f"| {name} | {card} | {precision} | {label} | {len(ns)} | {figures(expected, ns)} | {roof:.1f} | {held:.0f} | {width:.2f} |",
+                    f"| {name} | {card} | {precision} | {label} | {figures(errors(expected, ns))} | {roof:.1f} | {held:.0f} | {width:.2f} |",
                     flush=True,
                 )
                 pooled.setdefault((kind, precision, label), []).append(ns / expected)
@@ -79,7 +74,7 @@ def main():
                     rest = numpy.setdiff1d(numpy.arange(len(ns)), known)
                     scale = numpy.median(ns[known] / expected[known])
                     print(
-                        f"| {name} | {card} | {precision} | left out, level known ({scale:.2f}) | {len(rest)} | {figures(expected[rest] * scale, ns[rest])} | | | |",
+                        f"| {name} | {card} | {precision} | left out, level known ({scale:.2f}) | {figures(errors(expected[rest] * scale, ns[rest]))} | | | |",
                         flush=True,
                     )
                     pooled.setdefault((kind, precision, "level known"), []).append(ns[rest] / expected[rest] / scale)

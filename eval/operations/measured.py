@@ -14,6 +14,7 @@ import numpy as np
 
 from eval import ROOT
 from eval.data_sets import GPUS
+from eval.tables import sizes
 
 COMMAND = ROOT / "build/release/bin/gpucast"
 
@@ -77,7 +78,8 @@ def errors(predicted, measured):
 
 
 def figures(error):
-    return f"{len(error)} | {np.median(error):.1f} | {np.mean(error):.1f} | {np.quantile(error, 0.9):.1f} | {np.max(error):.0f}"
+    """n, median, mean, 90th percentile and worst, as cells."""
+    return "{} | {:.1f} | {:.1f} | {:.1f} | {:.0f}".format(len(error), *sizes(error))
 
 
 def table(judge, result, left_out=None):

@@ -16,6 +16,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from eval.tables import markdown
+
 POLICIES = ("slot", "nvml", "occupancy", "memory", "gpucast")
 SEARCHES = ("gpucast",)  # the policies that depend on a seed
 MEASURES = {
@@ -86,14 +88,13 @@ def main():
 
     rank = [(-one["finished"], MEASURES[args.by](one), number) for number, one in enumerate(plans)]
     best = min(rank)[2]
-    print("| policy | mode | seed | jobs done | makespan, h | mean JCT, h | 99th percentile, h | runs out of memory |")
-    print("|---|---|---|---|---|---|---|---|")
+    lines = []
     for _, _, number in sorted(rank):
         (policy, mode, seed), one = wanted[number], plans[number]
-        print(
-            f"| {policy} | {mode} | {seed} | {one['finished']} | {hours(one['makespan_ns'])} | {hours(one['jct']['mean_ns'])} | "
-            f"{hours(one['jct']['p99_ns'])} | {one['out_of_memory']['runs']} |"
-        )
+        times = (hours(ns) for ns in (one["makespan_ns"], one["jct"]["mean_ns"], one["jct"]["p99_ns"]))
+        lines.append([policy, mode, seed, one["finished"], *times, one["out_of_memory"]["runs"]])
+    header = ["policy", "mode", "seed", "jobs done", "makespan, h", "mean JCT, h", "99th percentile, h", "runs out of memory"]
+    print(markdown(header, lines, words=len(header), tight=True))
     text, _ = plan(words[best], table)
     print(f"\nbest: {' '.join(words[best][2:])}\nits plan: sha256 {hashlib.sha256(text).hexdigest()}")
     print(f"{len(wanted)} plans on {nodes} machines", file=sys.stderr)

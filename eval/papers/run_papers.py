@@ -25,8 +25,6 @@ from eval.memory import xmem_rows
 from eval.papers import document, estimators, metrics, truth
 from eval.truth import measured_jobs
 
-HERE = Path(__file__).resolve().parent
-
 
 def fail(message):
     sys.exit(f"run_papers.py: {message}")

@@ -10,14 +10,13 @@ ENV should hold the measured PyTorch release; a row of another release is compar
 import argparse
 import json
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 from eval import ROOT, jobs
-from eval.tables import quantile
+from eval.tables import error, percent, sizes
 from eval.truth import measured_jobs
 
 MIB = 2**20
@@ -56,18 +55,17 @@ def compare_jobs(args, rows, gpu_of):
             continue
         report = result["report"]
         real, ours = row["max_memory_reserved_3_steps_bytes"], report["peak"]["reserved_bytes"]
-        error = 100 * (ours - real) / real
-        errors.append(abs(error))
+        errors.append(error(ours, real))
         device = ""
         if row.get("device_used_peak_bytes") and row.get("device_used_before_bytes") is not None:
             taken, expected = row["device_used_peak_bytes"] - row["device_used_before_bytes"], report["device"]["expected_bytes"]
             inside = "" if report["device"]["low_bytes"] <= taken <= report["device"]["high_bytes"] else " outside the range"
-            device = f"{taken / MIB:11.0f} {expected / MIB:8.0f} {100 * (expected - taken) / taken:+7.2f}{inside}"
+            device = f"{taken / MIB:11.0f} {expected / MIB:8.0f} {100 * error(expected, taken):+7.2f}{inside}"
         other = "" if report["environment"]["torch"] == row["source"]["torch"] else f"  measured on {row['source']['torch']}"
-        print(f"{job['name']:62} {real / MIB:12.0f} {ours / MIB:8.0f} {error:+7.2f} {device}{other}")
+        print(f"{job['name']:62} {real / MIB:12.0f} {ours / MIB:8.0f} {100 * errors[-1]:+7.2f} {device}{other}")
     if errors:
-        median, most = statistics.median(errors), quantile(errors, 0.9)
-        print(f"reserved: {len(errors)} jobs, median {median:.2f} %, 90th percentile {most:.2f} %, worst {max(errors):.2f} %")
+        middle, _, p90, worst = sizes(errors)
+        print(f"reserved: {len(errors)} jobs, median {percent(middle)} %, 90th percentile {percent(p90)} %, worst {percent(worst)} %")
 
 
 def virtual_rows(args, card, part):

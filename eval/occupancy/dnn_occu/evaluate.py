@@ -11,6 +11,7 @@ import subprocess
 from pathlib import Path
 
 from eval import ROOT
+from eval.tables import markdown
 from python.dnn_occu import graphs
 
 CARDS = {"a100-80": "A100", "rtx2080ti": "RTX 2080 Ti", "p40": "P40"}
@@ -73,10 +74,8 @@ def of(guesses, keep):
     return [(guess, row["occupancy"]) for row, guess in guesses if keep(row)]
 
 
-def table(head, rows):
-    return "\n".join(
-        ["| " + " | ".join(head) + " |", "|---" + "|---:" * (len(head) - 1) + "|", *("| " + " | ".join(row) + " |" for row in rows)]
-    )
+def table(header, rows):
+    return markdown(header, rows, tight=True)
 
 
 def errors(rows):

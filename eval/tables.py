@@ -53,19 +53,19 @@ def signed(value, digits=2):
 # --- Tables --------------------------------------------------------------------------------------------------------------------------
 
 
-def row(cells):
+def markdown_row(cells):
     return "| " + " | ".join(map(str, cells)) + " |"
 
 
-def head(header, words=1, tight=False):
+def markdown_head(header, words=1, tight=False):
     """The header and the rule under it. Left-aligned columns of text: the first `words`, or those that it lists."""
     words = range(words) if isinstance(words, int) else words
     rule = ["---" if i in words else "---:" for i in range(len(header))]
-    return row(header) + "\n" + ("|" + "|".join(rule) + "|" if tight else row(rule))
+    return markdown_row(header) + "\n" + ("|" + "|".join(rule) + "|" if tight else markdown_row(rule))
 
 
 def markdown(header, lines, words=1, tight=False):
-    return "\n".join([head(header, words, tight), *map(row, lines)])
+    return "\n".join([markdown_head(header, words, tight), *map(markdown_row, lines)])
 
 
 def text(header, lines):

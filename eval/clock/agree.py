@@ -15,6 +15,8 @@ import statistics
 import subprocess
 import sys
 
+from eval.tables import error, markdown_head, signed
+
 SCRIPTS = pathlib.Path(__file__).parent / "scripts"
 SHARED = ("measure", "clock_models")
 BEGIN, END = "<!-- agree: begin -->", "<!-- agree: end -->"
@@ -50,17 +52,16 @@ def one(name, options):
 def table(rows):
     columns = [("real_time", way) for way in WAYS] + [("warp", way) for way in ("events", "wall", "tqdm")]
     lines = [
-        "| script | bound | step ms | " + " | ".join(f"{way}{' (warp)' if mode == 'warp' else ''} %" for mode, way in columns) + " |",
-        "| --- | --- | ---: |" + " ---: |" * len(columns),
+        markdown_head(["script", "bound", "step ms", *(f"{way}{' (warp)' if mode == 'warp' else ''} %" for mode, way in columns)], words=2)
     ]
     away, long = {column: [] for column in columns}, {column: [] for column in columns}
     for row in rows:
         cells = []
         for mode, way in columns:
             value = row[mode].get(way)
-            cells.append("" if value is None else f"{100 * (value / row['step_ms'] - 1):+.1f}")
+            cells.append("" if value is None else signed(error(value, row["step_ms"]), 1))
             if value is not None:
-                away[mode, way].append(abs(value / row["step_ms"] - 1))
+                away[mode, way].append(abs(error(value, row["step_ms"])))
                 if row["step_ms"] > LONG_MS:
                     long[mode, way].append(away[mode, way][-1])
         lines.append(f"| {row['script']} | {row['bound']} | {row['step_ms']:.2f} | " + " | ".join(cells) + " |")

@@ -27,7 +27,7 @@ import tempfile
 from pathlib import Path
 
 from eval.loader.names import SYNC
-from eval.tables import quantile
+from eval.tables import markdown, percent, signed, sizes
 
 BEGIN, END = "<!-- loader: begin -->", "<!-- loader: end -->"
 PIPELINES = Path(__file__).with_name("pipelines.py")
@@ -212,14 +212,13 @@ def paced(capture, factors):
 
 def table(rows):
     """Markdown: the summary, and the rows above the bars."""
-    lines = ["| steps | rows | median % | 90th % | worst % | bars |", "| --- | ---: | ---: | ---: | ---: | --- |"]
+    body = []
 
     def line(what, errors, median, worst):
-        errors = sorted(abs(error) for error in errors)
         if errors:
             bars = f"{median:.0%}, {worst:.0%}" if median else f"{worst:.0%}"
-            cells = [f"{100 * value:.1f}" for value in (statistics.median(errors), quantile(errors, 0.9), errors[-1])]
-            lines.append(f"| {what} | {len(errors)} | {' | '.join(cells)} | {bars} |")
+            middle, _, *high = sizes(errors)
+            body.append([what, len(errors), *(percent(size, 1) for size in (middle, *high)), bars])
 
     plain = [row for row in rows if row["kind"] != "storage"]
     line("all", [row["error"] for row in plain], BARS["median"], BARS["worst"])
@@ -232,7 +231,8 @@ def table(rows):
     right, ties = sum(map(named_right, rows)), sum(row["tie"] for row in rows)
     inside = sum(row["inside"] for row in rows)
     paces = [row["pace"] for row in rows]
-    lines += [
+    lines = [
+        markdown(["steps", "rows", "median %", "90th %", "worst %", "bars"], body, words=(0, 5)),
         "",
         f"The bound is named right in {right} of {len(rows)}; {ties} of them are within a tenth of a tie. "
         f"Low and high hold {inside} of {len(rows)}. Other programs had {statistics.median(row['others'] for row in rows):.2f} cores in the median, "
@@ -241,11 +241,12 @@ def table(rows):
     ]
     missed = sorted((row for row in rows if abs(row["error"]) > 0.1), key=lambda row: -abs(row["error"]))
     if missed:
-        lines += ["", "| off by more than 10 % | workers | predicted ms | measured ms | off % | others' cores |", "| --- | ---: | ---: | ---: | ---: | ---: |"]  # fmt: skip
-        lines += [
-            f"| {row['pipeline']}, {row['kind']} | {row['workers']} | {row['predicted_ms']:.1f} | {row['measured_ms']:.1f} | {100 * row['error']:+.1f} | {row['others']:.2f} |"
-            for row in missed
-        ]
+        header = ["off by more than 10 %", "workers", "predicted ms", "measured ms", "off %", "others' cores"]
+        body = []
+        for row in missed:
+            times = (f"{row[f'{which}_ms']:.1f}" for which in ("predicted", "measured"))
+            body.append([f"{row['pipeline']}, {row['kind']}", row["workers"], *times, signed(row["error"], 1), f"{row['others']:.2f}"])
+        lines += ["", markdown(header, body)]
     return "\n".join(lines)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy
 
-from eval.tables import quantile
+from eval.tables import markdown_head, markdown_row, quantile
 
 HERE = Path(__file__).resolve().parent
 
@@ -51,8 +51,8 @@ def table(rows):
     sourced, others = [row for row in rows if row[3]], [row for row in rows if not row[3]]
     points, apart = medians(sourced), medians(others)
     a, b = fit(points)
-    lines = ["| card | stacks MiB | messages | median MiB | line | fitted without the card | rows without an address | median MiB |",
-             "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"]  # fmt: skip
+    header = ["card", "stacks MiB", "messages", "median MiB", "line", "fitted without the card", "rows without an address", "median MiB"]
+    lines = [markdown_head(header)]
     left_out, judged = [], []
     for key in sorted({*points, *apart}, key=lambda key: (key[1], key[0])):
         card, stacks = key
@@ -66,7 +66,7 @@ def table(rows):
             judged.append(abs(line / apart[key] - 1))
         cells = [card, f"{stacks:.0f}", count or "-", f"{points[key]:.0f}" if count else "-", f"{line:.0f}", own]
         cells += [other_count or "-", f"{apart[key]:.0f}" if other_count else "-"]
-        lines.append("| " + " | ".join(map(str, cells)) + " |")
+        lines.append(markdown_row(cells))
     off = sorted(mib - a - b * stacks for _, stacks, mib, _ in rows)
     say = lambda errors: f"median {100 * statistics.median(errors):.1f} %, worst {100 * max(errors):.1f} %"  # noqa: E731
     lines += ["", f"The line: {a:.1f} MiB + {b:.3f} x stacks. Errors of cards left out of the fit: {say(left_out)}. Errors of cards from the rows "

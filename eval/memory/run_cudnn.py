@@ -16,7 +16,6 @@ from eval import ROOT, jobs
 from eval.memory import xmem_rows
 from eval.tables import error, markdown, signed
 
-
 MIB = 2**20
 CARDS = {"a100-40": "8.0", "rtx3060": "8.6", "rtx4090": "8.9", "h100-80": "9.0"}
 BATCH = {"resnet50": 32, "vgg16": 32, "convnext_tiny": 32, "mobilenet_v2": 32, "resnext50_32x4d": 32, "unet3d": 2}

@@ -17,7 +17,7 @@ import numpy
 
 from eval import ROOT
 from eval.operations import rows as measured
-from eval.tables import error, percent, sizes
+from eval.tables import error, markdown_head, markdown_row, percent, sizes
 from tools import calibrate
 
 LIKE = [(8192, 8192, 8192), (4096, 4096, 4096), (8192, 4096, 1024), (4096, 4096, 4096)]
@@ -54,7 +54,7 @@ def main():
     parser.add_argument("--gpucast", default=str(ROOT / "build/release/bin/gpucast"))
     options = parser.parse_args()
     cards = {card["id"]: card for card in calibrate.Gpucast(options.gpucast).cards()}
-    print("| class | card | precision | n | before: median %, 90th % | naive | calibrated |\n|---|---|---|---|---|---|---|")
+    print(markdown_head(["class", "card", "precision", "n", "before: median %, 90th %", "naive", "calibrated"], words=7, tight=True))
     for (name, card, precision), columns in sorted(measured.gemms(options.data).items()):
         peak = cards[card]["peak_flop_per_s"].get(precision)
         if not peak or "bmm" in name:
@@ -76,7 +76,7 @@ def main():
             middle, _, p90, _ = sizes(error(numpy.array(gpucast.expected_ns(card, judged, {"cards": {card: own}})), times[others]))
             cells.append(f"{percent(middle, 1)}, {percent(p90, 1)}")
         cells += ["refused, as before"] * (3 - len(cells))
-        print(f"| {name} | {card} | {precision} | {len(others)} | {' | '.join(cells)} |", flush=True)
+        print(markdown_row([name, card, precision, len(others), *cells]), flush=True)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ import numpy
 from eval import ROOT
 from eval.operations import rows as measured
 from eval.operations.measured import ask, errors, figures
+from eval.tables import markdown_head
 
 ROWS = 900  # same as in fit_gemm.py
 KNOWN = 20
@@ -40,9 +41,9 @@ def main():
     parser.add_argument("--kinds", nargs="*", default=["gemm", "attention"])
     parser.add_argument("--intervals", action="store_true", help="also print the quantiles of measured over expected, pooled over classes")
     options = parser.parse_args()
-    print(
-        "| class | card | precision | constants | n | median % | mean % | 90th % | worst % | roofline median % | interval holds % | mean width |\n|---|---|---|---|---|---|---|---|---|---|---|---|"
-    )
+    header = ["class", "card", "precision", "constants", "n", "median %", "mean %", "90th %", "worst %"]
+    header += ["roofline median %", "interval holds %", "mean width"]
+    print(markdown_head(header, words=len(header), tight=True))
     pooled = {}
     for kind in options.kinds:
         read, lines_of = {"gemm": (measured.gemms, measured.gemm_lines), "attention": (measured.attentions, measured.attention_lines)}[kind]
@@ -79,7 +80,8 @@ def main():
                     )
                     pooled.setdefault((kind, precision, "level known"), []).append(ns[rest] / expected[rest] / scale)
     if options.intervals:
-        print("\n| kind | precision | constants | 5th percentile of measured / expected | 95th |\n|---|---|---|---|---|")
+        header = ["kind", "precision", "constants", "5th percentile of measured / expected", "95th"]
+        print("\n" + markdown_head(header, words=len(header), tight=True))
         for (kind, precision, label), ratios in sorted(pooled.items()):
             # Each class and card counts the same, whatever its number of rows.
             quantiles = numpy.mean([numpy.quantile(ratio, [0.05, 0.95]) for ratio in ratios], axis=0)

@@ -27,7 +27,7 @@ from pathlib import Path
 
 from eval import ROOT
 from eval.packing.gavel_jobs.capture import CARDS, SWEPT, capture_of, jobs
-from eval.tables import quantile
+from eval.tables import markdown, markdown_head, markdown_row, percent, quantile
 
 BEGIN, END = "<!-- gavel: begin -->", "<!-- gavel: end -->"
 SLOW = 1.25  # same as in interference.py
@@ -203,14 +203,13 @@ def predicted(args, known, gpu, mode, names):
 def line(name, guess, measured, keys, inside=None):
     errors = [abs(guess[key] / measured.slowdown[key] - 1) for key in keys]
     slowed = [abs(guess[key] / measured.slowdown[key] - 1) for key in keys if measured.slowdown[key] > 1.15]
-    cells = [100 * quantile(errors, q) for q in (0.5, 0.9)] + [100 * quantile(slowed, q) for q in (0.5, 0.9)]
-    held = "-" if inside is None else f"{100 * inside:.0f}"
-    return f"| {name} | {len(errors)} | " + " | ".join(f"{cell:.1f}" for cell in cells) + f" | {held} |"
+    cells = [*quantile(errors, [0.5, 0.9]), *quantile(slowed, [0.5, 0.9])]
+    return markdown_row([name, len(errors), *(percent(cell, 1) for cell in cells), percent(inside, 0)])
 
 
 def rule(name, allows, right):
     wrong = sum(a and not r for a, r in zip(allows, right)), sum(r and not a for a, r in zip(allows, right))
-    return f"| {name} | {sum(allows)} | {wrong[0]} | {wrong[1]} |"
+    return markdown_row([name, sum(allows), *wrong])
 
 
 def section(args, year, card, tables, memory):
@@ -240,11 +239,11 @@ def section(args, year, card, tables, memory):
     right = [max(measured.slowdown[pair], measured.slowdown[pair[::-1]]) <= SLOW for pair in pairs]
     how = "MPS" if mode == "mps" else "time slices"
     of = f" Doubtful speed alone: {', '.join(sorted(short(name) for name in measured.doubtful))}." if measured.doubtful else ""
+    may = f"rule, if no job may take more than {SLOW} times as long ({sum(right)} pairs)"
     lines = [
         f"{card.upper()}, {year}, {how}: {len(pairs)} pairs ran.{of}",
         "",
-        "| slowdown by | n | median % | 90th % | jobs slowed above 1.15: median % | 90th % | 90 % interval holds % |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
+        markdown_head(["slowdown by", "n", "median %", "90th %", "jobs slowed above 1.15: median %", "90th %", "90 % interval holds %"]),
         line("`gpucast`: capture, and the step's time alone", {k: v[1] for k, v in ours.items()}, measured, keys, inside(keys)),
         line("the same, without doubtful jobs", {k: v[1] for k, v in ours.items()}, measured, sound, inside(sound)),
         *blind,
@@ -252,8 +251,7 @@ def section(args, year, card, tables, memory):
         line("no slowdown", dict.fromkeys(keys, 1.0), measured, keys),
         line("both at half speed", dict.fromkeys(keys, 2.0), measured, keys),
         "",
-        f"| rule, if no job may take more than {SLOW} times as long ({sum(right)} pairs) | pairs allowed | wrongly | wrongly forbidden |",
-        "| --- | ---: | ---: | ---: |",
+        markdown_head([may, "pairs allowed", "wrongly", "wrongly forbidden"]),
         rule(f"`gpucast`: no slowdown above {SLOW} expected", [max(ours[a, b][1], ours[b, a][1]) <= SLOW for a, b in pairs], right),
         rule("DNN-occu: occupancies add up to 100 % at most", [occupancy(a) + occupancy(b) <= 1 for a, b in pairs], right),
         rule("NVML utilizations add up to 100 % at most", [busy(a) + busy(b) <= 1 for a, b in pairs], right),
@@ -284,7 +282,7 @@ def memory_line(year, card, measured, captured):
                 no_room.add(frozenset((name, other)))
     both, only_failed, only_ours = measured.failed & no_room, measured.failed - no_room, no_room - measured.failed
     with_largest = sum(any(one in ("Transformer (batch size 256)", "ResNet-50 (batch size 128)") for one in pair) for pair in only_failed)
-    return f"| {card.upper()}, {year} | {len(measured.failed)} | {len(both)} | {len(only_failed)} ({with_largest}) | {len(only_ours)} |"
+    return [f"{card.upper()}, {year}", len(measured.failed), len(both), f"{len(only_failed)} ({with_largest})", len(only_ours)]
 
 
 def document(args):
@@ -295,7 +293,14 @@ def document(args):
             print(f"without {year}: no {args.data}/gavel/{FILES[year]}", file=sys.stderr)
             continue
         parts.append(section(args, year, card, tables, memory))
-    parts.append("| pairs | did not run | no room according to `gpucast` | room according to `gpucast` (with Transformer-256 or ResNet-50-128) | ran, although `gpucast` sees no room |\n| --- | ---: | ---: | ---: | ---: |\n" + "\n".join(memory))  # fmt: skip
+    header = [
+        "pairs",
+        "did not run",
+        "no room according to `gpucast`",
+        "room according to `gpucast` (with Transformer-256 or ResNet-50-128)",
+        "ran, although `gpucast` sees no room",
+    ]
+    parts.append(markdown(header, memory))
     return "\n\n".join(parts)
 
 

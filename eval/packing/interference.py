@@ -19,7 +19,7 @@ import tempfile
 from pathlib import Path
 
 from eval import ROOT
-from eval.tables import quantile
+from eval.tables import markdown_head, markdown_row, percent, quantile
 
 BEGIN, END = "<!-- interference: begin -->", "<!-- interference: end -->"
 SLOW = 1.25  # sharing does not help a job that is slowed by more than this
@@ -69,16 +69,15 @@ def predicted(args, found):
 def line(name, guesses, found, inside=None):
     errors = [abs(g / s - 1) for (*_, slow), guess in zip(found, guesses) for g, s in zip(guess, slow)]
     slowed = [abs(g / s - 1) for (*_, slow), guess in zip(found, guesses) for g, s in zip(guess, slow) if s > 1.15]
-    held = "-" if inside is None else f"{100 * inside:.1f}"
-    cells = [100 * quantile(errors, q) for q in (0.5, 0.9)] + [100 * max(errors)] + [100 * quantile(slowed, q) for q in (0.5, 0.9)]
-    return f"| {name} | {len(errors)} | " + " | ".join(f"{cell:.1f}" for cell in cells) + f" | {held} |"
+    cells = [*quantile(errors, [0.5, 0.9, 1]), *quantile(slowed, [0.5, 0.9])]
+    return markdown_row([name, len(errors), *(percent(cell, 1) for cell in cells), percent(inside, 1)])
 
 
 def rule(name, allows, found):
     """A rule lets a pair share or not; sharing is right if neither is slowed by more than SLOW."""
     right = [max(slow) <= SLOW for *_, slow in found]
     wrong = sum(a and not r for a, r in zip(allows, right)), sum(r and not a for a, r in zip(allows, right))
-    return f"| {name} | {sum(allows)} | {wrong[0]} | {wrong[1]} |"
+    return markdown_row([name, sum(allows), *wrong])
 
 
 def document(args):
@@ -91,8 +90,9 @@ def document(args):
     lines = [
         f"{len(found)} pairs of {len({model for models, *_ in found for model in models})} models, each job's slowdown. A job's figures are from its run alone. Our constants were fitted on these pairs; pairs with a model left out of the fit are 5.1 % off in the median, 17.5 % at the 90th percentile (`--fit`). For the interval, a job that was measured faster next to a neighbour than alone counts as not slowed.",
         "",
-        "| slowdown by | n | median % | 90th % | worst % | jobs slowed above 1.15: median % | 90th % | 90 % interval holds % |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+        markdown_head(
+            ["slowdown by", "n", "median %", "90th %", "worst %", "jobs slowed above 1.15: median %", "90th %", "90 % interval holds %"]
+        ),
         line("`gpucast`", expected, found, sum(inside) / len(inside)),
         line("sum of NVML utilizations, if above 100 %", sums, found),
         line("no slowdown", [[1.0, 1.0]] * len(found), found),
@@ -100,8 +100,7 @@ def document(args):
         "",
         f"Pairs that may share a card, if no job may take more than {SLOW} times as long ({right} pairs):",
         "",
-        "| rule | pairs allowed | wrongly | wrongly forbidden |",
-        "| --- | ---: | ---: | ---: |",
+        markdown_head(["rule", "pairs allowed", "wrongly", "wrongly forbidden"]),
         rule(f"`gpucast`: no slowdown above {SLOW} expected", [max(pair) <= SLOW for pair in expected], found),
         rule("NVML utilizations add up to 100 % at most", [sum(busy) <= 1 for _, busy, *_ in found], found),
         rule("all", [True] * len(found), found),

@@ -21,10 +21,13 @@ from pathlib import Path
 from eval import ROOT
 from eval.occupancy.dnn_occu.data_set import configurations, name_of
 from eval.occupancy.dnn_occu.dnn_occu_models import MODELS
+from eval.tables import markdown, percent
 
 POLICIES = ("slot", "nvml", "occupancy", "memory", "gpucast")
 PUBLISHED = {"slot": (133.10, 46.58), "nvml": (126.58, 46.48), "occupancy": (106.87, 61.23)}
 CLUSTER = "4xp40"
+HEADER = ["policy", "makespan, s", "less than slot", "NVML utilization", "more than slot", "mean slowdown", "runs out of memory"]
+HEADER += ["draws with one", "published: less, NVML"]
 
 
 def capture(options):
@@ -86,10 +89,7 @@ def table(figures, options, mode, host):
     with ThreadPoolExecutor(options.workers) as pool:
         plans = {policy: list(pool.map(partial(pack, options, policy, mode), texts)) for policy in POLICIES}
     slot = [plan["makespan_ns"] for plan in plans["slot"]]
-    lines = [
-        "| policy | makespan, s | less than slot | NVML utilization | more than slot | mean slowdown | runs out of memory | draws with one | published: less, NVML |",
-        "|---|---|---|---|---|---|---|---|---|",
-    ]
+    lines = []
     nvml = {policy: statistics.mean(plan["nvml"] for plan in plans[policy]) for policy in POLICIES}
     for policy in POLICIES:
         spans = [plan["makespan_ns"] for plan in plans[policy]]
@@ -100,11 +100,10 @@ def table(figures, options, mode, host):
         if policy in PUBLISHED:
             span, use = PUBLISHED[policy]
             published = f"{100 * (1 - span / PUBLISHED['slot'][0]):.1f} %, {use:.1f} %"
-        lines.append(
-            f"| {policy} | {statistics.mean(spans) / 1e9:.1f} | {100 * less:.1f} % | {100 * nvml[policy]:.1f} % | "
-            f"{100 * (nvml[policy] / nvml['slot'] - 1):.1f} % | {slower:.2f} | {sum(lost)} | {sum(count > 0 for count in lost)} | {published} |"
-        )
-    return "\n".join(lines)
+        shares = (f"{percent(share, 1)} %" for share in (less, nvml[policy], nvml[policy] / nvml["slot"] - 1))
+        counts = sum(lost), sum(count > 0 for count in lost)
+        lines.append([policy, f"{statistics.mean(spans) / 1e9:.1f}", *shares, f"{slower:.2f}", *counts, published])
+    return markdown(HEADER, lines, words=len(HEADER), tight=True)
 
 
 def write_between(path, name, text):

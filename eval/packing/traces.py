@@ -21,6 +21,7 @@ from datetime import datetime
 from pathlib import Path
 
 from eval.packing.table6 import POLICIES, ROOT, with_host, write_between
+from eval.tables import markdown, markdown_row, percent
 
 
 def philly(data):
@@ -68,10 +69,9 @@ def summary_of(path):
 
 
 def table(text, options):
-    lines = [
-        "| policy | makespan, d | mean JCT, h | 99th percentile, h | mean queueing, h | cards with a job | NVML | runs out of memory | simulated in, s |",
-        "|---|---|---|---|---|---|---|---|---|",
-    ]
+    header = ["policy", "makespan, d", "mean JCT, h", "99th percentile, h", "mean queueing, h", "cards with a job", "NVML"]
+    header += ["runs out of memory", "simulated in, s"]
+    lines = []
     hour = 3.6e12
     for policy in POLICIES:
         out = options.out / "plan.json"
@@ -81,13 +81,11 @@ def table(text, options):
         if done.returncode not in (0, 1):
             sys.exit(done.stderr)
         plan = summary_of(out)
-        lines.append(
-            f"| {policy} | {plan['makespan_ns'] / hour / 24:.1f} | {plan['jct']['mean_ns'] / hour:.1f} | {plan['jct']['p99_ns'] / hour:.1f} | "
-            f"{plan['queue']['mean_ns'] / hour:.1f} | {100 * plan['utilization']:.1f} % | {100 * plan['nvml']:.1f} % | "
-            f"{plan['out_of_memory']['runs']} | {time.monotonic() - began:.1f} |"
-        )
-        print(lines[-1], file=sys.stderr, flush=True)
-    return "\n".join(lines)
+        times = plan["makespan_ns"] / 24, plan["jct"]["mean_ns"], plan["jct"]["p99_ns"], plan["queue"]["mean_ns"]
+        cells = [f"{ns / hour:.1f}" for ns in times] + [f"{percent(plan[share], 1)} %" for share in ("utilization", "nvml")]
+        lines.append([policy, *cells, plan["out_of_memory"]["runs"], f"{time.monotonic() - began:.1f}"])
+        print(markdown_row(lines[-1]), file=sys.stderr, flush=True)
+    return markdown(header, lines, words=len(header), tight=True)
 
 
 def main():

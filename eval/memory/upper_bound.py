@@ -171,7 +171,7 @@ def widening(runs):
     return math.ceil(10 * most) / 10
 
 
-# ---- a table's bounds, computed as in src/ledger/calibration.cc and src/predict/beside.cc ---------------------------------------
+# ---- a table's bounds, computed as in src/ledger/calibration.cc and src/ledger/beside.cc ---------------------------------------
 
 
 def class_of(table, name):

@@ -95,7 +95,7 @@ def misses(rows, predictions, causes=()):
     return markdown(header, [line for _, line in lines]) if lines else f"none above {100 * NOTED_ERROR:.0f} %"
 
 
-# The part of one card's error, in its logarithm, that another card's error shares. Same as in src/step/step_time.cc: fitted by known_share() to half of the
+# The part of one card's error, in its logarithm, that another card's error shares. Same as in src/job/step_time.cc: fitted by known_share() to half of the
 # architectures of timm-infer, RTX 4090 and 5090 from 3090.
 KNOWN_SHARE = 0.72
 WILD = 0.1

@@ -24,9 +24,9 @@
 #include "src/cli/step_source.h"
 #include "src/cli/subcommand.h"
 #include "src/cli/supervisor.h"
-#include "src/step/launch_times.h"
-#include "src/step/step_operations.h"
+#include "src/schedule/launch_times.h"
 #include "src/time/duration.h"
+#include "src/work/step_operations.h"
 
 namespace gpucast::cli {
 namespace {

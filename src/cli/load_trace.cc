@@ -3,7 +3,7 @@
 #include "gpucast/error.h"
 #include "gpucast/gpu.h"
 #include "gpucast/profile.h"
-#include "src/predict/trace_from_profile.h"
+#include "src/orchestrate/trace_from_profile.h"
 
 namespace gpucast::cli {
 

@@ -11,9 +11,9 @@
 #include "gpucast/job_occupancy.h"
 #include "gpucast/predict.h"
 #include "gpucast/trace.h"
+#include "src/job/kernel_mix.h"
 #include "src/occupancy/wheel.h"
 #include "src/pack/job_table.h"
-#include "src/step/kernel_mix.h"
 
 namespace gpucast::cli {
 namespace {

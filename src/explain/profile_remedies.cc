@@ -8,7 +8,7 @@
 #include "src/explain/explain.h"
 #include "src/explain/what_if.h"
 #include "src/orchestrate/profile_facts.h"
-#include "src/predict/trace_from_profile.h"
+#include "src/orchestrate/trace_from_profile.h"
 
 namespace gpucast {
 namespace {

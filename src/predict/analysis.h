@@ -9,8 +9,8 @@
 #include "gpucast/prediction.h"
 #include "gpucast/trace.h"
 #include "src/attribution/attribution.h"
+#include "src/ledger/beside.h"
 #include "src/lifetime/lifetime.h"
-#include "src/predict/beside.h"
 
 namespace gpucast {
 

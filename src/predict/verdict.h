@@ -6,7 +6,7 @@
 #include <string>
 
 #include "gpucast/prediction.h"
-#include "src/predict/beside.h"
+#include "src/ledger/beside.h"
 #include "src/predict/least_capacity.h"
 
 namespace gpucast {

@@ -33,7 +33,8 @@
 namespace gpucast::vgpu {
 namespace {
 
-constexpr int64_t kCallNs = 2500;     // as src/step/step_schedule.cc: what a launch costs the host more with NVIDIA's driver than with ours
+constexpr int64_t kCallNs =
+    2500;  // as src/schedule/step_schedule.cc: what a launch costs the host more with NVIDIA's driver than with ours
 constexpr double kLatencyNs = 4000;   // same: from a launch to the kernel's start on an idle GPU
 constexpr size_t kQueueDepth = 1024;  // launches that a stream takes before the next one waits
 constexpr size_t kQueueGoesOn = 960;  // how many are left then

@@ -3,10 +3,10 @@
 
 #include <vector>
 
-#include "src/step/step_operations.h"
 #include "src/time/card_rates.h"
 #include "src/time/duration.h"
 #include "src/time/gpu_timeline.h"
+#include "src/work/step_operations.h"
 
 namespace gpucast {
 

@@ -6,8 +6,8 @@
 
 #include "gpucast/step_time.h"
 #include "src/loader/loader_model.h"
-#include "src/step/step_operations.h"
 #include "src/time/duration.h"
+#include "src/work/step_operations.h"
 
 namespace gpucast {
 

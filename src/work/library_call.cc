@@ -1,4 +1,4 @@
-#include "src/step/library_call.h"
+#include "src/work/library_call.h"
 
 #include <algorithm>
 #include <array>
@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "src/step/bounded.h"
+#include "src/base/bounded.h"
 
 namespace gpucast {
 namespace {

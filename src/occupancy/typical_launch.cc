@@ -2,7 +2,7 @@
 // (AMD-AGI/TraceLens, tests/traces/h100) for tensor cores. NCCL: its kernels of 2.20 and later have 96 registers and 512 threads or more a
 // block, and a block a channel.
 
-#include "src/step/typical_launch.h"
+#include "src/occupancy/typical_launch.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "src/step/step_operations.h"
+#include "src/work/step_operations.h"
 
 #include <algorithm>
 #include <map>
@@ -9,10 +9,10 @@
 
 #include "gpucast/error.h"
 #include "src/attribution/open_marks.h"
+#include "src/base/bounded.h"
 #include "src/base/json.h"
-#include "src/step/bounded.h"
-#include "src/step/library_call.h"
-#include "src/step/operator_table.h"
+#include "src/work/library_call.h"
+#include "src/work/operator_table.h"
 
 namespace gpucast {
 namespace {

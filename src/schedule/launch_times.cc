@@ -1,4 +1,4 @@
-#include "src/step/launch_times.h"
+#include "src/schedule/launch_times.h"
 
 #include <fmt/format.h>
 
@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "src/base/json.h"
-#include "src/step/library_call.h"
-#include "src/step/step_operations.h"
-#include "src/step/step_schedule.h"
+#include "src/schedule/step_schedule.h"
 #include "src/time/duration.h"
+#include "src/work/library_call.h"
+#include "src/work/step_operations.h"
 
 namespace gpucast {
 namespace {

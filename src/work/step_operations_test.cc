@@ -1,4 +1,4 @@
-#include "src/step/step_operations.h"
+#include "src/work/step_operations.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -10,8 +10,8 @@
 
 #include "gpucast/error.h"
 #include "gpucast/step_time.h"
-#include "src/step/library_call.h"
-#include "src/step/operator_table.h"
+#include "src/work/library_call.h"
+#include "src/work/operator_table.h"
 
 namespace gpucast {
 namespace {

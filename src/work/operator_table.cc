@@ -1,4 +1,4 @@
-#include "src/step/operator_table.h"
+#include "src/work/operator_table.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "src/step/bounded.h"
-#include "src/step/library_call.h"
+#include "src/base/bounded.h"
+#include "src/work/library_call.h"
 
 namespace gpucast {
 namespace {

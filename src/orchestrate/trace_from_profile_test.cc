@@ -1,4 +1,4 @@
-#include "src/predict/trace_from_profile.h"
+#include "src/orchestrate/trace_from_profile.h"
 
 #include <gtest/gtest.h>
 

@@ -12,15 +12,15 @@
 #include <utility>
 
 #include "gpucast/error.h"
+#include "src/base/bounded.h"
 #include "src/occupancy/occupancy.h"
 #include "src/occupancy/occupancy_card.h"
+#include "src/occupancy/typical_launch.h"
 #include "src/occupancy/wheel.h"
-#include "src/step/bounded.h"
-#include "src/step/step_operations.h"
-#include "src/step/step_schedule.h"
-#include "src/step/typical_launch.h"
+#include "src/schedule/step_schedule.h"
 #include "src/time/card_rates.h"
 #include "src/time/duration.h"
+#include "src/work/step_operations.h"
 
 namespace gpucast {
 namespace {

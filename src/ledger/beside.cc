@@ -1,4 +1,4 @@
-#include "src/predict/beside.h"
+#include "src/ledger/beside.h"
 
 #include <fmt/format.h>
 

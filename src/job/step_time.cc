@@ -11,11 +11,11 @@
 #include <utility>
 
 #include "gpucast/error.h"
-#include "src/step/loader_time.h"
-#include "src/step/step_operations.h"
-#include "src/step/step_schedule.h"
+#include "src/job/loader_time.h"
+#include "src/schedule/step_schedule.h"
 #include "src/time/card_rates.h"
 #include "src/time/duration.h"
+#include "src/work/step_operations.h"
 
 namespace gpucast {
 namespace {

@@ -1,4 +1,4 @@
-#include "src/predict/job_class.h"
+#include "src/ledger/job_class.h"
 
 #include <gtest/gtest.h>
 

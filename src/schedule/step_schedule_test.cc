@@ -1,4 +1,4 @@
-#include "src/step/step_schedule.h"
+#include "src/schedule/step_schedule.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "src/predict/device_ledger.h"
+#include "src/ledger/device_ledger.h"
 
 #include <gtest/gtest.h>
 

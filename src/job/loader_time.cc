@@ -1,4 +1,4 @@
-#include "src/step/loader_time.h"
+#include "src/job/loader_time.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include <set>
 
 #include "src/loader/feed.h"
-#include "src/step/step_schedule.h"
+#include "src/schedule/step_schedule.h"
 
 namespace gpucast {
 namespace {

@@ -1,11 +1,11 @@
-#include "src/step/kernel_mix.h"
+#include "src/job/kernel_mix.h"
 
 #include <algorithm>
 
-#include "src/step/step_operations.h"
-#include "src/step/step_schedule.h"
+#include "src/schedule/step_schedule.h"
 #include "src/time/card_rates.h"
 #include "src/time/duration.h"
+#include "src/work/step_operations.h"
 
 namespace gpucast {
 namespace {

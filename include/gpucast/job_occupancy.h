@@ -11,6 +11,8 @@
 
 namespace gpucast {
 
+struct Facts;  // src/predict/facts.h
+
 // Where a kernel's registers and shared memory come from.
 enum class ResourceSource : uint8_t {
   wheel,     // its machine code in the installed PyTorch
@@ -90,11 +92,11 @@ struct JobOccupancyOptions {
 };
 
 // Throws Error: the capture has no observed step, a card has no rates or no occupancy rules, `wheel` is none.
-JobOccupancy job_occupancy(const Trace& trace, const JobOccupancyOptions& options);
+JobOccupancy job_occupancy(const Facts& facts, const JobOccupancyOptions& options);
 
 // Achieved occupancy of each operation of the observed step, in the order in which the program asked for them (GpuSlice::asked), weighted
 // by time where it has several kernels. Below 0: it has none, or nothing is known of them. Empty where gpu_slices() is.
-std::vector<double> operation_occupancies(const Trace& trace, const Gpu& gpu, const std::string& cache);
+std::vector<double> operation_occupancies(const Facts& facts, const Gpu& gpu, const std::string& cache);
 
 std::string job_occupancy_json(const JobOccupancy& job);
 std::string job_occupancy_text(const JobOccupancy& job, bool colour);

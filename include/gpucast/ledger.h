@@ -9,6 +9,11 @@
 
 namespace gpucast {
 
+// The shapes of one input that is of another length from step to step, apart from its first dimension: "[8, 87]", "[8, 128]".
+struct VaryingInput {
+  std::string name, smallest, largest;
+};
+
 // An amount with its uncertainty: low <= expected <= high. Measured amounts have a narrow interval, estimates a wide one.
 struct LedgerLine {
   std::string what;     // "CUDA context", "loaded kernels and library handles", ...

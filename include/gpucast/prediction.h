@@ -59,11 +59,6 @@ struct DeviceBytes {
   int64_t request_bytes = 0;
 };
 
-// The shapes of one input that is of another length from step to step, apart from its first dimension: "[8, 87]", "[8, 128]".
-struct VaryingInput {
-  std::string name, smallest, largest;
-};
-
 struct CardFit {
   std::string gpu;
   int64_t total_bytes = 0;

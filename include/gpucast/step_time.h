@@ -15,6 +15,8 @@
 
 namespace gpucast {
 
+struct Facts;  // src/predict/facts.h
+
 // What a step waits for.
 enum class StepBound : uint8_t { gpu, host, loader };
 const char* step_bound_name(StepBound bound);  // as in JSON
@@ -129,15 +131,7 @@ struct StepTimeOptions {
 double cost(double ns, double price_per_hour);
 
 // Throws Error: the capture has no observed step, a card has no rates, a price is of another card.
-StepTimes step_times(const Trace& trace, const StepTimeOptions& options);
-
-// What the GPU alone works for a step: the same for each run of a script, which the host's part is not. Unset where there is nothing to
-// tell: no step was observed, or the card has no rates.
-std::optional<TimeRange> gpu_time_of_step(const Trace& trace, const Gpu& gpu);
-
-// From one batch of the script's DataLoader to the next, as it was measured, with the script's number of workers. Unset: it was not, or
-// the script has none.
-std::optional<TimeRange> batch_time_of_loader(const Trace& trace);
+StepTimes step_times(const Facts& facts, const StepTimeOptions& options);
 
 // One operation on the GPU's time axis, which begins where the observed step does.
 struct GpuSlice {
@@ -149,8 +143,8 @@ struct GpuSlice {
   double start_ns = 0, duration_ns = 0;  // it lasts longer where another stream's work shares the card
   int64_t launches = 0;
 };
-// By start, stream by stream; empty where gpu_time_of_step() is unset. The GPU is fed as fast as this machine can.
-std::vector<GpuSlice> gpu_slices(const Trace& trace, const Gpu& gpu);
+// By start, stream by stream; empty where no step was observed or the card has no rates. The GPU is fed as fast as this machine can.
+std::vector<GpuSlice> gpu_slices(const Facts& facts, const Gpu& gpu);
 
 std::string step_times_json(const StepTimes& times);
 std::string step_times_text(const StepTimes& times, bool colour);

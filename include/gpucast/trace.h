@@ -229,6 +229,9 @@ struct RecordedSegment {
 // active_pending_free: freed, and still in use by another stream ("active_awaiting_free" in some releases).
 enum class SnapshotBlockState : uint8_t { active_allocated, active_pending_free, inactive };
 
+// The file name of the frame that `gpucast export` puts in front of a stack, to say what the block is for. Left out when read.
+inline constexpr const char* kOwnFrame = "gpucast";
+
 struct SnapshotBlock {
   uint64_t address = 0;
   int64_t size_bytes = 0;

@@ -46,8 +46,8 @@ Rows flat(size_t blocks) {
 
 // Rows by a key of the block, in order of the key.
 template <class Key, class KeyOf, class NameOf>
-Rows rows_by(const Analysis& analysis, KeyOf key_of, NameOf name_of) {
-  Rows out = flat(analysis.lifetimes.blocks.size());
+Rows rows_by(const Facts& facts, KeyOf key_of, NameOf name_of) {
+  Rows out = flat(facts.lifetimes.blocks.size());
   std::map<Key, RowIndex> rows;
   for (size_t i = 0; i < out.of_block.size(); ++i) rows.emplace(key_of(i), kNoRow);
   for (auto& [key, row] : rows) {
@@ -58,31 +58,31 @@ Rows rows_by(const Analysis& analysis, KeyOf key_of, NameOf name_of) {
   return out;
 }
 
-Rows by_phase(const Analysis& analysis) {
-  const auto& blocks = analysis.attribution.blocks;
-  const bool snapshot = analysis.trace.header.source == "snapshot";
+Rows by_phase(const Facts& facts) {
+  const auto& blocks = facts.attribution.blocks;
+  const bool snapshot = facts.trace.header.source == "snapshot";
   return rows_by<Phase>(
-      analysis, [&](size_t i) { return blocks[i].phase; }, [&](Phase phase) { return snapshot ? "unknown" : phase_name(phase); });
+      facts, [&](size_t i) { return blocks[i].phase; }, [&](Phase phase) { return snapshot ? "unknown" : phase_name(phase); });
 }
 
-Rows by_step(const Analysis& analysis) {
-  const auto& blocks = analysis.attribution.blocks;
+Rows by_step(const Facts& facts) {
+  const auto& blocks = facts.attribution.blocks;
   return rows_by<int32_t>(
-      analysis, [&](size_t i) { return blocks[i].step; },
+      facts, [&](size_t i) { return blocks[i].step; },
       [](int32_t step) { return step == 0 ? "before the first step" : "step " + std::to_string(step); });
 }
 
-Rows by_operator(const Analysis& analysis) {
-  const Attribution& attribution = analysis.attribution;
+Rows by_operator(const Facts& facts) {
+  const Attribution& attribution = facts.attribution;
   return rows_by<int32_t>(
-      analysis, [&](size_t i) { return attribution.blocks[i].op.value; },
+      facts, [&](size_t i) { return attribution.blocks[i].op.value; },
       [&](int32_t op) { return op < 0 ? "(not known)" : attribution.operators[static_cast<size_t>(op)]; });
 }
 
 // Parameters, buffers and inputs by name; gradients and optimizer state under their parameter's. In order of first mention.
-Rows by_tensor(const Analysis& analysis) {
-  const Trace& trace = analysis.trace;
-  Rows out = flat(analysis.lifetimes.blocks.size());
+Rows by_tensor(const Facts& facts) {
+  const Trace& trace = facts.trace;
+  Rows out = flat(facts.lifetimes.blocks.size());
   std::unordered_map<std::string_view, RowIndex> rows;
   const auto row = [&](std::string_view name) {
     const auto [at, fresh] = rows.try_emplace(name, static_cast<RowIndex>(out.rows.size()));
@@ -94,7 +94,7 @@ Rows by_tensor(const Analysis& analysis) {
   }
   RowIndex unnamed = kNoRow;
   for (size_t i = 0; i < out.of_block.size(); ++i) {
-    const TensorId id = analysis.attribution.blocks[i].tensor;
+    const TensorId id = facts.attribution.blocks[i].tensor;
     if (id.valid()) {
       const TensorMark& tensor = trace.tensors[id.index()];
       std::string_view name = trace.strings.text(tensor.name);
@@ -122,10 +122,10 @@ Rows by_tensor(const Analysis& analysis) {
 // ("itself"), so that children always add up to their parent.
 class ModuleRows {
  public:
-  explicit ModuleRows(const Analysis& analysis) : trace_(analysis.trace), analysis_(analysis), nodes_(trace_.modules.size()) {}
+  explicit ModuleRows(const Facts& facts) : trace_(facts.trace), facts_(facts), nodes_(trace_.modules.size()) {}
 
   Rows rows() {
-    Rows out = flat(analysis_.lifetimes.blocks.size());
+    Rows out = flat(facts_.lifetimes.blocks.size());
     bool outside = false;
     for (size_t i = 0; i < out.of_block.size(); ++i) {
       const ModuleId module = module_of(i);
@@ -162,7 +162,7 @@ class ModuleRows {
     RowIndex row = kNoRow;  // where its own blocks go
   };
 
-  ModuleId module_of(size_t block) const { return known(analysis_.attribution.blocks[block].module); }
+  ModuleId module_of(size_t block) const { return known(facts_.attribution.blocks[block].module); }
   ModuleId known(ModuleId id) const { return id.valid() && id.index() < trace_.modules.size() ? id : ModuleId(); }
 
   // A damaged capture may have a module above itself: a parent counts only when it was registered before.
@@ -213,16 +213,16 @@ class ModuleRows {
   }
 
   const Trace& trace_;
-  const Analysis& analysis_;
+  const Facts& facts_;
   std::vector<Node> nodes_;
 };
 
 // The blocks alive at a position, added to their rows and all rows above.
-void fill_moment(const Analysis& analysis, uint32_t position, Instant moment, std::vector<Rows>* groupings, BreakdownFigures* total) {
-  const auto& blocks = analysis.lifetimes.blocks;
+void fill_moment(const Facts& facts, uint32_t position, Instant moment, std::vector<Rows>* groupings, BreakdownFigures* total) {
+  const auto& blocks = facts.lifetimes.blocks;
   for (size_t i = 0; i < blocks.size() && blocks[i].alloc_event <= position; ++i) {
     if (!blocks[i].alive_at(position)) continue;
-    const Category category = analysis.attribution.blocks[i].category;
+    const Category category = facts.attribution.blocks[i].category;
     add(total, category, blocks[i]);
     for (Rows& grouping : *groupings) {
       for (RowIndex row = grouping.of_block[i]; row != kNoRow; row = grouping.rows[static_cast<size_t>(row)].parent) {
@@ -233,9 +233,9 @@ void fill_moment(const Analysis& analysis, uint32_t position, Instant moment, st
 }
 
 // Follows all births and deaths. Per category only what changed can be higher than before.
-void fill_maximum(const Analysis& analysis, std::vector<Rows>* groupings, BreakdownFigures* total) {
-  const auto& blocks = analysis.lifetimes.blocks;
-  std::vector<uint32_t> freed_by(analysis.lifetimes.allocated.size(), UINT32_MAX);
+void fill_maximum(const Facts& facts, std::vector<Rows>* groupings, BreakdownFigures* total) {
+  const auto& blocks = facts.lifetimes.blocks;
+  std::vector<uint32_t> freed_by(facts.lifetimes.allocated.size(), UINT32_MAX);
   for (size_t i = 0; i < blocks.size(); ++i) {
     if (blocks[i].free_event != Block::kNever) freed_by[blocks[i].free_event] = static_cast<uint32_t>(i);
   }
@@ -250,7 +250,7 @@ void fill_maximum(const Analysis& analysis, std::vector<Rows>* groupings, Breakd
     raise(&highest->total, running->total);
   };
   const auto all = [&](size_t i, int64_t sign) {
-    const Category category = analysis.attribution.blocks[i].category;
+    const Category category = facts.attribution.blocks[i].category;
     change(&total_now, total, category, blocks[i], sign);
     for (size_t g = 0; g < groupings->size(); ++g) {
       Rows& grouping = (*groupings)[g];
@@ -269,12 +269,12 @@ void fill_maximum(const Analysis& analysis, std::vector<Rows>* groupings, Breakd
 }
 
 // Position of Instant::forward_end: of the step that the peak is in, as far as there is one.
-std::optional<uint32_t> forward_end(const Analysis& analysis) {
-  const std::vector<uint32_t>& ends = analysis.attribution.forward_ends;
+std::optional<uint32_t> forward_end(const Facts& facts) {
+  const std::vector<uint32_t>& ends = facts.attribution.forward_ends;
   if (ends.empty()) return std::nullopt;
-  const Peak& peak = analysis.lifetimes.peak_allocated;
+  const Peak& peak = facts.lifetimes.peak_allocated;
   const auto behind = std::upper_bound(ends.begin(), ends.end(), peak.event);
-  const bool in_forward = span_of_event(analysis.attribution, peak.event).phase == Phase::forward;
+  const bool in_forward = span_of_event(facts.attribution, peak.event).phase == Phase::forward;
   if (behind == ends.begin() || (in_forward && behind != ends.end())) return *behind;
   return *std::prev(behind);
 }
@@ -303,7 +303,8 @@ const char* grouping_name(Grouping grouping) {
 }
 
 Breakdown breakdown(const Analysis& analysis) {
-  const Lifetimes& lifetimes = analysis.lifetimes;
+  const Facts& facts = *analysis.facts;
+  const Lifetimes& lifetimes = facts.lifetimes;
   Breakdown out;
   for (size_t i = 0; i < kCategories; ++i) out.categories.emplace_back(category_name(static_cast<Category>(i)));
   out.peak_reserved_bytes = lifetimes.peak_reserved.bytes;
@@ -311,23 +312,22 @@ Breakdown breakdown(const Analysis& analysis) {
   out.device = analysis.prediction.device;
 
   // Every block has one row in each grouping.
-  std::vector<Rows> groupings = {ModuleRows(analysis).rows(), by_operator(analysis), by_phase(analysis), by_step(analysis),
-                                 by_tensor(analysis)};
+  std::vector<Rows> groupings = {ModuleRows(facts).rows(), by_operator(facts), by_phase(facts), by_step(facts), by_tensor(facts)};
 
   const auto end = static_cast<uint32_t>(lifetimes.allocated.size());
-  const std::optional<uint32_t> positions[] = {lifetimes.peak_allocated.position(), forward_end(analysis), end};
+  const std::optional<uint32_t> positions[] = {lifetimes.peak_allocated.position(), forward_end(facts), end};
   for (size_t i = 0; i < std::size(positions); ++i) {
     if (!positions[i] || end == 0) continue;
     BreakdownMoment& moment = out.moments[i];
     moment.known = true;
-    moment.place = place_of_event(analysis.trace, analysis.attribution, *positions[i] == 0 ? 0 : *positions[i] - 1);
+    moment.place = place_of_event(facts.trace, facts.attribution, *positions[i] == 0 ? 0 : *positions[i] - 1);
     moment.allocated_bytes = lifetimes.allocated_at(*positions[i]);
     moment.reserved_bytes = lifetimes.reserved_at(*positions[i]);
-    fill_moment(analysis, *positions[i], static_cast<Instant>(i), &groupings, &moment.figures);
+    fill_moment(facts, *positions[i], static_cast<Instant>(i), &groupings, &moment.figures);
   }
   BreakdownMoment& maximum = out.moments[static_cast<size_t>(Instant::maximum)];
   maximum.known = end > 0;
-  fill_maximum(analysis, &groupings, &maximum.figures);
+  fill_maximum(facts, &groupings, &maximum.figures);
   maximum.allocated_bytes = lifetimes.peak_allocated.bytes;
   maximum.reserved_bytes = lifetimes.peak_reserved.bytes;
 

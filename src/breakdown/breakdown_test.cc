@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 
 #include "src/attribution/test_program.h"
 #include "src/predict/analysis.h"
@@ -12,19 +13,20 @@ namespace gpucast {
 namespace {
 
 Analysis analysis_of(const Program& program) {
-  Analysis out;
-  out.trace = Trace();
-  out.trace.events = program.trace.events;
-  out.trace.marks = program.trace.marks;
-  out.trace.tensors = program.trace.tensors;
-  out.trace.modules = program.trace.modules;
-  out.trace.vgpu_events = program.trace.vgpu_events;
-  out.trace.end = program.trace.end;
+  const auto facts = std::make_shared<Facts>();
+  facts->trace.events = program.trace.events;
+  facts->trace.marks = program.trace.marks;
+  facts->trace.tensors = program.trace.tensors;
+  facts->trace.modules = program.trace.modules;
+  facts->trace.vgpu_events = program.trace.vgpu_events;
+  facts->trace.end = program.trace.end;
   for (size_t i = 0; i < program.trace.strings.size(); ++i) {
-    out.trace.strings.intern(program.trace.strings.text(StringId(static_cast<int64_t>(i))));
+    facts->trace.strings.intern(program.trace.strings.text(StringId(static_cast<int64_t>(i))));
   }
-  out.lifetimes = follow_blocks(out.trace.events, AllocConf(), &out.trace.problems);
-  out.attribution = attribute(out.trace, out.lifetimes, &out.trace.problems);
+  facts->lifetimes = follow_blocks(facts->trace.events, AllocConf(), &facts->trace.problems);
+  facts->attribution = attribute(facts->trace, facts->lifetimes, &facts->trace.problems);
+  Analysis out;
+  out.facts = facts;
   return out;
 }
 
@@ -119,12 +121,12 @@ TEST(Breakdown, AddsUpForRandomPrograms) {
     }
     for (size_t c = 0; c < kCategories; ++c) {
       int64_t highest = 0;
-      for (uint32_t event = 0; event < analysis.lifetimes.allocated.size(); ++event) {
-        highest = std::max(highest, categories_after(analysis.lifetimes, analysis.attribution, event)[c]);
+      for (uint32_t event = 0; event < analysis.facts->lifetimes.allocated.size(); ++event) {
+        highest = std::max(highest, categories_after(analysis.facts->lifetimes, analysis.facts->attribution, event)[c]);
       }
       ASSERT_EQ(b.moments[kMaximum].figures.categories[c].allocated_bytes, highest) << "seed " << seed;
     }
-    ASSERT_EQ(b.moments[kMaximum].figures.total.allocated_bytes, analysis.lifetimes.peak_allocated.bytes);
+    ASSERT_EQ(b.moments[kMaximum].figures.total.allocated_bytes, analysis.facts->lifetimes.peak_allocated.bytes);
   }
 }
 

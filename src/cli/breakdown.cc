@@ -57,7 +57,7 @@ void declare_breakdown(Arguments& arguments) {
   arguments.option("--rows", &options->rows, "text: the most rows of a list").positive().shows_default();
   arguments.option("--format", &options->format, "text, json or csv").one_of({"text", "json", "csv"}).shows_default();
   arguments.action([options] {
-    const Breakdown result = breakdown(analyze(options->input.load(), options->input.card()));
+    const Breakdown result = breakdown(judge(follow(options->input.load()), options->input.card()));
     const bool has_modules = result.by(Grouping::module).size() > 1;
     const Grouping by = options->by.empty() ? (has_modules ? Grouping::module : Grouping::op) : value_of(grouping_name, options->by);
     std::string text;

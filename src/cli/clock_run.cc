@@ -14,6 +14,7 @@
 #include <csignal>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -24,9 +25,9 @@
 #include "src/cli/step_source.h"
 #include "src/cli/subcommand.h"
 #include "src/cli/supervisor.h"
+#include "src/predict/facts.h"
 #include "src/schedule/launch_times.h"
 #include "src/time/duration.h"
-#include "src/work/step_operations.h"
 
 namespace gpucast::cli {
 namespace {
@@ -148,10 +149,10 @@ int run_with_clock(const RunSettings& settings, bool warp) {
   say("gpucast: a first run shows what the script launches\n");
   std::optional<Trace> trace = capture_of(settings);
   if (!trace) return kExitInterrupted;
-  const bool observed = has_step_operations(*trace);
-  if (!observed) say("gpucast: no operators were seen: kernels are timed by their threads alone\n");
-  LaunchTimes times(observed ? &*trace : nullptr, rates);
-  trace.reset();
+  std::shared_ptr<const Facts> facts = follow(std::move(*trace));
+  if (!facts->step) say("gpucast: no operators were seen: kernels are timed by their threads alone\n");
+  LaunchTimes times = facts->step ? LaunchTimes(facts->trace, *facts->step, rates) : LaunchTimes(rates);
+  facts.reset();
   say("gpucast: the script on {} {}\n", settings.gpu.name, warp ? "(warp: its clocks are the card's)" : "(in real time)");
 
   const SessionFolder session;

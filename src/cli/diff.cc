@@ -58,7 +58,7 @@ DiffInput load(const std::string& file, const Options& options) {
   const std::optional<std::string> gpu = options.gpu.empty() ? std::nullopt : std::optional(options.gpu);
   OrchestrateOptions profile;
   profile.torch = options.torch_version;
-  const Analysis analysis = analyze(load_trace(file, options.device, gpu, profile), gpu);
+  const Analysis analysis = judge(follow(load_trace(file, options.device, gpu, profile)), gpu);
   return {file, analysis.prediction, breakdown(analysis)};
 }
 

@@ -53,14 +53,14 @@ struct Interrupted {};
 class Reruns {
  public:
   explicit Reruns(const Analysis& recorded) : recorded_(recorded) {
-    const std::string& folder = recorded.trace.header.folder;
+    const std::string& folder = recorded.facts->trace.header.folder;
     std::error_code error;
     if (!folder.empty() && fs::is_directory(folder, error)) folder_ = folder;
     for (char** entry = environ; *entry != nullptr; ++entry) {
       const std::string_view text(*entry);
       if (!text.starts_with("PYTORCH_ALLOC_CONF=") && !text.starts_with("PYTORCH_CUDA_ALLOC_CONF=")) environment_.emplace_back(text);
     }
-    const std::string& conf = recorded.trace.process.alloc_conf;
+    const std::string& conf = recorded.facts->trace.process.alloc_conf;
     if (!conf.empty()) environment_.push_back("PYTORCH_CUDA_ALLOC_CONF=" + conf);
   }
 
@@ -79,7 +79,7 @@ class Reruns {
     const int exit_code = start_and_wait(words, log);
     if (exit_code == kExitInterrupted) throw Interrupted();
     if (exit_code != kExitYes && exit_code != kExitNo) throw Error(last_words(log));
-    return analyze(read_trace(capture), p.gpu_id);
+    return judge(follow(read_trace(capture)), p.gpu_id);
   }
 
  private:
@@ -188,7 +188,7 @@ void add_what_ifs(const Analysis& analysis, const Options& options, Explanation*
 }
 
 int explain_file(const Options& options) {
-  const Analysis analysis = analyze(options.input.load(), options.input.card());
+  const Analysis analysis = judge(follow(options.input.load()), options.input.card());
   if (options.rerun && analysis.prediction.source != "vgpu") {
     throw Error("--rerun was given, and this is no capture of a command that could be run again", options.input.path,
                 "leave --rerun out, or capture the command: gpucast run -o train.gpucast -- python train.py");

@@ -61,7 +61,7 @@ int export_file(const Options& options) {
   if (std::filesystem::equivalent(options.input.path, options.output, none))
     throw Error("the output is the input itself", options.output, "choose another name: an export does not replace what it is made from");
   CaptureFile target(options.output, options.force);  // first: it may be refused
-  const Analysis analysis = analyze(options.input.load(), options.input.card());
+  const Analysis analysis = judge(follow(options.input.load()), options.input.card());
   const auto form = std::find_if(std::begin(kForms), std::end(kForms), [&](const Form& known) { return known.name == options.to; });
   if (form == std::end(kForms)) throw Error("there is no such form", options.to);
   {

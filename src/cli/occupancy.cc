@@ -143,10 +143,10 @@ int report(const Options& options) {
     graph_folder.emplace();
     step.graph = graph_folder->path + "/graph.json";
   }
-  std::optional<ObservedStepOf> observed = observe_step(step);
+  std::optional<StepOnCards> observed = observe_step(step);
   if (!observed) return kExitInterrupted;
   wanted.gpus = std::move(observed->gpus);
-  JobOccupancy job = job_occupancy(observed->trace, wanted);
+  JobOccupancy job = job_occupancy(*observed->facts, wanted);
   if (!weights.empty()) {
     const std::vector<double> guesses = dnn_occu(step.graph, weights, wanted.gpus);
     for (size_t c = 0; c < guesses.size(); ++c) job.cards[c].dnn_occu = guesses[c];

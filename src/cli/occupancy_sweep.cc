@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <fstream>
 #include <map>
+#include <memory>
 
 #include "gpucast/error.h"
 #include "gpucast/step_time.h"
@@ -14,6 +15,7 @@
 #include "src/cli/child_process.h"
 #include "src/cli/comma_words.h"
 #include "src/cli/supervisor.h"
+#include "src/predict/facts.h"
 
 namespace gpucast::cli {
 namespace {
@@ -70,13 +72,13 @@ SweepRow row_of(const std::string& value, const std::string& capture, const Json
   out.expected_bytes = result["report"]["device"].value("expected_bytes", 0);
   if (access(capture.c_str(), R_OK) != 0) return out;
   try {
-    const Trace trace = read_trace(capture);
-    const CardOccupancy card = std::move(job_occupancy(trace, options).cards.front());
+    const std::shared_ptr<const Facts> facts = follow(read_trace(capture));
+    const CardOccupancy card = std::move(job_occupancy(*facts, options).cards.front());
     StepTimeOptions times;
     times.gpus = options.gpus;
     times.constants_json = options.constants_json;
     times.cpu_speed = options.cpu_speed;
-    const StepTimes time = step_times(trace, times);
+    const StepTimes time = step_times(*facts, times);
     out.step_ns = time.cards.front().step.expected_ns;
     out.samples = time.samples;
     out.samples_per_s = time.cards.front().samples_per_s;

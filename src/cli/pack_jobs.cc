@@ -5,47 +5,39 @@
 #include <algorithm>
 #include <filesystem>
 #include <iterator>
+#include <memory>
 #include <utility>
 
 #include "gpucast/error.h"
 #include "gpucast/job_occupancy.h"
-#include "gpucast/predict.h"
 #include "gpucast/trace.h"
-#include "src/job/kernel_mix.h"
+#include "src/job/packing_figures.h"
 #include "src/occupancy/wheel.h"
 #include "src/pack/job_table.h"
+#include "src/predict/analysis.h"
 
 namespace gpucast::cli {
 namespace {
 
 bool is_capture(const std::string& path) { return path.ends_with(".gpucast"); }
 
-// Of a capture: memory as `analyze` says to request it, step time and occupancy as `occupancy` does.
+// The capture is read and followed once, then judged for each type of card.
 pack::Job job_of_capture(const std::string& path, const pack::Cluster& cluster, int64_t steps, std::vector<std::string>* notes) {
-  const Trace trace = read_trace(path);
+  const std::shared_ptr<const Facts> facts = follow(read_trace(path));
   JobOccupancyOptions wanted;
   wanted.gpus = cluster.types;
   wanted.cache = kernel_cache_folder();
-  const JobOccupancy occupancy = job_occupancy(trace, wanted);
+  const JobOccupancy occupancy = job_occupancy(*facts, wanted);
   pack::Job out;
   out.name = std::filesystem::path(path).stem().string();
   out.steps = steps;
-  out.command = trace.header.command;
+  out.command = facts->trace.header.command;
   out.only_listed = true;
   for (size_t t = 0; t < cluster.types.size(); ++t) {
-    const Gpu& gpu = cluster.types[t];
-    const CardOccupancy& card = occupancy.cards[t];
-    const Prediction prediction = predict(read_trace(path), gpu.id);
-    pack::Figures figures;
-    figures.step_ns = card.step_ns;
-    figures.request_bytes = prediction.device.request_bytes;
-    figures.occupancy = card.occupancy.time_weighted;
-    figures.sm_active = card.sm_active;
-    figures.nvml_utilization = card.nvml_utilization;
-    figures.mix = kernel_mix(trace, gpu, card);
-    out.cards = static_cast<int>(std::max<int64_t>(1, prediction.world_size));
-    out.by_card.emplace_back(gpu.id, figures);
-    for (const std::string& note : card.notes)
+    const Analysis analysis = judge(facts, cluster.types[t].id);
+    out.by_card.emplace_back(analysis.gpu.id, packing_figures(analysis, occupancy.cards[t]));
+    out.cards = static_cast<int>(std::max<int64_t>(1, analysis.prediction.world_size));
+    for (const std::string& note : occupancy.cards[t].notes)
       if (std::find(notes->begin(), notes->end(), note) == notes->end()) notes->push_back(note);
   }
   out.figures = out.by_card.front().second;

@@ -94,8 +94,8 @@ std::string read_constants(std::string path) {
   return text;
 }
 
-std::optional<ObservedStepOf> observe_step(const StepSource& source) {
-  ObservedStepOf out;
+std::optional<StepOnCards> observe_step(const StepSource& source) {
+  StepOnCards out;
   const bool is_capture = source.what.size() == 1 && is_capture_file(source.what.front());
   if (!source.gpus.empty()) out.gpus = cards_of(source.gpus);
   std::optional<SessionFolder> temporary;
@@ -116,9 +116,10 @@ std::optional<ObservedStepOf> observe_step(const StepSource& source) {
     path = temporary->path + "/step.gpucast";
     if (capture(source, out.gpus.front().id, path) == kExitInterrupted) return std::nullopt;
   }
-  out.trace = read_trace(path);
-  if (!is_capture) out.trace.path = "";  // a name that nobody gave
-  if (out.gpus.empty()) out.gpus = {find_gpu(out.trace.header.gpu.id.empty() ? kDefaultGpu : out.trace.header.gpu.id)};
+  Trace trace = read_trace(path);
+  if (!is_capture) trace.path = "";  // a name that nobody gave
+  if (out.gpus.empty()) out.gpus = {find_gpu(trace.header.gpu.id.empty() ? kDefaultGpu : trace.header.gpu.id)};
+  out.facts = follow(std::move(trace));
   return out;
 }
 

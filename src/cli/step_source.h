@@ -2,13 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "gpucast/gpu.h"
-#include "gpucast/trace.h"
 #include "src/cli/arguments.h"
+#include "src/predict/facts.h"
 
 namespace gpucast::cli {
 
@@ -21,13 +22,13 @@ struct StepSource {
 };
 void declare_step_source(Arguments& arguments, StepSource* source);
 
-struct ObservedStepOf {
-  Trace trace;
+struct StepOnCards {
+  std::shared_ptr<const Facts> facts;
   std::vector<Gpu> gpus;
 };
 // Reads the capture, or runs the command as `gpucast run` does. Its report of memory is not shown: whatever its verdict, a step that was
 // observed can be told of. Unset: interrupted. Throws Error where there is no capture.
-std::optional<ObservedStepOf> observe_step(const StepSource& source);
+std::optional<StepOnCards> observe_step(const StepSource& source);
 
 // The card named in "a100-80"; of "", the default one. Throws Error with `one` where it is several: "--launches is for one card".
 const Gpu& one_card(const std::string& gpus, const char* one);

@@ -108,10 +108,10 @@ int report(const Options& options) {
   wanted.cores = options.cores;
   wanted.workers = read_workers(options.workers);
   if (!options.storage.empty()) wanted.storage = find_storage(options.storage);
-  std::optional<ObservedStepOf> observed = observe_step(options.step);
+  std::optional<StepOnCards> observed = observe_step(options.step);
   if (!observed) return kExitInterrupted;
   wanted.gpus = std::move(observed->gpus);
-  const StepTimes times = step_times(observed->trace, wanted);
+  const StepTimes times = step_times(*observed->facts, wanted);
   const std::string text = options.format == "json" ? step_times_json(times) : step_times_text(times, colour_wanted());
   std::fputs(text.c_str(), stdout);
   return kExitYes;

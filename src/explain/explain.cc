@@ -73,23 +73,24 @@ std::string without_layer(std::string_view name) {
 }
 
 Place place_of_block(const Analysis& analysis, uint32_t index) {
-  const Block& block = analysis.lifetimes.blocks[index];
-  if (!block.before_start) return place_of_event(analysis.trace, analysis.attribution, block.alloc_event);
+  const Block& block = analysis.facts->lifetimes.blocks[index];
+  if (!block.before_start) return place_of_event(analysis.facts->trace, analysis.facts->attribution, block.alloc_event);
   Place place;
-  place.stack = frames_of(analysis.trace, block.stack);
+  place.stack = frames_of(analysis.facts->trace, block.stack);
   return place;
 }
 
 AlikeBlocks describe_block(const Analysis& analysis, uint32_t index) {
-  const BlockAttribution& attribution = analysis.attribution.blocks[index];
+  const BlockAttribution& attribution = analysis.facts->attribution.blocks[index];
   AlikeBlocks out;
-  out.size_bytes = analysis.lifetimes.blocks[index].size_bytes;
+  out.size_bytes = analysis.facts->lifetimes.blocks[index].size_bytes;
   out.count = 1;
   out.category = category_name(attribution.category);
-  out.op = operator_name(analysis.attribution, attribution);
-  out.module = module_label(analysis.trace, attribution.module);
-  if (attribution.tensor.valid()) out.tensor = analysis.trace.strings.text(analysis.trace.tensors[attribution.tensor.index()].name);
-  out.before_start = analysis.lifetimes.blocks[index].before_start;
+  out.op = operator_name(analysis.facts->attribution, attribution);
+  out.module = module_label(analysis.facts->trace, attribution.module);
+  if (attribution.tensor.valid())
+    out.tensor = analysis.facts->trace.strings.text(analysis.facts->trace.tensors[attribution.tensor.index()].name);
+  out.before_start = analysis.facts->lifetimes.blocks[index].before_start;
   out.born = place_of_block(analysis, index);
   return out;
 }
@@ -112,13 +113,13 @@ void explain_blocks(const Analysis& analysis, const std::vector<uint32_t>& alive
   };
   using Key = std::tuple<int64_t, Category, OperatorId, std::string, std::string>;
   std::map<Key, Group> groups;
-  const Trace& trace = analysis.trace;
+  const Trace& trace = analysis.facts->trace;
   for (const uint32_t index : alive) {
-    const BlockAttribution& attribution = analysis.attribution.blocks[index];
+    const BlockAttribution& attribution = analysis.facts->attribution.blocks[index];
     const std::string tensor(attribution.tensor.valid() ? trace.strings.text(trace.tensors[attribution.tensor.index()].name)
                                                         : std::string_view());
     const std::string module = module_label(trace, attribution.module);
-    Key key(-analysis.lifetimes.blocks[index].size_bytes, attribution.category, attribution.op, without_layer(module),
+    Key key(-analysis.facts->lifetimes.blocks[index].size_bytes, attribution.category, attribution.op, without_layer(module),
             without_layer(tensor));
     const auto [at, fresh] = groups.try_emplace(std::move(key), Group{index, 0, {}, {}});
     ++at->second.count;
@@ -150,13 +151,13 @@ void explain_categories(const Analysis& analysis, const std::vector<uint32_t>& a
   }
   std::stable_sort(out->categories.begin(), out->categories.end(), [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
   if (out->categories.empty()) return;
-  const std::unordered_set<int32_t> parents = parents_of(analysis.trace);
+  const std::unordered_set<int32_t> parents = parents_of(analysis.facts->trace);
   std::map<std::pair<std::string, std::string>, int64_t> shares;
   for (const uint32_t index : alive) {
-    const BlockAttribution& attribution = analysis.attribution.blocks[index];
+    const BlockAttribution& attribution = analysis.facts->attribution.blocks[index];
     if (category_name(attribution.category) != out->categories.front().name) continue;
-    const std::string op = operator_name(analysis.attribution, attribution);
-    shares[{op, enclosing_class(analysis.trace, parents, attribution.module)}] += analysis.lifetimes.blocks[index].size_bytes;
+    const std::string op = operator_name(analysis.facts->attribution, attribution);
+    shares[{op, enclosing_class(analysis.facts->trace, parents, attribution.module)}] += analysis.facts->lifetimes.blocks[index].size_bytes;
   }
   for (const auto& [key, bytes] : shares) out->operators.push_back({key.first, key.second, bytes});
   std::stable_sort(out->operators.begin(), out->operators.end(), [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
@@ -166,7 +167,7 @@ void explain_categories(const Analysis& analysis, const std::vector<uint32_t>& a
 
 void explain_free(const Analysis& analysis, FreeMemory* out) {
   const uint32_t position = fullest_position(analysis);
-  if (position > 0) out->place = place_of_event(analysis.trace, analysis.attribution, position - 1);
+  if (position > 0) out->place = place_of_event(analysis.facts->trace, analysis.facts->attribution, position - 1);
   std::map<int64_t, SegmentSize> sizes;
   struct Piece {
     int64_t bytes;
@@ -174,7 +175,7 @@ void explain_free(const Analysis& analysis, FreeMemory* out) {
   };
   std::vector<Piece> pieces;
   const std::vector<SegmentFilling> segments = segments_at(analysis, position);
-  const std::vector<Block>& blocks = analysis.lifetimes.blocks;
+  const std::vector<Block>& blocks = analysis.facts->lifetimes.blocks;
   for (const SegmentFilling& segment : segments) {
     out->reserved_bytes += segment.bytes;
     if (segment.blocks.empty()) {
@@ -217,7 +218,7 @@ Verdict verdict_with(const Analysis& analysis, const History& history, const Tri
   Need need{tried.peak_allocated_bytes, tried.peak_reserved_bytes, false, false, nullptr};
   need.runs_at = [&](int64_t capacity_bytes) { return runs_at(changed, capacity_bytes, p.gpu_total_bytes); };
   if (p.verdict == Verdict::none) need.nothing_to_judge = p.verdict_reason;
-  return judge(need, analysis.beside, p.gpu_total_bytes).verdict;
+  return judge_need(need, analysis.beside, p.gpu_total_bytes).verdict;
 }
 
 // Those worth a line: what to change to for the least, expandable segments, and the best that is not one of these.
@@ -240,17 +241,18 @@ std::vector<TriedSetting> settings_to_show(const Tuning& tuning) {
 }
 
 void explain_settings(const Analysis& analysis, Explanation* out) {
-  const History history = history_from_trace(analysis.trace);
+  const History& history = analysis.facts->history;
   if (history.ops.empty()) return;
   const Prediction& p = analysis.prediction;
   ReplaySettings own;
   own.alloc_conf = history.alloc_conf;
   if (p.oom && p.oom->ended_run) {
     OutOfMemoryExplained explained;
-    if (!analysis.attribution.spans.empty())
-      explained.op = analysis.trace.strings.text(span_of_event(analysis.attribution, static_cast<uint32_t>(p.oom->place.event)).node);
-    explained.capacity_bytes =
-        analysis.trace.header.enforce_capacity ? analysis.trace.header.capacity_bytes : out->free.reserved_bytes + p.oom->free_bytes;
+    if (!analysis.facts->attribution.spans.empty())
+      explained.op =
+          analysis.facts->trace.strings.text(span_of_event(analysis.facts->attribution, static_cast<uint32_t>(p.oom->place.event)).node);
+    explained.capacity_bytes = analysis.facts->trace.header.enforce_capacity ? analysis.facts->trace.header.capacity_bytes
+                                                                             : out->free.reserved_bytes + p.oom->free_bytes;
     for (const Hole& hole : out->free.holes) explained.largest_free_block_bytes = std::max(explained.largest_free_block_bytes, hole.bytes);
     own.capacity_bytes = explained.capacity_bytes;
     own.device_total_bytes = history.device_total_bytes;
@@ -282,23 +284,23 @@ void explain_settings(const Analysis& analysis, Explanation* out) {
 
 // Gradients live on behind the script's zero_grad.
 bool zero_grad_keeps_gradients(const Analysis& analysis) {
-  const Trace& trace = analysis.trace;
+  const Trace& trace = analysis.facts->trace;
   const bool zeroes = std::any_of(trace.marks.begin(), trace.marks.end(), [](const Mark& mark) {
     return mark.kind == MarkKind::phase_begin && mark.phase == MarkedPhase::zero_grad;
   });
   if (!zeroes) return false;
   bool any = false;
-  for (size_t i = 0; i < analysis.lifetimes.blocks.size(); ++i) {
-    if (analysis.attribution.blocks[i].category != Category::gradients) continue;
+  for (size_t i = 0; i < analysis.facts->lifetimes.blocks.size(); ++i) {
+    if (analysis.facts->attribution.blocks[i].category != Category::gradients) continue;
     any = true;
-    const uint32_t freed = analysis.lifetimes.blocks[i].free_event;
-    if (freed != Block::kNever && span_of_event(analysis.attribution, freed).phase == Phase::zero_grad) return false;
+    const uint32_t freed = analysis.facts->lifetimes.blocks[i].free_event;
+    if (freed != Block::kNever && span_of_event(analysis.facts->attribution, freed).phase == Phase::zero_grad) return false;
   }
   return any;
 }
 
 bool optimizer_step_has_temporaries(const Analysis& analysis) {
-  const std::vector<BlockAttribution>& blocks = analysis.attribution.blocks;
+  const std::vector<BlockAttribution>& blocks = analysis.facts->attribution.blocks;
   return std::any_of(blocks.begin(), blocks.end(), [](const BlockAttribution& block) {
     return block.phase == Phase::optimizer_step && block.category == Category::temporaries;
   });
@@ -319,7 +321,7 @@ const char* remedy_by_name(RemedyBy by) {
 }
 
 std::string class_to_checkpoint(const Analysis& analysis) {
-  const Trace& trace = analysis.trace;
+  const Trace& trace = analysis.facts->trace;
   struct Class {
     std::unordered_set<int32_t> modules;
     int64_t bytes = 0;
@@ -327,8 +329,8 @@ std::string class_to_checkpoint(const Analysis& analysis) {
   };
   std::map<std::string, Class> classes;
   const std::unordered_set<int32_t> parents = parents_of(trace);
-  for (const uint32_t index : alive_at(analysis.lifetimes, analysis.lifetimes.peak_allocated.position())) {
-    const BlockAttribution& block = analysis.attribution.blocks[index];
+  for (const uint32_t index : alive_at(analysis.facts->lifetimes, analysis.facts->lifetimes.peak_allocated.position())) {
+    const BlockAttribution& block = analysis.facts->attribution.blocks[index];
     if (block.category != Category::activations) continue;
     std::set<std::string> counted;
     for (ModuleId id = block.module; module_of(trace, id) != nullptr && counted.size() < 100; id = trace.modules[id.index()].parent) {
@@ -336,7 +338,7 @@ std::string class_to_checkpoint(const Analysis& analysis) {
       const std::string type(trace.strings.text(trace.modules[id.index()].type));
       Class& seen = classes[type];
       if (seen.modules.insert(id.value).second) seen.depth = std::min(seen.depth, depth_of(trace, id));
-      if (counted.insert(type).second) seen.bytes += analysis.lifetimes.blocks[index].size_bytes;
+      if (counted.insert(type).second) seen.bytes += analysis.facts->lifetimes.blocks[index].size_bytes;
     }
   }
   std::string best;
@@ -394,12 +396,12 @@ void sort_remedies(std::vector<Remedy>* remedies) {
 Explanation explain(const Analysis& analysis) {
   Explanation out;
   out.prediction = analysis.prediction;
-  out.run_s = analysis.trace.header.run_s;
-  if (analysis.lifetimes.allocated.empty()) return out;
-  out.folder = analysis.trace.header.folder;
-  const Peak& peak = analysis.lifetimes.peak_allocated;
-  const std::vector<uint32_t> alive = alive_at(analysis.lifetimes, peak.position());
-  const std::vector<Block>& blocks = analysis.lifetimes.blocks;
+  out.run_s = analysis.facts->trace.header.run_s;
+  if (analysis.facts->lifetimes.allocated.empty()) return out;
+  out.folder = analysis.facts->trace.header.folder;
+  const Peak& peak = analysis.facts->lifetimes.peak_allocated;
+  const std::vector<uint32_t> alive = alive_at(analysis.facts->lifetimes, peak.position());
+  const std::vector<Block>& blocks = analysis.facts->lifetimes.blocks;
   const auto last = std::find_if(alive.begin(), alive.end(), [&](uint32_t index) {
     return !peak.before_start && !blocks[index].before_start && blocks[index].alloc_event == peak.event;
   });

@@ -12,23 +12,23 @@ namespace {
 
 Analysis analysis_of(const std::string& name) {
   const std::string folder = std::string(GPUCAST_SOURCE_DIR) + "/tests/cases/" + name;
-  return analyze(read_trace(folder + (name.starts_with("snapshot") ? "/input.pickle" : "/input.jsonl")), "rtx3060");
+  return judge(follow(read_trace(folder + (name.starts_with("snapshot") ? "/input.pickle" : "/input.jsonl"))), "rtx3060");
 }
 
 TEST(FreeMemory, BlocksAndFreePiecesTileEverySegment) {
   for (const char* name : {"real_mlp_torch26", "real_mlp_torch214", "expandable_segments", "snapshot_whole", "snapshot_ring_buffer",
                            "snapshot_expandable", "out_of_memory"}) {
     const Analysis analysis = analysis_of(name);
-    const auto end = static_cast<uint32_t>(analysis.trace.events.size());
+    const auto end = static_cast<uint32_t>(analysis.facts->trace.events.size());
     for (uint32_t position = 0; position <= end; position += 1 + end / 50) {
       int64_t reserved = 0, free = 0, used = 0;
       for (const SegmentFilling& segment : segments_at(analysis, position)) {
         reserved += segment.bytes;
         for (const FreePiece& piece : segment.free) free += piece.bytes;
-        for (const uint32_t block : segment.blocks) used += analysis.lifetimes.blocks[block].size_bytes;
+        for (const uint32_t block : segment.blocks) used += analysis.facts->lifetimes.blocks[block].size_bytes;
       }
-      EXPECT_EQ(reserved, analysis.lifetimes.reserved_at(position)) << name << " at " << position;
-      EXPECT_EQ(used, analysis.lifetimes.allocated_at(position)) << name << " at " << position;
+      EXPECT_EQ(reserved, analysis.facts->lifetimes.reserved_at(position)) << name << " at " << position;
+      EXPECT_EQ(used, analysis.facts->lifetimes.allocated_at(position)) << name << " at " << position;
       EXPECT_EQ(used + free, reserved) << name << " at " << position;
     }
   }
@@ -36,7 +36,7 @@ TEST(FreeMemory, BlocksAndFreePiecesTileEverySegment) {
 
 TEST(FreeMemory, IsLookedAtWhenItIsFullest) {
   const Analysis analysis = analysis_of("real_mlp_torch26");
-  const Lifetimes& lifetimes = analysis.lifetimes;
+  const Lifetimes& lifetimes = analysis.facts->lifetimes;
   const uint32_t fullest = fullest_position(analysis);
   ASSERT_EQ(lifetimes.reserved_at(fullest), lifetimes.peak_reserved.bytes);
   for (uint32_t position = 0; position <= lifetimes.allocated.size(); ++position) {
@@ -59,8 +59,8 @@ TEST(Explain, AddsUp) {
     ASSERT_LE(e.blocks.size(), 10U);
     EXPECT_TRUE(std::is_sorted(e.blocks.begin(), e.blocks.end(), [](const auto& a, const auto& b) { return a.size_bytes > b.size_bytes; }));
     int64_t largest = 0;
-    for (const Block& block : analysis.lifetimes.blocks) {
-      if (block.alive_at(analysis.lifetimes.peak_allocated.position())) largest = std::max(largest, block.size_bytes);
+    for (const Block& block : analysis.facts->lifetimes.blocks) {
+      if (block.alive_at(analysis.facts->lifetimes.peak_allocated.position())) largest = std::max(largest, block.size_bytes);
     }
     EXPECT_EQ(e.blocks.front().size_bytes, largest) << name;
   }
@@ -84,7 +84,7 @@ Analysis analysis_of(Program program) {
   program.trace.header.source = "vgpu";
   program.trace.header.gpu.id = "rtx3060";
   program.trace.header.command = {"python", "train.py"};
-  return analyze(std::move(program.trace), std::nullopt);
+  return judge(follow(std::move(program.trace)), std::nullopt);
 }
 
 bool tries(const Analysis& analysis, const std::string& name) {

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "src/base/alloc_conf.h"
-#include "src/lifetime/start_state.h"
 
 namespace gpucast {
 namespace {
@@ -60,17 +59,11 @@ class Ranges {
   Map ranges_;
 };
 
-Ranges ranges_at(const Trace& trace, uint32_t position) {
+Ranges ranges_at(const Facts& facts, uint32_t position) {
   Ranges ranges;
-  if (trace.header.source == "snapshot") {
-    Problems problems;  // counted when the capture was analyzed
-    const AllocConf conf = parse_alloc_conf(trace.process.alloc_conf, trace.process.torch);
-    for (const SnapshotSegment& segment : reconstruct_start(trace.events, trace.end_segments, conf, &problems).segments) {
-      ranges.add(segment.address, segment.size_bytes, segment.expandable);
-    }
-  }
+  for (const SnapshotSegment& segment : facts.start.segments) ranges.add(segment.address, segment.size_bytes, segment.expandable);
   for (uint32_t i = 0; i < position; ++i) {
-    const AllocatorEvent& event = trace.events[i];
+    const AllocatorEvent& event = facts.trace.events[i];
     if (event.kind == EventKind::segment_alloc) ranges.add(event.address, event.size_bytes, false);
     if (event.kind == EventKind::segment_map) ranges.add(event.address, event.size_bytes, true);
     if (event.kind == EventKind::segment_free || event.kind == EventKind::segment_unmap) ranges.remove(event.address, event.size_bytes);
@@ -81,8 +74,8 @@ Ranges ranges_at(const Trace& trace, uint32_t position) {
 }  // namespace
 
 std::vector<SegmentFilling> segments_at(const Analysis& analysis, uint32_t position) {
-  std::vector<SegmentFilling> segments = ranges_at(analysis.trace, position).take();
-  const std::vector<Block>& blocks = analysis.lifetimes.blocks;
+  std::vector<SegmentFilling> segments = ranges_at(*analysis.facts, position).take();
+  const std::vector<Block>& blocks = analysis.facts->lifetimes.blocks;
   std::vector<uint32_t> alive;
   for (size_t i = 0; i < blocks.size(); ++i) {
     if (blocks[i].alive_at(position)) alive.push_back(static_cast<uint32_t>(i));
@@ -105,7 +98,7 @@ std::vector<SegmentFilling> segments_at(const Analysis& analysis, uint32_t posit
 }
 
 uint32_t fullest_position(const Analysis& analysis) {
-  const Lifetimes& lifetimes = analysis.lifetimes;
+  const Lifetimes& lifetimes = analysis.facts->lifetimes;
   const auto& oom = analysis.prediction.oom;
   if (oom && oom->ended_run) return lifetimes.ooms.back().event;
   const int64_t most = lifetimes.peak_reserved.bytes;

@@ -26,8 +26,7 @@ Remedy predict_with(const Analysis& analysis, const std::string& path, const std
   const Prediction& without = analysis.prediction;
   try {
     const Gpu& gpu = find_gpu(without.gpu_id);
-    return compare_remedy(RemedyBy::profile, name, without,
-                          analyze(trace_from_profile(read_profile(path), gpu, options), gpu.id).prediction);
+    return compare_remedy(RemedyBy::profile, name, without, predict(trace_from_profile(read_profile(path), gpu, options), gpu.id));
   } catch (const Error& error) {
     return not_computed(name, error.what());
   }

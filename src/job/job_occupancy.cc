@@ -17,6 +17,7 @@
 #include "src/occupancy/occupancy_card.h"
 #include "src/occupancy/typical_launch.h"
 #include "src/occupancy/wheel.h"
+#include "src/predict/facts.h"
 #include "src/schedule/step_schedule.h"
 #include "src/time/card_rates.h"
 #include "src/time/duration.h"
@@ -39,7 +40,7 @@ struct Shape {
   int64_t launches = 0;
 };
 
-class Sums {
+class OccupancySums {
  public:
   void add(const Occupancy& occupancy, double ns) {
     const double achieved = occupancy.achieved;
@@ -237,11 +238,11 @@ void for_each_kernel(const Trace& trace, const StepOperation& operation, double 
   }
 }
 
-OccupancyPart part_of(std::string name, const Sums& sums, double total_ns) {
+OccupancyPart part_of(std::string name, const OccupancySums& sums, double total_ns) {
   return {std::move(name), sums.figures(), sums.sm_active(), sums.ns(), total_ns > 0 ? sums.ns() / total_ns : 0, sums.count()};
 }
 
-CardOccupancy on_card(const Trace& trace, const StepOperations& step, const Gpu& gpu, const JobOccupancyOptions& options) {
+CardOccupancy occupancy_on_card(const Trace& trace, const StepOperations& step, const Gpu& gpu, const JobOccupancyOptions& options) {
   CardOccupancy out;
   out.gpu_id = gpu.id;
   out.gpu_name = gpu.name;
@@ -251,9 +252,9 @@ CardOccupancy on_card(const Trace& trace, const StepOperations& step, const Gpu&
   std::vector<GpuTimeline::Span> spans;
   const Schedule plan = schedule(step, durations, step.host_scale / options.cpu_speed, &spans, step.loop_batch.ns);
   Shapes shapes(trace, step, rates, card, kernels_of_wheel(trace, options, gpu, &out.notes));
-  Sums all;
-  std::map<Phase, Sums> phases;
-  std::map<int64_t, Sums> modules;
+  OccupancySums all;
+  std::map<Phase, OccupancySums> phases;
+  std::map<int64_t, OccupancySums> modules;
   std::array<double, static_cast<size_t>(ResourceSource::count_)> source_ns{};
   std::vector<std::pair<double, double>> busy;
   double bytes = 0, tensor_s = 0;
@@ -321,8 +322,9 @@ const char* resource_source_name(ResourceSource source) {
   return "";
 }
 
-JobOccupancy job_occupancy(const Trace& trace, const JobOccupancyOptions& options) {
-  const StepOperations step = step_operations(trace);
+JobOccupancy job_occupancy(const Facts& facts, const JobOccupancyOptions& options) {
+  const StepOperations& step = observed_step(facts);
+  const Trace& trace = facts.trace;
   if (!(options.cpu_speed > 0) || !std::isfinite(options.cpu_speed))
     throw Error("the host's speed is a positive number", "", "1 is this machine");
   JobOccupancy out;
@@ -330,16 +332,17 @@ JobOccupancy job_occupancy(const Trace& trace, const JobOccupancyOptions& option
   out.torch = trace.process.torch;
   out.step = trace.observed.step;
   out.samples = step.samples;
-  for (const Gpu& gpu : options.gpus) out.cards.push_back(on_card(trace, step, gpu, options));
+  for (const Gpu& gpu : options.gpus) out.cards.push_back(occupancy_on_card(trace, step, gpu, options));
   return out;
 }
 
-std::vector<double> operation_occupancies(const Trace& trace, const Gpu& gpu, const std::string& cache) {
+std::vector<double> operation_occupancies(const Facts& facts, const Gpu& gpu, const std::string& cache) {
   std::vector<double> out;
-  if (!has_step_operations(trace) || trace.observed.work.empty() || !has_rates(gpu) ||
+  if (!facts.step || facts.step->operations.empty() || !has_rates(gpu) ||
       find_capability_rules(gpu.compute_major, gpu.compute_minor) == nullptr)
     return out;
-  const StepOperations step = step_operations(trace);
+  const StepOperations& step = *facts.step;
+  const Trace& trace = facts.trace;
   const CardRates rates = card_rates(gpu);
   const OccupancyCard card = occupancy_card(gpu);
   const std::vector<Duration> durations = durations_of(step, rates);

@@ -5,7 +5,6 @@
 #include "src/schedule/step_schedule.h"
 #include "src/time/card_rates.h"
 #include "src/time/duration.h"
-#include "src/work/step_operations.h"
 
 namespace gpucast {
 namespace {
@@ -17,8 +16,7 @@ bool has_products(OperationKind kind) {
 
 }  // namespace
 
-pack::KernelMix kernel_mix(const Trace& trace, const Gpu& gpu, const CardOccupancy& occupancy) {
-  const StepOperations step = step_operations(trace);
+pack::KernelMix kernel_mix(const StepOperations& step, const Gpu& gpu, const CardOccupancy& occupancy) {
   const CardRates rates = card_rates(gpu);
   double compute_s = 0, tensor_s = 0, dram_s = 0, l2_s = 0, pcie_s = 0;
   int64_t kernels = occupancy.launches, waves = 0;

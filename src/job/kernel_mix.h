@@ -3,12 +3,12 @@
 
 #include "gpucast/gpu.h"
 #include "gpucast/job_occupancy.h"
-#include "gpucast/trace.h"
 #include "src/pack/kernel_mix.h"
+#include "src/work/step_operations.h"
 
 namespace gpucast {
 
-// `occupancy`: of the same capture on the same card. Throws Error as step_operations() and card_rates() do.
-pack::KernelMix kernel_mix(const Trace& trace, const Gpu& gpu, const CardOccupancy& occupancy);
+// `occupancy`: of the same step on the same card. Throws Error where the card has no rates.
+pack::KernelMix kernel_mix(const StepOperations& step, const Gpu& gpu, const CardOccupancy& occupancy);
 
 }  // namespace gpucast

@@ -128,12 +128,6 @@ std::vector<std::string> notes_of(const LoaderRecord& record, const StepOperatio
 
 }  // namespace
 
-std::optional<TimeRange> batch_time_of_loader(const Trace& trace) {
-  const std::optional<LoaderModel> model = loader_model(trace.loader, {}, {});
-  if (!model) return std::nullopt;
-  return model->batch(trace.loader.workers, 0).time;
-}
-
 std::optional<LoaderFigures> loader_figures(const LoaderRecord& record, const StepOperations& step, const std::optional<LoaderModel>& model,
                                             const std::vector<int64_t>& workers) {
   if (record.kind == LoaderKind::unknown) return std::nullopt;

@@ -12,6 +12,7 @@
 
 #include "gpucast/error.h"
 #include "src/job/loader_time.h"
+#include "src/predict/facts.h"
 #include "src/schedule/step_schedule.h"
 #include "src/time/card_rates.h"
 #include "src/time/duration.h"
@@ -64,7 +65,7 @@ std::vector<Group> groups_of(const StepOperations& step) {
 }
 
 template <class Key>
-struct Sums {
+struct TimeParts {
   std::map<Key, TimePart> parts;
   void add(const Key& key, const Operation& op, const Duration& duration, int64_t count) {
     TimePart& part = parts[key];
@@ -108,8 +109,8 @@ CardTime card_time(const Trace& trace, const StepOperations& step, const std::ve
   out.bound = plan.host_ns > plan.gpu_ns ? StepBound::host : StepBound::gpu;
   out.step = {plan.step_ns * rates.step_interval.low, plan.step_ns, plan.step_ns * rates.step_interval.high};
 
-  Sums<int> phases, kinds;
-  Sums<int64_t> modules;
+  TimeParts<int> phases, kinds;
+  TimeParts<int64_t> modules;
   std::map<std::pair<uint32_t, std::string_view>, KernelTime> kernels;
   double total = 0, unknown = 0;
   for (const Group& group : groups) {
@@ -198,20 +199,6 @@ const char* step_bound_name(StepBound bound) {
 
 namespace {
 
-// A step and its durations on one card; unset where there is nothing to tell.
-struct OnCard {
-  StepOperations step;
-  std::vector<Duration> durations;
-  Interval interval;
-};
-std::optional<OnCard> on_card(const Trace& trace, const Gpu& gpu) {
-  if (!has_step_operations(trace) || trace.observed.work.empty() || !has_rates(gpu)) return std::nullopt;
-  const CardRates rates = card_rates(gpu);
-  OnCard out{step_operations(trace), {}, rates.step_interval};
-  out.durations = durations_of(out.step, rates);
-  return out;
-}
-
 // Where in the allocator's history each operation was asked for: surely between its mark and the next one, and there as the clocks say.
 std::vector<uint32_t> positions_of(const Trace& trace, const StepOperations& step) {
   const std::vector<uint32_t> positions = mark_positions(trace);
@@ -235,24 +222,18 @@ std::vector<uint32_t> positions_of(const Trace& trace, const StepOperations& ste
 
 }  // namespace
 
-std::optional<TimeRange> gpu_time_of_step(const Trace& trace, const Gpu& gpu) {
-  const std::optional<OnCard> known = on_card(trace, gpu);
-  if (!known) return std::nullopt;
-  const double ns = schedule(known->step, known->durations, 1).gpu_ns;
-  return TimeRange{ns * known->interval.low, ns, ns * known->interval.high};
-}
-
-std::vector<GpuSlice> gpu_slices(const Trace& trace, const Gpu& gpu) {
+std::vector<GpuSlice> gpu_slices(const Facts& facts, const Gpu& gpu) {
   std::vector<GpuSlice> out;
-  const std::optional<OnCard> known = on_card(trace, gpu);
-  if (!known) return out;
+  if (!facts.step || !has_rates(gpu)) return out;
+  const StepOperations& step = *facts.step;
+  const std::vector<Duration> durations = durations_of(step, card_rates(gpu));
   std::vector<GpuTimeline::Span> spans;
-  (void)schedule(known->step, known->durations, known->step.host_scale, &spans, known->step.loop_batch.ns);
-  const std::vector<uint32_t> positions = positions_of(trace, known->step);
-  for (size_t i = 0; i < known->step.operations.size(); ++i) {
-    const StepOperation& work = known->step.operations[i];
-    const Operation& op = known->step.shapes[work.shape];
-    const Duration& duration = known->durations[work.shape];
+  (void)schedule(step, durations, step.host_scale, &spans, step.loop_batch.ns);
+  const std::vector<uint32_t> positions = positions_of(facts.trace, step);
+  for (size_t i = 0; i < step.operations.size(); ++i) {
+    const StepOperation& work = step.operations[i];
+    const Operation& op = step.shapes[work.shape];
+    const Duration& duration = durations[work.shape];
     out.push_back({work.name, work.kernel, operation_kind_name(op.kind), bound_name(duration.bound), sizes_of(op), phase_name(work.phase),
                    work.module, work.stream, static_cast<uint32_t>(i), positions[i], spans[i].start_ns, duration.expected_ns, op.launches});
   }
@@ -263,8 +244,9 @@ std::vector<GpuSlice> gpu_slices(const Trace& trace, const Gpu& gpu) {
 
 double cost(double ns, double price_per_hour) { return ns / 3600e9 * price_per_hour; }
 
-StepTimes step_times(const Trace& trace, const StepTimeOptions& options) {
-  const StepOperations step = step_operations(trace);
+StepTimes step_times(const Facts& facts, const StepTimeOptions& options) {
+  const StepOperations& step = observed_step(facts);
+  const Trace& trace = facts.trace;
   if (step.operations.empty())
     throw Error("the observed step asked nothing of the GPU", trace.path,
                 "does the script train on CUDA? `gpucast analyze` says where its memory goes");

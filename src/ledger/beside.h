@@ -7,7 +7,6 @@
 
 #include "gpucast/gpu.h"
 #include "gpucast/ledger.h"
-#include "gpucast/prediction.h"
 #include "src/ledger/calibration.h"
 
 namespace gpucast {

@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "gpucast/prediction.h"
+#include "gpucast/ledger.h"
 #include "gpucast/trace.h"
 #include "src/ledger/calibration.h"
 

@@ -178,4 +178,10 @@ BatchTime LoaderModel::batch(int64_t workers, double busy_ns) const {
   return out;
 }
 
+std::optional<TimeRange> loader_batch_time(const LoaderRecord& loader) {
+  const std::optional<LoaderModel> model = loader_model(loader, {}, {});
+  if (!model) return std::nullopt;
+  return model->batch(loader.workers, 0).time;
+}
+
 }  // namespace gpucast

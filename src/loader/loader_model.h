@@ -60,4 +60,8 @@ struct LoaderModel {
 // `loop`: without workers. Unset: nothing is known of its speed.
 std::optional<LoaderModel> loader_model(const LoaderRecord& loader, const LoopBatch& loop, const LoaderHost& host);
 
+// From one batch of the script's DataLoader to the next, as it was measured, with the script's number of workers. Unset: it was not
+// measured, or the script has none.
+std::optional<TimeRange> loader_batch_time(const LoaderRecord& loader);
+
 }  // namespace gpucast

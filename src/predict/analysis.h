@@ -1,29 +1,26 @@
-// All that is known of one capture: the prediction, and what it was made from. Reports that go into detail start here.
+// Facts judged for one card: the prediction, and what it rests on. Reports that go into detail start here.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 
 #include "gpucast/gpu.h"
 #include "gpucast/predict.h"
 #include "gpucast/prediction.h"
-#include "gpucast/trace.h"
-#include "src/attribution/attribution.h"
 #include "src/ledger/beside.h"
-#include "src/lifetime/lifetime.h"
+#include "src/predict/facts.h"
 
 namespace gpucast {
 
 struct Analysis {
-  Trace trace;
-  Lifetimes lifetimes;
-  Attribution attribution;  // of lifetimes.blocks, one by one
-  Gpu gpu;                  // that it is judged by
+  std::shared_ptr<const Facts> facts;
+  Gpu gpu;  // the card it is judged for
   Prediction prediction;
-  Beside beside;  // on the prediction's card
+  Beside beside;  // on that card
 };
 
-// The whole pipeline. As predict().
-Analysis analyze(Trace trace, const std::optional<std::string>& gpu, double confidence = kDefaultConfidence);
+// `gpu`: the card to judge for; unset: the capture's. Throws as predict() does.
+Analysis judge(std::shared_ptr<const Facts> facts, const std::optional<std::string>& gpu, double confidence = kDefaultConfidence);
 
 }  // namespace gpucast

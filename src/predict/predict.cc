@@ -1,4 +1,8 @@
-// The pipeline, top to bottom: one call a stage, and behind it what now holds.
+// The pipeline, top to bottom: one call a stage, and after it what now holds.
+//
+//   follow(trace)        -> Facts: what the capture says, whatever the card
+//   judge(facts, card)   -> Analysis: memory, ledger, verdict, the GPU's time of a step
+//   src/job, from Facts  -> step_times() (gpucast time), job_occupancy() (gpucast occupancy), packing_figures() (gpucast pack)
 
 #include "gpucast/predict.h"
 
@@ -6,12 +10,12 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <numeric>
 #include <utility>
 
 #include "gpucast/error.h"
 #include "gpucast/gpu.h"
-#include "gpucast/step_time.h"
 #include "src/attribution/attribution.h"
 #include "src/base/alloc_conf.h"
 #include "src/base/bytes.h"
@@ -19,11 +23,16 @@
 #include "src/ledger/device_ledger.h"
 #include "src/ledger/job_class.h"
 #include "src/lifetime/lifetime.h"
+#include "src/loader/loader_model.h"
 #include "src/predict/analysis.h"
+#include "src/predict/facts.h"
 #include "src/predict/least_capacity.h"
 #include "src/predict/place.h"
 #include "src/predict/verdict.h"
 #include "src/predict/warnings.h"
+#include "src/schedule/step_schedule.h"
+#include "src/time/duration.h"
+#include "src/work/step_operations.h"
 
 namespace gpucast {
 namespace {
@@ -144,7 +153,7 @@ void judge_cards(const Need& need, const Gpu& gpu, const JobFacts& job, Predicti
   for (const Gpu& card : gpu_table()) {
     if (!runs_pytorch(card)) continue;
     const auto total = static_cast<int64_t>(card.total_memory_bytes);
-    const Judgement judgement = judge(need, beside_allocator(card, job, out->confidence), total);
+    const Judgement judgement = judge_need(need, beside_allocator(card, job, out->confidence), total);
     out->cards.push_back({card.id, total, judgement.verdict, judgement.device, card.compute_major == gpu.compute_major});
   }
   std::stable_sort(out->cards.begin(), out->cards.end(), [](const CardFit& a, const CardFit& b) { return a.total_bytes < b.total_bytes; });
@@ -158,71 +167,91 @@ void check_confidence(double confidence) {
               fmt::format("name a probability from {:g} to {:g}: --confidence 0.99", kLeastConfidence, kMostConfidence));
 }
 
-Analysis analyze(Trace given, const std::optional<std::string>& gpu_name, double confidence) {
-  check_confidence(confidence);
-  Analysis analysis;
-  analysis.trace = std::move(given);
-  Trace& trace = analysis.trace;
-  Prediction& out = analysis.prediction;
-  const bool is_snapshot = trace.header.source == "snapshot";
-  analysis.gpu = gpu_name ? find_gpu(*gpu_name) : captured_gpu(trace.header);
-  const Gpu& gpu = analysis.gpu;
-  const Gpu captured = is_snapshot ? gpu : captured_gpu(trace.header);
-  describe_run(trace, captured, gpu, gpu_name.has_value(), &out);
-  out.profile = trace.profile;
+std::shared_ptr<const Facts> follow(Trace trace) {
+  const auto followed = std::make_shared<Facts>();
+  Facts& facts = *followed;
+  facts.trace = std::move(trace);
+  Trace& given = facts.trace;
+  Prediction& out = facts.any_card;
+  const bool is_snapshot = given.header.source == "snapshot";
+  describe_run(given, &out);
 
   // Events -> blocks. Now allocated[i] is the sum of the sizes of the blocks alive after event i, and the blocks of a
   // segment tile it; both are PyTorch's own figures, byte for byte, when the comparison says so.
-  const AllocConf conf = parse_alloc_conf(trace.process.alloc_conf, trace.process.torch);
-  const StartState start = is_snapshot ? reconstruct_start(trace.events, trace.end_segments, conf, &trace.problems) : StartState();
-  Lifetimes& lifetimes = analysis.lifetimes = follow_blocks(trace.events, conf, &trace.problems, start);
-  const Comparison comparison = compare_with_recorded(trace, lifetimes);
-  if (comparison.possible) out.matches_recorded = comparison.matches_recorded;
-  const std::optional<uint32_t> after_failures = begin_after_failures(trace, lifetimes);
-  if (after_failures) {
+  facts.conf = parse_alloc_conf(given.process.alloc_conf, given.process.torch);
+  if (is_snapshot) facts.start = reconstruct_start(given.events, given.end_segments, facts.conf, &given.problems);
+  Lifetimes& lifetimes = facts.lifetimes = follow_blocks(given.events, facts.conf, &given.problems, facts.start);
+  facts.comparison = compare_with_recorded(given, lifetimes);
+  facts.begin_after_failures = begin_after_failures(given, lifetimes);
+  if (facts.begin_after_failures) {
     out.failed_attempts_reserved_bytes = lifetimes.peak_reserved.bytes;
-    lifetimes.peak_allocated = peak_from(lifetimes.allocated, *after_failures);
-    lifetimes.peak_reserved = peak_from(lifetimes.reserved, *after_failures);
+    lifetimes.peak_allocated = peak_from(lifetimes.allocated, *facts.begin_after_failures);
+    lifetimes.peak_reserved = peak_from(lifetimes.reserved, *facts.begin_after_failures);
   }
 
   // Blocks -> phase, step, module, category. Now the categories add up to allocated[i] after every event i.
-  const Attribution& attribution = analysis.attribution = attribute(trace, lifetimes, &trace.problems);
+  const Attribution& attribution = facts.attribution = attribute(given, lifetimes, &given.problems);
   out.steps = attribution.steps_completed;
-  out.peak_allocated = peak_at(trace, lifetimes, attribution, lifetimes.peak_allocated);
-  out.peak_reserved = peak_at(trace, lifetimes, attribution, lifetimes.peak_reserved);
+  out.peak_allocated = peak_at(given, lifetimes, attribution, lifetimes.peak_allocated);
+  out.peak_reserved = peak_at(given, lifetimes, attribution, lifetimes.peak_reserved);
   out.free_but_reserved_bytes = out.peak_allocated.reserved_bytes - out.peak_allocated.allocated_bytes;
   const CategoryBytes categories = categories_at(lifetimes, attribution, lifetimes.peak_allocated.position());
   if (std::accumulate(categories.begin(), categories.end(), int64_t{0}) != lifetimes.peak_allocated.bytes) {
-    throw Error("internal error: the categories do not add up to the peak", trace.path, "please report this with the capture");
+    throw Error("internal error: the categories do not add up to the peak", given.path, "please report this with the capture");
   }
   for (size_t i = 0; i < categories.size(); ++i) out.categories.push_back({category_name(static_cast<Category>(i)), categories[i]});
   if (!is_snapshot) add_step_and_phase_peaks(lifetimes, attribution, &out);
-  out.oom = oom_place(trace, lifetimes, attribution);
+  out.oom = oom_place(given, lifetimes, attribution);
+
+  // What the ledger needs to know of the job.
+  out.convolutions = given.convolutions;
+  out.varying_input = varying_input(given);
+  facts.job = job_facts(given, out);
+  for (const JobClass job_class : facts.job.classes) out.job_classes.emplace_back(job_class_name(job_class));
+
+  // The same requests on smaller cards. Now the least capacity is what the allocator needs when it gives cached memory back.
+  facts.history = history_from_trace(given);
+  const bool whole = !facts.cut_short() && !facts.begin_after_failures;  // attempts that failed would fail again
+  if (whole) facts.least = least_capacity(facts.history);
+  if (facts.comparison.possible) out.matches_recorded = facts.comparison.matches_recorded && (!whole || facts.least.replay_matches);
+
+  // The observed step -> operations with sizes. Step times, occupancy, packing and the clock all start from these.
+  if (has_step_operations(given)) facts.step = step_operations(given);
+  out.loader_workers = given.loader.workers;
+  out.loader_batch = loader_batch_time(given.loader);
+  return followed;
+}
+
+const StepOperations& observed_step(const Facts& facts) {
+  if (!facts.step) throw why_no_step(facts.trace);
+  return *facts.step;
+}
+
+Analysis judge(std::shared_ptr<const Facts> followed, const std::optional<std::string>& gpu_name, double confidence) {
+  check_confidence(confidence);
+  Analysis analysis;
+  analysis.facts = std::move(followed);
+  const Facts& facts = *analysis.facts;
+  Prediction& out = analysis.prediction = facts.any_card;
+  const Trace& trace = facts.trace;
+  const Lifetimes& lifetimes = facts.lifetimes;
+  const bool is_snapshot = trace.header.source == "snapshot";
+  const Gpu& gpu = analysis.gpu = gpu_name ? find_gpu(*gpu_name) : captured_gpu(trace.header);
+  const Gpu captured = is_snapshot ? gpu : captured_gpu(trace.header);
+  describe_card(trace, captured, gpu, gpu_name.has_value(), &out);
 
   // What the card holds beside the allocator, and how far off measured jobs like this were. Now the device's bytes are the peak
   // reserved plus the ledger.
   out.confidence = confidence;
-  out.convolutions = trace.convolutions;
-  out.varying_input = varying_input(trace);
-  const JobFacts job = job_facts(trace, out);
-  for (const JobClass job_class : job.classes) out.job_classes.emplace_back(job_class_name(job_class));
-  analysis.beside = beside_allocator(gpu, job, confidence);
+  analysis.beside = beside_allocator(gpu, facts.job, confidence);
   out.ledger = analysis.beside.lines;
   out.request_source = analysis.beside.request_source;
-
-  // The same requests on smaller cards. Now the least capacity is what the allocator needs when it gives cached memory back.
-  const bool cut_short = out.oom && out.oom->ended_run;
-  const History history = history_from_trace(trace);
-  const bool whole = !cut_short && !after_failures;  // attempts that failed would fail again
-  const LeastCapacity least = whole ? least_capacity(history) : LeastCapacity();
-  if (out.matches_recorded) out.matches_recorded = *out.matches_recorded && (!whole || least.replay_matches);
   const int64_t beside_bytes = analysis.beside.expected_bytes;
-  if (least.own_settings_bytes) out.min_capacity_bytes = *least.own_settings_bytes + beside_bytes;
-  if (least.expandable_bytes) out.min_capacity_expandable_bytes = *least.expandable_bytes + beside_bytes;
+  if (facts.least.own_settings_bytes) out.min_capacity_bytes = *facts.least.own_settings_bytes + beside_bytes;
+  if (facts.least.expandable_bytes) out.min_capacity_expandable_bytes = *facts.least.expandable_bytes + beside_bytes;
 
-  out.gpu_time = gpu_time_of_step(trace, gpu);
-  out.loader_workers = trace.loader.workers;
-  out.loader_batch = batch_time_of_loader(trace);
+  // How long the GPU works for a step. What a step waits for, and how full the card is, are for those who ask: src/job.
+  if (facts.step && !facts.step->operations.empty() && has_rates(gpu)) out.gpu_time = gpu_time_of_step(*facts.step, card_rates(gpu));
 
   // The verdict.
   Need need;
@@ -230,13 +259,13 @@ Analysis analyze(Trace given, const std::optional<std::string>& gpu_name, double
   need.peak_reserved_bytes = lifetimes.peak_reserved.bytes;
   need.nothing_to_judge = nothing_to_judge(trace, out);
   need.runs_at = [&](int64_t capacity_bytes) {
-    if (after_failures) return RunsAt{capacity_bytes >= lifetimes.peak_reserved.bytes, 0};
-    return runs_at(history, capacity_bytes, out.gpu_total_bytes);
+    if (facts.begin_after_failures) return RunsAt{capacity_bytes >= lifetimes.peak_reserved.bytes, 0};
+    return runs_at(facts.history, capacity_bytes, out.gpu_total_bytes);
   };
   const bool same_card = !is_snapshot && gpu.id == captured.id;  // a snapshot's card is not known
-  need.ended_in_oom = cut_short && same_card;
-  need.cut_by_oom = cut_short && !same_card;
-  const Judgement judgement = judge(need, analysis.beside, out.gpu_total_bytes);
+  need.ended_in_oom = facts.cut_short() && same_card;
+  need.cut_by_oom = facts.cut_short() && !same_card;
+  const Judgement judgement = judge_need(need, analysis.beside, out.gpu_total_bytes);
   out.verdict = judgement.verdict;
   out.verdict_reason = judgement.reason;
   if (need.ended_in_oom) {
@@ -250,32 +279,31 @@ Analysis analyze(Trace given, const std::optional<std::string>& gpu_name, double
     need.cut_by_oom = need.cut_by_oom || need.ended_in_oom;
     need.ended_in_oom = false;
     // Every card by the least capacity: a replay for each would say the same.
-    need.runs_at = [&](int64_t capacity_bytes) {
-      return RunsAt{capacity_bytes >= least.own_settings_bytes.value_or(after_failures ? lifetimes.peak_reserved.bytes : 0), 0};
-    };
-    judge_cards(need, captured, job, &out);
+    const int64_t least_bytes = facts.least.own_settings_bytes.value_or(facts.begin_after_failures ? lifetimes.peak_reserved.bytes : 0);
+    need.runs_at = [&](int64_t capacity_bytes) { return RunsAt{capacity_bytes >= least_bytes, 0}; };
+    judge_cards(need, captured, facts.job, &out);
     if (is_snapshot) {
       for (CardFit& card : out.cards) card.same_capability = true;  // nothing is known of another
     }
   }
 
-  if (!start.segments.empty()) {
+  if (!facts.start.segments.empty()) {
     out.warnings.push_back(
         {"partial_history", fmt::format("The snapshot's history begins in the middle: {} were allocated and {} reserved before its first "
                                         "event. What happened before is not known, higher peaks included.",
-                                        format_bytes(start.allocated_bytes), format_bytes(start.reserved_bytes))});
+                                        format_bytes(facts.start.allocated_bytes), format_bytes(facts.start.reserved_bytes))});
   }
-  if (out.min_capacity_bytes && !least.replay_matches && comparison.possible && comparison.matches_recorded) {
+  if (out.min_capacity_bytes && !facts.least.replay_matches && facts.comparison.possible && facts.comparison.matches_recorded) {
     out.warnings.push_back(
-        {"replay_differs",
-         fmt::format("The simulated allocator left the recorded path ({}), so the smallest card is approximate.", least.first_difference)});
+        {"replay_differs", fmt::format("The simulated allocator left the recorded path ({}), so the smallest card is approximate.",
+                                       facts.least.first_difference)});
   }
-  add_warnings(trace, conf, comparison, captured, gpu, &out);
+  add_warnings(trace, facts.conf, facts.comparison, captured, gpu, &out);
   return analysis;
 }
 
 Prediction predict(Trace trace, const std::optional<std::string>& gpu, double confidence) {
-  return analyze(std::move(trace), gpu, confidence).prediction;
+  return judge(follow(std::move(trace)), gpu, confidence).prediction;
 }
 
 }  // namespace gpucast

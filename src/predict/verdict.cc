@@ -20,7 +20,7 @@ const char* verdict_name(Verdict verdict) {
   return "";
 }
 
-Judgement judge(const Need& need, const Beside& beside, int64_t total_bytes) {
+Judgement judge_need(const Need& need, const Beside& beside, int64_t total_bytes) {
   Judgement out;
   const int64_t reserved = need.peak_reserved_bytes;
   out.device = {reserved + beside.low_bytes, reserved + beside.expected_bytes, reserved + beside.high_bytes,

@@ -29,6 +29,6 @@ struct Judgement {
 
 // fits: what to ask for is within the card. does_not_fit: the history does not run on the card less what is surely there beside the
 // allocator, whatever PyTorch gives back, or the run ended in OOM. tight: between the two. none: what was seen fits, and is too little.
-Judgement judge(const Need& need, const Beside& beside, int64_t total_bytes);
+Judgement judge_need(const Need& need, const Beside& beside, int64_t total_bytes);
 
 }  // namespace gpucast

@@ -17,11 +17,11 @@ Beside beside(int64_t low, int64_t expected, int64_t request) {
 const Beside kBeside = beside(1 * kGiB, 2 * kGiB, 3 * kGiB);
 
 TEST(Verdict, FitsOnlyWhenWhatToAskForDoes) {
-  EXPECT_EQ(judge({6 * kGiB, 7 * kGiB, false, false, nullptr}, kBeside, 10 * kGiB).verdict, Verdict::fits);
-  EXPECT_EQ(judge({6 * kGiB, 7 * kGiB, false, false, nullptr}, kBeside, 10 * kGiB - 1).verdict, Verdict::tight);
+  EXPECT_EQ(judge_need({6 * kGiB, 7 * kGiB, false, false, nullptr}, kBeside, 10 * kGiB).verdict, Verdict::fits);
+  EXPECT_EQ(judge_need({6 * kGiB, 7 * kGiB, false, false, nullptr}, kBeside, 10 * kGiB - 1).verdict, Verdict::tight);
   Beside more = kBeside;
   more.request_bytes += kGiB;
-  const Judgement out = judge({6 * kGiB, 7 * kGiB, false, false, nullptr}, more, 10 * kGiB);
+  const Judgement out = judge_need({6 * kGiB, 7 * kGiB, false, false, nullptr}, more, 10 * kGiB);
   EXPECT_EQ(out.verdict, Verdict::tight);
   EXPECT_EQ(out.device.request_bytes, 11 * kGiB);
   EXPECT_NE(out.reason.find("1.00 GiB to spare"), std::string::npos) << out.reason;
@@ -32,13 +32,13 @@ TEST(Verdict, WhatMayBeLessDoesNotMakeRoom) {
   less.low_bytes = -kGiB;  // the range of convolutions reaches below what was predicted; what is surely there stays
   Need need{6 * kGiB, 7 * kGiB, false, false, nullptr};
   need.runs_at = [](int64_t capacity_bytes) { return RunsAt{capacity_bytes > 6 * kGiB, 0}; };
-  const Judgement out = judge(need, less, 7 * kGiB);
+  const Judgement out = judge_need(need, less, 7 * kGiB);
   EXPECT_EQ(out.verdict, Verdict::does_not_fit);
   EXPECT_EQ(out.device.low_bytes, 6 * kGiB);
 }
 
 TEST(Verdict, TightBetweenLowAndHigh) {
-  const Judgement out = judge({6 * kGiB, 7 * kGiB, false, false, nullptr}, kBeside, 8 * kGiB);
+  const Judgement out = judge_need({6 * kGiB, 7 * kGiB, false, false, nullptr}, kBeside, 8 * kGiB);
   EXPECT_EQ(out.verdict, Verdict::tight);
   EXPECT_FALSE(out.needs_reclaim);
   EXPECT_EQ(out.device.low_bytes, 8 * kGiB);
@@ -55,7 +55,7 @@ Need from_6500_mib() {
 
 TEST(Verdict, TightWhenCachedMemoryHasToBeGivenBack) {
   const Beside exact = beside(kGiB, kGiB, kGiB);
-  const Judgement out = judge(from_6500_mib(), exact, 8 * kGiB - 1);
+  const Judgement out = judge_need(from_6500_mib(), exact, 8 * kGiB - 1);
   EXPECT_EQ(out.verdict, Verdict::tight);
   EXPECT_TRUE(out.needs_reclaim);
   EXPECT_NE(out.reason.find("it runs, but PyTorch has to give cached memory back (2 times)"), std::string::npos) << out.reason;
@@ -63,18 +63,18 @@ TEST(Verdict, TightWhenCachedMemoryHasToBeGivenBack) {
 
 TEST(Verdict, SaysWhichEstimateDecides) {
   const Beside wide = beside(kGiB / 2, kGiB, 2 * kGiB);
-  EXPECT_NE(judge(from_6500_mib(), wide, 15 * kGiB / 2 - 1).reason.find("only by the low estimate"), std::string::npos);
-  EXPECT_NE(judge({6 * kGiB, 8 * kGiB, false, false, from_6500_mib().runs_at}, wide, 15 * kGiB / 2).reason.find("it should run"),
+  EXPECT_NE(judge_need(from_6500_mib(), wide, 15 * kGiB / 2 - 1).reason.find("only by the low estimate"), std::string::npos);
+  EXPECT_NE(judge_need({6 * kGiB, 8 * kGiB, false, false, from_6500_mib().runs_at}, wide, 15 * kGiB / 2).reason.find("it should run"),
             std::string::npos);
 }
 
 TEST(Verdict, DoesNotFitWhenAReplayRunsOut) {
-  EXPECT_EQ(judge(from_6500_mib(), kBeside, 15 * kGiB / 2).verdict, Verdict::tight);
-  EXPECT_EQ(judge(from_6500_mib(), kBeside, 15 * kGiB / 2 - 1).verdict, Verdict::does_not_fit);
+  EXPECT_EQ(judge_need(from_6500_mib(), kBeside, 15 * kGiB / 2).verdict, Verdict::tight);
+  EXPECT_EQ(judge_need(from_6500_mib(), kBeside, 15 * kGiB / 2 - 1).verdict, Verdict::does_not_fit);
 }
 
 TEST(Verdict, DoesNotFitWhenTensorsAloneDoNot) {
-  const Judgement out = judge({6 * kGiB, 7 * kGiB, false, false, nullptr}, kBeside, 7 * kGiB - 1);
+  const Judgement out = judge_need({6 * kGiB, 7 * kGiB, false, false, nullptr}, kBeside, 7 * kGiB - 1);
   EXPECT_EQ(out.verdict, Verdict::does_not_fit);
   EXPECT_NE(out.reason.find("tensors alone"), std::string::npos);
 }
@@ -82,18 +82,18 @@ TEST(Verdict, DoesNotFitWhenTensorsAloneDoNot) {
 TEST(Verdict, OomDecidesOnItsOwnCardAndLeavesOthersOpen) {
   Need need{1 * kGiB, 1 * kGiB, false, false, nullptr};
   need.ended_in_oom = true;
-  EXPECT_EQ(judge(need, kBeside, 80 * kGiB).verdict, Verdict::does_not_fit);
+  EXPECT_EQ(judge_need(need, kBeside, 80 * kGiB).verdict, Verdict::does_not_fit);
   need.ended_in_oom = false;
   need.cut_by_oom = true;
-  EXPECT_EQ(judge(need, kBeside, 80 * kGiB).verdict, Verdict::tight);
+  EXPECT_EQ(judge_need(need, kBeside, 80 * kGiB).verdict, Verdict::tight);
 }
 
 TEST(Verdict, NothingToJudgeIsNoVerdictUnlessWhatWasSeenExceedsTheCard) {
   Need need{6 * kGiB, 7 * kGiB, false, false, nullptr, "the script raised"};
-  const Judgement out = judge(need, kBeside, 80 * kGiB);
+  const Judgement out = judge_need(need, kBeside, 80 * kGiB);
   EXPECT_EQ(out.verdict, Verdict::none);
   EXPECT_EQ(out.reason, "the script raised");
-  EXPECT_EQ(judge(need, kBeside, 5 * kGiB).verdict, Verdict::does_not_fit);
+  EXPECT_EQ(judge_need(need, kBeside, 5 * kGiB).verdict, Verdict::does_not_fit);
 }
 
 }  // namespace

@@ -58,15 +58,9 @@ void how_it_ended(const Trace& trace, Prediction* out) {
 
 }  // namespace
 
-void describe_run(const Trace& trace, const Gpu& captured, const Gpu& gpu, bool gpu_named, Prediction* out) {
+void describe_run(const Trace& trace, Prediction* out) {
   const Header& header = trace.header;
   out->source = header.source.empty() ? "vgpu" : header.source;
-  out->gpu_id = gpu.id;
-  out->gpu_name = gpu.name;
-  out->gpu_total_bytes = static_cast<int64_t>(gpu.total_memory_bytes);
-  out->gpu_total_measured = gpu.total_memory_measured;
-  out->gpu_chosen = gpu_named || header.gpu_chosen;
-  out->captured_gpu_id = captured.id;
   out->enforced_capacity = header.enforce_capacity;
   out->torch = trace.process.torch;
   out->cuda = trace.process.cuda;
@@ -84,6 +78,16 @@ void describe_run(const Trace& trace, const Gpu& captured, const Gpu& gpu, bool 
   out->events = static_cast<int64_t>(trace.events.size());
   out->kernels = trace.kernels;
   out->library_calls = trace.library_calls;
+  out->profile = trace.profile;
+}
+
+void describe_card(const Trace& trace, const Gpu& captured, const Gpu& gpu, bool gpu_named, Prediction* out) {
+  out->gpu_id = gpu.id;
+  out->gpu_name = gpu.name;
+  out->gpu_total_bytes = static_cast<int64_t>(gpu.total_memory_bytes);
+  out->gpu_total_measured = gpu.total_memory_measured;
+  out->gpu_chosen = gpu_named || trace.header.gpu_chosen;
+  out->captured_gpu_id = captured.id;
 }
 
 std::string nothing_to_judge(const Trace& trace, const Prediction& prediction) {

@@ -11,8 +11,10 @@
 
 namespace gpucast {
 
-// The fields that say what ran where.
-void describe_run(const Trace& trace, const Gpu& captured, const Gpu& gpu, bool gpu_named, Prediction* out);
+// The fields that say what ran, whatever the card.
+void describe_run(const Trace& trace, Prediction* out);
+// The fields that name the card it is judged for.
+void describe_card(const Trace& trace, const Gpu& captured, const Gpu& gpu, bool gpu_named, Prediction* out);
 
 // Why the peaks say nothing of what the job takes: it ended before its first optimizer step. "" when they do.
 std::string nothing_to_judge(const Trace& trace, const Prediction& prediction);

@@ -18,10 +18,10 @@
 #include "gpucast/step_time.h"
 #include "src/base/json.h"
 #include "src/occupancy/wheel.h"
+#include "src/predict/timeline.h"
 #include "src/report/html_template.h"
 #include "src/report/json_parts.h"
 #include "src/report/time_words.h"
-#include "src/report/timeline.h"
 
 namespace gpucast {
 namespace {
@@ -165,9 +165,9 @@ struct BlockKindHash {
 class Writer {
  public:
   explicit Writer(const Analysis& analysis)
-      : trace_(analysis.trace),
-        lifetimes_(analysis.lifetimes),
-        attribution_(analysis.attribution),
+      : trace_(analysis.facts->trace),
+        lifetimes_(analysis.facts->lifetimes),
+        attribution_(analysis.facts->attribution),
         analysis_(analysis),
         strings_(trace_.strings.size()),
         stacks_(trace_.stacks.size()) {}
@@ -201,7 +201,7 @@ class Writer {
 
   void blocks() {
     const std::vector<Block>& blocks = lifetimes_.blocks;
-    const std::vector<uint32_t> released = released_at(analysis_);
+    const std::vector<uint32_t> released = released_at(*analysis_.facts);
     std::unordered_map<BlockKind, uint32_t, BlockKindHash> numbers;
     std::vector<const BlockKind*> kinds;
     std::vector<uint32_t> kind(blocks.size()), low(blocks.size()), high(blocks.size()), birth(blocks.size()), life(blocks.size()),
@@ -261,7 +261,7 @@ class Writer {
   }
 
   void segments() {
-    const std::vector<SegmentLife> lives = segment_lives(analysis_);
+    const std::vector<SegmentLife> lives = segment_lives(*analysis_.facts);
     std::vector<double> address, size, stream;
     std::vector<uint8_t> expandable;
     std::vector<uint32_t> birth, death;
@@ -348,7 +348,7 @@ class Writer {
 
   // The GPU's work of the observed step, as it would run on the card: columns in the order in which it was asked for. Null: there is none.
   Json step_work() {
-    std::vector<GpuSlice> slices = gpu_slices(trace_, analysis_.gpu);
+    std::vector<GpuSlice> slices = gpu_slices(*analysis_.facts, analysis_.gpu);
     if (slices.empty()) return nullptr;
     std::sort(slices.begin(), slices.end(), [](const GpuSlice& a, const GpuSlice& b) { return a.asked < b.asked; });
     // Few different texts stand for many operations.
@@ -359,7 +359,7 @@ class Writer {
       if (is_new) names.push_back(text);
       return found->second;
     };
-    const std::vector<double> occupancies = operation_occupancies(trace_, analysis_.gpu, kernel_cache_folder());
+    const std::vector<double> occupancies = operation_occupancies(*analysis_.facts, analysis_.gpu, kernel_cache_folder());
     std::vector<double> start, duration, occupancy;
     std::vector<uint32_t> position, called, kernel, sizes, kind, bound, phase, stream, launches;
     std::vector<int32_t> in_module;
@@ -398,7 +398,7 @@ class Writer {
   Json step_time() const {
     StepTimeOptions options;
     options.gpus = {analysis_.gpu};
-    const StepTimes times = step_times(trace_, options);
+    const StepTimes times = step_times(*analysis_.facts, options);
     const CardTime& card = times.cards.front();
     Json out = {{"step", time_range_json(card.step)},
                 {"bound", step_bound_name(card.bound)},

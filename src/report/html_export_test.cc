@@ -20,9 +20,8 @@ constexpr uint64_t kBase = 0x7f0000000000;
 constexpr const char* kEvil = "</script><img src=x onerror=alert(1)><!--<script>";
 
 // A module's parameter that stays, and a block that comes and goes; every name is an attack.
-Analysis small() {
-  Analysis out;
-  Trace& trace = out.trace;
+Trace small() {
+  Trace trace;
   trace.header.source = "vgpu";
   const StringId evil = trace.strings.intern(kEvil);
   trace.modules.push_back({ModuleId(), evil, evil});
@@ -39,8 +38,14 @@ Analysis small() {
   event(EventKind::free_completed, 4, 2 * kMib);
   trace.marks.push_back({MarkKind::tensors, MarkedPhase::unknown, ModuleId(), 1, 2, 1, 0, StringId()});
   trace.tensors.push_back({TensorKind::parameter, 1, kBase, 4 * kMib, evil, ModuleId(0)});
-  out.lifetimes = follow_blocks(trace.events, parse_alloc_conf("", "2.6.0"), &trace.problems);
-  out.attribution = attribute(trace, out.lifetimes, &trace.problems);
+  return trace;
+}
+
+Analysis analysis_of(Trace trace) {
+  Analysis out;
+  out.facts = follow(std::move(trace));
+  out.gpu = find_gpu("a100-80");
+  out.prediction.gpu_id = out.gpu.id;
   out.prediction.command = {"python", kEvil};
   return out;
 }
@@ -98,7 +103,7 @@ std::string written(const Analysis& analysis) {
 TEST(HtmlExport, SaysHowToGetThePageWhereThereIsNone) {
   if (!html_template().empty()) GTEST_SKIP() << "built with the page";
   try {
-    written(small());
+    written(analysis_of(small()));
     FAIL();
   } catch (const Error& error) {
     EXPECT_NE(error.hint.find("npm"), std::string::npos);
@@ -107,7 +112,7 @@ TEST(HtmlExport, SaysHowToGetThePageWhereThereIsNone) {
 
 TEST(HtmlExport, NamesCannotEndTheScript) {
   if (html_template().empty()) GTEST_SKIP() << "built without the page";
-  const std::string html = written(small());
+  const std::string html = written(analysis_of(small()));
   EXPECT_EQ(html.find("<img"), std::string::npos);
   const std::string json = between(html, R"(<script id="prediction" type="application/json">)", "</script>");
   EXPECT_EQ(nlohmann::json::parse(json)["command"][1], kEvil);
@@ -115,7 +120,8 @@ TEST(HtmlExport, NamesCannotEndTheScript) {
 
 TEST(HtmlExport, ColumnsHoldTheBlocks) {
   if (html_template().empty()) GTEST_SKIP() << "built without the page";
-  const std::string payload = unpacked(between(written(small()), R"(<script id="data" type="application/octet-stream">)", "</script>"));
+  const std::string payload =
+      unpacked(between(written(analysis_of(small())), R"(<script id="data" type="application/octet-stream">)", "</script>"));
   ASSERT_EQ(payload.substr(0, 4), "GCR1");
   uint32_t length = 0;
   std::memcpy(&length, payload.data() + 4, sizeof length);
@@ -154,9 +160,8 @@ struct Payload {
 };
 
 // The same with an observed step: three kernels on two streams between marks 2 and 4; events are 10 us apart.
-Analysis with_step() {
-  Analysis out = small();
-  Trace& trace = out.trace;
+Trace with_step() {
+  Trace trace = small();
   int64_t time_us = 1'000'000;
   for (AllocatorEvent& event : trace.events) event.time_us = time_us += 10;
   const auto mark = [&](MarkKind kind, int64_t sequence, int64_t allocs, int64_t frees) {
@@ -184,14 +189,12 @@ Analysis with_step() {
   kernel(2, 55, 0, 1000);  // the clock says behind all events, but the next mark lies behind the second
   kernel(3, 35, 7, 2000);  // between the third event and the fourth
   kernel(4, 35, 0, 1);     // the mark says behind the fourth
-  out.prediction.gpu_id = "a100-80";
-  out.gpu = find_gpu("a100-80");
-  return out;
+  return trace;
 }
 
 TEST(HtmlExport, TheObservedStepLiesInTheHistory) {
   if (html_template().empty()) GTEST_SKIP() << "built without the page";
-  const Payload page(with_step());
+  const Payload page(analysis_of(with_step()));
   EXPECT_EQ(page.directory["step"]["number"], 2);
   EXPECT_EQ(page.of<uint32_t>("work.position"), (std::vector<uint32_t>{2, 3, 4}));
   EXPECT_EQ(page.of<uint32_t>("work.stream"), (std::vector<uint32_t>{0, 1, 0}));
@@ -208,9 +211,8 @@ TEST(HtmlExport, TheObservedStepLiesInTheHistory) {
 }
 
 // The same fed by a loader: two workers that make a batch in 40 ms each, and a batch taken in the step.
-Analysis with_loader() {
-  Analysis out = with_step();
-  Trace& trace = out.trace;
+Trace with_loader() {
+  Trace trace = with_step();
   Mark end{MarkKind::phase_end, MarkedPhase::forward, ModuleId(0), 5, 2, 1, 0, StringId()};
   end.time_us = 1'000'200;
   trace.marks.push_back(end);
@@ -230,16 +232,16 @@ Analysis with_loader() {
     run.stages_ns = {{"transform", 10e6}, {"decode", 25e6}};
     loader.runs.push_back(run);
   }
-  return out;
+  return trace;
 }
 
 TEST(HtmlExport, BothPathsOfAStepAreThoseOfTime) {
   if (html_template().empty()) GTEST_SKIP() << "built without the page";
-  const Analysis analysis = with_loader();
+  const Analysis analysis = analysis_of(with_loader());
   const nlohmann::json time = Payload(analysis).directory["step"]["time"];
   StepTimeOptions options;
   options.gpus = {analysis.gpu};
-  const StepTimes times = step_times(analysis.trace, options);
+  const StepTimes times = step_times(*analysis.facts, options);
   const CardTime& card = times.cards.front();
   ASSERT_TRUE(card.loader);
   EXPECT_EQ(time["bound"], "loader");
@@ -267,7 +269,8 @@ TEST(HtmlExport, BothPathsOfAStepAreThoseOfTime) {
 
 TEST(HtmlExport, WithoutALoaderTheStepIsStillBound) {
   if (html_template().empty()) GTEST_SKIP() << "built without the page";
-  Analysis analysis = with_step();
+  Trace trace = with_step();
+  const Analysis analysis = analysis_of(trace);
   const nlohmann::json time = Payload(analysis).directory["step"]["time"];
   EXPECT_EQ(time["bound"], "host");
   EXPECT_GT(time["host_ns"], time["gpu_ns"]);
@@ -275,14 +278,14 @@ TEST(HtmlExport, WithoutALoaderTheStepIsStillBound) {
   EXPECT_TRUE(time["loader"].is_null());
   EXPECT_TRUE(time["loader_words"].empty());
   EXPECT_TRUE(time["notes"].empty()) << "an older capture: nobody knows";
-  analysis.trace.loader.kind = LoaderKind::dali;
-  EXPECT_EQ(Payload(analysis).directory["step"]["time"]["notes"].size(), 1U);
+  trace.loader.kind = LoaderKind::dali;
+  EXPECT_EQ(Payload(analysis_of(std::move(trace))).directory["step"]["time"]["notes"].size(), 1U);
 }
 
 TEST(HtmlExport, WithoutAStepOrRatesThereIsNoTime) {
   if (html_template().empty()) GTEST_SKIP() << "built without the page";
-  EXPECT_FALSE(Payload(small()).directory.contains("step"));
-  Analysis other_card = with_step();
+  EXPECT_FALSE(Payload(analysis_of(small())).directory.contains("step"));
+  Analysis other_card = analysis_of(with_step());
   other_card.prediction.gpu_id = other_card.gpu.id = "a card of my own";
   other_card.gpu.bandwidth_bytes_per_s = 0;
   EXPECT_FALSE(Payload(other_card).directory.contains("step"));
@@ -290,9 +293,7 @@ TEST(HtmlExport, WithoutAStepOrRatesThereIsNoTime) {
 
 TEST(HtmlExport, AnEmptyHistoryIsNoProblem) {
   if (html_template().empty()) GTEST_SKIP() << "built without the page";
-  Analysis analysis;
-  analysis.attribution = attribute(analysis.trace, analysis.lifetimes, &analysis.trace.problems);
-  EXPECT_NE(written(analysis).find("</html>"), std::string::npos);
+  EXPECT_NE(written(analysis_of({})).find("</html>"), std::string::npos);
 }
 
 }  // namespace

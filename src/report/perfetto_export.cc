@@ -176,9 +176,10 @@ const char* colour_of(Category category) {
 class Writer {
  public:
   Writer(const Analysis& analysis, std::ostream& out)
-      : trace_(analysis.trace),
-        lifetimes_(analysis.lifetimes),
-        attribution_(analysis.attribution),
+      : facts_(*analysis.facts),
+        trace_(facts_.trace),
+        lifetimes_(facts_.lifetimes),
+        attribution_(facts_.attribution),
         prediction_(analysis.prediction),
         gpu_(analysis.gpu),
         out_(out),
@@ -309,7 +310,7 @@ class Writer {
   // ---- one step on the card: what its kernels take there ----
 
   void gpu_step() {
-    const std::vector<GpuSlice> slices = gpu_slices(trace_, gpu_);
+    const std::vector<GpuSlice> slices = gpu_slices(facts_, gpu_);
     if (slices.empty()) return;
     const auto begin = std::find_if(axis_.marks.begin(), axis_.marks.end(),
                                     [&](const TimedMark& mark) { return mark.mark->sequence == trace_.observed.first_mark; });
@@ -579,6 +580,7 @@ class Writer {
     if (!node.empty()) open(&backward_, {}, node, begin_ns);
   }
 
+  const Facts& facts_;
   const Trace& trace_;
   const Lifetimes& lifetimes_;
   const Attribution& attribution_;

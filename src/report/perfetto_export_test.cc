@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -44,10 +45,12 @@ struct Made {
 };
 
 Json exported(Trace trace) {
+  const auto facts = std::make_shared<Facts>();
+  facts->lifetimes = follow_blocks(trace.events, {}, &trace.problems);
+  facts->attribution = attribute(trace, facts->lifetimes, &trace.problems);
+  facts->trace = std::move(trace);
   Analysis analysis;
-  analysis.lifetimes = follow_blocks(trace.events, {}, &trace.problems);
-  analysis.attribution = attribute(trace, analysis.lifetimes, &trace.problems);
-  analysis.trace = std::move(trace);
+  analysis.facts = facts;
   std::ostringstream out;
   write_perfetto(analysis, out);
   return Json::parse(out.str());

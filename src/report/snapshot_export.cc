@@ -14,7 +14,7 @@
 
 #include "gpucast/error.h"
 #include "src/base/alloc_conf.h"
-#include "src/trace/read_snapshot.h"
+#include "src/predict/segments_at_end.h"
 
 namespace gpucast {
 namespace {
@@ -22,7 +22,6 @@ namespace {
 constexpr size_t kBatch = 1000;  // items an APPENDS takes, as Python's pickler does; memory_viz cannot take many more
 constexpr size_t kBufferBytes = 1 << 20;
 constexpr int64_t kMostDevices = 1024;
-constexpr int64_t kSmallSegmentBytes = 2 << 20;
 
 // ---- opcodes ----------------------------------------------------------------------------------------------------------------
 
@@ -165,16 +164,17 @@ const char* state_name(SnapshotBlockState state) {
 
 class Writer {
  public:
-  Writer(const Trace& trace, const Lifetimes& lifetimes, const Attribution& attribution, std::ostream& out)
-      : trace_(trace),
-        lifetimes_(lifetimes),
-        attribution_(attribution),
+  Writer(const Facts& facts, std::ostream& out)
+      : facts_(facts),
+        trace_(facts.trace),
+        lifetimes_(facts.lifetimes),
+        attribution_(facts.attribution),
         out_(out),
-        explained_(trace.header.source != "snapshot"),
-        device_(trace.process.device >= 0 && trace.process.device < kMostDevices ? trace.process.device : 0),
-        block_of_event_(trace.events.size(), -1) {
-    for (size_t i = 0; i < lifetimes.blocks.size(); ++i) {
-      if (!lifetimes.blocks[i].before_start) block_of_event_[lifetimes.blocks[i].alloc_event] = static_cast<int64_t>(i);
+        explained_(trace_.header.source != "snapshot"),
+        device_(trace_.process.device >= 0 && trace_.process.device < kMostDevices ? trace_.process.device : 0),
+        block_of_event_(trace_.events.size(), -1) {
+    for (size_t i = 0; i < lifetimes_.blocks.size(); ++i) {
+      if (!lifetimes_.blocks[i].before_start) block_of_event_[lifetimes_.blocks[i].alloc_event] = static_cast<int64_t>(i);
     }
   }
 
@@ -289,7 +289,7 @@ class Writer {
     for (const AllocatorEvent& event : trace_.events) {
       if (event.kind == EventKind::segment_alloc || event.kind == EventKind::segment_map) made[event.address] = event.stack;
     }
-    const std::vector<SnapshotSegment> list = segments_at_end(trace_, lifetimes_);
+    const std::vector<SnapshotSegment> list = segments_at_end(facts_);
     out_.list(list.size(), [&](size_t i) {
       const auto stack = made.find(list[i].address);
       segment(list[i], stack == made.end() ? StackId() : stack->second, alive);
@@ -384,6 +384,7 @@ class Writer {
     });
   }
 
+  const Facts& facts_;
   const Trace& trace_;
   const Lifetimes& lifetimes_;
   const Attribution& attribution_;
@@ -397,74 +398,6 @@ class Writer {
 
 }  // namespace
 
-std::vector<SnapshotSegment> segments_at_end(const Trace& trace, const Lifetimes& lifetimes) {
-  if (trace.header.source == "snapshot") return trace.end_segments;
-  std::unordered_set<uint64_t> from_driver;  // by cudaMalloc; others are mapped
-  for (const AllocatorEvent& event : trace.events) {
-    if (event.kind == EventKind::segment_alloc) from_driver.insert(event.address);
-  }
-  // Blocks in use, and those whose free has not completed.
-  std::map<uint64_t, SnapshotBlock> blocks;
-  std::unordered_map<uint32_t, size_t> freed_by;
-  for (size_t i = 0; i < lifetimes.blocks.size(); ++i) {
-    const Block& block = lifetimes.blocks[i];
-    if (block.free_event != Block::kNever) {
-      freed_by[block.free_event] = i;
-    } else {
-      blocks[block.address] = {block.address, block.size_bytes, block.requested_bytes, block.stack, SnapshotBlockState::active_allocated};
-    }
-  }
-  std::unordered_map<uint64_t, size_t> pending;
-  for (uint32_t i = 0; i < trace.events.size(); ++i) {
-    const AllocatorEvent& event = trace.events[i];
-    if (event.kind == EventKind::free_completed) pending.erase(event.address);
-    if (event.kind != EventKind::free_requested) continue;
-    const auto freed = freed_by.find(i);
-    if (freed != freed_by.end()) pending[event.address] = freed->second;
-  }
-  for (const auto& [address, i] : pending) {
-    const Block& block = lifetimes.blocks[i];
-    blocks.try_emplace(
-        address, SnapshotBlock{address, block.size_bytes, block.requested_bytes, block.stack, SnapshotBlockState::active_pending_free});
-  }
-
-  std::vector<SnapshotSegment> out;
-  auto next = blocks.begin();
-  for (const RecordedSegment& recorded : lifetimes.segments) {
-    SnapshotSegment segment;
-    segment.address = recorded.address;
-    segment.size_bytes = recorded.size_bytes;
-    segment.stream = recorded.stream;
-    segment.expandable = !from_driver.contains(recorded.address);
-    const uint64_t end = recorded.address + static_cast<uint64_t>(recorded.size_bytes);
-    uint64_t at = recorded.address;
-    int64_t largest_bytes = 0;
-    const auto fill_to = [&](uint64_t limit) {
-      if (limit > at) segment.blocks.push_back({at, static_cast<int64_t>(limit - at), 0, StackId(), SnapshotBlockState::inactive});
-      at = limit;
-    };
-    while (next != blocks.end() && next->first < at) ++next;  // outside of all segments: the history was not whole
-    for (; next != blocks.end() && next->first < end; ++next) {
-      SnapshotBlock block = next->second;
-      if (block.address < at) continue;
-      block.size_bytes = std::min(block.size_bytes, static_cast<int64_t>(end - block.address));
-      block.requested_bytes = std::min(block.requested_bytes, block.size_bytes);
-      fill_to(block.address);
-      at += static_cast<uint64_t>(block.size_bytes);
-      largest_bytes = std::max(largest_bytes, block.requested_bytes);
-      segment.blocks.push_back(block);
-    }
-    fill_to(end);
-    segment.large = segment.expandable ? largest_bytes > AllocConf::kSmallBytes ||
-                                             (segment.blocks.size() == 1 && largest_bytes == 0 && segment.size_bytes > kSmallSegmentBytes)
-                                       : segment.size_bytes > kSmallSegmentBytes;
-    out.push_back(std::move(segment));
-  }
-  return out;
-}
-
-void write_snapshot(const Analysis& analysis, std::ostream& out) {
-  Writer(analysis.trace, analysis.lifetimes, analysis.attribution, out).write();
-}
+void write_snapshot(const Analysis& analysis, std::ostream& out) { Writer(*analysis.facts, out).write(); }
 
 }  // namespace gpucast

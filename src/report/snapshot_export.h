@@ -3,8 +3,6 @@
 
 #include <ostream>
 
-#include "gpucast/trace.h"
-#include "src/lifetime/lifetime.h"
 #include "src/predict/analysis.h"
 
 namespace gpucast {
@@ -12,8 +10,5 @@ namespace gpucast {
 // A pickle of protocol 4, plain data only. The viewers go backwards from the segments at the end, so those come from the
 // history itself, or from the snapshot when `trace` was one. Throws Error when `out` cannot be written.
 void write_snapshot(const Analysis& analysis, std::ostream& out);
-
-// The segments at the end with all their blocks: a snapshot's own, or those that the history leaves.
-std::vector<SnapshotSegment> segments_at_end(const Trace& trace, const Lifetimes& lifetimes);
 
 }  // namespace gpucast

@@ -8,7 +8,7 @@
 #include <sstream>
 #include <tuple>
 
-#include "src/base/alloc_conf.h"
+#include "src/predict/segments_at_end.h"
 #include "src/trace/read_snapshot.h"
 
 namespace gpucast {
@@ -17,14 +17,9 @@ namespace {
 constexpr int64_t kMib = 1 << 20;
 constexpr uint64_t kBase = 0x7f0000000000;
 
-Analysis follow(Trace trace) {
+Analysis analysis_of(Trace trace) {
   Analysis out;
-  const AllocConf conf = parse_alloc_conf(trace.process.alloc_conf, trace.process.torch);
-  StartState start;
-  if (trace.header.source == "snapshot") start = reconstruct_start(trace.events, trace.end_segments, conf, &trace.problems);
-  out.lifetimes = follow_blocks(trace.events, conf, &trace.problems, start);
-  out.attribution = attribute(trace, out.lifetimes, &trace.problems);
-  out.trace = std::move(trace);
+  out.facts = follow(std::move(trace));
   return out;
 }
 
@@ -80,17 +75,17 @@ void expect_same_segments(const std::vector<SnapshotSegment>& a, const std::vect
 class RealCaptures : public testing::TestWithParam<const char*> {};
 
 TEST_P(RealCaptures, ComeBackAsTheyWere) {
-  const Analysis f = follow(read_trace(std::string(GPUCAST_SOURCE_DIR "/tests/cases/") + GetParam()));
+  const Analysis f = analysis_of(read_trace(std::string(GPUCAST_SOURCE_DIR "/tests/cases/") + GetParam()));
   const std::string bytes = written(f);
   const Trace back = read_back(bytes);
-  expect_same_events(f.trace, back);
-  expect_same_segments(segments_at_end(f.trace, f.lifetimes), back.end_segments);
-  const Analysis again = follow(read_back(bytes));
-  EXPECT_TRUE(compare_with_recorded(again.trace, again.lifetimes).matches_recorded);
-  EXPECT_EQ(again.lifetimes.allocated, f.lifetimes.allocated);
-  EXPECT_EQ(again.lifetimes.reserved, f.lifetimes.reserved);
+  expect_same_events(f.facts->trace, back);
+  expect_same_segments(segments_at_end(*f.facts), back.end_segments);
+  const Analysis again = analysis_of(read_back(bytes));
+  EXPECT_TRUE(compare_with_recorded(again.facts->trace, again.facts->lifetimes).matches_recorded);
+  EXPECT_EQ(again.facts->lifetimes.allocated, f.facts->lifetimes.allocated);
+  EXPECT_EQ(again.facts->lifetimes.reserved, f.facts->lifetimes.reserved);
   EXPECT_EQ(written(again).empty(), false);
-  if (f.trace.header.source == "snapshot") {
+  if (f.facts->trace.header.source == "snapshot") {
     EXPECT_EQ(written(again), bytes) << "out of a snapshot the same snapshot";
   } else {
     EXPECT_NE(bytes.find("parameters: model_to_device, in "), std::string::npos) << "phase and module, in front of the stack";
@@ -117,9 +112,9 @@ TEST(SnapshotExport, EndStateOfAHistory) {
   event(EventKind::alloc, UINT64_MAX - 64 * kMib + 1, 700, 9);
   event(EventKind::segment_alloc, kBase + 64 * kMib, 2 * kMib);
   trace.events.push_back({EventKind::oom, StackId(), 4096, int64_t{1} << 40, 0, 1});
-  const Analysis f = follow(std::move(trace));
+  const Analysis f = analysis_of(std::move(trace));
   const Trace back = read_back(written(f));
-  expect_same_events(f.trace, back);
+  expect_same_events(f.facts->trace, back);
   ASSERT_EQ(back.end_segments.size(), 3u);
   const SnapshotSegment& first = back.end_segments[0];
   EXPECT_TRUE(first.large);
@@ -152,13 +147,13 @@ TEST(SnapshotExport, NumbersAndTextsOfEveryLength) {
       trace.events.push_back({EventKind::alloc, StackId(0), kBase + static_cast<uint64_t>(size), size, 0, size * 1000});
     }
   }
-  const Analysis f = follow(std::move(trace));
+  const Analysis f = analysis_of(std::move(trace));
   const Trace back = read_back(written(f));
-  ASSERT_EQ(back.events.size(), f.trace.events.size());
+  ASSERT_EQ(back.events.size(), f.facts->trace.events.size());
   for (size_t i = 0; i < back.events.size(); ++i) {
-    EXPECT_EQ(back.events[i].size_bytes, f.trace.events[i].size_bytes);
-    EXPECT_EQ(back.events[i].address, f.trace.events[i].address);
-    EXPECT_EQ(back.events[i].time_us, f.trace.events[i].time_us);
+    EXPECT_EQ(back.events[i].size_bytes, f.facts->trace.events[i].size_bytes);
+    EXPECT_EQ(back.events[i].address, f.facts->trace.events[i].address);
+    EXPECT_EQ(back.events[i].time_us, f.facts->trace.events[i].time_us);
   }
   EXPECT_EQ(back.process.device, 3);
   EXPECT_EQ(stack_text(back, back.events[0].stack), "not UTF-8: ?? ???:70000:" + long_name + "\n");

@@ -44,22 +44,19 @@ int64_t number(std::string_view* text) {
 
 }  // namespace
 
-LaunchTimes::LaunchTimes(const Trace* trace, const CardRates& rates) : rates_(rates) {
-  if (trace == nullptr) return;
-  tf32_products_ = trace->observed.tf32_products;
-  tf32_convolutions_ = trace->observed.tf32_convolutions;
-  const StepOperations step = step_operations(*trace);
+LaunchTimes::LaunchTimes(const Trace& trace, const StepOperations& step, const CardRates& rates)
+    : rates_(rates), tf32_products_(trace.observed.tf32_products), tf32_convolutions_(trace.observed.tf32_convolutions) {
   const std::vector<Duration> durations = durations_of(step, rates);
   // An operation's launches share its time by their threads.
   for (const StepOperation& operation : step.operations) {
-    const Work* const first = &trace->observed.work[operation.first_work];
+    const Work* const first = &trace.observed.work[operation.first_work];
     if (first->kind != WorkKind::kernel) continue;
     const Duration& duration = durations[operation.shape];
     const Engine engine = engine_of(step.shapes[operation.shape]);
     double threads = 0;
     for (size_t i = 0; i < operation.work_count; ++i) threads += threads_of(first[i]);
     for (size_t i = 0; i < operation.work_count; ++i) {
-      Seen& seen = kernels_[kernel_key(first[i], trace->strings.text(first[i].name))];
+      Seen& seen = kernels_[kernel_key(first[i], trace.strings.text(first[i].name))];
       Sum& sum = operation.known ? seen.known : seen.unknown;
       const double ns = duration.expected_ns * threads_of(first[i]) / threads;
       sum.ns += ns;

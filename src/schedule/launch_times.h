@@ -9,14 +9,16 @@
 #include "gpucast/trace.h"
 #include "src/time/card_rates.h"
 #include "src/time/gpu_timeline.h"
+#include "src/work/step_operations.h"
 
 namespace gpucast {
 
 class LaunchTimes {
  public:
-  // `trace`: of the same script, with what it launched under operators; nullptr: every launch is told by its threads, every call by its
-  // sizes.
-  LaunchTimes(const Trace* trace, const CardRates& rates);
+  // Every launch is timed by its threads, every call by its sizes.
+  explicit LaunchTimes(const CardRates& rates) : rates_(rates) {}
+  // `step`: of `trace`, a capture of the same script. Its launches are timed by the operators that made them.
+  LaunchTimes(const Trace& trace, const StepOperations& step, const CardRates& rates);
 
   // "kernel GX GY GZ BX BY BZ SHARED NAME", "call LIBRARY NAME JSON", "copy KIND BYTES", "fill BYTES" (src/vgpu/core/clock.cc). What is
   // none of these takes no time. Kernels that were seen take what their operators said; all others what can be told of them alone.

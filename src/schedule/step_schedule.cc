@@ -180,6 +180,11 @@ Schedule schedule(const StepOperations& step, const std::vector<Duration>& durat
   return out;
 }
 
+TimeRange gpu_time_of_step(const StepOperations& step, const CardRates& rates) {
+  const double ns = schedule(step, durations_of(step, rates), 1).gpu_ns;
+  return {ns * rates.step_interval.low, ns, ns * rates.step_interval.high};
+}
+
 std::vector<Duration> durations_of(const StepOperations& step, const CardRates& rates) {
   std::vector<Duration> out;
   out.reserve(step.shapes.size());

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "gpucast/time_range.h"
 #include "src/time/card_rates.h"
 #include "src/time/duration.h"
 #include "src/time/gpu_timeline.h"
@@ -29,5 +30,8 @@ std::vector<Duration> durations_of(const StepOperations& step, const CardRates& 
 // `spans`: where each operation begins and ends, in the order of `step`; nullptr: not asked for.
 Schedule schedule(const StepOperations& step, const std::vector<Duration>& durations, double host_scale,
                   std::vector<GpuTimeline::Span>* spans = nullptr, double batch_ns = 0);
+
+// How long the GPU alone works for a step: the same in each run of a script, which the host's part is not.
+TimeRange gpu_time_of_step(const StepOperations& step, const CardRates& rates);
 
 }  // namespace gpucast

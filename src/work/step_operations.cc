@@ -342,22 +342,24 @@ bool has_step_operations(const Trace& trace) {
   return trace.observed.step != 0 && trace.observed.clock_unix_ns != 0 && damage(trace) == nullptr;
 }
 
-StepOperations step_operations(const Trace& trace) {
-  const ObservedStep& step = trace.observed;
+Error why_no_step(const Trace& trace) {
   if (const ProblemCount* found = damage(trace))
-    throw Error("the capture is cut off or damaged, and its step may not be whole", found->first,
-                "copy it again (in binary mode), or capture again; `gpucast analyze` says what is left of its memory");
-  if (!has_step_operations(trace)) {
-    const bool old = step.clock_unix_ns == 0 && trace.kernels > 0;
-    throw Error(
-        old                               ? "the capture has no times: an older gpucast made it"
-        : trace.header.source != "vgpu"   ? "only captures of `gpucast run` tell what the GPU was asked to do"
-        : trace.end.reason == "exception" ? "no whole step was observed: the script raised an exception before"
-                                          : "no whole step was observed: the script took too few steps, or profiles itself",
-        trace.path,
-        "capture again: `gpucast run -o FILE -- COMMAND`, for two steps or more (--steps 1 observes the first). Without an optimizer "
-        "a step is a forward of a model in eval() without gradients");
-  }
+    return Error("the capture is cut off or damaged, and its step may not be whole", found->first,
+                 "copy it again (in binary mode), or capture again; `gpucast analyze` says what is left of its memory");
+  const bool old = trace.observed.clock_unix_ns == 0 && trace.kernels > 0;
+  return Error(
+      old                               ? "the capture has no times: an older gpucast made it"
+      : trace.header.source != "vgpu"   ? "only captures of `gpucast run` tell what the GPU was asked to do"
+      : trace.end.reason == "exception" ? "no whole step was observed: the script raised an exception before"
+                                        : "no whole step was observed: the script took too few steps, or profiles itself",
+      trace.path,
+      "capture again: `gpucast run -o FILE -- COMMAND`, for two steps or more (--steps 1 observes the first). Without an optimizer "
+      "a step is a forward of a model in eval() without gradients");
+}
+
+StepOperations step_operations(const Trace& trace) {
+  if (!has_step_operations(trace)) throw why_no_step(trace);
+  const ObservedStep& step = trace.observed;
   StepOperations out;
   const std::vector<int64_t> owners = operators_of_work(step);
   Places places(trace);

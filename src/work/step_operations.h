@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "gpucast/error.h"
 #include "gpucast/trace.h"
 #include "src/attribution/attribution.h"
 #include "src/loader/loader_model.h"
@@ -64,8 +65,11 @@ struct StepOperations {
 Operation operation_of_copy(const Work& work);
 Operation operation_by_threads(const Work& work);
 
+// False: no step was observed, or the file is damaged and its step may not be whole.
 bool has_step_operations(const Trace& trace);
-// Throws Error where the capture has no observed step: what to do then.
+// Why it is false, and what to do then.
+Error why_no_step(const Trace& trace);
+// Derived once, by follow() (src/predict/predict.cc); everything else reads Facts::step. Throws why_no_step().
 StepOperations step_operations(const Trace& trace);
 
 }  // namespace gpucast

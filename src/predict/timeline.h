@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "src/predict/analysis.h"
+#include "src/predict/facts.h"
 
 namespace gpucast {
 
@@ -20,10 +20,10 @@ struct SegmentLife {
 
 // In order of birth. At every position the sizes add up to lifetimes.reserved_at(), unless memory is mapped where blocks in
 // use are mapped already: then what lies there is a guess in both. O(events * log(segments)).
-std::vector<SegmentLife> segment_lives(const Analysis& analysis);
+std::vector<SegmentLife> segment_lives(const Facts& facts);
 
 // Of each block the position from which its memory could be used again: behind its free_completed, which may come later than
 // its free_requested when another stream uses the block. Block::kNever: not in this history.
-std::vector<uint32_t> released_at(const Analysis& analysis);
+std::vector<uint32_t> released_at(const Facts& facts);
 
 }  // namespace gpucast

@@ -1,11 +1,8 @@
-#include "src/report/timeline.h"
+#include "src/predict/timeline.h"
 
 #include <algorithm>
 #include <map>
 #include <unordered_map>
-
-#include "src/base/alloc_conf.h"
-#include "src/lifetime/start_state.h"
 
 namespace gpucast {
 namespace {
@@ -66,16 +63,11 @@ class SegmentFollower {
 
 }  // namespace
 
-std::vector<SegmentLife> segment_lives(const Analysis& analysis) {
-  const Trace& trace = analysis.trace;
+std::vector<SegmentLife> segment_lives(const Facts& facts) {
+  const Trace& trace = facts.trace;
   const auto end = static_cast<uint32_t>(trace.events.size() + 1);
   SegmentFollower follower(end);
-  if (trace.header.source == "snapshot") {
-    Problems known;  // the analysis has counted them
-    const AllocConf conf = parse_alloc_conf(trace.process.alloc_conf, trace.process.torch);
-    for (const SnapshotSegment& s : reconstruct_start(trace.events, trace.end_segments, conf, &known).segments)
-      follower.add({s.address, s.size_bytes, s.stream, s.expandable, 0, end});
-  }
+  for (const SnapshotSegment& s : facts.start.segments) follower.add({s.address, s.size_bytes, s.stream, s.expandable, 0, end});
   for (uint32_t i = 0; i < trace.events.size(); ++i) {
     const AllocatorEvent& event = trace.events[i];
     const uint32_t position = i + 1;
@@ -93,7 +85,7 @@ std::vector<SegmentLife> segment_lives(const Analysis& analysis) {
         break;
       case EventKind::segment_unmap:
         // Refused ones (of memory in use) left `reserved` as it was.
-        if (analysis.lifetimes.reserved_at(position) != analysis.lifetimes.reserved_at(i))
+        if (facts.lifetimes.reserved_at(position) != facts.lifetimes.reserved_at(i))
           follower.unmap(event.address, event.size_bytes, position);
         break;
       default:
@@ -103,9 +95,9 @@ std::vector<SegmentLife> segment_lives(const Analysis& analysis) {
   return follower.finish();
 }
 
-std::vector<uint32_t> released_at(const Analysis& analysis) {
-  const std::vector<Block>& blocks = analysis.lifetimes.blocks;
-  const std::vector<AllocatorEvent>& events = analysis.trace.events;
+std::vector<uint32_t> released_at(const Facts& facts) {
+  const std::vector<Block>& blocks = facts.lifetimes.blocks;
+  const std::vector<AllocatorEvent>& events = facts.trace.events;
   std::vector<uint32_t> released(blocks.size(), Block::kNever);
   std::vector<uint32_t> freed_by(events.size(), Block::kNever);  // of a free event, the block it ended
   for (uint32_t i = 0; i < blocks.size(); ++i) {

@@ -1,0 +1,46 @@
+// All that one capture says, whatever card it is judged for: follow() derives it once, judge() reads it for as many cards as anyone likes.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "gpucast/history.h"
+#include "gpucast/prediction.h"
+#include "gpucast/trace.h"
+#include "src/attribution/attribution.h"
+#include "src/base/alloc_conf.h"
+#include "src/ledger/beside.h"
+#include "src/lifetime/lifetime.h"
+#include "src/lifetime/start_state.h"
+#include "src/predict/least_capacity.h"
+#include "src/work/step_operations.h"
+
+namespace gpucast {
+
+struct Facts {
+  Trace trace;
+  AllocConf conf;           // the allocator's settings in that run
+  StartState start;         // of a memory snapshot whose history begins in the middle
+  Lifetimes lifetimes;      // its peaks are those after the attempts that failed
+  Comparison comparison;    // with what PyTorch itself recorded
+  Attribution attribution;  // of lifetimes.blocks, one by one
+  History history;
+  LeastCapacity least;  // empty where attempts failed: they would fail again
+  // The event after which the script trains with less, once attempts ran out of memory; unset: none failed, or no step followed.
+  std::optional<uint32_t> begin_after_failures;
+  JobFacts job;                        // what the ledger needs to know
+  std::optional<StepOperations> step;  // the observed step; unset: none was, or the file is damaged. See observed_step()
+  Prediction any_card;                 // the part of a prediction that no card changes
+
+  // The run ended because an allocation failed.
+  bool cut_short() const { return any_card.oom && any_card.oom->ended_run; }
+};
+
+// The same trace gives the same facts. Throws Error for an internal contradiction.
+std::shared_ptr<const Facts> follow(Trace trace);
+
+// Throws Error where `facts` have no observed step: why, and what to do.
+const StepOperations& observed_step(const Facts& facts);
+
+}  // namespace gpucast

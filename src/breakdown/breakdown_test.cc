@@ -82,7 +82,9 @@ TEST(Breakdown, AModuleAboveItselfEndsNoProgram) {
 }
 
 TEST(Breakdown, OfNothing) {
-  const Breakdown b = breakdown(Analysis());
+  Analysis nothing;
+  nothing.facts = std::make_shared<const Facts>();
+  const Breakdown b = breakdown(nothing);
   for (const BreakdownMoment& moment : b.moments) EXPECT_FALSE(moment.known);
   for (const auto& rows : b.rows) EXPECT_TRUE(rows.empty());
 }

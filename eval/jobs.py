@@ -1,10 +1,20 @@
 """Many `gpucast run`s for the evaluation scripts: one `gpucast batch` that can be continued."""
 
 import json
+import os
 import shutil
 import subprocess
 import tempfile
 from pathlib import Path
+
+from eval import ROOT
+
+BUILT = ROOT / "build/release/bin/gpucast"
+GPUCAST = os.environ.get("GPUCAST_BIN") or (str(BUILT) if BUILT.exists() else "gpucast")
+
+
+def add_gpucast_option(parser):
+    parser.add_argument("--gpucast", default=GPUCAST, help="default: $GPUCAST_BIN, build/release/bin/gpucast of this tree, or on PATH")
 
 
 def find(gpucast):

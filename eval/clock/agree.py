@@ -9,12 +9,12 @@ ENV has tqdm, if that is to be tried. FILE has a line of JSON for each finished 
 
 import argparse
 import json
-import os
 import pathlib
 import statistics
 import subprocess
 import sys
 
+from eval.jobs import add_gpucast_option
 from eval.tables import error, markdown_head, signed
 
 SCRIPTS = pathlib.Path(__file__).parent / "scripts"
@@ -78,7 +78,7 @@ def table(rows):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--python", default=sys.executable)
-    parser.add_argument("--gpucast", default=os.environ.get("GPUCAST_BIN", "gpucast"))
+    add_gpucast_option(parser)
     parser.add_argument("--gpu", default="a100-80")
     parser.add_argument("--only", default="")
     parser.add_argument("--out", type=pathlib.Path)

@@ -10,13 +10,13 @@ import argparse
 import collections
 import gzip
 import json
-import os
 import pathlib
 import subprocess
 import sys
 import tempfile
 
 from eval.clock.agree import SCRIPTS, SHARED, measured
+from eval.jobs import add_gpucast_option
 
 WORK = ("kernel", "gpu_memcpy", "gpu_memset")
 READER = pathlib.Path(__file__).parent / "read_trace.py"
@@ -124,7 +124,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--python", default=sys.executable)
     parser.add_argument("--readers", required=True)
-    parser.add_argument("--gpucast", default=os.environ.get("GPUCAST_BIN", "gpucast"))
+    add_gpucast_option(parser)
     parser.add_argument("--gpu", default="a100-80")
     parser.add_argument("--only", default="")
     parser.add_argument("--keep", type=pathlib.Path, help="keep the traces in this folder")

@@ -26,6 +26,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from eval.jobs import add_gpucast_option
 from eval.loader.names import SYNC
 from eval.tables import markdown, percent, signed, sizes
 
@@ -41,7 +42,7 @@ BARS = {"median": 0.05, "worst": 0.12, "extrapolated": 0.10, "storage": 0.10}
 
 def parse_args():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--gpucast", default=os.environ.get("GPUCAST_BIN", "gpucast"))
+    add_gpucast_option(parser)
     parser.add_argument("--only", help="names, with commas between them")
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "gpucast-loader-eval")
     parser.add_argument("--seconds", type=float, default=3, help="of each measurement")

@@ -10,11 +10,11 @@ at the full batch. ENV: PyTorch 2.6.0, torchvision 0.21.0 and transformers 4.51.
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
+from eval.jobs import add_gpucast_option
 from eval.matrix import run_matrix
 from eval.memory import xmem_rows
 
@@ -26,7 +26,7 @@ def parse_args():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     xmem_rows.add_data_option(parser)
     parser.add_argument("--out", type=Path, required=True, help="where traces are kept")
-    parser.add_argument("--gpucast", default=os.environ.get("GPUCAST_BIN", "gpucast"), help="default: $GPUCAST_BIN, or on PATH")
+    add_gpucast_option(parser)
     parser.add_argument("--python", default=sys.executable, help="a Python with torch 2.6.0, torchvision 0.21.0 and transformers 4.51.3")
     parser.add_argument("--made", action="store_true", help="make nothing: predict from the files in --out")
     parser.add_argument("--arch", choices=["transformer", "cnn", "all"], default="all")

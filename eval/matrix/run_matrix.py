@@ -12,7 +12,6 @@ so a second run only analyzes.
 import argparse
 import dataclasses
 import json
-import os
 import re
 import statistics
 import subprocess
@@ -43,7 +42,7 @@ def fail(message):
 def parse_args():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True, help="where captures and traces are kept")
-    parser.add_argument("--gpucast", default=os.environ.get("GPUCAST_BIN", "gpucast"), help="default: $GPUCAST_BIN, or on PATH")
+    jobs.add_gpucast_option(parser)
     parser.add_argument("--python", default=sys.executable, help="a Python with torch, torchvision and transformers")
     parser.add_argument("--gpu", default="rtx3060")
     parser.add_argument("--only", help="cases whose name has this in it (a regular expression)")

@@ -9,7 +9,6 @@ Runs and profiles are kept in --out and used again, so a second run only analyze
 
 import argparse
 import json
-import os
 import re
 import subprocess
 import sys
@@ -27,7 +26,7 @@ MIB = 2**20
 def parse_args():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True, help="where captures and traces are kept")
-    parser.add_argument("--gpucast", default=os.environ.get("GPUCAST_BIN", "gpucast"), help="default: $GPUCAST_BIN, or on PATH")
+    jobs.add_gpucast_option(parser)
     parser.add_argument("--python", default=sys.executable, help="a Python with torch")
     parser.add_argument("--gpu", default="rtx3060")
     parser.add_argument("--only", default="", help="programs whose name has this in it (a regular expression)")

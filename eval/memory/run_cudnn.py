@@ -8,7 +8,6 @@ ENV: PyTorch 2.14.1 and torchvision. Results are kept in --out; these are not ru
 """
 
 import argparse
-import os
 import sys
 from pathlib import Path
 
@@ -27,7 +26,7 @@ BEGIN, END = "<!-- run_cudnn: begin -->", "<!-- run_cudnn: end -->"
 def parse_args():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True, help="where results are kept")
-    parser.add_argument("--gpucast", default=os.environ.get("GPUCAST_BIN", "gpucast"), help="default: $GPUCAST_BIN, or on PATH")
+    jobs.add_gpucast_option(parser)
     parser.add_argument("--python", default=sys.executable, help="a Python with torch and torchvision")
     parser.add_argument("--cudnn", default="ask", help="value for `gpucast run --cudnn` (default %(default)s)")
     parser.add_argument("--only", default="", help="cases with this in their name")

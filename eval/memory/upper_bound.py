@@ -10,13 +10,13 @@ The runs are those of xmem_rows.py (same --data, same ENV, and the same --resume
 import argparse
 import json
 import math
-import os
 import statistics
 import sys
 from pathlib import Path
 from typing import NamedTuple
 
 from eval import tables
+from eval.jobs import add_gpucast_option
 from eval.memory import xmem_rows
 
 MIB = 2**20
@@ -414,9 +414,7 @@ def parse_args():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     xmem_rows.add_data_option(parser)
     xmem_rows.add_cudnn_option(parser)
-    parser.add_argument(
-        "--gpucast", default=os.environ.get("GPUCAST_BIN", "gpucast"), help="the gpucast command (default: $GPUCAST_BIN, or on PATH)"
-    )
+    add_gpucast_option(parser)
     parser.add_argument("--python", default=sys.executable, help="a Python with torch 2.6.0, torchvision 0.21.0 and transformers 4.51.3")
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time")
     parser.add_argument("--resume", type=Path, help="keep the lines of gpucast batch here, and take those that are already there")

@@ -10,7 +10,6 @@ docs/results/accuracy.md explains the comparison.
 
 import argparse
 import json
-import os
 import statistics
 import sys
 from pathlib import Path
@@ -65,9 +64,7 @@ def rows_file(data):
 def parse_args():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_data_option(parser)
-    parser.add_argument(
-        "--gpucast", default=os.environ.get("GPUCAST_BIN", "gpucast"), help="the gpucast command (default: $GPUCAST_BIN, or on PATH)"
-    )
+    jobs.add_gpucast_option(parser)
     parser.add_argument("--python", default=sys.executable, help="a Python with torch 2.6.0, torchvision 0.21.0 and transformers 4.51.3")
     parser.add_argument("--arch", choices=["transformer", "cnn", "all"], default="transformer")
     parser.add_argument(

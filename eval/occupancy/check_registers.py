@@ -12,7 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from eval import ROOT
+from eval.jobs import add_gpucast_option
 
 FIGURES = ("registers", "static_shared_bytes", "local_bytes")
 
@@ -46,7 +46,7 @@ def theirs(options):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--gpucast", default=str(ROOT / "build/release/bin/gpucast"))
+    add_gpucast_option(parser)
     parser.add_argument("--cuobjdump", required=True)
     parser.add_argument("--wheel", required=True, help="the folder `torch` of an installed PyTorch")
     parser.add_argument("--gpu", default="a100-80")

@@ -15,6 +15,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from eval.jobs import add_gpucast_option
 from eval.tables import markdown
 
 # A trace's card by its deviceProperties -> ours.
@@ -94,7 +95,7 @@ def plain(name):
 
 def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--gpucast", required=True)
+    add_gpucast_option(arguments)
     arguments.add_argument("--data", type=Path, required=True)
     arguments.add_argument("--wheel")
     arguments.add_argument("--wheel-gpu", default="h100-80", help="the traces of this card are compared with the wheel")

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy
 
-from eval import ROOT
+from eval.jobs import add_gpucast_option
 from eval.operations import rows as measured
 from eval.tables import error, markdown_head, markdown_row, percent, sizes
 from tools import calibrate
@@ -51,7 +51,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", required=True)
     parser.add_argument("--without", default="build/eval/time")
-    parser.add_argument("--gpucast", default=str(ROOT / "build/release/bin/gpucast"))
+    add_gpucast_option(parser)
     options = parser.parse_args()
     cards = {card["id"]: card for card in calibrate.Gpucast(options.gpucast).cards()}
     print(markdown_head(["class", "card", "precision", "n", "before: median %, 90th %", "naive", "calibrated"], words=7, tight=True))

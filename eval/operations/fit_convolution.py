@@ -4,7 +4,7 @@
 
 fp32: DeepBench's three passes on V100, P100 and 1080 Ti, and NeuSight's forward on P100, P4, T4, V100 and A100 for Winograd's way. fp16 on tensor
 cores: DeepBench on V100 alone; --leave-out then fits on half of the shapes and judges the other half. --write puts the constants into data/time.
-`most` is not fitted: no convolution of the data without Winograd or FFT is faster than 0.8 of the rate that the card's matrix products sustain,
+Needs numpy and scipy. `most` is not fitted: no convolution of the data without Winograd or FFT is faster than 0.8 of the rate that the card's matrix products sustain,
 and batches of real steps are ten times as large as the data's, where a search over small ones says nothing of the limit.
 """
 

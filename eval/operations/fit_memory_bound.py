@@ -4,7 +4,7 @@
 
 Fitted on NeuSight's operators and traces and vidur's layers. By architecture: the share of the datasheet's bandwidth that `add` and `relu`
 reach. For every card: the cost of a row, its elements and a launch. --leave-out fits again without each card in turn (its share of the
-bandwidth is then the median of the others') and prints both; --write puts the constants of all cards into data/time.
+bandwidth is then the median of the others') and prints both; --write puts the constants of all cards into data/time. Needs numpy and scipy.
 """
 
 import argparse
@@ -17,7 +17,7 @@ import numpy as np
 from eval import jobs
 from eval.operations import memory as measured_memory
 from eval.operations.fit import Group, family, intervals, merge, write_constants
-from eval.operations.measured import COMMAND, Judge, table
+from eval.operations.measured import Judge, table
 
 GROUPS = [
     Group("softmax", ["softmax"], [("normalization", "all", "softmax_" + x) for x in ("element_cycles", "passes", "overlap")]),
@@ -46,7 +46,7 @@ GROUPS = [
 
 def bandwidth_shares(rows):
     """By card: the share of the datasheet's bandwidth that large elementwise operations reach."""
-    known, shares = {gpu["id"]: gpu for gpu in jobs.gpus(str(COMMAND))}, defaultdict(list)
+    known, shares = {gpu["id"]: gpu for gpu in jobs.gpus(jobs.GPUCAST)}, defaultdict(list)
     for row in rows:
         bytes_ = row.operation["bytes_read"] + row.operation["bytes_written"]
         gpu = known[row.card]

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy
 
-from eval import ROOT
+from eval.jobs import add_gpucast_option
 from eval.operations import rows as measured
 from eval.operations.measured import ask, errors, figures
 from eval.tables import markdown_head
@@ -37,7 +37,7 @@ def main():
     parser.add_argument("--data", required=True)
     parser.add_argument("--gpu", nargs="*")
     parser.add_argument("--without", default="build/eval/time")
-    parser.add_argument("--gpucast", default=str(ROOT / "build/release/bin/gpucast"))
+    add_gpucast_option(parser)
     parser.add_argument("--kinds", nargs="*", default=["gemm", "attention"])
     parser.add_argument("--intervals", action="store_true", help="also print the quantiles of measured over expected, pooled over classes")
     options = parser.parse_args()

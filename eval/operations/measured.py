@@ -12,11 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
-from eval import ROOT
 from eval.data_sets import GPUS
+from eval.jobs import GPUCAST
 from eval.tables import sizes
-
-COMMAND = ROOT / "build/release/bin/gpucast"
 
 
 @dataclass
@@ -67,7 +65,7 @@ class Judge:
             if file:
                 with open(file, "w") as f:
                     json.dump({"schema_version": 1, **constants}, f)
-            for i, value in zip(self.by_card[card], ask(COMMAND, f"{self.folder.name}/{card}", card, file)):
+            for i, value in zip(self.by_card[card], ask(GPUCAST, f"{self.folder.name}/{card}", card, file)):
                 row = self.rows[i]
                 out[:, i] = [row.label_us(value[name] / 1e3) for name in ("expected_ns", "low_ns", "high_ns", "ideal_ns")]
         return out

@@ -8,10 +8,10 @@ that page; this command needs LightGBM if anything is to be trained. Captures an
 """
 
 import argparse
-import os
 import sys
 from pathlib import Path
 
+from eval.jobs import add_gpucast_option
 from eval.orion import judged as judging
 from eval.orion import orion_tables, own_steps, pictures, published
 from eval.steps import predict
@@ -33,7 +33,7 @@ def parse_args(words=None):
     parser.add_argument(
         "--forward", action="store_true", help=f"forward passes alone, where they were measured: {', '.join(FORWARD_TABLES)}"
     )
-    parser.add_argument("--gpucast", default=os.environ.get("GPUCAST_BIN", "gpucast"), help="default: $GPUCAST_BIN, or on PATH")
+    add_gpucast_option(parser)
     parser.add_argument("--python", default=sys.executable, help="a Python with torch, torchvision, timm and transformers")
     parser.add_argument("--old-timm", default="", help="a Python with timm 0.6, for models trained in 2022 (default: --python)")
     parser.add_argument("--sample", type=int, default=0, help="only N models of timm, spread over families (default: all)")

@@ -10,11 +10,12 @@ sbatch must get each job's words back unchanged."""
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+from eval.jobs import add_gpucast_option
 
 MODES = ("mps", "mps-limits", "timeslice")
 # The program of a Ray task: reports its time and card.
@@ -23,7 +24,7 @@ JOB = 'import json, os, sys, time; a = time.time(); time.sleep(float(sys.argv[2]
 
 def parse_args():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--gpucast", default=os.environ.get("GPUCAST_BIN", "gpucast"))
+    add_gpucast_option(parser)
     parser.add_argument("--jobs", type=int, default=60)
     return parser.parse_args()
 

@@ -19,13 +19,13 @@ import argparse
 import gzip
 import json
 import math
-import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 from eval import ROOT
+from eval.jobs import add_gpucast_option
 from eval.packing.gavel_jobs.capture import CARDS, SWEPT, capture_of, jobs
 from eval.tables import markdown, markdown_head, markdown_row, percent, quantile
 
@@ -58,7 +58,7 @@ def parse_args():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=ROOT.parent / "shared/data")
     parser.add_argument("--captures", type=Path, required=True)
-    parser.add_argument("--gpucast", default=os.environ.get("GPUCAST_BIN", "gpucast"))
+    add_gpucast_option(parser)
     parser.add_argument("--fit", action="store_true")
     parser.add_argument("--markdown", type=Path)
     return parser.parse_args()

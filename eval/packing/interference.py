@@ -13,12 +13,12 @@ import argparse
 import csv
 import gzip
 import json
-import os
 import subprocess
 import tempfile
 from pathlib import Path
 
 from eval import ROOT
+from eval.jobs import add_gpucast_option
 from eval.tables import markdown_head, markdown_row, percent, quantile
 
 BEGIN, END = "<!-- interference: begin -->", "<!-- interference: end -->"
@@ -29,7 +29,7 @@ START = (0.07, 0.36, 0.56)
 def parse_args():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=ROOT.parent / "shared/data")
-    parser.add_argument("--gpucast", default=os.environ.get("GPUCAST_BIN", "gpucast"))
+    add_gpucast_option(parser)
     parser.add_argument("--gpu", default="rtx3090", help="the card of the pairs, which their source does not name (default %(default)s)")
     parser.add_argument("--fit", action="store_true")
     parser.add_argument("--markdown", type=Path)

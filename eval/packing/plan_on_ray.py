@@ -11,11 +11,11 @@ import argparse
 import hashlib
 import itertools
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
+from eval.jobs import add_gpucast_option
 from eval.tables import markdown
 
 POLICIES = ("slot", "nvml", "occupancy", "memory", "gpucast")
@@ -31,7 +31,7 @@ def parse_args():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("jobs", type=Path, help="a table as `gpucast pack` reads it")
     parser.add_argument("--gpus", required=True)
-    parser.add_argument("--gpucast", default=os.environ.get("GPUCAST_BIN", "gpucast"))
+    add_gpucast_option(parser)
     parser.add_argument("--policies", default=",".join(POLICIES))
     parser.add_argument("--modes", default="mps")
     parser.add_argument("--seeds", type=int, default=8, help="searches of a policy that searches (default %(default)s)")

@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 
 from eval import ROOT
+from eval.jobs import add_gpucast_option
 from eval.occupancy.dnn_occu.data_set import configurations, name_of
 from eval.occupancy.dnn_occu.dnn_occu_models import MODELS
 from eval.tables import markdown, percent
@@ -115,7 +116,7 @@ def write_between(path, name, text):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--gpucast", default=str(ROOT / "build/release/bin/gpucast"))
+    add_gpucast_option(parser)
     parser.add_argument("--python", required=True, help="with a PyTorch for the P40 (2.6.0), torchvision and transformers")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--configurations", type=int, default=3, help="of each model")

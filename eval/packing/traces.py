@@ -20,6 +20,7 @@ import time
 from datetime import datetime
 from pathlib import Path
 
+from eval.jobs import add_gpucast_option
 from eval.packing.table6 import POLICIES, ROOT, with_host, write_between
 from eval.tables import markdown, markdown_row, percent
 
@@ -90,7 +91,7 @@ def table(text, options):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--gpucast", default=str(ROOT / "build/release/bin/gpucast"))
+    add_gpucast_option(parser)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--figures", type=Path, required=True, help="what table6.py left: OUT/figures.json")
     parser.add_argument("--out", type=Path, default=ROOT / "build/packing")

@@ -39,7 +39,7 @@ def parse_args():
     )
     parser.add_argument("--matrix", type=Path, default=ROOT / "eval/matrix/results.jsonl", help="default %(default)s")
     parser.add_argument("--out", type=Path, required=True, help="where runs are kept and the report is written")
-    parser.add_argument("--gpucast", default=os.environ.get("GPUCAST_BIN", "gpucast"), help="default: $GPUCAST_BIN, or on PATH")
+    jobs.add_gpucast_option(parser)
     parser.add_argument("--python", default=sys.executable, help="a Python with torch 2.6.0, torchvision 0.21.0 and transformers 4.51.3")
     parser.add_argument("--arch", choices=["transformer", "cnn", "all"], default="all")
     parser.add_argument("--min-batch", type=int, default=1, help="of transformers (default %(default)s)")

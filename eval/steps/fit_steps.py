@@ -14,7 +14,6 @@ Halves are of architectures, so no model is in both halves under another name.
 import argparse
 import json
 import math
-import os
 import statistics
 import sys
 import tempfile
@@ -22,6 +21,7 @@ from pathlib import Path
 
 import numpy
 
+from eval.jobs import add_gpucast_option
 from eval.operations.fit import merge
 from eval.steps import predict
 from eval.steps import step_rows as measured
@@ -38,7 +38,7 @@ def parse_args():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--captures", type=Path, required=True)
-    parser.add_argument("--gpucast", default=os.environ.get("GPUCAST_BIN", "gpucast"))
+    add_gpucast_option(parser)
     parser.add_argument("--python", default=sys.executable)
     parser.add_argument("--old-timm", default="")
     parser.add_argument("--release", **measured.RELEASE_OPTION)

@@ -10,10 +10,10 @@ Captures are kept: start the same command again after a break. After a change of
 """
 
 import argparse
-import os
 import sys
 from pathlib import Path
 
+from eval.jobs import add_gpucast_option
 from eval.steps import predict
 from eval.steps import step_rows as measured
 from eval.steps import step_tables as tables
@@ -26,7 +26,7 @@ def parse_args():
     parser.add_argument("tables", nargs="+", choices=list(measured.TABLES), metavar="TABLE", help=", ".join(measured.TABLES))
     parser.add_argument("--data", type=Path, required=True, help="a folder with the measured rows")
     parser.add_argument("--captures", type=Path, required=True, help="where captures are kept")
-    parser.add_argument("--gpucast", default=os.environ.get("GPUCAST_BIN", "gpucast"), help="default: $GPUCAST_BIN, or on PATH")
+    add_gpucast_option(parser)
     parser.add_argument("--python", default=sys.executable, help="a Python with torch, torchvision, timm and transformers")
     parser.add_argument("--old-timm", default="", help="a Python with timm 0.6, for models trained in 2022 (default: --python)")
     parser.add_argument("--release", **measured.RELEASE_OPTION)

@@ -117,7 +117,7 @@ def markdown(rows) -> str:
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("table", choices=["ncf", "resnet50"], help="table 3, or appendix A")
-    parser.add_argument("--gpucast", default="gpucast", help="the program to use (default: the one on PATH)")
+    jobs.add_gpucast_option(parser)
     parser.add_argument("--csv", metavar="PATH", help="also write the table to this file")
     args = parser.parse_args()
     rows = table(args.table, jobs.find(args.gpucast))

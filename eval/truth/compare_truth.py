@@ -9,7 +9,6 @@ ENV should hold the measured PyTorch release; a row of another release is compar
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -27,7 +26,7 @@ def parse_args():
     parser.add_argument(
         "--data", type=Path, default=ROOT / "eval/truth", help="a file of rows, or a folder of *.jsonl (default %(default)s)"
     )
-    parser.add_argument("--gpucast", default=os.environ.get("GPUCAST_BIN", "gpucast"), help="default: $GPUCAST_BIN, or on PATH")
+    jobs.add_gpucast_option(parser)
     parser.add_argument("--python", default=sys.executable, help="a Python with the PyTorch that was measured")
     parser.add_argument("--cudnn", default="auto", help="value for `gpucast run --cudnn` (default %(default)s)")
     parser.add_argument("--out", type=Path, help="where results are kept")

@@ -14,7 +14,7 @@ import sys
 import time
 from pathlib import Path
 
-from eval import ROOT
+from eval.jobs import add_gpucast_option
 from eval.occupancy.dnn_occu.dnn_occu_models import IMAGE, MODELS, SEQUENCE, TEXT
 
 CARDS = ("a100-80", "rtx2080ti", "p40")
@@ -70,7 +70,7 @@ def run(options, model, configuration, gpu):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--gpucast", default=str(ROOT / "build/release/bin/gpucast"))
+    add_gpucast_option(parser)
     parser.add_argument("--python", required=True, help="with a PyTorch for all three cards (2.6.0), torchvision and transformers")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--configurations", type=int, default=20, help="of each model")

@@ -10,7 +10,7 @@ import random
 import subprocess
 from pathlib import Path
 
-from eval import ROOT
+from eval.jobs import add_gpucast_option
 from eval.tables import markdown
 from python.dnn_occu import graphs
 
@@ -131,7 +131,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--work", type=Path, required=True, help="trained networks are kept there")
-    parser.add_argument("--gpucast", default=str(ROOT / "build/release/bin/gpucast"))
+    add_gpucast_option(parser)
     parser.add_argument("--weights", type=Path, help="write DNN-occu's there, of the main experiment")
     parser.add_argument("--epochs", type=int, default=80)
     parser.add_argument("--threads", type=int, default=2)

@@ -7,10 +7,11 @@ OUT/CARD/JOB.gpucast, and OUT/results.jsonl with each run's report. The Python n
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
+
+from eval.jobs import add_gpucast_option
 
 CARDS = {"v100": "v100-16", "p100": "p100-16-pcie"}
 # Gavel's name of a job, and ours.
@@ -37,7 +38,7 @@ def capture_of(folder, card, name):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--gpucast", default=os.environ.get("GPUCAST_BIN", "gpucast"))
+    add_gpucast_option(parser)
     parser.add_argument("--python", default=sys.executable)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--jobs", type=int, default=1, help="at a time (default %(default)s)")

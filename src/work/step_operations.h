@@ -55,8 +55,8 @@ struct StepOperations {
   std::vector<StepBatch> batches;    // of the loader that the capture tells of; no time of the step is waiting for it
   int64_t host_ns = 0;               // from the end of the step before to the end of this, on this machine, while being observed
   int64_t work = 0, known_work = 0;  // launches, calls, copies; of these with a known operator or call
-  int64_t samples = 0;               // the first dimension of the first input; 0: unknown
-  int64_t tokens = 0;                // of an input of integers with two dimensions; 0: there is none
+  int64_t samples = 0;               // of all its batches; 0: unknown (step_inputs.h)
+  int64_t tokens = 0;                // same
   LoopBatch loop_batch;              // of the other steps, without workers
   double host_scale = 1;             // of host_ns and asked_ns: without being observed, and without our marks
 };

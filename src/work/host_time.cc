@@ -1,0 +1,118 @@
+#include "src/work/host_time.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <iterator>
+#include <map>
+#include <vector>
+
+namespace gpucast {
+namespace {
+
+// What observing costs a step's host. gpucast's hooks are timed as they run. Each mark and each allocation costs more than that: the call
+// of the hook, and the stack that PyTorch keeps with an allocation. Six scripts, with and without observation: 6 to 9 us.
+constexpr double kWatchedNs = 6'500;
+constexpr double kObservedTimed = 1.35;  // how much slower an observed step is, less its hooks, where no other was seen
+// The same in older captures, whose hooks were not timed.
+constexpr double kMarkNs = 20'000;
+constexpr double kObserving = 1.6;
+constexpr double kLeastHostShare = 0.25;  // whatever is taken off for marks, this much of the host's time stays
+
+bool while_it_waits(const Trace& trace, int64_t time_us) {
+  const std::vector<TakenBatch>& taken = trace.loader.taken;
+  const auto behind =
+      std::upper_bound(taken.begin(), taken.end(), time_us, [](int64_t us, const TakenBatch& one) { return us < one.unix_us; });
+  return behind != taken.begin() && time_us <= std::prev(behind)->unix_us + std::prev(behind)->wall_us;
+}
+
+}  // namespace
+
+LoaderWait loader_wait(const Trace& trace, int64_t begin_us, int64_t end_us) {
+  LoaderWait out;
+  for (const TakenBatch& batch : trace.loader.taken) {
+    if (batch.unix_us < begin_us || batch.unix_us + batch.wall_us > end_us) continue;
+    out.wall_us += batch.wall_us;
+    out.cpu_us += batch.cpu_us;
+    ++out.batches;
+  }
+  return out;
+}
+
+void remove_loader_wait(const Trace& trace, int64_t begin_us, int64_t end_us, StepOperations* step) {
+  std::vector<LoopBatch> elsewhere;
+  int64_t waited_ns = 0;
+  auto operation = step->operations.begin();
+  auto order = step->order.begin();
+  const auto move_until = [&](int64_t ns) {
+    for (; operation != step->operations.end() && operation->asked_ns < ns; ++operation)
+      operation->asked_ns = std::max<int64_t>(0, operation->asked_ns - waited_ns);
+    for (; order != step->order.end() && order->asked_ns < ns; ++order) order->asked_ns = std::max<int64_t>(0, order->asked_ns - waited_ns);
+  };
+  for (const TakenBatch& batch : trace.loader.taken) {
+    if (batch.unix_us < begin_us || batch.unix_us + batch.wall_us > end_us) {
+      elsewhere.push_back({static_cast<double>(batch.wall_us) * 1e3, static_cast<double>(batch.cpu_us) * 1e3});
+      continue;
+    }
+    const int64_t taken_ns = (batch.unix_us - begin_us) * 1000;
+    move_until(taken_ns);
+    step->batches.push_back({taken_ns - waited_ns, static_cast<size_t>(operation - step->operations.begin())});
+    waited_ns += batch.wall_us * 1000;
+  }
+  move_until(INT64_MAX);
+  if (elsewhere.size() > 1) elsewhere.erase(elsewhere.begin());  // the first opens and fills what later ones find
+  if (elsewhere.empty() || trace.loader.workers > 0) return;     // workers fill their queue in the first steps
+  const auto middle = elsewhere.begin() + static_cast<ptrdiff_t>(elsewhere.size() / 2);
+  std::nth_element(elsewhere.begin(), middle, elsewhere.end(), [](const LoopBatch& a, const LoopBatch& b) { return a.ns < b.ns; });
+  step->loop_batch = *middle;
+}
+
+double host_scale(const Trace& trace, double observed_ns) {
+  if (observed_ns <= 0) return 1;
+  const ObservedStep& observed = trace.observed;
+  const bool timed = !observed.hooks_us.empty();
+  std::map<int64_t, const Mark*> ends;  // of steps
+  int64_t marks = 0, begin_us = 0, end_us = 0;
+  for (const Mark& mark : trace.marks) {
+    if (mark.kind == MarkKind::step) ends[mark.step] = &mark;
+    if (mark.sequence < observed.first_mark || mark.sequence > observed.last_mark) continue;
+    if (marks == 0) begin_us = mark.time_us;
+    end_us = mark.time_us;
+    marks += mark.sequence < observed.last_mark && !while_it_waits(trace, mark.time_us);
+  }
+  const auto hooks_us = [&](int64_t step) {
+    const auto found = observed.hooks_us.find(step), before = observed.hooks_us.find(step - 1);
+    return found == observed.hooks_us.end() || before == observed.hooks_us.end() ? 0 : found->second - before->second;
+  };
+  const auto for_each_step = [&](auto&& visit) {
+    for (const auto& [step, end] : ends)
+      if (const auto before = ends.find(step - 1); step >= 2 && before != ends.end()) visit(step, *before->second, *end);
+  };
+  int64_t least_hooks_us = INT64_MAX;  // hooks of every step do much the same, and some step's were not interrupted
+  for_each_step([&](int64_t step, const Mark&, const Mark&) { least_hooks_us = std::min(least_hooks_us, hooks_us(step)); });
+  double plain_ns = observed_ns, unwatched_ns = 0;  // the least of all steps; of those that were not observed
+  for_each_step([&](int64_t step, const Mark& begin, const Mark& end) {
+    const LoaderWait waited = loader_wait(trace, begin.time_us, end.time_us);
+    int64_t us = end.time_us - begin.time_us - waited.wall_us - hooks_us(step);
+    if (begin.cpu_us > 0 && end.cpu_us > 0) us = std::min(us, end.cpu_us - begin.cpu_us - waited.cpu_us - least_hooks_us);
+    const double ns = static_cast<double>(us) * 1e3;
+    if (ns <= 0) return;  // a clock was set back
+    if (step == observed.step) {
+      plain_ns = std::min(plain_ns, ns / (timed ? kObservedTimed : kObserving));
+    } else {
+      unwatched_ns = unwatched_ns > 0 ? std::min(unwatched_ns, ns) : ns;
+    }
+  });
+  if (unwatched_ns > 0) plain_ns = std::min(plain_ns, unwatched_ns);  // what disturbs a step only adds to it
+  if (ends.size() < 2) plain_ns /= kObserving;
+  double watching_ns = static_cast<double>(marks) * kMarkNs;
+  if (timed) {
+    const auto allocations = std::count_if(trace.events.begin(), trace.events.end(), [&](const AllocatorEvent& event) {
+      return event.kind == EventKind::alloc && event.time_us >= begin_us && event.time_us <= end_us &&
+             !while_it_waits(trace, event.time_us);
+    });
+    watching_ns = static_cast<double>(marks + allocations) * kWatchedNs;
+  }
+  return std::clamp((plain_ns - watching_ns) / observed_ns, kLeastHostShare * plain_ns / observed_ns, 1.0);
+}
+
+}  // namespace gpucast

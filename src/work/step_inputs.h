@@ -1,0 +1,19 @@
+// How many samples and tokens the observed step trains on, from the inputs of its forwards.
+#pragma once
+
+#include <cstdint>
+
+#include "gpucast/trace.h"
+
+namespace gpucast {
+
+struct StepInputs {
+  int64_t samples = 0;  // the first dimension of an input; 0: unknown
+  int64_t tokens = 0;   // of an input of integers with two dimensions; 0: there is none
+};
+
+// With gradient accumulation a step has several cycles of forward and backward, each with a batch of its own: their sum. A step with
+// several optimizers, or with forwards that share one backward, counts one batch: a GAN's discriminator sees the same number twice.
+StepInputs step_inputs(const Trace& trace);
+
+}  // namespace gpucast

@@ -96,7 +96,7 @@ JobOccupancy job_occupancy(const Facts& facts, const JobOccupancyOptions& option
 
 // Achieved occupancy of each operation of the observed step, in the order in which the program asked for them (GpuSlice::asked), weighted
 // by time where it has several kernels. Below 0: it has none, or nothing is known of them. Empty where gpu_slices() is.
-std::vector<double> operation_occupancies(const Facts& facts, const Gpu& gpu, const std::string& cache);
+std::vector<double> operation_occupancies(const Facts& facts, const Gpu& gpu);
 
 std::string job_occupancy_json(const JobOccupancy& job);
 std::string job_occupancy_text(const JobOccupancy& job, bool colour);

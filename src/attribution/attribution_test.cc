@@ -1,4 +1,4 @@
-#include "src/attribution/attribution.h"
+#include "src/attribution/attribute.h"
 
 #include <gtest/gtest.h>
 

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 
+#include "src/attribution/attribute.h"
 #include "src/attribution/test_program.h"
 #include "src/predict/analysis.h"
 

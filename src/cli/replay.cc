@@ -19,7 +19,7 @@
 #include "gpucast/profile.h"
 #include "gpucast/replay_events.h"
 #include "gpucast/replay_report.h"
-#include "src/attribution/attribution.h"
+#include "src/attribution/attribute.h"
 #include "src/base/alloc_conf.h"
 #include "src/base/bytes.h"
 #include "src/cli/load_trace.h"

@@ -336,7 +336,7 @@ JobOccupancy job_occupancy(const Facts& facts, const JobOccupancyOptions& option
   return out;
 }
 
-std::vector<double> operation_occupancies(const Facts& facts, const Gpu& gpu, const std::string& cache) {
+std::vector<double> operation_occupancies(const Facts& facts, const Gpu& gpu) {
   std::vector<double> out;
   if (!facts.step || facts.step->operations.empty() || !has_rates(gpu) ||
       find_capability_rules(gpu.compute_major, gpu.compute_minor) == nullptr)
@@ -347,7 +347,7 @@ std::vector<double> operation_occupancies(const Facts& facts, const Gpu& gpu, co
   const OccupancyCard card = occupancy_card(gpu);
   const std::vector<Duration> durations = durations_of(step, rates);
   JobOccupancyOptions options;
-  options.cache = cache;
+  options.cache = kernel_cache_folder();
   std::vector<std::string> notes;
   Shapes shapes(trace, step, rates, card, kernels_of_wheel(trace, options, gpu, &notes));
   out.reserve(step.operations.size());

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "gpucast/error.h"
+#include "src/attribution/attribute.h"
 #include "src/job/loader_time.h"
 #include "src/predict/facts.h"
 #include "src/schedule/step_schedule.h"

@@ -16,7 +16,7 @@
 
 #include "gpucast/error.h"
 #include "gpucast/gpu.h"
-#include "src/attribution/attribution.h"
+#include "src/attribution/attribute.h"
 #include "src/base/alloc_conf.h"
 #include "src/base/bytes.h"
 #include "src/ledger/beside.h"
@@ -32,7 +32,7 @@
 #include "src/predict/warnings.h"
 #include "src/schedule/step_schedule.h"
 #include "src/time/duration.h"
-#include "src/work/step_operations.h"
+#include "src/work/observe_step.h"
 
 namespace gpucast {
 namespace {

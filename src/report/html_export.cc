@@ -17,7 +17,6 @@
 #include "gpucast/report.h"
 #include "gpucast/step_time.h"
 #include "src/base/json.h"
-#include "src/occupancy/wheel.h"
 #include "src/predict/timeline.h"
 #include "src/report/html_template.h"
 #include "src/report/json_parts.h"
@@ -359,7 +358,7 @@ class Writer {
       if (is_new) names.push_back(text);
       return found->second;
     };
-    const std::vector<double> occupancies = operation_occupancies(*analysis_.facts, analysis_.gpu, kernel_cache_folder());
+    const std::vector<double> occupancies = operation_occupancies(*analysis_.facts, analysis_.gpu);
     std::vector<double> start, duration, occupancy;
     std::vector<uint32_t> position, called, kernel, sizes, kind, bound, phase, stream, launches;
     std::vector<int32_t> in_module;

@@ -17,6 +17,7 @@
 #include "gpucast/error.h"
 #include "gpucast/gpu.h"
 #include "gpucast/step_time.h"
+#include "src/attribution/attribute.h"
 #include "src/base/bytes.h"
 #include "src/base/json.h"
 #include "version.h"

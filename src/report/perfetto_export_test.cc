@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "src/attribution/attribute.h"
 #include "src/lifetime/lifetime.h"
 
 namespace gpucast {

@@ -12,7 +12,7 @@
 #include "src/schedule/step_schedule.h"
 #include "src/time/duration.h"
 #include "src/work/library_call.h"
-#include "src/work/step_operations.h"
+#include "src/work/observe_step.h"
 
 namespace gpucast {
 namespace {

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
-import subprocess
-import tempfile
-import threading
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from .command import Error, changed_environment, error_from, find_command, stop
+from .cluster import run_on_ray
+from .command import Error
+from .local import Job, run_local
 from .report import Report
-
-Job = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -70,65 +64,10 @@ def batch(
     if engine == "local":
         rows = run_local(jobs, options + (["--jobs", str(jobs_at_once)] if jobs_at_once is not None else []))
     elif engine == "ray":
-        from .cluster import run_on_ray
-
         rows = run_on_ray(jobs, options, jobs_at_once, jobs_per_task)
     else:
         raise Error(f"no engine is named {engine!r}", to_do="choose 'local' or 'ray'")
     return map(Row.from_json, rows)
-
-
-def run_local(jobs: Iterable[Job], options: list[str], environment: Mapping[str, str | None] | None = None) -> Iterator[dict[str, Any]]:
-    """The lines of `gpucast batch -`, while it runs; jobs are read from the iterable as the command reads them."""
-    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as messages:
-        process = subprocess.Popen(
-            [find_command(), "batch", "-", *options],
-            env=changed_environment(environment),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=messages,
-            encoding="utf-8",
-        )
-        feeder = _Feeder(jobs, process.stdin)
-        feeder.start()
-        rows = 0
-        try:
-            for line in process.stdout:
-                yield json.loads(line)
-                rows += 1
-            process.wait()
-        finally:
-            stop(process)
-            process.stdout.close()
-        feeder.join(1)  # it may still wait for the user's next job when the command has failed
-        if feeder.error is not None:
-            raise feeder.error
-        if feeder.is_alive() or rows != feeder.written:
-            messages.seek(0)
-            raise error_from(messages.read(), process.returncode)
-
-
-class _Feeder(threading.Thread):
-    """Writes jobs to the command's standard input."""
-
-    def __init__(self, jobs: Iterable[Job], stdin):
-        super().__init__(daemon=True)
-        self._jobs, self._stdin = jobs, stdin
-        self.written = 0
-        self.error: Exception | None = None
-
-    def run(self):
-        try:
-            for job in self._jobs:
-                self.written += 1
-                self._stdin.write(json.dumps(job, default=os.fspath) + "\n")
-                self._stdin.flush()
-        except BrokenPipeError:  # the command has ended: its message says why
-            pass
-        except Exception as error:  # of the user's iterable
-            self.error = error
-        with contextlib.suppress(BrokenPipeError):
-            self._stdin.close()
 
 
 def _error(error: Mapping[str, Any], printed: str) -> Error:

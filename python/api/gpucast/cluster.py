@@ -7,8 +7,8 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from .batch import Job, run_local
 from .command import Error
+from .local import Job, run_local
 
 ATTEMPTS = 4  # for a task whose node died: a job that kills its node must end some time
 # Ray sets these for its workers; a job must see the same environment as without Ray.

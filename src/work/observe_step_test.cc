@@ -1,4 +1,4 @@
-#include "src/work/step_operations.h"
+#include "src/work/observe_step.h"
 
 #include <gtest/gtest.h>
 

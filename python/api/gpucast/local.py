@@ -1,0 +1,69 @@
+"""`gpucast batch` on this machine: jobs go in as they come, rows come out as they are done."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import tempfile
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from .command import changed_environment, error_from, find_command, stop
+
+Job = Mapping[str, Any]
+
+
+def run_local(jobs: Iterable[Job], options: list[str], environment: Mapping[str, str | None] | None = None) -> Iterator[dict[str, Any]]:
+    """The lines of `gpucast batch -`, while it runs; jobs are read from the iterable as the command reads them."""
+    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as messages:
+        process = subprocess.Popen(
+            [find_command(), "batch", "-", *options],
+            env=changed_environment(environment),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=messages,
+            encoding="utf-8",
+        )
+        feeder = _Feeder(jobs, process.stdin)
+        feeder.start()
+        rows = 0
+        try:
+            for line in process.stdout:
+                yield json.loads(line)
+                rows += 1
+            process.wait()
+        finally:
+            stop(process)
+            process.stdout.close()
+        feeder.join(1)  # it may still wait for the user's next job when the command has failed
+        if feeder.error is not None:
+            raise feeder.error
+        if feeder.is_alive() or rows != feeder.written:
+            messages.seek(0)
+            raise error_from(messages.read(), process.returncode)
+
+
+class _Feeder(threading.Thread):
+    """Writes jobs to the command's standard input."""
+
+    def __init__(self, jobs: Iterable[Job], stdin):
+        super().__init__(daemon=True)
+        self._jobs, self._stdin = jobs, stdin
+        self.written = 0
+        self.error: Exception | None = None
+
+    def run(self):
+        try:
+            for job in self._jobs:
+                self.written += 1
+                self._stdin.write(json.dumps(job, default=os.fspath) + "\n")
+                self._stdin.flush()
+        except BrokenPipeError:  # the command has ended: its message says why
+            pass
+        except Exception as error:  # of the user's iterable
+            self.error = error
+        with contextlib.suppress(BrokenPipeError):
+            self._stdin.close()

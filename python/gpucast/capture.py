@@ -1,6 +1,7 @@
 """One process's capture: from `import torch` over the first CUDA call to the end."""
 
 import atexit
+import contextlib
 import gc
 import os
 import platform
@@ -234,7 +235,8 @@ def _write_capture(reason, exit_code):
     # Counters first: at a time limit the script's own thread goes on meanwhile.
     devices = process.recorder.devices_allocated_on() or [0]
     stats = {device: process.torch._C._cuda_memoryStats(device) for device in devices}
-    snapshot = process.torch.cuda.memory._snapshot()
+    with _without_importing_inductor():
+        snapshot = process.torch.cuda.memory._snapshot()
     ranks = process.ranks()
     for device in devices:
         part = "" if device == devices[0] else f"device{device}."
@@ -246,6 +248,20 @@ def _write_capture(reason, exit_code):
     paths = [session.path(("" if device == devices[0] else f"device{device}.") + "history") for device in devices]
     patching.safely(loader.append, paths, reason, session.settings().get("measure_loader", False))
     return {"rank": ranks["rank"], "devices": devices}
+
+
+@contextlib.contextmanager
+def _without_importing_inductor():
+    """PyTorch looks up stacks of Inductor's code as `torch._inductor.codecache` and so imports it: seconds for a script that never did."""
+    if "torch._inductor" in sys.modules:
+        yield
+        return
+    attributes = vars(process.torch)
+    attributes["_inductor"] = None
+    try:
+        yield
+    finally:
+        attributes.pop("_inductor", None)
 
 
 def _look_around(reason):

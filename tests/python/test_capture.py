@@ -424,3 +424,12 @@ def test_the_python_that_ran(gpucast):
     process = gpucast(train_script(), arguments=["--lr", "0.1"]).capture.one("process")
     assert process["argv"] == ["train.py", "--lr", "0.1"]
     assert process["python"] == ".".join(map(str, sys.version_info[:3]))
+
+
+@pytest.mark.once
+def test_the_snapshot_imports_no_compiler(gpucast):
+    """PyTorch 2.12 and newer import torch._inductor when they look up stacks: seconds at the end of a script that never used it."""
+    script = "import torch\nwith torch.no_grad():\n    torch.nn.Linear(9, 9).cuda().eval()(torch.randn(4, 9, device='cuda'))\n"
+    run = gpucast(script, "--until-end", command=[sys.executable, "-X", "importtime", "train.py"], fresh=True)
+    assert "torch.nn" in run.err and "torch._inductor" not in run.err
+    assert run.capture.of("alloc")

@@ -1,0 +1,23 @@
+// Records of a capture: its header, the process, its ends and what belongs to them.
+#pragma once
+
+#include "src/trace/capture_json.h"
+#include "src/trace/capture_reading.h"
+
+namespace gpucast::capture {
+
+void read_header(Reading& reading, od::object object);  // throws Error: of a newer schema_version, or of none
+void read_process(Reading& reading, od::object object);
+void read_eof(Reading& reading, od::object object);
+void read_stack(Reading& reading, od::object object);
+void read_module(Reading& reading, od::object object);
+void read_observed_step(Reading& reading, od::object object);
+void read_clock(Reading& reading, od::object object);
+void read_loader_record(Reading& reading, od::object object);
+void read_warning(Reading& reading, od::object object);
+void read_unsupported(Reading& reading, od::object object);
+void read_end(Reading& reading, od::object object);
+void read_command_end(Reading& reading, od::object object);
+void read_vgpu_end(Reading& reading, od::object object);
+
+}  // namespace gpucast::capture

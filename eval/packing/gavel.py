@@ -8,7 +8,7 @@
 DIR/gavel, from the repository stanford-futuredata/gavel: scheduler/simulation_throughputs.json (2020) and, if it exists,
 scheduler/notebooks/figures/motivation/oracle_throughputs.json (2019), plain or gzip: steps per second of 26 jobs alone and of all pairs. A
 job's figures are from our capture of the same model. From the measurement we use only the time of a step alone, which is known after a run; the
-rows `capture alone` do not use it either. --fit fits the constants of src/pack/interference.cc again, and shows the errors for pairs with a
+rows `capture alone` do not use it either. --fit fits `mps` and `slices_until_pascal` of data/pack.json again, and shows the errors for pairs with a
 model, or a card, left out of the fit.
 
 Under time slices the card's share of a step matters. PyTorch and cuDNN then had slower kernels than the captures' PyTorch 2.6: the factor is the
@@ -45,7 +45,7 @@ SHARED_BY = {
 }
 CAPTURED_ON = {"k80": "p100"}
 MEMORY = {"v100": 16928342016, "p100": 17066622976, "k80": 11996954624}
-TURN_US = 5  # a turn's time besides its blocks: two launches
+TURN_NS = json.loads((Path(__file__).resolve().parents[2] / "data/pack.json").read_text())["pack"]["mps"]["launches_ns"]
 LARGE = 0.25
 CUT = (
     1 / 3
@@ -305,7 +305,7 @@ def document(args):
 
 
 def fit(args, mode):
-    """As src/pack/interference.cc has it."""
+    """Same as src/pack/interference.cc."""
     import numpy
     from scipy.optimize import minimize
 
@@ -339,7 +339,7 @@ def fit(args, mode):
         """For `mine` processes of each job next to `theirs` of each other."""
         x = numpy.clip(x, 1e-3, 1e3)
         busy, held = case[1:3]
-        turn = turn_ns(x, case) + (1000 * TURN_US if mode == "mps" else 0)
+        turn = turn_ns(x, case) + (TURN_NS if mode == "mps" else 0)
         wait = x[0] * held[None, :] * turn[None, :] / turn[:, None]  # for one process each
         own = numpy.diag(wait)
 
@@ -391,10 +391,13 @@ def fit(args, mode):
     x = best(lambda key, _: sound[key])
     for key, case in others.items():
         tell(f"{key[1]} {key[0]}, not fitted", (case[0] / model(x, case))[sound[key]])
-    print("max(1, measured) / expected, 5th and 95th:", numpy.quantile(everything, (0.05, 0.95)).round(3))
-    second = {"mps": "share of waves that end one", "timeslice": "slice, ms"}[mode]
-    print(f"constants, all sound pairs: a turn's cost, {second}", x.round(3))
-    print("median turn, ns:", numpy.median(numpy.concatenate([turn_ns(x, case) for case in cases.values()])).round())
+    low, high = numpy.quantile(everything, (0.05, 0.95)).round(2)
+    if mode == "mps":
+        turn = numpy.median(numpy.concatenate([turn_ns(x, case) for case in cases.values()])).round(-3)
+        fitted = {"mps": {"cost": x[0].round(2), "wave_ends_turn": x[1].round(2), "typical_turn_ns": turn, "low": low, "high": high}}
+    else:
+        fitted = {"slices_until_pascal": {"cost": x[0].round(3), "slice_ns": 1e6 * x[1].round(1), "low": low, "high": high}}
+    print(f"data/pack.json, all sound pairs; low and high: max(1, measured) / expected, models left out\n{json.dumps(fitted, indent=1)}")
 
 
 def main():

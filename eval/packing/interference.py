@@ -6,7 +6,7 @@
 
 DIR/lucid (S-Lab-System-Group/Lucid, ASPLOS '23): 66 jobs alone on a card, with figures of nvidia-smi, and 1,388 pairs of them with each
 job's speed over its speed alone. The card was shared by time slices, the default. A job's figures are from its run alone: the share
-of time with a kernel (gpu_util), and of bandwidth (gmem_util); nothing from the pair. --fit fits the constants of src/pack/interference.cc
+of time with a kernel (gpu_util), and of bandwidth (gmem_util); nothing from the pair. --fit fits `slices_since_volta` of data/pack.json
 again and shows the errors for pairs with a model left out of the fit."""
 
 import argparse
@@ -158,8 +158,9 @@ def fit(args):
     print(
         f"models left out: median {100 * numpy.median(errors):.1f} %, 90th {100 * numpy.quantile(errors, 0.9):.1f} %, worst {100 * errors.max():.0f} %"
     )
-    print("measured / expected, 5th and 95th of these:", numpy.exp(numpy.quantile(logs, (0.05, 0.95))).round(3))
-    print("constants, all pairs:", best(everything).round(3))
+    low, high = numpy.exp(numpy.quantile(logs, (0.05, 0.95)))
+    fitted = {**dict(zip(("meeting", "both_full", "memory"), best(everything).round(3))), "low": low.round(2), "high": high.round(2)}
+    print(f"data/pack.json, all pairs; low and high: models left out\n{json.dumps({'slices_since_volta': fitted}, indent=1)}")
 
 
 def main():

@@ -13,6 +13,7 @@
 #include "gpucast/error.h"
 #include "src/cli/messages.h"
 #include "src/cli/pack_jobs.h"
+#include "src/cli/step_source.h"
 #include "src/cli/subcommand.h"
 #include "src/pack/policy.h"
 #include "src/pack/simulate.h"
@@ -26,14 +27,15 @@ constexpr size_t kMostTogether = 8;
 
 struct Options {
   std::vector<std::string> files;
-  std::string gpus, policy = "gpucast", mode = "mps", format = "text", output, to;
+  std::string gpus, policy = "gpucast", mode = "mps", constants, format = "text", output, to;
   ManifestOptions manifest;
   bool fair = false;
   int64_t seed = 0, steps = 1000;
 };
 
 // All jobs at once on the one card that there is.
-std::optional<Together> together_of(const std::vector<pack::Job>& jobs, const pack::Cluster& cluster) {
+std::optional<Together> together_of(const std::vector<pack::Job>& jobs, const pack::Cluster& cluster,
+                                    const pack::PackConstants& constants) {
   if (cluster.cards.size() != 1 || jobs.size() < 2 || jobs.size() > kMostTogether || cluster.mode == pack::SharingMode::mig)
     return std::nullopt;
   const Gpu& gpu = cluster.types.front();
@@ -47,7 +49,7 @@ std::optional<Together> together_of(const std::vector<pack::Job>& jobs, const pa
     mixes.push_back(mix_of(*figures));
   }
   out.fits = out.request_bytes <= out.capacity_bytes;
-  if (out.fits) out.slowdowns = pack::slowdowns(mixes, gpu, cluster.mode);
+  if (out.fits) out.slowdowns = pack::slowdowns(mixes, gpu, cluster.mode, constants);
   return out;
 }
 
@@ -67,11 +69,13 @@ int run(const Options& options) {
   wanted.policy = &pack::policy_of(options.policy);
   wanted.fair = options.fair;
   wanted.seed = static_cast<uint64_t>(options.seed);
+  const std::string constants = options.constants.empty() ? "" : read_constants(options.constants);
+  wanted.constants = pack::read_pack_constants(constants);
   const pack::Cluster cluster = pack::parse_cluster(options.gpus, pack::sharing_mode_of(options.mode));
   const File out = open_output(options.output);
-  const PackJobs jobs = read_pack_jobs(options.files, cluster, options.steps);
+  const PackJobs jobs = read_pack_jobs(options.files, cluster, options.steps, constants);
   const pack::Plan plan = pack::simulate(jobs.jobs, cluster, wanted);
-  const std::optional<Together> together = together_of(jobs.jobs, cluster);
+  const std::optional<Together> together = together_of(jobs.jobs, cluster, wanted.constants);
   const PackReport report = {jobs.jobs, cluster, plan, together ? &*together : nullptr, jobs.notes};
   if (manifest)
     std::fputs(manifest->write(report, options.manifest).c_str(), out.get());
@@ -98,6 +102,7 @@ void declare_pack(Arguments& arguments) {
   arguments.flag("--fair", &options->fair, "no job waits for ever: the oldest is overtaken 64 times at most");
   arguments.option("--seed", &options->seed, "where a search among many cards that could be shared begins").not_negative().shows_default();
   arguments.option("--steps", &options->steps, "of each capture's job").positive().shows_default();
+  arguments.option("--constants", &options->constants, "a file of constants of packing and time, over the built-in ones");
   arguments.option("--format", &options->format, "text, json or html").one_of({"text", "json", "html"}).shows_default();
   arguments.option("--to", &options->to, "requests for a scheduler instead: kubernetes, hami, kai, volcano, slurm or ray");
   arguments.option("--image", &options->manifest.image, "with --to: the image of the jobs' containers");

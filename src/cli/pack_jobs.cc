@@ -22,11 +22,13 @@ namespace {
 bool is_capture(const std::string& path) { return path.ends_with(".gpucast"); }
 
 // The capture is read and followed once, then judged for each type of card.
-pack::Job job_of_capture(const std::string& path, const pack::Cluster& cluster, int64_t steps, std::vector<std::string>* notes) {
+pack::Job job_of_capture(const std::string& path, const pack::Cluster& cluster, int64_t steps, const std::string& constants_json,
+                         std::vector<std::string>* notes) {
   const std::shared_ptr<const Facts> facts = follow(read_trace(path));
   JobOccupancyOptions wanted;
   wanted.gpus = cluster.types;
   wanted.cache = kernel_cache_folder();
+  wanted.constants_json = constants_json;
   const JobOccupancy occupancy = job_occupancy(*facts, wanted);
   pack::Job out;
   out.name = std::filesystem::path(path).stem().string();
@@ -47,11 +49,12 @@ pack::Job job_of_capture(const std::string& path, const pack::Cluster& cluster, 
 
 }  // namespace
 
-PackJobs read_pack_jobs(const std::vector<std::string>& files, const pack::Cluster& cluster, int64_t steps) {
+PackJobs read_pack_jobs(const std::vector<std::string>& files, const pack::Cluster& cluster, int64_t steps,
+                        const std::string& constants_json) {
   PackJobs out;
   for (const std::string& path : files) {
     if (is_capture(path)) {
-      out.jobs.push_back(job_of_capture(path, cluster, steps, &out.notes));
+      out.jobs.push_back(job_of_capture(path, cluster, steps, constants_json, &out.notes));
       continue;
     }
     pack::JobTable table = pack::read_job_table(path);

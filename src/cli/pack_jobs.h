@@ -15,7 +15,8 @@ struct PackJobs {
   std::vector<std::string> notes;
 };
 
-// `steps`: of a capture's job. Throws Error.
-PackJobs read_pack_jobs(const std::vector<std::string>& files, const pack::Cluster& cluster, int64_t steps);
+// `steps`: of a capture's job. `constants_json`: for the times of captures; "": the built-in ones. Throws Error.
+PackJobs read_pack_jobs(const std::vector<std::string>& files, const pack::Cluster& cluster, int64_t steps,
+                        const std::string& constants_json);
 
 }  // namespace gpucast::cli

@@ -55,9 +55,9 @@ CardChooser::Joining CardChooser::weigh_joining(const CardType& type, uint32_t j
   const SharingRules& rules = state_.rules;
   CardState& there = state_.cards[card];
   if (there.residents.empty()) return {slowdown_alone(type.size, *type.figures[job], -1, rules), 0};
-  if (there.slowdowns.empty()) there.slowdowns = slowdowns(there.mixes, *type.size.gpu, rules.mode);
+  if (there.slowdowns.empty()) there.slowdowns = slowdowns(there.mixes, *type.size.gpu, rules.mode, *rules.constants);
   there.mixes.push_back(limited_mix(type.size, *type.figures[job], type.demands[job], -1, rules));
-  const std::vector<Slowdown> after = slowdowns(there.mixes, *type.size.gpu, rules.mode);
+  const std::vector<Slowdown> after = slowdowns(there.mixes, *type.size.gpu, rules.mode, *rules.constants);
   there.mixes.pop_back();
   Joining out = {after.back().expected, 0};
   for (size_t i = 0; i < there.residents.size(); ++i) out.loss += rules.policy->loss(there.slowdowns[i], after[i]);
@@ -93,7 +93,7 @@ bool CardChooser::choose_weighing(const CardType& type, uint32_t job, uint32_t r
   }
   const auto cards = static_cast<double>(needed);
   choice->gain = (cards / all.slowdown - all.loss) / cards;
-  return choice->gain > kLeastGain;
+  return choice->gain > state_.rules.constants->least_gain;
 }
 
 // Some of the cards that have jobs and room, the best first. The search begins at a card that differs from job to job, and ends early once
@@ -110,7 +110,7 @@ void CardChooser::weigh_candidates(const CardType& type, uint32_t job, size_t mo
       const auto card = static_cast<uint32_t>(type.first_card + i);
       if (state_.cards[card].residents.size() >= kMostSharers || std::find(chosen.begin(), chosen.end(), card) != chosen.end()) continue;
       candidates_.push_back({weigh_joining(type, job, card), card});
-      if (candidates_.back().joining.gain() >= kGoodGain) --missing;
+      if (candidates_.back().joining.gain() >= state_.rules.constants->good_gain) --missing;
     }
   std::sort(candidates_.begin(), candidates_.end(), [](const Candidate& a, const Candidate& b) {
     return a.joining.gain() != b.joining.gain() ? a.joining.gain() > b.joining.gain() : a.card < b.card;

@@ -14,7 +14,6 @@ namespace gpucast::pack {
 
 inline constexpr uint32_t kAnyCard = UINT32_MAX;
 inline constexpr int32_t kAnyShare = INT32_MIN + 1;  // Capacity::share: the card's share does not matter
-inline constexpr double kGoodGain = 0.9;             // hardly any other card would be better
 
 struct CardChoice {
   CardType* type = nullptr;

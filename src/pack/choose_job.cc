@@ -49,7 +49,8 @@ uint32_t best_job_for_card(uint32_t card, int64_t now_ns, ClusterState* state, W
   for (const WaitingQueue::Line& line : lines) {
     if (line.waiting == 0 || line.cards > 1) continue;
     const size_t i = line.demands.first(free);
-    if (i != FitTree::kNone && chooser->choose_on_type(&type, line.jobs[i], card, choice) && choice->gain >= kGoodGain) return line.jobs[i];
+    if (i == FitTree::kNone || !chooser->choose_on_type(&type, line.jobs[i], card, choice)) continue;
+    if (choice->gain >= state->rules.constants->good_gain) return line.jobs[i];
   }
   if (state->rules.soft_shares) free.share = kAnyShare;
   uint32_t best = kNoJob, best_card = card;

@@ -18,19 +18,17 @@ MigProfile profile(int compute, int memory, std::vector<int> starts) { return {"
 
 }  // namespace
 
-std::vector<MigProfile> mig_profiles(const Gpu& gpu) {
+std::vector<MigProfile> mig_profiles(const Gpu& gpu, const PackConstants& constants) {
   std::vector<MigProfile> out;
   constexpr int kCompute = 7, kMemory = 8;
   const auto begins = [&](const char* name) { return gpu.id.starts_with(name); };
   if (begins("a100") || begins("h100") || begins("h200") || begins("b200"))
     out = {profile(1, 1, {0, 1, 2, 3, 4, 5, 6}), profile(2, 2, {0, 2, 4}), profile(3, 4, {0, 4}), profile(4, 4, {0}), profile(7, 8, {0})};
-  // Of an instance, a little is kept back: 9.5 GiB of an A100's 9.9, of each size the same share or less.
-  constexpr double kUsable = 0.95;
   const double gib = static_cast<double>(gpu.total_memory_bytes) / (int64_t{1} << 30);
   for (MigProfile& p : out) {
     p.compute_share = static_cast<double>(p.compute) / kCompute;
     p.memory_share = static_cast<double>(p.memory) / kMemory;
-    p.bytes = static_cast<int64_t>(static_cast<double>(gpu.total_memory_bytes) * p.memory_share * kUsable);
+    p.bytes = static_cast<int64_t>(static_cast<double>(gpu.total_memory_bytes) * p.memory_share * constants.mig_usable_memory);
     p.name = fmt::format("{}g.{}gb", p.compute, std::lround(std::ceil(gib / 4) * 4 * p.memory_share));
   }
   return out;

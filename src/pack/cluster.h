@@ -1,4 +1,4 @@
-// The cards that jobs are placed on.
+// The cards that jobs run on.
 #pragma once
 
 #include <cstdint>
@@ -8,21 +8,22 @@
 #include <vector>
 
 #include "gpucast/gpu.h"
+#include "src/pack/constants.h"
 #include "src/pack/sharing_mode.h"
 
 namespace gpucast::pack {
 
-// A MIG instance's size, in the card's own units: an A100 has 7 of compute and 8 of memory.
+// A size of MIG slices, in the card's own units: an A100 has 7 of compute and 8 of memory.
 struct MigProfile {
   std::string name;  // "3g.40gb"
   int compute = 0, memory = 0;
   double compute_share = 0, memory_share = 0;
   int64_t bytes = 0;
-  std::vector<int> starts;  // units of memory at which one may begin
+  std::vector<int> starts;  // units of memory at which a slice may begin
 };
 
 // From the smallest; empty: the card has no MIG.
-std::vector<MigProfile> mig_profiles(const Gpu& gpu);
+std::vector<MigProfile> mig_profiles(const Gpu& gpu, const PackConstants& constants = pack_constants());
 
 struct Card {
   std::string id;  // "p40/0"
@@ -31,7 +32,7 @@ struct Card {
 
 struct Cluster {
   std::vector<Gpu> types;
-  std::vector<Card> cards;  // those of one type stand together, in the order of `types`
+  std::vector<Card> cards;  // those of one type are together, in the order of `types`
   SharingMode mode = SharingMode::mps;
 };
 

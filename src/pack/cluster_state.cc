@@ -26,7 +26,7 @@ void set_free(uint32_t card, const Capacity& free, CardType* type, ClusterState*
 
 ClusterState idle_cluster(const Cluster& cluster, const SharingRules& rules, const std::vector<const Job*>& by_arrival) {
   ClusterState out = {&cluster, rules, {}, std::vector<CardState>(cluster.cards.size())};
-  for (const Gpu& gpu : cluster.types) out.types.emplace_back().size = card_size(gpu, cluster.mode);
+  for (const Gpu& gpu : cluster.types) out.types.emplace_back().size = card_size(gpu, rules);
   for (uint32_t c = 0; c < out.cards.size(); ++c) {
     CardType& type = out.type_of(c);
     if (type.card_count++ == 0) type.first_card = c;
@@ -114,7 +114,7 @@ void refresh_slowdowns(uint32_t card, ClusterState* state) {
   if (there.residents.empty()) return;
   const CardType& type = state->type_of(card);
   const bool takes_turns = state->rules.mode == SharingMode::timeslice;
-  there.slowdowns = slowdowns(there.mixes, *type.size.gpu, state->rules.mode);
+  there.slowdowns = slowdowns(there.mixes, *type.size.gpu, state->rules.mode, *state->rules.constants);
   double idle = 1;
   for (size_t i = 0; i < there.residents.size(); ++i) {
     Resident& resident = there.residents[i];

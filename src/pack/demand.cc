@@ -10,7 +10,6 @@ namespace gpucast::pack {
 namespace {
 
 constexpr double kLeastShare = int32_t{kWholeCard / kMostSharers};
-constexpr double kMostSliceSlowdown = 2;  // a policy that weighs neighbours leaves out slices that slow a job more
 
 int32_t whole_share(double share) {
   return static_cast<int32_t>(std::clamp(std::ceil(share * kWholeCard - 1e-6), kLeastShare, double{kWholeCard}));
@@ -31,7 +30,9 @@ std::optional<Capacity> slice_demand(const CardSize& size, const Figures& figure
     const bool is_largest = p + 1 == size.profiles.size();
     if (rules.policy->sees_memory && figures.request_bytes > profile.bytes) continue;
     if (!is_largest && profile.compute_share < rules.policy->share(figures)) continue;
-    if (!is_largest && rules.policy->loss && slowdown_alone(size, figures, static_cast<int>(p), rules) > kMostSliceSlowdown) continue;
+    if (!is_largest && rules.policy->loss &&
+        slowdown_alone(size, figures, static_cast<int>(p), rules) > rules.constants->most_slice_slowdown)
+      continue;
     return Capacity{static_cast<int64_t>(p) + 1, 0};
   }
   return std::nullopt;
@@ -39,14 +40,14 @@ std::optional<Capacity> slice_demand(const CardSize& size, const Figures& figure
 
 }  // namespace
 
-SharingRules sharing_rules(const Policy& policy, SharingMode mode) {
+SharingRules sharing_rules(const Policy& policy, SharingMode mode, const PackConstants& constants) {
   const bool weighs = policy.loss && mode != SharingMode::mig;
-  return {&policy, mode, weighs, weighs && mode != SharingMode::mps_limits};
+  return {&policy, mode, &constants, weighs, weighs && mode != SharingMode::mps_limits};
 }
 
-CardSize card_size(const Gpu& gpu, SharingMode mode) {
+CardSize card_size(const Gpu& gpu, const SharingRules& rules) {
   CardSize out = {&gpu, static_cast<int64_t>(gpu.total_memory_bytes), {}};
-  if (mode == SharingMode::mig) out.profiles = mig_profiles(gpu);
+  if (rules.mode == SharingMode::mig) out.profiles = mig_profiles(gpu, *rules.constants);
   return out;
 }
 
@@ -70,7 +71,7 @@ KernelMix limited_mix(const CardSize& size, const Figures& figures, const Capaci
 
 double slowdown_alone(const CardSize& size, const Figures& figures, int mig_profile, const SharingRules& rules) {
   const KernelMix mix = limited_mix(size, figures, {0, kWholeCard}, mig_profile, rules);
-  return slowdowns(std::span(&mix, 1), *size.gpu, rules.mode).front().expected;
+  return slowdowns(std::span(&mix, 1), *size.gpu, rules.mode, *rules.constants).front().expected;
 }
 
 }  // namespace gpucast::pack

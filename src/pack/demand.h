@@ -7,6 +7,7 @@
 
 #include "gpucast/gpu.h"
 #include "src/pack/cluster.h"
+#include "src/pack/constants.h"
 #include "src/pack/fit_tree.h"
 #include "src/pack/job.h"
 #include "src/pack/kernel_mix.h"
@@ -21,10 +22,12 @@ inline constexpr int32_t kWholeCard = 1'000'000;  // Capacity::share of an idle 
 struct SharingRules {
   const Policy* policy = nullptr;
   SharingMode mode = SharingMode::mps;
+  const PackConstants* constants = nullptr;
   bool weighs_neighbours = false;  // never with MIG, where a slice has none
   bool soft_shares = false;        // shares on a card may add up to more than the card: neighbours are weighed instead
 };
-SharingRules sharing_rules(const Policy& policy, SharingMode mode);
+// `constants` must outlive the rules.
+SharingRules sharing_rules(const Policy& policy, SharingMode mode, const PackConstants& constants);
 
 // A type of card, as far as a job's demand depends on it.
 struct CardSize {
@@ -32,7 +35,7 @@ struct CardSize {
   int64_t capacity_bytes = 0;
   std::vector<MigProfile> profiles;  // empty without MIG
 };
-CardSize card_size(const Gpu& gpu, SharingMode mode);
+CardSize card_size(const Gpu& gpu, const SharingRules& rules);
 
 // Memory and share of a card. MIG: `bytes` is the number of a profile, from 1. Unset: the job never fits such a card.
 std::optional<Capacity> card_demand(const CardSize& size, const Figures& figures, const SharingRules& rules);

@@ -5,19 +5,21 @@
 #include <vector>
 
 #include "gpucast/gpu.h"
+#include "src/pack/constants.h"
 #include "src/pack/kernel_mix.h"
 #include "src/pack/sharing_mode.h"
 
 namespace gpucast::pack {
 
-// A step's time beside its neighbours over its time alone on the whole card: 1 or more. 9 of 10 lie between low and high.
+// A step's time beside its neighbours over its time alone on the whole card: 1 or more. 9 of 10 measured ones lie between low and high.
 struct Slowdown {
   double low = 1, expected = 1, high = 1;
 };
 
-// Of all jobs that share the card, in their order; of one alone it is 1 unless its limits slow it. The order does not matter, and a further
-// neighbour never makes another faster. Time slices go by the card's architecture. SharingMode::mig: `mixes` have slices of their own, and
-// only those matter.
-std::vector<Slowdown> slowdowns(std::span<const KernelMix> mixes, const Gpu& gpu, SharingMode mode);
+// Of each job that shares the card, in the order of `mixes`, which does not matter otherwise. A job alone has 1 unless its limits slow it;
+// a further neighbour never makes a job faster. Time slices depend on the card's architecture. SharingMode::mig: each job has a slice of
+// its own, and nothing else slows it.
+std::vector<Slowdown> slowdowns(std::span<const KernelMix> mixes, const Gpu& gpu, SharingMode mode,
+                                const PackConstants& constants = pack_constants());
 
 }  // namespace gpucast::pack

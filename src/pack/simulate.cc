@@ -55,7 +55,7 @@ class Simulation {
   Simulation(std::span<const Job> jobs, const Cluster& cluster, const PackOptions& options)
       : fair_(options.fair),
         lists_neighbours_(options.neighbours),
-        rules_(sharing_rules(*options.policy, cluster.mode)),
+        rules_(sharing_rules(*options.policy, cluster.mode, options.constants)),
         order_(arrival_order(jobs)),
         jobs_(jobs_by_arrival(jobs, order_)),
         state_(idle_cluster(cluster, rules_, jobs_)),

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "src/pack/cluster.h"
+#include "src/pack/constants.h"
 #include "src/pack/job.h"
 #include "src/pack/plan.h"
 #include "src/pack/policy.h"
@@ -16,6 +17,7 @@ struct PackOptions {
   bool fair = false;       // the oldest waiting job is overtaken kMostOvertakes times at most
   uint64_t seed = 0;       // where a search among many cards that could be shared begins
   bool neighbours = true;  // fill Placement::neighbours
+  PackConstants constants = pack_constants();
 };
 
 // Same jobs, cluster and options: same plan. About n log n for n events. Jobs must pass check_job(). Throws Error: the plan would last

@@ -25,7 +25,7 @@ struct IdleP40s {
   ClusterState state;
   explicit IdleP40s(std::vector<Job> given) : jobs(std::move(given)) {
     for (const Job& job : jobs) by_arrival.push_back(&job);
-    state = idle_cluster(cluster, sharing_rules(kMemoryPolicy, cluster.mode), by_arrival);
+    state = idle_cluster(cluster, sharing_rules(kMemoryPolicy, cluster.mode, pack_constants()), by_arrival);
   }
 };
 

@@ -3,99 +3,57 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <cmath>
+#include <cstdlib>
 #include <string_view>
 #include <unordered_set>
-#include <vector>
 
 #include "architectures_json.h"
 #include "cards_json.h"
 #include "gpucast/error.h"
 #include "operations_json.h"
+#include "src/base/constants_file.h"
 #include "src/base/json.h"
 
 namespace gpucast {
 namespace {
 
-using Numbers = std::unordered_map<std::string, double>;
-using Names = std::unordered_set<std::string>;  // "rates.launch_ns", "gemm.floor_cycles": of any precision
-
-[[noreturn]] void reject(const std::string& what, const std::string& where) {
-  throw Error(what, where, "correct the constants file: docs/reference/time-constants.md says what stands in it");
-}
-
-// Which side of 1 a bound of measured over expected time lies on: -1 for "low", "step_low_datasheet"; 1 for high ones; 0: it is none.
-int side_of_one(std::string_view name) {
-  if (name.starts_with("step_")) name.remove_prefix(5);
-  if (name.ends_with("_datasheet")) name.remove_suffix(10);
-  return name == "low" ? -1 : name == "high" ? 1 : 0;
-}
-
-// {"name": 0.8, ..., "source": "..."}: each name, behind `prefix`, becomes a number above 0. `known`: nullptr for the built-in files, which
-// say what there is.
-void take_numbers(const Json& group, const std::string& prefix, const std::string& where, const Names* known, Numbers* out) {
-  if (!group.is_object()) reject(fmt::format("'{}' is no object of numbers", prefix), where);
-  if (group["source"].get<std::string>().empty()) reject(fmt::format("the constants of '{}' have no \"source\"", prefix), where);
-  for (size_t i = 0; i < group.size(); ++i) {
-    const std::string& name = group.keys()[i];
-    if (name == "source") continue;
-    const std::string of_kind = fmt::format("{}.{}", prefix.substr(0, prefix.find('.')), name);
-    if (known != nullptr && !known->contains(of_kind)) reject(fmt::format("no constant is named '{}'", of_kind), where);
-    const Json& value = group.at(i);
-    const auto number = value.get<double>();
-    if (!value.is_number() || !std::isfinite(number) || number <= 0) {
-      reject(fmt::format("the constant '{}.{}' is {}, not a finite number above 0", prefix, name, value.dump()), where);
-    }
-    if (const int side = side_of_one(name); side * (number - 1) < 0) {
-      reject(fmt::format("the constant '{}.{}' is {}, {} 1: the expected time would lie outside of its interval", prefix, name,
-                         value.dump(), side < 0 ? "above" : "below"),
-             where);
-    }
-    (*out)[fmt::format("{}.{}", prefix, name)] = number;
-  }
-}
-
 // {"rates": {...}, "KIND": {"all": {...}, "PRECISION": {...}}}: what stands under "all" is for each precision that does not say otherwise.
-void take_layer(const Json& layer, const std::string& where, const Names* known, Numbers* out) {
-  if (!layer.is_object()) reject("a layer of constants is no object", where);
+void take_layer(const Json& layer, const std::string& where, const ConstantNames* known, ConstantNumbers* out) {
+  if (!layer.is_object()) reject_constants("a layer of constants is no object", where);
   for (size_t i = 0; i < layer.size(); ++i) {
     const std::string& key = layer.keys()[i];
     if (key == "measured") {
-      if (!layer.at(i).is_boolean()) reject(fmt::format("'measured' is {}, neither true nor false", layer.at(i).dump()), where);
+      if (!layer.at(i).is_boolean()) reject_constants(fmt::format("'measured' is {}, neither true nor false", layer.at(i).dump()), where);
       continue;
     }
     if (key == "rates") {
-      take_numbers(layer.at(i), key, where, known, out);
+      read_constant_group(layer.at(i), key, where, known, out);
       continue;
     }
-    if (operation_kind_from_name(key) == OperationKind::count_) reject(fmt::format("no kind of operation is named '{}'", key), where);
+    if (operation_kind_from_name(key) == OperationKind::count_)
+      reject_constants(fmt::format("no kind of operation is named '{}'", key), where);
     const Json& kind = layer.at(i);
-    if (!kind.is_object()) reject(fmt::format("'{}' is no object", key), where);
+    if (!kind.is_object()) reject_constants(fmt::format("'{}' is no object", key), where);
     if (const Json* all = kind.find("all")) {
       for (size_t p = 0; p < static_cast<size_t>(Precision::count_); ++p) {
-        take_numbers(*all, fmt::format("{}.{}", key, precision_name(static_cast<Precision>(p))), where, known, out);
+        read_constant_group(*all, fmt::format("{}.{}", key, precision_name(static_cast<Precision>(p))), where, known, out);
       }
     }
     for (size_t j = 0; j < kind.size(); ++j) {
       const std::string& precision = kind.keys()[j];
       if (precision == "all") continue;
-      if (precision_from_name(precision) == Precision::count_) reject(fmt::format("no precision is named '{}'", precision), where);
-      take_numbers(kind.at(j), fmt::format("{}.{}", key, precision), where, known, out);
+      if (precision_from_name(precision) == Precision::count_)
+        reject_constants(fmt::format("no precision is named '{}'", precision), where);
+      read_constant_group(kind.at(j), fmt::format("{}.{}", key, precision), where, known, out);
     }
   }
 }
 
-Json parse_file(const std::string& text, const char* where) {
-  Json file = Json::parse(text);
-  if (!file.is_object()) reject("the constants are no JSON object (JSON has no NaN)", where);
-  return file;
-}
-
 struct BuiltIn {
-  Json operations = parse_file(kOperationsJson, "data/time/operations.json");
-  Json architectures = parse_file(kArchitecturesJson, "data/time/architectures.json");
-  Json cards = parse_file(kCardsJson, "data/time/cards.json");
-  Names names;  // of all constants
+  Json operations = parse_built_in_constants(kOperationsJson, "data/time/operations.json");
+  Json architectures = parse_built_in_constants(kArchitecturesJson, "data/time/architectures.json");
+  Json cards = parse_built_in_constants(kCardsJson, "data/time/cards.json");
+  ConstantNames names;  // of all constants
 
   BuiltIn() {
     take_names(operations["operations"]);
@@ -137,7 +95,7 @@ const Json* layer_of_card(const Json& cards, const Gpu& gpu) {
         throw Error(error.what(), kWhere, error.hint);
       }
     }
-    if (!ids.insert(id).second) reject(fmt::format("'{}' is '{}', which stands there already", key, id), kWhere);
+    if (!ids.insert(id).second) reject_constants(fmt::format("'{}' is '{}', which stands there already", key, id), kWhere);
     if (id == gpu.id) found = &cards.at(i);
   }
   return found;
@@ -159,21 +117,12 @@ void check_architectures(const Json& architectures, const Json& built_in, const 
 
 Constants::Constants(const Gpu& gpu, const std::string& file_json) : card_(gpu.id) {
   static const BuiltIn built_in;
-  Json file = Json::object();
-  if (!file_json.empty()) {
-    file = parse_file(file_json, "the constants file");
-    for (const std::string& key : file.keys()) {
-      if (key != "schema_version" && key != "operations" && key != "architectures" && key != "cards" && key != "source") {
-        reject(fmt::format("'{}' is none of operations, architectures, cards", key), "the constants file");
-      }
-    }
-    if (file.value("schema_version", 0) != 1) reject("the constants' schema_version is not 1", "the constants file");
-    for (const char* key : {"architectures", "cards"}) {
-      const Json* layers = file.find(key);
-      if (layers != nullptr && !layers->is_object()) reject(fmt::format("'{}' is no object", key), "the constants file");
-    }
-    if (const Json* layers = file.find("architectures")) check_architectures(*layers, built_in.architectures["architectures"], gpu);
+  const Json file = parse_constants_file(file_json);
+  for (const char* key : {"architectures", "cards"}) {
+    const Json* layers = file.find(key);
+    if (layers != nullptr && !layers->is_object()) reject_constants(fmt::format("'{}' is no object", key), "the constants file");
   }
+  if (const Json* layers = file.find("architectures")) check_architectures(*layers, built_in.architectures["architectures"], gpu);
   const std::string capability = capability_of(gpu);
   // A card of an architecture nobody measured is taken as its nearest older relative. The file has them from the oldest on.
   std::string architecture;
@@ -203,14 +152,14 @@ Constants::Constants(const Gpu& gpu, const std::string& file_json) : card_(gpu.i
 
 double Constants::rate(std::string_view name) const {
   const auto found = numbers_.find(fmt::format("rates.{}", name));
-  if (found == numbers_.end()) reject(fmt::format("no layer has the constant 'rates.{}'", name), "constants for " + card_);
+  if (found == numbers_.end()) reject_constants(fmt::format("no layer has the constant 'rates.{}'", name), "constants for " + card_);
   return found->second;
 }
 
 double Constants::of(OperationKind kind, Precision precision, std::string_view name) const {
   const std::string key = fmt::format("{}.{}.{}", operation_kind_name(kind), precision_name(precision), name);
   const auto found = numbers_.find(key);
-  if (found == numbers_.end()) reject(fmt::format("no layer has the constant '{}'", key), "constants for " + card_);
+  if (found == numbers_.end()) reject_constants(fmt::format("no layer has the constant '{}'", key), "constants for " + card_);
   return found->second;
 }
 

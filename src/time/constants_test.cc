@@ -71,7 +71,7 @@ TEST(Constants, SaysWhatIsWrong) {
   EXPECT_EQ(error_of(rates(R"("dram_fraction":1e999)")).rfind("the constant", 0), 0U);
   EXPECT_EQ(error_of("[]"), "the constants are no JSON object (JSON has no NaN) | the constants file");
   EXPECT_EQ(error_of("{}"), "the constants' schema_version is not 1 | the constants file");
-  EXPECT_EQ(error_of(R"({"schema_version":1,"card":{}})"), "'card' is none of operations, architectures, cards | the constants file");
+  EXPECT_EQ(error_of(R"({"schema_version":1,"card":{}})"), "'card' is none of operations, architectures, cards, pack | the constants file");
   EXPECT_EQ(error_of(R"({"schema_version":1,"operations":{"gem":{}}})"),
             "no kind of operation is named 'gem' | the constants file, operations");
   EXPECT_EQ(error_of(R"({"schema_version":1,"operations":{"gemm":{"fp33":{"source":"x"}}}})"),
@@ -130,11 +130,12 @@ TEST(Constants, AConstantThatNoLayerHasIsAnError) {
 TEST(Constants, IntervalsHoldWhatIsExpected) {
   EXPECT_EQ(
       error_of(rates(R"("step_low":1.5)")),
-      "the constant 'rates.step_low' is 1.5, above 1: the expected time would lie outside of its interval | the constants file, cards, "
+      "the constant 'rates.step_low' is 1.5, above 1: the expected value would lie outside of its interval | the constants file, cards, "
       "a100-80");
-  EXPECT_EQ(error_of(rates(R"("step_high_datasheet":0.5)")),
-            "the constant 'rates.step_high_datasheet' is 0.5, below 1: the expected time would lie outside of its interval | the constants "
-            "file, cards, a100-80");
+  EXPECT_EQ(
+      error_of(rates(R"("step_high_datasheet":0.5)")),
+      "the constant 'rates.step_high_datasheet' is 0.5, below 1: the expected value would lie outside of its interval | the constants "
+      "file, cards, a100-80");
   EXPECT_NE(error_of(rates(R"("step_low_datasheet":1.01)")), "read");
   EXPECT_NE(error_of(rates(R"("step_low":0.9,"step_high":0.8)")), "read");
   EXPECT_EQ(error_of(rates(R"("step_low":1,"step_high":1,"step_low_datasheet":0.9,"step_high_datasheet":2)")), "read");

@@ -1,4 +1,4 @@
-// `gpucast pack`: who shares a card with whom, and when each is done.
+// `gpucast pack`: which jobs share a card, and when each is done.
 
 #include <fmt/format.h>
 
@@ -43,10 +43,10 @@ std::optional<Together> together_of(const std::vector<pack::Job>& jobs, const pa
   out.capacity_bytes = static_cast<int64_t>(gpu.total_memory_bytes);
   std::vector<pack::KernelMix> mixes;
   for (const pack::Job& job : jobs) {
-    const pack::Figures* figures = job.on(gpu.id);
+    const pack::Figures* figures = job.figures_on(gpu.id);
     if (!figures || job.cards > 1) return std::nullopt;
     out.request_bytes += figures->request_bytes;
-    mixes.push_back(mix_of(*figures));
+    mixes.push_back(kernel_mix_of(*figures));
   }
   out.fits = out.request_bytes <= out.capacity_bytes;
   if (out.fits) out.slowdowns = pack::slowdowns(mixes, gpu, cluster.mode, constants);
@@ -66,12 +66,12 @@ File open_output(const std::string& path) {
 int run(const Options& options) {
   pack::PackOptions wanted;
   const Manifest* manifest = options.to.empty() ? nullptr : &manifest_of(options.to);
-  wanted.policy = &pack::policy_of(options.policy);
+  wanted.policy = &pack::find_policy(options.policy);
   wanted.fair = options.fair;
   wanted.seed = static_cast<uint64_t>(options.seed);
   const std::string constants = options.constants.empty() ? "" : read_constants(options.constants);
   wanted.constants = pack::read_pack_constants(constants);
-  const pack::Cluster cluster = pack::parse_cluster(options.gpus, pack::sharing_mode_of(options.mode));
+  const pack::Cluster cluster = pack::parse_cluster(options.gpus, pack::find_sharing_mode(options.mode));
   const File out = open_output(options.output);
   const PackJobs jobs = read_pack_jobs(options.files, cluster, options.steps, constants);
   const pack::Plan plan = pack::simulate(jobs.jobs, cluster, wanted);

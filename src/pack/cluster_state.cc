@@ -41,7 +41,7 @@ ClusterState idle_cluster(const Cluster& cluster, const SharingRules& rules, con
     type.figures.resize(by_arrival.size());
     type.demands.resize(by_arrival.size());
     for (size_t job = 0; job < by_arrival.size(); ++job) {
-      const Figures* figures = by_arrival[job]->on(type.size.gpu->id);
+      const Figures* figures = by_arrival[job]->figures_on(type.size.gpu->id);
       if (!figures || by_arrival[job]->cards > static_cast<int64_t>(type.card_count)) continue;
       const std::optional<Capacity> demand = card_demand(type.size, *figures, rules);
       if (!demand) continue;

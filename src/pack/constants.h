@@ -13,7 +13,7 @@ struct MeetingConstants {
   double both_full = 0;       // more, where both jobs always have a kernel waiting
   double memory = 0;          // more, times the share of the neighbour's kernels' time that goes to memory
   double together = 0;        // all jobs have kernels for this much of the time at most
-  double typical_memory = 0;  // that share, of a job of which only `busy` is known
+  double typical_memory = 0;  // that share, if only `busy` is known
   double low = 0, high = 0;
 };
 

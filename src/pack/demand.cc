@@ -16,11 +16,11 @@ int32_t whole_share(double share) {
 }
 
 // Of a card's time. Where such shares add up to at most 1, jobs hardly slow each other.
-double time_share(const Figures& figures) { return mix_of(figures).busy; }
+double time_share(const Figures& figures) { return kernel_mix_of(figures).busy; }
 
 // Of the multiprocessors, in whole percent as CUDA_MPS_ACTIVE_THREAD_PERCENTAGE.
 double thread_limit(const Figures& figures) {
-  const KernelMix mix = mix_of(figures);
+  const KernelMix mix = kernel_mix_of(figures);
   return std::clamp(std::ceil(100 * std::max({mix.sm_active, mix.warps, mix.compute, mix.tensor}) - 1e-9), 1.0, 100.0) / 100;
 }
 
@@ -60,7 +60,7 @@ std::optional<Capacity> card_demand(const CardSize& size, const Figures& figures
 }
 
 KernelMix limited_mix(const CardSize& size, const Figures& figures, const Capacity& demand, int mig_profile, const SharingRules& rules) {
-  KernelMix mix = mix_of(figures);
+  KernelMix mix = kernel_mix_of(figures);
   if (rules.mode == SharingMode::mps_limits) mix.compute_limit = static_cast<double>(demand.share) / kWholeCard;
   if (mig_profile >= 0) {
     mix.compute_limit = size.profiles[static_cast<size_t>(mig_profile)].compute_share;

@@ -2,7 +2,7 @@
 
 namespace gpucast::pack {
 
-KernelMix mix_of(const Figures& figures) {
+KernelMix kernel_mix_of(const Figures& figures) {
   if (figures.mix) return *figures.mix;
   KernelMix out;
   out.busy = figures.nvml_utilization;

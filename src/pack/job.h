@@ -1,4 +1,4 @@
-// A job as packing sees it: what it needs of a card, and for how long. Where the figures come from (a capture, a table) does not matter.
+// A job as packing sees it: what it needs of a card, and for how long. Its figures may come from a capture or a table.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +12,10 @@
 
 namespace gpucast::pack {
 
-// What a job is on a type of card.
+// A job's figures on a type of card.
 struct Figures {
   double step_ns = 0;         // alone on the card
-  int64_t request_bytes = 0;  // of each card: all that the device loses to it, at its upper bound, the process's context included
+  int64_t request_bytes = 0;  // of each card: all device memory that the job needs, with its process's context, at the upper bound
   double occupancy = 1;       // achieved, over the kernels' time: 0 to 1
   double sm_active = 1;       // share of multiprocessors with a block, over the step
   double nvml_utilization = 1;
@@ -26,21 +26,21 @@ struct Job {
   std::string name;
   int64_t arrival_ns = 0;
   int64_t steps = 1;
-  int cards = 1;                                         // a gang: all at once, or none; all of one type
-  Figures figures;                                       // on any card that `by_card` does not have
+  int cards = 1;                                         // a gang starts on all at once; all are of one type
+  Figures figures;                                       // on cards that `by_card` does not list
   std::vector<std::pair<std::string, Figures>> by_card;  // by Gpu::id
-  std::vector<std::string> command;                      // what starts it; empty: not known
-  bool only_listed = false;                              // it runs on no other card than those of `by_card`
+  std::vector<std::string> command;                      // that starts it; empty: not known
+  bool only_listed = false;                              // it runs only on cards that `by_card` lists
 
   // nullptr: it does not run on such a card.
-  const Figures* on(const std::string& gpu_id) const {
+  const Figures* figures_on(const std::string& gpu_id) const {
     for (const auto& [id, listed] : by_card)
       if (id == gpu_id) return &listed;
     return only_listed ? nullptr : &figures;
   }
 };
 
-// The mix, or one that follows from the other figures: nothing is known then of bandwidth and bus.
-KernelMix mix_of(const Figures& figures);
+// The job's mix, or one from its other figures, which say nothing about bandwidth and bus.
+KernelMix kernel_mix_of(const Figures& figures);
 
 }  // namespace gpucast::pack

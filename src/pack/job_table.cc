@@ -20,11 +20,11 @@ constexpr const char* kPage = "docs/reference/pack.md says what a job's columns 
 constexpr double kLongestNs = 1e17, kLatestNs = 2e18, kMostSteps = 1e12, kMostCards = 1e6;
 constexpr int64_t kMostBytes = int64_t{1} << 50;
 
-struct Bad {
+struct BadJob {
   std::string what;
 };
 
-// Of one line, before its defaults.
+// The columns of one line; NAN: not given.
 struct Row {
   std::string name;
   double arrival_ns = 0, steps = 1, cards = 1;
@@ -37,7 +37,7 @@ struct Column {
   const char* name;
   double Row::*value;
   double unit;
-  bool of_card;  // may differ from card to card: in "on", too
+  bool of_card;  // may differ from card to card, so it may be in "on"
 };
 constexpr Column kColumns[] = {
     {"arrival_ns", &Row::arrival_ns, 1, false},
@@ -63,94 +63,94 @@ constexpr Column kColumns[] = {
     {"waves", &Row::waves, 1, true},
 };
 
-const Column& column_of(std::string_view name) {
+const Column& find_column(std::string_view name) {
   std::vector<std::string> names = {"name", "gpus", "command"};
   for (const Column& column : kColumns) {
     if (name == column.name) return column;
     names.emplace_back(column.name);
   }
   const auto meant = did_you_mean(std::string(name), names);
-  throw Bad{fmt::format("a job has no '{}'{}", name, meant ? "; did you mean '" + *meant + "'?" : "")};
+  throw BadJob{fmt::format("a job has no '{}'{}", name, meant ? "; did you mean '" + *meant + "'?" : "")};
 }
 
-double number_of(std::string_view text, std::string_view column) {
+double parse_number(std::string_view text, std::string_view column) {
   double out = 0;
   const auto read = std::from_chars(text.data(), text.data() + text.size(), out);
-  if (read.ec != std::errc() || read.ptr != text.data() + text.size()) throw Bad{fmt::format("'{}' is no number: '{}'", column, text)};
+  if (read.ec != std::errc() || read.ptr != text.data() + text.size()) throw BadJob{fmt::format("'{}' is no number: '{}'", column, text)};
   return out;
 }
 
-double either(double value, double otherwise) { return std::isnan(value) ? otherwise : value; }
+double given_or(double value, double otherwise) { return std::isnan(value) ? otherwise : value; }
 
-// A number that was given and is none stays an infinity, which check_job() names; NAN means that nothing was given.
-void put(const Column& column, double value, Row* row) { row->*column.value = std::isnan(value) ? INFINITY : value * column.unit; }
+// A given value that is no number becomes an infinity, which check_job() reports.
+void set_column(const Column& column, double value, Row* row) { row->*column.value = std::isnan(value) ? INFINITY : value * column.unit; }
 
-int64_t whole(double value, double least, double most, const char* what) {
-  if (!(value >= least && value <= most)) throw Bad{fmt::format("{} is from {} to {:g}, not {:g}", what, least, most, value)};
+int64_t whole_number(double value, double least, double most, const char* what) {
+  if (!(value >= least && value <= most)) throw BadJob{fmt::format("{} is from {} to {:g}, not {:g}", what, least, most, value)};
   return std::llround(value);
 }
 
-Figures figures_of(const Row& row) {
-  if (std::isnan(row.step_ns)) throw Bad{"it has no step time: 'step_ns', 'step_ms' or 'step_s'"};
-  if (std::isnan(row.bytes)) throw Bad{"it has no memory: 'memory_bytes', 'memory_mib' or 'memory_gib'"};
+Figures figures_from_row(const Row& row) {
+  if (std::isnan(row.step_ns)) throw BadJob{"it has no step time: 'step_ns', 'step_ms' or 'step_s'"};
+  if (std::isnan(row.bytes)) throw BadJob{"it has no memory: 'memory_bytes', 'memory_mib' or 'memory_gib'"};
   Figures out;
   out.step_ns = row.step_ns;
-  out.request_bytes = whole(std::ceil(row.bytes), 1, static_cast<double>(kMostBytes), "the memory in bytes");
-  out.occupancy = either(row.occupancy, 1);
-  out.nvml_utilization = either(row.nvml, 1);
-  out.sm_active = either(row.sm_active, out.nvml_utilization);
+  out.request_bytes = whole_number(std::ceil(row.bytes), 1, static_cast<double>(kMostBytes), "the memory in bytes");
+  out.occupancy = given_or(row.occupancy, 1);
+  out.nvml_utilization = given_or(row.nvml, 1);
+  out.sm_active = given_or(row.sm_active, out.nvml_utilization);
   const double parts[] = {row.compute, row.tensor, row.dram, row.l2, row.pcie, row.launch, row.kernels, row.waves};
   if (std::all_of(std::begin(parts), std::end(parts), [](double part) { return std::isnan(part); })) return out;
-  KernelMix& mix = out.mix.emplace(mix_of(out));
-  mix.compute = either(row.compute, 0);
-  mix.tensor = either(row.tensor, 0);
-  mix.dram = either(row.dram, 0);
-  mix.l2 = either(row.l2, 0);
-  mix.pcie = either(row.pcie, 0);
-  mix.launch = either(row.launch, 0);
-  mix.kernels = whole(either(row.kernels, 0), 0, kMostSteps, "the number of kernels");
-  mix.waves = whole(either(row.waves, 0), 0, kMostSteps, "the number of waves");
+  KernelMix& mix = out.mix.emplace(kernel_mix_of(out));
+  mix.compute = given_or(row.compute, 0);
+  mix.tensor = given_or(row.tensor, 0);
+  mix.dram = given_or(row.dram, 0);
+  mix.l2 = given_or(row.l2, 0);
+  mix.pcie = given_or(row.pcie, 0);
+  mix.launch = given_or(row.launch, 0);
+  mix.kernels = whole_number(given_or(row.kernels, 0), 0, kMostSteps, "the number of kernels");
+  mix.waves = whole_number(given_or(row.waves, 0), 0, kMostSteps, "the number of waves");
   return out;
 }
 
-Job job_of(const Row& row, const std::vector<std::pair<std::string, Row>>& on) {
+Job job_from_row(const Row& row, const std::vector<std::pair<std::string, Row>>& on) {
   Job out;
   out.name = row.name;
   out.command = row.command;
-  out.arrival_ns = whole(row.arrival_ns, 0, kLatestNs, "the arrival in nanoseconds");
-  out.steps = whole(row.steps, 1, kMostSteps, "the number of steps");
-  out.cards = static_cast<int>(whole(row.cards, 1, kMostCards, "the number of cards"));
+  out.arrival_ns = whole_number(row.arrival_ns, 0, kLatestNs, "the arrival in nanoseconds");
+  out.steps = whole_number(row.steps, 1, kMostSteps, "the number of steps");
+  out.cards = static_cast<int>(whole_number(row.cards, 1, kMostCards, "the number of cards"));
   out.only_listed = !row.gpus.empty() || (!on.empty() && (std::isnan(row.step_ns) || std::isnan(row.bytes)));
   const auto wanted = [&](const std::string& id) {
     return row.gpus.empty() || std::find(row.gpus.begin(), row.gpus.end(), id) != row.gpus.end();
   };
   for (const auto& [id, of_card] : on)
-    if (wanted(id)) out.by_card.emplace_back(id, figures_of(of_card));
+    if (wanted(id)) out.by_card.emplace_back(id, figures_from_row(of_card));
   for (const std::string& id : row.gpus) {
     bool known = false;
     for (const auto& [listed, figures] : out.by_card) known = known || listed == id;
-    if (!known) out.by_card.emplace_back(id, figures_of(row));
+    if (!known) out.by_card.emplace_back(id, figures_from_row(row));
   }
-  if (!out.only_listed) out.figures = figures_of(row);
+  if (!out.only_listed) out.figures = figures_from_row(row);
   if (out.only_listed) out.figures = out.by_card.front().second;
   return out;
 }
 
-// A command in one piece is a shell's.
-std::vector<std::string> through_shell(const std::string& text) {
+// A command in one piece is for a shell.
+std::vector<std::string> shell_command(const std::string& text) {
   return text.empty() ? std::vector<std::string>() : std::vector<std::string>{"sh", "-c", text};
 }
 
 // ---- JSON ---------------------------------------------------------------------------------------------------------------------
 
-void put(const std::string& key, const Json& value, bool of_card, Row* row) {
-  const Column& column = column_of(key);
-  if (of_card && !column.of_card) throw Bad{fmt::format("'{}' does not differ from card to card", key)};
-  if (!value.is_number()) throw Bad{fmt::format("'{}' is no number", key)};
-  put(column, value.get<double>(), row);
+void set_json_column(const std::string& key, const Json& value, bool of_card, Row* row) {
+  const Column& column = find_column(key);
+  if (of_card && !column.of_card) throw BadJob{fmt::format("'{}' does not differ from card to card", key)};
+  if (!value.is_number()) throw BadJob{fmt::format("'{}' is no number", key)};
+  set_column(column, value.get<double>(), row);
 }
 
-Job job_of(const Json& line) {
+Job job_from_json(const Json& line) {
   Row row;
   for (size_t i = 0; i < line.size(); ++i) {
     const std::string& key = line.keys()[i];
@@ -160,26 +160,26 @@ Job job_of(const Json& line) {
     else if (key == "gpus" && value.is_array())
       for (const Json& gpu : value) row.gpus.push_back(find_gpu(gpu.get<std::string>()).id);
     else if (key == "command" && value.is_text())
-      row.command = through_shell(value.get<std::string>());
+      row.command = shell_command(value.get<std::string>());
     else if (key == "command" && value.is_array())
       for (const Json& word : value) row.command.push_back(word.get<std::string>());
     else if (key != "on")
-      put(key, value, false, &row);
+      set_json_column(key, value, false, &row);
   }
   std::vector<std::pair<std::string, Row>> on;
   const Json& cards = line["on"];
-  if (!cards.is_null() && !cards.is_object()) throw Bad{"'on' is no object"};
+  if (!cards.is_null() && !cards.is_object()) throw BadJob{"'on' is no object"};
   for (size_t c = 0; c < cards.size(); ++c) {
     Row of_card = row;
-    if (!cards.at(c).is_object()) throw Bad{fmt::format("'{}' is no object", cards.keys()[c])};
-    for (size_t i = 0; i < cards.at(c).size(); ++i) put(cards.at(c).keys()[i], cards.at(c).at(i), true, &of_card);
+    if (!cards.at(c).is_object()) throw BadJob{fmt::format("'{}' is no object", cards.keys()[c])};
+    for (size_t i = 0; i < cards.at(c).size(); ++i) set_json_column(cards.at(c).keys()[i], cards.at(c).at(i), true, &of_card);
     on.emplace_back(find_gpu(cards.keys()[c]).id, of_card);
   }
-  return job_of(row, on);
+  return job_from_row(row, on);
 }
 
-// A result of `gpucast batch`. Its time of a step is the GPU's alone.
-bool read_result(const Json& line, JobTable* table, Job* job) {
+// A result of `gpucast batch`. The time of its step is the GPU's part alone. False: the run failed and has no job.
+bool read_batch_result(const Json& line, JobTable* table, Job* job) {
   const Json& report = line["report"];
   if (report.is_null()) {
     ++table->failed_runs;
@@ -188,28 +188,28 @@ bool read_result(const Json& line, JobTable* table, Job* job) {
   Row row;
   row.name = line["name"].get<std::string>();
   const Json& request = report["device"]["request_bytes"];
-  if (!request.is_number()) throw Bad{"the report has no 'device.request_bytes'"};
+  if (!request.is_number()) throw BadJob{"the report has no 'device.request_bytes'"};
   row.bytes = request.get<double>();
   const Json& time = report["gpu_time"]["expected_ns"];
   if (!time.is_number()) ++table->without_time;
   row.step_ns = time.is_number() ? time.get<double>() : 1e9;
   const Json& ranks = report["environment"]["world_size"];
   if (ranks.is_number()) row.cards = ranks.get<double>();
-  *job = job_of(row, {});
+  *job = job_from_row(row, {});
   return true;
 }
 
 // ---- CSV ----------------------------------------------------------------------------------------------------------------------
 
 // RFC 4180, but a field holds no line break.
-void split(std::string_view line, std::vector<std::string>* fields) {
+void split_csv_line(std::string_view line, std::vector<std::string>* fields) {
   fields->clear();
   if (line.ends_with('\r')) line.remove_suffix(1);
   for (size_t at = 0;;) {
     std::string& field = fields->emplace_back();
     if (at < line.size() && line[at] == '"') {
       for (++at;; ++at) {
-        if (at >= line.size()) throw Bad{"a quoted field has no end"};
+        if (at >= line.size()) throw BadJob{"a quoted field has no end"};
         if (line[at] != '"') {
           field += line[at];
         } else if (at + 1 < line.size() && line[at + 1] == '"') {
@@ -219,7 +219,7 @@ void split(std::string_view line, std::vector<std::string>* fields) {
           break;
         }
       }
-      if (at < line.size() && line[at] != ',') throw Bad{"something stands behind a quoted field"};
+      if (at < line.size() && line[at] != ',') throw BadJob{"text follows a quoted field"};
     } else {
       const size_t end = std::min(line.find(',', at), line.size());
       field = line.substr(at, end - at);
@@ -230,23 +230,23 @@ void split(std::string_view line, std::vector<std::string>* fields) {
   }
 }
 
-std::vector<std::string> heading_of(std::string_view line) {
+std::vector<std::string> parse_heading(std::string_view line) {
   std::vector<std::string> out;
   if (line.starts_with("\xEF\xBB\xBF")) line.remove_prefix(3);
-  split(line, &out);
+  split_csv_line(line, &out);
   for (const std::string& name : out)
-    if (name != "name" && name != "gpus" && name != "command") (void)column_of(name);
+    if (name != "name" && name != "gpus" && name != "command") (void)find_column(name);
   return out;
 }
 
-Job job_of(const std::vector<std::string>& heading, const std::vector<std::string>& fields) {
-  if (fields.size() != heading.size()) throw Bad{fmt::format("it has {} fields, and the heading {}", fields.size(), heading.size())};
+Job job_from_fields(const std::vector<std::string>& heading, const std::vector<std::string>& fields) {
+  if (fields.size() != heading.size()) throw BadJob{fmt::format("it has {} fields, and the heading {}", fields.size(), heading.size())};
   Row row;
   for (size_t i = 0; i < fields.size(); ++i) {
     if (heading[i] == "name") {
       row.name = fields[i];
     } else if (heading[i] == "command") {
-      row.command = through_shell(fields[i]);
+      row.command = shell_command(fields[i]);
     } else if (heading[i] == "gpus") {
       for (size_t at = 0; at < fields[i].size();) {
         const size_t end = std::min(fields[i].find(';', at), fields[i].size());
@@ -254,20 +254,20 @@ Job job_of(const std::vector<std::string>& heading, const std::vector<std::strin
         at = end + 1;
       }
     } else if (!fields[i].empty()) {
-      put(column_of(heading[i]), number_of(fields[i], heading[i]), &row);
+      set_column(find_column(heading[i]), parse_number(fields[i], heading[i]), &row);
     }
   }
-  return job_of(row, {});
+  return job_from_row(row, {});
 }
 
 void check_share(double value, const char* what) {
-  if (!(value >= 0 && value <= 1)) throw Bad{fmt::format("the {} is a share from 0 to 1, not {:g}", what, value)};
+  if (!(value >= 0 && value <= 1)) throw BadJob{fmt::format("the {} is a share from 0 to 1, not {:g}", what, value)};
 }
 
-void check(const Job& job, const Figures& figures) {
-  if (!(figures.step_ns > 0) || !std::isfinite(figures.step_ns)) throw Bad{"the time of a step is not above 0"};
-  if (!(figures.step_ns * static_cast<double>(job.steps) <= kLongestNs)) throw Bad{"the job lasts longer than three years"};
-  if (figures.request_bytes <= 0 || figures.request_bytes > kMostBytes) throw Bad{"the memory is not from 1 byte to 1 PiB"};
+void check_figures(const Job& job, const Figures& figures) {
+  if (!(figures.step_ns > 0) || !std::isfinite(figures.step_ns)) throw BadJob{"the time of a step is not above 0"};
+  if (!(figures.step_ns * static_cast<double>(job.steps) <= kLongestNs)) throw BadJob{"the job lasts longer than three years"};
+  if (figures.request_bytes <= 0 || figures.request_bytes > kMostBytes) throw BadJob{"the memory is not from 1 byte to 1 PiB"};
   check_share(figures.occupancy, "occupancy");
   check_share(figures.sm_active, "share of active multiprocessors");
   check_share(figures.nvml_utilization, "NVML utilization");
@@ -282,18 +282,18 @@ void check(const Job& job, const Figures& figures) {
   check_share(mix.launch, "launches' share");
 }
 
-void check(const Job& job) {
-  if (job.steps < 1 || job.cards < 1 || job.arrival_ns < 0) throw Bad{"steps and cards are 1 or more, an arrival is 0 or more"};
-  check(job, job.figures);
-  for (const auto& [id, figures] : job.by_card) check(job, figures);
+void check_job_numbers(const Job& job) {
+  if (job.steps < 1 || job.cards < 1 || job.arrival_ns < 0) throw BadJob{"steps and cards are 1 or more, an arrival is 0 or more"};
+  check_figures(job, job.figures);
+  for (const auto& [id, figures] : job.by_card) check_figures(job, figures);
 }
 
 }  // namespace
 
 void check_job(const Job& job, const std::string& where) {
   try {
-    check(job);
-  } catch (const Bad& bad) {
+    check_job_numbers(job);
+  } catch (const BadJob& bad) {
     throw Error(fmt::format("'{}' is no job: {}", job.name, bad.what), where, kPage);
   }
 }
@@ -312,27 +312,27 @@ JobTable read_job_table(const std::string& path) {
         begun = true;
         json = line[line.find_first_not_of(" \t")] == '{';
         if (!json) {
-          heading = heading_of(line);
+          heading = parse_heading(line);
           continue;
         }
       }
       Job job;
       if (json) {
         const Json parsed = Json::parse(line);
-        if (!parsed.is_object()) throw Bad{"it is no JSON object"};
+        if (!parsed.is_object()) throw BadJob{"it is no JSON object"};
         if (parsed.contains("report") && parsed.contains("status")) {
-          if (!read_result(parsed, &out, &job)) continue;
+          if (!read_batch_result(parsed, &out, &job)) continue;
         } else {
-          job = job_of(parsed);
+          job = job_from_json(parsed);
         }
       } else {
-        split(line, &fields);
-        job = job_of(heading, fields);
+        split_csv_line(line, &fields);
+        job = job_from_fields(heading, fields);
       }
       if (job.name.empty()) job.name = fmt::format("line {}", lines.line_number());
-      check(job);
+      check_job_numbers(job);
       out.jobs.push_back(std::move(job));
-    } catch (const Bad& bad) {
+    } catch (const BadJob& bad) {
       throw Error(fmt::format("this is no job: {}", bad.what), where(), kPage);
     } catch (const Error& error) {
       throw Error(fmt::format("this is no job: {}", error.what()), where(), error.hint);

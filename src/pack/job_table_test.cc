@@ -35,9 +35,9 @@ TEST(JobTable, Csv) {
   EXPECT_EQ(a.arrival_ns, 3'500'000'000);
   EXPECT_EQ(a.steps, 1000);
   EXPECT_EQ(a.cards, 2);
-  EXPECT_EQ(a.on("v100-32"), nullptr);
-  EXPECT_DOUBLE_EQ(a.on("p40")->step_ns, 8e7);
-  EXPECT_EQ(a.on("a100-80")->request_bytes, int64_t{3} << 29);
+  EXPECT_EQ(a.figures_on("v100-32"), nullptr);
+  EXPECT_DOUBLE_EQ(a.figures_on("p40")->step_ns, 8e7);
+  EXPECT_EQ(a.figures_on("a100-80")->request_bytes, int64_t{3} << 29);
   EXPECT_DOUBLE_EQ(a.figures.occupancy, 0.25);
   EXPECT_EQ(table.jobs[1].name, "line 4");
   EXPECT_DOUBLE_EQ(table.jobs[1].figures.occupancy, 1);
@@ -49,15 +49,15 @@ TEST(JobTable, JsonLinesWithFiguresByCard) {
       read(R"({"name":"a","step_s":1,"memory_mib":100,"dram":0.5,"nvml_utilization":0.75,"on":{"A100-80":{"step_ms":250,"dram":0.25}}})"
            "\n");
   const Job& a = table.jobs.at(0);
-  EXPECT_DOUBLE_EQ(a.on("p40")->step_ns, 1e9);
-  EXPECT_DOUBLE_EQ(a.on("p40")->mix->dram, 0.5);
-  EXPECT_DOUBLE_EQ(a.on("p40")->mix->busy, 0.75);
-  EXPECT_DOUBLE_EQ(a.on("a100-80")->step_ns, 2.5e8);
-  EXPECT_DOUBLE_EQ(a.on("a100-80")->mix->dram, 0.25);
-  EXPECT_EQ(a.on("a100-80")->request_bytes, 100 << 20);
+  EXPECT_DOUBLE_EQ(a.figures_on("p40")->step_ns, 1e9);
+  EXPECT_DOUBLE_EQ(a.figures_on("p40")->mix->dram, 0.5);
+  EXPECT_DOUBLE_EQ(a.figures_on("p40")->mix->busy, 0.75);
+  EXPECT_DOUBLE_EQ(a.figures_on("a100-80")->step_ns, 2.5e8);
+  EXPECT_DOUBLE_EQ(a.figures_on("a100-80")->mix->dram, 0.25);
+  EXPECT_EQ(a.figures_on("a100-80")->request_bytes, 100 << 20);
   // Without figures for any other card it runs on no other.
   const JobTable listed = read(R"({"on":{"p40":{"step_ms":1,"memory_mib":1}}})");
-  EXPECT_EQ(listed.jobs.at(0).on("a100-80"), nullptr);
+  EXPECT_EQ(listed.jobs.at(0).figures_on("a100-80"), nullptr);
 }
 
 TEST(JobTable, ResultsOfABatch) {

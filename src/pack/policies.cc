@@ -9,7 +9,7 @@ std::span<const Policy* const> policies() {
   return all;
 }
 
-const Policy& policy_of(std::string_view name) {
+const Policy& find_policy(std::string_view name) {
   std::vector<std::string> names;
   for (const Policy* policy : policies()) {
     if (name == policy->name) return *policy;

@@ -25,6 +25,6 @@ struct Policy {
 
 extern const Policy kSlotPolicy, kNvmlPolicy, kOccupancyPolicy, kMemoryPolicy, kGpucastPolicy;
 std::span<const Policy* const> policies();
-const Policy& policy_of(std::string_view name);  // throws Error, with what was probably meant
+const Policy& find_policy(std::string_view name);  // throws Error, with what was probably meant
 
 }  // namespace gpucast::pack

@@ -23,7 +23,7 @@ const char* sharing_mode_name(SharingMode mode) {
   return "";
 }
 
-SharingMode sharing_mode_of(std::string_view name) {
+SharingMode find_sharing_mode(std::string_view name) {
   std::vector<std::string> all;
   for (int m = 0; m < static_cast<int>(SharingMode::count_); ++m) {
     const auto mode = static_cast<SharingMode>(m);

@@ -100,7 +100,7 @@ class Simulation {
   bool is_outdated(const End& end) const { return progress_[end.job].version != end.version; }
   Placement& placement_of(uint32_t job) { return plan_.jobs[order_[job]]; }
 
-  // ---- who starts ---------------------------------------------------------------------------------------------------------
+  // ---- starting jobs ---------------------------------------------------------------------------------------------------------
   // Cards have become free: waiting jobs may fit.
   void place_waiting() {
     std::sort(freed_cards_.begin(), freed_cards_.end());

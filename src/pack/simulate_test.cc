@@ -37,7 +37,7 @@ Plan plan_of(const std::vector<Job>& jobs, const char* cards, const Policy& poli
 
 // What the first job takes beside the second, in turns, over its time alone.
 double in_turns(const Job& one, const Job& other) {
-  const std::vector mixes = {mix_of(one.figures), mix_of(other.figures)};
+  const std::vector mixes = {kernel_mix_of(one.figures), kernel_mix_of(other.figures)};
   return slowdowns(mixes, find_gpu("a10"), SharingMode::timeslice)[0].expected;
 }
 
@@ -133,7 +133,7 @@ TEST(Simulate, GpucastWaitsWhereSharingBringsNothing) {
   std::vector<Job> jobs = {job_of("long", 10, kGiB, 0.3, 0.98), job_of("busy", 1, kGiB, 0.3, 0.98, 1, 1),
                            job_of("calm", 1, kGiB, 0.3, 0.2, 1, 1)};
   for (Job* job : {&jobs[0], &jobs[1]}) {
-    job->figures.mix = mix_of(job->figures);
+    job->figures.mix = kernel_mix_of(job->figures);
     job->figures.mix->dram = 0.98;
   }
   const Plan plan = plan_of(jobs, "a10", kGpucastPolicy, SharingMode::timeslice);
@@ -274,14 +274,15 @@ class BruteForce {
     int64_t end_ns = 0;
   };
   const Gpu& gpu(uint32_t card) const { return cluster_.types[cluster_.cards[card].type]; }
-  const Figures& figures(uint32_t job, uint32_t card) const { return *jobs_[job].on(gpu(card).id); }
+  const Figures& figures(uint32_t job, uint32_t card) const { return *jobs_[job].figures_on(gpu(card).id); }
   int64_t ends_at(uint32_t job, int64_t) const { return running_.at(job).end_ns; }
   bool possible(uint32_t job) const {
     for (size_t t = 0; t < cluster_.types.size(); ++t) {
       int count = 0;
       for (const Card& card : cluster_.cards) count += card.type == t ? 1 : 0;
-      const Figures* on = jobs_[job].on(cluster_.types[t].id);
-      if (on && count >= jobs_[job].cards && on->request_bytes <= static_cast<int64_t>(cluster_.types[t].total_memory_bytes)) return true;
+      const Figures* figures = jobs_[job].figures_on(cluster_.types[t].id);
+      if (figures && count >= jobs_[job].cards && figures->request_bytes <= static_cast<int64_t>(cluster_.types[t].total_memory_bytes))
+        return true;
     }
     return false;
   }
@@ -301,7 +302,7 @@ class BruteForce {
     for (uint32_t t = 0; t < cluster_.types.size(); ++t)
       if (!must || cluster_.cards[*must].type == t) types.push_back(t);
     std::stable_sort(types.begin(), types.end(), [&](uint32_t a, uint32_t b) {
-      return jobs_[job].on(cluster_.types[a].id)->step_ns < jobs_[job].on(cluster_.types[b].id)->step_ns;
+      return jobs_[job].figures_on(cluster_.types[a].id)->step_ns < jobs_[job].figures_on(cluster_.types[b].id)->step_ns;
     });
     for (const uint32_t type : types) {
       std::vector<uint32_t> cards;
@@ -324,7 +325,7 @@ class BruteForce {
       for (const auto& [other, at] : running_) {
         if (std::find(at.cards.begin(), at.cards.end(), card) == at.cards.end()) continue;
         if (other == job) own = mixes.size();
-        mixes.push_back(mix_of(figures(other, card)));
+        mixes.push_back(kernel_mix_of(figures(other, card)));
       }
       slowest = std::max(slowest, slowdowns(mixes, gpu(card), cluster_.mode)[own].expected);
     }
@@ -388,7 +389,7 @@ void check_capacity(const RandomCase& random, const Cluster& cluster, const Plan
     const Placement& placed = plan.jobs[j];
     if (placed.outcome != Outcome::finished) continue;
     // All its steps were done, never faster than alone.
-    const Figures& figures = *random.jobs[j].on(cluster.types[cluster.cards[placed.cards.front()].type].id);
+    const Figures& figures = *random.jobs[j].figures_on(cluster.types[cluster.cards[placed.cards.front()].type].id);
     ASSERT_GE(static_cast<double>(placed.end_ns - placed.start_ns) + 1,
               figures.step_ns * static_cast<double>(random.jobs[j].steps) * (1 - 1e-9));
     ASSERT_GE(placed.start_ns, random.jobs[j].arrival_ns);
@@ -431,7 +432,7 @@ TEST(Simulate, WorkIsConserved) {
             const Placement& placed = plan.jobs[j];
             if (placed.outcome != Outcome::finished || random.jobs[j].arrival_ns > moment || placed.start_ns <= moment) continue;
             const Gpu& gpu = cluster.types[cluster.cards[c].type];
-            ASSERT_GT(random.jobs[j].on(gpu.id)->request_bytes, static_cast<int64_t>(gpu.total_memory_bytes))
+            ASSERT_GT(random.jobs[j].figures_on(gpu.id)->request_bytes, static_cast<int64_t>(gpu.total_memory_bytes))
                 << policy->name << ", seed " << seed << ", job " << j << " waits at " << moment;
           }
         }

@@ -190,8 +190,8 @@ std::string pack_html(const PackReport& report) {
       "<title>gpucast pack</title><style>{}</style></head><body>\n<h1>{}</h1>\n<p>{}, policy {}{}: {}. A red border: more than 1.5 times "
       "as "
       "long as alone.</p>\n{}<dl>{}</dl>\n{}</body></html>\n",
-      kStyle, cards, pack::sharing_mode_name(plan.mode), plan.policy, plan.fair ? ", fair" : "", escaped(pack::policy_of(plan.policy).rule),
-      lost, facts, picture);
+      kStyle, cards, pack::sharing_mode_name(plan.mode), plan.policy, plan.fair ? ", fair" : "",
+      escaped(pack::find_policy(plan.policy).rule), lost, facts, picture);
 }
 
 }  // namespace gpucast

@@ -55,7 +55,7 @@ Json job_json(const PackReport& report, size_t index) {
               {"out_of_memory_runs", placed.out_of_memory_runs}};
   Json on = Json::object();
   for (const Gpu& gpu : report.cluster.types)
-    if (const pack::Figures* figures = job.on(gpu.id)) on[gpu.id] = figures_json(*figures);
+    if (const pack::Figures* figures = job.figures_on(gpu.id)) on[gpu.id] = figures_json(*figures);
   out["steps"] = job.steps;
   if (!job.command.empty()) out["command"] = job.command;
   out["on"] = std::move(on);
@@ -70,7 +70,7 @@ Json together_json(const PackReport& report) {
   const Together& together = *report.together;
   Json jobs = Json::array();
   for (size_t i = 0; i < together.slowdowns.size(); ++i) {
-    const pack::Figures* figures = report.jobs[i].on(report.cluster.types.front().id);
+    const pack::Figures* figures = report.jobs[i].figures_on(report.cluster.types.front().id);
     jobs.push_back({{"name", report.jobs[i].name},
                     {"request_bytes", figures->request_bytes},
                     {"alone_step_ns", figures->step_ns},
@@ -100,7 +100,7 @@ Json summary_json(const PackReport& report) {
   }
   Json out = {{"schema_version", 1},
               {"policy", plan.policy},
-              {"rule", pack::policy_of(plan.policy).rule},
+              {"rule", pack::find_policy(plan.policy).rule},
               {"mode", pack::sharing_mode_name(plan.mode)},
               {"fair", plan.fair},
               {"seed", plan.seed},

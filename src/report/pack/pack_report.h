@@ -13,7 +13,7 @@
 
 namespace gpucast {
 
-// All jobs on one card at once: do they fit, and what becomes of each?
+// All jobs on one card at once: whether they fit, and how slow each gets.
 struct Together {
   bool fits = false;
   int64_t request_bytes = 0, capacity_bytes = 0;

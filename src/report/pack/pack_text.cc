@@ -80,7 +80,7 @@ void together(TextWriter& out, const PackReport& report) {
   out.line(out.bold(fmt::format("TOGETHER on one {}: they ask for {} of {}", gpu.id, gib(all.request_bytes), gib(all.capacity_bytes))));
   out.format("  {:<34}{:>12}{:>14}{:>14}{:>10}  {}", "job", "memory", "step alone", "together", "slower", "9 of 10");
   for (size_t i = 0; i < all.slowdowns.size(); ++i) {
-    const pack::Figures* figures = report.jobs[i].on(gpu.id);
+    const pack::Figures* figures = report.jobs[i].figures_on(gpu.id);
     const pack::Slowdown& slower = all.slowdowns[i];
     out.format("  {:<34}{:>12}{:>14}{:>14}{:>10}  {}", cut_end(printable(report.jobs[i].name), 33), gib(figures->request_bytes),
                time_text(figures->step_ns), time_text(figures->step_ns * slower.expected), fmt::format("{:.2f} x", slower.expected),
@@ -142,7 +142,7 @@ std::string pack_text(const PackReport& report, bool colour) {
   out.line(out.bold(fmt::format("{} of {} jobs done in {} on {} ({}, policy {}{})", plan.finished, all,
                                 long_time_text(static_cast<double>(plan.makespan_ns)), cards_of(report), pack::sharing_mode_name(plan.mode),
                                 plan.policy, plan.fair ? ", fair" : "")));
-  out.wrapped("  rule             ", pack::policy_of(plan.policy).rule);
+  out.wrapped("  rule             ", pack::find_policy(plan.policy).rule);
   out.format("  arrival to end   mean {}, median {}, 99th percentile {}", long_time_text(plan.mean_jct_ns), long_time_text(plan.p50_jct_ns),
              long_time_text(plan.p99_jct_ns));
   out.format("  queueing         mean {}, 99th percentile {}", long_time_text(plan.mean_queue_ns), long_time_text(plan.p99_queue_ns));

@@ -1,8 +1,10 @@
 """Errors of predictions, in Markdown: plain functions of rows and predictions."""
 
+import json
 import math
 import statistics
 
+from eval import ROOT
 from eval.tables import error, markdown, percent, signed, sizes
 
 NOTED_ERROR = 0.25
@@ -95,9 +97,8 @@ def misses(rows, predictions, causes=()):
     return markdown(header, [line for _, line in lines]) if lines else f"none above {100 * NOTED_ERROR:.0f} %"
 
 
-# The part of one card's error, in its logarithm, that another card's error shares. Same as in src/job/step_time.cc: fitted by known_share() to half of the
-# architectures of timm-infer, RTX 4090 and 5090 from 3090.
-KNOWN_SHARE = 0.72
+# The part of one card's error, in its logarithm, that another card's error shares; known_share() fits it.
+KNOWN_SHARE = json.loads((ROOT / "data/step.json").read_text(encoding="utf-8"))["step"]["known"]["share"]
 WILD = 0.1
 
 

@@ -250,7 +250,9 @@ CardOccupancy occupancy_on_card(const Trace& trace, const StepOperations& step, 
   const OccupancyCard card = occupancy_card(gpu);
   const std::vector<Duration> durations = durations_of(step, rates);
   std::vector<GpuTimeline::Span> spans;
-  const Schedule plan = schedule(step, durations, step.host_scale / options.cpu_speed, &spans, step.loop_batch.ns);
+  const StepConstants constants = read_step_constants(options.constants_json);
+  const Schedule plan =
+      schedule(step, durations, constants, host_scale(step.host, constants) / options.cpu_speed, &spans, step.loop_batch.ns);
   Shapes shapes(trace, step, rates, card, kernels_of_wheel(trace, options, gpu, &out.notes));
   OccupancySums all;
   std::map<Phase, OccupancySums> phases;

@@ -22,20 +22,21 @@ constexpr int64_t kUsualWorkers[] = {0, 1, 2, 4, 8, 16};
 class Combined {
  public:
   Combined(const LoaderModel& model, const LoaderFigures& figures, const StepOperations& step, std::vector<Duration> durations,
-           double host_scale, const CardTime& card)
+           const StepConstants& constants, double host_scale, const CardTime& card)
       : model_(model),
         figures_(figures),
         step_(step),
         durations_(std::move(durations)),
+        constants_(constants),
         host_scale_(host_scale),
         card_(card),
         batches_(static_cast<double>(figures.batches)),
-        without_ns_(schedule(step_, durations_, host_scale_).step_ns),
+        without_ns_(schedule(step_, durations_, constants_, host_scale_).step_ns),
         work_ns_(with(model.take_ns)) {}
 
   // The step, whose host works `batch_ns` for each batch.
   double with(double batch_ns) const {
-    return card_.step.expected_ns + schedule(step_, durations_, host_scale_, nullptr, batch_ns).step_ns - without_ns_;
+    return card_.step.expected_ns + schedule(step_, durations_, constants_, host_scale_, nullptr, batch_ns).step_ns - without_ns_;
   }
 
   LoaderChoice choice(int64_t workers) const {
@@ -79,6 +80,7 @@ class Combined {
   const LoaderFigures& figures_;
   const StepOperations& step_;
   const std::vector<Duration> durations_;
+  const StepConstants& constants_;
   const double host_scale_;
   const CardTime& card_;
   const double batches_, without_ns_, work_ns_;
@@ -166,7 +168,9 @@ std::optional<LoaderFigures> loader_figures(const LoaderRecord& record, const St
 void add_loader(const LoaderModel& model, const LoaderFigures& figures, const StepOperations& step, std::vector<Duration> durations,
                 const StepTimeOptions& options, double factor, CardTime* card) {
   for (Duration& duration : durations) duration.expected_ns *= factor;
-  const Combined combined(model, figures, step, std::move(durations), factor * step.host_scale / options.cpu_speed, *card);
+  const StepConstants constants = read_step_constants(options.constants_json);
+  const Combined combined(model, figures, step, std::move(durations), constants,
+                          factor * host_scale(step.host, constants) / options.cpu_speed, *card);
   CardLoader out;
   out.step_without = card->step;
   out.now = combined.choice(figures.workers);

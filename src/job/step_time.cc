@@ -99,7 +99,8 @@ CardTime card_time(const Trace& trace, const StepOperations& step, const std::ve
                    const StepTimeOptions& options) {
   const CardRates rates = card_rates(gpu, options.constants_json);
   const std::vector<Duration> durations = durations_of(step, rates);
-  const Schedule plan = schedule(step, durations, step.host_scale / options.cpu_speed);
+  const StepConstants constants = read_step_constants(options.constants_json);
+  const Schedule plan = schedule(step, durations, constants, host_scale(step.host, constants) / options.cpu_speed);
 
   CardTime out;
   out.gpu_id = gpu.id;
@@ -170,9 +171,7 @@ CardTime card_time(const Trace& trace, const StepOperations& step, const std::ve
   return out;
 }
 
-// How much of the error on one card, in its logarithm, another has too: fitted by eval/steps to half of its architectures, RTX 4090
-// and 5090 from 3090. Cards of one compute capability run the same kernels.
-constexpr double kKnownShare = 0.72;
+// Cards of one compute capability run the same kernels.
 bool shares_kernels(const Gpu& a, const Gpu& b) { return a.compute_major == b.compute_major && a.compute_minor == b.compute_minor; }
 
 void scale(CardTime* card, double factor) {
@@ -229,7 +228,7 @@ std::vector<GpuSlice> gpu_slices(const Facts& facts, const Gpu& gpu) {
   const StepOperations& step = *facts.step;
   const std::vector<Duration> durations = durations_of(step, card_rates(gpu));
   std::vector<GpuTimeline::Span> spans;
-  (void)schedule(step, durations, step.host_scale, &spans, step.loop_batch.ns);
+  (void)schedule(step, durations, step_constants(), host_scale(step.host, step_constants()), &spans, step.loop_batch.ns);
   const std::vector<uint32_t> positions = positions_of(facts.trace, step);
   for (size_t i = 0; i < step.operations.size(); ++i) {
     const StepOperation& work = step.operations[i];
@@ -283,7 +282,9 @@ StepTimes step_times(const Facts& facts, const StepTimeOptions& options) {
     const double factor = options.known_step_ns / expected_ns;
     out.known = KnownStep{known.id, options.known_step_ns, expected_ns};
     for (size_t i = 0; i < out.cards.size(); ++i) {
-      factors[i] = shares_kernels(known, find_gpu(out.cards[i].gpu_id)) ? factor : std::pow(factor, kKnownShare);
+      factors[i] = shares_kernels(known, find_gpu(out.cards[i].gpu_id))
+                       ? factor
+                       : std::pow(factor, read_step_constants(options.constants_json).known_share);
       scale(&out.cards[i], factors[i]);
       if (out.cards[i].gpu_id != known.id) continue;
       out.cards[i].step_measured = true;

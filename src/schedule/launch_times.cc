@@ -60,7 +60,7 @@ LaunchTimes::LaunchTimes(const Trace& trace, const StepOperations& step, const C
       Sum& sum = operation.known ? seen.known : seen.unknown;
       const double ns = duration.expected_ns * threads_of(first[i]) / threads;
       sum.ns += ns;
-      sum.weighted_demand += demand_of(duration, engine);
+      sum.weighted_demand += demand_of(duration, engine, step_constants());
       sum.count += 1;
     }
   }
@@ -99,7 +99,7 @@ GpuTimeline::Work LaunchTimes::of(std::string_view question) {
   }
   const Duration duration = operation_duration(operation, rates_);
   const Engine engine = engine_of(operation);
-  return {duration.expected_ns, engine, demand_of(duration, engine), 0};
+  return {duration.expected_ns, engine, demand_of(duration, engine, step_constants()), 0};
 }
 
 }  // namespace gpucast

@@ -6,23 +6,15 @@
 #include <optional>
 
 namespace gpucast {
-namespace {
-
-constexpr double kCallNs = 2500;     // a launch, of a kernel or a graph, costs the host this much more with NVIDIA's driver than with ours
-constexpr double kLatencyNs = 4000;  // from a launch to the kernel's start on an idle GPU
-constexpr double kReached = 0.8;     // of the datasheet's rates, by a kernel that has the card for itself
-
-}  // namespace
-
 Engine engine_of(const Operation& operation) {
   if (operation.kind == OperationKind::collective) return Engine::link;
   if (operation.kind != OperationKind::copy) return Engine::compute;
   return operation.from_host ? Engine::to_device : operation.to_host ? Engine::to_host : Engine::compute;
 }
 
-double demand_of(const Duration& duration, Engine engine) {
+double demand_of(const Duration& duration, Engine engine, const StepConstants& constants) {
   if (engine != Engine::compute || duration.expected_ns <= 0) return 1;
-  return std::min(1.0, duration.ideal_ns / duration.expected_ns / kReached);
+  return std::min(1.0, duration.ideal_ns / duration.expected_ns / constants.reached);
 }
 
 namespace {
@@ -30,8 +22,10 @@ namespace {
 // The host, as it goes through the step again and again.
 class Host {
  public:
-  Host(const StepOperations& step, const std::vector<Duration>& durations, double scale, bool costs, double batch_ns = 0)
+  Host(const StepOperations& step, const std::vector<Duration>& durations, const StepConstants& constants, double scale, bool costs,
+       double batch_ns = 0)
       : step_(step),
+        constants_(constants),
         scale_(scale),
         costs_(costs),
         batch_ns_(batch_ns),
@@ -40,7 +34,7 @@ class Host {
         stream_before_(step.streams.size()) {
     for (size_t shape = 0; shape < step.shapes.size(); ++shape) {
       const Engine engine = engine_of(step.shapes[shape]);
-      work_.push_back({durations[shape].expected_ns, engine, demand_of(durations[shape], engine), 0});
+      work_.push_back({durations[shape].expected_ns, engine, demand_of(durations[shape], engine, constants), 0});
     }
   }
 
@@ -67,7 +61,7 @@ class Host {
       order_until(i);
       const StepOperation& operation = step_.operations[i];
       reach(operation.asked_ns);
-      next_work_ = 1 + gpu_.add_work(operation.stream, ns_ + (costs_ ? kLatencyNs : 0), work_[operation.shape]);
+      next_work_ = 1 + gpu_.add_work(operation.stream, ns_ + (costs_ ? constants_.latency_ns : 0), work_[operation.shape]);
       if (!in_graph_) call(step_.shapes[operation.shape].launches);
       if (operation.waits) wait(gpu_.finish_stream(operation.stream));
     }
@@ -93,8 +87,8 @@ class Host {
     asked_ns_ = std::max(asked_ns_, asked);
   }
   void call(int64_t launches) {
-    if (costs_) ns_ += kCallNs * static_cast<double>(launches);
-    calls_ns_ += kCallNs * static_cast<double>(launches);
+    if (costs_) ns_ += constants_.call_ns * static_cast<double>(launches);
+    calls_ns_ += constants_.call_ns * static_cast<double>(launches);
   }
   void wait(double until_ns) {
     if (costs_) ns_ = std::max(ns_, until_ns);
@@ -134,6 +128,7 @@ class Host {
   }
 
   const StepOperations& step_;
+  const StepConstants& constants_;
   const double scale_;
   const bool costs_;
   const double batch_ns_;
@@ -159,17 +154,17 @@ double step_ns(Host* host, double* end_before) {
 
 }  // namespace
 
-Schedule schedule(const StepOperations& step, const std::vector<Duration>& durations, double host_scale,
+Schedule schedule(const StepOperations& step, const std::vector<Duration>& durations, const StepConstants& constants, double host_scale,
                   std::vector<GpuTimeline::Span>* spans, double batch_ns) {
   Schedule out;
   double end_before = 0;
   if (step.streams.size() > 1) {
-    Host alone(step, durations, 0, false);
+    Host alone(step, durations, constants, 0, false);
     out.gpu_ns = step_ns(&alone, &end_before);
   } else {
     for (const StepOperation& operation : step.operations) out.gpu_ns += durations[operation.shape].expected_ns;
   }
-  Host host(step, durations, host_scale, true, batch_ns);
+  Host host(step, durations, constants, host_scale, true, batch_ns);
   out.step_ns = step_ns(&host, &end_before);
   out.host_ns = static_cast<double>(step.host_ns) * host_scale + host.calls_ns();
   if (spans) {
@@ -180,8 +175,19 @@ Schedule schedule(const StepOperations& step, const std::vector<Duration>& durat
   return out;
 }
 
+double host_scale(const HostObservation& host, const StepConstants& constants) {
+  if (host.observed_ns <= 0) return 1;
+  double plain_ns = host.observed_ns;
+  if (host.own_ns > 0) plain_ns = std::min(plain_ns, host.own_ns / (host.timed ? constants.timed_factor : constants.untimed_factor));
+  if (host.other_ns > 0) plain_ns = std::min(plain_ns, host.other_ns);
+  if (host.alone) plain_ns /= constants.untimed_factor;
+  const double watching_ns = host.timed ? static_cast<double>(host.marks + host.allocations) * constants.watched_ns
+                                        : static_cast<double>(host.marks) * constants.mark_ns;
+  return std::clamp((plain_ns - watching_ns) / host.observed_ns, constants.least_share * plain_ns / host.observed_ns, 1.0);
+}
+
 TimeRange gpu_time_of_step(const StepOperations& step, const CardRates& rates) {
-  const double ns = schedule(step, durations_of(step, rates), 1).gpu_ns;
+  const double ns = schedule(step, durations_of(step, rates), step_constants(), 1).gpu_ns;
   return {ns * rates.step_interval.low, ns, ns * rates.step_interval.high};
 }
 

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "gpucast/time_range.h"
+#include "src/schedule/step_constants.h"
 #include "src/time/card_rates.h"
 #include "src/time/duration.h"
 #include "src/time/gpu_timeline.h"
@@ -21,15 +22,18 @@ struct Schedule {
 
 Engine engine_of(const Operation& operation);
 // The part of its engine that it keeps busy: a kernel that reaches little of the card's rates leaves room for another stream's.
-double demand_of(const Duration& duration, Engine engine);
+double demand_of(const Duration& duration, Engine engine, const StepConstants& constants);
 
 // By shape.
 std::vector<Duration> durations_of(const StepOperations& step, const CardRates& rates);
 
 // `batch_ns`: the host works so long for each batch that it takes from its loader.
 // `spans`: where each operation begins and ends, in the order of `step`; nullptr: not asked for.
-Schedule schedule(const StepOperations& step, const std::vector<Duration>& durations, double host_scale,
+Schedule schedule(const StepOperations& step, const std::vector<Duration>& durations, const StepConstants& constants, double host_scale,
                   std::vector<GpuTimeline::Span>* spans = nullptr, double batch_ns = 0);
+
+// The host's time for a step that nobody observes, as a share of its time in the observed one.
+double host_scale(const HostObservation& host, const StepConstants& constants);
 
 // How long the GPU alone works for a step: the same in each run of a script, which the host's part is not.
 TimeRange gpu_time_of_step(const StepOperations& step, const CardRates& rates);

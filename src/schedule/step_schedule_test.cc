@@ -35,7 +35,7 @@ struct Case {
   }
   Schedule time(int64_t host_us) {
     step.host_ns = host_us * 1000;
-    return schedule(step, durations, 1);
+    return schedule(step, durations, step_constants(), 1);
   }
 };
 
@@ -65,11 +65,12 @@ TEST(Schedule, ABatchOfTheHostsOwnIsHiddenUnlessItWaits) {
   one.step.host_ns = 10'000;
   one.step.batches = {{2'000, 0}};
   one.ask(0, 5);
-  EXPECT_DOUBLE_EQ(schedule(one.step, one.durations, 1, nullptr, 80 * kUs).step_ns, 100 * kUs);
-  EXPECT_DOUBLE_EQ(schedule(one.step, one.durations, 1, nullptr, 300 * kUs).step_ns, (300 + 10 + 2.5) * kUs) << "and a launch";
+  EXPECT_DOUBLE_EQ(schedule(one.step, one.durations, step_constants(), 1, nullptr, 80 * kUs).step_ns, 100 * kUs);
+  EXPECT_DOUBLE_EQ(schedule(one.step, one.durations, step_constants(), 1, nullptr, 300 * kUs).step_ns, (300 + 10 + 2.5) * kUs)
+      << "and a launch";
   one.order(OrderKind::host_wait_stream, 0, 0, 0, 10);
-  const double alone = schedule(one.step, one.durations, 1).step_ns;
-  EXPECT_NEAR(schedule(one.step, one.durations, 1, nullptr, 80 * kUs).step_ns, alone + 80 * kUs, 1);
+  const double alone = schedule(one.step, one.durations, step_constants(), 1).step_ns;
+  EXPECT_NEAR(schedule(one.step, one.durations, step_constants(), 1, nullptr, 80 * kUs).step_ns, alone + 80 * kUs, 1);
 }
 
 TEST(Schedule, TheHostWaitsForAnEventAlone) {

@@ -9,15 +9,6 @@
 namespace gpucast {
 namespace {
 
-// What observing costs a step's host. gpucast's hooks are timed as they run. Each mark and each allocation costs more than that: the call
-// of the hook, and the stack that PyTorch keeps with an allocation. Six scripts, with and without observation: 6 to 9 us.
-constexpr double kWatchedNs = 6'500;
-constexpr double kObservedTimed = 1.35;  // how much slower an observed step is, less its hooks, where no other was seen
-// The same in older captures, whose hooks were not timed.
-constexpr double kMarkNs = 20'000;
-constexpr double kObserving = 1.6;
-constexpr double kLeastHostShare = 0.25;  // whatever is taken off for marks, this much of the host's time stays
-
 bool while_it_waits(const Trace& trace, int64_t time_us) {
   const std::vector<TakenBatch>& taken = trace.loader.taken;
   const auto behind =
@@ -66,18 +57,19 @@ void remove_loader_wait(const Trace& trace, int64_t begin_us, int64_t end_us, St
   step->loop_batch = *middle;
 }
 
-double host_scale(const Trace& trace, double observed_ns) {
-  if (observed_ns <= 0) return 1;
+HostObservation observe_host(const Trace& trace, double observed_ns) {
+  HostObservation out;
+  out.observed_ns = observed_ns;
   const ObservedStep& observed = trace.observed;
-  const bool timed = !observed.hooks_us.empty();
+  out.timed = !observed.hooks_us.empty();
   std::map<int64_t, const Mark*> ends;  // of steps
-  int64_t marks = 0, begin_us = 0, end_us = 0;
+  int64_t begin_us = 0, end_us = 0;
   for (const Mark& mark : trace.marks) {
     if (mark.kind == MarkKind::step) ends[mark.step] = &mark;
     if (mark.sequence < observed.first_mark || mark.sequence > observed.last_mark) continue;
-    if (marks == 0) begin_us = mark.time_us;
+    if (out.marks == 0) begin_us = mark.time_us;
     end_us = mark.time_us;
-    marks += mark.sequence < observed.last_mark && !while_it_waits(trace, mark.time_us);
+    out.marks += mark.sequence < observed.last_mark && !while_it_waits(trace, mark.time_us);
   }
   const auto hooks_us = [&](int64_t step) {
     const auto found = observed.hooks_us.find(step), before = observed.hooks_us.find(step - 1);
@@ -89,30 +81,20 @@ double host_scale(const Trace& trace, double observed_ns) {
   };
   int64_t least_hooks_us = INT64_MAX;  // hooks of every step do much the same, and some step's were not interrupted
   for_each_step([&](int64_t step, const Mark&, const Mark&) { least_hooks_us = std::min(least_hooks_us, hooks_us(step)); });
-  double plain_ns = observed_ns, unwatched_ns = 0;  // the least of all steps; of those that were not observed
   for_each_step([&](int64_t step, const Mark& begin, const Mark& end) {
     const LoaderWait waited = loader_wait(trace, begin.time_us, end.time_us);
     int64_t us = end.time_us - begin.time_us - waited.wall_us - hooks_us(step);
     if (begin.cpu_us > 0 && end.cpu_us > 0) us = std::min(us, end.cpu_us - begin.cpu_us - waited.cpu_us - least_hooks_us);
     const double ns = static_cast<double>(us) * 1e3;
-    if (ns <= 0) return;  // a clock was set back
-    if (step == observed.step) {
-      plain_ns = std::min(plain_ns, ns / (timed ? kObservedTimed : kObserving));
-    } else {
-      unwatched_ns = unwatched_ns > 0 ? std::min(unwatched_ns, ns) : ns;
-    }
+    if (ns <= 0) return;                                                     // a clock was set back
+    double& fastest_ns = step == observed.step ? out.own_ns : out.other_ns;  // what disturbs a step only adds to it
+    fastest_ns = fastest_ns > 0 ? std::min(fastest_ns, ns) : ns;
   });
-  if (unwatched_ns > 0) plain_ns = std::min(plain_ns, unwatched_ns);  // what disturbs a step only adds to it
-  if (ends.size() < 2) plain_ns /= kObserving;
-  double watching_ns = static_cast<double>(marks) * kMarkNs;
-  if (timed) {
-    const auto allocations = std::count_if(trace.events.begin(), trace.events.end(), [&](const AllocatorEvent& event) {
-      return event.kind == EventKind::alloc && event.time_us >= begin_us && event.time_us <= end_us &&
-             !while_it_waits(trace, event.time_us);
-    });
-    watching_ns = static_cast<double>(marks + allocations) * kWatchedNs;
-  }
-  return std::clamp((plain_ns - watching_ns) / observed_ns, kLeastHostShare * plain_ns / observed_ns, 1.0);
+  out.alone = ends.size() < 2;
+  out.allocations = std::count_if(trace.events.begin(), trace.events.end(), [&](const AllocatorEvent& event) {
+    return event.kind == EventKind::alloc && event.time_us >= begin_us && event.time_us <= end_us && !while_it_waits(trace, event.time_us);
+  });
+  return out;
 }
 
 }  // namespace gpucast

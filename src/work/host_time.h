@@ -1,4 +1,4 @@
-// The host's part of an observed step: without the wait for the loader, and as fast as in a step that nobody observes.
+// The host's part of an observed step: without the wait for the loader, and what is known of its speed when nobody observes.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ LoaderWait loader_wait(const Trace& trace, int64_t begin_us, int64_t end_us);
 // Moves the times of a step from `begin_us` to `end_us` as if each batch had been there, and keeps where each batch was taken.
 void remove_loader_wait(const Trace& trace, int64_t begin_us, int64_t end_us, StepOperations* step);
 
-// The host's time for a step that nobody observes, as a share of `observed_ns`. Uses the CPU time of the process where it is shorter than
-// the clock's time: then other programs worked on this machine, too.
-double host_scale(const Trace& trace, double observed_ns);
+// Uses the CPU time of the process where it is shorter than the clock's time: then other programs worked on this machine, too.
+// `observed_ns`: StepOperations::host_ns.
+HostObservation observe_host(const Trace& trace, double observed_ns);
 
 }  // namespace gpucast

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "gpucast/error.h"
+#include "src/schedule/step_schedule.h"
 #include "src/work/library_call.h"
 #include "src/work/operator_table.h"
 #include "src/work/test_step.h"
@@ -305,8 +306,8 @@ TEST(StepOperations, AClockThatWasSetBackIsNotTaken) {
   lines.insert(std::find(lines.begin(), lines.end(), R"({"record":"end","reason":"steps","exit_code":0,"optimizer_steps":3})"),
                R"(["mark",12,0,0,400000,"step",3])");
   const StepOperations step = step_operations(trace_of(lines));
-  EXPECT_GT(step.host_scale, 0);
-  EXPECT_LE(step.host_scale, 1);
+  EXPECT_GT(host_scale(step.host, step_constants()), 0);
+  EXPECT_LE(host_scale(step.host, step_constants()), 1);
 }
 
 // A step of 500 us, with 50 us of hooks. Another program took the core for 5 ms: while a hook ran, between hooks, or never.
@@ -320,7 +321,7 @@ TEST(StepOperations, WhoeverInterruptsAStepTheHostIsAsFast) {
     *line(R"(["mark",1,)") = R"(["mark",1,0,0,900000,"step",1,1000])";
     *line(R"(["mark",9,)") = R"(["mark",9,0,0,1000990,"step",2,1850])";
     lines.insert(line(R"({"record":"end")"), step_3);
-    return step_operations(trace_of(lines)).host_scale;
+    return host_scale(step_operations(trace_of(lines)).host, step_constants());
   };
   const double never = scale("[1,0,2,50,3,100]", R"(["mark",12,0,0,1001540,"step",3,2400])");
   EXPECT_LT(never, 0.6);

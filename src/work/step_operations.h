@@ -41,6 +41,16 @@ struct StepBatch {
   size_t operations_before = 0;
 };
 
+// How long the host of the observed step and of others worked, and what the observation did meanwhile.
+struct HostObservation {
+  double observed_ns = 0;              // as StepOperations::host_ns
+  double own_ns = 0;                   // the observed step, less the loader and timed hooks; 0: unknown
+  double other_ns = 0;                 // the fastest of the other steps, likewise; 0: there is none
+  bool alone = true;                   // no end of a step before it was seen
+  bool timed = false;                  // hooks were timed
+  int64_t marks = 0, allocations = 0;  // of the observed step
+};
+
 struct StepOperations {
   std::vector<Operation> shapes;          // each once
   std::vector<StepOperation> operations;  // in the order in which they were asked for
@@ -53,7 +63,7 @@ struct StepOperations {
   int64_t samples = 0;               // of all its batches; 0: unknown (step_inputs.h)
   int64_t tokens = 0;                // same
   LoopBatch loop_batch;              // of the other steps, without workers
-  double host_scale = 1;             // of host_ns and asked_ns: without being observed, and without our marks
+  HostObservation host;              // from which host_scale() (src/schedule) tells how long the host works for a step that is not observed
 };
 
 }  // namespace gpucast

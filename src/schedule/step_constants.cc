@@ -1,0 +1,26 @@
+#include "src/schedule/step_constants.h"
+
+#include "src/base/constants_file.h"
+#include "step_json.h"
+
+namespace gpucast {
+
+StepConstants read_step_constants(const std::string& file) {
+  const ConstantSection section("step", kStepJson, file);
+  return {.call_ns = section.number("host", "call_ns"),
+          .latency_ns = section.number("host", "latency_ns"),
+          .reached = section.number("streams", "reached"),
+          .watched_ns = section.number("observing", "watched_ns"),
+          .mark_ns = section.number("observing", "mark_ns"),
+          .timed_factor = section.number("observing", "timed_factor"),
+          .untimed_factor = section.number("observing", "untimed_factor"),
+          .least_share = section.number("observing", "least_share"),
+          .known_share = section.number("known", "share")};
+}
+
+const StepConstants& step_constants() {
+  static const StepConstants built_in = read_step_constants("");
+  return built_in;
+}
+
+}  // namespace gpucast

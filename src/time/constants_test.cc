@@ -71,7 +71,7 @@ TEST(Constants, SaysWhatIsWrong) {
   EXPECT_EQ(error_of(rates(R"("dram_fraction":1e999)")).rfind("the constant", 0), 0U);
   EXPECT_EQ(error_of("[]"), "the constants are no JSON object (JSON has no NaN) | the constants file");
   EXPECT_EQ(error_of("{}"), "the constants' schema_version is not 1 | the constants file");
-  EXPECT_EQ(error_of(R"({"schema_version":1,"card":{}})"), "'card' is none of operations, architectures, cards, pack | the constants file");
+  EXPECT_EQ(error_of(R"({"schema_version":1,"card":{}})").rfind("'card' is none of operations, architectures, cards", 0), 0U);
   EXPECT_EQ(error_of(R"({"schema_version":1,"operations":{"gem":{}}})"),
             "no kind of operation is named 'gem' | the constants file, operations");
   EXPECT_EQ(error_of(R"({"schema_version":1,"operations":{"gemm":{"fp33":{"source":"x"}}}})"),

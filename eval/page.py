@@ -14,10 +14,16 @@ def between(document, name, text):
     return f"{before}{begin}\n{text.strip()}\n{end}{rest.split(end)[1]}"
 
 
+def opening(*rows, day=None):
+    """The table under a page's title: `rows` are pairs of a command and a few words on its rows."""
+    lines = ["| command | date | rows |", "|---|---|---|"]
+    return "\n".join([*lines, *(f"| `{command}` | {day or datetime.date.today()} | {words} |" for command, words in rows)])
+
+
 def dated(document, command, rows, day=None):
     """The document with `day` (today) and `rows` in the row of `command`. The row is found by the words before the first option."""
     words = command.split(" --")[0]
-    row = f"| `{command}` | {day or datetime.date.today()} | {rows} |"
+    row = opening((command, rows), day=day).splitlines()[-1]
     renewed, found = re.subn(rf"^\| `{re.escape(words)}(`| --).*$", lambda _: row, document, count=1, flags=re.MULTILINE)
     if not found:
         raise SystemExit(f"the page's table of commands has no row of {words}")

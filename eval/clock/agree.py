@@ -14,12 +14,13 @@ import statistics
 import subprocess
 import sys
 
+from eval import page
 from eval.jobs import add_gpucast_option
 from eval.tables import error, markdown_head, signed
 
 SCRIPTS = pathlib.Path(__file__).parent / "scripts"
 SHARED = ("measure", "clock_models")
-BEGIN, END = "<!-- agree: begin -->", "<!-- agree: end -->"
+COMMAND = "python -m eval.clock.agree --python PYTHON"
 LONG_MS = 20
 WAYS = ("events", "do_bench", "benchmark", "wall", "tqdm", "profiler")
 
@@ -97,11 +98,11 @@ def main():
         if options.out:
             with options.out.open("a") as file:
                 file.write(json.dumps(rows[-1]) + "\n")
-    text = table([row for row in rows if row["script"] in names])
+    rows = [row for row in rows if row["script"] in names]
+    text = table(rows)
     print(text)
     if options.markdown:
-        before, rest = options.markdown.read_text().split(BEGIN)
-        options.markdown.write_text(f"{before}{BEGIN}\n{text}\n{END}{rest.split(END)[1]}")
+        page.write(options.markdown, COMMAND, f"{len(rows)} scripts", {"agree": text})
 
 
 if __name__ == "__main__":

@@ -26,11 +26,12 @@ import sys
 import tempfile
 from pathlib import Path
 
+from eval import page
 from eval.jobs import add_gpucast_option
 from eval.loader.names import SYNC
 from eval.tables import markdown, percent, signed, sizes
 
-BEGIN, END = "<!-- loader: begin -->", "<!-- loader: end -->"
+COMMAND = "python -m eval.loader.evaluate"
 PIPELINES = Path(__file__).with_name("pipelines.py")
 WORKERS = (0, 1, 2, 4)
 CARD = "a100-80"
@@ -270,8 +271,8 @@ def main():
     text = table(evaluation.rows)
     print("\n" + text)
     if args.markdown:
-        before, rest = args.markdown.read_text().split(BEGIN)
-        args.markdown.write_text(f"{before}{BEGIN}\n{text}\n{END}{rest.split(END)[1]}")
+        pipelines = len({row["pipeline"] for row in evaluation.rows})
+        page.write(args.markdown, COMMAND, f"{pipelines} pipelines, {len(evaluation.rows)} measured steps", {"loader": text})
 
 
 def rows_of(name):

@@ -14,11 +14,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+from eval import page
 from eval.jobs import add_gpucast_option
 from eval.matrix import run_matrix
 from eval.memory import xmem_rows
 
 # The traced batch: small enough for a CPU, and odd, so it divides no size of a model (such a size could be mistaken for the batch).
+COMMAND = "python -m eval.matrix.real_cards --python PYTHON --out DIR"
 TRACED_BATCH = {"cnn": 7, "transformer": 3}
 
 
@@ -101,7 +103,7 @@ def main():
         args.results.write_text("".join(json.dumps(result) + "\n" for result in results))
     if args.markdown:
         text = verdicts + "\n\n" + xmem_rows.metrics_table(kept, results, markdown=True)
-        args.markdown.write_text(run_matrix.put_into(args.markdown.read_text(), "real cards", text))
+        page.write(args.markdown, COMMAND, f"{len(kept)} measured runs", {"real cards": text})
 
 
 if __name__ == "__main__":

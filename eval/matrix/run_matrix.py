@@ -19,7 +19,7 @@ import sys
 import time
 from pathlib import Path
 
-from eval import jobs
+from eval import jobs, page
 from eval.matrix.cases import CASES
 from eval.tables import percent, signed, table
 
@@ -32,6 +32,7 @@ NOTED_ERROR = 0.02
 METHODS = ("gpucast", "xmem", "veritasest", "dnnmem")
 # Kinds of trace. profile: by `gpucast profile`, from the start of the script. bare: by torch.profiler around the training loop, begun
 # when the model is already on its device, as in most tutorials. small: like profile, with a quarter of the batch, then rescaled.
+COMMAND = "python -m eval.matrix.run_matrix --python PYTHON --out DIR --ablate"
 KINDS = ("profile", "bare", "small")
 
 
@@ -259,23 +260,16 @@ def print_tables(results):
                 print(f"failed: {result['case']} {column}: {prediction['error']}")
 
 
-def put_into(document, name, text):
-    """Replaces the text between the markers of this name."""
-    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
-    before, found, rest = document.partition(begin)
-    if not found or end not in rest:
-        fail(f"the document has no markers {begin} and {end}")
-    return before + begin + "\n" + text + "\n" + end + rest.partition(end)[2]
-
-
 def write_markdown(path, results):
-    document = path.read_text()
-    document = put_into(document, "matrix", cases_table(results, True))
-    document = put_into(document, "matrix summary", summary_table(results, columns_of(results, ablation=False), True))
+    tables = {
+        "matrix": cases_table(results, True),
+        "matrix summary": summary_table(results, columns_of(results, ablation=False), True),
+    }
     if columns_of(results, ablation=True):
         with_all = [column for column in columns_of(results, ablation=False) if column in ("profile gpucast", "bare gpucast")]
-        document = put_into(document, "matrix rules", summary_table(results, with_all + columns_of(results, ablation=True), True))
-    path.write_text(document)
+        tables["matrix rules"] = summary_table(results, with_all + columns_of(results, ablation=True), True)
+    profiles = {(result["case"], column.split()[0]) for result in results for column in result["predictions"]}
+    page.write(path, COMMAND, f"{len(results)} jobs, {len(profiles)} profiles", tables)
 
 
 def main():

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import numpy
 
+from eval import page
 from eval.tables import markdown_head, markdown_row, quantile
 
 HERE = Path(__file__).resolve().parent
 
 CONTEXT_MIB, CONTEXT_PER_STACK = 36, 1.82  # src/ledger/ledger.cc: of bare contexts
-BEGIN, END = "<!-- fit_beside: begin -->", "<!-- fit_beside: end -->"
 
 
 def read(path):
@@ -84,9 +84,7 @@ def main():
     text = table(read(args.data))
     print(text)
     if args.markdown:
-        from eval.memory import xmem_rows
-
-        xmem_rows.write_markdown(args.markdown, f"\n{text}\n", BEGIN, END)
+        args.markdown.write_text(page.between(args.markdown.read_text(), "fit_beside", text))
 
 
 if __name__ == "__main__":

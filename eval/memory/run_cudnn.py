@@ -11,8 +11,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from eval import ROOT, jobs
-from eval.memory import xmem_rows
+from eval import ROOT, jobs, page
 from eval.tables import error, markdown, signed
 
 MIB = 2**20
@@ -20,7 +19,7 @@ CARDS = {"a100-40": "8.0", "rtx3060": "8.6", "rtx4090": "8.9", "h100-80": "9.0"}
 BATCH = {"resnet50": 32, "vgg16": 32, "convnext_tiny": 32, "mobilenet_v2": 32, "resnext50_32x4d": 32, "unet3d": 2}
 SWITCHES = {"": [], "benchmark": ["--benchmark"], "deterministic": ["--deterministic"]}
 HEADER = ["network, batch, precision", "reserved MiB, off", "asked %", "benchmark %", "deterministic %"]
-BEGIN, END = "<!-- run_cudnn: begin -->", "<!-- run_cudnn: end -->"
+COMMAND = "python -m eval.memory.run_cudnn --python PYTHON --cudnn .venv/cudnn --out DIR"
 
 
 def parse_args():
@@ -125,7 +124,7 @@ def main():
     print(text)
     print("\n".join(wrong))
     if args.markdown:
-        xmem_rows.write_markdown(args.markdown, text, BEGIN, END)
+        page.write(args.markdown, COMMAND, f"{len(results)} runs: {len(BATCH)} networks, {len(CARDS)} cards", {"run_cudnn": text})
     return 1 if wrong else 0
 
 

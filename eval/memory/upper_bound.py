@@ -15,12 +15,11 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-from eval import tables
+from eval import page, tables
 from eval.jobs import add_gpucast_option
 from eval.memory import xmem_rows
 
 MIB = 2**20
-BEGIN, END = "<!-- calibrate: begin -->", "<!-- calibrate: end -->"
 CLASSES = ["no_convolutions", "varying_lengths", "dense", "pointwise", "grouped", "depthwise", "first_layer_only", "convolutions"]
 ASSUMED = "workspaces_asked"  # no run was measured: half the range of runs without cuDNN's answers
 POOLED = "convolutions"  # used for each kind of convolution with too few models
@@ -440,7 +439,7 @@ def main():
     if args.write:
         args.write.write_text(json.dumps(table, indent=1) + "\n")
     if args.markdown:
-        xmem_rows.write_markdown(args.markdown, report(runs, table, markdown=True), BEGIN, END)
+        page.write(args.markdown, xmem_rows.COMMAND, f"{len(runs)} measured runs", {"calibrate": report(runs, table, markdown=True)})
     return 0
 
 

@@ -14,7 +14,7 @@ import statistics
 import sys
 from pathlib import Path
 
-from eval import ROOT, jobs
+from eval import ROOT, jobs, page
 from eval.tables import median, percent, quantile, table
 
 HERE = Path(__file__).resolve().parent
@@ -33,7 +33,7 @@ RULES_READ_OFF = (
     "ConvNeXt",
     "RegNetY",
 )  # models whose rows gave a rule (src/vgpu/libs/cudnn_workspace.cc): the others' errors are shown separately, too
-BEGIN, END = "<!-- xmem_rows: begin -->", "<!-- xmem_rows: end -->"
+COMMAND = "make accuracy DATA=DIR"  # upper_bound.py's too
 
 
 def fail(message):
@@ -562,15 +562,6 @@ def summary(rows, results, peaks, markdown):
     return "\n\n".join(parts)
 
 
-def write_markdown(path, text, begin=BEGIN, end=END):
-    document = path.read_text() if path.exists() else ""
-    if begin not in document or end not in document:
-        fail(f"{path} has no lines '{begin}' and '{end}' to put the tables between")
-    before, rest = document.split(begin, 1)
-    after = rest.split(end, 1)[1]
-    path.write_text(f"{before}{begin}\n{text}\n{end}{after}")
-
-
 def main():
     args = parse_args()
     rows = read_rows(args)
@@ -587,10 +578,8 @@ def main():
     print()
     print(ledger_bounds(rows, results))
     if args.markdown:
-        write_markdown(
-            args.markdown,
-            "\n".join([summary(rows, results, peaks, markdown=True), "", "### Rows that are not exact", "", misses_table(rows, results)]),
-        )
+        tables = "\n\n".join([summary(rows, results, peaks, markdown=True), "### Rows that are not exact", misses_table(rows, results)])
+        page.write(args.markdown, COMMAND, f"{len(rows)} measured runs", {"xmem_rows": tables})
     inexact = [value for constant, values in constants(rows, results).values() for value in values if abs(value - constant) > GRID_BYTES]
     disagree = sum(row["real_oom"] != result["oom"] for row, result in zip(rows, results))
     return 1 if inexact or disagree or len(rows) < wanted else 0

@@ -11,6 +11,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from eval import page
 from eval.jobs import add_gpucast_option
 from eval.orion import judged as judging
 from eval.orion import orion_tables, own_steps, pictures, published
@@ -18,6 +19,7 @@ from eval.steps import predict
 from eval.steps import step_rows as measured
 
 TABLES = ("timm-train", "torchvision", "nvidia", "neusight", "lambda")
+COMMAND = "python -m eval.orion.evaluate --data DIR --captures DIR"
 FORWARD_TABLES = ("timm-infer", "neusight")
 
 
@@ -120,6 +122,7 @@ def main(words=None):
     own, problems = published.rows(args.data)
     unseen, more = published.unseen(args.data)
     parts = orion_tables.published_part(own, unseen, problems + more)
+    used = [f"{len(own)} published rows"]
     work = args.work or (args.captures / "fits" if args.captures else None)
     if work and any((args.data / "orion" / f"{family}.csv{end}").exists() for family in published.FAMILIES for end in ("", ".gz")):
         need_lightgbm()
@@ -131,6 +134,7 @@ def main(words=None):
             raise SystemExit("evaluate.py: no measured row has a capture:\n" + "\n".join(left_out[:20]))
         fits = judging.Fits(cards, work, seed=args.seed, progress=say)
         predictions = all_predictions(rows, fits)
+        used.insert(0, f"{len(rows)} measured {'forward passes' if args.forward else 'training steps'}")
         parts = orion_tables.steps_part(rows, predictions, cards, left_out) + parts
         if args.figures:
             args.figures.mkdir(parents=True, exist_ok=True)
@@ -141,7 +145,7 @@ def main(words=None):
     if args.figures and own:
         args.figures.mkdir(parents=True, exist_ok=True)
         (args.figures / "orion-published.svg").write_text(pictures.published_rows(own))
-    text = "\n\n".join(parts)
+    text = "\n\n".join([page.opening((COMMAND, ", ".join(used))), *parts])
     print(text)
     if args.markdown:
         args.markdown.write_text(text + "\n")

@@ -24,12 +24,12 @@ import sys
 import tempfile
 from pathlib import Path
 
-from eval import ROOT
+from eval import ROOT, page
 from eval.jobs import add_gpucast_option
 from eval.packing.gavel_jobs.capture import CARDS, SWEPT, capture_of, jobs
 from eval.tables import markdown, markdown_head, markdown_row, percent, quantile
 
-BEGIN, END = "<!-- gavel: begin -->", "<!-- gavel: end -->"
+COMMAND = "python -m eval.packing.gavel --data DIR --captures build/gavel"
 SLOW = 1.25  # same as in interference.py
 PROCESSES = {"A3C": 4}  # each of its workers uses the card separately
 VIEWERS = 116677  # size of ML-20M's training data: in 2019 the Recommendation job counted passes over it, not steps
@@ -258,7 +258,7 @@ def section(args, year, card, tables, memory):
         rule("all", [True] * len(pairs), right),
     ]
     memory.append(memory_line(year, card, measured, captured))
-    return "\n".join([*lines, "", misses({key: ours[key][1] / measured.slowdown[key] - 1 for key in keys})])
+    return len(pairs), "\n".join([*lines, "", misses({key: ours[key][1] / measured.slowdown[key] - 1 for key in keys})])
 
 
 def misses(errors):
@@ -286,13 +286,16 @@ def memory_line(year, card, measured, captured):
 
 
 def document(args):
-    parts, memory = [], []
+    """How many pairs ran, and the tables."""
+    ran, parts, memory = 0, [], []
     for (year, card), _ in SHARED_BY.items():
         tables = throughputs(args.data, year)
         if tables is None:
             print(f"without {year}: no {args.data}/gavel/{FILES[year]}", file=sys.stderr)
             continue
-        parts.append(section(args, year, card, tables, memory))
+        pairs, text = section(args, year, card, tables, memory)
+        ran += pairs
+        parts.append(text)
     header = [
         "pairs",
         "did not run",
@@ -301,7 +304,7 @@ def document(args):
         "ran, although `gpucast` sees no room",
     ]
     parts.append(markdown(header, memory))
-    return "\n\n".join(parts)
+    return ran, "\n\n".join(parts)
 
 
 def fit(args, mode):
@@ -406,11 +409,10 @@ def main():
         for mode in FITTED:
             fit(args, mode)
         return
-    text = document(args)
+    ran, text = document(args)
     print(text)
     if args.markdown:
-        before, rest = args.markdown.read_text().split(BEGIN)
-        args.markdown.write_text(before + BEGIN + "\n" + text + "\n" + END + rest.split(END)[1])
+        page.write(args.markdown, COMMAND, f"{ran:,} pairs of Gavel", {"gavel": text})
 
 
 if __name__ == "__main__":

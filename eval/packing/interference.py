@@ -17,11 +17,11 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from eval import ROOT
+from eval import ROOT, page
 from eval.jobs import add_gpucast_option
 from eval.tables import markdown_head, markdown_row, percent, quantile
 
-BEGIN, END = "<!-- interference: begin -->", "<!-- interference: end -->"
+COMMAND = "python -m eval.packing.interference --data DIR"
 SLOW = 1.25  # sharing does not help a job that is slowed by more than this
 START = (0.07, 0.36, 0.56)
 
@@ -80,8 +80,7 @@ def rule(name, allows, found):
     return markdown_row([name, sum(allows), *wrong])
 
 
-def document(args):
-    found = pairs(args.data)
+def document(args, found):
     ours = predicted(args, found)
     expected = [[one[1] for one in pair] for pair in ours]
     inside = [low <= max(1.0, s) <= high for pair, (*_, slow) in zip(ours, found) for (low, _, high), s in zip(pair, slow)]
@@ -167,11 +166,11 @@ def main():
     args = parse_args()
     if args.fit:
         return fit(args)
-    text = document(args)
+    found = pairs(args.data)
+    text = document(args, found)
     print(text)
     if args.markdown:
-        before, rest = args.markdown.read_text().split(BEGIN)
-        args.markdown.write_text(before + BEGIN + "\n" + text + "\n" + END + rest.split(END)[1])
+        page.write(args.markdown, COMMAND, f"{len(found):,} pairs of Lucid", {"interference": text})
     return None
 
 

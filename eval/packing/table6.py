@@ -18,12 +18,13 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
-from eval import ROOT
+from eval import ROOT, page
 from eval.jobs import add_gpucast_option
 from eval.occupancy.dnn_occu.data_set import configurations, name_of
 from eval.occupancy.dnn_occu.dnn_occu_models import MODELS
 from eval.tables import markdown, percent
 
+COMMAND = "python -m eval.packing.table6 --python PYTHON --out build/packing"
 POLICIES = ("slot", "nvml", "occupancy", "memory", "gpucast")
 PUBLISHED = {"slot": (133.10, 46.58), "nvml": (126.58, 46.48), "occupancy": (106.87, 61.23)}
 CLUSTER = "4xp40"
@@ -107,13 +108,6 @@ def table(figures, options, mode, host):
     return markdown(HEADER, lines, words=len(HEADER), tight=True)
 
 
-def write_between(path, name, text):
-    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
-    page = path.read_text()
-    before, rest = page.split(begin)
-    path.write_text(f"{before}{begin}\n{text}\n{end}{rest.split(end)[1]}")
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_gpucast_option(parser)
@@ -137,7 +131,7 @@ def main():
     text = "\n\n".join(parts)
     print(text)
     if options.write:
-        write_between(options.write, "table6", text)
+        page.write(options.write, COMMAND, count, {"table6": text})
 
 
 if __name__ == "__main__":

@@ -20,8 +20,9 @@ import time
 from datetime import datetime
 from pathlib import Path
 
+from eval import page
 from eval.jobs import add_gpucast_option
-from eval.packing.table6 import POLICIES, ROOT, with_host, write_between
+from eval.packing.table6 import POLICIES, ROOT, with_host
 from eval.tables import markdown, markdown_row, percent
 
 
@@ -44,6 +45,7 @@ def alibaba_v2023(data):
                 yield float(row["creation_time"]), seconds, int(row["num_gpu"]), max(0.05, min(1, int(row["gpu_milli"]) / 1000))
 
 
+COMMAND = "python -m eval.packing.traces --data DIR --figures build/packing/figures.json"
 TRACES = {"Philly": philly, "Alibaba v2023": alibaba_v2023}
 
 
@@ -113,7 +115,7 @@ def main():
     text = "\n\n".join(parts)
     print(text)
     if options.write:
-        write_between(options.write, "traces", text)
+        page.write(options.write, COMMAND, f"{options.jobs:,} jobs of each trace", {"traces": text})
 
 
 if __name__ == "__main__":

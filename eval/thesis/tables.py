@@ -19,7 +19,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from eval import ROOT, jobs
+from eval import ROOT, jobs, page
 
 HERE = Path(__file__).resolve().parent
 MB = 1e6  # the thesis's: mf_user_embed.weight, 138493 * 64 * 4 bytes, is 35 of them, but 34 MiB
@@ -121,7 +121,8 @@ def main():
     parser.add_argument("--csv", metavar="PATH", help="also write the table to this file")
     args = parser.parse_args()
     rows = table(args.table, jobs.find(args.gpucast))
-    print("All figures in MB (10^6 bytes), rounded.\n\n" + markdown(rows))
+    print(page.opening((f"python -m eval.thesis.tables {args.table}", f"{len(rows)} rows")))
+    print("\nAll figures in MB (10^6 bytes), rounded.\n\n" + markdown(rows))
     if args.csv:
         with open(args.csv, "w", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")

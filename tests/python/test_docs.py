@@ -1,6 +1,7 @@
 """The documentation holds together: links lead somewhere, the index lists every page, one version is everywhere."""
 
 import datetime
+import itertools
 import re
 import subprocess
 import urllib.parse
@@ -112,6 +113,22 @@ def test_one_version(gpucast_bin):
     assert headings[0] == "Unreleased"
     assert re.fullmatch(rf"{re.escape(version)} \(\d{{4}}-\d\d-\d\d\)", headings[1])
     assert subprocess.run([gpucast_bin, "--version"], capture_output=True, text=True, check=True).stdout == f"gpucast {version}\n"
+
+
+@pytest.mark.parametrize("page", sorted((DOCS / "results").glob("*.md")), ids=lambda page: page.stem)
+def test_results_open_with_command_date_and_rows(page):
+    lines = page.read_text().splitlines()
+    assert lines[1:4] == ["", "| command | date | rows |", "|---|---|---|"]
+    rows = list(itertools.takewhile(lambda line: line.startswith("|"), lines[4:]))
+    assert rows
+    for row in rows:
+        command, rows_used = re.fullmatch(r"\| `(.+)` \| \d{4}-\d\d-\d\d \| (.*\w.*) \|", row).groups()
+        words = command.split()
+        if words[0] == "make":
+            assert re.search(rf"^{words[1]}:", (ROOT / "Makefile").read_text(), re.MULTILINE), command
+        if words[0] == "python":
+            assert (ROOT / f"{words[2].replace('.', '/')}.py").exists(), command
+        assert re.search(r"\d|million", rows_used), row
 
 
 PAGE = """# Title

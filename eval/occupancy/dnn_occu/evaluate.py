@@ -10,6 +10,7 @@ import random
 import subprocess
 from pathlib import Path
 
+from eval import page
 from eval.jobs import add_gpucast_option
 from eval.tables import markdown
 from python.dnn_occu import graphs
@@ -20,6 +21,7 @@ UNSEEN = ("vit_s", "distilbert", "convnext_base", "resnet50")
 GENERALIZATION = ("swin_s", "maxvit_t", "vit_s", "distilbert", "gpt2")  # from ViT-T alone
 THREE = ("DNN-occu", "DNNPerf", "BRP-NAS")
 SEED = 1
+COMMAND = "python -m eval.occupancy.dnn_occu.evaluate --data DIR --work DIR"
 
 
 def mre(rows):
@@ -90,7 +92,11 @@ def ranges(guesses, count):
 
 
 def report(data, main, clip, vit):
-    out = [f"Rows: {len(data.rows)}. MRE in percent / MSE. Training took, on this machine:"]
+    out = [
+        page.opening((COMMAND, f"{len(data.rows)} graphs of {len({row['model'] for row in data.rows})} models on {len(CARDS)} cards")),
+        "",
+    ]
+    out += ["MRE in percent / MSE. Training took, on this machine:"]
     out += [", ".join(f"{kind} {seconds / 60:.1f} min" for kind, (_, seconds, _) in main.items()), ""]
     out += ["### Seen and unseen models (Fig. 4)", ""]
     rows = []

@@ -18,6 +18,7 @@
 #include "gpucast/failed_rank.h"
 #include "gpucast/loader.h"
 #include "gpucast/profile_summary.h"
+#include "gpucast/recorded_arguments.h"
 #include "gpucast/what_if.h"
 #include "src/base/event_kind.h"
 #include "src/base/ids.h"
@@ -90,8 +91,8 @@ struct TensorMark {
   int64_t storage_bytes = 0;
   StringId name;
   ModuleId module;
-  StringId dtype = {};  // input: "float32"
-  StringId shape = {};  // input: "[8, 128]"
+  StringId dtype = {};              // input: "float32"
+  std::vector<int64_t> shape = {};  // input
 };
 
 struct Module {
@@ -120,9 +121,10 @@ struct VgpuEvent {
 
 // ---- one step as it was observed: its operators, and the work that they asked the GPU for ----
 
-// An operator and what it was called with, as JSON (docs/reference/capture-format.md).
+// An operator and what it was called with.
 struct OperatorKind {
-  StringId name, inputs;
+  StringId name;
+  std::vector<OperatorArgument> inputs;
 };
 
 // Times of operators count from ObservedStep::unix_ns.
@@ -140,7 +142,8 @@ enum class WorkKind : uint8_t { kernel, call, copy, memset };
 struct Work {
   WorkKind kind = WorkKind::kernel;
   StringId name;                                  // kernel: mangled; call: "cublasSgemm_v2"
-  StringId library, arguments;                    // call; arguments as JSON
+  StringId library;                               // call
+  uint32_t arguments = 0;                         // call: in ObservedStep::call_arguments
   std::array<uint32_t, 3> grid = {}, block = {};  // kernel
   int64_t size_bytes = 0;                         // copy, memset; kernel: dynamic shared memory
   int64_t copy_kind = 0;                          // as cudaMemcpyKind
@@ -176,6 +179,7 @@ struct ObservedStep {
   bool has_order = false;               // `order` tells all; older captures have none
   std::vector<Order> order;
   std::vector<CompiledKernel> compiled;
+  std::vector<CallArguments> call_arguments;  // each once
 };
 
 struct UnsupportedCall {

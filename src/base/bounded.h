@@ -9,6 +9,7 @@
 namespace gpucast {
 
 inline constexpr int64_t kMostElements = int64_t{1} << 50;
+inline constexpr int64_t kMostTensorBytes = int64_t{1} << 40;  // 1 TiB: sums over lists of tensors stay in range, too
 
 // Of numbers of 0 or more; what is below 0 counts as 0.
 inline int64_t bounded_product(std::span<const int64_t> factors) {

@@ -7,8 +7,6 @@
 #include <set>
 #include <string>
 
-#include "src/base/json.h"
-
 namespace gpucast {
 namespace {
 
@@ -69,16 +67,15 @@ std::optional<VaryingInput> varying_input(const Trace& trace) {
   std::sort(step_ends.begin(), step_ends.end());
   std::map<StringId, ShapesOfInput> inputs;
   for (const TensorMark& tensor : trace.tensors) {
-    if (tensor.kind != TensorKind::input || !tensor.shape.valid()) continue;
+    if (tensor.kind != TensorKind::input || tensor.shape.empty()) continue;
     const auto step = static_cast<size_t>(std::upper_bound(step_ends.begin(), step_ends.end(), tensor.sequence) - step_ends.begin());
     if (step == step_ends.size()) continue;  // of a step that was not completed
-    std::vector<int64_t> shape;
-    for (const Json& size : Json::parse(trace.strings.text(tensor.shape))) shape.push_back(size.get<int64_t>());
+    const std::vector<int64_t>& shape = tensor.shape;
     if (shape.size() < 2) continue;
     ShapesOfInput& input = inputs[tensor.name];
     input.by_step[step].insert({shape.begin() + 1, shape.end()});
     if (input.smallest.empty() || elements_of(shape) < elements_of(input.smallest)) input.smallest = shape;
-    if (input.largest.empty() || elements_of(shape) > elements_of(input.largest)) input.largest = std::move(shape);
+    if (input.largest.empty() || elements_of(shape) > elements_of(input.largest)) input.largest = shape;
   }
   std::optional<VaryingInput> most;
   double most_ratio = 0;

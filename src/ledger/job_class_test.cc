@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "src/base/json.h"
+
 namespace gpucast {
 namespace {
 
@@ -52,7 +54,7 @@ Trace trace_of(const std::vector<std::vector<std::string>>& steps) {
       tensor.kind = TensorKind::input;
       tensor.sequence = ++sequence;
       tensor.name = trace.strings.intern(input.substr(0, input.find(' ')));
-      tensor.shape = trace.strings.intern(input.substr(input.find(' ') + 1));
+      for (const Json& size : Json::parse(input.substr(input.find(' ') + 1))) tensor.shape.push_back(size.get<int64_t>());
       trace.tensors.push_back(tensor);
     }
     Mark mark;

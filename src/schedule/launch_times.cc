@@ -11,6 +11,7 @@
 #include "src/base/json.h"
 #include "src/schedule/step_schedule.h"
 #include "src/time/duration.h"
+#include "src/trace/read_arguments.h"
 #include "src/work/library_call.h"
 #include "src/work/observe_step.h"
 
@@ -84,7 +85,8 @@ GpuTimeline::Work LaunchTimes::of(std::string_view question) {
     operation = operation_by_threads(work);
   } else if (kind == "call") {
     const std::string_view library = word(&question), name = word(&question);
-    const std::optional<Operation> known = library_call(library, name, Json::parse(question), {tf32_products_, tf32_convolutions_});
+    const std::optional<Operation> known =
+        library_call(library, name, call_arguments(Json::parse(question)), {tf32_products_, tf32_convolutions_});
     unknown_ += known ? 0 : 1;
     operation = known ? *known : operation_by_threads({});
   } else if (kind == "copy" || kind == "fill") {

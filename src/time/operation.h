@@ -2,6 +2,7 @@
 // what is computed, so that the same operation has a duration on every card.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <string_view>
 
@@ -39,6 +40,7 @@ Pass pass_from_name(std::string_view name);  // count_: there is none
 struct GemmShape {
   int64_t batch = 1, m = 0, n = 0, k = 0;
   bool a_transposed = false, b_transposed = false;  // row-major out: b_transposed is a linear layer's forward
+  friend auto operator<=>(const GemmShape&, const GemmShape&) = default;
 };
 
 // Up to three dimensions of space; unused ones are 1. x[batch, in_channels, in...], w[out_channels, in_channels / groups, window...].
@@ -48,6 +50,7 @@ struct ConvolutionShape {
   int64_t in[3] = {1, 1, 1}, out[3] = {1, 1, 1}, window[3] = {1, 1, 1}, stride[3] = {1, 1, 1};
   bool channels_last = false, transposed = false;
   bool by_library = true;  // cuDNN; false: by PyTorch's own kernels, as narrow or wide depthwise ones are
+  friend auto operator<=>(const ConvolutionShape&, const ConvolutionShape&) = default;
 };
 
 struct AttentionShape {
@@ -56,6 +59,7 @@ struct AttentionShape {
   bool causal = false;
   int64_t window = 0;    // keys a query sees; 0: all
   bool prefill = false;  // a serving framework's: queries and keys are rotated and the cache is written, too
+  friend auto operator<=>(const AttentionShape&, const AttentionShape&) = default;
 };
 
 struct Operation {
@@ -76,6 +80,7 @@ struct Operation {
   ConvolutionShape convolution;               // convolution
   AttentionShape attention;                   // attention
   int64_t ranks = 1;                          // collective
+  friend auto operator<=>(const Operation&, const Operation&) = default;
 };
 
 }  // namespace gpucast

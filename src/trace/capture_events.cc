@@ -1,12 +1,12 @@
 #include "src/trace/capture_events.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <cstdint>
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include "src/base/json.h"
+#include "src/trace/read_arguments.h"
 
 namespace gpucast::capture {
 namespace {
@@ -125,11 +125,10 @@ const char* read_tensor(Reading& reading, Elements& elements) {
     std::string_view dtype;
     if (tensor.kind == TensorKind::input && elements.text(&dtype)) {
       tensor.dtype = reading.trace.strings.intern(dtype);
-      const std::vector<int64_t> shape = integers_of(elements.next());
-      if (!shape.empty()) tensor.shape = reading.trace.strings.intern(fmt::format("[{}]", fmt::join(shape, ", ")));
+      tensor.shape = integers_of(elements.next());
     }
   }
-  reading.trace.tensors.push_back(tensor);
+  reading.trace.tensors.push_back(std::move(tensor));
   return nullptr;
 }
 
@@ -143,8 +142,9 @@ const char* read_operator_kind(Reading& reading, Elements& elements) {
   od::array list;
   if (elements.next().get_array().get(list) != simdjson::SUCCESS || list.raw_json().get(inputs) != simdjson::SUCCESS)
     return "'operator_kind'";
-  reading.trace.observed.kinds.push_back({name_id, reading.trace.strings.intern(inputs)});
-  return nullptr;
+  const Json arguments = Json::parse(inputs);
+  reading.trace.observed.kinds.push_back({name_id, operator_arguments(arguments)});
+  return arguments.is_array() ? nullptr : "'operator_kind'";
 }
 
 const char* read_operator_call(Reading& reading, Elements& elements) {

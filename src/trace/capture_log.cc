@@ -9,7 +9,9 @@
 #include <utility>
 #include <vector>
 
+#include "src/base/json.h"
 #include "src/trace/convolutions.h"
+#include "src/trace/read_arguments.h"
 
 namespace gpucast::capture {
 namespace {
@@ -78,6 +80,22 @@ bool read_launch(Reading& reading, Elements& elements) {
   return true;
 }
 
+// In ObservedStep::call_arguments. Most calls repeat those of others, and each text is parsed once.
+bool find_arguments(Reading& reading, std::string_view json, uint32_t* number) {
+  auto& numbers = reading.log.call_arguments;
+  if (const auto known = numbers.find(json); known != numbers.end()) {
+    *number = known->second;
+    return true;
+  }
+  const Json object = Json::parse(json);
+  if (!object.is_object()) return false;
+  std::vector<CallArguments>& all = reading.trace.observed.call_arguments;
+  *number = static_cast<uint32_t>(all.size());
+  all.push_back(call_arguments(object));
+  numbers.emplace(json, *number);
+  return true;
+}
+
 bool read_library_call(Reading& reading, Elements& elements) {
   Work work;
   work.kind = WorkKind::call;
@@ -85,8 +103,8 @@ bool read_library_call(Reading& reading, Elements& elements) {
   od::object object;
   if (!read_name(reading, elements, &work.library) || !read_name(reading, elements, &work.name)) return false;
   if (elements.next().get_object().get(object) != simdjson::SUCCESS || object.raw_json().get(arguments) != simdjson::SUCCESS) return false;
-  work.arguments = reading.trace.strings.intern(arguments);
-  if (!elements.address(&work.stream) || !is_time(elements.next(), &work.time_ns)) return false;
+  if (!find_arguments(reading, arguments, &work.arguments) || !elements.address(&work.stream) || !is_time(elements.next(), &work.time_ns))
+    return false;
   add_work(reading, std::move(work));
   return true;
 }

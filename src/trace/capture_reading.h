@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -26,7 +28,8 @@ struct KernelName {
 // The virtual GPU's log, at the line that is read.
 struct LogState {
   std::unordered_map<int64_t, KernelName> kernel_names;
-  std::unordered_map<uint64_t, uint64_t> event_streams;  // event -> the stream that it was last recorded on
+  std::map<std::string, uint32_t, std::less<>> call_arguments;  // JSON -> in ObservedStep::call_arguments
+  std::unordered_map<uint64_t, uint64_t> event_streams;         // event -> the stream that it was last recorded on
   int64_t mark = 0, thread = 0;
   int64_t captured_ns = -1, captured_thread = 0;  // of the work in the next line
 };

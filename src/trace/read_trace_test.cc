@@ -66,9 +66,9 @@ TEST(ReadTrace, ShapesOfInputs) {
 ["tensor",1,"input",139637976727552,1000,"old",-1]
 )");
   ASSERT_EQ(t.tensors.size(), 3u);
-  EXPECT_EQ(t.strings.text(t.tensors[0].shape), "[8, 16]");
-  EXPECT_FALSE(t.tensors[1].shape.valid());
-  EXPECT_FALSE(t.tensors[2].shape.valid());
+  EXPECT_EQ(t.tensors[0].shape, (std::vector<int64_t>{8, 16}));
+  EXPECT_TRUE(t.tensors[1].shape.empty());
+  EXPECT_TRUE(t.tensors[2].shape.empty());
 }
 
 TEST(ReadTrace, WithoutAnyBackwardForwardsWithoutGradientsAreNoEvaluation) {
@@ -153,6 +153,47 @@ TEST(ReadTrace, EveryPartOfACapture) {
     const auto problem = static_cast<Problem>(i);
     EXPECT_EQ(t.problems[problem].count, 0) << problem_info(problem).name << " " << t.problems[problem].first;
   }
+}
+
+TEST(ReadTrace, ArgumentsAreReadOnce) {
+  const Trace t = read(std::string(kProcess) + kAlloc +
+                       R"({"record":"operators","step":2,"unix_ns":1000000000,"marks":[2,9]}
+["operator_kind",0,"aten::add_",[{"float32":[[4,2],[2,1]]},{"int64":[[],[],"cpu"]},[{"bool":[[3],[1]]},null],[1,2],true,7,0.5,"x",null]]
+["operator_kind",1,"aten::cut",[nul]]
+["vgpu_mark",2]
+["call","cublas","cublasSgemm_v2",{"type":"float32","ta":"t","tb":"n","m":8,"n":4,"k":-2},0,1]
+["call","cublas","cublasSgemm_v2",{"type":"float32","ta":"t","tb":"n","m":8,"n":4,"k":-2},0,2]
+["call","cudnn","cudnnBackendExecute",{"operations":[{"op":"pointwise","tensors":[{"type":"float16","shape":[2,3],"virtual":1}]}]},0,3]
+["call","cublas","cublasSgemm_v2",{"m":nul},0,4]
+)");
+  ASSERT_EQ(t.observed.kinds.size(), 2u);
+  const std::vector<OperatorArgument>& in = t.observed.kinds[0].inputs;
+  ASSERT_EQ(in.size(), 9u);
+  ASSERT_EQ(in[0].tensors.size(), 1u);
+  EXPECT_EQ(in[0].tensors[0].dtype, "float32");
+  EXPECT_EQ(in[0].tensors[0].sizes, (std::vector<int64_t>{4, 2}));
+  EXPECT_EQ(in[0].tensors[0].strides, (std::vector<int64_t>{2, 1}));
+  EXPECT_TRUE(in[0].tensors[0].on_card);
+  EXPECT_FALSE(in[1].tensors[0].on_card);
+  EXPECT_EQ(in[2].kind, ArgumentKind::tensors);
+  EXPECT_EQ(in[2].tensors.size(), 1u);
+  EXPECT_EQ(in[3].integers, (std::vector<int64_t>{1, 2}));
+  EXPECT_TRUE(in[4].boolean);
+  EXPECT_EQ(in[5].integer, 7);
+  for (size_t i = 6; i < 9; ++i) EXPECT_EQ(in[i].kind, ArgumentKind::other);
+  EXPECT_TRUE(t.observed.kinds[1].inputs.empty()) << "no JSON, and its number is taken";
+  ASSERT_EQ(t.observed.work.size(), 3u);
+  ASSERT_EQ(t.observed.call_arguments.size(), 2u);
+  EXPECT_EQ(t.observed.work[0].arguments, t.observed.work[1].arguments);
+  const CallArguments& gemm = t.observed.call_arguments[0];
+  EXPECT_EQ(gemm.m, 8);
+  EXPECT_EQ(gemm.k, 0) << "no size is below 0";
+  EXPECT_FALSE(gemm.batch);
+  EXPECT_TRUE(gemm.a_transposed && !gemm.b_transposed);
+  const GraphTensor& tensor = t.observed.call_arguments[1].operations[0].tensors[0];
+  EXPECT_EQ(tensor.shape, (std::vector<int64_t>{2, 3}));
+  EXPECT_TRUE(tensor.is_virtual);
+  EXPECT_EQ(t.problems[Problem::bad_event].count, 2);
 }
 
 TEST(ReadTrace, BadLinesAreCountedWithThePlaceOfTheFirst) {

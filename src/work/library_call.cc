@@ -12,17 +12,6 @@
 namespace gpucast {
 namespace {
 
-std::string text(const Json& object, const char* key) { return object[key].get<std::string>(); }
-int64_t number(const Json& object, const char* key, int64_t otherwise = 0) {
-  const Json& value = object[key];
-  return value.is_number() ? std::clamp<int64_t>(value.get<int64_t>(), 0, kMostElements) : otherwise;
-}
-std::vector<int64_t> numbers(const Json& object, const char* key) {
-  std::vector<int64_t> out;
-  for (const Json& value : object[key].values()) out.push_back(std::clamp<int64_t>(value.get<int64_t>(), 0, kMostElements));
-  return out;
-}
-
 // cublasComputeType_t: what fp32 numbers are multiplied in.
 constexpr int64_t kFast16F = 74, kFast16BF = 75, kFastTf32 = 77;
 
@@ -36,32 +25,30 @@ Precision product_precision(const std::string& type, int64_t compute_type, bool 
 }
 
 // Libraries count columns first: their m is our n.
-Operation gemm(const Json& call, const CallSettings& settings) {
+Operation gemm(const CallArguments& call, const CallSettings& settings) {
   Operation out;
   out.kind = OperationKind::gemm;
-  const std::string type = text(call, "type");
-  out.precision = product_precision(type, number(call, "compute_type"), settings.tf32_products);
-  out.element_bytes = std::max(1, type_bytes(type));
+  out.precision = product_precision(call.type, call.compute_type, settings.tf32_products);
+  out.element_bytes = std::max(1, type_bytes(call.type));
   GemmShape& shape = out.gemm;
-  shape.batch = number(call, "batch", 1);
-  shape.m = number(call, "n");
-  shape.n = number(call, "m");
-  shape.k = number(call, "k");
-  shape.a_transposed = text(call, "tb") != "n";
-  shape.b_transposed = text(call, "ta") != "n";
-  const std::string written = text(call, "type_c");
+  shape.batch = call.batch.value_or(1);
+  shape.m = call.n.value_or(0);
+  shape.n = call.m.value_or(0);
+  shape.k = call.k.value_or(0);
+  shape.a_transposed = call.b_transposed;
+  shape.b_transposed = call.a_transposed;
   out.bytes_read = bounded_product({shape.batch, shape.m + shape.n, shape.k, out.element_bytes});
   out.bytes_written =
-      bounded_product({shape.batch, shape.m, shape.n, written.empty() ? out.element_bytes : std::max(1, type_bytes(written))});
+      bounded_product({shape.batch, shape.m, shape.n, call.type_c.empty() ? out.element_bytes : std::max(1, type_bytes(call.type_c))});
   out.flops =
       2.0 * static_cast<double>(shape.batch) * static_cast<double>(shape.m) * static_cast<double>(shape.n) * static_cast<double>(shape.k);
   return out;
 }
 
 // Matrix times vector.
-Operation gemv(const Json& call, const CallSettings& settings) {
+Operation gemv(const CallArguments& call, const CallSettings& settings) {
   Operation out = gemm(call, settings);
-  out.gemm = {1, number(call, "m"), 1, number(call, "n"), false, false};
+  out.gemm = {1, call.m.value_or(0), 1, call.n.value_or(0), false, false};
   out.bytes_read = bounded_product({out.gemm.m + 1, out.gemm.k, out.element_bytes});
   out.bytes_written = bounded_product({out.gemm.m, out.element_bytes});
   out.flops = 2.0 * static_cast<double>(out.gemm.m) * static_cast<double>(out.gemm.k);
@@ -69,20 +56,18 @@ Operation gemv(const Json& call, const CallSettings& settings) {
 }
 
 // One operation of a graph that cuDNN executes.
-Operation convolution(const Json& call, const CallSettings& settings) {
+Operation convolution(const GraphOperation& call, const CallSettings& settings) {
   Operation out;
   out.kind = OperationKind::convolution;
-  const std::string type = text(call, "type"), op = text(call, "op");
-  out.precision = type_precision(type);
+  out.precision = type_precision(call.type);
   if (out.precision == Precision::fp32 && settings.tf32_convolutions) out.precision = Precision::tf32;
-  out.element_bytes = std::max(1, type_bytes(type));
-  const std::vector<int64_t> x = numbers(call, "x"), w = numbers(call, "w"), y = numbers(call, "y"), strides = numbers(call, "x_strides"),
-                             step = numbers(call, "stride");
+  out.element_bytes = std::max(1, type_bytes(call.type));
+  const std::vector<int64_t>&x = call.x, &w = call.w, &y = call.y;
   ConvolutionShape& shape = out.convolution;
-  if (x.size() >= 3 && w.size() == x.size() && y.size() == x.size()) shape = convolution_shape(x, strides, w, y, step);
-  shape.pass = op == "convolution_backward_data"     ? Pass::data_gradient
-               : op == "convolution_backward_filter" ? Pass::weight_gradient
-                                                     : Pass::forward;
+  if (x.size() >= 3 && w.size() == x.size() && y.size() == x.size()) shape = convolution_shape(x, call.x_strides, w, y, call.stride);
+  shape.pass = call.op == "convolution_backward_data"     ? Pass::data_gradient
+               : call.op == "convolution_backward_filter" ? Pass::weight_gradient
+                                                          : Pass::forward;
   if (shape.batch == 0) return out;
   const int64_t bytes[] = {bounded_product({bounded_product(x), out.element_bytes}),
                            bounded_product({bounded_product(w), out.element_bytes}),
@@ -95,20 +80,19 @@ Operation convolution(const Json& call, const CallSettings& settings) {
   return out;
 }
 
-std::optional<Operation> graph(const Json& call, const CallSettings& settings) {
+std::optional<Operation> graph(const CallArguments& call, const CallSettings& settings) {
   std::optional<Operation> main;
   int64_t bytes = 0;
   int element_bytes = 4;
-  for (const Json& part : call["operations"].values()) {
-    const std::string op = text(part, "op");
-    if (op.starts_with("convolution")) {
+  for (const GraphOperation& part : call.operations) {
+    if (part.op.starts_with("convolution")) {
       main = convolution(part, settings);
       continue;
     }
-    for (const Json& tensor : part["tensors"].values()) {
-      if (number(tensor, "virtual") != 0) continue;
-      element_bytes = std::max(1, type_bytes(text(tensor, "type")));
-      bytes = std::min(kMostElements, bytes + bounded_product({bounded_product(numbers(tensor, "shape")), element_bytes}));
+    for (const GraphTensor& tensor : part.tensors) {
+      if (tensor.is_virtual) continue;
+      element_bytes = std::max(1, type_bytes(tensor.type));
+      bytes = std::min(kMostElements, bytes + bounded_product({bounded_product(tensor.shape), element_bytes}));
     }
   }
   if (main || bytes == 0) return main;
@@ -122,12 +106,12 @@ std::optional<Operation> graph(const Json& call, const CallSettings& settings) {
 
 // Batch norm: mode 0 is per activation, others per channel.
 // With statistics from training it is elementwise.
-Operation batch_norm(const Json& call, bool backward, bool inference) {
+Operation batch_norm(const CallArguments& call, bool backward, bool inference) {
   Operation out;
   out.kind = inference ? OperationKind::elementwise : OperationKind::normalization;
   out.per_channel = !inference;
-  out.element_bytes = std::max(1, type_bytes(text(call, "type")));
-  const std::vector<int64_t> shape = numbers(call, "shape"), strides = numbers(call, "strides");
+  out.element_bytes = std::max(1, type_bytes(call.type));
+  const std::vector<int64_t>&shape = call.shape, &strides = call.strides;
   const int64_t count = bounded_product(shape), bytes = bounded_product({count, out.element_bytes});
   if (!inference) {
     out.rows = shape.size() > 1 ? shape[1] : 1;
@@ -141,17 +125,16 @@ Operation batch_norm(const Json& call, bool backward, bool inference) {
   return out;
 }
 
-Operation recurrent(const Json& call, std::string_view name) {
+Operation recurrent(const CallArguments& call, std::string_view name) {
   Operation out;
   out.kind = OperationKind::recurrent;
-  const std::string type = text(call, "type"), cell = text(call, "cell");
-  out.precision = type_precision(type);
-  out.element_bytes = std::max(1, type_bytes(type));
-  const int64_t gates = cell == "lstm"  ? 4
-                        : cell == "gru" ? 3
-                                        : 1,
-                layers = number(call, "layers", 1), directions = number(call, "directions", 1), hidden = number(call, "hidden_size"),
-                input = number(call, "input_size"), steps = number(call, "steps"), batch = number(call, "batch");
+  out.precision = type_precision(call.type);
+  out.element_bytes = std::max(1, type_bytes(call.type));
+  const int64_t gates = call.cell == "lstm"  ? 4
+                        : call.cell == "gru" ? 3
+                                             : 1,
+                layers = call.layers, directions = call.directions, hidden = call.hidden_size, input = call.input_size, steps = call.steps,
+                batch = call.batch.value_or(0);
   double weights = 0;  // all layers'
   const auto of_layer = [&](int64_t from) {
     return static_cast<double>(gates * directions) * static_cast<double>(hidden) * static_cast<double>(from + hidden);
@@ -171,12 +154,12 @@ Operation recurrent(const Json& call, std::string_view name) {
   return out;
 }
 
-Operation collective(const Json& call, std::string_view name) {
+Operation collective(const CallArguments& call, std::string_view name) {
   Operation out;
   out.kind = OperationKind::collective;
-  out.element_bytes = std::max(1, type_bytes(text(call, "type")));
-  out.ranks = std::max<int64_t>(1, number(call, "world", 1));
-  const int64_t bytes = bounded_product({number(call, "count"), out.element_bytes});
+  out.element_bytes = std::max(1, type_bytes(call.type));
+  out.ranks = std::max<int64_t>(1, call.world);
+  const int64_t bytes = bounded_product({call.count, out.element_bytes});
   out.bytes_read = bytes;
   out.bytes_written = name == "ncclAllGather" ? bounded_product({bytes, out.ranks}) : bytes;
   if (name == "ncclReduceScatter") out.bytes_read = bounded_product({bytes, out.ranks});
@@ -184,11 +167,11 @@ Operation collective(const Json& call, std::string_view name) {
 }
 
 // What works on `n` numbers: dot, norm, scal, axpy.
-Operation vector_operation(const Json& call) {
+Operation vector_operation(const CallArguments& call) {
   Operation out;
   out.kind = OperationKind::reduction;
-  out.element_bytes = std::max(1, type_bytes(text(call, "type")));
-  out.columns = number(call, "n");
+  out.element_bytes = std::max(1, type_bytes(call.type));
+  out.columns = call.n.value_or(0);
   out.rows = 1;
   out.bytes_read = bounded_product({out.columns, out.element_bytes});
   out.bytes_written = out.element_bytes;
@@ -235,21 +218,21 @@ Precision type_precision(std::string_view name) {
   return Precision::fp32;
 }
 
-std::optional<Operation> library_call(std::string_view library, std::string_view name, const Json& arguments,
+std::optional<Operation> library_call(std::string_view library, std::string_view name, const CallArguments& arguments,
                                       const CallSettings& settings) {
   const auto has = [&](std::string_view part) { return name.find(part) != std::string_view::npos; };
   if (library == "cublas" || library == "cublasLt" || library == "cusparseLt") {
-    if (arguments["k"].is_number()) return gemm(arguments, settings);
+    if (arguments.k) return gemm(arguments, settings);
     if (has("gemv")) return gemv(arguments, settings);
-    if (arguments["n"].is_number()) return vector_operation(arguments);
+    if (arguments.n) return vector_operation(arguments);
     return std::nullopt;
   }
   if (library == "cudnn") {
     if (has("BackendExecute")) return graph(arguments, settings);
     if (has("BatchNorm")) return batch_norm(arguments, has("Backward"), has("Inference"));
     if (has("RNN")) return recurrent(arguments, name);
-    if (has("onvolution") && arguments["x"].is_array()) {
-      Operation out = convolution(arguments, settings);
+    if (has("onvolution") && !arguments.convolution.x.empty()) {
+      Operation out = convolution(arguments.convolution, settings);
       if (has("BackwardData")) out.convolution.pass = Pass::data_gradient;
       if (has("BackwardFilter")) out.convolution.pass = Pass::weight_gradient;
       return out;

@@ -6,7 +6,7 @@
 #include <span>
 #include <string_view>
 
-#include "src/base/json.h"
+#include "gpucast/recorded_arguments.h"
 #include "src/time/operation.h"
 
 namespace gpucast {
@@ -16,7 +16,8 @@ struct CallSettings {
 };
 
 // Unset: a call that is not known, or one that launches nothing (a barrier of no data).
-std::optional<Operation> library_call(std::string_view library, std::string_view name, const Json& arguments, const CallSettings& settings);
+std::optional<Operation> library_call(std::string_view library, std::string_view name, const CallArguments& arguments,
+                                      const CallSettings& settings);
 
 // Of a convolution of x[batch, channels, ...] with w; `out`: y's whole shape, of which the dimensions of space count. Up to three of them.
 // All three have the same number of dimensions.

@@ -1,16 +1,16 @@
 #include "src/work/observe_step.h"
 
 #include <algorithm>
+#include <compare>
+#include <cstdint>
 #include <map>
 #include <optional>
-#include <tuple>
 #include <unordered_map>
 #include <utility>
 
 #include "gpucast/error.h"
 #include "src/attribution/open_marks.h"
 #include "src/base/bounded.h"
-#include "src/base/json.h"
 #include "src/work/host_time.h"
 #include "src/work/library_call.h"
 #include "src/work/operator_table.h"
@@ -57,16 +57,16 @@ class Known {
     if (added) {
       const OperatorKind& row = trace_.observed.kinds[kind];
       const std::string_view name = trace_.strings.text(row.name);
-      found->second.operation = operator_operation(name, Json::parse(trace_.strings.text(row.inputs)));
+      found->second.operation = operator_operation(name, row.inputs);
       found->second.known = found->second.operation && operator_is_known(name);
     }
     return found->second;
   }
   const Entry& of_call(const Work& work) {
-    const auto [found, added] = calls_.try_emplace({work.name.index(), work.arguments.index()});
+    const auto [found, added] = calls_.try_emplace({work.name.index(), work.arguments});
     if (added) {
       found->second.operation = library_call(trace_.strings.text(work.library), trace_.strings.text(work.name),
-                                             Json::parse(trace_.strings.text(work.arguments)), settings_);
+                                             trace_.observed.call_arguments[work.arguments], settings_);
       found->second.known = found->second.operation.has_value();
     }
     return found->second;
@@ -76,7 +76,7 @@ class Known {
   const Trace& trace_;
   CallSettings settings_;
   std::unordered_map<uint32_t, Entry> operators_;
-  std::map<std::pair<size_t, size_t>, Entry> calls_;
+  std::map<std::pair<size_t, uint32_t>, Entry> calls_;
 };
 
 // The index of `handle` in `all`; a new one goes to the end.
@@ -86,6 +86,14 @@ uint32_t number_of(uint64_t handle, std::vector<uint64_t>* all) {
   if (known == all->end()) all->push_back(handle);
   return number;
 }
+
+// What an operation follows from: reports tell operations of equal sizes apart by it.
+struct Origin {
+  int64_t operator_kind = -1;   // in ObservedStep::kinds; -1: none
+  StringId call;                // of a library, ...
+  uint32_t call_arguments = 0;  // ... in ObservedStep::call_arguments
+  friend auto operator<=>(const Origin&, const Origin&) = default;
+};
 
 constexpr int64_t kBytesPerUnknownThread = 8;  // read one number, write one
 
@@ -222,6 +230,7 @@ class StepMaker {
     made.mark = work.mark;
     made.kernel = std::string(trace_.strings.text(work.name));
     open_call_ = -1;
+    origin_ = {};
     const int64_t pointed_bytes = work.pointers.empty() ? 0 : pointed_.bytes(work.pointers, made.asked_unix_us);
     if (pointed_bytes > 0) {
       set_compiled(pointed_bytes, &made);
@@ -240,7 +249,6 @@ class StepMaker {
     operation_ = of_compiled(made->kernel, pointed_bytes);
     made->known = operation_.kind != OperationKind::unknown;
     made->name = made->kernel;
-    source_ = {5, pointed_bytes, static_cast<int64_t>(operation_.kind), 0};
   }
 
   void set_kernel(size_t i, StepOperation* made) {
@@ -250,7 +258,7 @@ class StepMaker {
     made->known = entry && entry->known;
     const bool sized = entry && entry->operation;
     operation_ = sized ? *entry->operation : operation_by_threads(work);
-    source_ = {sized ? 0 : 1, sized ? owner->kind : operation_.bytes_read, 0, 0};
+    if (sized) origin_.operator_kind = owner->kind;
     made->name = owner_name(i, made->kernel);
     open_call_ = owners_[i];
   }
@@ -260,7 +268,8 @@ class StepMaker {
     const Known::Entry& entry = known_.of_call(work);
     made->known = entry.known;
     operation_ = entry.operation ? *entry.operation : operation_by_threads(work);
-    source_ = {2, static_cast<int64_t>(work.name.index()), static_cast<int64_t>(work.arguments.index()), 0};
+    origin_.call = work.name;
+    origin_.call_arguments = work.arguments;
     made->name = owner_name(i, made->kernel);
   }
 
@@ -268,7 +277,6 @@ class StepMaker {
     const Work& work = step_.work[i];
     made->known = true;
     operation_ = operation_of_copy(work);
-    source_ = {work.kind == WorkKind::memset ? 3 : work.pageable ? 6 : 4, work.copy_kind, work.size_bytes, 0};
     made->kernel = work.kind == WorkKind::memset ? "memset" : "memcpy";
     made->name = owner_name(i, made->kernel);
     made->waits = operation_.to_host && !step_.has_order;
@@ -280,17 +288,13 @@ class StepMaker {
     return owner ? std::string(trace_.strings.text(step_.kinds[owner->kind].name)) : without;
   }
 
-  // The last operation has all its launches: equal ones share a shape.
+  // The last operation has all its launches: equal ones of one origin share a shape.
   void close_operation() {
     if (out_.operations.empty()) return;
-    std::get<3>(source_) = operation_.launches;
-    const auto [found, added] = shapes_.try_emplace(source_, static_cast<uint32_t>(out_.shapes.size()));
+    const auto [found, added] = shapes_.try_emplace({origin_, operation_}, static_cast<uint32_t>(out_.shapes.size()));
     if (added) out_.shapes.push_back(operation_);
     out_.operations.back().shape = found->second;
   }
-
-  // A shape is what it was made from, and how many launches it is.
-  using Source = std::tuple<int, int64_t, int64_t, int64_t>;
 
   const Trace& trace_;
   const ObservedStep& step_;
@@ -302,8 +306,8 @@ class StepMaker {
   std::vector<Order>::const_iterator next_order_;
   int64_t open_call_ = -1;  // the operator whose kernels the last operation is made of
   Operation operation_;     // the last one
-  Source source_;           // what it was made from
-  std::map<Source, uint32_t> shapes_;
+  Origin origin_;           // what it follows from
+  std::map<std::pair<Origin, Operation>, uint32_t> shapes_;
   std::vector<uint64_t> events_;
   StepOperations out_;
 };

@@ -6,7 +6,9 @@
 #include <vector>
 
 #include "gpucast/error.h"
+#include "src/base/json.h"
 #include "src/schedule/step_schedule.h"
+#include "src/trace/read_arguments.h"
 #include "src/work/library_call.h"
 #include "src/work/operator_table.h"
 #include "src/work/test_step.h"
@@ -15,12 +17,12 @@ namespace gpucast {
 namespace {
 
 Operation of(const char* name, const char* inputs) {
-  const auto found = operator_operation(name, Json::parse(inputs));
+  const auto found = operator_operation(name, operator_arguments(Json::parse(inputs)));
   EXPECT_TRUE(found) << name;
   return found.value_or(Operation{});
 }
 Operation call(const char* library, const char* name, const char* arguments, CallSettings settings = {}) {
-  const auto found = library_call(library, name, Json::parse(arguments), settings);
+  const auto found = library_call(library, name, call_arguments(Json::parse(arguments)), settings);
   EXPECT_TRUE(found) << name;
   return found.value_or(Operation{});
 }
@@ -89,7 +91,7 @@ TEST(OperatorTable, DepthwiseConvolutionsOfPyTorchAreNotALibrarys) {
 
 TEST(OperatorTable, NumbersOnTheHostAreNotRead) {
   EXPECT_EQ(of("aten::add_", R"([{"int64": [[], []]}, {"int64": [[], [], "cpu"]}, 1])").bytes_read, 8);
-  EXPECT_FALSE(operator_operation("aten::add_", Json::parse(R"([{"int64": [[], [], "cpu"]}, 1])")));
+  EXPECT_FALSE(operator_operation("aten::add_", operator_arguments(Json::parse(R"([{"int64": [[], [], "cpu"]}, 1])"))));
 }
 
 TEST(OperatorTable, ReductionsKeepWhatIsNotReduced) {
@@ -166,7 +168,7 @@ TEST(OperatorTable, GarbageIsNoCrash) {
     for (const char* name : {"aten::sum", "aten::_softmax", "aten::native_layer_norm_backward", "aten::convolution_backward",
                              "aten::_flash_attention_backward", "aten::max_pool2d_with_indices", "aten::embedding", "aten::_foreach_add_",
                              "aten::copy_", "aten::cat", "unheard::of", ""}) {
-      (void)operator_operation(name, Json::parse(inputs));
+      (void)operator_operation(name, operator_arguments(Json::parse(inputs)));
     }
   }
 }
@@ -211,8 +213,8 @@ TEST(LibraryCall, AConvolutionsPassAndGroups) {
 }
 
 TEST(LibraryCall, WhatIsNotKnownIsSaid) {
-  EXPECT_FALSE(library_call("cusolver", "cusolverDnSpotrf", Json::parse("{}"), {}));
-  EXPECT_FALSE(library_call("cudnn", "cudnnOfTheFuture", Json::parse("{}"), {}));
+  EXPECT_FALSE(library_call("cusolver", "cusolverDnSpotrf", call_arguments(Json::parse("{}")), {}));
+  EXPECT_FALSE(library_call("cudnn", "cudnnOfTheFuture", call_arguments(Json::parse("{}")), {}));
 }
 
 // ---- a whole step ----------------------------------------------------------------------------------------------------------------------

@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <cstdint>
 #include <iterator>
-#include <string>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "src/base/bounded.h"
@@ -12,21 +13,17 @@
 namespace gpucast {
 namespace {
 
-constexpr int64_t kMostOfTensor = int64_t{1} << 40;  // 1 TiB: sums over lists stay in range, too
+struct Tensor : TensorArgument {
+  explicit Tensor(const TensorArgument& argument) : TensorArgument(argument), element_bytes(std::max(1, type_bytes(argument.dtype))) {}
+  int element_bytes;
 
-struct Tensor {
-  std::string type;
-  int element_bytes = 4;
-  std::vector<int64_t> sizes, strides;
-  bool on_card = true;
-
-  int64_t count() const { return std::min(bounded_product(sizes), kMostOfTensor); }
+  int64_t count() const { return std::min(bounded_product(sizes), kMostTensorBytes); }
   // Of distinct elements.
   int64_t bytes() const {
     int64_t out = element_bytes;
     for (size_t i = 0; i < sizes.size(); ++i)
       if (i >= strides.size() || strides[i] != 0) out = bounded_product({out, sizes[i]});
-    return std::min(out, kMostOfTensor);
+    return std::min(out, kMostTensorBytes);
   }
   // The dimension whose neighbours lie together.
   size_t innermost() const {
@@ -38,47 +35,39 @@ struct Tensor {
 
 // What an operator was called with.
 struct Inputs {
-  const Json& json;
+  const std::vector<OperatorArgument>& arguments;
   std::vector<Tensor> tensors;             // those directly in it, and those in its lists
   std::vector<std::vector<Tensor>> lists;  // lists of tensors
 };
 
-bool is_tensor(const Json& value) { return value.is_object() && value.size() == 1 && value.at(0).is_array(); }
-
-Tensor tensor_of(const Json& value) {
-  Tensor out;
-  out.type = value.keys()[0];
-  out.element_bytes = std::max(1, type_bytes(out.type));
-  const Json& parts = value.at(0);
-  if (!parts.empty())
-    for (const Json& size : parts.at(0)) out.sizes.push_back(std::clamp<int64_t>(size.get<int64_t>(), 0, kMostOfTensor));
-  if (parts.size() > 1)
-    for (const Json& stride : parts.at(1)) out.strides.push_back(stride.get<int64_t>());
-  out.on_card = parts.size() < 3;
-  return out;
-}
-
-Inputs read(const Json& json) {
-  Inputs out{json, {}, {}};
-  for (const Json& value : json) {
-    if (is_tensor(value)) out.tensors.push_back(tensor_of(value));
-    if (!value.is_array() || value.empty() || !is_tensor(value.at(0))) continue;
-    out.lists.emplace_back();
-    for (const Json& entry : value) {
-      if (!is_tensor(entry)) continue;
-      out.lists.back().push_back(tensor_of(entry));
-      out.tensors.push_back(out.lists.back().back());
-    }
+Inputs inputs_of(const std::vector<OperatorArgument>& arguments) {
+  Inputs out{arguments, {}, {}};
+  for (const OperatorArgument& argument : arguments) {
+    for (const TensorArgument& tensor : argument.tensors) out.tensors.emplace_back(tensor);
+    if (argument.kind == ArgumentKind::tensors) out.lists.emplace_back(argument.tensors.begin(), argument.tensors.end());
   }
   return out;
 }
 
-std::vector<int64_t> integers(const Json& json, size_t index) {
-  std::vector<int64_t> out;
-  if (index < json.size() && json.at(index).is_array())
-    for (const Json& value : json.at(index))
-      if (value.is_integer()) out.push_back(std::clamp<int64_t>(value.get<int64_t>(), -kMostOfTensor, kMostOfTensor));
-  return out;
+std::vector<int64_t> integers(const Inputs& in, size_t index) {
+  return index < in.arguments.size() ? in.arguments[index].integers : std::vector<int64_t>();
+}
+
+// The argument where it is one whole number.
+std::optional<int64_t> integer(const Inputs& in, size_t index) {
+  if (index >= in.arguments.size() || in.arguments[index].kind != ArgumentKind::integer) return std::nullopt;
+  return in.arguments[index].integer;
+}
+
+// The first of this kind; nullptr: there is none.
+const OperatorArgument* first_of(const Inputs& in, ArgumentKind kind) {
+  const auto found = std::ranges::find(in.arguments, kind, &OperatorArgument::kind);
+  return found == in.arguments.end() ? nullptr : &*found;
+}
+int64_t last_integer(const Inputs& in, int64_t otherwise) {
+  for (const OperatorArgument& argument : in.arguments)
+    if (argument.kind == ArgumentKind::integer) otherwise = argument.integer;
+  return otherwise;
 }
 
 int64_t read_bytes(const Inputs& in) {
@@ -99,7 +88,7 @@ int64_t broadcast_count(const std::vector<Tensor>& tensors) {
       size = own == 0 ? 0 : std::max(size, own);
     }
   }
-  return std::min(bounded_product(sizes), kMostOfTensor);
+  return std::min(bounded_product(sizes), kMostTensorBytes);
 }
 
 int widest(const std::vector<Tensor>& tensors) {
@@ -119,7 +108,7 @@ Operation base(OperationKind kind, const Inputs& in) {
     const auto largest =
         std::max_element(in.tensors.begin(), in.tensors.end(), [](const Tensor& a, const Tensor& b) { return a.bytes() < b.bytes(); });
     out.element_bytes = largest->element_bytes;
-    out.precision = type_precision(largest->type);
+    out.precision = type_precision(largest->dtype);
   }
   return out;
 }
@@ -345,8 +334,8 @@ Operation normalization(const Name& name, const Inputs& in) {
   const bool softmax = name.stem.find("softmax") != std::string_view::npos;
   if (name.stem.find("batch_norm") != std::string_view::npos) {
     // The first truth value says whether statistics are this batch's; else they are known, and it is elementwise.
-    const auto of_batch = std::find_if(in.json.begin(), in.json.end(), [](const Json& value) { return value.is_boolean(); });
-    if (of_batch != in.json.end() && !of_batch->get<bool>()) {
+    const OperatorArgument* of_batch = first_of(in, ArgumentKind::boolean);
+    if (of_batch && !of_batch->boolean) {
       out.kind = OperationKind::elementwise;
     } else {
       out.rows = x.sizes.size() > 1 ? x.sizes[1] : 1;
@@ -355,24 +344,18 @@ Operation normalization(const Name& name, const Inputs& in) {
     out.strided = x.innermost() != 1;
   } else if (name.stem.find("group_norm") != std::string_view::npos || name.stem.find("instance_norm") != std::string_view::npos) {
     // native_group_norm(x, weight, bias, N, C, HxW, groups): rows of one group of one sample.
-    int64_t groups = 1;
-    for (const Json& value : in.json)
-      if (value.is_integer()) groups = value.get<int64_t>();
+    const int64_t groups = last_integer(in, 1);
     out.rows = bounded_product({x.sizes.empty() ? 1 : x.sizes[0], std::max<int64_t>(1, groups)});
   } else if (softmax) {
-    int64_t dim = -1;
-    for (const Json& value : in.json)
-      if (value.is_integer()) {
-        dim = value.get<int64_t>();
-        break;
-      }
+    const OperatorArgument* named = first_of(in, ArgumentKind::integer);
+    int64_t dim = named ? named->integer : -1;
     const auto size = static_cast<int64_t>(x.sizes.size());
     if (dim < 0) dim += size;
     const int64_t length = dim >= 0 && dim < size ? x.sizes[static_cast<size_t>(dim)] : count;
     out.rows = length > 0 ? count / length : 0;
     out.strided = dim != size - 1;
   } else {  // layer and RMS norm: over the dimensions that are named; older releases do not tell them, but weights have their shape
-    int64_t length = bounded_product(integers(in.json, name.backward ? 2 : 1));
+    int64_t length = bounded_product(integers(in, name.backward ? 2 : 1));
     for (size_t i = 1; i < in.tensors.size() && length == 1; ++i)
       if (is_tail(in.tensors[i].sizes, x.sizes)) length = in.tensors[i].count();
     if (length == 1 && !x.sizes.empty()) length = x.sizes.back();
@@ -409,21 +392,15 @@ Operation attention(const Name& name, const Inputs& in) {
   shape.value_dim = v.sizes[3];
   // Its only truth value that says so: is_causal, or custom_mask_type 1 of the memory-efficient one.
   if (name.stem.find("efficient") != std::string_view::npos && !heads_first) {
-    int64_t last = 0;
-    for (const Json& value : in.json)
-      if (value.is_integer()) last = value.get<int64_t>();
+    const int64_t last = last_integer(in, 0);
     shape.causal = last == 1 || last == 2;
-  } else {
-    for (const Json& value : in.json)
-      if (value.is_boolean()) {
-        shape.causal = value.get<bool>();
-        break;
-      }
+  } else if (const OperatorArgument* is_causal = first_of(in, ArgumentKind::boolean)) {
+    shape.causal = is_causal->boolean;
   }
   const double pairs = static_cast<double>(shape.batch) * static_cast<double>(shape.heads) * static_cast<double>(shape.queries) *
                        static_cast<double>(shape.keys);
   out.flops = 2 * pairs * static_cast<double>(shape.head_dim + shape.value_dim) * (shape.causal ? 0.5 : 1) * (name.backward ? 2.5 : 1);
-  out.precision = type_precision(q.type);
+  out.precision = type_precision(q.dtype);
   const int64_t own = q.bytes() + k.bytes() + v.bytes();
   out.bytes_read = name.backward ? own + q.bytes() * 2 : own;
   out.bytes_written = name.backward ? own : q.bytes();
@@ -439,12 +416,13 @@ Operation convolution(const Name& name, const Inputs& in) {
   const Tensor &x = in.tensors[first], &w = in.tensors[first + 1];
   if (x.sizes.size() < 3 || w.sizes.size() != x.sizes.size()) return out;
   std::vector<int64_t> stride;
-  for (const Json& value : in.json)  // the first list of as many numbers as there are dimensions that is not the window
-    if (value.is_array() && value.size() == x.sizes.size() - 2 && !value.empty() && value.at(0).is_integer()) {
-      std::vector<int64_t> list;
-      for (const Json& entry : value) list.push_back(std::max<int64_t>(1, entry.get<int64_t>()));
-      if (stride.empty() && list != std::vector<int64_t>(w.sizes.begin() + 2, w.sizes.end())) stride = list;
-    }
+  for (const OperatorArgument& argument :
+       in.arguments) {  // the first list of as many numbers as there are dimensions that is not the window
+    std::vector<int64_t> list = argument.integers;
+    if (!stride.empty() || list.size() != x.sizes.size() - 2) continue;
+    for (int64_t& step : list) step = std::max<int64_t>(1, step);
+    if (!std::equal(list.begin(), list.end(), w.sizes.begin() + 2, w.sizes.end())) stride = std::move(list);
+  }
   std::vector<int64_t> y = {x.sizes[0], w.sizes[0]};
   for (size_t i = 2; i < x.sizes.size(); ++i) {
     const int64_t step = i - 2 < stride.size() ? stride[i - 2] : 1;
@@ -469,9 +447,8 @@ Operation reduction(const Name& name, const Inputs& in) {
   int64_t kept = 1;
   const auto rank = static_cast<int64_t>(x.sizes.size());
   std::vector<int64_t> dims;
-  for (size_t i = 1; i < in.json.size() && dims.empty(); ++i) dims = integers(in.json, i);
-  const bool one_dim = one_of(name.stem, kOfOneDimension);
-  if (dims.empty() && one_dim && in.json.size() > 1 && in.json.at(1).is_integer()) dims = {in.json.at(1).get<int64_t>()};
+  for (size_t i = 1; i < in.arguments.size() && dims.empty(); ++i) dims = integers(in, i);
+  if (const auto dim = integer(in, 1); dim && dims.empty() && one_of(name.stem, kOfOneDimension)) dims = {*dim};
   if (!dims.empty() && name.stem.find("loss") == std::string_view::npos) {
     for (int64_t i = 0; i < rank; ++i) {
       const bool gone = std::any_of(dims.begin(), dims.end(), [&](int64_t dim) { return dim == i || dim + rank == i; });
@@ -501,7 +478,7 @@ Operation indexing(const Name& name, const Inputs& in) {
     out.bytes_written = moved;
   } else if (name.stem == "embedding_dense_backward") {
     // grad, indices, number of weights: the gradient of every weight, most of it zeros.
-    const int64_t weights = in.json.size() > 2 && in.json.at(2).is_integer() ? in.json.at(2).get<int64_t>() : 0;
+    const int64_t weights = integer(in, 2).value_or(0);
     const int64_t width = x.sizes.empty() ? 1 : x.sizes.back();
     out.bytes_read = x.bytes() + index.bytes();
     out.bytes_written = x.bytes() + bounded_product({weights, width, x.element_bytes});
@@ -572,12 +549,12 @@ Operation pooling(const Name& name, const Inputs& in) {
   if (name.backward) {
     // grad, x, ... : as large as x is what is written. Upsampling says x's size in its second list of numbers.
     int64_t written = in.tensors.size() > 1 ? in.tensors[1].count() : 0;
-    if (written == 0) written = bounded_product(integers(in.json, 2));
+    if (written == 0) written = bounded_product(integers(in, 2));
     out.bytes_read = x.bytes() + (with_indices && in.tensors.size() > 2 ? in.tensors[2].bytes() : 0);
     out.bytes_written = bounded_product({written, x.element_bytes});
   } else {
     const bool to_size = name.stem.find("adaptive") != std::string_view::npos || name.stem.find("upsample") != std::string_view::npos;
-    const std::vector<int64_t> first = integers(in.json, 1), second = integers(in.json, 2);
+    const std::vector<int64_t> first = integers(in, 1), second = integers(in, 2);
     const std::vector<int64_t>& steps = second.empty() ? first : second;
     int64_t written = x.count();
     const size_t spatial = first.size();
@@ -643,8 +620,8 @@ bool operator_is_known(std::string_view whole) {
   return kind_of(name) != OperationKind::elementwise || is_pooling(name.stem) || one_of(name.stem, kElementwise);
 }
 
-std::optional<Operation> operator_operation(std::string_view whole, const Json& json) {
-  const Inputs in = read(json);
+std::optional<Operation> operator_operation(std::string_view whole, const std::vector<OperatorArgument>& arguments) {
+  const Inputs in = inputs_of(arguments);
   const bool any = std::any_of(in.tensors.begin(), in.tensors.end(), [](const Tensor& tensor) { return tensor.on_card; });
   const Name name = parse(whole);
   if (!any) return std::nullopt;

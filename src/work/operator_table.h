@@ -3,15 +3,16 @@
 
 #include <optional>
 #include <string_view>
+#include <vector>
 
-#include "src/base/json.h"
+#include "gpucast/recorded_arguments.h"
 #include "src/time/operation.h"
 
 namespace gpucast {
 
-// `inputs`: as in a capture (docs/reference/capture-format.md). Each distinct byte of a tensor counts once: a dimension of stride 0 has one
+// Each distinct byte of a tensor counts once: a dimension of stride 0 has one
 // element. What is written follows from the operator. Unset: nothing is known of it, and none of its tensors lies on the card.
-std::optional<Operation> operator_operation(std::string_view name, const Json& inputs);
+std::optional<Operation> operator_operation(std::string_view name, const std::vector<OperatorArgument>& inputs);
 
 // False where its kind is a guess: an operator that is in no list here and is taken for an elementwise one.
 bool operator_is_known(std::string_view name);

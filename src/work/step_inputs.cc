@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "src/base/bounded.h"
-#include "src/base/json.h"
 
 namespace gpucast {
 namespace {
@@ -27,11 +26,10 @@ std::vector<Input> inputs_of_forwards(const Trace& trace, const std::vector<cons
       backwards += mark->kind == MarkKind::phase_begin ? 1 : mark->kind == MarkKind::phase_end ? -1 : 0;
     }
     if (backwards > 0) continue;
-    const Json shape = Json::parse(trace.strings.text(tensor.shape));
-    if (!shape.is_array() || shape.empty()) continue;
-    Input input{tensor.sequence, shape.at(0).get<int64_t>(), 0};
-    if (shape.size() == 2 && trace.strings.text(tensor.dtype) == "int64")
-      input.tokens = bounded_product({input.samples, shape.at(1).get<int64_t>()});
+    const std::vector<int64_t>& shape = tensor.shape;
+    if (shape.empty()) continue;
+    Input input{tensor.sequence, shape[0], 0};
+    if (shape.size() == 2 && trace.strings.text(tensor.dtype) == "int64") input.tokens = bounded_product({input.samples, shape[1]});
     out.push_back(input);
   }
   std::stable_sort(out.begin(), out.end(), [](const Input& a, const Input& b) { return a.sequence < b.sequence; });

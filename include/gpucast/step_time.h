@@ -41,6 +41,13 @@ struct KernelTime {
   bool known = true;
 };
 
+// An operator that is not known, and is estimated as an elementwise one.
+struct UnknownOperator {
+  std::string name;
+  int64_t launches = 0;
+  double share = 0;  // of the GPU's time
+};
+
 // A step whose loader has so many workers.
 struct LoaderChoice {
   int64_t workers = 0;
@@ -96,6 +103,7 @@ struct CardTime {
   double unknown_share = 0;                                            // of the GPU's time, spent in work of unknown kind
   std::vector<TimePart> by_phase, by_kind, by_module;                  // largest first, phases in their order
   std::vector<KernelTime> kernels;                                     // largest first
+  std::vector<UnknownOperator> unknown_operators;                      // largest first
   std::optional<CardLoader> loader;                                    // where the step takes batches whose time is known
   double epoch_ns = 0;                                                 // 0: how many steps an epoch has is not known
   double price_per_hour = 0;                                           // of the card; 0: not given

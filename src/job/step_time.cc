@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <cstddef>
+#include <functional>
 #include <map>
 #include <tuple>
 #include <utility>
@@ -114,6 +115,7 @@ CardTime card_time(const Trace& trace, const StepOperations& step, const std::ve
   TimeParts<int> phases, kinds;
   TimeParts<int64_t> modules;
   std::map<std::pair<uint32_t, std::string_view>, KernelTime> kernels;
+  std::map<std::string_view, UnknownOperator> unknown_operators;
   double total = 0, unknown = 0;
   for (const Group& group : groups) {
     const StepOperation& work = *group.first;
@@ -122,6 +124,11 @@ CardTime card_time(const Trace& trace, const StepOperations& step, const std::ve
     const double ns = static_cast<double>(group.count) * duration.expected_ns;
     total += ns;
     if (!work.known) unknown += ns;
+    if (work.guessed) {
+      UnknownOperator& guessed = unknown_operators[work.name];
+      guessed.launches += group.count * op.launches;
+      guessed.share += ns;
+    }
     phases.add(static_cast<int>(work.phase), op, duration, group.count);
     kinds.add(static_cast<int>(op.kind), op, duration, group.count);
     modules.add(work.module.valid() ? static_cast<int64_t>(work.module.index()) : -1, op, duration, group.count);
@@ -160,6 +167,10 @@ CardTime card_time(const Trace& trace, const StepOperations& step, const std::ve
     out.kernels.push_back(std::move(kernel));
   }
   std::stable_sort(out.kernels.begin(), out.kernels.end(), [](const KernelTime& a, const KernelTime& b) { return a.gpu_ns > b.gpu_ns; });
+
+  for (auto& [name, guessed] : unknown_operators)
+    out.unknown_operators.push_back({std::string(name), guessed.launches, total > 0 ? guessed.share / total : 0});
+  std::ranges::stable_sort(out.unknown_operators, std::ranges::greater(), &UnknownOperator::share);
 
   const Precision precision = main_precision(step);
   const double peak = rates.peak_flop_per_s[precision];

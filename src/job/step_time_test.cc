@@ -4,6 +4,8 @@
 
 #include <cmath>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "gpucast/error.h"
 #include "src/predict/facts.h"
@@ -25,6 +27,23 @@ TEST(StepTimes, TheHostsTimeBoundsSmallSteps) {
   EXPECT_LT(step_times(*facts, options).cards[0].step.expected_ns, times.cards[0].step.expected_ns);
   options.cpu_speed = 0;
   EXPECT_THROW(step_times(*facts, options), Error);
+}
+
+TEST(StepTimes, UnknownOperatorsAreCounted) {
+  std::vector<std::string> lines = kLines;
+  for (std::string& line : lines)
+    if (const size_t name = line.find("aten::relu"); name != std::string::npos) line.replace(name, 10, "mine::warp");
+  StepTimeOptions options;
+  options.gpus = {find_gpu("a100-80")};
+  const StepTimes times = step_times(*follow(trace_of(lines)), options);
+  const CardTime& card = times.cards[0];
+  ASSERT_EQ(card.unknown_operators.size(), 1u);
+  EXPECT_EQ(card.unknown_operators[0].name, "mine::warp");
+  EXPECT_EQ(card.unknown_operators[0].launches, 1);
+  EXPECT_GT(card.unknown_operators[0].share, 0.01);
+  EXPECT_LT(card.unknown_operators[0].share, card.unknown_share) << "with the kernel of no operator";
+  EXPECT_NE(step_times_json(times).find("\"unknown_operators\": [\n    {\n      \"name\": \"mine::warp\""), std::string::npos);
+  EXPECT_TRUE(step_times(*follow(trace_of(kLines)), options).cards[0].unknown_operators.empty());
 }
 
 // Cards with the same kernels have all of a known time's error, others a share of it.

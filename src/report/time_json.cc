@@ -28,6 +28,12 @@ Json kernel_json(const KernelTime& kernel) {
           {"share", kernel.share}, {"ideal_ns", kernel.ideal_ns}, {"known", kernel.known}};
 }
 
+Json unknown_operators_json(const std::vector<UnknownOperator>& operators) {
+  Json out = Json::array();
+  for (const UnknownOperator& one : operators) out.push_back({{"name", one.name}, {"launches", one.launches}, {"share", one.share}});
+  return out;
+}
+
 Json choice_json(const LoaderChoice& choice) {
   return {{"workers", choice.workers},
           {"batch", time_range_json(choice.batch)},
@@ -105,6 +111,7 @@ Json card_json(const StepTimes& times, const CardTime& card) {
           {"peak_precision", card.peak_precision},
           {"coverage", times.coverage},
           {"unknown_share", card.unknown_share},
+          {"unknown_operators", unknown_operators_json(card.unknown_operators)},
           {"loader", times.loader ? loader_json(*times.loader, card) : Json()},
           {"by_phase", parts_json(card.by_phase)},
           {"by_kind", parts_json(card.by_kind)},

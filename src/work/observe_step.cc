@@ -257,6 +257,7 @@ class StepMaker {
     const Known::Entry* entry = owner ? &known_.of_operator(owner->kind) : nullptr;
     made->known = entry && entry->known;
     const bool sized = entry && entry->operation;
+    made->guessed = sized && !entry->known;
     operation_ = sized ? *entry->operation : operation_by_threads(work);
     if (sized) origin_.operator_kind = owner->kind;
     made->name = owner_name(i, made->kernel);

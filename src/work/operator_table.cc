@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <iterator>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "src/base/bounded.h"
 #include "src/work/library_call.h"
+#include "src/work/operator_forms.h"
 
 namespace gpucast {
 namespace {
@@ -113,226 +113,17 @@ Operation base(OperationKind kind, const Inputs& in) {
   return out;
 }
 
-// ---- kinds ---------------------------------------------------------------------------------------------------------------------------
-
-// In a name's own part: "aten::add_" is "add", and works in place.
-struct Name {
-  std::string_view stem;
-  bool in_place = false, is_foreach = false, backward = false;
-};
-
-Name parse(std::string_view name) {
-  Name out;
-  const size_t colons = name.rfind("::");
-  out.stem = colons == std::string_view::npos ? name : name.substr(colons + 2);
-  for (const std::string_view lists : {"_foreach_", "_amp_foreach", "_fused_adam", "_fused_sgd", "_fused_adagrad"})
-    out.is_foreach = out.is_foreach || out.stem.starts_with(lists);
-  if (out.stem.ends_with('_') && !out.stem.ends_with("__")) {
-    out.in_place = true;
-    out.stem.remove_suffix(1);
-  }
-  out.backward = out.stem.find("backward") != std::string_view::npos;
-  return out;
-}
-
-template <size_t count>
-bool one_of(std::string_view name, const std::string_view (&names)[count]) {
-  return std::find(std::begin(names), std::end(names), name) != std::end(names);
-}
-
-constexpr std::string_view kReductions[] = {"sum",
-                                            "mean",
-                                            "amax",
-                                            "amin",
-                                            "max",
-                                            "min",
-                                            "prod",
-                                            "norm",
-                                            "linalg_vector_norm",
-                                            "var",
-                                            "std",
-                                            "var_mean",
-                                            "std_mean",
-                                            "argmax",
-                                            "argmin",
-                                            "all",
-                                            "any",
-                                            "logsumexp",
-                                            "nansum",
-                                            "count_nonzero",
-                                            "nll_loss_forward",
-                                            "nll_loss2d_forward",
-                                            "mse_loss",
-                                            "l1_loss",
-                                            "smooth_l1_loss",
-                                            "huber_loss",
-                                            "binary_cross_entropy",
-                                            "kl_div",
-                                            "_local_scalar_dense",
-                                            "dot",
-                                            "aminmax",
-                                            "median",
-                                            "renorm",
-                                            "_weight_norm_interface"};
-constexpr std::string_view kOfOneDimension[] = {"argmax", "argmin", "max", "min", "median", "all", "any"};
-constexpr std::string_view kIndexing[] = {"embedding",
-                                          "index_select",
-                                          "gather",
-                                          "index",
-                                          "take",
-                                          "take_along_dim",
-                                          "embedding_dense_backward",
-                                          "scatter",
-                                          "scatter_add",
-                                          "index_put",
-                                          "_index_put_impl",
-                                          "index_add",
-                                          "index_copy",
-                                          "index_fill",
-                                          "masked_select",
-                                          "masked_scatter",
-                                          "sort",
-                                          "topk",
-                                          "cumsum",
-                                          "cumprod",
-                                          "nonzero",
-                                          "unique",
-                                          "_unique2",
-                                          "argsort",
-                                          "one_hot",
-                                          "bincount",
-                                          "histc",
-                                          "embedding_bag",
-                                          "_embedding_bag",
-                                          "roll"};
-constexpr std::string_view kCopies[] = {"copy", "clone", "cat", "_cat", "stack", "_to_copy", "contiguous", "repeat", "flip"};
-constexpr std::string_view kFills[] = {"fill", "zero", "zeros", "ones", "full", "arange", "eye", "linspace", "zeros_like"};
-constexpr std::string_view kRandom[] = {"uniform",  "normal", "bernoulli", "random",  "exponential",
-                                        "randperm", "rand",   "randn",     "randint", "log_normal"};
-// Elementwise ones that are known to be: what is in no list is taken for one, too, but said to be a guess.
-constexpr std::string_view kElementwise[] = {"add",
-                                             "sub",
-                                             "rsub",
-                                             "mul",
-                                             "div",
-                                             "pow",
-                                             "sqrt",
-                                             "rsqrt",
-                                             "exp",
-                                             "log",
-                                             "log1p",
-                                             "expm1",
-                                             "neg",
-                                             "abs",
-                                             "sign",
-                                             "sin",
-                                             "cos",
-                                             "tanh",
-                                             "sigmoid",
-                                             "relu",
-                                             "relu6",
-                                             "clamp_min",
-                                             "clamp_max",
-                                             "clamp",
-                                             "threshold",
-                                             "threshold_backward",
-                                             "gelu",
-                                             "gelu_backward",
-                                             "silu",
-                                             "silu_backward",
-                                             "mish",
-                                             "mish_backward",
-                                             "hardswish",
-                                             "hardswish_backward",
-                                             "hardsigmoid",
-                                             "hardsigmoid_backward",
-                                             "hardtanh",
-                                             "hardtanh_backward",
-                                             "leaky_relu",
-                                             "leaky_relu_backward",
-                                             "elu",
-                                             "elu_backward",
-                                             "softplus",
-                                             "softplus_backward",
-                                             "sigmoid_backward",
-                                             "tanh_backward",
-                                             "log_sigmoid_forward",
-                                             "log_sigmoid_backward",
-                                             "where",
-                                             "masked_fill",
-                                             "eq",
-                                             "ne",
-                                             "lt",
-                                             "le",
-                                             "gt",
-                                             "ge",
-                                             "logical_and",
-                                             "logical_or",
-                                             "logical_not",
-                                             "logical_xor",
-                                             "bitwise_and",
-                                             "bitwise_or",
-                                             "bitwise_not",
-                                             "maximum",
-                                             "minimum",
-                                             "fmod",
-                                             "remainder",
-                                             "reciprocal",
-                                             "lerp",
-                                             "addcmul",
-                                             "addcdiv",
-                                             "native_dropout",
-                                             "native_dropout_backward",
-                                             "_fused_dropout",
-                                             "dropout",
-                                             "glu",
-                                             "glu_backward",
-                                             "tril",
-                                             "triu",
-                                             "isnan",
-                                             "isinf",
-                                             "isfinite",
-                                             "floor",
-                                             "ceil",
-                                             "round",
-                                             "trunc",
-                                             "erf",
-                                             "square",
-                                             "atan2",
-                                             "nan_to_num",
-                                             "mse_loss_backward",
-                                             "binary_cross_entropy_with_logits",
-                                             "celu",
-                                             "softshrink"};
-constexpr std::string_view kComparisons[] = {"eq",          "ne",         "lt",          "le",    "gt",    "ge",
-                                             "logical_and", "logical_or", "logical_not", "isnan", "isinf", "isfinite"};
-
-bool is_normalization(std::string_view stem) {
-  return stem.find("batch_norm") != std::string_view::npos || stem.find("layer_norm") != std::string_view::npos ||
-         stem.find("group_norm") != std::string_view::npos || stem.find("instance_norm") != std::string_view::npos ||
-         stem.find("rms_norm") != std::string_view::npos || stem.find("softmax") != std::string_view::npos;
-}
-bool is_attention(std::string_view stem) { return stem.find("attention") != std::string_view::npos; }
-bool is_convolution(std::string_view stem) {
-  return stem.find("conv") != std::string_view::npos && stem.find("convert") == std::string_view::npos;
-}
-bool is_pooling(std::string_view stem) {
-  return stem.find("pool") != std::string_view::npos || stem.find("upsample") != std::string_view::npos ||
-         stem.find("grid_sampler") != std::string_view::npos;
-}
-
 // The last dimensions of `whole`, but not all of them.
 bool is_tail(const std::vector<int64_t>& sizes, const std::vector<int64_t>& whole) {
   return !sizes.empty() && sizes.size() < whole.size() && std::equal(sizes.rbegin(), sizes.rend(), whole.rbegin());
 }
 
-Operation normalization(const Name& name, const Inputs& in) {
+Operation normalization(const OperatorName& name, const Inputs& in) {
   Operation out = base(OperationKind::normalization, in);
   if (in.tensors.empty()) return out;
   const Tensor& x = in.tensors[0];
   const int64_t count = x.count();
-  const bool softmax = name.stem.find("softmax") != std::string_view::npos;
-  if (name.stem.find("batch_norm") != std::string_view::npos) {
+  if (name.form == OperatorForm::batch_norm) {
     // The first truth value says whether statistics are this batch's; else they are known, and it is elementwise.
     const OperatorArgument* of_batch = first_of(in, ArgumentKind::boolean);
     if (of_batch && !of_batch->boolean) {
@@ -342,11 +133,11 @@ Operation normalization(const Name& name, const Inputs& in) {
       out.per_channel = true;
     }
     out.strided = x.innermost() != 1;
-  } else if (name.stem.find("group_norm") != std::string_view::npos || name.stem.find("instance_norm") != std::string_view::npos) {
+  } else if (name.form == OperatorForm::group_norm) {
     // native_group_norm(x, weight, bias, N, C, HxW, groups): rows of one group of one sample.
     const int64_t groups = last_integer(in, 1);
     out.rows = bounded_product({x.sizes.empty() ? 1 : x.sizes[0], std::max<int64_t>(1, groups)});
-  } else if (softmax) {
+  } else if (name.form == OperatorForm::softmax) {
     const OperatorArgument* named = first_of(in, ArgumentKind::integer);
     int64_t dim = named ? named->integer : -1;
     const auto size = static_cast<int64_t>(x.sizes.size());
@@ -365,13 +156,13 @@ Operation normalization(const Name& name, const Inputs& in) {
   out.pass = name.backward ? Pass::backward : Pass::forward;
   out.bytes_written = count * x.element_bytes;
   // Layer and group norm keep mean and deviation of each row, in fp32.
-  const bool statistics = !softmax && !name.backward && !out.per_channel && name.stem.find("rms") == std::string_view::npos;
+  const bool statistics = !name.backward && (name.form == OperatorForm::layer_norm || name.form == OperatorForm::group_norm);
   if (statistics) out.bytes_written += 8 * out.rows;
   out.flops = static_cast<double>(count) * (name.backward ? 8 : 5);
   return out;
 }
 
-Operation attention(const Name& name, const Inputs& in) {
+Operation attention(const OperatorName& name, const Inputs& in) {
   Operation out = base(OperationKind::attention, in);
   // Forward: q, k, v; backward: grad, q, k, v.
   const size_t first = name.backward ? 1 : 0;
@@ -409,7 +200,7 @@ Operation attention(const Name& name, const Inputs& in) {
 }
 
 // Convolutions that PyTorch computes itself: depthwise ones, mostly. forward(x, w, ...); backward(grad, x, w, ...).
-Operation convolution(const Name& name, const Inputs& in) {
+Operation convolution(const OperatorName& name, const Inputs& in) {
   Operation out = base(OperationKind::convolution, in);
   const size_t first = name.backward ? 1 : 0;
   if (in.tensors.size() < first + 2) return out;
@@ -440,7 +231,7 @@ Operation convolution(const Name& name, const Inputs& in) {
   return out;
 }
 
-Operation reduction(const Name& name, const Inputs& in) {
+Operation reduction(const OperatorName& name, const Inputs& in) {
   Operation out = base(OperationKind::reduction, in);
   if (in.tensors.empty()) return out;
   const Tensor& x = in.tensors[0];
@@ -448,8 +239,8 @@ Operation reduction(const Name& name, const Inputs& in) {
   const auto rank = static_cast<int64_t>(x.sizes.size());
   std::vector<int64_t> dims;
   for (size_t i = 1; i < in.arguments.size() && dims.empty(); ++i) dims = integers(in, i);
-  if (const auto dim = integer(in, 1); dim && dims.empty() && one_of(name.stem, kOfOneDimension)) dims = {*dim};
-  if (!dims.empty() && name.stem.find("loss") == std::string_view::npos) {
+  if (const auto dim = integer(in, 1); dim && dims.empty() && name.form == OperatorForm::reduction_of_one) dims = {*dim};
+  if (!dims.empty() && name.form != OperatorForm::loss) {
     for (int64_t i = 0; i < rank; ++i) {
       const bool gone = std::any_of(dims.begin(), dims.end(), [&](int64_t dim) { return dim == i || dim + rank == i; });
       if (!gone) kept = bounded_product({kept, x.sizes[static_cast<size_t>(i)]});
@@ -464,7 +255,7 @@ Operation reduction(const Name& name, const Inputs& in) {
   return out;
 }
 
-Operation indexing(const Name& name, const Inputs& in) {
+Operation indexing(const OperatorName& name, const Inputs& in) {
   Operation out = base(OperationKind::indexing, in);
   if (in.tensors.size() < 2) {
     if (!in.tensors.empty()) out.bytes_written = in.tensors[0].bytes();
@@ -472,11 +263,13 @@ Operation indexing(const Name& name, const Inputs& in) {
   }
   const Tensor &x = in.tensors[0], &index = in.tensors[1];
   const int64_t row = x.sizes.size() > 1 ? x.count() / std::max<int64_t>(1, x.sizes[0]) : 1;
-  if (name.stem == "embedding" || name.stem == "index_select" || (name.stem == "index" && x.sizes.size() > index.sizes.size())) {
+  const bool by_rows =
+      name.form == OperatorForm::rows_by_index || (name.form == OperatorForm::index && x.sizes.size() > index.sizes.size());
+  if (by_rows) {
     const int64_t moved = bounded_product({index.count(), row, x.element_bytes});
     out.bytes_read = moved + index.bytes();
     out.bytes_written = moved;
-  } else if (name.stem == "embedding_dense_backward") {
+  } else if (name.form == OperatorForm::embedding_gradient) {
     // grad, indices, number of weights: the gradient of every weight, most of it zeros.
     const int64_t weights = integer(in, 2).value_or(0);
     const int64_t width = x.sizes.empty() ? 1 : x.sizes.back();
@@ -494,10 +287,10 @@ Operation indexing(const Name& name, const Inputs& in) {
   return out;
 }
 
-Operation copying(const Name& name, const Inputs& in) {
+Operation copying(const OperatorName& name, const Inputs& in) {
   Operation out = base(OperationKind::copy, in);
   if (in.tensors.empty()) return out;
-  if (name.stem == "copy" && in.tensors.size() > 1) {
+  if (name.form == OperatorForm::copy_to && in.tensors.size() > 1) {
     const Tensor &to = in.tensors[0], &from = in.tensors[1];
     out.bytes_read = from.on_card ? from.bytes() : 0;
     out.bytes_written = to.on_card ? to.bytes() : 0;
@@ -512,7 +305,7 @@ Operation copying(const Name& name, const Inputs& in) {
 }
 
 // An optimizer's or another list's kernels: each list is read; what an in-place one works on is written.
-Operation optimizer(const Name& name, const Inputs& in) {
+Operation optimizer(const OperatorName& name, const Inputs& in) {
   Operation out = base(OperationKind::optimizer, in);
   const auto bytes = [](const std::vector<Tensor>& list) {
     int64_t sum = 0;
@@ -541,7 +334,7 @@ Operation optimizer(const Name& name, const Inputs& in) {
   return out;
 }
 
-Operation pooling(const Name& name, const Inputs& in) {
+Operation pooling(const OperatorName& name, const Inputs& in) {
   Operation out = base(OperationKind::elementwise, in);
   if (in.tensors.empty()) return out;
   const Tensor& x = in.tensors[0];
@@ -572,17 +365,17 @@ Operation pooling(const Name& name, const Inputs& in) {
   return out;
 }
 
-Operation elementwise(const Name& name, const Inputs& in) {
+Operation elementwise(const OperatorName& name, const Inputs& in) {
   Operation out = base(OperationKind::elementwise, in);
   if (in.tensors.empty()) return out;
   const int64_t count = broadcast_count(in.tensors);
   if (name.in_place) {
     out.bytes_written = in.tensors[0].bytes();
-  } else if (one_of(name.stem, kComparisons)) {
+  } else if (name.form == OperatorForm::comparison) {
     out.bytes_written = count;
-  } else if (name.stem == "native_dropout") {
+  } else if (name.form == OperatorForm::dropout_with_mask) {
     out.bytes_written = count * (in.tensors[0].element_bytes + 1);
-  } else if (name.stem == "glu") {
+  } else if (name.form == OperatorForm::half) {
     out.bytes_written = count / 2 * in.tensors[0].element_bytes;
   } else {
     out.bytes_written = count * widest(in.tensors);
@@ -601,54 +394,59 @@ Operation elementwise(const Name& name, const Inputs& in) {
   return out;
 }
 
-OperationKind kind_of(const Name& name) {
-  if (name.is_foreach) return OperationKind::optimizer;
-  if (is_attention(name.stem)) return OperationKind::attention;
-  if (is_normalization(name.stem)) return OperationKind::normalization;
-  if (is_convolution(name.stem)) return OperationKind::convolution;
-  if (one_of(name.stem, kReductions)) return OperationKind::reduction;
-  if (one_of(name.stem, kIndexing)) return OperationKind::indexing;
-  if (one_of(name.stem, kCopies)) return OperationKind::copy;
-  if (one_of(name.stem, kFills) || one_of(name.stem, kRandom)) return OperationKind::memset;
-  return OperationKind::elementwise;
+// What is written only: one of the kernels that fill, which cost what others cost.
+Operation fill(const Inputs& in) {
+  Operation out = base(OperationKind::elementwise, in);
+  out.bytes_written = in.tensors[0].bytes();
+  out.bytes_read = 0;
+  return out;
 }
 
 }  // namespace
 
-bool operator_is_known(std::string_view whole) {
-  const Name name = parse(whole);
-  return kind_of(name) != OperationKind::elementwise || is_pooling(name.stem) || one_of(name.stem, kElementwise);
-}
+bool operator_is_known(std::string_view name) { return OperatorName(name).form != OperatorForm::unknown; }
 
 std::optional<Operation> operator_operation(std::string_view whole, const std::vector<OperatorArgument>& arguments) {
   const Inputs in = inputs_of(arguments);
-  const bool any = std::any_of(in.tensors.begin(), in.tensors.end(), [](const Tensor& tensor) { return tensor.on_card; });
-  const Name name = parse(whole);
-  if (!any) return std::nullopt;
-  switch (kind_of(name)) {
-    case OperationKind::optimizer:
+  if (std::ranges::none_of(in.tensors, &Tensor::on_card)) return std::nullopt;
+  const OperatorName name(whole);
+  switch (name.form) {
+    case OperatorForm::lists:
       return optimizer(name, in);
-    case OperationKind::attention:
+    case OperatorForm::attention:
       return attention(name, in);
-    case OperationKind::normalization:
+    case OperatorForm::batch_norm:
+    case OperatorForm::group_norm:
+    case OperatorForm::softmax:
+    case OperatorForm::layer_norm:
+    case OperatorForm::rms_norm:
       return normalization(name, in);
-    case OperationKind::convolution:
+    case OperatorForm::convolution:
       return convolution(name, in);
-    case OperationKind::reduction:
+    case OperatorForm::reduction:
+    case OperatorForm::reduction_of_one:
+    case OperatorForm::loss:
       return reduction(name, in);
-    case OperationKind::indexing:
+    case OperatorForm::rows_by_index:
+    case OperatorForm::index:
+    case OperatorForm::embedding_gradient:
+    case OperatorForm::indexing:
       return indexing(name, in);
-    case OperationKind::copy:
+    case OperatorForm::copy:
+    case OperatorForm::copy_to:
       return copying(name, in);
-    case OperationKind::memset: {  // what is written only: one of the kernels that fill, which cost what others cost
-      Operation out = base(OperationKind::elementwise, in);
-      out.bytes_written = in.tensors[0].bytes();
-      out.bytes_read = 0;
-      return out;
-    }
-    default:
-      return is_pooling(name.stem) ? pooling(name, in) : elementwise(name, in);
+    case OperatorForm::fill:
+      return fill(in);
+    case OperatorForm::pooling:
+      return pooling(name, in);
+    case OperatorForm::elementwise:
+    case OperatorForm::comparison:
+    case OperatorForm::dropout_with_mask:
+    case OperatorForm::half:
+    case OperatorForm::unknown:
+      break;
   }
+  return elementwise(name, in);
 }
 
 }  // namespace gpucast

@@ -10,11 +10,11 @@
 
 namespace gpucast {
 
-// Each distinct byte of a tensor counts once: a dimension of stride 0 has one
-// element. What is written follows from the operator. Unset: nothing is known of it, and none of its tensors lies on the card.
+// Each distinct byte of a tensor counts once: a dimension of stride 0 has one element. What is written follows from the operator. Unset:
+// nothing is known of it, and none of its tensors lies on the card.
 std::optional<Operation> operator_operation(std::string_view name, const std::vector<OperatorArgument>& inputs);
 
-// False where its kind is a guess: an operator that is in no list here and is taken for an elementwise one.
+// False: no row of operator_forms.cc names it, and it is estimated as an elementwise one.
 bool operator_is_known(std::string_view name);
 
 }  // namespace gpucast

@@ -18,6 +18,7 @@ struct StepOperation {
   Phase phase = Phase::other;
   ModuleId module;
   bool known = false;    // its kind and bytes follow from an operator or a library call
+  bool guessed = false;  // its operator is not known (operator_is_known()), and is estimated as elementwise
   uint32_t stream = 0;   // in StepOperations::streams
   int64_t asked_ns = 0;  // when its first work was asked for, since the step's begin
   double asked_unix_us = 0;

@@ -643,7 +643,7 @@ void declare_batch(Arguments& arguments) {
   static Options options;
   arguments.option("JOBS", &options.jobs, "a file with one job a line, as JSON; - for standard input, whose jobs are run as they come")
       .required();
-  arguments.option("--jobs", &options.at_a_time, "how many at a time (default: as many as there are processors and memory for)").positive();
+  arguments.option("--jobs", &options.at_a_time, "how many at a time (default: the number that processors and memory allow)").positive();
   arguments.option("-o,--output", &options.output,
                    "write the results to this file (default: standard output); jobs that are in it already are not run again");
   arguments.option("--timeout", &options.defaults.timeout_s, "the seconds that a job may take, where it does not say").positive();

@@ -86,7 +86,7 @@ std::vector<Problem> diagnose(const Json& found, const Json& error, const Superv
   const Json libraries = found.contains("libraries") ? found["libraries"] : Json::object();
   if (texts(libraries, "ours").empty()) problems.push_back({"none of gpucast's libraries took effect", "please report this"});
   if (const auto foreign = texts(libraries, "nvidia"); !foreign.empty())
-    problems.push_back({"NVIDIA's own libraries were loaded beside gpucast's: " + joined(foreign), "is LD_PRELOAD set? Unset it"});
+    problems.push_back({"NVIDIA's own libraries were loaded in addition to gpucast's: " + joined(foreign), "is LD_PRELOAD set? Unset it"});
   if (found.value("torchvision", "").rfind("cannot", 0) == 0)
     problems.push_back({"torchvision " + found.value("torchvision", ""), "install the torchvision that belongs to this PyTorch"});
   if (!found.contains("small_job") || found["small_job"].value("allocated_bytes", 0) < 2 * kMatmulBytes)

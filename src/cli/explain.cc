@@ -116,9 +116,9 @@ std::string difference_to_recorded(const Analysis& recorded, const Analysis& now
   const Prediction &p = recorded.prediction, &q = now.prediction;
   if (p.peak_allocated.bytes == q.peak_allocated.bytes && p.peak_reserved.bytes == q.peak_reserved.bytes && p.torch == q.torch) return "";
   std::string why;
-  if (p.torch != q.torch) why = fmt::format(" with torch {} in the place of {}", q.torch, p.torch);
+  if (p.torch != q.torch) why = fmt::format(" with torch {} instead of {}", q.torch, p.torch);
   if (p.enforced_capacity) why += " without the card's limit";
-  if (p.gpu_id != p.captured_gpu_id) why += fmt::format(" on {} in the place of {}", p.gpu_id, p.captured_gpu_id);
+  if (p.gpu_id != p.captured_gpu_id) why += fmt::format(" on {} instead of {}", p.gpu_id, p.captured_gpu_id);
   return fmt::format("Run again as it is{}, the script reserves {} at its peak and allocates {} ({}). What is saved is counted from there.",
                      why, format_bytes(q.peak_reserved.bytes), format_bytes(q.peak_allocated.bytes),
                      q.verdict == Verdict::does_not_fit ? "does not fit" : verdict_name(q.verdict));

@@ -121,11 +121,9 @@ int report_sweep(const Options& options, const JobOccupancyOptions& wanted) {
 void check_launches_alone(const Options& options) {
   const std::string hint = "leave out one of them";
   if (!options.step.what.empty())
-    throw Error("--launches is in the place of a step, and there is one too", fmt::format("{}", fmt::join(options.step.what, " ")), hint);
-  if (!options.sweep.empty())
-    throw Error("--launches is in the place of a step, and there is a sweep too", "--sweep " + options.sweep, hint);
-  if (!options.wheel.empty())
-    throw Error("--launches is in the place of a step, and there is a wheel too", "--wheel " + options.wheel, hint);
+    throw Error("--launches replaces a step, and a step was given too", fmt::format("{}", fmt::join(options.step.what, " ")), hint);
+  if (!options.sweep.empty()) throw Error("--launches replaces a step, and a sweep was given too", "--sweep " + options.sweep, hint);
+  if (!options.wheel.empty()) throw Error("--launches replaces a step, and a wheel was given too", "--wheel " + options.wheel, hint);
 }
 
 int report(const Options& options) {
@@ -167,14 +165,13 @@ void declare_occupancy(Arguments& arguments) {
       .positive()
       .shows_default();
   arguments.option("--constants", &options->constants, "a file of constants of time, over the built-in ones");
-  arguments.option("--method", &options->method, "computed; or dnn-occu: with a network's guess beside it")
+  arguments.option("--method", &options->method, "computed; or dnn-occu: also print a network's prediction")
       .one_of({"computed", "dnn-occu"})
       .shows_default();
-  arguments.option("--weights", &options->weights, "of DNN-occu's network, in the place of those that come with gpucast");
+  arguments.option("--weights", &options->weights, "weights of DNN-occu's network, instead of gpucast's own");
   arguments.option("--format", &options->format, "text or json").one_of({"text", "json"}).shows_default();
-  arguments.option("--launches", &options->launches,
-                   "in the place of a step: a file of launches, one JSON object a line; - is standard input");
-  arguments.option("--sweep", &options->sweep, "NAME=A,B,C: run the command once for each value in the place of {NAME}, and compare");
+  arguments.option("--launches", &options->launches, "instead of a step: a file of launches, one JSON object a line; - is standard input");
+  arguments.option("--sweep", &options->sweep, "NAME=A,B,C: run the command once for each value, which replaces {NAME}, and compare");
   arguments.option("--html", &options->html, "of a sweep: write its table and curves to this page");
   arguments.flag("--force", &options->force, "overwrite the page of --html");
   arguments.action([options] {
@@ -182,7 +179,7 @@ void declare_occupancy(Arguments& arguments) {
     if (options->force && options->html.empty())
       throw Error("--force overwrites a page, and there is no --html", "--force", "leave it out");
     if (!options->weights.empty() && options->method != "dnn-occu")
-      throw Error("--weights are of a network, and none is asked", options->weights, "--method dnn-occu");
+      throw Error("--weights are for a network, and no network is used", options->weights, "--method dnn-occu");
     if (options->method == "dnn-occu" && (!options->sweep.empty() || !options->launches.empty()))
       throw Error("--method dnn-occu is for one step", options->sweep + options->launches, "leave out --sweep and --launches");
     if (!options->launches.empty()) {

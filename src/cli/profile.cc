@@ -173,7 +173,7 @@ int profile(const Options& options) {
 
 void declare_profile(Arguments& arguments) {
   static Options options;
-  arguments.option("--gpu", &options.gpu, "the card that the script is told of, as `gpucast gpus` names it");
+  arguments.option("--gpu", &options.gpu, "the card that the script sees, named as in `gpucast gpus`");
   arguments.option("--steps", &options.steps, "end after this many optimizer steps").positive().shows_default();
   arguments.option("-o,--output", &options.output, "the trace: a .json, or .json.gz to compress it").shows_default();
   arguments.flag("--force", &options.force, "overwrite the output file");

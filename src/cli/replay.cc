@@ -330,7 +330,7 @@ void declare_replay(Arguments& arguments) {
   arguments.option("--alloc-conf", &options->alloc_confs, "settings as in PYTORCH_CUDA_ALLOC_CONF (\"\": the defaults); may be given again")
       .one_each_time();
   arguments.option("--capacity", &options->capacities, "what the allocator can have, e.g. 11.5GiB; may be given again").one_each_time();
-  arguments.option("--gpu", &options->gpu, "the capacity of this card (see `gpucast gpus`), less what it holds beside PyTorch's allocator");
+  arguments.option("--gpu", &options->gpu, "the capacity of this card (see `gpucast gpus`) minus its memory outside PyTorch's allocator");
   arguments.flag("--tune", &options->tune, "try a set of settings and say which is worth a change");
   arguments.option("--events", &options->events, "write what one replay does, one JSON line an event ('-': standard output)");
   arguments.flag("--force", &options->force, "overwrite the events' file");

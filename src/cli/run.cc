@@ -415,13 +415,13 @@ void declare_run(Arguments& arguments) {
   arguments.option("--ranks", &options.ranks, "which of them, e.g. 0,8").shows_default();
   arguments
       .option("--steps", &options.steps,
-              "end after this many optimizer steps; auto: when the peaks do not grow any more, behind an evaluation that comes soon; "
+              "end after this many optimizer steps; auto: when the peaks stop growing, including an evaluation that follows soon; "
               "until-end: not before the script")
       .shows_default();
   arguments.flag("--until-end", &options.until_end, "as --steps until-end");
   arguments.flag("--real-time", &options.real_time,
-                 "let the script run to its end at the card's speed: it waits for the card, and its own times are the card's");
-  arguments.flag("--warp", &options.warp, "the same without the waiting: the script's clocks are set forward");
+                 "run the script to its end at the card's predicted speed: it waits for the card, and measures the card's times");
+  arguments.flag("--warp", &options.warp, "the same, but advance the script's clocks instead of waiting");
   arguments.option("-o,--output", &options.output, "keep the capture in this file");
   arguments.flag("--force", &options.force, "overwrite the output file");
   arguments.option("--timeout", &options.timeout_s, "end after this many seconds").positive();
@@ -446,12 +446,14 @@ void declare_run(Arguments& arguments) {
       .shows_default();
   arguments
       .option("--assume", &options.assume,
-              "how many of many conditions on values that nobody knows hold (boxes above a threshold, routed tokens): none, typical, most")
+              "when many conditions depend on unknown values (boxes above a threshold, routed tokens), how many of them hold: none, "
+              "typical, most")
       .one_of({"none", "typical", "most"})
       .shows_default();
-  arguments.flag("--measure-loader", &options.measure_loader,
-                 "behind the last step: how fast the script's DataLoader gives batches, with 0, 1 and 2 workers; about 5 s. `gpucast time` "
-                 "does so by itself");
+  arguments.flag(
+      "--measure-loader", &options.measure_loader,
+      "after the last step, measure how fast the script's DataLoader gives batches, with 0, 1 and 2 workers; about 5 s. `gpucast time` "
+      "always does this");
   std::vector<std::string> what_ifs;
   for (const WhatIfKind& kind : what_if_kinds()) {
     what_ifs.push_back(fmt::format("{}{}{} ({})", kind.name, *kind.argument == '\0' ? "" : ":", kind.argument, kind.what));

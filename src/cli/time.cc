@@ -126,27 +126,27 @@ void declare_time(Arguments& arguments) {
   arguments.option("--known", &options->known,
                    "a measured step on some card, such as rtx3090=412ms, which corrects what is said of others");
   arguments.option("--price", &options->prices,
-                   "what an hour of a card costs, such as a100-80=1.8,h100-80=3.9: the cost of an epoch is told, too");
+                   "what an hour of a card costs, such as a100-80=1.8,h100-80=3.9: prints the cost of an epoch");
   arguments
-      .option("--epoch-steps", &options->epoch_steps, "steps of an epoch; without it as many as the script's DataLoader has batches for")
+      .option("--epoch-steps", &options->epoch_steps, "steps of an epoch; default: from the number of batches in the script's DataLoader")
       .positive();
   arguments.option("--cpu-speed", &options->cpu_speed, "how much faster the training machine's host is than this one")
       .positive()
       .shows_default();
-  arguments.option("--cores", &options->cores, "the training machine's CPU cores; without it as many as this one has").positive();
+  arguments.option("--cores", &options->cores, "the training machine's CPU cores; default: this machine's").positive();
   arguments.option("--workers", &options->workers,
-                   "workers of the script's DataLoader, in the place of its own number; several, with commas, are compared");
+                   "number of workers of the script's DataLoader, instead of its own; several, with commas, are compared");
   arguments.option("--storage", &options->storage,
                    "the disk that the training data is read from: nvme, ssd, hdd, nfs, or a bandwidth such as 200MB/s");
   arguments.option("--constants", &options->constants, "a file of constants, over the built-in ones");
   arguments.option("--format", &options->format, "text or json").one_of({"text", "json"}).shows_default();
   arguments.option("--operations", &options->operations,
-                   "in the place of a step: a file of operations, one JSON object a line; - is standard input");
+                   "instead of a step: a file of operations, one JSON object a line; - is standard input");
   arguments.action([options] {
     if (!options->operations.empty()) {
       if (!options->step.what.empty() || !options->known.empty() || !options->workers.empty() || !options->storage.empty() ||
           !options->prices.empty())
-        throw Error("--operations is in the place of a step, and what belongs to a step was given too", options->operations,
+        throw Error("--operations replaces a step, and options of a step were given too", options->operations,
                     "leave out the capture or command, --known, --price, --workers and --storage");
       const Gpu& card = one_card(options->step.gpus, "--operations takes one card: a line has one answer");
       print_operations(options->operations, card_rates(card, read_constants(options->constants)));

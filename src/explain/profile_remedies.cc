@@ -48,7 +48,7 @@ std::vector<Remedy> profile_remedies(const Analysis& analysis, const std::string
     out.push_back(std::move(remedy));
   } else {
     out.push_back(
-        not_computed(kHalfBatch, batch == 1 ? "the batch is 1" : "the trace does not tell its batch size: name it with --traced-batch"));
+        not_computed(kHalfBatch, batch == 1 ? "the batch is 1" : "the trace does not name its batch size: give it with --traced-batch"));
   }
   if (options.dtype.empty()) {
     OrchestrateOptions bf16 = options;

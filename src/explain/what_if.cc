@@ -60,7 +60,7 @@ void check_what_if(const std::string& name) {
       if (good && has_argument == takes_argument && (takes_argument || colon == std::string::npos)) return;
       throw Error(takes_number     ? fmt::format("the what-if '{}' must have a whole number above 0", kind)
                   : takes_argument ? fmt::format("the what-if '{}' must name modules", kind)
-                                   : fmt::format("the what-if '{}' takes nothing behind its name", kind),
+                                   : fmt::format("the what-if '{}' takes nothing after its name", kind),
                   "--what-if " + name, fmt::format("write --what-if {}", with_argument(known)));
     }
     names.emplace_back(known.name);

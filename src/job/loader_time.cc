@@ -95,7 +95,7 @@ std::vector<std::string> notes_of(const LoaderRecord& record, const StepOperatio
     case LoaderKind::none:
     case LoaderKind::unused:
       out.emplace_back(
-          "the script's steps take no batch from a torch.utils.data.DataLoader: what feeds them is counted as the program's own time");
+          "the script's steps take no batch from a torch.utils.data.DataLoader: the time to feed them counts as the program's own");
       break;
     default:
       break;
@@ -109,7 +109,7 @@ std::vector<std::string> notes_of(const LoaderRecord& record, const StepOperatio
     out.emplace_back(
         "how fast it is was not measured: `gpucast time -- COMMAND` does, or `gpucast run --measure-loader -o FILE -- COMMAND`");
   } else if (!model->measured) {
-    out.emplace_back("its speed is what two or three batches of the script's own loop took, and workers are taken to be as usual");
+    out.emplace_back("its speed is what two or three batches of the script's own loop took, and workers are assumed to be as usual");
   }
   double others = 0;
   for (const LoaderRun& run : record.runs) others = std::max(others, run.others_cores);
@@ -121,7 +121,7 @@ std::vector<std::string> notes_of(const LoaderRecord& record, const StepOperatio
         "one");
   for (const LoaderRun& run : record.runs) {
     if (!run.mapped || run.workers > 1) continue;
-    out.emplace_back("its files are mapped to memory: how much is read of them is not seen, and taken to be as much as a batch holds");
+    out.emplace_back("its files are mapped to memory: the bytes read from them are not seen, and assumed to be those of a batch");
     break;
   }
   if (record.ranks > 1) out.push_back(fmt::format("{} ranks share this machine's cores", record.ranks));

@@ -45,7 +45,7 @@ Beside beside_allocator(const Gpu& gpu, const JobFacts& job, double confidence) 
     line.source = asked     ? fmt::format("asked of cuDNN {} on this machine, and a part of reserved; ", job.cudnn_asked)
                   : lengths ? ""
                             : "not modelled; ";
-    line.source += (asked ? "" : "9 of 10 lie within, by ") + range.rows;
+    line.source += asked ? range.rows : fmt::format("90 % of {} stayed within this range", range.rows);
     if (!range.wider.empty()) line.source += "; wider: " + range.wider;
     if (!asked && !lengths && !job.how_to_ask.empty()) line.source += "; " + job.how_to_ask;
     add_line(std::move(line), range.request_bytes, &out);

@@ -75,7 +75,7 @@ LedgerLine kernels_line(const Gpu& gpu, int cuda_major) {
     line.low_bytes = row->kernels_low_mib * kMiB;
     line.expected_bytes = row->kernels_mib * kMiB;
     line.high_bytes = row->kernels_high_mib * kMiB;
-    line.source = "measured: growth beside the allocator in transformer runs (xMem artifact, CUDA 12.4); more with cuDNN";
+    line.source = "measured: growth outside the allocator in transformer runs (xMem artifact, CUDA 12.4); more with cuDNN";
     if (cuda_major != 12) line.high_bytes += 32 * kMiB;
     return line;
   }
@@ -84,7 +84,7 @@ LedgerLine kernels_line(const Gpu& gpu, int cuda_major) {
   line.low_bytes = in_steps(kKernelsLeast * expected_mib);
   line.high_bytes = in_steps(expected_mib + kKernelsMoreMib);
   line.source = fmt::format(
-      "estimate: {} MiB + {} x the resident threads' stacks, fitted to what processes on 16 cards held beside PyTorch's allocator",
+      "estimate: {} MiB + {} x the resident threads' stacks, fitted to the memory of processes on 16 cards outside PyTorch's allocator",
       kKernelsBaseMib, kKernelsPerStackMib);
   return line;
 }

@@ -56,7 +56,7 @@ class Rewinder {
         block.address = event.address;
         block.requested_bytes = event.size_bytes;
         block.state = SnapshotBlockState::active_pending_free;
-        if (!blocks_.insert_or_assign(event.address, block).second) unclear("a free of a block that is in use behind it");
+        if (!blocks_.insert_or_assign(event.address, block).second) unclear("a free of a block that is in use after it");
         break;
       }
       case EventKind::free_requested: {
@@ -90,7 +90,7 @@ class Rewinder {
     const auto first = blocks_.lower_bound(begin);
     const auto last = blocks_.lower_bound(end);
     if (first == last) return;
-    unclear("a segment's first event comes behind its use");
+    unclear("a segment's first event comes after its use");
     blocks_.erase(first, last);
   }
 

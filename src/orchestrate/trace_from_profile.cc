@@ -41,7 +41,7 @@ void check(const ProfileTrace& profile) {
         "-- python train.py` do it");
   }
   if (std::all_of(profile.memory.begin(), profile.memory.end(), [](const ProfileMemory& event) { return event.address == 0; })) {
-    throw Error("the [memory] events have no addresses, so no free can be told from another", profile.path,
+    throw Error("the [memory] events have no addresses, so frees cannot be assigned to allocations", profile.path,
                 "profile with a newer PyTorch: releases of 2021 did not write them");
   }
 }
@@ -80,7 +80,7 @@ void add_warnings(const ProfileFacts& facts, bool recorded, Trace* out) {
       std::any_of(profile.spans.begin(), profile.spans.end(), [](const ProfileSpan& span) { return span.kind == SpanKind::op; });
   if (!operators) {
     warn(out, "no_operators",
-         "The trace has no operators, so nothing can be told apart: every allocation counts. Profile with "
+         "The trace has no operators, so allocations cannot be classified: each one counts. Profile with "
          "activities=[ProfilerActivity.CPU].");
   } else if (std::none_of(profile.spans.begin(), profile.spans.end(), [](const ProfileSpan& span) { return span.dims.valid(); })) {
     warn(out, "no_shapes", "The trace has no shapes of inputs, which several rules need. Profile with record_shapes=True.");

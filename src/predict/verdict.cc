@@ -54,7 +54,7 @@ Judgement judge_need(const Need& need, const Beside& beside, int64_t total_bytes
   out.verdict = Verdict::tight;
   if (reserved + beside.least_bytes <= total_bytes) {
     const bool expected_fits = out.device.expected_bytes <= total_bytes;
-    out.reason = fmt::format("within the uncertainty of what the card holds beside PyTorch: {} by the expected estimate",
+    out.reason = fmt::format("within the uncertainty of the card's memory outside PyTorch: {} by the expected estimate",
                              expected_fits ? format_bytes(total_bytes - out.device.expected_bytes) + " to spare"
                                            : format_bytes(out.device.expected_bytes - total_bytes) + " short");
     return out;
@@ -74,9 +74,10 @@ Judgement judge_need(const Need& need, const Beside& beside, int64_t total_bytes
     out.reason = fmt::format("it runs, but PyTorch has to give cached memory back ({}), which costs time", times);
   } else if (expected.runs) {
     out.reason = fmt::format(
-        "it should run, with PyTorch giving cached memory back ({}); with as much beside it as may be asked for, it runs out", times);
+        "it should run, with PyTorch giving cached memory back ({}); if the memory outside PyTorch is at its upper bound, it runs out",
+        times);
   } else {
-    out.reason = "it runs only by the low estimate of what the card holds beside PyTorch, and with cached memory given back as it goes";
+    out.reason = "it runs only by the low estimate of the card's memory outside PyTorch, and with cached memory given back as it goes";
   }
   return out;
 }

@@ -34,7 +34,7 @@ void how_it_ended(const Trace& trace, Prediction* out) {
   if (out->oom && !out->oom->ended_run) {
     std::string text = fmt::format("{} allocations failed for want of memory, and the script went on", out->oom->count);
     if (out->failed_attempts_reserved_bytes > 0)
-      text += fmt::format(" with less: the peaks are those behind the last failure ({} were reserved before)",
+      text += fmt::format(" with less: the peaks are those after the last failure ({} were reserved before)",
                           format_bytes(out->failed_attempts_reserved_bytes));
     warn("allocations_failed", text + ".");
   }
@@ -92,8 +92,8 @@ void describe_card(const Trace& trace, const Gpu& captured, const Gpu& gpu, bool
 
 std::string nothing_to_judge(const Trace& trace, const Prediction& prediction) {
   const std::string& reason = trace.end.reason;
-  const std::string step = "its first optimizer step: what a step takes is not known";
-  if (reason == "killed") return fmt::format("the script was {}: what it would have taken is not known", trace.end.how);
+  const std::string step = "its first optimizer step: a step's memory is not known";
+  if (reason == "killed") return fmt::format("the script was {}: its memory need is not known", trace.end.how);
   if (prediction.source == "snapshot" || prediction.steps > 0) return "";
   if (reason == "exception") return "the script raised an exception before " + step;
   if (reason == "timeout") return "the time limit came before " + step;
@@ -114,7 +114,7 @@ void add_warnings(const Trace& trace, const AllocConf& conf, const Comparison& c
   }
   if (out->varying_input) {
     warn("lengths_vary",
-         fmt::format("Inputs are of another length from step to step: {} from {} to {}. What a longer one takes is not known; gpucast run "
+         fmt::format("Input lengths differ from step to step: {} from {} to {}. The memory of a longer one is not known; gpucast run "
                      "--max-length N pads every batch of texts to the longest that may come.",
                      out->varying_input->name.empty() ? "one" : out->varying_input->name, out->varying_input->smallest,
                      out->varying_input->largest));

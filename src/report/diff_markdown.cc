@@ -129,7 +129,7 @@ std::string diff_markdown(const Diff& d) {
   for (const DiffCategory& category : categories) {
     if (category.bytes.before_bytes != 0 || category.bytes.after_bytes != 0) table_line(words(category.name), category.bytes, &out);
   }
-  table_line("free, but reserved, at that moment", d.free_bytes, &out);
+  table_line("free, but reserved, at the peak", d.free_bytes, &out);
   close_fold(&out);
   rows(d, &out);
   open_fold("What was compared", &out);

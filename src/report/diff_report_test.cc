@@ -63,7 +63,7 @@ On the card in all                               2400.00       2520.00       +12
 Peak allocated                                   1900.00       1970.00        +70.00     +3.7 %
   activations                                     900.00        980.00        +80.00     +8.9 %
   parameters                                     1000.00        990.00        -10.00     -1.0 %
-  free, but reserved, at that moment              100.00        150.00        +50.00    +50.0 %
+  free, but reserved, at the peak                 100.00        150.00        +50.00    +50.0 %
 
 By module, MiB                                            before    after   change activat.   params
 transformer.h.1.attn (Attention)                           400.0    480.0    +80.0    +80.0        .
@@ -170,7 +170,7 @@ TEST(DiffMarkdown, Whole) {
 |---|---:|---:|---:|
 | activations | 900.00 MiB | 980.00 MiB | +80.00 MiB (+8.9 %) |
 | parameters | 1000.00 MiB | 990.00 MiB | -10.00 MiB (-1.0 %) |
-| free, but reserved, at that moment | 100.00 MiB | 150.00 MiB | +50.00 MiB (+50.0 %) |
+| free, but reserved, at the peak | 100.00 MiB | 150.00 MiB | +50.00 MiB (+50.0 %) |
 
 </details>
 

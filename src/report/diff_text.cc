@@ -60,7 +60,7 @@ void sums(const Diff& d, TextWriter* out) {
   for (const DiffCategory& category : categories) {
     if (category.bytes.before_bytes != 0 || category.bytes.after_bytes != 0) sum_line("  " + words(category.name), category.bytes, out);
   }
-  sum_line("  free, but reserved, at that moment", d.free_bytes, out);
+  sum_line("  free, but reserved, at the peak", d.free_bytes, out);
 }
 
 // The categories that changed most get a column each, the others share one.

@@ -327,7 +327,7 @@ void remedies(const Explanation& e, TextWriter* out) {
   }
   if (p.source == "snapshot") {
     paragraph("  ",
-              "A snapshot tells about allocator settings only. What else would help needs a capture of the script: "
+              "A snapshot shows allocator settings only. For other remedies capture the script: "
               "gpucast run -o train.gpucast -- python train.py, then gpucast explain train.gpucast --rerun",
               out);
   }

@@ -181,13 +181,13 @@ std::string replay_text(const ReplayReport& report) {
     out.format("replays to its own recorded segments: {}", *first.matches_recorded ? "yes" : "no");
     if (!*first.matches_recorded) {
       out.wrapped("  first difference: ", first.first_difference);
-      out.wrapped("  ", "The other rows are approximations, then: something the recording does not tell decided where blocks went.");
+      out.wrapped("  ", "So the other rows are approximations: something outside the recording decided where blocks went.");
     }
   }
   for (const ReplayRow& row : report.rows) {
     if (!row.gpu.empty()) {
       out.line();
-      out.format("{}: {} MiB is the card's memory less what it holds beside PyTorch's allocator", row.gpu, mib(*row.capacity_bytes));
+      out.format("{}: {} MiB is the card's memory minus its memory outside PyTorch's allocator", row.gpu, mib(*row.capacity_bytes));
       break;
     }
   }

@@ -184,7 +184,7 @@ void ranks(const Prediction& p, TextWriter* out) {
                                format_mib(std::abs(difference.bytes)));
   }
   if (!differences.empty())
-    out->wrapped("  ", fmt::format("{} beside {}, at its peak: {}", rank_label(p, lines[p.ranks->judged]),
+    out->wrapped("  ", fmt::format("{} compared with {}, at its peak: {}", rank_label(p, lines[p.ranks->judged]),
                                    rank_label(p, lines[p.ranks->least]), differences));
 }
 
@@ -212,8 +212,8 @@ void profile(const Prediction& p, TextWriter* out) {
   for (const ProfileBytesLine& line : p.profile->fates) {
     if (line.blocks > 0) out->line(fmt::format("  {:<42}{:>16}{:>14}", fate_words(line.name), format_mib(line.bytes), line.blocks));
   }
-  out->line(fmt::format("  {:<42}{:>16}{:>14}", "and added, for what CUDA does beside", format_mib(p.profile->added_bytes),
-                        p.profile->added_blocks));
+  out->line(
+      fmt::format("  {:<42}{:>16}{:>14}", "added for CUDA's own allocations", format_mib(p.profile->added_bytes), p.profile->added_blocks));
 }
 
 void cards(const Prediction& p, TextWriter* out) {

@@ -37,7 +37,7 @@ void loader(TextWriter& out, const LoaderFigures& figures, const CardTime& card)
     out.wrapped("  ", batch_words(figures));
     if (const std::string reads = read_words(figures); !reads.empty()) out.wrapped("  ", reads);
     out.line(out.bold(
-        fmt::format("  {:>8}{:>16}{:>26}{:>14}{:>10}  {}", "workers", "a batch every", "9 of 10 within", "a step", "it waits", "bound")));
+        fmt::format("  {:>8}{:>16}{:>26}{:>14}{:>10}  {}", "workers", "a batch every", "90 % within", "a step", "it waits", "bound")));
     for (const LoaderChoice& choice : card.loader->choices) {
       out.format("  {:>8}{:>16}{:>26}{:>14}{:>10}  {}", fmt::format("{}{}", choice.workers == figures.workers ? "> " : "", choice.workers),
                  time_text(choice.batch.expected_ns), time_text(choice.batch.low_ns) + " to " + time_text(choice.batch.high_ns),
@@ -78,7 +78,7 @@ void one_card(TextWriter& out, const StepTimes& times, const CardTime& card) {
              percent(card.unknown_share));
   for (const KernelTime& kernel : card.kernels) {
     if (kernel.known || kernel.share < 0.01) continue;
-    out.format("  unknown: {} ({}), taken by its bytes", cut_end(printable(kernel.name), 60), percent(kernel.share));
+    out.format("  unknown: {} ({}), estimated from its bytes", cut_end(printable(kernel.name), 60), percent(kernel.share));
   }
 }
 
@@ -94,7 +94,7 @@ std::string step_times_text(const StepTimes& times, bool colour) {
   const bool prices = std::any_of(times.cards.begin(), times.cards.end(), [](const CardTime& card) { return card.price_per_hour > 0; });
   const std::string paid = epochs ? "it costs" : fmt::format("{} cost", kStepsOfCost);
   const auto last = [&](const std::string& first, const std::string& second) { return fmt::format("{:>12}{:>12}", first, second); };
-  out.line(out.bold(fmt::format("{:<14}{:>12}{:>24}{:>12}{}{:>10}", "Card", "a step", "9 of 10 within", "samples/s",
+  out.line(out.bold(fmt::format("{:<14}{:>12}{:>24}{:>12}{}{:>10}", "Card", "a step", "90 % within", "samples/s",
                                 prices ? last(epochs ? "an epoch" : "", paid) : fmt::format("{:>12}{:>10}", "MFU", "GPU"), "bound")));
   for (const CardTime& card : times.cards) {
     const double paid_ns = epochs ? card.epoch_ns : kStepsOfCost * card.step.expected_ns;

@@ -18,7 +18,7 @@ std::string workers_text(int64_t workers) { return fmt::format("{} worker{}", wo
 std::string interval_words(const CardTime& card) {
   if (card.step_measured) return "as you measured it";
   const bool wider = !card.measured_card && card.bound != StepBound::loader;
-  return fmt::format("9 of 10 within {} to {}{}", time_text(card.step.low_ns), time_text(card.step.high_ns),
+  return fmt::format("90 % within {} to {}{}", time_text(card.step.low_ns), time_text(card.step.high_ns),
                      wider ? "; wider, since only this card's datasheet is known" : "");
 }
 

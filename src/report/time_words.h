@@ -9,7 +9,7 @@ namespace gpucast {
 
 constexpr int kStepsOfCost = 1000;  // whose cost is told where an epoch's steps are not known
 
-std::string interval_words(const CardTime& card);                      // "9 of 10 within 5.04 ms to 7.11 ms"
+std::string interval_words(const CardTime& card);                      // "90 % within 5.04 ms to 7.11 ms"
 std::string known_words(const StepTimes& times);                       // what --known did; "": no step is known
 std::string cost_words(const StepTimes& times, const CardTime& card);  // "an epoch of 625 steps takes 1.2 h"; "": nothing is known
 std::string money_text(double amount);                                 // "12.4", of any currency

@@ -163,11 +163,11 @@ TEST(CardRates, ACardWithoutItsRatesIsAnError) {
   };
   EXPECT_EQ(error_without([](Gpu&) {}), "there");
   EXPECT_EQ(error_without([](Gpu& gpu) { gpu.bandwidth_bytes_per_s = 0; }),
-            "the time on 'rtx3090' cannot be told: its memory bandwidth is not known");
+            "the time on 'rtx3090' cannot be predicted: its memory bandwidth is not known");
   EXPECT_EQ(error_without([](Gpu& gpu) { gpu.peak_flop_per_s.clear(); }),
-            "the time on 'rtx3090' cannot be told: its fp32 rate is not known");
+            "the time on 'rtx3090' cannot be predicted: its fp32 rate is not known");
   EXPECT_EQ(error_without([](Gpu& gpu) { gpu.peak_flop_per_s["fp16"] = std::numeric_limits<double>::quiet_NaN(); }),
-            "the time on 'rtx3090' cannot be told: its fp16 rate is not known");
+            "the time on 'rtx3090' cannot be predicted: its fp16 rate is not known");
 }
 
 // 72 W cannot keep an L4 at its peak; 300 W do not hold an A40 back.

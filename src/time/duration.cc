@@ -67,7 +67,7 @@ bool has_rates(const Gpu& gpu) { return missing_rate(gpu).empty(); }
 
 CardRates card_rates(const Gpu& gpu, const std::string& constants_json) {
   if (const std::string missing = missing_rate(gpu); !missing.empty()) {
-    throw Error(fmt::format("the time on '{}' cannot be told: its {} is not known", gpu.id.empty() ? gpu.name : gpu.id, missing),
+    throw Error(fmt::format("the time on '{}' cannot be predicted: its {} is not known", gpu.id.empty() ? gpu.name : gpu.id, missing),
                 "the device table", "name a card that `gpucast gpus` lists with its rates");
   }
   const Constants constants(gpu, constants_json);

@@ -196,7 +196,7 @@ struct PickleReader::Machine {
   void charge(uint64_t bytes) {
     kept_bytes += bytes;
     if (kept_bytes > kMemoryBase + kMemoryFactor * source.offset()) {
-      source.fail("what this pickle holds takes far more memory than its size", "this is no memory snapshot of PyTorch, or it is damaged");
+      source.fail("this pickle's content needs far more memory than its size", "this is no memory snapshot of PyTorch, or it is damaged");
     }
   }
   void release(uint64_t bytes) { kept_bytes -= bytes; }

@@ -116,7 +116,7 @@ Trace CaptureReader::read() {
       continue;
     }
     if (reading_.has_eof) {
-      reading_.trace.problems.add(Problem::lines_missing, "lines behind the end line, " + reading_.here());
+      reading_.trace.problems.add(Problem::lines_missing, "lines after the end line, " + reading_.here());
       break;
     }
     if (text.front() != '[') {
@@ -183,7 +183,7 @@ void CaptureReader::record(std::string_view text) {
 
 // What is missing at the end, and whether anything useful is left.
 void CaptureReader::check_end() {
-  const std::string stopped = fmt::format("{}, byte {} of the file, behind line {}", reading_.trace.path, reading_.lines.file_offset(),
+  const std::string stopped = fmt::format("{}, byte {} of the file, after line {}", reading_.trace.path, reading_.lines.file_offset(),
                                           reading_.lines.line_number());
   if (!reading_.has_header) {
     if (reading_.lines.end() == GzipLines::End::corrupt)

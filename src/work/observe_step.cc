@@ -157,7 +157,7 @@ Error why_no_step(const Trace& trace) {
   const bool old = trace.observed.clock_unix_ns == 0 && trace.kernels > 0;
   return Error(
       old                               ? "the capture has no times: an older gpucast made it"
-      : trace.header.source != "vgpu"   ? "only captures of `gpucast run` tell what the GPU was asked to do"
+      : trace.header.source != "vgpu"   ? "only captures of `gpucast run` record the GPU's work"
       : trace.end.reason == "exception" ? "no whole step was observed: the script raised an exception before"
                                         : "no whole step was observed: the script took too few steps, or profiles itself",
       trace.path,

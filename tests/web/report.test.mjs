@@ -372,7 +372,7 @@ test("both paths of a step, the bound and the waiting are what time says", async
   assert.equal(await page.locator("#step-title").innerText(), `A step takes ${ms(times.step.expected_ns)} on NVIDIA A100-SXM4-80GB`);
   assert.equal(
     await page.locator("#step-bound").innerText(),
-    `Loader-bound: a batch comes every ${ms(loader.now.batch.expected_ns)}, the GPU works ${ms(times.gpu_ns)}, the host ${ms(times.host_ns)}. 9 of 10 within ${ms(times.step.low_ns)} to ${ms(times.step.high_ns)}.`,
+    `Loader-bound: a batch comes every ${ms(loader.now.batch.expected_ns)}, the GPU works ${ms(times.gpu_ns)}, the host ${ms(times.host_ns)}. 90 % within ${ms(times.step.low_ns)} to ${ms(times.step.high_ns)}.`,
   );
   assert.deepEqual(await shownPaths(page), [
     ["step", times.step.expected_ns, false],

@@ -57,7 +57,7 @@ function paths(): void {
   const fedFrom = loader?.workers === 0 ? host_ns : 0;
   end = 1.02 * Math.max(step.high_ns, gpu_ns, host_ns, loader ? fedFrom + loader.fed_ns : 0, 1);
   const waits = loader && loader.wait_share >= 0.005 ? loader.wait_share * step.expected_ns : 0;
-  const range = el("div", { class: "path-range", title: `9 of 10 within ${format.time(step.low_ns)} to ${format.time(step.high_ns)}` });
+  const range = el("div", { class: "path-range", title: `90 % within ${format.time(step.low_ns)} to ${format.time(step.high_ns)}` });
   range.style.left = place(step.low_ns);
   range.style.width = place(step.high_ns - step.low_ns);
   const works: Part[] = [{ name: "a step", ns: step.expected_ns - waits, fill: "step" }];
@@ -94,7 +94,7 @@ function workers(): void {
   const { loader } = time;
   if (!loader) return;
   byId("workers").hidden = false;
-  const heads = ["workers", "a batch every", "9 of 10 within", "a step", "it waits", "bound"];
+  const heads = ["workers", "a batch every", "90 % within", "a step", "it waits", "bound"];
   const number = (text: string, column = ""): HTMLElement => el("td", { class: `number ${column}` }, text);
   fill(
     byId("workers"),

@@ -49,11 +49,11 @@ std::string why(const PackReport& report, const pack::Placement& placed) {
     case pack::Reason::idle_card:
       return placed.cards.size() > 1 ? "idle cards" : "an idle card";
     case pack::Reason::share_fits:
-      return fmt::format("beside {}: shares fit", beside);
+      return fmt::format("next to {}: shares fit", beside);
     case pack::Reason::memory_fits:
-      return fmt::format("beside {}: memory fits", beside);
+      return fmt::format("next to {}: memory fits", beside);
     case pack::Reason::best_neighbour:
-      return fmt::format("beside {}: +{:.2f} jobs' progress", beside, placed.gain);
+      return fmt::format("next to {}: +{:.2f} jobs' progress", beside, placed.gain);
     case pack::Reason::slice_fits:
       return fmt::format(
           "a slice of {}",
@@ -78,7 +78,7 @@ void together(TextWriter& out, const PackReport& report) {
     return;
   }
   out.line(out.bold(fmt::format("TOGETHER on one {}: they ask for {} of {}", gpu.id, gib(all.request_bytes), gib(all.capacity_bytes))));
-  out.format("  {:<34}{:>12}{:>14}{:>14}{:>10}  {}", "job", "memory", "step alone", "together", "slower", "9 of 10");
+  out.format("  {:<34}{:>12}{:>14}{:>14}{:>10}  {}", "job", "memory", "step alone", "together", "slower", "90 %");
   for (size_t i = 0; i < all.slowdowns.size(); ++i) {
     const pack::Figures* figures = report.jobs[i].figures_on(gpu.id);
     const pack::Slowdown& slower = all.slowdowns[i];

@@ -1,9 +1,8 @@
-#include "src/attribution/attribute.h"
-
 #include <gtest/gtest.h>
 
 #include <numeric>
 
+#include "src/attribution/attribute.h"
 #include "src/attribution/test_program.h"
 
 namespace gpucast {

@@ -54,7 +54,8 @@ const CalibrationClass& class_row(JobClass job_class) {
   for (const CalibrationClass& row : table().classes) {
     if (row.name == name) return row;
   }
-  throw Error(fmt::format("internal error: data/calibration.json has no class '{}'", name), "", "make it again: eval/memory/upper_bound.py");
+  throw Error(fmt::format("internal error: data/calibration.json has no class '{}'", name), "",
+              "make it again: eval/memory/upper_bound.py");
 }
 
 // What a run may be off by, before a class's scores.

@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include "gpucast/error.h"
@@ -14,6 +15,34 @@
 namespace gpucast::cli {
 namespace {
 
+// CLI11 reads some words itself: "[a, b]" as the two words a and b, "{}" or an empty word as no word at all, after "--" too, and
+// "--output=" as --output with the next word. A word of argv holds no NUL, so one that ends in a NUL is unlike all of these;
+// give_literal_words() takes it off again.
+constexpr char kLiteral = '\0';
+
+bool would_be_read(const std::string& word) { return word.empty() || std::string_view("]}=").find(word.back()) != std::string_view::npos; }
+
+// argv but for the program's name, as CLI11 wants it: last word first.
+std::vector<std::string> words_for_cli11(int argc, char** argv) {
+  std::vector<std::string> words;
+  bool ours = true;  // not yet after "--"
+  for (int i = 1; i < argc; ++i) {
+    std::string word = argv[i];
+    if (ours && word == "--") {
+      ours = false;
+    } else if (!ours || would_be_read(word)) {
+      word += kLiteral;
+    }
+    words.push_back(std::move(word));
+  }
+  std::reverse(words.begin(), words.end());
+  return words;
+}
+
+void make_literal(std::string* word) {
+  if (!word->empty() && word->back() == kLiteral) word->pop_back();
+}
+
 // CLI11's own range validators write their bounds into the message, all 309 digits of them.
 double number(const std::string& text) {
   double value = 0;
@@ -22,12 +51,14 @@ double number(const std::string& text) {
 
 // CLI11 says what is wrong; we add what was probably meant.
 Error usage_error(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
+  std::string message = error.what();
+  message.erase(std::remove(message.begin(), message.end(), kLiteral), message.end());
   const std::vector<CLI::App*> typed_subcommands = app.get_subcommands();
   std::vector<std::string> names;
   if (typed_subcommands.empty()) {
     for (const CLI::App* subcommand : app.get_subcommands({})) names.push_back(subcommand->get_name());
     const auto near = argc > 1 ? did_you_mean(argv[1], names) : std::nullopt;
-    return Error(error.what(), "", near ? fmt::format("did you mean 'gpucast {}'?", *near) : "gpucast --help");
+    return Error(message, "", near ? fmt::format("did you mean 'gpucast {}'?", *near) : "gpucast --help");
   }
   const CLI::App& subcommand = *typed_subcommands.back();
   std::string hint = fmt::format("gpucast {} --help", subcommand.get_name());
@@ -40,7 +71,7 @@ Error usage_error(const CLI::App& app, const CLI::ParseError& error, int argc, c
     if (typed.rfind("--", 0) != 0 || std::find(names.begin(), names.end(), typed) != names.end()) continue;
     if (auto near = did_you_mean(typed, names)) hint = fmt::format("did you mean '{}'?", *near);
   }
-  return Error(error.what(), "", hint);
+  return Error(message, "", hint);
 }
 
 }  // namespace
@@ -88,10 +119,12 @@ Argument& Argument::needs(const Argument& other) {
 bool Argument::given() const { return option_->count() > 0; }
 
 Argument Arguments::option(const char* names, std::string* variable, const std::string& help) {
+  texts_.emplace_back(variable);
   return Argument(app_.add_option(names, *variable, help));
 }
 
 Argument Arguments::option(const char* names, std::vector<std::string>* variable, const std::string& help) {
+  texts_.emplace_back(variable);
   return Argument(app_.add_option(names, *variable, help));
 }
 
@@ -108,6 +141,7 @@ Argument Arguments::option(const char* names, double* variable, const std::strin
 }
 
 Argument Arguments::option(const char* names, std::optional<std::string>* variable, const std::string& help) {
+  texts_.emplace_back(variable);
   return Argument(app_.add_option(names, *variable, help));
 }
 
@@ -124,6 +158,7 @@ Argument Arguments::flag(const char* names, bool* variable, const std::string& h
 }
 
 Argument Arguments::command(std::vector<std::string>* variable) {
+  texts_.emplace_back(variable);
   const auto option = app_.add_option("command", *variable, "the command, after --")->required()->type_name("COMMAND...");
   app_.positionals_at_end();
   return Argument(option);
@@ -133,22 +168,38 @@ void Arguments::action(std::function<int()> action) {
   app_.callback([&slot = action_, action = std::move(action)] { slot = action; });
 }
 
+void Arguments::give_literal_words() const {
+  struct {
+    void operator()(std::string* text) const { make_literal(text); }
+    void operator()(std::optional<std::string>* text) const {
+      if (*text) make_literal(&**text);
+    }
+    void operator()(std::vector<std::string>* texts) const {
+      std::for_each(texts->begin(), texts->end(), [](auto& text) { make_literal(&text); });
+    }
+  } const give;
+  for (const Text& text : texts_) std::visit(give, text);
+}
+
 int run_command_line(std::span<const Subcommand> subcommands, int argc, char** argv) {
   CLI::App app{"What a PyTorch training job will do on a GPU, before it touches one.", "gpucast"};
   app.set_version_flag("--version", std::string("gpucast ") + kGpucastVersion);
   app.require_subcommand(1);
   std::function<int()> action;
+  std::vector<Arguments> declared;
+  declared.reserve(subcommands.size());
   for (const Subcommand& subcommand : subcommands) {
-    Arguments arguments(*app.add_subcommand(subcommand.name, subcommand.help), action);
-    subcommand.declare(arguments);
+    declared.emplace_back(*app.add_subcommand(subcommand.name, subcommand.help), action);
+    subcommand.declare(declared.back());
   }
   try {
-    app.parse(argc, argv);
+    app.parse(words_for_cli11(argc, argv));
   } catch (const CLI::Success& request) {  // --help, --version
     return app.exit(request);
   } catch (const CLI::ParseError& error) {
     throw usage_error(app, error, argc, argv);
   }
+  for (const Arguments& arguments : declared) arguments.give_literal_words();
   return action();
 }
 

@@ -7,6 +7,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 namespace CLI {
@@ -34,8 +35,8 @@ class Argument {
   CLI::Option* option_;
 };
 
-// What one subcommand takes. A variable must outlive the parsing; it keeps its value when its argument is not given.
-// `names`: "-o,--output", or "FILE" for a positional argument.
+// What one subcommand takes. Every text is the user's word, byte for byte. A variable must outlive the parsing; it keeps its value when its
+// argument is not given. `names`: "-o,--output", or "FILE" for a positional argument.
 class Arguments {
  public:
   Arguments(CLI::App& app, std::function<int()>& action) : app_(app), action_(action) {}
@@ -56,9 +57,15 @@ class Arguments {
   // input fails. Result on stdout, all else on stderr.
   void action(std::function<int()> action);
 
+  // Once parsed: texts get the words that were typed, without the mark that kept CLI11 from reading them.
+  void give_literal_words() const;
+
  private:
+  using Text = std::variant<std::string*, std::optional<std::string>*, std::vector<std::string>*>;
+
   CLI::App& app_;
   std::function<int()>& action_;
+  std::vector<Text> texts_;
 };
 
 }  // namespace gpucast::cli

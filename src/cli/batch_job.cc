@@ -8,6 +8,7 @@
 #include "gpucast/error.h"
 #include "gpucast/gpu.h"
 #include "gpucast/predict.h"
+#include "src/base/command_words.h"
 #include "src/base/json.h"
 #include "src/cli/run_capture.h"
 #include "src/explain/what_if.h"
@@ -105,8 +106,9 @@ class Reader {
     std::vector<std::string> all;
     bool good = list.is_array();
     for (size_t i = 0; good && i < list.size(); ++i) {
-      good = list.at(i).is_text() && !has_nul(list.at(i));
-      if (good) all.push_back(list.at(i).get<std::string>());
+      std::optional<std::string> word = word_from_json(list.at(i));
+      good = word && word->find('\0') == std::string::npos;
+      if (good) all.push_back(std::move(*word));
     }
     if (!good) throw Error(fmt::format("\"{}\" must be a list of texts", key));
     return all;

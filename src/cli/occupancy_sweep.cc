@@ -10,6 +10,7 @@
 
 #include "gpucast/error.h"
 #include "gpucast/step_time.h"
+#include "src/base/command_words.h"
 #include "src/base/json.h"
 #include "src/base/read_file.h"
 #include "src/cli/child_process.h"
@@ -115,7 +116,7 @@ std::optional<Sweep> run_sweep(const std::string& argument, const StepSource& so
     std::ofstream lines(jobs);
     for (size_t i = 0; i < wanted.values.size(); ++i) {
       Json job = {{"name", wanted.values[i]}, {"gpu", gpu.id}, {"steps", source.steps}, {"output", capture_of(i)}};
-      job["command"] = Json(with_value(source.what, place, wanted.values[i]));
+      job["command"] = command_json(with_value(source.what, place, wanted.values[i]));
       lines << job.dump() << "\n";
     }
     if (!lines.flush()) throw Error("cannot write to the temporary folder", jobs, "is the disk full?");

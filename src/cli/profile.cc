@@ -15,13 +15,13 @@
 
 #include "gpucast/error.h"
 #include "gpucast/gpu.h"
+#include "src/base/command_words.h"
 #include "src/base/json.h"
 #include "src/base/read_file.h"
 #include "src/cli/messages.h"
 #include "src/cli/run_capture.h"
 #include "src/cli/subcommand.h"
 #include "src/cli/supervisor.h"
-#include "src/report/next_command.h"
 #include "version.h"
 
 namespace gpucast::cli {
@@ -118,7 +118,7 @@ Json full_record(const std::string& session_folder, const CapturedProcess& proce
   Json record = Json::parse(read_file(fmt::format("{}/{}.history", session_folder, process.pid)));
   if (!record.is_object()) throw Error("the profiled process left no record", fmt::format("process {}", process.pid));
   record["gpucast_version"] = kGpucastVersion;
-  record["command"] = options.command;
+  record["command"] = command_json(options.command);
   record["steps_requested"] = options.steps;
   return record;
 }

@@ -20,6 +20,7 @@
 
 #include "gpucast/error.h"
 #include "gpucast/ledger.h"
+#include "src/base/command_words.h"
 #include "src/base/json.h"
 #include "src/base/read_file.h"
 #include "src/cli/gpu_json.h"
@@ -321,7 +322,7 @@ void CaptureFile::assemble(const std::string& session_folder, const CapturedProc
   header["capacity_bytes"] = usable_capacity_bytes(settings.gpu, cuda_major_of(session_folder, process.pid));
   header["steps_requested"] = std::max<int64_t>(settings.steps, 0);
   if (settings.steps <= 0) header["steps_rule"] = settings.steps == kStepsAuto ? "auto" : kUntilEnd;
-  header["command"] = settings.typed.empty() ? settings.command : settings.typed;
+  header["command"] = command_json(settings.typed.empty() ? settings.command : settings.typed);
   std::error_code error;
   header["run_s"] = std::round(settings.run_s * 10) / 10;
   header["folder"] = fs::current_path(error).string();

@@ -1,7 +1,9 @@
 #include "src/orchestrate/profile_facts.h"
 
 #include <algorithm>
+#include <utility>
 
+#include "src/base/command_words.h"
 #include "src/base/json.h"
 
 namespace gpucast {
@@ -92,7 +94,7 @@ ProfileMetadata read_metadata(const std::string& gpucast_json) {
   out.end_reason = json.value("end_reason", "");
   if (const Json& batch = json["batch_size"]; batch.is_integer()) out.batch_size = batch.get<int64_t>();
   for (const Json& word : json["command"]) {
-    if (word.is_text()) out.command.push_back(word.get<std::string>());
+    if (auto exact = word_from_json(word)) out.command.push_back(std::move(*exact));
   }
   for (const Json& each : json["optimizers"]) {
     if (each.is_object()) out.optimizers.push_back(optimizer_from(each));

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "gpucast/gpu.h"
+#include "src/base/command_words.h"
 
 namespace gpucast {
 namespace {
@@ -28,24 +29,6 @@ std::string larger_card(const Prediction& p) {
 }
 
 }  // namespace
-
-std::string shell_quote(const std::vector<std::string>& words) {
-  std::string out;
-  for (const std::string& word : words) {
-    if (!out.empty()) out += ' ';
-    const bool plain =
-        !word.empty() &&
-        word.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-./=:,@%+") == std::string::npos;
-    if (plain) {
-      out += word;
-      continue;
-    }
-    out += '\'';
-    for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
-    out += '\'';
-  }
-  return out;
-}
 
 std::vector<NextCommand> next_commands(const Prediction& p, const std::string& capture_path) {
   std::vector<NextCommand> next;

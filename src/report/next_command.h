@@ -16,7 +16,4 @@ struct NextCommand {
 // `capture_path` is empty when the capture is not kept. Nothing when no command suggests itself.
 std::vector<NextCommand> next_commands(const Prediction& prediction, const std::string& capture_path);
 
-// Words as a POSIX shell would have to be given them.
-std::string shell_quote(const std::vector<std::string>& words);
-
 }  // namespace gpucast

@@ -9,7 +9,7 @@
 
 #include "gpucast/replay_report.h"
 #include "src/base/bytes.h"
-#include "src/report/next_command.h"
+#include "src/base/command_words.h"
 #include "src/report/text_writer.h"
 #include "src/report/user_frame.h"
 

@@ -11,6 +11,7 @@
 
 #include "gpucast/report.h"
 #include "src/base/bytes.h"
+#include "src/base/command_words.h"
 #include "src/report/next_command.h"
 #include "src/report/text_writer.h"
 #include "src/report/user_frame.h"
@@ -35,7 +36,11 @@ void verdict(const Prediction& p, TextWriter* out) {
 void run(const Prediction& p, TextWriter* out) {
   out->line();
   std::string command = shell_quote(p.command);
-  if (command.size() > kColumns - 2) command = command.substr(0, kColumns - 5) + "...";
+  if (command.size() > kColumns - 2) {
+    size_t end = kColumns - 5;
+    while (end > 0 && (static_cast<unsigned char>(command[end]) & 0xC0U) == 0x80U) --end;  // not inside of a character
+    command = command.substr(0, end) + "...";
+  }
   if (!command.empty()) out->line("  " + command);
   std::string what = p.source == "snapshot" ? fmt::format("memory snapshot, {} allocator event{}", p.events, p.events == 1 ? "" : "s")
                                             : fmt::format("{} optimizer step{}", p.steps, p.steps == 1 ? "" : "s");

@@ -12,12 +12,22 @@
 #include <vector>
 
 #include "gpucast/error.h"
+#include "src/base/command_words.h"
 #include "src/trace/read_loader.h"
 
 namespace gpucast::capture {
 namespace {
 
 constexpr int64_t kSchemaVersion = 1;
+
+// As command_json() writes it. "": it is neither a text nor bytes.
+std::string command_word(simdjson::simdjson_result<od::value> value) {
+  od::object bytes;
+  if (value.get_object().get(bytes) != simdjson::SUCCESS) return text_of(value);
+  std::string_view hex;
+  if (bytes["hex"].get_string().get(hex) != simdjson::SUCCESS) return "";
+  return bytes_from_hex(hex).value_or("");
+}
 
 // A list of what-ifs: of the header, then of the process. An entry of the process that did nothing keeps what the header says.
 void read_what_ifs(simdjson::simdjson_result<od::value> value, std::vector<WhatIf>* out) {
@@ -93,7 +103,7 @@ void read_header(Reading& reading, od::object object) {
     if (key == "command") {
       od::array words;
       if (value.get_array().get(words) != simdjson::SUCCESS) return;
-      for (auto word : words) h.command.push_back(text_of(word));
+      for (auto word : words) h.command.push_back(command_word(word));
     }
     if (key == "gpu") {
       od::object gpu;

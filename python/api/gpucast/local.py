@@ -59,7 +59,7 @@ class _Feeder(threading.Thread):
         try:
             for job in self._jobs:
                 self.written += 1
-                self._stdin.write(json.dumps(job, default=os.fspath) + "\n")
+                self._stdin.write(_line(job))
                 self._stdin.flush()
         except BrokenPipeError:  # the command has ended: its message says why
             pass
@@ -67,3 +67,21 @@ class _Feeder(threading.Thread):
             self.error = error
         with contextlib.suppress(BrokenPipeError):
             self._stdin.close()
+
+
+def _line(job: Job) -> str:
+    """A job as `gpucast batch` reads it. JSON holds UTF-8 only: another word, as sys.argv may have, goes by its bytes."""
+    job = dict(job)
+    if isinstance(job.get("command"), (list, tuple)):
+        job["command"] = [_word(word) for word in job["command"]]
+    return json.dumps(job, default=os.fspath) + "\n"
+
+
+def _word(word: Any) -> Any:
+    try:
+        word = os.fsencode(word)
+        return word.decode()
+    except UnicodeDecodeError:
+        return {"hex": word.hex()}
+    except TypeError:  # no word: the command says what is wrong
+        return word

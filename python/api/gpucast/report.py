@@ -145,7 +145,7 @@ def run(
     max_length: int | None = None,
 ) -> Report:
     """`gpucast run`: the report of a training command on a virtual GPU. Raises Error when it cannot be made."""
-    words = shlex.split(command) if isinstance(command, str) else [os.fspath(word) for word in command]
+    words = shlex.split(command) if isinstance(command, str) else [os.fsdecode(word) for word in command]
     if not words:
         raise Error("the command is empty", to_do="name the command that trains: gpucast.run(['python', 'train.py'])")
     temporary = None if output is not None else tempfile.mkdtemp(prefix="gpucast-report-")

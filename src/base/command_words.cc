@@ -1,0 +1,90 @@
+#include "src/base/command_words.h"
+
+#include <fmt/format.h>
+#include <simdjson.h>
+
+#include <algorithm>
+#include <charconv>
+#include <utility>
+
+namespace gpucast {
+namespace {
+
+constexpr std::string_view kPlain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-./=:,@%+";
+
+bool is_utf8(std::string_view text) { return simdjson::validate_utf8(text.data(), text.size()); }
+
+bool is_control(char c) { return static_cast<unsigned char>(c) < ' ' || c == '\x7f'; }
+
+// $'...': what a terminal would not show, or not take back, as three octal digits.
+std::string quote_bytes(std::string_view word) {
+  const bool utf8 = is_utf8(word);
+  std::string out = "$'";
+  for (const char c : word) {
+    if (c == '\n') {
+      out += "\\n";
+    } else if (c == '\'' || c == '\\') {
+      out += {'\\', c};
+    } else if (is_control(c) || (!utf8 && static_cast<unsigned char>(c) >= 0x80)) {
+      out += fmt::format("\\{:03o}", static_cast<unsigned char>(c));
+    } else {
+      out += c;
+    }
+  }
+  return out + "'";
+}
+
+std::string quote_word(std::string_view word) {
+  if (!word.empty() && word.find_first_not_of(kPlain) == std::string_view::npos) return std::string(word);
+  if (std::any_of(word.begin(), word.end(), is_control) || !is_utf8(word)) return quote_bytes(word);
+  std::string out = "'";
+  for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
+}
+
+}  // namespace
+
+Json command_json(const std::vector<std::string>& words) {
+  Json out = Json::array();
+  for (const std::string& word : words) {
+    if (is_utf8(word)) {
+      out.push_back(word);
+      continue;
+    }
+    std::string hex;
+    for (const char c : word) hex += fmt::format("{:02x}", static_cast<unsigned char>(c));
+    Json bytes;
+    bytes["hex"] = std::move(hex);
+    out.push_back(std::move(bytes));
+  }
+  return out;
+}
+
+std::optional<std::string> word_from_json(const Json& entry) {
+  if (entry.is_text()) return entry.get<std::string>();
+  if (!entry.is_object() || entry.size() != 1 || !entry["hex"].is_text()) return std::nullopt;
+  return bytes_from_hex(entry["hex"].get<std::string>());
+}
+
+std::optional<std::string> bytes_from_hex(std::string_view hex) {
+  std::string bytes;
+  for (size_t i = 0; i < hex.size(); i += 2) {
+    unsigned char byte = 0;
+    const char* const end = hex.data() + std::min(i + 2, hex.size());
+    const auto read = std::from_chars(hex.data() + i, end, byte, 16);
+    if (read.ec != std::errc() || read.ptr != hex.data() + i + 2) return std::nullopt;
+    bytes += static_cast<char>(byte);
+  }
+  return bytes;
+}
+
+std::string shell_quote(const std::vector<std::string>& words) {
+  std::string out;
+  for (const std::string& word : words) {
+    if (!out.empty()) out += ' ';
+    out += quote_word(word);
+  }
+  return out;
+}
+
+}  // namespace gpucast

@@ -31,15 +31,15 @@
 
 #include "gpucast/error.h"
 #include "gpucast/gpu.h"
-#include "src/cli/batch_job.h"
-#include "src/cli/batch_results.h"
-#include "src/cli/child_process.h"
-#include "src/cli/fork_server.h"
 #include "src/cli/messages.h"
-#include "src/cli/run_capture.h"
 #include "src/cli/subcommand.h"
-#include "src/cli/supervisor.h"
 #include "src/explain/what_if.h"
+#include "src/run/batch_job.h"
+#include "src/run/batch_results.h"
+#include "src/run/child_process.h"
+#include "src/run/fork_server.h"
+#include "src/run/run_capture.h"
+#include "src/run/supervisor.h"
 
 namespace gpucast::cli {
 namespace {

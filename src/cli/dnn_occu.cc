@@ -5,11 +5,11 @@
 #include <fstream>
 
 #include "gpucast/error.h"
+#include "src/base/gpu_json.h"
 #include "src/base/json.h"
 #include "src/base/read_file.h"
-#include "src/cli/gpu_json.h"
-#include "src/cli/run_capture.h"
-#include "src/cli/supervisor.h"
+#include "src/run/run_capture.h"
+#include "src/run/supervisor.h"
 
 namespace gpucast::cli {
 namespace {

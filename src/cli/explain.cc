@@ -21,15 +21,15 @@
 
 #include "gpucast/error.h"
 #include "src/base/bytes.h"
-#include "src/cli/child_process.h"
 #include "src/cli/load_trace.h"
 #include "src/cli/messages.h"
 #include "src/cli/report_capture.h"
 #include "src/cli/subcommand.h"
-#include "src/cli/supervisor.h"
 #include "src/explain/explain.h"
 #include "src/explain/profile_remedies.h"
 #include "src/predict/analysis.h"
+#include "src/run/child_process.h"
+#include "src/run/supervisor.h"
 
 extern char** environ;
 

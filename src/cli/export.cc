@@ -17,12 +17,12 @@
 #include "gpucast/trace.h"
 #include "src/base/gzip_stream.h"
 #include "src/cli/load_trace.h"
-#include "src/cli/run_capture.h"
 #include "src/cli/subcommand.h"
 #include "src/predict/analysis.h"
 #include "src/report/html_export.h"
 #include "src/report/perfetto_export.h"
 #include "src/report/snapshot_export.h"
+#include "src/run/run_capture.h"
 
 namespace gpucast::cli {
 namespace {

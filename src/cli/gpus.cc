@@ -5,7 +5,7 @@
 #include <string>
 
 #include "gpucast/gpu.h"
-#include "src/cli/gpu_json.h"
+#include "src/base/gpu_json.h"
 #include "src/cli/subcommand.h"
 
 namespace gpucast::cli {

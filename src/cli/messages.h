@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "gpucast/error.h"
-#include "src/cli/supervisor.h"
+#include "src/run/supervisor.h"
 
 namespace gpucast::cli {
 

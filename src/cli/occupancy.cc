@@ -23,13 +23,13 @@
 #include "src/cli/dnn_occu.h"
 #include "src/cli/messages.h"
 #include "src/cli/occupancy_sweep.h"
-#include "src/cli/run_capture.h"
 #include "src/cli/step_source.h"
 #include "src/cli/subcommand.h"
-#include "src/cli/supervisor.h"
 #include "src/occupancy/launches_file.h"
 #include "src/occupancy/occupancy_card.h"
 #include "src/occupancy/wheel.h"
+#include "src/run/run_capture.h"
+#include "src/run/supervisor.h"
 
 namespace gpucast::cli {
 namespace {

@@ -13,10 +13,10 @@
 #include "src/base/command_words.h"
 #include "src/base/json.h"
 #include "src/base/read_file.h"
-#include "src/cli/child_process.h"
 #include "src/cli/comma_words.h"
-#include "src/cli/supervisor.h"
 #include "src/predict/facts.h"
+#include "src/run/child_process.h"
+#include "src/run/supervisor.h"
 
 namespace gpucast::cli {
 namespace {

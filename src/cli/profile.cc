@@ -19,9 +19,9 @@
 #include "src/base/json.h"
 #include "src/base/read_file.h"
 #include "src/cli/messages.h"
-#include "src/cli/run_capture.h"
 #include "src/cli/subcommand.h"
-#include "src/cli/supervisor.h"
+#include "src/run/run_capture.h"
+#include "src/run/supervisor.h"
 #include "version.h"
 
 namespace gpucast::cli {

@@ -25,13 +25,13 @@
 #include "gpucast/ranks.h"
 #include "gpucast/report.h"
 #include "src/base/json.h"
-#include "src/cli/clock_run.h"
 #include "src/cli/messages.h"
 #include "src/cli/report_capture.h"
-#include "src/cli/run_capture.h"
 #include "src/cli/subcommand.h"
-#include "src/cli/supervisor.h"
 #include "src/explain/what_if.h"
+#include "src/run/clock_run.h"
+#include "src/run/run_capture.h"
+#include "src/run/supervisor.h"
 
 namespace gpucast::cli {
 namespace {

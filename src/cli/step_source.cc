@@ -9,10 +9,10 @@
 
 #include "gpucast/error.h"
 #include "src/base/read_file.h"
-#include "src/cli/child_process.h"
 #include "src/cli/comma_words.h"
 #include "src/cli/messages.h"
-#include "src/cli/supervisor.h"
+#include "src/run/child_process.h"
+#include "src/run/supervisor.h"
 
 namespace gpucast::cli {
 namespace {

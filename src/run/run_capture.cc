@@ -1,4 +1,4 @@
-#include "src/cli/run_capture.h"
+#include "src/run/run_capture.h"
 
 #include <fcntl.h>
 #include <fmt/core.h>
@@ -21,9 +21,9 @@
 #include "gpucast/error.h"
 #include "gpucast/ledger.h"
 #include "src/base/command_words.h"
+#include "src/base/gpu_json.h"
 #include "src/base/json.h"
 #include "src/base/read_file.h"
-#include "src/cli/gpu_json.h"
 #include "src/cli/messages.h"
 #include "version.h"
 

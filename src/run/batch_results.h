@@ -5,7 +5,7 @@
 #include <map>
 #include <string>
 
-#include "src/cli/batch_job.h"
+#include "src/run/batch_job.h"
 
 namespace gpucast::cli {
 

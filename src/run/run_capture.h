@@ -10,7 +10,7 @@
 #include "gpucast/gpu.h"
 #include "gpucast/trace.h"
 #include "gpucast/what_if.h"
-#include "src/cli/supervisor.h"
+#include "src/run/supervisor.h"
 
 namespace gpucast::cli {
 

@@ -1,4 +1,4 @@
-#include "src/cli/run_capture.h"
+#include "src/run/run_capture.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -11,7 +11,7 @@
 
 #include "gpucast/error.h"
 #include "src/base/gzip_lines.h"
-#include "src/cli/supervisor.h"
+#include "src/run/supervisor.h"
 
 namespace gpucast::cli {
 namespace {

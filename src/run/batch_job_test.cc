@@ -1,4 +1,4 @@
-#include "src/cli/batch_job.h"
+#include "src/run/batch_job.h"
 
 #include <gtest/gtest.h>
 

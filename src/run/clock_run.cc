@@ -1,4 +1,4 @@
-#include "src/cli/clock_run.h"
+#include "src/run/clock_run.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -20,12 +20,12 @@
 
 #include "gpucast/error.h"
 #include "src/base/read_file.h"
-#include "src/cli/child_process.h"
 #include "src/cli/messages.h"
 #include "src/cli/step_source.h"
 #include "src/cli/subcommand.h"
-#include "src/cli/supervisor.h"
 #include "src/predict/facts.h"
+#include "src/run/child_process.h"
+#include "src/run/supervisor.h"
 #include "src/schedule/launch_times.h"
 #include "src/time/duration.h"
 

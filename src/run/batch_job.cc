@@ -1,4 +1,4 @@
-#include "src/cli/batch_job.h"
+#include "src/run/batch_job.h"
 
 #include <fmt/format.h>
 
@@ -10,8 +10,8 @@
 #include "gpucast/predict.h"
 #include "src/base/command_words.h"
 #include "src/base/json.h"
-#include "src/cli/run_capture.h"
 #include "src/explain/what_if.h"
+#include "src/run/run_capture.h"
 
 namespace gpucast::cli {
 namespace {

@@ -1,4 +1,4 @@
-#include "src/cli/fork_server.h"
+#include "src/run/fork_server.h"
 
 #include <fmt/core.h>
 #include <linux/memfd.h>
@@ -19,7 +19,7 @@
 
 #include "gpucast/error.h"
 #include "gpucast/gpu.h"
-#include "src/cli/run_capture.h"
+#include "src/run/run_capture.h"
 
 namespace gpucast::cli {
 namespace {

@@ -1,4 +1,4 @@
-#include "src/cli/batch_results.h"
+#include "src/run/batch_results.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "src/cli/fork_server.h"
+#include "src/run/fork_server.h"
 
 #include <gtest/gtest.h>
 

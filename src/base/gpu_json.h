@@ -4,9 +4,9 @@
 #include "gpucast/gpu.h"
 #include "src/base/json.h"
 
-namespace gpucast::cli {
+namespace gpucast {
 
 // Appends what follows the card's name and capability: multiprocessors to peak rates, under the names of struct Gpu.
 void add_gpu_figures(const Gpu& gpu, Json* row);
 
-}  // namespace gpucast::cli
+}  // namespace gpucast

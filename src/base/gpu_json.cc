@@ -1,8 +1,8 @@
-#include "src/cli/gpu_json.h"
+#include "src/base/gpu_json.h"
 
 #include <cstdint>
 
-namespace gpucast::cli {
+namespace gpucast {
 
 void add_gpu_figures(const Gpu& gpu, Json* row) {
   (*row)["multiprocessors"] = gpu.multiprocessors;
@@ -22,4 +22,4 @@ void add_gpu_figures(const Gpu& gpu, Json* row) {
   for (const auto& [type, flop_per_s] : gpu.peak_flop_per_s) (*row)["peak_flop_per_s"][type] = static_cast<int64_t>(flop_per_s);
 }
 
-}  // namespace gpucast::cli
+}  // namespace gpucast

@@ -1,4 +1,4 @@
-#include "src/cli/supervisor.h"
+#include "src/run/supervisor.h"
 
 #include <dirent.h>
 #include <fcntl.h>

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "src/cli/child_process.h"
-#include "src/cli/supervisor.h"
+#include "src/run/child_process.h"
+#include "src/run/supervisor.h"
 
 namespace gpucast::cli {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "src/cli/run_capture.h"
+#include "src/run/run_capture.h"
 
 namespace gpucast::cli {
 

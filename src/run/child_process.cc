@@ -1,4 +1,4 @@
-#include "src/cli/child_process.h"
+#include "src/run/child_process.h"
 
 #include <fcntl.h>
 #include <fmt/core.h>

@@ -70,7 +70,7 @@ counter = Steps()
 inside = _Inside()
 
 
-_UNTIL_END, _AUTO = 0, -1  # same as in src/run/run_capture.h
+_UNTIL_END, _AUTO = 0, -1  # same as in src/run/run_session.h
 _MOST_BY_ITSELF = 60
 
 

@@ -8,8 +8,9 @@
 #include "src/base/gpu_json.h"
 #include "src/base/json.h"
 #include "src/base/read_file.h"
-#include "src/run/run_capture.h"
-#include "src/run/supervisor.h"
+#include "src/run/run_session.h"
+#include "src/run/session_folder.h"
+#include "src/run/supervise.h"
 
 namespace gpucast::cli {
 namespace {
@@ -19,7 +20,7 @@ constexpr double kTimeout_s = 180;
 }  // namespace
 
 std::string dnn_occu_weights(const std::string& path) {
-  std::string weights = path.empty() ? library_folder() + "/python/dnn_occu/weights.npz" : path;
+  std::string weights = path.empty() ? run::library_folder() + "/python/dnn_occu/weights.npz" : path;
   if (access(weights.c_str(), R_OK) != 0)
     throw Error("DNN-occu's weights cannot be read", weights, "eval/occupancy/dnn_occu/evaluate.py trains and writes them");
   return weights;
@@ -30,8 +31,8 @@ std::vector<double> dnn_occu(const std::string& graph, const std::string& weight
   if (python.empty())
     throw Error("the graph of the model's forward was not recorded", "",
                 "DNN-occu predicts for a model (torch.nn.Module) whose forward the command runs once");
-  const std::string libraries = library_folder();
-  const SessionFolder session;
+  const std::string libraries = run::library_folder();
+  const run::SessionFolder session;
   Json cards = Json::array();
   for (const Gpu& gpu : gpus) {
     Json card;
@@ -40,12 +41,12 @@ std::vector<double> dnn_occu(const std::string& graph, const std::string& weight
   }
   const std::string cards_path = session.path + "/cards.json", answer_path = session.path + "/answer.json";
   std::ofstream(cards_path) << cards.dump();
-  RunSettings settings;
+  run::RunSettings settings;
   settings.mode = "doctor";  // PyTorch finds its libraries, and nothing is recorded
   settings.gpu = gpus.front();
-  write_session(session.path, libraries, settings);
+  run::write_session(session.path, libraries, settings);
   const std::vector<std::string> command{python, libraries + "/python/dnn_occu/predict.py", graph, weights, cards_path, answer_path};
-  supervise(python, command, session_environment(libraries, session.path), session.path, kTimeout_s);
+  run::supervise(python, command, run::session_environment(libraries, session.path), session.path, kTimeout_s);
   const Json answer = Json::parse(read_file(answer_path));
   std::vector<double> out;
   for (const Json& value : answer["occupancies"]) out.push_back(value.get<double>());

@@ -15,8 +15,11 @@
 #include "src/base/json.h"
 #include "src/base/read_file.h"
 #include "src/cli/subcommand.h"
-#include "src/run/run_capture.h"
-#include "src/run/supervisor.h"
+#include "src/run/processes.h"
+#include "src/run/program_path.h"
+#include "src/run/run_session.h"
+#include "src/run/session_folder.h"
+#include "src/run/supervise.h"
 #include "version.h"
 
 namespace gpucast::cli {
@@ -42,7 +45,7 @@ std::string joined(const std::vector<std::string>& words) {
 }
 
 // What is wrong, worst first. Nothing: usable.
-std::vector<Problem> diagnose(const Json& found, const Json& error, const Supervised& run) {
+std::vector<Problem> diagnose(const Json& found, const Json& error, const run::Supervised& run) {
   std::vector<Problem> problems;
   const std::string python = found.value("python", "");
   const std::string install = "pip install torch";
@@ -136,20 +139,20 @@ void print_text(const Json& report) {
 }
 
 int doctor(const std::string& python, bool as_json) {
-  const std::string libraries = library_folder();
-  const std::string program = find_program(python);
-  const NoSigpipe no_sigpipe;
+  const std::string libraries = run::library_folder();
+  const std::string program = run::find_program(python);
+  const run::NoSigpipe no_sigpipe;
   struct Folder {
-    std::string path = make_session_folder();
-    ~Folder() { remove_folder(path); }
+    std::string path = run::make_session_folder();
+    ~Folder() { run::remove_folder(path); }
   } const session;
-  RunSettings settings;
+  run::RunSettings settings;
   settings.mode = "doctor";
   settings.gpu = find_gpu("a100-80");
-  write_session(session.path, libraries, settings);
+  run::write_session(session.path, libraries, settings);
   const std::vector<std::string> command{python, libraries + "/python/gpucast/probe.py"};
-  const Supervised run = supervise(program, command, session_environment(libraries, session.path), session.path, kTimeout_s);
-  if (run.end == Supervised::End::interrupted) return kExitInterrupted;
+  const run::Supervised run = run::supervise(program, command, run::session_environment(libraries, session.path), session.path, kTimeout_s);
+  if (run.end == run::Supervised::End::interrupted) return kExitInterrupted;
 
   Json found = Json::parse(read_file(session.path + "/doctor.json"));
   const Json error = Json::parse(run.error_json);

@@ -21,6 +21,7 @@
 
 #include "gpucast/error.h"
 #include "src/base/bytes.h"
+#include "src/base/say.h"
 #include "src/cli/load_trace.h"
 #include "src/cli/messages.h"
 #include "src/cli/report_capture.h"
@@ -29,7 +30,7 @@
 #include "src/explain/profile_remedies.h"
 #include "src/predict/analysis.h"
 #include "src/run/child_process.h"
-#include "src/run/supervisor.h"
+#include "src/run/session_folder.h"
 
 extern char** environ;
 
@@ -66,7 +67,7 @@ class Reruns {
 
   // Throws Error: no capture came of it, and why. Throws Interrupted.
   Analysis run(const std::vector<std::string>& what_ifs) {
-    const SessionFolder temporary;
+    const run::SessionFolder temporary;
     const std::string capture = temporary.path + "/rerun.gpucast", log = temporary.path + "/log";
     const Prediction& p = recorded_.prediction;
     std::vector<std::string> words = {"gpucast", "run", "--gpu", p.gpu_id, "-o", capture, "--format", "json"};
@@ -84,15 +85,15 @@ class Reruns {
 
  private:
   int start_and_wait(const std::vector<std::string>& words, const std::string& log) const {
-    const Fd out(open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+    const run::Fd out(open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
     if (!out)
       throw Error(fmt::format("cannot write to the temporary folder: {}", std::strerror(errno)), log, "free some space, or set TMPDIR");
-    Program program;
+    run::Program program;
     program.words = words;
     program.environment = environment_;
     program.folder = folder_.empty() ? "." : folder_;
     program.errors = out.get();
-    return run_self(program);
+    return run::run_self(program);
   }
 
   // What `gpucast run` said went wrong, else the last line that was printed.

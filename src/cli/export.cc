@@ -22,7 +22,7 @@
 #include "src/report/html_export.h"
 #include "src/report/perfetto_export.h"
 #include "src/report/snapshot_export.h"
-#include "src/run/run_capture.h"
+#include "src/run/capture_file.h"
 
 namespace gpucast::cli {
 namespace {
@@ -60,7 +60,7 @@ int export_file(const Options& options) {
   std::error_code none;
   if (std::filesystem::equivalent(options.input.path, options.output, none))
     throw Error("the output is the input itself", options.output, "choose another name: an export does not replace what it is made from");
-  CaptureFile target(options.output, options.force);  // first: it may be refused
+  run::CaptureFile target(options.output, options.force);  // first: it may be refused
   const Analysis analysis = judge(follow(options.input.load()), options.input.card());
   const auto form = std::find_if(std::begin(kForms), std::end(kForms), [&](const Form& known) { return known.name == options.to; });
   if (form == std::end(kForms)) throw Error("there is no such form", options.to);

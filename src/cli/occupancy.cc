@@ -20,6 +20,7 @@
 #include "gpucast/job_occupancy.h"
 #include "gpucast/sweep.h"
 #include "src/base/json.h"
+#include "src/base/say.h"
 #include "src/cli/dnn_occu.h"
 #include "src/cli/messages.h"
 #include "src/cli/occupancy_sweep.h"
@@ -28,8 +29,8 @@
 #include "src/occupancy/launches_file.h"
 #include "src/occupancy/occupancy_card.h"
 #include "src/occupancy/wheel.h"
-#include "src/run/run_capture.h"
-#include "src/run/supervisor.h"
+#include "src/run/capture_file.h"
+#include "src/run/session_folder.h"
 
 namespace gpucast::cli {
 namespace {
@@ -97,7 +98,7 @@ int report_sweep(const Options& options, const JobOccupancyOptions& wanted) {
     if (std::filesystem::is_directory(options.html, none))
       throw Error("--html is a folder", options.html, "name a file: --html sweep.html");
     (void)sweep_html({});  // throws where there are no pages
-    const CaptureFile may_be_written(options.html, options.force);
+    const run::CaptureFile may_be_written(options.html, options.force);
   }
   const std::optional<Sweep> sweep = run_sweep(options.sweep, options.step, wanted);
   if (!sweep) return kExitInterrupted;
@@ -108,7 +109,7 @@ int report_sweep(const Options& options, const JobOccupancyOptions& wanted) {
     throw Error("no value could be timed", "--sweep " + options.sweep,
                 "the table says why, value by value; `gpucast run -- COMMAND` says more");
   if (!options.html.empty()) {
-    CaptureFile page(options.html, options.force);
+    run::CaptureFile page(options.html, options.force);
     std::ofstream out(page.path(), std::ios::binary);
     out << sweep_html(*sweep);
     if (!out.flush()) throw Error("the page cannot be written", options.html, "is the disk full?");
@@ -134,7 +135,7 @@ int report(const Options& options) {
   wanted.cache = kernel_cache_folder();
   if (!options.sweep.empty()) return report_sweep(options, wanted);
   StepSource step = options.step;
-  std::optional<SessionFolder> graph_folder;
+  std::optional<run::SessionFolder> graph_folder;
   std::string weights;
   if (options.method == "dnn-occu") {
     weights = dnn_occu_weights(options.weights);

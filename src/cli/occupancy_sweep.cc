@@ -16,7 +16,7 @@
 #include "src/cli/comma_words.h"
 #include "src/predict/facts.h"
 #include "src/run/child_process.h"
-#include "src/run/supervisor.h"
+#include "src/run/session_folder.h"
 
 namespace gpucast::cli {
 namespace {
@@ -109,7 +109,7 @@ std::optional<Sweep> run_sweep(const std::string& argument, const StepSource& so
   out.gpu_name = gpu.name;
   out.capacity_bytes = gpu.total_memory_bytes;
   out.command = source.what;
-  const SessionFolder folder;
+  const run::SessionFolder folder;
   const auto capture_of = [&](size_t i) { return fmt::format("{}/{}.gpucast", folder.path, i); };
   const std::string jobs = folder.path + "/jobs.jsonl", results = folder.path + "/results.jsonl";
   {
@@ -121,12 +121,12 @@ std::optional<Sweep> run_sweep(const std::string& argument, const StepSource& so
     }
     if (!lines.flush()) throw Error("cannot write to the temporary folder", jobs, "is the disk full?");
   }
-  Program program;
+  run::Program program;
   program.words = {"gpucast", "batch", jobs, "-o", results};
-  program.environment = own_environment();
+  program.environment = run::own_environment();
   program.folder = ".";
   program.errors = STDERR_FILENO;
-  if (run_self(program) == kExitInterrupted) return std::nullopt;
+  if (run::run_self(program) == kExitInterrupted) return std::nullopt;
   std::map<std::string, Json> by_name;
   const std::string text = read_file(results);
   for (size_t begin = 0; begin < text.size();) {

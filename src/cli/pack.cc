@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "gpucast/error.h"
+#include "src/base/say.h"
 #include "src/cli/messages.h"
 #include "src/cli/pack_jobs.h"
 #include "src/cli/step_source.h"

@@ -18,10 +18,15 @@
 #include "src/base/command_words.h"
 #include "src/base/json.h"
 #include "src/base/read_file.h"
-#include "src/cli/messages.h"
+#include "src/base/say.h"
 #include "src/cli/subcommand.h"
-#include "src/run/run_capture.h"
-#include "src/run/supervisor.h"
+#include "src/run/capture_file.h"
+#include "src/run/failures.h"
+#include "src/run/processes.h"
+#include "src/run/program_path.h"
+#include "src/run/run_session.h"
+#include "src/run/session_folder.h"
+#include "src/run/supervise.h"
 #include "version.h"
 
 namespace gpucast::cli {
@@ -38,7 +43,7 @@ struct Options {
 };
 
 // No trace was written: say why, as exactly as the session tells.
-Error explain_nothing(const Supervised& run, const Options& options) {
+Error explain_nothing(const run::Supervised& run, const Options& options) {
   const Json error = Json::parse(run.error_json);
   const std::string code = error.value("code", ""), python = error.value("python", "");
   const bool failed = run.exit_code.value_or(0) != 0;
@@ -46,11 +51,12 @@ Error explain_nothing(const Supervised& run, const Options& options) {
   if (code == "cannot_write" || code == "cannot_profile")
     return Error(error.value("message", ""), python,
                  code == "cannot_write" ? "is there space in the temporary folder? Set TMPDIR to another" : "");
-  if (!run.processes.empty()) return Error(fmt::format("the script died{} before its trace was written", how_it_ended(run)), "", above);
-  if (run.end == Supervised::End::timed_out)
+  if (!run.processes.empty())
+    return Error(fmt::format("the script died{} before its trace was written", run::how_it_ended(run)), "", above);
+  if (run.end == run::Supervised::End::timed_out)
     return Error(fmt::format("nothing was profiled within {} s", options.timeout_s), "", "give it more time: --timeout SECONDS");
-  if (const auto no_torch = explain_no_torch(run, "profile")) return *no_torch;
-  if (failed) return Error(fmt::format("the command failed{} before a module ran", how_it_ended(run)), "", above);
+  if (const auto no_torch = run::explain_no_torch(run, "profile")) return *no_torch;
+  if (failed) return Error(fmt::format("the command failed{} before a module ran", run::how_it_ended(run)), "", above);
   return Error("nothing was profiled: the command imported PyTorch and ran no module", "",
                "name the command that trains: gpucast profile -- python train.py");
 }
@@ -83,7 +89,7 @@ class TraceWriter {
 };
 
 // PyTorch's trace with our record as its first key. (Its own way to add metadata spoils quotes and backslashes.)
-void join_trace(const std::string& session_folder, const CapturedProcess& process, const Json& record, const std::string& path,
+void join_trace(const std::string& session_folder, const run::CapturedProcess& process, const Json& record, const std::string& path,
                 bool compressed) {
   const std::string source = fmt::format("{}/{}.trace", session_folder, process.pid);
   std::ifstream in(source, std::ios::binary);
@@ -110,11 +116,11 @@ void join_trace(const std::string& session_folder, const CapturedProcess& proces
 
 // "trace.json.gz", 1 -> "trace.rank1.json.gz".
 std::string trace_rank_path(const std::string& path, int64_t rank) {
-  if (!path.ends_with(".gz")) return rank_path(path, rank);
-  return rank_path(path.substr(0, path.size() - 3), rank) + ".gz";
+  if (!path.ends_with(".gz")) return run::rank_path(path, rank);
+  return run::rank_path(path.substr(0, path.size() - 3), rank) + ".gz";
 }
 
-Json full_record(const std::string& session_folder, const CapturedProcess& process, const Options& options) {
+Json full_record(const std::string& session_folder, const run::CapturedProcess& process, const Options& options) {
   Json record = Json::parse(read_file(fmt::format("{}/{}.history", session_folder, process.pid)));
   if (!record.is_object()) throw Error("the profiled process left no record", fmt::format("process {}", process.pid));
   record["gpucast_version"] = kGpucastVersion;
@@ -136,29 +142,29 @@ void warn_of(const Json& record, const Options& options) {
 }
 
 int profile(const Options& options) {
-  RunSettings settings;
+  run::RunSettings settings;
   settings.mode = "profile";
   settings.gpu_chosen = !options.gpu.empty();
   settings.gpu = find_gpu(settings.gpu_chosen ? options.gpu : kDefaultGpu);
   settings.steps = options.steps;
   settings.timeout_s = options.timeout_s;
   settings.command = options.command;
-  const std::string program = find_program(options.command.front());
-  const std::string libraries = library_folder();
-  const NoSigpipe no_sigpipe;
-  auto output = std::make_unique<CaptureFile>(options.output, options.force, "trace.json");
-  const SessionFolder session;
-  const auto result = run_session(session, program, libraries, settings);
+  const std::string program = run::find_program(options.command.front());
+  const std::string libraries = run::library_folder();
+  const run::NoSigpipe no_sigpipe;
+  auto output = std::make_unique<run::CaptureFile>(options.output, options.force, "trace.json");
+  const run::SessionFolder session;
+  const auto result = run::run_session(session, program, libraries, settings);
   if (!result) return kExitInterrupted;
-  const std::vector<CapturedProcess>& profiled = result->captured;
+  const std::vector<run::CapturedProcess>& profiled = result->captured;
   if (profiled.empty()) throw explain_nothing(result->command, options);
 
   bool failed = false;
   for (size_t i = 0; i < profiled.size(); ++i) {
-    const bool ended_badly = say_if_failed(profiled[i], result->command);
+    const bool ended_badly = run::say_if_failed(profiled[i], result->command);
     failed = failed || ended_badly;
     if (i > 0)
-      output = std::make_unique<CaptureFile>(trace_rank_path(options.output, static_cast<int64_t>(i)), options.force, "trace.json");
+      output = std::make_unique<run::CaptureFile>(trace_rank_path(options.output, static_cast<int64_t>(i)), options.force, "trace.json");
     const Json record = full_record(session.path, profiled[i], options);
     join_trace(session.path, profiled[i], record, output->path(), options.output.ends_with(".gz"));
     if (i == 0) warn_of(record, options);

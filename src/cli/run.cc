@@ -25,13 +25,20 @@
 #include "gpucast/ranks.h"
 #include "gpucast/report.h"
 #include "src/base/json.h"
-#include "src/cli/messages.h"
+#include "src/base/say.h"
 #include "src/cli/report_capture.h"
+#include "src/cli/step_source.h"
 #include "src/cli/subcommand.h"
 #include "src/explain/what_if.h"
+#include "src/run/capture_file.h"
+#include "src/run/clean_up_when_killed.h"
 #include "src/run/clock_run.h"
-#include "src/run/run_capture.h"
-#include "src/run/supervisor.h"
+#include "src/run/failures.h"
+#include "src/run/processes.h"
+#include "src/run/program_path.h"
+#include "src/run/run_session.h"
+#include "src/run/session_folder.h"
+#include "src/run/supervise.h"
 
 namespace gpucast::cli {
 namespace {
@@ -55,107 +62,25 @@ struct Options {
   std::string adopt;       // "PROCESS,PIPE": a process of the fork server runs the command
 };
 
-// Why nothing came of it, as one word for programs beside the sentences for people.
-struct RunError : Error {
-  RunError(std::string why, const Error& error) : Error(error), code(std::move(why)) {}
-  std::string code;
-};
-
 // What a job of a batch comes to.
 struct JobResult {
   std::string report;  // JSON; "" none
-  std::optional<RunError> error;
+  std::optional<run::RunError> error;
   int64_t printed_bytes = -1;  // how much of standard error, a file, the script had printed when it had ended; -1: it did not run
 };
 
-// A process said itself why nothing can be captured in it.
-Error explain_error(const Json& error) {
-  const std::string code = error.value("code", ""), message = error.value("message", ""), python = error.value("python", "");
-  const std::string version = error.value("torch", "");
-  const std::string release = version.substr(0, version.find('+'));
-  if (code == "cpu_only_torch" || code == "rocm_torch") {
-    return Error(
-        message + ": it has no CUDA code to run on a virtual GPU", python,
-        fmt::format(
-            "install the CUDA build, e.g. in a new environment: pip install torch=={} (no GPU or driver is needed); or predict from "
-            "a profile on the CPU: gpucast profile -- python train.py",
-            release));
-  }
-  if (code == "unknown_cuda") return Error(message, python, "install a PyTorch built for CUDA 12 or 13 in a new environment");
-  if (code == "cuda_not_used") {
-    return Error(message, "",
-                 "make the script train on the GPU (torch.cuda.is_available() is true here), e.g. with its --device cuda option");
-  }
-  if (code == "cannot_arm") {
-    return Error(message, python,
-                 "use PyTorch's own caching allocator: no backend:cudaMallocAsync in PYTORCH_CUDA_ALLOC_CONF, no "
-                 "PYTORCH_NO_CUDA_MEMORY_CACHING, no pluggable allocator");
-  }
-  return Error(message, python, error.value("to_do", ""));
-}
-
-bool ran_out_of_memory(const CapturedProcess& process) {
-  return process.reason == "exception" && (process.exception_type.find("OutOfMemoryError") != std::string::npos ||
-                                           process.exception.find("out of memory") != std::string::npos);
-}
-
-// The word for a command that ended with an exit code that is not 0.
-std::string how_it_failed(const Supervised& run) { return run.exit_code.value_or(0) > 128 ? "killed" : "script_failed"; }
-
-// Nothing was captured: say why, as exactly as the session tells.
-RunError explain_nothing(const Supervised& run, const Options& options) {
-  const Json error = Json::parse(run.error_json);
-  const bool failed = run.exit_code.value_or(0) != 0;
-  const std::string code = failed ? how_it_failed(run) : "nothing_captured";
-  if (!run.processes.empty()) {
-    return {how_it_failed(run),
-            Error(fmt::format("the script died{} before its capture was written", how_it_ended(run)), "", "what it printed last is above")};
-  }
-  if (run.end == Supervised::End::timed_out) {
-    return {"timeout", Error(fmt::format("nothing was allocated on the GPU within {} s", options.timeout_s), "",
-                             "give it more time: --timeout SECONDS")};
-  }
-  if (error.is_object() && error.value("code", "") != "torch_missing") return {error.value("code", ""), explain_error(error)};
-  if (const auto no_torch = explain_no_torch(run, "run")) return {error.is_object() ? error.value("code", "") : code, *no_torch};
-  if (failed)
-    return {code, Error(fmt::format("the command failed{} before it allocated anything on the GPU", how_it_ended(run)), "",
-                        options.gpus > 1 ? "what it printed is above"
-                                         : "what it printed is above; where it wants several GPUs, say how many there are, e.g. --gpus 8")};
-  if (run.any_idle)
-    return {code, Error("the command asked about the GPU and allocated nothing on it", "",
-                        "name the command that trains: gpucast run -- python train.py")};
-  return {code, Error("the command imported PyTorch and never used CUDA", "",
-                      "make the script train on the GPU (torch.cuda.is_available() is true here), e.g. with its --device cuda option")};
-}
-
-// A capture that is not the job's as it would have ended by itself; nothing: all is well.
-std::optional<RunError> explain_captured(const CapturedProcess& process, const Supervised& command, const Options& options,
-                                         bool wants_steps) {
-  if (process.reason == "exception") {
-    return RunError(ran_out_of_memory(process) ? "out_of_memory" : "script_raised",
-                    Error(fmt::format("the script raised {}: {}", process.exception_type, process.exception)));
-  }
-  if (process.reason == "timeout") {
-    return RunError("timeout", Error(fmt::format("the script had taken {}{} optimizer steps after {} s", process.optimizer_steps,
-                                                 wants_steps ? " of " + options.steps : "", options.timeout_s),
-                                     "", "give it more time: --timeout SECONDS"));
-  }
-  if (process.reason != "script_end" || command.exit_code.value_or(0) == 0) return std::nullopt;
-  return RunError(how_it_failed(command), Error(fmt::format("the script failed{}", how_it_ended(command))));
-}
-
 // The first process that was killed and had taken memory from the card, as if it were captured.
-std::vector<CapturedProcess> left_by_killed(const SessionResult& result, const std::string& session_folder) {
+std::vector<run::CapturedProcess> partial_captures_of_killed(const run::SessionResult& result, const std::string& session_folder) {
   const int code = result.command.exit_code.value_or(0);
   const std::string how = code > 128 ? fmt::format("killed by signal {} ({})", code - 128, strsignal(code - 128)) : "gone before its end";
-  for (const CapturedProcess& process : result.command.processes) {
-    if (process.died && write_partial_history(session_folder, process, how)) return {process};
+  for (const run::CapturedProcess& process : result.command.processes) {
+    if (process.died && run::write_partial_history(session_folder, process, how)) return {process};
   }
   return {};
 }
 
 // A what-if that is known to change the command changes it here; the others are the capture layer's.
-void apply_what_ifs(const Options& options, RunSettings* settings) {
+void apply_what_ifs(const Options& options, run::RunSettings* settings) {
   std::vector<std::string> names = options.what_ifs;
   if (options.max_length > 0) names.push_back(fmt::format("{}:{}", kMaxLength, options.max_length));
   for (const std::string& name : names) {
@@ -189,7 +114,7 @@ std::vector<int64_t> parse_ranks(const std::string& text, int64_t world_size) {
 }
 
 // Some ranks of a larger job: the command, started once for each with what torchrun would set. The others are imagined.
-void choose_ranks(const Options& options, RunSettings* settings) {
+void choose_ranks(const Options& options, run::RunSettings* settings) {
   settings->world_size = options.world_size;
   settings->ranks = parse_ranks(options.ranks, options.world_size);
   const int64_t of_node = std::min<int64_t>(options.world_size, options.gpus > 1 ? options.gpus : kUsualGpusOfNode);
@@ -220,8 +145,8 @@ std::string cudnn_to_ask(const std::string& word) {
   return path.string();
 }
 
-Adopted parse_adopted(const std::string& text) {
-  Adopted adopted;
+run::Adopted parse_adopted(const std::string& text) {
+  run::Adopted adopted;
   if (std::sscanf(text.c_str(), "%d,%d", &adopted.pid, &adopted.pipe) != 2) throw Error("--adopt is for gpucast batch only");
   return adopted;
 }
@@ -244,22 +169,22 @@ Prediction predict_job(const std::vector<std::string>& files, bool kept, double 
   return judged;
 }
 
-int run_on_clock(const Options& options, const RunSettings& settings) {
+int run_on_clock(const Options& options, const run::RunSettings& settings) {
   if (options.real_time && options.warp) throw Error("--real-time and --warp are two ways of the same", "", "choose one of them");
   if (!options.output.empty() || options.world_size > 0 || !options.what_ifs.empty() || options.as_job || options.format != "text")
     throw Error("a run with a clock makes no report and no capture", "",
                 "leave -o, --world-size, --what-if and --format out; run without --real-time and --warp for these");
-  return run_with_clock(settings, options.warp);
+  return run::run_with_clock(settings, options.warp, read_constants(""));
 }
 
 int run(const Options& options, JobResult* job) {
   check_confidence(options.confidence);
-  RunSettings settings;
+  run::RunSettings settings;
   if (!options.adopt.empty()) settings.adopted = parse_adopted(options.adopt);
   settings.gpu_chosen = !options.gpu.empty();
   settings.gpu = find_gpu(settings.gpu_chosen ? options.gpu : kDefaultGpu);
   settings.gpus = options.gpus;
-  settings.steps = parse_steps(options.until_end ? kUntilEnd : options.steps);
+  settings.steps = run::parse_steps(options.until_end ? run::kUntilEnd : options.steps);
   settings.timeout_s = options.timeout_s;
   settings.enforce_capacity = options.enforce_capacity;
   settings.cudnn = cudnn_to_ask(options.cudnn);
@@ -269,63 +194,63 @@ int run(const Options& options, JobResult* job) {
   settings.command = options.command;
   apply_what_ifs(options, &settings);
   if (options.real_time || options.warp) return run_on_clock(options, settings);
-  std::string program = find_program(options.command.front());
+  std::string program = run::find_program(options.command.front());
   if (options.world_size > 0) {
     choose_ranks(options, &settings);
-    program = find_program("sh");
+    program = run::find_program("sh");
   } else if (options.ranks != kFirstRank) {
     throw Error("--ranks says which ranks of a larger job run", "", "say how many it has: --world-size N");
   }
-  const std::string libraries = library_folder();
-  const NoSigpipe no_sigpipe;
+  const std::string libraries = run::library_folder();
+  const run::NoSigpipe no_sigpipe;
 
   std::vector<std::string> files;
-  std::vector<CapturedProcess> captured;
-  std::vector<std::unique_ptr<CaptureFile>> outputs;
-  outputs.push_back(std::make_unique<CaptureFile>(options.output, options.force));
+  std::vector<run::CapturedProcess> captured;
+  std::vector<std::unique_ptr<run::CaptureFile>> outputs;
+  outputs.push_back(std::make_unique<run::CaptureFile>(options.output, options.force));
   int worst = kExitYes;
   bool failed = false, kept = !options.output.empty();
   {
-    const SessionFolder session;
-    std::optional<CleanUpWhenKilled> clean_up;  // a batch ends its own runs
+    const run::SessionFolder session;
+    std::optional<run::CleanUpWhenKilled> clean_up;  // a batch ends its own runs
     if (!options.as_job) clean_up.emplace(session.path, outputs.front()->path());
     const auto start = std::chrono::steady_clock::now();
-    const auto result = run_session(session, program, libraries, settings);
+    const auto result = run::run_session(session, program, libraries, settings);
     settings.run_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     job->printed_bytes = size_of_standard_error();
     if (!result) return kExitInterrupted;
     captured = result->captured;
     if (captured.empty()) {
-      const RunError why = explain_nothing(result->command, options);
-      captured = left_by_killed(*result, session.path);
+      const run::RunError why = run::explain_nothing(result->command, options.timeout_s, options.gpus);
+      captured = partial_captures_of_killed(*result, session.path);
       if (captured.empty() || options.as_job) throw why;
       say("gpucast: {}; the report is of what the virtual GPU's own log knows\n", why.what());
       failed = true;
     }
 
     for (const auto& process : captured) {
-      if (!job->error) job->error = explain_captured(process, result->command, options, settings.steps > 0);
-      if (!say_if_failed(process, result->command)) continue;
+      if (!job->error) job->error = run::explain_captured(process, result->command, options.timeout_s, settings.steps);
+      if (!run::say_if_failed(process, result->command)) continue;
       kept = kept || !options.as_job;  // a batch would leave many behind
-      if (settings.enforce_capacity && ran_out_of_memory(process)) {
+      if (settings.enforce_capacity && run::ran_out_of_memory(process)) {
         worst = std::max<int>(worst, kExitNo);
       } else {
         failed = true;
       }
     }
     for (const auto& process : result->command.processes) {
-      if (!is_lost_rank(process, captured)) continue;
+      if (!run::is_lost_rank(process, captured)) continue;
       const std::string what = fmt::format("rank {} died before its capture was written", process.rank);
       say("gpucast: {}\n", what);
-      if (!job->error) job->error = RunError("killed", Error(what));
+      if (!job->error) job->error = run::RunError("killed", Error(what));
       failed = true;
     }
-    const auto paths = capture_paths(options.output, captured);
+    const auto paths = run::capture_paths(options.output, captured);
     for (size_t i = 0; i < captured.size(); ++i) {
       // The first has the name that was asked for, and was made before the run.
-      if (i > 0) outputs.push_back(std::make_unique<CaptureFile>(options.output.empty() ? "" : paths[i], options.force));
+      if (i > 0) outputs.push_back(std::make_unique<run::CaptureFile>(options.output.empty() ? "" : paths[i], options.force));
       outputs[i]->assemble(session.path, captured[i], settings,
-                           {result->command.exit_code.value_or(0), failed_ranks(result->command, captured, captured[i].pid)});
+                           {result->command.exit_code.value_or(0), run::failed_ranks(result->command, captured, captured[i].pid)});
       files.push_back(kept ? outputs[i]->keep() : outputs[i]->path());
     }
   }
@@ -345,7 +270,7 @@ int run(const Options& options, JobResult* job) {
     const bool timed_out = job->error && job->error->code == "timeout";
     const int exit_code = failed || timed_out ? kExitFailed : std::max<int>(worst, exit_code_of(prediction.verdict));
     if (exit_code == kExitFailed && !job->error)
-      job->error = RunError("no_verdict", Error("there is nothing to judge: see the report's warnings"));
+      job->error = run::RunError("no_verdict", Error("there is nothing to judge: see the report's warnings"));
     return exit_code;
   }
   try {
@@ -374,11 +299,11 @@ int run_as_job(const Options& options) {
   std::exception_ptr thrown;
   try {
     exit_code = run(options, &job);
-  } catch (const RunError& error) {
+  } catch (const run::RunError& error) {
     job.error = error;
     thrown = std::current_exception();
   } catch (const Error& error) {
-    job.error = RunError("failed", error);
+    job.error = run::RunError("failed", error);
     thrown = std::current_exception();
   }
   Json result;

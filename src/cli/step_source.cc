@@ -9,10 +9,10 @@
 
 #include "gpucast/error.h"
 #include "src/base/read_file.h"
+#include "src/base/say.h"
 #include "src/cli/comma_words.h"
-#include "src/cli/messages.h"
 #include "src/run/child_process.h"
-#include "src/run/supervisor.h"
+#include "src/run/session_folder.h"
 
 namespace gpucast::cli {
 namespace {
@@ -52,17 +52,17 @@ bool is_capture_file(const std::string& path) {
 
 // Keeps the capture at `path`. Returns the run's exit code; where there is no capture, throws Error or returns kExitInterrupted.
 int capture(const StepSource& source, const std::string& gpu, const std::string& path) {
-  Program program;
+  run::Program program;
   program.words = {"gpucast", "run", "--gpu", gpu, "--steps", std::to_string(source.steps), "--format", "json", "--temporary", "-o", path};
   if (source.measure_loader) program.words.emplace_back("--measure-loader");
   program.words.emplace_back("--");
   program.words.insert(program.words.end(), source.what.begin(), source.what.end());
-  program.environment = own_environment();
+  program.environment = run::own_environment();
   if (!source.graph.empty()) program.environment.push_back("GPUCAST_GRAPH=" + source.graph);
   program.folder = ".";
   program.input = STDIN_FILENO;
   program.errors = STDERR_FILENO;
-  const int exit_code = run_self(program);
+  const int exit_code = run::run_self(program);
   if (exit_code != kExitInterrupted && access(path.c_str(), R_OK) != 0)
     throw Error("the command could not be run on the virtual GPU", "",
                 "the lines above say why; `gpucast run -- COMMAND` alone gives more");
@@ -98,7 +98,7 @@ std::optional<StepOnCards> observe_step(const StepSource& source) {
   StepOnCards out;
   const bool is_capture = source.what.size() == 1 && is_capture_file(source.what.front());
   if (!source.gpus.empty()) out.gpus = cards_of(source.gpus);
-  std::optional<SessionFolder> temporary;
+  std::optional<run::SessionFolder> temporary;
   std::string path = source.what.front();
   if (is_capture && !source.graph.empty())
     throw Error("a capture does not hold the graph of the model's forward, which DNN-occu needs", path,

@@ -11,9 +11,9 @@
 #include "src/base/command_words.h"
 #include "src/base/json.h"
 #include "src/explain/what_if.h"
-#include "src/run/run_capture.h"
+#include "src/run/run_session.h"
 
-namespace gpucast::cli {
+namespace gpucast::run {
 namespace {
 
 const char* const kKeys[] = {"name",  "command",          "gpu",     "steps", "timeout_s", "confidence", "environment", "folder", "output",
@@ -25,71 +25,71 @@ class Reader {
   explicit Reader(const Json& object) : object_(object) {}
 
   void text(const char* key, std::string* value) {
-    if (const Json* found = find(key)) {
-      if (!found->is_text() || has_nul(*found)) throw Error(fmt::format("\"{}\" must be text", key));
-      *value = found->get<std::string>();
+    if (const Json* given = find(key)) {
+      if (!given->is_text() || has_nul(*given)) throw Error(fmt::format("\"{}\" must be text", key));
+      *value = given->get<std::string>();
     }
   }
   void flag(const char* key, bool* value) {
-    if (const Json* found = find(key)) {
-      if (!found->is_boolean()) throw Error(fmt::format("\"{}\" must be true or false", key));
-      *value = found->get<bool>();
+    if (const Json* given = find(key)) {
+      if (!given->is_boolean()) throw Error(fmt::format("\"{}\" must be true or false", key));
+      *value = given->get<bool>();
     }
   }
   void count(const char* key, int64_t* value) {
-    if (const Json* found = find(key)) {
-      if (!found->is_integer() || found->get<int64_t>() < 1) throw Error(fmt::format("\"{}\" must be a whole number, 1 or more", key));
-      *value = found->get<int64_t>();
+    if (const Json* given = find(key)) {
+      if (!given->is_integer() || given->get<int64_t>() < 1) throw Error(fmt::format("\"{}\" must be a whole number, 1 or more", key));
+      *value = given->get<int64_t>();
     }
   }
   void steps(const char* key, std::string* value) {
-    const Json* found = find(key);
-    if (found != nullptr && found->is_text()) {
+    const Json* given = find(key);
+    if (given != nullptr && given->is_text()) {
       text(key, value);
       (void)parse_steps(*value);
-    } else if (found != nullptr) {
+    } else if (given != nullptr) {
       int64_t number = 0;
       count(key, &number);
       *value = std::to_string(number);
     }
   }
   void seconds(const char* key, double* value) {
-    if (const Json* found = find(key)) {
-      if (!found->is_number() || !(found->get<double>() > 0)) throw Error(fmt::format("\"{}\" must be a number of seconds above 0", key));
-      *value = found->get<double>();
+    if (const Json* given = find(key)) {
+      if (!given->is_number() || !(given->get<double>() > 0)) throw Error(fmt::format("\"{}\" must be a number of seconds above 0", key));
+      *value = given->get<double>();
     }
   }
   void probability(const char* key, double* value) {
-    if (const Json* found = find(key)) {
-      *value = found->get<double>();
-      if (!found->is_number() || *value < kLeastConfidence || *value > kMostConfidence)
+    if (const Json* given = find(key)) {
+      *value = given->get<double>();
+      if (!given->is_number() || *value < kLeastConfidence || *value > kMostConfidence)
         throw Error(fmt::format("\"{}\" must be a probability from {:g} to {:g}", key, kLeastConfidence, kMostConfidence));
     }
   }
   void texts(const char* key, std::vector<std::string>* value) {
-    if (const Json* found = find(key)) *value = texts_of(key, *found);
+    if (const Json* given = find(key)) *value = texts_of(key, *given);
   }
   void command(const char* key, std::vector<std::string>* value) {
-    const Json* found = find(key);
-    if (found && found->is_text()) {
-      auto words = split_command(found->get<std::string>());
+    const Json* given = find(key);
+    if (given && given->is_text()) {
+      auto words = split_command(given->get<std::string>());
       if (!words) throw Error(fmt::format("\"{}\" leaves a quote open", key));
       *value = std::move(*words);
-    } else if (found) {
-      *value = texts_of(key, *found);
+    } else if (given) {
+      *value = texts_of(key, *given);
     }
     if (value->empty() || value->front().empty()) {
       throw Error(fmt::format("\"{}\" is missing", key), "", R"(name what to run: {"command": ["python", "train.py"]})");
     }
   }
   void environment(const char* key, Job* job) {
-    const Json* found = find(key);
-    if (!found) return;
+    const Json* given = find(key);
+    if (!given) return;
     const auto fail = [&] { throw Error(fmt::format("\"{}\" must be an object of names and texts (null removes a variable)", key)); };
-    if (!found->is_object()) fail();
-    for (size_t i = 0; i < found->size(); ++i) {
-      const std::string& name = found->keys()[i];
-      const Json& value = found->at(i);
+    if (!given->is_object()) fail();
+    for (size_t i = 0; i < given->size(); ++i) {
+      const std::string& name = given->keys()[i];
+      const Json& value = given->at(i);
       if (name.empty() || name.find('=') != std::string::npos || name.find('\0') != std::string::npos) fail();
       if (!value.is_null() && (!value.is_text() || has_nul(value))) fail();
       job->environment.emplace_back(name, value.is_null() ? std::nullopt : std::optional(value.get<std::string>()));
@@ -99,8 +99,8 @@ class Reader {
  private:
   static bool has_nul(const Json& text) { return text.get<std::string>().find('\0') != std::string::npos; }
   const Json* find(const char* key) const {
-    const Json* found = object_.find(key);
-    return found == nullptr || found->is_null() ? nullptr : found;
+    const Json* given = object_.find(key);
+    return given == nullptr || given->is_null() ? nullptr : given;
   }
   static std::vector<std::string> texts_of(const char* key, const Json& list) {
     std::vector<std::string> all;
@@ -229,4 +229,4 @@ std::vector<std::string> run_words(const Job& job, const std::string& gpucast, s
   return words;
 }
 
-}  // namespace gpucast::cli
+}  // namespace gpucast::run

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-namespace gpucast::cli {
+namespace gpucast::run {
 
 struct Job {
   std::string name;
@@ -45,4 +45,4 @@ std::optional<std::vector<std::string>> split_command(const std::string& text);
 // gpucast run --as-job ... -- COMMAND, from `gpucast`, the path of this program. `options_end`: where "--" is.
 std::vector<std::string> run_words(const Job& job, const std::string& gpucast, size_t* options_end);
 
-}  // namespace gpucast::cli
+}  // namespace gpucast::run

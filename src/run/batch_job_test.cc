@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace gpucast::cli {
+namespace gpucast::run {
 namespace {
 
 using Words = std::vector<std::string>;
@@ -72,4 +72,4 @@ TEST(SplitCommand, IsAShellWithoutExpansion) {
 }
 
 }  // namespace
-}  // namespace gpucast::cli
+}  // namespace gpucast::run

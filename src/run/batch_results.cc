@@ -9,7 +9,7 @@
 #include "gpucast/error.h"
 #include "src/base/json.h"
 
-namespace gpucast::cli {
+namespace gpucast::run {
 namespace {
 
 constexpr int kSchemaVersion = 1;
@@ -86,10 +86,11 @@ std::string last_lines(const std::string& text, size_t max_bytes) {
   return text.substr(newline == std::string::npos || newline + 1 >= text.size() ? begin : newline + 1);
 }
 
-std::string progress_text(const Tally& tally, int64_t done_now, int64_t left, double elapsed_s, bool more_to_come) {
-  std::string text = fmt::format("{} done, {} failed, {}{} left", tally.all(), tally.failed, left, more_to_come ? " or more" : "");
-  if (done_now > 0 && left > 0) text += ", " + duration_text(elapsed_s / static_cast<double>(done_now) * static_cast<double>(left));
+std::string progress_text(const Tally& tally, int64_t done_now, int64_t jobs_left, double elapsed_s, bool more_to_come) {
+  std::string text = fmt::format("{} done, {} failed, {}{} left", tally.all(), tally.failed, jobs_left, more_to_come ? " or more" : "");
+  if (done_now > 0 && jobs_left > 0)
+    text += ", " + duration_text(elapsed_s / static_cast<double>(done_now) * static_cast<double>(jobs_left));
   return text;
 }
 
-}  // namespace gpucast::cli
+}  // namespace gpucast::run

@@ -7,7 +7,7 @@
 
 #include "src/run/batch_job.h"
 
-namespace gpucast::cli {
+namespace gpucast::run {
 
 struct JobEnd {
   std::string name;
@@ -39,6 +39,6 @@ FormerResults read_results(const std::string& text, const std::string& path);
 std::string last_lines(const std::string& text, size_t max_bytes);
 
 // "12 done, 1 failed, 87 left, 1 min 10 s". `elapsed_s`: since the first of `done_now` jobs was started. `total`: known jobs.
-std::string progress_text(const Tally& tally, int64_t done_now, int64_t left, double elapsed_s, bool more_to_come);
+std::string progress_text(const Tally& tally, int64_t done_now, int64_t jobs_left, double elapsed_s, bool more_to_come);
 
-}  // namespace gpucast::cli
+}  // namespace gpucast::run

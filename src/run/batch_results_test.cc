@@ -5,7 +5,7 @@
 #include "gpucast/error.h"
 #include "src/base/json.h"
 
-namespace gpucast::cli {
+namespace gpucast::run {
 namespace {
 
 TEST(BatchResults, ALineHoldsWhatTheRunSaid) {
@@ -70,4 +70,4 @@ TEST(BatchResults, ProgressSaysHowLong) {
 }
 
 }  // namespace
-}  // namespace gpucast::cli
+}  // namespace gpucast::run

@@ -15,7 +15,7 @@
 
 #include "gpucast/error.h"
 
-namespace gpucast::cli {
+namespace gpucast::run {
 namespace {
 
 std::vector<char*> pointers(const std::vector<std::string>& texts) {
@@ -116,4 +116,4 @@ Pipe make_pipe() {
   return {Fd(ends[0]), Fd(ends[1])};
 }
 
-}  // namespace gpucast::cli
+}  // namespace gpucast::run

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-namespace gpucast::cli {
+namespace gpucast::run {
 
 // A file descriptor that is closed with its owner. -1: none.
 class Fd {
@@ -52,4 +52,4 @@ struct Pipe {
 };
 Pipe make_pipe();
 
-}  // namespace gpucast::cli
+}  // namespace gpucast::run

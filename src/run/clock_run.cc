@@ -20,16 +20,18 @@
 
 #include "gpucast/error.h"
 #include "src/base/read_file.h"
-#include "src/cli/messages.h"
-#include "src/cli/step_source.h"
-#include "src/cli/subcommand.h"
+#include "src/base/say.h"
 #include "src/predict/facts.h"
 #include "src/run/child_process.h"
-#include "src/run/supervisor.h"
+#include "src/run/clean_up_when_killed.h"
+#include "src/run/processes.h"
+#include "src/run/program_path.h"
+#include "src/run/run_session.h"
+#include "src/run/session_folder.h"
 #include "src/schedule/launch_times.h"
 #include "src/time/duration.h"
 
-namespace gpucast::cli {
+namespace gpucast::run {
 namespace {
 
 // Answers the virtual GPU's questions (src/vgpu/core/clock.cc), a line each, of any process of the command.
@@ -52,16 +54,16 @@ class ClockServer {
   }
 
   void serve(const std::vector<pollfd>& polled) {
-    for (const pollfd& one : polled) {
-      if (one.revents == 0) continue;
-      if (one.fd == listener_.get()) {
+    for (const pollfd& entry : polled) {
+      if (entry.revents == 0) continue;
+      if (entry.fd == listener_.get()) {
         Fd accepted(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
         if (accepted) {
           const int fd = accepted.get();
           clients_[fd].connection = std::move(accepted);
         }
-      } else if (clients_.contains(one.fd) && !answer(&clients_[one.fd])) {
-        clients_.erase(one.fd);
+      } else if (clients_.contains(entry.fd) && !answer(&clients_[entry.fd])) {
+        clients_.erase(entry.fd);
       }
     }
   }
@@ -101,7 +103,7 @@ class ClockServer {
 };
 
 // What the first run launched. Unset: interrupted.
-std::optional<Trace> capture_of(const RunSettings& settings) {
+std::optional<Trace> capture_first_run(const RunSettings& settings) {
   const SessionFolder folder;
   const std::string path = folder.path + "/step.gpucast", said = folder.path + "/said";
   Fd errors(open(said.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
@@ -130,24 +132,24 @@ std::optional<Trace> capture_of(const RunSettings& settings) {
   return read_trace(path);
 }
 
-void end_all_below() {
+void kill_descendants() {
   for (int tries = 0; tries < 100; ++tries) {
-    const auto left = descendants();
-    for (const pid_t pid : left) kill(pid, SIGKILL);
+    const auto alive = descendants();
+    for (const pid_t pid : alive) kill(pid, SIGKILL);
     while (waitpid(-1, nullptr, WNOHANG) > 0) continue;
-    if (left.empty()) return;
+    if (alive.empty()) return;
     usleep(2000);
   }
 }
 
 }  // namespace
 
-int run_with_clock(const RunSettings& settings, bool warp) {
+int run_with_clock(const RunSettings& settings, bool warp, const std::string& constants_json) {
   const std::string program_path = find_program(settings.command.front());
   const std::string libraries = library_folder();
-  const CardRates rates = card_rates(settings.gpu, read_constants(""));
+  const CardRates rates = card_rates(settings.gpu, constants_json);
   say("gpucast: a first run shows what the script launches\n");
-  std::optional<Trace> trace = capture_of(settings);
+  std::optional<Trace> trace = capture_first_run(settings);
   if (!trace) return kExitInterrupted;
   std::shared_ptr<const Facts> facts = follow(std::move(*trace));
   if (!facts->step) say("gpucast: no operators were seen: kernels are timed by their threads alone\n");
@@ -194,13 +196,13 @@ int run_with_clock(const RunSettings& settings, bool warp) {
     int status = 0;
     for (pid_t pid = 0; (pid = waitpid(-1, &status, WNOHANG)) > 0;) {
       if (pid != child) continue;
-      exit_code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+      exit_code = shell_exit_code(status);
       running = false;
     }
     polled.erase(polled.begin());
     server.serve(polled);
   }
-  end_all_below();
+  kill_descendants();
   sigprocmask(SIG_SETMASK, &before, nullptr);
   if (times.unknown() > 0)
     say("gpucast: {} of {} kinds of launches were not seen under an operator in the first run: they are timed by their threads\n",
@@ -208,4 +210,4 @@ int run_with_clock(const RunSettings& settings, bool warp) {
   return exit_code;
 }
 
-}  // namespace gpucast::cli
+}  // namespace gpucast::run

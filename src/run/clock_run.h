@@ -2,14 +2,14 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
-#include "src/run/run_capture.h"
+#include "src/run/run_session.h"
 
-namespace gpucast::cli {
+namespace gpucast::run {
 
 // First a capture, of which nothing is shown unless it fails; then the command as it is, to its own end, with its own standard streams.
-// Returns the command's exit code (128 + signal), or kExitInterrupted; throws Error where there is no capture.
-int run_with_clock(const RunSettings& settings, bool warp);
+// Returns the command's exit code (128 + signal), or kExitInterrupted; throws Error where there is no capture. `constants_json`: of time,
+// over the built-in ones; "": none.
+int run_with_clock(const RunSettings& settings, bool warp, const std::string& constants_json);
 
-}  // namespace gpucast::cli
+}  // namespace gpucast::run

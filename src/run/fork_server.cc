@@ -19,9 +19,12 @@
 
 #include "gpucast/error.h"
 #include "gpucast/gpu.h"
-#include "src/run/run_capture.h"
+#include "src/run/child_process.h"
+#include "src/run/program_path.h"
+#include "src/run/run_session.h"
+#include "src/run/session_folder.h"
 
-namespace gpucast::cli {
+namespace gpucast::run {
 namespace {
 
 namespace fs = std::filesystem;
@@ -131,25 +134,6 @@ std::optional<PythonCommand> parse_python_command(const std::vector<std::string>
   return std::nullopt;  // it would read from standard input
 }
 
-std::optional<std::string> resolve_program(const std::string& program, const std::string& path_variable, const std::string& folder) {
-  const auto runs = [](const fs::path& path) {
-    std::error_code ignored;
-    return fs::is_regular_file(path, ignored) && access(path.c_str(), X_OK) == 0;
-  };
-  std::error_code error;
-  const fs::path place = fs::absolute(folder, error);
-  if (program.find('/') != std::string::npos) {
-    const fs::path path = place / program;
-    return runs(path) ? std::optional(path.string()) : std::nullopt;
-  }
-  std::istringstream entries(path_variable.empty() ? "/usr/local/bin:/usr/bin:/bin" : path_variable);
-  for (std::string entry; std::getline(entries, entry, ':');) {
-    const fs::path path = place / entry / program;
-    if (runs(path)) return path.string();
-  }
-  return std::nullopt;
-}
-
 std::optional<ForkableJob> forkable(const std::vector<std::string>& command, const std::vector<std::string>& environment,
                                     const std::string& folder) {
   auto python = parse_python_command(command);
@@ -232,4 +216,4 @@ bool ForkServer::send(const ForkRequest& request) {
   return sent >= 0;
 }
 
-}  // namespace gpucast::cli
+}  // namespace gpucast::run

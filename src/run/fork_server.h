@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "src/run/child_process.h"
-#include "src/run/supervisor.h"
+#include "src/run/session_folder.h"
 
-namespace gpucast::cli {
+namespace gpucast::run {
 
 // A command that is a Python with a script, a module or code. Its flags are those that a fork server can be started with as well.
 struct PythonCommand {
@@ -21,9 +21,6 @@ struct PythonCommand {
   std::vector<std::string> arguments;
 };
 std::optional<PythonCommand> parse_python_command(const std::vector<std::string>& command);
-
-// Where `program` is, as a shell in `folder` with the variable PATH would find it. Nothing: nowhere.
-std::optional<std::string> resolve_program(const std::string& program, const std::string& path_variable, const std::string& folder);
 
 // All that a fresh Python's `import torch` may depend on. Jobs with the same one can share a server.
 struct ServerKey {
@@ -78,4 +75,4 @@ class ForkServer {
   State state_ = State::starting;
 };
 
-}  // namespace gpucast::cli
+}  // namespace gpucast::run

@@ -5,7 +5,9 @@
 #include <filesystem>
 #include <fstream>
 
-namespace gpucast::cli {
+#include "src/run/session_folder.h"
+
+namespace gpucast::run {
 namespace {
 
 using Words = std::vector<std::string>;
@@ -89,4 +91,4 @@ TEST(Forkable, JobsShareAServerWhereImportsAreTheSame) {
 }
 
 }  // namespace
-}  // namespace gpucast::cli
+}  // namespace gpucast::run

@@ -1,4 +1,4 @@
-#include "src/run/run_capture.h"
+#include "src/run/capture_file.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -11,9 +11,9 @@
 
 #include "gpucast/error.h"
 #include "src/base/gzip_lines.h"
-#include "src/run/supervisor.h"
+#include "src/run/session_folder.h"
 
-namespace gpucast::cli {
+namespace gpucast::run {
 namespace {
 
 namespace fs = std::filesystem;
@@ -42,34 +42,6 @@ TEST(RankPath, RankZeroHasTheNameThatWasAskedFor) {
   EXPECT_EQ(rank_path("train.gpucast", 0), "train.gpucast");
   EXPECT_EQ(rank_path("out/train.gpucast", 3), "out/train.rank3.gpucast");
   EXPECT_EQ(rank_path("train", 1), "train.rank1");
-}
-
-TEST(SessionFolder, IsPrivateAndRemovedWithWhatItHolds) {
-  std::string path;
-  {
-    const TemporaryFolder folder;
-    path = folder.path;
-    struct stat status {};
-    ASSERT_EQ(stat(path.c_str(), &status), 0);
-    EXPECT_EQ(status.st_mode & 0777, 0700U);
-    write(folder / "1.python", "{}");
-  }
-  EXPECT_FALSE(fs::exists(path));
-}
-
-TEST(SessionEnvironment, PutsTheLayerBeforeTheUsersPath) {
-  setenv("PYTHONPATH", "/mine:/yours", 1);
-  setenv("GPUCAST_SESSION", "/of/an/outer/run", 1);
-  const auto environment = session_environment("/lib", "/session");
-  EXPECT_EQ(std::count(environment.begin(), environment.end(), "PYTHONPATH=/lib/python/site:/mine:/yours"), 1);
-  EXPECT_EQ(std::count(environment.begin(), environment.end(), "GPUCAST_SESSION=/session"), 1);
-  EXPECT_EQ(std::count_if(environment.begin(), environment.end(), [](const auto& entry) { return entry.starts_with("GPUCAST_SESSION="); }),
-            1);
-  setenv("PYTHONPATH", "", 1);
-  const auto without = session_environment("/lib", "/session");
-  EXPECT_EQ(std::count(without.begin(), without.end(), "PYTHONPATH=/lib/python/site"), 1);
-  unsetenv("PYTHONPATH");
-  unsetenv("GPUCAST_SESSION");
 }
 
 TEST(CaptureFile, LeavesNothingUnlessKept) {
@@ -125,26 +97,5 @@ TEST(CaptureFile, JoinsTheSectionsAndCountsTheLines) {
   EXPECT_EQ(lines.end(), GzipLines::End::complete);
 }
 
-TEST(FindProgram, SaysWhatWasMeant) {
-  const TemporaryFolder folder;
-  write(folder / "train.py", "");
-  EXPECT_EQ(find_program("/bin/sh"), "/bin/sh");
-  const auto hint_for = [](const std::string& program) -> std::string {
-    try {
-      find_program(program);
-    } catch (const Error& error) {
-      return error.hint;
-    }
-    return "found";
-  };
-  EXPECT_EQ(hint_for(folder / "train.py"), "gpucast run -- python " + (folder / "train.py"));
-  EXPECT_EQ(hint_for("train.py"), "gpucast run -- python train.py");
-  setenv("PATH", folder.path.c_str(), 1);
-  write(folder / "python3", "#!/bin/sh\n");
-  fs::permissions(folder / "python3", fs::perms::owner_all);
-  EXPECT_EQ(hint_for("pyhton3"), "did you mean 'python3'?");
-  EXPECT_EQ(find_program("python3"), folder / "python3");
-}
-
 }  // namespace
-}  // namespace gpucast::cli
+}  // namespace gpucast::run

@@ -1,6 +1,5 @@
-#include "src/run/run_capture.h"
+#include "src/run/capture_file.h"
 
-#include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -9,14 +8,11 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
-#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <memory>
-#include <sstream>
+#include <iterator>
 
 #include "gpucast/error.h"
 #include "gpucast/ledger.h"
@@ -24,22 +20,17 @@
 #include "src/base/gpu_json.h"
 #include "src/base/json.h"
 #include "src/base/read_file.h"
-#include "src/cli/messages.h"
+#include "src/run/run_session.h"
+#include "src/run/session_folder.h"
+#include "src/run/supervise.h"
 #include "version.h"
 
-namespace gpucast::cli {
+namespace gpucast::run {
 namespace {
 
 namespace fs = std::filesystem;
 
 constexpr int kSchemaVersion = 1;
-
-void write_text(const std::string& path, const std::string& text) {
-  std::ofstream out(path, std::ios::binary);
-  out << text;
-  out.close();
-  if (!out) throw Error("cannot write to the temporary folder", path, "free some space, or set TMPDIR");
-}
 
 Json gpu_json(const Gpu& gpu) {
   Json row;
@@ -52,45 +43,8 @@ Json gpu_json(const Gpu& gpu) {
   return row;
 }
 
-// What the virtual card says of itself, but for the versions that depend on the PyTorch (the capture layer adds them).
-std::string base_profile(const RunSettings& settings) {
-  const Gpu& gpu = settings.gpu;
-  const uint64_t capacity = usable_capacity_bytes(gpu, 0);
-  std::string text;
-  const auto line = [&text](const char* key, const auto& value) { text += fmt::format("{} = {}\n", key, value); };
-  line("name", gpu.name);
-  line("compute_major", gpu.compute_major);
-  line("compute_minor", gpu.compute_minor);
-  line("multiprocessors", gpu.multiprocessors);
-  line("total_memory_bytes", gpu.total_memory_bytes);
-  line("context_bytes", gpu.total_memory_bytes - std::min(capacity, gpu.total_memory_bytes));
-  line("capacity_bytes", capacity);
-  line("enforce_capacity", settings.enforce_capacity ? 1 : 0);
-  line("devices", settings.gpus);
-  line("l2_bytes", gpu.l2_bytes);
-  line("memory_bus_width_bits", gpu.memory_bus_width_bits);
-  line("memory_clock_khz", gpu.memory_clock_khz);
-  line("clock_khz", gpu.clock_khz);
-  line("shared_memory_per_block_bytes", gpu.shared_memory_per_block_bytes);
-  line("shared_memory_per_block_optin_bytes", gpu.shared_memory_per_block_optin_bytes);
-  line("shared_memory_per_multiprocessor_bytes", gpu.shared_memory_per_multiprocessor_bytes);
-  line("registers_per_multiprocessor", gpu.registers_per_multiprocessor);
-  line("max_threads_per_multiprocessor", gpu.max_threads_per_multiprocessor);
-  line("max_blocks_per_multiprocessor", gpu.max_blocks_per_multiprocessor);
-  if (settings.clock != 0) {
-    line("clock", settings.clock);
-    line("clock_socket", settings.clock_socket);
-  }
-  return text;
-}
-
 int cuda_major_of(const std::string& session_folder, pid_t pid) {
   return std::atoi(Json::parse(read_file(fmt::format("{}/{}.torch", session_folder, pid))).value("cuda", "").c_str());
-}
-
-void empty_folder(const std::string& path) {
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(path, error)) fs::remove_all(entry.path(), error);
 }
 
 class GzipWriter {
@@ -143,94 +97,15 @@ class GzipWriter {
   int64_t lines_ = 0;
 };
 
+// "train.gpucast", "rank1" -> "train.rank1.gpucast".
+std::string with_part(const std::string& path, const std::string& part) {
+  fs::path result(path);
+  const std::string extension = result.extension().string();
+  result.replace_extension();
+  return fmt::format("{}.{}{}", result.string(), part, extension);
+}
+
 }  // namespace
-
-int64_t parse_steps(const std::string& text) {
-  if (text == kUntilEnd) return kStepsUntilEnd;
-  if (text == "auto") return kStepsAuto;
-  int64_t steps = 0;
-  const char* const end = text.data() + text.size();
-  const auto [stop, problem] = std::from_chars(text.data(), end, steps);
-  if (problem != std::errc() || stop != end || steps <= 0)
-    throw Error(fmt::format("--steps: '{}' is not a number above 0", text), "", "--steps 3, --steps auto, or --until-end");
-  return steps;
-}
-
-void write_session(const std::string& session_folder, const std::string& library_folder, const RunSettings& settings) {
-  Json session;
-  session["schema_version"] = kSchemaVersion;
-  session["mode"] = settings.mode;
-  session["warp"] = settings.clock == 2;
-  session["steps"] = settings.steps;
-  const double now_s = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-  session["deadline_unix_s"] = settings.timeout_s > 0 ? now_s + settings.timeout_s : 0.0;
-  session["cudnn"] = settings.cudnn;
-  session["values"] = settings.values;
-  session["assume"] = settings.assume;
-  session["measure_loader"] = settings.measure_loader;
-  session["world_size"] = settings.world_size;
-  session["ranks"] = settings.ranks;
-  session["library_dir"] = library_folder;
-  session["supervisor_pid"] = getpid();
-  session["what_if"] = Json::array();
-  for (const WhatIf& what_if : settings.what_if) {
-    if (!what_if.acted) session["what_if"].push_back(what_if.name);
-  }
-  for (const int major : {12, 13}) session["capacity_bytes"][std::to_string(major)] = usable_capacity_bytes(settings.gpu, major);
-  write_text(session_folder + "/session.json", session.dump() + "\n");
-  write_text(session_folder + "/profile.base", base_profile(settings));
-}
-
-std::optional<SessionResult> run_session(const SessionFolder& session, const std::string& program_path, const std::string& library_folder,
-                                         const RunSettings& settings) {
-  SessionResult result;
-  const auto attempt = [&](const RunSettings& now) {
-    write_session(session.path, library_folder, now);
-    result.command =
-        supervise(program_path, now.command, session_environment(library_folder, session.path), session.path, now.timeout_s, now.adopted);
-  };
-  attempt(settings);
-  if (result.command.end == Supervised::End::again) {
-    say("gpucast: what the script does depends on values on the card: started again, following them\n");
-    empty_folder(session.path);
-    RunSettings following = settings;
-    following.values = "on";
-    following.adopted.reset();
-    attempt(following);
-  }
-  if (result.command.end == Supervised::End::interrupted) {
-    say("gpucast: interrupted; everything the command started was ended, nothing was kept\n");
-    return std::nullopt;
-  }
-  for (const auto& process : result.command.processes) {
-    if (!process.done || process.reason == "failed") continue;
-    for (const int64_t device : process.devices) {
-      result.captured.push_back(process);
-      result.captured.back().device = device;
-    }
-  }
-  return result;
-}
-
-bool is_lost_rank(const CapturedProcess& process, const std::vector<CapturedProcess>& captured) {
-  const bool other_rank = std::none_of(captured.begin(), captured.end(), [&](const auto& other) { return other.rank == process.rank; });
-  return process.died && (process.stepped || other_rank);
-}
-
-std::vector<FailedRank> failed_ranks(const Supervised& command, const std::vector<CapturedProcess>& captured, pid_t pid) {
-  std::vector<FailedRank> failed;
-  for (const CapturedProcess& process : command.processes) {
-    if (process.pid == pid) continue;
-    if (process.reason == "exception") {
-      failed.push_back({process.rank, fmt::format("raised {}: {}", process.exception_type, process.exception)});
-    } else if (process.exit_code != 0) {
-      failed.push_back({process.rank, fmt::format("failed (exit code {})", process.exit_code)});
-    } else if (is_lost_rank(process, captured)) {
-      failed.push_back({process.rank, "died before its capture was written"});
-    }
-  }
-  return failed;
-}
 
 bool write_partial_history(const std::string& session_folder, const CapturedProcess& process, const std::string& how) {
   const std::string base = fmt::format("{}/{}.", session_folder, process.pid);
@@ -255,20 +130,8 @@ bool write_partial_history(const std::string& session_folder, const CapturedProc
     history += fmt::format("[\"{}\", {}, {}, 0, -1, 0]\n", bytes > 0 ? "segment_alloc" : "segment_free", address, std::abs(bytes));
   }
   history += Json{{"record", "end"}, {"reason", "killed"}, {"how", how}}.dump() + "\n";
-  write_text(base + "history", history);
-  write_text(base + "vgpu", "");
-  return true;
-}
-
-bool say_if_failed(const CapturedProcess& process, const Supervised& command) {
-  if (process.reason == "exception") {
-    say("gpucast: the script raised {}: {}\n", process.exception_type, process.exception);
-    if (process.exception.find("invalid device ordinal") != std::string::npos)
-      say("  to do: say how many GPUs the machine has, e.g. --gpus 8\n");
-    return true;
-  }
-  if (process.reason != "script_end" || (process.exit_code == 0 && command.exit_code.value_or(0) == 0)) return false;
-  say("gpucast: the script failed{}\n", process.exit_code == 0 ? how_it_ended(command) : fmt::format(" (exit code {})", process.exit_code));
+  write_session_file(base + "history", history);
+  write_session_file(base + "vgpu", "");
   return true;
 }
 
@@ -363,29 +226,19 @@ std::string CaptureFile::keep() {
   return current_;
 }
 
-namespace {
-// "train.gpucast", "rank1" -> "train.rank1.gpucast".
-std::string with_part(const std::string& path, const std::string& part) {
-  fs::path result(path);
-  const std::string extension = result.extension().string();
-  result.replace_extension();
-  return fmt::format("{}.{}{}", result.string(), part, extension);
-}
-}  // namespace
-
 std::string rank_path(const std::string& path, int64_t rank) { return rank == 0 ? path : with_part(path, fmt::format("rank{}", rank)); }
 
 std::vector<std::string> capture_paths(const std::string& path, const std::vector<CapturedProcess>& captured) {
   std::vector<std::string> paths;
   for (const CapturedProcess& process : captured) {
-    std::string found = rank_path(path, process.rank);
-    if (process.device != process.devices.front()) found = with_part(found, fmt::format("device{}", process.device));
+    std::string own = rank_path(path, process.rank);
+    if (process.device != process.devices.front()) own = with_part(own, fmt::format("device{}", process.device));
     // Two processes that both say they are rank 0.
-    const auto place = static_cast<int64_t>(paths.size());
-    if (std::find(paths.begin(), paths.end(), found) != paths.end()) found = rank_path(path, place);
-    paths.push_back(found);
+    const auto number = static_cast<int64_t>(paths.size());
+    if (std::find(paths.begin(), paths.end(), own) != paths.end()) own = rank_path(path, number);
+    paths.push_back(own);
   }
   return paths;
 }
 
-}  // namespace gpucast::cli
+}  // namespace gpucast::run

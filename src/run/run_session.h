@@ -1,4 +1,4 @@
-// The files of a run: what the session is told, and one capture file out of what captured processes left.
+// One session from its settings to what captured processes left in its folder.
 #pragma once
 
 #include <cstdint>
@@ -6,13 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "gpucast/failed_rank.h"
 #include "gpucast/gpu.h"
-#include "gpucast/trace.h"
 #include "gpucast/what_if.h"
-#include "src/run/supervisor.h"
+#include "src/run/session_folder.h"
+#include "src/run/supervise.h"
 
-namespace gpucast::cli {
+namespace gpucast::run {
 
 // In the place of a number of steps: python/gpucast/steps.py has the same.
 inline constexpr int64_t kStepsUntilEnd = 0, kStepsAuto = -1;
@@ -54,42 +53,4 @@ struct SessionResult {
 std::optional<SessionResult> run_session(const SessionFolder& session, const std::string& program_path, const std::string& library_folder,
                                          const RunSettings& settings);
 
-// A rank that died without a capture. (Others that died so are helpers of the job.)
-bool is_lost_rank(const CapturedProcess& process, const std::vector<CapturedProcess>& captured);
-// The ranks that raised or were lost, but for the process `pid`, whose report says so itself.
-std::vector<FailedRank> failed_ranks(const Supervised& command, const std::vector<CapturedProcess>& captured, pid_t pid);
-
-// A process that was killed leaves what it took from the card: makes a history of that. False when it took nothing.
-bool write_partial_history(const std::string& session_folder, const CapturedProcess& process, const std::string& how);
-
-// The script raised, or ended by itself with an exit code that is not 0. Says so.
-bool say_if_failed(const CapturedProcess& process, const Supervised& command);
-
-// Where a capture goes: a new file in the folder of `path`, made before the long work so that a folder that cannot be written is
-// known at once, and moved to its place when whole. An empty `path`: the system's temporary folder.
-class CaptureFile {
- public:
-  // Throws Error: `path` exists (without `force`), is no file, or cannot be written. `example`: a name that would do.
-  CaptureFile(const std::string& path, bool force, const char* example = "train.gpucast");
-  ~CaptureFile();  // removes it unless kept
-  CaptureFile(const CaptureFile&) = delete;
-  CaptureFile& operator=(const CaptureFile&) = delete;
-
-  const std::string& path() const { return current_; }
-  // Gzip of header, process, history, command's end, virtual GPU, eof.
-  void assemble(const std::string& session_folder, const CapturedProcess& process, const RunSettings& settings, const CommandEnd& end);
-  // Moves it to the path it was opened for (none: where it is) and keeps it. Returns the path.
-  std::string keep();
-
- private:
-  std::string wanted_, current_;
-  bool force_ = false;
-  bool kept_ = false;
-};
-
-// "train.gpucast", 1 -> "train.rank1.gpucast".
-std::string rank_path(const std::string& path, int64_t rank);
-// The same for each captured process and device, all different: "train.rank1.device3.gpucast" is a process's second device.
-std::vector<std::string> capture_paths(const std::string& path, const std::vector<CapturedProcess>& captured);
-
-}  // namespace gpucast::cli
+}  // namespace gpucast::run

@@ -1,0 +1,34 @@
+// The fork servers of a batch: one for each kind of Python that its jobs need, as far as there is room.
+#pragma once
+
+#include <functional>
+#include <list>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "src/run/fork_server.h"
+
+namespace gpucast::run {
+
+class ForkServers {
+ public:
+  explicit ForkServers(std::string library_folder) : libraries_(std::move(library_folder)) {}
+
+  // The server of this key, started in `folder` under `environment` where there is none yet. nullptr: it cannot be started or used, and
+  // the job must run in a process of its own. Beyond a few servers those unused for longest are ended, unless jobs wait for them.
+  ForkServer* find_or_start(const ServerKey& key, const std::vector<std::string>& environment, const std::string& folder,
+                            const std::function<bool(const ForkServer&)>& is_waited_for);
+
+  const std::list<std::unique_ptr<ForkServer>>& all() const { return servers_; }
+  void end_all() { servers_.clear(); }
+
+ private:
+  void end_unused(const std::function<bool(const ForkServer&)>& is_waited_for);
+
+  std::string libraries_;
+  std::list<std::unique_ptr<ForkServer>> servers_;  // the last used first
+};
+
+}  // namespace gpucast::run

@@ -4,9 +4,10 @@ the card: they run with the machine's clock and are set forward where the script
 import ctypes
 import time
 
-from . import checkpoints, initialisation, patching, process, session
+from . import checkpoints, initialisation, loops, patching, process, session
 
 _ahead_ns = ctypes.c_int64(0)  # by how much; until torch is there, nothing
+_core = None
 _set_back = None  # the core's
 _real_ns = time.monotonic_ns
 
@@ -38,7 +39,8 @@ def _of_id(real, moved, unit):
 
 
 def follow(core):
-    global _ahead_ns, _set_back
+    global _ahead_ns, _core, _set_back
+    _core = core
     _set_back = core.gpucast_vgpu_set_back
     _ahead_ns = core.gpucast_vgpu_time_ahead_ns().contents
 
@@ -47,7 +49,10 @@ def install(torch):
     checkpoints.install(torch)
     if session.settings().get("warp"):
         patching.wrap(torch.utils.data.dataloader._MultiProcessingDataLoaderIter, "_next_data", _with_time_for_workers)
-    torch.cuda._lazy_call(_cuda_starts)
+    from torch.optim.optimizer import register_optimizer_step_post_hook
+
+    register_optimizer_step_post_hook(lambda *_: loops.stepped())
+    torch.cuda._lazy_call(lambda: _cuda_starts(torch))
 
 
 def _with_time_for_workers(real):
@@ -66,7 +71,8 @@ def _with_time_for_workers(real):
     return next_data
 
 
-def _cuda_starts():
+def _cuda_starts(torch):
     initialisation.forget()
+    loops.install(torch, _core)
     if process.state == process.WATCHING and not process.is_data_worker():
         process.state = process.CLOCKED

@@ -5,7 +5,7 @@ import threading
 import time
 from bisect import bisect_right
 
-from . import checkpoints, compiled, ending, graph, horizon, operators, patching, process, steps, tensors
+from . import checkpoints, compiled, ending, graph, horizon, loops, operators, patching, process, steps, tensors
 
 _LAST_SEQUENCE_NUMBER = 2**64 - 1  # autograd gives it to AccumulateGrad nodes
 _MAX_GRAPH_NODES = 1_000_000
@@ -343,6 +343,7 @@ def _after_optimizer_step(optimizer, args, kwargs):
     if process.is_compiling() or process.state not in (process.WATCHING, process.ARMED):
         return
     steps.inside.optimizer = None
+    loops.stepped()
     try:
         if compiled.captured(optimizer):
             _end("optimizer_step")

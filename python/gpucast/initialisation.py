@@ -7,14 +7,16 @@ every later number is the same. Small tensors are drawn as usual, and so are all
 
 import ctypes
 import functools
+import math
 import os
 import sys
 import threading
 
-from . import patching, process
+from . import loops, patching, process
 
 _MIN_BYTES = 1 << 20
 _NAMES = ("init_weights", "reset_parameters", "reset_params", "initialize")  # a caller with this in its name initialises weights
+_MOST_ROUNDS = 100  # of drawing again
 _BLOCK = 16  # normal numbers are drawn in blocks of this size (aten/src/ATen/native/cpu/DistributionTemplates.h, normal_fill)
 
 _torch = None
@@ -133,9 +135,30 @@ def _truncated(real):
         with _torch.no_grad():
             if _is_left_out(tensor) and _leave_out("trunc_normal_", fill, tensor, generator, probe):
                 return tensor
-        return _really(fill, tensor, generator)
+        if not tensor.is_cuda:
+            return _really(fill, tensor, generator)
+        rounds = patching.safely(_rounds, tensor.numel(), mean, std, a, b) or 1
+        with loops.expecting(*[True] * (rounds - 1), False):
+            return real(tensor, mean, std, a, b, generator=generator)
 
     return truncated
+
+
+def _rounds(count, mean, std, a, b):
+    """How often so many numbers are drawn until all lie within the bounds, in one run of two: torch.nn.init.trunc_normal_ of 2.12 and
+    later draws those outside again, and asks after each round whether there are any."""
+
+    def below(x):
+        return (1.0 + math.erf((x - mean) / std / math.sqrt(2.0))) / 2.0
+
+    accepted = below(b) - below(a)
+    if accepted <= 0.3:  # then it draws evenly between the bounds and accepts by the density, as a share of the highest
+        nearest = (max(a, min(mean, b)) - mean) / std
+        accepted *= std * math.sqrt(2.0 * math.pi) / (b - a) / math.exp(-0.5 * nearest**2)
+    rounds, outside = 1, 1.0 - accepted
+    while count * outside**rounds > math.log(2.0) and rounds < _MOST_ROUNDS:
+        rounds += 1
+    return rounds
 
 
 def _swapped(real, args, kwargs, tensor, generator):

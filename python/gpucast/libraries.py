@@ -146,6 +146,7 @@ class UsedDevices(ctypes.Structure):
 
 
 UNKNOWN_COUNT = ctypes.CFUNCTYPE(None)
+UNKNOWN_CONDITION = ctypes.CFUNCTYPE(ctypes.c_int)
 
 
 def call_core():
@@ -168,6 +169,9 @@ def call_core():
     core.gpucast_vgpu_note_count.restype = None
     core.gpucast_vgpu_on_unknown_count.argtypes = [UNKNOWN_COUNT]
     core.gpucast_vgpu_on_unknown_count.restype = None
+    core.gpucast_vgpu_on_unknown_condition.argtypes = [UNKNOWN_CONDITION]
+    core.gpucast_vgpu_on_unknown_condition.restype = None
+    core.gpucast_vgpu_uploads.restype = ctypes.c_uint64
     core.gpucast_vgpu_set_back.argtypes = [ctypes.c_int64]
     core.gpucast_vgpu_set_back.restype = None
     core.gpucast_vgpu_time_ahead_ns.restype = ctypes.POINTER(ctypes.c_int64)

@@ -11,12 +11,11 @@ import ctypes
 import functools
 import inspect
 import itertools
-import os
 import sys
 import threading
 import weakref
 
-from . import patching, process, session
+from . import loops, patching, process, session
 
 _MOST_WHOLE = 1 << 20  # followed elements of tensors of whole numbers and conditions
 _MOST_REAL = 1 << 16  # of others
@@ -507,20 +506,11 @@ def _assumed(what, numbers=()):
     """The host has read numbers that depend on unknown values."""
     if _late:  # a loss or a number of right answers, as most scripts print them
         return
-    kept = _assumptions.setdefault((_place(), what), [None, None, 0])
+    kept = _assumptions.setdefault((loops.place(), what), [None, None, 0])
     kept[2] += 1
     for number in numbers:
         kept[0] = number if kept[0] is None else min(kept[0], number)
         kept[1] = number if kept[1] is None else max(kept[1], number)
-
-
-def _place():
-    """The line of the user's code, or a library's."""
-    frame = sys._getframe(1)
-    ours = os.path.dirname(__file__) + os.sep, os.path.dirname(_torch.__file__) + os.sep, "<"
-    while frame is not None and frame.f_code.co_filename.startswith(ours):
-        frame = frame.f_back
-    return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}" if frame is not None else "?"
 
 
 def finish():
@@ -542,9 +532,11 @@ def _copied_to_host(source, copy):
     shadow = _shadow(source)
     if shadow is None or _core.gpucast_vgpu_read_known() or copy.shape != shadow.value.shape:
         return
-    copy.copy_(shadow.value)
     if shadow.group.imagined:
         _assumed("copied to the host")
+        if shadow.value.dtype is _torch.bool:
+            _turn([shadow], bool(shadow.value.any()))
+    copy.copy_(shadow.value)
 
 
 @_on_host
@@ -553,15 +545,19 @@ def _host_value(function, args, kwargs):
 
 
 def _read(function, args, kwargs):
-    result = function(*args, **kwargs)
-    if not any(one.is_cuda for one in _tensors(args, kwargs)) or _core.gpucast_vgpu_read_known():
+    if not any(one.is_cuda for one in _tensors(args, kwargs)):
+        return function(*args, **kwargs)
+    with loops.expecting():  # asked once, below
+        result = function(*args, **kwargs)
+    if _core.gpucast_vgpu_read_known():
         return result
     found = _host_value(function, args, kwargs)
-    if found is None:
-        return result
-    value, imagined = found
+    value, imagined = found or (result, True)
     if imagined:
-        _assumed("the host reads a value", [value] if type(value) is int else ())
+        expected = loops.is_expected()
+        value = loops.given(value) if type(value) in (bool, int, float) else value
+        if found and not expected:
+            _assumed("the host reads a value", [value] if type(value) is int else ())
     elif _late and type(value) in (bool, int) and value:
         _late()  # others like it were read before, as zero
     return value
@@ -610,11 +606,20 @@ def _counted(function, args, kwargs):
     if not masks:
         return None
     shadows = [_mask(mask) for mask in masks]
+    if any(shadow.group.imagined for shadow in shadows):
+        _turn(shadows, all(bool(shadow.value.any()) for shadow in shadows))
     values = _host_value(function, args, kwargs) if name not in ("__setitem__", "index_put_") else None
     sizes = [int(shadow.value.count_nonzero()) for shadow in shadows]
     for mask, size in zip(masks, sizes):
         _core.gpucast_vgpu_note_count(mask.data_ptr(), size)  # autograd may count it again
     return sizes, values and values[0], any(shadow.group.imagined for shadow in shadows)
+
+
+def _turn(shadows, any_holds):
+    """A loop has asked often enough whether any of these conditions holds: they all do, or none does."""
+    if loops.turns(any_holds):
+        for shadow in shadows:
+            shadow.value.fill_(not any_holds)
 
 
 def _counted_others(function, args, kwargs):

@@ -4,7 +4,7 @@ the effects of zeros in PyTorch and transformers, and gives the values of a succ
 import inspect
 import threading
 
-from . import libraries, patching, process, session, shadow_values
+from . import libraries, loops, patching, process, session, shadow_values
 
 _torch = None
 _core = None
@@ -24,12 +24,15 @@ def install_at_import(torch, core):
 def install_at_cuda_start(torch):
     global _torch, _on_count
     _torch = torch
-    if session.settings().get("values") == "auto":
+    loops.install(torch, _core)
+    how = session.settings().get("values")
+    if how == "auto":
         _on_count = libraries.UNKNOWN_COUNT(_start_again)
         _core.gpucast_vgpu_on_unknown_count(_on_count)
-        for name in ("item", "tolist", "__int__", "__bool__"):
-            patching.wrap(torch.Tensor, name, _following_from_here)
         patching.wrap(torch.Tensor, "__index__", _as_size)
+    if how != "on":
+        for name in ("item", "tolist", "__int__", "__bool__", "__float__"):
+            patching.wrap(torch.Tensor, name, lambda real: _reading_one(real, how == "auto"))
     patching.wrap(_scaler_class(torch), "get_scale", _unchanged_scale)
     distribution = torch.distributions.Distribution
     patching.wrap(distribution, "__init__", _valid)
@@ -73,25 +76,30 @@ def after_exception(kind, text):
 
 def _is_unknown(tensor):
     """The value that was just read from it."""
-    return tensor.is_cuda and not tensor.dtype.is_floating_point and process.state == process.ARMED and not _core.gpucast_vgpu_read_known()
+    return tensor.is_cuda and process.state == process.ARMED and not _core.gpucast_vgpu_read_known()
 
 
-def _following_from_here(real):
-    """A script that reads whole numbers reads more of them: the numbers of later steps will be followed."""
+def _reading_one(real, follows):
+    """`follows`: a script that reads whole numbers reads more of them: the numbers of later steps will be followed."""
 
     def reading(tensor, *args, **kwargs):
         global _unknown_was_read
-        if not tensor.is_cuda or tensor.dtype.is_floating_point:
+        if not tensor.is_cuda:
             return real(tensor, *args, **kwargs)
-        shadow_values.answer(_core, [0])
+        whole = not tensor.dtype.is_floating_point
+        if whole:
+            shadow_values.answer(_core, [0])
         try:
             value = real(tensor, *args, **kwargs)
         finally:
-            shadow_values.answer(_core, [])
-        if not shadow_values.on() and _is_unknown(tensor):
+            if whole:
+                shadow_values.answer(_core, [])
+        if shadow_values.on() or not _is_unknown(tensor):
+            return value
+        if whole and follows:
             _unknown_was_read = True
             shadow_values.install_late(_torch, _core, _start_again)
-        return value
+        return loops.given(value) if type(value) in (bool, int, float) else value
 
     return reading
 
@@ -99,7 +107,7 @@ def _following_from_here(real):
 def _as_size(real):
     def __index__(tensor):
         value = real(tensor)
-        if _is_unknown(tensor):
+        if _is_unknown(tensor) and not tensor.dtype.is_floating_point:
             _start_again()
         return value
 
@@ -235,7 +243,8 @@ def _beams_until_length(real):
 
 def _until_length(real):
     def _has_unfinished_sequences(self, *args, **kwargs):
-        unfinished = real(self, *args, **kwargs)
+        with loops.expecting():  # a text may be long
+            unfinished = real(self, *args, **kwargs)
         if not getattr(_reading, "length_reached", False):
             return unfinished
         _reading.length_reached = False

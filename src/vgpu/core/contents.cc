@@ -177,6 +177,7 @@ void copy(void* to, const void* from, size_t size_bytes, int, uint64_t stream) {
   bool captured = false;
   log_copy(to_address, from_address, size_bytes, to_device ? (from_device ? 3 : 1) : (from_device ? 2 : 0), stream, &captured);
   if (captured) return;
+  if (to_device && !from_device) note_upload(size_bytes);
   Contents& c = contents();
   if (!to_device && !from_device) {
     std::memmove(to, from, size_bytes);

@@ -181,5 +181,9 @@ GPUCAST_VGPU_API void gpucast_vgpu_note_count(uint64_t address, int64_t count);
 // Called when a thread that has no such answer reads how long a result is (nonzero, unique, a size that is a tensor) and it is not known.
 // nullptr: never.
 GPUCAST_VGPU_API void gpucast_vgpu_on_unknown_count(void (*callback)());
+// Called when a thread that has no such answer reads one byte that is not known: returns what it says, 0 or 1. nullptr: 0.
+GPUCAST_VGPU_API void gpucast_vgpu_on_unknown_condition(int (*callback)());
+// How often the host has copied more than a number (8 bytes) to the card.
+GPUCAST_VGPU_API uint64_t gpucast_vgpu_uploads();
 GPUCAST_VGPU_API void gpucast_vgpu_hold(int supervisor_pid);  // never returns: waits to be killed; exits when the supervisor is gone
 }

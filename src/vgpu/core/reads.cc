@@ -38,6 +38,8 @@ Counts& counts_of_masks() {
 }
 
 std::atomic<void (*)()> g_on_unknown_count{nullptr};
+std::atomic<int (*)()> g_on_unknown_condition{nullptr};
+std::atomic<uint64_t> g_uploads{0};
 
 // nonzero, unique, repeat_interleave and the like count with CUB or Thrust, and then read how long their result is. Sizes that are tensors
 // are read in 8 bytes.
@@ -77,7 +79,13 @@ void note_read(void* to, size_t size_bytes, bool known) {
     reads.counted = false;
     return;
   }
+  if (const auto condition = g_on_unknown_condition.load(); condition != nullptr && size_bytes == 1)
+    *static_cast<bool*>(to) = condition() != 0;
   if (const auto callback = g_on_unknown_count.load(); callback != nullptr && is_count(size_bytes, reads.last_kernel)) callback();
+}
+
+void note_upload(size_t size_bytes) {
+  if (size_bytes > kScalarBytes) g_uploads.fetch_add(1, std::memory_order_relaxed);
 }
 
 }  // namespace gpucast::vgpu
@@ -100,4 +108,8 @@ void gpucast_vgpu_note_count(uint64_t address, int64_t count) {
 int gpucast_vgpu_read_known() { return gpucast::vgpu::t_reads.known ? 1 : 0; }
 
 void gpucast_vgpu_on_unknown_count(void (*callback)()) { gpucast::vgpu::g_on_unknown_count = callback; }
+
+void gpucast_vgpu_on_unknown_condition(int (*callback)()) { gpucast::vgpu::g_on_unknown_condition = callback; }
+
+uint64_t gpucast_vgpu_uploads() { return gpucast::vgpu::g_uploads.load(std::memory_order_relaxed); }
 }

@@ -19,6 +19,7 @@ class Reads : public ::testing::Test {
   }
   void TearDown() override {
     gpucast_vgpu_on_unknown_count(nullptr);
+    gpucast_vgpu_on_unknown_condition(nullptr);
     gpucast_vgpu_answer_reads(nullptr, 0);
     device_free(address_);
   }
@@ -84,6 +85,29 @@ TEST_F(Reads, MasksAreCountedAgain) {
   iterator[0] += 8;  // another mask
   kernel_written(kName, grid, arguments);
   EXPECT_EQ(read<int32_t>(), 0);
+}
+
+TEST_F(Reads, ConditionsAreAsked) {
+  gpucast_vgpu_on_unknown_condition([] { return 1; });
+  EXPECT_EQ(read<bool>(), true);
+  EXPECT_EQ(read<int32_t>(), 0);  // a number
+  const int64_t answer = 0;
+  gpucast_vgpu_answer_reads(&answer, 1);
+  EXPECT_EQ(read<bool>(), false);
+  gpucast_vgpu_answer_reads(nullptr, 0);
+  const bool value = false;
+  copy(reinterpret_cast<void*>(address_), &value, sizeof value, 1, 0);
+  EXPECT_EQ(read<bool>(), false);  // known
+}
+
+TEST_F(Reads, UploadsAreCounted) {
+  const uint64_t before = gpucast_vgpu_uploads();
+  const int64_t values[2] = {1, 2};
+  copy(reinterpret_cast<void*>(address_), values, sizeof values[0], 1, 0);  // a number
+  read<int64_t>();
+  EXPECT_EQ(gpucast_vgpu_uploads(), before);
+  copy(reinterpret_cast<void*>(address_), values, sizeof values, 1, 0);
+  EXPECT_EQ(gpucast_vgpu_uploads(), before + 1);
 }
 
 TEST_F(Reads, LongReadsAreZeros) {

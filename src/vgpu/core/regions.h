@@ -15,6 +15,8 @@ bool any_contents();  // false: all of the card's memory reads as zeros
 
 // The host has read from the card, in this thread. Puts something better in the place of zeros where that is known (reads.cc).
 void note_read(void* to, size_t size_bytes, bool known);
+// The host has copied to the card.
+void note_upload(size_t size_bytes);
 // Launched by this thread. `name`: mangled, valid as long as its module is loaded.
 void note_kernel(const char* name, const void* const* arguments);
 

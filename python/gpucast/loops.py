@@ -41,11 +41,11 @@ class _Question:
     - where more memory is allocated than before: a text that grows token by token.
     """
 
-    __slots__ = ("activation", "answer", "few", "many", "memory", "steps", "turned", "uploads")
+    __slots__ = ("activation", "answer", "few", "left", "many", "memory", "steps", "turned", "uploads")
 
     def __init__(self):
         self.activation = self.answer = self.uploads = self.steps = None
-        self.few = self.many = self.memory = self.turned = 0
+        self.few = self.left = self.many = self.memory = self.turned = 0
 
 
 class _Activation:
@@ -132,9 +132,14 @@ def _turned(answer):
     if loop is None:
         return None
     question = _questions.setdefault((frame.f_code, frame.f_lasti), _Question())
-    if question.answer != answer or question.steps != _steps:
-        question.few = question.many = 0
-        question.answer, question.steps = answer, _steps
+    if question.steps != _steps:
+        question.steps, question.turned, question.left = _steps, 0, 0
+        question.answer = None
+    if question.left > 0:
+        question.left -= 1
+        return question
+    if question.answer != answer:
+        question.answer, question.few, question.many = answer, 0, 0
     question.many += 1
     times = question.many if question.many == _MANY else _FEW if _few_are_enough(question, *loop) else None
     if times is None:
@@ -143,6 +148,7 @@ def _turned(answer):
         "loop_ended", f"{place()}: a loop asked what is not known and had the same answer {times:,} times; it was given the other one"
     )
     question.few = question.many = 0
+    question.left = 2**question.turned - 1  # a loop may ask it of several tensors in each round, and want that answer of all
     question.turned += 1
     return question
 

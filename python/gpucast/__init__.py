@@ -23,7 +23,7 @@ Each module imports only modules further down in this list; lower ones call high
     imagined_ranks    ranks that do not run here, under `--world-size`
     shadow_values     the values of small tensors on the card, followed on the host
     initialisation    large weights are not drawn on the host
-    loops             loops that wait for an answer that nobody knows come to an end
+    loops             loops that wait for an unknown answer of the card end
     horizon           `--steps auto`, and what the script would do after the steps that ran
     loader            the DataLoader that feeds training
     loader_measure    how fast it gives batches, in a forked child

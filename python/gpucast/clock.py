@@ -74,5 +74,6 @@ def _with_time_for_workers(real):
 def _cuda_starts(torch):
     initialisation.forget()
     loops.install(torch, _core)
+    loops.watch_numbers()
     if process.state == process.WATCHING and not process.is_data_worker():
         process.state = process.CLOCKED

@@ -145,8 +145,8 @@ def _truncated(real):
 
 
 def _rounds(count, mean, std, a, b):
-    """How often so many numbers are drawn until all lie within the bounds, in one run of two: torch.nn.init.trunc_normal_ of 2.12 and
-    later draws those outside again, and asks after each round whether there are any."""
+    """The fewest rounds after which all numbers lie within the bounds in half of all runs: torch.nn.init.trunc_normal_ of PyTorch 2.12
+    and later draws those outside again, and asks in each round whether there are any."""
 
     def below(x):
         return (1.0 + math.erf((x - mean) / std / math.sqrt(2.0))) / 2.0

@@ -1,8 +1,8 @@
-"""Loops that ask the card until they like its answer: `while mask.any()`, `while True: ... if torch.allclose(new, old): break`.
+"""Loops that read from the card until they get the right answer: `while mask.any()`, `while True: ... if torch.allclose(new, old): break`.
 
 The virtual GPU has no values, so its answer is always the same and such a loop would never end. After a number of equal answers to one
-question the other answer is given, and the report names the line. All that the host reads and that is not known passes through `given()`.
-Questions that are asked often in loops that do end keep their answers: see `_Question`.
+question the other answer is given, and the report names the line. Each unknown number or condition that the host reads passes through
+`given()`. Questions in loops with an end of their own keep their answers: see `_Question`.
 """
 
 import contextlib
@@ -12,11 +12,14 @@ import os
 import sys
 import threading
 
-from . import libraries, process
+from . import libraries, patching, process
 
 _FEW = 1_000  # equal answers, in a `while` loop where nothing else moves
 _MANY = 20_000  # in any loop
-_FAR = 1e3  # from one other answer to the next but one, where numbers are asked for
+_FAR = 1e3  # factor between the other answers, where a number is read
+
+READS = ("item", "tolist", "__bool__", "__int__", "__float__")  # of torch.Tensor
+NUMBERS = (bool, int, float)
 
 _JUMPS = frozenset((*dis.hasjrel, *dis.hasjabs))
 _FOR = ("FOR_ITER", "SEND")
@@ -28,17 +31,17 @@ _core = None
 _on_condition = None  # the callback of the core: kept alive
 _questions = {}  # (code, instruction) -> _Question
 _steps = 0  # of optimizers
-_expecting = threading.local()  # .answers: what the next questions of this thread are answered; .off: as they come
+_expecting = threading.local()  # .answers: to the next questions of this thread; .off: they are not counted
 
 
 class _Question:
-    """One that the script, or a library, asks at one instruction.
+    """Asked by one instruction of the script or of a library.
 
-    Both counts begin anew with another answer and with an optimizer's step. That of the few also begins anew
+    Both counts restart with another answer and with an optimizer's step. `few` also restarts
 
-    - with each call of the function that holds the loop: a loop that ends asks its last question once a call,
-    - where data came from the host since: a loop over batches,
-    - where more memory is allocated than before: a text that grows token by token.
+    - with each call of the function that contains the loop: a loop that ends asks its last question once per call,
+    - when data were copied from the host: a loop over batches,
+    - when more memory is allocated than before: a sequence that grows token by token.
     """
 
     __slots__ = ("activation", "answer", "few", "left", "many", "memory", "steps", "turned", "uploads")
@@ -49,7 +52,7 @@ class _Question:
 
 
 class _Activation:
-    """Of a function: set as its frame's f_trace, which the frame keeps as long as it runs. Should a debugger start, it traces nothing."""
+    """One call of a function. It is kept as f_trace of its frame, and so lives as long as the call; a debugger calls it in vain."""
 
     __slots__ = ()
 
@@ -68,16 +71,30 @@ def install(torch, core):
     core.gpucast_vgpu_on_unknown_condition(_on_condition)
 
 
+def watch_numbers():
+    """Where values are not followed; conditions of one byte are the core's."""
+    for name in READS:
+        patching.wrap(_torch.Tensor, name, _number)
+
+
+def _number(real):
+    def reading(tensor, *args, **kwargs):
+        value = real(tensor, *args, **kwargs)
+        asked = tensor.is_cuda and not process.is_compiling() and tensor.element_size() > 1 and not _core.gpucast_vgpu_read_known()
+        return given(value) if asked and type(value) in NUMBERS else value
+
+    return reading
+
+
 def stepped():
-    """An optimizer has."""
+    """An optimizer took a step."""
     global _steps
     _steps += 1
 
 
 @contextlib.contextmanager
 def expecting(*answers):
-    """What the next questions of this thread are answered, the last for all further ones; without any: what they would be by themselves,
-    however often."""
+    """The answers to the next questions of this thread, the last for all further ones. Without any: questions are not counted."""
     before = vars(_expecting).copy()
     _expecting.answers, _expecting.off = list(answers), not answers
     try:
@@ -87,12 +104,12 @@ def expecting(*answers):
 
 
 def is_expected():
-    """Whether the next question of this thread is."""
+    """Whether the answer to the next question of this thread is known."""
     return bool(getattr(_expecting, "answers", None))
 
 
 def _condition():
-    """The core's: one byte that is not known is read."""
+    """The core reads one unknown byte."""
     try:
         return int(given(False))
     except Exception:
@@ -103,28 +120,28 @@ def _condition():
 
 
 def given(value):
-    """What the host gets where it would read `value`: False, True or a number. To be called once for each read."""
+    """What the host gets instead of `value` (False, True or a number). To be called once for each read."""
     answers = getattr(_expecting, "answers", None)
     if answers:
         return type(value)(answers[0] if len(answers) == 1 else answers.pop(0))
-    question = _turned(bool(value))
-    if question is None:
+    question = patching.safely(_turned, bool(value))
+    if not question:
         return value
     if value:
         return type(value)(0)
     if isinstance(value, bool):
         return True
-    number = _FAR ** ((question.turned - 1) // 2)  # 1, then further away, to both sides
+    number = _FAR ** ((question.turned - 1) // 2)  # 1, -1, 1000, -1000, ...
     return type(value)(number if question.turned % 2 or isinstance(value, int) else -number)
 
 
 def turns(answer):
-    """Whether the other answer to a condition is due: what `given` does, for what is more than one number."""
-    return not is_expected() and _turned(answer) is not None
+    """Whether the other answer is due: `given` for a tensor of conditions."""
+    return not is_expected() and bool(patching.safely(_turned, answer))
 
 
 def _turned(answer):
-    """The question, where this was its answer too often."""
+    """The question, if `answer` was its answer too often; else None."""
     if getattr(_expecting, "off", False) or process.state not in (process.ARMED, process.CLOCKED) or process.is_compiling():
         return None
     frame = _outside()
@@ -133,22 +150,22 @@ def _turned(answer):
         return None
     question = _questions.setdefault((frame.f_code, frame.f_lasti), _Question())
     if question.steps != _steps:
-        question.steps, question.turned, question.left = _steps, 0, 0
-        question.answer = None
+        question.steps, question.turned, question.answer = _steps, 0, None
+    if question.answer != answer:
+        question.answer, question.few, question.many, question.left = answer, 0, 0, 0
     if question.left > 0:
         question.left -= 1
         return question
-    if question.answer != answer:
-        question.answer, question.few, question.many = answer, 0, 0
     question.many += 1
     times = question.many if question.many == _MANY else _FEW if _few_are_enough(question, *loop) else None
     if times is None:
         return None
     process.recorder.warn(
-        "loop_ended", f"{place()}: a loop asked what is not known and had the same answer {times:,} times; it was given the other one"
+        "loop_ended",
+        f"{place()}: a loop read an unknown value and got the same answer {times:,} times; it got the other answer then, so that it ends",
     )
     question.few = question.many = 0
-    question.left = 2**question.turned - 1  # a loop may ask it of several tensors in each round, and want that answer of all
+    question.left = 2**question.turned - 1  # a loop may ask it of several tensors in each round
     question.turned += 1
     return question
 
@@ -176,11 +193,11 @@ def _activation(frame):
     return frame.f_trace
 
 
-# ---- where it is asked ---------------------------------------------------------------------------------------------------------------
+# ---- its place ------------------------------------------------------------------------------------------------------------------------
 
 
 def _outside(others=()):
-    """The frame that is neither ours nor in one of these folders."""
+    """The innermost frame that is neither ours nor in one of these folders."""
     frame, folders = sys._getframe(1), (_FOLDER, *others)
     while frame is not None and frame.f_code.co_filename.startswith(folders):
         frame = frame.f_back
@@ -194,7 +211,7 @@ def place():
 
 
 def _loop_around(frame):
-    """(its frame, whether it is a `for` loop) of the innermost loop that is being run; None: there is none."""
+    """(its frame, whether it is a `for` loop) of the innermost running loop; None: there is none."""
     while frame is not None:
         if not frame.f_code.co_filename.startswith(_FOLDER):
             around = [loop for loop in _loops(frame.f_code) if loop[0] <= frame.f_lasti <= loop[1]]
@@ -206,7 +223,7 @@ def _loop_around(frame):
 
 @functools.cache
 def _loops(code):
-    """(first instruction, last, whether it is a `for` loop): whatever jumps back is a loop's end."""
+    """(first instruction, last, whether it is a `for` loop) of each loop: a jump back ends one."""
     last, by_offset, head = {}, {}, None
     for instruction in dis.get_instructions(code):
         head = instruction.offset if head is None else head  # of an instruction with its prefixes

@@ -555,7 +555,7 @@ def _read(function, args, kwargs):
     value, imagined = found or (result, True)
     if imagined:
         expected = loops.is_expected()
-        value = loops.given(value) if type(value) in (bool, int, float) else value
+        value = loops.given(value) if type(value) in loops.NUMBERS else value
         if found and not expected:
             _assumed("the host reads a value", [value] if type(value) is int else ())
     elif _late and type(value) in (bool, int) and value:
@@ -616,7 +616,7 @@ def _counted(function, args, kwargs):
 
 
 def _turn(shadows, any_holds):
-    """A loop has asked often enough whether any of these conditions holds: they all do, or none does."""
+    """If a loop asked often enough whether any of these conditions holds, the other answer follows: all of them hold, or none."""
     if loops.turns(any_holds):
         for shadow in shadows:
             shadow.value.fill_(not any_holds)

@@ -30,9 +30,10 @@ def install_at_cuda_start(torch):
         _on_count = libraries.UNKNOWN_COUNT(_start_again)
         _core.gpucast_vgpu_on_unknown_count(_on_count)
         patching.wrap(torch.Tensor, "__index__", _as_size)
-    if how != "on":
-        for name in ("item", "tolist", "__int__", "__bool__", "__float__"):
-            patching.wrap(torch.Tensor, name, lambda real: _reading_one(real, how == "auto"))
+        for name in loops.READS:
+            patching.wrap(torch.Tensor, name, _following_from_here)
+    elif how == "off":
+        loops.watch_numbers()
     patching.wrap(_scaler_class(torch), "get_scale", _unchanged_scale)
     distribution = torch.distributions.Distribution
     patching.wrap(distribution, "__init__", _valid)
@@ -79,14 +80,14 @@ def _is_unknown(tensor):
     return tensor.is_cuda and process.state == process.ARMED and not _core.gpucast_vgpu_read_known()
 
 
-def _reading_one(real, follows):
-    """`follows`: a script that reads whole numbers reads more of them: the numbers of later steps will be followed."""
+def _following_from_here(real):
+    """A script that reads whole numbers reads more of them: the numbers of later steps will be followed."""
 
     def reading(tensor, *args, **kwargs):
         global _unknown_was_read
-        if not tensor.is_cuda:
-            return real(tensor, *args, **kwargs)
         whole = not tensor.dtype.is_floating_point
+        if not tensor.is_cuda or (process.is_compiling() and not whole):
+            return real(tensor, *args, **kwargs)
         if whole:
             shadow_values.answer(_core, [0])
         try:
@@ -96,10 +97,10 @@ def _reading_one(real, follows):
                 shadow_values.answer(_core, [])
         if shadow_values.on() or not _is_unknown(tensor):
             return value
-        if whole and follows:
+        if whole:
             _unknown_was_read = True
             shadow_values.install_late(_torch, _core, _start_again)
-        return loops.given(value) if type(value) in (bool, int, float) else value
+        return loops.given(value) if type(value) in loops.NUMBERS else value
 
     return reading
 

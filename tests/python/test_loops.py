@@ -1,9 +1,9 @@
-"""Loops that ask the card until its answer is right: they end, and loops that end by themselves are left alone."""
+"""Loops that read from the card until they get the right answer end. Loops with an end of their own are not changed."""
 
 import pytest
 from conftest import train_script
 
-# Each runs to its own end, with fewer answers than there are in earnest. `rounds()` looks like a library's: it names nothing.
+# With lower limits than in earnest.
 ENDLESS = """
 import itertools, time
 import torch
@@ -100,7 +100,7 @@ for endless in (until_all_hold, while_any_holds, while_some_are_chosen, while_co
 print("ended=1")
 """
 
-# What a loop that ends by itself is answered stays as it was.
+# Loops with an end of their own: their answers stay the same.
 ORDINARY = """
 import torch
 from _gpucast import loops
@@ -154,7 +154,7 @@ print("ordinary=1")
 """
 
 
-# torch.nn.init.trunc_normal_ of 2.12 and later draws again what lies outside the bounds, in as many rounds as a card needs in most runs; before,
+# torch.nn.init.trunc_normal_ of 2.12 and later draws again what lies outside the bounds, for the rounds that a card needs in most runs; before,
 # it draws once. The card's generator counts 4 on for each round of a thousand numbers.
 TRUNCATED = """
 import torch

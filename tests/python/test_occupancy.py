@@ -104,9 +104,9 @@ def test_launches_of_a_file(gpucast_bin, folder):
         assert message in bad.stderr and "standard input, line 1" in bad.stderr
     for words, message in (
         (["--gpu", "a100-80,v100-16"], "--launches is for one card"),
-        (["train.gpucast"], "--launches is in the place of a step"),
-        (["--", sys.executable, "train.py"], "--launches is in the place of a step"),
-        (["--sweep", "batch=1,2"], "--launches is in the place of a step"),
+        (["train.gpucast"], "--launches replaces a step"),
+        (["--", sys.executable, "train.py"], "--launches replaces a step"),
+        (["--sweep", "batch=1,2"], "--launches replaces a step"),
     ):
         bad = occupancy(gpucast_bin, folder, "--launches", "-", *words, text=lines[0])
         assert bad.returncode == 2 and message in bad.stderr, bad.stderr

@@ -147,7 +147,7 @@ def test_text_and_every_card(gpucast_bin, capture):
         (["{capture}", "--price", "a100-80=1,h1000=2"], "h1000"),
         (["{capture}", "--price", "h100-80=2"], "there is a price of h100-80"),
         (["{capture}", "--epoch-steps", "0"], "--epoch-steps"),
-        (["{capture}", "--operations", "-"], "in the place of a step"),
+        (["{capture}", "--operations", "-"], "replaces a step"),
         (["--operations", "-", "--gpu", "a100-80,h100-80"], "takes one card"),
         (["{capture}", "--cpu-speed", "0"], "--cpu-speed"),
         (["{capture}", "--cpu-speed", "nan"], "--cpu-speed"),

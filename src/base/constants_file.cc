@@ -19,7 +19,7 @@ constexpr const char* kPage = "docs/reference/time-constants.md";
 
 // Of a user's file. A new section of numbers is a line here.
 const std::vector<std::string>& section_names() {
-  static const std::vector<std::string> names = {"operations", "architectures", "cards", "pack", "step"};
+  static const std::vector<std::string> names = {"operations", "architectures", "cards", "pack", "step", "loader"};
   return names;
 }
 

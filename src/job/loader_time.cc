@@ -12,7 +12,6 @@
 namespace gpucast {
 namespace {
 
-constexpr double kBusy = 1.03;  // a step of so many times the step without a loader keeps the card busy
 constexpr int64_t kMostWorkers = 256;
 const std::vector<double> kEven;  // workers that share what is full: what one needs more of, others leave
 constexpr int64_t kUsualPrefetch = 2;
@@ -68,7 +67,7 @@ class Combined {
   }
 
   bool is_enough(const LoaderChoice& choice) const {
-    return choice.bound != StepBound::loader && choice.step.expected_ns <= kBusy * work_ns_;
+    return choice.bound != StepBound::loader && choice.step.expected_ns <= model_.constants.busy * work_ns_;
   }
   // That the loader and the program would take at the pace of the card.
   double cores_needed() const {
@@ -115,7 +114,7 @@ std::vector<std::string> notes_of(const LoaderRecord& record, const StepOperatio
   for (const LoaderRun& run : record.runs) others = std::max(others, run.others_cores);
   if (others > 0.25)
     out.push_back(fmt::format("other programs had {:.1f} of this machine's cores while it was measured; that was taken off", others));
-  if (model && !model->host.storage && model->read_bytes > 1e5 && model->cached_share > 0.5)
+  if (model && !model->host.storage && model->read_bytes > 1e5 && model->cached_share > model->constants.cached)
     out.emplace_back(
         "what it read was in this machine's memory already, so no disk is in these times: --storage nvme, ssd, hdd, nfs or BYTES/s adds "
         "one");

@@ -303,7 +303,8 @@ StepTimes step_times(const Facts& facts, const StepTimeOptions& options) {
     }
   }
   LoaderHost host{options.cores, options.cpu_speed, options.storage};
-  const std::optional<LoaderModel> loader = loader_model(trace.loader, step.loop_batch, host);
+  const std::optional<LoaderModel> loader =
+      loader_model(trace.loader, step.loop_batch, host, read_loader_constants(options.constants_json));
   out.loader = loader_figures(trace.loader, step, loader, options.workers);
   out.epoch_steps = options.epoch_steps;
   if (out.epoch_steps == 0 && out.loader && out.loader->batches > 0)

@@ -7,15 +7,7 @@
 namespace gpucast {
 namespace {
 
-// What is taken for granted where it was not measured.
-constexpr double kWorkerOverInline = 1.08, kWorkerNoise = 0.15;  // a worker's time for a batch against the training process's
-constexpr double kTakeNs = 200'000;                              // the training process takes a batch from a worker or a queue
-constexpr double kSecondThread = 0.3;                            // what a core's second thread adds
-constexpr double kLeastNoise = 0.02, kOthersNoise = 0.1;
-constexpr double kCoresNoise = 0.06;  // of CPU times, on a machine that is full
-constexpr double kMostVariation = 3;  // of a batch against the mean: beyond, another program was in the way
-constexpr double kNormal90 = 1.645;
-constexpr double kCached = 0.5;  // where more came from memory, waiting was not for the disk
+constexpr double kNormal90 = 1.645;  // 9 of 10 of a normal distribution lie within this many standard deviations
 
 const LoaderRun* run_with(const LoaderRecord& loader, int64_t workers) {
   for (const LoaderRun& run : loader.runs)
@@ -24,10 +16,12 @@ const LoaderRun* run_with(const LoaderRecord& loader, int64_t workers) {
 }
 
 // Of a fetch in a process of its own, less what it waited for a CPU that another program had.
-double undisturbed_ns(const LoaderRun& run) { return std::max(run.period_ns - run.queue_ns, run.period_ns / 4); }
+double undisturbed_ns(const LoaderRun& run, const LoaderConstants& constants) {
+  return std::max(run.period_ns - run.queue_ns, run.period_ns * constants.undisturbed_share);
+}
 
 // Standard deviation of the logarithm of a run's mean.
-double noise_of(const LoaderRun& run) {
+double noise_of(const LoaderRun& run, const LoaderConstants& constants) {
   double scatter = 0;
   if (run.fetches_ns.size() > 2) {
     const double count = static_cast<double>(run.fetches_ns.size());
@@ -36,19 +30,19 @@ double noise_of(const LoaderRun& run) {
     for (const double ns : run.fetches_ns) squares += (ns - mean) * (ns - mean);
     scatter = std::sqrt(squares / (count - 1)) / mean / std::sqrt(static_cast<double>(run.batches));
   } else {
-    scatter = 0.1;
+    scatter = constants.few_noise;
   }
-  return std::hypot(kLeastNoise, scatter, kOthersNoise * std::min(1.0, run.others_cores));
+  return std::hypot(constants.least_noise, scatter, constants.others_noise * std::min(1.0, run.others_cores));
 }
 
 TimeRange around(double ns, double noise) { return {ns * std::exp(-kNormal90 * noise), ns, ns * std::exp(kNormal90 * noise)}; }
 
-double full_cores(double cores, double threads_per_core) {
+double full_cores(double cores, double threads_per_core, const LoaderConstants& constants) {
   const double physical = cores / threads_per_core;
-  return std::max(physical * (1 + kSecondThread * (threads_per_core - 1)), 0.1);
+  return std::max(physical * (1 + constants.second_thread * (threads_per_core - 1)), 0.1);
 }
 
-std::vector<double> variation_of(const LoaderRecord& loader) {
+std::vector<double> variation_of(const LoaderRecord& loader, double most_variation) {
   const LoaderRun* calmest = nullptr;
   const auto disturbance = [](const LoaderRun& run) { return run.queue_ns / run.period_ns; };
   for (const LoaderRun& run : loader.runs) {
@@ -58,7 +52,7 @@ std::vector<double> variation_of(const LoaderRecord& loader) {
   std::vector<double> out = calmest->fetches_ns;
   const double mean = std::accumulate(out.begin(), out.end(), 0.0) / static_cast<double>(out.size());
   double sum = 0;
-  for (double& factor : out) sum += factor = std::clamp(factor / mean, 1 / kMostVariation, kMostVariation);
+  for (double& factor : out) sum += factor = std::clamp(factor / mean, 1 / most_variation, most_variation);
   for (double& factor : out) factor *= static_cast<double>(out.size()) / sum;
   return out;
 }
@@ -79,22 +73,26 @@ const char* loader_limit_name(LoaderLimit limit) {
   return "";
 }
 
-std::optional<LoaderModel> loader_model(const LoaderRecord& loader, const LoopBatch& loop, const LoaderHost& host) {
+std::optional<LoaderModel> loader_model(const LoaderRecord& loader, const LoopBatch& loop, const LoaderHost& host,
+                                        const LoaderConstants& constants) {
   if (loader.kind != LoaderKind::dataloader || (loader.runs.empty() && loop.ns <= 0)) return std::nullopt;
   LoaderModel out;
   out.host = host;
+  out.constants = constants;
   out.measured = !loader.runs.empty();
   const double machine_cores = (loader.cores > 0 ? loader.cores : 1) / static_cast<double>(loader.ranks);
   const auto threads = static_cast<double>(loader.threads_per_core);
-  out.cores = full_cores(host.cores > 0 ? host.cores : machine_cores, threads);
+  out.cores = full_cores(host.cores > 0 ? host.cores : machine_cores, threads, constants);
   out.pin_ns = loader.pin_memory ? loader.pin_ns / host.cpu_speed : 0;
-  out.variation = variation_of(loader);
+  out.variation = variation_of(loader, constants.most_variation);
 
   const LoaderRun* alone = run_with(loader, 0);
   const LoaderRun* one = run_with(loader, 1);
   // What one process takes, and how much of that it computes.
-  const double inline_ns = alone ? undisturbed_ns(*alone) : loop.ns > 0 ? loop.ns : undisturbed_ns(loader.runs.front());
-  const double inline_noise = alone ? noise_of(*alone) : kWorkerNoise;
+  const double inline_ns = alone         ? undisturbed_ns(*alone, constants)
+                           : loop.ns > 0 ? loop.ns
+                                         : undisturbed_ns(loader.runs.front(), constants);
+  const double inline_noise = alone ? noise_of(*alone, constants) : constants.worker_noise;
   const auto share = [](double cpu_ns, double ns) { return cpu_ns > 0 && ns > 0 ? std::min(1.0, cpu_ns / ns) : 1.0; };
   const double inline_cpu_ns = alone ? alone->cpu_ns : loop.ns > 0 ? loop.cpu_ns : 0;
   const double inline_share = share(inline_cpu_ns, inline_ns);
@@ -112,39 +110,42 @@ std::optional<LoaderModel> loader_model(const LoaderRecord& loader, const LoopBa
   std::vector<ScalabilityPoint> points;
   for (const LoaderRun& run : loader.runs) {
     if (run.workers < 1) continue;
-    ScalabilityPoint point{run.workers, 0, noise_of(run)};
-    const double ns = run.workers == 1 ? undisturbed_ns(run) : run.period_ns;
+    ScalabilityPoint point{run.workers, 0, noise_of(run, constants)};
+    const double ns = run.workers == 1 ? undisturbed_ns(run, constants) : run.period_ns;
     point.rate = 1e9 / ns;
     const double cpu_ns = run.cpu_ns + run.main_cpu_ns;
-    const double free_cores = std::max(full_cores(loader.cores > 0 ? loader.cores : 1, threads) - run.others_cores, 0.3);
+    const double free_cores =
+        std::max(full_cores(loader.cores > 0 ? loader.cores : 1, threads, constants) - run.others_cores, constants.least_free_cores);
     if (run.workers > 1 && cpu_ns > 0) point.most = free_cores / cpu_ns * 1e9;
     points.push_back(point);
   }
-  out.laws = fit_scalability(points);
+  out.laws = fit_scalability(points, constants);
   if (one) {
     // Several at once take more or less CPU time than one alone, as they share caches: what full cores are asked of is the former.
     const LoaderRun& most = loader.runs.back();
     out.worker_cpu_ns = most.cpu_ns / host.cpu_speed;
-    out.worker_cpu_share = share(one->cpu_ns, undisturbed_ns(*one));
+    out.worker_cpu_share = share(one->cpu_ns, undisturbed_ns(*one, constants));
     out.take_ns = most.main_cpu_ns / host.cpu_speed;
   } else {
-    out.worker_cpu_ns = (inline_cpu_ns > 0 ? inline_cpu_ns : inline_ns) * kWorkerOverInline / host.cpu_speed;
+    out.worker_cpu_ns = (inline_cpu_ns > 0 ? inline_cpu_ns : inline_ns) * constants.worker_over_inline / host.cpu_speed;
     out.worker_cpu_share = inline_share;
-    out.take_ns = kTakeNs / host.cpu_speed;
+    out.take_ns = constants.take_ns / host.cpu_speed;
   }
   if (loader.pin_memory) {  // its thread takes batches from the workers; the training process finds them in a queue
-    const double left_ns = std::min(out.take_ns, kTakeNs / host.cpu_speed);
+    const double left_ns = std::min(out.take_ns, constants.take_ns / host.cpu_speed);
     out.pin_ns += out.take_ns - left_ns;
     out.take_ns = left_ns;
   }
-  if (out.laws.empty()) out.laws = fit_scalability({{1, 1e9 / (inline_ns * kWorkerOverInline), std::hypot(inline_noise, kWorkerNoise)}});
+  if (out.laws.empty())
+    out.laws = fit_scalability({{1, 1e9 / (inline_ns * constants.worker_over_inline), std::hypot(inline_noise, constants.worker_noise)}},
+                               constants);
   return out;
 }
 
 double LoaderModel::moved_ns(double ns, double cpu_share) const {
   double waits_ns = ns * (1 - cpu_share);
   // A disk that is named takes the place of the one that was waited for, where much was read from it.
-  if (host.storage && cached_share < kCached) waits_ns = 0;
+  if (host.storage && cached_share < constants.cached) waits_ns = 0;
   return ns * cpu_share / host.cpu_speed + waits_ns + storage_wait_ns();
 }
 
@@ -169,7 +170,7 @@ BatchTime LoaderModel::batch(int64_t workers, double busy_ns) const {
     out.time.expected_ns = std::max(out.time.expected_ns, floor.expected_ns);
     out.time.high_ns = std::max(out.time.high_ns, floor.high_ns);
   };
-  at_least(LoaderLimit::cores, around((worker_cpu_ns + take_ns + pin_ns + busy_ns) / cores, kCoresNoise));
+  at_least(LoaderLimit::cores, around((worker_cpu_ns + take_ns + pin_ns + busy_ns) / cores, constants.cores_noise));
   if (host.storage) {
     const double all_ns = read_bytes / host.storage->device_bytes_per_s * 1e9;
     at_least(LoaderLimit::storage, {all_ns, all_ns, all_ns});
@@ -179,7 +180,7 @@ BatchTime LoaderModel::batch(int64_t workers, double busy_ns) const {
 }
 
 std::optional<TimeRange> loader_batch_time(const LoaderRecord& loader) {
-  const std::optional<LoaderModel> model = loader_model(loader, {}, {});
+  const std::optional<LoaderModel> model = loader_model(loader, {}, {}, loader_constants());
   if (!model) return std::nullopt;
   return model->batch(loader.workers, 0).time;
 }

@@ -9,6 +9,7 @@
 #include "gpucast/loader.h"
 #include "gpucast/storage.h"
 #include "gpucast/time_range.h"
+#include "src/loader/loader_constants.h"
 #include "src/loader/scalability.h"
 
 namespace gpucast {
@@ -47,6 +48,7 @@ struct LoaderModel {
   std::vector<double> variation;     // of single batches, mean 1
   bool measured = false;             // else from the script's own loop, and what loaders usually do
   LoaderHost host;
+  LoaderConstants constants;
 
   // From one batch to the next. `busy_ns`: CPU time of the training process for each, beside taking it.
   BatchTime batch(int64_t workers, double busy_ns) const;
@@ -58,7 +60,8 @@ struct LoaderModel {
 };
 
 // `loop`: without workers. Unset: nothing is known of its speed.
-std::optional<LoaderModel> loader_model(const LoaderRecord& loader, const LoopBatch& loop, const LoaderHost& host);
+std::optional<LoaderModel> loader_model(const LoaderRecord& loader, const LoopBatch& loop, const LoaderHost& host,
+                                        const LoaderConstants& constants);
 
 // From one batch of the script's DataLoader to the next, as it was measured, with the script's number of workers. Unset: it was not
 // measured, or the script has none.

@@ -29,7 +29,7 @@ LoaderRecord record(std::vector<LoaderRun> runs, double cores = 8) {
 }
 
 TEST(LoaderModel, WhatWasMeasuredComesBack) {
-  const auto model = loader_model(record({run(0, 90, 90), run(1, 100, 100), run(2, 51, 100)}), {}, {});
+  const auto model = loader_model(record({run(0, 90, 90), run(1, 100, 100), run(2, 51, 100)}), {}, {}, loader_constants());
   ASSERT_TRUE(model);
   EXPECT_TRUE(model->measured);
   EXPECT_NEAR(model->inline_batch.expected_ns, 90 * kMs, 0.1 * kMs);
@@ -40,19 +40,20 @@ TEST(LoaderModel, WhatWasMeasuredComesBack) {
 }
 
 TEST(LoaderModel, CoresBoundTheRate) {
-  const auto model = loader_model(record({run(0, 90, 90), run(1, 100, 100)}, 2), {}, {});
+  const auto model = loader_model(record({run(0, 90, 90), run(1, 100, 100)}, 2), {}, {}, loader_constants());
   // 101 ms of CPU time a batch on two cores, and 20 ms of the training process's own.
   EXPECT_NEAR(model->batch(8, 0).time.expected_ns, 50.5 * kMs, 0.1 * kMs);
   EXPECT_NEAR(model->batch(8, 20 * kMs).time.expected_ns, 60.5 * kMs, 0.1 * kMs);
   EXPECT_EQ(model->batch(8, 0).limit, LoaderLimit::cores);
   LoaderHost large;
   large.cores = 64;
-  EXPECT_LT(loader_model(record({run(0, 90, 90), run(1, 100, 100)}, 2), {}, large)->batch(8, 0).time.expected_ns, 20 * kMs);
+  EXPECT_LT(loader_model(record({run(0, 90, 90), run(1, 100, 100)}, 2), {}, large, loader_constants())->batch(8, 0).time.expected_ns,
+            20 * kMs);
 }
 
 // Two at once took less CPU time for a batch than one alone.
 TEST(LoaderModel, FullCoresAreAskedOfWhatSeveralWorkersTake) {
-  const auto model = loader_model(record({run(0, 90, 90), run(1, 100, 100), run(2, 45, 80)}, 2), {}, {});
+  const auto model = loader_model(record({run(0, 90, 90), run(1, 100, 100), run(2, 45, 80)}, 2), {}, {}, loader_constants());
   EXPECT_NEAR(model->batch(8, 0).time.expected_ns, 40.5 * kMs, 0.1 * kMs);
   EXPECT_EQ(model->batch(8, 0).limit, LoaderLimit::cores);
 }
@@ -61,21 +62,22 @@ TEST(LoaderModel, ThePinningThreadTakesBatches) {
   LoaderRecord pinned = record({run(0, 10, 10), run(1, 10, 10)}, 2);
   pinned.pin_memory = true;
   pinned.pin_ns = 3 * kMs;
-  const auto model = loader_model(pinned, {}, {});
+  const auto model = loader_model(pinned, {}, {}, loader_constants());
   EXPECT_NEAR(model->take_ns, 0.2 * kMs, 1);
   EXPECT_NEAR(model->pin_ns, 3.8 * kMs, 1);
   pinned.cores = 64;
-  EXPECT_NEAR(loader_model(pinned, {}, {})->batch(64, 0).time.expected_ns, 3.8 * kMs, 0.1 * kMs)
+  EXPECT_NEAR(loader_model(pinned, {}, {}, loader_constants())->batch(64, 0).time.expected_ns, 3.8 * kMs, 0.1 * kMs)
       << "one thread, whatever there is of cores";
 }
 
 TEST(LoaderModel, WorkersThatWaitNeedNoCore) {
-  const auto model = loader_model(record({run(0, 100, 5), run(1, 101, 5)}, 1), {}, {});
+  const auto model = loader_model(record({run(0, 100, 5), run(1, 101, 5)}, 1), {}, {}, loader_constants());
   EXPECT_NEAR(model->batch(8, 0).time.expected_ns, 14 * kMs, 3 * kMs);
   LoaderHost fast;
   fast.cpu_speed = 10;
-  EXPECT_GT(loader_model(record({run(0, 100, 5)}), {}, fast)->inline_batch.expected_ns, 95 * kMs) << "a sleep is no shorter there";
-  EXPECT_NEAR(loader_model(record({run(0, 100, 100)}), {}, fast)->inline_batch.expected_ns, 10 * kMs, 0.1 * kMs);
+  EXPECT_GT(loader_model(record({run(0, 100, 5)}), {}, fast, loader_constants())->inline_batch.expected_ns, 95 * kMs)
+      << "a sleep is no shorter there";
+  EXPECT_NEAR(loader_model(record({run(0, 100, 100)}), {}, fast, loader_constants())->inline_batch.expected_ns, 10 * kMs, 0.1 * kMs);
 }
 
 TEST(LoaderModel, OtherProgramsAreTakenOff) {
@@ -84,7 +86,7 @@ TEST(LoaderModel, OtherProgramsAreTakenOff) {
   disturbed.others_cores = 1;
   LoaderRun full = run(2, 101, 100);  // one core was free: 100 + 1 ms
   full.others_cores = 1;
-  const auto model = loader_model(record({disturbed, full}, 2), {}, {});
+  const auto model = loader_model(record({disturbed, full}, 2), {}, {}, loader_constants());
   EXPECT_NEAR(model->batch(1, 0).time.expected_ns, 100 * kMs, 3 * kMs);
   EXPECT_NEAR(model->batch(2, 0).time.expected_ns, 51 * kMs, 2 * kMs);
 }
@@ -98,7 +100,7 @@ TEST(LoaderModel, StorageIsAddedToWhatCameFromMemory) {
   }
   LoaderHost slow;
   slow.storage = find_storage("100MB/s");
-  const auto model = loader_model(record({alone, one}), {}, slow);
+  const auto model = loader_model(record({alone, one}), {}, slow, loader_constants());
   EXPECT_NEAR(model->inline_batch.expected_ns, 150 * kMs, 1 * kMs);
   EXPECT_NEAR(model->batch(1, 0).time.expected_ns, 150 * kMs, 4 * kMs);
   EXPECT_NEAR(model->batch(16, 0).time.expected_ns, 100 * kMs, 0.1 * kMs) << "all share one disk";
@@ -107,21 +109,21 @@ TEST(LoaderModel, StorageIsAddedToWhatCameFromMemory) {
   LoaderRun cold = run(0, 150, 50);
   cold.read_known = true;
   cold.read_bytes = cold.device_bytes = 10e6;
-  EXPECT_NEAR(loader_model(record({cold}), {}, slow)->inline_batch.expected_ns, 150 * kMs, 1 * kMs);
+  EXPECT_NEAR(loader_model(record({cold}), {}, slow, loader_constants())->inline_batch.expected_ns, 150 * kMs, 1 * kMs);
 }
 
 TEST(LoaderModel, OneMeasurementOrTheLoopAloneIsLessCertain) {
-  const auto both = loader_model(record({run(0, 90, 90), run(1, 97, 97)}), {}, {});
-  const auto loop = loader_model(record({}), {90 * kMs, 90 * kMs}, {});
+  const auto both = loader_model(record({run(0, 90, 90), run(1, 97, 97)}), {}, {}, loader_constants());
+  const auto loop = loader_model(record({}), {90 * kMs, 90 * kMs}, {}, loader_constants());
   ASSERT_TRUE(loop);
   EXPECT_FALSE(loop->measured);
   const TimeRange sure = both->batch(4, 0).time, unsure = loop->batch(4, 0).time;
   EXPECT_NEAR(unsure.expected_ns / sure.expected_ns, 1, 0.05);
   EXPECT_GT(unsure.high_ns - unsure.low_ns, 1.5 * (sure.high_ns - sure.low_ns));
-  EXPECT_FALSE(loader_model(record({}), {}, {}));
+  EXPECT_FALSE(loader_model(record({}), {}, {}, loader_constants()));
   LoaderRecord none;
   none.kind = LoaderKind::dali;
-  EXPECT_FALSE(loader_model(none, {90 * kMs, 90 * kMs}, {}));
+  EXPECT_FALSE(loader_model(none, {90 * kMs, 90 * kMs}, {}, loader_constants()));
 }
 
 }  // namespace

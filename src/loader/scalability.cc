@@ -7,9 +7,6 @@
 namespace gpucast {
 namespace {
 
-constexpr double kSigma = 0.02, kKappa = 0.0005;  // the means of what is believed before
-constexpr double kLeastNoise = 0.01;
-
 // Values whose logarithms are evenly spaced, and nothing at all.
 std::vector<double> spread(double least, double most, int count) {
   std::vector<double> out = {0};
@@ -35,12 +32,12 @@ double square(double value) { return value * value; }
 
 double Scalability::rate(double workers) const { return lambda * workers / (1 + sigma * (workers - 1) + kappa * workers * (workers - 1)); }
 
-std::vector<Scalability> fit_scalability(const std::vector<ScalabilityPoint>& all) {
+std::vector<Scalability> fit_scalability(const std::vector<ScalabilityPoint>& all, const LoaderConstants& constants) {
   std::vector<ScalabilityPoint> points;
   double low = INFINITY, high = 0;
   for (ScalabilityPoint point : all) {
     if (!(point.rate > 0) || !std::isfinite(point.rate) || point.workers < 1) continue;
-    point.noise = std::max(point.noise, kLeastNoise);
+    point.noise = std::max(point.noise, constants.least_rate_noise);
     points.push_back(point);
     const double alone = point.rate / static_cast<double>(point.workers);
     low = std::min(low, alone * std::exp(-4 * point.noise));
@@ -50,7 +47,7 @@ std::vector<Scalability> fit_scalability(const std::vector<ScalabilityPoint>& al
   std::vector<Scalability> out;
   if (points.empty()) return out;
   const std::vector<double> sigmas = spread(0.002, 0.6, 24), kappas = spread(0.0001, 0.05, 12);
-  const std::vector<double> sigma_shares = shares(sigmas, kSigma), kappa_shares = shares(kappas, kKappa);
+  const std::vector<double> sigma_shares = shares(sigmas, constants.sigma), kappa_shares = shares(kappas, constants.kappa);
   constexpr int kLambdas = 80;
   double total = 0;
   for (int step = 0; step < kLambdas; ++step) {

@@ -10,6 +10,8 @@
 #include <limits>
 #include <vector>
 
+#include "src/loader/loader_constants.h"
+
 namespace gpucast {
 
 struct ScalabilityPoint {
@@ -26,9 +28,9 @@ struct Scalability {
   double rate(double workers) const;
 };
 
-// Before anything is measured sigma is some 0.02 and kappa some 0.0005: workers share little. Points of no rate are left out; empty
-// where none is left.
-std::vector<Scalability> fit_scalability(const std::vector<ScalabilityPoint>& points);
+// Before anything is measured sigma and kappa are those of `constants`, more or less: workers share little. Points of no rate are left out;
+// empty where none is left.
+std::vector<Scalability> fit_scalability(const std::vector<ScalabilityPoint>& points, const LoaderConstants& constants);
 
 // 9 of 10 lie between low and high.
 struct Rate {

@@ -64,10 +64,10 @@ Estimate attention_time(const Operation& operation, const CardRates& card) {
   const double memory_ns =
       moved * (warm * cycle_ns / (c.l2_bytes_per_cycle * card.multiprocessors) + (1 - warm) * 1e9 / card.dram_bytes_per_s);
   const double larger = std::max(compute_ns, memory_ns);
-  const Bound bound = floor_ns > larger                 ? Bound::launch
-                      : memory_ns > compute_ns          ? Bound::memory
-                      : waves < 0.75 * std::ceil(waves) ? Bound::tail
-                                                        : Bound::compute;
+  const Bound bound = floor_ns > larger                           ? Bound::launch
+                      : memory_ns > compute_ns                    ? Bound::memory
+                      : waves < card.tail_fill * std::ceil(waves) ? Bound::tail
+                                                                  : Bound::compute;
   return {floor_ns + larger + (shape.prefill ? c.prefill_passes * memory_ns : 0), bound};
 }
 

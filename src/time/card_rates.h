@@ -44,7 +44,9 @@ struct GemmConstants {
   double throttle = 0;              // long kernels run at lower clocks: up to this much longer (the more FLOP/s a watt has to pay for)
   double throttle_ns = 0;           // half of it when they are as long as this
   double unaligned = 1;             // time of a product whose rows are not aligned to 16 bytes, on tensor cores
-  double thin_passes = 1;           // a product whose two smaller dimensions are at most 8 takes so many times as long as its bytes
+  double thin_passes = 1;           // a product whose two smaller dimensions are at most `thin` takes this many times as long as its bytes
+  double thin = 0;
+  double least_part = 0;                          // where k is cut, its parts are at least this long
   double batched_tile_m = 1, batched_tile_n = 1;  // the one tile of batched fp32 products; 1: there are several
 };
 
@@ -112,6 +114,23 @@ struct ConvolutionConstants {
   double most = 1;             // of the sustained rate of a GEMM, that a convolution without Winograd reaches at most, however large it is
 };
 
+// Convolutions in groups of more than one channel, on tensor cores.
+struct GroupedConstants {
+  double narrow = 0, narrow_of_many = 0;   // groups of at most this many channels are narrow; of many groups
+  double many_channels = 0;                // narrow groups have kernels for a data gradient with a stride from this many channels of all on
+  double least_turned = 0;                 // channels of a group, from which on `grouped_turned` counts
+  double at_once = 0;                      // data gradient with a stride: what one group of narrow ones costs, in groups that are done
+  double few_groups = 0, many_groups = 0;  // the least that counts; the number that fills the card
+  double groups_power = 0;                 // of the part of the card that fewer groups fill
+  double filled_narrow = 0;                // part of a tile that narrow groups fill
+  double tile = 0;                         // channels that fill a tile
+};
+
+struct CollectiveConstants {
+  double tree_floor = 0;  // of a ring's start: a tree's
+  double ring_hops = 0;   // a ring's step synchronises through memory: this many times as long as from card to card
+};
+
 struct CardRates {
   int capability = 0;          // 80 for 8.0
   bool own_constants = false;  // the card has a layer of its own; else all follows from its datasheet and architecture
@@ -126,6 +145,8 @@ struct CardRates {
   double dram_bytes_per_s = 0;                 // what a large copy reaches
   double l2_bytes_per_s = 0;                   // of bytes that lie in L2
   double l2_full = 0, l2_none = 0;             // up to this share of L2 all bytes lie in it; from this share on, none
+  double at_work_bytes = 0;                    // of rows, that a multiprocessor works on at once
+  double tail_fill = 0;                        // a last wave that fills less of the multiprocessors bounds the kernel (Bound::tail)
   int threads = 0;                             // that a multiprocessor holds
   double link_bytes_per_s = 0;                 // to the host
   double pageable_bytes_per_s = 0;             // at most, from or to the host's memory that is not pinned
@@ -140,6 +161,10 @@ struct CardRates {
   By<OperationKind, BytesConstants> bytes;
   By<Precision, NormalizationConstants> normalization;
   By<Precision, By<Pass, ConvolutionConstants>> convolution;
+  GroupedConstants grouped;
+  double convolution_tail_waves = 1;  // waves, over those that are full, above which a convolution's bound is its tail
+  CollectiveConstants collective;
+  double recurrent_efficiency = 1;  // of the rate a matrix product sustains
   RowConstants elementwise_rows;
   double indexing_element_cycles = 0;  // of a multiprocessor, for each element that is moved
 };

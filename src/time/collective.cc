@@ -14,9 +14,8 @@ Estimate collective_time(const Operation& operation, const CardRates& card) {
   if (ranks < 2) return {floor_ns + moving_ns(2 * bytes, 1, 1, card), Bound::memory};
   const double sent_ns = 1e9 * 2 * (ranks - 1) / ranks * bytes / card.peer_bytes_per_s;
   // The ring's protocol synchronises each step through memory; the tree's writes a flag with each number, which doubles the bytes.
-  constexpr double kSynchronise = 5.5;
-  const double ring_ns = floor_ns + sent_ns + 2 * (ranks - 1) * kSynchronise * card.peer_hop_ns;
-  const double tree_ns = 0.8 * floor_ns + 2 * sent_ns + 2 * std::ceil(std::log2(ranks)) * card.peer_hop_ns;
+  const double ring_ns = floor_ns + sent_ns + 2 * (ranks - 1) * card.collective.ring_hops * card.peer_hop_ns;
+  const double tree_ns = card.collective.tree_floor * floor_ns + 2 * sent_ns + 2 * std::ceil(std::log2(ranks)) * card.peer_hop_ns;
   return {std::min(ring_ns, tree_ns), Bound::link};
 }
 

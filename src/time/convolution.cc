@@ -44,7 +44,7 @@ Tiled tiled_ns(const Product& product, const Tile (&tiles)[count], double rate, 
       const double k = up(std::ceil(product.k / parts), k_step) + k_overhead;
       double ns = waves * 1e9 * 2 * tile.m * tile.n * k * card.multiprocessors / (rate * std::pow(narrow, tile.narrowness));
       if (parts > 1) ns += 1e9 * product.batch * product.m * product.n * 2 * (parts + 1) / card.dram_bytes_per_s;
-      if (ns < best.ns) best = {ns, waves > 1.3 * cut * parts / card.multiprocessors};
+      if (ns < best.ns) best = {ns, waves > card.convolution_tail_waves * cut * parts / card.multiprocessors};
     }
   }
   return best;
@@ -69,20 +69,19 @@ ConvolutionShape plain(ConvolutionShape shape) {
 // How long a grouped convolution takes, whose products alone would take `ns`. Some releases have no kernels of tensor cores for groups in
 // channels-last: cuDNN 8.3's run on the cores of fp32, but for narrow ones. Its data gradient with a stride goes over positions that no
 // output saw, and does few groups at a time.
-double grouped_ns(double ns, const ConvolutionShape& s, bool strided, double flops, const ConvolutionConstants& c, double fp32_flop_per_s) {
-  constexpr int64_t kNarrow = 32, kNarrowOfMany = 48, kManyChannels = 256, kLeastTurned = 16;
-  constexpr double kGroupsAtOnce = 11, kFewGroups = 4, kTile = 128, kManyGroups = 32, kGroupsPower = 0.25, kFilledNarrow = 0.3;
-  const int64_t channels = s.in_channels / s.groups;
-  if (!s.channels_last) return channels >= kLeastTurned ? ns * c.grouped_turned : ns;
-  const bool narrow = channels <= (!strided && static_cast<double>(s.groups) > kFewGroups ? kNarrowOfMany : kNarrow);
-  if (narrow && (!strided || s.in_channels >= kManyChannels)) return ns;
-  const double one_by_one = narrow ? std::max(1.0, kGroupsAtOnce / std::max(kFewGroups, static_cast<double>(s.groups))) : 1;
+double grouped_ns(double ns, const ConvolutionShape& s, bool strided, double flops, const ConvolutionConstants& c, const CardRates& card) {
+  const GroupedConstants& g = card.grouped;
+  const auto groups = static_cast<double>(s.groups);
+  const auto channels = static_cast<double>(s.in_channels / s.groups);
+  if (!s.channels_last) return channels >= g.least_turned ? ns * c.grouped_turned : ns;
+  const bool narrow = channels <= (!strided && groups > g.few_groups ? g.narrow_of_many : g.narrow);
+  if (narrow && (!strided || static_cast<double>(s.in_channels) >= g.many_channels)) return ns;
+  const double one_by_one = narrow ? std::max(1.0, g.at_once / std::max(g.few_groups, groups)) : 1;
   // Products of few channels fill a part of a tile, and few groups a part of the card.
-  const double filled =
-      narrow ? kFilledNarrow
-             : std::min(1.0, static_cast<double>(std::max(s.in_channels, s.out_channels)) / static_cast<double>(s.groups) / kTile) *
-                   std::pow(std::min(1.0, static_cast<double>(s.groups) / kManyGroups), kGroupsPower);
-  const double rate = fp32_flop_per_s * c.grouped * filled;
+  const double filled = narrow ? g.filled_narrow
+                               : std::min(1.0, static_cast<double>(std::max(s.in_channels, s.out_channels)) / groups / g.tile) *
+                                     std::pow(std::min(1.0, groups / g.many_groups), g.groups_power);
+  const double rate = card.peak_flop_per_s[Precision::fp32] * c.grouped * filled;
   return std::max(ns, 1e9 * flops / rate * (strided ? c.grouped_strided * one_by_one : 1));
 }
 
@@ -134,8 +133,7 @@ Estimate in_precision(const Operation& operation, Precision precision, const Car
   if (tensor && !few && (s.in_channels % 4 != 0 || s.out_channels % 4 != 0)) compute.ns *= c.uneven;
   if (tensor && few && (window > 9 || pass != Pass::weight_gradient)) compute.ns *= c.few_channels;
   const double flops = 2 * batch * groups * in_channels * out_channels * out * window;
-  if (tensor && groups > 1 && in_channels > 1)
-    compute.ns = grouped_ns(compute.ns, s, strided, flops, c, card.peak_flop_per_s[Precision::fp32]);
+  if (tensor && groups > 1 && in_channels > 1) compute.ns = grouped_ns(compute.ns, s, strided, flops, c, card);
   if (groups > 1 && in_channels == 1) {  // depthwise: kernels of their own, on the cores of fp32
     if (!tensor || !s.by_library) {
       // PyTorch's own compute in fp32 whatever they read. Their data gradient goes over every position of the input, whatever the stride.
@@ -216,6 +214,18 @@ Estimate convolution_time(const Operation& operation, const CardRates& card) {
 }
 
 void read_convolution_constants(const Constants& constants, CardRates* card) {
+  const auto of_all = [&](const char* name) { return constants.of(OperationKind::convolution, Precision::fp32, name); };
+  card->grouped = {.narrow = of_all("grouped_narrow"),
+                   .narrow_of_many = of_all("grouped_narrow_of_many"),
+                   .many_channels = of_all("grouped_many_channels"),
+                   .least_turned = of_all("grouped_least_turned"),
+                   .at_once = of_all("grouped_at_once"),
+                   .few_groups = of_all("grouped_few_groups"),
+                   .many_groups = of_all("grouped_many_groups"),
+                   .groups_power = of_all("grouped_groups_power"),
+                   .filled_narrow = of_all("grouped_filled_narrow"),
+                   .tile = of_all("grouped_tile")};
+  card->convolution_tail_waves = of_all("tail_waves");
   for (size_t p = 0; p < kPrecisionCount; ++p) {
     const auto precision = static_cast<Precision>(p);
     for (const Pass pass : {Pass::forward, Pass::data_gradient, Pass::weight_gradient}) {

@@ -83,6 +83,8 @@ CardRates card_rates(const Gpu& gpu, const std::string& constants_json) {
   card.l2_copies = constants.rate("l2_copies");
   card.l2_full = constants.rate("l2_full");
   card.l2_none = constants.rate("l2_none");
+  card.at_work_bytes = constants.rate("at_work_bytes");
+  card.tail_fill = constants.rate("tail_fill");
   card.threads = gpu.max_threads_per_multiprocessor > 0 ? gpu.max_threads_per_multiprocessor : 2048;
   card.link_bytes_per_s = constants.rate("link_bytes_per_s");
   // Modules (SXM) have NVLink; cards of the same architecture for a slot draw less power, and talk over the bus.
@@ -130,6 +132,8 @@ CardRates card_rates(const Gpu& gpu, const std::string& constants_json) {
     gemm.throttle_ns = of_gemm("throttle_ns");
     gemm.unaligned = of_gemm("unaligned");
     gemm.thin_passes = of_gemm("thin_passes");
+    gemm.thin = of_gemm("thin");
+    gemm.least_part = of_gemm("least_part");
     gemm.batched_tile_m = of_gemm("batched_tile_m");
     gemm.batched_tile_n = of_gemm("batched_tile_n");
     card.tensor_cores[precision] = found.unit != "fp32";
@@ -151,6 +155,9 @@ CardRates card_rates(const Gpu& gpu, const std::string& constants_json) {
     const auto of = [&](const char* name) { return constants.of(kind, Precision::fp32, name); };
     card.bytes[kind] = {of("dram_fraction"), of("passes"), of("floor_ns")};
   }
+  const auto of_collective = [&](const char* name) { return constants.of(OperationKind::collective, Precision::fp32, name); };
+  card.collective = {of_collective("tree_floor"), of_collective("ring_hops")};
+  card.recurrent_efficiency = constants.of(OperationKind::recurrent, Precision::fp32, "efficiency");
   read_row_constants(constants, &card);
   read_convolution_constants(constants, &card);
   return card;

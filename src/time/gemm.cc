@@ -16,7 +16,6 @@ constexpr Tile kTensorTiles[] = {{256, 128}, {128, 256}, {128, 128}, {256, 64}, 
 constexpr Tile kPlainTiles[] = {{128, 128}, {128, 64}, {64, 128}, {64, 64}, {128, 32}, {32, 128}, {64, 32}, {32, 64}, {32, 32}};
 constexpr Tile kBatchedPlainTiles[] = {{64, 64}, {128, 32}, {32, 128}, {64, 128}};
 constexpr double kParts[] = {1, 2, 3, 4, 6, 8, 12, 16, 32};
-constexpr double kLeastPart = 128;  // a part of k is at least this long
 
 struct Compute {
   double ns = std::numeric_limits<double>::infinity();
@@ -43,7 +42,7 @@ Compute compute_time(const Sizes& s, std::span<const Tile> tiles, double largest
     const double feed_ns = (tile.m + tile.n) * s.element / (c.feed_bytes_per_cycle * clusters) * cycle_ns;
     const double k_ns = std::max({multiply_ns, feed_ns, c.least_k_cycles * cycle_ns});
     for (const double parts : kParts) {
-      if (parts > 1 && (!may_split || s.k / parts < kLeastPart)) break;
+      if (parts > 1 && (!may_split || s.k / parts < c.least_part)) break;
       const double waves = tiles_of_one * parts / card.multiprocessors;
       const double taken = (1 - c.wave_smoothing) * std::ceil(waves) + c.wave_smoothing * std::max(waves, 1.0);
       const double steps = std::ceil(s.k / parts / k_step) * k_step + c.k_overhead;
@@ -105,17 +104,16 @@ Estimate gemm_time(const Operation& operation, const CardRates& card) {
   const double memory_ns =
       1e9 * (from_dram / card.dram_bytes_per_s + (a + b + out - from_dram) / (c.l2_bytes_per_cycle * card.multiprocessors * card.clock_hz));
   // Two dimensions of a few numbers: kernels without tiles, that wait for memory (cuBLAS' gemmSN).
-  constexpr double kThin = 8;
-  const int thin = (s.m <= kThin) + (s.n <= kThin) + (s.k <= kThin);
+  const int thin = (s.m <= c.thin) + (s.n <= c.thin) + (s.k <= c.thin);
   if (tensor && thin >= 2 && memory_ns * c.thin_passes < compute.ns) {
     const double thin_ns = memory_ns * c.thin_passes;
     return {floor_ns + thin_ns, floor_ns > thin_ns ? Bound::launch : Bound::memory};
   }
   const double both_ns = together_ns(compute.ns, memory_ns, c.overlap);
-  const Bound bound = floor_ns > both_ns       ? Bound::launch
-                      : memory_ns > compute.ns ? Bound::memory
-                      : compute.full < 0.75    ? Bound::tail
-                                               : Bound::compute;
+  const Bound bound = floor_ns > both_ns              ? Bound::launch
+                      : memory_ns > compute.ns        ? Bound::memory
+                      : compute.full < card.tail_fill ? Bound::tail
+                                                      : Bound::compute;
   return {floor_ns + both_ns, bound};
 }
 

@@ -51,8 +51,7 @@ Estimate time_by_rows(const Operation& operation, const RowConstants& rows, cons
   const BytesConstants& c = card.bytes[operation.kind];
   const auto count = static_cast<double>(operation.rows), columns = static_cast<double>(operation.columns);
   // A row that is read again lies in L2 still, where L2 is large beside what the multiprocessors work on.
-  constexpr double kAtWorkBytes = 768 << 10;
-  const double gone = std::clamp(1 - card.l2_full * card.l2_bytes / (card.multiprocessors * kAtWorkBytes), 0.0, 1.0);
+  const double gone = std::clamp(1 - card.l2_full * card.l2_bytes / (card.multiprocessors * card.at_work_bytes), 0.0, 1.0);
   const double bytes = static_cast<double>(operation.bytes_read + operation.bytes_written), passes = 1 + (rows.passes - 1) * gone;
   const double memory_ns = dram_ns(bytes, passes, c.dram_fraction, card);
   // Fewer threads hide less of what each waits for, but have more of the multiprocessor each.

@@ -149,6 +149,38 @@ TEST(Collective, ARingSendsTwiceNMinus1OverN) {
   EXPECT_NEAR(ns(reduce, Bound::link, card_rates(find_gpu("a100-80-pcie"), pcie)) / 70e6, 1, 0.01);
 }
 
+// Numbers of the formulas are data, as the others: each moves what it is about.
+TEST(Formulas, ChangedNumbersMoveTheTimes) {
+  const auto with = [](const std::string& kind, const std::string& number) {
+    return card_rates(find_gpu("a100-80"),
+                      R"({"schema_version":1,"cards":{"a100-80":{")" + kind + R"(":{"all":{"source":"x",)" + number + "}}}}}");
+  };
+  const CardRates plain = card_rates(find_gpu("a100-80"));
+  Operation reduce = bytes(OperationKind::collective, 800'000'000, 800'000'000);
+  reduce.ranks = 8;
+  EXPECT_NEAR(collective_time(reduce, with("collective", R"("ring_hops":15.5)")).ns - collective_time(reduce, plain).ns,
+              14 * 10 * plain.peer_hop_ns, 1);
+  reduce.bytes_read = reduce.bytes_written = 8;
+  EXPECT_LT(collective_time(reduce, with("collective", R"("tree_floor":0.4)")).ns, collective_time(reduce, plain).ns);
+  Operation lstm = bytes(OperationKind::recurrent, 1000, 1000);
+  lstm.precision = Precision::fp16;
+  lstm.flops = 1e15;
+  EXPECT_NEAR(recurrent_time(lstm, with("recurrent", R"("efficiency":0.25)")).ns / recurrent_time(lstm, plain).ns, 2, 1e-3);
+  Operation rows = normalization(1 << 15, 4096, 4096, 0);
+  const CardRates small =
+      card_rates(find_gpu("a100-80"), R"({"schema_version":1,"operations":{"rates":{"source":"x","at_work_bytes":1e9}}})");
+  EXPECT_GE(normalization_time(rows, small).ns, normalization_time(rows, plain).ns);
+  Operation grouped;
+  grouped.kind = OperationKind::convolution;
+  grouped.precision = Precision::fp16;
+  grouped.element_bytes = 2;
+  ConvolutionShape& shape = grouped.convolution;
+  shape.batch = 64, shape.in_channels = shape.out_channels = 256, shape.groups = 4, shape.channels_last = true, shape.by_library = true;
+  for (int i = 0; i < 2; ++i) shape.in[i] = shape.out[i] = 28, shape.window[i] = 3;
+  EXPECT_GT(convolution_time(grouped, with("convolution", R"("grouped_tile":4096,"forward_grouped":0.5)")).ns,
+            convolution_time(grouped, with("convolution", R"("forward_grouped":0.5)")).ns);
+}
+
 TEST(Recurrent, StepsFollowEachOther) {
   Operation lstm = bytes(OperationKind::recurrent, 1000, 1000);
   lstm.rows = 100;

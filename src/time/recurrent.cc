@@ -9,7 +9,7 @@ namespace gpucast {
 Estimate recurrent_time(const Operation& operation, const CardRates& card) {
   const BytesConstants& c = card.bytes[OperationKind::recurrent];
   const double steps = std::max<double>(1, static_cast<double>(operation.rows));
-  const double compute_ns = 2e9 * operation.flops / card.sustained_flop_per_s[operation.precision];
+  const double compute_ns = 1e9 * operation.flops / (card.recurrent_efficiency * card.sustained_flop_per_s[operation.precision]);
   const Estimate memory = time_by_bytes(operation, card);
   const double steps_ns = steps * c.floor_ns;
   return {std::max({compute_ns, memory.ns, steps_ns}) + c.floor_ns, steps_ns > std::max(compute_ns, memory.ns) ? Bound::launch

@@ -9,6 +9,7 @@ the cards of rows with an address; each card's median counts once. Rows without 
 
 import argparse
 import csv
+import json
 import statistics
 from pathlib import Path
 
@@ -19,7 +20,8 @@ from eval.tables import markdown_head, markdown_row, quantile
 
 HERE = Path(__file__).resolve().parent
 
-CONTEXT_MIB, CONTEXT_PER_STACK = 36, 1.82  # src/ledger/ledger.cc: of bare contexts
+CONTEXT = json.loads((HERE.parents[1] / "data/ledger.json").read_text())["ledger"]["context"]  # of bare contexts
+CONTEXT_MIB, CONTEXT_PER_STACK = CONTEXT["base_mib"], CONTEXT["per_stack_mib"]
 
 
 def read(path):

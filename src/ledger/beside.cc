@@ -4,11 +4,10 @@
 
 #include <algorithm>
 
+#include "src/ledger/ledger_constants.h"
+
 namespace gpucast {
 namespace {
-
-// A prediction from a CPU's profile was at most 1.84 % off the virtual GPU's (docs/results/cpu-path-accuracy.md).
-constexpr double kProfileError = 0.02;
 
 void add_line(LedgerLine line, int64_t request_bytes, Beside* out) {
   out->low_bytes += line.low_bytes;
@@ -53,8 +52,9 @@ Beside beside_allocator(const Gpu& gpu, const JobFacts& job, double confidence) 
   if (beyond_worst) source += "; beyond the worst of them by an exponential tail";
   if (!wider.empty()) source += "; wider: " + wider;
   if (job.profile_method == "gpucast") {
-    out.request_bytes += static_cast<int64_t>(kProfileError * static_cast<double>(job.peak_reserved_bytes));
-    source += fmt::format("; {:.0f} % for what a CPU's profile leaves open", 100 * kProfileError);
+    const double error = ledger_constants().profile_error;
+    out.request_bytes += static_cast<int64_t>(error * static_cast<double>(job.peak_reserved_bytes));
+    source += fmt::format("; {:.0f} % for what a CPU's profile leaves open", 100 * error);
   } else if (!job.profile_method.empty()) {
     source += fmt::format("; errors of method {} are not in it", job.profile_method);
   }

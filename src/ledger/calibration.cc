@@ -10,11 +10,10 @@
 #include "gpucast/error.h"
 #include "src/base/bytes.h"
 #include "src/base/json.h"
+#include "src/ledger/ledger_constants.h"
 
 namespace gpucast {
 namespace {
-
-constexpr double kIntervalConfidence = 0.95;  // of each end: 90 % lie between
 
 struct Table {
   std::vector<std::string> cards;   // measured ones
@@ -100,7 +99,7 @@ CalibratedRange calibrated_range(JobClass job_class, const Gpu& gpu, int64_t res
 
   CalibratedRange out;
   out.low_bytes = -in_whole_mib(-std::min(0.0, row.low) * scale);
-  out.high_bytes = in_whole_mib(std::max(0.0, score_at(row, kIntervalConfidence)) * scale);
+  out.high_bytes = in_whole_mib(std::max(0.0, score_at(row, ledger_constants().interval_confidence)) * scale);
   out.request_bytes = in_whole_mib(std::max(0.0, score_at(row, confidence)) * scale);
   if (!outside.empty()) out.wider = fmt::format("none was measured {}", fmt::join(outside, " or "));
   if (row.rows == 0) {

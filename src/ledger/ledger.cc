@@ -5,87 +5,69 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <optional>
 
 #include "src/base/bytes.h"
+#include "src/ledger/ledger_constants.h"
 
 namespace gpucast {
 namespace {
 
-// Cards on which the amounts beside the allocator were measured (docs/reference/ledger.md says how).
-struct Measured {
-  const char* id;
-  int64_t context_low_mib, context_mib, context_high_mib;
-  int64_t kernels_low_mib, kernels_mib, kernels_high_mib;
-};
-constexpr Measured kMeasured[] = {
-    {"rtx3060", 112, 112, 154, 18, 18, 64},
-    {"rtx4060", 104, 116, 134, 14, 14, 64},
-};
-
-std::optional<Measured> measured(const Gpu& gpu) {
-  for (const Measured& row : kMeasured) {
-    if (gpu.id == row.id) return row;
-  }
-  return std::nullopt;
+const MeasuredLedger* measured(const Gpu& gpu, const LedgerConstants& constants) {
+  const auto row = constants.measured.find(gpu.id);
+  return row == constants.measured.end() ? nullptr : &row->second;
 }
+
+int64_t in_bytes(double mib) { return static_cast<int64_t>(mib * kMiB); }
 
 // The driver takes device memory in steps of 2 MiB.
 int64_t in_steps(double mib) { return static_cast<int64_t>(std::ceil(mib / 2)) * 2 * kMiB; }
 
-// A context keeps a stack for every thread that can be resident at once, and it grows in proportion. Fitted to bare contexts
-// of an RTX 3060, an RTX 3090, a Titan V and an RTX 6000 Ada; all four lie within 3 % of it, and those of A100 and H100, found later,
-// within 4 %.
-constexpr double kContextBaseMib = 36, kContextPerStackMib = 1.82, kStackKibPerThread = 1;
-constexpr double kContextLeast = 0.85, kContextMost = 1.15;
-// What a process with PyTorch holds beyond its context grows with the stacks, too. Fitted to published out-of-memory messages of 16 cards
-// by eval/memory/fit_beside.py, as is how far single processes are off.
-constexpr double kKernelsBaseMib = 10.4, kKernelsPerStackMib = 0.351, kKernelsLeast = 0.5, kKernelsMoreMib = 71;
+double stacks_mib(const Gpu& gpu, const LedgerConstants& constants) {
+  return gpu.multiprocessors * gpu.max_threads_per_multiprocessor * constants.stack_kib_per_thread / 1024;
+}
 
-double stacks_mib(const Gpu& gpu) { return gpu.multiprocessors * gpu.max_threads_per_multiprocessor * kStackKibPerThread / 1024; }
-
-LedgerLine context_line(const Gpu& gpu, int cuda_major) {
+LedgerLine context_line(const Gpu& gpu, int cuda_major, const LedgerConstants& constants) {
   LedgerLine line;
   line.what = "CUDA context";
-  if (const auto row = measured(gpu)) {
-    line.low_bytes = row->context_low_mib * kMiB;
-    line.expected_bytes = row->context_mib * kMiB;
-    line.high_bytes = row->context_high_mib * kMiB;
+  if (const MeasuredLedger* const row = measured(gpu, constants)) {
+    line.low_bytes = in_bytes(row->context_low_mib);
+    line.expected_bytes = in_bytes(row->context_mib);
+    line.high_bytes = in_bytes(row->context_high_mib);
     line.source = "measured: device memory used and out-of-memory verdicts of 233 training runs (xMem artifact, CUDA 12.4)";
     if (cuda_major != 12) {
-      line.high_bytes += 32 * kMiB;
+      line.high_bytes += in_bytes(constants.other_release_mib);
       line.source += "; wider, since not measured with this CUDA release";
     }
     return line;
   }
-  const double expected_mib = kContextBaseMib + kContextPerStackMib * stacks_mib(gpu);
+  const double expected_mib = constants.context_base_mib + constants.context_per_stack_mib * stacks_mib(gpu, constants);
   line.expected_bytes = in_steps(expected_mib);
-  line.low_bytes = in_steps(kContextLeast * expected_mib);
-  line.high_bytes = in_steps(kContextMost * expected_mib);
+  line.low_bytes = in_steps(constants.context_least * expected_mib);
+  line.high_bytes = in_steps(constants.context_most * expected_mib);
   line.source =
       fmt::format("estimate: {} MiB + {} x the resident threads' stacks ({} SMs x {} threads x 1 KiB), fitted to four measured cards",
-                  kContextBaseMib, kContextPerStackMib, gpu.multiprocessors, gpu.max_threads_per_multiprocessor);
+                  constants.context_base_mib, constants.context_per_stack_mib, gpu.multiprocessors, gpu.max_threads_per_multiprocessor);
   return line;
 }
 
-LedgerLine kernels_line(const Gpu& gpu, int cuda_major) {
+LedgerLine kernels_line(const Gpu& gpu, int cuda_major, const LedgerConstants& constants) {
   LedgerLine line;
   line.what = "kernels loaded lazily and library handles";
-  if (const auto row = measured(gpu)) {
-    line.low_bytes = row->kernels_low_mib * kMiB;
-    line.expected_bytes = row->kernels_mib * kMiB;
-    line.high_bytes = row->kernels_high_mib * kMiB;
+  if (const MeasuredLedger* const row = measured(gpu, constants)) {
+    line.low_bytes = in_bytes(row->kernels_low_mib);
+    line.expected_bytes = in_bytes(row->kernels_mib);
+    line.high_bytes = in_bytes(row->kernels_high_mib);
     line.source = "measured: growth outside the allocator in transformer runs (xMem artifact, CUDA 12.4); more with cuDNN";
-    if (cuda_major != 12) line.high_bytes += 32 * kMiB;
+    if (cuda_major != 12) line.high_bytes += in_bytes(constants.other_release_mib);
     return line;
   }
-  const double expected_mib = kKernelsBaseMib + kKernelsPerStackMib * stacks_mib(gpu);
+  const double expected_mib = constants.kernels_base_mib + constants.kernels_per_stack_mib * stacks_mib(gpu, constants);
   line.expected_bytes = in_steps(expected_mib);
-  line.low_bytes = in_steps(kKernelsLeast * expected_mib);
-  line.high_bytes = in_steps(expected_mib + kKernelsMoreMib);
+  line.low_bytes = in_steps(constants.kernels_least * expected_mib);
+  line.high_bytes = in_steps(expected_mib + constants.kernels_more_mib);
   line.source = fmt::format(
       "estimate: {} MiB + {} x the resident threads' stacks, fitted to the memory of processes on 16 cards outside PyTorch's allocator",
-      kKernelsBaseMib, kKernelsPerStackMib);
+      constants.kernels_base_mib, constants.kernels_per_stack_mib);
   return line;
 }
 
@@ -97,9 +79,11 @@ int cuda_major_of(const std::string& cuda_version) {
   return major;
 }
 
-std::vector<LedgerLine> device_ledger(const Gpu& gpu, int cuda_major) {
-  return {context_line(gpu, cuda_major), kernels_line(gpu, cuda_major)};
+std::vector<LedgerLine> device_ledger(const Gpu& gpu, int cuda_major, const LedgerConstants& constants) {
+  return {context_line(gpu, cuda_major, constants), kernels_line(gpu, cuda_major, constants)};
 }
+
+std::vector<LedgerLine> device_ledger(const Gpu& gpu, int cuda_major) { return device_ledger(gpu, cuda_major, ledger_constants()); }
 
 LedgerLine ledger_total(const std::vector<LedgerLine>& lines) {
   LedgerLine total;

@@ -1,6 +1,6 @@
 """eval/memory: the line through processes' memory outside the allocator, and that the ledger has it."""
 
-import re
+import json
 
 import pytest
 from conftest import ROOT
@@ -9,11 +9,7 @@ from eval.memory import fit_beside
 
 pytestmark = pytest.mark.once
 
-SOURCE = (ROOT / "src/ledger/ledger.cc").read_text()
-
-
-def constant(name):
-    return float(re.search(rf"{name} = ([\d.]+)", SOURCE).group(1))
+LEDGER = json.loads((ROOT / "data/ledger.json").read_text())["ledger"]
 
 
 def test_points_on_a_line_give_the_line():
@@ -26,9 +22,9 @@ def test_points_on_a_line_give_the_line():
 def test_the_ledger_has_the_line_of_the_rows():
     rows = [row for row in fit_beside.read(fit_beside.HERE / "beside.csv") if row[3]]
     a, b = fit_beside.fit(fit_beside.medians(rows))
-    assert (constant("kContextBaseMib"), constant("kContextPerStackMib")) == (fit_beside.CONTEXT_MIB, fit_beside.CONTEXT_PER_STACK)
-    assert a - constant("kContextBaseMib") == pytest.approx(constant("kKernelsBaseMib"), abs=0.1)
-    assert b - constant("kContextPerStackMib") == pytest.approx(constant("kKernelsPerStackMib"), abs=0.001)
+    context, kernels = LEDGER["context"], LEDGER["kernels"]
+    assert a - context["base_mib"] == pytest.approx(kernels["base_mib"], abs=0.1)
+    assert b - context["per_stack_mib"] == pytest.approx(kernels["per_stack_mib"], abs=0.001)
 
 
 def test_loading_weights_does_not_count(tmp_path):

@@ -266,8 +266,8 @@ CardOccupancy occupancy_on_card(const Trace& trace, const StepOperations& step, 
     const double ns = durations[operation.shape].expected_ns;
     bytes += static_cast<double>(sizes.bytes_read + sizes.bytes_written);
     if (!runs_kernels(trace, operation)) continue;
-    const bool products =
-        sizes.kind == OperationKind::gemm || sizes.kind == OperationKind::convolution || sizes.kind == OperationKind::attention;
+    // The figure leaves out recurrent calls.
+    const bool products = makes_products(sizes.kind) && sizes.kind != OperationKind::recurrent;
     if (products && rates.tensor_cores[sizes.precision] && rates.peak_flop_per_s[sizes.precision] > 0)
       tensor_s += sizes.flops / rates.peak_flop_per_s[sizes.precision];
     busy.emplace_back(spans[i].start_ns, spans[i].end_ns);

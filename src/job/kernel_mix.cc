@@ -7,15 +7,6 @@
 #include "src/time/duration.h"
 
 namespace gpucast {
-namespace {
-
-bool has_products(OperationKind kind) {
-  return kind == OperationKind::gemm || kind == OperationKind::convolution || kind == OperationKind::attention ||
-         kind == OperationKind::recurrent;
-}
-
-}  // namespace
-
 pack::KernelMix kernel_mix(const StepOperations& step, const Gpu& gpu, const CardOccupancy& occupancy) {
   const CardRates rates = card_rates(gpu);
   double compute_s = 0, tensor_s = 0, dram_s = 0, l2_s = 0, pcie_s = 0;
@@ -32,7 +23,7 @@ pack::KernelMix kernel_mix(const StepOperations& step, const Gpu& gpu, const Car
       kernels += std::max<int64_t>(0, sizes.rows - 1);
       waves += std::max<int64_t>(0, sizes.rows - 1);
     }
-    if (const double rate = rates.sustained_flop_per_s[sizes.precision]; rate > 0 && has_products(sizes.kind))
+    if (const double rate = rates.sustained_flop_per_s[sizes.precision]; rate > 0 && makes_products(sizes.kind))
       (rates.tensor_cores[sizes.precision] ? tensor_s : compute_s) += sizes.flops / rate;
     l2_s += bytes / rates.l2_bytes_per_s;
     if (bytes > rates.l2_full * rates.l2_bytes) dram_s += bytes / rates.dram_bytes_per_s;

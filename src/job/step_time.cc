@@ -23,11 +23,6 @@
 namespace gpucast {
 namespace {
 
-bool counts_as_model(OperationKind kind) {
-  return kind == OperationKind::gemm || kind == OperationKind::convolution || kind == OperationKind::attention ||
-         kind == OperationKind::recurrent;
-}
-
 std::string sizes_of(const Operation& op) {
   const char* type = precision_name(op.precision);
   if (op.kind == OperationKind::gemm) {
@@ -90,7 +85,7 @@ Precision main_precision(const StepOperations& step) {
   std::array<double, static_cast<size_t>(Precision::count_)> flops{};
   for (const StepOperation& work : step.operations) {
     const Operation& op = step.shapes[work.shape];
-    if (counts_as_model(op.kind)) flops[static_cast<size_t>(op.precision)] += op.flops;
+    if (makes_products(op.kind)) flops[static_cast<size_t>(op.precision)] += op.flops;
   }
   const auto most = std::max_element(flops.begin(), flops.end());
   return *most > 0 ? static_cast<Precision>(most - flops.begin()) : Precision::fp32;
@@ -279,7 +274,7 @@ StepTimes step_times(const Facts& facts, const StepTimeOptions& options) {
   for (const StepOperation& work : step.operations) {
     const Operation& op = step.shapes[work.shape];
     backward = backward || work.phase == Phase::backward;
-    if (!counts_as_model(op.kind)) continue;
+    if (!makes_products(op.kind)) continue;
     out.hardware_flops += op.flops;
     if (work.phase == Phase::forward || work.phase == Phase::loss) out.model_flops += op.flops;
   }

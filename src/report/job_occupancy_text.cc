@@ -12,8 +12,6 @@ namespace {
 
 constexpr size_t kRows = 10;
 
-std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
-
 // "limited by registers; with at most 80 registers a thread 75.0 %". What a library's kernel takes is not in the user's hands.
 std::string limit_sentence(const KernelOccupancy& kernel) {
   if (kernel.blocks_per_sm == 0) return "no block of this size fits the card";

@@ -18,8 +18,6 @@ constexpr double kEnough = 0.95;
 
 bool fits(const SweepRow& row) { return row.verdict == "fits" || row.verdict == "tight"; }
 
-std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
-
 Json rows_json(const Sweep& sweep) {
   Json out = Json::array();
   for (const SweepRow& row : sweep.rows) {

@@ -58,7 +58,7 @@ void run(const Prediction& p, TextWriter* out) {
 }
 
 // 0.99 -> "99", 0.999 -> "99.9"
-std::string percent(double share) { return fmt::format("{:g}", std::round(share * 1e6) / 1e4); }
+std::string hundredths(double share) { return fmt::format("{:g}", std::round(share * 1e6) / 1e4); }
 
 void device(const Prediction& p, TextWriter* out) {
   out->line();
@@ -72,7 +72,7 @@ void device(const Prediction& p, TextWriter* out) {
     out->wrapped("      ", entry.source, 2);
   }
   out->line(fmt::format("{}{:>14}   so that {} % of such jobs run", out->bold("What to ask for") + std::string(29, ' '),
-                        format_mib(p.device.request_bytes), percent(p.confidence)));
+                        format_mib(p.device.request_bytes), hundredths(p.confidence)));
   out->wrapped("      ", p.request_source, 2);
   if (!p.min_capacity_bytes) return;
   out->line(fmt::format("{}{:>14}   cached memory given back as it goes", out->bold("Smallest card it runs on") + std::string(20, ' '),

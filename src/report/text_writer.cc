@@ -101,6 +101,8 @@ size_t width(std::string_view text) {
   return columns;
 }
 
+std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
+
 std::string cut_end(std::string_view text, size_t columns) {
   if (width(text) <= columns) return std::string(text);
   return std::string(text.substr(0, bytes_of(text, columns - 1))) + "…";

@@ -50,6 +50,9 @@ std::string where(const Place& place);
 // "82.4 ms": three figures.
 std::string time_text(double ns);
 
+// "82.4 %"
+std::string percent(double share);
+
 // In MiB without the unit: columns have it in their heading.
 std::string mib(int64_t bytes, int digits = 2);
 

@@ -15,8 +15,6 @@ namespace {
 
 constexpr size_t kRows = 10;
 
-std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
-
 void parts(TextWriter& out, const char* title, const std::vector<TimePart>& rows) {
   out.line();
   out.line(out.bold(fmt::format("{:<46}{:>12}{:>9}{:>11}{:>12}", title, "GPU time", "share", "launches", "ideal card")));

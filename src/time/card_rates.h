@@ -12,6 +12,12 @@ namespace gpucast {
 inline constexpr size_t kKindCount = static_cast<size_t>(OperationKind::count_);
 inline constexpr size_t kPrecisionCount = static_cast<size_t>(Precision::count_);
 
+// Kinds whose FLOPs are those of matrix products.
+inline bool makes_products(OperationKind kind) {
+  return kind == OperationKind::gemm || kind == OperationKind::convolution || kind == OperationKind::attention ||
+         kind == OperationKind::recurrent;
+}
+
 // A table by kind or precision: table[OperationKind::gemm].
 template <class Key, class Value>
 struct By : std::array<Value, static_cast<size_t>(Key::count_)> {

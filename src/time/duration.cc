@@ -7,6 +7,7 @@
 #include <initializer_list>
 
 #include "gpucast/error.h"
+#include "src/base/nvlink.h"
 #include "src/time/card_rates.h"
 #include "src/time/constants.h"
 #include "src/time/kinds.h"
@@ -87,8 +88,7 @@ CardRates card_rates(const Gpu& gpu, const std::string& constants_json) {
   card.tail_fill = constants.rate("tail_fill");
   card.threads = gpu.max_threads_per_multiprocessor > 0 ? gpu.max_threads_per_multiprocessor : 2048;
   card.link_bytes_per_s = constants.rate("link_bytes_per_s");
-  // Modules (SXM) have NVLink; cards of the same architecture for a slot draw less power, and talk over the bus.
-  card.peer_bytes_per_s = constants.rate(gpu.power_w >= constants.rate("nvlink_watts") ? "nvlink_bytes_per_s" : "link_bytes_per_s");
+  card.peer_bytes_per_s = constants.rate(has_nvlink(gpu.name) ? "nvlink_bytes_per_s" : "link_bytes_per_s");
   card.peer_hop_ns = constants.rate("peer_hop_ns");
   card.launch_ns = constants.rate("launch_ns");
   const std::string own = card.own_constants ? "" : "_datasheet";

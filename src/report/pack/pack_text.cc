@@ -17,7 +17,6 @@ namespace {
 
 constexpr size_t kRows = 20;
 
-std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
 std::string gib(int64_t bytes) { return fmt::format("{:.2f} GiB", static_cast<double>(bytes) / static_cast<double>(int64_t{1} << 30)); }
 
 // "82.4 ms", "3 min 5 s", "7 h 12 min", "2 d 3 h".

@@ -14,6 +14,7 @@
 #include <set>
 #include <utility>
 
+#include "src/base/nvlink.h"
 #include "src/vgpu/core/devices.h"
 #include "src/vgpu/core/streams.h"
 #include "src/vgpu/libs/call.h"
@@ -224,11 +225,7 @@ int64_t receiver_bytes() {
   const int64_t bytes = environment_number("NCCL_BUFFSIZE", kSimple) + kLL128 + kLL;
   return (bytes + kStepBytes - 1) / kStepBytes * kStepBytes;
 }
-bool has_nvlink() {
-  const std::string_view name = gpucast::vgpu::profile().name;
-  return name.find("SXM") != name.npos || name.find("HBM3") != name.npos || name.find("H200") != name.npos ||
-         name.find("B200") != name.npos || name.find("B300") != name.npos;
-}
+bool has_nvlink() { return gpucast::has_nvlink(gpucast::vgpu::profile().name); }
 int64_t channels() {
   const int major = gpucast::vgpu::profile().compute_major;
   const int64_t usual = !has_nvlink() ? 4 : major == 8 ? 24 : 16;

@@ -62,6 +62,11 @@ class CuptiRecorder : public testing::Test {
     EXPECT_EQ(recorder->register_callbacks(request, complete), kSuccess);
   }
 
+  void TearDown() override {
+    for (uint32_t kind = 1; kind < kExternalKinds; ++kind)  // they are the thread's, which the next test shares
+      while (recorder->pop_external(kind, nullptr) == kSuccess) continue;
+  }
+
   // One call of the API, and what it asks for.
   uint32_t call(const char* function, std::vector<Activity> asked = {}, bool driver = false) {
     const uint32_t correlation = ++world_.correlation;

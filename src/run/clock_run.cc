@@ -34,7 +34,7 @@
 namespace gpucast::run {
 namespace {
 
-// Answers the virtual GPU's questions (src/vgpu/core/clock.cc), a line each, of any process of the command.
+// Answers the virtual GPU's questions (src/vgpu/core/clock_work.cc), a line each, of any process of the command.
 class ClockServer {
  public:
   ClockServer(const std::string& path, LaunchTimes* times) : times_(times) {

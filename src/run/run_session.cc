@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 
@@ -15,6 +16,7 @@
 #include "src/base/say.h"
 #include "src/run/session_folder.h"
 #include "src/run/supervise.h"
+#include "src/schedule/step_constants.h"
 
 namespace gpucast::run {
 namespace {
@@ -51,6 +53,8 @@ std::string base_profile(const RunSettings& settings) {
   if (settings.clock != 0) {
     line("clock", settings.clock);
     line("clock_socket", settings.clock_socket);
+    line("clock_call_ns", std::llround(step_constants().call_ns));
+    line("clock_latency_ns", std::llround(step_constants().latency_ns));
   }
   return text;
 }

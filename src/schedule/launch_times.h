@@ -20,8 +20,8 @@ class LaunchTimes {
   // `step`: of `trace`, a capture of the same script. Its launches are timed by the operators that made them.
   LaunchTimes(const Trace& trace, const StepOperations& step, const CardRates& rates);
 
-  // "kernel GX GY GZ BX BY BZ SHARED NAME", "call LIBRARY NAME JSON", "copy KIND BYTES", "fill BYTES" (src/vgpu/core/clock.cc). What is
-  // none of these takes no time. Kernels that were seen take what their operators said; all others what can be told of them alone.
+  // "kernel GX GY GZ BX BY BZ SHARED NAME", "call LIBRARY NAME JSON", "copy KIND BYTES", "fill BYTES" (src/vgpu/core/clock_work.cc). What
+  // is none of these takes no time. Kernels that were seen take what their operators said; all others what can be told of them alone.
   GpuTimeline::Work of(std::string_view question);
 
   // Questions so far, and how many of them were about kernels that no operator was seen to launch.

@@ -15,16 +15,15 @@
 #include "src/time/gpu_timeline.h"
 #include "src/vgpu/core/activities.h"
 #include "src/vgpu/core/core.h"
+#include "src/vgpu/core/host_time.h"
 #include "src/vgpu/core/streams.h"
 
 namespace gpucast::vgpu {
 
-enum class ClockMode : int { none = 0, real_time = 1, warp = 2 };
-
 // A launch, a library call, a copy or a fill with its duration.
 struct ClockWork {
   GpuTimeline::Work work;
-  Activity activity{};  // what a profiler will be told, but for times, place and correlation
+  Activity activity{};  // what a profiler sees, but for times, stream and correlation
 };
 
 bool has_clock_now();  // false as long as the profile was not read
@@ -51,8 +50,8 @@ bool clock_stream_done(uint64_t stream);
 bool clock_event_done(uint64_t event);
 double clock_event_ns(uint64_t event);  // below 0: it was not recorded, or is not done
 
-// For tests: a clock in the place of the profile's; `ask` answers what a server would.
-void start_clock(ClockMode mode, std::function<std::string(const std::string& question)> ask);
+// For tests: a clock instead of the profile's; `ask` answers what a server would.
+void start_clock(ClockMode mode, std::function<std::string(const std::string& question)> ask, int64_t call_ns = 0);
 void stop_clock();
 
 void lock_clock();

@@ -7,6 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "src/vgpu/core/activities.h"
+#include "src/vgpu/core/core.h"
+#include "src/vgpu/core/graphs.h"
+#include "src/vgpu/core/stream_capture.h"
 #include "src/vgpu/core/streams.h"
 
 namespace gpucast::vgpu {
@@ -124,6 +128,14 @@ TEST_F(Clock, ALaunchWaitsWhereTheQueueIsFull) {
   EXPECT_LT(ahead_ms(), 1500 - 900);
 }
 
+TEST(ClockCosts, EachLaunchCostsTheHostSomeTime) {
+  start_clock(ClockMode::warp, answer, 1'000'000);
+  const unsigned grid[3] = {1, 1, 1}, block[3] = {32, 1, 1};
+  for (int i = 0; i < 10; ++i) log_kernel("kernel", grid, block, 0, 0);
+  EXPECT_EQ(*gpucast_vgpu_time_ahead_ns(), 10'000'000);
+  stop_clock();
+}
+
 TEST_F(Clock, AHostFunctionIsCalledWhenTheStreamComesToIt) {
   static std::atomic<int> g_called{0};
   g_called = 0;
@@ -142,6 +154,25 @@ TEST_F(Clock, WhatNobodyCanTellTakesAFewMicroseconds) {
   const double before = ahead_ms();
   device_synchronize();
   EXPECT_LT(ahead_ms() - before, 0.1);
+}
+
+TEST_F(Clock, AProfilerSeesWhichGraphItsWorkBelongsTo) {
+  const uint64_t stream = stream_create(1, 0);
+  ASSERT_EQ(capture_begin(stream, 0, 0), kSuccess);
+  launch("kernel", stream);
+  uint64_t graph = 0, exec = 0;
+  ASSERT_EQ(capture_end(stream, &graph), kSuccess);
+  ASSERT_EQ(graph_instantiate(graph, &exec), kSuccess);
+  record_activities(true, nullptr);
+  launch("kernel");
+  graph_launch(exec, 0);  // on the default stream, whose handle is 0
+  device_synchronize();
+  const std::vector<Activity> activities = take_activities();
+  record_activities(false, nullptr);
+  std::vector<uint64_t> graphs;
+  for (const Activity& activity : activities)
+    if (activity.kind == ActivityKind::kernel) graphs.push_back(activity.graph);
+  EXPECT_EQ(graphs, (std::vector<uint64_t>{0, exec}));
 }
 
 std::vector<uint32_t> g_calls;

@@ -15,6 +15,7 @@
 #include "src/vgpu/core/log.h"
 #include "src/vgpu/core/process.h"
 #include "src/vgpu/core/regions.h"
+#include "src/vgpu/core/stream_capture.h"
 #include "src/vgpu/core/streams.h"
 
 namespace gpucast::vgpu {

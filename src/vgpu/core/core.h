@@ -43,7 +43,9 @@ struct DeviceProfile {
   char driver_version_text[32];  // as nvmlSystemGetDriverVersion: "580.95.05"
   int ascending_addresses;       // 1: for tests of allocators, see below
   int clock;                     // clock.h: 0 none, 1 the host waits for the card, 2 the host's time is set forward
-  char clock_socket[108];        // where `gpucast run` says how long a launch takes
+  char clock_socket[108];        // where `gpucast run` answers how long a launch takes
+  // What a launch costs the host more with NVIDIA's driver, and the time from a launch to its kernel's start on an idle card.
+  int clock_call_ns, clock_latency_ns;
   // The user's own cuDNN, to ask what it would choose on this card (libs/cudnn_ask.h). "": not asked.
   char cudnn_library[1024];  // its libcudnn.so.9
   char cudnn_asked[32];      // its version: "9.24.1"

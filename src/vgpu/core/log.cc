@@ -19,7 +19,7 @@
 #include "src/vgpu/core/devices.h"
 #include "src/vgpu/core/process.h"
 #include "src/vgpu/core/regions.h"
-#include "src/vgpu/core/streams.h"
+#include "src/vgpu/core/stream_capture.h"
 
 namespace gpucast::vgpu {
 namespace {
@@ -177,12 +177,12 @@ void log_captured_at(const LogMoment& moment) {
   log.append("[\"captured\"," + std::to_string(moment.unix_ns - log.epoch_ns) + ',' + std::to_string(moment.thread) + ']');
 }
 
-void log_work(std::string_view line, uint64_t stream, int graph_node_type) {
-  if (!capture_node(stream, graph_node_type, line)) log_timed(line);
+void log_work(std::string_view line, uint64_t stream, GraphNodeType node_type) {
+  if (!capture_node(stream, node_type, line)) log_timed(line);
 }
 
-bool clock_work(const ClockWork& work, uint64_t stream, int graph_node_type, const char* function, bool driver) {
-  if (capture_node(stream, graph_node_type, {}, &work)) return true;
+bool clock_work(const ClockWork& work, uint64_t stream, GraphNodeType node_type, const char* function, bool driver) {
+  if (capture_node(stream, node_type, {}, &work)) return true;
   clock_submit(work, stream, function, driver);
   return false;
 }

@@ -9,6 +9,7 @@
 
 #include "src/vgpu/core/clock.h"
 #include "src/vgpu/core/core.h"
+#include "src/vgpu/core/graphs.h"
 
 namespace gpucast::vgpu {
 
@@ -19,10 +20,10 @@ void log_line_of(int device, std::string_view line);
 // record); a "thread" line comes before it where another thread logged last.
 void log_timed(std::string_view line, std::string_view behind = {});
 // The same for work on a stream: a stream that is being captured keeps the line in its graph instead.
-void log_work(std::string_view line, uint64_t stream, int graph_node_type);
+void log_work(std::string_view line, uint64_t stream, GraphNodeType node_type);
 // In a run with a clock, in the place of a line: the work goes to the clock, or to the graph of a stream that is being captured. True: to
 // the graph.
-bool clock_work(const ClockWork& work, uint64_t stream, int graph_node_type, const char* function, bool driver = false);
+bool clock_work(const ClockWork& work, uint64_t stream, GraphNodeType node_type, const char* function, bool driver = false);
 
 // Where and when something is asked for that is carried out later, and the line that says so of the work in the next line.
 struct LogMoment {

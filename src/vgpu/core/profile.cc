@@ -78,6 +78,8 @@ bool set(DeviceProfile& profile, std::string_view key, std::string_view value) {
   GPUCAST_NUMBER(cupti_version);
   GPUCAST_NUMBER(ascending_addresses);
   GPUCAST_NUMBER(clock);
+  GPUCAST_NUMBER(clock_call_ns);
+  GPUCAST_NUMBER(clock_latency_ns);
 #undef GPUCAST_TEXT
 #undef GPUCAST_NUMBER
   return true;

@@ -1,4 +1,4 @@
-// Streams, events, stream capture and graphs: what the runtime (libs/cudart*.cc) and the driver (libs/cuda*.cc) share.
+// Streams and events: what the runtime (libs/cudart*.cc) and the driver (libs/cuda*.cc) share.
 //
 // Without a clock (clock.h) all work is over the moment it is asked for, so streams never wait (but for gpucast_vgpu_hold_stream, see
 // core.h, and for what other ranks bring, see stream_awaits). What is kept is what programs ask about: handles, the order of events on a
@@ -10,7 +10,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <string_view>
 
 #include "src/vgpu/core/board.h"
 #include "src/vgpu/core/core.h"
@@ -74,63 +73,7 @@ GPUCAST_VGPU_API int stream_wait_event(uint64_t stream, uint64_t event);
 // On the card's clock; without one on a clock that moves by 0.1 ms for each kernel, library call, copy or memset: the same in every run.
 GPUCAST_VGPU_API int event_elapsed(uint64_t from, uint64_t to, float* elapsed_ms);
 
-// ---- Capture ----------------------------------------------------------------------------------------------------------------
-enum CaptureStatus : int { kCaptureNone = 0, kCaptureActive = 1, kCaptureBroken = 2 };
-struct CaptureInfo {
-  int status;
-  uint64_t id;
-  uint64_t graph;
-  const uint64_t* dependencies;  // valid until this thread's next call
-  size_t dependency_count;
-};
-// `graph` 0: a new one.
-GPUCAST_VGPU_API int capture_begin(uint64_t stream, int mode, uint64_t graph);
-GPUCAST_VGPU_API int capture_end(uint64_t stream, uint64_t* graph);
-GPUCAST_VGPU_API int capture_info(uint64_t stream, CaptureInfo* info);
-GPUCAST_VGPU_API int capture_update_dependencies(uint64_t stream, const uint64_t* nodes, size_t count, bool replace);
-// If the stream is being captured: adds a node that holds the line, and returns true.
-struct ClockWork;
-// `work`: the same in a run with a clock.
-GPUCAST_VGPU_API bool capture_node(uint64_t stream, int type, std::string_view line, const ClockWork* work = nullptr);
 // Calls it once the stream comes to it: at once, where there is no clock.
 GPUCAST_VGPU_API void call_host(HostFunction host, uint64_t stream);
-// Adds a host function to the graph of a stream that is being captured.
-GPUCAST_VGPU_API int capture_host_node(uint64_t stream, HostFunction host);
-// The calling thread's mode (0 global, 1 thread local, 2 relaxed); returns the one before.
-GPUCAST_VGPU_API int capture_exchange_mode(int mode);
-
-// ---- Graphs -----------------------------------------------------------------------------------------------------------------
-enum GraphNodeType : int {
-  kGraphNodeKernel = 0,
-  kGraphNodeMemcpy = 1,
-  kGraphNodeMemset = 2,
-  kGraphNodeHost = 3,
-  kGraphNodeGraph = 4,
-  kGraphNodeEmpty = 5
-};
-GPUCAST_VGPU_API uint64_t graph_create();
-GPUCAST_VGPU_API int graph_destroy(uint64_t graph);
-GPUCAST_VGPU_API int graph_clone(uint64_t graph, uint64_t* clone);
-// `line`: what launching the node logs, or "". `child`: a graph whose nodes are launched, or 0.
-GPUCAST_VGPU_API int graph_add_node(uint64_t graph, const uint64_t* dependencies, size_t count, int type, std::string_view line,
-                                    uint64_t child, HostFunction host, uint64_t* node);
-GPUCAST_VGPU_API int graph_destroy_node(uint64_t node);
-GPUCAST_VGPU_API int graph_node_type(uint64_t node, int* type);
-// As cudaGraphGetNodes: `nodes` may be null to ask for the count; `*count` is its room, then what was found.
-GPUCAST_VGPU_API int graph_nodes(uint64_t graph, bool roots_only, uint64_t* nodes, size_t* count);
-GPUCAST_VGPU_API int graph_node_dependencies(uint64_t node, uint64_t* nodes, size_t* count);
-GPUCAST_VGPU_API int graph_node_dependents(uint64_t node, uint64_t* nodes, size_t* count);
-GPUCAST_VGPU_API int graph_edges(uint64_t graph, uint64_t* from, uint64_t* to, size_t* count);
-GPUCAST_VGPU_API int graph_change_dependencies(uint64_t graph, const uint64_t* from, const uint64_t* to, size_t count, bool add);
-GPUCAST_VGPU_API int graph_instantiate(uint64_t graph, uint64_t* exec);
-GPUCAST_VGPU_API int graph_exec_update(uint64_t exec, uint64_t graph);
-GPUCAST_VGPU_API int graph_exec_destroy(uint64_t exec);
-GPUCAST_VGPU_API int graph_launch(uint64_t exec, uint64_t stream);
-
-// Objects with a reference count whose destructor is called once nobody, graphs included, holds them.
-GPUCAST_VGPU_API uint64_t user_object_create(HostFunction destroy, unsigned references);
-GPUCAST_VGPU_API int user_object_change(uint64_t object, int64_t references);
-GPUCAST_VGPU_API int graph_retain_user_object(uint64_t graph, uint64_t object, unsigned references, bool move);
-GPUCAST_VGPU_API int graph_release_user_object(uint64_t graph, uint64_t object, unsigned references);
 
 }  // namespace gpucast::vgpu

@@ -6,6 +6,8 @@
 
 #include "src/vgpu/core/core.h"
 #include "src/vgpu/core/devices.h"
+#include "src/vgpu/core/graphs.h"
+#include "src/vgpu/core/stream_capture.h"
 #include "src/vgpu/core/streams.h"
 #include "src/vgpu/libs/cuda_types.h"
 

@@ -5,6 +5,8 @@
 #include <cstdint>
 
 #include "src/vgpu/core/core.h"
+#include "src/vgpu/core/graphs.h"
+#include "src/vgpu/core/stream_capture.h"
 #include "src/vgpu/core/streams.h"
 #include "src/vgpu/libs/cuda_types.h"
 

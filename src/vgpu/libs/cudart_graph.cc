@@ -4,14 +4,16 @@
 #include <string>
 
 #include "src/vgpu/core/functions.h"
+#include "src/vgpu/core/graphs.h"
 #include "src/vgpu/core/log.h"
+#include "src/vgpu/core/user_objects.h"
 #include "src/vgpu/libs/cudart.h"
 
 using namespace gpucast::vgpu;
 
 namespace {
 
-int add_node(uint64_t* node, uint64_t graph, const uint64_t* dependencies, size_t count, int type, std::string_view line,
+int add_node(uint64_t* node, uint64_t graph, const uint64_t* dependencies, size_t count, GraphNodeType type, std::string_view line,
              uint64_t child = 0, HostFunction host = {nullptr, nullptr}) {
   return cudart_return(graph_add_node(graph, dependencies, count, type, line, child, host, node));
 }

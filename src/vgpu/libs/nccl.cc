@@ -16,6 +16,7 @@
 
 #include "src/base/nvlink.h"
 #include "src/vgpu/core/devices.h"
+#include "src/vgpu/core/stream_capture.h"
 #include "src/vgpu/core/streams.h"
 #include "src/vgpu/libs/call.h"
 #include "src/vgpu/libs/checksum.h"

@@ -16,6 +16,8 @@
 #include "src/vgpu/libs/cupti_types.h"
 #endif
 
+#include "src/vgpu/core/graphs.h"
+#include "src/vgpu/core/stream_capture.h"
 #include "src/vgpu/core/streams.h"
 
 static_assert(CUDA_VERSION / 1000 == GPUCAST_CUDA, "headers of another CUDA release");

@@ -1,0 +1,70 @@
+// What clock.cc, clock_work.cc and clock_activities.cc share: the clock of a run. Internal to the core.
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "src/time/gpu_timeline.h"
+#include "src/vgpu/core/activities.h"
+#include "src/vgpu/core/host_time.h"
+#include "src/vgpu/core/streams.h"
+
+namespace gpucast::vgpu {
+
+// Work whose duration was asked.
+struct KnownWork {
+  GpuTimeline::Work work;
+  const char* name;
+};
+
+// A function of the host that a stream comes to.
+struct HostCall {
+  HostFunction host;
+  GpuTimeline::EventId due;
+};
+
+struct Clock {
+  HostTime host;
+  double latency_ns = 0;  // from a launch to its kernel's start on an idle card
+  std::function<std::string(const std::string&)> ask;
+
+  std::mutex mutex;  // of all below
+  GpuTimeline gpu{0, false};
+  std::unordered_map<uint64_t, uint32_t> streams;  // by StreamPlace::key
+  std::vector<uint32_t> blocking_streams;          // wait for the legacy default stream, as that does for them
+  std::unordered_map<uint64_t, GpuTimeline::EventId> events;
+  std::unordered_map<uint64_t, KnownWork> known_work;  // by a hash of the launch
+  std::unordered_set<std::string> names;               // live as long as the process
+  int64_t start_unix_ns = 0;                           // the clock's start as profilers see it
+  std::unordered_map<size_t, Activity> running_activities;
+  std::vector<Activity> finished_activities;
+  std::deque<HostCall> host_calls;  // in the order in which they were asked for; the first may be running
+  bool host_thread = false;
+  std::condition_variable host_calls_changed;
+
+  // A profiler records: the host's time runs as the machine's clock.
+  bool recording() const { return host.exact.load(std::memory_order_relaxed); }
+};
+
+using ClockLock = std::unique_lock<std::mutex>;
+
+Clock* run_clock();  // nullptr: a run without one
+
+// A stream of a device.
+struct StreamPlace {
+  uint64_t key;  // the default streams of each device: 1 + 2 x device (legacy), 2 + 2 x device; else the handle
+  int device;
+  uint32_t id;  // as CUPTI numbers streams
+  unsigned flags;
+  int priority;
+};
+
+}  // namespace gpucast::vgpu

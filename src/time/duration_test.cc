@@ -18,6 +18,7 @@ CardRates paper_card() {
   card.capability = 80;
   card.multiprocessors = 10;
   card.clock_hz = 1e9;
+  card.tail_fill = 0.75;
   card.l2_bytes = 1e6;
   card.dram_bytes_per_s = card.l2_bytes_per_s = 1e30;
   for (size_t p = 0; p < kPrecisionCount; ++p) {
@@ -31,6 +32,8 @@ CardRates paper_card() {
     gemm.throttle_ns = 1;
     gemm.batched_tile_m = gemm.batched_tile_n = 128;
     gemm.largest_tile = 1e9;
+    gemm.thin = 8;
+    gemm.least_part = 128;
   }
   return card;
 }

@@ -72,7 +72,8 @@ ConvolutionShape plain(ConvolutionShape shape) {
 double grouped_ns(double ns, const ConvolutionShape& s, bool strided, double flops, const ConvolutionConstants& c, const CardRates& card) {
   const GroupedConstants& g = card.grouped;
   const auto groups = static_cast<double>(s.groups);
-  const auto channels = static_cast<double>(s.in_channels / s.groups);
+  const int64_t channels_of_group = s.in_channels / s.groups;
+  const auto channels = static_cast<double>(channels_of_group);
   if (!s.channels_last) return channels >= g.least_turned ? ns * c.grouped_turned : ns;
   const bool narrow = channels <= (!strided && groups > g.few_groups ? g.narrow_of_many : g.narrow);
   if (narrow && (!strided || static_cast<double>(s.in_channels) >= g.many_channels)) return ns;

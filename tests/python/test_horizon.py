@@ -193,4 +193,4 @@ def test_a_script_that_looks_for_its_batch(gpucast):
     assert looked.report["peak"]["reserved_bytes"] == found.report["peak"]["reserved_bytes"]
     assert looked.report["verdict"] == found.report["verdict"] == "fits"
     assert looked.report["oom"]["count"] == 2
-    assert "the peaks are those behind the last failure" in warned(looked, "allocations_failed")[0]
+    assert "the peaks are those after the last failure" in warned(looked, "allocations_failed")[0]

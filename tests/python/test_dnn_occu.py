@@ -82,7 +82,7 @@ def test_what_cannot_be_asked(occupancy, tmp_path):
     assert "a capture does not hold the graph" in occupancy(
         "", "--method", "dnn-occu", code=2, what=[str(ROOT / "tests/cases/time_small/input.jsonl")]
     )
-    assert "none is asked" in occupancy("", "--weights", "none.npz", code=2)
+    assert "no network is used" in occupancy("", "--weights", "none.npz", code=2)
     assert "cannot be read" in occupancy("", "--method", "dnn-occu", "--weights", "none.npz", code=2)
     assert "for one step" in occupancy("", "--method", "dnn-occu", "--sweep", "batch=1,2", code=2)
     (tmp_path / "bad.npz").write_bytes(b"PK\x03\x04 nothing")

@@ -24,11 +24,11 @@ namespace {
 namespace fs = std::filesystem;
 using Seconds = std::chrono::seconds;
 
-constexpr Seconds kLimit{300};      // for a rank that must come
-constexpr Seconds kStartLimit{60};  // for one of which nothing says where it runs, while other processes of the session could be it
-constexpr Seconds kShortLimit{5};   // the same where the launcher says that some run elsewhere
+constexpr Seconds kLimit{300};      // for a rank that is known to run in this session
+constexpr Seconds kStartLimit{60};  // for a rank that may run here or elsewhere, while other processes of the session live
+constexpr Seconds kShortLimit{5};   // for a rank that may run here or elsewhere, if the launcher runs some ranks elsewhere
 
-// In front of each post. The contents follow.
+// Stands before each post in the file. The contents follow it.
 struct Header {
   enum Kind : uint32_t { kPost = 1, kLeft = 2 };
   uint32_t kind;
@@ -45,14 +45,14 @@ int environment_number(const char* name, int otherwise) {
   return text != nullptr && *text != '\0' ? std::atoi(text) : otherwise;
 }
 
-// As torchrun, and others that set what it sets, say it.
+// Says the environment that torchrun sets, and launchers that set the same variables.
 bool all_run_here() {
   if (std::getenv("GPUCAST_RANKS_HERE") != nullptr) return false;
   const int local = environment_number("LOCAL_WORLD_SIZE", 0);
   return local > 0 && local >= environment_number("WORLD_SIZE", 0);
 }
 
-// The boards of this process. A file's lock says nothing within the process that holds it.
+// The boards of this process. F_GETLK does not show a process its own locks, so the boards of this process are listed here.
 struct Boards {
   std::mutex mutex;
   std::map<std::string, Board*> by_file;
@@ -72,7 +72,7 @@ bool lives(int file) {
   return fcntl(file, F_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
 }
 
-// Whether another process of the session has imported PyTorch and lives.
+// Whether another process of the session has imported PyTorch and is still running.
 bool others_live(const std::string& session) {
   std::error_code problem;
   for (const auto& entry : fs::directory_iterator(session, problem)) {
@@ -84,7 +84,7 @@ bool others_live(const std::string& session) {
   return false;
 }
 
-// 0: not said.
+// 0: not known.
 int supervisor_of(const std::string& session) {
   std::ifstream file(session + "/session.json");
   const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
@@ -104,7 +104,7 @@ struct Board::Peer {
   int rank = 0, file = -1;
   std::string path;
   uint64_t read_bytes = 0;
-  std::map<int, std::vector<Entry>> posts;  // by whom they are for
+  std::map<int, std::vector<Entry>> posts;  // by receiver
   bool left = false, elsewhere = false, missing = false, warned = false;
 };
 
@@ -121,7 +121,7 @@ std::shared_ptr<Board> Board::join(const std::string& communicator, int rank, in
   board->supervisor_ = supervisor_of(board->session_);
   std::error_code problem;
   fs::create_directories(board->folder_, problem);
-  // Locked before it has its name, so that no rank ever sees it without.
+  // The file is locked before it gets its name, so no rank ever sees it unlocked.
   const std::string path = board->folder_ + '/' + std::to_string(rank), unnamed = path + ".new" + std::to_string(getpid());
   board->file_ = open(unnamed.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
   if (board->file_ < 0) return nullptr;
@@ -142,7 +142,7 @@ Board::~Board() {
     const std::lock_guard lock(boards().mutex);
     std::erase_if(boards().by_file, [this](const auto& entry) { return entry.second == this; });
   }
-  // Closing any descriptor of a file gives up this process's lock on it: those of its own other ranks stay open.
+  // Closing any descriptor of a file releases the process's lock on it. So files of other ranks in this process stay open.
   for (const auto& [rank, peer] : peers_)
     if (peer->file >= 0 && !in_this_process(peer->path)) close(peer->file);
   if (file_ >= 0) close(file_);
@@ -161,7 +161,8 @@ uint64_t Board::post(int whom, const Shape& shape, const char* contents, size_t 
   header.known = contents != nullptr ? 1 : 0;
   std::string bytes(reinterpret_cast<const char*>(&header), sizeof header);
   if (size_bytes > 0) bytes.append(contents, size_bytes);
-  if (write(file_, bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size())) left_ = true;  // a full disk: like a rank that stops
+  if (write(file_, bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size()))
+    left_ = true;  // a full disk: as if this rank had stopped
   return number;
 }
 
@@ -194,7 +195,7 @@ Board::Peer& Board::peer(int rank) {
   return *found;
 }
 
-// Takes in what a rank has brought since. False: it has not come.
+// Reads what a rank has posted since the last call. False: the rank has no file yet.
 bool Board::read(Peer& peer) {
   if (peer.file < 0) peer.file = open(peer.path.c_str(), O_RDONLY | O_CLOEXEC);
   if (peer.file < 0) return false;
@@ -213,10 +214,10 @@ bool Board::read(Peer& peer) {
   return true;
 }
 
-// Whether a rank that has not come may still come. What is wrong here costs a wait or a value, never a hang: each wait has a limit.
+// Whether a rank without a file may still start. A wrong answer costs a wait or a value and never causes a hang: each wait has a limit.
 bool Board::comes(int rank) {
   const std::chrono::nanoseconds waited(now_ns() - joined_ns_);
-  if (const char* const here = std::getenv("GPUCAST_RANKS_HERE"); here != nullptr) {  // the only ones that run: "0,8"
+  if (const char* const here = std::getenv("GPUCAST_RANKS_HERE"); here != nullptr) {  // the only ranks that run: "0,8"
     const std::string_view ranks(here);
     if (ranks.find(',') == ranks.npos) return false;
     if (world_ != environment_number("WORLD_SIZE", 0)) return waited < kShortLimit;
@@ -225,7 +226,7 @@ bool Board::comes(int rank) {
   if (all_run_here()) return waited < kLimit;
   const int world = environment_number("WORLD_SIZE", 0), local = environment_number("LOCAL_WORLD_SIZE", 0);
   if (world > 0 && local > 0) {
-    // In the group of all, ranks are the launcher's: those of a node follow one another.
+    // The group of all ranks numbers them as the launcher does: the ranks of a node are consecutive.
     const int first = environment_number("RANK", 0) - environment_number("LOCAL_RANK", 0);
     if (world_ == world) return rank >= first && rank < first + local && waited < kLimit;
     return waited < kShortLimit;
@@ -299,13 +300,13 @@ Answer Board::get(int from, int whom, uint64_t number, const Shape& mine, Post* 
         return Answer::silent;
       }
       if (here && (peer.missing || now_ns() - began_ns > std::chrono::nanoseconds(kLimit).count())) {
-        peer.missing = true;  // the next time nobody waits
+        peer.missing = true;  // later calls do not wait for it
         warn(peer, "rank_missing", rank_that(" brought nothing within " + std::to_string(kLimit.count()) + " s,"));
         return Answer::silent;
       }
     }
     if (!wait) return Answer::coming;
-    // The supervisor was killed: nobody will end this process, and nobody wants it (as in gpucast_vgpu_hold).
+    // The supervisor was killed. Nothing else would end this process (as in gpucast_vgpu_hold).
     if (supervisor_ > 0 && kill(supervisor_, 0) != 0 && errno == ESRCH) {
       std::error_code ignored;
       fs::remove_all(session_ + "/ranks", ignored);

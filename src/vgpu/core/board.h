@@ -1,8 +1,8 @@
-// What the ranks of one communicator that run in this session tell each other.
+// The data that the ranks of one communicator exchange when they run in one session.
 //
-// Each rank appends what it brings to a file of its own, SESSION/ranks/COMMUNICATOR/RANK, and reads those of the others when it needs them.
-// A lock on the file, which the kernel lets go when the process ends however it ends, says that the rank lives. The folder goes
-// with the session's. Without a session there is no board, and nobody to meet.
+// Each rank appends its data to its own file, SESSION/ranks/COMMUNICATOR/RANK, and reads the other ranks' files when it needs them. A rank
+// holds a lock on its file. The kernel releases it when the process ends in any way, so a locked file means a living rank. The folder is
+// deleted with the session's folder. Without a session there is no board and no exchange.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace gpucast::vgpu {
 
 constexpr int kEveryone = -1;
 
-// A call, as all ranks must make it.
+// A call whose arguments must be the same on all ranks.
 struct Shape {
   char call[24];
   int32_t type, operation, root;
@@ -28,39 +28,39 @@ struct Shape {
 
 struct Post {
   Shape shape;
-  bool known;  // the contents; else they are zeros
+  bool known;  // false: the contents are unknown and read as zeros
   std::vector<char> contents;
 };
 
 enum class Answer {
   posted,
-  elsewhere,  // no process of this session
-  coming,     // not yet, where nobody waits
-  silent,     // it ended, stands still or did not come within the limit: said in the log, once
+  elsewhere,  // it runs in no process of this session
+  coming,     // not posted yet, and the caller does not wait
+  silent,     // it ended, hangs or missed the limit: a warning in the log, once
 };
 
 class GPUCAST_VGPU_API Board {
  public:
-  // nullptr: no session, or a world of one.
+  // nullptr: without a session, or in a world of one rank.
   static std::shared_ptr<Board> join(const std::string& communicator, int rank, int world);
   ~Board();
   Board(const Board&) = delete;
   Board& operator=(const Board&) = delete;
 
-  // Brings something, for one rank or for everyone. Returns its number: the n-th that this rank brings to `whom`.
-  uint64_t post(int whom, const Shape& shape, const char* contents, size_t size_bytes);  // nullptr: not known
-  // The number of the next that is to come from a rank to this one alone.
+  // Posts data for one rank or for everyone. Returns its number: this is the n-th post of this rank to `whom`.
+  uint64_t post(int whom, const Shape& shape, const char* contents, size_t size_bytes);  // nullptr: contents not known
+  // The number of the next post that a rank addresses to this rank alone.
   uint64_t expect(int from);
-  // Waits for the number-th that `from` brings to `whom` (this rank or everyone). `mine`: what this rank calls, for a warning when that
-  // rank calls something else. `post` may be null.
+  // Waits for post `number` of rank `from` to `whom` (this rank or everyone). `mine`: this rank's own call, for a warning when the other
+  // rank makes a different one. `post` may be null.
   Answer get(int from, int whom, uint64_t number, const Shape& mine, Post* post, bool wait = true);
-  // As get() of all ranks. False: one of them is still coming.
+  // The same for the posts of all ranks. False: at least one is still missing.
   bool get_all(uint64_t number, const Shape& mine, bool wait);
 
   int rank() const { return rank_; }
   int world() const { return world_; }
-  bool failed();  // a rank died before it brought what was waited for
-  void leave();   // nothing more will come from this rank
+  bool failed();  // a rank died before it posted what another waited for
+  void leave();   // this rank posts nothing more
 
  private:
   struct Peer;
@@ -79,18 +79,19 @@ class GPUCAST_VGPU_API Board {
   std::map<int, std::unique_ptr<Peer>> peers_;
 };
 
-// What a stream waits for: the number-th post of a rank (or of every rank) to `whom`.
+// What a stream waits for: post `number` of a rank (or of every rank) to `whom`.
 struct Arrival {
   std::shared_ptr<Board> board;
   int from, whom;
   uint64_t number;
   Shape shape;
-  // What PyTorch's barrier is: it asks an event behind it, and only if that is not over it waits.
+  // Whether this is PyTorch's barrier: an all-reduce of one element. PyTorch queries an event after it, and waits only if the event is not
+  // done.
   bool barrier() const { return from == kEveryone && shape.count == 1; }
   bool came(bool wait) const;
 };
 
-// This process brings nothing more to any board (its capture is complete).
+// Ends this process's part in all boards (its capture is complete).
 void leave_boards();
 
 }  // namespace gpucast::vgpu

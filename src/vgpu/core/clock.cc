@@ -24,13 +24,13 @@
 namespace gpucast::vgpu {
 namespace {
 
-constexpr size_t kQueueDepth = 1024;      // launches that a stream accepts before the next one waits
-constexpr size_t kQueueGoesOn = 960;      // that one goes on when no more than these are left
+constexpr size_t kQueueDepth = 1024;      // launches that a stream accepts before the next launch blocks
+constexpr size_t kQueueGoesOn = 960;      // a blocked launch continues once at most this many are left
 constexpr uint32_t kDefaultStreamId = 7;  // as CUPTI numbers streams
-constexpr uint64_t kBlocking = 0;         // flags of a stream that waits for the default stream
+constexpr uint64_t kBlocking = 0;         // the flags of a stream that waits for the default stream
 
 std::atomic<Clock*> g_clock{nullptr};
-std::atomic<int> g_state{0};  // 0: not looked for; 1: none; 2: there is one
+std::atomic<int> g_state{0};  // 0: not looked for yet; 1: no clock; 2: a clock
 
 Clock* make_clock() {
   static std::mutex mutex;
@@ -53,7 +53,7 @@ Clock* make_clock() {
 
 // ---- streams -----------------------------------------------------------------------------------------------------------------------
 
-// Asked before the lock is taken: the other way round is never done.
+// Called before the clock's lock is taken: it takes the lock of streams, which always comes first.
 StreamPlace stream_place(uint64_t handle) {
   StreamInfo info{};
   if (stream_info(handle, &info) != kSuccess) info.device = current_device();
@@ -91,7 +91,7 @@ void wait_for_default(Clock& clock, const StreamPlace& place, uint32_t stream, d
 
 // ---- waiting -------------------------------------------------------------------------------------------------------------------------
 
-// The host waits until `done`, which is expected at `when`; both are asked with the lock held.
+// Makes the host wait until `done()`. `when()` is the expected time. Both are called with the lock held.
 template <class Done, class When>
 void wait_until(Clock& clock, const Done& done, const When& when) {
   for (;;) {
@@ -107,7 +107,7 @@ void wait_until(Clock& clock, const Done& done, const When& when) {
   }
 }
 
-// Functions of the host that a stream has come to, one after the other.
+// Runs the host functions that streams have reached, one after the other.
 void run_host_calls(Clock& clock) {
   constexpr std::chrono::milliseconds kLook{1};
   ClockLock lock(clock.mutex);
@@ -136,7 +136,7 @@ void run_host_calls(Clock& clock) {
   }
 }
 
-// All that are due have been called. Who waits is no host function itself.
+// Returns once all due host functions have run. Must not be called from a host function.
 void finish_host_calls(Clock& clock) {
   ClockLock lock(clock.mutex);
   clock.host_calls_changed.notify_all();
@@ -330,7 +330,7 @@ double clock_event_ns(uint64_t event) {
 }
 
 void start_clock(ClockMode mode, std::function<std::string(const std::string&)> ask, int64_t call_ns) {
-  static auto* g_kept = new std::vector<Clock*>;  // tests only: a few, and a thread of one may still look at it
+  static auto* g_kept = new std::vector<Clock*>;  // tests only: few, and the thread of an old clock may still use it
   Clock* clock = g_kept->emplace_back(new Clock);
   clock->host.mode = mode;
   clock->host.start_ns = machine_ns(CLOCK_MONOTONIC);

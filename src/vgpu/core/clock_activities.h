@@ -10,7 +10,7 @@
 
 namespace gpucast::vgpu {
 
-// The launch of an executable graph that this thread carries out.
+// The launch of an executable graph that this thread is carrying out.
 struct GraphLaunch {
   uint32_t correlation = 0;  // 0: none
   uint64_t exec = 0;
@@ -18,10 +18,10 @@ struct GraphLaunch {
 GraphLaunch& current_graph_launch();
 
 uint32_t next_correlation();
-// Of a call that asks for no work: only a profiler sees it. 0: none records, or the call is the inside of a graph's launch.
+// For a call that submits no work and that only a profiler sees. 0: no profiler records, or the call is part of a graph's launch.
 uint32_t correlation_if_recorded();
 
-// With the clock's lock held; nothing, unless a profiler records. `place` nullptr: the current device.
+// Call with the clock's lock held. Does nothing unless a profiler records. `place` nullptr: the current device.
 void record_call(Clock& clock, ActivityKind kind, uint32_t correlation, const char* function, bool driver, double from_ns, double to_ns,
                  const StreamPlace* place = nullptr, uint64_t event = 0);
 

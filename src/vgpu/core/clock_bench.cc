@@ -1,4 +1,4 @@
-// What a launch costs the host: with a clock, with the log, and PyTorch's way there left out.
+// Measures the host's cost of a launch, with a clock and with the log. PyTorch's part of a launch is not included.
 #include <benchmark/benchmark.h>
 
 #include <stdexcept>

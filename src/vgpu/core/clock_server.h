@@ -1,4 +1,4 @@
-// Asks `gpucast run`, at the other end of a socket of the session, how long work takes. Internal to the core.
+// Asks `gpucast run`, over a socket of the session, how long work takes. Internal to the core.
 #pragma once
 
 #include <sys/types.h>
@@ -12,7 +12,7 @@ class ClockServer {
  public:
   explicit ClockServer(std::string socket_path) : path_(std::move(socket_path)) {}
 
-  // A line asked, a line answered. "": the server is gone. A forked child connects anew.
+  // Sends a line and returns the line that answers it. "": the server is gone. A forked child opens a new connection.
   std::string ask(const std::string& question);
 
  private:

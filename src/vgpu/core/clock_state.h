@@ -19,13 +19,13 @@
 
 namespace gpucast::vgpu {
 
-// Work whose duration was asked.
+// Work with a known duration.
 struct KnownWork {
   GpuTimeline::Work work;
   const char* name;
 };
 
-// A function of the host that a stream comes to.
+// A host function in a stream (cudaLaunchHostFunc).
 struct HostCall {
   HostFunction host;
   GpuTimeline::EventId due;
@@ -36,29 +36,29 @@ struct Clock {
   double latency_ns = 0;  // from a launch to its kernel's start on an idle card
   std::function<std::string(const std::string&)> ask;
 
-  std::mutex mutex;  // of all below
+  std::mutex mutex;  // guards everything below
   GpuTimeline gpu{0, false};
   std::unordered_map<uint64_t, uint32_t> streams;  // by StreamPlace::key
-  std::vector<uint32_t> blocking_streams;          // wait for the legacy default stream, as that does for them
+  std::vector<uint32_t> blocking_streams;          // they wait for the legacy default stream, and it waits for them
   std::unordered_map<uint64_t, GpuTimeline::EventId> events;
   std::unordered_map<uint64_t, KnownWork> known_work;  // by a hash of the launch
-  std::unordered_set<std::string> names;               // live as long as the process
+  std::unordered_set<std::string> names;               // never removed: pointers to them are kept
   int64_t start_unix_ns = 0;                           // the clock's start as profilers see it
   std::unordered_map<size_t, Activity> running_activities;
   std::vector<Activity> finished_activities;
-  std::deque<HostCall> host_calls;  // in the order in which they were asked for; the first may be running
+  std::deque<HostCall> host_calls;  // in the order of submission; the first may be running
   bool host_thread = false;
   std::condition_variable host_calls_changed;
 
-  // A profiler records: the host's time runs as the machine's clock.
+  // Whether a profiler records: then the host's time runs with the machine's clock.
   bool recording() const { return host.exact.load(std::memory_order_relaxed); }
 };
 
 using ClockLock = std::unique_lock<std::mutex>;
 
-Clock* run_clock();  // nullptr: a run without one
+Clock* run_clock();  // nullptr: a run without a clock
 
-// A stream of a device.
+// A stream and its device.
 struct StreamPlace {
   uint64_t key;  // the default streams of each device: 1 + 2 x device (legacy), 2 + 2 x device; else the handle
   int device;

@@ -16,8 +16,8 @@
 namespace gpucast::vgpu {
 namespace {
 
-// Kernels take a millisecond, but for "half", which leaves room for another, and "long". A long one goes first where times are compared:
-// while it runs the rest is queued, however slow the machine is.
+// Every kernel takes 1 ms, except "half", which uses half of the card, and "long". A test that compares times launches a long kernel first:
+// the others are queued while it runs, however slow the machine is.
 std::string answer(const std::string& question) {
   if (question.ends_with(" half")) return "1000000 0 0.5\n";
   if (question.ends_with(" long")) return "50000000 0 1\n";
@@ -78,7 +78,7 @@ TEST_F(Clock, StreamsShareTheCardAndWaitForEvents) {
   event_record(begin, one);
   stream_wait_event(other, begin);
   launch("half", one);
-  launch("half", other);  // beside it
+  launch("half", other);  // runs at the same time
   event_record(between, one);
   stream_wait_event(other, between);
   launch("kernel", other);
@@ -181,7 +181,7 @@ TEST_F(Clock, AProfilerIsToldOfEachPieceOfWorkAndItsCall) {
   g_calls.clear();
   record_activities(true, [](uint32_t correlation) { g_calls.push_back(correlation); });
   launch("kernel");
-  copy(reinterpret_cast<void*>(this), reinterpret_cast<const void*>(this), 0, 0, 0);  // of nothing: nothing
+  copy(reinterpret_cast<void*>(this), reinterpret_cast<const void*>(this), 0, 0, 0);  // copies nothing
   launch("half");
   EXPECT_EQ(take_activities().size(), 2U) << "the calls; no work is over";
   device_synchronize();

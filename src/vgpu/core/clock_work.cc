@@ -1,4 +1,4 @@
-// How long launches, calls, copies and fills take: asked once for each kind.
+// How long launches, calls, copies and fills take. The server is asked once for each kind.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -12,7 +12,7 @@
 namespace gpucast::vgpu {
 namespace {
 
-constexpr double kUnknownNs = 5000;  // a launch whose duration nobody knows
+constexpr double kUnknownNs = 5000;  // a launch with an unknown duration
 
 uint64_t mix_hash(uint64_t hash, uint64_t value) {
   hash ^= value + 0x9e3779b97f4a7c15ULL + (hash << 6) + (hash >> 2);
@@ -30,7 +30,7 @@ GpuTimeline::Work parse_answer(const std::string& answer) {
   return work;
 }
 
-// What is known under this hash, or what the server answers to `question`.
+// The work stored under this hash, or else the server's answer to `question`.
 template <class Question>
 KnownWork ask_once(Clock& clock, uint64_t hash, const char* name, const Question& question) {
   const ClockLock lock(clock.mutex);
@@ -76,7 +76,7 @@ ClockWork clock_call(const char* library, const char* name, std::string_view arg
   ClockWork out{known.work, {}};
   out.activity.kind = ActivityKind::kernel;
   out.activity.name = known.name;
-  // Its kernels' shape is not known: a block on each multiprocessor that they keep busy.
+  // The kernels' shape is not known. The record gets one block for each multiprocessor that they keep busy.
   std::fill_n(out.activity.grid, 3, 1);
   std::fill_n(out.activity.block, 3, 1);
   out.activity.grid[0] = static_cast<unsigned>(std::max(1L, std::lround(known.work.demand * profile().multiprocessors)));

@@ -45,7 +45,7 @@ int environment_number(const char* name, int otherwise) {
   return text != nullptr && *text != '\0' ? std::atoi(text) : otherwise;
 }
 
-// Says the environment that torchrun sets, and launchers that set the same variables.
+// Reads the environment variables of torchrun, which other launchers set too.
 bool all_run_here() {
   if (std::getenv("GPUCAST_RANKS_HERE") != nullptr) return false;
   const int local = environment_number("LOCAL_WORLD_SIZE", 0);

@@ -1,4 +1,4 @@
-// What device memory reads as: zeros, but for small copies from the host that no kernel can have overwritten yet.
+// The contents that device memory reads as: zeros, except for small copies from the host that no kernel can have overwritten yet.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -21,16 +21,16 @@
 namespace gpucast::vgpu {
 namespace {
 
-constexpr size_t kLimitBytes = 64 << 20;  // in all; a program without kernels could otherwise fill the host
+constexpr size_t kLimitBytes = 64 << 20;  // in all; otherwise a program without kernels could fill the host's memory
 
-// Bytes that one copy left, or that a collective brings once somebody asks for them.
+// Bytes that a copy wrote, or that a collective fetches when they are first read.
 struct Buffer {
   std::mutex mutex;
   std::vector<unsigned char> bytes;
-  Later later;  // empty: the bytes are there
+  Later later;  // empty: the bytes are already here
   bool known = true;
 
-  // Waits for what is still to come. True when the bytes are known.
+  // Waits for bytes that are not here yet. True: the bytes are known.
   bool get() {
     const std::lock_guard lock(mutex);
     if (later) {
@@ -41,7 +41,7 @@ struct Buffer {
   }
 };
 
-// A part of a buffer: pieces are cut and copied without looking at the bytes.
+// A part of a buffer. Pieces are cut and copied without reading the bytes.
 struct Piece {
   std::shared_ptr<Buffer> buffer;
   size_t offset = 0, size = 0;
@@ -51,7 +51,7 @@ struct Piece {
 
 struct Contents {
   std::mutex mutex;
-  std::map<uint64_t, Piece> pieces;  // by address, never overlapping
+  std::map<uint64_t, Piece> pieces;  // by address, without overlaps
   size_t size_bytes = 0;
   std::atomic<bool> any{false};
 
@@ -61,7 +61,7 @@ struct Contents {
     any.store(false, std::memory_order_relaxed);
   }
 
-  // What lies in a range, cut to it.
+  // The pieces in a range, cut to the range.
   std::vector<std::pair<uint64_t, Piece>> find(uint64_t address, size_t size) const {
     std::vector<std::pair<uint64_t, Piece>> found;
     const uint64_t end = address + size;
@@ -104,7 +104,7 @@ Piece piece_of(const void* from, size_t size) {
   return {std::move(buffer), 0, size};
 }
 
-// Lays what is known over `to`; how many bytes that is. May wait, so without the lock.
+// Writes the known bytes to `to` and returns their number. Call without the lock: it may wait.
 size_t lay_over(uint64_t address, const std::vector<std::pair<uint64_t, Piece>>& pieces, void* to) {
   size_t known = 0;
   for (const auto& [from, piece] : pieces) {
@@ -122,7 +122,7 @@ Contents& contents() {
 
 using Lock = std::lock_guard<std::mutex>;
 
-// A few regions of 1 TiB at most, only ever added.
+// At most a few regions of 1 TiB. Regions are only added, never removed.
 struct Region {
   std::atomic<uint64_t> start{0}, end{0};
 };
@@ -172,7 +172,7 @@ void forget_contents(uint64_t address, size_t size_bytes) {
 void copy(void* to, const void* from, size_t size_bytes, int, uint64_t stream) {
   if (size_bytes == 0) return;
   context_activate();
-  // The addresses say what the copy is. A wrong `kind` must not make us touch memory that has no access.
+  // The addresses decide the direction. With a wrong `kind` we would touch memory without access.
   const uint64_t to_address = reinterpret_cast<uint64_t>(to), from_address = reinterpret_cast<uint64_t>(from);
   const bool to_device = in_device_region(to_address), from_device = in_device_region(from_address);
   bool captured = false;
@@ -184,7 +184,7 @@ void copy(void* to, const void* from, size_t size_bytes, int, uint64_t stream) {
     std::memmove(to, from, size_bytes);
   } else if (!to_device) {
     Range pinned;
-    if (!find_host_range(to, &pinned)) log_host_wait(stream);  // CUDA waits for a copy to memory that is not pinned
+    if (!find_host_range(to, &pinned)) log_host_wait(stream);  // CUDA waits for a copy to unpinned memory
     note_read(to, size_bytes, read_small(from_address, to, size_bytes) == size_bytes);
   } else if (size_bytes > kSmallCopyBytes) {
     forget_contents(to_address, size_bytes);

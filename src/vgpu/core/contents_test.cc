@@ -48,7 +48,7 @@ TEST_F(Contents, LaterCopiesOverwritePartsOfEarlierOnes) {
   EXPECT_EQ(read(0, 4), (std::vector<int>{1, 9, 3, 4}));
   fill(address_ + 8, 0, 4, 0);
   EXPECT_EQ(read(0, 4), (std::vector<int>{1, 9, 0, 4}));
-  copy(at(0), at(2000), 8, 3, 0);  // from memory of which nothing is known
+  copy(at(0), at(2000), 8, 3, 0);  // from memory with unknown contents
   EXPECT_EQ(read(0, 4), (std::vector<int>{0, 0, 0, 4}));
 }
 

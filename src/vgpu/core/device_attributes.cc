@@ -108,7 +108,7 @@ bool device_attribute(int attribute, int* value) {
 }
 
 void device_uuid(int physical, unsigned char uuid[16]) {
-  // Made from the name and the number: the same card has the same in every run, and two cards differ.
+  // Derived from the name and the number: the same card has the same UUID in every run, and two cards differ.
   uint64_t hash = 14695981039346656037u ^ static_cast<uint64_t>(physical);
   for (const char* c = profile().name; *c != '\0'; ++c) hash = (hash ^ static_cast<unsigned char>(*c)) * 1099511628211u;
   std::memcpy(uuid, "gpucast", 8);  // its terminator too: 8 bytes
@@ -120,7 +120,7 @@ void pci_bus_id(int physical, char text[kPciBusIdSize]) {
 }
 
 int physical_by_pci_bus_id(const char* text) {
-  // The domain is written with four or eight digits, or left out.
+  // The domain has four or eight digits, or is missing.
   const char* const bus = std::strchr(text, ':') == std::strrchr(text, ':') ? text : std::strchr(text, ':') + 1;
   const int physical = static_cast<int>(std::strtol(bus, nullptr, 16)) - pci_bus(0);
   return physical >= 0 && physical < physical_device_count() ? physical : -1;

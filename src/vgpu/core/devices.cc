@@ -47,7 +47,7 @@ std::vector<int> parse_visible_devices(std::string_view text, int machine) {
     while (entry.ends_with(' ')) entry.remove_suffix(1);
     int card = -1;
     if (entry.starts_with("GPU-") || entry.starts_with("MIG-")) {
-      card = static_cast<int>(found.size()) % machine;  // by identity: some card, since all are alike
+      card = static_cast<int>(found.size()) % machine;  // given by UUID: any card, since all are alike
     } else {
       const auto [end, error] = std::from_chars(entry.data(), entry.data() + entry.size(), card);
       if (error != std::errc() || end != entry.data() + entry.size()) card = -1;
@@ -69,7 +69,7 @@ int visible_device(int physical) {
 bool is_device(int device) { return device >= 0 && device < device_count(); }
 
 bool can_access_peer(int device, int peer) {
-  // NVIDIA's driver lets GeForce cards reach no other card's memory; data center and workstation cards it does.
+  // NVIDIA's driver allows peer access between data center and workstation cards, but not between GeForce cards.
   return is_device(device) && is_device(peer) && device != peer && std::strstr(profile().name, "GeForce") == nullptr;
 }
 

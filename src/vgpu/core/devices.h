@@ -1,5 +1,5 @@
-// The cards of the virtual machine, all of one kind: how many there are, which of them this process sees, and which one a thread uses.
-// Everywhere else a device is a number as the program says it: an index into what CUDA_VISIBLE_DEVICES leaves.
+// The cards of the virtual machine, all of one kind: their number, the cards that this process sees, and the card that a thread uses.
+// Everywhere else a device is the program's number: an index into the cards that CUDA_VISIBLE_DEVICES leaves.
 #pragma once
 
 #include <string>
@@ -12,22 +12,22 @@ namespace gpucast::vgpu {
 
 constexpr int kMostDevices = 64;
 
-// CUDA_VISIBLE_DEVICES is read when a count is first asked for, as the driver does. A number beyond the machine's cards makes the machine
-// larger: where the job will run, it has them.
+// CUDA_VISIBLE_DEVICES is read at the first query of a count, as in the driver. A number beyond the machine's cards makes the machine
+// larger: the machine of the real job has that card.
 GPUCAST_VGPU_API int device_count();
-GPUCAST_VGPU_API int physical_device_count();       // all of the machine, which NVML counts
-GPUCAST_VGPU_API int physical_device(int device);   // NVML's number of it
+GPUCAST_VGPU_API int physical_device_count();       // all of the machine's cards, as NVML counts
+GPUCAST_VGPU_API int physical_device(int device);   // NVML's number of the device
 GPUCAST_VGPU_API int visible_device(int physical);  // -1: this process does not see it
 GPUCAST_VGPU_API bool is_device(int device);
 GPUCAST_VGPU_API bool can_access_peer(int device, int peer);
-// Of the current device to a peer: the code that cudaError_t and CUresult have in common.
+// From the current device to a peer. Returns a code that cudaError_t and CUresult share.
 GPUCAST_VGPU_API int change_peer_access(int peer, bool enable);
 
-// Of the calling thread; 0 at first. False: no such device.
+// The calling thread's device; 0 at first. False: no such device.
 GPUCAST_VGPU_API int current_device();
 GPUCAST_VGPU_API bool set_current_device(int device);
 
-// What the value of CUDA_VISIBLE_DEVICES names, up to the first entry that names nothing. `machine`: how many cards there are at least.
+// The devices in the value of CUDA_VISIBLE_DEVICES, up to the first invalid entry. `machine`: the least number of cards.
 std::vector<int> parse_visible_devices(std::string_view text, int machine);
 
 }  // namespace gpucast::vgpu

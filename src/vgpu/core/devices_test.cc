@@ -10,7 +10,7 @@ using Devices = std::vector<int>;
 TEST(Devices, VisibleAreThoseThatAreNamed) {
   EXPECT_EQ(parse_visible_devices("0,1", 2), (Devices{0, 1}));
   EXPECT_EQ(parse_visible_devices(" 3 , 1", 4), (Devices{3, 1}));
-  EXPECT_EQ(parse_visible_devices("5", 1), Devices{5});  // the machine is larger than we thought
+  EXPECT_EQ(parse_visible_devices("5", 1), Devices{5});  // the machine has more cards than assumed
 }
 
 TEST(Devices, TheListEndsAtWhatNamesNothing) {

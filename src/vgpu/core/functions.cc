@@ -15,7 +15,7 @@
 namespace gpucast::vgpu {
 namespace {
 
-// The layout is not in NVIDIA's headers; these are the fields that tools which read fat binaries agree on.
+// NVIDIA's headers do not show this layout. Tools that read fat binaries agree on these fields.
 constexpr uint32_t kWrapperMagic = 0x466243b1;
 struct Wrapper {
   uint32_t magic, version;
@@ -68,7 +68,7 @@ struct Known {
 
 struct Functions {
   std::mutex mutex;
-  std::vector<Registered> waiting;  // registered, not yet in `known`
+  std::vector<Registered> waiting;  // registered, but not yet in `known`
   std::unordered_map<const void*, Known> known;
   std::unordered_map<const void*, Variable> variables;
   std::map<Fatbin*, std::unique_ptr<Fatbin>> fatbins;
@@ -87,12 +87,12 @@ struct Functions {
 };
 
 Functions& functions() {
-  static Functions* const kFunctions = new Functions;  // never destroyed: unregistering happens after our own end
+  static Functions* const kFunctions = new Functions;  // never destroyed: libraries unregister after our own end
   return *kFunctions;
 }
 
 using Lock = std::lock_guard<std::mutex>;
-constexpr size_t kUnknownVariableBytes = 8;  // modules do not tell us how large theirs are
+constexpr size_t kUnknownVariableBytes = 8;  // modules do not show us the sizes of their variables
 
 }  // namespace
 

@@ -72,7 +72,7 @@ TEST(Functions, ResourcesComeFromTheMachineCodeOfALibrary) {
   EXPECT_EQ(kernel_resources(&kernel).static_shared_bytes, 4096);
   EXPECT_EQ(kernel_resources(&other).registers, 0) << "not known";
   EXPECT_EQ(kernel_resources(&wrapper).registers, 0) << "no kernel";
-  // 100 registers, of which a warp takes 3328: 19 warps; 4 blocks of 4 by registers.
+  // 100 registers make 3328 for a warp. 19 warps fit, so 4 blocks of 4 warps.
   EXPECT_EQ(occupancy_blocks(kernel_resources(&kernel), 128, 0), 4);
   EXPECT_EQ(occupancy_blocks(kernel_resources(&other), 128, 0), 16) << "as with 32 registers";
   unregister_fatbin(fatbin);
@@ -110,7 +110,7 @@ TEST(Functions, RegisteredUntilUnregistered) {
   unregister_fatbin(handle);
   EXPECT_FALSE(find_function(&kernel, &function));
   EXPECT_FALSE(find_variable(&variable, &address, &size));
-  unregister_fatbin(handle);  // a second time does nothing
+  unregister_fatbin(handle);  // the second call does nothing
 }
 
 TEST(Functions, ModulesGiveTheSameHandleForAName) {

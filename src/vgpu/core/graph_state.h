@@ -1,4 +1,4 @@
-// Nodes of graphs, as captures add them. Under the lock of streams (stream_state.h). Internal to the core.
+// Nodes of graphs, added by captures. The lock of streams (stream_state.h) guards them. Internal to the core.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace gpucast::vgpu {
 struct GraphNode {
   GraphNodeType type = kGraphNodeKernel;
   uint64_t graph = 0, child = 0;
-  uint64_t stream = 0;  // that it was captured on
+  uint64_t stream = 0;  // the stream it was captured on
   std::string line;
   LogMoment captured;
   std::shared_ptr<const ClockWork> work;

@@ -23,7 +23,7 @@ namespace {
 
 struct Graph {
   std::vector<uint64_t> nodes;
-  std::map<uint64_t, int64_t> user_objects;  // references held
+  std::map<uint64_t, int64_t> user_objects;  // the number of references that the graph holds
 };
 
 // A node of an executable graph.
@@ -64,7 +64,7 @@ GraphNode* find_node(uint64_t handle) {
 }
 
 void append_steps(uint64_t graph, std::vector<GraphStep>& steps, int depth) {
-  constexpr int kDeepest = 64;  // a graph cannot hold itself; this only stops a program that broke that rule
+  constexpr int kDeepest = 64;  // a graph cannot contain itself; this stops a program that broke that rule
   const Graph* source = find_graph(graph);
   if (source == nullptr || depth > kDeepest) return;
   for (const uint64_t handle : source->nodes) {
@@ -286,7 +286,8 @@ int graph_launch(uint64_t exec, uint64_t stream) {
     if (stream_state().find_stream(stream) == nullptr) return kInvalidHandle;
     steps = found->second.steps;
   }
-  // Its work comes after all of the stream's, on the streams that it was captured on, and the stream's next work after all of it.
+  // The graph's work starts after all earlier work of the stream, on the streams of its capture. The stream's later work starts after all
+  // of it.
   std::set<uint64_t> streams, waited;
   for (const GraphStep& step : steps) {
     if (step.stream != stream) streams.insert(step.stream);

@@ -1,4 +1,4 @@
-// Host memory that CUDA knows of: pinned by cudaHostAlloc, or registered.
+// Host memory that CUDA knows: pinned by cudaHostAlloc, or registered.
 #include <sys/mman.h>
 
 #include <map>
@@ -12,7 +12,7 @@ namespace {
 
 struct HostMemory {
   std::mutex mutex;
-  std::map<uint64_t, size_t> allocated;  // start -> size as asked for
+  std::map<uint64_t, size_t> allocated;  // start -> requested size
   std::map<uint64_t, size_t> registered;
 };
 

@@ -6,13 +6,13 @@ namespace gpucast::vgpu {
 namespace {
 
 constexpr int64_t kLeastSleepNs = 150'000;
-constexpr int64_t kSpinNs = 80'000;      // the end of a wait, which sleeping would miss
-constexpr int64_t kPaymentNs = 400'000;  // real time: the host waits for the costs of calls in pieces of this size
+constexpr int64_t kSpinNs = 80'000;      // the last part of a wait, too short to sleep
+constexpr int64_t kPaymentNs = 400'000;  // real time: the host waits for the costs of calls in pieces of this length
 
 std::atomic<int64_t> g_ahead_ns{0};
 static_assert(sizeof(std::atomic<int64_t>) == sizeof(int64_t));
 
-// Until nothing is left: asleep, and awake at the end. Giving the processor away there would cost a time slice where others want it.
+// Waits until nothing is left: sleeps first, then spins. It does not yield the processor: other threads would take it for a time slice.
 template <class Left>
 void pause_until(const Left& left_ns) {
   for (int64_t left = left_ns(); left > 0; left = left_ns()) {

@@ -1,6 +1,6 @@
-// The few kernels that decide in PyTorch's object collectives, carried out where their inputs are known: the largest of some sizes
-// (a > b), their sum, offsets (a + b), objects laid behind one another (cat), and what they are written over (zeros). A kernel is known by
-// its mangled name, and its arguments lie as PyTorch 2.6 to 2.14 declare them: aten/src/ATen/native/cuda/{Loops,Reduce}.cuh, Shape.cu.
+// The few kernels whose results PyTorch's object collectives need, computed here if their inputs are known: the largest of some sizes (a >
+// b), their sum, offsets (a + b), concatenation of objects (cat), and fills with a value (zeros). The mangled name identifies a kernel. The
+// arguments have the layout of PyTorch 2.6 to 2.14: aten/src/ATen/native/cuda/{Loops,Reduce}.cuh, Shape.cu.
 #include <algorithm>
 #include <cstring>
 #include <string_view>
@@ -26,7 +26,7 @@ bool read_int64(uint64_t address, size_t count, std::vector<int64_t>* out) {
   return read_small(address, out->data(), count * sizeof(int64_t)) == count * sizeof(int64_t);
 }
 
-// The size of the type whose mangled name comes first; 0: another one.
+// The size of the type at the start of the mangled name; 0: another type.
 size_t mangled_bytes(std::string_view type) {
   if (type.starts_with("N3c104HalfE") || type.starts_with("N3c108BFloat16E")) return 2;
   switch (type.empty() ? '\0' : type.front()) {
@@ -101,7 +101,7 @@ bool sum(const void* const* arguments) {
   const char* const operation = static_cast<const char*>(arguments[0]);
   const auto inputs = static_cast<size_t>(load<int>(operation + 20)), outputs = static_cast<size_t>(load<int>(operation + 24));
   if (load<int>(operation + 16) != sizeof(int64_t) || outputs != 1 || inputs == 0 || inputs > kMost) return false;
-  constexpr size_t kSource = 992;  // behind two tables of strides
+  constexpr size_t kSource = 992;  // after two tables of strides
   const auto from = load<uint64_t>(operation + kSource), to = load<uint64_t>(operation + kSource + 8);
   if (!in_device_region(from) || !in_device_region(to)) return false;
   std::vector<int64_t> values;

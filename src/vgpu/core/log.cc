@@ -27,19 +27,19 @@ namespace {
 constexpr size_t kChunkBytes = 1 << 20;
 constexpr size_t kLimitBytes = size_t{512} << 20;  // a long run must not eat the machine's memory
 
-// Looks up a name without making a string of it.
+// Looks up a name without making a std::string of it.
 struct TextHash {
   using is_transparent = void;
   size_t operator()(std::string_view text) const { return std::hash<std::string_view>{}(text); }
 };
 
-// What happened on one device.
+// The log of one device.
 struct Log {
-  std::vector<std::string> chunks;  // never grown beyond their capacity: appending moves nothing
+  std::vector<std::string> chunks;  // a chunk never grows beyond its capacity, so appending moves no text
   size_t size_bytes = 0;
   uint64_t kernels = 0, dropped = 0;
-  int64_t epoch_ns = 0;  // what times of work count from; 0: there was none yet
-  uint64_t thread = 0;   // that logged work last
+  int64_t epoch_ns = 0;  // times of work count from here; 0: no time logged yet
+  uint64_t thread = 0;   // the thread that logged work last
   std::unordered_map<std::string, int, TextHash, std::equal_to<>> kernel_names;
 
   void append(std::string_view line) {
@@ -58,7 +58,7 @@ struct Log {
   }
 };
 
-// Small numbers for threads, in the order in which they first log work.
+// Numbers threads from 1, in the order of their first logged work.
 uint64_t thread_number() {
   static std::atomic<uint64_t> g_threads{0};
   thread_local const uint64_t kNumber = ++g_threads;
@@ -90,11 +90,11 @@ Logs& logs() {
 
 std::atomic<uint64_t> g_operations{0};
 
-// The id of a kernel's name, which the log introduces before its first use.
+// The id of a kernel's name. The log introduces a name before its first use.
 int kernel_name_id(const char* name, const KernelResources& resources) {
   const std::lock_guard lock(logs().mutex);
   Log& log = logs().of(current_device());
-  std::string numbers;  // compiled kernels of one name differ
+  std::string numbers;  // compiled kernels may share a name and differ in their numbers
   if (resources.registers > 0)
     numbers = "," + std::to_string(resources.registers) + "," + std::to_string(resources.static_shared_bytes) + "," +
               std::to_string(resources.local_bytes);
@@ -290,9 +290,9 @@ void gpucast_vgpu_mark(int64_t sequence) {
 }
 
 int gpucast_vgpu_write_log(const char* path, int device) {
-  if (forked_after_use()) return EPERM;  // the log is the parent's
+  if (forked_after_use()) return EPERM;  // the log belongs to the parent
   if (!is_device(device)) return EINVAL;
-  leave_boards();  // nothing of the user's runs any more, so other ranks need not wait for this one
+  leave_boards();  // the user's code has ended, so other ranks need not wait for this one
   const uint64_t peak_bytes = memory_info(device).peak_bytes;
   FILE* file = std::fopen(path, "we");
   if (file == nullptr) return errno;

@@ -33,7 +33,7 @@ std::vector<std::string> written() {
   return lines;
 }
 
-// Without what the log says of times and threads.
+// Without the log's times and threads.
 std::vector<std::string> written_work() {
   std::vector<std::string> lines = written();
   std::erase_if(lines,
@@ -41,7 +41,7 @@ std::vector<std::string> written_work() {
   return lines;
 }
 
-// A line of work without its last element, the time.
+// A line of work without its last element, which is the time.
 std::string untimed(const std::string& line) { return line.substr(0, line.rfind(',')) + ']'; }
 int64_t time_of(const std::string& line) { return std::stoll(line.substr(line.rfind(',') + 1)); }
 

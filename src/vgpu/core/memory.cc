@@ -1,4 +1,4 @@
-// Device memory: what is allocated, where it lies, and how much of the card is left.
+// Device memory: the allocations, their addresses, and the card's free memory.
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -26,21 +26,21 @@ namespace {
 constexpr uint64_t kStepBytes = 2 << 20;
 constexpr uint64_t kDriverRangeBytes = 32 << 20;
 constexpr uint64_t kSmallStepBytes = 512;
-constexpr uint64_t kSmallBytes = 1 << 20;  // smaller requests share steps of 2 MiB
+constexpr uint64_t kSmallBytes = 1 << 20;  // smaller requests share 2 MiB steps
 constexpr uint64_t kAbsurdBytes = uint64_t{1} << 50;
 #ifdef __SANITIZE_THREAD__
-// ThreadSanitizer leaves programs little address space.
+// ThreadSanitizer leaves programs few addresses.
 constexpr uint64_t kRegionBytes = uint64_t{1} << 36;
 constexpr uint64_t kTopAddress = 0x7f0000000000;
 #else
 constexpr uint64_t kRegionBytes = uint64_t{1} << 40;
-constexpr uint64_t kTopAddress = 0x700000000000;  // below what Linux gives to programs on x86-64; other places do as well
+constexpr uint64_t kTopAddress = 0x700000000000;  // below the addresses of programs on x86-64 Linux; other addresses work too
 #endif
 constexpr uint64_t kAscendingSegments = 0x200000000000, kAscendingReservations = 0x300000000000;
 
 uint64_t round_up(uint64_t value, uint64_t step) { return (value + step - 1) / step * step; }
 
-// Address ranges with no access, from the kernel, each below the last. A page that nobody may touch costs nothing.
+// Address ranges without access, reserved from the kernel, each below the last one. Pages without access cost nothing.
 class Regions {
  public:
   uint64_t take(uint64_t size, uint64_t alignment) {
@@ -55,7 +55,7 @@ class Regions {
 
  private:
   bool extend(uint64_t at_least) {
-    // Less when the machine limits addresses (ulimit -v).
+    // Tries smaller sizes if the machine limits addresses (ulimit -v).
     for (uint64_t size = std::max(kRegionBytes, round_up(at_least, kStepBytes)); size >= at_least; size /= 8) {
       const uint64_t wish = (floor_ == 0 ? kTopAddress : floor_) - size;
       void* got =
@@ -73,11 +73,11 @@ class Regions {
   uint64_t floor_ = 0, next_ = 0;
 };
 
-// The same upwards from a given address: profile().ascending_addresses. What was given up may be taken again.
+// The same upwards from a given address, for profile().ascending_addresses. Freed addresses may be used again.
 class AscendingRegions {
  public:
   AscendingRegions(uint64_t start, uint64_t limit) : start_(start), end_(start), limit_(limit) {}
-  // Right at `place`, the end of what is in use; 0: nothing is.
+  // Returns `place`, the end of the used addresses (0: nothing is used).
   uint64_t take(uint64_t size, uint64_t place) {
     if (place == 0) place = start_;
     if (end_ - place < size && !extend(size - (end_ - place))) return 0;
@@ -113,12 +113,12 @@ struct Mapping {
 
 gpucast_vgpu_devices_used g_used{};
 
-// What one device hands out.
+// The memory of one device.
 struct Card {
   int number;
   AddressSpace device, small;
-  std::set<uint64_t> small_steps;  // of `device`, handed on to `small`
-  uint64_t taken = 0, peak = 0;    // in steps of 2 MiB, libraries' own memory included
+  std::set<uint64_t> small_steps;  // steps of `device` that `small` divides
+  uint64_t taken = 0, peak = 0;    // in steps of 2 MiB; includes the libraries' own memory
 
   Card(int number_, const AddressSpace::Reserve& reserve, uint64_t range_bytes, AddressSpace::Placement placement)
       : number(number_),
@@ -154,15 +154,15 @@ struct Memory {
   AscendingRegions ascending_reservations{kAscendingReservations, kTopAddress};
   const bool ascending = profile().ascending_addresses != 0;
   const AddressSpace::Placement placement = ascending ? AddressSpace::Placement::above_all : AddressSpace::Placement::lowest_place;
-  std::array<std::unique_ptr<Card>, kMostDevices> cards;  // by device, made when first used
-  // Addresses are of the process and not of a device.
+  std::array<std::unique_ptr<Card>, kMostDevices> cards;  // by device, created at first use
+  // Addresses belong to the process, not to a device.
   AddressSpace reservations{[this](uint64_t size, uint64_t) {
                               return ascending ? ascending_reservations.take(size, reservations.end()) : regions.take(size, kStepBytes);
                             },
                             kStepBytes, kStepBytes, placement};
   AddressSpace modules{[this](uint64_t size, uint64_t) { return regions.take(size, kStepBytes); }, kSmallStepBytes,
-                       kStepBytes};                   // not counted
-  std::map<uint64_t, uint64_t> aligned_reservations;  // address given out -> the reservation's start
+                       kStepBytes};                   // not counted as device memory
+  std::map<uint64_t, uint64_t> aligned_reservations;  // returned address -> the reservation's start
   std::map<uint64_t, Physical> physical;
   std::map<uint64_t, Mapping> mappings;
   uint64_t next_physical = 1;
@@ -172,7 +172,7 @@ struct Memory {
     if (found == nullptr) {
       const auto reserve = [this](uint64_t size, uint64_t alignment) {
         if (!ascending) return regions.take(size, alignment);
-        uint64_t end = 0;  // of what is in use, on any device
+        uint64_t end = 0;  // the end of the used addresses on all devices
         for (const auto& other : cards)
           if (other != nullptr) end = std::max(end, other->device.end());
         return ascending_segments.take(size, end);
@@ -191,7 +191,7 @@ Memory& memory() {
 using Lock = std::lock_guard<std::mutex>;
 
 void log_change(const char* what, int device, uint64_t address, uint64_t size) {
-  // Smaller pieces share a step that the virtual GPU took for itself.
+  // Smaller allocations share a step that the virtual GPU took itself. They are not noted.
   if (size >= kStepBytes && device == g_used.device[0])
     note_memory_change(address, std::string_view(what) == "device_free" ? -static_cast<int64_t>(size) : static_cast<int64_t>(size));
   log_line_of(device, "[\"" + std::string(what) + "\"," + std::to_string(address) + "," + std::to_string(size) + "]");
@@ -331,13 +331,13 @@ Status physical_unmap(uint64_t address, size_t size_bytes) {
   const Lock lock(m.mutex);
   auto mapping = m.mappings.find(address);
   if (mapping == m.mappings.end()) return Status::invalid_value;
-  // One call may unmap several neighbours, but no part of one.
+  // One call may unmap several neighbours, but only whole mappings.
   uint64_t end = address;
   for (auto next = mapping; next != m.mappings.end() && next->first == end && end < address + size_bytes; ++next)
     end += next->second.size_bytes;
   if (end != address + size_bytes) return Status::invalid_value;
   while (mapping != m.mappings.end() && mapping->first < end) {
-    const auto physical = m.physical.find(mapping->second.handle);  // lives as long as it is mapped
+    const auto physical = m.physical.find(mapping->second.handle);  // exists while it is mapped
     log_change("device_free", physical->second.device, mapping->first, mapping->second.size_bytes);
     --physical->second.mappings;
     release_if_unused(m, physical);
@@ -393,7 +393,7 @@ Status library_memory(const char* library, const char* what, int64_t size_bytes)
     const uint64_t size = static_cast<uint64_t>(size_bytes);
     if (!card.fits(size)) return Status::out_of_memory;
     card.take(size);
-  } else {  // given back
+  } else {  // returned memory
     const uint64_t size = static_cast<uint64_t>(-(size_bytes + 1)) + 1;
     card.taken -= std::min(size, card.taken);
   }

@@ -13,15 +13,15 @@
 namespace gpucast::vgpu {
 namespace {
 
-// The file, in this machine's own byte order. It has holes until it is used.
+// The file's layout, in this machine's byte order. Unused parts of the file are holes.
 struct MemoryLog {
   static constexpr int64_t kMost = 65535;
   struct Change {
     uint64_t address;
     int64_t bytes;
   };
-  std::atomic<int64_t> changes;  // written so far
-  std::atomic<int64_t> dropped;  // for want of space
+  std::atomic<int64_t> changes;  // number written so far
+  std::atomic<int64_t> dropped;  // number lost when the file was full
   Change change[kMost];
 };
 

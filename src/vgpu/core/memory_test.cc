@@ -118,7 +118,7 @@ TEST(Memory, LibrariesTakeAndGiveBack) {
   EXPECT_EQ(library_memory("nccl", "absurd", INT64_MIN), Status::ok) << "gives back no more than there is";
 }
 
-// The profile is read once in a process: these run in one of their own.
+// A process reads the profile once, so these tests run in their own process.
 void in_process_with_profile(const std::string& profile_text, const std::function<bool()>& check) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(

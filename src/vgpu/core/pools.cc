@@ -100,7 +100,7 @@ Status pool_alloc(uint64_t pool, size_t size_bytes, uint64_t* address) {
   Pool* found = p.find(pool);
   if (found == nullptr || found->destroyed || address == nullptr) return Status::invalid_value;
   *address = found->space.allocate(size_bytes);
-  if (*address == 0) {  // a range of 32 MiB more may be what does not fit
+  if (*address == 0) {  // the card may lack room for one more range of 32 MiB
     found->trim(0);
     *address = found->space.allocate(size_bytes);
   }

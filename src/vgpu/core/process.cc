@@ -26,7 +26,7 @@ std::array<std::atomic<bool>, kMostDevices> g_contexts{};  // by device
 std::atomic<bool> g_any_context{false};
 std::once_flag g_once;
 
-// Outer locks first: a thread that holds one of these may take one further down, never one further up.
+// In the order of locking: a thread that holds one of these locks may only take locks further down.
 void before_fork() {
   lock_functions();
   lock_streams();
@@ -89,7 +89,8 @@ using namespace gpucast::vgpu;
 int gpucast_vgpu_used() { return used() ? 1 : 0; }
 
 void gpucast_vgpu_hold(int supervisor_pid) {
-  // A pid may be given to another process later, a descriptor stays with this one; kernels before 5.3 have none.
+  // The system may give the pid to another process later, but a descriptor keeps naming this one. Kernels before 5.3 have no such
+  // descriptors.
 #ifdef SYS_pidfd_open
   const int supervisor = static_cast<int>(syscall(SYS_pidfd_open, supervisor_pid, 0));
   if (supervisor >= 0) {

@@ -1,16 +1,16 @@
-// What the process has done so far: used or not, forked or not. Internal to the core.
+// The state of the process: has it used CUDA, and is it a fork? Internal to the core.
 #pragma once
 
 namespace gpucast::vgpu {
 
-// Every entry that counts as use of CUDA passes here (profile() among them): installs the fork handlers, once.
+// Every entry that counts as a use of CUDA calls this (profile() does). The first call installs the fork handlers.
 void touch();
 bool used();
-// True in a child whose parent had a CUDA context before the fork: it keeps its books, but has no log. (On a real card
-// such a child can do nothing with CUDA. A parent that only asked about the card leaves its children free to use it.)
+// True in a child whose parent had a CUDA context before the fork. Such a child counts its memory but has no log. (On a real card it can do
+// nothing with CUDA. A parent that only queried the card leaves its children free to use it.)
 bool forked_after_use();
 
-// Held while forking, so that the child's copy of the state is whole. In core files that have a lock.
+// Locks held during a fork, so that the child's copy of the state is consistent. Each core file with a lock has a pair.
 void lock_log(), unlock_log(), reset_log_in_child();
 void lock_pools(), unlock_pools();
 void lock_memory(), unlock_memory();

@@ -35,7 +35,7 @@ bool set_number(T& field, std::string_view value) {
   return static_cast<unsigned long long>(field) == number && field >= 0;
 }
 
-// False: the value does not suit the key. An unknown key is fine: a newer gpucast may write more.
+// False: the value is wrong for the key. An unknown key is fine: a newer gpucast may write more keys.
 bool set(DeviceProfile& profile, std::string_view key, std::string_view value) {
 #define GPUCAST_TEXT(field) \
   if (key == #field) return set_text(profile.field, value)
@@ -124,7 +124,7 @@ DeviceProfile parse_profile(std::string_view text, std::string* problems) {
     if (equals == std::string_view::npos || !set(profile, trim(line.substr(0, equals)), trim(line.substr(equals + 1))))
       *problems += "line " + std::to_string(line_number) + ": cannot use '" + std::string(line) + "'\n";
   }
-  // Without a capacity of its own, the card hands out all that the context leaves.
+  // Without a capacity in the profile, the card's memory minus the context is the capacity.
   const uint64_t left = profile.total_memory_bytes > profile.context_bytes ? profile.total_memory_bytes - profile.context_bytes : 0;
   if (profile.capacity_bytes == 0 || profile.capacity_bytes > left) profile.capacity_bytes = left;
   return profile;

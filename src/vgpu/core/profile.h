@@ -1,4 +1,4 @@
-// Reads the device profile; core.h says what is in it.
+// Reads the device profile; core.h describes its fields.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 namespace gpucast::vgpu {
 
 DeviceProfile default_profile();
-// What the text does not name stays as in default_profile(). `problems` gets a line for each that could not be used.
+// Fields that the text does not name keep their values of default_profile(). `problems` gets one line for each unusable line.
 DeviceProfile parse_profile(std::string_view text, std::string* problems);
 // From the file that GPUCAST_VGPU_PROFILE names; problems go to stderr.
 DeviceProfile read_profile();

@@ -1,6 +1,6 @@
-// The state of PyTorch's random number generator for the host, moved on without drawing (aten/src/ATen/CPUGeneratorImpl.cpp: a 32-bit
-// Mersenne Twister, saved in 64-bit words; aten/src/ATen/core/MT19937RNGEngine.h says when it takes its next 624 words).
-// std::mt19937::discard takes ten times as long.
+// Advances the saved state of PyTorch's random number generator for the host without drawing numbers (aten/src/ATen/CPUGeneratorImpl.cpp: a
+// 32-bit Mersenne Twister, saved in 64-bit words; aten/src/ATen/core/MT19937RNGEngine.h shows when it computes its next 624 words).
+// std::mt19937::discard would need ten times as long.
 
 #include <algorithm>
 #include <array>
@@ -16,10 +16,10 @@ using Engine = std::mt19937;  // for its constants
 constexpr int kWords = Engine::state_size;
 constexpr int kShift = Engine::shift_size;
 
-// CPUGeneratorImplStateLegacy, as far as it is read here.
+// CPUGeneratorImplStateLegacy, up to the last field read here.
 struct State {
   uint64_t seed;
-  int32_t left;  // 1: the next draw takes new words; else 625 - next
+  int32_t left;  // 1: the next draw computes new words; else 625 - next
   int32_t seeded;
   uint64_t next;
   uint64_t words[kWords];
@@ -46,7 +46,7 @@ int gpucast_vgpu_skip_random(void* bytes, uint64_t size_bytes, uint64_t draws) {
   if (state.left < 1 || state.left > kWords || state.next > kWords) return -1;
   std::array<uint32_t, kWords> words;
   std::transform(std::begin(state.words), std::end(state.words), words.begin(), [](uint64_t word) { return static_cast<uint32_t>(word); });
-  const uint64_t here = static_cast<uint64_t>(state.left) - 1;  // draws before new words are taken
+  const uint64_t here = static_cast<uint64_t>(state.left) - 1;  // draws before new words are needed
   uint64_t next = state.next + draws;
   if (draws > here) {
     uint64_t rest = draws - here;

@@ -11,7 +11,7 @@ namespace {
 
 // A generator's saved state, and the number that it would draw next.
 struct Generator {
-  std::array<uint64_t, 632> state{};  // seed, left and seeded, next, 624 words; what follows is not of the generator
+  std::array<uint64_t, 632> state{};  // seed, left and seeded, next, 624 words; the rest does not belong to the generator
 
   explicit Generator(uint32_t seed) {
     const int32_t left_and_seeded[2] = {1, 1};
@@ -52,7 +52,7 @@ TEST(RandomState, RefusesWhatIsNoState) {
   Generator generator(1);
   EXPECT_EQ(gpucast_vgpu_skip_random(generator.state.data(), 5000, 1), -1);
   const Generator before = generator;
-  generator.state[1] = 0;  // left: none
+  generator.state[1] = 0;  // left = 0
   EXPECT_EQ(generator.skip(1), -1);
   generator = before;
   generator.state[2] = 625;

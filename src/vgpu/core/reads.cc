@@ -1,4 +1,4 @@
-// What the host is told where it reads a small value from the card that is not known: zero, or what the capture layer knows better.
+// The values that the host gets when it reads a small unknown value from the card: zero, or a better value from the capture layer.
 #include <atomic>
 #include <cstring>
 #include <mutex>
@@ -14,18 +14,18 @@ namespace {
 
 constexpr size_t kScalarBytes = 8;
 
-// Of the calling thread: PyTorch reads from the card in the thread that called it.
+// One for each thread: PyTorch reads from the card in the thread that called it.
 struct Reads {
-  const char* last_kernel = "";  // launched
-  bool known = true;             // what was read last
+  const char* last_kernel = "";  // the last one launched
+  bool known = true;             // whether the contents of the last read were known
   std::vector<int64_t> answers;
   size_t next = 0;
-  bool counted = false;  // by the last kernel but for those that write what was counted
+  bool counted = false;  // the last counting kernel's mask has a noted count (`count`)
   int64_t count = 0;
 };
 thread_local Reads t_reads;
 
-// How many of a mask are not zero, by its address: autograd counts those again that it has kept.
+// The number of nonzero elements of a mask, by its address. Autograd counts masks again that it has saved.
 struct Counts {
   static constexpr size_t kMost = 1 << 16;
   std::atomic<bool> any{false};
@@ -41,8 +41,8 @@ std::atomic<void (*)()> g_on_unknown_count{nullptr};
 std::atomic<int (*)()> g_on_unknown_condition{nullptr};
 std::atomic<uint64_t> g_uploads{0};
 
-// nonzero, unique, repeat_interleave and the like count with CUB or Thrust, and then read how long their result is. Sizes that are tensors
-// are read in 8 bytes.
+// nonzero, unique, repeat_interleave and similar operations count with CUB or Thrust, and then read the length of their result. Sizes that
+// are tensors are read as 8 bytes.
 bool is_count(size_t size_bytes, std::string_view kernel) {
   return size_bytes == kScalarBytes || kernel.find("3cub") != kernel.npos || kernel.find("6thrust") != kernel.npos;
 }
@@ -56,7 +56,7 @@ void note_kernel(const char* name, const void* const* arguments) {
   if (!counts.any.load(std::memory_order_relaxed) || arguments == nullptr || std::strstr(name, "NonZeroOp") == nullptr ||
       std::strstr(name, "DeviceReduce") == nullptr)
     return;
-  // Its first argument is an iterator, which begins with the address (aten/src/ATen/native/cuda/Nonzero.cu, cub/device/device_reduce.cuh).
+  // The first argument is an iterator. Its first field is the address (aten/src/ATen/native/cuda/Nonzero.cu, cub/device/device_reduce.cuh).
   uint64_t address = 0;
   std::memcpy(&address, arguments[0], sizeof address);
   const std::lock_guard lock(counts.mutex);

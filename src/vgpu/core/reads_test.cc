@@ -43,7 +43,7 @@ TEST_F(Reads, UnknownValuesAreZerosOrWhatIsSaid) {
   gpucast_vgpu_answer_reads(answers, 2);
   EXPECT_EQ(read<int32_t>(), 5);
   EXPECT_EQ(read<int64_t>(), -1);
-  EXPECT_EQ(read<uint8_t>(), 255);  // the last stays
+  EXPECT_EQ(read<uint8_t>(), 255);  // the last value stays
   gpucast_vgpu_answer_reads(nullptr, 0);
   EXPECT_EQ(read<int64_t>(), 0);
 }

@@ -1,4 +1,4 @@
-// Which addresses belong to the virtual card, and what small copies left there. Internal to the core.
+// The address ranges of the virtual card, and the contents that small copies left there. Internal to the core.
 #pragma once
 
 #include <cstddef>
@@ -6,18 +6,18 @@
 
 namespace gpucast::vgpu {
 
-// Address ranges that the card's memory lies in: told apart from host addresses without a lock.
+// The address ranges of the card's memory. A lookup takes no lock.
 void add_device_region(uint64_t start, uint64_t size_bytes);
 bool in_device_region(uint64_t address);
 
 void forget_contents(uint64_t address, size_t size_bytes);
 bool any_contents();  // false: all of the card's memory reads as zeros
 
-// The host has read from the card, in this thread. Puts something better in the place of zeros where that is known (reads.cc).
+// This thread has read from the card. Replaces zeros by a better value if one is known (reads.cc).
 void note_read(void* to, size_t size_bytes, bool known);
 // The host has copied to the card.
 void note_upload(size_t size_bytes);
-// Launched by this thread. `name`: mangled, valid as long as its module is loaded.
+// This thread has launched a kernel. `name`: mangled, valid as long as its module is loaded.
 void note_kernel(const char* name, const void* const* arguments);
 
 }  // namespace gpucast::vgpu

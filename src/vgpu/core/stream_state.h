@@ -1,5 +1,5 @@
-// What streams.cc, stream_capture.cc and graphs.cc share: streams, events and captures, and the one lock that guards them, graphs and user
-// objects. Internal to the core.
+// The state that streams.cc, stream_capture.cc and graphs.cc share: streams, events and captures. One lock guards them, and also graphs and
+// user objects. Internal to the core.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +13,10 @@
 
 namespace gpucast::vgpu {
 
-// What a stream, or an event recorded on it, still waits for.
+// The unfinished work that a stream, or an event recorded on it, waits for.
 struct PendingWork {
-  std::set<uint64_t> held;         // held work (gpucast_vgpu_hold_stream) submitted before; finished work may be among it
-  std::vector<Arrival> arrivals;   // from other ranks
+  std::set<uint64_t> held;         // held work (gpucast_vgpu_hold_stream) submitted earlier; some of it may be finished
+  std::vector<Arrival> arrivals;   // posts of other ranks
   std::optional<Arrival> barrier;  // the last arrival, if it is a barrier
 };
 
@@ -26,7 +26,7 @@ struct Stream {
   uint64_t id = 0;
   int device = 0;
   uint64_t capture = 0;                // 0: not captured
-  std::vector<uint64_t> dependencies;  // of the next captured node
+  std::vector<uint64_t> dependencies;  // the nodes that the next captured node depends on
   bool held = false;
   PendingWork pending;
 };
@@ -34,7 +34,7 @@ struct Stream {
 struct Event {
   unsigned flags = 0;
   bool recorded = false;
-  uint64_t time_ns = 0;  // on the clock of a run without one: event_elapsed()
+  uint64_t time_ns = 0;  // in a run without a clock, for event_elapsed()
   uint64_t capture = 0;  // not 0: recorded on a stream while it was captured
   std::vector<uint64_t> dependencies;
   PendingWork pending;
@@ -47,9 +47,9 @@ struct StreamCapture {
 
 struct StreamState {
   std::mutex mutex;
-  // Multiples of 16, as pointers would be: PyTorch keeps flags in the low bits of a stream.
+  // Multiples of 16, like pointers: PyTorch keeps flags in the low bits of a stream.
   uint64_t last_handle = 0x5c0000001000;
-  uint64_t next_id = 1;  // of streams and captures
+  uint64_t next_id = 1;  // for streams and captures
   uint64_t event_records = 0;
   uint64_t next_held_work = 1;
   std::set<uint64_t> unfinished;  // held work
@@ -65,16 +65,16 @@ struct StreamState {
 
   bool any_unfinished(const PendingWork& work) const;
   void finish_held(const PendingWork& work);
-  void submit_held(Stream& stream);  // if the stream is held: one more piece of work
+  void submit_held(Stream& stream);  // if the stream is held: adds one piece of held work
 
   void break_capture(uint64_t id);
-  StreamCapture end_capture(uint64_t id);  // its streams are captured no more
+  StreamCapture end_capture(uint64_t id);  // its streams are no longer captured
 };
 
 StreamState& stream_state();
 using StreamLock = std::lock_guard<std::mutex>;
 
-// How many captures there are: spares the lock on every launch while there is none.
+// The number of captures. While it is 0, a launch needs no lock.
 int active_captures();
 void count_captures(int change);
 

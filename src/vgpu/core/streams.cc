@@ -17,9 +17,9 @@ namespace {
 
 constexpr uint64_t kClockOperationNs = 100'000, kClockRecordNs = 1'000;
 
-std::atomic<bool> g_holding{false};  // some stream was ever held
+std::atomic<bool> g_holding{false};  // some stream has ever been held
 
-// The last of each sender is enough: what a rank brings comes in order.
+// Only the last post of each sender is kept: the posts of a rank come in order.
 void add_arrival(std::vector<Arrival>& arrivals, const Arrival& added) {
   for (Arrival& arrival : arrivals) {
     if (arrival.board != added.board || arrival.from != added.from || arrival.whom != added.whom) continue;
@@ -33,7 +33,7 @@ void wait_for_arrivals(const std::vector<Arrival>& arrivals) {
   for (const Arrival& arrival : arrivals) arrival.came(true);
 }
 
-// `arrivals`: what the stream still waits for, moved out of it.
+// `arrivals`: gets the posts that the stream still waits for; the stream no longer has them.
 int finish_stream(uint64_t stream, std::vector<Arrival>* arrivals) {
   StreamState& state = stream_state();
   const StreamLock lock(state.mutex);

@@ -1,11 +1,11 @@
 // Streams and events: what the runtime (libs/cudart*.cc) and the driver (libs/cuda*.cc) share.
 //
-// Without a clock (clock.h) all work is over the moment it is asked for, so streams never wait (but for gpucast_vgpu_hold_stream, see
-// core.h, and for what other ranks bring, see stream_awaits). What is kept is what programs ask about: handles, the order of events on a
-// virtual clock, and which streams are being captured into which graph.
+// Without a clock (clock.h) all work is done at the moment of its submission, so streams never wait. There are two exceptions:
+// gpucast_vgpu_hold_stream (core.h) and posts of other ranks (stream_awaits). The state kept here is what programs query: handles, the
+// order of events on a virtual clock, and which streams are being captured into which graph.
 //
-// Functions return the codes that cudaError_t and CUresult have in common. Handles are numbers, never pointers to state:
-// an unknown one is an error code, not a crash.
+// Functions return the codes that cudaError_t and CUresult share. Handles are numbers, never pointers to state: an unknown handle is an
+// error code, not a crash.
 #pragma once
 
 #include <cstddef>
@@ -49,17 +49,17 @@ struct StreamInfo {
 GPUCAST_VGPU_API uint64_t stream_create(unsigned flags, int priority);
 GPUCAST_VGPU_API int stream_destroy(uint64_t stream);
 GPUCAST_VGPU_API int stream_info(uint64_t stream, StreamInfo* info);
-// A captured stream cannot be waited for: that ends its capture with an error, as on a card.
+// Waiting for a captured stream ends its capture with an error, as on a card.
 GPUCAST_VGPU_API int stream_synchronize(uint64_t stream);
 GPUCAST_VGPU_API int stream_query(uint64_t stream);
 GPUCAST_VGPU_API int device_synchronize();
-// Logs that the host waits here for the stream.
+// Logs that the host waits for the stream here.
 GPUCAST_VGPU_API void log_host_wait(uint64_t stream);
-// Work on the stream needs what another rank brings. The host waits for it when it synchronizes with the stream, an event behind it or the
-// device; queries (but of an event right behind a barrier) and cudaFree say that all is over, so that memory does not depend on how fast
-// the other ranks are.
+// Work on the stream needs the post of another rank. The host waits for the post when it synchronizes with the stream, a later event or the
+// device. Queries and cudaFree treat the work as done, so that memory does not depend on the speed of the other ranks. A query of an event
+// right after a barrier is the exception.
 GPUCAST_VGPU_API void stream_awaits(uint64_t stream, const Arrival& arrival);
-// What cudaFree waits for. No capture ends by it.
+// Finishes all work, as cudaFree does. It ends no capture.
 GPUCAST_VGPU_API void finish_all_work();
 
 // ---- Events ---------------------------------------------------------------------------------------------------------------
@@ -70,10 +70,11 @@ GPUCAST_VGPU_API int event_record(uint64_t event, uint64_t stream);
 GPUCAST_VGPU_API int event_query(uint64_t event);
 GPUCAST_VGPU_API int event_synchronize(uint64_t event);
 GPUCAST_VGPU_API int stream_wait_event(uint64_t stream, uint64_t event);
-// On the card's clock; without one on a clock that moves by 0.1 ms for each kernel, library call, copy or memset: the same in every run.
+// In time of the card's clock. Without a clock, a virtual one that advances 0.1 ms with each kernel, library call, copy or memset: the same
+// in every run.
 GPUCAST_VGPU_API int event_elapsed(uint64_t from, uint64_t to, float* elapsed_ms);
 
-// Calls it once the stream comes to it: at once, where there is no clock.
+// Calls the function once the stream reaches it. Without a clock it is called at once.
 GPUCAST_VGPU_API void call_host(HostFunction host, uint64_t stream);
 
 }  // namespace gpucast::vgpu

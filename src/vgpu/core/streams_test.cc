@@ -53,7 +53,7 @@ TEST(Streams, HeldWorkLastsUntilSomethingWaitsForIt) {
   EXPECT_EQ(stream_query(held), kNotReady);
   EXPECT_EQ(event_synchronize(before), kSuccess);
   EXPECT_EQ(stream_synchronize(other), kSuccess);
-  EXPECT_EQ(event_query(first), kNotReady) << "nobody waited for it";
+  EXPECT_EQ(event_query(first), kNotReady) << "nothing waited for it";
   EXPECT_EQ(event_synchronize(first), kSuccess);
   EXPECT_EQ(event_query(first), kSuccess);
   EXPECT_EQ(event_query(second), kNotReady) << "submitted after what was waited for";

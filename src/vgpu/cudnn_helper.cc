@@ -1,11 +1,11 @@
-// Asks the user's own cuDNN which engines it would choose, and how much scratch memory each takes, for a card that is not here:
-// cuDNN's "deviceless ahead-of-time compilation" (since 9.8). A process of its own, since some releases crash on some cards.
+// Asks the user's own cuDNN which engines it would choose for a card that is not here, and how much scratch memory each needs: cuDNN's
+// "deviceless ahead-of-time compilation" (since 9.8). It is a separate process because some releases crash on some cards.
 //
 //   cudnn_helper LIBCUDNN DEVICE_JSON LIBCUBLASLT...
 //
-// It leaves its parent at once, so that the script whose process started it never meets a child it does not know. Then on standard
-// output "started PID", and "ready VERSION" (as cudnnGetVersion()) or "failed REASON". From there each line in is a question
-// (libs/cudnn_question.h), each line out its answer or "failed REASON", until standard input ends.
+// It detaches from its parent at once, so that the script never meets a child process it does not know. Then it writes to standard output
+// "started PID", and "ready VERSION" (as cudnnGetVersion()) or "failed REASON". After that, each input line is a question
+// (libs/cudnn_question.h), and each output line is its answer or "failed REASON", until standard input ends.
 #include <dlfcn.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -28,7 +28,7 @@ namespace {
 using gpucast::vgpu::cudnn::element_bytes;
 using Descriptor = void*;
 
-// What of cudnn_graph.h is used, by its numbers there.
+// The parts of cudnn_graph.h used here, by their numbers there.
 constexpr int kEngine = 2, kEngineConfig = 3, kHeuristics = 4, kPlan = 5, kKnobChoice = 7, kDeviceProperties = 38;
 constexpr int kTypeBoolean = 2, kTypeInt64 = 3, kTypeHeuristicMode = 8, kTypeKnob = 9, kTypeNumericalNote = 11, kTypeDescriptor = 15,
               kTypeBehaviourNote = 19, kTypeChar = 24;
@@ -85,7 +85,8 @@ void load(void* library, const char* name, Function** function) {
   if (!*function) throw std::runtime_error(std::string("it has no ") + name);
 }
 
-// cuDNN looks for cuBLASLt by its SONAME and finds what is loaded already: ours. NVIDIA's own drops engines where there is no GPU.
+// cuDNN looks for cuBLASLt by its SONAME and finds the library that is already loaded: ours. NVIDIA's own offers fewer engines without a
+// GPU.
 void load_cudnn(const char* cudnn_path, char** cublas_paths) {
   for (; *cublas_paths; ++cublas_paths) {
     if (!dlopen(*cublas_paths, RTLD_NOW | RTLD_GLOBAL)) throw std::runtime_error(dlerror());
@@ -110,13 +111,13 @@ Owned device_properties(const char* json) {
   return device;
 }
 
-// ---- a question -------------------------------------------------------------------------------------------------------------
+// ---- A question -------------------------------------------------------------------------------------------------------------
 
 class GraphReader {
  public:
   explicit GraphReader(std::string_view text) : rest_(text) {}
 
-  // A node and all below it, finalized. They are kept in `owned`, children first.
+  // Makes a node and all below it, and finalizes them. `owned` keeps them, children first.
   Descriptor read(std::vector<Owned>* owned) {
     const auto type = static_cast<int>(number());
     Owned node(type);
@@ -245,7 +246,7 @@ std::string answer(std::string_view question, const Owned& device) {
   return text;
 }
 
-// What the script had open stays its own: a pipe has its end when the script ends.
+// Descriptors of the script are closed here, so that the script's pipes end when the script ends.
 void close_inherited() {
 #ifdef SYS_close_range
   if (syscall(SYS_close_range, 3u, ~0u, 0u) == 0) return;

@@ -1,7 +1,7 @@
 // What the libraries of libs/*.cc share: exporting a function, and logging a call with its shapes.
 //
-// Pointers to NVIDIA's opaque types and to data are `void*` here: the calling convention only sees a pointer. A function
-// that needs few of its arguments declares only those, which must come first; the caller removes the others.
+// Pointers to NVIDIA's opaque types and to data are `void*` here: the calling convention only sees a pointer. A function may declare only
+// its first arguments if it needs no others; the caller cleans up the rest.
 #pragma once
 
 #include <cstddef>
@@ -43,7 +43,7 @@ inline std::string json_object(std::span<const Field> fields) {
 }
 inline std::string json_object(std::initializer_list<Field> fields) { return json_object(std::span(fields.begin(), fields.size())); }
 
-// A call that would launch kernels: logged, and what small copies left in device memory is forgotten.
+// A call that would launch kernels. It is logged, and the contents of small copies in device memory are forgotten.
 inline void launched(const char* library, const char* name, uint64_t stream, std::initializer_list<Field> fields = {}) {
   log_call(library, name, json_object(fields).c_str(), stream);
   device_written();
@@ -51,7 +51,7 @@ inline void launched(const char* library, const char* name, uint64_t stream, std
 
 inline uint64_t number(const void* pointer) { return reinterpret_cast<uint64_t>(pointer); }
 
-// Version numbers as cuBLAS and others pack them: major, minor, patch of 120405 for step 10000, 100.
+// Version numbers as cuBLAS and others pack them: the major, minor and patch numbers of 120405 for step 10000, 100.
 inline int version_part(int version, int part, int major_step = 10000, int minor_step = 100) {
   if (part == 0) return version / major_step;
   if (part == 1) return version % major_step / minor_step;

@@ -1,7 +1,7 @@
 // Virtual cuBLAS: handles keep their settings, every operation succeeds and is logged with its shapes, nothing is computed.
 //
-// A handle of the real library also holds a few MiB of its own, taken from the device; the ledger accounts for it as
-// measured, so nothing is taken here. PyTorch hands over its own workspace (cublasSetWorkspace).
+// A handle of the real library also allocates a few MiB on the device. The ledger has a measured value for them, so nothing is allocated
+// here. PyTorch provides its own workspace (cublasSetWorkspace).
 #include "src/vgpu/libs/call.h"
 #include "src/vgpu/libs/cublas_status.h"
 
@@ -24,7 +24,7 @@ struct Handle {
 
 const char* transpose_name(int op) { return op == 0 ? "n" : op == 1 ? "t" : "c"; }
 
-// The batched factorizations report each matrix's status on the host where asked to: all fine.
+// The batched factorizations report each matrix's status on the host if the caller wants it: all succeed.
 Status operation(Handle* handle, const char* name, std::initializer_list<Field> fields = {}) {
   if (!handle) return kNotInitialized;
   launched("cublas", name, number(handle->stream), fields);
@@ -58,7 +58,7 @@ Status gemm_ex(Handle* handle, const char* name, int type_a, int type_b, int typ
                     {"batch", batch}});
 }
 
-// A result that goes to the host when the handle says so: everything computed here is zero.
+// A result that the handle's settings send to the host. Everything computed here is zero.
 template <typename Result>
 Status reduction(Handle* handle, const char* name, int64_t n, void* result, Result value) {
   if (!handle) return kNotInitialized;
@@ -98,7 +98,7 @@ GPUCAST_EXPORT int cublasGetProperty(int part, int* value) {
 }
 GPUCAST_EXPORT size_t cublasGetCudartVersion() { return static_cast<size_t>(gpucast::vgpu::profile().runtime_version); }
 
-// NOLINTBEGIN(bugprone-macro-parentheses): the macros below take types.
+// NOLINTBEGIN(bugprone-macro-parentheses): the macros below have types as arguments.
 #define SETTING(Name, Type, member)                            \
   GPUCAST_EXPORT int cublasSet##Name(Handle* h, Type value) {  \
     if (!h) return kNotInitialized;                            \
@@ -133,7 +133,7 @@ namespace {
 int copy_columns(int64_t rows, int64_t columns, int64_t element_bytes, const void* from, int64_t from_stride, void* to, int64_t to_stride,
                  int kind, void* stream) {
   if (rows < 0 || columns < 0 || element_bytes <= 0 || from_stride < rows || to_stride < rows) return kInvalidValue;
-  if (from_stride == rows && to_stride == rows) {  // one piece
+  if (from_stride == rows && to_stride == rows) {  // one contiguous piece
     rows *= columns;
     columns = rows > 0 ? 1 : 0;
   }

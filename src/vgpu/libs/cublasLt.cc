@@ -18,7 +18,7 @@ struct Layout {
 };
 static_assert(sizeof(Layout) <= 64);
 
-// Attributes are at most 8 bytes; 0 is every default that matters here.
+// Attributes have at most 8 bytes; 0 is the right default for all of them here.
 constexpr size_t kMatmulAttributes = 28;
 struct MatmulDesc {
   uint64_t value[kMatmulAttributes];
@@ -56,7 +56,7 @@ int get_bytes(const void* from, size_t have, void* to, size_t size_bytes, size_t
   return kSuccess;
 }
 
-// Where an attribute of a layout lives, and its size.
+// The place and size of a layout's attribute.
 struct Place {
   void* at;
   size_t size_bytes;
@@ -168,7 +168,7 @@ GPUCAST_EXPORT int cublasLtMatmulDescCreate(MatmulDesc** desc, int compute_type,
 GPUCAST_EXPORT int cublasLtMatmulDescDestroy(MatmulDesc* desc) { return destroy(desc); }
 GPUCAST_EXPORT int cublasLtMatmulDescSetAttribute(MatmulDesc* desc, unsigned attribute, const void* value, size_t size_bytes) {
   if (!desc || !value || size_bytes > 8) return kInvalidValue;
-  if (attribute >= kMatmulAttributes) return kSuccess;  // scaling modes and the like, which no answer of ours depends on
+  if (attribute >= kMatmulAttributes) return kSuccess;  // scaling modes and similar attributes; none of our answers depends on them
   desc->value[attribute] = 0;
   std::memcpy(&desc->value[attribute], value, size_bytes);
   return kSuccess;
@@ -211,7 +211,7 @@ GPUCAST_EXPORT int cublasLtMatmulAlgoGetHeuristic(void*, MatmulDesc* desc, Layou
 GPUCAST_EXPORT int cublasLtMatmulAlgoCheck(void*, MatmulDesc* desc, Layout*, Layout*, Layout*, Layout*, const Algorithm* algorithm,
                                            HeuristicResult* result) {
   if (!desc || !algorithm || !result) return kInvalidValue;
-  const Algorithm kept = *algorithm;  // may be part of *result
+  const Algorithm kept = *algorithm;  // it may lie inside *result
   *result = HeuristicResult{};
   result->algorithm = kept;
   result->waves = 1.0f;

@@ -141,11 +141,10 @@ CUDA_API int cuDeviceGetDefaultMemPool(uint64_t* pool, int device) {
 }
 CUDA_ALSO(cuDeviceGetMemPool, cuDeviceGetDefaultMemPool, uint64_t*, int);
 
-// ---- Contexts: a primary one for each device, which every thread has once it is in use
-// ------------------------------------------------------------
+// ---- Contexts: each device has a primary one. Once in use, every thread has it ---------------------------------------------------
 
 namespace {
-// What a thread has pushed. The one on top says which device is the current one; below all lies what cudaSetDevice chose.
+// The contexts that a thread has pushed. The top one gives the current device; under them all is the choice of cudaSetDevice.
 struct Pushed {
   uint64_t context;
   int device_before;
@@ -212,7 +211,7 @@ CUDA_API int cuCtxGetCurrent(uint64_t* context) {
 }
 
 namespace {
-// A context of the program's own is the primary one under another name: memory and streams are the card's anyway.
+// A context created by the program is an alias of the primary one: memory and streams belong to the card anyway.
 int create_context(uint64_t* context, unsigned flags, int device) {
   if (context == nullptr) return kInvalidValue;
   if (!is_device(device)) return kInvalidDevice;
@@ -305,7 +304,7 @@ CUDA_API int cuCtxDisablePeerAccess(uint64_t peer) {
 
 namespace {
 
-// Since which CUDA release the plain name means the version with this suffix. Others: since before CUDA 11.
+// The CUDA release since which the plain name means the version with this suffix. For other names: since before CUDA 11.
 struct Since {
   const char* name;
   int suffix, version;
@@ -361,7 +360,7 @@ CUDA_API int cuGetProcAddress_v2(const char* symbol, void** function, int versio
   const std::string name = symbol;
   *function = nullptr;
   if (name == "cuGraphInstantiate" && version >= 12000) {
-    *function = own_symbol("cuGraphInstantiateWithFlags");  // took over the plain name
+    *function = own_symbol("cuGraphInstantiateWithFlags");  // the plain name now means this function
   }
   for (int suffix = kNewestSuffix; suffix >= 2 && *function == nullptr; --suffix)
     if (suits(name, suffix, version)) *function = own_symbol(name + "_v" + std::to_string(suffix));

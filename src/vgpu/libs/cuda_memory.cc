@@ -122,7 +122,7 @@ CUDA_API int cuMemCreate(uint64_t* handle, size_t size, const cuda::MemAllocatio
   constexpr int kOnDevice = 1, kFabric = 8;
   if (handle == nullptr || properties == nullptr || properties->location.type != kOnDevice) return kInvalidValue;
   if (!is_device(properties->location.id)) return kInvalidDevice;
-  if (properties->requestedHandleTypes & kFabric) return kNotPermitted;  // as where no fabric is set up
+  if (properties->requestedHandleTypes & kFabric) return kNotPermitted;  // like a machine without a fabric
   return driver_code(physical_create(properties->location.id, size, handle));
 }
 CUDA_API int cuMemRelease(uint64_t handle) { return driver_code(physical_release(handle)); }

@@ -148,7 +148,7 @@ CUDA_API int cuKernelGetFunction(const void** function, const void* kernel) {
   return kSuccess;
 }
 
-// Linking gives an image that only our own cuModuleLoad reads.
+// The linked image can be loaded only by our own cuModuleLoad.
 CUDA_API int cuLinkCreate_v2(unsigned, int*, void**, uint64_t* state) {
   if (state == nullptr) return kInvalidValue;
   *state = module_load(nullptr);

@@ -145,7 +145,7 @@ CUDART_API int cudaDriverGetVersion(int* version) {
 }
 CUDART_API int cudaRuntimeGetVersion(int* version) {
   if (version == nullptr) return cudart_return(cudaErrorInvalidValue);
-  constexpr int kOldest = GPUCAST_CUDA == 12 ? 12040 : 13000;  // when the profile does not name one
+  constexpr int kOldest = GPUCAST_CUDA == 12 ? 12040 : 13000;  // used if the profile names no version
   *version = profile().runtime_version / 1000 == GPUCAST_CUDA ? profile().runtime_version : kOldest;
   return cudaSuccess;
 }
@@ -183,7 +183,7 @@ CUDART_API int cudaGetDeviceProperties(cuda::DeviceProp* properties, int device)
   if (properties == nullptr) return cudart_return(cudaErrorInvalidValue);
   if (!is_device(device)) return cudart_return(cudaErrorInvalidDevice);
 #if GPUCAST_CUDA == 12
-  // The unsuffixed name is CUDA 11's, whose struct ends there.
+  // The name without a suffix is CUDA 11's. Its struct ends there.
   cuda::DeviceProp whole;
   fill_properties(&whole, device);
   std::memcpy(static_cast<void*>(properties), &whole, offsetof(cuda::DeviceProp, hostRegisterSupported));
@@ -237,7 +237,7 @@ CUDART_API int cudaDeviceSynchronize() {
 }
 CUDART_API int cudaDeviceReset() { return cudaSuccess; }
 
-// Limits are remembered, nothing else: they have no effect on what is counted here.
+// Limits are only stored: they have no effect on what is counted here.
 namespace {
 size_t g_limits[] = {1024, 1 << 20, 8 << 20, 2, 2048, 128, 0};
 }

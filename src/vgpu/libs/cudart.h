@@ -14,7 +14,7 @@
 
 namespace gpucast::vgpu {
 
-// cudaError_t. Most are those of core/streams.h.
+// cudaError_t. core/streams.h has most of the codes.
 enum CudartError : int {
   cudaSuccess = 0,
   cudaErrorInvalidValue = 1,
@@ -35,14 +35,14 @@ enum CudartError : int {
   cudaErrorMissingConfiguration = 52,
 };
 
-// Passes the code on, and keeps it for cudaGetLastError when it is an error.
+// Returns the code, and keeps an error for cudaGetLastError.
 int cudart_return(int code);
 inline int cudart_return(Status status) {
   return cudart_return(status == Status::ok              ? cudaSuccess
                        : status == Status::out_of_memory ? cudaErrorMemoryAllocation
                                                          : cudaErrorInvalidValue);
 }
-// "Not supported", named in the log: for parts of a call that we cannot answer.
+// Returns "not supported" and logs the name: for parts of a call that have no answer here.
 int cudart_not_supported(const char* name);
 
 }  // namespace gpucast::vgpu

@@ -1,4 +1,4 @@
-// CUDA runtime: graphs. A node keeps the line that launching it writes to the log.
+// CUDA runtime: graphs. A node keeps the line that its launch writes to the log.
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -190,7 +190,7 @@ CUDART_API int cudaGraphDebugDotPrint(uint64_t graph, const char* path, unsigned
   return cudart_return(std::fclose(file) == 0 && written ? cudaSuccess : cudaErrorOperatingSystem);
 }
 
-// Memory that graphs allocate themselves: they cannot here.
+// Memory allocated by graph nodes: not supported here.
 CUDART_API int cudaDeviceGraphMemTrim(int) { return cudaSuccess; }
 CUDART_API int cudaDeviceGetGraphMemAttribute(int, int, void* value) {
   if (value == nullptr) return cudart_return(cudaErrorInvalidValue);

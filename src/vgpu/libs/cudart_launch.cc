@@ -1,4 +1,4 @@
-// CUDA runtime: kernels, how they are registered and launched, occupancy, libraries, driver entry points.
+// CUDA runtime: registration and launch of kernels, occupancy, libraries, driver entry points.
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ int launch(const void* handle, Dim3 grid, Dim3 block, size_t shared_bytes, uint6
   if (const int problem = stream_info(stream, &info)) return cudart_return(problem);
   if (!find_function(handle, &function)) return cudart_return(cudaErrorInvalidDeviceFunction);
   if (!function.has_code) return cudart_return(cudaErrorNoKernelImageForDevice);
-  // A card refuses these shapes; a program that reacts to it must see the same.
+  // A card refuses these shapes. A program that reacts to the error must get the same error here.
   const uint64_t threads = uint64_t{block.x} * block.y * block.z;
   const bool empty = threads == 0 || grid.x == 0 || grid.y == 0 || grid.z == 0;
   const DeviceProfile& card = profile();
@@ -33,7 +33,7 @@ int launch(const void* handle, Dim3 grid, Dim3 block, size_t shared_bytes, uint6
   return cudaSuccess;
 }
 
-// What `<<<...>>>` puts aside for the function it calls next, in the same thread.
+// The arguments of `<<<...>>>`, kept for the function that the same thread calls next.
 struct CallConfiguration {
   Dim3 grid, block;
   size_t shared_bytes;
@@ -90,7 +90,7 @@ CUDART_API int cudaLaunchKernelExC(const cuda::LaunchConfig* config, const void*
   return launch(function, config->gridDim, config->blockDim, config->dynamicSmemBytes, config->stream, arguments);
 }
 
-// The handle of a kernel is the host function it was registered under, in both shapes of the API.
+// In both forms of the API, a kernel's handle is the host function it was registered with.
 CUDART_API int cudaGetKernel(const void** kernel, const void* function) {
   Function known;
   if (kernel == nullptr) return cudart_return(cudaErrorInvalidValue);
@@ -252,7 +252,7 @@ CUDART_API int cudaGetDriverEntryPointByVersion(const char* symbol, void** funct
   const auto get = reinterpret_cast<GetProcAddress>(driver == nullptr ? nullptr : dlsym(driver, "cuGetProcAddress_v2"));
   if (get != nullptr) get(symbol, function, static_cast<int>(version), flags, nullptr);
   if (status != nullptr) *status = *function != nullptr ? kFound : kNotFound;
-  // With a place for the status, a missing symbol is no error.
+  // If the caller passes a place for the status, a missing symbol is not an error.
   return cudart_return(*function != nullptr || status != nullptr ? cudaSuccess : cudaErrorSymbolNotFound);
 }
 CUDART_API int cudaGetDriverEntryPoint(const char* symbol, void** function, unsigned long long flags, int* status) {

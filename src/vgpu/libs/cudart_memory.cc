@@ -16,7 +16,7 @@ namespace {
 uint64_t number(const void* pointer) { return reinterpret_cast<uint64_t>(pointer); }
 void* pointer(uint64_t address) { return reinterpret_cast<void*>(address); }
 
-// What copies from and to the device have in common: the stream must be known.
+// The common check of copies from and to the device: the stream must exist.
 int copy_on(void* to, const void* from, size_t size, int kind, uint64_t stream) {
   if (size == 0) return cudaSuccess;
   if (to == nullptr || from == nullptr || kind < 0 || kind > 4) return cudart_return(cudaErrorInvalidValue);
@@ -26,7 +26,7 @@ int copy_on(void* to, const void* from, size_t size, int kind, uint64_t stream) 
   return cudaSuccess;
 }
 
-// Copies that return when they are done cannot be captured.
+// Synchronous copies cannot be captured.
 int copy_now(void* to, const void* from, size_t size, int kind) {
   if (const int problem = stream_synchronize(0)) return cudart_return(problem);
   return copy_on(to, from, size, kind, 0);
@@ -86,7 +86,7 @@ CUDART_API int cudaMalloc(void** address, size_t size) {
 }
 
 CUDART_API int cudaFree(void* address) {
-  context_activate();  // cudaFree(0) is the customary way to ask for it
+  context_activate();  // programs call cudaFree(0) to create the context
   const uint64_t place = number(address);
   // A pool's memory first: it may start where the pool's own allocation starts.
   if (pool_free(place) == Status::ok) return cudaSuccess;
@@ -109,7 +109,7 @@ CUDART_API int cudaMalloc3D(cuda::PitchedPtr* place, cuda::Extent extent) {
   return cudaMallocPitch(&place->ptr, &place->pitch, extent.width, extent.height * extent.depth);
 }
 
-// Managed memory is the host's: programs read and write it there. It moves to the card page by page, so it is not counted.
+// Managed memory is host memory here: programs read and write it on the host. It moves to the card page by page, so it is not counted.
 CUDART_API int cudaMallocManaged(void** address, size_t size, unsigned) {
   if (address == nullptr || size == 0) return cudart_return(cudaErrorInvalidValue);
   *address = host_alloc(size);
@@ -328,7 +328,7 @@ CUDART_API int cudaMemPoolGetAttribute(uint64_t pool, int attribute, void* value
     return cudart_return(cudaErrorInvalidValue);
   const uint64_t values[] = {threshold, use.reserved_bytes, use.peak_reserved_bytes, use.used_bytes, use.peak_used_bytes};
   if (attribute >= 1 && attribute <= 3) {
-    *static_cast<int*>(value) = 1;  // how blocks may be reused: all ways
+    *static_cast<int*>(value) = 1;  // how blocks may be reused: in all ways
   } else if (attribute >= 4 && attribute <= 8) {
     *static_cast<uint64_t*>(value) = values[attribute - 4];
   } else {

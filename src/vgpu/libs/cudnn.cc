@@ -14,7 +14,7 @@ using gpucast::vgpu::Field;
 using gpucast::vgpu::launched;
 using gpucast::vgpu::number;
 
-// Settings of the small descriptors (activation, pooling, CTC, ...) that answers depend on.
+// Settings of the small descriptors (activation, pooling, CTC, ...), kept if an answer depends on them.
 struct Settings {
   int mode = 0;
   int64_t longest_label = 0;
@@ -250,7 +250,7 @@ GPUCAST_EXPORT int cudnnSetLRNDescriptor(Settings* settings) { return settings ?
 GPUCAST_EXPORT int cudnnSetOpTensorDescriptor(Settings* settings, int mode) { return cudnnSetActivationDescriptor(settings, mode); }
 GPUCAST_EXPORT int cudnnSetReduceTensorDescriptor(Settings* settings, int mode) { return cudnnSetActivationDescriptor(settings, mode); }
 
-// Element-wise operations, pooling, softmax: where the tensor that tells the shape stands differs.
+// Element-wise operations, pooling, softmax: they differ in the position of the tensor with the shape.
 #define FORWARD(Name) \
   GPUCAST_EXPORT int Name(Handle* handle, const void*, const void*, const Tensor* x) { return operation(handle, #Name, x); }
 FORWARD(cudnnActivationForward)
@@ -451,7 +451,7 @@ ConvolutionProblem convolution_problem(ConvolutionKind kind, const Tensor& x, co
   return {kind, x.type, x.dims, w.dims, y.dims, x.strides, convolution.padding, convolution.stride, convolution.dilation, algorithm};
 }
 
-// The three structures of a found algorithm are alike.
+// The three result structures have the same fields.
 struct AlgorithmPerformance {
   int algorithm, status;
   float time_ms;
@@ -460,7 +460,7 @@ struct AlgorithmPerformance {
   int reserved[3];
 };
 
-// Offers one algorithm, 1 of each direction (deterministic, implicit products).
+// Offers one algorithm, number 1 of each direction (deterministic, implicit products).
 int found_algorithm(ConvolutionKind kind, const Tensor* x, const Tensor* w, const Tensor* y, const Settings* convolution, int requested,
                     int* returned, AlgorithmPerformance* results) {
   if (!x || !w || !y || !convolution || !returned || !results) return kBadParamNullPointer;

@@ -24,12 +24,12 @@ extern char** environ;
 namespace gpucast::vgpu::cudnn {
 namespace {
 
-constexpr double kTimeout_s = 60;  // cold, it reads hundreds of MB of libraries
+constexpr double kTimeout_s = 60;  // the first start reads hundreds of MB of libraries
 constexpr size_t kMostLine = 1 << 20;
 constexpr off_t kMostFile = 64 << 20;
 
-// As cuDNN's own cudnn_frontend writes it from a device (CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION); what the profile does not have is
-// alike on all cards from compute capability 6.0 on.
+// In the form of cuDNN's own cudnn_frontend (CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION). The values that the profile does not have are the
+// same on all cards from compute capability 6.0 on.
 std::string device_json() {
   const DeviceProfile& p = profile();
   const auto field = [](const char* name, int64_t value) { return "\"" + std::string(name) + "\":" + std::to_string(value) + ","; };
@@ -50,7 +50,7 @@ std::string device_json() {
          "\"deviceName\":\"" + name + "\"}";
 }
 
-// The folder vgpu/, where the helper lies; this library is in vgpu/cudaN/.
+// The folder vgpu/, which contains the helper; this library is in vgpu/cudaN/.
 std::string library_folder() {
   Dl_info info{};
   if (dladdr(reinterpret_cast<void*>(&library_folder), &info) == 0 || info.dli_fname == nullptr) return ".";
@@ -59,7 +59,7 @@ std::string library_folder() {
   return path.empty() ? "." : path;
 }
 
-// For its start and for each answer.
+// The time limit of the helper's start and of each answer.
 int timeout_ms() {
   const char* given = std::getenv("GPUCAST_CUDNN_TIMEOUT_S");
   const double seconds = given == nullptr ? 0 : std::atof(given);
@@ -71,7 +71,7 @@ bool exists(const std::string& path) {
   return stat(path.c_str(), &status) == 0;
 }
 
-// What the helper gets of the environment: nothing that would load other libraries into it, or print.
+// The helper's environment, without variables that would load other libraries into it or make it print.
 std::vector<char*> helper_environment() {
   std::vector<char*> kept;
   for (char** entry = environ; *entry; ++entry) {
@@ -85,7 +85,7 @@ std::vector<char*> helper_environment() {
 
 class Helper {
  public:
-  // "" once it is ready; else why it is not.
+  // Returns "" once it is ready, or else the reason why it is not.
   std::string start() {
     const std::string folder = library_folder(), helper = folder + "/cudnn_helper", device = device_json();
     std::vector<std::string> words = {helper, profile().cudnn_library, device};
@@ -133,7 +133,7 @@ class Helper {
 
   bool running() const { return read_ >= 0; }
 
-  // False: it is gone, and `reply` says why.
+  // False: the helper is gone, and `reply` gives the reason.
   bool ask(const std::string& question, std::string* reply) {
     const std::string line = question + "\n";
     for (size_t sent = 0; sent < line.size();) {
@@ -150,7 +150,7 @@ class Helper {
   }
 
  private:
-  // Without a SIGPIPE for the script's process.
+  // Without a SIGPIPE to the script's process.
   ssize_t write_whole(const char* data, size_t size) const {
     sigset_t pipe, before;
     sigemptyset(&pipe);
@@ -196,7 +196,7 @@ class Helper {
 
   std::string what_happened(const char* when) const { return std::string(timed_out_ ? "it hung " : "it crashed ") + when; }
 
-  // Closes it, by force if it has to be. Returns `why`.
+  // Ends the helper, with a signal if necessary. Returns `why`.
   std::string end(std::string why) {
     if (pid_ > 0) kill(pid_, SIGKILL);
     close(write_);
@@ -234,7 +234,7 @@ struct Asker {
     }
   }
 
-  // Several processes may write at once: whole lines, at the end. Without a file, it is asked again next time.
+  // Several processes may write at once, so whole lines are appended. Without a file, the question is asked again next time.
   static void keep(const std::string& question, const std::string& answer) {
     if (profile().cudnn_answers[0] == '\0') return;
     const int fd = open(profile().cudnn_answers, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
@@ -267,7 +267,7 @@ struct Asker {
     }
     answers.emplace(question, reply);
     std::optional<std::vector<EngineAnswer>> parsed = parse_answer(reply);
-    if (parsed) keep(question, reply);  // a failure may be this once
+    if (parsed) keep(question, reply);  // a failure may not happen again
     return parsed;
   }
 };

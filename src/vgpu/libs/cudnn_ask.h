@@ -1,4 +1,4 @@
-// The user's own cuDNN, asked through a helper process what it would choose on the virtual card.
+// Asks the user's own cuDNN, through a helper process, what it would choose on the virtual card.
 #pragma once
 
 #include <optional>
@@ -12,8 +12,8 @@ namespace gpucast::vgpu::cudnn {
 // Whether the profile names a cuDNN to ask.
 bool may_ask();
 
-// What it answers to a question (cudnn_question.h). From memory, from the file of earlier answers, or from the helper, which the first
-// question that is new starts. Nothing: it has no answer, or the helper is gone (then that is a warning in the log, once).
+// cuDNN's answer to a question (cudnn_question.h). It comes from memory, from the file of earlier answers, or from the helper, which starts
+// at the first new question. Nothing: cuDNN has no answer, or the helper is gone (then the log gets one warning).
 std::optional<std::vector<EngineAnswer>> ask(const std::string& question);
 
 }  // namespace gpucast::vgpu::cudnn

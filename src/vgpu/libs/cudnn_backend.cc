@@ -1,5 +1,5 @@
-// Virtual cuDNN's graph interface: descriptors that keep whatever is set on them, heuristics that offer what the user's own cuDNN would
-// (cudnn_ask.h) or else two engines for every graph, plans that log their operations when executed.
+// Virtual cuDNN's graph interface: descriptors keep all their attributes, heuristics offer the engines of the user's own cuDNN
+// (cudnn_ask.h) or else two engines for every graph, and plans log their operations when executed.
 //
 // A descriptor's attributes are kept as bytes; descriptors set as attributes are shared, since callers destroy theirs while
 // others still refer to them. A caller reads a descriptor-valued attribute into a descriptor of its own, which then
@@ -74,22 +74,22 @@ enum AttributeName : int {
   kEngineBehaviourNotes = 1305,
 };
 
-constexpr int64_t kEngines = 2;  // PyTorch and cudnn-frontend expect a choice
+constexpr int64_t kEngines = 2;  // PyTorch and cudnn-frontend expect more than one
 
 struct Node;
 struct Attribute {
   int type = 0;
   int64_t count = 0;
   std::vector<char> bytes;
-  std::vector<std::shared_ptr<Node>> nodes;  // of descriptor-valued attributes
+  std::vector<std::shared_ptr<Node>> nodes;  // if the attribute holds descriptors
 };
 struct Node {
   int type = 0;
   bool finalized = false;
   std::map<int, Attribute> attributes;
-  std::string log_arguments;  // of a plan
+  std::string log_arguments;  // for a plan
   int64_t workspace_bytes = 0;
-  std::optional<EngineAnswer> answer;  // of an engine config: what the user's own cuDNN says of it
+  std::optional<EngineAnswer> answer;  // for an engine config: the answer of the user's own cuDNN
 
   const Attribute* find(int name) const {
     const auto found = attributes.find(name);
@@ -114,7 +114,7 @@ struct Node {
     return value;
   }
 };
-// What the caller's cudnnBackendDescriptor_t points to.
+// The object behind the caller's cudnnBackendDescriptor_t pointer.
 struct Descriptor {
   std::shared_ptr<Node> node;
 };
@@ -178,7 +178,7 @@ const char* operation_name(int type) {
   }
 }
 
-// Which attributes of a convolution hold its tensors: x (or dx), w (or dw), y (or dy), and its descriptor.
+// The attributes of a convolution that hold its tensors x (or dx), w (or dw), y (or dy), and its descriptor.
 struct ConvolutionAttributes {
   ConvolutionKind kind;
   int descriptor, x, w, y;
@@ -199,7 +199,7 @@ bool convolution_attributes(int type, ConvolutionAttributes* out) {
   }
 }
 
-// One operation as JSON; adds the scratch memory it takes.
+// One operation as JSON. Adds its scratch memory to *workspace_bytes.
 std::string describe(const Node& operation, int engine, int64_t* workspace_bytes) {
   ConvolutionAttributes names{};
   if (convolution_attributes(operation.type, &names)) {
@@ -228,7 +228,7 @@ std::string describe(const Node& operation, int engine, int64_t* workspace_bytes
                                          {"dilation", problem.dilation}});
     }
   }
-  // Any other: its real tensors, in the order of their attributes.
+  // For any other operation: its real tensors, in the order of their attributes.
   std::string tensors;
   for (const auto& [name, attribute] : operation.attributes) {
     for (const auto& node : attribute.nodes) {
@@ -245,7 +245,7 @@ std::string describe(const Node& operation, int engine, int64_t* workspace_bytes
 
 // ---- asking the user's own cuDNN -----------------------------------------------------------------------------------------------
 
-// As cudnn_question.h says. False: it refers to something that cannot be told.
+// Writes the node in the form of cudnn_question.h. False: a pointer or a fraction in it has no text form.
 bool write_question(const Node& node, std::string* text) {
   *text += std::to_string(node.type) + '{';
   for (const auto& [name, attribute] : node.attributes) {
@@ -271,7 +271,7 @@ bool write_question(const Node& node, std::string* text) {
   return true;
 }
 
-// Convolutions, alone or with pointwise operations behind them: what PyTorch leaves to cuDNN's choice.
+// Convolutions, alone or followed by pointwise operations: the graphs for which PyTorch leaves the choice to cuDNN.
 bool is_convolution(const Node& graph) {
   const Attribute* operations = graph.find(kGraphOperations);
   bool convolution = false;
@@ -326,7 +326,7 @@ std::shared_ptr<Node> engine_config(const std::shared_ptr<Node>& graph, const En
   return config;
 }
 
-// A plan knows what to log, and how much scratch memory it takes, once its engine config is known. False: cuDNN makes no such plan.
+// Once its engine config is known, a plan knows its log line and its scratch memory. False: cuDNN makes no such plan.
 bool finish_plan(Node* plan) {
   const auto config = plan->node(kPlanConfig);
   const auto engine = config ? config->node(kConfigEngine) : nullptr;
@@ -349,7 +349,7 @@ bool finish_plan(Node* plan) {
   return true;
 }
 
-// What PyTorch reads of a plan's JSON where it leaves an engine out on some cards (plan_errata_exception, Conv_v8.cpp).
+// The part of a plan's JSON with which PyTorch excludes an engine on some cards (plan_errata_exception, Conv_v8.cpp).
 std::string plan_json(const Node& plan) {
   const auto& card = gpucast::vgpu::profile();
   const auto config = plan.node(kPlanConfig);
@@ -359,7 +359,7 @@ std::string plan_json(const Node& plan) {
          ",\"smVersion\":" + std::to_string(card.compute_major * 100 + card.compute_minor * 10) + ",\"knobChoices\":{}}}";
 }
 
-// Attributes that are asked for and never set.
+// Attributes that callers read and never set.
 bool computed(const Node& node, int name, Attribute* out) {
   const auto integers = [&](int type, std::initializer_list<int64_t> values) {
     *out = {type, static_cast<int64_t>(values.size()), {}, {}};

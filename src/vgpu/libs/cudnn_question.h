@@ -1,9 +1,9 @@
-// What the virtual cuDNN asks the real one about a graph of backend descriptors, and its answer, as text (cudnn_helper.cc asks).
+// The questions of the virtual cuDNN to the real one about a graph of backend descriptors, and the answers, as text (cudnn_helper.cc asks).
 //   question  MODE NODE                             cudnnBackendHeurMode_t
 //   NODE      TYPE{ATTRIBUTE;ATTRIBUTE;...}         cudnnBackendDescriptorType_t
 //   ATTRIBUTE NAME:TYPE=VALUE,VALUE,...             cudnnBackendAttributeName_t, cudnnBackendAttributeType_t
 //   VALUE     a NODE where the type is a descriptor; else a decimal number, the element's bytes read as a signed integer
-//   answer    ENGINE,WORKSPACE,NOTES,NOTES,KNOBS;ENGINE,...   engines in cuDNN's order, the one it would choose first
+//   answer    ENGINE,WORKSPACE,NOTES,NOTES,KNOBS;ENGINE,...   engines in cuDNN's order of preference
 //             WORKSPACE in bytes, or "x": cuDNN makes no plan with this engine; NOTES 1.5.9: numerical, then behaviour;
 //             KNOBS 12=3.27=1, type and value
 #pragma once
@@ -42,7 +42,7 @@ constexpr size_t element_bytes(int type) {
 
 struct EngineAnswer {
   int64_t engine = 0;                      // its global index
-  std::optional<int64_t> workspace_bytes;  // nothing: no plan can be made with it
+  std::optional<int64_t> workspace_bytes;  // nothing: cuDNN makes no plan with it
   std::vector<int32_t> numerical_notes;    // cudnnBackendNumericalNote_t
   std::vector<int32_t> behaviour_notes;    // cudnnBackendBehaviorNote_t
   std::string knobs;
@@ -72,7 +72,7 @@ inline bool read_notes(std::string_view text, std::vector<int32_t>* notes) {
 
 }  // namespace detail
 
-// Nothing: no answer ("failed ...", or damaged). An empty list: cuDNN has no engine for it.
+// Nothing: no answer ("failed ...", or damaged text). An empty list: cuDNN has no engine for the graph.
 inline std::optional<std::vector<EngineAnswer>> parse_answer(std::string_view text) {
   std::vector<EngineAnswer> engines;
   while (!text.empty()) {
@@ -91,13 +91,13 @@ inline std::optional<std::vector<EngineAnswer>> parse_answer(std::string_view te
   return engines;
 }
 
-// A line of the file of answers: question, answer and a checksum, since a line may be cut off or written by two at once. It begins with
-// the end of the line before, which may have none.
+// A line of the file of answers: question, answer and a checksum. A line may be cut off, or two processes may write at once: the checksum
+// detects both. The text begins with a line end, because the line before may have none.
 inline std::string answer_line(std::string_view question, std::string_view answer) {
   const std::string line = std::string(question) + '\t' + std::string(answer);
   return '\n' + line + '\t' + std::to_string(checksum(line));
 }
-// False: not such a line. `line` without the newline.
+// False: not a valid line. `line` has no line end.
 inline bool parse_answer_line(std::string_view line, std::string_view* question, std::string_view* answer) {
   const size_t tab = line.rfind('\t');
   uint64_t written = 0;

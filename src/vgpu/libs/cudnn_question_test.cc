@@ -39,7 +39,7 @@ TEST(CudnnAnswerLine, ComesBack) {
   EXPECT_EQ(answer, "34,75392,,,");
 }
 
-// Cut off, or with one character changed, it is none.
+// A line that is cut off, or has one changed character, is not valid.
 TEST(CudnnAnswerLine, DamageIsSeen) {
   const std::string line = answer_line("0 15{}", "34,75392,,,;1,588,,,").substr(1);
   std::string_view question, answer;

@@ -124,7 +124,7 @@ GPUCAST_EXPORT int cudnnGetRNNTempSpaceSizes(Handle*, Rnn* rnn, int mode, RnnDat
   if (reserve_bytes) *reserve_bytes = rnn_reserve_bytes(asked);
   return kSuccess;
 }
-// Where matrix and bias number `id` of a pseudo-layer lie: 0 to gates-1 input, then recurrent, then the projection.
+// The place of matrix and bias number `id` of a pseudo-layer: 0 to gates-1 input, then recurrent, then the projection.
 GPUCAST_EXPORT int cudnnGetRNNWeightParams(Handle*, Rnn* rnn, int32_t pseudo_layer, size_t, const char* weights, int32_t id, Tensor* matrix,
                                            const char** matrix_address, Tensor* bias, const char** bias_address) {
   if (!rnn) return kBadParamNullPointer;
@@ -181,14 +181,14 @@ GPUCAST_EXPORT int cudnnRNNBackwardWeights_v8(Handle* handle, Rnn* rnn, int, con
 }
 
 // ---- cuDNN 8's older interface, of PyTorch before 2.4 --------------------------------------------------------------------------------
-// The input's width is not the descriptor's there: each call brings it.
+// In this interface each call brings the input's width; the descriptor does not have it.
 namespace {
 
 Rnn* with_input(Rnn* rnn, const Tensor* x) {
   if (rnn && x && x->dims.size() > 1) rnn->input_size = x->dims[1];
   return rnn;
 }
-// `x`: the input of each step, a batch of that step's length.
+// `x`: the input of each step, with the batch of that step.
 RnnData steps_of(int steps, const Tensor* const* x) {
   RnnData data;
   data.steps = steps;

@@ -1,4 +1,4 @@
-// What the files of the virtual cuDNN share: status codes, the handle, descriptors of tensors, data types.
+// Shared by the files of the virtual cuDNN: status codes, the handle, descriptors of tensors, data types.
 #pragma once
 
 #include "src/vgpu/libs/call.h"
@@ -18,7 +18,7 @@ struct Handle {
   void* stream = nullptr;
 };
 
-// A tensor, or a filter (then `format` says how it lies).
+// A tensor, or a filter (then `format` is its memory layout).
 struct Tensor {
   int type = 0;
   int format = 0;
@@ -38,7 +38,7 @@ inline size_t type_bytes(int type) {
 }
 
 inline size_t tensor_bytes(const Tensor& tensor) {
-  size_t last = 0;  // the furthest element
+  size_t last = 0;  // the index of the last element
   for (size_t i = 0; i < tensor.dims.size(); ++i) {
     if (tensor.dims[i] <= 0) return 0;
     last += static_cast<size_t>((tensor.dims[i] - 1) * tensor.strides[i]);

@@ -7,17 +7,18 @@
 
 namespace gpucast::vgpu::cudnn {
 
-// What measured runs tell of releases that cannot be asked (before 9.8), and 0 for all else:
-// - On the RTX 3060 a forward depthwise convolution in channels-last (ConvNeXt) takes 4 x (bytes of x + bytes of y), on the RTX 4060
+// For releases that cannot be asked (before 9.8), these sizes come from measured runs; all others are 0:
+// - On the RTX 3060 a forward depthwise convolution in channels-last (ConvNeXt) needs 4 x (bytes of x + bytes of y), on the RTX 4060
 //   nothing.
-// - There a forward convolution in NCHW whose groups have 8 channels (RegNetY-400MF) takes a copy of x: that brings three runs of
-//   three optimizers and batch sizes from 6 to 11 % off to within 2.3 %. With 16 channels (RegNetX-400MF) nothing does best.
-// - Leaving them out makes measured CNN runs (RTX 3060 and 4060, torch 2.6) look 2.3 % too small in the median, and up to
-//   17 % on VGG and MnasNet; transformers are exact without.
-// - No rule for other models carried over from one run to another, and repeats differ by 20 to 56 MiB.
-// - One recorded run of small convolutions (float32, NCHW, 5x5 windows, batch 1, card unknown) took in every forward and
-//   backward-data pass a copy of the filter and one float for each output channel: 204800 + 256 bytes for 32 -> 64
-//   channels, 51200 + 128 for 16 -> 32; some of them 32768 more, and a filter of 30 channels 2048 more.
+// - On the RTX 3060 a forward convolution in NCHW with 8 channels a group (RegNetY-400MF) needs a copy of x. With this rule, the errors
+//   of three runs with three optimizers and batch sizes fall from between 6 and 11 % to at most 2.3 %. With 16 channels (RegNetX-400MF)
+//   no scratch memory fits best.
+// - Without scratch memory, measured CNN runs (RTX 3060 and 4060, torch 2.6) are estimated 2.3 % too small in the median, and up to 17 %
+//   on VGG and MnasNet. Transformers are exact without it.
+// - No rule for other models held from one run to another, and repeated runs differ by 20 to 56 MiB.
+// - In one recorded run of small convolutions (float32, NCHW, 5x5 windows, batch 1, card unknown), every forward and backward-data pass
+//   used a copy of the filter and one float for each output channel: 204800 + 256 bytes for 32 -> 64 channels, 51200 + 128 for 16 -> 32.
+//   Some passes used 32768 bytes more, and a filter of 30 channels 2048 more.
 size_t convolution_workspace_bytes(const ConvolutionProblem& problem) {
   constexpr int kFirstThatCanBeAsked = 90800, kFloat = 0;
   const DeviceProfile& card = profile();
@@ -38,22 +39,22 @@ size_t convolution_workspace_bytes(const ConvolutionProblem& problem) {
   return static_cast<size_t>(floats) * sizeof(float);
 }
 
-// 0 is what a recorded run shows for float32 NCHW (spatial): cudnn_batch_norm allocates its output and the two statistics
-// and nothing else, backward likewise. For the persistent kernels of channels-last data no figure is published or
-// recorded; PyTorch asks for no fused activation, so no mask of it need be kept, and we take 0 as well.
+// A recorded run shows 0 for float32 NCHW (spatial): cudnn_batch_norm allocates its output and the two statistics and nothing else, and so
+// does backward. For the persistent kernels of channels-last data no figure is published or recorded. PyTorch requests no fused activation,
+// so no mask has to be kept, and we assume 0 there too.
 size_t batch_norm_forward_workspace_bytes(const BatchNormProblem&) { return 0; }
 size_t batch_norm_backward_workspace_bytes(const BatchNormProblem&) { return 0; }
 size_t batch_norm_reserve_bytes(const BatchNormProblem&) { return 0; }
 
-// A model. Forward multiplies a layer's whole input by its gate matrices first and so holds all gates of one layer;
-// backward does the same for the gates' gradients.
+// A model. Forward first multiplies a layer's whole input by its gate matrices, and so it holds all gates of one layer. Backward does the
+// same for the gradients of the gates.
 size_t rnn_workspace_bytes(const RnnProblem& problem) {
   const int64_t gates = problem.steps * problem.batch * problem.directions * rnn_gates(problem.cell) * problem.hidden_size;
   return static_cast<size_t>(gates) * problem.element_bytes;
 }
 
-// A model. Backward needs, for every layer, direction, step and sample: the gates, an LSTM's cell state or a GRU's
-// recurrent candidate, and what the layer hands on to the next one (twice with dropout: before and after).
+// A model. For every layer, direction, step and sample, backward needs the gates, an LSTM's cell state or a GRU's recurrent candidate, and
+// the layer's output for the next layer (twice with dropout: before and after).
 size_t rnn_reserve_bytes(const RnnProblem& problem) {
   if (!problem.training) return 0;
   const int64_t cells = problem.steps * problem.batch * problem.directions;

@@ -1,5 +1,5 @@
-// Scratch memory that cuDNN asks its caller for. PyTorch allocates it, so these sizes are part of a job's peak. All of
-// cuDNN's size questions are answered here and nowhere else: NVIDIA publishes no formulas, so each is a model, and says so.
+// Scratch memory that cuDNN requires from its caller. PyTorch allocates it, so these sizes are part of a job's peak. All of cuDNN's size
+// queries are answered here and nowhere else: NVIDIA publishes no formulas, so each function is a model, and its comment says so.
 #pragma once
 
 #include <cstddef>
@@ -16,11 +16,11 @@ struct ConvolutionProblem {
   std::vector<int64_t> x, w, y;    // dimensions, channels second; w: outputs, inputs per group, window
   std::vector<int64_t> x_strides;  // in elements; channel stride 1: channels last
   std::vector<int64_t> padding, stride, dilation;
-  int engine;  // which of the offered plans
+  int engine;  // the number of the offered plan
 };
 size_t convolution_workspace_bytes(const ConvolutionProblem& problem);
 
-// cudnnBatchNormMode_t: 1 spatial, 2 spatial persistent (what PyTorch takes for channels last).
+// cudnnBatchNormMode_t: 1 spatial, 2 spatial persistent (PyTorch's mode for channels last).
 struct BatchNormProblem {
   int mode;
   int type;

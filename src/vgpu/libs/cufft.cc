@@ -1,8 +1,8 @@
 // Virtual cuFFT: plans remember their shape, executions are logged.
 //
-// Work area (a model; cuFFT's documentation only says that it is about the size of the signal, more for sizes with large
-// prime factors): none for a one-dimensional transform that one kernel can do, else as much as the complex signal, and
-// four times that where a dimension has a prime factor above 127 (Bluestein's algorithm pads to more than twice the size).
+// Work area (a model; cuFFT's documentation only says that it is about the size of the signal, and more for sizes with large prime
+// factors): none for a one-dimensional transform that one kernel can do; otherwise the size of the complex signal, and four times that if a
+// dimension has a prime factor above 127 (Bluestein's algorithm pads to more than twice the size).
 #include <map>
 #include <memory>
 #include <mutex>

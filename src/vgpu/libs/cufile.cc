@@ -1,5 +1,5 @@
-// Virtual cuFile: the driver opens and closes; direct transfers between files and device memory are not supported, which
-// sends callers to their ordinary path.
+// Virtual cuFile: the driver opens and closes. Direct transfers between files and device memory are not supported, so callers use their
+// ordinary path.
 #include "src/vgpu/libs/call.h"
 
 namespace {

@@ -1,6 +1,6 @@
-// Virtual CUPTI: in a run with a clock the activity interface tells of its work and calls (cupti_recorder.h); otherwise everything can be
-// switched on and no record ever comes. (Kineto gives up with "string pointer is null" when CUPTI fails.) The counter interfaces (profiler,
-// PC sampling, metrics) keep their "not supported".
+// Virtual CUPTI. In a run with a clock the activity interface reports the work and calls of the clock (cupti_recorder.h). Otherwise
+// everything can be switched on, and no record comes. (If CUPTI failed, Kineto would give up with "string pointer is null".) The counter
+// interfaces (profiler, PC sampling, metrics) keep their "not supported".
 #include <ctime>
 
 #include "src/vgpu/core/activities.h"
@@ -27,7 +27,7 @@ Recorder& recorder() {
   return one;
 }
 
-// Writes an answer where the caller wants one.
+// Writes an answer if the caller provides a place for it.
 template <typename T>
 int answer(T* out, T value) {
   if (!out) return kInvalidParameter;

@@ -1,5 +1,5 @@
-// The functions of the CUDA runtime and driver that the virtual GPU answers, as CUPTI numbers and names them ("callback ids": the same in
-// all releases, checked in types_check.cc). A runtime function's name ends with the release that gave it this form.
+// The functions of the CUDA runtime and driver that the virtual GPU answers, with CUPTI's numbers and names ("callback ids": the same in
+// all releases, checked in types_check.cc). The name of a runtime function ends with the release that introduced this form.
 #pragma once
 
 // clang-format off

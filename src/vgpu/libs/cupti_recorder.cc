@@ -16,9 +16,9 @@
 namespace gpucast::vgpu::cupti {
 namespace {
 
-constexpr int64_t kBetweenClocksNs = 10'000'000;   // two readings of two clocks tell their ratio well when they are this far apart
-constexpr size_t kMostOfOneCallBytes = 256 << 10;  // of a graph of thousands of kernels
-constexpr size_t kCallsBetweenDrains = 256 << 10;  // where nobody flushes
+constexpr int64_t kBetweenClocksNs = 10'000'000;   // two readings of both clocks give their ratio well when they are this far apart
+constexpr size_t kMostOfOneCallBytes = 256 << 10;  // for graphs of thousands of kernels
+constexpr size_t kCallsBetweenDrains = 256 << 10;  // if the profiler does not flush
 
 struct FunctionRow {
   uint32_t id;
@@ -54,7 +54,7 @@ Ids ids_of(bool driver) {
 uint64_t bit(uint32_t kind) { return uint64_t{1} << kind; }
 bool has(uint64_t kinds, uint32_t kind) { return (kinds & bit(kind)) != 0; }
 
-// What the calling thread has pushed, by kind.
+// The ids that the calling thread has pushed, by kind.
 std::vector<uint64_t>& externals_of_thread(uint32_t kind) {
   thread_local std::array<std::vector<uint64_t>, kExternalKinds> pushed;
   return pushed[kind];
@@ -80,7 +80,8 @@ SynchronizationType synchronization_type(std::string_view function) {
   return function.ends_with("StreamSynchronize") ? kStreamSynchronize : kContextSynchronize;
 }
 
-// NCCL's calls by the names of its kernels, by which readers of traces know communication: "ncclDevKernel_AllReduce" of "ncclAllReduce".
+// NCCL's calls with the names of its kernels, because readers of traces recognize communication by them: "ncclDevKernel_AllReduce" for
+// "ncclAllReduce".
 const char* kernel_name(const char* name) {
   constexpr std::string_view kNccl = "nccl";
   if (std::strncmp(name, kNccl.data(), kNccl.size()) != 0 || std::isupper(static_cast<unsigned char>(name[kNccl.size()])) == 0) return name;
@@ -150,7 +151,7 @@ Result Recorder::register_callbacks(RequestBuffer ask, CompleteBuffer give) {
 }
 
 Result Recorder::enable(uint32_t kind, bool on) {
-  if (kind == 0 || kind >= kKinds) return kSuccess;  // of newer releases
+  if (kind == 0 || kind >= kKinds) return kSuccess;  // a kind of newer releases
   const std::lock_guard lock(mutex_);
   if (on && kinds_ == 0) source_.record(true, calls_of_source_);
   kinds_ = on ? kinds_ | bit(kind) : kinds_ & ~bit(kind);
@@ -192,7 +193,7 @@ uint64_t Recorder::now() {
   return clock_ != nullptr ? clock_() : static_cast<uint64_t>(source_.now_ns());
 }
 
-// Both clocks at one moment: the closest of a few tries.
+// Reads both clocks at one moment: the best of a few tries.
 Recorder::Pair Recorder::read_clocks(uint64_t (*clock)()) const {
   Pair best{};
   uint64_t least = ~uint64_t{0};
@@ -251,7 +252,7 @@ void Recorder::complete() {
   give(nullptr, 0, buffer_.bytes, buffer_.size_bytes, buffer_.used_bytes);
 }
 
-// What belongs to one call goes into one buffer: Kineto reads buffers in no order of time, and a kernel's operator stands before it.
+// The records of one call go into one buffer: Kineto does not read buffers in order of time, and a kernel's operator has to come before it.
 void Recorder::write(std::span<const uint8_t> group) {
   if (group.empty()) return;
   size_t records = 0;
@@ -277,7 +278,7 @@ void Recorder::write(std::span<const uint8_t> group) {
   buffer_.records += records;
 }
 
-// What is over goes into buffers, of which full ones are handed over.
+// Writes the finished activities into buffers and hands full buffers over.
 void Recorder::drain() {
   Telling telling;
   std::vector<External> externals;
@@ -341,7 +342,7 @@ void Recorder::flush(bool forced) {
   complete();
   if (!forced && held) request();
   if (forced) nodes_.clear();
-  // What is still under way when the last kind goes off is told, as long as nobody has flushed after that.
+  // Activities that were running when the last kind was switched off are still reported, until a flush after that.
   const std::lock_guard lock(mutex_);
   if (kinds_ == 0) source_.record(false, nullptr);
 }
@@ -359,7 +360,7 @@ void Recorder::add(const Activity& a, const Telling& telling, std::vector<uint8_
   const auto device = static_cast<uint32_t>(a.device);
   const uint32_t context = context_of(a);
   const auto graph = static_cast<uint32_t>(a.graph);
-  // Nodes of a graph are numbered as they come: the upper half is the graph's, as CUDA's ids.
+  // Nodes of a graph are numbered as they come. The upper half of the number is the graph's, like CUDA's ids.
   const auto node = [&]() -> uint64_t { return graph == 0 ? 0 : uint64_t{graph} << 32 | nodes_[a.correlation]++; };
   switch (a.kind) {
     case ActivityKind::kernel: {
@@ -432,7 +433,7 @@ void Recorder::add(const Activity& a, const Telling& telling, std::vector<uint8_
                ActivityApi{kind, id, start, end, static_cast<uint32_t>(getpid()), static_cast<uint32_t>(a.thread), a.correlation, 0});
       }
       if (a.kind == ActivityKind::call && a.event != 0 && (has(kinds, kSynchronization) || has(kinds, kCudaEvent))) {
-        ActivityCudaEvent r{};  // which stream's, so that Kineto can say what a wait waits for
+        ActivityCudaEvent r{};  // gives the event's stream, so that Kineto knows which stream a wait waits for
         r.kind = kCudaEvent;
         r.correlationId = a.correlation;
         r.contextId = context, r.streamId = a.stream, r.deviceId = device;

@@ -63,11 +63,11 @@ class CuptiRecorder : public testing::Test {
   }
 
   void TearDown() override {
-    for (uint32_t kind = 1; kind < kExternalKinds; ++kind)  // they are the thread's, which the next test shares
+    for (uint32_t kind = 1; kind < kExternalKinds; ++kind)  // the thread keeps them, and the next test runs in the same thread
       while (recorder->pop_external(kind, nullptr) == kSuccess) continue;
   }
 
-  // One call of the API, and what it asks for.
+  // One API call and the work it submits.
   uint32_t call(const char* function, std::vector<Activity> asked = {}, bool driver = false) {
     const uint32_t correlation = ++world_.correlation;
     recorder->on_call(correlation);
@@ -105,7 +105,7 @@ class CuptiRecorder : public testing::Test {
     for (const uint32_t kind : kinds) EXPECT_EQ(recorder->enable(kind, on), kSuccess);
   }
 
-  // All records handed over, each as its bytes; those of one buffer in the order in which a profiler reads them.
+  // All records handed over, each as its bytes. Within a buffer they are in the order in which a profiler reads them.
   std::vector<std::vector<uint8_t>> records() {
     std::vector<std::vector<uint8_t>> out;
     for (auto& [bytes, valid] : world_.completed) {
@@ -223,7 +223,7 @@ TEST_F(CuptiRecorder, OnlyKindsThatWereOnAtTheCall) {
   enable({kRuntime}, false);
   call("cudaLaunchKernel", {kernel("on")});
   enable({kConcurrentKernel}, false);
-  EXPECT_TRUE(world_.recording);  // what was asked for before may end after
+  EXPECT_TRUE(world_.recording);  // work submitted earlier may end later
   call("cudaLaunchKernel", {kernel("after")});
   recorder->flush(true);
   EXPECT_FALSE(world_.recording);
@@ -315,19 +315,19 @@ TEST_F(CuptiRecorder, AGraphsKernelsAreItsNodes) {
 TEST_F(CuptiRecorder, BuffersAreFilledOneAfterTheOther) {
   enable({kConcurrentKernel, kRuntime});
   call("cudaLaunchKernel", {kernel("k")});
-  EXPECT_EQ(world_.given.size(), 1u);  // at the first call: Kineto asks for nothing when it holds none
+  EXPECT_EQ(world_.given.size(), 1u);  // at the first call: Kineto reads nothing without a buffer
   for (int i = 1; i < 100; ++i) call("cudaLaunchKernel", {kernel("k")});
   recorder->flush(false);
   EXPECT_GE(world_.completed.size(), 100 * (sizeof(ActivityKernel) + sizeof(ActivityApi)) / 4096);
   EXPECT_EQ(world_.given.size(), 1u);
-  for (const auto& [bytes, valid] : world_.completed) {  // a call and its kernel stay together
+  for (const auto& [bytes, valid] : world_.completed) {  // a call and its kernel are in one buffer
     EXPECT_EQ(valid % (sizeof(ActivityKernel) + sizeof(ActivityApi)), 0u);
   }
   EXPECT_EQ(records().size(), 200u);
 
   world_.most_records = 2;
   world_.completed.clear();
-  recorder->flush(true);  // the buffer that allowed any number
+  recorder->flush(true);  // the buffer without a limit of records
   EXPECT_TRUE(world_.given.empty());
   world_.completed.clear();
   for (int i = 0; i < 3; ++i) call("cudaLaunchKernel", {kernel("k")});

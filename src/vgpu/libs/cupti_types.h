@@ -1,5 +1,5 @@
-// Records of CUPTI's activity interface. Releases only add fields at a record's end, so the longest form serves every reader that was
-// compiled for an older one (types_check.cc holds them against NVIDIA's headers).
+// Records of CUPTI's activity interface. Releases only add fields at the end of a record. So the longest form also serves readers compiled
+// for older releases (types_check.cc compares them with NVIDIA's headers).
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ enum Result : int {
   kInvalidKind = 21,
 };
 
-// Kinds of records that come (CUpti_ActivityKind); others can be switched on and stay silent.
+// Kinds with records (CUpti_ActivityKind). Others can be switched on and give no records.
 enum Kind : int {
   kMemcpy = 1,
   kMemset = 2,
@@ -27,14 +27,14 @@ enum Kind : int {
   kSynchronization = 38,
   kExternalCorrelation = 39,
 };
-constexpr uint32_t kKinds = 64;  // more than there are
+constexpr uint32_t kKinds = 64;  // more than CUPTI has
 
 enum Domain : int { kDriverDomain = 1, kRuntimeDomain = 2 };
 enum SynchronizationType : int { kEventSynchronize = 1, kStreamWaitEvent = 2, kStreamSynchronize = 3, kContextSynchronize = 4 };
 enum CopyKind : uint8_t { kCopyUnknown = 0, kHostToDevice = 1, kDeviceToHost = 2, kDeviceToDevice = 8, kHostToHost = 9 };
 enum MemoryKind : uint8_t { kMemoryUnknown = 0, kPageable = 1, kPinned = 2, kDeviceMemory = 3 };
 enum ChannelType : int { kComputeChannel = 1, kCopyChannel = 2 };
-constexpr uint32_t kNotOfOne = 0xFFFFFFFFu;  // a stream or event where a record is not of one
+constexpr uint32_t kNotOfOne = 0xFFFFFFFFu;  // the stream or event of a record that has none
 constexpr int kExternalKinds = 6;            // CUpti_ExternalCorrelationKind: 1 to 5
 constexpr int kFlushForced = 1;
 

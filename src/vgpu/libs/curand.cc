@@ -1,4 +1,4 @@
-// Virtual cuRAND: generators with settings; what they generate are zeros. PyTorch has generators of its own.
+// Virtual cuRAND: generators with settings; they generate zeros. PyTorch has its own generators.
 #include "src/vgpu/libs/call.h"
 
 namespace {

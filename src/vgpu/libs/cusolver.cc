@@ -1,8 +1,8 @@
-// Virtual cuSOLVER (dense): every factorization "succeeds" and computes nothing; the status it leaves on the device is the
-// zero that is already there.
+// Virtual cuSOLVER (dense): every factorization "succeeds" and computes nothing. Its status on the device is the zero that is already
+// there.
 //
-// Work spaces (a model; the real sizes are not published): what LAPACK asks for the same routine with blocks of 32
-// columns. They are temporary, and small beside the matrices except in eigenvalue and singular value problems.
+// Work spaces (a model; the real sizes are not published): the size that LAPACK needs for the same routine with blocks of 32 columns. They
+// are temporary, and small compared with the matrices except in eigenvalue and singular value problems.
 #include <algorithm>
 
 #include "src/vgpu/libs/call.h"

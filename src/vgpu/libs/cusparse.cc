@@ -1,6 +1,6 @@
-// Virtual cuSPARSE: descriptors remember shapes, operations are logged, results are zeros, and so sparse results are empty.
+// Virtual cuSPARSE: descriptors keep shapes, and operations are logged. Results are zeros, so sparse results are empty.
 //
-// Buffers: 0 bytes, which every caller must be ready for; real sizes depend on the matrix' contents and are not published.
+// Buffers have 0 bytes, which every caller must accept. The real sizes depend on the contents of the matrix and are not published.
 #include "src/vgpu/libs/call.h"
 
 namespace {
@@ -256,7 +256,7 @@ GPUCAST_EXPORT int cusparseSpGEMM_workEstimation(Handle*, int, int, const void*,
 GPUCAST_EXPORT int cusparseSpGEMM_compute(Handle* handle, int, int, const void*, Matrix* a, Matrix* b, const void*, Matrix* c, int, int,
                                           void*, size_t* size_bytes, void*) {
   if (!a || !b || !c) return kInvalidValue;
-  c->nonzeros = 0;  // how many the product has depends on the contents
+  c->nonzeros = 0;  // the product's number of nonzeros depends on the contents
   if (const int status = no_buffer(size_bytes)) return status;
   return operation(handle, "cusparseSpGEMM_compute",
                    {{"type", data_type_name(a->type)},
@@ -324,7 +324,8 @@ ZERO_PIVOT(cusparseXbsrsv2_zeroPivot)
 GPUCAST_EXPORT int cusparseXcsrgeam2Nnz(Handle* handle, int, int, void*, int nonzeros_a, const void*, const void*, void*, int nonzeros_b,
                                         const void*, const void*, void*, void*, int* nonzeros, void*) {
   if (!handle || !nonzeros) return kInvalidValue;
-  if (handle->pointer_mode == 0) *nonzeros = nonzeros_a > nonzeros_b ? nonzeros_a : nonzeros_b;  // at least as many as either has
+  if (handle->pointer_mode == 0)
+    *nonzeros = nonzeros_a > nonzeros_b ? nonzeros_a : nonzeros_b;  // the sum has at least the nonzeros of the larger one
   return operation(handle, "cusparseXcsrgeam2Nnz");
 }
 PLAIN(Xcoo2csr)

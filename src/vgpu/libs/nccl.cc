@@ -1,9 +1,9 @@
-// Virtual NCCL: the ranks of a communicator that run in this session bring each other small contents (core/board.h).
+// Virtual NCCL: the ranks of a communicator that run in this session exchange small contents (core/board.h).
 //
-// Model of ranks that run elsewhere: they hold the same data as the first that runs here. So small contents that the core still knows
-// take part in a collective (all_reduce of 3 in a world of 8 gives 24), which is what frameworks compare on the host when they set
-// up; unknown contents stay zeros. As with NCCL, a call does not block the host: what it brings is waited for where the host or another
-// call needs it.
+// A rank that runs elsewhere is assumed to hold the same data as the first rank that runs here. So small contents that the core still knows
+// take part in a collective (all_reduce of 3 in a world of 8 gives 24); frameworks compare such values on the host when they set up.
+// Unknown contents stay zeros. As with NCCL, a call does not block the host: the wait comes where the host or another call needs the
+// result.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -40,8 +40,8 @@ struct Communicator {
   int rank, world, device;
   std::string name;                                // the same on all ranks
   std::shared_ptr<Board> board;                    // none: all other ranks run elsewhere
-  unsigned children = 0;                           // made of this one
-  bool connected = false;                          // for collectives
+  unsigned children = 0;                           // the number of communicators made from this one
+  bool connected = false;                          // whether connections for collectives exist
   std::set<std::pair<int, bool>> connected_peers;  // for messages: a rank, and whether it receives
   int64_t memory_bytes = 0;
 };
@@ -56,7 +56,7 @@ size_t type_bytes(int type) {
   return type >= 0 && type < 12 ? bytes[type] : 0;
 }
 
-// Factors of ncclRedOpCreatePreMulSum, which stay valid until the process ends; NaN: the factor lies in device memory.
+// The factors of ncclRedOpCreatePreMulSum, valid until the process ends. NaN: the factor lies in device memory.
 std::mutex factors_mutex;
 std::vector<double>& factors() {
   static std::vector<double> all;
@@ -112,7 +112,7 @@ struct Half {
   }
 };
 
-// Each element of `out` from those of all ranks. Integers wrap as the card's do.
+// Reduces the same element of all ranks into each element of `out`. Integers wrap as on the card.
 template <typename T>
 void reduce_values(const std::vector<const char*>& parts, size_t count, int operation, char* out) {
   using Wide = std::conditional_t<std::is_integral_v<T>, int64_t, double>;
@@ -186,7 +186,8 @@ bool reduce(const std::vector<const char*>& parts, size_t count, int type, int o
   }
 }
 
-// The contents of device memory where small and at least partly known: an object's bytes lie in a buffer as long as the longest object's.
+// The contents of device memory if they are small and at least partly known: an object's bytes lie in a buffer with the length of the
+// longest object.
 bool known(const void* address, size_t size_bytes, std::vector<char>* contents) {
   if (size_bytes == 0 || size_bytes > gpucast::vgpu::kSmallCopyBytes) return false;
   contents->resize(size_bytes);
@@ -209,10 +210,10 @@ bool captured(void* stream) {
   return gpucast::vgpu::capture_info(number(stream), &info) == 0 && info.status != gpucast::vgpu::kCaptureNone;
 }
 
-// ---- What NCCL takes from the card --------------------------------------------------------------------------------------------------
-// A receiver keeps, for each channel of each connection, one buffer for the three protocols (Simple: NCCL_BUFFSIZE; LL128; LL; sizes of
-// NCCL's init.cc), 10 MiB in steps of 2 MiB (measured: NVIDIA/nccl issue 1685), and a sender one step. How wide that is of the truth:
-// docs/reference/ledger.md.
+// ---- NCCL's memory on the card ------------------------------------------------------------------------------------------------------
+// For each channel of each connection, a receiver keeps one buffer for the three protocols (Simple: NCCL_BUFFSIZE; LL128; LL; sizes of
+// NCCL's init.cc): 10 MiB in steps of 2 MiB (measured: NVIDIA/nccl issue 1685). A sender keeps one step. docs/reference/ledger.md gives the
+// error of this model.
 constexpr int64_t kStepBytes = 2 << 20;
 
 int64_t environment_number(const char* name, int64_t otherwise) {
@@ -239,7 +240,7 @@ int take(Communicator* comm, int64_t size_bytes) {
   comm->memory_bytes += size_bytes;
   return kSuccess;
 }
-// A ring's neighbours, and in a tree the same in both directions.
+// Connects the neighbours in a ring, and in a tree the same ones in both directions.
 int connect(Communicator* comm) {
   if (comm->connected || comm->world < 2) return kSuccess;
   comm->connected = true;
@@ -251,7 +252,7 @@ int connect(Communicator* comm, int peer, bool receives) {
   return take(comm, std::max<int64_t>(1, count) * (receives ? receiver_bytes() : kStepBytes));
 }
 
-// One collective: what this rank brings to it, and where to find what the others bring.
+// One collective: this rank's contribution, and the place of the others' contributions.
 struct Call {
   std::shared_ptr<Board> board;
   int rank, world;
@@ -261,7 +262,7 @@ struct Call {
   std::vector<char> mine;
   size_t size_bytes;
 
-  // What a rank brings; waits for it. False: not known.
+  // Gets the contribution of a rank, and waits for it. False: not known.
   bool part(int from, std::vector<char>* contents) const {
     if (from == rank || !board) {
       *contents = mine;
@@ -281,8 +282,8 @@ using CallPtr = std::shared_ptr<const Call>;
 
 enum class Waits { no, root, all };
 
-// Logs and posts the call. `from`, `size_bytes`: what this rank brings. Null where it is wrong or nothing is to come of it: a stream that
-// is captured runs nothing now, and all ranks capture it alike.
+// Logs and posts the call. `from`, `size_bytes`: this rank's contribution. *out stays null after an error, and on a stream that is being
+// captured: it runs nothing now, and all ranks capture it in the same way.
 int begin(CallPtr* out, const char* name, Communicator* comm, void* stream, int type, size_t count, int operation, int root,
           const void* from, size_t size_bytes, Waits waits) {
   if (!comm || type_bytes(type) == 0) return kInvalidArgument;
@@ -310,7 +311,7 @@ int begin(CallPtr* out, const char* name, Communicator* comm, void* stream, int 
   return kSuccess;
 }
 
-// The part of what `from` brings that begins at `offset_bytes` arrives at `to`.
+// Brings to `to` the part of rank `from`'s contribution that begins at `offset_bytes`.
 void receive_part(const CallPtr& call, int from, size_t offset_bytes, void* to, size_t size_bytes) {
   gpucast::vgpu::write_later(number(to), size_bytes, [=](unsigned char* bytes) {
     std::vector<char> contents;
@@ -320,7 +321,7 @@ void receive_part(const CallPtr& call, int from, size_t offset_bytes, void* to, 
   });
 }
 
-// What all ranks bring, reduced; each rank's part begins at `offset_bytes`.
+// Brings to `to` the reduction over all ranks; each rank's part begins at `offset_bytes`.
 void receive_reduced(const CallPtr& call, int operation, size_t offset_bytes, void* to, size_t count) {
   const int type = call->shape.type;
   gpucast::vgpu::write_later(number(to), count * type_bytes(type), [=](unsigned char* bytes) {
@@ -334,8 +335,8 @@ void receive_reduced(const CallPtr& call, int operation, size_t offset_bytes, vo
   });
 }
 
-// What a rank sends to itself between ncclGroupStart and ncclGroupEnd. In an exchange of all with all, what a rank that runs elsewhere
-// sends to us is, by the model, what we send to ourselves.
+// The messages of a rank to itself between ncclGroupStart and ncclGroupEnd. In an all-to-all exchange the model assumes that a rank that
+// runs elsewhere sends us what we send to ourselves.
 struct ToSelf {
   std::vector<std::pair<const Communicator*, std::vector<char>>> sent;
 };
@@ -349,13 +350,13 @@ int create(Communicator** comm, int world, int rank, int device, std::string_vie
   char name[17];
   std::snprintf(name, sizeof name, "%016llx", static_cast<unsigned long long>(gpucast::vgpu::checksum(id)));
   *comm = new Communicator{rank, world, device, name, Board::join(name, rank, world), 0, false, {}, 0};
-  constexpr int kConnectsLate = 22200;  // from this release on at the first collective
+  constexpr int kConnectsLate = 22200;  // from this release on, the first collective makes the connections
   return gpucast::vgpu::profile().nccl_version < kConnectsLate ? connect(*comm) : kSuccess;
 }
 int create(Communicator** comm, int world, int rank, int device, const UniqueId& id) {
   return create(comm, world, rank, device, std::string_view(id.bytes, sizeof id.bytes));
 }
-// Of a communicator made of another.
+// The name of a communicator made from another.
 std::string child_id(Communicator& parent, int color) {
   return parent.name + '/' + std::to_string(++parent.children) + '/' + std::to_string(color);
 }
@@ -392,9 +393,9 @@ GPUCAST_EXPORT int ncclCommInitAll(Communicator** comms, int count, const int* d
   }
   return kSuccess;
 }
-// Waits for what the others say, as NCCL does. Where one of them runs elsewhere, which ranks have our colour is not known: frameworks make
-// equal groups of `world / colours`, which cannot be told from one rank's arguments. The parent's world is then an upper bound, and
-// PyTorch splits only for a group it knows the size of.
+// Waits for the colours of the other ranks, as NCCL does. If a rank runs elsewhere, the members of our colour are not known: frameworks
+// make equal groups of `world / colours`, which one rank's arguments do not show. The parent's world is then an upper bound. PyTorch splits
+// only for a group with a known size.
 GPUCAST_EXPORT int ncclCommSplit(Communicator* comm, int color, int key, Communicator** split, void*) {
   if (!comm || !split) return kInvalidArgument;
   *split = nullptr;
@@ -424,7 +425,7 @@ GPUCAST_EXPORT int ncclCommSplit(Communicator* comm, int color, int key, Communi
       rank = static_cast<int>(std::find(members.begin(), members.end(), std::pair(key, comm->rank)) - members.begin());
     }
   }
-  if (color < 0) return kSuccess;  // takes no part
+  if (color < 0) return kSuccess;  // this rank is in no group
   return create(split, world, rank, comm->device, id);
 }
 GPUCAST_EXPORT int ncclCommShrink(Communicator* comm, const int* excluded, int count, Communicator** shrunk) {
@@ -591,7 +592,7 @@ GPUCAST_EXPORT int ncclAllGather(const void* send, void* receive, size_t count, 
     receive_part(call, rank, 0, at(receive, size_bytes * static_cast<size_t>(rank)), size_bytes);
   return error;
 }
-// What comes from a root that runs elsewhere is what this rank already holds.
+// A root that runs elsewhere is assumed to send what this rank already holds.
 GPUCAST_EXPORT int ncclBroadcast(const void* send, void* receive, size_t count, int type, int root, Communicator* comm, void* stream) {
   CallPtr call;
   const size_t size_bytes = count * type_bytes(type);
@@ -632,7 +633,7 @@ GPUCAST_EXPORT int ncclAlltoAll(const void* send, void* receive, size_t count, i
     receive_part(call, rank, size_bytes * static_cast<size_t>(comm->rank), at(receive, size_bytes * static_cast<size_t>(rank)), size_bytes);
   return error;
 }
-// The two ends of a message must agree on its bytes, not on their type.
+// Both ends of a message must agree on its bytes; the types may differ.
 GPUCAST_EXPORT int ncclSend(const void* send, size_t count, int type, int peer, Communicator* comm, void* stream) {
   const size_t size_bytes = count * type_bytes(type);
   if (!comm || size_bytes == 0 || peer < 0 || peer >= comm->world) return size_bytes == 0 && comm ? kSuccess : kInvalidArgument;

@@ -1,5 +1,5 @@
-// Virtual nvJitLink: linking succeeds and gives a line of text, which the virtual driver loads as it loads any module.
-// The header's inline functions call names that carry the version, so every version has its set.
+// Virtual nvJitLink: linking succeeds and gives a line of text, which the virtual driver loads like any module. The inline functions of the
+// header call names with the version in them, so each version has its own set.
 #include "src/vgpu/libs/call.h"
 
 namespace {

@@ -1,4 +1,4 @@
-// Virtual NVTX: marks and ranges go nowhere. Handles are null, as they are without a profiler.
+// Virtual NVTX: marks and ranges are ignored. Handles are null, as without a profiler.
 #include "src/vgpu/libs/call.h"
 
 namespace {
@@ -20,7 +20,7 @@ GPUCAST_EXPORT void* nvtxDomainResourceCreate() { return nullptr; }
 GPUCAST_EXPORT void* nvtxDomainSyncUserCreate() { return nullptr; }
 GPUCAST_EXPORT void* nvtxGetExportTable() { return nullptr; }
 
-// Marks, names, and ranges told apart by a number: 0 for each.
+// Marks, names, and ranges with a number: 0 for each.
 #define NOTHING(Name) \
   GPUCAST_EXPORT uint64_t Name() { return 0; }
 NOTHING(nvtxDomainDestroy)

@@ -1,5 +1,5 @@
-// NVML: what monitoring tools ask of the machine's cards, in agreement with cudaMemGetInfo. Its numbers are those of the machine, not of
-// CUDA_VISIBLE_DEVICES.
+// NVML: what monitoring tools query about the machine's cards. It agrees with cudaMemGetInfo. Cards have the machine's numbers, not the
+// numbers of CUDA_VISIBLE_DEVICES.
 #include <unistd.h>
 
 #include <cstdio>
@@ -12,7 +12,7 @@
 #include "src/vgpu/libs/nvml_types.h"
 
 #define NVML_API extern "C" GPUCAST_VGPU_API
-// Several releases' names for one function.
+// One function under the names of several releases.
 #define NVML_ALSO(name, target, ...) NVML_API int name(__VA_ARGS__) __attribute__((alias(#target)))
 
 using namespace gpucast::vgpu;
@@ -21,7 +21,7 @@ namespace {
 
 enum Nvml : int { kOk = 0, kInvalidArgument = 2, kNotSupported = 3, kNotFound = 6, kInsufficientSize = 7 };
 
-// The handles of the cards: any other is a wrong one.
+// The handles of the cards. Any other handle is wrong.
 char g_cards[kMostDevices];
 // The machine's number of a card; -1: a wrong handle.
 int card(const void* handle) {
@@ -148,7 +148,7 @@ NVML_ALSO(nvmlDeviceGetPciInfo, nvmlDeviceGetPciInfo_v3, void*, nvml::PciInfo*);
 NVML_ALSO(nvmlDeviceGetPciInfo_v2, nvmlDeviceGetPciInfo_v3, void*, nvml::PciInfo*);
 
 namespace {
-// As far as this process knows: of a card that it does not see, nothing is taken.
+// As far as this process knows: a card that it does not see is empty.
 MemoryInfo memory_of(int physical) { return memory_info(visible_device(physical)); }
 }  // namespace
 
@@ -173,7 +173,7 @@ NVML_API int nvmlDeviceGetBAR1MemoryInfo(void* device, nvml::Memory* memory) {
 NVML_API int nvmlDeviceGetMemoryBusWidth(void* device, unsigned* bits) { return give(device, bits, profile().memory_bus_width_bits); }
 
 namespace {
-// This process, once it uses the card: the others of a real machine do not exist here.
+// Only this process, once it uses the card: other processes of a real machine do not exist here.
 template <typename Process>
 int own_process(void* device, unsigned* count, Process* processes) {
   if (card(device) < 0 || count == nullptr) return kInvalidArgument;
@@ -242,14 +242,14 @@ NVML_API int nvmlDeviceGetBrand(void* device, int* brand) {
 }
 NVML_API int nvmlDeviceIsMigDeviceHandle(void* device, unsigned* is) { return give(device, is, 0); }
 NVML_API int nvmlDeviceGetMaxMigDeviceCount(void* device, unsigned* count) { return give(device, count, 0); }
-// As on a card without these: a plain answer, not a gap worth a warning.
+// As on a card without these features: a plain answer, not a gap that needs a warning.
 NVML_API int nvmlDeviceGetMigMode(void*, unsigned*, unsigned*) { return kNotSupported; }
 NVML_API int nvmlDeviceGetFanSpeed(void*, unsigned*) { return kNotSupported; }
 NVML_API int nvmlDeviceGetEccMode(void*, int*, int*) { return kNotSupported; }
 NVML_API int nvmlDeviceGetNvLinkState(void*, unsigned, int*) { return kNotSupported; }
 NVML_API int nvmlDeviceGetNvLinkRemotePciInfo_v2(void*, unsigned, nvml::PciInfo*) { return kNotSupported; }
 NVML_API int nvmlDeviceGetNvLinkRemoteDeviceType(void*, unsigned, int*) { return kNotSupported; }
-// Of nvmlGpuFabricInfoV_t the fields that all versions have, behind the version number: no fabric. PyTorch 2.13 wants an answer.
+// The fields that all versions of nvmlGpuFabricInfoV_t have after the version number: no fabric. PyTorch 2.13 needs an answer.
 NVML_API int nvmlDeviceGetGpuFabricInfoV(void* device, void* info) {
   constexpr size_t kVersionBytes = 4, kCommonBytes = 36;
   if (card(device) < 0 || info == nullptr) return kInvalidArgument;

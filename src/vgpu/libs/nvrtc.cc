@@ -1,5 +1,5 @@
-// Virtual NVRTC: a program "compiles" to a line of text, which the virtual driver loads as it loads any module. Names are
-// their own lowered names, so that a kernel is found, and logged, under the name the source gives it.
+// Virtual NVRTC: a program "compiles" to a line of text, which the virtual driver loads like any module. A name is its own lowered name, so
+// a kernel is found and logged under its name in the source.
 #include <map>
 
 #include "src/vgpu/libs/call.h"

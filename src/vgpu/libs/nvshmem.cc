@@ -1,5 +1,5 @@
-// Virtual NVSHMEM: there are no other processing elements. Asking is allowed, starting it up is not supported; functions
-// that return addresses return none (a default's error code would look like an address).
+// Virtual NVSHMEM: there are no other processing elements. Queries are allowed, and initialization is not supported. Functions that return
+// addresses return none (the error code of a default would look like an address).
 #include "src/vgpu/libs/call.h"
 
 // NOLINTBEGIN(bugprone-macro-parentheses): a definition

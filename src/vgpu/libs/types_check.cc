@@ -1,4 +1,4 @@
-// Compares our declarations with NVIDIA's headers, where CMake finds them: nothing runs, compiling is the test.
+// Compares our declarations with NVIDIA's headers if CMake finds them. Nothing runs: the test is that it compiles.
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 
@@ -185,7 +185,7 @@ SAME_SIZE(nvml::ProcessInfoV2, nvmlProcessInfo_t);
 #endif
 
 #if __has_include(<cupti.h>)
-// Readers of all releases must find their fields: in the forms of this release, which are a beginning of ours, or as long.
+// Readers of all releases must find their fields. So the forms of this release must be as long as ours, or a beginning of ours.
 #define BEGINS(ours, theirs) static_assert(sizeof(ours) >= sizeof(theirs) && alignof(ours) >= alignof(theirs))
 #define KERNEL(field) SAME(cupti::ActivityKernel, CUpti_ActivityKernel9, field)
 BEGINS(cupti::ActivityKernel, CUpti_ActivityKernel9);

@@ -1,5 +1,5 @@
-// Stands in for the header of this name, which NVIDIA ships in another package than cuda_runtime_api.h: found only when theirs is not.
-// What it defines are markers for nvcc, empty for any other compiler.
+// Replaces NVIDIA's header of this name, which is in another package than cuda_runtime_api.h. It is used only if theirs is missing. It
+// defines markers for nvcc, which are empty for any other compiler.
 #pragma once
 #define __host__
 #define __device__

@@ -37,7 +37,7 @@ def generate(listing: pathlib.Path, folder: pathlib.Path) -> None:
 
 
 def write(path: pathlib.Path, text: str) -> None:
-    """Leaves a file alone that would not change: what is made from it need not be made again."""
+    """Writes a file only if it changes, so that its products are not built again."""
     if path.exists() and path.read_text() == text:
         return
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -10,7 +10,7 @@ using Names = std::unordered_set<std::string_view>;
 
 constexpr std::string_view kNamespace = "aten::", kMark = "gpucast.autocast#";
 
-// "aten::linear" -> "linear"; of another namespace: "".
+// "aten::linear" -> "linear"; "" for another namespace.
 std::string_view bare(std::string_view name) {
   return name.substr(0, kNamespace.size()) == kNamespace ? name.substr(kNamespace.size()) : std::string_view();
 }
@@ -212,7 +212,7 @@ LowerPrecision lower_precision_of(const ProfileFacts& facts, const OrchestrateOp
   out.amp = options.dtype.empty() ? traced : options.amp;
   if (!out.amp) out.regions.clear();
   if (!out.amp || !out.regions.empty()) return out;
-  // Not marked: from each forward on until its backward, the loss included.
+  // Without marks, autocast is assumed from each forward until its backward, including the loss.
   for (const PhaseWindow& forward : facts.phases.forwards) {
     const std::vector<PhaseWindow>& backwards = facts.phases.backwards;
     const auto next = std::partition_point(backwards.begin(), backwards.end(),

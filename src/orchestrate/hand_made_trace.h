@@ -1,4 +1,4 @@
-// For tests: a profiler trace written down event by event.
+// For tests: a profiler trace, written event by event.
 #pragma once
 
 #include <algorithm>
@@ -69,7 +69,7 @@ class HandMadeTrace {
   uint64_t next_address_ = 0x10000;
 };
 
-// Bytes of the kept blocks that are there at some moment of `time_ns`, frees done.
+// Bytes of the kept blocks that are alive at `time_ns`, after frees at that time.
 inline int64_t live_bytes(const Sequence& sequence, int64_t time_ns) {
   int64_t sum = 0;
   for (const GpuBlock& block : sequence.blocks) {
@@ -78,7 +78,7 @@ inline int64_t live_bytes(const Sequence& sequence, int64_t time_ns) {
   return sum;
 }
 
-// The most bytes of kept blocks at once.
+// The largest total of kept blocks alive at the same time.
 inline int64_t peak_bytes(const Sequence& sequence) {
   std::vector<std::pair<Moment, int64_t>> changes;
   for (const GpuBlock& block : sequence.blocks) {

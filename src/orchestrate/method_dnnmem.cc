@@ -1,20 +1,24 @@
-// A static method: it knows the operators of one forward with the sizes of what they take and give, the parameters, the batch;
-// and nothing of how a script runs. What we take where the papers are silent:
+// A static method. It knows the operators of one forward with the sizes of their inputs and outputs, the parameters and
+// the batch. It knows nothing of how a script runs. Where the papers are silent, we assume:
 //
-// Graph     Nodes are the operators of the first forward (and loss) that a backward follows, with no operator around them, in
-//           the order they run, which is a topological one. A trace does not say which tensor is which: an input of an operator
-//           is the latest output of its size in bytes, not yet taken by another of its inputs; failing that the latest larger
-//           one it is a whole part of (a slice). Weights are told from activations by their place among the inputs. An output
-//           is a block that the operator leaves behind; without one it works in place or makes a view, and its output is
-//           its input's memory.
-// Backward  The nodes in the opposite order. A node takes gradients of the sizes of its inputs, and for each parameter it owns
-//           one more; the owner of a parameter is known by the sequence number of the gradient's autograd node.
-// Liveness  Reference counts on this graph: an output dies after the last node that takes it, forward or (where the kind of
-//           operator saves it) backward; a gradient of an activation when the node it belongs to has run backward. Parameters,
-//           buffers and the batch are there from the begin and stay; gradients of parameters stay.
-// Optimizer None: xMem's section 5.1 says a static graph knows nothing of the optimizer's phase, and in the authors' published
-//           runs DNNMem's figure is the same for every optimizer. Nor zero_grad, nor scratch space of kernels.
-// Allocator "Basic BFC": the simulated allocator of PyTorch, which is best fit with coalescing; the authors used theirs, too.
+// Graph     Nodes are the outermost operators of the first forward (and loss) followed by a backward, in the order in
+//           which they run, which is a topological order. A trace does not say which tensor is which. So an operator's
+//           input is the latest output with its size in bytes that is not yet another input of the operator; otherwise
+//           the latest larger view whose size is a multiple of it (a slice). The position among the inputs separates
+//           weights from activations. An output is a block that outlives its operator. An operator without one works in
+//           place or makes a view, and its output is its input's memory.
+// Backward  The nodes in the opposite order. A node allocates a gradient for each of its inputs, with the input's size,
+//           and one more for each parameter it owns. The sequence number of the gradient's autograd node gives the
+//           owner of a parameter.
+// Liveness  Reference counts on this graph. An output is freed after the last node that uses it: in forward, or in
+//           backward if this kind of operator saves it. The gradient of an activation is freed when its node has run
+//           backward. Parameters, buffers and the batch are there from the beginning and stay. Gradients of parameters
+//           stay.
+// Optimizer None: xMem's section 5.1 says that a static graph does not know the optimizer's phase, and in the authors'
+//           published runs DNNMem's figure is the same for every optimizer. There is no zero_grad and no scratch memory
+//           of kernels either.
+// Allocator "Basic BFC": PyTorch's simulated allocator, which is best fit with coalescing. The authors used their own
+//           simulation of it, too.
 
 #include "src/orchestrate/method_dnnmem.h"
 
@@ -28,7 +32,7 @@ namespace {
 
 constexpr uint32_t kNone = UINT32_MAX;
 
-// What an operator keeps for backward, and which of its inputs are weights (one bit a place).
+// What backward needs of an operator, and which of its inputs are weights (one bit for each position).
 struct OperatorKind {
   std::string_view name;
   bool saves_inputs = false, saves_output = false;
@@ -42,7 +46,7 @@ OperatorKind kind_of(std::string_view name) {
       {"aten::conv3d", true, false, 0b110},
       {"aten::conv_transpose2d", true, false, 0b110},
       {"aten::linear", true, false, 0b110},
-      {"aten::addmm", true, false, 0b101},  // x * weight + bias, as GPT-2's Conv1D writes it
+      {"aten::addmm", true, false, 0b101},  // x * weight + bias, as in GPT-2's Conv1D
       {"aten::batch_norm", true, false, 0b11110},
       {"aten::group_norm", true, false, 0b1100},
       {"aten::layer_norm", true, false, 0b1100},
@@ -79,7 +83,7 @@ OperatorKind kind_of(std::string_view name) {
   return {name, true};  // products, powers, activations such as gelu and silu
 }
 
-// One tensor's memory on the static graph. Times are places in the order: forward nodes, then backward ones.
+// The memory of one tensor on the static graph. Times are positions in the order: forward nodes first, then backward ones.
 struct GraphTensor {
   int64_t size_bytes = 0;
   uint32_t born = 0, last_use = 0;
@@ -88,11 +92,11 @@ struct GraphTensor {
 struct Node {
   SpanIndex op = kNoSpan;
   OperatorKind kind;
-  std::vector<uint32_t> inputs;   // producers: nodes
-  std::vector<uint32_t> tensors;  // what it leaves behind, the output first (the largest); empty: in place or a view
-  uint32_t memory = kNone;        // the tensor its output lies in; kNone: in a leaf's
+  std::vector<uint32_t> inputs;   // the nodes that produced its inputs
+  std::vector<uint32_t> tensors;  // blocks that outlive the operator, the output first (the largest); empty: in place or a view
+  uint32_t memory = kNone;        // the tensor that holds its output; kNone: a leaf's memory
   int64_t output_bytes = 0;
-  bool trained = false;  // a gradient reaches it: a weight's, or through an input
+  bool trained = false;  // a gradient reaches it: it has a weight, or one of its inputs is trained
   bool is_view() const { return tensors.empty() && is_plumbing(kind.name); }
 };
 
@@ -100,7 +104,7 @@ class Graph {
  public:
   Graph(const ProfileFacts& facts, const Sequence& sequence) : facts_(facts), sequence_(sequence) {
     choose_step();
-    if (backward_ == nullptr) return;  // nothing that is trained
+    if (backward_ == nullptr) return;  // nothing is trained
     collect_nodes();
     if (nodes_.empty()) return;
     for (uint32_t i = 0; i < nodes_.size(); ++i) connect(i);
@@ -111,7 +115,7 @@ class Graph {
 
   int64_t backward_begin_ns() const { return backward_ == nullptr ? INT64_MIN : backward_->begin_ns; }
 
-  // The tensors as blocks, in the time of the traced step.
+  // Adds the tensors as blocks, with times of the traced step.
   void add_blocks(Sequence* sequence) const {
     const auto moment = [&](uint32_t place, int64_t at) {
       if (place < nodes_.size()) return Moment{facts_.span(nodes_[place].op).end_ns, at};
@@ -119,7 +123,7 @@ class Graph {
     };
     int64_t order = 0;
     const auto add = [&](const GraphTensor& tensor, Role role, bool stays) {
-      // After what is born at the place of the last use.
+      // After blocks that are allocated at the position of the last use.
       const Moment free = stays ? kNeverFreed : moment(tensor.last_use, (int64_t{1} << 31) + order);
       sequence->add(tensor.size_bytes, moment(tensor.born, order), free, nodes_[forward_node(tensor.born)].op, "graph", role);
       ++order;
@@ -133,7 +137,7 @@ class Graph {
   uint32_t forward_node(uint32_t place) const { return place < nodes_.size() ? place : end_ - 1 - place; }
   uint32_t backward_place(uint32_t node) const { return end_ - 1 - node; }
 
-  // The first backward with a forward before it.
+  // The first backward that follows a forward.
   void choose_step() {
     for (const PhaseWindow& backward : facts_.phases.backwards) {
       for (const PhaseWindow& forward : facts_.phases.forwards) {
@@ -148,7 +152,7 @@ class Graph {
   }
 
   void collect_nodes() {
-    std::unordered_map<SpanIndex, uint32_t> node_of;  // root operators
+    std::unordered_map<SpanIndex, uint32_t> node_of;  // for root operators
     std::vector<SpanIndex> root(facts_.trace.spans.size(), kNoSpan);
     for (SpanIndex i = 0; i < facts_.trace.spans.size(); ++i) {
       const ProfileSpan& span = facts_.span(i);
@@ -168,7 +172,7 @@ class Graph {
       }
       if (span.sequence_number >= 0) node_of_number_[span.sequence_number] = node_of[root[i]];
     }
-    // What each leaves behind.
+    // The blocks that outlive each node's operator.
     for (size_t i = 0; i < sequence_.traced; ++i) {
       const GpuBlock& block = sequence_.blocks[i];
       if (block.span == kNoSpan || root[block.span] == kNoSpan) continue;
@@ -187,7 +191,7 @@ class Graph {
     if (tensor != kNone) tensors_[tensor].last_use = std::max(tensors_[tensor].last_use, place);
   }
 
-  // The latest node before `end` whose output has that size; failing that, the latest view that it is a whole part of.
+  // The latest node before `end` with an output of that size; otherwise the latest view whose size is a multiple of it.
   uint32_t producer(int64_t bytes, uint32_t end, const std::vector<uint32_t>& taken) const {
     const auto find = [&](bool part) {
       for (uint32_t i = end; i-- > 0;) {
@@ -215,7 +219,7 @@ class Graph {
     for (size_t i = 0; i < dims.inputs.size() && i < types.size(); ++i) {
       if (i < 32 && (node.kind.weights >> i & 1U) != 0) continue;
       if (!dims.inputs[i].empty()) take(numel(dims.inputs[i]) * element_bytes(types[i]));
-      // Of a list of tensors the element type is not told; only floats are joined in forward.
+      // A list of tensors has no element type in the trace. In forward only lists of floats are joined.
       if (i < dims.lists.size()) {
         for (const std::vector<int64_t>& tensor : dims.lists[i]) take(numel(tensor) * 4);
       }
@@ -245,7 +249,7 @@ class Graph {
       for (const uint32_t tensor : node.tensors) use(tensor, place);
       use(node.memory, place);
     }
-    if (node.is_view()) return;  // so is its gradient
+    if (node.is_view()) return;  // the gradient is a view too
     for (const uint32_t from : node.inputs) {
       if (!nodes_[from].trained) continue;
       uint32_t taker = from;
@@ -254,7 +258,8 @@ class Graph {
     }
   }
 
-  // Where backward makes them, by the number of the autograd node; those it does not tell of, with the last one.
+  // Parameter gradients are allocated where backward makes them: the number of the autograd node gives the place. Without a number, the
+  // place of the previous gradient is used.
   void place_parameter_gradients() {
     uint32_t node = static_cast<uint32_t>(nodes_.size()) - 1;
     for (size_t i = 0; i < sequence_.traced; ++i) {

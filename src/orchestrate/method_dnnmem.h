@@ -1,4 +1,4 @@
-// DNNMem (Gao et al. 2020), as the papers of xMem and VeritasEst describe and reproduce it, as a list of rules: for comparison.
+// DNNMem (Gao et al. 2020), as the papers of xMem and VeritasEst describe and reproduce it. A list of rules, for comparison.
 #pragma once
 
 #include <vector>

@@ -51,21 +51,21 @@ Sequence run(const Script& script) {
   return sequence;
 }
 
-// Always there: weights 128 + 64, batch 32.
+// Always alive: weights 128 + 64, batch 32.
 constexpr int64_t kBase = 128 + 64 + 32;
 
 TEST(DnnMem, TensorsLiveUntilTheirLastUseOnTheGraph) {
   const Sequence sequence = run({});
-  // Behind the first linear: its output 64, which relu_ changes in place. (Its scratch is no node's output.)
+  // After the first linear: its output 64, which relu_ changes in place. (Its scratch is not the output of a node.)
   EXPECT_EQ(live_bytes(sequence, 11450), kBase + 64);
-  // The second one's output, 16, has no use on this graph, and dies at once: the same again.
+  // The output of the second linear, 16, has no use on this graph and is freed at once, so the peak is the same.
   EXPECT_EQ(live_bytes(sequence, 12500), kBase + 64);
   // Backward, in the opposite order:
   //   linear 2  needs 64; makes the gradient of relu_'s output 64 and of weight 2 64    64 + 64 + 64 = 192
   //   relu_     needs 64; makes the gradient of linear 1's output 64               64 + 64 + 64 + 64 = 256
   //   linear 1  64 and the first gradient are gone; makes weight 1's 128                64 + 64 + 128 = 256
   EXPECT_EQ(peak_bytes(sequence), kBase + 256);
-  // In the end the gradients of the weights are left.
+  // At the end only the gradients of the weights are alive.
   EXPECT_EQ(live_bytes(sequence, 99999), kBase + 64 + 128);
 }
 

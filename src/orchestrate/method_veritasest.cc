@@ -1,21 +1,24 @@
-// What the paper says, and what we take where it is silent:
+// The paper's rules, and our assumptions where it is silent:
 //
-// III.A  [memory] events are paired by address in their order (Algorithm 1): pair_blocks() has done it.
-// III.B  A layer is a module that runs no other module. Its operators are those with no operator around them, by time; their
-//        sequence numbers link backward's operators. A block counts if it is allocated while such an operator runs and is
-//        still there when the operator ends. What runs in no layer (attention written out in a wrapper, say) does not count.
-// III.C  1 Parameters are the gradients of the first iteration, in the opposite order, for good. Which of backward's blocks
-//          are gradients is not said: we take those still there at the optimizer's step. Buffers are not modelled.
-//        2 A batch lives from the begin to the end of its iteration. The paper asks the script's data loader for its size; we
-//          take what our own rules find in the trace.
+// III.A  [memory] events are paired by address in their order (Algorithm 1): pair_blocks() has done this.
+// III.B  A layer is a module that runs no other module. Its operators are its outermost ones, by time. Their sequence
+//        numbers link the operators of backward to them. A block counts if it is allocated while such an operator runs
+//        and still alive when the operator ends. Operators outside layers (for example attention computed in a wrapper)
+//        do not count.
+// III.C  1 Parameters are the gradients of the first iteration, in the opposite order, and they are never freed. The
+//          paper does not say which blocks of backward are gradients: we use those still alive at the optimizer's step.
+//          Buffers are not modelled.
+//        2 A batch lives from the begin to the end of its iteration. The paper gets its size from the script's data
+//          loader; our own rules find it in the trace.
 //        3 Gradients are freed at the next zero_grad, and never if there is none.
-//        4 Of what optimizer.step() allocates, blocks of a parameter's size count. The paper calls all of them permanent. We
-//          take it to mean those that outlive the step, and let temporaries of that size live as traced: (5) says that only
-//          the first iteration makes permanent blocks, though every one makes temporaries; and in the authors' published
-//          runs of xMem, which has the same rule, RMSprop takes one parameter size more than SGD and Adam two, where with
-//          its temporaries it would be two and four.
-//        5 Two iterations. The paper cuts at profiler.step(), which many scripts do not call: an iteration begins with its
-//          first batch or forward behind the optimizer step before.
+//        4 Of the blocks that optimizer.step() allocates, those with a parameter's size count. The paper calls all of
+//          them permanent. We apply this only to blocks that outlive the step, and let temporaries of that size live as
+//          traced. There are two reasons: (5) says that only the first iteration makes permanent blocks, though every
+//          iteration makes temporaries; and in the authors' published runs of xMem, which has the same rule, RMSprop
+//          needs one parameter size more than SGD, and Adam two. If temporaries were permanent, these would be two and
+//          four.
+//        5 Two iterations. The paper cuts at profiler.step(), which many scripts do not call. Here an iteration begins
+//          with its first batch or forward after the previous optimizer step.
 
 #include "src/orchestrate/method_veritasest.h"
 
@@ -34,7 +37,7 @@ const PhaseWindow* first_from(const std::vector<PhaseWindow>& list, int64_t time
   return at == list.end() ? nullptr : &*at;
 }
 
-// When iteration `number` (from 1) begins; INT64_MAX: there is no such iteration.
+// The begin of iteration `number` (from 1); INT64_MAX: there is no such iteration.
 int64_t iteration_begin(const ProfilePhases& phases, int32_t number) {
   if (number == 1) return phases.loop_begin_ns;
   if (static_cast<size_t>(number) > phases.step_ends_ns.size() + 1) return INT64_MAX;
@@ -47,7 +50,7 @@ int64_t iteration_begin(const ProfilePhases& phases, int32_t number) {
   return begin_ns;
 }
 
-// Of each span: the operator around it (or itself) that has no operator around it; and whether a layer's work leads there.
+// For each span: the outermost operator around it (or the span itself), and whether that operator belongs to a layer.
 class Layers {
  public:
   explicit Layers(const ProfileFacts& facts) {
@@ -56,7 +59,7 @@ class Layers {
     linked_.assign(count, false);
     std::vector<SpanIndex> module(count, kNoSpan);
     std::vector<bool> wrapper(count, false);
-    // Spans come by time, outer ones first.
+    // Spans are ordered by time, outer ones first.
     for (SpanIndex i = 0; i < count; ++i) {
       const SpanIndex parent = facts.tree.parent[i];
       if (parent != kNoSpan) {
@@ -80,7 +83,7 @@ class Layers {
     }
   }
 
-  // The layer's operator that a block was allocated in; kNoSpan: none.
+  // The layer's operator that allocated a block; kNoSpan: none.
   SpanIndex operator_of(SpanIndex span) const {
     return span == kNoSpan || root_[span] == kNoSpan || !linked_[root_[span]] ? kNoSpan : root_[span];
   }
@@ -92,7 +95,7 @@ class Layers {
   std::vector<bool> linked_;
 };
 
-// Blocks of the trace; roles are the method's own from here on.
+// Assigns the trace's blocks to layers. From here on, roles are those of this method.
 void link_layers(const ProfileFacts& facts, const OrchestrateOptions& /*options*/, Sequence* sequence) {
   const ProfilePhases& phases = facts.phases;
   const Layers layers(facts);
@@ -178,7 +181,7 @@ void keep_optimizer_blocks(const ProfileFacts& facts, const OrchestrateOptions& 
 
 const std::vector<Rule>& veritasest_rules() {
   static const std::vector<Rule> kRules = {
-      // Only to know which blocks are batches.
+      // Needed only to find the batches.
       {"host", "what stays in the host's memory is left out", true, drop_host_data},
       {"batch_blocks", "which blocks are batches", true, place_batch},
       {"layers", "of two iterations, blocks that a layer's operators leave behind", true, link_layers},

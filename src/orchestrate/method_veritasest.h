@@ -1,4 +1,4 @@
-// VeritasEst (Shi and Elkhatib 2025, section III), the predecessor of xMem, as a list of rules: for comparison.
+// VeritasEst (Shi and Elkhatib 2025, section III), the predecessor of xMem. A list of rules, for comparison.
 #pragma once
 
 #include <vector>

@@ -14,8 +14,8 @@ OptimizerFacts optimizer_at(const ProfileFacts& facts, const PhaseWindow& step) 
 }
 
 std::vector<int64_t> updated_parameters(const ProfileFacts& facts, const PhaseWindow& step) {
-  // The loop's last operator on each parameter is in place: addcdiv_, or add_ for plain gradient descent, whose momentum
-  // buffer is the result of a mul_ before its own add_.
+  // The last operator of the loop on each parameter works in place: addcdiv_, or add_ for plain gradient descent. (With momentum, a mul_
+  // makes the buffer before its own add_.)
   const bool descent = optimizer_at(facts, step).name == "SGD";
   std::vector<int64_t> out;
   if (step.span == kNoSpan) return out;
@@ -52,7 +52,8 @@ int state_tensors(const OptimizerFacts& o) {
 int foreach_lists(const OptimizerFacts& o, bool decays_gradients) {
   if (o.name == "SGD") return 0;
   if (o.name == "Adam" || o.name == "AdamW" || o.name == "RMSprop") return 1;  // square roots of the second moments
-  if (o.name == "Adagrad") return decays_gradients ? 1 : 2;  // square roots of the sums; numerators, unless the decayed gradients serve
+  if (o.name == "Adagrad")
+    return decays_gradients ? 1 : 2;  // square roots of the sums; also numerators, unless the decayed gradients are used for them
   return -1;
 }
 

@@ -43,7 +43,7 @@ TensorTable table_from(const Json& json, size_t modules) {
   return table;
 }
 
-// Rows that are no such thing keep their number.
+// An invalid row stays in the list, so that the others keep their numbers.
 std::vector<ModuleRow> modules_from(const Json& json) {
   std::vector<ModuleRow> modules;
   for (const Json& row : json) {
@@ -82,7 +82,7 @@ ProfileMetadata read_metadata(const std::string& gpucast_json) {
   ProfileMetadata out;
   if (gpucast_json.empty()) return out;
   Json json = Json::parse(gpucast_json);
-  if (json.is_text()) json = Json::parse(json.get<std::string>());  // some releases quote it
+  if (json.is_text()) json = Json::parse(json.get<std::string>());  // some releases write it as a quoted string
   if (!json.is_object()) {
     out.readable = false;
     return out;
@@ -112,7 +112,7 @@ SpanIndex ProfileFacts::computing_op(SpanIndex at) const {
 }
 
 bool ProfileFacts::is_kernel(SpanIndex op) const {
-  // Autograd's nodes are named after C++ classes; what runs in one is other operators.
+  // The names of autograd's nodes are C++ classes. Operators inside a node are other operators.
   return op != kNoSpan && !tree.has_operator_inside[op] && name(op).find("::") != std::string_view::npos && !is_autograd_node(name(op));
 }
 
@@ -133,7 +133,7 @@ SpanIndex ProfileFacts::module_of(SpanIndex at) const {
 
 std::vector<uint32_t> ProfileFacts::born_between(int64_t from_ns, int64_t to_ns) const {
   const auto born_ns = [&](const ProfileBlock& block) { return trace.memory[block.alloc_event].time_ns; };
-  // Those from before the trace come last.
+  // Blocks from before the trace are last in the list.
   const auto first = std::partition_point(cpu.blocks.begin(), cpu.blocks.end(),
                                           [&](const ProfileBlock& block) { return !block.before_start() && born_ns(block) < from_ns; });
   std::vector<uint32_t> out;

@@ -1,4 +1,4 @@
-// A profiler trace with everything derived from it, and small questions that rules ask of it.
+// A profiler trace with all facts derived from it, and short queries for the rules.
 #pragma once
 
 #include <optional>
@@ -17,7 +17,7 @@
 
 namespace gpucast {
 
-// What `gpucast profile` wrote into the trace (docs/reference/profile-traces.md).
+// The data that `gpucast profile` adds to the trace (docs/reference/profile-traces.md).
 struct TensorRow {
   Role role = Role::none;
   std::string name;
@@ -48,7 +48,7 @@ struct ProfileMetadata {
   std::vector<OptimizerFacts> optimizers;
   std::vector<ModuleRow> modules;
   std::vector<TensorTable> tables;
-  bool readable = true;  // false: there was something, and it was not what we expect
+  bool readable = true;  // false: the trace has metadata in an unexpected form
 };
 ProfileMetadata read_metadata(const std::string& gpucast_json);
 
@@ -58,7 +58,7 @@ struct ProfileFacts {
   ProfileBlocks cpu;
   ProfilePhases phases;
   ProfileMetadata metadata;
-  std::unordered_map<int64_t, std::vector<SpanIndex>> nodes;  // autograd's, by sequence number
+  std::unordered_map<int64_t, std::vector<SpanIndex>> nodes;  // autograd's nodes, by sequence number
   Gpu gpu;
 
   std::string_view name(SpanIndex span) const { return span == kNoSpan ? std::string_view() : trace.strings.text(trace.spans[span].name); }
@@ -66,15 +66,15 @@ struct ProfileFacts {
   bool is_op(SpanIndex span) const { return span != kNoSpan && trace.spans[span].kind == SpanKind::op; }
   bool is_node(SpanIndex span) const { return is_op(span) && is_autograd_node(name(span)); }
 
-  // The innermost operator around a span (or itself) that computes; kNoSpan: none. Autograd's nodes count.
+  // The innermost computing operator around a span (or the span itself); kNoSpan: none. Autograd's nodes count as computing.
   SpanIndex computing_op(SpanIndex span) const;
-  // It runs no other operator that computes: a kernel of its own.
+  // Whether the operator runs no other computing operator, so that it is a kernel.
   bool is_kernel(SpanIndex op) const;
-  // The nearest span around (or itself) of that name; the nearest of autograd's nodes.
+  // The nearest span around this one (or the span itself) with that name, and the nearest autograd node.
   SpanIndex around(SpanIndex span, std::string_view name) const;
   SpanIndex node_around(SpanIndex span) const;
   SpanIndex module_of(SpanIndex span) const;  // the nearest module
-  // Autograd's nodes with a sequence number, in the order they ran.
+  // The autograd nodes with a sequence number, in the order they ran.
   std::span<const SpanIndex> nodes_of(int64_t sequence_number) const;
 
   const DimsList& dims(SpanIndex op) const { return parsed(trace.spans[op].dims); }  // of its inputs
@@ -82,12 +82,12 @@ struct ProfileFacts {
   const std::vector<std::string>& types(SpanIndex op) const { return texts(trace.spans[op].types); }
   const std::vector<std::string>& concrete(SpanIndex op) const { return texts(trace.spans[op].concrete); }
 
-  // Blocks of the trace (cpu.blocks) born in [from_ns, to_ns], in order. O(log n) and what it finds.
+  // Blocks of the trace (cpu.blocks) allocated in [from_ns, to_ns], in order. Time: O(log n) plus the number of blocks found.
   std::vector<uint32_t> born_between(int64_t from_ns, int64_t to_ns) const;
 
   Moment begin_of(SpanIndex span) const { return {trace.spans[span].begin_ns, -1}; }
   Moment end_of(SpanIndex span) const { return {trace.spans[span].end_ns, INT64_MAX - 1}; }
-  // Of a [memory] event, by its index.
+  // The moment of a [memory] event, by its index.
   Moment of_event(uint32_t event) const { return {trace.memory[event].time_ns, int64_t{event} << 16}; }
 
  private:
@@ -99,10 +99,10 @@ struct ProfileFacts {
 
 ProfileFacts gather_facts(ProfileTrace trace, const Gpu& gpu);
 
-// The trace's blocks as they are.
+// The trace's blocks, unchanged.
 Sequence traced_sequence(const ProfileFacts& facts);
 
-// born_between, but for blocks that were dropped.
+// born_between without the dropped blocks.
 std::vector<uint32_t> kept_between(const ProfileFacts& facts, const Sequence& sequence, int64_t from_ns, int64_t to_ns);
 
 int64_t numel(const std::vector<int64_t>& dims);

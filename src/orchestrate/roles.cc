@@ -8,7 +8,7 @@
 namespace gpucast {
 namespace {
 
-// The blocks by address, to find the one that lay there at a time.
+// Finds the block that was at an address at a given time.
 class Finder {
  public:
   explicit Finder(const ProfileFacts& facts, const Sequence& sequence) : sequence_(sequence) {
@@ -34,7 +34,7 @@ bool from_tables(const ProfileFacts& facts, Sequence* sequence) {
   const Finder finder(facts, *sequence);
   constexpr std::string_view kMark = "gpucast.tensors#";
   bool any = false;
-  // Where kinds share a block, the kind that lives longest names it: the enum's order.
+  // If several kinds share a block, the kind that lives longest gives the role: the order of the enum.
   for (SpanIndex i = 0; i < facts.trace.spans.size(); ++i) {
     const std::string_view name = facts.name(i);
     if (name.substr(0, kMark.size()) != kMark) continue;
@@ -58,7 +58,7 @@ bool from_tables(const ProfileFacts& facts, Sequence* sequence) {
 
 bool alive_at(const GpuBlock& block, int64_t time_ns) { return block.alloc.time_ns <= time_ns && time_ns < block.free.time_ns; }
 
-// The first window of the list that begins at or after a time; null: none.
+// The first window of the list that begins at or after a time; nullptr: none.
 const PhaseWindow* next_window(const std::vector<PhaseWindow>& list, int64_t time_ns) {
   const auto at = std::partition_point(list.begin(), list.end(), [&](const PhaseWindow& window) { return window.begin_ns < time_ns; });
   return at == list.end() ? nullptr : &*at;
@@ -73,7 +73,7 @@ bool in_code_of(const ProfileFacts& facts, SpanIndex span, std::string_view fold
 
 void by_inference(const ProfileFacts& facts, Sequence* sequence) {
   const ProfilePhases& phases = facts.phases;
-  std::map<int64_t, int64_t> gradient_sizes;  // size -> how many, in the step with the most gradients
+  std::map<int64_t, int64_t> gradient_sizes;  // size -> number of gradients, in the step with the most sizes
   std::map<int32_t, std::map<int64_t, int64_t>> by_step;
   for (size_t i = 0; i < sequence->traced; ++i) {
     GpuBlock& block = sequence->blocks[i];
@@ -93,7 +93,7 @@ void by_inference(const ProfileFacts& facts, Sequence* sequence) {
   for (const auto& [step, sizes] : by_step) {
     if (sizes.size() > gradient_sizes.size()) gradient_sizes = sizes;
   }
-  // Buffers are made among the parameters.
+  // Buffers are allocated among the parameters.
   size_t first = SIZE_MAX, last = 0;
   std::vector<size_t> others;
   for (size_t i = 0; i < sequence->traced; ++i) {

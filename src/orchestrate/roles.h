@@ -1,9 +1,9 @@
-// Which traced block is a parameter, a gradient, optimizer state.
+// Finds out which traced blocks are parameters, gradients or optimizer state.
 //
-// By the tables of `gpucast profile` where the trace has them: they say which tensor lay at which address, and when. Else:
+// The tables of `gpucast profile` give each tensor's address and time. If the trace has none:
 //   gradients        made in backward and alive at the optimizer's step
 //   optimizer_state  made in the optimizer's step and alive after it
-//   parameters       made before the loop, alive in it, of a size that a gradient has
+//   parameters       made before the loop, alive in it, with the size of a gradient
 //   buffers          made among the parameters, alive in the loop
 #pragma once
 

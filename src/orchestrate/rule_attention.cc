@@ -1,10 +1,10 @@
-// Scaled dot product attention. Where the CPU has no kernel for a case (dropout, for one) it writes out the products and the
-// softmax and keeps them for backward; CUDA's memory-efficient kernel keeps the output and the logarithm of the sum of
-// exponentials only (ATen/native/transformers/cuda/attention.cu, attention_backward.cu, of PyTorch).
+// Scaled dot product attention. If the CPU has no kernel for a case (dropout, for example), it computes the products and the softmax one by
+// one and keeps them for backward. CUDA's memory-efficient kernel keeps only the output and the logarithm of the sum of exponentials
+// (ATen/native/transformers/cuda/attention.cu, attention_backward.cu, of PyTorch).
 //
-// Forward: what the operator keeps becomes those two. Backward: autograd's nodes of the operator, known by their sequence
-// numbers, become the one node that CUDA has. CUDA's output lies as [batch, sequence, heads, head size] in memory, the CPU's
-// as [batch, heads, sequence, head size]; so copies that only bring it into order fall away.
+// Forward: these two replace the blocks that the operator keeps. Backward: the one node that CUDA has replaces autograd's nodes of the
+// operator, which are found by their sequence numbers. CUDA's output is [batch, sequence, heads, head size] in memory, the CPU's is [batch,
+// heads, sequence, head size]. So copies that only reorder it are removed.
 
 #include <algorithm>
 
@@ -22,11 +22,11 @@ int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 struct Shape {
   int64_t batch = 0, heads = 0, queries = 0, keys = 0, head_size = 0, value_size = 0;
   int64_t element_bytes = 0;
-  int64_t cuda_element_bytes = 0;  // in lower precision, 2
+  int64_t cuda_element_bytes = 0;  // 2 in lower precision
   bool packed = false;             // query, key and value are views of one tensor
-  bool pairs = false;              // key and value are
-  bool heads_first = false;        // query lies as [batch, heads, sequence, head size] in memory
-  bool sequence_first = false;     // as [sequence, batch, heads, head size]: nn.MultiheadAttention
+  bool pairs = false;              // key and value are views of one tensor
+  bool heads_first = false;        // the query is [batch, heads, sequence, head size] in memory
+  bool sequence_first = false;     // the query is [sequence, batch, heads, head size] in memory: nn.MultiheadAttention
   bool masked = false;
   bool grouped = false;  // several query heads share a key and value head
 };
@@ -45,7 +45,7 @@ bool shape_of(const ProfileFacts& facts, SpanIndex op, Shape* out) {
   const auto& strides = facts.strides(op).inputs;
   out->sequence_first =
       !strides.empty() && strides[0].size() == 4 && strides[0][0] == out->heads * strides[0][1] && strides[0][2] > strides[0][0];
-  // Views of one tensor: a row is that of query, key and value together.
+  // Views of one tensor: a row holds query, key and value together.
   out->packed = !out->sequence_first && out->queries == out->keys && out->head_size == out->value_size && strides.size() >= 3 &&
                 strides[0].size() == 4 && strides[0] == strides[1] && strides[1] == strides[2] &&
                 strides[0][2] >= 3 * out->heads * out->head_size;
@@ -58,22 +58,22 @@ bool shape_of(const ProfileFacts& facts, SpanIndex op, Shape* out) {
   return out->element_bytes > 0;
 }
 
-// The flash attention kernel (flash_api.cpp of PyTorch): lower precision, no mask, Ampere and newer.
+// Whether the flash attention kernel runs (flash_api.cpp of PyTorch): lower precision, no mask, Ampere and newer.
 bool takes_flash(const ProfileFacts& facts, const Shape& shape) {
   return shape.cuda_element_bytes == 2 && !shape.masked && facts.gpu.compute_major >= 8 && shape.head_size == shape.value_size &&
          shape.head_size <= 256;
 }
 
-// Else the memory-efficient kernel, which knows no grouped queries and wants aligned rows (sdp_utils.cpp, minimum_gemm_alignment).
-// What neither takes is written out as on the CPU.
+// Whether the memory-efficient kernel runs otherwise. It has no grouped queries and needs aligned rows (sdp_utils.cpp,
+// minimum_gemm_alignment). If neither kernel runs, CUDA computes the operator one step at a time, like the CPU.
 bool takes_efficient(const ProfileFacts& facts, const Shape& shape) {
   const bool lower = shape.cuda_element_bytes == 2;
   const int64_t alignment = facts.gpu.compute_major >= 8 ? (lower ? 8 : 4) : (facts.gpu.compute_major == 7 && lower ? 8 : 1);
   return !shape.grouped && shape.head_size % alignment == 0 && shape.value_size % alignment == 0;
 }
 
-// Scratch that the backward kernel sums the query's gradient in: tiles of rows by 64 columns of floats, and a lock for each.
-// Tiles have 128 rows where the head is large and a block can have as much shared memory as on sm_80 (seen on the virtual GPU).
+// The scratch memory in which the backward kernel sums the query's gradient: tiles of rows by 64 columns of floats, and a lock for each
+// tile. Tiles have 128 rows if the head is large and a block can have as much shared memory as on sm_80 (observed on the virtual GPU).
 int64_t gradient_scratch_bytes(const Shape& shape, const Gpu& gpu) {
   const int64_t rows = shape.head_size > 64 && gpu.shared_memory_per_block_optin_bytes > 128 * 1024 ? 128 : 64;
   const int64_t tiles = (shape.queries + rows - 1) / rows * ((shape.head_size + 63) / 64);
@@ -103,7 +103,7 @@ class AttentionRule {
     const bool flash = takes_flash(facts_, shape);
     if (!flash && !takes_efficient(facts_, shape)) return;
     const int64_t output_bytes = shape.batch * shape.heads * shape.queries * shape.value_size * shape.element_bytes;
-    // The output: the last of its size that outlives the operator.
+    // The output is the last block of its size that outlives the operator.
     const std::vector<uint32_t> made = kept_between(facts_, sequence_, span.begin_ns, span.end_ns);
     uint32_t output = UINT32_MAX;
     Moment saved_until = facts_.end_of(op);
@@ -129,10 +129,10 @@ class AttentionRule {
     Moment output_free = kept.free;
     const bool cpu_kernel =
         op + 1 < facts_.trace.spans.size() && facts_.name(op + 1) == "aten::_scaled_dot_product_flash_attention_for_cpu";
-    // The flash kernel's output lies as the query does.
-    const bool reordered = shape.sequence_first && !flash;  // brought into order [sequence, batch, ...] on CUDA as well
+    // The flash kernel's output has the memory order of the query.
+    const bool reordered = shape.sequence_first && !flash;  // CUDA reorders it to [sequence, batch, ...] too
     if (reordered && cpu_kernel) {
-      // The kernel of the CPU's returns its output in that order. The copy is what the projection behind keeps.
+      // The CPU's kernel returns its output in that order. The following projection keeps the copy.
       const Moment needed = backward.empty() ? output_free : std::min(output_free, Moment{backward_begin_ns, INT64_MIN / 2});
       add(output_bytes, {span.end_ns, 1}, needed, op);
       output_free = {span.end_ns, 2};
@@ -140,7 +140,7 @@ class AttentionRule {
     if (!reordered && (!flash || !shape.heads_first)) output_free = std::max(output_free, merge_copy(op, output_bytes));
     if (!backward.empty()) {
       saved_until = {backward_end_ns, 1};
-      output_free = std::max(output_free, Moment{backward_end_ns, 2});  // the output goes last
+      output_free = std::max(output_free, Moment{backward_end_ns, 2});  // the output is freed last
       add(4 * shape.batch * shape.heads * (flash ? shape.queries : round_up(shape.queries, kAlignLogsumexp)),
           {facts_.begin_of(op).time_ns, 0}, saved_until, op);
       gradients(shape, backward, backward_begin_ns, backward_end_ns, !cpu_kernel);
@@ -148,11 +148,11 @@ class AttentionRule {
     sequence_.blocks[output].free = output_free;
   }
 
-  // Autograd's nodes of the operators inside, in the order they ran.
+  // The autograd nodes of the operators inside, in the order they ran.
   std::vector<SpanIndex> backward_nodes(SpanIndex op) const {
     const int64_t first = facts_.span(op).sequence_number;
     if (first < 0) return {};
-    int64_t end = -1;  // the number that comes next
+    int64_t end = -1;  // the next number after the operator
     for (SpanIndex i = op + 1; i < facts_.trace.spans.size() && end < 0; ++i) {
       const ProfileSpan& span = facts_.span(i);
       if (span.begin_ns >= facts_.span(op).end_ns && span.thread == facts_.span(op).thread && span.sequence_number >= first)
@@ -167,7 +167,8 @@ class AttentionRule {
     return out;
   }
 
-  // transpose(1, 2) and then contiguous() or reshape() of the output: a copy on the CPU only. Returns until when the copy lives.
+  // A transpose(1, 2) of the output followed by contiguous() or reshape() copies it on the CPU only. Removes the copy and returns when it
+  // was freed.
   Moment merge_copy(SpanIndex op, int64_t bytes) {
     Moment until = {INT64_MIN, 0};
     for (SpanIndex i = op + 1; i < facts_.trace.spans.size(); ++i) {
@@ -185,8 +186,8 @@ class AttentionRule {
     return until;
   }
 
-  // CUDA keeps query, key and value for backward. The CPU, where it writes the operator out, keeps scaled copies instead and lets
-  // go of them soon: what has their size, is there when the operator runs and is gone when its module ends.
+  // CUDA keeps query, key and value for backward. If the CPU computes the operator one step at a time, it keeps scaled copies instead and
+  // frees the originals soon. An original is a block of their size that is alive when the operator runs and freed by the end of its module.
   void keep_inputs(const Shape& shape, SpanIndex op, Moment until) {
     const ProfileSpan& span = facts_.span(op);
     const SpanIndex module = facts_.module_of(op);
@@ -197,7 +198,7 @@ class AttentionRule {
     int found = 0;
     for (const uint32_t i : kept_between(facts_, sequence_, facts_.span(module).begin_ns, span.begin_ns - 1)) {
       GpuBlock& block = sequence_.blocks[i];
-      // All three in one block, which the CPU keeps for the value alone.
+      // One block with all three, which the CPU keeps only for the value.
       if (shape.sequence_first && block.size_bytes == sizes[0] + sizes[1] + sizes[2] && block.free > Moment{span.end_ns, 0} &&
           block.free < until) {
         block.free = until;
@@ -227,7 +228,7 @@ class AttentionRule {
         }
       }
     }
-    // Copies behind it that bring a gradient into the order of its input.
+    // Later copies that only reorder a gradient into the order of its input.
     std::vector<Moment> frees;
     frees.reserve(results.size());
     for (const uint32_t i : results) frees.push_back(sequence_.blocks[i].free);
@@ -242,7 +243,7 @@ class AttentionRule {
       if (!ordered) continue;
       for (const uint32_t copy : kept_between(facts_, sequence_, span.begin_ns, span.end_ns)) {
         const GpuBlock& block = sequence_.blocks[copy];
-        // The gradient that it copies is freed once it is copied.
+        // The gradient is freed after the copy.
         size_t source = SIZE_MAX;
         for (size_t r = 0; r < results.size(); ++r) {
           if (sequence_.blocks[results[r]].size_bytes != block.size_bytes || frees[r] != sequence_.blocks[results[r]].free) continue;
@@ -266,9 +267,9 @@ class AttentionRule {
     if (shape.packed && !flash) {
       add(query_bytes + key_bytes + value_bytes, next(), last, nodes.front());
     } else if (reordered && written_out) {
-      // Each is copied twice on its way back to [sequence, batch * heads, head size]; the CPU needs the second copy only.
+      // Each gradient is copied twice to get back to [sequence, batch * heads, head size]; the CPU needs only the second copy.
       std::sort(frees.begin(), frees.end());
-      const Moment made[] = {next(), next(), next()};  // of the query, the key, the value
+      const Moment made[] = {next(), next(), next()};  // for the query, the key, the value
       const int64_t bytes[] = {query_bytes, key_bytes, value_bytes};
       constexpr int64_t kBehindSaved = 8;
       for (int i = 2; i >= 0; --i) {
@@ -290,12 +291,12 @@ class AttentionRule {
       add(4 * rows * round_up(shape.head_size, kFlashColumns), scratch, done, nodes.front());
       return;
     }
-    // The product of output and its gradient, summed and brought into order; then the kernel's scratch.
+    // The product of output and its gradient, its sum, and the sum reordered; then the kernel's scratch memory.
     const int64_t product_bytes = shape.batch * shape.heads * shape.queries * shape.value_size * 4;
     const int64_t sum_bytes = shape.batch * shape.heads * shape.queries * 4;
     const Moment product = next(), sum = next(), ordered = next(), sum_freed = next(), product_freed = next(), scratch = next(),
                  ordered_freed = next(), scratch_freed = next(), output_copy_freed = next();
-    // The output's gradient, contiguous.
+    // The output's gradient, made contiguous.
     if (reordered) add(product_bytes, output_copied, output_copy_freed, nodes.front());
     add(product_bytes, product, product_freed, nodes.front());
     add(sum_bytes, sum, sum_freed, nodes.front());

@@ -33,7 +33,8 @@ TEST(AttentionRule, WithTheSequenceFirstTheOutputIsCopied) {
                                     "[[256, 64, 4096, 1], [256, 64, 4096, 1], [256, 64, 4096, 1], [], [], [], [], []]"},
                                    true);
   EXPECT_EQ(live_bytes(sequence, 250), 2 * kOutput + kLogsumexp);
-  // In backward: the output, its gradient's copy, three gradients; the product with two sums of it, then scratch, which is larger.
+  // In backward: the output, the copy of its gradient, three gradients; the product with two sums of it, then scratch memory, which is
+  // larger.
   EXPECT_EQ(peak_bytes(sequence), 5 * kOutput + kLogsumexp + std::max(kOutput + 2 * kLogsumexp, kLogsumexp + kScratch));
   EXPECT_EQ(live_bytes(sequence, 405), 3 * kOutput);
 }

@@ -1,7 +1,7 @@
-// A batch (xMem section 3.3, rule 2): its life on the device is limited to an iteration.
+// A batch (xMem section 3.3, rule 2) is on the device for one iteration only.
 //
-// The trace itself says when the script lets go of it. What the data loader made and forward uses goes to the device when
-// loading ends; from `gpucast profile` the copy to the device is in the trace.
+// The trace shows when the script frees it. A block that the data loader made and forward uses moves to the device when loading ends. In a
+// trace of `gpucast profile` the copy to the device is visible.
 
 #include "src/orchestrate/rules.h"
 

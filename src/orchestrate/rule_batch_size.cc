@@ -1,11 +1,11 @@
-// Another batch size than the traced one: every block grows as a + b * batch, and which of the two it is, its size and its
-// place say. Runs last, on what the other rules made of the trace.
+// Predicts another batch size than the traced one. A block either grows in proportion to the batch or stays the same; its size and its
+// operator decide. This rule runs last, on the result of the other rules.
 //
-// In proportion to the batch: blocks of forward, loss and backward, and the batch itself, whose size divides by the traced
-// batch. Not: parameters, buffers, gradients, optimizer state, workspaces; what the optimizer does; and in backward, or with
-// an operator whose first input does not begin with the batch, blocks as large as a parameter or buffer.
+// Blocks that grow: those of forward, loss and backward, and the batch itself, if the traced batch divides their size. Blocks that stay:
+// parameters, buffers, gradients, optimizer state, workspaces, and the optimizer's temporaries. In backward, or in an operator whose first
+// input does not begin with the batch, blocks with the size of a parameter or buffer stay too.
 //
-// A batch that divides no size of the model (7, 13) tells best.
+// The rule is most certain for a traced batch that divides no other size of the model (7, 13).
 
 #include <unordered_set>
 
@@ -35,7 +35,7 @@ class Growth {
   }
 
  private:
-  // An operator around it has a first input that begins with the batch, or a multiple of it.
+  // Whether the first dimension of the operator's first input is the batch, or a multiple of it.
   bool of_batch(SpanIndex span) const {
     const SpanIndex op = facts_.computing_op(span);
     if (op == kNoSpan || facts_.dims(op).inputs.empty() || facts_.dims(op).inputs[0].size() < 2) return false;
@@ -65,7 +65,7 @@ std::optional<int64_t> traced_batch_size(const ProfileFacts& facts, const Orches
   if (options.traced_batch_size) return options.traced_batch_size;
   if (facts.metadata.batch_size && *facts.metadata.batch_size > 0) return facts.metadata.batch_size;
   if (facts.phases.forwards.empty()) return std::nullopt;
-  // The first input of forward that has two dimensions.
+  // The first input in forward with two or more dimensions.
   const PhaseWindow& forward = facts.phases.forwards.front();
   for (SpanIndex i = 0; i < facts.trace.spans.size(); ++i) {
     const ProfileSpan& span = facts.span(i);

@@ -1,6 +1,6 @@
-// Workspaces of cuBLAS: PyTorch allocates one a handle and stream, with the first matrix product of a thread, and keeps it;
-// autograd runs backward in a thread of its own. cuBLASLt, which adds the bias in the same kernel, gets one a call
-// (ATen/cuda/CUDABlas.cpp, CublasHandlePool.cpp).
+// Workspaces of cuBLAS. PyTorch allocates one for each handle and stream, at the first matrix product of a thread, and keeps it. Autograd
+// runs backward in its own thread. cuBLASLt, which adds the bias in the same kernel, gets one for each call (ATen/cuda/CUDABlas.cpp,
+// CublasHandlePool.cpp).
 
 #include <unordered_set>
 
@@ -21,7 +21,7 @@ bool is_product(std::string_view name) {
   return kNames.contains(name);
 }
 
-// addmm with a bias of one dimension, more than one row and column: cuBLASLt's epilogue.
+// addmm with a bias of one dimension and more than one row and column: the epilogue of cuBLASLt.
 bool is_biased(const ProfileFacts& facts, SpanIndex op) {
   if (facts.name(op) != "aten::addmm" && facts.name(op) != "aten::_addmm_activation") return false;
   const auto& inputs = facts.dims(op).inputs;
@@ -33,7 +33,7 @@ bool is_biased(const ProfileFacts& facts, SpanIndex op) {
 }  // namespace
 
 void add_cublas_workspaces(const ProfileFacts& facts, const OrchestrateOptions& /*options*/, Sequence* sequence) {
-  bool made[2] = {false, false};  // by the script's thread, by autograd's
+  bool made[2] = {false, false};  // [0] by the script's thread, [1] by autograd's
   const auto add = [&](SpanIndex op, int64_t bytes, bool for_good) {
     const int64_t end_ns = facts.span(op).end_ns, order = INT64_MAX / 2;
     sequence->add(bytes, {end_ns, order + (for_good ? 1 : 0)}, for_good ? kNeverFreed : Moment{end_ns, order + 2}, op, "cublas",

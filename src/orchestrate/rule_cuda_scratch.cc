@@ -1,10 +1,10 @@
-// Temporaries of CUDA's kernels where the CPU's take none.
+// Temporaries of CUDA's kernels that the CPU's kernels do not have.
 //
 //   _softmax_backward_data   the product of output and gradient (ATen/native/cuda/SoftMax.cu, softmax_backward_cuda_out);
 //                            log_softmax needs none
-//   gradient of an embedding over many indices, and of every EmbeddingBag: the indices are sorted, partial sums of rows with
-//                            the same index meet in a buffer (cuda/EmbeddingBackwardKernel.cu). Its size is for the worst
-//                            case; scratch of CUB's sorting is left out, some bytes an index
+//   gradient of an embedding over many indices, and of every EmbeddingBag: the indices are sorted, and a buffer collects
+//                            partial sums of rows with the same index (cuda/EmbeddingBackwardKernel.cu). Its size is the
+//                            worst case; some bytes an index for CUB's sort are not modelled
 
 #include <algorithm>
 
@@ -13,7 +13,7 @@
 namespace gpucast {
 namespace {
 
-constexpr int64_t kFewIndices = 3072;    // up to here embedding_dense_backward has a kernel that needs nothing
+constexpr int64_t kFewIndices = 3072;    // up to this number embedding_dense_backward has a kernel without scratch memory
 constexpr int64_t kRowsPerPartial = 10;  // NROWS_PER_THREAD
 
 void add_embedding_scratch(const ProfileFacts& facts, SpanIndex op, bool bag, Sequence* sequence) {
@@ -30,7 +30,7 @@ void add_embedding_scratch(const ProfileFacts& facts, SpanIndex op, bool bag, Se
   const int64_t end_ns = facts.span(op).end_ns;
   int64_t order = INT64_MAX / 2;
   const int64_t freed = order + 32;
-  // Sorted, and where each came from: before the gradient itself.
+  // The sorted indices and their origins, before the gradient itself.
   for (int i = 0; i < 2; ++i) add(8 * indices, {facts.span(op).begin_ns, i}, {end_ns, freed + 16 - i});
   for (const int64_t bytes : sizes) {
     add(bytes, {end_ns, order}, {end_ns, freed - (order - INT64_MAX / 2)});
@@ -45,7 +45,7 @@ void add_cuda_scratch(const ProfileFacts& facts, const OrchestrateOptions& /*opt
     const GpuBlock& result = sequence->blocks[i];
     if (!result.kept() || facts.cpu.blocks[i].before_start()) continue;
     const SpanIndex op = facts.computing_op(result.span);
-    // What rules changed (attention, say) is not written out on CUDA.
+    // CUDA does not run single operators where another rule has replaced them by a kernel (attention, for example).
     if (op == kNoSpan || facts.name(op) != "aten::_softmax_backward_data") continue;
     const int64_t end_ns = facts.span(op).end_ns;
     sequence->add(result.size_bytes, {end_ns, INT64_MAX / 2}, {end_ns, INT64_MAX / 2 + 1}, op, "cuda_scratch");

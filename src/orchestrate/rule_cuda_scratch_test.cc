@@ -24,7 +24,7 @@ TEST(CudaScratchRule, AnEmbeddingBagSumsRowsInABuffer) {
             R"(["", "", "", "", "", "20000", "False", "1", "", "-1"])"});
   trace.block(20480000, 350);
   const Sequence sequence = scratch_of(&trace);
-  // Five lists of indices, where partial sums begin, the sums.
+  // Five lists of indices, the begins of the partial sums, the sums.
   EXPECT_EQ(peak_bytes(sequence), 20480000 + 5 * 131072 + 144176 + 18454528);
   EXPECT_EQ(live_bytes(sequence, 401), 20480000);
 }

@@ -1,5 +1,5 @@
-// Dropout. The CPU multiplies by a mask of the input's type and keeps it for backward; CUDA's native_dropout keeps one of
-// one byte an element (ATen/native/Dropout.cpp, is_fused_kernel_acceptable). In place (dropout_) both do as the CPU.
+// Dropout. The CPU multiplies by a mask of the input's type and keeps it for backward. CUDA's native_dropout keeps a mask of one byte an
+// element (ATen/native/Dropout.cpp, is_fused_kernel_acceptable). In place (dropout_) CUDA does the same as the CPU.
 
 #include "src/orchestrate/rules.h"
 
@@ -9,7 +9,7 @@ void use_cuda_dropout(const ProfileFacts& facts, const OrchestrateOptions& /*opt
   for (size_t i = 0; i < sequence->traced; ++i) {
     GpuBlock& block = sequence->blocks[i];
     if (!block.kept() || facts.cpu.blocks[i].before_start()) continue;
-    // The mask is what empty_like makes right in the operator.
+    // empty_like makes the mask directly inside the operator.
     const SpanIndex made_by = facts.around(block.span, "aten::empty_like");
     if (made_by == kNoSpan) continue;
     const SpanIndex dropout = facts.tree.parent[made_by];

@@ -1,12 +1,12 @@
-// xMem's filter (section 3.2): of what an iteration allocates, a block counts if an operator of a module made it and
-// (i) it lives within that operator's time, or (ii) it lives on behind the end of the module that ran the operator.
+// xMem's filter (section 3.2): a block allocated in an iteration counts if an operator of a module made it and either (i) it is freed while
+// that operator runs, or (ii) it is freed after the end of the module that ran the operator.
 
 #include "src/orchestrate/rules.h"
 
 namespace gpucast {
 namespace {
 
-// The outermost operator below the module, or below autograd's node, that made it.
+// The outermost operator that made the block, below its module or autograd node.
 SpanIndex operator_of(const ProfileFacts& facts, SpanIndex span, SpanIndex* component) {
   SpanIndex op = kNoSpan;
   for (; span != kNoSpan; span = facts.tree.parent[span]) {

@@ -1,6 +1,6 @@
-// On CUDA PyTorch's optimizers work on all parameters at once ("foreach") where the script does not say otherwise
-// (torch/optim/optimizer.py, _default_to_fused_or_foreach); on the CPU one parameter after the other. The temporaries of
-// one parameter become lists with a tensor for each.
+// On CUDA, PyTorch's optimizers work on all parameters at once ("foreach"), unless the script says otherwise (torch/optim/optimizer.py,
+// _default_to_fused_or_foreach). On the CPU they work on one parameter after the other. So the temporaries of one parameter become lists
+// with one tensor for each parameter.
 
 #include "src/orchestrate/optimizers.h"
 #include "src/orchestrate/rules.h"
@@ -9,9 +9,9 @@ namespace gpucast {
 namespace {
 
 struct StepOperators {
-  bool works_on_lists = false;           // "_foreach_" or "_fused_": the CPU does as CUDA would
-  std::vector<int64_t> parameter_bytes;  // in the order of the loop; by addcdiv_, which updates the parameter
-  std::vector<int64_t> decayed_bytes;    // the gradients that weight decay was added to
+  bool works_on_lists = false;           // "_foreach_" or "_fused_": the CPU already works as CUDA would
+  std::vector<int64_t> parameter_bytes;  // in the order of the loop; found by addcdiv_, which updates the parameter
+  std::vector<int64_t> decayed_bytes;    // the gradients with weight decay
 };
 
 StepOperators look_at_step(const ProfileFacts& facts, const PhaseWindow& step) {
@@ -20,7 +20,7 @@ StepOperators look_at_step(const ProfileFacts& facts, const PhaseWindow& step) {
     if (!facts.is_op(i)) continue;
     const std::string_view name = facts.name(i);
     if (name.find("::_fused_") != std::string_view::npos) out.works_on_lists = true;
-    // The loop over parameters counts its steps with _foreach_add_ in some releases, on numbers.
+    // In some releases the loop over parameters counts its steps with _foreach_add_ on numbers.
     if (name.substr(0, 14) == "aten::_foreach" && name != "aten::_foreach_add_") out.works_on_lists = true;
     if (name != "aten::addcdiv_" && name != "aten::add") continue;
     const DimsList& dims = facts.dims(i);
@@ -33,7 +33,7 @@ StepOperators look_at_step(const ProfileFacts& facts, const PhaseWindow& step) {
 
 }  // namespace
 
-constexpr int64_t kFrees = int64_t{1} << 40;  // behind every allocation of the step
+constexpr int64_t kFrees = int64_t{1} << 40;  // after every allocation of the step
 
 void use_foreach(const ProfileFacts& facts, const OrchestrateOptions& /*options*/, Sequence* sequence) {
   int64_t order = 0;
@@ -53,7 +53,7 @@ void use_foreach(const ProfileFacts& facts, const OrchestrateOptions& /*options*
     const auto add_list = [&](const std::vector<int64_t>& sizes) {
       const auto length = static_cast<int64_t>(sizes.size());
       for (int64_t i = 0; i < length; ++i) {
-        // Python lets go of a list from its end.
+        // Python frees a list from its end.
         const Moment free{step.end_ns, kFrees + order + length - i};
         sequence->add(sizes[static_cast<size_t>(i)], {step.end_ns, order + i}, free, step.span, "foreach");
       }

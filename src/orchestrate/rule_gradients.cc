@@ -1,7 +1,7 @@
-// Gradients (xMem section 3.3, rule 4) live until the optimizer's zero_grad clears them.
+// Gradients (xMem section 3.3, rule 4) live until the optimizer's zero_grad.
 //
-// A CPU run keeps them just as long where zero_grad sets them to None. What is freed earlier, before the optimizer's step
-// even, was a gradient of something else.
+// A CPU run keeps them equally long if zero_grad sets them to None. A block that is freed earlier, even before the optimizer's step, was
+// not a parameter's gradient.
 
 #include <algorithm>
 

@@ -1,7 +1,7 @@
-// What stays in the host's memory: data loading, the model before its move to the device, scalars.
+// Blocks that stay in the host's memory: data loading, the model before its move to the device, scalars.
 //
-// With the marks of `gpucast profile` the trace says what goes to the device. Without them the script ran on the CPU as
-// on its only device, and everything in the training loop but the data loader's work is taken to be the device's.
+// With the marks of `gpucast profile` the trace shows what moves to the device. Without them the script used the CPU as its only device,
+// and all blocks of the training loop count as the device's, except the data loader's.
 
 #include <algorithm>
 #include <unordered_set>
@@ -34,7 +34,7 @@ class HostFilter {
     if (time_ns < phases_.loop_begin_ns) return !copy_of_model(block);
     if (window != nullptr && window->phase == Phase::data) return moves_ || !reaches_forward(block, *window);
     if (window != nullptr) return false;
-    // Between phases. Behind the first move of the step, or in its own right when nothing is ever moved, it is the device's.
+    // Between phases the block is the device's if it comes after a move of the same step, or if the trace shows no moves at all.
     return moves_ && !behind_a_move(time_ns);
   }
 
@@ -44,7 +44,7 @@ class HostFilter {
     return moves_ && (facts_.around(span, "gpucast.to_device#tensor") != kNoSpan || facts_.around(span, "gpucast.on_device") != kNoSpan);
   }
 
-  // A number that an operator wraps, or an optimizer's count of steps: a tensor on the CPU, on a machine with a GPU too.
+  // A number wrapped by an operator, or an optimizer's count of steps: a tensor on the CPU even on a machine with a GPU.
   bool scalar(const GpuBlock& block, const PhaseWindow* window) const {
     if (block.size_bytes > 8) return false;
     if (window != nullptr && window->phase == Phase::optimizer_step) return true;
@@ -52,7 +52,7 @@ class HostFilter {
     return op != kNoSpan && block.free.time_ns <= facts_.span(op).end_ns;
   }
 
-  // copy.deepcopy of a model that is on the device: an average of the weights, say.
+  // copy.deepcopy of a model on the device, for example for an average of the weights.
   bool copy_of_model(const GpuBlock& block) const {
     return block.alloc.time_ns > first_move_end_ns_ && block.free.time_ns > phases_.loop_begin_ns &&
            parameter_sizes_.contains(block.size_bytes);
@@ -65,7 +65,7 @@ class HostFilter {
   }
 
   bool behind_a_move(int64_t time_ns) const {
-    const PhaseWindow* nearest = nullptr;  // the last thing that began before
+    const PhaseWindow* nearest = nullptr;  // the latest window that began before
     const auto look = [&](const std::vector<PhaseWindow>& list) {
       const auto at = std::partition_point(list.begin(), list.end(), [&](const PhaseWindow& w) { return w.begin_ns < time_ns; });
       if (at == list.begin()) return;
@@ -83,7 +83,7 @@ class HostFilter {
 
   const ProfileFacts& facts_;
   const ProfilePhases& phases_;
-  bool moves_ = false;  // the trace says what goes to the device
+  bool moves_ = false;  // the trace shows what moves to the device
   int64_t first_move_end_ns_ = INT64_MAX;
   std::unordered_set<int64_t> parameter_sizes_;
 };
@@ -95,7 +95,7 @@ void drop_host_data(const ProfileFacts& facts, const OrchestrateOptions& /*optio
   for (size_t i = 0; i < sequence->traced; ++i) {
     GpuBlock& block = sequence->blocks[i];
     if (facts.cpu.blocks[i].before_start()) {
-      // In use before the trace: the device's if the loop frees it.
+      // Allocated before the trace: it is the device's if the loop frees it.
       const PhaseWindow* window = facts.phases.window_at(block.free.time_ns);
       if (window == nullptr || window->phase == Phase::data) {
         block.drop(Fate::before_trace, "host");

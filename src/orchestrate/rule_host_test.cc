@@ -7,8 +7,8 @@
 namespace gpucast {
 namespace {
 
-// copy.deepcopy(model) behind model.to("cuda"), for an average of the weights. For a network of three layers of 1024 by 1024 the
-// virtual GPU has 12 MiB more allocated with it.
+// copy.deepcopy(model) after model.to("cuda"), for an average of the weights. With it, the virtual GPU allocates 12 MiB more for a network
+// of three layers of 1024 by 1024.
 TEST(HostRule, ACopyOfTheModelOnTheDeviceIsTheDevices) {
   HandMadeTrace trace;
   trace.op("aten::empty", 5, 15);

@@ -1,7 +1,7 @@
-// Scratch space inside the CPU's kernels: oneDNN's reordered weights and inputs, buffers of one row a thread.
+// Scratch memory inside the CPU's kernels: oneDNN's reordered weights and inputs, buffers of one row for each thread.
 //
-// An operator that runs no other computing operator is a kernel; what it allocates and frees within its own time is its
-// scratch. What outlives it are its results, and those are the same on CUDA. CUDA's own scratch is added by other rules.
+// An operator that runs no other computing operator is a kernel. Blocks that it allocates and frees while it runs are its scratch memory.
+// Blocks that outlive it are its results, and CUDA has the same ones. Other rules add CUDA's own scratch memory.
 
 #include "src/orchestrate/rules.h"
 

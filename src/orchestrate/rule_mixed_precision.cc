@@ -1,8 +1,8 @@
-// Lower precision (bf16, fp16) from a trace in fp32: the whole model in it, or autocast.
+// Predicts lower precision (bf16, fp16) from a trace in fp32: the whole model in it, or autocast.
 //
-// A trace says which operator allocated a block and what shapes its inputs had, not which block an input was. So the
-// operators are followed in order, and an input is taken to be the latest block of its size that is alive; one that the
-// operator keeps for backward has to live that long. With that every block gets a type, as PyTorch would give it:
+// A trace shows which operator allocated a block and the shapes of its inputs, but not which block an input was. So the rule follows the
+// operators in order and assumes that an input is the latest living block of its size. If the operator keeps the input for backward, the
+// block must live that long. In this way every block gets the type that PyTorch would give it:
 //
 //   trace, fp32                     autocast                                    whole model
 //   linear(x, w) -> y               w', x' = casts, 2 bytes an element          2 bytes an element
@@ -10,8 +10,8 @@
 //   layer_norm(y) -> z              y' = cast, 4 bytes an element; z: 4 bytes   2 bytes, its mean and rstd 4 bytes
 //   backward of linear -> dx, dw    dx', dw' with 2 bytes, then dx, dw          2 bytes
 //
-// Casts are kept for backward instead of what they are casts of, which may so die sooner. Casts of weights are made once
-// in each autocast region and kept until it ends.
+// Backward then needs the casts instead of their sources, so a source may be freed sooner. Weights are cast once in each autocast region,
+// and the casts are kept until the region ends.
 
 #include <algorithm>
 #include <map>
@@ -31,39 +31,39 @@ constexpr int kFloat = 6;  // c10/core/ScalarType.h
 
 struct Input {
   int64_t elements = 0;
-  uint32_t block = kNone;  // of the sequence
-  size_t place = 0;        // among the operator's arguments
+  uint32_t block = kNone;  // index in the sequence
+  size_t place = 0;        // position among the operator's arguments
   bool weight = false, bias = false;
-  bool low = false;     // as the tensor is
-  bool copied = false;  // by the script, to the other type
-  bool used = false;    // as the operator takes it: low or not
+  bool low = false;     // whether the tensor has lower precision
+  bool copied = false;  // the script has copied it to the other type
+  bool used = false;    // whether the operator reads it in lower precision
   bool cast() const { return !copied && low != used; }
   bool comes_low() const { return low != copied; }
 };
 
-// An operator of the forward pass, or outside any pass; what runs inside it is its own affair.
+// An operator of the forward pass, or outside any pass. Operators inside it are not looked at.
 struct Operator {
   SpanIndex span = kNoSpan;
-  int64_t number = 0;                                            // autograd's sequence number of its first node, if it makes any
-  int64_t nodes_begin_ns = INT64_MAX, nodes_end_ns = INT64_MIN;  // its backward; none: begin > end
-  int64_t computed_ns = INT64_MIN;      // the end of the last node that computes: what was kept for backward is freed
-  std::vector<int64_t> gradient_bytes;  // what its backward leaves
+  int64_t number = 0;                                            // autograd's sequence number of its first node, if it has nodes
+  int64_t nodes_begin_ns = INT64_MAX, nodes_end_ns = INT64_MIN;  // time of its backward; none: begin > end
+  int64_t computed_ns = INT64_MIN;      // the end of the last node that computes: inputs kept for backward are freed there
+  std::vector<int64_t> gradient_bytes;  // gradients that outlive its backward
   CastPolicy policy = CastPolicy::promote;
-  bool low = false;  // its result
+  bool low = false;  // whether its result has lower precision
   std::vector<Input> inputs;
   int64_t kept_until_ns() const { return computed_ns == INT64_MIN ? nodes_end_ns : computed_ns; }
   bool has_backward() const { return nodes_begin_ns < nodes_end_ns; }
 };
 
-// Where an operator's inputs were used, to tell how long a block lives that is no longer kept for backward.
+// A use of a block as an operator's input. The uses give the lifetime of a block that backward no longer needs.
 struct Use {
   uint32_t op = 0;
   bool cast = false;
 };
 
-// An fp32 copy that the script asks for, as in logits.float().
+// An fp32 copy that the script makes, as in logits.float().
 struct Copy {
-  int64_t until_ns = 0;  // that the script has it
+  int64_t until_ns = 0;  // until then the script has it
   uint32_t block = kNone;
 };
 
@@ -76,7 +76,7 @@ bool makes_no_floats(std::string_view name) {
   return kNames.contains(name);
 }
 
-// A float result first, then indices of eight bytes.
+// The first result has floats, the second has indices of eight bytes.
 bool makes_indices_too(std::string_view name) {
   static const std::unordered_set<std::string_view> kNames = {"aten::max_pool2d_with_indices",
                                                               "aten::max_pool3d_with_indices",
@@ -91,10 +91,10 @@ bool makes_indices_too(std::string_view name) {
   return kNames.contains(name);
 }
 
-// Results that are no function of the input's type: statistics in fp32.
+// Some results do not have the input's type: statistics are in fp32.
 bool has_statistics(std::string_view name) { return name.find("_norm") != std::string_view::npos; }
 
-// The result is of the first input's type, whatever the others are.
+// The result has the type of the first input, whatever the types of the others are.
 bool follows_first_input(std::string_view name) {
   static const std::unordered_set<std::string_view> kNames = {"aten::batch_norm", "aten::instance_norm", "aten::embedding", "aten::dropout",
                                                               "aten::native_batch_norm"};
@@ -115,7 +115,7 @@ class MixedPrecision {
   }
 
  private:
-  // ---- which blocks hold fp32 numbers -------------------------------------------------------------------------------------
+  // ---- Blocks with fp32 numbers -------------------------------------------------------------------------------------------
 
   void find_floats() {
     for (uint32_t i = 0; i < sequence_.traced; ++i) {
@@ -125,7 +125,7 @@ class MixedPrecision {
       if (block.role == Role::parameter) parameter_bytes_.insert(block.size_bytes);
     }
     for (size_t i = sequence_.traced; i < sequence_.blocks.size(); ++i) {
-      // Parameters that gradients stand for, and the optimizer's lists.
+      // Parameters made from their gradients, and the optimizer's lists.
       const GpuBlock& block = sequence_.blocks[i];
       floats_[i] = block.role == Role::parameter || block.role == Role::optimizer_state || std::string_view(block.rule) == "foreach";
       low_[i] = floats_[i] && !precision_.amp;
@@ -140,7 +140,7 @@ class MixedPrecision {
       const std::string_view name = facts_.name(at);
       const size_t type = name == "aten::empty" || name == "aten::empty_permuted" ? 1 : name == "aten::empty_strided" ? 2 : SIZE_MAX;
       const std::vector<std::string>& values = facts_.concrete(at);
-      // Where no type is named, it is the default one.
+      // An empty value means the default type.
       if (type < values.size()) return values[type].empty() || values[type] == std::to_string(kFloat);
       const std::vector<std::string>& types = facts_.types(at);
       if (name == "aten::resize_" && !types.empty()) return types[0] == "float";
@@ -157,7 +157,7 @@ class MixedPrecision {
     return sequence_.blocks[i].role != Role::none && sequence_.blocks[i].role != Role::input;
   }
 
-  // ---- the operators, and which nodes of autograd are theirs --------------------------------------------------------------
+  // ---- Operators, and their autograd nodes --------------------------------------------------------------------------------
 
   void collect() {
     std::vector<int64_t> busy_until_ns(facts_.trace.threads.size(), INT64_MIN);
@@ -196,7 +196,7 @@ class MixedPrecision {
     }
   }
 
-  // The last operator that began with this number or a lower one: those with the same number made no node.
+  // The last operator with this number or a lower one: earlier operators with the same number made no node.
   uint32_t operator_of(SpanIndex node) const {
     const int64_t number = facts_.span(node).sequence_number;
     const auto after =
@@ -206,7 +206,7 @@ class MixedPrecision {
     return facts_.span(operators_[op].span).end_ns <= facts_.span(node).begin_ns ? op : kNone;
   }
 
-  // ---- in order -----------------------------------------------------------------------------------------------------------
+  // ---- Walk over operators and nodes, in order ----------------------------------------------------------------------------
 
   void walk() {
     int cached_region = -1;
@@ -227,7 +227,7 @@ class MixedPrecision {
     return block.free_event == ProfileBlock::kNever ? INT64_MAX : facts_.trace.memory[block.free_event].time_ns;
   }
 
-  // Traced blocks born in a span, in order; those of the span's own thread.
+  // Traced blocks that the span's own thread allocated in the span, in order.
   std::vector<uint32_t> born_in(SpanIndex span) const {
     const ProfileSpan& time = facts_.span(span);
     std::vector<uint32_t> out = facts_.born_between(time.begin_ns, time.end_ns);
@@ -235,13 +235,13 @@ class MixedPrecision {
     return out;
   }
 
-  // Blocks get known to the search below as they are made.
+  // Blocks become visible to the search below when they are made.
   void remember(uint32_t i) {
     if (floats_[i]) by_bytes_[facts_.cpu.blocks[i].size_bytes].push_back(i);
   }
 
-  // The block that an input of this size is: the latest one alive, not among those given; kept until at least `kept_ns`, if
-  // there is one that is.
+  // The block of an input with this size: the latest living block that is not among `others`. A block that lives until `kept_ns` is
+  // preferred.
   uint32_t block_of(int64_t bytes, int64_t now_ns, int64_t kept_ns, const std::vector<Input>& others) {
     const auto found = by_bytes_.find(bytes);
     if (found == by_bytes_.end()) return kNone;
@@ -256,7 +256,7 @@ class MixedPrecision {
     return best;
   }
 
-  // Of a view of a part: the latest block alive that is large enough.
+  // The block of a view of a part: the latest living block that is large enough.
   uint32_t block_around(int64_t bytes, int64_t now_ns, int64_t kept_ns) {
     uint32_t best = kNone;
     for (auto list = by_bytes_.upper_bound(bytes); list != by_bytes_.end() && list->first <= 4 * bytes; ++list) {
@@ -268,7 +268,7 @@ class MixedPrecision {
     return best;
   }
 
-  // Which inputs are weights: by their places, else by their sizes.
+  // Whether an input is a weight: by its position, otherwise by its size.
   bool is_weight(std::string_view name, size_t input, int64_t bytes) const {
     if (name == "aten::linear" || name.substr(0, 10) == "aten::conv" || name == "aten::prelu") return input > 0;
     if (name == "aten::embedding") return input == 0;
@@ -319,7 +319,7 @@ class MixedPrecision {
     }
   }
 
-  // log_softmax(x, dim, dtype): cross_entropy_loss names the type of its input, so that autocast leaves it alone.
+  // log_softmax(x, dim, dtype): cross_entropy_loss passes the type of its input, so autocast does not change it.
   bool names_input_type(SpanIndex op) const {
     const SpanIndex parent = facts_.tree.parent[op];
     return facts_.name(op) == "aten::log_softmax" && parent != kNoSpan && facts_.name(parent) == "aten::cross_entropy_loss";
@@ -343,7 +343,7 @@ class MixedPrecision {
     CastPolicy policy = autocast ? op.policy : CastPolicy::promote;
     if (names_input_type(op.span)) policy = CastPolicy::promote;
     if (asks_for_fp32(op.span)) policy = CastPolicy::fp32_result;
-    // softmax has a kernel from fp16 to fp32; from bf16 it casts first. Sums read any type.
+    // softmax has a kernel from fp16 to fp32, but bf16 is cast first. Sums read any type.
     const bool softmax = name == "aten::softmax" || name == "aten::log_softmax";
     const bool as_it_comes = policy == CastPolicy::fp32_result && (precision_.fp16 || !softmax);
     op.policy = policy;
@@ -377,25 +377,25 @@ class MixedPrecision {
     }
   }
 
-  // x.float(), x.to(dtype): nothing in fp32, a copy in lower precision.
+  // x.float(), x.to(dtype): no work in fp32, a copy in lower precision.
   void to(Operator* op) {
     const std::vector<uint32_t> born = born_in(op->span);
     for (const uint32_t i : born) {
-      // Of integers, fp32 is what the script asked for.
+      // From integers, the script really wants fp32.
       if (floats_[i] && sequence_.blocks[i].role == Role::none) low_[i] = !op->inputs.empty() && op->inputs[0].low;
       remember(i);
     }
     const std::vector<std::string>& values = facts_.concrete(op->span);
-    // to.dtype, or to.dtype_layout of type_as
+    // to.dtype, or the to.dtype_layout inside type_as
     const SpanIndex parent = facts_.tree.parent[op->span];
     const bool of_type_as = parent != kNoSpan && facts_.name(parent) == "aten::type_as";
     const bool names_type = (values.size() == 5 || (of_type_as && values.size() == 8)) && values[1] == std::to_string(kFloat);
     if (!born.empty() || !names_type || op->inputs.empty() || op->inputs[0].block == kNone || op->inputs[0].copied) return;
     if (facts_.phases.loop_begin_ns > facts_.span(op->span).begin_ns) return;
-    // Outside the model's code a script casts its data to the model's type, not back.
+    // Outside the model's code a script casts its data to the model's type, and not back.
     if (!precision_.amp && facts_.module_of(op->span) == kNoSpan) return;
     const Input& input = op->inputs[0];
-    // Until the Python function that asked for it returns.
+    // The copy lives until the calling Python function returns.
     SpanIndex caller = facts_.tree.parent[op->span];
     const auto in_python = [&](SpanIndex span) {
       return facts_.span(span).kind != SpanKind::op && facts_.name(span).substr(0, 9) != "<built-in";
@@ -409,12 +409,12 @@ class MixedPrecision {
       const uint32_t copy = add((input.low ? 4 : 2) * input.elements, {now_ns, next_order()}, {until_ns, next_order()}, op->span);
       copies_[input.block] = {until_ns, copy};
     } else if (!precision_.amp && floats_[input.block] && !low_[input.block]) {
-      // Something computed in fp32 goes back to the model's type: hidden.to(input_dtype).
+      // A result computed in fp32 is cast back to the model's type: hidden.to(input_dtype).
       downcast(input.block, now_ns, until_ns);
     }
   }
 
-  // The copy takes the traced block's place.
+  // The traced block becomes the copy, and an added block replaces it.
   void downcast(uint32_t i, int64_t now_ns, int64_t until_ns) {
     GpuBlock& block = sequence_.blocks[i];
     low_[i] = true;
@@ -426,8 +426,8 @@ class MixedPrecision {
     copy.rule = "mixed_precision";
   }
 
-  // PyTorch refuses a product of two types. Where one comes out nevertheless, the model casts to the type of its weights in a
-  // way that it does not in fp32 (T5's layer norm), so before it multiplies by the weight.
+  // PyTorch refuses a product of two types. If the trace leads to one, the model itself casts to the type of its weights, in a way that has
+  // no effect in fp32 (T5's layer norm): it casts before it multiplies by the weight.
   void reconcile(Operator* op) {
     const bool mixed = std::any_of(op->inputs.begin(), op->inputs.end(), [](const Input& input) { return input.used; });
     if (precision_.amp || !mixed || cast_policy(facts_.name(op->span)) != CastPolicy::lower) return;
@@ -464,8 +464,8 @@ class MixedPrecision {
       add(bytes, begin, kept ? Moment{op->kept_until_ns(), next_order()} : facts_.end_of(op->span), op->span);
       return;
     }
-    // A weight is known by its module, and which of the module's products it is in; without modules in the trace each use is
-    // taken to be of another weight.
+    // A weight is identified by its module and by the number of the product in the module. If the trace has no modules, each use counts as
+    // another weight.
     const SpanIndex module = facts_.module_of(op->span);
     const int32_t product = products_in_[module];
     const std::tuple<int32_t, int32_t, size_t> key{module == kNoSpan ? -1 : facts_.span(module).name.value, product, input.place};
@@ -479,7 +479,7 @@ class MixedPrecision {
     block.free = std::max(block.free, Moment{op->kept_until_ns(), next_order()});
   }
 
-  // A product's backward takes the weight only for the gradient of its input; the network's input has none.
+  // Backward of a product needs the weight only for the gradient of its input. The network's input has no gradient.
   bool needs_weight(const Operator& op) const {
     if (facts_.name(op.span).substr(0, 10) == "aten::conv") return true;
     return std::any_of(op.inputs.begin(), op.inputs.end(), [&](const Input& input) {
@@ -487,7 +487,7 @@ class MixedPrecision {
     });
   }
 
-  // ---- backward -----------------------------------------------------------------------------------------------------------
+  // ---- Backward -----------------------------------------------------------------------------------------------------------
 
   void backward(SpanIndex node) {
     const uint32_t index = operator_of(node);
@@ -513,12 +513,12 @@ class MixedPrecision {
       remember(i);
     }
     for (size_t i = sequence_.traced; i < floats_.size(); ++i) {
-      // Gradients of the rule "attention".
+      // Gradients added by the rule "attention".
       const GpuBlock& block = sequence_.blocks[i];
       if (block.span == node && std::string_view(block.rule) == "attention" && block.free.time_ns > span.end_ns)
         widen(i, op, node, &matched);
     }
-    // A sum passes the gradient of its fp32 result on as it is; the input of lower precision gets a cast.
+    // A sum passes the gradient of its fp32 result on unchanged. Inputs in lower precision get a cast of it.
     if (op.policy != CastPolicy::promote || op.low || name.substr(0, 3) != "Add") return;
     for (size_t input = 0; input < op.inputs.size(); ++input) {
       if (!op.inputs[input].low || matched[input] || op.inputs[input].block == kNone) continue;
@@ -526,20 +526,20 @@ class MixedPrecision {
     }
   }
 
-  // The type that the node computes a gradient in, and the type of what the gradient is of.
+  // Compares the type in which the node computes a gradient with the type of the gradient's tensor.
   void gradient(uint32_t i, const Operator& op, SpanIndex node, std::string_view name, std::vector<bool>* matched) {
     const int64_t elements = facts_.cpu.blocks[i].size_bytes / 4;
     const int64_t end_ns = facts_.span(node).end_ns;
     SpanIndex below = sequence_.blocks[i].span;
     while (below != kNoSpan && facts_.tree.parent[below] != node) below = facts_.tree.parent[below];
     if (below != kNoSpan && facts_.name(below) != name) {
-      // Not the node's: gradients of several uses, added up.
+      // Not made by the node itself: the sum of gradients from several uses.
       const uint32_t one = block_of(4 * elements, facts_.span(below).begin_ns, 0, {});
       std::vector<Input> others(1);
       others[0].block = one;
       const uint32_t two = block_of(4 * elements, facts_.span(below).begin_ns, 0, others);
       low_[i] = one == kNone ? !precision_.amp : low_[one] && (two == kNone || low_[two]);
-      // Into the first one, where that is a cast's result: nothing else looks at its storage.
+      // It is added into the first gradient if that is the result of a cast: nothing else uses its storage.
       if (two == kNone || !cast_results_.contains(two) || low_[two]) return;
       GpuBlock& sum = sequence_.blocks[i];
       GpuBlock& first = sequence_.blocks[two];
@@ -567,7 +567,7 @@ class MixedPrecision {
     cast_results_.insert(i);
     GpuBlock& result = sequence_.blocks[i];
     const Moment made = result.alloc;
-    // A weight's comes last, after the views between.
+    // The gradient of a weight is cast last, after the views between.
     const int64_t cast_ns = op.inputs[input].weight && op.nodes_end_ns < result.free.time_ns ? op.nodes_end_ns : end_ns;
     result.alloc = {cast_ns, next_order()};
     result.rule = "mixed_precision";
@@ -592,7 +592,7 @@ class MixedPrecision {
     }
   }
 
-  // ---- what dies sooner ---------------------------------------------------------------------------------------------------
+  // ---- Blocks that are freed sooner ---------------------------------------------------------------------------------------
 
   void shorten() {
     for (const auto& [i, uses] : uses_) {
@@ -620,7 +620,7 @@ class MixedPrecision {
     }
   }
 
-  // The end of the call that uses it, made by the function that also made the call that made it.
+  // The end of the user's call in the innermost function that contains both the maker and the user.
   int64_t end_of_use(SpanIndex maker, SpanIndex user) const {
     std::unordered_set<SpanIndex> above;
     for (SpanIndex at = maker; at != kNoSpan; at = facts_.tree.parent[at]) above.insert(at);
@@ -641,21 +641,21 @@ class MixedPrecision {
   const ProfileFacts& facts_;
   const LowerPrecision& precision_;
   Sequence& sequence_;
-  std::vector<bool> floats_, low_;  // of each block that was there before
+  std::vector<bool> floats_, low_;  // for each block that was there before this rule
   std::unordered_set<int64_t> parameter_bytes_;
   std::vector<Operator> operators_;  // in order
-  std::vector<uint32_t> numbered_;   // those with a number; the numbers ascend
+  std::vector<uint32_t> numbered_;   // operators with a number; the numbers ascend
   std::vector<SpanIndex> nodes_;
-  std::vector<std::pair<bool, uint32_t>> order_;  // (a node?, index): both, by time
+  std::vector<std::pair<bool, uint32_t>> order_;  // (is it a node?, index), ordered by time
   std::map<int64_t, std::vector<uint32_t>> by_bytes_;
   std::map<std::tuple<int32_t, int32_t, size_t>, uint32_t> weight_casts_;  // (module, product, place) -> added block
-  std::unordered_map<SpanIndex, int32_t> products_in_;                     // of each module's call, so far
+  std::unordered_map<SpanIndex, int32_t> products_in_;                     // for each module's call, the number of products so far
   std::unordered_map<uint32_t, std::vector<Use>> uses_;
   std::unordered_map<uint32_t, Copy> copies_;
   std::unordered_set<uint32_t> downcasts_;
   std::unordered_map<uint32_t, uint32_t> maker_;  // block -> operator
-  std::unordered_set<uint32_t> cast_results_;     // gradients
-  std::vector<uint32_t> waiting_;                 // casts that the next node uses up
+  std::unordered_set<uint32_t> cast_results_;     // gradients that are results of a cast
+  std::vector<uint32_t> waiting_;                 // casts that the next node will use
   int64_t order_of_added_ = -(int64_t{1} << 40);
 };
 

@@ -30,8 +30,8 @@ std::vector<int64_t> sizes(const Sequence& sequence) {
   return out;
 }
 
-// x[64, 32] -> linear with w[16, 32] -> y[64, 16]; its gradients; an optimizer's step. Forward 100 to 200, backward 300 to 400.
-// Blocks: 0 the parameter, 1 the input, 2 y, 3 the gradient of y, 4 that of w.
+// x[64, 32] -> linear with w[16, 32] -> y[64, 16]; the gradients; an optimizer's step. Forward 100 to 200, backward 300 to 400.
+// Blocks: 0 the parameter, 1 the input, 2 y, 3 the gradient of y, 4 the gradient of w.
 constexpr int64_t kWeight = 16 * 32, kInput = 64 * 32, kResult = 64 * 16;
 void linear(HandMadeTrace* trace) {
   trace->op("aten::uniform_", 10, 20, {-1, "[[16, 32]]", "[\"float\"]"});
@@ -74,7 +74,7 @@ TEST(MixedPrecision, AutocastCastsInputsAndKeepsParametersAndGradients) {
   EXPECT_EQ(sequence.blocks[1].size_bytes, 4 * kInput);
   EXPECT_EQ(sequence.blocks[2].size_bytes, 2 * kResult);
   EXPECT_EQ(sequence.blocks[4].size_bytes, 4 * kWeight);
-  // Added: the casts of the weight and of the input, which backward frees, and the weight's gradient in lower precision.
+  // Added blocks: the casts of the weight and of the input, which backward frees, and the weight's gradient in lower precision.
   ASSERT_EQ(sequence.blocks.size(), 8U);
   const GpuBlock& weight = sequence.blocks[5];
   const GpuBlock& input = sequence.blocks[6];
@@ -82,11 +82,11 @@ TEST(MixedPrecision, AutocastCastsInputsAndKeepsParametersAndGradients) {
   EXPECT_EQ(weight.size_bytes, 2 * kWeight);
   EXPECT_EQ(input.size_bytes, 2 * kInput);
   EXPECT_EQ(weight.alloc.time_ns, 110);
-  EXPECT_EQ(weight.free.time_ns, 310);  // autocast ends with forward, and the input has no gradient that takes the weight
+  EXPECT_EQ(weight.free.time_ns, 310);  // autocast ends with forward, and no gradient of the input needs the weight
   EXPECT_EQ(input.free.time_ns, 390);
   EXPECT_EQ(gradient.size_bytes, 2 * kWeight);
   EXPECT_EQ(gradient.alloc.time_ns, 340);
-  // For a moment there are both.
+  // Both are alive for a moment.
   EXPECT_EQ(sequence.blocks[4].alloc.time_ns, 390);
   EXPECT_LT(sequence.blocks[4].alloc, gradient.free);
 }
@@ -121,7 +121,7 @@ TEST(MixedPrecision, WhereAutocastIsOffNothingIsCast) {
 }
 
 TEST(MixedPrecision, ASumTakesTheWiderTypeOfItsTwoInputs) {
-  // exp is on autocast's fp32 list: its result does not shrink, and neither does the sum with it.
+  // exp is on autocast's fp32 list. Its result does not shrink, and neither does the sum that uses it.
   HandMadeTrace trace;
   linear(&trace);
   trace.op("aten::exp", 210, 215, {2, "[[64, 16]]", "[\"float\"]"});
@@ -133,7 +133,7 @@ TEST(MixedPrecision, ASumTakesTheWiderTypeOfItsTwoInputs) {
   trace.annotation("gpucast.autocast#bfloat16", 105, 260);
   const ProfileFacts facts = trace.facts();
   const Sequence sequence = apply(facts, {});
-  EXPECT_EQ(sequence.blocks[2].size_bytes, 2 * kResult);  // linear's
+  EXPECT_EQ(sequence.blocks[2].size_bytes, 2 * kResult);  // the result of linear
   for (size_t block = 3; block < 6; ++block) EXPECT_EQ(sequence.blocks[block].size_bytes, 4 * kResult) << block;
 }
 

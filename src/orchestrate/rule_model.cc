@@ -1,7 +1,7 @@
-// Parameters and buffers (xMem section 3.3, rule 1): on the device from the move of the model on, and for good.
+// Parameters and buffers (xMem section 3.3, rule 1) are on the device from the model's move until the end.
 //
-// A trace begun after the model was made does not have them. Then gradients stand for them; where the optimizer updates one
-// parameter after the other, it says the order itself. What the optimizer keeps is known by its kind.
+// A trace that began after the model was made does not have them. Then their gradients give their sizes. If the optimizer updates one
+// parameter after the other, it also gives their order. The kind of the optimizer gives the size of its state.
 
 #include <algorithm>
 #include <numeric>
@@ -19,7 +19,7 @@ int64_t bytes_of(const std::vector<GpuBlock>& blocks) {
 
 void in_order_of_optimizer(const std::vector<int64_t>& sizes, std::vector<GpuBlock>* parameters) {
   const int64_t bytes = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
-  if (parameters->empty() || bytes < bytes_of(*parameters) * 9 / 10) return;  // of several optimizers one, say
+  if (parameters->empty() || bytes < bytes_of(*parameters) * 9 / 10) return;  // for example one of several optimizers
   const GpuBlock like = parameters->front();
   parameters->assign(sizes.size(), like);
   for (size_t i = 0; i < sizes.size(); ++i) (*parameters)[i].size_bytes = sizes[i];
@@ -34,7 +34,7 @@ std::vector<GpuBlock> parameters_from_gradients(const ProfileFacts& facts, const
     const GpuBlock& gradient = sequence.blocks[i];
     if (!gradient.kept() || gradient.role != Role::gradient || facts.cpu.blocks[i].before_start()) continue;
     const int32_t step = facts.phases.step_at(gradient.alloc.time_ns);
-    if (step != first_step.value_or(step)) break;  // blocks come in order of birth
+    if (step != first_step.value_or(step)) break;  // blocks are in the order of allocation
     first_step = step;
     GpuBlock parameter;
     parameter.size_bytes = gradient.size_bytes;
@@ -47,7 +47,7 @@ std::vector<GpuBlock> parameters_from_gradients(const ProfileFacts& facts, const
 }
 
 void add_before_trace(std::vector<GpuBlock> blocks, Sequence* sequence) {
-  // Before what was in use when the trace began.
+  // Before the blocks that were already allocated when the trace began.
   int64_t order = INT64_MIN / 2;
   for (GpuBlock& block : blocks) block.alloc = {kBeforeAll.time_ns, order++};
   sequence->blocks.insert(sequence->blocks.end(), blocks.begin(), blocks.end());

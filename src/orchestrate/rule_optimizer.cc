@@ -1,5 +1,5 @@
-// Optimizer state (xMem section 3.3, rule 5): of what optimizer.step() allocates, blocks of a parameter's size count; what
-// outlives the step is kept for good.
+// Optimizer state (xMem section 3.3, rule 5): of the blocks that optimizer.step() allocates, those with a parameter's size count. A block
+// that outlives the step is never freed.
 
 #include <unordered_set>
 
@@ -21,7 +21,7 @@ void place_optimizer_state(const ProfileFacts& facts, const OrchestrateOptions& 
     }
     const PhaseWindow* window = facts.phases.window_at(block.alloc.time_ns);
     if (window == nullptr || window->phase != Phase::optimizer_step) continue;
-    // Where the rule "foreach" knows the optimizer better, it has the last word.
+    // If the rule "foreach" knows the optimizer, its result replaces this one.
     if (options.method == "xmem" && !sizes.contains(block.size_bytes)) block.drop(Fate::optimizer_loop, "optimizer");
   }
 }

@@ -1,8 +1,8 @@
-// Sums and variances over many rows on CUDA: several thread blocks share an output and meet in a buffer in device memory
-// (ATen/native/cuda/Reduce.cuh, setReduceConfig and ReduceConfig::global_memory_size). It is larger than the input at times:
-// for the gradient of a bias, summed over 1024 rows of 768, 6 MiB on a card with 28 multiprocessors.
+// Sums and variances over many rows on CUDA. Several thread blocks share an output and combine their results in a buffer in device memory
+// (ATen/native/cuda/Reduce.cuh, setReduceConfig and ReduceConfig::global_memory_size). It can be larger than the input: 6 MiB for the
+// gradient of a bias, summed over 1024 rows of 768, on a card with 28 multiprocessors.
 //
-// Only what lies in memory as [rows, columns], summed over the rows, takes a large buffer; other layouts stay as they are.
+// Only sums over the rows of a tensor with the memory order [rows, columns] need a large buffer. Other layouts are not changed.
 
 #include <algorithm>
 #include <charconv>
@@ -21,14 +21,14 @@ int64_t sum_buffer_bytes(const Gpu& gpu, int64_t rows, int64_t columns, int64_t 
   };
   *semaphore_bytes = 0;
   if (rows <= 0 || columns <= 0 || gpu.multiprocessors <= 0) return 0;
-  int64_t vector = 4;  // columns a thread takes at once
+  int64_t vector = 4;  // columns that a thread reads at once
   while (columns % vector != 0) vector /= 2;
   const int64_t most = kMostThreads / vector;
   const int64_t wide = std::min(last_power(columns / vector), most), high = std::min(last_power(rows), most);
   int64_t width = std::min(wide, kWarp);
   const int64_t height = std::min(high, most / width);
   width = std::min(wide, most / height);
-  int64_t values = rows;  // a thread sums
+  int64_t values = rows;  // the number of values that a thread sums
   if (values < std::min(height * kMinValues, kMaxValues)) return 0;
   values = div_up(rows, height);
   const int64_t grid = div_up(columns / vector, width);
@@ -42,7 +42,7 @@ int64_t sum_buffer_bytes(const Gpu& gpu, int64_t rows, int64_t columns, int64_t 
 
 namespace {
 
-// The dimensions that a sum or mean is over: its argument "[0, 1]".
+// The dimensions of a sum or mean: its argument "[0, 1]".
 std::vector<int64_t> reduced_dimensions(const std::string& text) {
   std::vector<int64_t> out;
   for (size_t at = 0; at < text.size();) {
@@ -58,13 +58,13 @@ std::vector<int64_t> reduced_dimensions(const std::string& text) {
   return out;
 }
 
-// Numbers that a thread sums up: for a variance the mean, the squares and two counts (SharedReduceOps.h, WelfordData). 0: no sum.
+// The numbers that a thread keeps: for a variance the mean, the squares and two counts (SharedReduceOps.h, WelfordData). 0: not a sum.
 int64_t accumulators_of(std::string_view name) {
   if (name == "aten::sum" || name == "aten::mean") return 1;
   return name == "aten::std" || name == "aten::var" || name == "aten::std_mean" || name == "aten::var_mean" ? 4 : 0;
 }
 
-// [rows, columns] of a sum over the leading dimensions of a tensor without gaps; false for anything else.
+// [rows, columns] for a sum over the leading dimensions of a contiguous tensor; false for anything else.
 bool rows_and_columns(const ProfileFacts& facts, SpanIndex op, int64_t* rows, int64_t* columns) {
   const auto& inputs = facts.dims(op).inputs;
   const auto& strides = facts.strides(op).inputs;

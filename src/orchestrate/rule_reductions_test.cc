@@ -14,7 +14,7 @@ int64_t buffer_of(std::string_view name) {
   const HandMadeTrace::Op op = {3, "[[2048, 512], [], [], []]", R"(["float", "", "", ""])", R"(["", "[0]", "1", "False"])",
                                 "[[512, 1], [], [], []]"};
   trace.op(name, 120, 150, op);
-  if (name == "aten::std") trace.op(name, 125, 145, op);  // calls itself, by another overload
+  if (name == "aten::std") trace.op(name, 125, 145, op);  // it calls itself, in another overload
   trace.block(2048, 140, 160);
   trace.op("autograd::engine::evaluate_function: Backward0", 300, 400, {3});
   trace.annotation("Optimizer.step#Adam.step", 500, 600);

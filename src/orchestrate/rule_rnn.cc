@@ -1,12 +1,12 @@
-// nn.LSTM, nn.GRU and nn.RNN. The CPU goes through the steps one by one, or hands the layer to oneDNN; cuDNN runs all layers
-// at once (ATen/native/cudnn/RNN.cpp of PyTorch) and takes:
-//   - one block for all weights, made behind the move to the device, which the single ones go into; one for all their gradients
+// nn.LSTM, nn.GRU and nn.RNN. The CPU computes step by step, or calls oneDNN for a layer. cuDNN runs all layers at once
+// (ATen/native/cudnn/RNN.cpp of PyTorch) and allocates:
+//   - one block for all weights, after the move to the device, which replaces the single ones; one for all their gradients
 //   - in forward the output and the last states, a workspace, and a reserve that backward reads
-//   - in backward the gradients of the input and of the first states, the workspace once for data and once for weights
-//   - copies of input and gradient where the batch comes first
+//   - in backward the gradients of the input and of the first states, and the workspace twice: for data and for weights
+//   - copies of input and gradient if the batch is the first dimension
 //   - with dropout the states of random generators, once
 //
-// How large workspace and reserve are NVIDIA does not say: these are the virtual GPU's models (src/vgpu/libs/cudnn_workspace.cc).
+// NVIDIA does not publish the sizes of workspace and reserve: these are the virtual GPU's models (src/vgpu/libs/cudnn_workspace.cc).
 // Packed sequences and projections stay as on the CPU.
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 namespace gpucast {
 namespace {
 
-constexpr int64_t kRandomStateBytes = 48;  // of a generator, one a thread
+constexpr int64_t kRandomStateBytes = 48;  // for one generator; each thread has one
 
 struct Recurrent {
   int64_t gates = 1, steps = 0, batch = 0, input = 0, hidden = 0, layers = 1, directions = 1, element_bytes = 0;
@@ -86,7 +86,7 @@ class RecurrentRule {
     sequence_.add(bytes, alloc, free, span, "rnn", role);
   }
 
-  // The parameters lie one behind the other, in the order of the operator's list.
+  // The parameters are consecutive, in the order of the operator's list.
   void flatten_weights(const Recurrent& shape, SpanIndex op) {
     std::vector<uint32_t> parameters;
     for (uint32_t i = 0; i < sequence_.traced; ++i) {
@@ -112,7 +112,7 @@ class RecurrentRule {
     }
   }
 
-  // Autograd's nodes of what ran inside, by their sequence numbers.
+  // The autograd nodes of the operators inside, by their sequence numbers.
   std::pair<int64_t, int64_t> backward_of(SpanIndex op, SpanIndex* first_node) const {
     const ProfileSpan& span = facts_.span(op);
     int64_t first = -1, end = -1, begin_ns = INT64_MAX, end_ns = INT64_MIN;

@@ -25,7 +25,7 @@ Sequence gru(bool batch_first) {
   trace.op("aten::stack", 170, 180, {8});
   trace.block(98304, 120, 130);    // a step's gates
   trace.block(131072, 125, 340);   // kept for backward
-  trace.block(kOutput, 175, 250);  // what comes out
+  trace.block(kOutput, 175, 250);  // the output
   trace.op("aten::mean", 210, 220, {9});
   trace.op("autograd::engine::evaluate_function: StackBackward0", 300, 310, {8});
   trace.op("autograd::engine::evaluate_function: AddmmBackward0", 320, 360, {7});

@@ -46,7 +46,7 @@ std::vector<Rule> method_rules(const std::string& method) {
 
 namespace {
 
-// What changed between two states of the sequence.
+// The differences between two states of the sequence.
 ProfileRuleLine effect_of(const Rule& rule, const std::vector<GpuBlock>& before, const std::vector<GpuBlock>& after) {
   ProfileRuleLine out;
   out.name = rule.name;

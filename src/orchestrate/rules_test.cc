@@ -78,7 +78,7 @@ TEST(HostRule, NumbersThatAnOperatorWrapsAreNotTheDevices) {
   HandMadeTrace trace;
   one_step(&trace);
   trace.block(8, 152, 155);
-  trace.block(4, 390);  // the gradient of a scalar parameter is
+  trace.block(4, 390);  // the gradient of a scalar parameter is kept
   EXPECT_EQ(kept(apply(trace.facts(), {drop_host_data})), (std::vector<int64_t>{4}));
 }
 
@@ -88,7 +88,7 @@ TEST(ModelRule, ATraceWithoutTheModelGetsItFromItsGradients) {
   trace.block(4096, 310);  // backward: the last layer first
   trace.block(1024, 320);
   const Sequence sequence = apply(trace.facts(), {drop_host_data, place_model});
-  // Both gradients, then the parameters the other way round, then two tensors of state for each (Adam).
+  // Both gradients, then the parameters in the opposite order, then two tensors of state for each (Adam).
   EXPECT_EQ(kept(sequence), (std::vector<int64_t>{4096, 1024, 1024, 4096, 1024, 1024, 4096, 4096}));
   EXPECT_EQ(sequence.blocks[2].role, Role::parameter);
   EXPECT_LT(sequence.blocks[3].alloc, Moment({0, 0}));
@@ -123,7 +123,7 @@ TEST(KernelScratchRule, AKernelsOwnAndNothingElse) {
   trace.op("aten::empty", 130, 135);
   trace.block(1000, 131, 170);  // a reordered weight
   trace.block(3000, 140, 450);  // the result
-  trace.block(2000, 115, 189);  // of conv2d, which runs another operator: a temporary on CUDA too
+  trace.block(2000, 115, 189);  // made by conv2d, which runs another operator: a temporary on CUDA too
   trace.op("autograd::engine::evaluate_function: ConvolutionBackward0", 300, 400, {0});
   EXPECT_EQ(kept(apply(trace.facts(), {drop_host_data, drop_kernel_scratch})), (std::vector<int64_t>{2000, 3000}));
 }
@@ -139,7 +139,7 @@ TEST(ForeachRule, TheLoopsTemporariesBecomeAListForAllParameters) {
   }
   const Sequence sequence = apply(trace.facts(), {drop_host_data, use_foreach});
   ASSERT_EQ(kept(sequence), (std::vector<int64_t>{4096, 1024}));  // 1024 and 256 floats
-  // All there at once, and let go from the list's end.
+  // All are alive at once, and are freed from the end of the list.
   EXPECT_LT(sequence.blocks[3].alloc, sequence.blocks[2].free);
   EXPECT_LT(sequence.blocks[3].free, sequence.blocks[2].free);
 }
@@ -171,13 +171,13 @@ TEST(CublasRule, OneWorkspaceAThreadAndOneACallWithABias) {
   trace.op("aten::mm", 130, 140, {0, "[[4, 16], [16, 8]]", "[\"float\", \"float\"]"});
   trace.op("aten::mm", 310, 320, {0, "[[4, 16], [16, 8]]", "[\"float\", \"float\"]"});
   constexpr int64_t kKiB = 1024;
-  // Forward's handle and the call's own, then the handle of autograd's thread.
+  // The handle of forward and the call's own workspace, then the handle of autograd's thread.
   EXPECT_EQ(kept(apply(trace.facts(), {drop_host_data, add_cublas_workspaces})),
             (std::vector<int64_t>{8320 * kKiB, 1024 * kKiB, 8320 * kKiB}));
 }
 
 TEST(ReductionRule, BuffersAsOnTheVirtualGpu) {
-  // torch 2.6.0, rtx3060: what x.sum(0) of zeros(rows, columns) allocated beside its result.
+  // torch 2.6.0, rtx3060: the memory that x.sum(0) of zeros(rows, columns) allocated in addition to its result.
   const Gpu gpu = find_gpu("rtx3060");
   const int64_t seen[][4] = {{1024, 768, 6291456, 24},  {1764, 384, 5505024, 12},  {512, 768, 0, 0},           {1024, 3072, 22020096, 96},
                              {2048, 768, 12582912, 24}, {4096, 768, 22020096, 24}, {16384, 768, 22020096, 24}, {300, 768, 0, 0},
@@ -192,10 +192,10 @@ TEST(ReductionRule, BuffersAsOnTheVirtualGpu) {
 
 TEST(BatchSizeRule, BlocksOfTheBatchGrowAndOthersDoNot) {
   HandMadeTrace trace;
-  trace.block(7 * 16, 15);  // a parameter that divides by the batch
+  trace.block(7 * 16, 15);  // a parameter whose size the batch divides
   one_step(&trace);
   trace.block(7 * 100, 155, 350);  // an activation
-  trace.block(30, 156, 350);       // does not divide
+  trace.block(30, 156, 350);       // the batch does not divide its size
   trace.block(7 * 16, 320);        // the parameter's gradient
   OrchestrateOptions options;
   options.traced_batch_size = 7;

@@ -31,7 +31,7 @@ int64_t events_of(const ProfileTrace& profile, int device_type) {
                        [&](const ProfileMemory& event) { return event.device_type == device_type; });
 }
 
-// ---- what must be there ---------------------------------------------------------------------------------------------------
+// ---- Requirements on the trace --------------------------------------------------------------------------------------------
 
 void check(const ProfileTrace& profile) {
   if (profile.memory.empty()) {
@@ -129,10 +129,10 @@ std::string cuda_of_wheel(const std::string& torch) {
 struct Item {
   enum class Kind : uint8_t { free, alloc, mark } kind = Kind::alloc;
   Moment when;
-  uint32_t index = 0;  // of the block, or of the marks
+  uint32_t index = 0;  // of the block or of the mark
 };
 
-// The modules of the table that `gpucast profile` writes, as a capture has them. Where a call has no mark that names one, by the
+// The modules from the table of `gpucast profile`, in the form of a capture. A call without a mark that names its module gets the
 // profiler's names: "ResNet_0", "ResNet_0.Sequential_1".
 class Modules {
  public:
@@ -143,7 +143,7 @@ class Modules {
     for (SpanIndex i = 0; i < of_span_.size(); ++i) read_mark(i);
   }
 
-  // The innermost one around a span.
+  // The innermost module around a span.
   ModuleId at(SpanIndex span) {
     span = facts_.module_of(span);
     if (span == kNoSpan) return {};
@@ -155,7 +155,7 @@ class Modules {
       const std::string_view text = facts_.trace.strings.text(name);
       Module module;
       module.parent = parent;
-      // The outermost one is not part of the names below it, as in PyTorch.
+      // The name of the outermost module is not part of the names below it, as in PyTorch.
       const bool below_root = parent.valid() && out_.modules[parent.index()].parent.valid();
       const std::string prefix = below_root ? std::string(out_.strings.text(out_.modules[parent.index()].name)) + "." : "";
       module.name = out_.strings.intern(prefix + std::string(text));
@@ -168,7 +168,7 @@ class Modules {
  private:
   static std::string_view class_of(std::string_view profilers_name) { return profilers_name.substr(0, profilers_name.rfind('_')); }
 
-  // "gpucast.module#3", inside the call of table row 3. Another class: the mark of a call that the profiler has no frame for.
+  // The mark "gpucast.module#3" lies inside the call of table row 3. If the class differs, it marks a call without a frame of the profiler.
   void read_mark(SpanIndex mark) {
     constexpr std::string_view kMark = "gpucast.module#";
     const std::string_view name = facts_.name(mark);
@@ -262,13 +262,13 @@ MarkedPhase marked(Phase phase) {
   }
 }
 
-// The module around a span, looked for up to the node of autograd that runs it: a forward may be computed again in there.
+// The module around a span. The search ends at the autograd node that runs the span: forward may be recomputed inside a node.
 SpanIndex module_within_node(const ProfileFacts& facts, SpanIndex span) {
   while (span != kNoSpan && facts.span(span).kind != SpanKind::module && !facts.is_node(span)) span = facts.tree.parent[span];
   return span != kNoSpan && facts.is_node(span) ? kNoSpan : span;
 }
 
-// Phases, modules and steps as the capture layer would have marked them.
+// Marks for phases, modules and steps, as the capture layer would have made them.
 class Marks {
  public:
   Marks(const ProfileFacts& facts, Modules* modules, StringTable* strings) : facts_(facts), modules_(*modules), strings_(*strings) {}
@@ -282,7 +282,7 @@ class Marks {
       } else if (facts_.is_node(i)) {
         node(i);
       } else if (span.kind == SpanKind::op && span.sequence_number >= 0) {
-        // What a node's operators are numbered means nothing, but for those of a forward in it.
+        // Sequence numbers of operators inside a node mean nothing, except for operators of a recomputed forward.
         if (facts_.node_around(i) == kNoSpan || module_within_node(facts_, i) != kNoSpan)
           module_of_number_[span.sequence_number] = modules_.at(i);
       }
@@ -292,7 +292,7 @@ class Marks {
   }
 
  private:
-  // Of marks at the same nanosecond. A phase goes around the modules in it, an outer module around inner ones.
+  // The order of marks at the same nanosecond: a phase encloses its modules, and an outer module encloses inner ones.
   static constexpr int64_t kFirst = INT64_MIN / 2, kLast = INT64_MAX - 4;
   static int64_t begin_order(SpanIndex i) { return kFirst + 1 + 2 * static_cast<int64_t>(i); }
   static int64_t end_order(SpanIndex i) { return kLast - 1 - 2 * static_cast<int64_t>(i); }
@@ -309,7 +309,7 @@ class Marks {
     add({window.begin_ns, kFirst}, MarkKind::phase_begin).phase = phase;
     if (window.phase == Phase::optimizer_step) add({window.end_ns, kLast}, MarkKind::step).step = window.step;
     add({window.end_ns, kLast + 1}, MarkKind::phase_end).phase = phase;
-    // The mark of a forward lies inside the call that it is the forward of.
+    // The mark of a forward lies inside the module call that it belongs to.
     const SpanIndex outermost = facts_.module_of(window.span);
     if (window.phase == Phase::forward && outermost != kNoSpan) forward_of_.try_emplace(outermost, &window);
   }
@@ -330,12 +330,12 @@ class Marks {
     if (recomputed) add({end_ns, end_order(i)}, MarkKind::phase_end).phase = MarkedPhase::forward;
   }
 
-  // A node's number tells in which module's forward it was made. Some are made without an operator of their own, right behind one.
+  // A node's number gives the module's forward that made it. A node without its own operator belongs to the operator before it.
   void node(SpanIndex i) {
     const ProfileSpan& span = facts_.span(i);
     const std::string_view name = facts_.name(i).substr(kAutogradNode.size());
     const PhaseWindow* window = facts_.phases.window_at(span.begin_ns);
-    // AccumulateGrad stores what the node before it made, and belongs to it.
+    // AccumulateGrad stores the result of the node before it, and belongs to it.
     if (window == nullptr || window->phase != Phase::backward || name.ends_with("AccumulateGrad")) return;
     const auto behind = module_of_number_.upper_bound(span.sequence_number);
     Mark& mark = add({span.begin_ns, begin_order(i)}, MarkKind::module_backward);
@@ -348,7 +348,7 @@ class Marks {
   StringTable& strings_;
   std::vector<TimedMark> out_;
   std::unordered_map<SpanIndex, const PhaseWindow*> forward_of_;  // by the outermost call
-  std::map<int64_t, ModuleId> module_of_number_;                  // sequence number of an operator -> where it ran last
+  std::map<int64_t, ModuleId> module_of_number_;                  // an operator's sequence number -> the module it last ran in
 };
 
 TensorKind tensor_kind(Role role) {
@@ -370,7 +370,7 @@ TensorKind tensor_kind(Role role) {
   return TensorKind::unknown;
 }
 
-// Runs the requests through the simulated allocator and writes down what it does, with the marks in their places.
+// Runs the requests through the simulated allocator and records its actions, with the marks at their positions.
 void simulate(const ProfileFacts& facts, const Sequence& sequence, Trace* out) {
   Modules modules(facts, out);
   Stacks stacks(facts, out);
@@ -391,7 +391,7 @@ void simulate(const ProfileFacts& facts, const Sequence& sequence, Trace* out) {
   history.streams = {0};
   std::vector<uint32_t> id_of(sequence.blocks.size(), UINT32_MAX);
   std::vector<const Item*> item_of_op;
-  std::vector<uint32_t> marks_before;  // of each op: marks that come before it
+  std::vector<uint32_t> marks_before;  // for each op: the number of marks before it
   uint32_t marks_seen = 0;
   for (const Item& item : items) {
     if (item.kind == Item::Kind::mark) {
@@ -425,7 +425,7 @@ void simulate(const ProfileFacts& facts, const Sequence& sequence, Trace* out) {
     mark.allocs = allocs;
     mark.frees = frees;
     if (block.role == Role::workspace) {
-      // The virtual GPU's log says so; it is aligned by marks before and behind.
+      // The virtual GPU's log names the workspace; marks before and after align the log.
       mark.kind = MarkKind::other;
       out->marks.push_back(mark);
       out->vgpu_events.push_back({VgpuEventKind::mark, {}, {}, static_cast<uint64_t>(mark.sequence)});
@@ -471,7 +471,8 @@ void simulate(const ProfileFacts& facts, const Sequence& sequence, Trace* out) {
   emit_marks(static_cast<uint32_t>(marks.size()));
 }
 
-// Of a trace of a GPU: what was allocated before its first event, by the counter in that event. One block, for its parts are not known.
+// For a trace of a GPU: adds the memory allocated before its first event, from the counter in that event, as one block. Its parts are not
+// known.
 void add_what_was_there(const ProfileFacts& facts, Sequence* sequence) {
   const auto first = std::find_if(facts.trace.memory.begin(), facts.trace.memory.end(),
                                   [](const ProfileMemory& event) { return event.device_type == kCuda; });
@@ -494,7 +495,7 @@ ProfileSummary summarize(const ProfileFacts& facts, const Sequence& sequence, st
       out.added_bytes += block.size_bytes;
       continue;
     }
-    // As the trace has it: a rule may have changed the size.
+    // The traced size: a rule may have changed the block's.
     const int64_t bytes = facts.cpu.blocks[i].size_bytes;
     ++out.blocks;
     out.bytes += bytes;
@@ -507,7 +508,7 @@ ProfileSummary summarize(const ProfileFacts& facts, const Sequence& sequence, st
   return out;
 }
 
-// The convolutions that CUDA would leave to cuDNN. Depthwise ones in float32 are PyTorch's own unless channels come last.
+// The convolutions that CUDA would pass to cuDNN. PyTorch's own kernels run depthwise ones in float32 unless channels come last.
 Convolutions convolutions_of(const ProfileFacts& facts, bool float32) {
   Convolutions out;
   for (SpanIndex op = 0; op < static_cast<SpanIndex>(facts.trace.spans.size()); ++op) {
@@ -516,7 +517,7 @@ Convolutions convolutions_of(const ProfileFacts& facts, bool float32) {
     const auto& strides = facts.strides(op).inputs;
     const std::vector<std::string>& concrete = facts.concrete(op);
     const bool transposed = concrete.size() > 6 && concrete[6] == "True";
-    std::vector<int64_t> x, w;  // empty: its kind is not known
+    std::vector<int64_t> x, w;  // empty: the convolution's shape is not known
     if (dims.size() > 1 && !transposed) {
       x = dims[0];
       w = dims[1];
@@ -543,13 +544,13 @@ Trace trace_from_profile(ProfileTrace profile, const Gpu& gpu, const Orchestrate
   ProfileFacts facts = gather_facts(std::move(profile), gpu);
   if (recorded) facts.cpu = pair_blocks(facts.trace.memory, kCuda);
 
-  // Who made which block, and what it is. Now every block of the trace is in the sequence, with a role where it has one.
+  // Finds the maker and the role of each block. Now every block of the trace is in the sequence, with its role if it has one.
   Sequence sequence = traced_sequence(facts);
   assign_roles(facts, &sequence);
 
   if (recorded) add_what_was_there(facts, &sequence);
 
-  // CPU -> CUDA. Now what is kept is what CUDA would be asked for, and every dropped block has its reason.
+  // CPU -> CUDA. Now the kept blocks are CUDA's requests, and every dropped block has its reason.
   std::vector<ProfileRuleLine> rules;
   if (!recorded) rules = apply_rules(facts, options, &sequence);
   out.profile = summarize(facts, sequence, std::move(rules), recorded ? "recorded" : options.method);
@@ -565,9 +566,9 @@ Trace trace_from_profile(ProfileTrace profile, const Gpu& gpu, const Orchestrate
   out.end.optimizer_steps = facts.phases.steps;
   add_warnings(facts, recorded, &out);
   if (!recorded && options.batch_size) warn_of_batch(facts, options, &out);
-  if (!recorded) out.convolutions = convolutions_of(facts, options.dtype.empty());  // else their workspaces are in the trace
+  if (!recorded) out.convolutions = convolutions_of(facts, options.dtype.empty());  // a recorded trace has their workspaces already
 
-  // Through the allocator. Now the trace is like a capture.
+  // Runs the allocator. Now the trace is like a capture.
   simulate(facts, sequence, &out);
   return out;
 }

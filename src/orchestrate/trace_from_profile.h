@@ -1,4 +1,4 @@
-// A profiler trace -> the capture that a run on the virtual GPU would have given, as far as it can be known.
+// Turns a profiler trace into the capture that a run on the virtual GPU would have given, as far as the trace allows.
 #pragma once
 
 #include "gpucast/gpu.h"
@@ -8,8 +8,8 @@
 
 namespace gpucast {
 
-// Reads top to bottom: facts, roles, rules, simulated allocator, events and marks. `gpu`: the card to predict for.
-// Throws Error where the trace has nothing to go by, saying which switch of the profiler is missing.
+// Reads top to bottom: facts, roles, rules, simulated allocator, events and marks. `gpu`: the card to predict for. Throws Error if the
+// trace lacks what the prediction needs, and names the missing switch of the profiler.
 Trace trace_from_profile(ProfileTrace profile, const Gpu& gpu, const OrchestrateOptions& options);
 
 }  // namespace gpucast

@@ -56,7 +56,7 @@ ProfileTrace random_trace(std::mt19937* random) {
     } else {
       event.address = 4096 * static_cast<uint64_t>(i + 1);
       event.bytes = static_cast<int64_t>(1 + (*random)() % 3000000);
-      if ((*random)() % 20 == 0) event.bytes = -event.bytes;  // of a block from before the trace
+      if ((*random)() % 20 == 0) event.bytes = -event.bytes;  // frees a block from before the trace
       if (event.bytes > 0) live.push_back(event.address);
     }
     trace.memory.push_back(event);
@@ -69,7 +69,7 @@ TEST(TraceFromProfile, PropertyEveryTracedByteHasOneFateAndTheReportAddsUp) {
   for (int round = 0; round < 30; ++round) {
     for (const char* method : {"gpucast", "xmem", "veritasest", "dnnmem"}) {
       ProfileTrace profile = random_trace(&random);
-      int64_t bytes = 0;  // what the trace allocates, and what it frees without having allocated it
+      int64_t bytes = 0;  // bytes that the trace allocates, and bytes that it frees without having allocated them
       const ProfileBlocks blocks = pair_blocks(profile.memory, 0);
       for (const ProfileBlock& block : blocks.blocks) bytes += block.size_bytes;
       OrchestrateOptions options;
@@ -85,7 +85,7 @@ TEST(TraceFromProfile, PropertyEveryTracedByteHasOneFateAndTheReportAddsUp) {
       }
       EXPECT_EQ(fates, bytes) << method << ", round " << round;
       EXPECT_EQ(count, static_cast<int64_t>(blocks.blocks.size()));
-      // Throws where categories do not add up to the peak.
+      // Throws if the categories do not add up to the peak.
       const Prediction prediction = predict(std::move(trace), std::nullopt);
       EXPECT_GE(prediction.peak_reserved.bytes, prediction.peak_allocated.bytes);
       const int64_t categories = std::accumulate(prediction.categories.begin(), prediction.categories.end(), int64_t{0},
@@ -122,7 +122,7 @@ void add_node(ProfileTrace* trace, const char* name, int64_t begin_ns, int64_t e
   add_span(trace, SpanKind::op, (kNode + std::string(name)).c_str(), begin_ns, end_ns, number);
 }
 
-// One step of a model with two classes of the same name, which the profiler numbers each for itself.
+// One step of a model with two classes of the same name. The profiler numbers the calls of each separately.
 ProfileTrace trace_with_modules() {
   ProfileTrace trace;
   trace.path = "trace.json";
@@ -154,9 +154,9 @@ ProfileTrace trace_with_modules() {
   add_span(&trace, SpanKind::module, "ReLU_0", 3000, 3100);
   add_span(&trace, SpanKind::annotation, "gpucast.module#5", 3001, 3002);  // a Linear
   add_span(&trace, SpanKind::module, "Tanh_0", 3200, 3300);                // without a mark
-  add_span(&trace, SpanKind::annotation, "gpucast.module#6", 3301, 3302);  // of no row
+  add_span(&trace, SpanKind::annotation, "gpucast.module#6", 3301, 3302);  // a row that does not exist
   add_span(&trace, SpanKind::annotation, "gpucast.backward#1", 5000, 8000);
-  add_node(&trace, "AddmmBackward0", 5100, 5200, 11);  // the second that the operator of number 10 made
+  add_node(&trace, "AddmmBackward0", 5100, 5200, 11);  // the second node made by the operator with number 10
   add_node(&trace, "torch::autograd::AccumulateGrad", 5200, 5300, -1);
   add_node(&trace, "CheckpointFunctionBackward", 5400, 6400, 8);
   add_span(&trace, SpanKind::op, "aten::detach", 5401, 5402, 12);
@@ -173,7 +173,7 @@ ProfileTrace trace_with_modules() {
 TEST(TraceFromProfile, ModulesHaveTheirPathsFromTheTable) {
   const Trace trace = trace_from_profile(trace_with_modules(), find_gpu("rtx3060"), {});
   const std::vector<Shown> expected = {
-      {MarkKind::phase_begin, "forward"},  // the mark of a forward lies inside of the outermost module's own call
+      {MarkKind::phase_begin, "forward"},  // the mark of a forward lies inside the outermost module's own call
       {MarkKind::module_begin, "Net (the model)"}, {MarkKind::module_begin, "body.1 (Block)"}, {MarkKind::module_end, "body.1 (Block)"},
       {MarkKind::module_begin, "body.0 (Block)"},  {MarkKind::module_end, "body.0 (Block)"},   {MarkKind::module_begin, "ReLU_0 (ReLU)"},
       {MarkKind::module_end, "ReLU_0 (ReLU)"},     {MarkKind::module_begin, "Tanh_0 (Tanh)"},  {MarkKind::module_end, "Tanh_0 (Tanh)"},
@@ -183,7 +183,7 @@ TEST(TraceFromProfile, ModulesHaveTheirPathsFromTheTable) {
   const auto first = std::find(marks.begin(), marks.end(), expected.front());
   ASSERT_GE(marks.end() - first, static_cast<std::ptrdiff_t>(expected.size()));
   EXPECT_EQ(std::vector<Shown>(first, first + static_cast<std::ptrdiff_t>(expected.size())), expected);
-  // A row that names no module of the table has none.
+  // A row that names no module of the table has no module.
   ASSERT_EQ(trace.tensors.size(), 3u);
   for (const TensorMark& tensor : trace.tensors) {
     const std::string_view name = trace.strings.text(tensor.name);
@@ -223,7 +223,7 @@ TEST(TraceFromProfile, WhatTheTableDoesNotNameKeepsTheProfilersName) {
   const Trace trace = trace_from_profile(std::move(profile), find_gpu("rtx3060"), {});
   std::vector<std::string> names;
   for (size_t i = 0; i < trace.modules.size(); ++i) names.push_back(module_label(trace, ModuleId(static_cast<int64_t>(i))));
-  // The two rows, and all that have none by the profiler's names; a call inside a node of autograd is below nothing.
+  // The two rows, and all calls without a row under the profiler's names. A call inside an autograd node has no parent.
   EXPECT_EQ(names, (std::vector<std::string>{"Net (the model)", "the model", "Block_0 (Block)", "ReLU_0 (ReLU)", "Tanh_0 (Tanh)",
                                              "Block_0 (Block)", "Tanh_1 (Tanh)"}));
 }

@@ -47,14 +47,14 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
 constexpr size_t kPrintedBytes = 4000;
-constexpr double kRunsOwnGrace_s = 45;  // after a job's timeout: a run ends by itself, unless it is stuck
+constexpr double kRunsOwnGrace_s = 45;  // after a job's timeout; only a stuck run needs longer to end
 constexpr double kInterruptGrace_s = 15;
 constexpr int kProgressInterval_ms = 1000;
 constexpr uint64_t kJobMemoryBytes = uint64_t{2} << 30;  // to choose how many at a time
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-// As many as there are processors for, and memory.
+// One job for each processor, unless memory is too small for that many.
 int64_t default_at_a_time() {
   cpu_set_t set;
   int64_t count = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
@@ -89,12 +89,13 @@ std::vector<std::string> environment_of(const Job& job) {
   return environment;
 }
 
-// A job that has been begun. It goes from its server's queue over the server's answer to a run; a fresh one is a run at once.
+// A job that has been begun. A forked job waits in its server's queue, then for the server's answer, and then it is a run. A fresh job is
+// a run at once.
 struct Begun {
   Job job;
   std::vector<std::string> environment;
   std::optional<ForkableJob> forkable;
-  ForkServer* server = nullptr;  // it waits for this one
+  ForkServer* server = nullptr;  // the server whose queue it is in
   Clock::time_point start;
   Fd answer, result, log;
   std::string answered, run_json;
@@ -129,7 +130,7 @@ class Batch {
   int run() {
     while (!interrupted_ && (source_.fd() >= 0 || !waiting_.empty() || !begun_.empty())) {
       begin_jobs();
-      send_to_servers();  // before waiting: nothing would wake us for a job whose server is ready already
+      send_to_servers();  // before waiting: no event would come for a job whose server is already ready
       show_progress();
       wait_and_read();
       end_late_jobs();
@@ -183,7 +184,7 @@ class Batch {
     begun.job = std::move(job);
     try {
       begun.log = open_log(begun.job);
-      // It halves a number on the command line itself: what would run is another command.
+      // Such a run halves a number on the command line, so it starts another command than the job's.
       const bool other_command = std::count(begun.job.what_ifs.begin(), begun.job.what_ifs.end(), kHalfBatch) > 0;
       if (!options_.fresh && !other_command) begun.forkable = forkable(begun.job.command, begun.environment, begun.job.folder);
       if (begun.forkable) {
@@ -317,7 +318,7 @@ class Batch {
     for (const auto& server : servers_.all()) {
       if (readable.contains(server->socket())) server->read_news();
     }
-    // A result's end comes after the run's own, so answers first.
+    // A run's result ends after the run has started, so read the servers' answers first.
     for (Begun& begun : begun_) {
       if (begun.answer && readable.contains(begun.answer.get())) {
         read_answer(&begun);
@@ -354,7 +355,7 @@ class Batch {
       if (ended != begun_.end()) {
         ended->status = status;
       } else {
-        unclaimed_[pid] = status;  // a run whose answer has not been read yet, or what a run left behind
+        unclaimed_[pid] = status;  // a run whose answer has not been read yet, or a process that a run left running
       }
     }
     if (std::none_of(begun_.begin(), begun_.end(), [](const Begun& begun) { return static_cast<bool>(begun.answer); })) unclaimed_.clear();
@@ -362,7 +363,7 @@ class Batch {
 
   // ---- the end of jobs
 
-  // A run keeps to its timeout by itself. One that does not is stuck.
+  // A run ends at its own timeout. A run that does not is stuck.
   void end_late_jobs() {
     for (Begun& begun : begun_) {
       if (begun.job.timeout_s <= 0 || begun.run <= 0 || begun.status || begun.timed_out) continue;
@@ -411,7 +412,7 @@ class Batch {
     write_result(end);
   }
 
-  // What the script itself printed last: what gpucast says is in the result.
+  // The last lines that the script itself printed. gpucast's own messages are in the result already.
   static std::string end_of_log(const Begun& done) {
     struct stat status {};
     if (fstat(done.log.get(), &status) != 0) return "";
@@ -424,7 +425,7 @@ class Batch {
     return last_lines(text, kPrintedBytes);
   }
 
-  // It is the last key of run_json.
+  // `key` is the last key of run_json.
   static std::optional<int64_t> number_after(const std::string& json, const std::string& key) {
     const size_t last = json.rfind(key);
     if (last == std::string::npos) return std::nullopt;
@@ -437,12 +438,12 @@ class Batch {
     if (!results_.add(result_line(end, &tally_))) interrupted_ = true;
   }
 
-  // What a run left behind that was killed: all below us that belongs to no server and no other run.
+  // Kills the processes that a killed run left running: all below us that belong to no server and no other run.
   void end_strays() {
     std::set<pid_t> ours;
     for (const auto& server : servers_.all()) ours.insert(server->pid());
     for (const Begun& begun : begun_) {
-      if (begun.answer) return;  // a run that is about to say its number looks like one
+      if (begun.answer) return;  // a run that is about to report its process id looks like a stray
       if (begun.run > 0) ours.insert(begun.run);
     }
     for (int i = 0; i < 10; ++i) {
@@ -478,7 +479,7 @@ class Batch {
     return kExitInterrupted;
   }
 
-  // The server is gone: either the run says its number, or there is none.
+  // The server is gone: either the run reports its process id, or there is no run.
   static void read_end_of_answer(Begun* begun) {
     std::array<char, 64> part{};
     const ssize_t size = read(begun->answer.get(), part.data(), part.size() - 1);

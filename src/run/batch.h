@@ -1,4 +1,4 @@
-// `gpucast batch`: many runs, each `gpucast run` as ever, most of them in Pythons that have imported PyTorch already.
+// `gpucast batch`: many runs, each like one `gpucast run`. Most of them start in a Python that has imported PyTorch already.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,13 @@ namespace gpucast::run {
 struct BatchOptions {
   std::string jobs;       // the file of jobs; "-": standard input
   std::string output;     // the file of results; "": standard output
-  int64_t at_a_time = 0;  // 0: as many as there are processors and memory for
+  int64_t at_a_time = 0;  // 0: the number that processors and memory allow
   bool fresh = false;     // each job in a process of its own
-  Job defaults;           // of jobs that do not say
+  Job defaults;           // for what a job does not set
 };
 
-// Runs all jobs and writes their results as they come. Returns the exit code: docs/reference/batch.md. Throws Error when the jobs cannot
-// be read or the results not be written; a job that fails is a result. Takes over signals and children of this process.
+// Runs all jobs and writes each result when its job ends. Returns the exit code: docs/reference/batch.md. Throws Error when the jobs
+// cannot be read or the results cannot be written; a job that fails is a result. Takes over signals and children of this process.
 int run_batch(const BatchOptions& options);
 
 }  // namespace gpucast::run

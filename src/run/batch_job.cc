@@ -19,7 +19,7 @@ namespace {
 const char* const kKeys[] = {"name",  "command",          "gpu",     "steps", "timeout_s", "confidence", "environment", "folder", "output",
                              "force", "enforce_capacity", "what_if", "log",   "cudnn",     "gpus"};
 
-// Every value has one type; what has another is said with the key's name. Values may be null: not given.
+// Every key has values of one type; a value of another type is a problem that names the key. null counts as not given.
 class Reader {
  public:
   explicit Reader(const Json& object) : object_(object) {}
@@ -198,7 +198,7 @@ std::optional<std::vector<std::string>> split_command(const std::string& text) {
       quote = c;
     } else if (c == '\\' && quote != '\'' && i + 1 < text.size()) {
       const char next = text[++i];
-      // Between double quotes a backslash stands for itself before most characters.
+      // Between double quotes a backslash before most characters is an ordinary character.
       if (quote == '"' && next != '"' && next != '\\' && next != '$' && next != '`') word += c;
       word += next;
     } else {

@@ -1,4 +1,4 @@
-// One line of a batch's job file (docs/reference/batch.md), and the command line of the run that it asks for.
+// One line of a batch's job file (docs/reference/batch.md), and the command line of its run.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,12 @@ struct Job {
   std::string name;
   std::vector<std::string> command;
   std::string gpu;                                                              // "": none named
-  std::string cudnn;                                                            // "": as `gpucast run` does by itself
-  int64_t gpus = 0;                                                             // 0: as `gpucast run` does by itself
-  std::string steps;                                                            // "": as `gpucast run` does by itself
+  std::string cudnn;                                                            // "": the default of `gpucast run`
+  int64_t gpus = 0;                                                             // 0: the default of `gpucast run`
+  std::string steps;                                                            // "": the default of `gpucast run`
   double timeout_s = 0;                                                         // 0: none
-  double confidence = 0;                                                        // 0: as `gpucast run` does by itself
-  std::vector<std::pair<std::string, std::optional<std::string>>> environment;  // nothing: the variable is removed
+  double confidence = 0;                                                        // 0: the default of `gpucast run`
+  std::vector<std::pair<std::string, std::optional<std::string>>> environment;  // no value: the variable is removed
   std::string folder = ".";
   std::string output, log;  // relative to `folder`
   bool force = false, enforce_capacity = false;
@@ -31,12 +31,12 @@ struct JobProblem {
 };
 
 struct ParsedJob {
-  Job job;  // with its name, where it has one, also when there is a problem
+  Job job;  // contains the job's name, if it has one, even when there is a problem
   std::optional<JobProblem> problem;
 };
 
-// `defaults`: what a job has that does not say otherwise. `line_number` counts from 1 and names a job without a name. A key that is
-// not known is a problem: a misspelt "enforce_capacity" must not go unnoticed.
+// `defaults`: the values of keys that the line does not contain. `line_number` counts from 1 and names a job without a name. An unknown key
+// is a problem: a misspelt "enforce_capacity" must not go unnoticed.
 ParsedJob parse_job(const std::string& line, int64_t line_number, const Job& defaults);
 
 // The words of a command as a shell would split them: blanks, quotes, backslashes; nothing is expanded. Nothing: a quote is left open.

@@ -58,7 +58,7 @@ TEST(BatchJob, SaysWhatIsWrong) {
   EXPECT_EQ(problem_of(R"({"command": "a", "enforce_capcity": true})").to_do, "did you mean \"enforce_capacity\"?");
   EXPECT_EQ(problem_of(R"({"command": "a", "what_if": ["b16"]})").code, "bad_job");
   EXPECT_EQ(problem_of(R"({"command": "a", "gpu": "rtx9999"})").code, "unknown_gpu");
-  // Its name is known all the same.
+  // Its name is known although the job cannot be run.
   EXPECT_EQ(parse_job(R"({"name": "x", "gpu": "rtx9999", "command": "a"})", 7, {}).job.name, "x");
   EXPECT_EQ(parse_job(R"({"name": "x"})", 7, {}).job.name, "x");
 }

@@ -58,7 +58,7 @@ FormerResults read_results(const std::string& text, const std::string& path) {
   int64_t number = 0;
   for (size_t begin = 0; begin < text.size();) {
     const size_t end = text.find('\n', begin);
-    if (end == std::string::npos) break;  // torn
+    if (end == std::string::npos) break;  // incomplete
     ++number;
     const Json line = Json::parse(std::string_view(text).substr(begin, end - begin));
     const std::string name = line.value("name", ""), status = line.value("status", "");
@@ -70,7 +70,7 @@ FormerResults read_results(const std::string& text, const std::string& path) {
     begin = end + 1;
     former.size_bytes = static_cast<int64_t>(begin);
   }
-  // A torn line begins as ours do. Anything else without a newline is some other file.
+  // An incomplete line begins as all our lines do. Any other text without a newline belongs to some other file.
   const std::string torn = text.substr(static_cast<size_t>(former.size_bytes));
   const std::string ours = fmt::format("{{\"schema_version\":{}", kSchemaVersion);
   if (torn.compare(0, ours.size(), ours, 0, std::min(torn.size(), ours.size())) != 0) {

@@ -1,4 +1,4 @@
-// The lines that a batch writes, one a job, and what was written before.
+// The lines that a batch writes, one a job, and the lines that an earlier batch wrote.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,9 @@ struct JobEnd {
   int exit_code = 2;
   double seconds = 0;
   bool forked = false;
-  std::string run_json;               // what `gpucast run --as-job` wrote; "" or no JSON: it died
-  std::optional<JobProblem> problem;  // in the place of what run_json says, or where it says nothing
-  std::string printed;                // the end of what the script printed
+  std::string run_json;               // output of `gpucast run --as-job`; "" or incomplete JSON: it died
+  std::optional<JobProblem> problem;  // if set, used instead of the problem in run_json
+  std::string printed;                // the last lines that the script printed
 };
 
 // One line, with its "\n". Its status is counted in `tally`.
@@ -27,15 +27,15 @@ struct Tally {
 };
 std::string result_line(const JobEnd& end, Tally* tally);
 
-// The status of each job that a results file holds. `size_bytes`: of its whole lines; what is behind was torn off by a batch that was
-// killed. Throws Error when the file holds anything else: it would be spoiled.
+// The status of each job that a results file contains. `size_bytes`: the size of its whole lines; an incomplete line after them is from a
+// batch that was killed. Throws Error when the file contains anything else, because writing would spoil it.
 struct FormerResults {
   std::map<std::string, std::string> status_by_name;
   int64_t size_bytes = 0;
 };
 FormerResults read_results(const std::string& text, const std::string& path);
 
-// The last lines of `text`, whole where it can be: at most `max_bytes`.
+// The last lines of `text`, at most `max_bytes`. Only a line longer than that is cut.
 std::string last_lines(const std::string& text, size_t max_bytes);
 
 // "12 done, 1 failed, 87 left, 1 min 10 s". `elapsed_s`: since the first of `done_now` jobs was started. `total`: known jobs.

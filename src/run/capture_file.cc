@@ -109,7 +109,7 @@ std::string with_part(const std::string& path, const std::string& part) {
 
 bool write_partial_history(const std::string& session_folder, const CapturedProcess& process, const std::string& how) {
   const std::string base = fmt::format("{}/{}.", session_folder, process.pid);
-  // As src/vgpu/core/memory_log.cc writes it.
+  // src/vgpu/core/memory_log.cc writes the same format.
   std::ifstream in(base + "memory", std::ios::binary);
   std::array<int64_t, 2> counts{};
   if (!in.read(reinterpret_cast<char*>(counts.data()), sizeof counts) || counts[0] <= 0) return false;
@@ -159,7 +159,7 @@ CaptureFile::CaptureFile(const std::string& path, bool force, const char* exampl
   if (fd < 0)
     throw Error(fmt::format("the output cannot be written: {}", std::strerror(errno)), path.empty() ? current_ : path,
                 "choose another folder");
-  if (!path.empty()) {  // as an ordinary new file, not mkstemp's private one
+  if (!path.empty()) {  // permissions of an ordinary new file, not mkstemp's private ones
     const mode_t mask = umask(0);
     umask(mask);
     (void)fchmod(fd, 0666 & ~mask);
@@ -233,7 +233,7 @@ std::vector<std::string> capture_paths(const std::string& path, const std::vecto
   for (const CapturedProcess& process : captured) {
     std::string own = rank_path(path, process.rank);
     if (process.device != process.devices.front()) own = with_part(own, fmt::format("device{}", process.device));
-    // Two processes that both say they are rank 0.
+    // Two processes may both report rank 0.
     const auto number = static_cast<int64_t>(paths.size());
     if (std::find(paths.begin(), paths.end(), own) != paths.end()) own = rank_path(path, number);
     paths.push_back(own);

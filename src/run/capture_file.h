@@ -1,4 +1,4 @@
-// A capture file (docs/reference/capture-format.md), made of what one captured process left in the session folder.
+// A capture file (docs/reference/capture-format.md), made from the files that one captured process wrote into the session folder.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,15 @@
 
 namespace gpucast::run {
 
-// A process that was killed leaves what it took from the card: makes a history of that. False when it took nothing.
+// A killed process leaves only the virtual GPU's log of its memory requests. Makes a history from it. False when there were none.
 bool write_partial_history(const std::string& session_folder, const CapturedProcess& process, const std::string& how);
 
-// Where a capture goes: a new file in the folder of `path`, made before the long work so that a folder that cannot be written is
-// known at once, and moved to its place when whole. An empty `path`: the system's temporary folder.
+// The file that a capture is written to. It is made in the folder of `path` before the long work, so that a folder without write
+// permission is an error at once. When the capture is complete, the file is renamed to `path`. An empty `path`: a file in the system's
+// temporary folder.
 class CaptureFile {
  public:
-  // Throws Error: `path` exists (without `force`), is no file, or cannot be written. `example`: a name that would do.
+  // Throws Error: `path` exists (without `force`), is not a file, or cannot be written. `example`: a valid name, for the error's hint.
   CaptureFile(const std::string& path, bool force, const char* example = "train.gpucast");
   ~CaptureFile();  // removes it unless kept
   CaptureFile(const CaptureFile&) = delete;
@@ -27,7 +28,7 @@ class CaptureFile {
   const std::string& path() const { return current_; }
   // Gzip of header, process, history, command's end, virtual GPU, eof.
   void assemble(const std::string& session_folder, const CapturedProcess& process, const RunSettings& settings, const CommandEnd& end);
-  // Moves it to the path it was opened for (none: where it is) and keeps it. Returns the path.
+  // Renames it to the path it was opened for (without one, it stays where it is) and keeps it. Returns the path.
   std::string keep();
 
  private:
@@ -38,7 +39,7 @@ class CaptureFile {
 
 // "train.gpucast", 1 -> "train.rank1.gpucast".
 std::string rank_path(const std::string& path, int64_t rank);
-// The same for each captured process and device, all different: "train.rank1.device3.gpucast" is a process's second device.
+// One path for each captured process and device, all different: "train.rank1.device3.gpucast" is a process's second device.
 std::vector<std::string> capture_paths(const std::string& path, const std::vector<CapturedProcess>& captured);
 
 }  // namespace gpucast::run

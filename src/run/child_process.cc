@@ -26,7 +26,7 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
   return all;
 }
 
-// Only what may be called between fork and exec. Returns errno.
+// Calls only functions that are allowed between fork and exec. Returns errno.
 int become(const Program& program, char* const* words, char* const* environment, pid_t parent) {
   if (program.death_signal != 0) prctl(PR_SET_PDEATHSIG, program.death_signal);
   if (getppid() != parent) _exit(127);

@@ -37,11 +37,12 @@ struct Program {
   int death_signal = 0;                      // sent to it when we die; 0: none
 };
 
-// Signals that we block or handle are as they were for us at the start. Throws Error when it cannot be started.
+// In the child, signals that we block or handle have the state that they had when gpucast started. Throws Error when the child cannot be
+// started.
 pid_t start_process(const Program& program);
 
-// Runs gpucast itself, whatever program.path says, and waits for it. Ctrl-C reaches it too: it cleans up and says so by its exit code,
-// which is returned; kExitFailed where a signal ended it. Throws Error when it cannot be started.
+// Runs gpucast itself (program.path is ignored) and waits for it. Ctrl-C reaches the child too: the child cleans up and exits with
+// kExitInterrupted. Returns the exit code; kExitFailed if a signal ended the child. Throws Error when it cannot be started.
 int run_self(Program program);
 
 // A nameless file in the system's temporary folder.

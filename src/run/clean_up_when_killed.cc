@@ -21,12 +21,12 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-// The life of the process that cleans up.
+// All that the cleaning process does.
 [[noreturn]] void clean_up_when_closed(int pipe, const std::string& session_folder, const std::string& file) {
   setsid();
   const int nothing = open("/dev/null", O_RDWR);
   for (int standard = 0; nothing >= 0 && standard < 3; ++standard) dup2(nothing, standard);
-  // Somebody may wait for the end of a file that we have open only because we are a copy.
+  // This process is a copy, with copies of all open files. A reader may wait until the last copy of a pipe is closed.
   if (DIR* dir = opendir("/proc/self/fd")) {
     std::vector<int> open_files;
     while (const dirent* entry = readdir(dir)) open_files.push_back(std::atoi(entry->d_name));
@@ -55,7 +55,7 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 CleanUpWhenKilled::CleanUpWhenKilled(const std::string& session_folder, const std::string& file) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return;
-  // Twice, so that it is nobody's child here: what is below us is ended with the run.
+  // Forks twice, so that the cleaning process is no child of this one: a run ends all its children.
   const pid_t between = fork();
   if (between == 0) {
     close(ends[1]);

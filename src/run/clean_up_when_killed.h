@@ -1,13 +1,13 @@
-// What a run leaves should it be killed (kill -9) is ended and removed all the same.
+// When a run is killed (kill -9), its processes are ended and its files removed.
 #pragma once
 
 #include <string>
 
 namespace gpucast::run {
 
-// A process of its own that outlives this one. Should this one die before the destructor, it kills what was started under
-// `session_folder` and removes that folder and `file`. To be made while there is one thread, and before anything is started. Where it
-// cannot be made, there is none.
+// Starts a second process that outlives this one. If this one dies before the destructor runs, the second process kills all processes of
+// the session in `session_folder`, and removes that folder and `file`. Make it while there is one thread, and before anything is started.
+// If the second process cannot be started, nothing is cleaned up, and that is no error.
 class CleanUpWhenKilled {
  public:
   CleanUpWhenKilled(const std::string& session_folder, const std::string& file);

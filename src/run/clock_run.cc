@@ -34,7 +34,8 @@
 namespace gpucast::run {
 namespace {
 
-// Answers the virtual GPU's questions (src/vgpu/core/clock_work.cc), a line each, of any process of the command.
+// Answers questions of the virtual GPU (src/vgpu/core/clock_work.cc) in all processes of the command. A question and an answer are a line
+// each.
 class ClockServer {
  public:
   ClockServer(const std::string& path, LaunchTimes* times) : times_(times) {
@@ -75,7 +76,7 @@ class ClockServer {
   };
   static constexpr size_t kLongestQuestion = 1 << 20;
 
-  // False: it is gone.
+  // False: the process has closed its connection.
   bool answer(Client* client) {
     char bytes[4096];
     const ssize_t count = recv(client->connection.get(), bytes, sizeof bytes, MSG_DONTWAIT);
@@ -102,7 +103,7 @@ class ClockServer {
   std::map<int, Client> clients_;
 };
 
-// What the first run launched. Unset: interrupted.
+// The work that the first run launched. Unset: interrupted.
 std::optional<Trace> capture_first_run(const RunSettings& settings) {
   const SessionFolder folder;
   const std::string path = folder.path + "/step.gpucast", said = folder.path + "/said";
@@ -167,7 +168,7 @@ int run_with_clock(const RunSettings& settings, bool warp, const std::string& co
   write_session(session.path, libraries, clocked);
   ClockServer server(clocked.clock_socket, &times);
 
-  // Ctrl-C reaches the command too: it ends as it wants.
+  // Ctrl-C reaches the command too, and the command decides how it ends.
   sigset_t signals;
   sigemptyset(&signals);
   for (const int signal : {SIGCHLD, SIGINT, SIGTERM, SIGHUP}) sigaddset(&signals, signal);

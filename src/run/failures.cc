@@ -12,7 +12,7 @@
 namespace gpucast::run {
 namespace {
 
-// A process said itself why nothing can be captured in it.
+// A process reported why nothing can be captured in it.
 Error explain_error(const Json& error) {
   const std::string code = error.value("code", ""), message = error.value("message", ""), python = error.value("python", "");
   const std::string version = error.value("torch", "");
@@ -38,7 +38,7 @@ Error explain_error(const Json& error) {
   return Error(message, python, error.value("to_do", ""));
 }
 
-// The word for a command that ended with an exit code that is not 0.
+// The word for a command with an exit code that is not 0.
 std::string how_it_failed(const Supervised& run) { return run.exit_code.value_or(0) > 128 ? "killed" : "script_failed"; }
 
 }  // namespace

@@ -29,7 +29,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Where the shell stands: nothing that Python or PyTorch asks for when it starts.
+// Variables that describe the shell's own state. Python and PyTorch do not read them when they start.
 constexpr const char* kPlaceOfShell[] = {"PWD", "OLDPWD", "SHLVL", "_"};
 
 bool is_python(const std::string& program) {
@@ -37,7 +37,7 @@ bool is_python(const std::string& program) {
   return name.starts_with("python") && name.find_first_not_of("0123456789.", std::strlen("python")) == std::string::npos;
 }
 
-// Launchers start their Pythons themselves: there is nothing to gain.
+// Launchers start other Pythons, so a fork server saves no time.
 bool is_launcher(const std::string& module) { return module.starts_with("torch.") || module.starts_with("accelerate"); }
 
 // A Python source file; not a folder or archive with a __main__.py, nor compiled code.
@@ -112,7 +112,7 @@ std::optional<PythonCommand> parse_python_command(const std::vector<std::string>
     }
     for (size_t k = 1; k < word.size(); ++k) {
       const char flag = word[k];
-      if (flag == 'c' || flag == 'm' || flag == 'W' || flag == 'X') {  // take what follows in the word, or the next word
+      if (flag == 'c' || flag == 'm' || flag == 'W' || flag == 'X') {  // the value is the rest of this word, or the next word
         const bool attached = k + 1 < word.size();
         if (!attached && i + 1 >= command.size()) return std::nullopt;
         const std::string value = attached ? word.substr(k + 1) : command[i + 1];
@@ -126,12 +126,12 @@ std::optional<PythonCommand> parse_python_command(const std::vector<std::string>
         rest(attached ? i + 1 : i + 2);
         return python.kind == "module" && is_launcher(value) ? std::nullopt : std::optional(python);
       }
-      // Not -I, -E, -S, which leave our hooks out; not -i, -v, -x and those that only print something.
+      // Excluded are -I, -E and -S, which leave our hooks out; -i, -v and -x; and flags that only print something.
       if (std::string("bBOqsuP").find(flag) == std::string::npos) return std::nullopt;
       python.flags.push_back(fmt::format("-{}", flag));
     }
   }
-  return std::nullopt;  // it would read from standard input
+  return std::nullopt;  // Python would read its program from standard input
 }
 
 std::optional<ForkableJob> forkable(const std::vector<std::string>& command, const std::vector<std::string>& environment,
@@ -167,7 +167,7 @@ ForkServer::ForkServer(ServerKey key, const std::vector<std::string>& environmen
   program.path = key_.program;
   program.words = {key_.name};
   program.words.insert(program.words.end(), key_.flags.begin(), key_.flags.end());
-  // By its real path, by which the capture layer knows its own frames.
+  // The real path: the capture layer recognizes its own frames by it.
   program.words.push_back(fs::canonical(library_folder + "/python/gpucast/fork_server.py").string());
   program.words.push_back(std::to_string(theirs.get()));
   program.environment = session_environment(library_folder, session_.path, environment);
@@ -177,7 +177,7 @@ ForkServer::ForkServer(ServerKey key, const std::vector<std::string>& environmen
   pid_ = start_process(program);
 }
 
-// Jobs do not depend on it. It would go by itself when the socket is closed; nobody wants to wait for that.
+// Kills the server; jobs do not depend on it. It would also end after its socket is closed, but that takes longer.
 ForkServer::~ForkServer() {
   if (pid_ > 0) {
     kill(pid_, SIGKILL);

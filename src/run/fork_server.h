@@ -1,4 +1,4 @@
-// The batch's side of python/gpucast/fork_server.py: which jobs it can take, and handing one over.
+// The batch's side of python/gpucast/fork_server.py: decides which jobs a server can run, and sends them to it.
 #pragma once
 
 #include <sys/types.h>
@@ -13,7 +13,7 @@
 
 namespace gpucast::run {
 
-// A command that is a Python with a script, a module or code. Its flags are those that a fork server can be started with as well.
+// A command that runs a script, a module or code with Python. A fork server can be started with all of its flags.
 struct PythonCommand {
   std::vector<std::string> flags;
   std::string kind;     // script, module, code
@@ -22,13 +22,13 @@ struct PythonCommand {
 };
 std::optional<PythonCommand> parse_python_command(const std::vector<std::string>& command);
 
-// All that a fresh Python's `import torch` may depend on. Jobs with the same one can share a server.
+// All that a fresh Python's `import torch` may depend on. Jobs with equal keys can share a server.
 struct ServerKey {
   std::string program;  // path
   std::string name;     // argv[0]
   std::vector<std::string> flags;
-  std::vector<std::string> environment;  // sorted, less what names the shell's place
-  std::string folder;                    // where PYTHONPATH depends on it; else ""
+  std::vector<std::string> environment;  // sorted, without variables that describe the shell's state
+  std::string folder;                    // the job's folder if PYTHONPATH depends on it; else ""
   bool operator==(const ServerKey&) const = default;
 };
 
@@ -36,13 +36,13 @@ struct ForkableJob {
   PythonCommand python;
   ServerKey key;
 };
-// Nothing: it must run in a process of its own. `environment`: the job's, "NAME=value".
+// Unset: the job must run in a fresh Python. `environment`: the job's, "NAME=value".
 std::optional<ForkableJob> forkable(const std::vector<std::string>& command, const std::vector<std::string>& environment,
                                     const std::string& folder);
 
 struct ForkRequest {
   std::vector<std::string> run_words;  // gpucast run ... -- COMMAND
-  size_t options_end = 0;              // where "--" is in it
+  size_t options_end = 0;              // the index of "--" in run_words
   std::vector<std::string> command, environment;
   std::string folder;
   PythonCommand python;
@@ -53,7 +53,7 @@ class ForkServer {
  public:
   enum class State { starting, ready, unusable };
 
-  // Starts it. `folder`: where, in case the key depends on it.
+  // Starts the server in `folder`, which matters if the key depends on it.
   ForkServer(ServerKey key, const std::vector<std::string>& environment, const std::string& folder, const std::string& library_folder);
   ~ForkServer();
   ForkServer(const ForkServer&) = delete;
@@ -64,7 +64,7 @@ class ForkServer {
   State state() const { return state_; }
   int socket() const { return socket_.get(); }  // readable: call read_news()
   void read_news();
-  // False: it has died. The answer is "PID\n" of the run, "fresh\n" where the job must have a process of its own, or nothing when it dies.
+  // False: the server has died. Its answer is the run's "PID\n", "fresh\n" if the job must run in a fresh Python, or nothing if it dies.
   bool send(const ForkRequest& request);
 
  private:

@@ -22,7 +22,7 @@ ForkServer* ForkServers::find_or_start(const ServerKey& key, const std::vector<s
     try {
       servers_.push_front(std::make_unique<ForkServer>(key, environment, folder, libraries_));
     } catch (const Error&) {
-      return nullptr;  // the run will say what is wrong
+      return nullptr;  // the run's own message will say what is wrong
     }
     end_unused(is_waited_for);
   }

@@ -1,4 +1,4 @@
-// The fork servers of a batch: one for each kind of Python that its jobs need, as far as there is room.
+// The fork servers of a batch: one for each key (fork_server.h) among its jobs, up to a limit.
 #pragma once
 
 #include <functional>
@@ -16,8 +16,8 @@ class ForkServers {
  public:
   explicit ForkServers(std::string library_folder) : libraries_(std::move(library_folder)) {}
 
-  // The server of this key, started in `folder` under `environment` where there is none yet. nullptr: it cannot be started or used, and
-  // the job must run in a process of its own. Beyond a few servers those unused for longest are ended, unless jobs wait for them.
+  // The server with this key. Without one, starts it in `folder` with `environment`. nullptr: it cannot be started or used, and the job
+  // must run in a fresh Python. When there are too many servers, the least recently used ones are ended, unless jobs wait for them.
   ForkServer* find_or_start(const ServerKey& key, const std::vector<std::string>& environment, const std::string& folder,
                             const std::function<bool(const ForkServer&)>& is_waited_for);
 
@@ -28,7 +28,7 @@ class ForkServers {
   void end_unused(const std::function<bool(const ForkServer&)>& is_waited_for);
 
   std::string libraries_;
-  std::list<std::unique_ptr<ForkServer>> servers_;  // the last used first
+  std::list<std::unique_ptr<ForkServer>> servers_;  // the most recently used first
 };
 
 }  // namespace gpucast::run

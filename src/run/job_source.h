@@ -1,4 +1,4 @@
-// The jobs of a batch as they come, from a file or from standard input.
+// Reads the jobs of a batch from a file or standard input, as soon as each one is there.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +14,10 @@ class JobSource {
   // "-": standard input. Throws Error when there is nothing to read.
   explicit JobSource(const std::string& path);
 
-  int fd() const { return file_.get(); }  // -1: all have been read
+  int fd() const { return file_.get(); }  // -1: all jobs have been read
 
-  // The lines that can be read now, without waiting longer than for the first byte, each with its number from 1 on. What stands after the
-  // last "\n" is a line at the end of the file.
+  // The lines that can be read now, each with its number (from 1). Waits for the first byte only. Text after the last "\n" is a line when
+  // the file ends.
   struct Line {
     std::string text;
     int64_t number = 0;

@@ -28,7 +28,7 @@ bool is_resource_tracker(pid_t pid) {
 
 }  // namespace
 
-// The command name in it may hold anything, so count from the last ')'.
+// The command name in the line may contain any character, so count fields from the last ')'.
 std::optional<ProcessStat> process_stat(pid_t pid) {
   const std::string text = read_file(fmt::format("/proc/{}/stat", pid));
   const auto end_of_name = text.rfind(')');

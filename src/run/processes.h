@@ -1,4 +1,4 @@
-// Processes as /proc shows them: which there are below this one, whether they run, and their end.
+// Processes as /proc shows them: lists the descendants of this one, reads their state, and ends them.
 #pragma once
 
 #include <sys/types.h>
@@ -20,29 +20,30 @@ struct ProcessStat {
 // Unset: the process is gone.
 std::optional<ProcessStat> process_stat(pid_t pid);
 
-// Not gone, and no zombie.
+// Whether the process exists and is no zombie.
 bool is_running(pid_t pid);
 
-// As a shell shows it, of waitpid()'s status: the exit code, or 128 + signal.
+// The exit code of waitpid()'s status as a shell shows it: a signal counts as 128 + signal.
 int shell_exit_code(int wait_status);
 
-// Every living process below this one, nearest first. Of a subreaper also what a dead parent left: that is below it, too.
+// Every living process below this one, nearest first. If this process is a subreaper, that includes children of dead parents.
 std::vector<pid_t> descendants();
 // The same without the processes `others` and what is below them.
 std::vector<pid_t> descendants_but(const std::set<pid_t>& others);
-// Between this process and `pid`, nearest to `pid` first; neither of the two.
+// The processes between this one and `pid`, nearest to `pid` first, without these two.
 std::vector<pid_t> ancestors_below_us(pid_t pid);
-// Other processes with this session in their environment, wherever they are.
+// All other processes that have this session in their environment, whatever their parents are.
 std::vector<pid_t> processes_under(const std::string& session_folder);
 
-// Without the resource trackers of Python's multiprocessing: these end by themselves once all that they serve are gone, and remove the
-// semaphores and the shared memory that have names.
+// Removes from the list the resource trackers of Python's multiprocessing. They exit once all processes that they serve are gone, and then
+// remove named semaphores and named shared memory.
 std::vector<pid_t> without_resource_trackers(std::vector<pid_t> processes);
 
-// Stops all below this process, kills and reaps it, for 10 s at most: none starts another or goes on to its next command meanwhile.
+// Stops all processes below this one, then kills and reaps them, for 10 s at most. A stopped process can neither start another nor go on
+// to its next command.
 void end_descendants();
 
-// While one lives, writing to a closed pipe (`gpucast run ... | head`) is an error and not the end: what we made can still be removed.
+// While one exists, writing to a closed pipe (`gpucast run ... | head`) is an error and does not kill gpucast: it can still clean up.
 class NoSigpipe {
  public:
   NoSigpipe();

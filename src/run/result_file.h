@@ -1,4 +1,4 @@
-// Where the results of a batch go, a line each.
+// The file that a batch writes its results to, one line each.
 #pragma once
 
 #include <string>
@@ -10,14 +10,14 @@ namespace gpucast::run {
 
 class ResultFile {
  public:
-  // "": standard output. A file that holds results already is continued, and a line that a killed batch tore is dropped; one batch at a
-  // time. Throws Error when it cannot be written, or holds anything else.
+  // "": standard output. Results are appended to a file that contains results already; an incomplete last line, from a killed batch, is
+  // removed. One batch at a time. Throws Error when the file cannot be written, or contains anything else.
   explicit ResultFile(const std::string& path);
 
-  // The whole line at once. False: standard output's reader has gone. Throws Error when the disk is full.
+  // Writes the whole line at once. False: the reader of standard output is gone. Throws Error when the disk is full.
   bool add(const std::string& line);
 
-  FormerResults former;  // what the file held
+  FormerResults former;  // the results that the file contained
 
  private:
   std::string path_;

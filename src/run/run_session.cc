@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 
 constexpr int kSchemaVersion = 1;  // of session.json
 
-// What the virtual card says of itself, but for the versions that depend on the PyTorch (the capture layer adds them).
+// The properties that the virtual card reports. Versions that depend on the PyTorch are missing; the capture layer adds them.
 std::string base_profile(const RunSettings& settings) {
   const Gpu& gpu = settings.gpu;
   const uint64_t capacity = usable_capacity_bytes(gpu, 0);

@@ -1,4 +1,4 @@
-// One session from its settings to what captured processes left in its folder.
+// One session: from its settings to the files that captured processes write into its folder.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +13,10 @@
 
 namespace gpucast::run {
 
-// In the place of a number of steps: python/gpucast/steps.py has the same.
+// Special values of RunSettings::steps. python/gpucast/steps.py has the same.
 inline constexpr int64_t kStepsUntilEnd = 0, kStepsAuto = -1;
 inline constexpr const char* kUntilEnd = "until-end";
-// Of "3", "auto", "until-end". Throws Error.
+// The number of steps for "3", "auto" or "until-end". Throws Error.
 int64_t parse_steps(const std::string& text);
 
 struct RunSettings {
@@ -24,32 +24,32 @@ struct RunSettings {
   Gpu gpu;
   bool gpu_chosen = false;
   bool enforce_capacity = false;
-  std::string cudnn = "off";       // auto, ask, off, or the path of one to ask
-  std::string values = "auto";     // whether values on the card are followed: auto (in a second run, where the first needs it), on, off
-  std::string assume = "typical";  // none, typical, most: of conditions on values that are not known, how many hold
-  int64_t world_size = 0;          // of a job of which only `ranks` run; 0: all do
+  std::string cudnn = "off";       // auto, ask, off, or the path of a cuDNN
+  std::string values = "auto";     // whether values on the card are followed: auto (in a second run if the first needs it), on, off
+  std::string assume = "typical";  // none, typical, most: how many conditions on unknown values hold
+  int64_t world_size = 0;          // of a job that runs only the ranks in `ranks`; 0: all run
   std::vector<int64_t> ranks;
   int64_t steps = 3;                 // or kStepsUntilEnd, kStepsAuto
-  int64_t gpus = 1;                  // how many of them the machine has
+  int64_t gpus = 1;                  // number of cards in the virtual machine
   double timeout_s = 0;              // 0: none
-  bool measure_loader = false;       // when the capture is complete
+  bool measure_loader = false;       // measure it once the capture is complete
   std::vector<std::string> command;  // what is started
-  std::vector<std::string> typed;    // as the user gave it; empty: the same
-  double run_s = 0;                  // how long it took, once it has ended
-  std::vector<WhatIf> what_if;       // acted: done already, to the command
-  int clock = 0;                     // mode "clock": 1 the host waits for the card, 2 its time is set forward
-  std::string clock_socket;          // same: who says how long a launch takes
-  std::optional<Adopted> adopted;    // runs the command; none: it is started
+  std::vector<std::string> typed;    // as the user typed it; empty: same as `command`
+  double run_s = 0;                  // duration of the run, once it has ended
+  std::vector<WhatIf> what_if;       // acted: already applied to the command
+  int clock = 0;                     // mode "clock": 1 the host waits for the card, 2 the host's clocks are advanced
+  std::string clock_socket;          // mode "clock": the socket that answers how long a launch takes
+  std::optional<Adopted> adopted;    // the process that runs the command; unset: gpucast starts one
 };
 
-// session.json and profile.base, before the command starts.
+// Writes session.json and profile.base, before the command starts.
 void write_session(const std::string& session_folder, const std::string& library_folder, const RunSettings& settings);
 
 struct SessionResult {
   Supervised command;
-  std::vector<CapturedProcess> captured;  // those that left a whole capture, by rank; one for each device
+  std::vector<CapturedProcess> captured;  // the processes with a complete capture, by rank; one entry for each device
 };
-// Runs settings.command, whose program is at `program_path`, in a session of its own. Unset: it was interrupted, which is said.
+// Runs settings.command in a new session. `program_path`: its program's path. Unset: interrupted, and a message was printed.
 std::optional<SessionResult> run_session(const SessionFolder& session, const std::string& program_path, const std::string& library_folder,
                                          const RunSettings& settings);
 

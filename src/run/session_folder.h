@@ -1,5 +1,5 @@
-// The private folder through which gpucast and the capture layer in the command's processes talk (docs/explanation/architecture.md lists
-// its files), and the environment that names it.
+// The private folder that gpucast and the capture layer exchange files in (docs/explanation/architecture.md lists them), and the
+// environment variable with its path.
 #pragma once
 
 #include <sys/types.h>
@@ -12,15 +12,15 @@
 
 namespace gpucast::run {
 
-// Where bin/../lib/gpucast is (of a wheel: libexec/gpucast), from the executable's own path. Throws Error when it is incomplete.
+// The path of bin/../lib/gpucast (in a wheel: libexec/gpucast), found from the executable's own path. Throws Error when it is incomplete.
 std::string library_folder();
 
-// A private folder in the system's temporary folder (mode 0700). Throws Error where none can be made.
+// Makes a private folder (mode 0700) in the system's temporary folder. Throws Error when that fails.
 std::string make_session_folder();
 // Removes a folder and all in it.
 void remove_folder(const std::string& folder);
 
-// A session folder that is removed on every way out.
+// A session folder that its destructor removes.
 struct SessionFolder {
   SessionFolder() : path(make_session_folder()) {}
   ~SessionFolder() { remove_folder(path); }
@@ -29,14 +29,14 @@ struct SessionFolder {
   std::string path;
 };
 
-// Which kinds of files each process has written: "armed", "done", ... of PID.armed, PID.done.
+// The kinds of files that each process has written: "armed" for PID.armed, "done" for PID.done, ...
 std::map<pid_t, std::set<std::string>> session_files(const std::string& session_folder);
 
-// Throws Error, with what to do, when it cannot be written whole.
+// Throws Error with a hint when the file cannot be written completely.
 void write_session_file(const std::string& path, const std::string& text);
 
 std::vector<std::string> own_environment();  // "NAME=value"
-// The environment of the command: `base` (none: ours) with the capture layer put in front of PYTHONPATH, and the session named.
+// The environment of the command: `base` (default: ours) with the capture layer first in PYTHONPATH, and the session's path.
 std::vector<std::string> session_environment(const std::string& library_folder, const std::string& session_folder,
                                              const std::optional<std::vector<std::string>>& base = std::nullopt);
 

@@ -30,17 +30,17 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kPoll{5};
 constexpr double kWriteGrace_s = 30;       // after the timeout, for a process to write its capture
-constexpr double kOtherRanksGrace_s = 20;  // after the first rank is done, for the others
-constexpr double kIdle_s = 2;              // a process that uses no CPU for so long and has not trained is no rank
+constexpr double kOtherRanksGrace_s = 20;  // for the other ranks, after the first one is done
+constexpr double kIdle_s = 2;              // a process that uses no CPU for this long and has not trained is no rank
 constexpr double kPythonStart_s = 2;       // for a Python in the background to load our hooks
-constexpr milliseconds kDrain{30};         // for `tee` and the like to pass on what the script printed
-constexpr double kOwnExit_s = 25;          // for a script that has ended by itself to exit
+constexpr milliseconds kDrain{30};         // for `tee` and the like to pass on the script's output
+constexpr double kOwnExit_s = 25;          // for a script that reached its own end to exit
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 Json read_json(const std::string& path) { return Json::parse(read_file(path)); }
 
-// The process stands still for good; others (PyTorch missing) are only told when nothing was captured.
+// Errors after which the process waits forever. Other errors (PyTorch missing) are reported only when nothing was captured.
 bool is_final(const Json& error) { return error.value("final", false); }
 
 class Supervisor {
@@ -89,7 +89,7 @@ class Supervisor {
       std::signal(SIGPIPE, SIG_DFL);
       dup2(STDERR_FILENO, STDOUT_FILENO);
       execve(program_path.c_str(), argv.data(), env.data());
-      if (errno == ENOEXEC) {  // a script without "#!": what a shell would do
+      if (errno == ENOEXEC) {  // a script without "#!": do the same as a shell
         argv.insert(argv.begin(), const_cast<char*>("sh"));
         argv[1] = const_cast<char*>(program_path.c_str());
         execve("/bin/sh", argv.data(), env.data());
@@ -108,7 +108,8 @@ class Supervisor {
     }
   }
 
-  // The environment, each entry ended by a NUL, and that it is whole. The process closes its end when it dies: reap() will tell.
+  // Sends the environment, each entry with a NUL at its end, and then a mark that it is complete. If the process dies meanwhile, it closes
+  // its end of the pipe, and reap() notices.
   void hand_over(const Adopted& adopted, const std::vector<std::string>& environment) {
     child_ = adopted.pid;
     std::string text;
@@ -122,7 +123,7 @@ class Supervisor {
     close(adopted.pipe);
   }
 
-  // Until there is a reason to end.
+  // Waits until there is a reason to end.
   Supervised::End watch() {
     const auto start = Clock::now();
     std::optional<Clock::time_point> first_done, command_ended;
@@ -142,7 +143,7 @@ class Supervisor {
       }
       if (command_status_ && now.open == 0) {
         if (now.done > 0) return Supervised::End::captured;
-        // A Python it left running in the background may still be on its way to CUDA; nothing else is worth waiting for.
+        // A Python that the command left in the background may still begin to use CUDA; nothing else is worth waiting for.
         if (!command_ended) command_ended = Clock::now();
         const bool may_train = any_python_runs() || (seconds_since(*command_ended) < kPythonStart_s && !descendants().empty());
         if (shell_exit_code(*command_status_) != 0 || !may_train) return Supervised::End::exited;
@@ -158,7 +159,7 @@ class Supervisor {
   // How far the captured processes are.
   struct Standing {
     int64_t done = 0;
-    int64_t expected = 1;  // ranks on this machine, as far as a process that is done knows
+    int64_t expected = 1;  // ranks on this machine, as a process that is done reports them
     int64_t open = 0;      // armed processes that are worth waiting for
     int64_t died = 0;      // armed ones that are gone without a capture
     bool gave_up = false;
@@ -192,7 +193,7 @@ class Supervisor {
     return now;
   }
 
-  // A process of the job has trained and is done. Another one may be a slower rank, or none at all: a compile worker, an actor.
+  // A process of the job has trained and is done. Another process may be a slower rank, or no rank at all: a compile worker, an actor.
   bool is_awaited(bool trains, double idle_s) const {
     if (trains) return idle_s < kOtherRanksGrace_s;
     return idle_s < kIdle_s && seconds_since(*job_done_) < kOtherRanksGrace_s;
@@ -220,8 +221,8 @@ class Supervisor {
     }
   }
 
-  // A script that came to its own end waits for us, so that its shell does not go on to the next command. Stop what is above
-  // it, let it exit as it would have, and note its exit code.
+  // A script that reached its own end waits for us, so that its shell does not go on to the next command. Stop the processes above it, let
+  // the script exit as it would have, and note its exit code.
   void let_finished_scripts_exit() {
     std::vector<pid_t> leaving;
     bool others = false;
@@ -238,7 +239,7 @@ class Supervisor {
     const auto start = Clock::now();
     for (const pid_t pid : leaving) {
       while (is_running(pid) && seconds_since(start) < kOwnExit_s && !interrupted()) reap();
-      // Its parent is stopped and cannot take the status away.
+      // Its parent is stopped, so it cannot collect the status before we read it.
       if (const auto stat = process_stat(pid); stat && stat->state == 'Z') statuses_[pid] = stat->wait_status;
     }
     reap();

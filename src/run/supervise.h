@@ -10,37 +10,37 @@
 
 namespace gpucast::run {
 
-// What one captured process left in the session folder.
+// One captured process, from its files in the session folder.
 struct CapturedProcess {
   pid_t pid = 0;
   int64_t rank = 0;
-  std::vector<int64_t> devices{0};  // that it used, each with a capture of its own
-  int64_t device = 0;               // the one of them that this is about
+  std::vector<int64_t> devices{0};  // the devices that it used, each with its own capture
+  int64_t device = 0;               // the one of `devices` that this entry describes
   bool done = false;                // its capture is complete
   bool stepped = false;             // it has taken an optimizer step
-  bool died = false;                // it is not done, and was gone before the end
+  bool died = false;                // it ended before its capture was complete
   std::string reason;               // steps, script_end, exception, timeout, failed
   std::string exception_type;       // "" when none
   std::string exception;
-  int exit_code = 0;  // as far as it knew
+  int exit_code = 0;  // as the process reported it
   int64_t optimizer_steps = 0;
 };
 
 // How the command went. `error_json`: the first PID.error of a process that could not be captured.
 struct Supervised {
-  // again: a process found that the run must follow values on the card (python/gpucast/values.py).
+  // again: a process noticed that a second run must follow values on the card (python/gpucast/values.py).
   enum class End { captured, exited, gave_up, timed_out, interrupted, again };
   End end = End::exited;
-  std::optional<int> exit_code;            // of the captured script or, when nothing was captured, of the command; 128 + signal
+  std::optional<int> exit_code;            // of the captured script; when nothing was captured, of the command; 128 + signal
   std::vector<CapturedProcess> processes;  // armed ones, by rank
   std::string error_json;
   bool any_python = false;  // a Python with our hooks ran
-  std::string torch_json;   // a Python imported PyTorch: which
-  bool any_idle = false;    // a Python asked about the GPU and allocated nothing
+  std::string torch_json;   // the PyTorch that a Python imported
+  bool any_idle = false;    // a Python queried the GPU but allocated nothing
 };
 
-// A child of ours that waits at a pipe for its environment, to run the command with it: the fork server made it. In the place of a
-// process that we start.
+// A process that the fork server forked. It waits at a pipe for its environment and then runs the command. It is used instead of a process
+// that we start.
 struct Adopted {
   pid_t pid = 0;
   int pipe = -1;

@@ -58,7 +58,7 @@ const char* read_allocator_event(Reading& reading, EventKind kind, Elements& ele
   ok = ok && event.size_bytes <= kMostBytes && (kind != EventKind::oom || event.address <= static_cast<uint64_t>(kMostBytes)) &&
        event.address <= UINT64_MAX - static_cast<uint64_t>(event.size_bytes);
   if (!ok) return "an allocator event";
-  // A missing stack or time costs nothing that counts.
+  // An event without a stack or time is still useful.
   if (elements.integer(&stack) && stack >= 0 && stack < INT32_MAX) event.stack = StackId(stack);
   (void)elements.integer(&event.time_us);
   reading.trace.events.push_back(event);
@@ -135,7 +135,7 @@ const char* read_tensor(Reading& reading, Elements& elements) {
 const char* read_operator_kind(Reading& reading, Elements& elements) {
   int64_t id = 0;
   std::string_view name, inputs;
-  // Kinds are numbered as they come.
+  // A new kind gets the next number.
   if (!elements.integer(&id) || id != static_cast<int64_t>(reading.trace.observed.kinds.size()) || !elements.text(&name))
     return "'operator_kind'";
   const StringId name_id = reading.trace.strings.intern(name);

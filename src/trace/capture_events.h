@@ -6,7 +6,7 @@
 
 namespace gpucast::capture {
 
-// `elements`: of the event, after its name. Each returns what it could not read; nullptr: nothing is wrong.
+// `elements`: the event's elements after its name. Each function returns the part that it could not read; nullptr: all was read.
 const char* read_allocator_event(Reading& reading, EventKind kind, Elements& elements);
 const char* read_mark(Reading& reading, Elements& elements);
 const char* read_tensor(Reading& reading, Elements& elements);

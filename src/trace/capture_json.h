@@ -1,4 +1,4 @@
-// The values of a capture's line, one after the other. Every getter says whether the value was there.
+// The values of a capture's line, one after the other. Every getter returns whether the value exists and has its type.
 #pragma once
 
 #include <simdjson.h>
@@ -45,7 +45,7 @@ class Elements {
  private:
   simdjson::simdjson_result<od::array_iterator> at_, end_;
   bool started_ = false;
-  bool ended_ = false;  // simdjson must not be asked for more behind the end or an error
+  bool ended_ = false;  // after the end or an error, simdjson must not be called for more
 };
 
 inline std::string text_of(simdjson::simdjson_result<od::value> value) {
@@ -66,7 +66,7 @@ inline std::vector<int64_t> integers_of(simdjson::simdjson_result<od::value> val
   return out;
 }
 
-// Calls `use(key, value)` for each field; stops at the first that cannot be parsed and returns false.
+// Calls `use(key, value)` for each field. At the first field that cannot be parsed, stops and returns false.
 template <class Use>
 bool each_field(od::object object, Use use) {
   for (auto field : object) {

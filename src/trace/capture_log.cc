@@ -80,7 +80,7 @@ bool read_launch(Reading& reading, Elements& elements) {
   return true;
 }
 
-// In ObservedStep::call_arguments. Most calls repeat those of others, and each text is parsed once.
+// Returns an index in ObservedStep::call_arguments. Most calls repeat the arguments of others, so each text is parsed once.
 bool find_arguments(Reading& reading, std::string_view json, uint32_t* number) {
   auto& numbers = reading.log.call_arguments;
   if (const auto known = numbers.find(json); known != numbers.end()) {
@@ -120,7 +120,7 @@ bool read_fill(Reading& reading, Elements& elements) {
   return true;
 }
 
-// `first` and `second`: what the order's line names before its time.
+// `first` and `second`: the order's two addresses, which its line has before the time.
 bool read_order(Elements& elements, uint64_t* first, uint64_t* second, Order* order) {
   return elements.address(first) && elements.address(second) && elements.size(&order->time_ns) && order->time_ns < kMostNs;
 }
@@ -129,14 +129,14 @@ void add_order(Reading& reading, Order order) {
   if (!reading.in_observed_step()) return;
   if (order.kind == OrderKind::stream_wait || order.kind == OrderKind::host_wait_event) {
     const auto known = reading.log.event_streams.find(order.event);
-    if (known == reading.log.event_streams.end()) return;  // nothing was recorded: nothing waits
+    if (known == reading.log.event_streams.end()) return;  // the event was never recorded, so nothing waits for it
     order.recorded_on = known->second;
   }
   order.work_before = reading.trace.observed.work.size();
   reading.trace.observed.order.push_back(order);
 }
 
-// A convolution is the whole call, or an operation of the graph that is executed.
+// `object` is a whole call, or one operation of the executed graph.
 void count_convolution(od::object object, bool asked, Convolutions* out) {
   std::vector<int64_t> x, w;
   std::string type, operation;
@@ -146,7 +146,7 @@ void count_convolution(od::object object, bool asked, Convolutions* out) {
     if (key == "type") type = text_of(value);
     if (key == "op") operation = text_of(value);
   });
-  // The gradient of a bias has no window; other operations of a graph are none either.
+  // A call without a window is the gradient of a bias. Other operations of a graph are no convolutions either.
   if (operation.empty() ? w.empty() : operation.rfind("convolution", 0) != 0) return;
   add_convolution(x, w, type == "float32", out);
   if (asked) ++out->asked;
@@ -239,7 +239,7 @@ const char* read_memcpy(Reading& reading, Elements& elements) {
     copy.pageable = elements.integer(&pageable) && pageable == 1;
     add_work(reading, copy);
   }
-  // Only copies from the host tell inputs apart.
+  // Only copies from the host are kept: they show which blocks are inputs.
   return copy.copy_kind != kFromHost || add_event(reading, event) ? nullptr : kName;
 }
 

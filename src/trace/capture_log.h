@@ -1,4 +1,4 @@
-// Events of the virtual GPU's log: memory, and in the observed step the work and what orders it.
+// Events of the virtual GPU's log: memory, and in the observed step the work and the order of its streams.
 #pragma once
 
 #include "src/trace/capture_json.h"
@@ -6,7 +6,7 @@
 
 namespace gpucast::capture {
 
-// `elements`: of the event, after its name. Each returns what it could not read; nullptr: nothing is wrong.
+// `elements`: the event's elements after its name. Each function returns the part that it could not read; nullptr: all was read.
 const char* read_vgpu_mark(Reading& reading, Elements& elements);
 const char* read_workspace(Reading& reading, Elements& elements);
 const char* read_device_alloc(Reading& reading, Elements& elements);
@@ -22,13 +22,13 @@ const char* read_call(Reading& reading, Elements& elements);
 const char* read_memcpy(Reading& reading, Elements& elements);
 const char* read_memset(Reading& reading, Elements& elements);
 
-// What orders streams. Events count from the capture's begin on, since a step may wait for one of the step before.
+// Records of events and waits for them. These are read from the capture's begin on, since a step may wait for an event of the step before.
 const char* read_event_record(Reading& reading, Elements& elements);
 const char* read_stream_wait(Reading& reading, Elements& elements);
 const char* read_host_wait(Reading& reading, Elements& elements);
 const char* read_graph(Reading& reading, Elements& elements);
 
-// A call of cuDNN, of any step: counts its convolutions. `elements`: with the event's name.
+// Counts the convolutions of a cuDNN call in any step. `elements`: from the event's name on.
 const char* read_convolutions(Reading& reading, Elements& elements);
 
 }  // namespace gpucast::capture

@@ -1,5 +1,5 @@
-// A capture while it is read: the trace that grows, and what later lines need to know of earlier ones. The functions that read a line
-// change it (capture_records.h, capture_events.h, capture_log.h); read_trace.cc has the loop and the tables of these functions.
+// State while a capture is read: the trace so far, and facts of earlier lines that later lines need. The functions that read a line change
+// it (capture_records.h, capture_events.h, capture_log.h); read_trace.cc has the loop and the tables of these functions.
 #pragma once
 
 #include <fmt/format.h>
@@ -16,22 +16,22 @@
 
 namespace gpucast::capture {
 
-constexpr int64_t kMostBytes = int64_t{1} << 44;        // 16 TiB: no card has as much, and sums of them stay within 64 bits
+constexpr int64_t kMostBytes = int64_t{1} << 44;        // 16 TiB: no card has that much memory, and sums stay within 64 bits
 constexpr int64_t kLastNs = 4'000'000'000'000'000'000;  // since 1970: the year 2096
 constexpr int64_t kMostNs = 1'000'000'000'000'000'000;  // 30 years
 
 struct KernelName {
   StringId name;
-  int32_t compiled = -1;  // in ObservedStep::compiled
+  int32_t compiled = -1;  // index in ObservedStep::compiled
 };
 
-// The virtual GPU's log, at the line that is read.
+// State of the virtual GPU's log at the current line.
 struct LogState {
   std::unordered_map<int64_t, KernelName> kernel_names;
-  std::map<std::string, uint32_t, std::less<>> call_arguments;  // JSON -> in ObservedStep::call_arguments
-  std::unordered_map<uint64_t, uint64_t> event_streams;         // event -> the stream that it was last recorded on
+  std::map<std::string, uint32_t, std::less<>> call_arguments;  // JSON -> index in ObservedStep::call_arguments
+  std::unordered_map<uint64_t, uint64_t> event_streams;         // event -> the stream of its last record
   int64_t mark = 0, thread = 0;
-  int64_t captured_ns = -1, captured_thread = 0;  // of the work in the next line
+  int64_t captured_ns = -1, captured_thread = 0;  // time and thread of the work in the next line
 };
 
 struct Reading {
@@ -47,7 +47,7 @@ struct Reading {
   bool in_observed_step() const { return log.mark >= trace.observed.first_mark && log.mark < trace.observed.last_mark; }
 
   GzipLines lines;
-  std::string_view line;  // that is read
+  std::string_view line;  // the current line
   Trace trace;
   LogState log;
   bool has_header = false, has_process = false, has_end = false, has_eof = false, past_first_process = false;

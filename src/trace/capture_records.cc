@@ -20,7 +20,7 @@ namespace {
 
 constexpr int64_t kSchemaVersion = 1;
 
-// As command_json() writes it. "": it is neither a text nor bytes.
+// A word of the command, in the format of command_json(). "": neither a text nor bytes.
 std::string command_word(simdjson::simdjson_result<od::value> value) {
   od::object bytes;
   if (value.get_object().get(bytes) != simdjson::SUCCESS) return text_of(value);
@@ -29,7 +29,7 @@ std::string command_word(simdjson::simdjson_result<od::value> value) {
   return bytes_from_hex(hex).value_or("");
 }
 
-// A list of what-ifs: of the header, then of the process. An entry of the process that did nothing keeps what the header says.
+// Reads a list of what-ifs, first the header's and later the process's. A process's entry that changed nothing keeps the header's entry.
 void read_what_ifs(simdjson::simdjson_result<od::value> value, std::vector<WhatIf>* out) {
   od::array entries;
   if (value.get_array().get(entries) != simdjson::SUCCESS) return;
@@ -180,7 +180,7 @@ void read_stack(Reading& reading, od::object object) {
       }
     }
   });
-  // Ids are dense; a wild one must not make us allocate without end.
+  // Ids are dense. A damaged one must not make us allocate gigabytes.
   if (!whole || id < 0 || id > static_cast<int64_t>(reading.lines.line_number())) return reading.problem(Problem::bad_record, "'stack'");
   stack.frame_count = static_cast<uint32_t>(reading.trace.stack_frames.size()) - stack.first_frame;
   if (reading.trace.stacks.size() <= static_cast<size_t>(id)) reading.trace.stacks.resize(static_cast<size_t>(id) + 1);

@@ -1,4 +1,4 @@
-// Records of a capture: its header, the process, its ends and what belongs to them.
+// Records of a capture: its header, the process, its ends, and their details.
 #pragma once
 
 #include "src/trace/capture_json.h"
@@ -6,7 +6,7 @@
 
 namespace gpucast::capture {
 
-void read_header(Reading& reading, od::object object);  // throws Error: of a newer schema_version, or of none
+void read_header(Reading& reading, od::object object);  // throws Error when schema_version is newer or missing
 void read_process(Reading& reading, od::object object);
 void read_eof(Reading& reading, od::object object);
 void read_stack(Reading& reading, od::object object);

@@ -1,4 +1,4 @@
-// Which kind a convolution is, by its shapes.
+// Counts convolutions by kind, found from their shapes.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace gpucast {
 
-// `x`: [N, C, ...], `w`: [K, C / groups, ...], as cuDNN has them. Shapes that do not go together are counted as unknown.
+// `x`: [N, C, ...], `w`: [K, C / groups, ...], as in cuDNN. Shapes that do not fit together count as unknown.
 void add_convolution(const std::vector<int64_t>& x, const std::vector<int64_t>& w, bool float32, Convolutions* out);
 
 }  // namespace gpucast

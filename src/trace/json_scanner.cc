@@ -10,7 +10,7 @@ static_assert(std::endian::native == std::endian::little, "first_special() count
 constexpr uint64_t kOnes = 0x0101010101010101;
 constexpr uint64_t kHighs = 0x8080808080808080;
 
-// A high bit where a byte of `word` is `c`; exact up to the first.
+// Has the high bit set in each byte of `word` that equals `c`. Only the first such byte is exact.
 constexpr uint64_t bytes_equal(uint64_t word, char c) {
   const uint64_t x = word ^ (kOnes * static_cast<unsigned char>(c));
   return (x - kOnes) & ~x & kHighs;
@@ -129,7 +129,7 @@ void append_unescaped(std::string_view text, std::string* out) {
           code = 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);
           i += 6;
         } else if (code >= 0xd800 && code < 0xe000) {
-          code = 0xfffd;  // half of a pair
+          code = 0xfffd;  // half of a surrogate pair
         }
         if (code < 0x80) {
           out->push_back(static_cast<char>(code));

@@ -1,8 +1,8 @@
 // Steps through JSON text that may be cut off or broken, and copies nothing: values are views of the text.
 //
-// As lenient as traces need it: control characters and unknown escapes in strings (PyTorch writes source text and Windows paths as they
-// are) and bare words as numbers (inf, nan) are taken. Structure is not: what stands where no string, comma, colon or bracket may stand
-// is an error, so an unescaped quote is noticed where it is.
+// Traces need some leniency. Strings may contain control characters and unknown escapes, because PyTorch writes source text and Windows
+// paths without escaping them, and bare words (inf, nan) count as numbers. Structure is strict: a string, comma, colon or bracket at a
+// wrong place is an error, so an unescaped quote is noticed at its place.
 #pragma once
 
 #include <bit>
@@ -13,7 +13,7 @@
 
 namespace gpucast {
 
-// What was read. `text`: a string without its quotes and still escaped, a number or word, or the whole of a list or object.
+// One value. `text`: a string without its quotes and still escaped, a number or word, or a whole list or object.
 struct JsonValue {
   enum Kind : uint8_t { none, string, escaped_string, word, list, object };
   std::string_view text;
@@ -24,34 +24,34 @@ struct JsonValue {
 
 inline bool is_json_space(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
 
-// Appends `text` with its escapes resolved; one that JSON does not know stays as it is.
+// Appends `text` with its escapes resolved. Escapes that JSON does not have are copied unchanged.
 void append_unescaped(std::string_view text, std::string* out);
 
 class JsonScanner {
  public:
-  // Up to kPadding zeros behind `end` are read, never used.
+  // Up to kPadding zeros after `end` are read, but never used.
   static constexpr size_t kPadding = 8;
 
   JsonScanner(const char* begin, const char* end) : at_(begin), end_(end) {}
 
   enum class Stop : uint8_t { none, more, bad };
-  Stop stop() const { return stop_; }     // why the last step returned false: it ran into the end, or this is not JSON
-  const char* at() const { return at_; }  // after `false`: about where
+  Stop stop() const { return stop_; }     // why the last step returned false: the text ended, or it is not JSON
+  const char* at() const { return at_; }  // after `false`: near the error
   const char* expected() const { return expected_; }
 
-  // White space, then exactly this character.
+  // Steps over white space, then over exactly this character.
   bool take(char c) {
     const char* at = space();
     if (*at != c || at == end_) return fail(at, c == ':' ? "':'" : c == '{' ? "'{'" : c == '"' ? "a string in quotes" : "punctuation");
     at_ = at + 1;
     return true;
   }
-  // White space, then a look at what is next; '\0' at the end.
+  // Steps over white space and returns the next character without consuming it; '\0' at the end.
   char peek() {
     at_ = space();
     return at_ == end_ ? '\0' : *at_;
   }
-  // Behind a value inside an object or list: a comma (more follows, *last false) or `close`.
+  // Steps over the character after a value in an object or list: a comma (more values follow, *last is false) or `close`.
   bool separator(char close, bool* last) {
     const char* at = space();
     const char c = *at;
@@ -66,7 +66,7 @@ class JsonScanner {
  private:
   static constexpr int kMostDepth = 64;
 
-  const char* space() const {  // the padding ends it
+  const char* space() const {  // the padding ends the loop
     const char* at = at_;
     while (is_json_space(*at)) ++at;
     return at;

@@ -22,7 +22,7 @@ using Kind = PickleValue::Kind;
 
 constexpr size_t kBufferBytes = 256 << 10;
 constexpr size_t kMostDepth = 10'000;  // open marks
-constexpr size_t kMostName = 200;      // of a refused object, in a message
+constexpr size_t kMostName = 200;      // of a refused object's name in a message
 constexpr uint64_t kMostText = 16 << 20;
 
 // Python's pickletools has the same names.
@@ -80,7 +80,7 @@ enum Op : uint8_t {
   FRAME = 0x95,
 };
 
-// A list, tuple or dict, in eight bytes because there is one for every one in the file.
+// A list, tuple or dict. Eight bytes, because every container in the file has a node.
 class Node {
  public:
   enum class State : uint8_t { open, kept, folded };  // open: not complete yet
@@ -88,7 +88,7 @@ class Node {
       : bits_(value << 4 | static_cast<uint64_t>(kind) << 2 | static_cast<uint64_t>(state)) {}
   State state() const { return static_cast<State>(bits_ & 3); }
   PickleContainer kind() const { return static_cast<PickleContainer>(bits_ >> 2 & 3); }
-  // open, kept: its place in Machine::contents (0: it is empty); folded: what the folder returned
+  // open, kept: the index in Machine::contents (0: empty); folded: the folder's value
   uint64_t value() const { return bits_ >> 4; }
 
  private:
@@ -122,7 +122,7 @@ struct PickleReader::Source {
 
   [[noreturn]] void fail(const std::string& what, const std::string& hint) const { throw Error(what, here(), hint); }
 
-  // Makes at least `count` bytes available at buffer[at]. The buffer grows with what has arrived, not with what is announced.
+  // Makes at least `count` bytes available at buffer[at]. The buffer grows with the bytes read so far, not with `count`.
   void need(size_t count) {
     while (end - at < count) {
       if (at > 0) {
@@ -149,7 +149,7 @@ struct PickleReader::Source {
     if (at == end) need(1);
     return buffer[at++];
   }
-  // Little-endian.
+  // Reads a little-endian number.
   uint64_t number(size_t bytes) {
     need(bytes);
     uint64_t value = 0;
@@ -173,12 +173,12 @@ struct PickleReader::Machine {
   StringTable* strings;
   PickleFolder* folder = nullptr;
   std::vector<PickleValue> stack;
-  std::vector<size_t> marks;  // sizes of the stack
+  std::vector<size_t> marks;  // sizes of the stack at open marks
   std::vector<PickleValue> memo;
   std::vector<Node> nodes;
   std::deque<std::vector<PickleValue>> contents = std::deque<std::vector<PickleValue>>(1);
   std::vector<uint64_t> free_contents;
-  std::vector<uint64_t> wide;  // integers that take more than 60 bits; payload: index * 2 + is it unsigned
+  std::vector<uint64_t> wide;  // integers of more than 60 bits; a value's payload is index * 2 + (1 if unsigned)
   std::vector<double> reals;
   uint64_t kept_bytes = 0;
   size_t charged_stack = 0;
@@ -231,7 +231,7 @@ struct PickleReader::Machine {
     return at;
   }
   void put(uint64_t index) {
-    // Picklers count up from 0 or 1; the little slack costs less than 4 KiB.
+    // Picklers count up from 0 or 1. Allowing gaps of 256 costs less than 4 KiB.
     if (index > memo.size() + 256) damaged(fmt::format("memo {} comes after memo {}", index, memo.size()));
     const PickleValue value = top();
     if (index >= memo.size()) {
@@ -258,7 +258,7 @@ struct PickleReader::Machine {
   }
   void push_long(uint64_t bytes) {
     if (bytes == 0) return push_integer(0);
-    if (bytes == 9) {  // an address in the upper half: a zero byte keeps it positive
+    if (bytes == 9) {  // an address of 2^63 or more: a ninth byte, zero, keeps it positive
       const uint64_t low = source.number(8);
       if (source.byte() == 0) return push_wide(low, true);
     }
@@ -290,7 +290,7 @@ struct PickleReader::Machine {
     return {Kind::container, nodes.size() - 1};
   }
 
-  // The open container under the mark or the values on the stack, to which something is to be added.
+  // The open container below the values on the stack, which are to be added to it.
   Node& open_container(PickleValue value, PickleContainer kind, const char* what) {
     if (value.kind() != Kind::container || node(value).kind() != kind)
       damaged(fmt::format("{} without a {}", what, kind == PickleContainer::list ? "list" : "dict"));
@@ -315,7 +315,7 @@ struct PickleReader::Machine {
     std::vector<PickleValue>& list = contents[to.value()];
     list.insert(list.end(), values, values + count);
   }
-  // The container goes into another one: now it is complete.
+  // A container that is put into another one is complete: folds it.
   void complete(PickleValue value) {
     if (value.kind() != Kind::container || node(value).state() != Node::State::open) return;
     const Node before = node(value);
@@ -324,7 +324,7 @@ struct PickleReader::Machine {
     node(value) = folded ? Node(Node::State::folded, before.kind(), *folded) : Node(Node::State::kept, before.kind(), before.value());
     if (!folded || before.value() == 0) return;
     release(list.size() * sizeof(PickleValue));
-    // Small ones keep their room for the next container, large ones give it back.
+    // A small vector keeps its memory for the next container; a large one gives it back.
     if (list.capacity() > 1024) {
       contents[before.value()] = {};
     } else {
@@ -357,7 +357,7 @@ struct PickleReader::Machine {
     make_from(stack.size() - count, PickleContainer::tuple);
   }
 
-  // ---- what is refused
+  // ---- refused content
   std::string line() {
     std::string text;
     for (char c = static_cast<char>(source.byte()); c != '\n'; c = static_cast<char>(source.byte())) {
@@ -397,7 +397,7 @@ PickleValue PickleReader::Machine::run() {
         break;
       }
       case FRAME:
-        (void)source.number(8);  // says how much could be read at once
+        (void)source.number(8);  // a hint on how many bytes to read at once
         break;
       case STOP: {
         const PickleValue result = pop();
@@ -540,7 +540,7 @@ PickleValue PickleReader::Machine::run() {
   }
 }
 
-// ---- the reader's face --------------------------------------------------------------------------------------------------------
+// ---- PickleReader, the public class ---------------------------------------------------------------------------------------
 
 PickleReader::PickleReader(const std::string& path, StringTable* strings)
     : source_(std::make_unique<Source>(path)), machine_(std::make_unique<Machine>(*source_, strings)) {}

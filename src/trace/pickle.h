@@ -1,14 +1,14 @@
-// The plain data of a Python pickle (protocols 2 to 5), plain or gzip, in one pass. Nothing in the file is ever executed:
-// None, bool, int (64 bits), float, str, list, tuple and dict are read, anything else is refused with its byte offset.
+// Reads the plain data of a Python pickle (protocols 2 to 5), plain or gzip, in one pass. Nothing in the file is ever executed: None, bool,
+// int (64 bits), float, str, list, tuple and dict are read, and everything else is refused with its byte offset.
 //
-// Whole pickles of Python objects would take many times the file's size. So a container is shown to a folder as soon as it is
-// complete, which is when it is put into another one, and the folder may keep something smaller in its place:
+// Keeping all objects of a pickle would need many times the file's size. So each container is passed to a folder as soon as it is complete,
+// which is when it is put into another one. The folder may return a smaller value, which replaces the container:
 //
 //   {'filename': 'train.py', 'line': 17, 'name': 'main'}   -> folded to frame 3
 //   [frame 0, frame 3]                                     -> folded to stack 1
 //
-// Memory stays below kMemoryBase + kMemoryFactor times the bytes read, whatever the file holds, as long as the folder reports
-// what it keeps (charge); a file that would take more is refused.
+// Memory stays below kMemoryBase + kMemoryFactor times the bytes read, for any file, if the folder reports the memory that it keeps
+// (charge). A file that would need more is refused.
 #pragma once
 
 #include <cstdint>
@@ -43,8 +43,8 @@ enum class PickleContainer : uint8_t { list, tuple, dict };
 class PickleFolder {
  public:
   virtual ~PickleFolder() = default;
-  // A container that is complete; of a dict key, value, key, value. Returns what stands for it from now on (below 2^60), or
-  // nothing: then it is kept as it is. Each container is shown once.
+  // Called once for each complete container; the items of a dict are key, value, key, value. Returns the value (below 2^60) that replaces
+  // the container, or nothing to keep the container.
   virtual std::optional<uint64_t> fold(PickleContainer kind, std::span<const PickleValue> items) = 0;
 };
 
@@ -61,16 +61,16 @@ class PickleReader {
   // The pickled value. Throws Error with the byte offset for what is cut off, damaged, not plain data, or too large.
   PickleValue read(PickleFolder* folder);
 
-  // What a value is; nothing when it is something else, or does not fit.
+  // The value as one type; nothing when it has another type, or does not fit.
   std::optional<int64_t> integer(PickleValue value) const;
   std::optional<uint64_t> address(PickleValue value) const;
-  std::optional<double> real(PickleValue value) const;  // an int too
+  std::optional<double> real(PickleValue value) const;  // also converts an int
   std::optional<StringId> text(PickleValue value) const;
   std::optional<bool> boolean(PickleValue value) const;
-  std::optional<uint64_t> folded(PickleValue value) const;                                           // what the folder returned
-  std::optional<std::span<const PickleValue>> items(PickleValue value, PickleContainer kind) const;  // what it did not fold
+  std::optional<uint64_t> folded(PickleValue value) const;                                           // the value that the folder returned
+  std::optional<std::span<const PickleValue>> items(PickleValue value, PickleContainer kind) const;  // of a container that was not folded
 
-  void charge(uint64_t bytes);  // `bytes` more are kept
+  void charge(uint64_t bytes);  // reports that the folder keeps `bytes` more
   std::string here() const;     // "train.pickle, byte 17"
 
  private:
@@ -80,7 +80,7 @@ class PickleReader {
   std::unique_ptr<Machine> machine_;
 };
 
-// Does the file begin as a pickle of protocol 2 or later does? False for what is no regular file: that can be read only once.
+// Whether the file begins like a pickle of protocol 2 or later. False for anything but a regular file: a pipe can be read only once.
 bool looks_like_pickle(const std::string& path);
 
 }  // namespace gpucast

@@ -135,7 +135,7 @@ TEST(Pickle, RefusesCode) {
   EXPECT_NE(std::string(error_of("\x80\x02(ios\nsystem\n.").what()).find("os.system"), std::string::npos);
   for (const char op : "RbQo\x81\x92\x82\x83\x84P"s)
     EXPECT_NE(std::string(error_of("\x80\x02NN"s + op + "xxxx\n.").what()).find("refused"), std::string::npos) << op;
-  // Sets, bytes, old protocols: not in a snapshot
+  // Sets, bytes, old protocols: snapshots do not contain these
   for (const std::string ops : {"\x8f", "\x90", "\x91", "C\x01x", "I1\n", "S'x'\n", "2", "\xff"})
     EXPECT_NE(std::string(error_of("\x80\x04N" + ops + ".").what()), "nothing was thrown") << ops;
   EXPECT_NE(std::string(error_of("\x80\x06N.").what()).find("protocol 6"), std::string::npos);
@@ -182,7 +182,8 @@ TEST(Pickle, Damaged) {
   }
 }
 
-// A list in itself, and one that grows after it was used: no pickler writes that, and folded data would be wrong.
+// A list that contains itself, and a list that grows after it was put into another one. No pickler writes these, and folded data would be
+// wrong.
 TEST(Pickle, Recursion) {
   for (const std::string& ops : {"]q\000h\000a."s, "]q\000]q\001h\000ah\000K\001a."s}) {
     const std::string what = error_of("\x80\x02" + ops).what();
@@ -196,7 +197,7 @@ long peak_kib() {
   return usage.ru_maxrss;
 }
 
-// Each would take gigabytes, or for ever, if it were taken at its word.
+// Each of these needs gigabytes or never ends, if the reader believes its counts.
 TEST(Pickle, HostileCountsStayWithinBounds) {
   const auto repeat = [](const std::string& ops, size_t count) {
     std::string out = "\x80\x04";
@@ -206,7 +207,7 @@ TEST(Pickle, HostileCountsStayWithinBounds) {
   const long before_kib = peak_kib();
   const std::string hostile[] = {
       "\x80\x04X\xff\xff\xff\xff",                                        // a text of 4 GiB
-      "\x80\x04\x8d\xff\xff\xff\xff\xff\xff\xff\x7f",                     // of 2^63
+      "\x80\x04\x8d\xff\xff\xff\xff\xff\xff\xff\x7f",                     // a text of 2^63 bytes
       "\x80\x04\x8b\xff\xff\xff\x7f",                                     // an integer of 2 GiB
       "\x80\x04\x95\xff\xff\xff\xff\xff\xff\xff\x7f",                     // a frame
       repeat("(", 8'000'000),                                             // nesting
@@ -218,7 +219,7 @@ TEST(Pickle, HostileCountsStayWithinBounds) {
       "\x80\x04]\x94" + repeat("(h\0h\0h\0h\0e\x85\x94"s, 10).substr(2),  // ten times itself
   };
   for (const std::string& bytes : hostile) EXPECT_NE(std::string(error_of(bytes).what()), "nothing was thrown");
-  EXPECT_LT(peak_kib() - before_kib, 700 << 10) << "of which 100 MiB are the test's own";
+  EXPECT_LT(peak_kib() - before_kib, 700 << 10) << "the test itself needs 100 MiB";
 }
 
 TEST(Pickle, ReadsGzip) {

@@ -1,4 +1,4 @@
-// For tests: opcodes of plain values, to put pickles together by hand.
+// For tests: opcodes of plain values, to build pickles by hand.
 #pragma once
 
 #include <unistd.h>

@@ -1,4 +1,4 @@
-// The table of everything that can be wrong in a capture.
+// The table of all problems that a capture may have.
 
 #include "gpucast/trace.h"
 

@@ -1,4 +1,4 @@
-// The texts that a ProfileTrace keeps as they stand in the file.
+// Parses texts that a ProfileTrace keeps unparsed from the file.
 
 #include <algorithm>
 
@@ -9,7 +9,7 @@
 namespace gpucast {
 namespace {
 
-// A view's end has no padding for the scanner, so it works on a copy.
+// The scanner needs padding after the end, and a view has none, so it works on a copy.
 class PaddedText {
  public:
   explicit PaddedText(std::string_view text) : text_(text) { text_.append(JsonScanner::kPadding, '\0'); }
@@ -34,7 +34,7 @@ bool each_item(JsonScanner& scanner, Item item) {
 
 std::optional<int64_t> parse_scaled(std::string_view text, int shift) {
   constexpr uint64_t kMost = (uint64_t{1} << 62) - 1;
-  if (shift == 0 && text.size() < 19) {  // most are plain
+  if (shift == 0 && text.size() < 19) {  // most numbers are short integers
     if (const std::optional<int64_t> number = to_number<int64_t>(text)) return number;
   }
   const char* at = text.data();
@@ -42,7 +42,7 @@ std::optional<int64_t> parse_scaled(std::string_view text, int shift) {
   const bool negative = at != end && *at == '-';
   if (at != end && (*at == '-' || *at == '+')) ++at;
   uint64_t digits = 0;
-  int64_t exponent = shift;  // of ten, that `digits` is still to be multiplied with
+  int64_t exponent = shift;  // the result is digits * 10^exponent
   bool any = false, point = false, round_up = false;
   int dropped = 0;  // digits that no longer fit
   for (; at != end; ++at) {

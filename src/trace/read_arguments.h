@@ -1,4 +1,4 @@
-// Arguments as a capture holds them (docs/reference/capture-format.md) -> plain structs.
+// Arguments in a capture (docs/reference/capture-format.md) -> plain structs.
 #pragma once
 
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace gpucast {
 
-// Sizes and numbers that cannot be are bounded. What is no list, or no object: no arguments.
+// Impossible sizes and numbers are limited to a range. A value that is no list or no object gives no arguments.
 std::vector<OperatorArgument> operator_arguments(const Json& list);
 CallArguments call_arguments(const Json& object);
 

@@ -82,7 +82,7 @@ bool read_loader(std::string_view text, LoaderRecord* out) {
     if (!integers || read.taken.size() >= kMostEntries) continue;
     const TakenBatch taken{one.at(0).get<int64_t>(), one.at(1).get<int64_t>(), one.at(2).get<int64_t>()};
     const auto possible = [](int64_t us) { return us >= 0 && us <= static_cast<int64_t>(kMost); };
-    // One after the other: a wait that overlaps another would be taken off a step twice.
+    // Waits must not overlap: a step's time is reduced by each wait, so overlapping time would be subtracted twice.
     const bool behind = read.taken.empty() || taken.unix_us >= read.taken.back().unix_us + read.taken.back().wall_us;
     if (taken.unix_us > 0 && taken.unix_us <= static_cast<int64_t>(4 * kMost) && possible(taken.wall_us) && possible(taken.cpu_us) &&
         behind)

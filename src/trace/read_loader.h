@@ -7,8 +7,8 @@
 
 namespace gpucast {
 
-// `text`: the record's line. False where it is none; `out` is then as it was. Numbers that cannot be (negative, not finite, beyond all
-// measure) read as 0, runs without a period are left out.
+// `text`: the record's line. False when it is no such record; `out` is then unchanged. Impossible numbers (negative, not finite, far too
+// large) count as 0. Runs without a period are left out.
 bool read_loader(std::string_view text, LoaderRecord* out);
 
 }  // namespace gpucast

@@ -1,5 +1,5 @@
-// A PyTorch Profiler trace -> ProfileTrace. One pass: an event is stepped through where it lies in the window, and only what is kept is
-// copied. When an event turns out to be cut off by the window's end, more is read and it is stepped through again from its start.
+// A PyTorch Profiler trace -> ProfileTrace. One pass: an event is scanned inside the window, and only fields that are kept are copied. When
+// the window ends inside an event, more text is read and the event is scanned again from its start.
 
 #include "src/trace/read_profile.h"
 
@@ -18,16 +18,16 @@ namespace gpucast {
 namespace {
 
 constexpr size_t kWindowBytes = 1 << 20;
-constexpr size_t kMostEventBytes = 16 << 20;            // longer: taken for one whose end is lost
+constexpr size_t kMostEventBytes = 16 << 20;            // a longer event counts as one without an end
 constexpr size_t kMostGpucastBytes = 64 << 20;          // of the top-level key "gpucast"
-constexpr size_t kRestartBytes = 256;                   // of text that tells where an event begins
-constexpr int64_t kMostBytes = int64_t{1} << 44;        // 16 TiB: no card has as much, and sums of them stay within 64 bits
-constexpr int64_t kMostNs = 3'000'000'000'000'000'000;  // the year 2065: sums and differences of two stay within 64 bits
+constexpr size_t kRestartBytes = 256;                   // of text around an event's begin, enough to recognize it
+constexpr int64_t kMostBytes = int64_t{1} << 44;        // 16 TiB: no card has that much memory, and sums stay within 64 bits
+constexpr int64_t kMostNs = 3'000'000'000'000'000'000;  // the year 2065: sums and differences of two times stay within 64 bits
 static_assert(TextWindows::kPadding >= JsonScanner::kPadding);
 
 constexpr std::string_view kModulePrefix = "nn.Module: ";
 
-// The fields of an event that may matter, as they stand in the window.
+// The fields of an event that may be needed, as views of the window.
 struct RawEvent {
   JsonValue ph, cat, name, pid, tid, ts, dur;
   JsonValue order, sequence_number, dims, types, strides, concrete, call_stack;
@@ -109,7 +109,7 @@ bool scan_event(JsonScanner& scanner, RawEvent* event) {
   return true;
 }
 
-// What an event is to us.
+// How the reader uses an event.
 enum class EventUse : uint8_t { none, op, annotation, python, memory, cuda };
 
 EventUse use_of(const RawEvent& event) {
@@ -118,7 +118,7 @@ EventUse use_of(const RawEvent& event) {
     if (cat == "cpu_op" || cat == "Operator") return EventUse::op;
     if (cat == "user_annotation") return EventUse::annotation;
     if (cat == "python_function") return EventUse::python;
-    // In their old spelling too.
+    // Includes the spellings of older releases.
     if (cat == "kernel" || cat == "Kernel" || cat == "gpu_memcpy" || cat == "Memcpy" || cat == "gpu_memset" || cat == "Memset")
       return EventUse::cuda;
   } else if ((event.ph.text == "i" || event.ph.text == "I") && event.name.text == "[memory]") {
@@ -127,7 +127,7 @@ EventUse use_of(const RawEvent& event) {
   return EventUse::none;
 }
 
-// Releases before 1.10 write every range as an operator; these are the names that PyTorch itself gives to annotations.
+// Releases before 1.10 write every range as an operator. These are the names of PyTorch's own annotations.
 bool is_annotation_name(std::string_view name) {
   for (const std::string_view prefix : {"ProfilerStep#", "Optimizer.step#", "Optimizer.zero_grad#", "enumerate(DataLoader)#"}) {
     if (name.substr(0, prefix.size()) == prefix) return true;
@@ -176,7 +176,7 @@ bool set_address(const JsonValue& value, uint64_t* out) {
   return error == std::errc() && at == end;
 }
 
-// Sorts what consists of a few sorted runs, as the profiler writes it: one a thread and kind.
+// Sorts a list that consists of a few sorted runs. The profiler writes one run for each thread and kind.
 template <class Item, class Before>
 void merge_runs(std::vector<Item>* items, Before before) {
   using Offset = typename std::vector<Item>::difference_type;
@@ -196,7 +196,7 @@ void merge_runs(std::vector<Item>* items, Before before) {
   }
 }
 
-// ---- where to go on behind an event that cannot be read ------------------------------------------------------------------
+// ---- finding the next event after an unreadable one -----------------------------------------------------------------------
 
 constexpr std::string_view kEventKeys[] = {"ph", "name", "cat", "pid", "tid", "ts", "dur", "args", "id", "s", "bp"};
 constexpr std::string_view kTopLevelKeys[] = {
@@ -204,7 +204,7 @@ constexpr std::string_view kTopLevelKeys[] = {
     "profile_memory",  "with_stack",      "with_flops",          "with_modules",  "deviceProperties",     "trace_id",
     "distributedInfo", "stackFrames",     "otherData",           "cupti_version", "cuda_runtime_version", "cuda_driver_version"};
 
-// The key that begins at `at` behind white space, e.g. `"ph"`; "" where there is none. Moves behind it.
+// The key at `at`, after white space, e.g. `"ph"`; "" when there is none. Moves `at` after the key.
 std::string_view key_at(const char** at, const char* end) {
   const char* from = *at;
   while (from < end && is_json_space(*from)) ++from;
@@ -226,8 +226,8 @@ bool is_one_of(std::string_view key, const std::string_view (&keys)[count]) {
   return std::find(std::begin(keys), std::end(keys), key) != std::end(keys);
 }
 
-// The next place in [from, end) where an event begins or the list of events ends; null: none. An event begins at `{"ph":` wherever
-// that stands, and at `}, {"KEY":` with another key that events have. `last_window`: the file ends at `end`.
+// The next position in [from, end) where an event begins or the list of events ends; null: none. An event begins at every `{"ph":`, and at
+// `}, {"KEY":` with another key of events. `last_window`: the file ends at `end`.
 const char* find_restart(const char* from, const char* end, bool last_window) {
   char last = 0, before_last = 0;  // characters that are not white space
   for (const char* at = from; at < end; ++at) {
@@ -270,7 +270,7 @@ class Reader {
       skip();
       seen_events_ = events() || trace_.events_read > 0;
     }
-    // An event that could not be read may have passed for the end of the list.
+    // An unreadable event may have looked like the end of the list.
     while (seen_events_ && next() != -1 && restart()) {
       outside_of_events();
       if (!events()) break;
@@ -281,7 +281,7 @@ class Reader {
   }
 
  private:
-  // The next character that is not white space, not consumed; -1 at the end.
+  // Returns the next character that is not white space, without consuming it; -1 at the end.
   int next() {
     while (true) {
       const char* at = text_.begin();
@@ -291,7 +291,7 @@ class Reader {
       if (!text_.more()) return -1;
     }
   }
-  // Consumes one character, which is there; then as next().
+  // Consumes one character, which must exist, then does the same as next().
   int skip() {
     text_.consume(text_.begin() + 1);
     return next();
@@ -326,7 +326,7 @@ class Reader {
   ProfileTrace trace_;
   bool seen_events_ = false;
   bool is_truncated_ = false;
-  int64_t event_number_ = 0;  // of the event at hand, from 1; those that cannot be read count
+  int64_t event_number_ = 0;  // of the current event, from 1; unreadable events count too
   std::unordered_map<uint64_t, std::vector<uint32_t>> threads_;
   std::string scratch_;
 };
@@ -347,7 +347,7 @@ void Reader::not_a_trace() {
 
 // ---- top level ----
 
-// At the '{'. Where the text turns out not to be JSON, goes on at the next event.
+// Starts at the '{'. When the text is not JSON, goes on at the next event.
 void Reader::top_level() {
   for (int c = skip(); c != -1; c = next()) {
     if (c == '}') {
@@ -371,7 +371,7 @@ void Reader::top_level() {
   truncated();
 }
 
-// "KEY": VALUE and a look at what follows. False: this is not JSON, or the file ends.
+// Reads "KEY": VALUE and looks at the next character. False: this is not JSON, or the file ends.
 bool Reader::top_level_member() {
   std::string key, value;
   if (next() != '"' || !top_level_key(&key) || next() != ':') return false;
@@ -408,7 +408,7 @@ bool Reader::top_level_key(std::string* key) {
   }
 }
 
-// Steps over a value of any length, and keeps its text unless it is longer than `limit`. Only brackets and quotes are looked at.
+// Steps over a value of any length, and keeps its text unless it is longer than `limit`. Checks only brackets and quotes.
 bool Reader::top_level_value(std::string* value, size_t limit) {
   value->clear();
   if (next() == -1) return false;
@@ -426,7 +426,7 @@ bool Reader::top_level_value(std::string* value, size_t limit) {
         in_string = c != '"';
         done = !in_string && depth == 0;
       } else if (depth == 0 && (c == ',' || c == '}' || c == ']' || is_json_space(c))) {
-        break;  // behind a number or word: belongs to what follows
+        break;  // the end of a number or word; this character is not part of it
       } else if (c == '"') {
         in_string = true;
       } else if (c == '{' || c == '[') {
@@ -448,7 +448,7 @@ bool Reader::top_level_value(std::string* value, size_t limit) {
   }
 }
 
-// Goes on behind the next `"traceEvents": [`, wherever that is.
+// Searches for the next `"traceEvents": [` and goes on after it.
 bool Reader::find_trace_events() {
   constexpr std::string_view kKey = "\"traceEvents\"";
   while (true) {
@@ -475,7 +475,7 @@ void Reader::use_top_level(const std::string& key, const std::string& value) {
 
 // ---- events ----
 
-// Behind the '['. False: the file ended before the list did.
+// Starts after the '['. False: the file ended before the list did.
 bool Reader::events() {
   for (int c = next(); c != -1;) {
     if (c == ']') {
@@ -512,7 +512,7 @@ void Reader::event() {
     }
     if (scanner.stop() == JsonScanner::Stop::more && text_.size() < kMostEventBytes) {
       if (text_.more()) continue;
-      // The end of the file; the event is bad rather than cut off when another one begins behind it.
+      // The file ended inside the event. If another event begins after its start, the event is bad, and not cut off.
       if (find_restart(text_.begin() + 1, text_.end(), true) == nullptr) {
         truncated();
         text_.consume(text_.end());
@@ -527,7 +527,7 @@ void Reader::event() {
   }
 }
 
-// Goes to where an event begins behind this place, or the list ends. False: nowhere.
+// Goes to the next begin of an event, or to the end of the list. False: there is neither.
 bool Reader::restart() {
   const char* from = text_.begin() + 1;
   while (true) {
@@ -652,7 +652,7 @@ bool Reader::set_thread(const RawEvent& event, uint32_t* thread) {
 }
 
 void Reader::finish() {
-  // Compressed bytes may be damaged behind the last bracket.
+  // Compressed bytes may be damaged after the last bracket.
   if (next() == -1 && text_.ended() != TextWindows::End::complete) truncated();
   int64_t base_ns = INT64_MAX;
   for (const ProfileSpan& span : trace_.spans) base_ns = std::min(base_ns, span.begin_ns);
@@ -688,7 +688,7 @@ bool looks_like_profile(const std::string& path) {
   while (at != text.end() && is_json_space(*at)) ++at;
   if (at == text.end()) return false;
   const char first = *at++;
-  if (first == '{') return key_at(&at, text.end()) != "record";  // a capture's first line
+  if (first == '{') return key_at(&at, text.end()) != "record";  // "record" is the first key of a capture
   while (at != text.end() && is_json_space(*at)) ++at;
   return first == '[' && at != text.end() && (*at == '{' || *at == ']');
 }

@@ -1,4 +1,4 @@
-// What the tests of the profile reader need beside gpucast/profile.h.
+// Functions for tests of the profile reader, in addition to gpucast/profile.h.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,11 @@
 
 namespace gpucast {
 
-// As read_profile(path), `window_bytes` of text at a time.
+// Same as read_profile(path), with a window of `window_bytes` of text.
 ProfileTrace read_profile(const std::string& path, size_t window_bytes);
 
-// A JSON number times 10^shift as an integer, without going through a double: half a unit and more rounds up (away from
-// zero). Nothing where it is no number or not below 4.6e18.
+// A JSON number times 10^shift as an integer, computed without a double. Halves are rounded away from zero. Nothing when `text` is no
+// number, or the result is not below 4.6e18.
 std::optional<int64_t> parse_scaled(std::string_view text, int shift);
 
 }  // namespace gpucast

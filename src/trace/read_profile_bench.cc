@@ -1,5 +1,5 @@
-// How fast a profiler trace is read, and the memory beyond what is kept: GPUCAST_BENCH_PROFILE=FILE. bench/profile_reader.py makes the
-// file and checks the answer.
+// Measures how fast a profiler trace is read, and the memory in addition to the trace itself: GPUCAST_BENCH_PROFILE=FILE.
+// bench/profile_reader.py makes the file and checks the answer.
 
 #include <benchmark/benchmark.h>
 #include <sys/resource.h>
@@ -12,7 +12,7 @@
 namespace gpucast {
 namespace {
 
-// What the trace itself takes, without what vectors hold in reserve.
+// The memory of the trace itself, without unused capacity of its vectors.
 int64_t kept_bytes(const ProfileTrace& trace) {
   size_t bytes = trace.spans.size() * sizeof(ProfileSpan) + trace.memory.size() * sizeof(ProfileMemory);
   for (size_t i = 0; i < trace.strings.size(); ++i)
@@ -28,7 +28,7 @@ void BM_ReadProfile(benchmark::State& state) {
   }
   ProfileTrace trace;
   for (auto _ : state) {
-    trace = ProfileTrace();  // or two of them would be in memory at a time
+    trace = ProfileTrace();  // frees the last one, so that there are never two in memory
     trace = read_profile(path);
   }
   state.SetBytesProcessed(state.iterations() * static_cast<int64_t>(std::filesystem::file_size(path)));

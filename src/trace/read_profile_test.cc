@@ -37,7 +37,7 @@ std::string gzip(const std::string& text) {
 
 ProfileTrace read(const std::string& text) { return read_profile(write(text)); }
 
-// `events`, as the profiler lays them out.
+// A trace with `events`, in the profiler's layout.
 std::string trace_of(const std::vector<std::string>& events, const std::string& before = R"("schemaVersion": 1,)",
                      const std::string& after = "") {
   std::string text = "\n{\n  " + before + "\n  \"traceEvents\": [";
@@ -86,7 +86,7 @@ std::string memory(const std::string& ts, const std::string& args) {
       ts, args);
 }
 
-// Everything that a trace holds, to compare two.
+// The whole content of a trace as a text, to compare two traces.
 std::string describe(const ProfileTrace& t) {
   std::string out = fmt::format("{} events, {} kernels, base {}, flags {}{}{}, gpucast '{}'\n", t.events_read, t.cuda_kernels, t.base_ns,
                                 t.profile_memory, t.record_shapes, t.with_stack, t.gpucast_json);
@@ -142,7 +142,7 @@ TEST(ReadProfile, EveryKindOfEvent) {
   EXPECT_EQ(names(t), (Names{"Optimizer.step#Adam.step", "prof.py(7): <module>", "Conv2d_3", "aten::conv2d"}));
   EXPECT_EQ(t.base_ns, 4427620945600000);
   EXPECT_EQ(t.spans[0].kind, SpanKind::annotation);
-  EXPECT_EQ(t.spans[0].order, 1);  // no "Ev Idx": the place in the file
+  EXPECT_EQ(t.spans[0].order, 1);  // no "Ev Idx": the position in the file
   EXPECT_EQ(t.spans[1].kind, SpanKind::function);
   EXPECT_EQ(t.spans[1].python_parent, 1);
   EXPECT_EQ(t.spans[2].kind, SpanKind::module);
@@ -188,7 +188,7 @@ TEST(ReadProfile, TopLevelKeysBeforeAndBehind) {
   EXPECT_EQ(bad(t) + truncated(t), 0);
 }
 
-// Releases that do not write their switches: the events tell.
+// Releases that do not write their switches: the reader finds them from the events.
 TEST(ReadProfile, SwitchesFromEvents) {
   ProfileTrace t = read(trace_of({op("a")}));
   EXPECT_FALSE(t.record_shapes || t.profile_memory || t.with_stack);
@@ -207,7 +207,7 @@ TEST(ReadProfile, BareList) {
   EXPECT_EQ(read(R"({"traceEvents": []})").events_read, 0);
 }
 
-// 2021: other names of categories and arguments, thread ids as text, no addresses, annotations among the operators.
+// A trace of 2021: other names of categories and arguments, thread ids as text, no addresses, annotations among the operators.
 TEST(ReadProfile, OldReleases) {
   const ProfileTrace t = read(trace_of(
       {R"({"ph": "X", "cat": "Operator", "name": "aten::zero_", "pid": 25738, "tid": "25738", "ts": 1623142624457419, "dur": 27, "args":
@@ -235,7 +235,7 @@ TEST(ReadProfile, OldReleases) {
   EXPECT_EQ(t.memory[1].address, 0x7f0000000010u);
 }
 
-// json.dump(sort_keys=True), and no spaces.
+// The format of json.dump(sort_keys=True), and a format without spaces.
 TEST(ReadProfile, AnyOrderOfKeys) {
   const ProfileTrace t = read(
       R"({"traceEvents":[{"args":{"Ev Idx":3,"Input Dims":[[2]],"new":{"a":[{}]}},"cat":"cpu_op","dur":1,"name":"a","ph":"X","pid":1,"tid":2,"ts":5},{}]})");
@@ -296,7 +296,7 @@ TEST(ReadProfile, UnescapedQuotes) {
   EXPECT_EQ(t.events_read, 4);
   EXPECT_EQ(truncated(t), 0);
   EXPECT_TRUE(t.with_stack);
-  // Where: the second event, its first byte.
+  // The message has the second event and its first byte.
   const std::string text = trace_of(events);
   EXPECT_EQ(t.problems[ProfileProblem::bad_event].first,
             fmt::format("event 2, byte {}: ',' or '}}' expected at byte {}",
@@ -307,7 +307,7 @@ TEST(ReadProfile, DamageBetweenAndInsideEvents) {
   ProfileTrace t = read(trace_of({op("a", "1"), "garbage", op("b", "2"), "12", op("c", "3")}));
   EXPECT_EQ(names(t), (Names{"a", "b", "c"}));
   EXPECT_EQ(bad(t), 2);
-  // A bracket too many, one too few, a lost quote, a key without a value.
+  // An extra bracket, a missing bracket, a missing quote, a key without a value.
   for (const std::string& broken :
        {op("x") + "}", op("x", "1", R"("Input Dims": [[1], [2])"), op("x", "1", R"("Call stack": "a)"), op("x", "1", R"("a":)"),
         op("x", "1", R"("stack": ["a" "b"])"), std::string(R"({"ph": "X", "na)"), std::string("{")}) {
@@ -320,7 +320,7 @@ TEST(ReadProfile, DamageBetweenAndInsideEvents) {
   }
 }
 
-// A bad event with a list of objects inside may pass for the end of the events: reading goes on all the same.
+// A bad event that contains a list of objects may look like the end of the events. The reader still goes on.
 TEST(ReadProfile, NestedListInABadEvent) {
   const std::string broken = op("x", "1", R"("a": "b"c", "stack": [{"name": "f"}, {"name": "g"}])");
   for (const std::string& text : {trace_of({op("a", "1"), broken, op("b", "20")}, "", R"(, "gpucast": 1)"),
@@ -367,7 +367,7 @@ TEST(ReadProfile, TruncatedAnywhere) {
   const size_t begin = text.find('[') + 1;
   for (size_t size = begin; size + 1 < text.size(); ++size) {
     const ProfileTrace t = read_profile(write(text.substr(0, size)), 4096);
-    // Every event that is there as a whole, and only those.
+    // Every complete event, and no other.
     int64_t whole = 0;
     for (const std::string& event : events) whole += text.find(event) + event.size() <= size ? 1 : 0;
     ASSERT_EQ(t.events_read, whole) << size;
@@ -472,7 +472,7 @@ TEST(ReadProfile, DeepNesting) {
   EXPECT_EQ(bad(t), 1);
 }
 
-// Whatever happens to the bytes: no crash, and what was not hit is found. Deterministic.
+// Random damage to bytes never crashes the reader, and it finds all undamaged events. Deterministic.
 TEST(ReadProfile, RandomDamage) {
   std::vector<std::string> events;
   for (int i = 0; i < 40; ++i)
@@ -500,7 +500,7 @@ TEST(ReadProfile, RandomDamage) {
     }
     const std::string path = write(damaged);
     const ProfileTrace t = read_profile(path, 1 + random() % 4096);
-    // A hit spoils its event, and at worst the one behind it.
+    // A damaged byte spoils its event, and at worst also the next one.
     EXPECT_GE(t.spans.size() + t.memory.size(), events.size() - 2 * hits) << damaged;
     for (const ProfileMemory& m : t.memory) ASSERT_LT(m.thread, t.threads.size());
     for (const ProfileSpan& s : t.spans) {
@@ -553,7 +553,7 @@ TEST(ProfileText, ParseDims) {
   EXPECT_TRUE(parse_dims("").inputs.empty());
   EXPECT_TRUE(parse_dims("[]").inputs.empty());
   EXPECT_EQ(parse_dims(R"(["", 3, [7]])").inputs, (std::vector<Shape>{{}, {}, {7}}));
-  EXPECT_EQ(parse_dims("[[1, 2], [3").inputs.size(), 2u);  // cut off: what there is
+  EXPECT_EQ(parse_dims("[[1, 2], [3").inputs.size(), 2u);  // cut off: the part before the cut
 }
 
 TEST(ProfileText, ParseTexts) {

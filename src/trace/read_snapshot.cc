@@ -15,12 +15,12 @@
 namespace gpucast {
 namespace {
 
-constexpr int64_t kMostBytes = int64_t{1} << 44;  // as in a capture
+constexpr int64_t kMostBytes = int64_t{1} << 44;  // the same limit as in a capture
 constexpr const char* kHowToRecord =
     "record it with torch.cuda.memory._record_memory_history() before the model is made, and write it with "
     "torch.cuda.memory._dump_snapshot(FILE)";
 
-// The keys that matter. Their texts are interned first, so that a key's number is its StringId.
+// The keys that are read. Their texts are interned first, so that a key's number is its StringId.
 enum Key : uint8_t {
   kAction,
   kAddr,
@@ -88,7 +88,7 @@ constexpr const char* kKeys[] = {"action",
                                  "user_metadata"};
 static_assert(std::size(kKeys) == kKeyCount);
 
-// What a container of the snapshot is folded to: a kind, and an index into the folder's table of that kind.
+// Folds each container of the snapshot to a kind and an index into the folder's table of that kind.
 enum class Kind : uint8_t { frame, stack, event, no_event, events, block, blocks, segment, segments, past, annotation, annotations, pool };
 
 class SnapshotFolder final : public PickleFolder {
@@ -107,7 +107,7 @@ class SnapshotFolder final : public PickleFolder {
   void finish(PickleValue result, std::optional<int> device);
 
  private:
-  // A run of what was folded one after the other: the items of a list.
+  // The items of a list, which were folded one after the other: a range of one table.
   struct Run {
     uint64_t first = 0, count = 0;
   };
@@ -116,7 +116,7 @@ class SnapshotFolder final : public PickleFolder {
     int64_t device = 0;
     Run blocks;
   };
-  struct Past {  // of a block, in releases before 2.1
+  struct Past {  // a block's history, in releases before 2.1
     int64_t requested_bytes = 0;
     StackId stack;
   };
@@ -130,7 +130,7 @@ class SnapshotFolder final : public PickleFolder {
     bool operator()(const Frame& a, const Frame& b) const { return a.file == b.file && a.function == b.function && a.line == b.line; }
   };
 
-  // The values of a dict's known keys; as in Python the last of equal keys counts.
+  // The values of a dict's known keys. As in Python, the last of equal keys counts.
   struct Fields {
     std::array<PickleValue, kKeyCount> values;
     uint64_t present = 0;
@@ -140,7 +140,7 @@ class SnapshotFolder final : public PickleFolder {
   static_assert(kKeyCount <= 64);
 
   static uint64_t token(Kind kind, uint64_t index) { return index << 4 | static_cast<uint64_t>(kind); }
-  // The index of what `value` was folded to, when that is of this kind.
+  // The index that `value` was folded to, if it was folded to this kind.
   std::optional<uint64_t> index_of(std::optional<PickleValue> value, Kind kind) const {
     const std::optional<uint64_t> folded = value ? reader_.folded(*value) : std::nullopt;
     if (!folded || static_cast<Kind>(*folded & 15) != kind) return std::nullopt;
@@ -152,7 +152,7 @@ class SnapshotFolder final : public PickleFolder {
   std::optional<uint64_t> address(const Fields& fields, Key key) const {
     return fields.has(key) ? reader_.address(fields.values[key]) : std::nullopt;
   }
-  // A byte count that no card exceeds.
+  // A byte count; nothing if it is larger than any card.
   std::optional<int64_t> size(const Fields& fields, Key key) const {
     const std::optional<int64_t> bytes = integer(fields, key);
     return bytes && *bytes >= 0 && *bytes <= kMostBytes ? bytes : std::nullopt;
@@ -191,13 +191,13 @@ class SnapshotFolder final : public PickleFolder {
   std::vector<FoldedSegment> segments_;
   std::vector<Run> event_runs_, block_runs_, segment_runs_;
   std::vector<Past> pasts_;
-  std::vector<std::pair<Annotation, int64_t>> annotations_;  // and the device
+  std::vector<std::pair<Annotation, int64_t>> annotations_;  // each with its device
   std::vector<std::pair<int64_t, int64_t>> pools_;
   std::unordered_map<Frame, FrameId, FrameHash, FrameEqual> frame_ids_;
   std::unordered_multimap<uint64_t, StackId> stack_ids_;  // by a hash of their frames
   std::vector<FrameId> frames_of_stack_;
   StringId own_frame_;
-  uint64_t event_keys_ = 0;  // known keys that some event has
+  uint64_t event_keys_ = 0;  // bit k is set when some event has key k
 };
 
 // ---- one container --------------------------------------------------------------------------------------------------------------
@@ -260,9 +260,9 @@ std::optional<uint64_t> SnapshotFolder::fold_list(std::span<const PickleValue> i
     case Kind::segment:
       return add_run(Kind::segment, Kind::segments, &segment_runs_);
     case Kind::past:
-      return first;  // of a block's past only its last owner counts
+      return first;  // of a block's history only the last owner is used
     case Kind::annotation:
-      return token(Kind::annotations, 0);  // all there are
+      return token(Kind::annotations, 0);  // there is one list with all of them
     default:
       return std::nullopt;
   }
@@ -280,8 +280,8 @@ std::optional<uint64_t> SnapshotFolder::fold_tuple(std::span<const PickleValue> 
   return token(Kind::pool, pools_.size() - 1);
 }
 
-// The items must have been folded one after the other, as a pickler writes them: something that is listed twice would be
-// counted twice, and a short file could grow without bounds.
+// The items must have been folded one after the other, as a pickler writes them. Otherwise an item could be in several lists and count
+// several times, and a short file could grow without bounds.
 std::optional<SnapshotFolder::Run> SnapshotFolder::run_of(std::span<const PickleValue> items, Kind kind) const {
   Run run;
   for (const PickleValue& item : items) {
@@ -341,7 +341,7 @@ uint64_t SnapshotFolder::event(const Fields& fields) {
   event_keys_ |= fields.present;
   const std::string_view action = text(fields, kAction);
   const std::optional<EventKind> kind = event_kind(action);
-  // "snapshot", "user_defined", "annotate" and what later releases add: nothing happened to memory.
+  // "snapshot", "user_defined", "annotate" and actions of later releases do not change memory.
   if (!kind) return token(Kind::no_event, 0);
   AllocatorEvent event;
   event.kind = *kind;
@@ -396,14 +396,15 @@ std::optional<uint64_t> SnapshotFolder::segment(const Fields& fields) {
   const std::optional<uint64_t> run = index_of(fields.get(kBlocks), Kind::blocks);
   if (run) {
     folded.blocks = block_runs_[*run];
-    block_runs_[*run] = {};  // a list of blocks belongs to one segment
+    block_runs_[*run] = {};  // a list of blocks belongs to one segment only
   }
   reader_.charge(sizeof folded);
   segments_.push_back(std::move(folded));
   return token(Kind::segment, segments_.size() - 1);
 }
 
-// ---- the whole ------------------------------------------------------------------------------------------------------------------
+// ---- the whole snapshot
+// ------------------------------------------------------------------------------------------------------------------
 
 void SnapshotFolder::finish(PickleValue result, std::optional<int> device) {
   const std::optional<std::span<const PickleValue>> dict = reader_.items(result, PickleContainer::dict);
@@ -435,7 +436,7 @@ void SnapshotFolder::finish(PickleValue result, std::optional<int> device) {
   keep_used_texts();
 }
 
-// A snapshot does not say which PyTorch it comes from, but the keys tell, and some rules of the allocator changed.
+// Older snapshots do not name their PyTorch release, and some allocator rules depend on it. It is found from the keys that exist.
 std::string SnapshotFolder::release(const Fields& top) const {
   if (top.has(kTorch)) return std::string(text(top, kTorch));
   if (top.has(kHostTraces)) return "2.14 or newer";
@@ -445,7 +446,7 @@ std::string SnapshotFolder::release(const Fields& top) const {
   return "2.7 or older";
 }
 
-// Keys, states and whatever events were marked with are of no use any more.
+// Removes texts that are not needed any more: keys, states and other values of events.
 void SnapshotFolder::keep_used_texts() {
   StringTable used;
   for (Frame& frame : trace_.frames) {
@@ -497,7 +498,7 @@ void SnapshotFolder::take_segments(const Fields& top, int64_t device) {
   }
   std::vector<SnapshotSegment>& list = trace_.end_segments;
   std::sort(list.begin(), list.end(), [](const SnapshotSegment& a, const SnapshotSegment& b) { return a.address < b.address; });
-  // Of segments that overlap the first is kept.
+  // Of overlapping segments, only the first is kept.
   size_t kept = 0;
   for (size_t i = 0; i < list.size(); ++i) {
     if (kept > 0 && list[kept - 1].address + static_cast<uint64_t>(list[kept - 1].size_bytes) > list[i].address) {
@@ -510,7 +511,7 @@ void SnapshotFolder::take_segments(const Fields& top, int64_t device) {
   list.resize(kept);
 }
 
-// Blocks tile their segment in order; older releases leave out their addresses.
+// Blocks cover their segment in order, without gaps. Older releases leave out their addresses.
 bool SnapshotFolder::add_blocks(FoldedSegment* folded) {
   SnapshotSegment& segment = folded->segment;
   if (segment.size_bytes <= 0 || segment.address > UINT64_MAX - static_cast<uint64_t>(segment.size_bytes)) return false;
@@ -527,8 +528,8 @@ bool SnapshotFolder::add_blocks(FoldedSegment* folded) {
   return used == segment.size_bytes;
 }
 
-// The settings as PYTORCH_CUDA_ALLOC_CONF would give them. The dict has what was in force, also when the script set it itself;
-// the environment's text has settings that the dict lacks.
+// The settings in the format of PYTORCH_CUDA_ALLOC_CONF. The dict has the settings that were in force, even if the script changed them. The
+// environment's text has settings that the dict lacks.
 std::string SnapshotFolder::settings_text(PickleValue settings) const {
   const auto dict = reader_.items(settings, PickleContainer::dict);
   if (!dict) return "";
@@ -564,7 +565,7 @@ std::string SnapshotFolder::settings_text(PickleValue settings) const {
       if (any) add(fmt::format("roundup_power2_divisions:[{}]", list));
     }
   }
-  // The environment's other settings. Commas inside brackets do not separate.
+  // Adds the environment's other settings. Commas inside brackets do not separate settings.
   int depth = 0;
   size_t begin = 0;
   for (size_t i = 0; i <= environment.size(); ++i) {

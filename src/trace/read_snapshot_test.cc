@@ -211,7 +211,7 @@ TEST(ReadSnapshot, BadEventsAndSegmentsAreLeftOut) {
   EXPECT_EQ(t.problems[Problem::bad_segment].count, 4);
 }
 
-// What is shared in the file would be counted again at each place: a short file could stand for any number of events.
+// A list that is used several times in the file would count at each place, so a short file could contain any number of events.
 TEST(ReadSnapshot, SharedPartsAreRefused) {
   const std::string one = event("alloc", kBase, 1) + "q\x07";
   const auto refused = [](const std::string& value) {

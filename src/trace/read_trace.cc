@@ -1,4 +1,5 @@
-// Capture file -> Trace. One pass over the lines; a line is an event ("[") or a record ("{"), and its name says which function reads it.
+// Capture file -> Trace. One pass over the lines. A line is an event ("[") or a record ("{"), and its name selects the function that reads
+// it.
 
 #include <fmt/format.h>
 #include <simdjson.h>
@@ -31,7 +32,7 @@ static_assert(GzipLines::kPadding >= simdjson::SIMDJSON_PADDING);
 
 struct EventRow {
   std::string_view name;
-  const char* (*read)(Reading& reading, Elements& elements);  // returns what it could not read; nullptr: nothing is wrong
+  const char* (*read)(Reading& reading, Elements& elements);  // returns the part that it could not read; nullptr: all was read
 };
 // The allocator's events are in src/base/event_kind.h.
 constexpr std::array kEvents = std::to_array<EventRow>({{"call", read_call},
@@ -75,7 +76,7 @@ constexpr std::array kRecords = std::to_array<RecordRow>({{"clock", read_clock},
                                                           {"warning", read_warning}});
 static_assert(has_sorted_names(kRecords));
 
-// A program without any backward does not evaluate what it trains: forwards without gradients are what it is for.
+// In a program without any backward, forwards without gradients are the program's purpose, not an evaluation between training steps.
 void without_training(std::vector<Mark>* marks) {
   const auto trains = [](const Mark& mark) { return mark.kind == MarkKind::phase_begin && mark.phase == MarkedPhase::backward; };
   if (std::any_of(marks->begin(), marks->end(), trains)) return;
@@ -102,7 +103,7 @@ class CaptureReader {
 
   Reading reading_;
   od::parser parser_;
-  simdjson::simdjson_result<od::document> document_;  // of the line that is read
+  simdjson::simdjson_result<od::document> document_;  // of the current line
 };
 
 Trace CaptureReader::read() {
@@ -130,7 +131,7 @@ Trace CaptureReader::read() {
   return std::move(reading_.trace);
 }
 
-// Counts the values of an event that are no JSON.
+// The elements of an event's line. Counts a line that is not JSON as a problem.
 std::optional<Elements> CaptureReader::elements_of(std::string_view text) {
   auto array = parse(text).get_array();
   if (array.error() == simdjson::SUCCESS) return Elements(array.value_unsafe());
@@ -139,7 +140,7 @@ std::optional<Elements> CaptureReader::elements_of(std::string_view text) {
 }
 
 void CaptureReader::event(std::string_view text) {
-  // The log of launches is by far the longest part: but for one step's they are only counted.
+  // Most lines of a capture are launches. Outside of the observed step they are only counted.
   if (text.starts_with("[\"kernel\"")) {
     ++reading_.trace.kernels;
     if (!reading_.in_observed_step()) return;
@@ -162,7 +163,7 @@ void CaptureReader::event(std::string_view text) {
     bad = read_allocator_event(reading_, *kind, *elements);
   } else if (const EventRow* row = find_row(kEvents, name)) {
     bad = row->read(reading_, *elements);
-  }  // else: of a later version
+  }  // else: an event of a later version
   if (bad) reading_.problem(Problem::bad_event, bad);
 }
 
@@ -175,13 +176,13 @@ void CaptureReader::record(std::string_view text) {
   }
   const RecordRow* row = find_row(kRecords, name);
   if (object.reset().error() != simdjson::SUCCESS) return reading_.trace.problems.add(Problem::bad_json, reading_.here(text));
-  if (!row) return;  // of a later version
+  if (!row) return;  // a record of a later version
   // Records of a second process are left out.
   const bool always = row->read == read_header || (row->read == read_eof && reading_.has_header);
   if (always || (reading_.has_header && !reading_.past_first_process)) row->read(reading_, object);
 }
 
-// What is missing at the end, and whether anything useful is left.
+// Notes problems at the end of the file. Throws Error when the capture has nothing useful.
 void CaptureReader::check_end() {
   const std::string stopped = fmt::format("{}, byte {} of the file, after line {}", reading_.trace.path, reading_.lines.file_offset(),
                                           reading_.lines.line_number());

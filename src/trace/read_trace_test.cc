@@ -27,7 +27,7 @@ std::string write(const std::string& text) {
 
 Trace read(const std::string& body) { return read_trace(write(kHeader + body)); }
 
-// The text of the error that reading `text` ends in.
+// The message of the error that reading `text` throws.
 std::string error_of(const std::string& text) {
   try {
     read_trace(write(text));
@@ -54,7 +54,7 @@ TEST(ReadTrace, ConvolutionsByKind) {
   EXPECT_EQ(t.convolutions.unknown, 1);
   EXPECT_EQ(t.convolutions.count(), 4);
   EXPECT_EQ(t.convolutions.asked, 1);
-  EXPECT_EQ(t.convolutions.not_float32, 2);  // with the one of which nothing is known
+  EXPECT_EQ(t.convolutions.not_float32, 2);  // includes the one with an unknown type
   EXPECT_EQ(t.library_calls, 6);
   EXPECT_EQ(t.problems[Problem::bad_event].count, 0);
 }

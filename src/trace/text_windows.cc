@@ -15,7 +15,7 @@
 namespace gpucast {
 namespace {
 
-constexpr size_t kLeastInputBytes = 4 << 10, kMostInputBytes = 256 << 10;  // of compressed bytes at a time
+constexpr size_t kLeastInputBytes = 4 << 10, kMostInputBytes = 256 << 10;  // compressed bytes in one read
 
 }  // namespace
 
@@ -24,11 +24,11 @@ struct TextWindows::State {
   int file = -1;
   size_t window_bytes = 0;
   bool gzip = false;
-  bool inside_member = false;  // an end here is a truncation
+  bool inside_member = false;  // the end of the input here means that it is truncated
   End ended = End::none;
   uint64_t file_offset = 0;
   z_stream inflater = {};
-  std::vector<unsigned char> input;  // gzip only; the first bytes of a plain file
+  std::vector<unsigned char> input;  // compressed bytes; of a plain file only its first bytes
   size_t input_at = 0;
   std::vector<char> text;
 
@@ -50,11 +50,11 @@ struct TextWindows::State {
     return !input.empty();
   }
 
-  // Up to `room` bytes of text; 0 at the end, with `ended` set.
+  // Reads up to `room` bytes of text; returns 0 at the end, with `ended` set.
   size_t produce(char* to, size_t room) {
     if (!gzip) {
       size_t count = std::min(room, input.size() - input_at);
-      if (count > 0) {  // what was read to see whether it is gzip
+      if (count > 0) {  // the bytes that were read to recognize gzip
         std::memcpy(to, input.data() + input_at, count);
         input_at += count;
       } else {
@@ -68,7 +68,7 @@ struct TextWindows::State {
         ended = inside_member ? End::truncated : End::complete;
         break;
       }
-      if (!inside_member && input[input_at] == 0) {  // zeros behind the last member: padding of a tape or a disk block
+      if (!inside_member && input[input_at] == 0) {  // zeros after the last member: padding of a tape or a disk block
         ++input_at;
         continue;
       }

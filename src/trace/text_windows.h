@@ -1,4 +1,4 @@
-// The text of a plain or gzip file in windows: what is unread stays in one piece, whatever is consumed is forgotten.
+// Reads the text of a plain or gzip file in windows. Unread text is contiguous in memory; consumed text is dropped.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,9 @@ namespace gpucast {
 
 class TextWindows {
  public:
-  // Why more() said no.
+  // Why more() returned false.
   enum class End {
-    none,       // it has not
+    none,       // it has not returned false
     complete,   // the end of the file, between two gzip members
     truncated,  // the file ends inside a gzip member
     corrupt,    // the compressed bytes are damaged
@@ -26,19 +26,19 @@ class TextWindows {
   TextWindows(const TextWindows&) = delete;
   TextWindows& operator=(const TextWindows&) = delete;
 
-  // What is unread. Valid until more().
+  // The unread text. Valid until more().
   const char* begin() const { return begin_; }
   const char* end() const { return end_; }
   size_t size() const { return static_cast<size_t>(end_ - begin_); }
   uint64_t offset() const { return offset_; }  // of begin(), in the uncompressed text
 
-  // begin() moves to `to`, which lies within [begin(), end()].
+  // Moves begin() to `to`, which must be within [begin(), end()].
   void consume(const char* to) {
     offset_ += static_cast<uint64_t>(to - begin_);
     begin_ = to;
   }
 
-  // Appends text behind end(), at least one byte; false at the end of what can be read. Throws Error when reading fails.
+  // Appends at least one byte of text after end(). False when nothing more can be read. Throws Error when reading fails.
   bool more();
   End ended() const;
   bool is_gzip() const;

@@ -12,14 +12,14 @@
 namespace gpucast {
 namespace {
 
-// ---- where the marks lie ------------------------------------------------------------------------------------------------
+// ---- positions of marks --------------------------------------------------------------------------------------------------
 
 struct PlacedMark {
   uint32_t position = 0;
   const Mark* mark = nullptr;
 };
 
-// A mark with the counters (a, f) lies behind the a-th alloc and the f-th free_requested, whichever is later.
+// A mark with the counters (a, f) lies after both the a-th alloc and the f-th free_requested.
 class MarkPlacer {
  public:
   explicit MarkPlacer(const std::vector<AllocatorEvent>& events) {
@@ -44,7 +44,7 @@ class MarkPlacer {
     return behind[static_cast<size_t>(std::min<int64_t>(n, count(behind) - 1))];
   }
 
-  std::vector<uint32_t> behind_alloc_ = {0}, behind_free_ = {0};  // [n]: the position behind the n-th
+  std::vector<uint32_t> behind_alloc_ = {0}, behind_free_ = {0};  // [n]: the position after the n-th
 };
 
 std::vector<PlacedMark> place_marks(const Trace& trace, Problems* problems) {
@@ -57,19 +57,19 @@ std::vector<PlacedMark> place_marks(const Trace& trace, Problems* problems) {
     if (!exact)
       problems->add(Problem::mark_misplaced, fmt::format("mark {} says {} allocs, {} frees", mark.sequence, mark.allocs, mark.frees));
   }
-  // Threads may write their marks out of order by a little.
+  // Marks of several threads may be slightly out of order.
   std::stable_sort(placed.begin(), placed.end(), [](const PlacedMark& a, const PlacedMark& b) { return a.position < b.position; });
   return placed;
 }
 
 // ---- marks -> spans -------------------------------------------------------------------------------------------------------
 
-// What the category rules need to know beside the spans.
+// Positions that the category rules need in addition to the spans.
 struct Landmarks {
   std::vector<uint32_t> backward_begins;  // positions, ascending
   std::vector<uint32_t> outer_forward_ends;
   std::vector<uint32_t> evaluation_ends;
-  std::vector<uint32_t> node_begins;                          // of autograd's nodes, and the ends of backwards
+  std::vector<uint32_t> node_begins;                          // begins of autograd's nodes, and ends of backwards
   std::vector<std::pair<uint32_t, uint32_t>> recomputations;  // [begin, end) of forwards inside backward
 };
 
@@ -120,7 +120,7 @@ class Timeline {
       out->saw_backward = true;
     }
     if (mark.kind == MarkKind::module_backward) landmarks->node_begins.push_back(position);
-    if (mark.kind == MarkKind::step) {  // said inside optimizer_step or behind it: the step lasts until that phase ends
+    if (mark.kind == MarkKind::step) {  // may come inside optimizer_step or after it; the step lasts until that phase ends
       finished_step_ = std::max(finished_step_, static_cast<int32_t>(std::clamp<int64_t>(mark.step, 0, 1 << 30)));
       out->steps_completed = finished_step_;
     }
@@ -143,8 +143,8 @@ class Timeline {
   uint32_t from_ = 0;
 };
 
-// A run that ended within a step had tensors waiting for a backward that never came. What counts is what was alive before
-// the exception unwound the stack.
+// A run that ended within a step has tensors that wait for a backward, which never begins. The blocks to count are those alive before the
+// exception unwound the stack.
 void add_cut(const Lifetimes& lifetimes, const std::vector<PlacedMark>& marks, Landmarks* landmarks) {
   auto cut = static_cast<uint32_t>(lifetimes.allocated.size());
   for (const PlacedMark& placed : marks) {
@@ -164,7 +164,7 @@ class BlockFinder {
     for (size_t i = 0; i < blocks.size(); ++i) by_address_[blocks[i].address].push_back(static_cast<uint32_t>(i));
   }
 
-  // The block that holds `address` at `position`, or none.
+  // The block that contains `address` at `position`; invalid when there is none.
   BlockId holding(uint64_t address, uint32_t position) {
     const auto found = by_address_.find(address);
     if (found != by_address_.end()) {
@@ -175,7 +175,7 @@ class BlockFinder {
     return inside(address, position);
   }
 
-  // Calls `use` for each block that starts at `address` and lives at some time between the two positions.
+  // Calls `use` for each block that starts at `address` and is alive at some time between the two positions.
   template <class Use>
   void starting_at(uint64_t address, uint32_t from, uint32_t to, Use use) const {
     const auto found = by_address_.find(address);
@@ -187,7 +187,7 @@ class BlockFinder {
   }
 
  private:
-  // Tensors that do not start their block (views of one flat buffer) are rare, and come many at one mark.
+  // Tensors that begin inside a block (views of one flat buffer) are rare, and usually one mark has many of them.
   BlockId inside(uint64_t address, uint32_t position) {
     if (!alive_valid_ || alive_position_ != position) {
       alive_.clear();
@@ -228,7 +228,7 @@ struct Rules {
     return true;
   }
 
-  // Where several kinds share a block (flat buffers), the kind that lives longest names it.
+  // If tensors of several kinds share a block (flat buffers), the kind with the longest life gives the category.
   void tensors(BlockFinder* finder, Problems* problems) {
     std::unordered_map<int64_t, uint32_t> position_of;
     for (const PlacedMark& placed : marks) position_of.emplace(placed.mark->sequence, placed.position);
@@ -251,8 +251,8 @@ struct Rules {
         }
         BlockAttribution& named = out.blocks[block.index()];
         if (!explain(block, category)) {
-          // The same tensor at a later mark: that name counts, for a model may be wrapped (DataParallel) after it went to the card.
-          // Of the names at one mark (tied weights) the first counts.
+          // If a later mark names the same tensor again, its later name is used: a model may be wrapped (DataParallel) after it went to the
+          // card. If one mark has several names (tied weights), the first is used.
           if (named.category != category || !named.tensor.valid()) continue;
           const TensorMark& before = trace.tensors[named.tensor.index()];
           if (before.address != tensor.address || before.sequence == tensor.sequence) continue;
@@ -263,13 +263,13 @@ struct Rules {
     }
   }
 
-  // Both read the virtual GPU's section, which is aligned with the history by its own marks.
+  // Both rules read the virtual GPU's log, which has marks of its own that align it with the history.
   void workspaces_and_copies(const BlockFinder& finder) {
     std::unordered_map<uint64_t, uint32_t> position_of;
     for (const PlacedMark& placed : marks) position_of.emplace(static_cast<uint64_t>(placed.mark->sequence), placed.position);
     const auto end = static_cast<uint32_t>(lifetimes.allocated.size());
     const std::vector<VgpuEvent>& log = trace.vgpu_events;
-    // The window of an entry: from the last mark before it to the first mark behind it.
+    // The window of an entry: from the last mark before it to the first mark after it.
     std::vector<uint32_t> window_end(log.size() + 1, end);
     for (size_t i = log.size(); i-- > 0;) {
       window_end[i] = window_end[i + 1];
@@ -298,8 +298,8 @@ struct Rules {
     }
   }
 
-  // A library may be given a part of a larger workspace: newer releases share one between cuBLAS and cuBLASLt. Several
-  // blocks may have lain at this address in the window; one of just this size is the likeliest.
+  // A library may get a part of a larger workspace: newer releases share one between cuBLAS and cuBLASLt. Several blocks may have had this
+  // address in the window; the likeliest is one with exactly this size.
   void workspace(const BlockFinder& finder, const VgpuEvent& entry, uint32_t window_begin, uint32_t window_end) {
     BlockId best;
     int64_t best_bytes = 0;
@@ -337,7 +337,7 @@ struct Rules {
       bool is = false;
       if (phase == Phase::forward || phase == Phase::loss) {
         is = alive_at_next(out.saw_backward ? landmarks.backward_begins : landmarks.outer_forward_ends);
-      } else if (phase == Phase::evaluation) {  // what it returns; or a loss behind it
+      } else if (phase == Phase::evaluation) {  // its results, or a loss computed after it
         is = alive_at_next(landmarks.evaluation_ends) || alive_at_next(landmarks.backward_begins);
       } else if (phase == Phase::backward) {
         is = recomputed(block);
@@ -387,7 +387,7 @@ Attribution attribute(const Trace& trace, const Lifetimes& lifetimes, Problems* 
 
   out.blocks.resize(lifetimes.blocks.size());
   size_t span = 0;
-  for (size_t i = 0; i < lifetimes.blocks.size(); ++i) {  // blocks come in order of birth, as spans do
+  for (size_t i = 0; i < lifetimes.blocks.size(); ++i) {  // blocks and spans are in order of begin
     while (span + 1 < out.spans.size() && out.spans[span].end <= lifetimes.blocks[i].alloc_event) ++span;
     out.blocks[i] = {Category::unattributed, out.spans[span].phase, out.spans[span].step, out.spans[span].module, {}, {}};
   }

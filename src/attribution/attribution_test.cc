@@ -26,7 +26,7 @@ void expect_totals_match(const Result& result) {
     const CategoryBytes bytes = categories_after(result.lifetimes, result.attribution, event);
     ASSERT_EQ(std::accumulate(bytes.begin(), bytes.end(), int64_t{0}), result.lifetimes.allocated[event]) << "after event " << event;
   }
-  // Spans tile the history.
+  // Spans cover the history without gaps.
   uint32_t at = 0;
   for (const Span& span : result.attribution.spans) {
     ASSERT_EQ(span.begin, at);
@@ -353,7 +353,7 @@ TEST(Attribution, OfATensorTheBlockKnowsItsName) {
   EXPECT_FALSE(block(r, p, "hidden").tensor.valid());
 }
 
-// Whatever the marks say, nothing is lost and nothing counted twice.
+// For any marks, no block is lost and none counts twice.
 TEST(Attribution, TotalsMatchForRandomPrograms) {
   for (unsigned seed = 0; seed < 50; ++seed) expect_totals_match(attribute_program(random_program(seed)));
 }

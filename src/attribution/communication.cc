@@ -14,7 +14,7 @@ struct Place {
 // PyTorch 2.0 to 2.14, DeepSpeed 0.14 to 0.18.
 constexpr Place kPlaces[] = {
     {"torch/nn/parallel/distributed.py", "_ddp_init_helper"},  // the reducer's buckets,
-    {"torch/nn/parallel/distributed.py", "_pre_forward"},      // and those made anew behind the first step
+    {"torch/nn/parallel/distributed.py", "_pre_forward"},      // and new ones after the first step
     {"torch/distributed/utils.py", "_alloc_storage"},          // FSDP's flat parameters, gathered
     {"torch/distributed/fsdp/_runtime_utils.py", "_get_reduce_scatter_tensors"},
     {"torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py", ""},
@@ -31,7 +31,7 @@ constexpr Place kPlaces[] = {
     {"deepspeed/comm/", ""},
 };
 
-// They only pass on what other code asks for.
+// These functions only forward requests of other code.
 bool passes_on(std::string_view file) {
   constexpr std::string_view kTorch = "torch/";
   const size_t at = file.rfind(kTorch);

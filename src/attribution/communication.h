@@ -1,5 +1,5 @@
-// Buffers of parallel training, told by the code that allocated them: DDP's gradient buckets, the parameters that FSDP and ZeRO gather
-// and the gradients they reduce, what pipeline stages receive.
+// Buffers of parallel training, recognized by the code that allocated them: DDP's gradient buckets, parameters that FSDP and ZeRO gather,
+// gradients that they reduce, and tensors that pipeline stages receive.
 #pragma once
 
 #include "gpucast/trace.h"

@@ -41,7 +41,7 @@ OpenMarks::Change OpenMarks::apply(const Mark& mark, uint32_t position) {
       if (known(mark.module)) modules_.push_back(mark.module);
       return {};
     case MarkKind::module_end: {
-      // An exception inside a module leaves the inner ones open: close them with it.
+      // After an exception inside a module, the modules inside it are still open: closes these too.
       const auto found = std::find(modules_.rbegin(), modules_.rend(), mark.module);
       if (found == modules_.rend()) return {known(mark.module), {}};
       modules_.erase(std::prev(found.base()), modules_.end());
@@ -51,7 +51,7 @@ OpenMarks::Change OpenMarks::apply(const Mark& mark, uint32_t position) {
       backward_module_ = known(mark.module) ? mark.module : ModuleId();
       backward_node_ = mark.text;
       return {};
-    case MarkKind::exception:  // the stack was unwound: nothing is open any more
+    case MarkKind::exception:  // the stack was unwound, so nothing is open any more
       open_.clear();
       modules_.clear();
       between_ = Phase::other;
@@ -80,7 +80,7 @@ OpenMarks::Change OpenMarks::end_phase(MarkedPhase phase) {
     case Phase::forward:
       between_ = backwards_ahead_ > 0 || cut_short_ ? Phase::loss : Phase::other;
       break;
-    case Phase::evaluation:  // of a teacher, between a forward and its backward: still that one's loss
+    case Phase::evaluation:  // a teacher's evaluation between a forward and its backward: still the loss of that forward
       between_ = between_ == Phase::loss ? Phase::loss : Phase::evaluation;
       break;
     case Phase::backward:

@@ -1,4 +1,4 @@
-// What is open behind a mark: phases, modules, autograd's node. Marks are given in their order.
+// The phases, modules and node of autograd that are open after a mark. Marks must be given in their order.
 #pragma once
 
 #include <cstdint>
@@ -12,24 +12,24 @@ namespace gpucast {
 
 class OpenMarks {
  public:
-  // `cut_short`: a backward may have been about to come when the trace ended.
+  // `cut_short`: the trace may have ended just before a backward.
   explicit OpenMarks(const Trace& trace, bool cut_short = false);
 
   struct Ended {
-    uint32_t begin = 0;     // the position given with its beginning
+    uint32_t begin = 0;     // position of the mark that began it
     bool outermost = true;  // no phase of its kind is open around it
   };
   struct Change {
-    bool unbalanced = false;     // the mark ends what had not begun
+    bool unbalanced = false;     // the mark ends something that had not begun
     std::optional<Ended> ended;  // a phase
   };
-  // `position` comes back when the phase ends.
+  // The change at the end of a phase contains the `position` given at its begin.
   Change apply(const Mark& mark, uint32_t position = 0);
 
   bool empty() const { return open_.empty(); }
   size_t size() const { return open_.size(); }
   bool inside(MarkedPhase phase) const;
-  // The innermost phase, but a forward recomputed for backward is part of backward; between phases, what usually stands there.
+  // The innermost phase. A forward that is recomputed for backward counts as backward. Between phases: the usual one at this point.
   Phase phase() const;
   ModuleId module() const;
   // A forward that is computed again inside of backward belongs to no node.

@@ -9,9 +9,9 @@
 namespace gpucast {
 namespace {
 
-constexpr std::string_view kNoFile = "??";  // as frames of operators have it, and C++ frames of snapshots
+constexpr std::string_view kNoFile = "??";  // the file in frames of operators, and in C++ frames of snapshots
 
-// What follows the last "torch/" of a path into PyTorch; "" for other files.
+// The part after the last "torch/" of a path into PyTorch; "" for other files.
 std::string_view inside_torch(std::string_view file) {
   const size_t at = file.rfind("/torch/");
   if (at != std::string_view::npos) return file.substr(at + 7);
@@ -23,7 +23,7 @@ std::string_view base_name(std::string_view file) {
   return slash == std::string_view::npos ? file : file.substr(slash + 1);
 }
 
-// Of a library the path in its package, of a program the file's name.
+// The path inside a library's package; for a program, the file's name.
 std::string_view short_path(std::string_view file) {
   constexpr std::string_view kPackages = "site-packages/";
   const size_t at = file.rfind(kPackages);
@@ -51,7 +51,7 @@ class Namer {
       if (!op.empty()) break;
       const std::string_view torch = inside_torch(file);
       if (torch == "nn/functional.py") return fmt::format("nn.functional.{}", function);
-      if (torch == "nn/modules/module.py" || torch == "nn/modules/container.py") continue;  // they only pass on
+      if (torch == "nn/modules/module.py" || torch == "nn/modules/container.py") continue;  // they only call other code
       if (torch.starts_with("nn/modules/")) {
         return module.valid() ? fmt::format("nn.{}", trace_.strings.text(trace_.modules[module.index()].type))
                               : fmt::format("nn.{}.{}", without_suffix(base_name(file)), function);

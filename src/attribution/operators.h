@@ -1,4 +1,4 @@
-// The operator that allocated a block, as far as the input tells.
+// The operator that allocated a block, if the input shows it.
 //
 //   backward       autograd's node: "ConvolutionBackward0"
 //   profile trace  the outermost operator around the allocation that Python called: "aten::conv2d"

@@ -6,7 +6,7 @@
 namespace gpucast {
 namespace {
 
-// "torch/autograd/__init__.py(183): backward", also behind a path.
+// "torch/autograd/__init__.py(183): backward", possibly with a path before it.
 bool is_backward_call(std::string_view name) {
   return name.find("torch/autograd/__init__.py(") != std::string_view::npos && (name.ends_with(": backward") || name.ends_with(": grad"));
 }
@@ -40,7 +40,7 @@ class Finder {
 
   void add(std::vector<PhaseWindow>* list, Phase phase, SpanIndex i) {
     const ProfileSpan& span = trace_.spans[i];
-    if (!list->empty() && span.begin_ns < list->back().end_ns && list->back().span != kNoSpan) return;  // inside the last one
+    if (!list->empty() && span.begin_ns < list->back().end_ns && list->back().span != kNoSpan) return;  // lies inside the last one
     list->push_back({phase, 0, span.begin_ns, span.end_ns, i});
   }
 
@@ -77,8 +77,8 @@ class Finder {
     if (name == "gpucast.to_device#tensor" || name == "gpucast.on_device") add(&out_.to_device, Phase::data, i);
   }
 
-  // Autograd's nodes with no optimizer, data, module or other forward between them. They run from the last made to the first,
-  // so a node made later than the run's first is of another forward.
+  // Groups autograd's nodes that have no optimizer, data, module or other forward between them. Backward runs nodes from the last made to
+  // the first, so a node made later than the first one of the group belongs to another forward.
   std::vector<PhaseWindow> engine_runs() const {
     std::vector<PhaseWindow> runs;
     int64_t newest = -1;
@@ -102,7 +102,7 @@ class Finder {
     return at != list.end() && at->begin_ns < to_ns;
   }
 
-  // An outermost module began between: another forward.
+  // An outermost module began in between, so this is another forward.
   bool new_forward(int64_t from_ns, int64_t to_ns) const {
     auto at =
         std::partition_point(trace_.spans.begin(), trace_.spans.end(), [&](const ProfileSpan& span) { return span.begin_ns < from_ns; });
@@ -122,7 +122,7 @@ class Finder {
     }
   }
 
-  // A forward recomputed for backward is part of it.
+  // A forward that is recomputed for backward is part of backward.
   static void drop_nested(std::vector<PhaseWindow>* inner, const std::vector<PhaseWindow>& outer) {
     std::erase_if(*inner, [&](const PhaseWindow& window) {
       return std::any_of(outer.begin(), outer.end(),
@@ -130,7 +130,8 @@ class Finder {
     });
   }
 
-  // Without modules and marks: from the first operator that a backward has a node for, until that backward; zero_grad may lie between.
+  // Without modules and marks, a forward lasts from the first operator whose node runs in a backward until that backward. zero_grad may
+  // lie in between.
   void forward_between() {
     std::unordered_map<int64_t, int64_t> made_ns;  // sequence number -> when its node was made
     for (SpanIndex i = 0; i < trace_.spans.size(); ++i) {
@@ -148,7 +149,7 @@ class Finder {
         if (made->second > last_end_ns) from_ns = std::min(from_ns, made->second);
       }
       last_end_ns = backward.end_ns;
-      // Phases do not touch: what begins at a nanosecond begins behind what ends before it.
+      // Phases must not touch: a phase that ends at the nanosecond of another's begin gets an earlier end.
       const auto add_until = [&](int64_t end_ns) {
         if (from_ns < end_ns) out_.forwards.push_back({Phase::forward, 0, from_ns, end_ns - 1, kNoSpan});
       };
@@ -161,7 +162,7 @@ class Finder {
     }
   }
 
-  // A step is complete with the optimizer's step that follows a backward; further optimizers without a backward between belong to it.
+  // A step ends with the first optimizer's step after a backward. Other optimizers' steps before the next backward belong to it too.
   void count_steps() {
     std::vector<int64_t>& ends_ns = out_.step_ends_ns;
     int64_t last_end_ns = INT64_MIN;
@@ -187,7 +188,7 @@ class Finder {
     std::stable_sort(out_.windows.begin(), out_.windows.end(), [](const PhaseWindow& a, const PhaseWindow& b) {
       return a.begin_ns != b.begin_ns ? a.begin_ns < b.begin_ns : a.end_ns > b.end_ns;
     });
-    // A window inside another (zero_grad called by a hook, say) is dropped.
+    // A window inside another one (for example zero_grad in a hook) is dropped.
     int64_t until_ns = INT64_MIN;
     std::erase_if(out_.windows, [&](const PhaseWindow& window) {
       const bool inside = window.begin_ns < until_ns;

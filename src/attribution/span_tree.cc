@@ -50,7 +50,7 @@ SpanTree build_span_tree(const ProfileTrace& trace) {
   tree.has_operator_inside.assign(spans.size(), false);
   tree.of_memory.assign(trace.memory.size(), kNoSpan);
 
-  // Spans and memory events come by time; one stack of open spans a thread.
+  // Spans and memory events are in order of time. Each thread has a stack of open spans.
   std::vector<std::vector<SpanIndex>> open(trace.threads.size());
   const auto close_until = [&](std::vector<SpanIndex>& stack, int64_t time_ns) {
     while (!stack.empty() && spans[stack.back()].end_ns <= time_ns) stack.pop_back();

@@ -12,7 +12,7 @@ ProfileTrace random_nested(std::mt19937* random, int spans) {
   ProfileTrace trace;
   trace.threads.resize(2);
   const StringId names[] = {trace.strings.intern("aten::mm"), trace.strings.intern("aten::empty")};
-  // Split intervals again and again: every two are nested or apart.
+  // Splits intervals again and again, so that two of them are either nested or disjoint.
   struct Free {
     int64_t begin, end;
     uint32_t thread;
@@ -50,7 +50,7 @@ ProfileTrace random_nested(std::mt19937* random, int spans) {
   return trace;
 }
 
-// The innermost span around a time in a thread, by looking at all.
+// The innermost span of a thread around a time, found by checking all spans.
 SpanIndex innermost(const ProfileTrace& trace, uint32_t thread, int64_t begin_ns, int64_t end_ns, SpanIndex except) {
   SpanIndex best = kNoSpan;
   for (SpanIndex i = 0; i < trace.spans.size(); ++i) {
@@ -75,7 +75,7 @@ TEST(SpanTree, PropertyParentsAndMemoryAreTheInnermostSpanAround) {
       ASSERT_EQ(tree.of_memory[i], innermost(trace, memory.thread, memory.time_ns, memory.time_ns, kNoSpan))
           << "round " << round << ", event " << i << " at " << memory.time_ns;
     }
-    // A span has an operator that computes inside exactly when one lies below it.
+    // A span has a computing operator inside if and only if there is one below it.
     std::vector<bool> inside(trace.spans.size(), false);
     for (SpanIndex i = 0; i < trace.spans.size(); ++i) {
       if (is_plumbing(trace.strings.text(trace.spans[i].name))) continue;

@@ -1,4 +1,4 @@
-// For tests: the capture of a program that is written down call by call.
+// For tests: the capture of a program that the test writes call by call.
 #pragma once
 
 #include <map>
@@ -14,7 +14,7 @@ namespace gpucast {
 inline constexpr int64_t kMib = 1 << 20;
 inline constexpr uint64_t kProgramBase = 0x7f0000000000;
 
-// Writes a capture as a program would: allocations by name, marks between them.
+// Writes the capture that a program would give: allocations by name, and marks between them.
 class Program {
  public:
   Trace trace;
@@ -31,7 +31,8 @@ class Program {
     at[name] = next_;
     trace.events.push_back({EventKind::alloc, stack, next_, bytes, 0, 0});
     size_[name] = bytes;
-    next_ += static_cast<uint64_t>((bytes + 2 * kMib - 1) / (2 * kMib) * (2 * kMib));  // never reused: addresses stay names
+    next_ += static_cast<uint64_t>((bytes + 2 * kMib - 1) / (2 * kMib) *
+                                   (2 * kMib));  // addresses are never reused, so each one belongs to one name
     ++allocs_;
   }
   void alloc_again(const std::string& name, const std::string& place_of) {  // reuses a freed block
@@ -66,7 +67,7 @@ class Program {
     mark(MarkKind::module_backward, MarkedPhase::unknown, module);
     trace.marks.back().text = trace.strings.intern(name);
   }
-  // Of (file, function), innermost first; each at line 7.
+  // A stack of (file, function), innermost first; each at line 7.
   StackId stack(const std::vector<std::pair<std::string, std::string>>& frames) {
     trace.stacks.push_back({static_cast<uint32_t>(trace.stack_frames.size()), static_cast<uint32_t>(frames.size())});
     for (const auto& [file, function] : frames) {
@@ -145,7 +146,7 @@ inline Program training_step() {
   return p;
 }
 
-// Marks, tensors, allocations and frees in any order, also in those that no real program has.
+// Marks, tensors, allocations and frees in random order, including orders that no real program has.
 inline Program random_program(unsigned seed) {
   std::mt19937 random(seed);
   Program p;

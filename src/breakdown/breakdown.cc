@@ -32,7 +32,7 @@ void raise(BreakdownFigure* highest, const BreakdownFigure& now) {
   highest->requested_bytes = std::max(highest->requested_bytes, now.requested_bytes);
 }
 
-// One grouping: its rows, and for every block the row that it belongs to most closely.
+// One grouping: its rows, and for every block its most specific row.
 struct Rows {
   std::vector<BreakdownRow> rows;
   std::vector<RowIndex> of_block;
@@ -79,7 +79,7 @@ Rows by_operator(const Facts& facts) {
       [&](int32_t op) { return op < 0 ? "(not known)" : attribution.operators[static_cast<size_t>(op)]; });
 }
 
-// Parameters, buffers and inputs by name; gradients and optimizer state under their parameter's. In order of first mention.
+// Parameters, buffers and inputs by their name; gradients and optimizer state by their parameter's name. In order of first appearance.
 Rows by_tensor(const Facts& facts) {
   const Trace& trace = facts.trace;
   Rows out = flat(facts.lifetimes.blocks.size());
@@ -118,8 +118,8 @@ Rows by_tensor(const Facts& facts) {
   return out;
 }
 
-// The module tree in depth-first order. A module with children that owns blocks has them in a child row of its own
-// ("itself"), so that children always add up to their parent.
+// The module tree in depth-first order. If a module with children owns blocks, they are in an extra child row ("itself"), so that children
+// always add up to their parent.
 class ModuleRows {
  public:
   explicit ModuleRows(const Facts& facts) : trace_(facts.trace), facts_(facts), nodes_(trace_.modules.size()) {}
@@ -159,13 +159,13 @@ class ModuleRows {
  private:
   struct Node {
     bool used = false, owns = false;
-    RowIndex row = kNoRow;  // where its own blocks go
+    RowIndex row = kNoRow;  // the row of its own blocks
   };
 
   ModuleId module_of(size_t block) const { return known(facts_.attribution.blocks[block].module); }
   ModuleId known(ModuleId id) const { return id.valid() && id.index() < trace_.modules.size() ? id : ModuleId(); }
 
-  // A damaged capture may have a module above itself: a parent counts only when it was registered before.
+  // In a damaged capture a module may be its own ancestor, so a parent is used only if it was registered earlier.
   ModuleId parent_of(ModuleId id) const {
     const ModuleId parent = known(trace_.modules[id.index()].parent);
     return parent != id && !loops(id) ? parent : ModuleId();
@@ -217,7 +217,7 @@ class ModuleRows {
   std::vector<Node> nodes_;
 };
 
-// The blocks alive at a position, added to their rows and all rows above.
+// Adds the blocks that are alive at a position to their rows and to all rows above.
 void fill_moment(const Facts& facts, uint32_t position, Instant moment, std::vector<Rows>* groupings, BreakdownFigures* total) {
   const auto& blocks = facts.lifetimes.blocks;
   for (size_t i = 0; i < blocks.size() && blocks[i].alloc_event <= position; ++i) {
@@ -232,7 +232,7 @@ void fill_moment(const Facts& facts, uint32_t position, Instant moment, std::vec
   }
 }
 
-// Follows all births and deaths. Per category only what changed can be higher than before.
+// Follows all births and deaths. After each, only the changed values can be new maxima of their category.
 void fill_maximum(const Facts& facts, std::vector<Rows>* groupings, BreakdownFigures* total) {
   const auto& blocks = facts.lifetimes.blocks;
   std::vector<uint32_t> freed_by(facts.lifetimes.allocated.size(), UINT32_MAX);
@@ -268,7 +268,7 @@ void fill_maximum(const Facts& facts, std::vector<Rows>* groupings, BreakdownFig
   }
 }
 
-// Position of Instant::forward_end: of the step that the peak is in, as far as there is one.
+// Position of Instant::forward_end: in the peak's step, if it has one.
 std::optional<uint32_t> forward_end(const Facts& facts) {
   const std::vector<uint32_t>& ends = facts.attribution.forward_ends;
   if (ends.empty()) return std::nullopt;

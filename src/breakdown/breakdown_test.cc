@@ -90,8 +90,8 @@ TEST(Breakdown, OfNothing) {
   for (const auto& rows : b.rows) EXPECT_TRUE(rows.empty());
 }
 
-// Every grouping adds up to the allocated bytes at every moment, children add up to their parents, and the highest values are
-// those that a look at every single moment finds.
+// Every grouping adds up to the allocated bytes at every moment, children add up to their parents, and the highest values equal the maxima
+// over all single moments.
 TEST(Breakdown, AddsUpForRandomPrograms) {
   for (unsigned seed = 0; seed < 40; ++seed) {
     Program p = random_program(seed);

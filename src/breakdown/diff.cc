@@ -13,10 +13,10 @@ namespace {
 
 constexpr auto kPeak = static_cast<size_t>(Instant::peak);
 
-using Key = std::pair<std::string, int32_t>;  // a row's name, and which of several of that name it is
+using Key = std::pair<std::string, int32_t>;  // a row's name, and its number among rows with that name
 using CategoryBytesOfRow = std::array<int64_t, kCategories>;
 
-// A row of one run without what is below it.
+// A row of one run, without the rows below it.
 struct OwnRow {
   Key key;
   std::optional<Key> parent;
@@ -67,7 +67,7 @@ void add(const CategoryBytesOfRow& bytes, int64_t DiffBytes::*side, DiffRow* row
   }
 }
 
-// Rows that only one run has, each in the topmost row above it that only this run has.
+// Adds the rows that only one run has. A row below another such row is counted in that one.
 void add_unmatched(const std::vector<OwnRow>& rows, const std::map<Key, size_t>& others, DiffPresence presence, int64_t DiffBytes::*side,
                    std::vector<DiffRow>* out) {
   std::map<Key, size_t> row_of;  // a parent comes before its children
@@ -99,7 +99,7 @@ std::vector<DiffRow> compare_rows(const std::vector<BreakdownRow>& before_rows, 
   }
   add_unmatched(before, in_after, DiffPresence::gone, &DiffBytes::before_bytes, &out);
   add_unmatched(after, in_before, DiffPresence::added, &DiffBytes::after_bytes, &out);
-  // Without a byte on either side a row says nothing: most modules only hold others.
+  // A row without bytes in both runs is left out: most modules only contain other modules.
   std::erase_if(out, [](const DiffRow& row) { return row.total.before_bytes == 0 && row.total.after_bytes == 0; });
   std::stable_sort(out.begin(), out.end(), [](const DiffRow& a, const DiffRow& b) {
     const auto order = [](const DiffRow& row) { return std::pair(std::llabs(row.total.change_bytes()), row.total.after_bytes); };
@@ -139,7 +139,7 @@ void add_notes(const DiffInput& before, const DiffInput& after, Diff* out) {
   if (a.gpu_id != b.gpu_id) {
     out->notes.push_back(fmt::format("The cards differ: {} before, {} after. --gpu NAME counts both for one.", a.gpu_id, b.gpu_id));
   }
-  if (snapshots) return;  // these do not tell the card, PyTorch's release and the steps
+  if (snapshots) return;  // snapshots contain neither the card, PyTorch's release nor the number of steps
   if (a.gpu_id == b.gpu_id && a.captured_gpu_id != b.captured_gpu_id) {
     out->notes.push_back(fmt::format("Recorded for different cards, {} before and {} after: kernels and workspaces differ with the card.",
                                      a.captured_gpu_id, b.captured_gpu_id));

@@ -19,7 +19,7 @@ struct Tree {
     b.moments[0].known = true;
   }
 
-  // Adds `bytes` to a row and all above it, as a breakdown does. Returns the row's index.
+  // Adds `bytes` to a row and all rows above it, as in a breakdown. Returns the row's index.
   int32_t row(const std::string& name, int32_t parent, int64_t bytes, size_t category = kActivations, bool itself = false) {
     std::vector<BreakdownRow>& rows = input.breakdown.rows[static_cast<size_t>(by)];
     BreakdownRow row;
@@ -187,7 +187,7 @@ TEST(Diff, PeaksAndWhatMakesRunsHardToCompare) {
   EXPECT_EQ(note("Before is a run on the virtual GPU, after a profiler trace"), 1);
   b.source = "snapshot";
   EXPECT_EQ(note("The snapshot after has no phases"), 1);
-  EXPECT_EQ(note("optimizer steps"), 0) << "a snapshot does not tell";
+  EXPECT_EQ(note("optimizer steps"), 0) << "a snapshot does not contain them";
 }
 
 }  // namespace

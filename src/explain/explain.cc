@@ -44,7 +44,8 @@ std::unordered_set<int32_t> parents_of(const Trace& trace) {
   return out;
 }
 
-// The class that a person would name an operator by: not the module that is little but this operator, and no container.
+// The class of modules that a report names an operator with. A leaf module contains little more than the operator, so its parent is named;
+// containers are skipped.
 std::string enclosing_class(const Trace& trace, const std::unordered_set<int32_t>& parents, ModuleId id) {
   const Module* module = module_of(trace, id);
   if (module != nullptr && !parents.contains(id.value) && module->parent.valid()) module = module_of(trace, module->parent);
@@ -58,7 +59,7 @@ std::string operator_name(const Attribution& attribution, const BlockAttribution
   return block.op.valid() ? attribution.operators[block.op.index()] : "";
 }
 
-// "blocks.3.mlp.0 (Linear)" -> "blocks.*.mlp.0 (Linear)": the layer's number.
+// "blocks.3.mlp.0 (Linear)" -> "blocks.*.mlp.0 (Linear)": replaces the layer's number.
 std::string without_layer(std::string_view name) {
   size_t begin = 0;
   while (begin < name.size()) {
@@ -103,7 +104,7 @@ std::vector<uint32_t> alive_at(const Lifetimes& lifetimes, uint32_t position) {
   return out;
 }
 
-// ---- what is there at the peak ---------------------------------------------------------------------------------------------
+// ---- memory at the peak ----------------------------------------------------------------------------------------------------
 
 void explain_blocks(const Analysis& analysis, const std::vector<uint32_t>& alive, Explanation* out) {
   struct Group {
@@ -126,7 +127,7 @@ void explain_blocks(const Analysis& analysis, const std::vector<uint32_t>& alive
     at->second.modules.insert(module);
     at->second.tensors.insert(tensor);
   }
-  // Groups are in falling order of size; of equals, the one that is more in all comes first.
+  // Groups are in descending order of size. Among equal ones, the one with the larger total comes first.
   std::vector<std::pair<const Key*, Group>> order;
   for (const auto& [key, group] : groups) {
     if (order.size() >= kMostBlocks && std::get<0>(key) != std::get<0>(*order.back().first)) break;
@@ -221,7 +222,7 @@ Verdict verdict_with(const Analysis& analysis, const History& history, const Tri
   return judge_need(need, analysis.beside, p.gpu_total_bytes).verdict;
 }
 
-// Those worth a line: what to change to for the least, expandable segments, and the best that is not one of these.
+// The settings that get a line: the best one, expandable segments, and then others with a gain.
 std::vector<TriedSetting> settings_to_show(const Tuning& tuning) {
   std::vector<TriedSetting> out;
   const auto add = [&](const TriedSetting& tried) {
@@ -282,7 +283,7 @@ void explain_settings(const Analysis& analysis, Explanation* out) {
 
 // ---- what-ifs ------------------------------------------------------------------------------------------------------------------
 
-// Gradients live on behind the script's zero_grad.
+// Whether gradients stay alive after the script's zero_grad.
 bool zero_grad_keeps_gradients(const Analysis& analysis) {
   const Trace& trace = analysis.facts->trace;
   const bool zeroes = std::any_of(trace.marks.begin(), trace.marks.end(), [](const Mark& mark) {
@@ -325,7 +326,7 @@ std::string class_to_checkpoint(const Analysis& analysis) {
   struct Class {
     std::unordered_set<int32_t> modules;
     int64_t bytes = 0;
-    int depth = INT_MAX;  // of the outermost
+    int depth = INT_MAX;  // of the outermost module
   };
   std::map<std::string, Class> classes;
   const std::unordered_set<int32_t> parents = parents_of(trace);
@@ -359,7 +360,7 @@ std::vector<std::string> what_ifs_to_try(const Analysis& analysis) {
   const std::string type = class_to_checkpoint(analysis);
   if (!type.empty()) out.push_back("checkpoint:" + type);
   out.emplace_back("bf16");
-  // A capture of a what-if: what is in place already is not tried again.
+  // In a capture of a what-if, a change that was already made is not tried again.
   for (const WhatIf& what_if : analysis.prediction.what_if) std::erase(out, what_if.name);
   return out;
 }

@@ -1,4 +1,4 @@
-// Analysis -> Explanation, by looking and by replay. What runs the script again is src/cli/explain.cc.
+// Analysis -> Explanation, found from the analysis and by replay. src/cli/explain.cc runs the script again.
 #pragma once
 
 #include <string>
@@ -9,25 +9,25 @@
 
 namespace gpucast {
 
-// Everything but what-ifs that need the script or the profiler trace again. O(events * allocator settings tried).
+// The whole explanation, except what-ifs that need the script or the profiler trace again. O(events * allocator settings tried).
 Explanation explain(const Analysis& analysis);
 
-// The what-ifs (as `gpucast run --what-if` takes them) that can matter for this capture, in the order they are tried. Left out: set-to-none
-// where zero_grad does so already, no-foreach where the optimizer's step allocates nothing for a while, checkpointing
-// where no class of modules is there twice or keeps nothing.
+// The what-ifs (values of `gpucast run --what-if`) that may help this capture, in the order they are tried. Left out: set-to-none if
+// zero_grad does that already, no-foreach if the optimizer's step allocates no temporaries, checkpointing if no class of modules occurs
+// twice and keeps activations.
 std::vector<std::string> what_ifs_to_try(const Analysis& analysis);
 
-// The class to checkpoint: of those with modules inside that are there more than once, the one under which most activations are
-// alive at the peak; of equals the innermost. "" when there is none.
+// The class of modules to checkpoint: among classes that occur more than once and contain modules, the one with the most activation bytes
+// alive at the peak; among equal ones the innermost. "" when there is none.
 std::string class_to_checkpoint(const Analysis& analysis);
 
-// What a what-if is for a person: "halve the batch".
+// A what-if in words for the report: "halve the batch".
 std::string what_if_words(const std::string& name);
 
 // `with`: the analysis with the change. Compares it with `without`.
 Remedy compare_remedy(RemedyBy by, const std::string& name, const Prediction& without, const Prediction& with);
 
-// Computed ones first, by what they save.
+// Sorts: computed ones first, those that save most first.
 void sort_remedies(std::vector<Remedy>* remedies);
 
 }  // namespace gpucast

@@ -92,7 +92,7 @@ bool tries(const Analysis& analysis, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-// Two steps: gradients that zero_grad drops, or zeroes in place; an optimizer with or without temporaries.
+// Two steps. zero_grad frees the gradients or zeroes them in place; the optimizer has temporaries or not.
 Program two_steps(bool set_to_none, bool temporaries) {
   Program p;
   p.alloc("weight", 4 * kMib);
@@ -135,7 +135,7 @@ TEST(WhatIfsToTry, LeaveOutWhatIsInPlace) {
   EXPECT_FALSE(tries(analysis_of(std::move(program)), "bf16"));
 }
 
-// 0: GPT { 1, 2: Block { 3, 4: SelfAttention { 5, 6: Linear } } }; the inner ones keep something, a Block if `blocks_keep`.
+// 0: GPT { 1, 2: Block { 3, 4: SelfAttention { 5, 6: Linear } } }. Inner modules keep activations; a Block only if `blocks_keep`.
 Program nested_modules(bool blocks_keep) {
   Program p;
   const auto module = [&](int64_t id, int64_t parent, const char* name, const char* type) {
@@ -175,7 +175,7 @@ Program nested_modules(bool blocks_keep) {
 
 TEST(ClassToCheckpoint, IsTheRepeatedOneThatHoldsMost) {
   const Analysis analysis = analysis_of(nested_modules(true));
-  EXPECT_EQ(class_to_checkpoint(analysis), "Block");  // not the model, of which there is one; not Linear, which has nothing inside
+  EXPECT_EQ(class_to_checkpoint(analysis), "Block");  // not the model, which exists once; not Linear, which has no modules inside
   EXPECT_TRUE(tries(analysis, "checkpoint:Block"));
   const Explanation e = explain(analysis);
   ASSERT_FALSE(e.blocks.empty());

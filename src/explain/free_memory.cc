@@ -10,7 +10,7 @@
 namespace gpucast {
 namespace {
 
-// Address ranges that are reserved.
+// The reserved address ranges.
 class Ranges {
  public:
   void add(uint64_t address, int64_t bytes, bool expandable) {
@@ -84,7 +84,8 @@ std::vector<SegmentFilling> segments_at(const Analysis& analysis, uint32_t posit
   size_t next = 0;
   for (SegmentFilling& segment : segments) {
     const uint64_t end = segment.address + static_cast<uint64_t>(segment.bytes);
-    while (next < alive.size() && blocks[alive[next]].address < segment.address) ++next;  // outside of all segments: a damaged capture
+    while (next < alive.size() && blocks[alive[next]].address < segment.address)
+      ++next;  // a block outside of all segments, in a damaged capture
     uint64_t filled = segment.address;
     for (; next < alive.size() && blocks[alive[next]].address < end; ++next) {
       const Block& block = blocks[alive[next]];

@@ -1,4 +1,4 @@
-// What is reserved and holds no block, at one moment of a history.
+// Reserved memory without a block, at one moment of a history.
 #pragma once
 
 #include <cstdint>
@@ -14,20 +14,20 @@ struct FreePiece {
   int64_t bytes = 0;
 };
 
-// A segment (of expandable segments: a range that is mapped without a gap) with what it holds.
+// A segment (for expandable segments: a range that is mapped without a gap) with its content.
 struct SegmentFilling {
   uint64_t address = 0;
   int64_t bytes = 0;
   std::vector<uint32_t> blocks;  // indices of Lifetimes::blocks, by address
-  std::vector<FreePiece> free;   // blocks and free pieces tile the segment
+  std::vector<FreePiece> free;   // blocks and free pieces together cover the segment
 };
 
-// At `position` (see lifetime.h), by address. The bytes of all segments are what is reserved there, those of the free pieces what of it
-// is not allocated. O(events).
+// The segments at `position` (see lifetime.h), by address. The bytes of all segments add up to reserved, and the bytes of all free pieces
+// to reserved minus allocated. O(events).
 std::vector<SegmentFilling> segments_at(const Analysis& analysis, uint32_t position);
 
-// The moment to look at: where the run ended out of memory; else, of those when reserved is at its peak, the one with most allocated. What
-// is free then is what the job never needed at once.
+// The moment to examine: where the run ended out of memory; otherwise, among the moments when reserved is at its peak, the one with most
+// allocated. Memory that is free then was never needed together with the rest.
 uint32_t fullest_position(const Analysis& analysis);
 
 }  // namespace gpucast

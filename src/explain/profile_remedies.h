@@ -1,4 +1,4 @@
-// What a change to the training would save, for a profiler trace of the CPU: the trace is turned into what CUDA allocates once more.
+// Savings of changes to the training, for a profiler trace of the CPU: predicts CUDA's allocations again from a changed trace.
 #pragma once
 
 #include <string>
@@ -10,7 +10,8 @@
 
 namespace gpucast {
 
-// Half the batch, and bfloat16 under autocast. `options`: as `analysis` was made. Nothing for the trace of a GPU or of a paper's method.
+// Tries half the batch, and bfloat16 under autocast. `options`: the same that made `analysis`. Empty for a trace of a GPU, and for a
+// paper's method.
 std::vector<Remedy> profile_remedies(const Analysis& analysis, const std::string& path, const OrchestrateOptions& options);
 
 }  // namespace gpucast

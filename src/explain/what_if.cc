@@ -18,7 +18,7 @@ std::string with_argument(const WhatIfKind& kind) {
   return *kind.argument == '\0' ? std::string(kind.name) : fmt::format("{}:{}", kind.name, kind.argument);
 }
 
-// "--per-device-train-batch-size" -> "per_device_train_batch_size"; "" for what is no option.
+// "--per-device-train-batch-size" -> "per_device_train_batch_size"; "" for a word that is no option.
 std::string option_name(std::string_view word) {
   if (word.empty() || word.front() != '-') return "";
   word.remove_prefix(word.substr(0, 2) == "--" ? 2 : 1);

@@ -9,9 +9,9 @@
 namespace gpucast {
 namespace {
 
-// A stretch of reserved memory. The pieces of a segment tile it.
+// A piece of reserved memory. The pieces of a segment cover it without gaps.
 struct Piece {
-  enum class State : uint8_t { free, used, freeing };  // freeing: requested, but a stream may still work on it
+  enum class State : uint8_t { free, used, freeing };  // freeing: its free was requested, but a stream may still use it
   int64_t size_bytes = 0;
   int32_t segment = -1;
   BlockId block;
@@ -22,8 +22,8 @@ struct Segment {
   uint64_t address = 0;
   int64_t size_bytes = 0;
   uint64_t stream = 0;
-  bool expandable = false;  // then address and size mean nothing: all mapped memory of a stream is one "segment"
-  bool known = true;        // false: made up for an allocation outside of all segments, and not reserved
+  bool expandable = false;  // then address and size are unused: all mapped memory of a stream is one "segment"
+  bool known = true;        // false: invented for an allocation outside of all segments, and not reserved
 };
 
 class Follower {
@@ -78,7 +78,7 @@ class Follower {
  private:
   using Pieces = std::map<uint64_t, Piece>;
 
-  // A segment that was there before the first event.
+  // Adds a segment that existed before the first event.
   void add_start(const SnapshotSegment& segment) {
     auto id = static_cast<int32_t>(segments_.size());
     if (segment.expandable) {
@@ -110,7 +110,7 @@ class Follower {
 
   static uint64_t end_of(Pieces::iterator piece) { return piece->first + static_cast<uint64_t>(piece->second.size_bytes); }
 
-  // The piece that holds `address`, or end().
+  // The piece that contains `address`, or end().
   Pieces::iterator holding(uint64_t address) {
     auto piece = pieces_.upper_bound(address);
     if (piece == pieces_.begin()) return pieces_.end();
@@ -118,7 +118,7 @@ class Follower {
     return address < end_of(piece) ? piece : pieces_.end();
   }
 
-  // Cuts a free piece so that one starts at `address`, which lies inside it.
+  // Cuts a free piece so that one piece starts at `address`, which is inside it.
   Pieces::iterator cut(Pieces::iterator piece, uint64_t address) {
     if (piece->first == address) return piece;
     Piece rest = piece->second;
@@ -130,13 +130,13 @@ class Follower {
   void alloc(const AllocatorEvent& event) {
     auto piece = holding(event.address);
     if (piece != pieces_.end() && piece->second.state != Piece::State::free) {
-      // The memory behind a block's own request was split off after all (a restored CUDA graph pool does that).
+      // The memory after the block's requested bytes was split off although the rule keeps it (a restored CUDA graph pool does that).
       const auto used = static_cast<int64_t>(event.address - piece->first);
-      // A block that waited for its stream before the first event has no owner.
+      // A block that was already waiting for its stream before the first event is not in the list of blocks.
       Block* owner = piece->second.block.valid() ? &result_.blocks[piece->second.block.index()] : nullptr;
       if (owner == nullptr || used == 0 || used < owner->requested_bytes) {
         problem(Problem::segment_overlap);
-        // Two live blocks at one place: the earlier must have been freed unseen.
+        // Two live blocks at one address: the free of the earlier one must be missing.
         end_block(piece);
         piece->second.state = Piece::State::free;
       } else {
@@ -163,7 +163,7 @@ class Follower {
       piece = outside(event, rounded);
       if (piece == pieces_.end()) return lost(event, rounded);
     }
-    // Less room than the rounded size: the settings changed while the script ran.
+    // The piece is smaller than the rounded size: the settings changed while the script ran.
     const int64_t size = std::min(rounded, piece->second.size_bytes);
     const int64_t rest = piece->second.size_bytes - size;
     if (rest > 0 && conf_.splits(size, rest, segments_[static_cast<size_t>(piece->second.segment)].expandable)) {
@@ -173,7 +173,7 @@ class Follower {
     piece->second.block = add_block(event, piece->second.size_bytes);
   }
 
-  // A made-up segment for an allocation that lies in none; end() when other pieces are in the way.
+  // Invents a segment for an allocation outside of all segments; end() when other pieces are in the way.
   Pieces::iterator outside(const AllocatorEvent& event, int64_t size) {
     const uint64_t end = event.address + static_cast<uint64_t>(size);
     const auto next = pieces_.lower_bound(event.address);
@@ -183,7 +183,7 @@ class Follower {
     return pieces_.emplace(event.address, Piece{size, static_cast<int32_t>(segments_.size() - 1), BlockId(), Piece::State::free}).first;
   }
 
-  // Counted as allocated until freed, though it has no place in our books.
+  // Counts a block as allocated until it is freed, although it is in no segment.
   void lost(const AllocatorEvent& event, int64_t size) { lost_[event.address] = add_block(event, size); }
 
   BlockId add_block(const AllocatorEvent& event, int64_t size) {
@@ -210,7 +210,7 @@ class Follower {
 
   void free_completed(const AllocatorEvent& event) {
     auto piece = pieces_.find(event.address);
-    if (piece == pieces_.end() || piece->second.state == Piece::State::free) return;  // free_requested has said so
+    if (piece == pieces_.end() || piece->second.state == Piece::State::free) return;  // free_requested has reported that already
     if (piece->second.state == Piece::State::used) {
       problem(Problem::free_unknown);
       end_block(piece);
@@ -245,7 +245,7 @@ class Follower {
     }
   }
 
-  // Takes all pieces that touch [address, address+size) out of the books. Returns false when there were any.
+  // Removes all pieces that overlap [address, address+size). Returns false when there were any.
   bool clear(uint64_t address, int64_t size) {
     bool was_clear = true;
     auto piece = holding(address);
@@ -297,7 +297,7 @@ class Follower {
     segment_at_.erase(found);
   }
 
-  // Memory mapped next to mapped memory of the same stream continues it.
+  // Memory that is mapped next to mapped memory of the same stream belongs to the same range.
   void segment_map(const AllocatorEvent& event) {
     if (event.size_bytes == 0) return problem(Problem::bad_event);
     if (!clear(event.address, event.size_bytes)) problem(Problem::segment_overlap);
@@ -320,7 +320,7 @@ class Follower {
     reserved_ -= event.size_bytes;
   }
 
-  // Last, because a block's size may have been corrected after its birth.
+  // The last step, because a block's size may have been corrected after its birth.
   void sum_up_allocated() {
     std::vector<int64_t>& sum = result_.allocated;
     for (const Block& block : result_.blocks) {
@@ -368,7 +368,7 @@ class Follower {
   Lifetimes result_;
   Pieces pieces_;
   std::vector<Segment> segments_;
-  std::map<uint64_t, int32_t> segment_at_;            // cudaMalloc'ed ones, by address
+  std::map<uint64_t, int32_t> segment_at_;            // segments from cudaMalloc, by address
   std::unordered_map<uint64_t, int32_t> expandable_;  // by stream
   std::unordered_map<uint64_t, BlockId> lost_;
   int64_t reserved_ = 0;
@@ -383,7 +383,8 @@ Lifetimes follow_blocks(const std::vector<AllocatorEvent>& events, const AllocCo
 
 namespace {
 
-// A snapshot's segments and the blocks in use, one by one. `requested` matters too: it is how a block is told from its neighbour's rest.
+// Compares with a snapshot's segments and blocks in use, one by one, including `requested`: it distinguishes a block from the rest of its
+// neighbour.
 Comparison compare_with_snapshot(const Trace& trace, const Lifetimes& lifetimes) {
   Comparison result;
   result.possible = true;
@@ -438,7 +439,7 @@ Comparison compare_with_recorded(const Trace& trace, const Lifetimes& lifetimes)
   };
   compare("allocated at the end", lifetimes.allocated.empty() ? 0 : lifetimes.allocated.back(), stats.allocated_bytes);
   compare("reserved at the end", lifetimes.reserved.empty() ? 0 : lifetimes.reserved.back(), stats.reserved_bytes);
-  // The capture layer keeps the peaks that a script's resets would lose.
+  // The capture layer saves peaks before a script resets them.
   compare("peak allocated", lifetimes.peak_allocated.bytes, stats.peak_allocated_bytes);
   compare("peak reserved", lifetimes.peak_reserved.bytes, stats.peak_reserved_bytes);
   if (trace.end.segments) {

@@ -1,8 +1,8 @@
 // Allocator events -> memory blocks with birth, death and size; allocated and reserved bytes after every event.
 //
-// PyTorch's `allocated` counts whole blocks, and a block may be larger than what was asked for: requests are rounded, and
-// the rest of a free block is only split off when it is large enough. The history records requests, not blocks, so we
-// follow the allocator's own books. No search is needed: the addresses say which free block was taken.
+// PyTorch's `allocated` counts whole blocks, and a block may be larger than the request: requests are rounded, and the rest of a
+// free block is only split off when it is large enough. The history records requests, not blocks, so this follows the allocator's
+// state. No search is needed: the addresses show which free block was used.
 //
 //   segment_alloc 0x0, 20 MiB      [ free 20 MiB                        ]   reserved 20 MiB
 //   alloc 0x0, 5 MiB               [ used 5 MiB ][ free 15 MiB          ]   allocated 5 MiB
@@ -10,7 +10,7 @@
 //   free_requested 0x0             [ freeing    ][ used 15 MiB          ]   allocated 15 MiB
 //   free_completed 0x0             [ free 5 MiB ][ used 15 MiB          ]   and merged with free neighbours
 //
-// Positions: position p lies before event p and after event p-1; position events.size() is the end.
+// Positions: position p is after event p-1 and before event p; position events.size() is the end.
 #pragma once
 
 #include <cstdint>
@@ -27,13 +27,13 @@ using BlockId = Id<struct BlockTag>;
 
 struct Block {
   uint64_t address = 0;
-  int64_t size_bytes = 0;  // what counts as allocated
+  int64_t size_bytes = 0;  // the bytes that count as allocated
   int64_t requested_bytes = 0;
   uint64_t stream = 0;
   StackId stack;
-  uint32_t alloc_event = 0;      // index of its alloc event; 0 when it was there before
+  uint32_t alloc_event = 0;      // index of its alloc event; 0 when it existed before
   uint32_t free_event = kNever;  // index of its free_requested event
-  bool before_start = false;     // the history begins in the middle, and the block was in use by then
+  bool before_start = false;     // the history begins in the middle, and the block was already in use
   static constexpr uint32_t kNever = UINT32_MAX;
 
   bool alive_at(uint32_t position) const {
@@ -57,7 +57,7 @@ struct Lifetimes {
   std::vector<Block> blocks;       // in order of birth
   std::vector<int64_t> allocated;  // bytes after event i
   std::vector<int64_t> reserved;
-  std::vector<RecordedSegment> segments;  // at the end, by address; an expandable segment's mapped ranges one by one
+  std::vector<RecordedSegment> segments;  // at the end, by address; one for each mapped range of an expandable segment
   std::vector<Oom> ooms;
   Peak peak_allocated, peak_reserved;
   int64_t start_allocated_bytes = 0, start_reserved_bytes = 0;  // before the first event
@@ -66,7 +66,7 @@ struct Lifetimes {
   int64_t reserved_at(uint32_t position) const { return position == 0 ? start_reserved_bytes : reserved[position - 1]; }
 };
 
-// Adds what does not fit together to `problems`, and goes on. `start`: what was there before the first event; its blocks come first.
+// Adds contradictions to `problems`, and goes on. `start`: the state before the first event; its blocks come first.
 // O(events * log(blocks)).
 Lifetimes follow_blocks(const std::vector<AllocatorEvent>& events, const AllocConf& conf, Problems* problems, const StartState& start = {});
 

@@ -105,7 +105,7 @@ TEST(Lifetime, ExpandableSegmentsGrowShrinkAndMerge) {
   h.add(EventKind::segment_map, kBase, 20 * kMiB);
   h.alloc(kBase, 19 * kMiB + 512);  // the rest of less than 1 MiB is split off here
   h.add(EventKind::segment_map, kBase + 20 * kMiB, 20 * kMiB);
-  h.alloc(kBase + 19 * kMiB + 512, 20 * kMiB);  // lies across both mappings
+  h.alloc(kBase + 19 * kMiB + 512, 20 * kMiB);  // spans both mappings
   h.free(kBase + 19 * kMiB + 512, 20 * kMiB);
   h.add(EventKind::segment_unmap, kBase + 20 * kMiB, 20 * kMiB);
   Problems problems;
@@ -130,7 +130,7 @@ TEST(Lifetime, UnexpectedSplitsCorrectTheBlockBefore) {
 
 TEST(Lifetime, WhatDoesNotFitTogetherIsCountedAndSurvived) {
   History h;
-  h.alloc(kBase, 512);  // in no segment
+  h.alloc(kBase, 512);  // outside of all segments
   h.free(kBase, 512);
   h.free(kBase + kMiB, 512);                        // never allocated
   h.add(EventKind::segment_free, kBase, 2 * kMiB);  // never allocated
@@ -164,8 +164,8 @@ TEST(Lifetime, ComparesWithPyTorchsCounters) {
   EXPECT_FALSE(compare_with_recorded(trace, result).matches_recorded);
 }
 
-// An allocator of our own, as simple as can be (one list of pieces per segment, best fit), plays a random program. Its
-// books must be found again from the events alone.
+// A very simple allocator of our own (one list of pieces per segment, best fit) runs a random program. Its state must be found from the
+// events alone.
 class ToyAllocator {
  public:
   ToyAllocator(unsigned seed, bool expandable) : random_(seed), expandable_(expandable) {}
@@ -195,7 +195,7 @@ class ToyAllocator {
     uint64_t address;
     int64_t size;
   };
-  struct Space {  // a segment, or all that is mapped of an expandable one
+  struct Space {  // a segment, or all mapped memory of an expandable one
     uint64_t address;
     int64_t size;
     bool small;
@@ -242,7 +242,7 @@ class ToyAllocator {
         record(EventKind::segment_map, at, bytes);
       } else {
         at = next_address_;
-        next_address_ += static_cast<uint64_t>(bytes);  // segments lie wall to wall: they must not be merged
+        next_address_ += static_cast<uint64_t>(bytes);  // segments are adjacent, and must not be merged
         best = &spaces_.try_emplace(at, Space{at, bytes, small, {}}).first->second;
         record(EventKind::segment_alloc, at, bytes);
       }
@@ -355,7 +355,7 @@ TEST_P(LifetimeProperty, BooksAreFoundAgainFromTheEvents) {
   }
   EXPECT_EQ(result.allocated, toy.allocated);
   EXPECT_EQ(result.reserved, toy.reserved);
-  // What is alive at the end lies inside the segments, and no two blocks overlap.
+  // All blocks alive at the end are inside segments, and no two blocks overlap.
   std::map<uint64_t, int64_t> alive;
   for (const Block& block : result.blocks) {
     if (block.free_event == Block::kNever) alive[block.address] = block.size_bytes;

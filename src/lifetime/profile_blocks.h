@@ -1,8 +1,8 @@
 // [memory] events of a profiler trace -> memory blocks with birth, death and size.
 //
-// An allocation and the next free at its address make a block; addresses are used again, so the events are followed in
-// order (VeritasEst, Algorithm 1). A block without a free lives on past the trace; a free without an allocation ends a block
-// that was there before the profiler.
+// An allocation and the next free at its address make a block. Addresses are reused, so the events are followed in order
+// (VeritasEst, Algorithm 1). A block without a free outlives the trace; a free without an allocation ends a block that is older
+// than the trace.
 #pragma once
 
 #include <cstdint>
@@ -22,12 +22,12 @@ struct ProfileBlock {
 };
 
 struct ProfileBlocks {
-  std::vector<ProfileBlock> blocks;  // in order of birth; those from before the trace follow, in order of death
+  std::vector<ProfileBlock> blocks;  // in order of birth; blocks older than the trace are last, in order of death
   int64_t allocated_bytes = 0;       // sum of the blocks that the trace allocates
-  int64_t frees_missing = 0;         // allocations at an address that was in use: a free was lost
+  int64_t frees_missing = 0;         // allocations at an address in use: a free is missing
 };
 
-// Only events of one device: device_type 0 is the CPU, 1 is CUDA; device_id: that of the first such event.
+// Uses only the events of one device. device_type: 0 CPU, 1 CUDA; the device's number is the device_id of the first such event.
 ProfileBlocks pair_blocks(const std::vector<ProfileMemory>& memory, int device_type);
 
 }  // namespace gpucast

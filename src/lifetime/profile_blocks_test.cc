@@ -51,7 +51,7 @@ TEST(PairBlocks, TakesOneDeviceOfTheKindOnly) {
   EXPECT_EQ(cuda.blocks[0].free_event, 3u);
 }
 
-// Bytes alive after every event, from the blocks, equal the running sum of the events.
+// After every event, the bytes of alive blocks equal the running sum of the events.
 TEST(PairBlocks, PropertyBytesAliveAreTheEventsSum) {
   std::mt19937 random(7);
   for (int round = 0; round < 50; ++round) {

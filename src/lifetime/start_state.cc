@@ -85,7 +85,7 @@ class Rewinder {
     }
   }
 
-  // Blocks in memory that goes: their allocation is not in the history, though that of their segment is.
+  // Drops blocks in memory that is undone: the history has the event that added their segment, but not their allocation.
   void drop_blocks(uint64_t begin, uint64_t end) {
     const auto first = blocks_.lower_bound(begin);
     const auto last = blocks_.lower_bound(end);
@@ -101,7 +101,7 @@ class Rewinder {
     segments_.erase(found);
   }
 
-  // Segments that touch [begin, end).
+  // Whether a segment overlaps [begin, end).
   bool overlaps(uint64_t begin, uint64_t end) const {
     auto next = segments_.lower_bound(begin);
     if (next != segments_.end() && next->first < end) return true;
@@ -114,7 +114,7 @@ class Rewinder {
     SnapshotSegment segment{event.address, event.size_bytes, event.stream, event.size_bytes > kSmallSegmentBytes, expandable, {0, 0}, {}};
     auto placed = segments_.emplace(event.address, segment).first;
     if (!expandable) return;
-    // One range with mapped memory of the same stream beside it.
+    // Joins it with adjacent mapped memory of the same stream.
     const auto next = std::next(placed);
     if (next != segments_.end() && next->second.expandable && next->second.stream == event.stream && next->first == end) {
       placed->second.size_bytes += next->second.size_bytes;
@@ -145,8 +145,8 @@ class Rewinder {
     if (rest.size_bytes > 0) segments_.emplace(end, rest);
   }
 
-  // The blocks that are left go into their segments. Sizes of those that were freed in the history are what was asked for,
-  // rounded, or all the room there is where the allocator would not have split it.
+  // Puts the remaining blocks into their segments. A block that was freed in the history gets its rounded requested size, or the whole gap
+  // if the allocator would not have split it.
   void lay_out() {
     at_ = 0;
     auto block = blocks_.begin();
@@ -187,7 +187,7 @@ class Rewinder {
 
   void settle_sizes() {
     if (open_.empty()) return;
-    std::map<uint64_t, uint64_t> found;  // end of the block at this address
+    std::map<uint64_t, uint64_t> found;  // address of a block -> its end
     for (const AllocatorEvent& event : events_) {
       if (event.kind == EventKind::free_completed) {
         open_.erase(event.address);
@@ -197,7 +197,7 @@ class Rewinder {
         --gap;
         if (event.address < gap->second.first || event.address >= gap->second.second) continue;
         const auto rest = static_cast<int64_t>(event.address - gap->second.first);
-        // Further off it is not the block's neighbour that was taken.
+        // A larger distance means that the allocation did not begin at the end of this block.
         if (rest <= AllocConf::kSmallBytes) found[gap->first] = event.address;
         open_.erase(gap);
       }
@@ -239,7 +239,7 @@ class Rewinder {
   Problems* problems_;
   Segments segments_;
   std::map<uint64_t, SnapshotBlock> blocks_;                // in use; size 0: not known yet
-  std::map<uint64_t, std::pair<uint64_t, uint64_t>> open_;  // by block: the gap behind it, of which a part may be its own
+  std::map<uint64_t, std::pair<uint64_t, uint64_t>> open_;  // block -> the gap after it, which may partly belong to the block
   StartState out_;
   size_t at_ = 0;
 };

@@ -34,7 +34,7 @@ struct Undone {
   Problems problems;
   StartState start;
   Lifetimes lifetimes;
-  bool agrees = false;  // going forward from the start leads to the end
+  bool agrees = false;  // following the events from the start leads to the end
 };
 
 Undone undo(const std::vector<AllocatorEvent>& events, const std::vector<SnapshotSegment>& end, const AllocConf& conf = {}) {
@@ -65,7 +65,7 @@ TEST(StartState, CompleteHistoryLeavesNothing) {
 }
 
 TEST(StartState, BlocksBeforeTheFirstEvent) {
-  // Before: A [0, 1024) used, B [1024, 2048) pending, C [4096, 5120) used. B completes, C is freed, D comes.
+  // Before: A [0, 1024) used, B [1024, 2048) pending, C [4096, 5120) used. B completes, C is freed, D is allocated.
   const std::vector<AllocatorEvent> events = {
       event(EventKind::free_completed, kBase + 1024, 1000), event(EventKind::free_requested, kBase + 4096, 700),
       event(EventKind::free_completed, kBase + 4096, 700), event(EventKind::alloc, kBase + 1024, 512)};
@@ -114,22 +114,22 @@ TEST(StartState, SegmentsThatWereFreed) {
   EXPECT_TRUE(u.agrees);
 }
 
-// A freed block's own size: the rest that is too small to split stays with it.
+// The size of a freed block: a rest that is too small to split stays with it.
 TEST(StartState, RestsBelongToTheirBlock) {
   const std::vector<AllocatorEvent> free_a = {event(EventKind::free_requested, kBase, 5 * kMib),
                                               event(EventKind::free_completed, kBase, 5 * kMib)};
-  {  // A [0, 5.5 MiB) with a rest of half a MiB, B behind it
+  {  // A [0, 5.5 MiB) with a rest of half a MiB, B after it
     const Undone u =
         undo(free_a, {segment(kBase, {block(State::inactive, 5 * kMib + kMib / 2), block(State::active_allocated, 10 * kMib, 10 * kMib)})});
     EXPECT_EQ(u.start.segments[0].blocks[0].size_bytes, 5 * kMib + kMib / 2);
     EXPECT_EQ(u.start.segments[0].blocks[0].state, State::active_allocated);
     EXPECT_TRUE(u.agrees);
   }
-  {  // 15 MiB behind it: the rest was split off, exactly at 5 MiB unless something says else
+  {  // 15 MiB after it: the rest was split off, exactly at 5 MiB if no event contradicts that
     const Undone u = undo(free_a, {segment(kBase, {block(State::inactive, 20 * kMib)})});
     EXPECT_EQ(u.start.segments[0].blocks[0].size_bytes, 5 * kMib);
   }
-  {  // an allocation at 5.5 MiB, while A lives: that is where the free block began
+  {  // an allocation at 5.5 MiB while A is alive: the free block began there
     std::vector<AllocatorEvent> events = {event(EventKind::alloc, kBase + 5 * kMib + kMib / 2, 2 * kMib)};
     events.insert(events.end(), free_a.begin(), free_a.end());
     const Undone u =
@@ -158,7 +158,7 @@ TEST(StartState, ExpandableSegments) {
 }
 
 TEST(StartState, ContradictionsAreCounted) {
-  const std::vector<AllocatorEvent> events = {event(EventKind::alloc, kBase, 1000),  // not there at the end, never freed
+  const std::vector<AllocatorEvent> events = {event(EventKind::alloc, kBase, 1000),  // missing at the end, never freed
                                               event(EventKind::segment_alloc, kBase + 64 * kMib, 2 * kMib),
                                               event(EventKind::free_requested, kBase + 4096, 5),
                                               event(EventKind::segment_map, kBase, 2 * kMib)};
@@ -168,7 +168,7 @@ TEST(StartState, ContradictionsAreCounted) {
   EXPECT_FALSE(u.agrees);
 }
 
-// Found by fuzzing: nobody owns a block that was pending before the first event.
+// Found by fuzzing: a block that was pending before the first event has no owner.
 TEST(StartState, AllocationInABlockThatIsPendingFromTheStart) {
   const Undone u = undo({event(EventKind::alloc, kBase + 512, 600)},
                         {segment(kBase, {block(State::active_pending_free, 4096, 4096), block(State::inactive, 2 * kMib - 4096)})});
@@ -176,7 +176,7 @@ TEST(StartState, AllocationInABlockThatIsPendingFromTheStart) {
   EXPECT_EQ(u.lifetimes.allocated.back(), 1024);
 }
 
-// Any history cut at any place: the start that is found is the state that was there.
+// Cuts random histories at every event: the start that is found equals the real state there.
 TEST(StartState, EveryCutOfAHistoryGivesTheStateThere) {
   std::vector<AllocatorEvent> events;
   struct Live {
@@ -189,7 +189,7 @@ TEST(StartState, EveryCutOfAHistoryGivesTheStateThere) {
     seed = seed * 6364136223846793005U + 1442695040888963407U;
     return (seed >> 33) % below;
   };
-  // First fit in segments of 2 MiB of small blocks: no rests, so that every state can be known exactly.
+  // First fit of small blocks in segments of 2 MiB. There are no rests, so every state is known exactly.
   std::vector<std::vector<bool>> used;  // by segment, in units of 512 B
   for (int step = 0; step < 400; ++step) {
     if (!live.empty() && random(3) == 0) {

@@ -22,7 +22,7 @@ enum class ValueKind : uint8_t { mib, fraction, flag, divisions, backend, thread
 struct Setting {
   const char* name;
   ValueKind kind;
-  bool newer;  // 2.6 does not know it
+  bool newer;  // missing in 2.6
 };
 
 constexpr Setting kSettings[] = {
@@ -45,7 +45,7 @@ constexpr Setting kSettings[] = {
     {"pinned_max_cached_size_mb", ValueKind::whole_number, true},
     {"pinned_free_catch_all", ValueKind::flag, true},
 };
-// The last release that is known not to have the newer settings.
+// The last release that is known to lack the newer settings.
 constexpr int kLastOldMinor = 7;
 
 class Checker {
@@ -70,7 +70,7 @@ class Checker {
       begin = i + 1;
       if (!setting.empty()) {
         check_setting(setting);
-      } else if (i < text_.size()) {  // PyTorch takes a comma at the end
+      } else if (i < text_.size()) {  // PyTorch accepts a comma at the end
         fail("there is a comma with no setting before it", "leave the comma out");
       }
     }
@@ -116,7 +116,7 @@ class Checker {
         const auto mib = to_number<int64_t>(value);
         const bool segment = std::string_view(setting.name) == "large_segment_size_mb";
         if (!mib) bad("a whole number of MiB");
-        // Up to 2.7 more than 20 MiB, in newer releases at least what a segment for large blocks has.
+        // Must be more than 20 MiB up to 2.7; in newer releases at least the size of a segment for large blocks.
         const int64_t least = segment ? 11 : conf_.torch_minor <= kLastOldMinor ? 21 : conf_.large_segment_bytes >> 20;
         if (*mib < least) bad(fmt::format("at least {} ({})", least, release_));
         break;

@@ -7,7 +7,7 @@
 namespace gpucast {
 namespace {
 
-// tests/python/test_replay.py asks PyTorch itself about many more.
+// tests/python/test_replay.py compares many more with PyTorch itself.
 bool accepts(const std::string& conf, const std::string& torch = "2.14.1") {
   try {
     check_alloc_conf(conf, torch);

@@ -1,13 +1,13 @@
-// From what the allocator did back to what it was asked.
+// Finds the requests to the allocator from the allocator's recorded actions.
 //
 //   alloc                                  -> alloc
 //   free_requested free_completed          -> free
 //   free_requested ... free_completed      -> free_later ... complete: another stream still used the block
-//   segment_free ... (nobody asked)        -> empty_cache, unless an allocation that needed memory gave it back
+//   segment_free ...                       -> empty_cache, unless an allocation that needed memory gave it back
 //   segment_alloc, segment_map             -> part of the allocation that follows
 //   oom                                    -> an allocation that failed
 //
-// A free of what is not in use, and an end of a free that nobody asked for, are no ops: events are missing there.
+// A free of a block that is not in use, and an end of a free that was never requested, give no op: events are missing there.
 
 #include <algorithm>
 #include <map>
@@ -57,7 +57,7 @@ class Converter {
 
  private:
   void begin_in_the_middle() {
-    Problems ignored;  // whoever reads the trace for a report counts them
+    Problems ignored;  // the report counts them when it reads the same trace
     const AllocConf conf = parse_alloc_conf(out_.alloc_conf, out_.torch);
     std::map<std::pair<int64_t, int64_t>, uint32_t> pools;
     for (const SnapshotSegment& recorded : reconstruct_start(events_, trace_.end_segments, conf, &ignored).segments) {
@@ -80,8 +80,8 @@ class Converter {
     }
   }
 
-  // Whether no allocation gave memory back to get its own: PyTorch counts those, unless the script reset its counters, and an allocation
-  // that collects garbage is not counted.
+  // Whether no allocation gave memory back in order to get its own. PyTorch counts such allocations, unless the script reset its counters.
+  // An allocation that collects garbage is not counted.
   static bool never_gives_back(const Trace& trace) {
     const bool counted =
         std::none_of(trace.marks.begin(), trace.marks.end(), [](const Mark& mark) { return mark.kind == MarkKind::stats_reset; });
@@ -90,7 +90,7 @@ class Converter {
     return stats && stats->alloc_retries == 0 && stats->ooms == 0 && counted && !collects;
   }
 
-  // Takes the events of one op, from event `at`; returns the first event of the next.
+  // Reads the events of one op, from event `at`; returns the index of the next op's first event.
   size_t one_op(size_t at) {
     const AllocatorEvent& event = events_[at];
     switch (event.kind) {
@@ -116,7 +116,7 @@ class Converter {
     return at + 1;
   }
 
-  // A run of segment events: part of the allocation behind it, or a cache emptied on request.
+  // A sequence of segment events: part of the allocation after it, or a cache that was emptied on request.
   size_t segments(size_t at) {
     size_t end = at;
     while (end < events_.size() && (is_release(events_[end].kind) || is_growth(events_[end].kind))) ++end;
@@ -124,7 +124,7 @@ class Converter {
     size_t releases = at;
     while (releases < end && is_release(events_[releases].kind)) ++releases;
     if (releases > at) {
-      // Memory was given back first: by the allocation that follows, when that one went on to need memory.
+      // Memory was given back first. The following allocation did that, if it then needed memory from the driver.
       const bool needed = allocation_follows && (releases < end || events_[end].kind == EventKind::oom);
       if (!needed || emptied_on_request(at, releases, events_[end])) return op(OpKind::empty_cache, at, releases, 0, events_[at]);
     }
@@ -132,9 +132,9 @@ class Converter {
     return allocation(at, end);
   }
 
-  // Releases `begin` to `end` were not the following allocation's own. It would hand its stack to all that it does, or have none for
-  // any of it; a release on request has none of its own, and PyTorch writes down where the segment was allocated, if it knows. That
-  // may be the same place, but then the allocation would have taken a segment that is large enough.
+  // Whether releases `begin` to `end` do not belong to the following allocation. All actions of an allocation have its stack, or all have
+  // none. A release on request has no stack of its own; PyTorch writes the stack of the segment's allocation, if it knows it. That may be
+  // the same stack, but then the allocation would have used a segment that is large enough.
   bool emptied_on_request(size_t begin, size_t end, const AllocatorEvent& allocation) const {
     if (never_gives_back_) return true;
     const bool splits_all = out_.alloc_conf.find("max_split_size") == std::string::npos;
@@ -184,7 +184,7 @@ class Converter {
     return last_stream_;
   }
 
-  using Ids = std::unordered_map<uint64_t, uint32_t>;  // of blocks, by address
+  using Ids = std::unordered_map<uint64_t, uint32_t>;  // address -> block
 
   static uint32_t take(Ids* ids, uint64_t address) {
     const auto it = ids->find(address);
@@ -194,16 +194,16 @@ class Converter {
     return id;
   }
 
-  static constexpr uint32_t kUnknown = UINT32_MAX - 1;  // freed, and not in use
+  static constexpr uint32_t kUnknown = UINT32_MAX - 1;  // freed while not in use
   const Trace& trace_;
   const std::vector<AllocatorEvent>& events_;
   const bool never_gives_back_;
   History out_;
-  Ids in_use_, waiting_;  // waiting: freed, until another stream is done with them
+  Ids in_use_, waiting_;  // waiting: freed, but another stream is not done with them
   StreamIndex last_stream_ = 0;
 };
 
-// A snapshot does not say which release wrote it. Where the rules differ it shows: the release whose rules explain it longest.
+// Old snapshots do not name their release. Releases have different rules, so this is the release whose rules explain the most events.
 void find_likely_release(History* history) {
   ReplaySettings settings;
   settings.alloc_conf = history->alloc_conf;

@@ -21,8 +21,8 @@ AllocatorEvent event(EventKind kind, int64_t size_bytes) {
   return made;
 }
 
-// A small block comes, goes, its segment is given back and taken again, all without a stack: what cuDNN's benchmark does in autograd's
-// own thread.
+// A small block is allocated and freed, its segment is given back and allocated again, all without a stack: cuDNN's benchmark does this in
+// autograd's own thread.
 Trace given_back_and_taken_again(int64_t alloc_retries) {
   Trace trace;
   trace.header.source = "vgpu";
@@ -91,13 +91,13 @@ TEST(HistoryFromTrace, OnlyAFreeThatWasAskedForEnds) {
   EXPECT_EQ(after_allocation({kRequested, kCompleted, kRequested, kCompleted}), (std::vector{OpKind::free, OpKind::nothing}));
 }
 
-// The end of the first block's free is missing: what came after it at its place is freed as itself.
+// The end of the first block's free is missing: a later block at its address is freed as a block of its own.
 TEST(HistoryFromTrace, AFreeWithoutItsEndDoesNotTouchTheNextBlock) {
   EXPECT_EQ(after_allocation({kRequested, EventKind::alloc, kRequested, kCompleted}),
             (std::vector{OpKind::free_later, OpKind::alloc, OpKind::free}));
 }
 
-// Replayed, a second free of a block that waits once freed another block.
+// A regression test: in the replay, a second free of a waiting block freed another block.
 TEST(HistoryFromTrace, AFreeTooManyLeavesOtherBlocksAlone) {
   Trace trace;
   trace.header.source = "vgpu";

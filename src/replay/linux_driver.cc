@@ -3,7 +3,7 @@
 namespace gpucast {
 namespace {
 
-constexpr uint64_t kRangeBytes = 32 << 20;  // what the driver reserves at a time
+constexpr uint64_t kRangeBytes = 32 << 20;  // the driver reserves addresses in units of this
 constexpr auto kPage = static_cast<uint64_t>(Driver::kPageBytes);
 
 }  // namespace
@@ -46,7 +46,7 @@ bool LinuxDriver::map(uint64_t /*address*/, int64_t size_bytes) {
 
 void LinuxDriver::unmap(uint64_t /*address*/, int64_t size_bytes) { used_bytes_ -= size_bytes; }
 
-// New addresses lie below 2^62, those of recorded histories far below: they never meet.
+// New addresses are just below 2^62, and addresses of recorded histories are much lower, so they never collide.
 void LinuxDriver::adopt(uint64_t /*address*/, int64_t size_bytes) { used_bytes_ += whole_pages(size_bytes); }
 
 }  // namespace gpucast

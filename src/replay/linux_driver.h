@@ -1,4 +1,4 @@
-// Device memory placed as NVIDIA's driver on Linux does, by the same books as the virtual GPU's (src/vgpu/core/memory.cc).
+// Places device memory like NVIDIA's driver on Linux, with the same address space classes as the virtual GPU (src/vgpu/core/memory.cc).
 #pragma once
 
 #include "src/allocator/driver.h"
@@ -22,9 +22,9 @@ class LinuxDriver : public Driver {
  private:
   uint64_t below(uint64_t size_bytes, uint64_t alignment_bytes);
   int64_t capacity_bytes_, total_bytes_, used_bytes_ = 0;
-  uint64_t lowest_ = uint64_t{1} << 62;  // addresses go down from here: only their order matters
+  uint64_t lowest_ = uint64_t{1} << 62;  // addresses descend from here; only their order matters
   AddressSpace space_;                   // cudaMalloc
-  AddressSpace ranges_;                  // of expandable segments
+  AddressSpace ranges_;                  // address ranges of expandable segments
 };
 
 }  // namespace gpucast

@@ -1,4 +1,4 @@
-// Whatever file `gpucast replay` is given -> a History.
+// Reads any file that `gpucast replay` accepts -> a History.
 #pragma once
 
 #include <optional>
@@ -11,10 +11,10 @@ namespace gpucast {
 
 struct LoadedHistory {
   History history;
-  std::optional<Trace> trace;  // captures and snapshots: what else the file says
+  std::optional<Trace> trace;  // the file's other content, for captures and snapshots
 };
 
-// The content decides, not the name. `device`: which GPU of a snapshot. Throws Error.
+// The file's content decides its type, not its name. `device`: the GPU to read from a snapshot. Throws Error.
 LoadedHistory load_history(const std::string& path, std::optional<int> device);
 
 }  // namespace gpucast

@@ -16,7 +16,7 @@
 namespace gpucast {
 namespace {
 
-constexpr int64_t kMaxBytes = int64_t{1} << 44;  // 16 TiB, as in captures
+constexpr int64_t kMaxBytes = int64_t{1} << 44;  // 16 TiB, the same limit as in captures
 constexpr size_t kMaxStreams = 4096, kMaxPoolStreams = 1'000'000;
 
 // Cuts words off the front of a line.
@@ -41,7 +41,7 @@ class Reader {
   explicit Reader(const std::string& path) : lines_(path) {
     history_.path = path;
     history_.source = "events";
-    history_.streams = {0};  // the default stream is always there
+    history_.streams = {0};  // the default stream always exists
     history_.stream_ids = {0};
     streams_[0] = 0;
   }
@@ -60,7 +60,7 @@ class Reader {
     if (lines_.end() != GzipLines::End::complete || lines_.has_partial_line()) {
       throw Error("the file is cut short or damaged", where(), "make it again, or repair the end of the file");
     }
-    // A pool has books for every stream.
+    // A pool has a state for every stream.
     if (pool_begins_ * history_.streams.size() > kMaxPoolStreams) fail("too many private pools and streams together");
     return std::move(history_);
   }
@@ -69,8 +69,8 @@ class Reader {
   std::string where() const { return fmt::format("{}:{}", history_.path, lines_.line_number()); }
   [[noreturn]] void fail(const std::string& what) const { throw Error(what, where(), "the format: docs/reference/event-format.md"); }
 
-  // What the history was made with: "# torch 2.6.0", "# alloc_conf max_split_size_mb:64", and of streams 0, 1, ... what
-  // CUDA and PyTorch call them: "# stream_handles 0 9437184 9437696", "# stream_ids 0 3 35".
+  // Facts about the recording: "# torch 2.6.0", "# alloc_conf max_split_size_mb:64", and CUDA's and PyTorch's names of streams 0, 1, ...:
+  // "# stream_handles 0 9437184 9437696", "# stream_ids 0 3 35".
   void comment(std::string_view text) {
     Words words(text);
     const std::string_view key = words.next();
@@ -101,7 +101,7 @@ class Reader {
     lookup(named_handles_, &history_.stream_handles);
     lookup(named_ids_, &history_.stream_ids);
     if (!named_ids_.empty()) return;
-    // Unnamed: stream n is the n-th that PyTorch hands out from its pool.
+    // Without names, stream n is the n-th stream that PyTorch gives out from its pool.
     history_.stream_ids.resize(history_.streams.size());
     history_.stream_ids[index] = name == 0 ? 0 : (name - 1) << 5 | 3;
   }
@@ -130,7 +130,7 @@ class Reader {
     return it->second;
   }
 
-  // An id names one block at a time: it may be given again once the block is freed.
+  // An id names one block at a time: it may be reused once the block is freed.
   uint32_t new_id(std::string_view word) {
     const uint64_t name = id_name(word);
     const auto [it, fresh] = ids_.try_emplace(name, history_.id_count);

@@ -17,7 +17,7 @@ void RecordedDriver::begin_op(int64_t op) {
   end_ = history_->first_action[static_cast<size_t>(op) + 1];
 }
 
-// The recorded driver action that comes next in this op, when it is of this kind.
+// The next recorded driver action of this op, if it has this kind.
 const AllocatorAction* RecordedDriver::next(EventKind kind) const {
   for (size_t i = at_; i < end_; ++i) {
     const AllocatorAction& action = history_->actions[i];
@@ -45,7 +45,7 @@ std::optional<uint64_t> RecordedDriver::allocate(int64_t size_bytes) {
   if (next(EventKind::segment_free) != nullptr || next(EventKind::segment_unmap) != nullptr || next(EventKind::oom) != nullptr) {
     return std::nullopt;
   }
-  // The recorded allocator needed no segment here: the replay has left its path.
+  // The recorded allocator needed no segment here: the replay differs from the recording.
   const uint64_t address = next_unrecorded_;
   next_unrecorded_ += static_cast<uint64_t>(size_bytes);
   used_bytes_ += size_bytes;

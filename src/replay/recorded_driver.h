@@ -1,4 +1,4 @@
-// A driver that answers as the recorded one did: the same addresses, and out of memory where that was.
+// A driver that repeats the recorded answers: the same addresses, and out of memory at the same requests.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,10 @@ namespace gpucast {
 
 class RecordedDriver : public Driver {
  public:
-  // `history` is not owned. `total_bytes`: of the card, 0: unknown.
+  // `history` is not owned. `total_bytes`: the card's memory; 0: unknown.
   RecordedDriver(const History* history, int64_t total_bytes) : history_(history), total_bytes_(total_bytes) {}
 
-  // The calls that follow belong to `op`.
+  // The following calls belong to `op`.
   void begin_op(int64_t op);
 
   std::optional<uint64_t> allocate(int64_t size_bytes) override;
@@ -34,8 +34,8 @@ class RecordedDriver : public Driver {
   const History* history_;
   int64_t total_bytes_;
   int64_t used_bytes_ = 0;
-  size_t at_ = 0, end_ = 0;                       // in history_->actions
-  uint64_t next_unrecorded_ = uint64_t{1} << 62;  // for what the recording does not have
+  size_t at_ = 0, end_ = 0;                       // range in history_->actions
+  uint64_t next_unrecorded_ = uint64_t{1} << 62;  // for requests that the recording does not have
 };
 
 }  // namespace gpucast

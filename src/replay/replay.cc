@@ -16,7 +16,7 @@
 namespace gpucast {
 namespace {
 
-// "No limit": more than any card has, and little enough that sums of it do not overflow.
+// "No limit": larger than any card, but small enough that sums do not overflow.
 constexpr int64_t kUnlimitedBytes = int64_t{1} << 46;
 
 std::unique_ptr<Driver> make_driver(const History& history, const ReplaySettings& settings) {
@@ -35,7 +35,7 @@ std::unique_ptr<Driver> make_driver(const History& history, const ReplaySettings
   return std::make_unique<LinuxDriver>(capacity_bytes, total_bytes);
 }
 
-// One line an allocator (docs/explanation/other-allocators.md).
+// One line for each allocator (docs/explanation/other-allocators.md).
 std::unique_ptr<Allocator> make_allocator(const History& history, const std::string& alloc_conf, Driver* driver,
                                           std::vector<std::string>* unknown_settings) {
   if (const auto bfc = parse_bfc_conf(alloc_conf)) {
@@ -52,7 +52,7 @@ std::string describe(const AllocatorAction& action) {
   return fmt::format("{} of {} B at {:#x}", event_kind_name(action.kind), action.size_bytes, action.address);
 }
 
-// Compares what the replayed allocator did in an op with what the recorded one did; "" when it is the same.
+// Compares the replayed allocator's actions in an op with the recorded ones; "" when they are equal.
 std::string compare(const History& history, int64_t op, const std::vector<AllocatorAction>& actions) {
   const size_t begin = history.first_action[static_cast<size_t>(op)];
   const size_t count = history.first_action[static_cast<size_t>(op) + 1] - begin;
@@ -60,7 +60,7 @@ std::string compare(const History& history, int64_t op, const std::vector<Alloca
     if (i >= count) return fmt::format("event {}: {} is not in the recording", begin + i, describe(actions[i]));
     const AllocatorAction& recorded = history.actions[begin + i];
     if (i >= actions.size()) return fmt::format("event {}: the recorded {} did not happen", begin + i, describe(recorded));
-    if (recorded.kind == EventKind::oom && actions[i].kind == EventKind::oom) continue;  // what else was on the card is not known
+    if (recorded.kind == EventKind::oom && actions[i].kind == EventKind::oom) continue;  // other memory use of the card is unknown
     if (!(actions[i] == recorded)) {
       return fmt::format("event {}: {}, recorded {}", begin + i, describe(actions[i]), describe(recorded));
     }
@@ -87,7 +87,7 @@ ReplayResult replay(const History& history, const ReplaySettings& settings, cons
   const std::unique_ptr<Allocator> chosen = make_allocator(history, settings.alloc_conf, driver.get(), &out.unknown_settings);
   Allocator& allocator = *chosen;
 
-  // Blocks by id. A history that begins in the middle brings some along.
+  // Blocks by id. A history that begins in the middle has some from its start.
   std::vector<BlockRef> blocks(history.id_count, kNoBlock);
   const std::vector<uint32_t> restored = allocator.restore(history.start);
   for (size_t i = 0; i < restored.size(); ++i) {
@@ -99,7 +99,7 @@ ReplayResult replay(const History& history, const ReplaySettings& settings, cons
   int64_t peak_reserved_bytes = allocator.stats().peak_reserved_bytes;
   out.allocated_at_peak_bytes = allocator.stats().allocated_bytes;
   out.largest_free_block_at_peak_bytes = allocator.largest_free_block_bytes();
-  BlockRef doomed = kNoBlock;  // an allocation that failed when it was recorded and does not here: given back at once
+  BlockRef doomed = kNoBlock;  // of an allocation that failed in the recording but not here; freed at once
 
   for (size_t i = 0; i < history.ops.size(); ++i) {
     const AllocOp& op = history.ops[i];
@@ -136,7 +136,7 @@ ReplayResult replay(const History& history, const ReplaySettings& settings, cons
         if (op.kind == OpKind::record_stream) {
           allocator.record_stream(block, op.stream);
         } else if (op.kind == OpKind::free_later) {
-          blocks[op.id] = allocator.free_later(block);  // from here on the ticket
+          blocks[op.id] = allocator.free_later(block);  // from now on, the ticket of the free
         } else {
           blocks[op.id] = kNoBlock;
           allocator.free(block);
@@ -205,7 +205,7 @@ ReplayResult replay(const History& history, const ReplaySettings& settings, cons
 
 namespace {
 
-// The most that is in use at once, each block as small as it can be.
+// The highest sum of blocks in use, each with its smallest possible size.
 int64_t least_live_bytes(const History& history, const std::string& alloc_conf) {
   const AllocConf conf = parse_alloc_conf(alloc_conf, history.torch);
   std::vector<int64_t> sizes(history.id_count);
@@ -241,11 +241,11 @@ std::optional<int64_t> min_capacity_bytes(const History& history, const std::str
   };
   const ReplayResult unlimited = run(std::nullopt);
   if (unlimited.first_oom) return std::nullopt;
-  // Between what the requests alone take, rounded, and what is reserved without a limit.
+  // The result is between the rounded sum of the requests and the reserved memory without a limit.
   constexpr int64_t kPage = Driver::kPageBytes;
-  int64_t too_little = std::max<int64_t>(least_live_bytes(history, alloc_conf) / kPage - 1, 0);  // a card with nothing is none
+  int64_t too_little = std::max<int64_t>(least_live_bytes(history, alloc_conf) / kPage - 1, 0);  // zero bytes would be no card
   int64_t enough = (unlimited.stats.peak_reserved_bytes + kPage - 1) / kPage;
-  // Nearly always enough: but expandable segments go by the card's size, which is smaller now.
+  // This capacity nearly always suffices. But expandable segments depend on the card's size, which is smaller now.
   while (run(enough * kPage).first_oom) enough += std::max<int64_t>(10, enough / 50);
   while (enough - too_little > 1) {
     const int64_t middle = too_little + (enough - too_little) / 2;

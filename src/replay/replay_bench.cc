@@ -1,5 +1,5 @@
-// How fast a history is replayed: training-like requests of 100,000 to 10 million events, or GPUCAST_BENCH_EVENTS=FILE.
-// bench/replay_speed.py runs this beside PyTorch's own allocator. Checks its answers too.
+// Measures how fast a history is replayed: training-like requests of 100,000 to 10 million events, or GPUCAST_BENCH_EVENTS=FILE. Checks its
+// results too. bench/replay_speed.py compares it with PyTorch's own allocator.
 
 #include <benchmark/benchmark.h>
 
@@ -18,7 +18,7 @@ struct Made {
   int64_t live_requested_bytes = 0;  // at the end
 };
 
-// Some 300 blocks in use, of 200 different sizes between 512 B and 64 MiB; most frees hit what was allocated lately.
+// About 300 blocks in use, of 200 different sizes between 512 B and 64 MiB. Most frees are of recently allocated blocks.
 Made make_history(int64_t events) {
   Made made;
   made.history.streams = {0};

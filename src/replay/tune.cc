@@ -26,7 +26,7 @@ TriedSetting try_setting(const History& history, const ReplaySettings& settings)
   return out;
 }
 
-// The least trouble on a card: no failure, then the fewest retries (each gives the whole cache back), then the fewest calls.
+// The best on a card: no failure, then the fewest retries (each gives the whole cache back), then the fewest driver calls.
 auto trouble(const TriedSetting& s) { return std::tuple(!s.survives, s.alloc_retries, s.driver_calls, s.peak_reserved_bytes); }
 auto size(const TriedSetting& s) { return std::tuple(!s.survives, s.peak_reserved_bytes, s.driver_calls); }
 
@@ -37,7 +37,7 @@ std::optional<size_t> worth_a_change(const Tuning& tuning) {
     const bool gains = first.survives && (!own.survives || first.alloc_retries < own.alloc_retries);
     return gains ? std::optional<size_t>(0) : std::nullopt;
   }
-  // Of those that are as small as the smallest, to a page, the one with the fewest driver calls.
+  // Among the smallest settings (equal to within a page), the one with the fewest driver calls.
   std::optional<size_t> best;
   for (size_t i = 0; i < tuning.tried.size(); ++i) {
     const TriedSetting& tried = tuning.tried[i];
@@ -87,7 +87,7 @@ Tuning tune(const History& history, const ReplaySettings& own) {
   settings.stop_at_oom = true;
   const std::vector<std::string> confs = settings_to_try(history, own.alloc_conf, own.capacity_bytes.has_value());
   out.tried.resize(confs.size());
-  // Replays know nothing of each other: as many at a time as there are cores.
+  // Replays are independent, so each core runs one.
   std::atomic<size_t> next = 0;
   const auto work = [&] {
     for (size_t i = next++; i < confs.size(); i = next++) {
@@ -101,7 +101,7 @@ Tuning tune(const History& history, const ReplaySettings& own) {
   for (size_t i = 1; i < cores; ++i) workers.push_back(std::async(std::launch::async, work));
   work();
   for (std::future<void>& worker : workers) worker.get();
-  // Equals keep the order in which they are listed above: the simplest first.
+  // Equal settings keep their order above, the simplest first.
   std::stable_sort(out.tried.begin(), out.tried.end(), [&](const TriedSetting& a, const TriedSetting& b) {
     return own.capacity_bytes ? trouble(a) < trouble(b) : size(a) < size(b);
   });

@@ -80,8 +80,8 @@ TEST(Tune, RecommendsNothingThatGainsLittle) {
   Program program;
   program.alloc(20);
   EXPECT_FALSE(tune_at(program.history(), std::nullopt).best.has_value());
-  EXPECT_FALSE(tune_at(program.history(), 30 * kMiB).best.has_value());  // runs, without a retry
-  EXPECT_FALSE(tune_at(program.history(), 10 * kMiB).best.has_value());  // nothing runs
+  EXPECT_FALSE(tune_at(program.history(), 30 * kMiB).best.has_value());  // it runs without a retry
+  EXPECT_FALSE(tune_at(program.history(), 10 * kMiB).best.has_value());  // no setting runs
 }
 
 TEST(Tune, AFailureOfTheRecordingIsToBeSaved) {

@@ -1,4 +1,4 @@
-// The one error type. The core throws it, main catches it once and prints it; nothing else prints or exits.
+// The only error type. The core throws it, and main catches it once and prints it. Nothing else prints or exits.
 #pragma once
 
 #include <stdexcept>

@@ -1,4 +1,4 @@
-// Another rank of the same job that did not come to the end.
+// Another rank of the same job that did not finish.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// The device table: what the cards say of themselves, and where each figure comes from. Data: data/gpus.json.
+// The device table: each card's figures, with their sources. Data: data/gpus.json.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace gpucast {
 
 // One card. Units in the names; rates are peaks without sparsity.
 struct Gpu {
-  std::string id;            // what --gpu takes: "rtx3060"
+  std::string id;            // the argument of --gpu: "rtx3060"
   std::string name;          // as CUDA reports it: "NVIDIA GeForce RTX 3060"
   std::string architecture;  // "Ampere"
   int compute_major = 0, compute_minor = 0;
@@ -24,24 +24,23 @@ struct Gpu {
   int shared_memory_per_block_bytes = 0, shared_memory_per_block_optin_bytes = 0, shared_memory_per_multiprocessor_bytes = 0;
   int registers_per_multiprocessor = 0, max_threads_per_multiprocessor = 0, max_blocks_per_multiprocessor = 0;
   std::map<std::string, double>
-      peak_flop_per_s;  // by type: "fp32", "tf32", "fp16", "bf16", "fp8", "int8"; absent: the card has no such unit
-  double power_w = 0;   // the limit of the board
+      peak_flop_per_s;  // by type: "fp32", "tf32", "fp16", "bf16", "fp8", "int8"; missing: the card has no such unit
+  double power_w = 0;   // the power limit of the board
   std::vector<std::string> sources;
 };
 
 const std::vector<Gpu>& gpu_table();
 
-// Today's PyTorch has kernels for it. Older cards are in the table because their step time can be asked.
+// Today's PyTorch has kernels for the card. Older cards are in the table because users can ask for their step times.
 inline bool runs_pytorch(const Gpu& gpu) { return gpu.compute_major >= 7; }
 
-// When nobody names a card.
+// The card if the user names none.
 inline constexpr const char* kDefaultGpu = "a100-80";
 
-// Upper and lower case, '-', '_' and blanks do not matter, nor does a leading "nvidia" or "geforce". Throws Error with a
-// "did you mean" when there is none of that name.
+// Ignores case, '-', '_' and blanks, and a leading "nvidia" or "geforce". Throws Error with a "did you mean" for an unknown name.
 const Gpu& find_gpu(const std::string& name);
 
-// The nearest of `candidates` to a misspelt `word` (edit distance, at most a third of its length), or nothing.
+// The closest of `candidates` to a misspelt `word` (edit distance of at most a third of its length), or nothing.
 std::optional<std::string> did_you_mean(const std::string& word, const std::vector<std::string>& candidates);
 
 }  // namespace gpucast

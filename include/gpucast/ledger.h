@@ -1,4 +1,4 @@
-// The device ledger: what the card holds beside PyTorch's allocator. Every line names its source.
+// The device ledger: the card's memory outside PyTorch's allocator. Every line names its source.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace gpucast {
 
-// The shapes of one input that is of another length from step to step, apart from its first dimension: "[8, 87]", "[8, 128]".
+// The shapes of one input whose size differs between steps, apart from its first dimension: "[8, 87]", "[8, 128]".
 struct VaryingInput {
   std::string name, smallest, largest;
 };
@@ -22,17 +22,16 @@ struct LedgerLine {
   std::string source;  // "measured: ...", "estimate: ..."
 };
 
-// "13.0" -> 13; 0 when it cannot be told.
+// "13.0" -> 13; 0: not known.
 int cuda_major_of(const std::string& cuda_version);
 
-// The lines that hold for every job on this card, whatever it runs: the context, kernels loaded lazily, library handles.
-// `cuda_major` 12 or 13 (0: unknown).
+// The lines for every job on this card: the context, kernels loaded lazily, library handles. `cuda_major` 12 or 13 (0: unknown).
 std::vector<LedgerLine> device_ledger(const Gpu& gpu, int cuda_major);
 
 // The sum of the lines, as one line ("total").
 LedgerLine ledger_total(const std::vector<LedgerLine>& lines);
 
-// What the allocators can have of this card: total memory minus the expected ledger.
+// The memory of this card that the allocators can have: total memory minus the expected ledger.
 uint64_t usable_capacity_bytes(const Gpu& gpu, int cuda_major);
 
 }  // namespace gpucast

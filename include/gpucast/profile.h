@@ -1,6 +1,6 @@
-// A PyTorch Profiler trace (Kineto/Chrome JSON) in memory: what predicting needs of it, as plain structs.
+// A PyTorch Profiler trace (Kineto/Chrome JSON) in memory: the parts needed for a prediction, as plain structs.
 //
-// Text that repeats (names, shapes) is kept once, as it stands in the file; parse_dims() reads it on demand.
+// Repeated text (names, shapes) is kept once, as it is in the file; parse_dims() reads it on demand.
 #pragma once
 
 #include <array>
@@ -13,13 +13,13 @@
 
 namespace gpucast {
 
-// What a span of time is. The trace's `cat`: cpu_op; user_annotation; python_function "nn.Module: ..."; any other python_function.
+// The kind of a time span. The trace's `cat`: cpu_op; user_annotation; python_function "nn.Module: ..."; any other python_function.
 enum class SpanKind : uint8_t { op, annotation, module, function };
 
 // A complete event ("ph": "X"). Times in nanoseconds since ProfileTrace::base_ns.
 struct ProfileSpan {
   int64_t begin_ns = 0, end_ns = 0;
-  int64_t order = 0;                        // "Ev Idx"; where the file has none, the place in the file
+  int64_t order = 0;                        // "Ev Idx"; if the file has none, the position in the file
   int64_t sequence_number = -1;             // op: links an operator to its backward; -1: none
   StringId name;                            // module: without "nn.Module: ", e.g. "Conv2d_3"
   StringId dims, types, strides, concrete;  // op: "Input Dims" and so on, JSON text as in the file; invalid: not recorded
@@ -45,9 +45,9 @@ struct ProfileThread {
 
 // Everything that can be wrong in a profile and still leaves something to report.
 enum class ProfileProblem : uint8_t {
-  truncated_file,    // ends in the middle: read as far as it goes
+  truncated_file,    // ends in the middle: read up to there
   bad_event,         // an event that is not JSON, e.g. with unescaped quotes
-  incomplete_event,  // JSON, but a field that is needed is missing or of the wrong type
+  incomplete_event,  // JSON, but a needed field is missing or of the wrong type
   count_,
 };
 struct ProfileProblems {
@@ -65,18 +65,18 @@ struct ProfileTrace {
   std::vector<ProfileThread> threads;
   std::vector<ProfileSpan> spans;     // by (begin_ns, longer first)
   std::vector<ProfileMemory> memory;  // by (time_ns, order)
-  int64_t base_ns = 0;                // the earliest event kept, as the file tells its time
+  int64_t base_ns = 0;                // the time of the earliest kept event, in the file's clock
   int64_t events_read = 0;            // of any kind
   int64_t cuda_kernels = 0;           // "kernel", "gpu_memcpy", "gpu_memset" events: the trace of a run on a GPU
-  bool profile_memory = false, record_shapes = false, with_stack = false;  // the profiler's switches, as the file or its events say
-  std::string gpucast_json;  // what `gpucast profile` added: the text of the top-level key "gpucast", "" without
+  bool profile_memory = false, record_shapes = false, with_stack = false;  // the profiler's switches, from the file or its events
+  std::string gpucast_json;  // the data that `gpucast profile` added: the text of the top-level key "gpucast", "" without it
   ProfileProblems problems;
 };
 
-// True where the file begins as a Chrome trace does ({ or [{ after white space), and not as a capture does; plain or gzip.
+// Whether the file begins like a Chrome trace ({ or [{ after white space), and not like a capture; plain or gzip.
 bool looks_like_profile(const std::string& path);
 
-// Reads in windows: the memory it takes is what it keeps. Throws Error: the file cannot be read, or is no Chrome trace.
+// Reads in windows, so it needs memory only for what it keeps. Throws Error: the file cannot be read, or is not a Chrome trace.
 ProfileTrace read_profile(const std::string& path);
 
 // "[[4, 3, 86, 86], [], [64]]" -> {{4, 3, 86, 86}, {}, {64}}. A list of tensors is one level deeper and goes to `lists`.

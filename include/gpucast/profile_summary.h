@@ -12,7 +12,7 @@ struct ProfileBytesLine {
   int64_t blocks = 0, bytes = 0;
 };
 
-// What one rule did.
+// The effect of one rule.
 struct ProfileRuleLine {
   std::string name, what;
   int64_t dropped_blocks = 0, dropped_bytes = 0, added_blocks = 0, added_bytes = 0, changed_blocks = 0;

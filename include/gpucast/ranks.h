@@ -1,4 +1,4 @@
-// The ranks of one job, and the devices of one process, side by side.
+// The ranks of one job, and the devices of one process, compared.
 #pragma once
 
 #include <cstddef>
@@ -15,11 +15,11 @@ struct RankLine {
   int64_t rank = 0, device = 0;  // "cuda:1" in that process is device 1
   Verdict verdict{};
   int64_t allocated_bytes = 0, reserved_bytes = 0;  // the peaks
-  int64_t expected_bytes = 0, request_bytes = 0;    // of device memory in all
+  int64_t expected_bytes = 0, request_bytes = 0;    // of all device memory
   std::string capture_path;                         // "": not kept
 };
 
-// What one has more of than another at its peak of allocated; below 0: less.
+// The difference of one category at the two peaks of allocated; below 0: less.
 struct CategoryDifference {
   std::string name;
   int64_t bytes = 0;
@@ -27,11 +27,11 @@ struct CategoryDifference {
 
 struct Ranks {
   std::vector<RankLine> lines;
-  size_t judged = 0, least = 0;                 // places in `lines`: of the one that decides, and of the one that needs least
-  std::vector<CategoryDifference> differences;  // of these two, largest first; those of 0 left out
+  size_t judged = 0, least = 0;                 // indices in `lines`: the deciding one, and the one that needs least
+  std::vector<CategoryDifference> differences;  // between these two, the largest first, without zeros
 };
 
-// `predictions`: one for each rank and device, at least one. The one that decides does not fit, or needs most.
+// `predictions`: one for each rank and device, at least one. The deciding one does not fit, or needs most.
 Ranks compare_ranks(const std::vector<Prediction>& predictions);
 
 }  // namespace gpucast

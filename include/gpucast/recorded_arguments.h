@@ -1,4 +1,4 @@
-// What operators and calls of libraries were called with, as far as their times follow from it.
+// The arguments of operators and library calls, as far as their times depend on them.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ struct TensorArgument {
   bool on_card = true;
 };
 
-// other: null, texts, numbers with a fraction, and what a later version adds.
+// other: null, texts, numbers with a fraction, and additions of later versions.
 enum class ArgumentKind : uint8_t { tensor, tensors, integer, integers, boolean, other };
 struct OperatorArgument {
   ArgumentKind kind = ArgumentKind::other;
@@ -33,19 +33,19 @@ struct GraphTensor {
 // One operation of a graph that cuDNN executes.
 struct GraphOperation {
   std::string op, type;
-  std::vector<int64_t> x, w, y, x_strides, stride;  // of a convolution
-  std::vector<GraphTensor> tensors;                 // of others
+  std::vector<int64_t> x, w, y, x_strides, stride;  // for a convolution
+  std::vector<GraphTensor> tensors;                 // for other operations
 };
 
-// A call's named arguments. Each library has its own; what a call does not name is unset or as it is here.
+// A call's named arguments. Each library has its own; arguments that a call does not name are unset, or as here.
 struct CallArguments {
   std::string type, type_c;
   std::optional<int64_t> m, n, k;
-  std::optional<int64_t> batch;  // how many products; of a recurrent network: how many samples
+  std::optional<int64_t> batch;  // number of products; for a recurrent network: number of samples
   int64_t compute_type = 0;      // as cublasComputeType_t
   bool a_transposed = true, b_transposed = true;
-  std::vector<int64_t> shape, strides;  // batch norm's
-  GraphOperation convolution;           // of a call that is one
+  std::vector<int64_t> shape, strides;  // of batch norm
+  GraphOperation convolution;           // for a call that is a convolution
   std::vector<GraphOperation> operations;
   std::string cell;  // "lstm", "gru"
   int64_t layers = 1, directions = 1, hidden_size = 0, input_size = 0, steps = 0;

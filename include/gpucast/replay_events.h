@@ -1,4 +1,4 @@
-// What a replay did, one JSON line an event (docs/reference/event-format.md).
+// The actions of a replay, one JSON line for each event (docs/reference/event-format.md).
 #pragma once
 
 #include <ostream>
@@ -8,7 +8,7 @@
 
 namespace gpucast {
 
-// Replays, and writes a line for each event, the segments at the end, and a summary.
+// Replays, and writes a line for each event, then the segments at the end and a summary.
 ReplayResult replay_with_events(const History& history, const ReplaySettings& settings, std::ostream& out);
 
 }  // namespace gpucast

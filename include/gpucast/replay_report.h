@@ -1,4 +1,4 @@
-// What `gpucast replay` shows, as plain structs; rendered as text or JSON (docs/reference/replay.md).
+// The contents of `gpucast replay`'s report, as plain structs; rendered as text or JSON (docs/reference/replay.md).
 #pragma once
 
 #include <cstdint>
@@ -16,17 +16,17 @@ struct SavedBy {
 };
 
 struct ReplayOomReport {
-  Place place;                  // `event` always; the rest as far as the file says
-  bool recorded = false;        // it failed when it was recorded too
+  Place place;                  // always has `event`; the other fields if the file has them
+  bool recorded = false;        // it failed in the recording too
   bool stopped = false;         // the replay ended there
   int64_t requested_bytes = 0;  // by the program (recorded failures: rounded)
-  int64_t segment_bytes = 0;    // what the allocator asked the driver for: PyTorch's "Tried to allocate"
+  int64_t segment_bytes = 0;    // the allocator's request to the driver: PyTorch's "Tried to allocate"
   int64_t free_bytes = 0, reserved_bytes = 0, allocated_bytes = 0, largest_free_block_bytes = 0;
-  std::string message;  // as PyTorch would have printed it; "" for recorded ones
+  std::string message;  // PyTorch's message; "" for recorded ones
   int64_t capacity_bytes = 0;
-  std::vector<SavedBy> saved_by;  // settings under which the history runs at this capacity, the best first
+  std::vector<SavedBy> saved_by;  // settings with which the history runs at this capacity, the best first
   int64_t settings_tried = 0;
-  // The least capacity at which it runs with this row's settings, and with expandable segments.
+  // The least capacity with which the history runs: with this row's settings, and with expandable segments.
   std::optional<int64_t> min_capacity_bytes, min_capacity_expandable_bytes;
 };
 
@@ -34,9 +34,9 @@ struct ReplayRow {
   std::string alloc_conf;
   std::string addresses;  // "recorded", "linux", "ascending"
   std::optional<int64_t> capacity_bytes;
-  std::string gpu;  // the card that the capacity is of
+  std::string gpu;  // the card of this capacity
   int64_t peak_allocated_bytes = 0, peak_reserved_bytes = 0;
-  int64_t peak_event = 0;                                                             // where reserved reached its peak
+  int64_t peak_event = 0;                                                             // the event with the peak of reserved
   int64_t segments = 0;                                                               // at the end
   int64_t largest_free_block_bytes = 0, fragmentation_bytes = 0, rounding_bytes = 0;  // at that peak
   int64_t alloc_retries = 0, segment_allocs = 0, segment_frees = 0, ooms = 0;
@@ -55,8 +55,8 @@ struct TuneReport {
   std::optional<int64_t> capacity_bytes;
   std::string gpu;
   std::vector<TuneRow> rows;   // the best first
-  size_t own = 0;              // in `rows`
-  std::optional<size_t> best;  // in `rows`; unset: nothing is worth a change
+  size_t own = 0;              // index in `rows`
+  std::optional<size_t> best;  // index in `rows`; unset: no change is worth it
 };
 
 struct ReplayReport {
@@ -72,7 +72,7 @@ struct ReplayReport {
 std::string replay_text(const ReplayReport& report);
 std::string replay_json(const ReplayReport& report);
 
-// "1.50 GiB", "512 bytes": as PyTorch's messages say it.
+// "1.50 GiB", "512 bytes": as in PyTorch's messages.
 std::string torch_size(int64_t bytes);
 
 }  // namespace gpucast

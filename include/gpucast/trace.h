@@ -1,7 +1,7 @@
-// A capture in memory: what docs/reference/capture-format.md says, as plain structs.
+// A capture in memory: the contents described in docs/reference/capture-format.md, as plain structs.
 //
-// Reading never stops at a bad line: it is counted in `problems` and reading goes on. Only where nothing useful is left
-// (no such file, not a capture, a newer format) does read_trace() throw.
+// Reading never stops at a bad line: the line is counted in `problems`, and reading goes on. read_trace() throws only if nothing useful is
+// left (no such file, not a capture, a newer format).
 #pragma once
 
 #include <array>
@@ -30,7 +30,7 @@ using StackId = Id<struct StackTag>;
 using FrameId = Id<struct FrameTag>;
 using ModuleId = Id<struct ModuleTag>;
 
-// Every string once. Views stay valid as long as the table (or the table it was moved to).
+// Keeps every string once. Views stay valid as long as the table (or the table it was moved to).
 class StringTable {
  public:
   StringTable() = default;
@@ -50,8 +50,8 @@ class StringTable {
 struct AllocatorEvent {
   EventKind kind = EventKind::alloc;
   StackId stack;
-  uint64_t address = 0;    // oom: what the card had left, in bytes
-  int64_t size_bytes = 0;  // alloc: as requested, before rounding
+  uint64_t address = 0;    // oom: the card's free memory, in bytes
+  int64_t size_bytes = 0;  // alloc: the requested size, before rounding
   uint64_t stream = 0;
   int64_t time_us = 0;
 };
@@ -75,8 +75,8 @@ struct Mark {
   MarkedPhase phase = MarkedPhase::unknown;  // phase_begin, phase_end
   ModuleId module;                           // module_begin, module_end, module_backward
   int64_t sequence = 0;
-  int64_t allocs = 0, frees = 0;  // how many alloc and free_requested events came before
-  int64_t step = 0;               // step: the optimizer step that is complete
+  int64_t allocs = 0, frees = 0;  // the number of alloc and free_requested events before it
+  int64_t step = 0;               // step: the completed optimizer step
   StringId text;                  // exception; module_backward: autograd's node, "ConvolutionBackward0"
   int64_t time_us = 0;            // when it was made
   int64_t cpu_us = 0;             // step: the process's CPU time so far; 0: not recorded
@@ -110,7 +110,7 @@ struct Stack {
   uint32_t first_frame = 0, frame_count = 0;
 };
 
-// What the virtual libraries logged that bears on memory. Launches and calls are counted only.
+// Log entries of the virtual libraries that affect memory. Launches and calls are only counted.
 enum class VgpuEventKind : uint8_t { mark, copy_to_device, workspace, device_alloc, device_free, library_memory };
 struct VgpuEvent {
   VgpuEventKind kind = VgpuEventKind::mark;
@@ -119,9 +119,9 @@ struct VgpuEvent {
   int64_t size_bytes = 0;
 };
 
-// ---- one step as it was observed: its operators, and the work that they asked the GPU for ----
+// ---- The observed step: its operators, and the GPU work that they submitted ----
 
-// An operator and what it was called with.
+// An operator with its arguments.
 struct OperatorKind {
   StringId name;
   std::vector<OperatorArgument> inputs;
@@ -133,7 +133,8 @@ struct OperatorCall {
   int64_t thread = 0, start_ns = 0, duration_ns = 0;
 };
 
-// What a kernel that was compiled at run time takes of a multiprocessor, as its machine code says; of a thread, a block, a thread.
+// The resources of a kernel compiled at run time, from its machine code: registers of a thread, shared memory of a block, local memory of a
+// thread.
 struct CompiledKernel {
   int registers = 0, static_shared_bytes = 0, local_bytes = 0;
 };
@@ -147,39 +148,39 @@ struct Work {
   std::array<uint32_t, 3> grid = {}, block = {};  // kernel
   int64_t size_bytes = 0;                         // copy, memset; kernel: dynamic shared memory
   int64_t copy_kind = 0;                          // as cudaMemcpyKind
-  bool pageable = false;                          // copy: the host's side is known not to be pinned
+  bool pageable = false;                          // copy: the host side is known not to be pinned
   uint64_t stream = 0;
   int64_t thread = 0, time_ns = 0;                // time since ObservedStep::clock_unix_ns
-  int64_t captured_ns = -1, captured_thread = 0;  // of a CUDA graph: when and where the script asked for it; -1: not known, or of no graph
+  int64_t captured_ns = -1, captured_thread = 0;  // in a CUDA graph: time and thread of the script's call; -1: not known, or not in a graph
   int64_t mark = 0;                               // sequence number of the mark before it
-  int32_t compiled = -1;                          // kernel: in ObservedStep::compiled; -1: it is a library's
+  int32_t compiled = -1;                          // kernel: index in ObservedStep::compiled; -1: a library's kernel
   std::vector<uint64_t> pointers;                 // kernel compiled at run time: device addresses among its arguments
 };
 
-// What orders the work of streams: events (CUDA's, or those of a graph's nodes), and where the host waits.
+// What orders the work of streams: events (of CUDA, or of a graph's nodes), and waits of the host.
 enum class OrderKind : uint8_t { event_record, stream_wait, host_wait_stream, host_wait_event, host_wait_device, graph_begin, graph_end };
 struct Order {
   OrderKind kind = OrderKind::event_record;
   uint64_t stream = 0;
   uint64_t event = 0;
-  uint64_t recorded_on = 0;  // stream_wait, host_wait_event: the stream; the event may have been recorded before the observed step
-  int64_t time_ns = 0;       // as Work's
-  size_t work_before = 0;    // so many pieces of ObservedStep::work were asked for before
+  uint64_t recorded_on = 0;  // stream_wait, host_wait_event: the stream of the event, which may have been recorded before the observed step
+  int64_t time_ns = 0;       // as in Work
+  size_t work_before = 0;    // the number of pieces of ObservedStep::work submitted earlier
 };
 
 struct ObservedStep {
-  int64_t step = 0;  // 0: none was observed
+  int64_t step = 0;  // 0: no step was observed
   int64_t unix_ns = 0, clock_unix_ns = 0;
-  int64_t first_mark = 0, last_mark = 0;  // it lies between these
-  std::map<int64_t, int64_t> hooks_us;    // what hooks of ours had taken until the end of each step
+  int64_t first_mark = 0, last_mark = 0;  // the step lies between these
+  std::map<int64_t, int64_t> hooks_us;    // for each step: the time used by our own hooks until its end
   bool tf32_products = false, tf32_convolutions = false;
   std::vector<OperatorKind> kinds;
   std::vector<OperatorCall> operators;  // by start
-  std::vector<Work> work;               // in the order in which it was asked for
-  bool has_order = false;               // `order` tells all; older captures have none
+  std::vector<Work> work;               // in the order of submission
+  bool has_order = false;               // `order` is complete; false in older captures
   std::vector<Order> order;
   std::vector<CompiledKernel> compiled;
-  std::vector<CallArguments> call_arguments;  // each once
+  std::vector<CallArguments> call_arguments;  // each one once
 };
 
 struct UnsupportedCall {
@@ -187,7 +188,7 @@ struct UnsupportedCall {
   int64_t count = 0;
 };
 
-// The card that the capture was made on, as its header says.
+// The card of the capture, from its header.
 struct CaptureGpu {
   std::string id, name;
   int64_t total_memory_bytes = 0;
@@ -201,19 +202,19 @@ struct Header {
   bool gpu_chosen = false, enforce_capacity = false;
   int64_t capacity_bytes = 0, steps_requested = 0;
   std::string steps_rule;            // "auto", "until-end"; "": steps_requested
-  std::vector<std::string> command;  // as it was typed: what-ifs may have changed it
-  std::string folder;                // where it was started; "": not recorded
-  double run_s = 0;                  // how long the command ran; 0: not recorded
+  std::vector<std::string> command;  // as the user typed it; what-ifs may have changed it
+  std::string folder;                // the folder in which it was started; "": not recorded
+  double run_s = 0;                  // the run time of the command; 0: not recorded
   std::vector<WhatIf> what_if;
 };
 
 struct Process {
   int64_t pid = 0, rank = 0, local_rank = 0, world_size = 1, device = 0;
   std::string python, torch, cuda, alloc_conf;
-  std::string torch_folder;     // where this PyTorch is installed; "": not recorded
-  std::string cudnn_required;   // "9.24.0.43": what this PyTorch was built for
-  std::string cudnn_asked;      // the version of the user's cuDNN that was asked for workspaces; "": none was
-  std::string cudnn_not_asked;  // why: off, missing, old; "" in older captures
+  std::string torch_folder;     // the folder of this PyTorch; "": not recorded
+  std::string cudnn_required;   // "9.24.0.43": the version this PyTorch was built for
+  std::string cudnn_asked;      // version of the user's cuDNN that chose the workspaces; "": it was not asked
+  std::string cudnn_not_asked;  // the reason: off, missing, old; "" in older captures
 };
 
 struct TorchStats {
@@ -228,23 +229,23 @@ struct RecordedSegment {
   friend auto operator<=>(const RecordedSegment&, const RecordedSegment&) = default;  // NOLINT(modernize-use-nullptr): false alarm
 };
 
-// ---- what a memory snapshot tells beside its history: the allocator's state when it was taken ----
+// ---- The parts of a memory snapshot besides its history: the allocator's state at its end ----
 
-// active_pending_free: freed, and still in use by another stream ("active_awaiting_free" in some releases).
+// active_pending_free: freed, but still in use by another stream ("active_awaiting_free" in some releases).
 enum class SnapshotBlockState : uint8_t { active_allocated, active_pending_free, inactive };
 
-// The file name of the frame that `gpucast export` puts in front of a stack, to say what the block is for. Left out when read.
+// The file name of the frame that `gpucast export` adds to a stack to name the block's purpose. Reading skips it.
 inline constexpr const char* kOwnFrame = "gpucast";
 
 struct SnapshotBlock {
   uint64_t address = 0;
   int64_t size_bytes = 0;
-  int64_t requested_bytes = 0;  // inactive: of what it held last, or 0
+  int64_t requested_bytes = 0;  // inactive: the request that it held last, or 0
   StackId stack;                // of its allocation
   SnapshotBlockState state = SnapshotBlockState::inactive;
 };
 
-// A segment; of expandable segments each range that is mapped.
+// A segment. Each mapped range of an expandable segment is one.
 struct SnapshotSegment {
   uint64_t address = 0;
   int64_t size_bytes = 0;
@@ -252,10 +253,10 @@ struct SnapshotSegment {
   bool large = false;  // of the large pool
   bool expandable = false;
   std::pair<int64_t, int64_t> pool = {0, 0};  // id of the private pool; (0, 0): none
-  std::vector<SnapshotBlock> blocks;          // tile the segment, by address
+  std::vector<SnapshotBlock> blocks;          // they cover the segment, ordered by address
 };
 
-// What PyTorch's profiler hooks noted in time, e.g. "Optimizer.step#AdamW.step".
+// Notes of PyTorch's profiler hooks, with their time, e.g. "Optimizer.step#AdamW.step".
 struct Annotation {
   StringId name;
   bool begins = false;
@@ -263,25 +264,25 @@ struct Annotation {
 };
 
 struct CaptureEnd {
-  std::string reason;  // steps, script_end, exception, timeout, interrupted, killed; "" when the record is missing
-  std::string how;     // of a killed process: "killed by signal 9 (Killed)"
+  std::string reason;  // steps, script_end, exception, timeout, interrupted, killed; "": the record is missing
+  std::string how;     // for a killed process: "killed by signal 9 (Killed)"
   int64_t exit_code = 0, optimizer_steps = 0;
   std::optional<TorchStats> torch_stats;
   std::optional<std::vector<RecordedSegment>> segments;
 };
 
-// What the supervisor knew at the end of the whole command.
+// The supervisor's data at the end of the whole command.
 struct CommandEnd {
   int64_t exit_code = 0;
   std::vector<FailedRank> failed_ranks;
 };
 
-// A warning that the capture layer itself had.
+// A warning of the capture layer itself.
 struct CaptureWarning {
   std::string code, message;
 };
 
-// Everything that can be wrong in a capture and still leaves something to report. Severity and sentence: problem_info().
+// Everything that can be wrong in a capture and still leaves something to report. problem_info() gives severity and sentence.
 enum class Problem : uint8_t {
   truncated_file,
   damaged_file,
@@ -315,10 +316,10 @@ const ProblemInfo& problem_info(Problem problem);
 
 struct ProblemCount {
   int64_t count = 0;
-  std::string first;  // where it was met first, and what it was
+  std::string first;  // where it first occurred, and what it was
 };
 
-// Counts by problem. Later stages add to it.
+// Counts of each problem. Later stages add to it.
 class Problems {
  public:
   void add(Problem problem, const std::string& where) {
@@ -346,25 +347,25 @@ struct Trace {
   std::vector<FrameId> stack_frames;
   std::vector<Frame> frames;
   std::vector<VgpuEvent> vgpu_events;
-  std::vector<SnapshotSegment> end_segments;  // of a snapshot: when it was taken, by address
+  std::vector<SnapshotSegment> end_segments;  // for a snapshot: at its end, ordered by address
   std::vector<Annotation> annotations;
   ObservedStep observed;
   LoaderRecord loader;
   std::vector<UnsupportedCall> unsupported;
   std::vector<CaptureWarning> warnings;
-  std::optional<ProfileSummary> profile;  // of a profiler trace
+  std::optional<ProfileSummary> profile;  // for a profiler trace
   int64_t kernels = 0, library_calls = 0;
   Convolutions convolutions;  // of the library calls
   int64_t vgpu_lines_dropped = 0, vgpu_peak_device_bytes = 0;
   Problems problems;
 };
 
-// A capture, or a memory snapshot of PyTorch (header.source "snapshot"): told apart by their content. `device`: which GPU of a
-// snapshot; unset: the only one with a history. Throws Error: the file cannot be read, is none of these, is of a newer
-// schema_version, is cut off before its first event, is a snapshot without a history or of several devices.
+// Reads a capture, or a memory snapshot of PyTorch (header.source "snapshot"); the contents decide which. `device`: the GPU of a snapshot;
+// unset: the only one with a history. Throws Error: the file cannot be read, is neither of the two, has a newer schema_version, ends before
+// its first event, or is a snapshot without a history or with several devices.
 Trace read_trace(const std::string& path, std::optional<int> device = std::nullopt);
 
-// "layer1.0.conv1 (Conv2d)"; "" for none.
+// "layer1.0.conv1 (Conv2d)"; "" for no module.
 std::string module_label(const Trace& trace, ModuleId id);
 
 }  // namespace gpucast

@@ -88,7 +88,7 @@ class Allocator {
   virtual void empty_cache() = 0;
   virtual void set_memory_fraction(double fraction) = 0;
 
-  // Allocations between begin and end come from private pool `pool` (> 0): those of `stream`, or of all streams if it is unset.
+  // Allocations between begin and end come from private pool `pool` (> 0), for `stream` only, or for all streams if it is unset.
   virtual void begin_pool(uint32_t pool, std::optional<StreamIndex> stream) = 0;
   virtual void end_pool(uint32_t pool) = 0;
   virtual void release_pool(uint32_t pool) = 0;

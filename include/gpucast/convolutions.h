@@ -1,4 +1,4 @@
-// How many convolutions of which kind a job passes to cuDNN.
+// The number of convolutions of each kind that a job passes to cuDNN.
 #pragma once
 
 #include <cstdint>

@@ -27,7 +27,7 @@ struct CategoryDifference {
 
 struct Ranks {
   std::vector<RankLine> lines;
-  size_t judged = 0, least = 0;                 // indices in `lines`: the deciding one, and the one that needs least
+  size_t judged = 0, least = 0;                 // indices in `lines`: the deciding prediction, and the smallest one
   std::vector<CategoryDifference> differences;  // between these two, the largest first, without zeros
 };
 

@@ -93,7 +93,7 @@ struct CardTime {
   std::string gpu_id, gpu_name;
   bool measured_card = false;  // its constants come from measurements of this card
   TimeRange step;
-  bool step_measured = false;  // the step is the one that the user measured
+  bool step_measured = false;  // the user measured this step
   StepBound bound = StepBound::gpu;
   double gpu_ns = 0;                                                   // the GPU's busy time
   double host_ns = 0;                                                  // the host's busy time, without waits

@@ -11,7 +11,7 @@ int64_t round_up(int64_t size_bytes) {
 }
 
 int64_t doubled(int64_t size_bytes) {
-  constexpr int64_t kEnough = int64_t{1} << 60;  // more than any limit: from there on the limit counts alone
+  constexpr int64_t kEnough = int64_t{1} << 60;  // more than any limit: from there on only the limit counts
   return std::min(2 * size_bytes, kEnough);
 }
 
@@ -94,7 +94,7 @@ BlockRef BfcAllocator::new_chunk(uint64_t address, int64_t size_bytes) {
 BlockRef BfcAllocator::allocate(int64_t size_bytes, StreamIndex stream) {
   const int64_t rounded_bytes = round_up(size_bytes);
   BlockRef block = try_allocate(rounded_bytes, stream);
-  // TensorFlow waits up to ten seconds and tries again whenever something becomes free.
+  // TensorFlow waits up to ten seconds, and tries again whenever memory becomes free.
   while (block == kNoBlock && !waiting_.empty()) {
     ++stats_.alloc_retries;
     complete(static_cast<uint32_t>(waiting_.begin()->first));
@@ -126,8 +126,8 @@ BlockRef BfcAllocator::try_allocate(int64_t rounded_bytes, StreamIndex stream) {
   return block;
 }
 
-// The smallest free chunk that is large enough, the lowest address among equals. TensorFlow keeps free chunks in bins by
-// powers of two; each bin is ordered by (size, address) and all in a later bin are larger, so one ordered list does the same.
+// The smallest free chunk that is large enough, and the lowest address among equal ones. TensorFlow keeps free chunks in bins by powers of
+// two. Each bin is ordered by (size, address), and all chunks of a later bin are larger, so one ordered list gives the same result.
 BlockRef BfcAllocator::take_chunk(int64_t rounded_bytes) {
   const FreeBlocks::Position at = free_.lower_bound(rounded_bytes);
   if (free_.at_end(at)) return kNoBlock;
@@ -147,8 +147,8 @@ BlockRef BfcAllocator::take_chunk(int64_t rounded_bytes) {
   return chunk;
 }
 
-// Gets a region from the driver: twice as large as the last, larger when the request needs it, smaller in steps of a tenth
-// when the driver has no more.
+// Gets a region from the driver: twice the size of the last one, and larger if the request needs it. If the driver has no more, the size
+// shrinks in steps of a tenth.
 bool BfcAllocator::extend(int64_t rounded_bytes, StreamIndex stream) {
   const int64_t available_bytes = std::max<int64_t>(limit_bytes_ - stats_.reserved_bytes, 0) / kRoundBytes * kRoundBytes;
   if (rounded_bytes > available_bytes) return false;
@@ -157,7 +157,7 @@ bool BfcAllocator::extend(int64_t rounded_bytes, StreamIndex stream) {
   int64_t bytes = std::min(next_region_bytes_, available_bytes);
   std::optional<uint64_t> address = driver_->allocate(bytes);
   while (!address) {
-    // In single precision, as TensorFlow computes it: large sizes are cut to 24 bits on the way.
+    // In single precision, as TensorFlow computes it: this rounds large sizes to 24 bits.
     const int64_t less_bytes = round_up(static_cast<int64_t>(static_cast<float>(bytes) * 0.9F));
     bytes = std::min(less_bytes, bytes - kRoundBytes);
     if (bytes < rounded_bytes) return false;
@@ -192,7 +192,7 @@ bool BfcAllocator::extend(int64_t rounded_bytes, StreamIndex stream) {
   return true;
 }
 
-// Garbage collection: regions without a chunk in use go back to the driver, if there could be room for the request then.
+// Garbage collection: returns unused regions to the driver, if the request could fit after that.
 bool BfcAllocator::release_regions(int64_t rounded_bytes) {
   const auto unused = [&](const Region& region) {
     for (BlockRef chunk = region.first; chunk != kNoBlock; chunk = chunks_[chunk].next) {
@@ -282,7 +282,7 @@ uint32_t BfcAllocator::free_later(BlockRef block) {
 
 void BfcAllocator::complete(uint32_t ticket) {
   const auto it = waiting_.find(ticket);
-  if (it == waiting_.end()) return;  // complete already, to avoid out of memory
+  if (it == waiting_.end()) return;  // completed already, to avoid out of memory
   const BlockRef block = it->second.chunk;
   waiting_.erase(it);
   make_free(block);
@@ -332,7 +332,7 @@ void BfcAllocator::make_free(BlockRef block) {
   insert_free(block);
 }
 
-// ---- looking at it ----------------------------------------------------------------------------------------------------------
+// ---- Inspection -------------------------------------------------------------------------------------------------------------
 
 std::vector<Segment> BfcAllocator::segments() const {
   std::vector<Segment> out;

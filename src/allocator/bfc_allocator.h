@@ -1,5 +1,5 @@
-// TensorFlow's BFC allocator ("best fit with coalescing", xla/tsl/framework/bfc_allocator.cc), as its GPU devices use it:
-// what a history would take under another allocator than PyTorch's. Its rules: docs/explanation/other-allocators.md.
+// TensorFlow's BFC allocator ("best fit with coalescing", xla/tsl/framework/bfc_allocator.cc), as its GPU devices use it. It shows the
+// memory of a history under another allocator than PyTorch's. Its rules: docs/explanation/other-allocators.md.
 #pragma once
 
 #include <cstdint>
@@ -18,15 +18,15 @@
 namespace gpucast {
 
 struct BfcConf {
-  bool allow_growth = true;           // false: all memory at once, with the first allocation
-  bool garbage_collection = true;     // before out of memory, unused regions go back to the driver
-  bool coalesce_regions = false;      // a region right behind another one extends it
-  double fragmentation_fraction = 0;  // of all memory: how much larger than asked for a chunk may be; 0: 128 MiB
+  bool allow_growth = true;           // false: all memory at the first allocation
+  bool garbage_collection = true;     // returns unused regions to the driver before out of memory
+  bool coalesce_regions = false;      // a region directly after another one extends it
+  double fragmentation_fraction = 0;  // of all memory: the limit on a chunk's extra size beyond the request; 0: 128 MiB
   double per_process_memory_fraction = 1;
-  std::vector<std::string> unknown;  // settings that were not understood, for a warning
+  std::vector<std::string> unknown;  // unknown settings, for a warning
 };
 
-// Reads "backend:bfc" or "backend:bfc,allow_growth:False,..."; nothing when the settings ask for another backend.
+// Reads "backend:bfc" or "backend:bfc,allow_growth:False,..."; nothing if the settings name another backend.
 std::optional<BfcConf> parse_bfc_conf(std::string_view text);
 
 class BfcAllocator : public Allocator {
@@ -45,7 +45,7 @@ class BfcAllocator : public Allocator {
   void record_stream(BlockRef block, StreamIndex stream) override;
   void hold_stream(StreamIndex stream) override { held_[stream] = true; }
   void finish_stream(StreamIndex stream) override;
-  void empty_cache() override;  // TensorFlow has no such call: as its garbage collection
+  void empty_cache() override;  // TensorFlow has no such call: the same as its garbage collection
   void set_memory_fraction(double fraction) override;
   // BFC has no private pools: all blocks come from the same regions.
   void begin_pool(uint32_t, std::optional<StreamIndex>) override {}
@@ -55,7 +55,7 @@ class BfcAllocator : public Allocator {
   int64_t size_bytes(BlockRef block) const override { return chunks_[block].size_bytes; }
   std::vector<Segment> segments() const override;
   int64_t largest_free_block_bytes() const override { return free_.empty() ? 0 : free_.largest_bytes(); }
-  // BFC would not have made another allocator's segments: their blocks in use are allocated one after the other.
+  // BFC would not have made another allocator's segments: it allocates their used blocks one after the other.
   std::vector<uint32_t> restore(const std::vector<Segment>& segments) override;
 
  private:
@@ -69,11 +69,11 @@ class BfcAllocator : public Allocator {
     int64_t waits = kNotWaiting;  // its key in waiting_
   };
   static constexpr int64_t kNotWaiting = -1;
-  // What the driver gave in one piece, or in several in a row.
+  // Memory that the driver gave in one piece, or in several consecutive ones.
   struct Region {
     int64_t size_bytes = 0;
     BlockRef first = kNoBlock;
-    StreamIndex stream = 0;  // whose allocation it was made for
+    StreamIndex stream = 0;  // the stream of the allocation that it was made for
     std::vector<std::pair<uint64_t, int64_t>> parts;
   };
   // A freed chunk that other streams still use, or that waits for complete().
@@ -97,16 +97,16 @@ class BfcAllocator : public Allocator {
 
   BfcConf conf_;
   Driver* driver_;
-  int64_t limit_bytes_ = 0;  // all regions together stay below
+  int64_t limit_bytes_ = 0;  // the limit on the sum of all regions
   int64_t next_region_bytes_ = 0;
   int64_t max_fragmentation_bytes_ = 0;
   std::vector<Chunk> chunks_;
   std::vector<BlockRef> unused_;
   FreeBlocks free_;
-  std::map<uint64_t, Region> regions_;  // by address
+  std::map<uint64_t, Region> regions_;  // ordered by address
   std::vector<bool> held_;              // by stream
   std::unordered_map<BlockRef, std::vector<StreamIndex>> stream_uses_;
-  std::map<int64_t, Waiting> waiting_;  // in the order of their frees
+  std::map<int64_t, Waiting> waiting_;  // in the order of the calls to free
   int64_t next_waiting_ = 0;
 };
 

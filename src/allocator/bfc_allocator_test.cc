@@ -67,7 +67,7 @@ TEST(BfcConf, NamesWhatItDoesNotKnow) {
   EXPECT_EQ(conf.fragmentation_fraction, 0);
 }
 
-// The figures of TensorFlow's own test NoDups: requests of 1 to 1023 bytes take 654336.
+// The figures of TensorFlow's own test NoDups: requests of 1 to 1023 bytes need 654336 in all.
 TEST(BfcAllocator, RoundsTo256Bytes) {
   Fixture f(kGiB);
   std::vector<BlockRef> blocks;
@@ -106,9 +106,9 @@ TEST(BfcAllocator, StaysBelowItsLimit) {
 
 TEST(BfcAllocator, DoublesItsRegions) {
   Fixture f(kGiB);
-  f.bfc.allocate(1, 0);          // 2 MiB; the next is to have 4
+  f.bfc.allocate(1, 0);          // 2 MiB; the next will have 4
   f.bfc.allocate(3 * kMiB, 0);   // 4; next 8
-  f.bfc.allocate(20 * kMiB, 0);  // doubled until it fits: 32, and no more than that for the next
+  f.bfc.allocate(20 * kMiB, 0);  // doubled until it fits: 32; the next is not doubled again
   f.bfc.allocate(32 * kMiB, 0);  // 32; next 64
   f.bfc.allocate(33 * kMiB, 0);  // 64
   EXPECT_EQ(f.regions(), (std::vector<int64_t>{2 * kMiB, 4 * kMiB, 32 * kMiB, 32 * kMiB, 64 * kMiB}));
@@ -127,11 +127,11 @@ TEST(BfcAllocator, TakesTheRestWhenItIsLess) {
 
 TEST(BfcAllocator, AsksForATenthLessUntilTheDriverHasIt) {
   Fixture f(100 * kMiB);
-  ASSERT_TRUE(f.driver.allocate(60 * kMiB));  // somebody else
+  ASSERT_TRUE(f.driver.allocate(60 * kMiB));  // another user of the card
   ASSERT_NE(f.bfc.allocate(33 * kMiB, 0), kNoBlock);
-  // 64 MiB, then 60398080, 54358272, 48922624, 44030464 (42 pages, 40 MiB are free) and this:
+  // 64 MiB, then 60398080, 54358272, 48922624, 44030464 (42 pages, but 40 MiB are free), and finally this:
   EXPECT_EQ(f.regions(), std::vector<int64_t>{39627520});
-  // 33 MiB of it are used, the rest is less than 33 MiB and 128 MiB: not split off.
+  // The request uses 33 MiB of it. The rest is less than 33 MiB and less than 128 MiB, so it is not split off.
   EXPECT_EQ(f.bfc.stats().allocated_bytes, 39627520);
 }
 
@@ -151,7 +151,7 @@ TEST(BfcAllocator, SplitsWhenTheRestIsAtLeastTheRequest) {
   const BlockRef a = f.bfc.allocate(1536, 0);
   f.bfc.allocate(256, 0);
   f.bfc.free(a);
-  const BlockRef b = f.bfc.allocate(1000, 0);  // rounded 1024, the rest would have 512
+  const BlockRef b = f.bfc.allocate(1000, 0);  // rounded to 1024, the rest would have 512
   EXPECT_EQ(f.bfc.size_bytes(b), 1536);
   EXPECT_EQ(f.bfc.stats().allocated_bytes, 1536 + 256);
   EXPECT_EQ(f.bfc.stats().requested_bytes, 1000 + 256);
@@ -173,7 +173,7 @@ TEST(BfcAllocator, SplitsWhatWouldWaste128MiB) {
 }
 
 TEST(BfcAllocator, FragmentationFractionSetsTheWaste) {
-  Fixture f(kGiB, "backend:bfc,allow_growth:False,fragmentation_fraction:0.125");  // 128 MiB of 1 GiB: as the default
+  Fixture f(kGiB, "backend:bfc,allow_growth:False,fragmentation_fraction:0.125");  // 128 MiB of 1 GiB: the same as the default
   const BlockRef a = f.bfc.allocate(300 * kMiB, 0);
   f.bfc.allocate(256, 0);
   f.bfc.free(a);
@@ -191,10 +191,10 @@ TEST(BfcAllocator, TakesTheSmallestThenTheLowest) {
   std::vector<BlockRef> blocks;
   for (const int64_t size : {4096, 256, 2048, 256, 2048, 256, 1024, 256}) blocks.push_back(f.bfc.allocate(size, 0));
   for (const size_t i : {0, 4, 2, 6}) f.bfc.free(blocks[i]);
-  const BlockRef first = f.bfc.allocate(1500, 0);  // 1536: the smallest that fits has 2048, the lower of the two
+  const BlockRef first = f.bfc.allocate(1500, 0);  // 1536: the smallest fitting size is 2048, and the lower of the two is taken
   EXPECT_EQ(f.bfc.address(first), kBase + 4096 + 256);
   EXPECT_EQ(f.bfc.address(f.bfc.allocate(1500, 0)), kBase + 4096 + 256 + 2048 + 256);
-  EXPECT_EQ(f.bfc.address(f.bfc.allocate(1500, 0)), kBase);  // of 4096: split
+  EXPECT_EQ(f.bfc.address(f.bfc.allocate(1500, 0)), kBase);  // the 4096 are split
   EXPECT_EQ(f.bfc.largest_free_block_bytes(), 2 * kMiB - 4096 - 2 * 2048 - 1024 - 4 * 256);
 }
 
@@ -220,7 +220,7 @@ TEST(BfcAllocator, ReleasesUnusedRegionsBeforeItIsOutOfMemory) {
   const BlockRef large = f.bfc.allocate(20 * kMiB, 0);  // region of 32 MiB
   f.bfc.free(large);
   f.actions.clear();
-  // 30 MiB are left for regions: the unused one goes, and all that is left then becomes a region.
+  // 30 MiB are left for regions. The unused region is returned, and then all remaining memory becomes a region.
   ASSERT_NE(f.bfc.allocate(40 * kMiB, 1), kNoBlock);
   EXPECT_EQ(f.actions, (std::vector<AllocatorAction>{
                            {EventKind::segment_free, 0, kBase + 2 * kMiB, 32 * kMiB},
@@ -313,7 +313,7 @@ TEST(BfcAllocator, ABlockUsedByABusyStreamWaits) {
   f.bfc.finish_stream(2);
   EXPECT_EQ(f.bfc.stats().active_bytes, 0);
   EXPECT_EQ(f.blocks(), (Fixture::Blocks{{0, 2 * kMiB, kFree}}));
-  // Streams that are not held have finished by the time of free().
+  // A stream that is not held has finished its work when free() is called.
   const BlockRef b = f.bfc.allocate(256, 0);
   f.bfc.record_stream(b, 1);
   f.bfc.free(b);
@@ -328,11 +328,11 @@ TEST(BfcAllocator, WaitsForBlocksBeforeItIsOutOfMemory) {
   const uint32_t ticket_a = f.bfc.free_later(a);
   f.bfc.free_later(c);
   const uint32_t ticket_b = f.bfc.free_later(b);
-  // 1 MiB is left; with the first two complete (a, then c beside the rest) 2 MiB are free in one piece.
+  // 1 MiB is left. When the first two are complete (a, then c next to the rest), 2 MiB are free in one piece.
   EXPECT_NE(f.bfc.allocate(2 * kMiB, 0), kNoBlock);
   EXPECT_EQ(f.bfc.stats().alloc_retries, 2);
   EXPECT_EQ(f.blocks(), (Fixture::Blocks{{0, kMiB, kFree}, {kMiB, kMiB, kPending}, {2 * kMiB, 2 * kMiB, kUsed}}));
-  f.bfc.complete(ticket_a);  // was, already
+  f.bfc.complete(ticket_a);  // it was completed already
   f.bfc.complete(ticket_b);
   EXPECT_EQ(f.blocks(), (Fixture::Blocks{{0, 2 * kMiB, kFree}, {2 * kMiB, 2 * kMiB, kUsed}}));
 }

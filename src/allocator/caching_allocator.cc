@@ -10,13 +10,13 @@ namespace {
 
 constexpr uint32_t kLargePool = 0, kSmallPool = 1;
 
-// How PyTorch hashes a CUDA stream of device 0 (c10/core/Stream.h).
+// PyTorch's hash of a CUDA stream of device 0 (c10/core/Stream.h).
 uint64_t stream_hash(uint64_t stream_id) {
   constexpr uint64_t kCuda = 1;
   return kCuda << 56 | (stream_id & ((uint64_t{1} << 48) - 1));
 }
 
-// A snapshot does not tell how old segments are. On Linux the driver's ranges of 32 MiB lie each below the last, and fill upwards.
+// A snapshot does not show the age of its segments. On Linux, the driver's ranges of 32 MiB lie each below the last, and fill upwards.
 std::vector<uint32_t> likely_ages(const std::vector<Segment>& segments) {
   constexpr int kRangeShift = 25;
   std::vector<uint32_t> oldest_first(segments.size());
@@ -64,7 +64,7 @@ uint32_t CachingAllocator::add_pool(bool small, uint32_t owner) {
   return static_cast<uint32_t>(pools_.size() - 1);
 }
 
-// The age of a new segment. Up to 2.11 only its address counts.
+// The age of a new segment. Up to 2.11 only its address matters.
 uint32_t CachingAllocator::next_order() { return conf_.torch_minor < 12 ? 0 : ++newest_order_; }
 
 BlockRef CachingAllocator::new_block(StreamIndex stream, int64_t size_bytes, uint32_t pool, uint64_t address, uint32_t order) {
@@ -82,7 +82,7 @@ BlockRef CachingAllocator::new_block(StreamIndex stream, int64_t size_bytes, uin
   b.size_bytes = size_bytes;
   b.pool = pool;
   b.address = address;
-  b.order = conf_.torch_minor == 12 ? ++newest_order_ : order;  // 2.12 counts blocks, later releases segments
+  b.order = conf_.torch_minor == 12 ? ++newest_order_ : order;  // 2.12 counts blocks, later releases count segments
   return block;
 }
 
@@ -110,7 +110,7 @@ void CachingAllocator::splice(BlockRef block, BlockRef before, BlockRef after) {
   blocks_[block].next = after;
 }
 
-// Makes `into` swallow its neighbour `from` when that is free and as mapped as `into`; the bytes gained.
+// Merges the neighbour `from` into `into` if it is free and both are mapped or both unmapped. Returns the bytes gained.
 int64_t CachingAllocator::merge(BlockRef into, BlockRef from) {
   if (!can_use(from) || blocks_[into].mapped != blocks_[from].mapped) return 0;
   Block& a = blocks_[into];
@@ -149,7 +149,7 @@ uint32_t CachingAllocator::pool_for(int64_t size_bytes, StreamIndex stream) cons
     const PrivatePool& pool = private_pools_.at(begun.pool);
     return small ? pool.small : pool.large;
   };
-  if (conf_.torch_minor < 9) {  // the pool begun first counts, later releases: the last
+  if (conf_.torch_minor < 9) {  // older releases use the pool begun first, later ones the last
     const auto begun = std::find_if(begun_pools_.begin(), begun_pools_.end(), matches);
     if (begun != begun_pools_.end()) return chosen(*begun);
   } else {
@@ -186,7 +186,7 @@ BlockRef CachingAllocator::allocate(int64_t size_bytes, StreamIndex stream) {
   }
   if (rejected_) {
     rejected_ = false;
-    fill_out_of_memory(request);  // no line in the history, and the count of failures stays
+    fill_out_of_memory(request);  // no line in the history, and the count of failures does not change
     return kNoBlock;
   }
   if (block == kNoBlock) {
@@ -196,7 +196,7 @@ BlockRef CachingAllocator::allocate(int64_t size_bytes, StreamIndex stream) {
   return hand_out(block, size_bytes, request);
 }
 
-// Best fit: the smallest free block that is large enough, the lowest address among equals. Takes it out of the pool.
+// Best fit: the smallest free block that is large enough, and the lowest address among equal ones. Removes it from the pool.
 BlockRef CachingAllocator::find_free(const Request& request) {
   Pool& pool = pools_[request.pool];
   if (collects_garbage()) ++pool.searches;
@@ -206,7 +206,7 @@ BlockRef CachingAllocator::find_free(const Request& request) {
   const auto expandable = [&](FreeBlocks::Position p) { return blocks_[free[p].block].range != kNoBlock; };
   if (expandable(at)) {
     if (conf_.expandable_segments) {
-      // A block at the end of the mapped part counts with what it could grow to.
+      // A block at the end of the mapped part counts with the size that it could grow to.
       const auto could_be = [&](FreeBlocks::Position p) {
         const Block& b = blocks_[free[p].block];
         return b.size_bytes + (b.next != kNoBlock && !blocks_[b.next].mapped ? blocks_[b.next].size_bytes : 0);
@@ -216,7 +216,7 @@ BlockRef CachingAllocator::find_free(const Request& request) {
         at = next;
       }
     } else {
-      // The setting was turned off on the way: expandable blocks are passed over, but only those in a row.
+      // The setting was turned off during the run: expandable blocks are skipped, but only consecutive ones.
       do {
         at = free.next(at);
       } while (!free.at_end(at) && expandable(at));
@@ -233,7 +233,7 @@ BlockRef CachingAllocator::find_free(const Request& request) {
   return block;
 }
 
-// throw_on_cudamalloc_oom: the driver is not even asked.
+// throw_on_cudamalloc_oom: the driver gets no request.
 bool CachingAllocator::is_rejected(const Request& request) const {
   if (!conf_.throw_on_cudamalloc_oom || conf_.torch_minor < 12) return false;
   return stats_.reserved_bytes + request.segment_bytes >
@@ -304,7 +304,7 @@ void CachingAllocator::fill_out_of_memory(const Request& request) {
 
 // ---- expandable segments ------------------------------------------------------------------------------------------------------
 
-// Addresses for all of the card's memory and an eighth more.
+// Addresses for all of the card's memory plus an eighth.
 CachingAllocator::Range CachingAllocator::unplaced_range(bool small, int64_t least_bytes) const {
   Range range;
   range.step_bytes = small ? AllocConf::kSmallSegmentBytes : conf_.large_segment_bytes;
@@ -313,7 +313,7 @@ CachingAllocator::Range CachingAllocator::unplaced_range(bool small, int64_t lea
   return range;
 }
 
-// The lowest place in any range of this stream where free and unmapped blocks in a row have room; else a new range.
+// The lowest address in any range of this stream where consecutive free and unmapped blocks have room; otherwise a new range.
 BlockRef CachingAllocator::find_expandable(const Request& request) {
   const auto has_room = [&](BlockRef block) {
     int64_t bytes = 0;
@@ -325,7 +325,7 @@ BlockRef CachingAllocator::find_expandable(const Request& request) {
     if (has_room(first)) return first;
   }
   Range range = unplaced_range(pools_[request.pool].small);
-  if (conf_.torch_minor >= 15 && request.size_bytes > range.size_bytes) return kNoBlock;  // more than any range holds
+  if (conf_.torch_minor >= 15 && request.size_bytes > range.size_bytes) return kNoBlock;  // no range is that large
   range.address = driver_->reserve(range.size_bytes);
   ranges_.push_back(range);
   const BlockRef block = new_block(request.stream, range.size_bytes, request.pool, range.address, next_order());
@@ -366,7 +366,7 @@ BlockRef CachingAllocator::new_expandable(const Request& request) {
   if (block == kNoBlock) return kNoBlock;
   if (!blocks_[block].mapped && !map_block(block, std::min(blocks_[block].size_bytes, request.size_bytes))) return kNoBlock;
   while (blocks_[block].size_bytes < request.size_bytes) {
-    const BlockRef next = blocks_[block].next;  // unmapped; once mapped it swallows `block`
+    const BlockRef next = blocks_[block].next;  // unmapped; once mapped, it merges with `block`
     if (next == kNoBlock) return kNoBlock;      // more than the card has: its range ends here
     if (!map_block(next, std::min(request.size_bytes - blocks_[block].size_bytes, blocks_[next].size_bytes))) return kNoBlock;
     block = next;
@@ -375,7 +375,7 @@ BlockRef CachingAllocator::new_expandable(const Request& request) {
   return block;
 }
 
-// Gives back the whole pages of a free block; what lies before and behind them in their pages stays.
+// Unmaps the whole pages of a free block. The parts before and after them stay mapped.
 void CachingAllocator::unmap_block(BlockRef block) {
   const Range& range = ranges_[blocks_[block].range];
   const uint64_t begin = blocks_[block].address;
@@ -386,7 +386,7 @@ void CachingAllocator::unmap_block(BlockRef block) {
   const StreamIndex stream = blocks_[block].stream;
   const uint32_t pool = blocks_[block].pool;
   const auto unmapped_bytes = static_cast<int64_t>(last - first);
-  for (Pending& pending : events_[stream]) pending.done = true;  // PyTorch waits for the stream first
+  for (Pending& pending : events_[stream]) pending.done = true;  // PyTorch first waits for the stream
   driver_->unmap(first, unmapped_bytes);
   erase_free(block);
   if (first > begin) {
@@ -413,7 +413,7 @@ void CachingAllocator::unmap_block(BlockRef block) {
   record(EventKind::segment_unmap, first, unmapped_bytes, stream);
 }
 
-// ---- giving memory back ---------------------------------------------------------------------------------------------------------
+// ---- Returning memory -----------------------------------------------------------------------------------------------------------
 
 void CachingAllocator::release_block(BlockRef block) {
   const Block& b = blocks_[block];
@@ -469,7 +469,7 @@ void CachingAllocator::release_cached() {
   });
 }
 
-// max_split_size: frees one cached block above it that would hold the request, or several, largest first.
+// max_split_size: frees one cached block above it that could hold the request, or several, the largest first.
 bool CachingAllocator::release_oversize(const Request& request) {
   if (conf_.max_split_size_bytes == AllocConf().max_split_size_bytes) return false;
   FreeBlocks& free = pools_[request.pool].free[request.stream];
@@ -493,7 +493,7 @@ bool CachingAllocator::release_oversize(const Request& request) {
   return released_bytes >= wanted_bytes;
 }
 
-// Frees whole cached segments that were not used for longer than the average, until enough is gained or none is left.
+// Frees whole cached segments that were unused for longer than the average, until enough is freed or none is left.
 void CachingAllocator::collect_garbage() {
   const auto threshold_bytes = static_cast<int64_t>(conf_.garbage_collection_threshold * static_cast<double>(*allowed_bytes_));
   if (stats_.reserved_bytes <= threshold_bytes) return;
@@ -623,7 +623,7 @@ void CachingAllocator::wait_for_streams(BlockRef block) {
 
 void CachingAllocator::insert_deferred_events() {
   for (const BlockRef block : freed_in_capture_) {
-    // Streams that were recorded during the capture need no event: the graph orders them.
+    // Streams recorded during the capture need no event: the graph orders them.
     const auto captured = capture_uses_.find(block);
     if (captured != capture_uses_.end()) {
       std::vector<bool> drop(streams_.handles.size());
@@ -700,7 +700,7 @@ void CachingAllocator::release_pool(uint32_t pool) {
   if (it != private_pools_.end() && --it->second.uses == 0) releasable_pools_.insert(it->second.index);
 }
 
-// ---- looking at it --------------------------------------------------------------------------------------------------------------------
+// ---- Inspection -----------------------------------------------------------------------------------------------------------------------
 
 std::vector<Segment> CachingAllocator::segments() const {
   std::vector<bool> unused(blocks_.size());
@@ -749,7 +749,7 @@ std::vector<uint32_t> CachingAllocator::restore(const std::vector<Segment>& segm
     uint32_t range;
     BlockRef last;
   };
-  std::map<std::pair<uint32_t, StreamIndex>, OpenRange> open;  // (pool, stream) -> the range that the next segment may lie in
+  std::map<std::pair<uint32_t, StreamIndex>, OpenRange> open;  // (pool, stream) -> the range that may contain the next segment
   for (const Segment& segment : segments) {
     if (segment.pool != 0) private_pool(segment.pool).uses = 1;
     const uint32_t pool = segment.pool == 0 ? (segment.large ? kLargePool : kSmallPool)
@@ -766,7 +766,7 @@ std::vector<uint32_t> CachingAllocator::restore(const std::vector<Segment>& segm
       const uint64_t end = segment.address + static_cast<uint64_t>(segment.size_bytes);
       if (known != open.end() &&
           end <= ranges_[known->second.range].address + static_cast<uint64_t>(ranges_[known->second.range].size_bytes)) {
-        // The unmapped rest of the range it lies in becomes: unmapped, this segment, unmapped.
+        // The unmapped rest of its range becomes: unmapped, this segment, unmapped.
         range = known->second.range;
         before = known->second.last;
       } else {

@@ -1,5 +1,5 @@
-// PyTorch's CUDACachingAllocator (c10/cuda/CUDACachingAllocator.cpp), step by step: the same blocks, addresses, history and
-// counters after every call. How it behaves: docs/explanation/allocator.md. Where releases differ: AllocConf::torch_minor.
+// PyTorch's CUDACachingAllocator (c10/cuda/CUDACachingAllocator.cpp), step by step: the same blocks, addresses, history and counters after
+// every call. docs/explanation/allocator.md describes its behaviour. AllocConf::torch_minor selects between releases that differ.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ namespace gpucast {
 
 class CachingAllocator final : public Allocator {
  public:
-  // `streams[i]`: what CUDA calls stream i (its cudaStream_t): the order among streams follows it.
+  // `streams[i]`: CUDA's handle of stream i (its cudaStream_t), which gives the order among streams.
   // `stream_ids[i]`: PyTorch's id of stream i (torch.cuda.Stream.stream_id); unset: the value in `streams`.
   struct Streams {
     std::vector<uint64_t> handles;
@@ -47,8 +47,8 @@ class CachingAllocator final : public Allocator {
   std::vector<Segment> segments() const override;
   int64_t largest_free_block_bytes() const override;
 
-  // Puts segments there as a snapshot shows them, before the first call: for histories that begin in the middle. Returns
-  // the refs of their blocks (kNoBlock for free ones), segment by segment, block by block.
+  // For histories that begin in the middle: restores the segments of a snapshot, before the first call. Returns the refs of their blocks
+  // (kNoBlock for free ones), segment by segment, block by block.
   std::vector<uint32_t> restore(const std::vector<Segment>& segments) override;
 
  private:
@@ -59,16 +59,16 @@ class CachingAllocator final : public Allocator {
     int64_t age_base = 0;  // the pool's search count when it became free
     BlockRef previous = kNoBlock, next = kNoBlock;
     uint32_t pool = 0;          // index in pools_
-    uint32_t order = 0;         // how old its segment is
+    uint32_t order = 0;         // the age of its segment
     uint32_t range = kNoBlock;  // index in ranges_, expandable segments only
-    int32_t pending = 0;        // streams whose work it waits for
+    int32_t pending = 0;        // number of streams whose work it waits for
     StreamIndex stream = 0;
     bool allocated = false, mapped = true, used_by_streams = false;
   };
-  // Blocks of one size class, private pool or none. Free blocks by stream.
+  // Blocks of one size class, of a private pool or of none. Free blocks are kept by stream.
   struct Pool {
     bool small = false;
-    uint32_t owner = 0;  // private pool, 0: none
+    uint32_t owner = 0;  // the private pool, 0: none
     int64_t searches = 0;
     std::vector<FreeBlocks> free;                        // by stream
     std::vector<std::map<uint64_t, BlockRef>> unmapped;  // by stream, address -> block; expandable segments
@@ -77,7 +77,7 @@ class CachingAllocator final : public Allocator {
     uint32_t small = 0, large = 0;  // indices in pools_
     int uses = 0;
     int64_t segments = 0;
-    uint32_t index = 0;  // in pool_numbers_
+    uint32_t index = 0;  // index in pool_numbers_
   };
   // The addresses of one expandable segment.
   struct Range {
@@ -92,7 +92,7 @@ class CachingAllocator final : public Allocator {
     StreamIndex stream = 0;
     uint32_t pool = 0;
   };
-  // Work on a stream that a block waits for.
+  // Work on a stream, and the block that waits for it.
   struct Pending {
     BlockRef block = 0;
     bool done = false;
@@ -117,7 +117,7 @@ class CachingAllocator final : public Allocator {
 
   uint32_t pool_for(int64_t size_bytes, StreamIndex stream) const;
   uint32_t add_pool(bool small, uint32_t owner);
-  PrivatePool& private_pool(uint32_t number);  // made when it is new
+  PrivatePool& private_pool(uint32_t number);  // makes it if it is new
   int64_t segment_size(int64_t size_bytes) const;
 
   BlockRef find_free(const Request& request);
@@ -144,19 +144,19 @@ class CachingAllocator final : public Allocator {
   void insert_deferred_events();
   void process_events();
   void synchronize_events();
-  // Up to 2.12 a private pool that is begun counts as the capture of a CUDA graph. Later releases look at the stream: histories
-  // of captures are not told apart from others here.
+  // Up to 2.12 a private pool that is begun counts as the capture of a CUDA graph. Later releases look at the stream itself; histories do
+  // not show whether a pool belongs to a capture.
   bool capturing() const { return conf_.torch_minor < 13 && !begun_pools_.empty(); }
 
   AllocConf conf_;
   Streams streams_;
   std::vector<uint64_t> stream_hashes_;
-  std::vector<StreamIndex> stream_order_;  // by handle
+  std::vector<StreamIndex> stream_order_;  // ordered by handle
   Driver* driver_;
 
   std::vector<Block> blocks_;
   std::vector<BlockRef> unused_;
-  std::vector<Pool> pools_;  // 0: large, 1: small, then those of private pools
+  std::vector<Pool> pools_;  // 0: large, 1: small, then the private pools' ones
   std::vector<Range> ranges_;
   std::unordered_map<BlockRef, StreamTable> stream_uses_;   // blocks with used_by_streams
   std::unordered_map<BlockRef, StreamTable> capture_uses_;  // streams recorded while a pool was begun
@@ -164,7 +164,7 @@ class CachingAllocator final : public Allocator {
   StreamTable event_streams_;
   std::vector<std::deque<Pending>> events_;  // by stream
   std::vector<bool> held_;                   // by stream
-  std::vector<BlockRef> freed_in_capture_;   // wait for events until no pool is begun
+  std::vector<BlockRef> freed_in_capture_;   // they wait for events until no pool is begun
   std::map<uint32_t, BlockRef> later_;       // free_later(), by ticket
   uint32_t next_ticket_ = 0;
 
@@ -180,7 +180,7 @@ class CachingAllocator final : public Allocator {
 
   std::optional<int64_t> allowed_bytes_;
   uint32_t newest_order_ = 0;
-  bool rejected_ = false;  // the attempt to get a segment failed by throw_on_cudamalloc_oom
+  bool rejected_ = false;  // throw_on_cudamalloc_oom rejected the new segment
 };
 
 }  // namespace gpucast

@@ -1,4 +1,4 @@
-// Sequences small enough to follow on paper. That PyTorch does the same is what tests/differential and the event files show.
+// Sequences small enough to follow on paper. tests/differential and the event files show that PyTorch does the same.
 #include "src/allocator/caching_allocator.h"
 
 #include <gtest/gtest.h>
@@ -109,7 +109,7 @@ TEST(CachingAllocator, BestFitThenLowestAddress) {
 
 TEST(CachingAllocator, NewReleasesPreferTheOlderSegmentAmongEquals) {
   for (const char* torch : {"2.6.0", "2.14.1"}) {
-    // As a snapshot shows it. Linux drivers place each range of 32 MiB below the last: the higher one is older.
+    // The state of a snapshot. Linux drivers place each range of 32 MiB below the last, so the higher one is older.
     AscendingDriver driver(1000 * kMiB);
     CachingAllocator allocator(parse_alloc_conf("", torch), CachingAllocator::Streams{{0}, {0}}, &driver);
     Segment high;
@@ -147,7 +147,7 @@ TEST(CachingAllocator, StreamsAndSizeClassesDoNotShare) {
   f.allocate(512, 1);
   EXPECT_EQ(f.segments(), (std::vector<int64_t>{2 * kMiB, 2 * kMiB}));
   f.allocator.free(f.allocate(12 * kMiB, 0));
-  f.allocate(512, 0);  // the small pool's own
+  f.allocate(512, 0);  // from the small pool
   EXPECT_EQ(f.offset(f.allocate(kMiB + 1, 0)), 4 * kMiB);
   EXPECT_EQ(f.segments(), (std::vector<int64_t>{2 * kMiB, 2 * kMiB, 12 * kMiB}));
 }
@@ -224,9 +224,9 @@ TEST(CachingAllocator, BlocksAboveMaxSplitSizeStayWhole) {
   Fixture f("max_split_size_mb:30");
   const BlockRef big = f.allocate(60 * kMiB);
   f.allocator.free(big);
-  // Below the limit: nothing above it is split for it.
+  // Below the limit: no block above it is split.
   EXPECT_EQ(f.offset(f.allocate(20 * kMiB)), 60 * kMiB);
-  // Above: whole, and not for a request that is 20 MiB smaller.
+  // Above the limit: a block is used whole, but not for a request that is 20 MiB smaller.
   EXPECT_EQ(f.offset(f.allocate(40 * kMiB)), 80 * kMiB);
   const BlockRef most = f.allocate(40 * kMiB + 512);
   EXPECT_EQ(f.offset(most), 0);
@@ -242,7 +242,7 @@ TEST(CachingAllocator, AnOversizeBlockGoesBackFirst) {
   f.allocator.free(b);
   f.allocator.free(c);
   f.actions.clear();
-  // 20 MiB are left. The smallest that would hold 38 MiB goes back, and the rest stays cached.
+  // 20 MiB are left. The smallest block that could hold 38 MiB is returned, and the rest stays cached.
   EXPECT_NE(f.allocate(38 * kMiB), kNoBlock);
   EXPECT_EQ(f.segments(), (std::vector<int64_t>{100 * kMiB, 20 * kMiB, 38 * kMiB}));
   EXPECT_EQ(f.stats().alloc_retries, 0);
@@ -254,7 +254,7 @@ TEST(CachingAllocator, SeveralOversizeBlocksGoBackWhenNoneIsEnough) {
   for (const int64_t size : {40, 60, 50, 20}) blocks.push_back(f.allocate(size * kMiB));
   for (const BlockRef block : blocks) f.allocator.free(block);
   f.actions.clear();
-  // None holds 100 MiB: the largest go, until 100 MiB are gained: 60 and 50. With the 30 that are left that is enough.
+  // No block holds 100 MiB. The largest are returned until 100 MiB are gained: 60 and 50. With the 30 MiB left that is enough.
   EXPECT_NE(f.allocate(100 * kMiB), kNoBlock);
   EXPECT_EQ(f.segments(), (std::vector<int64_t>{40 * kMiB, 20 * kMiB, 100 * kMiB}));
   EXPECT_EQ(f.actions[0].size_bytes, 60 * kMiB);
@@ -266,10 +266,11 @@ TEST(CachingAllocator, GarbageCollectionNeedsAFraction) {
     Fixture f("garbage_collection_threshold:0.5", 100 * kMiB);
     if (with_fraction) f.allocator.set_memory_fraction(0.99);
     f.allocator.free(f.allocate(20 * kMiB));
-    f.allocator.free(f.allocate(30 * kMiB));  // has not been idle for as long
+    f.allocator.free(f.allocate(30 * kMiB));  // idle for a shorter time
     f.allocate(10 * kMiB);                    // from the 20
     f.actions.clear();
-    // 50 MiB are reserved, more than half of 99: of what lies idle as a whole, what is at least as old as the average goes.
+    // 50 MiB are reserved, more than half of 99. Of the segments that are idle as a whole, those at least as old as the average are
+    // returned.
     f.allocate(36 * kMiB);
     EXPECT_EQ(f.segments(),
               with_fraction ? (std::vector<int64_t>{20 * kMiB, 36 * kMiB}) : (std::vector<int64_t>{20 * kMiB, 30 * kMiB, 36 * kMiB}));
@@ -284,12 +285,12 @@ TEST(CachingAllocator, GarbageCollectionTakesTheOldFirst) {
   const BlockRef b = f.allocate(24 * kMiB);
   const BlockRef c = f.allocate(12 * kMiB);
   f.allocator.free(c);
-  for (int i = 0; i < 10; ++i) f.allocator.free(f.allocate(12 * kMiB));  // c's place, used again and again
+  for (int i = 0; i < 10; ++i) f.allocator.free(f.allocate(12 * kMiB));  // uses c's block again and again
   f.allocator.free(a);
   f.allocator.free(b);
   f.allocator.free(f.allocate(12 * kMiB));
   f.actions.clear();
-  // 56 MiB of 49.5 allowed: 6.5 are wanted. a and b have been idle for 2 searches, c for 1.
+  // 56 MiB of 49.5 allowed: 6.5 must be freed. a and b have been idle for 2 searches, c for 1.
   f.allocate(40 * kMiB);
   EXPECT_EQ(f.segments(), (std::vector<int64_t>{12 * kMiB, 40 * kMiB}));
 }
@@ -300,13 +301,13 @@ TEST(CachingAllocator, ExpandableSegmentsGrowInPages) {
   Fixture f("expandable_segments:True");
   f.allocate(25 * kMiB);
   EXPECT_EQ(f.blocks(), (Fixture::Blocks{{0, 25 * kMiB, kUsed}, {25 * kMiB, 15 * kMiB, kFree}}));
-  f.allocate(18 * kMiB);  // 15 are there, 3 more take another page
+  f.allocate(18 * kMiB);  // 15 are there, and 3 more need another page
   EXPECT_EQ(f.blocks(), (Fixture::Blocks{{0, 25 * kMiB, kUsed}, {25 * kMiB, 18 * kMiB, kUsed}, {43 * kMiB, 17 * kMiB, kFree}}));
   EXPECT_EQ(f.actions, (std::vector<AllocatorAction>{{EventKind::segment_map, 0, kRange, 40 * kMiB},
                                                      {EventKind::alloc, 0, kRange, 25 * kMiB},
                                                      {EventKind::segment_map, 0, kRange + 40 * static_cast<uint64_t>(kMiB), 20 * kMiB},
                                                      {EventKind::alloc, 0, kRange + 25 * static_cast<uint64_t>(kMiB), 18 * kMiB}}));
-  EXPECT_EQ(f.stats().segments, 0);  // as PyTorch counts
+  EXPECT_EQ(f.stats().segments, 0);  // the same count as PyTorch's
   EXPECT_EQ(f.stats().reserved_bytes, 60 * kMiB);
 }
 
@@ -318,12 +319,12 @@ TEST(CachingAllocator, ExpandableSegmentsGiveBackWholePages) {
   f.allocator.free(middle);
   f.actions.clear();
   f.allocator.empty_cache();
-  // The free 5 to 55 MiB hold the pages from 20 to 40.
+  // The free block from 5 to 55 MiB contains the pages from 20 to 40.
   EXPECT_EQ(f.actions, (std::vector<AllocatorAction>{{EventKind::segment_unmap, 0, kRange + 20 * static_cast<uint64_t>(kMiB), 20 * kMiB}}));
   EXPECT_EQ(
       f.blocks(),
       (Fixture::Blocks{{0, 5 * kMiB, kUsed}, {5 * kMiB, 15 * kMiB, kFree}, {40 * kMiB, 15 * kMiB, kFree}, {55 * kMiB, 5 * kMiB, kUsed}}));
-  // The hole is mapped again for what needs more than one side: from 5 on.
+  // The hole is mapped again for a request that fits on neither side: from 5 on.
   f.actions.clear();
   EXPECT_EQ(f.offset(f.allocate(30 * kMiB), kRange), 5 * kMiB);
   EXPECT_EQ(f.actions[0], (AllocatorAction{EventKind::segment_map, 0, kRange + 20 * static_cast<uint64_t>(kMiB), 20 * kMiB}));
@@ -366,7 +367,7 @@ TEST(CachingAllocator, ABlockUsedElsewhereWaitsForTheNextAllocation) {
   Fixture f;
   const BlockRef a = f.allocate(512);
   f.allocator.record_stream(a, 1);
-  f.allocator.free(a);  // stream 1 is not held: its event is done, but nobody has looked yet
+  f.allocator.free(a);  // stream 1 is not held: its event is done, but the allocator has not checked it yet
   EXPECT_EQ(f.stats().allocated_bytes, 0);
   EXPECT_EQ(f.stats().active_bytes, 512);
   EXPECT_EQ(std::get<2>(f.blocks()[0]), kPending);
@@ -379,7 +380,7 @@ TEST(CachingAllocator, AHeldStreamKeepsBlocks) {
   const BlockRef a = f.allocate(512);
   f.allocator.record_stream(a, 1);
   f.allocator.record_stream(a, 2);
-  f.allocator.record_stream(a, 0);  // its own: nothing
+  f.allocator.record_stream(a, 0);  // its own stream: does nothing
   f.allocator.hold_stream(1);
   f.allocator.hold_stream(2);
   f.allocator.free(a);
@@ -429,7 +430,7 @@ TEST(CachingAllocator, PrivatePoolsAreApart) {
   EXPECT_EQ(f.allocator.segments()[1].pool, 7U);
   f.allocator.free(a);
   EXPECT_EQ(f.offset(f.allocate(512)), 0);
-  f.allocator.empty_cache();  // the graph may run again: its memory stays
+  f.allocator.empty_cache();  // the graph may run again, so its memory stays
   EXPECT_EQ(f.stats().reserved_bytes, 4 * kMiB);
   f.allocator.release_pool(7);
   f.allocator.empty_cache();
@@ -464,7 +465,7 @@ TEST(CachingAllocator, OutOfMemoryCountsPrivatePools) {
   f.allocator.end_pool(1);
   EXPECT_EQ(f.allocate(30 * kMiB), kNoBlock);
   const OutOfMemory& oom = f.allocator.out_of_memory();
-  EXPECT_EQ(oom.private_pool_bytes, 14 * kMiB - 512);  // what is free there
+  EXPECT_EQ(oom.private_pool_bytes, 14 * kMiB - 512);  // the free memory of that pool
   EXPECT_EQ(oom.allocated_bytes, 14 * kMiB);
   EXPECT_EQ(oom.unallocated_bytes, 0);
 }
@@ -519,7 +520,7 @@ TEST(CachingAllocator, RestoresExpandableSegments) {
   // 5 and the hole hold 22 MiB; one page is mapped.
   EXPECT_EQ(f.offset(f.allocate(22 * kMiB), kRange), 15 * kMiB);
   EXPECT_EQ(f.stats().reserved_bytes, 60 * kMiB);
-  // Nothing free is left that could hold this: behind the second part.
+  // No free block that is left can hold this: it goes after the second part.
   EXPECT_EQ(f.offset(f.allocate(30 * kMiB), kRange), 60 * kMiB);
 }
 

@@ -1,4 +1,4 @@
-// Device memory as the driver gives it: how much there is, and at which addresses.
+// Device memory from the driver: how much there is, and at which addresses.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace gpucast {
 
-// What an allocator asks of the driver. Sizes are whole pages of 2 MiB.
+// The functions of the driver that an allocator calls. Sizes are whole pages of 2 MiB.
 class Driver {
  public:
   static constexpr int64_t kPageBytes = int64_t{2} << 20;
@@ -16,19 +16,19 @@ class Driver {
   virtual ~Driver() = default;
   virtual std::optional<uint64_t> allocate(int64_t size_bytes) = 0;  // cudaMalloc; nothing: out of memory
   virtual void free(uint64_t address, int64_t size_bytes) = 0;       // cudaFree
-  // Expandable segments: a range of addresses, and memory mapped into it and out again.
+  // Expandable segments: a range of addresses, and memory that is mapped into it and unmapped again.
   virtual uint64_t reserve(int64_t size_bytes) = 0;
   virtual void release(uint64_t address, int64_t size_bytes) = 0;
   virtual bool map(uint64_t address, int64_t size_bytes) = 0;  // false: out of memory, nothing is mapped
   virtual void unmap(uint64_t address, int64_t size_bytes) = 0;
-  // Memory that was taken before the first call: its pages are in use.
+  // Memory allocated before the first call: its pages are in use.
   virtual void adopt(uint64_t address, int64_t size_bytes) = 0;
 
   virtual int64_t free_bytes() const = 0;
   virtual int64_t total_bytes() const = 0;
 };
 
-// A new segment lies right behind the highest one in use, as in event files (docs/reference/event-format.md).
+// A new segment goes directly after the highest one in use, as in event files (docs/reference/event-format.md).
 class AscendingDriver : public Driver {
  public:
   explicit AscendingDriver(int64_t capacity_bytes) : capacity_bytes_(capacity_bytes) {}

@@ -23,7 +23,7 @@ class FreeBlocks {
   };
 
   bool empty() const { return chunks_.empty(); }
-  int64_t largest_bytes() const { return chunks_.back().back().size_bytes; }  // not when empty
+  int64_t largest_bytes() const { return chunks_.back().back().size_bytes; }  // must not be called when empty
   bool at_end(Position position) const { return position.chunk == chunks_.size(); }
   bool at_begin(Position position) const { return position.chunk == 0 && position.slot == 0; }
   const Entry& operator[](Position position) const { return chunks_[position.chunk][position.slot]; }

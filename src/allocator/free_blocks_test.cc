@@ -38,7 +38,7 @@ TEST(FreeBlocks, OrdersBySizeThenSegmentThenAddress) {
   EXPECT_EQ(blocks[blocks.lower_bound(300)].block, 0U);
 }
 
-// Up to 20,000 entries, each step the same as std::set's.
+// Up to 20,000 entries; each step gives the same result as std::set.
 TEST(FreeBlocks, AgreesWithASet) {
   for (const uint32_t seed : {1U, 2U, 3U}) {
     std::mt19937_64 random(seed);

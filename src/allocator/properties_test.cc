@@ -1,4 +1,4 @@
-// What must hold for every allocator after every operation, on random sequences with all settings.
+// Properties of every allocator after every operation, on random sequences with all settings.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -59,7 +59,7 @@ int64_t random_size(std::mt19937* random) {
   }
 }
 
-// Segments and blocks fit together, and every counter is the sum it claims to be.
+// Segments and blocks are consistent, and every counter is the sum that it should be.
 void check(const Allocator& allocator, const Driver& driver, bool pages_only) {
   const AllocatorStats& stats = allocator.stats();
   AllocatorStats sums;
@@ -106,7 +106,7 @@ void check(const Allocator& allocator, const Driver& driver, bool pages_only) {
   }
 }
 
-// Keeps its own books of the blocks it holds, beside the allocator's.
+// Keeps its own list of the blocks that it holds, to compare with the allocator's.
 class Program {
  public:
   Program(const std::string& conf, const std::string& torch, int64_t capacity_bytes, uint32_t seed)
@@ -185,7 +185,7 @@ class Program {
     }
   }
 
-  // Histories say when other streams are done with a block in one of two ways, never in both.
+  // A history reports the end of another stream's use of a block in one of two ways, never in both.
   void step_streams() {
     const uint32_t what = pick(14);
     if (what < 8) {
@@ -202,12 +202,12 @@ class Program {
       later_.push_back(allocator_->free_later(held.block));
     } else if (!later_.empty()) {
       std::swap(later_[pick(static_cast<uint32_t>(later_.size()))], later_.back());
-      allocator_->complete(later_.back());  // or nothing, when the allocator waited for the device meanwhile
+      allocator_->complete(later_.back());  // does nothing if the allocator waited for the device meanwhile
       later_.pop_back();
     }
   }
 
-  // No two blocks that are held overlap, and each still is what it was when it was allocated.
+  // No two held blocks overlap, and each is unchanged since its allocation.
   void check_held() {
     std::map<uint64_t, int64_t> by_address;
     for (const Held& held : held_) {
@@ -236,7 +236,7 @@ class Program {
   std::vector<Held> held_;
   std::vector<uint32_t> later_;  // tickets
   std::vector<AllocatorAction> actions_;
-  uint32_t pools_ = 0, begun_pools_ = 0;  // one is begun at a time
+  uint32_t pools_ = 0, begun_pools_ = 0;  // at most one is begun at a time
 };
 
 class EveryConf : public testing::TestWithParam<const char*> {};
@@ -275,8 +275,8 @@ SegmentBlock block_at(const Allocator& allocator, uint64_t address) {
   return found;
 }
 
-// max_split_size: a request below it must not take a block above it, so not even the one that it had, when that has grown
-// above by being rounded to a segment's size or by merging. Requests above it must not take much larger blocks.
+// max_split_size: a request below it must not get a block above it. That includes its own former block, if that has grown above the limit
+// by rounding to a segment's size or by merging. Requests above the limit must not get much larger blocks.
 bool may_take(const std::string& conf, int64_t request_bytes, int64_t free_bytes) {
   if (parse_bfc_conf(conf)) return true;
   const AllocConf settings = parse_alloc_conf(conf, "");
@@ -285,8 +285,8 @@ bool may_take(const std::string& conf, int64_t request_bytes, int64_t free_bytes
   return free_bytes < rounded_bytes + settings.max_non_split_rounding_bytes;
 }
 
-// What was allocated last, freed at once and asked for again, lies where it was: the free puts everything back to what the
-// allocation found, but for the segments that one reserved or released.
+// The last allocation, freed at once and repeated, gets the same address. The free restores the state before the allocation, except for
+// segments that were reserved or released.
 TEST_P(EveryConf, FreeThenTheSameAllocationGivesTheSameAddress) {
   std::mt19937 random(7);
   AscendingDriver driver(600 * kMiB);
@@ -321,8 +321,8 @@ TEST_P(EveryConf, FreeThenTheSameAllocationGivesTheSameAddress) {
   EXPECT_GT(compared, 2000);
 }
 
-// Any block, freed and asked for again, lies where the free space around it begins, if nothing else that is free could hold
-// it. (Else best fit may prefer another block.)
+// Any block that is freed and allocated again goes to the begin of the free space around it, if no other free block could hold it.
+// (Otherwise best fit may prefer another block.)
 TEST_P(EveryConf, FreeThenTheSameAllocationStaysWhenNothingElseFits) {
   std::mt19937 random(8);
   AscendingDriver driver(300 * kMiB);
@@ -361,14 +361,14 @@ TEST_P(EveryConf, FreeThenTheSameAllocationStaysWhenNothingElseFits) {
   EXPECT_GT(compared, 100);
 }
 
-// ---- more memory ----------------------------------------------------------------------------------------------------------
+// ---- More memory ----------------------------------------------------------------------------------------------------------
 
 struct Op {
   int id;
   int64_t size_bytes;  // 0: free
 };
 
-// Runs on one stream; the highest peak reserved, or nothing when it runs out of memory.
+// Runs on one stream. Returns the highest peak reserved, or nothing if it runs out of memory.
 std::optional<int64_t> run_at(const std::string& conf, const std::vector<Op>& ops, int64_t capacity_bytes) {
   AscendingDriver driver(capacity_bytes);
   const std::unique_ptr<Allocator> allocator = make_allocator(conf, &driver);
@@ -384,12 +384,12 @@ std::optional<int64_t> run_at(const std::string& conf, const std::vector<Op>& op
   return allocator->stats().peak_reserved_bytes;
 }
 
-// More memory can turn a fit into out of memory, without garbage collection and with every setting. What a smaller card makes
-// the allocator give back is still there on a larger one, where a later block takes a part of it and so keeps the rest.
-// These are the shortest that a search over thousands of random sequences found.
+// With every setting, and also without garbage collection, more memory can turn a fit into out of memory. On a smaller card the
+// allocator has to return a block. On a larger one the block stays, and a later request uses a part of it and so keeps the rest.
+// These are the shortest sequences found by a search over thousands of random ones.
 TEST(MoreMemory, CanBeTooLittle) {
-  // Default: at 52 MiB the 24 MiB are given back for the 30, and 30 + 20 + 2 fit. At 54 MiB 24 + 30 fit, the 20 then lie in
-  // the 24, whose other 4 nobody can use, and there is no room for a segment of 2 MiB for the last.
+  // Default: at 52 MiB the 24 MiB are returned for the 30, and 30 + 20 + 2 fit. At 54 MiB 24 + 30 fit, and the 20 go into the 24. The other
+  // 4 of these are of no use, and there is no room for the last segment of 2 MiB.
   const std::vector<Op> ops = {{1, 24 * kMiB}, {1, 0}, {2, 30 * kMiB}, {3, 20 * kMiB}, {4, 300'000}};
   EXPECT_EQ(run_at("", ops, 50 * kMiB), std::nullopt);
   EXPECT_EQ(run_at("", ops, 52 * kMiB), 52 * kMiB);
@@ -398,7 +398,7 @@ TEST(MoreMemory, CanBeTooLittle) {
 }
 
 TEST(MoreMemory, CanBeTooLittleWithMaxSplitSize) {
-  // 40 + 20 (the segment of the 3) fit in 60 MiB, and the 30 take the whole 40.
+  // 40 + 20 (the segment of the 3) fit in 60 MiB, and the 30 occupy the whole 40.
   const std::vector<Op> ops = {{1, 40 * kMiB}, {1, 0}, {2, 3 * kMiB}, {3, 30 * kMiB}, {4, 300'000}};
   EXPECT_EQ(run_at("max_split_size_mb:21", ops, 52 * kMiB), 52 * kMiB);
   EXPECT_EQ(run_at("max_split_size_mb:21", ops, 60 * kMiB), std::nullopt);
@@ -406,8 +406,8 @@ TEST(MoreMemory, CanBeTooLittleWithMaxSplitSize) {
 }
 
 TEST(MoreMemory, CanBeTooLittleWithExpandableSegments) {
-  // A free block at the end of what is mapped counts with what it could grow to, which grows with the card. At 60 MiB that is
-  // 34, less than the free 40 at the front, and the 8 go to the end; at 72 MiB it is 54, and they go to the front.
+  // A free block at the end of the mapped part counts with the size that it could grow to, which depends on the card's memory. At 60 MiB
+  // that is 34, less than the free 40 at the front, and the 8 go to the end. At 72 MiB it is 54, and they go to the front.
   const std::vector<Op> ops = {{1, 40 * kMiB}, {2, 6 * kMiB}, {1, 0}, {3, 8 * kMiB}, {4, 36 * kMiB}};
   EXPECT_EQ(run_at("expandable_segments:True", ops, 60 * kMiB), 60 * kMiB);
   EXPECT_EQ(run_at("expandable_segments:True", ops, 72 * kMiB), std::nullopt);
@@ -415,7 +415,7 @@ TEST(MoreMemory, CanBeTooLittleWithExpandableSegments) {
 }
 
 TEST(MoreMemory, CanBeTooLittleForBfc) {
-  // Even in one arena: there it is best fit alone.
+  // Even with a single region: there it is plain best fit.
   const std::vector<Op> arena = {{1, 36 * kMiB}, {2, 20 * kMiB}, {1, 0}, {3, 4 * kMiB}, {2, 0}, {4, 60 * kMiB}};
   EXPECT_EQ(run_at("backend:bfc,allow_growth:False", arena, 72 * kMiB), 72 * kMiB);
   EXPECT_EQ(run_at("backend:bfc,allow_growth:False", arena, 76 * kMiB), std::nullopt);
@@ -424,8 +424,8 @@ TEST(MoreMemory, CanBeTooLittleForBfc) {
   EXPECT_EQ(run_at("backend:bfc,garbage_collection:False", regions, 50 * kMiB), std::nullopt);
 }
 
-// What does hold: from the peak that a run reserves without a limit on, it always fits, and reserves the same. (Not for
-// expandable segments, where the card's size has a say in where blocks go, limit or not.)
+// This does hold: with at least the peak that a run reserves without a limit, it always fits, and reserves the same. (It does not hold for
+// expandable segments: there the card's size affects the place of blocks even without a limit.)
 TEST(MoreMemory, IsEnoughFromThePeakOn) {
   constexpr int64_t kUnlimitedBytes = int64_t{1} << 40;
   for (const std::string conf :

@@ -39,7 +39,7 @@ void StreamTable::insert(uint32_t key) {
       grow();
       continue;
     }
-    // The richer entry gives way.
+    // The entry that is closer to its wanted slot is moved.
     Slot moving{distance, key};
     const size_t first = slot;
     bool placed = false;
@@ -54,7 +54,7 @@ void StreamTable::insert(uint32_t key) {
       if (moving.distance + 1 >= max_distance_) break;
     }
     if (placed) return;
-    // Too far from home: the one without a place takes the newcomer's, who tries again in a larger table.
+    // Too far from the wanted slot: the entry without a slot takes the newcomer's, and the newcomer is inserted into a larger table.
     slots_[first].key = moving.key;
     grow();
   }

@@ -14,8 +14,8 @@ class StreamTable {
   explicit StreamTable(const std::vector<uint64_t>* hashes) : hashes_(hashes) {}
 
   bool empty() const { return count_ == 0; }
-  void insert(uint32_t key);  // nothing happens when it is there
-  // Visits in the table's order. `visit` returns true when the stream is to be removed.
+  void insert(uint32_t key);  // does nothing if the key is already there
+  // Visits keys in the table's order. `visit` returns true to remove the key.
   template <class Visit>
   void visit(Visit visit) {
     for (size_t slot = 0; slot < slots_.size();) {
@@ -30,7 +30,7 @@ class StreamTable {
     for (Slot& slot : slots_) slot.distance = -1;
     count_ = 0;
   }
-  // As a table that was just moved from: empty and without slots.
+  // The state of a table that was just moved from: empty and without slots.
   void reset() {
     slots_.clear();
     count_ = buckets_ = 0;
@@ -38,7 +38,7 @@ class StreamTable {
 
  private:
   struct Slot {
-    int distance = -1;  // from where its hash wants it; -1: empty
+    int distance = -1;  // from the slot that its hash wants; -1: empty
     uint32_t key = 0;
   };
   void remove(size_t slot);

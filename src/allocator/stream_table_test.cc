@@ -108,7 +108,7 @@ TEST(StreamTable, ClearKeepsItsSizeAndResetDoesNot) {
   EXPECT_EQ(order(&table), Order{});
 }
 
-// 20,000 random steps; every stream visited enters a digest, which PyTorch's table gave in the same steps.
+// 20,000 random steps. The digest of all visited streams is compared with the digest of PyTorch's own table.
 TEST(StreamTable, LongRandomHistories) {
   const uint64_t kDigests[] = {15613431924303471592ULL, 609679255614944836ULL, 130924726726793506ULL};
   const size_t kLeft[] = {7, 2, 2};

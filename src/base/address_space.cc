@@ -24,7 +24,7 @@ uint64_t AddressSpace::fit(uint64_t size_bytes) {
   return 0;
 }
 
-// Only when addresses run out: neighbouring ranges without allocations become one, so that something larger fits.
+// Called only when addresses run out: joins neighbouring ranges without allocations, so that something larger fits.
 void AddressSpace::join_empty_ranges() {
   const auto empty = [&](std::map<uint64_t, uint64_t>::iterator range) {
     const auto place = free_.find(range->first);
@@ -42,7 +42,7 @@ void AddressSpace::join_empty_ranges() {
 }
 
 uint64_t AddressSpace::allocate(uint64_t size_bytes) {
-  constexpr uint64_t kTooMuch = uint64_t{1} << 62;  // keeps the rounding from wrapping around
+  constexpr uint64_t kTooMuch = uint64_t{1} << 62;  // keeps the rounding from overflowing
   if (size_bytes == 0 || size_bytes > kTooMuch) return 0;
   const uint64_t size = round_up(size_bytes, step_bytes_);
   uint64_t address = fit(size);

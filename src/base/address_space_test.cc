@@ -11,7 +11,7 @@ namespace {
 constexpr uint64_t kMiB = 1 << 20;
 constexpr uint64_t kTop = uint64_t{0x7000} << 32;
 
-// Hands out addresses downwards from kTop, `limit_bytes` of them in all.
+// Returns addresses downwards from kTop, `limit_bytes` in all.
 AddressSpace::Reserve downwards(uint64_t limit_bytes = kTop / 2) {
   return [next = kTop, floor = kTop - limit_bytes](uint64_t size, uint64_t alignment) mutable -> uint64_t {
     const uint64_t start = (next - size) / alignment * alignment;
@@ -46,7 +46,7 @@ TEST(AddressSpace, RangesAreMultiplesOf32MiBAndDoNotMerge) {
   EXPECT_EQ(space.free(big), 70 * kMiB);
   const uint64_t other = space.allocate(98 * kMiB);
   EXPECT_EQ(other, kTop - (96 + 128) * kMiB);
-  // 30 MiB are free behind `other`, and 96 MiB right behind those: no allocation lies across the border.
+  // 30 MiB are free after `other`, and 96 MiB directly after those: no allocation crosses the border.
   EXPECT_EQ(space.allocate(60 * kMiB), big);
   EXPECT_EQ(space.allocate(30 * kMiB), other + 98 * kMiB);
 }
@@ -101,7 +101,7 @@ TEST(AddressSpace, GivesUpOnlyEmptyRanges) {
   EXPECT_EQ(space.allocate(2 * kMiB), upper) << "the lower range is gone";
 }
 
-// Whatever happens: allocations never overlap, and all of them freed leaves nothing.
+// In a random sequence allocations never overlap, and when all are freed nothing is left.
 TEST(AddressSpace, HoldsUnderRandomUse) {
   AddressSpace space = device();
   std::mt19937 random(7);

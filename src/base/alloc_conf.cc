@@ -12,7 +12,7 @@ namespace {
 
 bool is_power_of_two(int64_t value) { return value > 0 && std::has_single_bit(static_cast<uint64_t>(value)); }
 
-// "2.6.0+cu124" -> 6; newest when it cannot be told.
+// "2.6.0+cu124" -> 6; the newest release if it is not known.
 int minor_of(std::string_view torch_version) {
   const size_t dot = torch_version.find('.');
   if (dot == std::string_view::npos) return AllocConf().torch_minor;
@@ -35,7 +35,7 @@ std::optional<bool> to_bool(std::string_view text) {
   return std::nullopt;
 }
 
-// Assigns what could be read; false: it could not.
+// Assigns a value that was read; false: there is none.
 template <class T, class U>
 bool assign(const std::optional<T>& value, U* to) {
   if (value) *to = *value;
@@ -138,11 +138,11 @@ AllocConf parse_alloc_conf(std::string_view text, std::string_view torch_version
     } else if (key == "throw_on_cudamalloc_oom") {
       understood = assign(to_bool(value), &conf.throw_on_cudamalloc_oom);
     } else if (key == "roundup_power2_divisions") {
-      // Up to 2.8, ">:N" in a list also replaced the last size named before it.
+      // Up to 2.8, ">:N" in a list also replaced the value of the last size before it.
       understood = !value.empty() && parse_divisions(value, conf.torch_minor <= 8, &conf.roundup_power2_divisions);
       if (!understood) conf.roundup_power2_divisions = {};
     } else {
-      // Settings without a say in where device memory comes from.
+      // Settings that do not affect device memory.
       constexpr std::string_view kElsewhere[] = {
           "release_lock_on_cudamalloc",    "pinned_use_cuda_host_register",  "pinned_num_register_threads",
           "pinned_use_background_threads", "pinned_reserve_segment_size_mb", "pinned_free_catch_all",

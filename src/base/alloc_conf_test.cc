@@ -26,7 +26,7 @@ TEST(AllocConf, OneNumberOfDivisionsForAllSizes) {
 
 TEST(AllocConf, DivisionsBySize) {
   const AllocConf conf = parse_alloc_conf(" roundup_power2_divisions : [256:1,512:2,1024:4,>:8] ", "2.14.1");
-  EXPECT_EQ(conf.round_size(200 * kMiB + 1), 200 * kMiB + 512);  // smaller than the first bound: as the first, 1
+  EXPECT_EQ(conf.round_size(200 * kMiB + 1), 200 * kMiB + 512);  // smaller than the first bound: like the first, 1
   EXPECT_EQ(conf.round_size(600 * kMiB), 768 * kMiB);            // 512 MiB: halves
   EXPECT_EQ(conf.round_size(1030 * kMiB), 1280 * kMiB);          // 1 GiB: quarters
   EXPECT_EQ(conf.round_size(2049 * kMiB), 2304 * kMiB);          // beyond: eighths
@@ -40,9 +40,9 @@ TEST(AllocConf, GreaterMeantTheLastBoundTooInOlderReleases) {
 TEST(AllocConf, SplitRules) {
   AllocConf conf = parse_alloc_conf("max_split_size_mb:100", "2.14.1");
   EXPECT_TRUE(conf.splits(512, 512, false));         // the small pool splits off 512 B
-  EXPECT_FALSE(conf.splits(5 * kMiB, kMiB, false));  // the large pool more than 1 MiB
+  EXPECT_FALSE(conf.splits(5 * kMiB, kMiB, false));  // the large pool only more than 1 MiB
   EXPECT_TRUE(conf.splits(5 * kMiB, kMiB + 512, false));
-  EXPECT_FALSE(conf.splits(100 * kMiB, 50 * kMiB, false));  // from max_split_size on never
+  EXPECT_FALSE(conf.splits(100 * kMiB, 50 * kMiB, false));  // from max_split_size on, nothing is split
   EXPECT_TRUE(conf.splits(5 * kMiB, 512, true));            // expandable segments split like the small pool
 }
 

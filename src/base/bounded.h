@@ -1,4 +1,4 @@
-// Products of sizes that a damaged file may hold: none goes beyond kMostElements, where nothing real lies and nothing overflows.
+// Products of sizes from a file that may be damaged. No product exceeds kMostElements: no real size is that large, and nothing overflows.
 #pragma once
 
 #include <algorithm>
@@ -9,9 +9,9 @@
 namespace gpucast {
 
 inline constexpr int64_t kMostElements = int64_t{1} << 50;
-inline constexpr int64_t kMostTensorBytes = int64_t{1} << 40;  // 1 TiB: sums over lists of tensors stay in range, too
+inline constexpr int64_t kMostTensorBytes = int64_t{1} << 40;  // 1 TiB: sums over lists of tensors do not overflow either
 
-// Of numbers of 0 or more; what is below 0 counts as 0.
+// The product of numbers of 0 or more; negative numbers count as 0.
 inline int64_t bounded_product(std::span<const int64_t> factors) {
   int64_t out = 1;
   for (const int64_t factor : factors) {

@@ -1,4 +1,4 @@
-// Amounts of memory as people read them. Exact bytes go to JSON; people get MiB and GiB, never "GB".
+// Amounts of memory as text. JSON gets exact bytes; people get MiB and GiB, never "GB".
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ inline constexpr int64_t kKiB = 1024, kMiB = 1024 * kKiB, kGiB = 1024 * kMiB;
 // "0 B", "512 B", "3.5 KiB", "8.1 MiB", "2.92 GiB".
 std::string format_bytes(int64_t bytes);
 
-// "2986.55 MiB": a column of these lines up and adds up by eye.
+// "2986.55 MiB": a column of these is easy to read and add up.
 std::string format_mib(int64_t bytes);
 
 }  // namespace gpucast

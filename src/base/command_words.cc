@@ -16,7 +16,7 @@ bool is_utf8(std::string_view text) { return simdjson::validate_utf8(text.data()
 
 bool is_control(char c) { return static_cast<unsigned char>(c) < ' ' || c == '\x7f'; }
 
-// $'...': what a terminal would not show, or not take back, as three octal digits.
+// $'...': octal escapes for characters that a terminal would not show, or would not accept as input.
 std::string quote_bytes(std::string_view word) {
   const bool utf8 = is_utf8(word);
   std::string out = "$'";

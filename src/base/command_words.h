@@ -1,4 +1,4 @@
-// The words of a command, which may hold any byte but NUL: in JSON, and for a shell.
+// The words of a command, in JSON and for a shell. A word may contain any byte except NUL.
 #pragma once
 
 #include <optional>
@@ -10,15 +10,15 @@
 
 namespace gpucast {
 
-// A list of texts. JSON holds UTF-8 only: a word that is none becomes {"hex": "2d2dff"}, so that it can be started again.
+// A list of texts. JSON allows only UTF-8, so any other word becomes {"hex": "2d2dff"}. The command can then be started again.
 Json command_json(const std::vector<std::string>& words);
 
-// The word of such an entry, exactly. Unset: it is no text, and no {"hex": ...} either.
+// The exact word of such an entry. Unset: it is neither a text nor {"hex": ...}.
 std::optional<std::string> word_from_json(const Json& entry);
-std::optional<std::string> bytes_from_hex(std::string_view hex);  // of "2d2dff"; unset: it is no such text
+std::optional<std::string> bytes_from_hex(std::string_view hex);  // from "2d2dff"; unset: not such a text
 
-// Words as bash and zsh read them. ASCII where it can be: a control character, or a word that is not UTF-8, is written $'\377'; all other
-// words are quoted as every POSIX shell reads them.
+// Words as bash and zsh read them, in ASCII if possible. A word with control characters, or one that is not UTF-8, is written as $'\377'.
+// All other words are quoted in a form that every POSIX shell reads.
 std::string shell_quote(const std::vector<std::string>& words);
 
 }  // namespace gpucast

@@ -56,7 +56,7 @@ TEST(CommandWords, AShellReadsThemBack) {
   std::string wanted, plain;
   for (const std::string& word : kWords) wanted.append(word).push_back('\0');
   EXPECT_EQ(printed_by("bash -c " + shell_quote({"printf '%s\\0' " + shell_quote(kWords)})), wanted);
-  // Without control characters every POSIX shell does.
+  // Without control characters every POSIX shell reads it.
   EXPECT_EQ(printed_by("printf '%s|' " + shell_quote({"", "it's", "\\", "$HOME", "\xc3\xa9", "[1, 2]"})),
             "|it's|\\|$HOME|\xc3\xa9|[1, 2]|");
   EXPECT_EQ(shell_quote({"a\nb", "caf\xe9"}), R"($'a\nb' $'caf\351')");

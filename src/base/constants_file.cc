@@ -17,13 +17,13 @@ namespace {
 constexpr const char* kUserFile = "the constants file";
 constexpr const char* kPage = "docs/reference/time-constants.md";
 
-// Of a user's file. A new section of numbers is a line here.
+// The sections of a user's file. Add a new section here.
 const std::vector<std::string>& section_names() {
   static const std::vector<std::string> names = {"operations", "architectures", "cards", "pack", "step", "loader"};
   return names;
 }
 
-// On which side of 1 a bound of measured over expected lies: -1 for "low", "step_low_datasheet"; 1 for high ones; 0: it is no bound.
+// The side of 1 on which a bound of measured / expected must be: -1 for "low" and "step_low_datasheet", 1 for high ones, 0: not a bound.
 int side_of_one(std::string_view name) {
   if (name.starts_with("step_")) name.remove_prefix(5);
   if (name.ends_with("_datasheet")) name.remove_suffix(10);

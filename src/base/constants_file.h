@@ -1,7 +1,7 @@
 // Fitted and chosen numbers as data. They come in groups, and each group has a `source` that says where its numbers come from:
 //     {"schema_version": 1, "pack": {"mps": {"cost": 1.21, "low": 0.79, "high": 1.30, "source": "..."}}}
-// data/*.json is built into the command; a user's file (--constants) has the same form, may hold any section, and goes over it name by
-// name. docs/reference/time-constants.md has the format. All functions throw Error with what is wrong and where.
+// data/*.json is built into the command. A user's file (--constants) has the same form and may have any section; it replaces built-in
+// numbers by name. docs/reference/time-constants.md describes the format. All functions throw Error with the problem and its place.
 #pragma once
 
 #include <string>
@@ -22,18 +22,18 @@ using ConstantNames = std::unordered_set<std::string>;
 [[noreturn]] void reject_constants(const std::string& what, const std::string& where, const std::string& word,
                                    const std::vector<std::string>& candidates);
 
-// The text of one of data/*.json, which is built in.
+// Parses one of data/*.json, which are built in.
 Json parse_built_in_constants(const char* text, const std::string& where);
 
-// The text of a user's file; "" is an object without sections. Its sections are those that any part of gpucast reads.
+// Parses a user's file; "" gives an object without sections. It may have the sections of every part of gpucast.
 Json parse_constants_file(const std::string& text);
 
-// Adds a group's numbers under "GROUP.NAME". Each must be finite and above 0; what is called "low" at most 1, "high" at least 1. `known`:
-// the names that there are, without the middle word of "KIND.PRECISION.NAME"; nullptr for what is built in.
+// Adds a group's numbers under "GROUP.NAME". Each must be finite and above 0; "low" numbers at most 1, "high" numbers at least 1. `known`:
+// the allowed names, without the middle word of "KIND.PRECISION.NAME"; nullptr for built-in data.
 void read_constant_group(const Json& group, const std::string& group_name, const std::string& where, const ConstantNames* known,
                          ConstantNumbers* out);
 
-// A section of plain groups: the built-in numbers, and a user's over them.
+// A section of plain groups: the built-in numbers, replaced by the user's where given.
 class ConstantSection {
  public:
   // `built_in`: the text of data/NAME.json, whose section is called `name`. `file`: the text of a user's file, or "".

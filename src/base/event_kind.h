@@ -1,4 +1,4 @@
-// What an allocator can do, as PyTorch's memory history names it. Shared by what is read and what is simulated.
+// The actions of an allocator, with the names of PyTorch's memory history. Readers and the simulation share them.
 #pragma once
 
 #include <cstddef>

@@ -12,14 +12,14 @@
 namespace gpucast {
 namespace {
 
-// A row as parsed, with every spelling that names it, normalised.
+// A parsed row, with all spellings of its name, normalised.
 struct Row {
   Gpu gpu;
   std::vector<std::string> keys;
 };
 
-// What is left of a name once case, separators and the words that everybody leaves out are gone:
-// "NVIDIA GeForce RTX 4090" -> "4090", "A100-SXM4-80GB" -> "a100sxm480".
+// A name without case, separators and the words that people leave out: "NVIDIA GeForce RTX 4090" -> "4090", "A100-SXM4-80GB" ->
+// "a100sxm480".
 std::string normalised(const std::string& name) {
   std::string key;
   for (unsigned char c : name) {
@@ -28,7 +28,7 @@ std::string normalised(const std::string& name) {
   for (const char* word : {"nvidia", "tesla", "geforce", "rtx"}) {
     if (key.rfind(word, 0) == 0) key.erase(0, std::string(word).size());
   }
-  // "80gb" and "80" are the same size.
+  // "80gb" and "80" mean the same size.
   for (size_t at = key.find("gb"); at != std::string::npos; at = key.find("gb", at + 1)) {
     if (at > 0 && std::isdigit(static_cast<unsigned char>(key[at - 1])) != 0) key.erase(at, 2);
   }
@@ -87,7 +87,7 @@ const std::vector<Row>& rows() {
   return table;
 }
 
-// Optimal string alignment distance: insertions, deletions, substitutions and swaps of two neighbours count one each.
+// Optimal string alignment distance: insertions, deletions, substitutions and swaps of two neighbours each count one.
 size_t edit_distance(const std::string& a, const std::string& b) {
   std::vector<size_t> before_last(b.size() + 1), last(b.size() + 1), now(b.size() + 1);
   for (size_t j = 0; j <= b.size(); ++j) last[j] = j;
@@ -134,7 +134,7 @@ std::optional<std::string> did_you_mean(const std::string& word, const std::vect
 
 const Gpu& find_gpu(const std::string& name) {
   const std::string wanted = normalised(name);
-  std::vector<std::string> begins_so;  // a family rather than a card: "a100"
+  std::vector<std::string> begins_so;  // cards whose names begin with it: "a100" is a family
   std::vector<std::string> keys;
   for (size_t i = 0; i < rows().size(); ++i) {
     const Row& row = rows()[i];
@@ -150,7 +150,7 @@ const Gpu& find_gpu(const std::string& name) {
   if (begins_so.size() > 1) {
     throw Error(fmt::format("'{}' may be any of several GPUs: {}", name, fmt::join(begins_so, ", ")), "", "name one of them");
   }
-  // "l40" begins "l40s" but is another card, so one match is a suggestion only.
+  // "l40" is the begin of "l40s", which is another card. So a single match is only a suggestion.
   std::optional<std::string> near;
   if (begins_so.size() == 1) {
     near = begins_so[0];

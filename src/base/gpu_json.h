@@ -6,7 +6,7 @@
 
 namespace gpucast {
 
-// Appends what follows the card's name and capability: multiprocessors to peak rates, under the names of struct Gpu.
+// Appends the figures after the card's name and capability: multiprocessors to peak rates, under the names of struct Gpu.
 void add_gpu_figures(const Gpu& gpu, Json* row);
 
 }  // namespace gpucast

@@ -32,8 +32,8 @@ TEST(GpuTable, EveryRowIsComplete) {
     EXPECT_GT(gpu.total_memory_bytes, 7ULL << 30);
     EXPECT_GT(gpu.l2_bytes, 1U << 20);
     EXPECT_EQ(gpu.shared_memory_per_block_bytes, 48 * 1024);
-    // A block gets at most what a multiprocessor has, less 1 KiB that the system keeps since capability 8.0.
-    // Before 7.0 a block cannot ask for more than 48 KiB.
+    // A block can use at most the multiprocessor's shared memory, minus 1 KiB that the system keeps since capability 8.0. Before 7.0 the
+    // limit is 48 KiB.
     if (gpu.compute_major >= 7) {
       EXPECT_EQ(gpu.shared_memory_per_multiprocessor_bytes - gpu.shared_memory_per_block_optin_bytes, gpu.compute_major >= 8 ? 1024 : 0);
     }
@@ -46,7 +46,7 @@ TEST(GpuTable, EveryRowIsComplete) {
   }
 }
 
-// Two figures from different sources that must agree: bandwidth is two transfers a clock over the bus.
+// Figures from different sources that must agree: bandwidth is two transfers a clock over the bus.
 TEST(GpuTable, BandwidthAgreesWithBusAndClock) {
   for (const Gpu& gpu : gpu_table()) {
     const double from_clock = 2.0 * gpu.memory_clock_khz * 1e3 * gpu.memory_bus_width_bits / 8;
@@ -99,7 +99,7 @@ TEST(FindGpu, SpellingDoesNotMatter) {
 TEST(FindGpu, AFamilyIsNotACard) {
   EXPECT_EQ(error_of("a100"), "'a100' may be any of several GPUs: a100-40, a100-40-pcie, a100-80, a100-80-pcie | name one of them");
   EXPECT_EQ(error_of("V100"), "'V100' may be any of several GPUs: v100-16, v100-32, v100-32-pcie | name one of them");
-  EXPECT_EQ(find_gpu("a10").id, "a10");  // not a10g, nor a family
+  EXPECT_EQ(find_gpu("a10").id, "a10");  // neither a10g nor a family
 }
 
 TEST(FindGpu, UnknownNamesGetASuggestion) {
@@ -113,7 +113,7 @@ TEST(FindGpu, UnknownNamesGetASuggestion) {
 TEST(DidYouMean, NearestWithinAThird) {
   const std::vector<std::string> words = {"run", "analyze", "gpus", "doctor"};
   EXPECT_EQ(did_you_mean("analyse", words), "analyze");
-  EXPECT_EQ(did_you_mean("docotr", words), "doctor");  // two letters swapped count as one edit
+  EXPECT_EQ(did_you_mean("docotr", words), "doctor");  // two swapped letters count as one edit
   EXPECT_EQ(did_you_mean("GPUS", words), "gpus");
   EXPECT_EQ(did_you_mean("ran", words), "run");
   EXPECT_EQ(did_you_mean("replay", words), std::nullopt);

@@ -14,7 +14,7 @@ namespace gpucast {
 namespace {
 
 constexpr size_t kInputBytes = 256 << 10;
-constexpr size_t kTextBytes = 1 << 20;  // grows when a single line is longer
+constexpr size_t kTextBytes = 1 << 20;  // grows if a single line is longer
 
 }  // namespace
 
@@ -24,7 +24,7 @@ struct GzipLines::State {
   z_stream inflater = {};
   bool inflater_open = false;
   bool gzip = false;
-  bool inside_member = false;  // of the gzip file: an end here is a truncation
+  bool inside_member = false;  // inside a member of the gzip file: an end here is a truncation
   bool input_ended = false;
   End end = End::none;
   std::vector<unsigned char> input = std::vector<unsigned char>(kInputBytes);
@@ -32,7 +32,7 @@ struct GzipLines::State {
   uint64_t input_taken = 0;  // bytes of the file before input[input_at]
   std::vector<char> text = std::vector<char>(kTextBytes + kPadding);
   size_t text_at = 0, text_size = 0;
-  size_t searched = 0;       // bytes behind text_at known to hold no newline
+  size_t searched = 0;       // bytes after text_at known to have no newline
   uint64_t text_offset = 0;  // of text[text_at] in the uncompressed text
   uint64_t line_number = 0, line_offset = 0;
   bool partial_line = false;
@@ -54,7 +54,7 @@ struct GzipLines::State {
     input_taken += count;
   }
 
-  // Makes room behind text_size, moving what is unread to the front.
+  // Makes room after text_size: moves the unread text to the front.
   void make_room() {
     if (text_at > 0) {
       std::memmove(text.data(), text.data() + text_at, text_size - text_at);
@@ -64,7 +64,7 @@ struct GzipLines::State {
     if (text_size + kPadding + kTextBytes / 2 > text.size()) text.resize(text.size() * 2);
   }
 
-  // Appends some text; false when there is no more, with `end` set.
+  // Appends some text. False: there is no more, and `end` is set.
   bool fill() {
     if (end != End::none) return false;
     make_room();
@@ -81,7 +81,7 @@ struct GzipLines::State {
         take(count);
         return true;
       }
-      if (!inside_member && input[input_at] == 0) {  // zeros behind the last member: padding of a tape or a disk block
+      if (!inside_member && input[input_at] == 0) {  // zeros after the last member: padding of a tape or a disk block
         take(1);
         continue;
       }
@@ -143,7 +143,7 @@ bool GzipLines::next(std::string_view* line) {
       }
       length = step = unread;
     }
-    // `from` may have moved in fill(), but then the loop went round.
+    // fill() may have moved the text, but then the loop computed `from` again.
     *line = {s.text.data() + s.text_at, length};
     s.line_offset = s.text_offset;
     s.text_at += step;

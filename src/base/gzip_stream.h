@@ -1,4 +1,4 @@
-// Writes a stream compressed: std::ostream(&GzipBuffer) is plain on one side and gzip on the other.
+// Writes a compressed stream: write plain text to std::ostream(&GzipBuffer), and gzip comes out.
 #pragma once
 
 #include <memory>
@@ -9,13 +9,13 @@ namespace gpucast {
 
 class GzipBuffer : public std::streambuf {
  public:
-  // `out` must live longer. Throws Error when the compressor cannot start.
+  // `out` must live longer. Throws Error if the compressor cannot start.
   explicit GzipBuffer(std::ostream& out);
   ~GzipBuffer() override;
   GzipBuffer(const GzipBuffer&) = delete;
   GzipBuffer& operator=(const GzipBuffer&) = delete;
 
-  // Compresses what is left and ends the file: without it the file is cut off. False when `out` failed.
+  // Compresses the rest and ends the file; without this call the file is truncated. False if `out` failed.
   bool finish();
 
  protected:

@@ -9,7 +9,7 @@ namespace {
 
 using Library = nlohmann::ordered_json;
 
-// What the library's parser calls, value by value.
+// The handler that the library's parser calls for each value.
 class Builder : public Library::json_sax_t {
  public:
   Json result;
@@ -56,7 +56,7 @@ class Builder : public Library::json_sax_t {
   }
 
   std::vector<Json> open_;
-  std::vector<std::string> key_;  // of the open objects, where a value is awaited
+  std::vector<std::string> key_;  // keys of the open objects that wait for a value
 };
 
 Library to_library(const Json& json) {

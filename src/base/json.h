@@ -1,5 +1,5 @@
-// A JSON value as plain data, keys in the order they came. The door to nlohmann/json, which reads and writes it in json.cc: its
-// headers cost several times what a report costs to compile.
+// A JSON value as plain data. Keys keep their order. Only json.cc includes nlohmann/json, which reads and writes it: its headers take
+// several times as long to compile as a report.
 #pragma once
 
 #include <concepts>
@@ -29,14 +29,14 @@ class Json {
   Json(std::string_view text) : kind_(Kind::text), text_(text) {}
   template <class T>
   Json(const std::vector<T>& values) : kind_(Kind::array), values_(values.begin(), values.end()) {}
-  // {{"name", 1}, {"other", "x"}}: an object, where each entry is a pair that begins with a text; else an array.
+  // {{"name", 1}, {"other", "x"}}: an object if each entry is a pair that begins with a text; otherwise an array.
   Json(std::initializer_list<Json> entries);
 
   static Json object();
   static Json array();
-  // Null when the text is no JSON. Integers beyond 64 bits are numbers.
+  // Null if the text is not JSON. Integers beyond 64 bits become numbers.
   static Json parse(std::string_view text);
-  // What is no UTF-8 (a command line, a path) is replaced. `indent` -1: on one line.
+  // Bytes that are not UTF-8 (a command line, a path) are replaced. `indent` -1: on one line.
   std::string dump(int indent = -1) const;
 
   Kind kind() const { return kind_; }
@@ -48,7 +48,7 @@ class Json {
   bool is_array() const { return kind_ == Kind::array; }
   bool is_object() const { return kind_ == Kind::object; }
 
-  // The value as T; 0, false or "" when it is none.
+  // The value as T; 0, false or "" if it has another type.
   template <class T>
   T get() const {
     if constexpr (std::is_same_v<T, bool>) {
@@ -60,7 +60,7 @@ class Json {
     }
   }
 
-  // Of arrays and objects.
+  // For arrays and objects.
   size_t size() const { return values_.size(); }
   bool empty() const { return values_.empty(); }
   const std::vector<Json>& values() const { return values_; }
@@ -68,16 +68,16 @@ class Json {
   std::vector<Json>::const_iterator end() const { return values_.end(); }
   const Json& at(size_t index) const { return values_[index]; }
 
-  // Of objects. keys()[i] is the key of values()[i].
+  // For objects. keys()[i] is the key of values()[i].
   const std::vector<std::string>& keys() const { return keys_; }
-  const Json* find(std::string_view key) const;  // nullptr: not there, or this is no object
+  const Json* find(std::string_view key) const;  // nullptr: there is no such key, or this is not an object
   bool contains(std::string_view key) const { return find(key) != nullptr; }
-  const Json& operator[](const char* key) const;  // null when not there
-  Json& operator[](std::string_view key);         // put there when it was not; null becomes an object
+  const Json& operator[](const char* key) const;  // null if there is no such key
+  Json& operator[](std::string_view key);         // adds a missing key; null becomes an object
   Json& operator[](const char* key) { return (*this)[std::string_view(key)]; }
   Json& operator[](const std::string& key) { return (*this)[std::string_view(key)]; }
-  void update(const Json& other);  // puts the other object's entries into this one
-  // object[key] where it has the type of `otherwise` (any number for a number).
+  void update(const Json& other);  // copies the other object's entries into this one
+  // object[key] if it has the type of `otherwise` (any number for a number), else `otherwise`.
   bool value(const char* key, bool otherwise) const;
   template <std::integral T>
   int64_t value(const char* key, T otherwise) const {

@@ -4,7 +4,7 @@
 
 namespace gpucast {
 
-// Modules (SXM) have NVLink; cards of the same architecture for a slot talk over the bus. NVIDIA's names tell them apart.
+// Modules (SXM) have NVLink. Cards of the same architecture for a slot communicate over PCIe. NVIDIA's names show the difference.
 inline bool has_nvlink(std::string_view name) {
   for (const std::string_view part : {"SXM", "HBM3", "H200", "B200", "B300"})
     if (name.find(part) != name.npos) return true;

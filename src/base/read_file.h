@@ -4,7 +4,7 @@
 
 namespace gpucast {
 
-// All of a file; "" when it cannot be read.
+// The whole file; "" if it cannot be read.
 std::string read_file(const std::string& path);
 
 }  // namespace gpucast

@@ -1,4 +1,4 @@
-// What people are told, on standard error; results go to standard output.
+// Messages to people, on standard error. Results go to standard output.
 #pragma once
 
 #include <fmt/core.h>
@@ -8,7 +8,7 @@
 
 namespace gpucast {
 
-// Standard error may be a closed pipe by now: that must not keep us from cleaning up.
+// Standard error may already be a closed pipe. This must not stop our cleaning up.
 template <typename... Args>
 void say(fmt::format_string<Args...> format, Args&&... args) {
   std::fputs(fmt::format(format, std::forward<Args>(args)...).c_str(), stderr);

@@ -6,16 +6,16 @@ import time
 
 from . import checkpoints, initialisation, loops, patching, process, session
 
-_ahead_ns = ctypes.c_int64(0)  # by how much; until torch is there, nothing
+_ahead_ns = ctypes.c_int64(0)  # how far the clocks are ahead; 0 until torch is imported
 _core = None
-_set_back = None  # the core's
+_set_back = None  # a function of the core
 _real_ns = time.monotonic_ns
 
 _SECONDS = ("time", "perf_counter", "monotonic")
 
 
 def install_at_start():
-    """Called before any of the user's modules can keep one of these functions under its own name."""
+    """Called before a module of the user can import one of these functions under its own name."""
     if not session.settings().get("warp"):
         return
     for name in _SECONDS:
@@ -56,7 +56,7 @@ def install(torch):
 
 
 def _with_time_for_workers(real):
-    """Workers go on at the machine's speed, so they lose the time that the script skipped. A wait for them counts only beyond that lost time,
+    """Workers run at the machine's speed, so they miss the time that the script skipped. A wait for them counts only beyond that lost time,
     summed over the number of batches that they may be ahead."""
 
     def next_data(self):

@@ -7,12 +7,12 @@ import weakref
 from . import patching, process, steps
 
 _torch = None
-_before_step = None  # of an optimizer, as PyTorch's own hooks would be called
+_before_step = None  # called with an optimizer, like PyTorch's own hooks
 _after_step = None
 _capturing = threading.local()  # .optimizers: those that stepped in the CUDA graph that this thread captures
 _steps_of_graph = weakref.WeakKeyDictionary()  # torch.cuda.CUDAGraph -> optimizers (weak references) whose step it replays
 _parameter_of = weakref.WeakKeyDictionary()  # optimizer -> the parameter (weak reference) whose update counts as its step
-_steps_of_code = {}  # id of compiled code -> (weak reference to it, the optimizers alive then, those whose step it takes)
+_steps_of_code = {}  # id of compiled code -> (weak reference to it, the optimizers alive then, the optimizers whose step it takes)
 
 _OWN_FOLDER = os.path.join("gpucast", "inductor")
 
@@ -23,7 +23,7 @@ def install_at_import(torch, before_step, after_step):
 
 
 def install_at_cuda_start(hooks_of_ours):
-    """`hooks_of_ours`: how many global module hooks are ours, before and after a forward."""
+    """`hooks_of_ours`: the number of our own global module hooks, before and after a forward."""
     patching.wrap(_torch.nn.modules.module, "_has_any_global_hook", lambda real: _has_other_hook(*hooks_of_ours))
     graph = _torch.cuda.CUDAGraph
     patching.wrap(graph, "capture_begin", _beginning_capture)
@@ -48,7 +48,7 @@ def use_own_cache():
 
 
 def _has_other_hook(before_forward, after_forward):
-    """OptimizedModule asks, to warn that hooks fire for it as well: ours know."""
+    """OptimizedModule warns if global hooks exist, because they run for it too. Our hooks can handle this."""
 
     def has_any_global_hook():
         module = _torch.nn.modules.module

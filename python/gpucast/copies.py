@@ -52,13 +52,13 @@ class _Search:
         self._torch, self._trained = torch, trained
         inner = {id(child) for module in modules for child in module._modules.values()}
         self._roots = [module for module in modules if id(module) not in inner]
-        self._taken = set()  # addresses of tensors that are something else, or already found
+        self._taken = set()  # addresses of tensors with another purpose, or of copies found already
         for optimizer in steps.counter.alive():
             for parameter in (p for group in optimizer.param_groups for p in group["params"]):
                 state = optimizer.state.get(parameter) or {}
                 for tensor in (parameter, parameter.grad, *(tensor for _, tensor in tensors.tensors_in(state, "", 1))):
                     self._taken.update(_addresses(tensor))
-        self._kinds = set()  # (class, shapes) of modules that are trained and more than a layer
+        self._kinds = set()  # (class, shapes) of trained modules that are larger than a layer
         self._wholes = {}  # number of tensors -> shapes: of a model's trained parameters, of all its parameters, of all its tensors
         for root in self._roots:
             tree = _Tree(root)

@@ -78,7 +78,7 @@ def _below(folder):
 
 
 def _version(library):
-    """ "9.24.1", from the header next to it or the file's own name; "" unknown."""
+    """ "9.24.1", from the header next to it or from the file's own name; "": unknown."""
     header = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(library))), "include", "cudnn_version.h")
     try:
         with open(header, encoding="utf-8", errors="replace") as file:
@@ -90,7 +90,7 @@ def _version(library):
 
 
 def _answers_file(choice, base):
-    """One file for each release and card. "" if none can be kept: then cuDNN is asked each time."""
+    """One file for each release and card. "": no file can be kept, so every run asks cuDNN again."""
     if not choice.version:
         return ""
     card = [line for line in base.splitlines() if not line.startswith(_UNUSED_KEYS)]

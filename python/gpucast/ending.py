@@ -1,4 +1,4 @@
-"""The end of a captured or profiled process: its cause, the messages to the supervisor, and standing still until the process is killed."""
+"""The end of a captured or profiled process: its cause, the messages to the supervisor, and waiting until the process is killed."""
 
 import contextlib
 import ctypes
@@ -10,7 +10,7 @@ import time
 
 from . import checkpoints, patching, process, session, steps
 
-_GO_TIMEOUT_S = 20  # a script that ended by itself waits this long for the supervisor to stop its other processes
+_GO_TIMEOUT_S = 20  # a script at its end waits this long for the supervisor to stop the other processes
 
 exception = None  # (type name, first line) of the exception that ended the script
 _real_exit = os._exit
@@ -115,12 +115,12 @@ def keep_sockets_in_session():
     """A killed process would leave multiprocessing's folders; the session's folder is removed. Workers of this process do the same."""
     folder = os.path.join(session.FOLDER, "multiprocessing")
     config = multiprocessing.process.current_process()._config
-    if config.get("tempdir") is None and len(folder) + len("/listener-12345678") < 108:  # sun_path
+    if config.get("tempdir") is None and len(folder) + len("/listener-12345678") < 108:  # the longest socket path (sun_path)
         os.makedirs(folder, exist_ok=True)
         config["tempdir"] = folder
 
 
-# ---- standing still --------------------------------------------------------------------------------------------------------------
+# ---- waiting for the kill --------------------------------------------------------------------------------------------------------------
 
 
 def _flush():
@@ -146,7 +146,7 @@ def leave_if_alone():
 
 
 def wait_for_go():
-    """The script has ended by itself. Its shell must not go on to the next command, so the supervisor stops all others first."""
+    """The script has ended. Its shell must not start the next command, so the supervisor first stops all other processes."""
     usleep = ctypes.PyDLL(None).usleep
     deadline = time.monotonic() + _GO_TIMEOUT_S
     while not os.path.exists(session.path("go")) and supervisor_alive() and time.monotonic() < deadline:

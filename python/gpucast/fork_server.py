@@ -23,7 +23,7 @@ import sys
 
 
 class _Import:
-    """An import in the server: the names that were asked for, found or not, the modules it brought, its changes to the environment
+    """An import in the server. Keeps the requested names (found or not), the modules it loaded, its changes to the environment
     (name -> value or None), and its additions to sys.path and sys.meta_path (removed again)."""
 
     def __init__(self):
@@ -54,7 +54,7 @@ class _Import:
         self.meta_path = [finder for finder in self.meta_path if finder not in other.meta_path]
 
 
-_OF_MAIN = [name for name in list(globals()) if name.startswith("__")]  # what this Python gives a script's module
+_OF_MAIN = [name for name in list(globals()) if name.startswith("__")]  # the names that this Python defines in a script's module
 _batch = os.getppid()
 _path_0 = [] if getattr(sys.flags, "safe_path", False) else [sys.path.pop(0)]
 with _Import() as _torch_import:
@@ -64,7 +64,7 @@ import tempfile  # noqa: E402
 
 from _gpucast import session  # noqa: E402
 
-tempfile.tempdir = session.FOLDER  # goes with the server: an import in torch.distributed makes a folder
+tempfile.tempdir = session.FOLDER  # removed with the server: an import in torch.distributed makes a folder
 with contextlib.suppress(Exception), _Import() as _dynamo_import:  # if the import fails, it will fail in the script
     import torch._dynamo  # the script's first optimizer would import it: it takes the same time as torch
 tempfile.tempdir = None
@@ -100,13 +100,13 @@ class Request:
         for item in data.split(b"\0")[:-1]:
             items.setdefault(item[:1], []).append(item[1:])
         self.run = items[b"R"]  # gpucast run ... --, and the command
-        self.options_end = int(items[b"O"][0])  # how many words of it stand before "--"
+        self.options_end = int(items[b"O"][0])  # number of its words before "--"
         self.environment = dict(entry.split(b"=", 1) for entry in items[b"E"])
         self.folder = items[b"F"][0]
         self.kind = items[b"K"][0].decode()  # script, module or code
         self.subject = os.fsdecode(items[b"S"][0])
         self.words = [os.fsdecode(word) for word in items[b"W"]]  # the command as typed
-        self.arguments = [os.fsdecode(word) for word in items.get(b"A", ())]  # what follows the subject
+        self.arguments = [os.fsdecode(word) for word in items.get(b"A", ())]  # the words after the subject
 
 
 def why_not():
@@ -183,7 +183,7 @@ class News:
         os.mkdir(self._folder)
 
     def tell(self):
-        """In a script's process."""
+        """Called in a script's process."""
         names = [name for name in list(sys.modules) if name.partition(".")[0] in _LIBRARIES]
         with contextlib.suppress(OSError):  # the server is gone
             if not self._known.issuperset(names):
@@ -193,7 +193,7 @@ class News:
                 os.replace(whole + ".part", whole)
 
     def read(self):
-        """In the server: names that were not reported before."""
+        """Called in the server: returns the new names."""
         told = []
         for entry in os.scandir(self._folder):
             if not entry.name.endswith(".part"):
@@ -213,10 +213,10 @@ def import_libraries(names, finders):
         log.seek(0, os.SEEK_END)
         finders[-1].show()
         sys.meta_path[1:1] = finders[:-1]
-        gc.enable()  # as when a script imports them
+        gc.enable()  # the same as when a script imports them
         with _Import() as imported:
             for name in names:
-                with contextlib.suppress(Exception):  # the script meets it
+                with contextlib.suppress(Exception):  # the script gets the same error
                     importlib.import_module(name)
         gc.disable()
         printed = log.read()
@@ -266,7 +266,7 @@ def _fork_supervisor_and_script(channel, request, result, log, answer):
     os.dup2(result, 1)
     os.set_inheritable(writer, True)
     os.write(answer, b"%d\n" % supervisor)
-    for number in (signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ):  # an ignored signal would stay so
+    for number in (signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ):  # an ignored signal would stay ignored
         signal.signal(number, signal.SIG_DFL)
     adopt = b"--adopt=%d,%d" % (script, writer)
     words = request.run[: request.options_end] + [adopt] + request.run[request.options_end :]
@@ -281,7 +281,7 @@ def _fork_supervisor_and_script(channel, request, result, log, answer):
 
 
 class _Imported:
-    """Finds packages for the script, right after importhook's finder: puts the modules back that an import in the server brought."""
+    """Finds packages for the script, directly after importhook's finder: restores the modules that an import in the server loaded."""
 
     def __init__(self, name, imported, hidden, printed="", needed=()):
         """Hides these modules until the script imports one of them; then all are there, with all effects of their import. `name`: the module that
@@ -359,7 +359,7 @@ def become(request, finders, interruptible):
     sys.meta_path[1:1] = finders
     if interruptible:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    torch.default_generator.seed()  # like the others': new in each process. Python's own random module does it by itself
+    torch.default_generator.seed()  # a new seed in each process, like the other generators; Python's own random module reseeds itself
     numpy_random = sys.modules.get("numpy.random.mtrand")
     if numpy_random is not None:
         numpy_random.seed()
@@ -385,7 +385,7 @@ def become(request, finders, interruptible):
 
 
 def hide_torch(printed):
-    """As if neither torch nor torch._dynamo had been imported. Returns the finders that undo this."""
+    """Restores the state before torch and torch._dynamo were imported. Returns the finders that undo this."""
     vars(torch).pop("_dynamo", None)
     _imports.extend((_dynamo_import, _torch_import))
     of_dynamo = _Imported("torch._dynamo", _dynamo_import, _dynamo_import.modules)

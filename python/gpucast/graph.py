@@ -10,7 +10,7 @@ from . import patching, process
 
 _FILE = os.environ.get("GPUCAST_GRAPH", "")
 
-# Views that do not say so, and what only asks.
+# Operators without work: views that are not declared as views, and queries.
 _WITHOUT_WORK = frozenset(("_unsafe_view", "detach", "empty", "empty_like", "empty_strided", "as_strided_", "set_", "_local_scalar_dense"))
 
 _recording = None  # the mode, while it is on
@@ -65,13 +65,13 @@ def _recorder():
         return tensor.untyped_storage()._cdata
 
     class Recorder(TorchDispatchMode):
-        """An operator that only makes views is no node: its result lies at its input's address."""
+        """An operator that only makes views is not a node: its result has its input's address."""
 
         def __init__(self):
             super().__init__()
             self.graph = {"nodes": [], "edges": []}
             self._writers = {}  # storage -> the node that wrote to it last
-            self._kept = []  # so no storage's address is used twice
+            self._kept = []  # kept alive, so no storage's address is used twice
 
         def __torch_dispatch__(self, function, types, args=(), kwargs=None):
             kwargs = kwargs or {}

@@ -1,4 +1,4 @@
-"""How far a run goes: `--steps auto`, and what the script would do after the steps that ran."""
+"""How far a run goes: `--steps auto`, and the script's work after the observed steps."""
 
 import fcntl
 import json
@@ -10,12 +10,12 @@ from . import patching, process, session, steps
 
 _SOON = 50  # batches or steps: an evaluation within this number is run
 _QUIET = 3  # a peak that has not grown for this many steps counts as the job's, if all steps allocate alike
-_QUIET_IF_UNLIKE = 10  # the same if each step allocates something else: batches of many lengths
+_QUIET_IF_UNLIKE = 10  # the same if the steps allocate different amounts: batches of many lengths
 
 evaluations = 0  # outermost forwards in eval mode without gradients
-_begun = weakref.WeakKeyDictionary()  # DataLoader -> [how often it was begun, its last iterator]
-_trainer = None  # transformers.Trainer that trains
-_steps = []  # of each step so far: peaks, allocations up to its end
+_begun = weakref.WeakKeyDictionary()  # DataLoader -> [number of its iterators, the last one]
+_trainer = None  # the transformers.Trainer that is training
+_steps = []  # for each step so far: peaks, number of allocations until its end
 _ready = False
 
 
@@ -31,7 +31,7 @@ def _beginning(real):
         try:
             count = _begun[self][0] if self in _begun else 0
             _begun[self] = [count + 1, weakref.ref(iterator)]
-        except TypeError:  # a class of its own that has no weak references
+        except TypeError:  # the script's own class, without weak references
             pass
         return iterator
 
@@ -56,7 +56,7 @@ def _training(real):
 
 
 def seen_enough():
-    """After a step, in a run that ends by itself. All ranks end after the same step: a rank that stands still would block the others."""
+    """Called after a step: may the run end? All ranks end after the same step, because a rank that stops early would block the others."""
     global _ready
     if not steps.automatic():
         return False
@@ -94,7 +94,7 @@ def _repeats():
 
 
 def _comes_soon():
-    """The end of the first epoch with the work after it, or an evaluation at a step that the script has named."""
+    """Whether the end of the first epoch, or an evaluation at a step known from the script, is close."""
     if evaluations == 0 and (_steps_to_evaluation() or _SOON + 1) <= _SOON:
         return True
     if any(count > 1 for count, _ in _begun.values()):
@@ -106,7 +106,7 @@ def _comes_soon():
 def _batches_left(iterator):
     try:
         return len(iterator) - iterator._num_yielded
-    except (TypeError, AttributeError):  # it is gone; a stream without a length
+    except (TypeError, AttributeError):  # the iterator is gone, or it is a stream without a length
         return None
 
 
@@ -128,7 +128,7 @@ def _evaluates(trainer):
     return getattr(strategy, "value", strategy)
 
 
-# ---- what was not seen -----------------------------------------------------------------------------------------------------------
+# ---- work that did not run -----------------------------------------------------------------------------------------------------------
 
 
 def warn(loaders):

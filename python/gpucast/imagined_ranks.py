@@ -12,12 +12,12 @@ import time
 
 from . import patching, process, session
 
-_START_S = 60  # for the other ranks that run here, to find the store
-_GRACE_S = 1  # for them to write a value that one reads
+_START_S = 60  # the other ranks here get this time to find the store
+_GRACE_S = 1  # and this time to write a value that another rank reads
 _NCCL_ID_BYTES = 128
 _ARRIVED = "gpucast/arrived"
 
-_stores = []  # PyTorch keeps only what lies below them
+_stores = []  # kept alive: PyTorch keeps only the stores that they wrap
 
 
 def _here():
@@ -27,16 +27,16 @@ def _here():
 
 def install(torch):
     if _here() and torch.distributed.is_available():
-        # PyTorch's threads that watch NCCL would ask the store until the very end, when there is no Python any more.
+        # PyTorch's threads that watch NCCL would call the store until the very end, when Python has already ended.
         os.environ["TORCH_NCCL_ENABLE_MONITORING"] = os.environ["TORCH_NCCL_DUMP_ON_TIMEOUT"] = "0"
-        # The attribute of that name is a function.
+        # As an attribute, this name is a function.
         sys.modules["torch.distributed.rendezvous"]._create_c10d_store = _create_store
         patching.wrap(torch.distributed, "broadcast_object_list", _from_imagined)
         torch.distributed.distributed_c10d.ProcessGroupGloo = _no_gloo
 
 
 def _from_imagined(real):
-    """An object of a rank that does not run here: this rank's own."""
+    """Replaces an object from a rank that does not run here by this rank's own."""
 
     def broadcast_object_list(object_list, src=None, *args, **kwargs):
         if src is None or src in _here():

@@ -5,7 +5,7 @@ import sys
 
 from . import session
 
-# Packages that load CUDA by themselves, possibly before torch is imported.
+# Packages that load CUDA without torch, possibly before torch is imported.
 _CUDA_USERS = ("pynvml", "cupy", "cuda", "numba.cuda")
 # Patched right after they are imported.
 _CHECKPOINT_WRITERS = (

@@ -16,7 +16,7 @@ from . import loops, patching, process
 
 _MIN_BYTES = 1 << 20
 _NAMES = ("init_weights", "reset_parameters", "reset_params", "initialize")  # a caller with this in its name initialises weights
-_MOST_ROUNDS = 100  # of drawing again
+_MOST_ROUNDS = 100  # of repeated draws
 _BLOCK = 16  # normal numbers are drawn in blocks of this size (aten/src/ATen/native/cpu/DistributionTemplates.h, normal_fill)
 
 _torch = None
@@ -25,8 +25,9 @@ _MADV_DONTNEED = 4
 
 _known = {}  # (name of the function, type): 32-bit random numbers for each element; None: not known
 _madvise = ctypes.CDLL(None).madvise
-_drawing = threading.local()  # .on: within a function that is to draw
-_left_out = []  # (tensor, its version, generator state before, what draws it), until CUDA is in use: then nothing is saved any more
+_drawing = threading.local()  # .on: inside a function that really draws
+# (tensor, its version, generator state before, the function that draws it). Empty once CUDA is in use: from then on nothing is saved.
+_left_out = []
 
 
 def install(torch, skip_random):
@@ -40,7 +41,7 @@ def install(torch, skip_random):
 
 
 def draw():
-    """Draws weights that were left out and not changed since: something is about to keep them."""
+    """Draws the weights that were left out and are unchanged, because the program is about to save them."""
     left_out, _left_out[:] = list(_left_out), []
     for tensor, version, state, fill in left_out:
         if tensor._version == version:
@@ -145,14 +146,14 @@ def _truncated(real):
 
 
 def _rounds(count, mean, std, a, b):
-    """The fewest rounds after which all numbers lie within the bounds in half of all runs: torch.nn.init.trunc_normal_ of PyTorch 2.12
-    and later draws those outside again, and asks in each round whether there are any."""
+    """The fewest rounds after which, in half of all runs, all numbers lie within the bounds. torch.nn.init.trunc_normal_ of PyTorch 2.12
+    and later draws numbers outside of them again, and reads in each round whether there are any."""
 
     def below(x):
         return (1.0 + math.erf((x - mean) / std / math.sqrt(2.0))) / 2.0
 
     accepted = below(b) - below(a)
-    if accepted <= 0.3:  # then it draws evenly between the bounds and accepts by the density, as a share of the highest
+    if accepted <= 0.3:  # then it draws uniformly between the bounds, and accepts with the density divided by the highest density
         nearest = (max(a, min(mean, b)) - mean) / std
         accepted *= std * math.sqrt(2.0 * math.pi) / (b - a) / math.exp(-0.5 * nearest**2)
     rounds, outside = 1, 1.0 - accepted

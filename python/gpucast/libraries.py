@@ -17,7 +17,7 @@ _FALLBACK = {
     12: {"cudnn": "9.1.0.70", "nccl": "2.21.5", "cusparselt": "0.6.2"},
     13: {"cudnn": "9.24.0.43", "nccl": "2.30.7", "cusparselt": "0.8.1"},
 }
-_CUDNN_8 = "8.9.2.26"  # of the last PyTorch releases that want cuDNN 8
+_CUDNN_8 = "8.9.2.26"  # of the last PyTorch releases that need cuDNN 8
 _CUPTI = {"12.1": 18, "12.4": 22, "12.6": 24, "12.8": 26, "12.9": 28}  # CUPTI_API_VERSION; from CUDA 13 on it is the release itself
 
 

@@ -16,14 +16,14 @@ from bisect import bisect_left
 from . import loader_measure, patching, process
 
 _BUDGET_S = 5.0  # for all measurements
-_KILLED_AFTER = 1.4  # times the budget: such a slow batch cannot be interrupted in another way
+_KILLED_AFTER = 1.4  # times the budget: a slow batch cannot be interrupted in another way
 _MOST_TAKEN = 20_000
 _MOST_WRITTEN = 256
 
 _loaders = {}  # number -> its description
 _numbers = weakref.WeakKeyDictionary()  # DataLoader -> number
 _of_iterator = weakref.WeakKeyDictionary()  # iterator -> number
-_taken = []  # the first of all: (number, unix_us, wall_us, cpu_us)
+_taken = []  # the first batches of all loaders: (number, unix_us, wall_us, cpu_us)
 
 
 def install(torch):
@@ -79,7 +79,7 @@ def _taking(real):
         wall_ns, cpu_ns = time.perf_counter_ns() - wall_ns, time.process_time_ns() - cpu_ns
         number = _of_iterator.get(self)
         if number is not None and len(_taken) < _MOST_TAKEN:
-            patching.count_from(spent_ns)  # the whole of it comes off the step
+            patching.count_from(spent_ns)  # this time is subtracted from the step
             _taken.append((number, begin_ns // 1000, wall_ns // 1000, cpu_ns // 1000))
         return batch
 
@@ -90,7 +90,7 @@ def _taking(real):
 
 
 def append(paths, reason, measure):
-    """Adds the record to the written history files at `paths`: the capture is already complete, whatever happens here."""
+    """Adds the record to the written history files at `paths`: the capture is complete even if this fails."""
     line = json.dumps({"record": "loader", **_record(reason, measure)}) + "\n"
     for path in paths:
         with open(path, "a", encoding="utf-8") as file:
@@ -113,14 +113,14 @@ def _record(reason, measure):
     if loader is None and iterator is None:
         return {**record, "said": ["the DataLoader was gone when the script had ended"]}
     if reason not in ("steps", "script_end"):
-        return {**record, "said": ["the script did not end by itself or after its steps"]}
+        return {**record, "said": ["the script stopped before its end"]}
     if process.ranks()["local_rank"] != 0:
         return {**record, "said": ["measured in the process of local rank 0 only"]}
     workers = _quieten(iterator)
     measured = _measured(_parts(loader, iterator, known["batch_size"]), known["pin_memory"])
     for pid in workers:
         with contextlib.suppress(OSError):
-            os.kill(pid, signal.SIGCONT)  # a script that ends by itself ends its workers, too
+            os.kill(pid, signal.SIGCONT)  # at its end a script stops its workers, so they must run again
     return {**record, **measured}
 
 
@@ -168,7 +168,7 @@ def _machine():
 
 
 def _quieten(iterator):
-    """The script's own workers go on until they have filled their queue. Wait for that: a worker that is stopped before may hold a lock."""
+    """Waits until the script's own workers have filled their queue: a worker that is stopped earlier may hold a lock."""
     pids = [worker.pid for worker in getattr(iterator, "_workers", ())]
     deadline = time.monotonic() + 1.0
     before = None
@@ -203,13 +203,13 @@ def _sleep_ms(milliseconds):
 
 
 def _measured(parts, pin):
-    """In a forked child: if the loader raises, hangs or crashes there, the capture is safe, and the child's memory is gone afterwards."""
+    """Measures in a forked child. If the loader raises, hangs or crashes there, the capture is safe, and the child's memory is freed."""
     budget_s = float(os.environ.get("GPUCAST_LOADER_S", _BUDGET_S))
     killed_after_s = budget_s * _KILLED_AFTER
     team_ended = patching.safely(loader_measure.end_team)
     read, write = os.pipe()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about a fork in a process with threads
+        warnings.simplefilter("ignore")  # a warning about a fork in a process with threads
         child = os.fork()
     if child == 0:
         with contextlib.suppress(BaseException):

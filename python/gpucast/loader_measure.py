@@ -16,7 +16,7 @@ from . import patching, session
 
 _SHARES = ((0, 0.25), (1, 0.45), (2, 1.0))  # workers, their share of the remaining time
 _MOST_BATCHES = 2000
-_ROWS, _COLUMNS, _HEADER = 512, 6, 8  # a worker's table in shared memory, of doubles. Ahead: rows, batches, _io() of them, time for notes
+_ROWS, _COLUMNS, _HEADER = 512, 6, 8  # a worker's table of doubles in shared memory. Its header: rows, batches, their _io(), time for notes
 _IO_EVERY_NS = 5_000_000
 _HARD = 2  # omp_pause_hard
 
@@ -41,9 +41,9 @@ _NAMES = ("collate", "decode", "transform", "tokenise")
 
 _spent = dict.fromkeys(_NAMES, 0)
 _open = threading.local()
-_table = None  # of the worker or process that fetches
+_table = None  # the table of the fetching worker or process
 _tables = {}  # (workers, worker) -> _Table
-_workers = 0  # of the run that is measured
+_workers = 0  # of the measured run
 _fetching = False
 _files = 0
 
@@ -80,7 +80,7 @@ def _computing(team_ended, function, *args):
 
 def _run(torch, parts, deadline, write, team_ended):
     cores = len(os.sched_getaffinity(0))
-    kept = []  # iterators whose workers were killed: nothing of them may run any more
+    kept = []  # iterators with killed workers: kept, so that none of their code runs again
     try:
         _instrument(parts.dataset)
         feed = _Feed(parts.index_sampler)

@@ -1,8 +1,8 @@
 """Loops that read from the card until they get the right answer: `while mask.any()`, `while True: ... if torch.allclose(new, old): break`.
 
-The virtual GPU has no values, so its answer is always the same and such a loop would never end. After a number of equal answers to one
-question the other answer is given, and the report names the line. Each unknown number or condition that the host reads passes through
-`given()`. Questions in loops with an end of their own keep their answers: see `_Question`.
+The virtual GPU has no values, so it always gives the same answer, and such a loop would never end. After a number of equal answers to one
+question it gives the other answer, and the report names the line. Each unknown number or condition that the host reads passes through
+`given()`. In loops that end without it, a question keeps its answer: see `_Question`.
 """
 
 import contextlib
@@ -14,9 +14,9 @@ import threading
 
 from . import libraries, patching, process
 
-_FEW = 1_000  # equal answers, in a `while` loop where nothing else moves
-_MANY = 20_000  # in any loop
-_FAR = 1e3  # factor between the other answers, where a number is read
+_FEW = 1_000  # equal answers in a `while` loop without other progress
+_MANY = 20_000  # equal answers in any loop
+_FAR = 1e3  # factor between the other answers to a read of a number
 
 READS = ("item", "tolist", "__bool__", "__int__", "__float__")  # of torch.Tensor
 NUMBERS = (bool, int, float)
@@ -30,14 +30,14 @@ _torch = None
 _core = None
 _on_condition = None  # the callback of the core: kept alive
 _questions = {}  # (code, instruction) -> _Question
-_steps = 0  # of optimizers
-_expecting = threading.local()  # .answers: to the next questions of this thread; .off: they are not counted
+_steps = 0  # number of optimizer steps
+_expecting = threading.local()  # .answers: for the next questions of this thread; .off: questions are not counted
 
 
 class _Question:
-    """Asked by one instruction of the script or of a library.
+    """A read by one instruction of the script or of a library.
 
-    Both counts restart with another answer and with an optimizer's step. `few` also restarts
+    Both counts restart after a different answer and after an optimizer's step. `few` also restarts
 
     - with each call of the function that contains the loop: a loop that ends asks its last question once per call,
     - when data were copied from the host: a loop over batches,
@@ -52,7 +52,7 @@ class _Question:
 
 
 class _Activation:
-    """One call of a function. It is kept as f_trace of its frame, and so lives as long as the call; a debugger calls it in vain."""
+    """One call of a function. Its frame keeps it as f_trace, so it lives as long as the call. If a debugger calls it, nothing happens."""
 
     __slots__ = ()
 
@@ -60,7 +60,7 @@ class _Activation:
         return None
 
 
-# ---- in place ----------------------------------------------------------------------------------------------------------------------
+# ---- installation ----------------------------------------------------------------------------------------------------------------------
 
 
 def install(torch, core):
@@ -72,7 +72,7 @@ def install(torch, core):
 
 
 def watch_numbers():
-    """Where values are not followed; conditions of one byte are the core's."""
+    """Called if values are not followed. The core handles conditions of one byte."""
     for name in READS:
         patching.wrap(_torch.Tensor, name, _number)
 
@@ -94,7 +94,7 @@ def stepped():
 
 @contextlib.contextmanager
 def expecting(*answers):
-    """The answers to the next questions of this thread, the last for all further ones. Without any: questions are not counted."""
+    """Sets the answers to this thread's next questions; the last one is for all further questions. Without answers nothing is counted."""
     before = vars(_expecting).copy()
     _expecting.answers, _expecting.off = list(answers), not answers
     try:
@@ -120,7 +120,7 @@ def _condition():
 
 
 def given(value):
-    """What the host gets instead of `value` (False, True or a number). To be called once for each read."""
+    """The host's result instead of `value` (False, True or a number). Must be called once for each read."""
     answers = getattr(_expecting, "answers", None)
     if answers:
         return type(value)(answers[0] if len(answers) == 1 else answers.pop(0))
@@ -136,12 +136,12 @@ def given(value):
 
 
 def turns(answer):
-    """Whether the other answer is due: `given` for a tensor of conditions."""
+    """Whether it is time for the other answer: like `given`, for a tensor of conditions."""
     return not is_expected() and bool(patching.safely(_turned, answer))
 
 
 def _turned(answer):
-    """The question, if `answer` was its answer too often; else None."""
+    """The question, if it got `answer` too often; else None."""
     if getattr(_expecting, "off", False) or process.state not in (process.ARMED, process.CLOCKED) or process.is_compiling():
         return None
     frame = _outside()
@@ -165,7 +165,7 @@ def _turned(answer):
         f"{place()}: a loop read an unknown value and got the same answer {times:,} times; it got the other answer then, so that it ends",
     )
     question.few = question.many = 0
-    question.left = 2**question.turned - 1  # a loop may ask it of several tensors in each round
+    question.left = 2**question.turned - 1  # a loop may read several tensors in each round
     question.turned += 1
     return question
 
@@ -205,7 +205,7 @@ def _outside(others=()):
 
 
 def place():
-    """Where the user's code, or a library's, is."""
+    """The place in the user's code or in a library."""
     frame = _outside((os.path.dirname(_torch.__file__) + os.sep, "<"))
     return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}" if frame is not None else "?"
 

@@ -16,7 +16,7 @@ import time
 
 from . import patching, process, steps
 
-# They launch nothing themselves.
+# These operators launch nothing themselves.
 _VIEWS = frozenset(
     (
         "alias",
@@ -93,27 +93,27 @@ _VIEWS = frozenset(
 
 _LONGEST_NS = 10**15
 
-_OBSERVED_S = 60  # at most
-_MOST_CALLS = 300_000  # whose lines are written
+_OBSERVED_S = 60  # the longest observation
+_MOST_CALLS = 300_000  # the most calls written as lines
 
 _running = False
 _latest_end = 0.0
 _off = False
-_result = None  # of the profiler, for the step that was observed
-_results = []  # lines are written for all of these: that step; captures of graphs; if all is observed, the script's own profiler's records
-_capturing = 0  # `torch.cuda.graph` that were entered and not left
-_window = False  # ours runs for a capture alone
-_captured = False  # in the step that is observed
+_result = None  # the profiler's result for the observed step
+_results = []  # results to write: the observed step; captures of graphs; if everything is observed, the script's own profiler's records
+_capturing = 0  # number of `torch.cuda.graph` contexts entered and not left
+_window = False  # our profiler runs only for a capture
+_captured = False  # a capture was in the observed step
 _step = 0
 _evaluated = 0  # forwards without gradients, before any optimizer exists
 _observed = None  # the number of that step, and its marks
 _tf32 = {}
 _marks = None  # the marks' sequence numbers before and after it
-_hooks_us = []  # a step, our hooks' time until its end, the next step ...
+_hooks_us = []  # alternating: a step, our hooks' time until its end, the next step ...
 
 
 def install(torch):
-    """Functions by which the script could start a profiler: ours ends before."""
+    """Patches the functions with which the script could start a profiler, so that ours ends before it."""
     profiler = torch.autograd.profiler
     for name in ("_prepare_profiler", "_enable_profiler", "_enable_profiler_legacy"):
         patching.wrap(profiler, name, _giving_way)
@@ -169,7 +169,7 @@ def _end_window():
 
 
 def _taking_over(real):
-    """The script's own profiler has ended: its records count for us as well, and we go on."""
+    """When the script's own profiler ends, its records count for us too, and our profiler goes on."""
 
     def disable(*args, **kwargs):
         global _off

@@ -20,7 +20,7 @@ def wrap(owner, name, around):
 
 
 def fail(name, error):
-    """The hook `name` is off from here on."""
+    """Switches the hook `name` off."""
     if name not in disabled:
         disabled.add(name)
         process.recorder.warn(
@@ -47,7 +47,7 @@ def timed(function):
 
 
 def spent_ns():
-    """In hooks, so far."""
+    """Time in hooks so far."""
     return _spent_ns + (time.perf_counter_ns() - _began_ns if _began_ns else 0)
 
 

@@ -33,7 +33,7 @@ _group = {}  # rank and world_size, last values from torch.distributed
 
 
 def ranks():
-    """From launchers such as torchrun, or from torch.distributed once it is set up; without both, a job of one process."""
+    """The ranks from launchers such as torchrun, or from torch.distributed once it is set up. Without both, a job of one process."""
     defaults = {"rank": 0, "local_rank": 0, "world_size": 1, "local_world_size": 1}
     found = {name: _env_int(name.upper(), default) for name, default in defaults.items()}
     here = session.settings().get("ranks") if session.FOLDER else None

@@ -17,7 +17,7 @@ _OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 _profile = None  # PyTorch's class
 _profiler = None
-_thread = None  # whose operators are profiled
+_thread = None  # the thread with the profiled operators
 _deadline_passed = False
 _starting = False
 _end_lock = threading.Lock()
@@ -33,7 +33,7 @@ def before_torch(origin):
     process.state = process.WATCHING
     build = process.build = libraries.TorchBuild(os.path.dirname(origin))
     session.write("torch", {"version": build.version, "cuda": build.cuda, "hip": build.hip, "python": sys.executable})
-    os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # its progress lines are useless here
+    os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # it prints progress lines that are useless here
     os.environ["TORCHDYNAMO_DISABLE"] = "1"  # a compiled CPU program would say nothing about a GPU's
     if build.cuda and build.cuda_major in libraries.supported_majors():
         # A CUDA build needs CUDA libraries even to be imported.
@@ -90,7 +90,7 @@ def after_generation(name, module):
 
 
 def start():
-    """At the first module or tensor that the job makes. A library's tensors during its import are not the job's."""
+    """Called at the job's first module or tensor. Tensors that a library makes during its import do not count."""
     global _profiler, _thread, _starting
     if process.state != process.WATCHING or _starting or process.is_data_worker() or _in_an_import():
         return
@@ -116,8 +116,8 @@ _kept_code = []
 
 
 def _keep_code(event, args):
-    """PyTorch's tracer reads names at the end, also those of code that is freed by then (a module's top level): the trace would hold
-    whatever lies at their addresses."""
+    """PyTorch's tracer reads names at the end. Code that is freed by then (a module's top level) is kept here: otherwise the trace would
+    have the bytes that happen to be at its address."""
     if event == "exec" and process.state != process.ENDED:
         _kept_code.append(args[0])
 
@@ -187,7 +187,7 @@ def end(reason, exit_code=0):
 
 def _write(reason, exit_code):
     if threading.get_ident() != _thread:
-        raise RuntimeError("the optimizer steps in another thread than the one that made the first module or tensor")
+        raise RuntimeError("the optimizer's steps and the job's first module or tensor are in different threads")
     add_metadata = process.torch.autograd._add_metadata_json
     for name in ("profile_memory", "with_stack", "record_shapes"):  # like torch.profiler.profile
         add_metadata(name, "1")

@@ -23,7 +23,7 @@ _mode = None
 _cpu = _cuda = None
 _real = {}  # name -> PyTorch's own method or attribute of Tensor
 _replaced = {}  # our method, or our property's getter -> PyTorch's own
-_originals = frozenset()  # factory functions as they were: what `with torch.device(...)` acts on
+_originals = frozenset()  # the original factory functions, which `with torch.device(...)` affects
 
 
 def asked_device():
@@ -34,7 +34,7 @@ def asked_device():
 
 _thread_state = ctypes.pythonapi.PyThreadState_Get
 _thread_state.restype = ctypes.c_void_p
-# From Python 3.11 on; before, our functions are in the trace too, which makes it larger.
+# Python 3.11 and later have these. In earlier versions our functions are in the trace too, which makes it larger.
 _pause = getattr(ctypes.pythonapi, "PyThreadState_EnterTracing", lambda state: None)
 _resume = getattr(ctypes.pythonapi, "PyThreadState_LeaveTracing", lambda state: None)
 if isinstance(_pause, ctypes._CFuncPtr):
@@ -192,7 +192,7 @@ def _follow(result, args, kwargs):
     tensor_type = _torch.Tensor
     results = (result,) if isinstance(result, tensor_type) else result if isinstance(result, (tuple, list)) else ()
     new = [tensor for tensor in results if isinstance(tensor, tensor_type) and _known_place(tensor) is None]
-    if not new or (kwargs and kwargs.get("device") is not None):  # a named device: the code that replaced it knows which
+    if not new or (kwargs and kwargs.get("device") is not None):  # a named device: our replacement of the call handles it
         return
     sources = []
     for value in (*args, *(kwargs or {}).values()):
@@ -418,7 +418,7 @@ def _names_cuda(args, kwargs):
 
 _LIKE = ("empty_like", "full_like", "ones_like", "rand_like", "randint_like", "randn_like", "zeros_like")
 _NEW = ("new_empty", "new_empty_strided", "new_full", "new_ones", "new_tensor", "new_zeros", "new")
-_WRAPPING = ("as_tensor", "asarray")  # make no copy where they need none
+_WRAPPING = ("as_tensor", "asarray")  # they copy only if necessary
 
 
 def _make_on_device(real, args, kwargs, always_marked):

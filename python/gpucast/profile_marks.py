@@ -181,7 +181,7 @@ def _before_forward(module, args, kwargs):
         for name, tensor in (*tensors.tensors_in(args, "", 0), *tensors.tensors_in(kwargs, "", 0)):
             if _summary["batch_size"] is None and tensor.dim() > 0:
                 _summary["batch_size"] = tensor.shape[0]
-            if not tensor.requires_grad:  # else it is another module's output
+            if not tensor.requires_grad:  # otherwise it is the output of another module
                 rows += _rows("input", name, tensor)
     _add_table("forward", rows)
 

@@ -17,13 +17,13 @@ import weakref
 
 from . import loops, patching, process, session
 
-_MOST_WHOLE = 1 << 20  # followed elements of tensors of whole numbers and conditions
-_MOST_REAL = 1 << 16  # of others
+_MOST_WHOLE = 1 << 20  # most elements of a followed tensor of whole numbers or conditions
+_MOST_REAL = 1 << 16  # most elements of other followed tensors
 
 _torch = None
 _core = None
 _mode = None
-_late = None  # following began during the run: starts the run again, if values from before decide
+_late = None  # if following began during the run: the function that starts the run again when earlier values are needed
 _whole = frozenset()  # dtypes
 _shadows = {}  # id of a tensor on the card -> (weak reference to it, _Shadow)
 _assumptions = {}  # (place, what) -> [smallest, largest, times]
@@ -53,7 +53,8 @@ _NOT_FOLLOWED = _names("empty_strided new_empty_strided rand randn rand_like ran
 _TO_HOST = _names("to cpu type")
 _GETTERS = _names("data T mT H mH")  # properties that give a tensor
 _ASIDE = _names("__delete__ __hash__ __repr__ __format__ size stride dim backward record_stream register_hook data_ptr is_contiguous")
-# Of torch.distributed.ProcessGroup: its functions themselves are compared by identity (P2POp) and imported by name.
+# Methods of torch.distributed.ProcessGroup. The functions of torch.distributed cannot be patched: PyTorch compares them by identity
+# (P2POp) and imports them by name.
 _COLLECTIVES = _names(
     "_allgather_base _reduce_scatter_base allgather allgather_coalesced allgather_into_tensor_coalesced allreduce allreduce_coalesced "
     "alltoall alltoall_base broadcast gather recv recv_anysource reduce reduce_scatter reduce_scatter_tensor_coalesced scatter "
@@ -218,7 +219,7 @@ def _name(function):
 
 
 def answer(core, values):
-    """The answers of the next small reads of unknown values, in this thread; none: zero."""
+    """Sets the results of this thread's next small reads of unknown values; without any they read zero."""
     core.gpucast_vgpu_answer_reads((ctypes.c_int64 * len(values))(*values), len(values))
 
 
@@ -334,7 +335,7 @@ def _argument(one, known):
 
 
 def _host_call(function, args, kwargs, known=_known, **more):
-    """The same on the host. Raises _Unknown if `known(tensor)` does."""
+    """The same call on the host. Raises _Unknown if `known(tensor)` does."""
     name = _name(function)
     if name in ("to", "cuda", "cpu", "type"):
         source = _argument(args[0], known)
@@ -357,7 +358,7 @@ def _host_call(function, args, kwargs, known=_known, **more):
 
 
 def _is_followed(tensor):
-    """Weights, and a network's results from them, count as not known."""
+    """Whether a tensor's values are followed. Weights, and results of a network with weights, are not."""
     if type(tensor) is not _torch.Tensor or not tensor.is_cuda or tensor.requires_grad:
         return False
     return tensor.numel() <= (_MOST_WHOLE if tensor.dtype in _whole else _MOST_REAL)
@@ -483,12 +484,12 @@ def _random(shape):
 
 
 def _imagine(function, args, kwargs, result, place):
-    """Whole numbers or conditions from unknown values: computed from random ones, if there are not too many. `place`: index of the result among
-    several. None: nothing sensible."""
+    """Whole numbers or conditions that depend on unknown values. They are computed from random values if there are not too many. `place`: index
+    of the result among several. Returns None if no assumption makes sense."""
     name, unknown = _name(function), _unknown(args, kwargs)
     if any(one.dtype in _whole for one in unknown):
         return None
-    if name in _ORDERS:  # a single one decides the script's course: it does not hold
+    if name in _ORDERS:  # a single condition decides what the script does next: it is assumed to be false
         return _torch.zeros(result.shape, dtype=_torch.bool) if result.numel() == 1 else _random(result.shape) < _share
     if sum(one.numel() for one in unknown) <= _MOST_WHOLE:
         drawn = {id(one): _random(one.shape).to(one.dtype if one.dtype.is_floating_point else _torch.float32) for one in unknown}
@@ -514,7 +515,7 @@ def _assumed(what, numbers=()):
 
 
 def finish():
-    """Into the report."""
+    """Writes the assumptions to the report."""
     for (place, what), (least, most, times) in _assumptions.items():
         numbers = "" if least is None else f": {least:,}" if least == most else f": {least:,} to {most:,}"
         process.recorder.warn(
@@ -547,7 +548,7 @@ def _host_value(function, args, kwargs):
 def _read(function, args, kwargs):
     if not any(one.is_cuda for one in _tensors(args, kwargs)):
         return function(*args, **kwargs)
-    with loops.expecting():  # asked once, below
+    with loops.expecting():  # counted once, below
         result = function(*args, **kwargs)
     if _core.gpucast_vgpu_read_known():
         return result
@@ -559,7 +560,7 @@ def _read(function, args, kwargs):
         if found and not expected:
             _assumed("the host reads a value", [value] if type(value) is int else ())
     elif _late and type(value) in (bool, int) and value:
-        _late()  # others like it were read before, as zero
+        _late()  # similar ones were read earlier, as zero
     return value
 
 

@@ -41,7 +41,7 @@ class Steps:
         return count
 
     def lowest(self, patience):
-        """The fewest steps of an optimizer that takes part. An optimizer without a step takes part if one of its parameters belongs to no
+        """The fewest steps of any optimizer that takes part. An optimizer without a step takes part if one of its parameters belongs to no
         other (a generator next to its discriminator), until another is more than `patience` steps ahead."""
         counts = [(reference(), count) for reference, count in list(self._optimizers.values())]
         stepped = [(optimizer, count) for optimizer, count in counts if optimizer is not None and count > 0]
@@ -57,7 +57,7 @@ class Steps:
         return min(count for _, count in stepped)
 
     def far_ahead(self, optimizer):
-        """`optimizer` is about to step again although enough was seen: others take part more seldom."""
+        """Whether `optimizer` is about to step again although enough was seen, because other optimizers step less often."""
         taken = self.count(optimizer)
         return taken >= wanted() and (self.lowest(patience()) >= wanted() or taken >= patience() * wanted())
 

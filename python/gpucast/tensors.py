@@ -8,14 +8,14 @@ from . import patching, process, steps
 _MAX_INPUT_DEPTH = 4
 
 _parameter_names = {}  # id(parameter) -> (weak reference, name, module number)
-_marked = {}  # (kind, name, module, address) -> id(tensor): need not be written again
+_marked = {}  # (kind, name, module, address) -> id(tensor): entries written already
 listed_roots = set()  # numbers of root modules whose parameters were marked on the GPU
 _known = {}  # (kind, id(parameter)) -> ((id(tensor), address), entries): of the step before
 _known_states = {}  # (id(optimizer), id(parameter)) -> ids of the state's values
 
 
 def _shape(tensor):
-    """Under torch.jit.trace sizes are tensors, and asking for them is traced."""
+    """The shape as numbers. Under torch.jit.trace sizes are tensors, and reading them would be traced."""
     core = process.torch._C
     tracing = core._get_tracing_state()
     if tracing is None:

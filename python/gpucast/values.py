@@ -1,4 +1,4 @@
-"""Values that the script reads from the card and cannot go on without. The virtual GPU has none and would answer zero. This module handles
+"""Values that the script reads from the card and cannot go on without. The virtual GPU has no values and would give zero. This module handles
 the effects of zeros in PyTorch and transformers, and gives the values of a successful training. Each gives a warning in the report."""
 
 import inspect
@@ -61,7 +61,7 @@ def _assume(what):
 
 
 def _start_again():
-    """The run cannot match a card: it starts again, with values followed. Does not return."""
+    """Starts the run again, with values followed, because this run cannot match a card. Does not return."""
     if process.state != process.ARMED:
         return
     patching.safely(session.remove_torch_folder)
@@ -70,18 +70,18 @@ def _start_again():
 
 
 def after_exception(kind, text):
-    """Perhaps only because of a value that was read."""
+    """The exception may be caused by an unknown value that the script read: then the run starts again."""
     if _unknown_was_read and "out of memory" not in text:
         _start_again()
 
 
 def _is_unknown(tensor):
-    """The value that was just read from it."""
+    """Whether the value just read from the tensor is unknown."""
     return tensor.is_cuda and process.state == process.ARMED and not _core.gpucast_vgpu_read_known()
 
 
 def _following_from_here(real):
-    """A script that reads whole numbers reads more of them: the numbers of later steps will be followed."""
+    """A script that reads whole numbers will read more of them, so the numbers of later steps are followed."""
 
     def reading(tensor, *args, **kwargs):
         global _unknown_was_read
@@ -124,7 +124,7 @@ def _scaler_class(torch):
 
 
 def _unchanged_scale(real):
-    """It grows after 2000 steps, and shrinks if gradients are not finite."""
+    """The scale stays the same. On a card it grows after 2000 steps, and shrinks if gradients are not finite."""
 
     def get_scale(self):
         scale = getattr(self, "_scale", None)
@@ -152,7 +152,7 @@ def _valid(real):
 
 
 class _AllTrue:
-    """Within it, "are all of them true?" for a tensor on the card is yes, in this thread: the last question of the checks."""
+    """Inside this context, `all()` of a tensor on the card is true in this thread: the checks end with it."""
 
     _PLACES = ("Tensor", "all"), (None, "_is_all_true")
 

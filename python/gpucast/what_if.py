@@ -1,4 +1,4 @@
-"""What-ifs: one change each to how a script trains, made under `gpucast run --what-if NAME` while the script stays as it is.
+"""What-ifs: one change each to how a script trains, made under `gpucast run --what-if NAME` without changing the script itself.
 
 Each has the same effect, to the byte, as a change written into the script by hand: tests/python/test_run_what_if.py checks that.
 docs/reference/explain.md names them. Each counts its changes; a what-if without any says why.
@@ -13,7 +13,7 @@ from . import process, session
 
 _active = []
 _torch = None
-_CACHES = ("past_key_value", "past_key_values", "layer_past")  # of transformers: a recomputation would fill it a second time
+_CACHES = ("past_key_value", "past_key_values", "layer_past")  # caches of transformers: a recomputation would fill them a second time
 
 
 def install_at_import(torch):
@@ -62,7 +62,7 @@ class WhatIf:
             self._failure = f"gpucast could not put it in place: {type(error).__name__}: {error}"
 
     def safely(self, function, *args):
-        """False instead of an exception: the user's program goes on as it is."""
+        """Returns False instead of raising: the user's program goes on unchanged."""
         try:
             return function(*args)
         except Exception as error:
@@ -306,9 +306,9 @@ class Bf16(WhatIf):
     def _enters(self, module):
         if process.state != process.ARMED or process.is_compiling() or getattr(self._local, "autocast", None) is not None:
             return False
-        if next(module.parameters(), None) is None:  # a transform of the data, a loss
+        if next(module.parameters(), None) is None:  # for example a transform of the data, or a loss
             return False
-        if _torch._C._current_graph_task_id() != -1:  # a recomputation in backward, which brings the forward's state along
+        if _torch._C._current_graph_task_id() != -1:  # a recomputation in backward, which restores forward's state itself
             return False
         if _torch.is_autocast_enabled():
             self._already = True

@@ -1,6 +1,6 @@
 """Runs at the start of every Python that `gpucast run` starts: waits for `import torch`, then hands over to python/gpucast.
 
-Outside such a run it only passes on to the sitecustomize that it stands in front of.
+Outside such a run it only runs the sitecustomize that Python would have found without it.
 """
 
 import os
@@ -19,7 +19,7 @@ def _load(name, path, package_folder=None):
 
 
 def _watch_for_torch(site_folder):
-    # A private name, so that a package called gpucast in the user's environment stays what it is.
+    # A private name, so that a package called gpucast in the user's environment is not affected.
     folder = os.path.join(os.path.dirname(site_folder), "gpucast")
     _load("_gpucast", os.path.join(folder, "__init__.py"), folder)
     from _gpucast import importhook
@@ -37,7 +37,7 @@ def _run_next_sitecustomize(site_folder):
     import importlib.util
 
     module = importlib.util.module_from_spec(spec)
-    sys.modules["sitecustomize"] = module  # as it would be without us
+    sys.modules["sitecustomize"] = module  # the same as without us
     spec.loader.exec_module(module)
 
 

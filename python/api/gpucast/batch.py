@@ -51,7 +51,7 @@ def batch(
     fresh: bool = False,
     jobs_per_task: int = 4,
 ) -> Iterator[Row]:
-    """Yields a Row for each job as it is done, in no particular order. `jobs` are those of `gpucast batch`, as dictionaries.
+    """Yields a Row for each job when it is done, in no particular order. `jobs` are dictionaries with the fields of `gpucast batch`.
 
     engine "local" runs them on this machine, "ray" on the Ray cluster that ray.init found (jobs_per_task of them in each task).
     """

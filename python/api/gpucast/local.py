@@ -1,4 +1,4 @@
-"""`gpucast batch` on this machine: jobs go in as they come, rows come out as they are done."""
+"""`gpucast batch` on this machine: jobs are sent as they come, and rows are returned as they are done."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Job = Mapping[str, Any]
 
 
 def run_local(jobs: Iterable[Job], options: list[str], environment: Mapping[str, str | None] | None = None) -> Iterator[dict[str, Any]]:
-    """The lines of `gpucast batch -`, while it runs; jobs are read from the iterable as the command reads them."""
+    """Yields the lines of `gpucast batch -` while it runs. Jobs are read from the iterable when the command reads them."""
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as messages:
         process = subprocess.Popen(
             [find_command(), "batch", "-", *options],
@@ -38,7 +38,7 @@ def run_local(jobs: Iterable[Job], options: list[str], environment: Mapping[str,
         finally:
             stop(process)
             process.stdout.close()
-        feeder.join(1)  # it may still wait for the user's next job when the command has failed
+        feeder.join(1)  # if the command has failed, it may still wait for the user's next job
         if feeder.error is not None:
             raise feeder.error
         if feeder.is_alive() or rows != feeder.written:
@@ -61,16 +61,16 @@ class _Feeder(threading.Thread):
                 self.written += 1
                 self._stdin.write(_line(job))
                 self._stdin.flush()
-        except BrokenPipeError:  # the command has ended: its message says why
+        except BrokenPipeError:  # the command has ended, and its message gives the reason
             pass
-        except Exception as error:  # of the user's iterable
+        except Exception as error:  # raised by the user's iterable
             self.error = error
         with contextlib.suppress(BrokenPipeError):
             self._stdin.close()
 
 
 def _line(job: Job) -> str:
-    """A job as `gpucast batch` reads it. JSON holds UTF-8 only: another word, as sys.argv may have, goes by its bytes."""
+    """A job as `gpucast batch` reads it. JSON allows only UTF-8, so any other word (sys.argv may have some) is sent as its bytes."""
     job = dict(job)
     if isinstance(job.get("command"), (list, tuple)):
         job["command"] = [_word(word) for word in job["command"]]
@@ -83,5 +83,5 @@ def _word(word: Any) -> Any:
         return word.decode()
     except UnicodeDecodeError:
         return {"hex": word.hex()}
-    except TypeError:  # no word: the command says what is wrong
+    except TypeError:  # not a word: the command reports the error
         return word

@@ -21,7 +21,7 @@ PathLike = Union[str, "os.PathLike[str]"]
 
 @dataclass(frozen=True)
 class Interval:
-    """Bytes that are known within bounds."""
+    """An amount of bytes with its bounds."""
 
     low_bytes: int
     expected_bytes: int
@@ -175,7 +175,7 @@ def run(
         _remove(temporary)
         raise
     if temporary is not None:
-        weakref.finalize(report, _remove, temporary)  # also when the interpreter ends
+        weakref.finalize(report, _remove, temporary)  # removed at the end of the interpreter too
     return report
 
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,7 +12,8 @@
 
 namespace gpucast {
 
-struct Facts;  // src/predict/facts.h
+struct CardRates;  // src/time/card_rates.h
+struct Facts;      // src/predict/facts.h
 
 // The source of a kernel's registers and shared memory.
 enum class ResourceSource : uint8_t {
@@ -61,6 +63,7 @@ struct KernelOccupancy {
 
 struct CardOccupancy {
   std::string gpu_id, gpu_name;
+  std::shared_ptr<const CardRates> rates;  // of the card, with the constants that the figures below follow from
   OccupancyFigures occupancy;
   std::optional<double> dnn_occu;  // mean_of_kernels as predicted by DNN-occu's network, if requested
   double of_step = 0;              // achieved occupancy, with the gaps between kernels counted as empty

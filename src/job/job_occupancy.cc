@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <map>
+#include <memory>
 #include <optional>
 #include <tuple>
 #include <unordered_map>
@@ -86,13 +87,13 @@ std::string remedy_text(const OccupancyRemedy& remedy) {
     case What::none:
       return "";
     case What::fewer_registers:
-      return fmt::format("at most {} registers a thread", remedy.to);
+      return fmt::format("at most {} registers a thread", remedy.goal);
     case What::less_shared_memory:
-      return fmt::format("at most {:.1f} KiB of shared memory a block", static_cast<double>(remedy.to) / 1024);
+      return fmt::format("at most {:.1f} KiB of shared memory a block", static_cast<double>(remedy.goal) / 1024);
     case What::other_block:
-      return fmt::format("blocks of {} threads", remedy.to);
+      return fmt::format("blocks of {} threads", remedy.goal);
     case What::more_blocks:
-      return fmt::format("{} would", remedy.to);
+      return fmt::format("{} would", remedy.goal);
   }
   return "";
 }
@@ -149,7 +150,7 @@ class Shapes {
   Shapes(const Trace& trace, const StepOperations& step, const CardRates& rates, const OccupancyCard& card, KernelTable wheel)
       : trace_(trace), step_(step), rates_(rates), card_(card), wheel_(std::move(wheel)) {}
 
-  Shape& of(const StepOperation& operation, const Work& work) {
+  Shape& shape_of_work(const StepOperation& operation, const Work& work) {
     const bool kernel = work.kind == WorkKind::kernel;
     const Key key = {operation.shape, kernel ? work.name.index() : SIZE_MAX, kernel ? work.compiled : -1, work.grid,
                      work.block,      kernel ? work.size_bytes : 0};
@@ -181,8 +182,8 @@ class Shapes {
     return shape;
   }
 
-  // By time, largest first.
-  std::vector<const Shape*> all() const {
+  // By time.
+  std::vector<const Shape*> largest_first() const {
     std::vector<const Shape*> out;
     out.reserve(shapes_.size());
     for (const auto& [key, shape] : shapes_) out.push_back(&shape);
@@ -231,9 +232,9 @@ void for_each_kernel(const Trace& trace, const StepOperation& operation, double 
   const size_t end = operation.first_work + operation.work_count;
   const auto threads_of = [](const Shape& shape) { return static_cast<double>(shape.launch.blocks) * shape.launch.block_threads; };
   double threads = 0;
-  for (size_t w = operation.first_work; w < end; ++w) threads += threads_of(shapes->of(operation, trace.observed.work[w]));
+  for (size_t w = operation.first_work; w < end; ++w) threads += threads_of(shapes->shape_of_work(operation, trace.observed.work[w]));
   for (size_t w = operation.first_work; w < end; ++w) {
-    Shape& shape = shapes->of(operation, trace.observed.work[w]);
+    Shape& shape = shapes->shape_of_work(operation, trace.observed.work[w]);
     take(shape, floor_ns + (ns - floor_ns * count) * (threads > 0 ? threads_of(shape) / threads : 1 / count));
   }
 }
@@ -242,15 +243,16 @@ OccupancyPart part_of(std::string name, const OccupancySums& sums, double total_
   return {std::move(name), sums.figures(), sums.sm_active(), sums.ns(), total_ns > 0 ? sums.ns() / total_ns : 0, sums.count()};
 }
 
-CardOccupancy occupancy_on_card(const Trace& trace, const StepOperations& step, const Gpu& gpu, const JobOccupancyOptions& options) {
+CardOccupancy occupancy_on_card(const Trace& trace, const StepOperations& step, const Gpu& gpu, const StepConstants& constants,
+                                const JobOccupancyOptions& options) {
   CardOccupancy out;
   out.gpu_id = gpu.id;
   out.gpu_name = gpu.name;
-  const CardRates rates = card_rates(gpu, options.constants_json);
+  out.rates = std::make_shared<const CardRates>(card_rates(gpu, options.constants_json));
+  const CardRates& rates = *out.rates;
   const OccupancyCard card = occupancy_card(gpu);
   const std::vector<Duration> durations = durations_of(step, rates);
   std::vector<GpuTimeline::Span> spans;
-  const StepConstants constants = read_step_constants(options.constants_json);
   const Schedule plan =
       schedule(step, durations, constants, host_scale(step.host, constants) / options.cpu_speed, &spans, step.loop_batch.ns);
   Shapes shapes(trace, step, rates, card, kernels_of_wheel(trace, options, gpu, &out.notes));
@@ -299,7 +301,7 @@ CardOccupancy occupancy_on_card(const Trace& trace, const StepOperations& step, 
     out.by_module.push_back(part_of(module < 0 ? "(no module)" : module_label(trace, ModuleId(module)), sums, all.ns()));
   std::stable_sort(out.by_module.begin(), out.by_module.end(),
                    [](const OccupancyPart& a, const OccupancyPart& b) { return a.gpu_ns > b.gpu_ns; });
-  for (const Shape* shape : shapes.all()) {
+  for (const Shape* shape : shapes.largest_first()) {
     out.kernels.push_back(kernel_of(*shape, card));
     out.kernels.back().share = shape->gpu_ns / all.ns();
   }
@@ -334,7 +336,8 @@ JobOccupancy job_occupancy(const Facts& facts, const JobOccupancyOptions& option
   out.torch = trace.process.torch;
   out.step = trace.observed.step;
   out.samples = step.samples;
-  for (const Gpu& gpu : options.gpus) out.cards.push_back(occupancy_on_card(trace, step, gpu, options));
+  const StepConstants constants = read_step_constants(options.constants_json);
+  for (const Gpu& gpu : options.gpus) out.cards.push_back(occupancy_on_card(trace, step, gpu, constants, options));
   return out;
 }
 

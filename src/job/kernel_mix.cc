@@ -2,13 +2,11 @@
 
 #include <algorithm>
 
-#include "src/schedule/step_schedule.h"
 #include "src/time/card_rates.h"
-#include "src/time/duration.h"
 
 namespace gpucast {
-pack::KernelMix kernel_mix(const StepOperations& step, const Gpu& gpu, const CardOccupancy& occupancy) {
-  const CardRates rates = card_rates(gpu);
+pack::KernelMix kernel_mix(const StepOperations& step, const CardOccupancy& occupancy) {
+  const CardRates& rates = *occupancy.rates;
   double compute_s = 0, tensor_s = 0, dram_s = 0, l2_s = 0, pcie_s = 0;
   int64_t kernels = occupancy.launches, waves = 0;
   for (const KernelOccupancy& kernel : occupancy.kernels) waves += kernel.launches * std::max<int64_t>(1, kernel.waves);

@@ -18,10 +18,10 @@ constexpr int64_t kUsualPrefetch = 2;
 constexpr int64_t kUsualWorkers[] = {0, 1, 2, 4, 8, 16};
 
 // A step on one card, as its loader gives batches.
-class Combined {
+class StepWithLoader {
  public:
-  Combined(const LoaderModel& model, const LoaderFigures& figures, const StepOperations& step, std::vector<Duration> durations,
-           const StepConstants& constants, double host_scale, const CardTime& card)
+  StepWithLoader(const LoaderModel& model, const LoaderFigures& figures, const StepOperations& step, std::vector<Duration> durations,
+                 const StepConstants& constants, double host_scale, const CardTime& card)
       : model_(model),
         figures_(figures),
         step_(step),
@@ -31,10 +31,10 @@ class Combined {
         card_(card),
         batches_(static_cast<double>(figures.batches)),
         without_ns_(schedule(step_, durations_, constants_, host_scale_).step_ns),
-        work_ns_(with(model.take_ns)) {}
+        work_ns_(step_ns_with(model.take_ns)) {}
 
   // The step, whose host works `batch_ns` for each batch.
-  double with(double batch_ns) const {
+  double step_ns_with(double batch_ns) const {
     return card_.step.expected_ns + schedule(step_, durations_, constants_, host_scale_, nullptr, batch_ns).step_ns - without_ns_;
   }
 
@@ -47,9 +47,9 @@ class Combined {
     const TimeRange& alone = card_.step;
     if (workers == 0) {
       // The program itself makes the batch: what the GPU still has to do meanwhile hides it.
-      const double step = with(batch.time.expected_ns);
-      out.step = {alone.low_ns + std::max(0.0, with(batch.time.low_ns) - alone.expected_ns), step,
-                  alone.high_ns + std::max(0.0, with(batch.time.high_ns) - alone.expected_ns)};
+      const double step = step_ns_with(batch.time.expected_ns);
+      out.step = {alone.low_ns + std::max(0.0, step_ns_with(batch.time.low_ns) - alone.expected_ns), step,
+                  alone.high_ns + std::max(0.0, step_ns_with(batch.time.high_ns) - alone.expected_ns)};
       const bool longest = batches_ * batch.time.expected_ns > std::max(card_.gpu_ns, card_.host_ns);
       out.bound = longest ? StepBound::loader : card_.bound;
     } else {
@@ -165,11 +165,10 @@ std::optional<LoaderFigures> loader_figures(const LoaderRecord& record, const St
 }
 
 void add_loader(const LoaderModel& model, const LoaderFigures& figures, const StepOperations& step, std::vector<Duration> durations,
-                const StepTimeOptions& options, double factor, CardTime* card) {
+                const StepConstants& constants, const StepTimeOptions& options, double factor, CardTime* card) {
   for (Duration& duration : durations) duration.expected_ns *= factor;
-  const StepConstants constants = read_step_constants(options.constants_json);
-  const Combined combined(model, figures, step, std::move(durations), constants,
-                          factor * host_scale(step.host, constants) / options.cpu_speed, *card);
+  const StepWithLoader combined(model, figures, step, std::move(durations), constants,
+                                factor * host_scale(step.host, constants) / options.cpu_speed, *card);
   CardLoader out;
   out.step_without = card->step;
   out.now = combined.choice(figures.workers);

@@ -6,6 +6,7 @@
 
 #include "gpucast/step_time.h"
 #include "src/loader/loader_model.h"
+#include "src/schedule/step_constants.h"
 #include "src/time/duration.h"
 #include "src/work/step_operations.h"
 
@@ -17,6 +18,6 @@ std::optional<LoaderFigures> loader_figures(const LoaderRecord& record, const St
 
 // `card` as it is when every batch is there, its times those of the operations times `factor`; becomes the step behind the loader.
 void add_loader(const LoaderModel& model, const LoaderFigures& figures, const StepOperations& step, std::vector<Duration> durations,
-                const StepTimeOptions& options, double factor, CardTime* card);
+                const StepConstants& constants, const StepTimeOptions& options, double factor, CardTime* card);
 
 }  // namespace gpucast

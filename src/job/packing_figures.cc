@@ -11,7 +11,7 @@ pack::Figures packing_figures(const Analysis& analysis, const CardOccupancy& occ
   out.occupancy = occupancy.occupancy.time_weighted;
   out.sm_active = occupancy.sm_active;
   out.nvml_utilization = occupancy.nvml_utilization;
-  out.mix = kernel_mix(observed_step(*analysis.facts), analysis.gpu, occupancy);
+  out.mix = kernel_mix(observed_step(*analysis.facts), occupancy);
   return out;
 }
 

@@ -1,7 +1,6 @@
 // A job's figures on a card, as packing needs them.
 #pragma once
 
-#include "gpucast/gpu.h"
 #include "gpucast/job_occupancy.h"
 #include "src/pack/job.h"
 #include "src/predict/analysis.h"

@@ -43,15 +43,15 @@ std::string sizes_of(const Operation& op) {
 }
 
 // Operations that are alike in all that a report tells apart, which no card changes.
-struct Group {
+struct OperationGroup {
   const StepOperation* first;
   int64_t count = 0;
 };
 
-std::vector<Group> groups_of(const StepOperations& step) {
+std::vector<OperationGroup> groups_of(const StepOperations& step) {
   using Key = std::tuple<uint32_t, Phase, size_t, std::string_view>;
   std::map<Key, size_t> known;
-  std::vector<Group> out;
+  std::vector<OperationGroup> out;
   for (const StepOperation& work : step.operations) {
     const size_t module = work.module.valid() ? work.module.index() : SIZE_MAX;
     const auto [found, added] = known.try_emplace({work.shape, work.phase, module, work.name}, out.size());
@@ -75,7 +75,7 @@ struct TimeParts {
   }
 };
 
-void finish(std::vector<TimePart>* parts, double gpu_ns, bool by_size) {
+void set_shares(std::vector<TimePart>* parts, double gpu_ns, bool by_size) {
   for (TimePart& part : *parts) part.share = gpu_ns > 0 ? part.gpu_ns / gpu_ns : 0;
   if (by_size) std::stable_sort(parts->begin(), parts->end(), [](const TimePart& a, const TimePart& b) { return a.gpu_ns > b.gpu_ns; });
 }
@@ -91,11 +91,10 @@ Precision main_precision(const StepOperations& step) {
   return *most > 0 ? static_cast<Precision>(most - flops.begin()) : Precision::fp32;
 }
 
-CardTime card_time(const Trace& trace, const StepOperations& step, const std::vector<Group>& groups, const StepTimes& times, const Gpu& gpu,
-                   const StepTimeOptions& options) {
+CardTime card_time(const Trace& trace, const StepOperations& step, const std::vector<OperationGroup>& groups, const StepTimes& times,
+                   const Gpu& gpu, const StepConstants& constants, const StepTimeOptions& options) {
   const CardRates rates = card_rates(gpu, options.constants_json);
   const std::vector<Duration> durations = durations_of(step, rates);
-  const StepConstants constants = read_step_constants(options.constants_json);
   const Schedule plan = schedule(step, durations, constants, host_scale(step.host, constants) / options.cpu_speed);
 
   CardTime out;
@@ -112,7 +111,7 @@ CardTime card_time(const Trace& trace, const StepOperations& step, const std::ve
   std::map<std::pair<uint32_t, std::string_view>, KernelTime> kernels;
   std::map<std::string_view, UnknownOperator> unknown_operators;
   double total = 0, unknown = 0;
-  for (const Group& group : groups) {
+  for (const OperationGroup& group : groups) {
     const StepOperation& work = *group.first;
     const Operation& op = step.shapes[work.shape];
     const Duration& duration = durations[work.shape];
@@ -154,9 +153,9 @@ CardTime card_time(const Trace& trace, const StepOperations& step, const std::ve
     part.name = module < 0 ? "(no module)" : module_label(trace, ModuleId(module));
     out.by_module.push_back(part);
   }
-  finish(&out.by_phase, total, false);
-  finish(&out.by_kind, total, true);
-  finish(&out.by_module, total, true);
+  set_shares(&out.by_phase, total, false);
+  set_shares(&out.by_kind, total, true);
+  set_shares(&out.by_module, total, true);
   for (auto& [key, kernel] : kernels) {
     kernel.share = total > 0 ? kernel.gpu_ns / total : 0;
     out.kernels.push_back(std::move(kernel));
@@ -180,7 +179,7 @@ CardTime card_time(const Trace& trace, const StepOperations& step, const std::ve
 // Cards of one compute capability run the same kernels.
 bool shares_kernels(const Gpu& a, const Gpu& b) { return a.compute_major == b.compute_major && a.compute_minor == b.compute_minor; }
 
-void scale(CardTime* card, double factor) {
+void scale_times(CardTime* card, double factor) {
   for (double* value : {&card->step.low_ns, &card->step.expected_ns, &card->step.high_ns, &card->gpu_ns, &card->host_ns}) *value *= factor;
   for (auto* parts : {&card->by_phase, &card->by_kind, &card->by_module})
     for (TimePart& part : *parts) part.gpu_ns *= factor;
@@ -279,19 +278,18 @@ StepTimes step_times(const Facts& facts, const StepTimeOptions& options) {
     if (work.phase == Phase::forward || work.phase == Phase::loss) out.model_flops += op.flops;
   }
   if (backward) out.model_flops *= 3;  // PaLM, appendix B: backward costs twice the forward; what is computed again does not count
-  const std::vector<Group> groups = groups_of(step);
-  for (const Gpu& gpu : options.gpus) out.cards.push_back(card_time(trace, step, groups, out, gpu, options));
+  const StepConstants constants = read_step_constants(options.constants_json);
+  const std::vector<OperationGroup> groups = groups_of(step);
+  for (const Gpu& gpu : options.gpus) out.cards.push_back(card_time(trace, step, groups, out, gpu, constants, options));
   std::vector<double> factors(out.cards.size(), 1.0);  // of a card's times, where one card's was measured
   if (!options.known_gpu.empty()) {
     const Gpu& known = find_gpu(options.known_gpu);
-    const double expected_ns = card_time(trace, step, groups, out, known, options).step.expected_ns;
+    const double expected_ns = card_time(trace, step, groups, out, known, constants, options).step.expected_ns;
     const double factor = options.known_step_ns / expected_ns;
     out.known = KnownStep{known.id, options.known_step_ns, expected_ns};
     for (size_t i = 0; i < out.cards.size(); ++i) {
-      factors[i] = shares_kernels(known, find_gpu(out.cards[i].gpu_id))
-                       ? factor
-                       : std::pow(factor, read_step_constants(options.constants_json).known_share);
-      scale(&out.cards[i], factors[i]);
+      factors[i] = shares_kernels(known, find_gpu(out.cards[i].gpu_id)) ? factor : std::pow(factor, constants.known_share);
+      scale_times(&out.cards[i], factors[i]);
       if (out.cards[i].gpu_id != known.id) continue;
       out.cards[i].step_measured = true;
       out.cards[i].step.low_ns = out.cards[i].step.high_ns = out.cards[i].step.expected_ns;
@@ -307,8 +305,8 @@ StepTimes step_times(const Facts& facts, const StepTimeOptions& options) {
   for (size_t i = 0; i < out.cards.size(); ++i) {
     CardTime& card = out.cards[i];
     if (loader && out.loader && out.loader->batches > 0)
-      add_loader(*loader, *out.loader, step, durations_of(step, card_rates(find_gpu(card.gpu_id), options.constants_json)), options,
-                 factors[i], &card);
+      add_loader(*loader, *out.loader, step, durations_of(step, card_rates(find_gpu(card.gpu_id), options.constants_json)), constants,
+                 options, factors[i], &card);
     const double seconds = card.step.expected_ns * 1e-9;
     if (seconds > 0) card.samples_per_s = static_cast<double>(out.samples) / seconds;
     if (seconds > 0) card.tokens_per_s = static_cast<double>(out.tokens) / seconds;

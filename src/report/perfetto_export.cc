@@ -14,18 +14,17 @@
 #include <utility>
 #include <vector>
 
-#include "gpucast/error.h"
 #include "gpucast/gpu.h"
 #include "gpucast/step_time.h"
 #include "src/attribution/attribute.h"
 #include "src/base/bytes.h"
 #include "src/base/json.h"
+#include "src/report/trace_events.h"
 #include "version.h"
 
 namespace gpucast {
 namespace {
 
-constexpr size_t kBufferBytes = 1 << 20;
 constexpr int64_t kLeastShare = 1000;  // blocks of at least 1/1000 of the peak are shown one by one
 constexpr size_t kMostBlocks = 20000;  // and no more than so many
 constexpr uint32_t kMostFrames = 16;
@@ -33,9 +32,6 @@ constexpr uint32_t kMostFrames = 16;
 // Perfetto takes thread numbers to be unique over processes, and 0 to be idle.
 constexpr int kMemory = 1, kBlocks = 2, kGpu = 3;  // processes
 enum Thread : int { kSteps = 11, kPhases, kForward, kBackward, kLandmarks, kSegments, kFirstLane = 100, kFirstStream = 1'000'000 };
-
-// Quoted and escaped; what is not UTF-8 is replaced.
-std::string json_text(std::string_view text) { return Json(text).dump(); }
 
 // ---- the time axis ------------------------------------------------------------------------------------------------------------
 
@@ -46,7 +42,7 @@ struct TimedMark {
   int64_t time_ns = 0;           // where the first begins, each further one a nanosecond later; those that end do so before it
 };
 
-bool begins(const Mark& mark) {
+bool begins_slices(const Mark& mark) {
   return mark.kind == MarkKind::phase_begin || mark.kind == MarkKind::module_begin || mark.kind == MarkKind::module_backward;
 }
 
@@ -71,12 +67,12 @@ bool clock_is_usable(const std::vector<AllocatorEvent>& events) {
                         [](const AllocatorEvent& a, const AllocatorEvent& b) { return a.time_us < b.time_us; });
 }
 
-bool known(const Trace& trace, ModuleId id) { return id.valid() && id.index() < trace.modules.size(); }
+bool has_module(const Trace& trace, ModuleId id) { return id.valid() && id.index() < trace.modules.size(); }
 
 // The module and those that it is inside of, outermost first.
 std::vector<ModuleId> path_of(const Trace& trace, ModuleId id) {
   std::vector<ModuleId> path;
-  for (; known(trace, id) && path.size() <= trace.modules.size(); id = trace.modules[id.index()].parent) path.push_back(id);
+  for (; has_module(trace, id) && path.size() <= trace.modules.size(); id = trace.modules[id.index()].parent) path.push_back(id);
   std::reverse(path.begin(), path.end());
   return path;
 }
@@ -122,7 +118,7 @@ Axis make_axis(const Trace& trace) {
   };
   for (size_t position = 0; position <= count; ++position) {
     const auto end = std::find_if(mark, axis.marks.end(), [&](const TimedMark& m) { return m.position != position; });
-    const auto first_begin = std::find_if(mark, end, [](const TimedMark& m) { return begins(*m.mark); });
+    const auto first_begin = std::find_if(mark, end, [](const TimedMark& m) { return begins_slices(*m.mark); });
     for (; mark != first_begin; ++mark) put(&*mark);
     int64_t room = 2;
     for (auto later = mark; later != end; ++later) room += 2 + later->ends + later->begins;
@@ -199,30 +195,25 @@ class Writer {
   }
 
   void write() {
-    bytes_ = "{\"traceEvents\":[\n";
-    names();
-    start();
+    write_names();
+    write_start();
     const auto count = static_cast<uint32_t>(trace_.events.size());
     auto mark = axis_.marks.begin();
     for (uint32_t position = 0; position <= count; ++position) {
       bool border_done = false;
       for (; mark != axis_.marks.end() && mark->position == position; ++mark) {
-        if (!border_done && begins(*mark->mark)) {
-          border(position);
+        if (!border_done && begins_slices(*mark->mark)) {
+          begin_spans(position);
           border_done = true;
         }
-        apply(*mark);
+        follow_mark(*mark);
       }
-      if (!border_done) border(position);
-      if (position < count) event(position);
+      if (!border_done) begin_spans(position);
+      if (position < count) follow_event(position);
     }
-    for (Track* track : {&steps_, &phases_, &forward_, &backward_}) close_to(track, 0, end_ns(), count);
-    gpu_step();
-    bytes_.erase(bytes_.size() - 2);  // the last event's comma
-    bytes_ += "\n],\n\"otherData\":" + about() + "}\n";
-    flush();
-    out_.flush();
-    if (!out_) throw Error("the trace cannot be written", "", "is the disk full?");
+    for (Track* track : {&steps_, &phases_, &forward_, &backward_}) close_slices(track, 0, end_ns(), count);
+    write_gpu_step();
+    out_.finish(about());
   }
 
  private:
@@ -243,48 +234,17 @@ class Writer {
 
   int64_t end_ns() const { return axis_.border_ns.back() + kTailNs; }
 
-  // ---- writing ----
-
-  template <class... Args>
-  void put(fmt::format_string<Args...> format, Args&&... args) {
-    fmt::format_to(std::back_inserter(bytes_), format, std::forward<Args>(args)...);
-    bytes_ += ",\n";
-    if (bytes_.size() >= kBufferBytes) flush_but_last();
-  }
-
-  void flush() {
-    out_.write(bytes_.data(), static_cast<std::streamsize>(bytes_.size()));
-    bytes_.clear();
-  }
-  // The comma behind the last event is taken away again at the end.
-  void flush_but_last() {
-    out_.write(bytes_.data(), static_cast<std::streamsize>(bytes_.size() - 2));
-    bytes_.erase(0, bytes_.size() - 2);
-  }
-
-  // Trace events count in microseconds.
-  static std::string us(int64_t ns) { return ns % 1000 == 0 ? std::to_string(ns / 1000) : fmt::format("{}.{:03}", ns / 1000, ns % 1000); }
-
-  void name_process(int process, std::string_view name) {
-    put(R"({{"ph":"M","pid":{},"tid":{},"name":"process_name","args":{{"name":{}}}}})", process, process, json_text(name));
-    put(R"({{"ph":"M","pid":{},"tid":{},"name":"process_sort_index","args":{{"sort_index":{}}}}})", process, process, process);
-  }
-  void name_thread(int process, int thread, std::string_view name) {
-    put(R"({{"ph":"M","pid":{},"tid":{},"name":"thread_name","args":{{"name":{}}}}})", process, thread, json_text(name));
-    put(R"({{"ph":"M","pid":{},"tid":{},"name":"thread_sort_index","args":{{"sort_index":{}}}}})", process, thread, thread);
-  }
-
-  void names() {
-    name_process(kMemory, axis_.from_clock ? "GPU memory" : "GPU memory (1 ms: one allocator event)");
+  void write_names() {
+    out_.name_process(kMemory, axis_.from_clock ? "GPU memory" : "GPU memory (1 ms: one allocator event)");
     if (has_phases()) {
-      name_thread(kMemory, kSteps, "steps");
-      name_thread(kMemory, kPhases, "phases");
-      name_thread(kMemory, kForward, "modules, forward");
-      name_thread(kMemory, kBackward, "modules, backward");
+      out_.name_thread(kMemory, kSteps, "steps");
+      out_.name_thread(kMemory, kPhases, "phases");
+      out_.name_thread(kMemory, kForward, "modules, forward");
+      out_.name_thread(kMemory, kBackward, "modules, backward");
     }
-    name_thread(kMemory, kLandmarks, "peaks and failures");
-    name_thread(kMemory, kSegments, "segments");
-    if (!shown_.blocks.empty()) name_process(kBlocks, shown_.title);
+    out_.name_thread(kMemory, kLandmarks, "peaks and failures");
+    out_.name_thread(kMemory, kSegments, "segments");
+    if (!shown_.blocks.empty()) out_.name_process(kBlocks, shown_.title);
   }
 
   std::string about() const {
@@ -310,59 +270,63 @@ class Writer {
 
   // ---- one step on the card: what its kernels take there ----
 
-  void gpu_step() {
+  void write_gpu_step() {
     const std::vector<GpuSlice> slices = gpu_slices(facts_, gpu_);
     if (slices.empty()) return;
     const auto begin = std::find_if(axis_.marks.begin(), axis_.marks.end(),
                                     [&](const TimedMark& mark) { return mark.mark->sequence == trace_.observed.first_mark; });
     const int64_t shift_ns = begin == axis_.marks.end() ? 0 : begin->time_ns;
-    name_process(kGpu, fmt::format("GPU: step {} as it would run on {} (times of the card, not of the tracks above)", trace_.observed.step,
-                                   gpu_.id));
+    out_.name_process(kGpu, fmt::format("GPU: step {} as it would run on {} (times of the card, not of the tracks above)",
+                                        trace_.observed.step, gpu_.id));
     int thread = kFirstStream - 1;
     for (size_t i = 0; i < slices.size(); ++i) {
       const GpuSlice& slice = slices[i];
       if (i == 0 || slice.stream != slices[i - 1].stream) {
         ++thread;
-        name_thread(kGpu, thread, fmt::format("stream {}", slice.stream));
+        out_.name_thread(kGpu, thread, fmt::format("stream {}", slice.stream));
       }
-      put(R"({{"ph":"X","pid":{},"tid":{},"name":{},"cat":"{}","ts":{},"dur":{},"args":{{"kernel":{},"sizes":{},"bound_by":"{}","module":{},"launches":{}}}}})",
-          kGpu, thread, json_text(slice.name), slice.kind, us(shift_ns + std::llround(slice.start_ns)), us(std::llround(slice.duration_ns)),
-          json_text(slice.kernel), json_text(slice.sizes), slice.bound, json_text(module_label(trace_, slice.module)), slice.launches);
+      out_.add_event(
+          R"({{"ph":"X","pid":{},"tid":{},"name":{},"cat":"{}","ts":{},"dur":{},"args":{{"kernel":{},"sizes":{},"bound_by":"{}","module":{},"launches":{}}}}})",
+          kGpu, thread, json_text(slice.name), slice.kind, microseconds(shift_ns + std::llround(slice.start_ns)),
+          microseconds(std::llround(slice.duration_ns)), json_text(slice.kernel), json_text(slice.sizes), slice.bound,
+          json_text(module_label(trace_, slice.module)), slice.launches);
     }
   }
 
   // ---- counters ----
 
-  void start() {
+  void write_start() {
     const CategoryBytes start = categories_at(lifetimes_, attribution_, 0);
     std::copy(start.begin(), start.end(), categories_.begin());
     allocated_bytes_ = lifetimes_.start_allocated_bytes;
     reserved_bytes_ = lifetimes_.start_reserved_bytes;
-    count_allocated(0);
-    count_reserved(0);
+    write_allocated(0);
+    write_reserved(0);
     for (uint32_t i = 0; i < lifetimes_.blocks.size() && lifetimes_.blocks[i].before_start; ++i) show_block(i, 0);
-    if (lifetimes_.peak_allocated.before_start) peak("allocated", lifetimes_.peak_allocated, 0);
-    if (lifetimes_.peak_reserved.before_start) peak("reserved", lifetimes_.peak_reserved, 0);
+    if (lifetimes_.peak_allocated.before_start) write_peak("allocated", lifetimes_.peak_allocated, 0);
+    if (lifetimes_.peak_reserved.before_start) write_peak("reserved", lifetimes_.peak_reserved, 0);
   }
 
-  void count_allocated(int64_t ns) {
-    put(R"({{"ph":"C","pid":{},"name":"allocated","ts":{},"args":{{"bytes":{}}}}})", kMemory, us(ns), allocated_bytes_);
+  void write_allocated(int64_t ns) {
+    out_.add_event(R"({{"ph":"C","pid":{},"name":"allocated","ts":{},"args":{{"bytes":{}}}}})", kMemory, microseconds(ns),
+                   allocated_bytes_);
     std::string values;
     for (size_t i = 0; i < categories_.size(); ++i) {
       if (!used_[i]) continue;
       fmt::format_to(std::back_inserter(values), R"({}"{}":{})", values.empty() ? "" : ",", category_name(static_cast<Category>(i)),
                      categories_[i]);
     }
-    if (!values.empty()) put(R"({{"ph":"C","pid":{},"name":"category","ts":{},"args":{{{}}}}})", kMemory, us(ns), values);
+    if (!values.empty())
+      out_.add_event(R"({{"ph":"C","pid":{},"name":"category","ts":{},"args":{{{}}}}})", kMemory, microseconds(ns), values);
   }
 
-  void count_reserved(int64_t ns) {
-    put(R"({{"ph":"C","pid":{},"name":"reserved","ts":{},"args":{{"bytes":{}}}}})", kMemory, us(ns), reserved_bytes_);
+  void write_reserved(int64_t ns) {
+    out_.add_event(R"({{"ph":"C","pid":{},"name":"reserved","ts":{},"args":{{"bytes":{}}}}})", kMemory, microseconds(ns), reserved_bytes_);
   }
 
   // ---- events ----
 
-  void event(uint32_t i) {
+  void follow_event(uint32_t i) {
     const AllocatorEvent& e = trace_.events[i];
     const int64_t ns = axis_.event_ns[i];
     if (born_[i] != kNone) {
@@ -374,48 +338,50 @@ class Writer {
       if (lanes_[freed_[i]] >= 0) free_lanes_.push(lanes_[freed_[i]]);
     }
     allocated_bytes_ = lifetimes_.allocated[i];
-    if (born_[i] != kNone || freed_[i] != kNone) count_allocated(ns);
+    if (born_[i] != kNone || freed_[i] != kNone) write_allocated(ns);
     for (Track* track : {&steps_, &phases_, &forward_, &backward_}) {
       if (!track->open.empty()) track->open.back().highest_bytes = std::max(track->open.back().highest_bytes, allocated_bytes_);
     }
     if (lifetimes_.reserved[i] != reserved_bytes_) {
       reserved_bytes_ = lifetimes_.reserved[i];
-      count_reserved(ns);
+      write_reserved(ns);
     }
     switch (e.kind) {
       case EventKind::segment_alloc:
       case EventKind::segment_free:
       case EventKind::segment_map:
       case EventKind::segment_unmap:
-        instant(kSegments, fmt::format("{} {}", event_kind_name(e.kind), format_bytes(e.size_bytes)), ns,
-                fmt::format(R"("size_bytes":{},"reserved_bytes":{},"address":"{:#x}","stream":{},"event":{},"stack":{})", e.size_bytes,
-                            reserved_bytes_, e.address, e.stream, i, stack(e.stack)));
+        write_instant(kSegments, fmt::format("{} {}", event_kind_name(e.kind), format_bytes(e.size_bytes)), ns,
+                      fmt::format(R"("size_bytes":{},"reserved_bytes":{},"address":"{:#x}","stream":{},"event":{},"stack":{})",
+                                  e.size_bytes, reserved_bytes_, e.address, e.stream, i, stack_json(e.stack)));
         break;
       case EventKind::oom:
-        instant(kLandmarks, fmt::format("out of memory: {} asked for", format_bytes(e.size_bytes)), ns,
-                fmt::format(R"("requested_bytes":{},"free_bytes":{},"allocated_bytes":{},"reserved_bytes":{},"event":{},"stack":{})",
-                            e.size_bytes, e.address, allocated_bytes_, reserved_bytes_, i, stack(e.stack)));
+        write_instant(kLandmarks, fmt::format("out of memory: {} asked for", format_bytes(e.size_bytes)), ns,
+                      fmt::format(R"("requested_bytes":{},"free_bytes":{},"allocated_bytes":{},"reserved_bytes":{},"event":{},"stack":{})",
+                                  e.size_bytes, e.address, allocated_bytes_, reserved_bytes_, i, stack_json(e.stack)));
         break;
       default:
         break;
     }
-    if (i == lifetimes_.peak_allocated.event && !lifetimes_.peak_allocated.before_start) peak("allocated", lifetimes_.peak_allocated, ns);
-    if (i == lifetimes_.peak_reserved.event && !lifetimes_.peak_reserved.before_start) peak("reserved", lifetimes_.peak_reserved, ns);
+    if (i == lifetimes_.peak_allocated.event && !lifetimes_.peak_allocated.before_start)
+      write_peak("allocated", lifetimes_.peak_allocated, ns);
+    if (i == lifetimes_.peak_reserved.event && !lifetimes_.peak_reserved.before_start) write_peak("reserved", lifetimes_.peak_reserved, ns);
   }
 
   int64_t& category_of(uint32_t block) { return categories_[static_cast<size_t>(attribution_.blocks[block].category)]; }
 
-  void peak(const char* of, const Peak& peak, int64_t ns) {
+  void write_peak(const char* kind, const Peak& peak, int64_t ns) {
     if (peak.bytes == 0) return;
-    instant(kLandmarks, fmt::format("peak {} {}", of, format_bytes(peak.bytes)), ns,
-            fmt::format(R"("allocated_bytes":{},"reserved_bytes":{},"event":{})", allocated_bytes_, reserved_bytes_, peak.event));
+    write_instant(kLandmarks, fmt::format("peak {} {}", kind, format_bytes(peak.bytes)), ns,
+                  fmt::format(R"("allocated_bytes":{},"reserved_bytes":{},"event":{})", allocated_bytes_, reserved_bytes_, peak.event));
   }
 
-  void instant(int thread, std::string_view name, int64_t ns, std::string_view args) {
-    put(R"({{"ph":"i","s":"t","pid":{},"tid":{},"name":{},"ts":{},"args":{{{}}}}})", kMemory, thread, json_text(name), us(ns), args);
+  void write_instant(int thread, std::string_view name, int64_t ns, std::string_view args) {
+    out_.add_event(R"({{"ph":"i","s":"t","pid":{},"tid":{},"name":{},"ts":{},"args":{{{}}}}})", kMemory, thread, json_text(name),
+                   microseconds(ns), args);
   }
 
-  std::string stack(StackId id) const {
+  std::string stack_json(StackId id) const {
     std::string out = "[";
     if (id.valid() && id.index() < trace_.stacks.size()) {
       const Stack& stack = trace_.stacks[id.index()];
@@ -438,7 +404,7 @@ class Writer {
     const BlockAttribution& a = attribution_.blocks[i];
     if (free_lanes_.empty()) {
       free_lanes_.push(lane_count_);
-      name_thread(kBlocks, kFirstLane + lane_count_, "lane");
+      out_.name_thread(kBlocks, kFirstLane + lane_count_, "lane");
       ++lane_count_;
     }
     const int32_t lane = lanes_[i] = free_lanes_.top();
@@ -457,10 +423,10 @@ class Writer {
     if (!op.empty()) args += fmt::format(R"(,"operator":{})", json_text(op));
     args += fmt::format(R"(,"address":"{:#x}","stream":{},"alloc_event":{},"free_event":{},"stack":{})", block.address, block.stream,
                         block.before_start ? "null" : std::to_string(block.alloc_event), freed ? std::to_string(block.free_event) : "null",
-                        stack(block.stack));
-    put(R"({{"ph":"X","pid":{},"tid":{},"cat":"{}","cname":"{}","name":{},"ts":{},"dur":{},"args":{{{}}}}})", kBlocks, kFirstLane + lane,
-        category_name(a.category), colour_of(a.category), json_text(name), us(ns),
-        us((freed ? axis_.event_ns[block.free_event] : end_ns()) - ns), args);
+                        stack_json(block.stack));
+    out_.add_event(R"({{"ph":"X","pid":{},"tid":{},"cat":"{}","cname":"{}","name":{},"ts":{},"dur":{},"args":{{{}}}}})", kBlocks,
+                   kFirstLane + lane, category_name(a.category), colour_of(a.category), json_text(name), microseconds(ns),
+                   microseconds((freed ? axis_.event_ns[block.free_event] : end_ns()) - ns), args);
   }
 
   std::string tensor_name(TensorId id) const {
@@ -474,21 +440,22 @@ class Writer {
   // A memory snapshot has none.
   bool has_phases() const { return !trace_.marks.empty(); }
 
-  void open(Track* track, ModuleId module, std::string_view name, int64_t ns, const std::string& args = "") {
+  void open_slice(Track* track, ModuleId module, std::string_view name, int64_t ns, const std::string& args = "") {
     track->open.push_back({module, json_text(name), args, ns, allocated_bytes_, allocated_bytes_});
   }
 
   // Ends what is open below `depth`, right before `ns`. A slice is written when it is complete.
-  void close_to(Track* track, size_t depth, int64_t ns, uint32_t position) {
+  void close_slices(Track* track, size_t depth, int64_t ns, uint32_t position) {
     while (track->open.size() > depth) {
       const OpenSlice slice = std::move(track->open.back());
       track->open.pop_back();
       const int64_t end_ns = ns - 1 - static_cast<int64_t>(track->open.size() - depth);
       const int64_t now_bytes = lifetimes_.allocated_at(position);
-      put(R"({{"ph":"X","pid":{},"tid":{},"name":{},"ts":{},"dur":{},"args":{{"allocated_before_bytes":{},"allocated_after_bytes":{},)"
+      out_.add_event(
+          R"({{"ph":"X","pid":{},"tid":{},"name":{},"ts":{},"dur":{},"args":{{"allocated_before_bytes":{},"allocated_after_bytes":{},)"
           R"("change_bytes":{},"highest_allocated_bytes":{}{}}}}})",
-          kMemory, track->thread, slice.name, us(slice.begin_ns), us(end_ns - slice.begin_ns), slice.allocated_bytes, now_bytes,
-          now_bytes - slice.allocated_bytes, slice.highest_bytes, slice.args);
+          kMemory, track->thread, slice.name, microseconds(slice.begin_ns), microseconds(end_ns - slice.begin_ns), slice.allocated_bytes,
+          now_bytes, now_bytes - slice.allocated_bytes, slice.highest_bytes, slice.args);
       if (!track->open.empty()) track->open.back().highest_bytes = std::max(track->open.back().highest_bytes, slice.highest_bytes);
     }
   }
@@ -501,7 +468,7 @@ class Writer {
   }
 
   // Steps and phases are those of the blocks, and tile the history.
-  void border(uint32_t position) {
+  void begin_spans(uint32_t position) {
     const auto& spans = attribution_.spans;
     if (!has_phases() || position >= trace_.events.size()) return;
     if (next_span_ >= spans.size() || spans[next_span_].begin != position) return;
@@ -510,24 +477,24 @@ class Writer {
     const bool new_phase = new_step || span.phase != spans[next_span_ - 1].phase;
     ++next_span_;
     const int64_t ns = axis_.border_ns[position];
-    if (new_phase) close_to(&phases_, 0, ns, position);
+    if (new_phase) close_slices(&phases_, 0, ns, position);
     if (new_step) {
-      close_to(&steps_, 0, ns, position);
-      open(&steps_, {}, step_name(span.step), ns);
+      close_slices(&steps_, 0, ns, position);
+      open_slice(&steps_, {}, step_name(span.step), ns);
     }
-    if (new_phase) open(&phases_, {}, phase_name(span.phase), ns);
+    if (new_phase) open_slice(&phases_, {}, phase_name(span.phase), ns);
   }
 
   void open_module(Track* track, ModuleId id, int64_t ns) {
     const Module& module = trace_.modules[id.index()];
     const std::string label = module_label(trace_, id);
-    open(track, id, label.empty() ? "module" : label, ns,
-         fmt::format(R"(,"module":{},"class":{})", json_text(trace_.strings.text(module.name)),
-                     json_text(trace_.strings.text(module.type))));
+    open_slice(track, id, label.empty() ? "module" : label, ns,
+               fmt::format(R"(,"module":{},"class":{})", json_text(trace_.strings.text(module.name)),
+                           json_text(trace_.strings.text(module.type))));
   }
 
   // As attribution follows the marks.
-  void apply(const TimedMark& timed) {
+  void follow_mark(const TimedMark& timed) {
     const Mark& mark = *timed.mark;
     switch (mark.kind) {
       case MarkKind::phase_begin:
@@ -537,29 +504,29 @@ class Writer {
         const auto found = std::find(open_phases_.rbegin(), open_phases_.rend(), mark.phase);
         if (found == open_phases_.rend()) break;
         open_phases_.erase(std::prev(found.base()), open_phases_.end());
-        if (mark.phase == MarkedPhase::backward) close_to(&backward_, 0, timed.time_ns, timed.position);
-        if (open_phases_.empty()) close_to(&forward_, 0, timed.time_ns, timed.position);
+        if (mark.phase == MarkedPhase::backward) close_slices(&backward_, 0, timed.time_ns, timed.position);
+        if (open_phases_.empty()) close_slices(&forward_, 0, timed.time_ns, timed.position);
         break;
       }
       case MarkKind::module_begin:
-        if (known(trace_, mark.module)) open_module(&forward_, mark.module, timed.time_ns);
+        if (has_module(trace_, mark.module)) open_module(&forward_, mark.module, timed.time_ns);
         break;
       case MarkKind::module_end: {
         const auto found =
             std::find_if(forward_.open.rbegin(), forward_.open.rend(), [&](const OpenSlice& slice) { return slice.module == mark.module; });
         if (found == forward_.open.rend()) break;
-        close_to(&forward_, static_cast<size_t>(forward_.open.rend() - found) - 1, timed.time_ns, timed.position);
+        close_slices(&forward_, static_cast<size_t>(forward_.open.rend() - found) - 1, timed.time_ns, timed.position);
         break;
       }
       case MarkKind::module_backward:
-        backward(timed);
+        follow_backward(timed);
         break;
       case MarkKind::exception:
         open_phases_.clear();
-        close_to(&forward_, 0, timed.time_ns, timed.position);
-        close_to(&backward_, 0, timed.time_ns, timed.position);
-        instant(kLandmarks, fmt::format("exception {}", trace_.strings.text(mark.text)), timed.time_ns,
-                fmt::format(R"("allocated_bytes":{},"reserved_bytes":{})", allocated_bytes_, reserved_bytes_));
+        close_slices(&forward_, 0, timed.time_ns, timed.position);
+        close_slices(&backward_, 0, timed.time_ns, timed.position);
+        write_instant(kLandmarks, fmt::format("exception {}", trace_.strings.text(mark.text)), timed.time_ns,
+                      fmt::format(R"("allocated_bytes":{},"reserved_bytes":{})", allocated_bytes_, reserved_bytes_));
         break;
       case MarkKind::step:
       case MarkKind::tensors:
@@ -570,15 +537,15 @@ class Writer {
   }
 
   // Backward goes from module to module: those that both are inside of stay open. Innermost is the node of autograd.
-  void backward(const TimedMark& timed) {
+  void follow_backward(const TimedMark& timed) {
     const std::vector<ModuleId> path = path_of(trace_, timed.mark->module);
     size_t shared = 0;
     while (shared < path.size() && shared < backward_.open.size() && backward_.open[shared].module == path[shared]) ++shared;
-    close_to(&backward_, shared, timed.time_ns, timed.position);
+    close_slices(&backward_, shared, timed.time_ns, timed.position);
     int64_t begin_ns = timed.time_ns;
     for (size_t i = shared; i < path.size(); ++i) open_module(&backward_, path[i], begin_ns++);
     const std::string_view node = trace_.strings.text(timed.mark->text);
-    if (!node.empty()) open(&backward_, {}, node, begin_ns);
+    if (!node.empty()) open_slice(&backward_, {}, node, begin_ns);
   }
 
   const Facts& facts_;
@@ -587,8 +554,7 @@ class Writer {
   const Attribution& attribution_;
   const Prediction& prediction_;
   const Gpu& gpu_;
-  std::ostream& out_;
-  std::string bytes_;
+  TraceEvents out_;
   Axis axis_;
   ShownBlocks shown_;
   std::vector<uint32_t> born_, freed_;  // the block of an event; kNone

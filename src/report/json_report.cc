@@ -19,19 +19,74 @@ Json peak_json(const Prediction& p) {
           {"reserved_at", std::move(reserved)}};
 }
 
+Json gpu_json(const Prediction& p) {
+  return {{"name", p.gpu_id},
+          {"capacity_bytes", p.gpu_total_bytes},
+          {"full_name", p.gpu_name},
+          {"capacity_measured", p.gpu_total_measured},
+          {"chosen", p.gpu_chosen},
+          {"captured_as", p.captured_gpu_id},
+          {"enforced_capacity", p.enforced_capacity}};
+}
+
+Json ranks_json(const Ranks& ranks) {
+  const RankLine* const judged = &ranks.lines[ranks.judged];
+  return list_json(ranks.lines, [judged](const RankLine& line) {
+    return Json{{"rank", line.rank},
+                {"device", line.device},
+                {"judged", &line == judged},
+                {"verdict", verdict_name(line.verdict)},
+                {"allocated_bytes", line.allocated_bytes},
+                {"reserved_bytes", line.reserved_bytes},
+                {"expected_bytes", line.expected_bytes},
+                {"request_bytes", line.request_bytes},
+                {"capture", line.capture_path.empty() ? Json() : Json(line.capture_path)}};
+  });
+}
+
+Json oom_json(const OomPlace& oom) {
+  Json out = place_json(oom.place);
+  out["requested_bytes"] = oom.requested_bytes;
+  out["free_bytes"] = oom.free_bytes;
+  out["count"] = oom.count;
+  out["ended_run"] = oom.ended_run;
+  return out;
+}
+
+Json profile_json(const ProfileSummary& profile) {
+  Json out = {{"method", profile.method},
+              {"traced_blocks", profile.blocks},
+              {"traced_bytes", profile.bytes},
+              {"added_blocks", profile.added_blocks},
+              {"added_bytes", profile.added_bytes}};
+  out["fates"] = list_json(profile.fates, [](const ProfileBytesLine& line) {
+    return Json{{"name", line.name}, {"blocks", line.blocks}, {"bytes", line.bytes}};
+  });
+  out["rules"] = list_json(profile.rules, [](const ProfileRuleLine& line) {
+    return Json{{"name", line.name},
+                {"what", line.what},
+                {"dropped_blocks", line.dropped_blocks},
+                {"dropped_bytes", line.dropped_bytes},
+                {"added_blocks", line.added_blocks},
+                {"added_bytes", line.added_bytes},
+                {"changed_blocks", line.changed_blocks}};
+  });
+  return out;
+}
+
+Json convolutions_json(const Convolutions& c) {
+  return {{"few_channels", c.few_channels}, {"depthwise", c.depthwise}, {"grouped", c.grouped},
+          {"pointwise", c.pointwise},       {"dense", c.dense},         {"unknown", c.unknown},
+          {"not_float32", c.not_float32},   {"asked", c.asked}};
+}
+
 }  // namespace
 
 std::string json_report(const Prediction& p) {
   Json out;
   out["schema_version"] = 1;
   out["source"] = p.source;
-  out["gpu"] = {{"name", p.gpu_id},
-                {"capacity_bytes", p.gpu_total_bytes},
-                {"full_name", p.gpu_name},
-                {"capacity_measured", p.gpu_total_measured},
-                {"chosen", p.gpu_chosen},
-                {"captured_as", p.captured_gpu_id},
-                {"enforced_capacity", p.enforced_capacity}};
+  out["gpu"] = gpu_json(p);
   out["environment"] = {{"torch", p.torch}, {"cuda", p.cuda}, {"python", p.python}, {"rank", p.rank}, {"world_size", p.world_size}};
   out["command"] = p.command;
   out["what_if"] = list_json(p.what_if, [](const WhatIf& what_if) {
@@ -46,18 +101,7 @@ std::string json_report(const Prediction& p) {
     return Json{{"rank", failed.rank}, {"what", failed.what}};
   });
   if (p.ranks) {
-    const RankLine* const judged = &p.ranks->lines[p.ranks->judged];
-    out["ranks"] = list_json(p.ranks->lines, [judged](const RankLine& line) {
-      return Json{{"rank", line.rank},
-                  {"device", line.device},
-                  {"judged", &line == judged},
-                  {"verdict", verdict_name(line.verdict)},
-                  {"allocated_bytes", line.allocated_bytes},
-                  {"reserved_bytes", line.reserved_bytes},
-                  {"expected_bytes", line.expected_bytes},
-                  {"request_bytes", line.request_bytes},
-                  {"capture", line.capture_path.empty() ? Json() : Json(line.capture_path)}};
-    });
+    out["ranks"] = ranks_json(*p.ranks);
     out["rank_differences"] = list_json(p.ranks->differences, [](const CategoryDifference& difference) {
       return Json{{"name", difference.name}, {"bytes", difference.bytes}};
     });
@@ -85,14 +129,7 @@ std::string json_report(const Prediction& p) {
   });
   if (p.gpu_time) out["gpu_time"] = time_range_json(*p.gpu_time);
   if (p.loader_batch) out["loader"] = {{"workers", p.loader_workers}, {"batch", time_range_json(*p.loader_batch)}};
-  out["oom"] = nullptr;
-  if (p.oom) {
-    out["oom"] = place_json(p.oom->place);
-    out["oom"]["requested_bytes"] = p.oom->requested_bytes;
-    out["oom"]["free_bytes"] = p.oom->free_bytes;
-    out["oom"]["count"] = p.oom->count;
-    out["oom"]["ended_run"] = p.oom->ended_run;
-  }
+  out["oom"] = p.oom ? oom_json(*p.oom) : Json();
   out["matches_recorded"] = optional_json(p.matches_recorded);
   out["cards"] = list_json(p.cards, [](const CardFit& card) {
     return Json{{"name", card.gpu},
@@ -101,30 +138,8 @@ std::string json_report(const Prediction& p) {
                 {"device", device_json(card.device)},
                 {"same_capability", card.same_capability}};
   });
-  out["profile"] = nullptr;
-  if (p.profile) {
-    out["profile"] = {{"method", p.profile->method},
-                      {"traced_blocks", p.profile->blocks},
-                      {"traced_bytes", p.profile->bytes},
-                      {"added_blocks", p.profile->added_blocks},
-                      {"added_bytes", p.profile->added_bytes}};
-    out["profile"]["fates"] = list_json(p.profile->fates, [](const ProfileBytesLine& line) {
-      return Json{{"name", line.name}, {"blocks", line.blocks}, {"bytes", line.bytes}};
-    });
-    out["profile"]["rules"] = list_json(p.profile->rules, [](const ProfileRuleLine& line) {
-      return Json{{"name", line.name},
-                  {"what", line.what},
-                  {"dropped_blocks", line.dropped_blocks},
-                  {"dropped_bytes", line.dropped_bytes},
-                  {"added_blocks", line.added_blocks},
-                  {"added_bytes", line.added_bytes},
-                  {"changed_blocks", line.changed_blocks}};
-    });
-  }
-  const Convolutions& c = p.convolutions;
-  out["convolutions"] = {{"few_channels", c.few_channels}, {"depthwise", c.depthwise}, {"grouped", c.grouped},
-                         {"pointwise", c.pointwise},       {"dense", c.dense},         {"unknown", c.unknown},
-                         {"not_float32", c.not_float32},   {"asked", c.asked}};
+  out["profile"] = p.profile ? profile_json(*p.profile) : Json();
+  out["convolutions"] = convolutions_json(p.convolutions);
   out["varying_input"] = nullptr;
   if (p.varying_input) {
     out["varying_input"] = {

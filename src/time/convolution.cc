@@ -86,6 +86,37 @@ double grouped_ns(double ns, const ConvolutionShape& s, bool strided, double flo
   return std::max(ns, 1e9 * flops / rate * (strided ? c.grouped_strided * one_by_one : 1));
 }
 
+// How long Winograd's way takes without tensor cores, for a window of 3x3, one group and a stride of 1: the faster of two implementations.
+// `bytes`, `memory_ns`: of the tensors, and the time to move them. `rate`: of the products.
+double winograd_ns(const ConvolutionShape& s, double bytes, double memory_ns, double rate, const ConvolutionConstants& c,
+                   const CardRates& card) {
+  const bool gradient = s.pass == Pass::data_gradient, split = s.pass == Pass::weight_gradient;
+  const auto batch = static_cast<double>(s.batch);
+  const auto in_channels = static_cast<double>(s.in_channels), out_channels = static_cast<double>(s.out_channels);
+  const double from = gradient ? out_channels : in_channels, to = gradient ? in_channels : out_channels;
+  const int64_t* made = gradient ? s.in : s.out;
+  const bool high_first = s.window[0] == 3;
+  const double high = static_cast<double>(high_first ? made[0] : made[1]), wide = static_cast<double>(high_first ? made[1] : made[2]);
+  // Several kernels: blocks of 4x4 outputs, with 36 products over all blocks instead of 144, between kernels that transform tensors and
+  // weights.
+  const double blocks = batch * std::ceil(high / 4) * std::ceil(wide / 4);
+  const Product blocks_product = split ? Product{36, to, from, blocks} : Product{36, blocks, to, from};
+  const double transformed_bytes = 2.0 * 36 * 4 * (blocks * (from + to) + from * to);
+  const Tiled products =
+      tiled_ns(blocks_product, kWinogradTiles, rate * c.winograd, c.narrow, c.winograd_k_overhead, c.winograd_waves, 8, split, card);
+  const double apart_ns = products.ns + 1e9 * (bytes + transformed_bytes) / card.dram_bytes_per_s + 3 * c.start_ns;
+  if (split) return apart_ns;
+  // One kernel: a block of threads has 32 channels and 32 blocks of 2x2 outputs, of two images or of a wide part of one.
+  const double rows2 = std::ceil(high / 2), columns2 = std::ceil(wide / 2);
+  const double cut = std::ceil(to / 32) * std::min(std::ceil(batch / 2) * std::ceil(rows2 / 4) * std::ceil(columns2 / 4),
+                                                   batch * std::ceil(rows2 / 4) * std::ceil(columns2 / 8));
+  const double waves = std::max(std::ceil(cut / card.multiprocessors), c.winograd_waves);
+  const double fused_ns =
+      waves * 1e9 * 2 * 16 * 32 * 32 * (up(from, 8) + c.winograd_k_overhead) * card.multiprocessors / (rate * c.winograd_fused);
+  const double one_ns = std::max(fused_ns, memory_ns) + c.start_ns + 1e9 * 2 * 16 * 4 * from * to / card.dram_bytes_per_s;
+  return std::min(apart_ns, one_ns);
+}
+
 Estimate in_precision(const Operation& operation, Precision precision, const CardRates& card) {
   const ConvolutionShape s = plain(operation.convolution);
   const Pass pass = s.pass;
@@ -128,7 +159,7 @@ Estimate in_precision(const Operation& operation, Precision precision, const Car
   };
   Tiled compute = tensor ? tiled(kTensorTiles) : tiled(kTiles);
   // Many full waves hide what few do not, but no kernel is faster than this.
-  compute.ns = std::max(compute.ns, 1e9 * 2 * product.batch * product.m * product.n * product.k / (rate * c.most));
+  compute.ns = std::max(compute.ns, 1e9 * 2 * product.batch * product.m * product.n * product.k / (rate * c.most_rate));
   if (strided) compute.ns *= c.strided;
   const bool few = in_channels == 1 || (groups == 1 && in_channels < 4);  // an image's, or depthwise: kernels of their own
   if (tensor && !few && (s.in_channels % 4 != 0 || s.out_channels % 4 != 0)) compute.ns *= c.uneven;
@@ -155,33 +186,10 @@ Estimate in_precision(const Operation& operation, Precision precision, const Car
   const int64_t* w = s.window;
   const bool square_3 = (w[0] == 3 && w[1] == 3 && w[2] == 1) || (w[0] == 1 && w[1] == 3 && w[2] == 3);
   if (!tensor && groups == 1 && stride_1 && square_3) {
-    const double from = gradient ? out_channels : in_channels, to = gradient ? in_channels : out_channels;
-    const int64_t* made = gradient ? s.in : s.out;
-    const double high = static_cast<double>(w[0] == 3 ? made[0] : made[1]), wide = static_cast<double>(w[0] == 3 ? made[1] : made[2]);
-    // Blocks of 4x4 outputs: 36 products over all blocks instead of 144, between kernels that transform tensors and weights.
-    const double blocks = batch * std::ceil(high / 4) * std::ceil(wide / 4);
-    const Product blocks_product = split ? Product{36, to, from, blocks} : Product{36, blocks, to, from};
-    const double transformed_bytes = 2.0 * 36 * 4 * (blocks * (from + to) + from * to);
-    const Tiled products =
-        tiled_ns(blocks_product, kWinogradTiles, rate * c.winograd, c.narrow, c.winograd_k_overhead, c.winograd_waves, 8, split, card);
-    const double apart_ns = products.ns + 1e9 * (bytes + transformed_bytes) / card.dram_bytes_per_s + 3 * c.start_ns;
-    if (apart_ns < ns) {
-      ns = apart_ns;
+    const double winograd = winograd_ns(s, bytes, memory_ns, rate, c, card);
+    if (winograd < ns) {
+      ns = winograd;
       bound = Bound::compute;
-    }
-    if (!split) {
-      // One kernel: a block of threads has 32 channels and 32 blocks of 2x2 outputs, of two images or of a wide part of one.
-      const double rows2 = std::ceil(high / 2), columns2 = std::ceil(wide / 2);
-      const double cut = std::ceil(to / 32) * std::min(std::ceil(batch / 2) * std::ceil(rows2 / 4) * std::ceil(columns2 / 4),
-                                                       batch * std::ceil(rows2 / 4) * std::ceil(columns2 / 8));
-      const double waves = std::max(std::ceil(cut / card.multiprocessors), c.winograd_waves);
-      const double fused_ns =
-          waves * 1e9 * 2 * 16 * 32 * 32 * (up(from, 8) + c.winograd_k_overhead) * card.multiprocessors / (rate * c.winograd_fused);
-      const double one_ns = std::max(fused_ns, memory_ns) + c.start_ns + 1e9 * 2 * 16 * 4 * from * to / card.dram_bytes_per_s;
-      if (one_ns < ns) {
-        ns = one_ns;
-        bound = Bound::compute;
-      }
     }
   }
   // Tensor cores want the channels together and in eights: otherwise tensors are turned around, or widened, in kernels of their own.
@@ -215,7 +223,7 @@ Estimate convolution_time(const Operation& operation, const CardRates& card) {
 }
 
 void read_convolution_constants(const Constants& constants, CardRates* card) {
-  const auto of_all = [&](const char* name) { return constants.of(OperationKind::convolution, Precision::fp32, name); };
+  const auto of_all = [&](const char* name) { return constants.of_operation(OperationKind::convolution, Precision::fp32, name); };
   card->grouped = {.narrow = of_all("grouped_narrow"),
                    .narrow_of_many = of_all("grouped_narrow_of_many"),
                    .many_channels = of_all("grouped_many_channels"),
@@ -233,7 +241,7 @@ void read_convolution_constants(const Constants& constants, CardRates* card) {
       // Without tensor cores, numbers of two bytes are multiplied by the kernels of fp32.
       const Precision kernels = card->tensor_cores[precision] ? precision : Precision::fp32;
       const auto of = [&](const char* name) {
-        return constants.of(OperationKind::convolution, kernels, std::string(pass_name(pass)) + "_" + name);
+        return constants.of_operation(OperationKind::convolution, kernels, std::string(pass_name(pass)) + "_" + name);
       };
       card->convolution[precision][pass] = {of("efficiency"),
                                             of("narrow"),

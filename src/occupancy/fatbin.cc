@@ -16,7 +16,7 @@ constexpr uint64_t kMostRatio = 1024;
 constexpr uint32_t kLz4Flag = 0x2000, kZstdFlag = 0x8000, kThisArchFlag = 0x100000;
 
 template <typename T>
-T at(const char* bytes, size_t offset) {
+T read_at(const char* bytes, size_t offset) {
   T value;
   std::memcpy(&value, bytes + offset, sizeof value);
   return value;
@@ -27,18 +27,18 @@ T at(const char* bytes, size_t offset) {
 bool read_fatbin_entry(std::string_view bytes, FatbinEntry* entry) {
   if (bytes.size() < kFatbinEntryBytes) return false;
   const char* const from = bytes.data();
-  const auto kind = at<uint16_t>(from, 0);
-  const auto flags = at<uint32_t>(from, 40);
+  const auto kind = read_at<uint16_t>(from, 0);
+  const auto flags = read_at<uint32_t>(from, 40);
   entry->kind = kind == 1 ? FatbinEntry::Kind::ptx : kind == 2 ? FatbinEntry::Kind::cubin : FatbinEntry::Kind::other;
   entry->packing = (flags & kZstdFlag) != 0  ? FatbinEntry::Packing::zstd
                    : (flags & kLz4Flag) != 0 ? FatbinEntry::Packing::lz4
                                              : FatbinEntry::Packing::none;
-  entry->header_bytes = at<uint32_t>(from, 4);
-  entry->payload_bytes = at<uint64_t>(from, 8);
-  entry->packed_bytes = at<uint32_t>(from, 16);
-  entry->arch = static_cast<int>(std::min<uint32_t>(at<uint32_t>(from, 28), INT32_MAX));
+  entry->header_bytes = read_at<uint32_t>(from, 4);
+  entry->payload_bytes = read_at<uint64_t>(from, 8);
+  entry->packed_bytes = read_at<uint32_t>(from, 16);
+  entry->arch = static_cast<int>(std::min<uint32_t>(read_at<uint32_t>(from, 28), INT32_MAX));
   entry->this_arch_only = (flags & kThisArchFlag) != 0;
-  entry->image_bytes = at<uint64_t>(from, 56);
+  entry->image_bytes = read_at<uint64_t>(from, 56);
   if (entry->packing == FatbinEntry::Packing::none) entry->packed_bytes = entry->image_bytes = entry->payload_bytes;
   return entry->header_bytes >= kFatbinEntryBytes && entry->packed_bytes <= entry->payload_bytes;
 }

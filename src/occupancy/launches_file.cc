@@ -11,20 +11,20 @@ namespace {
 
 constexpr int64_t kMostBlocks = int64_t{1} << 50, kMostOthers = INT32_MAX / 4;
 
-struct Bad {
+struct BadLine {
   std::string what;
 };
 
 int64_t whole(simdjson::dom::element value, std::string_view name, int64_t most) {
   int64_t number = 0;
   if (value.get(number) != simdjson::SUCCESS || number < 0 || number > most)
-    throw Bad{fmt::format("'{}' is no whole number from 0 to {}", name, most)};
+    throw BadLine{fmt::format("'{}' is no whole number from 0 to {}", name, most)};
   return number;
 }
 
 KernelLaunch launch_of(simdjson::dom::element line) {
   simdjson::dom::object fields;
-  if (line.get(fields) != simdjson::SUCCESS) throw Bad{"it is no JSON object"};
+  if (line.get(fields) != simdjson::SUCCESS) throw BadLine{"it is no JSON object"};
   KernelLaunch out;
   bool has_blocks = false, has_threads = false, has_registers = false;
   for (const auto& [name, value] : fields) {
@@ -42,10 +42,10 @@ KernelLaunch launch_of(simdjson::dom::element line) {
     } else if (name == "dynamic_shared_bytes") {
       out.launch.dynamic_shared_bytes = whole(value, name, kMostOthers);
     } else {
-      throw Bad{fmt::format("a launch has no field '{}'", name)};
+      throw BadLine{fmt::format("a launch has no field '{}'", name)};
     }
   }
-  if (!has_blocks || !has_threads || !has_registers) throw Bad{"'blocks', 'block_threads' and 'registers' must be there"};
+  if (!has_blocks || !has_threads || !has_registers) throw BadLine{"'blocks', 'block_threads' and 'registers' must be there"};
   return out;
 }
 
@@ -56,9 +56,9 @@ KernelLaunch read_launch(std::string_view line, const std::function<std::string(
   try {
     simdjson::dom::element parsed;
     const auto error = parser.parse(line.data(), line.size(), false).get(parsed);
-    if (error != simdjson::SUCCESS) throw Bad{fmt::format("it is no JSON ({})", simdjson::error_message(error))};
+    if (error != simdjson::SUCCESS) throw BadLine{fmt::format("it is no JSON ({})", simdjson::error_message(error))};
     return launch_of(parsed);
-  } catch (const Bad& bad) {
+  } catch (const BadLine& bad) {
     throw Error(fmt::format("this is no launch: {}", bad.what), where(), "docs/reference/occupancy.md says what a line holds");
   }
 }

@@ -93,7 +93,7 @@ KinetoOccupancy kineto_occupancy(const OccupancyCard& card, const KernelResource
 // What one change would do for a launch that does not fill the card.
 struct OccupancyRemedy {
   enum class What : uint8_t { none, fewer_registers, less_shared_memory, other_block, more_blocks } what = What::none;
-  int64_t to = 0;       // registers of a thread, bytes of shared memory of a block, threads of a block, blocks of the grid
+  int64_t goal = 0;     // registers of a thread, bytes of shared memory of a block, threads of a block, blocks of the grid
   double achieved = 0;  // with that
 };
 // The nearest change that lifts what limits it: one more block on each multiprocessor, or a grid that fills the card.

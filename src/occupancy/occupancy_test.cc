@@ -190,18 +190,18 @@ TEST(OccupancyRemedy, LiftsTheLimit) {
   const int64_t many = 1 << 20;
   const OccupancyRemedy registers = occupancy_remedy(card, {128, 0, 0}, {many, 256, 0});  // 2 blocks; 80 registers allow a third
   EXPECT_EQ(registers.what, What::fewer_registers);
-  EXPECT_EQ(registers.to, 80);
+  EXPECT_EQ(registers.goal, 80);
   EXPECT_NEAR(registers.achieved, 3.0 * 8 / 64, 0.01);
   const OccupancyRemedy shared = occupancy_remedy(card, {32, 100 << 10, 0}, {many, 256, 0});
   EXPECT_EQ(shared.what, What::less_shared_memory);
-  EXPECT_EQ(shared.to, 81 << 10);
+  EXPECT_EQ(shared.goal, 81 << 10);
   const OccupancyRemedy block = occupancy_remedy(card, {16, 0, 0}, {many, 32, 0});
   EXPECT_EQ(block.what, What::other_block);
-  EXPECT_GT(block.to, 32);
+  EXPECT_GT(block.goal, 32);
   EXPECT_NEAR(block.achieved, 1, 0.01);
   const OccupancyRemedy grid = occupancy_remedy(card, {32, 0, 0}, {10, 256, 0});
   EXPECT_EQ(grid.what, What::more_blocks);
-  EXPECT_EQ(grid.to, 8 * 108);
+  EXPECT_EQ(grid.goal, 8 * 108);
   EXPECT_DOUBLE_EQ(grid.achieved, 1);
   EXPECT_EQ(occupancy_remedy(card, {32, 0, 0}, {8 * 108, 256, 0}).what, What::none);
 }

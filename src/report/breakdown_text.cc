@@ -89,7 +89,7 @@ std::vector<Column> columns_of(const Breakdown& b, const BreakdownFigures& total
 
 std::string cell(int64_t bytes) { return bytes == 0 ? "." : mib(bytes, 1); }
 
-void table_line(const Table& table, const std::string& name, const BreakdownFigures& figures, TextWriter* out) {
+void write_table_line(const Table& table, const std::string& name, const BreakdownFigures& figures, TextWriter* out) {
   std::string text = fmt::format("{:<{}}{:>{}}", name, table.name_columns, cell(figures.total.allocated_bytes), kColumnWidth + 1);
   for (const Column& column : table.columns) {
     int64_t bytes = 0;
@@ -99,7 +99,7 @@ void table_line(const Table& table, const std::string& name, const BreakdownFigu
   out->line(text);
 }
 
-void heads(const Table& table, const std::string& what, TextWriter* out) {
+void write_heads(const Table& table, const std::string& what, TextWriter* out) {
   for (size_t row = 0; row < 2; ++row) {
     std::string text = fmt::format("{:<{}}{:>{}}", row == 1 ? what : "", table.name_columns, row == 1 ? "total" : "", kColumnWidth + 1);
     for (const Column& column : table.columns) text += fmt::format("{:>{}}", column.head[row], kColumnWidth);
@@ -147,18 +147,18 @@ int32_t automatic_depth(const Table& table) {
   return depth;
 }
 
-void modules(const Table& table, const BreakdownTextOptions& options, TextWriter* out) {
+void write_modules(const Table& table, const BreakdownTextOptions& options, TextWriter* out) {
   const int32_t depth = options.depth.value_or(automatic_depth(table));
   for (const BreakdownRow& row : table.rows) {
     if (!shown(row, table.moment, depth)) continue;
-    table_line(table, label(table.rows, row, table.name_columns - 1), row.moments[table.moment], out);
+    write_table_line(table, label(table.rows, row, table.name_columns - 1), row.moments[table.moment], out);
   }
   if (depth < deepest(table)) {
     out->format("{} more rows below: --depth {}", lines_at(table, kAllDepths) - lines_at(table, depth), deepest(table));
   }
 }
 
-void add(BreakdownFigures* sum, const BreakdownFigures& more) {
+void add_figures(BreakdownFigures* sum, const BreakdownFigures& more) {
   for (size_t i = 0; i < kCategories; ++i) sum->categories[i].allocated_bytes += more.categories[i].allocated_bytes;
   sum->total.allocated_bytes += more.total.allocated_bytes;
 }
@@ -170,27 +170,27 @@ std::string list_label(const BreakdownRow& row, Grouping by, size_t columns) {
   return path ? cut_begin(name, columns) : cut_end(name, columns);
 }
 
-void list(const Table& table, Instant moment, const BreakdownTextOptions& options, TextWriter* out) {
+void write_list(const Table& table, Instant moment, const BreakdownTextOptions& options, TextWriter* out) {
   size_t lines = 0, left = 0;
   BreakdownFigures others;
   for (const BreakdownRow& row : table.rows) {
     if (bytes_of(row, table.moment) == 0) continue;
     if (lines < options.rows) {
-      table_line(table, list_label(row, options.by, table.name_columns - 1), row.moments[table.moment], out);
+      write_table_line(table, list_label(row, options.by, table.name_columns - 1), row.moments[table.moment], out);
       ++lines;
     } else {
       ++left;
-      add(&others, row.moments[table.moment]);
+      add_figures(&others, row.moments[table.moment]);
     }
   }
   if (left == 0) return;
   const std::string name = fmt::format("{} others (--rows {})", left, lines + left);
   if (moment == Instant::maximum) return out->line(name);  // highest values at different times have no sum
-  table_line(table, name, others, out);
+  write_table_line(table, name, others, out);
 }
 
 // From the categories to the card's total.
-void sums(const Breakdown& b, Instant at, TextWriter* out) {
+void write_sums(const Breakdown& b, Instant at, TextWriter* out) {
   const BreakdownMoment& moment = b.moments[static_cast<size_t>(at)];
   const int64_t allocated = moment.figures.total.allocated_bytes;
   out->format("{:<44}{:>14}", "", "MiB");
@@ -239,17 +239,17 @@ std::string breakdown_text(const Breakdown& b, const BreakdownTextOptions& optio
   out.wrapped("", fmt::format("{}, {}{}", out.bold("Where the memory goes"), moment_words(options.moment),
                               options.moment == Instant::maximum ? "" : ": " + where(moment.place)));
   out.line();
-  sums(b, options.moment, &out);
+  write_sums(b, options.moment, &out);
 
   Table table{b.by(options.by), static_cast<size_t>(options.moment),
               columns_of(b, moment.figures, options.by == Grouping::module ? kTreeColumns : kListColumns), 0};
   table.name_columns = kColumns - (kColumnWidth + 1) - kColumnWidth * table.columns.size();
   out.line();
-  heads(table, fmt::format("By {}, MiB", grouping_name(options.by)), &out);
+  write_heads(table, fmt::format("By {}, MiB", grouping_name(options.by)), &out);
   if (options.by == Grouping::module) {
-    modules(table, options, &out);
+    write_modules(table, options, &out);
   } else {
-    list(table, options.moment, options, &out);
+    write_list(table, options.moment, options, &out);
   }
   return out.take();
 }

@@ -41,12 +41,12 @@ std::string words(std::string name) {
   return name;
 }
 
-void table_line(std::string_view what, const DiffBytes& bytes, std::string* out) {
+void write_table_line(std::string_view what, const DiffBytes& bytes, std::string* out) {
   fmt::format_to(std::back_inserter(*out), "| {} | {} | {} | {} |\n", what, format_mib(bytes.before_bytes), format_mib(bytes.after_bytes),
                  change_words(bytes));
 }
 
-void table_head(std::string_view what, std::string* out) {
+void write_table_head(std::string_view what, std::string* out) {
   fmt::format_to(std::back_inserter(*out), "| {} | before | after | change |\n|---|---:|---:|---:|\n", what);
 }
 
@@ -79,7 +79,7 @@ std::string row_name(const Diff& d, const DiffRow& row) {
   return out;
 }
 
-void rows(const Diff& d, std::string* out) {
+void write_rows(const Diff& d, std::string* out) {
   std::vector<const DiffRow*> changed;
   for (const DiffRow& row : d.rows) {
     if (!category_changes(d, row).empty()) changed.push_back(&row);
@@ -102,7 +102,7 @@ void rows(const Diff& d, std::string* out) {
   close_fold(out);
 }
 
-void side(const char* when, const DiffSide& side, std::string* out) {
+void write_side(const char* when, const DiffSide& side, std::string* out) {
   fmt::format_to(std::back_inserter(*out), "- {}: {}, {}, {}{}, {} step{}; peak at {}\n", when, code(side.file), escaped(side.source),
                  escaped(side.gpu_id), side.torch.empty() ? "" : ", torch " + escaped(side.torch), side.steps, side.steps == 1 ? "" : "s",
                  escaped(cut_end(printable(where(side.peak)), kMostNameColumns)));
@@ -113,28 +113,28 @@ void side(const char* when, const DiffSide& side, std::string* out) {
 std::string diff_markdown(const Diff& d) {
   const char* mark = !d.fail_above ? "" : d.fail_above->exceeded ? "❌ " : "✅ ";
   std::string out = fmt::format("### {}GPU memory: {}\n\n", mark, escaped(diff_verdict(d)));
-  table_head("", &out);
-  table_line("Peak reserved", d.peak_reserved, &out);
-  table_line("Peak allocated", d.peak_allocated, &out);
-  table_line("On the card in all", d.device, &out);
+  write_table_head("", &out);
+  write_table_line("Peak reserved", d.peak_reserved, &out);
+  write_table_line("Peak allocated", d.peak_allocated, &out);
+  write_table_line("On the card in all", d.device, &out);
   if (!d.notes.empty()) out += '\n';
   for (const std::string& note : d.notes) out += fmt::format("- {}\n", escaped(printable(note)));
 
   open_fold("By category, at the peak of allocated", &out);
-  table_head("category", &out);
+  write_table_head("category", &out);
   std::vector<DiffCategory> categories = d.categories;
   std::stable_sort(categories.begin(), categories.end(), [](const DiffCategory& a, const DiffCategory& b) {
     return std::llabs(a.bytes.change_bytes()) > std::llabs(b.bytes.change_bytes());
   });
   for (const DiffCategory& category : categories) {
-    if (category.bytes.before_bytes != 0 || category.bytes.after_bytes != 0) table_line(words(category.name), category.bytes, &out);
+    if (category.bytes.before_bytes != 0 || category.bytes.after_bytes != 0) write_table_line(words(category.name), category.bytes, &out);
   }
-  table_line("free, but reserved, at the peak", d.free_bytes, &out);
+  write_table_line("free, but reserved, at the peak", d.free_bytes, &out);
   close_fold(&out);
-  rows(d, &out);
+  write_rows(d, &out);
   open_fold("What was compared", &out);
-  side("before", d.before, &out);
-  side("after", d.after, &out);
+  write_side("before", d.before, &out);
+  write_side("after", d.after, &out);
   close_fold(&out);
   return out;
 }

@@ -27,13 +27,13 @@ std::string words(std::string name) {
   return name;
 }
 
-void sum_line(const std::string& what, const DiffBytes& bytes, TextWriter* out) {
+void write_sum_line(const std::string& what, const DiffBytes& bytes, TextWriter* out) {
   out->line(what + std::string(kSumColumns - width(what), ' ') +
             fmt::format("{:>14}{:>14}{:>14}  {:>9}", mib(bytes.before_bytes), mib(bytes.after_bytes), signed_mib(bytes.change_bytes()),
                         percent(bytes)));
 }
 
-void side(const char* when, const DiffSide& side, TextWriter* out) {
+void write_side(const char* when, const DiffSide& side, TextWriter* out) {
   std::string text = printable(side.file) + ": ";
   if (side.source == "snapshot") {
     text += "memory snapshot";
@@ -47,20 +47,21 @@ void side(const char* when, const DiffSide& side, TextWriter* out) {
   out->wrapped("          ", "peak at " + printable(where(side.peak)));
 }
 
-void sums(const Diff& d, TextWriter* out) {
+void write_sums(const Diff& d, TextWriter* out) {
   out->line();
   out->format("{:<{}}{:>14}{:>14}{:>14}", "MiB", kSumColumns, "before", "after", "change");
-  sum_line(out->bold("Peak reserved"), d.peak_reserved, out);
-  sum_line(out->bold("On the card in all"), d.device, out);
-  sum_line(out->bold("Peak allocated"), d.peak_allocated, out);
+  write_sum_line(out->bold("Peak reserved"), d.peak_reserved, out);
+  write_sum_line(out->bold("On the card in all"), d.device, out);
+  write_sum_line(out->bold("Peak allocated"), d.peak_allocated, out);
   std::vector<DiffCategory> categories = d.categories;
   std::stable_sort(categories.begin(), categories.end(), [](const DiffCategory& a, const DiffCategory& b) {
     return std::llabs(a.bytes.change_bytes()) > std::llabs(b.bytes.change_bytes());
   });
   for (const DiffCategory& category : categories) {
-    if (category.bytes.before_bytes != 0 || category.bytes.after_bytes != 0) sum_line("  " + words(category.name), category.bytes, out);
+    if (category.bytes.before_bytes != 0 || category.bytes.after_bytes != 0)
+      write_sum_line("  " + words(category.name), category.bytes, out);
   }
-  sum_line("  free, but reserved, at the peak", d.free_bytes, out);
+  write_sum_line("  free, but reserved, at the peak", d.free_bytes, out);
 }
 
 // The categories that changed most get a column each, the others share one.
@@ -140,7 +141,7 @@ int64_t largest_change(const DiffRow& row) {
   return bytes;
 }
 
-void add(const DiffRow& row, DiffRow* sum) {
+void add_row(const DiffRow& row, DiffRow* sum) {
   const auto add_bytes = [](const DiffBytes& more, DiffBytes* bytes) {
     bytes->before_bytes += more.before_bytes;
     bytes->after_bytes += more.after_bytes;
@@ -150,7 +151,7 @@ void add(const DiffRow& row, DiffRow* sum) {
 }
 
 // What changed in one unit; what is less than a twentieth of it shares the last line.
-void rows(const Diff& d, TextWriter* out) {
+void write_rows(const Diff& d, TextWriter* out) {
   std::vector<DiffRow> changed;
   int64_t same = 0, same_bytes = 0, largest = 0;
   for (const DiffRow& row : d.rows) {
@@ -191,7 +192,7 @@ void rows(const Diff& d, TextWriter* out) {
       put(row_name(d, row, name_columns - 1), row);
       ++lines;
     } else {
-      add(row, &others);
+      add_row(row, &others);
     }
   }
   if (lines < changed.size()) put(fmt::format("{} other{}", changed.size() - lines, changed.size() - lines == 1 ? "" : "s"), others);
@@ -227,11 +228,11 @@ std::string diff_text(const Diff& d, bool colour) {
   std::string mark;
   if (d.fail_above) mark = d.fail_above->exceeded ? out.paint("FAIL", "1;31") + " " : out.paint("OK", "1;32") + " ";
   out.wrapped(mark, diff_verdict(d));
-  side("before", d.before, &out);
-  side("after", d.after, &out);
+  write_side("before", d.before, &out);
+  write_side("after", d.after, &out);
   for (const std::string& note : d.notes) out.wrapped("  note    ", printable(note));
-  sums(d, &out);
-  rows(d, &out);
+  write_sums(d, &out);
+  write_rows(d, &out);
   return out.take();
 }
 

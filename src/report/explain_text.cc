@@ -89,7 +89,7 @@ std::string glued(std::string_view text) {
   return out;
 }
 
-void paragraph(const std::string& first, std::string_view text, TextWriter* out, size_t most = SIZE_MAX) {
+void write_paragraph(const std::string& first, std::string_view text, TextWriter* out, size_t most = SIZE_MAX) {
   out->wrapped(first, glued(text), most);
 }
 
@@ -98,49 +98,51 @@ std::string verdict_words(Verdict verdict) {
   return verdict == Verdict::fits ? "fits" : verdict == Verdict::tight ? "tight" : "does not fit";
 }
 
-void headline(const Prediction& p, TextWriter* out) {
+void write_headline(const Prediction& p, TextWriter* out) {
   const auto [verdict, colour] = headline_of(p.verdict);
   out->line(fmt::format("{} on {} ({}{})", out->paint(verdict, colour), p.gpu_id, format_bytes(p.gpu_total_bytes),
                         p.gpu_chosen ? "" : ", since no card was named"));
-  if (!p.verdict_reason.empty()) paragraph("  ", p.verdict_reason, out);
+  if (!p.verdict_reason.empty()) write_paragraph("  ", p.verdict_reason, out);
   for (const WhatIf& what_if : p.what_if) {
-    paragraph("  what if: ", fmt::format("{}{}{}", what_if.name, what_if.did.empty() ? "" : ": ", what_if.did), out);
+    write_paragraph("  what if: ", fmt::format("{}{}{}", what_if.name, what_if.did.empty() ? "" : ": ", what_if.did), out);
   }
 }
 
-std::string list(const std::vector<std::string>& names, size_t most) {
+std::string listed(const std::vector<std::string>& names, size_t most) {
   std::string out;
   for (size_t i = 0; i < std::min(names.size(), most); ++i) out += (i == 0 ? "" : "; ") + names[i];
   if (names.size() > most) out += fmt::format("; and {} more", names.size() - most);
   return out;
 }
 
-void out_of_memory(const Explanation& e, TextWriter* out) {
+void write_out_of_memory(const Explanation& e, TextWriter* out) {
   const Prediction& p = e.prediction;
   if (!p.oom || !p.oom->ended_run || !e.out_of_memory) return;
   const OutOfMemoryExplained& oom = *e.out_of_memory;
   out->line();
   out->line(out->bold("Where it ran out of memory"));
-  paragraph("  ",
-            fmt::format("{} were asked for{} {}.", format_bytes(p.oom->requested_bytes), oom.op.empty() ? "" : " by " + oom.op,
-                        place_words(p.oom->place, e.folder)),
-            out);
-  paragraph("  ",
-            fmt::format("Of the {} that PyTorch could have, {} were free. {} were reserved, and {} of that in use; the largest free piece "
-                        "between blocks was {}.",
-                        format_bytes(oom.capacity_bytes), format_bytes(p.oom->free_bytes), format_bytes(e.free.reserved_bytes),
-                        format_bytes(e.free.allocated_bytes), format_bytes(oom.largest_free_block_bytes)),
-            out);
+  write_paragraph("  ",
+                  fmt::format("{} were asked for{} {}.", format_bytes(p.oom->requested_bytes), oom.op.empty() ? "" : " by " + oom.op,
+                              place_words(p.oom->place, e.folder)),
+                  out);
+  write_paragraph(
+      "  ",
+      fmt::format("Of the {} that PyTorch could have, {} were free. {} were reserved, and {} of that in use; the largest free piece "
+                  "between blocks was {}.",
+                  format_bytes(oom.capacity_bytes), format_bytes(p.oom->free_bytes), format_bytes(e.free.reserved_bytes),
+                  format_bytes(e.free.allocated_bytes), format_bytes(oom.largest_free_block_bytes)),
+      out);
   if (oom.gets_past.empty()) {
-    paragraph("  ",
-              fmt::format("No allocator setting gets past this ({} were replayed): the job must take less, or the card have more.",
-                          oom.settings_tried),
-              out);
+    write_paragraph("  ",
+                    fmt::format("No allocator setting gets past this ({} were replayed): the job must take less, or the card have more.",
+                                oom.settings_tried),
+                    out);
   } else {
-    paragraph("  ",
-              fmt::format("{} of {} other allocator settings {} past this (replayed; what would follow is not in the recording): {}.",
-                          oom.gets_past.size(), oom.settings_tried, oom.gets_past.size() == 1 ? "gets" : "get", list(oom.gets_past, 3)),
-              out);
+    write_paragraph(
+        "  ",
+        fmt::format("{} of {} other allocator settings {} past this (replayed; what would follow is not in the recording): {}.",
+                    oom.gets_past.size(), oom.settings_tried, oom.gets_past.size() == 1 ? "gets" : "get", listed(oom.gets_past, 3)),
+        out);
   }
 }
 
@@ -173,14 +175,14 @@ std::string composition(const Explanation& e) {
   return text + (rest.empty() ? "." : fmt::format(". The others: {}.", rest));
 }
 
-void at_the_peak(const Explanation& e, TextWriter* out) {
+void write_at_the_peak(const Explanation& e, TextWriter* out) {
   const PeakAt& peak = e.prediction.peak_allocated;
   out->line();
   out->line(out->bold(fmt::format("The peak: {} allocated", format_bytes(peak.bytes))));
   std::string text = "It is " + place_words(peak.place, e.folder);
   if (e.last) text += fmt::format(", with {}{}", format_bytes(e.last->size_bytes), e.last->op.empty() ? "" : " for " + e.last->op);
-  paragraph("  ", text + ".", out);
-  if (!e.categories.empty()) paragraph("  ", composition(e), out);
+  write_paragraph("  ", text + ".", out);
+  if (!e.categories.empty()) write_paragraph("  ", composition(e), out);
 }
 
 std::string name_of(const AlikeBlocks& block) { return block.tensor.empty() ? block.module : block.tensor; }
@@ -209,13 +211,15 @@ std::string what_it_is(const AlikeBlocks& block, const std::string& folder) {
   return text.empty() ? "without a Python stack, as in autograd's own thread" : text;
 }
 
-void free_memory(const Explanation& e, TextWriter* out) {
+void write_free_memory(const Explanation& e, TextWriter* out) {
   const FreeMemory& f = e.free;
   out->line();
   out->line(out->bold(fmt::format("Reserved but free: {} of {}", format_bytes(f.free_bytes()), format_bytes(f.reserved_bytes))));
   if (f.free_bytes() == 0) return out->line("  Every byte that is reserved is in use.");
-  if (!e.out_of_memory) paragraph("  ", fmt::format("When it is fullest, {}:", place_words(f.place, e.folder)), out);
-  const auto row = [&](int64_t bytes, const std::string& text) { paragraph(fmt::format("  {:>10}  ", format_bytes(bytes)), text, out); };
+  if (!e.out_of_memory) write_paragraph("  ", fmt::format("When it is fullest, {}:", place_words(f.place, e.folder)), out);
+  const auto row = [&](int64_t bytes, const std::string& text) {
+    write_paragraph(fmt::format("  {:>10}  ", format_bytes(bytes)), text, out);
+  };
   if (f.whole_bytes > 0) {
     row(f.whole_bytes,
         fmt::format("in {} without a block: kept for reuse, given back when the card is full", count_of(f.whole_segments, "segment")));
@@ -228,37 +232,37 @@ void free_memory(const Explanation& e, TextWriter* out) {
   }
   for (size_t i = 0; i < std::min(f.sizes.size(), kMostSizes); ++i) {
     const SegmentSize& size = f.sizes[i];
-    paragraph(fmt::format("  {:>10}    {:>10}  ", "", format_bytes(size.free_bytes)),
-              fmt::format("in {}, {} of {}", count_of(size.pieces, "piece"), count_of(size.segments, "segment"),
-                          format_bytes(size.segment_bytes)),
-              out);
+    write_paragraph(fmt::format("  {:>10}    {:>10}  ", "", format_bytes(size.free_bytes)),
+                    fmt::format("in {}, {} of {}", count_of(size.pieces, "piece"), count_of(size.segments, "segment"),
+                                format_bytes(size.segment_bytes)),
+                    out);
   }
   if (f.sizes.size() > kMostSizes)
     out->line(fmt::format("  {:>10}    {:>10}  in segments of {} other sizes", "", "the rest", f.sizes.size() - kMostSizes));
   if (f.holes.empty()) return;
   const Hole& hole = f.holes.front();
   const std::string holders = hole.blocks == 1 ? "a block" : fmt::format("{} blocks, the largest", hole.blocks);
-  paragraph(
+  write_paragraph(
       "  ",
       fmt::format("The largest piece, {}, is in a segment of {} held by {} of {}: {}.", format_bytes(hole.bytes),
                   format_bytes(hole.segment_bytes), holders, format_bytes(hole.held_by.size_bytes), what_it_is(hole.held_by, e.folder)),
       out);
 }
 
-void blocks(const Explanation& e, TextWriter* out) {
+void write_blocks(const Explanation& e, TextWriter* out) {
   if (e.blocks.empty()) return;
   out->line();
   out->line(out->bold("The largest blocks at the peak") + ", alike ones in one line");
   out->line(fmt::format("  {:>10} {:>6} {:>10}", "each", "count", "in all"));
   for (const AlikeBlocks& block : e.blocks) {
-    paragraph(fmt::format("  {:>10} {:>6} {:>10}  ", format_bytes(block.size_bytes), block.count, format_bytes(block.total_bytes())),
-              what_it_is(block, e.folder), out);
+    write_paragraph(fmt::format("  {:>10} {:>6} {:>10}  ", format_bytes(block.size_bytes), block.count, format_bytes(block.total_bytes())),
+                    what_it_is(block, e.folder), out);
   }
 }
 
 std::string signed_bytes(int64_t bytes) { return bytes < 0 ? "-" + format_bytes(-bytes) : format_bytes(bytes); }
 
-void computed(const Explanation& e, TextWriter* out) {
+void write_computed(const Explanation& e, TextWriter* out) {
   // Of allocator settings only those that save something: they are not the user's own idea.
   const auto shown = [](const Remedy& remedy) {
     return remedy.computed && (remedy.by != RemedyBy::replay || remedy.saved_reserved_bytes > 0);
@@ -276,7 +280,7 @@ void computed(const Explanation& e, TextWriter* out) {
     if (!shown(remedy)) continue;
     const bool says_more = remedy.name == "half-batch" && !remedy.note.empty();  // of the others it repeats the name
     const std::string note = says_more ? fmt::format(" ({})", remedy.note) : "";
-    paragraph(
+    write_paragraph(
         fmt::format("  {:>10} {:>10} {:>10}  {:<13} ", signed_bytes(remedy.saved_reserved_bytes), format_bytes(remedy.peak_reserved_bytes),
                     format_bytes(remedy.peak_allocated_bytes), verdict_words(remedy.verdict)),
         remedy.what + note, out, 3);
@@ -284,18 +288,18 @@ void computed(const Explanation& e, TextWriter* out) {
   const char* others = reruns ? "the script run again" : "predicted from the trace again";
   std::string how = settings ? fmt::format("allocator settings replayed ({} were tried)", e.settings_tried) : others;
   if (settings && (reruns || profiles)) how += fmt::format(", for the others {}", others);
-  paragraph("  ", "Saved at the peak of reserved; " + how + ".", out);
+  write_paragraph("  ", "Saved at the peak of reserved; " + how + ".", out);
 }
 
-void warnings(const Prediction& p, TextWriter* out) {
+void write_warnings(const Prediction& p, TextWriter* out) {
   if (p.warnings.empty()) return;
   out->line();
   for (size_t i = 0; i < std::min(p.warnings.size(), kMostWarnings); ++i)
-    paragraph("warning: ", p.warnings[i].message, out, kMostWarningLines);
+    write_paragraph("warning: ", p.warnings[i].message, out, kMostWarningLines);
   if (p.warnings.size() > kMostWarnings) out->line(fmt::format("  ... and {} more (--format json)", p.warnings.size() - kMostWarnings));
 }
 
-void next(const Explanation& e, const std::string& file, TextWriter* out) {
+void write_next_commands(const Explanation& e, const std::string& file, TextWriter* out) {
   if (e.reruns_left == 0) return;
   const std::string each = e.run_s > 0 ? fmt::format(" (about {:.0f} s each)", std::max(1.0, e.run_s)) : "";
   out->line();
@@ -303,18 +307,18 @@ void next(const Explanation& e, const std::string& file, TextWriter* out) {
   out->line(fmt::format("  gpucast explain {} --rerun", file.empty() ? "FILE" : shell_quote({file})));
 }
 
-void remedies(const Explanation& e, TextWriter* out) {
+void write_remedies(const Explanation& e, TextWriter* out) {
   out->line();
   out->line(out->bold("What would reduce it"));
-  if (!e.baseline.empty()) paragraph("  ", e.baseline, out);
-  computed(e, out);
+  if (!e.baseline.empty()) write_paragraph("  ", e.baseline, out);
+  write_computed(e, out);
   std::string waiting;
   for (const Remedy& remedy : e.remedies) {
     if (remedy.computed) continue;
     if (remedy.note.empty()) {
       waiting += (waiting.empty() ? "" : ", ") + remedy.what;
     } else {
-      paragraph("  left out: ", fmt::format("{}: {}", remedy.what, remedy.note), out, 4);
+      write_paragraph("  left out: ", fmt::format("{}: {}", remedy.what, remedy.note), out, 4);
     }
   }
   const Prediction& p = e.prediction;
@@ -323,29 +327,29 @@ void remedies(const Explanation& e, TextWriter* out) {
     if (p.min_capacity_expandable_bytes && *p.min_capacity_expandable_bytes < *p.min_capacity_bytes) {
       text += fmt::format(", with expandable_segments:True on one of {}", format_bytes(*p.min_capacity_expandable_bytes));
     }
-    paragraph("  ", text + " (replayed, cached memory given back as it goes).", out);
+    write_paragraph("  ", text + " (replayed, cached memory given back as it goes).", out);
   }
   if (p.source == "snapshot") {
-    paragraph("  ",
-              "A snapshot shows allocator settings only. For other remedies capture the script: "
-              "gpucast run -o train.gpucast -- python train.py, then gpucast explain train.gpucast --rerun",
-              out);
+    write_paragraph("  ",
+                    "A snapshot shows allocator settings only. For other remedies capture the script: "
+                    "gpucast run -o train.gpucast -- python train.py, then gpucast explain train.gpucast --rerun",
+                    out);
   }
-  if (!waiting.empty()) paragraph("  not computed: ", waiting, out);
+  if (!waiting.empty()) write_paragraph("  not computed: ", waiting, out);
 }
 
 }  // namespace
 
 std::string explain_text(const Explanation& explanation, const std::string& file, bool colour) {
   TextWriter out(colour);
-  headline(explanation.prediction, &out);
-  out_of_memory(explanation, &out);
-  at_the_peak(explanation, &out);
-  free_memory(explanation, &out);
-  blocks(explanation, &out);
-  remedies(explanation, &out);
-  warnings(explanation.prediction, &out);
-  next(explanation, file, &out);
+  write_headline(explanation.prediction, &out);
+  write_out_of_memory(explanation, &out);
+  write_at_the_peak(explanation, &out);
+  write_free_memory(explanation, &out);
+  write_blocks(explanation, &out);
+  write_remedies(explanation, &out);
+  write_warnings(explanation.prediction, &out);
+  write_next_commands(explanation, file, &out);
   std::string text = out.take();
   std::replace(text.begin(), text.end(), kGlue, ' ');
   return text;

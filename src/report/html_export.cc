@@ -122,7 +122,7 @@ std::string json_for_script(const std::string& json) {
 class Numbering {
  public:
   explicit Numbering(size_t most) : number_(most, kNone) {}
-  uint32_t of(size_t index) {
+  uint32_t number_of(size_t index) {
     if (number_[index] == kNone) {
       number_[index] = static_cast<uint32_t>(used_.size());
       used_.push_back(index);
@@ -194,8 +194,10 @@ class Writer {
   }
 
  private:
-  int32_t string(StringId id) { return id.valid() ? static_cast<int32_t>(strings_.of(id.index())) : -1; }
-  int32_t stack(StackId id) { return id.valid() && id.index() < trace_.stacks.size() ? static_cast<int32_t>(stacks_.of(id.index())) : -1; }
+  int32_t string(StringId id) { return id.valid() ? static_cast<int32_t>(strings_.number_of(id.index())) : -1; }
+  int32_t stack(StackId id) {
+    return id.valid() && id.index() < trace_.stacks.size() ? static_cast<int32_t>(stacks_.number_of(id.index())) : -1;
+  }
   int32_t module(ModuleId id) const { return id.valid() && id.index() < trace_.modules.size() ? id.value : -1; }
 
   void blocks() {
@@ -330,7 +332,7 @@ class Writer {
       const Stack& one = trace_.stacks[index];
       count.push_back(one.frame_count);
       for (uint32_t i = one.first_frame; i < one.first_frame + one.frame_count; ++i)
-        frame.push_back(frames.of(trace_.stack_frames[i].index()));
+        frame.push_back(frames.number_of(trace_.stack_frames[i].index()));
     }
     std::vector<int32_t> file, function, line;
     for (const size_t index : frames.used()) {

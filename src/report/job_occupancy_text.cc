@@ -26,7 +26,7 @@ std::string limit_sentence(const KernelOccupancy& kernel) {
   return fmt::format("{}; {} with {}", why, percent(kernel.remedy_achieved), kernel.remedy);
 }
 
-void parts(TextWriter& out, const char* title, const std::vector<OccupancyPart>& rows) {
+void write_parts(TextWriter& out, const char* title, const std::vector<OccupancyPart>& rows) {
   out.line();
   out.line(out.bold(fmt::format("{:<46}{:>12}{:>9}{:>12}{:>11}", title, "GPU time", "share", "occupancy", "SM active")));
   for (size_t i = 0; i < rows.size() && i < kRows; ++i) {
@@ -36,7 +36,7 @@ void parts(TextWriter& out, const char* title, const std::vector<OccupancyPart>&
   }
 }
 
-void one_card(TextWriter& out, const CardOccupancy& card) {
+void write_card(TextWriter& out, const CardOccupancy& card) {
   out.line(out.bold(
       fmt::format("{} occupancy on {} ({}), over the kernels' time", percent(card.occupancy.time_weighted), card.gpu_id, card.gpu_name)));
   out.format("  {} kernels a step: mean {}, lowest {}, highest {}", card.launches, percent(card.occupancy.mean_of_kernels),
@@ -46,8 +46,8 @@ void one_card(TextWriter& out, const CardOccupancy& card) {
              percent(card.sm_active));
   out.format("  GPU utilisation as nvidia-smi shows it: {}; memory bandwidth {}, tensor cores {}", percent(card.nvml_utilization),
              percent(card.bandwidth), percent(card.tensor_cores));
-  parts(out, "By phase", card.by_phase);
-  parts(out, "By module", card.by_module);
+  write_parts(out, "By phase", card.by_phase);
+  write_parts(out, "By module", card.by_module);
   out.line();
   out.line(out.bold(fmt::format("{:<46}{:>12}{:>9}{:>12}{:>11}", "Kernels", "GPU time", "share", "theoretical", "achieved")));
   for (size_t i = 0; i < card.kernels.size() && i < kRows; ++i) {
@@ -72,7 +72,7 @@ void one_card(TextWriter& out, const CardOccupancy& card) {
 
 std::string job_occupancy_text(const JobOccupancy& job, bool colour) {
   TextWriter out(colour);
-  one_card(out, job.cards.front());
+  write_card(out, job.cards.front());
   if (job.cards.size() < 2) return out.take();
   out.line();
   out.line(out.bold(fmt::format("{:<14}{:>12}{:>14}{:>12}{:>12}{:>14}{:>12}", "Card", "occupancy", "mean of all", "of step", "SM active",

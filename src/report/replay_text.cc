@@ -23,13 +23,13 @@ std::string mib_or(const std::optional<int64_t>& bytes, const char* otherwise) {
 std::string setting_name(const std::string& alloc_conf) { return alloc_conf.empty() ? "defaults" : alloc_conf; }
 
 // A setting's cell, then the numbers; a setting that is too long has a line (or several) of its own.
-void table_row(const std::string& setting, size_t columns, const std::string& numbers, TextWriter* out) {
+void write_table_row(const std::string& setting, size_t columns, const std::string& numbers, TextWriter* out) {
   if (setting.size() <= columns) return out->format("{:<{}}{}", setting, columns, numbers);
   out->wrapped("", setting);
   out->format("{:<{}}{}", "", columns, numbers);
 }
 
-void table(const ReplayReport& report, TextWriter* out) {
+void write_table(const ReplayReport& report, TextWriter* out) {
   constexpr const char* kRow = "{:>9}{:>10}{:>10}{:>6}{:>9}{:>10}{:>7}{:>8}{:>6}";
   constexpr const char* kHead = "{:<{}}{:>9}{:>10}{:>10}{:>6}{:>9}{:>17}{:>8}{:>6}";
   out->format(kHead, "", kSettingColumns, "", "peak", "peak", "", "largest", "unused", "", "");
@@ -39,11 +39,11 @@ void table(const ReplayReport& report, TextWriter* out) {
                                 ? 0
                                 : 100.0 * static_cast<double>(row.fragmentation_bytes) / static_cast<double>(row.peak_reserved_bytes);
     const std::string name = setting_name(row.alloc_conf);
-    table_row(row.addresses == "recorded" ? "as recorded: " + name : name, kSettingColumns,
-              fmt::format(kRow, mib_or(row.capacity_bytes, "none"), mib(row.peak_allocated_bytes), mib(row.peak_reserved_bytes),
-                          row.segments, mib(row.largest_free_block_bytes), mib(row.fragmentation_bytes), fmt::format("{:.1f}%", per_cent),
-                          row.alloc_retries, row.ooms),
-              out);
+    write_table_row(row.addresses == "recorded" ? "as recorded: " + name : name, kSettingColumns,
+                    fmt::format(kRow, mib_or(row.capacity_bytes, "none"), mib(row.peak_allocated_bytes), mib(row.peak_reserved_bytes),
+                                row.segments, mib(row.largest_free_block_bytes), mib(row.fragmentation_bytes),
+                                fmt::format("{:.1f}%", per_cent), row.alloc_retries, row.ooms),
+                    out);
   }
 }
 
@@ -55,7 +55,7 @@ std::string event_and_place(const Place& place) {
   return text;
 }
 
-void saved_by(const ReplayOomReport& oom, TextWriter* out) {
+void write_saved_by(const ReplayOomReport& oom, TextWriter* out) {
   if (oom.saved_by.empty()) {
     out->wrapped("  saved by   ", fmt::format("none of the {} settings tried", oom.settings_tried));
     return;
@@ -69,7 +69,7 @@ void saved_by(const ReplayOomReport& oom, TextWriter* out) {
   if (oom.saved_by.size() > kMostSaved) out->format("             and {} more (--format json)", oom.saved_by.size() - kMostSaved);
 }
 
-void oom(const ReplayRow& row, TextWriter* out) {
+void write_oom(const ReplayRow& row, TextWriter* out) {
   const ReplayOomReport& o = *row.oom;
   out->line();
   const std::string capacity = row.capacity_bytes ? fmt::format("capacity {} MiB", mib(o.capacity_bytes))
@@ -85,7 +85,7 @@ void oom(const ReplayRow& row, TextWriter* out) {
   if (!o.message.empty()) out->wrapped("  message    ", o.message);
   if (o.stopped) out->format("  then       the replay ended there, as most programs do");
   if (row.ooms > 1) out->format("  then       {} more allocations failed", row.ooms - 1);
-  saved_by(o, out);
+  write_saved_by(o, out);
   if (o.min_capacity_bytes) {
     std::string needs = fmt::format("at least {} MiB with these settings", mib(*o.min_capacity_bytes));
     if (o.min_capacity_expandable_bytes) {
@@ -102,7 +102,7 @@ std::string export_line(const std::string& alloc_conf) {
 
 std::string signed_count(int64_t count) { return count > 0 ? fmt::format("{} more", count) : fmt::format("{} fewer", -count); }
 
-void advice(const TuneReport& tune, TextWriter* out) {
+void write_advice(const TuneReport& tune, TextWriter* out) {
   const TuneRow& own = tune.rows[tune.own];
   if (!tune.best) {
     if (!own.survives) return out->wrapped("None of these runs: ", "the job needs a larger card or a smaller batch");
@@ -127,7 +127,7 @@ void advice(const TuneReport& tune, TextWriter* out) {
   out->format("  {}", export_line(best.alloc_conf));
 }
 
-void tuned(const TuneReport& tune, TextWriter* out) {
+void write_tuned(const TuneReport& tune, TextWriter* out) {
   const std::string at = !tune.capacity_bytes ? "without a limit"
                          : tune.gpu.empty()   ? fmt::format("at {} MiB", mib(*tune.capacity_bytes))
                                               : fmt::format("on {}: {} MiB", tune.gpu, mib(*tune.capacity_bytes));
@@ -149,13 +149,13 @@ void tuned(const TuneReport& tune, TextWriter* out) {
       unchanged += (unchanged.empty() ? "" : "; ") + setting_name(row.alloc_conf);
       continue;
     }
-    table_row(setting_name(row.alloc_conf) + (i == tune.own ? " (now)" : ""), kTunedColumns,
-              fmt::format(kRow, mib(row.peak_reserved_bytes), mib(row.peak_allocated_bytes), mib(row.rounding_bytes), row.driver_calls,
-                          row.alloc_retries, row.survives ? "yes" : "no"),
-              out);
+    write_table_row(setting_name(row.alloc_conf) + (i == tune.own ? " (now)" : ""), kTunedColumns,
+                    fmt::format(kRow, mib(row.peak_reserved_bytes), mib(row.peak_allocated_bytes), mib(row.rounding_bytes),
+                                row.driver_calls, row.alloc_retries, row.survives ? "yes" : "no"),
+                    out);
   }
   if (!unchanged.empty()) out->wrapped("  as now: ", unchanged);
-  advice(tune, out);
+  write_advice(tune, out);
 }
 
 }  // namespace
@@ -174,7 +174,7 @@ std::string replay_text(const ReplayReport& report) {
                               report.torch.empty() ? ", rules of the newest PyTorch" : ", rules of PyTorch " + report.torch,
                               report.partial ? ", a history that begins in the middle" : ""));
   out.line();
-  table(report, &out);
+  write_table(report, &out);
   const ReplayRow& first = report.rows.front();
   if (first.matches_recorded) {
     out.line();
@@ -192,9 +192,9 @@ std::string replay_text(const ReplayReport& report) {
     }
   }
   for (const ReplayRow& row : report.rows) {
-    if (row.oom) oom(row, &out);
+    if (row.oom) write_oom(row, &out);
   }
-  for (const TuneReport& tune : report.tuned) tuned(tune, &out);
+  for (const TuneReport& tune : report.tuned) write_tuned(tune, &out);
   if (!report.warnings.empty()) out.line();
   for (const Warning& warning : report.warnings) out.wrapped("warning: ", warning.message);
   return out.take();

@@ -21,7 +21,7 @@ namespace {
 
 constexpr size_t kMostWarnings = 6, kMostSteps = 5, kMostWarningLines = 3;
 
-void verdict(const Prediction& p, TextWriter* out) {
+void write_verdict(const Prediction& p, TextWriter* out) {
   for (const FailedRank& failed : p.failed_ranks)
     out->wrapped(out->paint("FAILED", "1;31") + " ",
                  fmt::format("rank {} {}; what follows is of rank {}", failed.rank, failed.what, p.rank));
@@ -33,7 +33,7 @@ void verdict(const Prediction& p, TextWriter* out) {
   if (!p.verdict_reason.empty()) out->wrapped("  ", p.verdict_reason);
 }
 
-void run(const Prediction& p, TextWriter* out) {
+void write_run(const Prediction& p, TextWriter* out) {
   out->line();
   std::string command = shell_quote(p.command);
   if (command.size() > kColumns - 2) {
@@ -60,7 +60,7 @@ void run(const Prediction& p, TextWriter* out) {
 // 0.99 -> "99", 0.999 -> "99.9"
 std::string hundredths(double share) { return fmt::format("{:g}", std::round(share * 1e6) / 1e4); }
 
-void device(const Prediction& p, TextWriter* out) {
+void write_device(const Prediction& p, TextWriter* out) {
   out->line();
   out->line(fmt::format("{:<44}{:>14}   ({} to {})", out->bold("Device memory") + std::string(31, ' '), format_mib(p.device.expected_bytes),
                         format_mib(p.device.low_bytes), format_mib(p.device.high_bytes)));
@@ -82,7 +82,7 @@ void device(const Prediction& p, TextWriter* out) {
   }
 }
 
-void peaks(const Prediction& p, TextWriter* out) {
+void write_peaks(const Prediction& p, TextWriter* out) {
   out->line();
   const auto row = [&](const char* what, const PeakAt& peak) {
     out->wrapped(
@@ -105,7 +105,7 @@ void peaks(const Prediction& p, TextWriter* out) {
   }
 }
 
-void categories(const Prediction& p, TextWriter* out) {
+void write_categories(const Prediction& p, TextWriter* out) {
   out->line();
   out->line(out->bold("What is allocated at the peak"));
   std::vector<CategoryLine> lines;
@@ -130,7 +130,7 @@ std::string step_name(const Prediction& p, const StepPeak& peak) {
   return fmt::format("step {}{}", peak.step, peak.complete ? "" : " (not completed)");
 }
 
-void over_time(const Prediction& p, TextWriter* out) {
+void write_over_time(const Prediction& p, TextWriter* out) {
   if (p.step_peaks.empty()) return;
   out->line();
   out->line(fmt::format("{}{}{:>14}{:>16}", out->bold("Peaks"), std::string(39, ' '), "allocated", "reserved"));
@@ -160,7 +160,7 @@ std::string rank_label(const Prediction& p, const RankLine& line) {
 }
 
 // Neighbours with the same figures share a line: "ranks 1 to 7".
-void ranks(const Prediction& p, TextWriter* out) {
+void write_ranks(const Prediction& p, TextWriter* out) {
   if (!p.ranks) return;
   const std::vector<RankLine>& lines = p.ranks->lines;
   out->line();
@@ -209,7 +209,7 @@ std::string fate_words(std::string_view name) {
 }
 
 // Every byte that the trace allocates, with what became of it.
-void profile(const Prediction& p, TextWriter* out) {
+void write_profile(const Prediction& p, TextWriter* out) {
   if (!p.profile || p.profile->method == "recorded") return;
   out->line();
   out->line(fmt::format("{}{:>16}{:>14}", out->bold("What the trace allocates in all") + std::string(13, ' '), format_mib(p.profile->bytes),
@@ -221,7 +221,7 @@ void profile(const Prediction& p, TextWriter* out) {
       fmt::format("  {:<42}{:>16}{:>14}", "added for CUDA's own allocations", format_mib(p.profile->added_bytes), p.profile->added_blocks));
 }
 
-void cards(const Prediction& p, TextWriter* out) {
+void write_cards(const Prediction& p, TextWriter* out) {
   if (std::all_of(p.cards.begin(), p.cards.end(), [](const CardFit& card) { return card.verdict == Verdict::none; })) return;
   out->line();
   out->line(out->bold("Cards it fits"));
@@ -243,7 +243,7 @@ void cards(const Prediction& p, TextWriter* out) {
                  "of another capability class: its libraries choose other kernels and workspaces, so run with --gpu for the exact answer");
 }
 
-void warnings(const Prediction& p, TextWriter* out) {
+void write_warnings(const Prediction& p, TextWriter* out) {
   if (p.warnings.empty()) return;
   out->line();
   for (size_t i = 0; i < p.warnings.size(); ++i) {
@@ -255,7 +255,7 @@ void warnings(const Prediction& p, TextWriter* out) {
   }
 }
 
-void next(const Prediction& p, const TextOptions& options, TextWriter* out) {
+void write_next_commands(const Prediction& p, const TextOptions& options, TextWriter* out) {
   const std::vector<NextCommand> commands = next_commands(p, options.capture_path);
   if (!commands.empty()) out->line();
   for (const NextCommand& command : commands) out->line(fmt::format("next, {}\n  {}", command.why, command.command));
@@ -265,19 +265,19 @@ void next(const Prediction& p, const TextOptions& options, TextWriter* out) {
 
 std::string text_report(const Prediction& prediction, const TextOptions& options) {
   TextWriter out(options.colour);
-  verdict(prediction, &out);
-  run(prediction, &out);
-  ranks(prediction, &out);
-  device(prediction, &out);
+  write_verdict(prediction, &out);
+  write_run(prediction, &out);
+  write_ranks(prediction, &out);
+  write_device(prediction, &out);
   if (!prediction.partial) {  // else nothing is known of what was allocated
-    peaks(prediction, &out);
-    categories(prediction, &out);
-    over_time(prediction, &out);
+    write_peaks(prediction, &out);
+    write_categories(prediction, &out);
+    write_over_time(prediction, &out);
   }
-  profile(prediction, &out);
-  cards(prediction, &out);
-  warnings(prediction, &out);
-  next(prediction, options, &out);
+  write_profile(prediction, &out);
+  write_cards(prediction, &out);
+  write_warnings(prediction, &out);
+  write_next_commands(prediction, options, &out);
   return out.take();
 }
 

@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kRows = 10;
 
-void parts(TextWriter& out, const char* title, const std::vector<TimePart>& rows) {
+void write_parts(TextWriter& out, const char* title, const std::vector<TimePart>& rows) {
   out.line();
   out.line(out.bold(fmt::format("{:<46}{:>12}{:>9}{:>11}{:>12}", title, "GPU time", "share", "launches", "ideal card")));
   for (size_t i = 0; i < rows.size() && i < kRows; ++i) {
@@ -25,7 +25,7 @@ void parts(TextWriter& out, const char* title, const std::vector<TimePart>& rows
   }
 }
 
-void loader(TextWriter& out, const LoaderFigures& figures, const CardTime& card) {
+void write_loader(TextWriter& out, const LoaderFigures& figures, const CardTime& card) {
   out.line();
   if (figures.kind == LoaderKind::dataloader) {
     out.line(out.bold("Data pipeline"));
@@ -47,7 +47,7 @@ void loader(TextWriter& out, const LoaderFigures& figures, const CardTime& card)
     out.wrapped(figures.kind == LoaderKind::dataloader ? "  " : "Data pipeline: ", printable(note));
 }
 
-void one_card(TextWriter& out, const StepTimes& times, const CardTime& card) {
+void write_card(TextWriter& out, const StepTimes& times, const CardTime& card) {
   out.line(out.bold(fmt::format("{} a step on {} ({})", time_text(card.step.expected_ns), card.gpu_id, card.gpu_name)));
   out.format("  {}", interval_words(card));
   out.format("  {}", bound_words(card));
@@ -59,10 +59,10 @@ void one_card(TextWriter& out, const StepTimes& times, const CardTime& card) {
   if (const std::string words = known_words(times); !words.empty()) out.format("  {}", words);
   out.format("  FLOPs utilisation: model {}, hardware {} (of {} at its datasheet's rate)", percent(card.model_flops_utilisation),
              percent(card.hardware_flops_utilisation), card.peak_precision);
-  if (times.loader) loader(out, *times.loader, card);
-  parts(out, "By phase", card.by_phase);
-  parts(out, "By kind", card.by_kind);
-  parts(out, "By module", card.by_module);
+  if (times.loader) write_loader(out, *times.loader, card);
+  write_parts(out, "By phase", card.by_phase);
+  write_parts(out, "By kind", card.by_kind);
+  write_parts(out, "By module", card.by_module);
   out.line();
   out.line(out.bold(fmt::format("{:<46}{:>12}{:>9}{:>11}{:>12}", "Kernels", "GPU time", "share", "calls", "bound by")));
   for (size_t i = 0; i < card.kernels.size() && i < kRows; ++i) {
@@ -84,7 +84,7 @@ void one_card(TextWriter& out, const StepTimes& times, const CardTime& card) {
 
 std::string step_times_text(const StepTimes& times, bool colour) {
   TextWriter out(colour);
-  one_card(out, times, times.cards.front());
+  write_card(out, times, times.cards.front());
   if (times.cards.size() < 2) return out.take();
   out.line();
   // Where prices are given, an epoch and what it costs in the place of how well the card is used: a line has 100 characters.

@@ -85,7 +85,7 @@ class ClockServer {
     std::string answers;
     size_t begin = 0;
     for (size_t end = client->unread.find('\n'); end != std::string::npos; end = client->unread.find('\n', begin)) {
-      const GpuTimeline::Work work = times_->of(std::string_view(client->unread).substr(begin, end - begin));
+      const GpuTimeline::Work work = times_->answer(std::string_view(client->unread).substr(begin, end - begin));
       answers += fmt::format("{:.3f} {} {:.6f}\n", work.duration_ns, static_cast<int>(work.engine), work.demand);
       begin = end + 1;
     }
@@ -205,9 +205,9 @@ int run_with_clock(const RunSettings& settings, bool warp, const std::string& co
   }
   kill_descendants();
   sigprocmask(SIG_SETMASK, &before, nullptr);
-  if (times.unknown() > 0)
+  if (times.unknown_kernels() > 0)
     say("gpucast: {} of {} kinds of launches were not seen under an operator in the first run: they are timed by their threads\n",
-        times.unknown(), times.asked());
+        times.unknown_kernels(), times.questions());
   return exit_code;
 }
 

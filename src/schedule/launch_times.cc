@@ -57,8 +57,8 @@ LaunchTimes::LaunchTimes(const Trace& trace, const StepOperations& step, const C
     double threads = 0;
     for (size_t i = 0; i < operation.work_count; ++i) threads += threads_of(first[i]);
     for (size_t i = 0; i < operation.work_count; ++i) {
-      Seen& seen = kernels_[kernel_key(first[i], trace.strings.text(first[i].name))];
-      Sum& sum = operation.known ? seen.known : seen.unknown;
+      SeenKernel& seen = kernels_[kernel_key(first[i], trace.strings.text(first[i].name))];
+      TimeSum& sum = operation.known ? seen.known : seen.unknown;
       const double ns = duration.expected_ns * threads_of(first[i]) / threads;
       sum.ns += ns;
       sum.weighted_demand += demand_of(duration, engine, step_constants());
@@ -67,18 +67,18 @@ LaunchTimes::LaunchTimes(const Trace& trace, const StepOperations& step, const C
   }
 }
 
-GpuTimeline::Work LaunchTimes::of(std::string_view question) {
-  ++asked_;
+GpuTimeline::Work LaunchTimes::answer(std::string_view question) {
+  ++questions_;
   Operation operation;
   const std::string_view kind = word(&question);
   if (kind == "kernel") {
     const auto found = kernels_.find(std::string(question));
     if (found != kernels_.end()) {
-      const Sum& sum = found->second.known.count > 0 ? found->second.known : found->second.unknown;
-      unknown_ += found->second.known.count > 0 ? 0 : 1;
+      const TimeSum& sum = found->second.known.count > 0 ? found->second.known : found->second.unknown;
+      unknown_kernels_ += found->second.known.count > 0 ? 0 : 1;
       return {sum.ns / sum.count, Engine::compute, sum.weighted_demand / sum.count, 0};
     }
-    ++unknown_;
+    ++unknown_kernels_;
     Work work;
     for (uint32_t& one : work.grid) one = static_cast<uint32_t>(number(&question));
     for (uint32_t& one : work.block) one = static_cast<uint32_t>(number(&question));
@@ -87,7 +87,7 @@ GpuTimeline::Work LaunchTimes::of(std::string_view question) {
     const std::string_view library = word(&question), name = word(&question);
     const std::optional<Operation> known =
         library_call(library, name, call_arguments(Json::parse(question)), {tf32_products_, tf32_convolutions_});
-    unknown_ += known ? 0 : 1;
+    unknown_kernels_ += known ? 0 : 1;
     operation = known ? *known : operation_by_threads({});
   } else if (kind == "copy" || kind == "fill") {
     Work work;

@@ -22,24 +22,24 @@ class LaunchTimes {
 
   // "kernel GX GY GZ BX BY BZ SHARED NAME", "call LIBRARY NAME JSON", "copy KIND BYTES", "fill BYTES" (src/vgpu/core/clock_work.cc). What
   // is none of these takes no time. Kernels that were seen take what their operators said; all others what can be told of them alone.
-  GpuTimeline::Work of(std::string_view question);
+  GpuTimeline::Work answer(std::string_view question);
 
   // Questions so far, and how many of them were about kernels that no operator was seen to launch.
-  int64_t asked() const { return asked_; }
-  int64_t unknown() const { return unknown_; }
+  int64_t questions() const { return questions_; }
+  int64_t unknown_kernels() const { return unknown_kernels_; }
 
  private:
-  struct Sum {
+  struct TimeSum {
     double ns = 0, weighted_demand = 0, count = 0;
   };
-  struct Seen {
-    Sum known, unknown;
+  struct SeenKernel {
+    TimeSum known, unknown;
   };
 
   const CardRates rates_;
   bool tf32_products_ = false, tf32_convolutions_ = false;
-  std::unordered_map<std::string, Seen> kernels_;
-  int64_t asked_ = 0, unknown_ = 0;
+  std::unordered_map<std::string, SeenKernel> kernels_;
+  int64_t questions_ = 0, unknown_kernels_ = 0;
 };
 
 }  // namespace gpucast

@@ -46,27 +46,27 @@ class Host {
     auto batch = step_.batches.begin();
     const auto batches_until = [&](size_t operations, int64_t asked_ns) {
       for (; batch != step_.batches.end() && batch->operations_before <= operations && batch->asked_ns <= asked_ns; ++batch) {
-        reach(batch->asked_ns);
+        advance_host_to(batch->asked_ns);
         if (costs_) ns_ += batch_ns_;
       }
     };
     const auto order_until = [&](size_t operations) {
       for (; order != step_.order.end() && order->operations_before <= operations; ++order) {
         batches_until(order->operations_before, order->asked_ns);
-        apply(*order);
+        follow_order(*order);
       }
       batches_until(operations, INT64_MAX);
     };
     for (size_t i = 0; i < step_.operations.size(); ++i) {
       order_until(i);
       const StepOperation& operation = step_.operations[i];
-      reach(operation.asked_ns);
+      advance_host_to(operation.asked_ns);
       next_work_ = 1 + gpu_.add_work(operation.stream, ns_ + (costs_ ? constants_.latency_ns : 0), work_[operation.shape]);
-      if (!in_graph_) call(step_.shapes[operation.shape].launches);
-      if (operation.waits) wait(gpu_.finish_stream(operation.stream));
+      if (!in_graph_) add_calls(step_.shapes[operation.shape].launches);
+      if (operation.waits) wait_until(gpu_.finish_stream(operation.stream));
     }
     order_until(step_.operations.size());
-    reach(step_.host_ns);
+    advance_host_to(step_.host_ns);
     if (step_.events == 0) return;
     for (uint32_t stream = 0; stream < stream_before_.size(); ++stream) stream_before_[stream] = gpu_.record(stream, ns_);
   }
@@ -81,16 +81,16 @@ class Host {
 
  private:
   // The host comes to what it asked for at this moment of the observed step.
-  void reach(int64_t asked_ns) {
+  void advance_host_to(int64_t asked_ns) {
     const auto asked = static_cast<double>(asked_ns);
     if (costs_) ns_ += std::max(0.0, asked - asked_ns_) * scale_;
     asked_ns_ = std::max(asked_ns_, asked);
   }
-  void call(int64_t launches) {
+  void add_calls(int64_t launches) {
     if (costs_) ns_ += constants_.call_ns * static_cast<double>(launches);
     calls_ns_ += constants_.call_ns * static_cast<double>(launches);
   }
-  void wait(double until_ns) {
+  void wait_until(double until_ns) {
     if (costs_) ns_ = std::max(ns_, until_ns);
   }
 
@@ -99,8 +99,8 @@ class Host {
     return event_[order.event] ? event_[order.event] : stream_before_[order.recorded_on];
   }
 
-  void apply(const StepOrder& order) {
-    reach(order.asked_ns);
+  void follow_order(const StepOrder& order) {
+    advance_host_to(order.asked_ns);
     switch (order.kind) {
       case OrderKind::event_record:
         event_[order.event] = gpu_.record(order.stream, ns_);
@@ -109,16 +109,16 @@ class Host {
         if (const auto event = event_of(order)) gpu_.wait(order.stream, *event, ns_);
         break;
       case OrderKind::host_wait_event:
-        if (const auto event = event_of(order)) wait(gpu_.finish_event(*event));
+        if (const auto event = event_of(order)) wait_until(gpu_.finish_event(*event));
         break;
       case OrderKind::host_wait_stream:
-        wait(gpu_.finish_stream(order.stream));
+        wait_until(gpu_.finish_stream(order.stream));
         break;
       case OrderKind::host_wait_device:
-        wait(gpu_.finish());
+        wait_until(gpu_.finish());
         break;
       case OrderKind::graph_begin:
-        call(1);
+        add_calls(1);
         in_graph_ = true;
         break;
       case OrderKind::graph_end:

@@ -117,7 +117,7 @@ struct ConvolutionConstants {
   double grouped_turned = 1;   // time of groups of many channels over that of their products, where channels do not lie together
   double few_channels = 1;     // tensor cores, fewer than 4 channels: time over that of its products (weight gradient: windows above 3x3)
   double uneven = 1;           // tensor cores, channels (of all groups) that are no multiple of four: time over that of its products
-  double most = 1;             // of the sustained rate of a GEMM, that a convolution without Winograd reaches at most, however large it is
+  double most_rate = 1;        // of the sustained rate of a GEMM, that a convolution without Winograd reaches at most, however large it is
 };
 
 // Convolutions in groups of more than one channel, on tensor cores.

@@ -156,7 +156,7 @@ double Constants::rate(std::string_view name) const {
   return found->second;
 }
 
-double Constants::of(OperationKind kind, Precision precision, std::string_view name) const {
+double Constants::of_operation(OperationKind kind, Precision precision, std::string_view name) const {
   const std::string key = fmt::format("{}.{}.{}", operation_kind_name(kind), precision_name(precision), name);
   const auto found = numbers_.find(key);
   if (found == numbers_.end()) reject_constants(fmt::format("no layer has the constant '{}'", key), "constants for " + card_);

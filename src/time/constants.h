@@ -19,7 +19,7 @@ class Constants {
 
   // Throws Error where no layer has it.
   double rate(std::string_view name) const;
-  double of(OperationKind kind, Precision precision, std::string_view name) const;
+  double of_operation(OperationKind kind, Precision precision, std::string_view name) const;
   bool has_card_layer() const { return has_card_layer_; }
 
  private:

@@ -106,12 +106,13 @@ CardRates card_rates(const Gpu& gpu, const std::string& constants_json) {
     }
     for (size_t k = 0; k < kKindCount; ++k) {
       const auto kind = static_cast<OperationKind>(k);
-      card.interval[kind][precision] = {constants.of(kind, precision, "low" + own), constants.of(kind, precision, "high" + own)};
+      card.interval[kind][precision] = {constants.of_operation(kind, precision, "low" + own),
+                                        constants.of_operation(kind, precision, "high" + own)};
     }
     // The kernels are those of the unit it runs in.
     const Precision unit = precision_from_name(found.unit);
     GemmConstants& gemm = card.gemm[precision];
-    const auto of_gemm = [&](const char* name) { return constants.of(OperationKind::gemm, unit, name); };
+    const auto of_gemm = [&](const char* name) { return constants.of_operation(OperationKind::gemm, unit, name); };
     gemm.k_overhead = of_gemm("k_overhead");
     gemm.edge = of_gemm("edge");
     gemm.least_k_cycles = of_gemm("least_k_cycles");
@@ -138,7 +139,7 @@ CardRates card_rates(const Gpu& gpu, const std::string& constants_json) {
     gemm.batched_tile_n = of_gemm("batched_tile_n");
     card.tensor_cores[precision] = found.unit != "fp32";
     AttentionConstants& attention = card.attention[precision];
-    const auto of_attention = [&](const char* name) { return constants.of(OperationKind::attention, unit, name); };
+    const auto of_attention = [&](const char* name) { return constants.of_operation(OperationKind::attention, unit, name); };
     attention.efficiency = of_attention("efficiency");
     attention.backward_efficiency = of_attention("backward_efficiency");
     attention.wide_efficiency = of_attention("wide_efficiency");
@@ -152,12 +153,12 @@ CardRates card_rates(const Gpu& gpu, const std::string& constants_json) {
   for (size_t k = 0; k < kKindCount; ++k) {
     const auto kind = static_cast<OperationKind>(k);
     if (kind == OperationKind::gemm || kind == OperationKind::attention) continue;
-    const auto of = [&](const char* name) { return constants.of(kind, Precision::fp32, name); };
+    const auto of = [&](const char* name) { return constants.of_operation(kind, Precision::fp32, name); };
     card.bytes[kind] = {of("dram_fraction"), of("passes"), of("floor_ns")};
   }
-  const auto of_collective = [&](const char* name) { return constants.of(OperationKind::collective, Precision::fp32, name); };
+  const auto of_collective = [&](const char* name) { return constants.of_operation(OperationKind::collective, Precision::fp32, name); };
   card.collective = {of_collective("tree_floor"), of_collective("ring_hops")};
-  card.recurrent_efficiency = constants.of(OperationKind::recurrent, Precision::fp32, "efficiency");
+  card.recurrent_efficiency = constants.of_operation(OperationKind::recurrent, Precision::fp32, "efficiency");
   read_row_constants(constants, &card);
   read_convolution_constants(constants, &card);
   return card;

@@ -66,7 +66,7 @@ Estimate time_by_rows(const Operation& operation, const RowConstants& rows, cons
 
 void read_row_constants(const Constants& constants, CardRates* card) {
   const auto rows = [&](OperationKind kind, Precision precision, const std::string& of) {
-    const auto constant = [&](const char* name) { return constants.of(kind, precision, of + name); };
+    const auto constant = [&](const char* name) { return constants.of_operation(kind, precision, of + name); };
     return RowConstants{constant("_row_cycles"), constant("_element_cycles"), constant("_step_cycles"), constant("_passes"),
                         constant("_overlap")};
   };
@@ -76,18 +76,18 @@ void read_row_constants(const Constants& constants, CardRates* card) {
                                       rows(OperationKind::normalization, precision, "long_softmax"),
                                       rows(OperationKind::normalization, precision, "layer"),
                                       rows(OperationKind::normalization, precision, "plain"),
-                                      constants.of(OperationKind::normalization, precision, "backward_passes"),
-                                      constants.of(OperationKind::normalization, precision, "batch_passes"),
-                                      constants.of(OperationKind::normalization, precision, "batch_backward_passes"),
-                                      constants.of(OperationKind::normalization, precision, "channel_bytes_per_cycle")};
+                                      constants.of_operation(OperationKind::normalization, precision, "backward_passes"),
+                                      constants.of_operation(OperationKind::normalization, precision, "batch_passes"),
+                                      constants.of_operation(OperationKind::normalization, precision, "batch_backward_passes"),
+                                      constants.of_operation(OperationKind::normalization, precision, "channel_bytes_per_cycle")};
   }
   card->elementwise_rows = rows(OperationKind::elementwise, Precision::fp32, "block");
-  card->indexing_element_cycles = constants.of(OperationKind::indexing, Precision::fp32, "element_cycles");
+  card->indexing_element_cycles = constants.of_operation(OperationKind::indexing, Precision::fp32, "element_cycles");
   for (const OperationKind kind : {OperationKind::copy, OperationKind::elementwise}) {
-    card->bytes[kind].strided_fraction = constants.of(kind, Precision::fp32, "strided_fraction");
-    card->bytes[kind].index_cycles = constants.of(kind, Precision::fp32, "index_cycles");
+    card->bytes[kind].strided_fraction = constants.of_operation(kind, Precision::fp32, "strided_fraction");
+    card->bytes[kind].index_cycles = constants.of_operation(kind, Precision::fp32, "index_cycles");
   }
-  card->pageable_bytes_per_s = constants.of(OperationKind::copy, Precision::fp32, "pageable_bytes_per_s");
+  card->pageable_bytes_per_s = constants.of_operation(OperationKind::copy, Precision::fp32, "pageable_bytes_per_s");
 }
 
 }  // namespace gpucast

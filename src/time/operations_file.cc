@@ -66,26 +66,26 @@ const Field<Operation> kOperation[] = {{"element_bytes", &Operation::element_byt
                                        {"pass", &Operation::pass},
                                        {"ranks", &Operation::ranks}};
 
-struct Bad {
+struct BadLine {
   std::string what;
 };
 
 int64_t whole(element value, std::string_view name) {
   int64_t number = 0;
   if (value.get(number) != simdjson::SUCCESS || number < 0 || number > kMost) {
-    throw Bad{fmt::format("'{}' is no whole number from 0 to 2^50", name)};
+    throw BadLine{fmt::format("'{}' is no whole number from 0 to 2^50", name)};
   }
   return number;
 }
 
 std::string_view text(element value, std::string_view name) {
   std::string_view out;
-  if (value.get(out) != simdjson::SUCCESS) throw Bad{fmt::format("'{}' is no text", name)};
+  if (value.get(out) != simdjson::SUCCESS) throw BadLine{fmt::format("'{}' is no text", name)};
   return out;
 }
 
 template <class T>
-struct Put {
+struct SetField {
   T& out;
   std::string_view name;
   element value;
@@ -93,47 +93,48 @@ struct Put {
   void operator()(int64_t T::*member) const { out.*member = whole(value, name); }
   void operator()(int T::*member) const {
     const int64_t number = whole(value, name);
-    if (number > 64) throw Bad{fmt::format("'{}' is larger than 64", name)};
+    if (number > 64) throw BadLine{fmt::format("'{}' is larger than 64", name)};
     out.*member = static_cast<int>(number);
   }
   void operator()(double T::*member) const {
     double number = 0;
     if (value.get(number) != simdjson::SUCCESS || !std::isfinite(number) || number < 0) {
-      throw Bad{fmt::format("'{}' is no finite number from 0", name)};
+      throw BadLine{fmt::format("'{}' is no finite number from 0", name)};
     }
     out.*member = number;
   }
   void operator()(bool T::*member) const {
-    if (value.get(out.*member) != simdjson::SUCCESS) throw Bad{fmt::format("'{}' is neither true nor false", name)};
+    if (value.get(out.*member) != simdjson::SUCCESS) throw BadLine{fmt::format("'{}' is neither true nor false", name)};
   }
   void operator()(Pass T::*member) const {
     out.*member = pass_from_name(text(value, name));
-    if (out.*member == Pass::count_) throw Bad{fmt::format("'{}' is no pass: forward, data_gradient, weight_gradient, backward", name)};
+    if (out.*member == Pass::count_) throw BadLine{fmt::format("'{}' is no pass: forward, data_gradient, weight_gradient, backward", name)};
   }
   void operator()(int64_t (T::*member)[3]) const {
     simdjson::dom::array list;
-    if (value.get(list) != simdjson::SUCCESS || list.size() > 3) throw Bad{fmt::format("'{}' is no list of up to 3 whole numbers", name)};
+    if (value.get(list) != simdjson::SUCCESS || list.size() > 3)
+      throw BadLine{fmt::format("'{}' is no list of up to 3 whole numbers", name)};
     size_t i = 0;
     for (const element entry : list) (out.*member)[i++] = whole(entry, name);
   }
 };
 
 template <class T, size_t size>
-bool put(const Field<T> (&fields)[size], std::string_view name, element value, T* out) {
+bool set_field(const Field<T> (&fields)[size], std::string_view name, element value, T* out) {
   for (const Field<T>& field : fields) {
     if (name != field.name) continue;
-    std::visit(Put<T>{*out, name, value}, field.member);
+    std::visit(SetField<T>{*out, name, value}, field.member);
     return true;
   }
   return false;
 }
 
 template <class T, size_t size>
-void put_all(const Field<T> (&fields)[size], std::string_view of, element value, T* out) {
+void set_fields(const Field<T> (&fields)[size], std::string_view of, element value, T* out) {
   object entries;
-  if (value.get(entries) != simdjson::SUCCESS) throw Bad{fmt::format("'{}' is no object", of)};
+  if (value.get(entries) != simdjson::SUCCESS) throw BadLine{fmt::format("'{}' is no object", of)};
   for (const auto& [name, entry] : entries) {
-    if (!put(fields, name, entry, out)) throw Bad{fmt::format("'{}' has no field '{}'", of, name)};
+    if (!set_field(fields, name, entry, out)) throw BadLine{fmt::format("'{}' has no field '{}'", of, name)};
   }
 }
 
@@ -143,15 +144,15 @@ void require(object line, const char* kind, std::initializer_list<const char*> n
   bool there = line[kind].get(shape) == simdjson::SUCCESS;
   for (const char* name : names) there = there && shape[name].error() == simdjson::SUCCESS;
   if (there) return;
-  throw Bad{fmt::format("{} {} needs its shape: '{}' with {}", *kind == 'a' ? "an" : "a", kind, kind, fmt::join(names, ", "))};
+  throw BadLine{fmt::format("{} {} needs its shape: '{}' with {}", *kind == 'a' ? "an" : "a", kind, kind, fmt::join(names, ", "))};
 }
 
 void check_convolution(const ConvolutionShape& s) {
-  if (s.groups == 0) throw Bad{"'groups' is 0"};
+  if (s.groups == 0) throw BadLine{"'groups' is 0"};
   if (s.in_channels % s.groups != 0 || s.out_channels % s.groups != 0) {
-    throw Bad{fmt::format("{} groups do not divide {} channels in and {} out", s.groups, s.in_channels, s.out_channels)};
+    throw BadLine{fmt::format("{} groups do not divide {} channels in and {} out", s.groups, s.in_channels, s.out_channels)};
   }
-  if (std::ranges::count(s.stride, 0) > 0) throw Bad{"a 'stride' is 0"};
+  if (std::ranges::count(s.stride, 0) > 0) throw BadLine{"a 'stride' is 0"};
 }
 
 // Sizes of a line that gives its shape alone: what its tensors hold, each once. In floating point: products of sizes go far.
@@ -234,28 +235,28 @@ void check_shape(object line, Operation* operation) {
 
 Operation operation_of(element line) {
   object fields;
-  if (line.get(fields) != simdjson::SUCCESS) throw Bad{"it is no JSON object"};
+  if (line.get(fields) != simdjson::SUCCESS) throw BadLine{"it is no JSON object"};
   Operation operation;
   bool has_kind = false;
   for (const auto& [name, value] : fields) {
     if (name == "kind") {
       operation.kind = operation_kind_from_name(text(value, name));
-      if (operation.kind == OperationKind::count_) throw Bad{fmt::format("no kind of operation is named '{}'", text(value, name))};
+      if (operation.kind == OperationKind::count_) throw BadLine{fmt::format("no kind of operation is named '{}'", text(value, name))};
       has_kind = true;
     } else if (name == "precision") {
       operation.precision = precision_from_name(text(value, name));
-      if (operation.precision == Precision::count_) throw Bad{fmt::format("no precision is named '{}'", text(value, name))};
+      if (operation.precision == Precision::count_) throw BadLine{fmt::format("no precision is named '{}'", text(value, name))};
     } else if (name == "gemm") {
-      put_all(kGemm, name, value, &operation.gemm);
+      set_fields(kGemm, name, value, &operation.gemm);
     } else if (name == "convolution") {
-      put_all(kConvolution, name, value, &operation.convolution);
+      set_fields(kConvolution, name, value, &operation.convolution);
     } else if (name == "attention") {
-      put_all(kAttention, name, value, &operation.attention);
-    } else if (!put(kOperation, name, value, &operation)) {
-      throw Bad{fmt::format("an operation has no field '{}'", name)};
+      set_fields(kAttention, name, value, &operation.attention);
+    } else if (!set_field(kOperation, name, value, &operation)) {
+      throw BadLine{fmt::format("an operation has no field '{}'", name)};
     }
   }
-  if (!has_kind) throw Bad{"it has no 'kind'"};
+  if (!has_kind) throw BadLine{"it has no 'kind'"};
   check_shape(fields, &operation);
   return operation;
 }
@@ -267,9 +268,9 @@ Operation read_operation(std::string_view line, const std::function<std::string(
   try {
     element parsed;
     const auto error = parser.parse(line.data(), line.size(), false).get(parsed);
-    if (error != simdjson::SUCCESS) throw Bad{fmt::format("it is no JSON ({})", simdjson::error_message(error))};
+    if (error != simdjson::SUCCESS) throw BadLine{fmt::format("it is no JSON ({})", simdjson::error_message(error))};
     return operation_of(parsed);
-  } catch (const Bad& bad) {
+  } catch (const BadLine& bad) {
     throw Error(fmt::format("this is no operation: {}", bad.what), where(), "docs/reference/operations-format.md says what a line holds");
   }
 }

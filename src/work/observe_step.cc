@@ -22,16 +22,16 @@ namespace gpucast {
 namespace {
 
 // Marks in the order of their sequence numbers, which is finer than the allocator's history: work between two marks need not allocate.
-class Places {
+class OpenMarksInOrder {
  public:
-  explicit Places(const Trace& trace) : open_(trace) {
+  explicit OpenMarksInOrder(const Trace& trace) : open_(trace) {
     for (const Mark& mark : trace.marks)
       if (mark.sequence < trace.observed.last_mark) marks_.push_back(&mark);
     std::stable_sort(marks_.begin(), marks_.end(), [](const Mark* a, const Mark* b) { return a->sequence < b->sequence; });
   }
 
   // What is open after mark `sequence`, which does not fall from call to call.
-  const OpenMarks& after(int64_t sequence) {
+  const OpenMarks& open_after(int64_t sequence) {
     while (next_ < marks_.size() && marks_[next_]->sequence <= sequence) (void)open_.apply(*marks_[next_++]);
     return open_;
   }
@@ -43,9 +43,9 @@ class Places {
 };
 
 // What each kind of operator and each call is, made once.
-class Known {
+class OperationCache {
  public:
-  explicit Known(const Trace& trace) : trace_(trace), settings_{trace.observed.tf32_products, trace.observed.tf32_convolutions} {}
+  explicit OperationCache(const Trace& trace) : trace_(trace), settings_{trace.observed.tf32_products, trace.observed.tf32_convolutions} {}
 
   struct Entry {
     std::optional<Operation> operation;
@@ -174,12 +174,12 @@ class StepMaker {
       : trace_(trace),
         step_(trace.observed),
         owners_(operators_of_work(trace.observed)),
-        places_(trace),
-        known_(trace),
+        open_marks_(trace),
+        cache_(trace),
         pointed_(trace),
         next_order_(step_.order.begin()) {}
 
-  StepOperations make() {
+  StepOperations observe() {
     for (size_t i = 0; i < step_.work.size(); ++i) {
       add_order_before(i);
       add_work(i);
@@ -219,7 +219,7 @@ class StepMaker {
       return;
     }
     close_operation();
-    const OpenMarks& place = places_.after(work.mark);
+    const OpenMarks& place = open_marks_.open_after(work.mark);
     StepOperation made;
     made.first_work = i;
     made.phase = place.phase();
@@ -254,7 +254,7 @@ class StepMaker {
   void set_kernel(size_t i, StepOperation* made) {
     const Work& work = step_.work[i];
     const OperatorCall* owner = owner_of(i);
-    const Known::Entry* entry = owner ? &known_.of_operator(owner->kind) : nullptr;
+    const OperationCache::Entry* entry = owner ? &cache_.of_operator(owner->kind) : nullptr;
     made->known = entry && entry->known;
     const bool sized = entry && entry->operation;
     made->guessed = sized && !entry->known;
@@ -266,7 +266,7 @@ class StepMaker {
 
   void set_call(size_t i, StepOperation* made) {
     const Work& work = step_.work[i];
-    const Known::Entry& entry = known_.of_call(work);
+    const OperationCache::Entry& entry = cache_.of_call(work);
     made->known = entry.known;
     operation_ = entry.operation ? *entry.operation : operation_by_threads(work);
     origin_.call = work.name;
@@ -300,8 +300,8 @@ class StepMaker {
   const Trace& trace_;
   const ObservedStep& step_;
   const std::vector<int64_t> owners_;
-  Places places_;
-  Known known_;
+  OpenMarksInOrder open_marks_;
+  OperationCache cache_;
   PointedBytes pointed_;
   const int64_t shift_ns_ = step_.clock_unix_ns - step_.unix_ns;
   std::vector<Order>::const_iterator next_order_;
@@ -318,7 +318,7 @@ class StepMaker {
 StepOperations step_operations(const Trace& trace) {
   if (!has_step_operations(trace)) throw why_no_step(trace);
   const ObservedStep& step = trace.observed;
-  StepOperations out = StepMaker(trace).make();
+  StepOperations out = StepMaker(trace).observe();
   int64_t begin_us = 0, end_us = 0;
   for (const Mark& mark : trace.marks) {
     if (mark.sequence == step.first_mark) begin_us = mark.time_us;

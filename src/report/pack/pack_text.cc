@@ -39,7 +39,7 @@ std::string cards_of(const PackReport& report) {
   return out;
 }
 
-std::string why(const PackReport& report, const pack::Placement& placed) {
+std::string reason_of(const PackReport& report, const pack::Placement& placed) {
   std::string beside;
   for (size_t i = 0; i < placed.neighbours.size() && i < 3; ++i)
     beside += fmt::format("{}{}", i == 0 ? "" : ", ", cut_end(printable(report.jobs[placed.neighbours[i]].name), 20));
@@ -67,7 +67,7 @@ std::string why(const PackReport& report, const pack::Placement& placed) {
   return "";
 }
 
-void together(TextWriter& out, const PackReport& report) {
+void write_together(TextWriter& out, const PackReport& report) {
   const Together& all = *report.together;
   const Gpu& gpu = report.cluster.types.front();
   if (!all.fits) {
@@ -88,7 +88,7 @@ void together(TextWriter& out, const PackReport& report) {
   out.line();
 }
 
-void jobs(TextWriter& out, const PackReport& report) {
+void write_jobs(TextWriter& out, const PackReport& report) {
   out.line();
   out.line(out.bold(fmt::format("{:<24}{:<14}{:>12}{:>12}{:>8}  {}", "job", "card", "start", "end", "slower", "why")));
   std::vector<size_t> order(report.jobs.size());
@@ -114,12 +114,12 @@ void jobs(TextWriter& out, const PackReport& report) {
     std::string where = report.cluster.cards[placed.cards.front()].id;
     if (placed.cards.size() > 1) where += fmt::format(" +{}", placed.cards.size() - 1);
     out.line(fmt::format("{:<24}{:<14}{:>12}{:>12}{:>8}  {}", name, cut_end(where, 13), since(placed.start_ns), since(placed.end_ns),
-                         fmt::format("{:.2f}", placed.slowdown), why(report, placed)));
+                         fmt::format("{:.2f}", placed.slowdown), reason_of(report, placed)));
   }
   if (shown < order.size()) out.format("... and {} more: --format json has all", order.size() - shown);
 }
 
-void cards(TextWriter& out, const PackReport& report) {
+void write_cards(TextWriter& out, const PackReport& report) {
   out.line();
   out.line(out.bold(
       fmt::format("{:<24}{:>8}{:>10}{:>10}{:>12}{:>16}{:>10}", "card", "jobs", "busy", "NVML", "occupancy", "most memory", "at once")));
@@ -136,7 +136,7 @@ void cards(TextWriter& out, const PackReport& report) {
 std::string pack_text(const PackReport& report, bool colour) {
   TextWriter out(colour);
   const pack::Plan& plan = report.plan;
-  if (report.together) together(out, report);
+  if (report.together) write_together(out, report);
   const int64_t all = static_cast<int64_t>(report.jobs.size());
   out.line(out.bold(fmt::format("{} of {} jobs done in {} on {} ({}, policy {}{})", plan.finished, all,
                                 long_time_text(static_cast<double>(plan.makespan_ns)), cards_of(report), pack::sharing_mode_name(plan.mode),
@@ -154,8 +154,8 @@ std::string pack_text(const PackReport& report, bool colour) {
     out.line(out.paint(fmt::format("  out of memory    {} runs; {} jobs do not fit an empty card either", plan.out_of_memory_runs,
                                    plan.out_of_memory_jobs),
                        "31"));
-  jobs(out, report);
-  cards(out, report);
+  write_jobs(out, report);
+  write_cards(out, report);
   for (const std::string& note : report.notes) out.wrapped("note: ", note);
   return out.take();
 }

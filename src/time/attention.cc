@@ -8,7 +8,7 @@ namespace {
 
 double up(double value, double step) { return std::ceil(value / step) * step; }
 
-// Kernels are made for some widths of a head; the next larger one takes it. Hopper's have one for 192.
+// Kernels exist for some head widths; other heads use the next larger one. Hopper has a kernel for 192.
 double padded_width(double width, int capability) {
   for (const double made : {32.0, 64.0, 96.0, 128.0, 192.0, 256.0, 512.0}) {
     if (made == 192 && capability < 90) continue;
@@ -17,7 +17,7 @@ double padded_width(double width, int capability) {
   return up(width, 512);
 }
 
-// Scores that are computed, over heads and queries: causal ones are half of them, and a window leaves a band. Blocks on the edge are whole.
+// The number of scores, over heads and queries. A causal mask leaves half of them, a window leaves a band; blocks on the edge count wholly.
 double keys_per_query(const AttentionShape& shape, double block) {
   const auto queries = static_cast<double>(shape.queries), keys = static_cast<double>(shape.keys);
   double seen = keys;
@@ -28,8 +28,8 @@ double keys_per_query(const AttentionShape& shape, double block) {
 
 }  // namespace
 
-// Each head's queries go in blocks, one at a time a multiprocessor, over the keys they see: two products forward; five backward, because
-// the scores are made again.
+// A multiprocessor computes one block of a head's queries at a time, over the keys that they see: two products in the forward, five in the
+// backward, because it computes the scores again.
 Estimate attention_time(const Operation& operation, const CardRates& card) {
   const AttentionShape& shape = operation.attention;
   const AttentionConstants& c = card.attention[operation.precision];
@@ -48,7 +48,7 @@ Estimate attention_time(const Operation& operation, const CardRates& card) {
 
   const double wide = width > 256 ? c.wide_efficiency * c.wide_efficiency : width > 128 ? c.wide_efficiency : 1;
   const double efficiency = (backward ? c.backward_efficiency : c.efficiency) * wide;
-  const double products = backward ? 5 : 2;  // and as many times half of them the softmax
+  const double products = backward ? 5 : 2;  // and the softmax half as many times
   const double key_ns =
       1e9 * products * 2 * block * padded / (card.sustained_flop_per_s[operation.precision] / card.multiprocessors * efficiency) +
       products / 2 * c.softmax_cycles * block / 128 * cycle_ns;

@@ -1,4 +1,4 @@
-// What the functions of each kind of operation need of a card: its rates and its constants, looked up once.
+// A card's rates and constants, looked up once. The time of each kind of operation is computed from them.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@ namespace gpucast {
 inline constexpr size_t kKindCount = static_cast<size_t>(OperationKind::count_);
 inline constexpr size_t kPrecisionCount = static_cast<size_t>(Precision::count_);
 
-// Kinds whose FLOPs are those of matrix products.
+// Kinds that spend their FLOPs in matrix products.
 inline bool makes_products(OperationKind kind) {
   return kind == OperationKind::gemm || kind == OperationKind::convolution || kind == OperationKind::attention ||
          kind == OperationKind::recurrent;
@@ -26,46 +26,47 @@ struct By : std::array<Value, static_cast<size_t>(Key::count_)> {
   const Value& operator[](Key key) const { return Base::operator[](static_cast<size_t>(key)); }
 };
 
-// Of a kind in a precision: measured / expected at the 5th and the 95th percentile, of cards with constants of their own and of others.
+// Measured over expected time, at the 5th and the 95th percentile, for a kind of operation in one precision. There is one interval for
+// cards with their own constants, and one for other cards.
 struct Interval {
   double low = 0.7, high = 1.4;
 };
 
-// Times of a multiprocessor are in cycles: they shrink with the clock.
+// Times of a multiprocessor are in cycles, because they get shorter when the clock is higher.
 struct GemmConstants {
-  double k_overhead = 0;  // a tile costs as much as this many more of k: its start and its end
-  double edge = 0;  // smaller tiles read more for each product: a tile of m x n takes 1 + edge x (128 / m + 128 / n - 1.5) of its time
+  double k_overhead = 0;  // a tile's start and end cost as much as this many more steps of k
+  double edge = 0;  // smaller tiles read more for each product: a tile of m x n takes 1 + edge x (128 / m + 128 / n - 1.5) times as long
   double least_k_cycles = 0;        // one step of k takes at least this
   double feed_bytes_per_cycle = 0;  // that a multiprocessor can read for its tile
-  double largest_tile = 1;          // m x n, of fp32 products that are not batched and have a transposed second operand: linear layers
-  double transposed = 1;            // time of these
+  double largest_tile = 1;          // m x n, for linear layers in fp32: products that are not batched and have a transposed second operand
+  double transposed = 1;            // the time of these products is multiplied by this
   double tile_cycles = 0;           // a tile, whatever its size
-  double split_cycles = 0;          // a k that is cut into parts: their sum
+  double split_cycles = 0;          // for the sum of the parts, where k is cut into parts
   double floor_cycles = 0;          // a kernel's start and end
   double wave_smoothing = 0;        // 0: tiles go in whole waves; 1: the last wave costs what is in it
-  double overlap = 0;               // compute and memory that alone take equally long together take 1 + this times as long: together_ns()
+  double overlap = 0;               // compute and memory of equal length run together in (1 + overlap) times one of them: together_ns()
   double l2_bytes_per_cycle = 0;    // of a multiprocessor
   double warm_inputs = 0;           // activations up to this part of L2 are read from there
   double warm_weights = 0;          // same, for the second operand of a product that is not batched
-  double throttle = 0;              // long kernels run at lower clocks: up to this much longer (the more FLOP/s a watt has to pay for)
-  double throttle_ns = 0;           // half of it when they are as long as this
-  double unaligned = 1;             // time of a product whose rows are not aligned to 16 bytes, on tensor cores
-  double thin_passes = 1;           // a product whose two smaller dimensions are at most `thin` takes this many times as long as its bytes
+  double throttle = 0;  // long kernels take up to this much longer, because the clock falls; more on cards with more FLOP/s for each watt
+  double throttle_ns = 0;  // kernels of this length are slowed down by half of `throttle`
+  double unaligned = 1;    // on tensor cores, the time of a product whose rows are not aligned to 16 bytes is multiplied by this
+  double thin_passes = 1;  // where the two smaller dimensions are at most `thin`: the product's bytes are moved this many times
   double thin = 0;
   double least_part = 0;                          // where k is cut, its parts are at least this long
-  double batched_tile_m = 1, batched_tile_n = 1;  // the one tile of batched fp32 products; 1: there are several
+  double batched_tile_m = 1, batched_tile_n = 1;  // the only tile of batched fp32 products; 1: there are several
 };
 
 struct AttentionConstants {
   double efficiency = 1;           // of the rate a matrix product sustains
   double backward_efficiency = 1;  // same
-  double wide_efficiency = 1;      // heads wider than 128: part of it; twice, wider than 256
-  double softmax_cycles = 0;       // the softmax of a block's 128 scores of one key: exponentials, on units of their own
-  double block_cycles = 0;         // a block of queries, whatever its keys
-  double prefill_cycles = 0;       // a prefill's kernels beside it: their starts and ends
-  double prefill_passes = 0;       // same: times they move its tensors
+  double wide_efficiency = 1;      // heads wider than 128 reach this part of it; heads wider than 256, this part of that
+  double softmax_cycles = 0;       // the softmax of a block's 128 scores for one key; exponentials have their own units
+  double block_cycles = 0;         // a block of queries, for any number of keys
+  double prefill_cycles = 0;       // a prefill's other kernels: their starts and ends
+  double prefill_passes = 0;       // how many times these kernels move the prefill's tensors
   double l2_bytes_per_cycle = 0;   // of a multiprocessor
-  double wave_smoothing = 0;       // as of GEMM
+  double wave_smoothing = 0;       // as in GemmConstants
 };
 
 // Kinds that are bound by memory.
@@ -73,89 +74,89 @@ struct BytesConstants {
   double dram_fraction = 1;     // of the card's sustained rate
   double passes = 1;            // times its bytes are moved
   double floor_ns = 0;          // of each launch
-  double strided_fraction = 1;  // of that rate, where neighbours in one tensor are not neighbours in another
-  double index_cycles = 0;      // of a multiprocessor, for an element whose place is computed
+  double strided_fraction = 1;  // of that rate, where neighbouring elements of one tensor are apart in another
+  double index_cycles = 0;      // of a multiprocessor, for each element whose address is computed
 };
 
-// Kernels that give each row to one block of threads: what a multiprocessor does beside waiting for memory.
+// Kernels that give each row to one block of threads: a multiprocessor's work in addition to waiting for memory.
 struct RowConstants {
   double row_cycles = 0, element_cycles = 0;  // of a multiprocessor with 2048 threads, for a row and for each element of it
-  double step_cycles = 0;                     // a block's, for 1024 elements of its row: what a kernel of few rows waits for
+  double step_cycles = 0;                     // of a block, for 1024 elements of its row; a kernel with few rows waits for this
   double passes = 1;                          // times the bytes are moved
-  double overlap = 0;                         // as of GEMM
+  double overlap = 0;                         // as in GemmConstants
 };
 
 struct NormalizationConstants {
-  RowConstants short_softmax, long_softmax;  // up to 1024 columns a warp a row, then a block
+  RowConstants short_softmax, long_softmax;  // one warp a row up to 1024 columns, else one block a row
   RowConstants layer;                        // layer, group and batch norm: statistics are written too
   RowConstants plain;                        // RMS norm without them
   double backward_passes = 1;
   double batch_passes = 1, batch_backward_passes = 1;  // batch norm
-  double channel_bytes_per_cycle = 0;                  // same: of the block of threads that has a channel
+  double channel_bytes_per_cycle = 0;                  // batch norm: of the block of threads that has a channel
 };
 
-// One library algorithm's; by pass.
+// A library's convolution kernels, for one pass.
 struct ConvolutionConstants {
-  double efficiency = 1;           // of the sustained rate of a GEMM
-  double narrow = 1;               // what remains of it with the narrowest tile
-  double k_overhead = 0;           // a tile costs as much as this many more of k
-  double least_waves = 0;          // a multiprocessor with fewer tiles than this takes as long as with this many
-  double overlap = 0;              // part of the smaller of compute and memory time that is not hidden behind the larger
-  double start_ns = 0;             // before and after the kernel
-  double strided_writes = 0;       // data gradient with a stride: times the input's bytes are moved besides
-  double strided = 1;              // same, with a window: time over that of its products
-  double winograd = 0;             // efficiency of a window of 3x3 as products of 4x4 blocks of the output, in kernels of their own
-  double winograd_fused = 0;       // same, of 2x2 blocks in one kernel
-  double winograd_k_overhead = 0;  // as k_overhead
-  double winograd_waves = 0;       // as least_waves
+  double efficiency = 1;      // of the sustained rate of a GEMM
+  double narrow = 1;          // with the narrowest tile, this part of `efficiency` remains
+  double k_overhead = 0;      // a tile's start and end cost as much as this many more steps of k
+  double least_waves = 0;     // a multiprocessor with fewer tiles needs as long as for this many
+  double overlap = 0;         // the part of the shorter of compute and memory time that does not run at the same time as the longer one
+  double start_ns = 0;        // before and after the kernel
+  double strided_writes = 0;  // data gradient with a stride: how many more times the input's bytes are moved
+  double strided = 1;         // data gradient with a stride and a window: its time over the time of its products
+  double winograd = 0;        // efficiency of windows of 3x3 as products of 4x4 blocks of the output, in several kernels
+  double winograd_fused = 0;  // same, with 2x2 blocks in one kernel
+  double winograd_k_overhead = 0;  // k_overhead of these products
+  double winograd_waves = 0;       // least_waves of these products
   double depthwise = 0;            // part of the card's fp32 peak
   double depthwise_passes = 1;
-  double depthwise_wide = 0;   // as depthwise, of windows above 7x7, where channels lie together
-  double turned = 1;           // tensor cores, channels that do not lie together: the part of both tensors' bytes that is turned around
-  double grouped = 0;          // part of the card's fp32 peak that groups of many channels reach at most, where channels lie together
-  double grouped_strided = 1;  // same, data gradient with a stride: time over that
-  double grouped_turned = 1;   // time of groups of many channels over that of their products, where channels do not lie together
-  double few_channels = 1;     // tensor cores, fewer than 4 channels: time over that of its products (weight gradient: windows above 3x3)
-  double uneven = 1;           // tensor cores, channels (of all groups) that are no multiple of four: time over that of its products
-  double most_rate = 1;        // of the sustained rate of a GEMM, that a convolution without Winograd reaches at most, however large it is
+  double depthwise_wide = 0;   // same, for windows larger than 7x7 in channels-last layout
+  double turned = 1;           // tensor cores, other layouts: the part of both tensors' bytes that is moved to channels-last
+  double grouped = 0;          // the most that groups of many channels reach of the card's fp32 peak, in channels-last layout
+  double grouped_strided = 1;  // same, data gradient with a stride: the time is multiplied by this
+  double grouped_turned = 1;   // groups of many channels in other layouts: their time over the time of their products
+  double few_channels = 1;     // tensor cores, fewer than 4 channels: time over that of the products (weight gradient: windows above 3x3)
+  double uneven = 1;           // tensor cores, channels of all groups not a multiple of four: time over the time of the products
+  double most_rate = 1;        // the most that a convolution without Winograd reaches of a GEMM's sustained rate
 };
 
 // Convolutions in groups of more than one channel, on tensor cores.
 struct GroupedConstants {
-  double narrow = 0, narrow_of_many = 0;   // groups of at most this many channels are narrow; of many groups
-  double many_channels = 0;                // narrow groups have kernels for a data gradient with a stride from this many channels of all on
-  double least_turned = 0;                 // channels of a group, from which on `grouped_turned` counts
-  double at_once = 0;                      // data gradient with a stride: what one group of narrow ones costs, in groups that are done
-  double few_groups = 0, many_groups = 0;  // the least that counts; the number that fills the card
-  double groups_power = 0;                 // of the part of the card that fewer groups fill
-  double filled_narrow = 0;                // part of a tile that narrow groups fill
+  double narrow = 0, narrow_of_many = 0;   // groups of at most this many channels are narrow; same, where there are many groups
+  double many_channels = 0;                // narrow groups, data gradient with a stride: separate kernels from this many channels in all
+  double least_turned = 0;                 // `grouped_turned` holds for groups of at least this many channels
+  double at_once = 0;                      // narrow groups, data gradient with a stride: the kernel computes this many groups at a time
+  double few_groups = 0, many_groups = 0;  // fewer groups count as this many; this many groups fill the card
+  double groups_power = 0;                 // fewer groups fill (groups / many_groups) to this power of the card
+  double filled_narrow = 0;                // the part of a tile that narrow groups fill
   double tile = 0;                         // channels that fill a tile
 };
 
 struct CollectiveConstants {
-  double tree_floor = 0;  // of a ring's start: a tree's
-  double ring_hops = 0;   // a ring's step synchronises through memory: this many times as long as from card to card
+  double tree_floor = 0;  // a tree's start over a ring's
+  double ring_hops = 0;   // a ring's step synchronises through memory, which is this many times as long as peer_hop_ns
 };
 
 struct CardRates {
   int capability = 0;          // 80 for 8.0
-  bool own_constants = false;  // the card has a layer of its own; else all follows from its datasheet and architecture
+  bool own_constants = false;  // the card has its own layer of constants; else all follows from its datasheet and architecture
   int multiprocessors = 0;
   double clock_hz = 0;
   double l2_bytes = 0;
-  double l2_copies = 1;                        // of what all multiprocessors read: where L2 is in two halves, each keeps its own
+  double l2_copies = 1;                        // 2: L2 has two halves, and each keeps its own copy of bytes that all multiprocessors read
   By<Precision, double> peak_flop_per_s;       // datasheet
-  By<Precision, double> sustained_flop_per_s;  // what a GEMM reaches before its clock falls
-  By<Precision, bool> tensor_cores;            // it runs on them
+  By<Precision, double> sustained_flop_per_s;  // a GEMM's rate before its clock falls
+  By<Precision, bool> tensor_cores;            // products of this precision run on tensor cores
   double peak_bytes_per_s = 0;                 // datasheet
-  double dram_bytes_per_s = 0;                 // what a large copy reaches
-  double l2_bytes_per_s = 0;                   // of bytes that lie in L2
-  double l2_full = 0, l2_none = 0;             // up to this share of L2 all bytes lie in it; from this share on, none
-  double at_work_bytes = 0;                    // of rows, that a multiprocessor works on at once
-  double tail_fill = 0;                        // a last wave that fills less of the multiprocessors bounds the kernel (Bound::tail)
-  int threads = 0;                             // that a multiprocessor holds
+  double dram_bytes_per_s = 0;                 // the rate of a large copy
+  double l2_bytes_per_s = 0;                   // for bytes that are in L2
+  double l2_full = 0, l2_none = 0;             // tensors of up to this share of L2's size are in L2 wholly; from this share on, not at all
+  double at_work_bytes = 0;                    // bytes of the rows that a multiprocessor works on at once
+  double tail_fill = 0;                        // where the last wave fills less of the multiprocessors, the kernel's bound is Bound::tail
+  int threads = 0;                             // the most that a multiprocessor holds
   double link_bytes_per_s = 0;                 // to the host
-  double pageable_bytes_per_s = 0;             // at most, from or to the host's memory that is not pinned
+  double pageable_bytes_per_s = 0;             // the most from or to host memory that is not pinned
   double peer_bytes_per_s = 0;                 // to another card, as nccl-tests' bus bandwidth of a large all-reduce
   double peer_hop_ns = 0;                      // from card to card
   double launch_ns = 0;                        // the least time of a kernel
@@ -168,9 +169,9 @@ struct CardRates {
   By<Precision, NormalizationConstants> normalization;
   By<Precision, By<Pass, ConvolutionConstants>> convolution;
   GroupedConstants grouped;
-  double convolution_tail_waves = 1;  // waves, over those that are full, above which a convolution's bound is its tail
+  double convolution_tail_waves = 1;  // with more waves than this for each full one, a convolution's bound is Bound::tail
   CollectiveConstants collective;
-  double recurrent_efficiency = 1;  // of the rate a matrix product sustains
+  double recurrent_efficiency = 1;  // of a matrix product's sustained rate
   RowConstants elementwise_rows;
   double indexing_element_cycles = 0;  // of a multiprocessor, for each element that is moved
 };

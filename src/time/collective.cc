@@ -5,8 +5,9 @@
 
 namespace gpucast {
 
-// An all-reduce, by what NCCL says of itself: in a ring each rank sends 2 (n - 1) / n of its bytes, in 2 (n - 1) steps; in a tree (two of
-// them, each for half) the bytes go up and down once, in 2 log2(n) steps of another kernel that is slow by the byte and quick to start.
+// An all-reduce, as NCCL documents it. In a ring each rank sends 2 (n - 1) / n of its bytes, in 2 (n - 1) steps. In a tree (there are two,
+// each for half of the bytes) the bytes go up and down once, in 2 log2(n) steps. The tree's kernel starts faster and moves bytes more
+// slowly.
 Estimate collective_time(const Operation& operation, const CardRates& card) {
   const auto ranks = static_cast<double>(std::max<int64_t>(1, operation.ranks));
   const double bytes = static_cast<double>(std::max(operation.bytes_read, operation.bytes_written));

@@ -17,7 +17,7 @@
 namespace gpucast {
 namespace {
 
-// {"rates": {...}, "KIND": {"all": {...}, "PRECISION": {...}}}: what stands under "all" is for each precision that does not say otherwise.
+// {"rates": {...}, "KIND": {"all": {...}, "PRECISION": {...}}}: a constant under "all" is for each precision without its own value.
 void take_layer(const Json& layer, const std::string& where, const ConstantNames* known, ConstantNumbers* out) {
   if (!layer.is_object()) reject_constants("a layer of constants is no object", where);
   for (size_t i = 0; i < layer.size(); ++i) {
@@ -79,8 +79,8 @@ struct BuiltIn {
 
 std::string capability_of(const Gpu& gpu) { return fmt::format("{}.{}", gpu.compute_major, gpu.compute_minor); }
 
-// The entry of this card in the file's "cards", which may name it as the command line may; nullptr: there is none. Every name must be a
-// card's.
+// This card's entry in the file's "cards"; nullptr: there is none. Cards may be named as on the command line; a name of no card is an
+// Error.
 const Json* layer_of_card(const Json& cards, const Gpu& gpu) {
   constexpr const char* kWhere = "the constants file, cards";
   std::unordered_set<std::string> ids;
@@ -124,7 +124,8 @@ Constants::Constants(const Gpu& gpu, const std::string& file_json) : card_(gpu.i
   }
   if (const Json* layers = file.find("architectures")) check_architectures(*layers, built_in.architectures["architectures"], gpu);
   const std::string capability = capability_of(gpu);
-  // A card of an architecture nobody measured is taken as its nearest older relative. The file has them from the oldest on.
+  // A card of an unmeasured architecture gets the constants of the nearest older one. The file lists architectures from the oldest to the
+  // newest.
   std::string architecture;
   for (const std::string& key : built_in.architectures["architectures"].keys()) {
     const double version = std::strtod(key.c_str(), nullptr);
@@ -139,13 +140,13 @@ Constants::Constants(const Gpu& gpu, const std::string& file_json) : card_(gpu.i
     if (layer != nullptr) take_layer(*layer, "the constants file, architectures, " + key, &built_in.names, &numbers_);
     if (architecture == capability) break;
   }
-  // null in the file takes the built-in layer away: the card as if nobody had measured it.
+  // null in the file removes the card's built-in layer: the card then counts as unmeasured.
   const Json* own = layer_of_card(file["cards"], gpu);
   const Json* measured = built_in.cards["cards"].find(gpu.id);
   const bool removed = own != nullptr && own->is_null();
   if (measured != nullptr && !removed) take_layer(*measured, "data/time/cards.json, " + gpu.id, nullptr, &numbers_);
   if (own != nullptr && !removed) take_layer(*own, "the constants file, cards, " + gpu.id, &built_in.names, &numbers_);
-  // A card that is taken as a relative of its own generation is none that was measured.
+  // A built-in layer with "measured": false was copied from a related card, so this card counts as unmeasured.
   const bool is_measured = measured != nullptr && measured->value("measured", true);
   has_card_layer_ = !removed && (own != nullptr || is_measured);
 }

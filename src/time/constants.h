@@ -13,8 +13,8 @@ namespace gpucast {
 
 class Constants {
  public:
-  // All layers of this card. `file_json`: more of each layer, over the built-in ones; "" for none. Throws Error for what is no
-  // finite positive number.
+  // All layers of this card. `file_json`: the user's constants, which replace built-in ones; "" for none. Throws Error for a value that is
+  // no finite positive number.
   Constants(const Gpu& gpu, const std::string& file_json);
 
   // Throws Error where no layer has it.

@@ -102,7 +102,7 @@ TEST(Constants, ACardOrArchitectureThatIsNoneIsAnError) {
   EXPECT_EQ(error_of(layer("architectures", R"("99":{})")), "no card's compute capability is '99' | the constants file, architectures");
   EXPECT_EQ(error_of(R"({"schema_version":1,"cards":[]})"), "'cards' is no object | the constants file");
   EXPECT_EQ(error_of(R"({"schema_version":1,"architectures":3})"), "'architectures' is no object | the constants file");
-  // Those of other cards, and what the built-in files have.
+  // The constants of other cards, and the names in the built-in files.
   EXPECT_EQ(error_of(layer("cards", R"("a100-40-pcie":null,"h200":{})")), "read");
   for (const Gpu& gpu : gpu_table()) {
     EXPECT_EQ(error_of(layer("architectures", fmt::format("\"{}.{}\":{{}}", gpu.compute_major, gpu.compute_minor))), "read") << gpu.id;
@@ -120,7 +120,7 @@ TEST(Constants, AConstantThatNoLayerHasIsAnError) {
   EXPECT_EQ(error_of(rates(R"("bf17_fraction":0.5)")), "no constant is named 'rates.bf17_fraction' | the constants file, cards, a100-80");
   EXPECT_EQ(error_of(layer("operations", R"("gemm":{"fp16":{"source":"x","floor_ns":3000}})")),
             "no constant is named 'gemm.floor_ns' | the constants file, operations");
-  // What tools/calibrate.py writes.
+  // As tools/calibrate.py writes it.
   for (const char* precision : {"fp32", "tf32", "fp16", "bf16", "fp8"}) {
     EXPECT_EQ(error_of(rates(fmt::format(R"("{0}_fraction":0.5,"{0}_flop_per_joule":1e12)", precision))), "read") << precision;
   }

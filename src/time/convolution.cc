@@ -1,5 +1,5 @@
-// A convolution is a matrix product that is never written out (implicit GEMM): by pass another one, cut into tiles as any. Where it is
-// faster, the library takes Winograd's way for windows of 3x3 instead: fewer products, more bytes.
+// A convolution is computed as a matrix product that is never written to memory (implicit GEMM). Each pass is another product, cut into
+// tiles as any product. For windows of 3x3 the library uses Winograd's algorithm where it is faster: fewer multiplications, more bytes.
 #include <algorithm>
 #include <cmath>
 #include <iterator>
@@ -29,7 +29,7 @@ struct Tiled {
   bool tail = false;
 };
 
-// As long as the fastest tile takes. `split`: k may be cut into parts, whose results a second pass adds.
+// The time with the fastest tile. `split`: k may be cut into parts; a second pass adds their results.
 template <size_t count>
 Tiled tiled_ns(const Product& product, const Tile (&tiles)[count], double rate, double narrow, double k_overhead, double least_waves,
                double k_step, bool split, const CardRates& card) {
@@ -54,7 +54,7 @@ double volume(const int64_t (&size)[3]) {
   return static_cast<double>(size[0]) * static_cast<double>(size[1]) * static_cast<double>(size[2]);
 }
 
-// A transposed convolution's forward is a convolution's data gradient, and the other way round.
+// A transposed convolution's forward is a convolution's data gradient, and its data gradient is a convolution's forward.
 ConvolutionShape plain(ConvolutionShape shape) {
   if (!shape.transposed) return shape;
   std::swap(shape.in_channels, shape.out_channels);
@@ -66,9 +66,9 @@ ConvolutionShape plain(ConvolutionShape shape) {
   return shape;
 }
 
-// How long a grouped convolution takes, whose products alone would take `ns`. Some releases have no kernels of tensor cores for groups in
-// channels-last: cuDNN 8.3's run on the cores of fp32, but for narrow ones. Its data gradient with a stride goes over positions that no
-// output saw, and does few groups at a time.
+// The time of a grouped convolution whose products alone would need `ns`. Some cuDNN releases have no tensor core kernels for groups in
+// channels-last layout: in cuDNN 8.3 groups run on the fp32 cores, except narrow ones. Its data gradient with a stride also visits
+// positions that no output used, and computes few groups at a time.
 double grouped_ns(double ns, const ConvolutionShape& s, bool strided, double flops, const ConvolutionConstants& c, const CardRates& card) {
   const GroupedConstants& g = card.grouped;
   const auto groups = static_cast<double>(s.groups);
@@ -78,7 +78,7 @@ double grouped_ns(double ns, const ConvolutionShape& s, bool strided, double flo
   const bool narrow = channels <= (!strided && groups > g.few_groups ? g.narrow_of_many : g.narrow);
   if (narrow && (!strided || static_cast<double>(s.in_channels) >= g.many_channels)) return ns;
   const double one_by_one = narrow ? std::max(1.0, g.at_once / std::max(g.few_groups, groups)) : 1;
-  // Products of few channels fill a part of a tile, and few groups a part of the card.
+  // Products of few channels fill only a part of a tile, and few groups fill only a part of the card.
   const double filled = narrow ? g.filled_narrow
                                : std::min(1.0, static_cast<double>(std::max(s.in_channels, s.out_channels)) / groups / g.tile) *
                                      std::pow(std::min(1.0, groups / g.many_groups), g.groups_power);
@@ -86,8 +86,8 @@ double grouped_ns(double ns, const ConvolutionShape& s, bool strided, double flo
   return std::max(ns, 1e9 * flops / rate * (strided ? c.grouped_strided * one_by_one : 1));
 }
 
-// How long Winograd's way takes without tensor cores, for a window of 3x3, one group and a stride of 1: the faster of two implementations.
-// `bytes`, `memory_ns`: of the tensors, and the time to move them. `rate`: of the products.
+// The time of Winograd's algorithm without tensor cores, for a window of 3x3, one group and a stride of 1: the faster of two
+// implementations. `bytes` is the size of the tensors, `memory_ns` the time to move them, `rate` the products' sustained rate.
 double winograd_ns(const ConvolutionShape& s, double bytes, double memory_ns, double rate, const ConvolutionConstants& c,
                    const CardRates& card) {
   const bool gradient = s.pass == Pass::data_gradient, split = s.pass == Pass::weight_gradient;
@@ -97,8 +97,7 @@ double winograd_ns(const ConvolutionShape& s, double bytes, double memory_ns, do
   const int64_t* made = gradient ? s.in : s.out;
   const bool high_first = s.window[0] == 3;
   const double high = static_cast<double>(high_first ? made[0] : made[1]), wide = static_cast<double>(high_first ? made[1] : made[2]);
-  // Several kernels: blocks of 4x4 outputs, with 36 products over all blocks instead of 144, between kernels that transform tensors and
-  // weights.
+  // Several kernels: for a block of 4x4 outputs 36 multiplications instead of 144, between kernels that transform tensors and weights.
   const double blocks = batch * std::ceil(high / 4) * std::ceil(wide / 4);
   const Product blocks_product = split ? Product{36, to, from, blocks} : Product{36, blocks, to, from};
   const double transformed_bytes = 2.0 * 36 * 4 * (blocks * (from + to) + from * to);
@@ -106,7 +105,7 @@ double winograd_ns(const ConvolutionShape& s, double bytes, double memory_ns, do
       tiled_ns(blocks_product, kWinogradTiles, rate * c.winograd, c.narrow, c.winograd_k_overhead, c.winograd_waves, 8, split, card);
   const double apart_ns = products.ns + 1e9 * (bytes + transformed_bytes) / card.dram_bytes_per_s + 3 * c.start_ns;
   if (split) return apart_ns;
-  // One kernel: a block of threads has 32 channels and 32 blocks of 2x2 outputs, of two images or of a wide part of one.
+  // One kernel: a block of threads computes 32 channels of 32 blocks of 2x2 outputs, from two images or from a wide part of one.
   const double rows2 = std::ceil(high / 2), columns2 = std::ceil(wide / 2);
   const double cut = std::ceil(to / 32) * std::min(std::ceil(batch / 2) * std::ceil(rows2 / 4) * std::ceil(columns2 / 4),
                                                    batch * std::ceil(rows2 / 4) * std::ceil(columns2 / 8));
@@ -124,13 +123,13 @@ Estimate in_precision(const Operation& operation, Precision precision, const Car
   const bool tensor = card.tensor_cores[precision];
   const auto batch = static_cast<double>(s.batch), groups = static_cast<double>(std::max<int64_t>(1, s.groups));
   const double element = operation.element_bytes;
-  // Tensor cores take channels in eights: fewer are padded.
+  // Tensor cores work on eight channels at a time: other numbers of channels are padded.
   const double in_channels = static_cast<double>(s.in_channels) / groups, out_channels = static_cast<double>(s.out_channels) / groups;
   const double x_channels = tensor ? up(in_channels, 8) : in_channels, y_channels = tensor ? up(out_channels, 8) : out_channels;
   const double in = volume(s.in), out = volume(s.out), window = volume(s.window);
   const double x_bytes = batch * groups * in_channels * in * element, y_bytes = batch * groups * out_channels * out * element,
                w_bytes = groups * in_channels * out_channels * window * element;
-  double phases = 1, positions = 1;  // data gradient with a stride: positions that see the same part of the window are one product
+  double phases = 1, positions = 1;  // data gradient with a stride: all positions that use the same part of the window are one product
   bool stride_1 = true;
   for (int i = 0; i < 3; ++i) {
     const auto stride = static_cast<double>(std::max<int64_t>(1, s.stride[i]));
@@ -143,11 +142,11 @@ Estimate in_precision(const Operation& operation, Precision precision, const Car
   double memory_ns = moving_ns(bytes, 1, 1, card);
   const double rate = card.sustained_flop_per_s[precision];
 
-  // Kernels of tensor cores put narrow groups side by side, until they fill the narrowest tile: what lies between groups is zero.
+  // Tensor core kernels put narrow groups side by side until they fill the narrowest tile. The products between different groups are zeros.
   const double beside =
       tensor && in_channels > 1 ? std::clamp(std::floor(std::end(kTensorTiles)[-1].n / std::max(x_channels, y_channels)), 1.0, groups) : 1;
   const double blocks_of_groups = std::ceil(groups / beside);
-  // Forward kernels of plain cores make 16 channels at least, of which fewer are wanted or not.
+  // Forward kernels without tensor cores compute at least 16 channels, even where fewer are needed.
   const double x_wide = x_channels * beside, y_wide = tensor ? y_channels * beside : std::max(y_channels, 16.0);
   Product product{blocks_of_groups, batch * out, y_wide, x_wide * window};
   if (gradient) product = {blocks_of_groups * phases, batch * positions, x_wide, y_channels * beside * window / phases};
@@ -158,17 +157,17 @@ Estimate in_precision(const Operation& operation, Precision precision, const Car
     return tiled_ns(product, tiles, rate * c.efficiency, c.narrow, c.k_overhead, c.least_waves, k_step, split, card);
   };
   Tiled compute = tensor ? tiled(kTensorTiles) : tiled(kTiles);
-  // Many full waves hide what few do not, but no kernel is faster than this.
+  // Overheads matter less with many full waves, but no kernel is faster than this.
   compute.ns = std::max(compute.ns, 1e9 * 2 * product.batch * product.m * product.n * product.k / (rate * c.most_rate));
   if (strided) compute.ns *= c.strided;
-  const bool few = in_channels == 1 || (groups == 1 && in_channels < 4);  // an image's, or depthwise: kernels of their own
+  const bool few = in_channels == 1 || (groups == 1 && in_channels < 4);  // an image's channels, or depthwise: these have their own kernels
   if (tensor && !few && (s.in_channels % 4 != 0 || s.out_channels % 4 != 0)) compute.ns *= c.uneven;
   if (tensor && few && (window > 9 || pass != Pass::weight_gradient)) compute.ns *= c.few_channels;
   const double flops = 2 * batch * groups * in_channels * out_channels * out * window;
   if (tensor && groups > 1 && in_channels > 1) compute.ns = grouped_ns(compute.ns, s, strided, flops, c, card);
-  if (groups > 1 && in_channels == 1) {  // depthwise: kernels of their own, on the cores of fp32
+  if (groups > 1 && in_channels == 1) {  // depthwise: these have their own kernels, on the fp32 cores
     if (!tensor || !s.by_library) {
-      // PyTorch's own compute in fp32 whatever they read. Their data gradient goes over every position of the input, whatever the stride.
+      // PyTorch's own kernels compute in fp32 for all types. Their data gradient visits every position of the input for any stride.
       const ConvolutionConstants& own = card.convolution[Precision::fp32][pass];
       const double own_ns = 1e9 * flops * (gradient ? in / out : 1) / (card.peak_flop_per_s[Precision::fp32] * own.depthwise);
       memory_ns = moving_ns(x_bytes + y_bytes + w_bytes, own.depthwise_passes, 1, card);
@@ -192,7 +191,8 @@ Estimate in_precision(const Operation& operation, Precision precision, const Car
       bound = Bound::compute;
     }
   }
-  // Tensor cores want the channels together and in eights: otherwise tensors are turned around, or widened, in kernels of their own.
+  // Tensor cores need channels-last layout and a multiple of eight channels. Otherwise separate kernels change the layout or pad the
+  // tensors.
   if (tensor && in_channels > 1) {
     const auto unfit = [&](int64_t channels) { return !s.channels_last || channels % 8 != 0; };
     const double turned_bytes = (unfit(s.in_channels) && !few ? x_bytes : 0) + (unfit(s.out_channels) ? y_bytes : 0);
@@ -204,7 +204,7 @@ Estimate in_precision(const Operation& operation, Precision precision, const Car
 
 }  // namespace
 
-// Where TF32 may be used fp32 may be, too: the libraries take what is faster. No depthwise kernel uses it.
+// Where TF32 is allowed, libraries use it or fp32, whichever is faster. No depthwise kernel uses TF32.
 Estimate convolution_time(const Operation& operation, const CardRates& card) {
   if (operation.convolution.pass == Pass::backward) {  // one operator, a kernel for each gradient
     Operation part = operation;
@@ -238,7 +238,7 @@ void read_convolution_constants(const Constants& constants, CardRates* card) {
   for (size_t p = 0; p < kPrecisionCount; ++p) {
     const auto precision = static_cast<Precision>(p);
     for (const Pass pass : {Pass::forward, Pass::data_gradient, Pass::weight_gradient}) {
-      // Without tensor cores, numbers of two bytes are multiplied by the kernels of fp32.
+      // Without tensor cores, the kernels of fp32 multiply numbers of two bytes.
       const Precision kernels = card->tensor_cores[precision] ? precision : Precision::fp32;
       const auto of = [&](const char* name) {
         return constants.of_operation(OperationKind::convolution, kernels, std::string(pass_name(pass)) + "_" + name);

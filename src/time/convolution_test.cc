@@ -1,4 +1,5 @@
-// Paper and pencil: an A100 (108 multiprocessors, 19.5 TFLOP/s in fp32, 312 in fp16, 2039 GB/s) that reaches all of its datasheet.
+// Times computed by hand, for an A100 (108 multiprocessors, 19.5 TFLOP/s in fp32, 312 in fp16, 2039 GB/s) that reaches its datasheet's
+// rates.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -58,12 +59,12 @@ ConvolutionShape square(Pass pass, int64_t batch, int64_t channels, int64_t to, 
 }
 
 TEST(Convolution, ForwardIsAProductOfPositionsChannelsAndWindow) {
-  // 1x1: 27 x 64 x 64 positions = 864 tiles of 128, 256 channels = 2: 1728 tiles, 16 a multiprocessor, no more. 2 x 110592 x 256 x 2048
+  // 1x1: 27 x 64 x 64 positions are 864 tiles of 128, 256 channels are 2: 1728 tiles, exactly 16 a multiprocessor. 2 x 110592 x 256 x 2048
   // / 19.5e12.
   const Duration found = duration(square(Pass::forward, 27, 2048, 256, 64, 1));
   EXPECT_NEAR(found.expected_ns, 1e9 * 2 * 110592 * 256 * 2048 / 19.5e12 + 1000, 10);
   EXPECT_EQ(found.bound, Bound::compute);
-  // One tile too many for the last wave: half of the card waits.
+  // Now the last wave is not full: about half of the card waits in it.
   EXPECT_GT(duration(square(Pass::forward, 28, 2048, 256, 64, 1)).expected_ns / found.expected_ns, 1.01);
 }
 
@@ -79,7 +80,7 @@ TEST(Convolution, WeightGradientCutsItsLongSum) {
 }
 
 TEST(Convolution, WinogradNeedsFewerProducts) {
-  // 3x3 on 4x4 blocks: a quarter of the products; its transformed tensors are moved besides. 5x5 and strides have no such way.
+  // 3x3 on 4x4 blocks: a quarter of the products, and the transformed tensors are moved, too. Not for 5x5 or strides.
   const double direct = 1e9 * 2 * 32 * 64 * 64 * 512.0 * 512 * 9 / 19.5e12;
   const double found = duration(square(Pass::forward, 32, 512, 512, 64, 3)).expected_ns;
   const double blocks = 32 * 16 * 16;
@@ -92,7 +93,8 @@ TEST(Convolution, WinogradNeedsFewerProducts) {
 }
 
 TEST(Convolution, StridedDataGradientOfAPointWritesAllPositions) {
-  // 1x1 with stride 2: a quarter of the positions has products, all are written: its 822 MB three times, the other tensors once.
+  // 1x1 with stride 2: a quarter of the positions has products, but all are written. Its 822 MB are moved three times, the other tensors
+  // once.
   const ConvolutionShape shape = square(Pass::data_gradient, 64, 256, 128, 112, 1, 2);
   const double x = 64.0 * 256 * 112 * 112 * 4, y = 64.0 * 128 * 56 * 56 * 4, w = 256.0 * 128 * 4;
   const Duration found = duration(shape);
@@ -101,14 +103,14 @@ TEST(Convolution, StridedDataGradientOfAPointWritesAllPositions) {
 }
 
 TEST(Convolution, DepthwiseRunsOnPlainCores) {
-  // 3x3, 512 channels each for itself, fp16: 2 x 64 x 512 x 56 x 56 x 9 at a tenth of 19.5 TFLOP/s; bytes twice are less.
+  // 3x3, 512 depthwise channels, fp16: 2 x 64 x 512 x 56 x 56 x 9 at a tenth of 19.5 TFLOP/s. Moving the bytes twice is shorter.
   const ConvolutionShape shape = square(Pass::forward, 64, 512, 512, 56, 3, 1, 512);
   EXPECT_NEAR(duration(shape, Precision::fp16, 2).expected_ns, 1e9 * 2 * 64 * 512.0 * 56 * 56 * 9 / 1.95e12 + 1000, 10);
 }
 
 TEST(Convolution, DepthwiseInFp32GoesOverTheInput) {
-  // The data gradient of a stride of 2 looks at four times as many positions as the output has, at a tenth of 19.5 TFLOP/s; nothing
-  // before it but a launch.
+  // The data gradient of a stride of 2 visits four times the output's positions, at a tenth of 19.5 TFLOP/s; before it there is only a
+  // launch.
   const ConvolutionShape shape = square(Pass::data_gradient, 64, 512, 512, 56, 3, 2, 512);
   const double found = duration(shape).expected_ns;
   EXPECT_NEAR(found, 1e9 * 2 * 64 * 512.0 * 56 * 56 * 9 / 1.95e12 + 2500, 10);
@@ -123,7 +125,7 @@ TEST(Convolution, WindowsAbove7x7AreSlowWhereChannelsLieTogether) {
 }
 
 TEST(Convolution, PyTorchsOwnKernelsComputeInFp32WhateverTheyRead) {
-  // A tenth of 19.5 TFLOP/s in any precision, one kernel a gradient, and a launch each.
+  // A tenth of 19.5 TFLOP/s in any precision, and one kernel with one launch for each gradient.
   ConvolutionShape shape = square(Pass::forward, 64, 512, 512, 56, 3, 1, 512);
   shape.by_library = false;
   const double one = 1e9 * 2 * 64 * 512.0 * 56 * 56 * 9 / 1.95e12 + 2500;
@@ -133,8 +135,8 @@ TEST(Convolution, PyTorchsOwnKernelsComputeInFp32WhateverTheyRead) {
 }
 
 TEST(Convolution, GroupsThatLieTogetherMayHaveNoKernelOfTensorCores) {
-  // 4 groups of 64 channels, 3x3, fp16: half of a tile of 128, and few groups: of a fifth of 19.5 TFLOP/s. NCHW is turned around, and then
-  // has tensor cores' kernels.
+  // 4 groups of 64 channels, 3x3, fp16: half of a tile of 128, and few groups, at a fifth of 19.5 TFLOP/s. In NCHW layout the tensors are
+  // first moved to channels-last; then tensor cores compute them.
   ConvolutionShape shape = square(Pass::weight_gradient, 64, 256, 256, 56, 3, 1, 4);
   const double full = 1e9 * 2 * 64 * 256.0 * 64 * 56 * 56 * 9 / 3.9e12;
   const double plain = full * 2 * std::pow(32 / 4, 0.25);
@@ -147,7 +149,7 @@ TEST(Convolution, GroupsThatLieTogetherMayHaveNoKernelOfTensorCores) {
   // Two groups of 128 fill their tiles.
   shape.groups = 2;
   EXPECT_NEAR(duration(shape, Precision::fp16, 2).expected_ns, 2 * full * std::pow(32 / 2, 0.25) + 1000, 10);
-  // 40 and 48 channels have kernels of tensor cores, but not in four groups.
+  // 40 and 48 channels have tensor core kernels, but not in four groups.
   const auto groups_of_48 = [](int64_t groups) {
     return duration(square(Pass::forward, 64, 48 * groups, 48 * groups, 56, 3, 1, groups), Precision::fp16, 2).expected_ns;
   };
@@ -155,7 +157,7 @@ TEST(Convolution, GroupsThatLieTogetherMayHaveNoKernelOfTensorCores) {
 }
 
 TEST(Convolution, NarrowGroupsAreComputedSideBySide) {
-  // 32 groups of 8 are four at a time, as 8 groups of 32 whose products between groups are of zeros; fewer than 8 channels are as 8.
+  // 32 groups of 8 are computed four at a time, as 8 groups of 32 with zeros between the groups. Fewer than 8 channels count as 8.
   const auto forward = [](int64_t channels, int64_t groups) {
     return duration(square(Pass::forward, 64, channels, channels, 56, 5, 1, groups), Precision::fp16, 2).expected_ns;
   };
@@ -170,12 +172,12 @@ TEST(Convolution, ChannelsThatAreNoMultipleOfFourTakeLonger) {
 }
 
 TEST(Convolution, StridedGradientsOfGroupsAreSlow) {
-  // Positions that no output saw: four times as long. Of 4 groups of 16 channels, 11/4 as long as that, since 11 run at a time.
+  // Four times as long, for positions that no output used. 4 groups of 16 channels need 11/4 of that, because 11 run at a time.
   const double plain = 1e9 * 2 * 64 * 256.0 * 64 * 28 * 28 * 9 / 3.9e12 * 2 * std::pow(32 / 4, 0.25);
   EXPECT_NEAR(duration(square(Pass::data_gradient, 64, 256, 256, 56, 3, 2, 4), Precision::fp16, 2).expected_ns, 4 * plain + 1000, 10);
   const double narrow = 1e9 * 2 * 64 * 64.0 * 16 * 28 * 28 * 9 / (3.9e12 * 0.3);
   EXPECT_NEAR(duration(square(Pass::data_gradient, 64, 64, 64, 56, 3, 2, 4), Precision::fp16, 2).expected_ns, 11 * narrow + 1000, 10);
-  // Narrow ones of many channels have kernels of their own.
+  // Narrow groups of many channels have their own kernels.
   EXPECT_LT(duration(square(Pass::data_gradient, 64, 256, 256, 56, 3, 2, 16), Precision::fp16, 2).expected_ns, plain / 4);
 }
 
@@ -183,7 +185,7 @@ TEST(Convolution, GroupsInNchwTakeLongerThanTheirProducts) {
   ConvolutionShape shape = square(Pass::forward, 64, 256, 256, 56, 3, 1, 4);
   shape.channels_last = false;
   const double groups = duration(shape, Precision::fp16, 2).expected_ns;
-  shape.in_channels = shape.out_channels = 32;  // 8 a group: as their products
+  shape.in_channels = shape.out_channels = 32;  // 8 a group: the time of their products
   const double few = duration(shape, Precision::fp16, 2).expected_ns;
   EXPECT_GT(groups, 4 * few);
 }
@@ -193,17 +195,17 @@ TEST(Convolution, TensorCoresWantChannelsTogetherAndInEights) {
   const double together = duration(shape, Precision::fp16, 2).expected_ns;
   shape.channels_last = false;
   const double x = 256.0 * 256 * 56 * 56 * 2;
-  // Half of both tensors' bytes is turned around: read and written once more.
+  // Half of both tensors' bytes change their layout: they are read and written once more.
   EXPECT_NEAR(duration(shape, Precision::fp16, 2).expected_ns, together + 1e9 * 2 * x / 2.039e12 + 2000, 10);
   EXPECT_EQ(duration(square(Pass::forward, 64, 3, 64, 112, 7), Precision::fp16, 2).bound, Bound::compute);
-  // 252 channels are widened first: their tensor is read and written once more.
+  // 252 channels are padded first: their tensor is read and written once more.
   const double eights = duration(square(Pass::forward, 256, 256, 256, 56, 1), Precision::fp16, 2).expected_ns;
   const double odd = duration(square(Pass::forward, 256, 252, 256, 56, 1), Precision::fp16, 2).expected_ns;
   EXPECT_GT(odd, eights + 1e9 * 0.9 * x * 252 / 256 / 2.039e12);
 }
 
 TEST(Convolution, FewChannelsAreMadeAsSixteen) {
-  // Kernels that make 4 channels are those that make 16: as long as for all of them.
+  // Kernels for 4 channels compute 16: the time is the same as for 16.
   const double sixteen = duration(square(Pass::forward, 64, 512, 16, 64, 5)).expected_ns;
   EXPECT_NEAR(duration(square(Pass::forward, 64, 512, 4, 64, 5)).expected_ns, sixteen, 0.01 * sixteen);
 }

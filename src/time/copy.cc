@@ -9,7 +9,7 @@ Estimate copy_time(const Operation& operation, const CardRates& card) {
   const double launches = std::max<double>(1, static_cast<double>(operation.launches));
   if (operation.to_host || operation.from_host) {
     const double bytes = static_cast<double>(std::max(operation.bytes_read, operation.bytes_written));
-    // The driver copies what is not pinned to a buffer of its own first, piece by piece, while the piece before crosses the bus.
+    // The driver first copies memory that is not pinned to its own buffer, piece by piece, while the previous piece crosses the bus.
     const double rate = operation.pageable ? std::min(card.link_bytes_per_s, card.pageable_bytes_per_s) : card.link_bytes_per_s;
     return {launches * c.floor_ns + 1e9 * bytes / rate, Bound::link};
   }

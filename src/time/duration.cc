@@ -15,7 +15,7 @@
 namespace gpucast {
 namespace {
 
-// The datasheet's rate, and the name of the unit it is of: what has no unit of its own runs in another.
+// The datasheet's rate for a precision, and the unit that it belongs to. A precision without its own unit runs in another one.
 struct Peak {
   double flop_per_s = 0;
   std::string unit;
@@ -31,7 +31,7 @@ Peak peak(const Gpu& gpu, Precision precision) {
   };
   switch (precision) {
     case Precision::fp64: {
-      // Half the fp32 rate on the cards made for it (capability X.0), a 32nd or 64th on others.
+      // Half the fp32 rate on cards made for fp64 (capability X.0), a 32nd or 64th on others.
       Peak fp32 = first({"fp32"});
       fp32.flop_per_s *= gpu.compute_minor == 0 ? 0.5 : gpu.compute_major >= 8 ? 1.0 / 64 : 1.0 / 32;
       return fp32;
@@ -98,7 +98,7 @@ CardRates card_rates(const Gpu& gpu, const std::string& constants_json) {
     const Peak found = peak(gpu, precision);
     card.peak_flop_per_s[precision] = found.flop_per_s;
     card.sustained_flop_per_s[precision] = found.flop_per_s * constants.rate(found.unit + "_fraction");
-    // A card of little power cannot keep its clock up: what its watts buy is less than its peak.
+    // A card with a low power limit cannot keep its clock: its watts allow fewer FLOP/s than its peak.
     if (gpu.power_w > 0) {
       const double bought =
           gpu.power_w * constants.rate(found.unit + "_flop_per_joule") * (found.flop_per_s / gpu.peak_flop_per_s.at(found.unit));
@@ -109,7 +109,7 @@ CardRates card_rates(const Gpu& gpu, const std::string& constants_json) {
       card.interval[kind][precision] = {constants.of_operation(kind, precision, "low" + own),
                                         constants.of_operation(kind, precision, "high" + own)};
     }
-    // The kernels are those of the unit it runs in.
+    // A precision uses the kernels of the unit that it runs in.
     const Precision unit = precision_from_name(found.unit);
     GemmConstants& gemm = card.gemm[precision];
     const auto of_gemm = [&](const char* name) { return constants.of_operation(OperationKind::gemm, unit, name); };

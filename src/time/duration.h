@@ -11,16 +11,16 @@
 
 namespace gpucast {
 
-// What an operation waits for: arithmetic; device memory; the least time of a launch; multiprocessors that have no more to do (its last
-// wave is not full); the bus to the host or between cards.
+// What an operation waits for: arithmetic; device memory; the least time of a launch; its last wave, which leaves multiprocessors idle; the
+// bus to the host or between cards.
 enum class Bound : uint8_t { compute, memory, launch, tail, link, count_ };
 const char* bound_name(Bound bound);
 
 struct Duration {
   double expected_ns = 0;
-  double low_ns = 0, high_ns = 0;  // 9 of 10 lie between
+  double low_ns = 0, high_ns = 0;  // 90 % of measured times are between these
   Bound bound = Bound::launch;
-  double ideal_ns = 0;  // of a card at its datasheet's rates that does nothing else: max of FLOPs and bytes
+  double ideal_ns = 0;  // at the datasheet's rates: the longer of the FLOPs' time and the bytes' time
 };
 
 // The card with its constants looked up: made once, used for each operation. Constants come in three layers, the later over the earlier:

@@ -12,7 +12,7 @@
 namespace gpucast {
 namespace {
 
-// Ten multiprocessors at 1 GHz, each of which takes 1 ns for one step of k of a 128 x 128 tile. Memory and L2 take no time.
+// Ten multiprocessors at 1 GHz. Each needs 1 ns for one step of k of a 128 x 128 tile. Memory and L2 need no time.
 CardRates paper_card() {
   CardRates card;
   card.capability = 80;
@@ -54,7 +54,7 @@ TEST(GemmTime, TilesGoInWaves) {
   EXPECT_EQ(gemm_time(product(10, 128, 128, 1024), card).bound, Bound::compute);
   EXPECT_DOUBLE_EQ(gemm_time(product(11, 128, 128, 1024), card).ns, 1000 + 2048);  // the second wave holds one tile
   EXPECT_EQ(gemm_time(product(11, 128, 128, 1024), card).bound, Bound::tail);
-  EXPECT_DOUBLE_EQ(gemm_time(product(10, 129, 128, 1024), card).ns, 1000 + 2048);  // a row more is a tile more
+  EXPECT_DOUBLE_EQ(gemm_time(product(10, 129, 128, 1024), card).ns, 1000 + 2048);  // one more row needs one more tile
   card.gemm[Precision::fp32].wave_smoothing = 1;
   EXPECT_DOUBLE_EQ(gemm_time(product(11, 128, 128, 1000), card).ns, 1000 + 1100);
 }
@@ -93,7 +93,7 @@ TEST(Together, AShortOneIsHiddenAndTwoAlikeOverlapInPart) {
   EXPECT_DOUBLE_EQ(together_ns(100, 100, 0), 100);
 }
 
-// 989.4 TFLOP/s of 700 W, and 312 of 400: how much lower the clock falls.
+// The clock falls lower on a card with 989.4 TFLOP/s from 700 W than on one with 312 from 400 W.
 TEST(CardRates, TheMoreAWattPaysForTheLowerALongProductsClock) {
   const auto throttle = [](const char* gpu, double constant) {
     const std::string file = fmt::format(
@@ -102,7 +102,7 @@ TEST(CardRates, TheMoreAWattPaysForTheLowerALongProductsClock) {
   };
   EXPECT_NEAR(throttle("h200", 0.2), 0.2 * 989.4 / 700, 1e-6);
   EXPECT_NEAR(throttle("a100-80", 0.2), 0.2 * 312 / 400, 1e-6);
-  EXPECT_DOUBLE_EQ(throttle("h200", 0.3), 0.36);  // no card was seen to lose more
+  EXPECT_DOUBLE_EQ(throttle("h200", 0.3), 0.36);  // the most that a measured card lost
 }
 
 TEST(GemmTime, AHalfOfL2KeepsItsOwnCopy) {
@@ -113,7 +113,7 @@ TEST(GemmTime, AHalfOfL2KeepsItsOwnCopy) {
   card.dram_bytes_per_s = 1e9;
   const Operation small = product(1, 128, 128, 1024);  // 524 KB each, of 1 MB
   EXPECT_LT(gemm_time(small, card).ns, 10'000);
-  card.l2_copies = 2;  // 24 KB more than half of it: so much of twice that comes from memory
+  card.l2_copies = 2;  // 24 KB more than half of L2: that part comes from memory, twice
   EXPECT_NEAR(gemm_time(small, card).ns, 1000 + 2 * 524'288 * (524'288 / 5e5 - 1), 1000);
 }
 
@@ -143,11 +143,11 @@ TEST(GemmTime, WaitsForMemoryOrTheLaunch) {
   EXPECT_DOUBLE_EQ(gemm_time(product(1, 0, 128, 64), paper_card()).ns, 1000);  // nothing to compute
 }
 
-// One tile on ten multiprocessors: k is cut. 8 parts of 128 take an eighth of the time; the sums cost what split_cycles says.
+// One tile on ten multiprocessors: k is cut. 8 parts of 128 need an eighth of the time; their sum costs split_cycles.
 TEST(GemmTime, AFewTilesShareTheirK) {
   CardRates card = paper_card();
   GemmConstants& c = card.gemm[Precision::bf16];
-  c.edge = 1e9;  // smaller tiles are no way out: with the largest two, 128 / 256 + 128 / 128 - 1.5 = 0
+  c.edge = 1e9;  // smaller tiles do not help: with the largest two, 128 / 256 + 128 / 128 - 1.5 = 0
   EXPECT_DOUBLE_EQ(gemm_time(product(1, 256, 128, 1024, Precision::bf16), card).ns, 1000 + 2 * 1024 / 8.0);
   c.split_cycles = 300;
   EXPECT_DOUBLE_EQ(gemm_time(product(1, 256, 128, 1024, Precision::bf16), card).ns, 1000 + 300 + 2 * 1024 / 8.0);
@@ -199,13 +199,13 @@ TEST(AttentionTime, BlocksOfQueriesWalkOverKeys) {
   AttentionConstants& c = card.attention[Precision::bf16];
   card.launch_ns = 1000;
   c.l2_bytes_per_cycle = 1e30;
-  // 16 heads x 128 queries are 16 blocks, two waves; a key takes 2 products of 128 x 128, so 2 ns.
+  // 16 heads x 128 queries are 16 blocks, two waves. A key needs 2 products of 128 x 128, so 2 ns.
   EXPECT_DOUBLE_EQ(attention_time(attention(1, 128, false), card).ns, 1000 + 2 * 2 * 128);
-  // Causal: of 1024 keys on average 512 and half a block; 128 blocks, 13 waves.
+  // Causal: on average a block sees 512 of 1024 keys and half a block more; 128 blocks, 13 waves.
   EXPECT_DOUBLE_EQ(attention_time(attention(1, 1024, true), card).ns, 1000 + 13 * 2 * (512 + 64));
   c.efficiency = 0.5;
   EXPECT_DOUBLE_EQ(attention_time(attention(1, 128, false), card).ns, 1000 + 4 * 2 * 128);
-  // Exponentials are made on units of their own: of a key's 128 scores in 3 cycles of 1 ns, whatever the products take.
+  // Exponentials have their own units: 3 cycles of 1 ns for a key's 128 scores, independent of the products.
   c.softmax_cycles = 3;
   EXPECT_DOUBLE_EQ(attention_time(attention(1, 128, false), card).ns, 1000 + 2 * (4 + 3) * 128);
   Operation nothing = attention(1, 128, false);

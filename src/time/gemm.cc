@@ -19,7 +19,7 @@ constexpr double kParts[] = {1, 2, 3, 4, 6, 8, 12, 16, 32};
 
 struct Compute {
   double ns = std::numeric_limits<double>::infinity();
-  double full = 1;  // of the last wave's multiprocessors, the part that has a tile
+  double full = 1;  // the part of the multiprocessors that have a tile in the last wave
   GemmTiling tiling;
 };
 
@@ -27,13 +27,13 @@ struct Sizes {
   double batch, m, n, k, element;
 };
 
-// The library cuts the output into tiles, one at a time a multiprocessor. It takes the tile, and the number of parts of k, that is fastest.
+// The library cuts the output into tiles; a multiprocessor computes one at a time. It chooses the fastest tile and number of parts of k.
 Compute compute_time(const Sizes& s, std::span<const Tile> tiles, double largest_tile, bool may_split, double k_step, double rate,
                      const CardRates& card, const GemmConstants& c) {
   const double cycle_ns = 1e9 / card.clock_hz;
   const double l2_ns_a_byte = 1e9 / (c.l2_bytes_per_cycle * card.multiprocessors * card.clock_hz);
   const double sums_ns_a_part = s.batch * s.m * s.n * 8 * l2_ns_a_byte;  // written and read again, in fp32
-  const double clusters = card.capability >= 90 ? 2 : 1;                 // from Hopper on, two multiprocessors share what they read
+  const double clusters = card.capability >= 90 ? 2 : 1;                 // since Hopper, two multiprocessors share the bytes that they read
   Compute best;
   for (const Tile& tile : tiles) {
     if (tile.m * tile.n > largest_tile) continue;
@@ -56,7 +56,7 @@ Compute compute_time(const Sizes& s, std::span<const Tile> tiles, double largest
   return best;
 }
 
-// Of these bytes, those that are not in L2: none up to `warm` of it, all from twice that on.
+// The part of these bytes that is not in L2: none up to `warm` times its size, all from twice that size on.
 double cold(double bytes, double warm, double l2_bytes) { return bytes * (1 - std::clamp(2 - bytes / (warm * l2_bytes), 0.0, 1.0)); }
 
 Sizes sizes_of(const Operation& operation) {
@@ -93,7 +93,7 @@ Estimate gemm_time(const Operation& operation, const CardRates& card) {
   const double element = s.element;
   if (!tensor && !batched && shape.b_transposed) compute.ns *= c.transposed;
   if (tensor) {
-    // Tensor cores are fed 16 bytes at a time; rows that do not begin at a multiple of it take slower kernels.
+    // Tensor cores read 16 bytes at a time. Rows that do not begin at a multiple of 16 bytes need slower kernels.
     const double a_row = shape.a_transposed ? s.m : s.k, b_row = shape.b_transposed ? s.k : s.n;
     if (std::fmod(a_row * element, 16) != 0 || std::fmod(b_row * element, 16) != 0) compute.ns *= c.unaligned;
   }
@@ -103,7 +103,7 @@ Estimate gemm_time(const Operation& operation, const CardRates& card) {
       cold(a, c.warm_inputs, l2_bytes) + cold(b, batched ? c.warm_inputs : c.warm_weights, l2_bytes) + cold(out, c.warm_inputs, l2_bytes);
   const double memory_ns =
       1e9 * (from_dram / card.dram_bytes_per_s + (a + b + out - from_dram) / (c.l2_bytes_per_cycle * card.multiprocessors * card.clock_hz));
-  // Two dimensions of a few numbers: kernels without tiles, that wait for memory (cuBLAS' gemmSN).
+  // Where two dimensions are small, cuBLAS uses kernels without tiles that wait for memory (gemmSN).
   const int thin = (s.m <= c.thin) + (s.n <= c.thin) + (s.k <= c.thin);
   if (tensor && thin >= 2 && memory_ns * c.thin_passes < compute.ns) {
     const double thin_ns = memory_ns * c.thin_passes;

@@ -7,9 +7,9 @@
 namespace gpucast {
 namespace {
 
-constexpr double kNothingNs = 0.01;  // less is left of work that is done: sums of floating point
+constexpr double kNothingNs = 0.01;  // work with less than this left is done: floating point sums are not exact
 constexpr double kNever = std::numeric_limits<double>::infinity();
-constexpr size_t kDoneItems = 1024;  // of a stream that is never empty
+constexpr size_t kDoneItems = 1024;  // a stream that is never empty keeps at most this many done items
 
 }  // namespace
 
@@ -117,7 +117,7 @@ double GpuTimeline::when_done(EventId event) const { return done(event) ? event_
 
 double GpuTimeline::when_all_done() const { return ahead().finish(); }
 
-// What needs no time happens now, and the first work of each stream begins.
+// Events that are due happen now, and the first work of each stream begins.
 void GpuTimeline::begin_what_can() {
   for (bool more = true; more;) {
     more = false;
@@ -144,9 +144,9 @@ void GpuTimeline::begin_what_can() {
   std::erase_if(active_, [this](uint32_t stream) { return streams_[stream].empty(); });
 }
 
-// The first in line have what they ask for; those that the rest is not enough for share it.
+// Higher priorities get all that they demand. The first priority for which not enough is left shares the rest; later ones get nothing.
 void GpuTimeline::share_engines() {
-  if (active_.size() == 1) {  // nobody to share with
+  if (active_.size() == 1) {  // it has the card alone
     const Stream& stream = streams_[active_.front()];
     const Item& item = stream.items[stream.next];
     if (item.started) shares_[item.engine][stream.priority] = item.demand <= 1 ? 1 : 1 / item.demand;
@@ -182,7 +182,7 @@ double GpuTimeline::next_moment() {
   return next;
 }
 
-// To the next moment at which something begins or ends; false: there is none up to this time.
+// Goes to the next moment at which something begins or ends; false: there is none up to this time.
 bool GpuTimeline::step(double until_ns) {
   if (active_.empty()) return false;
   share_engines();
@@ -195,7 +195,7 @@ bool GpuTimeline::step(double until_ns) {
     if (!item.started) continue;
     const double share = share_of(stream, item);
     if (share <= 0) continue;
-    // What ends first does end, however small what is left of it beside the time that it is.
+    // The work that ends first must end now, even if its rest is too small to change the clock's floating point value.
     const bool ends = now_ns_ + item.remaining_ns / share <= next;
     item.remaining_ns -= (next - now_ns_) * share;
     if (!ends && item.remaining_ns > kNothingNs) continue;

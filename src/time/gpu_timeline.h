@@ -1,4 +1,4 @@
-// When work on GPUs begins and ends: streams whose work runs in order, events between them, and engines that they share.
+// When work on GPUs begins and ends. The work of a stream runs in order, events connect streams, and streams share engines.
 #pragma once
 
 #include <array>
@@ -9,7 +9,7 @@
 
 namespace gpucast {
 
-// What works for several streams at once. Copies between host and device, and between cards, go beside kernels.
+// A part of the card that several streams share. Copies between host and device, and between cards, run at the same time as kernels.
 enum class Engine : uint8_t { compute, to_device, to_host, link, count_ };
 
 // Times in nanoseconds, from any one point. The host asks for work in the order of its own time, which never goes back; it may wait.
@@ -21,42 +21,43 @@ class GpuTimeline {
   struct Work {
     double duration_ns = 0;  // when it runs alone
     Engine engine = Engine::compute;
-    double demand = 1;  // the part of the engine that it keeps busy then: engines that more is asked of than they have slow all down alike
-    size_t card = 0;    // each has engines of its own
+    double demand = 1;  // the part of the engine that it keeps busy when alone; above 1 in all, work of one priority slows down alike
+    size_t card = 0;    // each card has its own engines
   };
   using EventId = size_t;
 
-  // `keeps_spans`: span() may be asked; else only on_done() tells, and what is done takes no memory.
+  // `keeps_spans`: span() works. Without it only on_done() reports spans, and finished work needs no memory.
   explicit GpuTimeline(size_t streams = 0, bool keeps_spans = true) : streams_(streams), keeps_spans_(keeps_spans) {}
 
-  // Of streams that share an engine those of the lowest number go first, as CUDA counts priorities: 0 is the last, -5 the first.
+  // Among streams that share an engine, those with the lowest number go first, as in CUDA: 0 is the last priority, -5 the first.
   uint32_t add_stream(int priority);
 
-  // `ready_ns`: not before. Returns its number: 0, 1, ...
+  // The work does not begin before `ready_ns`. Returns its number: 0, 1, ...
   size_t add_work(uint32_t stream, double ready_ns, const Work& work);
-  // The event is there when all that was asked of the stream before is done.
+  // The event is complete when all earlier work of the stream is done.
   EventId record(uint32_t stream, double ready_ns);
   void wait(uint32_t stream, EventId event, double ready_ns);
   // The caller will not name the event again.
   void release(EventId event);
 
-  // When all that was asked of the stream is done; likewise for an event, for all streams. Nothing is decided about later times.
+  // The time at which all requested work of the stream is done; likewise for an event, and for all streams. The simulation goes no further
+  // than this time.
   double finish_stream(uint32_t stream);
   double finish_event(EventId event);
   double finish();
-  // All that happens up to this time.
+  // Simulates up to this time.
   void advance(double until_ns);
 
-  // How much of the stream is not done, works and events.
+  // How many works and events of the stream are not done.
   size_t pending(uint32_t stream) const { return streams_[stream].items.size() - streams_[stream].next; }
   bool done(EventId event) const { return events_[event].at_ns >= 0; }
   double event_ns(EventId event) const { return events_[event].at_ns; }  // below 0: not yet
-  // When no more than `most` are pending, if nothing else is asked for.
+  // The time at which at most `most` are pending, if no more work is added.
   double when_pending(uint32_t stream, size_t most) const;
   double when_done(EventId event) const;
   double when_all_done() const;
 
-  // Of work that is done.
+  // Only for work that is done.
   const Span& span(size_t work) const { return spans_[work]; }
   void on_done(std::function<void(size_t work, const Span& span)> told) { told_ = std::move(told); }
 
@@ -68,7 +69,7 @@ class GpuTimeline {
   struct Item {
     ItemKind kind;
     bool started;
-    uint16_t engine;  // of all cards
+    uint16_t engine;  // among the engines of all cards
     double ready_ns, remaining_ns, demand, start_ns;
     size_t index;  // of the work or the event
   };
@@ -103,7 +104,7 @@ class GpuTimeline {
   std::vector<Span> spans_;
   std::vector<Event> events_;
   std::vector<EventId> free_events_;
-  std::vector<std::array<double, kPriorities>> shares_;  // by engine of all cards: the rate of what runs on it
+  std::vector<std::array<double, kPriorities>> shares_;  // by engine of all cards and priority: the rate of the work that runs there
   std::function<void(size_t, const Span&)> told_;
   double now_ns_ = 0;
 };

@@ -25,7 +25,7 @@ TEST(GpuTimeline, AStreamsWorkRunsInOrderAndNotBeforeItWasAskedFor) {
 TEST(GpuTimeline, TwoStreamsShareTheCard) {
   GpuTimeline gpu(2);
   const size_t one = gpu.add_work(0, 0, {100, kCompute, 1}), other = gpu.add_work(1, 0, {50, kCompute, 1});
-  EXPECT_DOUBLE_EQ(gpu.finish(), 150) << "what both take together";
+  EXPECT_DOUBLE_EQ(gpu.finish(), 150) << "the time of both together";
   EXPECT_DOUBLE_EQ(gpu.span(other).end_ns, 100) << "at half its rate";
   EXPECT_DOUBLE_EQ(gpu.span(one).end_ns, 150);
 }
@@ -37,7 +37,7 @@ TEST(GpuTimeline, SmallKernelsRunBesideEachOther) {
   EXPECT_DOUBLE_EQ(gpu.finish(), 100);
   GpuTimeline three(3);
   for (uint32_t stream = 0; stream < 3; ++stream) three.add_work(stream, 0, {100, kCompute, 0.5});
-  EXPECT_DOUBLE_EQ(three.finish(), 150) << "one and a half cards are asked of one";
+  EXPECT_DOUBLE_EQ(three.finish(), 150) << "one card has work for one and a half";
 }
 
 TEST(GpuTimeline, CopiesGoBesideKernels) {
@@ -67,7 +67,7 @@ TEST(GpuTimeline, WhenTheHostWaitsLaterTimesStayOpen) {
   const size_t longer = gpu.add_work(1, 0, {1000, Engine::to_device, 1});
   const double waited = gpu.finish_stream(0);
   EXPECT_DOUBLE_EQ(waited, 100);
-  gpu.add_work(0, waited + 1, {100, Engine::to_device, 1});  // the host went on, and asked for the same engine
+  gpu.add_work(0, waited + 1, {100, Engine::to_device, 1});  // the host went on and adds work for the same engine
   EXPECT_DOUBLE_EQ(gpu.finish_stream(0), 301) << "both at half their rate from 101 on";
   EXPECT_DOUBLE_EQ(gpu.finish(), 1100);
   EXPECT_DOUBLE_EQ(gpu.span(longer).end_ns, 1100);
@@ -119,7 +119,7 @@ TEST(GpuTimeline, GoesOnOnlyToTheTimeThatItIs) {
   EXPECT_DOUBLE_EQ(gpu.when_pending(0, 2), 200);
   EXPECT_DOUBLE_EQ(gpu.when_done(event), 300);
   EXPECT_FALSE(gpu.done(event)) << "looking ahead decides nothing";
-  gpu.add_work(1, 150, {100, kCompute, 1});  // from here on both have half
+  gpu.add_work(1, 150, {100, kCompute, 1});  // from now on both have half
   EXPECT_DOUBLE_EQ(gpu.when_done(event), 400);
   gpu.advance(140);
   gpu.advance(1000);
@@ -138,7 +138,7 @@ TEST(GpuTimeline, NumbersOfEventsThatNobodyNamesAreUsedAgain) {
   }
 }
 
-// Whatever is asked: no engine does more than its share, streams run in order, and no time passes in which something could run.
+// For random work: no engine gives more than it has, streams run in order, and an engine is never idle while work could run.
 TEST(GpuTimeline, RandomWorkKeepsTheCardBusyAndInOrder) {
   std::mt19937 random(7);
   const auto number = [&](int below) { return static_cast<int>(random() % static_cast<unsigned>(below)); };

@@ -4,7 +4,7 @@
 
 namespace gpucast {
 
-// Each element's place is computed: whole numbers are divided, which takes longer than to move a few bytes.
+// Each element's address is computed with integer divisions, which need more time than moving a few bytes.
 Estimate indexing_time(const Operation& operation, const CardRates& card) {
   const double elements =
       static_cast<double>(std::min(operation.bytes_read, operation.bytes_written)) / std::max(1, operation.element_bytes);

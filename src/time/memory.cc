@@ -1,4 +1,4 @@
-// What kinds that are bound by memory share: bytes at the rate of L2 or of device memory, rows at the rate of multiprocessors.
+// Shared by the kinds that are bound by memory: bytes at the rate of L2 or of device memory, rows at the rate of multiprocessors.
 #include <algorithm>
 #include <cmath>
 #include <numbers>
@@ -10,8 +10,8 @@ namespace gpucast {
 
 namespace {
 
-// What of `bytes` comes from device memory, in ns: what fits into L2 was most likely left there by the operation before; of more, the
-// oldest is gone when it is read.
+// The time to read the part of `bytes` that is in device memory. Bytes that fit into L2 are most likely still there after the operation
+// before; of a larger tensor, the oldest bytes have been replaced when they are read.
 double dram_ns(double bytes, double passes, double dram_fraction, const CardRates& card) {
   const double share = card.l2_bytes > 0 ? bytes / card.l2_bytes : card.l2_none;
   const double in_l2 = std::clamp((card.l2_none - share) / (card.l2_none - card.l2_full), 0.0, 1.0);
@@ -50,11 +50,11 @@ Estimate time_by_bytes(const Operation& operation, const CardRates& card) {
 Estimate time_by_rows(const Operation& operation, const RowConstants& rows, const CardRates& card) {
   const BytesConstants& c = card.bytes[operation.kind];
   const auto count = static_cast<double>(operation.rows), columns = static_cast<double>(operation.columns);
-  // A row that is read again lies in L2 still, where L2 is large beside what the multiprocessors work on.
+  // A row that is read again is still in L2 where L2 is much larger than the rows in work.
   const double gone = std::clamp(1 - card.l2_full * card.l2_bytes / (card.multiprocessors * card.at_work_bytes), 0.0, 1.0);
   const double bytes = static_cast<double>(operation.bytes_read + operation.bytes_written), passes = 1 + (rows.passes - 1) * gone;
   const double memory_ns = dram_ns(bytes, passes, c.dram_fraction, card);
-  // Fewer threads hide less of what each waits for, but have more of the multiprocessor each.
+  // With fewer threads less of their waiting overlaps, but each has a larger part of the multiprocessor.
   const double busy_ns = 1e9 * count * (rows.row_cycles + rows.element_cycles * columns) * std::sqrt(2048.0 / card.threads) /
                          (card.multiprocessors * card.clock_hz);
   const double one_row_ns = 1e9 * std::ceil(columns / 1024) * rows.step_cycles / card.clock_hz;

@@ -1,4 +1,4 @@
-// Paper and pencil: an A100 (108 multiprocessors of 2048 threads at 1.41 GHz, 40 MiB of L2, 2039 GB/s) with round constants.
+// Times computed by hand, for an A100 (108 multiprocessors of 2048 threads at 1.41 GHz, 40 MiB of L2, 2039 GB/s) with round constants.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -55,7 +55,7 @@ TEST(Memory, LargeTensorsMoveAtTheSustainedRate) {
 TEST(Memory, WhatFitsIntoL2IsFaster) {
   // 10.15 MB are a quarter of L2. 108 x 1.41 GHz x 20 bytes = 3.0456 TB/s: 3.333 us.
   EXPECT_NEAR(ns(bytes(OperationKind::elementwise, 5'075'000, 5'075'000), Bound::memory), 3333 + 1500, 2);
-  // As much as L2 is large: half of it lies there. 41,943,040 / 2 / 1.0195 TB/s = 20.57 us.
+  // Tensors as large as L2: half of the bytes are in it. 41,943,040 / 2 / 1.0195 TB/s = 20.57 us.
   EXPECT_NEAR(ns(bytes(OperationKind::elementwise, 20'971'520, 20'971'520), Bound::memory), 20'570 + 1500, 2);
 }
 
@@ -85,7 +85,7 @@ TEST(Memory, CopiesGoOverTheBusOrAreTurnedAround) {
 }
 
 TEST(Memory, RepeatedAndJoinedTensorsComputeEachElementsPlace) {
-  // 216 million elements of 2 bytes are written, a nanosecond each on one of 108 multiprocessors: 2 ms; their bytes 864 MB take 0.85.
+  // 216 million elements of 2 bytes are written, one a nanosecond on each of 108 multiprocessors: 2 ms. Moving their 864 MB needs 0.85 ms.
   Operation cat = bytes(OperationKind::copy, 432'000'000, 432'000'000);
   cat.element_bytes = 2;
   cat.indexed = true;
@@ -93,17 +93,17 @@ TEST(Memory, RepeatedAndJoinedTensorsComputeEachElementsPlace) {
 }
 
 TEST(Memory, IndexingComputesEachElementsPlace) {
-  // 108 million elements of 4 bytes, a nanosecond each on one of 108 multiprocessors: 1 ms; their bytes 864 MB take 0.85.
+  // 108 million elements of 4 bytes, one a nanosecond on each of 108 multiprocessors: 1 ms. Moving their 864 MB needs 0.85 ms.
   EXPECT_NEAR(ns(bytes(OperationKind::indexing, 432'000'000, 432'000'000), Bound::compute), 1'000'000 + 2000, 1);
 }
 
 TEST(Rows, ABlockARowWaitsForItself) {
-  // 2 rows of 4096: 4 steps of 1000 ns one after another, whatever the card has idle.
+  // 2 rows of 4096: 4 steps of 1000 ns one after another, although most of the card is idle.
   Operation rows = bytes(OperationKind::elementwise, 2 * 4096 * 4, 2 * 4096 * 4);
   rows.rows = 2;
   rows.columns = 4096;
   EXPECT_NEAR(ns(rows, Bound::tail), 4000 + 1500, 1);
-  // 10,800 rows: 100 a multiprocessor, each 200 ns and 4096 ns: 429.6 us, beside 353.9 MB in 347.1 us.
+  // 10,800 rows, 100 a multiprocessor, each 200 ns and 4096 ns: 429.6 us. Moving the 353.9 MB needs 347.1 us.
   rows.rows = 10800;
   rows.bytes_read = rows.bytes_written = int64_t{10800} * 4096 * 4;
   EXPECT_NEAR(ns(rows, Bound::compute), together_ns(429'600, 347'120, 0.25) + 1500, 20);
@@ -120,7 +120,7 @@ TEST(Rows, NormalizationsAreToldApartByTheirBytes) {
   const int64_t rows = 1 << 16;
   const double once = 1e9 * 2 * rows * 1024 * 4 / 1.0195e12;
   EXPECT_NEAR(ns(normalization(rows, 1024, 0, 0), Bound::memory), once + 1000, 10);  // softmax
-  // Long rows are read half again; half of L2, 20 of 81 MiB that the multiprocessors work on, keeps its part of that.
+  // Half of a long row is read again. Half of L2 holds 20 of the 81 MiB that the multiprocessors work on: that part is read from L2.
   const double gone = 1 - 20.0 / 81;
   EXPECT_NEAR(ns(normalization(rows / 2, 2048, 0, 0), Bound::memory), once * (1 + 0.5 * gone) + 1000, 10);
   Operation backward = normalization(rows, 1024, rows * 1024 * 4, 0);  // softmax: twice, in two kernels
@@ -143,13 +143,13 @@ TEST(Collective, ARingSendsTwiceNMinus1OverN) {
   // 8 bytes: up and down a tree of 3 levels.
   reduce.bytes_read = reduce.bytes_written = 8;
   EXPECT_NEAR(ns(reduce, Bound::link), 6000 + 8000, 1);
-  // A card for a slot has no NVLink: 20 GB/s.
+  // A PCIe card has no NVLink: 20 GB/s.
   reduce.bytes_read = reduce.bytes_written = 800'000'000;
   const char* pcie = R"({"schema_version":1,"architectures":{"8.0":{"rates":{"source":"x","link_bytes_per_s":2e10}}}})";
   EXPECT_NEAR(ns(reduce, Bound::link, card_rates(find_gpu("a100-80-pcie"), pcie)) / 70e6, 1, 0.01);
 }
 
-// Numbers of the formulas are data, as the others: each moves what it is about.
+// The constants of the formulas are data, too: each changes the time that it belongs to.
 TEST(Formulas, ChangedNumbersMoveTheTimes) {
   const auto with = [](const std::string& kind, const std::string& number) {
     return card_rates(find_gpu("a100-80"),
@@ -196,7 +196,7 @@ TEST(Memory, BatchNormReadsItsInputsTwice) {
   EXPECT_NEAR(ns(norm, Bound::memory), 300e6 * 1.25 / 1.0195e3 + 1000, 50);
 }
 
-// A channel's block asks for 100 bytes in a cycle of 1.41 GHz: one for 0.141 TB/s, eight for more than there is.
+// A channel's block reads 100 bytes in a cycle at 1.41 GHz: one block reads 0.141 TB/s, eight blocks could read more than the memory gives.
 TEST(Memory, FewChannelsOfABatchNormCannotAskForAllOfTheMemory) {
   Operation norm = bytes(OperationKind::normalization, 100'000'000, 100'000'000);
   norm.rows = 1, norm.columns = 25'000'000, norm.element_bytes = 4, norm.per_channel = true;

@@ -6,7 +6,7 @@
 namespace gpucast {
 namespace {
 
-// Names as they stand in JSON, in the order of the enumeration.
+// The names in JSON, in the order of the enumeration.
 constexpr std::array kKinds = {"gemm", "convolution", "attention", "normalization", "reduction", "elementwise", "indexing",
                                "copy", "memset",      "optimizer", "collective",    "recurrent", "unknown"};
 constexpr std::array kPrecisions = {"fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "int8"};

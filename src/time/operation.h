@@ -1,5 +1,5 @@
-// What the GPU is asked to do, as plain data: one operation is what one operator of PyTorch (or one library call) launches. Sizes are of
-// what is computed, so that the same operation has a duration on every card.
+// The GPU's work as plain data. One operation is the work that one PyTorch operator or one library call launches. It has only the sizes of
+// the computation, so its duration can be computed for every card.
 #pragma once
 
 #include <compare>
@@ -21,13 +21,13 @@ enum class OperationKind : uint8_t {
   optimizer,      // multi-tensor kernels: an optimizer's step, clipping, gradient scaling
   collective,     // NCCL
   recurrent,      // cuDNN's LSTM, GRU
-  unknown,        // none of these: by its bytes
+  unknown,        // none of these; timed by its bytes
   count_,
 };
 const char* operation_kind_name(OperationKind kind);            // as in JSON: "gemm", ...
 OperationKind operation_kind_from_name(std::string_view name);  // count_: there is none
 
-// What the arithmetic runs in, not what lies in memory: fp32 numbers may be multiplied as tf32.
+// The precision of the arithmetic, not of the tensors in memory: fp32 numbers may be multiplied as tf32.
 enum class Precision : uint8_t { fp64, fp32, tf32, fp16, bf16, fp8, int8, count_ };
 const char* precision_name(Precision precision);
 Precision precision_from_name(std::string_view name);  // count_: there is none
@@ -49,7 +49,7 @@ struct ConvolutionShape {
   int64_t batch = 0, in_channels = 0, out_channels = 0, groups = 1;
   int64_t in[3] = {1, 1, 1}, out[3] = {1, 1, 1}, window[3] = {1, 1, 1}, stride[3] = {1, 1, 1};
   bool channels_last = false, transposed = false;
-  bool by_library = true;  // cuDNN; false: by PyTorch's own kernels, as narrow or wide depthwise ones are
+  bool by_library = true;  // cuDNN; false: PyTorch's own kernels, as for some depthwise convolutions
   friend auto operator<=>(const ConvolutionShape&, const ConvolutionShape&) = default;
 };
 
@@ -72,7 +72,7 @@ struct Operation {
   int64_t rows = 0, columns = 0;              // normalization, reduction: rows that are reduced, and their length
   bool per_channel = false;                   // normalization: batch norm, whose rows are channels
   bool strided = false;                       // copy, elementwise: neighbours in memory are not neighbours in the other tensor
-  bool indexed = false;                       // elementwise, copy: each element's place is computed, as of what is repeated or put together
+  bool indexed = false;                       // elementwise, copy: each element's address is computed, as in repeat() and cat()
   bool to_host = false, from_host = false;    // copy: over the bus
   bool pageable = false;                      // copy over the bus: the host's memory is not pinned
   Pass pass = Pass::forward;                  // normalization: batch norm's backward reads more than its forward

@@ -138,7 +138,7 @@ void set_fields(const Field<T> (&fields)[size], std::string_view of, element val
   }
 }
 
-// The shape of a product is what its time follows from: a line must give these of it.
+// A product's time is computed from its shape, so a line must give these fields.
 void require(object line, const char* kind, std::initializer_list<const char*> names) {
   object shape;
   bool there = line[kind].get(shape) == simdjson::SUCCESS;
@@ -155,7 +155,8 @@ void check_convolution(const ConvolutionShape& s) {
   if (std::ranges::count(s.stride, 0) > 0) throw BadLine{"a 'stride' is 0"};
 }
 
-// Sizes of a line that gives its shape alone: what its tensors hold, each once. In floating point: products of sizes go far.
+// The sizes that follow from a shape, where a line gives only the shape: each tensor's numbers once. In floating point, because products of
+// sizes may exceed 64 bits.
 struct Moved {
   double flops = 0, read = 0, written = 0;  // read, written: numbers, not bytes
 };
@@ -186,7 +187,7 @@ Moved moved(const ConvolutionShape& s) {
   }
 }
 
-// As attention.cc counts: a causal query sees half of the keys; backward makes five products instead of two.
+// As in attention.cc: a causal query sees half of the keys, and the backward has five products instead of two.
 Moved moved(const AttentionShape& s) {
   const auto keys = static_cast<double>(s.keys), head_dim = static_cast<double>(s.head_dim);
   const double value_dim = s.value_dim > 0 ? static_cast<double>(s.value_dim) : head_dim;
@@ -208,7 +209,7 @@ void put_sizes(const Moved& moved, Operation* out) {
   out->bytes_written = static_cast<int64_t>(std::min(moved.written * out->element_bytes, kMostBytes));
 }
 
-// What the shape says, where there must be one.
+// Checks the shape of a product. Computes its sizes from the shape where the line gives none.
 void check_shape(object line, Operation* operation) {
   bool has_sizes = false;
   for (const char* name : {"flops", "bytes_read", "bytes_written"}) has_sizes = has_sizes || line[name].error() == simdjson::SUCCESS;
@@ -264,7 +265,7 @@ Operation operation_of(element line) {
 }  // namespace
 
 Operation read_operation(std::string_view line, const std::function<std::string()>& where) {
-  thread_local simdjson::dom::parser parser;  // its memory serves the next line
+  thread_local simdjson::dom::parser parser;  // its memory is used again for the next line
   try {
     element parsed;
     const auto error = parser.parse(line.data(), line.size(), false).get(parsed);

@@ -9,11 +9,11 @@
 
 namespace gpucast {
 
-// One line. `where`: its place, for the Error of a line that is no operation. At least 64 bytes behind `line` may be read (GzipLines gives
-// them).
+// One line. `where`: the line's place in the file, for the Error of a line that is no operation. At least 64 bytes after the end of `line`
+// must be readable (GzipLines guarantees that).
 Operation read_operation(std::string_view line, const std::function<std::string()>& where);
 
-// Of a whole file, plain or gzip; "-" is standard input. Empty lines are skipped.
+// All operations of a file, plain or gzip; "-" is standard input. Empty lines are skipped.
 void read_operations(const std::string& path, const std::function<void(const Operation&)>& take);
 
 }  // namespace gpucast

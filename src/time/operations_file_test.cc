@@ -47,7 +47,7 @@ TEST(OperationsFile, EachFieldIsRead) {
            R"("window":[3],"channels_last":true}})");
   EXPECT_EQ(convolution.convolution.pass, Pass::weight_gradient);
   EXPECT_EQ(convolution.convolution.in[1], 6);
-  EXPECT_EQ(convolution.convolution.in[2], 1);  // what is not given stays 1
+  EXPECT_EQ(convolution.convolution.in[2], 1);  // dimensions that are not given stay 1
   const Operation attention =
       read(R"({"kind":"attention","attention":{"batch":1,"heads":2,"queries":3,"keys":4,"head_dim":5,"window":128,"causal":true}})");
   EXPECT_EQ(attention.attention.window, 128);
@@ -70,7 +70,7 @@ TEST(OperationsFile, SaysWhatIsWrong) {
   EXPECT_EQ(error_of(R"({"kind":"gemm")").rfind("this is no operation: it is no JSON", 0), 0U);
 }
 
-// Sizes of a line that gives its shape alone.
+// The sizes that follow from a line's shape.
 std::string sizes(const std::string& kind, const std::string& shape, const std::string& more = "") {
   const Operation found = read(fmt::format(R"({{"kind":"{0}","element_bytes":2,"{0}":{{{1}}}{2}}})", kind, shape, more));
   return fmt::format("{} {} {}", found.flops, found.bytes_read, found.bytes_written);
@@ -80,7 +80,7 @@ TEST(OperationsFile, AShapeTellsFlopsAndBytes) {
   EXPECT_EQ(sizes("gemm", R"("m":10,"n":20,"k":30)"), "12000 1800 400");  // 2 x 10 x 20 x 30; (10 + 20) x 30 x 2; 10 x 20 x 2
   EXPECT_EQ(sizes("gemm", R"("batch":3,"m":10,"n":20,"k":30,"a_transposed":true)"), "36000 5400 1200");
   EXPECT_EQ(sizes("gemm", R"("m":0,"n":20,"k":30)"), "0 0 0");
-  EXPECT_EQ(sizes("gemm", R"("m":10,"n":20,"k":30)", R"(,"flops":7)"), "7 0 0");  // what a line gives stays
+  EXPECT_EQ(sizes("gemm", R"("m":10,"n":20,"k":30)", R"(,"flops":7)"), "7 0 0");  // a size that the line gives stays
   EXPECT_EQ(sizes("gemm", R"("m":10,"n":20,"k":30)", R"(,"bytes_read":5,"bytes_written":6)"), "0 5 6");
   EXPECT_EQ(sizes("gemm", R"("m":10,"n":20,"k":30)", R"(,"flops":0)"), "0 0 0");
   const int64_t most = int64_t{1} << 50;
@@ -94,7 +94,7 @@ TEST(OperationsFile, AShapeTellsFlopsAndBytes) {
   EXPECT_EQ(sizes("convolution", shape + R"(,"pass":"data_gradient")"), "9216 800 576");
   EXPECT_EQ(sizes("convolution", shape + R"(,"pass":"weight_gradient")"), "9216 1088 288");
   EXPECT_EQ(sizes("convolution", shape + R"(,"pass":"backward")"), "18432 1376 864");
-  // Transposed: each place of the input is spread over a window.
+  // Transposed: each position of the input is spread over a window.
   EXPECT_EQ(sizes("convolution", R"("batch":2,"in_channels":8,"out_channels":4,"in":[4,4],"out":[6,6],"window":[3,3],"transposed":true)"),
             "18432 1088 576");
 
@@ -125,7 +125,7 @@ TEST(OperationsFile, AShapeMustBeOne) {
   EXPECT_EQ(convolution(R"("stride":[1,0])"), "this is no operation: a 'stride' is 0");
 }
 
-// Damaged lines either read or throw Error; nothing else.
+// A damaged line is either read or throws Error.
 TEST(OperationsFile, GarbageIsAnError) {
   const std::string whole =
       R"({"kind":"attention","precision":"fp16","flops":1e9,"rows":12,"attention":{"pass":"backward","batch":8,"heads":2,"queries":64,"keys":64,"head_dim":32,"causal":true},"gemm":{"m":5}})";

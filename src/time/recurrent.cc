@@ -4,8 +4,8 @@
 
 namespace gpucast {
 
-// cuDNN computes what does not depend on the step before as large products, the rest step by step (`rows`: how many), each of which reads
-// the weights anew, from L2 if they fit.
+// cuDNN computes the part that does not depend on the step before as large products, and the rest step by step (`rows` steps). Each step
+// reads the weights again, from L2 if they fit.
 Estimate recurrent_time(const Operation& operation, const CardRates& card) {
   const BytesConstants& c = card.bytes[OperationKind::recurrent];
   const double steps = std::max<double>(1, static_cast<double>(operation.rows));

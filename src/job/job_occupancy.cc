@@ -29,7 +29,7 @@ namespace {
 
 constexpr int kAssumedRegisters = 32;
 
-// One kind of launch: alike in all that its occupancy depends on.
+// All launches with the same sizes and resources, and therefore the same occupancy.
 struct Shape {
   const StepOperation* first = nullptr;
   Launch launch;
@@ -69,7 +69,7 @@ class OccupancySums {
   int64_t count_ = 0;
 };
 
-// Of intervals that may overlap.
+// The length of the union of intervals, which may overlap.
 double covered_ns(std::vector<std::pair<double, double>>* intervals) {
   std::sort(intervals->begin(), intervals->end());
   double out = 0, until = -1;
@@ -98,7 +98,7 @@ std::string remedy_text(const OccupancyRemedy& remedy) {
   return "";
 }
 
-// The kernels of the installed PyTorch; empty, with a note, where they cannot be read.
+// The kernels of the installed PyTorch; empty, with a note, if they cannot be read.
 KernelTable kernels_of_wheel(const Trace& trace, const JobOccupancyOptions& options, const Gpu& gpu, std::vector<std::string>* notes) {
   if (!options.wheel.empty()) return wheel_kernels(options.wheel, gpu.compute_major, gpu.compute_minor, options.cache).kernels;
   const std::string& folder = trace.process.torch_folder;
@@ -144,7 +144,7 @@ KernelOccupancy kernel_of(const Shape& shape, const OccupancyCard& card) {
   return out;
 }
 
-// Makes the shapes of one step on one card, each once.
+// The shapes of one step on one card, each made once.
 class Shapes {
  public:
   Shapes(const Trace& trace, const StepOperations& step, const CardRates& rates, const OccupancyCard& card, KernelTable wheel)
@@ -220,10 +220,11 @@ class Shapes {
 
 bool runs_kernels(const Trace& trace, const StepOperation& operation) {
   const WorkKind kind = trace.observed.work[operation.first_work].kind;
-  return kind == WorkKind::kernel || kind == WorkKind::call;  // copies have engines of their own
+  return kind == WorkKind::kernel || kind == WorkKind::call;  // copies have their own engines
 }
 
-// An operator's kernels share its time: each takes a launch, and of the rest as much as it has threads. take(Shape&, nanoseconds)
+// Divides an operator's time among its kernels: each gets the time of a launch, and a part of the rest in proportion to its threads. Calls
+// take(Shape&, nanoseconds).
 template <class Take>
 void for_each_kernel(const Trace& trace, const StepOperation& operation, double ns, const CardRates& rates, Shapes* shapes,
                      const Take& take) {
@@ -268,7 +269,7 @@ CardOccupancy occupancy_on_card(const Trace& trace, const StepOperations& step, 
     const double ns = durations[operation.shape].expected_ns;
     bytes += static_cast<double>(sizes.bytes_read + sizes.bytes_written);
     if (!runs_kernels(trace, operation)) continue;
-    // The figure leaves out recurrent calls.
+    // Recurrent calls are not in this figure.
     const bool products = makes_products(sizes.kind) && sizes.kind != OperationKind::recurrent;
     if (products && rates.tensor_cores[sizes.precision] && rates.peak_flop_per_s[sizes.precision] > 0)
       tensor_s += sizes.flops / rates.peak_flop_per_s[sizes.precision];

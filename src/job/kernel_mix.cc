@@ -14,10 +14,10 @@ pack::KernelMix kernel_mix(const StepOperations& step, const CardOccupancy& occu
     const Operation& sizes = step.shapes[operation.shape];
     const auto bytes = static_cast<double>(sizes.bytes_read + sizes.bytes_written);
     if (sizes.to_host || sizes.from_host) {
-      pcie_s += bytes / 2 / rates.link_bytes_per_s;  // read on one side, written on the other
+      pcie_s += bytes / 2 / rates.link_bytes_per_s;  // each byte is read on one side and written on the other
       continue;
     }
-    if (sizes.kind == OperationKind::recurrent) {  // one call, and kernels for each step
+    if (sizes.kind == OperationKind::recurrent) {  // one call starts kernels for each step
       kernels += std::max<int64_t>(0, sizes.rows - 1);
       waves += std::max<int64_t>(0, sizes.rows - 1);
     }

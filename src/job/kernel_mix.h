@@ -1,4 +1,4 @@
-// What an observed step asks of a card's parts: what packing needs to know of a neighbour.
+// How much an observed step uses each part of a card. Packing needs it to predict how neighbours slow each other down.
 #pragma once
 
 #include "gpucast/job_occupancy.h"

@@ -13,11 +13,11 @@ namespace gpucast {
 namespace {
 
 constexpr int64_t kMostWorkers = 256;
-const std::vector<double> kEven;  // workers that share what is full: what one needs more of, others leave
+const std::vector<double> kEven;  // no variation: where workers share a full resource, some are fast when others are slow
 constexpr int64_t kUsualPrefetch = 2;
 constexpr int64_t kUsualWorkers[] = {0, 1, 2, 4, 8, 16};
 
-// A step on one card, as its loader gives batches.
+// A step on one card together with its loader.
 class StepWithLoader {
  public:
   StepWithLoader(const LoaderModel& model, const LoaderFigures& figures, const StepOperations& step, std::vector<Duration> durations,
@@ -33,7 +33,7 @@ class StepWithLoader {
         without_ns_(schedule(step_, durations_, constants_, host_scale_).step_ns),
         work_ns_(step_ns_with(model.take_ns)) {}
 
-  // The step, whose host works `batch_ns` for each batch.
+  // The step's time if the host works `batch_ns` for each batch.
   double step_ns_with(double batch_ns) const {
     return card_.step.expected_ns + schedule(step_, durations_, constants_, host_scale_, nullptr, batch_ns).step_ns - without_ns_;
   }
@@ -46,7 +46,7 @@ class StepWithLoader {
     out.limit = workers > 0 ? loader_limit_name(batch.limit) : "";
     const TimeRange& alone = card_.step;
     if (workers == 0) {
-      // The program itself makes the batch: what the GPU still has to do meanwhile hides it.
+      // The program itself makes the batch, while the GPU does the work that it still has.
       const double step = step_ns_with(batch.time.expected_ns);
       out.step = {alone.low_ns + std::max(0.0, step_ns_with(batch.time.low_ns) - alone.expected_ns), step,
                   alone.high_ns + std::max(0.0, step_ns_with(batch.time.high_ns) - alone.expected_ns)};
@@ -69,7 +69,7 @@ class StepWithLoader {
   bool is_enough(const LoaderChoice& choice) const {
     return choice.bound != StepBound::loader && choice.step.expected_ns <= model_.constants.busy * work_ns_;
   }
-  // That the loader and the program would take at the pace of the card.
+  // The cores that the loader and the program need to keep the card busy.
   double cores_needed() const {
     return (model_.worker_cpu_ns + model_.take_ns + model_.pin_ns + card_.host_ns / batches_) / (work_ns_ / batches_);
   }
@@ -120,7 +120,7 @@ std::vector<std::string> notes_of(const LoaderRecord& record, const StepOperatio
         "one");
   for (const LoaderRun& run : record.runs) {
     if (!run.mapped || run.workers > 1) continue;
-    out.emplace_back("its files are mapped to memory: the bytes read from them are not seen, and assumed to be those of a batch");
+    out.emplace_back("its files are mapped into memory: reads from them are not recorded, and are assumed to be as large as a batch");
     break;
   }
   if (record.ranks > 1) out.push_back(fmt::format("{} ranks share this machine's cores", record.ranks));

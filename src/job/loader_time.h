@@ -12,11 +12,11 @@
 
 namespace gpucast {
 
-// Unset where the capture has no record of a loader.
+// Unset: the capture has no record of a loader.
 std::optional<LoaderFigures> loader_figures(const LoaderRecord& record, const StepOperations& step, const std::optional<LoaderModel>& model,
                                             const std::vector<int64_t>& workers);
 
-// `card` as it is when every batch is there, its times those of the operations times `factor`; becomes the step behind the loader.
+// Adds the loader to `card`, whose step so far finds every batch ready. `factor`: the operations' times are multiplied by it, as in `card`.
 void add_loader(const LoaderModel& model, const LoaderFigures& figures, const StepOperations& step, std::vector<Duration> durations,
                 const StepConstants& constants, const StepTimeOptions& options, double factor, CardTime* card);
 

@@ -7,8 +7,8 @@
 
 namespace gpucast {
 
-// Memory as `gpucast analyze` says to request it, step time and occupancy as `gpucast occupancy` has them. `occupancy`: of the same capture
-// on the analysis' card. Throws Error where no step was observed or the card has no rates.
+// Memory is the request of `gpucast analyze`; step time and occupancy come from `gpucast occupancy`. `occupancy`: of the same capture on
+// the analysis' card. Throws Error if no step was observed or the card has no rates.
 pack::Figures packing_figures(const Analysis& analysis, const CardOccupancy& occupancy);
 
 }  // namespace gpucast

@@ -42,7 +42,7 @@ std::string sizes_of(const Operation& op) {
   return fmt::format("{:.1f} MB", static_cast<double>(op.bytes_read + op.bytes_written) / 1e6);
 }
 
-// Operations that are alike in all that a report tells apart, which no card changes.
+// Operations that no report distinguishes. They are the same for every card.
 struct OperationGroup {
   const StepOperation* first;
   int64_t count = 0;
@@ -80,7 +80,7 @@ void set_shares(std::vector<TimePart>* parts, double gpu_ns, bool by_size) {
   if (by_size) std::stable_sort(parts->begin(), parts->end(), [](const TimePart& a, const TimePart& b) { return a.gpu_ns > b.gpu_ns; });
 }
 
-// The precision of most FLOPs, whose peak the utilisation is of.
+// The precision of most FLOPs. Utilisation is a share of its peak.
 Precision main_precision(const StepOperations& step) {
   std::array<double, static_cast<size_t>(Precision::count_)> flops{};
   for (const StepOperation& work : step.operations) {
@@ -204,7 +204,8 @@ const char* step_bound_name(StepBound bound) {
 
 namespace {
 
-// Where in the allocator's history each operation was asked for: surely between its mark and the next one, and there as the clocks say.
+// The position in the allocator's history at which each operation was requested: always between its mark and the next one; within them, by
+// the clocks.
 std::vector<uint32_t> positions_of(const Trace& trace, const StepOperations& step) {
   const std::vector<uint32_t> positions = mark_positions(trace);
   std::vector<std::pair<int64_t, uint32_t>> marks;
@@ -277,11 +278,11 @@ StepTimes step_times(const Facts& facts, const StepTimeOptions& options) {
     out.hardware_flops += op.flops;
     if (work.phase == Phase::forward || work.phase == Phase::loss) out.model_flops += op.flops;
   }
-  if (backward) out.model_flops *= 3;  // PaLM, appendix B: backward costs twice the forward; what is computed again does not count
+  if (backward) out.model_flops *= 3;  // PaLM, appendix B: backward costs twice the forward; recomputation does not count
   const StepConstants constants = read_step_constants(options.constants_json);
   const std::vector<OperationGroup> groups = groups_of(step);
   for (const Gpu& gpu : options.gpus) out.cards.push_back(card_time(trace, step, groups, out, gpu, constants, options));
-  std::vector<double> factors(out.cards.size(), 1.0);  // of a card's times, where one card's was measured
+  std::vector<double> factors(out.cards.size(), 1.0);  // each card's times are multiplied by it, where one card's step was measured
   if (!options.known_gpu.empty()) {
     const Gpu& known = find_gpu(options.known_gpu);
     const double expected_ns = card_time(trace, step, groups, out, known, constants, options).step.expected_ns;
@@ -310,7 +311,7 @@ StepTimes step_times(const Facts& facts, const StepTimeOptions& options) {
     const double seconds = card.step.expected_ns * 1e-9;
     if (seconds > 0) card.samples_per_s = static_cast<double>(out.samples) / seconds;
     if (seconds > 0) card.tokens_per_s = static_cast<double>(out.tokens) / seconds;
-    card.step_measured = card.step_measured && card.step.low_ns == card.step.high_ns;  // the known step's batches were there
+    card.step_measured = card.step_measured && card.step.low_ns == card.step.high_ns;  // the known step had its batches ready
     card.epoch_ns = out.epoch_steps * card.step.expected_ns;
     if (const auto price = options.price_per_hour.find(card.gpu_id); price != options.price_per_hour.end())
       card.price_per_hour = price->second;

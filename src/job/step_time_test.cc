@@ -46,7 +46,7 @@ TEST(StepTimes, UnknownOperatorsAreCounted) {
   EXPECT_TRUE(step_times(*follow(trace_of(kLines)), options).cards[0].unknown_operators.empty());
 }
 
-// Cards with the same kernels have all of a known time's error, others a share of it.
+// Cards with the same kernels are corrected by the known step's whole error, others by a part of it.
 TEST(StepTimes, AKnownTimeCorrectsOthers) {
   const std::shared_ptr<const Facts> facts = follow(trace_of(kLines));
   StepTimeOptions options;

@@ -29,7 +29,7 @@ std::string kernel_key(const Work& work, std::string_view name) {
                      work.size_bytes, name);
 }
 
-// The first word, taken off; the last one is all that is left.
+// Removes the first word from `text` and returns it.
 std::string_view word(std::string_view* text) {
   const size_t end = std::min(text->find(' '), text->size());
   const std::string_view out = text->substr(0, end);
@@ -48,7 +48,7 @@ int64_t number(std::string_view* text) {
 LaunchTimes::LaunchTimes(const Trace& trace, const StepOperations& step, const CardRates& rates)
     : rates_(rates), tf32_products_(trace.observed.tf32_products), tf32_convolutions_(trace.observed.tf32_convolutions) {
   const std::vector<Duration> durations = durations_of(step, rates);
-  // An operation's launches share its time by their threads.
+  // The time of an operation is divided among its launches in proportion to their threads.
   for (const StepOperation& operation : step.operations) {
     const Work* const first = &trace.observed.work[operation.first_work];
     if (first->kind != WorkKind::kernel) continue;

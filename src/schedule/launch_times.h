@@ -1,4 +1,5 @@
-// How long each launch, library call, copy and fill takes on a card: what a run with a clock asks for, from what a run before it has shown.
+// The duration of each launch, library call, copy and fill on a card. A run with a clock asks for them; the answers come from a capture of
+// an earlier run.
 #pragma once
 
 #include <cstdint>
@@ -15,16 +16,16 @@ namespace gpucast {
 
 class LaunchTimes {
  public:
-  // Every launch is timed by its threads, every call by its sizes.
+  // Without a capture: every launch is timed by its threads, every call by its sizes.
   explicit LaunchTimes(const CardRates& rates) : rates_(rates) {}
   // `step`: of `trace`, a capture of the same script. Its launches are timed by the operators that made them.
   LaunchTimes(const Trace& trace, const StepOperations& step, const CardRates& rates);
 
-  // "kernel GX GY GZ BX BY BZ SHARED NAME", "call LIBRARY NAME JSON", "copy KIND BYTES", "fill BYTES" (src/vgpu/core/clock_work.cc). What
-  // is none of these takes no time. Kernels that were seen take what their operators said; all others what can be told of them alone.
+  // "kernel GX GY GZ BX BY BZ SHARED NAME", "call LIBRARY NAME JSON", "copy KIND BYTES", "fill BYTES" (src/vgpu/core/clock_work.cc). Any
+  // other question gets no time. Kernels of the capture get times from their operators; other kernels are estimated from their threads.
   GpuTimeline::Work answer(std::string_view question);
 
-  // Questions so far, and how many of them were about kernels that no operator was seen to launch.
+  // Questions so far, and how many of them were about kernels and calls that are not known.
   int64_t questions() const { return questions_; }
   int64_t unknown_kernels() const { return unknown_kernels_; }
 

@@ -18,7 +18,7 @@ TEST(StepConstants, AUsersFileGoesOverTheBuiltInNumbers) {
   EXPECT_THROW(read_step_constants(R"({"schema_version": 1, "step": {"host": {"cal_ns": 9000, "source": "mine"}}})"), Error);
 }
 
-// Each group moves what it is about.
+// Each group changes the figure that it belongs to.
 TEST(StepConstants, MoveTheResult) {
   const auto facts = follow(trace_of(kLines));
   StepTimeOptions options;

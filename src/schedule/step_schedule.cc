@@ -19,7 +19,7 @@ double demand_of(const Duration& duration, Engine engine, const StepConstants& c
 
 namespace {
 
-// The host, as it goes through the step again and again.
+// The host, which runs the step several times.
 class Host {
  public:
   Host(const StepOperations& step, const std::vector<Duration>& durations, const StepConstants& constants, double scale, bool costs,
@@ -71,7 +71,7 @@ class Host {
     for (uint32_t stream = 0; stream < stream_before_.size(); ++stream) stream_before_[stream] = gpu_.record(stream, ns_);
   }
 
-  // All that was asked for is done.
+  // When all launched work is done.
   double end_ns() { return std::max(ns_, gpu_.finish()); }
   double ns() const { return ns_; }
   double calls_ns() const { return calls_ns_; }
@@ -80,7 +80,7 @@ class Host {
   const GpuTimeline::Span& span(size_t work) const { return gpu_.span(work); }
 
  private:
-  // The host comes to what it asked for at this moment of the observed step.
+  // Advances the host to its request at this time of the observed step.
   void advance_host_to(int64_t asked_ns) {
     const auto asked = static_cast<double>(asked_ns);
     if (costs_) ns_ += std::max(0.0, asked - asked_ns_) * scale_;
@@ -94,7 +94,7 @@ class Host {
     if (costs_) ns_ = std::max(ns_, until_ns);
   }
 
-  // An event that no step was seen to record was so in the step before: at its end at the latest.
+  // An event that this step does not record was recorded in the step before, at its end at the latest.
   std::optional<GpuTimeline::EventId> event_of(const StepOrder& order) const {
     return event_[order.event] ? event_[order.event] : stream_before_[order.recorded_on];
   }
@@ -140,7 +140,7 @@ class Host {
   size_t first_work_ = 0, next_work_ = 0;
 };
 
-// From the end of a step to the end of the next: the second follows a first that has filled the queue.
+// From the end of a step to the end of the next one, which begins with a full queue.
 double step_ns(Host* host, double* end_before) {
   host->go_through_step();
   const double asked_ns = host->ns();

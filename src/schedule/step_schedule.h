@@ -12,30 +12,31 @@
 
 namespace gpucast {
 
-// When the step ends, after one before it has filled the queue: kernels of a stream run in order, none before it was asked for, those of
-// several streams share the card.
+// A step's times when it follows another one that filled the queue. The kernels of a stream run in order and never before their launch; the
+// kernels of several streams share the card.
 struct Schedule {
   double step_ns = 0;
-  double gpu_ns = 0;  // of a host that asks for all at once
+  double gpu_ns = 0;  // if the host launched everything at once
   double host_ns = 0;
 };
 
 Engine engine_of(const Operation& operation);
-// The part of its engine that it keeps busy: a kernel that reaches little of the card's rates leaves room for another stream's.
+// The part of its engine that an operation keeps busy. A kernel that reaches only a small part of the card's rates leaves room for other
+// streams.
 double demand_of(const Duration& duration, Engine engine, const StepConstants& constants);
 
-// By shape.
+// One duration for each of step.shapes.
 std::vector<Duration> durations_of(const StepOperations& step, const CardRates& rates);
 
-// `batch_ns`: the host works so long for each batch that it takes from its loader.
-// `spans`: where each operation begins and ends, in the order of `step`; nullptr: not asked for.
+// `batch_ns`: the host's work for each batch that it gets from its loader.
+// `spans`: receives the begin and end of each operation, in the order of `step`; may be nullptr.
 Schedule schedule(const StepOperations& step, const std::vector<Duration>& durations, const StepConstants& constants, double host_scale,
                   std::vector<GpuTimeline::Span>* spans = nullptr, double batch_ns = 0);
 
-// The host's time for a step that nobody observes, as a share of its time in the observed one.
+// The host's time in a step that is not observed, as a share of its time in the observed one.
 double host_scale(const HostObservation& host, const StepConstants& constants);
 
-// How long the GPU alone works for a step: the same in each run of a script, which the host's part is not.
+// The GPU's time for a step. It is the same in each run of a script; the host's time is not.
 TimeRange gpu_time_of_step(const StepOperations& step, const CardRates& rates);
 
 }  // namespace gpucast

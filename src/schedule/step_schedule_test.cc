@@ -9,7 +9,7 @@ namespace {
 
 constexpr double kUs = 1000;
 
-// A step of kernels, 100 us each, that keep the card busy; a launch costs the host 2.5 us and takes 4 us to reach the GPU.
+// A step of kernels that keep the card busy for 100 us each. A launch costs the host 2.5 us and reaches the GPU after 4 us.
 struct Case {
   StepOperations step;
   std::vector<Duration> durations;
@@ -54,12 +54,12 @@ TEST(Schedule, TheHostWaitsForAStream) {
   Case one;
   one.ask(0, 10);
   one.order(OrderKind::host_wait_stream, 0, 0, 0, 20);
-  // 10 until it is asked for, 4 to the GPU, 100 there; then 30 on the host.
+  // 10 until the launch, 4 until it reaches the GPU, 100 there; then 30 on the host.
   EXPECT_DOUBLE_EQ(one.time(50).step_ns, 144 * kUs);
   EXPECT_DOUBLE_EQ(one.time(50).gpu_ns, 100 * kUs);
 }
 
-// The host makes a batch of 80 us while the GPU has work left; where it waits for the GPU in each step, one comes after the other.
+// The host needs 80 us for a batch while the GPU still has work. Where the host waits for the GPU in each step, their times add up.
 TEST(Schedule, ABatchOfTheHostsOwnIsHiddenUnlessItWaits) {
   Case one;
   one.step.host_ns = 10'000;
@@ -100,7 +100,7 @@ TEST(Schedule, ACopyOnAnotherStreamIsHiddenUnlessItIsWaitedFor) {
   EXPECT_DOUBLE_EQ(waited.time(10).step_ns, 300 * kUs);
 }
 
-// A loader that copies the next batch while this one is computed: what is waited for was asked for in the step before.
+// A loader copies the next batch while this one is computed: the step waits for a copy of the step before.
 TEST(Schedule, AnEventOfTheStepBefore) {
   Case prefetch;
   prefetch.order(OrderKind::stream_wait, 0, 0, 1, 0);

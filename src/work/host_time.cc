@@ -50,7 +50,7 @@ void remove_loader_wait(const Trace& trace, int64_t begin_us, int64_t end_us, St
     waited_ns += batch.wall_us * 1000;
   }
   move_until(INT64_MAX);
-  if (elsewhere.size() > 1) elsewhere.erase(elsewhere.begin());  // the first opens and fills what later ones find
+  if (elsewhere.size() > 1) elsewhere.erase(elsewhere.begin());  // the first opens files and fills caches that later ones use
   if (elsewhere.empty() || trace.loader.workers > 0) return;     // workers fill their queue in the first steps
   const auto middle = elsewhere.begin() + static_cast<ptrdiff_t>(elsewhere.size() / 2);
   std::nth_element(elsewhere.begin(), middle, elsewhere.end(), [](const LoopBatch& a, const LoopBatch& b) { return a.ns < b.ns; });
@@ -79,7 +79,7 @@ HostObservation observe_host(const Trace& trace, double observed_ns) {
     for (const auto& [step, end] : ends)
       if (const auto before = ends.find(step - 1); step >= 2 && before != ends.end()) visit(step, *before->second, *end);
   };
-  int64_t least_hooks_us = INT64_MAX;  // hooks of every step do much the same, and some step's were not interrupted
+  int64_t least_hooks_us = INT64_MAX;  // hooks need about the same time in every step; in the fastest one nothing interrupted them
   for_each_step([&](int64_t step, const Mark&, const Mark&) { least_hooks_us = std::min(least_hooks_us, hooks_us(step)); });
   for_each_step([&](int64_t step, const Mark& begin, const Mark& end) {
     const LoaderWait waited = loader_wait(trace, begin.time_us, end.time_us);
@@ -87,7 +87,7 @@ HostObservation observe_host(const Trace& trace, double observed_ns) {
     if (begin.cpu_us > 0 && end.cpu_us > 0) us = std::min(us, end.cpu_us - begin.cpu_us - waited.cpu_us - least_hooks_us);
     const double ns = static_cast<double>(us) * 1e3;
     if (ns <= 0) return;                                                     // a clock was set back
-    double& fastest_ns = step == observed.step ? out.own_ns : out.other_ns;  // what disturbs a step only adds to it
+    double& fastest_ns = step == observed.step ? out.own_ns : out.other_ns;  // disturbances only make a step longer
     fastest_ns = fastest_ns > 0 ? std::min(fastest_ns, ns) : ns;
   });
   out.alone = ends.size() < 2;

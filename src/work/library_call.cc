@@ -12,7 +12,7 @@
 namespace gpucast {
 namespace {
 
-// cublasComputeType_t: what fp32 numbers are multiplied in.
+// cublasComputeType_t: the precision in which fp32 numbers are multiplied.
 constexpr int64_t kFast16F = 74, kFast16BF = 75, kFastTf32 = 77;
 
 Precision product_precision(const std::string& type, int64_t compute_type, bool tf32) {
@@ -96,7 +96,7 @@ std::optional<Operation> graph(const CallArguments& call, const CallSettings& se
     }
   }
   if (main || bytes == 0) return main;
-  Operation out;  // pointwise and the like, fused: each tensor once
+  Operation out;  // pointwise and similar, fused: each tensor is moved once
   out.kind = OperationKind::elementwise;
   out.element_bytes = element_bytes;
   out.bytes_read = bytes / 2;
@@ -117,7 +117,7 @@ Operation batch_norm(const CallArguments& call, bool backward, bool inference) {
     out.rows = shape.size() > 1 ? shape[1] : 1;
     out.columns = out.rows > 0 ? count / out.rows : count;
   }
-  out.strided = !(strides.size() > 1 && strides[1] == 1);  // channels are not what lies together
+  out.strided = !(strides.size() > 1 && strides[1] == 1);  // not channels-last
   out.bytes_read = backward ? 2 * bytes : bytes;
   out.bytes_written = bytes;
   out.pass = backward ? Pass::backward : Pass::forward;
@@ -135,7 +135,7 @@ Operation recurrent(const CallArguments& call, std::string_view name) {
                                              : 1,
                 layers = call.layers, directions = call.directions, hidden = call.hidden_size, input = call.input_size, steps = call.steps,
                 batch = call.batch.value_or(0);
-  double weights = 0;  // all layers'
+  double weights = 0;  // of all layers
   const auto of_layer = [&](int64_t from) {
     return static_cast<double>(gates * directions) * static_cast<double>(hidden) * static_cast<double>(from + hidden);
   };
@@ -166,7 +166,7 @@ Operation collective(const CallArguments& call, std::string_view name) {
   return out;
 }
 
-// What works on `n` numbers: dot, norm, scal, axpy.
+// Calls that work on `n` numbers: dot, norm, scal, axpy.
 Operation vector_operation(const CallArguments& call) {
   Operation out;
   out.kind = OperationKind::reduction;

@@ -1,4 +1,4 @@
-// A library call's arguments, as the virtual GPU logs them -> the operation that it is.
+// Turns a library call's arguments, as the virtual GPU logs them, into an operation.
 #pragma once
 
 #include <cstdint>
@@ -19,14 +19,14 @@ struct CallSettings {
 std::optional<Operation> library_call(std::string_view library, std::string_view name, const CallArguments& arguments,
                                       const CallSettings& settings);
 
-// Of a convolution of x[batch, channels, ...] with w; `out`: y's whole shape, of which the dimensions of space count. Up to three of them.
-// All three have the same number of dimensions.
+// The shape of a convolution of x[batch, channels, ...] with w. `out`: y's whole shape; only its spatial dimensions are used, up to three.
+// x, w and out have the same number of dimensions.
 ConvolutionShape convolution_shape(std::span<const int64_t> x, std::span<const int64_t> x_strides, std::span<const int64_t> w,
                                    std::span<const int64_t> out, std::span<const int64_t> stride);
 
-// Bytes of an element of PyTorch's or our libraries' name for a type ("float32"); 0: unknown.
+// Bytes of an element, from PyTorch's or our libraries' name of a type ("float32"); 0: unknown.
 int type_bytes(std::string_view name);
-// What arithmetic on it runs in.
+// The precision of arithmetic on this type.
 Precision type_precision(std::string_view name);
 
 }  // namespace gpucast

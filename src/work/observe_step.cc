@@ -21,7 +21,8 @@
 namespace gpucast {
 namespace {
 
-// Marks in the order of their sequence numbers, which is finer than the allocator's history: work between two marks need not allocate.
+// The marks in the order of their sequence numbers. That order is finer than the allocator's history, because work between two marks may
+// allocate nothing.
 class OpenMarksInOrder {
  public:
   explicit OpenMarksInOrder(const Trace& trace) : open_(trace) {
@@ -30,7 +31,7 @@ class OpenMarksInOrder {
     std::stable_sort(marks_.begin(), marks_.end(), [](const Mark* a, const Mark* b) { return a->sequence < b->sequence; });
   }
 
-  // What is open after mark `sequence`, which does not fall from call to call.
+  // The phases and modules that are open after mark `sequence`. `sequence` may not decrease from call to call.
   const OpenMarks& open_after(int64_t sequence) {
     while (next_ < marks_.size() && marks_[next_]->sequence <= sequence) (void)open_.apply(*marks_[next_++]);
     return open_;
@@ -42,7 +43,7 @@ class OpenMarksInOrder {
   size_t next_ = 0;
 };
 
-// What each kind of operator and each call is, made once.
+// The operation of each kind of operator and of each library call, computed once.
 class OperationCache {
  public:
   explicit OperationCache(const Trace& trace) : trace_(trace), settings_{trace.observed.tf32_products, trace.observed.tf32_convolutions} {}
@@ -79,7 +80,7 @@ class OperationCache {
   std::map<std::pair<size_t, uint32_t>, Entry> calls_;
 };
 
-// The index of `handle` in `all`; a new one goes to the end.
+// The index of `handle` in `all`; a new handle is appended.
 uint32_t number_of(uint64_t handle, std::vector<uint64_t>* all) {
   const auto known = std::find(all->begin(), all->end(), handle);
   const auto number = static_cast<uint32_t>(known - all->begin());
@@ -87,11 +88,11 @@ uint32_t number_of(uint64_t handle, std::vector<uint64_t>* all) {
   return number;
 }
 
-// What an operation follows from: reports tell operations of equal sizes apart by it.
+// The operator or call that an operation was derived from. Reports keep operations of equal sizes apart if their origins differ.
 struct Origin {
-  int64_t operator_kind = -1;   // in ObservedStep::kinds; -1: none
-  StringId call;                // of a library, ...
-  uint32_t call_arguments = 0;  // ... in ObservedStep::call_arguments
+  int64_t operator_kind = -1;   // index in ObservedStep::kinds; -1: none
+  StringId call;                // of a library: its name, ...
+  uint32_t call_arguments = 0;  // ... and index in ObservedStep::call_arguments
   friend auto operator<=>(const Origin&, const Origin&) = default;
 };
 
@@ -124,7 +125,7 @@ Operation operation_by_threads(const Work& work) {
 
 namespace {
 
-// A kernel that was compiled at run time, of which only what it points to is known. Inductor's names say what kind they are.
+// A kernel that was compiled at run time: only the buffers passed to it are known. Inductor's names show the kind.
 Operation of_compiled(std::string_view name, int64_t bytes) {
   Operation out;
   out.kind = name.starts_with("triton_for_")                                      ? OperationKind::optimizer
@@ -135,7 +136,7 @@ Operation of_compiled(std::string_view name, int64_t bytes) {
   return out;
 }
 
-// What says that the step may not be whole; null: nothing.
+// The problem that may have made the step incomplete; null: there is none.
 const ProblemCount* damage(const Trace& trace) {
   for (const Problem problem :
        {Problem::truncated_file, Problem::damaged_file, Problem::no_eof, Problem::lines_missing, Problem::bad_json}) {
@@ -167,7 +168,7 @@ Error why_no_step(const Trace& trace) {
 
 namespace {
 
-// Makes the operations of a step from its pieces of work, one by one.
+// Makes the operations of a step, one piece of work after another.
 class StepMaker {
  public:
   explicit StepMaker(const Trace& trace)
@@ -191,18 +192,18 @@ class StepMaker {
   }
 
  private:
-  // What is waited for and recorded between pieces of work.
+  // Adds the waits and event records before this piece of work.
   void add_order_before(size_t work) {
     for (; next_order_ != step_.order.end() && next_order_->work_before <= work; ++next_order_) {
       out_.order.push_back({next_order_->kind, number_of(next_order_->stream, &out_.streams),
                             number_of(next_order_->recorded_on, &out_.streams), 0, next_order_->time_ns + shift_ns_,
                             out_.operations.size()});
-      if (next_order_->kind == OrderKind::graph_begin) open_call_ = -1;  // launched again
+      if (next_order_->kind == OrderKind::graph_begin) open_call_ = -1;  // work after it belongs to a new launch
       if (next_order_->event != 0) out_.order.back().event = number_of(next_order_->event, &events_);
     }
   }
 
-  // The kernels of one operator's call are one operation.
+  // The kernels of one operator call are one operation.
   bool belongs_to_open_operation(size_t i) const {
     const Work& work = step_.work[i];
     return work.kind == WorkKind::kernel && work.pointers.empty() && owners_[i] >= 0 && owners_[i] == open_call_ &&
@@ -289,7 +290,7 @@ class StepMaker {
     return owner ? std::string(trace_.strings.text(step_.kinds[owner->kind].name)) : without;
   }
 
-  // The last operation has all its launches: equal ones of one origin share a shape.
+  // The last operation now has all its launches. Equal operations of one origin share a shape.
   void close_operation() {
     if (out_.operations.empty()) return;
     const auto [found, added] = shapes_.try_emplace({origin_, operation_}, static_cast<uint32_t>(out_.shapes.size()));
@@ -305,9 +306,9 @@ class StepMaker {
   PointedBytes pointed_;
   const int64_t shift_ns_ = step_.clock_unix_ns - step_.unix_ns;
   std::vector<Order>::const_iterator next_order_;
-  int64_t open_call_ = -1;  // the operator whose kernels the last operation is made of
-  Operation operation_;     // the last one
-  Origin origin_;           // what it follows from
+  int64_t open_call_ = -1;  // the operator call that the last operation's kernels belong to
+  Operation operation_;     // the last operation
+  Origin origin_;           // of the last operation
   std::map<std::pair<Origin, Operation>, uint32_t> shapes_;
   std::vector<uint64_t> events_;
   StepOperations out_;
@@ -325,7 +326,7 @@ StepOperations step_operations(const Trace& trace) {
     if (mark.sequence == step.last_mark) end_us = mark.time_us;
   }
   out.host_ns = std::max<int64_t>(0, end_us - begin_us - loader_wait(trace, begin_us, end_us).wall_us) * 1000;
-  const int64_t begin_ns = begin_us * 1000 - step.unix_ns;  // marks count from 1970, too
+  const int64_t begin_ns = begin_us * 1000 - step.unix_ns;  // the times of marks count from 1970, too
   for (StepOperation& made : out.operations) made.asked_ns = std::max<int64_t>(0, made.asked_ns - begin_ns);
   for (StepOrder& made : out.order) made.asked_ns = std::max<int64_t>(0, made.asked_ns - begin_ns);
   remove_loader_wait(trace, begin_us, end_us, &out);

@@ -1,8 +1,8 @@
-// One observed step -> operations: each piece of work finds the operator that asked for it, and becomes an operation with its sizes, in the
-// phase and module it belongs to.
+// Turns one observed step into operations. Each piece of work is assigned to the operator that launched it, and becomes an operation with
+// sizes, a phase and a module.
 //
-// A piece of work belongs to the innermost operator that ran on its thread at that moment; both are timed by one clock. A library call says
-// its sizes itself; the kernels of one operator's call are one operation, whose bytes follow from the operator's inputs.
+// A piece of work belongs to the innermost operator that ran on its thread at the time of the launch; one clock times both. A library call
+// contains its own sizes. The kernels of one operator call are one operation; its bytes follow from the operator's inputs.
 #pragma once
 
 #include "gpucast/error.h"
@@ -12,15 +12,16 @@
 
 namespace gpucast {
 
-// A copy or a fill; a kernel of which only its threads are known: each reads one number and writes one.
+// A copy or a fill.
 Operation operation_of_copy(const Work& work);
+// A kernel without a known operator: each of its threads counts as reading one number and writing one.
 Operation operation_by_threads(const Work& work);
 
 // False: no step was observed, or the file is damaged and its step may not be whole.
 bool has_step_operations(const Trace& trace);
-// Why it is false, and what to do then.
+// The reason why has_step_operations() is false, and what to do.
 Error why_no_step(const Trace& trace);
-// Derived once, by follow() (src/predict/predict.cc); everything else reads Facts::step. Throws why_no_step().
+// Only follow() (src/predict/predict.cc) calls this; all other code reads Facts::step. Throws why_no_step().
 StepOperations step_operations(const Trace& trace);
 
 }  // namespace gpucast

@@ -27,7 +27,8 @@ Operation call(const char* library, const char* name, const char* arguments, Cal
   return found.value_or(Operation{});
 }
 
-// ---- operators, on paper ---------------------------------------------------------------------------------------------------------------
+// ---- operators, computed by hand
+// ---------------------------------------------------------------------------------------------------------------
 
 TEST(OperatorTable, ElementwiseReadsItsInputsAndWritesWhatTheyAreBroadcastTo) {
   const Operation add = of("aten::add", R"([{"float32": [[8, 64], [64, 1]]}, {"float32": [[64], [1]]}, 1])");
@@ -41,7 +42,7 @@ TEST(OperatorTable, ElementwiseReadsItsInputsAndWritesWhatTheyAreBroadcastTo) {
   EXPECT_EQ(compared.bytes_written, 100);
 }
 
-// PyTorch 2.6 records null in the place of normalized_shape.
+// PyTorch 2.6 records null instead of normalized_shape.
 TEST(OperatorTable, ALayerNormsWeightTellsItsRows) {
   const std::string x = R"({"float32": [[8, 512, 1024], [524288, 1024, 1]]})", weight = R"({"float32": [[1024], [1]]})";
   const std::string statistics = R"({"float32": [[8, 512, 1], [512, 1, 1]]})";
@@ -53,7 +54,7 @@ TEST(OperatorTable, ALayerNormsWeightTellsItsRows) {
   EXPECT_EQ(of("aten::native_layer_norm", inputs.c_str()).columns, 1024);
 }
 
-// With known statistics a batch norm's channels are independent of each other: no block of threads has to see a whole one.
+// With known statistics a batch norm is elementwise: no block of threads has to read a whole channel.
 TEST(OperatorTable, BatchNormInEvaluationIsElementwise) {
   const std::string x = R"([{"float16": [[4, 16, 8, 8], [1024, 64, 8, 1]]}, {"float32": [[16], [1]]}, {"float32": [[16], [1]]}, )";
   const std::string statistics = R"({"float32": [[16], [1]]}, {"float32": [[16], [1]]}, )";
@@ -176,7 +177,7 @@ TEST(OperatorTable, GarbageIsNoCrash) {
 // ---- library calls ---------------------------------------------------------------------------------------------------------------------
 
 TEST(LibraryCall, ALinearLayerIsRowMajor) {
-  // x[8, 784] w[2048, 784]^T: cuBLAS is asked for the transposed product.
+  // x[8, 784] w[2048, 784]^T: PyTorch requests the transposed product from cuBLAS.
   const Operation linear =
       call("cublasLt", "cublasLtMatmul",
            R"({"type":"float32","type_c":"float32","compute_type":68,"ta":"t","tb":"n","m":2048,"n":8,"k":784,"batch":1})");
@@ -226,7 +227,7 @@ TEST(StepOperations, EachPieceOfWorkFindsItsOperatorAndPlace) {
   EXPECT_EQ(step.operations[0].name, "aten::relu") << "the innermost one";
   EXPECT_EQ(step.operations[0].phase, Phase::forward);
   EXPECT_EQ(module_label(trace, step.operations[0].module), "net (Net)");
-  EXPECT_EQ(step.operations[1].name, "memcpy") << "behind the end of aten::linear_like, which is 5000";
+  EXPECT_EQ(step.operations[1].name, "memcpy") << "it runs after aten::linear_like ended at 5000";
   EXPECT_EQ(step.operations[1].phase, Phase::loss);
   EXPECT_TRUE(step.operations[1].waits);
   EXPECT_FALSE(step.shapes[step.operations[1].shape].pageable);
@@ -241,12 +242,12 @@ TEST(StepOperations, EachPieceOfWorkFindsItsOperatorAndPlace) {
   EXPECT_EQ(step.work, 5);
   EXPECT_EQ(step.known_work, 4);
   EXPECT_EQ(step.host_ns, 1'000'000);
-  EXPECT_EQ(step.operations[0].asked_ns, 11'500) << "from the step's begin at 999990 us to 2500 ns behind the clock's";
+  EXPECT_EQ(step.operations[0].asked_ns, 11'500) << "from the step's begin at 999990 us to 2500 ns after the clock's begin";
   EXPECT_EQ(step.samples, 8);
   EXPECT_EQ(step.tokens, 8 * 128);
 }
 
-// Blocks of 4096 and 1000 bytes; a third that took the place of the second before the step, and one that came behind the kernel.
+// Blocks of 4096 and 1000 bytes. Before the step a third block gets the second one's address; a fourth is allocated after the kernel.
 TEST(StepOperations, ACompiledKernelMovesWhatItPointsTo) {
   std::vector<std::string> lines = kLines;
   const auto events = std::find(lines.begin(), lines.end(), R"(["mark",2,0,0,999990,"other",""])");
@@ -268,7 +269,8 @@ TEST(StepOperations, ACompiledKernelMovesWhatItPointsTo) {
   EXPECT_EQ(step.shapes[compiled.shape].bytes_read, 1024 + 1024 + 3072 + 600) << "blocks as they were then";
 }
 
-// Captured where aten::relu ran, launched where nothing does; what stands before a launch outside of the step is not the next one's.
+// The graph was captured while aten::relu ran, and is launched while no operator runs. A line "captured" before a launch outside of the
+// step does not belong to the next launch.
 TEST(StepOperations, AGraphsWorkIsTheOperatorsThatRanWhenItWasCaptured) {
   std::vector<std::string> lines = kLines;
   const auto at = [&](const char* text) { return std::find(lines.begin(), lines.end(), text); };
@@ -283,7 +285,7 @@ TEST(StepOperations, AGraphsWorkIsTheOperatorsThatRanWhenItWasCaptured) {
   EXPECT_EQ(step.operations[3].asked_ns, step.operations[0].asked_ns + 16'500) << "when it was launched";
 }
 
-// Checkpointing computes a forward again for the backward: the hardware's FLOPs, not the model's.
+// Checkpointing computes a forward again for the backward. That adds to the hardware's FLOPs, not to the model's.
 TEST(StepOperations, ARecomputedForwardIsBackward) {
   std::vector<std::string> lines = kLines;
   const auto at = [&](const char* text) {
@@ -312,7 +314,7 @@ TEST(StepOperations, AClockThatWasSetBackIsNotTaken) {
   EXPECT_LE(host_scale(step.host, step_constants()), 1);
 }
 
-// A step of 500 us, with 50 us of hooks. Another program took the core for 5 ms: while a hook ran, between hooks, or never.
+// A step of 500 us, with 50 us of hooks. Another program used the core for 5 ms: while a hook ran, between hooks, or never.
 TEST(StepOperations, WhoeverInterruptsAStepTheHostIsAsFast) {
   const auto scale = [](const std::string& hooks_us, const std::string& step_3) {
     std::vector<std::string> lines = kLines;

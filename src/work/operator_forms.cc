@@ -9,7 +9,7 @@ namespace gpucast {
 namespace {
 
 struct OperatorRow {
-  std::string_view name;  // without its namespace and the mark of working in place
+  std::string_view name;  // without its namespace and the "_" of in-place operators
   OperatorForm form;
 };
 
@@ -207,7 +207,7 @@ static_assert(has_sorted_names(kOperators));
 
 constexpr std::string_view kListPrefixes[] = {"_amp_foreach", "_foreach_", "_fused_adagrad", "_fused_adam", "_fused_sgd"};
 
-// Families of operators by a part of their names; the first row that fits counts.
+// Families of operators, by a part of their names; the first row that matches is used.
 constexpr OperatorRow kFamilies[] = {
     {"attention", OperatorForm::attention},      {"batch_norm", OperatorForm::batch_norm}, {"group_norm", OperatorForm::group_norm},
     {"instance_norm", OperatorForm::group_norm}, {"softmax", OperatorForm::softmax},       {"rms_norm", OperatorForm::rms_norm},

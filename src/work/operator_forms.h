@@ -1,4 +1,4 @@
-// Which operators of PyTorch there are, and which form their work has: the function in operator_table.cc that follows from it.
+// PyTorch's operators, and the form of each one's work. The form decides which function of operator_table.cc computes its sizes.
 #pragma once
 
 #include <cstdint>
@@ -7,15 +7,15 @@
 namespace gpucast {
 
 enum class OperatorForm : uint8_t {
-  elementwise,         // writes what its inputs are broadcast to, ...
-  comparison,          // ... a byte an element
-  dropout_with_mask,   // ... and a byte an element for the mask
-  half,                // ... half of it
-  fill,                // writes alone
-  copy,                // writes what it reads
-  copy_to,             // the first tensor from the second
-  reduction,           // over the dimensions in its first list; without one over all
-  reduction_of_one,    // the same, and one dimension may be named by a number
+  elementwise,         // writes a tensor of the shape that its inputs are broadcast to
+  comparison,          // same, with one byte an element
+  dropout_with_mask,   // same, and one byte an element for the mask
+  half,                // same, with half of the elements
+  fill,                // only writes
+  copy,                // writes as much as it reads
+  copy_to,             // copies the second tensor to the first
+  reduction,           // over the dimensions in its first list; over all, if it has no list
+  reduction_of_one,    // same, and a number may name one dimension
   loss,                // over all dimensions
   rows_by_index,       // one row of its first tensor for each index
   index,               // rows where the index has fewer dimensions, else elements
@@ -30,10 +30,10 @@ enum class OperatorForm : uint8_t {
   rms_norm,
   convolution,
   pooling,
-  unknown,  // of no row: estimated as elementwise
+  unknown,  // not in the table: estimated as elementwise
 };
 
-// An operator's name, and what it says: "aten::add_" is "add", and works in place.
+// An operator's name and its meaning: "aten::add_" is "add", and works in place.
 struct OperatorName {
   explicit OperatorName(std::string_view whole);
 

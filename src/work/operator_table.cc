@@ -18,14 +18,14 @@ struct Tensor : TensorArgument {
   int element_bytes;
 
   int64_t count() const { return std::min(bounded_product(sizes), kMostTensorBytes); }
-  // Of distinct elements.
+  // The bytes of its distinct elements.
   int64_t bytes() const {
     int64_t out = element_bytes;
     for (size_t i = 0; i < sizes.size(); ++i)
       if (i >= strides.size() || strides[i] != 0) out = bounded_product({out, sizes[i]});
     return std::min(out, kMostTensorBytes);
   }
-  // The dimension whose neighbours lie together.
+  // The dimension whose elements are adjacent in memory.
   size_t innermost() const {
     for (size_t i = sizes.size(); i-- > 0;)
       if (i < strides.size() && strides[i] == 1 && sizes[i] > 1) return i;
@@ -33,10 +33,10 @@ struct Tensor : TensorArgument {
   }
 };
 
-// What an operator was called with.
+// An operator's arguments.
 struct Inputs {
   const std::vector<OperatorArgument>& arguments;
-  std::vector<Tensor> tensors;             // those directly in it, and those in its lists
+  std::vector<Tensor> tensors;             // all tensors, also those in lists
   std::vector<std::vector<Tensor>> lists;  // lists of tensors
 };
 
@@ -53,13 +53,13 @@ std::vector<int64_t> integers(const Inputs& in, size_t index) {
   return index < in.arguments.size() ? in.arguments[index].integers : std::vector<int64_t>();
 }
 
-// The argument where it is one whole number.
+// The argument's value, if it is one whole number.
 std::optional<int64_t> integer(const Inputs& in, size_t index) {
   if (index >= in.arguments.size() || in.arguments[index].kind != ArgumentKind::integer) return std::nullopt;
   return in.arguments[index].integer;
 }
 
-// The first of this kind; nullptr: there is none.
+// The first argument of this kind; nullptr: there is none.
 const OperatorArgument* first_of(const Inputs& in, ArgumentKind kind) {
   const auto found = std::ranges::find(in.arguments, kind, &OperatorArgument::kind);
   return found == in.arguments.end() ? nullptr : &*found;
@@ -77,7 +77,7 @@ int64_t read_bytes(const Inputs& in) {
   return out;
 }
 
-// Shape of what two and more tensors are broadcast to: its elements.
+// The number of elements of the shape that the tensors are broadcast to.
 int64_t broadcast_count(const std::vector<Tensor>& tensors) {
   std::vector<int64_t> sizes;
   for (const Tensor& tensor : tensors) {
@@ -113,7 +113,7 @@ Operation base(OperationKind kind, const Inputs& in) {
   return out;
 }
 
-// The last dimensions of `whole`, but not all of them.
+// True: `sizes` are the last dimensions of `whole`, but not all of them.
 bool is_tail(const std::vector<int64_t>& sizes, const std::vector<int64_t>& whole) {
   return !sizes.empty() && sizes.size() < whole.size() && std::equal(sizes.rbegin(), sizes.rend(), whole.rbegin());
 }
@@ -124,7 +124,7 @@ Operation normalization(const OperatorName& name, const Inputs& in) {
   const Tensor& x = in.tensors[0];
   const int64_t count = x.count();
   if (name.form == OperatorForm::batch_norm) {
-    // The first truth value says whether statistics are this batch's; else they are known, and it is elementwise.
+    // The first boolean says whether statistics are computed from this batch. If not, they are known, and the work is elementwise.
     const OperatorArgument* of_batch = first_of(in, ArgumentKind::boolean);
     if (of_batch && !of_batch->boolean) {
       out.kind = OperationKind::elementwise;
@@ -134,7 +134,7 @@ Operation normalization(const OperatorName& name, const Inputs& in) {
     }
     out.strided = x.innermost() != 1;
   } else if (name.form == OperatorForm::group_norm) {
-    // native_group_norm(x, weight, bias, N, C, HxW, groups): rows of one group of one sample.
+    // native_group_norm(x, weight, bias, N, C, HxW, groups): a row is one group of one sample.
     const int64_t groups = last_integer(in, 1);
     out.rows = bounded_product({x.sizes.empty() ? 1 : x.sizes[0], std::max<int64_t>(1, groups)});
   } else if (name.form == OperatorForm::softmax) {
@@ -145,7 +145,7 @@ Operation normalization(const OperatorName& name, const Inputs& in) {
     const int64_t length = dim >= 0 && dim < size ? x.sizes[static_cast<size_t>(dim)] : count;
     out.rows = length > 0 ? count / length : 0;
     out.strided = dim != size - 1;
-  } else {  // layer and RMS norm: over the dimensions that are named; older releases do not tell them, but weights have their shape
+  } else {  // layer and RMS norm: over the given dimensions; older releases do not record them, but weights have their shape
     int64_t length = bounded_product(integers(in, name.backward ? 2 : 1));
     for (size_t i = 1; i < in.tensors.size() && length == 1; ++i)
       if (is_tail(in.tensors[i].sizes, x.sizes)) length = in.tensors[i].count();
@@ -155,7 +155,7 @@ Operation normalization(const OperatorName& name, const Inputs& in) {
   out.columns = out.rows > 0 ? count / out.rows : count;
   out.pass = name.backward ? Pass::backward : Pass::forward;
   out.bytes_written = count * x.element_bytes;
-  // Layer and group norm keep mean and deviation of each row, in fp32.
+  // Layer and group norm write mean and deviation of each row, in fp32.
   const bool statistics = !name.backward && (name.form == OperatorForm::layer_norm || name.form == OperatorForm::group_norm);
   if (statistics) out.bytes_written += 8 * out.rows;
   out.flops = static_cast<double>(count) * (name.backward ? 8 : 5);
@@ -181,7 +181,7 @@ Operation attention(const OperatorName& name, const Inputs& in) {
   shape.keys = k.sizes[length];
   shape.head_dim = q.sizes[3];
   shape.value_dim = v.sizes[3];
-  // Its only truth value that says so: is_causal, or custom_mask_type 1 of the memory-efficient one.
+  // Causal: the first boolean is is_causal; the memory-efficient operator has a custom_mask_type of 1 or 2 instead.
   if (name.stem.find("efficient") != std::string_view::npos && !heads_first) {
     const int64_t last = last_integer(in, 0);
     shape.causal = last == 1 || last == 2;
@@ -199,7 +199,7 @@ Operation attention(const OperatorName& name, const Inputs& in) {
   return out;
 }
 
-// Convolutions that PyTorch computes itself: depthwise ones, mostly. forward(x, w, ...); backward(grad, x, w, ...).
+// Convolutions that PyTorch computes itself, mostly depthwise ones. forward(x, w, ...); backward(grad, x, w, ...).
 Operation convolution(const OperatorName& name, const Inputs& in) {
   Operation out = base(OperationKind::convolution, in);
   const size_t first = name.backward ? 1 : 0;
@@ -207,8 +207,8 @@ Operation convolution(const OperatorName& name, const Inputs& in) {
   const Tensor &x = in.tensors[first], &w = in.tensors[first + 1];
   if (x.sizes.size() < 3 || w.sizes.size() != x.sizes.size()) return out;
   std::vector<int64_t> stride;
-  for (const OperatorArgument& argument :
-       in.arguments) {  // the first list of as many numbers as there are dimensions that is not the window
+  // The stride is the first list that has a number for each spatial dimension and is not the window.
+  for (const OperatorArgument& argument : in.arguments) {
     std::vector<int64_t> list = argument.integers;
     if (!stride.empty() || list.size() != x.sizes.size() - 2) continue;
     for (int64_t& step : list) step = std::max<int64_t>(1, step);
@@ -270,7 +270,7 @@ Operation indexing(const OperatorName& name, const Inputs& in) {
     out.bytes_read = moved + index.bytes();
     out.bytes_written = moved;
   } else if (name.form == OperatorForm::embedding_gradient) {
-    // grad, indices, number of weights: the gradient of every weight, most of it zeros.
+    // (grad, indices, number of weights) writes the gradient of every weight, mostly zeros.
     const int64_t weights = integer(in, 2).value_or(0);
     const int64_t width = x.sizes.empty() ? 1 : x.sizes.back();
     out.bytes_read = x.bytes() + index.bytes();
@@ -299,12 +299,12 @@ Operation copying(const OperatorName& name, const Inputs& in) {
     out.strided = to.innermost() != from.innermost();
   } else {
     out.bytes_written = out.bytes_read;
-    out.indexed = in.tensors.size() > 1;  // put beside each other
+    out.indexed = in.tensors.size() > 1;  // cat and stack: each element's address is computed
   }
   return out;
 }
 
-// An optimizer's or another list's kernels: each list is read; what an in-place one works on is written.
+// Kernels of optimizers and of other operators on lists of tensors. Each list is read; the first is written.
 Operation optimizer(const OperatorName& name, const Inputs& in) {
   Operation out = base(OperationKind::optimizer, in);
   const auto bytes = [](const std::vector<Tensor>& list) {
@@ -317,7 +317,7 @@ Operation optimizer(const OperatorName& name, const Inputs& in) {
   for (const auto& list : in.lists) out.bytes_read += bytes(list);
   const auto has = [&](std::string_view part) { return name.stem.find(part) != std::string_view::npos; };
   if (has("_fused_adam") || has("_fused_sgd") || has("_fused_adagrad")) {
-    out.bytes_written = 0;  // all but the gradients, the second list
+    out.bytes_written = 0;  // writes all lists but the second, which holds the gradients
     for (size_t i = 0; i < in.lists.size(); ++i)
       if (i != 1) out.bytes_written += bytes(in.lists[i]);
   } else if (has("norm")) {
@@ -340,7 +340,7 @@ Operation pooling(const OperatorName& name, const Inputs& in) {
   const Tensor& x = in.tensors[0];
   const bool with_indices = name.stem.find("with_indices") != std::string_view::npos;
   if (name.backward) {
-    // grad, x, ... : as large as x is what is written. Upsampling says x's size in its second list of numbers.
+    // (grad, x, ...) writes a tensor of x's size. Upsampling has x's size in its second list of numbers.
     int64_t written = in.tensors.size() > 1 ? in.tensors[1].count() : 0;
     if (written == 0) written = bounded_product(integers(in, 2));
     out.bytes_read = x.bytes() + (with_indices && in.tensors.size() > 2 ? in.tensors[2].bytes() : 0);
@@ -356,7 +356,7 @@ Operation pooling(const OperatorName& name, const Inputs& in) {
       for (size_t i = 0; i < x.sizes.size(); ++i) {
         const bool inside = i + spatial >= x.sizes.size();
         const size_t at = inside ? i + spatial - x.sizes.size() : 0;
-        const int64_t step = std::max<int64_t>(1, steps[std::min(at, steps.size() - 1)]);  // one number is for all dimensions
+        const int64_t step = std::max<int64_t>(1, steps[std::min(at, steps.size() - 1)]);  // a single number is for all dimensions
         written = bounded_product({written, !inside ? x.sizes[i] : to_size ? first[at] : (x.sizes[i] + step - 1) / step});
       }
     }
@@ -381,12 +381,12 @@ Operation elementwise(const OperatorName& name, const Inputs& in) {
     out.bytes_written = count * widest(in.tensors);
   }
   out.flops = static_cast<double>(count);
-  // Tensors of different layouts: some are read against their order.
+  // Where layouts differ, some tensors are not read in the order of their memory.
   const size_t inner = in.tensors[0].innermost();
   for (const Tensor& tensor : in.tensors)
     if (tensor.sizes.size() == in.tensors[0].sizes.size() && tensor.bytes() > out.bytes_read / 8 && tensor.innermost() != inner)
       out.strided = true;
-  // Of others than the largest each element's place is computed.
+  // Each element's address is computed in tensors that are smaller than the largest.
   const auto largest =
       std::max_element(in.tensors.begin(), in.tensors.end(), [](const Tensor& a, const Tensor& b) { return a.count() < b.count(); });
   out.indexed = std::any_of(in.tensors.begin(), in.tensors.end(),
@@ -394,7 +394,7 @@ Operation elementwise(const OperatorName& name, const Inputs& in) {
   return out;
 }
 
-// What is written only: one of the kernels that fill, which cost what others cost.
+// Kernels that only write. They cost the same as other elementwise kernels.
 Operation fill(const Inputs& in) {
   Operation out = base(OperationKind::elementwise, in);
   out.bytes_written = in.tensors[0].bytes();

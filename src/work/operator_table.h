@@ -1,4 +1,4 @@
-// An operator of PyTorch and what it was called with -> the operation its kernels are, with the bytes they move.
+// Turns a PyTorch operator and its arguments into the operation of its kernels, with the bytes that they move.
 #pragma once
 
 #include <optional>
@@ -10,11 +10,11 @@
 
 namespace gpucast {
 
-// Each distinct byte of a tensor counts once: a dimension of stride 0 has one element. What is written follows from the operator. Unset:
-// nothing is known of it, and none of its tensors lies on the card.
+// Each distinct byte of a tensor counts once: a dimension of stride 0 has one element. The operator determines the bytes written. Unset:
+// none of its tensors is on the card.
 std::optional<Operation> operator_operation(std::string_view name, const std::vector<OperatorArgument>& inputs);
 
-// False: no row of operator_forms.cc names it, and it is estimated as an elementwise one.
+// False: the operator is in no row of operator_forms.cc, and is estimated as an elementwise one.
 bool operator_is_known(std::string_view name);
 
 }  // namespace gpucast

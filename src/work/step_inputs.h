@@ -9,11 +9,12 @@ namespace gpucast {
 
 struct StepInputs {
   int64_t samples = 0;  // the first dimension of an input; 0: unknown
-  int64_t tokens = 0;   // of an input of integers with two dimensions; 0: there is none
+  int64_t tokens = 0;   // the elements of an input of integers with two dimensions; 0: there is none
 };
 
-// With gradient accumulation a step has several cycles of forward and backward, each with a batch of its own: their sum. A step with
-// several optimizers, or with forwards that share one backward, counts one batch: a GAN's discriminator sees the same number twice.
+// With gradient accumulation a step has several cycles of forward and backward, each with its own batch; the result is their sum. A step
+// with several optimizers, or with forwards that share one backward, counts one batch: a GAN's discriminator gets the same number of
+// samples twice.
 StepInputs step_inputs(const Trace& trace);
 
 }  // namespace gpucast

@@ -11,7 +11,7 @@
 namespace gpucast {
 namespace {
 
-// Marks of phases in the order in which they begin, "f" a forward with an input of [8, 128], "b" a backward, "o" an optimizer's step.
+// Phases in the order in which they begin: "f" is a forward with an input of [8, 128], "b" a backward, "o" an optimizer's step.
 StepInputs inputs_of(const std::string& phases) {
   std::vector<std::string> lines;
   for (const std::string& line : kLines) {
@@ -53,7 +53,7 @@ TEST(StepInputs, AStepWithOneBatch) {
 TEST(StepInputs, AccumulationCountsEachBatch) {
   EXPECT_EQ(inputs_of("fbfbfbfbo").samples, 4 * 8);
   EXPECT_EQ(inputs_of("fbfbfbfbo").tokens, 4 * 8 * 128);
-  EXPECT_EQ(inputs_of("ffbffbo").samples, 2 * 8) << "two forwards share a backward, as of two encoders";
+  EXPECT_EQ(inputs_of("ffbffbo").samples, 2 * 8) << "two forwards share a backward, as two encoders do";
 }
 
 TEST(StepInputs, WhatIsNoAccumulationCountsOnce) {

@@ -12,59 +12,59 @@
 namespace gpucast {
 
 struct StepOperation {
-  uint32_t shape = 0;  // which operation it is: in StepOperations::shapes
+  uint32_t shape = 0;  // index of its operation in StepOperations::shapes
   std::string name;    // "aten::addmm", "cublasSgemm_v2" (where no operator is known), "memcpy"
-  std::string kernel;  // mangled name of its first kernel, or the library's function
+  std::string kernel;  // the mangled name of its first kernel, or the library's function
   Phase phase = Phase::other;
   ModuleId module;
   bool known = false;    // its kind and bytes follow from an operator or a library call
-  bool guessed = false;  // its operator is not known (operator_is_known()), and is estimated as elementwise
-  uint32_t stream = 0;   // in StepOperations::streams
-  int64_t asked_ns = 0;  // when its first work was asked for, since the step's begin
+  bool guessed = false;  // its operator is unknown (operator_is_known()) and estimated as elementwise
+  uint32_t stream = 0;   // index in StepOperations::streams
+  int64_t asked_ns = 0;  // when the host requested its first work, from the step's begin
   double asked_unix_us = 0;
   int64_t mark = 0;                       // sequence number of the mark before it
-  bool waits = false;                     // the host goes on only when it is done (a copy to the host, in captures that do not tell)
-  size_t first_work = 0, work_count = 1;  // in ObservedStep::work
+  bool waits = false;                     // the host waits until it is done (copies to the host, in captures that do not record waits)
+  size_t first_work = 0, work_count = 1;  // range in ObservedStep::work
 };
 
-// As Order, at its place between operations.
+// As Order, with its position between operations.
 struct StepOrder {
   OrderKind kind = OrderKind::event_record;
-  uint32_t stream = 0, recorded_on = 0;  // in StepOperations::streams
+  uint32_t stream = 0, recorded_on = 0;  // indices in StepOperations::streams
   uint32_t event = 0;                    // below StepOperations::events
   int64_t asked_ns = 0;
   size_t operations_before = 0;
 };
 
-// The program takes a batch from its loader.
+// The program gets a batch from its loader.
 struct StepBatch {
   int64_t asked_ns = 0;
   size_t operations_before = 0;
 };
 
-// How long the host of the observed step and of others worked, and what the observation did meanwhile.
+// How long the host worked in the observed step and in others, and how much the observation recorded meanwhile.
 struct HostObservation {
   double observed_ns = 0;              // as StepOperations::host_ns
   double own_ns = 0;                   // the observed step, less the loader and timed hooks; 0: unknown
   double other_ns = 0;                 // the fastest of the other steps, likewise; 0: there is none
-  bool alone = true;                   // no end of a step before it was seen
+  bool alone = true;                   // the capture has no end of an earlier step
   bool timed = false;                  // hooks were timed
   int64_t marks = 0, allocations = 0;  // of the observed step
 };
 
 struct StepOperations {
   std::vector<Operation> shapes;          // each once
-  std::vector<StepOperation> operations;  // in the order in which they were asked for
+  std::vector<StepOperation> operations;  // in the order of their requests
   std::vector<uint64_t> streams;          // handles
   std::vector<StepOrder> order;           // by operations_before
   size_t events = 0;
-  std::vector<StepBatch> batches;    // of the loader that the capture tells of; no time of the step is waiting for it
-  int64_t host_ns = 0;               // from the end of the step before to the end of this, on this machine, while being observed
-  int64_t work = 0, known_work = 0;  // launches, calls, copies; of these with a known operator or call
+  std::vector<StepBatch> batches;    // of the loader in the capture's record; the times of the step contain no waiting for it
+  int64_t host_ns = 0;               // from the end of the step before to the end of this one, on this machine, while being observed
+  int64_t work = 0, known_work = 0;  // launches, calls and copies; those with a known operator or call
   int64_t samples = 0;               // of all its batches; 0: unknown (step_inputs.h)
   int64_t tokens = 0;                // same
-  LoopBatch loop_batch;              // of the other steps, without workers
-  HostObservation host;              // from which host_scale() (src/schedule) tells how long the host works for a step that is not observed
+  LoopBatch loop_batch;              // of the other steps, if the loader has no workers
+  HostObservation host;              // host_scale() (src/schedule) estimates from it the host's time in a step that is not observed
 };
 
 }  // namespace gpucast

@@ -12,8 +12,8 @@
 
 namespace gpucast {
 
-// Two threads, a clock that begins 1000 ns before the operators'. Forward: one kernel under an operator nested in another; then a copy to
-// the host. Backward, on the other thread: two kernels of one operator, then one of none.
+// Two threads, and a clock that begins 1000 ns before the operators' clock. Forward: one kernel of an operator that is nested in another;
+// then a copy to the host. Backward, on the other thread: two kernels of one operator, then one without an operator.
 inline const std::vector<std::string> kLines = {
     R"({"record":"header","schema_version":1,"source":"vgpu","gpu":{"name":"a100-80"},"steps_requested":3,"command":["python","t.py"]})",
     R"({"record":"process","pid":1,"torch":"2.6.0"})",

@@ -21,13 +21,13 @@
 #include <utility>
 
 #include "src/orchestrate/autocast_lists.h"
+#include "src/orchestrate/float_blocks.h"
 #include "src/orchestrate/rules.h"
 
 namespace gpucast {
 namespace {
 
 constexpr uint32_t kNone = UINT32_MAX;
-constexpr int kFloat = 6;  // c10/core/ScalarType.h
 
 struct Input {
   int64_t elements = 0;
@@ -67,44 +67,10 @@ struct Copy {
   uint32_t block = kNone;
 };
 
-bool makes_no_floats(std::string_view name) {
-  static const std::unordered_set<std::string_view> kNames = {
-      "aten::eq",     "aten::ne",           "aten::lt",       "aten::le",           "aten::gt",          "aten::ge",         "aten::isnan",
-      "aten::isinf",  "aten::isfinite",     "aten::isneginf", "aten::logical_not",  "aten::logical_and", "aten::logical_or", "aten::argmax",
-      "aten::argmin", "aten::nonzero",      "aten::argsort",  "aten::bitwise_not",  "aten::bitwise_and", "aten::bucketize",  "aten::any",
-      "aten::all",    "aten::searchsorted", "aten::isin",     "aten::count_nonzero"};
-  return kNames.contains(name);
-}
-
-// The first result has floats, the second has indices of eight bytes.
-bool makes_indices_too(std::string_view name) {
-  static const std::unordered_set<std::string_view> kNames = {"aten::max_pool2d_with_indices",
-                                                              "aten::max_pool3d_with_indices",
-                                                              "aten::adaptive_max_pool2d",
-                                                              "aten::max",
-                                                              "aten::min",
-                                                              "aten::topk",
-                                                              "aten::sort",
-                                                              "aten::kthvalue",
-                                                              "aten::cummax",
-                                                              "aten::cummin"};
-  return kNames.contains(name);
-}
-
-// Some results do not have the input's type: statistics are in fp32.
-bool has_statistics(std::string_view name) { return name.find("_norm") != std::string_view::npos; }
-
-// The result has the type of the first input, whatever the types of the others are.
-bool follows_first_input(std::string_view name) {
-  static const std::unordered_set<std::string_view> kNames = {"aten::batch_norm", "aten::instance_norm", "aten::embedding", "aten::dropout",
-                                                              "aten::native_batch_norm"};
-  return kNames.contains(name);
-}
-
 class MixedPrecision {
  public:
   MixedPrecision(const ProfileFacts& facts, const LowerPrecision& precision, Sequence* sequence)
-      : facts_(facts), precision_(precision), sequence_(*sequence), floats_(sequence->blocks.size()), low_(sequence->blocks.size()) {}
+      : facts_(facts), precision_(precision), sequence_(*sequence), low_(sequence->blocks.size()) {}
 
   void apply() {
     find_floats();
@@ -118,43 +84,11 @@ class MixedPrecision {
   // ---- Blocks with fp32 numbers -------------------------------------------------------------------------------------------
 
   void find_floats() {
-    for (uint32_t i = 0; i < sequence_.traced; ++i) {
-      const GpuBlock& block = sequence_.blocks[i];
-      floats_[i] = block.size_bytes % 4 == 0 && (block.span == kNoSpan ? block.role != Role::none : holds_floats(i));
+    floats_ = blocks_of_floats(facts_, sequence_);
+    for (size_t i = 0; i < sequence_.blocks.size(); ++i) {
       low_[i] = floats_[i] && !precision_.amp;
-      if (block.role == Role::parameter) parameter_bytes_.insert(block.size_bytes);
+      if (sequence_.blocks[i].role == Role::parameter) parameter_bytes_.insert(sequence_.blocks[i].size_bytes);
     }
-    for (size_t i = sequence_.traced; i < sequence_.blocks.size(); ++i) {
-      // Parameters made from their gradients, and the optimizer's lists.
-      const GpuBlock& block = sequence_.blocks[i];
-      floats_[i] = block.role == Role::parameter || block.role == Role::optimizer_state || std::string_view(block.rule) == "foreach";
-      low_[i] = floats_[i] && !precision_.amp;
-      if (block.role == Role::parameter) parameter_bytes_.insert(block.size_bytes);
-    }
-  }
-
-  bool holds_floats(uint32_t i) {
-    const SpanIndex made_in = sequence_.blocks[i].span;
-    for (SpanIndex at = made_in; at != kNoSpan; at = facts_.tree.parent[at]) {
-      if (!facts_.is_op(at)) break;
-      const std::string_view name = facts_.name(at);
-      const size_t type = name == "aten::empty" || name == "aten::empty_permuted" ? 1 : name == "aten::empty_strided" ? 2 : SIZE_MAX;
-      const std::vector<std::string>& values = facts_.concrete(at);
-      // An empty value means the default type.
-      if (type < values.size()) return values[type].empty() || values[type] == std::to_string(kFloat);
-      const std::vector<std::string>& types = facts_.types(at);
-      if (name == "aten::resize_" && !types.empty()) return types[0] == "float";
-      if (type != SIZE_MAX || is_plumbing(name)) {
-        if (!types.empty() && (types[0] == "float" || element_bytes(types[0]) > 0)) return types[0] == "float";
-        continue;
-      }
-      if (makes_no_floats(name)) return false;
-      if (makes_indices_too(name))
-        return i == 0 || sequence_.blocks[i - 1].span != at || facts_.cpu.blocks[i].size_bytes == facts_.cpu.blocks[i - 1].size_bytes;
-      return std::find_if(types.begin(), types.end(), [](const std::string& each) { return each == "float" || each == "TensorList"; }) !=
-             types.end();
-    }
-    return sequence_.blocks[i].role != Role::none && sequence_.blocks[i].role != Role::input;
   }
 
   // ---- Operators, and their autograd nodes --------------------------------------------------------------------------------
@@ -319,30 +253,16 @@ class MixedPrecision {
     }
   }
 
-  // log_softmax(x, dim, dtype): cross_entropy_loss passes the type of its input, so autocast does not change it.
-  bool names_input_type(SpanIndex op) const {
-    const SpanIndex parent = facts_.tree.parent[op];
-    return facts_.name(op) == "aten::log_softmax" && parent != kNoSpan && facts_.name(parent) == "aten::cross_entropy_loss";
-  }
-
-  // softmax(x, dim, dtype=torch.float32)
-  bool asks_for_fp32(SpanIndex op) const {
-    const std::string_view name = facts_.name(op);
-    const std::vector<std::string>& values = facts_.concrete(op);
-    return (name == "aten::softmax" || name == "aten::log_softmax") && values.size() > 2 && values[2] == std::to_string(kFloat) &&
-           !names_input_type(op);
-  }
-
   void forward(uint32_t index, int region) {
     Operator& op = operators_[index];
     const std::string_view name = facts_.name(op.span);
     resolve_inputs(&op);
     reconcile(&op);
-    if (name == "aten::to") return to(&op);
+    if (name == "aten::to") return follow_to(&op);
     const bool autocast = precision_.amp && region >= 0;
     CastPolicy policy = autocast ? op.policy : CastPolicy::promote;
-    if (names_input_type(op.span)) policy = CastPolicy::promote;
-    if (asks_for_fp32(op.span)) policy = CastPolicy::fp32_result;
+    if (names_input_type(facts_, op.span)) policy = CastPolicy::promote;
+    if (asks_for_fp32(facts_, op.span)) policy = CastPolicy::fp32_result;
     // softmax has a kernel from fp16 to fp32, but bf16 is cast first. Sums read any type.
     const bool softmax = name == "aten::softmax" || name == "aten::log_softmax";
     const bool as_it_comes = policy == CastPolicy::fp32_result && (precision_.fp16 || !softmax);
@@ -378,7 +298,7 @@ class MixedPrecision {
   }
 
   // x.float(), x.to(dtype): no work in fp32, a copy in lower precision.
-  void to(Operator* op) {
+  void follow_to(Operator* op) {
     const std::vector<uint32_t> born = born_in(op->span);
     for (const uint32_t i : born) {
       // From integers, the script really wants fp32.
@@ -389,7 +309,7 @@ class MixedPrecision {
     // to.dtype, or the to.dtype_layout inside type_as
     const SpanIndex parent = facts_.tree.parent[op->span];
     const bool of_type_as = parent != kNoSpan && facts_.name(parent) == "aten::type_as";
-    const bool names_type = (values.size() == 5 || (of_type_as && values.size() == 8)) && values[1] == std::to_string(kFloat);
+    const bool names_type = (values.size() == 5 || (of_type_as && values.size() == 8)) && values[1] == std::to_string(kFloatType);
     if (!born.empty() || !names_type || op->inputs.empty() || op->inputs[0].block == kNone || op->inputs[0].copied) return;
     if (facts_.phases.loop_begin_ns > facts_.span(op->span).begin_ns) return;
     // Outside the model's code a script casts its data to the model's type, and not back.

@@ -194,8 +194,8 @@ uint64_t Recorder::now() {
 }
 
 // Reads both clocks at one moment: the best of a few tries.
-Recorder::Pair Recorder::read_clocks(uint64_t (*clock)()) const {
-  Pair best{};
+Recorder::ClockReading Recorder::read_clocks(uint64_t (*clock)()) const {
+  ClockReading best{};
   uint64_t least = ~uint64_t{0};
   for (int i = 0; i < 5; ++i) {
     const uint64_t before = clock();
@@ -280,30 +280,30 @@ void Recorder::write(std::span<const uint8_t> group) {
 
 // Writes the finished activities into buffers and hands full buffers over.
 void Recorder::drain() {
-  Telling telling;
+  RecordSettings settings;
   std::vector<External> externals;
   std::vector<Kinds> history;
-  Pair registered{};
+  ClockReading registered{};
   {
     const std::lock_guard lock(mutex_);
     registered = registered_;
-    telling.clock = clock_;
+    settings.clock = clock_;
   }
   const std::vector<Activity> activities = source_.take();
-  if (telling.clock != nullptr && !activities.empty()) {
+  if (settings.clock != nullptr && !activities.empty()) {
     const int64_t left_ns = kBetweenClocksNs - (source_.now_ns() - registered.ns);
     const timespec pause{0, std::clamp(left_ns, int64_t{0}, kBetweenClocksNs)};
     if (left_ns > 0) nanosleep(&pause, nullptr);
-    telling.origin = read_clocks(telling.clock);
-    telling.ticks_per_ns =
-        static_cast<double>(telling.origin.ticks - registered.ticks) / static_cast<double>(telling.origin.ns - registered.ns);
+    settings.origin = read_clocks(settings.clock);
+    settings.ticks_per_ns =
+        static_cast<double>(settings.origin.ticks - registered.ticks) / static_cast<double>(settings.origin.ns - registered.ns);
   }
   {
     const std::lock_guard lock(mutex_);
     calls_ = 0;
     externals.swap(externals_);
     history = history_;
-    telling.silent = silent_;
+    settings.silent = silent_;
   }
   std::stable_sort(externals.begin(), externals.end(), [](const External& a, const External& b) { return a.correlation < b.correlation; });
 
@@ -318,9 +318,9 @@ void Recorder::drain() {
     group.clear();
     while (external != externals.end() && external->correlation <= correlation) add_external();
     const auto set = std::find_if(history.rbegin(), history.rend(), [&](const Kinds& one) { return one.first_correlation <= correlation; });
-    telling.kinds = set == history.rend() ? 0 : set->kinds;
+    settings.kinds = set == history.rend() ? 0 : set->kinds;
     for (; i < activities.size() && activities[i].correlation == correlation; ++i) {
-      add(activities[i], telling, group);
+      add_records(activities[i], settings, group);
       if (group.size() > kMostOfOneCallBytes) {
         write(group);
         group.clear();
@@ -349,112 +349,121 @@ void Recorder::flush(bool forced) {
 
 // ---- Records --------------------------------------------------------------------------------------------------------------------------
 
-void Recorder::add(const Activity& a, const Telling& telling, std::vector<uint8_t>& group) {
-  const uint64_t kinds = telling.kinds;
-  const auto time = [&](int64_t ns) {
-    if (telling.clock == nullptr) return static_cast<uint64_t>(ns);
-    return telling.origin.ticks +
-           static_cast<uint64_t>(static_cast<int64_t>(static_cast<double>(ns - telling.origin.ns) * telling.ticks_per_ns));
-  };
-  const uint64_t start = time(a.start_ns), end = time(a.end_ns);
-  const auto device = static_cast<uint32_t>(a.device);
-  const uint32_t context = context_of(a);
+uint64_t Recorder::RecordSettings::time(int64_t ns) const {
+  if (clock == nullptr) return static_cast<uint64_t>(ns);
+  return origin.ticks + static_cast<uint64_t>(static_cast<int64_t>(static_cast<double>(ns - origin.ns) * ticks_per_ns));
+}
+
+// Nodes of a graph are numbered as they come. The upper half of the number is the graph's, like CUDA's ids.
+uint64_t Recorder::next_node(const Activity& a) {
   const auto graph = static_cast<uint32_t>(a.graph);
-  // Nodes of a graph are numbered as they come. The upper half of the number is the graph's, like CUDA's ids.
-  const auto node = [&]() -> uint64_t { return graph == 0 ? 0 : uint64_t{graph} << 32 | nodes_[a.correlation]++; };
+  return graph == 0 ? 0 : uint64_t{graph} << 32 | nodes_[a.correlation]++;
+}
+
+void Recorder::add_records(const Activity& a, const RecordSettings& settings, std::vector<uint8_t>& group) {
   switch (a.kind) {
-    case ActivityKind::kernel: {
-      const uint32_t kind = has(kinds, kConcurrentKernel) ? kConcurrentKernel : kKernel;
-      if (!has(kinds, kind)) return;
-      ActivityKernel r{};
-      r.kind = kind;
-      KernelResources takes{.registers = a.registers,
-                            .static_shared_bytes = static_cast<int>(a.static_shared_bytes),
-                            .local_bytes = static_cast<int>(a.local_bytes)};
-      if (takes.registers == 0 && a.function != nullptr) takes = source_.resources(a.function);
-      r.registersPerThread = static_cast<uint16_t>(takes.registers);
-      r.start = start;
-      r.end = r.completed = end;
-      r.deviceId = device;
-      r.contextId = context;
-      r.streamId = a.stream;
-      r.gridX = static_cast<int32_t>(a.grid[0]), r.gridY = static_cast<int32_t>(a.grid[1]), r.gridZ = static_cast<int32_t>(a.grid[2]);
-      r.blockX = static_cast<int32_t>(a.block[0]), r.blockY = static_cast<int32_t>(a.block[1]), r.blockZ = static_cast<int32_t>(a.block[2]);
-      r.staticSharedMemory = takes.static_shared_bytes;
-      r.dynamicSharedMemory = static_cast<int32_t>(a.dynamic_shared_bytes);
-      r.localMemoryPerThread = static_cast<uint32_t>(takes.local_bytes);
-      r.correlationId = a.correlation;
-      r.gridId = a.correlation;
-      r.name = kernel_name(a.name);
-      r.graphId = graph;
-      r.graphNodeId = node();
-      r.channelType = kComputeChannel;
-      append(group, r);
-      return;
-    }
-    case ActivityKind::copy: {
-      if (!has(kinds, kMemcpy)) return;
-      ActivityMemcpy r{};
-      r.kind = kMemcpy;
-      r.copyKind = copy_kind(a.copy_kind);
-      const MemoryKind host = a.pinned ? kPinned : kPageable;
-      r.srcKind = r.copyKind == kHostToDevice || r.copyKind == kHostToHost ? host : kDeviceMemory;
-      r.dstKind = r.copyKind == kDeviceToHost || r.copyKind == kHostToHost ? host : kDeviceMemory;
-      r.bytes = a.size_bytes;
-      r.start = start, r.end = end;
-      r.deviceId = device, r.contextId = context, r.streamId = a.stream;
-      r.correlationId = a.correlation;
-      r.graphId = graph, r.graphNodeId = node();
-      r.channelType = kCopyChannel;
-      append(group, r);
-      return;
-    }
-    case ActivityKind::fill: {
-      if (!has(kinds, kMemset)) return;
-      ActivityMemset r{};
-      r.kind = kMemset;
-      r.bytes = a.size_bytes;
-      r.start = start, r.end = end;
-      r.deviceId = device, r.contextId = context, r.streamId = a.stream;
-      r.correlationId = a.correlation;
-      r.memoryKind = kDeviceMemory;
-      r.graphId = graph, r.graphNodeId = node();
-      r.channelType = kComputeChannel;
-      append(group, r);
-      return;
-    }
+    case ActivityKind::kernel:
+      return add_kernel(a, settings, group);
+    case ActivityKind::copy:
+      return add_copy(a, settings, group);
+    case ActivityKind::fill:
+      return add_fill(a, settings, group);
     case ActivityKind::call:
-    case ActivityKind::wait: {
-      const uint32_t kind = a.driver ? kDriver : kRuntime;
-      const uint32_t id = function_id(a.driver, a.name);
-      const std::vector<uint32_t>& silent = telling.silent[a.driver ? 1 : 0];
-      if (has(kinds, kind) && id != 0 && std::find(silent.begin(), silent.end(), id) == silent.end()) {
-        append(group,
-               ActivityApi{kind, id, start, end, static_cast<uint32_t>(getpid()), static_cast<uint32_t>(a.thread), a.correlation, 0});
-      }
-      if (a.kind == ActivityKind::call && a.event != 0 && (has(kinds, kSynchronization) || has(kinds, kCudaEvent))) {
-        ActivityCudaEvent r{};  // gives the event's stream, so that Kineto knows which stream a wait waits for
-        r.kind = kCudaEvent;
-        r.correlationId = a.correlation;
-        r.contextId = context, r.streamId = a.stream, r.deviceId = device;
-        r.eventId = static_cast<uint32_t>(a.event);
-        r.cudaEventSyncId = kNotOfOne;
-        append(group, r);
-      }
-      if (a.kind != ActivityKind::wait || !has(kinds, kSynchronization)) return;
-      ActivitySynchronization r{};
-      r.kind = kSynchronization;
-      r.type = synchronization_type(a.name);
-      r.start = start, r.end = end;
-      r.correlationId = a.correlation;
-      r.contextId = context;
-      r.streamId = r.type == kStreamSynchronize || r.type == kStreamWaitEvent ? a.stream : kNotOfOne;
-      r.cudaEventId = a.event != 0 ? static_cast<uint32_t>(a.event) : kNotOfOne;
-      r.cudaEventSyncId = kNotOfOne;
-      append(group, r);
-      return;
-    }
+    case ActivityKind::wait:
+      return add_call(a, settings, group);
   }
+}
+
+void Recorder::add_kernel(const Activity& a, const RecordSettings& settings, std::vector<uint8_t>& group) {
+  const uint32_t kind = has(settings.kinds, kConcurrentKernel) ? kConcurrentKernel : kKernel;
+  if (!has(settings.kinds, kind)) return;
+  ActivityKernel r{};
+  r.kind = kind;
+  KernelResources takes{.registers = a.registers,
+                        .static_shared_bytes = static_cast<int>(a.static_shared_bytes),
+                        .local_bytes = static_cast<int>(a.local_bytes)};
+  if (takes.registers == 0 && a.function != nullptr) takes = source_.resources(a.function);
+  r.registersPerThread = static_cast<uint16_t>(takes.registers);
+  r.start = settings.time(a.start_ns);
+  r.end = r.completed = settings.time(a.end_ns);
+  r.deviceId = static_cast<uint32_t>(a.device);
+  r.contextId = context_of(a);
+  r.streamId = a.stream;
+  r.gridX = static_cast<int32_t>(a.grid[0]), r.gridY = static_cast<int32_t>(a.grid[1]), r.gridZ = static_cast<int32_t>(a.grid[2]);
+  r.blockX = static_cast<int32_t>(a.block[0]), r.blockY = static_cast<int32_t>(a.block[1]), r.blockZ = static_cast<int32_t>(a.block[2]);
+  r.staticSharedMemory = takes.static_shared_bytes;
+  r.dynamicSharedMemory = static_cast<int32_t>(a.dynamic_shared_bytes);
+  r.localMemoryPerThread = static_cast<uint32_t>(takes.local_bytes);
+  r.correlationId = a.correlation;
+  r.gridId = a.correlation;
+  r.name = kernel_name(a.name);
+  r.graphId = static_cast<uint32_t>(a.graph);
+  r.graphNodeId = next_node(a);
+  r.channelType = kComputeChannel;
+  append(group, r);
+}
+
+void Recorder::add_copy(const Activity& a, const RecordSettings& settings, std::vector<uint8_t>& group) {
+  if (!has(settings.kinds, kMemcpy)) return;
+  ActivityMemcpy r{};
+  r.kind = kMemcpy;
+  r.copyKind = copy_kind(a.copy_kind);
+  const MemoryKind host = a.pinned ? kPinned : kPageable;
+  r.srcKind = r.copyKind == kHostToDevice || r.copyKind == kHostToHost ? host : kDeviceMemory;
+  r.dstKind = r.copyKind == kDeviceToHost || r.copyKind == kHostToHost ? host : kDeviceMemory;
+  r.bytes = a.size_bytes;
+  r.start = settings.time(a.start_ns), r.end = settings.time(a.end_ns);
+  r.deviceId = static_cast<uint32_t>(a.device), r.contextId = context_of(a), r.streamId = a.stream;
+  r.correlationId = a.correlation;
+  r.graphId = static_cast<uint32_t>(a.graph), r.graphNodeId = next_node(a);
+  r.channelType = kCopyChannel;
+  append(group, r);
+}
+
+void Recorder::add_fill(const Activity& a, const RecordSettings& settings, std::vector<uint8_t>& group) {
+  if (!has(settings.kinds, kMemset)) return;
+  ActivityMemset r{};
+  r.kind = kMemset;
+  r.bytes = a.size_bytes;
+  r.start = settings.time(a.start_ns), r.end = settings.time(a.end_ns);
+  r.deviceId = static_cast<uint32_t>(a.device), r.contextId = context_of(a), r.streamId = a.stream;
+  r.correlationId = a.correlation;
+  r.memoryKind = kDeviceMemory;
+  r.graphId = static_cast<uint32_t>(a.graph), r.graphNodeId = next_node(a);
+  r.channelType = kComputeChannel;
+  append(group, r);
+}
+
+// A call, the event that it records, and the wait that it is.
+void Recorder::add_call(const Activity& a, const RecordSettings& settings, std::vector<uint8_t>& group) {
+  const uint64_t kinds = settings.kinds;
+  const uint64_t start = settings.time(a.start_ns), end = settings.time(a.end_ns);
+  const uint32_t kind = a.driver ? kDriver : kRuntime;
+  const uint32_t id = function_id(a.driver, a.name);
+  const std::vector<uint32_t>& silent = settings.silent[a.driver ? 1 : 0];
+  if (has(kinds, kind) && id != 0 && std::find(silent.begin(), silent.end(), id) == silent.end()) {
+    append(group, ActivityApi{kind, id, start, end, static_cast<uint32_t>(getpid()), static_cast<uint32_t>(a.thread), a.correlation, 0});
+  }
+  if (a.kind == ActivityKind::call && a.event != 0 && (has(kinds, kSynchronization) || has(kinds, kCudaEvent))) {
+    ActivityCudaEvent r{};  // gives the event's stream, so that Kineto knows which stream a wait waits for
+    r.kind = kCudaEvent;
+    r.correlationId = a.correlation;
+    r.contextId = context_of(a), r.streamId = a.stream, r.deviceId = static_cast<uint32_t>(a.device);
+    r.eventId = static_cast<uint32_t>(a.event);
+    r.cudaEventSyncId = kNotOfOne;
+    append(group, r);
+  }
+  if (a.kind != ActivityKind::wait || !has(kinds, kSynchronization)) return;
+  ActivitySynchronization r{};
+  r.kind = kSynchronization;
+  r.type = synchronization_type(a.name);
+  r.start = start, r.end = end;
+  r.correlationId = a.correlation;
+  r.contextId = context_of(a);
+  r.streamId = r.type == kStreamSynchronize || r.type == kStreamWaitEvent ? a.stream : kNotOfOne;
+  r.cudaEventId = a.event != 0 ? static_cast<uint32_t>(a.event) : kNotOfOne;
+  r.cudaEventSyncId = kNotOfOne;
+  append(group, r);
 }
 
 }  // namespace gpucast::vgpu::cupti

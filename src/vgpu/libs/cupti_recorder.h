@@ -55,7 +55,7 @@ class Recorder {
   void on_call(uint32_t correlation);
 
  private:
-  struct Pair {
+  struct ClockReading {
     uint64_t ticks;
     int64_t ns;
   };
@@ -72,16 +72,22 @@ class Recorder {
     size_t size_bytes = 0, used_bytes = 0, most_records = 0, records = 0;
   };
 
-  struct Telling {  // the settings for turning activities into records
+  struct RecordSettings {  // the settings for turning activities into records
     uint64_t kinds = 0;
     uint64_t (*clock)() = nullptr;
-    Pair origin{};
+    ClockReading origin{};
     double ticks_per_ns = 1;
     std::array<std::vector<uint32_t>, 2> silent;
+    uint64_t time(int64_t ns) const;
   };
 
-  Pair read_clocks(uint64_t (*clock)()) const;
-  void add(const Activity& activity, const Telling& telling, std::vector<uint8_t>& group);
+  ClockReading read_clocks(uint64_t (*clock)()) const;
+  void add_records(const Activity& activity, const RecordSettings& settings, std::vector<uint8_t>& group);
+  void add_kernel(const Activity& activity, const RecordSettings& settings, std::vector<uint8_t>& group);
+  void add_copy(const Activity& activity, const RecordSettings& settings, std::vector<uint8_t>& group);
+  void add_fill(const Activity& activity, const RecordSettings& settings, std::vector<uint8_t>& group);
+  static void add_call(const Activity& activity, const RecordSettings& settings, std::vector<uint8_t>& group);
+  uint64_t next_node(const Activity& activity);
   void drain();
   void request();
   void complete();
@@ -98,7 +104,7 @@ class Recorder {
   RequestBuffer ask_ = nullptr;
   CompleteBuffer give_ = nullptr;
   uint64_t (*clock_)() = nullptr;
-  Pair registered_{};
+  ClockReading registered_{};
   std::atomic<bool> changed_ = false, externals_on_ = false;
 
   std::mutex flushing_;  // for the buffer; held while the profiler's callbacks run; locked before mutex_

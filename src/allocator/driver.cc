@@ -5,7 +5,7 @@ namespace {
 
 constexpr uint64_t kFirstSegment = 0x200000000000, kFirstRange = 0x300000000000;
 
-uint64_t behind_last(std::map<uint64_t, uint64_t>* in_use, uint64_t first, int64_t size_bytes) {
+uint64_t after_last(std::map<uint64_t, uint64_t>* in_use, uint64_t first, int64_t size_bytes) {
   const uint64_t address = in_use->empty() ? first : in_use->rbegin()->second;
   in_use->emplace(address, address + static_cast<uint64_t>(size_bytes));
   return address;
@@ -13,7 +13,7 @@ uint64_t behind_last(std::map<uint64_t, uint64_t>* in_use, uint64_t first, int64
 
 }  // namespace
 
-bool AscendingDriver::take(int64_t size_bytes) {
+bool AscendingDriver::use_if_free(int64_t size_bytes) {
   if (size_bytes > capacity_bytes_ - used_bytes_) return false;
   used_bytes_ += size_bytes;
   return true;
@@ -21,8 +21,8 @@ bool AscendingDriver::take(int64_t size_bytes) {
 
 std::optional<uint64_t> AscendingDriver::allocate(int64_t size_bytes) {
   const int64_t size = whole_pages(size_bytes);
-  if (!take(size)) return std::nullopt;
-  return behind_last(&segments_, kFirstSegment, size);
+  if (!use_if_free(size)) return std::nullopt;
+  return after_last(&segments_, kFirstSegment, size);
 }
 
 void AscendingDriver::free(uint64_t address, int64_t size_bytes) {
@@ -30,11 +30,11 @@ void AscendingDriver::free(uint64_t address, int64_t size_bytes) {
   used_bytes_ -= whole_pages(size_bytes);
 }
 
-uint64_t AscendingDriver::reserve(int64_t size_bytes) { return behind_last(&ranges_, kFirstRange, whole_pages(size_bytes)); }
+uint64_t AscendingDriver::reserve(int64_t size_bytes) { return after_last(&ranges_, kFirstRange, whole_pages(size_bytes)); }
 
 void AscendingDriver::release(uint64_t address, int64_t /*size_bytes*/) { ranges_.erase(address); }
 
-bool AscendingDriver::map(uint64_t /*address*/, int64_t size_bytes) { return take(size_bytes); }
+bool AscendingDriver::map(uint64_t /*address*/, int64_t size_bytes) { return use_if_free(size_bytes); }
 
 void AscendingDriver::unmap(uint64_t /*address*/, int64_t size_bytes) { used_bytes_ -= size_bytes; }
 

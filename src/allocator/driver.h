@@ -43,7 +43,7 @@ class AscendingDriver : public Driver {
   int64_t total_bytes() const override { return capacity_bytes_; }
 
  private:
-  bool take(int64_t size_bytes);
+  bool use_if_free(int64_t size_bytes);
   int64_t capacity_bytes_, used_bytes_ = 0;
   std::map<uint64_t, uint64_t> segments_, ranges_;  // in use: address -> end
 };

@@ -49,7 +49,7 @@ struct GzipLines::State {
     return input_size != 0;
   }
 
-  void take(size_t count) {
+  void consume_input(size_t count) {
     input_at += count;
     input_taken += count;
   }
@@ -78,11 +78,11 @@ struct GzipLines::State {
         const size_t count = std::min(room, input_size - input_at);
         std::memcpy(text.data() + text_size, input.data() + input_at, count);
         text_size += count;
-        take(count);
+        consume_input(count);
         return true;
       }
       if (!inside_member && input[input_at] == 0) {  // zeros after the last member: padding of a tape or a disk block
-        take(1);
+        consume_input(1);
         continue;
       }
       inside_member = true;
@@ -91,7 +91,7 @@ struct GzipLines::State {
       inflater.next_out = reinterpret_cast<Bytef*>(text.data() + text_size);
       inflater.avail_out = static_cast<uInt>(room);
       const int status = inflate(&inflater, Z_NO_FLUSH);
-      take(input_size - input_at - inflater.avail_in);
+      consume_input(input_size - input_at - inflater.avail_in);
       const size_t count = room - inflater.avail_out;
       text_size += count;
       if (status == Z_STREAM_END) {

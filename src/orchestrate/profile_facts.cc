@@ -116,7 +116,7 @@ bool ProfileFacts::is_kernel(SpanIndex op) const {
   return op != kNoSpan && !tree.has_operator_inside[op] && name(op).find("::") != std::string_view::npos && !is_autograd_node(name(op));
 }
 
-SpanIndex ProfileFacts::around(SpanIndex at, std::string_view wanted) const {
+SpanIndex ProfileFacts::named_span_around(SpanIndex at, std::string_view wanted) const {
   while (at != kNoSpan && name(at) != wanted) at = tree.parent[at];
   return at;
 }

@@ -71,7 +71,7 @@ struct ProfileFacts {
   // Whether the operator runs no other computing operator, so that it is a kernel.
   bool is_kernel(SpanIndex op) const;
   // The nearest span around this one (or the span itself) with that name, and the nearest autograd node.
-  SpanIndex around(SpanIndex span, std::string_view name) const;
+  SpanIndex named_span_around(SpanIndex span, std::string_view name) const;
   SpanIndex node_around(SpanIndex span) const;
   SpanIndex module_of(SpanIndex span) const;  // the nearest module
   // The autograd nodes with a sequence number, in the order they ran.

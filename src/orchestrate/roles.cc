@@ -9,12 +9,12 @@ namespace gpucast {
 namespace {
 
 // Finds the block that was at an address at a given time.
-class Finder {
+class BlockFinder {
  public:
-  explicit Finder(const ProfileFacts& facts, const Sequence& sequence) : sequence_(sequence) {
+  explicit BlockFinder(const ProfileFacts& facts, const Sequence& sequence) : sequence_(sequence) {
     for (uint32_t i = 0; i < sequence.traced; ++i) by_address_[facts.cpu.blocks[i].address].push_back(i);
   }
-  uint32_t at(uint64_t address, Moment when) const {
+  uint32_t block_at(uint64_t address, Moment when) const {
     const auto found = by_address_.find(address);
     if (found == by_address_.end()) return UINT32_MAX;
     for (const uint32_t i : found->second) {
@@ -31,7 +31,7 @@ class Finder {
 
 bool from_tables(const ProfileFacts& facts, Sequence* sequence) {
   if (facts.metadata.tables.empty()) return false;
-  const Finder finder(facts, *sequence);
+  const BlockFinder finder(facts, *sequence);
   constexpr std::string_view kMark = "gpucast.tensors#";
   bool any = false;
   // If several kinds share a block, the kind that lives longest gives the role: the order of the enum.
@@ -44,7 +44,7 @@ bool from_tables(const ProfileFacts& facts, Sequence* sequence) {
       continue;
     const Moment when{facts.span(i).begin_ns, 0};
     for (const TensorRow& row : facts.metadata.tables[number].rows) {
-      const uint32_t block = row.address == 0 ? UINT32_MAX : finder.at(row.address, when);
+      const uint32_t block = row.address == 0 ? UINT32_MAX : finder.block_at(row.address, when);
       if (block == UINT32_MAX || row.role == Role::none) continue;
       GpuBlock& found = sequence->blocks[block];
       any = true;

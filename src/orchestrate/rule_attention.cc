@@ -87,7 +87,7 @@ class AttentionRule {
 
   void apply() {
     for (SpanIndex i = 0; i < facts_.trace.spans.size(); ++i) {
-      if (facts_.is_op(i) && facts_.name(i) == "aten::scaled_dot_product_attention") one(i);
+      if (facts_.is_op(i) && facts_.name(i) == "aten::scaled_dot_product_attention") replace_attention(i);
     }
   }
 
@@ -95,7 +95,7 @@ class AttentionRule {
   void drop(uint32_t i) { sequence_.blocks[i].drop(Fate::other_kernel, "attention"); }
   void add(int64_t bytes, Moment alloc, Moment free, SpanIndex span) { sequence_.add(bytes, alloc, free, span, "attention"); }
 
-  void one(SpanIndex op) {
+  void replace_attention(SpanIndex op) {
     Shape shape;
     if (!shape_of(facts_, op, &shape)) return;
     const ProfileSpan& span = facts_.span(op);
@@ -143,7 +143,7 @@ class AttentionRule {
       output_free = std::max(output_free, Moment{backward_end_ns, 2});  // the output is freed last
       add(4 * shape.batch * shape.heads * (flash ? shape.queries : round_up(shape.queries, kAlignLogsumexp)),
           {facts_.begin_of(op).time_ns, 0}, saved_until, op);
-      gradients(shape, backward, backward_begin_ns, backward_end_ns, !cpu_kernel);
+      replace_gradients(shape, backward, backward_begin_ns, backward_end_ns, !cpu_kernel);
     }
     sequence_.blocks[output].free = output_free;
   }
@@ -214,7 +214,7 @@ class AttentionRule {
     }
   }
 
-  void gradients(const Shape& shape, const std::vector<SpanIndex>& nodes, int64_t begin_ns, int64_t end_ns, bool written_out) {
+  void replace_gradients(const Shape& shape, const std::vector<SpanIndex>& nodes, int64_t begin_ns, int64_t end_ns, bool written_out) {
     const int64_t query_bytes = shape.batch * shape.heads * shape.queries * shape.head_size * shape.cuda_element_bytes;
     const int64_t key_bytes = shape.batch * shape.heads * shape.keys * shape.head_size * shape.cuda_element_bytes;
     const int64_t value_bytes = shape.batch * shape.heads * shape.keys * shape.value_size * shape.cuda_element_bytes;

@@ -10,7 +10,7 @@ void use_cuda_dropout(const ProfileFacts& facts, const OrchestrateOptions& /*opt
     GpuBlock& block = sequence->blocks[i];
     if (!block.kept() || facts.cpu.blocks[i].before_start()) continue;
     // empty_like makes the mask directly inside the operator.
-    const SpanIndex made_by = facts.around(block.span, "aten::empty_like");
+    const SpanIndex made_by = facts.named_span_around(block.span, "aten::empty_like");
     if (made_by == kNoSpan) continue;
     const SpanIndex dropout = facts.tree.parent[made_by];
     if (dropout == kNoSpan || facts.name(dropout) != "aten::dropout") continue;

@@ -35,13 +35,14 @@ class HostFilter {
     if (window != nullptr && window->phase == Phase::data) return moves_ || !reaches_forward(block, *window);
     if (window != nullptr) return false;
     // Between phases the block is the device's if it comes after a move of the same step, or if the trace shows no moves at all.
-    return moves_ && !behind_a_move(time_ns);
+    return moves_ && !follows_a_move(time_ns);
   }
 
  private:
   bool moved(SpanIndex span, const PhaseWindow* window) const {
     if (window != nullptr && window->phase == Phase::model_to_device) return true;
-    return moves_ && (facts_.around(span, "gpucast.to_device#tensor") != kNoSpan || facts_.around(span, "gpucast.on_device") != kNoSpan);
+    return moves_ && (facts_.named_span_around(span, "gpucast.to_device#tensor") != kNoSpan ||
+                      facts_.named_span_around(span, "gpucast.on_device") != kNoSpan);
   }
 
   // A number wrapped by an operator, or an optimizer's count of steps: a tensor on the CPU even on a machine with a GPU.
@@ -64,7 +65,7 @@ class HostFilter {
     return next != phases_.forwards.end() && block.free.time_ns > next->begin_ns;
   }
 
-  bool behind_a_move(int64_t time_ns) const {
+  bool follows_a_move(int64_t time_ns) const {
     const PhaseWindow* nearest = nullptr;  // the latest window that began before
     const auto look = [&](const std::vector<PhaseWindow>& list) {
       const auto at = std::partition_point(list.begin(), list.end(), [&](const PhaseWindow& w) { return w.begin_ns < time_ns; });

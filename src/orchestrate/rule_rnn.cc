@@ -75,7 +75,7 @@ class RecurrentRule {
   void apply() {
     for (SpanIndex i = 0; i < facts_.trace.spans.size(); ++i) {
       Recurrent shape;
-      if (facts_.is_op(i) && shape_of(facts_, i, &shape)) one(i, shape);
+      if (facts_.is_op(i) && shape_of(facts_, i, &shape)) replace_layers(i, shape);
     }
     sequence_.set_other_kernels(std::move(other_kernels_));
   }
@@ -133,7 +133,7 @@ class RecurrentRule {
     return {begin_ns, end_ns};
   }
 
-  void one(SpanIndex op, const Recurrent& shape) {
+  void replace_layers(SpanIndex op, const Recurrent& shape) {
     const ProfileSpan& span = facts_.span(op);
     const std::vector<uint32_t> made = kept_between(facts_, sequence_, span.begin_ns, span.end_ns);
     uint32_t output = UINT32_MAX;

@@ -74,7 +74,8 @@ void add_warnings(const ProfileFacts& facts, bool recorded, Trace* out) {
   for (const ProfileThread& thread : profile.threads) ++pids[thread.pid];
   if (pids.size() > 1) {
     warn(out, "several_processes",
-         fmt::format("The trace has {} processes; what all of them allocate is added up. Give the trace of one.", pids.size()));
+         fmt::format("The trace has {} processes; what all of them allocate is added up. Give the trace of one.",
+                     pids.size()));
   }
   const bool operators =
       std::any_of(profile.spans.begin(), profile.spans.end(), [](const ProfileSpan& span) { return span.kind == SpanKind::op; });
@@ -102,7 +103,8 @@ void add_warnings(const ProfileFacts& facts, bool recorded, Trace* out) {
     warn(out, "no_torch_release",
          "The trace does not say which PyTorch made it; the newest release's allocator is simulated. Give it with --torch-version.");
   }
-  if (!facts.metadata.readable) warn(out, "bad_metadata", "What `gpucast profile` added to the trace could not be read, and is left out.");
+  if (!facts.metadata.readable)
+    warn(out, "bad_metadata", "What `gpucast profile` added to the trace could not be read, and is left out.");
 }
 
 void warn_of_batch(const ProfileFacts& facts, const OrchestrateOptions& options, Trace* out) {
@@ -126,7 +128,7 @@ std::string cuda_of_wheel(const std::string& torch) {
 
 // ---- sequence -> requests -> events ---------------------------------------------------------------------------------------
 
-struct Item {
+struct TimedItem {
   enum class Kind : uint8_t { free, alloc, mark } kind = Kind::alloc;
   Moment when;
   uint32_t index = 0;  // of the block or of the mark
@@ -144,11 +146,11 @@ class Modules {
   }
 
   // The innermost module around a span.
-  ModuleId at(SpanIndex span) {
+  ModuleId module_around(SpanIndex span) {
     span = facts_.module_of(span);
     if (span == kNoSpan) return {};
     if (of_span_[span].valid()) return of_span_[span];
-    const ModuleId parent = at(facts_.tree.parent[span]);
+    const ModuleId parent = module_around(facts_.tree.parent[span]);
     const StringId name = facts_.span(span).name;
     const auto [found, fresh] = ids_.try_emplace({parent.value, name.value}, ModuleId(static_cast<int64_t>(out_.modules.size())));
     if (fresh) {
@@ -192,7 +194,7 @@ class Stacks {
  public:
   Stacks(const ProfileFacts& facts, Trace* out) : facts_(facts), out_(*out), of_span_(facts.trace.spans.size()) {}
 
-  StackId at(SpanIndex span) {
+  StackId stack_of(SpanIndex span) {
     if (span == kNoSpan) return {};
     if (of_span_[span].valid()) return of_span_[span];
     Stack stack;
@@ -274,17 +276,17 @@ class Marks {
   Marks(const ProfileFacts& facts, Modules* modules, StringTable* strings) : facts_(facts), modules_(*modules), strings_(*strings) {}
 
   std::vector<TimedMark> make() {
-    for (const PhaseWindow& window : facts_.phases.windows) phase(window);
+    for (const PhaseWindow& window : facts_.phases.windows) mark_phase(window);
     for (SpanIndex i = 0; i < facts_.trace.spans.size(); ++i) {
       const ProfileSpan& span = facts_.span(i);
       if (span.kind == SpanKind::module) {
-        module_call(i);
+        mark_module_call(i);
       } else if (facts_.is_node(i)) {
-        node(i);
+        mark_backward(i);
       } else if (span.kind == SpanKind::op && span.sequence_number >= 0) {
         // Sequence numbers of operators inside a node mean nothing, except for operators of a recomputed forward.
         if (facts_.node_around(i) == kNoSpan || module_within_node(facts_, i) != kNoSpan)
-          module_of_number_[span.sequence_number] = modules_.at(i);
+          module_of_number_[span.sequence_number] = modules_.module_around(i);
       }
     }
     std::stable_sort(out_.begin(), out_.end(), [](const TimedMark& a, const TimedMark& b) { return a.when < b.when; });
@@ -303,7 +305,7 @@ class Marks {
     return out_.back().mark;
   }
 
-  void phase(const PhaseWindow& window) {
+  void mark_phase(const PhaseWindow& window) {
     const MarkedPhase phase = marked(window.phase);
     if (phase == MarkedPhase::unknown) return;
     add({window.begin_ns, kFirst}, MarkKind::phase_begin).phase = phase;
@@ -314,7 +316,7 @@ class Marks {
     if (window.phase == Phase::forward && outermost != kNoSpan) forward_of_.try_emplace(outermost, &window);
   }
 
-  void module_call(SpanIndex i) {
+  void mark_module_call(SpanIndex i) {
     const ProfileSpan& span = facts_.span(i);
     const PhaseWindow* window = facts_.phases.window_at(span.begin_ns);
     const auto forward = forward_of_.find(i);
@@ -323,7 +325,7 @@ class Marks {
     const int64_t begin_ns = std::max(span.begin_ns, window->begin_ns), end_ns = std::min(span.end_ns, window->end_ns);
     const SpanIndex around = facts_.tree.parent[i];
     const bool recomputed = window->phase == Phase::backward && (around == kNoSpan || module_within_node(facts_, around) == kNoSpan);
-    const ModuleId module = modules_.at(i);
+    const ModuleId module = modules_.module_around(i);
     if (recomputed) add({begin_ns, begin_order(i)}, MarkKind::phase_begin).phase = MarkedPhase::forward;
     add({begin_ns, begin_order(i) + 1}, MarkKind::module_begin).module = module;
     add({end_ns, end_order(i) - 1}, MarkKind::module_end).module = module;
@@ -331,7 +333,7 @@ class Marks {
   }
 
   // A node's number gives the module's forward that made it. A node without its own operator belongs to the operator before it.
-  void node(SpanIndex i) {
+  void mark_backward(SpanIndex i) {
     const ProfileSpan& span = facts_.span(i);
     const std::string_view name = facts_.name(i).substr(kAutogradNode.size());
     const PhaseWindow* window = facts_.phases.window_at(span.begin_ns);
@@ -375,32 +377,32 @@ void simulate(const ProfileFacts& facts, const Sequence& sequence, Trace* out) {
   Modules modules(facts, out);
   Stacks stacks(facts, out);
   const std::vector<TimedMark> marks = Marks(facts, &modules, &out->strings).make();
-  std::vector<Item> items;
+  std::vector<TimedItem> items;
   for (uint32_t i = 0; i < sequence.blocks.size(); ++i) {
     const GpuBlock& block = sequence.blocks[i];
     if (!block.kept() || block.size_bytes <= 0 || block.free <= block.alloc) continue;
-    items.push_back({Item::Kind::alloc, block.alloc, i});
-    if (block.free != kNeverFreed) items.push_back({Item::Kind::free, block.free, i});
+    items.push_back({TimedItem::Kind::alloc, block.alloc, i});
+    if (block.free != kNeverFreed) items.push_back({TimedItem::Kind::free, block.free, i});
   }
-  for (uint32_t i = 0; i < marks.size(); ++i) items.push_back({Item::Kind::mark, marks[i].when, i});
-  std::stable_sort(items.begin(), items.end(), [](const Item& a, const Item& b) { return a.when < b.when; });
+  for (uint32_t i = 0; i < marks.size(); ++i) items.push_back({TimedItem::Kind::mark, marks[i].when, i});
+  std::stable_sort(items.begin(), items.end(), [](const TimedItem& a, const TimedItem& b) { return a.when < b.when; });
 
   History history;
   history.source = out->header.source;
   history.torch = out->process.torch;
   history.streams = {0};
   std::vector<uint32_t> id_of(sequence.blocks.size(), UINT32_MAX);
-  std::vector<const Item*> item_of_op;
+  std::vector<const TimedItem*> item_of_op;
   std::vector<uint32_t> marks_before;  // for each op: the number of marks before it
   uint32_t marks_seen = 0;
-  for (const Item& item : items) {
-    if (item.kind == Item::Kind::mark) {
+  for (const TimedItem& item : items) {
+    if (item.kind == TimedItem::Kind::mark) {
       ++marks_seen;
       continue;
     }
     AllocOp op;
-    op.kind = item.kind == Item::Kind::alloc ? OpKind::alloc : OpKind::free;
-    if (item.kind == Item::Kind::alloc) id_of[item.index] = history.id_count++;
+    op.kind = item.kind == TimedItem::Kind::alloc ? OpKind::alloc : OpKind::free;
+    if (item.kind == TimedItem::Kind::alloc) id_of[item.index] = history.id_count++;
     op.id = id_of[item.index];
     op.size_bytes = sequence.blocks[item.index].size_bytes;
     history.ops.push_back(op);
@@ -454,7 +456,7 @@ void simulate(const ProfileFacts& facts, const Sequence& sequence, Trace* out) {
     const auto at = static_cast<size_t>(step.op);
     emit_marks(marks_before[at]);
     const GpuBlock& block = sequence.blocks[item_of_op[at]->index];
-    const StackId stack = stacks.at(block.span);
+    const StackId stack = stacks.stack_of(block.span);
     for (const AllocatorAction& action : step.actions) {
       AllocatorEvent event;
       event.kind = action.kind;
@@ -473,7 +475,7 @@ void simulate(const ProfileFacts& facts, const Sequence& sequence, Trace* out) {
 
 // For a trace of a GPU: adds the memory allocated before its first event, from the counter in that event, as one block. Its parts are not
 // known.
-void add_what_was_there(const ProfileFacts& facts, Sequence* sequence) {
+void add_memory_before_trace(const ProfileFacts& facts, Sequence* sequence) {
   const auto first = std::find_if(facts.trace.memory.begin(), facts.trace.memory.end(),
                                   [](const ProfileMemory& event) { return event.device_type == kCuda; });
   int64_t bytes = first->total_allocated_bytes - first->bytes;
@@ -548,7 +550,7 @@ Trace trace_from_profile(ProfileTrace profile, const Gpu& gpu, const Orchestrate
   Sequence sequence = traced_sequence(facts);
   assign_roles(facts, &sequence);
 
-  if (recorded) add_what_was_there(facts, &sequence);
+  if (recorded) add_memory_before_trace(facts, &sequence);
 
   // CPU -> CUDA. Now the kept blocks are CUDA's requests, and every dropped block has its reason.
   std::vector<ProfileRuleLine> rules;

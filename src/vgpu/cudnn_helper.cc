@@ -122,7 +122,7 @@ class GraphReader {
     const auto type = static_cast<int>(number());
     Owned node(type);
     expect('{');
-    while (!take('}')) {
+    while (!skip('}')) {
       const auto name = static_cast<int>(number());
       expect(':');
       const auto value_type = static_cast<int>(number());
@@ -136,7 +136,7 @@ class GraphReader {
           append(&bytes, number(), element_bytes(value_type));
         }
         ++count;
-      } while (take(','));
+      } while (skip(','));
       expect(';');
       node.set(name, value_type, count, bytes.data());
     }
@@ -152,13 +152,13 @@ class GraphReader {
     std::memcpy(buffer, &value, sizeof value);
     bytes->insert(bytes->end(), buffer, buffer + size);
   }
-  bool take(char c) {
+  bool skip(char c) {
     if (rest_.empty() || rest_.front() != c) return false;
     rest_.remove_prefix(1);
     return true;
   }
   void expect(char c) {
-    if (!take(c)) throw std::runtime_error(std::string("the question has no '") + c + "' where one belongs");
+    if (!skip(c)) throw std::runtime_error(std::string("the question has no '") + c + "' where one belongs");
   }
   int64_t number() {
     int64_t value = 0;

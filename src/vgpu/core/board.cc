@@ -66,7 +66,7 @@ bool in_this_process(const std::string& file) {
   return boards().by_file.contains(file);
 }
 
-bool lives(int file) {
+bool rank_lives(int file) {
   struct flock lock {};
   lock.l_type = F_WRLCK;
   return fcntl(file, F_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
@@ -196,7 +196,7 @@ Board::Peer& Board::peer(int rank) {
 }
 
 // Reads what a rank has posted since the last call. False: the rank has no file yet.
-bool Board::read(Peer& peer) {
+bool Board::read_posts(Peer& peer) {
   if (peer.file < 0) peer.file = open(peer.path.c_str(), O_RDONLY | O_CLOEXEC);
   if (peer.file < 0) return false;
   struct stat status {};
@@ -215,7 +215,7 @@ bool Board::read(Peer& peer) {
 }
 
 // Whether a rank without a file may still start. A wrong answer costs a wait or a value and never causes a hang: each wait has a limit.
-bool Board::comes(int rank) {
+bool Board::may_still_start(int rank) {
   const std::chrono::nanoseconds waited(now_ns() - joined_ns_);
   if (const char* const here = std::getenv("GPUCAST_RANKS_HERE"); here != nullptr) {  // the only ranks that run: "0,8"
     const std::string_view ranks(here);
@@ -248,9 +248,9 @@ Answer Board::get(int from, int whom, uint64_t number, const Shape& mine, Post* 
       const std::lock_guard lock(mutex_);
       Peer& peer = this->peer(from);
       if (peer.elsewhere) return Answer::elsewhere;
-      const bool here = read(peer);
-      const bool alive = here && (in_this_process(peer.path) || lives(peer.file));
-      if (here && !alive) read(peer);  // what it wrote before it ended
+      const bool here = read_posts(peer);
+      const bool alive = here && (in_this_process(peer.path) || rank_lives(peer.file));
+      if (here && !alive) read_posts(peer);  // what it wrote before it ended
       const std::vector<Peer::Entry>& posts = peer.posts[whom];
       if (number < posts.size()) {
         const Peer::Entry& entry = posts[number];
@@ -291,7 +291,7 @@ Answer Board::get(int from, int whom, uint64_t number, const Shape& mine, Post* 
         return Answer::silent;
       }
       if (process_ != getpid()) return Answer::silent;
-      if (!here && !comes(from)) {
+      if (!here && !may_still_start(from)) {
         if (!all_run_here()) {
           peer.elsewhere = true;
           return Answer::elsewhere;
@@ -324,7 +324,7 @@ bool Board::get_all(uint64_t number, const Shape& mine, bool wait) {
   return came;
 }
 
-bool Arrival::came(bool wait) const {
+bool Arrival::has_arrived(bool wait) const {
   if (from == kEveryone) return board->get_all(number, shape, wait);
   return board->get(from, whom, number, shape, nullptr, wait) != Answer::coming;
 }

@@ -66,8 +66,8 @@ class GPUCAST_VGPU_API Board {
   struct Peer;
   Board() = default;
   Peer& peer(int rank);
-  bool read(Peer& peer);
-  bool comes(int rank);
+  bool read_posts(Peer& peer);
+  bool may_still_start(int rank);
   void warn(Peer& peer, const char* code, const std::string& text);
 
   std::string folder_, session_;
@@ -88,7 +88,7 @@ struct Arrival {
   // Whether this is PyTorch's barrier: an all-reduce of one element. PyTorch queries an event after it, and waits only if the event is not
   // done.
   bool barrier() const { return from == kEveryone && shape.count == 1; }
-  bool came(bool wait) const;
+  bool has_arrived(bool wait) const;
 };
 
 // Ends this process's part in all boards (its capture is complete).

@@ -105,7 +105,7 @@ Piece piece_of(const void* from, size_t size) {
 }
 
 // Writes the known bytes to `to` and returns their number. Call without the lock: it may wait.
-size_t lay_over(uint64_t address, const std::vector<std::pair<uint64_t, Piece>>& pieces, void* to) {
+size_t copy_known(uint64_t address, const std::vector<std::pair<uint64_t, Piece>>& pieces, void* to) {
   size_t known = 0;
   for (const auto& [from, piece] : pieces) {
     if (!piece.buffer->get()) continue;
@@ -245,7 +245,7 @@ size_t read_small(uint64_t address, void* to, size_t size_bytes) {
     const Lock lock(c.mutex);
     pieces = c.find(address, size_bytes);
   }
-  return lay_over(address, pieces, to);
+  return copy_known(address, pieces, to);
 }
 
 void write_small(uint64_t address, const void* from, size_t size_bytes) {

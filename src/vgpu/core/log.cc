@@ -76,7 +76,7 @@ struct Logs {
   std::array<std::unique_ptr<Log>, kMostDevices> of_device;  // made when first written
   std::map<std::pair<std::string, std::string>, uint64_t> unsupported;
 
-  Log& of(int device) {
+  Log& log_of(int device) {
     std::unique_ptr<Log>& log = of_device[static_cast<size_t>(device)];
     if (log == nullptr) log = std::make_unique<Log>();
     return *log;
@@ -93,7 +93,7 @@ std::atomic<uint64_t> g_operations{0};
 // The id of a kernel's name. The log introduces a name before its first use.
 int kernel_name_id(const char* name, const KernelResources& resources) {
   const std::lock_guard lock(logs().mutex);
-  Log& log = logs().of(current_device());
+  Log& log = logs().log_of(current_device());
   std::string numbers;  // compiled kernels may share a name and differ in their numbers
   if (resources.registers > 0)
     numbers = "," + std::to_string(resources.registers) + "," + std::to_string(resources.static_shared_bytes) + "," +
@@ -148,14 +148,14 @@ void log_line(std::string_view line) { log_line_of(current_device(), line); }
 
 void log_line_of(int device, std::string_view line) {
   const std::lock_guard lock(logs().mutex);
-  logs().of(device).append(line);
+  logs().log_of(device).append(line);
 }
 
 void log_timed(std::string_view line, std::string_view behind) {
   const int64_t now_ns = unix_ns();
   const uint64_t thread = thread_number();
   const std::lock_guard lock(logs().mutex);
-  Log& log = logs().of(current_device());
+  Log& log = logs().log_of(current_device());
   if (log.epoch_ns == 0) {
     log.epoch_ns = now_ns;
     log.append("{\"record\":\"clock\",\"unix_ns\":" + std::to_string(now_ns) + ",\"order\":true}");
@@ -172,7 +172,7 @@ LogMoment log_moment() { return {unix_ns(), thread_number()}; }
 
 void log_captured_at(const LogMoment& moment) {
   const std::lock_guard lock(logs().mutex);
-  Log& log = logs().of(current_device());
+  Log& log = logs().log_of(current_device());
   if (log.epoch_ns == 0 || moment.unix_ns < log.epoch_ns) return;
   log.append("[\"captured\"," + std::to_string(moment.unix_ns - log.epoch_ns) + ',' + std::to_string(moment.thread) + ']');
 }
@@ -285,7 +285,7 @@ void gpucast_vgpu_mark(int64_t sequence) {
   const std::string line = "[\"vgpu_mark\"," + std::to_string(sequence) + "]";
   const std::lock_guard lock(logs().mutex);
   for (int device = 0; device < kMostDevices; ++device) {
-    if (device == current_device() || logs().of_device[static_cast<size_t>(device)] != nullptr) logs().of(device).append(line);
+    if (device == current_device() || logs().of_device[static_cast<size_t>(device)] != nullptr) logs().log_of(device).append(line);
   }
 }
 
@@ -297,7 +297,7 @@ int gpucast_vgpu_write_log(const char* path, int device) {
   FILE* file = std::fopen(path, "we");
   if (file == nullptr) return errno;
   const std::lock_guard lock(logs().mutex);
-  Log& log = logs().of(device);
+  Log& log = logs().log_of(device);
   bool written = true;
   for (const std::string& chunk : log.chunks) written = written && std::fwrite(chunk.data(), 1, chunk.size(), file) == chunk.size();
   for (const auto& [call, count] : logs().unsupported) {

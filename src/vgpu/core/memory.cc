@@ -43,7 +43,7 @@ uint64_t round_up(uint64_t value, uint64_t step) { return (value + step - 1) / s
 // Address ranges without access, reserved from the kernel, each below the last one. Pages without access cost nothing.
 class Regions {
  public:
-  uint64_t take(uint64_t size, uint64_t alignment) {
+  uint64_t take_addresses(uint64_t size, uint64_t alignment) {
     uint64_t start = next_ - floor_ < size ? 0 : (next_ - size) / alignment * alignment;
     if (start == 0 || start < floor_) {
       if (!extend(size + alignment)) return 0;
@@ -78,7 +78,7 @@ class AscendingRegions {
  public:
   AscendingRegions(uint64_t start, uint64_t limit) : start_(start), end_(start), limit_(limit) {}
   // Returns `place`, the end of the used addresses (0: nothing is used).
-  uint64_t take(uint64_t size, uint64_t place) {
+  uint64_t take_addresses(uint64_t size, uint64_t place) {
     if (place == 0) place = start_;
     if (end_ - place < size && !extend(size - (end_ - place))) return 0;
     return place;
@@ -129,7 +129,7 @@ struct Card {
     if (size > kAbsurdBytes) return false;
     return !profile().enforce_capacity || (size <= profile().capacity_bytes && taken <= profile().capacity_bytes - size);
   }
-  void take(uint64_t size) {
+  void count_allocated(uint64_t size) {
     if (peak == 0) {
       g_used.device[g_used.count] = number;
       std::atomic_ref(g_used.count).store(g_used.count + 1, std::memory_order_release);
@@ -141,7 +141,7 @@ struct Card {
     if (!fits(size)) return 0;
     const uint64_t address = device.allocate(size);
     if (address == 0) return 0;
-    take(size);
+    count_allocated(size);
     small_steps.insert(address);
     return address;
   }
@@ -157,10 +157,11 @@ struct Memory {
   std::array<std::unique_ptr<Card>, kMostDevices> cards;  // by device, created at first use
   // Addresses belong to the process, not to a device.
   AddressSpace reservations{[this](uint64_t size, uint64_t) {
-                              return ascending ? ascending_reservations.take(size, reservations.end()) : regions.take(size, kStepBytes);
+                              return ascending ? ascending_reservations.take_addresses(size, reservations.end())
+                                               : regions.take_addresses(size, kStepBytes);
                             },
                             kStepBytes, kStepBytes, placement};
-  AddressSpace modules{[this](uint64_t size, uint64_t) { return regions.take(size, kStepBytes); }, kSmallStepBytes,
+  AddressSpace modules{[this](uint64_t size, uint64_t) { return regions.take_addresses(size, kStepBytes); }, kSmallStepBytes,
                        kStepBytes};                   // not counted as device memory
   std::map<uint64_t, uint64_t> aligned_reservations;  // returned address -> the reservation's start
   std::map<uint64_t, Physical> physical;
@@ -171,11 +172,11 @@ struct Memory {
     std::unique_ptr<Card>& found = cards[static_cast<size_t>(device)];
     if (found == nullptr) {
       const auto reserve = [this](uint64_t size, uint64_t alignment) {
-        if (!ascending) return regions.take(size, alignment);
+        if (!ascending) return regions.take_addresses(size, alignment);
         uint64_t end = 0;  // the end of the used addresses on all devices
         for (const auto& other : cards)
           if (other != nullptr) end = std::max(end, other->device.end());
-        return ascending_segments.take(size, end);
+        return ascending_segments.take_addresses(size, end);
       };
       found = std::make_unique<Card>(device, reserve, ascending ? kStepBytes : kDriverRangeBytes, placement);
     }
@@ -216,7 +217,7 @@ Status device_alloc_on(int device, size_t size_bytes, uint64_t* address) {
     const uint64_t size = round_up(size_bytes, kStepBytes);
     *address = card.device.allocate(size);
     if (*address != 0) {
-      card.take(size);
+      card.count_allocated(size);
       log_change("device_alloc", device, *address, size);
     }
   }
@@ -276,7 +277,7 @@ Status physical_create(int device, size_t size_bytes, uint64_t* handle) {
   const Lock lock(m.mutex);
   Card& card = m.card(device);
   if (!card.fits(size_bytes)) return Status::out_of_memory;
-  card.take(size_bytes);
+  card.count_allocated(size_bytes);
   *handle = m.next_physical++;
   m.physical[*handle] = {size_bytes, device};
   return Status::ok;
@@ -392,7 +393,7 @@ Status library_memory(const char* library, const char* what, int64_t size_bytes)
   if (size_bytes >= 0) {
     const uint64_t size = static_cast<uint64_t>(size_bytes);
     if (!card.fits(size)) return Status::out_of_memory;
-    card.take(size);
+    card.count_allocated(size);
   } else {  // returned memory
     const uint64_t size = static_cast<uint64_t>(-(size_bytes + 1)) + 1;
     card.taken -= std::min(size, card.taken);

@@ -30,7 +30,7 @@ struct Counts {
   static constexpr size_t kMost = 1 << 16;
   std::atomic<bool> any{false};
   std::mutex mutex;
-  std::unordered_map<uint64_t, int64_t> of;
+  std::unordered_map<uint64_t, int64_t> by_address;
 };
 Counts& counts_of_masks() {
   static Counts* const kCounts = new Counts;  // never destroyed: used until the very end
@@ -60,8 +60,8 @@ void note_kernel(const char* name, const void* const* arguments) {
   uint64_t address = 0;
   std::memcpy(&address, arguments[0], sizeof address);
   const std::lock_guard lock(counts.mutex);
-  const auto found = counts.of.find(address);
-  reads.counted = found != counts.of.end();
+  const auto found = counts.by_address.find(address);
+  reads.counted = found != counts.by_address.end();
   if (reads.counted) reads.count = found->second;
 }
 
@@ -100,8 +100,8 @@ void gpucast_vgpu_answer_reads(const int64_t* values, int count) {
 void gpucast_vgpu_note_count(uint64_t address, int64_t count) {
   gpucast::vgpu::Counts& counts = gpucast::vgpu::counts_of_masks();
   const std::lock_guard lock(counts.mutex);
-  if (counts.of.size() == gpucast::vgpu::Counts::kMost) counts.of.clear();
-  counts.of[address] = count;
+  if (counts.by_address.size() == gpucast::vgpu::Counts::kMost) counts.by_address.clear();
+  counts.by_address[address] = count;
   counts.any = true;
 }
 

@@ -30,7 +30,7 @@ void add_arrival(std::vector<Arrival>& arrivals, const Arrival& added) {
 }
 
 void wait_for_arrivals(const std::vector<Arrival>& arrivals) {
-  for (const Arrival& arrival : arrivals) arrival.came(true);
+  for (const Arrival& arrival : arrivals) arrival.has_arrived(true);
 }
 
 // `arrivals`: gets the posts that the stream still waits for; the stream no longer has them.
@@ -194,7 +194,7 @@ int event_query(uint64_t event) {
     const StreamLock lock(state.mutex);
     if (const Event* found = state.find_event(event)) barrier = found->pending.barrier;
   }
-  const bool waits = barrier && !barrier->came(false);
+  const bool waits = barrier && !barrier->has_arrived(false);
   const StreamLock lock(state.mutex);
   const Event* found = state.find_event(event);
   if (found == nullptr) return kInvalidHandle;

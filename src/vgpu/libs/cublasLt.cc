@@ -57,11 +57,11 @@ int get_bytes(const void* from, size_t have, void* to, size_t size_bytes, size_t
 }
 
 // The place and size of a layout's attribute.
-struct Place {
+struct AttributePlace {
   void* at;
   size_t size_bytes;
 };
-Place layout_attribute(Layout* layout, int attribute) {
+AttributePlace layout_attribute(Layout* layout, int attribute) {
   switch (attribute) {
     case 0:
       return {&layout->type, 4};
@@ -140,14 +140,14 @@ GPUCAST_EXPORT int cublasLtMatrixLayoutCreate(Layout** layout, int type, uint64_
 GPUCAST_EXPORT int cublasLtMatrixLayoutDestroy(Layout* layout) { return destroy(layout); }
 GPUCAST_EXPORT int cublasLtMatrixLayoutSetAttribute(Layout* layout, int attribute, const void* value, size_t size_bytes) {
   if (!layout || !value) return kInvalidValue;
-  const Place place = layout_attribute(layout, attribute);
+  const AttributePlace place = layout_attribute(layout, attribute);
   if (!place.at || size_bytes != place.size_bytes) return kInvalidValue;
   std::memcpy(place.at, value, size_bytes);
   return kSuccess;
 }
 GPUCAST_EXPORT int cublasLtMatrixLayoutGetAttribute(Layout* layout, int attribute, void* value, size_t size_bytes, size_t* written) {
   if (!layout) return kInvalidValue;
-  const Place place = layout_attribute(layout, attribute);
+  const AttributePlace place = layout_attribute(layout, attribute);
   return place.at ? get_bytes(place.at, place.size_bytes, value, size_bytes, written) : static_cast<int>(kInvalidValue);
 }
 

@@ -145,11 +145,11 @@ CUDA_ALSO(cuDeviceGetMemPool, cuDeviceGetDefaultMemPool, uint64_t*, int);
 
 namespace {
 // The contexts that a thread has pushed. The top one gives the current device; under them all is the choice of cudaSetDevice.
-struct Pushed {
+struct PushedContext {
   uint64_t context;
   int device_before;
 };
-thread_local std::vector<Pushed> t_contexts;
+thread_local std::vector<PushedContext> t_contexts;
 unsigned g_context_flags = 0;
 size_t g_limits[] = {1024, 1 << 20, 8 << 20, 2, 2048, 128, 0};
 
@@ -228,7 +228,7 @@ CUDA_API int cuCtxCreate_v3(uint64_t* context, void*, int, unsigned flags, int d
 CUDA_API int cuCtxCreate_v4(uint64_t* context, void*, unsigned flags, int device) { return create_context(context, flags, device); }
 CUDA_API int cuCtxDestroy_v2(uint64_t context) {
   while (!t_contexts.empty() && t_contexts.back().context == context) cuCtxPopCurrent_v2(nullptr);
-  std::erase_if(t_contexts, [context](const Pushed& pushed) { return pushed.context == context; });
+  std::erase_if(t_contexts, [context](const PushedContext& pushed) { return pushed.context == context; });
   return kSuccess;
 }
 CUDA_ALSO(cuCtxDestroy, cuCtxDestroy_v2, uint64_t);
@@ -305,11 +305,11 @@ CUDA_API int cuCtxDisablePeerAccess(uint64_t peer) {
 namespace {
 
 // The CUDA release since which the plain name means the version with this suffix. For other names: since before CUDA 11.
-struct Since {
+struct NewestSuffix {
   const char* name;
   int suffix, version;
 };
-constexpr Since kSince[] = {
+constexpr NewestSuffix kSince[] = {
     {"cuCtxCreate", 3, 11040},
     {"cuCtxCreate", 4, 12050},
     {"cuCtxGetDevice", 2, 13000},
@@ -339,7 +339,7 @@ constexpr Since kSince[] = {
 };
 
 bool suits(const std::string& name, int suffix, int version) {
-  for (const Since& since : kSince)
+  for (const NewestSuffix& since : kSince)
     if (name == since.name && suffix == since.suffix) return version >= since.version;
   return true;
 }

@@ -29,7 +29,7 @@ Recorder& recorder() {
 
 // Writes an answer if the caller provides a place for it.
 template <typename T>
-int answer(T* out, T value) {
+int write_answer(T* out, T value) {
   if (!out) return kInvalidParameter;
   *out = value;
   return kSuccess;
@@ -90,7 +90,7 @@ GPUCAST_EXPORT int cuptiActivityGetNextRecord(void* buffer, size_t valid_bytes, 
   return next_record(static_cast<uint8_t*>(buffer), valid_bytes, record);
 }
 GPUCAST_EXPORT int cuptiActivityGetNumDroppedRecords(void*, uint32_t, size_t* dropped) {
-  return answer(dropped, recorder().take_dropped());
+  return write_answer(dropped, recorder().take_dropped());
 }
 GPUCAST_EXPORT int cuptiActivityPushExternalCorrelationId(uint32_t kind, uint64_t id) { return recorder().push_external(kind, id); }
 GPUCAST_EXPORT int cuptiActivityPopExternalCorrelationId(uint32_t kind, uint64_t* id) { return recorder().pop_external(kind, id); }
@@ -101,38 +101,38 @@ GPUCAST_EXPORT int cuptiActivityGetAttribute(int, size_t* size_bytes, void* valu
 }
 GPUCAST_EXPORT int cuptiSubscribe(void** subscriber, void*, void*) {
   static char one;
-  return answer(subscriber, static_cast<void*>(&one));
+  return write_answer(subscriber, static_cast<void*>(&one));
 }
 GPUCAST_EXPORT int cuptiSubscribe_v2(void** subscriber, void*, void*, void*) { return cuptiSubscribe(subscriber, nullptr, nullptr); }
 GPUCAST_EXPORT int cuptiGetVersion(uint32_t* version) {
-  return answer(version, static_cast<uint32_t>(gpucast::vgpu::profile().cupti_version));
+  return write_answer(version, static_cast<uint32_t>(gpucast::vgpu::profile().cupti_version));
 }
-GPUCAST_EXPORT int cuptiGetTimestamp(uint64_t* time) { return answer(time, recorder().now()); }
-GPUCAST_EXPORT int cuptiGetDeviceId(void*, uint32_t* id) { return answer(id, 0u); }
-GPUCAST_EXPORT int cuptiGetContextId(void*, uint32_t* id) { return answer(id, 1u); }
-GPUCAST_EXPORT int cuptiGetStreamId(void*, void*, uint32_t* id) { return answer(id, 7u); }
-GPUCAST_EXPORT int cuptiGetStreamIdEx(void*, void*, uint8_t, uint32_t* id) { return answer(id, 7u); }
-GPUCAST_EXPORT int cuptiGetGraphId(void*, uint32_t* id) { return answer(id, 0u); }
-GPUCAST_EXPORT int cuptiGetGraphNodeId(void*, uint64_t* id) { return answer(id, uint64_t{0}); }
-GPUCAST_EXPORT int cuptiGetThreadIdType(int* type) { return answer(type, 0); }
-GPUCAST_EXPORT int cuptiGetCallbackState(uint32_t* enabled, void*, int, uint32_t) { return answer(enabled, 0u); }
+GPUCAST_EXPORT int cuptiGetTimestamp(uint64_t* time) { return write_answer(time, recorder().now()); }
+GPUCAST_EXPORT int cuptiGetDeviceId(void*, uint32_t* id) { return write_answer(id, 0u); }
+GPUCAST_EXPORT int cuptiGetContextId(void*, uint32_t* id) { return write_answer(id, 1u); }
+GPUCAST_EXPORT int cuptiGetStreamId(void*, void*, uint32_t* id) { return write_answer(id, 7u); }
+GPUCAST_EXPORT int cuptiGetStreamIdEx(void*, void*, uint8_t, uint32_t* id) { return write_answer(id, 7u); }
+GPUCAST_EXPORT int cuptiGetGraphId(void*, uint32_t* id) { return write_answer(id, 0u); }
+GPUCAST_EXPORT int cuptiGetGraphNodeId(void*, uint64_t* id) { return write_answer(id, uint64_t{0}); }
+GPUCAST_EXPORT int cuptiGetThreadIdType(int* type) { return write_answer(type, 0); }
+GPUCAST_EXPORT int cuptiGetCallbackState(uint32_t* enabled, void*, int, uint32_t) { return write_answer(enabled, 0u); }
 GPUCAST_EXPORT int cuptiGetCallbackName(int domain, uint32_t id, const char** name) {
   if (domain != kRuntimeDomain && domain != kDriverDomain) return kInvalidParameter;
   const char* found = function_name(domain == kDriverDomain, id);
-  return answer(name, found ? found : "");
+  return write_answer(name, found ? found : "");
 }
-GPUCAST_EXPORT int cuptiComputeCapabilitySupported(int, int, int* supported) { return answer(supported, 1); }
-GPUCAST_EXPORT int cuptiDeviceSupported(int, int* supported) { return answer(supported, 1); }
+GPUCAST_EXPORT int cuptiComputeCapabilitySupported(int, int, int* supported) { return write_answer(supported, 1); }
+GPUCAST_EXPORT int cuptiDeviceSupported(int, int* supported) { return write_answer(supported, 1); }
 GPUCAST_EXPORT int cuptiSupportedDomains(size_t* count, const int** table) {
   static const int none[1] = {0};
   if (table) *table = none;
-  return answer(count, size_t{0});
+  return write_answer(count, size_t{0});
 }
 GPUCAST_EXPORT int cuptiGetResultString(int result, const char** text) {
-  return answer(text, result == 0    ? "CUPTI_SUCCESS"
-                      : result == 1  ? "CUPTI_ERROR_INVALID_PARAMETER"
-                      : result == 12 ? "CUPTI_ERROR_MAX_LIMIT_REACHED"
-                      : result == 27 ? "CUPTI_ERROR_NOT_SUPPORTED"
-                                     : "CUPTI_ERROR_UNKNOWN");
+  return write_answer(text, result == 0    ? "CUPTI_SUCCESS"
+                            : result == 1  ? "CUPTI_ERROR_INVALID_PARAMETER"
+                            : result == 12 ? "CUPTI_ERROR_MAX_LIMIT_REACHED"
+                            : result == 27 ? "CUPTI_ERROR_NOT_SUPPORTED"
+                                           : "CUPTI_ERROR_UNKNOWN");
 }
 GPUCAST_EXPORT int cuptiGetErrorMessage(int result, const char** text) { return cuptiGetResultString(result, text); }

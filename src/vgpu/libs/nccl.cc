@@ -188,13 +188,13 @@ bool reduce(const std::vector<const char*>& parts, size_t count, int type, int o
 
 // The contents of device memory if they are small and at least partly known: an object's bytes lie in a buffer with the length of the
 // longest object.
-bool known(const void* address, size_t size_bytes, std::vector<char>* contents) {
+bool read_known(const void* address, size_t size_bytes, std::vector<char>* contents) {
   if (size_bytes == 0 || size_bytes > gpucast::vgpu::kSmallCopyBytes) return false;
   contents->resize(size_bytes);
   return gpucast::vgpu::read_small(number(address), contents->data(), size_bytes) > 0;
 }
 
-char* at(void* base, size_t offset_bytes) { return static_cast<char*>(base) + offset_bytes; }
+char* offset_by(void* base, size_t offset_bytes) { return static_cast<char*>(base) + offset_bytes; }
 
 void log(const char* name, const Communicator& comm, int type, size_t count, void* stream, const char* partner_key, int partner) {
   const auto bytes = count * type_bytes(type);
@@ -235,7 +235,7 @@ int64_t channels() {
   return std::max<int64_t>(1, std::min(std::max(usual, least), most));
 }
 
-int take(Communicator* comm, int64_t size_bytes) {
+int take_memory(Communicator* comm, int64_t size_bytes) {
   if (gpucast::vgpu::library_memory("nccl", "NCCL's buffers", size_bytes) != gpucast::vgpu::Status::ok) return kUnhandledCudaError;
   comm->memory_bytes += size_bytes;
   return kSuccess;
@@ -244,12 +244,12 @@ int take(Communicator* comm, int64_t size_bytes) {
 int connect(Communicator* comm) {
   if (comm->connected || comm->world < 2) return kSuccess;
   comm->connected = true;
-  return take(comm, channels() * (comm->world > 2 ? 2 : 1) * (receiver_bytes() + kStepBytes));
+  return take_memory(comm, channels() * (comm->world > 2 ? 2 : 1) * (receiver_bytes() + kStepBytes));
 }
 int connect(Communicator* comm, int peer, bool receives) {
   if (peer == comm->rank || !comm->connected_peers.emplace(peer, receives).second) return kSuccess;
   const int64_t count = std::min<int64_t>(has_nvlink() ? 32 : 2, environment_number("NCCL_MAX_NCHANNELS", 32));
-  return take(comm, std::max<int64_t>(1, count) * (receives ? receiver_bytes() : kStepBytes));
+  return take_memory(comm, std::max<int64_t>(1, count) * (receives ? receiver_bytes() : kStepBytes));
 }
 
 // One collective: this rank's contribution, and the place of the others' contributions.
@@ -263,7 +263,7 @@ struct Call {
   size_t size_bytes;
 
   // Gets the contribution of a rank, and waits for it. False: not known.
-  bool part(int from, std::vector<char>* contents) const {
+  bool contribution(int from, std::vector<char>* contents) const {
     if (from == rank || !board) {
       *contents = mine;
       return known;
@@ -271,7 +271,7 @@ struct Call {
     gpucast::vgpu::Post post;
     Answer answer = board->get(from, kEveryone, number, shape, &post);
     for (int first = 0; answer == Answer::elsewhere; ++first) {
-      if (first == rank) return part(rank, contents);
+      if (first == rank) return contribution(rank, contents);
       answer = board->get(first, kEveryone, number, shape, &post);
     }
     contents->swap(post.contents);
@@ -284,8 +284,8 @@ enum class Waits { no, root, all };
 
 // Logs and posts the call. `from`, `size_bytes`: this rank's contribution. *out stays null after an error, and on a stream that is being
 // captured: it runs nothing now, and all ranks capture it in the same way.
-int begin(CallPtr* out, const char* name, Communicator* comm, void* stream, int type, size_t count, int operation, int root,
-          const void* from, size_t size_bytes, Waits waits) {
+int begin_collective(CallPtr* out, const char* name, Communicator* comm, void* stream, int type, size_t count, int operation, int root,
+                     const void* from, size_t size_bytes, Waits waits) {
   if (!comm || type_bytes(type) == 0) return kInvalidArgument;
   if (const int error = connect(comm)) return error;
   log(name, *comm, type, count, stream, root < 0 ? nullptr : "root", root);
@@ -300,7 +300,7 @@ int begin(CallPtr* out, const char* name, Communicator* comm, void* stream, int 
   call->shape.root = root;
   call->shape.count = count;
   call->size_bytes = size_bytes;
-  call->known = from != nullptr && known(from, size_bytes, &call->mine);
+  call->known = from != nullptr && read_known(from, size_bytes, &call->mine);
   if (comm->board) {
     call->number = comm->board->post(kEveryone, call->shape, call->known ? call->mine.data() : nullptr, size_bytes);
     if (waits != Waits::no)
@@ -315,7 +315,7 @@ int begin(CallPtr* out, const char* name, Communicator* comm, void* stream, int 
 void receive_part(const CallPtr& call, int from, size_t offset_bytes, void* to, size_t size_bytes) {
   gpucast::vgpu::write_later(number(to), size_bytes, [=](unsigned char* bytes) {
     std::vector<char> contents;
-    if (!call->part(from, &contents)) return false;
+    if (!call->contribution(from, &contents)) return false;
     std::memcpy(bytes, contents.data() + offset_bytes, size_bytes);
     return true;
   });
@@ -328,7 +328,7 @@ void receive_reduced(const CallPtr& call, int operation, size_t offset_bytes, vo
     std::vector<std::vector<char>> contents(static_cast<size_t>(call->world));
     std::vector<const char*> parts;
     bool ok = true;
-    for (int rank = 0; rank < call->world; ++rank) ok = call->part(rank, &contents[static_cast<size_t>(rank)]) && ok;
+    for (int rank = 0; rank < call->world; ++rank) ok = call->contribution(rank, &contents[static_cast<size_t>(rank)]) && ok;
     if (!ok) return false;
     for (const std::vector<char>& part : contents) parts.push_back(part.data() + offset_bytes);
     return reduce(parts, count, type, operation, reinterpret_cast<char*>(bytes));
@@ -337,11 +337,11 @@ void receive_reduced(const CallPtr& call, int operation, size_t offset_bytes, vo
 
 // The messages of a rank to itself between ncclGroupStart and ncclGroupEnd. In an all-to-all exchange the model assumes that a rank that
 // runs elsewhere sends us what we send to ourselves.
-struct ToSelf {
+struct MessagesToSelf {
   std::vector<std::pair<const Communicator*, std::vector<char>>> sent;
 };
 thread_local int group_depth = 0;
-thread_local std::shared_ptr<ToSelf> group;
+thread_local std::shared_ptr<MessagesToSelf> group;
 
 Shape message_shape(size_t size_bytes) { return {"ncclSend", 1, 0, -1, size_bytes}; }
 
@@ -542,7 +542,7 @@ GPUCAST_EXPORT int ncclRedOpDestroy(int, Communicator*) { return kSuccess; }
 
 // ---- Collectives --------------------------------------------------------------------------------------------------------------------
 GPUCAST_EXPORT int ncclGroupStart() {
-  if (group_depth++ == 0) group = std::make_shared<ToSelf>();
+  if (group_depth++ == 0) group = std::make_shared<MessagesToSelf>();
   return kSuccess;
 }
 GPUCAST_EXPORT int ncclGroupEnd() {
@@ -561,7 +561,8 @@ GPUCAST_EXPORT int ncclGroupSimulateEnd(SimulationInfo* info) {
 
 GPUCAST_EXPORT int ncclAllReduce(const void* send, void* receive, size_t count, int type, int operation, Communicator* comm, void* stream) {
   CallPtr call;
-  const int error = begin(&call, "ncclAllReduce", comm, stream, type, count, operation, -1, send, count * type_bytes(type), Waits::all);
+  const int error =
+      begin_collective(&call, "ncclAllReduce", comm, stream, type, count, operation, -1, send, count * type_bytes(type), Waits::all);
   if (call) receive_reduced(call, operation, 0, receive, count);
   return error;
 }
@@ -569,8 +570,8 @@ GPUCAST_EXPORT int ncclReduce(const void* send, void* receive, size_t count, int
                               void* stream) {
   CallPtr call;
   const bool receives = comm && root == comm->rank;
-  const int error = begin(&call, "ncclReduce", comm, stream, type, count, operation, root, send, count * type_bytes(type),
-                          receives ? Waits::all : Waits::no);
+  const int error = begin_collective(&call, "ncclReduce", comm, stream, type, count, operation, root, send, count * type_bytes(type),
+                                     receives ? Waits::all : Waits::no);
   if (call && receives) receive_reduced(call, operation, 0, receive, count);
   return error;
 }
@@ -578,18 +579,18 @@ GPUCAST_EXPORT int ncclReduceScatter(const void* send, void* receive, size_t cou
                                      void* stream) {
   CallPtr call;
   const size_t size_bytes = count * type_bytes(type);
-  const int error = begin(&call, "ncclReduceScatter", comm, stream, type, count, operation, -1, send,
-                          comm ? size_bytes * static_cast<size_t>(comm->world) : 0, Waits::all);
+  const int error = begin_collective(&call, "ncclReduceScatter", comm, stream, type, count, operation, -1, send,
+                                     comm ? size_bytes * static_cast<size_t>(comm->world) : 0, Waits::all);
   if (call) receive_reduced(call, operation, size_bytes * static_cast<size_t>(comm->rank), receive, count);
   return error;
 }
 GPUCAST_EXPORT int ncclAllGather(const void* send, void* receive, size_t count, int type, Communicator* comm, void* stream) {
   CallPtr call;
   const size_t size_bytes = count * type_bytes(type);
-  const int error = begin(&call, "ncclAllGather", comm, stream, type, count, 0, -1, send, size_bytes, Waits::all);
+  const int error = begin_collective(&call, "ncclAllGather", comm, stream, type, count, 0, -1, send, size_bytes, Waits::all);
   if (!call) return error;
   for (int rank = 0; rank < comm->world; ++rank)
-    receive_part(call, rank, 0, at(receive, size_bytes * static_cast<size_t>(rank)), size_bytes);
+    receive_part(call, rank, 0, offset_by(receive, size_bytes * static_cast<size_t>(rank)), size_bytes);
   return error;
 }
 // A root that runs elsewhere is assumed to send what this rank already holds.
@@ -597,8 +598,8 @@ GPUCAST_EXPORT int ncclBroadcast(const void* send, void* receive, size_t count, 
   CallPtr call;
   const size_t size_bytes = count * type_bytes(type);
   const bool receives = comm && root != comm->rank;
-  const int error = begin(&call, "ncclBroadcast", comm, stream, type, count, 0, root, receives ? receive : send, size_bytes,
-                          receives ? Waits::root : Waits::no);
+  const int error = begin_collective(&call, "ncclBroadcast", comm, stream, type, count, 0, root, receives ? receive : send, size_bytes,
+                                     receives ? Waits::root : Waits::no);
   if (call && (receives || send != receive)) receive_part(call, root, 0, receive, size_bytes);
   return error;
 }
@@ -609,28 +610,30 @@ GPUCAST_EXPORT int ncclGather(const void* send, void* receive, size_t count, int
   CallPtr call;
   const size_t size_bytes = count * type_bytes(type);
   const bool receives = comm && root == comm->rank;
-  const int error = begin(&call, "ncclGather", comm, stream, type, count, 0, root, send, size_bytes, receives ? Waits::all : Waits::no);
+  const int error =
+      begin_collective(&call, "ncclGather", comm, stream, type, count, 0, root, send, size_bytes, receives ? Waits::all : Waits::no);
   for (int rank = 0; call && receives && rank < comm->world; ++rank)
-    receive_part(call, rank, 0, at(receive, size_bytes * static_cast<size_t>(rank)), size_bytes);
+    receive_part(call, rank, 0, offset_by(receive, size_bytes * static_cast<size_t>(rank)), size_bytes);
   return error;
 }
 GPUCAST_EXPORT int ncclScatter(const void* send, void* receive, size_t count, int type, int root, Communicator* comm, void* stream) {
   CallPtr call;
   const size_t size_bytes = count * type_bytes(type);
   const bool receives = comm && root != comm->rank;
-  const int error = begin(&call, "ncclScatter", comm, stream, type, count, 0, root, receives ? nullptr : send,
-                          comm ? size_bytes * static_cast<size_t>(comm->world) : 0, receives ? Waits::root : Waits::no);
+  const int error = begin_collective(&call, "ncclScatter", comm, stream, type, count, 0, root, receives ? nullptr : send,
+                                     comm ? size_bytes * static_cast<size_t>(comm->world) : 0, receives ? Waits::root : Waits::no);
   if (call) receive_part(call, root, size_bytes * static_cast<size_t>(comm->rank), receive, size_bytes);
   return error;
 }
 GPUCAST_EXPORT int ncclAlltoAll(const void* send, void* receive, size_t count, int type, Communicator* comm, void* stream) {
   CallPtr call;
   const size_t size_bytes = count * type_bytes(type);
-  const int error = begin(&call, "ncclAlltoAll", comm, stream, type, count, 0, -1, send,
-                          comm ? size_bytes * static_cast<size_t>(comm->world) : 0, Waits::all);
+  const int error = begin_collective(&call, "ncclAlltoAll", comm, stream, type, count, 0, -1, send,
+                                     comm ? size_bytes * static_cast<size_t>(comm->world) : 0, Waits::all);
   if (!call) return error;
   for (int rank = 0; rank < comm->world; ++rank)
-    receive_part(call, rank, size_bytes * static_cast<size_t>(comm->rank), at(receive, size_bytes * static_cast<size_t>(rank)), size_bytes);
+    receive_part(call, rank, size_bytes * static_cast<size_t>(comm->rank), offset_by(receive, size_bytes * static_cast<size_t>(rank)),
+                 size_bytes);
   return error;
 }
 // Both ends of a message must agree on its bytes; the types may differ.
@@ -641,7 +644,7 @@ GPUCAST_EXPORT int ncclSend(const void* send, size_t count, int type, int peer, 
   log("ncclSend", *comm, type, count, stream, "peer", peer);
   if (captured(stream)) return kSuccess;
   std::vector<char> contents;
-  const bool ok = known(send, size_bytes, &contents);
+  const bool ok = read_known(send, size_bytes, &contents);
   if (peer == comm->rank) {
     if (ok && group) group->sent.emplace_back(comm, std::move(contents));
   } else if (comm->board) {

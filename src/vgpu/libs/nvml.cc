@@ -42,7 +42,7 @@ int text(char* out, unsigned room, const char* value) {
 }
 
 template <typename T, typename V>
-int give(void* device, T* out, V value) {
+int answer_for_card(void* device, T* out, V value) {
   if (card(device) < 0 || out == nullptr) return kInvalidArgument;
   *out = static_cast<T>(value);
   return kOk;
@@ -119,8 +119,8 @@ NVML_API int nvmlDeviceGetHandleByPciBusId_v2(const char* bus_id, void** device)
   return give_handle(physical_by_pci_bus_id(bus_id), device);
 }
 NVML_ALSO(nvmlDeviceGetHandleByPciBusId, nvmlDeviceGetHandleByPciBusId_v2, const char*, void**);
-NVML_API int nvmlDeviceGetIndex(void* device, unsigned* index) { return give(device, index, card(device)); }
-NVML_API int nvmlDeviceGetMinorNumber(void* device, unsigned* minor) { return give(device, minor, card(device)); }
+NVML_API int nvmlDeviceGetIndex(void* device, unsigned* index) { return answer_for_card(device, index, card(device)); }
+NVML_API int nvmlDeviceGetMinorNumber(void* device, unsigned* minor) { return answer_for_card(device, minor, card(device)); }
 NVML_API int nvmlDeviceGetName(void* device, char* out, unsigned room) {
   return card(device) >= 0 ? text(out, room, profile().name) : static_cast<int>(kInvalidArgument);
 }
@@ -168,9 +168,11 @@ NVML_API int nvmlDeviceGetMemoryInfo_v2(void* device, nvml::MemoryV2* memory) {
 }
 NVML_API int nvmlDeviceGetBAR1MemoryInfo(void* device, nvml::Memory* memory) {
   constexpr unsigned long long kBar1Bytes = 256 << 20;
-  return give(device, memory, nvml::Memory{kBar1Bytes, kBar1Bytes, 0});
+  return answer_for_card(device, memory, nvml::Memory{kBar1Bytes, kBar1Bytes, 0});
 }
-NVML_API int nvmlDeviceGetMemoryBusWidth(void* device, unsigned* bits) { return give(device, bits, profile().memory_bus_width_bits); }
+NVML_API int nvmlDeviceGetMemoryBusWidth(void* device, unsigned* bits) {
+  return answer_for_card(device, bits, profile().memory_bus_width_bits);
+}
 
 namespace {
 // Only this process, once it uses the card: other processes of a real machine do not exist here.
@@ -188,7 +190,7 @@ int own_process(void* device, unsigned* count, Process* processes) {
   processes[0].usedGpuMemory = info.total_bytes - info.free_bytes;
   return kOk;
 }
-int no_process(void* device, unsigned* count) { return give(device, count, 0); }
+int no_process(void* device, unsigned* count) { return answer_for_card(device, count, 0); }
 }  // namespace
 
 NVML_API int nvmlDeviceGetComputeRunningProcesses_v3(void* device, unsigned* count, nvml::ProcessInfoV2* processes) {
@@ -207,41 +209,45 @@ NVML_ALSO(nvmlDeviceGetMPSComputeRunningProcesses, nvmlDeviceGetMPSComputeRunnin
 
 // ---- Load, clocks, power: an idle card --------------------------------------------------------------------------------------------
 
-NVML_API int nvmlDeviceGetUtilizationRates(void* device, nvml::Utilization* rates) { return give(device, rates, nvml::Utilization{0, 0}); }
+NVML_API int nvmlDeviceGetUtilizationRates(void* device, nvml::Utilization* rates) {
+  return answer_for_card(device, rates, nvml::Utilization{0, 0});
+}
 NVML_API int nvmlDeviceGetEncoderUtilization(void* device, unsigned* percent, unsigned* period_us) {
   if (period_us != nullptr) *period_us = 0;
-  return give(device, percent, 0);
+  return answer_for_card(device, percent, 0);
 }
 NVML_API int nvmlDeviceGetDecoderUtilization(void* device, unsigned* percent, unsigned* period_us) {
   return nvmlDeviceGetEncoderUtilization(device, percent, period_us);
 }
-NVML_API int nvmlDeviceGetTemperature(void* device, int, unsigned* celsius) { return give(device, celsius, 30); }
-NVML_API int nvmlDeviceGetPerformanceState(void* device, int* state) { return give(device, state, 0); }
+NVML_API int nvmlDeviceGetTemperature(void* device, int, unsigned* celsius) { return answer_for_card(device, celsius, 30); }
+NVML_API int nvmlDeviceGetPerformanceState(void* device, int* state) { return answer_for_card(device, state, 0); }
 NVML_API int nvmlDeviceGetClockInfo(void* device, int kind, unsigned* mhz) {
   constexpr int kMemory = 2;
-  return give(device, mhz, (kind == kMemory ? profile().memory_clock_khz : profile().clock_khz) / 1000);
+  return answer_for_card(device, mhz, (kind == kMemory ? profile().memory_clock_khz : profile().clock_khz) / 1000);
 }
 NVML_API int nvmlDeviceGetMaxClockInfo(void* device, int kind, unsigned* mhz) { return nvmlDeviceGetClockInfo(device, kind, mhz); }
 NVML_API int nvmlDeviceGetClock(void* device, int kind, int, unsigned* mhz) { return nvmlDeviceGetClockInfo(device, kind, mhz); }
 NVML_API int nvmlDeviceGetApplicationsClock(void* device, int kind, unsigned* mhz) { return nvmlDeviceGetClockInfo(device, kind, mhz); }
-NVML_API int nvmlDeviceGetPowerUsage(void* device, unsigned* milliwatts) { return give(device, milliwatts, 0); }
-NVML_API int nvmlDeviceGetTotalEnergyConsumption(void* device, unsigned long long* millijoules) { return give(device, millijoules, 0); }
-NVML_API int nvmlDeviceGetPersistenceMode(void* device, int* mode) { return give(device, mode, 0); }
-NVML_API int nvmlDeviceGetDisplayActive(void* device, int* active) { return give(device, active, 0); }
-NVML_API int nvmlDeviceGetDisplayMode(void* device, int* mode) { return give(device, mode, 0); }
-NVML_API int nvmlDeviceGetComputeMode(void* device, int* mode) { return give(device, mode, 0); }
-NVML_API int nvmlDeviceGetMultiGpuBoard(void* device, unsigned* several) { return give(device, several, 0); }
+NVML_API int nvmlDeviceGetPowerUsage(void* device, unsigned* milliwatts) { return answer_for_card(device, milliwatts, 0); }
+NVML_API int nvmlDeviceGetTotalEnergyConsumption(void* device, unsigned long long* millijoules) {
+  return answer_for_card(device, millijoules, 0);
+}
+NVML_API int nvmlDeviceGetPersistenceMode(void* device, int* mode) { return answer_for_card(device, mode, 0); }
+NVML_API int nvmlDeviceGetDisplayActive(void* device, int* active) { return answer_for_card(device, active, 0); }
+NVML_API int nvmlDeviceGetDisplayMode(void* device, int* mode) { return answer_for_card(device, mode, 0); }
+NVML_API int nvmlDeviceGetComputeMode(void* device, int* mode) { return answer_for_card(device, mode, 0); }
+NVML_API int nvmlDeviceGetMultiGpuBoard(void* device, unsigned* several) { return answer_for_card(device, several, 0); }
 NVML_API int nvmlDeviceGetNumGpuCores(void* device, unsigned* cores) {
   const int major = profile().compute_major, minor = profile().compute_minor;
   const int per_multiprocessor = (major == 8 && minor == 0) || major == 7 || (major == 6 && minor == 0) ? 64 : 128;
-  return give(device, cores, per_multiprocessor * profile().multiprocessors);
+  return answer_for_card(device, cores, per_multiprocessor * profile().multiprocessors);
 }
 NVML_API int nvmlDeviceGetBrand(void* device, int* brand) {
   constexpr int kGeForce = 5, kNvidia = 14;
-  return give(device, brand, std::strstr(profile().name, "GeForce") != nullptr ? kGeForce : kNvidia);
+  return answer_for_card(device, brand, std::strstr(profile().name, "GeForce") != nullptr ? kGeForce : kNvidia);
 }
-NVML_API int nvmlDeviceIsMigDeviceHandle(void* device, unsigned* is) { return give(device, is, 0); }
-NVML_API int nvmlDeviceGetMaxMigDeviceCount(void* device, unsigned* count) { return give(device, count, 0); }
+NVML_API int nvmlDeviceIsMigDeviceHandle(void* device, unsigned* is) { return answer_for_card(device, is, 0); }
+NVML_API int nvmlDeviceGetMaxMigDeviceCount(void* device, unsigned* count) { return answer_for_card(device, count, 0); }
 // As on a card without these features: a plain answer, not a gap that needs a warning.
 NVML_API int nvmlDeviceGetMigMode(void*, unsigned*, unsigned*) { return kNotSupported; }
 NVML_API int nvmlDeviceGetFanSpeed(void*, unsigned*) { return kNotSupported; }
@@ -258,7 +264,7 @@ NVML_API int nvmlDeviceGetGpuFabricInfoV(void* device, void* info) {
 }
 NVML_API int nvmlDeviceGetP2PStatus(void* device, void* other, int, int* status) {
   if (card(other) < 0) return kInvalidArgument;
-  return give(device, status, 0);
+  return answer_for_card(device, status, 0);
 }
 NVML_API int nvmlUnitGetCount(unsigned* count) {
   if (count == nullptr) return kInvalidArgument;

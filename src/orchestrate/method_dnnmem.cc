@@ -301,8 +301,8 @@ void build_graph(const ProfileFacts& facts, const OrchestrateOptions& /*options*
 
 const std::vector<Rule>& dnnmem_rules() {
   static const std::vector<Rule> kRules = {
-      {"host", "what stays in the host's memory is left out", true, drop_host_data},
-      {"model", "parameters and buffers are on the device from the begin on", true, place_model},
+      {"host", "data that stays in the host's memory is left out", true, drop_host_data},
+      {"model", "parameters and buffers are on the device from the beginning", true, place_model},
       {"batch", "which blocks are the batch", true, place_batch},
       {"graph", "operators of one forward and their backward, each tensor until its last use on the graph", true, build_graph},
   };

@@ -182,13 +182,13 @@ void keep_optimizer_blocks(const ProfileFacts& facts, const OrchestrateOptions& 
 const std::vector<Rule>& veritasest_rules() {
   static const std::vector<Rule> kRules = {
       // Needed only to find the batches.
-      {"host", "what stays in the host's memory is left out", true, drop_host_data},
+      {"host", "data that stays in the host's memory is left out", true, drop_host_data},
       {"batch_blocks", "which blocks are batches", true, place_batch},
-      {"layers", "of two iterations, blocks that a layer's operators leave behind", true, link_layers},
+      {"layers", "two iterations: blocks that outlive a layer's operator", true, link_layers},
       {"model", "parameters are the gradients in the opposite order", true, copy_gradients},
       {"batch", "a batch lives as long as its iteration", true, keep_batch_for_iteration},
       {"gradients", "gradients live until zero_grad", true, keep_gradients_until_zero_grad},
-      {"optimizer", "what the optimizer allocates in a parameter's size is kept", true, keep_optimizer_blocks},
+      {"optimizer", "optimizer blocks with a parameter's size are kept", true, keep_optimizer_blocks},
   };
   return kRules;
 }

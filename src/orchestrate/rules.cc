@@ -11,10 +11,10 @@ namespace gpucast {
 
 const std::vector<Rule>& all_rules() {
   static const std::vector<Rule> kRules = {
-      {"host", "what stays in the host's memory is left out", true, drop_host_data},
+      {"host", "data that stays in the host's memory is left out", true, drop_host_data},
       {"model", "parameters and buffers are on the device from the move of the model on", true, place_model},
       {"batch", "a batch lives on the device from its loading on", true, place_batch},
-      {"filter", "blocks that no operator of a module made are left out (xMem only)", true, drop_outside_operators},
+      {"filter", "blocks that were not made by a module's operator are left out (xMem only)", true, drop_outside_operators},
       {"gradients", "gradients live until zero_grad", true, place_gradients},
       {"optimizer", "optimizer state is made by the first step and stays", true, place_optimizer_state},
       {"kernel_scratch", "scratch space of the CPU's kernels is left out", false, drop_kernel_scratch},
@@ -23,7 +23,7 @@ const std::vector<Rule>& all_rules() {
       {"rnn", "recurrent layers by cuDNN", false, use_cudnn_rnn},
       {"mixed_precision", "autocast, or a model in lower precision (--dtype, --amp)", false, use_lower_precision},
       {"dropout", "dropout keeps a mask of one byte an element", false, use_cuda_dropout},
-      {"cuda_scratch", "temporaries of CUDA's kernels where the CPU's take none", false, add_cuda_scratch},
+      {"cuda_scratch", "temporaries that only CUDA's kernels have", false, add_cuda_scratch},
       {"cublas", "workspaces of cuBLAS and cuBLASLt", false, add_cublas_workspaces},
       {"reductions", "buffers of sums over many rows", false, add_reduction_buffers},
       {"batch_size", "another batch size than the traced one (--batch)", false, scale_batch},

@@ -36,7 +36,7 @@ int64_t events_of(const ProfileTrace& profile, int device_type) {
 void check(const ProfileTrace& profile) {
   if (profile.memory.empty()) {
     throw Error(
-        "the trace has no [memory] events, so it does not say what was allocated", profile.path,
+        "the trace has no [memory] events, so it does not show any allocation", profile.path,
         "profile again with torch.profiler.profile(profile_memory=True, record_shapes=True, with_stack=True), or let `gpucast profile "
         "-- python train.py` do it");
   }
@@ -55,7 +55,7 @@ void add_warnings(const ProfileFacts& facts, bool recorded, Trace* out) {
     if (count.count > 0) warn(out, code, fmt::format("{}: {} (first: {}).", what, count.count, count.first));
   };
   problem(ProfileProblem::truncated_file, "truncated_file", "The trace ends in the middle; it was read as far as it goes");
-  problem(ProfileProblem::bad_event, "bad_events", "Events that are no JSON were skipped");
+  problem(ProfileProblem::bad_event, "bad_events", "Events that are not JSON were skipped");
   problem(ProfileProblem::incomplete_event, "incomplete_events", "Events without a field that is needed were skipped");
   if (recorded) {
     int64_t allocated_bytes = 0, reserved_bytes = 0;
@@ -65,7 +65,7 @@ void add_warnings(const ProfileFacts& facts, bool recorded, Trace* out) {
       reserved_bytes = std::max(reserved_bytes, event.total_reserved_bytes);
     }
     warn(out, "cuda_trace",
-         fmt::format("The trace is of a run on a GPU: its allocations on the device are taken as they are, and no rule is applied. Its own "
+         fmt::format("The trace is of a run on a GPU: its allocations on the device are used unchanged, and no rule is applied. Its own "
                      "counters reached {} allocated and {} reserved.",
                      format_bytes(allocated_bytes), format_bytes(reserved_bytes)));
     return;
@@ -74,7 +74,7 @@ void add_warnings(const ProfileFacts& facts, bool recorded, Trace* out) {
   for (const ProfileThread& thread : profile.threads) ++pids[thread.pid];
   if (pids.size() > 1) {
     warn(out, "several_processes",
-         fmt::format("The trace has {} processes; what all of them allocate is added up. Give the trace of one.",
+         fmt::format("The trace has {} processes; the allocations of all of them are added up. Give the trace of one process.",
                      pids.size()));
   }
   const bool operators =
@@ -88,13 +88,13 @@ void add_warnings(const ProfileFacts& facts, bool recorded, Trace* out) {
   }
   if (operators && !facts.phases.modules && !facts.phases.gpucast_marks) {
     warn(out, "no_modules",
-         "The trace does not name modules, so forward is taken to be what lies between other phases. Profile with with_stack=True.");
+         "The trace does not name modules, so the time between other phases counts as forward. Profile with with_stack=True.");
   }
   if (facts.phases.backwards.empty() && operators) {
-    warn(out, "no_backward", "The trace has no backward: what it shows is not a training step.");
+    warn(out, "no_backward", "The trace has no backward, so it does not show a training step.");
   } else if (facts.phases.optimizer_steps.empty() && operators) {
     warn(out, "no_optimizer_step",
-         "The trace has no optimizer step: state that the optimizer keeps is missing. Profile at least two whole iterations.");
+         "The trace has no optimizer step, so the optimizer's state is missing. Profile at least two whole iterations.");
   } else if (facts.phases.steps == 1) {
     warn(out, "one_iteration",
          "The trace has one optimizer step. The peak is often reached in the second, when the optimizer's state is there: profile three.");
@@ -104,7 +104,7 @@ void add_warnings(const ProfileFacts& facts, bool recorded, Trace* out) {
          "The trace does not say which PyTorch made it; the newest release's allocator is simulated. Give it with --torch-version.");
   }
   if (!facts.metadata.readable)
-    warn(out, "bad_metadata", "What `gpucast profile` added to the trace could not be read, and is left out.");
+    warn(out, "bad_metadata", "The metadata that `gpucast profile` added to the trace could not be read and is ignored.");
 }
 
 void warn_of_batch(const ProfileFacts& facts, const OrchestrateOptions& options, Trace* out) {

@@ -9,9 +9,9 @@ namespace gpucast {
 namespace {
 
 // Finds the block that was at an address at a given time.
-class BlockFinder {
+class TracedBlockFinder {
  public:
-  explicit BlockFinder(const ProfileFacts& facts, const Sequence& sequence) : sequence_(sequence) {
+  explicit TracedBlockFinder(const ProfileFacts& facts, const Sequence& sequence) : sequence_(sequence) {
     for (uint32_t i = 0; i < sequence.traced; ++i) by_address_[facts.cpu.blocks[i].address].push_back(i);
   }
   uint32_t block_at(uint64_t address, Moment when) const {
@@ -31,7 +31,7 @@ class BlockFinder {
 
 bool from_tables(const ProfileFacts& facts, Sequence* sequence) {
   if (facts.metadata.tables.empty()) return false;
-  const BlockFinder finder(facts, *sequence);
+  const TracedBlockFinder finder(facts, *sequence);
   constexpr std::string_view kMark = "gpucast.tensors#";
   bool any = false;
   // If several kinds share a block, the kind that lives longest gives the role: the order of the enum.

@@ -188,7 +188,7 @@ bool reduce(const std::vector<const char*>& parts, size_t count, int type, int o
 
 // The contents of device memory if they are small and at least partly known: an object's bytes lie in a buffer with the length of the
 // longest object.
-bool read_known(const void* address, size_t size_bytes, std::vector<char>* contents) {
+bool read_small_contents(const void* address, size_t size_bytes, std::vector<char>* contents) {
   if (size_bytes == 0 || size_bytes > gpucast::vgpu::kSmallCopyBytes) return false;
   contents->resize(size_bytes);
   return gpucast::vgpu::read_small(number(address), contents->data(), size_bytes) > 0;
@@ -300,7 +300,7 @@ int begin_collective(CallPtr* out, const char* name, Communicator* comm, void* s
   call->shape.root = root;
   call->shape.count = count;
   call->size_bytes = size_bytes;
-  call->known = from != nullptr && read_known(from, size_bytes, &call->mine);
+  call->known = from != nullptr && read_small_contents(from, size_bytes, &call->mine);
   if (comm->board) {
     call->number = comm->board->post(kEveryone, call->shape, call->known ? call->mine.data() : nullptr, size_bytes);
     if (waits != Waits::no)
@@ -644,7 +644,7 @@ GPUCAST_EXPORT int ncclSend(const void* send, size_t count, int type, int peer, 
   log("ncclSend", *comm, type, count, stream, "peer", peer);
   if (captured(stream)) return kSuccess;
   std::vector<char> contents;
-  const bool ok = read_known(send, size_bytes, &contents);
+  const bool ok = read_small_contents(send, size_bytes, &contents);
   if (peer == comm->rank) {
     if (ok && group) group->sent.emplace_back(comm, std::move(contents));
   } else if (comm->board) {

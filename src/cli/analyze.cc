@@ -1,4 +1,4 @@
-// gpucast analyze FILE: the same report again from a capture, without PyTorch; from a memory snapshot; from a profiler trace.
+// gpucast analyze FILE: prints the same report again from a capture, without PyTorch; or from a memory snapshot or a profiler trace.
 
 #include <algorithm>
 #include <memory>

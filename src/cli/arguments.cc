@@ -15,17 +15,17 @@
 namespace gpucast::cli {
 namespace {
 
-// CLI11 reads some words itself: "[a, b]" as the two words a and b, "{}" or an empty word as no word at all, after "--" too, and
-// "--output=" as --output with the next word. A word of argv holds no NUL, so one that ends in a NUL is unlike all of these;
-// give_literal_words() takes it off again.
+// CLI11 interprets some words, even after "--": "[a, b]" becomes the two words a and b, and "{}" or an empty word disappears; "--output="
+// becomes --output with the next word. A NUL at a word's end prevents this, and words of argv contain no NUL. give_literal_words()
+// removes it again.
 constexpr char kLiteral = '\0';
 
 bool would_be_read(const std::string& word) { return word.empty() || std::string_view("]}=").find(word.back()) != std::string_view::npos; }
 
-// argv but for the program's name, as CLI11 wants it: last word first.
+// argv without the program's name, in CLI11's order: last word first.
 std::vector<std::string> words_for_cli11(int argc, char** argv) {
   std::vector<std::string> words;
-  bool ours = true;  // not yet after "--"
+  bool ours = true;  // until "--"
   for (int i = 1; i < argc; ++i) {
     std::string word = argv[i];
     if (ours && word == "--") {
@@ -43,13 +43,13 @@ void make_literal(std::string* word) {
   if (!word->empty() && word->back() == kLiteral) word->pop_back();
 }
 
-// CLI11's own range validators write their bounds into the message, all 309 digits of them.
+// For our own range checks. CLI11's range validators write their bounds into the message, with all 309 digits.
 double number(const std::string& text) {
   double value = 0;
   return CLI::detail::lexical_cast(text, value) ? value : -1;
 }
 
-// CLI11 says what is wrong; we add what was probably meant.
+// CLI11's message about the error, with our hint on the probable intention.
 Error usage_error(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
   std::string message = error.what();
   message.erase(std::remove(message.begin(), message.end(), kLiteral), message.end());

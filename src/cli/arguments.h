@@ -1,5 +1,4 @@
-// How a subcommand says what it takes. The door to CLI11, whose headers cost more to compile than a subcommand: only arguments.cc includes
-// them.
+// Declares the arguments of a subcommand. Only arguments.cc includes CLI11, because its headers cost more to compile than a subcommand.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +16,7 @@ class Option;
 
 namespace gpucast::cli {
 
-// One that was declared. Each function returns the same argument, so that they read as one sentence.
+// A declared argument. Each function returns the same argument, so that calls can be chained.
 class Argument {
  public:
   explicit Argument(CLI::Option* option) : option_(option) {}
@@ -25,17 +24,17 @@ class Argument {
   Argument& one_of(const std::vector<std::string>& words);
   Argument& positive();       // a number above 0
   Argument& not_negative();   // 0 or a number above it
-  Argument& shows_default();  // --help says the variable's value
-  Argument& one_each_time();  // a list that takes one word each time it is given
+  Argument& shows_default();  // --help shows the variable's value
+  Argument& one_each_time();  // a list; each use of the option adds one word
   Argument& group(const std::string& name);
   Argument& needs(const Argument& other);
-  bool given() const;  // on the command line, once it is parsed
+  bool given() const;  // whether it is on the command line; valid after parsing
 
  private:
   CLI::Option* option_;
 };
 
-// What one subcommand takes. Every text is the user's word, byte for byte. A variable must outlive the parsing; it keeps its value when its
+// The arguments of one subcommand. Texts get the user's words byte for byte. A variable must outlive parsing, and keeps its value when its
 // argument is not given. `names`: "-o,--output", or "FILE" for a positional argument.
 class Arguments {
  public:
@@ -50,14 +49,14 @@ class Arguments {
   Argument option(const char* names, std::optional<int32_t>* variable, const std::string& help);
   Argument option(const char* names, std::optional<int64_t>* variable, const std::string& help);
   Argument flag(const char* names, bool* variable, const std::string& help);
-  // The words after all options are one command: COMMAND...
+  // All words after the options are one command: COMMAND...
   Argument command(std::vector<std::string>* variable);
 
-  // What main() calls once when this subcommand was typed. It returns the exit code and throws gpucast::Error when the tool or its
-  // input fails. Result on stdout, all else on stderr.
+  // main() calls the action once when this subcommand was typed. The action returns the exit code, and throws gpucast::Error when the tool
+  // or its input fails. It prints its result on stdout and all else on stderr.
   void action(std::function<int()> action);
 
-  // Once parsed: texts get the words that were typed, without the mark that kept CLI11 from reading them.
+  // To call after parsing: removes the marks that prevented CLI11 from interpreting the words.
   void give_literal_words() const;
 
  private:

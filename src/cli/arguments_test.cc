@@ -14,7 +14,7 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-// What CLI11, a shell, printf or an options file would read as something else.
+// Words that CLI11, a shell, printf or an options file would interpret.
 const Words& odd_words() {
   static const Words words{
       "[64, 64]",
@@ -156,7 +156,7 @@ TEST(Arguments, ACommandWithoutDashesIsByteForByte) {
 
 TEST(Arguments, OptionsAreByteForByte) {
   for (const std::string& word : odd_words()) {
-    if (word == "--") continue;  // ends the options wherever it stands
+    if (word == "--") continue;  // ends the options at any position
     parse({"sub", "--output=" + word, "--perhaps=" + word, "--each=" + word, "--each=b", "--", "c"});
     EXPECT_EQ(taken.output, word);
     EXPECT_EQ(taken.perhaps, word);

@@ -1,4 +1,4 @@
-// gpucast breakdown FILE: where the memory goes, by module, operator, phase, step or tensor.
+// gpucast breakdown FILE: memory by module, operator, phase, step or tensor.
 
 #include "gpucast/breakdown.h"
 
@@ -19,7 +19,7 @@
 namespace gpucast::cli {
 namespace {
 
-// In the order of the values.
+// In the order of the enum's values.
 template <class Enum>
 std::vector<std::string> names_of(const char* (*name)(Enum)) {
   std::vector<std::string> out;

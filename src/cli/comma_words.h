@@ -1,4 +1,4 @@
-// Options that are several words with commas between them.
+// Splits options that are several words with commas between them.
 #pragma once
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 
 namespace gpucast::cli {
 
-// "a,b," is "a", "b" and "".
+// "a,b," gives "a", "b" and "".
 inline std::vector<std::string> comma_words(const std::string& text) {
   std::vector<std::string> out;
   for (size_t begin = 0; begin <= text.size();) {

@@ -1,4 +1,4 @@
-// gpucast diff BEFORE AFTER: what grew, by category and by module, with a verdict for CI.
+// gpucast diff BEFORE AFTER: memory growth by category and by module, with a verdict for CI.
 
 #include "gpucast/diff.h"
 
@@ -29,7 +29,7 @@ struct Options {
   std::optional<int> device;
 };
 
-// "5%" of the run before, or a size. "0" and "0%" allow no growth at all.
+// "5%" of the run before, or a size. "0" and "0%" allow no growth.
 FailAbove parse_fail_above(const std::string& text, int64_t before_bytes) {
   FailAbove out;
   out.text = text;

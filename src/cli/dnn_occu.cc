@@ -42,7 +42,7 @@ std::vector<double> dnn_occu(const std::string& graph, const std::string& weight
   const std::string cards_path = session.path + "/cards.json", answer_path = session.path + "/answer.json";
   std::ofstream(cards_path) << cards.dump();
   run::RunSettings settings;
-  settings.mode = "doctor";  // PyTorch finds its libraries, and nothing is recorded
+  settings.mode = "doctor";  // in this mode PyTorch finds its libraries, and nothing is recorded
   settings.gpu = gpus.front();
   run::write_session(session.path, libraries, settings);
   const std::vector<std::string> command{python, libraries + "/python/dnn_occu/predict.py", graph, weights, cards_path, answer_path};

@@ -1,4 +1,4 @@
-// `gpucast occupancy --method dnn-occu`: a network's guess beside what is computed.
+// `gpucast occupancy --method dnn-occu`: a network's estimate, in addition to the computed value.
 #pragma once
 
 #include <string>
@@ -8,11 +8,12 @@
 
 namespace gpucast::cli {
 
-// `path`, or the weights that come with gpucast. Throws Error: they cannot be read.
+// `path`, or gpucast's own weights if it is empty. Throws Error when they cannot be read.
 std::string dnn_occu_weights(const std::string& path);
 
-// Mean occupancy of the kernels of the forward whose graph is in the file `graph`, one a card, from 0 to 1: python/dnn_occu/predict.py, in
-// the Python that recorded the graph. Throws Error: no graph was recorded, these are no weights of it, its Python cannot run it.
+// For each card, the mean occupancy (0 to 1) of a forward's kernels. The file `graph` has the forward's graph. Runs
+// python/dnn_occu/predict.py in the Python that recorded the graph. Throws Error when no graph was recorded, the weights do not fit, or the
+// Python cannot run it.
 std::vector<double> dnn_occu(const std::string& graph, const std::string& weights, const std::vector<Gpu>& gpus);
 
 }  // namespace gpucast::cli

@@ -1,4 +1,4 @@
-// `gpucast doctor`: is the user's Python usable with gpucast, and if not, what to do.
+// `gpucast doctor`: checks whether gpucast can use the user's Python, and if not, says what to do.
 
 #include <fmt/core.h>
 #include <unistd.h>
@@ -44,7 +44,7 @@ std::string joined(const std::vector<std::string>& words) {
   return all;
 }
 
-// What is wrong, worst first. Nothing: usable.
+// The problems, worst first. Empty: usable.
 std::vector<Problem> diagnose(const Json& found, const Json& error, const run::Supervised& run) {
   std::vector<Problem> problems;
   const std::string python = found.value("python", "");

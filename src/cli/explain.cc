@@ -1,4 +1,4 @@
-// gpucast explain FILE: why it takes what it takes, and what would reduce it; with --rerun the script is run again under what-ifs.
+// gpucast explain FILE: explains the job's memory and what would reduce it. With --rerun the script runs again under each what-if.
 
 #include "gpucast/explain.h"
 
@@ -49,8 +49,7 @@ struct Options {
 
 struct Interrupted {};
 
-// Runs the capture's command as `gpucast run` does, each time with another change, in the folder and with the allocator settings of the
-// capture.
+// Runs the capture's command like `gpucast run`, each time with another change, in the capture's folder and with its allocator settings.
 class Reruns {
  public:
   explicit Reruns(const Analysis& recorded) : recorded_(recorded) {
@@ -65,7 +64,7 @@ class Reruns {
     if (!conf.empty()) environment_.push_back("PYTORCH_CUDA_ALLOC_CONF=" + conf);
   }
 
-  // Throws Error: no capture came of it, and why. Throws Interrupted.
+  // Throws Error with the reason when the run gives no capture. Throws Interrupted.
   Analysis run(const std::vector<std::string>& what_ifs) {
     const run::SessionFolder temporary;
     const std::string capture = temporary.path + "/rerun.gpucast", log = temporary.path + "/log";
@@ -96,7 +95,7 @@ class Reruns {
     return run::run_self(program);
   }
 
-  // What `gpucast run` said went wrong, else the last line that was printed.
+  // The error that `gpucast run` reported, or else the last printed line.
   static std::string last_words(const std::string& log) {
     std::ifstream in(log);
     std::string said, last;
@@ -134,7 +133,7 @@ Remedy not_computed(const std::string& what_if, std::string why) {
   return remedy;
 }
 
-// The script as it is first: what it saves is counted from what it takes today.
+// Runs the unchanged script first: savings are differences from its memory.
 void run_again(const Analysis& recorded, const std::vector<std::string>& what_ifs, Explanation* out) {
   Reruns reruns(recorded);
   const bool progress = isatty(STDERR_FILENO) == 1;
@@ -152,7 +151,7 @@ void run_again(const Analysis& recorded, const std::vector<std::string>& what_if
   }
   out->baseline = difference_to_recorded(recorded, *baseline);
   if (!out->baseline.empty()) {
-    // The allocator's settings too: of a run that is whole, and of the same script as the others.
+    // Also replaces the explanation of allocator settings, so that it is about a complete run of the same script as the what-ifs.
     Explanation now = explain(*baseline);
     out->remedies = std::move(now.remedies);
     out->settings_tried = now.settings_tried;

@@ -1,4 +1,4 @@
-// gpucast export FILE --to FORM -o PATH: what other tools read.
+// gpucast export FILE --to FORM -o PATH: writes files for other tools.
 
 #include <fmt/format.h>
 
@@ -27,12 +27,12 @@
 namespace gpucast::cli {
 namespace {
 
-// A form to export to is one line here.
+// One line for each export format.
 struct Form {
   const char* name;
   const char* help;
   void (*write)(const Analysis&, std::ostream&);
-  const char* afterwards;  // what to do with the file
+  const char* afterwards;  // a hint on how to open the file
 };
 
 void write_csv(const Analysis& analysis, std::ostream& out) { out << breakdown_csv(breakdown(analysis), std::nullopt); }
@@ -56,11 +56,11 @@ struct Options {
 };
 
 int export_file(const Options& options) {
-  // Also by another name or through a link. --force does not mean this: a capture is not made again in a moment.
+  // Finds also other names and links. --force does not allow this, because a capture takes long to make again.
   std::error_code none;
   if (std::filesystem::equivalent(options.input.path, options.output, none))
     throw Error("the output is the input itself", options.output, "choose another name: an export does not replace what it is made from");
-  run::CaptureFile target(options.output, options.force);  // first: it may be refused
+  run::CaptureFile target(options.output, options.force);  // before the long work, because it may fail
   const Analysis analysis = judge(follow(options.input.load()), options.input.card());
   const auto form = std::find_if(std::begin(kForms), std::end(kForms), [&](const Form& known) { return known.name == options.to; });
   if (form == std::end(kForms)) throw Error("there is no such form", options.to);

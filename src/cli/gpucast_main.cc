@@ -1,4 +1,4 @@
-// The command line: run one subcommand, turn what was thrown into a message and an exit code.
+// The command line: runs one subcommand, and turns an exception into a message and an exit code.
 
 #include <fmt/core.h>
 

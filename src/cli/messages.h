@@ -1,9 +1,9 @@
-// How subcommands print.
+// Printing for subcommands.
 #pragma once
 
 namespace gpucast::cli {
 
-// Standard output is a terminal, and NO_COLOR is not set.
+// Whether standard output is a terminal and NO_COLOR is not set.
 bool colour_wanted();
 
 }  // namespace gpucast::cli

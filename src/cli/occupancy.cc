@@ -1,4 +1,4 @@
-// `gpucast occupancy`: how full a step makes a card.
+// `gpucast occupancy`: how well a step fills a card.
 
 #include <cxxabi.h>
 #include <fmt/format.h>
@@ -42,7 +42,7 @@ struct Options {
   bool force = false;
 };
 
-// One line is one JSON object, written when there are many.
+// Each line is one JSON object. Lines are printed in blocks.
 class Lines {
  public:
   ~Lines() { flush(); }
@@ -92,19 +92,19 @@ void print_kernels(const std::string& wheel, const Gpu& gpu) {
 }
 
 int report_sweep(const Options& options, const JobOccupancyOptions& wanted) {
-  // The page first: it may be refused, and a sweep takes long. Nothing of it lies about meanwhile.
+  // Checks the page first, because it may be refused and a sweep takes long. The check leaves no file.
   if (!options.html.empty()) {
     std::error_code none;
     if (std::filesystem::is_directory(options.html, none))
       throw Error("--html is a folder", options.html, "name a file: --html sweep.html");
-    (void)sweep_html({});  // throws where there are no pages
+    (void)sweep_html({});  // throws if this build cannot write pages
     const run::CaptureFile may_be_written(options.html, options.force);
   }
   const std::optional<Sweep> sweep = run_sweep(options.sweep, options.step, wanted);
   if (!sweep) return kExitInterrupted;
   const std::string text = options.format == "json" ? sweep_json(*sweep) : sweep_text(*sweep, colour_wanted());
   std::fputs(text.c_str(), stdout);
-  // Without an answer there is no page: an older one stays.
+  // Without a result no page is written, and an older page stays.
   if (std::none_of(sweep->rows.begin(), sweep->rows.end(), [](const SweepRow& row) { return row.timed(); }))
     throw Error("no value could be timed", "--sweep " + options.sweep,
                 "the table says why, value by value; `gpucast run -- COMMAND` says more");
@@ -118,7 +118,7 @@ int report_sweep(const Options& options, const JobOccupancyOptions& wanted) {
   return kExitYes;
 }
 
-// What --launches would not look at.
+// Refuses options that --launches would ignore.
 void check_launches_alone(const Options& options) {
   const std::string hint = "leave out one of them";
   if (!options.step.what.empty())

@@ -47,7 +47,7 @@ std::vector<std::string> with_value(const std::vector<std::string>& words, const
   return out;
 }
 
-// What is not blank of the last such line; a progress bar's lines end in "\r".
+// The last line that is not blank, without blanks around it. Lines of a progress bar end in "\r".
 std::string last_line(const std::string& text) {
   const size_t last = text.find_last_not_of(" \t\r\n");
   if (last == std::string::npos) return "";
@@ -56,7 +56,7 @@ std::string last_line(const std::string& text) {
   return text.substr(begin, last + 1 - begin);
 }
 
-// Why a value failed. Where the script ended by itself, the error is its own, and what it printed last says it.
+// Why a value failed. If the script itself failed, its last printed line is added.
 std::string problem_of(const Json& result) {
   const Json& error = result["error"];
   std::string message = error.value("message", "");

@@ -1,4 +1,4 @@
-// `gpucast occupancy --sweep NAME=A,B,C -- COMMAND`: the command once for each value, as one batch.
+// `gpucast occupancy --sweep NAME=A,B,C -- COMMAND`: runs the command once for each value, as one batch.
 #pragma once
 
 #include <optional>
@@ -10,8 +10,8 @@
 
 namespace gpucast::cli {
 
-// `argument`: "batch=16,32,64"; a word of the command has "{batch}" in it. `options.gpus` is set here. Unset: interrupted. Throws Error for
-// an argument or a command that cannot be swept; a value whose run fails is a row that says why.
+// `argument`: "batch=16,32,64"; a word of the command contains "{batch}". Sets `options.gpus`. Unset: interrupted. Throws Error for an
+// argument or a command that cannot be swept. If the run of one value fails, its row has the reason.
 std::optional<Sweep> run_sweep(const std::string& argument, const StepSource& source, JobOccupancyOptions options);
 
 }  // namespace gpucast::cli

@@ -1,4 +1,4 @@
-// `gpucast pack`: which jobs share a card, and when each is done.
+// `gpucast pack`: decides which jobs share a card, and predicts when each job ends.
 
 #include <fmt/format.h>
 
@@ -34,7 +34,7 @@ struct Options {
   int64_t seed = 0, steps = 1000;
 };
 
-// All jobs at once on the one card that there is.
+// Starts all jobs at once on the only card.
 std::optional<Together> together_of(const std::vector<pack::Job>& jobs, const pack::Cluster& cluster,
                                     const pack::PackConstants& constants) {
   if (cluster.cards.size() != 1 || jobs.size() < 2 || jobs.size() > kMostTogether || cluster.mode == pack::SharingMode::mig)
@@ -56,7 +56,7 @@ std::optional<Together> together_of(const std::vector<pack::Job>& jobs, const pa
 
 using File = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
 
-// Before the long work: a path that cannot be written is known at once.
+// Before the long work, so that a path that cannot be written is an error at once.
 File open_output(const std::string& path) {
   if (path.empty()) return {stdout, [](std::FILE*) { return 0; }};
   File out(std::fopen(path.c_str(), "w"), &std::fclose);

@@ -21,7 +21,7 @@ namespace {
 
 bool is_capture(const std::string& path) { return path.ends_with(".gpucast"); }
 
-// The capture is read and followed once, then judged for each type of card.
+// Reads and follows the capture once, then judges it for each type of card.
 pack::Job job_of_capture(const std::string& path, const pack::Cluster& cluster, int64_t steps, const std::string& constants_json,
                          std::vector<std::string>* notes) {
   const std::shared_ptr<const Facts> facts = follow(read_trace(path));

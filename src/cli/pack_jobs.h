@@ -1,4 +1,4 @@
-// The jobs that `gpucast pack` is given: captures, results of a batch, tables.
+// Reads the jobs of `gpucast pack`: captures, results of a batch, tables.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,8 @@ struct PackJobs {
   std::vector<std::string> notes;
 };
 
-// `steps`: of a capture's job. `constants_json`: for the times of captures; "": the built-in ones. Throws Error.
+// `steps`: the number of steps of a capture's job. `constants_json`: constants for the times of captures; "": the built-in ones. Throws
+// Error.
 PackJobs read_pack_jobs(const std::vector<std::string>& files, const pack::Cluster& cluster, int64_t steps,
                         const std::string& constants_json);
 

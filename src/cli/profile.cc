@@ -1,4 +1,4 @@
-// `gpucast profile`: a command on the CPU under PyTorch's profiler, from its start to the trace.
+// `gpucast profile`: runs a command on the CPU under PyTorch's profiler, and writes its trace.
 
 #include <fmt/core.h>
 #include <zlib.h>
@@ -42,7 +42,7 @@ struct Options {
   std::vector<std::string> command;
 };
 
-// No trace was written: say why, as exactly as the session tells.
+// Why no trace was written, with all details that the session's files give.
 Error explain_nothing(const run::Supervised& run, const Options& options) {
   const Json error = Json::parse(run.error_json);
   const std::string code = error.value("code", ""), python = error.value("python", "");
@@ -61,7 +61,7 @@ Error explain_nothing(const run::Supervised& run, const Options& options) {
                "name the command that trains: gpucast profile -- python train.py");
 }
 
-// The end of `path` decides the form: plain, or gzip for ".gz".
+// Writes gzip when `path` ends in ".gz", else plain text.
 class TraceWriter {
  public:
   TraceWriter(const std::string& path, bool compressed) : path_(path), file_(gzopen(path.c_str(), compressed ? "wb6" : "wbT")) {
@@ -88,7 +88,7 @@ class TraceWriter {
   gzFile file_;
 };
 
-// PyTorch's trace with our record as its first key. (Its own way to add metadata spoils quotes and backslashes.)
+// Copies PyTorch's trace with our record as its first key. (PyTorch's own function for metadata spoils quotes and backslashes.)
 void join_trace(const std::string& session_folder, const run::CapturedProcess& process, const Json& record, const std::string& path,
                 bool compressed) {
   const std::string source = fmt::format("{}/{}.trace", session_folder, process.pid);

@@ -1,4 +1,4 @@
-// `gpucast replay FILE`: what if: other allocator settings, smaller cards.
+// gpucast replay FILE: replays a history with other allocator settings or smaller cards.
 
 #include "gpucast/replay.h"
 
@@ -45,7 +45,7 @@ struct Options {
 struct Capacity {
   std::optional<int64_t> bytes;
   std::string gpu;
-  int64_t device_total_bytes = 0;  // what CUDA says the card has; 0: no card was named
+  int64_t device_total_bytes = 0;  // the card's memory as CUDA reports it; 0: no card was named
 };
 
 int64_t reserved_bytes(const OutOfMemory& details) { return details.allocated_bytes + details.unallocated_bytes; }
@@ -62,7 +62,7 @@ std::string torch_message(const OutOfMemory& details) {
   return text + fmt::format("and {} is reserved by PyTorch but unallocated.", torch_size(details.unallocated_bytes));
 }
 
-// The program's side of a history, worked out when something is to be placed in it.
+// Finds an event's place in the program. The attribution is computed at the first use.
 class Places {
  public:
   explicit Places(const std::optional<Trace>& trace) : trace_(trace) {}
@@ -70,7 +70,7 @@ class Places {
     Place place;
     place.event = event;
     if (!trace_) return place;
-    if (!attribution_ && trace_->header.source == "snapshot") attribution_.emplace();  // which tells stacks only
+    if (!attribution_ && trace_->header.source == "snapshot") attribution_.emplace();  // a snapshot has only stacks
     if (!attribution_) {
       Problems problems;
       const AllocConf conf = parse_alloc_conf(trace_->process.alloc_conf, trace_->process.torch);
@@ -91,7 +91,7 @@ class Command {
   int run() {
     const bool to_standard_output = options_.events == "-";
     if (!options_.events.empty() && (options_.alloc_confs.size() > 1 || capacity_count() > 1)) {
-      throw Error("--events writes one replay, and several were asked for", "--events " + options_.events,
+      throw Error("--events writes one replay, and these options need several", "--events " + options_.events,
                   "give at most one --alloc-conf and one --capacity (or --gpu)");
     }
     check_torch_version(options_.torch_version);
@@ -168,7 +168,7 @@ class Command {
  private:
   size_t capacity_count() const { return options_.capacities.size() + (options_.gpu.empty() ? 0 : 1); }
 
-  // Before the long work: a path that cannot be written fails at once.
+  // Before the long work, so that a path that cannot be written is an error at once.
   void open_events() {
     if (options_.events.empty() || options_.events == "-") return;
     if (std::filesystem::exists(options_.events) && !options_.force) {
@@ -232,7 +232,7 @@ class Command {
     row.alloc_retries = result.stats.alloc_retries;
     row.segment_allocs = result.stats.segment_allocs;
     row.segment_frees = result.stats.segment_frees;
-    // Where the replay of the recorded addresses left the recorded path, an allocation that fails there is no finding.
+    // A replay at the recorded addresses may differ from the recording. An allocation that fails after that means nothing.
     const bool recorded = settings.addresses == AddressPolicy::recorded;
     row.ooms = result.stats.ooms - (recorded ? result.ooms : 0);
     row.matches_recorded = result.matches_recorded;
@@ -241,7 +241,7 @@ class Command {
     if (new_oom || result.first_recorded_oom) {
       row.oom = describe_oom(new_oom ? *result.first_oom : *result.first_recorded_oom, !new_oom, settings);
     }
-    if (report_.rows.empty()) {  // of the other rows the settings were checked
+    if (report_.rows.empty()) {  // the settings of the other rows are checked already
       for (const std::string& unknown : result.unknown_settings) {
         report_.warnings.push_back(
             {"unknown_setting", fmt::format("The recording's setting '{}' is not known: replayed without it.", unknown)});
@@ -250,7 +250,7 @@ class Command {
     report_.rows.push_back(std::move(row));
   }
 
-  // `recorded`: it failed when it was recorded too.
+  // `recorded`: the allocation also failed in the recording.
   ReplayOomReport describe_oom(const ReplayOom& first, bool recorded, const ReplaySettings& settings) {
     const History& history = loaded_.history;
     const OutOfMemory& details = first.details;
@@ -264,10 +264,10 @@ class Command {
     out.reserved_bytes = reserved_bytes(details);
     out.allocated_bytes = details.allocated_bytes;
     out.largest_free_block_bytes = first.largest_free_block_bytes;
-    // The card of a recording is not known: what PyTorch had of it, and what was free.
+    // The size of a recording's card is unknown. This is PyTorch's memory plus the free memory.
     out.capacity_bytes = settings.capacity_bytes.value_or(out.reserved_bytes + out.free_bytes);
     if (!out.recorded) out.message = torch_message(details);
-    if (!settings.capacity_bytes && !out.recorded) return out;  // a memory fraction without a card: no setting helps
+    if (!settings.capacity_bytes && !out.recorded) return out;  // the limit is a memory fraction without a card, so no setting helps
     ReplaySettings own = settings;
     own.capacity_bytes = out.capacity_bytes;
     if (settings.addresses == AddressPolicy::recorded) {

@@ -1,4 +1,4 @@
-// What `run` and `analyze` share: from a capture file to a report on standard output.
+// Shared by `run` and `analyze`: prints the report of a capture file on standard output.
 #pragma once
 
 #include <optional>
@@ -16,13 +16,13 @@ enum class Format { text, json };
 // to be deleted, so that the report must not name it in its next command. Returns exit_code_of(). Throws Error.
 int report_trace(Trace trace, const std::optional<std::string>& gpu, double confidence, Format format, bool kept);
 
-// --confidence. check_confidence() throws Error for one that cannot be.
+// Declares --confidence. check_confidence() throws Error for an impossible value.
 void declare_confidence(Arguments& arguments, double* confidence);
 
-// The same of a prediction. `path`: the capture that the report may name in its next command; "" none.
+// Prints the report of a prediction. `path`: the capture that the report may name in its next command; "": none.
 int report(const Prediction& prediction, Format format, const std::string& path);
 
-// No verdict is neither yes nor no.
+// The exit code of a verdict. Verdict::none is neither yes nor no.
 int exit_code_of(Verdict verdict);
 
 }  // namespace gpucast::cli

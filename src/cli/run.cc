@@ -1,4 +1,4 @@
-// `gpucast run`: a command on the virtual GPU, from its start to the report.
+// `gpucast run`: runs a command on the virtual GPU and prints the report.
 
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -56,20 +56,20 @@ struct Options {
   bool force = false, enforce_capacity = false, measure_loader = false;
   bool real_time = false, warp = false;
   std::vector<std::string> command, what_ifs;
-  // Of `gpucast batch`, not for people.
-  bool as_job = false;     // one JSON object on standard output, whatever happens: job_result()
-  bool temporary = false;  // whoever asked takes the capture away at its end: nothing is said of it
+  // Options for `gpucast batch`, not for users.
+  bool as_job = false;     // always print one JSON object on standard output: job_result()
+  bool temporary = false;  // the caller removes the capture after the run, so messages do not name it
   std::string adopt;       // "PROCESS,PIPE": a process of the fork server runs the command
 };
 
-// What a job of a batch comes to.
+// The result of a batch's job.
 struct JobResult {
-  std::string report;  // JSON; "" none
+  std::string report;  // JSON; "": none
   std::optional<run::RunError> error;
-  int64_t printed_bytes = -1;  // how much of standard error, a file, the script had printed when it had ended; -1: it did not run
+  int64_t printed_bytes = -1;  // size of standard error, a file, when the script had ended; -1: it did not run
 };
 
-// The first process that was killed and had taken memory from the card, as if it were captured.
+// The first killed process that had allocated memory on the card, as if it had been captured.
 std::vector<run::CapturedProcess> partial_captures_of_killed(const run::SessionResult& result, const std::string& session_folder) {
   const int code = result.command.exit_code.value_or(0);
   const std::string how = code > 128 ? fmt::format("killed by signal {} ({})", code - 128, strsignal(code - 128)) : "gone before its end";
@@ -79,7 +79,7 @@ std::vector<run::CapturedProcess> partial_captures_of_killed(const run::SessionR
   return {};
 }
 
-// A what-if that is known to change the command changes it here; the others are the capture layer's.
+// Applies what-ifs that change the command. The capture layer applies the others.
 void apply_what_ifs(const Options& options, run::RunSettings* settings) {
   std::vector<std::string> names = options.what_ifs;
   if (options.max_length > 0) names.push_back(fmt::format("{}:{}", kMaxLength, options.max_length));
@@ -97,7 +97,7 @@ void apply_what_ifs(const Options& options, run::RunSettings* settings) {
   }
 }
 
-// The ranks of "0,8", for `--world-size`.
+// The ranks in a text like "0,8", for `--world-size`.
 std::vector<int64_t> parse_ranks(const std::string& text, int64_t world_size) {
   std::vector<int64_t> ranks;
   std::istringstream words(text);
@@ -113,7 +113,8 @@ std::vector<int64_t> parse_ranks(const std::string& text, int64_t world_size) {
   return ranks;
 }
 
-// Some ranks of a larger job: the command, started once for each with what torchrun would set. The others are imagined.
+// For some ranks of a larger job: starts the command once for each rank, with the variables that torchrun sets. The other ranks are
+// simulated.
 void choose_ranks(const Options& options, run::RunSettings* settings) {
   settings->world_size = options.world_size;
   settings->ranks = parse_ranks(options.ranks, options.world_size);
@@ -156,7 +157,7 @@ int64_t size_of_standard_error() {
   return fstat(STDERR_FILENO, &status) == 0 && S_ISREG(status.st_mode) ? status.st_size : -1;
 }
 
-// Of the rank and device that decides, with the figures of all.
+// The prediction of the rank and device that decides the verdict, with the figures of all.
 Prediction predict_job(const std::vector<std::string>& files, bool kept, double confidence) {
   std::vector<Prediction> predictions;
   predictions.reserve(files.size());
@@ -212,7 +213,7 @@ int run(const Options& options, JobResult* job) {
   bool failed = false, kept = !options.output.empty();
   {
     const run::SessionFolder session;
-    std::optional<run::CleanUpWhenKilled> clean_up;  // a batch ends its own runs
+    std::optional<run::CleanUpWhenKilled> clean_up;  // a batch cleans up after its own runs
     if (!options.as_job) clean_up.emplace(session.path, outputs.front()->path());
     const auto start = std::chrono::steady_clock::now();
     const auto result = run::run_session(session, program, libraries, settings);
@@ -231,7 +232,7 @@ int run(const Options& options, JobResult* job) {
     for (const auto& process : captured) {
       if (!job->error) job->error = run::explain_captured(process, result->command, options.timeout_s, settings.steps);
       if (!run::say_if_failed(process, result->command)) continue;
-      kept = kept || !options.as_job;  // a batch would leave many behind
+      kept = kept || !options.as_job;  // a batch would leave many files
       if (settings.enforce_capacity && run::ran_out_of_memory(process)) {
         worst = std::max<int>(worst, kExitNo);
       } else {
@@ -247,7 +248,7 @@ int run(const Options& options, JobResult* job) {
     }
     const auto paths = run::capture_paths(options.output, captured);
     for (size_t i = 0; i < captured.size(); ++i) {
-      // The first has the name that was asked for, and was made before the run.
+      // The first one has the requested name, and was made before the run.
       if (i > 0) outputs.push_back(std::make_unique<run::CaptureFile>(options.output.empty() ? "" : paths[i], options.force));
       outputs[i]->assemble(session.path, captured[i], settings,
                            {result->command.exit_code.value_or(0), run::failed_ranks(result->command, captured, captured[i].pid)});
@@ -284,7 +285,7 @@ int run(const Options& options, JobResult* job) {
     if (error.code() != std::errc::broken_pipe) throw;
     reader_gone = true;
   }
-  if (reader_gone) {  // `| head`: end as other commands do, now that nothing of ours is left
+  if (reader_gone) {  // `| head`: all our files are removed, so end by SIGPIPE as other commands do
     outputs.clear();
     std::signal(SIGPIPE, SIG_DFL);
     std::raise(SIGPIPE);
@@ -292,7 +293,7 @@ int run(const Options& options, JobResult* job) {
   return failed ? kExitFailed : std::max(worst, answer);
 }
 
-// `run` as one job of a batch: {"exit_code", "report", "error", "printed_bytes"} on standard output, all else as ever.
+// `run` as one job of a batch. Differs only in its standard output: {"exit_code", "report", "error", "printed_bytes"}.
 int run_as_job(const Options& options) {
   JobResult job;
   int exit_code = kExitFailed;
@@ -353,10 +354,9 @@ void declare_run(Arguments& arguments) {
   declare_confidence(arguments, &options.confidence);
   arguments.flag("--enforce-capacity", &options.enforce_capacity, "make allocations fail where the card is full");
   arguments
-      .option(
-          "--cudnn", &options.cudnn,
-          "whether the cuDNN of the script's environment is asked what workspaces it would take: auto (when it is there), ask, off; or the "
-          "path of another one")
+      .option("--cudnn", &options.cudnn,
+              "ask the cuDNN in the script's environment for the sizes of its workspaces: auto (if it is there), ask, off; or the path of "
+              "another cuDNN")
       .shows_default();
   arguments
       .option("--max-length", &options.max_length,

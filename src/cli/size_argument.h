@@ -1,4 +1,4 @@
-// Amounts of memory on the command line.
+// Parses amounts of memory on the command line.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,8 @@
 
 namespace gpucast::cli {
 
-// "11.5GiB", "800 MiB", "12345678": 1 B to 16 TiB. Throws Error; `option` ("--capacity") and `example` ("11.5GiB") are for its message.
+// Parses "11.5GiB", "800 MiB" or "12345678": 1 B to 16 TiB. Throws Error; `option` ("--capacity") and `example` ("11.5GiB") are for its
+// message.
 int64_t parse_size(const std::string& text, const std::string& option, const std::string& example);
 
 }  // namespace gpucast::cli

@@ -17,7 +17,7 @@
 namespace gpucast::cli {
 namespace {
 
-// Where `calibrate` leaves them. "": there is none.
+// The file that `calibrate` writes. "": there is none.
 std::string users_constants() {
   const char* folder = std::getenv("XDG_CONFIG_HOME");
   const char* home = std::getenv("HOME");
@@ -33,7 +33,7 @@ std::string users_constants() {
   return access(path.c_str(), R_OK) == 0 ? path : "";
 }
 
-// "a100-80,h200": each once, in this order. "all": every card of the table.
+// "a100-80,h200": each card once, in this order. "all": every card of the table.
 std::vector<Gpu> cards_of(const std::string& names) {
   if (names == "all") return gpu_table();
   std::vector<Gpu> out;
@@ -44,13 +44,14 @@ std::vector<Gpu> cards_of(const std::string& names) {
   return out;
 }
 
-// A capture has its own ending, or is nothing that can be run.
+// A capture is recognized by its file name, or because it is not a program.
 bool is_capture_file(const std::string& path) {
   struct stat info {};
   return stat(path.c_str(), &info) == 0 && !S_ISDIR(info.st_mode) && (path.ends_with(".gpucast") || access(path.c_str(), X_OK) != 0);
 }
 
-// Keeps the capture at `path`. Returns the run's exit code; where there is no capture, throws Error or returns kExitInterrupted.
+// Runs the command and keeps its capture at `path`. Returns the run's exit code. Without a capture, throws Error or returns
+// kExitInterrupted.
 int capture(const StepSource& source, const std::string& gpu, const std::string& path) {
   run::Program program;
   program.words = {"gpucast", "run", "--gpu", gpu, "--steps", std::to_string(source.steps), "--format", "json", "--temporary", "-o", path};
@@ -117,7 +118,7 @@ std::optional<StepOnCards> observe_step(const StepSource& source) {
     if (capture(source, out.gpus.front().id, path) == kExitInterrupted) return std::nullopt;
   }
   Trace trace = read_trace(path);
-  if (!is_capture) trace.path = "";  // a name that nobody gave
+  if (!is_capture) trace.path = "";  // the path of a temporary file must not appear in reports
   if (out.gpus.empty()) out.gpus = {find_gpu(trace.header.gpu.id.empty() ? kDefaultGpu : trace.header.gpu.id)};
   out.facts = follow(std::move(trace));
   return out;

@@ -1,4 +1,4 @@
-// What `time` and `occupancy` look at: a capture whose step was observed, or a command that makes one.
+// The input of `time` and `occupancy`: a capture with an observed step, or a command that makes one.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct StepSource {
   std::vector<std::string> what;  // a capture file, or a command
   std::string gpus;               // "a100-80,h200", "all"; "": the capture's
   int64_t steps = 3;
-  std::string graph;  // of a command: its first forward's graph is written there; "": it is not wanted
+  std::string graph;  // for a command: the graph of its first forward is written to this file; "": not needed
   bool measure_loader = false;
 };
 void declare_step_source(Arguments& arguments, StepSource* source);
@@ -26,14 +26,15 @@ struct StepOnCards {
   std::shared_ptr<const Facts> facts;
   std::vector<Gpu> gpus;
 };
-// Reads the capture, or runs the command as `gpucast run` does. Its report of memory is not shown: whatever its verdict, a step that was
-// observed can be told of. Unset: interrupted. Throws Error where there is no capture.
+// Reads the capture, or runs the command like `gpucast run`. The memory report is not shown, and its verdict does not matter: an observed
+// step is enough. Unset: interrupted. Throws Error when there is no capture.
 std::optional<StepOnCards> observe_step(const StepSource& source);
 
-// The card named in "a100-80"; of "", the default one. Throws Error with `one` where it is several: "--launches is for one card".
+// The card named in a text like "a100-80"; the default one for "". Throws Error with the text `one` when several are named: "--launches is
+// for one card".
 const Gpu& one_card(const std::string& gpus, const char* one);
 
-// The text of a file of constants; "": of the user's own, if `calibrate` left one.
+// The text of a file of constants. "": of the user's own file, if `calibrate` wrote one.
 std::string read_constants(std::string path);
 
 }  // namespace gpucast::cli

@@ -1,4 +1,4 @@
-// A subcommand is a struct: a name, a line of help, a function that declares its options, and one that runs.
+// A subcommand is a struct: a name, a line of help, and a function that declares its options and action.
 #pragma once
 
 #include <span>
@@ -7,7 +7,7 @@
 
 namespace gpucast::cli {
 
-// Declares its options and its action.
+// Declares the options and the action.
 using Declare = void (*)(Arguments& arguments);
 
 struct Subcommand {
@@ -16,11 +16,11 @@ struct Subcommand {
   Declare declare;
 };
 
-// Parses the words, runs the subcommand they name (or --help, --version) and returns its exit code. Throws gpucast::Error, with what was
-// probably meant, when they cannot be taken, and what the subcommand throws.
+// Parses the words, runs the subcommand that they name (or --help, --version) and returns its exit code. For wrong words, throws
+// gpucast::Error with a "did you mean". Also throws all exceptions of the subcommand.
 int run_command_line(std::span<const Subcommand> subcommands, int argc, char** argv);
 
-// One file each: src/cli/NAME.cc.
+// Each is in its own file: src/cli/NAME.cc.
 void declare_run(Arguments& arguments);
 void declare_batch(Arguments& arguments);
 void declare_profile(Arguments& arguments);

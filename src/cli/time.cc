@@ -1,4 +1,4 @@
-// `gpucast time`: how long a step takes on a card; or operations, of a list.
+// `gpucast time`: how long a step, or each operation of a list, takes on a card.
 
 #include <fmt/core.h>
 #include <fmt/format.h>
@@ -53,7 +53,7 @@ void print_operations(const std::string& path, const CardRates& card) {
   flush();
 }
 
-// "rtx3090=412ms", also in s and us.
+// "rtx3090=412ms"; s and us are also allowed.
 void read_known(const std::string& text, StepTimeOptions* options) {
   const size_t equals = text.find('=');
   const char* number = equals == std::string::npos ? "" : text.c_str() + equals + 1;

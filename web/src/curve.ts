@@ -1,4 +1,4 @@
-// Memory over time: allocated stacked by category, reserved behind it, steps and phases on top, the moment as a line.
+// Memory over time: allocated, stacked by category, in front of reserved; steps and phases on top; the moment as a line.
 
 import uPlot from "uplot";
 import { byId, el, fill, hideTip, showTip } from "./dom";
@@ -19,7 +19,7 @@ let stepStarts: number[];
 let stepsInColumn = 0; // 0: columns are equally wide
 let bands: { begin: number; end: number; step: number; phase: number }[];
 
-// Spans of one phase and step, modules apart.
+// Spans of one phase and step; modules are ignored.
 function findBands(): void {
   const { begin, phase, step, count } = report.span;
   bands = [];
@@ -37,7 +37,7 @@ function data(): uPlot.AlignedData {
   const [from, to] = get().view;
   const columns = Math.max(64, Math.floor(byId("curve").clientWidth));
   stepsInColumn = 0;
-  // Where steps are narrower than a few pixels, columns are whole steps: others would beat against them.
+  // If steps are only a few pixels wide, each column is a number of whole steps. Other columns would give a moiré pattern.
   const starts = stepStarts.filter((start) => start >= from && start <= to);
   if (starts.length > columns / 4) {
     stepsInColumn = Math.ceil(starts.length / columns);
@@ -46,7 +46,7 @@ function data(): uPlot.AlignedData {
   } else {
     shown = sample(timeline, from, to, columns);
   }
-  // The last column once more, at its end.
+  // The last column again, at its end.
   const positions = [...shown.positions, shown.positions[shown.positions.length - 1]!];
   const sums = order.map(() => new Array<number>(positions.length));
   positions.forEach((position, i) => {
@@ -118,7 +118,7 @@ function drawBands(u: uPlot): void {
     if (band.step !== step) {
       endStep(x0);
       step = band.step;
-      // Where steps are wide enough to be told apart, a line through the curve.
+      // A line through the curve at each step, if steps are wide enough to be seen.
       ctx.fillStyle = css("--step-line");
       if (x0 > left) ctx.fillRect(Math.round(x0), top, Math.max(1, ratio / 2), u.bbox.height);
     }
@@ -181,7 +181,7 @@ function drawMarks(u: uPlot): void {
   ctx.restore();
 }
 
-// Positions behind round numbers of events: what the moment's name counts.
+// Positions after round numbers of events, which the moment's name counts.
 function eventTicks(min: number, max: number, increment: number): number[] {
   const step = Math.max(1, Math.ceil(increment)), ticks = [];
   for (let event = Math.max(0, Math.ceil((min - 1) / step) * step); event + 1 <= max; event += step) ticks.push(event + 1);
@@ -237,7 +237,7 @@ function make(): void {
   listen(plot.over);
 }
 
-// The highest moment of the column under the pointer: what the curve shows there.
+// The highest moment of the column under the pointer, because the curve shows that one.
 function positionUnder(event: { clientX: number }): number {
   const box = plot!.over.getBoundingClientRect();
   const value = plot!.posToVal(event.clientX - box.left, "x");
@@ -306,7 +306,7 @@ function listen(over: HTMLElement): void {
       event.preventDefault();
       const [from, to] = fingers.view, a = at(event.touches[0]!), b = at(event.touches[1]!);
       if (Math.abs(a - b) < 0.02) return;
-      // The positions under both fingers stay under them.
+      // The positions under the two fingers stay there.
       const pa = from + fingers.a * (to - from), pb = from + fingers.b * (to - from);
       const length = (pb - pa) / (b - a);
       if (length > 0) setView(pa - a * length, pa + (1 - a) * length);

@@ -1,10 +1,10 @@
-// What the page gets: the prediction as `gpucast analyze --format json` prints it, and columns of blocks, segments and spans.
+// The page's data: the prediction in the format of `gpucast analyze --format json`, and columns of blocks, segments and spans.
 //
 // The columns come as base64 of gzip of: "GCR1", length of the directory (u32), directory (JSON), columns (little-endian, each
-// at a multiple of 8 bytes behind the directory). src/report/html_export.cc writes them.
+// at a multiple of 8 bytes after the directory). src/report/html_export.cc writes them.
 //
-// Positions: position p lies before event p and after event p-1; the last one is `events`. A block or segment is there at p when
-// birth <= p < death; `never` (events + 1) is behind the last position.
+// Positions: position p is after event p-1 and before event p; the last one is `events`. A block or segment exists at p when
+// birth <= p < death; `never` (events + 1) is after the last position.
 
 export interface LedgerLine {
   what: string;
@@ -58,7 +58,7 @@ export interface Prediction {
   warnings: { code: string; message: string }[];
 }
 
-// What a step waits for, as `gpucast time` says it. Sentences are the text report's.
+// What a step waits for, with the figures of `gpucast time` and the sentences of its text report.
 export interface StepTime {
   step: TimeRange;
   bound: "gpu" | "host" | "loader";
@@ -68,27 +68,27 @@ export interface StepTime {
   interval_words: string;
   loader_words: string[];
   notes: string[];
-  // null: the script has no DataLoader, or nothing is known of its speed.
+  // null: the script has no DataLoader, or its speed is unknown.
   loader: {
     workers: number; // the script's own number
     batches: number; // of a step
-    fed_ns: number; // until they have come
+    fed_ns: number; // time until the loader has delivered them
     wait_share: number; // of the step
-    stages: { name: string; ns: number }[]; // of a batch in one process
+    stages: { name: string; ns: number }[]; // for one batch in one process
     choices: { workers: number; batch: TimeRange; step: TimeRange; wait_share: number; bound: string }[];
     advice: string;
   } | null;
 }
 
-// What the observed step asks of the GPU, in the order in which it is asked for, and when it would run on the card. Times count from
-// where the step begins. Texts are indices of `names`.
+// Operations of the observed step, in the order in which the program requests them, and when they would run on the card. Times count
+// from the step's begin. Texts are indices of `names`.
 export interface Work {
   step: number;
   count: number;
   start: Float64Array; // ns
   duration: Float64Array;
-  occupancy: Float64Array; // achieved, from 0 to 1; below 0: not known
-  position: Uint32Array; // where it was asked for
+  occupancy: Float64Array; // achieved, from 0 to 1; below 0: unknown
+  position: Uint32Array; // where the program requested it
   name: Uint32Array;
   kernel: Uint32Array;
   sizes: Uint32Array;
@@ -119,10 +119,10 @@ export interface Report {
     address: Float64Array;
     birth: Uint32Array; // ascending
     death: Uint32Array;
-    released: Uint32Array; // from here on the memory could be used again
+    released: Uint32Array; // from here on the memory could be reused
     step: Int32Array;
   };
-  // What many blocks have in common. Strings, modules, operators, stacks: -1 for none.
+  // Values that many blocks share. Strings, modules, operators, stacks: -1 for none.
   kind: {
     count: number;
     size: Float64Array;
@@ -144,13 +144,13 @@ export interface Report {
     birth: Uint32Array;
     death: Uint32Array;
   };
-  // Stretches of one phase, step and module, from `begin` to the next one's.
+  // Spans of one phase, step and module. A span ends at the next span's `begin`.
   span: { count: number; begin: Uint32Array; phase: Uint8Array; step: Int32Array; module: Int32Array };
   oom: { event: Uint32Array; requested: Float64Array; free: Float64Array };
   module: { count: number; parent: Int32Array; name: Int32Array; type: Int32Array };
   stack: { begin: Uint32Array; frames: Uint32Array }; // frames[begin[s]] to frames[begin[s + 1]], innermost first
   frame: { file: Int32Array; function: Int32Array; line: Int32Array };
-  work: Work | null; // null: no step was observed, or nothing is known of the card's speed
+  work: Work | null; // null: no step was observed, or the card's speed is unknown
 }
 
 type Column = Uint8Array | Uint32Array | Int32Array | Float64Array;

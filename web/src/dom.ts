@@ -1,4 +1,4 @@
-// Elements without markup: whatever a name or a path holds stays text.
+// Makes elements without parsing markup, so that names and paths are always plain text.
 
 type Child = Node | string | number | null | undefined | false;
 type Attributes = Record<string, string | number | boolean | ((event: never) => void) | undefined>;
@@ -31,7 +31,7 @@ export function byId<T extends HTMLElement = HTMLElement>(id: string): T {
   return found as T;
 }
 
-// A canvas at the screen's own resolution; returns null while it is not laid out.
+// Sets a canvas to the screen's own resolution; returns null before it is laid out.
 export function context(canvas: HTMLCanvasElement, width: number, height: number): CanvasRenderingContext2D | null {
   const ratio = window.devicePixelRatio || 1;
   if (width < 1 || height < 1) return null;
@@ -47,7 +47,7 @@ export function context(canvas: HTMLCanvasElement, width: number, height: number
   return ctx;
 }
 
-// `text` cut at its end, or at its beginning, so that it fits `width`; the cut is marked.
+// Cuts `text` at its end, or at its beginning, to fit `width`, and marks the cut.
 export function fitted(ctx: CanvasRenderingContext2D, text: string, width: number, cut: "end" | "beginning" = "end"): string {
   if (ctx.measureText(text).width <= width) return text;
   const shortened = (length: number): string => (cut === "end" ? `${text.slice(0, length)}…` : `…${text.slice(text.length - length)}`);

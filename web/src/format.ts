@@ -1,4 +1,4 @@
-// Amounts as people read them, in the same words as the text report: MiB and GiB, never GB.
+// Formats amounts in the same way as the text report: MiB and GiB, never GB.
 
 const kKiB = 1024, kMiB = 1024 * kKiB, kGiB = 1024 * kMiB;
 
@@ -10,7 +10,7 @@ export function bytes(value: number): string {
   return `${(value / kGiB).toFixed(2)} GiB`;
 }
 
-// For columns that add up by eye.
+// For columns of numbers that a reader adds up.
 export const mib = (value: number): string => `${(value / kMiB).toFixed(2)} MiB`;
 export const exact = (value: number): string => `${whole(value)} bytes`;
 export const whole = (value: number): string => value.toLocaleString("en-US");
@@ -32,7 +32,7 @@ export function timeRange(low: number, high: number, like: number): string {
   return `${figures(low / unit)} to ${figures(high / unit)}`;
 }
 
-// Moments on an axis of time: 1, 2 or 5 times a power of ten apart.
+// Ticks of a time axis, at distances of 1, 2 or 5 times a power of ten.
 export function timeTicks(from: number, to: number, most: number): number[] {
   const least = Math.max((to - from) / Math.max(1, most), 1e-3);
   const power = 10 ** Math.floor(Math.log10(least));
@@ -46,7 +46,7 @@ export function timeTick(ns: number): string {
   return ns === 0 ? "0" : `${+(ns / unit).toFixed(3)} ${name}`;
 }
 
-// Steps of an axis of bytes: 1, 2, 4, ... 512 of a unit.
+// Ticks of an axis of bytes, at distances of 1, 2, 4, ... 512 of a unit.
 export function byteTicks(max: number, most: number): number[] {
   let step = 512;
   while (max / step > most) step *= 2;

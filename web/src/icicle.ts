@@ -1,5 +1,5 @@
-// Where the bytes of the moment belong: modules below modules, or Python frames below frames. A cell is as wide as its bytes; the
-// strip at its foot shows their categories.
+// The tree of the moment's bytes: modules below modules, or Python frames below frames. The width of a cell is proportional to its
+// bytes; the strip at its foot shows their categories.
 
 import { byId, context, el, fill, fitted, hideTip, showTip } from "./dom";
 import * as format from "./format";
@@ -53,7 +53,7 @@ function layOut(nodes: NodeTree): void {
   cells = [];
   const at = get().tree;
   top = at && at.by === get().by ? at.node : 0;
-  // A chain of only children says nothing: start where it branches, but keep what was chosen.
+  // A chain of nodes with one child each shows nothing, so start at the first branch, but keep the user's choice.
   if (!at) {
     for (;;) {
       const below = nodes.nodes[top]!.children.filter((child) => total(child) > 0);
@@ -160,7 +160,7 @@ function cellAt(x: number, y: number): Cell | undefined {
   return cells.find((cell) => cell.depth === row && x >= cell.x0 && x < Math.max(cell.x1, cell.x0 + 1));
 }
 
-// Where a node is drawn, in pixels of the page: for tests.
+// The position of a node, in pixels of the page, for tests.
 export function nodeCenter(full: string): { x: number; y: number } | null {
   const nodes = tree(get().by);
   const cell = cells.find((one) => nodes.nodes[one.node]!.full === full);
@@ -197,7 +197,7 @@ function walk(key: string): void {
     if (child !== undefined) choose(child);
   }
   if ((key === "ArrowLeft" || key === "ArrowRight") && parent >= 0) {
-    // While a node fills the width its neighbours' bytes are still summed.
+    // The bytes of its neighbours are summed even while one node fills the width.
     const siblings = visible(nodes.nodes[parent]!.children), i = siblings.indexOf(at);
     const next = siblings[i + (key === "ArrowRight" ? 1 : -1)];
     if (next !== undefined) choose(next);
@@ -221,7 +221,7 @@ export function initIcicle(): void {
     const cell = cellAt(event.offsetX, event.offsetY);
     if (!cell) return;
     const at = get().tree;
-    // A second click on what fills the width goes up again.
+    // A second click on the node that fills the width goes up again.
     choose(at && at.by === get().by && at.node === cell.node ? Math.max(0, tree(get().by).nodes[cell.node]!.parent) : cell.node);
     hideTip();
   });

@@ -1,4 +1,4 @@
-// The page: the verdict at once, then the data is unpacked and the views are made.
+// The page shows the verdict at once. Then it unpacks the data and makes the views.
 
 import { initCurve, pan, stepTo, zoomBy } from "./curve";
 import { decode, type Prediction } from "./data";
@@ -25,7 +25,7 @@ function theme(): void {
   try {
     stored = localStorage.getItem("gpucast-theme");
   } catch {
-    // A browser may refuse storage to files.
+    // A browser may refuse storage for pages that are local files.
   }
   setTheme(stored ? stored === "dark" : dark.matches);
   dark.addEventListener("change", () => {
@@ -44,7 +44,7 @@ function toggleTheme(): void {
   try {
     localStorage.setItem("gpucast-theme", dark ? "dark" : "light");
   } catch {
-    // Only this page then.
+    // Then the choice is valid for this page only.
   }
   changed();
 }
@@ -123,7 +123,7 @@ async function start(): Promise<void> {
   await new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve)));
   const data = byId("data");
   const report = await decode(prediction, data.textContent!.trim());
-  data.remove(); // its text is as large as the file
+  data.remove(); // frees its text, which is as large as the file
   model.initModel(report);
   const hasModules = report.kind.module.some((module) => module >= 0);
   initState({

@@ -1,4 +1,4 @@
-// What views ask of the report, worked out once for each moment and filter.
+// Values that the views need from the report, computed once for each moment and filter.
 
 import { baseName, frameText, moduleLabel, stackOf, text, type Report } from "./data";
 import { get, set, type State } from "./state";
@@ -35,13 +35,13 @@ export const sizeOf = (block: number): number => report.kind.size[report.block.k
 export const categoryOf = (block: number): string => report.categories[report.kind.category[report.block.kind[block]!]!]!;
 export function tensorOf(kind: number): string {
   const name = text(report, report.kind.tensor[kind]!);
-  return /^\d+$/.test(name) ? `input ${name}` : name; // inputs have their place among the arguments
+  return /^\d+$/.test(name) ? `input ${name}` : name; // an input's name is its index among the arguments
 }
 export const operatorOf = (kind: number): string => report.operators[report.kind.operator[kind]!] ?? "";
 export const moduleOf = (kind: number): string => moduleLabel(report, report.kind.module[kind]!);
 export const phaseOf = (kind: number): string => (report.explained ? report.phases[report.kind.phase[kind]!]! : "");
 
-// What a block is called where there is room for one name only.
+// A block's name where there is room for one name only.
 export function nameOf(block: number): string {
   const kind = report.block.kind[block]!;
   const module = report.kind.module[kind]!;
@@ -107,12 +107,12 @@ export function setView(from: number, to: number): void {
 
 export const isFiltered = (): boolean => get().category >= 0 || get().tree !== null || get().search.trim() !== "";
 
-// Which of `count` things have the word in their text.
+// Finds which of `count` things have the word in their text.
 function hits(count: number, word: string, textOf: (i: number) => string): Uint8Array {
   return Uint8Array.from({ length: count }, (_, i) => (textOf(i).toLowerCase().includes(word) ? 1 : 0));
 }
 
-// Kinds in which every word is found. Each text is searched once, however many kinds have it.
+// Kinds that contain all words. A text that several kinds share is searched once.
 function searchMask(search: string): Uint8Array {
   const { kind } = report;
   const mask = new Uint8Array(kind.count).fill(1);
@@ -159,7 +159,7 @@ function sameFilter(a: Readonly<State>, b: Readonly<State>): boolean {
 const all = last((state: Readonly<State>) => maskOf(state.category, state.search.trim(), state.tree), sameFilter);
 const withoutTree = last((state: Readonly<State>) => maskOf(state.category, state.search.trim(), null), sameFilter);
 
-// Which kinds of blocks the filter lets through; the second leaves out what the icicle chose.
+// The kinds of blocks that pass the filter. The second list ignores the icicle's choice.
 export const kindMask = (): Uint8Array => all({ ...get() });
 export const kindMaskOfAllNodes = (): Uint8Array => withoutTree({ ...get() });
 

@@ -1,4 +1,4 @@
-// Colours of categories, after Paul Tol's "muted" scheme (made for colour-blind readers), each with a pattern as a second sign.
+// Colours of categories, from Paul Tol's "muted" scheme (made for colour-blind readers). Each also has a pattern.
 
 import { el } from "./dom";
 
@@ -36,7 +36,7 @@ const kStyles: Record<string, Style> = {
   collective: { light: "#cc6677", dark: "#dc7f8e", pattern: "bars" },
   recurrent: { light: "#3b3a9c", dark: "#7f86ea", pattern: "bars" },
   unknown: { light: "#8a929d", dark: "#8b949e", pattern: "solid" },
-  // What a batch is made of.
+  // Stages of a batch.
   decode: { light: "#117733", dark: "#3f9f63", pattern: "solid" },
   transform: { light: "#e0cb74", dark: "#d9c56f", pattern: "solid" },
   tokenise: { light: "#882255", dark: "#b8558a", pattern: "falling" },
@@ -45,7 +45,7 @@ const kStyles: Record<string, Style> = {
 };
 const kUnknown = kStyles.unattributed!;
 
-// From the bottom of the curve to its top: what stays, then what comes and goes.
+// From the bottom of the curve to its top: permanent memory first, then short-lived memory.
 const kOrder = ["parameters", "buffers", "optimizer_state", "parameter_copies", "gradients", "activations", "intermediate_gradients", "inputs", "temporaries", "workspaces", "communication", "unattributed"];
 export function stackingOrder(categories: string[]): number[] {
   const place = (name: string): number => (kOrder.indexOf(name) + kOrder.length + 1) % (kOrder.length + 1);
@@ -55,7 +55,7 @@ export function stackingOrder(categories: string[]): number[] {
 export const isDark = (): boolean => document.documentElement.dataset.theme === "dark";
 export const color = (category: string): string => (kStyles[category] ?? kUnknown)[isDark() ? "dark" : "light"];
 
-// A colour or font of style.css. Drawings ask for thousands.
+// A colour or font of style.css. Cached, because drawings need thousands.
 const variables = new Map<string, string>();
 export function css(name: string): string {
   const key = `${name} ${isDark()}`;
@@ -119,7 +119,7 @@ function tile(category: string): HTMLCanvasElement {
   return canvas;
 }
 
-// To fill shapes on a canvas with. `scaled`: the context is in CSS pixels.
+// A fill style for shapes on a canvas. `scaled`: the context is in CSS pixels.
 export function fillOf(ctx: CanvasRenderingContext2D, category: string, scaled = true): CanvasPattern | string {
   if ((kStyles[category] ?? kUnknown).pattern === "solid") return color(category);
   const canvas = tile(category);
@@ -141,7 +141,7 @@ export function swatch(category: string): HTMLElement {
   return mark;
 }
 
-// Black or white, whichever reads better on the category's colour.
+// Black or white, depending on which is easier to read on the category's colour.
 export function inkOn(category: string): string {
   const value = parseInt(color(category).slice(1), 16);
   const luminance = 0.299 * (value >> 16) + 0.587 * ((value >> 8) & 255) + 0.114 * (value & 255);

@@ -1,4 +1,4 @@
-// The parts without a drawing: verdict and totals, the moment, the selected block, the ledger, the run.
+// The parts of the page without drawings: verdict and totals, the moment, the selected block, the ledger, the run.
 
 import { stackOf, type Prediction } from "./data";
 import { byId, el, fill } from "./dom";
@@ -76,7 +76,7 @@ export function initHeader(p: Prediction): void {
 function bar(p: Prediction): void {
   const lines = deviceLines(p).filter((line) => line.bytes > 0);
   const used = p.device.expected_bytes;
-  // What did not fit any more is drawn behind what did.
+  // Memory that did not fit is drawn after the memory that did.
   const failed = p.oom?.ended_run ? p.oom.requested_bytes : 0;
   const all = Math.max(p.gpu.capacity_bytes, used + failed);
   const parts = lines.map((line) => {
@@ -107,7 +107,7 @@ function bar(p: Prediction): void {
   );
 }
 
-// ---- the moment: also the legend, and the filter by category ----------------------------------------------------------------------
+// ---- the moment, which is also the legend and the filter by category ----------------------------------------------------------------------
 
 function moment(): void {
   const { position, category: chosen } = get();
@@ -136,7 +136,7 @@ function moment(): void {
   fill(byId("legend"), ...rows, sum("allocated", allocated, "now-allocated"), sum("free, but reserved", reserved - allocated, "now-free", swatch("free")), sum("reserved", reserved, "now-reserved"));
 }
 
-// Libraries by their own path; the whole one is in the title.
+// A library's path inside its package; the full path is in the title.
 const shortPath = (file: string): string => file.replace(/^.*\/(?:site|dist)-packages\//, "");
 
 // ---- the selected block ------------------------------------------------------------------------------------------------------------
@@ -231,7 +231,7 @@ function run(p: Prediction): void {
       ...item("with expandable segments", p.min_capacity_expandable_segments_bytes === null ? "" : `runs on ${format.bytes(p.min_capacity_expandable_segments_bytes)}`),
       ...item("cards it fits", fits.join(", ")),
     ),
-    p.oom ? el("p", { class: "warning bad" }, `Out of memory at event ${format.whole(p.oom.event)}: ${format.bytes(p.oom.requested_bytes)} were asked for, ${format.bytes(p.oom.free_bytes)} were free.${p.oom.ended_run ? " The run ended by it." : ""}`) : null,
+    p.oom ? el("p", { class: "warning bad" }, `Out of memory at event ${format.whole(p.oom.event)}: ${format.bytes(p.oom.requested_bytes)} were requested, ${format.bytes(p.oom.free_bytes)} were free.${p.oom.ended_run ? " The run ended by it." : ""}`) : null,
     ...p.warnings.map((warning) => el("p", { class: "warning" }, warning.message)),
   );
 }

@@ -1,5 +1,5 @@
-// The allocator's segments at the moment, laid out like text: each as long as its bytes, wrapped at the end of a row. Blocks have
-// their category's colour, what is free is grey.
+// The allocator's segments at the moment, laid out like text: a segment's length shows its bytes, and it is wrapped at the end of a
+// row. Blocks have their category's colour; free memory is grey.
 
 import { byId, context, el, fill, fitted, hideTip, showTip } from "./dom";
 import * as format from "./format";
@@ -16,7 +16,7 @@ interface Bar {
   size: number;
   stream: number;
   expandable: boolean;
-  known: boolean; // false: blocks that lie in no segment of the history
+  known: boolean; // false: blocks outside of all segments of the history
 }
 
 // Pieces of all bars, in the order in which they are drawn.
@@ -42,14 +42,14 @@ function barsAt(position: number): Bar[] {
       bars.push({ address: segment.address[i]!, size: segment.size[i]!, stream: segment.stream[i]!, expandable: segment.expandable[i] === 1, known: true });
   }
   bars.sort((a, b) => a.address - b.address);
-  // Mapped ranges of an expandable segment that touch are one.
+  // Adjacent mapped ranges of an expandable segment are joined.
   const joined: Bar[] = [];
   for (const bar of bars) {
     const before = joined[joined.length - 1];
     if (before && before.expandable && bar.expandable && before.stream === bar.stream && before.address + before.size === bar.address) before.size += bar.size;
     else joined.push(bar);
   }
-  // Blocks outside of every segment: the file does not tell of theirs.
+  // Blocks outside of all segments: the file does not contain their segments.
   let at = 0;
   const outside: Bar[] = [];
   for (const block of alive(position)) {
@@ -58,7 +58,7 @@ function barsAt(position: number): Bar[] {
     if (at < joined.length && joined[at]!.address <= address) continue;
     outside.push({ address, size: sizeOf(block), stream: 0, expandable: false, known: false });
   }
-  // Small segments by themselves at the end: among large ones they would be dust.
+  // Small segments are a group at the end, because they would be invisible among large ones.
   const isSmall = (bar: Bar): number => (bar.known ? (bar.size <= 2 * 1024 * 1024 && !bar.expandable ? 1 : 0) : 2);
   return [...joined, ...outside].sort((a, b) => isSmall(a) - isSmall(b) || a.address - b.address);
 }
@@ -114,7 +114,7 @@ function layOut(position: number): Pieces {
   };
 }
 
-// The scale is the same at every moment, so that the map grows and shrinks with the curve: all reserved at its peak fills the rows.
+// The scale is the same at every moment, so that the map grows and shrinks with the curve. The peak of reserved fills all rows.
 function chooseScale(): void {
   width = Math.floor(canvas().parentElement!.clientWidth);
   const position = report.peakReserved;
@@ -124,7 +124,7 @@ function chooseScale(): void {
   // Few pieces need few rows.
   for (rows = Math.min(wanted, 1 + bars.length + alive(position).length); rows < 400; rows = Math.ceil(rows * 1.3)) {
     scale = (rows * width - bars.length * kSegmentGap) / Math.max(1, total);
-    // Segments of least length take more than their share.
+    // Segments with the minimum length take more than their share of pixels.
     for (let again = 0; again < 4 && scale > 0; ++again) {
       const length = bars.reduce((sum, bar) => sum + lengthOf(bar) + kSegmentGap, 0);
       if (length <= rows * width) break;
@@ -134,7 +134,7 @@ function chooseScale(): void {
   }
 }
 
-// Calls `use` for each part of [begin, end) pixels that lies on one row.
+// Calls `use` for each part of [begin, end) pixels that is on one row.
 function onRows(begin: number, end: number, use: (x0: number, x1: number, y: number) => void): void {
   for (let at = begin; at < end; ) {
     const row = Math.floor(at / width), stop = Math.min(end, (row + 1) * width);
@@ -165,7 +165,7 @@ function draw(): void {
     onRows(begin, end, (x0, x1, y) => {
       ctx.fillRect(x0, y, x1 - x0, kRow);
       if (block < 0) return;
-      // A hairline between blocks where there is room for one.
+      // A thin line between blocks if there is room for it.
       if (x1 - x0 >= 3 && x1 < width) {
         ctx.save();
         ctx.fillStyle = edge;
@@ -181,7 +181,7 @@ function draw(): void {
   if (get().hovered !== get().block) outline(ctx, get().hovered, css("--accent"), 2);
 }
 
-// On the widest row that the block has.
+// Writes the label on the block's widest row.
 function nameOn(ctx: CanvasRenderingContext2D, block: number, begin: number, end: number): void {
   let best: [number, number, number] = [0, 0, 0];
   onRows(begin, end, (x0, x1, y) => {
@@ -189,8 +189,8 @@ function nameOn(ctx: CanvasRenderingContext2D, block: number, begin: number, end
   });
   const [x0, x1, y] = best, room = x1 - x0 - 10;
   if (room < 30) return;
-  // The category's pattern would make letters hard to read: they get a plain ground.
-  // Of a path the end tells most: "…1.attn.proj".
+  // The category's pattern would make letters hard to read, so they get a plain background.
+  // The end of a path is its most useful part: "…1.attn.proj".
   const name = nameOf(block);
   const text = ctx.measureText(name).width <= room ? name : fitted(ctx, name.replace(/ \(\w+\)$/, ""), room, "beginning");
   if (text.length < 4) return;
@@ -216,7 +216,7 @@ function outline(ctx: CanvasRenderingContext2D, block: number, color: string, li
   });
 }
 
-// The piece under a point of the canvas, -1 for none. Points near a thin block count as on it.
+// The piece at a point of the canvas; -1: none. A point near a thin block counts as on it.
 function pieceAt(x: number, y: number): number {
   const row = Math.floor(y / (kRow + kRowGap));
   if (x < 0 || x >= width || y - row * (kRow + kRowGap) > kRow) return -1;
@@ -225,7 +225,7 @@ function pieceAt(x: number, y: number): number {
   return i >= 0 && at < pieces.end[i]! ? i : -1;
 }
 
-// Where a block is drawn, in pixels of the page: for tests.
+// The position of a block, in pixels of the page, for tests.
 export function blockCenter(block: number): { x: number; y: number } | null {
   const i = pieces.block.indexOf(block);
   if (i < 0) return null;

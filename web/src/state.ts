@@ -1,4 +1,5 @@
-// What the views share: the moment, the selection and the filter. A view changes it with set() and draws what it is told of.
+// State that all views share: the moment, the selection and the filter. A view changes it with set(), and redraws when its listener is
+// called.
 
 export interface Tree {
   by: "module" | "stack";
@@ -8,7 +9,7 @@ export interface Tree {
 export interface State {
   position: number;
   block: number; // selected, -1: none
-  hovered: number; // block under the pointer in any view
+  hovered: number; // the block under the pointer in any view
   category: number; // only this one, -1: all
   tree: Tree | null; // only blocks below this node of the icicle
   by: "module" | "stack";
@@ -43,7 +44,7 @@ export function set(patch: Partial<State>): void {
   }
 }
 
-// Calls the listeners now: everything is drawn when it returns.
+// Calls the listeners now, so that everything is drawn when it returns.
 export function flush(): void {
   scheduled = false;
   while (pending.size > 0) {
@@ -55,7 +56,7 @@ export function flush(): void {
   }
 }
 
-// In the order of the calls to on().
+// Listeners are called in the order of the calls to on().
 export function on(keys: Key[], listener: Listener): void {
   listeners.push({ keys, listener });
 }

@@ -1,5 +1,5 @@
-// What a step waits for: the GPU, the host or the loader. Both paths of a step as bars on one axis, and what other numbers of workers
-// would do. Figures and sentences are those of `gpucast time`.
+// What a step waits for: the GPU, the host or the loader. Shows both paths of a step as bars on one axis, and the effect of other numbers
+// of workers. Figures and sentences are the same as in `gpucast time`.
 
 import { type StepTime } from "./data";
 import { byId, el, fill } from "./dom";
@@ -24,7 +24,7 @@ interface Part {
 
 const kPlain = ["step", "gpu", "host", "loader", "waits"];
 
-// `from`: where the bar begins. `width`: of all its parts.
+// `from`: where the bar begins. `width`: the sum of all its parts.
 function bar(parts: Part[], width: number, from = 0): HTMLElement {
   let all = 0;
   for (const part of parts) all += part.ns;
@@ -53,7 +53,7 @@ function row(id: string, name: string, detail: string, ns: number, ...bars: HTML
 
 function paths(): void {
   const { step, loader, gpu_ns, host_ns } = time;
-  // Without workers the program makes its batches itself: one comes after the other.
+  // Without workers the program makes its batches itself, one after the other.
   const fedFrom = loader?.workers === 0 ? host_ns : 0;
   end = 1.02 * Math.max(step.high_ns, gpu_ns, host_ns, loader ? fedFrom + loader.fed_ns : 0, 1);
   const waits = loader && loader.wait_share >= 0.005 ? loader.wait_share * step.expected_ns : 0;

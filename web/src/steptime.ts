@@ -1,5 +1,5 @@
-// The time of one step on the card: what the GPU works at, a lane for each stream, and above it the memory that was allocated when the
-// program asked for each operation. A click chooses that moment for all views; the moment of the other views is a line here.
+// The time of one step on the card: the GPU's operations, a lane for each stream, and above them the memory that was allocated when the
+// program requested each operation. A click chooses that moment for all views; the moment of the other views is a line here.
 
 import { moduleLabel, type Work } from "./data";
 import { byId, context, el, fill, fitted, hideTip, showTip } from "./dom";
@@ -21,7 +21,7 @@ let byPosition: Uint32Array;
 let positions: Uint32Array; // of byPosition
 let whole: [number, number]; // from the first operation's start to the last one's end
 let view: [number, number];
-let chosen = -1; // an operation; holds while the moment is its own
+let chosen = -1; // an operation; valid while the moment belongs to it
 let busy = 0; // the GPU's time
 let width = 0;
 let dragged: [number, number] | null = null; // pixels
@@ -47,7 +47,7 @@ function prepare(): void {
   streams = [...new Set(work.stream)].sort((a, b) => a - b);
   lanes = streams.map((stream) => byStart.filter((i) => work.stream[i] === stream));
   laneStarts = lanes.map((lane) => Float64Array.from(lane, (i) => work.start[i]!));
-  // In the order in which it was asked for, as `gpucast analyze` adds it.
+  // Summed in the program's order, like in `gpucast analyze`.
   const sums = new Map<number, number>();
   for (const i of all) sums.set(work.stream[i]!, (sums.get(work.stream[i]!) ?? 0) + work.duration[i]!);
   busy = report.prediction.gpu_time?.expected_ns ?? Math.max(...sums.values());
@@ -58,7 +58,7 @@ function prepare(): void {
   view = whole;
 }
 
-// The operation that the moment belongs to: the chosen one, or the next that is asked for. -1: the moment is outside of the step.
+// The operation of the moment: the chosen one, or the next one that the program requests. -1: the moment is outside of the step.
 function current(): number {
   const { position } = get();
   if (chosen >= 0 && work.position[chosen] === position) return chosen;
@@ -68,7 +68,7 @@ function current(): number {
 
 // ---- drawing -------------------------------------------------------------------------------------------------------------------
 
-// The highest memory in each column of pixels; the step's operations hold it until the next one.
+// The highest memory in each column of pixels. An operation's memory is valid until the next operation.
 function memory(): Float64Array {
   const columns = new Float64Array(inner()).fill(-1);
   const from = Math.max(0, upperBound(starts, view[0]) - 1);
@@ -132,7 +132,7 @@ function drawLane(ctx: CanvasRenderingContext2D, lane: number, fills: Map<number
     if (found === undefined) fills.set(kind, (found = fillOf(ctx, name(kind))));
     return found;
   };
-  // Of operations that are narrower than a pixel the longest is drawn.
+  // Among operations narrower than a pixel, the longest is drawn.
   let pixel = -1, longest = -1;
   const flushPixel = (): void => {
     if (longest < 0) return;
@@ -293,7 +293,7 @@ function title(): void {
   fill(byId("time-note"), parts.join(" "));
 }
 
-// ---- what a reader does --------------------------------------------------------------------------------------------------------------
+// ---- mouse and keyboard --------------------------------------------------------------------------------------------------------------
 
 function setTimeView(from: number, to: number): void {
   const all = whole[1] - whole[0], length = Math.max(Math.min(all, 100), Math.min(all, to - from));
@@ -317,7 +317,7 @@ function choose(i: number): void {
   words();
 }
 
-// The operation under the pointer; above the lanes the last that has begun. -1: none.
+// The operation under the pointer; above the lanes, the last one that has begun. -1: none.
 function operationAt(x: number, y: number): number {
   if (x < kLeft - 3 || x > width - kRight + 3) return -1;
   const at = timeAt(x);
@@ -341,7 +341,7 @@ function operationAt(x: number, y: number): number {
   return gapBefore <= gapAfter ? before! : after!;
 }
 
-// Where an operation is drawn, in pixels of the page: for tests.
+// The position of an operation, in pixels of the page, for tests.
 export function workCenter(i: number): { x: number; y: number } {
   const box = canvas().getBoundingClientRect();
   return { x: box.left + xOf(work.start[i]! + work.duration[i]! / 2), y: box.top + lanesTop() + (streams.indexOf(work.stream[i]!) + 0.45) * laneHeight() };

@@ -34,7 +34,7 @@ const share = (value: number | undefined): string => (value === undefined ? "" :
 
 interface Curve {
   label: string;
-  like: string; // whose colour
+  like: string; // the category whose colour it has
   scale: string;
   dash?: number[];
   values: (number | undefined)[];

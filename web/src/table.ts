@@ -1,4 +1,4 @@
-// The blocks of the moment. Only the rows on screen are elements.
+// The table of the moment's blocks. Only rows on screen are elements.
 
 import { byId, el, fill } from "./dom";
 import * as format from "./format";
@@ -33,12 +33,12 @@ const kColumns: Column[] = [
   { name: "stack", className: "mono", width: "minmax(130px, 1.4fr)", text: (b) => stackLine(kind(b)), order: (b) => stackLine(kind(b)) || "\uffff" },
 ];
 
-// Columns that say something in this report: a snapshot has no phases.
+// Columns that have values in this report. (A snapshot has no phases.)
 let columns: Column[] = kColumns;
 
 let sortBy = 0, descending = false;
 let rows: Uint32Array = new Uint32Array();
-let cursor = -1; // row that has the focus
+let cursor = -1; // the row with the focus
 let drawn = new Map<number, HTMLElement>(); // rows on screen
 
 function update(): void {
@@ -74,7 +74,7 @@ function heads(): void {
   columns.forEach((column, i) => {
     const head = byId(`head-${column.name}`);
     head.setAttribute("aria-sort", i === sortBy ? (descending ? "descending" : "ascending") : "none");
-    // Sizes are sorted from the largest, so that an arrow down is what one sees.
+    // Sizes are sorted from the largest, so an arrow down fits.
     head.dataset.arrow = i === sortBy ? ((column.name === "size") !== descending ? "▾" : "▴") : "";
   });
 }
@@ -107,7 +107,7 @@ function mark(): void {
 function scrolled(): void {
   const box = byId("table-body");
   const from = Math.max(0, Math.floor(box.scrollTop / kRow) - 6), to = Math.min(rows.length, Math.ceil((box.scrollTop + box.clientHeight) / kRow) + 6);
-  // A row that stays on screen is left in its place: a press on it and its release are then one click.
+  // A row that stays on screen keeps its element, so that a press and release on it are one click.
   const space = byId("table-space"), kept = new Map<number, HTMLElement>();
   for (let i = to - 1, next: HTMLElement | null = null; i >= from; --i) {
     const element: HTMLElement = drawn.get(i) ?? space.insertBefore(row(i), next);
@@ -133,7 +133,7 @@ export function initTable(): void {
   const { kind: kinds, explained } = report;
   const shown: Record<string, boolean> = { tensor: has(kinds.tensor), module: has(kinds.module), operator: has(kinds.operator), phase: explained, step: explained, stack: has(kinds.stack) };
   columns = kColumns.filter((column) => shown[column.name] ?? true);
-  // As wide as its columns at their least, so that a narrow screen scrolls inside of the table.
+  // The sum of the columns' minimum widths, so that a narrow screen scrolls inside of the table.
   const least = columns.reduce((sum, column) => sum + Number(/\d+/.exec(column.width)![0]) + 14, 24);
   byId("table").style.setProperty("--least", `${least}px`);
   byId("table").style.setProperty("--columns", columns.map((column) => column.width).join(" "));

@@ -1,5 +1,5 @@
-// Memory at any position, fast: sums over all positions, category sums every kStride positions, and the highest and lowest
-// position of each stretch so that a million events can be drawn in a thousand columns.
+// Finds the memory at any position fast, with sums at all positions and category sums every kStride positions. The highest and lowest
+// positions of each range of kStride make it possible to draw a million events in a thousand columns.
 
 import type { Report } from "./data";
 
@@ -11,7 +11,7 @@ export interface Timeline {
   categories: number;
   checkpoints: Float64Array; // bytes by category at position k * kStride
   byDeath: Uint32Array; // blocks in order of death
-  highest: Uint32Array; // of each stretch of kStride positions, where allocated is highest and lowest
+  highest: Uint32Array; // of each range of kStride positions, where allocated is highest and lowest
   lowest: Uint32Array;
 }
 
@@ -34,7 +34,7 @@ function running(deltas: Float64Array): Float64Array {
 export function buildTimeline(report: Report): Timeline {
   const { block, kind, segment, events } = report;
   const positions = events + 1;
-  // One place more, for what never dies.
+  // One more element, for blocks that are never freed.
   const allocated = new Float64Array(positions + 1), reserved = new Float64Array(positions + 1);
   const deaths = new Uint32Array(positions + 2);
   for (let i = 0; i < block.count; ++i) {
@@ -104,7 +104,7 @@ export function categoriesAt(report: Report, timeline: Timeline, position: numbe
   return bytes;
 }
 
-// A stretch of positions as columns of a drawing; each stands for its highest moment.
+// Columns of a drawing for a range of positions. Each column has the value of its highest moment.
 export interface Sample {
   begins: number[]; // first position of each column, ascending
   positions: number[]; // where allocated is highest in it
@@ -120,7 +120,7 @@ export function sampleAt(timeline: Timeline, begins: number[], to: number): Samp
     const end = begins[column + 1] ?? to + 1;
     let high = begin, low = begin;
     for (let p = begin; p < end; ) {
-      // A whole stretch at once where one begins here and ends in this column.
+      // A whole range of kStride at once, if one begins here and ends in this column.
       let highHere = p, lowHere = p, next = p + 1;
       if (p % kStride === 0 && p + kStride <= end) {
         highHere = highest[p / kStride]!;
@@ -143,7 +143,7 @@ export function sample(timeline: Timeline, from: number, to: number, columns: nu
   return sampleAt(timeline, Array.from({ length: most }, (_, i) => from + Math.floor((count * i) / most)), to);
 }
 
-// Blocks that are there at `position`, by address.
+// Blocks that exist at `position`, by address.
 export function aliveAt(report: Report, position: number): Uint32Array {
   const { birth, death, address } = report.block;
   const end = upperBound(birth, position);
@@ -164,7 +164,7 @@ export function waitingAt(report: Report, position: number): number[] {
   return out;
 }
 
-// Bytes at each position of the blocks whose kind is in `mask`.
+// At each position, the bytes of blocks with a kind in `mask`.
 export function bytesOf(report: Report, mask: Uint8Array): Float64Array {
   const { block, kind, events } = report;
   const bytes = new Float64Array(events + 2);
@@ -178,5 +178,5 @@ export function bytesOf(report: Report, mask: Uint8Array): Float64Array {
 }
 
 export const spanAt = (report: Report, position: number): number =>
-  // The event that led here tells: position p lies behind event p-1.
+  // The span of the event before the position: position p is after event p-1.
   Math.min(report.span.count - 1, Math.max(0, upperBound(report.span.begin, Math.max(0, position - 1)) - 1));

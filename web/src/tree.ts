@@ -43,7 +43,7 @@ export function moduleTree(report: Report): NodeTree {
   const ofModule = new Int32Array(report.module.count).fill(-1);
   const add = (module: number): number => {
     if (ofModule[module]! >= 0) return ofModule[module]!;
-    ofModule[module] = 0; // a parent that is its own child ends here
+    ofModule[module] = 0; // stops at a parent that is its own child
     const parentModule = report.module.parent[module]!;
     const parent = parentModule >= 0 ? add(parentModule) : 0;
     const name = text(report, report.module.name[module]!), above = parentModule >= 0 ? text(report, report.module.name[parentModule]!) : "";

@@ -358,7 +358,7 @@ def report(runs, table, markdown):
         class_table(table, markdown),
     ]
     ways = [
-        ("All rows, from which the table was made", None),
+        ("All rows; the table above is made from them", None),
         ("Each model by a table without its rows", lambda run: run.model),
         ("Each card by a table without its rows, widened", lambda run: run.card),
         ("Each row by a table without it", lambda run: runs.index(run)),

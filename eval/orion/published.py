@@ -166,7 +166,7 @@ def check_tables_4_and_5():
         Check("Section 5.3: PreNeT is better on NVMe for nearly all models", f"{len(better)} of {len(TABLE_5)} rows of Table 5"),
         Check(
             "Tables 3 and 5 are of the same predictions",
-            f"ORION's RMSE over all lies between those of the two tiers for {len(inside)} of {len(TABLE_5)} models",
+            f"ORION's RMSE over all lies between the two tiers' RMSEs for {len(inside)} of {len(TABLE_5)} models",
         ),
     ]
 

@@ -33,7 +33,7 @@ def parse_args():
     parser.add_argument("--inputs", type=int, default=784, help="features of a sample (default %(default)s)")
     parser.add_argument("--hidden", type=int, default=2048, help="units of a hidden layer (default %(default)s)")
     parser.add_argument("--layers", type=int, default=3, help="hidden layers (default %(default)s)")
-    parser.add_argument("--classes", type=int, default=10, help="classes to tell apart (default %(default)s)")
+    parser.add_argument("--classes", type=int, default=10, help="number of classes (default %(default)s)")
     return parser.parse_args()
 
 

@@ -38,7 +38,7 @@ def parse_args():
     parser.add_argument("--lr", type=float, default=0.1, help="learning rate (default %(default)s)")
     parser.add_argument("--optimizer", choices=["sgd", "adam"], default="sgd", help="SGD with momentum, or Adam (default %(default)s)")
     parser.add_argument("--image-size", type=int, default=224, help="height and width of an image (default %(default)s)")
-    parser.add_argument("--classes", type=int, default=1000, help="classes to tell apart (default %(default)s)")
+    parser.add_argument("--classes", type=int, default=1000, help="number of classes (default %(default)s)")
     parser.add_argument("--workers", type=int, default=0, help="data loading processes (default %(default)s)")
     parser.add_argument("--amp", action="store_true", help="mixed precision (bf16 autocast)")
     parser.add_argument("--channels-last", action="store_true", help="NHWC memory format")

@@ -239,7 +239,7 @@ def test_the_input_is_never_overwritten(gpucast_command, tmp_path, form):
             done = gpucast_command("export", "input.pickle", "--to", form, "-o", output, *force, code=2)
             assert "the output is the input itself" in done.stderr and "overwrite it" not in done.stderr
             assert file.read_bytes() == before
-    assert len(list(tmp_path.iterdir())) == 4, "nothing is left behind"
+    assert len(list(tmp_path.iterdir())) == 4, "no other files are left"
 
 
 def test_nothing_is_left_of_an_export_that_fails(gpucast_command, tmp_path):

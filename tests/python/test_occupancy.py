@@ -193,7 +193,7 @@ def test_a_page_is_looked_at_before_the_sweep(gpucast_bin, folder, tmp_path):
         assert done.returncode == 2 and message in done.stderr, done.stderr
         assert not (tmp_path / "it_ran").exists(), "told before the sweep"
         assert page.read_text() == "mine"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["run.py", "sweep.html"], "nothing is left behind"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run.py", "sweep.html"], "no other files are left"
     # A sweep without an answer leaves an older page alone; one with an answer overwrites it.
     assert occupancy(gpucast_bin, tmp_path, "--html", "sweep.html", "--force", *sweep).returncode == 2
     assert page.read_text() == "mine"

@@ -137,7 +137,7 @@ def second_round(memory, off, ground=1000):
 
 
 def test_a_second_round_has_the_readings_that_its_limit_leaves():
-    """A card of 10000 bytes, 50 of them for kernels at most: an estimate of 1000 is a limit of 10 %."""
+    """A card of 10000 bytes, with at most 50 bytes for kernels: an estimate of 1000 is a limit of 10 %."""
     row = xmem_row("x", 1000, False, total_gpu_memory=10000)
 
     def readings(estimator):
@@ -206,7 +206,7 @@ def test_schedtune_learns_from_other_models_only():
 
 def test_an_estimator_written_anew_is_judged_as_the_others():
     outcome = {"peak_reserved_bytes": 40, "growth_bytes": 5, "ledger_bytes": 9}
-    row = truth.from_xmem(RAW[0])  # took 50 of 100, 5 of them outside the allocator
+    row = truth.from_xmem(RAW[0])  # the run used 50 of 100, including 5 outside the allocator
     truth.add_other(row, outcome, estimators.LLMEM, 60)
     low = row.estimates[estimators.LLMEM]
     assert low.error == pytest.approx(0.2) and low.says_oom is False and low.second_oom is False

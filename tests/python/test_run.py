@@ -291,7 +291,7 @@ def test_nothing_is_kept_without_output_option(gpucast, leaves_nothing):
 
 
 def test_no_temporary_folder_is_left(gpucast, leaves_nothing):
-    """Neither those of multiprocessing and PyTorch: a normal end of the interpreter removes them, but the script is killed."""
+    """Includes folders of multiprocessing and PyTorch: a normal end of the interpreter removes them, but the script is killed."""
     loader = "import torch\ndata = iter(torch.utils.data.DataLoader(torch.zeros(4096, 64), batch_size=8, num_workers=2))\n"
     done = gpucast(train_script(after_step="next(data)").replace("import torch\n", loader, 1), fresh=True)
     assert done.code == 0, done.err

@@ -58,7 +58,7 @@ def test_other_settings_are_as_a_run_with_them(capture, gpucast_bin, alloc_conf)
 
 
 def test_a_smaller_card_is_as_a_run_on_it(capture, gpucast_bin, tmp_path):
-    """The card's limit enforced, so PyTorch really gives memory back: the same peaks as the replay at that capacity."""
+    """The card's limit enforced, so PyTorch really gives memory back: the same peaks as in the replay with this capacity."""
     path, report = capture
     assert report["verdict"] == "tight" and report["needs_reclaim"], report["verdict_reason"]
     really_path = tmp_path / "enforced.gpucast"

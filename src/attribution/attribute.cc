@@ -24,27 +24,27 @@ class MarkPlacer {
  public:
   explicit MarkPlacer(const std::vector<AllocatorEvent>& events) {
     for (uint32_t i = 0; i < events.size(); ++i) {
-      if (events[i].kind == EventKind::alloc) behind_alloc_.push_back(i + 1);
-      if (events[i].kind == EventKind::free_requested) behind_free_.push_back(i + 1);
+      if (events[i].kind == EventKind::alloc) after_alloc_.push_back(i + 1);
+      if (events[i].kind == EventKind::free_requested) after_free_.push_back(i + 1);
     }
   }
 
   // `exact` is false when no position has these counters.
-  uint32_t place(const Mark& mark, bool* exact) const {
-    const uint32_t position = std::max(at(behind_alloc_, mark.allocs), at(behind_free_, mark.frees));
-    *exact = mark.allocs < count(behind_alloc_) && mark.frees < count(behind_free_) &&
-             (mark.allocs + 1 >= count(behind_alloc_) || at(behind_alloc_, mark.allocs + 1) > position) &&
-             (mark.frees + 1 >= count(behind_free_) || at(behind_free_, mark.frees + 1) > position);
+  uint32_t position_of(const Mark& mark, bool* exact) const {
+    const uint32_t position = std::max(position_after(after_alloc_, mark.allocs), position_after(after_free_, mark.frees));
+    *exact = mark.allocs < count(after_alloc_) && mark.frees < count(after_free_) &&
+             (mark.allocs + 1 >= count(after_alloc_) || position_after(after_alloc_, mark.allocs + 1) > position) &&
+             (mark.frees + 1 >= count(after_free_) || position_after(after_free_, mark.frees + 1) > position);
     return position;
   }
 
  private:
-  static int64_t count(const std::vector<uint32_t>& behind) { return static_cast<int64_t>(behind.size()); }
-  static uint32_t at(const std::vector<uint32_t>& behind, int64_t n) {
-    return behind[static_cast<size_t>(std::min<int64_t>(n, count(behind) - 1))];
+  static int64_t count(const std::vector<uint32_t>& positions) { return static_cast<int64_t>(positions.size()); }
+  static uint32_t position_after(const std::vector<uint32_t>& positions, int64_t n) {
+    return positions[static_cast<size_t>(std::min<int64_t>(n, count(positions) - 1))];
   }
 
-  std::vector<uint32_t> behind_alloc_ = {0}, behind_free_ = {0};  // [n]: the position after the n-th
+  std::vector<uint32_t> after_alloc_ = {0}, after_free_ = {0};  // [n]: the position after the n-th
 };
 
 std::vector<PlacedMark> place_marks(const Trace& trace, Problems* problems) {
@@ -53,7 +53,7 @@ std::vector<PlacedMark> place_marks(const Trace& trace, Problems* problems) {
   placed.reserve(trace.marks.size());
   for (const Mark& mark : trace.marks) {
     bool exact = false;
-    placed.push_back({placer.place(mark, &exact), &mark});
+    placed.push_back({placer.position_of(mark, &exact), &mark});
     if (!exact)
       problems->add(Problem::mark_misplaced, fmt::format("mark {} says {} allocs, {} frees", mark.sequence, mark.allocs, mark.frees));
   }
@@ -78,13 +78,13 @@ class Timeline {
  public:
   Timeline(const Trace& trace, bool cut_short, Problems* problems) : trace_(trace), problems_(problems), open_(trace, cut_short) {}
 
-  void run(const std::vector<PlacedMark>& marks, Attribution* out, Landmarks* landmarks) {
+  void follow_marks(const std::vector<PlacedMark>& marks, Attribution* out, Landmarks* landmarks) {
     for (const PlacedMark& placed : marks) {
-      close(placed.position, out);
-      apply(*placed.mark, placed.position, out, landmarks);
+      close_span(placed.position, out);
+      apply_mark(*placed.mark, placed.position, out, landmarks);
     }
     if (!open_.empty()) problems_->add(Problem::phase_unbalanced, fmt::format("{} phases never ended", open_.size()));
-    close(static_cast<uint32_t>(trace_.events.size()), out);
+    close_span(static_cast<uint32_t>(trace_.events.size()), out);
     if (out->spans.empty()) out->spans.emplace_back();
   }
 
@@ -94,7 +94,7 @@ class Timeline {
     return completed_ + 1;
   }
 
-  void close(uint32_t position, Attribution* out) {
+  void close_span(uint32_t position, Attribution* out) {
     if (position <= from_) return;
     const Span span{from_, position, open_.phase(), step(), open_.module(), open_.node()};
     if (!out->spans.empty()) {
@@ -109,7 +109,7 @@ class Timeline {
     from_ = position;
   }
 
-  void apply(const Mark& mark, uint32_t position, Attribution* out, Landmarks* landmarks) {
+  void apply_mark(const Mark& mark, uint32_t position, Attribution* out, Landmarks* landmarks) {
     const OpenMarks::Change change = open_.apply(mark, position);
     if (change.unbalanced) {
       const char* what = mark.kind == MarkKind::phase_end ? "phase" : "module";
@@ -145,7 +145,7 @@ class Timeline {
 
 // A run that ended within a step has tensors that wait for a backward, which never begins. The blocks to count are those alive before the
 // exception unwound the stack.
-void add_cut(const Lifetimes& lifetimes, const std::vector<PlacedMark>& marks, Landmarks* landmarks) {
+void add_end_of_cut_run(const Lifetimes& lifetimes, const std::vector<PlacedMark>& marks, Landmarks* landmarks) {
   auto cut = static_cast<uint32_t>(lifetimes.allocated.size());
   for (const PlacedMark& placed : marks) {
     if (placed.mark->kind == MarkKind::exception) cut = placed.position;
@@ -165,19 +165,19 @@ class BlockFinder {
   }
 
   // The block that contains `address` at `position`; invalid when there is none.
-  BlockId holding(uint64_t address, uint32_t position) {
+  BlockId block_at(uint64_t address, uint32_t position) {
     const auto found = by_address_.find(address);
     if (found != by_address_.end()) {
       const auto& list = found->second;  // ascending by birth
       auto at = std::partition_point(list.begin(), list.end(), [&](uint32_t i) { return blocks_[i].alloc_event < position; });
       if (at != list.begin() && blocks_[*std::prev(at)].alive_at(position)) return BlockId(*std::prev(at));
     }
-    return inside(address, position);
+    return block_around(address, position);
   }
 
   // Calls `use` for each block that starts at `address` and is alive at some time between the two positions.
   template <class Use>
-  void starting_at(uint64_t address, uint32_t from, uint32_t to, Use use) const {
+  void each_block_starting_at(uint64_t address, uint32_t from, uint32_t to, Use use) const {
     const auto found = by_address_.find(address);
     if (found == by_address_.end()) return;
     const auto& list = found->second;
@@ -188,7 +188,7 @@ class BlockFinder {
 
  private:
   // Tensors that begin inside a block (views of one flat buffer) are rare, and usually one mark has many of them.
-  BlockId inside(uint64_t address, uint32_t position) {
+  BlockId block_around(uint64_t address, uint32_t position) {
     if (!alive_valid_ || alive_position_ != position) {
       alive_.clear();
       for (uint32_t i = 0; i < blocks_.size() && blocks_[i].alloc_event < position; ++i) {
@@ -229,7 +229,7 @@ struct Rules {
   }
 
   // If tensors of several kinds share a block (flat buffers), the kind with the longest life gives the category.
-  void tensors(BlockFinder* finder, Problems* problems) {
+  void explain_tensors(BlockFinder* finder, Problems* problems) {
     std::unordered_map<int64_t, uint32_t> position_of;
     for (const PlacedMark& placed : marks) position_of.emplace(placed.mark->sequence, placed.position);
     constexpr std::pair<TensorKind, Category> kOrder[] = {{TensorKind::parameter_copy, Category::parameter_copies},
@@ -243,7 +243,7 @@ struct Rules {
         const TensorMark& tensor = trace.tensors[i];
         if (tensor.kind != kind) continue;
         const auto position = position_of.find(tensor.sequence);
-        const BlockId block = position == position_of.end() ? BlockId() : finder->holding(tensor.address, position->second);
+        const BlockId block = position == position_of.end() ? BlockId() : finder->block_at(tensor.address, position->second);
         if (!block.valid()) {
           problems->add(Problem::tensor_without_block,
                         fmt::format("mark {}, {} at {:#x}", tensor.sequence, trace.strings.text(tensor.name), tensor.address));
@@ -264,7 +264,7 @@ struct Rules {
   }
 
   // Both rules read the virtual GPU's log, which has marks of its own that align it with the history.
-  void workspaces_and_copies(const BlockFinder& finder) {
+  void explain_workspaces_and_copies(const BlockFinder& finder) {
     std::unordered_map<uint64_t, uint32_t> position_of;
     for (const PlacedMark& placed : marks) position_of.emplace(static_cast<uint64_t>(placed.mark->sequence), placed.position);
     const auto end = static_cast<uint32_t>(lifetimes.allocated.size());
@@ -287,10 +287,10 @@ struct Rules {
         }
         if (entry.kind != pass) continue;
         if (pass == VgpuEventKind::workspace) {
-          workspace(finder, entry, window_begin, window_end[i + 1]);
+          explain_workspace(finder, entry, window_begin, window_end[i + 1]);
           continue;
         }
-        finder.starting_at(entry.address, window_begin, window_end[i + 1], [&](BlockId id) {
+        finder.each_block_starting_at(entry.address, window_begin, window_end[i + 1], [&](BlockId id) {
           const bool filled = lifetimes.blocks[id.index()].requested_bytes == entry.size_bytes;
           if (filled && holds_inputs(out.blocks[id.index()].phase)) explain(id, Category::inputs);
         });
@@ -300,10 +300,10 @@ struct Rules {
 
   // A library may get a part of a larger workspace: newer releases share one between cuBLAS and cuBLASLt. Several blocks may have had this
   // address in the window; the likeliest is one with exactly this size.
-  void workspace(const BlockFinder& finder, const VgpuEvent& entry, uint32_t window_begin, uint32_t window_end) {
+  void explain_workspace(const BlockFinder& finder, const VgpuEvent& entry, uint32_t window_begin, uint32_t window_end) {
     BlockId best;
     int64_t best_bytes = 0;
-    finder.starting_at(entry.address, window_begin, window_end, [&](BlockId id) {
+    finder.each_block_starting_at(entry.address, window_begin, window_end, [&](BlockId id) {
       const int64_t bytes = lifetimes.blocks[id.index()].requested_bytes;
       if (bytes == entry.size_bytes) explain(id, Category::workspaces);
       if (bytes >= entry.size_bytes && (!best.valid() || bytes < best_bytes)) {
@@ -318,14 +318,14 @@ struct Rules {
     return phase != Phase::model_to_device && phase != Phase::forward && phase != Phase::backward && phase != Phase::optimizer_step;
   }
 
-  void communication() {
+  void explain_communication() {
     for (size_t i = 0; i < lifetimes.blocks.size(); ++i) {
       if (!explained[i] && is_communication(trace, lifetimes.blocks[i].stack))
         explain(BlockId(static_cast<int64_t>(i)), Category::communication);
     }
   }
 
-  void activations() {
+  void explain_activations() {
     for (size_t i = 0; i < lifetimes.blocks.size(); ++i) {
       if (explained[i]) continue;
       const Block& block = lifetimes.blocks[i];
@@ -353,7 +353,7 @@ struct Rules {
     return at != list.end() && at->first <= block.alloc_event && block.alive_at(at->second);
   }
 
-  void intermediate_gradients() {
+  void explain_intermediate_gradients() {
     const std::vector<uint32_t>& begins = landmarks.node_begins;
     for (size_t i = 0; i < lifetimes.blocks.size(); ++i) {
       if (explained[i] || out.blocks[i].phase != Phase::backward) continue;
@@ -363,7 +363,7 @@ struct Rules {
     }
   }
 
-  void temporaries() {
+  void explain_temporaries() {
     for (size_t i = 0; i < lifetimes.blocks.size(); ++i) {
       const Phase phase = out.blocks[i].phase;
       const bool in_step = phase == Phase::forward || phase == Phase::loss || phase == Phase::backward || phase == Phase::optimizer_step ||
@@ -381,9 +381,9 @@ Attribution attribute(const Trace& trace, const Lifetimes& lifetimes, Problems* 
   const std::vector<PlacedMark> marks = place_marks(trace, problems);
   const std::string& reason = trace.end.reason;
   const bool cut_short = reason != "steps" && reason != "script_end";
-  Timeline(trace, cut_short, problems).run(marks, &out, &landmarks);
+  Timeline(trace, cut_short, problems).follow_marks(marks, &out, &landmarks);
   out.forward_ends = landmarks.outer_forward_ends;
-  if (cut_short) add_cut(lifetimes, marks, &landmarks);
+  if (cut_short) add_end_of_cut_run(lifetimes, marks, &landmarks);
 
   out.blocks.resize(lifetimes.blocks.size());
   size_t span = 0;
@@ -396,12 +396,12 @@ Attribution attribute(const Trace& trace, const Lifetimes& lifetimes, Problems* 
   if (trace.header.source == "snapshot") return out;
   BlockFinder finder(lifetimes.blocks);
   Rules rules{trace, lifetimes, marks, landmarks, out, std::vector<bool>(lifetimes.blocks.size(), false)};
-  rules.tensors(&finder, problems);
-  rules.workspaces_and_copies(finder);
-  rules.communication();
-  rules.activations();
-  rules.intermediate_gradients();
-  rules.temporaries();
+  rules.explain_tensors(&finder, problems);
+  rules.explain_workspaces_and_copies(finder);
+  rules.explain_communication();
+  rules.explain_activations();
+  rules.explain_intermediate_gradients();
+  rules.explain_temporaries();
   return out;
 }
 
@@ -410,7 +410,7 @@ std::vector<uint32_t> mark_positions(const Trace& trace) {
   std::vector<uint32_t> out;
   out.reserve(trace.marks.size());
   bool exact = false;
-  for (const Mark& mark : trace.marks) out.push_back(placer.place(mark, &exact));
+  for (const Mark& mark : trace.marks) out.push_back(placer.position_of(mark, &exact));
   return out;
 }
 

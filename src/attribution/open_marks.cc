@@ -38,17 +38,17 @@ OpenMarks::Change OpenMarks::apply(const Mark& mark, uint32_t position) {
     case MarkKind::phase_end:
       return end_phase(mark.phase);
     case MarkKind::module_begin:
-      if (known(mark.module)) modules_.push_back(mark.module);
+      if (is_registered(mark.module)) modules_.push_back(mark.module);
       return {};
     case MarkKind::module_end: {
       // After an exception inside a module, the modules inside it are still open: closes these too.
       const auto found = std::find(modules_.rbegin(), modules_.rend(), mark.module);
-      if (found == modules_.rend()) return {known(mark.module), {}};
+      if (found == modules_.rend()) return {is_registered(mark.module), {}};
       modules_.erase(std::prev(found.base()), modules_.end());
       return {};
     }
     case MarkKind::module_backward:
-      backward_module_ = known(mark.module) ? mark.module : ModuleId();
+      backward_module_ = is_registered(mark.module) ? mark.module : ModuleId();
       backward_node_ = mark.text;
       return {};
     case MarkKind::exception:  // the stack was unwound, so nothing is open any more

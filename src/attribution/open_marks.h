@@ -41,7 +41,7 @@ class OpenMarks {
     uint32_t begin;
   };
 
-  bool known(ModuleId id) const { return id.valid() && id.index() < module_count_; }
+  bool is_registered(ModuleId id) const { return id.valid() && id.index() < module_count_; }
   Change end_phase(MarkedPhase phase);
 
   size_t module_count_;

@@ -38,7 +38,7 @@ class Finder {
         operators.empty() ? 0 : static_cast<uint32_t>(std::max_element(operators.begin(), operators.end()) - operators.begin());
   }
 
-  void add(std::vector<PhaseWindow>* list, Phase phase, SpanIndex i) {
+  void add_window(std::vector<PhaseWindow>* list, Phase phase, SpanIndex i) {
     const ProfileSpan& span = trace_.spans[i];
     if (!list->empty() && span.begin_ns < list->back().end_ns && list->back().span != kNoSpan) return;  // lies inside the last one
     list->push_back({phase, 0, span.begin_ns, span.end_ns, i});
@@ -49,16 +49,16 @@ class Finder {
     const std::string_view name = trace_.strings.text(span.name);
     switch (span.kind) {
       case SpanKind::annotation:
-        if (name.starts_with("Optimizer.step#")) add(&out_.optimizer_steps, Phase::optimizer_step, i);
-        if (name.starts_with("Optimizer.zero_grad#")) add(&out_.zero_grads, Phase::zero_grad, i);
-        if (name.starts_with("enumerate(DataLoader)#") || name.starts_with("dataloader.__next__")) add(&out_.data, Phase::data, i);
+        if (name.starts_with("Optimizer.step#")) add_window(&out_.optimizer_steps, Phase::optimizer_step, i);
+        if (name.starts_with("Optimizer.zero_grad#")) add_window(&out_.zero_grads, Phase::zero_grad, i);
+        if (name.starts_with("enumerate(DataLoader)#") || name.starts_with("dataloader.__next__")) add_window(&out_.data, Phase::data, i);
         if (name.starts_with("gpucast.")) gpucast_mark(name, i);
         break;
       case SpanKind::module:
         out_.modules = true;
         break;
       case SpanKind::function:
-        if (is_backward_call(name)) add(&calls_, Phase::backward, i);
+        if (is_backward_call(name)) add_window(&calls_, Phase::backward, i);
         break;
       case SpanKind::op:
         if (is_autograd_node(name)) engine_.push_back(i);
@@ -69,12 +69,12 @@ class Finder {
   void gpucast_mark(std::string_view name, SpanIndex i) {
     out_.gpucast_marks = true;
     if (name.starts_with("gpucast.forward#")) {
-      add(&out_.forwards, Phase::forward, i);
+      add_window(&out_.forwards, Phase::forward, i);
       marked_forward_ = true;
     }
-    if (name.starts_with("gpucast.backward#")) add(&out_.backwards, Phase::backward, i);
-    if (name == "gpucast.to_device#module") add(&moves_, Phase::model_to_device, i);
-    if (name == "gpucast.to_device#tensor" || name == "gpucast.on_device") add(&out_.to_device, Phase::data, i);
+    if (name.starts_with("gpucast.backward#")) add_window(&out_.backwards, Phase::backward, i);
+    if (name == "gpucast.to_device#module") add_window(&moves_, Phase::model_to_device, i);
+    if (name == "gpucast.to_device#tensor" || name == "gpucast.on_device") add_window(&out_.to_device, Phase::data, i);
   }
 
   // Groups autograd's nodes that have no optimizer, data, module or other forward between them. Backward runs nodes from the last made to
@@ -118,7 +118,7 @@ class Finder {
       bool outermost = true;
       for (SpanIndex up = tree_.parent[i]; up != kNoSpan && outermost; up = tree_.parent[up])
         outermost = trace_.spans[up].kind != SpanKind::module;
-      if (outermost) add(&out_.forwards, Phase::forward, i);
+      if (outermost) add_window(&out_.forwards, Phase::forward, i);
     }
   }
 

@@ -17,17 +17,17 @@ static_assert(kCategories == static_cast<size_t>(Category::count_));
 using RowIndex = int32_t;
 constexpr RowIndex kNoRow = -1;
 
-void add(BreakdownFigure* figure, const Block& block, int64_t sign) {
+void add_block(BreakdownFigure* figure, const Block& block, int64_t sign) {
   figure->allocated_bytes += sign * block.size_bytes;
   figure->requested_bytes += sign * block.requested_bytes;
 }
 
-void add(BreakdownFigures* figures, Category category, const Block& block, int64_t sign = 1) {
-  add(&figures->categories[static_cast<size_t>(category)], block, sign);
-  add(&figures->total, block, sign);
+void add_block(BreakdownFigures* figures, Category category, const Block& block, int64_t sign = 1) {
+  add_block(&figures->categories[static_cast<size_t>(category)], block, sign);
+  add_block(&figures->total, block, sign);
 }
 
-void raise(BreakdownFigure* highest, const BreakdownFigure& now) {
+void raise_to(BreakdownFigure* highest, const BreakdownFigure& now) {
   highest->allocated_bytes = std::max(highest->allocated_bytes, now.allocated_bytes);
   highest->requested_bytes = std::max(highest->requested_bytes, now.requested_bytes);
 }
@@ -38,7 +38,7 @@ struct Rows {
   std::vector<RowIndex> of_block;
 };
 
-Rows flat(size_t blocks) {
+Rows rows_without_blocks(size_t blocks) {
   Rows out;
   out.of_block.resize(blocks, kNoRow);
   return out;
@@ -47,7 +47,7 @@ Rows flat(size_t blocks) {
 // Rows by a key of the block, in order of the key.
 template <class Key, class KeyOf, class NameOf>
 Rows rows_by(const Facts& facts, KeyOf key_of, NameOf name_of) {
-  Rows out = flat(facts.lifetimes.blocks.size());
+  Rows out = rows_without_blocks(facts.lifetimes.blocks.size());
   std::map<Key, RowIndex> rows;
   for (size_t i = 0; i < out.of_block.size(); ++i) rows.emplace(key_of(i), kNoRow);
   for (auto& [key, row] : rows) {
@@ -82,7 +82,7 @@ Rows by_operator(const Facts& facts) {
 // Parameters, buffers and inputs by their name; gradients and optimizer state by their parameter's name. In order of first appearance.
 Rows by_tensor(const Facts& facts) {
   const Trace& trace = facts.trace;
-  Rows out = flat(facts.lifetimes.blocks.size());
+  Rows out = rows_without_blocks(facts.lifetimes.blocks.size());
   std::unordered_map<std::string_view, RowIndex> rows;
   const auto row = [&](std::string_view name) {
     const auto [at, fresh] = rows.try_emplace(name, static_cast<RowIndex>(out.rows.size()));
@@ -125,12 +125,12 @@ class ModuleRows {
   explicit ModuleRows(const Facts& facts) : trace_(facts.trace), facts_(facts), nodes_(trace_.modules.size()) {}
 
   Rows rows() {
-    Rows out = flat(facts_.lifetimes.blocks.size());
+    Rows out = rows_without_blocks(facts_.lifetimes.blocks.size());
     bool outside = false;
     for (size_t i = 0; i < out.of_block.size(); ++i) {
       const ModuleId module = module_of(i);
       if (module.valid()) {
-        use(module);
+        mark_used(module);
         nodes_[module.index()].owns = true;
       } else {
         outside = true;
@@ -143,7 +143,7 @@ class ModuleRows {
       const ModuleId parent = parent_of(ModuleId(static_cast<int64_t>(i)));
       (parent.valid() ? children[parent.index()] : roots).emplace_back(static_cast<int64_t>(i));
     }
-    for (const ModuleId root : roots) put(root, kNoRow, children, &out);
+    for (const ModuleId root : roots) add_module_tree(root, kNoRow, children, &out);
     RowIndex outside_row = kNoRow;
     if (outside) {
       outside_row = static_cast<RowIndex>(out.rows.size());
@@ -162,28 +162,29 @@ class ModuleRows {
     RowIndex row = kNoRow;  // the row of its own blocks
   };
 
-  ModuleId module_of(size_t block) const { return known(facts_.attribution.blocks[block].module); }
-  ModuleId known(ModuleId id) const { return id.valid() && id.index() < trace_.modules.size() ? id : ModuleId(); }
+  ModuleId module_of(size_t block) const { return id_if_registered(facts_.attribution.blocks[block].module); }
+  ModuleId id_if_registered(ModuleId id) const { return id.valid() && id.index() < trace_.modules.size() ? id : ModuleId(); }
 
   // In a damaged capture a module may be its own ancestor, so a parent is used only if it was registered earlier.
   ModuleId parent_of(ModuleId id) const {
-    const ModuleId parent = known(trace_.modules[id.index()].parent);
+    const ModuleId parent = id_if_registered(trace_.modules[id.index()].parent);
     return parent != id && !loops(id) ? parent : ModuleId();
   }
 
   bool loops(ModuleId id) const {
     size_t steps = 0;
-    for (ModuleId up = known(trace_.modules[id.index()].parent); up.valid(); up = known(trace_.modules[up.index()].parent)) {
+    for (ModuleId up = id_if_registered(trace_.modules[id.index()].parent); up.valid();
+         up = id_if_registered(trace_.modules[up.index()].parent)) {
       if (up == id || ++steps > trace_.modules.size()) return true;
     }
     return false;
   }
 
-  void use(ModuleId id) {
+  void mark_used(ModuleId id) {
     for (; id.valid() && !nodes_[id.index()].used; id = parent_of(id)) nodes_[id.index()].used = true;
   }
 
-  void put(ModuleId root, RowIndex above, const std::vector<std::vector<ModuleId>>& children, Rows* out) {
+  void add_module_tree(ModuleId root, RowIndex above, const std::vector<std::vector<ModuleId>>& children, Rows* out) {
     struct Waiting {
       ModuleId module;
       RowIndex parent;
@@ -223,10 +224,10 @@ void fill_moment(const Facts& facts, uint32_t position, Instant moment, std::vec
   for (size_t i = 0; i < blocks.size() && blocks[i].alloc_event <= position; ++i) {
     if (!blocks[i].alive_at(position)) continue;
     const Category category = facts.attribution.blocks[i].category;
-    add(total, category, blocks[i]);
+    add_block(total, category, blocks[i]);
     for (Rows& grouping : *groupings) {
       for (RowIndex row = grouping.of_block[i]; row != kNoRow; row = grouping.rows[static_cast<size_t>(row)].parent) {
-        add(&grouping.rows[static_cast<size_t>(row)].moments[static_cast<size_t>(moment)], category, blocks[i]);
+        add_block(&grouping.rows[static_cast<size_t>(row)].moments[static_cast<size_t>(moment)], category, blocks[i]);
       }
     }
   }
@@ -244,12 +245,12 @@ void fill_maximum(const Facts& facts, std::vector<Rows>* groupings, BreakdownFig
   BreakdownFigures total_now;
   constexpr auto kMaximum = static_cast<size_t>(Instant::maximum);
   const auto change = [](BreakdownFigures* running, BreakdownFigures* highest, Category category, const Block& block, int64_t sign) {
-    add(running, category, block, sign);
+    add_block(running, category, block, sign);
     if (sign < 0) return;
-    raise(&highest->categories[static_cast<size_t>(category)], running->categories[static_cast<size_t>(category)]);
-    raise(&highest->total, running->total);
+    raise_to(&highest->categories[static_cast<size_t>(category)], running->categories[static_cast<size_t>(category)]);
+    raise_to(&highest->total, running->total);
   };
-  const auto all = [&](size_t i, int64_t sign) {
+  const auto change_all_rows = [&](size_t i, int64_t sign) {
     const Category category = facts.attribution.blocks[i].category;
     change(&total_now, total, category, blocks[i], sign);
     for (size_t g = 0; g < groupings->size(); ++g) {
@@ -261,10 +262,10 @@ void fill_maximum(const Facts& facts, std::vector<Rows>* groupings, BreakdownFig
     }
   };
   size_t next = 0;
-  for (; next < blocks.size() && blocks[next].before_start; ++next) all(next, +1);
+  for (; next < blocks.size() && blocks[next].before_start; ++next) change_all_rows(next, +1);
   for (uint32_t event = 0; event < freed_by.size(); ++event) {
-    for (; next < blocks.size() && blocks[next].alloc_event == event; ++next) all(next, +1);
-    if (freed_by[event] != UINT32_MAX) all(freed_by[event], -1);
+    for (; next < blocks.size() && blocks[next].alloc_event == event; ++next) change_all_rows(next, +1);
+    if (freed_by[event] != UINT32_MAX) change_all_rows(freed_by[event], -1);
   }
 }
 
@@ -273,10 +274,10 @@ std::optional<uint32_t> forward_end(const Facts& facts) {
   const std::vector<uint32_t>& ends = facts.attribution.forward_ends;
   if (ends.empty()) return std::nullopt;
   const Peak& peak = facts.lifetimes.peak_allocated;
-  const auto behind = std::upper_bound(ends.begin(), ends.end(), peak.event);
+  const auto after = std::upper_bound(ends.begin(), ends.end(), peak.event);
   const bool in_forward = span_of_event(facts.attribution, peak.event).phase == Phase::forward;
-  if (behind == ends.begin() || (in_forward && behind != ends.end())) return *behind;
-  return *std::prev(behind);
+  if (after == ends.begin() || (in_forward && after != ends.end())) return *after;
+  return *std::prev(after);
 }
 
 void sort_by_peak(Rows* grouping) {

@@ -60,7 +60,7 @@ DiffRow new_row(const OwnRow& own, DiffPresence presence) {
   return row;
 }
 
-void add(const CategoryBytesOfRow& bytes, int64_t DiffBytes::*side, DiffRow* row) {
+void add_bytes(const CategoryBytesOfRow& bytes, int64_t DiffBytes::*side, DiffRow* row) {
   for (size_t c = 0; c < kCategories; ++c) {
     row->categories[c].*side += bytes[c];
     row->total.*side += bytes[c];
@@ -81,7 +81,7 @@ void add_unmatched(const std::vector<OwnRow>& rows, const std::map<Key, size_t>&
       ++(*out)[at].modules_below;
     }
     row_of[own.key] = at;
-    add(own.bytes, side, &(*out)[at]);
+    add_bytes(own.bytes, side, &(*out)[at]);
   }
 }
 
@@ -93,8 +93,8 @@ std::vector<DiffRow> compare_rows(const std::vector<BreakdownRow>& before_rows, 
     const auto other = in_before.find(own.key);
     if (other == in_before.end()) continue;
     DiffRow row = new_row(own, DiffPresence::both);
-    add(before[other->second].bytes, &DiffBytes::before_bytes, &row);
-    add(own.bytes, &DiffBytes::after_bytes, &row);
+    add_bytes(before[other->second].bytes, &DiffBytes::before_bytes, &row);
+    add_bytes(own.bytes, &DiffBytes::after_bytes, &row);
     out.push_back(std::move(row));
   }
   add_unmatched(before, in_after, DiffPresence::gone, &DiffBytes::before_bytes, &out);

@@ -46,7 +46,7 @@ struct Options {
 class Lines {
  public:
   ~Lines() { flush(); }
-  fmt::memory_buffer& next() {
+  fmt::memory_buffer& buffer_for_line() {
     if (out_.size() > (1U << 16)) flush();
     return out_;
   }
@@ -64,7 +64,7 @@ void print_launches(const std::string& path, const OccupancyCard& card) {
   read_launches(path, [&](const KernelLaunch& launch) {
     const Occupancy of = occupancy(card, launch.kernel, launch.launch);
     const KinetoOccupancy kineto = kineto_occupancy(card, launch.kernel, launch.launch);
-    fmt::format_to(std::back_inserter(lines.next()),
+    fmt::format_to(std::back_inserter(lines.buffer_for_line()),
                    "{{\"blocks_per_sm\":{},\"warps_per_sm\":{},\"limit\":\"{}\",\"theoretical\":{},\"achieved\":{},\"sm_active\":{},"
                    "\"waves\":{},\"tail\":{},\"kineto\":{{\"blocks_per_sm\":{},\"warps_per_sm\":{},\"percent\":{}}}}}\n",
                    of.resident.blocks, of.warps, occupancy_limit_name(of.resident.limit), of.theoretical, of.achieved, of.sm_active,
@@ -83,7 +83,7 @@ void print_kernels(const std::string& wheel, const Gpu& gpu) {
   Lines lines;
   for (const KernelTable::Row& row : read.kernels.rows()) {
     const std::string name(read.kernels.name(row));
-    fmt::format_to(std::back_inserter(lines.next()),
+    fmt::format_to(std::back_inserter(lines.buffer_for_line()),
                    "{{\"kernel\":{},\"name\":{},\"registers\":{},\"static_shared_bytes\":{},\"local_bytes\":{}}}\n", Json(name).dump(),
                    Json(demangled(name)).dump(), row.resources.registers, row.resources.static_shared_bytes, row.resources.local_bytes);
   }

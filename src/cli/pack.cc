@@ -64,7 +64,7 @@ File open_output(const std::string& path) {
   return out;
 }
 
-int run(const Options& options) {
+int run_pack(const Options& options) {
   pack::PackOptions wanted;
   const Manifest* manifest = options.to.empty() ? nullptr : &manifest_of(options.to);
   wanted.policy = &pack::find_policy(options.policy);
@@ -109,7 +109,7 @@ void declare_pack(Arguments& arguments) {
   arguments.option("--image", &options->manifest.image, "with --to: the image of the jobs' containers");
   arguments.option("--queue", &options->manifest.queue, "with --to: the scheduler's queue or partition");
   arguments.option("-o,--output", &options->output, "write the plan there, not to standard output");
-  arguments.action([options] { return run(*options); });
+  arguments.action([options] { return run_pack(*options); });
 }
 
 }  // namespace gpucast::cli

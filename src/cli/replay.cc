@@ -66,7 +66,7 @@ std::string torch_message(const OutOfMemory& details) {
 class Places {
  public:
   explicit Places(const std::optional<Trace>& trace) : trace_(trace) {}
-  Place of(int64_t event) {
+  Place find_place(int64_t event) {
     Place place;
     place.event = event;
     if (!trace_) return place;
@@ -257,7 +257,7 @@ class Command {
     ReplayOomReport out;
     out.recorded = recorded;
     out.stopped = settings.stop_at_oom && !recorded;
-    out.place = places_.of(first.event);
+    out.place = places_.find_place(first.event);
     out.requested_bytes = history.ops[static_cast<size_t>(first.op)].size_bytes;
     out.segment_bytes = details.requested_bytes;
     out.free_bytes = details.device_free_bytes;

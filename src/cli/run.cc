@@ -178,8 +178,7 @@ int run_on_clock(const Options& options, const run::RunSettings& settings) {
   return run::run_with_clock(settings, options.warp, read_constants(""));
 }
 
-int run(const Options& options, JobResult* job) {
-  check_confidence(options.confidence);
+run::RunSettings settings_of(const Options& options) {
   run::RunSettings settings;
   if (!options.adopt.empty()) settings.adopted = parse_adopted(options.adopt);
   settings.gpu_chosen = !options.gpu.empty();
@@ -194,6 +193,111 @@ int run(const Options& options, JobResult* job) {
   settings.measure_loader = options.measure_loader;
   settings.command = options.command;
   apply_what_ifs(options, &settings);
+  return settings;
+}
+
+// The captures of a run and how it went.
+struct Captures {
+  std::vector<std::unique_ptr<run::CaptureFile>> outputs;  // a file that is not kept is removed with its entry
+  std::vector<std::string> files;
+  int worst = kExitYes;  // kExitNo: ran out of memory under --enforce-capacity
+  bool failed = false;   // the job, or a part of it, failed
+  bool kept = false;     // the files stay after the run
+};
+
+// Prints and notes how the captured processes ended, and which ranks were lost.
+void note_failures(const Options& options, const run::RunSettings& settings, const run::SessionResult& result,
+                   const std::vector<run::CapturedProcess>& captured, Captures* out, JobResult* job) {
+  for (const auto& process : captured) {
+    if (!job->error) job->error = run::explain_captured(process, result.command, options.timeout_s, settings.steps);
+    if (!run::say_if_failed(process, result.command)) continue;
+    out->kept = out->kept || !options.as_job;  // a batch would leave many files
+    if (settings.enforce_capacity && run::ran_out_of_memory(process)) {
+      out->worst = std::max<int>(out->worst, kExitNo);
+    } else {
+      out->failed = true;
+    }
+  }
+  for (const auto& process : result.command.processes) {
+    if (!run::is_lost_rank(process, captured)) continue;
+    const std::string what = fmt::format("rank {} died before its capture was written", process.rank);
+    say("gpucast: {}\n", what);
+    if (!job->error) job->error = run::RunError("killed", Error(what));
+    out->failed = true;
+  }
+}
+
+// Runs the command and writes its captures. False: interrupted.
+bool run_and_capture(const Options& options, const std::string& program, run::RunSettings settings, Captures* out, JobResult* job) {
+  const std::string libraries = run::library_folder();
+  out->kept = !options.output.empty();
+  out->outputs.push_back(std::make_unique<run::CaptureFile>(options.output, options.force));
+  const run::SessionFolder session;
+  std::optional<run::CleanUpWhenKilled> clean_up;  // a batch cleans up after its own runs
+  if (!options.as_job) clean_up.emplace(session.path, out->outputs.front()->path());
+  const auto start = std::chrono::steady_clock::now();
+  const auto result = run::run_session(session, program, libraries, settings);
+  settings.run_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  job->printed_bytes = size_of_standard_error();
+  if (!result) return false;
+  std::vector<run::CapturedProcess> captured = result->captured;
+  if (captured.empty()) {
+    const run::RunError why = run::explain_nothing(result->command, options.timeout_s, options.gpus);
+    captured = partial_captures_of_killed(*result, session.path);
+    if (captured.empty() || options.as_job) throw why;
+    say("gpucast: {}; the report is of what the virtual GPU's own log knows\n", why.what());
+    out->failed = true;
+  }
+  note_failures(options, settings, *result, captured, out, job);
+  const auto paths = run::capture_paths(options.output, captured);
+  for (size_t i = 0; i < captured.size(); ++i) {
+    // The first one has the requested name, and was made before the run.
+    if (i > 0) out->outputs.push_back(std::make_unique<run::CaptureFile>(options.output.empty() ? "" : paths[i], options.force));
+    run::CaptureFile& output = *out->outputs[i];
+    output.assemble(session.path, captured[i], settings,
+                    {result->command.exit_code.value_or(0), run::failed_ranks(result->command, captured, captured[i].pid)});
+    out->files.push_back(out->kept ? output.keep() : output.path());
+  }
+  return true;
+}
+
+// Fills the report of a batch's job. Returns the job's exit code.
+int report_to_job(const Options& options, const Captures& captures, JobResult* job) {
+  const Prediction prediction = predict_job(captures.files, captures.kept, options.confidence);
+  job->report = json_report(prediction);
+  const bool timed_out = job->error && job->error->code == "timeout";
+  const int exit_code = captures.failed || timed_out ? kExitFailed : std::max<int>(captures.worst, exit_code_of(prediction.verdict));
+  if (exit_code == kExitFailed && !job->error)
+    job->error = run::RunError("no_verdict", Error("there is nothing to judge: see the report's warnings"));
+  return exit_code;
+}
+
+// Prints the report. Returns the exit code.
+int report_to_user(const Options& options, Captures* captures) {
+  int answer = kExitYes;
+  bool reader_gone = false;
+  try {
+    const Prediction prediction = predict_job(captures->files, captures->kept, options.confidence);
+    const std::string judged = !captures->kept    ? ""
+                               : prediction.ranks ? prediction.ranks->lines[prediction.ranks->judged].capture_path
+                                                  : captures->files.front();
+    answer = report(prediction, options.format == "json" ? Format::json : Format::text, judged);
+    reader_gone = std::fflush(stdout) != 0 && errno == EPIPE;
+  } catch (const std::system_error& error) {
+    if (error.code() != std::errc::broken_pipe) throw;
+    reader_gone = true;
+  }
+  if (reader_gone) {  // `| head`: all our files are removed, so end by SIGPIPE as other commands do
+    captures->outputs.clear();
+    std::signal(SIGPIPE, SIG_DFL);
+    std::raise(SIGPIPE);
+  }
+  return captures->failed ? kExitFailed : std::max(captures->worst, answer);
+}
+
+int run_command(const Options& options, JobResult* job) {
+  check_confidence(options.confidence);
+  run::RunSettings settings = settings_of(options);
   if (options.real_time || options.warp) return run_on_clock(options, settings);
   std::string program = run::find_program(options.command.front());
   if (options.world_size > 0) {
@@ -202,95 +306,18 @@ int run(const Options& options, JobResult* job) {
   } else if (options.ranks != kFirstRank) {
     throw Error("--ranks says which ranks of a larger job run", "", "say how many it has: --world-size N");
   }
-  const std::string libraries = run::library_folder();
   const run::NoSigpipe no_sigpipe;
-
-  std::vector<std::string> files;
-  std::vector<run::CapturedProcess> captured;
-  std::vector<std::unique_ptr<run::CaptureFile>> outputs;
-  outputs.push_back(std::make_unique<run::CaptureFile>(options.output, options.force));
-  int worst = kExitYes;
-  bool failed = false, kept = !options.output.empty();
-  {
-    const run::SessionFolder session;
-    std::optional<run::CleanUpWhenKilled> clean_up;  // a batch cleans up after its own runs
-    if (!options.as_job) clean_up.emplace(session.path, outputs.front()->path());
-    const auto start = std::chrono::steady_clock::now();
-    const auto result = run::run_session(session, program, libraries, settings);
-    settings.run_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    job->printed_bytes = size_of_standard_error();
-    if (!result) return kExitInterrupted;
-    captured = result->captured;
-    if (captured.empty()) {
-      const run::RunError why = run::explain_nothing(result->command, options.timeout_s, options.gpus);
-      captured = partial_captures_of_killed(*result, session.path);
-      if (captured.empty() || options.as_job) throw why;
-      say("gpucast: {}; the report is of what the virtual GPU's own log knows\n", why.what());
-      failed = true;
-    }
-
-    for (const auto& process : captured) {
-      if (!job->error) job->error = run::explain_captured(process, result->command, options.timeout_s, settings.steps);
-      if (!run::say_if_failed(process, result->command)) continue;
-      kept = kept || !options.as_job;  // a batch would leave many files
-      if (settings.enforce_capacity && run::ran_out_of_memory(process)) {
-        worst = std::max<int>(worst, kExitNo);
-      } else {
-        failed = true;
-      }
-    }
-    for (const auto& process : result->command.processes) {
-      if (!run::is_lost_rank(process, captured)) continue;
-      const std::string what = fmt::format("rank {} died before its capture was written", process.rank);
-      say("gpucast: {}\n", what);
-      if (!job->error) job->error = run::RunError("killed", Error(what));
-      failed = true;
-    }
-    const auto paths = run::capture_paths(options.output, captured);
-    for (size_t i = 0; i < captured.size(); ++i) {
-      // The first one has the requested name, and was made before the run.
-      if (i > 0) outputs.push_back(std::make_unique<run::CaptureFile>(options.output.empty() ? "" : paths[i], options.force));
-      outputs[i]->assemble(session.path, captured[i], settings,
-                           {result->command.exit_code.value_or(0), run::failed_ranks(result->command, captured, captured[i].pid)});
-      files.push_back(kept ? outputs[i]->keep() : outputs[i]->path());
-    }
-  }
-  for (const auto& file : files) {
-    if (!kept || options.temporary) continue;
-    if (failed) {
+  Captures captures;
+  if (!run_and_capture(options, program, settings, &captures, job)) return kExitInterrupted;
+  for (const auto& file : captures.files) {
+    if (!captures.kept || options.temporary) continue;
+    if (captures.failed) {
       say("gpucast: the capture up to there is in {}\n", file);
     } else {
       say("gpucast: the capture is in {}\n", file);
     }
   }
-  int answer = kExitYes;
-  bool reader_gone = false;
-  if (options.as_job) {
-    const Prediction prediction = predict_job(files, kept, options.confidence);
-    job->report = json_report(prediction);
-    const bool timed_out = job->error && job->error->code == "timeout";
-    const int exit_code = failed || timed_out ? kExitFailed : std::max<int>(worst, exit_code_of(prediction.verdict));
-    if (exit_code == kExitFailed && !job->error)
-      job->error = run::RunError("no_verdict", Error("there is nothing to judge: see the report's warnings"));
-    return exit_code;
-  }
-  try {
-    const Prediction prediction = predict_job(files, kept, options.confidence);
-    const std::string judged = !kept              ? ""
-                               : prediction.ranks ? prediction.ranks->lines[prediction.ranks->judged].capture_path
-                                                  : files.front();
-    answer = report(prediction, options.format == "json" ? Format::json : Format::text, judged);
-    reader_gone = std::fflush(stdout) != 0 && errno == EPIPE;
-  } catch (const std::system_error& error) {
-    if (error.code() != std::errc::broken_pipe) throw;
-    reader_gone = true;
-  }
-  if (reader_gone) {  // `| head`: all our files are removed, so end by SIGPIPE as other commands do
-    outputs.clear();
-    std::signal(SIGPIPE, SIG_DFL);
-    std::raise(SIGPIPE);
-  }
-  return failed ? kExitFailed : std::max(worst, answer);
+  return options.as_job ? report_to_job(options, captures, job) : report_to_user(options, &captures);
 }
 
 // `run` as one job of a batch. Differs only in its standard output: {"exit_code", "report", "error", "printed_bytes"}.
@@ -299,7 +326,7 @@ int run_as_job(const Options& options) {
   int exit_code = kExitFailed;
   std::exception_ptr thrown;
   try {
-    exit_code = run(options, &job);
+    exit_code = run_command(options, &job);
   } catch (const run::RunError& error) {
     job.error = error;
     thrown = std::current_exception();
@@ -394,7 +421,7 @@ void declare_run(Arguments& arguments) {
   arguments.command(&options.command);
   arguments.action([] {
     JobResult unused;
-    return options.as_job ? run_as_job(options) : run(options, &unused);
+    return options.as_job ? run_as_job(options) : run_command(options, &unused);
   });
 }
 

@@ -13,7 +13,7 @@ namespace {
 // The reserved address ranges.
 class Ranges {
  public:
-  void add(uint64_t address, int64_t bytes, bool expandable) {
+  void add_range(uint64_t address, int64_t bytes, bool expandable) {
     if (bytes <= 0) return;
     auto at = ranges_.insert_or_assign(address, Range{bytes, expandable}).first;
     if (!expandable) return;
@@ -30,7 +30,7 @@ class Ranges {
     }
   }
 
-  void remove(uint64_t address, int64_t bytes) {
+  void remove_range(uint64_t address, int64_t bytes) {
     auto at = ranges_.upper_bound(address);
     if (at == ranges_.begin()) return;
     --at;
@@ -42,7 +42,7 @@ class Ranges {
     if (stop < end) ranges_[stop] = {static_cast<int64_t>(end - stop), expandable};
   }
 
-  std::vector<SegmentFilling> take() const {
+  std::vector<SegmentFilling> segments() const {
     std::vector<SegmentFilling> out;
     out.reserve(ranges_.size());
     for (const auto& [address, range] : ranges_) out.push_back({address, range.bytes, {}, {}});
@@ -61,12 +61,13 @@ class Ranges {
 
 Ranges ranges_at(const Facts& facts, uint32_t position) {
   Ranges ranges;
-  for (const SnapshotSegment& segment : facts.start.segments) ranges.add(segment.address, segment.size_bytes, segment.expandable);
+  for (const SnapshotSegment& segment : facts.start.segments) ranges.add_range(segment.address, segment.size_bytes, segment.expandable);
   for (uint32_t i = 0; i < position; ++i) {
     const AllocatorEvent& event = facts.trace.events[i];
-    if (event.kind == EventKind::segment_alloc) ranges.add(event.address, event.size_bytes, false);
-    if (event.kind == EventKind::segment_map) ranges.add(event.address, event.size_bytes, true);
-    if (event.kind == EventKind::segment_free || event.kind == EventKind::segment_unmap) ranges.remove(event.address, event.size_bytes);
+    if (event.kind == EventKind::segment_alloc) ranges.add_range(event.address, event.size_bytes, false);
+    if (event.kind == EventKind::segment_map) ranges.add_range(event.address, event.size_bytes, true);
+    if (event.kind == EventKind::segment_free || event.kind == EventKind::segment_unmap)
+      ranges.remove_range(event.address, event.size_bytes);
   }
   return ranges;
 }
@@ -74,7 +75,7 @@ Ranges ranges_at(const Facts& facts, uint32_t position) {
 }  // namespace
 
 std::vector<SegmentFilling> segments_at(const Analysis& analysis, uint32_t position) {
-  std::vector<SegmentFilling> segments = ranges_at(*analysis.facts, position).take();
+  std::vector<SegmentFilling> segments = ranges_at(*analysis.facts, position).segments();
   const std::vector<Block>& blocks = analysis.facts->lifetimes.blocks;
   std::vector<uint32_t> alive;
   for (size_t i = 0; i < blocks.size(); ++i) {
@@ -84,8 +85,8 @@ std::vector<SegmentFilling> segments_at(const Analysis& analysis, uint32_t posit
   size_t next = 0;
   for (SegmentFilling& segment : segments) {
     const uint64_t end = segment.address + static_cast<uint64_t>(segment.bytes);
-    while (next < alive.size() && blocks[alive[next]].address < segment.address)
-      ++next;  // a block outside of all segments, in a damaged capture
+    // In a damaged capture, blocks may be outside of all segments.
+    while (next < alive.size() && blocks[alive[next]].address < segment.address) ++next;
     uint64_t filled = segment.address;
     for (; next < alive.size() && blocks[alive[next]].address < end; ++next) {
       const Block& block = blocks[alive[next]];

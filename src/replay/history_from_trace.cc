@@ -97,13 +97,13 @@ class Converter {
       case EventKind::free_requested: {
         const bool now =
             at + 1 < events_.size() && events_[at + 1].kind == EventKind::free_completed && events_[at + 1].address == event.address;
-        const uint32_t id = take(&in_use_, event.address);
+        const uint32_t id = remove_id(&in_use_, event.address);
         if (id == kUnknown && waiting_.contains(event.address)) return op(OpKind::nothing, at, at + 1, id, event);
         if (!now && id != kUnknown) waiting_[event.address] = id;
         return op(now ? OpKind::free : OpKind::free_later, at, now ? at + 2 : at + 1, id, event);
       }
       case EventKind::free_completed:
-        return op(OpKind::complete, at, at + 1, take(&waiting_, event.address), event);
+        return op(OpKind::complete, at, at + 1, remove_id(&waiting_, event.address), event);
       case EventKind::alloc:
       case EventKind::oom:
         return allocation(at, at);
@@ -186,7 +186,7 @@ class Converter {
 
   using Ids = std::unordered_map<uint64_t, uint32_t>;  // address -> block
 
-  static uint32_t take(Ids* ids, uint64_t address) {
+  static uint32_t remove_id(Ids* ids, uint64_t address) {
     const auto it = ids->find(address);
     if (it == ids->end()) return kUnknown;
     const uint32_t id = it->second;

@@ -23,7 +23,7 @@ constexpr size_t kMaxStreams = 4096, kMaxPoolStreams = 1'000'000;
 class Words {
  public:
   explicit Words(std::string_view line) : rest_(line) {}
-  std::string_view next() {
+  std::string_view next_word() {
     const size_t begin = rest_.find_first_not_of(" \t\r");
     if (begin == std::string_view::npos) return rest_ = {};
     rest_.remove_prefix(begin);
@@ -52,9 +52,9 @@ class Reader {
       const size_t first = line.find_first_not_of(" \t\r");
       if (first == std::string_view::npos) continue;
       if (line[first] == '#') {
-        comment(line.substr(first + 1));
+        read_comment(line.substr(first + 1));
       } else {
-        event(line);
+        read_event(line);
       }
     }
     if (lines_.end() != GzipLines::End::complete || lines_.has_partial_line()) {
@@ -71,11 +71,11 @@ class Reader {
 
   // Facts about the recording: "# torch 2.6.0", "# alloc_conf max_split_size_mb:64", and CUDA's and PyTorch's names of streams 0, 1, ...:
   // "# stream_handles 0 9437184 9437696", "# stream_ids 0 3 35".
-  void comment(std::string_view text) {
+  void read_comment(std::string_view text) {
     Words words(text);
-    const std::string_view key = words.next();
-    if (key == "torch") history_.torch = words.next();
-    if (key == "alloc_conf") history_.alloc_conf = words.next();
+    const std::string_view key = words.next_word();
+    if (key == "torch") history_.torch = words.next_word();
+    if (key == "alloc_conf") history_.alloc_conf = words.next_word();
     if (key == "stream_handles") named_handles_ = numbers(&words);
     if (key == "stream_ids") named_ids_ = numbers(&words);
     for (size_t i = 0; i < history_.streams.size(); ++i) name_stream(i);
@@ -83,7 +83,7 @@ class Reader {
 
   std::vector<uint64_t> numbers(Words* words) const {
     std::vector<uint64_t> out;
-    for (std::string_view word = words->next(); !word.empty(); word = words->next()) {
+    for (std::string_view word = words->next_word(); !word.empty(); word = words->next_word()) {
       const auto number = to_number<uint64_t>(word);
       if (!number) fail(fmt::format("'{}' is no number", word));
       out.push_back(*number);
@@ -146,59 +146,59 @@ class Reader {
     return it->second;
   }
 
-  void event(std::string_view line) {
+  void read_event(std::string_view line) {
     Words words(line);
-    const std::string_view kind = words.next();
+    const std::string_view kind = words.next_word();
     AllocOp op;
     if (kind == "a") {
       op.kind = OpKind::alloc;
-      op.id = new_id(words.next());
-      const std::string_view size = words.next();
+      op.id = new_id(words.next_word());
+      const std::string_view size = words.next_word();
       const auto size_bytes = to_number<int64_t>(size);
       if (!size_bytes) fail(size.empty() ? "the size is missing" : fmt::format("size '{}' is no number", size));
       if (*size_bytes <= 0 || *size_bytes > kMaxBytes) fail(fmt::format("size {} is not between 1 B and 16 TiB", size));
       op.size_bytes = *size_bytes;
-      op.stream = stream(words.next());
+      op.stream = stream(words.next_word());
     } else if (kind == "f") {
       op.kind = OpKind::free;
-      op.id = known_id(words.next());
+      op.id = known_id(words.next_word());
       if (!in_use_[op.id]) fail("freed twice");
       in_use_[op.id] = false;
     } else if (kind == "r") {
       op.kind = OpKind::record_stream;
-      op.id = known_id(words.next());
-      op.stream = stream(words.next());
+      op.id = known_id(words.next_word());
+      op.stream = stream(words.next_word());
     } else if (kind == "e") {
       op.kind = OpKind::empty_cache;
     } else if (kind == "p") {
       op.kind = OpKind::set_fraction;
-      const std::string_view word = words.next();
+      const std::string_view word = words.next_word();
       const auto fraction = to_number<double>(word);
       if (!fraction || !(*fraction >= 0 && *fraction <= 1)) fail(fmt::format("fraction '{}' is not between 0 and 1", word));
       op.size_bytes = std::bit_cast<int64_t>(*fraction);
     } else if (kind == "s" || kind == "w") {
       op.kind = OpKind::finish_stream;
-      op.stream = stream_or_all(words.next());
+      op.stream = stream_or_all(words.next_word());
     } else if (kind == "h") {
       op.kind = OpKind::hold_stream;
-      op.stream = stream(words.next());
+      op.stream = stream(words.next_word());
     } else if (kind == "k") {
-      op.stream = stream_or_all(words.next());
+      op.stream = stream_or_all(words.next_word());
     } else if (kind == "pb" || kind == "pe" || kind == "pr") {
       op.kind = kind == "pb" ? OpKind::begin_pool : kind == "pe" ? OpKind::end_pool : OpKind::release_pool;
-      const std::string_view word = words.next();
+      const std::string_view word = words.next_word();
       const auto pool = to_number<uint32_t>(word);
       if (!pool || *pool == 0 || *pool > 1000000) fail(fmt::format("pool '{}' is not between 1 and 1000000", word));
       op.id = *pool;
       op.stream = AllocOp::kEveryStream;
       if (kind == "pb") {
-        op.stream = stream_or_all(words.next());
+        op.stream = stream_or_all(words.next_word());
         ++pool_begins_;
       }
     } else {
       fail(fmt::format("unknown event '{}'", kind));
     }
-    if (const std::string_view extra = words.next(); !extra.empty()) fail(fmt::format("'{}' is too much", extra));
+    if (const std::string_view extra = words.next_word(); !extra.empty()) fail(fmt::format("'{}' is too much", extra));
     history_.ops.push_back(op);
   }
 
@@ -220,7 +220,7 @@ bool looks_like_events(const std::string& path) {
   std::string_view line;
   for (int i = 0; i < 100 && lines.next(&line); ++i) {
     Words words(line);
-    const std::string_view kind = words.next();
+    const std::string_view kind = words.next_word();
     if (kind.empty() || kind.front() == '#') continue;
     constexpr std::string_view kKinds[] = {"a", "f", "r", "e", "p", "s", "w", "h", "k", "pb", "pe", "pr"};
     return std::find(std::begin(kKinds), std::end(kKinds), kind) != std::end(kKinds);

@@ -18,7 +18,7 @@ void RecordedDriver::begin_op(int64_t op) {
 }
 
 // The next recorded driver action of this op, if it has this kind.
-const AllocatorAction* RecordedDriver::next(EventKind kind) const {
+const AllocatorAction* RecordedDriver::next_action(EventKind kind) const {
   for (size_t i = at_; i < end_; ++i) {
     const AllocatorAction& action = history_->actions[i];
     if (is_segment_action(action.kind)) return action.kind == kind ? &action : nullptr;
@@ -26,7 +26,7 @@ const AllocatorAction* RecordedDriver::next(EventKind kind) const {
   return nullptr;
 }
 
-void RecordedDriver::take(EventKind kind) {
+void RecordedDriver::consume_action(EventKind kind) {
   for (; at_ < end_; ++at_) {
     if (history_->actions[at_].kind == kind) {
       ++at_;
@@ -36,13 +36,14 @@ void RecordedDriver::take(EventKind kind) {
 }
 
 std::optional<uint64_t> RecordedDriver::allocate(int64_t size_bytes) {
-  if (const AllocatorAction* action = next(EventKind::segment_alloc)) {
+  if (const AllocatorAction* action = next_action(EventKind::segment_alloc)) {
     if (action->size_bytes != size_bytes) return std::nullopt;
-    take(EventKind::segment_alloc);
+    consume_action(EventKind::segment_alloc);
     used_bytes_ += size_bytes;
     return action->address;
   }
-  if (next(EventKind::segment_free) != nullptr || next(EventKind::segment_unmap) != nullptr || next(EventKind::oom) != nullptr) {
+  if (next_action(EventKind::segment_free) != nullptr || next_action(EventKind::segment_unmap) != nullptr ||
+      next_action(EventKind::oom) != nullptr) {
     return std::nullopt;
   }
   // The recorded allocator needed no segment here: the replay differs from the recording.
@@ -54,11 +55,11 @@ std::optional<uint64_t> RecordedDriver::allocate(int64_t size_bytes) {
 
 void RecordedDriver::free(uint64_t /*address*/, int64_t size_bytes) {
   used_bytes_ -= size_bytes;
-  if (next(EventKind::segment_free) != nullptr) take(EventKind::segment_free);
+  if (next_action(EventKind::segment_free) != nullptr) consume_action(EventKind::segment_free);
 }
 
 uint64_t RecordedDriver::reserve(int64_t size_bytes) {
-  if (const AllocatorAction* action = next(EventKind::segment_map)) return action->address;
+  if (const AllocatorAction* action = next_action(EventKind::segment_map)) return action->address;
   const uint64_t address = next_unrecorded_;
   next_unrecorded_ += static_cast<uint64_t>(size_bytes);
   return address;
@@ -67,10 +68,11 @@ uint64_t RecordedDriver::reserve(int64_t size_bytes) {
 void RecordedDriver::release(uint64_t /*address*/, int64_t /*size_bytes*/) {}
 
 bool RecordedDriver::map(uint64_t address, int64_t size_bytes) {
-  if (const AllocatorAction* action = next(EventKind::segment_map)) {
+  if (const AllocatorAction* action = next_action(EventKind::segment_map)) {
     if (action->size_bytes != size_bytes || action->address != address) return false;
-    take(EventKind::segment_map);
-  } else if (next(EventKind::segment_unmap) != nullptr || next(EventKind::segment_free) != nullptr || next(EventKind::oom) != nullptr) {
+    consume_action(EventKind::segment_map);
+  } else if (next_action(EventKind::segment_unmap) != nullptr || next_action(EventKind::segment_free) != nullptr ||
+             next_action(EventKind::oom) != nullptr) {
     return false;
   }
   used_bytes_ += size_bytes;
@@ -79,13 +81,13 @@ bool RecordedDriver::map(uint64_t address, int64_t size_bytes) {
 
 void RecordedDriver::unmap(uint64_t /*address*/, int64_t size_bytes) {
   used_bytes_ -= size_bytes;
-  if (next(EventKind::segment_unmap) != nullptr) take(EventKind::segment_unmap);
+  if (next_action(EventKind::segment_unmap) != nullptr) consume_action(EventKind::segment_unmap);
 }
 
 void RecordedDriver::adopt(uint64_t /*address*/, int64_t size_bytes) { used_bytes_ += size_bytes; }
 
 int64_t RecordedDriver::free_bytes() const {
-  if (const AllocatorAction* action = next(EventKind::oom)) return static_cast<int64_t>(action->address);
+  if (const AllocatorAction* action = next_action(EventKind::oom)) return static_cast<int64_t>(action->address);
   return std::max<int64_t>(0, total_bytes_ - used_bytes_);
 }
 

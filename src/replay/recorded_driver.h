@@ -28,8 +28,8 @@ class RecordedDriver : public Driver {
   int64_t total_bytes() const override { return total_bytes_; }
 
  private:
-  const AllocatorAction* next(EventKind kind) const;
-  void take(EventKind kind);
+  const AllocatorAction* next_action(EventKind kind) const;
+  void consume_action(EventKind kind);
 
   const History* history_;
   int64_t total_bytes_;

@@ -77,6 +77,94 @@ std::string compare_segments(const History& history, const std::vector<Segment>&
   return fmt::format("at the end: {} segments, recorded {}, or others", ours.size(), history.end_segments->size());
 }
 
+// Calls the allocator for each op, and keeps the blocks by id.
+class OpRunner {
+ public:
+  struct Outcome {
+    BlockRef block = kNoBlock;
+    uint64_t address = 0;
+    bool failed = false;
+  };
+
+  // A history that begins in the middle has blocks from its start.
+  OpRunner(const History& history, Allocator* allocator) : history_(history), allocator_(*allocator), blocks_(history.id_count, kNoBlock) {
+    const std::vector<uint32_t> restored = allocator_.restore(history.start);
+    for (size_t i = 0; i < restored.size(); ++i) {
+      if (history.start_ids[i] != UINT32_MAX) blocks_[history.start_ids[i]] = restored[i];
+    }
+  }
+
+  Outcome run_op(const AllocOp& op) {
+    Outcome out;
+    if (doomed_ != kNoBlock) allocator_.free(std::exchange(doomed_, kNoBlock));
+    switch (op.kind) {
+      case OpKind::alloc:
+        out.block = allocator_.allocate(op.size_bytes, op.stream);
+        out.failed = out.block == kNoBlock;
+        if (op.failed_when_recorded) {
+          doomed_ = out.block;
+        } else {
+          blocks_[op.id] = out.block;
+        }
+        if (!out.failed) out.address = allocator_.address(out.block);
+        break;
+      case OpKind::free:
+      case OpKind::free_later:
+      case OpKind::complete:
+      case OpKind::record_stream:
+        out.block = blocks_[op.id];
+        if (out.block == kNoBlock) break;
+        if (op.kind == OpKind::complete) {
+          allocator_.complete(std::exchange(blocks_[op.id], kNoBlock));
+          out.block = kNoBlock;
+          break;
+        }
+        out.address = allocator_.address(out.block);
+        if (op.kind == OpKind::record_stream) {
+          allocator_.record_stream(out.block, op.stream);
+        } else if (op.kind == OpKind::free_later) {
+          blocks_[op.id] = allocator_.free_later(out.block);  // from now on, the ticket of the free
+        } else {
+          blocks_[op.id] = kNoBlock;
+          allocator_.free(out.block);
+        }
+        break;
+      case OpKind::hold_stream:
+        allocator_.hold_stream(op.stream);
+        break;
+      case OpKind::finish_stream:
+        for (size_t stream = 0; stream < history_.streams.size(); ++stream) {
+          if (op.stream == AllocOp::kEveryStream || op.stream == stream) allocator_.finish_stream(static_cast<StreamIndex>(stream));
+        }
+        break;
+      case OpKind::empty_cache:
+        allocator_.empty_cache();
+        break;
+      case OpKind::set_fraction:
+        allocator_.set_memory_fraction(std::bit_cast<double>(op.size_bytes));
+        break;
+      case OpKind::begin_pool:
+        allocator_.begin_pool(op.id, op.stream == AllocOp::kEveryStream ? std::nullopt : std::optional(op.stream));
+        break;
+      case OpKind::end_pool:
+        allocator_.end_pool(op.id);
+        break;
+      case OpKind::release_pool:
+        allocator_.release_pool(op.id);
+        break;
+      case OpKind::nothing:
+        break;
+    }
+    return out;
+  }
+
+ private:
+  const History& history_;
+  Allocator& allocator_;
+  std::vector<BlockRef> blocks_;
+  BlockRef doomed_ = kNoBlock;  // of an allocation that failed in the recording but not here; freed before the next op
+};
+
 }  // namespace
 
 ReplayResult replay(const History& history, const ReplaySettings& settings, const StepObserver& observer) {
@@ -86,88 +174,20 @@ ReplayResult replay(const History& history, const ReplaySettings& settings, cons
   const std::unique_ptr<Driver> driver = make_driver(history, settings);
   const std::unique_ptr<Allocator> chosen = make_allocator(history, settings.alloc_conf, driver.get(), &out.unknown_settings);
   Allocator& allocator = *chosen;
-
-  // Blocks by id. A history that begins in the middle has some from its start.
-  std::vector<BlockRef> blocks(history.id_count, kNoBlock);
-  const std::vector<uint32_t> restored = allocator.restore(history.start);
-  for (size_t i = 0; i < restored.size(); ++i) {
-    if (history.start_ids[i] != UINT32_MAX) blocks[history.start_ids[i]] = restored[i];
-  }
+  OpRunner runner(history, &allocator);
 
   std::vector<AllocatorAction> actions;
   if (recorded || observer) allocator.record_actions(&actions);
   int64_t peak_reserved_bytes = allocator.stats().peak_reserved_bytes;
   out.allocated_at_peak_bytes = allocator.stats().allocated_bytes;
   out.largest_free_block_at_peak_bytes = allocator.largest_free_block_bytes();
-  BlockRef doomed = kNoBlock;  // of an allocation that failed in the recording but not here; freed at once
 
   for (size_t i = 0; i < history.ops.size(); ++i) {
     const AllocOp& op = history.ops[i];
     const auto index = static_cast<int64_t>(i);
     actions.clear();
     if (recorded) static_cast<RecordedDriver&>(*driver).begin_op(index);
-    if (doomed != kNoBlock) allocator.free(std::exchange(doomed, kNoBlock));
-    BlockRef block = kNoBlock;
-    uint64_t address = 0;
-    bool failed = false;
-    switch (op.kind) {
-      case OpKind::alloc:
-        block = allocator.allocate(op.size_bytes, op.stream);
-        failed = block == kNoBlock;
-        if (op.failed_when_recorded) {
-          doomed = block;
-        } else {
-          blocks[op.id] = block;
-        }
-        if (!failed) address = allocator.address(block);
-        break;
-      case OpKind::free:
-      case OpKind::free_later:
-      case OpKind::complete:
-      case OpKind::record_stream:
-        block = blocks[op.id];
-        if (block == kNoBlock) break;
-        if (op.kind == OpKind::complete) {
-          allocator.complete(std::exchange(blocks[op.id], kNoBlock));
-          block = kNoBlock;
-          break;
-        }
-        address = allocator.address(block);
-        if (op.kind == OpKind::record_stream) {
-          allocator.record_stream(block, op.stream);
-        } else if (op.kind == OpKind::free_later) {
-          blocks[op.id] = allocator.free_later(block);  // from now on, the ticket of the free
-        } else {
-          blocks[op.id] = kNoBlock;
-          allocator.free(block);
-        }
-        break;
-      case OpKind::hold_stream:
-        allocator.hold_stream(op.stream);
-        break;
-      case OpKind::finish_stream:
-        for (size_t stream = 0; stream < history.streams.size(); ++stream) {
-          if (op.stream == AllocOp::kEveryStream || op.stream == stream) allocator.finish_stream(static_cast<StreamIndex>(stream));
-        }
-        break;
-      case OpKind::empty_cache:
-        allocator.empty_cache();
-        break;
-      case OpKind::set_fraction:
-        allocator.set_memory_fraction(std::bit_cast<double>(op.size_bytes));
-        break;
-      case OpKind::begin_pool:
-        allocator.begin_pool(op.id, op.stream == AllocOp::kEveryStream ? std::nullopt : std::optional(op.stream));
-        break;
-      case OpKind::end_pool:
-        allocator.end_pool(op.id);
-        break;
-      case OpKind::release_pool:
-        allocator.release_pool(op.id);
-        break;
-      case OpKind::nothing:
-        break;
-    }
+    const auto [block, address, failed] = runner.run_op(op);
 
     if (allocator.stats().peak_reserved_bytes > peak_reserved_bytes) {
       peak_reserved_bytes = allocator.stats().peak_reserved_bytes;

@@ -139,14 +139,14 @@ class Batch {
     clear_progress();
     if (interrupted_) return end_interrupted();
     servers_.end_all();
-    say("gpucast: {} of {} jobs fit, {} do not, {} failed\n", tally_.fit, tally_.all(), tally_.do_not_fit, tally_.failed);
+    say("gpucast: {} of {} jobs fit, {} do not, {} failed\n", tally_.fit, tally_.job_count(), tally_.do_not_fit, tally_.failed);
     return tally_.failed > 0 ? kExitFailed : tally_.do_not_fit > 0 ? kExitNo : kExitYes;
   }
 
  private:
   // ---- taking and beginning jobs
 
-  void take(const JobSource::Line& line) {
+  void accept_line(const JobSource::Line& line) {
     if (line.text.find_first_not_of(" \t\r") == std::string::npos) return;
     ParsedJob parsed = parse_job(line.text, line.number, options_.defaults);
     const std::string name = parsed.job.name;
@@ -173,11 +173,11 @@ class Batch {
       Job job = std::move(waiting_.front());
       waiting_.pop_front();
       if (!first_start_) first_start_ = Clock::now();
-      begin(std::move(job));
+      begin_job(std::move(job));
     }
   }
 
-  void begin(Job job) {
+  void begin_job(Job job) {
     Begun begun;
     begun.environment = environment_of(job);
     begun.start = Clock::now();
@@ -303,7 +303,7 @@ class Batch {
     std::vector<pollfd> polled{{signals_.get(), POLLIN, 0}};
     const auto add = [&](int fd) { polled.push_back({fd, POLLIN, 0}); };
     if (source_.fd() >= 0) add(source_.fd());
-    for (const auto& server : servers_.all()) {
+    for (const auto& server : servers_.servers()) {
       if (server->state() != ForkServer::State::unusable) add(server->socket());
     }
     for (const Begun& begun : begun_) {
@@ -315,7 +315,7 @@ class Batch {
     for (const pollfd& entry : polled) {
       if (entry.revents != 0) readable.insert(entry.fd);
     }
-    for (const auto& server : servers_.all()) {
+    for (const auto& server : servers_.servers()) {
       if (readable.contains(server->socket())) server->read_news();
     }
     // A run's result ends after the run has started, so read the servers' answers first.
@@ -327,7 +327,7 @@ class Batch {
       }
     }
     if (readable.contains(source_.fd())) {
-      for (const JobSource::Line& line : source_.read_lines()) take(line);
+      for (const JobSource::Line& line : source_.read_lines()) accept_line(line);
     }
     if (readable.contains(signals_.get())) read_signals();
   }
@@ -383,11 +383,11 @@ class Batch {
       begun = begun_.erase(begun);
       if (WIFSIGNALED(*done.status)) end_strays();
       if (interrupted_ && !WIFEXITED(*done.status)) continue;
-      finish(done);
+      finish_job(done);
     }
   }
 
-  void finish(const Begun& done) {
+  void finish_job(const Begun& done) {
     JobEnd end;
     end.name = done.job.name;
     end.exit_code = WIFEXITED(*done.status) ? WEXITSTATUS(*done.status) : int{kExitFailed};
@@ -435,13 +435,13 @@ class Batch {
   void write_result(const JobEnd& end) {
     clear_progress();
     ++done_now_;
-    if (!results_.add(result_line(end, &tally_))) interrupted_ = true;
+    if (!results_.write_line(result_line(end, &tally_))) interrupted_ = true;
   }
 
   // Kills the processes that a killed run left running: all below us that belong to no server and no other run.
   void end_strays() {
     std::set<pid_t> ours;
-    for (const auto& server : servers_.all()) ours.insert(server->pid());
+    for (const auto& server : servers_.servers()) ours.insert(server->pid());
     for (const Begun& begun : begun_) {
       if (begun.answer) return;  // a run that is about to report its process id looks like a stray
       if (begun.run > 0) ours.insert(begun.run);

@@ -87,7 +87,8 @@ std::string last_lines(const std::string& text, size_t max_bytes) {
 }
 
 std::string progress_text(const Tally& tally, int64_t done_now, int64_t jobs_left, double elapsed_s, bool more_to_come) {
-  std::string text = fmt::format("{} done, {} failed, {}{} left", tally.all(), tally.failed, jobs_left, more_to_come ? " or more" : "");
+  std::string text =
+      fmt::format("{} done, {} failed, {}{} left", tally.job_count(), tally.failed, jobs_left, more_to_come ? " or more" : "");
   if (done_now > 0 && jobs_left > 0)
     text += ", " + duration_text(elapsed_s / static_cast<double>(done_now) * static_cast<double>(jobs_left));
   return text;

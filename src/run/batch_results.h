@@ -22,7 +22,7 @@ struct JobEnd {
 // One line, with its "\n". Its status is counted in `tally`.
 struct Tally {
   int64_t fit = 0, do_not_fit = 0, failed = 0;
-  int64_t all() const { return fit + do_not_fit + failed; }
+  int64_t job_count() const { return fit + do_not_fit + failed; }
   void count(const std::string& status);
 };
 std::string result_line(const JobEnd& end, Tally* tally);

@@ -102,12 +102,14 @@ std::optional<PythonCommand> parse_python_command(const std::vector<std::string>
   PythonCommand python;
   for (size_t i = 1; i < command.size(); ++i) {
     const std::string& word = command[i];
-    const auto rest = [&](size_t from) { python.arguments.assign(command.begin() + static_cast<int64_t>(from), command.end()); };
+    const auto set_arguments_from = [&](size_t from) {
+      python.arguments.assign(command.begin() + static_cast<int64_t>(from), command.end());
+    };
     if (word == "-" || word == "--" || word.starts_with("--")) return std::nullopt;
     if (word[0] != '-') {
       python.kind = "script";
       python.subject = word;
-      rest(i + 1);
+      set_arguments_from(i + 1);
       return python;
     }
     for (size_t k = 1; k < word.size(); ++k) {
@@ -123,7 +125,7 @@ std::optional<PythonCommand> parse_python_command(const std::vector<std::string>
         }
         python.kind = flag == 'c' ? "code" : "module";
         python.subject = value;
-        rest(attached ? i + 1 : i + 2);
+        set_arguments_from(attached ? i + 1 : i + 2);
         return python.kind == "module" && is_launcher(value) ? std::nullopt : std::optional(python);
       }
       // Excluded are -I, -E and -S, which leave our hooks out; -i, -v and -x; and flags that only print something.

@@ -21,7 +21,7 @@ class ForkServers {
   ForkServer* find_or_start(const ServerKey& key, const std::vector<std::string>& environment, const std::string& folder,
                             const std::function<bool(const ForkServer&)>& is_waited_for);
 
-  const std::list<std::unique_ptr<ForkServer>>& all() const { return servers_; }
+  const std::list<std::unique_ptr<ForkServer>>& servers() const { return servers_; }
   void end_all() { servers_.clear(); }
 
  private:

@@ -34,7 +34,7 @@ ResultFile::ResultFile(const std::string& path) : path_(path) {
   }
 }
 
-bool ResultFile::add(const std::string& line) {
+bool ResultFile::write_line(const std::string& line) {
   const int fd = file_ ? file_.get() : STDOUT_FILENO;
   for (size_t sent = 0; sent < line.size();) {
     const ssize_t part = write(fd, line.data() + sent, line.size() - sent);

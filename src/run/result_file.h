@@ -15,7 +15,7 @@ class ResultFile {
   explicit ResultFile(const std::string& path);
 
   // Writes the whole line at once. False: the reader of standard output is gone. Throws Error when the disk is full.
-  bool add(const std::string& line);
+  bool write_line(const std::string& line);
 
   FormerResults former;  // the results that the file contained
 

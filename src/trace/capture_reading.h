@@ -38,12 +38,14 @@ struct Reading {
   explicit Reading(const std::string& path) : lines(path) { trace.path = path; }
 
   // "line 17 (byte 1234 of the uncompressed text)", and the first characters of the line.
-  std::string here(std::string_view text = "") const {
+  std::string describe_position(std::string_view text = "") const {
     std::string where = fmt::format("line {} (byte {} uncompressed)", lines.line_number(), lines.line_offset());
     if (!text.empty()) where += fmt::format(": {}{}", text.substr(0, 60), text.size() > 60 ? "..." : "");
     return where;
   }
-  void problem(Problem problem, const std::string& what) { trace.problems.add(problem, what + (what.empty() ? "" : ", ") + here()); }
+  void problem(Problem problem, const std::string& what) {
+    trace.problems.add(problem, what + (what.empty() ? "" : ", ") + describe_position());
+  }
   bool in_observed_step() const { return log.mark >= trace.observed.first_mark && log.mark < trace.observed.last_mark; }
 
   GzipLines lines;

@@ -23,7 +23,7 @@ bool is_word(char c) {
 }  // namespace
 
 bool JsonScanner::string(JsonValue* out) {
-  if (!take('"')) return false;
+  if (!skip_char('"')) return false;
   const char* const begin = at_;
   const char* at = begin;
   out->kind = JsonValue::string;
@@ -75,7 +75,7 @@ bool JsonScanner::value(JsonValue* out, int depth) {
     ++at_;
   } else {
     for (bool last = false; !last;) {
-      if (is_object && (!string(&inner) || !take(':'))) return false;
+      if (is_object && (!string(&inner) || !skip_char(':'))) return false;
       if (!value(&inner, depth + 1) || !separator(close, &last)) return false;
     }
   }

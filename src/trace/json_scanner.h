@@ -35,12 +35,12 @@ class JsonScanner {
   JsonScanner(const char* begin, const char* end) : at_(begin), end_(end) {}
 
   enum class Stop : uint8_t { none, more, bad };
-  Stop stop() const { return stop_; }     // why the last step returned false: the text ended, or it is not JSON
-  const char* at() const { return at_; }  // after `false`: near the error
+  Stop stop() const { return stop_; }           // why the last step returned false: the text ended, or it is not JSON
+  const char* position() const { return at_; }  // after `false`: near the error
   const char* expected() const { return expected_; }
 
   // Steps over white space, then over exactly this character.
-  bool take(char c) {
+  bool skip_char(char c) {
     const char* at = space();
     if (*at != c || at == end_) return fail(at, c == ':' ? "':'" : c == '{' ? "'{'" : c == '"' ? "a string in quotes" : "punctuation");
     at_ = at + 1;

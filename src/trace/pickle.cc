@@ -118,9 +118,11 @@ struct PickleReader::Source {
   Source& operator=(const Source&) = delete;
 
   uint64_t offset() const { return buffer_offset + at; }
-  std::string here() const { return fmt::format("{}, byte {}{}", path, op_offset, gzdirect(file) == 1 ? "" : " uncompressed"); }
+  std::string describe_position() const {
+    return fmt::format("{}, byte {}{}", path, op_offset, gzdirect(file) == 1 ? "" : " uncompressed");
+  }
 
-  [[noreturn]] void fail(const std::string& what, const std::string& hint) const { throw Error(what, here(), hint); }
+  [[noreturn]] void fail(const std::string& what, const std::string& hint) const { throw Error(what, describe_position(), hint); }
 
   // Makes at least `count` bytes available at buffer[at]. The buffer grows with the bytes read so far, not with `count`.
   void need(size_t count) {
@@ -230,7 +232,7 @@ struct PickleReader::Machine {
     marks.pop_back();
     return at;
   }
-  void put(uint64_t index) {
+  void store_memo(uint64_t index) {
     // Picklers count up from 0 or 1. Allowing gaps of 256 costs less than 4 KiB.
     if (index > memo.size() + 256) damaged(fmt::format("memo {} comes after memo {}", index, memo.size()));
     const PickleValue value = top();
@@ -240,7 +242,7 @@ struct PickleReader::Machine {
     }
     memo[static_cast<size_t>(index)] = value;
   }
-  void get(uint64_t index) {
+  void load_memo(uint64_t index) {
     if (index >= memo.size()) damaged(fmt::format("memo {} was never written", index));
     push(memo[static_cast<size_t>(index)]);
   }
@@ -298,7 +300,7 @@ struct PickleReader::Machine {
       damaged(fmt::format("{} to a {} that is part of another value already", what, kind == PickleContainer::list ? "list" : "dict"));
     return node(value);
   }
-  void add(Node& to, const PickleValue* values, size_t count) {
+  void add_values(Node& to, const PickleValue* values, size_t count) {
     if (count == 0) return;
     if (to.value() == 0) {
       uint64_t place = contents.size();
@@ -341,14 +343,14 @@ struct PickleReader::Machine {
     complete_from(at);
     Node& to = open_container(container, kind, what);
     if (kind == PickleContainer::dict && (stack.size() - at) % 2 != 0) damaged("a key without its value");
-    add(to, stack.data() + at, stack.size() - at);
+    add_values(to, stack.data() + at, stack.size() - at);
     stack.resize(at);
   }
   void make_from(size_t at, PickleContainer kind) {
     complete_from(at);
     if (kind == PickleContainer::dict && (stack.size() - at) % 2 != 0) damaged("a key without its value");
     const PickleValue made = new_container(kind);
-    add(node(made), stack.data() + at, stack.size() - at);
+    add_values(node(made), stack.data() + at, stack.size() - at);
     stack.resize(at);
     push(made);
   }
@@ -358,7 +360,7 @@ struct PickleReader::Machine {
   }
 
   // ---- refused content
-  std::string line() {
+  std::string read_line() {
     std::string text;
     for (char c = static_cast<char>(source.byte()); c != '\n'; c = static_cast<char>(source.byte())) {
       if (text.size() == kMostName) return text + "...";
@@ -377,8 +379,8 @@ struct PickleReader::Machine {
       }
       refuse(fmt::format("the pickle asks for the Python object {}", name));
     }
-    const std::string module = line();
-    refuse(fmt::format("the pickle asks for the Python object {}.{}", module, line()));
+    const std::string module = read_line();
+    refuse(fmt::format("the pickle asks for the Python object {}.{}", module, read_line()));
   }
 
   PickleValue run();
@@ -501,19 +503,19 @@ PickleValue PickleReader::Machine::run() {
         break;
 
       case MEMOIZE:
-        put(memo.size());
+        store_memo(memo.size());
         break;
       case BINPUT:
-        put(source.number(1));
+        store_memo(source.number(1));
         break;
       case LONG_BINPUT:
-        put(source.number(4));
+        store_memo(source.number(4));
         break;
       case BINGET:
-        get(source.number(1));
+        load_memo(source.number(1));
         break;
       case LONG_BINGET:
-        get(source.number(4));
+        load_memo(source.number(4));
         break;
 
       case GLOBAL:
@@ -595,7 +597,7 @@ std::optional<std::span<const PickleValue>> PickleReader::items(PickleValue valu
 
 void PickleReader::charge(uint64_t bytes) { machine_->charge(bytes); }
 
-std::string PickleReader::here() const { return source_->here(); }
+std::string PickleReader::describe_position() const { return source_->describe_position(); }
 
 bool looks_like_pickle(const std::string& path) {
   struct stat status = {};

@@ -70,8 +70,8 @@ class PickleReader {
   std::optional<uint64_t> folded(PickleValue value) const;                                           // the value that the folder returned
   std::optional<std::span<const PickleValue>> items(PickleValue value, PickleContainer kind) const;  // of a container that was not folded
 
-  void charge(uint64_t bytes);  // reports that the folder keeps `bytes` more
-  std::string here() const;     // "train.pickle, byte 17"
+  void charge(uint64_t bytes);            // reports that the folder keeps `bytes` more
+  std::string describe_position() const;  // "train.pickle, byte 17"
 
  private:
   struct Source;

@@ -22,8 +22,8 @@ class PaddedText {
 // Steps through a list: `item` is called before each element and must step over it. Stops at the first error.
 template <class Item>
 bool each_item(JsonScanner& scanner, Item item) {
-  if (!scanner.take('[')) return false;
-  if (scanner.peek() == ']') return scanner.take(']');
+  if (!scanner.skip_char('[')) return false;
+  if (scanner.peek() == ']') return scanner.skip_char(']');
   for (bool last = false; !last;) {
     if (!item() || !scanner.separator(']', &last)) return false;
   }

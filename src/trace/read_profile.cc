@@ -82,10 +82,10 @@ JsonValue* argument(std::string_view key, RawEvent* event) {
 bool scan_arguments(JsonScanner& scanner, RawEvent* event) {
   JsonValue key, unused;
   if (scanner.peek() != '{') return scanner.value(&unused);
-  if (!scanner.take('{')) return false;
-  if (scanner.peek() == '}') return scanner.take('}');
+  if (!scanner.skip_char('{')) return false;
+  if (scanner.peek() == '}') return scanner.skip_char('}');
   for (bool last = false; !last;) {
-    if (!scanner.string(&key) || !scanner.take(':')) return false;
+    if (!scanner.string(&key) || !scanner.skip_char(':')) return false;
     JsonValue* field = argument(key.text, event);
     if (!scanner.value(field != nullptr ? field : &unused) || !scanner.separator('}', &last)) return false;
   }
@@ -94,10 +94,10 @@ bool scan_arguments(JsonScanner& scanner, RawEvent* event) {
 
 bool scan_event(JsonScanner& scanner, RawEvent* event) {
   JsonValue key, unused;
-  if (!scanner.take('{')) return false;
-  if (scanner.peek() == '}') return scanner.take('}');
+  if (!scanner.skip_char('{')) return false;
+  if (scanner.peek() == '}') return scanner.skip_char('}');
   for (bool last = false; !last;) {
-    if (!scanner.string(&key) || !scanner.take(':')) return false;
+    if (!scanner.string(&key) || !scanner.skip_char(':')) return false;
     if (key.text == "args") {
       if (!scan_arguments(scanner, event)) return false;
     } else {
@@ -260,20 +260,20 @@ class Reader {
   Reader(const std::string& path, size_t window_bytes) : text_(path, window_bytes) { trace_.path = path; }
 
   ProfileTrace read() {
-    int first = next();
+    int first = peek();
     if (first == 0xef) {  // a byte order mark
-      for (int i = 0; i < 3 && first != -1; ++i) first = skip();
+      for (int i = 0; i < 3 && first != -1; ++i) first = skip_char();
     }
     if (first == '{') {
-      top_level();
+      read_top_level();
     } else if (first == '[') {
-      skip();
-      seen_events_ = events() || trace_.events_read > 0;
+      skip_char();
+      seen_events_ = read_events() || trace_.events_read > 0;
     }
     // An unreadable event may have looked like the end of the list.
-    while (seen_events_ && next() != -1 && restart()) {
-      outside_of_events();
-      if (!events()) break;
+    while (seen_events_ && peek() != -1 && go_to_next_event()) {
+      note_text_outside_of_events();
+      if (!read_events()) break;
     }
     if (!seen_events_ || (trace_.events_read == 0 && trace_.problems[ProfileProblem::bad_event].count > 0)) not_a_trace();
     finish();
@@ -282,7 +282,7 @@ class Reader {
 
  private:
   // Returns the next character that is not white space, without consuming it; -1 at the end.
-  int next() {
+  int peek() {
     while (true) {
       const char* at = text_.begin();
       while (at != text_.end() && is_json_space(*at)) ++at;
@@ -291,23 +291,23 @@ class Reader {
       if (!text_.more()) return -1;
     }
   }
-  // Consumes one character, which must exist, then does the same as next().
-  int skip() {
+  // Consumes one character, which must exist, then does the same as peek().
+  int skip_char() {
     text_.consume(text_.begin() + 1);
-    return next();
+    return peek();
   }
 
-  void top_level();
-  bool top_level_member();
-  void outside_of_events();
-  bool top_level_key(std::string* key);
-  bool top_level_value(std::string* value, size_t limit);
+  void read_top_level();
+  bool read_top_level_member();
+  void note_text_outside_of_events();
+  bool read_top_level_key(std::string* key);
+  bool read_top_level_value(std::string* value, size_t limit);
   bool find_trace_events();
   void use_top_level(const std::string& key, const std::string& value);
-  bool events();
-  void event();
-  bool restart();
-  void keep(const RawEvent& event);
+  bool read_events();
+  void read_event();
+  bool go_to_next_event();
+  void keep_event(const RawEvent& event);
   void keep_span(const RawEvent& event, EventUse use);
   void keep_memory(const RawEvent& event);
   std::string_view unescaped(const JsonValue& value);
@@ -318,7 +318,7 @@ class Reader {
   [[noreturn]] void not_a_trace();
   void finish();
 
-  std::string place(uint64_t offset) const {
+  std::string describe_event(uint64_t offset) const {
     return fmt::format("event {}, byte {}{}", event_number_, offset, text_.is_gzip() ? " of the uncompressed text" : "");
   }
 
@@ -337,7 +337,7 @@ void Reader::truncated() {
   const char* why = "the file ends inside the trace";
   if (text_.ended() == TextWindows::End::truncated) why = "the compressed file ends in the middle";
   if (text_.ended() == TextWindows::End::corrupt) why = "the compressed bytes are damaged";
-  trace_.problems.add(ProfileProblem::truncated_file, fmt::format("{}: {}", place(text_.offset()), why));
+  trace_.problems.add(ProfileProblem::truncated_file, fmt::format("{}: {}", describe_event(text_.offset()), why));
 }
 
 void Reader::not_a_trace() {
@@ -348,20 +348,20 @@ void Reader::not_a_trace() {
 // ---- top level ----
 
 // Starts at the '{'. When the text is not JSON, goes on at the next event.
-void Reader::top_level() {
-  for (int c = skip(); c != -1; c = next()) {
+void Reader::read_top_level() {
+  for (int c = skip_char(); c != -1; c = peek()) {
     if (c == '}') {
-      skip();
+      skip_char();
       return;
     }
     if (c == ',') {
-      skip();
-    } else if (!top_level_member()) {
-      if (next() == -1) break;
-      outside_of_events();
-      if (!(seen_events_ ? restart() : find_trace_events())) break;
+      skip_char();
+    } else if (!read_top_level_member()) {
+      if (peek() == -1) break;
+      note_text_outside_of_events();
+      if (!(seen_events_ ? go_to_next_event() : find_trace_events())) break;
       seen_events_ = true;
-      if (!events()) return;
+      if (!read_events()) return;
     }
   }
   if (!seen_events_) {
@@ -372,32 +372,32 @@ void Reader::top_level() {
 }
 
 // Reads "KEY": VALUE and looks at the next character. False: this is not JSON, or the file ends.
-bool Reader::top_level_member() {
+bool Reader::read_top_level_member() {
   std::string key, value;
-  if (next() != '"' || !top_level_key(&key) || next() != ':') return false;
-  if (skip() == '[' && key == "traceEvents") {
-    skip();
+  if (peek() != '"' || !read_top_level_key(&key) || peek() != ':') return false;
+  if (skip_char() == '[' && key == "traceEvents") {
+    skip_char();
     seen_events_ = true;
-    if (!events()) return false;
+    if (!read_events()) return false;
   } else {
-    if (!top_level_value(&value, key == "gpucast" ? kMostGpucastBytes : kRestartBytes)) return false;
+    if (!read_top_level_value(&value, key == "gpucast" ? kMostGpucastBytes : kRestartBytes)) return false;
     use_top_level(key, value);
   }
-  const int c = next();
+  const int c = peek();
   return c == ',' || c == '}';
 }
 
-void Reader::outside_of_events() {
+void Reader::note_text_outside_of_events() {
   trace_.problems.add(ProfileProblem::bad_event, fmt::format("byte {}: not JSON, outside of the events", text_.offset()));
 }
 
-bool Reader::top_level_key(std::string* key) {
+bool Reader::read_top_level_key(std::string* key) {
   JsonValue value;
   while (true) {
     JsonScanner scanner(text_.begin(), text_.end());
     if (scanner.string(&value)) {
       *key = value.text;
-      text_.consume(scanner.at());
+      text_.consume(scanner.position());
       return true;
     }
     if (text_.size() > kMostEventBytes) return false;
@@ -409,9 +409,9 @@ bool Reader::top_level_key(std::string* key) {
 }
 
 // Steps over a value of any length, and keeps its text unless it is longer than `limit`. Checks only brackets and quotes.
-bool Reader::top_level_value(std::string* value, size_t limit) {
+bool Reader::read_top_level_value(std::string* value, size_t limit) {
   value->clear();
-  if (next() == -1) return false;
+  if (peek() == -1) return false;
   bool in_string = false, escaped = false, too_long = false;
   int64_t depth = 0;
   while (true) {
@@ -456,8 +456,8 @@ bool Reader::find_trace_events() {
     const size_t found = text.find(kKey);
     if (found != std::string_view::npos) {
       text_.consume(text_.begin() + found + kKey.size());
-      if (next() != ':' || skip() != '[') continue;
-      skip();
+      if (peek() != ':' || skip_char() != '[') continue;
+      skip_char();
       return true;
     }
     text_.consume(text_.end() - std::min(text.size(), kKey.size() - 1));
@@ -476,38 +476,38 @@ void Reader::use_top_level(const std::string& key, const std::string& value) {
 // ---- events ----
 
 // Starts after the '['. False: the file ended before the list did.
-bool Reader::events() {
-  for (int c = next(); c != -1;) {
+bool Reader::read_events() {
+  for (int c = peek(); c != -1;) {
     if (c == ']') {
-      skip();
+      skip_char();
       return true;
     }
     if (c == ',') {
-      c = skip();
+      c = skip_char();
       continue;
     }
     if (c == '{') {
-      event();
+      read_event();
     } else {
       ++event_number_;
-      trace_.problems.add(ProfileProblem::bad_event, fmt::format("{}: '{{' expected", place(text_.offset())));
-      if (!restart()) break;
+      trace_.problems.add(ProfileProblem::bad_event, fmt::format("{}: '{{' expected", describe_event(text_.offset())));
+      if (!go_to_next_event()) break;
     }
-    c = next();
+    c = peek();
   }
   truncated();
   return false;
 }
 
-void Reader::event() {
+void Reader::read_event() {
   ++event_number_;
   while (true) {
     JsonScanner scanner(text_.begin(), text_.end());
     RawEvent raw;
     if (scan_event(scanner, &raw)) {
       ++trace_.events_read;
-      keep(raw);
-      text_.consume(scanner.at());
+      keep_event(raw);
+      text_.consume(scanner.position());
       return;
     }
     if (scanner.stop() == JsonScanner::Stop::more && text_.size() < kMostEventBytes) {
@@ -519,16 +519,16 @@ void Reader::event() {
         return;
       }
     }
-    const uint64_t at = text_.offset() + static_cast<uint64_t>(scanner.at() - text_.begin());
+    const uint64_t at = text_.offset() + static_cast<uint64_t>(scanner.position() - text_.begin());
     trace_.problems.add(ProfileProblem::bad_event,
-                        fmt::format("{}: {} expected at byte {}", place(text_.offset()), scanner.expected(), at));
-    restart();
+                        fmt::format("{}: {} expected at byte {}", describe_event(text_.offset()), scanner.expected(), at));
+    go_to_next_event();
     return;
   }
 }
 
 // Goes to the next begin of an event, or to the end of the list. False: there is neither.
-bool Reader::restart() {
+bool Reader::go_to_next_event() {
   const char* from = text_.begin() + 1;
   while (true) {
     const char* const at = find_restart(from, text_.end(), text_.ended() != TextWindows::End::none);
@@ -545,10 +545,10 @@ bool Reader::restart() {
 }
 
 void Reader::incomplete(const char* what) {
-  trace_.problems.add(ProfileProblem::incomplete_event, fmt::format("{}: {}", place(text_.offset()), what));
+  trace_.problems.add(ProfileProblem::incomplete_event, fmt::format("{}: {}", describe_event(text_.offset()), what));
 }
 
-void Reader::keep(const RawEvent& event) {
+void Reader::keep_event(const RawEvent& event) {
   const EventUse use = use_of(event);
   switch (use) {
     case EventUse::none:
@@ -653,7 +653,7 @@ bool Reader::set_thread(const RawEvent& event, uint32_t* thread) {
 
 void Reader::finish() {
   // Compressed bytes may be damaged after the last bracket.
-  if (next() == -1 && text_.ended() != TextWindows::End::complete) truncated();
+  if (peek() == -1 && text_.ended() != TextWindows::End::complete) truncated();
   int64_t base_ns = INT64_MAX;
   for (const ProfileSpan& span : trace_.spans) base_ns = std::min(base_ns, span.begin_ns);
   for (const ProfileMemory& memory : trace_.memory) base_ns = std::min(base_ns, memory.time_ns);

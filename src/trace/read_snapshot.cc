@@ -290,7 +290,7 @@ std::optional<SnapshotFolder::Run> SnapshotFolder::run_of(std::span<const Pickle
     if (!index) return std::nullopt;
     if (run.count == 0) run.first = *index;
     if (*index != run.first + run.count) {
-      throw Error("the snapshot lists the same event, block or segment twice, or out of order", reader_.here(),
+      throw Error("the snapshot lists the same event, block or segment twice, or out of order", reader_.describe_position(),
                   "this is no memory snapshot of PyTorch, or it was changed");
     }
     ++run.count;
@@ -328,7 +328,7 @@ uint64_t SnapshotFolder::intern_stack(std::span<const PickleValue> items) {
     if (std::equal(frames, frames + stack.frame_count, frames_of_stack_.begin(), frames_of_stack_.end())) return known->second.index();
   }
   if (trace_.stack_frames.size() + items.size() > UINT32_MAX)
-    throw Error("the snapshot's stacks have more than 2^32 frames", reader_.here());
+    throw Error("the snapshot's stacks have more than 2^32 frames", reader_.describe_position());
   reader_.charge(sizeof(Stack) + 48 + frames_of_stack_.size() * sizeof(FrameId));
   const StackId id(static_cast<int64_t>(trace_.stacks.size()));
   trace_.stacks.push_back({static_cast<uint32_t>(trace_.stack_frames.size()), static_cast<uint32_t>(frames_of_stack_.size())});
@@ -349,7 +349,7 @@ uint64_t SnapshotFolder::event(const Fields& fields) {
   const std::optional<int64_t> bytes = size(fields, kSize);
   if (!at || !bytes || *at > UINT64_MAX - static_cast<uint64_t>(*bytes) ||
       (event.kind == EventKind::oom && *at > static_cast<uint64_t>(kMostBytes))) {
-    trace_.problems.add(Problem::bad_event, fmt::format("'{}' before {}", action, reader_.here()));
+    trace_.problems.add(Problem::bad_event, fmt::format("'{}' before {}", action, reader_.describe_position()));
     return token(Kind::no_event, 0);
   }
   event.address = *at;

@@ -77,7 +77,7 @@ constexpr std::array kRecords = std::to_array<RecordRow>({{"clock", read_clock},
 static_assert(has_sorted_names(kRecords));
 
 // In a program without any backward, forwards without gradients are the program's purpose, not an evaluation between training steps.
-void without_training(std::vector<Mark>* marks) {
+void count_evaluation_as_forward(std::vector<Mark>* marks) {
   const auto trains = [](const Mark& mark) { return mark.kind == MarkKind::phase_begin && mark.phase == MarkedPhase::backward; };
   if (std::any_of(marks->begin(), marks->end(), trains)) return;
   for (Mark& mark : *marks) {
@@ -92,8 +92,8 @@ class CaptureReader {
   Trace read();
 
  private:
-  void event(std::string_view text);
-  void record(std::string_view text);
+  void read_event(std::string_view text);
+  void read_record(std::string_view text);
   std::optional<Elements> elements_of(std::string_view text);
   simdjson::simdjson_result<od::document>& parse(std::string_view text) {
     return document_ = parser_.iterate(text.data(), text.size(), text.size() + GzipLines::kPadding);
@@ -112,22 +112,22 @@ Trace CaptureReader::read() {
     if (text.empty()) continue;
     reading_.line = text;
     if (!reading_.has_header) {
-      if (text.front() == '{') record(text);
+      if (text.front() == '{') read_record(text);
       if (!reading_.has_header) not_a_capture(text);
       continue;
     }
     if (reading_.has_eof) {
-      reading_.trace.problems.add(Problem::lines_missing, "lines after the end line, " + reading_.here());
+      reading_.trace.problems.add(Problem::lines_missing, "lines after the end line, " + reading_.describe_position());
       break;
     }
     if (text.front() != '[') {
-      record(text);
+      read_record(text);
     } else if (!reading_.past_first_process) {
-      event(text);
+      read_event(text);
     }
   }
   check_end();
-  without_training(&reading_.trace.marks);
+  count_evaluation_as_forward(&reading_.trace.marks);
   return std::move(reading_.trace);
 }
 
@@ -135,11 +135,11 @@ Trace CaptureReader::read() {
 std::optional<Elements> CaptureReader::elements_of(std::string_view text) {
   auto array = parse(text).get_array();
   if (array.error() == simdjson::SUCCESS) return Elements(array.value_unsafe());
-  reading_.trace.problems.add(Problem::bad_json, reading_.here(text));
+  reading_.trace.problems.add(Problem::bad_json, reading_.describe_position(text));
   return std::nullopt;
 }
 
-void CaptureReader::event(std::string_view text) {
+void CaptureReader::read_event(std::string_view text) {
   // Most lines of a capture are launches. Outside of the observed step they are only counted.
   if (text.starts_with("[\"kernel\"")) {
     ++reading_.trace.kernels;
@@ -157,7 +157,7 @@ void CaptureReader::event(std::string_view text) {
   std::optional<Elements> elements = elements_of(text);
   if (!elements) return;
   std::string_view name;
-  if (!elements->text(&name)) return reading_.trace.problems.add(Problem::bad_json, reading_.here(text));
+  if (!elements->text(&name)) return reading_.trace.problems.add(Problem::bad_json, reading_.describe_position(text));
   const char* bad = nullptr;
   if (const std::optional<EventKind> kind = event_kind(name)) {
     bad = read_allocator_event(reading_, *kind, *elements);
@@ -167,15 +167,15 @@ void CaptureReader::event(std::string_view text) {
   if (bad) reading_.problem(Problem::bad_event, bad);
 }
 
-void CaptureReader::record(std::string_view text) {
+void CaptureReader::read_record(std::string_view text) {
   od::object object;
   std::string_view name;
   if (parse(text).get_object().get(object) != simdjson::SUCCESS || object["record"].get_string().get(name) != simdjson::SUCCESS) {
-    if (reading_.has_header) reading_.trace.problems.add(Problem::bad_json, reading_.here(text));
+    if (reading_.has_header) reading_.trace.problems.add(Problem::bad_json, reading_.describe_position(text));
     return;
   }
   const RecordRow* row = find_row(kRecords, name);
-  if (object.reset().error() != simdjson::SUCCESS) return reading_.trace.problems.add(Problem::bad_json, reading_.here(text));
+  if (object.reset().error() != simdjson::SUCCESS) return reading_.trace.problems.add(Problem::bad_json, reading_.describe_position(text));
   if (!row) return;  // a record of a later version
   // Records of a second process are left out.
   const bool always = row->read == read_header || (row->read == read_eof && reading_.has_header);

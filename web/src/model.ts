@@ -14,7 +14,7 @@ export function initModel(decoded: Report): void {
 }
 
 // Remembers the last value, for one key.
-function last<K, V>(make: (key: K) => V, same: (a: K, b: K) => boolean = (a, b) => a === b): (key: K) => V {
+function rememberLast<K, V>(make: (key: K) => V, same: (a: K, b: K) => boolean = (a, b) => a === b): (key: K) => V {
   let known: { key: K; value: V } | undefined;
   return (key) => {
     if (!known || !same(known.key, key)) known = { key, value: make(key) };
@@ -22,9 +22,9 @@ function last<K, V>(make: (key: K) => V, same: (a: K, b: K) => boolean = (a, b) 
   };
 }
 
-export const alive = last((position: number) => aliveAt(report, position));
-export const waiting = last((position: number) => waitingAt(report, position));
-export const categories = last((position: number) => categoriesAt(report, timeline, position));
+export const alive = rememberLast((position: number) => aliveAt(report, position));
+export const waiting = rememberLast((position: number) => waitingAt(report, position));
+export const categories = rememberLast((position: number) => categoriesAt(report, timeline, position));
 
 const trees: Partial<Record<"module" | "stack", NodeTree>> = {};
 export const tree = (by: "module" | "stack"): NodeTree => (trees[by] ??= by === "module" ? moduleTree(report) : stackTree(report));
@@ -156,14 +156,14 @@ function maskOf(category: number, search: string, at: { by: "module" | "stack"; 
 function sameFilter(a: Readonly<State>, b: Readonly<State>): boolean {
   return a.category === b.category && a.search.trim() === b.search.trim() && a.tree?.by === b.tree?.by && a.tree?.node === b.tree?.node;
 }
-const all = last((state: Readonly<State>) => maskOf(state.category, state.search.trim(), state.tree), sameFilter);
-const withoutTree = last((state: Readonly<State>) => maskOf(state.category, state.search.trim(), null), sameFilter);
+const filteredKinds = rememberLast((state: Readonly<State>) => maskOf(state.category, state.search.trim(), state.tree), sameFilter);
+const withoutTree = rememberLast((state: Readonly<State>) => maskOf(state.category, state.search.trim(), null), sameFilter);
 
 // The kinds of blocks that pass the filter. The second list ignores the icicle's choice.
-export const kindMask = (): Uint8Array => all({ ...get() });
+export const kindMask = (): Uint8Array => filteredKinds({ ...get() });
 export const kindMaskOfAllNodes = (): Uint8Array => withoutTree({ ...get() });
 
-export const filteredBytes = last((mask: Uint8Array) => bytesOf(report, mask));
+export const filteredBytes = rememberLast((mask: Uint8Array) => bytesOf(report, mask));
 
 // "activations in layer1.0, “conv”"
 export function filterWords(): string {

@@ -14,7 +14,7 @@ let end = 0; // of the axis
 const capital = (words: string): string => words.charAt(0).toUpperCase() + words.slice(1);
 const sentence = (words: string): string => `${capital(words)}${/[.!?]$/.test(words) ? "" : "."}`;
 const share = (part: number): string => `${(100 * part).toFixed(0)} %`;
-const place = (ns: number): string => `${(100 * ns) / end}%`;
+const percentOfAxis = (ns: number): string => `${(100 * ns) / end}%`;
 
 interface Part {
   name: string;
@@ -35,8 +35,8 @@ function bar(parts: Part[], width: number, from = 0): HTMLElement {
     piece.style.flexGrow = String(all > 0 ? part.ns / all : 0);
     return piece;
   }));
-  strip.style.width = place(width);
-  strip.style.marginLeft = place(from);
+  strip.style.width = percentOfAxis(width);
+  strip.style.marginLeft = percentOfAxis(from);
   return strip;
 }
 
@@ -58,8 +58,8 @@ function paths(): void {
   end = 1.02 * Math.max(step.high_ns, gpu_ns, host_ns, loader ? fedFrom + loader.fed_ns : 0, 1);
   const waits = loader && loader.wait_share >= 0.005 ? loader.wait_share * step.expected_ns : 0;
   const range = el("div", { class: "path-range", title: `90 % within ${format.time(step.low_ns)} to ${format.time(step.high_ns)}` });
-  range.style.left = place(step.low_ns);
-  range.style.width = place(step.high_ns - step.low_ns);
+  range.style.left = percentOfAxis(step.low_ns);
+  range.style.width = percentOfAxis(step.high_ns - step.low_ns);
   const works: Part[] = [{ name: "a step", ns: step.expected_ns - waits, fill: "step" }];
   if (waits > 0) works.push({ name: "waits for the loader", ns: waits, fill: "waits" });
   const rows = [
@@ -76,10 +76,10 @@ function paths(): void {
   const ticks = format.timeTicks(0, end, byId("paths").clientWidth / 60 || 6);
   fill(byId("path-axis"), ...ticks.map((at) => {
     const tick = el("span", { class: at > 0.95 * end ? "last" : "" }, format.timeTick(at));
-    tick.style.left = place(at);
+    tick.style.left = percentOfAxis(at);
     return tick;
   }));
-  byId("paths").style.setProperty("--tick", place(ticks[1] ?? end));
+  byId("paths").style.setProperty("--tick", percentOfAxis(ticks[1] ?? end));
   const legend = (mark: HTMLElement, words: string): HTMLElement => el("span", {}, mark, words);
   const plain = (name: string): HTMLElement => el("i", { class: `swatch path-${name}`, "aria-hidden": "true" });
   fill(

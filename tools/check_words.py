@@ -51,7 +51,10 @@ OTHERS = {
     "goes by": (r"(?:go|goes|went|gone|going) by", "follows, uses"),
     "it is that": (r"(?:it is|that is) (?:\w+ )?(?:that|which|who)", "say it directly"),
     "ask": (r"(?:is|are|was|were) asked(?: of| for)?", "gpucast asks, requests"),
-    "at that": (r"(?:for all that|at that|all the same|as ever|by itself|by themselves)", "plainer words"),
+    "at that": (
+        r"(?:for all that|at that(?! (?:moment|time|peak|point)\b)|all the same|as ever|by itself|by themselves)",
+        "plainer words",
+    ),
 }
 
 

@@ -95,7 +95,7 @@ class Layers {
   std::vector<bool> linked_;
 };
 
-// Assigns the trace's blocks to layers. From here on, roles are those of this method.
+// Assigns the trace's blocks to layers. From here on, roles have this method's meaning.
 void link_layers(const ProfileFacts& facts, const OrchestrateOptions& /*options*/, Sequence* sequence) {
   const ProfilePhases& phases = facts.phases;
   const Layers layers(facts);

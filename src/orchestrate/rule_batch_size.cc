@@ -1,7 +1,7 @@
 // Predicts another batch size than the traced one. A block either grows in proportion to the batch or stays the same; its size and its
 // operator decide. This rule runs last, on the result of the other rules.
 //
-// Blocks that grow: those of forward, loss and backward, and the batch itself, if the traced batch divides their size. Blocks that stay:
+// Blocks that grow: blocks of forward, loss and backward, and the batch itself, if the traced batch divides their size. Blocks that stay:
 // parameters, buffers, gradients, optimizer state, workspaces, and the optimizer's temporaries. In backward, or in an operator whose first
 // input does not begin with the batch, blocks with the size of a parameter or buffer stay too.
 //

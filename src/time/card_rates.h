@@ -116,9 +116,9 @@ struct ConvolutionConstants {
   double grouped = 0;          // the most that groups of many channels reach of the card's fp32 peak, in channels-last layout
   double grouped_strided = 1;  // same, data gradient with a stride: the time is multiplied by this
   double grouped_turned = 1;   // groups of many channels in other layouts: their time over the time of their products
-  double few_channels = 1;     // tensor cores, fewer than 4 channels: time over that of the products (weight gradient: windows above 3x3)
-  double uneven = 1;           // tensor cores, channels of all groups not a multiple of four: time over the time of the products
-  double most_rate = 1;        // the most that a convolution without Winograd reaches of a GEMM's sustained rate
+  double few_channels = 1;  // tensor cores, fewer than 4 channels: time divided by the products' time (weight gradient: windows above 3x3)
+  double uneven = 1;        // tensor cores, channels of all groups not a multiple of four: time over the time of the products
+  double most_rate = 1;     // the most that a convolution without Winograd reaches of a GEMM's sustained rate
 };
 
 // Convolutions in groups of more than one channel, on tensor cores.

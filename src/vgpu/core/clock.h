@@ -3,7 +3,7 @@
 //
 // Times are nanoseconds since the clock's start, in the host's time. The host's time runs with the machine's clock. When the host has to
 // wait, it either really waits (real time) or its time is set forward (warp). src/time/gpu_timeline simulates the GPUs' work. `gpucast run`
-// answers how long a launch or call takes, over a socket of the session; it is asked once for each kind of launch.
+// answers how long a launch or call takes, over a socket of the session; the clock sends it one question for each kind of launch.
 #pragma once
 
 #include <array>

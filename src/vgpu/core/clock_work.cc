@@ -1,4 +1,4 @@
-// How long launches, calls, copies and fills take. The server is asked once for each kind.
+// How long launches, calls, copies and fills take. The server gets one question for each kind.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>

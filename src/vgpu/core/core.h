@@ -46,7 +46,7 @@ struct DeviceProfile {
   char clock_socket[108];        // the socket where `gpucast run` answers how long a launch takes
   // The extra cost of a launch on the host with NVIDIA's driver, and the time from a launch to its kernel's start on an idle card.
   int clock_call_ns, clock_latency_ns;
-  // The user's own cuDNN, which is asked what it would choose on this card (libs/cudnn_ask.h). "": it is not asked.
+  // The user's own cuDNN, which answers what it would choose on this card (libs/cudnn_ask.h). "": gpucast does not ask it.
   char cudnn_library[1024];  // its libcudnn.so.9
   char cudnn_asked[32];      // its version: "9.24.1"
   char cudnn_answers[1024];  // the file that keeps its answers; "": they are not kept

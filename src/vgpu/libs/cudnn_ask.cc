@@ -234,7 +234,7 @@ struct Asker {
     }
   }
 
-  // Several processes may write at once, so whole lines are appended. Without a file, the question is asked again next time.
+  // Several processes may write at once, so whole lines are appended. Without a file, the next process asks again.
   static void keep(const std::string& question, const std::string& answer) {
     if (profile().cudnn_answers[0] == '\0') return;
     const int fd = open(profile().cudnn_answers, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);

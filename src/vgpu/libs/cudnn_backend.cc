@@ -114,7 +114,7 @@ struct Node {
     return value;
   }
 };
-// The object behind the caller's cudnnBackendDescriptor_t pointer.
+// The object that the caller's cudnnBackendDescriptor_t points to.
 struct Descriptor {
   std::shared_ptr<Node> node;
 };

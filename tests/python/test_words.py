@@ -11,7 +11,24 @@ pytestmark = pytest.mark.once
 ROOT = Path(__file__).resolve().parents[2]
 # Add a folder or file once its count is zero: tools/check_words.py --unambiguous.
 SCOPE = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs/index.md", "docs/tutorial", "docs/howto", "docs/reference"]
-ROOMS = """allocator attribution base breakdown cli explain job lifetime orchestrate replay run schedule time trace vgpu work""".split()
+ROOMS = [
+    "allocator",
+    "attribution",
+    "base",
+    "breakdown",
+    "cli",
+    "explain",
+    "job",
+    "lifetime",
+    "orchestrate",
+    "replay",
+    "run",
+    "schedule",
+    "time",
+    "trace",
+    "vgpu",
+    "work",
+]
 # Strings and comments of these folders contain none of all phrases.
 # (These rooms of src are not there yet: ledger, loader, occupancy, pack, predict, report.)
 CODE_SCOPE = ["include", *(f"src/{room}" for room in ROOMS), "web/src", "python"]

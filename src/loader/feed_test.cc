@@ -8,11 +8,11 @@ namespace {
 TEST(Feed, AStepIsTheSlowerOfBoth) {
   EXPECT_NEAR(mean_step_ns(100, 2, 2, 30, {}), 100, 0.01);
   EXPECT_NEAR(mean_step_ns(100, 2, 2, 300, {}), 300, 0.2);
-  EXPECT_NEAR(mean_step_ns(100, 1, 1, 100, {}), 100, 0.01) << "the next is asked for when one is taken, before the loop works";
+  EXPECT_NEAR(mean_step_ns(100, 1, 1, 100, {}), 100, 0.01) << "the loop requests the next batch when it gets one, before it works";
   EXPECT_NEAR(mean_step_ns(0, 3, 2, 50, {}), 50, 0.1);
 }
 
-// Every tenth batch takes long: a deep queue bridges it, a short one does not.
+// Every tenth batch needs long: a deep queue covers that time, a short one does not.
 TEST(Feed, PrefetchBridgesSlowBatches) {
   std::vector<double> variation(10, 0.5);
   variation.back() = 5.5;

@@ -7,7 +7,7 @@
 namespace gpucast {
 namespace {
 
-constexpr double kNormal90 = 1.645;  // 9 of 10 of a normal distribution lie within this many standard deviations
+constexpr double kNormal90 = 1.645;  // 90 % of a normal distribution is within this many standard deviations
 
 const LoaderRun* run_with(const LoaderRecord& loader, int64_t workers) {
   for (const LoaderRun& run : loader.runs)
@@ -15,12 +15,12 @@ const LoaderRun* run_with(const LoaderRecord& loader, int64_t workers) {
   return nullptr;
 }
 
-// Of a fetch in a process of its own, less what it waited for a CPU that another program had.
+// A fetch in its own process, without the wait for a CPU that another program used.
 double undisturbed_ns(const LoaderRun& run, const LoaderConstants& constants) {
   return std::max(run.period_ns - run.queue_ns, run.period_ns * constants.undisturbed_share);
 }
 
-// Standard deviation of the logarithm of a run's mean.
+// The standard deviation of the logarithm of a run's mean.
 double noise_of(const LoaderRun& run, const LoaderConstants& constants) {
   double scatter = 0;
   if (run.fetches_ns.size() > 2) {
@@ -88,7 +88,7 @@ std::optional<LoaderModel> loader_model(const LoaderRecord& loader, const LoopBa
 
   const LoaderRun* alone = run_with(loader, 0);
   const LoaderRun* one = run_with(loader, 1);
-  // What one process takes, and how much of that it computes.
+  // The time of one process, and the share of it that is CPU time.
   const double inline_ns = alone         ? undisturbed_ns(*alone, constants)
                            : loop.ns > 0 ? loop.ns
                                          : undisturbed_ns(loader.runs.front(), constants);
@@ -101,7 +101,7 @@ std::optional<LoaderModel> loader_model(const LoaderRecord& loader, const LoopBa
   if (any && any->read_known) {
     out.read_bytes = any->read_bytes;
     out.files = any->files;
-    // Behind mapped files no read() is seen; a batch is made of its own bytes at least.
+    // Reads from mapped files are not recorded. A batch needs at least its own bytes.
     if (any->mapped && out.read_bytes < static_cast<double>(any->batch_bytes)) out.read_bytes = static_cast<double>(any->batch_bytes);
     out.cached_share = out.read_bytes > 0 ? 1 - std::min(1.0, any->device_bytes / out.read_bytes) : 0;
   }
@@ -116,12 +116,13 @@ std::optional<LoaderModel> loader_model(const LoaderRecord& loader, const LoopBa
     const double cpu_ns = run.cpu_ns + run.main_cpu_ns;
     const double free_cores =
         std::max(full_cores(loader.cores > 0 ? loader.cores : 1, threads, constants) - run.others_cores, constants.least_free_cores);
-    if (run.workers > 1 && cpu_ns > 0) point.most = free_cores / cpu_ns * 1e9;
+    if (run.workers > 1 && cpu_ns > 0) point.highest_rate = free_cores / cpu_ns * 1e9;
     points.push_back(point);
   }
   out.laws = fit_scalability(points, constants);
   if (one) {
-    // Several at once take more or less CPU time than one alone, as they share caches: what full cores are asked of is the former.
+    // Workers that run at once need more or less CPU time than one alone, because they share caches. The CPU time of several is used,
+    // because cores are full only with several workers.
     const LoaderRun& most = loader.runs.back();
     out.worker_cpu_ns = most.cpu_ns / host.cpu_speed;
     out.worker_cpu_share = share(one->cpu_ns, undisturbed_ns(*one, constants));
@@ -131,7 +132,7 @@ std::optional<LoaderModel> loader_model(const LoaderRecord& loader, const LoopBa
     out.worker_cpu_share = inline_share;
     out.take_ns = constants.take_ns / host.cpu_speed;
   }
-  if (loader.pin_memory) {  // its thread takes batches from the workers; the training process finds them in a queue
+  if (loader.pin_memory) {  // the pinning thread gets batches from the workers; the training process gets them from a queue
     const double left_ns = std::min(out.take_ns, constants.take_ns / host.cpu_speed);
     out.pin_ns += out.take_ns - left_ns;
     out.take_ns = left_ns;
@@ -144,7 +145,7 @@ std::optional<LoaderModel> loader_model(const LoaderRecord& loader, const LoopBa
 
 double LoaderModel::moved_ns(double ns, double cpu_share) const {
   double waits_ns = ns * (1 - cpu_share);
-  // A disk that is named takes the place of the one that was waited for, where much was read from it.
+  // The named disk replaces the measured machine's disk. The time waited is removed if much of the data was read from that disk.
   if (host.storage && cached_share < constants.cached) waits_ns = 0;
   return ns * cpu_share / host.cpu_speed + waits_ns + storage_wait_ns();
 }
@@ -161,7 +162,7 @@ BatchTime LoaderModel::batch(int64_t workers, double busy_ns) const {
   const auto [known, unknown] = rates.try_emplace(workers);
   if (unknown) known->second = rate_at(laws, n);
   const Rate rate = known->second;
-  // One worker's time for a batch, of which there are n at once.
+  // n workers make batches at once: one worker's time for a batch, divided by n.
   const auto period = [&](double batches_per_s) { return moved_ns(n / batches_per_s * 1e9, worker_cpu_share) / n; };
   out.time = {period(rate.high), period(rate.expected), period(rate.low)};
   const auto at_least = [&](LoaderLimit limit, const TimeRange& floor) {

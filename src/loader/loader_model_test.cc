@@ -41,7 +41,7 @@ TEST(LoaderModel, WhatWasMeasuredComesBack) {
 
 TEST(LoaderModel, CoresBoundTheRate) {
   const auto model = loader_model(record({run(0, 90, 90), run(1, 100, 100)}, 2), {}, {}, loader_constants());
-  // 101 ms of CPU time a batch on two cores, and 20 ms of the training process's own.
+  // 101 ms of CPU time a batch on two cores, and 20 ms in the training process.
   EXPECT_NEAR(model->batch(8, 0).time.expected_ns, 50.5 * kMs, 0.1 * kMs);
   EXPECT_NEAR(model->batch(8, 20 * kMs).time.expected_ns, 60.5 * kMs, 0.1 * kMs);
   EXPECT_EQ(model->batch(8, 0).limit, LoaderLimit::cores);
@@ -51,7 +51,7 @@ TEST(LoaderModel, CoresBoundTheRate) {
             20 * kMs);
 }
 
-// Two at once took less CPU time for a batch than one alone.
+// Two workers at once used less CPU time for a batch than one alone.
 TEST(LoaderModel, FullCoresAreAskedOfWhatSeveralWorkersTake) {
   const auto model = loader_model(record({run(0, 90, 90), run(1, 100, 100), run(2, 45, 80)}, 2), {}, {}, loader_constants());
   EXPECT_NEAR(model->batch(8, 0).time.expected_ns, 40.5 * kMs, 0.1 * kMs);
@@ -105,7 +105,7 @@ TEST(LoaderModel, StorageIsAddedToWhatCameFromMemory) {
   EXPECT_NEAR(model->batch(1, 0).time.expected_ns, 150 * kMs, 4 * kMs);
   EXPECT_NEAR(model->batch(16, 0).time.expected_ns, 100 * kMs, 0.1 * kMs) << "all share one disk";
   EXPECT_EQ(model->batch(16, 0).limit, LoaderLimit::storage);
-  // What was read from this machine's disk, and waited for, is not waited for twice.
+  // The time waited for this machine's disk is not added to the other disk's time.
   LoaderRun cold = run(0, 150, 50);
   cold.read_known = true;
   cold.read_bytes = cold.device_bytes = 10e6;

@@ -7,15 +7,15 @@
 namespace gpucast {
 namespace {
 
-// Values whose logarithms are evenly spaced, and nothing at all.
-std::vector<double> spread(double least, double most, int count) {
+// 0, and values whose logarithms are evenly spaced.
+std::vector<double> log_spaced(double least, double most, int count) {
   std::vector<double> out = {0};
   for (int i = 0; i < count; ++i) out.push_back(least * std::pow(most / least, static_cast<double>(i) / (count - 1)));
   return out;
 }
 
-// How much of an exponential distribution each value stands for: from halfway to the one before to halfway to the next.
-std::vector<double> shares(const std::vector<double>& values, double mean) {
+// The share of an exponential distribution that each value represents: from the middle to the value before to the middle to the next one.
+std::vector<double> exponential_shares(const std::vector<double>& values, double mean) {
   std::vector<double> out;
   double low = 0;
   for (size_t i = 0; i < values.size(); ++i) {
@@ -41,13 +41,14 @@ std::vector<Scalability> fit_scalability(const std::vector<ScalabilityPoint>& al
     points.push_back(point);
     const double alone = point.rate / static_cast<double>(point.workers);
     low = std::min(low, alone * std::exp(-4 * point.noise));
-    // Two workers that the cores or the law hold back are each slower than one alone.
+    // One worker alone may be faster than each of several that the cores or the law slow down.
     high = std::max(high, alone * std::exp(4 * point.noise) * (point.workers > 1 ? 1.5 : 1));
   }
   std::vector<Scalability> out;
   if (points.empty()) return out;
-  const std::vector<double> sigmas = spread(0.002, 0.6, 24), kappas = spread(0.0001, 0.05, 12);
-  const std::vector<double> sigma_shares = shares(sigmas, constants.sigma), kappa_shares = shares(kappas, constants.kappa);
+  const std::vector<double> sigmas = log_spaced(0.002, 0.6, 24), kappas = log_spaced(0.0001, 0.05, 12);
+  const std::vector<double> sigma_shares = exponential_shares(sigmas, constants.sigma),
+                            kappa_shares = exponential_shares(kappas, constants.kappa);
   constexpr int kLambdas = 80;
   double total = 0;
   for (int step = 0; step < kLambdas; ++step) {
@@ -57,7 +58,7 @@ std::vector<Scalability> fit_scalability(const std::vector<ScalabilityPoint>& al
         Scalability law{lambda, sigmas[s], kappas[k], sigma_shares[s] * kappa_shares[k]};
         double misfit = 0;
         for (const ScalabilityPoint& point : points) {
-          const double rate = std::min(law.rate(static_cast<double>(point.workers)), point.most);
+          const double rate = std::min(law.rate(static_cast<double>(point.workers)), point.highest_rate);
           misfit += square(std::log(point.rate / rate) / point.noise);
         }
         law.weight *= std::exp(-misfit / 2);

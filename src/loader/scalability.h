@@ -2,8 +2,8 @@
 //
 //   X(n) = lambda n / (1 + sigma (n - 1) + kappa n (n - 1)),
 //
-// lambda the rate of one worker, sigma what they queue for, kappa what they have to tell each other. A few measurements do not tell
-// the three apart, so the answer is all laws that would explain them, each with its weight.
+// lambda is the rate of one worker, sigma is for resources that workers queue for, kappa for communication between workers. A few
+// measurements do not determine all three, so the result is every law that would explain the measurements, each with its weight.
 #pragma once
 
 #include <cstdint>
@@ -16,23 +16,23 @@ namespace gpucast {
 
 struct ScalabilityPoint {
   int64_t workers = 1;
-  double rate = 0;                                        // batches a second
-  double noise = 0.05;                                    // standard deviation of its logarithm
-  double most = std::numeric_limits<double>::infinity();  // what the machine's cores allowed at that moment
+  double rate = 0;                                                // batches a second
+  double noise = 0.05;                                            // standard deviation of its logarithm
+  double highest_rate = std::numeric_limits<double>::infinity();  // the highest rate that the machine's cores allowed then
 };
 
-// A law, and how likely it is among all.
+// A law, and its probability among all.
 struct Scalability {
   double lambda = 0, sigma = 0, kappa = 0;
   double weight = 0;
   double rate(double workers) const;
 };
 
-// Before anything is measured sigma and kappa are those of `constants`, more or less: workers share little. Points of no rate are left out;
-// empty where none is left.
+// The prior distributions of sigma and kappa have the means of `constants`, which are small because workers share little. Points without a
+// rate are left out; the result is empty if no point remains.
 std::vector<Scalability> fit_scalability(const std::vector<ScalabilityPoint>& points, const LoaderConstants& constants);
 
-// 9 of 10 lie between low and high.
+// 90 % of the laws' weight is between low and high.
 struct Rate {
   double low = 0, expected = 0, high = 0;
 };

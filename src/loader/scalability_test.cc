@@ -16,7 +16,7 @@ TEST(Scalability, ManyPointsGiveTheLawBack) {
   std::vector<ScalabilityPoint> points;
   for (const int64_t n : {1, 2, 4, 8, 16}) points.push_back({n, truth.rate(static_cast<double>(n)), 0.01});
   const auto laws = fit_scalability(points, loader_constants());
-  for (const double n : {1.0, 3.0, 12.0, 24.0}) {  // the last lies beyond what was measured
+  for (const double n : {1.0, 3.0, 12.0, 24.0}) {  // the last one is above the measured numbers
     const Rate rate = rate_at(laws, n);
     EXPECT_NEAR(rate.expected / truth.rate(n), 1, n > 16 ? 0.08 : 0.03) << n;
     EXPECT_LE(rate.low, rate.expected);
@@ -39,7 +39,7 @@ TEST(Scalability, TwoPointsTellOfContention) {
   EXPECT_GT(rate_at(laws, 4).expected, 12);
 }
 
-// Two workers on one core are no slower together than the core: that says nothing of more cores.
+// Two workers on one core reach the core's rate. That gives no information about more cores.
 TEST(Scalability, AMachineThatWasFullIsNoContention) {
   const auto laws = fit_scalability({{1, 10, 0.02}, {2, 11, 0.02, 11}}, loader_constants());
   EXPECT_NEAR(rate_at(laws, 2).expected, 19.5, 0.8);

@@ -59,14 +59,15 @@ StorageTier find_storage(const std::string& text) {
   std::string names;
   for (const StorageTier& tier : storage_tiers()) {
     if (tier.name == text) return tier;
-    names += tier.name + ", ";
+    names += (names.empty() ? "" : ", ") + tier.name;
   }
   const double rate = bytes_per_second(text);
   char* end = nullptr;
   if (rate <= 0 && std::isfinite(std::strtod(text.c_str(), &end)) && end != text.c_str() && *end == '\0')
-    throw Error(fmt::format("--storage: '{}' has no unit", text), "", "such as 200MB/s, or one of " + names + "which are kinds of disk");
+    throw Error(fmt::format("--storage: '{}' has no unit", text), "", "add a unit, as in 200MB/s, or name a kind of disk: " + names);
   if (rate <= 0)
-    throw Error(fmt::format("--storage: '{}' is no kind of disk and no bandwidth", text), "", "one of " + names + "or such as 200MB/s");
+    throw Error(fmt::format("--storage: '{}' is no kind of disk and no bandwidth", text), "",
+                "name a kind of disk (" + names + ") or a bandwidth, as in 200MB/s");
   return {text, fmt::format("a disk of {}", text), "the command line", rate, rate, 0};
 }
 

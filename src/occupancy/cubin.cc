@@ -12,22 +12,22 @@ namespace gpucast {
 namespace {
 
 constexpr uint16_t kMachineCuda = 190;
-// From sm_90 on a kernel's shared memory begins with what the driver reserves, which is not the kernel's own (cuFuncGetAttribute).
+// Since sm_90, a kernel's shared memory begins with a part that the driver reserves. cuFuncGetAttribute does not count that part.
 constexpr unsigned kReservesShared = 90;
 constexpr uint64_t kReservedBytes = 1024;
 
-// 90 for sm_90. CUDA 13 has moved it.
+// 90 for sm_90. CUDA 13 moved this field.
 unsigned architecture(const Elf64_Ehdr& header) {
   constexpr unsigned char kMoved = 8;
   return header.e_ident[EI_ABIVERSION] >= kMoved ? header.e_flags >> 8 & 0xff : header.e_flags & 0xff;
 }
 
-// Records of .nv.info (of all kernels) and .nv.info.KERNEL: a byte that says how the value is kept, one that says what it is, and two of
-// size or value.
+// Records of .nv.info (of all kernels) and .nv.info.KERNEL: a byte for the format of the value, a byte for its meaning, and two bytes with
+// its size or with the value itself.
 constexpr uint8_t kHalfValue = 3, kSizedValue = 4;
-constexpr uint8_t kFrameSize = 0x11, kRegisterCount = 0x2f;     // of the symbol that it names
-constexpr uint8_t kMostThreads = 0x05, kParameterBytes = 0x19;  // x, y, z; all of a kernel's parameters
-constexpr uint8_t kParameter = 0x17;                            // a zero, which one it is and where, its size from bit 18 on
+constexpr uint8_t kFrameSize = 0x11, kRegisterCount = 0x2f;     // of the symbol that the record names
+constexpr uint8_t kMostThreads = 0x05, kParameterBytes = 0x19;  // x, y, z; bytes of all parameters of a kernel
+constexpr uint8_t kParameter = 0x17;                            // a zero, the parameter's number and offset, its size from bit 18 on
 constexpr uint64_t kLongestName = 1 << 16;
 constexpr std::string_view kText = ".text.", kShared = ".nv.shared.", kInfo = ".nv.info";
 
@@ -52,7 +52,7 @@ std::map<std::string, KernelResources> kernels_of_cubin(const void* image, size_
   if (!inside(header.e_shoff, uint64_t{header.e_shnum} * sizeof(Elf64_Shdr))) return kernels;
   std::vector<Elf64_Shdr> sections(header.e_shnum);
   std::memcpy(sections.data(), file + header.e_shoff, sections.size() * sizeof(Elf64_Shdr));
-  // Strings end within their table.
+  // A string must end within its table.
   const auto string_at = [&](const Elf64_Shdr& table, uint64_t offset) -> std::string_view {
     if (!inside(table.sh_offset, table.sh_size) || offset >= table.sh_size) return {};
     const char* const begin = file + table.sh_offset + offset;
@@ -74,7 +74,7 @@ std::map<std::string, KernelResources> kernels_of_cubin(const void* image, size_
       found->second.static_shared_bytes = number(section.sh_size - std::min(section.sh_size, reserved_bytes));
   }
   // Calls take(what, half, value, size) for each record of a section.
-  uint64_t left_bytes = size_bytes;  // sections that lie on each other are not read again and again
+  uint64_t left_bytes = size_bytes;  // sections that overlap are not read again and again
   const auto each_record = [&](const Elf64_Shdr& section, const auto& take) {
     if (!inside(section.sh_offset, section.sh_size) || section.sh_size > left_bytes) return;
     left_bytes -= section.sh_size;

@@ -1,4 +1,4 @@
-// What machine code says of its kernels: a cubin is an ELF file with NVIDIA's own notes.
+// Reads the resources of kernels from machine code. A cubin is an ELF file with notes in NVIDIA's format.
 #pragma once
 
 #include <cstddef>
@@ -10,10 +10,10 @@
 
 namespace gpucast {
 
-// The size of an image that a program hands over in memory: the driver is not told it either.
+// The size of an image that a program passes as a pointer. The driver does not get the size either, and reads it from the image.
 inline constexpr size_t kUnknownSize = SIZE_MAX;
 
-// By name; empty where `image` is no cubin, or one that points to what is not in it.
+// By name; empty if `image` is no cubin, or refers to bytes outside of itself.
 std::map<std::string, KernelResources> kernels_of_cubin(const void* image, size_t size_bytes = kUnknownSize);
 
 }  // namespace gpucast

@@ -15,13 +15,13 @@ TEST(Cubin, RegistersOfTheTextSectionUnlessANoteSaysMore) {
   ASSERT_TRUE(old.contains("k"));
   EXPECT_EQ(old.at("k").registers, 40);
   EXPECT_EQ(old.at("k").static_shared_bytes, 4096);
-  // Register count 168 and a frame of 16 bytes of symbol 1; one of a symbol that is not there.
+  // Symbol 1 has 168 registers and a frame of 16 bytes; another record names a symbol that does not exist.
   const auto fresh = kernels_of_cubin(cubin(0, {0x00082f04, 1, 168, 0x00081104, 1, 16, 0x00082f04, 9, 7}).data());
   EXPECT_EQ(fresh.at("k").registers, 168);
   EXPECT_EQ(fresh.at("k").local_bytes, 16);
 }
 
-// Notes of parameters as ptxas writes them, last first: a pointer, a number of 4 bytes, a pointer, and one beyond what is counted.
+// Notes of parameters as ptxas writes them, last first: a pointer, a number of 4 bytes, a pointer, and a parameter above the counted 64.
 TEST(Cubin, SaysWhichParametersMayBePointers) {
   const std::vector<uint32_t> notes{
       0x000c1704,   0,          70 | 560u << 16, 0x0021f400, 0x000c1704, 0,         2 | 16u << 16, 0x0021f400, 0x000c1704, 0,
@@ -37,7 +37,7 @@ TEST(Cubin, WhatIsNoneSaysNothing) {
   EXPECT_EQ(kernels_of_cubin(cut.data()).at("k").registers, 40);
 }
 
-// Each beginning of a file in memory of just that size, and each byte of it changed: whatever is read lies inside.
+// Each beginning of a file in memory of exactly that size, and the file with each byte changed: no read goes outside.
 TEST(Cubin, ReadsNothingBeyondAFile) {
   const std::string whole = cubin(40, {0x00082f04, 1, 168, 0x00081104, 1, 16});
   EXPECT_EQ(kernels_of_cubin(whole.data(), whole.size()).at("k").registers, 168);

@@ -1,4 +1,4 @@
-// Our rules against NVIDIA's own calculator, where the toolkit's header is: cuda_occupancy.h needs nothing but a C compiler.
+// Compares our rules with NVIDIA's own calculator, if the toolkit's header is installed. cuda_occupancy.h needs only a C compiler.
 #include <gtest/gtest.h>
 
 #include "src/occupancy/occupancy.h"
@@ -41,7 +41,7 @@ TEST(CudaOccupancy, NvidiasCalculatorSaysTheSame) {
           function.maxDynamicSharedSizeBytes = dynamic;
           cudaOccResult theirs;
           if (cudaOccMaxActiveBlocksPerMultiprocessor(&theirs, &properties, &function, &state, threads, dynamic) != CUDA_OCC_SUCCESS)
-            continue;  // 6.x with more than 48 KiB and the like
+            continue;  // such as 6.x with more than 48 KiB
           ++cases;
           const BlocksPerMultiprocessor ours =
               blocks_per_multiprocessor(card, {registers, shared / 3, 0}, threads, static_cast<int64_t>(dynamic));

@@ -9,9 +9,10 @@
 namespace gpucast {
 namespace {
 
-// An entry of which more is said is not unpacked: the largest of PyTorch's have 30 MiB.
+// A larger entry is not unpacked. PyTorch's largest entries have 30 MiB.
 constexpr uint64_t kLargestImage = uint64_t{512} << 20;
-// LZ4 packs 255 bytes into one at most. Machine code, by zstd, 20; images that are all alike are no machine code.
+// An entry that claims a higher ratio is not unpacked. LZ4 packs at most 255 bytes into one; zstd packs about 20 bytes of machine code into
+// one.
 constexpr uint64_t kMostRatio = 1024;
 constexpr uint32_t kLz4Flag = 0x2000, kZstdFlag = 0x8000, kThisArchFlag = 0x100000;
 

@@ -1,7 +1,7 @@
-// Fat binaries: nvcc puts a kernel's code for several cards side by side, compressed, into a section of the program or library.
+// Fat binaries: nvcc compresses a kernel's code for several cards into one section of the program or library.
 //
-// The layout is not in NVIDIA's headers; these are the fields that tools which read fat binaries agree on. A container is a header and
-// entries, each with a header of its own; a section holds one container after the other.
+// NVIDIA's headers do not contain the layout; these are the fields on which tools that read fat binaries agree. A container is a header and
+// entries, each with its own header. A section holds one container after another.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +16,10 @@ struct FatbinEntry {
   enum class Kind : uint8_t { other, ptx, cubin } kind = Kind::other;
   enum class Packing : uint8_t { none, lz4, zstd } packing = Packing::none;
   int arch = 0;                 // 86 for sm_86
-  bool this_arch_only = false;  // sm_90a: runs on no other
+  bool this_arch_only = false;  // sm_90a: runs on no other architecture
   uint32_t header_bytes = 0;
   uint64_t payload_bytes = 0;  // in the container, padding included
-  uint64_t packed_bytes = 0;   // of those, what counts
+  uint64_t packed_bytes = 0;   // without the padding
   uint64_t image_bytes = 0;    // unpacked
 };
 
@@ -33,31 +33,31 @@ static_assert(sizeof(FatbinHeader) == 16);
 // The part of an entry's header that is in every release.
 inline constexpr size_t kFatbinEntryBytes = 64;
 
-// From the first bytes of an entry, at least kFatbinEntryBytes. False: no entry, or one whose lengths cannot be.
+// From the first bytes of an entry, at least kFatbinEntryBytes. False: no entry, or its lengths are impossible.
 bool read_fatbin_entry(std::string_view bytes, FatbinEntry* entry);
 
-// The machine code that a card of this capability runs: of the same major and the highest minor not above the card's; of two alike the one
-// made for just this card. -1: there is none.
+// The index of the machine code that a card of this capability runs: the same major, and the highest minor that is not above the card's. Of
+// two equal ones, the one made for this architecture only. -1: there is none.
 int choose_cubin(const std::vector<FatbinEntry>& entries, int major, int minor);
 
-// False: what is packed is not what the entry says.
+// False: the packed bytes do not match the entry.
 bool unpack_fatbin_entry(const FatbinEntry& entry, std::string_view packed, std::vector<char>* image);
 
-// Calls take(image) for the machine code that a card of this capability would run, of a container in memory. False: there is none, or it is
-// damaged.
+// Calls take(image) with the machine code that a card of this capability would run, from a container in memory. False: there is none, or it
+// is damaged.
 bool kernels_of_fatbin(std::string_view container, int major, int minor, const std::function<void(std::string_view image)>& take);
 
-// What reading a library's fat binaries came across.
+// What was found in a library's fat binaries.
 struct FatbinCounts {
   int64_t containers = 0;
-  int64_t cubins = 0;        // chosen for the card
+  int64_t cubins = 0;        // that the card would run
   int64_t without_code = 0;  // containers with nothing for this card
   int64_t unreadable = 0;    // cubins that are damaged
 };
 
-// Calls take(image) for the machine code that a card of this capability would run, of each container in an ELF file's section of fat
-// binaries. A file is read piece by piece, and only what the card would run is unpacked.
-// Throws Error: the file cannot be read, is no ELF file of 64 bits, has no such section, or ends before it does.
+// Calls take(image) with the machine code that a card of this capability would run, for each container in an ELF file's section of fat
+// binaries. The file is read piece by piece, and only that code is unpacked.
+// Throws Error: the file cannot be read, is no ELF file of 64 bits, has no such section, or ends before the section does.
 FatbinCounts read_fatbins(const std::string& path, int major, int minor, const std::function<void(std::string_view image)>& take);
 
 }  // namespace gpucast

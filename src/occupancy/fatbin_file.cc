@@ -32,7 +32,7 @@ class File {
   uint64_t size_bytes() const { return size_bytes_; }
   bool holds(uint64_t offset, uint64_t size) const { return offset <= size_bytes_ && size <= size_bytes_ - offset; }
 
-  // All of it, or Error.
+  // Reads all of it or throws Error.
   void read(uint64_t offset, char* to, size_t size) const {
     for (size_t done = 0; done < size;) {
       const ssize_t got = pread(descriptor_, to + done, size - done, static_cast<off_t>(offset + done));
@@ -80,8 +80,8 @@ std::vector<Range> fatbin_sections(const File& file, const std::string& path) {
   std::vector<Range> out;
   for (const Elf64_Shdr& section : sections) {
     if (section.sh_name >= text.size()) continue;
-    const std::string_view name = text.c_str() + section.sh_name;  // ends within the text, or at its own end
-    // nvcc -rdc=true puts its fat binaries into the second.
+    const std::string_view name = text.c_str() + section.sh_name;  // ends within the text, or at the text's end
+    // nvcc -rdc=true puts its fat binaries into the second section.
     if ((name != ".nv_fatbin" && name != "__nv_relfatbin") || section.sh_type == SHT_NOBITS) continue;
     if (!file.holds(section.sh_offset, section.sh_size)) file.ends_early(file.size_bytes());
     out.push_back({section.sh_offset, section.sh_size});
@@ -96,7 +96,7 @@ FatbinCounts read_fatbins(const std::string& path, int major, int minor, const s
   const File file(path);
   FatbinCounts counts;
   std::vector<FatbinEntry> entries;
-  std::vector<uint64_t> payloads;  // where each entry's begins
+  std::vector<uint64_t> payloads;  // where each entry's payload begins
   std::string packed;
   std::vector<char> image;
   for (const Range& section : fatbin_sections(file, path)) {

@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// An ELF file of 64 bits with a section of that name.
+// An ELF file of 64 bits with a section of this name.
 std::string library(const std::string& content, const std::string& section = ".nv_fatbin") {
   const std::string names = std::string(1, '\0') + section + '\0' + ".shstrtab" + '\0';
   std::vector<Elf64_Shdr> sections(3);
@@ -53,7 +53,7 @@ class Fatbin : public ::testing::Test {
   void TearDown() override { fs::remove_all(folder); }
 
   void write(const std::string& bytes) const { std::ofstream(path, std::ios::binary) << bytes; }
-  // Registers of "k" in each cubin that a card would run.
+  // The registers of "k" in each cubin that a card would run.
   std::vector<int> registers(int major, int minor) {
     std::vector<int> out;
     counts = read_fatbins(path, major, minor,
@@ -75,7 +75,7 @@ TEST_F(Fatbin, TakesWhatTheCardWouldRun) {
                 std::string(8, '\0') + fatbin({{80, Kind::cubin, Packing::zstd, 50}})));
   EXPECT_EQ(registers(8, 0), (std::vector{10, 50}));
   EXPECT_EQ(registers(8, 6), (std::vector{20, 50}));
-  EXPECT_EQ(registers(8, 9), (std::vector{20, 50}));  // the highest of its major that is not above it
+  EXPECT_EQ(registers(8, 9), (std::vector{20, 50}));  // the highest of its major that is not above the card
   EXPECT_EQ(counts.containers, 2);
   EXPECT_EQ(registers(9, 0), (std::vector{31}));
   EXPECT_EQ(counts.without_code, 1);
@@ -102,7 +102,7 @@ TEST_F(Fatbin, WhatIsNoLibraryIsSaid) {
   EXPECT_THROW((void)read_fatbins("/none/such", 8, 0, [](std::string_view) {}), Error);
 }
 
-// Each beginning of a library, and each byte of it changed: an Error or an answer.
+// Each beginning of a library, and the library with each byte changed, gives an Error or an answer.
 TEST_F(Fatbin, DamageIsAnErrorOrCounted) {
   const std::string whole = library(fatbin({{80, Kind::cubin, Packing::lz4, 10}, {80, Kind::cubin, Packing::zstd, 11}}));
   for (size_t i = 0; i < whole.size(); ++i) {
@@ -125,16 +125,16 @@ TEST_F(Fatbin, AWheelIsReadOnceAndThenFromTheCache) {
   const WheelKernels first = wheel_kernels(folder.string(), 8, 0, cache);
   EXPECT_FALSE(first.cached);
   ASSERT_NE(first.kernels.find("k"), nullptr);
-  EXPECT_EQ(first.kernels.find("k")->registers, 12);  // of two of one name the larger
+  EXPECT_EQ(first.kernels.find("k")->registers, 12);  // of two kernels with one name, the larger
   EXPECT_EQ(first.kernels.find("k")->static_shared_bytes, 4096);
   EXPECT_EQ(first.kernels.find("other"), nullptr);
   const WheelKernels second = wheel_kernels(folder.string(), 8, 0, cache);
   EXPECT_TRUE(second.cached);
   EXPECT_EQ(second.kernels.find("k")->registers, 12);
-  // Another build of it.
+  // Another build of the library.
   write(library(fatbin({{80, Kind::cubin, Packing::none, 40}})));
   EXPECT_EQ(wheel_kernels(folder.string(), 8, 0, cache).kernels.find("k")->registers, 40);
-  // A cache that is damaged is none.
+  // A damaged cache counts as none.
   for (const auto& file : fs::directory_iterator(cache)) fs::resize_file(file, fs::file_size(file) - 1);
   EXPECT_FALSE(wheel_kernels(folder.string(), 8, 0, cache).cached);
 }

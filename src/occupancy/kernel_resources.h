@@ -1,4 +1,4 @@
-// What a kernel takes of a multiprocessor, as its machine code says.
+// The resources that a kernel uses on a multiprocessor, from its machine code.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ struct KernelResources {
   int local_bytes = 0;      // of a thread: spilled registers and arrays
   int parameter_bytes = 0;  // 0: none, or not known
   int most_threads = 0;     // of a block (__launch_bounds__); 0: not limited
-  // Bit i: parameter i, below 64, has 8 bytes, and may be a pointer.
+  // Bit i: parameter i (below 64) has 8 bytes and may be a pointer.
   uint64_t wide_parameters = 0;
 };
 

@@ -52,7 +52,7 @@ KernelLaunch launch_of(simdjson::dom::element line) {
 }  // namespace
 
 KernelLaunch read_launch(std::string_view line, const std::function<std::string()>& where) {
-  thread_local simdjson::dom::parser parser;  // its memory serves the next line
+  thread_local simdjson::dom::parser parser;  // its memory is used again for the next line
   try {
     simdjson::dom::element parsed;
     const auto error = parser.parse(line.data(), line.size(), false).get(parsed);

@@ -14,11 +14,12 @@ struct KernelLaunch {
   Launch launch;
 };
 
-// One line: {"blocks": 576, "block_threads": 64, "registers": 126, "static_shared_bytes": 8192, "dynamic_shared_bytes": 0}; the shared ones
-// may be missing. `where`: its place, for the Error of a line that is no launch. At least 64 bytes behind `line` may be read.
+// One line: {"blocks": 576, "block_threads": 64, "registers": 126, "static_shared_bytes": 8192, "dynamic_shared_bytes": 0}; the sizes of
+// shared memory may be missing. `where`: the line's place in the file, for the Error of a line that is no launch. At least 64 bytes after
+// the end of `line` must be readable.
 KernelLaunch read_launch(std::string_view line, const std::function<std::string()>& where);
 
-// Of a whole file, plain or gzip; "-" is standard input. Empty lines are skipped.
+// All launches of a file, plain or gzip; "-" is standard input. Empty lines are skipped.
 void read_launches(const std::string& path, const std::function<void(const KernelLaunch&)>& take);
 
 }  // namespace gpucast

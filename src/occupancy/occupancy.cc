@@ -26,7 +26,7 @@ int by_registers(const OccupancyCard& card, const KernelResources& kernel, int w
   return card.registers / rules.partitions / of_warp * rules.partitions / warps;
 }
 
-// Of a block; more than a block can have: -1.
+// The shared memory of a block; -1: more than a block can have.
 int64_t shared_bytes(const OccupancyCard& card, const KernelResources& kernel, int64_t dynamic_shared_bytes, int block_limit_bytes) {
   const CapabilityRules& rules = *card.rules;
   if (dynamic_shared_bytes < 0 || dynamic_shared_bytes > block_limit_bytes) return -1;
@@ -91,7 +91,7 @@ Occupancy occupancy(const OccupancyCard& card, const KernelResources& kernel, co
 KinetoOccupancy kineto_occupancy(const OccupancyCard& card, const KernelResources& kernel, const Launch& launch) {
   constexpr int kWithoutOptIn = 48 << 10;
   KinetoOccupancy out;
-  // In single precision, as there: the last digit and a rounding at .5 depend on it.
+  // In single precision, as in Kineto, because the last digit and the rounding at .5 depend on it.
   out.blocks_per_sm = static_cast<float>(launch.blocks) / static_cast<float>(card.multiprocessors);
   out.warps_per_sm = out.blocks_per_sm * static_cast<float>(launch.block_threads) / static_cast<float>(kWarpThreads);
   OccupancyCard without = card;
@@ -109,7 +109,7 @@ OccupancyRemedy occupancy_remedy(const OccupancyCard& card, const KernelResource
   const Occupancy now = occupancy(card, kernel, launch);
   if (now.resident.blocks <= 0) return {};
   const int64_t wave = int64_t{now.resident.blocks} * card.multiprocessors;
-  // A grid that does not fill the card gains nothing from more room.
+  // A grid that does not fill the card does not need more room for blocks.
   if (launch.blocks < wave) {
     const double full = now.theoretical;
     return {What::more_blocks, wave, full};
@@ -136,7 +136,7 @@ OccupancyRemedy occupancy_remedy(const OccupancyCard& card, const KernelResource
     }
     case OccupancyLimit::blocks:
     case OccupancyLimit::warps: {
-      // The same threads in other blocks; full multiprocessors have nothing to gain.
+      // The same threads in blocks of another size. Full multiprocessors cannot gain anything.
       if (now.theoretical >= 1) return {};
       const int64_t threads = launch.blocks * launch.block_threads;
       OccupancyRemedy best;

@@ -1,4 +1,4 @@
-// Cards of the device table, as occupancy needs them.
+// The figures of a card in the device table that occupancy needs.
 #pragma once
 
 #include "src/occupancy/occupancy.h"

@@ -21,7 +21,7 @@ Occupancy of(const OccupancyCard& card, int registers, int shared_bytes, int thr
   return occupancy(card, {registers, shared_bytes, 0}, {blocks, threads, 0});
 }
 
-// Values that NVIDIA has published.
+// Values that NVIDIA published.
 struct Published {
   const char* source;
   int major, minor, registers, shared_bytes, threads;
@@ -59,7 +59,7 @@ TEST(Occupancy, IsWhatNvidiaHasPublished) {
   }
 }
 
-// The rules as the Programming Guide says them, one block after the other: does one more fit?
+// The Programming Guide's rules, applied block by block: does one more fit?
 int one_by_one(const CapabilityRules& rules, int registers, int shared_bytes, int threads) {
   const int warps = (threads + 31) / 32;
   if (registers > rules.most_thread_registers || shared_bytes > rules.most_block_bytes) return 0;
@@ -67,11 +67,11 @@ int one_by_one(const CapabilityRules& rules, int registers, int shared_bytes, in
   while (unit_registers < registers * 32) unit_registers += 256;
   int shared = 0;
   while (shared < shared_bytes + rules.reserved_shared_bytes) shared += rules.shared_unit_bytes;
-  // Each partition takes warps while it has registers for them.
+  // Each partition gets warps while it has registers for them.
   int slots = 0;
   for (int left = 65536 / rules.partitions; unit_registers > 0 && left >= unit_registers; left -= unit_registers) slots += rules.partitions;
   if (unit_registers == 0) slots = 1 << 20;
-  // A block that leaves a partition's last place empty still needs it to be launched.
+  // A block whose warps do not fill all partitions evenly is launched as if they did.
   int even = warps;
   while (even % rules.launch_partitions != 0) ++even;
   if (even * unit_registers > 65536) return 0;
@@ -129,7 +129,7 @@ TEST(Occupancy, SaysWhatLimits) {
   EXPECT_EQ(of(card, 32, 100 << 10, 256, 1).resident.limit, OccupancyLimit::shared_memory);
   EXPECT_EQ(of(card, 16, 0, 32, 1).resident.limit, OccupancyLimit::blocks);
   EXPECT_EQ(of(card, 32, 0, 1024, 1).resident.limit, OccupancyLimit::warps);
-  const auto both = of(card, 64, 0, 1024, 1).resident;  // 2 warps' worth: registers allow one block
+  const auto both = of(card, 64, 0, 1024, 1).resident;  // registers for 2 warps: they allow one block
   EXPECT_EQ(both.blocks, 1);
   EXPECT_TRUE(both.limited_by(OccupancyLimit::registers));
   EXPECT_FALSE(both.limited_by(OccupancyLimit::warps));
@@ -164,7 +164,7 @@ TEST(Occupancy, AchievedNeverExceedsTheoretical) {
   }
 }
 
-// Rows of traces that PyTorch's profiler wrote: V100-DGXS (80 multiprocessors; Kineto's TensorBoard samples, 2021), H100 (132; TraceLens).
+// Rows from traces of PyTorch's profiler: V100-DGXS (80 multiprocessors; Kineto's TensorBoard samples, 2021), H100 (132; TraceLens).
 TEST(KinetoOccupancy, IsWhatTheProfilerWrites) {
   const OccupancyCard v100 = of_capability(7, 0, 80), h100 = of_capability(9, 0, 132);
   struct Row {

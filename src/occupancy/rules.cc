@@ -4,7 +4,7 @@
 // warps of a multiprocessor, shared memory of a multiprocessor and of a block, 255 registers a thread at most), and the toolkit's
 // cuda_occupancy.h of CUDA 13.0 (units of allocation, partitions, 1 KiB reserved for the driver from 8.0 on; the guide has that in the
 // chapters on 8.x and 9.0). 6.0 has two partitions, but refuses blocks whose registers would not fit four.
-// cuda_occupancy.h lets a thread have 256 registers from 7.0 on; no compiler gives it more than 255.
+// Since 7.0, cuda_occupancy.h allows a thread 256 registers; no compiler uses more than 255.
 
 #include <algorithm>
 #include <array>

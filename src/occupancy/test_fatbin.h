@@ -1,4 +1,4 @@
-// For tests: machine code as ptxas writes it, and fat binaries as nvcc does.
+// For tests: machine code in the format of ptxas, and fat binaries in the format of nvcc.
 #pragma once
 
 #include <elf.h>
@@ -14,8 +14,8 @@
 
 namespace gpucast {
 
-// A cubin of one kernel, "k", as ptxas lays it out.
-// `info`: notes of all kernels, or of the kernel alone.
+// A cubin with one kernel, "k", in the layout of ptxas.
+// `info`: notes for all kernels, or for this kernel.
 inline std::string cubin(unsigned registers_in_text, const std::vector<uint32_t>& info, bool of_kernel = false) {
   const std::string names = std::string("\0.text.k\0.nv.shared.k\0.nv.info\0.symtab\0.shstrtab\0.nv.info.k\0k\0", 62);
   const auto place = [&](const char* name) { return static_cast<Elf64_Word>(names.find(name)); };
@@ -68,7 +68,7 @@ void put_field(std::string* bytes, size_t offset, T value) {
   std::memcpy(bytes->data() + offset, &value, sizeof value);
 }
 
-// As nvcc writes an entry: a header of 64 bytes and the image, packed and padded to 8 bytes.
+// An entry as nvcc writes it: a header of 64 bytes and the image, packed and padded to 8 bytes.
 inline std::string fatbin_entry(const FatbinPart& part) {
   const std::string image = cubin(part.registers, {});
   std::string packed = image;

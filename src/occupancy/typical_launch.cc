@@ -1,6 +1,6 @@
-// Figures of kernels: PyTorch's profiler on a V100 (pytorch/kineto, tb_plugin/samples, 2021) for arithmetic in fp32, on an H100
-// (AMD-AGI/TraceLens, tests/traces/h100) for tensor cores. NCCL: its kernels of 2.20 and later have 96 registers and 512 threads or more a
-// block, and a block a channel.
+// The kernels' figures come from traces of PyTorch's profiler: from a V100 (pytorch/kineto, tb_plugin/samples, 2021) for arithmetic in
+// fp32, from an H100 (AMD-AGI/TraceLens, tests/traces/h100) for tensor cores. NCCL's kernels since 2.20 have 96 registers, at least 512
+// threads a block, and a block for each channel.
 
 #include "src/occupancy/typical_launch.h"
 
@@ -29,11 +29,11 @@ constexpr Tiled kTensor[] = {{256, 128, 256, 230, 147456, "cutlass_80_tensorop_b
                              {64, 64, 128, 100, 98304, "cutlass_80_tensorop_bf16_s16816gemm_relu_bf16_64x64_64x6_tn_align8"},
                              {32, 32, 128, 88, 33792, "cutlass_80_wmma_tensorop_bf16_s161616gemm_bf16_32x32_128x2_tn_align8"}};
 constexpr Tiled kHopper[] = {{256, 128, 384, 168, 231424, "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64"}};
-// cuDNN's gradients of convolutions in fp32, where they are not products of tiles.
+// cuDNN's gradients of convolutions in fp32 that are not computed as products of tiles.
 constexpr Tiled kDataGradient = {64, 64, 64, 88, 3328, "cudnn::detail::dgrad_engine<float, 512, 6, 5, 3, 3, 3>"};
 constexpr Tiled kWeightGradient = {128, 64, 256, 80, 6400, "cudnn::cnn::wgrad_alg0_engine<float, 128, 6, 7, 3, 3, 5>"};
 
-// The first whose tile is not larger than the one that was chosen; tiles lie either way.
+// The first row whose tile is not larger than m x n. Only the area is compared, because a tile may also be turned.
 const Tiled& like_tile(std::span<const Tiled> rows, double m, double n) {
   const double area = m * n;
   for (const Tiled& row : rows)
@@ -52,7 +52,7 @@ TypicalLaunch of_tiles(const Tiled& row, double tiles, const OccupancyCard& card
   out.launch.block_threads = row.threads;
   out.kernel.registers = row.registers;
   out.launch.dynamic_shared_bytes = row.shared_bytes;
-  // The same with fewer stages, where a block has less shared memory.
+  // On cards with less shared memory for a block, the same kernel with fewer stages.
   while (out.launch.dynamic_shared_bytes > card.block_shared_bytes) out.launch.dynamic_shared_bytes /= 2;
   out.like = row.like;
   return out;
@@ -71,7 +71,7 @@ TypicalLaunch of_convolution(const Operation& operation, const CardRates& rates,
   };
   const auto groups = static_cast<double>(std::max<int64_t>(1, s.groups)), batch = static_cast<double>(s.batch);
   const double in_channels = static_cast<double>(s.in_channels) / groups, out_channels = static_cast<double>(s.out_channels) / groups;
-  // As a product of matrices.
+  // The convolution as a product of matrices.
   double m = batch * product(s.out), n = out_channels;
   if (s.pass == Pass::data_gradient) m = batch * product(s.in), n = in_channels;
   if (s.pass == Pass::weight_gradient) m = out_channels, n = in_channels * product(s.window);
@@ -81,7 +81,7 @@ TypicalLaunch of_convolution(const Operation& operation, const CardRates& rates,
   if (!tensor && s.pass == Pass::data_gradient) row = &kDataGradient;
   if (!tensor && s.pass == Pass::weight_gradient) row = &kWeightGradient;
   double tiles = groups * std::ceil(m / row->m) * std::ceil(n / std::min(row->n, width));
-  // A weight's gradient sums over many pixels: the sum is cut so that there is work for the card.
+  // A weight's gradient sums over many pixels. The library cuts the sum so that all multiprocessors have work.
   if (s.pass == Pass::weight_gradient) tiles = std::max(tiles, static_cast<double>(rates.multiprocessors));
   return of_tiles(*row, tiles, card);
 }
@@ -97,7 +97,7 @@ TypicalLaunch of_normalization(const Operation& operation) {
 }
 
 TypicalLaunch of_attention(const Operation& operation) {
-  constexpr int64_t kQueries = 128;  // of a block
+  constexpr int64_t kQueries = 128;  // in a block
   const AttentionShape& s = operation.attention;
   TypicalLaunch out;
   out.launch.blocks = std::max<int64_t>(1, s.batch * s.heads * ((s.queries + kQueries - 1) / kQueries));

@@ -1,5 +1,5 @@
-// The launch that a library call most likely is. cuBLAS, cuDNN and NCCL choose among their kernels on the card, by rules that they do not
-// tell: what stands here are kernels that do the same, as profilers saw them. Reports mark them.
+// The most likely launch of a library call. cuBLAS, cuDNN and NCCL choose among their kernels on the card, by rules that are not published.
+// This table has kernels for the same work, as profilers recorded them. Reports mark these figures.
 #pragma once
 
 #include <optional>
@@ -13,10 +13,10 @@ namespace gpucast {
 struct TypicalLaunch {
   Launch launch;
   KernelResources kernel;
-  const char* like = "";  // the kernel whose figures these are
+  const char* like = "";  // the kernel that the figures come from
 };
 
-// Unset: a kind of operation that no library is known to do.
+// Unset: no library is known to compute this kind of operation.
 std::optional<TypicalLaunch> typical_launch(const Operation& operation, const CardRates& rates, const OccupancyCard& card);
 
 }  // namespace gpucast

@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 constexpr std::string_view kMagic = "gpucast kernels 1\n";
 constexpr size_t kWordBytes = 8;
 
-// FNV-1a on words of 8 bytes: against damage, not against enemies.
+// FNV-1a on words of 8 bytes. It detects damage, not attacks.
 uint64_t checksum(std::string_view bytes, uint64_t hash = 14695981039346656037u) {
   for (; bytes.size() >= kWordBytes; bytes.remove_prefix(kWordBytes)) {
     uint64_t word;
@@ -33,7 +33,7 @@ uint64_t checksum(std::string_view bytes, uint64_t hash = 14695981039346656037u)
 }
 
 struct CacheHeader {
-  uint64_t rows = 0, names_bytes = 0, checksum = 0;  // of what follows
+  uint64_t rows = 0, names_bytes = 0, checksum = 0;  // of the bytes after the header
 };
 
 // The libraries of an installed PyTorch with GPU code, in the order of their names.
@@ -43,7 +43,7 @@ std::vector<std::string> libraries_of(const std::string& folder) {
   if (!fs::is_directory(folder, error))
     throw Error("there is no PyTorch here", folder, "--wheel names the folder `torch` of an installed PyTorch, or one of its libraries");
   std::vector<std::string> out;
-  // A virtual environment's site-packages does as well.
+  // A virtual environment's site-packages folder is accepted, too.
   for (const char* inside : {"lib", "torch/lib"}) {
     for (const auto& entry : fs::directory_iterator(fs::path(folder) / inside, error)) {
       const std::string name = entry.path().filename().string();
@@ -58,7 +58,8 @@ std::vector<std::string> libraries_of(const std::string& folder) {
   return out;
 }
 
-// Of what a library is, without reading all of it: its name, size, beginning (the build's id is there) and end (the table of sections).
+// A hash that identifies libraries without reading them wholly: from their names, sizes, beginnings (with the build id) and ends (with the
+// table of sections).
 std::string identity_of(const std::vector<std::string>& libraries) {
   constexpr size_t kEdgeBytes = 64 << 10;
   uint64_t hash = checksum(kMagic);
@@ -92,7 +93,7 @@ std::string all_of(const std::string& path) {
   return out;
 }
 
-// Whole or not at all; a cache that cannot be written is none.
+// Writes the whole file or nothing. A cache that cannot be written is ignored.
 void keep(const std::string& path, const std::string& bytes) {
   std::error_code error;
   fs::create_directories(fs::path(path).parent_path(), error);
@@ -190,7 +191,7 @@ WheelKernels wheel_kernels(const std::string& folder, int major, int minor, cons
       out.counts.without_code += counts.without_code;
       out.counts.unreadable += counts.unreadable;
     }
-    // What is damaged may be well again tomorrow.
+    // Damaged libraries are not cached, because they may be repaired later.
     if (!file.empty() && out.counts.unreadable == 0) keep(file, out.kernels.to_bytes());
   }
   if (out.kernels.size() == 0)

@@ -216,7 +216,7 @@ Verdict verdict_with(const Analysis& analysis, const History& history, const Tri
   History changed = history;
   changed.alloc_conf = tried.alloc_conf;
   const Prediction& p = analysis.prediction;
-  Need need{tried.peak_allocated_bytes, tried.peak_reserved_bytes, false, false, nullptr};
+  MemoryNeed need{tried.peak_allocated_bytes, tried.peak_reserved_bytes, false, false, nullptr};
   need.runs_at = [&](int64_t capacity_bytes) { return runs_at(changed, capacity_bytes, p.gpu_total_bytes); };
   if (p.verdict == Verdict::none) need.nothing_to_judge = p.verdict_reason;
   return judge_need(need, analysis.beside, p.gpu_total_bytes).verdict;

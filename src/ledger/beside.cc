@@ -33,7 +33,7 @@ Beside beside_allocator(const Gpu& gpu, const JobFacts& job, double confidence) 
     beyond_worst = beyond_worst || range.beyond_worst;
     if (job_class == JobClass::no_convolutions) {
       out.request_bytes += range.request_bytes;
-      continue;  // its rows lie within the lines above
+      continue;  // the lines above already contain its rows
     }
     const bool lengths = job_class == JobClass::varying_lengths, asked = job_class == JobClass::workspaces_asked;
     LedgerLine line;

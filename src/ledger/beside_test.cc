@@ -27,7 +27,7 @@ TEST(Beside, IsTheSumOfItsLines) {
   EXPECT_EQ(out.expected_bytes, total.expected_bytes);
   EXPECT_EQ(out.high_bytes, total.high_bytes);
   EXPECT_LE(out.high_bytes, out.request_bytes);
-  EXPECT_LT(out.low_bytes, out.least_bytes);  // ranges that reach below 0 take nothing away from what is surely there
+  EXPECT_LT(out.low_bytes, out.least_bytes);  // a range that begins below 0 does not reduce the memory that is certainly used
   EXPECT_LE(out.least_bytes, out.expected_bytes);
 }
 

@@ -17,9 +17,9 @@ namespace {
 
 struct Table {
   std::vector<std::string> cards;   // measured ones
-  double scale_bytes = 0;           // what runs are off by grows with reserved memory up to this
-  double measured_up_to_bytes = 0;  // and from here on again: nothing larger was measured
-  double widening = 1;              // outside of what was measured
+  double scale_bytes = 0;           // errors grow with reserved memory up to this size
+  double measured_up_to_bytes = 0;  // and again above this size, because no larger run was measured
+  double widening = 1;              // for cards and precisions without measured runs
   std::vector<CalibrationClass> classes;
 };
 
@@ -57,7 +57,7 @@ const CalibrationClass& class_row(JobClass job_class) {
               "make it again: eval/memory/upper_bound.py");
 }
 
-// What a run may be off by, before a class's scores.
+// The unit of a class's scores: scores times this are bytes.
 double scale_of(double reserved_bytes) {
   const double within = std::min(reserved_bytes, table().scale_bytes);
   return within * std::max(1.0, reserved_bytes / table().measured_up_to_bytes);

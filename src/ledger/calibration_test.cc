@@ -16,8 +16,8 @@ TEST(Calibration, ScoresBetweenAndBeyondThoseOfTheTable) {
   EXPECT_DOUBLE_EQ(score_at(row, 0.4), 0.1);
   EXPECT_DOUBLE_EQ(score_at(row, 0.9), 0.2);
   EXPECT_DOUBLE_EQ(score_at(row, 0.99), 0.5);
-  EXPECT_NEAR(score_at(row, 1 - std::sqrt(0.1 * 0.01)), 0.35, 1e-12);  // halfway, as 1 - confidence goes
-  EXPECT_NEAR(score_at(row, 0.999), 0.8, 1e-12);                       // the tail goes on as between the last two
+  EXPECT_NEAR(score_at(row, 1 - std::sqrt(0.1 * 0.01)), 0.35, 1e-12);  // halfway on the scale of log(1 - confidence)
+  EXPECT_NEAR(score_at(row, 0.999), 0.8, 1e-12);                       // the tail between the last two continues
 }
 
 TEST(Calibration, EveryClassHasARangeThatGrowsWithConfidence) {

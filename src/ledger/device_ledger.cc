@@ -11,7 +11,7 @@
 namespace gpucast {
 namespace {
 
-struct Running {
+struct RunningSum {
   int64_t now = 0, peak = 0;
   void add(int64_t bytes) {
     now += bytes;
@@ -19,7 +19,7 @@ struct Running {
   }
 };
 
-// All the addresses that PyTorch's allocator ever reserved, as [begin, end) ranges by begin, merged.
+// All addresses that PyTorch's allocator ever reserved, as merged [begin, end) ranges, by begin.
 std::map<uint64_t, uint64_t> allocator_ranges(const Trace& trace) {
   std::map<uint64_t, uint64_t> ranges;
   for (const AllocatorEvent& event : trace.events) {
@@ -50,8 +50,8 @@ std::string how_to_ask_cudnn(const Process& process) {
 }
 
 std::vector<LedgerLine> ledger_from_capture(const Trace& trace) {
-  std::map<std::pair<StringId, StringId>, Running> libraries;
-  Running outside;
+  std::map<std::pair<StringId, StringId>, RunningSum> libraries;
+  RunningSum outside;
   std::unordered_map<uint64_t, int64_t> outside_sizes;
   const std::map<uint64_t, uint64_t> ranges = allocator_ranges(trace);
   const auto in_allocator = [&](uint64_t address) {

@@ -1,4 +1,4 @@
-// The ledger's lines that a capture itself knows: what its libraries take beside the recorded allocations.
+// The ledger's lines that follow from a capture: the memory of its libraries in addition to the recorded allocations.
 #pragma once
 
 #include <string>
@@ -9,10 +9,10 @@
 
 namespace gpucast {
 
-// One line for each library's own memory (its highest sum), one for device memory that some code allocated itself.
+// One line for each library's own memory (its highest sum), and one for device memory that other code allocated without PyTorch.
 std::vector<LedgerLine> ledger_from_capture(const Trace& trace);
 
-// What would have cuDNN asked for its workspaces, where it was not; "" when the capture does not say why.
+// How to get the workspace sizes from cuDNN, if the run did not; "" if the capture has no reason why it did not.
 std::string how_to_ask_cudnn(const Process& process);
 
 }  // namespace gpucast

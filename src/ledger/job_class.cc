@@ -69,7 +69,7 @@ std::optional<VaryingInput> varying_input(const Trace& trace) {
   for (const TensorMark& tensor : trace.tensors) {
     if (tensor.kind != TensorKind::input || tensor.shape.empty()) continue;
     const auto step = static_cast<size_t>(std::upper_bound(step_ends.begin(), step_ends.end(), tensor.sequence) - step_ends.begin());
-    if (step == step_ends.size()) continue;  // of a step that was not completed
+    if (step == step_ends.size()) continue;  // its step was not completed
     const std::vector<int64_t>& shape = tensor.shape;
     if (shape.size() < 2) continue;
     ShapesOfInput& input = inputs[tensor.name];

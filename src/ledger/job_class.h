@@ -1,4 +1,4 @@
-// What a capture knows of its job that tells how far off a prediction may be.
+// The facts of a capture that determine how large a prediction's error may be.
 #pragma once
 
 #include <optional>
@@ -10,11 +10,11 @@
 
 namespace gpucast {
 
-// By the convolutions that cuDNN computes, and by inputs whose lengths vary; one or both, or no_convolutions.
+// One class for the convolutions that cuDNN computes, one for inputs whose lengths vary, or both; else no_convolutions.
 std::vector<JobClass> job_classes(const Convolutions& convolutions, bool lengths_vary);
 
-// The input whose shapes differ most between steps, where one step has a shape that another has not and the other way round (so a
-// forward that only one step has is no difference). The first dimension, most often the batch, does not count.
+// The input whose shapes differ most between steps. Two steps differ if each has a shape that the other one does not have, so a forward in
+// only one step is no difference. The first dimension, usually the batch, does not count.
 std::optional<VaryingInput> varying_input(const Trace& trace);
 
 }  // namespace gpucast

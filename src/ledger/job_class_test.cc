@@ -76,7 +76,7 @@ TEST(VaryingInput, SaysTheSmallestAndTheLargest) {
 TEST(VaryingInput, OfASmallerLastBatchIsNone) { EXPECT_FALSE(varying_input(trace_of({{"ids [8, 128]"}, {"ids [3, 128]"}}))); }
 
 TEST(VaryingInput, OfAForwardThatOneStepHasMoreIsNone) {
-  // A generator and a discriminator that take the same name; a first forward to make lazy layers.
+  // A generator and a discriminator with inputs of the same name; a first forward that creates lazy layers.
   EXPECT_FALSE(varying_input(trace_of({{"0 [8, 100]", "0 [8, 3, 64, 64]"}, {"0 [8, 100]", "0 [8, 3, 64, 64]"}})));
   EXPECT_FALSE(varying_input(trace_of({{"0 [1, 10]", "0 [8, 100]"}, {"0 [8, 100]"}})));
 }

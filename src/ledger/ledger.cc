@@ -19,7 +19,7 @@ const MeasuredLedger* measured(const Gpu& gpu, const LedgerConstants& constants)
 
 int64_t in_bytes(double mib) { return static_cast<int64_t>(mib * kMiB); }
 
-// The driver takes device memory in steps of 2 MiB.
+// The driver uses device memory in multiples of 2 MiB.
 int64_t in_steps(double mib) { return static_cast<int64_t>(std::ceil(mib / 2)) * 2 * kMiB; }
 
 double stacks_mib(const Gpu& gpu, const LedgerConstants& constants) {

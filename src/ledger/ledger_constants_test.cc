@@ -10,7 +10,7 @@
 namespace gpucast {
 namespace {
 
-// The built-in text with one piece of it replaced.
+// The built-in text with one part replaced.
 std::string text_with(const std::string& piece, const std::string& instead) {
   std::string text = kLedgerJson;
   const size_t at = text.find(piece);

@@ -51,7 +51,7 @@ TEST(Ledger, TotalIsTheSumOfTheLines) {
   EXPECT_EQ(ledger_total({}).expected_bytes, 0);
 }
 
-// Bare contexts that were measured: the estimate must lie near them. RTX 3090 256 MiB, Titan V 320, RTX 6000 Ada 426.
+// Measured bare contexts: the estimate must be near them. RTX 3090 256 MiB, Titan V 320, RTX 6000 Ada 426.
 TEST(Ledger, ContextEstimateFitsWhatWasMeasured) {
   EXPECT_NEAR(context_mib(82, 1536) / 256.0, 1.0, 0.03);
   EXPECT_NEAR(context_mib(80, 2048) / 320.0, 1.0, 0.03);
@@ -59,14 +59,14 @@ TEST(Ledger, ContextEstimateFitsWhatWasMeasured) {
   EXPECT_NEAR(context_mib(28, 1536) / 112.0, 1.0, 0.03);
 }
 
-// Bare contexts that came to be known after the fit: other processes' of A100 (414 and 418 MiB) and H100 (520 and 522).
+// Bare contexts measured after the fit, in other processes: A100 (414 and 418 MiB) and H100 (520 and 522).
 TEST(Ledger, ContextEstimateFitsCardsItWasNotFittedTo) {
   EXPECT_NEAR(context_mib(108, 2048) / 416.0, 1.0, 0.04);
   EXPECT_NEAR(context_mib(132, 2048) / 521.0, 1.0, 0.04);
 }
 
-// Medians of the rows of eval/memory/beside.csv that have no address, which nothing was fitted to. And an A100 with convolutional networks,
-// which held 530 to 560 MiB: within the range.
+// Medians of the rows of eval/memory/beside.csv without an address. No constant was fitted to them. Also an A100 with convolutional
+// networks, which used 530 to 560 MiB: within the range.
 TEST(Ledger, TotalsFitProcessesTheyWereNotFittedTo) {
   const auto total = [](const char* id) { return ledger_total(device_ledger(find_gpu(id), 12)); };
   const auto expected_mib = [&](const char* id) { return static_cast<double>(total(id).expected_bytes / kMiB); };

@@ -20,7 +20,7 @@ uint64_t mixed_bits(uint64_t x) {  // splitmix64
 
 }  // namespace
 
-// What a card must have for the job to be weighed there.
+// The least free capacity of a card on which the job is weighed.
 Capacity CardChooser::least_room(const CardType& type, uint32_t job) const {
   Capacity out = type.demands[job];
   if (state_.rules.soft_shares) out.share = kAnyShare;
@@ -43,7 +43,7 @@ bool CardChooser::choose_on_type(CardType* type, uint32_t job, uint32_t required
   if (state_.rules.weighs_neighbours) return choose_weighing(*type, job, required_card, choice);
   if (required_card != kAnyCard) choice->cards.push_back(required_card);
   for (size_t i = 0; choice->cards.size() < cards_needed(job); ++i) {
-    i = type->free_cards.first(type->demands[job], i);
+    i = type->free_cards.find_first(type->demands[job], i);
     if (i == FitTree::kNone) return false;
     const auto card = static_cast<uint32_t>(type->first_card + i);
     if (card != required_card) choice->cards.push_back(card);
@@ -67,19 +67,19 @@ CardChooser::Joining CardChooser::weigh_joining(const CardType& type, uint32_t j
 bool CardChooser::choose_weighing(const CardType& type, uint32_t job, uint32_t required_card, CardChoice* choice) {
   const size_t needed = cards_needed(job);
   std::vector<uint32_t>& chosen = choice->cards;
-  Joining all;  // on all chosen cards: as slow as on the slowest
+  Joining all;  // over all chosen cards; the slowest card determines the slowdown
   const auto take = [&](const Joining& joining, uint32_t card) {
     all.slowdown = std::max(all.slowdown, joining.slowdown);
     all.loss += joining.loss;
     chosen.push_back(card);
   };
   if (required_card != kAnyCard) take(weigh_joining(type, job, required_card), required_card);
-  // Idle cards first, then those where the job hardly slows anybody, then any.
+  // First idle cards, then cards on which the job hardly slows any neighbour, then any card.
   const Capacity harmless = type.demands[job];
   for (const Capacity& room : {Capacity{harmless.bytes, kWholeCard}, harmless}) {
     const auto before = static_cast<std::ptrdiff_t>(chosen.size());
     for (size_t i = 0; chosen.size() < needed; ++i) {
-      i = type.free_cards.first(room, i);
+      i = type.free_cards.find_first(room, i);
       if (i == FitTree::kNone) break;
       const auto card = static_cast<uint32_t>(type.first_card + i);
       if (std::find(chosen.begin(), chosen.begin() + before, card) != chosen.begin() + before) continue;
@@ -96,8 +96,8 @@ bool CardChooser::choose_weighing(const CardType& type, uint32_t job, uint32_t r
   return choice->gain > state_.rules.constants->least_gain;
 }
 
-// Some of the cards that have jobs and room, the best first. The search begins at a card that differs from job to job, and ends early once
-// good ones are found.
+// Fills candidates_ with some of the cards that have jobs and room, the best first. The search begins at a different card for each job, and
+// ends early if it finds good cards.
 void CardChooser::weigh_candidates(const CardType& type, uint32_t job, size_t most_candidates, const std::vector<uint32_t>& chosen) {
   candidates_.clear();
   size_t missing = cards_needed(job) - chosen.size();
@@ -105,7 +105,7 @@ void CardChooser::weigh_candidates(const CardType& type, uint32_t job, size_t mo
   const size_t begin = mixed_bits(seed_ + job) % type.card_count;
   for (const auto& [from, to] : {std::pair<size_t, size_t>(begin, type.card_count), std::pair<size_t, size_t>(0, begin)})
     for (size_t i = from; candidates_.size() < most_candidates && missing > 0; ++i) {
-      i = type.free_cards.first(room, i);
+      i = type.free_cards.find_first(room, i);
       if (i == FitTree::kNone || i >= to) break;
       const auto card = static_cast<uint32_t>(type.first_card + i);
       if (state_.cards[card].residents.size() >= kMostSharers || std::find(chosen.begin(), chosen.end(), card) != chosen.end()) continue;
@@ -145,7 +145,7 @@ bool CardChooser::choose_idle(uint32_t job, CardChoice* choice) {
     choice->cards.clear();
     choice->gain = 1;
     for (size_t i = 0; choice->cards.size() < cards_needed(job); ++i) {
-      i = type->free_cards.first(idle, i);
+      i = type->free_cards.find_first(idle, i);
       if (i == FitTree::kNone) break;
       choice->cards.push_back(static_cast<uint32_t>(type->first_card + i));
     }

@@ -1,4 +1,4 @@
-// Which cards a job starts on: the first with room, or, where the policy weighs neighbours, those where sharing brings most.
+// Chooses the cards that a job starts on: the first cards with room or, if the policy weighs neighbours, those where sharing gains most.
 #pragma once
 
 #include <cstddef>
@@ -18,25 +18,25 @@ inline constexpr int32_t kAnyShare = INT32_MIN + 1;  // Capacity::share: the car
 struct CardChoice {
   CardType* type = nullptr;
   std::vector<uint32_t> cards;  // in the order in which they were found
-  double gain = 0;              // of weighed neighbours: by how much the progress of each card grows, 1 being that of a job alone
+  double gain = 0;              // if neighbours are weighed: how much the progress of each card grows; 1 is the progress of a job alone
 };
 
-// Every function returns whether the job can start now, and fills `choice` if so; else what `choice` holds means nothing.
+// Every function returns whether the job can start now. If so, `choice` has its cards; if not, `choice` is undefined.
 class CardChooser {
  public:
-  // All must outlive the chooser. `seed`: where its search among shared cards begins.
+  // The arguments must outlive the chooser. `seed`: where its search among shared cards begins.
   CardChooser(const std::vector<const Job*>* by_arrival, ClusterState* state, uint64_t seed)
       : by_arrival_(*by_arrival), state_(*state), seed_(seed) {}
 
-  // Cards of one type. `required_card`: one of them, or kAnyCard.
+  // Cards of one type. `required_card`: a card that must be among them, or kAnyCard.
   bool choose_on_type(CardType* type, uint32_t job, uint32_t required_card, CardChoice* choice);
   // Cards of the type on which the job is fastest.
   bool choose_on_any_type(uint32_t job, CardChoice* choice);
-  // The same, of idle cards alone.
+  // Same, but only idle cards.
   bool choose_idle(uint32_t job, CardChoice* choice);
 
  private:
-  // One more job on a card.
+  // The effect of one more job on a card.
   struct Joining {
     double slowdown = 1;  // of the job
     double loss = 0;      // of the residents' progress
@@ -57,7 +57,7 @@ class CardChooser {
   const std::vector<const Job*>& by_arrival_;
   ClusterState& state_;
   uint64_t seed_;
-  // Kept between calls for their memory alone.
+  // Members only to reuse their memory.
   std::vector<CardType*> types_by_speed_;
   std::vector<Candidate> candidates_;
 };

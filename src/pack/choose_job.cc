@@ -10,7 +10,7 @@
 namespace gpucast::pack {
 namespace {
 
-constexpr size_t kMostJobsWeighed = 64, kMostGangsWeighed = 4;  // of each line, for one card
+constexpr size_t kMostJobsWeighed = 64, kMostGangsWeighed = 4;  // from each line, for one card
 
 }  // namespace
 
@@ -18,7 +18,7 @@ uint32_t first_job_that_fits(uint32_t card, ClusterState* state, WaitingQueue* q
   CardType& type = state->type_of(card);
   const Capacity free = negated(state->cards[card].free);
   uint32_t first = kNoJob;
-  std::vector<Capacity> failed;  // demands of gangs that found no cards: no gang with as much of both will
+  std::vector<Capacity> failed;  // demands of gangs that found no cards: a gang that needs at least as much will find none either
   const auto may_fit = [&](const Capacity& least) {
     return std::none_of(failed.begin(), failed.end(), [&](const Capacity& demand) { return negated(least).covers(demand); });
   };
@@ -26,7 +26,7 @@ uint32_t first_job_that_fits(uint32_t card, ClusterState* state, WaitingQueue* q
     if (line.waiting == 0) continue;
     failed.clear();
     for (size_t i = 0;; ++i) {
-      i = line.demands.first(free, i, may_fit);
+      i = line.demands.find_first(free, i, may_fit);
       if (i == FitTree::kNone || line.jobs[i] >= first) break;
       if (line.cards == 1 || chooser->choose_on_type(&type, line.jobs[i], card, choice)) {
         first = line.jobs[i];
@@ -45,10 +45,10 @@ uint32_t best_job_for_card(uint32_t card, int64_t now_ns, ClusterState* state, W
   CardType& type = state->type_of(card);
   std::vector<WaitingQueue::Line>& lines = queue->lines_for(type);
   Capacity free = negated(state->cards[card].free);
-  // A job that hardly slows anybody needs no comparison.
+  // A job that hardly slows its neighbours is not compared with others.
   for (const WaitingQueue::Line& line : lines) {
     if (line.waiting == 0 || line.cards > 1) continue;
-    const size_t i = line.demands.first(free);
+    const size_t i = line.demands.find_first(free);
     if (i == FitTree::kNone || !chooser->choose_on_type(&type, line.jobs[i], card, choice)) continue;
     if (choice->gain >= state->rules.constants->good_gain) return line.jobs[i];
   }
@@ -57,13 +57,13 @@ uint32_t best_job_for_card(uint32_t card, int64_t now_ns, ClusterState* state, W
   double most_gain = 0;
   for (WaitingQueue::Line& line : lines) {
     const bool gangs = line.cards > 1;
-    // Everything that became free at this moment was free when these gangs were tried.
+    // These gangs were tried after all cards of this moment had become free.
     if (line.waiting == 0 || (gangs && line.fruitless_ns == now_ns)) continue;
     const size_t most_weighed = gangs ? kMostGangsWeighed : kMostJobsWeighed;
     const uint32_t required_card = gangs ? kAnyCard : card;
     bool any_starts = false;
     for (size_t i = 0, weighed = 0; weighed < most_weighed; ++i, ++weighed) {
-      i = line.demands.first(gangs ? Capacity{FitTree::kNothing.bytes + 1, kAnyShare} : free, i);
+      i = line.demands.find_first(gangs ? Capacity{FitTree::kNothing.bytes + 1, kAnyShare} : free, i);
       if (i == FitTree::kNone) break;
       if (!chooser->choose_on_type(&type, line.jobs[i], required_card, choice)) continue;
       any_starts = true;

@@ -11,11 +11,11 @@ namespace gpucast::pack {
 
 inline constexpr uint32_t kNoJob = UINT32_MAX;
 
-// The first in the queue that fits, and its cards, `card` among them; or kNoJob.
+// The first job in the queue that fits, and its cards, including `card`; or kNoJob.
 uint32_t first_job_that_fits(uint32_t card, ClusterState* state, WaitingQueue* queue, CardChooser* chooser, CardChoice* choice);
 
-// Among the first in the queue that fit, the job that brings the card forward most, of equal ones the first; or kNoJob. A gang may get
-// other cards: its best ones.
+// Among the first jobs in the queue that fit, the one with the highest gain for the card, and of equal ones the first; or kNoJob. A gang
+// may get other cards, if they are better for it.
 uint32_t best_job_for_card(uint32_t card, int64_t now_ns, ClusterState* state, WaitingQueue* queue, CardChooser* chooser,
                            CardChoice* choice);
 

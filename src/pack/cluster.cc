@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kMostCards = 1'000'000;
 
-// Sizes and where they may begin are those of NVIDIA's MIG User Guide, "Supported Profiles" and "Partitioning".
+// The sizes and the units at which slices may begin come from NVIDIA's MIG User Guide, "Supported Profiles" and "Partitioning".
 MigProfile profile(int compute, int memory, std::vector<int> starts) { return {"", compute, memory, 0, 0, 0, std::move(starts)}; }
 
 }  // namespace

@@ -13,7 +13,7 @@
 
 namespace gpucast::pack {
 
-// A size of MIG slices, in the card's own units: an A100 has 7 of compute and 8 of memory.
+// A size of MIG slices, in the card's units: an A100 has 7 units of compute and 8 of memory.
 struct MigProfile {
   std::string name;  // "3g.40gb"
   int compute = 0, memory = 0;
@@ -22,7 +22,7 @@ struct MigProfile {
   std::vector<int> starts;  // units of memory at which a slice may begin
 };
 
-// From the smallest; empty: the card has no MIG.
+// The smallest first; empty: the card has no MIG.
 std::vector<MigProfile> mig_profiles(const Gpu& gpu, const PackConstants& constants = pack_constants());
 
 struct Card {
@@ -32,7 +32,7 @@ struct Card {
 
 struct Cluster {
   std::vector<Gpu> types;
-  std::vector<Card> cards;  // those of one type are together, in the order of `types`
+  std::vector<Card> cards;  // grouped by type, in the order of `types`
   SharingMode mode = SharingMode::mps;
 };
 

@@ -7,7 +7,7 @@
 namespace gpucast::pack {
 namespace {
 
-// Adds what the card did since its residents last changed.
+// Adds the card's use since its residents last changed to the sums.
 void add_load(int64_t now_ns, CardState* card) {
   const auto ns = static_cast<double>(now_ns - card->since_ns);
   card->since_ns = now_ns;
@@ -120,7 +120,7 @@ void refresh_slowdowns(uint32_t card, ClusterState* state) {
     Resident& resident = there.residents[i];
     resident.slowdown = there.slowdowns[i].expected;
     const Figures& figures = *type.figures[resident.job];
-    // Turns add up; kernels of several processes at once may run in the same moment.
+    // The times of turns add up. Without turns, kernels of several processes may run at the same time.
     if (takes_turns) there.nvml += figures.nvml_utilization / resident.slowdown;
     idle *= 1 - std::min(1.0, figures.nvml_utilization);
     there.occupancy += figures.occupancy * figures.nvml_utilization / resident.slowdown;

@@ -15,10 +15,10 @@ int32_t whole_share(double share) {
   return static_cast<int32_t>(std::clamp(std::ceil(share * kWholeCard - 1e-6), kLeastShare, double{kWholeCard}));
 }
 
-// Of a card's time. Where such shares add up to at most 1, jobs hardly slow each other.
+// The job's share of a card's time. Jobs whose shares add up to at most 1 hardly slow each other.
 double time_share(const Figures& figures) { return kernel_mix_of(figures).busy; }
 
-// Of the multiprocessors, in whole percent as CUDA_MPS_ACTIVE_THREAD_PERCENTAGE.
+// The job's share of the multiprocessors, in whole percent as CUDA_MPS_ACTIVE_THREAD_PERCENTAGE.
 double thread_limit(const Figures& figures) {
   const KernelMix mix = kernel_mix_of(figures);
   return std::clamp(std::ceil(100 * std::max({mix.sm_active, mix.warps, mix.compute, mix.tensor}) - 1e-9), 1.0, 100.0) / 100;

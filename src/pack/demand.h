@@ -1,4 +1,4 @@
-// What a job asks of one type of card, as the policy counts it.
+// A job's demand on one type of card, as the policy counts it.
 #pragma once
 
 #include <cstdint>
@@ -18,18 +18,18 @@ namespace gpucast::pack {
 
 inline constexpr int32_t kWholeCard = 1'000'000;  // Capacity::share of an idle card: whole numbers, so that sums are exact
 
-// Who may share a card, and what follows from that.
+// Which jobs may share a card, and how sharing is counted.
 struct SharingRules {
   const Policy* policy = nullptr;
   SharingMode mode = SharingMode::mps;
   const PackConstants* constants = nullptr;
-  bool weighs_neighbours = false;  // never with MIG, where a slice has none
-  bool soft_shares = false;        // shares on a card may add up to more than the card: neighbours are weighed instead
+  bool weighs_neighbours = false;  // never with MIG, because a slice has one job
+  bool soft_shares = false;        // shares on a card may exceed the card, because neighbours are weighed instead
 };
 // `constants` must outlive the rules.
 SharingRules sharing_rules(const Policy& policy, SharingMode mode, const PackConstants& constants);
 
-// A type of card, as far as a job's demand depends on it.
+// The figures of a card type that a job's demand depends on.
 struct CardSize {
   const Gpu* gpu = nullptr;
   int64_t capacity_bytes = 0;
@@ -37,13 +37,13 @@ struct CardSize {
 };
 CardSize card_size(const Gpu& gpu, const SharingRules& rules);
 
-// Memory and share of a card. MIG: `bytes` is the number of a profile, from 1. Unset: the job never fits such a card.
+// Memory and share of a card. With MIG, `bytes` is the number of a profile, from 1. Unset: the job never fits this type.
 std::optional<Capacity> card_demand(const CardSize& size, const Figures& figures, const SharingRules& rules);
 
 // The job's mix with the limits that the mode sets. `mig_profile`: -1 without MIG.
 KernelMix limited_mix(const CardSize& size, const Figures& figures, const Capacity& demand, int mig_profile, const SharingRules& rules);
 
-// Of a job without neighbours, which only its own limits slow.
+// The slowdown of a job without neighbours: only its own limits slow it.
 double slowdown_alone(const CardSize& size, const Figures& figures, int mig_profile, const SharingRules& rules);
 
 }  // namespace gpucast::pack

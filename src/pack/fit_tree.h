@@ -1,5 +1,5 @@
-// Finds the first of many entries with enough of two things, in about the logarithm of their number: a card with memory and share to spare,
-// or (both negated) a waiting job that needs no more than a card has.
+// Finds the first of many entries with enough bytes and share, usually in logarithmic time: a card with enough free capacity or, with
+// negated values, a waiting job that needs no more than a card has.
 #pragma once
 
 #include <algorithm>
@@ -39,9 +39,10 @@ class FitTree {
       nodes_[i] = most;
     }
   }
-  // Index of the first entry from `from` on with enough, or kNone. `is_wanted(capacity)` false: no entry with at most that much is wanted.
+  // The index of the first entry at or after `from` that covers `need`, or kNone. If `is_wanted(capacity)` is false, entries with at most
+  // this capacity are skipped.
   template <class IsWanted>
-  size_t first(const Capacity& need, size_t from, const IsWanted& is_wanted) const {
+  size_t find_first(const Capacity& need, size_t from, const IsWanted& is_wanted) const {
     if (from >= leaves_) return kNone;
     size_t i = from == 0 ? 1 : leaves_ + from;
     for (;;) {
@@ -55,8 +56,8 @@ class FitTree {
       ++i;
     }
   }
-  size_t first(const Capacity& need, size_t from = 0) const {
-    return first(need, from, [](const Capacity&) { return true; });
+  size_t find_first(const Capacity& need, size_t from = 0) const {
+    return find_first(need, from, [](const Capacity&) { return true; });
   }
 
  private:

@@ -22,7 +22,7 @@ TEST(FitTree, AsALinearSearch) {
       size_t expected = FitTree::kNone;
       for (size_t i = from; i < count && expected == FitTree::kNone; ++i)
         if (all[i].covers(need)) expected = i;
-      ASSERT_EQ(tree.first(need, from), expected);
+      ASSERT_EQ(tree.find_first(need, from), expected);
     }
   }
 }
@@ -30,7 +30,7 @@ TEST(FitTree, AsALinearSearch) {
 TEST(FitTree, PassesOverWhatIsNotWorthIt) {
   FitTree tree(4);
   for (size_t i = 0; i < 4; ++i) tree.set(i, {static_cast<int64_t>(10 + i), 5});
-  EXPECT_EQ(tree.first({0, 0}, 0, [](const Capacity& most) { return most.bytes > 11; }), 2U);
+  EXPECT_EQ(tree.find_first({0, 0}, 0, [](const Capacity& most) { return most.bytes > 11; }), 2U);
 }
 
 }  // namespace

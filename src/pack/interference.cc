@@ -5,24 +5,24 @@
 namespace gpucast::pack {
 namespace {
 
-// Of a job that its own limits alone slow.
+// The slowdown of a job that only its own limits slow.
 double slowdown_by_limits(const KernelMix& mix) {
   const double compute = std::max({mix.sm_active, mix.warps, mix.compute, mix.tensor}) / mix.compute_limit;
   const double memory = std::max(mix.dram, mix.l2) / mix.memory_limit;
   return std::max({1.0, mix.compute_limit < 1 ? compute : 0.0, mix.memory_limit < 1 ? memory : 0.0});
 }
 
-// Of the time in which the job has a kernel.
+// The share of memory time in the time in which the job has a kernel.
 double memory_share(const KernelMix& mix, double typical) {
   if (mix.busy <= 0) return 0;
   const bool known = std::max({mix.dram, mix.compute, mix.tensor}) > 0;
   return known ? std::min(1.0, mix.dram / mix.busy) : typical;
 }
 
-// Time slices from Volta on: a kernel takes longer where it meets one of another job.
+// Time slices since Volta: a kernel lasts longer while it meets another job's kernel.
 std::vector<Slowdown> slowdowns_by_meeting(std::span<const KernelMix> mixes, const MeetingConstants& constants) {
-  constexpr int kRounds = 2;  // slower jobs have kernels for longer: a third round changes less than 0.1 %
-  std::vector<double> active, stretched(mixes.size()), slowdown(mixes.size());  // active: the share of its time in which a job has a kernel
+  constexpr int kRounds = 2;  // slower jobs have kernels for a larger share of the time; a third round changes less than 0.1 %
+  std::vector<double> active, stretched(mixes.size()), slowdown(mixes.size());  // active: share of a job's time with a kernel
   active.reserve(mixes.size());
   for (const KernelMix& mix : mixes) active.push_back(mix.busy);
   for (int round = 0; round <= kRounds; ++round) {
@@ -53,10 +53,10 @@ std::vector<Slowdown> slowdowns_by_meeting(std::span<const KernelMix> mixes, con
 
 struct Turn {
   double ns = 0;
-  double held = 1;  // share of the multiprocessors, during the turn
+  double multiprocessors = 1;  // the share that it uses, during the turn
 };
 
-// A turn is a kernel, or, where it has more blocks than the multiprocessors hold, sometimes a wave of them.
+// A turn is a kernel. A kernel with more blocks than the multiprocessors hold may have a turn for each wave.
 Turn mps_turn(const KernelMix& mix, const MpsConstants& constants) {
   const auto kernels = static_cast<double>(mix.kernels), waves = static_cast<double>(std::max(mix.waves, mix.kernels));
   const double gpu_ns = mix.busy * mix.step_ns, held = std::max(mix.sm_active, mix.warps);
@@ -65,16 +65,16 @@ Turn mps_turn(const KernelMix& mix, const MpsConstants& constants) {
   return {blocks_ns + constants.launches_ns, mix.busy > 0 && held > 0 ? std::min(1.0, held / mix.busy) : 1.0};
 }
 
-// A job gives the card away when its step is done, since its host then waits for the loss or the next batch, and else when its slice is
-// over.
+// A job releases the card when its time slice is over, or earlier at the end of its step, because its host then waits for the loss or the
+// next batch.
 Turn slice_turn(const KernelMix& mix, const SliceConstants& constants) {
   const double gpu_ns = mix.busy * mix.step_ns;
   if (gpu_ns <= 0) return {constants.slice_ns, 1};
   return {1 / (1 / std::max(gpu_ns, constants.least_step_ns) + 1 / constants.slice_ns), 1};
 }
 
-// Above 1: together the jobs ask for more of a part of the card than it has, and each of them waits for it.
-double most_asked(std::span<const KernelMix> mixes, bool with_warps) {
+// The highest demand on any part of the card. Above 1: the jobs together need more of that part than the card has, so each of them waits.
+double highest_demand(std::span<const KernelMix> mixes, bool with_warps) {
   double compute = 0, tensor = 0, dram = 0, l2 = 0, pcie = 0, warps = 0;
   for (const KernelMix& mix : mixes) {
     compute += mix.compute;
@@ -87,22 +87,22 @@ double most_asked(std::span<const KernelMix> mixes, bool with_warps) {
   return std::max({compute, tensor, dram, l2, pcie, with_warps ? warps : 0.0});
 }
 
-// Jobs take turns: a job that comes while a neighbour has the card waits until that turn is over. So in each of its turns a job waits for
-// one turn of each neighbour that has kernels then, and a job with short turns loses most. No job is slowed by less than `least`.
+// Jobs take turns. A job that needs the card during a neighbour's turn waits until that turn is over. So a job waits, in each of its turns,
+// for one turn of every neighbour that has kernels then, and jobs with short turns lose most. Every slowdown is at least `least`.
 template <class Constants>
 std::vector<Slowdown> slowdowns_by_turns(std::span<const KernelMix> mixes, const Constants& constants,
                                          Turn (*turn_of_job)(const KernelMix&, const Constants&), double least) {
-  constexpr int kRounds = 1;  // slower jobs have kernels for longer: a second round changes less than 1 % as a rule
+  constexpr int kRounds = 1;  // slower jobs have kernels for a larger share of the time; a second round usually changes less than 1 %
   struct Waiting {
-    double busy, turn_ns, cost_ns;  // cost_ns: a turn's, to a neighbour that meets it
-    double asked_ns;                // the same, times the share of its time in which the job has kernels
+    double busy, turn_ns, cost_ns;  // cost_ns: of a turn, for a neighbour that meets it
+    double asked_ns;                // cost_ns, times the share of the job's time with kernels
     double slowdown;
   };
   std::vector<Waiting> jobs;
   jobs.reserve(mixes.size());
   for (const KernelMix& mix : mixes) {
     const Turn turn = turn_of_job(mix, constants);
-    const double cost_ns = constants.cost * turn.held * turn.ns;
+    const double cost_ns = constants.cost * turn.multiprocessors * turn.ns;
     jobs.push_back({mix.busy, turn.ns, cost_ns, mix.busy * cost_ns, 1});
   }
   for (int round = 0; round <= kRounds; ++round) {
@@ -123,9 +123,9 @@ std::vector<Slowdown> slowdowns_by_turns(std::span<const KernelMix> mixes, const
   return out;
 }
 
-// Multiprocessors of their own: only sums above what the card has slow, and every job alike.
+// Each job has its own multiprocessors. Jobs slow each other only if their sum exceeds the card, and then all equally.
 std::vector<Slowdown> slowdowns_with_limits(std::span<const KernelMix> mixes, double least_loss) {
-  const double asked = most_asked(mixes, true);
+  const double asked = highest_demand(mixes, true);
   double busy = 0;
   for (const KernelMix& mix : mixes) busy += mix.busy;
   std::vector<Slowdown> out;
@@ -133,7 +133,7 @@ std::vector<Slowdown> slowdowns_with_limits(std::span<const KernelMix> mixes, do
   for (const KernelMix& mix : mixes) {
     const double by_limits = slowdown_by_limits(mix);
     const double expected = std::max({1.0, by_limits, asked});
-    // At most: all kernels one after another, each waiting for the neighbours'.
+    // The upper end: all kernels run one after another, and each waits for the neighbours' kernels.
     out.push_back({1 + (expected - 1) * least_loss, expected, std::max(expected, by_limits + busy - mix.busy)});
   }
   return out;
@@ -154,8 +154,8 @@ std::vector<Slowdown> slowdowns(std::span<const KernelMix> mixes, const Gpu& gpu
   const bool slices_are_turns = gpu.compute_major < 7;
   if (mode == SharingMode::timeslice && slices_are_turns) return slowdowns_by_turns(mixes, constants.slices_until_pascal, slice_turn, 1);
   if (mode == SharingMode::timeslice) return slowdowns_by_meeting(mixes, constants.slices_since_volta);
-  // Warps take turns, so their sum slows nobody by itself.
-  if (mode == SharingMode::mps) return slowdowns_by_turns(mixes, constants.mps, mps_turn, most_asked(mixes, false));
+  // Warps take turns, so a sum of warps above the card slows no job.
+  if (mode == SharingMode::mps) return slowdowns_by_turns(mixes, constants.mps, mps_turn, highest_demand(mixes, false));
   return slowdowns_with_limits(mixes, constants.mps_limits_least_loss);
 }
 

@@ -1,4 +1,4 @@
-// How much jobs on one card slow each other.
+// How much the jobs on one card slow each other.
 #pragma once
 
 #include <span>
@@ -11,14 +11,14 @@
 
 namespace gpucast::pack {
 
-// A step's time beside its neighbours over its time alone on the whole card: 1 or more. 9 of 10 measured ones lie between low and high.
+// A step's time with neighbours over its time alone on the whole card: 1 or more. 90 % of measured values are between low and high.
 struct Slowdown {
   double low = 1, expected = 1, high = 1;
 };
 
-// Of each job that shares the card, in the order of `mixes`, which does not matter otherwise. A job alone has 1 unless its limits slow it;
-// a further neighbour never makes a job faster. Time slices depend on the card's architecture. SharingMode::mig: each job has a slice of
-// its own, and nothing else slows it.
+// The slowdown of each job that shares the card, in the order of `mixes`; the order changes no value. A job alone has 1 unless its limits
+// slow it. One more neighbour never makes a job faster. Time slices depend on the card's architecture. SharingMode::mig: each job has its
+// own slice, and only the slice slows it.
 std::vector<Slowdown> slowdowns(std::span<const KernelMix> mixes, const Gpu& gpu, SharingMode mode,
                                 const PackConstants& constants = pack_constants());
 

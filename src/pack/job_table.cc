@@ -37,7 +37,7 @@ struct Column {
   const char* name;
   double Row::*value;
   double unit;
-  bool of_card;  // may differ from card to card, so it may be in "on"
+  bool of_card;  // it may differ between cards, so it is allowed in "on"
 };
 constexpr Column kColumns[] = {
     {"arrival_ns", &Row::arrival_ns, 1, false},
@@ -82,7 +82,7 @@ double parse_number(std::string_view text, std::string_view column) {
 
 double given_or(double value, double otherwise) { return std::isnan(value) ? otherwise : value; }
 
-// A given value that is no number becomes an infinity, which check_job() reports.
+// A value that is not a number becomes infinite, and check_job() reports it.
 void set_column(const Column& column, double value, Row* row) { row->*column.value = std::isnan(value) ? INFINITY : value * column.unit; }
 
 int64_t whole_number(double value, double least, double most, const char* what) {
@@ -136,7 +136,7 @@ Job job_from_row(const Row& row, const std::vector<std::pair<std::string, Row>>&
   return out;
 }
 
-// A command in one piece is for a shell.
+// A command given as one string is run by a shell.
 std::vector<std::string> shell_command(const std::string& text) {
   return text.empty() ? std::vector<std::string>() : std::vector<std::string>{"sh", "-c", text};
 }
@@ -178,7 +178,7 @@ Job job_from_json(const Json& line) {
   return job_from_row(row, on);
 }
 
-// A result of `gpucast batch`. The time of its step is the GPU's part alone. False: the run failed and has no job.
+// A result of `gpucast batch`. Its step time is the GPU's time only. False: the run failed and has no job.
 bool read_batch_result(const Json& line, JobTable* table, Job* job) {
   const Json& report = line["report"];
   if (report.is_null()) {
@@ -201,7 +201,7 @@ bool read_batch_result(const Json& line, JobTable* table, Job* job) {
 
 // ---- CSV ----------------------------------------------------------------------------------------------------------------------
 
-// RFC 4180, but a field holds no line break.
+// RFC 4180, but without line breaks in fields.
 void split_csv_line(std::string_view line, std::vector<std::string>* fields) {
   fields->clear();
   if (line.ends_with('\r')) line.remove_suffix(1);

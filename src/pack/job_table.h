@@ -18,7 +18,7 @@ struct JobTable {
 // Plain or gzip; "-" is standard input. Read line by line: only the jobs stay in memory. Throws Error with the line that is wrong.
 JobTable read_job_table(const std::string& path);
 
-// Throws Error: a time, a share or a number is negative, infinite, no number or absurdly large.
+// Throws Error: a time, a share or a number is negative, infinite, not a number or absurdly large.
 void check_job(const Job& job, const std::string& where);
 
 }  // namespace gpucast::pack

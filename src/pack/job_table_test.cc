@@ -55,7 +55,7 @@ TEST(JobTable, JsonLinesWithFiguresByCard) {
   EXPECT_DOUBLE_EQ(a.figures_on("a100-80")->step_ns, 2.5e8);
   EXPECT_DOUBLE_EQ(a.figures_on("a100-80")->mix->dram, 0.25);
   EXPECT_EQ(a.figures_on("a100-80")->request_bytes, 100 << 20);
-  // Without figures for any other card it runs on no other.
+  // It has figures for no other card, so it runs on no other.
   const JobTable listed = read(R"({"on":{"p40":{"step_ms":1,"memory_mib":1}}})");
   EXPECT_EQ(listed.jobs.at(0).figures_on("a100-80"), nullptr);
 }

@@ -1,4 +1,4 @@
-// Where MIG instances lie on one card.
+// The MIG slices on one card.
 #pragma once
 
 #include <cstdint>
@@ -17,10 +17,10 @@ struct MigSlices {
   std::vector<Slice> slices;
 };
 
-// The largest profile that still fits, numbered from 1; 0: none does. `profiles` are in the order of mig_profiles().
+// The number, from 1, of the largest profile that still fits; 0: none. `profiles` are in the order of mig_profiles().
 int64_t largest_free_profile(std::span<const MigProfile> profiles, uint32_t taken_units);
 
-// A slice for the job, where it leaves room for the largest profile. The profile must fit.
+// Places a slice for the job so that the largest possible profile still fits. The job's profile must fit.
 void take_slice(std::span<const MigProfile> profiles, int profile, uint32_t job, MigSlices* card);
 void release_slice(uint32_t job, MigSlices* card);
 

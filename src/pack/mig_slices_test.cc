@@ -18,7 +18,7 @@ TEST(MigSlices, LieWhereTheyLeaveMostRoom) {
   EXPECT_EQ(card.taken_units, 0b10000U) << "4g begins at 0, and stays free";
   EXPECT_EQ(largest_free_profile(profiles, card.taken_units), 4);
   take_slice(profiles, 0, 8, &card);
-  EXPECT_EQ(card.taken_units, 0b110000U) << "beside the first";
+  EXPECT_EQ(card.taken_units, 0b110000U) << "next to the first";
   take_slice(profiles, 3, 9, &card);
   EXPECT_EQ(card.taken_units, 0b111111U);
   EXPECT_EQ(largest_free_profile(profiles, card.taken_units), 1) << "2g begins at 0, 2 or 4";

@@ -1,4 +1,4 @@
-// Events a second on one core: 64 to 2000 cards, nine tenths full. Checks its answers too.
+// Measures events a second on one core, for 64 to 2000 cards that are 90 % full. It checks the results, too.
 
 #include <benchmark/benchmark.h>
 
@@ -10,7 +10,7 @@
 namespace gpucast::pack {
 namespace {
 
-// Each card has about 1.8 jobs at a time, of half a minute to ten.
+// Each card has about 1.8 jobs at a time, each of half a minute to ten minutes.
 std::vector<Job> jobs_of(int64_t count, int cards) {
   std::mt19937_64 random(1);
   std::vector<Job> out(static_cast<size_t>(count));

@@ -17,7 +17,7 @@ enum class Reason : uint8_t {
   idle_card,       // nothing ran there
   share_fits,      // shares add up to at most the card
   memory_fits,     // memory requests add up to at most the card's memory
-  best_neighbour,  // the cards' progress grows most there
+  best_neighbour,  // the cards' progress grows most on these cards
   slice_fits,      // a MIG slice was free
   alone_after_out_of_memory,
   none,  // it never ran
@@ -37,7 +37,7 @@ struct Placement {
   int64_t request_bytes = 0;  // of each card (MIG: the job's request, not its slice's memory)
   int mig_profile = -1;       // index into mig_profiles(); -1: no slice
   double slowdown = 1;        // its run time over its time alone on such a card
-  double gain = 0;            // by how much its cards' progress grew, 1 being the progress of a job alone
+  double gain = 0;            // how much its cards' progress grew; 1 is the progress of a job alone
   int out_of_memory_runs = 0;
 };
 
@@ -63,10 +63,10 @@ struct Plan {
   double mean_jct_ns = 0, p50_jct_ns = 0, p99_jct_ns = 0, mean_queue_ns = 0, p99_queue_ns = 0, mean_slowdown = 1;
   double utilization = 0, nvml = 0, occupancy = 0;  // means over the cards
   double gpu_hours = 0;                             // of cards with a job
-  double job_gpu_hours = 0;                         // of jobs, where a shared card counts once for each of its jobs
+  double job_gpu_hours = 0;                         // of jobs: a shared card counts for each of its jobs
   int64_t finished = 0, never_fits = 0;
-  int64_t out_of_memory_runs = 0;  // such a job runs again, on a whole card
-  int64_t out_of_memory_jobs = 0;  // that do not fit an empty card either
+  int64_t out_of_memory_runs = 0;  // the job of such a run is repeated on a whole card
+  int64_t out_of_memory_jobs = 0;  // jobs that do not fit an empty card either
   int64_t events = 0;              // arrivals, ends, and runs out of memory
 };
 

@@ -1,4 +1,4 @@
-// The figures of a whole plan, from its placements and what each card did.
+// The figures of a whole plan, from its placements and the use of each card.
 #pragma once
 
 #include <span>

@@ -1,5 +1,5 @@
-// The event loop. When the set of jobs on a card changes, their slowdowns are computed anew, and with them when they end; nothing else is
-// touched. An end that an older speed had announced stays in the queue of ends and is passed over.
+// The event loop. When the set of jobs on a card changes, only their slowdowns and their times of ending are computed again. The earlier
+// entries for these jobs stay in the queue of ends and are ignored.
 #include "src/pack/simulate.h"
 
 #include <algorithm>
@@ -23,16 +23,16 @@ constexpr int64_t kCenturyNs = int64_t{100} * 366 * 24 * 3600 * 1'000'000'000;
 
 struct Progress {
   double remaining_steps = 0;  // at since_ns
-  double step_ns = 0;          // now, beside its neighbours; 0: it does not run
+  double step_ns = 0;          // now, with its neighbours; 0: it does not run
   int64_t since_ns = 0;
-  uint32_t version = 0;           // of the end that is announced
-  bool needs_whole_card = false;  // it ran out of memory beside others
+  uint32_t version = 0;           // of its valid entry in the queue of ends
+  bool needs_whole_card = false;  // it ran out of memory on a shared card
 };
 
-struct End {
+struct JobEnd {
   int64_t time_ns = 0;
   uint32_t job = 0, version = 0;
-  bool operator>(const End& other) const { return time_ns != other.time_ns ? time_ns > other.time_ns : job > other.job; }
+  bool operator>(const JobEnd& other) const { return time_ns != other.time_ns ? time_ns > other.time_ns : job > other.job; }
 };
 
 std::vector<uint32_t> arrival_order(std::span<const Job> jobs) {
@@ -71,7 +71,7 @@ class Simulation {
   }
 
   Plan run() {
-    uint32_t next = 0;  // to arrive
+    uint32_t next = 0;  // the next job to arrive
     while (next < jobs_.size() || !ends_.empty()) {
       int64_t now_ns = INT64_MAX;
       if (next < jobs_.size()) now_ns = jobs_[next]->arrival_ns;
@@ -81,7 +81,7 @@ class Simulation {
       now_ns_ = now_ns;
       freed_cards_.clear();
       while (!ends_.empty() && ends_.top().time_ns == now_ns) {
-        const End end = ends_.top();
+        const JobEnd end = ends_.top();
         ends_.pop();
         if (!is_outdated(end)) finish(end.job);
       }
@@ -97,11 +97,11 @@ class Simulation {
   }
 
  private:
-  bool is_outdated(const End& end) const { return progress_[end.job].version != end.version; }
+  bool is_outdated(const JobEnd& end) const { return progress_[end.job].version != end.version; }
   Placement& placement_of(uint32_t job) { return plan_.jobs[order_[job]]; }
 
   // ---- starting jobs ---------------------------------------------------------------------------------------------------------
-  // Cards have become free: waiting jobs may fit.
+  // Tries waiting jobs after cards became free.
   void place_waiting() {
     std::sort(freed_cards_.begin(), freed_cards_.end());
     freed_cards_.erase(std::unique(freed_cards_.begin(), freed_cards_.end()), freed_cards_.end());
@@ -111,7 +111,7 @@ class Simulation {
       return;
     }
     unserved_cards_.insert(freed_cards_.begin(), freed_cards_.end());
-    size_t tried = 0;  // of untried_jobs_
+    size_t tried = 0;  // how many of untried_jobs_
     while (!queue_.empty()) {
       if (queue_.only_oldest_may_start()) {
         if (!place_on_any_type(queue_.oldest_job())) {
@@ -135,7 +135,7 @@ class Simulation {
     untried_jobs_.clear();
   }
 
-  // Starts waiting jobs on the card until none fits. False: only the oldest may start, and others were not tried.
+  // Starts waiting jobs on the card until none fits. False: only the oldest job may start, so the others were not tried.
   bool fill_card(uint32_t card) {
     for (;;) {
       if (queue_.only_oldest_may_start()) return false;
@@ -147,7 +147,7 @@ class Simulation {
   }
 
   void place_arrivals(uint32_t first, uint32_t end) {
-    // Several at once are weighed against each other, where no card is idle.
+    // If several jobs arrive at once and no card is idle, the best of them is chosen for each card.
     const bool weighs_arrivals = rules_.weighs_neighbours && end - first > 1;
     for (uint32_t job = first; job < end; ++job) {
       const bool is_possible =
@@ -194,7 +194,7 @@ class Simulation {
     return rules_.policy->sees_memory ? Reason::memory_fits : Reason::share_fits;
   }
 
-  // On the cards of `choice_`.
+  // Starts the job on the cards of `choice_`.
   void start(uint32_t job) {
     const CardType& type = *choice_.type;
     const Capacity demand = type.demands[job];
@@ -234,7 +234,7 @@ class Simulation {
     }
   }
 
-  // The job dies as it starts, and runs again on a whole card where one can hold it. It may start at once, which overwrites `choice_`.
+  // The job ends at its start. It runs again on a whole card, if one is large enough. It may start at once, which overwrites `choice_`.
   void run_out_of_memory(uint32_t job) {
     const CardSize& size = choice_.type->size;
     Placement& placed = placement_of(job);
@@ -281,7 +281,7 @@ class Simulation {
       set_step_time(resident.job, state_.type_of(card).figures[resident.job]->step_ns * slowest_pace(resident, card));
   }
 
-  // A gang goes at the pace of its slowest card.
+  // A gang runs at the speed of its slowest card.
   double slowest_pace(const Resident& resident, uint32_t card) const {
     double slowdown = resident.slowdown;
     const std::vector<uint32_t>& cards = plan_.jobs[order_[resident.job]].cards;
@@ -318,9 +318,9 @@ class Simulation {
   CardChooser chooser_;
   std::vector<Progress> progress_;
   Plan plan_;
-  std::priority_queue<End, std::vector<End>, std::greater<>> ends_;
+  std::priority_queue<JobEnd, std::vector<JobEnd>, std::greater<>> ends_;
   int64_t now_ns_ = 0;
-  // `fair`: what was not tried while only the oldest could start.
+  // `fair`: jobs and cards that were not tried while only the oldest job could start.
   std::vector<uint32_t> untried_jobs_;
   std::set<uint32_t> unserved_cards_;
   // Filled and used within one event.

@@ -35,7 +35,7 @@ Plan plan_of(const std::vector<Job>& jobs, const char* cards, const Policy& poli
   return simulate(jobs, parse_cluster(cards, mode), options);
 }
 
-// What the first job takes beside the second, in turns, over its time alone.
+// The first job's time with the second one as a neighbour, in turns, over its time alone.
 double in_turns(const Job& one, const Job& other) {
   const std::vector mixes = {kernel_mix_of(one.figures), kernel_mix_of(other.figures)};
   return slowdowns(mixes, find_gpu("a10"), SharingMode::timeslice)[0].expected;
@@ -56,7 +56,7 @@ TEST(Simulate, SlotRunsOneJobAfterAnother) {
   EXPECT_NEAR(plan.gpu_hours, 35.0 / 3600, 1e-12);
 }
 
-// 0.6 and 0.4 fill a card; the third waits. Both go at full speed, since nothing they ask for is beyond the card.
+// 0.6 and 0.4 fill a card, so the third job waits. The first two run at full speed, because they do not need more than the card has.
 TEST(Simulate, OccupancyFillsACardToItsWhole) {
   const std::vector<Job> jobs = {job_of("a", 10, kGiB, 0.6, 1), job_of("b", 10, kGiB, 0.4, 1), job_of("c", 10, kGiB, 0.1, 1)};
   const Plan plan = plan_of(jobs, "p40", kOccupancyPolicy);
@@ -67,7 +67,7 @@ TEST(Simulate, OccupancyFillsACardToItsWhole) {
   EXPECT_EQ(plan.makespan_ns, plan.jobs[2].end_ns);
 }
 
-// Once the short one is done the other goes on at full speed; it has done 10 of its 20 s by then.
+// When the short job is done, the other one continues at full speed; it has done 10 of its 20 s by then.
 TEST(Simulate, TimeSlicesSlowAndReleaseNeighbours) {
   const std::vector<Job> jobs = {job_of("short", 10, kGiB, 0.1, 0.8), job_of("long", 20, kGiB, 0.1, 0.8)};
   const Plan plan = plan_of(jobs, "a10", kOccupancyPolicy, SharingMode::timeslice);
@@ -103,7 +103,7 @@ TEST(Simulate, AJobBeyondEveryCard) {
   EXPECT_EQ(plan.jobs[0].outcome, Outcome::never_fits);
   EXPECT_EQ(plan.out_of_memory_runs, 0);
   EXPECT_EQ(plan.makespan_ns, 0);
-  // On a cluster with one card that is large enough it goes there.
+  // In a cluster with one card that is large enough, it runs on that card.
   EXPECT_EQ(plan_of(jobs, "2xp40,a100-80", kGpucastPolicy).jobs[0].cards, std::vector<uint32_t>{2});
 }
 
@@ -128,7 +128,7 @@ TEST(Simulate, AGangGoesAtThePaceOfItsSlowestCard) {
   EXPECT_NEAR(static_cast<double>(plan.jobs[1].end_ns), in_turns(jobs[1], jobs[0]) * 10e9 + 10e9, 2);
 }
 
-// Turns of two that wait for memory: the one would win hardly more than half of its speed, and cost the other as much.
+// Two jobs that wait for memory take turns: a second job would gain hardly more than half of its speed, and cost the first one as much.
 TEST(Simulate, GpucastWaitsWhereSharingBringsNothing) {
   std::vector<Job> jobs = {job_of("long", 10, kGiB, 0.3, 0.98), job_of("busy", 1, kGiB, 0.3, 0.98, 1, 1),
                            job_of("calm", 1, kGiB, 0.3, 0.2, 1, 1)};
@@ -141,7 +141,7 @@ TEST(Simulate, GpucastWaitsWhereSharingBringsNothing) {
   EXPECT_GT(plan.jobs[1].start_ns, 10'000'000'000);
 }
 
-// What fits beside without a loss comes before what has waited longer.
+// A job that slows no neighbour starts before one that has waited longer.
 TEST(Simulate, GpucastTakesWhatIsInNobodysWayFirst) {
   const std::vector<Job> jobs = {job_of("first", 10, 10 * kGiB, 0.3, 0.5), job_of("second", 20, 10 * kGiB, 0.3, 0.5),
                                  job_of("heavy", 1, 10 * kGiB, 0.3, 0.9, 1, 1), job_of("light", 1, 10 * kGiB, 0.3, 0.4, 1, 2)};
@@ -166,12 +166,12 @@ TEST(Simulate, MigSlicesHoldOneJobEach) {
   EXPECT_EQ(small.jobs[0].mig_profile, 0);
   EXPECT_EQ(small.jobs[0].reason, Reason::slice_fits);
   EXPECT_EQ(small.makespan_ns, 20'000'000'000);
-  // 30 GiB take half of the card's memory; a third such job waits.
+  // 30 GiB need half of the card's memory, so a third job waits.
   jobs.assign(3, job_of("half", 10, 30 * kGiB, 0.1, 0.5));
   const Plan halves = plan_of(jobs, "a100-80", kMemoryPolicy, SharingMode::mig);
   EXPECT_EQ(halves.jobs[1].start_ns, 0);
   EXPECT_EQ(halves.jobs[2].start_ns, 10'000'000'000);
-  // A job that wants 6/7 of the multiprocessors takes 7/3 x 6/7 = 2 times as long on a slice of 3/7.
+  // A job that uses 6/7 of the multiprocessors runs 7/3 x 6/7 = 2 times as long on a slice of 3/7.
   const Plan slow = plan_of({job_of("wide", 10, 30 * kGiB, 6.0 / 7, 1)}, "a100-80", kMemoryPolicy, SharingMode::mig);
   EXPECT_NEAR(static_cast<double>(slow.makespan_ns), 20e9, 10);
 }
@@ -223,7 +223,7 @@ RandomCase random_case(uint64_t seed, bool gangs) {
   return out;
 }
 
-// The same rules without any of the structures: all is looked at anew at each moment.
+// The same rules without indexes: everything is computed again at each moment.
 class BruteForce {
  public:
   BruteForce(const std::vector<Job>& jobs, const Cluster& cluster, const Policy& policy) : jobs_(jobs), cluster_(cluster), policy_(policy) {
@@ -346,7 +346,7 @@ TEST(Simulate, AsABruteForceSimulator) {
     RandomCase random = random_case(seed, seed % 2 == 1);
     const SharingMode mode = seed % 3 == 0 ? SharingMode::timeslice : SharingMode::mps;
     const Policy& policy = *policies()[seed % 4];
-    if (!policy.sees_memory)  // what it loses is not in the brute force
+    if (!policy.sees_memory)  // the brute force does not repeat runs that ran out of memory
       for (Job& job : random.jobs) {
         job.figures.request_bytes = 1;
         for (auto& [gpu, figures] : job.by_card) figures.request_bytes = 1;
@@ -364,7 +364,7 @@ TEST(Simulate, AsABruteForceSimulator) {
   EXPECT_GT(compared, 4000);
 }
 
-// Moments at which a card's set of jobs changes, from the plan alone.
+// The moments at which a card's set of jobs changes, computed from the plan only.
 void check_capacity(const RandomCase& random, const Cluster& cluster, const Plan& plan, const Policy& policy, uint64_t seed) {
   for (uint32_t c = 0; c < cluster.cards.size(); ++c) {
     const Gpu& gpu = cluster.types[cluster.cards[c].type];
@@ -388,7 +388,7 @@ void check_capacity(const RandomCase& random, const Cluster& cluster, const Plan
   for (uint32_t j = 0; j < plan.jobs.size(); ++j) {
     const Placement& placed = plan.jobs[j];
     if (placed.outcome != Outcome::finished) continue;
-    // All its steps were done, never faster than alone.
+    // The job did all its steps, and never faster than alone.
     const Figures& figures = *random.jobs[j].figures_on(cluster.types[cluster.cards[placed.cards.front()].type].id);
     ASSERT_GE(static_cast<double>(placed.end_ns - placed.start_ns) + 1,
               figures.step_ns * static_cast<double>(random.jobs[j].steps) * (1 - 1e-9));
@@ -412,7 +412,7 @@ TEST(Simulate, NoCardAboveMemoryOrShares) {
         }
 }
 
-// No card is idle while a job waits that would fit it alone.
+// No card is idle while a job waits that would fit on it alone.
 TEST(Simulate, WorkIsConserved) {
   for (uint64_t seed = 0; seed < 100; ++seed)
     for (const Policy* policy : policies()) {
@@ -439,7 +439,7 @@ TEST(Simulate, WorkIsConserved) {
     }
 }
 
-// One wide job, and small ones that come so fast that no two cards are ever idle together.
+// One job that needs two cards, and small jobs that arrive so fast that two cards are never idle at the same time.
 TEST(Simulate, FairStarvesNobody) {
   std::vector<Job> jobs = {job_of("first", 3, 20 * kGiB, 1, 1), job_of("wide", 1, 20 * kGiB, 1, 1, 2, 0.5)};
   for (int i = 0; i < 1000; ++i) jobs.push_back(job_of("small", 2, 20 * kGiB, 1, 1, 1, 0.6 + i));
@@ -454,7 +454,7 @@ TEST(Simulate, FairStarvesNobody) {
   }
 }
 
-// One job a card: a further card never makes a job end later. (Policies that share, and gangs, have Graham's anomaly:
+// With one job a card, one more card never makes a job end later. (Policies that share cards, and gangs, show Graham's anomaly:
 // docs/explanation/packing.md.)
 TEST(Simulate, AFurtherCardNeverRemovesFinishedJobs) {
   for (uint64_t seed = 0; seed < 300; ++seed) {
@@ -505,8 +505,8 @@ TEST(Cluster, IsReadFromWords) {
   EXPECT_EQ(mig_profiles(find_gpu("h100-80")).back().name, "7g.80gb");
 }
 
-// Two that are there for half of the time and touch no memory: meeting costs 0.071 + 0.363 / 256, first of half the time, then of the
-// little more that each is there for that.
+// Two jobs that have kernels for half of the time and use no memory. Meeting costs 0.071 + 0.363 / 256 of half the time in the first round;
+// in the next round, of the slightly longer time for which each has kernels.
 TEST(Interference, TimeSlicesSlowWhereKernelsMeet) {
   const Gpu& gpu = find_gpu("a100-80");
   const KernelMix half = {.busy = 0.5, .tensor = 0.1}, memory = {.busy = 0.5, .dram = 0.5}, full = {.busy = 1, .dram = 0.6}, idle = {};
@@ -517,17 +517,17 @@ TEST(Interference, TimeSlicesSlowWhereKernelsMeet) {
   EXPECT_DOUBLE_EQ(beside(half, idle), 1);
   EXPECT_DOUBLE_EQ(beside(idle, full), 1);
   EXPECT_GT(beside(half, memory), beside(half, half));
-  EXPECT_NEAR(beside(full, full), 1 + 0.071 + 0.363 + 0.557 * 0.6, 1e-9) << "both are always there";
-  // However many there are, they have kernels for 1.2 times the time at most.
+  EXPECT_NEAR(beside(full, full), 1 + 0.071 + 0.363 + 0.557 * 0.6, 1e-9) << "both always have kernels";
+  // For any number of jobs, their shares of the time with kernels add up to at most 1.2.
   const auto many = slowdowns(std::vector<KernelMix>(20, half), gpu, SharingMode::timeslice);
   EXPECT_NEAR(many[7].expected, 20 * 0.5 / 1.2, 1e-9);
   const auto three = slowdowns(std::vector{half, half, memory}, gpu, SharingMode::timeslice);
   EXPECT_GT(three[0].expected, beside(half, memory));
   EXPECT_DOUBLE_EQ(three[0].expected, three[1].expected);
-  EXPECT_GT(beside(half, KernelMix{.busy = 0.5}), beside(half, half)) << "of which nothing is known";
+  EXPECT_GT(beside(half, KernelMix{.busy = 0.5}), beside(half, half)) << "the neighbour's memory share is not known";
 }
 
-// Two that always have kernels of the same length take turns; of two that differ, the one with short kernels waits.
+// Two jobs that always have kernels of the same length take turns. If the lengths differ, the job with short kernels waits more.
 TEST(Interference, MpsSlowsWhoHasShortKernels) {
   const Gpu& gpu = find_gpu("v100-16");
   const auto job = [](double busy, int64_t kernels) {
@@ -547,16 +547,16 @@ TEST(Interference, MpsSlowsWhoHasShortKernels) {
   EXPECT_LT(beside(full, half), beside(full, full));
   KernelMix narrow = full, in_waves = full;
   narrow.sm_active = 0.1;
-  EXPECT_NEAR(beside(full, narrow), 1.121, 1e-9) << "it leaves nine of ten multiprocessors";
+  EXPECT_NEAR(beside(full, narrow), 1.121, 1e-9) << "the neighbour leaves nine of ten multiprocessors";
   in_waves.waves *= 10;
-  EXPECT_LT(beside(full, in_waves), beside(full, full)) << "it lets others in before its kernels are done";
+  EXPECT_LT(beside(full, in_waves), beside(full, full)) << "other jobs get a turn before its kernels are done";
   const auto three = slowdowns(std::vector{half, full, half}, gpu, SharingMode::mps);
   EXPECT_GT(three[1].expected, beside(full, half));
   EXPECT_DOUBLE_EQ(three[0].expected, three[2].expected);
   EXPECT_GT(three[0].high, three[0].expected);
 }
 
-// Two that always have kernels: half each, and a little lost. Of two that differ, the one with short steps gives the card away more often.
+// Two jobs that always have kernels get half of the time each, with a small loss. A job with shorter steps releases the card more often.
 TEST(Interference, TimeSlicesOfOldCardsAreTurns) {
   const Gpu& gpu = find_gpu("p100");
   const auto job = [](double busy, double step_ms) { return KernelMix{.busy = busy, .step_ns = step_ms * 1e6}; };
@@ -570,9 +570,9 @@ TEST(Interference, TimeSlicesOfOldCardsAreTurns) {
   EXPECT_NEAR(beside(long_steps, short_steps), 1 + 0.913 * 12.3 / 22.14, 1e-9);
   EXPECT_DOUBLE_EQ(beside(short_steps, idle), 1);
   EXPECT_DOUBLE_EQ(beside(idle, long_steps), 1);
-  // There for half of the time, then for 0.72825 / 1.22825 of it.
+  // Kernels for half of the time, in the next round for 0.72825 / 1.22825 of it.
   EXPECT_NEAR(beside(job(0.5, 100), job(0.5, 100)), 1 + 0.5 * 0.913 * 0.72825 / 1.22825, 1e-9);
-  EXPECT_DOUBLE_EQ(beside(job(1, 0.1), long_steps), beside(job(1, 7), long_steps)) << "shorter steps than any that were measured";
+  EXPECT_DOUBLE_EQ(beside(job(1, 0.1), long_steps), beside(job(1, 7), long_steps)) << "steps shorter than any measured one";
   const auto three = slowdowns(std::vector(3, long_steps), gpu, SharingMode::timeslice);
   EXPECT_NEAR(three[2].expected, 1 + 2 * 0.913, 1e-9);
   EXPECT_GT(three[2].high, three[2].expected);

@@ -37,7 +37,7 @@ TEST(WaitingQueue, FindsTheFirstThatFits) {
   std::vector<WaitingQueue::Line>& lines = queue.lines_for(setup.state.types.front());
   ASSERT_EQ(lines.size(), 2U) << "single jobs, and gangs of two";
   EXPECT_EQ(lines[0].jobs, (std::vector<uint32_t>{0, 1, 3})) << "no P40 holds the last job";
-  const auto first_within = [&](int64_t gib) { return lines[0].demands.first(negated({gib * kGiB, kWholeCard})); };
+  const auto first_within = [&](int64_t gib) { return lines[0].demands.find_first(negated({gib * kGiB, kWholeCard})); };
   EXPECT_EQ(first_within(24), 0U);
   EXPECT_EQ(first_within(6), 1U);
   EXPECT_EQ(first_within(1), FitTree::kNone);
@@ -57,7 +57,7 @@ TEST(WaitingQueue, TheOldestIsOvertakenACertainNumberOfTimes) {
   EXPECT_EQ(queue.oldest_job(), 0U);
   for (uint32_t job = 2; job < kMostOvertakes + 2; ++job) {
     EXPECT_FALSE(queue.only_oldest_may_start());
-    queue.count_start(job);  // without ever having waited
+    queue.count_start(job);  // it never waited
   }
   EXPECT_TRUE(queue.only_oldest_may_start());
   queue.count_start(0);

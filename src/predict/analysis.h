@@ -1,4 +1,4 @@
-// Facts judged for one card: the prediction, and what it rests on. Reports that go into detail start here.
+// Facts judged for one card: the prediction and its basis. Detailed reports start here.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// All that one capture says, whatever card it is judged for: follow() derives it once, judge() reads it for as many cards as anyone likes.
+// All facts of one capture that do not depend on a card. follow() derives them once; judge() uses them for any number of cards.
 #pragma once
 
 #include <cstdint>
@@ -21,17 +21,17 @@ namespace gpucast {
 struct Facts {
   Trace trace;
   AllocConf conf;           // the allocator's settings in that run
-  StartState start;         // of a memory snapshot whose history begins in the middle
+  StartState start;         // of a memory snapshot whose history begins after the run's start
   Lifetimes lifetimes;      // its peaks are those after the attempts that failed
-  Comparison comparison;    // with what PyTorch itself recorded
+  Comparison comparison;    // with PyTorch's own records
   Attribution attribution;  // of lifetimes.blocks, one by one
   History history;
-  LeastCapacity least;  // empty where attempts failed: they would fail again
-  // The event after which the script trains with less, once attempts ran out of memory; unset: none failed, or no step followed.
+  LeastCapacity least;  // empty if attempts failed, because they would fail again
+  // The event after which the script trains with less memory, after attempts ran out of memory; unset: none failed, or no step followed.
   std::optional<uint32_t> begin_after_failures;
-  JobFacts job;                        // what the ledger needs to know
+  JobFacts job;                        // for the ledger
   std::optional<StepOperations> step;  // the observed step; unset: none was, or the file is damaged. See observed_step()
-  Prediction any_card;                 // the part of a prediction that no card changes
+  Prediction any_card;                 // the part of a prediction that is the same for every card
 
   // The run ended because an allocation failed.
   bool cut_short() const { return any_card.oom && any_card.oom->ended_run; }
@@ -40,7 +40,7 @@ struct Facts {
 // The same trace gives the same facts. Throws Error for an internal contradiction.
 std::shared_ptr<const Facts> follow(Trace trace);
 
-// Throws Error where `facts` have no observed step: why, and what to do.
+// Throws Error if `facts` have no observed step, with the reason and what to do.
 const StepOperations& observed_step(const Facts& facts);
 
 }  // namespace gpucast

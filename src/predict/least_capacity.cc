@@ -19,7 +19,7 @@ std::string with_expandable_segments(const std::string& alloc_conf) {
 LeastCapacity least_capacity(const History& history) {
   LeastCapacity out;
   if (history.ops.empty()) return out;
-  // Two cores are common, and the two bisections know nothing of each other.
+  // The two bisections are independent, and most machines have at least two cores.
   auto expandable =
       std::async(std::launch::async, [&] { return min_capacity_bytes(history, with_expandable_segments(history.alloc_conf)); });
   ReplaySettings own;

@@ -14,7 +14,7 @@ namespace gpucast {
 // Innermost first: "train.py:17 main".
 std::vector<std::string> frames_of(const Trace& trace, StackId id);
 
-// Snapshots know the stack only.
+// Snapshots have only the stack.
 Place place_of_event(const Trace& trace, const Attribution& attribution, uint32_t event);
 
 }  // namespace gpucast

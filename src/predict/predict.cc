@@ -1,6 +1,6 @@
-// The pipeline, top to bottom: one call a stage, and after it what now holds.
+// The pipeline, top to bottom: one call for each stage, with the invariant that holds after it.
 //
-//   follow(trace)        -> Facts: what the capture says, whatever the card
+//   follow(trace)        -> Facts: everything in the capture that does not depend on a card
 //   judge(facts, card)   -> Analysis: memory, ledger, verdict, the GPU's time of a step
 //   src/job, from Facts  -> step_times() (gpucast time), job_occupancy() (gpucast occupancy), packing_figures() (gpucast pack)
 
@@ -37,8 +37,8 @@
 namespace gpucast {
 namespace {
 
-// The card of the capture: from the table, or as the capture describes it when the table does not know it. A memory snapshot
-// does not name its card: the one that a run takes when nobody names one.
+// The card of the capture: from the table, or, if it is not in the table, as the capture describes it. A memory snapshot does not name its
+// card; it gets the default card of a run.
 Gpu captured_gpu(const Header& header) {
   if (header.source == "snapshot") return find_gpu(kDefaultGpu);
   const std::string& id = header.gpu.id.empty() ? header.gpu.name : header.gpu.id;
@@ -72,7 +72,7 @@ PeakAt peak_at(const Trace& trace, const Lifetimes& lifetimes, const Attribution
   return out;
 }
 
-// The highest value of a curve over positions [begin, end]; position p shows what event p-1 left.
+// The highest value of a curve over positions [begin, end]. The value at position p is the value after event p-1.
 int64_t highest(const std::vector<int64_t>& curve, uint32_t begin, uint32_t end) {
   int64_t top = begin == 0 ? 0 : curve[begin - 1];
   for (uint32_t event = begin; event < end; ++event) top = std::max(top, curve[event]);
@@ -107,15 +107,15 @@ std::optional<OomPlace> oom_place(const Trace& trace, const Lifetimes& lifetimes
   out.requested_bytes = last.requested_bytes;
   out.free_bytes = last.free_bytes;
   out.count = static_cast<int64_t>(lifetimes.ooms.size());
-  // A script that catches it, frees something and goes on allocates again.
+  // A script that catches the error and continues allocates again.
   const bool went_on = std::any_of(trace.events.begin() + last.event, trace.events.end(),
                                    [](const AllocatorEvent& event) { return event.kind == EventKind::alloc; });
   out.ended_run = (trace.end.reason == "exception" || trace.header.source == "snapshot") && !went_on;
   return out;
 }
 
-// A script that looks for the batch that fits (accelerate's find_executable_batch_size) fails, frees and trains with less: where that
-// begins, the least reserved between the last failure and the next complete step. None where no step followed.
+// A script that searches for a batch that fits (accelerate's find_executable_batch_size) fails, frees memory and trains with less. That
+// begins where reserved memory is lowest between the last failure and the next complete step. Unset: no step followed.
 std::optional<uint32_t> begin_after_failures(const Trace& trace, const Lifetimes& lifetimes) {
   if (lifetimes.ooms.empty()) return std::nullopt;
   const uint32_t last = lifetimes.ooms.back().event;
@@ -135,7 +135,7 @@ Peak peak_from(const std::vector<int64_t>& curve, uint32_t event) {
 
 JobFacts job_facts(const Trace& trace, const Prediction& prediction) {
   JobFacts job;
-  // Batches that were padded for this run are of many lengths without.
+  // Batches that were padded only for this run have many lengths otherwise.
   const bool padded = std::any_of(prediction.what_if.begin(), prediction.what_if.end(),
                                   [](const WhatIf& what_if) { return what_if.acted && what_if.name.starts_with(kMaxLength); });
   job.classes = job_classes(trace.convolutions, padded || prediction.varying_input.has_value());
@@ -149,7 +149,7 @@ JobFacts job_facts(const Trace& trace, const Prediction& prediction) {
   return job;
 }
 
-void judge_cards(const Need& need, const Gpu& gpu, const JobFacts& job, Prediction* out) {
+void judge_cards(const MemoryNeed& need, const Gpu& gpu, const JobFacts& job, Prediction* out) {
   for (const Gpu& card : gpu_table()) {
     if (!runs_pytorch(card)) continue;
     const auto total = static_cast<int64_t>(card.total_memory_bytes);
@@ -176,8 +176,8 @@ std::shared_ptr<const Facts> follow(Trace trace) {
   const bool is_snapshot = given.header.source == "snapshot";
   describe_run(given, &out);
 
-  // Events -> blocks. Now allocated[i] is the sum of the sizes of the blocks alive after event i, and the blocks of a
-  // segment tile it; both are PyTorch's own figures, byte for byte, when the comparison says so.
+  // Events -> blocks. Now allocated[i] is the sum of the sizes of the blocks alive after event i, and the blocks of a segment fill it
+  // without gaps. Both equal PyTorch's own figures, byte for byte, if the comparison found no difference.
   facts.conf = parse_alloc_conf(given.process.alloc_conf, given.process.torch);
   if (is_snapshot) facts.start = reconstruct_start(given.events, given.end_segments, facts.conf, &given.problems);
   Lifetimes& lifetimes = facts.lifetimes = follow_blocks(given.events, facts.conf, &given.problems, facts.start);
@@ -203,19 +203,19 @@ std::shared_ptr<const Facts> follow(Trace trace) {
   if (!is_snapshot) add_step_and_phase_peaks(lifetimes, attribution, &out);
   out.oom = oom_place(given, lifetimes, attribution);
 
-  // What the ledger needs to know of the job.
+  // The ledger's facts about the job.
   out.convolutions = given.convolutions;
   out.varying_input = varying_input(given);
   facts.job = job_facts(given, out);
   for (const JobClass job_class : facts.job.classes) out.job_classes.emplace_back(job_class_name(job_class));
 
-  // The same requests on smaller cards. Now the least capacity is what the allocator needs when it gives cached memory back.
+  // The same requests on smaller cards. Now the least capacity is the memory that the allocator needs if it gives cached memory back.
   facts.history = history_from_trace(given);
   const bool whole = !facts.cut_short() && !facts.begin_after_failures;  // attempts that failed would fail again
   if (whole) facts.least = least_capacity(facts.history);
   if (facts.comparison.possible) out.matches_recorded = facts.comparison.matches_recorded && (!whole || facts.least.replay_matches);
 
-  // The observed step -> operations with sizes. Step times, occupancy, packing and the clock all start from these.
+  // The observed step -> operations with sizes. Step times, occupancy, packing and the clock start from these operations.
   if (has_step_operations(given)) facts.step = step_operations(given);
   out.loader_workers = given.loader.workers;
   out.loader_batch = loader_batch_time(given.loader);
@@ -240,7 +240,7 @@ Analysis judge(std::shared_ptr<const Facts> followed, const std::optional<std::s
   const Gpu captured = is_snapshot ? gpu : captured_gpu(trace.header);
   describe_card(trace, captured, gpu, gpu_name.has_value(), &out);
 
-  // What the card holds beside the allocator, and how far off measured jobs like this were. Now the device's bytes are the peak
+  // The card's memory outside of the allocator, with the errors of measured jobs of this class. Now the device's bytes are the peak
   // reserved plus the ledger.
   out.confidence = confidence;
   analysis.beside = beside_allocator(gpu, facts.job, confidence);
@@ -250,11 +250,11 @@ Analysis judge(std::shared_ptr<const Facts> followed, const std::optional<std::s
   if (facts.least.own_settings_bytes) out.min_capacity_bytes = *facts.least.own_settings_bytes + beside_bytes;
   if (facts.least.expandable_bytes) out.min_capacity_expandable_bytes = *facts.least.expandable_bytes + beside_bytes;
 
-  // How long the GPU works for a step. What a step waits for, and how full the card is, are for those who ask: src/job.
+  // The GPU's time for a step. The step's waits and the card's occupancy are computed only by commands that need them: src/job.
   if (facts.step && !facts.step->operations.empty() && has_rates(gpu)) out.gpu_time = gpu_time_of_step(*facts.step, card_rates(gpu));
 
   // The verdict.
-  Need need;
+  MemoryNeed need;
   need.peak_allocated_bytes = lifetimes.peak_allocated.bytes;
   need.peak_reserved_bytes = lifetimes.peak_reserved.bytes;
   need.nothing_to_judge = nothing_to_judge(trace, out);
@@ -270,7 +270,7 @@ Analysis judge(std::shared_ptr<const Facts> followed, const std::optional<std::s
   out.verdict_reason = judgement.reason;
   if (need.ended_in_oom) {
     out.verdict_reason +=
-        fmt::format(": {} were asked for, {} were free", format_bytes(out.oom->requested_bytes), format_bytes(out.oom->free_bytes));
+        fmt::format(": {} were requested, {} were free", format_bytes(out.oom->requested_bytes), format_bytes(out.oom->free_bytes));
   }
   if (!need.nothing_to_judge.empty()) out.min_capacity_bytes = out.min_capacity_expandable_bytes = std::nullopt;
   out.needs_reclaim = judgement.needs_reclaim;
@@ -278,12 +278,12 @@ Analysis judge(std::shared_ptr<const Facts> followed, const std::optional<std::s
   if (!out.gpu_chosen) {
     need.cut_by_oom = need.cut_by_oom || need.ended_in_oom;
     need.ended_in_oom = false;
-    // Every card by the least capacity: a replay for each would say the same.
+    // Every card is compared with the least capacity. A replay for each card would give the same result.
     const int64_t least_bytes = facts.least.own_settings_bytes.value_or(facts.begin_after_failures ? lifetimes.peak_reserved.bytes : 0);
     need.runs_at = [&](int64_t capacity_bytes) { return RunsAt{capacity_bytes >= least_bytes, 0}; };
     judge_cards(need, captured, facts.job, &out);
     if (is_snapshot) {
-      for (CardFit& card : out.cards) card.same_capability = true;  // nothing is known of another
+      for (CardFit& card : out.cards) card.same_capability = true;  // the snapshot does not name its card
     }
   }
 

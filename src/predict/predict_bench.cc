@@ -1,4 +1,4 @@
-// A capture of a million allocator events, from the file to the prediction. Checks its answer too.
+// A capture with a million allocator events, from the file to the prediction. The benchmark checks the result, too.
 
 #include <benchmark/benchmark.h>
 #include <fmt/core.h>
@@ -17,7 +17,7 @@ namespace {
 constexpr int64_t kMiB = 1 << 20;
 constexpr int kSlots = 2000, kEvents = 1'000'000;
 
-// Slots of 5 MiB, four to a segment, taken and given back in turn; a mark every ten allocations.
+// Slots of 5 MiB, four in a segment, allocated and freed in turn; a mark every ten allocations.
 std::string write_capture() {
   const std::string path = std::filesystem::temp_directory_path() / fmt::format("predict_bench.{}.gpucast", getpid());
   gzFile file = gzopen(path.c_str(), "wb1");

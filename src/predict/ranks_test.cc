@@ -23,7 +23,7 @@ TEST(Ranks, TheOneThatNeedsMostDecides) {
                      of(1, Verdict::fits, 30, {{"parameters", 4}, {"gradients", 9}, {"inputs", 1}}), of(2, Verdict::fits, 20)});
   EXPECT_EQ(ranks.judged, 1u);
   EXPECT_EQ(ranks.least, 0u);
-  ASSERT_EQ(ranks.differences.size(), 2u);  // parameters are alike
+  ASSERT_EQ(ranks.differences.size(), 2u);  // parameters do not differ
   EXPECT_EQ(ranks.differences[0].name, "gradients");
   EXPECT_EQ(ranks.differences[0].bytes, 7);
   EXPECT_EQ(ranks.differences[1].bytes, 1);

@@ -14,11 +14,11 @@ std::vector<SnapshotSegment> segments_at_end(const Facts& facts) {
   const Trace& trace = facts.trace;
   const Lifetimes& lifetimes = facts.lifetimes;
   if (trace.header.source == "snapshot") return trace.end_segments;
-  std::unordered_set<uint64_t> from_driver;  // by cudaMalloc; others are mapped
+  std::unordered_set<uint64_t> from_driver;  // allocated with cudaMalloc; others are mapped
   for (const AllocatorEvent& event : trace.events) {
     if (event.kind == EventKind::segment_alloc) from_driver.insert(event.address);
   }
-  // Blocks in use, and those whose free has not completed.
+  // Blocks in use, and blocks whose free has not completed.
   std::map<uint64_t, SnapshotBlock> blocks;
   std::unordered_map<uint32_t, size_t> freed_by;
   for (size_t i = 0; i < lifetimes.blocks.size(); ++i) {
@@ -58,7 +58,7 @@ std::vector<SnapshotSegment> segments_at_end(const Facts& facts) {
       if (limit > at) segment.blocks.push_back({at, static_cast<int64_t>(limit - at), 0, StackId(), SnapshotBlockState::inactive});
       at = limit;
     };
-    while (next != blocks.end() && next->first < at) ++next;  // outside of all segments: the history was not whole
+    while (next != blocks.end() && next->first < at) ++next;  // outside of all segments: the history is incomplete
     for (; next != blocks.end() && next->first < end; ++next) {
       SnapshotBlock block = next->second;
       if (block.address < at) continue;

@@ -7,7 +7,7 @@
 
 namespace gpucast {
 
-// With all their blocks: a snapshot's own segments, or those that the history leaves.
+// With all their blocks: a snapshot's own segments, or the segments at the end of the history.
 std::vector<SnapshotSegment> segments_at_end(const Facts& facts);
 
 }  // namespace gpucast

@@ -18,7 +18,7 @@ class SegmentFollower {
     if (found != open_.end() && !found->second.expandable) close(found, position);
   }
 
-  // Takes a part out of the mapped ranges; what is left of a range goes on under its own address.
+  // Removes a part from the mapped ranges. The remaining parts of a range continue with their own addresses.
   void unmap(uint64_t address, int64_t size_bytes, uint32_t position) {
     const uint64_t end = address + static_cast<uint64_t>(size_bytes);
     auto at = open_.upper_bound(address);
@@ -58,7 +58,7 @@ class SegmentFollower {
 
   Open open_;
   std::vector<SegmentLife> done_;
-  uint32_t end_;  // behind the last position
+  uint32_t end_;  // the position after the last one
 };
 
 }  // namespace
@@ -75,7 +75,7 @@ std::vector<SegmentLife> segment_lives(const Facts& facts) {
       case EventKind::segment_alloc:
       case EventKind::segment_map:
         if (event.size_bytes <= 0) break;
-        // What lies there already was given back unseen.
+        // Memory that is already mapped there was given back without a record.
         follower.unmap(event.address, event.size_bytes, position);
         if (event.kind == EventKind::segment_alloc) follower.remove(event.address, position);
         follower.add({event.address, event.size_bytes, event.stream, event.kind == EventKind::segment_map, position, end});
@@ -84,7 +84,7 @@ std::vector<SegmentLife> segment_lives(const Facts& facts) {
         follower.remove(event.address, position);
         break;
       case EventKind::segment_unmap:
-        // Refused ones (of memory in use) left `reserved` as it was.
+        // Refused unmaps (of memory in use) did not change `reserved`.
         if (facts.lifetimes.reserved_at(position) != facts.lifetimes.reserved_at(i))
           follower.unmap(event.address, event.size_bytes, position);
         break;
@@ -99,7 +99,7 @@ std::vector<uint32_t> released_at(const Facts& facts) {
   const std::vector<Block>& blocks = facts.lifetimes.blocks;
   const std::vector<AllocatorEvent>& events = facts.trace.events;
   std::vector<uint32_t> released(blocks.size(), Block::kNever);
-  std::vector<uint32_t> freed_by(events.size(), Block::kNever);  // of a free event, the block it ended
+  std::vector<uint32_t> freed_by(events.size(), Block::kNever);  // by free event: the block that it ended
   for (uint32_t i = 0; i < blocks.size(); ++i) {
     if (blocks[i].free_event != Block::kNever) freed_by[blocks[i].free_event] = i;
   }
@@ -107,7 +107,7 @@ std::vector<uint32_t> released_at(const Facts& facts) {
   for (uint32_t i = 0; i < events.size(); ++i) {
     if (freed_by[i] != Block::kNever) {
       const uint32_t block = freed_by[i];
-      // Anything else that ends a block (its segment is gone) ends it at once.
+      // A block that ends without a free, because its segment ended, ends at once.
       if (events[i].kind == EventKind::free_requested) {
         waiting[blocks[block].address] = block;
       } else {

@@ -44,7 +44,7 @@ TEST(SegmentLives, CutMappedRanges) {
   const Facts facts = follow_events({event(EventKind::segment_map, 0, 20), event(EventKind::segment_map, 20, 40),
                                      event(EventKind::segment_unmap, 10, 30), event(EventKind::segment_map, 10, 10)});
   expect_adds_up(facts);
-  EXPECT_EQ(segment_lives(facts).size(), 5U);  // two whole ones, what is left on both sides, and the last
+  EXPECT_EQ(segment_lives(facts).size(), 5U);  // two whole segments, the remaining parts on both sides, and the last one
 }
 
 TEST(SegmentLives, SurviveWhatDoesNotFitTogether) {

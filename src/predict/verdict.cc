@@ -20,7 +20,7 @@ const char* verdict_name(Verdict verdict) {
   return "";
 }
 
-Judgement judge_need(const Need& need, const Beside& beside, int64_t total_bytes) {
+Judgement judge_need(const MemoryNeed& need, const Beside& beside, int64_t total_bytes) {
   Judgement out;
   const int64_t reserved = need.peak_reserved_bytes;
   out.device = {reserved + beside.low_bytes, reserved + beside.expected_bytes, reserved + beside.high_bytes,
@@ -59,7 +59,7 @@ Judgement judge_need(const Need& need, const Beside& beside, int64_t total_bytes
                                            : format_bytes(out.device.expected_bytes - total_bytes) + " short");
     return out;
   }
-  // What PyTorch would reserve does not fit. It gives cached memory back before it gives up: a replay tells whether that is enough.
+  // PyTorch's reserved memory does not fit. PyTorch gives cached memory back before it fails; a replay shows whether that is enough.
   const RunsAt at_best = need.runs_at(total_bytes - beside.least_bytes);
   if (!at_best.runs) {
     out.verdict = Verdict::does_not_fit;

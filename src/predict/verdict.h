@@ -1,4 +1,5 @@
-// Does it fit? What is compared is kept apart from how it was found, so that every card of the table is judged alike.
+// Does the job fit a card? The figures are separate from the way they were found, so that every card of the table is judged in the same
+// way.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +12,13 @@
 
 namespace gpucast {
 
-struct Need {
+struct MemoryNeed {
   int64_t peak_allocated_bytes = 0, peak_reserved_bytes = 0;
-  bool ended_in_oom = false;  // on this very card: the run stopped because the card was full
-  bool cut_by_oom = false;    // on another card: the peaks are only what was reached before
-  // Whether it runs when the allocator can get so many bytes: a replay, or a comparison with the least capacity.
+  bool ended_in_oom = false;  // on the judged card: the run stopped because the card was full
+  bool cut_by_oom = false;    // on another card: the run stopped before it reached its peaks
+  // Whether the job runs if the allocator can get this many bytes: a replay, or a comparison with the least capacity.
   std::function<RunsAt(int64_t capacity_bytes)> runs_at;
-  std::string nothing_to_judge = {};  // why, in a sentence; "" when the peaks are those of the job
+  std::string nothing_to_judge = {};  // why the peaks are not the job's, in a sentence; "": they are
 };
 
 struct Judgement {
@@ -27,8 +28,9 @@ struct Judgement {
   DeviceBytes device;
 };
 
-// fits: what to ask for is within the card. does_not_fit: the history does not run on the card less what is surely there beside the
-// allocator, whatever PyTorch gives back, or the run ended in OOM. tight: between the two. none: what was seen fits, and is too little.
-Judgement judge_need(const Need& need, const Beside& beside, int64_t total_bytes);
+// fits: the request is within the card. does_not_fit: the run ended in OOM, or the history does not run in the card's memory without the
+// part that is certainly used outside of the allocator, even if PyTorch gives cached memory back. tight: between the two. none: the
+// recorded part fits, but is too short for a verdict.
+Judgement judge_need(const MemoryNeed& need, const Beside& beside, int64_t total_bytes);
 
 }  // namespace gpucast

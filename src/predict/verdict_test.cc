@@ -29,8 +29,8 @@ TEST(Verdict, FitsOnlyWhenWhatToAskForDoes) {
 
 TEST(Verdict, WhatMayBeLessDoesNotMakeRoom) {
   Beside less = kBeside;
-  less.low_bytes = -kGiB;  // the range of convolutions reaches below what was predicted; what is surely there stays
-  Need need{6 * kGiB, 7 * kGiB, false, false, nullptr};
+  less.low_bytes = -kGiB;  // the range of convolutions begins below the prediction; the memory that is certainly used stays the same
+  MemoryNeed need{6 * kGiB, 7 * kGiB, false, false, nullptr};
   need.runs_at = [](int64_t capacity_bytes) { return RunsAt{capacity_bytes > 6 * kGiB, 0}; };
   const Judgement out = judge_need(need, less, 7 * kGiB);
   EXPECT_EQ(out.verdict, Verdict::does_not_fit);
@@ -46,9 +46,9 @@ TEST(Verdict, TightBetweenLowAndHigh) {
   EXPECT_EQ(out.device.high_bytes, 10 * kGiB);
 }
 
-// A job that runs from 6.5 GiB on, with two reclaims.
-Need from_6500_mib() {
-  Need need{6 * kGiB, 7 * kGiB, false, false, nullptr};
+// A job that needs at least 6.5 GiB, and gives memory back twice.
+MemoryNeed from_6500_mib() {
+  MemoryNeed need{6 * kGiB, 7 * kGiB, false, false, nullptr};
   need.runs_at = [](int64_t capacity_bytes) { return RunsAt{capacity_bytes >= 13 * kGiB / 2, 2}; };
   return need;
 }
@@ -80,7 +80,7 @@ TEST(Verdict, DoesNotFitWhenTensorsAloneDoNot) {
 }
 
 TEST(Verdict, OomDecidesOnItsOwnCardAndLeavesOthersOpen) {
-  Need need{1 * kGiB, 1 * kGiB, false, false, nullptr};
+  MemoryNeed need{1 * kGiB, 1 * kGiB, false, false, nullptr};
   need.ended_in_oom = true;
   EXPECT_EQ(judge_need(need, kBeside, 80 * kGiB).verdict, Verdict::does_not_fit);
   need.ended_in_oom = false;
@@ -89,7 +89,7 @@ TEST(Verdict, OomDecidesOnItsOwnCardAndLeavesOthersOpen) {
 }
 
 TEST(Verdict, NothingToJudgeIsNoVerdictUnlessWhatWasSeenExceedsTheCard) {
-  Need need{6 * kGiB, 7 * kGiB, false, false, nullptr, "the script raised"};
+  MemoryNeed need{6 * kGiB, 7 * kGiB, false, false, nullptr, "the script raised"};
   const Judgement out = judge_need(need, kBeside, 80 * kGiB);
   EXPECT_EQ(out.verdict, Verdict::none);
   EXPECT_EQ(out.reason, "the script raised");

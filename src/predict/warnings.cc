@@ -144,7 +144,7 @@ void add_warnings(const Trace& trace, const AllocConf& conf, const Comparison& c
         row.first.empty() ? "" : fmt::format(" ({}{})", row.count > 1 ? fmt::format("{} times; first: ", row.count) : "", row.first);
     warn(info.name, info.sentence + where);
   }
-  // The same call may be named by several libraries' defaults, or in several parts of the log.
+  // Several libraries' defaults, or several parts of the log, may name the same call.
   std::vector<UnsupportedCall> calls = trace.unsupported;
   std::sort(calls.begin(), calls.end(),
             [](const auto& a, const auto& b) { return std::tie(a.library, a.name) < std::tie(b.library, b.name); });

@@ -1,4 +1,4 @@
-// What the reader of a report should know beside the figures.
+// Warnings: facts that the reader of a report should know in addition to the figures.
 #pragma once
 
 #include <string>
@@ -11,12 +11,12 @@
 
 namespace gpucast {
 
-// The fields that say what ran, whatever the card.
+// Fills the fields that describe the run; they are the same for every card.
 void describe_run(const Trace& trace, Prediction* out);
-// The fields that name the card it is judged for.
+// Fills the fields that name the card it is judged for.
 void describe_card(const Trace& trace, const Gpu& captured, const Gpu& gpu, bool gpu_named, Prediction* out);
 
-// Why the peaks say nothing of what the job takes: it ended before its first optimizer step. "" when they do.
+// Why the peaks do not show the job's memory: it ended before its first optimizer step. "": they do.
 std::string nothing_to_judge(const Trace& trace, const Prediction& prediction);
 
 // All warnings, the weightiest first. Codes: docs/reference/warnings.md.

@@ -260,7 +260,7 @@ StepTimes step_times(const Facts& facts, const StepTimeOptions& options) {
     throw Error("the host's speed is a positive number", "", "1 is this machine");
   for (const auto& [id, price] : options.price_per_hour) {
     if (std::none_of(options.gpus.begin(), options.gpus.end(), [&id = id](const Gpu& gpu) { return gpu.id == id; }))
-      throw Error(fmt::format("there is a price of {}, which is not asked for", id), "", "name it in --gpu, too");
+      throw Error(fmt::format("there is a price of {}, but --gpu does not name this card", id), "", "name it in --gpu, too");
   }
   if (options.cores < 0 || !std::isfinite(options.cores)) throw Error("the machine's cores are a positive number", "", "such as 16");
   StepTimes out;

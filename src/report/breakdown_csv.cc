@@ -7,7 +7,7 @@
 namespace gpucast {
 namespace {
 
-// RFC 4180: quoted where it must be, quotes doubled.
+// RFC 4180: quoted only if necessary, with quotes doubled.
 std::string quoted(const std::string& text) {
   if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
   std::string out = "\"";
@@ -37,7 +37,7 @@ void add_rows(const Breakdown& b, Grouping by, std::string* text) {
       out += fmt::format("{},{},{},{},{},{}", grouping_name(by), quoted(row.name), quoted(row.type), row.depth, row.itself ? 1 : 0,
                          total ? "total" : b.categories[category]);
       for (size_t moment = 0; moment < kInstants; ++moment) {
-        // Empty, not 0, where nothing is known of the moment.
+        // Empty, not 0, if nothing is known about the moment.
         out += b.moments[moment].known ? fmt::format(",{},{}", figure(moment).allocated_bytes, figure(moment).requested_bytes) : ",,";
       }
       out += '\n';

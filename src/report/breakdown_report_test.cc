@@ -21,7 +21,7 @@ void set(BreakdownRow* row, size_t category, int64_t bytes) {
   }
 }
 
-// A root with two layers, one of a long name.
+// A root with two layers; one has a long name.
 Breakdown example() {
   Breakdown b;
   b.categories = {"parameters", "gradients", "optimizer_state", "parameter_copies", "activations",   "intermediate_gradients",

@@ -1,4 +1,4 @@
-// `gpucast breakdown` for people: the sum at one moment, then one grouping of it, at most 100 columns.
+// The text report of `gpucast breakdown`: the sum at one moment, then its grouping, in at most 100 columns.
 
 #include <fmt/core.h>
 #include <fmt/format.h>
@@ -65,7 +65,7 @@ Column column_of(const Breakdown& b, size_t category) {
   return out;
 }
 
-// A column for every category that holds something; where these are too many, the smallest share one.
+// A column for every category with bytes; if there are too many, the smallest ones share a column.
 std::vector<Column> columns_of(const Breakdown& b, const BreakdownFigures& total, size_t most) {
   std::vector<size_t> order;
   for (size_t i = 0; i < kCategories; ++i) {
@@ -109,7 +109,7 @@ void write_heads(const Table& table, const std::string& what, TextWriter* out) {
 
 int64_t bytes_of(const BreakdownRow& row, size_t moment) { return row.moments[moment].total.allocated_bytes; }
 
-// "h.0" below "transformer" of "transformer.h.0"; the class where there is room.
+// "h.0" for "transformer.h.0" below "transformer"; with the class, if there is room.
 std::string label(const std::vector<BreakdownRow>& rows, const BreakdownRow& row, size_t columns) {
   const std::string indent(static_cast<size_t>(2 * row.depth), ' ');
   if (row.itself) return cut_end(indent + "(itself)", columns);
@@ -124,7 +124,7 @@ std::string label(const std::vector<BreakdownRow>& rows, const BreakdownRow& row
   return width(with_type) <= columns ? with_type : cut_end(text, columns);
 }
 
-// Rows that a depth shows; ones without a byte at the moment are left out.
+// True: the row is shown at this depth. Rows without bytes at the moment are left out.
 bool shown(const BreakdownRow& row, size_t moment, int32_t depth) { return row.depth <= depth && bytes_of(row, moment) > 0; }
 
 size_t lines_at(const Table& table, int32_t depth) {
@@ -140,7 +140,7 @@ int32_t deepest(const Table& table) {
   return depth;
 }
 
-// As deep as fits on a screen, at least the modules below the root.
+// The largest depth that fits on a screen, at least 1 for the modules below the root.
 int32_t automatic_depth(const Table& table) {
   int32_t depth = 1;
   while (depth < deepest(table) && lines_at(table, depth + 1) <= kAutomaticLines) ++depth;
@@ -163,7 +163,7 @@ void add_figures(BreakdownFigures* sum, const BreakdownFigures& more) {
   sum->total.allocated_bytes += more.total.allocated_bytes;
 }
 
-// The end of a path tells more than its beginning.
+// Paths are cut at their beginning, because the end is more useful.
 std::string list_label(const BreakdownRow& row, Grouping by, size_t columns) {
   const std::string name = printable(row.name);
   const bool path = by == Grouping::tensor || name.find('/') != std::string::npos;
@@ -189,7 +189,7 @@ void write_list(const Table& table, Instant moment, const BreakdownTextOptions& 
   write_table_line(table, name, others, out);
 }
 
-// From the categories to the card's total.
+// The sums, from the categories to the card's total.
 void write_sums(const Breakdown& b, Instant at, TextWriter* out) {
   const BreakdownMoment& moment = b.moments[static_cast<size_t>(at)];
   const int64_t allocated = moment.figures.total.allocated_bytes;
@@ -237,7 +237,7 @@ std::string breakdown_text(const Breakdown& b, const BreakdownTextOptions& optio
     return out.take();
   }
   out.wrapped("", fmt::format("{}, {}{}", out.bold("Where the memory goes"), moment_words(options.moment),
-                              options.moment == Instant::maximum ? "" : ": " + where(moment.place)));
+                              options.moment == Instant::maximum ? "" : ": " + place_text(moment.place)));
   out.line();
   write_sums(b, options.moment, &out);
 

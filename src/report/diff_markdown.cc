@@ -1,4 +1,4 @@
-// A diff as a comment on a pull request: the verdict and three figures, everything else folded.
+// A diff as a comment on a pull request: the verdict and three figures; all other parts are folded.
 
 #include <fmt/core.h>
 #include <fmt/format.h>
@@ -15,11 +15,11 @@
 namespace gpucast {
 namespace {
 
-constexpr size_t kMostRows = 40;         // GitHub takes 65,536 characters a comment
+constexpr size_t kMostRows = 40;         // GitHub allows 65,536 characters in a comment
 constexpr size_t kMostNameColumns = 80;  // of one name
 
-// Names may hold what Markdown and HTML take for their own, also inside of <code>: whatever is not plainly harmless goes out as a
-// character reference.
+// Names may contain characters with a meaning in Markdown and HTML, even inside <code>. All characters that are not certainly harmless are
+// written as character references.
 std::string escaped(std::string_view text) {
   static constexpr std::string_view kHarmless = " .,:;'+-/=%()";
   std::string out;
@@ -105,7 +105,7 @@ void write_rows(const Diff& d, std::string* out) {
 void write_side(const char* when, const DiffSide& side, std::string* out) {
   fmt::format_to(std::back_inserter(*out), "- {}: {}, {}, {}{}, {} step{}; peak at {}\n", when, code(side.file), escaped(side.source),
                  escaped(side.gpu_id), side.torch.empty() ? "" : ", torch " + escaped(side.torch), side.steps, side.steps == 1 ? "" : "s",
-                 escaped(cut_end(printable(where(side.peak)), kMostNameColumns)));
+                 escaped(cut_end(printable(place_text(side.peak)), kMostNameColumns)));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// `gpucast diff` for people: the verdict, the sums, then what changed row by row; at most 100 columns.
+// The text report of `gpucast diff`: the verdict, the sums, then the rows that changed, in at most 100 columns.
 
 #include <fmt/core.h>
 #include <fmt/format.h>
@@ -44,7 +44,7 @@ void write_side(const char* when, const DiffSide& side, TextWriter* out) {
   text += ", " + side.gpu_id;
   if (!side.torch.empty()) text += ", torch " + side.torch;
   out->wrapped(fmt::format("  {:<8}", when), text);
-  out->wrapped("          ", "peak at " + printable(where(side.peak)));
+  out->wrapped("          ", "peak at " + printable(place_text(side.peak)));
 }
 
 void write_sums(const Diff& d, TextWriter* out) {
@@ -64,13 +64,13 @@ void write_sums(const Diff& d, TextWriter* out) {
   write_sum_line("  free, but reserved, at the peak", d.free_bytes, out);
 }
 
-// The categories that changed most get a column each, the others share one.
+// Each of the categories that changed most has a column; the others share one.
 struct Columns {
   std::vector<size_t> own, shared;
 };
 
 Columns columns_of(const Diff& d, const std::vector<DiffRow>& rows) {
-  std::vector<std::pair<int64_t, size_t>> changed;  // by all rows together, whatever its sign
+  std::vector<std::pair<int64_t, size_t>> changed;  // absolute change, summed over all rows
   for (size_t c = 0; c < d.categories.size(); ++c) {
     int64_t bytes = 0;
     for (const DiffRow& row : rows) bytes += std::llabs(row.categories[c].change_bytes());
@@ -85,7 +85,7 @@ Columns columns_of(const Diff& d, const std::vector<DiffRow>& rows) {
   return out;
 }
 
-// Of the table of rows. Nothing is a dot, so that the eye finds what changed.
+// The unit of the table of rows. A dot stands for nothing, so that changes are easy to see.
 struct Unit {
   int64_t bytes;
   const char* name;
@@ -111,7 +111,7 @@ std::string cells(const Columns& columns, const DiffRow& row, const Unit& unit) 
   return text + fmt::format("{:>{}}", unit.change(shared), kCellColumns);
 }
 
-// "intermediate gradients" in nine columns.
+// The category's name in nine columns.
 std::string short_name(const std::string& category) {
   static constexpr std::pair<const char*, const char*> kShort[] = {{"parameters", "params"},      {"gradients", "grads"},
                                                                    {"optimizer_state", "optim."}, {"parameter_copies", "copies"},
@@ -124,7 +124,7 @@ std::string short_name(const std::string& category) {
   return cut_end(category, kCellColumns - 1);
 }
 
-// The class only where there is room; of a path the end says more.
+// The class is shown only if there is room. A path is cut at its beginning, because the end is more useful.
 std::string row_name(const Diff& d, const DiffRow& row, size_t columns) {
   const std::string name = row.name.empty() ? "(root)" : printable(row.name);
   const std::string type = d.by == Grouping::module && !row.type.empty() ? fmt::format(" ({})", printable(row.type)) : "";
@@ -150,7 +150,7 @@ void add_row(const DiffRow& row, DiffRow* sum) {
   for (size_t c = 0; c < row.categories.size(); ++c) add_bytes(row.categories[c], &sum->categories[c]);
 }
 
-// What changed in one unit; what is less than a twentieth of it shares the last line.
+// The rows that changed, in one unit. Changes below a twentieth of the unit share the last line.
 void write_rows(const Diff& d, TextWriter* out) {
   std::vector<DiffRow> changed;
   int64_t same = 0, same_bytes = 0, largest = 0;

@@ -1,4 +1,4 @@
-// What `gpucast explain` prints for an Explanation that was made by hand.
+// The output of `gpucast explain` for an Explanation that the test fills by hand.
 
 #include <gtest/gtest.h>
 
@@ -161,7 +161,7 @@ TEST(ExplainText, BeginsWithWhereItRanOut) {
   e.out_of_memory = OutOfMemoryExplained{"", 12 * kGiB, 11, {"expandable_segments:True"}, 900 * kMiB};
   const std::string text = explain_text(e, "train.gpucast", false);
   EXPECT_LT(text.find("Where it ran out of memory"), text.find("The peak")) << text;
-  EXPECT_NE(text.find("  2.00 GiB were asked for outside of forward, backward and the optimizer of step 1, at\n  train.py:9 main.\n"),
+  EXPECT_NE(text.find("  2.00 GiB were requested outside of forward, backward and the optimizer of step 1, at\n  train.py:9 main.\n"),
             std::string::npos)
       << text;
   EXPECT_NE(text.find("  1 of 11 other allocator settings gets past this"), std::string::npos) << text;

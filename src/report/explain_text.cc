@@ -1,4 +1,4 @@
-// `gpucast explain` for people: why it takes what it takes, and what would reduce it, in plain words.
+// The text report of `gpucast explain`: why the job needs this memory, and what would reduce it.
 
 #include <fmt/core.h>
 
@@ -17,13 +17,13 @@ namespace gpucast {
 namespace {
 
 constexpr size_t kMostCategories = 5, kMostSizes = 3, kFrameColumns = 60, kMostWarnings = 4, kMostWarningLines = 2;
-constexpr char kGlue = '\x01';  // a space that no line is broken at
+constexpr char kGlue = '\x01';  // a space at which lines are not broken
 
 double share(int64_t part, int64_t whole) { return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0; }
 
 std::string percent(int64_t part, int64_t whole) { return fmt::format("{:.0f} %", 100 * share(part, whole)); }
 
-// "half (52 %)"; "12 %" where no plain word is near.
+// "half (52 %)"; "12 %" if there is no simple word for the share.
 std::string fraction(int64_t part, int64_t whole) {
   static constexpr std::pair<double, const char*> kWords[] = {
       {1.0 / 4, "a quarter"}, {1.0 / 3, "a third"}, {1.0 / 2, "half"}, {2.0 / 3, "two thirds"}, {3.0 / 4, "three quarters"}};
@@ -47,7 +47,7 @@ std::string capital(std::string text) {
   return text;
 }
 
-// The user's own line of a stack, its path from the folder that the command was started in; "" for none.
+// The user's own line of a stack, with its path relative to the folder in which the command was started; "" for none.
 std::string frame_words(const Place& place, const std::string& folder) {
   std::string frame = user_frame(place);
   if (!folder.empty() && frame.starts_with(folder + "/")) frame = frame.substr(folder.size() + 1);
@@ -56,7 +56,7 @@ std::string frame_words(const Place& place, const std::string& folder) {
   return frame;
 }
 
-// "in backward of step 2, in blocks.5 (Block), at train.py:93 main"; the module and the line as far as they are known.
+// "in backward of step 2, in blocks.5 (Block), at train.py:93 main"; the module and the line only if they are known.
 std::string place_words(const Place& place, const std::string& folder) {
   std::string text;
   if (place.phase.empty()) {
@@ -73,7 +73,7 @@ std::string place_words(const Place& place, const std::string& folder) {
   return text;
 }
 
-// Amounts are not torn from their units.
+// Keeps amounts and their units on one line.
 std::string glued(std::string_view text) {
   std::string out(text);
   for (char& byte : out) {
@@ -122,7 +122,7 @@ void write_out_of_memory(const Explanation& e, TextWriter* out) {
   out->line();
   out->line(out->bold("Where it ran out of memory"));
   write_paragraph("  ",
-                  fmt::format("{} were asked for{} {}.", format_bytes(p.oom->requested_bytes), oom.op.empty() ? "" : " by " + oom.op,
+                  fmt::format("{} were requested{} {}.", format_bytes(p.oom->requested_bytes), oom.op.empty() ? "" : " by " + oom.op,
                               place_words(p.oom->place, e.folder)),
                   out);
   write_paragraph(
@@ -162,7 +162,7 @@ std::string composition(const Explanation& e) {
   }
   std::string text = fmt::format("{} {} {} of it, {}", capital(words(first.name)), first.name.ends_with('s') ? "are" : "is",
                                  fraction(first.bytes, peak), format_bytes(first.bytes));
-  // What made a parameter or its gradient is what made the model.
+  // Parameters and gradients are left out: the operators that made them only made the model.
   static constexpr std::string_view kMadeByOperators[] = {"activations", "intermediate_gradients", "temporaries", "unattributed"};
   const bool tells = std::find(std::begin(kMadeByOperators), std::end(kMadeByOperators), first.name) != std::end(kMadeByOperators);
   if (operators_known && tells)
@@ -187,19 +187,20 @@ void write_at_the_peak(const Explanation& e, TextWriter* out) {
 
 std::string name_of(const AlikeBlocks& block) { return block.tensor.empty() ? block.module : block.tensor; }
 
-// "train.py:31 forward", which an operator without another name is called too; in a frame its space is glue.
+// True: the frame ("train.py:31 forward") ends with the operator's name. An operator without a name has the frame's name. Spaces in frames
+// are kGlue.
 bool ends_with_operator(const std::string& frame, std::string op) {
   std::replace(op.begin(), op.end(), ' ', kGlue);
   return frame.ends_with(op);
 }
 
-// The operator is what the module is, "head (Linear)" by nn.Linear, or the line that is named anyway.
+// True: the operator adds nothing, because it is the module ("head (Linear)" by nn.Linear) or the line that is shown anyway.
 bool says_itself(const AlikeBlocks& block, const std::string& frame) {
   if (block.op.empty() || ends_with_operator(frame, block.op)) return true;
   return block.op.starts_with("nn.") && name_of(block).ends_with(fmt::format("({})", block.op.substr(3)));
 }
 
-// "activations: blocks.*.mlp.0 (Linear), at train.py:42 forward"; "" when nothing is known.
+// "activations: blocks.*.mlp.0 (Linear), at train.py:42 forward"; a sentence if nothing is known.
 std::string what_it_is(const AlikeBlocks& block, const std::string& folder) {
   const std::string frame = frame_words(block.born, folder), name = name_of(block);
   std::string text = block.category == "unattributed" ? "" : words(block.category);
@@ -263,7 +264,7 @@ void write_blocks(const Explanation& e, TextWriter* out) {
 std::string signed_bytes(int64_t bytes) { return bytes < 0 ? "-" + format_bytes(-bytes) : format_bytes(bytes); }
 
 void write_computed(const Explanation& e, TextWriter* out) {
-  // Of allocator settings only those that save something: they are not the user's own idea.
+  // Allocator settings are shown only if they save memory, because gpucast proposed them, not the user.
   const auto shown = [](const Remedy& remedy) {
     return remedy.computed && (remedy.by != RemedyBy::replay || remedy.saved_reserved_bytes > 0);
   };
@@ -278,7 +279,7 @@ void write_computed(const Explanation& e, TextWriter* out) {
   out->line(fmt::format("  {:>10} {:>10} {:>10}  on {}", "saves", "reserved", "allocated", e.prediction.gpu_id));
   for (const Remedy& remedy : e.remedies) {
     if (!shown(remedy)) continue;
-    const bool says_more = remedy.name == "half-batch" && !remedy.note.empty();  // of the others it repeats the name
+    const bool says_more = remedy.name == "half-batch" && !remedy.note.empty();  // other notes only repeat the name
     const std::string note = says_more ? fmt::format(" ({})", remedy.note) : "";
     write_paragraph(
         fmt::format("  {:>10} {:>10} {:>10}  {:<13} ", signed_bytes(remedy.saved_reserved_bytes), format_bytes(remedy.peak_reserved_bytes),

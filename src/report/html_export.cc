@@ -25,7 +25,7 @@
 namespace gpucast {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "columns are written as they lie in memory");
+static_assert(std::endian::native == std::endian::little, "columns are written in the byte order of memory");
 
 constexpr std::string_view kPredictionHere = "<!--gpucast:prediction-->", kDataHere = "<!--gpucast:data-->";
 constexpr uint32_t kNone = UINT32_MAX;
@@ -64,7 +64,7 @@ class Columns {
   std::string bytes_;
 };
 
-// The lowest level: columns repeat from step to step, so that more work gains little.
+// The lowest level: columns repeat in every step, so a higher level gains little.
 std::string gzip(const std::string& bytes) {
   z_stream stream = {};
   constexpr int kGzip = 15 + 16;
@@ -102,7 +102,7 @@ std::string base64(const std::string& bytes) {
   return out;
 }
 
-// Inside of <script> nothing may look like a tag; in JSON '<' stands in strings only.
+// A <script> must not contain anything like a tag. JSON has '<' only in strings.
 std::string json_for_script(const std::string& json) {
   std::string out;
   out.reserve(json.size());
@@ -116,9 +116,9 @@ std::string json_for_script(const std::string& json) {
   return out;
 }
 
-// ---- what goes in ---------------------------------------------------------------------------------------------------------
+// ---- the data ---------------------------------------------------------------------------------------------------------
 
-// Numbers things in the order in which they are first used, so that only what is used is written.
+// Numbers entries in the order of their first use, so that only used entries are written.
 class Numbering {
  public:
   explicit Numbering(size_t most) : number_(most, kNone) {}
@@ -136,8 +136,8 @@ class Numbering {
   std::vector<size_t> used_;
 };
 
-// Blocks that differ only in when and where they were: most of a step's blocks come again in the next. The page keeps and
-// searches these, not the blocks.
+// Blocks that differ only in their times and addresses: most of a step's blocks occur again in the next step. The page stores and searches
+// kinds, not blocks.
 struct BlockKind {
   int64_t size_bytes = 0, requested_bytes = 0;
   uint64_t stream = 0;
@@ -172,12 +172,12 @@ class Writer {
         stacks_(trace_.stacks.size()) {}
 
   std::string payload() {
-    blocks();
-    segments();
-    spans();
-    ooms();
-    modules();
-    stacks();
+    add_blocks();
+    add_segments();
+    add_spans();
+    add_ooms();
+    add_modules();
+    add_stacks();
     Json meta;
     meta["events"] = trace_.events.size();
     meta["explained"] = trace_.header.source != "snapshot";
@@ -200,7 +200,7 @@ class Writer {
   }
   int32_t module(ModuleId id) const { return id.valid() && id.index() < trace_.modules.size() ? id.value : -1; }
 
-  void blocks() {
+  void add_blocks() {
     const std::vector<Block>& blocks = lifetimes_.blocks;
     const std::vector<uint32_t> released = released_at(*analysis_.facts);
     std::unordered_map<BlockKind, uint32_t, BlockKindHash> numbers;
@@ -256,12 +256,12 @@ class Writer {
   int32_t operator_of(const BlockAttribution& a) const {
     return a.op.valid() && a.op.index() < attribution_.operators.size() ? a.op.value : -1;
   }
-  // By name: the same tensor is met again in each step.
+  // By name, because each step has the same tensors.
   int32_t tensor_of(const BlockAttribution& a) {
     return a.tensor.valid() && a.tensor.index() < trace_.tensors.size() ? string(trace_.tensors[a.tensor.index()].name) : -1;
   }
 
-  void segments() {
+  void add_segments() {
     const std::vector<SegmentLife> lives = segment_lives(*analysis_.facts);
     std::vector<double> address, size, stream;
     std::vector<uint8_t> expandable;
@@ -282,7 +282,7 @@ class Writer {
     columns_.add("segment.death", death);
   }
 
-  void spans() {
+  void add_spans() {
     std::vector<uint32_t> length;
     std::vector<uint8_t> phase;
     std::vector<int32_t> step, in_module;
@@ -299,7 +299,7 @@ class Writer {
     columns_.add("span.module", in_module);
   }
 
-  void ooms() {
+  void add_ooms() {
     std::vector<uint32_t> event;
     std::vector<double> requested, free;
     for (const Oom& oom : lifetimes_.ooms) {
@@ -312,7 +312,7 @@ class Writer {
     columns_.add("oom.free", free);
   }
 
-  void modules() {
+  void add_modules() {
     std::vector<int32_t> parent, name, type;
     for (const Module& one : trace_.modules) {
       parent.push_back(module(one.parent));
@@ -324,8 +324,8 @@ class Writer {
     columns_.add("module.type", type);
   }
 
-  // Last but for the strings: by now it is known which stacks are used.
-  void stacks() {
+  // Only the strings are written later, because all used stacks must be known here.
+  void add_stacks() {
     Numbering frames(trace_.frames.size());
     std::vector<uint32_t> count, frame;
     for (const size_t index : stacks_.used()) {
@@ -347,12 +347,12 @@ class Writer {
     columns_.add("frame.line", line);
   }
 
-  // The GPU's work of the observed step, as it would run on the card: columns in the order in which it was asked for. Null: there is none.
+  // The GPU's work of the observed step, as it would run on the card: columns in the order of the program's requests. Null: there is none.
   Json step_work() {
     std::vector<GpuSlice> slices = gpu_slices(*analysis_.facts, analysis_.gpu);
     if (slices.empty()) return nullptr;
     std::sort(slices.begin(), slices.end(), [](const GpuSlice& a, const GpuSlice& b) { return a.asked < b.asked; });
-    // Few different texts stand for many operations.
+    // Many operations share few different texts.
     Json names = Json::array();
     std::unordered_map<std::string, uint32_t> numbers;
     const auto name = [&](const std::string& text) {
@@ -395,7 +395,7 @@ class Writer {
     return {{"number", trace_.observed.step}, {"names", names}, {"time", step_time()}};
   }
 
-  // What the observed step waits for: as in `gpucast time`.
+  // What the observed step waits for, as in `gpucast time`.
   Json step_time() const {
     StepTimeOptions options;
     options.gpus = {analysis_.gpu};

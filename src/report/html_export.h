@@ -7,8 +7,7 @@
 
 namespace gpucast {
 
-// The page (web/) with the data of one capture. Throws Error when this build has no page (GPUCAST_WEB=OFF), or `out` cannot
-// be written.
+// The page (web/) with the data of one capture. Throws Error if this build has no page (GPUCAST_WEB=OFF) or `out` cannot be written.
 void write_html(const Analysis& analysis, std::ostream& out);
 
 }  // namespace gpucast

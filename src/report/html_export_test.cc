@@ -19,7 +19,7 @@ constexpr int64_t kMib = 1 << 20;
 constexpr uint64_t kBase = 0x7f0000000000;
 constexpr const char* kEvil = "</script><img src=x onerror=alert(1)><!--<script>";
 
-// A module's parameter that stays, and a block that comes and goes; every name is an attack.
+// A module's parameter that stays, and a block that is freed; every name is an attack.
 Trace small() {
   Trace trace;
   trace.header.source = "vgpu";
@@ -143,7 +143,7 @@ TEST(HtmlExport, ColumnsHoldTheBlocks) {
   EXPECT_EQ(column<int32_t>(payload, directory, "frame.line"), (std::vector<int32_t>{7}));
 }
 
-// What the page has of `analysis` beside the prediction.
+// The page's data of `analysis`, without the prediction.
 struct Payload {
   std::string bytes;
   nlohmann::json directory;
@@ -159,7 +159,7 @@ struct Payload {
   }
 };
 
-// The same with an observed step: three kernels on two streams between marks 2 and 4; events are 10 us apart.
+// Same, with an observed step: three kernels on two streams between marks 2 and 4; events are 10 us apart.
 Trace with_step() {
   Trace trace = small();
   int64_t time_us = 1'000'000;
@@ -186,9 +186,9 @@ Trace with_step() {
     work.mark = behind_mark;
     trace.observed.work.push_back(work);
   };
-  kernel(2, 55, 0, 1000);  // the clock says behind all events, but the next mark lies behind the second
+  kernel(2, 55, 0, 1000);  // by the clock after all events, but the next mark comes after the second event
   kernel(3, 35, 7, 2000);  // between the third event and the fourth
-  kernel(4, 35, 0, 1);     // the mark says behind the fourth
+  kernel(4, 35, 0, 1);     // by the mark after the fourth event
   return trace;
 }
 
@@ -210,7 +210,7 @@ TEST(HtmlExport, TheObservedStepLiesInTheHistory) {
   EXPECT_GE(starts[2], starts[0] + durations[0]) << "one stream, one after the other";
 }
 
-// The same fed by a loader: two workers that make a batch in 40 ms each, and a batch taken in the step.
+// Same, with a loader: two workers that make a batch in 40 ms each, and a batch that the step gets.
 Trace with_loader() {
   Trace trace = with_step();
   Mark end{MarkKind::phase_end, MarkedPhase::forward, ModuleId(0), 5, 2, 1, 0, StringId()};
@@ -276,7 +276,7 @@ TEST(HtmlExport, WithoutALoaderTheStepIsStillBound) {
   EXPECT_GT(time["gpu_ns"], 0);
   EXPECT_TRUE(time["loader"].is_null());
   EXPECT_TRUE(time["loader_words"].empty());
-  EXPECT_TRUE(time["notes"].empty()) << "an older capture: nobody knows";
+  EXPECT_TRUE(time["notes"].empty()) << "an older capture has no record of a loader";
   Trace trace = with_step();
   trace.loader.kind = LoaderKind::dali;
   EXPECT_EQ(Payload(analysis_of(std::move(trace))).directory["step"]["time"]["notes"].size(), 1U);

@@ -1,4 +1,4 @@
-// The pages of web/, each one HTML file with places for data. Made at build time (web/build.mjs); "" when GPUCAST_WEB is off.
+// The pages of web/, each an HTML file with markers for the data. Made at build time (web/build.mjs); "" if GPUCAST_WEB is off.
 #pragma once
 
 #include <string_view>

@@ -1,4 +1,4 @@
-// Occupancy for people: one card in full, several as a table.
+// The text report of `gpucast occupancy`: one card in detail, several as a table.
 
 #include <fmt/core.h>
 
@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kRows = 10;
 
-// "limited by registers; with at most 80 registers a thread 75.0 %". What a library's kernel takes is not in the user's hands.
+// "limited by registers; with at most 80 registers a thread 75.0 %". Library kernels get no remedy, because the user cannot change them.
 std::string limit_sentence(const KernelOccupancy& kernel) {
   if (kernel.blocks_per_sm == 0) return "no block of this size fits the card";
   if (kernel.limit == "grid") return fmt::format("too few blocks to fill the card: {}", kernel.remedy);

@@ -1,4 +1,4 @@
-// What the reports in JSON share.
+// Parts that several JSON reports share.
 #pragma once
 
 #include <optional>

@@ -11,7 +11,7 @@
 namespace gpucast {
 namespace {
 
-// The smallest card that surely takes it and is larger than this one, preferring cards of the same capability.
+// The smallest card that is larger than this one and that the job fits with certainty; of equal sizes, one of the same capability.
 std::string larger_card(const Prediction& p) {
   const Gpu* best = nullptr;
   int own_major = 0;
@@ -46,13 +46,13 @@ std::vector<NextCommand> next_commands(const Prediction& p, const std::string& c
     next.push_back({"why, and what would reduce it:", fmt::format("gpucast explain {}", shell_quote({capture_path}))});
   }
   if (p.source == "snapshot") {
-    // Which command it came from is not known.
+    // A snapshot does not contain the command.
     const auto smallest = std::find_if(p.cards.begin(), p.cards.end(), [](const CardFit& card) { return card.verdict == Verdict::fits; });
     const std::string larger = p.verdict == Verdict::does_not_fit ? larger_card(p) : "";
     if (smallest != p.cards.end()) next.push_back({"for one card:", judge_by(smallest->gpu)});
     if (p.gpu_chosen && !larger.empty()) next.push_back({"on the next larger card:", judge_by(larger)});
   } else if (!p.gpu_chosen) {
-    // The smallest card that it fits: where a guess by another card's capture matters most.
+    // The smallest card that the job fits, because there the error of using another card's capture matters most.
     for (const CardFit& card : p.cards) {
       if (card.verdict != Verdict::fits) continue;
       next.push_back({"exact for one card:", run_on(card.gpu)});

@@ -13,7 +13,7 @@ struct NextCommand {
   std::string command;  // ready to paste
 };
 
-// `capture_path` is empty when the capture is not kept. Nothing when no command suggests itself.
+// `capture_path`: empty if the capture is not kept. The result is empty if there is no useful command.
 std::vector<NextCommand> next_commands(const Prediction& prediction, const std::string& capture_path);
 
 }  // namespace gpucast

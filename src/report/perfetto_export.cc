@@ -26,10 +26,10 @@ namespace gpucast {
 namespace {
 
 constexpr int64_t kLeastShare = 1000;  // blocks of at least 1/1000 of the peak are shown one by one
-constexpr size_t kMostBlocks = 20000;  // and no more than so many
+constexpr size_t kMostBlocks = 20000;  // and at most this many
 constexpr uint32_t kMostFrames = 16;
 
-// Perfetto takes thread numbers to be unique over processes, and 0 to be idle.
+// Perfetto needs thread numbers that are unique over all processes; 0 means idle.
 constexpr int kMemory = 1, kBlocks = 2, kGpu = 3;  // processes
 enum Thread : int { kSteps = 11, kPhases, kForward, kBackward, kLandmarks, kSegments, kFirstLane = 100, kFirstStream = 1'000'000 };
 
@@ -39,25 +39,25 @@ struct TimedMark {
   uint32_t position = 0;
   const Mark* mark = nullptr;
   int64_t ends = 0, begins = 0;  // the most slices that may end and begin here
-  int64_t time_ns = 0;           // where the first begins, each further one a nanosecond later; those that end do so before it
+  int64_t time_ns = 0;  // where the first slice begins; each further one begins a nanosecond later, and slices that end here end earlier
 };
 
 bool begins_slices(const Mark& mark) {
   return mark.kind == MarkKind::phase_begin || mark.kind == MarkKind::module_begin || mark.kind == MarkKind::module_backward;
 }
 
-constexpr int64_t kNsPerEvent = 1000000;  // where events have no times
-constexpr int64_t kTailNs = 1000;         // behind the last event; room for what ends there
+constexpr int64_t kNsPerEvent = 1000000;  // if events have no times
+constexpr int64_t kTailNs = 1000;         // after the last event, for slices that end there
 
-// Where events and marks lie, in nanoseconds. Nothing on one track shares a time, not even an end with a begin: slices then nest
-// as their marks do however a reader sorts, and also where it counts in floating point.
+// The times of events and marks, in nanoseconds. On one track all begins and ends have different times. So slices nest as their marks do
+// for any order in which a reader sorts, also if it uses floating point.
 //
-// A mark has no time of its own, only a place between two events. What ends there is put right behind the event before, what
-// begins there right before the next event: a wait in between (for data, say) belongs to neither.
+// A mark has no time, only a position between two events. Slices that end there end immediately after the event before; slices that begin
+// there begin immediately before the next event. A wait between them (for data, for example) belongs to no slice.
 struct Axis {
   bool from_clock = false;         // the events' own times; else event i lies at i + 1 milliseconds
   std::vector<int64_t> event_ns;   // of event i
-  std::vector<int64_t> border_ns;  // of position p: behind what ends there, not behind what begins there
+  std::vector<int64_t> border_ns;  // of position p: after slices that end there, before or at the first that begins there
   std::vector<TimedMark> marks;    // by position
 };
 
@@ -69,7 +69,7 @@ bool clock_is_usable(const std::vector<AllocatorEvent>& events) {
 
 bool has_module(const Trace& trace, ModuleId id) { return id.valid() && id.index() < trace.modules.size(); }
 
-// The module and those that it is inside of, outermost first.
+// The module and the modules around it, outermost first.
 std::vector<ModuleId> path_of(const Trace& trace, ModuleId id) {
   std::vector<ModuleId> path;
   for (; has_module(trace, id) && path.size() <= trace.modules.size(); id = trace.modules[id.index()].parent) path.push_back(id);
@@ -161,7 +161,7 @@ ShownBlocks choose_blocks(const Lifetimes& lifetimes) {
   return out;
 }
 
-// One of chrome://tracing's own colours for each category; Perfetto makes its colours from the names.
+// One of chrome://tracing's colours for each category; Perfetto derives colours from the names.
 const char* colour_of(Category category) {
   static constexpr const char* kColours[] = {"thread_state_running",  "rail_response", "thread_state_iowait",   "rail_animation", "good",
                                              "thread_state_runnable", "rail_idle",     "thread_state_sleeping", "rail_load",      "bad"};
@@ -220,16 +220,16 @@ class Writer {
   static constexpr uint32_t kNone = UINT32_MAX;
   static constexpr int32_t kNotShown = -2, kShown = -1;  // of lanes_
 
-  // Slices that are open on one track, outermost first.
+  // A slice that is open on a track.
   struct OpenSlice {
     ModuleId module;
     std::string name, args;  // as JSON
     int64_t begin_ns = 0;
-    int64_t allocated_bytes = 0, highest_bytes = 0;  // where it began; since then
+    int64_t allocated_bytes = 0, highest_bytes = 0;  // at its begin; the highest since then
   };
   struct Track {
     int thread;
-    std::vector<OpenSlice> open = {};
+    std::vector<OpenSlice> open = {};  // outermost first
   };
 
   int64_t end_ns() const { return axis_.border_ns.back() + kTailNs; }
@@ -268,7 +268,7 @@ class Writer {
     return "clock of the host that took the snapshot";
   }
 
-  // ---- one step on the card: what its kernels take there ----
+  // ---- one step on the card, with the times of its kernels ----
 
   void write_gpu_step() {
     const std::vector<GpuSlice> slices = gpu_slices(facts_, gpu_);
@@ -356,7 +356,7 @@ class Writer {
                                   e.size_bytes, reserved_bytes_, e.address, e.stream, i, stack_json(e.stack)));
         break;
       case EventKind::oom:
-        write_instant(kLandmarks, fmt::format("out of memory: {} asked for", format_bytes(e.size_bytes)), ns,
+        write_instant(kLandmarks, fmt::format("out of memory: {} requested", format_bytes(e.size_bytes)), ns,
                       fmt::format(R"("requested_bytes":{},"free_bytes":{},"allocated_bytes":{},"reserved_bytes":{},"event":{},"stack":{})",
                                   e.size_bytes, e.address, allocated_bytes_, reserved_bytes_, i, stack_json(e.stack)));
         break;
@@ -396,7 +396,7 @@ class Writer {
     return out + "]";
   }
 
-  // ---- blocks, each in the lowest lane that is free while it lives ----
+  // ---- blocks, each in the lowest lane that is free ----
 
   void show_block(uint32_t i, int64_t ns) {
     if (lanes_[i] == kNotShown) return;
@@ -437,14 +437,14 @@ class Writer {
 
   // ---- slices ----
 
-  // A memory snapshot has none.
+  // False: a memory snapshot.
   bool has_phases() const { return !trace_.marks.empty(); }
 
   void open_slice(Track* track, ModuleId module, std::string_view name, int64_t ns, const std::string& args = "") {
     track->open.push_back({module, json_text(name), args, ns, allocated_bytes_, allocated_bytes_});
   }
 
-  // Ends what is open below `depth`, right before `ns`. A slice is written when it is complete.
+  // Ends the slices that are open below `depth`, immediately before `ns`. A slice is written when it is complete.
   void close_slices(Track* track, size_t depth, int64_t ns, uint32_t position) {
     while (track->open.size() > depth) {
       const OpenSlice slice = std::move(track->open.back());
@@ -460,14 +460,14 @@ class Writer {
     }
   }
 
-  // What runs between the last step and the end of the capture is no step of its own.
+  // The time between the last step and the end of the capture is not a step.
   std::string step_name(int32_t step) const {
     const bool ended = trace_.end.reason == "steps" || trace_.end.reason == "script_end";
     if (step == 0) return "before step 1";
     return step > 1 && ended && step > attribution_.steps_completed ? fmt::format("after step {}", step - 1) : fmt::format("step {}", step);
   }
 
-  // Steps and phases are those of the blocks, and tile the history.
+  // Begins new slices for steps and phases where a span of the attribution begins. Spans cover the history without gaps.
   void begin_spans(uint32_t position) {
     const auto& spans = attribution_.spans;
     if (!has_phases() || position >= trace_.events.size()) return;
@@ -493,7 +493,7 @@ class Writer {
                            json_text(trace_.strings.text(module.type))));
   }
 
-  // As attribution follows the marks.
+  // Follows a mark in the same way as attribution does.
   void follow_mark(const TimedMark& timed) {
     const Mark& mark = *timed.mark;
     switch (mark.kind) {
@@ -536,7 +536,7 @@ class Writer {
     }
   }
 
-  // Backward goes from module to module: those that both are inside of stay open. Innermost is the node of autograd.
+  // Backward goes from module to module. Modules around both stay open. The innermost slice is autograd's node.
   void follow_backward(const TimedMark& timed) {
     const std::vector<ModuleId> path = path_of(trace_, timed.mark->module);
     size_t shared = 0;
@@ -557,8 +557,8 @@ class Writer {
   TraceEvents out_;
   Axis axis_;
   ShownBlocks shown_;
-  std::vector<uint32_t> born_, freed_;  // the block of an event; kNone
-  std::vector<int32_t> lanes_;          // of a block
+  std::vector<uint32_t> born_, freed_;  // by event: its block, or kNone
+  std::vector<int32_t> lanes_;          // by block
   std::priority_queue<int32_t, std::vector<int32_t>, std::greater<>> free_lanes_;
   int32_t lane_count_ = 0;
   CategoryBytes categories_ = {};

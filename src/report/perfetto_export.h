@@ -7,7 +7,7 @@
 
 namespace gpucast {
 
-// JSON, written as it goes: memory does not grow with the file. Throws Error when `out` cannot be written.
+// JSON, written event by event, so memory does not grow with the file. Throws Error if `out` cannot be written.
 void write_perfetto(const Analysis& analysis, std::ostream& out);
 
 }  // namespace gpucast

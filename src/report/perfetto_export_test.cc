@@ -72,7 +72,7 @@ std::vector<Json> blocks_of(const Json& file) {
 }
 
 TEST(PerfettoExport, NothingAtAll) {
-  Trace nothing;  // not `{}`: GCC 12 takes its strings for uninitialized
+  Trace nothing;  // not `{}`: GCC 12 warns that its strings are uninitialized
   const Json file = exported(std::move(nothing));
   for (const Json& event : of(file, "C")) {
     for (const auto& [key, value] : event["args"].items()) EXPECT_EQ(value, 0);
@@ -95,7 +95,7 @@ TEST(PerfettoExport, CountersPeakAndBlocks) {
   EXPECT_EQ(of(file, "C", "reserved").back()["args"]["bytes"], 20 * kMib);
   // Without times event i lies at i + 1 milliseconds.
   EXPECT_EQ(of(file, "i", "peak allocated 8.0 MiB").at(0)["ts"], 3000);
-  EXPECT_EQ(of(file, "i", "out of memory: 64.0 MiB asked for").at(0)["args"]["free_bytes"], 7);
+  EXPECT_EQ(of(file, "i", "out of memory: 64.0 MiB requested").at(0)["args"]["free_bytes"], 7);
   const std::vector<Json> blocks = blocks_of(file);
   ASSERT_EQ(blocks.size(), 2u);
   EXPECT_EQ(blocks[0]["dur"], 2000);
@@ -138,7 +138,7 @@ TEST(PerfettoExport, ModulesNestAndNamesMayHoldAnything) {
   made.mark(MarkKind::phase_end, MarkedPhase::backward);
   const Json file = exported(std::move(made.trace));
 
-  // By track: the paths of what lies inside of each other.
+  // By track: the paths of nested slices.
   struct Open {
     std::string path;
     double end;

@@ -1,4 +1,4 @@
-// `gpucast replay` for people: one table, at most 100 columns, and below it what the numbers mean.
+// The text report of `gpucast replay`: one table of at most 100 columns, and the meaning of its numbers below it.
 
 #include <fmt/core.h>
 #include <fmt/format.h>
@@ -22,7 +22,7 @@ std::string mib_or(const std::optional<int64_t>& bytes, const char* otherwise) {
 
 std::string setting_name(const std::string& alloc_conf) { return alloc_conf.empty() ? "defaults" : alloc_conf; }
 
-// A setting's cell, then the numbers; a setting that is too long has a line (or several) of its own.
+// A setting's cell, then the numbers. A setting that is too long has its own line or lines.
 void write_table_row(const std::string& setting, size_t columns, const std::string& numbers, TextWriter* out) {
   if (setting.size() <= columns) return out->format("{:<{}}{}", setting, columns, numbers);
   out->wrapped("", setting);
@@ -78,7 +78,7 @@ void write_oom(const ReplayRow& row, TextWriter* out) {
                fmt::format("{}, {}{}", setting_name(row.alloc_conf), o.recorded ? "as when it was recorded, " : "", capacity));
   out->wrapped("  where      ", event_and_place(o.place));
   if (const std::string frame = user_frame(o.place); !frame.empty()) out->wrapped("             at ", frame);
-  out->wrapped("  asked for  ", fmt::format("{} B; the allocator tried to get {} with {} free, {} reserved, {} of it allocated",
+  out->wrapped("  requested  ", fmt::format("{} B; the allocator tried to get {} with {} free, {} reserved, {} of it allocated",
                                             o.requested_bytes, torch_size(o.segment_bytes), torch_size(o.free_bytes),
                                             torch_size(o.reserved_bytes), torch_size(o.allocated_bytes)));
   out->format("             largest unused block: {}", torch_size(o.largest_free_block_bytes));
@@ -137,7 +137,7 @@ void write_tuned(const TuneReport& tune, TextWriter* out) {
   out->format("{:<{}}{:>12}{:>12}{:>11}{:>10}{:>9}", "", kTunedColumns, "peak", "peak", "lost to", "driver", "");
   out->format("{:<{}}{:>12}{:>12}{:>11}{:>10}{:>9}{:>7}", "MiB", kTunedColumns, "reserved", "allocated", "rounding", "calls", "retries",
               "runs");
-  // What changes nothing is named, and not printed row by row.
+  // Settings that change nothing are named in one sentence, without rows.
   const auto same = [](const TuneRow& a, const TuneRow& b) {
     return a.survives == b.survives && a.peak_reserved_bytes == b.peak_reserved_bytes && a.peak_allocated_bytes == b.peak_allocated_bytes &&
            a.rounding_bytes == b.rounding_bytes && a.driver_calls == b.driver_calls && a.alloc_retries == b.alloc_retries;

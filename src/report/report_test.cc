@@ -116,7 +116,7 @@ TEST(NextCommand, SuggestsALargerCardThatFits) {
   p.device = {15000000000, 15100000000, 15200000000, 15300000000};
   const std::string command = next_commands(p, "a.gpucast")[1].command;
   EXPECT_EQ(command.rfind("gpucast analyze a.gpucast --gpu ", 0), 0u);
-  p.device.request_bytes = int64_t{1} << 50;  // no card has as much
+  p.device.request_bytes = int64_t{1} << 50;  // more than any card has
   EXPECT_EQ(next_commands(p, "a.gpucast").size(), 1u);
   EXPECT_EQ(next_commands(p, "a.gpucast")[0].command, "gpucast explain a.gpucast");
 }

@@ -19,7 +19,7 @@
 namespace gpucast {
 namespace {
 
-constexpr size_t kBatch = 1000;  // items an APPENDS takes, as Python's pickler does; memory_viz cannot take many more
+constexpr size_t kBatch = 1000;  // items of one APPENDS, as in Python's pickler; memory_viz does not read many more
 constexpr size_t kBufferBytes = 1 << 20;
 constexpr int64_t kMostDevices = 1024;
 
@@ -51,7 +51,7 @@ class Pickler {
   }
   void boolean(bool value) { op(value ? '\x88' : '\x89'); }
 
-  // Every text once; where it comes again it is taken from the memo.
+  // Writes every text once; later uses refer to the memo.
   void text(std::string_view value) {
     const auto known = texts_.find(std::string(value));
     if (known != texts_.end()) return get(known->second);
@@ -72,7 +72,7 @@ class Pickler {
   }
   void get(uint32_t memo) { memo <= UINT8_MAX ? little('h', memo, 1) : little('j', memo, 4); }
 
-  // A dict: begin, then key() and a value as often as wanted, end.
+  // A dict: begin_dict(), then any number of key() and value, then end_dict().
   void begin_dict() { bytes_ += "}("; }
   void key(std::string_view name) { text(name); }
   void end_dict() {
@@ -100,7 +100,7 @@ class Pickler {
     bytes_ += code;
     for (int i = 0; i < bytes; ++i) bytes_ += static_cast<char>(value >> (8 * i) & 0xff);
   }
-  // LONG1: as few bytes as hold the value and its sign.
+  // LONG1: the fewest bytes that hold the value and its sign.
   void whole(uint64_t value, bool negative) {
     int bytes = 8;
     if (!negative && value >> 63 != 0) bytes = 9;
@@ -110,7 +110,7 @@ class Pickler {
     for (int i = 0; i < bytes; ++i) bytes_ += i < 8 ? static_cast<char>(value >> (8 * i) & 0xff) : '\0';
   }
 
-  // What a path holds need not be UTF-8, and an unpickler would stop there.
+  // A path may contain bytes that are not UTF-8. An unpickler would stop there, so they are replaced.
   static std::string utf8(std::string_view text) {
     std::string out;
     for (size_t i = 0; i < text.size();) {
@@ -122,7 +122,7 @@ class Pickler {
                                                           : 0;
       bool good = length > 0 && i + length <= text.size();
       for (size_t j = 1; good && j < length; ++j) good = (static_cast<unsigned char>(text[i + j]) & 0xc0) == 0x80;
-      // Overlong forms, surrogates, and what is beyond Unicode.
+      // Overlong forms, surrogates, and values above Unicode's range.
       if (good && length > 2) {
         const auto second = static_cast<unsigned char>(text[i + 1]);
         good = !(lead == 0xe0 && second < 0xa0) && !(lead == 0xed && second >= 0xa0) && !(lead == 0xf0 && second < 0x90) &&
@@ -155,7 +155,7 @@ const char* state_name(SnapshotBlockState state) {
     case SnapshotBlockState::active_allocated:
       return "active_allocated";
     case SnapshotBlockState::active_pending_free:
-      return "active_pending_free";  // the word that memory_viz looks for
+      return "active_pending_free";  // the word that memory_viz expects
     case SnapshotBlockState::inactive:
       return "inactive";
   }
@@ -181,16 +181,16 @@ class Writer {
   void write() {
     out_.begin_dict();
     out_.key("segments");
-    segments();
+    write_segments();
     out_.key("device_traces");
     out_.list(static_cast<size_t>(device_) + 1, [&](size_t device) {
-      out_.list(device == static_cast<size_t>(device_) ? trace_.events.size() : 0, [&](size_t i) { event(i); });
+      out_.list(device == static_cast<size_t>(device_) ? trace_.events.size() : 0, [&](size_t i) { write_event(i); });
     });
     out_.key("allocator_settings");
-    settings();
+    write_settings();
     out_.key("external_annotations");
-    annotations();
-    out_.key("gpucast_torch");  // which PyTorch it was: the viewers do not look at it
+    write_annotations();
+    out_.key("gpucast_torch");  // the PyTorch release; viewers ignore it
     out_.text(trace_.process.torch);
     out_.end_dict();
     out_.end();
@@ -215,7 +215,7 @@ class Writer {
     return text;
   }
 
-  void frame(std::string_view name, std::string_view file, int64_t line) {
+  void write_frame(std::string_view name, std::string_view file, int64_t line) {
     out_.begin_dict();
     out_.key("name");
     out_.text(name);
@@ -226,8 +226,8 @@ class Writer {
     out_.end_dict();
   }
 
-  // A stack, with a frame in front that says what the block is for ("" for none). Equal ones are written once.
-  void frames(StackId stack, const std::string& explained) {
+  // A stack, with a first frame that explains the block ("": without one). Equal stacks are written once.
+  void write_frames(StackId stack, const std::string& explained) {
     const bool known_stack = stack.valid() && stack.index() < trace_.stacks.size();
     const auto [list, is_new] = lists_.try_emplace({known_stack ? stack.value : -1, explained}, 0);
     if (!is_new) return out_.get(list->second);
@@ -236,17 +236,17 @@ class Writer {
     const Stack frames = known_stack ? trace_.stacks[stack.index()] : Stack();
     const size_t in_front = explained.empty() ? 0 : 1;
     out_.fill(frames.frame_count + in_front, [&](size_t i) {
-      if (i < in_front) return frame(explained, kOwnFrame, 0);
+      if (i < in_front) return write_frame(explained, kOwnFrame, 0);
       const FrameId id = trace_.stack_frames[frames.first_frame + i - in_front];
       const auto [known, is_new_frame] = frames_.try_emplace(id.value, 0);
       if (!is_new_frame) return out_.get(known->second);
       const Frame& f = trace_.frames[id.index()];
-      frame(trace_.strings.text(f.function), trace_.strings.text(f.file), f.line);
+      write_frame(trace_.strings.text(f.function), trace_.strings.text(f.file), f.line);
       known->second = out_.memoize();
     });
   }
 
-  void event(size_t i) {
+  void write_event(size_t i) {
     const AllocatorEvent& e = trace_.events[i];
     const bool explain = explained_ && e.kind == EventKind::alloc && block_of_event_[i] >= 0;
     const std::string explained = explain ? explanation(static_cast<size_t>(block_of_event_[i])) : "";
@@ -262,7 +262,7 @@ class Writer {
     out_.key("time_us");
     out_.integer(e.time_us);
     if (explained_) {
-      // memory_viz stops when there are categories and "unknown" is not among them.
+      // memory_viz fails if there are categories, but not "unknown".
       out_.key("category");
       out_.text(explain ? category(static_cast<size_t>(block_of_event_[i])) : "unknown");
     }
@@ -271,7 +271,7 @@ class Writer {
       out_.text(explained);
     }
     out_.key("frames");
-    frames(e.stack, explained);
+    write_frames(e.stack, explained);
     out_.end_dict();
   }
 
@@ -280,23 +280,23 @@ class Writer {
     return category == Category::unattributed ? "unknown" : category_name(category);
   }
 
-  void segments() {
+  void write_segments() {
     std::unordered_map<uint64_t, int64_t> alive;  // blocks at the end, by address
     for (size_t i = 0; i < lifetimes_.blocks.size(); ++i) {
       if (lifetimes_.blocks[i].free_event == Block::kNever) alive[lifetimes_.blocks[i].address] = static_cast<int64_t>(i);
     }
-    std::unordered_map<uint64_t, StackId> made;  // where each segment was made
+    std::unordered_map<uint64_t, StackId> made;  // by address: the stack that made each segment
     for (const AllocatorEvent& event : trace_.events) {
       if (event.kind == EventKind::segment_alloc || event.kind == EventKind::segment_map) made[event.address] = event.stack;
     }
     const std::vector<SnapshotSegment> list = segments_at_end(facts_);
     out_.list(list.size(), [&](size_t i) {
       const auto stack = made.find(list[i].address);
-      segment(list[i], stack == made.end() ? StackId() : stack->second, alive);
+      write_segment(list[i], stack == made.end() ? StackId() : stack->second, alive);
     });
   }
 
-  void segment(const SnapshotSegment& s, StackId stack, const std::unordered_map<uint64_t, int64_t>& alive) {
+  void write_segment(const SnapshotSegment& s, StackId stack, const std::unordered_map<uint64_t, int64_t>& alive) {
     int64_t allocated = 0, active = 0, requested = 0;
     for (const SnapshotBlock& block : s.blocks) {
       if (block.state == SnapshotBlockState::inactive) continue;
@@ -327,7 +327,7 @@ class Writer {
     out_.key("is_expandable");
     out_.boolean(s.expandable);
     out_.key("frames");
-    frames(stack, "");
+    write_frames(stack, "");
     out_.key("blocks");
     out_.list(s.blocks.size(), [&](size_t i) {
       const SnapshotBlock& block = s.blocks[i];
@@ -341,13 +341,13 @@ class Writer {
       out_.key("state");
       out_.text(state_name(block.state));
       out_.key("frames");
-      frames(block.stack, explain ? explanation(static_cast<size_t>(known->second)) : "");
+      write_frames(block.stack, explain ? explanation(static_cast<size_t>(known->second)) : "");
       out_.end_dict();
     });
     out_.end_dict();
   }
 
-  void settings() {
+  void write_settings() {
     const AllocConf conf = parse_alloc_conf(trace_.process.alloc_conf, trace_.process.torch);
     out_.begin_dict();
     out_.key("PYTORCH_CUDA_ALLOC_CONF");
@@ -368,7 +368,7 @@ class Writer {
     out_.end_dict();
   }
 
-  void annotations() {
+  void write_annotations() {
     out_.list(trace_.annotations.size(), [&](size_t i) {
       const Annotation& annotation = trace_.annotations[i];
       out_.begin_dict();
@@ -389,9 +389,9 @@ class Writer {
   const Lifetimes& lifetimes_;
   const Attribution& attribution_;
   Pickler out_;
-  bool explained_;  // phases, modules and categories are known
+  bool explained_;  // the trace has phases, modules and categories
   int64_t device_;
-  std::vector<int64_t> block_of_event_;                        // of an alloc event; -1: none
+  std::vector<int64_t> block_of_event_;                        // by alloc event; -1: none
   std::map<std::pair<int32_t, std::string>, uint32_t> lists_;  // memo of lists of frames
   std::unordered_map<int32_t, uint32_t> frames_;               // memo of frames
 };

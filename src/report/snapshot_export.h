@@ -7,8 +7,8 @@
 
 namespace gpucast {
 
-// A pickle of protocol 4, plain data only. The viewers go backwards from the segments at the end, so those come from the
-// history itself, or from the snapshot when `trace` was one. Throws Error when `out` cannot be written.
+// A pickle of protocol 4 with plain data only. The viewers start from the segments at the end and go backwards. Those segments come from
+// the history or, if the input was a snapshot, from the snapshot. Throws Error if `out` cannot be written.
 void write_snapshot(const Analysis& analysis, std::ostream& out);
 
 }  // namespace gpucast

@@ -1,4 +1,4 @@
-// A sweep for people and for scripts. docs/reference/occupancy.md is the contract.
+// A sweep as text and as JSON. docs/reference/occupancy.md is the contract.
 
 #include <fmt/core.h>
 
@@ -107,7 +107,7 @@ std::string sweep_html(const Sweep& sweep) {
     throw Error("this gpucast was built without the HTML pages", "",
                 "build it with Node.js and npm (tools/setup installs them), or use --format json");
   constexpr std::string_view kPlace = "<!--gpucast:sweep-->";
-  // "<" inside of the data could end the script early.
+  // "<" in the data could end the script early.
   std::string data = json_of(sweep).dump();
   for (size_t at = data.find('<'); at != std::string::npos; at = data.find('<', at + 6)) data.replace(at, 1, "\\u003c");
   return page.replace(page.find(kPlace), kPlace.size(), "<script id=\"sweep\" type=\"application/json\">" + data + "</script>");

@@ -1,4 +1,4 @@
-// The report for people: verdict first, at most some 45 lines of 100 columns.
+// The text report of a prediction: the verdict first, at most about 45 lines of 100 columns.
 
 #include <fmt/core.h>
 #include <fmt/format.h>
@@ -38,7 +38,7 @@ void write_run(const Prediction& p, TextWriter* out) {
   std::string command = shell_quote(p.command);
   if (command.size() > kColumns - 2) {
     size_t end = kColumns - 5;
-    while (end > 0 && (static_cast<unsigned char>(command[end]) & 0xC0U) == 0x80U) --end;  // not inside of a character
+    while (end > 0 && (static_cast<unsigned char>(command[end]) & 0xC0U) == 0x80U) --end;  // do not cut inside a character
     command = command.substr(0, end) + "...";
   }
   if (!command.empty()) out->line("  " + command);
@@ -87,7 +87,7 @@ void write_peaks(const Prediction& p, TextWriter* out) {
   const auto row = [&](const char* what, const PeakAt& peak) {
     out->wrapped(
         fmt::format("{}{}{:>14}   ", out->bold(what), std::string(44 - std::string_view(what).size(), ' '), format_mib(peak.bytes)),
-        where(peak.place));
+        place_text(peak.place));
   };
   row("Peak allocated", p.peak_allocated);
   const std::string frame = user_frame(p.peak_allocated.place);
@@ -124,7 +124,7 @@ void write_categories(const Prediction& p, TextWriter* out) {
 
 std::string step_name(const Prediction& p, const StepPeak& peak) {
   if (peak.step == 0) return "before step 1";
-  // What runs between the last step and the end of the capture is no step of its own.
+  // The time between the last step and the end of the capture is not a step.
   if (!peak.complete && peak.step > 1 && (p.end_reason == "steps" || p.end_reason == "script_end"))
     return fmt::format("after step {}", peak.step - 1);
   return fmt::format("step {}{}", peak.step, peak.complete ? "" : " (not completed)");
@@ -134,7 +134,7 @@ void write_over_time(const Prediction& p, TextWriter* out) {
   if (p.step_peaks.empty()) return;
   out->line();
   out->line(fmt::format("{}{}{:>14}{:>16}", out->bold("Peaks"), std::string(39, ' '), "allocated", "reserved"));
-  // Of many the first, the highest and the last.
+  // If there are many: the first, the highest and the last.
   const size_t count = p.step_peaks.size();
   const auto lower = [](const StepPeak& a, const StepPeak& b) { return a.allocated_bytes < b.allocated_bytes; };
   const auto highest = static_cast<size_t>(std::max_element(p.step_peaks.begin(), p.step_peaks.end(), lower) - p.step_peaks.begin());
@@ -159,7 +159,7 @@ std::string rank_label(const Prediction& p, const RankLine& line) {
   return p.world_size > 1 ? fmt::format("rank {}, cuda:{}", line.rank, line.device) : fmt::format("cuda:{}", line.device);
 }
 
-// Neighbours with the same figures share a line: "ranks 1 to 7".
+// Consecutive ranks with the same figures share a line: "ranks 1 to 7".
 void write_ranks(const Prediction& p, TextWriter* out) {
   if (!p.ranks) return;
   const std::vector<RankLine>& lines = p.ranks->lines;
@@ -208,7 +208,7 @@ std::string fate_words(std::string_view name) {
   return std::string(name);
 }
 
-// Every byte that the trace allocates, with what became of it.
+// All bytes that the trace allocates, by what happened to them.
 void write_profile(const Prediction& p, TextWriter* out) {
   if (!p.profile || p.profile->method == "recorded") return;
   out->line();
@@ -269,7 +269,7 @@ std::string text_report(const Prediction& prediction, const TextOptions& options
   write_run(prediction, &out);
   write_ranks(prediction, &out);
   write_device(prediction, &out);
-  if (!prediction.partial) {  // else nothing is known of what was allocated
+  if (!prediction.partial) {  // else the allocated bytes are not known
     write_peaks(prediction, &out);
     write_categories(prediction, &out);
     write_over_time(prediction, &out);

@@ -72,7 +72,7 @@ Headline headline_of(Verdict verdict) {
   return {"", "0"};
 }
 
-std::string where(const Place& place) {
+std::string place_text(const Place& place) {
   if (place.phase.empty()) return fmt::format("event {} of the history", place.event);
   std::string text = place.step > 0 ? fmt::format("{}, step {}", place.phase, place.step) : place.phase;
   if (!place.module.empty()) text += ", in " + place.module;
@@ -92,7 +92,7 @@ std::string mib(int64_t bytes, int digits) {
 size_t width(std::string_view text) {
   size_t columns = 0;
   for (size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '\x1b') {  // a colour takes none
+    if (text[i] == '\x1b') {  // a colour needs no column
       i = std::min(text.find('m', i), text.size() - 1);
     } else if (!continues(text[i])) {
       ++columns;

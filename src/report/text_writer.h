@@ -1,4 +1,4 @@
-// What the reports for people share: lines of at most 100 columns, names that are cut only with a mark.
+// Shared by the text reports: lines of at most 100 columns; names that are cut get a mark.
 #pragma once
 
 #include <fmt/core.h>
@@ -27,8 +27,8 @@ class TextWriter {
     line(fmt::format(form, std::forward<Args>(args)...));
   }
 
-  // `first`, then `text`, broken between words; further lines start under `text`, but not beyond two thirds. A word that is longer
-  // than a line is broken. At most `most` lines.
+  // Writes `first` and then `text`, broken between words. Further lines start under `text`, at most at two thirds of the width. A word that
+  // is longer than a line is broken. At most `most` lines.
   void wrapped(const std::string& first, std::string_view text, size_t most = SIZE_MAX);
 
   std::string take() { return std::move(out_); }
@@ -44,8 +44,8 @@ struct Headline {
 };
 Headline headline_of(Verdict verdict);
 
-// "backward, step 2, in layer1.0.conv1 (Conv2d)"; of a memory snapshot, which has no phases: "event 17 of the history".
-std::string where(const Place& place);
+// "backward, step 2, in layer1.0.conv1 (Conv2d)"; for a memory snapshot, which has no phases: "event 17 of the history".
+std::string place_text(const Place& place);
 
 // "82.4 ms": three figures.
 std::string time_text(double ns);
@@ -53,16 +53,16 @@ std::string time_text(double ns);
 // "82.4 %"
 std::string percent(double share);
 
-// In MiB without the unit: columns have it in their heading.
+// A number of MiB without the unit, for columns with the unit in their heading.
 std::string mib(int64_t bytes, int digits = 2);
 
-// Columns that a text takes on a terminal; code points, which is exact for the names and marks that we print.
+// The columns of a text on a terminal: its code points, which is exact for the names and marks that we print.
 size_t width(std::string_view text);
-// At most `columns` wide, the end replaced by "…" when it is longer; or the beginning, which of a path says less.
+// `text` in at most `columns` columns: if it is longer, "…" replaces its end or its beginning. For paths, the end is more useful.
 std::string cut_end(std::string_view text, size_t columns);
 std::string cut_begin(std::string_view text, size_t columns);
 
-// Escape sequences and line breaks in names would garble a terminal: each such byte becomes "?".
+// Replaces bytes of escape sequences and line breaks by "?", because names with them would garble a terminal.
 std::string printable(std::string_view text);
 
 }  // namespace gpucast

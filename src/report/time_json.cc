@@ -43,7 +43,7 @@ Json choice_json(const LoaderChoice& choice) {
           {"wait_share", choice.wait_share}};
 }
 
-// What is known of the loader, and what it does to this card's step.
+// The loader's figures, and its effect on this card's step.
 Json loader_json(const LoaderFigures& figures, const CardTime& card) {
   static constexpr std::pair<LoaderKind, const char*> kKinds[] = {
       {LoaderKind::dataloader, "dataloader"}, {LoaderKind::dali, "dali"}, {LoaderKind::unused, "unused"}, {LoaderKind::none, "none"}};
@@ -79,7 +79,7 @@ Json loader_json(const LoaderFigures& figures, const CardTime& card) {
   return out;
 }
 
-// Null: how many steps an epoch has is not known; no price was given.
+// Null: the number of steps of an epoch is not known, or no price was given.
 Json epoch_json(const StepTimes& times, const CardTime& card) {
   if (times.epoch_steps <= 0) return {};
   return {{"steps", times.epoch_steps}, {"ns", card.epoch_ns}};

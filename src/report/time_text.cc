@@ -1,4 +1,4 @@
-// Step times for people: one card in full, several as a table.
+// The text report of `gpucast time`: one card in detail, several as a table.
 
 #include <fmt/core.h>
 
@@ -87,7 +87,7 @@ std::string step_times_text(const StepTimes& times, bool colour) {
   write_card(out, times, times.cards.front());
   if (times.cards.size() < 2) return out.take();
   out.line();
-  // Where prices are given, an epoch and what it costs in the place of how well the card is used: a line has 100 characters.
+  // A line has only 100 characters. If prices are given, it has an epoch's time and cost instead of the card's utilisation.
   const bool epochs = times.epoch_steps > 0;
   const bool prices = std::any_of(times.cards.begin(), times.cards.end(), [](const CardTime& card) { return card.price_per_hour > 0; });
   const std::string paid = epochs ? "it costs" : fmt::format("{} cost", kStepsOfCost);

@@ -9,7 +9,7 @@
 namespace gpucast {
 namespace {
 
-constexpr double kFar = 3;  // times what is expected, or a part of it: a known step may be another job's
+constexpr double kFar = 3;  // a known step that differs from the expected one by this factor may belong to another job
 
 std::string workers_text(int64_t workers) { return fmt::format("{} worker{}", workers, workers == 1 ? "" : "s"); }
 

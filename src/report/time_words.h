@@ -1,4 +1,4 @@
-// What reports for people say of a step's time and of the loader that feeds it.
+// Sentences of the text reports about a step's time and about its loader.
 #pragma once
 
 #include <string>
@@ -7,10 +7,10 @@
 
 namespace gpucast {
 
-constexpr int kStepsOfCost = 1000;  // whose cost is told where an epoch's steps are not known
+constexpr int kStepsOfCost = 1000;  // reports give the cost of this many steps if an epoch's steps are not known
 
 std::string interval_words(const CardTime& card);                      // "90 % within 5.04 ms to 7.11 ms"
-std::string known_words(const StepTimes& times);                       // what --known did; "": no step is known
+std::string known_words(const StepTimes& times);                       // the effect of --known; "": no step is known
 std::string cost_words(const StepTimes& times, const CardTime& card);  // "an epoch of 625 steps takes 1.2 h"; "": nothing is known
 std::string money_text(double amount);                                 // "12.4", of any currency
 std::string long_time_text(double ns);                                 // "2.31 h"
@@ -18,7 +18,7 @@ std::string bound_words(const CardTime& card);                         // "host-
 std::string bound_words(const LoaderChoice& choice);                   // "loader (cores)"
 std::string loader_words(const LoaderFigures& figures);                // "DataLoader of ImageFolder: batches of 32, 1 worker"
 std::string batch_words(const LoaderFigures& figures);                 // "a batch takes one process 38.9 ms: decode 27.1 ms"
-std::string read_words(const LoaderFigures& figures);                  // "it reads 3.2 MB"; "": next to nothing
-std::string workers_advice(const LoaderFigures& figures, const CardTime& card);  // where card.loader is set
+std::string read_words(const LoaderFigures& figures);                  // "it reads 3.2 MB"; "": almost nothing
+std::string workers_advice(const LoaderFigures& figures, const CardTime& card);  // card.loader must be set
 
 }  // namespace gpucast

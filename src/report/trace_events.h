@@ -1,6 +1,5 @@
-// Writes a file in Chrome's trace event format, which Perfetto and chrome://tracing read: one JSON object for each event, written as it
-// comes. Events know processes and threads by number; name_process() and name_thread() give them the names that a viewer shows, in this
-// order.
+// Writes a file in Chrome's trace event format, for Perfetto and chrome://tracing: one JSON object for each event, written at once. Events
+// have numbers of processes and threads; name_process() and name_thread() set the names that a viewer shows. Viewers sort by these numbers.
 #pragma once
 
 #include <fmt/format.h>
@@ -34,7 +33,7 @@ class TraceEvents {
   void name_process(int process, std::string_view name);
   void name_thread(int process, int thread, std::string_view name);
 
-  // Ends the file; at least one event was added. `about`: a JSON object of facts about the whole file. Throws Error where the disk is full.
+  // Ends the file; at least one event was added. `about`: a JSON object of facts about the whole file. Throws Error if the disk is full.
   void finish(std::string_view about);
 
  private:

@@ -7,7 +7,7 @@
 namespace gpucast {
 namespace {
 
-// Snapshots may have the frames of C and C++ code too.
+// Snapshots may also have frames of C and C++ code.
 bool is_python(const std::string& frame) {
   const std::string_view file = std::string_view(frame).substr(0, frame.find(':'));
   if (file.empty() || file == "??") return false;
@@ -16,7 +16,7 @@ bool is_python(const std::string& frame) {
   return dot == std::string_view::npos || std::find(std::begin(kCompiled), std::end(kCompiled), file.substr(dot)) == std::end(kCompiled);
 }
 
-// Profiler traces give paths inside of packages ("torch/nn/modules/conv.py"), captures and snapshots whole ones.
+// Profiler traces have paths relative to packages ("torch/nn/modules/conv.py"); captures and snapshots have absolute paths.
 bool is_library(std::string_view frame) {
   static constexpr std::string_view kParts[] = {"/torch/", "site-packages", "<frozen", "gpucast/profile"};
   return frame.substr(0, 6) == "torch/" || std::any_of(std::begin(kParts), std::end(kParts),

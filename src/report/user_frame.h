@@ -7,7 +7,7 @@
 
 namespace gpucast {
 
-// The innermost frame of Python code that is the user's own rather than PyTorch's or another library's; "" when there is none.
+// The innermost frame of the user's own Python code, not PyTorch's or another library's; "" if there is none.
 std::string user_frame(const Place& place);
 
 }  // namespace gpucast

@@ -142,7 +142,7 @@ def test_out_of_memory_comes_first(gpucast, gpucast_bin, tmp_path):
     assert done.returncode == 1
     lines = done.stdout.splitlines()
     assert lines[3] == "Where it ran out of memory"
-    assert "3.00 GiB were asked for" in lines[4] and "train.py:2" in " ".join(lines[4:7])
+    assert "3.00 GiB were requested" in lines[4] and "train.py:2" in " ".join(lines[4:7])
     facts = json.loads(explain(gpucast_bin, capture, "--format", "json").stdout)
     assert facts["oom"]["requested_bytes"] == 3 << 30 and facts["oom"]["free_bytes"] < 3 << 30
     assert facts["oom"]["settings_that_get_past"] == []

@@ -1,4 +1,5 @@
-// A plan as a picture: one page, no network, no script. A row is a card, a bar a job; what runs at the same time lies one above the other.
+// A plan as a picture: one page without network and scripts. A row is a card, a bar is a job. Jobs that run at the same time are one above
+// the other.
 
 #include <fmt/format.h>
 
@@ -51,7 +52,7 @@ std::string escaped(std::string_view text) {
   return out;
 }
 
-// The unit in which the whole time is a handy number.
+// The unit in which the whole time is a short number.
 struct Unit {
   const char* name;
   double ns;
@@ -62,7 +63,7 @@ Unit unit_of(double ns) {
   return {"us", 1e3};
 }
 
-// 1, 2 or 5 times a power of ten: about eight marks.
+// 1, 2 or 5 times a power of ten, for about eight marks.
 double tick_of(double range) {
   const double power = std::pow(10, std::floor(std::log10(range / 8)));
   for (const double factor : {1.0, 2.0, 5.0})
@@ -75,7 +76,7 @@ struct Bar {
   size_t lane = 0;
 };
 
-// By card: bars in the lowest lane that is free when they start.
+// The bars of a card, each in the lowest lane that is free at its start.
 std::vector<Bar> bars_of(const PackReport& report, std::vector<uint32_t> jobs, size_t* lanes) {
   std::sort(jobs.begin(), jobs.end(), [&](uint32_t a, uint32_t b) {
     return std::pair(report.plan.jobs[a].start_ns, a) < std::pair(report.plan.jobs[b].start_ns, b);

@@ -15,7 +15,7 @@ Json slowdown_json(const pack::Slowdown& slowdown) {
   return {{"low", slowdown.low}, {"expected", slowdown.expected}, {"high", slowdown.high}};
 }
 
-// As a table's columns, so that a plan's jobs can be packed again.
+// With the names of a job table's columns, so that a plan's jobs can be packed again.
 Json figures_json(const pack::Figures& figures) {
   Json out = {{"step_ns", figures.step_ns},
               {"memory_bytes", figures.request_bytes},

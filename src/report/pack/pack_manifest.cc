@@ -18,7 +18,7 @@ constexpr Manifest kManifests[] = {{"kubernetes", kubernetes_manifest}, {"hami",
                                    {"volcano", volcano_manifest},       {"slurm", slurm_manifest}, {"ray", ray_manifest}};
 constexpr size_t kLongestName = 63;
 
-// Lower case, and '-' for all else; what is there already gets a number.
+// Lower case, with '-' for all other characters. A name that already exists gets a number.
 std::string kubernetes_name(const std::string& name, std::set<std::string>* taken) {
   std::string plain;
   for (const char c : name.substr(0, kLongestName)) {

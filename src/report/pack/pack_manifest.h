@@ -1,5 +1,5 @@
-// A plan as requests that schedulers understand: what each job asks of a card, at its upper bound. One file for each scheduler, listed in
-// pack_manifest.cc; field names are of the documentation that each file names.
+// A plan as manifests for schedulers: each job's requests on a card, at their upper bound. Each scheduler has a file, listed in
+// pack_manifest.cc. Field names come from the documentation that the file names.
 #pragma once
 
 #include <string>
@@ -11,12 +11,12 @@ namespace gpucast {
 
 struct ManifestOptions {
   std::string image;  // of the jobs' containers
-  std::string queue;  // of schedulers that have queues
+  std::string queue;  // for schedulers with queues
 };
 
 struct Manifest {
-  const char* name;  // as --to takes it
-  // Throws Error: a job has no command, there is no image, the scheduler cannot share cards so.
+  const char* name;  // as in --to
+  // Throws Error: a job has no command, there is no image, or the scheduler does not support the mode.
   std::string (*write)(const PackReport&, const ManifestOptions&);
 };
 
@@ -29,23 +29,24 @@ std::string volcano_manifest(const PackReport& report, const ManifestOptions& op
 std::string slurm_manifest(const PackReport& report, const ManifestOptions& options);
 std::string ray_manifest(const PackReport& report, const ManifestOptions& options);
 
-// ---- what they share ----------------------------------------------------------------------------------------------------------------
+// ---- shared by the schedulers
+// ----------------------------------------------------------------------------------------------------------------
 
-// A job that has a place, and what it asks of each of its cards.
+// A job that runs in the plan, and its requests on each of its cards.
 struct Request {
   const pack::Job* job;
   const pack::Placement* placement;
   const Gpu* gpu;  // of the type that it was placed on
-  std::string id;  // of letters, digits and '-', each once, 63 at most: a Kubernetes name
+  std::string id;  // a unique Kubernetes name: letters, digits and '-', at most 63
   int64_t memory_mib = 0;
   double memory_share = 1;  // of the card
-  int percent = 100;        // of the card's multiprocessors, where the mode limits them
+  int percent = 100;        // of the card's multiprocessors, if the mode limits them
 };
 std::vector<Request> requests_of(const PackReport& report);
 
-bool is_shared(const PackReport& report);                        // jobs may sit with others
+bool is_shared(const PackReport& report);                        // jobs may share cards
 std::string shell_words(const std::vector<std::string>& words);  // quoted for sh
-// Throws Error where the job has none.
+// Throws Error if the job has no command.
 const std::vector<std::string>& command_of(const Request& request, const char* scheduler);
 
 }  // namespace gpucast

@@ -1,4 +1,4 @@
-// A plan for people, scripts and browsers. docs/reference/pack.md is the contract.
+// A plan as text, JSON and HTML. docs/reference/pack.md is the contract.
 #pragma once
 
 #include <cstdio>
@@ -13,7 +13,7 @@
 
 namespace gpucast {
 
-// All jobs on one card at once: whether they fit, and how slow each gets.
+// All jobs on one card at once: whether they fit, and their slowdowns.
 struct Together {
   bool fits = false;
   int64_t request_bytes = 0, capacity_bytes = 0;
@@ -29,7 +29,7 @@ struct PackReport {
 };
 
 std::string pack_text(const PackReport& report, bool colour);
-// Job by job, since there may be a million.
+// Written job by job, because there may be a million jobs.
 void write_pack_json(const PackReport& report, std::FILE* out);
 std::string pack_html(const PackReport& report);
 

@@ -1,4 +1,4 @@
-// Jobs of Kubernetes (batch/v1), in the ways in which a pod can ask for a part of a card. The text is JSON, which `kubectl apply -f` takes.
+// Kubernetes jobs (batch/v1), for the schedulers in which a pod can request a part of a card. The text is JSON for `kubectl apply -f`.
 //   NVIDIA's device plugin: github.com/NVIDIA/k8s-device-plugin, README, "Shared Access to GPUs", "CUDA MPS"; node labels as its GPU
 //   feature discovery writes them. HAMi: github.com/Project-HAMi/HAMi, docs/config.md. KAI: github.com/kai-scheduler/KAI-Scheduler,
 //   docs/gpu-sharing. Volcano: github.com/volcano-sh/volcano, docs/user-guide/how_to_use_volcano_vgpu.md.
@@ -25,9 +25,9 @@ std::string product_of(const Gpu& gpu) {
 }
 
 struct Pod {
-  Json limits = Json::object();  // quantities, as text
+  Json limits = Json::object();  // amounts, as text
   Json annotations = Json::object(), labels = Json::object(), selector = Json::object();
-  std::string scheduler;  // "": the cluster's own
+  std::string scheduler;  // "": the cluster's default
 };
 
 Json job_of(const Request& request, const ManifestOptions& options, const PackReport& report, const Pod& pod) {
@@ -73,8 +73,9 @@ std::string list_of(const PackReport& report, const ManifestOptions& options, Js
 
 }  // namespace
 
-// A card is cut into as many replicas as the plan has jobs on one at once, and each pod gets one: under MPS with its part of the memory,
-// with time slices without any. So only a job that is content with that part may share; others ask for a card of a node that is not cut.
+// A card is divided into replicas: the highest number of jobs that the plan has on one card of its type at once. Each pod gets one replica.
+// Under MPS a replica has an equal part of the memory; with time slices memory is not divided. So only a job that needs at most that part
+// may share. Other jobs request a whole card, on a node whose cards are not divided.
 std::string kubernetes_manifest(const PackReport& report, const ManifestOptions& options) {
   const bool mig = report.plan.mode == pack::SharingMode::mig, sharing = is_shared(report) && !mig;
   std::map<const Gpu*, int> replicas;
@@ -119,7 +120,7 @@ std::string hami_manifest(const PackReport& report, const ManifestOptions& optio
   });
 }
 
-// It shares by memory, whatever the mode; it trusts pods to keep to it.
+// KAI shares cards by memory in every mode. It does not enforce the limits.
 std::string kai_manifest(const PackReport& report, const ManifestOptions& options) {
   refuse(report, pack::SharingMode::mig, "KAI");
   return list_of(report, options, Json::array(), [&](const Request& request, Pod* pod) {

@@ -1,5 +1,6 @@
 // A program that submits the jobs to Ray: docs.ray.io, "Accelerator Support" (fractional num_gpus) and "Resources" (custom ones). The
-// fraction is the job's part of the card's memory, so what shares a card fits into it; the custom resource keeps a job on its type of card.
+// fraction is the job's part of the card's memory, so jobs that share a card fit into it. The custom resource keeps a job on its type of
+// card.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -25,13 +26,13 @@ std::string ray_manifest(const PackReport& report, const ManifestOptions&) {
   std::string jobs;
   for (const Request& request : requests_of(report)) {
     const bool shares = is_shared(report) && request.job->cards == 1;
-    // Ray counts ten-thousandths.
+    // Ray counts in steps of 1/10000.
     const double part = std::max(request.memory_share, report.plan.mode == pack::SharingMode::mps_limits ? request.percent / 100.0 : 0.0);
     const double gpus = shares ? std::min(1.0, std::ceil(part * 10000 - 1e-6) / 10000) : request.job->cards;
     const Json options = {{"name", request.job->name},
                           {"num_gpus", gpus < 1 ? Json(gpus) : Json(static_cast<int64_t>(gpus))},
                           {"resources", {{request.gpu->id + "-mib", request.memory_mib * request.job->cards}}}};
-    // A JSON text is a Python one here: no true, false or null is in it.
+    // This JSON text is also Python, because it has no true, false or null.
     jobs += fmt::format("    ({}, {}),\n", options.dump(), Json(command_of(request, "Ray")).dump());
   }
   return "\"\"\"Submits the jobs of a plan to the Ray cluster at hand, and waits. Nodes with these cards, each type on nodes of its "

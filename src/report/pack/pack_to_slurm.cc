@@ -1,5 +1,5 @@
-// sbatch commands and the lines of gres.conf that they need: slurm.schedmd.com/gres.html, "MPS Management" and "Sharding". A shard is a MiB
-// here, so that Slurm adds up memory; it does not enforce it. Shards and MPS are of one card, so a gang takes whole ones.
+// sbatch commands and the lines of gres.conf that they need: slurm.schedmd.com/gres.html, "MPS Management" and "Sharding". A shard is one
+// MiB here, so that Slurm adds up memory; it does not enforce the limit. Shards and MPS belong to one card, so a gang gets whole cards.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -41,7 +41,7 @@ TEST(Calibration, RunsWithoutConvolutionsLieWithinTheLedger) {
   EXPECT_EQ(range.request_bytes, 0);
 }
 
-TEST(Calibration, IsWiderOutsideOfWhatWasMeasuredAndSaysSo) {
+TEST(Calibration, IsWiderOutsideOfMeasurementsAndSaysSo) {
   const auto range = [](const char* gpu, int64_t reserved_bytes, bool measured_type) {
     return calibrated_range(JobClass::dense, find_gpu(gpu), reserved_bytes, measured_type, 0.99);
   };

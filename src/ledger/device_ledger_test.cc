@@ -19,7 +19,7 @@ TEST(LedgerFromCapture, HasTheMostThatALibraryTook) {
   EXPECT_EQ(lines[0].expected_bytes, 8 * kMiB);
 }
 
-TEST(LedgerFromCapture, HasNoLineForWhatTheRunDidNotUse) {
+TEST(LedgerFromCapture, HasNoLineForUnusedLibraries) {
   const Trace nothing;
   EXPECT_TRUE(ledger_from_capture(nothing).empty());
 }

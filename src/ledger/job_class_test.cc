@@ -37,7 +37,7 @@ TEST(JobClass, IsThatOfItsMostUnusualConvolutions) {
   EXPECT_EQ(class_of(c), JobClass::workspaces_asked);
 }
 
-TEST(JobClass, VaryingLengthsStandBesideConvolutions) {
+TEST(JobClass, VaryingLengthsAndConvolutionsAreTwoClasses) {
   EXPECT_EQ(job_classes({}, true), std::vector{JobClass::varying_lengths});
   Convolutions c;
   c.dense = 1;

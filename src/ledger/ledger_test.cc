@@ -52,7 +52,7 @@ TEST(Ledger, TotalIsTheSumOfTheLines) {
 }
 
 // Measured bare contexts: the estimate must be near them. RTX 3090 256 MiB, Titan V 320, RTX 6000 Ada 426.
-TEST(Ledger, ContextEstimateFitsWhatWasMeasured) {
+TEST(Ledger, ContextEstimateFitsMeasurements) {
   EXPECT_NEAR(context_mib(82, 1536) / 256.0, 1.0, 0.03);
   EXPECT_NEAR(context_mib(80, 2048) / 320.0, 1.0, 0.03);
   EXPECT_NEAR(context_mib(142, 1536) / 426.0, 1.0, 0.03);

@@ -28,7 +28,7 @@ LoaderRecord record(std::vector<LoaderRun> runs, double cores = 8) {
   return out;
 }
 
-TEST(LoaderModel, WhatWasMeasuredComesBack) {
+TEST(LoaderModel, MeasuredTimesAreReproduced) {
   const auto model = loader_model(record({run(0, 90, 90), run(1, 100, 100), run(2, 51, 100)}), {}, {}, loader_constants());
   ASSERT_TRUE(model);
   EXPECT_TRUE(model->measured);
@@ -52,13 +52,13 @@ TEST(LoaderModel, CoresBoundTheRate) {
 }
 
 // Two workers at once used less CPU time for a batch than one alone.
-TEST(LoaderModel, FullCoresAreAskedOfWhatSeveralWorkersTake) {
+TEST(LoaderModel, FullCoresUseTheCpuTimeOfSeveralWorkers) {
   const auto model = loader_model(record({run(0, 90, 90), run(1, 100, 100), run(2, 45, 80)}, 2), {}, {}, loader_constants());
   EXPECT_NEAR(model->batch(8, 0).time.expected_ns, 40.5 * kMs, 0.1 * kMs);
   EXPECT_EQ(model->batch(8, 0).limit, LoaderLimit::cores);
 }
 
-TEST(LoaderModel, ThePinningThreadTakesBatches) {
+TEST(LoaderModel, ThePinningThreadGetsBatches) {
   LoaderRecord pinned = record({run(0, 10, 10), run(1, 10, 10)}, 2);
   pinned.pin_memory = true;
   pinned.pin_ns = 3 * kMs;
@@ -91,7 +91,7 @@ TEST(LoaderModel, OtherProgramsAreTakenOff) {
   EXPECT_NEAR(model->batch(2, 0).time.expected_ns, 51 * kMs, 2 * kMs);
 }
 
-TEST(LoaderModel, StorageIsAddedToWhatCameFromMemory) {
+TEST(LoaderModel, StorageIsAddedToReadsFromMemory) {
   LoaderRun alone = run(0, 50, 50), one = run(1, 50, 50);
   for (LoaderRun* each : {&alone, &one}) {
     each->read_known = true;

@@ -24,7 +24,7 @@ TEST(Scalability, ManyPointsGiveTheLawBack) {
   }
 }
 
-TEST(Scalability, OnePointIsExtrapolatedWithWhatIsBelieved) {
+TEST(Scalability, OnePointIsExtrapolatedWithThePrior) {
   const auto laws = fit_scalability({{1, 10, 0.03}}, loader_constants());
   const Rate two = rate_at(laws, 2), eight = rate_at(laws, 8);
   EXPECT_NEAR(two.expected, 19.5, 0.7);

@@ -25,7 +25,7 @@ TEST(Storage, ABandwidthIsATier) {
   EXPECT_DOUBLE_EQ(storage_ns(find_storage("hdd"), 0, 3), 36e6);
 }
 
-TEST(Storage, WhatIsNeitherIsAnError) {
+TEST(Storage, OtherTextsAreErrors) {
   for (const char* text : {"floppy", "", "-5MB/s", "0", "nan", "5 parsecs", "MB/s", "inf", "200", "200/s"})
     EXPECT_THROW(find_storage(text), Error) << text;
   try {

@@ -30,7 +30,7 @@ TEST(Cubin, SaysWhichParametersMayBePointers) {
   EXPECT_EQ(kernels_of_cubin(cubin(40, notes, false).data()).at("k").wide_parameters, 0u) << "notes of all kernels name no parameter";
 }
 
-TEST(Cubin, WhatIsNoneSaysNothing) {
+TEST(Cubin, OtherBytesHaveNoKernels) {
   EXPECT_TRUE(kernels_of_cubin(nullptr).empty());
   EXPECT_TRUE(kernels_of_cubin("PTX").empty());
   std::string cut = cubin(40, {0x00ff2f04, 1, 168});  // a note longer than its section

@@ -66,7 +66,7 @@ class Fatbin : public ::testing::Test {
   FatbinCounts counts;
 };
 
-TEST_F(Fatbin, TakesWhatTheCardWouldRun) {
+TEST_F(Fatbin, TakesTheCodeThatTheCardWouldRun) {
   write(library(fatbin({{80, Kind::cubin, Packing::none, 10},
                         {86, Kind::cubin, Packing::lz4, 20},
                         {90, Kind::cubin, Packing::zstd, 30},
@@ -83,7 +83,7 @@ TEST_F(Fatbin, TakesWhatTheCardWouldRun) {
   EXPECT_EQ(counts.without_code, 2);
 }
 
-TEST_F(Fatbin, WhatIsNoLibraryIsSaid) {
+TEST_F(Fatbin, OtherFilesAreErrors) {
   const auto what = [&](const std::string& bytes) -> std::string {
     write(bytes);
     try {
@@ -152,7 +152,7 @@ TEST_F(Fatbin, AWheelWithoutCodeForTheCardIsSaid) {
   EXPECT_THROW((void)wheel_kernels("/none/such", 8, 0, ""), Error);
 }
 
-TEST(KernelTable, BytesComeBack) {
+TEST(KernelTable, BytesAreReadBackEqual) {
   KernelTable table;
   table.add("a", {32, 128, 0});
   table.add("b", {64, 0, 16});

@@ -51,7 +51,7 @@ const Published kPublished[] = {
     {"the same: 48 warps on 12.0", 12, 0, 32, 0, 768, 2, 1.0},
 };
 
-TEST(Occupancy, IsWhatNvidiaHasPublished) {
+TEST(Occupancy, EqualsNvidiasPublishedValues) {
   for (const Published& row : kPublished) {
     const Occupancy got = of(of_capability(row.major, row.minor), row.registers, row.shared_bytes, row.threads, 1 << 20);
     EXPECT_EQ(got.resident.blocks, row.blocks) << row.source;
@@ -114,7 +114,7 @@ TEST(Occupancy, StaticAndDynamicSharedMemoryAreOne) {
   }
 }
 
-TEST(Occupancy, WhatCannotBeLaunchedHasNone) {
+TEST(Occupancy, AnImpossibleLaunchHasNone) {
   const OccupancyCard card = of_capability(9, 0, 132);
   for (const int threads : {0, -1, 1025, INT32_MAX}) EXPECT_EQ(of(card, 32, 0, threads, 1000).achieved, 0) << threads;
   EXPECT_EQ(of(card, 257, 0, 32, 1000).theoretical, 0);
@@ -165,7 +165,7 @@ TEST(Occupancy, AchievedNeverExceedsTheoretical) {
 }
 
 // Rows from traces of PyTorch's profiler: V100-DGXS (80 multiprocessors; Kineto's TensorBoard samples, 2021), H100 (132; TraceLens).
-TEST(KinetoOccupancy, IsWhatTheProfilerWrites) {
+TEST(KinetoOccupancy, EqualsTheProfilersFigures) {
   const OccupancyCard v100 = of_capability(7, 0, 80), h100 = of_capability(9, 0, 132);
   struct Row {
     const OccupancyCard* card;

@@ -27,7 +27,7 @@ TEST(FitTree, AsALinearSearch) {
   }
 }
 
-TEST(FitTree, PassesOverWhatIsNotWorthIt) {
+TEST(FitTree, SkipsUnwantedEntries) {
   FitTree tree(4);
   for (size_t i = 0; i < 4; ++i) tree.set(i, {static_cast<int64_t>(10 + i), 5});
   EXPECT_EQ(tree.find_first({0, 0}, 0, [](const Capacity& most) { return most.bytes > 11; }), 2U);

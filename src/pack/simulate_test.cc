@@ -57,7 +57,7 @@ TEST(Simulate, SlotRunsOneJobAfterAnother) {
 }
 
 // 0.6 and 0.4 fill a card, so the third job waits. The first two run at full speed, because they do not need more than the card has.
-TEST(Simulate, OccupancyFillsACardToItsWhole) {
+TEST(Simulate, OccupancyFillsTheWholeCard) {
   const std::vector<Job> jobs = {job_of("a", 10, kGiB, 0.6, 1), job_of("b", 10, kGiB, 0.4, 1), job_of("c", 10, kGiB, 0.1, 1)};
   const Plan plan = plan_of(jobs, "p40", kOccupancyPolicy);
   EXPECT_EQ(plan.jobs[1].start_ns, 0);
@@ -79,7 +79,7 @@ TEST(Simulate, TimeSlicesSlowAndReleaseNeighbours) {
   EXPECT_NEAR(plan.nvml, (10 * slower * std::min(1.0, 1.6 / slower) + 10 * 0.8) / (10 * slower + 10), 1e-9);
 }
 
-TEST(Simulate, MemoryBlindPoliciesLoseWhatMemoryAwareOnesKeep) {
+TEST(Simulate, MemoryBlindPoliciesLoseRunsThatMemoryAwareOnesKeep) {
   const std::vector<Job> jobs = {job_of("a", 10, 15 * kGiB, 0.2, 0.3), job_of("b", 10, 15 * kGiB, 0.2, 0.3)};
   const Plan blind = plan_of(jobs, "p40", kOccupancyPolicy);
   EXPECT_EQ(blind.out_of_memory_runs, 1);
@@ -107,7 +107,7 @@ TEST(Simulate, AJobBeyondEveryCard) {
   EXPECT_EQ(plan_of(jobs, "2xp40,a100-80", kGpucastPolicy).jobs[0].cards, std::vector<uint32_t>{2});
 }
 
-TEST(Simulate, GpucastTakesTheNeighbourThatSlowsLeast) {
+TEST(Simulate, GpucastChoosesTheNeighbourThatSlowsLeast) {
   Job base = job_of("base", 100, kGiB, 0.5, 1);
   Job hungry = job_of("bandwidth", 10, kGiB, 0.3, 1, 1, 1);
   Job calm = job_of("arithmetic", 10, kGiB, 0.3, 1, 1, 1);
@@ -121,7 +121,7 @@ TEST(Simulate, GpucastTakesTheNeighbourThatSlowsLeast) {
   EXPECT_GT(plan.jobs[1].start_ns, plan.jobs[2].start_ns);
 }
 
-TEST(Simulate, AGangGoesAtThePaceOfItsSlowestCard) {
+TEST(Simulate, AGangRunsAtTheSpeedOfItsSlowestCard) {
   const std::vector<Job> jobs = {job_of("one", 10, kGiB, 0.3, 0.8), job_of("gang", 20, kGiB, 0.3, 0.8, 2)};
   const Plan plan = plan_of(jobs, "2xa10", kOccupancyPolicy, SharingMode::timeslice);
   EXPECT_EQ(plan.jobs[1].cards, (std::vector<uint32_t>{0, 1}));
@@ -129,7 +129,7 @@ TEST(Simulate, AGangGoesAtThePaceOfItsSlowestCard) {
 }
 
 // Two jobs that wait for memory take turns: a second job would gain hardly more than half of its speed, and cost the first one as much.
-TEST(Simulate, GpucastWaitsWhereSharingBringsNothing) {
+TEST(Simulate, GpucastWaitsIfSharingGainsNothing) {
   std::vector<Job> jobs = {job_of("long", 10, kGiB, 0.3, 0.98), job_of("busy", 1, kGiB, 0.3, 0.98, 1, 1),
                            job_of("calm", 1, kGiB, 0.3, 0.2, 1, 1)};
   for (Job* job : {&jobs[0], &jobs[1]}) {
@@ -142,7 +142,7 @@ TEST(Simulate, GpucastWaitsWhereSharingBringsNothing) {
 }
 
 // A job that slows no neighbour starts before one that has waited longer.
-TEST(Simulate, GpucastTakesWhatIsInNobodysWayFirst) {
+TEST(Simulate, GpucastFirstStartsJobsThatSlowNoNeighbour) {
   const std::vector<Job> jobs = {job_of("first", 10, 10 * kGiB, 0.3, 0.5), job_of("second", 20, 10 * kGiB, 0.3, 0.5),
                                  job_of("heavy", 1, 10 * kGiB, 0.3, 0.9, 1, 1), job_of("light", 1, 10 * kGiB, 0.3, 0.4, 1, 2)};
   const Plan plan = plan_of(jobs, "a10", kGpucastPolicy, SharingMode::timeslice);
@@ -440,7 +440,7 @@ TEST(Simulate, WorkIsConserved) {
 }
 
 // One job that needs two cards, and small jobs that arrive so fast that two cards are never idle at the same time.
-TEST(Simulate, FairStarvesNobody) {
+TEST(Simulate, FairStarvesNoJob) {
   std::vector<Job> jobs = {job_of("first", 3, 20 * kGiB, 1, 1), job_of("wide", 1, 20 * kGiB, 1, 1, 2, 0.5)};
   for (int i = 0; i < 1000; ++i) jobs.push_back(job_of("small", 2, 20 * kGiB, 1, 1, 1, 0.6 + i));
   for (const Policy* policy : policies()) {
@@ -528,7 +528,7 @@ TEST(Interference, TimeSlicesSlowWhereKernelsMeet) {
 }
 
 // Two jobs that always have kernels of the same length take turns. If the lengths differ, the job with short kernels waits more.
-TEST(Interference, MpsSlowsWhoHasShortKernels) {
+TEST(Interference, MpsSlowsJobsWithShortKernels) {
   const Gpu& gpu = find_gpu("v100-16");
   const auto job = [](double busy, int64_t kernels) {
     return KernelMix{.busy = busy, .sm_active = busy, .kernels = kernels, .waves = kernels, .step_ns = 1e8};

@@ -33,7 +33,7 @@ TEST(Ranks, TheOneThatNeedsMostDecides) {
   EXPECT_EQ(ranks.lines[2].request_bytes, 20);
 }
 
-TEST(Ranks, OneThatDoesNotFitDecidesWhateverOthersNeed) {
+TEST(Ranks, OneThatDoesNotFitDecidesForAnyOtherRanks) {
   EXPECT_EQ(compare_ranks({of(0, Verdict::tight, 30), of(1, Verdict::does_not_fit, 10), of(2, Verdict::none, 90)}).judged, 1u);
   EXPECT_EQ(compare_ranks({of(0, Verdict::none, 90), of(1, Verdict::fits, 10)}).judged, 1u);
 }

@@ -47,7 +47,7 @@ TEST(SegmentLives, CutMappedRanges) {
   EXPECT_EQ(segment_lives(facts).size(), 5U);  // two whole segments, the remaining parts on both sides, and the last one
 }
 
-TEST(SegmentLives, SurviveWhatDoesNotFitTogether) {
+TEST(SegmentLives, SurviveContradictingEvents) {
   expect_adds_up(
       follow_events({event(EventKind::segment_free, 0, 20), event(EventKind::segment_alloc, 0, 20), event(EventKind::segment_alloc, 0, 40),
                      event(EventKind::segment_unmap, 0, 2), event(EventKind::segment_map, 100, 4), event(EventKind::alloc, 100, 4),

@@ -16,7 +16,7 @@ Beside beside(int64_t low, int64_t expected, int64_t request) {
 }
 const Beside kBeside = beside(1 * kGiB, 2 * kGiB, 3 * kGiB);
 
-TEST(Verdict, FitsOnlyWhenWhatToAskForDoes) {
+TEST(Verdict, FitsOnlyIfTheRequestFits) {
   EXPECT_EQ(judge_need({6 * kGiB, 7 * kGiB, false, false, nullptr}, kBeside, 10 * kGiB).verdict, Verdict::fits);
   EXPECT_EQ(judge_need({6 * kGiB, 7 * kGiB, false, false, nullptr}, kBeside, 10 * kGiB - 1).verdict, Verdict::tight);
   Beside more = kBeside;
@@ -27,7 +27,7 @@ TEST(Verdict, FitsOnlyWhenWhatToAskForDoes) {
   EXPECT_NE(out.reason.find("1.00 GiB to spare"), std::string::npos) << out.reason;
 }
 
-TEST(Verdict, WhatMayBeLessDoesNotMakeRoom) {
+TEST(Verdict, ALineThatMayBeLessDoesNotMakeRoom) {
   Beside less = kBeside;
   less.low_bytes = -kGiB;  // the range of convolutions begins below the prediction; the memory that is certainly used stays the same
   MemoryNeed need{6 * kGiB, 7 * kGiB, false, false, nullptr};
@@ -79,7 +79,7 @@ TEST(Verdict, DoesNotFitWhenTensorsAloneDoNot) {
   EXPECT_NE(out.reason.find("tensors alone"), std::string::npos);
 }
 
-TEST(Verdict, OomDecidesOnItsOwnCardAndLeavesOthersOpen) {
+TEST(Verdict, OomDecidesOnlyForItsOwnCard) {
   MemoryNeed need{1 * kGiB, 1 * kGiB, false, false, nullptr};
   need.ended_in_oom = true;
   EXPECT_EQ(judge_need(need, kBeside, 80 * kGiB).verdict, Verdict::does_not_fit);
@@ -88,7 +88,7 @@ TEST(Verdict, OomDecidesOnItsOwnCardAndLeavesOthersOpen) {
   EXPECT_EQ(judge_need(need, kBeside, 80 * kGiB).verdict, Verdict::tight);
 }
 
-TEST(Verdict, NothingToJudgeIsNoVerdictUnlessWhatWasSeenExceedsTheCard) {
+TEST(Verdict, NothingToJudgeIsNoVerdictUnlessTheRecordedPartExceedsTheCard) {
   MemoryNeed need{6 * kGiB, 7 * kGiB, false, false, nullptr, "the script raised"};
   const Judgement out = judge_need(need, kBeside, 80 * kGiB);
   EXPECT_EQ(out.verdict, Verdict::none);

@@ -105,7 +105,7 @@ TEST(DiffText, LongNamesManyRowsAndColours) {
   EXPECT_EQ(diff_text(d, true).rfind("\x1b[1;32mOK", 0), 0u);
 }
 
-TEST(DiffText, SmallChangesHaveAUnitOfTheirOwn) {
+TEST(DiffText, SmallChangesHaveTheirOwnUnit) {
   Diff d = example();
   DiffRow tiny = row("fc", "Linear", 0, 0);
   tiny.total = tiny.categories[0] = {2048, 2560};

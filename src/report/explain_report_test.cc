@@ -133,7 +133,7 @@ next, run the script 3 times (about 8 s each):
 )");
 }
 
-TEST(ExplainText, SaysWhatARerunSaved) {
+TEST(ExplainText, ShowsTheSavingOfARerun) {
   Explanation e = explanation();
   e.baseline = "Run again as it is, the script reserves more.";
   e.remedies.push_back(remedy(RemedyBy::rerun, "half-batch", "half the batch", 7 * kGiB, 6 * kGiB, Verdict::fits));

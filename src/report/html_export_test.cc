@@ -192,7 +192,7 @@ Trace with_step() {
   return trace;
 }
 
-TEST(HtmlExport, TheObservedStepLiesInTheHistory) {
+TEST(HtmlExport, TheObservedStepIsPartOfTheHistory) {
   if (html_template().empty()) GTEST_SKIP() << "built without the page";
   const Payload page(analysis_of(with_step()));
   EXPECT_EQ(page.directory["step"]["number"], 2);

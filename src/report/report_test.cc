@@ -62,7 +62,7 @@ TEST(TextReport, VerdictFirstAndNoColourUnlessAsked) {
   EXPECT_EQ(text_report(p, {}).find("GB"), std::string::npos);
 }
 
-TEST(TextReport, SaysWhatToAskForAndHowSurely) {
+TEST(TextReport, SaysWhatToRequestAndWithWhichConfidence) {
   const std::string text = text_report(example(), {});
   EXPECT_NE(
       text.find("What to ask for                                3337.86 MiB   so that 99.9 % of such jobs run\n      60 measured runs\n"),

@@ -74,7 +74,7 @@ void expect_same_segments(const std::vector<SnapshotSegment>& a, const std::vect
 
 class RealCaptures : public testing::TestWithParam<const char*> {};
 
-TEST_P(RealCaptures, ComeBackAsTheyWere) {
+TEST_P(RealCaptures, AreReadBackEqual) {
   const Analysis f = analysis_of(read_trace(std::string(GPUCAST_SOURCE_DIR "/tests/cases/") + GetParam()));
   const std::string bytes = written(f);
   const Trace back = read_back(bytes);

@@ -10,7 +10,7 @@
 namespace gpucast {
 namespace {
 
-TEST(StepConstants, AUsersFileGoesOverTheBuiltInNumbers) {
+TEST(StepConstants, AUsersFileReplacesBuiltInNumbers) {
   const StepConstants changed = read_step_constants(R"({"schema_version": 1, "step": {"host": {"call_ns": 9000, "source": "mine"}}})");
   EXPECT_EQ(changed.call_ns, 9000);
   EXPECT_EQ(changed.latency_ns, step_constants().latency_ns);

@@ -39,7 +39,7 @@ struct Case {
   }
 };
 
-TEST(Schedule, AStepTakesAsLongAsItsSlowerSide) {
+TEST(Schedule, AStepLastsAsLongAsItsSlowerSide) {
   Case gpu;
   gpu.ask(0, 10);
   gpu.ask(0, 20);
@@ -60,7 +60,7 @@ TEST(Schedule, TheHostWaitsForAStream) {
 }
 
 // The host needs 80 us for a batch while the GPU still has work. Where the host waits for the GPU in each step, their times add up.
-TEST(Schedule, ABatchOfTheHostsOwnIsHiddenUnlessItWaits) {
+TEST(Schedule, TheHostMakesABatchWhileTheGpuWorksUnlessItWaits) {
   Case one;
   one.step.host_ns = 10'000;
   one.step.batches = {{2'000, 0}};
@@ -83,7 +83,7 @@ TEST(Schedule, TheHostWaitsForAnEventAlone) {
   EXPECT_DOUBLE_EQ(one.time(100).step_ns, (behind_first + rest) * kUs);
 }
 
-TEST(Schedule, ACopyOnAnotherStreamIsHiddenUnlessItIsWaitedFor) {
+TEST(Schedule, ACopyOnAnotherStreamCostsNothingUnlessTheStepWaitsForIt) {
   Case beside;
   beside.ask(1, 0, 1);
   beside.ask(0, 0);

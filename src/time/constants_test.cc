@@ -53,7 +53,7 @@ TEST(Constants, ALaterLayerOverridesAnEarlierOne) {
   EXPECT_EQ(copy.dram_fraction, 0.7);
 }
 
-TEST(Constants, NullTakesACardsLayerAway) {
+TEST(Constants, NullRemovesACardsLayer) {
   EXPECT_TRUE(card_rates(find_gpu("a100-80"), rates(R"("dram_fraction":0.5)")).own_constants);
   EXPECT_FALSE(card_rates(find_gpu("a100-80"), R"({"schema_version":1,"cards":{"a100-80":null}})").own_constants);
 }
@@ -127,7 +127,7 @@ TEST(Constants, AConstantThatNoLayerHasIsAnError) {
   EXPECT_EQ(error_of(rates(R"("dram_fraction":0.5,"link_bytes_per_s":1e10,"launch_ns":2000,"l2_bytes_per_clock":20)")), "read");
 }
 
-TEST(Constants, IntervalsHoldWhatIsExpected) {
+TEST(Constants, IntervalsContainTheExpectedTime) {
   EXPECT_EQ(
       error_of(rates(R"("step_low":1.5)")),
       "the constant 'rates.step_low' is 1.5, above 1: the expected value would lie outside of its interval | the constants file, cards, "

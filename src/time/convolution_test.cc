@@ -108,7 +108,7 @@ TEST(Convolution, DepthwiseRunsOnPlainCores) {
   EXPECT_NEAR(duration(shape, Precision::fp16, 2).expected_ns, 1e9 * 2 * 64 * 512.0 * 56 * 56 * 9 / 1.95e12 + 1000, 10);
 }
 
-TEST(Convolution, DepthwiseInFp32GoesOverTheInput) {
+TEST(Convolution, DepthwiseInFp32VisitsEveryInputPosition) {
   // The data gradient of a stride of 2 visits four times the output's positions, at a tenth of 19.5 TFLOP/s; before it there is only a
   // launch.
   const ConvolutionShape shape = square(Pass::data_gradient, 64, 512, 512, 56, 3, 2, 512);
@@ -124,7 +124,7 @@ TEST(Convolution, WindowsAbove7x7AreSlowWhereChannelsLieTogether) {
   EXPECT_NEAR(duration(shape, Precision::fp16, 2).expected_ns, 1e9 * 2 * 64 * 512.0 * 56 * 56 * 49 / 1.95e12 + 1000, 10);
 }
 
-TEST(Convolution, PyTorchsOwnKernelsComputeInFp32WhateverTheyRead) {
+TEST(Convolution, PyTorchsOwnKernelsComputeInFp32ForAllTypes) {
   // A tenth of 19.5 TFLOP/s in any precision, and one kernel with one launch for each gradient.
   ConvolutionShape shape = square(Pass::forward, 64, 512, 512, 56, 3, 1, 512);
   shape.by_library = false;

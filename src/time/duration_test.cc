@@ -59,7 +59,7 @@ TEST(GemmTime, TilesGoInWaves) {
   EXPECT_DOUBLE_EQ(gemm_time(product(11, 128, 128, 1000), card).ns, 1000 + 1100);
 }
 
-TEST(GemmTime, EachConstantDoesWhatItSays) {
+TEST(GemmTime, EachConstantHasItsEffect) {
   CardRates card = paper_card();
   GemmConstants& c = card.gemm[Precision::fp32];
   const auto ns = [&] { return gemm_time(product(10, 128, 128, 1024), card).ns - 1000; };
@@ -94,7 +94,7 @@ TEST(Together, AShortOneIsHiddenAndTwoAlikeOverlapInPart) {
 }
 
 // The clock falls lower on a card with 989.4 TFLOP/s from 700 W than on one with 312 from 400 W.
-TEST(CardRates, TheMoreAWattPaysForTheLowerALongProductsClock) {
+TEST(CardRates, LongProductsLoseMoreClockWithMoreFlopsForAWatt) {
   const auto throttle = [](const char* gpu, double constant) {
     const std::string file = fmt::format(
         R"({{"schema_version":1,"operations":{{"gemm":{{"fp16":{{"source":"x","throttle":{},"most_throttle":0.36}}}}}}}})", constant);

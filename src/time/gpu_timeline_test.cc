@@ -30,7 +30,7 @@ TEST(GpuTimeline, TwoStreamsShareTheCard) {
   EXPECT_DOUBLE_EQ(gpu.span(one).end_ns, 150);
 }
 
-TEST(GpuTimeline, SmallKernelsRunBesideEachOther) {
+TEST(GpuTimeline, SmallKernelsRunAtTheSameTime) {
   GpuTimeline gpu(2);
   gpu.add_work(0, 0, {100, kCompute, 0.5});
   gpu.add_work(1, 0, {100, kCompute, 0.5});
@@ -40,7 +40,7 @@ TEST(GpuTimeline, SmallKernelsRunBesideEachOther) {
   EXPECT_DOUBLE_EQ(three.finish(), 150) << "one card has work for one and a half";
 }
 
-TEST(GpuTimeline, CopiesGoBesideKernels) {
+TEST(GpuTimeline, CopiesRunAtTheSameTimeAsKernels) {
   GpuTimeline gpu(3);
   gpu.add_work(0, 0, {100, kCompute, 1});
   gpu.add_work(1, 0, {100, Engine::to_device, 1});
@@ -107,7 +107,7 @@ TEST(GpuTimeline, CardsDoNotShareEngines) {
   EXPECT_DOUBLE_EQ(gpu.finish(), 100);
 }
 
-TEST(GpuTimeline, GoesOnOnlyToTheTimeThatItIs) {
+TEST(GpuTimeline, AdvancesOnlyToTheGivenTime) {
   GpuTimeline gpu(2, false);
   std::vector<double> ends;
   gpu.on_done([&](size_t, const GpuTimeline::Span& span) { ends.push_back(span.end_ns); });
@@ -127,7 +127,7 @@ TEST(GpuTimeline, GoesOnOnlyToTheTimeThatItIs) {
   EXPECT_DOUBLE_EQ(gpu.event_ns(event), 400);
 }
 
-TEST(GpuTimeline, NumbersOfEventsThatNobodyNamesAreUsedAgain) {
+TEST(GpuTimeline, NumbersOfReleasedEventsAreUsedAgain) {
   GpuTimeline gpu(2, false);
   for (int i = 0; i < 10'000; ++i) {
     const auto event = gpu.record(0, i);

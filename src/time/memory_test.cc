@@ -52,7 +52,7 @@ TEST(Memory, LargeTensorsMoveAtTheSustainedRate) {
   EXPECT_NEAR(ns(bytes(OperationKind::elementwise, 680'000'000, 340'000'000), Bound::memory), 1'000'490 + 1500, 10);
 }
 
-TEST(Memory, WhatFitsIntoL2IsFaster) {
+TEST(Memory, BytesThatFitIntoL2AreFaster) {
   // 10.15 MB are a quarter of L2. 108 x 1.41 GHz x 20 bytes = 3.0456 TB/s: 3.333 us.
   EXPECT_NEAR(ns(bytes(OperationKind::elementwise, 5'075'000, 5'075'000), Bound::memory), 3333 + 1500, 2);
   // Tensors as large as L2: half of the bytes are in it. 41,943,040 / 2 / 1.0195 TB/s = 20.57 us.

@@ -76,7 +76,7 @@ std::string sizes(const std::string& kind, const std::string& shape, const std::
   return fmt::format("{} {} {}", found.flops, found.bytes_read, found.bytes_written);
 }
 
-TEST(OperationsFile, AShapeTellsFlopsAndBytes) {
+TEST(OperationsFile, FlopsAndBytesFollowFromAShape) {
   EXPECT_EQ(sizes("gemm", R"("m":10,"n":20,"k":30)"), "12000 1800 400");  // 2 x 10 x 20 x 30; (10 + 20) x 30 x 2; 10 x 20 x 2
   EXPECT_EQ(sizes("gemm", R"("batch":3,"m":10,"n":20,"k":30,"a_transposed":true)"), "36000 5400 1200");
   EXPECT_EQ(sizes("gemm", R"("m":0,"n":20,"k":30)"), "0 0 0");

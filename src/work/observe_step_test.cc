@@ -30,7 +30,7 @@ Operation call(const char* library, const char* name, const char* arguments, Cal
 // ---- operators, computed by hand
 // ---------------------------------------------------------------------------------------------------------------
 
-TEST(OperatorTable, ElementwiseReadsItsInputsAndWritesWhatTheyAreBroadcastTo) {
+TEST(OperatorTable, ElementwiseReadsItsInputsAndWritesTheirBroadcastShape) {
   const Operation add = of("aten::add", R"([{"float32": [[8, 64], [64, 1]]}, {"float32": [[64], [1]]}, 1])");
   EXPECT_EQ(add.kind, OperationKind::elementwise);
   EXPECT_EQ(add.bytes_read, (8 * 64 + 64) * 4);
@@ -43,7 +43,7 @@ TEST(OperatorTable, ElementwiseReadsItsInputsAndWritesWhatTheyAreBroadcastTo) {
 }
 
 // PyTorch 2.6 records null instead of normalized_shape.
-TEST(OperatorTable, ALayerNormsWeightTellsItsRows) {
+TEST(OperatorTable, ALayerNormsRowsFollowFromItsWeight) {
   const std::string x = R"({"float32": [[8, 512, 1024], [524288, 1024, 1]]})", weight = R"({"float32": [[1024], [1]]})";
   const std::string statistics = R"({"float32": [[8, 512, 1], [512, 1, 1]]})";
   std::string inputs = "[" + x + ", null, " + weight + ", " + weight + ", 1e-05]";
@@ -74,7 +74,7 @@ TEST(OperatorTable, ExpandedDimensionsHaveOneElement) {
   EXPECT_EQ(of("aten::mul", R"([{"float32": [[16, 1000], [0, 1]]}, 2.0])").bytes_read, 1000 * 4);
 }
 
-TEST(OperatorTable, PlacesAreComputedOfWhatIsRepeatedOrPutTogether) {
+TEST(OperatorTable, AddressesAreComputedForRepeatAndCat) {
   const std::string gate = R"([{"float16": [[8, 64, 7, 7], [3136, 49, 7, 1]]}, {"float16": [[8, 64, 1, 1], [64, 1, 1, 1]]}])";
   EXPECT_TRUE(of("aten::mul", gate.c_str()).indexed);
   EXPECT_FALSE(of("aten::mul", R"([{"float16": [[8, 64], [64, 1]]}, {"float16": [[8, 64], [64, 1]]}])").indexed);
@@ -95,7 +95,7 @@ TEST(OperatorTable, NumbersOnTheHostAreNotRead) {
   EXPECT_FALSE(operator_operation("aten::add_", operator_arguments(Json::parse(R"([{"int64": [[], [], "cpu"]}, 1])"))));
 }
 
-TEST(OperatorTable, ReductionsKeepWhatIsNotReduced) {
+TEST(OperatorTable, ReductionsWriteTheOtherDimensions) {
   const Operation sum = of("aten::sum", R"([{"float32": [[8, 64, 10], [640, 10, 1]]}, [0, -1], false, null])");
   EXPECT_EQ(sum.kind, OperationKind::reduction);
   EXPECT_EQ(sum.rows, 64);
@@ -213,7 +213,7 @@ TEST(LibraryCall, AConvolutionsPassAndGroups) {
   EXPECT_EQ(grouped.bytes_written, 128 * 2 * 9 * 2);
 }
 
-TEST(LibraryCall, WhatIsNotKnownIsSaid) {
+TEST(LibraryCall, UnknownCallsAreUnset) {
   EXPECT_FALSE(library_call("cusolver", "cusolverDnSpotrf", call_arguments(Json::parse("{}")), {}));
   EXPECT_FALSE(library_call("cudnn", "cudnnOfTheFuture", call_arguments(Json::parse("{}")), {}));
 }
@@ -248,7 +248,7 @@ TEST(StepOperations, EachPieceOfWorkFindsItsOperatorAndPlace) {
 }
 
 // Blocks of 4096 and 1000 bytes. Before the step a third block gets the second one's address; a fourth is allocated after the kernel.
-TEST(StepOperations, ACompiledKernelMovesWhatItPointsTo) {
+TEST(StepOperations, ACompiledKernelMovesTheBuffersOfItsPointers) {
   std::vector<std::string> lines = kLines;
   const auto events = std::find(lines.begin(), lines.end(), R"(["mark",2,0,0,999990,"other",""])");
   lines.insert(events, {R"(["alloc",65536,4096,0,0,900000])", R"(["alloc",131072,1000,0,0,900001])",
@@ -315,7 +315,7 @@ TEST(StepOperations, AClockThatWasSetBackIsNotTaken) {
 }
 
 // A step of 500 us, with 50 us of hooks. Another program used the core for 5 ms: while a hook ran, between hooks, or never.
-TEST(StepOperations, WhoeverInterruptsAStepTheHostIsAsFast) {
+TEST(StepOperations, OtherProgramsDoNotChangeTheHostsSpeed) {
   const auto scale = [](const std::string& hooks_us, const std::string& step_3) {
     std::vector<std::string> lines = kLines;
     const auto line = [&](std::string_view text) {

@@ -56,7 +56,7 @@ TEST(StepInputs, AccumulationCountsEachBatch) {
   EXPECT_EQ(inputs_of("ffbffbo").samples, 2 * 8) << "two forwards share a backward, as two encoders do";
 }
 
-TEST(StepInputs, WhatIsNoAccumulationCountsOnce) {
+TEST(StepInputs, StepsWithoutAccumulationCountOneBatch) {
   EXPECT_EQ(inputs_of("ffbo").samples, 8) << "a contrastive loss of two forwards";
   EXPECT_EQ(inputs_of("fbbo").samples, 8) << "two losses of one forward";
   EXPECT_EQ(inputs_of("fbfbofbo").samples, 8) << "a GAN: two optimizers";

@@ -205,9 +205,9 @@ int run_with_clock(const RunSettings& settings, bool warp, const std::string& co
   }
   kill_descendants();
   sigprocmask(SIG_SETMASK, &before, nullptr);
-  if (times.unknown_kernels() > 0)
+  if (times.unknown_questions() > 0)
     say("gpucast: {} of {} kinds of launches were not seen under an operator in the first run: they are timed by their threads\n",
-        times.unknown_kernels(), times.questions());
+        times.unknown_questions(), times.questions());
   return exit_code;
 }
 

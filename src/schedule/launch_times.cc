@@ -75,10 +75,10 @@ GpuTimeline::Work LaunchTimes::answer(std::string_view question) {
     const auto found = kernels_.find(std::string(question));
     if (found != kernels_.end()) {
       const TimeSum& sum = found->second.known.count > 0 ? found->second.known : found->second.unknown;
-      unknown_kernels_ += found->second.known.count > 0 ? 0 : 1;
+      unknown_questions_ += found->second.known.count > 0 ? 0 : 1;
       return {sum.ns / sum.count, Engine::compute, sum.weighted_demand / sum.count, 0};
     }
-    ++unknown_kernels_;
+    ++unknown_questions_;
     Work work;
     for (uint32_t& one : work.grid) one = static_cast<uint32_t>(number(&question));
     for (uint32_t& one : work.block) one = static_cast<uint32_t>(number(&question));
@@ -87,7 +87,7 @@ GpuTimeline::Work LaunchTimes::answer(std::string_view question) {
     const std::string_view library = word(&question), name = word(&question);
     const std::optional<Operation> known =
         library_call(library, name, call_arguments(Json::parse(question)), {tf32_products_, tf32_convolutions_});
-    unknown_kernels_ += known ? 0 : 1;
+    unknown_questions_ += known ? 0 : 1;
     operation = known ? *known : operation_by_threads({});
   } else if (kind == "copy" || kind == "fill") {
     Work work;

@@ -27,7 +27,7 @@ class LaunchTimes {
 
   // Questions so far, and how many of them were about kernels and calls that are not known.
   int64_t questions() const { return questions_; }
-  int64_t unknown_kernels() const { return unknown_kernels_; }
+  int64_t unknown_questions() const { return unknown_questions_; }
 
  private:
   struct TimeSum {
@@ -40,7 +40,7 @@ class LaunchTimes {
   const CardRates rates_;
   bool tf32_products_ = false, tf32_convolutions_ = false;
   std::unordered_map<std::string, SeenKernel> kernels_;
-  int64_t questions_ = 0, unknown_kernels_ = 0;
+  int64_t questions_ = 0, unknown_questions_ = 0;
 };
 
 }  // namespace gpucast

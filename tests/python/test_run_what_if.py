@@ -1,4 +1,4 @@
-"""`gpucast run --what-if NAME`: the effect is the same as of the change written into the script by hand."""
+"""`gpucast run --what-if NAME`: the effect equals a change that is written into the script by hand."""
 
 import sys
 

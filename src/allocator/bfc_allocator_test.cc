@@ -4,19 +4,19 @@
 
 #include <tuple>
 
+#include "src/base/bytes.h"
+
 namespace gpucast {
 namespace {
 
-constexpr int64_t kMiB = 1 << 20;
-constexpr int64_t kGiB = 1 << 30;
-constexpr uint64_t kBase = 0x200000000000;  // AscendingDriver's first segment
+constexpr uint64_t kBfcBase = 0x200000000000;  // AscendingDriver's first segment
 
-struct Fixture {
+struct BfcFixture {
   AscendingDriver driver;
   BfcAllocator bfc;
   std::vector<AllocatorAction> actions;
 
-  explicit Fixture(int64_t capacity_bytes, const std::string& conf = "backend:bfc")
+  explicit BfcFixture(int64_t capacity_bytes, const std::string& conf = "backend:bfc")
       : driver(capacity_bytes), bfc(*parse_bfc_conf(conf), 3, &driver) {
     bfc.record_actions(&actions);
   }
@@ -26,7 +26,7 @@ struct Fixture {
     Blocks out;
     for (const Segment& segment : bfc.segments()) {
       for (const SegmentBlock& block : segment.blocks) {
-        out.emplace_back(static_cast<int64_t>(block.address - kBase), block.size_bytes, block.state);
+        out.emplace_back(static_cast<int64_t>(block.address - kBfcBase), block.size_bytes, block.state);
       }
     }
     return out;
@@ -38,7 +38,7 @@ struct Fixture {
   }
 };
 
-constexpr BlockState kUsed = BlockState::allocated, kFree = BlockState::inactive, kPending = BlockState::pending_free;
+constexpr BlockState kBfcUsed = BlockState::allocated, kBfcFree = BlockState::inactive, kBfcPending = BlockState::pending_free;
 
 TEST(BfcConf, IsForItsBackendOnly) {
   EXPECT_FALSE(parse_bfc_conf(""));
@@ -69,7 +69,7 @@ TEST(BfcConf, NamesWhatItDoesNotKnow) {
 
 // The figures of TensorFlow's own test NoDups: requests of 1 to 1023 bytes need 654336 in all.
 TEST(BfcAllocator, RoundsTo256Bytes) {
-  Fixture f(kGiB);
+  BfcFixture f(kGiB);
   std::vector<BlockRef> blocks;
   for (int size = 1; size < 1024; ++size) blocks.push_back(f.bfc.allocate(size, 0));
   EXPECT_EQ(f.bfc.stats().allocated_bytes, 654336);
@@ -77,12 +77,12 @@ TEST(BfcAllocator, RoundsTo256Bytes) {
   for (const BlockRef block : blocks) f.bfc.free(block);
   EXPECT_EQ(f.bfc.stats().allocated_bytes, 0);
   EXPECT_EQ(f.bfc.stats().peak_allocated_bytes, 654336);
-  EXPECT_EQ(f.blocks(), (Fixture::Blocks{{0, 2 * kMiB, kFree}}));
+  EXPECT_EQ(f.blocks(), (BfcFixture::Blocks{{0, 2 * kMiB, kBfcFree}}));
 }
 
 // TensorFlow's own test ExerciseCoalescing.
 TEST(BfcAllocator, CoalescesSoThatRepetitionTakesNoMore) {
-  Fixture f(kGiB, "backend:bfc,allow_growth:False");
+  BfcFixture f(kGiB, "backend:bfc,allow_growth:False");
   const BlockRef first = f.bfc.allocate(4096, 0);
   const uint64_t first_address = f.bfc.address(first);
   f.bfc.free(first);
@@ -98,14 +98,14 @@ TEST(BfcAllocator, CoalescesSoThatRepetitionTakesNoMore) {
 
 // TensorFlow's own test TestCustomMemoryLimit.
 TEST(BfcAllocator, StaysBelowItsLimit) {
-  Fixture f(2 * kMiB);
+  BfcFixture f(2 * kMiB);
   EXPECT_NE(f.bfc.allocate(256, 0), kNoBlock);
   EXPECT_EQ(f.bfc.allocate(8 * kMiB, 0), kNoBlock);
   EXPECT_EQ(f.bfc.stats().ooms, 1);
 }
 
 TEST(BfcAllocator, DoublesItsRegions) {
-  Fixture f(kGiB);
+  BfcFixture f(kGiB);
   f.bfc.allocate(1, 0);          // 2 MiB; the next will have 4
   f.bfc.allocate(3 * kMiB, 0);   // 4; next 8
   f.bfc.allocate(20 * kMiB, 0);  // doubled until it fits: 32; the next is not doubled again
@@ -117,7 +117,7 @@ TEST(BfcAllocator, DoublesItsRegions) {
 }
 
 TEST(BfcAllocator, TakesTheRestWhenItIsLess) {
-  Fixture f(10 * kMiB);
+  BfcFixture f(10 * kMiB);
   f.bfc.allocate(2 * kMiB, 0);
   f.bfc.allocate(4 * kMiB, 0);
   f.bfc.allocate(4 * kMiB, 0);
@@ -126,7 +126,7 @@ TEST(BfcAllocator, TakesTheRestWhenItIsLess) {
 }
 
 TEST(BfcAllocator, AsksForATenthLessUntilTheDriverHasIt) {
-  Fixture f(100 * kMiB);
+  BfcFixture f(100 * kMiB);
   ASSERT_TRUE(f.driver.allocate(60 * kMiB));  // another user of the card
   ASSERT_NE(f.bfc.allocate(33 * kMiB, 0), kNoBlock);
   // 64 MiB, then 60398080, 54358272, 48922624, 44030464 (42 pages, but 40 MiB are free), and finally this:
@@ -136,7 +136,7 @@ TEST(BfcAllocator, AsksForATenthLessUntilTheDriverHasIt) {
 }
 
 TEST(BfcAllocator, GivesUpBelowTheRequest) {
-  Fixture f(100 * kMiB);
+  BfcFixture f(100 * kMiB);
   ASSERT_TRUE(f.driver.allocate(70 * kMiB));
   EXPECT_EQ(f.bfc.allocate(33 * kMiB, 0), kNoBlock);
   ASSERT_EQ(f.actions.size(), 1U);
@@ -147,7 +147,7 @@ TEST(BfcAllocator, GivesUpBelowTheRequest) {
 }
 
 TEST(BfcAllocator, SplitsWhenTheRestIsAtLeastTheRequest) {
-  Fixture f(kGiB);
+  BfcFixture f(kGiB);
   const BlockRef a = f.bfc.allocate(1536, 0);
   f.bfc.allocate(256, 0);
   f.bfc.free(a);
@@ -158,11 +158,12 @@ TEST(BfcAllocator, SplitsWhenTheRestIsAtLeastTheRequest) {
   f.bfc.free(b);
   const BlockRef c = f.bfc.allocate(768, 0);  // the rest has 768
   EXPECT_EQ(f.bfc.size_bytes(c), 768);
-  EXPECT_EQ(f.blocks(), (Fixture::Blocks{{0, 768, kUsed}, {768, 768, kFree}, {1536, 256, kUsed}, {1792, 2 * kMiB - 1792, kFree}}));
+  EXPECT_EQ(f.blocks(),
+            (BfcFixture::Blocks{{0, 768, kBfcUsed}, {768, 768, kBfcFree}, {1536, 256, kBfcUsed}, {1792, 2 * kMiB - 1792, kBfcFree}}));
 }
 
 TEST(BfcAllocator, SplitsWhatWouldWaste128MiB) {
-  Fixture f(kGiB, "backend:bfc,allow_growth:False");
+  BfcFixture f(kGiB, "backend:bfc,allow_growth:False");
   const BlockRef a = f.bfc.allocate(300 * kMiB, 0);
   f.bfc.allocate(256, 0);
   f.bfc.free(a);
@@ -173,13 +174,13 @@ TEST(BfcAllocator, SplitsWhatWouldWaste128MiB) {
 }
 
 TEST(BfcAllocator, FragmentationFractionSetsTheWaste) {
-  Fixture f(kGiB, "backend:bfc,allow_growth:False,fragmentation_fraction:0.125");  // 128 MiB of 1 GiB: the same as the default
+  BfcFixture f(kGiB, "backend:bfc,allow_growth:False,fragmentation_fraction:0.125");  // 128 MiB of 1 GiB: the same as the default
   const BlockRef a = f.bfc.allocate(300 * kMiB, 0);
   f.bfc.allocate(256, 0);
   f.bfc.free(a);
   const BlockRef b = f.bfc.allocate(173 * kMiB, 0);
   EXPECT_EQ(f.bfc.size_bytes(b), 300 * kMiB);
-  Fixture g(kGiB, "backend:bfc,allow_growth:False,fragmentation_fraction:0.0625");  // 64 MiB
+  BfcFixture g(kGiB, "backend:bfc,allow_growth:False,fragmentation_fraction:0.0625");  // 64 MiB
   const BlockRef c = g.bfc.allocate(300 * kMiB, 0);
   g.bfc.allocate(256, 0);
   g.bfc.free(c);
@@ -187,35 +188,37 @@ TEST(BfcAllocator, FragmentationFractionSetsTheWaste) {
 }
 
 TEST(BfcAllocator, TakesTheSmallestThenTheLowest) {
-  Fixture f(kGiB);
+  BfcFixture f(kGiB);
   std::vector<BlockRef> blocks;
   for (const int64_t size : {4096, 256, 2048, 256, 2048, 256, 1024, 256}) blocks.push_back(f.bfc.allocate(size, 0));
   for (const size_t i : {0, 4, 2, 6}) f.bfc.free(blocks[i]);
   const BlockRef first = f.bfc.allocate(1500, 0);  // 1536: the smallest fitting size is 2048, and the lower of the two is taken
-  EXPECT_EQ(f.bfc.address(first), kBase + 4096 + 256);
-  EXPECT_EQ(f.bfc.address(f.bfc.allocate(1500, 0)), kBase + 4096 + 256 + 2048 + 256);
-  EXPECT_EQ(f.bfc.address(f.bfc.allocate(1500, 0)), kBase);  // the 4096 are split
+  EXPECT_EQ(f.bfc.address(first), kBfcBase + 4096 + 256);
+  EXPECT_EQ(f.bfc.address(f.bfc.allocate(1500, 0)), kBfcBase + 4096 + 256 + 2048 + 256);
+  EXPECT_EQ(f.bfc.address(f.bfc.allocate(1500, 0)), kBfcBase);  // the 4096 are split
   EXPECT_EQ(f.bfc.largest_free_block_bytes(), 2 * kMiB - 4096 - 2 * 2048 - 1024 - 4 * 256);
 }
 
 TEST(BfcAllocator, MergesWithBothNeighbours) {
-  Fixture f(kGiB);
+  BfcFixture f(kGiB);
   const BlockRef a = f.bfc.allocate(256, 0);
   const BlockRef b = f.bfc.allocate(512, 0);
   const BlockRef c = f.bfc.allocate(1024, 0);
   const BlockRef d = f.bfc.allocate(256, 0);
   f.bfc.free(a);
   f.bfc.free(c);
-  EXPECT_EQ(f.blocks(),
-            (Fixture::Blocks{{0, 256, kFree}, {256, 512, kUsed}, {768, 1024, kFree}, {1792, 256, kUsed}, {2048, 2 * kMiB - 2048, kFree}}));
+  EXPECT_EQ(
+      f.blocks(),
+      (BfcFixture::Blocks{
+          {0, 256, kBfcFree}, {256, 512, kBfcUsed}, {768, 1024, kBfcFree}, {1792, 256, kBfcUsed}, {2048, 2 * kMiB - 2048, kBfcFree}}));
   f.bfc.free(b);
-  EXPECT_EQ(f.blocks(), (Fixture::Blocks{{0, 1792, kFree}, {1792, 256, kUsed}, {2048, 2 * kMiB - 2048, kFree}}));
+  EXPECT_EQ(f.blocks(), (BfcFixture::Blocks{{0, 1792, kBfcFree}, {1792, 256, kBfcUsed}, {2048, 2 * kMiB - 2048, kBfcFree}}));
   f.bfc.free(d);
-  EXPECT_EQ(f.blocks(), (Fixture::Blocks{{0, 2 * kMiB, kFree}}));
+  EXPECT_EQ(f.blocks(), (BfcFixture::Blocks{{0, 2 * kMiB, kBfcFree}}));
 }
 
 TEST(BfcAllocator, ReleasesUnusedRegionsBeforeItIsOutOfMemory) {
-  Fixture f(64 * kMiB);
+  BfcFixture f(64 * kMiB);
   const BlockRef small = f.bfc.allocate(256, 0);        // region of 2 MiB
   const BlockRef large = f.bfc.allocate(20 * kMiB, 0);  // region of 32 MiB
   f.bfc.free(large);
@@ -223,9 +226,9 @@ TEST(BfcAllocator, ReleasesUnusedRegionsBeforeItIsOutOfMemory) {
   // 30 MiB are left for regions. The unused region is returned, and then all remaining memory becomes a region.
   ASSERT_NE(f.bfc.allocate(40 * kMiB, 1), kNoBlock);
   EXPECT_EQ(f.actions, (std::vector<AllocatorAction>{
-                           {EventKind::segment_free, 0, kBase + 2 * kMiB, 32 * kMiB},
-                           {EventKind::segment_alloc, 1, kBase + 2 * kMiB, 62 * kMiB},
-                           {EventKind::alloc, 1, kBase + 2 * kMiB, 40 * kMiB},
+                           {EventKind::segment_free, 0, kBfcBase + 2 * kMiB, 32 * kMiB},
+                           {EventKind::segment_alloc, 1, kBfcBase + 2 * kMiB, 62 * kMiB},
+                           {EventKind::alloc, 1, kBfcBase + 2 * kMiB, 40 * kMiB},
                        }));
   EXPECT_EQ(f.bfc.stats().alloc_retries, 1);
   f.bfc.free(small);
@@ -233,7 +236,7 @@ TEST(BfcAllocator, ReleasesUnusedRegionsBeforeItIsOutOfMemory) {
 }
 
 TEST(BfcAllocator, KeepsRegionsWhenTheyWouldNotDo) {
-  Fixture f(64 * kMiB);
+  BfcFixture f(64 * kMiB);
   f.bfc.allocate(20 * kMiB, 0);              // region of 32 MiB
   f.bfc.free(f.bfc.allocate(20 * kMiB, 0));  // and another one
   EXPECT_EQ(f.bfc.allocate(40 * kMiB, 0), kNoBlock);
@@ -244,7 +247,8 @@ TEST(BfcAllocator, KeepsRegionsWhenTheyWouldNotDo) {
 // 512 MiB, all but the last freed, then one of 508 MiB.
 TEST(BfcAllocator, RegionsStayApartUnlessCoalesced) {
   for (const bool coalesce : {false, true}) {
-    Fixture f(512 * kMiB, coalesce ? "backend:bfc,garbage_collection:False,coalesce_regions:True" : "backend:bfc,garbage_collection:False");
+    BfcFixture f(512 * kMiB,
+                 coalesce ? "backend:bfc,garbage_collection:False,coalesce_regions:True" : "backend:bfc,garbage_collection:False");
     std::vector<BlockRef> blocks;
     for (int i = 0; i < 128; ++i) blocks.push_back(f.bfc.allocate(4 * kMiB, 0));
     ASSERT_NE(blocks.back(), kNoBlock);
@@ -257,7 +261,7 @@ TEST(BfcAllocator, RegionsStayApartUnlessCoalesced) {
 }
 
 TEST(BfcAllocator, ACoalescedRegionGoesBackInItsParts) {
-  Fixture f(64 * kMiB, "backend:bfc,coalesce_regions:True");
+  BfcFixture f(64 * kMiB, "backend:bfc,coalesce_regions:True");
   const BlockRef a = f.bfc.allocate(2 * kMiB, 0);
   f.bfc.free(f.bfc.allocate(4 * kMiB, 0));
   EXPECT_EQ(f.regions(), std::vector<int64_t>{6 * kMiB});
@@ -271,14 +275,14 @@ TEST(BfcAllocator, ACoalescedRegionGoesBackInItsParts) {
 }
 
 TEST(BfcAllocator, EmptyCacheNeedsGarbageCollection) {
-  Fixture f(64 * kMiB, "backend:bfc,garbage_collection:False");
+  BfcFixture f(64 * kMiB, "backend:bfc,garbage_collection:False");
   f.bfc.free(f.bfc.allocate(1, 0));
   f.bfc.empty_cache();
   EXPECT_EQ(f.bfc.stats().reserved_bytes, 2 * kMiB);
 }
 
 TEST(BfcAllocator, AllMemoryAtOnceWithoutGrowth) {
-  Fixture f(100 * kMiB, "backend:bfc,allow_growth:False,per_process_memory_fraction:0.5");
+  BfcFixture f(100 * kMiB, "backend:bfc,allow_growth:False,per_process_memory_fraction:0.5");
   EXPECT_TRUE(f.regions().empty());
   f.bfc.allocate(1, 0);
   EXPECT_EQ(f.regions(), std::vector<int64_t>{50 * kMiB});
@@ -289,7 +293,7 @@ TEST(BfcAllocator, AllMemoryAtOnceWithoutGrowth) {
 }
 
 TEST(BfcAllocator, AllStreamsShareOnePool) {
-  Fixture f(kGiB);
+  BfcFixture f(kGiB);
   const BlockRef a = f.bfc.allocate(512, 0);
   const uint64_t address = f.bfc.address(a);
   f.bfc.free(a);
@@ -298,21 +302,21 @@ TEST(BfcAllocator, AllStreamsShareOnePool) {
 }
 
 TEST(BfcAllocator, ABlockUsedByABusyStreamWaits) {
-  Fixture f(kGiB);
+  BfcFixture f(kGiB);
   const BlockRef a = f.bfc.allocate(256, 0);
   f.bfc.record_stream(a, 1);
   f.bfc.record_stream(a, 2);
   f.bfc.hold_stream(1);
   f.bfc.hold_stream(2);
   f.bfc.free(a);
-  EXPECT_EQ(f.blocks(), (Fixture::Blocks{{0, 256, kPending}, {256, 2 * kMiB - 256, kFree}}));
+  EXPECT_EQ(f.blocks(), (BfcFixture::Blocks{{0, 256, kBfcPending}, {256, 2 * kMiB - 256, kBfcFree}}));
   EXPECT_EQ(f.bfc.stats().allocated_bytes, 0);
   EXPECT_EQ(f.bfc.stats().active_bytes, 256);
   f.bfc.finish_stream(1);
   EXPECT_EQ(f.bfc.stats().active_bytes, 256);
   f.bfc.finish_stream(2);
   EXPECT_EQ(f.bfc.stats().active_bytes, 0);
-  EXPECT_EQ(f.blocks(), (Fixture::Blocks{{0, 2 * kMiB, kFree}}));
+  EXPECT_EQ(f.blocks(), (BfcFixture::Blocks{{0, 2 * kMiB, kBfcFree}}));
   // A stream that is not held has finished its work when free() is called.
   const BlockRef b = f.bfc.allocate(256, 0);
   f.bfc.record_stream(b, 1);
@@ -321,7 +325,7 @@ TEST(BfcAllocator, ABlockUsedByABusyStreamWaits) {
 }
 
 TEST(BfcAllocator, WaitsForBlocksBeforeItIsOutOfMemory) {
-  Fixture f(4 * kMiB, "backend:bfc,allow_growth:False");
+  BfcFixture f(4 * kMiB, "backend:bfc,allow_growth:False");
   const BlockRef a = f.bfc.allocate(1 * kMiB, 0);
   const BlockRef b = f.bfc.allocate(1 * kMiB, 0);
   const BlockRef c = f.bfc.allocate(1 * kMiB, 0);
@@ -331,10 +335,10 @@ TEST(BfcAllocator, WaitsForBlocksBeforeItIsOutOfMemory) {
   // 1 MiB is left. When the first two are complete (a, then c next to the rest), 2 MiB are free in one piece.
   EXPECT_NE(f.bfc.allocate(2 * kMiB, 0), kNoBlock);
   EXPECT_EQ(f.bfc.stats().alloc_retries, 2);
-  EXPECT_EQ(f.blocks(), (Fixture::Blocks{{0, kMiB, kFree}, {kMiB, kMiB, kPending}, {2 * kMiB, 2 * kMiB, kUsed}}));
+  EXPECT_EQ(f.blocks(), (BfcFixture::Blocks{{0, kMiB, kBfcFree}, {kMiB, kMiB, kBfcPending}, {2 * kMiB, 2 * kMiB, kBfcUsed}}));
   f.bfc.complete(ticket_a);  // it was completed already
   f.bfc.complete(ticket_b);
-  EXPECT_EQ(f.blocks(), (Fixture::Blocks{{0, 2 * kMiB, kFree}, {2 * kMiB, 2 * kMiB, kUsed}}));
+  EXPECT_EQ(f.blocks(), (BfcFixture::Blocks{{0, 2 * kMiB, kBfcFree}, {2 * kMiB, 2 * kMiB, kBfcUsed}}));
 }
 
 TEST(BfcAllocator, AHistoryFromTheMiddleBeginsWithItsBlocks) {
@@ -342,14 +346,14 @@ TEST(BfcAllocator, AHistoryFromTheMiddleBeginsWithItsBlocks) {
   segment.address = 0x7f0000000000;
   segment.size_bytes = 20 * kMiB;
   segment.stream = 1;
-  segment.blocks = {{segment.address, 2 * kMiB, 2 * kMiB - 1, kUsed},
-                    {segment.address + 2 * kMiB, 2 * kMiB, 0, kFree},
-                    {segment.address + 4 * kMiB, 16 * kMiB, 16 * kMiB, kPending}};
-  Fixture f(kGiB);
+  segment.blocks = {{segment.address, 2 * kMiB, 2 * kMiB - 1, kBfcUsed},
+                    {segment.address + 2 * kMiB, 2 * kMiB, 0, kBfcFree},
+                    {segment.address + 4 * kMiB, 16 * kMiB, 16 * kMiB, kBfcPending}};
+  BfcFixture f(kGiB);
   const std::vector<uint32_t> refs = f.bfc.restore({segment});
   ASSERT_EQ(refs.size(), 3U);
   EXPECT_EQ(refs[1], kNoBlock);
-  EXPECT_EQ(f.bfc.address(refs[0]), kBase);
+  EXPECT_EQ(f.bfc.address(refs[0]), kBfcBase);
   EXPECT_EQ(f.bfc.stats().allocated_bytes, 2 * kMiB);
   EXPECT_EQ(f.bfc.stats().active_bytes, 18 * kMiB);
   f.bfc.complete(refs[2]);

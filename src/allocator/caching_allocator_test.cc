@@ -5,24 +5,25 @@
 
 #include <tuple>
 
+#include "src/base/bytes.h"
+
 namespace gpucast {
 namespace {
 
-constexpr int64_t kKiB = 1 << 10, kMiB = 1 << 20;
-constexpr uint64_t kBase = 0x200000000000, kRange = 0x300000000000;  // AscendingDriver's first segment, first range
+constexpr uint64_t kCachingBase = 0x200000000000, kRange = 0x300000000000;  // AscendingDriver's first segment, first range
 constexpr BlockState kUsed = BlockState::allocated, kFree = BlockState::inactive, kPending = BlockState::pending_free;
 
-struct Fixture {
+struct CachingFixture {
   AscendingDriver driver;
   CachingAllocator allocator;
   std::vector<AllocatorAction> actions;
 
-  explicit Fixture(const std::string& conf = "", int64_t capacity_bytes = 1000 * kMiB, const std::string& torch = "2.6.0")
+  explicit CachingFixture(const std::string& conf = "", int64_t capacity_bytes = 1000 * kMiB, const std::string& torch = "2.6.0")
       : driver(capacity_bytes), allocator(parse_alloc_conf(conf, torch), CachingAllocator::Streams{{0, 1, 2}, {0, 3, 35}}, &driver) {
     allocator.record_actions(&actions);
   }
   BlockRef allocate(int64_t size_bytes, StreamIndex stream = 0) { return allocator.allocate(size_bytes, stream); }
-  int64_t offset(BlockRef block, uint64_t base = kBase) const { return static_cast<int64_t>(allocator.address(block) - base); }
+  int64_t offset(BlockRef block, uint64_t base = kCachingBase) const { return static_cast<int64_t>(allocator.address(block) - base); }
   const AllocatorStats& stats() const { return allocator.stats(); }
 
   // (offset from the first segment or range, size) of every block.
@@ -31,7 +32,7 @@ struct Fixture {
     Blocks out;
     for (const Segment& segment : allocator.segments()) {
       for (const SegmentBlock& block : segment.blocks) {
-        out.emplace_back(static_cast<int64_t>(block.address - (segment.expandable ? kRange : kBase)), block.size_bytes, block.state);
+        out.emplace_back(static_cast<int64_t>(block.address - (segment.expandable ? kRange : kCachingBase)), block.size_bytes, block.state);
       }
     }
     return out;
@@ -49,13 +50,13 @@ struct Fixture {
 };
 
 TEST(CachingAllocator, RoundsTo512Bytes) {
-  Fixture f;
+  CachingFixture f;
   EXPECT_EQ(f.allocator.size_bytes(f.allocate(1)), 512);
   EXPECT_EQ(f.allocator.size_bytes(f.allocate(512)), 512);
   EXPECT_EQ(f.allocator.size_bytes(f.allocate(513)), 1024);
   EXPECT_EQ(f.stats().allocated_bytes, 2048);
   EXPECT_EQ(f.stats().requested_bytes, 1 + 512 + 513);
-  EXPECT_EQ(f.blocks(), (Fixture::Blocks{{0, 512, kUsed}, {512, 512, kUsed}, {1024, 1024, kUsed}, {2048, 2 * kMiB - 2048, kFree}}));
+  EXPECT_EQ(f.blocks(), (CachingFixture::Blocks{{0, 512, kUsed}, {512, 512, kUsed}, {1024, 1024, kUsed}, {2048, 2 * kMiB - 2048, kFree}}));
 }
 
 TEST(CachingAllocator, SegmentSizesFollowTheRequest) {
@@ -64,7 +65,7 @@ TEST(CachingAllocator, SegmentSizesFollowTheRequest) {
       {10 * kMiB, 10 * kMiB}, {11 * kMiB, 12 * kMiB}, {12 * kMiB + 1, 14 * kMiB}, {100 * kMiB, 100 * kMiB},
   };
   for (const auto& [request, segment] : cases) {
-    Fixture f;
+    CachingFixture f;
     f.allocate(request);
     EXPECT_EQ(f.segments(), std::vector<int64_t>{segment}) << request;
     EXPECT_EQ(f.stats().reserved_bytes, segment);
@@ -73,16 +74,16 @@ TEST(CachingAllocator, SegmentSizesFollowTheRequest) {
 }
 
 TEST(CachingAllocator, SmallBlocksAreSplitToTheLast512Bytes) {
-  Fixture f;
+  CachingFixture f;
   const BlockRef a = f.allocate(1536);
   f.allocate(512);
   f.allocator.free(a);
   EXPECT_EQ(f.allocator.size_bytes(f.allocate(1024)), 1024);
-  EXPECT_EQ(f.blocks(), (Fixture::Blocks{{0, 1024, kUsed}, {1024, 512, kFree}, {1536, 512, kUsed}, {2048, 2 * kMiB - 2048, kFree}}));
+  EXPECT_EQ(f.blocks(), (CachingFixture::Blocks{{0, 1024, kUsed}, {1024, 512, kFree}, {1536, 512, kUsed}, {2048, 2 * kMiB - 2048, kFree}}));
 }
 
 TEST(CachingAllocator, LargeBlocksAreSplitWhenMoreThanOneMiBIsLeft) {
-  Fixture f;
+  CachingFixture f;
   EXPECT_EQ(f.allocator.size_bytes(f.allocate(11 * kMiB)), 12 * kMiB);              // 1 MiB would be left
   EXPECT_EQ(f.allocator.size_bytes(f.allocate(13 * kMiB - 512)), 13 * kMiB - 512);  // 1 MiB and 512 B
   EXPECT_EQ(f.stats().allocated_bytes, 25 * kMiB - 512);
@@ -90,7 +91,7 @@ TEST(CachingAllocator, LargeBlocksAreSplitWhenMoreThanOneMiBIsLeft) {
 }
 
 TEST(CachingAllocator, BestFitThenLowestAddress) {
-  Fixture f;
+  CachingFixture f;
   const BlockRef a = f.allocate(40 * kKiB);
   f.allocate(512);
   const BlockRef b = f.allocate(20 * kKiB);
@@ -113,36 +114,36 @@ TEST(CachingAllocator, NewReleasesPreferTheOlderSegmentAmongEquals) {
     AscendingDriver driver(1000 * kMiB);
     CachingAllocator allocator(parse_alloc_conf("", torch), CachingAllocator::Streams{{0}, {0}}, &driver);
     Segment high;
-    high.address = kBase + 64 * static_cast<uint64_t>(kMiB);
+    high.address = kCachingBase + 64 * static_cast<uint64_t>(kMiB);
     high.size_bytes = 12 * kMiB;
     high.large = true;
     high.blocks = {{high.address, 12 * kMiB, 0, kFree}};
     Segment low = high;
-    low.address = low.blocks[0].address = kBase;
+    low.address = low.blocks[0].address = kCachingBase;
     allocator.restore({low, high});
     EXPECT_EQ(allocator.address(allocator.allocate(12 * kMiB, 0)), std::string(torch) == "2.6.0" ? low.address : high.address);
   }
 }
 
 TEST(CachingAllocator, MergesWithFreeNeighbours) {
-  Fixture f;
+  CachingFixture f;
   const BlockRef a = f.allocate(512);
   const BlockRef b = f.allocate(1024);
   const BlockRef c = f.allocate(512);
   const BlockRef d = f.allocate(512);
   f.allocator.free(a);
   f.allocator.free(c);
-  EXPECT_EQ(f.blocks(),
-            (Fixture::Blocks{{0, 512, kFree}, {512, 1024, kUsed}, {1536, 512, kFree}, {2048, 512, kUsed}, {2560, 2 * kMiB - 2560, kFree}}));
+  EXPECT_EQ(f.blocks(), (CachingFixture::Blocks{
+                            {0, 512, kFree}, {512, 1024, kUsed}, {1536, 512, kFree}, {2048, 512, kUsed}, {2560, 2 * kMiB - 2560, kFree}}));
   f.allocator.free(b);
-  EXPECT_EQ(f.blocks(), (Fixture::Blocks{{0, 2048, kFree}, {2048, 512, kUsed}, {2560, 2 * kMiB - 2560, kFree}}));
+  EXPECT_EQ(f.blocks(), (CachingFixture::Blocks{{0, 2048, kFree}, {2048, 512, kUsed}, {2560, 2 * kMiB - 2560, kFree}}));
   f.allocator.free(d);
-  EXPECT_EQ(f.blocks(), (Fixture::Blocks{{0, 2 * kMiB, kFree}}));
+  EXPECT_EQ(f.blocks(), (CachingFixture::Blocks{{0, 2 * kMiB, kFree}}));
   EXPECT_EQ(f.allocator.largest_free_block_bytes(), 2 * kMiB);
 }
 
 TEST(CachingAllocator, StreamsAndSizeClassesDoNotShare) {
-  Fixture f;
+  CachingFixture f;
   f.allocator.free(f.allocate(512, 0));
   f.allocate(512, 1);
   EXPECT_EQ(f.segments(), (std::vector<int64_t>{2 * kMiB, 2 * kMiB}));
@@ -153,22 +154,22 @@ TEST(CachingAllocator, StreamsAndSizeClassesDoNotShare) {
 }
 
 TEST(CachingAllocator, EventsOfALife) {
-  Fixture f;
+  CachingFixture f;
   const BlockRef a = f.allocate(700, 1);
   f.allocator.free(a);
   f.allocator.empty_cache();
-  EXPECT_EQ(f.actions, (std::vector<AllocatorAction>{{EventKind::segment_alloc, 1, kBase, 2 * kMiB},
-                                                     {EventKind::alloc, 1, kBase, 700},
-                                                     {EventKind::free_requested, 1, kBase, 700},
-                                                     {EventKind::free_completed, 1, kBase, 700},
-                                                     {EventKind::segment_free, 1, kBase, 2 * kMiB}}));
+  EXPECT_EQ(f.actions, (std::vector<AllocatorAction>{{EventKind::segment_alloc, 1, kCachingBase, 2 * kMiB},
+                                                     {EventKind::alloc, 1, kCachingBase, 700},
+                                                     {EventKind::free_requested, 1, kCachingBase, 700},
+                                                     {EventKind::free_completed, 1, kCachingBase, 700},
+                                                     {EventKind::segment_free, 1, kCachingBase, 2 * kMiB}}));
   EXPECT_EQ(f.stats().reserved_bytes, 0);
   EXPECT_EQ(f.stats().peak_reserved_bytes, 2 * kMiB);
   EXPECT_EQ(f.driver.free_bytes(), 1000 * kMiB);
 }
 
 TEST(CachingAllocator, RoundsUpToDivisionsOfPowersOfTwo) {
-  Fixture f("roundup_power2_divisions:4");
+  CachingFixture f("roundup_power2_divisions:4");
   EXPECT_EQ(f.allocator.size_bytes(f.allocate(1000)), 1024);                // not above 4 * 512 B: 512 B steps
   EXPECT_EQ(f.allocator.size_bytes(f.allocate(2049)), 2560);                // 2048, 2560, 3072, ...
   EXPECT_EQ(f.allocator.size_bytes(f.allocate(1200 * kKiB)), 1280 * kKiB);  // 1 MiB, 1.25, ...
@@ -178,7 +179,7 @@ TEST(CachingAllocator, RoundsUpToDivisionsOfPowersOfTwo) {
 // ---- out of memory --------------------------------------------------------------------------------------------------------
 
 TEST(CachingAllocator, GivesBackWhatIsCachedBeforeItIsOutOfMemory) {
-  Fixture f("", 40 * kMiB);
+  CachingFixture f("", 40 * kMiB);
   const BlockRef a = f.allocate(24 * kMiB);
   f.allocator.free(a);
   f.actions.clear();
@@ -189,7 +190,7 @@ TEST(CachingAllocator, GivesBackWhatIsCachedBeforeItIsOutOfMemory) {
 }
 
 TEST(CachingAllocator, SaysWhatWasFree) {
-  Fixture f("", 64 * kMiB);
+  CachingFixture f("", 64 * kMiB);
   f.allocate(30 * kMiB);
   f.allocate(512);
   f.actions.clear();
@@ -208,7 +209,7 @@ TEST(CachingAllocator, SaysWhatWasFree) {
 }
 
 TEST(CachingAllocator, AFractionLimitsWhatIsReserved) {
-  Fixture f("", 100 * kMiB);
+  CachingFixture f("", 100 * kMiB);
   f.allocator.set_memory_fraction(0.5);
   EXPECT_NE(f.allocate(50 * kMiB), kNoBlock);
   EXPECT_EQ(f.allocate(512), kNoBlock);
@@ -221,7 +222,7 @@ TEST(CachingAllocator, AFractionLimitsWhatIsReserved) {
 // ---- settings -------------------------------------------------------------------------------------------------------------
 
 TEST(CachingAllocator, BlocksAboveMaxSplitSizeStayWhole) {
-  Fixture f("max_split_size_mb:30");
+  CachingFixture f("max_split_size_mb:30");
   const BlockRef big = f.allocate(60 * kMiB);
   f.allocator.free(big);
   // Below the limit: no block above it is split.
@@ -234,7 +235,7 @@ TEST(CachingAllocator, BlocksAboveMaxSplitSizeStayWhole) {
 }
 
 TEST(CachingAllocator, AnOversizeBlockGoesBackFirst) {
-  Fixture f("max_split_size_mb:30", 200 * kMiB);
+  CachingFixture f("max_split_size_mb:30", 200 * kMiB);
   const BlockRef a = f.allocate(60 * kMiB);
   const BlockRef b = f.allocate(100 * kMiB);
   const BlockRef c = f.allocate(20 * kMiB);
@@ -249,7 +250,7 @@ TEST(CachingAllocator, AnOversizeBlockGoesBackFirst) {
 }
 
 TEST(CachingAllocator, SeveralOversizeBlocksGoBackWhenNoneIsEnough) {
-  Fixture f("max_split_size_mb:30", 200 * kMiB);
+  CachingFixture f("max_split_size_mb:30", 200 * kMiB);
   std::vector<BlockRef> blocks;
   for (const int64_t size : {40, 60, 50, 20}) blocks.push_back(f.allocate(size * kMiB));
   for (const BlockRef block : blocks) f.allocator.free(block);
@@ -263,7 +264,7 @@ TEST(CachingAllocator, SeveralOversizeBlocksGoBackWhenNoneIsEnough) {
 
 TEST(CachingAllocator, GarbageCollectionNeedsAFraction) {
   for (const bool with_fraction : {false, true}) {
-    Fixture f("garbage_collection_threshold:0.5", 100 * kMiB);
+    CachingFixture f("garbage_collection_threshold:0.5", 100 * kMiB);
     if (with_fraction) f.allocator.set_memory_fraction(0.99);
     f.allocator.free(f.allocate(20 * kMiB));
     f.allocator.free(f.allocate(30 * kMiB));  // idle for a shorter time
@@ -279,7 +280,7 @@ TEST(CachingAllocator, GarbageCollectionNeedsAFraction) {
 }
 
 TEST(CachingAllocator, GarbageCollectionTakesTheOldFirst) {
-  Fixture f("garbage_collection_threshold:0.5", 100 * kMiB);
+  CachingFixture f("garbage_collection_threshold:0.5", 100 * kMiB);
   f.allocator.set_memory_fraction(0.99);
   const BlockRef a = f.allocate(20 * kMiB);
   const BlockRef b = f.allocate(24 * kMiB);
@@ -298,11 +299,11 @@ TEST(CachingAllocator, GarbageCollectionTakesTheOldFirst) {
 // ---- expandable segments --------------------------------------------------------------------------------------------------
 
 TEST(CachingAllocator, ExpandableSegmentsGrowInPages) {
-  Fixture f("expandable_segments:True");
+  CachingFixture f("expandable_segments:True");
   f.allocate(25 * kMiB);
-  EXPECT_EQ(f.blocks(), (Fixture::Blocks{{0, 25 * kMiB, kUsed}, {25 * kMiB, 15 * kMiB, kFree}}));
+  EXPECT_EQ(f.blocks(), (CachingFixture::Blocks{{0, 25 * kMiB, kUsed}, {25 * kMiB, 15 * kMiB, kFree}}));
   f.allocate(18 * kMiB);  // 15 are there, and 3 more need another page
-  EXPECT_EQ(f.blocks(), (Fixture::Blocks{{0, 25 * kMiB, kUsed}, {25 * kMiB, 18 * kMiB, kUsed}, {43 * kMiB, 17 * kMiB, kFree}}));
+  EXPECT_EQ(f.blocks(), (CachingFixture::Blocks{{0, 25 * kMiB, kUsed}, {25 * kMiB, 18 * kMiB, kUsed}, {43 * kMiB, 17 * kMiB, kFree}}));
   EXPECT_EQ(f.actions, (std::vector<AllocatorAction>{{EventKind::segment_map, 0, kRange, 40 * kMiB},
                                                      {EventKind::alloc, 0, kRange, 25 * kMiB},
                                                      {EventKind::segment_map, 0, kRange + 40 * static_cast<uint64_t>(kMiB), 20 * kMiB},
@@ -312,7 +313,7 @@ TEST(CachingAllocator, ExpandableSegmentsGrowInPages) {
 }
 
 TEST(CachingAllocator, ExpandableSegmentsGiveBackWholePages) {
-  Fixture f("expandable_segments:True");
+  CachingFixture f("expandable_segments:True");
   f.allocate(5 * kMiB);
   const BlockRef middle = f.allocate(50 * kMiB);
   f.allocate(5 * kMiB);
@@ -321,9 +322,9 @@ TEST(CachingAllocator, ExpandableSegmentsGiveBackWholePages) {
   f.allocator.empty_cache();
   // The free block from 5 to 55 MiB contains the pages from 20 to 40.
   EXPECT_EQ(f.actions, (std::vector<AllocatorAction>{{EventKind::segment_unmap, 0, kRange + 20 * static_cast<uint64_t>(kMiB), 20 * kMiB}}));
-  EXPECT_EQ(
-      f.blocks(),
-      (Fixture::Blocks{{0, 5 * kMiB, kUsed}, {5 * kMiB, 15 * kMiB, kFree}, {40 * kMiB, 15 * kMiB, kFree}, {55 * kMiB, 5 * kMiB, kUsed}}));
+  EXPECT_EQ(f.blocks(),
+            (CachingFixture::Blocks{
+                {0, 5 * kMiB, kUsed}, {5 * kMiB, 15 * kMiB, kFree}, {40 * kMiB, 15 * kMiB, kFree}, {55 * kMiB, 5 * kMiB, kUsed}}));
   // The hole is mapped again for a request that fits on neither side: from 5 on.
   f.actions.clear();
   EXPECT_EQ(f.offset(f.allocate(30 * kMiB), kRange), 5 * kMiB);
@@ -331,7 +332,7 @@ TEST(CachingAllocator, ExpandableSegmentsGiveBackWholePages) {
 }
 
 TEST(CachingAllocator, ExpandableSmallSegmentsHavePagesOfTwoMiB) {
-  Fixture f("expandable_segments:True");
+  CachingFixture f("expandable_segments:True");
   const BlockRef a = f.allocate(kMiB);
   const BlockRef b = f.allocate(kMiB);
   const BlockRef c = f.allocate(512);
@@ -347,13 +348,13 @@ TEST(CachingAllocator, ExpandableSmallSegmentsHavePagesOfTwoMiB) {
 }
 
 TEST(CachingAllocator, ExpandableBlocksAreSplitToTheLast512Bytes) {
-  Fixture f("expandable_segments:True");
+  CachingFixture f("expandable_segments:True");
   f.allocate(20 * kMiB - 512);
-  EXPECT_EQ(f.blocks(), (Fixture::Blocks{{0, 20 * kMiB - 512, kUsed}, {20 * kMiB - 512, 512, kFree}}));
+  EXPECT_EQ(f.blocks(), (CachingFixture::Blocks{{0, 20 * kMiB - 512, kUsed}, {20 * kMiB - 512, 512, kFree}}));
 }
 
 TEST(CachingAllocator, ExpandableSegmentsAreOutOfMemoryWithNothingMappedInVain) {
-  Fixture f("expandable_segments:True", 64 * kMiB);
+  CachingFixture f("expandable_segments:True", 64 * kMiB);
   f.allocate(41 * kMiB);  // 60 MiB mapped
   EXPECT_EQ(f.allocate(30 * kMiB), kNoBlock);
   EXPECT_EQ(f.allocator.out_of_memory().requested_bytes, 30 * kMiB);
@@ -364,7 +365,7 @@ TEST(CachingAllocator, ExpandableSegmentsAreOutOfMemoryWithNothingMappedInVain) 
 // ---- streams --------------------------------------------------------------------------------------------------------------
 
 TEST(CachingAllocator, ABlockUsedElsewhereWaitsForTheNextAllocation) {
-  Fixture f;
+  CachingFixture f;
   const BlockRef a = f.allocate(512);
   f.allocator.record_stream(a, 1);
   f.allocator.free(a);  // stream 1 is not held: its event is done, but the allocator has not checked it yet
@@ -376,7 +377,7 @@ TEST(CachingAllocator, ABlockUsedElsewhereWaitsForTheNextAllocation) {
 }
 
 TEST(CachingAllocator, AHeldStreamKeepsBlocks) {
-  Fixture f;
+  CachingFixture f;
   const BlockRef a = f.allocate(512);
   f.allocator.record_stream(a, 1);
   f.allocator.record_stream(a, 2);
@@ -392,7 +393,7 @@ TEST(CachingAllocator, AHeldStreamKeepsBlocks) {
 }
 
 TEST(CachingAllocator, ReclaimingWaitsForTheDevice) {
-  Fixture f("", 40 * kMiB);
+  CachingFixture f("", 40 * kMiB);
   const BlockRef a = f.allocate(24 * kMiB);
   f.allocator.record_stream(a, 1);
   f.allocator.hold_stream(1);
@@ -404,7 +405,7 @@ TEST(CachingAllocator, ReclaimingWaitsForTheDevice) {
 }
 
 TEST(CachingAllocator, FreeLaterCompletesWhenToldOrWhenReclaiming) {
-  Fixture f("", 40 * kMiB);
+  CachingFixture f("", 40 * kMiB);
   const BlockRef a = f.allocate(512);
   const uint32_t ticket_a = f.allocator.free_later(a);
   EXPECT_EQ(f.offset(f.allocate(512)), 512);
@@ -421,7 +422,7 @@ TEST(CachingAllocator, FreeLaterCompletesWhenToldOrWhenReclaiming) {
 // ---- private pools --------------------------------------------------------------------------------------------------------
 
 TEST(CachingAllocator, PrivatePoolsAreApart) {
-  Fixture f;
+  CachingFixture f;
   f.allocator.free(f.allocate(512));
   f.allocator.begin_pool(7, std::nullopt);
   const BlockRef a = f.allocate(512);
@@ -438,7 +439,7 @@ TEST(CachingAllocator, PrivatePoolsAreApart) {
 }
 
 TEST(CachingAllocator, APoolOfOneStream) {
-  Fixture f;
+  CachingFixture f;
   f.allocator.begin_pool(1, StreamIndex{2});
   f.allocate(512, 0);
   f.allocate(512, 2);
@@ -447,7 +448,7 @@ TEST(CachingAllocator, APoolOfOneStream) {
 }
 
 TEST(CachingAllocator, NothingIsReclaimedWhileAPoolIsBegun) {
-  Fixture f("", 40 * kMiB);
+  CachingFixture f("", 40 * kMiB);
   f.allocator.free(f.allocate(24 * kMiB));
   f.allocator.begin_pool(1, std::nullopt);
   EXPECT_EQ(f.allocate(30 * kMiB), kNoBlock);
@@ -457,7 +458,7 @@ TEST(CachingAllocator, NothingIsReclaimedWhileAPoolIsBegun) {
 }
 
 TEST(CachingAllocator, OutOfMemoryCountsPrivatePools) {
-  Fixture f("", 40 * kMiB);
+  CachingFixture f("", 40 * kMiB);
   f.allocator.begin_pool(1, std::nullopt);
   const BlockRef a = f.allocate(12 * kMiB);
   f.allocate(512);
@@ -474,17 +475,17 @@ TEST(CachingAllocator, OutOfMemoryCountsPrivatePools) {
 
 TEST(CachingAllocator, RestoresSegments) {
   Segment small;
-  small.address = kBase + 6 * static_cast<uint64_t>(kMiB);
+  small.address = kCachingBase + 6 * static_cast<uint64_t>(kMiB);
   small.size_bytes = 2 * kMiB;
   small.stream = 1;
   small.blocks = {
       {small.address, 512, 100, kUsed}, {small.address + 512, 1024, 1024, kPending}, {small.address + 1536, 2 * kMiB - 1536, 0, kFree}};
   Segment large;
-  large.address = kBase + 10 * static_cast<uint64_t>(kMiB);
+  large.address = kCachingBase + 10 * static_cast<uint64_t>(kMiB);
   large.size_bytes = 20 * kMiB;
   large.large = true;
   large.blocks = {{large.address, 20 * kMiB, 0, kFree}};
-  Fixture f("", 100 * kMiB);
+  CachingFixture f("", 100 * kMiB);
   const std::vector<uint32_t> refs = f.allocator.restore({small, large});
   EXPECT_EQ(f.stats().reserved_bytes, 22 * kMiB);
   EXPECT_EQ(f.stats().segments, 2);
@@ -513,9 +514,9 @@ TEST(CachingAllocator, RestoresExpandableSegments) {
   Segment second = first;
   second.address = kRange + 40 * static_cast<uint64_t>(kMiB);
   second.blocks = {{second.address, 20 * kMiB, 20 * kMiB, kUsed}};
-  Fixture f("expandable_segments:True");
+  CachingFixture f("expandable_segments:True");
   f.allocator.restore({first, second});
-  EXPECT_EQ(f.blocks(), (Fixture::Blocks{{0, 15 * kMiB, kUsed}, {15 * kMiB, 5 * kMiB, kFree}, {40 * kMiB, 20 * kMiB, kUsed}}));
+  EXPECT_EQ(f.blocks(), (CachingFixture::Blocks{{0, 15 * kMiB, kUsed}, {15 * kMiB, 5 * kMiB, kFree}, {40 * kMiB, 20 * kMiB, kUsed}}));
   EXPECT_EQ(f.stats().reserved_bytes, 40 * kMiB);
   // 5 and the hole hold 22 MiB; one page is mapped.
   EXPECT_EQ(f.offset(f.allocate(22 * kMiB), kRange), 15 * kMiB);

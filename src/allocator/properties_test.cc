@@ -8,11 +8,11 @@
 
 #include "src/allocator/bfc_allocator.h"
 #include "src/allocator/caching_allocator.h"
+#include "src/base/bytes.h"
 
 namespace gpucast {
 namespace {
 
-constexpr int64_t kMiB = 1 << 20;
 constexpr StreamIndex kStreams = 3;
 
 std::unique_ptr<Allocator> make_allocator(const std::string& conf, Driver* driver, const std::string& torch = "2.14.1") {

@@ -19,10 +19,10 @@ std::vector<uint64_t> pool_hashes(uint64_t count) {
   return hashes;
 }
 
-using Order = std::vector<int>;
+using FrameOrder = std::vector<int>;
 
-Order order(StreamTable* table) {
-  Order out;
+FrameOrder order(StreamTable* table) {
+  FrameOrder out;
   table->visit([&](uint32_t stream) {
     out.push_back(static_cast<int>(stream));
     return false;
@@ -30,7 +30,7 @@ Order order(StreamTable* table) {
   return out;
 }
 
-Order order_of_pool_streams(uint32_t count) {
+FrameOrder order_of_pool_streams(uint32_t count) {
   const std::vector<uint64_t> hashes = pool_hashes(count);
   StreamTable table(&hashes);
   for (uint32_t i = 0; i < count; ++i) table.insert(i);
@@ -38,30 +38,30 @@ Order order_of_pool_streams(uint32_t count) {
 }
 
 TEST(StreamTable, VisitsAsPyTorchDoes) {
-  EXPECT_EQ(order_of_pool_streams(0), (Order{}));
-  EXPECT_EQ(order_of_pool_streams(1), (Order{0}));
-  EXPECT_EQ(order_of_pool_streams(2), (Order{0, 1}));
-  EXPECT_EQ(order_of_pool_streams(3), (Order{0, 2, 1}));
-  EXPECT_EQ(order_of_pool_streams(5), (Order{0, 4, 3, 2, 1}));
-  EXPECT_EQ(order_of_pool_streams(9), (Order{5, 0, 4, 8, 3, 7, 2, 6, 1}));
-  EXPECT_EQ(order_of_pool_streams(17), (Order{5, 14, 0, 9, 13, 4, 8, 12, 3, 16, 7, 2, 11, 6, 15, 1, 10}));
-  EXPECT_EQ(order_of_pool_streams(33), (Order{32, 14, 23, 5,  0, 27, 18, 9,  31, 22, 13, 4, 26, 17, 8, 30, 12,
-                                              21, 3,  16, 25, 7, 29, 20, 11, 2,  24, 15, 6, 28, 19, 1, 10}));
+  EXPECT_EQ(order_of_pool_streams(0), (FrameOrder{}));
+  EXPECT_EQ(order_of_pool_streams(1), (FrameOrder{0}));
+  EXPECT_EQ(order_of_pool_streams(2), (FrameOrder{0, 1}));
+  EXPECT_EQ(order_of_pool_streams(3), (FrameOrder{0, 2, 1}));
+  EXPECT_EQ(order_of_pool_streams(5), (FrameOrder{0, 4, 3, 2, 1}));
+  EXPECT_EQ(order_of_pool_streams(9), (FrameOrder{5, 0, 4, 8, 3, 7, 2, 6, 1}));
+  EXPECT_EQ(order_of_pool_streams(17), (FrameOrder{5, 14, 0, 9, 13, 4, 8, 12, 3, 16, 7, 2, 11, 6, 15, 1, 10}));
+  EXPECT_EQ(order_of_pool_streams(33), (FrameOrder{32, 14, 23, 5,  0, 27, 18, 9,  31, 22, 13, 4, 26, 17, 8, 30, 12,
+                                                   21, 3,  16, 25, 7, 29, 20, 11, 2,  24, 15, 6, 28, 19, 1, 10}));
 }
 
 TEST(StreamTable, RemovesWhileItVisits) {
   const std::vector<uint64_t> hashes = pool_hashes(17);
   StreamTable table(&hashes);
   for (uint32_t i = 0; i < 17; ++i) table.insert(i);
-  Order visited;
+  FrameOrder visited;
   table.visit([&](uint32_t stream) {
     visited.push_back(stream);
     return stream % 2 == 0;
   });
   EXPECT_EQ(visited, order_of_pool_streams(17));
-  EXPECT_EQ(order(&table), (Order{5, 9, 13, 3, 7, 11, 15, 1}));
+  EXPECT_EQ(order(&table), (FrameOrder{5, 9, 13, 3, 7, 11, 15, 1}));
   for (uint32_t i = 0; i < 17; i += 4) table.insert(i);
-  EXPECT_EQ(order(&table), (Order{5, 0, 9, 13, 4, 8, 12, 3, 16, 7, 11, 15, 1}));
+  EXPECT_EQ(order(&table), (FrameOrder{5, 0, 9, 13, 4, 8, 12, 3, 16, 7, 11, 15, 1}));
 }
 
 TEST(StreamTable, InsertingTwiceChangesNothing) {
@@ -70,21 +70,21 @@ TEST(StreamTable, InsertingTwiceChangesNothing) {
   for (int round = 0; round < 3; ++round) {
     for (uint32_t i = 0; i < 9; ++i) table.insert(i);
   }
-  EXPECT_EQ(order(&table), (Order{5, 0, 4, 8, 3, 7, 2, 6, 1}));
+  EXPECT_EQ(order(&table), (FrameOrder{5, 0, 4, 8, 3, 7, 2, 6, 1}));
 }
 
 TEST(StreamTable, OrderDependsOnTheHistoryToo) {
   const std::vector<uint64_t> hashes = pool_hashes(12);
   StreamTable table(&hashes);
   for (uint32_t i = 12; i-- > 0;) table.insert(i);
-  EXPECT_EQ(order(&table), (Order{5, 0, 9, 4, 8, 3, 7, 11, 2, 6, 10, 1}));
+  EXPECT_EQ(order(&table), (FrameOrder{5, 0, 9, 4, 8, 3, 7, 11, 2, 6, 10, 1}));
 }
 
 TEST(StreamTable, EqualHashes) {
   const std::vector<uint64_t> hashes(7, 42);
   StreamTable table(&hashes);
   for (uint32_t i = 0; i < 7; ++i) table.insert(i);
-  EXPECT_EQ(order(&table), (Order{0, 1, 2, 3, 4, 5, 6}));
+  EXPECT_EQ(order(&table), (FrameOrder{0, 1, 2, 3, 4, 5, 6}));
 }
 
 TEST(StreamTable, StreamsThatAreNotPyTorchs) {
@@ -92,7 +92,7 @@ TEST(StreamTable, StreamsThatAreNotPyTorchs) {
   for (uint64_t i = 0; i < 12; ++i) hashes.push_back(kCuda | (0x55d5c0000000 + 0x5a0 * i));
   StreamTable table(&hashes);
   for (uint32_t i = 0; i < 12; ++i) table.insert(i);
-  EXPECT_EQ(order(&table), (Order{11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0}));
+  EXPECT_EQ(order(&table), (FrameOrder{11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0}));
 }
 
 TEST(StreamTable, ClearKeepsItsSizeAndResetDoesNot) {
@@ -105,7 +105,7 @@ TEST(StreamTable, ClearKeepsItsSizeAndResetDoesNot) {
   EXPECT_EQ(order(&table), order_of_pool_streams(5));
   table.clear();
   EXPECT_TRUE(table.empty());
-  EXPECT_EQ(order(&table), Order{});
+  EXPECT_EQ(order(&table), FrameOrder{});
 }
 
 // 20,000 random steps. The digest of all visited streams is compared with the digest of PyTorch's own table.
@@ -147,7 +147,7 @@ TEST(StreamTable, LongRandomHistories) {
         table.clear();
       }
     }
-    const Order left = order(&table);
+    const FrameOrder left = order(&table);
     for (const int stream : left) note(static_cast<uint64_t>(stream));
     EXPECT_EQ(digest, kDigests[kind]) << "kind " << kind;
     EXPECT_EQ(left.size(), kLeft[kind]) << "kind " << kind;

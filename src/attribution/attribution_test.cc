@@ -84,17 +84,17 @@ TEST(Attribution, CategoriesAtThePeakByHand) {
   const Program p = training_step();
   const Result r = attribute_program(p);
   // Peak: after "grad" in backward. weight 4, running_mean 512 B, batch 3, cublas 8, hidden 6, loss 512 B, grad_of_hidden 6, grad 4.
-  EXPECT_EQ(r.lifetimes.peak_allocated.bytes, 31 * kMib + 1024);
+  EXPECT_EQ(r.lifetimes.peak_allocated.bytes, 31 * kMiB + 1024);
   const CategoryBytes bytes = categories_after(r.lifetimes, r.attribution, r.lifetimes.peak_allocated.event);
   const auto of = [&](Category category) { return bytes[static_cast<size_t>(category)]; };
-  EXPECT_EQ(of(Category::parameters), 4 * kMib);
+  EXPECT_EQ(of(Category::parameters), 4 * kMiB);
   EXPECT_EQ(of(Category::buffers), 512);
-  EXPECT_EQ(of(Category::inputs), 3 * kMib);
-  EXPECT_EQ(of(Category::workspaces), 8 * kMib);
-  EXPECT_EQ(of(Category::activations), 6 * kMib + 512);
-  EXPECT_EQ(of(Category::intermediate_gradients), 6 * kMib);
+  EXPECT_EQ(of(Category::inputs), 3 * kMiB);
+  EXPECT_EQ(of(Category::workspaces), 8 * kMiB);
+  EXPECT_EQ(of(Category::activations), 6 * kMiB + 512);
+  EXPECT_EQ(of(Category::intermediate_gradients), 6 * kMiB);
   EXPECT_EQ(of(Category::temporaries), 0);
-  EXPECT_EQ(of(Category::gradients), 4 * kMib);
+  EXPECT_EQ(of(Category::gradients), 4 * kMiB);
   EXPECT_EQ(of(Category::optimizer_state), 0);
   EXPECT_EQ(of(Category::unattributed), 0);
 }
@@ -102,7 +102,7 @@ TEST(Attribution, CategoriesAtThePeakByHand) {
 TEST(Attribution, ATensorMarkHoldsForItsBlockOnlyNotForTheAddress) {
   Program p;
   p.begin(MarkedPhase::backward);
-  p.alloc("grad", 4 * kMib);
+  p.alloc("grad", 4 * kMiB);
   p.end(MarkedPhase::backward);
   p.tensor(TensorKind::gradient, "grad");
   p.free("grad");
@@ -116,8 +116,8 @@ TEST(Attribution, ATensorMarkHoldsForItsBlockOnlyNotForTheAddress) {
 
 TEST(Attribution, TensorsInsideAFlatBufferNameIt) {
   Program p;
-  p.alloc("flat", 4 * kMib);
-  p.tensor(TensorKind::parameter, "flat", -1, 3 * kMib);
+  p.alloc("flat", 4 * kMiB);
+  p.tensor(TensorKind::parameter, "flat", -1, 3 * kMiB);
   const Result r = attribute_program(p);
   EXPECT_EQ(block(r, p, "flat").category, Category::parameters);
 }
@@ -125,7 +125,7 @@ TEST(Attribution, TensorsInsideAFlatBufferNameIt) {
 TEST(Attribution, WorkspacesAreFoundByTheirWindow) {
   Program p;
   p.begin(MarkedPhase::forward);
-  p.alloc("scratch", 4 * kMib);
+  p.alloc("scratch", 4 * kMiB);
   p.workspace("scratch");
   p.free("scratch");
   p.end(MarkedPhase::forward);
@@ -141,8 +141,8 @@ TEST(Attribution, WorkspacesAreFoundByTheirWindow) {
 TEST(Attribution, ALibraryMayUseAPartOfAWorkspace) {
   Program p;
   p.begin(MarkedPhase::forward);
-  p.alloc("shared", 8 * kMib);
-  p.workspace("shared", kMib);
+  p.alloc("shared", 8 * kMiB);
+  p.workspace("shared", kMiB);
   p.end(MarkedPhase::forward);
   p.begin(MarkedPhase::backward);
   p.end(MarkedPhase::backward);
@@ -153,7 +153,7 @@ TEST(Attribution, ALibraryMayUseAPartOfAWorkspace) {
 TEST(Attribution, CopiesInForwardAreNotInputs) {
   Program p;
   p.begin(MarkedPhase::forward);
-  p.alloc("mask", 4 * kMib);
+  p.alloc("mask", 4 * kMiB);
   p.copy_to("mask");
   p.end(MarkedPhase::forward);
   p.begin(MarkedPhase::backward);
@@ -165,12 +165,12 @@ TEST(Attribution, CopiesInForwardAreNotInputs) {
 TEST(Attribution, RecomputedActivationsBelongToBackward) {
   Program p;
   p.begin(MarkedPhase::forward);
-  p.alloc("checkpoint", 2 * kMib);
+  p.alloc("checkpoint", 2 * kMiB);
   p.end(MarkedPhase::forward);
   p.begin(MarkedPhase::backward);
   p.begin(MarkedPhase::forward);
-  p.alloc("again", 4 * kMib);
-  p.alloc("short", 4 * kMib);
+  p.alloc("again", 4 * kMiB);
+  p.alloc("short", 4 * kMiB);
   p.free("short");
   p.end(MarkedPhase::forward);
   p.free("again");
@@ -186,11 +186,11 @@ TEST(Attribution, RecomputedActivationsBelongToBackward) {
 TEST(Attribution, WithoutBackwardWhatForwardLeavesIsActivations) {
   Program p;
   p.begin(MarkedPhase::forward);
-  p.alloc("short", 2 * kMib);
+  p.alloc("short", 2 * kMiB);
   p.free("short");
-  p.alloc("output", 2 * kMib);
+  p.alloc("output", 2 * kMiB);
   p.end(MarkedPhase::forward);
-  p.alloc("after", 2 * kMib);
+  p.alloc("after", 2 * kMiB);
   const Result r = attribute_program(p);
   EXPECT_EQ(block(r, p, "short").category, Category::temporaries);
   EXPECT_EQ(block(r, p, "output").category, Category::activations);
@@ -201,10 +201,10 @@ TEST(Attribution, ARunThatDiedBeforeBackwardHadActivationsToo) {
   Program p;
   p.trace.end.reason = "exception";
   p.begin(MarkedPhase::forward);
-  p.alloc("hidden", 2 * kMib);
+  p.alloc("hidden", 2 * kMiB);
   p.end(MarkedPhase::forward);
-  p.alloc("loss", kMib);
-  p.trace.events.push_back({EventKind::oom, StackId(), 0, 5 * kMib, 0, 0});
+  p.alloc("loss", kMiB);
+  p.trace.events.push_back({EventKind::oom, StackId(), 0, 5 * kMiB, 0, 0});
   p.free("loss");  // the stack is unwound
   p.mark(MarkKind::exception);
   const Result r = attribute_program(p);
@@ -217,9 +217,9 @@ TEST(Attribution, AnExceptionClosesWhatIsOpen) {
   Program p;
   p.begin(MarkedPhase::forward);
   p.mark(MarkKind::module_begin, MarkedPhase::unknown, 2);
-  p.alloc("a", kMib);
+  p.alloc("a", kMiB);
   p.mark(MarkKind::exception);
-  p.alloc("b", kMib);
+  p.alloc("b", kMiB);
   const Result r = attribute_program(p);
   EXPECT_EQ(block(r, p, "a").phase, Phase::forward);
   EXPECT_EQ(block(r, p, "b").phase, Phase::other);
@@ -229,14 +229,14 @@ TEST(Attribution, AnExceptionClosesWhatIsOpen) {
 TEST(Attribution, WhatANodeHandsToAnotherIsAnIntermediateGradient) {
   Program p;
   p.begin(MarkedPhase::backward);
-  p.alloc("root", kMib);  // the gradient of the loss
+  p.alloc("root", kMiB);  // the gradient of the loss
   p.node("MulBackward0", 2);
-  p.alloc("scratch", kMib);
-  p.alloc("out", kMib);
+  p.alloc("scratch", kMiB);
+  p.alloc("out", kMiB);
   p.free("scratch");
   p.node("AddmmBackward0", 3);
   p.free("root");
-  p.alloc("last", kMib);
+  p.alloc("last", kMiB);
   p.end(MarkedPhase::backward);
   p.free("out");
   const Result r = attribute_program(p);
@@ -252,7 +252,7 @@ TEST(Attribution, WhatANodeHandsToAnotherIsAnIntermediateGradient) {
 
 TEST(Attribution, CopiesOfParametersAreNoParameters) {
   Program p;
-  p.alloc("average", 4 * kMib);
+  p.alloc("average", 4 * kMiB);
   p.begin(MarkedPhase::evaluation);
   p.tensor(TensorKind::parameter, "average");  // it is evaluated
   p.end(MarkedPhase::evaluation);
@@ -268,11 +268,11 @@ TEST(Attribution, AnEvaluationIsAPhaseOfItsOwn) {
   p.begin(MarkedPhase::backward);
   p.end(MarkedPhase::backward);
   p.begin(MarkedPhase::evaluation);
-  p.alloc("logits", 4 * kMib);
-  p.alloc("hidden", 4 * kMib);
+  p.alloc("logits", 4 * kMiB);
+  p.alloc("hidden", 4 * kMiB);
   p.free("hidden");
   p.end(MarkedPhase::evaluation);
-  p.alloc("correct", 4 * kMib);
+  p.alloc("correct", 4 * kMiB);
   p.begin(MarkedPhase::forward);
   p.end(MarkedPhase::forward);
   const Result r = attribute_program(p);
@@ -288,9 +288,9 @@ TEST(Attribution, ATeachersForwardLeavesTheLossALoss) {
   p.begin(MarkedPhase::forward);
   p.end(MarkedPhase::forward);
   p.begin(MarkedPhase::evaluation);
-  p.alloc("teacher", 4 * kMib);
+  p.alloc("teacher", 4 * kMiB);
   p.end(MarkedPhase::evaluation);
-  p.alloc("loss", 4 * kMib);
+  p.alloc("loss", 4 * kMiB);
   p.begin(MarkedPhase::backward);
   p.end(MarkedPhase::backward);
   const Result r = attribute_program(p);
@@ -312,7 +312,7 @@ TEST(Attribution, BuffersOfParallelTrainingAreToldByTheCodeThatAllocates) {
       {{{"??", "c10::something"}}, Category::temporaries},
   };
   p.begin(MarkedPhase::forward);
-  for (size_t i = 0; i < std::size(kCases); ++i) p.alloc("b" + std::to_string(i), kMib, p.stack(kCases[i].first));
+  for (size_t i = 0; i < std::size(kCases); ++i) p.alloc("b" + std::to_string(i), kMiB, p.stack(kCases[i].first));
   for (size_t i = 0; i < std::size(kCases); ++i) p.free("b" + std::to_string(i));
   p.end(MarkedPhase::forward);
   const Result r = attribute_program(p);
@@ -331,7 +331,7 @@ TEST(Attribution, OperatorsAreNamedByTheStackWhereNoNodeWorks) {
       {{{"??", "aten::empty"}, {"??", "aten::conv2d"}, {"torch/nn/modules/conv.py", "forward"}}, "aten::conv2d"},
       {{{"??", "c10::something"}, {"<frozen runpy>", "run"}}, ""},
   };
-  for (size_t i = 0; i < std::size(kCases); ++i) p.alloc("b" + std::to_string(i), kMib, p.stack(kCases[i].first));
+  for (size_t i = 0; i < std::size(kCases); ++i) p.alloc("b" + std::to_string(i), kMiB, p.stack(kCases[i].first));
   const Result r = attribute_program(p);
   for (size_t i = 0; i < std::size(kCases); ++i) {
     const OperatorId op = block(r, p, "b" + std::to_string(i)).op;

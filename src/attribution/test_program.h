@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "gpucast/trace.h"
+#include "src/base/bytes.h"
 
 namespace gpucast {
 
-inline constexpr int64_t kMib = 1 << 20;
 inline constexpr uint64_t kProgramBase = 0x7f0000000000;
 
 // Writes the capture that a program would give: allocations by name, and marks between them.
@@ -21,7 +21,7 @@ class Program {
   std::map<std::string, uint64_t> at;
 
   Program() {
-    trace.events.push_back({EventKind::segment_alloc, StackId(), kProgramBase, 2048 * kMib, 0, 0});
+    trace.events.push_back({EventKind::segment_alloc, StackId(), kProgramBase, 2048 * kMiB, 0, 0});
     trace.end.reason = "steps";
     trace.modules.resize(4);
     for (const char* name : {"", "", "fc1", "fc2"}) trace.modules[next_module_++].name = trace.strings.intern(name);
@@ -31,8 +31,8 @@ class Program {
     at[name] = next_;
     trace.events.push_back({EventKind::alloc, stack, next_, bytes, 0, 0});
     size_[name] = bytes;
-    next_ += static_cast<uint64_t>((bytes + 2 * kMib - 1) / (2 * kMib) *
-                                   (2 * kMib));  // addresses are never reused, so each one belongs to one name
+    next_ += static_cast<uint64_t>((bytes + 2 * kMiB - 1) / (2 * kMiB) *
+                                   (2 * kMiB));  // addresses are never reused, so each one belongs to one name
     ++allocs_;
   }
   void alloc_again(const std::string& name, const std::string& place_of) {  // reuses a freed block
@@ -99,25 +99,25 @@ class Program {
 inline Program training_step() {
   Program p;
   p.begin(MarkedPhase::model_to_device);
-  p.alloc("weight", 4 * kMib);
+  p.alloc("weight", 4 * kMiB);
   p.alloc("running_mean", 512);
   p.copy_to("weight");
   p.end(MarkedPhase::model_to_device);
   p.tensor(TensorKind::parameter, "weight", 2);
   p.tensor(TensorKind::buffer, "running_mean", 2);
-  p.alloc("batch", 3 * kMib);
+  p.alloc("batch", 3 * kMiB);
   p.copy_to("batch");
-  p.alloc("scratch", kMib);
+  p.alloc("scratch", kMiB);
   p.free("scratch");
   p.begin(MarkedPhase::forward);
   p.mark(MarkKind::module_begin, MarkedPhase::unknown, 1);
   p.mark(MarkKind::module_begin, MarkedPhase::unknown, 2);
-  p.alloc("cublas", 8 * kMib);
+  p.alloc("cublas", 8 * kMiB);
   p.workspace("cublas");
-  p.alloc("hidden", 6 * kMib);
+  p.alloc("hidden", 6 * kMiB);
   p.mark(MarkKind::module_end, MarkedPhase::unknown, 2);
   p.mark(MarkKind::module_begin, MarkedPhase::unknown, 3);
-  p.alloc("short", 2 * kMib);
+  p.alloc("short", 2 * kMiB);
   p.free("short");
   p.mark(MarkKind::module_end, MarkedPhase::unknown, 3);
   p.mark(MarkKind::module_end, MarkedPhase::unknown, 1);
@@ -125,24 +125,24 @@ inline Program training_step() {
   p.alloc("loss", 512);
   p.begin(MarkedPhase::backward);
   p.mark(MarkKind::module_backward, MarkedPhase::unknown, 3);
-  p.alloc("grad_of_hidden", 6 * kMib);
+  p.alloc("grad_of_hidden", 6 * kMiB);
   p.mark(MarkKind::module_backward, MarkedPhase::unknown, 2);
-  p.alloc("grad", 4 * kMib);
+  p.alloc("grad", 4 * kMiB);
   p.free("grad_of_hidden");
   p.free("hidden");
   p.end(MarkedPhase::backward);
   p.tensor(TensorKind::gradient, "grad", 2);
   p.begin(MarkedPhase::optimizer_step);
-  p.alloc("exp_avg", 4 * kMib);
+  p.alloc("exp_avg", 4 * kMiB);
   p.tensor(TensorKind::optimizer_state, "exp_avg");
-  p.alloc("update", 4 * kMib);
+  p.alloc("update", 4 * kMiB);
   p.free("update");
   p.mark(MarkKind::step, MarkedPhase::unknown, 1);
   p.end(MarkedPhase::optimizer_step);
   p.begin(MarkedPhase::zero_grad);
   p.free("grad");
   p.end(MarkedPhase::zero_grad);
-  p.alloc("kept", kMib);
+  p.alloc("kept", kMiB);
   return p;
 }
 
@@ -184,7 +184,7 @@ inline Program random_program(unsigned seed) {
         break;
       default:
         live.push_back("t" + std::to_string(i));
-        p.alloc(live.back(), 1 + static_cast<int64_t>(random() % (4 * kMib)));
+        p.alloc(live.back(), 1 + static_cast<int64_t>(random() % (4 * kMiB)));
     }
   }
   return p;

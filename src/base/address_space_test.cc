@@ -5,10 +5,11 @@
 #include <random>
 #include <vector>
 
+#include "src/base/bytes.h"
+
 namespace gpucast {
 namespace {
 
-constexpr uint64_t kMiB = 1 << 20;
 constexpr uint64_t kTop = uint64_t{0x7000} << 32;
 
 // Returns addresses downwards from kTop, `limit_bytes` in all.

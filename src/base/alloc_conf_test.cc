@@ -2,10 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include "src/base/bytes.h"
+
 namespace gpucast {
 namespace {
-
-constexpr int64_t kMiB = 1 << 20;
 
 TEST(AllocConf, RoundsTo512BytesByDefault) {
   const AllocConf conf = parse_alloc_conf("", "2.14.1+cu130");

@@ -10,7 +10,7 @@
 namespace gpucast {
 namespace {
 
-std::string error_of(const std::string& name) {
+std::string gpu_error(const std::string& name) {
   try {
     return "found " + find_gpu(name).id;
   } catch (const Error& error) {
@@ -97,17 +97,17 @@ TEST(FindGpu, SpellingDoesNotMatter) {
 }
 
 TEST(FindGpu, AFamilyIsNotACard) {
-  EXPECT_EQ(error_of("a100"), "'a100' may be any of several GPUs: a100-40, a100-40-pcie, a100-80, a100-80-pcie | name one of them");
-  EXPECT_EQ(error_of("V100"), "'V100' may be any of several GPUs: v100-16, v100-32, v100-32-pcie | name one of them");
+  EXPECT_EQ(gpu_error("a100"), "'a100' may be any of several GPUs: a100-40, a100-40-pcie, a100-80, a100-80-pcie | name one of them");
+  EXPECT_EQ(gpu_error("V100"), "'V100' may be any of several GPUs: v100-16, v100-32, v100-32-pcie | name one of them");
   EXPECT_EQ(find_gpu("a10").id, "a10");  // neither a10g nor a family
 }
 
 TEST(FindGpu, UnknownNamesGetASuggestion) {
-  EXPECT_EQ(error_of("rtx3061"), "no GPU is named 'rtx3061' | did you mean 'rtx3060'? gpucast gpus lists all names");
-  EXPECT_EQ(error_of("l40"), "no GPU is named 'l40' | did you mean 'l40s'? gpucast gpus lists all names");
-  EXPECT_EQ(error_of("mi300x"), "no GPU is named 'mi300x' | gpucast gpus lists the names");
-  EXPECT_EQ(error_of(""), "no GPU is named '' | gpucast gpus lists the names");
-  EXPECT_EQ(error_of("nvidia"), "no GPU is named 'nvidia' | gpucast gpus lists the names");
+  EXPECT_EQ(gpu_error("rtx3061"), "no GPU is named 'rtx3061' | did you mean 'rtx3060'? gpucast gpus lists all names");
+  EXPECT_EQ(gpu_error("l40"), "no GPU is named 'l40' | did you mean 'l40s'? gpucast gpus lists all names");
+  EXPECT_EQ(gpu_error("mi300x"), "no GPU is named 'mi300x' | gpucast gpus lists the names");
+  EXPECT_EQ(gpu_error(""), "no GPU is named '' | gpucast gpus lists the names");
+  EXPECT_EQ(gpu_error("nvidia"), "no GPU is named 'nvidia' | gpucast gpus lists the names");
 }
 
 TEST(DidYouMean, NearestWithinAThird) {

@@ -13,7 +13,7 @@
 namespace gpucast {
 namespace {
 
-Analysis analysis_of(const Program& program) {
+Analysis breakdown_analysis(const Program& program) {
   const auto facts = std::make_shared<Facts>();
   facts->trace.events = program.trace.events;
   facts->trace.marks = program.trace.marks;
@@ -58,19 +58,19 @@ Program with_tree() {
 }
 
 TEST(Breakdown, OfATrainingStep) {
-  const Breakdown b = breakdown(analysis_of(with_tree()));
+  const Breakdown b = breakdown(breakdown_analysis(with_tree()));
   const BreakdownRow& fc1 = row(b, Grouping::module, "body.fc1");
   EXPECT_EQ(fc1.depth, 2);
-  EXPECT_EQ(bytes(fc1, kForwardEnd, Category::activations), 6 * kMib);
-  EXPECT_EQ(bytes(fc1, kForwardEnd, Category::parameters), 4 * kMib);
+  EXPECT_EQ(bytes(fc1, kForwardEnd, Category::activations), 6 * kMiB);
+  EXPECT_EQ(bytes(fc1, kForwardEnd, Category::parameters), 4 * kMiB);
   EXPECT_EQ(bytes(fc1, kForwardEnd, Category::gradients), 0);
-  EXPECT_EQ(bytes(fc1, kMaximum, Category::gradients), 4 * kMib);
+  EXPECT_EQ(bytes(fc1, kMaximum, Category::gradients), 4 * kMiB);
   EXPECT_EQ(bytes(row(b, Grouping::module, "body.fc2"), kForwardEnd, Category::temporaries), 0);
-  EXPECT_EQ(bytes(row(b, Grouping::module, "body.fc2"), kMaximum, Category::temporaries), 2 * kMib);
-  EXPECT_EQ(bytes(row(b, Grouping::module, "body.fc2"), kMaximum, Category::intermediate_gradients), 6 * kMib);
-  EXPECT_EQ(bytes(row(b, Grouping::module, "body"), kForwardEnd, Category::activations), 6 * kMib);
-  EXPECT_EQ(bytes(row(b, Grouping::tensor, "weight"), kEnd, Category::parameters), 4 * kMib);
-  EXPECT_EQ(bytes(row(b, Grouping::phase, "model_to_device"), kEnd, Category::parameters), 4 * kMib);
+  EXPECT_EQ(bytes(row(b, Grouping::module, "body.fc2"), kMaximum, Category::temporaries), 2 * kMiB);
+  EXPECT_EQ(bytes(row(b, Grouping::module, "body.fc2"), kMaximum, Category::intermediate_gradients), 6 * kMiB);
+  EXPECT_EQ(bytes(row(b, Grouping::module, "body"), kForwardEnd, Category::activations), 6 * kMiB);
+  EXPECT_EQ(bytes(row(b, Grouping::tensor, "weight"), kEnd, Category::parameters), 4 * kMiB);
+  EXPECT_EQ(bytes(row(b, Grouping::phase, "model_to_device"), kEnd, Category::parameters), 4 * kMiB);
   EXPECT_EQ(b.moments[kForwardEnd].place.phase, "forward");
 }
 
@@ -78,7 +78,7 @@ TEST(Breakdown, AModuleAboveItselfEndsNoProgram) {
   Program p = with_tree();
   p.trace.modules[0].parent = ModuleId(3);
   p.trace.modules[2].parent = ModuleId(2);
-  const Breakdown b = breakdown(analysis_of(p));
+  const Breakdown b = breakdown(breakdown_analysis(p));
   EXPECT_EQ(b.moments[kPeak].figures.total.allocated_bytes, b.moments[kPeak].allocated_bytes);
 }
 
@@ -98,7 +98,7 @@ TEST(Breakdown, AddsUpForRandomPrograms) {
     p.trace.modules[1].parent = ModuleId(0);
     p.trace.modules[2].parent = ModuleId(1);
     p.trace.modules[3].parent = ModuleId(static_cast<int64_t>(seed % 3));
-    const Analysis analysis = analysis_of(p);
+    const Analysis analysis = breakdown_analysis(p);
     const Breakdown b = breakdown(analysis);
     for (size_t grouping = 0; grouping < b.rows.size(); ++grouping) {
       const auto& rows = b.rows[grouping];

@@ -7,7 +7,7 @@
 namespace gpucast {
 namespace {
 
-constexpr size_t kActivations = 3;  // any of the categories
+constexpr size_t kAnyCategory = 3;  // any of the categories
 
 struct Tree {
   DiffInput input;
@@ -20,7 +20,7 @@ struct Tree {
   }
 
   // Adds `bytes` to a row and all rows above it, as in a breakdown. Returns the row's index.
-  int32_t row(const std::string& name, int32_t parent, int64_t bytes, size_t category = kActivations, bool itself = false) {
+  int32_t row(const std::string& name, int32_t parent, int64_t bytes, size_t category = kAnyCategory, bool itself = false) {
     std::vector<BreakdownRow>& rows = input.breakdown.rows[static_cast<size_t>(by)];
     BreakdownRow row;
     row.name = name;
@@ -84,7 +84,7 @@ TEST(Diff, ModulesCountTheirOwnBytesOnly) {
   EXPECT_EQ(result.rows[0].name, "layer.fc") << "the largest change first";
   EXPECT_EQ(result.rows[0].total.change_bytes(), 15);
   EXPECT_EQ(result.rows[0].presence, DiffPresence::both);
-  EXPECT_EQ(result.rows[0].categories[kActivations].after_bytes, 25);
+  EXPECT_EQ(result.rows[0].categories[kAnyCategory].after_bytes, 25);
   EXPECT_EQ(find(result, "")->total.before_bytes, 100);
   EXPECT_EQ(find(result, "")->total.change_bytes(), 0);
 }
@@ -117,7 +117,7 @@ TEST(Diff, ALeafThatGetsChildrenKeepsItsOwnBytes) {
   Tree before, after;
   before.row("head", -1, 40);
   const int32_t head = after.row("head", -1, 0);
-  after.row("head", head, 30, kActivations, true);
+  after.row("head", head, 30, kAnyCategory, true);
   after.row("head.norm", head, 5);
   const Diff result = diff(before.input, after.input, Grouping::module);
   expect_adds_up(result);

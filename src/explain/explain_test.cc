@@ -10,7 +10,7 @@
 namespace gpucast {
 namespace {
 
-Analysis analysis_of(const std::string& name) {
+Analysis explained(const std::string& name) {
   const std::string folder = std::string(GPUCAST_SOURCE_DIR) + "/tests/cases/" + name;
   return judge(follow(read_trace(folder + (name.starts_with("snapshot") ? "/input.pickle" : "/input.jsonl"))), "rtx3060");
 }
@@ -18,7 +18,7 @@ Analysis analysis_of(const std::string& name) {
 TEST(FreeMemory, BlocksAndFreePiecesTileEverySegment) {
   for (const char* name : {"real_mlp_torch26", "real_mlp_torch214", "expandable_segments", "snapshot_whole", "snapshot_ring_buffer",
                            "snapshot_expandable", "out_of_memory"}) {
-    const Analysis analysis = analysis_of(name);
+    const Analysis analysis = explained(name);
     const auto end = static_cast<uint32_t>(analysis.facts->trace.events.size());
     for (uint32_t position = 0; position <= end; position += 1 + end / 50) {
       int64_t reserved = 0, free = 0, used = 0;
@@ -35,7 +35,7 @@ TEST(FreeMemory, BlocksAndFreePiecesTileEverySegment) {
 }
 
 TEST(FreeMemory, IsLookedAtWhenItIsFullest) {
-  const Analysis analysis = analysis_of("real_mlp_torch26");
+  const Analysis analysis = explained("real_mlp_torch26");
   const Lifetimes& lifetimes = analysis.facts->lifetimes;
   const uint32_t fullest = fullest_position(analysis);
   ASSERT_EQ(lifetimes.reserved_at(fullest), lifetimes.peak_reserved.bytes);
@@ -48,7 +48,7 @@ TEST(FreeMemory, IsLookedAtWhenItIsFullest) {
 
 TEST(Explain, AddsUp) {
   for (const char* name : {"real_mlp_torch26", "snapshot_whole"}) {
-    const Analysis analysis = analysis_of(name);
+    const Analysis analysis = explained(name);
     const Explanation e = explain(analysis);
     const auto sum = [](int64_t total, const CategoryLine& line) { return total + line.bytes; };
     EXPECT_EQ(std::accumulate(e.categories.begin(), e.categories.end(), int64_t{0}, sum), analysis.prediction.peak_allocated.bytes) << name;
@@ -67,7 +67,7 @@ TEST(Explain, AddsUp) {
 }
 
 TEST(Explain, WhatSettingsSaveIsWhatTheReplaySays) {
-  const Analysis analysis = analysis_of("snapshot_whole");
+  const Analysis analysis = explained("snapshot_whole");
   const Explanation e = explain(analysis);
   ASSERT_FALSE(e.remedies.empty());
   EXPECT_EQ(e.remedies.front().name, "expandable_segments:True");
@@ -80,7 +80,7 @@ TEST(Explain, WhatSettingsSaveIsWhatTheReplaySays) {
 
 // ---- which what-ifs can matter -----------------------------------------------------------------------------------------------
 
-Analysis analysis_of(Program program) {
+Analysis explained(Program program) {
   program.trace.header.source = "vgpu";
   program.trace.header.gpu.id = "rtx3060";
   program.trace.header.command = {"python", "train.py"};
@@ -95,23 +95,23 @@ bool tries(const Analysis& analysis, const std::string& name) {
 // Two steps. zero_grad frees the gradients or zeroes them in place; the optimizer has temporaries or not.
 Program two_steps(bool set_to_none, bool temporaries) {
   Program p;
-  p.alloc("weight", 4 * kMib);
+  p.alloc("weight", 4 * kMiB);
   p.tensor(TensorKind::parameter, "weight", 2);
   for (int step = 1; step <= 2; ++step) {
     p.begin(MarkedPhase::zero_grad);
     if (step == 2 && set_to_none) p.free("grad");
     p.end(MarkedPhase::zero_grad);
     p.begin(MarkedPhase::forward);
-    p.alloc("hidden", 6 * kMib);
+    p.alloc("hidden", 6 * kMiB);
     p.end(MarkedPhase::forward);
     p.begin(MarkedPhase::backward);
-    if (step == 1 || set_to_none) p.alloc("grad", 4 * kMib);
+    if (step == 1 || set_to_none) p.alloc("grad", 4 * kMiB);
     p.free("hidden");
     p.end(MarkedPhase::backward);
     p.tensor(TensorKind::gradient, "grad", 2);
     p.begin(MarkedPhase::optimizer_step);
     if (temporaries) {
-      p.alloc("update", 4 * kMib);
+      p.alloc("update", 4 * kMiB);
       p.free("update");
     }
     p.mark(MarkKind::step, MarkedPhase::unknown, step);
@@ -121,18 +121,18 @@ Program two_steps(bool set_to_none, bool temporaries) {
 }
 
 TEST(WhatIfsToTry, LeaveOutWhatCannotMatter) {
-  EXPECT_FALSE(tries(analysis_of(two_steps(true, false)), "set-to-none"));
-  EXPECT_TRUE(tries(analysis_of(two_steps(false, false)), "set-to-none"));
-  EXPECT_FALSE(tries(analysis_of(two_steps(true, false)), "no-foreach"));
-  EXPECT_TRUE(tries(analysis_of(two_steps(true, true)), "no-foreach"));
-  EXPECT_TRUE(tries(analysis_of(two_steps(true, false)), "half-batch"));
-  EXPECT_TRUE(tries(analysis_of(two_steps(true, false)), "bf16"));
+  EXPECT_FALSE(tries(explained(two_steps(true, false)), "set-to-none"));
+  EXPECT_TRUE(tries(explained(two_steps(false, false)), "set-to-none"));
+  EXPECT_FALSE(tries(explained(two_steps(true, false)), "no-foreach"));
+  EXPECT_TRUE(tries(explained(two_steps(true, true)), "no-foreach"));
+  EXPECT_TRUE(tries(explained(two_steps(true, false)), "half-batch"));
+  EXPECT_TRUE(tries(explained(two_steps(true, false)), "bf16"));
 }
 
 TEST(WhatIfsToTry, LeaveOutWhatIsInPlace) {
   Program program = two_steps(true, false);
   program.trace.header.what_if = {{"bf16", "", true}};
-  EXPECT_FALSE(tries(analysis_of(std::move(program)), "bf16"));
+  EXPECT_FALSE(tries(explained(std::move(program)), "bf16"));
 }
 
 // 0: GPT { 1, 2: Block { 3, 4: SelfAttention { 5, 6: Linear } } }. Inner modules keep activations; a Block only if `blocks_keep`.
@@ -155,11 +155,11 @@ Program nested_modules(bool blocks_keep) {
   for (int64_t layer = 0; layer < 2; ++layer) {
     const std::string number = std::to_string(layer);
     enter(1 + layer);
-    if (blocks_keep) p.alloc("residual" + number, kMib);
+    if (blocks_keep) p.alloc("residual" + number, kMiB);
     enter(3 + layer);
-    p.alloc("scores" + number, 8 * kMib);
+    p.alloc("scores" + number, 8 * kMiB);
     enter(5 + layer);
-    p.alloc("out" + number, 2 * kMib);
+    p.alloc("out" + number, 2 * kMiB);
     leave(5 + layer);
     leave(3 + layer);
     leave(1 + layer);
@@ -174,7 +174,7 @@ Program nested_modules(bool blocks_keep) {
 }
 
 TEST(ClassToCheckpoint, IsTheRepeatedOneThatHoldsMost) {
-  const Analysis analysis = analysis_of(nested_modules(true));
+  const Analysis analysis = explained(nested_modules(true));
   EXPECT_EQ(class_to_checkpoint(analysis), "Block");  // not the model, which exists once; not Linear, which has no modules inside
   EXPECT_TRUE(tries(analysis, "checkpoint:Block"));
   const Explanation e = explain(analysis);
@@ -185,11 +185,11 @@ TEST(ClassToCheckpoint, IsTheRepeatedOneThatHoldsMost) {
 }
 
 TEST(ClassToCheckpoint, IsTheInnerOneOfEquals) {
-  const Analysis analysis = analysis_of(nested_modules(false));
+  const Analysis analysis = explained(nested_modules(false));
   EXPECT_EQ(class_to_checkpoint(analysis), "SelfAttention");
 }
 
-TEST(ClassToCheckpoint, IsNoneWithoutRepeatedModules) { EXPECT_EQ(class_to_checkpoint(analysis_of(two_steps(true, false))), ""); }
+TEST(ClassToCheckpoint, IsNoneWithoutRepeatedModules) { EXPECT_EQ(class_to_checkpoint(explained(two_steps(true, false))), ""); }
 
 }  // namespace
 }  // namespace gpucast

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
+#include "src/base/bytes.h"
+
 namespace gpucast {
 namespace {
-
-constexpr int64_t kGiB = int64_t{1} << 30;
 
 JobFacts job_of(std::vector<JobClass> classes) {
   JobFacts job;

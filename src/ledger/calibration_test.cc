@@ -4,10 +4,10 @@
 
 #include <cmath>
 
+#include "src/base/bytes.h"
+
 namespace gpucast {
 namespace {
-
-constexpr int64_t kMiB = int64_t{1} << 20, kGiB = int64_t{1} << 30;
 
 TEST(Calibration, ScoresBetweenAndBeyondThoseOfTheTable) {
   CalibrationClass row;

@@ -2,10 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include "src/base/bytes.h"
+
 namespace gpucast {
 namespace {
-
-constexpr int64_t kMiB = int64_t{1} << 20;
 
 TEST(LedgerFromCapture, HasTheMostThatALibraryTook) {
   Trace trace;

@@ -2,10 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include "src/base/bytes.h"
+
 namespace gpucast {
 namespace {
-
-constexpr int64_t kMiB = 1 << 20;
 
 double context_mib(int multiprocessors, int threads) {
   Gpu gpu;

@@ -6,11 +6,12 @@
 #include <random>
 #include <set>
 
+#include "src/base/bytes.h"
+
 namespace gpucast {
 namespace {
 
-constexpr int64_t kMiB = 1 << 20;
-constexpr uint64_t kBase = 0x7f0000000000;
+constexpr uint64_t kLifetimeBase = 0x7f0000000000;
 
 AllocatorEvent event(EventKind kind, uint64_t address, int64_t size, uint64_t stream = 0) {
   return {kind, StackId(), address, size, stream, 0};
@@ -33,10 +34,10 @@ Lifetimes follow(const History& history, const std::string& conf = "", Problems*
 
 TEST(Lifetime, BlocksCountRoundedSizesAndUnsplitRests) {
   History h;
-  h.add(EventKind::segment_alloc, kBase, 20 * kMiB);
-  h.alloc(kBase, 5 * kMiB - 100);              // rounded to 5 MiB; 15 MiB stay free
-  h.alloc(kBase + 5 * kMiB, 14 * kMiB + 512);  // leaves less than 1 MiB: the block is 15 MiB
-  h.free(kBase, 5 * kMiB - 100);
+  h.add(EventKind::segment_alloc, kLifetimeBase, 20 * kMiB);
+  h.alloc(kLifetimeBase, 5 * kMiB - 100);              // rounded to 5 MiB; 15 MiB stay free
+  h.alloc(kLifetimeBase + 5 * kMiB, 14 * kMiB + 512);  // leaves less than 1 MiB: the block is 15 MiB
+  h.free(kLifetimeBase, 5 * kMiB - 100);
   const Lifetimes result = follow(h);
   EXPECT_EQ(result.allocated, (std::vector<int64_t>{0, 5 * kMiB, 20 * kMiB, 15 * kMiB, 15 * kMiB}));
   EXPECT_EQ(result.reserved, std::vector<int64_t>(5, 20 * kMiB));
@@ -52,28 +53,28 @@ TEST(Lifetime, BlocksCountRoundedSizesAndUnsplitRests) {
 
 TEST(Lifetime, RestOfExactlyOneMibIsNotSplitOff) {
   History h;
-  h.add(EventKind::segment_alloc, kBase, 20 * kMiB);
-  h.alloc(kBase, 19 * kMiB);
+  h.add(EventKind::segment_alloc, kLifetimeBase, 20 * kMiB);
+  h.alloc(kLifetimeBase, 19 * kMiB);
   EXPECT_EQ(follow(h).allocated.back(), 20 * kMiB);
 }
 
 TEST(Lifetime, SmallPoolSplitsOff512Bytes) {
   History h;
-  h.add(EventKind::segment_alloc, kBase, 2 * kMiB);
-  h.alloc(kBase, 1);
-  h.alloc(kBase + 512, 1000);
+  h.add(EventKind::segment_alloc, kLifetimeBase, 2 * kMiB);
+  h.alloc(kLifetimeBase, 1);
+  h.alloc(kLifetimeBase + 512, 1000);
   const Lifetimes result = follow(h);
   EXPECT_EQ(result.allocated.back(), 512 + 1024);
 }
 
 TEST(Lifetime, NeighboursMergeOnceTheyAreFree) {
   History h;
-  h.add(EventKind::segment_alloc, kBase, 20 * kMiB);
-  h.alloc(kBase, 4 * kMiB);
-  h.alloc(kBase + 4 * kMiB, 4 * kMiB);
-  h.free(kBase, 4 * kMiB);
-  h.free(kBase + 4 * kMiB, 4 * kMiB);  // now all 20 MiB are one free block
-  h.alloc(kBase, 19 * kMiB + 512);
+  h.add(EventKind::segment_alloc, kLifetimeBase, 20 * kMiB);
+  h.alloc(kLifetimeBase, 4 * kMiB);
+  h.alloc(kLifetimeBase + 4 * kMiB, 4 * kMiB);
+  h.free(kLifetimeBase, 4 * kMiB);
+  h.free(kLifetimeBase + 4 * kMiB, 4 * kMiB);  // now all 20 MiB are one free block
+  h.alloc(kLifetimeBase, 19 * kMiB + 512);
   Problems problems;
   const Lifetimes result = follow(h, "", &problems);
   EXPECT_EQ(result.allocated.back(), 20 * kMiB);
@@ -83,45 +84,45 @@ TEST(Lifetime, NeighboursMergeOnceTheyAreFree) {
 
 TEST(Lifetime, RecordStreamHoldsTheBlockUntilTheFreeCompletes) {
   History h;
-  h.add(EventKind::segment_alloc, kBase, 20 * kMiB);
-  h.alloc(kBase, 4 * kMiB);
-  h.add(EventKind::free_requested, kBase, 4 * kMiB);  // another stream still works on it
-  h.alloc(kBase + 4 * kMiB, 4 * kMiB);
-  h.add(EventKind::free_completed, kBase, 4 * kMiB);
+  h.add(EventKind::segment_alloc, kLifetimeBase, 20 * kMiB);
+  h.alloc(kLifetimeBase, 4 * kMiB);
+  h.add(EventKind::free_requested, kLifetimeBase, 4 * kMiB);  // another stream still works on it
+  h.alloc(kLifetimeBase + 4 * kMiB, 4 * kMiB);
+  h.add(EventKind::free_completed, kLifetimeBase, 4 * kMiB);
   const Lifetimes result = follow(h);
   EXPECT_EQ(result.allocated, (std::vector<int64_t>{0, 4 * kMiB, 0, 4 * kMiB, 4 * kMiB}));
 }
 
 TEST(Lifetime, MaxSplitSizeKeepsLargeBlocksWhole) {
   History h;
-  h.add(EventKind::segment_alloc, kBase, 150 * kMiB);
-  h.alloc(kBase, 140 * kMiB);
+  h.add(EventKind::segment_alloc, kLifetimeBase, 150 * kMiB);
+  h.alloc(kLifetimeBase, 140 * kMiB);
   EXPECT_EQ(follow(h, "max_split_size_mb:100").allocated.back(), 150 * kMiB);
   EXPECT_EQ(follow(h).allocated.back(), 140 * kMiB);
 }
 
 TEST(Lifetime, ExpandableSegmentsGrowShrinkAndMerge) {
   History h;
-  h.add(EventKind::segment_map, kBase, 20 * kMiB);
-  h.alloc(kBase, 19 * kMiB + 512);  // the rest of less than 1 MiB is split off here
-  h.add(EventKind::segment_map, kBase + 20 * kMiB, 20 * kMiB);
-  h.alloc(kBase + 19 * kMiB + 512, 20 * kMiB);  // spans both mappings
-  h.free(kBase + 19 * kMiB + 512, 20 * kMiB);
-  h.add(EventKind::segment_unmap, kBase + 20 * kMiB, 20 * kMiB);
+  h.add(EventKind::segment_map, kLifetimeBase, 20 * kMiB);
+  h.alloc(kLifetimeBase, 19 * kMiB + 512);  // the rest of less than 1 MiB is split off here
+  h.add(EventKind::segment_map, kLifetimeBase + 20 * kMiB, 20 * kMiB);
+  h.alloc(kLifetimeBase + 19 * kMiB + 512, 20 * kMiB);  // spans both mappings
+  h.free(kLifetimeBase + 19 * kMiB + 512, 20 * kMiB);
+  h.add(EventKind::segment_unmap, kLifetimeBase + 20 * kMiB, 20 * kMiB);
   Problems problems;
   const Lifetimes result = follow(h, "expandable_segments:True", &problems);
   EXPECT_EQ(result.allocated, (std::vector<int64_t>{0, 19 * kMiB + 512, 19 * kMiB + 512, 39 * kMiB + 512, 19 * kMiB + 512, 19 * kMiB + 512,
                                                     19 * kMiB + 512}));
   EXPECT_EQ(result.reserved, (std::vector<int64_t>{20 * kMiB, 20 * kMiB, 40 * kMiB, 40 * kMiB, 40 * kMiB, 40 * kMiB, 20 * kMiB}));
-  EXPECT_EQ(result.segments, (std::vector<RecordedSegment>{{kBase, 20 * kMiB, 0}}));
+  EXPECT_EQ(result.segments, (std::vector<RecordedSegment>{{kLifetimeBase, 20 * kMiB, 0}}));
   for (size_t i = 0; i < static_cast<size_t>(Problem::count_); ++i) EXPECT_EQ(problems[static_cast<Problem>(i)].count, 0);
 }
 
 TEST(Lifetime, UnexpectedSplitsCorrectTheBlockBefore) {
   History h;
-  h.add(EventKind::segment_alloc, kBase, 20 * kMiB);
-  h.alloc(kBase, 19 * kMiB + 512);               // by the rule: all 20 MiB
-  h.alloc(kBase + 19 * kMiB + 512, kMiB - 512);  // but it was split
+  h.add(EventKind::segment_alloc, kLifetimeBase, 20 * kMiB);
+  h.alloc(kLifetimeBase, 19 * kMiB + 512);               // by the rule: all 20 MiB
+  h.alloc(kLifetimeBase + 19 * kMiB + 512, kMiB - 512);  // but it was split
   Problems problems;
   const Lifetimes result = follow(h, "", &problems);
   EXPECT_EQ(problems[Problem::split_unexpected].count, 1);
@@ -130,14 +131,14 @@ TEST(Lifetime, UnexpectedSplitsCorrectTheBlockBefore) {
 
 TEST(Lifetime, WhatDoesNotFitTogetherIsCountedAndSurvived) {
   History h;
-  h.alloc(kBase, 512);  // outside of all segments
-  h.free(kBase, 512);
-  h.free(kBase + kMiB, 512);                        // never allocated
-  h.add(EventKind::segment_free, kBase, 2 * kMiB);  // never allocated
-  h.add(EventKind::segment_alloc, kBase, 2 * kMiB);
-  h.alloc(kBase, 512);
-  h.add(EventKind::segment_alloc, kBase + kMiB, 2 * kMiB);  // overlaps
-  h.add(EventKind::segment_free, kBase, 2 * kMiB);
+  h.alloc(kLifetimeBase, 512);  // outside of all segments
+  h.free(kLifetimeBase, 512);
+  h.free(kLifetimeBase + kMiB, 512);                        // never allocated
+  h.add(EventKind::segment_free, kLifetimeBase, 2 * kMiB);  // never allocated
+  h.add(EventKind::segment_alloc, kLifetimeBase, 2 * kMiB);
+  h.alloc(kLifetimeBase, 512);
+  h.add(EventKind::segment_alloc, kLifetimeBase + kMiB, 2 * kMiB);  // overlaps
+  h.add(EventKind::segment_free, kLifetimeBase, 2 * kMiB);
   Problems problems;
   const Lifetimes result = follow(h, "", &problems);
   EXPECT_EQ(problems[Problem::alloc_outside_segment].count, 1);
@@ -149,18 +150,18 @@ TEST(Lifetime, WhatDoesNotFitTogetherIsCountedAndSurvived) {
 
 TEST(Lifetime, ComparesWithPyTorchsCounters) {
   History h;
-  h.add(EventKind::segment_alloc, kBase, 2 * kMiB);
-  h.alloc(kBase, 512);
+  h.add(EventKind::segment_alloc, kLifetimeBase, 2 * kMiB);
+  h.alloc(kLifetimeBase, 512);
   const Lifetimes result = follow(h);
   Trace trace;
   EXPECT_FALSE(compare_with_recorded(trace, result).possible);
   trace.end.torch_stats = TorchStats{512, 2 * kMiB, 512, 2 * kMiB, 0, 0};
-  trace.end.segments = {{kBase, 2 * kMiB, 0}};
+  trace.end.segments = {{kLifetimeBase, 2 * kMiB, 0}};
   EXPECT_TRUE(compare_with_recorded(trace, result).matches_recorded);
   trace.end.torch_stats->peak_allocated_bytes = 1024;
   EXPECT_FALSE(compare_with_recorded(trace, result).matches_recorded);
   trace.end.torch_stats->peak_allocated_bytes = 512;
-  trace.end.segments = {{kBase, 4 * kMiB, 0}};
+  trace.end.segments = {{kLifetimeBase, 4 * kMiB, 0}};
   EXPECT_FALSE(compare_with_recorded(trace, result).matches_recorded);
 }
 
@@ -236,7 +237,8 @@ class ToyAllocator {
       const int64_t bytes = (rounded + granule - 1) / granule * granule;
       reserved_now_ += bytes;
       if (expandable_) {
-        best = &spaces_.try_emplace(small ? 1 : 2, Space{small ? kBase : kBase + (uint64_t{1} << 40), 0, small, {}}).first->second;
+        best = &spaces_.try_emplace(small ? 1 : 2, Space{small ? kLifetimeBase : kLifetimeBase + (uint64_t{1} << 40), 0, small, {}})
+                    .first->second;
         at = best->address + static_cast<uint64_t>(best->size);
         best->size += bytes;
         record(EventKind::segment_map, at, bytes);
@@ -337,7 +339,7 @@ class ToyAllocator {
   std::map<uint64_t, uint64_t> owner_;
   std::map<uint64_t, int64_t> requested_;
   std::vector<Free> pending_;
-  uint64_t next_address_ = kBase;
+  uint64_t next_address_ = kLifetimeBase;
   int64_t allocated_now_ = 0, reserved_now_ = 0;
 };
 

@@ -5,13 +5,13 @@
 #include <algorithm>
 #include <map>
 
+#include "src/base/bytes.h"
 #include "src/lifetime/lifetime.h"
 
 namespace gpucast {
 namespace {
 
-constexpr int64_t kMib = 1 << 20;
-constexpr uint64_t kBase = 0x7f0000000000;
+constexpr uint64_t kStartBase = 0x7f0000000000;
 
 using State = SnapshotBlockState;
 
@@ -24,7 +24,7 @@ SnapshotSegment segment(uint64_t address, std::vector<SnapshotBlock> blocks, boo
     block.address = address + static_cast<uint64_t>(out.size_bytes);
     out.size_bytes += block.size_bytes;
   }
-  out.large = out.size_bytes > 2 * kMib;
+  out.large = out.size_bytes > 2 * kMiB;
   return out;
 }
 SnapshotBlock block(State state, int64_t size, int64_t requested = 0) { return {0, size, requested, StackId(), state}; }
@@ -55,10 +55,11 @@ int64_t problems(const Undone& u) {
 }
 
 TEST(StartState, CompleteHistoryLeavesNothing) {
-  const Undone u = undo(
-      {event(EventKind::segment_alloc, kBase, 2 * kMib), event(EventKind::alloc, kBase, 1000), event(EventKind::alloc, kBase + 1024, 512),
-       event(EventKind::free_requested, kBase, 1000), event(EventKind::free_completed, kBase, 1000)},
-      {segment(kBase, {block(State::inactive, 1024), block(State::active_allocated, 512, 512), block(State::inactive, 2 * kMib - 1536)})});
+  const Undone u = undo({event(EventKind::segment_alloc, kStartBase, 2 * kMiB), event(EventKind::alloc, kStartBase, 1000),
+                         event(EventKind::alloc, kStartBase + 1024, 512), event(EventKind::free_requested, kStartBase, 1000),
+                         event(EventKind::free_completed, kStartBase, 1000)},
+                        {segment(kStartBase, {block(State::inactive, 1024), block(State::active_allocated, 512, 512),
+                                              block(State::inactive, 2 * kMiB - 1536)})});
   EXPECT_TRUE(u.start.segments.empty());
   EXPECT_TRUE(u.agrees);
   EXPECT_EQ(problems(u), 0);
@@ -67,21 +68,21 @@ TEST(StartState, CompleteHistoryLeavesNothing) {
 TEST(StartState, BlocksBeforeTheFirstEvent) {
   // Before: A [0, 1024) used, B [1024, 2048) pending, C [4096, 5120) used. B completes, C is freed, D is allocated.
   const std::vector<AllocatorEvent> events = {
-      event(EventKind::free_completed, kBase + 1024, 1000), event(EventKind::free_requested, kBase + 4096, 700),
-      event(EventKind::free_completed, kBase + 4096, 700), event(EventKind::alloc, kBase + 1024, 512)};
-  const Undone u = undo(events, {segment(kBase, {block(State::active_allocated, 1024, 1000), block(State::active_allocated, 512, 512),
-                                                 block(State::inactive, 2 * kMib - 1536)})});
+      event(EventKind::free_completed, kStartBase + 1024, 1000), event(EventKind::free_requested, kStartBase + 4096, 700),
+      event(EventKind::free_completed, kStartBase + 4096, 700), event(EventKind::alloc, kStartBase + 1024, 512)};
+  const Undone u = undo(events, {segment(kStartBase, {block(State::active_allocated, 1024, 1000), block(State::active_allocated, 512, 512),
+                                                      block(State::inactive, 2 * kMiB - 1536)})});
   ASSERT_EQ(u.start.segments.size(), 1u);
   const auto& blocks = u.start.segments[0].blocks;
   ASSERT_EQ(blocks.size(), 5u);
   EXPECT_EQ(blocks[1].state, State::active_pending_free);
   EXPECT_EQ(blocks[1].size_bytes, 1024);
   EXPECT_EQ(blocks[2].state, State::inactive);
-  EXPECT_EQ(blocks[3].address, kBase + 4096);
+  EXPECT_EQ(blocks[3].address, kStartBase + 4096);
   EXPECT_EQ(blocks[3].size_bytes, 1024);
   EXPECT_EQ(blocks[3].state, State::active_allocated);
   EXPECT_EQ(u.start.allocated_bytes, 2048) << "what is pending is not allocated any more";
-  EXPECT_EQ(u.start.reserved_bytes, 2 * kMib);
+  EXPECT_EQ(u.start.reserved_bytes, 2 * kMiB);
   EXPECT_TRUE(u.agrees);
   EXPECT_EQ(problems(u), 0);
   EXPECT_EQ(u.lifetimes.start_allocated_bytes, 2048);
@@ -95,47 +96,47 @@ TEST(StartState, BlocksBeforeTheFirstEvent) {
 }
 
 TEST(StartState, PeakBeforeTheFirstEvent) {
-  const Undone u = undo({event(EventKind::free_requested, kBase, 1000), event(EventKind::free_completed, kBase, 1000),
-                         event(EventKind::segment_free, kBase, 2 * kMib)},
+  const Undone u = undo({event(EventKind::free_requested, kStartBase, 1000), event(EventKind::free_completed, kStartBase, 1000),
+                         event(EventKind::segment_free, kStartBase, 2 * kMiB)},
                         {});
   EXPECT_EQ(u.lifetimes.peak_allocated.bytes, 1024);
   EXPECT_TRUE(u.lifetimes.peak_allocated.before_start);
   EXPECT_EQ(u.lifetimes.allocated_at(u.lifetimes.peak_allocated.position()), 1024);
-  EXPECT_EQ(u.lifetimes.peak_reserved.bytes, 2 * kMib);
+  EXPECT_EQ(u.lifetimes.peak_reserved.bytes, 2 * kMiB);
   EXPECT_FALSE(u.lifetimes.peak_reserved.before_start) << "still reserved after the first event";
 }
 
 TEST(StartState, SegmentsThatWereFreed) {
-  const Undone u = undo({event(EventKind::segment_free, kBase, 20 * kMib), event(EventKind::segment_alloc, kBase, 2 * kMib)},
-                        {segment(kBase, {block(State::inactive, 2 * kMib)})});
+  const Undone u = undo({event(EventKind::segment_free, kStartBase, 20 * kMiB), event(EventKind::segment_alloc, kStartBase, 2 * kMiB)},
+                        {segment(kStartBase, {block(State::inactive, 2 * kMiB)})});
   ASSERT_EQ(u.start.segments.size(), 1u);
-  EXPECT_EQ(u.start.segments[0].size_bytes, 20 * kMib);
+  EXPECT_EQ(u.start.segments[0].size_bytes, 20 * kMiB);
   EXPECT_TRUE(u.start.segments[0].large);
   EXPECT_TRUE(u.agrees);
 }
 
 // The size of a freed block: a rest that is too small to split stays with it.
 TEST(StartState, RestsBelongToTheirBlock) {
-  const std::vector<AllocatorEvent> free_a = {event(EventKind::free_requested, kBase, 5 * kMib),
-                                              event(EventKind::free_completed, kBase, 5 * kMib)};
+  const std::vector<AllocatorEvent> free_a = {event(EventKind::free_requested, kStartBase, 5 * kMiB),
+                                              event(EventKind::free_completed, kStartBase, 5 * kMiB)};
   {  // A [0, 5.5 MiB) with a rest of half a MiB, B after it
-    const Undone u =
-        undo(free_a, {segment(kBase, {block(State::inactive, 5 * kMib + kMib / 2), block(State::active_allocated, 10 * kMib, 10 * kMib)})});
-    EXPECT_EQ(u.start.segments[0].blocks[0].size_bytes, 5 * kMib + kMib / 2);
+    const Undone u = undo(
+        free_a, {segment(kStartBase, {block(State::inactive, 5 * kMiB + kMiB / 2), block(State::active_allocated, 10 * kMiB, 10 * kMiB)})});
+    EXPECT_EQ(u.start.segments[0].blocks[0].size_bytes, 5 * kMiB + kMiB / 2);
     EXPECT_EQ(u.start.segments[0].blocks[0].state, State::active_allocated);
     EXPECT_TRUE(u.agrees);
   }
   {  // 15 MiB after it: the rest was split off, exactly at 5 MiB if no event contradicts that
-    const Undone u = undo(free_a, {segment(kBase, {block(State::inactive, 20 * kMib)})});
-    EXPECT_EQ(u.start.segments[0].blocks[0].size_bytes, 5 * kMib);
+    const Undone u = undo(free_a, {segment(kStartBase, {block(State::inactive, 20 * kMiB)})});
+    EXPECT_EQ(u.start.segments[0].blocks[0].size_bytes, 5 * kMiB);
   }
   {  // an allocation at 5.5 MiB while A is alive: the free block began there
-    std::vector<AllocatorEvent> events = {event(EventKind::alloc, kBase + 5 * kMib + kMib / 2, 2 * kMib)};
+    std::vector<AllocatorEvent> events = {event(EventKind::alloc, kStartBase + 5 * kMiB + kMiB / 2, 2 * kMiB)};
     events.insert(events.end(), free_a.begin(), free_a.end());
     const Undone u =
-        undo(events, {segment(kBase, {block(State::inactive, 5 * kMib + kMib / 2), block(State::active_allocated, 2 * kMib, 2 * kMib),
-                                      block(State::inactive, 12 * kMib + kMib / 2)})});
-    EXPECT_EQ(u.start.segments[0].blocks[0].size_bytes, 5 * kMib + kMib / 2);
+        undo(events, {segment(kStartBase, {block(State::inactive, 5 * kMiB + kMiB / 2), block(State::active_allocated, 2 * kMiB, 2 * kMiB),
+                                           block(State::inactive, 12 * kMiB + kMiB / 2)})});
+    EXPECT_EQ(u.start.segments[0].blocks[0].size_bytes, 5 * kMiB + kMiB / 2);
     EXPECT_TRUE(u.agrees);
     EXPECT_EQ(problems(u), 0);
   }
@@ -143,26 +144,26 @@ TEST(StartState, RestsBelongToTheirBlock) {
 
 TEST(StartState, ExpandableSegments) {
   // Mapped before: [0, 20 MiB); then [20, 40) is mapped, [0, 20) unmapped.
-  const std::vector<AllocatorEvent> events = {event(EventKind::segment_map, kBase + 20 * kMib, 20 * kMib),
-                                              event(EventKind::segment_unmap, kBase, 20 * kMib),
-                                              event(EventKind::alloc, kBase + 20 * kMib, 3 * kMib)};
-  const Undone u = undo(
-      events, {segment(kBase + 20 * kMib, {block(State::active_allocated, 3 * kMib, 3 * kMib), block(State::inactive, 17 * kMib)}, true)});
+  const std::vector<AllocatorEvent> events = {event(EventKind::segment_map, kStartBase + 20 * kMiB, 20 * kMiB),
+                                              event(EventKind::segment_unmap, kStartBase, 20 * kMiB),
+                                              event(EventKind::alloc, kStartBase + 20 * kMiB, 3 * kMiB)};
+  const Undone u = undo(events, {segment(kStartBase + 20 * kMiB,
+                                         {block(State::active_allocated, 3 * kMiB, 3 * kMiB), block(State::inactive, 17 * kMiB)}, true)});
   ASSERT_EQ(u.start.segments.size(), 1u);
-  EXPECT_EQ(u.start.segments[0].address, kBase);
-  EXPECT_EQ(u.start.segments[0].size_bytes, 20 * kMib);
+  EXPECT_EQ(u.start.segments[0].address, kStartBase);
+  EXPECT_EQ(u.start.segments[0].size_bytes, 20 * kMiB);
   EXPECT_TRUE(u.start.segments[0].expandable);
-  EXPECT_EQ(u.lifetimes.reserved, (std::vector<int64_t>{40 * kMib, 20 * kMib, 20 * kMib}));
+  EXPECT_EQ(u.lifetimes.reserved, (std::vector<int64_t>{40 * kMiB, 20 * kMiB, 20 * kMiB}));
   EXPECT_TRUE(u.agrees);
   EXPECT_EQ(problems(u), 0);
 }
 
 TEST(StartState, ContradictionsAreCounted) {
-  const std::vector<AllocatorEvent> events = {event(EventKind::alloc, kBase, 1000),  // missing at the end, never freed
-                                              event(EventKind::segment_alloc, kBase + 64 * kMib, 2 * kMib),
-                                              event(EventKind::free_requested, kBase + 4096, 5),
-                                              event(EventKind::segment_map, kBase, 2 * kMib)};
-  const Undone u = undo(events, {segment(kBase, {block(State::inactive, 2 * kMib)})});
+  const std::vector<AllocatorEvent> events = {event(EventKind::alloc, kStartBase, 1000),  // missing at the end, never freed
+                                              event(EventKind::segment_alloc, kStartBase + 64 * kMiB, 2 * kMiB),
+                                              event(EventKind::free_requested, kStartBase + 4096, 5),
+                                              event(EventKind::segment_map, kStartBase, 2 * kMiB)};
+  const Undone u = undo(events, {segment(kStartBase, {block(State::inactive, 2 * kMiB)})});
   EXPECT_EQ(u.start.unclear, 4);
   EXPECT_EQ(u.problems[Problem::start_unclear].count, 4);
   EXPECT_FALSE(u.agrees);
@@ -170,8 +171,8 @@ TEST(StartState, ContradictionsAreCounted) {
 
 // Found by fuzzing: a block that was pending before the first event has no owner.
 TEST(StartState, AllocationInABlockThatIsPendingFromTheStart) {
-  const Undone u = undo({event(EventKind::alloc, kBase + 512, 600)},
-                        {segment(kBase, {block(State::active_pending_free, 4096, 4096), block(State::inactive, 2 * kMib - 4096)})});
+  const Undone u = undo({event(EventKind::alloc, kStartBase + 512, 600)},
+                        {segment(kStartBase, {block(State::active_pending_free, 4096, 4096), block(State::inactive, 2 * kMiB - 4096)})});
   EXPECT_EQ(u.problems[Problem::segment_overlap].count, 1);
   EXPECT_EQ(u.lifetimes.allocated.back(), 1024);
 }
@@ -196,23 +197,23 @@ TEST(StartState, EveryCutOfAHistoryGivesTheStateThere) {
       const size_t i = random(live.size());
       events.push_back(event(EventKind::free_requested, live[i].address, live[i].requested));
       events.push_back(event(EventKind::free_completed, live[i].address, live[i].requested));
-      const auto offset = (live[i].address - kBase) / 512;
+      const auto offset = (live[i].address - kStartBase) / 512;
       for (int64_t unit = 0; unit < (live[i].requested + 511) / 512; ++unit)
         used[offset / 4096][offset % 4096 + static_cast<uint64_t>(unit)] = false;
       live.erase(live.begin() + static_cast<std::ptrdiff_t>(i));
       continue;
     }
-    const auto requested = static_cast<int64_t>(random(kMib - 1) + 1);
+    const auto requested = static_cast<int64_t>(random(kMiB - 1) + 1);
     const auto units = static_cast<size_t>((requested + 511) / 512);
     for (size_t s = 0;; ++s) {
       if (s == used.size()) {
         used.emplace_back(4096, false);
-        events.push_back(event(EventKind::segment_alloc, kBase + s * 2 * kMib, 2 * kMib));
+        events.push_back(event(EventKind::segment_alloc, kStartBase + s * 2 * kMiB, 2 * kMiB));
       }
       const auto gap = std::search_n(used[s].begin(), used[s].end(), static_cast<int>(units), false);
       if (gap == used[s].end()) continue;
       std::fill(gap, gap + static_cast<std::ptrdiff_t>(units), true);
-      const uint64_t address = kBase + s * 2 * kMib + static_cast<uint64_t>(gap - used[s].begin()) * 512;
+      const uint64_t address = kStartBase + s * 2 * kMiB + static_cast<uint64_t>(gap - used[s].begin()) * 512;
       events.push_back(event(EventKind::alloc, address, requested));
       live.push_back({address, requested});
       break;
@@ -228,7 +229,7 @@ TEST(StartState, EveryCutOfAHistoryGivesTheStateThere) {
     s.size_bytes = recorded.size_bytes;
     std::map<uint64_t, SnapshotBlock> blocks;
     for (const Block& b : whole.blocks) {
-      if (b.free_event == Block::kNever && b.address >= s.address && b.address < s.address + 2 * kMib)
+      if (b.free_event == Block::kNever && b.address >= s.address && b.address < s.address + 2 * kMiB)
         blocks[b.address] = {b.address, b.size_bytes, b.requested_bytes, StackId(), State::active_allocated};
     }
     uint64_t at = s.address;
@@ -237,7 +238,7 @@ TEST(StartState, EveryCutOfAHistoryGivesTheStateThere) {
       s.blocks.push_back(b);
       at = address + static_cast<uint64_t>(b.size_bytes);
     }
-    if (at < s.address + 2 * kMib) s.blocks.push_back({at, static_cast<int64_t>(s.address + 2 * kMib - at), 0, StackId(), State::inactive});
+    if (at < s.address + 2 * kMiB) s.blocks.push_back({at, static_cast<int64_t>(s.address + 2 * kMiB - at), 0, StackId(), State::inactive});
     end.push_back(s);
   }
   for (size_t cut = 0; cut < events.size(); ++cut) {

@@ -8,7 +8,7 @@
 namespace gpucast {
 namespace {
 
-constexpr int64_t kOutput = 2097152, kLogsumexp = 32768, kScratch = 2099200;
+constexpr int64_t kAttentionOutput = 2097152, kLogsumexp = 32768, kScratch = 2099200;
 constexpr std::string_view kTypes = R"(["float", "float", "float", "", "Scalar", "Scalar", "", "Scalar"])";
 
 Sequence attend(const HandMadeTrace::Op& op, bool with_cpu_kernel) {
@@ -16,11 +16,11 @@ Sequence attend(const HandMadeTrace::Op& op, bool with_cpu_kernel) {
   trace.module("MultiheadAttention_0", 100, 200);
   trace.op("aten::scaled_dot_product_attention", 110, 190, op);
   trace.op(with_cpu_kernel ? "aten::_scaled_dot_product_flash_attention_for_cpu" : "aten::bmm", 111, 189, {5});
-  trace.block(kOutput, 120, 395);
+  trace.block(kAttentionOutput, 120, 395);
   trace.block(kLogsumexp, 130, 390);
   trace.op("aten::relu", 195, 198, {8});
   trace.op("autograd::engine::evaluate_function: ScaledDotProductFlashAttentionForCpuBackward0", 300, 400, {5});
-  for (int i = 0; i < 3; ++i) trace.block(kOutput, 350 + i, 410 + i);
+  for (int i = 0; i < 3; ++i) trace.block(kAttentionOutput, 350 + i, 410 + i);
   trace.annotation("Optimizer.step#Adam.step", 500, 600);
   const ProfileFacts facts = trace.facts();
   Sequence sequence = traced_sequence(facts);
@@ -32,18 +32,18 @@ TEST(AttentionRule, WithTheSequenceFirstTheOutputIsCopied) {
   const Sequence sequence = attend({5, "[[16, 4, 128, 64], [16, 4, 128, 64], [16, 4, 128, 64], [], [], [], [], []]", kTypes, "",
                                     "[[256, 64, 4096, 1], [256, 64, 4096, 1], [256, 64, 4096, 1], [], [], [], [], []]"},
                                    true);
-  EXPECT_EQ(live_bytes(sequence, 250), 2 * kOutput + kLogsumexp);
+  EXPECT_EQ(live_bytes(sequence, 250), 2 * kAttentionOutput + kLogsumexp);
   // In backward: the output, the copy of its gradient, three gradients; the product with two sums of it, then scratch memory, which is
   // larger.
-  EXPECT_EQ(peak_bytes(sequence), 5 * kOutput + kLogsumexp + std::max(kOutput + 2 * kLogsumexp, kLogsumexp + kScratch));
-  EXPECT_EQ(live_bytes(sequence, 405), 3 * kOutput);
+  EXPECT_EQ(peak_bytes(sequence), 5 * kAttentionOutput + kLogsumexp + std::max(kAttentionOutput + 2 * kLogsumexp, kLogsumexp + kScratch));
+  EXPECT_EQ(live_bytes(sequence, 405), 3 * kAttentionOutput);
 }
 
 TEST(AttentionRule, BatchFirstTheOutputIsNot) {
   const Sequence sequence = attend({5, "[[16, 4, 128, 64], [16, 4, 128, 64], [16, 4, 128, 64], [], [], [], [], []]", kTypes, "",
                                     "[[32768, 64, 256, 1], [32768, 64, 256, 1], [32768, 64, 256, 1], [], [], [], [], []]"},
                                    true);
-  EXPECT_EQ(live_bytes(sequence, 250), kOutput + kLogsumexp);
+  EXPECT_EQ(live_bytes(sequence, 250), kAttentionOutput + kLogsumexp);
 }
 
 TEST(AttentionRule, GroupedQueriesInFp32AreWrittenOutAsOnTheCpu) {

@@ -9,7 +9,7 @@
 namespace gpucast {
 namespace {
 
-constexpr int64_t kInput = 524288, kOutput = 1048576, kState = 32768, kWorkspace = 3145728, kReserve = 4194304, kWeights = 1185792;
+constexpr int64_t kRnnInput = 524288, kRnnOutput = 1048576, kState = 32768, kWorkspace = 3145728, kReserve = 4194304, kWeights = 1185792;
 
 Sequence gru(bool batch_first) {
   HandMadeTrace trace;
@@ -23,9 +23,9 @@ Sequence gru(bool batch_first) {
            {7, "[[32, 32, 128], [1, 32, 256], [[768, 128], [768, 256], [768], [768]], [], [], [], [], [], []]",
             R"(["float", "float", "TensorList", "Scalar", "Scalar", "Scalar", "Scalar", "Scalar", "Scalar"])", concrete});
   trace.op("aten::stack", 170, 180, {8});
-  trace.block(98304, 120, 130);    // a step's gates
-  trace.block(131072, 125, 340);   // kept for backward
-  trace.block(kOutput, 175, 250);  // the output
+  trace.block(98304, 120, 130);       // a step's gates
+  trace.block(131072, 125, 340);      // kept for backward
+  trace.block(kRnnOutput, 175, 250);  // the output
   trace.op("aten::mean", 210, 220, {9});
   trace.op("autograd::engine::evaluate_function: StackBackward0", 300, 310, {8});
   trace.op("autograd::engine::evaluate_function: AddmmBackward0", 320, 360, {7});
@@ -42,15 +42,15 @@ Sequence gru(bool batch_first) {
 
 TEST(RnnRule, ForwardKeepsTheOutputAndTheReserve) {
   const Sequence sequence = gru(true);
-  EXPECT_EQ(live_bytes(sequence, 205), kWeights + kOutput + kReserve);
+  EXPECT_EQ(live_bytes(sequence, 205), kWeights + kRnnOutput + kReserve);
 }
 
 TEST(RnnRule, ThePeakIsInBackwardAtTheGradientsOfTheWeights) {
-  EXPECT_EQ(peak_bytes(gru(true)), kWeights + kOutput + kReserve + 2 * kState + 2 * kInput + kWeights + kWorkspace);
+  EXPECT_EQ(peak_bytes(gru(true)), kWeights + kRnnOutput + kReserve + 2 * kState + 2 * kRnnInput + kWeights + kWorkspace);
 }
 
 TEST(RnnRule, WithTheSequenceFirstNothingIsCopied) {
-  EXPECT_EQ(peak_bytes(gru(false)), kWeights + kOutput + kReserve + 2 * kState + kInput + kWeights + kWorkspace);
+  EXPECT_EQ(peak_bytes(gru(false)), kWeights + kRnnOutput + kReserve + 2 * kState + kRnnInput + kWeights + kWorkspace);
 }
 
 TEST(RnnRule, TheGradientsOfTheWeightsAreOneBlock) {

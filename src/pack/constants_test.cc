@@ -56,7 +56,7 @@ TEST(PackConstants, AChangedNumberMovesThePlan) {
   EXPECT_EQ(makespan_ns(file_with("choice", "least_gain", 0.99)), 30'000'000'000) << "one job after another";
 }
 
-std::string error_of(const std::string& file) {
+std::string pack_constants_error(const std::string& file) {
   try {
     (void)read_pack_constants(file);
     return "read";
@@ -66,19 +66,19 @@ std::string error_of(const std::string& file) {
 }
 
 TEST(PackConstants, SaysWhatIsWrong) {
-  EXPECT_EQ(error_of(R"({"schema_version":1,"pack":{"mps":{"cost":1.2}}})"),
+  EXPECT_EQ(pack_constants_error(R"({"schema_version":1,"pack":{"mps":{"cost":1.2}}})"),
             "the constants of 'mps' have no \"source\" | the constants file, pack | ");
-  EXPECT_EQ(error_of(R"({"schema_version":1,"pack":{"mps":{"source":"x","cost":"1.2"}}})"),
+  EXPECT_EQ(pack_constants_error(R"({"schema_version":1,"pack":{"mps":{"source":"x","cost":"1.2"}}})"),
             "the constant 'mps.cost' is \"1.2\", not a finite number above 0 | the constants file, pack | ");
-  EXPECT_EQ(error_of(file_with("mps", "high", 0.9)),
+  EXPECT_EQ(pack_constants_error(file_with("mps", "high", 0.9)),
             "the constant 'mps.high' is 0.9, below 1: the expected value would lie outside of its interval | the constants file, pack | ");
-  EXPECT_EQ(error_of(file_with("mps", "costs", 1.2)),
+  EXPECT_EQ(pack_constants_error(file_with("mps", "costs", 1.2)),
             "no constant is named 'mps.costs' | the constants file, pack | did you mean 'mps.cost'?");
-  EXPECT_EQ(error_of(file_with("mpss", "cost", 1.2)),
+  EXPECT_EQ(pack_constants_error(file_with("mpss", "cost", 1.2)),
             "no group of constants is named 'mpss' | the constants file, pack | did you mean 'mps'?");
-  EXPECT_TRUE(error_of(R"({"schema_version":1,"pak":{}})").ends_with(" | the constants file | did you mean 'pack'?"));
-  EXPECT_EQ(error_of(R"({"schema_version":1,"pack":[]})"), "'pack' is no object | the constants file | ");
-  EXPECT_EQ(error_of(R"({"schema_version":2,"pack":{}})"), "the constants' schema_version is not 1 | the constants file | ");
+  EXPECT_TRUE(pack_constants_error(R"({"schema_version":1,"pak":{}})").ends_with(" | the constants file | did you mean 'pack'?"));
+  EXPECT_EQ(pack_constants_error(R"({"schema_version":1,"pack":[]})"), "'pack' is no object | the constants file | ");
+  EXPECT_EQ(pack_constants_error(R"({"schema_version":2,"pack":{}})"), "the constants' schema_version is not 1 | the constants file | ");
 }
 
 }  // namespace

@@ -10,12 +10,11 @@
 #include <set>
 
 #include "gpucast/error.h"
+#include "src/base/bytes.h"
 #include "src/pack/waiting_queue.h"
 
 namespace gpucast::pack {
 namespace {
-
-constexpr int64_t kGiB = int64_t{1} << 30;
 
 Job job_of(const char* name, double seconds, int64_t bytes, double occupancy, double nvml, int cards = 1, double arrival_s = 0) {
   Job out;

@@ -4,12 +4,11 @@
 
 #include <vector>
 
+#include "src/base/bytes.h"
 #include "src/pack/policy.h"
 
 namespace gpucast::pack {
 namespace {
-
-constexpr int64_t kGiB = int64_t{1} << 30;
 
 Job job_of(int64_t gib, int cards = 1) {
   Job out;

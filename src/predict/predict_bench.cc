@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "gpucast/predict.h"
+#include "src/base/bytes.h"
 
 namespace gpucast {
 namespace {
 
-constexpr int64_t kMiB = 1 << 20;
 constexpr int kSlots = 2000, kEvents = 1'000'000;
 
 // Slots of 5 MiB, four in a segment, allocated and freed in turn; a mark every ten allocations.

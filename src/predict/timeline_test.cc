@@ -3,15 +3,15 @@
 #include <gtest/gtest.h>
 
 #include "src/base/alloc_conf.h"
+#include "src/base/bytes.h"
 
 namespace gpucast {
 namespace {
 
-constexpr int64_t kMib = 1 << 20;
 constexpr uint64_t kBase = 0x7f0000000000;
 
 AllocatorEvent event(EventKind kind, uint64_t mib, int64_t size_mib) {
-  return {kind, StackId(), kBase + mib * static_cast<uint64_t>(kMib), size_mib * kMib, 0, 0};
+  return {kind, StackId(), kBase + mib * static_cast<uint64_t>(kMiB), size_mib * kMiB, 0, 0};
 }
 
 Facts follow_events(std::vector<AllocatorEvent> events) {

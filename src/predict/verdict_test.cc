@@ -2,10 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include "src/base/bytes.h"
+
 namespace gpucast {
 namespace {
-
-constexpr int64_t kGiB = int64_t{1} << 30;
 
 Beside beside(int64_t low, int64_t expected, int64_t request) {
   Beside out;

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
+#include "src/base/bytes.h"
+
 namespace gpucast {
 namespace {
-
-constexpr int64_t kMiB = 1 << 20;
 
 class Program {
  public:

@@ -161,9 +161,9 @@ struct BlockKindHash {
   }
 };
 
-class Writer {
+class HtmlWriter {
  public:
-  explicit Writer(const Analysis& analysis)
+  explicit HtmlWriter(const Analysis& analysis)
       : trace_(analysis.facts->trace),
         lifetimes_(analysis.facts->lifetimes),
         attribution_(analysis.facts->attribution),
@@ -457,7 +457,7 @@ void write_html(const Analysis& analysis, std::ostream& out) {
     throw Error("internal error: the HTML page has no place for data");
   out << page.substr(0, prediction) << json_for_script(json_report(analysis.prediction));
   out << page.substr(prediction + kPredictionHere.size(), data - prediction - kPredictionHere.size());
-  out << base64(gzip(Writer(analysis).payload())) << page.substr(data + kDataHere.size());
+  out << base64(gzip(HtmlWriter(analysis).payload())) << page.substr(data + kDataHere.size());
   out.flush();
   if (!out) throw Error("the report cannot be written", "", "is the disk full?");
 }

@@ -10,13 +10,13 @@
 #include "gpucast/error.h"
 #include "gpucast/step_time.h"
 #include "src/base/alloc_conf.h"
+#include "src/base/bytes.h"
 #include "src/report/html_template.h"
 
 namespace gpucast {
 namespace {
 
-constexpr int64_t kMib = 1 << 20;
-constexpr uint64_t kBase = 0x7f0000000000;
+constexpr uint64_t kHtmlBase = 0x7f0000000000;
 constexpr const char* kEvil = "</script><img src=x onerror=alert(1)><!--<script>";
 
 // A module's parameter that stays, and a block that is freed; every name is an attack.
@@ -29,15 +29,15 @@ Trace small() {
   trace.stack_frames.emplace_back(0);
   trace.stacks.push_back({0, 1});
   const auto event = [&](EventKind kind, uint64_t mib, int64_t size) {
-    trace.events.push_back({kind, StackId(0), kBase + mib * static_cast<uint64_t>(kMib), size, 0, 0});
+    trace.events.push_back({kind, StackId(0), kHtmlBase + mib * static_cast<uint64_t>(kMiB), size, 0, 0});
   };
-  event(EventKind::segment_alloc, 0, 20 * kMib);
-  event(EventKind::alloc, 0, 4 * kMib);
-  event(EventKind::alloc, 4, 2 * kMib);
-  event(EventKind::free_requested, 4, 2 * kMib);
-  event(EventKind::free_completed, 4, 2 * kMib);
+  event(EventKind::segment_alloc, 0, 20 * kMiB);
+  event(EventKind::alloc, 0, 4 * kMiB);
+  event(EventKind::alloc, 4, 2 * kMiB);
+  event(EventKind::free_requested, 4, 2 * kMiB);
+  event(EventKind::free_completed, 4, 2 * kMiB);
   trace.marks.push_back({MarkKind::tensors, MarkedPhase::unknown, ModuleId(), 1, 2, 1, 0, StringId()});
-  trace.tensors.push_back({TensorKind::parameter, 1, kBase, 4 * kMib, evil, ModuleId(0)});
+  trace.tensors.push_back({TensorKind::parameter, 1, kHtmlBase, 4 * kMiB, evil, ModuleId(0)});
   return trace;
 }
 
@@ -134,12 +134,12 @@ TEST(HtmlExport, ColumnsHoldTheBlocks) {
   EXPECT_EQ(column<uint32_t>(payload, directory, "block.life"), (std::vector<uint32_t>{UINT32_MAX, 1}));
   EXPECT_EQ(column<uint32_t>(payload, directory, "block.wait"), (std::vector<uint32_t>{UINT32_MAX, 1}));
   EXPECT_EQ(column<uint32_t>(payload, directory, "block.address_high"), (std::vector<uint32_t>{0x7f00, 0x7f00}));
-  EXPECT_EQ(column<double>(payload, directory, "kind.size"), (std::vector<double>{4.0 * kMib, 2.0 * kMib}));
+  EXPECT_EQ(column<double>(payload, directory, "kind.size"), (std::vector<double>{4.0 * kMiB, 2.0 * kMiB}));
   EXPECT_EQ(column<int32_t>(payload, directory, "kind.tensor"), (std::vector<int32_t>{0, -1}));
   EXPECT_EQ(column<int32_t>(payload, directory, "kind.module")[0], 0);
   const auto categories = column<uint8_t>(payload, directory, "kind.category");
   EXPECT_EQ(directory["categories"][categories[0]], "parameters");
-  EXPECT_EQ(column<double>(payload, directory, "segment.size"), (std::vector<double>{20.0 * kMib}));
+  EXPECT_EQ(column<double>(payload, directory, "segment.size"), (std::vector<double>{20.0 * kMiB}));
   EXPECT_EQ(column<int32_t>(payload, directory, "frame.line"), (std::vector<int32_t>{7}));
 }
 

@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "src/attribution/attribute.h"
+#include "src/base/bytes.h"
 #include "src/lifetime/lifetime.h"
 
 namespace gpucast {
@@ -15,8 +16,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int64_t kMib = 1 << 20;
-constexpr uint64_t kBase = 0x7f0000000000;
+constexpr uint64_t kPerfettoBase = 0x7f0000000000;
 
 struct Made {
   Trace trace;
@@ -82,24 +82,24 @@ TEST(PerfettoExport, NothingAtAll) {
 
 TEST(PerfettoExport, CountersPeakAndBlocks) {
   Made made;
-  made.event(EventKind::segment_alloc, kBase, 20 * kMib);
-  made.event(EventKind::alloc, kBase, 5 * kMib);
-  made.event(EventKind::alloc, kBase + 5 * kMib, 3 * kMib);
-  made.event(EventKind::free_requested, kBase, 5 * kMib);
-  made.event(EventKind::free_completed, kBase, 5 * kMib);
-  made.event(EventKind::oom, 7, 64 * kMib);
+  made.event(EventKind::segment_alloc, kPerfettoBase, 20 * kMiB);
+  made.event(EventKind::alloc, kPerfettoBase, 5 * kMiB);
+  made.event(EventKind::alloc, kPerfettoBase + 5 * kMiB, 3 * kMiB);
+  made.event(EventKind::free_requested, kPerfettoBase, 5 * kMiB);
+  made.event(EventKind::free_completed, kPerfettoBase, 5 * kMiB);
+  made.event(EventKind::oom, 7, 64 * kMiB);
   const Json file = exported(std::move(made.trace));
   std::vector<int64_t> allocated;
   for (const Json& event : of(file, "C", "allocated")) allocated.push_back(event["args"]["bytes"]);
-  EXPECT_EQ(allocated, (std::vector<int64_t>{0, 5 * kMib, 8 * kMib, 3 * kMib}));
-  EXPECT_EQ(of(file, "C", "reserved").back()["args"]["bytes"], 20 * kMib);
+  EXPECT_EQ(allocated, (std::vector<int64_t>{0, 5 * kMiB, 8 * kMiB, 3 * kMiB}));
+  EXPECT_EQ(of(file, "C", "reserved").back()["args"]["bytes"], 20 * kMiB);
   // Without times event i lies at i + 1 milliseconds.
   EXPECT_EQ(of(file, "i", "peak allocated 8.0 MiB").at(0)["ts"], 3000);
   EXPECT_EQ(of(file, "i", "out of memory: 64.0 MiB requested").at(0)["args"]["free_bytes"], 7);
   const std::vector<Json> blocks = blocks_of(file);
   ASSERT_EQ(blocks.size(), 2u);
   EXPECT_EQ(blocks[0]["dur"], 2000);
-  EXPECT_EQ(blocks[0]["args"]["size_bytes"], 5 * kMib);
+  EXPECT_EQ(blocks[0]["args"]["size_bytes"], 5 * kMiB);
   EXPECT_EQ(blocks[0]["args"]["free_event"], 3);
   EXPECT_TRUE(blocks[1]["args"]["free_event"].is_null());
   EXPECT_NE(blocks[0]["tid"], blocks[1]["tid"]) << "they live at the same time";
@@ -107,11 +107,11 @@ TEST(PerfettoExport, CountersPeakAndBlocks) {
 
 TEST(PerfettoExport, LanesAreUsedAgain) {
   Made made;
-  made.event(EventKind::segment_alloc, kBase, 20 * kMib);
+  made.event(EventKind::segment_alloc, kPerfettoBase, 20 * kMiB);
   for (int i = 0; i < 100; ++i) {
-    made.event(EventKind::alloc, kBase, 5 * kMib);
-    made.event(EventKind::free_requested, kBase, 5 * kMib);
-    made.event(EventKind::free_completed, kBase, 5 * kMib);
+    made.event(EventKind::alloc, kPerfettoBase, 5 * kMiB);
+    made.event(EventKind::free_requested, kPerfettoBase, 5 * kMiB);
+    made.event(EventKind::free_completed, kPerfettoBase, 5 * kMiB);
   }
   const Json file = exported(std::move(made.trace));
   const std::vector<Json> blocks = blocks_of(file);
@@ -122,19 +122,19 @@ TEST(PerfettoExport, LanesAreUsedAgain) {
 TEST(PerfettoExport, ModulesNestAndNamesMayHoldAnything) {
   Made made;
   const ModuleId outer = made.module("a\"b\\c\n\t\x01\xff \xe2\x88\x82"), inner = made.module("fc", outer);
-  made.event(EventKind::segment_alloc, kBase, 20 * kMib, 1000);
+  made.event(EventKind::segment_alloc, kPerfettoBase, 20 * kMiB, 1000);
   made.mark(MarkKind::phase_begin, MarkedPhase::forward);
   made.mark(MarkKind::module_begin, MarkedPhase::unknown, outer);
   made.mark(MarkKind::module_begin, MarkedPhase::unknown, inner);
-  made.event(EventKind::alloc, kBase, 5 * kMib, 1000);  // in the same microsecond
+  made.event(EventKind::alloc, kPerfettoBase, 5 * kMiB, 1000);  // in the same microsecond
   made.mark(MarkKind::module_end, MarkedPhase::unknown, inner);
   made.mark(MarkKind::module_end, MarkedPhase::unknown, outer);
   made.mark(MarkKind::phase_end, MarkedPhase::forward);
   made.mark(MarkKind::phase_begin, MarkedPhase::backward);
   made.mark(MarkKind::module_backward, MarkedPhase::unknown, inner, "AddmmBackward0");
-  made.event(EventKind::alloc, kBase + 5 * kMib, kMib, 5000);
+  made.event(EventKind::alloc, kPerfettoBase + 5 * kMiB, kMiB, 5000);
   made.mark(MarkKind::module_backward, MarkedPhase::unknown, outer, "ReluBackward0");
-  made.event(EventKind::free_requested, kBase, 5 * kMib, 6000);
+  made.event(EventKind::free_requested, kPerfettoBase, 5 * kMiB, 6000);
   made.mark(MarkKind::phase_end, MarkedPhase::backward);
   const Json file = exported(std::move(made.trace));
 

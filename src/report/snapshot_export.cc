@@ -162,9 +162,9 @@ const char* state_name(SnapshotBlockState state) {
   return "";
 }
 
-class Writer {
+class SnapshotWriter {
  public:
-  Writer(const Facts& facts, std::ostream& out)
+  SnapshotWriter(const Facts& facts, std::ostream& out)
       : facts_(facts),
         trace_(facts.trace),
         lifetimes_(facts.lifetimes),
@@ -398,6 +398,6 @@ class Writer {
 
 }  // namespace
 
-void write_snapshot(const Analysis& analysis, std::ostream& out) { Writer(*analysis.facts, out).write(); }
+void write_snapshot(const Analysis& analysis, std::ostream& out) { SnapshotWriter(*analysis.facts, out).write(); }
 
 }  // namespace gpucast

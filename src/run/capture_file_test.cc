@@ -25,9 +25,9 @@ struct TemporaryFolder {
   std::string path;
 };
 
-void write(const std::string& path, const std::string& text) { std::ofstream(path) << text; }
+void write_file(const std::string& path, const std::string& text) { std::ofstream(path) << text; }
 
-std::string read(const std::string& path) {
+std::string read_file(const std::string& path) {
   std::ifstream in(path);
   std::stringstream text;
   text << in.rdbuf();
@@ -55,28 +55,28 @@ TEST(CaptureFile, LeavesNothingUnlessKept) {
 
 TEST(CaptureFile, RefusesWhatIsThere) {
   const TemporaryFolder folder;
-  write(folder / "a.gpucast", "mine");
+  write_file(folder / "a.gpucast", "mine");
   EXPECT_THROW(CaptureFile(folder / "a.gpucast", false), Error);
   EXPECT_THROW(CaptureFile(folder.path, true), Error);
   EXPECT_THROW(CaptureFile(folder / "no/a.gpucast", true), Error);
   EXPECT_THROW(CaptureFile("/dev/null", true), Error);
-  EXPECT_EQ(read(folder / "a.gpucast"), "mine");
+  EXPECT_EQ(read_file(folder / "a.gpucast"), "mine");
   EXPECT_EQ(files_in(folder.path), 1U);
 }
 
 TEST(CaptureFile, DoesNotOverwriteWhatAppearedMeanwhile) {
   const TemporaryFolder folder;
   CaptureFile file(folder / "a.gpucast", false);
-  write(folder / "a.gpucast", "mine");
+  write_file(folder / "a.gpucast", "mine");
   EXPECT_THROW(file.keep(), Error);
-  EXPECT_EQ(read(folder / "a.gpucast"), "mine");
+  EXPECT_EQ(read_file(folder / "a.gpucast"), "mine");
 }
 
 TEST(CaptureFile, JoinsTheSectionsAndCountsTheLines) {
   const TemporaryFolder folder;
-  write(folder / "7.torch", R"({"version": "2.6.0+cu124", "cuda": "12.4"})");
-  write(folder / "7.history", "{\"record\": \"process\"}\n[\"alloc\", 1]\n");
-  write(folder / "7.vgpu", "[\"vgpu_mark\", 1]");  // a last line without a newline
+  write_file(folder / "7.torch", R"({"version": "2.6.0+cu124", "cuda": "12.4"})");
+  write_file(folder / "7.history", "{\"record\": \"process\"}\n[\"alloc\", 1]\n");
+  write_file(folder / "7.vgpu", "[\"vgpu_mark\", 1]");  // a last line without a newline
   RunSettings settings;
   settings.gpu = find_gpu("rtx3060");
   settings.command = {"python", "\xff.py"};  // no UTF-8

@@ -6,7 +6,7 @@
 namespace gpucast {
 namespace {
 
-double up(double value, double step) { return std::ceil(value / step) * step; }
+double round_up(double value, double step) { return std::ceil(value / step) * step; }
 
 // Kernels exist for some head widths; other heads use the next larger one. Hopper has a kernel for 192.
 double padded_width(double width, int capability) {
@@ -14,7 +14,7 @@ double padded_width(double width, int capability) {
     if (made == 192 && capability < 90) continue;
     if (width <= made) return made;
   }
-  return up(width, 512);
+  return round_up(width, 512);
 }
 
 // The number of scores, over heads and queries. A causal mask leaves half of them, a window leaves a band; blocks on the edge count wholly.
@@ -23,7 +23,7 @@ double keys_per_query(const AttentionShape& shape, double block) {
   double seen = keys;
   if (shape.causal) seen = std::min(keys, std::max(keys - queries / 2, keys / 2) + block / 2);
   if (shape.window > 0) seen = std::min(seen, static_cast<double>(shape.window) + block / 2);
-  return up(seen, 32);
+  return round_up(seen, 32);
 }
 
 }  // namespace

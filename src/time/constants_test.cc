@@ -12,7 +12,7 @@
 namespace gpucast {
 namespace {
 
-std::string error_of(const std::string& json, const char* gpu = "a100-80") {
+std::string constants_error(const std::string& json, const char* gpu = "a100-80") {
   try {
     (void)card_rates(find_gpu(gpu), json);
     return "read";
@@ -59,24 +59,24 @@ TEST(Constants, NullRemovesACardsLayer) {
 }
 
 TEST(Constants, SaysWhatIsWrong) {
-  EXPECT_EQ(error_of(rates(R"("dram_fraction":-0.5)")),
+  EXPECT_EQ(constants_error(rates(R"("dram_fraction":-0.5)")),
             "the constant 'rates.dram_fraction' is -0.5, not a finite number above 0 | the constants file, cards, a100-80");
-  EXPECT_EQ(error_of(rates(R"("dram_fraction":0)")),
+  EXPECT_EQ(constants_error(rates(R"("dram_fraction":0)")),
             "the constant 'rates.dram_fraction' is 0, not a finite number above 0 | the constants file, cards, a100-80");
-  EXPECT_EQ(error_of(rates(R"("dram_fraction":null)")),
+  EXPECT_EQ(constants_error(rates(R"("dram_fraction":null)")),
             "the constant 'rates.dram_fraction' is null, not a finite number above 0 | the constants file, cards, a100-80");
-  EXPECT_EQ(error_of(rates(R"("dram_fraction":"NaN")")),
+  EXPECT_EQ(constants_error(rates(R"("dram_fraction":"NaN")")),
             "the constant 'rates.dram_fraction' is \"NaN\", not a finite number above 0 | the constants file, cards, a100-80");
-  EXPECT_EQ(error_of(rates(R"("dram_fraction":NaN)")), "the constants are no JSON object (JSON has no NaN) | the constants file");
-  EXPECT_EQ(error_of(rates(R"("dram_fraction":1e999)")).rfind("the constant", 0), 0U);
-  EXPECT_EQ(error_of("[]"), "the constants are no JSON object (JSON has no NaN) | the constants file");
-  EXPECT_EQ(error_of("{}"), "the constants' schema_version is not 1 | the constants file");
-  EXPECT_EQ(error_of(R"({"schema_version":1,"card":{}})").rfind("'card' is none of operations, architectures, cards", 0), 0U);
-  EXPECT_EQ(error_of(R"({"schema_version":1,"operations":{"gem":{}}})"),
+  EXPECT_EQ(constants_error(rates(R"("dram_fraction":NaN)")), "the constants are no JSON object (JSON has no NaN) | the constants file");
+  EXPECT_EQ(constants_error(rates(R"("dram_fraction":1e999)")).rfind("the constant", 0), 0U);
+  EXPECT_EQ(constants_error("[]"), "the constants are no JSON object (JSON has no NaN) | the constants file");
+  EXPECT_EQ(constants_error("{}"), "the constants' schema_version is not 1 | the constants file");
+  EXPECT_EQ(constants_error(R"({"schema_version":1,"card":{}})").rfind("'card' is none of operations, architectures, cards", 0), 0U);
+  EXPECT_EQ(constants_error(R"({"schema_version":1,"operations":{"gem":{}}})"),
             "no kind of operation is named 'gem' | the constants file, operations");
-  EXPECT_EQ(error_of(R"({"schema_version":1,"operations":{"gemm":{"fp33":{"source":"x"}}}})"),
+  EXPECT_EQ(constants_error(R"({"schema_version":1,"operations":{"gemm":{"fp33":{"source":"x"}}}})"),
             "no precision is named 'fp33' | the constants file, operations");
-  EXPECT_EQ(error_of(R"({"schema_version":1,"operations":{"gemm":{"fp32":{"floor_ns":1}}}})"),
+  EXPECT_EQ(constants_error(R"({"schema_version":1,"operations":{"gemm":{"fp32":{"floor_ns":1}}}})"),
             "the constants of 'gemm.fp32' have no \"source\" | the constants file, operations");
 }
 
@@ -92,21 +92,23 @@ std::string hint_of(const std::string& json) {
 }
 
 TEST(Constants, ACardOrArchitectureThatIsNoneIsAnError) {
-  EXPECT_EQ(error_of(layer("cards", R"("foo":{})")), "no GPU is named 'foo' | the constants file, cards");
-  EXPECT_EQ(error_of(layer("cards", R"("foo":null)")), "no GPU is named 'foo' | the constants file, cards");
+  EXPECT_EQ(constants_error(layer("cards", R"("foo":{})")), "no GPU is named 'foo' | the constants file, cards");
+  EXPECT_EQ(constants_error(layer("cards", R"("foo":null)")), "no GPU is named 'foo' | the constants file, cards");
   EXPECT_NE(hint_of(layer("cards", R"("foo":{})")).find("gpucast gpus lists the names"), std::string::npos);
   EXPECT_NE(hint_of(layer("architectures", R"("99":{})")).find("one of 6.0, "), std::string::npos);
   EXPECT_NE(hint_of(layer("cards", R"("h20":{})")).find("did you mean 'h200'"), std::string::npos);
-  EXPECT_EQ(error_of(layer("cards", R"("a100-80":{},"A100-80":{})")),
+  EXPECT_EQ(constants_error(layer("cards", R"("a100-80":{},"A100-80":{})")),
             "'A100-80' is 'a100-80', which stands there already | the constants file, cards");
-  EXPECT_EQ(error_of(layer("architectures", R"("99":{})")), "no card's compute capability is '99' | the constants file, architectures");
-  EXPECT_EQ(error_of(R"({"schema_version":1,"cards":[]})"), "'cards' is no object | the constants file");
-  EXPECT_EQ(error_of(R"({"schema_version":1,"architectures":3})"), "'architectures' is no object | the constants file");
+  EXPECT_EQ(constants_error(layer("architectures", R"("99":{})")),
+            "no card's compute capability is '99' | the constants file, architectures");
+  EXPECT_EQ(constants_error(R"({"schema_version":1,"cards":[]})"), "'cards' is no object | the constants file");
+  EXPECT_EQ(constants_error(R"({"schema_version":1,"architectures":3})"), "'architectures' is no object | the constants file");
   // The constants of other cards, and the names in the built-in files.
-  EXPECT_EQ(error_of(layer("cards", R"("a100-40-pcie":null,"h200":{})")), "read");
+  EXPECT_EQ(constants_error(layer("cards", R"("a100-40-pcie":null,"h200":{})")), "read");
   for (const Gpu& gpu : gpu_table()) {
-    EXPECT_EQ(error_of(layer("architectures", fmt::format("\"{}.{}\":{{}}", gpu.compute_major, gpu.compute_minor))), "read") << gpu.id;
-    EXPECT_EQ(error_of(layer("cards", fmt::format("\"{}\":null", gpu.id))), "read");
+    EXPECT_EQ(constants_error(layer("architectures", fmt::format("\"{}.{}\":{{}}", gpu.compute_major, gpu.compute_minor))), "read")
+        << gpu.id;
+    EXPECT_EQ(constants_error(layer("cards", fmt::format("\"{}\":null", gpu.id))), "read");
   }
 }
 
@@ -117,37 +119,38 @@ TEST(Constants, ACardIsNamedAsTheCommandLineNamesIt) {
 }
 
 TEST(Constants, AConstantThatNoLayerHasIsAnError) {
-  EXPECT_EQ(error_of(rates(R"("bf17_fraction":0.5)")), "no constant is named 'rates.bf17_fraction' | the constants file, cards, a100-80");
-  EXPECT_EQ(error_of(layer("operations", R"("gemm":{"fp16":{"source":"x","floor_ns":3000}})")),
+  EXPECT_EQ(constants_error(rates(R"("bf17_fraction":0.5)")),
+            "no constant is named 'rates.bf17_fraction' | the constants file, cards, a100-80");
+  EXPECT_EQ(constants_error(layer("operations", R"("gemm":{"fp16":{"source":"x","floor_ns":3000}})")),
             "no constant is named 'gemm.floor_ns' | the constants file, operations");
   // As tools/calibrate.py writes it.
   for (const char* precision : {"fp32", "tf32", "fp16", "bf16", "fp8"}) {
-    EXPECT_EQ(error_of(rates(fmt::format(R"("{0}_fraction":0.5,"{0}_flop_per_joule":1e12)", precision))), "read") << precision;
+    EXPECT_EQ(constants_error(rates(fmt::format(R"("{0}_fraction":0.5,"{0}_flop_per_joule":1e12)", precision))), "read") << precision;
   }
-  EXPECT_EQ(error_of(rates(R"("dram_fraction":0.5,"link_bytes_per_s":1e10,"launch_ns":2000,"l2_bytes_per_clock":20)")), "read");
+  EXPECT_EQ(constants_error(rates(R"("dram_fraction":0.5,"link_bytes_per_s":1e10,"launch_ns":2000,"l2_bytes_per_clock":20)")), "read");
 }
 
 TEST(Constants, IntervalsContainTheExpectedTime) {
   EXPECT_EQ(
-      error_of(rates(R"("step_low":1.5)")),
+      constants_error(rates(R"("step_low":1.5)")),
       "the constant 'rates.step_low' is 1.5, above 1: the expected value would lie outside of its interval | the constants file, cards, "
       "a100-80");
   EXPECT_EQ(
-      error_of(rates(R"("step_high_datasheet":0.5)")),
+      constants_error(rates(R"("step_high_datasheet":0.5)")),
       "the constant 'rates.step_high_datasheet' is 0.5, below 1: the expected value would lie outside of its interval | the constants "
       "file, cards, a100-80");
-  EXPECT_NE(error_of(rates(R"("step_low_datasheet":1.01)")), "read");
-  EXPECT_NE(error_of(rates(R"("step_low":0.9,"step_high":0.8)")), "read");
-  EXPECT_EQ(error_of(rates(R"("step_low":1,"step_high":1,"step_low_datasheet":0.9,"step_high_datasheet":2)")), "read");
+  EXPECT_NE(constants_error(rates(R"("step_low_datasheet":1.01)")), "read");
+  EXPECT_NE(constants_error(rates(R"("step_low":0.9,"step_high":0.8)")), "read");
+  EXPECT_EQ(constants_error(rates(R"("step_low":1,"step_high":1,"step_low_datasheet":0.9,"step_high_datasheet":2)")), "read");
   for (const char* wrong : {R"("low":1.2)", R"("high":0.9)", R"("low_datasheet":1.2)", R"("high_datasheet":0.9)"}) {
-    EXPECT_NE(error_of(layer("operations", fmt::format(R"("copy":{{"all":{{"source":"x",{}}}}})", wrong))), "read") << wrong;
+    EXPECT_NE(constants_error(layer("operations", fmt::format(R"("copy":{{"all":{{"source":"x",{}}}}})", wrong))), "read") << wrong;
   }
 }
 
 TEST(Constants, MeasuredIsTrueOrFalse) {
-  EXPECT_EQ(error_of(layer("cards", R"("a100-80":{"measured":"no"})")),
+  EXPECT_EQ(constants_error(layer("cards", R"("a100-80":{"measured":"no"})")),
             "'measured' is \"no\", neither true nor false | the constants file, cards, a100-80");
-  EXPECT_EQ(error_of(layer("cards", R"("a100-80":{"measured":false})")), "read");
+  EXPECT_EQ(constants_error(layer("cards", R"("a100-80":{"measured":false})")), "read");
 }
 
 TEST(CardRates, ACardWithoutItsRatesIsAnError) {

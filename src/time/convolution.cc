@@ -11,14 +11,14 @@
 namespace gpucast {
 namespace {
 
-double up(double value, double step) { return std::ceil(value / step) * step; }
+double rounded_up(double value, double step) { return std::ceil(value / step) * step; }
 
-struct Tile {
+struct ConvolutionTile {
   double m, n, narrowness;  // 0: the widest
 };
-constexpr Tile kTiles[] = {{128, 128, 0}, {128, 64, 0.5}, {128, 32, 1}, {128, 8, 2}, {128, 2, 2}};
-constexpr Tile kTensorTiles[] = {{256, 128, 0}, {128, 128, 0.25}, {128, 64, 0.5}, {64, 64, 0.75}, {64, 32, 1}};
-constexpr Tile kWinogradTiles[] = {{128, 128, 0}, {128, 64, 0.5}, {64, 64, 0.7}, {128, 32, 1}};
+constexpr ConvolutionTile kTiles[] = {{128, 128, 0}, {128, 64, 0.5}, {128, 32, 1}, {128, 8, 2}, {128, 2, 2}};
+constexpr ConvolutionTile kTensorConvolutionTiles[] = {{256, 128, 0}, {128, 128, 0.25}, {128, 64, 0.5}, {64, 64, 0.75}, {64, 32, 1}};
+constexpr ConvolutionTile kWinogradTiles[] = {{128, 128, 0}, {128, 64, 0.5}, {64, 64, 0.7}, {128, 32, 1}};
 
 struct Product {
   double batch = 1, m = 0, n = 0, k = 0;
@@ -31,17 +31,17 @@ struct Tiled {
 
 // The time with the fastest tile. `split`: k may be cut into parts; a second pass adds their results.
 template <size_t count>
-Tiled tiled_ns(const Product& product, const Tile (&tiles)[count], double rate, double narrow, double k_overhead, double least_waves,
-               double k_step, bool split, const CardRates& card) {
+Tiled tiled_ns(const Product& product, const ConvolutionTile (&tiles)[count], double rate, double narrow, double k_overhead,
+               double least_waves, double k_step, bool split, const CardRates& card) {
   Tiled best;
-  for (const Tile& tile : tiles) {
+  for (const ConvolutionTile& tile : tiles) {
     const double cut = product.batch * std::min(std::ceil(product.m / tile.m) * std::ceil(product.n / tile.n),
                                                 std::ceil(product.m / tile.n) * std::ceil(product.n / tile.m));
     const double least = least_waves * (1 + tile.narrowness / 2);
     for (int power = 0; power <= (split ? 6 : 0); ++power) {
       const double parts = 1 << power;
       const double waves = std::max(std::ceil(cut * parts / card.multiprocessors), least);
-      const double k = up(std::ceil(product.k / parts), k_step) + k_overhead;
+      const double k = rounded_up(std::ceil(product.k / parts), k_step) + k_overhead;
       double ns = waves * 1e9 * 2 * tile.m * tile.n * k * card.multiprocessors / (rate * std::pow(narrow, tile.narrowness));
       if (parts > 1) ns += 1e9 * product.batch * product.m * product.n * 2 * (parts + 1) / card.dram_bytes_per_s;
       if (ns < best.ns) best = {ns, waves > card.convolution_tail_waves * cut * parts / card.multiprocessors};
@@ -111,7 +111,7 @@ double winograd_ns(const ConvolutionShape& s, double bytes, double memory_ns, do
                                                    batch * std::ceil(rows2 / 4) * std::ceil(columns2 / 8));
   const double waves = std::max(std::ceil(cut / card.multiprocessors), c.winograd_waves);
   const double fused_ns =
-      waves * 1e9 * 2 * 16 * 32 * 32 * (up(from, 8) + c.winograd_k_overhead) * card.multiprocessors / (rate * c.winograd_fused);
+      waves * 1e9 * 2 * 16 * 32 * 32 * (rounded_up(from, 8) + c.winograd_k_overhead) * card.multiprocessors / (rate * c.winograd_fused);
   const double one_ns = std::max(fused_ns, memory_ns) + c.start_ns + 1e9 * 2 * 16 * 4 * from * to / card.dram_bytes_per_s;
   return std::min(apart_ns, one_ns);
 }
@@ -125,7 +125,8 @@ Estimate in_precision(const Operation& operation, Precision precision, const Car
   const double element = operation.element_bytes;
   // Tensor cores work on eight channels at a time: other numbers of channels are padded.
   const double in_channels = static_cast<double>(s.in_channels) / groups, out_channels = static_cast<double>(s.out_channels) / groups;
-  const double x_channels = tensor ? up(in_channels, 8) : in_channels, y_channels = tensor ? up(out_channels, 8) : out_channels;
+  const double x_channels = tensor ? rounded_up(in_channels, 8) : in_channels,
+               y_channels = tensor ? rounded_up(out_channels, 8) : out_channels;
   const double in = volume(s.in), out = volume(s.out), window = volume(s.window);
   const double x_bytes = batch * groups * in_channels * in * element, y_bytes = batch * groups * out_channels * out * element,
                w_bytes = groups * in_channels * out_channels * window * element;
@@ -144,7 +145,9 @@ Estimate in_precision(const Operation& operation, Precision precision, const Car
 
   // Tensor core kernels put narrow groups side by side until they fill the narrowest tile. The products between different groups are zeros.
   const double beside =
-      tensor && in_channels > 1 ? std::clamp(std::floor(std::end(kTensorTiles)[-1].n / std::max(x_channels, y_channels)), 1.0, groups) : 1;
+      tensor && in_channels > 1
+          ? std::clamp(std::floor(std::end(kTensorConvolutionTiles)[-1].n / std::max(x_channels, y_channels)), 1.0, groups)
+          : 1;
   const double blocks_of_groups = std::ceil(groups / beside);
   // Forward kernels without tensor cores compute at least 16 channels, even where fewer are needed.
   const double x_wide = x_channels * beside, y_wide = tensor ? y_channels * beside : std::max(y_channels, 16.0);
@@ -156,7 +159,7 @@ Estimate in_precision(const Operation& operation, Precision precision, const Car
   const auto tiled = [&](const auto& tiles) {
     return tiled_ns(product, tiles, rate * c.efficiency, c.narrow, c.k_overhead, c.least_waves, k_step, split, card);
   };
-  Tiled compute = tensor ? tiled(kTensorTiles) : tiled(kTiles);
+  Tiled compute = tensor ? tiled(kTensorConvolutionTiles) : tiled(kTiles);
   // Overheads matter less with many full waves, but no kernel is faster than this.
   compute.ns = std::max(compute.ns, 1e9 * 2 * product.batch * product.m * product.n * product.k / (rate * c.most_rate));
   if (strided) compute.ns *= c.strided;

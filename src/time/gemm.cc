@@ -8,13 +8,13 @@
 namespace gpucast {
 namespace {
 
-struct Tile {
+struct GemmTile {
   double m, n;
 };
-constexpr Tile kTensorTiles[] = {{256, 128}, {128, 256}, {128, 128}, {256, 64}, {64, 256},
-                                 {128, 64},  {64, 128},  {64, 64},   {64, 32},  {32, 64}};
-constexpr Tile kPlainTiles[] = {{128, 128}, {128, 64}, {64, 128}, {64, 64}, {128, 32}, {32, 128}, {64, 32}, {32, 64}, {32, 32}};
-constexpr Tile kBatchedPlainTiles[] = {{64, 64}, {128, 32}, {32, 128}, {64, 128}};
+constexpr GemmTile kTensorGemmTiles[] = {{256, 128}, {128, 256}, {128, 128}, {256, 64}, {64, 256},
+                                         {128, 64},  {64, 128},  {64, 64},   {64, 32},  {32, 64}};
+constexpr GemmTile kPlainTiles[] = {{128, 128}, {128, 64}, {64, 128}, {64, 64}, {128, 32}, {32, 128}, {64, 32}, {32, 64}, {32, 32}};
+constexpr GemmTile kBatchedPlainTiles[] = {{64, 64}, {128, 32}, {32, 128}, {64, 128}};
 constexpr double kParts[] = {1, 2, 3, 4, 6, 8, 12, 16, 32};
 
 struct Compute {
@@ -28,14 +28,14 @@ struct Sizes {
 };
 
 // The library cuts the output into tiles; a multiprocessor computes one at a time. It chooses the fastest tile and number of parts of k.
-Compute compute_time(const Sizes& s, std::span<const Tile> tiles, double largest_tile, bool may_split, double k_step, double rate,
+Compute compute_time(const Sizes& s, std::span<const GemmTile> tiles, double largest_tile, bool may_split, double k_step, double rate,
                      const CardRates& card, const GemmConstants& c) {
   const double cycle_ns = 1e9 / card.clock_hz;
   const double l2_ns_a_byte = 1e9 / (c.l2_bytes_per_cycle * card.multiprocessors * card.clock_hz);
   const double sums_ns_a_part = s.batch * s.m * s.n * 8 * l2_ns_a_byte;  // written and read again, in fp32
   const double clusters = card.capability >= 90 ? 2 : 1;                 // since Hopper, two multiprocessors share the bytes that they read
   Compute best;
-  for (const Tile& tile : tiles) {
+  for (const GemmTile& tile : tiles) {
     if (tile.m * tile.n > largest_tile) continue;
     const double tiles_of_one = s.batch * std::ceil(s.m / tile.m) * std::ceil(s.n / tile.n);
     const double multiply_ns = 1e9 * 2 * tile.m * tile.n / rate * card.multiprocessors * (1 + c.edge * (128 / tile.m + 128 / tile.n - 1.5));
@@ -68,11 +68,11 @@ Sizes sizes_of(const Operation& operation) {
 Compute compute_of(const Operation& operation, const CardRates& card) {
   const GemmConstants& c = card.gemm[operation.precision];
   const bool tensor = card.tensor_cores[operation.precision], batched = operation.gemm.batch > 1;
-  const Tile only{c.batched_tile_m, c.batched_tile_n};
-  const std::span<const Tile> tiles = tensor                ? std::span<const Tile>(kTensorTiles)
-                                      : !batched            ? std::span<const Tile>(kPlainTiles)
-                                      : only.m * only.n > 1 ? std::span<const Tile>(&only, 1)
-                                                            : std::span<const Tile>(kBatchedPlainTiles);
+  const GemmTile only{c.batched_tile_m, c.batched_tile_n};
+  const std::span<const GemmTile> tiles = tensor                ? std::span<const GemmTile>(kTensorGemmTiles)
+                                          : !batched            ? std::span<const GemmTile>(kPlainTiles)
+                                          : only.m * only.n > 1 ? std::span<const GemmTile>(&only, 1)
+                                                                : std::span<const GemmTile>(kBatchedPlainTiles);
   const double largest_tile = tensor || batched || !operation.gemm.b_transposed ? std::numeric_limits<double>::infinity() : c.largest_tile;
   return compute_time(sizes_of(operation), tiles, largest_tile, tensor || !batched, tensor ? 32 : 8,
                       card.sustained_flop_per_s[operation.precision], card, c);

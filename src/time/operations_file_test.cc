@@ -11,15 +11,15 @@
 namespace gpucast {
 namespace {
 
-Operation read(std::string line) {
+Operation read_padded(std::string line) {
   const size_t size = line.size();
   line.resize(size + 64);
   return read_operation(std::string_view(line).substr(0, size), [] { return std::string("line 7"); });
 }
 
-std::string error_of(const std::string& line) {
+std::string operation_error(const std::string& line) {
   try {
-    (void)read(line);
+    (void)read_padded(line);
     return "read";
   } catch (const Error& error) {
     EXPECT_EQ(error.where, "line 7");
@@ -30,8 +30,8 @@ std::string error_of(const std::string& line) {
 
 TEST(OperationsFile, EachFieldIsRead) {
   const Operation gemm =
-      read(R"({"kind":"gemm","precision":"bf16","element_bytes":2,"bytes_read":3,"bytes_written":4,"flops":5.5,"launches":2,)"
-           R"("gemm":{"batch":6,"m":7,"n":8,"k":9,"a_transposed":true,"b_transposed":true}})");
+      read_padded(R"({"kind":"gemm","precision":"bf16","element_bytes":2,"bytes_read":3,"bytes_written":4,"flops":5.5,"launches":2,)"
+                  R"("gemm":{"batch":6,"m":7,"n":8,"k":9,"a_transposed":true,"b_transposed":true}})");
   EXPECT_EQ(gemm.kind, OperationKind::gemm);
   EXPECT_EQ(gemm.precision, Precision::bf16);
   EXPECT_EQ(gemm.element_bytes, 2);
@@ -43,36 +43,36 @@ TEST(OperationsFile, EachFieldIsRead) {
   EXPECT_EQ(gemm.gemm.k, 9);
   EXPECT_TRUE(gemm.gemm.a_transposed && gemm.gemm.b_transposed);
   const Operation convolution =
-      read(R"({"kind":"convolution","convolution":{"pass":"weight_gradient","batch":2,"in_channels":4,"out_channels":8,"in":[5,6],)"
-           R"("window":[3],"channels_last":true}})");
+      read_padded(R"({"kind":"convolution","convolution":{"pass":"weight_gradient","batch":2,"in_channels":4,"out_channels":8,"in":[5,6],)"
+                  R"("window":[3],"channels_last":true}})");
   EXPECT_EQ(convolution.convolution.pass, Pass::weight_gradient);
   EXPECT_EQ(convolution.convolution.in[1], 6);
   EXPECT_EQ(convolution.convolution.in[2], 1);  // dimensions that are not given stay 1
   const Operation attention =
-      read(R"({"kind":"attention","attention":{"batch":1,"heads":2,"queries":3,"keys":4,"head_dim":5,"window":128,"causal":true}})");
+      read_padded(R"({"kind":"attention","attention":{"batch":1,"heads":2,"queries":3,"keys":4,"head_dim":5,"window":128,"causal":true}})");
   EXPECT_EQ(attention.attention.window, 128);
   EXPECT_EQ(attention.attention.value_dim, 0);
 }
 
 TEST(OperationsFile, SaysWhatIsWrong) {
-  EXPECT_EQ(error_of("{}"), "this is no operation: it has no 'kind'");
-  EXPECT_EQ(error_of("[1]"), "this is no operation: it is no JSON object");
-  EXPECT_EQ(error_of(R"({"kind":"gem"})"), "this is no operation: no kind of operation is named 'gem'");
-  EXPECT_EQ(error_of(R"({"kind":"gemm","precision":"fp33"})"), "this is no operation: no precision is named 'fp33'");
-  EXPECT_EQ(error_of(R"({"kind":"gemm","gemm":{"m":-1}})"), "this is no operation: 'm' is no whole number from 0 to 2^50");
-  EXPECT_EQ(error_of(R"({"kind":"gemm","gemm":{"m":1.5}})"), "this is no operation: 'm' is no whole number from 0 to 2^50");
-  EXPECT_EQ(error_of(R"({"kind":"gemm","gemm":3})"), "this is no operation: 'gemm' is no object");
-  EXPECT_EQ(error_of(R"({"kind":"gemm","gemm":{"x":1}})"), "this is no operation: 'gemm' has no field 'x'");
-  EXPECT_EQ(error_of(R"({"kind":"gemm","flops":-1})"), "this is no operation: 'flops' is no finite number from 0");
-  EXPECT_EQ(error_of(R"({"kind":"convolution","convolution":{"in":[1,2,3,4]}})"),
+  EXPECT_EQ(operation_error("{}"), "this is no operation: it has no 'kind'");
+  EXPECT_EQ(operation_error("[1]"), "this is no operation: it is no JSON object");
+  EXPECT_EQ(operation_error(R"({"kind":"gem"})"), "this is no operation: no kind of operation is named 'gem'");
+  EXPECT_EQ(operation_error(R"({"kind":"gemm","precision":"fp33"})"), "this is no operation: no precision is named 'fp33'");
+  EXPECT_EQ(operation_error(R"({"kind":"gemm","gemm":{"m":-1}})"), "this is no operation: 'm' is no whole number from 0 to 2^50");
+  EXPECT_EQ(operation_error(R"({"kind":"gemm","gemm":{"m":1.5}})"), "this is no operation: 'm' is no whole number from 0 to 2^50");
+  EXPECT_EQ(operation_error(R"({"kind":"gemm","gemm":3})"), "this is no operation: 'gemm' is no object");
+  EXPECT_EQ(operation_error(R"({"kind":"gemm","gemm":{"x":1}})"), "this is no operation: 'gemm' has no field 'x'");
+  EXPECT_EQ(operation_error(R"({"kind":"gemm","flops":-1})"), "this is no operation: 'flops' is no finite number from 0");
+  EXPECT_EQ(operation_error(R"({"kind":"convolution","convolution":{"in":[1,2,3,4]}})"),
             "this is no operation: 'in' is no list of up to 3 whole numbers");
-  EXPECT_EQ(error_of(R"({"kind":"copy","size":1})"), "this is no operation: an operation has no field 'size'");
-  EXPECT_EQ(error_of(R"({"kind":"gemm")").rfind("this is no operation: it is no JSON", 0), 0U);
+  EXPECT_EQ(operation_error(R"({"kind":"copy","size":1})"), "this is no operation: an operation has no field 'size'");
+  EXPECT_EQ(operation_error(R"({"kind":"gemm")").rfind("this is no operation: it is no JSON", 0), 0U);
 }
 
 // The sizes that follow from a line's shape.
 std::string sizes(const std::string& kind, const std::string& shape, const std::string& more = "") {
-  const Operation found = read(fmt::format(R"({{"kind":"{0}","element_bytes":2,"{0}":{{{1}}}{2}}})", kind, shape, more));
+  const Operation found = read_padded(fmt::format(R"({{"kind":"{0}","element_bytes":2,"{0}":{{{1}}}{2}}})", kind, shape, more));
   return fmt::format("{} {} {}", found.flops, found.bytes_read, found.bytes_written);
 }
 
@@ -84,7 +84,7 @@ TEST(OperationsFile, FlopsAndBytesFollowFromAShape) {
   EXPECT_EQ(sizes("gemm", R"("m":10,"n":20,"k":30)", R"(,"bytes_read":5,"bytes_written":6)"), "0 5 6");
   EXPECT_EQ(sizes("gemm", R"("m":10,"n":20,"k":30)", R"(,"flops":0)"), "0 0 0");
   const int64_t most = int64_t{1} << 50;
-  const Operation huge = read(fmt::format(R"({{"kind":"gemm","gemm":{{"batch":{0},"m":{0},"n":{0},"k":{0}}}}})", most));
+  const Operation huge = read_padded(fmt::format(R"({{"kind":"gemm","gemm":{{"batch":{0},"m":{0},"n":{0},"k":{0}}}}})", most));
   EXPECT_GT(huge.bytes_read, 0);
   EXPECT_GT(huge.bytes_read + huge.bytes_written, huge.bytes_read);
 
@@ -108,15 +108,17 @@ TEST(OperationsFile, FlopsAndBytesFollowFromAShape) {
 }
 
 TEST(OperationsFile, AShapeMustBeOne) {
-  EXPECT_EQ(error_of(R"({"kind":"gemm"})"), "this is no operation: a gemm needs its shape: 'gemm' with m, n, k");
-  EXPECT_EQ(error_of(R"({"kind":"gemm","gemm":{"m":4,"n":4}})"), "this is no operation: a gemm needs its shape: 'gemm' with m, n, k");
-  EXPECT_EQ(error_of(R"({"kind":"gemm","flops":5,"bytes_read":4})"), "this is no operation: a gemm needs its shape: 'gemm' with m, n, k");
-  EXPECT_EQ(error_of(R"({"kind":"convolution"})"),
+  EXPECT_EQ(operation_error(R"({"kind":"gemm"})"), "this is no operation: a gemm needs its shape: 'gemm' with m, n, k");
+  EXPECT_EQ(operation_error(R"({"kind":"gemm","gemm":{"m":4,"n":4}})"),
+            "this is no operation: a gemm needs its shape: 'gemm' with m, n, k");
+  EXPECT_EQ(operation_error(R"({"kind":"gemm","flops":5,"bytes_read":4})"),
+            "this is no operation: a gemm needs its shape: 'gemm' with m, n, k");
+  EXPECT_EQ(operation_error(R"({"kind":"convolution"})"),
             "this is no operation: a convolution needs its shape: 'convolution' with batch, in_channels, out_channels");
-  EXPECT_EQ(error_of(R"({"attention":{"batch":4},"kind":"attention"})"),
+  EXPECT_EQ(operation_error(R"({"attention":{"batch":4},"kind":"attention"})"),
             "this is no operation: an attention needs its shape: 'attention' with batch, heads, queries, keys, head_dim");
   const auto convolution = [](const std::string& more) {
-    return error_of(R"({"kind":"convolution","convolution":{"batch":1,"in_channels":4,"out_channels":6,)" + more + "}}");
+    return operation_error(R"({"kind":"convolution","convolution":{"batch":1,"in_channels":4,"out_channels":6,)" + more + "}}");
   };
   EXPECT_EQ(convolution(R"("groups":2)"), "read");
   EXPECT_EQ(convolution(R"("groups":0)"), "this is no operation: 'groups' is 0");
@@ -137,7 +139,7 @@ TEST(OperationsFile, GarbageIsAnError) {
       line[random() % line.size()] = static_cast<char>(random() % 256);
     }
     try {
-      (void)read(line);
+      (void)read_padded(line);
     } catch (const Error&) {
       ++errors;
     }

@@ -32,7 +32,7 @@ struct Read {
   PickleValue value;
 };
 
-Read read(const std::string& bytes, PickleFolder* folder = nullptr) {
+Read read_bytes(const std::string& bytes, PickleFolder* folder = nullptr) {
   KeepAll keep;
   Read out;
   out.reader = std::make_unique<PickleReader>(pt::file(testing::TempDir(), bytes), &out.strings);
@@ -40,9 +40,9 @@ Read read(const std::string& bytes, PickleFolder* folder = nullptr) {
   return out;
 }
 
-Error error_of(const std::string& bytes) {
+Error pickle_error(const std::string& bytes) {
   try {
-    read(bytes);
+    read_bytes(bytes);
   } catch (const Error& error) {
     return error;
   }
@@ -50,7 +50,7 @@ Error error_of(const std::string& bytes) {
 }
 
 int64_t integer(const std::string& bytes) {
-  const Read r = read(bytes);
+  const Read r = read_bytes(bytes);
   return r.reader->integer(r.value).value_or(-12345);
 }
 
@@ -68,28 +68,28 @@ TEST(Pickle, Integers) {
 }
 
 TEST(Pickle, AddressesUpTo64Bits) {
-  const Read r = read("\x80\x04\x8a\x09\xff\xff\xff\xff\xff\xff\xff\xff\x00."s);
+  const Read r = read_bytes("\x80\x04\x8a\x09\xff\xff\xff\xff\xff\xff\xff\xff\x00."s);
   EXPECT_EQ(r.reader->address(r.value), UINT64_MAX);
   EXPECT_EQ(r.reader->integer(r.value), std::nullopt);
-  EXPECT_STREQ(error_of("\x80\x04\x8a\x09\xff\xff\xff\xff\xff\xff\xff\xff\x01.").what(), "an integer of more than 64 bits");
+  EXPECT_STREQ(pickle_error("\x80\x04\x8a\x09\xff\xff\xff\xff\xff\xff\xff\xff\x01.").what(), "an integer of more than 64 bits");
 }
 
 TEST(Pickle, OtherScalars) {
-  const Read half = read("\x80\x04G\x3f\xe0\x00\x00\x00\x00\x00\x00."s);
+  const Read half = read_bytes("\x80\x04G\x3f\xe0\x00\x00\x00\x00\x00\x00."s);
   EXPECT_EQ(half.reader->real(half.value), 0.5);
-  const Read text = read(
+  const Read text = read_bytes(
       "\x80\x02X\x03\x00\x00\x00"s
       "abc."s);
   EXPECT_EQ(text.strings.text(*text.reader->text(text.value)), "abc");
-  const Read truth = read("\x80\x05\x88.");
+  const Read truth = read_bytes("\x80\x05\x88.");
   EXPECT_EQ(truth.reader->boolean(truth.value), true);
-  const Read none = read("\x80\x05N.");
+  const Read none = read_bytes("\x80\x05N.");
   EXPECT_EQ(none.value.kind(), PickleValue::Kind::none);
 }
 
 TEST(Pickle, ContainersAndMemo) {
   // {'a': [1, (2, 3)], 'b': the same list}
-  const Read r = read(
+  const Read r = read_bytes(
       "\x80\x04}\x94(\x8c\x01"
       "a\x94]\x94(K\x01K\x02K\x03\x86\x94"
       "e\x8c\x01"
@@ -109,7 +109,7 @@ TEST(Pickle, ContainersAndMemo) {
 TEST(Pickle, AContainerIsShownOnceWhenItIsComplete) {
   FoldLists folder;
   // [[1, 2], the same] in two batches
-  const Read r = read(
+  const Read r = read_bytes(
       "\x80\x02]q\x00(]q\x01(K\x01K\x02"
       "eh\x01"
       "eK\x07"
@@ -120,31 +120,31 @@ TEST(Pickle, AContainerIsShownOnceWhenItIsComplete) {
 }
 
 TEST(Pickle, RefusesCode) {
-  EXPECT_NE(error_of("\x80\x02"
-                     "cos\nsystem\n(U\x04"
-                     "echotR.")
+  EXPECT_NE(pickle_error("\x80\x02"
+                         "cos\nsystem\n(U\x04"
+                         "echotR.")
                 .what(),
             nullptr);
-  const Error global = error_of(
+  const Error global = pickle_error(
       "\x80\x02K\x01"
       "cos\nsystem\n(U\x04"
       "echotR.");
   EXPECT_NE(std::string(global.what()).find("os.system"), std::string::npos);
   EXPECT_NE(global.where.find("byte 4"), std::string::npos) << global.where;
-  EXPECT_NE(std::string(error_of("\x80\x04\x8c\x05posix\x8c\x06system\x93.").what()).find("posix.system"), std::string::npos);
-  EXPECT_NE(std::string(error_of("\x80\x02(ios\nsystem\n.").what()).find("os.system"), std::string::npos);
+  EXPECT_NE(std::string(pickle_error("\x80\x04\x8c\x05posix\x8c\x06system\x93.").what()).find("posix.system"), std::string::npos);
+  EXPECT_NE(std::string(pickle_error("\x80\x02(ios\nsystem\n.").what()).find("os.system"), std::string::npos);
   for (const char op : "RbQo\x81\x92\x82\x83\x84P"s)
-    EXPECT_NE(std::string(error_of("\x80\x02NN"s + op + "xxxx\n.").what()).find("refused"), std::string::npos) << op;
+    EXPECT_NE(std::string(pickle_error("\x80\x02NN"s + op + "xxxx\n.").what()).find("refused"), std::string::npos) << op;
   // Sets, bytes, old protocols: snapshots do not contain these
   for (const std::string ops : {"\x8f", "\x90", "\x91", "C\x01x", "I1\n", "S'x'\n", "2", "\xff"})
-    EXPECT_NE(std::string(error_of("\x80\x04N" + ops + ".").what()), "nothing was thrown") << ops;
-  EXPECT_NE(std::string(error_of("\x80\x06N.").what()).find("protocol 6"), std::string::npos);
+    EXPECT_NE(std::string(pickle_error("\x80\x04N" + ops + ".").what()), "nothing was thrown") << ops;
+  EXPECT_NE(std::string(pickle_error("\x80\x06N.").what()).find("protocol 6"), std::string::npos);
 }
 
 TEST(Pickle, CutOffAnywhere) {
   const std::string whole = pt::pickle(pt::dict({{"a", pt::list({pt::number(1), pt::text("x")})}, {"b", pt::boolean(true)}}));
   for (size_t bytes = 2; bytes < whole.size(); ++bytes) {
-    const Error error = error_of(whole.substr(0, bytes));
+    const Error error = pickle_error(whole.substr(0, bytes));
     EXPECT_STREQ(error.what(), "the pickle is cut off") << bytes;
     EXPECT_NE(error.where.find("byte " + std::to_string(bytes)), std::string::npos) << error.where;
   }
@@ -177,7 +177,7 @@ TEST(Pickle, Damaged) {
                                             "(0(0K\0011.",
                                             "Nr\xff\xff\xff\xff."};
   for (const std::string& ops : damaged) {
-    const std::string what = error_of("\x80\x04" + ops).what();
+    const std::string what = pickle_error("\x80\x04" + ops).what();
     EXPECT_NE(what.find("damaged"), std::string::npos) << testing::PrintToString(ops) << " " << what;
   }
 }
@@ -186,7 +186,7 @@ TEST(Pickle, Damaged) {
 // wrong.
 TEST(Pickle, Recursion) {
   for (const std::string& ops : {"]q\000h\000a."s, "]q\000]q\001h\000ah\000K\001a."s}) {
-    const std::string what = error_of("\x80\x02" + ops).what();
+    const std::string what = pickle_error("\x80\x02" + ops).what();
     EXPECT_NE(what.find("part of another value"), std::string::npos) << what;
   }
 }
@@ -218,7 +218,7 @@ TEST(Pickle, HostileCountsStayWithinBounds) {
       repeat("N", 8'000'000),                                             //
       "\x80\x04]\x94" + repeat("(h\0h\0h\0h\0e\x85\x94"s, 10).substr(2),  // ten times itself
   };
-  for (const std::string& bytes : hostile) EXPECT_NE(std::string(error_of(bytes).what()), "nothing was thrown");
+  for (const std::string& bytes : hostile) EXPECT_NE(std::string(pickle_error(bytes).what()), "nothing was thrown");
   EXPECT_LT(peak_kib() - before_kib, 700 << 10) << "the test itself needs 100 MiB";
 }
 

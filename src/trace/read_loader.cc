@@ -12,12 +12,12 @@ constexpr double kMost = 1e15;  // nanoseconds: 11 days; bytes: 1 PB
 constexpr int64_t kMostWorkers = 1024;
 constexpr size_t kMostEntries = 10'000;
 
-double number(const Json& object, const char* key) {
+double loader_number(const Json& object, const char* key) {
   const double value = object.value(key, 0.0);
   return std::isfinite(value) && value > 0 && value <= kMost ? value : 0;
 }
 int64_t whole(const Json& object, const char* key, int64_t most = static_cast<int64_t>(kMost)) {
-  const double value = number(object, key);
+  const double value = loader_number(object, key);
   return value <= static_cast<double>(most) ? static_cast<int64_t>(value) : 0;
 }
 
@@ -32,20 +32,20 @@ LoaderRun run_of(const Json& json) {
   LoaderRun out;
   out.workers = whole(json, "workers", kMostWorkers);
   out.batches = whole(json, "batches");
-  out.start_ns = number(json, "start_ns");
-  out.period_ns = number(json, "period_ns");
-  out.fetch_ns = number(json, "fetch_ns");
-  out.cpu_ns = number(json, "cpu_ns");
-  out.main_cpu_ns = number(json, "main_cpu_ns");
-  out.queue_ns = number(json, "queue_ns");
-  out.others_cores = number(json, "others_cores");
+  out.start_ns = loader_number(json, "start_ns");
+  out.period_ns = loader_number(json, "period_ns");
+  out.fetch_ns = loader_number(json, "fetch_ns");
+  out.cpu_ns = loader_number(json, "cpu_ns");
+  out.main_cpu_ns = loader_number(json, "main_cpu_ns");
+  out.queue_ns = loader_number(json, "queue_ns");
+  out.others_cores = loader_number(json, "others_cores");
   out.batch_bytes = whole(json, "batch_bytes");
   out.mapped = json.value("mapped", false);
   if (const Json& read = json["read"]; read.is_object()) {
     out.read_known = true;
-    out.read_bytes = number(read, "bytes");
-    out.device_bytes = number(read, "device_bytes");
-    out.files = number(read, "files");
+    out.read_bytes = loader_number(read, "bytes");
+    out.device_bytes = loader_number(read, "device_bytes");
+    out.files = loader_number(read, "files");
   }
   for (const Json& one : json["batch_ns"].values()) {
     const double ns = one.get<double>();
@@ -53,7 +53,7 @@ LoaderRun run_of(const Json& json) {
   }
   const Json& stages = json["stages_ns"];
   for (size_t i = 0; stages.is_object() && i < std::min(stages.size(), kMostEntries); ++i)
-    out.stages_ns.emplace_back(stages.keys()[i], number(stages, stages.keys()[i].c_str()));
+    out.stages_ns.emplace_back(stages.keys()[i], loader_number(stages, stages.keys()[i].c_str()));
   return out;
 }
 
@@ -72,9 +72,9 @@ bool read_loader(std::string_view text, LoaderRecord* out) {
   read.batch_size = whole(json, "batch_size");
   read.epoch_batches = whole(json, "epoch_batches");
   read.others = whole(json, "others", kMostWorkers);
-  read.pin_ns = number(json, "pin_ns");
+  read.pin_ns = loader_number(json, "pin_ns");
   const Json& machine = json["machine"];
-  read.cores = number(machine, "cores");
+  read.cores = loader_number(machine, "cores");
   read.threads_per_core = std::max<int64_t>(1, whole(machine, "threads_per_core", 8));
   read.ranks = std::max<int64_t>(1, whole(machine, "ranks", kMostWorkers));
   for (const Json& one : json["next"].values()) {

@@ -15,7 +15,7 @@ namespace {
 
 // ---- files ------------------------------------------------------------------------------------------------------------------
 
-std::string write(const std::string& text) {
+std::string write_profile(const std::string& text) {
   const std::string path = testing::TempDir() + "read_profile_test." + std::to_string(getpid());
   std::ofstream(path, std::ios::binary) << text;
   return path;
@@ -35,7 +35,7 @@ std::string gzip(const std::string& text) {
   return out;
 }
 
-ProfileTrace read(const std::string& text) { return read_profile(write(text)); }
+ProfileTrace read_profile_text(const std::string& text) { return read_profile(write_profile(text)); }
 
 // A trace with `events`, in the profiler's layout.
 std::string trace_of(const std::vector<std::string>& events, const std::string& before = R"("schemaVersion": 1,)",
@@ -45,9 +45,9 @@ std::string trace_of(const std::vector<std::string>& events, const std::string& 
   return text + "\n  ]" + after + "\n}";
 }
 
-std::string error_of(const std::string& text) {
+std::string profile_error(const std::string& text) {
   try {
-    read(text);
+    read_profile_text(text);
   } catch (const Error& error) {
     return fmt::format("{} | {} | {}", error.what(), error.where, error.hint);
   }
@@ -119,7 +119,7 @@ using Names = std::vector<std::string>;
 // ---- what is kept -------------------------------------------------------------------------------------------------------------
 
 TEST(ReadProfile, EveryKindOfEvent) {
-  const ProfileTrace t = read(trace_of(
+  const ProfileTrace t = read_profile_text(trace_of(
       {span(
            "cpu_op", "aten::conv2d", "4427620945618.563", "34.982",
            R"("External id": 1,"Sequence number": 12, "Fwd thread id": 0, "Concrete Inputs": ["", "[1, 1]", "\"x\""], "Input type": ["float", "ScalarList", ""], )"
@@ -179,7 +179,7 @@ TEST(ReadProfile, TopLevelKeysBeforeAndBehind) {
       R"("metadata": {"note": "a \"brace }", "list": [1, {"traceEvents": [2]}]}, "record_shapes": 1, "profile_memory": true,)";
   const std::string after =
       R"(, "with_stack": 0, "gpucast": {"steps": 3, "text": "}]"}, "traceName": "x.json", "baseTimeNanoseconds": 1790857026000000000)";
-  const ProfileTrace t = read(trace_of({op("aten::add")}, before, after));
+  const ProfileTrace t = read_profile_text(trace_of({op("aten::add")}, before, after));
   EXPECT_TRUE(t.record_shapes);
   EXPECT_TRUE(t.profile_memory);
   EXPECT_FALSE(t.with_stack);
@@ -190,26 +190,26 @@ TEST(ReadProfile, TopLevelKeysBeforeAndBehind) {
 
 // Releases that do not write their switches: the reader finds them from the events.
 TEST(ReadProfile, SwitchesFromEvents) {
-  ProfileTrace t = read(trace_of({op("a")}));
+  ProfileTrace t = read_profile_text(trace_of({op("a")}));
   EXPECT_FALSE(t.record_shapes || t.profile_memory || t.with_stack);
-  t = read(trace_of({op("a", "1", R"("Input Dims": [[1]], "Call stack": "a.py(1): f")"), memory("2", R"("Bytes": 8)")}));
+  t = read_profile_text(trace_of({op("a", "1", R"("Input Dims": [[1]], "Call stack": "a.py(1): f")"), memory("2", R"("Bytes": 8)")}));
   EXPECT_TRUE(t.record_shapes && t.profile_memory && t.with_stack);
 }
 
 TEST(ReadProfile, BareList) {
-  ProfileTrace t = read("[" + op("a") + "," + op("b", "11") + "]\n");
+  ProfileTrace t = read_profile_text("[" + op("a") + "," + op("b", "11") + "]\n");
   EXPECT_EQ(names(t), (Names{"a", "b"}));
   EXPECT_EQ(bad(t) + truncated(t), 0);
-  t = read("\xef\xbb\xbf [\n" + op("a") + ",\n" + op("b", "11"));
+  t = read_profile_text("\xef\xbb\xbf [\n" + op("a") + ",\n" + op("b", "11"));
   EXPECT_EQ(names(t), (Names{"a", "b"}));
   EXPECT_EQ(truncated(t), 1);
-  EXPECT_EQ(read("[]").spans.size(), 0u);
-  EXPECT_EQ(read(R"({"traceEvents": []})").events_read, 0);
+  EXPECT_EQ(read_profile_text("[]").spans.size(), 0u);
+  EXPECT_EQ(read_profile_text(R"({"traceEvents": []})").events_read, 0);
 }
 
 // A trace of 2021: other names of categories and arguments, thread ids as text, no addresses, annotations among the operators.
 TEST(ReadProfile, OldReleases) {
-  const ProfileTrace t = read(trace_of(
+  const ProfileTrace t = read_profile_text(trace_of(
       {R"({"ph": "X", "cat": "Operator", "name": "aten::zero_", "pid": 25738, "tid": "25738", "ts": 1623142624457419, "dur": 27, "args":
           {"Device": 25738, "External id": 21711, "Trace name": "PyTorch Profiler", "Input dims": [[1000]], "Call stack": "a.py(216): zero_grad;b.py(49): <module>",
            "Input type": ["float"], "Fwd thread id": 0, "Sequence number": "1958"}})",
@@ -237,7 +237,7 @@ TEST(ReadProfile, OldReleases) {
 
 // The format of json.dump(sort_keys=True), and a format without spaces.
 TEST(ReadProfile, AnyOrderOfKeys) {
-  const ProfileTrace t = read(
+  const ProfileTrace t = read_profile_text(
       R"({"traceEvents":[{"args":{"Ev Idx":3,"Input Dims":[[2]],"new":{"a":[{}]}},"cat":"cpu_op","dur":1,"name":"a","ph":"X","pid":1,"tid":2,"ts":5},{}]})");
   EXPECT_EQ(t.events_read, 2);
   ASSERT_EQ(t.spans.size(), 1u);
@@ -246,10 +246,10 @@ TEST(ReadProfile, AnyOrderOfKeys) {
 }
 
 TEST(ReadProfile, SortedByBeginLongerFirst) {
-  const ProfileTrace t = read(trace_of({span("cpu_op", "d", "20", "1"), span("cpu_op", "e", "30", "1"), span("cpu_op", "b", "10", "5"),
-                                        span("cpu_op", "f", "30", "0"), span("cpu_op", "a", "10", "6"),
-                                        span("cpu_op", "c", "10", "5", R"("Ev Idx": 90)"), memory("40", R"("Bytes": 3, "Ev Idx": 8)"),
-                                        memory("40", R"("Bytes": 2, "Ev Idx": 7)"), memory("39.999", R"("Bytes": 1, "Ev Idx": 9)")}));
+  const ProfileTrace t = read_profile_text(trace_of(
+      {span("cpu_op", "d", "20", "1"), span("cpu_op", "e", "30", "1"), span("cpu_op", "b", "10", "5"), span("cpu_op", "f", "30", "0"),
+       span("cpu_op", "a", "10", "6"), span("cpu_op", "c", "10", "5", R"("Ev Idx": 90)"), memory("40", R"("Bytes": 3, "Ev Idx": 8)"),
+       memory("40", R"("Bytes": 2, "Ev Idx": 7)"), memory("39.999", R"("Bytes": 1, "Ev Idx": 9)")}));
   EXPECT_EQ(names(t), (Names{"a", "b", "c", "d", "e", "f"}));
   EXPECT_EQ(t.memory[0].bytes, 1);
   EXPECT_EQ(t.memory[1].bytes, 2);
@@ -261,7 +261,7 @@ TEST(ReadProfile, ThreadsAndProcesses) {
   const auto at = [](int pid, int tid) {
     return fmt::format(R"({{"ph": "X", "cat": "cpu_op", "name": "a", "pid": {}, "tid": {}, "ts": 1, "dur": 1}})", pid, tid);
   };
-  const ProfileTrace t = read(trace_of({at(1, 2), at(2, 1), at(1, 2), at(-1, 2)}));
+  const ProfileTrace t = read_profile_text(trace_of({at(1, 2), at(2, 1), at(1, 2), at(-1, 2)}));
   ASSERT_EQ(t.threads.size(), 3u);
   EXPECT_EQ(t.spans[0].thread, t.spans[2].thread);
   EXPECT_EQ(t.threads[t.spans[1].thread].pid, 2);
@@ -271,9 +271,9 @@ TEST(ReadProfile, ThreadsAndProcesses) {
 TEST(ReadProfile, StringsAsReleasesWriteThem) {
   // Escapes; a Windows path whose backslashes are not escaped; source text with a line break; bytes that are not UTF-8.
   const ProfileTrace t =
-      read(trace_of({span("python_function", R"(a\"b\\c\u00e9\ud83d\ude00\/)", "1", "1"),
-                     span("python_function", R"(torch\cuda\__init__.py(219): f)", "2", "1"),
-                     span("python_function", "line 1\nline 2\x01", "3", "1"), span("python_function", "\xff\xfe", "4", "1")}));
+      read_profile_text(trace_of({span("python_function", R"(a\"b\\c\u00e9\ud83d\ude00\/)", "1", "1"),
+                                  span("python_function", R"(torch\cuda\__init__.py(219): f)", "2", "1"),
+                                  span("python_function", "line 1\nline 2\x01", "3", "1"), span("python_function", "\xff\xfe", "4", "1")}));
   EXPECT_EQ(bad(t), 0);
   EXPECT_EQ(names(t), (Names{"a\"b\\c\u00e9\U0001F600/", R"(torch\cuda\__init__.py(219): f)", "line 1\nline 2\x01", "\xff\xfe"}));
 }
@@ -289,7 +289,7 @@ TEST(ReadProfile, UnescapedQuotes) {
                                            op("c", "6"),
                                            memory("7", R"("Bytes": 8)"),
                                            span("python_function", R"(")", "8", "1")};  // and the last of the list
-  const ProfileTrace t = read(trace_of(events, R"("schemaVersion": 1,)", R"(, "with_stack": 1)"));
+  const ProfileTrace t = read_profile_text(trace_of(events, R"("schemaVersion": 1,)", R"(, "with_stack": 1)"));
   EXPECT_EQ(names(t), (Names{"a", "b", "c"}));
   EXPECT_EQ(t.memory.size(), 1u);
   EXPECT_EQ(bad(t), 4);
@@ -304,14 +304,14 @@ TEST(ReadProfile, UnescapedQuotes) {
 }
 
 TEST(ReadProfile, DamageBetweenAndInsideEvents) {
-  ProfileTrace t = read(trace_of({op("a", "1"), "garbage", op("b", "2"), "12", op("c", "3")}));
+  ProfileTrace t = read_profile_text(trace_of({op("a", "1"), "garbage", op("b", "2"), "12", op("c", "3")}));
   EXPECT_EQ(names(t), (Names{"a", "b", "c"}));
   EXPECT_EQ(bad(t), 2);
   // An extra bracket, a missing bracket, a missing quote, a key without a value.
   for (const std::string& broken :
        {op("x") + "}", op("x", "1", R"("Input Dims": [[1], [2])"), op("x", "1", R"("Call stack": "a)"), op("x", "1", R"("a":)"),
         op("x", "1", R"("stack": ["a" "b"])"), std::string(R"({"ph": "X", "na)"), std::string("{")}) {
-    t = read(trace_of({op("a", "1"), broken, op("b", "20"), op("c", "30")}));
+    t = read_profile_text(trace_of({op("a", "1"), broken, op("b", "20"), op("c", "30")}));
     Names found = names(t);
     found.erase(std::remove(found.begin(), found.end(), "x"), found.end());
     EXPECT_EQ(found, (Names{"a", "b", "c"})) << broken;
@@ -325,7 +325,7 @@ TEST(ReadProfile, NestedListInABadEvent) {
   const std::string broken = op("x", "1", R"("a": "b"c", "stack": [{"name": "f"}, {"name": "g"}])");
   for (const std::string& text : {trace_of({op("a", "1"), broken, op("b", "20")}, "", R"(, "gpucast": 1)"),
                                   "[" + op("a", "1") + "," + broken + "," + op("b", "20") + "]"}) {
-    const ProfileTrace t = read(text);
+    const ProfileTrace t = read_profile_text(text);
     EXPECT_EQ(names(t), (Names{"a", "b"}));
     EXPECT_GE(bad(t), 1);
     EXPECT_EQ(truncated(t), 0);
@@ -333,17 +333,17 @@ TEST(ReadProfile, NestedListInABadEvent) {
 }
 
 TEST(ReadProfile, DamageOutsideOfTheEvents) {
-  ProfileTrace t = read(trace_of({op("a")}, R"("metadata": "x"y",)"));
+  ProfileTrace t = read_profile_text(trace_of({op("a")}, R"("metadata": "x"y",)"));
   EXPECT_EQ(names(t), (Names{"a"}));
   EXPECT_EQ(bad(t), 1);
   EXPECT_NE(t.problems[ProfileProblem::bad_event].first.find("outside of the events"), std::string::npos);
-  t = read(trace_of({op("a")}, "", R"(, "traceName": "x"y")"));
+  t = read_profile_text(trace_of({op("a")}, "", R"(, "traceName": "x"y")"));
   EXPECT_EQ(names(t), (Names{"a"}));
   EXPECT_EQ(bad(t), 1);
 }
 
 TEST(ReadProfile, IncompleteEvents) {
-  const ProfileTrace t = read(trace_of(
+  const ProfileTrace t = read_profile_text(trace_of(
       {op("a", "1"), R"({"ph": "X", "cat": "cpu_op", "name": "no time", "pid": 1, "tid": 1, "dur": 2})",
        R"({"ph": "X", "cat": "cpu_op", "name": "no duration", "pid": 1, "tid": 1, "ts": 2})",
        span("cpu_op", "negative duration", "1", "-1"), span("cpu_op", "time is text", "\"soon\"", "1"),
@@ -366,7 +366,7 @@ TEST(ReadProfile, TruncatedAnywhere) {
   const std::string text = trace_of(events, "", R"(, "gpucast": {"a": 1}, "with_stack": 1)");
   const size_t begin = text.find('[') + 1;
   for (size_t size = begin; size + 1 < text.size(); ++size) {
-    const ProfileTrace t = read_profile(write(text.substr(0, size)), 4096);
+    const ProfileTrace t = read_profile(write_profile(text.substr(0, size)), 4096);
     // Every complete event, and no other.
     int64_t whole = 0;
     for (const std::string& event : events) whole += text.find(event) + event.size() <= size ? 1 : 0;
@@ -375,8 +375,8 @@ TEST(ReadProfile, TruncatedAnywhere) {
     ASSERT_EQ(truncated(t), 1) << size;
     ASSERT_EQ(bad(t), 0) << size << t.problems[ProfileProblem::bad_event].first;
   }
-  EXPECT_EQ(truncated(read(text)), 0);
-  EXPECT_NE(error_of(text.substr(0, begin / 2)).find("ends before its \"traceEvents\""), std::string::npos);
+  EXPECT_EQ(truncated(read_profile_text(text)), 0);
+  EXPECT_NE(profile_error(text.substr(0, begin / 2)).find("ends before its \"traceEvents\""), std::string::npos);
 }
 
 TEST(ReadProfile, Gzip) {
@@ -385,40 +385,41 @@ TEST(ReadProfile, Gzip) {
   for (int i = 0; i < 2000; ++i) events.push_back(op(fmt::format("op{}", random()), fmt::format("{}.{:03}", i, random() % 1000)));
   const std::string text = trace_of(events);
   const std::string packed = gzip(text);
-  EXPECT_EQ(describe(read(packed)), describe(read(text)));
-  EXPECT_EQ(describe(read(gzip(text.substr(0, 5000)) + gzip(text.substr(5000)))), describe(read(text)));  // two members
+  EXPECT_EQ(describe(read_profile_text(packed)), describe(read_profile_text(text)));
+  EXPECT_EQ(describe(read_profile_text(gzip(text.substr(0, 5000)) + gzip(text.substr(5000)))),
+            describe(read_profile_text(text)));  // two members
 
-  ProfileTrace t = read(packed.substr(0, packed.size() / 2));
+  ProfileTrace t = read_profile_text(packed.substr(0, packed.size() / 2));
   EXPECT_GT(t.spans.size(), 500u);
   EXPECT_LT(t.spans.size(), 1500u);
   EXPECT_EQ(truncated(t), 1);
   EXPECT_NE(t.problems[ProfileProblem::truncated_file].first.find("the compressed file ends in the middle"), std::string::npos);
-  t = read(packed.substr(0, packed.size() - 4));  // only the check sum is cut off
+  t = read_profile_text(packed.substr(0, packed.size() - 4));  // only the check sum is cut off
   EXPECT_EQ(t.spans.size(), 2000u);
   EXPECT_EQ(truncated(t), 1);
 
   std::string damaged = packed;
   damaged[packed.size() - 6] ^= 1;  // of the check sum
-  t = read(damaged);
+  t = read_profile_text(damaged);
   EXPECT_EQ(t.spans.size(), 2000u);
   EXPECT_NE(t.problems[ProfileProblem::truncated_file].first.find("damaged"), std::string::npos);
-  t = read(gzip(trace_of({op("a"), "{]", op("b", "20")})));
+  t = read_profile_text(gzip(trace_of({op("a"), "{]", op("b", "20")})));
   EXPECT_NE(t.problems[ProfileProblem::bad_event].first.find("of the uncompressed text"), std::string::npos);
 }
 
 TEST(ReadProfile, NotATrace) {
-  EXPECT_NE(error_of("").find("is not a profiler trace"), std::string::npos);
-  EXPECT_NE(error_of("hello").find("export_chrome_trace"), std::string::npos);
-  EXPECT_NE(error_of(R"({"a": 1})").find("it has no \"traceEvents\""), std::string::npos);
-  EXPECT_NE(error_of(R"({"traceEvents": 5})").find("it has no \"traceEvents\""), std::string::npos);
-  EXPECT_NE(error_of("[1, 2, 3]").find("is not a profiler trace"), std::string::npos);
-  EXPECT_NE(error_of(R"({"a": )").find("ends before its"), std::string::npos);
+  EXPECT_NE(profile_error("").find("is not a profiler trace"), std::string::npos);
+  EXPECT_NE(profile_error("hello").find("export_chrome_trace"), std::string::npos);
+  EXPECT_NE(profile_error(R"({"a": 1})").find("it has no \"traceEvents\""), std::string::npos);
+  EXPECT_NE(profile_error(R"({"traceEvents": 5})").find("it has no \"traceEvents\""), std::string::npos);
+  EXPECT_NE(profile_error("[1, 2, 3]").find("is not a profiler trace"), std::string::npos);
+  EXPECT_NE(profile_error(R"({"a": )").find("ends before its"), std::string::npos);
   EXPECT_THROW(read_profile("/nonexistent/trace.json"), Error);
   EXPECT_THROW(read_profile(testing::TempDir()), Error);
 }
 
 TEST(ReadProfile, LooksLikeProfile) {
-  const auto looks = [](const std::string& text) { return looks_like_profile(write(text)); };
+  const auto looks = [](const std::string& text) { return looks_like_profile(write_profile(text)); };
   EXPECT_TRUE(looks(trace_of({})));
   EXPECT_TRUE(looks(gzip(trace_of({op("a")}))));
   EXPECT_TRUE(looks(" \n[\n{"));
@@ -443,13 +444,13 @@ std::string mixed_trace() {
 
 TEST(ReadProfile, WindowsDoNotMatter) {
   const std::string text = mixed_trace();
-  const std::string expected = describe(read(text));
+  const std::string expected = describe(read_profile_text(text));
   EXPECT_NE(expected.find("Conv2d_3"), std::string::npos);
   EXPECT_NE(expected.find("ProfilerStep#1"), std::string::npos);
-  std::string path = write(text);
+  std::string path = write_profile(text);
   for (size_t window = 1; window < 300; ++window) ASSERT_EQ(describe(read_profile(path, window)), expected) << window;
-  path = write(gzip(text));
-  ProfileTrace packed = read(gzip(text));
+  path = write_profile(gzip(text));
+  ProfileTrace packed = read_profile_text(gzip(text));
   for (const size_t window : {1, 2, 3, 7, 64, 100}) ASSERT_EQ(describe(read_profile(path, window)), describe(packed)) << window;
 }
 
@@ -458,16 +459,16 @@ TEST(ReadProfile, LongEvents) {
   std::string dims = "[[";
   while (dims.size() < (2u << 20)) dims += "1, ";
   dims += "1]]";
-  ProfileTrace t = read(trace_of({op("a", "1", "\"Input Dims\": " + dims), op("b", "20")}));
+  ProfileTrace t = read_profile_text(trace_of({op("a", "1", "\"Input Dims\": " + dims), op("b", "20")}));
   EXPECT_EQ(names(t), (Names{"a", "b"}));
   EXPECT_EQ(t.strings.text(t.spans[0].dims), dims);
-  t = read(trace_of({op("a", "1", "\"Call stack\": \"" + std::string(20u << 20, 'x') + "\""), op("b", "20")}));
+  t = read_profile_text(trace_of({op("a", "1", "\"Call stack\": \"" + std::string(20u << 20, 'x') + "\""), op("b", "20")}));
   EXPECT_EQ(names(t), (Names{"b"}));
   EXPECT_EQ(bad(t), 1);
 }
 
 TEST(ReadProfile, DeepNesting) {
-  const ProfileTrace t = read(trace_of({op("x", "1", "\"a\": " + std::string(100000, '[')), op("b", "20")}));
+  const ProfileTrace t = read_profile_text(trace_of({op("x", "1", "\"a\": " + std::string(100000, '[')), op("b", "20")}));
   EXPECT_EQ(names(t), (Names{"b"}));
   EXPECT_EQ(bad(t), 1);
 }
@@ -498,7 +499,7 @@ TEST(ReadProfile, RandomDamage) {
           damaged.insert(at, 1, kBytes[random() % kBytes.size()]);
       }
     }
-    const std::string path = write(damaged);
+    const std::string path = write_profile(damaged);
     const ProfileTrace t = read_profile(path, 1 + random() % 4096);
     // A damaged byte spoils its event, and at worst also the next one.
     EXPECT_GE(t.spans.size() + t.memory.size(), events.size() - 2 * hits) << damaged;

@@ -15,7 +15,7 @@
 namespace gpucast {
 namespace {
 
-constexpr int64_t kMostBytes = int64_t{1} << 44;  // the same limit as in a capture
+constexpr int64_t kMostSnapshotBytes = int64_t{1} << 44;  // the same limit as in a capture
 constexpr const char* kHowToRecord =
     "record it with torch.cuda.memory._record_memory_history() before the model is made, and write it with "
     "torch.cuda.memory._dump_snapshot(FILE)";
@@ -89,7 +89,21 @@ constexpr const char* kKeys[] = {"action",
 static_assert(std::size(kKeys) == kKeyCount);
 
 // Folds each container of the snapshot to a kind and an index into the folder's table of that kind.
-enum class Kind : uint8_t { frame, stack, event, no_event, events, block, blocks, segment, segments, past, annotation, annotations, pool };
+enum class TokenKind : uint8_t {
+  frame,
+  stack,
+  event,
+  no_event,
+  events,
+  block,
+  blocks,
+  segment,
+  segments,
+  past,
+  annotation,
+  annotations,
+  pool
+};
 
 class SnapshotFolder final : public PickleFolder {
  public:
@@ -139,11 +153,11 @@ class SnapshotFolder final : public PickleFolder {
   };
   static_assert(kKeyCount <= 64);
 
-  static uint64_t token(Kind kind, uint64_t index) { return index << 4 | static_cast<uint64_t>(kind); }
+  static uint64_t token(TokenKind kind, uint64_t index) { return index << 4 | static_cast<uint64_t>(kind); }
   // The index that `value` was folded to, if it was folded to this kind.
-  std::optional<uint64_t> index_of(std::optional<PickleValue> value, Kind kind) const {
+  std::optional<uint64_t> index_of(std::optional<PickleValue> value, TokenKind kind) const {
     const std::optional<uint64_t> folded = value ? reader_.folded(*value) : std::nullopt;
-    if (!folded || static_cast<Kind>(*folded & 15) != kind) return std::nullopt;
+    if (!folded || static_cast<TokenKind>(*folded & 15) != kind) return std::nullopt;
     return *folded >> 4;
   }
   std::optional<int64_t> integer(const Fields& fields, Key key) const {
@@ -155,14 +169,14 @@ class SnapshotFolder final : public PickleFolder {
   // A byte count; nothing if it is larger than any card.
   std::optional<int64_t> size(const Fields& fields, Key key) const {
     const std::optional<int64_t> bytes = integer(fields, key);
-    return bytes && *bytes >= 0 && *bytes <= kMostBytes ? bytes : std::nullopt;
+    return bytes && *bytes >= 0 && *bytes <= kMostSnapshotBytes ? bytes : std::nullopt;
   }
   std::string_view text(const Fields& fields, Key key) const {
     const std::optional<StringId> id = fields.has(key) ? reader_.text(fields.values[key]) : std::nullopt;
     return id ? trace_.strings.text(*id) : std::string_view();
   }
   StackId stack(const Fields& fields) const {
-    const std::optional<uint64_t> index = index_of(fields.get(kFrames), Kind::stack);
+    const std::optional<uint64_t> index = index_of(fields.get(kFrames), TokenKind::stack);
     return index ? StackId(static_cast<int64_t>(*index)) : StackId();
   }
   Fields fields_of(std::span<const PickleValue> items) const;
@@ -175,7 +189,7 @@ class SnapshotFolder final : public PickleFolder {
   uint64_t block(const Fields& fields);
   std::optional<uint64_t> segment(const Fields& fields);
   uint64_t intern_stack(std::span<const PickleValue> items);
-  std::optional<Run> run_of(std::span<const PickleValue> items, Kind kind) const;
+  std::optional<Run> run_of(std::span<const PickleValue> items, TokenKind kind) const;
 
   int64_t choose_device(std::span<const PickleValue> traces, std::optional<int> wanted) const;
   void take_segments(const Fields& top, int64_t device);
@@ -222,7 +236,7 @@ std::optional<uint64_t> SnapshotFolder::fold_dict(std::span<const PickleValue> i
   if (fields.has(kRealSize)) {
     reader_.charge(sizeof(Past));
     pasts_.push_back({size(fields, kRealSize).value_or(0), stack(fields)});
-    return token(Kind::past, pasts_.size() - 1);
+    return token(TokenKind::past, pasts_.size() - 1);
   }
   if (fields.has(kStage)) {
     reader_.charge(sizeof(annotations_[0]));
@@ -231,7 +245,7 @@ std::optional<uint64_t> SnapshotFolder::fold_dict(std::span<const PickleValue> i
     annotation.name = trace_.strings.intern(text(fields, kName));
     annotation.time_us = integer(fields, kTime).value_or(0);
     annotations_.emplace_back(annotation, integer(fields, kDevice).value_or(0));
-    return token(Kind::annotation, annotations_.size() - 1);
+    return token(TokenKind::annotation, annotations_.size() - 1);
   }
   return std::nullopt;
 }
@@ -239,30 +253,30 @@ std::optional<uint64_t> SnapshotFolder::fold_dict(std::span<const PickleValue> i
 std::optional<uint64_t> SnapshotFolder::fold_list(std::span<const PickleValue> items) {
   const std::optional<uint64_t> first = items.empty() ? std::nullopt : reader_.folded(items.front());
   if (!first) return std::nullopt;
-  const auto add_run = [&](Kind of, Kind to, std::vector<Run>* runs) -> std::optional<uint64_t> {
+  const auto add_run = [&](TokenKind of, TokenKind to, std::vector<Run>* runs) -> std::optional<uint64_t> {
     const std::optional<Run> run = run_of(items, of);
     if (!run) return std::nullopt;
     reader_.charge(sizeof(Run));
     runs->push_back(*run);
     return token(to, runs->size() - 1);
   };
-  switch (static_cast<Kind>(*first & 15)) {
-    case Kind::frame:
+  switch (static_cast<TokenKind>(*first & 15)) {
+    case TokenKind::frame:
       for (const PickleValue& item : items) {
-        if (!index_of(item, Kind::frame)) return std::nullopt;
+        if (!index_of(item, TokenKind::frame)) return std::nullopt;
       }
-      return token(Kind::stack, intern_stack(items));
-    case Kind::event:
-    case Kind::no_event:
-      return add_run(Kind::event, Kind::events, &event_runs_);
-    case Kind::block:
-      return add_run(Kind::block, Kind::blocks, &block_runs_);
-    case Kind::segment:
-      return add_run(Kind::segment, Kind::segments, &segment_runs_);
-    case Kind::past:
+      return token(TokenKind::stack, intern_stack(items));
+    case TokenKind::event:
+    case TokenKind::no_event:
+      return add_run(TokenKind::event, TokenKind::events, &event_runs_);
+    case TokenKind::block:
+      return add_run(TokenKind::block, TokenKind::blocks, &block_runs_);
+    case TokenKind::segment:
+      return add_run(TokenKind::segment, TokenKind::segments, &segment_runs_);
+    case TokenKind::past:
       return first;  // of a block's history only the last owner is used
-    case Kind::annotation:
-      return token(Kind::annotations, 0);  // there is one list with all of them
+    case TokenKind::annotation:
+      return token(TokenKind::annotations, 0);  // there is one list with all of them
     default:
       return std::nullopt;
   }
@@ -277,15 +291,15 @@ std::optional<uint64_t> SnapshotFolder::fold_tuple(std::span<const PickleValue> 
     reader_.charge(sizeof pool);
     pools_.push_back(pool);
   }
-  return token(Kind::pool, pools_.size() - 1);
+  return token(TokenKind::pool, pools_.size() - 1);
 }
 
 // The items must have been folded one after the other, as a pickler writes them. Otherwise an item could be in several lists and count
 // several times, and a short file could grow without bounds.
-std::optional<SnapshotFolder::Run> SnapshotFolder::run_of(std::span<const PickleValue> items, Kind kind) const {
+std::optional<SnapshotFolder::Run> SnapshotFolder::run_of(std::span<const PickleValue> items, TokenKind kind) const {
   Run run;
   for (const PickleValue& item : items) {
-    if (kind == Kind::event && index_of(item, Kind::no_event)) continue;
+    if (kind == TokenKind::event && index_of(item, TokenKind::no_event)) continue;
     const std::optional<uint64_t> index = index_of(item, kind);
     if (!index) return std::nullopt;
     if (run.count == 0) run.first = *index;
@@ -308,14 +322,14 @@ uint64_t SnapshotFolder::frame(const Fields& fields) {
     reader_.charge(sizeof(Frame) + 64);
     trace_.frames.push_back(frame);
   }
-  return token(Kind::frame, found->second.index());
+  return token(TokenKind::frame, found->second.index());
 }
 
 uint64_t SnapshotFolder::intern_stack(std::span<const PickleValue> items) {
   frames_of_stack_.clear();
   uint64_t hash = 0;
   for (const PickleValue& item : items) {
-    const FrameId frame(static_cast<int64_t>(*index_of(item, Kind::frame)));
+    const FrameId frame(static_cast<int64_t>(*index_of(item, TokenKind::frame)));
     if (trace_.frames[frame.index()].file == own_frame_) continue;
     frames_of_stack_.push_back(frame);
     hash = (hash ^ static_cast<uint64_t>(frames_of_stack_.back().value)) * 0x9e3779b97f4a7c15U;
@@ -342,15 +356,15 @@ uint64_t SnapshotFolder::event(const Fields& fields) {
   const std::string_view action = text(fields, kAction);
   const std::optional<EventKind> kind = event_kind(action);
   // "snapshot", "user_defined", "annotate" and actions of later releases do not change memory.
-  if (!kind) return token(Kind::no_event, 0);
+  if (!kind) return token(TokenKind::no_event, 0);
   AllocatorEvent event;
   event.kind = *kind;
   const std::optional<uint64_t> at = address(fields, event.kind == EventKind::oom ? kDeviceFree : kAddr);
   const std::optional<int64_t> bytes = size(fields, kSize);
   if (!at || !bytes || *at > UINT64_MAX - static_cast<uint64_t>(*bytes) ||
-      (event.kind == EventKind::oom && *at > static_cast<uint64_t>(kMostBytes))) {
+      (event.kind == EventKind::oom && *at > static_cast<uint64_t>(kMostSnapshotBytes))) {
     trace_.problems.add(Problem::bad_event, fmt::format("'{}' before {}", action, reader_.describe_position()));
-    return token(Kind::no_event, 0);
+    return token(TokenKind::no_event, 0);
   }
   event.address = *at;
   event.size_bytes = *bytes;
@@ -359,7 +373,7 @@ uint64_t SnapshotFolder::event(const Fields& fields) {
   event.stack = stack(fields);
   reader_.charge(sizeof event);
   trace_.events.push_back(event);
-  return token(Kind::event, trace_.events.size() - 1);
+  return token(TokenKind::event, trace_.events.size() - 1);
 }
 
 uint64_t SnapshotFolder::block(const Fields& fields) {
@@ -371,13 +385,13 @@ uint64_t SnapshotFolder::block(const Fields& fields) {
   block.address = address(fields, kAddress).value_or(0);
   block.size_bytes = size(fields, kSize).value_or(0);
   block.stack = stack(fields);
-  const std::optional<uint64_t> past = index_of(fields.get(kHistory), Kind::past);
+  const std::optional<uint64_t> past = index_of(fields.get(kHistory), TokenKind::past);
   if (past && !fields.has(kFrames)) block.stack = pasts_[*past].stack;
   const int64_t otherwise = block.state == SnapshotBlockState::inactive ? 0 : block.size_bytes;
   block.requested_bytes = size(fields, kRequestedSize).value_or(past ? pasts_[*past].requested_bytes : otherwise);
   reader_.charge(sizeof block);
   blocks_.push_back(block);
-  return token(Kind::block, blocks_.size() - 1);
+  return token(TokenKind::block, blocks_.size() - 1);
 }
 
 std::optional<uint64_t> SnapshotFolder::segment(const Fields& fields) {
@@ -390,17 +404,17 @@ std::optional<uint64_t> SnapshotFolder::segment(const Fields& fields) {
   segment.stream = address(fields, kStream).value_or(0);
   segment.large = text(fields, kSegmentType) != "small";
   segment.expandable = fields.has(kExpandable) && reader_.boolean(fields.values[kExpandable]).value_or(false);
-  const std::optional<uint64_t> pool = index_of(fields.get(kPoolId), Kind::pool);
+  const std::optional<uint64_t> pool = index_of(fields.get(kPoolId), TokenKind::pool);
   if (pool) segment.pool = pools_[*pool];
   folded.device = integer(fields, kDevice).value_or(0);
-  const std::optional<uint64_t> run = index_of(fields.get(kBlocks), Kind::blocks);
+  const std::optional<uint64_t> run = index_of(fields.get(kBlocks), TokenKind::blocks);
   if (run) {
     folded.blocks = block_runs_[*run];
     block_runs_[*run] = {};  // a list of blocks belongs to one segment only
   }
   reader_.charge(sizeof folded);
   segments_.push_back(std::move(folded));
-  return token(Kind::segment, segments_.size() - 1);
+  return token(TokenKind::segment, segments_.size() - 1);
 }
 
 // ---- the whole snapshot
@@ -409,7 +423,7 @@ std::optional<uint64_t> SnapshotFolder::segment(const Fields& fields) {
 void SnapshotFolder::finish(PickleValue result, std::optional<int> device) {
   const std::optional<std::span<const PickleValue>> dict = reader_.items(result, PickleContainer::dict);
   if (!dict) {
-    if (index_of(result, Kind::segments)) throw Error("the snapshot holds segments only, and no history", path_, kHowToRecord);
+    if (index_of(result, TokenKind::segments)) throw Error("the snapshot holds segments only, and no history", path_, kHowToRecord);
     throw Error("the pickle holds no memory snapshot: not a dict with 'segments' and 'device_traces'", path_, kHowToRecord);
   }
   const Fields top = fields_of(*dict);
@@ -421,7 +435,7 @@ void SnapshotFolder::finish(PickleValue result, std::optional<int> device) {
                 path_, kHowToRecord);
   }
   const int64_t chosen = choose_device(*traces, device);
-  const std::optional<uint64_t> run_index = index_of((*traces)[static_cast<size_t>(chosen)], Kind::events);
+  const std::optional<uint64_t> run_index = index_of((*traces)[static_cast<size_t>(chosen)], TokenKind::events);
   const Run run = run_index ? event_runs_[*run_index] : Run();
   trace_.events.erase(trace_.events.begin() + static_cast<std::ptrdiff_t>(run.first + run.count), trace_.events.end());
   trace_.events.erase(trace_.events.begin(), trace_.events.begin() + static_cast<std::ptrdiff_t>(run.first));
@@ -461,7 +475,7 @@ int64_t SnapshotFolder::choose_device(std::span<const PickleValue> traces, std::
   std::string counts;
   int64_t only = -1, with_events = 0;
   for (size_t i = 0; i < traces.size(); ++i) {
-    const std::optional<uint64_t> run = index_of(traces[i], Kind::events);
+    const std::optional<uint64_t> run = index_of(traces[i], TokenKind::events);
     const uint64_t count = run ? event_runs_[*run].count : 0;
     if (count == 0) continue;
     ++with_events;
@@ -471,7 +485,7 @@ int64_t SnapshotFolder::choose_device(std::span<const PickleValue> traces, std::
   if (with_events == 0) throw Error("the snapshot's history is empty: nothing was recorded", path_, kHowToRecord);
   if (wanted) {
     const std::optional<uint64_t> run = *wanted >= 0 && static_cast<size_t>(*wanted) < traces.size()
-                                            ? index_of(traces[static_cast<size_t>(*wanted)], Kind::events)
+                                            ? index_of(traces[static_cast<size_t>(*wanted)], TokenKind::events)
                                             : std::nullopt;
     if (!run || event_runs_[*run].count == 0)
       throw Error(fmt::format("the snapshot has no history of device {}", *wanted), path_,
@@ -484,7 +498,7 @@ int64_t SnapshotFolder::choose_device(std::span<const PickleValue> traces, std::
 }
 
 void SnapshotFolder::take_segments(const Fields& top, int64_t device) {
-  const std::optional<uint64_t> run_index = index_of(top.get(kSegments), Kind::segments);
+  const std::optional<uint64_t> run_index = index_of(top.get(kSegments), TokenKind::segments);
   const Run run = run_index ? segment_runs_[*run_index] : Run();
   for (uint64_t i = run.first; i < run.first + run.count; ++i) {
     FoldedSegment& folded = segments_[i];
@@ -545,7 +559,7 @@ std::string SnapshotFolder::settings_text(PickleValue settings) const {
       const std::optional<StringId> conf = reader_.text(value);
       if (conf && environment.empty()) environment = trace_.strings.text(*conf);
     } else if (key == "max_split_size") {
-      if (number && *number > 0 && *number < kMostBytes) add(fmt::format("max_split_size_mb:{}", *number >> 20));
+      if (number && *number > 0 && *number < kMostSnapshotBytes) add(fmt::format("max_split_size_mb:{}", *number >> 20));
     } else if (key == "garbage_collection_threshold") {
       const std::optional<double> threshold = reader_.real(value);
       if (threshold && *threshold > 0 && *threshold < 1) add(fmt::format("garbage_collection_threshold:{}", *threshold));

@@ -39,13 +39,13 @@ Items top(const std::vector<std::string>& segments, const std::vector<std::strin
   return {{"segments", pt::list(segments)}, {"device_traces", pt::list(traces)}};
 }
 
-Trace read(const Items& snapshot, std::optional<int> device = std::nullopt) {
+Trace read_items(const Items& snapshot, std::optional<int> device = std::nullopt) {
   return read_snapshot(pt::file(testing::TempDir(), pt::pickle(pt::dict(snapshot))), device);
 }
 
-Error error_of(const Items& snapshot, std::optional<int> device = std::nullopt) {
+Error snapshot_error(const Items& snapshot, std::optional<int> device = std::nullopt) {
   try {
-    read(snapshot, device);
+    read_items(snapshot, device);
   } catch (const Error& error) {
     return error;
   }
@@ -55,14 +55,14 @@ Error error_of(const Items& snapshot, std::optional<int> device = std::nullopt) 
 TEST(ReadSnapshot, EventsStacksAndState) {
   const std::string pool = "K\x01K\x02\x86";
   const Trace t =
-      read(top({segment(kBase, 2048,
-                        {block("active_allocated", 512,
-                               {{"address", pt::number(kBase)}, {"requested_size", pt::number(500)}, {"frames", pt::list({kFrame})}}),
-                         block("active_awaiting_free", 1024, {{"requested_size", pt::number(1000)}}),
-                         block("inactive", 512, {{"requested_size", pt::number(3)}})},
-                        {{"is_expandable", pt::boolean(true)}, {"segment_pool_id", pool}})},
-               {pt::list({event("segment_map", kBase, 2048), event("alloc", kBase, 500), event("snapshot", 0, 0),
-                          pt::dict({{"action", pt::text("oom")}, {"size", pt::number(1000)}, {"device_free", pt::number(64)}})})}));
+      read_items(top({segment(kBase, 2048,
+                              {block("active_allocated", 512,
+                                     {{"address", pt::number(kBase)}, {"requested_size", pt::number(500)}, {"frames", pt::list({kFrame})}}),
+                               block("active_awaiting_free", 1024, {{"requested_size", pt::number(1000)}}),
+                               block("inactive", 512, {{"requested_size", pt::number(3)}})},
+                              {{"is_expandable", pt::boolean(true)}, {"segment_pool_id", pool}})},
+                     {pt::list({event("segment_map", kBase, 2048), event("alloc", kBase, 500), event("snapshot", 0, 0),
+                                pt::dict({{"action", pt::text("oom")}, {"size", pt::number(1000)}, {"device_free", pt::number(64)}})})}));
   EXPECT_EQ(t.header.source, "snapshot");
   ASSERT_EQ(t.events.size(), 3u);
   EXPECT_EQ(t.events[0].kind, EventKind::segment_map);
@@ -98,8 +98,8 @@ TEST(ReadSnapshot, EventsStacksAndState) {
 TEST(ReadSnapshot, OldReleases) {
   const std::string past = pt::dict({{"addr", pt::number(kBase)}, {"real_size", pt::number(400)}, {"frames", pt::list({kFrame})}});
   const Trace t =
-      read(top({segment(kBase, 512, {block("active_allocated", 512, {{"history", pt::list({past})}})})},
-               {pt::list({pt::dict({{"action", pt::text("alloc")}, {"addr", pt::number(kBase)}, {"size", pt::number(400)}})})}));
+      read_items(top({segment(kBase, 512, {block("active_allocated", 512, {{"history", pt::list({past})}})})},
+                     {pt::list({pt::dict({{"action", pt::text("alloc")}, {"addr", pt::number(kBase)}, {"size", pt::number(400)}})})}));
   ASSERT_EQ(t.events.size(), 1u);
   EXPECT_EQ(t.events[0].time_us, 0);
   EXPECT_FALSE(t.events[0].stack.valid());
@@ -114,25 +114,25 @@ TEST(ReadSnapshot, Devices) {
                         segment(kBase, 1024, {block("inactive", 1024)}, {{"device", pt::number(1)}})},
                        {"]", pt::list({event("segment_alloc", kBase, 1024)}),
                         pt::list({event("segment_alloc", kBase, 512), event("alloc", kBase, 1)}), "]"});
-  const Error error = error_of(two);
+  const Error error = snapshot_error(two);
   EXPECT_STREQ(error.what(), "the snapshot holds the history of several devices");
   EXPECT_NE(error.hint.find("--device N (1: 1 events, 2: 2 events)"), std::string::npos) << error.hint;
-  const Trace second = read(two, 2);
+  const Trace second = read_items(two, 2);
   EXPECT_EQ(second.events.size(), 2u);
   EXPECT_EQ(second.events[0].size_bytes, 512);
   EXPECT_EQ(second.process.device, 2);
   ASSERT_EQ(second.end_segments.size(), 1u);
   EXPECT_EQ(second.end_segments[0].size_bytes, 512);
-  EXPECT_EQ(read(two, 1).events.size(), 1u);
+  EXPECT_EQ(read_items(two, 1).events.size(), 1u);
   for (const int absent : {-1, 0, 3, 4, 1000})
-    EXPECT_NE(std::string(error_of(two, absent).what()).find("no history of device"), std::string::npos);
+    EXPECT_NE(std::string(snapshot_error(two, absent).what()).find("no history of device"), std::string::npos);
 }
 
 TEST(ReadSnapshot, Settings) {
   const auto conf_of = [](const Items& settings) {
     Items snapshot = top({}, {pt::list({event("alloc", kBase, 1)})});
     snapshot.emplace_back("allocator_settings", pt::dict(settings));
-    return read(snapshot).process.alloc_conf;
+    return read_items(snapshot).process.alloc_conf;
   };
   EXPECT_EQ(conf_of({{"PYTORCH_CUDA_ALLOC_CONF", pt::text("")},
                      {"max_split_size", pt::number(-1)},
@@ -160,7 +160,7 @@ TEST(ReadSnapshot, Annotations) {
                      {"time_us", pt::number(5)}});
   };
   snapshot.emplace_back("external_annotations", pt::list({note("START", 0), note("END", 0), note("START", 1)}));
-  const Trace t = read(snapshot);
+  const Trace t = read_items(snapshot);
   ASSERT_EQ(t.annotations.size(), 2u);
   EXPECT_TRUE(t.annotations[0].begins);
   EXPECT_FALSE(t.annotations[1].begins);
@@ -171,7 +171,7 @@ TEST(ReadSnapshot, KeysTellTheRelease) {
   const auto release = [](const Items& of_event, const Items& of_top) {
     Items snapshot = top({}, {pt::list({event("alloc", kBase, 1, of_event)})});
     snapshot.insert(snapshot.end(), of_top.begin(), of_top.end());
-    return read(snapshot).process.torch;
+    return read_items(snapshot).process.torch;
   };
   EXPECT_EQ(release({}, {}), "2.7 or older");
   EXPECT_EQ(release({{"compile_context", pt::text("N/A")}}, {}), "2.8 to 2.9");
@@ -182,10 +182,10 @@ TEST(ReadSnapshot, KeysTellTheRelease) {
 }
 
 TEST(ReadSnapshot, WhatIsNoSnapshot) {
-  EXPECT_NE(std::string(error_of({{"a", pt::number(1)}}).what()).find("no memory snapshot"), std::string::npos);
-  EXPECT_NE(std::string(error_of({{"segments", "]"}}).what()).find("no history"), std::string::npos);
-  EXPECT_NE(std::string(error_of(top({}, {"]", "]"})).what()).find("history is empty"), std::string::npos);
-  EXPECT_NE(std::string(error_of(top({}, {})).what()).find("history is empty"), std::string::npos);
+  EXPECT_NE(std::string(snapshot_error({{"a", pt::number(1)}}).what()).find("no memory snapshot"), std::string::npos);
+  EXPECT_NE(std::string(snapshot_error({{"segments", "]"}}).what()).find("no history"), std::string::npos);
+  EXPECT_NE(std::string(snapshot_error(top({}, {"]", "]"})).what()).find("history is empty"), std::string::npos);
+  EXPECT_NE(std::string(snapshot_error(top({}, {})).what()).find("history is empty"), std::string::npos);
   EXPECT_THROW(read_snapshot(pt::file(testing::TempDir(), pt::pickle(pt::number(1))), std::nullopt), Error);
   EXPECT_THROW(read_snapshot(pt::file(testing::TempDir(), pt::pickle("(t")), std::nullopt), Error);
   try {
@@ -199,11 +199,11 @@ TEST(ReadSnapshot, WhatIsNoSnapshot) {
 
 TEST(ReadSnapshot, BadEventsAndSegmentsAreLeftOut) {
   const int64_t too_much = int64_t{1} << 45;
-  const Trace t = read(top({segment(kBase, 512, {block("inactive", 511)}), segment(kBase + 4096, 512, {block("inactive", 512)}),
-                            segment(kBase + 4096 + 256, 512, {block("inactive", 512)}),
-                            segment(kBase + 9000, 512, {block("inactive", 512, {{"address", pt::number(1)}})}), segment(-5, 512, {})},
-                           {pt::list({event("alloc", -1, 1), event("alloc", kBase, -1), event("alloc", kBase, too_much),
-                                      event("alloc", kBase, 1), pt::dict({{"action", pt::text("alloc")}})})}));
+  const Trace t = read_items(top({segment(kBase, 512, {block("inactive", 511)}), segment(kBase + 4096, 512, {block("inactive", 512)}),
+                                  segment(kBase + 4096 + 256, 512, {block("inactive", 512)}),
+                                  segment(kBase + 9000, 512, {block("inactive", 512, {{"address", pt::number(1)}})}), segment(-5, 512, {})},
+                                 {pt::list({event("alloc", -1, 1), event("alloc", kBase, -1), event("alloc", kBase, too_much),
+                                            event("alloc", kBase, 1), pt::dict({{"action", pt::text("alloc")}})})}));
   EXPECT_EQ(t.events.size(), 1u);
   EXPECT_EQ(t.problems[Problem::bad_event].count, 4);
   EXPECT_NE(t.problems[Problem::bad_event].first.find("byte "), std::string::npos);

@@ -19,18 +19,18 @@ const char kProcess[] = R"({"record":"process","pid":7,"torch":"2.14.1+cu130","c
 const char kAlloc[] = R"(["alloc",139637976727552,1000,0,4,17])"
                       "\n";
 
-std::string write(const std::string& text) {
+std::string write_capture(const std::string& text) {
   const std::string path = testing::TempDir() + "read_trace_test." + std::to_string(getpid());
   std::ofstream(path, std::ios::binary) << text;
   return path;
 }
 
-Trace read(const std::string& body) { return read_trace(write(kHeader + body)); }
+Trace read_capture_text(const std::string& body) { return read_trace(write_capture(kHeader + body)); }
 
 // The message of the error that reading `text` throws.
-std::string error_of(const std::string& text) {
+std::string capture_error(const std::string& text) {
   try {
-    read_trace(write(text));
+    read_trace(write_capture(text));
   } catch (const Error& error) {
     return std::string(error.what()) + " | " + error.where + " | " + error.hint;
   }
@@ -38,9 +38,9 @@ std::string error_of(const std::string& text) {
 }
 
 TEST(ReadTrace, ConvolutionsByKind) {
-  const Trace t = read(std::string(kProcess) + kAlloc +
-                       R"(["call","cudnn","cudnnBackendExecute",{"engine":0,"workspace_bytes":0,"operations":[)"
-                       R"({"op":"convolution_forward","type":"float32","x":[8,64,9,9],"w":[64,64,3,3],"y":[8,64,7,7]}]},0]
+  const Trace t = read_capture_text(std::string(kProcess) + kAlloc +
+                                    R"(["call","cudnn","cudnnBackendExecute",{"engine":0,"workspace_bytes":0,"operations":[)"
+                                    R"({"op":"convolution_forward","type":"float32","x":[8,64,9,9],"w":[64,64,3,3],"y":[8,64,7,7]}]},0]
 ["call","cudnn","cudnnBackendExecute",{"asked":"9.24.1","engine":0,"operations":[{"op":"pointwise","tensors":[]},{"op":"convolution_forward","type":"bfloat16","x":[8,64,9,9],"w":[64,2,3,3]}]},0]
 ["call", "cudnn", "cudnnConvolutionBackwardData", {"type": "float32", "x": [8,3,9,9], "w": [64,3,3,3], "groups": 1}, 0]
 ["call","cudnn","cudnnConvolutionBackwardBias",{"type":"float32","shape":[8,64,9,9]},0]
@@ -60,7 +60,7 @@ TEST(ReadTrace, ConvolutionsByKind) {
 }
 
 TEST(ReadTrace, ShapesOfInputs) {
-  const Trace t = read(std::string(kProcess) + kAlloc + R"(["mark",1,1,0,18,"tensors",""]
+  const Trace t = read_capture_text(std::string(kProcess) + kAlloc + R"(["mark",1,1,0,18,"tensors",""]
 ["tensor",1,"input",139637976727552,1000,"input_ids",-1,"int64",[8, 16]]
 ["tensor",1,"parameter",139637976727552,1000,"weight",-1,"float32",[10,25]]
 ["tensor",1,"input",139637976727552,1000,"old",-1]
@@ -75,14 +75,14 @@ TEST(ReadTrace, WithoutAnyBackwardForwardsWithoutGradientsAreNoEvaluation) {
   const std::string evaluation = R"(["mark",1,1,0,18,"phase_begin","evaluation"]
 ["mark",2,1,0,18,"phase_end","evaluation"]
 )";
-  EXPECT_EQ(read(std::string(kProcess) + kAlloc + evaluation).marks[0].phase, MarkedPhase::forward);
-  const Trace t = read(std::string(kProcess) + kAlloc + evaluation + R"(["mark",3,1,0,18,"phase_begin","backward"]
+  EXPECT_EQ(read_capture_text(std::string(kProcess) + kAlloc + evaluation).marks[0].phase, MarkedPhase::forward);
+  const Trace t = read_capture_text(std::string(kProcess) + kAlloc + evaluation + R"(["mark",3,1,0,18,"phase_begin","backward"]
 )");
   EXPECT_EQ(t.marks[0].phase, MarkedPhase::evaluation);
 }
 
 TEST(ReadTrace, EveryPartOfACapture) {
-  const Trace t = read(std::string(kProcess) + R"({"record":"warning","code":"torch_save_skipped","message":"not saved"}
+  const Trace t = read_capture_text(std::string(kProcess) + R"({"record":"warning","code":"torch_save_skipped","message":"not saved"}
 {"record":"stack","id":4,"frames":[["train.py",17,"main"],["lib.py",3,"f"]]}
 {"record":"module","id":0,"parent":-1,"name":"","type":"Net"}
 {"record":"module","id":1,"parent":0,"name":"fc","type":"Linear"}
@@ -156,8 +156,8 @@ TEST(ReadTrace, EveryPartOfACapture) {
 }
 
 TEST(ReadTrace, ArgumentsAreReadOnce) {
-  const Trace t = read(std::string(kProcess) + kAlloc +
-                       R"({"record":"operators","step":2,"unix_ns":1000000000,"marks":[2,9]}
+  const Trace t = read_capture_text(std::string(kProcess) + kAlloc +
+                                    R"({"record":"operators","step":2,"unix_ns":1000000000,"marks":[2,9]}
 ["operator_kind",0,"aten::add_",[{"float32":[[4,2],[2,1]]},{"int64":[[],[],"cpu"]},[{"bool":[[3],[1]]},null],[1,2],true,7,0.5,"x",null]]
 ["operator_kind",1,"aten::cut",[nul]]
 ["vgpu_mark",2]
@@ -197,7 +197,7 @@ TEST(ReadTrace, ArgumentsAreReadOnce) {
 }
 
 TEST(ReadTrace, BadLinesAreCountedWithThePlaceOfTheFirst) {
-  const Trace t = read(std::string(kProcess) + R"(["alloc",1,2
+  const Trace t = read_capture_text(std::string(kProcess) + R"(["alloc",1,2
 ["alloc"]
 ["alloc","x",5,0,-1,1]
 ["alloc",512,-5,0,-1,1]
@@ -216,30 +216,30 @@ not json at all
 }
 
 TEST(ReadTrace, WhatIsMissingIsSaid) {
-  const Trace cut = read(kAlloc);
+  const Trace cut = read_capture_text(kAlloc);
   EXPECT_EQ(cut.problems[Problem::no_eof].count, 1);
   EXPECT_EQ(cut.problems[Problem::no_process].count, 1);
-  const Trace fewer = read(std::string(kProcess) + kAlloc + "{\"record\":\"eof\",\"lines\":9}\n");
+  const Trace fewer = read_capture_text(std::string(kProcess) + kAlloc + "{\"record\":\"eof\",\"lines\":9}\n");
   EXPECT_EQ(fewer.problems[Problem::lines_missing].count, 1);
   EXPECT_EQ(fewer.problems[Problem::no_end].count, 1);
-  const Trace two = read(std::string(kProcess) + kAlloc + kProcess + kAlloc + "{\"record\":\"eof\",\"lines\":5}\n");
+  const Trace two = read_capture_text(std::string(kProcess) + kAlloc + kProcess + kAlloc + "{\"record\":\"eof\",\"lines\":5}\n");
   EXPECT_EQ(two.problems[Problem::several_processes].count, 1);
   EXPECT_EQ(two.events.size(), 1u);
 }
 
 TEST(ReadTrace, WhatIsNoCaptureIsAnError) {
-  EXPECT_NE(error_of("").find("the file is empty"), std::string::npos);
-  EXPECT_NE(error_of("hello\n").find("not a gpucast capture"), std::string::npos);
-  EXPECT_NE(error_of("{\"a\":1}\n").find("not a gpucast capture"), std::string::npos);
-  EXPECT_NE(error_of("\x80\x04pickle\n").find("pickle"), std::string::npos);
-  EXPECT_NE(error_of("{\"schemaVersion\": 1, \"traceEvents\": []}\n").find("Chrome trace"), std::string::npos);
-  EXPECT_NE(error_of("PK\x03\x04\n").find("zip"), std::string::npos);
-  EXPECT_NE(error_of(R"({"record":"header","schema_version":2,"gpucast_version":"9.1"})"
-                     "\n")
+  EXPECT_NE(capture_error("").find("the file is empty"), std::string::npos);
+  EXPECT_NE(capture_error("hello\n").find("not a gpucast capture"), std::string::npos);
+  EXPECT_NE(capture_error("{\"a\":1}\n").find("not a gpucast capture"), std::string::npos);
+  EXPECT_NE(capture_error("\x80\x04pickle\n").find("pickle"), std::string::npos);
+  EXPECT_NE(capture_error("{\"schemaVersion\": 1, \"traceEvents\": []}\n").find("Chrome trace"), std::string::npos);
+  EXPECT_NE(capture_error("PK\x03\x04\n").find("zip"), std::string::npos);
+  EXPECT_NE(capture_error(R"({"record":"header","schema_version":2,"gpucast_version":"9.1"})"
+                          "\n")
                 .find("use gpucast 9.1 or newer"),
             std::string::npos);
-  EXPECT_NE(error_of("{\"record\":\"header\"}\n").find("no schema_version"), std::string::npos);
-  EXPECT_NE(error_of(kHeader).find("cut off before the first allocation"), std::string::npos);
+  EXPECT_NE(capture_error("{\"record\":\"header\"}\n").find("no schema_version"), std::string::npos);
+  EXPECT_NE(capture_error(kHeader).find("cut off before the first allocation"), std::string::npos);
 }
 
 }  // namespace

@@ -23,7 +23,7 @@
 namespace gpucast::vgpu {
 namespace {
 
-constexpr uint64_t kStepBytes = 2 << 20;
+constexpr uint64_t kMappingStepBytes = 2 << 20;
 constexpr uint64_t kDriverRangeBytes = 32 << 20;
 constexpr uint64_t kSmallStepBytes = 512;
 constexpr uint64_t kSmallBytes = 1 << 20;  // smaller requests share 2 MiB steps
@@ -56,7 +56,7 @@ class Regions {
  private:
   bool extend(uint64_t at_least) {
     // Tries smaller sizes if the machine limits addresses (ulimit -v).
-    for (uint64_t size = std::max(kRegionBytes, round_up(at_least, kStepBytes)); size >= at_least; size /= 8) {
+    for (uint64_t size = std::max(kRegionBytes, round_up(at_least, kMappingStepBytes)); size >= at_least; size /= 8) {
       const uint64_t wish = (floor_ == 0 ? kTopAddress : floor_) - size;
       void* got =
           mmap(reinterpret_cast<void*>(wish), size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
@@ -122,8 +122,8 @@ struct Card {
 
   Card(int number_, const AddressSpace::Reserve& reserve, uint64_t range_bytes, AddressSpace::Placement placement)
       : number(number_),
-        device(reserve, kStepBytes, range_bytes, placement),
-        small([this](uint64_t size, uint64_t) { return small_step(size); }, kSmallStepBytes, kStepBytes) {}
+        device(reserve, kMappingStepBytes, range_bytes, placement),
+        small([this](uint64_t size, uint64_t) { return small_step(size); }, kSmallStepBytes, kMappingStepBytes) {}
 
   bool fits(uint64_t size) const {
     if (size > kAbsurdBytes) return false;
@@ -158,11 +158,11 @@ struct Memory {
   // Addresses belong to the process, not to a device.
   AddressSpace reservations{[this](uint64_t size, uint64_t) {
                               return ascending ? ascending_reservations.take_addresses(size, reservations.end())
-                                               : regions.take_addresses(size, kStepBytes);
+                                               : regions.take_addresses(size, kMappingStepBytes);
                             },
-                            kStepBytes, kStepBytes, placement};
-  AddressSpace modules{[this](uint64_t size, uint64_t) { return regions.take_addresses(size, kStepBytes); }, kSmallStepBytes,
-                       kStepBytes};                   // not counted as device memory
+                            kMappingStepBytes, kMappingStepBytes, placement};
+  AddressSpace modules{[this](uint64_t size, uint64_t) { return regions.take_addresses(size, kMappingStepBytes); }, kSmallStepBytes,
+                       kMappingStepBytes};            // not counted as device memory
   std::map<uint64_t, uint64_t> aligned_reservations;  // returned address -> the reservation's start
   std::map<uint64_t, Physical> physical;
   std::map<uint64_t, Mapping> mappings;
@@ -178,7 +178,7 @@ struct Memory {
           if (other != nullptr) end = std::max(end, other->device.end());
         return ascending_segments.take_addresses(size, end);
       };
-      found = std::make_unique<Card>(device, reserve, ascending ? kStepBytes : kDriverRangeBytes, placement);
+      found = std::make_unique<Card>(device, reserve, ascending ? kMappingStepBytes : kDriverRangeBytes, placement);
     }
     return *found;
   }
@@ -193,7 +193,7 @@ using Lock = std::lock_guard<std::mutex>;
 
 void log_change(const char* what, int device, uint64_t address, uint64_t size) {
   // Smaller allocations share a step that the virtual GPU took itself. They are not noted.
-  if (size >= kStepBytes && device == g_used.device[0])
+  if (size >= kMappingStepBytes && device == g_used.device[0])
     note_memory_change(address, std::string_view(what) == "device_free" ? -static_cast<int64_t>(size) : static_cast<int64_t>(size));
   log_line_of(device, "[\"" + std::string(what) + "\"," + std::to_string(address) + "," + std::to_string(size) + "]");
 }
@@ -213,8 +213,8 @@ Status device_alloc_on(int device, size_t size_bytes, uint64_t* address) {
   if (size_bytes < kSmallBytes) {
     *address = card.small.allocate(size_bytes);
     if (*address != 0) log_change("device_alloc", device, *address, round_up(size_bytes, kSmallStepBytes));
-  } else if (card.fits(size_bytes) && card.fits(round_up(size_bytes, kStepBytes))) {
-    const uint64_t size = round_up(size_bytes, kStepBytes);
+  } else if (card.fits(size_bytes) && card.fits(round_up(size_bytes, kMappingStepBytes))) {
+    const uint64_t size = round_up(size_bytes, kMappingStepBytes);
     *address = card.device.allocate(size);
     if (*address != 0) {
       card.count_allocated(size);
@@ -244,12 +244,12 @@ Status device_free(uint64_t address) {
 }
 
 Status address_reserve(size_t size_bytes, size_t alignment_bytes, uint64_t* address) {
-  if (address == nullptr || size_bytes == 0 || size_bytes % kStepBytes != 0 || (alignment_bytes & (alignment_bytes - 1)) != 0)
+  if (address == nullptr || size_bytes == 0 || size_bytes % kMappingStepBytes != 0 || (alignment_bytes & (alignment_bytes - 1)) != 0)
     return Status::invalid_value;
   context_activate();
   Memory& m = memory();
   const Lock lock(m.mutex);
-  const bool aligned = alignment_bytes <= kStepBytes;
+  const bool aligned = alignment_bytes <= kMappingStepBytes;
   if (size_bytes > kAbsurdBytes || alignment_bytes > kAbsurdBytes) return Status::out_of_memory;
   const uint64_t start = m.reservations.allocate(aligned ? size_bytes : size_bytes + alignment_bytes);
   if (start == 0) return Status::out_of_memory;
@@ -271,7 +271,7 @@ Status address_release(uint64_t address, size_t size_bytes) {
 }
 
 Status physical_create(int device, size_t size_bytes, uint64_t* handle) {
-  if (handle == nullptr || !is_device(device) || size_bytes == 0 || size_bytes % kStepBytes != 0) return Status::invalid_value;
+  if (handle == nullptr || !is_device(device) || size_bytes == 0 || size_bytes % kMappingStepBytes != 0) return Status::invalid_value;
   context_activate();
   Memory& m = memory();
   const Lock lock(m.mutex);
@@ -316,7 +316,7 @@ Status physical_map(uint64_t address, size_t size_bytes, uint64_t handle) {
   const auto found = m.physical.find(handle);
   uint64_t start = 0, reserved = 0;
   if (found == m.physical.end() || size_bytes == 0 || size_bytes > found->second.size_bytes) return Status::invalid_value;
-  if (address % kStepBytes != 0 || !m.reservations.find(address, &start, &reserved) || address + size_bytes > start + reserved)
+  if (address % kMappingStepBytes != 0 || !m.reservations.find(address, &start, &reserved) || address + size_bytes > start + reserved)
     return Status::invalid_value;
   const auto next = m.mappings.lower_bound(address);
   if (next != m.mappings.end() && next->first < address + size_bytes) return Status::invalid_value;

@@ -8,13 +8,12 @@
 #include <thread>
 #include <vector>
 
+#include "src/base/bytes.h"
 #include "src/vgpu/core/core.h"
 #include "src/vgpu/core/pools.h"
 
 namespace gpucast::vgpu {
 namespace {
-
-constexpr uint64_t kMiB = 1 << 20;
 
 uint64_t alloc(size_t size) {
   uint64_t address = 0;

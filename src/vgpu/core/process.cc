@@ -20,7 +20,7 @@
 namespace gpucast::vgpu {
 namespace {
 
-std::atomic<bool> g_used{false};
+std::atomic<bool> g_process_used{false};
 std::atomic<bool> g_forked_after_use{false};
 std::array<std::atomic<bool>, kMostDevices> g_contexts{};  // by device
 std::atomic<bool> g_any_context{false};
@@ -58,12 +58,12 @@ void after_fork_in_child() {
 }  // namespace
 
 void touch() {
-  if (g_used.load(std::memory_order_relaxed)) return;
+  if (g_process_used.load(std::memory_order_relaxed)) return;
   std::call_once(g_once, [] { pthread_atfork(before_fork, unlock_all, after_fork_in_child); });
-  g_used.store(true);
+  g_process_used.store(true);
 }
 
-bool used() { return g_used.load(); }
+bool used() { return g_process_used.load(); }
 bool forked_after_use() { return g_forked_after_use.load(); }
 
 bool context_active(int device) { return is_device(device) && g_contexts[static_cast<size_t>(device)].load(); }

@@ -1,0 +1,10 @@
+# ccache, where it is installed: a second build in another folder compiles nothing again. GPUCAST_CCACHE=OFF leaves it out.
+# GCC only: zig (tools/wheel) has a cache of its own.
+option(GPUCAST_CCACHE "Compile through ccache where it is installed" ON)
+find_program(CCACHE_PROGRAM ccache)
+mark_as_advanced(CCACHE_PROGRAM)
+if(GPUCAST_CCACHE AND CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER AND CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+  # ccache's manual, "Precompiled headers": without these every file that uses one is compiled each time.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE_PROGRAM} base_dir=${CMAKE_SOURCE_DIR} hash_dir=false sloppiness=pch_defines,time_macros,include_file_mtime,include_file_ctime)
+  add_compile_options(-fpch-preprocess)
+endif()

@@ -11,9 +11,9 @@ bool is_backward_call(std::string_view name) {
   return name.find("torch/autograd/__init__.py(") != std::string_view::npos && (name.ends_with(": backward") || name.ends_with(": grad"));
 }
 
-class Finder {
+class PhaseFinder {
  public:
-  Finder(const ProfileTrace& trace, const SpanTree& tree) : trace_(trace), tree_(tree) {}
+  PhaseFinder(const ProfileTrace& trace, const SpanTree& tree) : trace_(trace), tree_(tree) {}
 
   ProfilePhases find() {
     choose_main_thread();
@@ -218,6 +218,6 @@ int32_t ProfilePhases::step_at(int64_t time_ns) const {
   return 1 + static_cast<int32_t>(std::upper_bound(step_ends_ns.begin(), step_ends_ns.end(), time_ns) - step_ends_ns.begin());
 }
 
-ProfilePhases find_phases(const ProfileTrace& trace, const SpanTree& tree) { return Finder(trace, tree).find(); }
+ProfilePhases find_phases(const ProfileTrace& trace, const SpanTree& tree) { return PhaseFinder(trace, tree).find(); }
 
 }  // namespace gpucast

@@ -9,31 +9,31 @@
 namespace gpucast {
 namespace {
 
-using Words = std::vector<std::string>;
+using CommandWords = std::vector<std::string>;
 
-const Words kWords{"a",
-                   "",
-                   " ",
-                   "it's",
-                   "\"",
-                   "\\",
-                   "[1, 2]",
-                   "$HOME",
-                   "`x`",
-                   "!",
-                   "a\nb",
-                   "\n\n",
-                   "\x01",
-                   "\x7f",
-                   "\t",
-                   "\xff",
-                   "caf\xe9'\\",
-                   "\xc3\xa9",
-                   "\xe2\x82\xac '",
-                   "~",
-                   "--",
-                   "\x01"
-                   "7"};
+const CommandWords kWords{"a",
+                          "",
+                          " ",
+                          "it's",
+                          "\"",
+                          "\\",
+                          "[1, 2]",
+                          "$HOME",
+                          "`x`",
+                          "!",
+                          "a\nb",
+                          "\n\n",
+                          "\x01",
+                          "\x7f",
+                          "\t",
+                          "\xff",
+                          "caf\xe9'\\",
+                          "\xc3\xa9",
+                          "\xe2\x82\xac '",
+                          "~",
+                          "--",
+                          "\x01"
+                          "7"};
 
 TEST(CommandWords, ComeBackFromJson) {
   const Json json = Json::parse(command_json(kWords).dump());

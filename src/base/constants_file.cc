@@ -15,7 +15,7 @@ namespace gpucast {
 namespace {
 
 constexpr const char* kUserFile = "the constants file";
-constexpr const char* kPage = "docs/reference/time-constants.md";
+constexpr const char* kConstantsPage = "docs/reference/time-constants.md";
 
 // The sections of a user's file. Add a new section here.
 const std::vector<std::string>& section_names() {
@@ -43,14 +43,14 @@ void check_number(const std::string& full_name, const std::string& name, const J
 }  // namespace
 
 void reject_constants(const std::string& what, const std::string& where) {
-  throw Error(what, where, fmt::format("correct the constants file: {} says what stands in it", kPage));
+  throw Error(what, where, fmt::format("correct the constants file: {} says what stands in it", kConstantsPage));
 }
 
 void reject_constants(const std::string& what, const std::string& where, const std::string& word,
                       const std::vector<std::string>& candidates) {
   const std::optional<std::string> meant = did_you_mean(word, candidates);
   if (!meant) reject_constants(what, where);
-  throw Error(what, where, fmt::format("did you mean '{}'? {} says what a constants file holds", *meant, kPage));
+  throw Error(what, where, fmt::format("did you mean '{}'? {} says what a constants file holds", *meant, kConstantsPage));
 }
 
 Json parse_built_in_constants(const char* text, const std::string& where) {

@@ -9,7 +9,7 @@
 namespace gpucast {
 namespace {
 
-constexpr size_t kBufferBytes = 1 << 18;
+constexpr size_t kGzipBufferBytes = 1 << 18;
 constexpr int kLevel = 6;
 constexpr int kGzipWindow = MAX_WBITS + 16;  // with a gzip header
 constexpr int kMemoryLevel = 8;
@@ -19,7 +19,7 @@ constexpr int kMemoryLevel = 8;
 struct GzipBuffer::State {
   std::ostream& out;
   z_stream stream = {};
-  std::vector<char> plain = std::vector<char>(kBufferBytes), packed = std::vector<char>(kBufferBytes);
+  std::vector<char> plain = std::vector<char>(kGzipBufferBytes), packed = std::vector<char>(kGzipBufferBytes);
 };
 
 GzipBuffer::GzipBuffer(std::ostream& out) : state_(new State{out}) {

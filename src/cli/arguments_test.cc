@@ -12,11 +12,11 @@
 namespace gpucast::cli {
 namespace {
 
-using Words = std::vector<std::string>;
+using ArgumentWords = std::vector<std::string>;
 
-// Words that CLI11, a shell, printf or an options file would interpret.
-const Words& odd_words() {
-  static const Words words{
+// ArgumentWords that CLI11, a shell, printf or an options file would interpret.
+const ArgumentWords& odd_words() {
+  static const ArgumentWords words{
       "[64, 64]",
       "[0,1]",
       "[[1,2],[3,4]]",
@@ -110,7 +110,7 @@ void declare_with_list(Arguments& arguments) {
   arguments.action([] { return 7; });
 }
 
-int parse(Words words) {
+int parse(ArgumentWords words) {
   taken = {};
   const Subcommand subcommands[] = {{"sub", "", declare_with_command}, {"list", "", declare_with_list}};
   words.insert(words.begin(), "gpucast");
@@ -120,12 +120,12 @@ int parse(Words words) {
   return run_command_line(subcommands, static_cast<int>(argv.size()), argv.data());
 }
 
-Words join(Words words, const Words& more) {
+ArgumentWords join(ArgumentWords words, const ArgumentWords& more) {
   words.insert(words.end(), more.begin(), more.end());
   return words;
 }
 
-std::string problem_of(const Words& words) {
+std::string problem_of(const ArgumentWords& words) {
   try {
     parse(words);
   } catch (const Error& error) {
@@ -136,19 +136,19 @@ std::string problem_of(const Words& words) {
 
 TEST(Arguments, ACommandAfterTheDashesIsByteForByte) {
   for (const char* subcommand : {"sub", "list"}) {
-    const Words command = join({"python", "t.py"}, odd_words());
+    const ArgumentWords command = join({"python", "t.py"}, odd_words());
     EXPECT_EQ(parse(join({subcommand, "--number", "3", "--"}, command)), 7);
     EXPECT_EQ(taken.command, command);
     EXPECT_EQ(taken.number, 3);
     for (const std::string& word : odd_words()) {
       parse({subcommand, "--", word});
-      EXPECT_EQ(taken.command, Words{word});
+      EXPECT_EQ(taken.command, ArgumentWords{word});
     }
   }
 }
 
 TEST(Arguments, ACommandWithoutDashesIsByteForByte) {
-  const Words command = join({"python"}, odd_words());
+  const ArgumentWords command = join({"python"}, odd_words());
   EXPECT_EQ(parse(join({"sub", "--number", "3"}, command)), 7);
   EXPECT_EQ(taken.command, command);
   EXPECT_EQ(taken.number, 3);
@@ -160,12 +160,12 @@ TEST(Arguments, OptionsAreByteForByte) {
     parse({"sub", "--output=" + word, "--perhaps=" + word, "--each=" + word, "--each=b", "--", "c"});
     EXPECT_EQ(taken.output, word);
     EXPECT_EQ(taken.perhaps, word);
-    EXPECT_EQ(taken.list, (Words{word, "b"}));
+    EXPECT_EQ(taken.list, (ArgumentWords{word, "b"}));
   }
   parse({"sub", "-o", "[a, b]", "--each", "[c]", "--each", "[d, e]", "f"});
   EXPECT_EQ(taken.output, "[a, b]");
-  EXPECT_EQ(taken.list, (Words{"[c]", "[d, e]"}));
-  EXPECT_EQ(taken.command, Words{"f"});
+  EXPECT_EQ(taken.list, (ArgumentWords{"[c]", "[d, e]"}));
+  EXPECT_EQ(taken.command, ArgumentWords{"f"});
 }
 
 TEST(Arguments, MessagesShowWordsAsTheyWereTyped) {

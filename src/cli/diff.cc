@@ -23,7 +23,7 @@
 namespace gpucast::cli {
 namespace {
 
-struct Options {
+struct DiffCommand {
   std::string before, after, by = "module", format = "text", gpu, torch_version;
   std::optional<std::string> fail_above;
   std::optional<int> device;
@@ -54,7 +54,7 @@ FailAbove parse_fail_above(const std::string& text, int64_t before_bytes) {
   return out;
 }
 
-DiffInput load(const std::string& file, const Options& options) {
+DiffInput load(const std::string& file, const DiffCommand& options) {
   const std::optional<std::string> gpu = options.gpu.empty() ? std::nullopt : std::optional(options.gpu);
   OrchestrateOptions profile;
   profile.torch = options.torch_version;
@@ -68,7 +68,7 @@ Grouping grouping(const std::string& name) {
   return static_cast<Grouping>(i);
 }
 
-int diff_files(const Options& options) {
+int diff_files(const DiffCommand& options) {
   check_torch_version(options.torch_version);
   if (options.fail_above) parse_fail_above(*options.fail_above, 0);  // before the long work
   const DiffInput before = load(options.before, options);
@@ -87,7 +87,7 @@ int diff_files(const Options& options) {
 }  // namespace
 
 void declare_diff(Arguments& arguments) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<DiffCommand>();
   const std::string kinds =
       "a capture (*.gpucast), a memory snapshot of PyTorch (*.pickle), or a PyTorch Profiler trace (*.json, *.json.gz)";
   arguments.option("BEFORE", &options->before, kinds).required();

@@ -25,7 +25,7 @@
 namespace gpucast::cli {
 namespace {
 
-constexpr double kTimeout_s = 180;
+constexpr double kDoctorTimeout_s = 180;
 constexpr int64_t kMatmulBytes = int64_t{1024} * 1024 * 4;  // each tensor of the probe's job
 
 struct Problem {
@@ -151,7 +151,8 @@ int doctor(const std::string& python, bool as_json) {
   settings.gpu = find_gpu("a100-80");
   run::write_session(session.path, libraries, settings);
   const std::vector<std::string> command{python, libraries + "/python/gpucast/probe.py"};
-  const run::Supervised run = run::supervise(program, command, run::session_environment(libraries, session.path), session.path, kTimeout_s);
+  const run::Supervised run =
+      run::supervise(program, command, run::session_environment(libraries, session.path), session.path, kDoctorTimeout_s);
   if (run.end == run::Supervised::End::interrupted) return kExitInterrupted;
 
   Json found = Json::parse(read_file(session.path + "/doctor.json"));

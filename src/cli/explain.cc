@@ -39,7 +39,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Options {
+struct ExplainCommand {
   Input input;
   std::string format = "text";
   bool rerun = false;
@@ -179,7 +179,7 @@ void run_again(const Analysis& recorded, const std::vector<std::string>& what_if
 
 // ---- the subcommand --------------------------------------------------------------------------------------------------------
 
-void add_what_ifs(const Analysis& analysis, const Options& options, Explanation* out) {
+void add_what_ifs(const Analysis& analysis, const ExplainCommand& options, Explanation* out) {
   const std::vector<std::string> what_ifs = what_ifs_to_try(analysis);
   if (what_ifs.empty()) return;
   if (options.rerun) return run_again(analysis, what_ifs, out);
@@ -187,7 +187,7 @@ void add_what_ifs(const Analysis& analysis, const Options& options, Explanation*
   out->reruns_left = static_cast<int64_t>(what_ifs.size()) + 1;
 }
 
-int explain_file(const Options& options) {
+int explain_file(const ExplainCommand& options) {
   const Analysis analysis = judge(follow(options.input.load()), options.input.card());
   if (options.rerun && analysis.prediction.source != "vgpu") {
     throw Error("--rerun was given, and this is no capture of a command that could be run again", options.input.path,
@@ -214,7 +214,7 @@ int explain_file(const Options& options) {
 }  // namespace
 
 void declare_explain(Arguments& arguments) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ExplainCommand>();
   declare_input(arguments, &options->input);
   arguments.flag("--rerun", &options->rerun, "run the captured command again under each what-if that can matter, and say what it saves");
   arguments.option("--format", &options->format, "text or json").one_of({"text", "json"}).shows_default();

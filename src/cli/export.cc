@@ -49,13 +49,13 @@ const Form kForms[] = {
      "look at it with https://pytorch.org/memory_viz or python -m torch.cuda._memory_viz"},
 };
 
-struct Options {
+struct ExportCommand {
   Input input;
   std::string to, output;
   bool force = false;
 };
 
-int export_file(const Options& options) {
+int export_file(const ExportCommand& options) {
   // Finds also other names and links. --force does not allow this, because a capture takes long to make again.
   std::error_code none;
   if (std::filesystem::equivalent(options.input.path, options.output, none))
@@ -83,7 +83,7 @@ int export_file(const Options& options) {
 }  // namespace
 
 void declare_export(Arguments& arguments) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ExportCommand>();
   declare_input(arguments, &options->input);
   std::vector<std::string> names, sentences;
   for (const Form& form : kForms) {

@@ -35,7 +35,7 @@
 namespace gpucast::cli {
 namespace {
 
-struct Options {
+struct OccupancyCommand {
   StepSource step;
   std::string wheel, constants, launches, sweep, html, method = "computed", weights, format = "text";
   double cpu_speed = 1;
@@ -91,7 +91,7 @@ void print_kernels(const std::string& wheel, const Gpu& gpu) {
       read.counts.unreadable > 0 ? fmt::format("; {} files of machine code are damaged and left out", read.counts.unreadable) : "");
 }
 
-int report_sweep(const Options& options, const JobOccupancyOptions& wanted) {
+int report_sweep(const OccupancyCommand& options, const JobOccupancyOptions& wanted) {
   // Checks the page first, because it may be refused and a sweep takes long. The check leaves no file.
   if (!options.html.empty()) {
     std::error_code none;
@@ -119,7 +119,7 @@ int report_sweep(const Options& options, const JobOccupancyOptions& wanted) {
 }
 
 // Refuses options that --launches would ignore.
-void check_launches_alone(const Options& options) {
+void check_launches_alone(const OccupancyCommand& options) {
   const std::string hint = "leave out one of them";
   if (!options.step.what.empty())
     throw Error("--launches replaces a step, and a step was given too", fmt::format("{}", fmt::join(options.step.what, " ")), hint);
@@ -127,7 +127,7 @@ void check_launches_alone(const Options& options) {
   if (!options.wheel.empty()) throw Error("--launches replaces a step, and a wheel was given too", "--wheel " + options.wheel, hint);
 }
 
-int report(const Options& options) {
+int report(const OccupancyCommand& options) {
   JobOccupancyOptions wanted;
   wanted.constants_json = read_constants(options.constants);
   wanted.cpu_speed = options.cpu_speed;
@@ -158,7 +158,7 @@ int report(const Options& options) {
 }  // namespace
 
 void declare_occupancy(Arguments& arguments) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<OccupancyCommand>();
   declare_step_source(arguments, &options->step);
   arguments.option("--wheel", &options->wheel,
                    "the folder of the PyTorch whose kernels run; without it the capture's. Alone: list its kernels");

@@ -26,7 +26,7 @@ namespace {
 
 constexpr size_t kMostTogether = 8;
 
-struct Options {
+struct PackCommand {
   std::vector<std::string> files;
   std::string gpus, policy = "gpucast", mode = "mps", constants, format = "text", output, to;
   ManifestOptions manifest;
@@ -64,7 +64,7 @@ File open_output(const std::string& path) {
   return out;
 }
 
-int run_pack(const Options& options) {
+int run_pack(const PackCommand& options) {
   pack::PackOptions wanted;
   const Manifest* manifest = options.to.empty() ? nullptr : &manifest_of(options.to);
   wanted.policy = &pack::find_policy(options.policy);
@@ -94,7 +94,7 @@ int run_pack(const Options& options) {
 }  // namespace
 
 void declare_pack(Arguments& arguments) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<PackCommand>();
   arguments.option("JOBS", &options->files, "tables of jobs (CSV, JSON lines), results of `gpucast batch`, captures; - is standard input")
       .required();
   arguments.option("--gpus", &options->gpus, "the cards: 4xp40,2xa100-80").required();

@@ -34,7 +34,7 @@ namespace {
 
 constexpr char kHintGpu[] = "rtx3060";
 
-struct Options {
+struct ProfileCommand {
   std::string gpu, output = "trace.json";
   int64_t steps = 3;
   double timeout_s = 0;
@@ -43,7 +43,7 @@ struct Options {
 };
 
 // Why no trace was written, with all details that the session's files give.
-Error explain_nothing(const run::Supervised& run, const Options& options) {
+Error explain_nothing(const run::Supervised& run, const ProfileCommand& options) {
   const Json error = Json::parse(run.error_json);
   const std::string code = error.value("code", ""), python = error.value("python", "");
   const bool failed = run.exit_code.value_or(0) != 0;
@@ -120,7 +120,7 @@ std::string trace_rank_path(const std::string& path, int64_t rank) {
   return run::rank_path(path.substr(0, path.size() - 3), rank) + ".gz";
 }
 
-Json full_record(const std::string& session_folder, const run::CapturedProcess& process, const Options& options) {
+Json full_record(const std::string& session_folder, const run::CapturedProcess& process, const ProfileCommand& options) {
   Json record = Json::parse(read_file(fmt::format("{}/{}.history", session_folder, process.pid)));
   if (!record.is_object()) throw Error("the profiled process left no record", fmt::format("process {}", process.pid));
   record["gpucast_version"] = kGpucastVersion;
@@ -129,7 +129,7 @@ Json full_record(const std::string& session_folder, const run::CapturedProcess& 
   return record;
 }
 
-void warn_of(const Json& record, const Options& options) {
+void warn_of(const Json& record, const ProfileCommand& options) {
   const auto steps = record.value("steps", int64_t{0});
   if (steps == 0) {
     say("gpucast: warning: no optimizer step was made; the trace holds what ran until then\n");
@@ -141,7 +141,7 @@ void warn_of(const Json& record, const Options& options) {
   }
 }
 
-int profile(const Options& options) {
+int profile(const ProfileCommand& options) {
   run::RunSettings settings;
   settings.mode = "profile";
   settings.gpu_chosen = !options.gpu.empty();
@@ -178,7 +178,7 @@ int profile(const Options& options) {
 }  // namespace
 
 void declare_profile(Arguments& arguments) {
-  static Options options;
+  static ProfileCommand options;
   arguments.option("--gpu", &options.gpu, "the card that the script sees, named as in `gpucast gpus`");
   arguments.option("--steps", &options.steps, "end after this many optimizer steps").positive().shows_default();
   arguments.option("-o,--output", &options.output, "the trace: a .json, or .json.gz to compress it").shows_default();

@@ -35,7 +35,7 @@
 namespace gpucast::cli {
 namespace {
 
-struct Options {
+struct ReplayCommand {
   std::string file, format = "text", events, torch_version, addresses, gpu;
   std::vector<std::string> alloc_confs, capacities;
   std::optional<int> device;
@@ -86,7 +86,7 @@ class Places {
 
 class Command {
  public:
-  explicit Command(Options options) : options_(std::move(options)) {}
+  explicit Command(ReplayCommand options) : options_(std::move(options)) {}
 
   int run() {
     const bool to_standard_output = options_.events == "-";
@@ -315,7 +315,7 @@ class Command {
   }
 
   static constexpr const char* kExpandable = "expandable_segments:True";
-  Options options_;
+  ReplayCommand options_;
   LoadedHistory loaded_;
   Places places_{loaded_.trace};
   ReplayReport report_;
@@ -325,7 +325,7 @@ class Command {
 }  // namespace
 
 void declare_replay(Arguments& arguments) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ReplayCommand>();
   arguments.option("FILE", &options->file, "a capture (*.gpucast), a memory snapshot of PyTorch, or an event file").required();
   arguments.option("--alloc-conf", &options->alloc_confs, "settings as in PYTORCH_CUDA_ALLOC_CONF (\"\": the defaults); may be given again")
       .one_each_time();

@@ -46,7 +46,7 @@ namespace {
 constexpr const char* kFirstRank = "0";
 constexpr int64_t kUsualGpusOfNode = 8;
 
-struct Options {
+struct RunCommand {
   std::string gpu, output, format = "text", cudnn = "auto", values = "auto", assume = "typical";
   std::string ranks = kFirstRank;
   std::string steps = "3";
@@ -56,7 +56,7 @@ struct Options {
   bool force = false, enforce_capacity = false, measure_loader = false;
   bool real_time = false, warp = false;
   std::vector<std::string> command, what_ifs;
-  // Options for `gpucast batch`, not for users.
+  // RunCommand for `gpucast batch`, not for users.
   bool as_job = false;     // always print one JSON object on standard output: job_result()
   bool temporary = false;  // the caller removes the capture after the run, so messages do not name it
   std::string adopt;       // "PROCESS,PIPE": a process of the fork server runs the command
@@ -80,7 +80,7 @@ std::vector<run::CapturedProcess> partial_captures_of_killed(const run::SessionR
 }
 
 // Applies what-ifs that change the command. The capture layer applies the others.
-void apply_what_ifs(const Options& options, run::RunSettings* settings) {
+void apply_what_ifs(const RunCommand& options, run::RunSettings* settings) {
   std::vector<std::string> names = options.what_ifs;
   if (options.max_length > 0) names.push_back(fmt::format("{}:{}", kMaxLength, options.max_length));
   for (const std::string& name : names) {
@@ -115,7 +115,7 @@ std::vector<int64_t> parse_ranks(const std::string& text, int64_t world_size) {
 
 // For some ranks of a larger job: starts the command once for each rank, with the variables that torchrun sets. The other ranks are
 // simulated.
-void choose_ranks(const Options& options, run::RunSettings* settings) {
+void choose_ranks(const RunCommand& options, run::RunSettings* settings) {
   settings->world_size = options.world_size;
   settings->ranks = parse_ranks(options.ranks, options.world_size);
   const int64_t of_node = std::min<int64_t>(options.world_size, options.gpus > 1 ? options.gpus : kUsualGpusOfNode);
@@ -170,7 +170,7 @@ Prediction predict_job(const std::vector<std::string>& files, bool kept, double 
   return judged;
 }
 
-int run_on_clock(const Options& options, const run::RunSettings& settings) {
+int run_on_clock(const RunCommand& options, const run::RunSettings& settings) {
   if (options.real_time && options.warp) throw Error("--real-time and --warp are two ways of the same", "", "choose one of them");
   if (!options.output.empty() || options.world_size > 0 || !options.what_ifs.empty() || options.as_job || options.format != "text")
     throw Error("a run with a clock makes no report and no capture", "",
@@ -178,7 +178,7 @@ int run_on_clock(const Options& options, const run::RunSettings& settings) {
   return run::run_with_clock(settings, options.warp, read_constants(""));
 }
 
-run::RunSettings settings_of(const Options& options) {
+run::RunSettings settings_of(const RunCommand& options) {
   run::RunSettings settings;
   if (!options.adopt.empty()) settings.adopted = parse_adopted(options.adopt);
   settings.gpu_chosen = !options.gpu.empty();
@@ -206,7 +206,7 @@ struct Captures {
 };
 
 // Prints and notes how the captured processes ended, and which ranks were lost.
-void note_failures(const Options& options, const run::RunSettings& settings, const run::SessionResult& result,
+void note_failures(const RunCommand& options, const run::RunSettings& settings, const run::SessionResult& result,
                    const std::vector<run::CapturedProcess>& captured, Captures* out, JobResult* job) {
   for (const auto& process : captured) {
     if (!job->error) job->error = run::explain_captured(process, result.command, options.timeout_s, settings.steps);
@@ -228,7 +228,7 @@ void note_failures(const Options& options, const run::RunSettings& settings, con
 }
 
 // Runs the command and writes its captures. False: interrupted.
-bool run_and_capture(const Options& options, const std::string& program, run::RunSettings settings, Captures* out, JobResult* job) {
+bool run_and_capture(const RunCommand& options, const std::string& program, run::RunSettings settings, Captures* out, JobResult* job) {
   const std::string libraries = run::library_folder();
   out->kept = !options.output.empty();
   out->outputs.push_back(std::make_unique<run::CaptureFile>(options.output, options.force));
@@ -262,7 +262,7 @@ bool run_and_capture(const Options& options, const std::string& program, run::Ru
 }
 
 // Fills the report of a batch's job. Returns the job's exit code.
-int report_to_job(const Options& options, const Captures& captures, JobResult* job) {
+int report_to_job(const RunCommand& options, const Captures& captures, JobResult* job) {
   const Prediction prediction = predict_job(captures.files, captures.kept, options.confidence);
   job->report = json_report(prediction);
   const bool timed_out = job->error && job->error->code == "timeout";
@@ -273,7 +273,7 @@ int report_to_job(const Options& options, const Captures& captures, JobResult* j
 }
 
 // Prints the report. Returns the exit code.
-int report_to_user(const Options& options, Captures* captures) {
+int report_to_user(const RunCommand& options, Captures* captures) {
   int answer = kExitYes;
   bool reader_gone = false;
   try {
@@ -295,7 +295,7 @@ int report_to_user(const Options& options, Captures* captures) {
   return captures->failed ? kExitFailed : std::max(captures->worst, answer);
 }
 
-int run_command(const Options& options, JobResult* job) {
+int run_command(const RunCommand& options, JobResult* job) {
   check_confidence(options.confidence);
   run::RunSettings settings = settings_of(options);
   if (options.real_time || options.warp) return run_on_clock(options, settings);
@@ -321,7 +321,7 @@ int run_command(const Options& options, JobResult* job) {
 }
 
 // `run` as one job of a batch. Differs only in its standard output: {"exit_code", "report", "error", "printed_bytes"}.
-int run_as_job(const Options& options) {
+int run_as_job(const RunCommand& options) {
   JobResult job;
   int exit_code = kExitFailed;
   std::exception_ptr thrown;
@@ -351,7 +351,7 @@ int run_as_job(const Options& options) {
 }  // namespace
 
 void declare_run(Arguments& arguments) {
-  static Options options;
+  static RunCommand options;
   arguments.option("--gpu", &options.gpu,
                    "the card, as `gpucast gpus` names it (default: an A100-80, and the report lists the cards that would do)");
   arguments

@@ -29,7 +29,7 @@
 namespace gpucast::cli {
 namespace {
 
-struct Options {
+struct TimeCommand {
   StepSource step;
   std::string constants, operations, known, format = "text";
   std::string workers, storage, prices;
@@ -98,7 +98,7 @@ std::vector<int64_t> read_workers(const std::string& text) {
   return out;
 }
 
-int report(const Options& options) {
+int report(const TimeCommand& options) {
   StepTimeOptions wanted;
   wanted.constants_json = read_constants(options.constants);
   wanted.cpu_speed = options.cpu_speed;
@@ -120,7 +120,7 @@ int report(const Options& options) {
 }  // namespace
 
 void declare_time(Arguments& arguments) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<TimeCommand>();
   options->step.measure_loader = true;
   declare_step_source(arguments, &options->step);
   arguments.option("--known", &options->known,

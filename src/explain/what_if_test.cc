@@ -9,7 +9,7 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-std::string hint_of(const std::string& name) {
+std::string what_if_hint(const std::string& name) {
   try {
     check_what_if(name);
   } catch (const Error& error) {
@@ -25,11 +25,11 @@ TEST(WhatIf, KnowsItsNames) {
 }
 
 TEST(WhatIf, SaysWhatWasMeant) {
-  EXPECT_NE(hint_of("bf-16").find("did you mean bf16?"), std::string::npos);
-  EXPECT_NE(hint_of("fp8").find("there are set-to-none, no-foreach, half-batch, checkpoint:MODULE, bf16"), std::string::npos);
-  EXPECT_EQ(hint_of("checkpoint"), "write --what-if checkpoint:MODULE");
-  EXPECT_EQ(hint_of("checkpoint:"), "write --what-if checkpoint:MODULE");
-  EXPECT_EQ(hint_of("bf16:Block"), "write --what-if bf16");
+  EXPECT_NE(what_if_hint("bf-16").find("did you mean bf16?"), std::string::npos);
+  EXPECT_NE(what_if_hint("fp8").find("there are set-to-none, no-foreach, half-batch, checkpoint:MODULE, bf16"), std::string::npos);
+  EXPECT_EQ(what_if_hint("checkpoint"), "write --what-if checkpoint:MODULE");
+  EXPECT_EQ(what_if_hint("checkpoint:"), "write --what-if checkpoint:MODULE");
+  EXPECT_EQ(what_if_hint("bf16:Block"), "write --what-if bf16");
 }
 
 TEST(WhatIf, HalvesTheBatchOption) {

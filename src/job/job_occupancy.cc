@@ -30,7 +30,7 @@ namespace {
 constexpr int kAssumedRegisters = 32;
 
 // All launches with the same sizes and resources, and therefore the same occupancy.
-struct Shape {
+struct LaunchShape {
   const StepOperation* first = nullptr;
   Launch launch;
   KernelResources kernel;
@@ -117,7 +117,7 @@ KernelTable kernels_of_wheel(const Trace& trace, const JobOccupancyOptions& opti
   }
 }
 
-KernelOccupancy kernel_of(const Shape& shape, const OccupancyCard& card) {
+KernelOccupancy kernel_of(const LaunchShape& shape, const OccupancyCard& card) {
   KernelOccupancy out;
   out.name = shape.first->name;
   out.kernel = shape.first->kernel;
@@ -150,12 +150,12 @@ class Shapes {
   Shapes(const Trace& trace, const StepOperations& step, const CardRates& rates, const OccupancyCard& card, KernelTable wheel)
       : trace_(trace), step_(step), rates_(rates), card_(card), wheel_(std::move(wheel)) {}
 
-  Shape& shape_of_work(const StepOperation& operation, const Work& work) {
+  LaunchShape& shape_of_work(const StepOperation& operation, const Work& work) {
     const bool kernel = work.kind == WorkKind::kernel;
     const Key key = {operation.shape, kernel ? work.name.index() : SIZE_MAX, kernel ? work.compiled : -1, work.grid,
                      work.block,      kernel ? work.size_bytes : 0};
     const auto [found, added] = shapes_.try_emplace(key);
-    Shape& shape = found->second;
+    LaunchShape& shape = found->second;
     if (!added) return shape;
     shape.first = &operation;
     if (kernel) {
@@ -183,18 +183,18 @@ class Shapes {
   }
 
   // By time.
-  std::vector<const Shape*> largest_first() const {
-    std::vector<const Shape*> out;
+  std::vector<const LaunchShape*> largest_first() const {
+    std::vector<const LaunchShape*> out;
     out.reserve(shapes_.size());
     for (const auto& [key, shape] : shapes_) out.push_back(&shape);
-    std::stable_sort(out.begin(), out.end(), [](const Shape* a, const Shape* b) { return a->gpu_ns > b->gpu_ns; });
+    std::stable_sort(out.begin(), out.end(), [](const LaunchShape* a, const LaunchShape* b) { return a->gpu_ns > b->gpu_ns; });
     return out;
   }
 
  private:
   using Key = std::tuple<uint32_t, size_t, int32_t, std::array<uint32_t, 3>, std::array<uint32_t, 3>, int64_t>;
 
-  void find_resources(const Work& work, Shape* shape) {
+  void find_resources(const Work& work, LaunchShape* shape) {
     if (work.compiled >= 0) {
       const CompiledKernel& compiled = trace_.observed.compiled[static_cast<size_t>(work.compiled)];
       shape->kernel.registers = compiled.registers;
@@ -215,7 +215,7 @@ class Shapes {
   const CardRates& rates_;
   const OccupancyCard& card_;
   KernelTable wheel_;
-  std::map<Key, Shape> shapes_;
+  std::map<Key, LaunchShape> shapes_;
 };
 
 bool runs_kernels(const Trace& trace, const StepOperation& operation) {
@@ -224,18 +224,18 @@ bool runs_kernels(const Trace& trace, const StepOperation& operation) {
 }
 
 // Divides an operator's time among its kernels: each gets the time of a launch, and a part of the rest in proportion to its threads. Calls
-// take(Shape&, nanoseconds).
+// take(LaunchShape&, nanoseconds).
 template <class Take>
 void for_each_kernel(const Trace& trace, const StepOperation& operation, double ns, const CardRates& rates, Shapes* shapes,
                      const Take& take) {
   const auto count = static_cast<double>(operation.work_count);
   const double floor_ns = std::min(ns / count, rates.launch_ns);
   const size_t end = operation.first_work + operation.work_count;
-  const auto threads_of = [](const Shape& shape) { return static_cast<double>(shape.launch.blocks) * shape.launch.block_threads; };
+  const auto threads_of = [](const LaunchShape& shape) { return static_cast<double>(shape.launch.blocks) * shape.launch.block_threads; };
   double threads = 0;
   for (size_t w = operation.first_work; w < end; ++w) threads += threads_of(shapes->shape_of_work(operation, trace.observed.work[w]));
   for (size_t w = operation.first_work; w < end; ++w) {
-    Shape& shape = shapes->shape_of_work(operation, trace.observed.work[w]);
+    LaunchShape& shape = shapes->shape_of_work(operation, trace.observed.work[w]);
     take(shape, floor_ns + (ns - floor_ns * count) * (threads > 0 ? threads_of(shape) / threads : 1 / count));
   }
 }
@@ -274,7 +274,7 @@ CardOccupancy occupancy_on_card(const Trace& trace, const StepOperations& step, 
     if (products && rates.tensor_cores[sizes.precision] && rates.peak_flop_per_s[sizes.precision] > 0)
       tensor_s += sizes.flops / rates.peak_flop_per_s[sizes.precision];
     busy.emplace_back(spans[i].start_ns, spans[i].end_ns);
-    for_each_kernel(trace, operation, ns, rates, &shapes, [&](Shape& shape, double kernel_ns) {
+    for_each_kernel(trace, operation, ns, rates, &shapes, [&](LaunchShape& shape, double kernel_ns) {
       shape.gpu_ns += kernel_ns;
       ++shape.launches;
       source_ns[static_cast<size_t>(shape.source)] += kernel_ns;
@@ -302,7 +302,7 @@ CardOccupancy occupancy_on_card(const Trace& trace, const StepOperations& step, 
     out.by_module.push_back(part_of(module < 0 ? "(no module)" : module_label(trace, ModuleId(module)), sums, all.ns()));
   std::stable_sort(out.by_module.begin(), out.by_module.end(),
                    [](const OccupancyPart& a, const OccupancyPart& b) { return a.gpu_ns > b.gpu_ns; });
-  for (const Shape* shape : shapes.largest_first()) {
+  for (const LaunchShape* shape : shapes.largest_first()) {
     out.kernels.push_back(kernel_of(*shape, card));
     out.kernels.back().share = shape->gpu_ns / all.ns();
   }
@@ -360,7 +360,7 @@ std::vector<double> operation_occupancies(const Facts& facts, const Gpu& gpu) {
   for (const StepOperation& operation : step.operations) {
     double weighted = 0, known_ns = 0;
     if (runs_kernels(trace, operation)) {
-      for_each_kernel(trace, operation, durations[operation.shape].expected_ns, rates, &shapes, [&](const Shape& shape, double ns) {
+      for_each_kernel(trace, operation, durations[operation.shape].expected_ns, rates, &shapes, [&](const LaunchShape& shape, double ns) {
         if (shape.source == ResourceSource::assumed) return;
         weighted += ns * shape.occupancy.achieved;
         known_ns += ns;

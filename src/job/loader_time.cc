@@ -12,7 +12,7 @@
 namespace gpucast {
 namespace {
 
-constexpr int64_t kMostWorkers = 256;
+constexpr int64_t kMostTriedWorkers = 256;
 const std::vector<double> kEven;  // no variation: where workers share a full resource, some are fast when others are slow
 constexpr int64_t kUsualPrefetch = 2;
 constexpr int64_t kUsualWorkers[] = {0, 1, 2, 4, 8, 16};
@@ -177,11 +177,11 @@ void add_loader(const LoaderModel& model, const LoaderFigures& figures, const St
   wanted.insert(figures.workers);
   const auto enough = [&](int64_t workers) { return combined.is_enough(combined.choice(workers)); };
   int64_t too_few = 0, least = 1;
-  while (least <= kMostWorkers && !enough(least)) {
+  while (least <= kMostTriedWorkers && !enough(least)) {
     too_few = least;
     least *= 2;
   }
-  if (least <= kMostWorkers) {
+  if (least <= kMostTriedWorkers) {
     while (least - too_few > 1) {
       const int64_t middle = (least + too_few) / 2;
       (enough(middle) ? least : too_few) = middle;

@@ -23,7 +23,7 @@
 namespace gpucast {
 namespace {
 
-std::string sizes_of(const Operation& op) {
+std::string sizes_text_of(const Operation& op) {
   const char* type = precision_name(op.precision);
   if (op.kind == OperationKind::gemm) {
     const GemmShape& g = op.gemm;
@@ -132,7 +132,7 @@ CardTime card_time(const Trace& trace, const StepOperations& step, const std::ve
       kernel.kernel = work.kernel;
       kernel.kind = operation_kind_name(op.kind);
       kernel.bound = bound_name(duration.bound);
-      kernel.sizes = sizes_of(op);
+      kernel.sizes = sizes_text_of(op);
       kernel.known = work.known;
     }
     kernel.calls += group.count;
@@ -240,8 +240,9 @@ std::vector<GpuSlice> gpu_slices(const Facts& facts, const Gpu& gpu) {
     const StepOperation& work = step.operations[i];
     const Operation& op = step.shapes[work.shape];
     const Duration& duration = durations[work.shape];
-    out.push_back({work.name, work.kernel, operation_kind_name(op.kind), bound_name(duration.bound), sizes_of(op), phase_name(work.phase),
-                   work.module, work.stream, static_cast<uint32_t>(i), positions[i], spans[i].start_ns, duration.expected_ns, op.launches});
+    out.push_back({work.name, work.kernel, operation_kind_name(op.kind), bound_name(duration.bound), sizes_text_of(op),
+                   phase_name(work.phase), work.module, work.stream, static_cast<uint32_t>(i), positions[i], spans[i].start_ns,
+                   duration.expected_ns, op.launches});
   }
   std::stable_sort(out.begin(), out.end(),
                    [](const GpuSlice& a, const GpuSlice& b) { return std::pair(a.stream, a.start_ns) < std::pair(b.stream, b.start_ns); });

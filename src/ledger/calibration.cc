@@ -15,7 +15,7 @@
 namespace gpucast {
 namespace {
 
-struct Table {
+struct CalibrationTable {
   std::vector<std::string> cards;   // measured ones
   double scale_bytes = 0;           // errors grow with reserved memory up to this size
   double measured_up_to_bytes = 0;  // and again above this size, because no larger run was measured
@@ -23,9 +23,9 @@ struct Table {
   std::vector<CalibrationClass> classes;
 };
 
-Table parse_table() {
+CalibrationTable parse_table() {
   const Json json = Json::parse(kCalibrationJson);
-  Table table;
+  CalibrationTable table;
   for (const Json& card : json["cards"]) table.cards.push_back(card.get<std::string>());
   table.scale_bytes = json["scale_bytes"].get<double>();
   table.measured_up_to_bytes = json["measured_up_to_bytes"].get<double>();
@@ -43,8 +43,8 @@ Table parse_table() {
   return table;
 }
 
-const Table& table() {
-  static const Table parsed = parse_table();
+const CalibrationTable& table() {
+  static const CalibrationTable parsed = parse_table();
   return parsed;
 }
 

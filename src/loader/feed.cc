@@ -6,12 +6,12 @@ namespace gpucast {
 namespace {
 
 constexpr int64_t kBatches = 2000;
-constexpr int64_t kMostWorkers = 1024, kMostAhead = 4096;
+constexpr int64_t kMostFeedWorkers = 1024, kMostAhead = 4096;
 
 }  // namespace
 
 double mean_step_ns(double work_ns, int64_t workers, int64_t prefetch, double period_ns, const std::vector<double>& variation) {
-  workers = std::clamp<int64_t>(workers, 1, kMostWorkers);
+  workers = std::clamp<int64_t>(workers, 1, kMostFeedWorkers);
   const int64_t ahead = std::min(workers * std::clamp<int64_t>(prefetch, 1, kMostAhead), std::max(kMostAhead, workers));
   const int64_t warm = 2 * ahead, count = warm + std::max(kBatches, 4 * ahead);
   std::vector<double> taken(static_cast<size_t>(count));

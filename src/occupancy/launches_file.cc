@@ -9,27 +9,27 @@
 namespace gpucast {
 namespace {
 
-constexpr int64_t kMostBlocks = int64_t{1} << 50, kMostOthers = INT32_MAX / 4;
+constexpr int64_t kMostLaunchBlocks = int64_t{1} << 50, kMostOthers = INT32_MAX / 4;
 
-struct BadLine {
+struct BadLaunchLine {
   std::string what;
 };
 
 int64_t whole(simdjson::dom::element value, std::string_view name, int64_t most) {
   int64_t number = 0;
   if (value.get(number) != simdjson::SUCCESS || number < 0 || number > most)
-    throw BadLine{fmt::format("'{}' is no whole number from 0 to {}", name, most)};
+    throw BadLaunchLine{fmt::format("'{}' is no whole number from 0 to {}", name, most)};
   return number;
 }
 
 KernelLaunch launch_of(simdjson::dom::element line) {
   simdjson::dom::object fields;
-  if (line.get(fields) != simdjson::SUCCESS) throw BadLine{"it is no JSON object"};
+  if (line.get(fields) != simdjson::SUCCESS) throw BadLaunchLine{"it is no JSON object"};
   KernelLaunch out;
   bool has_blocks = false, has_threads = false, has_registers = false;
   for (const auto& [name, value] : fields) {
     if (name == "blocks") {
-      out.launch.blocks = whole(value, name, kMostBlocks);
+      out.launch.blocks = whole(value, name, kMostLaunchBlocks);
       has_blocks = true;
     } else if (name == "block_threads") {
       out.launch.block_threads = static_cast<int>(whole(value, name, kMostOthers));
@@ -42,10 +42,10 @@ KernelLaunch launch_of(simdjson::dom::element line) {
     } else if (name == "dynamic_shared_bytes") {
       out.launch.dynamic_shared_bytes = whole(value, name, kMostOthers);
     } else {
-      throw BadLine{fmt::format("a launch has no field '{}'", name)};
+      throw BadLaunchLine{fmt::format("a launch has no field '{}'", name)};
     }
   }
-  if (!has_blocks || !has_threads || !has_registers) throw BadLine{"'blocks', 'block_threads' and 'registers' must be there"};
+  if (!has_blocks || !has_threads || !has_registers) throw BadLaunchLine{"'blocks', 'block_threads' and 'registers' must be there"};
   return out;
 }
 
@@ -56,9 +56,9 @@ KernelLaunch read_launch(std::string_view line, const std::function<std::string(
   try {
     simdjson::dom::element parsed;
     const auto error = parser.parse(line.data(), line.size(), false).get(parsed);
-    if (error != simdjson::SUCCESS) throw BadLine{fmt::format("it is no JSON ({})", simdjson::error_message(error))};
+    if (error != simdjson::SUCCESS) throw BadLaunchLine{fmt::format("it is no JSON ({})", simdjson::error_message(error))};
     return launch_of(parsed);
-  } catch (const BadLine& bad) {
+  } catch (const BadLaunchLine& bad) {
     throw Error(fmt::format("this is no launch: {}", bad.what), where(), "docs/reference/occupancy.md says what a line holds");
   }
 }

@@ -30,7 +30,7 @@
 namespace gpucast {
 namespace {
 
-constexpr uint32_t kNone = UINT32_MAX;
+constexpr uint32_t kNoNode = UINT32_MAX;
 
 // What backward needs of an operator, and which of its inputs are weights (one bit for each position).
 struct OperatorKind {
@@ -89,12 +89,12 @@ struct GraphTensor {
   uint32_t born = 0, last_use = 0;
 };
 
-struct Node {
+struct GraphNode {
   SpanIndex op = kNoSpan;
   OperatorKind kind;
   std::vector<uint32_t> inputs;   // the nodes that produced its inputs
   std::vector<uint32_t> tensors;  // blocks that outlive the operator, the output first (the largest); empty: in place or a view
-  uint32_t memory = kNone;        // the tensor that holds its output; kNone: a leaf's memory
+  uint32_t memory = kNoNode;      // the tensor that holds its output; kNoNode: a leaf's memory
   int64_t output_bytes = 0;
   bool trained = false;  // a gradient reaches it: it has a weight, or one of its inputs is trained
   bool is_view() const { return tensors.empty() && is_plumbing(kind.name); }
@@ -165,7 +165,7 @@ class Graph {
       if (root[i] == kNoSpan) {
         root[i] = i;
         node_of[i] = static_cast<uint32_t>(nodes_.size());
-        Node node;
+        GraphNode node;
         node.op = i;
         node.kind = kind_of(facts_.name(i));
         nodes_.push_back(node);
@@ -181,14 +181,14 @@ class Graph {
       nodes_[at].tensors.push_back(static_cast<uint32_t>(tensors_.size()));
       tensors_.push_back({block.size_bytes, at, at});
     }
-    for (Node& node : nodes_) {
+    for (GraphNode& node : nodes_) {
       std::stable_sort(node.tensors.begin(), node.tensors.end(),
                        [&](uint32_t a, uint32_t b) { return tensors_[a].size_bytes > tensors_[b].size_bytes; });
     }
   }
 
   void use(uint32_t tensor, uint32_t place) {
-    if (tensor != kNone) tensors_[tensor].last_use = std::max(tensors_[tensor].last_use, place);
+    if (tensor != kNoNode) tensors_[tensor].last_use = std::max(tensors_[tensor].last_use, place);
   }
 
   // The latest node before `end` with an output of that size; otherwise the latest view whose size is a multiple of it.
@@ -199,14 +199,14 @@ class Graph {
         const bool fits = part ? nodes_[i].is_view() && has > bytes && has % bytes == 0 : has == bytes;
         if (fits && std::find(taken.begin(), taken.end(), i) == taken.end()) return i;
       }
-      return kNone;
+      return kNoNode;
     };
     const uint32_t same = find(false);
-    return same != kNone ? same : find(true);
+    return same != kNoNode ? same : find(true);
   }
 
   void connect(uint32_t at) {
-    Node& node = nodes_[at];
+    GraphNode& node = nodes_[at];
     const DimsList& dims = facts_.dims(node.op);
     const std::vector<std::string>& types = facts_.types(node.op);
     int64_t first_bytes = 0;
@@ -214,7 +214,7 @@ class Graph {
       if (bytes <= 0) return;
       if (first_bytes == 0) first_bytes = bytes;
       const uint32_t from = producer(bytes, at, node.inputs);
-      if (from != kNone) node.inputs.push_back(from);
+      if (from != kNoNode) node.inputs.push_back(from);
     };
     for (size_t i = 0; i < dims.inputs.size() && i < types.size(); ++i) {
       if (i < 32 && (node.kind.weights >> i & 1U) != 0) continue;
@@ -239,7 +239,7 @@ class Graph {
   }
 
   void run_backward(uint32_t at) {
-    const Node& node = nodes_[at];
+    const GraphNode& node = nodes_[at];
     if (!node.trained) return;
     const uint32_t place = backward_place(at);
     if (node.kind.saves_inputs) {
@@ -277,7 +277,7 @@ class Graph {
   const PhaseWindow* backward_ = nullptr;
   int64_t begin_ns_ = INT64_MIN;
   uint32_t end_ = 0;
-  std::vector<Node> nodes_;
+  std::vector<GraphNode> nodes_;
   std::vector<GraphTensor> tensors_, activation_gradients_, parameter_gradients_;
   std::unordered_map<int64_t, uint32_t> node_of_number_;
 };

@@ -52,21 +52,21 @@ Sequence run(const Script& script) {
 }
 
 // Always alive: weights 128 + 64, batch 32.
-constexpr int64_t kBase = 128 + 64 + 32;
+constexpr int64_t kContextBytes = 128 + 64 + 32;
 
 TEST(DnnMem, TensorsLiveUntilTheirLastUseOnTheGraph) {
   const Sequence sequence = run({});
   // After the first linear: its output 64, which relu_ changes in place. (Its scratch is not the output of a node.)
-  EXPECT_EQ(live_bytes(sequence, 11450), kBase + 64);
+  EXPECT_EQ(live_bytes(sequence, 11450), kContextBytes + 64);
   // The output of the second linear, 16, has no use on this graph and is freed at once, so the peak is the same.
-  EXPECT_EQ(live_bytes(sequence, 12500), kBase + 64);
+  EXPECT_EQ(live_bytes(sequence, 12500), kContextBytes + 64);
   // Backward, in the opposite order:
   //   linear 2  needs 64; makes the gradient of relu_'s output 64 and of weight 2 64    64 + 64 + 64 = 192
   //   relu_     needs 64; makes the gradient of linear 1's output 64               64 + 64 + 64 + 64 = 256
   //   linear 1  64 and the first gradient are gone; makes weight 1's 128                64 + 64 + 128 = 256
-  EXPECT_EQ(peak_bytes(sequence), kBase + 256);
+  EXPECT_EQ(peak_bytes(sequence), kContextBytes + 256);
   // At the end only the gradients of the weights are alive.
-  EXPECT_EQ(live_bytes(sequence, 99999), kBase + 64 + 128);
+  EXPECT_EQ(live_bytes(sequence, 99999), kContextBytes + 64 + 128);
 }
 
 TEST(DnnMem, KnowsNothingOfHowAScriptRuns) {

@@ -27,12 +27,12 @@
 namespace gpucast {
 namespace {
 
-constexpr uint32_t kNone = UINT32_MAX;
+constexpr uint32_t kNoIndex = UINT32_MAX;
 
 struct Input {
   int64_t elements = 0;
-  uint32_t block = kNone;  // index in the sequence
-  size_t place = 0;        // position among the operator's arguments
+  uint32_t block = kNoIndex;  // index in the sequence
+  size_t place = 0;           // position among the operator's arguments
   bool weight = false, bias = false;
   bool low = false;     // whether the tensor has lower precision
   bool copied = false;  // the script has copied it to the other type
@@ -64,7 +64,7 @@ struct Use {
 // An fp32 copy that the script makes, as in logits.float().
 struct Copy {
   int64_t until_ns = 0;  // until then the script has it
-  uint32_t block = kNone;
+  uint32_t block = kNoIndex;
 };
 
 class MixedPrecision {
@@ -119,7 +119,7 @@ class MixedPrecision {
     }
     for (const SpanIndex node : nodes_) {
       const uint32_t op = operator_of(node);
-      if (op == kNone) continue;
+      if (op == kNoIndex) continue;
       operators_[op].nodes_begin_ns = std::min(operators_[op].nodes_begin_ns, facts_.span(node).begin_ns);
       operators_[op].nodes_end_ns = std::max(operators_[op].nodes_end_ns, facts_.span(node).end_ns);
       for (const uint32_t i : born_in(node)) {
@@ -135,9 +135,9 @@ class MixedPrecision {
     const int64_t number = facts_.span(node).sequence_number;
     const auto after =
         std::partition_point(numbered_.begin(), numbered_.end(), [&](uint32_t op) { return operators_[op].number <= number; });
-    if (number < 0 || after == numbered_.begin()) return kNone;
+    if (number < 0 || after == numbered_.begin()) return kNoIndex;
     const uint32_t op = *std::prev(after);
-    return facts_.span(operators_[op].span).end_ns <= facts_.span(node).begin_ns ? op : kNone;
+    return facts_.span(operators_[op].span).end_ns <= facts_.span(node).begin_ns ? op : kNoIndex;
   }
 
   // ---- Walk over operators and nodes, in order ----------------------------------------------------------------------------
@@ -178,25 +178,25 @@ class MixedPrecision {
   // preferred.
   uint32_t block_of(int64_t bytes, int64_t now_ns, int64_t kept_ns, const std::vector<Input>& others) {
     const auto found = by_bytes_.find(bytes);
-    if (found == by_bytes_.end()) return kNone;
+    if (found == by_bytes_.end()) return kNoIndex;
     std::vector<uint32_t>& list = found->second;
     std::erase_if(list, [&](uint32_t i) { return freed_ns(i) < now_ns; });
-    uint32_t best = kNone;
+    uint32_t best = kNoIndex;
     for (auto at = list.rbegin(); at != list.rend(); ++at) {
       if (std::any_of(others.begin(), others.end(), [&](const Input& other) { return other.block == *at; })) continue;
       if (freed_ns(*at) >= kept_ns) return *at;
-      if (best == kNone) best = *at;
+      if (best == kNoIndex) best = *at;
     }
     return best;
   }
 
   // The block of a view of a part: the latest living block that is large enough.
   uint32_t block_around(int64_t bytes, int64_t now_ns, int64_t kept_ns) {
-    uint32_t best = kNone;
+    uint32_t best = kNoIndex;
     for (auto list = by_bytes_.upper_bound(bytes); list != by_bytes_.end() && list->first <= 4 * bytes; ++list) {
       std::erase_if(list->second, [&](uint32_t i) { return freed_ns(i) < now_ns; });
       for (const uint32_t i : list->second) {
-        if (freed_ns(i) >= kept_ns && (best == kNone || i > best)) best = i;
+        if (freed_ns(i) >= kept_ns && (best == kNoIndex || i > best)) best = i;
       }
     }
     return best;
@@ -228,13 +228,13 @@ class MixedPrecision {
       input.low = !precision_.amp;
       if (!input.weight && input.elements > 0) {
         input.block = block_of(4 * input.elements, now_ns, kept_ns, op->inputs);
-        if (input.block == kNone && steps != nullptr && steps->size() == shape.size()) {
+        if (input.block == kNoIndex && steps != nullptr && steps->size() == shape.size()) {
           int64_t extent = 1;
           for (size_t d = 0; d < shape.size(); ++d) extent += (shape[d] - 1) * (*steps)[d];
           if (extent < input.elements) input.block = block_of(4 * extent, now_ns, kept_ns, op->inputs);
-          if (input.block == kNone) input.block = block_around(4 * extent - 1, now_ns, kept_ns);
+          if (input.block == kNoIndex) input.block = block_around(4 * extent - 1, now_ns, kept_ns);
         }
-        if (input.block != kNone) input.low = low_[input.block];
+        if (input.block != kNoIndex) input.low = low_[input.block];
         const auto copy = copies_.find(input.block);
         if (copy != copies_.end() && copy->second.until_ns > now_ns) input.copied = true;
         if (downcasts_.contains(input.block)) {
@@ -282,7 +282,7 @@ class MixedPrecision {
       if (op.low) ++products_in_[facts_.module_of(op.span)];
     }
     for (const Input& input : op.inputs) {
-      if (input.block == kNone) continue;
+      if (input.block == kNoIndex) continue;
       const auto copy = input.copied ? copies_.find(input.block) : copies_.end();
       uses_[input.block].push_back({index, input.cast() || copy != copies_.end()});
       if (copy == copies_.end() || !op.has_backward() || !saves_inputs(name)) continue;
@@ -310,7 +310,7 @@ class MixedPrecision {
     const SpanIndex parent = facts_.tree.parent[op->span];
     const bool of_type_as = parent != kNoSpan && facts_.name(parent) == "aten::type_as";
     const bool names_type = (values.size() == 5 || (of_type_as && values.size() == 8)) && values[1] == std::to_string(kFloatType);
-    if (!born.empty() || !names_type || op->inputs.empty() || op->inputs[0].block == kNone || op->inputs[0].copied) return;
+    if (!born.empty() || !names_type || op->inputs.empty() || op->inputs[0].block == kNoIndex || op->inputs[0].copied) return;
     if (facts_.phases.loop_begin_ns > facts_.span(op->span).begin_ns) return;
     // Outside the model's code a script casts its data to the model's type, and not back.
     if (!precision_.amp && facts_.module_of(op->span) == kNoSpan) return;
@@ -352,7 +352,7 @@ class MixedPrecision {
     const bool mixed = std::any_of(op->inputs.begin(), op->inputs.end(), [](const Input& input) { return input.used; });
     if (precision_.amp || !mixed || cast_policy(facts_.name(op->span)) != CastPolicy::lower) return;
     for (Input& input : op->inputs) {
-      if (input.used || input.block == kNone || !floats_[input.block]) continue;
+      if (input.used || input.block == kNoIndex || !floats_[input.block]) continue;
       input.low = input.used = true;
       input.copied = false;
       low_[input.block] = true;
@@ -361,7 +361,7 @@ class MixedPrecision {
       Operator& made = operators_[maker->second];
       made.low = true;
       for (Input& source : made.inputs) {
-        if (source.used || source.block == kNone || source.elements != input.elements || !floats_[source.block]) continue;
+        if (source.used || source.block == kNoIndex || source.elements != input.elements || !floats_[source.block]) continue;
         const int64_t now_ns = facts_.span(made.span).begin_ns;
         downcast(source.block, now_ns, now_ns);
         source.copied = source.used = true;
@@ -422,7 +422,7 @@ class MixedPrecision {
         sequence_.blocks[i].free = {span.end_ns, next_order()};
       }
     }
-    if (index == kNone) {
+    if (index == kNoIndex) {
       for (const uint32_t i : born) remember(i);
       return;
     }
@@ -441,7 +441,7 @@ class MixedPrecision {
     // A sum passes the gradient of its fp32 result on unchanged. Inputs in lower precision get a cast of it.
     if (op.policy != CastPolicy::promote || op.low || name.substr(0, 3) != "Add") return;
     for (size_t input = 0; input < op.inputs.size(); ++input) {
-      if (!op.inputs[input].low || matched[input] || op.inputs[input].block == kNone) continue;
+      if (!op.inputs[input].low || matched[input] || op.inputs[input].block == kNoIndex) continue;
       waiting_.push_back(add(2 * op.inputs[input].elements, {span.end_ns, next_order()}, {span.end_ns + 1, next_order()}, node));
     }
   }
@@ -458,9 +458,9 @@ class MixedPrecision {
       std::vector<Input> others(1);
       others[0].block = one;
       const uint32_t two = block_of(4 * elements, facts_.span(below).begin_ns, 0, others);
-      low_[i] = one == kNone ? !precision_.amp : low_[one] && (two == kNone || low_[two]);
+      low_[i] = one == kNoIndex ? !precision_.amp : low_[one] && (two == kNoIndex || low_[two]);
       // It is added into the first gradient if that is the result of a cast: nothing else uses its storage.
-      if (two == kNone || !cast_results_.contains(two) || low_[two]) return;
+      if (two == kNoIndex || !cast_results_.contains(two) || low_[two]) return;
       GpuBlock& sum = sequence_.blocks[i];
       GpuBlock& first = sequence_.blocks[two];
       if (!sum.kept() || !first.kept()) return;

@@ -240,7 +240,7 @@ class Stacks {
   std::unordered_map<int32_t, FrameId> frames_;
 };
 
-struct TimedMark {
+struct ProfileMark {
   Moment when;
   Mark mark;
 };
@@ -275,7 +275,7 @@ class Marks {
  public:
   Marks(const ProfileFacts& facts, Modules* modules, StringTable* strings) : facts_(facts), modules_(*modules), strings_(*strings) {}
 
-  std::vector<TimedMark> make() {
+  std::vector<ProfileMark> make() {
     for (const PhaseWindow& window : facts_.phases.windows) mark_phase(window);
     for (SpanIndex i = 0; i < facts_.trace.spans.size(); ++i) {
       const ProfileSpan& span = facts_.span(i);
@@ -289,7 +289,7 @@ class Marks {
           module_of_number_[span.sequence_number] = modules_.module_around(i);
       }
     }
-    std::stable_sort(out_.begin(), out_.end(), [](const TimedMark& a, const TimedMark& b) { return a.when < b.when; });
+    std::stable_sort(out_.begin(), out_.end(), [](const ProfileMark& a, const ProfileMark& b) { return a.when < b.when; });
     return std::move(out_);
   }
 
@@ -348,7 +348,7 @@ class Marks {
   const ProfileFacts& facts_;
   Modules& modules_;
   StringTable& strings_;
-  std::vector<TimedMark> out_;
+  std::vector<ProfileMark> out_;
   std::unordered_map<SpanIndex, const PhaseWindow*> forward_of_;  // by the outermost call
   std::map<int64_t, ModuleId> module_of_number_;                  // an operator's sequence number -> the module it last ran in
 };
@@ -376,7 +376,7 @@ TensorKind tensor_kind(Role role) {
 void simulate(const ProfileFacts& facts, const Sequence& sequence, Trace* out) {
   Modules modules(facts, out);
   Stacks stacks(facts, out);
-  const std::vector<TimedMark> marks = Marks(facts, &modules, &out->strings).make();
+  const std::vector<ProfileMark> marks = Marks(facts, &modules, &out->strings).make();
   std::vector<TimedItem> items;
   for (uint32_t i = 0; i < sequence.blocks.size(); ++i) {
     const GpuBlock& block = sequence.blocks[i];

@@ -9,10 +9,10 @@
 namespace gpucast::pack {
 namespace {
 
-constexpr double kLeastShare = int32_t{kWholeCard / kMostSharers};
+constexpr double kLeastDemandShare = int32_t{kWholeCard / kMostSharers};
 
 int32_t whole_share(double share) {
-  return static_cast<int32_t>(std::clamp(std::ceil(share * kWholeCard - 1e-6), kLeastShare, double{kWholeCard}));
+  return static_cast<int32_t>(std::clamp(std::ceil(share * kWholeCard - 1e-6), kLeastDemandShare, double{kWholeCard}));
 }
 
 // The job's share of a card's time. Jobs whose shares add up to at most 1 hardly slow each other.

@@ -10,7 +10,7 @@
 namespace gpucast::pack {
 namespace {
 
-Job job_of(int64_t gib, int cards = 1) {
+Job waiting_job(int64_t gib, int cards = 1) {
   Job out;
   out.cards = cards;
   out.figures = {1e8, gib * kGiB, 0.5, 0.5, 0.5, {}};
@@ -29,7 +29,7 @@ struct IdleP40s {
 };
 
 TEST(WaitingQueue, FindsTheFirstThatFits) {
-  const IdleP40s setup({job_of(20), job_of(4), job_of(8, 2), job_of(2), job_of(100)});
+  const IdleP40s setup({waiting_job(20), waiting_job(4), waiting_job(8, 2), waiting_job(2), waiting_job(100)});
   WaitingQueue queue(setup.by_arrival, &setup.state.types, false);
   EXPECT_TRUE(queue.empty());
   for (uint32_t job = 0; job < 4; ++job) queue.add(job);
@@ -48,7 +48,7 @@ TEST(WaitingQueue, FindsTheFirstThatFits) {
 }
 
 TEST(WaitingQueue, TheOldestIsOvertakenACertainNumberOfTimes) {
-  std::vector<Job> jobs(kMostOvertakes + 3, job_of(1));
+  std::vector<Job> jobs(kMostOvertakes + 3, waiting_job(1));
   const IdleP40s setup(std::move(jobs));
   WaitingQueue queue(setup.by_arrival, &setup.state.types, true);
   queue.add(1);

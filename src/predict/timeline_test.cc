@@ -8,10 +8,10 @@
 namespace gpucast {
 namespace {
 
-constexpr uint64_t kBase = 0x7f0000000000;
+constexpr uint64_t kTimelineBase = 0x7f0000000000;
 
 AllocatorEvent event(EventKind kind, uint64_t mib, int64_t size_mib) {
-  return {kind, StackId(), kBase + mib * static_cast<uint64_t>(kMiB), size_mib * kMiB, 0, 0};
+  return {kind, StackId(), kTimelineBase + mib * static_cast<uint64_t>(kMiB), size_mib * kMiB, 0, 0};
 }
 
 Facts follow_events(std::vector<AllocatorEvent> events) {

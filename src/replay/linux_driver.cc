@@ -4,15 +4,15 @@ namespace gpucast {
 namespace {
 
 constexpr uint64_t kRangeBytes = 32 << 20;  // the driver reserves addresses in units of this
-constexpr auto kPage = static_cast<uint64_t>(Driver::kPageBytes);
+constexpr auto kPageBytes = static_cast<uint64_t>(Driver::kPageBytes);
 
 }  // namespace
 
 LinuxDriver::LinuxDriver(int64_t capacity_bytes, int64_t total_bytes)
     : capacity_bytes_(capacity_bytes),
       total_bytes_(total_bytes),
-      space_([this](uint64_t size, uint64_t alignment) { return below(size, alignment); }, kPage, kRangeBytes),
-      ranges_([this](uint64_t size, uint64_t) { return below(size, kPage); }, kPage, kPage) {}
+      space_([this](uint64_t size, uint64_t alignment) { return below(size, alignment); }, kPageBytes, kRangeBytes),
+      ranges_([this](uint64_t size, uint64_t) { return below(size, kPageBytes); }, kPageBytes, kPageBytes) {}
 
 uint64_t LinuxDriver::below(uint64_t size_bytes, uint64_t alignment_bytes) {
   if (size_bytes > lowest_ / 2) return 0;

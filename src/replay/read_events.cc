@@ -36,9 +36,9 @@ class Words {
   std::string_view rest_;
 };
 
-class Reader {
+class EventReader {
  public:
-  explicit Reader(const std::string& path) : lines_(path) {
+  explicit EventReader(const std::string& path) : lines_(path) {
     history_.path = path;
     history_.source = "events";
     history_.streams = {0};  // the default stream always exists
@@ -213,7 +213,7 @@ class Reader {
 
 }  // namespace
 
-History read_events(const std::string& path) { return Reader(path).read(); }
+History read_events(const std::string& path) { return EventReader(path).read(); }
 
 bool looks_like_events(const std::string& path) {
   GzipLines lines(path);

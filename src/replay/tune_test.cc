@@ -9,9 +9,9 @@
 namespace gpucast {
 namespace {
 
-class Program {
+class TunedProgram {
  public:
-  Program() { history_.streams = {0}; }
+  TunedProgram() { history_.streams = {0}; }
   uint32_t alloc(int64_t mib) {
     AllocOp op;
     op.kind = OpKind::alloc;
@@ -34,7 +34,7 @@ class Program {
 
 // `count` segments of 100 MiB, each with 70 MiB in use, and then 100 MiB more.
 History fragments(int count) {
-  Program program;
+  TunedProgram program;
   std::vector<uint32_t> ids;
   ids.reserve(static_cast<size_t>(count));
   for (int i = 0; i < count; ++i) ids.push_back(program.alloc(100));
@@ -77,7 +77,7 @@ TEST(Tune, FindsWhatRunsOnACard) {
 }
 
 TEST(Tune, RecommendsNothingThatGainsLittle) {
-  Program program;
+  TunedProgram program;
   program.alloc(20);
   EXPECT_FALSE(tune_at(program.history(), std::nullopt).best.has_value());
   EXPECT_FALSE(tune_at(program.history(), 30 * kMiB).best.has_value());  // it runs without a retry
@@ -93,7 +93,7 @@ TEST(Tune, AFailureOfTheRecordingIsToBeSaved) {
 }
 
 TEST(Tune, RoundingIsCounted) {
-  Program program;
+  TunedProgram program;
   program.alloc(34);  // with two divisions 48 MiB
   const Tuning tuning = tune_at(program.history(), std::nullopt, "roundup_power2_divisions:2");
   EXPECT_EQ(tuning.tried[tuning.own].rounding_bytes, 14 * kMiB);
@@ -103,7 +103,7 @@ TEST(Tune, RoundingIsCounted) {
 }
 
 TEST(Tune, TriesEachSettingOnceAndGarbageCollectionOnlyWhereItActs) {
-  Program program;
+  TunedProgram program;
   program.alloc(1);
   program.history().torch = "2.6.0";
   const auto has_garbage_collection = [&] {

@@ -35,11 +35,6 @@ const char* moment_words(Instant moment) {
   return kWords[static_cast<size_t>(moment)];
 }
 
-std::string words(std::string name) {
-  std::replace(name.begin(), name.end(), '_', ' ');
-  return name;
-}
-
 // Short heads for the narrow columns of a table.
 Column column_of(const Breakdown& b, size_t category) {
   static constexpr std::pair<const char*, std::pair<const char*, const char*>> kHeads[] = {{"parameters", {"", "params"}},
@@ -201,7 +196,7 @@ void write_sums(const Breakdown& b, Instant at, TextWriter* out) {
   for (const size_t category : order) {
     if (bytes(category) == 0) continue;
     const double share = allocated == 0 ? 0 : static_cast<double>(bytes(category)) / static_cast<double>(allocated);
-    out->format("  {:<42}{:>14}  {:>5.1f} %", words(b.categories[category]), mib(bytes(category)), 100 * share);
+    out->format("  {:<42}{:>14}  {:>5.1f} %", with_spaces(b.categories[category]), mib(bytes(category)), 100 * share);
   }
   if (at == Instant::maximum) {
     return out->wrapped("", "These are reached at different times, so they do not add up to the peak of allocated, " +

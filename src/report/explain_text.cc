@@ -21,7 +21,7 @@ constexpr char kGlue = '\x01';  // a space at which lines are not broken
 
 double share(int64_t part, int64_t whole) { return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0; }
 
-std::string percent(int64_t part, int64_t whole) { return fmt::format("{:.0f} %", 100 * share(part, whole)); }
+std::string percent_of(int64_t part, int64_t whole) { return fmt::format("{:.0f} %", 100 * share(part, whole)); }
 
 // "half (52 %)"; "12 %" if there is no simple word for the share.
 std::string fraction(int64_t part, int64_t whole) {
@@ -30,17 +30,12 @@ std::string fraction(int64_t part, int64_t whole) {
   const double exact = share(part, whole);
   if (part == whole) return "all";
   for (const auto& [value, word] : kWords) {
-    if (std::abs(exact - value) <= 0.03) return fmt::format("{} ({})", word, percent(part, whole));
+    if (std::abs(exact - value) <= 0.03) return fmt::format("{} ({})", word, percent_of(part, whole));
   }
-  return percent(part, whole);
+  return percent_of(part, whole);
 }
 
 std::string count_of(int64_t count, const char* what) { return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s"); }
-
-std::string words(std::string name) {
-  std::replace(name.begin(), name.end(), '_', ' ');
-  return name;
-}
 
 std::string capital(std::string text) {
   if (!text.empty()) text[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(text[0])));
@@ -64,7 +59,7 @@ std::string place_words(const Place& place, const std::string& folder) {
   } else if (place.phase == "other") {
     text = "outside of forward, backward and the optimizer";
   } else {
-    text = "in " + words(place.phase);
+    text = "in " + with_spaces(place.phase);
   }
   if (place.step > 0) text += fmt::format(" of step {}", place.step);
   if (!place.module.empty()) text += ", in " + place.module;
@@ -160,7 +155,7 @@ std::string composition(const Explanation& e) {
                ? fmt::format("{} of it was allocated by {}.", capital(fraction(e.operators.front().bytes, peak)), most_of(e.operators))
                : "";
   }
-  std::string text = fmt::format("{} {} {} of it, {}", capital(words(first.name)), first.name.ends_with('s') ? "are" : "is",
+  std::string text = fmt::format("{} {} {} of it, {}", capital(with_spaces(first.name)), first.name.ends_with('s') ? "are" : "is",
                                  fraction(first.bytes, peak), format_bytes(first.bytes));
   // Parameters and gradients are left out: the operators that made them only made the model.
   static constexpr std::string_view kMadeByOperators[] = {"activations", "intermediate_gradients", "temporaries", "unattributed"};
@@ -170,7 +165,7 @@ std::string composition(const Explanation& e) {
   std::string rest;
   for (size_t i = 1; i < std::min(e.categories.size(), kMostCategories + 1); ++i) {
     if (share(e.categories[i].bytes, peak) < 0.005) break;
-    rest += fmt::format("{}{} {}", rest.empty() ? "" : ", ", words(e.categories[i].name), percent(e.categories[i].bytes, peak));
+    rest += fmt::format("{}{} {}", rest.empty() ? "" : ", ", with_spaces(e.categories[i].name), percent_of(e.categories[i].bytes, peak));
   }
   return text + (rest.empty() ? "." : fmt::format(". The others: {}.", rest));
 }
@@ -203,7 +198,7 @@ bool says_itself(const AlikeBlocks& block, const std::string& frame) {
 // "activations: blocks.*.mlp.0 (Linear), at train.py:42 forward"; a sentence if nothing is known.
 std::string what_it_is(const AlikeBlocks& block, const std::string& folder) {
   const std::string frame = frame_words(block.born, folder), name = name_of(block);
-  std::string text = block.category == "unattributed" ? "" : words(block.category);
+  std::string text = block.category == "unattributed" ? "" : with_spaces(block.category);
   const auto add = [&](const char* separator, const std::string& what) { text += (text.empty() ? "" : separator) + what; };
   if (!name.empty()) add(": ", name);
   if (!says_itself(block, frame)) add(", ", "by " + block.op);
@@ -292,7 +287,7 @@ void write_computed(const Explanation& e, TextWriter* out) {
   write_paragraph("  ", "Saved at the peak of reserved; " + how + ".", out);
 }
 
-void write_warnings(const Prediction& p, TextWriter* out) {
+void write_explained_warnings(const Prediction& p, TextWriter* out) {
   if (p.warnings.empty()) return;
   out->line();
   for (size_t i = 0; i < std::min(p.warnings.size(), kMostWarnings); ++i)
@@ -349,7 +344,7 @@ std::string explain_text(const Explanation& explanation, const std::string& file
   write_free_memory(explanation, &out);
   write_blocks(explanation, &out);
   write_remedies(explanation, &out);
-  write_warnings(explanation.prediction, &out);
+  write_explained_warnings(explanation.prediction, &out);
   write_next_commands(explanation, file, &out);
   std::string text = out.take();
   std::replace(text.begin(), text.end(), kGlue, ' ');

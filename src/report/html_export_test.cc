@@ -94,7 +94,7 @@ std::vector<T> column(const std::string& payload, const nlohmann::json& director
   return {};
 }
 
-std::string written(const Analysis& analysis) {
+std::string html_written(const Analysis& analysis) {
   std::ostringstream out;
   write_html(analysis, out);
   return out.str();
@@ -103,7 +103,7 @@ std::string written(const Analysis& analysis) {
 TEST(HtmlExport, SaysHowToGetThePageWhereThereIsNone) {
   if (!html_template().empty()) GTEST_SKIP() << "built with the page";
   try {
-    written(analysis_of(small()));
+    html_written(analysis_of(small()));
     FAIL();
   } catch (const Error& error) {
     EXPECT_NE(error.hint.find("npm"), std::string::npos);
@@ -112,7 +112,7 @@ TEST(HtmlExport, SaysHowToGetThePageWhereThereIsNone) {
 
 TEST(HtmlExport, NamesCannotEndTheScript) {
   if (html_template().empty()) GTEST_SKIP() << "built without the page";
-  const std::string html = written(analysis_of(small()));
+  const std::string html = html_written(analysis_of(small()));
   EXPECT_EQ(html.find("<img"), std::string::npos);
   const std::string json = between(html, R"(<script id="prediction" type="application/json">)", "</script>");
   EXPECT_EQ(nlohmann::json::parse(json)["command"][1], kEvil);
@@ -121,7 +121,7 @@ TEST(HtmlExport, NamesCannotEndTheScript) {
 TEST(HtmlExport, ColumnsHoldTheBlocks) {
   if (html_template().empty()) GTEST_SKIP() << "built without the page";
   const std::string payload =
-      unpacked(between(written(analysis_of(small())), R"(<script id="data" type="application/octet-stream">)", "</script>"));
+      unpacked(between(html_written(analysis_of(small())), R"(<script id="data" type="application/octet-stream">)", "</script>"));
   ASSERT_EQ(payload.substr(0, 4), "GCR1");
   uint32_t length = 0;
   std::memcpy(&length, payload.data() + 4, sizeof length);
@@ -148,7 +148,7 @@ struct Payload {
   std::string bytes;
   nlohmann::json directory;
   explicit Payload(const Analysis& analysis)
-      : bytes(unpacked(between(written(analysis), R"(<script id="data" type="application/octet-stream">)", "</script>"))) {
+      : bytes(unpacked(between(html_written(analysis), R"(<script id="data" type="application/octet-stream">)", "</script>"))) {
     uint32_t length = 0;
     std::memcpy(&length, bytes.data() + 4, sizeof length);
     directory = nlohmann::json::parse(bytes.substr(8, length));
@@ -293,7 +293,7 @@ TEST(HtmlExport, WithoutAStepOrRatesThereIsNoTime) {
 
 TEST(HtmlExport, AnEmptyHistoryIsNoProblem) {
   if (html_template().empty()) GTEST_SKIP() << "built without the page";
-  EXPECT_NE(written(analysis_of({})).find("</html>"), std::string::npos);
+  EXPECT_NE(html_written(analysis_of({})).find("</html>"), std::string::npos);
 }
 
 }  // namespace

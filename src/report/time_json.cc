@@ -9,7 +9,7 @@
 namespace gpucast {
 namespace {
 
-constexpr size_t kMostKernels = 50;
+constexpr size_t kMostTimedKernels = 50;
 
 Json part_json(const TimePart& part) {
   return {{"name", part.name},         {"gpu_ns", part.gpu_ns}, {"share", part.share}, {"ideal_ns", part.ideal_ns},
@@ -93,7 +93,7 @@ Json cost_json(const StepTimes& times, const CardTime& card) {
 
 Json card_json(const StepTimes& times, const CardTime& card) {
   Json kernels = Json::array();
-  for (size_t i = 0; i < card.kernels.size() && i < kMostKernels; ++i) kernels.push_back(kernel_json(card.kernels[i]));
+  for (size_t i = 0; i < card.kernels.size() && i < kMostTimedKernels; ++i) kernels.push_back(kernel_json(card.kernels[i]));
   return {{"gpu", card.gpu_id},
           {"gpu_name", card.gpu_name},
           {"card_measured", card.measured_card},

@@ -13,12 +13,12 @@
 namespace gpucast {
 namespace {
 
-constexpr size_t kRows = 10;
+constexpr size_t kTimeRows = 10;
 
 void write_parts(TextWriter& out, const char* title, const std::vector<TimePart>& rows) {
   out.line();
   out.line(out.bold(fmt::format("{:<46}{:>12}{:>9}{:>11}{:>12}", title, "GPU time", "share", "launches", "ideal card")));
-  for (size_t i = 0; i < rows.size() && i < kRows; ++i) {
+  for (size_t i = 0; i < rows.size() && i < kTimeRows; ++i) {
     const TimePart& part = rows[i];
     out.format("  {:<44}{:>12}{:>9}{:>11}{:>12}", cut_begin(printable(part.name), 43), time_text(part.gpu_ns), percent(part.share),
                part.launches, part.gpu_ns > 0 ? percent(part.ideal_ns / part.gpu_ns) : "");
@@ -65,7 +65,7 @@ void write_card(TextWriter& out, const StepTimes& times, const CardTime& card) {
   write_parts(out, "By module", card.by_module);
   out.line();
   out.line(out.bold(fmt::format("{:<46}{:>12}{:>9}{:>11}{:>12}", "Kernels", "GPU time", "share", "calls", "bound by")));
-  for (size_t i = 0; i < card.kernels.size() && i < kRows; ++i) {
+  for (size_t i = 0; i < card.kernels.size() && i < kTimeRows; ++i) {
     const KernelTime& kernel = card.kernels[i];
     out.format("  {:<44}{:>12}{:>9}{:>11}{:>12}", cut_end(printable(kernel.name), 43), time_text(kernel.gpu_ns), percent(kernel.share),
                kernel.calls, kernel.bound);

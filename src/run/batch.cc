@@ -44,15 +44,12 @@ namespace gpucast::run {
 namespace {
 
 namespace fs = std::filesystem;
-using Clock = std::chrono::steady_clock;
 
 constexpr size_t kPrintedBytes = 4000;
 constexpr double kRunsOwnGrace_s = 45;  // after a job's timeout; only a stuck run needs longer to end
 constexpr double kInterruptGrace_s = 15;
 constexpr int kProgressInterval_ms = 1000;
 constexpr uint64_t kJobMemoryBytes = uint64_t{2} << 30;  // to choose how many at a time
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 // One job for each processor, unless memory is too small for that many.
 int64_t default_at_a_time() {

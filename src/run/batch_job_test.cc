@@ -5,7 +5,7 @@
 namespace gpucast::run {
 namespace {
 
-using Words = std::vector<std::string>;
+using JobWords = std::vector<std::string>;
 
 JobProblem problem_of(const std::string& line) {
   const ParsedJob parsed = parse_job(line, 7, {});
@@ -20,15 +20,15 @@ TEST(BatchJob, TakesEveryKey) {
   ASSERT_FALSE(parsed.problem) << parsed.problem->message;
   const Job& job = parsed.job;
   EXPECT_EQ(job.name, "a");
-  EXPECT_EQ(job.command, (Words{"python", "t.py"}));
+  EXPECT_EQ(job.command, (JobWords{"python", "t.py"}));
   EXPECT_EQ(job.environment[0], (std::pair<std::string, std::optional<std::string>>("X", "1")));
   EXPECT_EQ(job.environment[1], (std::pair<std::string, std::optional<std::string>>("Y", std::nullopt)));
   EXPECT_EQ(job.folder, "f");
   EXPECT_EQ(job.log, "l");
   size_t options_end = 0;
   EXPECT_EQ(run_words(job, "/bin/gpucast", &options_end),
-            (Words{"/bin/gpucast", "run", "--as-job", "--gpu=RTX 3060", "--steps=5", "--timeout=2.5", "--output=o.gpucast", "--force",
-                   "--enforce-capacity", "--what-if=bf16", "--", "python", "t.py"}));
+            (JobWords{"/bin/gpucast", "run", "--as-job", "--gpu=RTX 3060", "--steps=5", "--timeout=2.5", "--output=o.gpucast", "--force",
+                      "--enforce-capacity", "--what-if=bf16", "--", "python", "t.py"}));
   EXPECT_EQ(options_end, 10U);
 }
 
@@ -64,10 +64,10 @@ TEST(BatchJob, SaysWhatIsWrong) {
 }
 
 TEST(SplitCommand, IsAShellWithoutExpansion) {
-  EXPECT_EQ(split_command("  python\tt.py  --x 1 "), (Words{"python", "t.py", "--x", "1"}));
-  EXPECT_EQ(split_command(R"(a 'b c' "d \"e\" \n" f\ g "" h'i'"j")"), (Words{"a", "b c", "d \"e\" \\n", "f g", "", "hij"}));
-  EXPECT_EQ(split_command("echo $HOME *"), (Words{"echo", "$HOME", "*"}));
-  EXPECT_EQ(split_command(""), Words{});
+  EXPECT_EQ(split_command("  python\tt.py  --x 1 "), (JobWords{"python", "t.py", "--x", "1"}));
+  EXPECT_EQ(split_command(R"(a 'b c' "d \"e\" \n" f\ g "" h'i'"j")"), (JobWords{"a", "b c", "d \"e\" \\n", "f g", "", "hij"}));
+  EXPECT_EQ(split_command("echo $HOME *"), (JobWords{"echo", "$HOME", "*"}));
+  EXPECT_EQ(split_command(""), JobWords{});
   EXPECT_FALSE(split_command("a \"b"));
 }
 

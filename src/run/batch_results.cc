@@ -12,7 +12,7 @@
 namespace gpucast::run {
 namespace {
 
-constexpr int kSchemaVersion = 1;
+constexpr int kResultsSchemaVersion = 1;
 
 Json problem_json(const JobProblem& problem) {
   return {{"code", problem.code}, {"message", problem.message}, {"where", problem.where}, {"to_do", problem.to_do}};
@@ -40,7 +40,7 @@ std::string result_line(const JobEnd& end, Tally* tally) {
   const bool whole = run.is_object() && run.contains("report") && run.contains("error");
   const int exit_code = end.problem ? int{kExitFailed} : end.exit_code;
   Json line;
-  line["schema_version"] = kSchemaVersion;
+  line["schema_version"] = kResultsSchemaVersion;
   line["name"] = end.name;
   line["status"] = status_of(exit_code, whole ? run["report"] : Json());
   line["exit_code"] = exit_code;
@@ -72,7 +72,7 @@ FormerResults read_results(const std::string& text, const std::string& path) {
   }
   // An incomplete line begins as all our lines do. Any other text without a newline belongs to some other file.
   const std::string torn = text.substr(static_cast<size_t>(former.size_bytes));
-  const std::string ours = fmt::format("{{\"schema_version\":{}", kSchemaVersion);
+  const std::string ours = fmt::format("{{\"schema_version\":{}", kResultsSchemaVersion);
   if (torn.compare(0, ours.size(), ours, 0, std::min(torn.size(), ours.size())) != 0) {
     throw Error("the results file holds something else than results", path, "name another file: -o results.jsonl");
   }

@@ -17,10 +17,6 @@
 namespace gpucast::run {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-
 // All that the cleaning process does.
 [[noreturn]] void clean_up_when_closed(int pipe, const std::string& session_folder, const std::string& file) {
   setsid();

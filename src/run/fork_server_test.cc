@@ -10,9 +10,9 @@
 namespace gpucast::run {
 namespace {
 
-using Words = std::vector<std::string>;
+using ServerWords = std::vector<std::string>;
 
-std::string kind_of(const Words& command) {
+std::string kind_of(const ServerWords& command) {
   const auto python = parse_python_command(command);
   return python ? python->kind : "";
 }
@@ -20,16 +20,16 @@ std::string kind_of(const Words& command) {
 TEST(PythonCommand, KnowsScriptsModulesAndCode) {
   const auto script = parse_python_command({"/usr/bin/python3.11", "-uB", "-Wignore", "-X", "dev", "t.py", "-c", "--x"});
   ASSERT_TRUE(script);
-  EXPECT_EQ(script->flags, (Words{"-u", "-B", "-Wignore", "-Xdev"}));
+  EXPECT_EQ(script->flags, (ServerWords{"-u", "-B", "-Wignore", "-Xdev"}));
   EXPECT_EQ(script->kind, "script");
   EXPECT_EQ(script->subject, "t.py");
-  EXPECT_EQ(script->arguments, (Words{"-c", "--x"}));
+  EXPECT_EQ(script->arguments, (ServerWords{"-c", "--x"}));
   const auto code = parse_python_command({"python", "-cimport torch", "a"});
   EXPECT_EQ(code->kind, "code");
   EXPECT_EQ(code->subject, "import torch");
-  EXPECT_EQ(code->arguments, (Words{"a"}));
+  EXPECT_EQ(code->arguments, (ServerWords{"a"}));
   const auto module = parse_python_command({"python", "-um", "pkg.train", "a"});
-  EXPECT_EQ(module->flags, (Words{"-u"}));
+  EXPECT_EQ(module->flags, (ServerWords{"-u"}));
   EXPECT_EQ(module->kind, "module");
   EXPECT_EQ(module->subject, "pkg.train");
 }
@@ -62,12 +62,12 @@ TEST(Forkable, NeedsAPythonAndASourceFile) {
   const std::string python = folder.file("python", "", true);
   folder.file("t.py", "import torch\n");
   folder.file("archive", "PK\3\4");
-  const Words environment{"PATH=/nowhere:" + folder.path, "PWD=/a", "B=1", "A=2"};
+  const ServerWords environment{"PATH=/nowhere:" + folder.path, "PWD=/a", "B=1", "A=2"};
   const auto job = forkable({"python", "t.py"}, environment, folder.path);
   ASSERT_TRUE(job);
   EXPECT_EQ(job->key.program, python);
   EXPECT_EQ(job->key.name, "python");
-  EXPECT_EQ(job->key.environment, (Words{"A=2", "B=1", environment[0]}));
+  EXPECT_EQ(job->key.environment, (ServerWords{"A=2", "B=1", environment[0]}));
   EXPECT_EQ(job->key.folder, "");
   EXPECT_TRUE(forkable({"./python", "t.py"}, {"PATH="}, folder.path));
   EXPECT_FALSE(forkable({"python", "missing.py"}, environment, folder.path));
@@ -81,7 +81,9 @@ TEST(Forkable, JobsShareAServerWhereImportsAreTheSame) {
   folder.file("python", "", true);
   folder.file("t.py", "");
   const std::string path = "PATH=" + folder.path;
-  const auto key = [&](const Words& command, const Words& environment) { return forkable(command, environment, folder.path)->key; };
+  const auto key = [&](const ServerWords& command, const ServerWords& environment) {
+    return forkable(command, environment, folder.path)->key;
+  };
   EXPECT_EQ(key({"python", "t.py"}, {path, "PWD=/a"}), key({"python", "t.py", "--batch", "3"}, {"OLDPWD=/b", path}));
   EXPECT_NE(key({"python", "t.py"}, {path}), key({"python", "t.py"}, {path, "X=1"}));
   EXPECT_NE(key({"python", "t.py"}, {path}), key({"python", "-O", "t.py"}, {path}));

@@ -18,10 +18,6 @@
 namespace gpucast::run {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-
 bool is_resource_tracker(pid_t pid) {
   return read_file(fmt::format("/proc/{}/cmdline", pid)).find("multiprocessing.resource_tracker") != std::string::npos;
 }

@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <set>
@@ -10,6 +11,9 @@
 #include <vector>
 
 namespace gpucast::run {
+
+using Clock = std::chrono::steady_clock;
+inline double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 struct ProcessStat {
   pid_t parent = 0;

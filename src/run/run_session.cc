@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kSchemaVersion = 1;  // of session.json
+constexpr int kSessionSchemaVersion = 1;  // of session.json
 
 // The properties that the virtual card reports. Versions that depend on the PyTorch are missing; the capture layer adds them.
 std::string base_profile(const RunSettings& settings) {
@@ -79,7 +79,7 @@ int64_t parse_steps(const std::string& text) {
 
 void write_session(const std::string& session_folder, const std::string& library_folder, const RunSettings& settings) {
   Json session;
-  session["schema_version"] = kSchemaVersion;
+  session["schema_version"] = kSessionSchemaVersion;
   session["mode"] = settings.mode;
   session["warp"] = settings.clock == 2;
   session["steps"] = settings.steps;

@@ -25,7 +25,6 @@
 namespace gpucast::run {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kPoll{5};
@@ -35,8 +34,6 @@ constexpr double kIdle_s = 2;              // a process that uses no CPU for thi
 constexpr double kPythonStart_s = 2;       // for a Python in the background to load our hooks
 constexpr milliseconds kDrain{30};         // for `tee` and the like to pass on the script's output
 constexpr double kOwnExit_s = 25;          // for a script that reached its own end to exit
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 Json read_json(const std::string& path) { return Json::parse(read_file(path)); }
 

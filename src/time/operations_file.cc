@@ -18,7 +18,7 @@ namespace {
 using simdjson::dom::element;
 using simdjson::dom::object;
 
-constexpr int64_t kMost = int64_t{1} << 50;  // products of some of these stay in range
+constexpr int64_t kMostNumber = int64_t{1} << 50;  // products of some of these stay in range
 
 // A field of T: its name, and where it goes.
 template <class T>
@@ -66,21 +66,21 @@ const Field<Operation> kOperation[] = {{"element_bytes", &Operation::element_byt
                                        {"pass", &Operation::pass},
                                        {"ranks", &Operation::ranks}};
 
-struct BadLine {
+struct BadOperation {
   std::string what;
 };
 
 int64_t whole(element value, std::string_view name) {
   int64_t number = 0;
-  if (value.get(number) != simdjson::SUCCESS || number < 0 || number > kMost) {
-    throw BadLine{fmt::format("'{}' is no whole number from 0 to 2^50", name)};
+  if (value.get(number) != simdjson::SUCCESS || number < 0 || number > kMostNumber) {
+    throw BadOperation{fmt::format("'{}' is no whole number from 0 to 2^50", name)};
   }
   return number;
 }
 
 std::string_view text(element value, std::string_view name) {
   std::string_view out;
-  if (value.get(out) != simdjson::SUCCESS) throw BadLine{fmt::format("'{}' is no text", name)};
+  if (value.get(out) != simdjson::SUCCESS) throw BadOperation{fmt::format("'{}' is no text", name)};
   return out;
 }
 
@@ -93,27 +93,28 @@ struct SetField {
   void operator()(int64_t T::*member) const { out.*member = whole(value, name); }
   void operator()(int T::*member) const {
     const int64_t number = whole(value, name);
-    if (number > 64) throw BadLine{fmt::format("'{}' is larger than 64", name)};
+    if (number > 64) throw BadOperation{fmt::format("'{}' is larger than 64", name)};
     out.*member = static_cast<int>(number);
   }
   void operator()(double T::*member) const {
     double number = 0;
     if (value.get(number) != simdjson::SUCCESS || !std::isfinite(number) || number < 0) {
-      throw BadLine{fmt::format("'{}' is no finite number from 0", name)};
+      throw BadOperation{fmt::format("'{}' is no finite number from 0", name)};
     }
     out.*member = number;
   }
   void operator()(bool T::*member) const {
-    if (value.get(out.*member) != simdjson::SUCCESS) throw BadLine{fmt::format("'{}' is neither true nor false", name)};
+    if (value.get(out.*member) != simdjson::SUCCESS) throw BadOperation{fmt::format("'{}' is neither true nor false", name)};
   }
   void operator()(Pass T::*member) const {
     out.*member = pass_from_name(text(value, name));
-    if (out.*member == Pass::count_) throw BadLine{fmt::format("'{}' is no pass: forward, data_gradient, weight_gradient, backward", name)};
+    if (out.*member == Pass::count_)
+      throw BadOperation{fmt::format("'{}' is no pass: forward, data_gradient, weight_gradient, backward", name)};
   }
   void operator()(int64_t (T::*member)[3]) const {
     simdjson::dom::array list;
     if (value.get(list) != simdjson::SUCCESS || list.size() > 3)
-      throw BadLine{fmt::format("'{}' is no list of up to 3 whole numbers", name)};
+      throw BadOperation{fmt::format("'{}' is no list of up to 3 whole numbers", name)};
     size_t i = 0;
     for (const element entry : list) (out.*member)[i++] = whole(entry, name);
   }
@@ -132,9 +133,9 @@ bool set_field(const Field<T> (&fields)[size], std::string_view name, element va
 template <class T, size_t size>
 void set_fields(const Field<T> (&fields)[size], std::string_view of, element value, T* out) {
   object entries;
-  if (value.get(entries) != simdjson::SUCCESS) throw BadLine{fmt::format("'{}' is no object", of)};
+  if (value.get(entries) != simdjson::SUCCESS) throw BadOperation{fmt::format("'{}' is no object", of)};
   for (const auto& [name, entry] : entries) {
-    if (!set_field(fields, name, entry, out)) throw BadLine{fmt::format("'{}' has no field '{}'", of, name)};
+    if (!set_field(fields, name, entry, out)) throw BadOperation{fmt::format("'{}' has no field '{}'", of, name)};
   }
 }
 
@@ -144,15 +145,15 @@ void require(object line, const char* kind, std::initializer_list<const char*> n
   bool there = line[kind].get(shape) == simdjson::SUCCESS;
   for (const char* name : names) there = there && shape[name].error() == simdjson::SUCCESS;
   if (there) return;
-  throw BadLine{fmt::format("{} {} needs its shape: '{}' with {}", *kind == 'a' ? "an" : "a", kind, kind, fmt::join(names, ", "))};
+  throw BadOperation{fmt::format("{} {} needs its shape: '{}' with {}", *kind == 'a' ? "an" : "a", kind, kind, fmt::join(names, ", "))};
 }
 
 void check_convolution(const ConvolutionShape& s) {
-  if (s.groups == 0) throw BadLine{"'groups' is 0"};
+  if (s.groups == 0) throw BadOperation{"'groups' is 0"};
   if (s.in_channels % s.groups != 0 || s.out_channels % s.groups != 0) {
-    throw BadLine{fmt::format("{} groups do not divide {} channels in and {} out", s.groups, s.in_channels, s.out_channels)};
+    throw BadOperation{fmt::format("{} groups do not divide {} channels in and {} out", s.groups, s.in_channels, s.out_channels)};
   }
-  if (std::ranges::count(s.stride, 0) > 0) throw BadLine{"a 'stride' is 0"};
+  if (std::ranges::count(s.stride, 0) > 0) throw BadOperation{"a 'stride' is 0"};
 }
 
 // The sizes that follow from a shape, where a line gives only the shape: each tensor's numbers once. In floating point, because products of
@@ -236,17 +237,17 @@ void check_shape(object line, Operation* operation) {
 
 Operation operation_of(element line) {
   object fields;
-  if (line.get(fields) != simdjson::SUCCESS) throw BadLine{"it is no JSON object"};
+  if (line.get(fields) != simdjson::SUCCESS) throw BadOperation{"it is no JSON object"};
   Operation operation;
   bool has_kind = false;
   for (const auto& [name, value] : fields) {
     if (name == "kind") {
       operation.kind = operation_kind_from_name(text(value, name));
-      if (operation.kind == OperationKind::count_) throw BadLine{fmt::format("no kind of operation is named '{}'", text(value, name))};
+      if (operation.kind == OperationKind::count_) throw BadOperation{fmt::format("no kind of operation is named '{}'", text(value, name))};
       has_kind = true;
     } else if (name == "precision") {
       operation.precision = precision_from_name(text(value, name));
-      if (operation.precision == Precision::count_) throw BadLine{fmt::format("no precision is named '{}'", text(value, name))};
+      if (operation.precision == Precision::count_) throw BadOperation{fmt::format("no precision is named '{}'", text(value, name))};
     } else if (name == "gemm") {
       set_fields(kGemm, name, value, &operation.gemm);
     } else if (name == "convolution") {
@@ -254,10 +255,10 @@ Operation operation_of(element line) {
     } else if (name == "attention") {
       set_fields(kAttention, name, value, &operation.attention);
     } else if (!set_field(kOperation, name, value, &operation)) {
-      throw BadLine{fmt::format("an operation has no field '{}'", name)};
+      throw BadOperation{fmt::format("an operation has no field '{}'", name)};
     }
   }
-  if (!has_kind) throw BadLine{"it has no 'kind'"};
+  if (!has_kind) throw BadOperation{"it has no 'kind'"};
   check_shape(fields, &operation);
   return operation;
 }
@@ -269,9 +270,9 @@ Operation read_operation(std::string_view line, const std::function<std::string(
   try {
     element parsed;
     const auto error = parser.parse(line.data(), line.size(), false).get(parsed);
-    if (error != simdjson::SUCCESS) throw BadLine{fmt::format("it is no JSON ({})", simdjson::error_message(error))};
+    if (error != simdjson::SUCCESS) throw BadOperation{fmt::format("it is no JSON ({})", simdjson::error_message(error))};
     return operation_of(parsed);
-  } catch (const BadLine& bad) {
+  } catch (const BadOperation& bad) {
     throw Error(fmt::format("this is no operation: {}", bad.what), where(), "docs/reference/operations-format.md says what a line holds");
   }
 }

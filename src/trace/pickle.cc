@@ -20,7 +20,7 @@ namespace {
 
 using Kind = PickleValue::Kind;
 
-constexpr size_t kBufferBytes = 256 << 10;
+constexpr size_t kPickleBufferBytes = 256 << 10;
 constexpr size_t kMostDepth = 10'000;  // open marks
 constexpr size_t kMostName = 200;      // of a refused object's name in a message
 constexpr uint64_t kMostText = 16 << 20;
@@ -81,10 +81,10 @@ enum Op : uint8_t {
 };
 
 // A list, tuple or dict. Eight bytes, because every container in the file has a node.
-class Node {
+class PickleNode {
  public:
   enum class State : uint8_t { open, kept, folded };  // open: not complete yet
-  Node(State state, PickleContainer kind, uint64_t value)
+  PickleNode(State state, PickleContainer kind, uint64_t value)
       : bits_(value << 4 | static_cast<uint64_t>(kind) << 2 | static_cast<uint64_t>(state)) {}
   State state() const { return static_cast<State>(bits_ & 3); }
   PickleContainer kind() const { return static_cast<PickleContainer>(bits_ >> 2 & 3); }
@@ -94,7 +94,7 @@ class Node {
  private:
   uint64_t bits_;
 };
-static_assert(sizeof(Node) == 8);
+static_assert(sizeof(PickleNode) == 8);
 
 }  // namespace
 
@@ -103,7 +103,7 @@ static_assert(sizeof(Node) == 8);
 struct PickleReader::Source {
   std::string path;
   gzFile file = nullptr;
-  std::vector<uint8_t> buffer = std::vector<uint8_t>(kBufferBytes);
+  std::vector<uint8_t> buffer = std::vector<uint8_t>(kPickleBufferBytes);
   size_t at = 0, end = 0;
   uint64_t buffer_offset = 0;  // of buffer[0] in the uncompressed bytes
   uint64_t op_offset = 0;      // of the opcode being executed
@@ -111,7 +111,7 @@ struct PickleReader::Source {
   explicit Source(const std::string& file_path) : path(file_path) {
     file = gzopen(path.c_str(), "rb");
     if (file == nullptr) throw Error(fmt::format("cannot open {}: {}", path, std::strerror(errno)), path, "check the file's name");
-    gzbuffer(file, kBufferBytes);
+    gzbuffer(file, kPickleBufferBytes);
   }
   ~Source() { gzclose_r(file); }
   Source(const Source&) = delete;
@@ -177,7 +177,7 @@ struct PickleReader::Machine {
   std::vector<PickleValue> stack;
   std::vector<size_t> marks;  // sizes of the stack at open marks
   std::vector<PickleValue> memo;
-  std::vector<Node> nodes;
+  std::vector<PickleNode> nodes;
   std::deque<std::vector<PickleValue>> contents = std::deque<std::vector<PickleValue>>(1);
   std::vector<uint64_t> free_contents;
   std::vector<uint64_t> wide;  // integers of more than 60 bits; a value's payload is index * 2 + (1 if unsigned)
@@ -285,22 +285,22 @@ struct PickleReader::Machine {
   }
 
   // ---- containers
-  Node& node(PickleValue value) { return nodes[static_cast<size_t>(value.payload())]; }
+  PickleNode& node(PickleValue value) { return nodes[static_cast<size_t>(value.payload())]; }
   PickleValue new_container(PickleContainer kind) {
-    charge(sizeof(Node));
-    nodes.emplace_back(Node::State::open, kind, 0);
+    charge(sizeof(PickleNode));
+    nodes.emplace_back(PickleNode::State::open, kind, 0);
     return {Kind::container, nodes.size() - 1};
   }
 
   // The open container below the values on the stack, which are to be added to it.
-  Node& open_container(PickleValue value, PickleContainer kind, const char* what) {
+  PickleNode& open_container(PickleValue value, PickleContainer kind, const char* what) {
     if (value.kind() != Kind::container || node(value).kind() != kind)
       damaged(fmt::format("{} without a {}", what, kind == PickleContainer::list ? "list" : "dict"));
-    if (node(value).state() != Node::State::open)
+    if (node(value).state() != PickleNode::State::open)
       damaged(fmt::format("{} to a {} that is part of another value already", what, kind == PickleContainer::list ? "list" : "dict"));
     return node(value);
   }
-  void add_values(Node& to, const PickleValue* values, size_t count) {
+  void add_values(PickleNode& to, const PickleValue* values, size_t count) {
     if (count == 0) return;
     if (to.value() == 0) {
       uint64_t place = contents.size();
@@ -311,7 +311,7 @@ struct PickleReader::Machine {
         place = free_contents.back();
         free_contents.pop_back();
       }
-      to = Node(Node::State::open, to.kind(), place);
+      to = PickleNode(PickleNode::State::open, to.kind(), place);
     }
     charge(count * sizeof(PickleValue));
     std::vector<PickleValue>& list = contents[to.value()];
@@ -319,11 +319,12 @@ struct PickleReader::Machine {
   }
   // A container that is put into another one is complete: folds it.
   void complete(PickleValue value) {
-    if (value.kind() != Kind::container || node(value).state() != Node::State::open) return;
-    const Node before = node(value);
+    if (value.kind() != Kind::container || node(value).state() != PickleNode::State::open) return;
+    const PickleNode before = node(value);
     const std::vector<PickleValue>& list = contents[before.value()];
     const std::optional<uint64_t> folded = folder->fold(before.kind(), list);
-    node(value) = folded ? Node(Node::State::folded, before.kind(), *folded) : Node(Node::State::kept, before.kind(), before.value());
+    node(value) = folded ? PickleNode(PickleNode::State::folded, before.kind(), *folded)
+                         : PickleNode(PickleNode::State::kept, before.kind(), before.value());
     if (!folded || before.value() == 0) return;
     release(list.size() * sizeof(PickleValue));
     // A small vector keeps its memory for the next container; a large one gives it back.
@@ -341,7 +342,7 @@ struct PickleReader::Machine {
     if (at == 0) damaged(fmt::format("{} without a container", what));
     const PickleValue container = stack[at - 1];
     complete_from(at);
-    Node& to = open_container(container, kind, what);
+    PickleNode& to = open_container(container, kind, what);
     if (kind == PickleContainer::dict && (stack.size() - at) % 2 != 0) damaged("a key without its value");
     add_values(to, stack.data() + at, stack.size() - at);
     stack.resize(at);
@@ -584,14 +585,14 @@ std::optional<bool> PickleReader::boolean(PickleValue value) const {
 
 std::optional<uint64_t> PickleReader::folded(PickleValue value) const {
   if (value.kind() != Kind::container) return std::nullopt;
-  const Node& node = machine_->node(value);
-  return node.state() == Node::State::folded ? std::optional(node.value()) : std::nullopt;
+  const PickleNode& node = machine_->node(value);
+  return node.state() == PickleNode::State::folded ? std::optional(node.value()) : std::nullopt;
 }
 
 std::optional<std::span<const PickleValue>> PickleReader::items(PickleValue value, PickleContainer kind) const {
   if (value.kind() != Kind::container) return std::nullopt;
-  const Node& node = machine_->node(value);
-  if (node.state() == Node::State::folded || node.kind() != kind) return std::nullopt;
+  const PickleNode& node = machine_->node(value);
+  if (node.state() == PickleNode::State::folded || node.kind() != kind) return std::nullopt;
   return std::span<const PickleValue>(machine_->contents[node.value()]);
 }
 

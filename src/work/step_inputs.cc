@@ -10,7 +10,7 @@
 namespace gpucast {
 namespace {
 
-struct Input {
+struct StepInput {
   int64_t sequence = 0;  // of its mark
   int64_t samples = 0, tokens = 0;
 };
@@ -47,18 +47,18 @@ StepPhases phases_of_step(const Trace& trace) {
 }
 
 // Inputs of the step's forwards. A forward that a backward computes again does not count.
-std::vector<Input> inputs_of_forwards(const Trace& trace, const StepPhases& phases) {
-  std::vector<Input> out;
+std::vector<StepInput> inputs_of_forwards(const Trace& trace, const StepPhases& phases) {
+  std::vector<StepInput> out;
   for (const TensorMark& tensor : trace.tensors) {
     if (tensor.kind != TensorKind::input || tensor.sequence < trace.observed.first_mark || tensor.sequence >= trace.observed.last_mark)
       continue;
     const std::vector<int64_t>& shape = tensor.shape;
     if (shape.empty() || phases.in_backward(tensor.sequence)) continue;
-    Input input{tensor.sequence, shape[0], 0};
+    StepInput input{tensor.sequence, shape[0], 0};
     if (shape.size() == 2 && trace.strings.text(tensor.dtype) == "int64") input.tokens = bounded_product({input.samples, shape[1]});
     out.push_back(input);
   }
-  std::stable_sort(out.begin(), out.end(), [](const Input& a, const Input& b) { return a.sequence < b.sequence; });
+  std::stable_sort(out.begin(), out.end(), [](const StepInput& a, const StepInput& b) { return a.sequence < b.sequence; });
   return out;
 }
 
@@ -66,9 +66,9 @@ std::vector<Input> inputs_of_forwards(const Trace& trace, const StepPhases& phas
 
 StepInputs step_inputs(const Trace& trace) {
   const StepPhases phases = phases_of_step(trace);
-  const std::vector<Input> inputs = inputs_of_forwards(trace, phases);
+  const std::vector<StepInput> inputs = inputs_of_forwards(trace, phases);
   std::vector<int64_t> forwards;  // the sequence numbers of their marks
-  for (const Input& input : inputs)
+  for (const StepInput& input : inputs)
     if (forwards.empty() || forwards.back() != input.sequence) forwards.push_back(input.sequence);
   // Which forward belongs to which backward is known only where each backward has the same number of forwards.
   const bool accumulates = phases.optimizer_steps <= 1 && phases.backwards > 1 && forwards.size() % phases.backwards == 0;
@@ -77,7 +77,7 @@ StepInputs step_inputs(const Trace& trace) {
   for (size_t cycle = 0; cycle < cycles; ++cycle) {
     const size_t first = cycle * forwards.size() / cycles, next = (cycle + 1) * forwards.size() / cycles;
     int64_t samples = 0, tokens = 0;
-    for (const Input& input : inputs) {
+    for (const StepInput& input : inputs) {
       if (first == next || input.sequence < forwards[first] || input.sequence > forwards[next - 1]) continue;
       if (samples == 0) samples = input.samples;
       if (tokens == 0) tokens = input.tokens;

@@ -35,7 +35,7 @@ rect.job { stroke: var(--paper); stroke-width: 1; fill: hsl(var(--hue) var(--sat
 rect.slow { stroke: var(--bad); }
 )";
 
-std::string escaped(std::string_view text) {
+std::string html_escaped(std::string_view text) {
   std::string out;
   for (const char c : text) {
     if (c == '&')
@@ -99,7 +99,7 @@ void draw_bar(const PackReport& report, const Bar& bar, double y, double scale, 
   const pack::Placement& placed = report.plan.jobs[bar.job];
   const auto since = [&](int64_t ns) { return static_cast<double>(ns - report.plan.first_arrival_ns); };
   const double x = kLeft + since(placed.start_ns) * scale, width = std::max(0.5, (since(placed.end_ns) - since(placed.start_ns)) * scale);
-  const std::string name = escaped(report.jobs[bar.job].name);
+  const std::string name = html_escaped(report.jobs[bar.job].name);
   fmt::format_to(std::back_inserter(*svg),
                  "<g><title>{}\n{:.2f} to {:.2f} {}, {:.2f} times as long as alone\n{:.2f} GiB{}</title>"
                  "<rect class=\"job{}\" style=\"--hue:{}\" x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{}\" rx=\"2\"/>",
@@ -134,7 +134,7 @@ std::string gantt(const PackReport& report, std::string* left_out) {
   for (size_t c = 0; c < by_card.size(); ++c) {
     size_t lanes = 1;
     const std::vector<Bar> drawn = bars_of(report, std::move(by_card[c]), &lanes);
-    fmt::format_to(std::back_inserter(rows), "<text x=\"0\" y=\"{:.1f}\">{}</text>\n", y + 13, escaped(report.cluster.cards[c].id));
+    fmt::format_to(std::back_inserter(rows), "<text x=\"0\" y=\"{:.1f}\">{}</text>\n", y + 13, html_escaped(report.cluster.cards[c].id));
     for (const Bar& bar : drawn) draw_bar(report, bar, y + kLane * static_cast<double>(bar.lane), scale, unit, &rows);
     y += kLane * static_cast<double>(lanes) + kGap;
     fmt::format_to(std::back_inserter(rows), "<line class=\"grid\" x1=\"0\" x2=\"{}\" y1=\"{:.1f}\" y2=\"{:.1f}\"/>\n", kLeft + kWidth,
@@ -164,7 +164,7 @@ std::string pack_html(const PackReport& report) {
   for (size_t t = 0; t < report.cluster.types.size(); ++t) {
     const auto count =
         std::count_if(report.cluster.cards.begin(), report.cluster.cards.end(), [&](const pack::Card& c) { return c.type == t; });
-    cards += fmt::format("{}{} x {}", t == 0 ? "" : ", ", count, escaped(report.cluster.types[t].name));
+    cards += fmt::format("{}{} x {}", t == 0 ? "" : ", ", count, html_escaped(report.cluster.types[t].name));
   }
   const auto time = [&](double ns) { return fmt::format("{:.2f} {}", ns / unit.ns, unit.name); };
   std::string facts;
@@ -184,7 +184,7 @@ std::string pack_html(const PackReport& report) {
     lost = fmt::format("<p class=\"bad\">{} runs out of memory; {} jobs that no card can hold.</p>\n", plan.out_of_memory_runs,
                        plan.never_fits + plan.out_of_memory_jobs);
   const std::string picture = gantt(report, &left_out);
-  for (const std::string& note : report.notes) lost += fmt::format("<p>{}</p>\n", escaped(note));
+  for (const std::string& note : report.notes) lost += fmt::format("<p>{}</p>\n", html_escaped(note));
   if (!left_out.empty()) lost += fmt::format("<p>{}</p>\n", left_out);
   return fmt::format(
       "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">"
@@ -192,7 +192,7 @@ std::string pack_html(const PackReport& report) {
       "as "
       "long as alone.</p>\n{}<dl>{}</dl>\n{}</body></html>\n",
       kStyle, cards, pack::sharing_mode_name(plan.mode), plan.policy, plan.fair ? ", fair" : "",
-      escaped(pack::find_policy(plan.policy).rule), lost, facts, picture);
+      html_escaped(pack::find_policy(plan.policy).rule), lost, facts, picture);
 }
 
 }  // namespace gpucast

@@ -15,7 +15,7 @@
 namespace gpucast {
 namespace {
 
-constexpr size_t kRows = 20;
+constexpr size_t kPackRows = 20;
 
 std::string gib(int64_t bytes) { return fmt::format("{:.2f} GiB", static_cast<double>(bytes) / static_cast<double>(int64_t{1} << 30)); }
 
@@ -94,7 +94,7 @@ void write_jobs(TextWriter& out, const PackReport& report) {
   std::vector<size_t> order(report.jobs.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
   const auto rank = [&](size_t i) { return report.plan.jobs[i].outcome == pack::Outcome::finished ? 1 : 0; };
-  const size_t shown = std::min(kRows, order.size());
+  const size_t shown = std::min(kPackRows, order.size());
   std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(shown), order.end(), [&](size_t a, size_t b) {
     return std::tuple(rank(a), report.plan.jobs[a].start_ns, a) < std::tuple(rank(b), report.plan.jobs[b].start_ns, b);
   });
@@ -123,12 +123,12 @@ void write_cards(TextWriter& out, const PackReport& report) {
   out.line();
   out.line(out.bold(
       fmt::format("{:<24}{:>8}{:>10}{:>10}{:>12}{:>16}{:>10}", "card", "jobs", "busy", "NVML", "occupancy", "most memory", "at once")));
-  for (size_t c = 0; c < report.plan.cards.size() && c < kRows; ++c) {
+  for (size_t c = 0; c < report.plan.cards.size() && c < kPackRows; ++c) {
     const pack::CardUse& use = report.plan.cards[c];
     out.format("{:<24}{:>8}{:>10}{:>10}{:>12}{:>16}{:>10}", report.cluster.cards[c].id, use.jobs, percent(use.busy), percent(use.nvml),
                percent(use.occupancy), gib(use.most_bytes), use.most_jobs);
   }
-  if (report.plan.cards.size() > kRows) out.format("... and {} more: --format json has all", report.plan.cards.size() - kRows);
+  if (report.plan.cards.size() > kPackRows) out.format("... and {} more: --format json has all", report.plan.cards.size() - kPackRows);
 }
 
 }  // namespace

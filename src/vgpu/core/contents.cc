@@ -21,7 +21,7 @@
 namespace gpucast::vgpu {
 namespace {
 
-constexpr size_t kLimitBytes = 64 << 20;  // in all; otherwise a program without kernels could fill the host's memory
+constexpr size_t kContentsLimitBytes = 64 << 20;  // in all; otherwise a program without kernels could fill the host's memory
 
 // Bytes that a copy wrote, or that a collective fetches when they are first read.
 struct Buffer {
@@ -90,7 +90,7 @@ struct Contents {
 
   void write(uint64_t address, Piece piece) {
     erase(address, piece.size);
-    if (size_bytes + piece.size > kLimitBytes) clear();
+    if (size_bytes + piece.size > kContentsLimitBytes) clear();
     size_bytes += piece.size;
     pieces.emplace(address, std::move(piece));
     any.store(true, std::memory_order_relaxed);

@@ -13,40 +13,40 @@
 namespace gpucast {
 namespace {
 
-struct Tiled {
+struct TiledLaunch {
   double m, n;
   int threads, registers, shared_bytes;
   const char* like;
 };
-constexpr Tiled kPlain[] = {{128, 128, 256, 128, 32768, "volta_scudnn_128x128_relu_interior_nn_v1"},
-                            {128, 64, 128, 128, 16384, "volta_scudnn_128x64_relu_interior_nn_v1"},
-                            {64, 64, 64, 126, 8192, "volta_sgemm_64x64_nt"},
-                            {128, 32, 256, 57, 16384, "volta_sgemm_128x32_nt"},
-                            {64, 32, 256, 82, 26624, "volta_sgemm_64x32_sliced1x4_tn"}};
-constexpr Tiled kTensor[] = {{256, 128, 256, 230, 147456, "cutlass_80_tensorop_bf16_s16816gemm_bf16_256x128_64x3_tn_align2"},
-                             {256, 64, 128, 246, 81920, "cutlass_tensorop_bf16_s16816fprop_optimized_bf16_256x64_32x5"},
-                             {128, 64, 128, 152, 147456, "cutlass_80_tensorop_bf16_s16816gemm_relu_bf16_128x64_64x6_tn_align8"},
-                             {64, 64, 128, 100, 98304, "cutlass_80_tensorop_bf16_s16816gemm_relu_bf16_64x64_64x6_tn_align8"},
-                             {32, 32, 128, 88, 33792, "cutlass_80_wmma_tensorop_bf16_s161616gemm_bf16_32x32_128x2_tn_align8"}};
-constexpr Tiled kHopper[] = {{256, 128, 384, 168, 231424, "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64"}};
+constexpr TiledLaunch kPlainLaunch[] = {{128, 128, 256, 128, 32768, "volta_scudnn_128x128_relu_interior_nn_v1"},
+                                        {128, 64, 128, 128, 16384, "volta_scudnn_128x64_relu_interior_nn_v1"},
+                                        {64, 64, 64, 126, 8192, "volta_sgemm_64x64_nt"},
+                                        {128, 32, 256, 57, 16384, "volta_sgemm_128x32_nt"},
+                                        {64, 32, 256, 82, 26624, "volta_sgemm_64x32_sliced1x4_tn"}};
+constexpr TiledLaunch kTensor[] = {{256, 128, 256, 230, 147456, "cutlass_80_tensorop_bf16_s16816gemm_bf16_256x128_64x3_tn_align2"},
+                                   {256, 64, 128, 246, 81920, "cutlass_tensorop_bf16_s16816fprop_optimized_bf16_256x64_32x5"},
+                                   {128, 64, 128, 152, 147456, "cutlass_80_tensorop_bf16_s16816gemm_relu_bf16_128x64_64x6_tn_align8"},
+                                   {64, 64, 128, 100, 98304, "cutlass_80_tensorop_bf16_s16816gemm_relu_bf16_64x64_64x6_tn_align8"},
+                                   {32, 32, 128, 88, 33792, "cutlass_80_wmma_tensorop_bf16_s161616gemm_bf16_32x32_128x2_tn_align8"}};
+constexpr TiledLaunch kHopper[] = {{256, 128, 384, 168, 231424, "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64"}};
 // cuDNN's gradients of convolutions in fp32 that are not computed as products of tiles.
-constexpr Tiled kDataGradient = {64, 64, 64, 88, 3328, "cudnn::detail::dgrad_engine<float, 512, 6, 5, 3, 3, 3>"};
-constexpr Tiled kWeightGradient = {128, 64, 256, 80, 6400, "cudnn::cnn::wgrad_alg0_engine<float, 128, 6, 7, 3, 3, 5>"};
+constexpr TiledLaunch kDataGradient = {64, 64, 64, 88, 3328, "cudnn::detail::dgrad_engine<float, 512, 6, 5, 3, 3, 3>"};
+constexpr TiledLaunch kWeightGradient = {128, 64, 256, 80, 6400, "cudnn::cnn::wgrad_alg0_engine<float, 128, 6, 7, 3, 3, 5>"};
 
 // The first row whose tile is not larger than m x n. Only the area is compared, because a tile may also be turned.
-const Tiled& like_tile(std::span<const Tiled> rows, double m, double n) {
+const TiledLaunch& like_tile(std::span<const TiledLaunch> rows, double m, double n) {
   const double area = m * n;
-  for (const Tiled& row : rows)
+  for (const TiledLaunch& row : rows)
     if (row.m * row.n <= area) return row;
   return rows.back();
 }
 
-std::span<const Tiled> rows_of(bool tensor, const CardRates& rates) {
-  if (!tensor || rates.capability < 80) return kPlain;
-  return rates.capability == 90 ? std::span<const Tiled>(kHopper) : std::span<const Tiled>(kTensor);
+std::span<const TiledLaunch> rows_of(bool tensor, const CardRates& rates) {
+  if (!tensor || rates.capability < 80) return kPlainLaunch;
+  return rates.capability == 90 ? std::span<const TiledLaunch>(kHopper) : std::span<const TiledLaunch>(kTensor);
 }
 
-TypicalLaunch of_tiles(const Tiled& row, double tiles, const OccupancyCard& card) {
+TypicalLaunch of_tiles(const TiledLaunch& row, double tiles, const OccupancyCard& card) {
   TypicalLaunch out;
   out.launch.blocks = static_cast<int64_t>(std::max(1.0, std::min(tiles, 1e15)));
   out.launch.block_threads = row.threads;
@@ -77,7 +77,7 @@ TypicalLaunch of_convolution(const Operation& operation, const CardRates& rates,
   if (s.pass == Pass::weight_gradient) m = out_channels, n = in_channels * product(s.window);
   const bool tensor = rates.tensor_cores[operation.precision];
   const double width = n >= 128 ? 128 : n >= 64 ? 64 : 32;
-  const Tiled* row = &like_tile(rows_of(tensor, rates), 128, width);
+  const TiledLaunch* row = &like_tile(rows_of(tensor, rates), 128, width);
   if (!tensor && s.pass == Pass::data_gradient) row = &kDataGradient;
   if (!tensor && s.pass == Pass::weight_gradient) row = &kWeightGradient;
   double tiles = groups * std::ceil(m / row->m) * std::ceil(n / std::min(row->n, width));

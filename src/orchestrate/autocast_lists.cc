@@ -8,7 +8,7 @@ namespace {
 
 using Names = std::unordered_set<std::string_view>;
 
-constexpr std::string_view kNamespace = "aten::", kMark = "gpucast.autocast#";
+constexpr std::string_view kNamespace = "aten::", kAutocastMark = "gpucast.autocast#";
 
 // "aten::linear" -> "linear"; "" for another namespace.
 std::string_view bare(std::string_view name) {
@@ -201,8 +201,8 @@ LowerPrecision lower_precision_of(const ProfileFacts& facts, const OrchestrateOp
   bool marked_fp16 = false;
   for (SpanIndex i = 0; i < facts.trace.spans.size(); ++i) {
     const ProfileSpan& span = facts.span(i);
-    if (span.kind != SpanKind::annotation || facts.name(i).substr(0, kMark.size()) != kMark) continue;
-    const std::string_view type = facts.name(i).substr(kMark.size());
+    if (span.kind != SpanKind::annotation || facts.name(i).substr(0, kAutocastMark.size()) != kAutocastMark) continue;
+    const std::string_view type = facts.name(i).substr(kAutocastMark.size());
     marked_fp16 = marked_fp16 || type == "float16";
     add_region(span.begin_ns, span.end_ns, type == "off" ? &out.off : &out.regions);
   }

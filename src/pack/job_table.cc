@@ -18,14 +18,14 @@ namespace {
 
 constexpr const char* kPage = "docs/reference/pack.md says what a job's columns are";
 constexpr double kLongestNs = 1e17, kLatestNs = 2e18, kMostSteps = 1e12, kMostCards = 1e6;
-constexpr int64_t kMostBytes = int64_t{1} << 50;
+constexpr int64_t kMostTableBytes = int64_t{1} << 50;
 
 struct BadJob {
   std::string what;
 };
 
 // The columns of one line; NAN: not given.
-struct Row {
+struct JobRow {
   std::string name;
   double arrival_ns = 0, steps = 1, cards = 1;
   double step_ns = NAN, bytes = NAN, occupancy = NAN, sm_active = NAN, nvml = NAN;
@@ -35,32 +35,32 @@ struct Row {
 
 struct Column {
   const char* name;
-  double Row::*value;
+  double JobRow::*value;
   double unit;
   bool of_card;  // it may differ between cards, so it is allowed in "on"
 };
 constexpr Column kColumns[] = {
-    {"arrival_ns", &Row::arrival_ns, 1, false},
-    {"arrival_s", &Row::arrival_ns, 1e9, false},
-    {"steps", &Row::steps, 1, false},
-    {"cards", &Row::cards, 1, false},
-    {"step_ns", &Row::step_ns, 1, true},
-    {"step_ms", &Row::step_ns, 1e6, true},
-    {"step_s", &Row::step_ns, 1e9, true},
-    {"memory_bytes", &Row::bytes, 1, true},
-    {"memory_mib", &Row::bytes, 1 << 20, true},
-    {"memory_gib", &Row::bytes, 1 << 30, true},
-    {"occupancy", &Row::occupancy, 1, true},
-    {"sm_active", &Row::sm_active, 1, true},
-    {"nvml_utilization", &Row::nvml, 1, true},
-    {"compute", &Row::compute, 1, true},
-    {"tensor", &Row::tensor, 1, true},
-    {"dram", &Row::dram, 1, true},
-    {"l2", &Row::l2, 1, true},
-    {"pcie", &Row::pcie, 1, true},
-    {"launch", &Row::launch, 1, true},
-    {"kernels", &Row::kernels, 1, true},
-    {"waves", &Row::waves, 1, true},
+    {"arrival_ns", &JobRow::arrival_ns, 1, false},
+    {"arrival_s", &JobRow::arrival_ns, 1e9, false},
+    {"steps", &JobRow::steps, 1, false},
+    {"cards", &JobRow::cards, 1, false},
+    {"step_ns", &JobRow::step_ns, 1, true},
+    {"step_ms", &JobRow::step_ns, 1e6, true},
+    {"step_s", &JobRow::step_ns, 1e9, true},
+    {"memory_bytes", &JobRow::bytes, 1, true},
+    {"memory_mib", &JobRow::bytes, 1 << 20, true},
+    {"memory_gib", &JobRow::bytes, 1 << 30, true},
+    {"occupancy", &JobRow::occupancy, 1, true},
+    {"sm_active", &JobRow::sm_active, 1, true},
+    {"nvml_utilization", &JobRow::nvml, 1, true},
+    {"compute", &JobRow::compute, 1, true},
+    {"tensor", &JobRow::tensor, 1, true},
+    {"dram", &JobRow::dram, 1, true},
+    {"l2", &JobRow::l2, 1, true},
+    {"pcie", &JobRow::pcie, 1, true},
+    {"launch", &JobRow::launch, 1, true},
+    {"kernels", &JobRow::kernels, 1, true},
+    {"waves", &JobRow::waves, 1, true},
 };
 
 const Column& find_column(std::string_view name) {
@@ -83,19 +83,21 @@ double parse_number(std::string_view text, std::string_view column) {
 double given_or(double value, double otherwise) { return std::isnan(value) ? otherwise : value; }
 
 // A value that is not a number becomes infinite, and check_job() reports it.
-void set_column(const Column& column, double value, Row* row) { row->*column.value = std::isnan(value) ? INFINITY : value * column.unit; }
+void set_column(const Column& column, double value, JobRow* row) {
+  row->*column.value = std::isnan(value) ? INFINITY : value * column.unit;
+}
 
 int64_t whole_number(double value, double least, double most, const char* what) {
   if (!(value >= least && value <= most)) throw BadJob{fmt::format("{} is from {} to {:g}, not {:g}", what, least, most, value)};
   return std::llround(value);
 }
 
-Figures figures_from_row(const Row& row) {
+Figures figures_from_row(const JobRow& row) {
   if (std::isnan(row.step_ns)) throw BadJob{"it has no step time: 'step_ns', 'step_ms' or 'step_s'"};
   if (std::isnan(row.bytes)) throw BadJob{"it has no memory: 'memory_bytes', 'memory_mib' or 'memory_gib'"};
   Figures out;
   out.step_ns = row.step_ns;
-  out.request_bytes = whole_number(std::ceil(row.bytes), 1, static_cast<double>(kMostBytes), "the memory in bytes");
+  out.request_bytes = whole_number(std::ceil(row.bytes), 1, static_cast<double>(kMostTableBytes), "the memory in bytes");
   out.occupancy = given_or(row.occupancy, 1);
   out.nvml_utilization = given_or(row.nvml, 1);
   out.sm_active = given_or(row.sm_active, out.nvml_utilization);
@@ -113,7 +115,7 @@ Figures figures_from_row(const Row& row) {
   return out;
 }
 
-Job job_from_row(const Row& row, const std::vector<std::pair<std::string, Row>>& on) {
+Job job_from_row(const JobRow& row, const std::vector<std::pair<std::string, JobRow>>& on) {
   Job out;
   out.name = row.name;
   out.command = row.command;
@@ -143,7 +145,7 @@ std::vector<std::string> shell_command(const std::string& text) {
 
 // ---- JSON ---------------------------------------------------------------------------------------------------------------------
 
-void set_json_column(const std::string& key, const Json& value, bool of_card, Row* row) {
+void set_json_column(const std::string& key, const Json& value, bool of_card, JobRow* row) {
   const Column& column = find_column(key);
   if (of_card && !column.of_card) throw BadJob{fmt::format("'{}' does not differ from card to card", key)};
   if (!value.is_number()) throw BadJob{fmt::format("'{}' is no number", key)};
@@ -151,7 +153,7 @@ void set_json_column(const std::string& key, const Json& value, bool of_card, Ro
 }
 
 Job job_from_json(const Json& line) {
-  Row row;
+  JobRow row;
   for (size_t i = 0; i < line.size(); ++i) {
     const std::string& key = line.keys()[i];
     const Json& value = line.at(i);
@@ -166,11 +168,11 @@ Job job_from_json(const Json& line) {
     else if (key != "on")
       set_json_column(key, value, false, &row);
   }
-  std::vector<std::pair<std::string, Row>> on;
+  std::vector<std::pair<std::string, JobRow>> on;
   const Json& cards = line["on"];
   if (!cards.is_null() && !cards.is_object()) throw BadJob{"'on' is no object"};
   for (size_t c = 0; c < cards.size(); ++c) {
-    Row of_card = row;
+    JobRow of_card = row;
     if (!cards.at(c).is_object()) throw BadJob{fmt::format("'{}' is no object", cards.keys()[c])};
     for (size_t i = 0; i < cards.at(c).size(); ++i) set_json_column(cards.at(c).keys()[i], cards.at(c).at(i), true, &of_card);
     on.emplace_back(find_gpu(cards.keys()[c]).id, of_card);
@@ -185,7 +187,7 @@ bool read_batch_result(const Json& line, JobTable* table, Job* job) {
     ++table->failed_runs;
     return false;
   }
-  Row row;
+  JobRow row;
   row.name = line["name"].get<std::string>();
   const Json& request = report["device"]["request_bytes"];
   if (!request.is_number()) throw BadJob{"the report has no 'device.request_bytes'"};
@@ -241,7 +243,7 @@ std::vector<std::string> parse_heading(std::string_view line) {
 
 Job job_from_fields(const std::vector<std::string>& heading, const std::vector<std::string>& fields) {
   if (fields.size() != heading.size()) throw BadJob{fmt::format("it has {} fields, and the heading {}", fields.size(), heading.size())};
-  Row row;
+  JobRow row;
   for (size_t i = 0; i < fields.size(); ++i) {
     if (heading[i] == "name") {
       row.name = fields[i];
@@ -267,7 +269,7 @@ void check_share(double value, const char* what) {
 void check_figures(const Job& job, const Figures& figures) {
   if (!(figures.step_ns > 0) || !std::isfinite(figures.step_ns)) throw BadJob{"the time of a step is not above 0"};
   if (!(figures.step_ns * static_cast<double>(job.steps) <= kLongestNs)) throw BadJob{"the job lasts longer than three years"};
-  if (figures.request_bytes <= 0 || figures.request_bytes > kMostBytes) throw BadJob{"the memory is not from 1 byte to 1 PiB"};
+  if (figures.request_bytes <= 0 || figures.request_bytes > kMostTableBytes) throw BadJob{"the memory is not from 1 byte to 1 PiB"};
   check_share(figures.occupancy, "occupancy");
   check_share(figures.sm_active, "share of active multiprocessors");
   check_share(figures.nvml_utilization, "NVML utilization");

@@ -10,11 +10,11 @@
 namespace gpucast {
 namespace {
 
-constexpr size_t kPeak = static_cast<size_t>(Instant::peak), kMaximum = static_cast<size_t>(Instant::maximum);
+constexpr size_t kAtPeak = static_cast<size_t>(Instant::peak), kAtMaximum = static_cast<size_t>(Instant::maximum);
 constexpr size_t kParameters = 0, kActivations = 4;
 
 void set(BreakdownRow* row, size_t category, int64_t bytes) {
-  for (const size_t moment : {kPeak, kMaximum}) {
+  for (const size_t moment : {kAtPeak, kAtMaximum}) {
     row->moments[moment].categories[category] = {bytes, bytes - 12};
     row->moments[moment].total.allocated_bytes += bytes;
     row->moments[moment].total.requested_bytes += bytes - 12;
@@ -22,7 +22,7 @@ void set(BreakdownRow* row, size_t category, int64_t bytes) {
 }
 
 // A root with two layers; one has a long name.
-Breakdown example() {
+Breakdown example_breakdown() {
   Breakdown b;
   b.categories = {"parameters", "gradients", "optimizer_state", "parameter_copies", "activations",   "intermediate_gradients",
                   "inputs",     "buffers",   "temporaries",     "workspaces",       "communication", "unattributed"};
@@ -43,14 +43,14 @@ Breakdown example() {
     operators.emplace_back().name = "train.py:" + std::to_string(i) + " \"f\", g";
     set(&operators.back(), kActivations, kMiB);
   }
-  BreakdownMoment& peak = b.moments[kPeak];
+  BreakdownMoment& peak = b.moments[kAtPeak];
   peak.known = true;
   peak.place = {7, "backward", 2, "encoder (Encoder)", {}};
   peak.allocated_bytes = 80 * kMiB;
   peak.reserved_bytes = 100 * kMiB;
-  peak.figures = rows[0].moments[kPeak];
-  b.moments[kMaximum].known = true;
-  b.moments[kMaximum].figures = rows[0].moments[kMaximum];
+  peak.figures = rows[0].moments[kAtPeak];
+  b.moments[kAtMaximum].known = true;
+  b.moments[kAtMaximum].figures = rows[0].moments[kAtMaximum];
   b.peak_reserved_bytes = 120 * kMiB;
   b.ledger = {{"CUDA context", "", 100 * kMiB, 112 * kMiB, 120 * kMiB, "measured: by hand"}};
   b.device = {220 * kMiB, 232 * kMiB, 240 * kMiB};
@@ -58,7 +58,7 @@ Breakdown example() {
 }
 
 TEST(BreakdownText, AddsUpFromTheCategoriesToTheCard) {
-  EXPECT_EQ(breakdown_text(example(), {}),
+  EXPECT_EQ(breakdown_text(example_breakdown(), {}),
             "Where the memory goes, at the peak of allocated: backward, step 2, in encoder (Encoder)\n"
             "\n"
             "                                                       MiB\n"
@@ -81,11 +81,11 @@ TEST(BreakdownText, AddsUpFromTheCategoriesToTheCard) {
 }
 
 TEST(BreakdownText, KeepsToItsColumnsAndCutsNamesWithAMark) {
-  Breakdown b = example();
+  Breakdown b = example_breakdown();
   for (auto& row : b.rows[static_cast<size_t>(Grouping::module)]) {
-    for (size_t c = 0; c < kCategories; ++c) row.moments[kPeak].categories[c].allocated_bytes = 1234567890123;
+    for (size_t c = 0; c < kCategories; ++c) row.moments[kAtPeak].categories[c].allocated_bytes = 1234567890123;
   }
-  b.moments[kPeak].figures = b.rows[static_cast<size_t>(Grouping::module)][0].moments[kPeak];
+  b.moments[kAtPeak].figures = b.rows[static_cast<size_t>(Grouping::module)][0].moments[kAtPeak];
   for (const Grouping by : {Grouping::module, Grouping::op}) {
     BreakdownTextOptions options;
     options.by = by;
@@ -106,27 +106,27 @@ TEST(BreakdownText, KeepsToItsColumnsAndCutsNamesWithAMark) {
 TEST(BreakdownText, RowsThatAreLeftOutAreCounted) {
   BreakdownTextOptions options;
   options.by = Grouping::op;
-  const std::string text = breakdown_text(example(), options);
+  const std::string text = breakdown_text(example_breakdown(), options);
   EXPECT_NE(text.find("10 others (--rows 30)"), std::string::npos) << text;
   options = {};
   options.depth = 0;
-  EXPECT_NE(breakdown_text(example(), options).find("3 more rows below: --depth 2"), std::string::npos);
+  EXPECT_NE(breakdown_text(example_breakdown(), options).find("3 more rows below: --depth 2"), std::string::npos);
 }
 
 TEST(BreakdownText, SaysWhenAMomentIsNotKnown) {
   BreakdownTextOptions options;
   options.moment = Instant::forward_end;
-  EXPECT_NE(breakdown_text(example(), options).find("does not say where a forward ends"), std::string::npos);
+  EXPECT_NE(breakdown_text(example_breakdown(), options).find("does not say where a forward ends"), std::string::npos);
 }
 
 TEST(BreakdownText, NamesCannotGarbleTheTerminal) {
-  Breakdown b = example();
+  Breakdown b = example_breakdown();
   b.rows[static_cast<size_t>(Grouping::module)][2].name = "a\x1b[2Jb";
   EXPECT_EQ(breakdown_text(b, {}).find('\x1b'), std::string::npos);
 }
 
 TEST(BreakdownJson, KeepsTheContract) {
-  const auto json = nlohmann::json::parse(breakdown_json(example()));
+  const auto json = nlohmann::json::parse(breakdown_json(example_breakdown()));
   EXPECT_EQ(json["schema_version"], 1);
   EXPECT_EQ(json["categories"].size(), kCategories);
   EXPECT_EQ(json["moments"]["peak"]["free_but_reserved_bytes"], 20 * kMiB);
@@ -140,7 +140,7 @@ TEST(BreakdownJson, KeepsTheContract) {
 }
 
 TEST(BreakdownCsv, QuotesAndLeavesUnknownMomentsEmpty) {
-  std::istringstream lines(breakdown_csv(example(), Grouping::op));
+  std::istringstream lines(breakdown_csv(example_breakdown(), Grouping::op));
   std::string line;
   std::getline(lines, line);
   EXPECT_EQ(line,

@@ -15,12 +15,12 @@
 namespace gpucast {
 namespace {
 
-constexpr size_t kMostRows = 40;         // GitHub allows 65,536 characters in a comment
-constexpr size_t kMostNameColumns = 80;  // of one name
+constexpr size_t kMostMarkdownRows = 40;  // GitHub allows 65,536 characters in a comment
+constexpr size_t kMostNameColumns = 80;   // of one name
 
 // Names may contain characters with a meaning in Markdown and HTML, even inside <code>. All characters that are not certainly harmless are
 // written as character references.
-std::string escaped(std::string_view text) {
+std::string markdown_escaped(std::string_view text) {
   static constexpr std::string_view kHarmless = " .,:;'+-/=%()";
   std::string out;
   for (const char c : text) {
@@ -34,11 +34,8 @@ std::string escaped(std::string_view text) {
   return out;
 }
 
-std::string code(std::string_view name) { return fmt::format("<code>{}</code>", escaped(cut_begin(printable(name), kMostNameColumns))); }
-
-std::string words(std::string name) {
-  std::replace(name.begin(), name.end(), '_', ' ');
-  return name;
+std::string code(std::string_view name) {
+  return fmt::format("<code>{}</code>", markdown_escaped(cut_begin(printable(name), kMostNameColumns)));
 }
 
 void write_table_line(std::string_view what, const DiffBytes& bytes, std::string* out) {
@@ -66,14 +63,16 @@ std::string category_changes(const Diff& d, const DiffRow& row) {
   std::string out;
   for (const auto& [unused, c] : changed) {
     const int64_t change = row.categories[c].change_bytes();
-    out += fmt::format("{}{} {}{}", out.empty() ? "" : ", ", words(d.categories[c].name), change > 0 ? "+" : "", format_bytes(change));
+    out +=
+        fmt::format("{}{} {}{}", out.empty() ? "" : ", ", with_spaces(d.categories[c].name), change > 0 ? "+" : "", format_bytes(change));
   }
   return out;
 }
 
 std::string row_name(const Diff& d, const DiffRow& row) {
   std::string out = row.name.empty() ? "(root)" : code(row.name);
-  if (d.by == Grouping::module && !row.type.empty()) out += fmt::format(" ({})", escaped(cut_end(printable(row.type), kMostNameColumns)));
+  if (d.by == Grouping::module && !row.type.empty())
+    out += fmt::format(" ({})", markdown_escaped(cut_end(printable(row.type), kMostNameColumns)));
   if (row.presence != DiffPresence::both) out += fmt::format(", **{}**", diff_presence_name(row.presence));
   if (row.modules_below > 0) out += fmt::format(", {} below", row.modules_below);
   return out;
@@ -87,14 +86,14 @@ void write_rows(const Diff& d, std::string* out) {
   open_fold(fmt::format("By {}: {} of {} rows changed", grouping_name(d.by), changed.size(), d.rows.size()), out);
   if (!changed.empty()) {
     fmt::format_to(std::back_inserter(*out), "| {} | before | after | change | of that |\n|---|---:|---:|---:|---|\n", grouping_name(d.by));
-    for (size_t i = 0; i < std::min(changed.size(), kMostRows); ++i) {
+    for (size_t i = 0; i < std::min(changed.size(), kMostMarkdownRows); ++i) {
       const DiffRow& row = *changed[i];
       fmt::format_to(std::back_inserter(*out), "| {} | {} | {} | {} | {} |\n", row_name(d, row), format_mib(row.total.before_bytes),
                      format_mib(row.total.after_bytes), change_words(row.total), category_changes(d, row));
     }
-    if (changed.size() > kMostRows) {
+    if (changed.size() > kMostMarkdownRows) {
       fmt::format_to(std::back_inserter(*out), "\n{} smaller changes are left out; `--format json` has them all.\n",
-                     changed.size() - kMostRows);
+                     changed.size() - kMostMarkdownRows);
     }
   } else {
     *out += "No change.\n";
@@ -103,22 +102,23 @@ void write_rows(const Diff& d, std::string* out) {
 }
 
 void write_side(const char* when, const DiffSide& side, std::string* out) {
-  fmt::format_to(std::back_inserter(*out), "- {}: {}, {}, {}{}, {} step{}; peak at {}\n", when, code(side.file), escaped(side.source),
-                 escaped(side.gpu_id), side.torch.empty() ? "" : ", torch " + escaped(side.torch), side.steps, side.steps == 1 ? "" : "s",
-                 escaped(cut_end(printable(place_text(side.peak)), kMostNameColumns)));
+  fmt::format_to(std::back_inserter(*out), "- {}: {}, {}, {}{}, {} step{}; peak at {}\n", when, code(side.file),
+                 markdown_escaped(side.source), markdown_escaped(side.gpu_id),
+                 side.torch.empty() ? "" : ", torch " + markdown_escaped(side.torch), side.steps, side.steps == 1 ? "" : "s",
+                 markdown_escaped(cut_end(printable(place_text(side.peak)), kMostNameColumns)));
 }
 
 }  // namespace
 
 std::string diff_markdown(const Diff& d) {
   const char* mark = !d.fail_above ? "" : d.fail_above->exceeded ? "❌ " : "✅ ";
-  std::string out = fmt::format("### {}GPU memory: {}\n\n", mark, escaped(diff_verdict(d)));
+  std::string out = fmt::format("### {}GPU memory: {}\n\n", mark, markdown_escaped(diff_verdict(d)));
   write_table_head("", &out);
   write_table_line("Peak reserved", d.peak_reserved, &out);
   write_table_line("Peak allocated", d.peak_allocated, &out);
   write_table_line("On the card in all", d.device, &out);
   if (!d.notes.empty()) out += '\n';
-  for (const std::string& note : d.notes) out += fmt::format("- {}\n", escaped(printable(note)));
+  for (const std::string& note : d.notes) out += fmt::format("- {}\n", markdown_escaped(printable(note)));
 
   open_fold("By category, at the peak of allocated", &out);
   write_table_head("category", &out);
@@ -127,7 +127,8 @@ std::string diff_markdown(const Diff& d) {
     return std::llabs(a.bytes.change_bytes()) > std::llabs(b.bytes.change_bytes());
   });
   for (const DiffCategory& category : categories) {
-    if (category.bytes.before_bytes != 0 || category.bytes.after_bytes != 0) write_table_line(words(category.name), category.bytes, &out);
+    if (category.bytes.before_bytes != 0 || category.bytes.after_bytes != 0)
+      write_table_line(with_spaces(category.name), category.bytes, &out);
   }
   write_table_line("free, but reserved, at the peak", d.free_bytes, &out);
   close_fold(&out);

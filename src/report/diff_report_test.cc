@@ -3,40 +3,39 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "src/base/bytes.h"
 #include "src/report/diff_reports.h"
 #include "src/report/text_writer.h"
 
 namespace gpucast {
 namespace {
 
-constexpr int64_t kMib = 1 << 20;
-
 DiffRow row(const std::string& name, const std::string& type, int64_t before_mib, int64_t after_mib, size_t category = 0) {
   DiffRow out;
   out.name = name;
   out.type = type;
-  out.total = {before_mib * kMib, after_mib * kMib};
+  out.total = {before_mib * kMiB, after_mib * kMiB};
   out.categories.resize(3);
   out.categories[category] = out.total;
   return out;
 }
 
-Diff example() {
+Diff example_diff() {
   Diff d;
   d.before = {"main.gpucast", "vgpu", "l4", "2.6.0+cu124", 3, {10, "backward", 2, "fc (Linear)", {}}};
   d.after = {"pr.gpucast", "vgpu", "l4", "2.14.1+cu130", 1, {12, "forward", 1, "", {}}};
-  d.peak_reserved = {2000 * kMib, 2120 * kMib};
-  d.peak_allocated = {1900 * kMib, 1970 * kMib};
-  d.device = {2400 * kMib, 2520 * kMib};
-  d.free_bytes = {100 * kMib, 150 * kMib};
-  d.categories = {{"activations", {900 * kMib, 980 * kMib}}, {"parameters", {1000 * kMib, 990 * kMib}}, {"optimizer_state", {0, 0}}};
+  d.peak_reserved = {2000 * kMiB, 2120 * kMiB};
+  d.peak_allocated = {1900 * kMiB, 1970 * kMiB};
+  d.device = {2400 * kMiB, 2520 * kMiB};
+  d.free_bytes = {100 * kMiB, 150 * kMiB};
+  d.categories = {{"activations", {900 * kMiB, 980 * kMiB}}, {"parameters", {1000 * kMiB, 990 * kMiB}}, {"optimizer_state", {0, 0}}};
   d.rows = {row("transformer.h.1.attn", "Attention", 400, 480), row("transformer.h.0", "Block", 0, 30, 1), row("old", "Linear", 40, 0, 1),
             row("wte", "Embedding", 1460, 1460, 1)};
   d.rows[1].presence = DiffPresence::added;
   d.rows[1].modules_below = 7;
   d.rows[2].presence = DiffPresence::gone;
   d.notes = {"PyTorch differs: 2.6.0+cu124 before, 2.14.1+cu130 after."};
-  d.fail_above = FailAbove{"5%", 100 * kMib, true};
+  d.fail_above = FailAbove{"5%", 100 * kMiB, true};
   return d;
 }
 
@@ -49,7 +48,7 @@ void expect_columns(const std::string& text) {
 }
 
 TEST(DiffText, Whole) {
-  EXPECT_EQ(diff_text(example(), false),
+  EXPECT_EQ(diff_text(example_diff(), false),
             R"(FAIL Peak reserved grew by 120.00 MiB (+6.0 %), from 2000.00 to 2120.00 MiB: above the allowed 5%
   before  main.gpucast: virtual GPU, 3 optimizer steps, l4, torch 2.6.0+cu124
           peak at backward, step 2, in fc (Linear)
@@ -74,7 +73,7 @@ old (Linear), gone                                          40.0        .    -40
 }
 
 TEST(DiffText, NoChange) {
-  Diff d = example();
+  Diff d = example_diff();
   d.peak_reserved.after_bytes = d.peak_reserved.before_bytes;
   d.rows = {row("wte", "Embedding", 1, 1)};
   d.fail_above.reset();
@@ -85,7 +84,7 @@ TEST(DiffText, NoChange) {
 }
 
 TEST(DiffText, LongNamesManyRowsAndColours) {
-  Diff d = example();
+  Diff d = example_diff();
   d.before.file = std::string(300, 'f');
   d.after.peak.module = std::string(300, 'm') + "\x1b[31m";
   d.rows.clear();
@@ -106,7 +105,7 @@ TEST(DiffText, LongNamesManyRowsAndColours) {
 }
 
 TEST(DiffText, SmallChangesHaveTheirOwnUnit) {
-  Diff d = example();
+  Diff d = example_diff();
   DiffRow tiny = row("fc", "Linear", 0, 0);
   tiny.total = tiny.categories[0] = {2048, 2560};
   d.rows = {tiny};
@@ -118,39 +117,39 @@ TEST(DiffText, SmallChangesHaveTheirOwnUnit) {
 }
 
 TEST(DiffText, ARowThatOnlyMovedBetweenCategoriesIsShown) {
-  Diff d = example();
+  Diff d = example_diff();
   DiffRow moved = row("fc", "Linear", 0, 0);
-  moved.total = {kMib, kMib};
-  moved.categories[0] = {kMib, 0};
-  moved.categories[1] = {0, kMib};
+  moved.total = {kMiB, kMiB};
+  moved.categories[0] = {kMiB, 0};
+  moved.categories[1] = {0, kMiB};
   d.rows = {moved};
   EXPECT_NE(diff_text(d, false).find("fc (Linear)"), std::string::npos);
 }
 
 TEST(DiffJson, KeepsTheContract) {
-  const auto json = nlohmann::json::parse(diff_json(example()));
+  const auto json = nlohmann::json::parse(diff_json(example_diff()));
   EXPECT_EQ(json["schema_version"], 1);
   EXPECT_EQ(json["before"]["file"], "main.gpucast");
   EXPECT_EQ(json["after"]["peak"]["step"], 1);
-  EXPECT_EQ(json["peak_reserved"]["change_bytes"], 120 * kMib);
-  EXPECT_EQ(json["device"]["after_bytes"], 2520 * kMib);
+  EXPECT_EQ(json["peak_reserved"]["change_bytes"], 120 * kMiB);
+  EXPECT_EQ(json["device"]["after_bytes"], 2520 * kMiB);
   EXPECT_EQ(json["categories"].size(), 3u);
   EXPECT_EQ(json["by"], "module");
   EXPECT_EQ(json["rows"][1]["presence"], "new");
   EXPECT_EQ(json["rows"][1]["modules_below"], 7);
-  EXPECT_EQ(json["rows"][0]["categories"]["activations"]["change_bytes"], 80 * kMib);
+  EXPECT_EQ(json["rows"][0]["categories"]["activations"]["change_bytes"], 80 * kMiB);
   EXPECT_FALSE(json["rows"][0]["categories"].contains("parameters"));
-  EXPECT_EQ(json["fail_above"]["bytes"], 100 * kMib);
+  EXPECT_EQ(json["fail_above"]["bytes"], 100 * kMiB);
   EXPECT_EQ(json["fail_above"]["exceeded"], true);
   EXPECT_EQ(json["notes"].size(), 1u);
-  Diff d = example();
+  Diff d = example_diff();
   d.fail_above.reset();
   d.rows[0].name = "\xff";
   EXPECT_TRUE(nlohmann::json::parse(diff_json(d))["fail_above"].is_null());
 }
 
 TEST(DiffMarkdown, Whole) {
-  Diff d = example();
+  Diff d = example_diff();
   d.rows.resize(2);
   EXPECT_EQ(diff_markdown(d),
             R"(### ❌ GPU memory: Peak reserved grew by 120.00 MiB (+6.0 %), from 2000.00 to 2120.00 MiB: above the allowed 5%
@@ -195,7 +194,7 @@ TEST(DiffMarkdown, Whole) {
 }
 
 TEST(DiffMarkdown, NamesCannotBreakOut) {
-  Diff d = example();
+  Diff d = example_diff();
   d.rows[0].name = "a|b`c</code></details><img src=x onerror=1>*d*_e_[f](g)\n@user #1 &amp; \\";
   const std::string text = diff_markdown(d);
   const size_t at = text.find("<code>a");
@@ -212,7 +211,7 @@ TEST(DiffMarkdown, NamesCannotBreakOut) {
 }
 
 TEST(DiffMarkdown, FitsIntoAComment) {
-  Diff d = example();
+  Diff d = example_diff();
   d.rows.clear();
   for (int i = 0; i < 5000; ++i) d.rows.push_back(row(std::string(500, '_') + std::to_string(i), std::string(500, '<'), 0, 1));
   EXPECT_LT(diff_markdown(d).size(), 65536u);

@@ -17,20 +17,15 @@ constexpr size_t kMostRows = 20, kMostCategories = 4, kCellColumns = 9, kSumColu
 
 std::string signed_mib(int64_t bytes) { return bytes == 0 ? "." : (bytes > 0 ? "+" : "") + mib(bytes); }
 
-std::string percent(const DiffBytes& bytes) {
+std::string change_percent(const DiffBytes& bytes) {
   if (bytes.before_bytes == 0 || bytes.change_bytes() == 0) return "";
   return fmt::format("{:+.1f} %", 100 * static_cast<double>(bytes.change_bytes()) / static_cast<double>(bytes.before_bytes));
-}
-
-std::string words(std::string name) {
-  std::replace(name.begin(), name.end(), '_', ' ');
-  return name;
 }
 
 void write_sum_line(const std::string& what, const DiffBytes& bytes, TextWriter* out) {
   out->line(what + std::string(kSumColumns - width(what), ' ') +
             fmt::format("{:>14}{:>14}{:>14}  {:>9}", mib(bytes.before_bytes), mib(bytes.after_bytes), signed_mib(bytes.change_bytes()),
-                        percent(bytes)));
+                        change_percent(bytes)));
 }
 
 void write_side(const char* when, const DiffSide& side, TextWriter* out) {
@@ -59,7 +54,7 @@ void write_sums(const Diff& d, TextWriter* out) {
   });
   for (const DiffCategory& category : categories) {
     if (category.bytes.before_bytes != 0 || category.bytes.after_bytes != 0)
-      write_sum_line("  " + words(category.name), category.bytes, out);
+      write_sum_line("  " + with_spaces(category.name), category.bytes, out);
   }
   write_sum_line("  free, but reserved, at the peak", d.free_bytes, out);
 }
@@ -86,7 +81,7 @@ Columns columns_of(const Diff& d, const std::vector<DiffRow>& rows) {
 }
 
 // The unit of the table of rows. A dot stands for nothing, so that changes are easy to see.
-struct Unit {
+struct DiffUnit {
   int64_t bytes;
   const char* name;
 
@@ -99,7 +94,7 @@ struct Unit {
   }
 };
 
-std::string cells(const Columns& columns, const DiffRow& row, const Unit& unit) {
+std::string cells(const Columns& columns, const DiffRow& row, const DiffUnit& unit) {
   std::string text;
   for (const size_t c : columns.own) text += fmt::format("{:>{}}", unit.change(row.categories[c]), kCellColumns);
   if (columns.shared.empty()) return text;
@@ -167,7 +162,7 @@ void write_rows(const Diff& d, TextWriter* out) {
   out->line();
   if (changed.empty()) return out->format("By {}: no change ({} row{}).", grouping_name(d.by), same, same == 1 ? "" : "s");
 
-  const Unit unit = largest < kMiB ? Unit{kKiB, "KiB"} : Unit{kMiB, "MiB"};
+  const DiffUnit unit = largest < kMiB ? DiffUnit{kKiB, "KiB"} : DiffUnit{kMiB, "MiB"};
   const Columns columns = columns_of(d, changed);
   const size_t cell_count = columns.own.size() + (columns.shared.empty() ? 0 : 1);
   const size_t name_columns = kColumns - kCellColumns * (3 + cell_count);
@@ -204,7 +199,7 @@ void write_rows(const Diff& d, TextWriter* out) {
 std::string change_words(const DiffBytes& bytes) {
   const int64_t change = bytes.change_bytes();
   if (change == 0) return "no change";
-  const std::string share = percent(bytes);
+  const std::string share = change_percent(bytes);
   return fmt::format("{}{}{}", change > 0 ? "+" : "", format_mib(change), share.empty() ? "" : fmt::format(" ({})", share));
 }
 
@@ -214,7 +209,7 @@ std::string diff_verdict(const Diff& d) {
   if (bytes.change_bytes() == 0) {
     text = "Peak reserved is the same, " + format_mib(bytes.after_bytes);
   } else {
-    const std::string share = percent(bytes);
+    const std::string share = change_percent(bytes);
     text = fmt::format("Peak reserved {} by {}{}, from {} to {}", bytes.change_bytes() > 0 ? "grew" : "fell",
                        format_mib(std::llabs(bytes.change_bytes())), share.empty() ? "" : fmt::format(" ({})", share),
                        mib(bytes.before_bytes), format_mib(bytes.after_bytes));

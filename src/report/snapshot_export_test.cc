@@ -8,16 +8,16 @@
 #include <sstream>
 #include <tuple>
 
+#include "src/base/bytes.h"
 #include "src/predict/segments_at_end.h"
 #include "src/trace/read_snapshot.h"
 
 namespace gpucast {
 namespace {
 
-constexpr int64_t kMib = 1 << 20;
-constexpr uint64_t kBase = 0x7f0000000000;
+constexpr uint64_t kSnapshotBase = 0x7f0000000000;
 
-Analysis analysis_of(Trace trace) {
+Analysis snapshot_analysis(Trace trace) {
   Analysis out;
   out.facts = follow(std::move(trace));
   return out;
@@ -75,12 +75,12 @@ void expect_same_segments(const std::vector<SnapshotSegment>& a, const std::vect
 class RealCaptures : public testing::TestWithParam<const char*> {};
 
 TEST_P(RealCaptures, AreReadBackEqual) {
-  const Analysis f = analysis_of(read_trace(std::string(GPUCAST_SOURCE_DIR "/tests/cases/") + GetParam()));
+  const Analysis f = snapshot_analysis(read_trace(std::string(GPUCAST_SOURCE_DIR "/tests/cases/") + GetParam()));
   const std::string bytes = written(f);
   const Trace back = read_back(bytes);
   expect_same_events(f.facts->trace, back);
   expect_same_segments(segments_at_end(*f.facts), back.end_segments);
-  const Analysis again = analysis_of(read_back(bytes));
+  const Analysis again = snapshot_analysis(read_back(bytes));
   EXPECT_TRUE(compare_with_recorded(again.facts->trace, again.facts->lifetimes).matches_recorded);
   EXPECT_EQ(again.facts->lifetimes.allocated, f.facts->lifetimes.allocated);
   EXPECT_EQ(again.facts->lifetimes.reserved, f.facts->lifetimes.reserved);
@@ -104,15 +104,15 @@ TEST(SnapshotExport, EndStateOfAHistory) {
   const auto event = [&](EventKind kind, uint64_t address, int64_t size, uint64_t stream = 0) {
     trace.events.push_back({kind, StackId(), address, size, stream, 1});
   };
-  event(EventKind::segment_alloc, kBase, 20 * kMib);
-  event(EventKind::alloc, kBase, 5 * kMib);
-  event(EventKind::alloc, kBase + 5 * kMib, 3 * kMib);
-  event(EventKind::free_requested, kBase + 5 * kMib, 3 * kMib);  // another stream still works on it
-  event(EventKind::segment_map, UINT64_MAX - 64 * kMib + 1, 2 * kMib, 9);
-  event(EventKind::alloc, UINT64_MAX - 64 * kMib + 1, 700, 9);
-  event(EventKind::segment_alloc, kBase + 64 * kMib, 2 * kMib);
+  event(EventKind::segment_alloc, kSnapshotBase, 20 * kMiB);
+  event(EventKind::alloc, kSnapshotBase, 5 * kMiB);
+  event(EventKind::alloc, kSnapshotBase + 5 * kMiB, 3 * kMiB);
+  event(EventKind::free_requested, kSnapshotBase + 5 * kMiB, 3 * kMiB);  // another stream still works on it
+  event(EventKind::segment_map, UINT64_MAX - 64 * kMiB + 1, 2 * kMiB, 9);
+  event(EventKind::alloc, UINT64_MAX - 64 * kMiB + 1, 700, 9);
+  event(EventKind::segment_alloc, kSnapshotBase + 64 * kMiB, 2 * kMiB);
   trace.events.push_back({EventKind::oom, StackId(), 4096, int64_t{1} << 40, 0, 1});
-  const Analysis f = analysis_of(std::move(trace));
+  const Analysis f = snapshot_analysis(std::move(trace));
   const Trace back = read_back(written(f));
   expect_same_events(f.facts->trace, back);
   ASSERT_EQ(back.end_segments.size(), 3u);
@@ -121,13 +121,13 @@ TEST(SnapshotExport, EndStateOfAHistory) {
   EXPECT_FALSE(first.expandable);
   ASSERT_EQ(first.blocks.size(), 3u);
   EXPECT_EQ(first.blocks[1].state, SnapshotBlockState::active_pending_free);
-  EXPECT_EQ(first.blocks[1].size_bytes, 3 * kMib);
+  EXPECT_EQ(first.blocks[1].size_bytes, 3 * kMiB);
   EXPECT_EQ(first.blocks[2].state, SnapshotBlockState::inactive);
   EXPECT_FALSE(back.end_segments[1].large);
   const SnapshotSegment& mapped = back.end_segments[2];
   EXPECT_TRUE(mapped.expandable);
   EXPECT_FALSE(mapped.large);
-  EXPECT_EQ(mapped.address, UINT64_MAX - 64 * kMib + 1) << "addresses of 64 bits";
+  EXPECT_EQ(mapped.address, UINT64_MAX - 64 * kMiB + 1) << "addresses of 64 bits";
   EXPECT_EQ(mapped.stream, 9u);
   ASSERT_EQ(mapped.blocks.size(), 2u);
   EXPECT_EQ(mapped.blocks[0].requested_bytes, 700);
@@ -144,10 +144,10 @@ TEST(SnapshotExport, NumbersAndTextsOfEveryLength) {
   for (int bits = 0; bits < 44; ++bits) {
     for (const int64_t more : {-1, 0, 1}) {
       const int64_t size = (int64_t{1} << bits) + more;
-      trace.events.push_back({EventKind::alloc, StackId(0), kBase + static_cast<uint64_t>(size), size, 0, size * 1000});
+      trace.events.push_back({EventKind::alloc, StackId(0), kSnapshotBase + static_cast<uint64_t>(size), size, 0, size * 1000});
     }
   }
-  const Analysis f = analysis_of(std::move(trace));
+  const Analysis f = snapshot_analysis(std::move(trace));
   const Trace back = read_back(written(f));
   ASSERT_EQ(back.events.size(), f.facts->trace.events.size());
   for (size_t i = 0; i < back.events.size(); ++i) {
@@ -158,7 +158,7 @@ TEST(SnapshotExport, NumbersAndTextsOfEveryLength) {
   EXPECT_EQ(back.process.device, 3);
   EXPECT_EQ(stack_text(back, back.events[0].stack), "not UTF-8: ?? ???:70000:" + long_name + "\n");
   const AllocConf conf = parse_alloc_conf(back.process.alloc_conf, "");
-  EXPECT_EQ(conf.max_split_size_bytes, 64 * kMib);
+  EXPECT_EQ(conf.max_split_size_bytes, 64 * kMiB);
   EXPECT_EQ(conf.garbage_collection_threshold, 0.75);
   EXPECT_EQ(conf.roundup_power2_divisions[7], 4);
 }

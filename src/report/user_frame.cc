@@ -8,7 +8,7 @@ namespace gpucast {
 namespace {
 
 // Snapshots may also have frames of C and C++ code.
-bool is_python(const std::string& frame) {
+bool is_python_file(const std::string& frame) {
   const std::string_view file = std::string_view(frame).substr(0, frame.find(':'));
   if (file.empty() || file == "??") return false;
   const size_t dot = file.rfind('.');
@@ -26,8 +26,8 @@ bool is_library(std::string_view frame) {
 }  // namespace
 
 std::string user_frame(const Place& place) {
-  const auto found =
-      std::find_if(place.stack.begin(), place.stack.end(), [](const std::string& frame) { return is_python(frame) && !is_library(frame); });
+  const auto found = std::find_if(place.stack.begin(), place.stack.end(),
+                                  [](const std::string& frame) { return is_python_file(frame) && !is_library(frame); });
   return found == place.stack.end() ? "" : *found;
 }
 

@@ -8,7 +8,7 @@
 namespace gpucast {
 namespace {
 
-ProfileMemory event(uint64_t address, int64_t bytes, int device_type = 0, int device_id = -1) {
+ProfileMemory profile_event(uint64_t address, int64_t bytes, int device_type = 0, int device_id = -1) {
   ProfileMemory out;
   out.address = address;
   out.bytes = bytes;
@@ -18,7 +18,7 @@ ProfileMemory event(uint64_t address, int64_t bytes, int device_type = 0, int de
 }
 
 TEST(PairBlocks, PairsByAddressAndTakesAnAddressAgain) {
-  const ProfileBlocks out = pair_blocks({event(1, 100), event(2, 50), event(1, -100), event(1, 30)}, 0);
+  const ProfileBlocks out = pair_blocks({profile_event(1, 100), profile_event(2, 50), profile_event(1, -100), profile_event(1, 30)}, 0);
   ASSERT_EQ(out.blocks.size(), 3u);
   EXPECT_EQ(out.blocks[0].free_event, 2u);
   EXPECT_EQ(out.blocks[1].free_event, ProfileBlock::kNever);
@@ -29,7 +29,7 @@ TEST(PairBlocks, PairsByAddressAndTakesAnAddressAgain) {
 }
 
 TEST(PairBlocks, AFreeWithoutAnAllocationIsABlockFromBefore) {
-  const ProfileBlocks out = pair_blocks({event(1, 100), event(9, -64)}, 0);
+  const ProfileBlocks out = pair_blocks({profile_event(1, 100), profile_event(9, -64)}, 0);
   ASSERT_EQ(out.blocks.size(), 2u);
   EXPECT_TRUE(out.blocks[1].before_start());
   EXPECT_EQ(out.blocks[1].size_bytes, 64);
@@ -37,14 +37,15 @@ TEST(PairBlocks, AFreeWithoutAnAllocationIsABlockFromBefore) {
 }
 
 TEST(PairBlocks, ALostFreeEndsTheBlockWhereItsAddressIsUsedAgain) {
-  const ProfileBlocks out = pair_blocks({event(1, 100), event(1, 70)}, 0);
+  const ProfileBlocks out = pair_blocks({profile_event(1, 100), profile_event(1, 70)}, 0);
   EXPECT_EQ(out.frees_missing, 1);
   EXPECT_EQ(out.blocks[0].free_event, 1u);
   EXPECT_EQ(out.blocks[1].free_event, ProfileBlock::kNever);
 }
 
 TEST(PairBlocks, TakesOneDeviceOfTheKindOnly) {
-  const std::vector<ProfileMemory> events = {event(1, 100), event(1, 8, 1, 0), event(2, 16, 1, 1), event(1, -8, 1, 0)};
+  const std::vector<ProfileMemory> events = {profile_event(1, 100), profile_event(1, 8, 1, 0), profile_event(2, 16, 1, 1),
+                                             profile_event(1, -8, 1, 0)};
   EXPECT_EQ(pair_blocks(events, 0).blocks.size(), 1u);
   const ProfileBlocks cuda = pair_blocks(events, 1);
   ASSERT_EQ(cuda.blocks.size(), 1u);
@@ -65,10 +66,10 @@ TEST(PairBlocks, PropertyBytesAliveAreTheEventsSum) {
       if (found == live.end()) {
         const auto bytes = static_cast<int64_t>(1 + random() % 1000);
         live[address] = bytes;
-        events.push_back(event(address, bytes));
+        events.push_back(profile_event(address, bytes));
         sum += bytes;
       } else {
-        events.push_back(event(address, -found->second));
+        events.push_back(profile_event(address, -found->second));
         sum -= found->second;
         live.erase(found);
       }

@@ -28,7 +28,7 @@ SnapshotSegment segment(uint64_t address, std::vector<SnapshotBlock> blocks, boo
   return out;
 }
 SnapshotBlock block(State state, int64_t size, int64_t requested = 0) { return {0, size, requested, StackId(), state}; }
-AllocatorEvent event(EventKind kind, uint64_t address, int64_t size) { return {kind, StackId(), address, size, 0, 0}; }
+AllocatorEvent start_event(EventKind kind, uint64_t address, int64_t size) { return {kind, StackId(), address, size, 0, 0}; }
 
 struct Undone {
   Problems problems;
@@ -55,9 +55,9 @@ int64_t problems(const Undone& u) {
 }
 
 TEST(StartState, CompleteHistoryLeavesNothing) {
-  const Undone u = undo({event(EventKind::segment_alloc, kStartBase, 2 * kMiB), event(EventKind::alloc, kStartBase, 1000),
-                         event(EventKind::alloc, kStartBase + 1024, 512), event(EventKind::free_requested, kStartBase, 1000),
-                         event(EventKind::free_completed, kStartBase, 1000)},
+  const Undone u = undo({start_event(EventKind::segment_alloc, kStartBase, 2 * kMiB), start_event(EventKind::alloc, kStartBase, 1000),
+                         start_event(EventKind::alloc, kStartBase + 1024, 512), start_event(EventKind::free_requested, kStartBase, 1000),
+                         start_event(EventKind::free_completed, kStartBase, 1000)},
                         {segment(kStartBase, {block(State::inactive, 1024), block(State::active_allocated, 512, 512),
                                               block(State::inactive, 2 * kMiB - 1536)})});
   EXPECT_TRUE(u.start.segments.empty());
@@ -68,8 +68,8 @@ TEST(StartState, CompleteHistoryLeavesNothing) {
 TEST(StartState, BlocksBeforeTheFirstEvent) {
   // Before: A [0, 1024) used, B [1024, 2048) pending, C [4096, 5120) used. B completes, C is freed, D is allocated.
   const std::vector<AllocatorEvent> events = {
-      event(EventKind::free_completed, kStartBase + 1024, 1000), event(EventKind::free_requested, kStartBase + 4096, 700),
-      event(EventKind::free_completed, kStartBase + 4096, 700), event(EventKind::alloc, kStartBase + 1024, 512)};
+      start_event(EventKind::free_completed, kStartBase + 1024, 1000), start_event(EventKind::free_requested, kStartBase + 4096, 700),
+      start_event(EventKind::free_completed, kStartBase + 4096, 700), start_event(EventKind::alloc, kStartBase + 1024, 512)};
   const Undone u = undo(events, {segment(kStartBase, {block(State::active_allocated, 1024, 1000), block(State::active_allocated, 512, 512),
                                                       block(State::inactive, 2 * kMiB - 1536)})});
   ASSERT_EQ(u.start.segments.size(), 1u);
@@ -96,8 +96,8 @@ TEST(StartState, BlocksBeforeTheFirstEvent) {
 }
 
 TEST(StartState, PeakBeforeTheFirstEvent) {
-  const Undone u = undo({event(EventKind::free_requested, kStartBase, 1000), event(EventKind::free_completed, kStartBase, 1000),
-                         event(EventKind::segment_free, kStartBase, 2 * kMiB)},
+  const Undone u = undo({start_event(EventKind::free_requested, kStartBase, 1000), start_event(EventKind::free_completed, kStartBase, 1000),
+                         start_event(EventKind::segment_free, kStartBase, 2 * kMiB)},
                         {});
   EXPECT_EQ(u.lifetimes.peak_allocated.bytes, 1024);
   EXPECT_TRUE(u.lifetimes.peak_allocated.before_start);
@@ -107,8 +107,9 @@ TEST(StartState, PeakBeforeTheFirstEvent) {
 }
 
 TEST(StartState, SegmentsThatWereFreed) {
-  const Undone u = undo({event(EventKind::segment_free, kStartBase, 20 * kMiB), event(EventKind::segment_alloc, kStartBase, 2 * kMiB)},
-                        {segment(kStartBase, {block(State::inactive, 2 * kMiB)})});
+  const Undone u =
+      undo({start_event(EventKind::segment_free, kStartBase, 20 * kMiB), start_event(EventKind::segment_alloc, kStartBase, 2 * kMiB)},
+           {segment(kStartBase, {block(State::inactive, 2 * kMiB)})});
   ASSERT_EQ(u.start.segments.size(), 1u);
   EXPECT_EQ(u.start.segments[0].size_bytes, 20 * kMiB);
   EXPECT_TRUE(u.start.segments[0].large);
@@ -117,8 +118,8 @@ TEST(StartState, SegmentsThatWereFreed) {
 
 // The size of a freed block: a rest that is too small to split stays with it.
 TEST(StartState, RestsBelongToTheirBlock) {
-  const std::vector<AllocatorEvent> free_a = {event(EventKind::free_requested, kStartBase, 5 * kMiB),
-                                              event(EventKind::free_completed, kStartBase, 5 * kMiB)};
+  const std::vector<AllocatorEvent> free_a = {start_event(EventKind::free_requested, kStartBase, 5 * kMiB),
+                                              start_event(EventKind::free_completed, kStartBase, 5 * kMiB)};
   {  // A [0, 5.5 MiB) with a rest of half a MiB, B after it
     const Undone u = undo(
         free_a, {segment(kStartBase, {block(State::inactive, 5 * kMiB + kMiB / 2), block(State::active_allocated, 10 * kMiB, 10 * kMiB)})});
@@ -131,7 +132,7 @@ TEST(StartState, RestsBelongToTheirBlock) {
     EXPECT_EQ(u.start.segments[0].blocks[0].size_bytes, 5 * kMiB);
   }
   {  // an allocation at 5.5 MiB while A is alive: the free block began there
-    std::vector<AllocatorEvent> events = {event(EventKind::alloc, kStartBase + 5 * kMiB + kMiB / 2, 2 * kMiB)};
+    std::vector<AllocatorEvent> events = {start_event(EventKind::alloc, kStartBase + 5 * kMiB + kMiB / 2, 2 * kMiB)};
     events.insert(events.end(), free_a.begin(), free_a.end());
     const Undone u =
         undo(events, {segment(kStartBase, {block(State::inactive, 5 * kMiB + kMiB / 2), block(State::active_allocated, 2 * kMiB, 2 * kMiB),
@@ -144,9 +145,9 @@ TEST(StartState, RestsBelongToTheirBlock) {
 
 TEST(StartState, ExpandableSegments) {
   // Mapped before: [0, 20 MiB); then [20, 40) is mapped, [0, 20) unmapped.
-  const std::vector<AllocatorEvent> events = {event(EventKind::segment_map, kStartBase + 20 * kMiB, 20 * kMiB),
-                                              event(EventKind::segment_unmap, kStartBase, 20 * kMiB),
-                                              event(EventKind::alloc, kStartBase + 20 * kMiB, 3 * kMiB)};
+  const std::vector<AllocatorEvent> events = {start_event(EventKind::segment_map, kStartBase + 20 * kMiB, 20 * kMiB),
+                                              start_event(EventKind::segment_unmap, kStartBase, 20 * kMiB),
+                                              start_event(EventKind::alloc, kStartBase + 20 * kMiB, 3 * kMiB)};
   const Undone u = undo(events, {segment(kStartBase + 20 * kMiB,
                                          {block(State::active_allocated, 3 * kMiB, 3 * kMiB), block(State::inactive, 17 * kMiB)}, true)});
   ASSERT_EQ(u.start.segments.size(), 1u);
@@ -159,10 +160,10 @@ TEST(StartState, ExpandableSegments) {
 }
 
 TEST(StartState, ContradictionsAreCounted) {
-  const std::vector<AllocatorEvent> events = {event(EventKind::alloc, kStartBase, 1000),  // missing at the end, never freed
-                                              event(EventKind::segment_alloc, kStartBase + 64 * kMiB, 2 * kMiB),
-                                              event(EventKind::free_requested, kStartBase + 4096, 5),
-                                              event(EventKind::segment_map, kStartBase, 2 * kMiB)};
+  const std::vector<AllocatorEvent> events = {start_event(EventKind::alloc, kStartBase, 1000),  // missing at the end, never freed
+                                              start_event(EventKind::segment_alloc, kStartBase + 64 * kMiB, 2 * kMiB),
+                                              start_event(EventKind::free_requested, kStartBase + 4096, 5),
+                                              start_event(EventKind::segment_map, kStartBase, 2 * kMiB)};
   const Undone u = undo(events, {segment(kStartBase, {block(State::inactive, 2 * kMiB)})});
   EXPECT_EQ(u.start.unclear, 4);
   EXPECT_EQ(u.problems[Problem::start_unclear].count, 4);
@@ -171,7 +172,7 @@ TEST(StartState, ContradictionsAreCounted) {
 
 // Found by fuzzing: a block that was pending before the first event has no owner.
 TEST(StartState, AllocationInABlockThatIsPendingFromTheStart) {
-  const Undone u = undo({event(EventKind::alloc, kStartBase + 512, 600)},
+  const Undone u = undo({start_event(EventKind::alloc, kStartBase + 512, 600)},
                         {segment(kStartBase, {block(State::active_pending_free, 4096, 4096), block(State::inactive, 2 * kMiB - 4096)})});
   EXPECT_EQ(u.problems[Problem::segment_overlap].count, 1);
   EXPECT_EQ(u.lifetimes.allocated.back(), 1024);
@@ -195,8 +196,8 @@ TEST(StartState, EveryCutOfAHistoryGivesTheStateThere) {
   for (int step = 0; step < 400; ++step) {
     if (!live.empty() && random(3) == 0) {
       const size_t i = random(live.size());
-      events.push_back(event(EventKind::free_requested, live[i].address, live[i].requested));
-      events.push_back(event(EventKind::free_completed, live[i].address, live[i].requested));
+      events.push_back(start_event(EventKind::free_requested, live[i].address, live[i].requested));
+      events.push_back(start_event(EventKind::free_completed, live[i].address, live[i].requested));
       const auto offset = (live[i].address - kStartBase) / 512;
       for (int64_t unit = 0; unit < (live[i].requested + 511) / 512; ++unit)
         used[offset / 4096][offset % 4096 + static_cast<uint64_t>(unit)] = false;
@@ -208,13 +209,13 @@ TEST(StartState, EveryCutOfAHistoryGivesTheStateThere) {
     for (size_t s = 0;; ++s) {
       if (s == used.size()) {
         used.emplace_back(4096, false);
-        events.push_back(event(EventKind::segment_alloc, kStartBase + s * 2 * kMiB, 2 * kMiB));
+        events.push_back(start_event(EventKind::segment_alloc, kStartBase + s * 2 * kMiB, 2 * kMiB));
       }
       const auto gap = std::search_n(used[s].begin(), used[s].end(), static_cast<int>(units), false);
       if (gap == used[s].end()) continue;
       std::fill(gap, gap + static_cast<std::ptrdiff_t>(units), true);
       const uint64_t address = kStartBase + s * 2 * kMiB + static_cast<uint64_t>(gap - used[s].begin()) * 512;
-      events.push_back(event(EventKind::alloc, address, requested));
+      events.push_back(start_event(EventKind::alloc, address, requested));
       live.push_back({address, requested});
       break;
     }

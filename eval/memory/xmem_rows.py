@@ -277,6 +277,13 @@ def rows_table(rows, results):
     return table(header, body, as_markdown=False)
 
 
+MISSES_NOTE = (
+    "`z0`, `z1`, `z2`: `zero_grad` is first in the iteration, before backward, or last. `z-`: not recorded. "
+    "The column of differences subtracts the constant of the row's card and group (the first table). "
+    "The error subtracts the ledger's amount, one per card."
+)
+
+
 def misses_table(rows, results):
     """The rows that are off by more than NVML's step, if the constant of their card and generation is known."""
     groups = constants(rows, results)
@@ -578,7 +585,9 @@ def main():
     print()
     print(ledger_bounds(rows, results))
     if args.markdown:
-        tables = "\n\n".join([summary(rows, results, peaks, markdown=True), "### Rows that are not exact", misses_table(rows, results)])
+        tables = "\n\n".join(
+            [summary(rows, results, peaks, markdown=True), "### Rows that are not exact", MISSES_NOTE, misses_table(rows, results)]
+        )
         page.write(args.markdown, COMMAND, f"{len(rows)} measured runs", {"xmem_rows": tables})
     inexact = [value for constant, values in constants(rows, results).values() for value in values if abs(value - constant) > GRID_BYTES]
     disagree = sum(row["real_oom"] != result["oom"] for row, result in zip(rows, results))

@@ -3,7 +3,8 @@
 option(GPUCAST_CCACHE "Compile through ccache where it is installed" ON)
 find_program(CCACHE_PROGRAM ccache)
 mark_as_advanced(CCACHE_PROGRAM)
-if(GPUCAST_CCACHE AND CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER AND CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+# A launcher of the user stays, unless it is ccache too.
+if(GPUCAST_CCACHE AND CCACHE_PROGRAM AND CMAKE_CXX_COMPILER_ID STREQUAL GNU AND (NOT CMAKE_CXX_COMPILER_LAUNCHER OR CMAKE_CXX_COMPILER_LAUNCHER MATCHES "ccache"))
   # ccache's manual, "Precompiled headers": without these every file that uses one is compiled each time.
   set(CMAKE_CXX_COMPILER_LAUNCHER
       ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1

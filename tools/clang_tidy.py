@@ -3,7 +3,9 @@
 
 A file that was clean is not checked again while its text, the text of every header of ours that it reaches, its compile command, the
 configuration and the tools' versions are the same. The memory is in ~/.cache/gpucast/clang-tidy (XDG_CACHE_HOME), one empty
-file each. The path-sensitive analyzer, two thirds of the time, runs with --analyze only. Exit code: 0 all clean, 1 not, 2 clang-tidy cannot be run.
+file each. Many files are checked in groups that are parsed as one text, in a third of the time; the files of a group with a finding are then
+checked one by one. The path-sensitive analyzer, two thirds of the time, runs with --analyze only, and there each file is parsed alone.
+Exit code: 0 all clean, 1 not, 2 clang-tidy cannot be run.
 """
 
 import argparse
@@ -15,6 +17,7 @@ import json
 import os
 import pathlib
 import re
+import shlex
 import subprocess
 import sys
 import time
@@ -39,6 +42,10 @@ _PACKAGES = (
 )
 
 
+# Fewer files are checked one by one.
+_GROUP_FROM, _GROUP_FILES = 16, 8
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--clang-tidy", default="clang-tidy", help="the program (default: on PATH)")
@@ -57,6 +64,12 @@ def main():
     cache.mkdir(parents=True, exist_ok=True)
     keys = {file: key_of(file, commands.get(file, ""), options.build, f"{tools} {words}") for file in options.files}
     left = [file for file in options.files if not (cache / keys[file]).exists()]
+    if not options.analyze and len(left) > _GROUP_FROM:
+        clean = in_groups(left, commands, options, words)
+        for file in clean:
+            (cache / keys[file]).touch()
+        left = [file for file in left if file not in clean]
+        print(f"clang-tidy: {len(clean)} files are clean, checked in groups", flush=True)
     times, failed = {}, 0
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         for file, code, text, seconds in pool.map(
@@ -110,6 +123,44 @@ def reached(path, folders):
                     left.append(header)
                     break
     return found
+
+
+def in_groups(files, commands, options, words):
+    """The files of groups without a finding."""
+    groups = {}
+    for file in files:
+        groups.setdefault((os.path.dirname(file), tuple(compile_options(commands[file]))), []).append(file)
+    folder = pathlib.Path(options.build) / "clang-tidy"
+    folder.mkdir(parents=True, exist_ok=True)
+    work = []
+    for (_, compile_words), members in groups.items():
+        work += [(members[i : i + _GROUP_FILES], compile_words) for i in range(0, len(members), _GROUP_FILES)]
+
+    def check_group(number):
+        members, compile_words = work[number]
+        text = folder / f"group_{number}.cc"
+        text.write_text("".join(f'#include "{ROOT / file}"\n' for file in members))
+        # A file that is included looks like a header: headers define nothing, and a .cc is a strange one.
+        checks = [word + ",-misc-definitions-in-headers,-bugprone-suspicious-include" if word.startswith("--checks=") else word for word in words]
+        command = [options.clang_tidy, "--quiet", *checks, str(text), "--", *compile_words]
+        return members if subprocess.run(command, cwd=ROOT, capture_output=True).returncode == 0 else []
+
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        return {file for members in pool.map(check_group, range(len(work))) for file in members}
+
+
+def compile_options(command):
+    """A compile command's options alone: no launcher, compiler, input or output."""
+    words = shlex.split(command) if isinstance(command, str) else list(command)
+    first = next(
+        i for i, word in enumerate(words) if i > 0 and word.startswith("-") and re.search(r"(c|g|clang)\+\+[\d.-]*$", words[i - 1])
+    )
+    kept = words[first:]
+    output = kept.index("-o")
+    del kept[output : output + 2]
+    source = kept.index("-c")
+    del kept[source : source + 2]
+    return kept
 
 
 def check(file, program, build, options):

@@ -162,6 +162,7 @@ fail()
 """
 
 
+@pytest.mark.slow
 def test_a_script_cannot_tell(batch, tmp_path):
     (tmp_path / "look.py").write_text(LOOK)
     kinds = {"script": ["./look.py", "a b", "--x"], "module": ["-m", "look", "y"], "code": ["-c", "import look", "z"]}
@@ -380,6 +381,7 @@ def fork_servers():
 
 
 @pytest.mark.once
+@pytest.mark.slow
 def test_a_killed_server_costs_no_job(started, tmp_path):
     (tmp_path / "train.py").write_text(SLOW)
     process = started([{"name": f"job {i}", "command": [PYTHON, "train.py"]} for i in range(4)], "--jobs", "2")

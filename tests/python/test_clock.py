@@ -112,6 +112,7 @@ def step_ms(gpucast_bin, script):
     return json.loads(subprocess.run(words, capture_output=True, check=True).stdout)["step"]["expected_ns"] / 1e6
 
 
+@pytest.mark.slow
 def test_a_script_in_real_time(gpucast_bin, script, step_ms):
     began = time.monotonic()
     done = clocked(gpucast_bin, "--real-time", script)

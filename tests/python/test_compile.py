@@ -40,6 +40,7 @@ def codes(run):
 
 
 @pytest.mark.once
+@pytest.mark.slow
 def test_model_and_optimizer(gpucast, gpucast_bin):
     """The optimizer's step is inside of compiled code, where no hook runs. Kernels that Triton compiled are in the log."""
     run = compiled_run(

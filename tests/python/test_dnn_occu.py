@@ -124,6 +124,7 @@ json.dump(result, open("result.json", "w"))
 """
 
 
+@pytest.mark.slow
 def test_networks_learn(gpucast, tmp_path):
     """A graph's answer does not depend on the other graphs in its batch; an interrupted training ends with the same result."""
     script = NETWORKS.replace("PYTHON", repr(str(ROOT / "python"))).replace("FOLDER", repr(str(tmp_path)))

@@ -104,6 +104,7 @@ def test_trace_of_the_loop_only(matrix):
 
 
 @pytest.mark.once
+@pytest.mark.slow
 def test_rescaled_batch(matrix):
     model, batch, optimizer, zero_grad = RESNET
     trace = matrix.profile(*script_of(model, batch // 4, optimizer, zero_grad))

@@ -205,6 +205,7 @@ def test_a_page_is_looked_at_before_the_sweep(gpucast_bin, folder, tmp_path):
 
 
 @pytest.mark.once
+@pytest.mark.slow
 def test_a_sweep_in_which_nothing_is_timed(gpucast_bin, folder, tmp_path):
     (tmp_path / "early.py").write_text("import sys\nprint(int(sys.argv[1]))\n")
     words = ["--sweep", "batch=abc,d", "--", sys.executable, "early.py", "{batch}"]

@@ -588,6 +588,7 @@ def test_a_check_before_the_job_is_not_the_job(profile):
 
 
 @pytest.mark.once
+@pytest.mark.slow
 def test_shell_does_not_go_on(profile):
     for steps in (2, 100):
         ok(profile(train_script(steps=steps), command=["sh", "-c", f"{sys.executable} train.py && touch uploaded; touch after"]))
@@ -636,6 +637,7 @@ def test_no_optimizer_step(profile):
 
 
 @pytest.mark.once
+@pytest.mark.slow
 def test_timeout(profile):
     done = profile(train_script(steps=1, at_end="import time; time.sleep(1000)"), "--timeout", "20")
     assert ok(done).record["end_reason"] == "timeout" and done.trace.record["steps"] == 1

@@ -238,6 +238,7 @@ def test_nothing_to_judge(gpucast, gpucast_bin):
 
 
 @pytest.mark.once
+@pytest.mark.slow
 def test_one_rank_of_two_fails(gpucast, gpucast_bin):
     body = train_script(after_step="if rank == 1: HOW").replace("\n", "\n    ")
     script = f"import multiprocessing, os\ndef train(rank):\n    os.environ['RANK'] = str(rank)\n    {body}\nif __name__ == '__main__':\n"
@@ -307,6 +308,7 @@ def test_own_exit_code(gpucast):
 
 
 @pytest.mark.once
+@pytest.mark.slow
 def test_script_killed_while_captured(gpucast, gpucast_bin):
     """What the virtual GPU's core knew by then is in a file, which no signal takes away."""
     grow = "kept = torch.empty(300 * 2**20, dtype=torch.uint8, device='cuda')\ndel kept\ntorch.cuda.empty_cache()\n"
@@ -468,6 +470,7 @@ def test_timeout(gpucast):
 
 
 @pytest.mark.once
+@pytest.mark.slow
 def test_timeout_while_the_script_allocates(gpucast):
     """The history and PyTorch's counters are of one moment although the script goes on in its own thread."""
     script = """

@@ -48,6 +48,7 @@ def test_ncf(gpucast_bin, tmp_path):
     assert blocks["peak cached"] > blocks["total layer weight usage"] * 4  # weights, gradients, Adam's two
 
 
+@pytest.mark.slow
 def test_resnet50_counts_miss_the_last_layer(gpucast_bin, tmp_path):
     """Why appendix A has 94 MB of gradients and 102 MB of weights: the last layer's gradient is first seen as an intermediate one."""
     if find_spec("torchvision") is None:

@@ -141,7 +141,9 @@ def in_groups(files, commands, options, words):
         text = folder / f"group_{number}.cc"
         text.write_text("".join(f'#include "{ROOT / file}"\n' for file in members))
         # A file that is included looks like a header: headers define nothing, and a .cc is a strange one.
-        checks = [word + ",-misc-definitions-in-headers,-bugprone-suspicious-include" if word.startswith("--checks=") else word for word in words]
+        checks = [
+            word + ",-misc-definitions-in-headers,-bugprone-suspicious-include" if word.startswith("--checks=") else word for word in words
+        ]
         command = [options.clang_tidy, "--quiet", *checks, str(text), "--", *compile_words]
         return members if subprocess.run(command, cwd=ROOT, capture_output=True).returncode == 0 else []
 

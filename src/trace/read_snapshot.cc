@@ -11,6 +11,7 @@
 
 #include "gpucast/error.h"
 #include "src/trace/pickle.h"
+#include "src/trace/snapshot_settings.h"
 
 namespace gpucast {
 namespace {
@@ -194,7 +195,6 @@ class SnapshotFolder final : public PickleFolder {
   int64_t choose_device(std::span<const PickleValue> traces, std::optional<int> wanted) const;
   void take_segments(const Fields& top, int64_t device);
   bool add_blocks(FoldedSegment* folded);
-  std::string settings_text(PickleValue settings) const;
   std::string release(const Fields& top) const;
   void keep_used_texts();
 
@@ -446,7 +446,7 @@ void SnapshotFolder::finish(PickleValue result, std::optional<int> device) {
   trace_.header.source = "snapshot";
   trace_.process.device = chosen;
   trace_.process.torch = release(top);
-  if (top.has(kSettings)) trace_.process.alloc_conf = settings_text(top.values[kSettings]);
+  if (top.has(kSettings)) trace_.process.alloc_conf = snapshot_settings(reader_, trace_.strings, top.values[kSettings]);
   keep_used_texts();
 }
 
@@ -540,61 +540,6 @@ bool SnapshotFolder::add_blocks(FoldedSegment* folded) {
     segment.blocks.push_back(block);
   }
   return used == segment.size_bytes;
-}
-
-// The settings in the format of PYTORCH_CUDA_ALLOC_CONF. The dict has the settings that were in force, even if the script changed them. The
-// environment's text has settings that the dict lacks.
-std::string SnapshotFolder::settings_text(PickleValue settings) const {
-  const auto dict = reader_.items(settings, PickleContainer::dict);
-  if (!dict) return "";
-  std::string out, environment;
-  const auto add = [&](const std::string& setting) { out += (out.empty() ? "" : ",") + setting; };
-  std::vector<std::string> named = {"max_split_size_mb", "garbage_collection_threshold", "expandable_segments", "roundup_power2_divisions"};
-  for (size_t i = 0; i + 1 < dict->size(); i += 2) {
-    const std::optional<StringId> id = reader_.text((*dict)[i]);
-    const PickleValue value = (*dict)[i + 1];
-    const std::string_view key = id ? trace_.strings.text(*id) : std::string_view();
-    const std::optional<int64_t> number = reader_.integer(value);
-    if (key == "PYTORCH_CUDA_ALLOC_CONF" || key == "PYTORCH_ALLOC_CONF") {
-      const std::optional<StringId> conf = reader_.text(value);
-      if (conf && environment.empty()) environment = trace_.strings.text(*conf);
-    } else if (key == "max_split_size") {
-      if (number && *number > 0 && *number < kMostSnapshotBytes) add(fmt::format("max_split_size_mb:{}", *number >> 20));
-    } else if (key == "garbage_collection_threshold") {
-      const std::optional<double> threshold = reader_.real(value);
-      if (threshold && *threshold > 0 && *threshold < 1) add(fmt::format("garbage_collection_threshold:{}", *threshold));
-    } else if (key == "expandable_segments") {
-      if (reader_.boolean(value).value_or(false)) add("expandable_segments:True");
-    } else if (key == "roundup_power2_divisions") {
-      const auto divisions = reader_.items(value, PickleContainer::dict);
-      std::string list;
-      bool any = false;
-      for (size_t j = 0; divisions && j + 1 < divisions->size() && j < 64; j += 2) {
-        const std::optional<StringId> mib = reader_.text((*divisions)[j]);
-        const std::optional<int64_t> count = reader_.integer((*divisions)[j + 1]);
-        if (!mib || !count) continue;
-        any = any || *count != 0;
-        list += fmt::format("{}{}:{}", list.empty() ? "" : ",", trace_.strings.text(*mib), *count);
-      }
-      if (any) add(fmt::format("roundup_power2_divisions:[{}]", list));
-    }
-  }
-  // Adds the environment's other settings. Commas inside brackets do not separate settings.
-  int depth = 0;
-  size_t begin = 0;
-  for (size_t i = 0; i <= environment.size(); ++i) {
-    const char c = i < environment.size() ? environment[i] : ',';
-    if (c == '[') ++depth;
-    if (c == ']') --depth;
-    if (i < environment.size() && (c != ',' || depth > 0)) continue;
-    const std::string setting = environment.substr(begin, i - begin);
-    begin = i + 1;
-    const size_t name = setting.find_first_not_of(" \t");
-    if (name == std::string::npos) continue;
-    const std::string key = setting.substr(name, setting.find_first_of(" \t:", name) - name);
-    if (std::find(named.begin(), named.end(), key) == named.end()) add(setting.substr(name));
-  }
-  return out;
 }
 
 }  // namespace

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <map>
 #include <string>
+#include <system_error>
 #include <unordered_map>
 #include <utility>
 
@@ -38,10 +40,22 @@ std::map<uint64_t, uint64_t> allocator_ranges(const Trace& trace) {
   return merged;
 }
 
+// Whether a release of cuDNN ("9.24.0.43") gives its workspaces without a GPU: 9.8 and newer.
+bool answers_without_gpu(const std::string& release) {
+  int major = 0, minor = 0;
+  const char* end = release.data() + release.size();
+  const auto [dot, error] = std::from_chars(release.data(), end, major);
+  if (error == std::errc() && dot != end) std::from_chars(dot + 1, end, minor);
+  return major > 9 || (major == 9 && minor >= 8);
+}
+
 }  // namespace
 
 std::string how_to_ask_cudnn(const Process& process) {
   const std::string package = fmt::format("nvidia-cudnn-cu{}", cuda_major_of(process.cuda));
+  if (process.cudnn_not_asked == "missing" && !answers_without_gpu(process.cudnn_required))
+    return fmt::format("cuDNN {} of this PyTorch answers only on a GPU; to ask another one: --cudnn PATH (9.8 or newer)",
+                       process.cudnn_required);
   if (process.cudnn_not_asked == "missing")
     return fmt::format("to have it asked: pip install --no-deps {}=={}", package, process.cudnn_required);
   if (process.cudnn_not_asked == "old") return "this cuDNN answers only on a GPU, 9.8 and newer do without: --cudnn PATH asks another one";

@@ -24,5 +24,18 @@ TEST(LedgerFromCapture, HasNoLineForUnusedLibraries) {
   EXPECT_TRUE(ledger_from_capture(nothing).empty());
 }
 
+TEST(DeviceLedger, HowToAskCudnnNamesOnlyReleasesThatAnswer) {
+  Process process;
+  process.cuda = "12.4";
+  process.cudnn_not_asked = "missing";
+  process.cudnn_required = "9.1.0.70";
+  EXPECT_EQ(how_to_ask_cudnn(process).find("pip install"), std::string::npos);
+  EXPECT_NE(how_to_ask_cudnn(process).find("--cudnn PATH (9.8 or newer)"), std::string::npos);
+  process.cudnn_required = "9.10.2.21";
+  EXPECT_EQ(how_to_ask_cudnn(process), "to have it asked: pip install --no-deps nvidia-cudnn-cu12==9.10.2.21");
+  process.cudnn_required = "8.9.2.26";
+  EXPECT_EQ(how_to_ask_cudnn(process).find("pip install"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace gpucast

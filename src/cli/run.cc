@@ -361,9 +361,9 @@ void declare_run(Arguments& arguments) {
       .positive()
       .shows_default();
   arguments
-      .option(
-          "--world-size", &options.world_size,
-          "run the command as --ranks of a job of this many, with what torchrun would set; the other ranks are simulated as holding the same")
+      .option("--world-size", &options.world_size,
+              "run the command as --ranks of a job of this many, with what torchrun would set; the other ranks are simulated as holding "
+              "the same")
       .positive();
   arguments.option("--ranks", &options.ranks, "which of them, e.g. 0,8").shows_default();
   arguments

@@ -37,9 +37,10 @@ void write_loader(TextWriter& out, const LoaderFigures& figures, const CardTime&
     out.line(out.bold(
         fmt::format("  {:>8}{:>16}{:>26}{:>14}{:>10}  {}", "workers", "a batch every", "90 % within", "a step", "it waits", "bound")));
     for (const LoaderChoice& choice : card.loader->choices) {
-      out.format("  {:>8}{:>16}{:>26}{:>14}{:>10}  {}", fmt::format("{}{}", choice.workers == figures.workers ? "now: " : "", choice.workers),
-                 time_text(choice.batch.expected_ns), time_text(choice.batch.low_ns) + " to " + time_text(choice.batch.high_ns),
-                 time_text(choice.step.expected_ns), fmt::format("{:.0f} %", 100 * choice.wait_share), bound_words(choice));
+      out.format("  {:>8}{:>16}{:>26}{:>14}{:>10}  {}",
+                 fmt::format("{}{}", choice.workers == figures.workers ? "now: " : "", choice.workers), time_text(choice.batch.expected_ns),
+                 time_text(choice.batch.low_ns) + " to " + time_text(choice.batch.high_ns), time_text(choice.step.expected_ns),
+                 fmt::format("{:.0f} %", 100 * choice.wait_share), bound_words(choice));
     }
     out.wrapped("  ", workers_advice(figures, card));
   }

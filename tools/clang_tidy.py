@@ -128,7 +128,7 @@ def reached(path, folders):
 def in_groups(files, commands, options, words):
     """The files of groups without a finding."""
     groups = {}
-    for file in files:
+    for file in filter(commands.get, files):  # what is not compiled here is checked alone
         groups.setdefault((os.path.dirname(file), tuple(compile_options(commands[file]))), []).append(file)
     folder = pathlib.Path(options.build) / "clang-tidy"
     folder.mkdir(parents=True, exist_ok=True)

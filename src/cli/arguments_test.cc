@@ -14,7 +14,7 @@ namespace {
 
 using ArgumentWords = std::vector<std::string>;
 
-// ArgumentWords that CLI11, a shell, printf or an options file would interpret.
+// Words that CLI11, a shell, printf or an options file would interpret.
 const ArgumentWords& odd_words() {
   static const ArgumentWords words{
       "[64, 64]",

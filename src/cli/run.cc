@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <exception>
@@ -26,6 +25,7 @@
 #include "gpucast/report.h"
 #include "src/base/json.h"
 #include "src/base/say.h"
+#include "src/base/seconds_since.h"
 #include "src/cli/report_capture.h"
 #include "src/cli/step_source.h"
 #include "src/cli/subcommand.h"
@@ -56,7 +56,7 @@ struct RunCommand {
   bool force = false, enforce_capacity = false, measure_loader = false;
   bool real_time = false, warp = false;
   std::vector<std::string> command, what_ifs;
-  // RunCommand for `gpucast batch`, not for users.
+  // Options for `gpucast batch`, not for users.
   bool as_job = false;     // always print one JSON object on standard output: job_result()
   bool temporary = false;  // the caller removes the capture after the run, so messages do not name it
   std::string adopt;       // "PROCESS,PIPE": a process of the fork server runs the command
@@ -235,9 +235,9 @@ bool run_and_capture(const RunCommand& options, const std::string& program, run:
   const run::SessionFolder session;
   std::optional<run::CleanUpWhenKilled> clean_up;  // a batch cleans up after its own runs
   if (!options.as_job) clean_up.emplace(session.path, out->outputs.front()->path());
-  const auto start = std::chrono::steady_clock::now();
+  const auto start = Clock::now();
   const auto result = run::run_session(session, program, libraries, settings);
-  settings.run_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  settings.run_s = seconds_since(start);
   job->printed_bytes = size_of_standard_error();
   if (!result) return false;
   std::vector<run::CapturedProcess> captured = result->captured;

@@ -3,25 +3,16 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <string>
 
 #include "gpucast/error.h"
 #include "loader_json.h"
 #include "src/base/json.h"
+#include "src/base/test_constants.h"
 #include "src/loader/loader_model.h"
 
 namespace gpucast {
 namespace {
-
-std::string loader_file_with(const std::string& group, const std::string& name, double value) {
-  return fmt::format(R"({{"schema_version":1,"loader":{{"{}":{{"source":"a test","{}":{}}}}}}})", group, name, value);
-}
-
-bool are_equal(const LoaderConstants& a, const LoaderConstants& b) {
-  static_assert(sizeof(LoaderConstants) % sizeof(double) == 0, "numbers alone, so that bytes can be compared");
-  return std::memcmp(&a, &b, sizeof a) == 0;
-}
 
 TEST(LoaderConstants, EveryNumberOfTheFileIsRead) {
   const Json built_in = Json::parse(kLoaderJson);
@@ -31,7 +22,7 @@ TEST(LoaderConstants, EveryNumberOfTheFileIsRead) {
     for (const std::string& name : groups.at(g).keys()) {
       if (name == "source") continue;
       const double value = groups.at(g)[name.c_str()].get<double>() * 1.1;
-      EXPECT_FALSE(are_equal(read_loader_constants(loader_file_with(groups.keys()[g], name, value)), loader_constants()))
+      EXPECT_FALSE(are_equal(read_loader_constants(file_with("loader", groups.keys()[g], name, value)), loader_constants()))
           << groups.keys()[g] << "." << name << " is read by nothing";
       ++numbers;
     }
@@ -48,16 +39,16 @@ TEST(LoaderConstants, AChangedNumberMovesTheTimeOfABatch) {
   const auto batch_ns = [&](int64_t workers, const std::string& file) {
     return loader_model(record, loop, {}, read_loader_constants(file))->batch(workers, 0).time.expected_ns;
   };
-  EXPECT_LT(batch_ns(1, loader_file_with("worker", "over_inline", 2)), batch_ns(1, loader_file_with("worker", "over_inline", 4)));
-  EXPECT_GT(batch_ns(16, ""), batch_ns(16, loader_file_with("cores", "second_thread", 0.9)));
+  EXPECT_LT(batch_ns(1, file_with("loader", "worker", "over_inline", 2)), batch_ns(1, file_with("loader", "worker", "over_inline", 4)));
+  EXPECT_GT(batch_ns(16, ""), batch_ns(16, file_with("loader", "cores", "second_thread", 0.9)));
   record.threads_per_core = 1;
   record.cores = 64;
-  EXPECT_LT(batch_ns(16, ""), batch_ns(16, loader_file_with("law", "sigma", 0.5)));
+  EXPECT_LT(batch_ns(16, ""), batch_ns(16, file_with("loader", "law", "sigma", 0.5)));
 }
 
 TEST(LoaderConstants, ANumberWithoutASourceIsRefused) {
   EXPECT_THROW(read_loader_constants(R"({"schema_version":1,"loader":{"worker":{"over_inline":1.2}}})"), Error);
-  EXPECT_THROW(read_loader_constants(loader_file_with("worker", "over_inlin", 1.2)), Error);
+  EXPECT_THROW(read_loader_constants(file_with("loader", "worker", "over_inlin", 1.2)), Error);
 }
 
 }  // namespace

@@ -3,26 +3,17 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <string>
 #include <vector>
 
 #include "gpucast/error.h"
 #include "pack_json.h"
 #include "src/base/json.h"
+#include "src/base/test_constants.h"
 #include "src/pack/simulate.h"
 
 namespace gpucast::pack {
 namespace {
-
-std::string file_with(const std::string& group, const std::string& name, double value) {
-  return fmt::format(R"({{"schema_version":1,"pack":{{"{}":{{"source":"a test","{}":{}}}}}}})", group, name, value);
-}
-
-bool are_equal(const PackConstants& a, const PackConstants& b) {
-  static_assert(sizeof(PackConstants) % sizeof(double) == 0, "numbers alone, so that bytes can be compared");
-  return std::memcmp(&a, &b, sizeof a) == 0;
-}
 
 TEST(PackConstants, EveryNumberOfTheFileIsRead) {
   const Json built_in = Json::parse(kPackJson);
@@ -32,7 +23,7 @@ TEST(PackConstants, EveryNumberOfTheFileIsRead) {
     for (const std::string& name : groups.at(g).keys()) {
       if (name == "source") continue;
       const double value = groups.at(g)[name.c_str()].get<double>() * (name == "low" ? 0.9 : 1.1);
-      EXPECT_FALSE(are_equal(read_pack_constants(file_with(groups.keys()[g], name, value)), pack_constants()))
+      EXPECT_FALSE(are_equal(read_pack_constants(file_with("pack", groups.keys()[g], name, value)), pack_constants()))
           << groups.keys()[g] << "." << name << " is read by nothing";
       ++numbers;
     }
@@ -52,8 +43,8 @@ TEST(PackConstants, AChangedNumberMovesThePlan) {
     options.constants = read_pack_constants(file);
     return simulate(jobs, cluster, options).makespan_ns;
   };
-  EXPECT_GT(makespan_ns(file_with("mps", "cost", 1.4)), makespan_ns(""));
-  EXPECT_EQ(makespan_ns(file_with("choice", "least_gain", 0.99)), 30'000'000'000) << "one job after another";
+  EXPECT_GT(makespan_ns(file_with("pack", "mps", "cost", 1.4)), makespan_ns(""));
+  EXPECT_EQ(makespan_ns(file_with("pack", "choice", "least_gain", 0.99)), 30'000'000'000) << "one job after another";
 }
 
 std::string pack_constants_error(const std::string& file) {
@@ -70,11 +61,11 @@ TEST(PackConstants, SaysWhatIsWrong) {
             "the constants of 'mps' have no \"source\" | the constants file, pack | ");
   EXPECT_EQ(pack_constants_error(R"({"schema_version":1,"pack":{"mps":{"source":"x","cost":"1.2"}}})"),
             "the constant 'mps.cost' is \"1.2\", not a finite number above 0 | the constants file, pack | ");
-  EXPECT_EQ(pack_constants_error(file_with("mps", "high", 0.9)),
+  EXPECT_EQ(pack_constants_error(file_with("pack", "mps", "high", 0.9)),
             "the constant 'mps.high' is 0.9, below 1: the expected value would lie outside of its interval | the constants file, pack | ");
-  EXPECT_EQ(pack_constants_error(file_with("mps", "costs", 1.2)),
+  EXPECT_EQ(pack_constants_error(file_with("pack", "mps", "costs", 1.2)),
             "no constant is named 'mps.costs' | the constants file, pack | did you mean 'mps.cost'?");
-  EXPECT_EQ(pack_constants_error(file_with("mpss", "cost", 1.2)),
+  EXPECT_EQ(pack_constants_error(file_with("pack", "mpss", "cost", 1.2)),
             "no group of constants is named 'mpss' | the constants file, pack | did you mean 'mps'?");
   EXPECT_TRUE(pack_constants_error(R"({"schema_version":1,"pak":{}})").ends_with(" | the constants file | did you mean 'pack'?"));
   EXPECT_EQ(pack_constants_error(R"({"schema_version":1,"pack":[]})"), "'pack' is no object | the constants file | ");

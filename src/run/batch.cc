@@ -13,7 +13,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <chrono>
 #include <csignal>
 #include <cstring>
 #include <deque>
@@ -29,6 +28,7 @@
 
 #include "gpucast/error.h"
 #include "src/base/say.h"
+#include "src/base/seconds_since.h"
 #include "src/explain/what_if.h"
 #include "src/run/batch_job.h"
 #include "src/run/batch_results.h"

@@ -6,11 +6,11 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <vector>
 
+#include "src/base/seconds_since.h"
 #include "src/run/processes.h"
 #include "src/run/session_folder.h"
 

@@ -7,13 +7,13 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <map>
 #include <sstream>
 
 #include "src/base/read_file.h"
+#include "src/base/seconds_since.h"
 
 namespace gpucast::run {
 namespace {

@@ -3,7 +3,6 @@
 
 #include <sys/types.h>
 
-#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <set>
@@ -11,9 +10,6 @@
 #include <vector>
 
 namespace gpucast::run {
-
-using Clock = std::chrono::steady_clock;
-inline double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 struct ProcessStat {
   pid_t parent = 0;

@@ -19,6 +19,7 @@
 #include "gpucast/error.h"
 #include "src/base/json.h"
 #include "src/base/read_file.h"
+#include "src/base/seconds_since.h"
 #include "src/run/processes.h"
 #include "src/run/session_folder.h"
 

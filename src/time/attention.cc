@@ -2,11 +2,10 @@
 #include <cmath>
 
 #include "src/time/kinds.h"
+#include "src/time/round_up.h"
 
 namespace gpucast {
 namespace {
-
-double round_up(double value, double step) { return std::ceil(value / step) * step; }
 
 // Kernels exist for some head widths; other heads use the next larger one. Hopper has a kernel for 192.
 double padded_width(double width, int capability) {

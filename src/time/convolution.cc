@@ -7,11 +7,10 @@
 #include <string>
 
 #include "src/time/kinds.h"
+#include "src/time/round_up.h"
 
 namespace gpucast {
 namespace {
-
-double rounded_up(double value, double step) { return std::ceil(value / step) * step; }
 
 struct ConvolutionTile {
   double m, n, narrowness;  // 0: the widest
@@ -41,7 +40,7 @@ Tiled tiled_ns(const Product& product, const ConvolutionTile (&tiles)[count], do
     for (int power = 0; power <= (split ? 6 : 0); ++power) {
       const double parts = 1 << power;
       const double waves = std::max(std::ceil(cut * parts / card.multiprocessors), least);
-      const double k = rounded_up(std::ceil(product.k / parts), k_step) + k_overhead;
+      const double k = round_up(std::ceil(product.k / parts), k_step) + k_overhead;
       double ns = waves * 1e9 * 2 * tile.m * tile.n * k * card.multiprocessors / (rate * std::pow(narrow, tile.narrowness));
       if (parts > 1) ns += 1e9 * product.batch * product.m * product.n * 2 * (parts + 1) / card.dram_bytes_per_s;
       if (ns < best.ns) best = {ns, waves > card.convolution_tail_waves * cut * parts / card.multiprocessors};
@@ -111,7 +110,7 @@ double winograd_ns(const ConvolutionShape& s, double bytes, double memory_ns, do
                                                    batch * std::ceil(rows2 / 4) * std::ceil(columns2 / 8));
   const double waves = std::max(std::ceil(cut / card.multiprocessors), c.winograd_waves);
   const double fused_ns =
-      waves * 1e9 * 2 * 16 * 32 * 32 * (rounded_up(from, 8) + c.winograd_k_overhead) * card.multiprocessors / (rate * c.winograd_fused);
+      waves * 1e9 * 2 * 16 * 32 * 32 * (round_up(from, 8) + c.winograd_k_overhead) * card.multiprocessors / (rate * c.winograd_fused);
   const double one_ns = std::max(fused_ns, memory_ns) + c.start_ns + 1e9 * 2 * 16 * 4 * from * to / card.dram_bytes_per_s;
   return std::min(apart_ns, one_ns);
 }
@@ -125,8 +124,7 @@ Estimate in_precision(const Operation& operation, Precision precision, const Car
   const double element = operation.element_bytes;
   // Tensor cores work on eight channels at a time: other numbers of channels are padded.
   const double in_channels = static_cast<double>(s.in_channels) / groups, out_channels = static_cast<double>(s.out_channels) / groups;
-  const double x_channels = tensor ? rounded_up(in_channels, 8) : in_channels,
-               y_channels = tensor ? rounded_up(out_channels, 8) : out_channels;
+  const double x_channels = tensor ? round_up(in_channels, 8) : in_channels, y_channels = tensor ? round_up(out_channels, 8) : out_channels;
   const double in = volume(s.in), out = volume(s.out), window = volume(s.window);
   const double x_bytes = batch * groups * in_channels * in * element, y_bytes = batch * groups * out_channels * out * element,
                w_bytes = groups * in_channels * out_channels * window * element;

@@ -3,12 +3,12 @@
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
-#include <zlib.h>
 
 #include <fstream>
 #include <random>
 
 #include "gpucast/error.h"
+#include "src/base/test_gzip.h"
 
 namespace gpucast {
 namespace {
@@ -19,20 +19,6 @@ std::string write_profile(const std::string& text) {
   const std::string path = testing::TempDir() + "read_profile_test." + std::to_string(getpid());
   std::ofstream(path, std::ios::binary) << text;
   return path;
-}
-
-std::string gzipped_profile(const std::string& text) {
-  z_stream z = {};
-  deflateInit2(&z, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY);
-  std::string out(text.size() + 1024, '\0');
-  z.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
-  z.avail_in = static_cast<uInt>(text.size());
-  z.next_out = reinterpret_cast<Bytef*>(out.data());
-  z.avail_out = static_cast<uInt>(out.size());
-  EXPECT_EQ(deflate(&z, Z_FINISH), Z_STREAM_END);
-  out.resize(z.total_out);
-  deflateEnd(&z);
-  return out;
 }
 
 ProfileTrace read_profile_text(const std::string& text) { return read_profile(write_profile(text)); }
@@ -384,9 +370,9 @@ TEST(ReadProfile, Gzip) {
   std::mt19937 random(1);
   for (int i = 0; i < 2000; ++i) events.push_back(op(fmt::format("op{}", random()), fmt::format("{}.{:03}", i, random() % 1000)));
   const std::string text = trace_of(events);
-  const std::string packed = gzipped_profile(text);
+  const std::string packed = gzip(text);
   EXPECT_EQ(describe(read_profile_text(packed)), describe(read_profile_text(text)));
-  EXPECT_EQ(describe(read_profile_text(gzipped_profile(text.substr(0, 5000)) + gzipped_profile(text.substr(5000)))),
+  EXPECT_EQ(describe(read_profile_text(gzip(text.substr(0, 5000)) + gzip(text.substr(5000)))),
             describe(read_profile_text(text)));  // two members
 
   ProfileTrace t = read_profile_text(packed.substr(0, packed.size() / 2));
@@ -403,7 +389,7 @@ TEST(ReadProfile, Gzip) {
   t = read_profile_text(damaged);
   EXPECT_EQ(t.spans.size(), 2000u);
   EXPECT_NE(t.problems[ProfileProblem::truncated_file].first.find("damaged"), std::string::npos);
-  t = read_profile_text(gzipped_profile(trace_of({op("a"), "{]", op("b", "20")})));
+  t = read_profile_text(gzip(trace_of({op("a"), "{]", op("b", "20")})));
   EXPECT_NE(t.problems[ProfileProblem::bad_event].first.find("of the uncompressed text"), std::string::npos);
 }
 
@@ -421,7 +407,7 @@ TEST(ReadProfile, NotATrace) {
 TEST(ReadProfile, LooksLikeProfile) {
   const auto looks = [](const std::string& text) { return looks_like_profile(write_profile(text)); };
   EXPECT_TRUE(looks(trace_of({})));
-  EXPECT_TRUE(looks(gzipped_profile(trace_of({op("a")}))));
+  EXPECT_TRUE(looks(gzip(trace_of({op("a")}))));
   EXPECT_TRUE(looks(" \n[\n{"));
   EXPECT_TRUE(looks("[]"));
   EXPECT_FALSE(looks(""));
@@ -449,8 +435,8 @@ TEST(ReadProfile, WindowsDoNotMatter) {
   EXPECT_NE(expected.find("ProfilerStep#1"), std::string::npos);
   std::string path = write_profile(text);
   for (size_t window = 1; window < 300; ++window) ASSERT_EQ(describe(read_profile(path, window)), expected) << window;
-  path = write_profile(gzipped_profile(text));
-  ProfileTrace packed = read_profile_text(gzipped_profile(text));
+  path = write_profile(gzip(text));
+  ProfileTrace packed = read_profile_text(gzip(text));
   for (const size_t window : {1, 2, 3, 7, 64, 100}) ASSERT_EQ(describe(read_profile(path, window)), describe(packed)) << window;
 }
 

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "src/base/alloc_conf.h"
+
 namespace gpucast {
 namespace {
 
@@ -19,7 +21,8 @@ std::string snapshot_settings(const PickleReader& reader, const StringTable& str
   if (!dict) return "";
   std::string out, environment;
   const auto add = [&](const std::string& setting) { out += (out.empty() ? "" : ",") + setting; };
-  std::vector<std::string> named = {"max_split_size_mb", "garbage_collection_threshold", "expandable_segments", "roundup_power2_divisions"};
+  const std::vector<std::string_view> named = {"max_split_size_mb", "garbage_collection_threshold", "expandable_segments",
+                                               "roundup_power2_divisions"};
   for (size_t i = 0; i + 1 < dict->size(); i += 2) {
     const std::optional<StringId> id = reader.text((*dict)[i]);
     const PickleValue value = (*dict)[i + 1];
@@ -49,20 +52,13 @@ std::string snapshot_settings(const PickleReader& reader, const StringTable& str
       if (any) add(fmt::format("roundup_power2_divisions:[{}]", list));
     }
   }
-  // Adds the environment's other settings. Commas inside brackets do not separate settings.
-  int depth = 0;
-  size_t begin = 0;
-  for (size_t i = 0; i <= environment.size(); ++i) {
-    const char c = i < environment.size() ? environment[i] : ',';
-    if (c == '[') ++depth;
-    if (c == ']') --depth;
-    if (i < environment.size() && (c != ',' || depth > 0)) continue;
-    const std::string setting = environment.substr(begin, i - begin);
-    begin = i + 1;
+  // Adds the environment's other settings.
+  for (std::string_view setting : split_settings(environment)) {
     const size_t name = setting.find_first_not_of(" \t");
-    if (name == std::string::npos) continue;
-    const std::string key = setting.substr(name, setting.find_first_of(" \t:", name) - name);
-    if (std::find(named.begin(), named.end(), key) == named.end()) add(setting.substr(name));
+    if (name == std::string_view::npos) continue;
+    setting.remove_prefix(name);
+    const std::string_view key = setting.substr(0, setting.find_first_of(" \t:"));
+    if (std::find(named.begin(), named.end(), key) == named.end()) add(std::string(setting));
   }
   return out;
 }

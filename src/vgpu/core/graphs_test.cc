@@ -8,13 +8,11 @@
 #include "src/vgpu/core/log.h"
 #include "src/vgpu/core/stream_capture.h"
 #include "src/vgpu/core/streams.h"
+#include "src/vgpu/core/test_launch.h"
 #include "src/vgpu/core/user_objects.h"
 
 namespace gpucast::vgpu {
 namespace {
-
-constexpr unsigned kOne[3] = {1, 1, 1};
-void launch(uint64_t stream) { log_kernel("kernel", kOne, kOne, 0, stream); }
 
 size_t node_count(uint64_t graph) {
   size_t count = 0;

@@ -3,12 +3,10 @@
 #include <gtest/gtest.h>
 
 #include "src/vgpu/core/core.h"
+#include "src/vgpu/core/test_launch.h"
 
 namespace gpucast::vgpu {
 namespace {
-
-constexpr unsigned kOneThread[3] = {1, 1, 1};
-void launch_one(uint64_t stream) { log_kernel("kernel", kOneThread, kOneThread, 0, stream); }
 
 TEST(Streams, UnknownHandlesAreErrors) {
   StreamInfo info;
@@ -28,7 +26,7 @@ TEST(Streams, EventTimesFollowTheWork) {
   float ms = 0;
   EXPECT_EQ(event_elapsed(a, b, &ms), kInvalidHandle) << "never recorded";
   ASSERT_EQ(event_record(a, 0), kSuccess);
-  for (int i = 0; i < 10; ++i) launch_one(0);
+  for (int i = 0; i < 10; ++i) launch(0);
   ASSERT_EQ(event_record(b, 0), kSuccess);
   ASSERT_EQ(event_elapsed(a, b, &ms), kSuccess);
   EXPECT_NEAR(ms, 1.0, 0.01);

@@ -61,7 +61,7 @@ class Lines {
 
 void print_launches(const std::string& path, const OccupancyCard& card) {
   Lines lines;
-  read_launches(path, [&](const KernelLaunch& launch) {
+  read_launches(path, [&](const LaunchRow& launch) {
     const Occupancy of = occupancy(card, launch.kernel, launch.launch);
     const KinetoOccupancy kineto = kineto_occupancy(card, launch.kernel, launch.launch);
     fmt::format_to(std::back_inserter(lines.buffer_for_line()),

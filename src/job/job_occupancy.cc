@@ -14,9 +14,9 @@
 
 #include "gpucast/error.h"
 #include "src/base/bounded.h"
+#include "src/job/typical_launch.h"
 #include "src/occupancy/occupancy.h"
 #include "src/occupancy/occupancy_card.h"
-#include "src/occupancy/typical_launch.h"
 #include "src/occupancy/wheel.h"
 #include "src/predict/facts.h"
 #include "src/schedule/step_schedule.h"

@@ -22,10 +22,10 @@ int64_t whole(simdjson::dom::element value, std::string_view name, int64_t most)
   return number;
 }
 
-KernelLaunch launch_of(simdjson::dom::element line) {
+LaunchRow launch_of(simdjson::dom::element line) {
   simdjson::dom::object fields;
   if (line.get(fields) != simdjson::SUCCESS) throw BadLaunchLine{"it is no JSON object"};
-  KernelLaunch out;
+  LaunchRow out;
   bool has_blocks = false, has_threads = false, has_registers = false;
   for (const auto& [name, value] : fields) {
     if (name == "blocks") {
@@ -51,7 +51,7 @@ KernelLaunch launch_of(simdjson::dom::element line) {
 
 }  // namespace
 
-KernelLaunch read_launch(std::string_view line, const std::function<std::string()>& where) {
+LaunchRow read_launch(std::string_view line, const std::function<std::string()>& where) {
   thread_local simdjson::dom::parser parser;  // its memory is used again for the next line
   try {
     simdjson::dom::element parsed;
@@ -63,7 +63,7 @@ KernelLaunch read_launch(std::string_view line, const std::function<std::string(
   }
 }
 
-void read_launches(const std::string& path, const std::function<void(const KernelLaunch&)>& take) {
+void read_launches(const std::string& path, const std::function<void(const LaunchRow&)>& take) {
   GzipLines lines(path == "-" ? "/dev/stdin" : path);
   const auto where = [&] { return fmt::format("{}, line {}", path == "-" ? "standard input" : path, lines.line_number()); };
   std::string_view line;

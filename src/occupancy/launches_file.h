@@ -9,7 +9,7 @@
 
 namespace gpucast {
 
-struct KernelLaunch {
+struct LaunchRow {
   KernelResources kernel;
   Launch launch;
 };
@@ -17,9 +17,9 @@ struct KernelLaunch {
 // One line: {"blocks": 576, "block_threads": 64, "registers": 126, "static_shared_bytes": 8192, "dynamic_shared_bytes": 0}; the sizes of
 // shared memory may be missing. `where`: the line's place in the file, for the Error of a line that is no launch. At least 64 bytes after
 // the end of `line` must be readable.
-KernelLaunch read_launch(std::string_view line, const std::function<std::string()>& where);
+LaunchRow read_launch(std::string_view line, const std::function<std::string()>& where);
 
 // All launches of a file, plain or gzip; "-" is standard input. Empty lines are skipped.
-void read_launches(const std::string& path, const std::function<void(const KernelLaunch&)>& take);
+void read_launches(const std::string& path, const std::function<void(const LaunchRow&)>& take);
 
 }  // namespace gpucast

@@ -14,7 +14,7 @@
 namespace gpucast {
 namespace {
 
-using Json = nlohmann::json;
+using ParsedJson = nlohmann::json;
 
 constexpr uint64_t kPerfettoBase = 0x7f0000000000;
 
@@ -45,7 +45,7 @@ struct Made {
   int64_t allocs = 0, frees = 0, marks = 0;
 };
 
-Json exported(Trace trace) {
+ParsedJson exported(Trace trace) {
   const auto facts = std::make_shared<Facts>();
   facts->lifetimes = follow_blocks(trace.events, {}, &trace.problems);
   facts->attribution = attribute(trace, facts->lifetimes, &trace.problems);
@@ -54,27 +54,27 @@ Json exported(Trace trace) {
   analysis.facts = facts;
   std::ostringstream out;
   write_perfetto(analysis, out);
-  return Json::parse(out.str());
+  return ParsedJson::parse(out.str());
 }
 
-std::vector<Json> of(const Json& file, const std::string& phase, const std::string& name = "") {
-  std::vector<Json> out;
-  for (const Json& event : file["traceEvents"]) {
+std::vector<ParsedJson> of(const ParsedJson& file, const std::string& phase, const std::string& name = "") {
+  std::vector<ParsedJson> out;
+  for (const ParsedJson& event : file["traceEvents"]) {
     if (event["ph"] == phase && (name.empty() || event["name"] == name)) out.push_back(event);
   }
   return out;
 }
 
-std::vector<Json> blocks_of(const Json& file) {
-  std::vector<Json> out = of(file, "X");
-  std::erase_if(out, [](const Json& event) { return !event["args"].contains("size_bytes"); });
+std::vector<ParsedJson> blocks_of(const ParsedJson& file) {
+  std::vector<ParsedJson> out = of(file, "X");
+  std::erase_if(out, [](const ParsedJson& event) { return !event["args"].contains("size_bytes"); });
   return out;
 }
 
 TEST(PerfettoExport, NothingAtAll) {
   Trace nothing;  // not `{}`: GCC 12 warns that its strings are uninitialized
-  const Json file = exported(std::move(nothing));
-  for (const Json& event : of(file, "C")) {
+  const ParsedJson file = exported(std::move(nothing));
+  for (const ParsedJson& event : of(file, "C")) {
     for (const auto& [key, value] : event["args"].items()) EXPECT_EQ(value, 0);
   }
   EXPECT_TRUE(of(file, "X").empty());
@@ -88,15 +88,15 @@ TEST(PerfettoExport, CountersPeakAndBlocks) {
   made.event(EventKind::free_requested, kPerfettoBase, 5 * kMiB);
   made.event(EventKind::free_completed, kPerfettoBase, 5 * kMiB);
   made.event(EventKind::oom, 7, 64 * kMiB);
-  const Json file = exported(std::move(made.trace));
+  const ParsedJson file = exported(std::move(made.trace));
   std::vector<int64_t> allocated;
-  for (const Json& event : of(file, "C", "allocated")) allocated.push_back(event["args"]["bytes"]);
+  for (const ParsedJson& event : of(file, "C", "allocated")) allocated.push_back(event["args"]["bytes"]);
   EXPECT_EQ(allocated, (std::vector<int64_t>{0, 5 * kMiB, 8 * kMiB, 3 * kMiB}));
   EXPECT_EQ(of(file, "C", "reserved").back()["args"]["bytes"], 20 * kMiB);
   // Without times event i lies at i + 1 milliseconds.
   EXPECT_EQ(of(file, "i", "peak allocated 8.0 MiB").at(0)["ts"], 3000);
   EXPECT_EQ(of(file, "i", "out of memory: 64.0 MiB requested").at(0)["args"]["free_bytes"], 7);
-  const std::vector<Json> blocks = blocks_of(file);
+  const std::vector<ParsedJson> blocks = blocks_of(file);
   ASSERT_EQ(blocks.size(), 2u);
   EXPECT_EQ(blocks[0]["dur"], 2000);
   EXPECT_EQ(blocks[0]["args"]["size_bytes"], 5 * kMiB);
@@ -113,10 +113,10 @@ TEST(PerfettoExport, LanesAreUsedAgain) {
     made.event(EventKind::free_requested, kPerfettoBase, 5 * kMiB);
     made.event(EventKind::free_completed, kPerfettoBase, 5 * kMiB);
   }
-  const Json file = exported(std::move(made.trace));
-  const std::vector<Json> blocks = blocks_of(file);
+  const ParsedJson file = exported(std::move(made.trace));
+  const std::vector<ParsedJson> blocks = blocks_of(file);
   ASSERT_EQ(blocks.size(), 100u);
-  for (const Json& block : blocks) EXPECT_EQ(block["tid"], blocks[0]["tid"]);
+  for (const ParsedJson& block : blocks) EXPECT_EQ(block["tid"], blocks[0]["tid"]);
 }
 
 TEST(PerfettoExport, ModulesNestAndNamesMayHoldAnything) {
@@ -136,15 +136,16 @@ TEST(PerfettoExport, ModulesNestAndNamesMayHoldAnything) {
   made.mark(MarkKind::module_backward, MarkedPhase::unknown, outer, "ReluBackward0");
   made.event(EventKind::free_requested, kPerfettoBase, 5 * kMiB, 6000);
   made.mark(MarkKind::phase_end, MarkedPhase::backward);
-  const Json file = exported(std::move(made.trace));
+  const ParsedJson file = exported(std::move(made.trace));
 
   // By track: the paths of nested slices.
   struct Open {
     std::string path;
     double end;
   };
-  std::map<int, std::map<double, Json>> tracks;
-  for (const Json& event : of(file, "X")) EXPECT_TRUE(tracks[event["tid"]].emplace(event["ts"], event).second) << "no two begin together";
+  std::map<int, std::map<double, ParsedJson>> tracks;
+  for (const ParsedJson& event : of(file, "X"))
+    EXPECT_TRUE(tracks[event["tid"]].emplace(event["ts"], event).second) << "no two begin together";
   std::vector<std::string> paths;
   for (const auto& [thread, slices] : tracks) {
     std::vector<Open> open;

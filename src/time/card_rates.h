@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 
+#include "src/occupancy/occupancy.h"
 #include "src/time/operation.h"
 
 namespace gpucast {
@@ -138,6 +139,26 @@ struct CollectiveConstants {
   double ring_hops = 0;   // a ring's step synchronises through memory, which is this many times as long as peer_hop_ns
 };
 
+// Kernels whose code was counted (counted.cc). Cycles are of a multiprocessor.
+struct CountedConstants {
+  double dram_fraction = 1;       // of the card's sustained rate
+  double l2_bytes_per_cycle = 0;  // requested of L2
+  double floor_ns = 0;            // of each launch
+  double atomic_cycles = 0;       // of a multiprocessor, for each sector of an atomic request
+  double issue_per_cycle = 4;     // instructions of warps
+  double integer_lanes = 64;      // threads whose integer instruction runs in a cycle
+  double special_lanes = 16;      // same: exponentials, roots, reciprocals
+  double tensor_fraction = 1;     // of a library's matrix product, that matrix instructions reach
+  double wave_smoothing = 0;      // as in GemmConstants
+  double pipe_overlap = 0;        // of matrix and other instructions: together_ns()
+  double overlap = 0;             // of memory and instructions
+  double chain_overlap = 0;       // of these and the longest warp's chain
+  double load_cycles = 0;         // of the chain: until a load from device memory has its value
+  double shared_cycles = 0;       // same, shared memory
+  double barrier_cycles = 0;      // same, a barrier of the block
+  double instruction_cycles = 0;  // same, an instruction
+};
+
 struct CardRates {
   int capability = 0;          // 80 for 8.0
   bool own_constants = false;  // the card has its own layer of constants; else all follows from its datasheet and architecture
@@ -171,6 +192,8 @@ struct CardRates {
   GroupedConstants grouped;
   double convolution_tail_waves = 1;  // with more waves than this for each full one, a convolution's bound is Bound::tail
   CollectiveConstants collective;
+  CountedConstants counted;
+  OccupancyCard occupancy;          // without rules: the capability is not known
   double recurrent_efficiency = 1;  // of a matrix product's sustained rate
   RowConstants elementwise_rows;
   double indexing_element_cycles = 0;  // of a multiprocessor, for each element that is moved

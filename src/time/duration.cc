@@ -8,6 +8,7 @@
 
 #include "gpucast/error.h"
 #include "src/base/nvlink.h"
+#include "src/occupancy/occupancy_card.h"
 #include "src/time/card_rates.h"
 #include "src/time/constants.h"
 #include "src/time/kinds.h"
@@ -161,11 +162,15 @@ CardRates card_rates(const Gpu& gpu, const std::string& constants_json) {
   card.recurrent_efficiency = constants.of_operation(OperationKind::recurrent, Precision::fp32, "efficiency");
   read_row_constants(constants, &card);
   read_convolution_constants(constants, &card);
+  read_counted_constants(constants, &card);
+  if (find_capability_rules(gpu.compute_major, gpu.compute_minor) != nullptr) card.occupancy = occupancy_card(gpu);
   return card;
 }
 
 Duration operation_duration(const Operation& operation, const CardRates& card) {
+  const bool counted = operation.counted.blocks > 0;
   const Estimate estimate = [&] {
+    if (counted) return counted_time(operation, card);
     switch (operation.kind) {
       case OperationKind::gemm:
         return gemm_time(operation, card);
@@ -192,7 +197,7 @@ Duration operation_duration(const Operation& operation, const CardRates& card) {
   Duration duration;
   duration.expected_ns = estimate.ns;
   duration.bound = estimate.bound;
-  const Interval& interval = card.interval[operation.kind][operation.precision];
+  const Interval& interval = card.interval[counted ? OperationKind::compiled : operation.kind][operation.precision];
   duration.low_ns = estimate.ns * interval.low;
   duration.high_ns = estimate.ns * interval.high;
   const double bytes = static_cast<double>(operation.bytes_read + operation.bytes_written);

@@ -28,10 +28,13 @@ Estimate indexing_time(const Operation& operation, const CardRates& card);
 Estimate copy_time(const Operation& operation, const CardRates& card);
 Estimate collective_time(const Operation& operation, const CardRates& card);
 Estimate recurrent_time(const Operation& operation, const CardRates& card);
+// Of a kernel whose code was counted, whatever its kind.
+Estimate counted_time(const Operation& operation, const CardRates& card);
 
 // Read the constants of a kind into `card`.
 void read_convolution_constants(const Constants& constants, CardRates* card);
 void read_row_constants(const Constants& constants, CardRates* card);
+void read_counted_constants(const Constants& constants, CardRates* card);
 
 // The functions below are shared by the kinds.
 

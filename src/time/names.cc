@@ -8,7 +8,7 @@ namespace {
 
 // The names in JSON, in the order of the enumeration.
 constexpr std::array kKinds = {"gemm", "convolution", "attention", "normalization", "reduction", "elementwise", "indexing",
-                               "copy", "memset",      "optimizer", "collective",    "recurrent", "unknown"};
+                               "copy", "memset",      "optimizer", "collective",    "recurrent", "compiled",    "unknown"};
 constexpr std::array kPrecisions = {"fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "int8"};
 constexpr std::array kPasses = {"forward", "data_gradient", "weight_gradient", "backward"};
 constexpr std::array kBounds = {"compute", "memory", "launch", "tail", "link"};

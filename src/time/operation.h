@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "src/time/counted_work.h"
+
 namespace gpucast {
 
 enum class OperationKind : uint8_t {
@@ -21,6 +23,7 @@ enum class OperationKind : uint8_t {
   optimizer,      // multi-tensor kernels: an optimizer's step, clipping, gradient scaling
   collective,     // NCCL
   recurrent,      // cuDNN's LSTM, GRU
+  compiled,       // a kernel compiled at run time, counted from its code, whose name shows no other kind
   unknown,        // none of these; timed by its bytes
   count_,
 };
@@ -80,6 +83,7 @@ struct Operation {
   ConvolutionShape convolution;               // convolution
   AttentionShape attention;                   // attention
   int64_t ranks = 1;                          // collective
+  CountedWork counted;                        // any kind: a kernel whose code was counted; its time follows from these counts
   friend auto operator<=>(const Operation&, const Operation&) = default;
 };
 

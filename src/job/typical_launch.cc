@@ -2,7 +2,7 @@
 // fp32, from an H100 (AMD-AGI/TraceLens, tests/traces/h100) for tensor cores. NCCL's kernels since 2.20 have 96 registers, at least 512
 // threads a block, and a block for each channel.
 
-#include "src/occupancy/typical_launch.h"
+#include "src/job/typical_launch.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,0 +1,98 @@
+// A kernel whose code was counted (src/kernels): what its multiprocessors, the memory and the longest warp need, side by side.
+#include <algorithm>
+#include <cmath>
+
+#include "src/time/kinds.h"
+
+namespace gpucast {
+namespace {
+
+constexpr double kSectorBytes = 32, kWarp = 32;
+
+// The blocks that a multiprocessor holds at once.
+double resident_blocks(const CountedWork& work, const CardRates& card) {
+  if (card.occupancy.rules == nullptr) return 1;
+  KernelResources kernel;
+  kernel.registers = work.registers;
+  const int blocks = blocks_per_multiprocessor(card.occupancy, kernel, work.block_threads, work.shared_bytes).blocks;
+  return std::max(1, blocks);
+}
+
+// The part of `bytes` that L2 does not hold: none up to l2_full of its size, all from l2_none on.
+double beyond_l2(double bytes, const CardRates& card) {
+  if (card.l2_bytes <= 0) return 1;
+  return std::clamp((bytes / card.l2_bytes - card.l2_full) / (card.l2_none - card.l2_full), 0.0, 1.0);
+}
+
+// Device memory moves each byte once, and again what a block reads a second time when the blocks at work have replaced it in L2.
+double memory_ns(const CountedWork& work, double at_once, const CardRates& card) {
+  const CountedConstants& c = card.counted;
+  const double requested = work.sectors * kSectorBytes + work.async_bytes;
+  const double again = std::max(0.0, requested - work.block_bytes);
+  const double in_use = work.blocks > 0 ? at_once * work.block_bytes / work.blocks : 0;
+  // Blocks that read the same bytes read them at about the same time, so these bytes are in L2.
+  const double dram_bytes = work.unique_bytes * beyond_l2(work.unique_bytes, card) + again * beyond_l2(in_use, card);
+  const double atomic_ns = 1e9 * work.atomic_sectors * c.atomic_cycles / (card.multiprocessors * card.clock_hz);
+  return std::max({1e9 * dram_bytes / (card.dram_bytes_per_s * c.dram_fraction),
+                   1e9 * requested / (c.l2_bytes_per_cycle * card.multiprocessors * card.clock_hz), atomic_ns});
+}
+
+// Cycles of one multiprocessor for the whole launch: its slowest pipe, or the instructions that it issues. `tensor`: of matrix
+// instructions alone.
+struct Cycles {
+  double tensor = 0, other = 0;
+};
+Cycles cycles_of(const CountedWork& work, const CardRates& card) {
+  const CountedConstants& c = card.counted;
+  const double fp32_lanes = card.peak_flop_per_s[Precision::fp32] / (2 * card.multiprocessors * card.clock_hz);
+  const double fp64_lanes = card.peak_flop_per_s[Precision::fp64] / (2 * card.multiprocessors * card.clock_hz);
+  const double issued = (work.fp32 + work.fp16 + work.fp64 + work.integer + work.special + work.control + work.memory) / c.issue_per_cycle;
+  Cycles out;
+  out.other = std::max({issued, (work.fp32 + work.fp16) * kWarp / fp32_lanes, work.fp64 * kWarp / fp64_lanes,
+                        work.integer * kWarp / c.integer_lanes, work.special * kWarp / c.special_lanes, work.shared_wavefronts});
+  for (size_t p = 0; p < work.tensor_flops.size(); ++p) {
+    const auto precision = static_cast<Precision>(p);
+    const double rate = card.sustained_flop_per_s[precision] / (card.multiprocessors * card.clock_hz);
+    if (work.tensor_flops[p] > 0) out.tensor += work.tensor_flops[p] / (rate * c.tensor_fraction);
+  }
+  return out;
+}
+
+}  // namespace
+
+Estimate counted_time(const Operation& operation, const CardRates& card) {
+  const CountedWork& work = operation.counted;
+  const CountedConstants& c = card.counted;
+  const double cycle_ns = 1e9 / card.clock_hz, multiprocessors = card.multiprocessors;
+  const double floor_ns = std::max<double>(1, static_cast<double>(operation.launches)) * c.floor_ns;
+  const double resident = resident_blocks(work, card), at_once = std::min(work.blocks, multiprocessors * resident);
+  if (work.blocks <= 0) return {floor_ns, Bound::launch};
+
+  // A multiprocessor's share of the blocks, in whole blocks where there are few.
+  const double share = work.blocks / multiprocessors;
+  const double taken = (1 - c.wave_smoothing) * std::ceil(share) + c.wave_smoothing * std::max(share, 1.0);
+  const Cycles cycles = cycles_of(work, card);
+  const double compute_ns = together_ns(cycles.tensor, cycles.other, c.pipe_overlap) / work.blocks * taken * cycle_ns;
+  // The blocks that a multiprocessor holds go through their chains at the same time.
+  const double chain_cycles = work.chain_loads * c.load_cycles + work.chain_shared * c.shared_cycles +
+                              work.chain_barriers * c.barrier_cycles + work.chain_instructions * c.instruction_cycles;
+  const double chain_ns = std::max(1.0, work.blocks / (multiprocessors * resident)) * chain_cycles * cycle_ns;
+  const double moved_ns = memory_ns(work, at_once, card);
+  const double busy_ns = together_ns(moved_ns, compute_ns, c.overlap);
+  const double ns = together_ns(busy_ns, chain_ns, c.chain_overlap);
+  const Bound bound = floor_ns > ns                                                     ? Bound::launch
+                      : chain_ns > busy_ns || share < card.tail_fill * std::ceil(share) ? Bound::tail
+                      : moved_ns > compute_ns                                           ? Bound::memory
+                                                                                        : Bound::compute;
+  return {floor_ns + ns, bound};
+}
+
+void read_counted_constants(const Constants& constants, CardRates* card) {
+  const auto of = [&](const char* name) { return constants.of_operation(OperationKind::compiled, Precision::fp32, name); };
+  card->counted = {of("dram_fraction"),   of("l2_bytes_per_cycle"), of("floor_ns"),       of("atomic_cycles"),
+                   of("issue_per_cycle"), of("integer_lanes"),      of("special_lanes"),  of("tensor_fraction"),
+                   of("wave_smoothing"),  of("pipe_overlap"),       of("overlap"),        of("chain_overlap"),
+                   of("load_cycles"),     of("shared_cycles"),      of("barrier_cycles"), of("instruction_cycles")};
+}
+
+}  // namespace gpucast

@@ -1,0 +1,77 @@
+#include <gtest/gtest.h>
+
+#include "gpucast/gpu.h"
+#include "src/time/duration.h"
+#include "src/time/kinds.h"
+
+namespace gpucast {
+namespace {
+
+const CardRates& counted_card() {
+  static const CardRates kRates = card_rates(find_gpu("a100-80"));
+  return kRates;
+}
+
+// A copy of `bytes` that coalesces wholly.
+Operation copy_of(double bytes) {
+  Operation out;
+  out.kind = OperationKind::compiled;
+  out.counted.blocks = bytes / 4096;
+  out.counted.block_threads = 128;
+  out.counted.registers = 32;
+  out.counted.sectors = 2 * bytes / 32;
+  out.counted.unique_bytes = out.counted.block_bytes = 2 * bytes;
+  out.counted.memory = 2 * bytes / 512;
+  return out;
+}
+
+double counted_ns(const Operation& operation) { return operation_duration(operation, counted_card()).expected_ns; }
+
+TEST(Counted, ACopyMovesItsBytesAtTheCardsRate) {
+  const Operation copy = copy_of(1 << 30);
+  const Duration duration = operation_duration(copy, counted_card());
+  EXPECT_NEAR(duration.expected_ns, 2e9 * (1 << 30) / (counted_card().dram_bytes_per_s * counted_card().counted.dram_fraction),
+              0.1 * duration.expected_ns);
+  EXPECT_EQ(duration.bound, Bound::memory);
+}
+
+TEST(Counted, BytesThatABlockReadsAgainCostOnlyBeyondL2) {
+  const auto read_twice = [](double row_bytes) {
+    Operation out = copy_of(1 << 30);
+    out.counted.blocks = (1 << 30) / row_bytes;
+    out.counted.sectors *= 1.5;
+    return counted_ns(out) / counted_ns(copy_of(1 << 30));
+  };
+  EXPECT_NEAR(read_twice(4096), 1, 0.05);
+  EXPECT_NEAR(read_twice(1 << 20), 1.5, 0.1);
+}
+
+TEST(Counted, MatrixInstructionsTakeTheirFlops) {
+  Operation product = copy_of(1 << 20);
+  product.counted.tensor_flops[static_cast<size_t>(Precision::bf16)] = 1e12;
+  const Duration duration = operation_duration(product, counted_card());
+  const double least_ns = 1e21 / counted_card().sustained_flop_per_s[Precision::bf16];
+  EXPECT_GT(duration.expected_ns, least_ns);
+  EXPECT_LT(duration.expected_ns, 2 * least_ns);
+}
+
+TEST(Counted, ALongChainInFewBlocksIsATail) {
+  Operation walk = copy_of(1 << 20);
+  walk.counted.blocks = 108;
+  walk.counted.chain_loads = 1000;
+  const Duration duration = operation_duration(walk, counted_card());
+  EXPECT_EQ(duration.bound, Bound::tail);
+  EXPECT_GT(duration.expected_ns, 1000 * counted_card().counted.load_cycles * 1e9 / counted_card().clock_hz);
+}
+
+TEST(Counted, SharedMemoryLimitsTheBlocksAtOnce) {
+  Operation walk = copy_of(1 << 20);
+  walk.counted.blocks = 10800;
+  walk.counted.chain_loads = 10;
+  const double many = counted_ns(walk);
+  walk.counted.shared_bytes = 160 << 10;  // one block a multiprocessor
+  EXPECT_GT(counted_ns(walk), 5 * many);
+}
+
+}  // namespace
+}  // namespace gpucast

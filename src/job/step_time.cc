@@ -91,6 +91,20 @@ Precision main_precision(const StepOperations& step) {
   return *most > 0 ? static_cast<Precision>(most - flops.begin()) : Precision::fp32;
 }
 
+// The step's interval. Work that is not known widens it: where it is a share of the GPU's time, that share has an interval of its own.
+// Shares are of the GPU's time; a step that waits for its host gets longer only by what the host's time does not cover.
+TimeRange step_interval(const Schedule& plan, double guessed_share, double unknown_share, const CardRates& rates) {
+  const double known_share = 1 - guessed_share - unknown_share;
+  const double low =
+      known_share * rates.step_interval.low + guessed_share * rates.guessed_interval.low + unknown_share * rates.unknown_interval.low;
+  const double high =
+      known_share * rates.step_interval.high + guessed_share * rates.guessed_interval.high + unknown_share * rates.unknown_interval.high;
+  const double idle_ns = std::max(0.0, plan.host_ns - plan.gpu_ns);
+  const double shorter_ns = idle_ns > 0 ? 0 : plan.gpu_ns * std::max(0.0, rates.step_interval.low - low);
+  const double longer_ns = std::max(0.0, plan.gpu_ns * (high - rates.step_interval.high) - idle_ns);
+  return {plan.step_ns * rates.step_interval.low - shorter_ns, plan.step_ns, plan.step_ns * rates.step_interval.high + longer_ns};
+}
+
 CardTime card_time(const Trace& trace, const StepOperations& step, const std::vector<OperationGroup>& groups, const StepTimes& times,
                    const Gpu& gpu, const StepConstants& constants, const StepTimeOptions& options) {
   const CardRates rates = card_rates(gpu, options.constants_json);
@@ -104,13 +118,12 @@ CardTime card_time(const Trace& trace, const StepOperations& step, const std::ve
   out.gpu_ns = plan.gpu_ns;
   out.host_ns = plan.host_ns;
   out.bound = plan.host_ns > plan.gpu_ns ? StepBound::host : StepBound::gpu;
-  out.step = {plan.step_ns * rates.step_interval.low, plan.step_ns, plan.step_ns * rates.step_interval.high};
 
   TimeParts<int> phases, kinds;
   TimeParts<int64_t> modules;
   std::map<std::pair<uint32_t, std::string_view>, KernelTime> kernels;
   std::map<std::string_view, UnknownOperator> unknown_operators;
-  double total = 0, unknown = 0;
+  double total = 0, unknown = 0, guessed = 0;
   for (const OperationGroup& group : groups) {
     const StepOperation& work = *group.first;
     const Operation& op = step.shapes[work.shape];
@@ -119,9 +132,10 @@ CardTime card_time(const Trace& trace, const StepOperations& step, const std::ve
     total += ns;
     if (!work.known) unknown += ns;
     if (work.guessed) {
-      UnknownOperator& guessed = unknown_operators[work.name];
-      guessed.launches += group.count * op.launches;
-      guessed.share += ns;
+      guessed += ns;
+      UnknownOperator& named = unknown_operators[work.name];
+      named.launches += group.count * op.launches;
+      named.share += ns;
     }
     phases.add(static_cast<int>(work.phase), op, duration, group.count);
     kinds.add(static_cast<int>(op.kind), op, duration, group.count);
@@ -141,6 +155,7 @@ CardTime card_time(const Trace& trace, const StepOperations& step, const std::ve
     kernel.ideal_ns += static_cast<double>(group.count) * duration.ideal_ns;
   }
   out.unknown_share = total > 0 ? unknown / total : 0;
+  out.step = step_interval(plan, total > 0 ? guessed / total : 0, total > 0 ? (unknown - guessed) / total : 0, rates);
   for (auto& [phase, part] : phases.parts) {
     part.name = phase_name(static_cast<Phase>(phase));
     out.by_phase.push_back(part);
@@ -162,8 +177,8 @@ CardTime card_time(const Trace& trace, const StepOperations& step, const std::ve
   }
   std::stable_sort(out.kernels.begin(), out.kernels.end(), [](const KernelTime& a, const KernelTime& b) { return a.gpu_ns > b.gpu_ns; });
 
-  for (auto& [name, guessed] : unknown_operators)
-    out.unknown_operators.push_back({std::string(name), guessed.launches, total > 0 ? guessed.share / total : 0});
+  for (auto& [name, named] : unknown_operators)
+    out.unknown_operators.push_back({std::string(name), named.launches, total > 0 ? named.share / total : 0});
   std::ranges::stable_sort(out.unknown_operators, std::ranges::greater(), &UnknownOperator::share);
 
   const Precision precision = main_precision(step);

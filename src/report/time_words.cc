@@ -9,7 +9,8 @@
 namespace gpucast {
 namespace {
 
-constexpr double kFar = 3;  // a known step that differs from the expected one by this factor may belong to another job
+constexpr double kFar = 3;             // a known step that differs from the expected one by this factor may belong to another job
+constexpr double kMuchUnknown = 0.05;  // less of the GPU's time in unknown work is not worth a word
 
 std::string workers_text(int64_t workers) { return fmt::format("{} worker{}", workers, workers == 1 ? "" : "s"); }
 
@@ -18,8 +19,12 @@ std::string workers_text(int64_t workers) { return fmt::format("{} worker{}", wo
 std::string interval_words(const CardTime& card) {
   if (card.step_measured) return "as you measured it";
   const bool wider = !card.measured_card && card.bound != StepBound::loader;
-  return fmt::format("90 % within {} to {}{}", time_text(card.step.low_ns), time_text(card.step.high_ns),
-                     wider ? "; wider, since only this card's datasheet is known" : "");
+  const bool unknown = card.unknown_share >= kMuchUnknown && card.bound != StepBound::loader;
+  std::string why = wider ? "; wider, since only this card's datasheet is known" : "";
+  if (unknown)
+    why +=
+        fmt::format("{} {} of the GPU's time is in work of unknown kind", wider ? " and" : "; wider, since", percent(card.unknown_share));
+  return fmt::format("90 % within {} to {}{}", time_text(card.step.low_ns), time_text(card.step.high_ns), why);
 }
 
 std::string known_words(const StepTimes& times) {

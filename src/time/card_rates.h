@@ -182,7 +182,8 @@ struct CardRates {
   double peer_hop_ns = 0;                      // from card to card
   double launch_ns = 0;                        // the least time of a kernel
   By<OperationKind, By<Precision, Interval>> interval;
-  Interval step_interval;  // of a whole step
+  Interval step_interval;                       // of a whole step
+  Interval guessed_interval, unknown_interval;  // of the part of its time in operators estimated as elementwise; in work of unknown kind
 
   By<Precision, GemmConstants> gemm;
   By<Precision, AttentionConstants> attention;

@@ -94,6 +94,8 @@ CardRates card_rates(const Gpu& gpu, const std::string& constants_json) {
   card.launch_ns = constants.rate("launch_ns");
   const std::string own = card.own_constants ? "" : "_datasheet";
   card.step_interval = {constants.rate("step_low" + own), constants.rate("step_high" + own)};
+  card.guessed_interval = {constants.rate("guessed_low"), constants.rate("guessed_high")};
+  card.unknown_interval = {constants.rate("unknown_low"), constants.rate("unknown_high")};
   for (size_t p = 0; p < kPrecisionCount; ++p) {
     const auto precision = static_cast<Precision>(p);
     const Peak found = peak(gpu, precision);

@@ -28,11 +28,13 @@ TEST(FindProgram, SaysWhatWasMeant) {
   };
   EXPECT_EQ(hint_for(folder.path + "/train.py"), "gpucast run -- python " + (folder.path + "/train.py"));
   EXPECT_EQ(hint_for("train.py"), "gpucast run -- python train.py");
+  const std::string path_before = getenv("PATH");
   setenv("PATH", folder.path.c_str(), 1);
   std::ofstream(folder.path + "/python3") << "#!/bin/sh\n";
   fs::permissions(folder.path + "/python3", fs::perms::owner_all);
   EXPECT_EQ(hint_for("pyhton3"), "did you mean 'python3'?");
   EXPECT_EQ(find_program("python3"), folder.path + "/python3");
+  setenv("PATH", path_before.c_str(), 1);  // other tests of this process start programs
 }
 
 }  // namespace

@@ -72,7 +72,11 @@ Estimate counted_time(const Operation& operation, const CardRates& card) {
   const double share = work.blocks / multiprocessors;
   const double taken = (1 - c.wave_smoothing) * std::ceil(share) + c.wave_smoothing * std::max(share, 1.0);
   const Cycles cycles = cycles_of(work, card);
-  const double compute_ns = together_ns(cycles.tensor, cycles.other, c.pipe_overlap) / work.blocks * taken * cycle_ns;
+  double compute_ns = together_ns(cycles.tensor, cycles.other, c.pipe_overlap) / work.blocks * taken * cycle_ns;
+  if (cycles.tensor > cycles.other) {  // a long product heats the card, which lowers its clock
+    const GemmConstants& gemm = card.gemm[operation.precision];
+    compute_ns *= 1 + gemm.throttle * compute_ns / (compute_ns + gemm.throttle_ns);
+  }
   // The blocks that a multiprocessor holds go through their chains at the same time.
   const double chain_cycles = work.chain_loads * c.load_cycles + work.chain_shared * c.shared_cycles +
                               work.chain_barriers * c.barrier_cycles + work.chain_instructions * c.instruction_cycles;

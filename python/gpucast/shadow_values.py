@@ -15,10 +15,17 @@ import sys
 import threading
 import weakref
 
-from . import loops, patching, process, session
+from . import drawn, loops, patching, process, session, structured
+from .structured import Structured
 
-_MOST_WHOLE = 1 << 20  # most elements of a followed tensor of whole numbers or conditions
-_MOST_REAL = 1 << 16  # most elements of other followed tensors
+# Most elements of a followed tensor. Larger ones are followed by their structure.
+_MOST_WHOLE = 1 << 24  # whole numbers and conditions
+_MOST_REAL = 1 << 16
+_MOST_CAST = 1 << 20  # real numbers that were whole ones
+_MOST_SCORES = 1 << 20  # unknown values that are drawn
+_MOST_CONSTANT = 1 << 20  # a constant tensor as an ordinary one
+_SMALL = 1 << 16  # no structure below
+_BROADCAST = 4  # the result is kept by its structure if it is this number of times larger than the arguments
 
 _torch = None
 _core = None
@@ -29,7 +36,6 @@ _shadows = {}  # id of a tensor on the card -> (weak reference to it, _Shadow)
 _assumptions = {}  # (place, what) -> [smallest, largest, times]
 _how = "typical"
 _share = 0.5  # the share of many conditions on unknown values that hold
-_generator = None  # for assumed values: the script's own generators stay unchanged
 
 
 def _names(text):
@@ -64,12 +70,12 @@ _COLLECTIVES = _names(
 
 
 class _Group:
-    """Tensors that share memory."""
+    """Tensors that share memory. `rigid`: their values are apart on the host, kept by structure, so none of them can change alone."""
 
-    __slots__ = ("imagined", "valid")
+    __slots__ = ("imagined", "rigid", "valid")
 
-    def __init__(self, imagined):
-        self.valid, self.imagined = True, imagined
+    def __init__(self, imagined, rigid=False):
+        self.valid, self.imagined, self.rigid = True, imagined, rigid
 
 
 class _Shadow:
@@ -92,13 +98,13 @@ def on():
 
 def install(torch, core):
     """In the main thread, while no other mode is on."""
-    global _torch, _core, _mode, _whole, _how, _share, _generator
+    global _torch, _core, _mode, _whole, _how, _share
     _torch, _core = torch, core
     _how = session.settings().get("assume", "typical")
-    _share = {"none": 0.0, "typical": 0.5, "most": 1.0}[_how]
+    _share = {"none": 0.0, "most": 1.0}.get(_how, 0.5)
     _whole = frozenset((torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64))
-    _generator = torch.Generator()
-    _generator.manual_seed(0)
+    structured.install(torch)
+    drawn.install(torch, float(_how.partition(":")[2] or 0))
     from torch.overrides import TorchFunctionMode
 
     class Following(TorchFunctionMode):
@@ -278,6 +284,23 @@ def _shadow(tensor):
 
 
 def _known(tensor):
+    """Its values as an ordinary tensor."""
+    shadow = _shadow(tensor)
+    if shadow is None:
+        raise _Unknown
+    return _dense(shadow)
+
+
+def _dense(shadow):
+    if type(shadow.value) is Structured:
+        if shadow.value.numel() > (_MOST_WHOLE if shadow.value.dtype in _whole else _MOST_CAST):
+            raise _Unknown
+        shadow.value = shadow.value.dense()
+    return shadow.value
+
+
+def _kept(tensor):
+    """Its values, by structure if they are kept so."""
     shadow = _shadow(tensor)
     if shadow is None:
         raise _Unknown
@@ -297,10 +320,17 @@ def _put(result, value, args, kwargs, imagined):
         value = value.to(result.dtype)
     place = value.untyped_storage().data_ptr()
     for shadow in map(_shadow, _tensors(args, kwargs)):
-        if shadow is not None and shadow.value.untyped_storage().data_ptr() == place:
+        if shadow is not None and type(shadow.value) is not Structured and shadow.value.untyped_storage().data_ptr() == place:
             _keep(result, value, shadow.group)
             return
     _keep(result, value, _Group(imagined))
+
+
+def _put_structured(result, value, base, imagined):
+    """`base`: the argument that it is a view of."""
+    if value.shape == result.shape:
+        small = value.numel() <= _SMALL
+        _keep(result, value.dense() if small else value, base.group if base else _Group(imagined, not small))
 
 
 def _tensors(args, kwargs):
@@ -318,7 +348,9 @@ def _unknown(args, kwargs):
 
 
 def _is_imagined(args, kwargs):
-    return any(shadow.group.imagined for shadow in map(_shadow, _tensors(args, kwargs)) if shadow is not None)
+    """How the first assumed argument was found, or False."""
+    shadows = map(_shadow, _tensors(args, kwargs))
+    return next((shadow.group.imagined for shadow in shadows if shadow is not None and shadow.group.imagined), False)
 
 
 def _argument(one, known):
@@ -347,7 +379,7 @@ def _host_call(function, args, kwargs, known=_known, **more):
         return function(*(_argument(one, known) for one in args), **changed)
     changed.pop("generator", None)
     state = _torch.get_rng_state()
-    _torch.default_generator.manual_seed(int(_torch.randint(1 << 30, (), generator=_generator)))
+    _torch.default_generator.manual_seed(drawn.seed())
     try:
         return function(*(_argument(one, known) for one in args), **changed)
     finally:
@@ -364,14 +396,24 @@ def _is_followed(tensor):
     return tensor.numel() <= (_MOST_WHOLE if tensor.dtype in _whole else _MOST_REAL)
 
 
+def _may_have_structure(function, args, kwargs, result):
+    """Whether the values of a result that is too large are followed by their structure."""
+    if type(result) is not _torch.Tensor or not result.is_cuda or result.requires_grad:
+        return False
+    name = _name(function)
+    if name in structured.CONSTANTS:  # many large zeros are buffers that kernels fill
+        return result.dtype in _whole or "zeros" not in name
+    return name in structured.NAMES and not _unknown(args, kwargs) and bool(_tensors(args, kwargs) or name == "eye")
+
+
 def _follow(function, args, kwargs, result):
     if type(result) is _torch.Tensor:
         if not result.is_cuda:
             if _name(function) in _TO_HOST and args[0].is_cuda:
                 _copied_to_host(args[0], result)
-        elif _is_followed(result):
+        elif _is_followed(result) or _may_have_structure(function, args, kwargs, result):
             _follow_result(function, args, kwargs, (result,), True)
-    elif isinstance(result, (tuple, list)) and any(_is_followed(one) for one in result):
+    elif isinstance(result, (tuple, list)) and any(_is_followed(one) or _may_have_structure(function, args, kwargs, one) for one in result):
         _follow_result(function, args, kwargs, result, False)
 
 
@@ -382,21 +424,69 @@ def _follow_result(function, args, kwargs, results, single):
         return _into(function, args, kwargs)
     if name in _NOT_FOLLOWED or (not _tensors(args, kwargs) and name not in _FACTORIES | _EMPTY | _DRAWS):
         return None
-    if single and name in _EMPTY and results[0].dtype in _whole:
+    if single and name in _EMPTY and results[0].dtype in _whole and _is_followed(results[0]):
         return _keep(results[0], _torch.zeros(results[0].shape, dtype=results[0].dtype), _Group(False))
-    if name in _DRAWS or _unknown(args, kwargs):
+    constant = name in structured.CONSTANTS and (name not in _FACTORIES or not _is_followed(results[0]))
+    if name in _DRAWS or (not constant and _unknown(args, kwargs)):
         for place, result in enumerate(results):
             if _is_followed(result) and result.dtype in _whole:
-                _put(result, _imagine(function, args, kwargs, result, None if single else place), (), {}, True)
+                found = _imagine(function, args, kwargs, result, None if single else place)
+                if found is not None:
+                    _put(result, found[0], (), {}, found[1])
         return None
-    imagined = _is_imagined(args, kwargs)
-    values = _host_call(function, args, kwargs)
+    imagined = not constant and _is_imagined(args, kwargs)
+    values = _by_structure(name, function, args, kwargs, results)
+    if values is not None:
+        base = _shadow(args[0]) if name in structured.VIEWS else None
+        for result, value in zip(results, values):
+            if value is not None:
+                _put_structured(result, value, base, imagined)
+        return None
+    values = _reduced(name, args, kwargs, results[0]) if single and name in structured.REDUCTIONS else None
+    if values is None:
+        if not any(_is_followed(one) or _was_whole(name, args, one) for one in results):
+            return None
+        values = _host_call(function, args, kwargs)
     if imagined and name == "all":  # a check is assumed to succeed
         values = _torch.ones_like(values)
     for result, value in zip(results, (values,) if single else values):
         if type(result) is _torch.Tensor and result.is_cuda:
             _put(result, value, args, kwargs, imagined)
     return None
+
+
+def _was_whole(name, args, result):
+    """Whether these are whole numbers as real ones."""
+    return name in structured.SAME and args[0].is_cuda and args[0].dtype in _whole and result.numel() <= _MOST_CAST
+
+
+def _by_structure(name, function, args, kwargs, results):
+    """The results' values by their structure, or None: the call is then repeated on ordinary tensors."""
+    if name not in structured.NAMES:
+        return None
+    arguments = [shadow.value for shadow in map(_shadow, _tensors(args, kwargs)) if shadow is not None]
+    if not any(type(one) is Structured for one in arguments):
+        size = results[0].numel()
+        if name in structured.CONSTANTS:
+            if name in _FACTORIES and _is_followed(results[0]) and size <= _MOST_CONSTANT:
+                return None
+        elif (
+            name in structured.VIEWS
+            or size <= _SMALL
+            or name not in structured.EQUALS
+            and size < _BROADCAST * sum(one.numel() for one in arguments)
+        ):
+            return None
+    return structured.result_of(
+        name, function, [_argument(one, _kept) for one in args], {key: _argument(one, _kept) for key, one in kwargs.items()}, results
+    )
+
+
+def _reduced(name, args, kwargs, result):
+    shadow = _shadow(args[0]) if args and isinstance(args[0], _torch.Tensor) else None
+    if shadow is None or type(shadow.value) is not Structured:
+        return None
+    return structured.reduction(name, shadow.value, args[1:], kwargs, result)
 
 
 def _into(function, args, kwargs):
@@ -437,8 +527,23 @@ def _change(function, args, kwargs):
             _keep(target, value, _Group(_is_imagined(others, kwargs)))
     elif not known:
         shadow.group.valid = False
+    elif shadow.group.rigid:
+        return _change_rigid(function, args, kwargs, shadow)
     else:
         _changing([shadow], lambda: _host_call(function, args, kwargs), _is_imagined(args, kwargs))
+    return None
+
+
+def _change_rigid(function, args, kwargs, shadow):
+    """What else is kept of the memory does not change with it, so it is forgotten."""
+    target, group = args[0], shadow.group
+    group.valid = False
+    name, imagined = _name(function), group.imagined or _is_imagined(args[1:], kwargs)
+    value = shadow.value
+    if name == "zero_" or (name == "fill_" and not isinstance(args[1], _torch.Tensor)):
+        return _put_structured(target, structured.constant(args[1] if name == "fill_" else 0, target.shape, target.dtype), None, imagined)
+    _keep(target, value, _Group(imagined))
+    _changing([_shadow(target)], lambda: _host_call(function, args, kwargs), imagined)
     return None
 
 
@@ -479,36 +584,76 @@ def _forget(args, kwargs):
 # ---- assumed values --------------------------------------------------------------------------------------------------------------
 
 
-def _random(shape):
-    return _torch.rand(shape, generator=_generator)
+def _share_of_conditions():
+    return {0.0: "none of many conditions holds", 1.0: "all of many conditions hold"}.get(_share, "half of many conditions hold")
+
+
+def _holding(shape):
+    return drawn.random(shape) < _share
 
 
 def _imagine(function, args, kwargs, result, place):
-    """Whole numbers or conditions that depend on unknown values. They are computed from random values if there are not too many. `place`: index
-    of the result among several. Returns None if no assumption makes sense."""
+    """(whole numbers or conditions that depend on unknown values, how they were found), or None if no assumption makes sense. They are computed
+    from random values if these are not too many. `place`: index of the result among several."""
     name, unknown = _name(function), _unknown(args, kwargs)
     if any(one.dtype in _whole for one in unknown):
         return None
     if name in _ORDERS:  # a single condition decides what the script does next: it is assumed to be false
-        return _torch.zeros(result.shape, dtype=_torch.bool) if result.numel() == 1 else _random(result.shape) < _share
-    if sum(one.numel() for one in unknown) <= _MOST_WHOLE:
-        drawn = {id(one): _random(one.shape).to(one.dtype if one.dtype.is_floating_point else _torch.float32) for one in unknown}
-        values = _host_call(function, args, kwargs, lambda tensor: drawn[id(tensor)] if id(tensor) in drawn else _known(tensor))
-        return values if place is None else values[place]
+        one = result.numel() == 1
+        return _torch.zeros(result.shape, dtype=_torch.bool) if one else _holding(result.shape), "false" if one else _share_of_conditions()
+    chosen = _chosen(name, args, kwargs, result) if len(unknown) == 1 and unknown[0] is args[0] else None
+    if chosen is not None:
+        return chosen
+    if sum(one.numel() for one in unknown) <= _MOST_SCORES:
+        values = {id(one): drawn.scores(one.shape).to(one.dtype if one.dtype.is_floating_point else _torch.float32) for one in unknown}
+        found = _host_call(function, args, kwargs, lambda tensor: values[id(tensor)] if id(tensor) in values else _known(tensor))
+        return found if place is None else found[place], f"drawn {drawn.how()}"
     if name in _INDICES:
-        dim = kwargs.get("dim", (args[2:] if name in ("topk", "kthvalue") else args[1:])[:1] or -1)
-        dim = dim[0] if isinstance(dim, tuple) else dim
+        dim = _dimension(name, args, kwargs)
         most = unknown[0].shape[dim] if isinstance(dim, int) else unknown[0].numel()
-        return (_random(result.shape) * most).to(result.dtype)
-    return _torch.zeros(result.shape, dtype=result.dtype)
+        return (drawn.random(result.shape) * most).to(result.dtype), f"drawn {drawn.how()}"
+    return _torch.zeros(result.shape, dtype=result.dtype), "zero"
 
 
-def _assumed(what, numbers=()):
-    """The host has read numbers that depend on unknown values."""
+def _dimension(name, args, kwargs):
+    given = args[2:3] if name in ("topk", "kthvalue") else args[1:2]
+    dim = kwargs.get("dim", given[0] if given else None if name.startswith("arg") and name != "argsort" else -1)
+    return dim[0] if isinstance(dim, tuple) else dim
+
+
+def _chosen(name, args, kwargs, result):
+    """The indices of the largest among unknown scores."""
+    scores = args[0]
+    if name == "multinomial":
+        number = kwargs.get("num_samples", args[1] if len(args) > 1 else 1)
+        again = kwargs.get("replacement", args[2] if len(args) > 2 else False)
+        rows, size, dim = scores.numel() // max(1, scores.shape[-1]), scores.shape[-1], -1
+    elif name in ("topk", "argmax", "argmin", "max", "min"):
+        number = kwargs.get("k", args[1] if len(args) > 1 else 1) if name == "topk" else 1
+        dim, again = _dimension(name, args, kwargs), False
+        if dim is not None and not isinstance(dim, int):
+            return None
+        size = scores.numel() if dim is None else scores.shape[dim] if scores.dim() else 1
+        rows = scores.numel() // max(1, size)
+    else:
+        return None
+    if not isinstance(number, int) or not 0 < number <= size:
+        return None
+    found = (drawn.any_of if again else drawn.distinct)(rows, size, number)
+    if result.dim() and dim is not None and scores.dim():
+        others = list(scores.shape)
+        del others[dim]
+        found = found.view(*others, number).movedim(-1, dim)
+    return found.reshape(result.shape), f"{number} of {size:,} {'' if again or number == 1 else 'distinct '}drawn {drawn.how()}"
+
+
+def _assumed(what, why, numbers=()):
+    """The host has read numbers that depend on unknown values. `why`: text, or just true."""
     if _late:  # a loss or a number of right answers, as most scripts print them
         return
-    kept = _assumptions.setdefault((loops.place(), what), [None, None, 0])
+    kept = _assumptions.setdefault((loops.place(), what), [None, None, 0, ""])
     kept[2] += 1
+    kept[3] = why if type(why) is str else kept[3]
     for number in numbers:
         kept[0] = number if kept[0] is None else min(kept[0], number)
         kept[1] = number if kept[1] is None else max(kept[1], number)
@@ -516,11 +661,12 @@ def _assumed(what, numbers=()):
 
 def finish():
     """Writes the assumptions to the report."""
-    for (place, what), (least, most, times) in _assumptions.items():
+    for (place, what), (least, most, times, why) in _assumptions.items():
         numbers = "" if least is None else f": {least:,}" if least == most else f": {least:,} to {most:,}"
+        reason = f" ({why})" if why else ""
         process.recorder.warn(
             "value_assumed",
-            f"{place}: {what} in {times} read{'s' * (times > 1)}{numbers}; depends on unknown values (--assume {_how})",
+            f"{place}: {what} in {times} read{'s' * (times > 1)}{numbers}; depends on unknown values{reason} (--assume {_how})",
         )
     _assumptions.clear()
 
@@ -533,11 +679,12 @@ def _copied_to_host(source, copy):
     shadow = _shadow(source)
     if shadow is None or _core.gpucast_vgpu_read_known() or copy.shape != shadow.value.shape:
         return
+    values = _dense(shadow)
     if shadow.group.imagined:
-        _assumed("copied to the host")
-        if shadow.value.dtype is _torch.bool:
-            _turn([shadow], bool(shadow.value.any()))
-    copy.copy_(shadow.value)
+        _assumed("copied to the host", shadow.group.imagined)
+        if values.dtype is _torch.bool:
+            _turn([shadow], bool(values.any()))
+    copy.copy_(values)
 
 
 @_on_host
@@ -558,7 +705,7 @@ def _read(function, args, kwargs):
         expected = loops.is_expected()
         value = loops.given(value) if type(value) in loops.NUMBERS else value
         if found and not expected:
-            _assumed("the host reads a value", [value] if type(value) is int else ())
+            _assumed("the host reads a value", imagined, [value] if type(value) is int else ())
     elif _late and type(value) in (bool, int) and value:
         _late()  # similar ones were read earlier, as zero
     return value
@@ -572,7 +719,7 @@ def _count(function, args, kwargs):
         sizes, values, imagined = found
         name = _name(function)
         if imagined:
-            _assumed("what a mask selects" if name in _THROUGH_MASKS else f"{name}()", sizes)
+            _assumed("what a mask selects" if name in _THROUGH_MASKS else f"{name}()", imagined, sizes)
         result = _answered(sizes, function, args, kwargs)
     if _name(function) in ("__setitem__", "index_put_"):
         _change(function, args, kwargs)
@@ -607,27 +754,51 @@ def _counted(function, args, kwargs):
     if not masks:
         return None
     shadows = [_mask(mask) for mask in masks]
-    if any(shadow.group.imagined for shadow in shadows):
-        _turn(shadows, all(bool(shadow.value.any()) for shadow in shadows))
-    values = _host_value(function, args, kwargs) if name not in ("__setitem__", "index_put_") else None
-    sizes = [int(shadow.value.count_nonzero()) for shadow in shadows]
+    imagined = next((shadow.group.imagined for shadow in shadows if shadow.group.imagined), False)
+    sizes = [_number_of_nonzero(shadow) for shadow in shadows]
+    if imagined and _turn(shadows, all(sizes)):
+        sizes = [_number_of_nonzero(shadow) for shadow in shadows]
+    values = None
+    if name in ("nonzero", "argwhere", "where"):
+        values = _places(name, kwargs, shadows[0])
+    elif name not in ("__setitem__", "index_put_"):
+        values = (_host_value(function, args, kwargs) or (None,))[0]
     for mask, size in zip(masks, sizes):
         _core.gpucast_vgpu_note_count(mask.data_ptr(), size)  # autograd may count it again
-    return sizes, values and values[0], any(shadow.group.imagined for shadow in shadows)
+    return sizes, values, imagined
+
+
+def _number_of_nonzero(shadow):
+    found = structured.count(shadow.value)
+    return int(_dense(shadow).count_nonzero()) if found is None else found
+
+
+def _places(name, kwargs, shadow):
+    """The result of nonzero() and its like."""
+    apart = name == "where" or kwargs.get("as_tuple", False)
+    found = structured.positions(shadow.value) if type(shadow.value) is Structured else None
+    if found is None:
+        return _dense(shadow).nonzero(as_tuple=apart)
+    return tuple(found) if apart else _torch.stack(found, 1)
 
 
 def _turn(shadows, any_holds):
     """If a loop asked often enough whether any of these conditions holds, the other answer follows: all of them hold, or none."""
-    if loops.turns(any_holds):
-        for shadow in shadows:
+    if not loops.turns(any_holds):
+        return False
+    for shadow in shadows:
+        if type(shadow.value) is Structured:
+            shadow.value = structured.constant(not any_holds, shadow.value.shape, shadow.value.dtype)
+        else:
             shadow.value.fill_(not any_holds)
+    return True
 
 
 def _counted_others(function, args, kwargs):
     name = _name(function)
     if name == "nms":  # (boxes, scores, threshold)
         boxes = args[0].shape[0]
-        return [int(boxes * _share)], _torch.arange(boxes)[: int(boxes * _share)], True
+        return [int(boxes * _share)], _torch.arange(boxes)[: int(boxes * _share)], _share_of_conditions()
     if name == "one_hot" and (len(args) > 1 or kwargs.get("num_classes", -1) != -1):
         return None
     imagined = _is_imagined(args, kwargs)
@@ -645,7 +816,7 @@ def _counted_others(function, args, kwargs):
 def _mask(tensor):
     """Its shadow; an assumed one if there is none."""
     if _shadow(tensor) is None:
-        if _late or tensor.numel() > 16 * _MOST_WHOLE:
+        if _late or tensor.numel() > _MOST_WHOLE:
             raise _Unknown
-        _keep(tensor, (_random(tensor.shape) < _share).to(tensor.dtype), _Group(True))
+        _keep(tensor, _holding(tensor.shape).to(tensor.dtype), _Group(_share_of_conditions()))
     return _shadow(tensor)

@@ -43,7 +43,7 @@ def _names(text):
 
 
 # Names of PyTorch's functions and methods. The host reads with these:
-_READS = _names("item tolist __bool__ __int__ __float__ __index__ __complex__ is_nonzero equal allclose __contains__ __array__")
+_READS = _names("item tolist __bool__ __int__ __float__ __index__ __complex__ is_nonzero equal allclose __contains__ __array__ __format__")
 # The values on the card decide the length of these functions' results: PyTorch reads it.
 _COUNTS = _names(
     "nonzero argwhere where unique _unique2 _unique unique_dim unique_consecutive _unique_impl _consecutive_impl repeat_interleave "
@@ -58,7 +58,7 @@ _DRAWS = _names("randint randint_like randperm multinomial bernoulli random_ ber
 _NOT_FOLLOWED = _names("empty_strided new_empty_strided rand randn rand_like randn_like normal uniform_ normal_ dropout dropout_")
 _TO_HOST = _names("to cpu type")
 _GETTERS = _names("data T mT H mH")  # properties that give a tensor
-_ASIDE = _names("__delete__ __hash__ __repr__ __format__ size stride dim backward record_stream register_hook data_ptr is_contiguous")
+_ASIDE = _names("__delete__ __hash__ __repr__ size stride dim backward record_stream register_hook data_ptr is_contiguous")
 # Methods of torch.distributed.ProcessGroup. The functions of torch.distributed cannot be patched: PyTorch compares them by identity
 # (P2POp) and imports them by name.
 _COLLECTIVES = _names(
@@ -693,7 +693,7 @@ def _host_value(function, args, kwargs):
 
 
 def _read(function, args, kwargs):
-    if not any(one.is_cuda for one in _tensors(args, kwargs)):
+    if not any(one.is_cuda for one in _tensors(args, kwargs)) or (_name(function) == "__format__" and _shadow(args[0]) is None):
         return function(*args, **kwargs)
     with loops.expecting():  # counted once, below
         result = function(*args, **kwargs)
@@ -721,6 +721,8 @@ def _count(function, args, kwargs):
         if imagined:
             _assumed("what a mask selects" if name in _THROUGH_MASKS else f"{name}()", imagined, sizes)
         result = _answered(sizes, function, args, kwargs)
+        if name in _THROUGH_MASKS:
+            _answer_autograd(args[0] if result is None else result, args[1], sizes)
     if _name(function) in ("__setitem__", "index_put_"):
         _change(function, args, kwargs)
     elif found is None:
@@ -728,6 +730,16 @@ def _count(function, args, kwargs):
     elif values is not None:
         _put_all(result, values, args, kwargs, imagined)
     return result
+
+
+@_on_host
+def _answer_autograd(result, index, sizes):
+    """Autograd counts the masks again. The core knows only those that need no copy to be counted (`note_count`)."""
+    node = result.grad_fn
+    if node is None or all(one.is_contiguous() for one in _tensors((index,), {})):
+        return
+    node.register_prehook(lambda _: answer(_core, sizes))
+    node.register_hook(lambda *_: answer(_core, ()))
 
 
 @_on_host

@@ -1,9 +1,11 @@
 #include "src/cli/arguments.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cmath>
 #include <string_view>
 #include <utility>
 
@@ -83,6 +85,20 @@ Argument& Argument::required() {
 
 Argument& Argument::one_of(const std::vector<std::string>& words) {
   option_->check(CLI::IsMember(words));
+  return *this;
+}
+
+Argument& Argument::one_of_or_number(const std::vector<std::string>& words, const std::string& word, const std::string& number_name) {
+  const std::string form = fmt::format("{}:{}", word, number_name);
+  option_->check(
+      [words, word, number_name, form](const std::string& text) -> std::string {
+        if (std::find(words.begin(), words.end(), text) != words.end()) return "";
+        const size_t colon = text.find(':');
+        if (text.substr(0, colon) != word) return fmt::format("{} is none of {}, {}", text, fmt::join(words, ", "), form);
+        const double value = colon == text.npos ? -1 : number(text.substr(colon + 1));
+        return value > 0 && std::isfinite(value) ? "" : fmt::format("{}: {} must be a number above 0", text, number_name);
+      },
+      fmt::format("{{{},{}}}", fmt::join(words, ","), form));
   return *this;
 }
 

@@ -22,6 +22,8 @@ class Argument {
   explicit Argument(CLI::Option* option) : option_(option) {}
   Argument& required();
   Argument& one_of(const std::vector<std::string>& words);
+  // As `one_of`, or `word` with a colon and a number above 0: "skew:1.5".
+  Argument& one_of_or_number(const std::vector<std::string>& words, const std::string& word, const std::string& number_name);
   Argument& positive();       // a number above 0
   Argument& not_negative();   // 0 or a number above it
   Argument& shows_default();  // --help shows the variable's value

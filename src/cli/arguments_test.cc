@@ -89,7 +89,7 @@ const ArgumentWords& odd_words() {
 }
 
 struct Taken {
-  std::string output;
+  std::string output, how;
   std::vector<std::string> list, command;
   std::optional<std::string> perhaps;
   int64_t number = 0;
@@ -99,6 +99,7 @@ void declare_with_command(Arguments& arguments) {
   arguments.option("-o,--output", &taken.output, "");
   arguments.option("--each", &taken.list, "").one_each_time();
   arguments.option("--perhaps", &taken.perhaps, "");
+  arguments.option("--how", &taken.how, "").one_of_or_number({"few", "most"}, "skew", "X");
   arguments.option("--number", &taken.number, "");
   arguments.command(&taken.command);
   arguments.action([] { return 7; });
@@ -173,6 +174,17 @@ TEST(Arguments, MessagesShowWordsAsTheyWereTyped) {
   EXPECT_EQ(problem_of({"sub", "--numbr", "5", "--", "x"}).find('\0'), std::string::npos);
   EXPECT_EQ(problem_of({"sub", "--"}), "command is required");
   EXPECT_EQ(problem_of({"nothing", "--", "[x]"}).find('\0'), std::string::npos);
+}
+
+TEST(Arguments, AWordOrAWordWithANumber) {
+  for (const char* good : {"few", "most", "skew:1.5", "skew:1e-3", "skew:2"}) {
+    EXPECT_EQ(parse({"sub", "--how", good, "--", "x"}), 7);
+    EXPECT_EQ(taken.how, good);
+  }
+  for (const char* bad : {"skew", "skew:", "skew:0", "skew:-1", "skew:x", "skew:1.5x", "skew:1e400", "skew:nan", "skew:1:2"})
+    EXPECT_EQ(problem_of({"sub", "--how", bad, "--", "x"}), std::string("--how: ") + bad + ": X must be a number above 0");
+  for (const char* bad : {"other", "ske:1", "few:1"})
+    EXPECT_EQ(problem_of({"sub", "--how", bad, "--", "x"}), std::string("--how: ") + bad + " is none of few, most, skew:X");
 }
 
 }  // namespace

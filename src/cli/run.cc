@@ -398,9 +398,9 @@ void declare_run(Arguments& arguments) {
       .shows_default();
   arguments
       .option("--assume", &options.assume,
-              "when many conditions depend on unknown values (boxes above a threshold, routed tokens), how many of them hold: none, "
-              "typical, most")
-      .one_of({"none", "typical", "most"})
+              "what depends on unknown values: how many of many conditions hold (boxes above a threshold): none, typical, most. Tokens are "
+              "spread evenly over experts; skew:X: by Zipf's law with exponent X")
+      .one_of_or_number({"none", "typical", "most"}, "skew", "X")
       .shows_default();
   arguments.flag(
       "--measure-loader", &options.measure_loader,

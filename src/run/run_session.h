@@ -26,7 +26,7 @@ struct RunSettings {
   bool enforce_capacity = false;
   std::string cudnn = "off";       // auto, ask, off, or the path of a cuDNN
   std::string values = "auto";     // whether values on the card are followed: auto (in a second run if the first needs it), on, off
-  std::string assume = "typical";  // none, typical, most: how many conditions on unknown values hold
+  std::string assume = "typical";  // none, typical, most: how many conditions on unknown values hold; "skew:1.5": expert loads
   int64_t world_size = 0;          // of a job that runs only the ranks in `ranks`; 0: all run
   std::vector<int64_t> ranks;
   int64_t steps = 3;                 // or kStepsUntilEnd, kStepsAuto

@@ -21,7 +21,7 @@ from .structured import Structured
 # Most elements of a followed tensor. Larger ones are followed by their structure.
 _MOST_WHOLE = 1 << 24  # whole numbers and conditions
 _MOST_REAL = 1 << 16
-_MOST_CAST = 1 << 20  # real numbers that were whole ones
+_MOST_CAST = 1 << 24  # real numbers that were whole ones
 _MOST_SCORES = 1 << 20  # unknown values that are drawn
 _MOST_CONSTANT = 1 << 20  # a constant tensor as an ordinary one
 _SMALL = 1 << 16  # no structure below
@@ -465,21 +465,26 @@ def _by_structure(name, function, args, kwargs, results):
     if name not in structured.NAMES:
         return None
     arguments = [shadow.value for shadow in map(_shadow, _tensors(args, kwargs)) if shadow is not None]
-    if not any(type(one) is Structured for one in arguments):
-        size = results[0].numel()
-        if name in structured.CONSTANTS:
-            if name in _FACTORIES and _is_followed(results[0]) and size <= _MOST_CONSTANT:
-                return None
-        elif (
-            name in structured.VIEWS
-            or size <= _SMALL
-            or name not in structured.EQUALS
-            and size < _BROADCAST * sum(one.numel() for one in arguments)
-        ):
-            return None
+    dense = not any(type(one) is Structured for one in arguments)
+    if dense and not _is_worth_structure(name, results[0], arguments):
+        return None
+
+    def known(tensor):
+        return structured.as_it_is(_kept(tensor)) if dense and name in structured.VIEWS else _kept(tensor)
+
     return structured.result_of(
-        name, function, [_argument(one, _kept) for one in args], {key: _argument(one, _kept) for key, one in kwargs.items()}, results
+        name, function, [_argument(one, known) for one in args], {key: _argument(one, known) for key, one in kwargs.items()}, results
     )
+
+
+def _is_worth_structure(name, result, arguments):
+    """Whether a result of ordinary tensors is kept by its structure."""
+    size = result.numel()
+    if name in structured.CONSTANTS:
+        return name not in _FACTORIES or size > _MOST_CONSTANT or not _is_followed(result)
+    if size <= _SMALL:
+        return False
+    return name in structured.EQUALS or size >= _BROADCAST * sum(one.numel() for one in arguments)
 
 
 def _reduced(name, args, kwargs, result):
@@ -527,7 +532,7 @@ def _change(function, args, kwargs):
             _keep(target, value, _Group(_is_imagined(others, kwargs)))
     elif not known:
         shadow.group.valid = False
-    elif shadow.group.rigid:
+    elif shadow.group.rigid or type(shadow.value) is Structured:
         return _change_rigid(function, args, kwargs, shadow)
     else:
         _changing([shadow], lambda: _host_call(function, args, kwargs), _is_imagined(args, kwargs))
@@ -720,7 +725,8 @@ def _count(function, args, kwargs):
         name = _name(function)
         if imagined:
             _assumed("what a mask selects" if name in _THROUGH_MASKS else f"{name}()", imagined, sizes)
-        result = _answered(sizes, function, args, kwargs)
+        # repeat_interleave() also asks whether no number of repeats is negative.
+        result = _answered([*sizes, 1] if name == "repeat_interleave" else sizes, function, args, kwargs)
         if name in _THROUGH_MASKS:
             _answer_autograd(args[0] if result is None else result, args[1], sizes)
     if _name(function) in ("__setitem__", "index_put_"):

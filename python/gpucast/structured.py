@@ -91,6 +91,10 @@ def constant(number, shape, dtype):
     return Structured([_torch.as_tensor(number, dtype=dtype).expand(shape)], _itself, shape, dtype)
 
 
+def as_it_is(value):
+    return Structured([value], _itself, value.shape, value.dtype)
+
+
 def result_of(name, function, args, kwargs, results):
     """The values of the call's results, `results` (tensors on the card), or None. Arguments are host tensors and Structured ones."""
     first = results[0]

@@ -270,16 +270,20 @@ def drawn_checks(device):
     return "nan" if torch.isnan(loss).any() else "well"
 
 
-PROGRAMS = {name: value for name, value in list(globals().items()) if name.startswith(("known_", "drawn_"))}
+def programs(names):
+    return {name: value for name, value in names.items() if name.startswith(("known_", "drawn_"))}
+
+
+PROGRAMS = programs(dict(globals()))
 
 
 def answer(program, device):
     return json.loads(json.dumps(program(device)))
 
 
-if __name__ == "__main__":
+def compare(given):
     wrong = 0
-    for name, program in PROGRAMS.items():
+    for name, program in given.items():
         host = answer(program, "cpu")
         try:
             card = answer(program, "cuda")
@@ -287,4 +291,8 @@ if __name__ == "__main__":
             card = f"{type(error).__name__}: {error}"
         wrong += host != card
         print(f"{'same' if host == card else 'OTHER'} {name}", "" if host == card else f"{host} {card}")
-    print(f"of {len(PROGRAMS)} programs {len(PROGRAMS) - wrong} give the same answers as on the host")
+    print(f"of {len(given)} programs {len(given) - wrong} give the same answers as on the host")
+
+
+if __name__ == "__main__":
+    compare(PROGRAMS)

@@ -8,6 +8,7 @@ import pytest
 from conftest import train_script
 
 PROGRAMS = Path(__file__).resolve().parent.parent / "programs/values.py"
+LARGE_PROGRAMS = PROGRAMS.with_name("large_values.py")
 
 # Graphs of a batch are pooled like in PyTorch Geometric; words of several lengths follow one another.
 POOLS = """
@@ -52,6 +53,58 @@ for step in range(3):
     optimizer.zero_grad()
 print("tokens=%d" % sum(taken))
 print("busiest=%d" % max(taken))
+"""
+
+# As Hugging Face's blocks of experts, with a one-hot matrix of 2 million elements; experts that get no token are left out.
+LARGE_EXPERTS = """
+import torch
+from torch import nn
+
+experts, chosen_of, tokens, width = 64, 8, 4096, 16
+router, up = nn.Linear(width, experts).cuda(), nn.Parameter(torch.randn(experts, width, width, device="cuda"))
+optimizer = torch.optim.SGD([*router.parameters(), up], lr=0.1)
+taken = []
+for step in range(2):
+    x = torch.randn(tokens, width, device="cuda")
+    weights, chosen = router(x).softmax(-1).topk(chosen_of, dim=-1)
+    out = torch.zeros_like(x)
+    with torch.no_grad():
+        mask = nn.functional.one_hot(chosen, num_classes=experts).permute(2, 1, 0)
+        hit = torch.greater(mask.sum(dim=(-1, -2)), 0).nonzero()
+    for number in hit:
+        number = number[0]
+        place, token = torch.where(mask[number])
+        out.index_add_(0, token, nn.functional.linear(x[token], up[number]) * weights[token, place, None])
+        taken.append(len(token))
+    out.sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+print("tokens=%d" % sum(taken))
+print("busiest=%d" % max(taken))
+"""
+
+# As Switch Transformers: one expert a token, no more tokens than its capacity. The mask is a column, so that counting it needs a copy,
+# and autograd counts it again.
+SWITCH = """
+import torch
+from torch import nn
+
+router, experts = nn.Linear(16, 4).cuda(), nn.ModuleDict({f"expert_{number}": nn.Linear(16, 16) for number in range(4)}).cuda()
+optimizer = torch.optim.SGD([*router.parameters(), *experts.parameters()], lr=0.1)
+for step in range(2):
+    x = torch.randn(2, 512, 16, device="cuda", requires_grad=True)
+    probabilities = router(x).softmax(-1)
+    mask = nn.functional.one_hot(probabilities.argmax(-1), 4)
+    mask = mask * (mask.cumsum(-2) <= 64)
+    out, tokens = torch.zeros_like(x), 0
+    for number in mask.flatten(0, 1).sum(0).nonzero():
+        of_expert = mask.bool()[:, :, number[0]]
+        out[of_expert] = experts[f"expert_{number[0]}"](x[of_expert])
+        tokens += out[of_expert].shape[0]
+    (probabilities.max(-1).values.unsqueeze(-1) * out).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+print("tokens=%d" % tokens)
 """
 
 # Right answers counted like in most scripts, and one check of a value from the host.
@@ -158,6 +211,45 @@ def test_tokens_are_spread_over_experts(gpucast):
     assert run.printed("tokens") == 2048 and 256 < run.printed("busiest") < 340
     assert len(assumed(run)) == 1
     assert re.match(r"train\.py:13: where\(\) in 24 reads: \d+ to \d+; .*--assume typical", assumed(run)[0])
+
+
+@pytest.mark.once
+def test_large_values_are_as_on_the_host(gpucast):
+    run = gpucast("", "--values", "on", command=[sys.executable, str(LARGE_PROGRAMS)])
+    programs, same = re.search(r"^of (\d+) programs (\d+) give the same answers", run.err, re.MULTILINE).groups()
+    assert programs == same and int(same) > 10, run.err
+
+
+@pytest.mark.once
+def test_a_large_router(gpucast):
+    """4096 x 8 of 64: 512 tokens an expert on average, with a deviation of about 21."""
+    run = gpucast(LARGE_EXPERTS, "--steps", "3")
+    assert run.code == 0, run.err
+    assert run.printed("tokens") == 2 * 4096 * 8 and 520 < run.printed("busiest") < 640
+    line = next(one for one in assumed(run) if "where()" in one)
+    assert "(8 of 64 distinct drawn evenly)" in line and "--assume typical" in line
+
+
+@pytest.mark.once
+def test_a_skewed_router(gpucast):
+    run = gpucast(LARGE_EXPERTS, "--steps", "3", "--assume", "skew:1.5")
+    assert run.code == 0, run.err
+    assert run.printed("tokens") == 2 * 4096 * 8 and 3900 < run.printed("busiest") <= 4096  # in nearly each token's eight
+    line = next(one for one in assumed(run) if "where()" in one)
+    assert "drawn by Zipf's law with exponent 1.5" in line and "--assume skew:1.5" in line
+
+
+@pytest.mark.once
+def test_a_bad_skew(gpucast):
+    for bad in ("skew", "skew:x", "skew:0", "skew:-1"):
+        run = gpucast(EXPERTS, "--assume", bad)
+        assert run.code != 0 and f"{bad}: X must be a number above 0" in run.err
+
+
+def test_experts_with_a_capacity(gpucast):
+    run = gpucast(SWITCH, "--steps", "3")
+    assert run.code == 0, run.err
+    assert run.report["steps"] == 2 and run.printed("tokens") == 2 * 4 * 64
 
 
 @pytest.mark.once

@@ -1,7 +1,7 @@
 """Whole numbers that follow from unknown values, drawn from the distribution that these have: a router's top experts, classes, actions.
 
-Without more knowledge each index is as likely as any other. With `--assume skew:X`, the weight of the index of rank r is r ** -X (Zipf's
-law), as in routing that is not balanced; which index has which rank is fixed. Indices of one row are distinct, as those of top-k are.
+Each index has the same probability. With `--assume skew:X`, the index of rank r has the weight r ** -X (Zipf's law), as in routing that is
+not balanced. Which index has which rank is fixed. The indices of one row are distinct, like those of topk().
 """
 
 import functools
@@ -36,7 +36,7 @@ def how():
 
 
 def scores(shape):
-    """Random values: their order along the last dimension is as likely as the weights say."""
+    """Random values. Their order along the last dimension follows the weights."""
     values = random(shape)
     return values if not _skew or not shape else values.log_().div_(_weights(shape[-1]))
 
@@ -47,7 +47,7 @@ def weights(shape):
 
 
 def distinct(rows, size, number):
-    """`number` distinct indices below `size` for each of so many rows: a tensor of rows x number."""
+    """`number` distinct indices below `size` in each row: a tensor of rows x number."""
     if number > _FEW:
         step = max(1, _PIECE // size)
         pieces = [min(step, rows - start) for start in range(0, rows, step)]

@@ -222,7 +222,7 @@ def _cast(compute, dtype, *parts):
 
 
 def _comparison(args, result):
-    """`a == b` of whole numbers, each a tensor or a number; None if it is not that simple."""
+    """`a == b` of whole numbers, each a tensor or a number, or None for anything else."""
     parts = []
     for one in args:
         part = one

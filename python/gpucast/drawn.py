@@ -1,7 +1,7 @@
 """Whole numbers that follow from unknown values, drawn from the distribution that these have: a router's top experts, classes, actions.
 
-Each index has the same probability. With `--assume skew:X`, the index of rank r has the weight r ** -X (Zipf's law), as in routing that is
-not balanced. Which index has which rank is fixed. The indices of one row are distinct, like those of topk().
+Each index has the same probability. With `--assume skew:X`, the index of rank r has the weight r ** -X (Zipf's law), as under an uneven
+router. The ranks are fixed. The indices of one row are distinct, like the results of topk().
 """
 
 import functools

@@ -2,14 +2,19 @@
 the card: they run with the machine's clock and are set forward where the script would have waited for the card."""
 
 import ctypes
+import sys
 import time
 
-from . import checkpoints, initialisation, loops, patching, process, session
+from . import checkpoints, initialisation, loops, operator_layout, patching, process, session
 
 _ahead_ns = ctypes.c_int64(0)  # how far the clocks are ahead; 0 until torch is imported
 _core = None
 _set_back = None  # a function of the core
+_operators = None  # operator_layout.Follower
 _real_ns = time.monotonic_ns
+
+# Functions of torch._C that decide whether arithmetic of fp32 may use TF32.
+_TF32 = ("_set_cublas_allow_tf32", "_set_cudnn_allow_tf32", "_set_float32_matmul_precision", "_set_fp32_precision_setter")
 
 _SECONDS = ("time", "perf_counter", "monotonic")
 
@@ -46,13 +51,35 @@ def follow(core):
 
 
 def install(torch):
+    global _operators
     checkpoints.install(torch)
+    try:
+        _operators = operator_layout.Follower(torch, _core)
+    except Exception as error:
+        patching.print_traceback_if_debugging()
+        print(f"gpucast: PyTorch {torch.__version__} does not show its operators ({error}): kernels are timed by their threads", file=sys.stderr)
+    for name in _TF32:
+        patching.wrap(torch._C, name, lambda real: _then_tell_tf32(torch, real))
     if session.settings().get("warp"):
         patching.wrap(torch.utils.data.dataloader._MultiProcessingDataLoaderIter, "_next_data", _with_time_for_workers)
     from torch.optim.optimizer import register_optimizer_step_post_hook
 
     register_optimizer_step_post_hook(lambda *_: loops.stepped())
     torch.cuda._lazy_call(lambda: _cuda_starts(torch))
+
+
+def _then_tell_tf32(torch, real):
+    def setting(*args, **kwargs):
+        out = real(*args, **kwargs)
+        _tell_tf32(torch)
+        return out
+
+    return setting
+
+
+def _tell_tf32(torch):
+    allowed = (bool(patching.safely(getattr(torch._C, f"_get_{name}_allow_tf32"))) for name in ("cublas", "cudnn"))
+    _core.gpucast_vgpu_allow_tf32(*allowed)
 
 
 def _with_time_for_workers(real):
@@ -75,5 +102,8 @@ def _cuda_starts(torch):
     initialisation.forget()
     loops.install(torch, _core)
     loops.watch_numbers()
+    _tell_tf32(torch)
+    if _operators is not None:
+        _operators.follow()
     if process.state == process.WATCHING and not process.is_data_worker():
         process.state = process.CLOCKED

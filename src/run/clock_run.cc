@@ -21,7 +21,6 @@
 #include "gpucast/error.h"
 #include "src/base/read_file.h"
 #include "src/base/say.h"
-#include "src/predict/facts.h"
 #include "src/run/child_process.h"
 #include "src/run/clean_up_when_killed.h"
 #include "src/run/processes.h"
@@ -74,19 +73,19 @@ class ClockServer {
     Fd connection;
     std::string unread;
   };
-  static constexpr size_t kLongestQuestion = 1 << 20;
+  static constexpr size_t kLongestQuestion = 1 << 24;
 
   // False: the process has closed its connection.
   bool answer(Client* client) {
-    char bytes[4096];
+    char bytes[65536];
     const ssize_t count = recv(client->connection.get(), bytes, sizeof bytes, MSG_DONTWAIT);
     if (count <= 0) return count < 0 && (errno == EAGAIN || errno == EINTR);
     client->unread.append(bytes, static_cast<size_t>(count));
     std::string answers;
     size_t begin = 0;
     for (size_t end = client->unread.find('\n'); end != std::string::npos; end = client->unread.find('\n', begin)) {
-      const GpuTimeline::Work work = times_->answer(std::string_view(client->unread).substr(begin, end - begin));
-      answers += fmt::format("{:.3f} {} {:.6f}\n", work.duration_ns, static_cast<int>(work.engine), work.demand);
+      const auto work = times_->answer(std::string_view(client->unread).substr(begin, end - begin));
+      answers += work ? fmt::format("{:.3f} {} {:.6f}\n", work->duration_ns, static_cast<int>(work->engine), work->demand) : "none\n";
       begin = end + 1;
     }
     client->unread.erase(0, begin);
@@ -102,36 +101,6 @@ class ClockServer {
   Fd listener_;
   std::map<int, Client> clients_;
 };
-
-// The work that the first run launched. Unset: interrupted.
-std::optional<Trace> capture_first_run(const RunSettings& settings) {
-  const SessionFolder folder;
-  const std::string path = folder.path + "/step.gpucast", said = folder.path + "/said";
-  Fd errors(open(said.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-  Program program;
-  program.words = {"gpucast",       "run",  "--gpu",       settings.gpu.id, "--gpus",        std::to_string(settings.gpus),
-                   "--format",      "json", "--temporary", "--values",      settings.values, "--assume",
-                   settings.assume, "-o",   path};
-  if (settings.steps == kStepsUntilEnd) {
-    program.words.emplace_back("--until-end");
-  } else {
-    program.words.insert(program.words.end(), {"--steps", settings.steps == kStepsAuto ? "auto" : std::to_string(settings.steps)});
-  }
-  program.words.emplace_back("--");
-  program.words.insert(program.words.end(), settings.command.begin(), settings.command.end());
-  program.environment = own_environment();
-  program.environment.emplace_back("GPUCAST_OBSERVE=all");
-  program.folder = ".";
-  program.input = STDIN_FILENO;
-  program.errors = errors.get();
-  const int exit_code = run_self(program);
-  if (exit_code == kExitInterrupted) return std::nullopt;
-  if (access(path.c_str(), R_OK) != 0) {
-    say("{}", read_file(said));
-    throw Error("the command could not be run on the virtual GPU", "", "the lines above say why");
-  }
-  return read_trace(path);
-}
 
 void kill_descendants() {
   for (int tries = 0; tries < 100; ++tries) {
@@ -149,13 +118,7 @@ int run_with_clock(const RunSettings& settings, bool warp, const std::string& co
   const std::string program_path = find_program(settings.command.front());
   const std::string libraries = library_folder();
   const CardRates rates = card_rates(settings.gpu, constants_json);
-  say("gpucast: a first run shows what the script launches\n");
-  std::optional<Trace> trace = capture_first_run(settings);
-  if (!trace) return kExitInterrupted;
-  std::shared_ptr<const Facts> facts = follow(std::move(*trace));
-  if (!facts->step) say("gpucast: no operators were seen: kernels are timed by their threads alone\n");
-  LaunchTimes times = facts->step ? LaunchTimes(facts->trace, *facts->step, rates) : LaunchTimes(rates);
-  facts.reset();
+  LaunchTimes times(rates);
   say("gpucast: the script on {} {}\n", settings.gpu.name, warp ? "(warp: its clocks are the card's)" : "(in real time)");
 
   const SessionFolder session;
@@ -206,7 +169,7 @@ int run_with_clock(const RunSettings& settings, bool warp, const std::string& co
   kill_descendants();
   sigprocmask(SIG_SETMASK, &before, nullptr);
   if (times.unknown_questions() > 0)
-    say("gpucast: {} of {} kinds of launches were not seen under an operator in the first run: they are timed by their threads\n",
+    say("gpucast: {} of {} kinds of work are not known: they are timed by their threads, or as elementwise operators\n",
         times.unknown_questions(), times.questions());
   return exit_code;
 }

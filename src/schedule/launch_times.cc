@@ -1,12 +1,8 @@
 #include "src/schedule/launch_times.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <optional>
-#include <vector>
 
 #include "src/base/json.h"
 #include "src/schedule/step_schedule.h"
@@ -14,20 +10,10 @@
 #include "src/trace/read_arguments.h"
 #include "src/work/library_call.h"
 #include "src/work/observe_step.h"
+#include "src/work/operator_table.h"
 
 namespace gpucast {
 namespace {
-
-double threads_of(const Work& work) {
-  double out = 1;
-  for (size_t i = 0; i < 3; ++i) out *= std::max<uint32_t>(1, work.grid[i]) * static_cast<double>(std::max<uint32_t>(1, work.block[i]));
-  return out;
-}
-
-std::string kernel_key(const Work& work, std::string_view name) {
-  return fmt::format("{} {} {} {} {} {} {} {}", work.grid[0], work.grid[1], work.grid[2], work.block[0], work.block[1], work.block[2],
-                     work.size_bytes, name);
-}
 
 // Removes the first word from `text` and returns it.
 std::string_view word(std::string_view* text) {
@@ -45,63 +31,47 @@ int64_t number(std::string_view* text) {
 
 }  // namespace
 
-LaunchTimes::LaunchTimes(const Trace& trace, const StepOperations& step, const CardRates& rates)
-    : rates_(rates), tf32_products_(trace.observed.tf32_products), tf32_convolutions_(trace.observed.tf32_convolutions) {
-  const std::vector<Duration> durations = durations_of(step, rates);
-  // The time of an operation is divided among its launches in proportion to their threads.
-  for (const StepOperation& operation : step.operations) {
-    const Work* const first = &trace.observed.work[operation.first_work];
-    if (first->kind != WorkKind::kernel) continue;
-    const Duration& duration = durations[operation.shape];
-    const Engine engine = engine_of(step.shapes[operation.shape]);
-    double threads = 0;
-    for (size_t i = 0; i < operation.work_count; ++i) threads += threads_of(first[i]);
-    for (size_t i = 0; i < operation.work_count; ++i) {
-      SeenKernel& seen = kernels_[kernel_key(first[i], trace.strings.text(first[i].name))];
-      TimeSum& sum = operation.known ? seen.known : seen.unknown;
-      const double ns = duration.expected_ns * threads_of(first[i]) / threads;
-      sum.ns += ns;
-      sum.weighted_demand += demand_of(duration, engine, step_constants());
-      sum.count += 1;
-    }
-  }
+GpuTimeline::Work LaunchTimes::work_of(const Operation& operation) const {
+  const Duration duration = operation_duration(operation, rates_);
+  const Engine engine = engine_of(operation);
+  return {duration.expected_ns, engine, demand_of(duration, engine, step_constants()), 0};
 }
 
-GpuTimeline::Work LaunchTimes::answer(std::string_view question) {
+std::optional<GpuTimeline::Work> LaunchTimes::answer(std::string_view question) {
   ++questions_;
-  Operation operation;
   const std::string_view kind = word(&question);
+  if (kind == "operator") {
+    const std::string_view name = word(&question);
+    const std::optional<Operation> known = operator_operation(name, operator_arguments(Json::parse(question)));
+    unknown_questions_ += known && operator_is_known(name) ? 0 : 1;
+    if (!known) return std::nullopt;
+    return work_of(*known);
+  }
   if (kind == "kernel") {
-    const auto found = kernels_.find(std::string(question));
-    if (found != kernels_.end()) {
-      const TimeSum& sum = found->second.known.count > 0 ? found->second.known : found->second.unknown;
-      unknown_questions_ += found->second.known.count > 0 ? 0 : 1;
-      return {sum.ns / sum.count, Engine::compute, sum.weighted_demand / sum.count, 0};
-    }
     ++unknown_questions_;
     Work work;
     for (uint32_t& one : work.grid) one = static_cast<uint32_t>(number(&question));
     for (uint32_t& one : work.block) one = static_cast<uint32_t>(number(&question));
-    operation = operation_by_threads(work);
-  } else if (kind == "call") {
+    return work_of(operation_by_threads(work));
+  }
+  if (kind == "call") {
+    CallSettings settings;
+    settings.tf32_products = number(&question) == 1;
+    settings.tf32_convolutions = number(&question) == 1;
     const std::string_view library = word(&question), name = word(&question);
-    const std::optional<Operation> known =
-        library_call(library, name, call_arguments(Json::parse(question)), {tf32_products_, tf32_convolutions_});
+    const std::optional<Operation> known = library_call(library, name, call_arguments(Json::parse(question)), settings);
     unknown_questions_ += known ? 0 : 1;
-    operation = known ? *known : operation_by_threads({});
-  } else if (kind == "copy" || kind == "fill") {
+    return work_of(known ? *known : operation_by_threads({}));
+  }
+  if (kind == "copy" || kind == "fill") {
     Work work;
     work.kind = kind == "copy" ? WorkKind::copy : WorkKind::memset;
     if (kind == "copy") work.copy_kind = number(&question);
     work.size_bytes = number(&question);
     work.pageable = work.kind == WorkKind::copy && number(&question) == 1;
-    operation = operation_of_copy(work);
-  } else {
-    return {};
+    return work_of(operation_of_copy(work));
   }
-  const Duration duration = operation_duration(operation, rates_);
-  const Engine engine = engine_of(operation);
-  return {duration.expected_ns, engine, demand_of(duration, engine, step_constants()), 0};
+  return GpuTimeline::Work{};
 }
 
 }  // namespace gpucast

@@ -18,6 +18,7 @@
 #include "src/vgpu/core/clock_state.h"
 #include "src/vgpu/core/devices.h"
 #include "src/vgpu/core/host_time.h"
+#include "src/vgpu/core/operator_launches.h"
 #include "src/vgpu/core/process.h"
 #include "src/vgpu/core/streams.h"
 
@@ -166,40 +167,55 @@ Clock* run_clock() {
 bool has_clock_now() { return run_clock() != nullptr; }
 bool has_clock() { return has_clock_now(); }
 
-void clock_submit(const ClockWork& work, uint64_t stream, const char* function, bool driver) {
+ClockIssue clock_issue(uint64_t stream, const char* function, bool driver) {
   Clock& clock = *run_clock();
-  const StreamPlace place = stream_place(stream);
+  ClockIssue out;
+  out.place = stream_place(stream);
   const GraphLaunch graph_launch = current_graph_launch();
-  const bool in_graph = graph_launch.correlation != 0;
-  const uint32_t correlation = in_graph ? graph_launch.correlation : next_correlation();
+  out.in_graph = graph_launch.correlation != 0;
+  out.graph = graph_launch.exec;
+  out.correlation = out.in_graph ? graph_launch.correlation : next_correlation();
+  out.at_ns = host_now_ns(clock.host);
+  if (out.in_graph) return out;
+  if (clock.recording()) {
+    const ClockLock lock(clock.mutex);
+    record_call(clock, ActivityKind::call, out.correlation, function, driver, out.at_ns,
+                out.at_ns + static_cast<double>(clock.host.call_ns), &out.place);
+  }
+  host_pay_for_call(clock.host);
+  return out;
+}
+
+void clock_enter(const ClockWork& work, const ClockIssue& issue) {
+  Clock& clock = *run_clock();
   uint32_t number = 0;
   bool full = false;
   {
     const ClockLock lock(clock.mutex);
-    const double now = host_now_ns(clock.host);
-    clock.gpu.advance(now);
-    number = timeline_stream(clock, place);
-    wait_for_default(clock, place, number, now);
+    clock.gpu.advance(issue.at_ns);
+    number = timeline_stream(clock, issue.place);
+    wait_for_default(clock, issue.place, number, issue.at_ns);
     GpuTimeline::Work asked = work.work;
-    asked.card = static_cast<size_t>(place.device);
-    const size_t index = clock.gpu.add_work(number, now + clock.latency_ns, asked);
-    full = !in_graph && clock.gpu.pending(number) >= kQueueDepth;
+    asked.card = static_cast<size_t>(issue.place.device);
+    const size_t index = clock.gpu.add_work(number, issue.at_ns + clock.latency_ns, asked);
+    full = !issue.in_graph && clock.gpu.pending(number) >= kQueueDepth;
     if (clock.recording()) {
       Activity activity = work.activity;
-      activity.correlation = correlation;
-      activity.device = place.device;
-      activity.stream = place.id;
-      activity.graph = graph_launch.exec;
+      activity.correlation = issue.correlation;
+      activity.device = issue.place.device;
+      activity.stream = issue.place.id;
+      activity.graph = issue.graph;
       clock.running_activities.emplace(index, activity);
-      if (!in_graph)
-        record_call(clock, ActivityKind::call, correlation, function, driver, now, now + static_cast<double>(clock.host.call_ns), &place);
     }
   }
-  if (in_graph) return;
-  host_pay_for_call(clock.host);
   if (!full) return;
   wait_until(
       clock, [&] { return clock.gpu.pending(number) <= kQueueGoesOn; }, [&] { return clock.gpu.when_pending(number, kQueueGoesOn); });
+}
+
+void clock_submit(const ClockWork& work, uint64_t stream, const char* function, bool driver) {
+  submit_held_launches();
+  clock_enter(work, clock_issue(stream, function, driver));
 }
 
 void clock_begin_graph(uint64_t exec, uint64_t stream) {

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -28,8 +29,12 @@ struct ClockWork {
 };
 
 bool has_clock_now();  // false until the profile is read
+// A kernel's launch, without its duration.
 ClockWork clock_kernel(const char* name, const unsigned grid[3], const unsigned block[3], size_t dynamic_shared_bytes,
                        const KernelResources& resources);
+GpuTimeline::Work clock_kernel_by_threads(const Activity& launch);
+// All kernels of an operator together (running_operators.h). Unset: nothing of it is on the card.
+std::optional<GpuTimeline::Work> clock_operator(std::string_view written);
 ClockWork clock_call(const char* library, const char* name, std::string_view arguments_json);
 ClockWork clock_copy(int kind, size_t size_bytes, bool pageable = false);
 ClockWork clock_fill(size_t size_bytes);
@@ -66,4 +71,6 @@ extern "C" {
 GPUCAST_VGPU_API const int64_t* gpucast_vgpu_time_ahead_ns();
 // Sets the host's time back: undoes a wait that a real run would not have had.
 GPUCAST_VGPU_API void gpucast_vgpu_set_back(int64_t ns);
+// Whether matrix products and convolutions of fp32 may use TF32, from now on.
+GPUCAST_VGPU_API void gpucast_vgpu_allow_tf32(int products, int convolutions);
 }

@@ -9,6 +9,7 @@
 
 #include "src/vgpu/core/devices.h"
 #include "src/vgpu/core/host_time.h"
+#include "src/vgpu/core/operator_launches.h"
 
 namespace gpucast::vgpu {
 namespace {
@@ -67,6 +68,7 @@ void record_call(Clock& clock, ActivityKind kind, uint32_t correlation, const ch
 }
 
 void record_activities(bool on, void (*on_call)(uint32_t correlation)) {
+  submit_held_launches();
   Clock* clock = run_clock();
   if (clock == nullptr) return;
   g_on_call = on ? on_call : nullptr;
@@ -81,6 +83,7 @@ void record_activities(bool on, void (*on_call)(uint32_t correlation)) {
 }
 
 std::vector<Activity> take_activities() {
+  submit_held_launches();
   Clock* clock = run_clock();
   if (clock == nullptr) return {};
   std::vector<Activity> out;

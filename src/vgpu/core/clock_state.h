@@ -7,6 +7,7 @@
 #include <deque>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -14,16 +15,11 @@
 
 #include "src/time/gpu_timeline.h"
 #include "src/vgpu/core/activities.h"
+#include "src/vgpu/core/clock.h"
 #include "src/vgpu/core/host_time.h"
 #include "src/vgpu/core/streams.h"
 
 namespace gpucast::vgpu {
-
-// Work with a known duration.
-struct KnownWork {
-  GpuTimeline::Work work;
-  const char* name;
-};
 
 // A host function in a stream (cudaLaunchHostFunc).
 struct HostCall {
@@ -41,9 +37,9 @@ struct Clock {
   std::unordered_map<uint64_t, uint32_t> streams;  // by StreamPlace::key
   std::vector<uint32_t> blocking_streams;          // they wait for the legacy default stream, and it waits for them
   std::unordered_map<uint64_t, GpuTimeline::EventId> events;
-  std::unordered_map<uint64_t, KnownWork> known_work;  // by a hash of the launch
-  std::unordered_set<std::string> names;               // never removed: pointers to them are kept
-  int64_t start_unix_ns = 0;                           // the clock's start as profilers see it
+  std::unordered_map<uint64_t, std::optional<GpuTimeline::Work>> known_work;  // by a hash of the question
+  std::unordered_set<std::string> names;                                      // never removed: pointers to them are kept
+  int64_t start_unix_ns = 0;                                                  // the clock's start as profilers see it
   std::unordered_map<size_t, Activity> running_activities;
   std::vector<Activity> finished_activities;
   std::deque<HostCall> host_calls;  // in the order of submission; the first may be running
@@ -66,5 +62,17 @@ struct StreamPlace {
   unsigned flags;
   int priority;
 };
+
+// The host's request for a piece of work.
+struct ClockIssue {
+  StreamPlace place{};
+  uint32_t correlation = 0;
+  uint64_t graph = 0;  // executable graph that launches it; 0: none
+  bool in_graph = false;
+  double at_ns = 0;
+};
+// clock_submit() in two parts: the host requests the work, and the card gets it. The second part may come later.
+ClockIssue clock_issue(uint64_t stream, const char* function, bool driver);
+void clock_enter(const ClockWork& work, const ClockIssue& issue);
 
 }  // namespace gpucast::vgpu

@@ -1,13 +1,16 @@
 // How long launches, calls, copies and fills take. The server gets one question for each kind.
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstdio>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "src/vgpu/core/clock.h"
 #include "src/vgpu/core/clock_state.h"
+#include "src/vgpu/core/running_operators.h"
 
 namespace gpucast::vgpu {
 namespace {
@@ -19,45 +22,46 @@ uint64_t mix_hash(uint64_t hash, uint64_t value) {
   return hash * 0xff51afd7ed558ccdULL;
 }
 
-// "12345.6 0 0.9": duration, engine, demand.
-GpuTimeline::Work parse_answer(const std::string& answer) {
+// "12345.6 0 0.9": duration, engine, demand. "none": the question has no answer.
+std::optional<GpuTimeline::Work> parse_answer(const std::string& answer) {
+  if (answer.starts_with("none")) return std::nullopt;
   GpuTimeline::Work work;
   int engine = 0;
   if (std::sscanf(answer.c_str(), "%lf %d %lf", &work.duration_ns, &engine, &work.demand) != 3 || !(work.duration_ns >= 0) || engine < 0 ||
       engine >= static_cast<int>(Engine::count_))
-    return {kUnknownNs, Engine::compute, 1, 0};
+    return GpuTimeline::Work{kUnknownNs, Engine::compute, 1, 0};
   work.engine = static_cast<Engine>(engine);
   return work;
 }
 
-// The work stored under this hash, or else the server's answer to `question`.
+// The answer stored under this hash, or else the server's answer to `question`. The host's time stands still meanwhile.
 template <class Question>
-KnownWork ask_once(Clock& clock, uint64_t hash, const char* name, const Question& question) {
+std::optional<GpuTimeline::Work> ask_once(Clock& clock, uint64_t hash, const Question& question) {
   const ClockLock lock(clock.mutex);
   const auto found = clock.known_work.find(hash);
   if (found != clock.known_work.end()) return found->second;
-  const KnownWork asked{parse_answer(clock.ask(question())), clock.names.emplace(name).first->c_str()};
+  const int64_t begin_ns = machine_ns(CLOCK_MONOTONIC);
+  const auto asked = parse_answer(clock.ask(question()));
   clock.known_work.emplace(hash, asked);
+  host_was_interrupted(clock.host, machine_ns(CLOCK_MONOTONIC) - begin_ns);
   return asked;
 }
+
+const char* kept_name(Clock& clock, const char* name) {
+  const ClockLock lock(clock.mutex);
+  return clock.names.emplace(name).first->c_str();
+}
+
+std::atomic<int> g_tf32{0};  // 1: products, 2: convolutions
 
 }  // namespace
 
 ClockWork clock_kernel(const char* name, const unsigned grid[3], const unsigned block[3], size_t dynamic_shared_bytes,
                        const KernelResources& resources) {
-  uint64_t hash = std::hash<std::string_view>{}(name);
-  for (int i = 0; i < 3; ++i) hash = mix_hash(hash, uint64_t{grid[i]} << 32 | block[i]);
-  hash = mix_hash(hash, dynamic_shared_bytes);
-  const KnownWork known = ask_once(*run_clock(), hash, name, [&] {
-    char sizes[128];
-    std::snprintf(sizes, sizeof sizes, "kernel %u %u %u %u %u %u %zu ", grid[0], grid[1], grid[2], block[0], block[1], block[2],
-                  dynamic_shared_bytes);
-    return std::string(sizes) + name;
-  });
-  ClockWork out{known.work, {}};
+  ClockWork out{};
   Activity& a = out.activity;
   a.kind = ActivityKind::kernel;
-  a.name = known.name;
+  a.name = kept_name(*run_clock(), name);
   std::copy_n(grid, 3, a.grid);
   std::copy_n(block, 3, a.block);
   a.dynamic_shared_bytes = dynamic_shared_bytes;
@@ -67,43 +71,65 @@ ClockWork clock_kernel(const char* name, const unsigned grid[3], const unsigned 
   return out;
 }
 
+GpuTimeline::Work clock_kernel_by_threads(const Activity& launch) {
+  uint64_t hash = std::hash<std::string_view>{}(launch.name);
+  for (int i = 0; i < 3; ++i) hash = mix_hash(hash, uint64_t{launch.grid[i]} << 32 | launch.block[i]);
+  const auto known = ask_once(*run_clock(), hash, [&] {
+    char sizes[128];
+    std::snprintf(sizes, sizeof sizes, "kernel %u %u %u %u %u %u ", launch.grid[0], launch.grid[1], launch.grid[2], launch.block[0],
+                  launch.block[1], launch.block[2]);
+    return std::string(sizes) + launch.name;
+  });
+  return known.value_or(GpuTimeline::Work{kUnknownNs, Engine::compute, 1, 0});
+}
+
+std::optional<GpuTimeline::Work> clock_operator(std::string_view written) {
+  const uint64_t hash = mix_hash(0x0be4, std::hash<std::string_view>{}(written));
+  return ask_once(*run_clock(), hash, [&] { return "operator " + operator_text(written); });
+}
+
 ClockWork clock_call(const char* library, const char* name, std::string_view arguments_json) {
   uint64_t hash = std::hash<std::string_view>{}(arguments_json);
   hash = mix_hash(mix_hash(hash, std::hash<std::string_view>{}(name)), std::hash<std::string_view>{}(library));
-  const KnownWork known = ask_once(*run_clock(), hash, name, [&] {
-    return "call " + std::string(library) + ' ' + name + ' ' + std::string(arguments_json.empty() ? "{}" : arguments_json);
+  const int tf32 = g_tf32.load(std::memory_order_relaxed);
+  hash = mix_hash(hash, static_cast<uint64_t>(tf32));
+  const auto known = ask_once(*run_clock(), hash, [&] {
+    return std::string("call ") + ((tf32 & 1) != 0 ? "1 " : "0 ") + ((tf32 & 2) != 0 ? "1 " : "0 ") + library + ' ' + name + ' ' +
+           std::string(arguments_json.empty() ? "{}" : arguments_json);
   });
-  ClockWork out{known.work, {}};
+  ClockWork out{known.value_or(GpuTimeline::Work{}), {}};
   out.activity.kind = ActivityKind::kernel;
-  out.activity.name = known.name;
+  out.activity.name = kept_name(*run_clock(), name);
   // The kernels' shape is not known. The record gets one block for each multiprocessor that they keep busy.
   std::fill_n(out.activity.grid, 3, 1);
   std::fill_n(out.activity.block, 3, 1);
-  out.activity.grid[0] = static_cast<unsigned>(std::max(1L, std::lround(known.work.demand * profile().multiprocessors)));
+  out.activity.grid[0] = static_cast<unsigned>(std::max(1L, std::lround(out.work.demand * profile().multiprocessors)));
   return out;
 }
 
 ClockWork clock_copy(int kind, size_t size_bytes, bool pageable) {
   const uint64_t hash = mix_hash(mix_hash(mix_hash(0xc0b1, static_cast<uint64_t>(kind)), size_bytes), pageable ? 1 : 0);
-  const KnownWork known = ask_once(*run_clock(), hash, "memcpy", [&] {
-    return "copy " + std::to_string(kind) + ' ' + std::to_string(size_bytes) + (pageable ? " 1" : " 0");
-  });
-  ClockWork out{known.work, {}};
+  const auto known = ask_once(*run_clock(), hash,
+                              [&] { return "copy " + std::to_string(kind) + ' ' + std::to_string(size_bytes) + (pageable ? " 1" : " 0"); });
+  ClockWork out{known.value_or(GpuTimeline::Work{}), {}};
   out.activity.kind = ActivityKind::copy;
-  out.activity.name = known.name;
+  out.activity.name = "memcpy";
   out.activity.copy_kind = kind;
   out.activity.size_bytes = size_bytes;
   return out;
 }
 
 ClockWork clock_fill(size_t size_bytes) {
-  const KnownWork known =
-      ask_once(*run_clock(), mix_hash(0xf111, size_bytes), "memset", [&] { return "fill " + std::to_string(size_bytes); });
-  ClockWork out{known.work, {}};
+  const auto known = ask_once(*run_clock(), mix_hash(0xf111, size_bytes), [&] { return "fill " + std::to_string(size_bytes); });
+  ClockWork out{known.value_or(GpuTimeline::Work{}), {}};
   out.activity.kind = ActivityKind::fill;
-  out.activity.name = known.name;
+  out.activity.name = "memset";
   out.activity.size_bytes = size_bytes;
   return out;
 }
 
 }  // namespace gpucast::vgpu
+
+void gpucast_vgpu_allow_tf32(int products, int convolutions) {
+  gpucast::vgpu::g_tf32 = (products != 0 ? 1 : 0) | (convolutions != 0 ? 2 : 0);
+}

@@ -13,6 +13,7 @@
 #include "src/vgpu/core/clock.h"
 #include "src/vgpu/core/graph_state.h"
 #include "src/vgpu/core/log.h"
+#include "src/vgpu/core/operator_launches.h"
 #include "src/vgpu/core/stream_capture.h"
 #include "src/vgpu/core/stream_order.h"
 #include "src/vgpu/core/stream_state.h"
@@ -278,6 +279,7 @@ int graph_exec_destroy(uint64_t exec) {
 }
 
 int graph_launch(uint64_t exec, uint64_t stream) {
+  submit_held_launches();
   std::vector<GraphStep> steps;
   {
     const StreamLock lock(stream_state().mutex);

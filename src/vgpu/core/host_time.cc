@@ -53,6 +53,10 @@ void host_pay_for_call(const HostTime& time) {
   g_ahead_ns.fetch_sub(machine_ns(CLOCK_MONOTONIC) - begin);
 }
 
+void host_was_interrupted(const HostTime& time, int64_t ns) {
+  if (time.mode == ClockMode::warp && !time.exact.load(std::memory_order_relaxed)) g_ahead_ns.fetch_sub(ns, std::memory_order_relaxed);
+}
+
 void reset_host_time() { g_ahead_ns = 0; }
 
 }  // namespace gpucast::vgpu

@@ -17,6 +17,7 @@
 #include "src/vgpu/core/board.h"
 #include "src/vgpu/core/core.h"
 #include "src/vgpu/core/devices.h"
+#include "src/vgpu/core/operator_launches.h"
 #include "src/vgpu/core/process.h"
 #include "src/vgpu/core/regions.h"
 #include "src/vgpu/core/stream_capture.h"
@@ -182,6 +183,7 @@ void log_work(std::string_view line, uint64_t stream, GraphNodeType node_type) {
 }
 
 bool clock_work(const ClockWork& work, uint64_t stream, GraphNodeType node_type, const char* function, bool driver) {
+  submit_held_launches();
   if (capture_node(stream, node_type, {}, &work)) return true;
   clock_submit(work, stream, function, driver);
   return false;
@@ -209,9 +211,7 @@ void log_kernel(const char* name, const unsigned grid[3], const unsigned block[3
   context_activate();
   count_operation();
   if (has_clock_now()) {
-    ClockWork work = clock_kernel(name, grid, block, dynamic_shared_bytes, resources);
-    work.activity.function = function;
-    clock_work(work, stream, kGraphNodeKernel, driver ? "cuLaunchKernel" : "cudaLaunchKernel", driver);
+    clock_launch(name, grid, block, dynamic_shared_bytes, stream, resources, pointers, driver, function);
     return;
   }
   log_work(kernel_line(name, grid, block, dynamic_shared_bytes, stream, resources, pointers), stream, kGraphNodeKernel);

@@ -8,6 +8,7 @@
 #include "src/vgpu/core/clock.h"
 #include "src/vgpu/core/graph_state.h"
 #include "src/vgpu/core/log.h"
+#include "src/vgpu/core/operator_launches.h"
 #include "src/vgpu/core/stream_state.h"
 
 namespace gpucast::vgpu {
@@ -19,6 +20,7 @@ thread_local std::vector<uint64_t> t_dependencies;
 }  // namespace
 
 int capture_begin(uint64_t stream, int mode, uint64_t graph) {
+  submit_held_launches();
   if (mode < 0 || mode > 2) return kInvalidValue;
   context_activate();
   StreamState& state = stream_state();
@@ -41,6 +43,7 @@ int capture_begin(uint64_t stream, int mode, uint64_t graph) {
 }
 
 int capture_end(uint64_t stream, uint64_t* graph) {
+  submit_held_launches();
   StreamState& state = stream_state();
   const StreamLock lock(state.mutex);
   Stream* found = state.find_stream(stream);
@@ -71,6 +74,7 @@ int capture_info(uint64_t stream, CaptureInfo* info) {
 }
 
 int capture_update_dependencies(uint64_t stream, const uint64_t* nodes, size_t count, bool replace) {
+  submit_held_launches();
   StreamState& state = stream_state();
   const StreamLock lock(state.mutex);
   Stream* found = state.find_stream(stream);
@@ -110,7 +114,10 @@ int add_captured(uint64_t stream, GraphNodeType type, std::string_view line, con
 bool capture_node(uint64_t stream, GraphNodeType type, std::string_view line, const ClockWork* work) {
   return add_captured(stream, type, line, work, {nullptr, nullptr}) == kSuccess;
 }
-int capture_host_node(uint64_t stream, HostFunction host) { return add_captured(stream, kGraphNodeHost, "", nullptr, host); }
+int capture_host_node(uint64_t stream, HostFunction host) {
+  submit_held_launches();
+  return add_captured(stream, kGraphNodeHost, "", nullptr, host);
+}
 
 int capture_exchange_mode(int mode) {
   const int before = t_capture_mode;

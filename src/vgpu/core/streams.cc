@@ -9,6 +9,7 @@
 #include "src/vgpu/core/clock.h"
 #include "src/vgpu/core/devices.h"
 #include "src/vgpu/core/log.h"
+#include "src/vgpu/core/operator_launches.h"
 #include "src/vgpu/core/stream_order.h"
 #include "src/vgpu/core/stream_state.h"
 
@@ -66,6 +67,7 @@ uint64_t stream_create(unsigned flags, int priority) {
 }
 
 int stream_destroy(uint64_t stream) {
+  submit_held_launches();
   StreamState& state = stream_state();
   const StreamLock lock(state.mutex);
   if (stream <= 2) return kInvalidHandle;
@@ -101,6 +103,7 @@ void stream_awaits(uint64_t stream, const Arrival& arrival) {
 }
 
 int stream_synchronize(uint64_t stream) {
+  submit_held_launches();
   context_activate();
   std::vector<Arrival> arrivals;
   const int code = finish_stream(stream, &arrivals);
@@ -109,6 +112,7 @@ int stream_synchronize(uint64_t stream) {
   return code;
 }
 int stream_query(uint64_t stream) {
+  submit_held_launches();
   bool asks_clock = false;
   {
     StreamState& state = stream_state();
@@ -122,6 +126,7 @@ int stream_query(uint64_t stream) {
 }
 
 int device_synchronize() {
+  submit_held_launches();
   context_activate();
   finish_all_work();
   if (!has_clock_now()) order_host_wait_device();
@@ -144,6 +149,7 @@ int device_synchronize() {
 void log_host_wait(uint64_t stream) { order_host_wait_stream(stream); }
 
 void finish_all_work() {
+  submit_held_launches();
   if (has_clock_now()) clock_wait_device();
   if (!g_holding.load()) return;
   StreamState& state = stream_state();
@@ -163,6 +169,7 @@ uint64_t event_create(unsigned flags) {
 }
 
 int event_destroy(uint64_t event) {
+  submit_held_launches();
   if (has_clock_now()) clock_forget(event);
   StreamState& state = stream_state();
   const StreamLock lock(state.mutex);
@@ -170,6 +177,7 @@ int event_destroy(uint64_t event) {
 }
 
 int event_record(uint64_t event, uint64_t stream) {
+  submit_held_launches();
   StreamState& state = stream_state();
   std::unique_lock lock(state.mutex);
   Event* found = state.find_event(event);
@@ -188,6 +196,7 @@ int event_record(uint64_t event, uint64_t stream) {
 }
 
 int event_query(uint64_t event) {
+  submit_held_launches();
   std::optional<Arrival> barrier;
   StreamState& state = stream_state();
   {
@@ -208,6 +217,7 @@ int event_query(uint64_t event) {
 }
 
 int event_synchronize(uint64_t event) {
+  submit_held_launches();
   std::vector<Arrival> arrivals;
   {
     StreamState& state = stream_state();
@@ -226,6 +236,7 @@ int event_synchronize(uint64_t event) {
 }
 
 int stream_wait_event(uint64_t stream, uint64_t event) {
+  submit_held_launches();
   StreamState& state = stream_state();
   std::unique_lock lock(state.mutex);
   Stream* waiting = state.find_stream(stream);
@@ -258,6 +269,7 @@ int stream_wait_event(uint64_t stream, uint64_t event) {
 }
 
 int event_elapsed(uint64_t from, uint64_t to, float* elapsed_ms) {
+  submit_held_launches();
   if (elapsed_ms == nullptr) return kInvalidValue;
   StreamState& state = stream_state();
   const StreamLock lock(state.mutex);
@@ -275,6 +287,7 @@ int event_elapsed(uint64_t from, uint64_t to, float* elapsed_ms) {
 }
 
 void call_host(HostFunction host, uint64_t stream) {
+  submit_held_launches();
   if (has_clock_now()) {
     clock_call_host(host, stream);
   } else {

@@ -1,0 +1,87 @@
+#include "src/vgpu/core/operator_launches.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "src/vgpu/core/clock.h"
+#include "src/vgpu/core/clock_state.h"
+#include "src/vgpu/core/log.h"
+#include "src/vgpu/core/running_operators.h"
+#include "src/vgpu/core/stream_capture.h"
+
+namespace gpucast::vgpu {
+namespace {
+
+struct Launch {
+  ClockWork work;  // without its duration
+  uint64_t stream;
+  bool captured;  // into a graph
+  ClockIssue issue;
+};
+
+// The launches of the operator call `call`.
+struct Held {
+  uint64_t call = 0;
+  std::string written;
+  std::vector<Launch> launches;
+};
+
+thread_local Held* t_held = nullptr;  // only while something is held: it needs no end of the thread
+
+double threads_of(const Activity& launch) {
+  double out = 1;
+  for (int i = 0; i < 3; ++i) out *= std::max(1U, launch.grid[i]) * static_cast<double>(std::max(1U, launch.block[i]));
+  return out;
+}
+
+bool is_captured(uint64_t stream) {
+  CaptureInfo info;
+  return capture_info(stream, &info) == kSuccess && info.status != kCaptureNone;
+}
+
+}  // namespace
+
+void submit_held_launches() {
+  if (t_held == nullptr) return;
+  const std::unique_ptr<Held> held(std::exchange(t_held, nullptr));
+  const std::optional<GpuTimeline::Work> whole = clock_operator(held->written);
+  double threads = 0;
+  for (const Launch& launch : held->launches) threads += threads_of(launch.work.activity);
+  for (Launch& launch : held->launches) {
+    if (whole) {
+      launch.work.work = *whole;
+      launch.work.work.duration_ns *= threads_of(launch.work.activity) / threads;
+    } else {
+      launch.work.work = clock_kernel_by_threads(launch.work.activity);
+    }
+    if (!launch.captured) {
+      clock_enter(launch.work, launch.issue);
+    } else {
+      capture_node(launch.stream, kGraphNodeKernel, {}, &launch.work);
+    }
+  }
+}
+
+void clock_launch(const char* name, const unsigned grid[3], const unsigned block[3], size_t dynamic_shared_bytes, uint64_t stream,
+                  const KernelResources& resources, std::span<const uint64_t> pointers, bool driver, const void* function) {
+  const char* const api = driver ? "cuLaunchKernel" : "cudaLaunchKernel";
+  ClockWork work = clock_kernel(name, grid, block, dynamic_shared_bytes, resources);
+  work.activity.function = function;
+  // A compiled kernel's time follows from its own code and arguments, whatever operator it runs in.
+  const RunningOperator inside = pointers.empty() ? running_operator() : RunningOperator{};
+  if (inside.call == 0) {
+    work.work = clock_kernel_by_threads(work.activity);
+    clock_work(work, stream, kGraphNodeKernel, api, driver);
+    return;
+  }
+  if (t_held != nullptr && t_held->call != inside.call) submit_held_launches();
+  if (t_held == nullptr) t_held = new Held{inside.call, std::string(inside.written), {}};
+  const bool captured = is_captured(stream);
+  t_held->launches.push_back({work, stream, captured, captured ? ClockIssue{} : clock_issue(stream, api, driver)});
+}
+
+}  // namespace gpucast::vgpu

@@ -1,0 +1,286 @@
+#include "src/vgpu/core/running_operators.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "src/vgpu/core/operator_launches.h"
+
+namespace gpucast::vgpu {
+namespace {
+
+// ---- PyTorch's side ------------------------------------------------------------------------------------------------------------------
+
+// The only virtual functions of at::ObserverContext are its destructors. We never make one.
+struct Context {
+  virtual ~Context() = default;
+};
+
+// at::RecordFunctionCallback of all releases since 1.12.
+struct Callback {
+  static constexpr size_t kFunctions = 0, kBackwardFunctions = 1, kScopes = 10;
+
+  std::unique_ptr<Context> (*start)(const void* record);
+  void (*end)(const void* record, Context*);
+  double probability = 1;
+  std::array<bool, kScopes> scopes = {};
+  bool needs_inputs = true, needs_outputs = false, needs_ids = false;
+};
+static_assert(sizeof(Callback) == 40);
+
+// c10::IValue
+struct Value {
+  union {
+    int64_t integer;
+    bool boolean;
+    const char* object;
+  };
+  uint32_t tag;
+};
+static_assert(sizeof(Value) == 16);
+
+template <class T>
+T at(const void* object, size_t offset) {
+  T out;
+  std::memcpy(&out, static_cast<const char*>(object) + offset, sizeof out);
+  return out;
+}
+
+constexpr size_t kInlineDimensions = 5;  // more sizes and strides lie outside the tensor
+constexpr size_t kMostDimensions = 64;
+constexpr size_t kMostValues = 100'000;  // of one list
+
+gpucast_vgpu_operator_layout g_layout;
+std::atomic<bool> g_checking{false};
+const char* (*g_name)(const void* record) = nullptr;
+void (*g_probe)(const void* record, const char* name) = nullptr;
+pthread_t g_probing_thread;
+
+// ---- A thread's operators ----------------------------------------------------------------------------------------------------------
+
+struct Call {
+  const void* record;
+  uint64_t number;
+  size_t begin;  // in Operators::written
+};
+
+struct Operators {
+  std::vector<Call> running;
+  std::string written;  // of all running operators, one behind the other
+  std::string last;     // see gpucast_vgpu_last_operator
+  uint64_t calls = 0;
+};
+
+pthread_key_t operators_key() {
+  static const pthread_key_t kKey = [] {
+    pthread_key_t key{};
+    pthread_key_create(&key, [](void* made) { delete static_cast<Operators*>(made); });
+    return key;
+  }();
+  return kKey;
+}
+
+// Operators also run while a thread ends, when objects of C++ that belong to it are gone.
+thread_local Operators* t_operators = nullptr;
+
+Operators& operators() {
+  if (t_operators == nullptr || pthread_getspecific(operators_key()) == nullptr) {
+    t_operators = new Operators;
+    pthread_setspecific(operators_key(), t_operators);
+  }
+  return *t_operators;
+}
+
+// ---- Writing arguments: a letter, then the bytes of numbers
+// ------------------------------------------------------------------------------
+
+template <class T>
+void put(std::string& out, T value) {
+  out.append(reinterpret_cast<const char*>(&value), sizeof value);
+}
+
+void write_tensor(std::string& out, const char* tensor) {
+  const auto keys = tensor == nullptr ? 0 : at<uint64_t>(tensor, g_layout.keys);
+  const bool on_card = (keys & g_layout.cuda_key) == g_layout.cuda_key, on_host = (keys & g_layout.cpu_key) == g_layout.cpu_key;
+  const auto dimensions = keys == 0 ? 0 : at<uint64_t>(tensor, g_layout.sizes);
+  if (on_card == on_host || (keys & ~g_layout.plain_keys) != 0 || dimensions > kMostDimensions) {
+    out += 'n';
+    return;
+  }
+  out += 't';
+  out += static_cast<char>(at<uint16_t>(tensor, g_layout.type));
+  out += on_card ? '\1' : '\0';
+  out += static_cast<char>(dimensions);
+  const char* const inside = tensor + g_layout.sizes + sizeof(uint64_t);
+  const bool outside = dimensions > kInlineDimensions;
+  const char* const sizes = outside ? at<const char*>(inside, 0) : inside;
+  out.append(sizes, dimensions * sizeof(int64_t));
+  out.append(sizes + (outside ? dimensions : kInlineDimensions) * sizeof(int64_t), dimensions * sizeof(int64_t));
+}
+
+void write_value(std::string& out, const Value& value, bool in_list) {
+  if (value.tag == g_layout.tensor_tag) {
+    write_tensor(out, value.object);
+  } else if (value.tag == g_layout.integer_tag) {
+    out += 'i';
+    put(out, value.integer);
+  } else if (value.tag == g_layout.boolean_tag) {
+    out += value.boolean ? '1' : '0';
+  } else if (value.tag == g_layout.list_tag && !in_list) {
+    const auto* begin = at<const Value*>(value.object, g_layout.list_values);
+    const auto* const end = at<const Value*>(value.object, g_layout.list_values + sizeof begin);
+    const auto count = static_cast<uint32_t>(std::min<size_t>(static_cast<size_t>(end - begin), kMostValues));
+    out += 'l';
+    put(out, count);
+    for (uint32_t i = 0; i < count; ++i) write_value(out, begin[i], true);
+  } else {
+    out += 'n';
+  }
+}
+
+std::unique_ptr<Context> operator_begins(const void* record) {
+  const char* name = g_name(record);
+  if (name == nullptr) name = "";
+  if (g_probe != nullptr) {
+    if (pthread_equal(g_probing_thread, pthread_self()) != 0) g_probe(record, name);
+    return nullptr;
+  }
+  Operators& of_thread = operators();
+  of_thread.running.push_back({record, ++of_thread.calls, of_thread.written.size()});
+  of_thread.written.append(name, std::strlen(name) + 1);
+  const auto* const inputs = at<const Value*>(record, g_layout.inputs);
+  const auto count = at<size_t>(record, g_layout.inputs + sizeof inputs);
+  for (size_t i = 0; i < std::min(count, kMostValues); ++i) write_value(of_thread.written, inputs[i], false);
+  return nullptr;
+}
+
+void operator_ends(const void* record, Context*) { end_operator(record); }
+
+// ---- Reading them again
+// ------------------------------------------------------------------------------------------------------------------
+
+template <class T>
+T take(std::string_view& written) {
+  T out{};
+  std::memcpy(&out, written.data(), std::min(sizeof out, written.size()));
+  written.remove_prefix(std::min(sizeof out, written.size()));
+  return out;
+}
+
+void append_numbers(std::string& out, std::string_view& written, size_t count) {
+  out += '[';
+  for (size_t i = 0; i < count; ++i) (out += i == 0 ? "" : ", ") += std::to_string(take<int64_t>(written));
+  out += ']';
+}
+
+void append_value(std::string& out, std::string_view& written) {
+  switch (take<char>(written)) {
+    case 't': {
+      const auto type = take<uint8_t>(written);
+      const auto on_card = take<char>(written) != 0;
+      const auto dimensions = take<uint8_t>(written);
+      ((out += "{\"") += g_layout.type_names[std::min<size_t>(type, std::size(g_layout.type_names) - 1)]) += "\": [";
+      append_numbers(out, written, dimensions);
+      out += ", ";
+      append_numbers(out, written, dimensions);
+      out += on_card ? "]}" : ", \"cpu\"]}";
+      return;
+    }
+    case 'i': {
+      const auto value = take<int64_t>(written);
+      constexpr int64_t kMost = int64_t{1} << 62;
+      out += value > -kMost && value < kMost ? std::to_string(value) : "null";
+      return;
+    }
+    case 'l': {
+      const auto count = take<uint32_t>(written);
+      out += '[';
+      for (uint32_t i = 0; i < count && !written.empty(); ++i) {
+        if (i > 0) out += ", ";
+        append_value(out, written);
+      }
+      out += ']';
+      return;
+    }
+    case '1':
+      out += "true";
+      return;
+    case '0':
+      out += "false";
+      return;
+    default:
+      out += "null";
+  }
+}
+
+}  // namespace
+
+RunningOperator running_operator() {
+  if (t_operators == nullptr || pthread_getspecific(operators_key()) == nullptr || t_operators->running.empty()) return {};
+  const Call& call = t_operators->running.back();
+  return {call.number, std::string_view(t_operators->written).substr(call.begin)};
+}
+
+std::string operator_text(std::string_view written) {
+  const size_t name = std::min(written.find('\0'), written.size());
+  std::string out(written.substr(0, name));
+  out += " [";
+  written.remove_prefix(std::min(name + 1, written.size()));
+  for (bool first = true; !written.empty(); first = false) {
+    if (!first) out += ", ";
+    append_value(out, written);
+  }
+  return out += ']';
+}
+
+void begin_operator(const void* record, std::string_view written) {
+  Operators& of_thread = operators();
+  of_thread.running.push_back({record, ++of_thread.calls, of_thread.written.size()});
+  of_thread.written.append(written);
+}
+
+// Operators that are still running inside this one ended elsewhere: an asynchronous one may end in another thread.
+void end_operator(const void* record) {
+  if (g_probe != nullptr) return;
+  Operators& of_thread = operators();
+  const auto found =
+      std::find_if(of_thread.running.rbegin(), of_thread.running.rend(), [&](const Call& call) { return call.record == record; });
+  if (found == of_thread.running.rend()) return;
+  submit_held_launches();
+  if (g_checking.load(std::memory_order_relaxed)) of_thread.last.assign(of_thread.written, found->begin);
+  of_thread.written.resize(found->begin);
+  of_thread.running.erase(std::prev(found.base()), of_thread.running.end());
+}
+
+}  // namespace gpucast::vgpu
+
+using namespace gpucast::vgpu;
+
+uint64_t gpucast_vgpu_watch_operators(void* add_callback, void* name, const gpucast_vgpu_operator_layout* layout,
+                                      void (*probe)(const void* record, const char* name)) {
+  if (add_callback == nullptr || name == nullptr || (layout == nullptr) == (probe == nullptr)) return 0;
+  if (layout != nullptr) g_layout = *layout;
+  g_checking = layout != nullptr;
+  g_name = reinterpret_cast<const char* (*)(const void*)>(name);
+  g_probe = probe;
+  g_probing_thread = pthread_self();
+  Callback callback{operator_begins, operator_ends};
+  callback.scopes[Callback::kFunctions] = callback.scopes[Callback::kBackwardFunctions] = true;
+  return reinterpret_cast<uint64_t (*)(Callback)>(add_callback)(callback);
+}
+
+size_t gpucast_vgpu_last_operator(char* text, size_t size_bytes) {
+  const std::string all = operator_text(operators().last);
+  if (text == nullptr) {
+    g_checking = false;
+  } else {
+    std::memcpy(text, all.data(), std::min(size_bytes, all.size()));
+  }
+  return all.size();
+}

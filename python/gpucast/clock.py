@@ -57,7 +57,10 @@ def install(torch):
         _operators = operator_layout.Follower(torch, _core)
     except Exception as error:
         patching.print_traceback_if_debugging()
-        print(f"gpucast: PyTorch {torch.__version__} does not show its operators ({error}): kernels are timed by their threads", file=sys.stderr)
+        print(
+            f"gpucast: PyTorch {torch.__version__} does not show its operators ({error}): kernels are timed by their threads",
+            file=sys.stderr,
+        )
     for name in _TF32:
         patching.wrap(torch._C, name, lambda real: _then_tell_tf32(torch, real))
     if session.settings().get("warp"):

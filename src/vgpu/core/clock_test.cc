@@ -131,8 +131,10 @@ TEST_F(Clock, ALaunchWaitsWhereTheQueueIsFull) {
 TEST(ClockCosts, EachLaunchCostsTheHostSomeTime) {
   start_clock(ClockMode::warp, answer, 1'000'000);
   const unsigned grid[3] = {1, 1, 1}, block[3] = {32, 1, 1};
+  log_kernel("kernel", grid, block, 0, 0);
+  const int64_t before = *gpucast_vgpu_time_ahead_ns();
   for (int i = 0; i < 10; ++i) log_kernel("kernel", grid, block, 0, 0);
-  EXPECT_EQ(*gpucast_vgpu_time_ahead_ns(), 10'000'000);
+  EXPECT_EQ(*gpucast_vgpu_time_ahead_ns() - before, 10'000'000);
   stop_clock();
 }
 

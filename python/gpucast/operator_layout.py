@@ -119,7 +119,7 @@ class Follower:
         return layout
 
     def _inputs(self, record, tensor, count):
-        """(the place in the record, the values) of an operator's inputs, the first of which is the tensor."""
+        """(the place in the record, the values) of an operator's inputs; the first input is the tensor."""
         words = self._words(record, _RECORD_BYTES)
         for i, (pointer, number) in enumerate(zip(words, words[1:])):
             if number != count:

@@ -72,7 +72,7 @@ struct Call {
 
 struct Operators {
   std::vector<Call> running;
-  std::string written;  // of all running operators, one behind the other
+  std::string written;  // of all running operators, one after the other
   std::string last;     // see gpucast_vgpu_last_operator
   uint64_t calls = 0;
 };

@@ -1,0 +1,160 @@
+// Counts of compiled kernels (tests/ptx) against what their formulas say.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <random>
+#include <sstream>
+
+#include "gpucast/error.h"
+#include "src/kernels/kernel_counts.h"
+
+namespace gpucast {
+namespace {
+
+std::string ptx_file(const std::string& name) {
+  std::ifstream in(std::string(GPUCAST_SOURCE_DIR) + "/tests/ptx/" + name + ".ptx");
+  std::stringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+constexpr uint64_t kA = 0x7f0000000000, kB = 0x7f1000000000, kC = 0x7f2000000000;
+
+// Pointers of 8 bytes and integers of 4, each aligned to its size; two pointers that Triton adds follow.
+struct Arguments {
+  std::string bytes;
+  Arguments& pointer(uint64_t value) { return add(value, 8); }
+  Arguments& number(uint64_t value) { return add(value, 4); }
+  Arguments& add(uint64_t value, size_t size) {
+    bytes.resize((bytes.size() + size - 1) / size * size);
+    for (size_t b = 0; b < size; ++b) bytes.push_back(static_cast<char>(value >> (8 * b)));
+    return *this;
+  }
+};
+
+KernelCounts count(const std::string& file, const std::string& name, std::array<uint32_t, 3> grid, uint32_t threads, Arguments arguments,
+                   const KnownValue& known = {}) {
+  KernelLaunch launch;
+  launch.grid = grid;
+  launch.block = {threads, 1, 1};
+  launch.parameters = arguments.pointer(0).pointer(0).bytes;
+  KernelCounts out = count_kernel(*parse_ptx(ptx_file(file)), name, launch, known);
+  EXPECT_EQ(out.limit, "");
+  EXPECT_TRUE(out.not_understood.empty());
+  return out;
+}
+
+TEST(CountKernel, CopyMovesEachByteOnce) {
+  const double n = 1'000'003;
+  const KernelCounts out = count("copy", "copy", {977, 1, 1}, 128, Arguments().pointer(kA).pointer(kB).number(1'000'003));
+  EXPECT_EQ(out.warps, 977 * 4);
+  EXPECT_FALSE(out.assumed_values);
+  EXPECT_EQ(out.unique_load_bytes, 4 * n);
+  EXPECT_EQ(out.unique_store_bytes, 4 * n);
+  EXPECT_EQ(out.block_load_bytes, 4 * n);
+  // A thread reads 4 neighbours one by one: each sector is requested by 4 instructions.
+  EXPECT_NEAR(out.load_sectors, 4 * n * 4 / 32, 4);
+  EXPECT_EQ(out.load_sectors, out.store_sectors);
+  EXPECT_EQ(out.chain_loads, 1);
+}
+
+TEST(CountKernel, ColumnsTouchASectorForEachElement) {
+  const KernelCounts out =
+      count("read_columns", "read_columns", {64, 4, 1}, 128, Arguments().pointer(kA).pointer(kB).number(1024).number(64));
+  EXPECT_EQ(out.load_sectors, 64 * 1024);
+  EXPECT_EQ(out.unique_load_bytes, 4 * 64 * 1024);
+  EXPECT_EQ(out.unique_store_bytes, 4 * 64 * 1024);
+}
+
+TEST(CountKernel, SoftmaxReadsItsRowsOnce) {
+  const KernelCounts out = count("row_softmax", "row_softmax", {300, 1, 1}, 128, Arguments().pointer(kA).pointer(kB).number(500));
+  EXPECT_EQ(out.unique_load_bytes, 300 * 500 * 4);
+  EXPECT_EQ(out.block_load_bytes, 300 * 500 * 4);
+  EXPECT_EQ(out.unique_store_bytes, 300 * 500 * 4);
+  EXPECT_GT(out.barriers, 0);
+  EXPECT_GT(out.special, 0);
+  EXPECT_GT(out.chain_shared, 2);  // two reductions
+}
+
+TEST(CountKernel, KnownValuesSayWhichRowsAreRead) {
+  const Arguments arguments = Arguments().pointer(kA).pointer(kB).pointer(kC).number(1024);
+  const KernelCounts one = count("gather_rows", "gather_rows", {8, 1, 1}, 128, arguments, [](uint64_t, int) { return 7; });
+  const KernelCounts many = count("gather_rows", "gather_rows", {8, 1, 1}, 128, arguments, [](uint64_t at, int) { return (at - kB) * 2; });
+  EXPECT_EQ(one.unique_load_bytes, 4096 + 8 * 8);
+  EXPECT_EQ(many.unique_load_bytes, 8 * 4096 + 8 * 8);
+  EXPECT_EQ(one.load_sectors, many.load_sectors);
+  EXPECT_EQ(many.chain_loads, 2);
+  EXPECT_FALSE(many.assumed_values);
+  EXPECT_TRUE(count("gather_rows", "gather_rows", {8, 1, 1}, 128, arguments).assumed_values);
+}
+
+TEST(CountKernel, AtomicsOfAllThreadsOnOneCounter) {
+  const KernelCounts out = count("count_into", "count_into", {8, 1, 1}, 128, Arguments().pointer(kA).pointer(kB).number(4096));
+  EXPECT_EQ(out.atomic_sectors, 4096 / 32);  // the buckets pass through shared memory and are assumed
+  EXPECT_TRUE(out.assumed_values);
+}
+
+TEST(CountKernel, MatmulIsTwoMNKOfItsTiles) {
+  const double m = 1024, n = 800, k = 512;
+  const Arguments arguments =
+      Arguments().pointer(kA).pointer(kB).pointer(kC).number(1000).number(777).number(512).number(512).number(784).number(784);
+  const KernelCounts out = count("matmul", "matmul", {32, 25, 1}, 64, arguments);
+  EXPECT_EQ(out.tensor_flops[static_cast<size_t>(Precision::fp16)], 2 * m * n * k);
+  EXPECT_EQ(out.block_load_bytes, 25 * 1000 * 512 * 2 + 32 * 777 * 512 * 2);
+  EXPECT_EQ(out.unique_load_bytes, 1000 * 512 * 2 + (511 * 784 + 777) * 2);  // b with the gaps between its rows
+}
+
+TEST(CountKernel, AWarpgroupsProductCountsOnce) {
+  const Arguments arguments =
+      Arguments().pointer(kA).pointer(kB).pointer(kC).number(1024).number(512).number(4096).number(4096).number(512).number(512);
+  const KernelCounts out = count("matmul_wgmma", "matmul", {16, 8, 1}, 128, arguments);
+  EXPECT_EQ(out.tensor_flops[static_cast<size_t>(Precision::fp16)], 2.0 * 1024 * 512 * 4096);
+  EXPECT_EQ(out.async_load_bytes, 8.0 * 1024 * 4096 * 2);  // b passes through registers
+  EXPECT_EQ(out.block_load_bytes, 8.0 * 1024 * 4096 * 2 + 16.0 * 512 * 4096 * 2);
+  EXPECT_EQ(out.unique_load_bytes, (1024.0 + 512) * 4096 * 2);
+}
+
+TEST(CountKernel, CausalAttentionSkipsWhatIsMasked) {
+  const uint32_t tokens = 2048, heads = 8, tiles = tokens / 128;
+  Arguments arguments = Arguments().pointer(kA).pointer(kB).pointer(kC).pointer(0x7f3000000000).number(0x3f800000).number(tokens);
+  const KernelCounts out = count("attention", "attention", {tiles, heads, 1}, 128, arguments);
+  const double pairs = heads * 128.0 * 128 * tiles * (tiles + 1) / 2;
+  EXPECT_NEAR(out.tensor_flops[static_cast<size_t>(Precision::fp16)] / (4 * 64 * pairs), 1, 0.05);
+}
+
+TEST(CountKernel, WhatCannotBeCountedSaysSo) {
+  KernelLaunch launch;
+  const auto module = parse_ptx(".visible .entry k() { .reg .b32 %r<3>; L: add.s32 %r1, %r1, 1; foo.bar %r2, %r1; bra L; }");
+  EXPECT_NE(count_kernel(*module, "other", launch).limit, "");
+  const KernelCounts out = count_kernel(*module, "k", launch);
+  EXPECT_EQ(out.limit, "a warp's most steps");
+  EXPECT_EQ(out.not_understood, std::vector<std::string>{"foo.bar"});
+  EXPECT_THROW(parse_ptx("no code"), Error);
+}
+
+// Text that is cut or changed anywhere ends in an answer or in an Error.
+TEST(CountKernel, DamagedTextIsSurvived) {
+  std::mt19937 random(1);
+  for (const char* name : {"copy", "row_softmax", "matmul"}) {
+    const std::string whole = ptx_file(name);
+    for (int round = 0; round < 25; ++round) {
+      std::string text = whole;
+      if (round % 3 == 0) text.resize(random() % text.size());
+      for (int change = 0; change < round; ++change) {
+        const size_t at = random() % std::max<size_t>(text.size(), 1);
+        if (at < text.size()) text[at] = "%[]{};,.@0r$\n"[random() % 13];
+      }
+      KernelLaunch launch;
+      launch.block = {64, 1, 1};
+      for (int word = 0; word < 16; ++word) launch.parameters += std::string("d\0\0\0", 4);
+      try {
+        const auto module = parse_ptx(text);
+        for (const char* entry : {"copy", "row_softmax", "matmul"}) count_kernel(*module, entry, launch);
+      } catch (const Error&) {
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace gpucast

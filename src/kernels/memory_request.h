@@ -1,0 +1,23 @@
+// What one request of a warp touches.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "src/kernels/byte_ranges.h"
+
+namespace gpucast::ptx {
+
+inline constexpr int kLanes = 32;
+using LaneMask = uint32_t;
+using LaneValues = std::array<uint64_t, kLanes>;
+
+// Sectors of 32 bytes that the lanes of `mask` touch, each once; their bytes are added to `log`.
+int count_sectors(const LaneValues& addresses, LaneMask mask, uint32_t bytes, std::vector<ByteRange>* log);
+// Passes through the 32 banks of 4 bytes: accesses of 8 bytes go by half warps, of 16 bytes by quarters.
+int count_wavefronts(const LaneValues& addresses, LaneMask mask, uint32_t bytes);
+// Matrices of 8 rows of 16 bytes; each lane states one row.
+int count_matrix_wavefronts(const LaneValues& addresses, LaneMask mask, uint32_t matrices);
+
+}  // namespace gpucast::ptx

@@ -1,0 +1,187 @@
+#include "src/kernels/ptx_flow.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace gpucast::ptx {
+namespace {
+
+bool ends_block(const Instruction& i) { return i.op == Op::branch || i.op == Op::branch_table || i.op == Op::leave || i.op == Op::stop; }
+
+void make_blocks(Kernel* kernel) {
+  const auto size = static_cast<uint32_t>(kernel->instructions.size());
+  std::vector<uint8_t> leads(size + 1);
+  leads[0] = 1;
+  const auto target = [&](uint32_t at) { leads[std::min(at, size)] = 1; };
+  for (uint32_t n = 0; n < size; ++n) {
+    const Instruction& i = kernel->instructions[n];
+    if (ends_block(i)) leads[n + 1] = 1;
+    if (i.op == Op::branch) target(i.value);
+  }
+  for (const auto& table : kernel->tables) std::for_each(table.begin(), table.end(), target);
+  kernel->block_of.assign(size + 1, 0);
+  for (uint32_t n = 0; n < size; ++n) {
+    if (leads[n] != 0) kernel->blocks.push_back({n, n, 0, {}, 0, 0});
+    kernel->blocks.back().end = n + 1;
+    kernel->block_of[n] = static_cast<uint32_t>(kernel->blocks.size()) - 1;
+  }
+  kernel->block_of[size] = static_cast<uint32_t>(kernel->blocks.size());
+  const auto to_block = [&](uint32_t* at) { *at = kernel->block_of[std::min(*at, size)]; };
+  for (Instruction& i : kernel->instructions) {
+    if (i.op == Op::branch) to_block(&i.value);
+  }
+  for (auto& table : kernel->tables) std::for_each(table.begin(), table.end(), [&](uint32_t& at) { to_block(&at); });
+  for (Block& block : kernel->blocks) {
+    for (uint32_t n = block.first; n < block.end; ++n) {
+      const Instruction& i = kernel->instructions[n];
+      ++block.works[static_cast<size_t>(i.work)];
+      ++block.instructions;
+      if (i.guard == kNoRegister) block.flops += i.flops;
+    }
+  }
+}
+
+std::vector<std::vector<uint32_t>> successors_of(const Kernel& kernel) {
+  const auto end = static_cast<uint32_t>(kernel.blocks.size());
+  std::vector<std::vector<uint32_t>> out(end);
+  for (uint32_t b = 0; b < end; ++b) {
+    const Instruction& last = kernel.instructions[kernel.blocks[b].end - 1];
+    const bool falls = !ends_block(last) || last.guard != kNoRegister;
+    if (falls) out[b].push_back(b + 1);
+    if (last.op == Op::branch) out[b].push_back(last.value);
+    if (last.op == Op::branch_table && last.value < kernel.tables.size()) {
+      out[b].insert(out[b].end(), kernel.tables[last.value].begin(), kernel.tables[last.value].end());
+    }
+    if (last.op == Op::leave || last.op == Op::stop || out[b].empty()) out[b].push_back(end);
+  }
+  return out;
+}
+
+// Immediate post-dominators, by Cooper, Harvey and Kennedy's iteration on the reversed graph.
+void find_meeting_points(Kernel* kernel) {
+  const auto end = static_cast<uint32_t>(kernel->blocks.size());
+  const std::vector<std::vector<uint32_t>> successors = successors_of(*kernel);
+  std::vector<std::vector<uint32_t>> predecessors(end + 1);
+  for (uint32_t b = 0; b < end; ++b) {
+    for (const uint32_t s : successors[b]) predecessors[s].push_back(b);
+  }
+  constexpr uint32_t kNone = ~0U;
+  std::vector<uint32_t> order(end + 1, kNone), by_order, after(end + 1, kNone);
+  std::vector<std::pair<uint32_t, size_t>> stack = {{end, 0}};
+  std::vector<uint8_t> seen(end + 1);
+  seen[end] = 1;
+  while (!stack.empty()) {
+    auto& [b, next] = stack.back();
+    if (next < predecessors[b].size()) {
+      const uint32_t p = predecessors[b][next++];
+      if (seen[p] == 0) seen[p] = 1, stack.emplace_back(p, 0);
+    } else {
+      order[b] = static_cast<uint32_t>(by_order.size());
+      by_order.push_back(b);
+      stack.pop_back();
+    }
+  }
+  after[end] = end;
+  const auto meet = [&](uint32_t a, uint32_t b) {
+    while (a != b) {
+      while (order[a] < order[b]) a = after[a];
+      while (order[b] < order[a]) b = after[b];
+    }
+    return a;
+  };
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (auto b = by_order.rbegin(); b != by_order.rend(); ++b) {
+      if (*b == end) continue;
+      uint32_t found = kNone;
+      for (const uint32_t s : successors[*b]) {
+        if (after[s] == kNone) continue;
+        found = found == kNone ? s : meet(found, s);
+      }
+      if (found != after[*b]) after[*b] = found, changed = true;
+    }
+  }
+  for (uint32_t b = 0; b < end; ++b) kernel->blocks[b].after = after[b] == kNone ? end : after[b];
+}
+
+class Relevance {
+ public:
+  explicit Relevance(Kernel* kernel) : kernel_(*kernel), relevant_(kernel->registers), writers_(kernel->registers) {}
+  void find() {
+    for (uint32_t n = 0; n < kernel_.instructions.size(); ++n) {
+      const Instruction& i = kernel_.instructions[n];
+      for (uint32_t r = 0; r < i.results; ++r) writers_[kernel_.operands[i.first_operand + r]].push_back(n);
+      add_roots(i);
+    }
+    while (!work_.empty()) {
+      const Register r = work_.back();
+      work_.pop_back();
+      for (const uint32_t n : writers_[r]) {
+        Instruction& i = kernel_.instructions[n];
+        if (i.relevant) continue;
+        i.relevant = true;
+        if (i.op == Op::unknown_value || i.op == Op::load || i.op == Op::atomic || i.op == Op::matrix_load) continue;
+        for (uint32_t s = 0; s < i.sources; ++s) add(kernel_.operands[i.first_operand + i.results + s]);
+      }
+    }
+  }
+  // Relevant registers first; those that no instruction names vanish.
+  void renumber() {
+    std::vector<uint8_t> used(kernel_.registers);
+    for (const Register r : kernel_.operands) used[r] = 1;
+    for (const Address& a : kernel_.addresses) used[a.base] = 1;
+    for (const Instruction& i : kernel_.instructions) used[i.guard] = 1;
+    std::vector<Register> number(kernel_.registers);
+    Register next = 1;
+    for (const bool relevant : {true, false}) {
+      for (Register r = 1; r < kernel_.registers; ++r) {
+        if (used[r] != 0 && (relevant_[r] != 0) == relevant) number[r] = next++;
+      }
+      if (relevant) kernel_.relevant_registers = next;
+    }
+    std::vector<uint8_t> is_predicate(next);
+    for (Register r = 1; r < kernel_.registers; ++r) is_predicate[number[r]] = kernel_.is_predicate[r];
+    is_predicate[0] = 0;
+    kernel_.is_predicate = std::move(is_predicate);
+    kernel_.registers = next;
+    for (Register& r : kernel_.operands) r = number[r];
+    for (Address& a : kernel_.addresses) a.base = number[a.base];
+    for (Instruction& i : kernel_.instructions) i.guard = number[i.guard];
+    for (auto& [r, value] : kernel_.immediates) r = number[r];
+    for (auto& [r, name] : kernel_.specials) r = number[r];
+    const auto unnamed = [&](const auto& pair) { return pair.first == kNoRegister || pair.first >= kernel_.relevant_registers; };
+    std::erase_if(kernel_.immediates, unnamed);
+    std::erase_if(kernel_.specials, unnamed);
+  }
+
+ private:
+  void add(Register r) {
+    if (r == kNoRegister || relevant_[r] != 0) return;
+    relevant_[r] = 1;
+    work_.push_back(r);
+  }
+  void add_roots(const Instruction& i) {
+    add(i.guard);
+    for (uint32_t a = 0; a < i.addresses; ++a) add(kernel_.addresses[i.first_address + a].base);
+    const bool reads_values = i.op == Op::branch_table || i.op == Op::copy_async || i.op == Op::expect_bytes || i.op == Op::box_dimension ||
+                              i.op == Op::tensor_descriptor || i.op == Op::copy_bulk;
+    if (!reads_values) return;
+    for (uint32_t s = 0; s < i.sources; ++s) add(kernel_.operands[i.first_operand + i.results + s]);
+  }
+  Kernel& kernel_;
+  std::vector<uint8_t> relevant_;
+  std::vector<std::vector<uint32_t>> writers_;
+  std::vector<Register> work_;
+};
+
+}  // namespace
+
+void find_flow(Kernel* kernel) {
+  make_blocks(kernel);
+  find_meeting_points(kernel);
+  Relevance relevance(kernel);
+  relevance.find();
+  relevance.renumber();
+}
+
+}  // namespace gpucast::ptx

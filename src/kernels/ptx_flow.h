@@ -1,0 +1,12 @@
+// Basic blocks, where diverged lanes meet again, and which registers have to be computed.
+#pragma once
+
+#include "src/kernels/ptx_code.h"
+
+namespace gpucast::ptx {
+
+// Fills blocks, block_of, relevant; turns the targets of branches from instructions into blocks, and renumbers registers: those that decide
+// an address, a branch or a count first.
+void find_flow(Kernel* kernel);
+
+}  // namespace gpucast::ptx

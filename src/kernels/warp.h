@@ -1,0 +1,87 @@
+// Runs one warp of a kernel: 32 lanes at once, integers exactly, and counts what it does.
+#pragma once
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "src/kernels/kernel_counts.h"
+#include "src/kernels/memory_request.h"
+#include "src/kernels/ptx_code.h"
+
+namespace gpucast::ptx {
+
+inline constexpr LaneMask kAllLanes = 0xffffffff;
+// Steps of one warp. A longer one is cut off, and `limit` says so.
+inline constexpr uint64_t kMostSteps = 400'000;
+
+struct WarpCounts {
+  double load_sectors = 0, store_sectors = 0, atomic_sectors = 0, async_load = 0, async_store = 0, expected = 0, wavefronts = 0, flops = 0,
+         barriers = 0;
+  std::array<double, kPrecisions> tensor = {};
+  std::array<double, kWorks> works = {};
+  double chain_loads = 0, chain_shared = 0, instructions = 0, in_flight = 0;
+  std::vector<ByteRange> loads, stores;
+  bool assumed = false, undescribed_load = false, cut_off = false;
+};
+
+class Warp {
+ public:
+  Warp(const PtxModule& module, const Kernel& kernel, const KernelLaunch& launch, const KnownValue& known);
+  WarpCounts run(const std::array<uint32_t, 3>& block, uint32_t warp);
+  std::vector<uint8_t> met;  // messages of instructions that were run, by their number
+
+ private:
+  struct Path {
+    uint32_t block, until;
+    LaneMask lanes;
+  };
+  void start(const std::array<uint32_t, 3>& block, uint32_t warp);
+  void run_block(uint32_t block, LaneMask lanes);
+  void end_block(const Block& block, uint32_t number);
+  void follow_branch(const Instruction& i, uint32_t number, LaneMask taken);
+  void step(const Instruction& i, LaneMask lanes);
+  void wait_for_sources(const Instruction& i);
+  void compute(const Instruction& i, LaneMask lanes);
+  void compute_integer(const Instruction& i, LaneMask lanes);
+  void compute_predicate(const Instruction& i, LaneMask lanes);
+  void compute_comparison(const Instruction& i, LaneMask lanes);
+  void compute_lanes(const Instruction& i, LaneMask lanes);
+  void shuffle(const Instruction& i, LaneMask lanes);
+  void memory(const Instruction& i, LaneMask lanes);
+  void load(const Instruction& i, LaneMask lanes, const LaneValues& addresses);
+  void copy(const Instruction& i, LaneMask lanes);
+  void tensor_from_descriptor(const Instruction& i, LaneMask lanes);
+  void unknown_results(const Instruction& i, LaneMask lanes);
+  bool addresses_of(const Instruction& i, uint32_t number, LaneMask lanes, LaneValues* out);
+  uint64_t read_parameter(uint64_t offset, uint32_t bytes, bool* is_known) const;
+
+  Register result(const Instruction& i, uint32_t n) const { return n < i.results ? kernel_.operands[i.first_operand + n] : kNoRegister; }
+  Register source(const Instruction& i, uint32_t n) const {
+    return n < i.sources ? kernel_.operands[i.first_operand + i.results + n] : kNoRegister;
+  }
+  const LaneValues& values(Register r) const { return values_[r < values_.size() ? r : 0]; }
+  void write(Register r, LaneMask lanes, const LaneValues& values, LaneMask assumed);
+  void write_predicate(Register r, LaneMask lanes, LaneMask value, LaneMask assumed);
+  LaneMask guard_of(const Instruction& i, LaneMask lanes);
+
+  const PtxModule& module_;
+  const Kernel& kernel_;
+  const KernelLaunch& launch_;
+  const KnownValue& known_;
+  std::vector<LaneValues> values_;
+  std::vector<LaneMask> predicates_, assumed_;  // by register
+  std::vector<uint32_t> load_level_, shared_level_;
+  std::vector<uint32_t> guesses_;  // by block: how often an assumed value ended it
+  std::vector<uint32_t> groups_;   // load levels of committed asynchronous copies
+  std::vector<Path> paths_;
+  uint32_t open_group_ = 0;  // load level of copies that were not committed
+  uint32_t bulk_level_ = 0;
+  double in_flight_ = 0;
+  LaneMask carry_ = 0, carry_assumed_ = 0;
+  uint64_t steps_ = 0;
+  uint32_t load_now_ = 0, shared_now_ = 0;
+  WarpCounts counts_;
+};
+
+}  // namespace gpucast::ptx

@@ -1,0 +1,141 @@
+// Loads, stores, atomics and copies of a warp.
+#include <algorithm>
+#include <bit>
+
+#include "src/kernels/warp.h"
+
+namespace gpucast::ptx {
+
+bool Warp::addresses_of(const Instruction& i, uint32_t number, LaneMask lanes, LaneValues* out) {
+  const Address& address = kernel_.addresses[i.first_address + number];
+  const LaneValues& base = values(address.base);
+  for (uint32_t lane = 0; lane < kLanes; ++lane) (*out)[lane] = base[lane] + static_cast<uint64_t>(address.offset);
+  const bool assumed = (assumed_[address.base] & lanes) != 0;
+  counts_.assumed = counts_.assumed || assumed;
+  return !assumed;
+}
+
+uint64_t Warp::read_parameter(uint64_t offset, uint32_t bytes, bool* is_known) const {
+  const std::string& from = launch_.parameters;
+  *is_known = offset < from.size() && bytes <= from.size() - offset && bytes <= 8;
+  uint64_t out = 0;
+  if (*is_known) {
+    for (uint32_t b = 0; b < bytes; ++b) out |= static_cast<uint64_t>(static_cast<unsigned char>(from[offset + b])) << (8 * b);
+  }
+  return out;
+}
+
+void Warp::load(const Instruction& i, LaneMask lanes, const LaneValues& addresses) {
+  const bool is_signed = i.type.kind == Kind::signed_integer;
+  const uint32_t bytes = std::max(i.type.bits / 8, 1);
+  for (uint32_t r = 0; r < i.results; ++r) {
+    const Register to = result(i, r);
+    if (to == kNoRegister || to >= kernel_.relevant_registers) continue;
+    LaneValues loaded = {};
+    LaneMask assumed = 0;
+    for (uint32_t lane = 0; lane < kLanes; ++lane) {
+      if ((lanes >> lane & 1) == 0) continue;
+      const uint64_t address = addresses[lane] + uint64_t{r} * bytes, window = address & kWindowMask;
+      bool is_known = false;
+      uint64_t value = 0;
+      if (i.space == Space::parameter || window == kParameterWindow) {
+        value = read_parameter(address & ~kWindowMask, bytes, &is_known);
+      } else if (window == kVariableWindow) {
+        const uint64_t at = address & ~kWindowMask;
+        is_known = i.space != Space::shared && at < module_.variables.size() && bytes <= module_.variables.size() - at && bytes <= 8;
+        for (uint32_t b = 0; is_known && b < bytes; ++b)
+          value |= static_cast<uint64_t>(static_cast<unsigned char>(module_.variables[at + b])) << (8 * b);
+      } else if ((i.space == Space::global || i.space == Space::generic) && window == 0 && known_ && bytes <= 8) {
+        if (const auto found = known_(address, static_cast<int>(bytes))) value = *found, is_known = true;
+      }
+      if (is_signed && bytes < 8) value = static_cast<uint64_t>(static_cast<int64_t>(value << (64 - 8 * bytes)) >> (64 - 8 * bytes));
+      loaded[lane] = value;
+      if (!is_known) assumed |= 1U << lane;
+    }
+    write(to, lanes, loaded, assumed);
+  }
+}
+
+void Warp::memory(const Instruction& i, LaneMask lanes) {
+  LaneValues addresses;
+  if (i.space == Space::parameter && i.op == Op::load) {
+    if (!i.relevant) return;
+    addresses_of(i, 0, lanes, &addresses);
+    return load(i, lanes, addresses);
+  }
+  if (i.space == Space::parameter || i.space == Space::local || i.space == Space::constant) {
+    if (i.op == Op::load && i.relevant) addresses_of(i, 0, lanes, &addresses), load(i, lanes, addresses);
+    return;
+  }
+  addresses_of(i, 0, lanes, &addresses);
+  // A generic address says by its window where it leads.
+  LaneMask shared = i.space == Space::shared ? lanes : 0, global = i.space == Space::global ? lanes : 0;
+  if (i.space == Space::generic) {
+    for (uint32_t lane = 0; lane < kLanes; ++lane) {
+      const uint64_t window = addresses[lane] & kWindowMask;
+      if (window == kSharedWindow) shared |= 1U << lane;
+      if (window == 0 || window == kVariableWindow) global |= 1U << lane;
+    }
+    shared &= lanes, global &= lanes;
+  }
+  if (shared != 0) {
+    const bool matrix = i.op == Op::matrix_load || i.op == Op::matrix_store;
+    counts_.wavefronts += matrix ? count_matrix_wavefronts(addresses, shared, i.bytes) : count_wavefronts(addresses, shared, i.bytes);
+  }
+  if (global != 0) {
+    const bool writes = i.op == Op::store;
+    double* sectors = writes ? &counts_.store_sectors : i.op == Op::load ? &counts_.load_sectors : &counts_.atomic_sectors;
+    *sectors += count_sectors(addresses, global, i.bytes, writes ? &counts_.stores : &counts_.loads);
+    if (i.op == Op::atomic || i.op == Op::reduce) counts_.stores.push_back(counts_.loads.back());
+    if (i.op == Op::load) in_flight_ += static_cast<double>(i.bytes) * std::popcount(global);
+  }
+  if (i.op == Op::load && i.relevant) {
+    load(i, lanes, addresses);
+  } else if (i.op == Op::atomic || i.op == Op::matrix_load) {
+    unknown_results(i, lanes);
+  }
+  for (uint32_t r = 0; r < i.results; ++r) {
+    const Register to = result(i, r);
+    if (to == kNoRegister) continue;
+    load_level_[to] = global != 0 ? load_now_ + 1 : 0;
+    shared_level_[to] = shared != 0 ? shared_now_ + 1 : 0;
+  }
+}
+
+void Warp::copy(const Instruction& i, LaneMask lanes) {
+  LaneValues to, from;
+  if (lanes == 0) return;
+  if (i.op == Op::copy_bulk) {
+    bulk_level_ = i.asynchronous ? load_now_ + 1 : bulk_level_;
+    if (i.saturates) {  // a tensor map's box
+      if (i.asynchronous) counts_.undescribed_load = true;
+      return;
+    }
+    // [destination], [source], bytes
+    const LaneValues& bytes = values(source(i, 0));
+    addresses_of(i, i.asynchronous ? 1 : 0, lanes, &from);
+    for (uint32_t lane = 0; lane < kLanes; ++lane) {
+      if ((lanes >> lane & 1) == 0) continue;
+      const uint64_t length = bytes[lane] & 0xffffffff;
+      (i.asynchronous ? counts_.async_load : counts_.async_store) += static_cast<double>(length);
+      (i.asynchronous ? counts_.loads : counts_.stores).push_back({from[lane], length, 0, 1});
+    }
+    return;
+  }
+  addresses_of(i, 0, lanes, &to);
+  addresses_of(i, 1, lanes, &from);
+  counts_.wavefronts += count_wavefronts(to, lanes, i.bytes);
+  LaneMask reads = lanes;
+  if (i.wraps) {  // 0 or a part is read, the rest filled with zeros
+    const LaneValues& size = values(source(i, 1));
+    for (uint32_t lane = 0; lane < kLanes; ++lane) {
+      if ((size[lane] & 0xffffffff) == 0) reads &= ~(1U << lane);
+    }
+  }
+  counts_.async_load += static_cast<double>(i.bytes) * std::popcount(reads);
+  count_sectors(from, reads, i.bytes, &counts_.loads);
+  in_flight_ += static_cast<double>(i.bytes) * std::popcount(reads);
+  open_group_ = load_now_ + 1;
+}
+
+}  // namespace gpucast::ptx

@@ -1,0 +1,1 @@
+"""Published rows of Liger-Kernel's benchmarks, and gpucast's predictions for them."""

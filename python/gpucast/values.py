@@ -3,6 +3,7 @@ the effects of zeros in PyTorch and transformers, and gives the values of a succ
 
 import inspect
 import threading
+import weakref
 
 from . import libraries, loops, patching, process, session, shadow_values
 
@@ -11,6 +12,7 @@ _core = None
 _on_count = None  # the callback of the core: kept alive
 _unknown_was_read = False
 _checking = threading.RLock()
+_ones = []  # weak references to the gradients with which backward passes begin
 _reading = threading.local()  # .length_reached: by the last call of the stopping criteria
 
 
@@ -34,6 +36,9 @@ def install_at_cuda_start(torch):
             patching.wrap(torch.Tensor, name, _following_from_here)
     elif how == "off":
         loops.watch_numbers()
+    if how != "off" and hasattr(torch.autograd, "_make_grads"):
+        patching.wrap(torch.autograd, "_make_grads", _first_gradients)
+        patching.wrap(torch, "equal", _equal)
     patching.wrap(_scaler_class(torch), "get_scale", _unchanged_scale)
     distribution = torch.distributions.Distribution
     patching.wrap(distribution, "__init__", _valid)
@@ -113,6 +118,52 @@ def _as_size(real):
         return value
 
     return __index__
+
+
+# ---- gradients of the last layer -----------------------------------------------------------------------------------------------------
+
+
+def _first_gradients(real):
+    """A backward pass begins with ones, unless the caller gives gradients. It holds them until its end."""
+
+    def _make_grads(outputs, grads, *args, **kwargs):
+        made = real(outputs, grads, *args, **kwargs)
+        _ones[:] = [reference for reference in _ones if reference() is not None]
+        _ones.extend(weakref.ref(one) for one, given in zip(made, grads) if given is None and one is not None and one.is_cuda)
+        return made
+
+    return _make_grads
+
+
+def _is_ones(tensor):
+    """Whether it is a view of such a gradient: sums, sums of losses and views pass it on."""
+    if not tensor.is_cuda or tensor.numel() == 0:
+        return False
+    address = tensor.untyped_storage().data_ptr()
+    return any(one is not None and one.untyped_storage().data_ptr() == address for one in [reference() for reference in _ones])
+
+
+def _equal(real):
+    """`torch.equal(grad_output, torch.tensor(1.0))` in a backward pass: fused losses leave out a multiplication by one."""
+
+    def equal(first, second):
+        if not _ones or process.state not in (process.ARMED, process.CLOCKED) or process.is_compiling():
+            return real(first, second)
+        if first.shape != second.shape:
+            return real(first, second)
+        ones = [patching.safely(_is_ones, one) for one in (first, second)]
+        other = second if ones[0] else first
+        # Read first: a kernel might change what it is given, so the core then forgets it.
+        number = _known_number(other) if any(ones) and not all(ones) and other.numel() == 1 else None
+        return real(first, second) or all(ones) or number == 1
+
+    return equal
+
+
+def _known_number(tensor):
+    with loops.expecting():
+        number = tensor.item()
+    return number if not tensor.is_cuda or _core.gpucast_vgpu_read_known() else None
 
 
 # ---- GradScaler --------------------------------------------------------------------------------------------------------------------

@@ -137,6 +137,7 @@ struct OperatorCall {
 // thread.
 struct CompiledKernel {
   int registers = 0, static_shared_bytes = 0, local_bytes = 0;
+  int64_t code = -1;  // number of its PTX in ObservedStep::codes; -1: not known
 };
 
 enum class WorkKind : uint8_t { kernel, call, copy, memset };
@@ -155,6 +156,7 @@ struct Work {
   int64_t mark = 0;                               // sequence number of the mark before it
   int32_t compiled = -1;                          // kernel: index in ObservedStep::compiled; -1: a library's kernel
   std::vector<uint64_t> pointers;                 // kernel compiled at run time: device addresses among its arguments
+  std::string parameters;                         // same: the bytes of all its arguments; "": not known
 };
 
 // What orders the work of streams: events (of CUDA, or of a graph's nodes), and waits of the host.
@@ -180,6 +182,7 @@ struct ObservedStep {
   bool has_order = false;               // `order` is complete; false in older captures
   std::vector<Order> order;
   std::vector<CompiledKernel> compiled;
+  std::map<int64_t, std::string> codes;       // PTX of compiled kernels
   std::vector<CallArguments> call_arguments;  // each one once
 };
 

@@ -31,6 +31,7 @@ Each module imports only modules further down in this list; lower ones call high
     loader_measure    how fast it gives batches, in a forked child
     copies            copies of the trained parameters: EMA and the like
     graph             the computation graph of the model's first forward, on request
+    operator_layout   where PyTorch keeps a running operator's arguments
     operators         the operators of one step, with their shapes
     tensors           the addresses of named tensors
     steps             counts optimizer steps

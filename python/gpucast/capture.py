@@ -130,6 +130,11 @@ def after_inductor(name, module):
         compiled.patch_inductor(name, module)
 
 
+def after_triton(module):
+    if process.state in (process.WATCHING, process.CLOCKED, process.ARMED):
+        compiled.patch_triton(module, _core)
+
+
 def after_launcher(name, module):
     if process.state == process.WATCHING:
         imagined_ranks.patch_launcher(name, module)

@@ -1,5 +1,6 @@
 """Compiled programs and CUDA graphs: optimizer steps taken inside of them, where no hook runs, and the compiler's caches."""
 
+import ctypes
 import os
 import threading
 import weakref
@@ -42,6 +43,28 @@ def use_own_cache():
     )
     if not folder.endswith(_OWN_FOLDER):
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.path.join(folder, _OWN_FOLDER)
+
+
+# ---- Triton ------------------------------------------------------------------------------------------------------------------------
+
+
+def patch_triton(module, core):
+    """The driver gets only the machine code of a kernel. This gives the virtual GPU's core the PTX that it was made from."""
+    patching.wrap(module.CompiledKernel, "_init_handles", lambda real: _telling_code(real, core))
+
+
+def _telling_code(real, core):
+    def _init_handles(self):
+        if self.module is None:
+            patching.safely(lambda: _tell_code(core, self.asm))
+        return real(self)
+
+    return _init_handles
+
+
+def _tell_code(core, asm):
+    image, ptx = asm["cubin"], asm["ptx"].encode()
+    core.gpucast_vgpu_note_code(image, ctypes.c_uint64(len(image)), ptx, ctypes.c_uint64(len(ptx)))
 
 
 # ---- torch.compile ---------------------------------------------------------------------------------------------------------------

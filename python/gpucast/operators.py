@@ -10,6 +10,7 @@ With GPUCAST_OBSERVE=all it observes everything from the first CUDA call on, not
 records of the script's own profiler count too.
 """
 
+import ctypes
 import json
 import os
 import time
@@ -165,7 +166,13 @@ def _end_window():
     global _window
     if _window:
         _window = False
-        _results.append(process.torch._C._autograd._disable_profiler())
+        _keep(process.torch._C._autograd._disable_profiler())
+
+
+def _keep(result):
+    """Until the process ends, because PyTorch's end of several results may crash: some free what others have freed."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(result))
+    _results.append(result)
 
 
 def _taking_over(real):
@@ -175,7 +182,7 @@ def _taking_over(real):
         global _off
         result = real(*args, **kwargs)
         if process.state == process.ARMED:
-            _results.append(result)
+            _keep(result)
             _off = False
             patching.safely(_begin, 1)
         return result
@@ -286,7 +293,7 @@ def _end(whole):
     result = process.torch._C._autograd._disable_profiler()
     if whole:
         _result, _observed = result, (_step, list(_marks))
-        _results.append(result)
+        _keep(result)
 
 
 def finish():

@@ -12,6 +12,9 @@ namespace {
 
 constexpr uint64_t kFewBlocks = 8, kMostBlocks = 24;
 constexpr uint32_t kAllWarps = 16, kSomeWarps = 8;  // of a block; with more warps than kAllWarps some are run
+// A launch of so few blocks and instructions runs whole: blocks of a kernel for a list of tensors are not alike.
+constexpr uint64_t kShortGrid = 256, kShortLaunch = 50'000;
+constexpr double kSharesNothing = 1.01, kBeyondExtent = 1.25;
 constexpr uint64_t kMostStepsOfLaunch = 3'000'000;
 
 struct SampledBlock {
@@ -39,15 +42,14 @@ std::vector<Piece> pieces_of(uint32_t size, uint32_t samples) {
   return out;
 }
 
-std::vector<SampledBlock> sample_blocks(const std::array<uint32_t, 3>& grid) {
-  const uint64_t all = uint64_t{grid[0]} * grid[1] * grid[2];
+std::vector<SampledBlock> sample_blocks(const std::array<uint32_t, 3>& grid, bool whole) {
   std::array<std::vector<Piece>, 3> pieces;
   std::array<uint32_t, 3> samples = {6, 1, 1};
   if (grid[0] > 1 && grid[1] > 1) samples = {3, 1, 1};
-  if (all <= kFewBlocks) samples = {8, 8, 8};
+  if (whole) samples = grid;
   for (size_t a = 0; a < 3; ++a) pieces[a] = pieces_of(grid[a], samples[a]);
   // With three long axes the corners are too many: the last axis is then one piece.
-  if (all > kFewBlocks && pieces[0].size() * pieces[1].size() * pieces[2].size() > kMostBlocks) pieces[2] = {{0, grid[2]}};
+  if (!whole && pieces[0].size() * pieces[1].size() * pieces[2].size() > kMostBlocks) pieces[2] = {{0, grid[2]}};
   std::vector<SampledBlock> out;
   for (const Piece& z : pieces[2]) {
     for (const Piece& y : pieces[1]) {
@@ -121,12 +123,21 @@ double launch_bytes(const std::vector<ByteSet>& sets, double sum, bool all, cons
   double extent = together.more;
   size_t buffer = 0;
   uint64_t begin = 0, end = 0;
-  for (const auto& [from, to] : together.ranges) {
-    const size_t here = static_cast<size_t>(std::upper_bound(buffers.begin(), buffers.end(), from) - buffers.begin());
-    if (here != buffer) extent += static_cast<double>(end - begin), begin = from, buffer = here, end = from;
-    end = std::max(end, to);
+  for (auto [from, to] : together.ranges) {
+    while (from < to) {  // a range may go from one buffer into the next
+      const auto next = std::upper_bound(buffers.begin(), buffers.end(), from);
+      const auto here = static_cast<size_t>(next - buffers.begin());
+      const uint64_t part = next == buffers.end() ? to : std::min(to, *next);
+      if (here != buffer) extent += static_cast<double>(end - begin), begin = from, buffer = here, end = from;
+      end = std::max(end, part);
+      from = part;
+    }
   }
   extent += static_cast<double>(end - begin);
+  // Blocks that share nothing and reach a little beyond the sampled extent: the last block of a buffer was not among the samples.
+  double each = 0;
+  for (const ByteSet& set : sets) each += set.bytes();
+  if (each <= kSharesNothing * together.bytes() && sum <= kBeyondExtent * extent) return sum;
   return std::max(together.bytes(), std::min(sum, extent));
 }
 
@@ -141,7 +152,12 @@ class LaunchCounter {
     warps_ = static_cast<uint32_t>((threads + kLanes - 1) / kLanes);
     out_.blocks = static_cast<double>(blocks);
     out_.warps = static_cast<double>(blocks) * warps_;
-    std::vector<SampledBlock> samples = sample_blocks(launch_.grid);
+    bool whole = blocks <= kFewBlocks;
+    if (!whole && blocks <= kShortGrid) {
+      run({{0, 0, 0}, 0});
+      whole = std::exchange(steps_, 0) * blocks <= kShortLaunch;
+    }
+    const std::vector<SampledBlock> samples = sample_blocks(launch_.grid, whole);
     double done = 0;
     for (const SampledBlock& sample : samples) {
       if (steps_ > kMostStepsOfLaunch) {

@@ -104,6 +104,16 @@ TEST(CountKernel, MatmulIsTwoMNKOfItsTiles) {
   EXPECT_EQ(out.unique_load_bytes, 1000 * 512 * 2 + (511 * 784 + 777) * 2);  // b with the gaps between its rows
 }
 
+TEST(CountKernel, BuffersThatTouchEachOtherCountWhole) {
+  const uint64_t a_end = kA + 1000 * 512 * 2;
+  const auto unique = [](uint64_t b) {
+    const Arguments arguments =
+        Arguments().pointer(kA).pointer(b).pointer(kC).number(1000).number(777).number(512).number(512).number(784).number(784);
+    return count("matmul", "matmul", {32, 25, 1}, 64, arguments).unique_load_bytes;
+  };
+  EXPECT_EQ(unique(a_end), unique(kB));
+}
+
 TEST(CountKernel, AWarpgroupsProductCountsOnce) {
   const Arguments arguments =
       Arguments().pointer(kA).pointer(kB).pointer(kC).number(1024).number(512).number(4096).number(4096).number(512).number(512);

@@ -15,7 +15,7 @@ using LaneValues = std::array<uint64_t, kLanes>;
 
 // Sectors of 32 bytes that the lanes of `mask` touch, each once; their bytes are added to `log`.
 int count_sectors(const LaneValues& addresses, LaneMask mask, uint32_t bytes, std::vector<ByteRange>* log);
-// Passes through the 32 banks of 4 bytes: accesses of 8 bytes go by half warps, of 16 bytes by quarters.
+// Passes through the 32 banks of 4 bytes: half a warp at a time for accesses of 8 bytes, a quarter for 16 bytes.
 int count_wavefronts(const LaneValues& addresses, LaneMask mask, uint32_t bytes);
 // Matrices of 8 rows of 16 bytes; each lane states one row.
 int count_matrix_wavefronts(const LaneValues& addresses, LaneMask mask, uint32_t matrices);

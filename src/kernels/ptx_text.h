@@ -12,7 +12,7 @@ enum class Part : uint8_t { end, statement, open, close, label, header };  // he
 class PtxText {
  public:
   explicit PtxText(std::string_view text) : text_(text) {}
-  // `words` are those of the statement, without the semicolon; of a label, its name.
+  // `words`: the statement's words without the semicolon, or a label's name.
   Part next(std::vector<std::string_view>* words);
   void skip_body();  // after a header: to the end of the braces
 

@@ -28,6 +28,7 @@ constexpr uint8_t kHalfValue = 3, kSizedValue = 4;
 constexpr uint8_t kFrameSize = 0x11, kRegisterCount = 0x2f;     // of the symbol that the record names
 constexpr uint8_t kMostThreads = 0x05, kParameterBytes = 0x19;  // x, y, z; bytes of all parameters of a kernel
 constexpr uint8_t kParameter = 0x17;                            // a zero, the parameter's number and offset, its size from bit 18 on
+constexpr uint16_t kMostParameters = 1024;
 constexpr uint64_t kLongestName = 1 << 16;
 constexpr std::string_view kText = ".text.", kShared = ".nv.shared.", kInfo = ".nv.info";
 
@@ -40,7 +41,7 @@ T read(const char* from) {
 
 }  // namespace
 
-std::map<std::string, KernelResources> kernels_of_cubin(const void* image, size_t size_bytes) {
+std::map<std::string, KernelResources> kernels_of_cubin(const void* image, size_t size_bytes, ParametersByKernel* parameters) {
   std::map<std::string, KernelResources> kernels;
   const char* const file = static_cast<const char*>(image);
   const auto inside = [&](uint64_t offset, uint64_t size) { return offset <= size_bytes && size <= size_bytes - offset; };
@@ -112,8 +113,13 @@ std::map<std::string, KernelResources> kernels_of_cubin(const void* image, size_
       each_record(section, [&](uint8_t format, uint8_t what, uint16_t half, const char* value, uint16_t size) {
         if (format == kHalfValue && what == kParameterBytes) kernel.parameter_bytes = half;
         if (format == kSizedValue && what == kParameter && size >= 12) {
-          const auto ordinal = read<uint16_t>(value + 4);
+          const auto ordinal = read<uint16_t>(value + 4), offset = read<uint16_t>(value + 6);
           if (ordinal < 64 && read<uint32_t>(value + 8) >> 18 == 8) kernel.wide_parameters |= uint64_t{1} << ordinal;
+          if (parameters != nullptr && ordinal < kMostParameters) {
+            std::vector<KernelParameter>& places = (*parameters)[found->first];
+            if (places.size() <= ordinal) places.resize(ordinal + size_t{1});
+            places[ordinal] = {offset, static_cast<uint16_t>(std::min<uint32_t>(read<uint32_t>(value + 8) >> 18, UINT16_MAX))};
+          }
         }
         if (what == kMostThreads && size >= 12) {
           uint64_t threads = 1;

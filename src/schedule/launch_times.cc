@@ -4,6 +4,7 @@
 #include <charconv>
 #include <optional>
 
+#include "src/base/hex.h"
 #include "src/base/json.h"
 #include "src/schedule/step_schedule.h"
 #include "src/time/duration.h"
@@ -37,6 +38,20 @@ GpuTimeline::Work LaunchTimes::work_of(const Operation& operation) const {
   return {duration.expected_ns, engine, demand_of(duration, engine, step_constants()), 0};
 }
 
+std::optional<GpuTimeline::Work> LaunchTimes::answer_code(std::string_view question) {
+  const std::string code(word(&question));
+  KernelLaunch launch;
+  for (uint32_t& one : launch.grid) one = static_cast<uint32_t>(number(&question));
+  for (uint32_t& one : launch.block) one = static_cast<uint32_t>(number(&question));
+  launch.dynamic_shared_bytes = static_cast<uint32_t>(number(&question));
+  const auto registers = static_cast<int>(number(&question));
+  const int64_t static_shared_bytes = number(&question);
+  if (!read_hex(word(&question), &launch.parameters)) return std::nullopt;
+  const std::optional<CountedOperation> counted = counted_.operation(code, std::string(question), launch, registers, static_shared_bytes);
+  if (!counted) return std::nullopt;
+  return work_of(counted->operation);
+}
+
 std::optional<GpuTimeline::Work> LaunchTimes::answer(std::string_view question) {
   ++questions_;
   const std::string_view kind = word(&question);
@@ -47,6 +62,13 @@ std::optional<GpuTimeline::Work> LaunchTimes::answer(std::string_view question) 
     if (!known) return std::nullopt;
     return work_of(*known);
   }
+  if (kind == "ptx") {
+    --questions_;
+    const std::string code(word(&question));
+    counted_.add_code(code, Json::parse(question).get<std::string>());
+    return std::nullopt;
+  }
+  if (kind == "code") return answer_code(question);
   if (kind == "kernel") {
     ++unknown_questions_;
     Work work;

@@ -8,6 +8,7 @@
 #include "src/time/card_rates.h"
 #include "src/time/gpu_timeline.h"
 #include "src/time/operation.h"
+#include "src/work/counted_kernels.h"
 
 namespace gpucast {
 
@@ -19,8 +20,12 @@ class LaunchTimes {
   //   "operator NAME [ARGUMENT, ...]"                 all its kernels together; arguments as in a capture's lines "operator_kind"
   //   "call TF32 TF32 LIBRARY NAME JSON"              whether products and convolutions may use TF32: 1 or 0
   //   "kernel GX GY GZ BX BY BZ NAME"                 a kernel outside of operators, by its threads
+  //   "ptx CODE TEXT"                                 the text of a code, as a JSON string; no time
+  //   "code CODE GX GY GZ BX BY BZ DYNAMIC REGISTERS STATIC ARGUMENTS NAME"  a kernel of this code, its shared memory and registers, and
+  //   the
+  //                                                   bytes of its arguments in hexadecimal digits
   //   "copy KIND BYTES PAGEABLE", "fill BYTES"
-  // Unset: an operator without a tensor on the card. Any other question gets no time.
+  // Unset: an operator without a tensor on the card, a code that could not be counted. Any other question gets no time.
   std::optional<GpuTimeline::Work> answer(std::string_view question);
 
   // Questions so far, and how many of them were about operators, kernels and calls that are not known.
@@ -30,7 +35,10 @@ class LaunchTimes {
  private:
   GpuTimeline::Work work_of(const Operation& operation) const;
 
+  std::optional<GpuTimeline::Work> answer_code(std::string_view question);
+
   const CardRates rates_;
+  CountedKernels counted_;
   int64_t questions_ = 0, unknown_questions_ = 0;
 };
 

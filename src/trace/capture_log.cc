@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/base/hex.h"
 #include "src/base/json.h"
 #include "src/trace/convolutions.h"
 #include "src/trace/read_arguments.h"
@@ -28,6 +29,8 @@ bool read_name(Reading& reading, Elements& elements, StringId* out) {
   *out = reading.trace.strings.intern(name);
   return true;
 }
+
+constexpr size_t kMostParameterDigits = size_t{64} << 10;  // a kernel has at most 32 KiB of parameters
 
 bool read_device_memory(Reading& reading, Elements& elements, VgpuEventKind kind) {
   VgpuEvent event;
@@ -69,6 +72,11 @@ bool read_launch(Reading& reading, Elements& elements) {
   od::array pointers;
   if (last.get_array().get(pointers) == simdjson::SUCCESS) {
     for (auto entry : pointers) {
+      std::string_view hex;
+      if (entry.get_string().get(hex) == simdjson::SUCCESS) {
+        if (hex.size() > kMostParameterDigits || !read_hex(hex, &work.parameters)) return false;
+        continue;
+      }
       uint64_t pointer = 0;
       if (entry.get_uint64().get(pointer) != simdjson::SUCCESS) return false;
       work.pointers.push_back(pointer);
@@ -194,8 +202,18 @@ const char* read_kernel_name(Reading& reading, Elements& elements) {
     std::vector<CompiledKernel>& compiled = reading.trace.observed.compiled;
     kernel.compiled = static_cast<int32_t>(compiled.size());
     compiled.push_back({static_cast<int>(registers), static_cast<int>(shared), static_cast<int>(local)});
+    int64_t code = -1;
+    if (elements.size(&code)) compiled.back().code = code;
   }
   reading.log.kernel_names[id] = kernel;
+  return nullptr;
+}
+
+const char* read_kernel_code(Reading& reading, Elements& elements) {
+  int64_t number = 0;
+  std::string_view ptx;
+  if (!elements.size(&number) || !elements.text(&ptx)) return "'kernel_code'";
+  reading.trace.observed.codes[number] = ptx;
   return nullptr;
 }
 

@@ -12,6 +12,7 @@ const char* read_workspace(Reading& reading, Elements& elements);
 const char* read_device_alloc(Reading& reading, Elements& elements);
 const char* read_device_free(Reading& reading, Elements& elements);
 const char* read_library_memory(Reading& reading, Elements& elements);
+const char* read_kernel_code(Reading& reading, Elements& elements);
 const char* read_kernel_name(Reading& reading, Elements& elements);
 const char* read_thread(Reading& reading, Elements& elements);
 const char* read_captured(Reading& reading, Elements& elements);

@@ -11,6 +11,7 @@
 #include "gpucast/error.h"
 #include "src/attribution/open_marks.h"
 #include "src/base/bounded.h"
+#include "src/work/counted_kernels.h"
 #include "src/work/host_time.h"
 #include "src/work/library_call.h"
 #include "src/work/operator_table.h"
@@ -125,13 +126,10 @@ Operation operation_by_threads(const Work& work) {
 
 namespace {
 
-// A kernel that was compiled at run time: only the buffers passed to it are known. Inductor's names show the kind.
+// A kernel that was compiled at run time, without its code: only the buffers passed to it are known.
 Operation of_compiled(std::string_view name, int64_t bytes) {
   Operation out;
-  out.kind = name.starts_with("triton_for_")                                      ? OperationKind::optimizer
-             : name.starts_with("triton_red_")                                    ? OperationKind::reduction
-             : name.starts_with("triton_poi_") || name.starts_with("triton_per_") ? OperationKind::elementwise
-                                                                                  : OperationKind::unknown;
+  out.kind = kind_of_compiled(name, OperationKind::unknown);
   out.bytes_read = bytes;
   return out;
 }
@@ -206,8 +204,8 @@ class StepMaker {
   // The kernels of one operator call are one operation.
   bool belongs_to_open_operation(size_t i) const {
     const Work& work = step_.work[i];
-    return work.kind == WorkKind::kernel && work.pointers.empty() && owners_[i] >= 0 && owners_[i] == open_call_ &&
-           !out_.operations.empty();
+    return work.kind == WorkKind::kernel && work.pointers.empty() && work.parameters.empty() && owners_[i] >= 0 &&
+           owners_[i] == open_call_ && !out_.operations.empty();
   }
 
   void add_work(size_t i) {
@@ -232,8 +230,14 @@ class StepMaker {
     made.kernel = std::string(trace_.strings.text(work.name));
     open_call_ = -1;
     origin_ = {};
+    const std::optional<CountedOperation> counted = counted_operation(work);
     const int64_t pointed_bytes = work.pointers.empty() ? 0 : pointed_.bytes(work.pointers, made.asked_unix_us);
-    if (pointed_bytes > 0) {
+    if (counted) {
+      operation_ = counted->operation;
+      // If inductor's name shows the kind, values decide little.
+      made.known = !counted->assumed || operation_.kind != OperationKind::compiled;
+      made.name = made.kernel;
+    } else if (pointed_bytes > 0) {
       set_compiled(pointed_bytes, &made);
     } else if (work.kind == WorkKind::kernel) {
       set_kernel(i, &made);
@@ -244,6 +248,20 @@ class StepMaker {
     }
     out_.known_work += made.known ? 1 : 0;
     out_.operations.push_back(std::move(made));
+  }
+
+  // Unset: its code is not known, or could not be counted.
+  std::optional<CountedOperation> counted_operation(const Work& work) {
+    if (work.compiled < 0 || step_.compiled[static_cast<size_t>(work.compiled)].code < 0) return std::nullopt;
+    const CompiledKernel& kernel = step_.compiled[static_cast<size_t>(work.compiled)];
+    const auto code = step_.codes.find(kernel.code);
+    if (code == step_.codes.end()) return std::nullopt;
+    const std::string number = std::to_string(kernel.code);
+    counted_.add_code(number, code->second);
+    return counted_.operation(
+        number, std::string(trace_.strings.text(work.name)),
+        {work.grid, work.block, static_cast<uint32_t>(std::min<int64_t>(work.size_bytes, UINT32_MAX)), work.parameters}, kernel.registers,
+        kernel.static_shared_bytes);
   }
 
   void set_compiled(int64_t pointed_bytes, StepOperation* made) {
@@ -304,6 +322,7 @@ class StepMaker {
   OpenMarksInOrder open_marks_;
   OperationCache cache_;
   PointedBytes pointed_;
+  CountedKernels counted_;
   const int64_t shift_ns_ = step_.clock_unix_ns - step_.unix_ns;
   std::vector<Order>::const_iterator next_order_;
   int64_t open_call_ = -1;  // the operator call that the last operation's kernels belong to

@@ -58,7 +58,7 @@ for _ in range(3):
     assert run.printed("graphs") == 2
     assert "hook_failed" not in codes(run)
     names = {line[1]: line[2:] for line in run.capture.of("kernel_name") if line[2].startswith("triton_")}
-    assert names and all(len(rest) == 4 and rest[1] > 0 for rest in names.values())  # registers known
+    assert names and all(len(rest) == 5 and rest[1] > 0 for rest in names.values())  # registers known
     launches = [line for line in run.capture.of("kernel") if line[1] in names]
     assert len(launches) > len(names) and all(line[2] > 0 and line[5] > 0 for line in launches)
     # Their bytes are known from their pointers: the model's parameters and activations, not all inputs of the compiled function.

@@ -1,5 +1,9 @@
 """Kernels that PyTorch has Triton compile while the script runs: torch.compile, and on newer releases some eager operators."""
 
+import json
+import struct
+import subprocess
+
 from conftest import train_script
 
 # One cache for the test: a user's own holds kernels already, and is none of a test's business.
@@ -30,3 +34,34 @@ def test_compiled_model(gpucast, leaves_nothing):
     assert run.code == 0, run.err
     assert run.report["steps"] == 3 and run.report["verdict"] == "fits"
     assert any((gpucast.job / "cache").rglob("*.cubin"))
+
+
+KERNEL = """
+import triton, triton.language as tl
+
+@triton.jit
+def scaled_sum(x, y, out, n, scale, block: tl.constexpr):
+    at = tl.program_id(0) * block + tl.arange(0, block)
+    inside = at < n
+    tl.store(out + at, tl.load(x + at, mask=inside) * scale + tl.load(y + at, mask=inside), mask=inside)
+
+first, second, result = (torch.zeros(1_000_003, device="cuda") for _ in range(3))
+addresses = [tensor.data_ptr() for tensor in (first, second, result)]
+"""
+LAUNCH = "scaled_sum[(977,)](first, second, result, 1_000_003, 2.5, block=1024); print('at', *addresses)"
+
+
+def test_a_launch_has_its_code_and_its_arguments(gpucast, gpucast_bin):
+    script = CACHES + "import torch\n" + KERNEL + train_script(steps=3, after_step=LAUNCH)
+    run = gpucast(script, "--gpu", "a100-80", fresh=True, timeout=200)
+    assert run.code == 0, run.err
+    (name,) = (event for event in run.capture.of("kernel_name") if event[2] == "scaled_sum")
+    (ptx,) = (event[2] for event in run.capture.of("kernel_code") if event[1] == name[6])
+    assert ".entry scaled_sum(" in ptx
+    *addresses, arguments = next(event[-2] for event in run.capture.of("kernel") if event[1] == name[1])
+    assert addresses == [int(word) for word in run.err.split("at ", 1)[1].split()[:3]]
+    assert bytes.fromhex(arguments).startswith(struct.pack("<QQQif", *addresses, 1_000_003, 2.5))
+    words = [gpucast_bin, "time", run.capture_path, "--gpu", "a100-80", "--format", "json"]
+    times = json.loads(subprocess.run(words, capture_output=True, check=True).stdout)
+    (kernel,) = (kernel for kernel in times["kernels"] if kernel["name"] == "scaled_sum")
+    assert kernel["kind"] == "compiled" and kernel["known"]

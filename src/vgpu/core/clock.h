@@ -34,6 +34,8 @@ ClockWork clock_kernel(const char* name, const unsigned grid[3], const unsigned 
                        const KernelResources& resources);
 GpuTimeline::Work clock_kernel_by_threads(const Activity& launch);
 // All kernels of an operator together (running_operators.h). Unset: nothing of it is on the card.
+// A launch whose code is known; unset: it could not be counted.
+std::optional<GpuTimeline::Work> clock_code(const Activity& launch, const CompiledLaunch& compiled);
 std::optional<GpuTimeline::Work> clock_operator(std::string_view written);
 ClockWork clock_call(const char* library, const char* name, std::string_view arguments_json);
 ClockWork clock_copy(int kind, size_t size_bytes, bool pageable = false);

@@ -8,8 +8,10 @@
 #include <string>
 #include <string_view>
 
+#include "src/base/hex.h"
 #include "src/vgpu/core/clock.h"
 #include "src/vgpu/core/clock_state.h"
+#include "src/vgpu/core/log.h"
 #include "src/vgpu/core/running_operators.h"
 
 namespace gpucast::vgpu {
@@ -81,6 +83,33 @@ GpuTimeline::Work clock_kernel_by_threads(const Activity& launch) {
     return std::string(sizes) + launch.name;
   });
   return known.value_or(GpuTimeline::Work{kUnknownNs, Engine::compute, 1, 0});
+}
+
+std::optional<GpuTimeline::Work> clock_code(const Activity& launch, const CompiledLaunch& compiled) {
+  Clock& clock = *run_clock();
+  const uint64_t code = std::hash<std::string_view>{}(compiled.code->ptx);
+  {
+    const ClockLock lock(clock.mutex);
+    if (clock.sent_codes.insert(code).second) {
+      const int64_t begin_ns = machine_ns(CLOCK_MONOTONIC);
+      std::string line = "ptx " + std::to_string(code) + ' ';
+      append_json_string(line, compiled.code->ptx);
+      (void)clock.ask(line);
+      host_was_interrupted(clock.host, machine_ns(CLOCK_MONOTONIC) - begin_ns);
+    }
+  }
+  uint64_t hash = mix_hash(mix_hash(code, std::hash<std::string_view>{}(launch.name)), std::hash<std::string_view>{}(compiled.parameters));
+  for (int i = 0; i < 3; ++i) hash = mix_hash(hash, uint64_t{launch.grid[i]} << 32 | launch.block[i]);
+  hash = mix_hash(hash, launch.dynamic_shared_bytes);
+  return ask_once(clock, hash, [&] {
+    std::string question = "code " + std::to_string(code);
+    for (const unsigned size : launch.grid) question += ' ' + std::to_string(size);
+    for (const unsigned size : launch.block) question += ' ' + std::to_string(size);
+    for (const size_t number : {launch.dynamic_shared_bytes, static_cast<size_t>(launch.registers), launch.static_shared_bytes})
+      question += ' ' + std::to_string(number);
+    append_hex(compiled.parameters, &(question += ' '));
+    return question + ' ' + launch.name;
+  });
 }
 
 std::optional<GpuTimeline::Work> clock_operator(std::string_view written) {

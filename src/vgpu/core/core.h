@@ -12,6 +12,8 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <string>
+#include <string_view>
 
 #include "src/occupancy/kernel_resources.h"
 
@@ -134,8 +136,20 @@ GPUCAST_VGPU_API void kernel_written(const char* name, const unsigned grid[3], c
 // in src/vgpu/symbols).
 GPUCAST_VGPU_API int not_supported(const char* library, const char* name);
 using gpucast::KernelResources;  // no registers: not known
+// The PTX that a module's machine code was made from. It is never freed.
+struct KernelCode {
+  uint32_t number;
+  std::string ptx;
+};
+// What is known of a launch of a module's kernel: arguments that may be device addresses, and the bytes of all arguments in the kernel's
+// own layout.
+struct CompiledLaunch {
+  std::span<const uint64_t> pointers;
+  std::string_view parameters;
+  const KernelCode* code = nullptr;  // nullptr: not known
+};
 GPUCAST_VGPU_API void log_kernel(const char* name, const unsigned grid[3], const unsigned block[3], size_t dynamic_shared_bytes,
-                                 uint64_t stream, const KernelResources& resources = {}, std::span<const uint64_t> pointers = {},
+                                 uint64_t stream, const KernelResources& resources = {}, const CompiledLaunch& compiled = {},
                                  bool driver = false, const void* function = nullptr);
 // A library call that would launch kernels: the name as called, the arguments as the text of a JSON object, e.g. {"m":1024,"n":8}.
 GPUCAST_VGPU_API void log_call(const char* library, const char* name, const char* arguments_json, uint64_t stream);
@@ -189,5 +203,7 @@ GPUCAST_VGPU_API void gpucast_vgpu_on_unknown_count(void (*callback)());
 GPUCAST_VGPU_API void gpucast_vgpu_on_unknown_condition(int (*callback)());
 // How many copies from the host to the card were larger than a number (8 bytes).
 GPUCAST_VGPU_API uint64_t gpucast_vgpu_uploads();
+// `ptx` is the text that this machine code was made from. Call before the module is loaded.
+GPUCAST_VGPU_API void gpucast_vgpu_note_code(const void* image, uint64_t size_bytes, const char* ptx, uint64_t ptx_bytes);
 GPUCAST_VGPU_API void gpucast_vgpu_hold(int supervisor_pid);  // never returns: waits to be killed; exits when the supervisor is gone
 }

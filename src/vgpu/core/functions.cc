@@ -1,5 +1,8 @@
 #include "src/vgpu/core/functions.h"
 
+#include <elf.h>
+
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -54,7 +57,9 @@ struct Variable {
 
 struct Module {
   FatbinChoice choice;
+  const KernelCode* code = nullptr;
   std::map<std::string, KernelResources> resources;
+  ParametersByKernel parameters;
   std::map<std::string, std::unique_ptr<char>> functions;  // the char's address is the handle
   std::map<std::string, uint64_t> variables;
 };
@@ -66,9 +71,17 @@ struct Known {
   uint64_t module;
 };
 
+// Machine code whose PTX was noted before it is loaded.
+struct NotedCode {
+  std::string image;
+  const KernelCode* code;
+};
+
 struct Functions {
   std::mutex mutex;
-  std::vector<Registered> waiting;  // registered, but not yet in `known`
+  std::vector<NotedCode> noted;
+  std::unordered_map<std::string, const KernelCode*> codes;  // by PTX
+  std::vector<Registered> waiting;                           // registered, but not yet in `known`
   std::unordered_map<const void*, Known> known;
   std::unordered_map<const void*, Variable> variables;
   std::map<Fatbin*, std::unique_ptr<Fatbin>> fatbins;
@@ -92,6 +105,30 @@ Functions& functions() {
 }
 
 using Lock = std::lock_guard<std::mutex>;
+
+// With the lock held.
+const KernelCode* code_of(Functions& f, std::string_view ptx) {
+  const auto [found, added] = f.codes.try_emplace(std::string(ptx), nullptr);
+  if (added) found->second = new KernelCode{static_cast<uint32_t>(f.codes.size()), std::string(ptx)};
+  return found->second;
+}
+
+// The size of an ELF file, as far as its header says; 0: it is none.
+uint64_t elf_bytes(const void* image) {
+  if (image == nullptr || std::strncmp(static_cast<const char*>(image), ELFMAG, SELFMAG) != 0) return 0;
+  Elf64_Ehdr header;
+  std::memcpy(&header, image, sizeof header);
+  return std::max({uint64_t{sizeof header}, header.e_shoff + uint64_t{header.e_shnum} * header.e_shentsize,
+                   header.e_phoff + uint64_t{header.e_phnum} * header.e_phentsize});
+}
+
+// With the lock held. nullptr: its PTX was not noted.
+const KernelCode* noted_code(Functions& f, const void* image) {
+  const uint64_t size = elf_bytes(image);
+  for (const NotedCode& one : f.noted)
+    if (size > 0 && size <= one.image.size() && std::memcmp(one.image.data(), image, size) == 0) return one.code;
+  return nullptr;
+}
 constexpr size_t kUnknownVariableBytes = 8;  // modules do not show us the sizes of their variables
 
 }  // namespace
@@ -172,6 +209,8 @@ bool find_function(const void* handle, Function* function) {
   const Known& known = found->second;
   FatbinChoice choice;
   KernelResources resources;
+  const std::vector<KernelParameter>* parameters = nullptr;
+  const KernelCode* code = nullptr;
   if (known.fatbin != nullptr) {
     Fatbin& fatbin = *known.fatbin;
     if (!fatbin.chosen && fatbin.wrapper != nullptr && fatbin.wrapper->magic == kWrapperMagic)
@@ -180,6 +219,9 @@ bool find_function(const void* handle, Function* function) {
     choice = fatbin.choice;
   } else if (const auto module = f.modules.find(known.module); module != f.modules.end()) {
     choice = module->second.choice;
+    code = module->second.code;
+    if (const auto entry = module->second.parameters.find(known.name); entry != module->second.parameters.end())
+      parameters = &entry->second;
     if (const auto entry = module->second.resources.find(known.name); entry != module->second.resources.end()) resources = entry->second;
   }
   const int arch = card.compute_major * 10 + card.compute_minor;
@@ -188,6 +230,8 @@ bool find_function(const void* handle, Function* function) {
                choice.binary_arch != 0 ? choice.binary_arch : arch,
                choice.ptx_arch != 0 ? choice.ptx_arch : arch,
                resources,
+               parameters,
+               code,
                choice.binary_arch != 0 || !choice.has_any};
   return true;
 }
@@ -234,14 +278,17 @@ uint64_t module_load(const void* image) {
   if (image != nullptr) std::memcpy(&magic, image, sizeof magic);
   if (magic == kWrapperMagic) image = static_cast<const Wrapper*>(image)->data;
   if (magic == kWrapperMagic || magic == kFatbinMagic) module.choice = choose_fatbin(image, card.compute_major, card.compute_minor);
-  module.resources = kernels_of_cubin(image);
+  module.resources = kernels_of_cubin(image, kUnknownSize, &module.parameters);
+  module.code = noted_code(f, image);
   return f.next_module;
 }
 
-uint64_t module_load_file(std::string_view image) {
+uint64_t module_load_file(std::string_view image, std::string_view ptx) {
   Functions& f = functions();
   const Lock lock(f.mutex);
-  f.modules[f.next_module += 16].resources = kernels_of_cubin(image.data(), image.size());
+  Module& module = f.modules[f.next_module += 16];
+  module.resources = kernels_of_cubin(image.data(), image.size(), &module.parameters);
+  module.code = ptx.empty() ? nullptr : code_of(f, ptx);
   return f.next_module;
 }
 
@@ -280,7 +327,20 @@ bool module_variable(uint64_t module, const char* name, uint64_t* address, size_
   return place != 0;
 }
 
+void note_code(std::string_view image, std::string_view ptx) {
+  Functions& f = functions();
+  const Lock lock(f.mutex);
+  const KernelCode* const code = code_of(f, ptx);
+  for (const NotedCode& one : f.noted)
+    if (one.image == image) return;
+  f.noted.push_back({std::string(image), code});
+}
+
 void lock_functions() { functions().mutex.lock(); }
 void unlock_functions() { functions().mutex.unlock(); }
 
 }  // namespace gpucast::vgpu
+
+void gpucast_vgpu_note_code(const void* image, uint64_t size_bytes, const char* ptx, uint64_t ptx_bytes) {
+  gpucast::vgpu::note_code({static_cast<const char*>(image), size_bytes}, {ptx, ptx_bytes});
+}

@@ -5,18 +5,22 @@
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
+#include <vector>
 
+#include "src/occupancy/cubin.h"
 #include "src/vgpu/core/core.h"
 
 namespace gpucast::vgpu {
 
 struct Function {
-  const char* name;           // mangled; valid as long as its module is loaded
-  int thread_limit;           // __launch_bounds__, or 0
-  int binary_arch;            // of the code that a card of this profile would run: 86 for sm_86
-  int ptx_arch;               // of the PTX that this code was made from
-  KernelResources resources;  // filled in for a module's machine code; for a library's kernel use kernel_resources()
-  bool has_code;              // false: built only for other cards, so a launch must fail
+  const char* name;                                // mangled; valid as long as its module is loaded
+  int thread_limit;                                // __launch_bounds__, or 0
+  int binary_arch;                                 // of the code that a card of this profile would run: 86 for sm_86
+  int ptx_arch;                                    // of the PTX that this code was made from
+  KernelResources resources;                       // filled in for a module's machine code; for a library's kernel use kernel_resources()
+  const std::vector<KernelParameter>* parameters;  // of a module's kernel; valid as its name is; nullptr: not known
+  const KernelCode* code;                          // of a module whose PTX is known; else nullptr
+  bool has_code;                                   // false: built only for other cards, so a launch must fail
 };
 
 // Registers a fat binary. `wrapper` is the argument that nvcc passes to __cudaRegisterFatBinary (may be null). It is only noted here:
@@ -34,7 +38,10 @@ GPUCAST_VGPU_API bool find_variable(const void* handle, uint64_t* address, size_
 
 // Modules loaded at run time (Triton, NVRTC, cudaLibraryLoad). Any name that a program looks up is found.
 GPUCAST_VGPU_API uint64_t module_load(const void* image);
-GPUCAST_VGPU_API uint64_t module_load_file(std::string_view image);  // from a file, whose format is not certain
+// `ptx`: what the machine code was made from; "": not known.
+GPUCAST_VGPU_API uint64_t module_load_file(std::string_view image, std::string_view ptx = {});  // from a file, whose format is not certain
+// The PTX of an image that may be loaded later.
+void note_code(std::string_view image, std::string_view ptx);
 GPUCAST_VGPU_API bool module_unload(uint64_t module);
 GPUCAST_VGPU_API bool module_function(uint64_t module, const char* name, const void** handle);
 GPUCAST_VGPU_API bool module_variable(uint64_t module, const char* name, uint64_t* address, size_t* size_bytes);

@@ -11,9 +11,11 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <unordered_map>
 #include <vector>
 
+#include "src/base/hex.h"
 #include "src/vgpu/core/board.h"
 #include "src/vgpu/core/core.h"
 #include "src/vgpu/core/devices.h"
@@ -42,6 +44,7 @@ struct Log {
   int64_t epoch_ns = 0;  // times of work count from here; 0: no time logged yet
   uint64_t thread = 0;   // the thread that logged work last
   std::unordered_map<std::string, int, TextHash, std::equal_to<>> kernel_names;
+  std::set<uint32_t> codes;  // the numbers of those that are in the log
 
   void append(std::string_view line) {
     if (forked_after_use()) return;
@@ -92,13 +95,21 @@ Logs& logs() {
 std::atomic<uint64_t> g_operations{0};
 
 // The id of a kernel's name. The log introduces a name before its first use.
-int kernel_name_id(const char* name, const KernelResources& resources) {
+int kernel_name_id(const char* name, const KernelResources& resources, const KernelCode* code) {
   const std::lock_guard lock(logs().mutex);
   Log& log = logs().log_of(current_device());
   std::string numbers;  // compiled kernels may share a name and differ in their numbers
   if (resources.registers > 0)
     numbers = "," + std::to_string(resources.registers) + "," + std::to_string(resources.static_shared_bytes) + "," +
               std::to_string(resources.local_bytes);
+  if (code != nullptr && !numbers.empty()) {
+    numbers += "," + std::to_string(code->number);
+    if (log.codes.insert(code->number).second) {
+      std::string line = "[\"kernel_code\"," + std::to_string(code->number) + ",";
+      append_json_string(line, code->ptx);
+      log.append(line + "]");
+    }
+  }
   const std::string key = numbers.empty() ? std::string() : name + numbers;
   const auto known = log.kernel_names.find(numbers.empty() ? std::string_view(name) : std::string_view(key));
   if (known != log.kernel_names.end()) return known->second;
@@ -193,13 +204,18 @@ void count_operation() { g_operations.fetch_add(1, std::memory_order_relaxed); }
 uint64_t operations() { return g_operations.load(std::memory_order_relaxed); }
 
 std::string kernel_line(const char* name, const unsigned grid[3], const unsigned block[3], size_t dynamic_shared_bytes, uint64_t stream,
-                        const KernelResources& resources, std::span<const uint64_t> pointers) {
+                        const KernelResources& resources, const CompiledLaunch& compiled) {
   char line[256];
-  std::snprintf(line, sizeof line, "[\"kernel\",%d,%u,%u,%u,%u,%u,%u,%zu,%" PRIu64 "]", kernel_name_id(name, resources), grid[0], grid[1],
-                grid[2], block[0], block[1], block[2], dynamic_shared_bytes, stream);
+  std::snprintf(line, sizeof line, "[\"kernel\",%d,%u,%u,%u,%u,%u,%u,%zu,%" PRIu64 "]", kernel_name_id(name, resources, compiled.code),
+                grid[0], grid[1], grid[2], block[0], block[1], block[2], dynamic_shared_bytes, stream);
   std::string places;
-  for (const uint64_t pointer : pointers) {
+  for (const uint64_t pointer : compiled.pointers) {
     if (in_device_region(pointer)) places.append(places.empty() ? "[" : ",").append(std::to_string(pointer));
+  }
+  if (compiled.code != nullptr) {
+    places.append(places.empty() ? "[\"" : ",\"");
+    append_hex(compiled.parameters, &places);
+    places += '"';
   }
   std::string out(line);
   if (!places.empty()) out.replace(out.size() - 1, 1, "," + places + "]]");
@@ -207,14 +223,14 @@ std::string kernel_line(const char* name, const unsigned grid[3], const unsigned
 }
 
 void log_kernel(const char* name, const unsigned grid[3], const unsigned block[3], size_t dynamic_shared_bytes, uint64_t stream,
-                const KernelResources& resources, std::span<const uint64_t> pointers, bool driver, const void* function) {
+                const KernelResources& resources, const CompiledLaunch& compiled, bool driver, const void* function) {
   context_activate();
   count_operation();
   if (has_clock_now()) {
-    clock_launch(name, grid, block, dynamic_shared_bytes, stream, resources, pointers, driver, function);
+    clock_launch(name, grid, block, dynamic_shared_bytes, stream, resources, compiled, driver, function);
     return;
   }
-  log_work(kernel_line(name, grid, block, dynamic_shared_bytes, stream, resources, pointers), stream, kGraphNodeKernel);
+  log_work(kernel_line(name, grid, block, dynamic_shared_bytes, stream, resources, compiled), stream, kGraphNodeKernel);
 }
 
 void log_call(const char* library, const char* name, const char* arguments_json, uint64_t stream) {

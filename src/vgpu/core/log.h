@@ -35,7 +35,7 @@ void log_captured_at(const LogMoment& moment);
 
 // The log line of a kernel launch. `pointers`: arguments that may be device addresses; the line keeps those that are.
 GPUCAST_VGPU_API std::string kernel_line(const char* name, const unsigned grid[3], const unsigned block[3], size_t dynamic_shared_bytes,
-                                         uint64_t stream, const KernelResources& resources = {}, std::span<const uint64_t> pointers = {});
+                                         uint64_t stream, const KernelResources& resources = {}, const CompiledLaunch& compiled = {});
 
 // Appends a JSON string with its quotes. Bytes that are not UTF-8 become '?'.
 void append_json_string(std::string& out, std::string_view text);

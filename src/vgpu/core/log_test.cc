@@ -81,10 +81,10 @@ TEST(Log, AKernelsLineHoldsThePointersAmongItsArguments) {
   ASSERT_EQ(device_alloc(1 << 20, &first), Status::ok);
   ASSERT_EQ(device_alloc(1 << 20, &second), Status::ok);
   const std::vector<uint64_t> arguments{first, 4096, second + 512};
-  const std::string line = kernel_line("compiled", one, one, 0, 5, {}, arguments);
+  const std::string line = kernel_line("compiled", one, one, 0, 5, {}, {arguments, {}, nullptr});
   EXPECT_TRUE(line.ends_with(",1,1,1,1,1,1,0,5,[" + std::to_string(first) + "," + std::to_string(second + 512) + "]]")) << line;
   const std::vector<uint64_t> numbers{1, 4096};
-  EXPECT_TRUE(kernel_line("compiled", one, one, 0, 5, {}, numbers).ends_with(",1,1,1,1,1,1,0,5]"));
+  EXPECT_TRUE(kernel_line("compiled", one, one, 0, 5, {}, {numbers, {}, nullptr}).ends_with(",1,1,1,1,1,1,0,5]"));
   device_free(first);
   device_free(second);
 }

@@ -67,14 +67,15 @@ void submit_held_launches() {
 }
 
 void clock_launch(const char* name, const unsigned grid[3], const unsigned block[3], size_t dynamic_shared_bytes, uint64_t stream,
-                  const KernelResources& resources, std::span<const uint64_t> pointers, bool driver, const void* function) {
+                  const KernelResources& resources, const CompiledLaunch& compiled, bool driver, const void* function) {
   const char* const api = driver ? "cuLaunchKernel" : "cudaLaunchKernel";
   ClockWork work = clock_kernel(name, grid, block, dynamic_shared_bytes, resources);
   work.activity.function = function;
   // A compiled kernel's time follows from its own code and arguments, whatever operator it runs in.
-  const RunningOperator inside = pointers.empty() ? running_operator() : RunningOperator{};
+  const RunningOperator inside = compiled.pointers.empty() && compiled.code == nullptr ? running_operator() : RunningOperator{};
   if (inside.call == 0) {
-    work.work = clock_kernel_by_threads(work.activity);
+    const auto counted = compiled.code != nullptr ? clock_code(work.activity, compiled) : std::nullopt;
+    work.work = counted ? *counted : clock_kernel_by_threads(work.activity);
     clock_work(work, stream, kGraphNodeKernel, api, driver);
     return;
   }

@@ -4,14 +4,13 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 
 #include "src/vgpu/core/core.h"
 
 namespace gpucast::vgpu {
 
 void clock_launch(const char* name, const unsigned grid[3], const unsigned block[3], size_t dynamic_shared_bytes, uint64_t stream,
-                  const KernelResources& resources, std::span<const uint64_t> pointers, bool driver, const void* function);
+                  const KernelResources& resources, const CompiledLaunch& compiled, bool driver, const void* function);
 
 // The clock or the graph gets the launches that wait in this thread. Everything whose order with launches matters calls it first: other
 // work, events, waits, the begin and end of captures. Must be called without a lock of the core.

@@ -32,7 +32,7 @@ extern "C" {
 struct gpucast_vgpu_operator_layout {
   uint32_t inputs;                                          // in at::RecordFunction: a pointer to values and their number
   uint32_t tensor_tag, integer_tag, boolean_tag, list_tag;  // of c10::IValue: 8 bytes of payload, then the tag
-  uint32_t list_values;                                     // in a list: pointers to its first value and behind its last
+  uint32_t list_values;                                     // in a list: pointers to its first value and to the end of its last
   uint32_t sizes;                                           // in c10::TensorImpl: the number of dimensions, then sizes and strides
   uint32_t type, keys;                                      // in c10::TensorImpl: its element type's number; its dispatch keys
   uint64_t cpu_key, cuda_key, plain_keys;                   // plain: a tensor with no other keys keeps its sizes itself
@@ -42,7 +42,7 @@ struct gpucast_vgpu_operator_layout {
 // layout, `probe` is called instead at the begin of each operator of this thread. Returns PyTorch's handle of the callback; 0: failed.
 GPUCAST_VGPU_API uint64_t gpucast_vgpu_watch_operators(void* add_callback, void* name, const gpucast_vgpu_operator_layout* layout,
                                                        void (*probe)(const void* record, const char* name));
-// The text of the last operator that this thread began, for a check of the layout; nullptr: no more checks. The number of its bytes; `text`
-// gets as many as fit.
+// The text of the last operator that this thread began, for a check of the layout; nullptr: no more checks. Returns its size; `text` gets
+// the first `size_bytes` bytes.
 GPUCAST_VGPU_API size_t gpucast_vgpu_last_operator(char* text, size_t size_bytes);
 }

@@ -27,6 +27,17 @@ std::vector<uint64_t> pointers_of(const KernelResources& kernel, void* const* ar
   return out;
 }
 
+// All arguments of a kernel, in the layout that its code reads.
+std::string parameters_of(const std::vector<gpucast::KernelParameter>* places, void* const* arguments) {
+  std::string out;
+  for (size_t i = 0; arguments != nullptr && places != nullptr && i < places->size(); ++i) {
+    const auto [offset, size] = (*places)[i];
+    if (out.size() < size_t{offset} + size) out.resize(size_t{offset} + size);
+    if (arguments[i] != nullptr) std::memcpy(out.data() + offset, arguments[i], size);
+  }
+  return out;
+}
+
 int launch(const void* handle, const unsigned grid[3], const unsigned block[3], unsigned shared_bytes, uint64_t stream,
            void* const* arguments) {
   Function function;
@@ -38,7 +49,9 @@ int launch(const void* handle, const unsigned grid[3], const unsigned block[3], 
   const DeviceProfile& card = profile();
   if (shared_bytes > static_cast<unsigned>(std::max(card.shared_memory_per_block_bytes, card.shared_memory_per_block_optin_bytes)))
     return kInvalidValue;
-  log_kernel(function.name, grid, block, shared_bytes, stream, function.resources, pointers_of(function.resources, arguments), true);
+  const std::vector<uint64_t> pointers = pointers_of(function.resources, arguments);
+  const std::string parameters = function.code != nullptr ? parameters_of(function.parameters, arguments) : std::string();
+  log_kernel(function.name, grid, block, shared_bytes, stream, function.resources, {pointers, parameters, function.code}, true);
   device_written();
   return kSuccess;
 }
@@ -101,7 +114,12 @@ CUDA_API int cuModuleLoad(uint64_t* module, const char* path) {
   if (module == nullptr || path == nullptr) return kInvalidValue;
   std::ifstream file(path, std::ios::binary);
   if (!file) return kFileNotFound;
-  *module = module_load_file(std::string{std::istreambuf_iterator<char>(file), {}});
+  // Triton's cache keeps the PTX in the same folder as the machine code.
+  constexpr std::string_view kEnding = ".cubin";
+  std::string ptx_path(path);
+  if (ptx_path.ends_with(kEnding)) ptx_path.replace(ptx_path.size() - kEnding.size(), kEnding.size(), ".ptx");
+  std::ifstream ptx(ptx_path == path ? "" : ptx_path, std::ios::binary);
+  *module = module_load_file(std::string{std::istreambuf_iterator<char>(file), {}}, std::string{std::istreambuf_iterator<char>(ptx), {}});
   return kSuccess;
 }
 CUDA_API int cuModuleUnload(uint64_t module) { return module_unload(module) ? kSuccess : kInvalidHandle; }

@@ -156,6 +156,8 @@ class LaunchCounter {
     if (!whole && blocks <= kShortGrid) {
       run({{0, 0, 0}, 0});
       whole = std::exchange(steps_, 0) * blocks <= kShortLaunch;
+      loads_.clear();
+      stores_.clear();
     }
     const std::vector<SampledBlock> samples = sample_blocks(launch_.grid, whole);
     double done = 0;

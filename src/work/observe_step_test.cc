@@ -42,6 +42,20 @@ TEST(OperatorTable, ElementwiseReadsItsInputsAndWritesTheirBroadcastShape) {
   EXPECT_EQ(compared.bytes_written, 100);
 }
 
+// A loss over a vocabulary takes one element of each row; the zeros of its backward's result are an operator of their own.
+TEST(OperatorTable, ALossByIndexTakesAnElementOfEachRow) {
+  const std::string x = R"({"float32": [[2048, 32768], [32768, 1]]})", target = R"({"int64": [[2048], [1]]})",
+                    one = R"({"float32": [[], []]})";
+  const Operation forward = of("aten::nll_loss_forward", ("[" + x + ", " + target + ", null, 1, -100]").c_str());
+  EXPECT_EQ(forward.bytes_read, 2048 * (4 + 8));
+  EXPECT_EQ(forward.bytes_written, 4);
+  const Operation backward =
+      of("aten::nll_loss_backward", ("[" + one + ", " + x + ", " + target + ", null, 1, -100, " + one + "]").c_str());
+  EXPECT_EQ(backward.bytes_read, 2048 * (4 + 8));
+  EXPECT_EQ(backward.bytes_written, 2048 * 4);
+  EXPECT_TRUE(operator_is_known("aten::nll_loss_backward"));
+}
+
 // PyTorch 2.6 records null instead of normalized_shape.
 TEST(OperatorTable, ALayerNormsRowsFollowFromItsWeight) {
   const std::string x = R"({"float32": [[8, 512, 1024], [524288, 1024, 1]]})", weight = R"({"float32": [[1024], [1]]})";

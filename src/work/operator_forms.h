@@ -17,6 +17,7 @@ enum class OperatorForm : uint8_t {
   reduction,           // over the dimensions in its first list; over all, if it has no list
   reduction_of_one,    // same, and a number may name one dimension
   loss,                // over all dimensions
+  loss_by_index,       // takes one element of each row, the class that an index names; its backward writes this element alone
   rows_by_index,       // one row of its first tensor for each index
   index,               // rows where the index has fewer dimensions, else elements
   embedding_gradient,  // writes a row for each weight

@@ -287,6 +287,20 @@ Operation indexing(const OperatorName& name, const Inputs& in) {
   return out;
 }
 
+// nll_loss_forward(x, target, ...) and nll_loss_backward(grad, x, target, ...), aten/src/ATen/native/cuda/NLLLoss2d.cu, Loss.cu. The zeros
+// of the backward's result are an operator of their own.
+Operation loss_by_index(const OperatorName& name, const Inputs& in) {
+  Operation out = base(OperationKind::indexing, in);
+  const size_t x = name.backward ? 1 : 0;
+  if (in.tensors.size() < x + 2) return out;
+  const int64_t rows = in.tensors[x + 1].count();
+  const int64_t elements = bounded_product({rows, in.tensors[x].element_bytes});
+  out.bytes_read = elements + in.tensors[x + 1].bytes();
+  out.bytes_written = name.backward ? elements : in.tensors[x].element_bytes;
+  out.flops = static_cast<double>(rows);
+  return out;
+}
+
 Operation copying(const OperatorName& name, const Inputs& in) {
   Operation out = base(OperationKind::copy, in);
   if (in.tensors.empty()) return out;
@@ -427,6 +441,8 @@ std::optional<Operation> operator_operation(std::string_view whole, const std::v
     case OperatorForm::reduction_of_one:
     case OperatorForm::loss:
       return reduction(name, in);
+    case OperatorForm::loss_by_index:
+      return loss_by_index(name, in);
     case OperatorForm::rows_by_index:
     case OperatorForm::index:
     case OperatorForm::embedding_gradient:

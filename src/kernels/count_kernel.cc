@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 #include "src/kernels/kernel_counts.h"
 #include "src/kernels/warp.h"
@@ -110,6 +111,7 @@ double block_bytes(const std::vector<ByteSet>& sets, const ByteSet& together, ui
 // most. A buffer begins at an address that the launch's parameters state.
 double launch_bytes(const std::vector<ByteSet>& sets, double sum, bool all, const std::string& parameters) {
   std::vector<const ByteSet*> pointers;
+  pointers.reserve(sets.size());
   for (const ByteSet& set : sets) pointers.push_back(&set);
   const ByteSet together = union_of_sets(pointers);
   if (all) return together.bytes();

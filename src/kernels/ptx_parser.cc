@@ -182,7 +182,7 @@ void KernelParser::declare_registers(const Words& words) {
       count = std::min<uint64_t>(number_from(words[at + 2]), kMostRegisters);
       at += 3;
     }
-    if (kernel_.registers + count > 4 * kMostRegisters) return;
+    if (kernel_.registers + count > uint64_t{4} * kMostRegisters) return;
     const Register first = new_register(predicate);
     for (uint64_t i = 1; i < count; ++i) new_register(predicate);
     scope.registers.insert_or_assign(name, std::pair{first, static_cast<uint32_t>(count)});

@@ -11,7 +11,7 @@ constexpr std::array<bool, 256> word_characters() {
   for (int c = 'a'; c <= 'z'; ++c) out[static_cast<size_t>(c)] = true;
   for (int c = 'A'; c <= 'Z'; ++c) out[static_cast<size_t>(c)] = true;
   for (int c = '0'; c <= '9'; ++c) out[static_cast<size_t>(c)] = true;
-  for (const char c : {'_', '$', '%', '.'}) out[static_cast<size_t>(c)] = true;
+  for (const unsigned char c : {'_', '$', '%', '.'}) out[c] = true;
   return out;
 }
 constexpr std::array<bool, 256> kInWord = word_characters();

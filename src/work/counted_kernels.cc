@@ -20,7 +20,8 @@ void CountedKernels::add_code(const std::string& code, std::string_view ptx) {
   if (!added) return;
   try {
     found->second = parse_ptx(ptx);
-  } catch (const Error&) {  // its launches are estimated in other ways
+  } catch (const Error&) {
+    found->second = nullptr;  // its launches are estimated in other ways
   }
 }
 

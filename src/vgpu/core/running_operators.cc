@@ -34,6 +34,8 @@ struct Callback {
 };
 static_assert(sizeof(Callback) == 40);
 
+constexpr size_t kPointerBytes = 8;
+
 // c10::IValue
 struct Value {
   union {
@@ -48,7 +50,7 @@ static_assert(sizeof(Value) == 16);
 template <class T>
 T at(const void* object, size_t offset) {
   T out;
-  std::memcpy(&out, static_cast<const char*>(object) + offset, sizeof out);
+  std::memcpy(&out, static_cast<const char*>(object) + offset, sizeof(T));
   return out;
 }
 
@@ -134,7 +136,7 @@ void write_value(std::string& out, const Value& value, bool in_list) {
     out += value.boolean ? '1' : '0';
   } else if (value.tag == g_layout.list_tag && !in_list) {
     const auto* begin = at<const Value*>(value.object, g_layout.list_values);
-    const auto* const end = at<const Value*>(value.object, g_layout.list_values + sizeof begin);
+    const auto* const end = at<const Value*>(value.object, g_layout.list_values + kPointerBytes);
     const auto count = static_cast<uint32_t>(std::min<size_t>(static_cast<size_t>(end - begin), kMostValues));
     out += 'l';
     put(out, count);
@@ -155,7 +157,7 @@ std::unique_ptr<Context> operator_begins(const void* record) {
   of_thread.running.push_back({record, ++of_thread.calls, of_thread.written.size()});
   of_thread.written.append(name, std::strlen(name) + 1);
   const auto* const inputs = at<const Value*>(record, g_layout.inputs);
-  const auto count = at<size_t>(record, g_layout.inputs + sizeof inputs);
+  const auto count = at<size_t>(record, g_layout.inputs + kPointerBytes);
   for (size_t i = 0; i < std::min(count, kMostValues); ++i) write_value(of_thread.written, inputs[i], false);
   return nullptr;
 }
@@ -280,7 +282,7 @@ size_t gpucast_vgpu_last_operator(char* text, size_t size_bytes) {
   if (text == nullptr) {
     g_checking = false;
   } else {
-    std::memcpy(text, all.data(), std::min(size_bytes, all.size()));
+    std::copy_n(all.data(), std::min(size_bytes, all.size()), text);
   }
   return all.size();
 }

@@ -78,6 +78,10 @@ def after_inductor(name, module):
     """Nothing is compiled here."""
 
 
+def after_triton(module):
+    """Nothing is compiled here."""
+
+
 def after_launcher(name, module):
     """Launchers launch."""
 

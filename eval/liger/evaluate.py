@@ -27,7 +27,6 @@ import sys
 
 from eval import ROOT, jobs
 from eval.data_sets import GPUS, card_of, read_csv
-from eval.liger.measure import MARKER
 from eval.tables import error, markdown_head, markdown_row, median, percent, quantile, signed
 
 # The commit that brought a kernel's rows into the repository, and the script of that commit, without "benchmark_".
@@ -59,6 +58,7 @@ GROUPS = ("eager", "torch_compile", "liger")
 # Releases before 0.5.5 import names that newer releases of transformers do not have.
 OLD_TRANSFORMERS = ("transformers==4.46.3", "tokenizers==0.20.3", "huggingface_hub==0.26.5")
 NEWER_FROM = (0, 5, 5)
+MARKER = "aten::erfinv_"  # of a measurement, as in measure.py, which runs alone
 DIFFERENT = 0.1  # two providers' measured times differ by at least this share
 
 

@@ -122,8 +122,8 @@ def installed(args, *packages):
     return folder
 
 
-def environment(args, release):
-    paths = [installed(args, f"liger-kernel=={release}")]
+def environment(args, release, *folders):
+    paths = [*folders, installed(args, f"liger-kernel=={release}")]
     if tuple(int(part) for part in release.split(".")[:3]) < NEWER_FROM:
         paths.append(installed(args, *OLD_TRANSFORMERS))
     return os.environ | {"PYTHONPATH": os.pathsep.join(map(str, paths)), "GPUCAST_OBSERVE_S": "3600"}
@@ -142,7 +142,7 @@ def capture(args, kernel, release, card, requests):
         path = scripts(args, commit) / f"benchmark_{script}.py"
         command = [args.gpucast, "run", "--gpu", card, "--steps", "2", "--force", "-o", str(made), "--"]
         command += [args.python, str(ROOT / "eval/liger/measure.py"), str(path), str(asked), str(report)]
-        done = subprocess.run(command, env=environment(args, release), capture_output=True, text=True)
+        done = subprocess.run(command, env=environment(args, release, path.parent), capture_output=True, text=True)
         if not report.exists():
             report.write_text(json.dumps({"measured": [], "failed": {}, "error": (done.stdout + done.stderr)[-2000:]}))
     return made, json.loads(report.read_text())

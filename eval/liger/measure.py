@@ -1,4 +1,4 @@
-"""Runs measurements of one of Liger-Kernel's benchmark scripts within one step. Runs under `gpucast run`.
+"""Runs measurements of one of Liger-Kernel's benchmark scripts within one step. Runs under `gpucast run`, the script's folder on PYTHONPATH.
 
 python measure.py SCRIPT REQUESTS REPORT: REQUESTS is a list of JSON with kernel, provider, mode, x and config of each measurement. The script
 is not changed: its own functions make the tensors and the function that `triton.testing.do_bench` is given. That function is called twice,
@@ -24,8 +24,7 @@ def with_types(config, torch):
 
 def functions_of(script):
     """The module `utils` beside the script, and the script's functions that measure time, by the kernel's name."""
-    sys.path.insert(0, str(script.parent))
-    import utils
+    import utils  # the script's neighbour: its folder is on PYTHONPATH
 
     found = {}
 

@@ -170,7 +170,6 @@ def arm():
         initialisation.forget()
         what_if.install_at_cuda_start()
         process.state = process.ARMED
-        operators.at_cuda_start()
         session.write("armed", process.ranks())
         if process.when_armed:
             process.when_armed()

@@ -5,9 +5,6 @@ own profiler has priority: ours ends when the script's begins, and is not tried 
 
 Capture into a CUDA graph is observed in any step, because no operator runs when the graph is launched. A step that captures is reported
 only if no other step follows.
-
-With GPUCAST_OBSERVE=all it observes everything from the first CUDA call on, not one step: a run with a clock needs this beforehand. Then the
-records of the script's own profiler count too.
 """
 
 import ctypes
@@ -101,7 +98,7 @@ _running = False
 _latest_end = 0.0
 _off = False
 _result = None  # the profiler's result for the observed step
-_results = []  # results to write: the observed step; captures of graphs; if everything is observed, the script's own profiler's records
+_results = []  # results to write: the observed step; captures of graphs
 _capturing = 0  # number of `torch.cuda.graph` contexts entered and not left
 _window = False  # our profiler runs only for a capture
 _captured = False  # a capture was in the observed step
@@ -121,18 +118,6 @@ def install(torch):
     graph = torch.cuda.graph
     patching.wrap(graph, "__enter__", _entering_capture)
     patching.wrap(graph, "__exit__", _leaving_capture)
-    if _all():
-        patching.wrap(profiler, "_disable_profiler", _taking_over)
-        patching.wrap(profiler, "ProfilerConfig", _with_shapes)
-
-
-def _all():
-    return os.environ.get("GPUCAST_OBSERVE") == "all"
-
-
-def at_cuda_start():
-    if _all():
-        patching.safely(_begin, 1)
 
 
 def _entering_capture(real):
@@ -175,32 +160,13 @@ def _keep(result):
     _results.append(result)
 
 
-def _taking_over(real):
-    """When the script's own profiler ends, its records count for us too, and our profiler goes on."""
-
-    def disable(*args, **kwargs):
-        global _off
-        result = real(*args, **kwargs)
-        if process.state == process.ARMED:
-            _keep(result)
-            _off = False
-            patching.safely(_begin, 1)
-        return result
-
-    return disable
-
-
-def _with_shapes(real):
-    return lambda state, with_shapes, *rest: real(state, True, *rest)
-
-
 def _giving_way(real):
     def enable(*args, **kwargs):
         global _off
         if process.state in (process.WATCHING, process.ARMED):
             _off = True
             patching.safely(_end_window)
-            patching.safely(_end, _all())
+            patching.safely(_end, False)
         return real(*args, **kwargs)
 
     return enable
@@ -211,11 +177,6 @@ def before_forward(evaluation):
     """A run of one step is observed from its first forward on. A step of very many forwards would fill the memory: then we give up.
     Without an optimizer, a forward without gradients is a step: the second is observed, or the first if one step is wanted."""
     global _off, _evaluated, _result
-    if _all():
-        if _running and time.monotonic() > _latest_end:
-            _off = True
-            _end(True)
-        return
     if _evaluated and steps.counter.any():  # the script trains: that was not a step
         _evaluated, _result = 0, None
         _results.clear()
@@ -232,7 +193,7 @@ def before_forward(evaluation):
 
 @patching.guard("operators")
 def after_forward(evaluation):
-    if _running and evaluation and not steps.counter.any() and not _all():
+    if _running and evaluation and not steps.counter.any():
         _end(True)
 
 
@@ -243,8 +204,6 @@ def note_hooks(step):
 @patching.guard("operators")
 def after_step(taken):
     """The second step is observed, when optimizers have their state; or the first, if it is the only one."""
-    if _all():
-        return
     if _running and taken >= _step:
         _end(True)
         if _captured and taken < steps.wanted():
@@ -256,11 +215,9 @@ def after_step(taken):
 def _begin(step, again=False):
     global _running, _step, _marks, _tf32, _latest_end, _captured
     _end_window()
-    if _off or _running or (_result is not None and not again and not _all()) or not _start_profiler():
+    if _off or _running or (_result is not None and not again) or not _start_profiler():
         return
     _running, _step, _captured = True, step, False
-    if _all() and _marks:
-        return
     _latest_end = time.monotonic() + float(os.environ.get("GPUCAST_OBSERVE_S", _OBSERVED_S))
     _tf32 = {name: bool(patching.safely(getattr(process.torch._C, f"_get_{name}_allow_tf32"))) for name in ("cublas", "cudnn")}
     _marks = [process.recorder.mark("operators_begin", step), 0]
@@ -298,7 +255,7 @@ def _end(whole):
 
 def finish():
     """At the end of the capture: an incomplete step is useless."""
-    patching.safely(_end, _all())
+    patching.safely(_end, False)
 
 
 # ---- lines -----------------------------------------------------------------------------------------------------------------------

@@ -4,8 +4,9 @@
 #include <simdjson.h>
 
 #include <algorithm>
-#include <charconv>
 #include <utility>
+
+#include "src/base/hex.h"
 
 namespace gpucast {
 namespace {
@@ -52,7 +53,7 @@ Json command_json(const std::vector<std::string>& words) {
       continue;
     }
     std::string hex;
-    for (const char c : word) hex += fmt::format("{:02x}", static_cast<unsigned char>(c));
+    append_hex(word, &hex);
     Json bytes;
     bytes["hex"] = std::move(hex);
     out.push_back(std::move(bytes));
@@ -64,18 +65,6 @@ std::optional<std::string> word_from_json(const Json& entry) {
   if (entry.is_text()) return entry.get<std::string>();
   if (!entry.is_object() || entry.size() != 1 || !entry["hex"].is_text()) return std::nullopt;
   return bytes_from_hex(entry["hex"].get<std::string>());
-}
-
-std::optional<std::string> bytes_from_hex(std::string_view hex) {
-  std::string bytes;
-  for (size_t i = 0; i < hex.size(); i += 2) {
-    unsigned char byte = 0;
-    const char* const end = hex.data() + std::min(i + 2, hex.size());
-    const auto read = std::from_chars(hex.data() + i, end, byte, 16);
-    if (read.ec != std::errc() || read.ptr != hex.data() + i + 2) return std::nullopt;
-    bytes += static_cast<char>(byte);
-  }
-  return bytes;
 }
 
 std::string shell_quote(const std::vector<std::string>& words) {

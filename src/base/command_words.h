@@ -15,7 +15,6 @@ Json command_json(const std::vector<std::string>& words);
 
 // The exact word of such an entry. Unset: it is neither a text nor {"hex": ...}.
 std::optional<std::string> word_from_json(const Json& entry);
-std::optional<std::string> bytes_from_hex(std::string_view hex);  // from "2d2dff"; unset: not such a text
 
 // Words as bash and zsh read them, in ASCII if possible. A word with control characters, or one that is not UTF-8, is written as $'\377'.
 // All other words are quoted in a form that every POSIX shell reads.

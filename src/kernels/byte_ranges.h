@@ -1,25 +1,23 @@
 // Ranges of bytes that were read or written, to count each byte once.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <vector>
 
 namespace gpucast::ptx {
 
 struct ByteRange {
-  uint64_t begin = 0, length = 0;
-  int64_t stride = 0;  // between repetitions
-  uint64_t count = 1;  // repetitions
+  uint64_t begin = 0, end = 0;
+  friend auto operator<=>(const ByteRange&, const ByteRange&) = default;
 };
 
 // Sorted, without overlaps.
 struct ByteSet {
-  std::vector<std::pair<uint64_t, uint64_t>> ranges;  // begin, end
-  double more = 0;                                    // bytes of repetitions that are too many to list
+  std::vector<ByteRange> ranges;
   double bytes() const;
-  bool operator==(const ByteSet&) const = default;
 };
-ByteSet union_of(const std::vector<const std::vector<ByteRange>*>& logs);
-ByteSet union_of_sets(const std::vector<const ByteSet*>& sets);
+ByteSet union_of(std::vector<ByteRange> ranges);
+ByteSet union_of(const std::vector<ByteSet>& sets);
 
 }  // namespace gpucast::ptx

@@ -78,7 +78,7 @@ void add_warp(const WarpCounts& warp, double weight, KernelCounts* out) {
   out->async_load_bytes += weight * (warp.async_load + warp.expected);
   out->async_store_bytes += weight * warp.async_store;
   out->shared_wavefronts += weight * warp.wavefronts;
-  for (size_t p = 0; p < kPrecisions; ++p) out->tensor_flops[p] += weight * warp.tensor[p];
+  for (size_t p = 0; p < kPrecisionCount; ++p) out->tensor_flops[p] += weight * warp.tensor[p];
   const auto work = [&](Work w) { return weight * warp.works[static_cast<size_t>(w)]; };
   out->fp32 += work(Work::fp32);
   out->fp16 += work(Work::fp16);
@@ -110,10 +110,7 @@ double block_bytes(const std::vector<ByteSet>& sets, const ByteSet& together, ui
 // Bytes of a launch from some of its blocks. Blocks that share bytes, such as tiles of a matrix, cover a buffer once: its extent is the
 // most. A buffer begins at an address that the launch's parameters state.
 double launch_bytes(const std::vector<ByteSet>& sets, double sum, bool all, const std::string& parameters) {
-  std::vector<const ByteSet*> pointers;
-  pointers.reserve(sets.size());
-  for (const ByteSet& set : sets) pointers.push_back(&set);
-  const ByteSet together = union_of_sets(pointers);
+  const ByteSet together = union_of(sets);
   if (all) return together.bytes();
   std::vector<uint64_t> buffers = {0};
   for (size_t at = 0; at + 8 <= parameters.size(); at += 8) {
@@ -122,7 +119,7 @@ double launch_bytes(const std::vector<ByteSet>& sets, double sum, bool all, cons
     if (value >= 1ULL << 20) buffers.push_back(value);
   }
   std::sort(buffers.begin(), buffers.end());
-  double extent = together.more;
+  double extent = 0;
   size_t buffer = 0;
   uint64_t begin = 0, end = 0;
   for (auto [from, to] : together.ranges) {
@@ -187,17 +184,15 @@ class LaunchCounter {
     const std::vector<uint32_t> warps = sample_warps(warps_);
     std::vector<ByteSet> loads, stores;
     for (const uint32_t w : warps) {
-      const WarpCounts counts = warp_.run(sample.at, w);
+      WarpCounts counts = warp_.run(sample.at, w);
       steps_ += static_cast<uint64_t>(counts.instructions);
       if (counts.cut_off) out_.limit = "a warp's most steps";
       add_warp(counts, sample.weight * warps_ / static_cast<double>(warps.size()), &out_);
-      loads.push_back(union_of({&counts.loads}));
-      stores.push_back(union_of({&counts.stores}));
+      loads.push_back(union_of(std::move(counts.loads)));
+      stores.push_back(union_of(std::move(counts.stores)));
     }
     for (auto [sets, bytes, kept] : {std::tuple{&loads, &out_.block_load_bytes, &loads_}, {&stores, &out_.block_store_bytes, &stores_}}) {
-      std::vector<const ByteSet*> pointers;
-      for (const ByteSet& set : *sets) pointers.push_back(&set);
-      ByteSet together = union_of_sets(pointers);
+      ByteSet together = union_of(*sets);
       *bytes += sample.weight * block_bytes(*sets, together, warps_);
       kept->push_back(std::move(together));
     }

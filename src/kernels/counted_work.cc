@@ -12,35 +12,16 @@ int64_t whole(double value) { return static_cast<int64_t>(std::clamp(value, 0.0,
 
 }  // namespace
 
-CountedWork counted_work(const KernelCounts& counts, const KernelLaunch& launch, int registers, int64_t static_shared_bytes) {
-  CountedWork out;
-  out.blocks = counts.blocks;
-  out.block_threads = static_cast<int>(std::min<uint64_t>(uint64_t{launch.block[0]} * launch.block[1] * launch.block[2], 1024));
-  out.registers = registers;
-  out.shared_bytes = static_shared_bytes + launch.dynamic_shared_bytes;
-  out.sectors = counts.load_sectors + counts.store_sectors + counts.atomic_sectors;
-  out.atomic_sectors = counts.atomic_sectors;
-  out.async_bytes = counts.async_load_bytes + counts.async_store_bytes;
-  out.unique_bytes = counts.unique_load_bytes + counts.unique_store_bytes;
-  out.block_bytes = counts.block_load_bytes + counts.block_store_bytes;
-  out.shared_wavefronts = counts.shared_wavefronts;
-  out.tensor_flops = counts.tensor_flops;
-  out.fp32 = counts.fp32;
-  out.fp16 = counts.fp16;
-  out.fp64 = counts.fp64;
-  out.integer = counts.integer;
-  out.special = counts.special;
-  out.control = counts.control;
-  out.memory = counts.memory;
-  out.chain_loads = counts.chain_loads;
-  out.chain_shared = counts.chain_shared;
-  out.chain_barriers = counts.chain_barriers;
-  out.chain_instructions = counts.chain_instructions;
-  return out;
-}
-
 void set_counted(const KernelCounts& counts, const KernelLaunch& launch, int registers, int64_t static_shared_bytes, Operation* out) {
-  out->counted = counted_work(counts, launch, registers, static_shared_bytes);
+  CountedWork& work = out->counted;
+  static_cast<LaunchCounts&>(work) = counts;
+  work.block_threads = static_cast<int>(std::min<uint64_t>(uint64_t{launch.block[0]} * launch.block[1] * launch.block[2], 1024));
+  work.registers = registers;
+  work.shared_bytes = static_shared_bytes + launch.dynamic_shared_bytes;
+  work.sectors = counts.load_sectors + counts.store_sectors + counts.atomic_sectors;
+  work.async_bytes = counts.async_load_bytes + counts.async_store_bytes;
+  work.unique_bytes = counts.unique_load_bytes + counts.unique_store_bytes;
+  work.block_bytes = counts.block_load_bytes + counts.block_store_bytes;
   out->bytes_read = whole(counts.unique_load_bytes);
   out->bytes_written = whole(counts.unique_store_bytes);
   out->flops = counts.flops + std::accumulate(counts.tensor_flops.begin(), counts.tensor_flops.end(), 0.0);

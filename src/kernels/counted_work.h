@@ -8,10 +8,8 @@
 
 namespace gpucast {
 
-// `registers` of a thread and `static_shared_bytes` of a block are from the kernel's machine code; 0: not known.
-CountedWork counted_work(const KernelCounts& counts, const KernelLaunch& launch, int registers, int64_t static_shared_bytes);
-
 // Writes the work into `out`: bytes and FLOPs of the report, the precision of most of its arithmetic, and the counts. The kind stays.
+// `registers` of a thread and `static_shared_bytes` of a block are from the kernel's machine code; 0: not known.
 void set_counted(const KernelCounts& counts, const KernelLaunch& launch, int registers, int64_t static_shared_bytes, Operation* out);
 
 }  // namespace gpucast

@@ -14,8 +14,6 @@
 
 namespace gpucast {
 
-inline constexpr size_t kPrecisions = static_cast<size_t>(Precision::count_);
-
 struct KernelLaunch {
   std::array<uint32_t, 3> grid = {1, 1, 1}, block = {1, 1, 1};
   uint32_t dynamic_shared_bytes = 0;
@@ -23,22 +21,15 @@ struct KernelLaunch {
 };
 
 // Counts are for the whole launch: some warps of some blocks are run, and stand for the others.
-struct KernelCounts {
-  double blocks = 0, warps = 0;
+struct KernelCounts : LaunchCounts {
+  double warps = 0;
   // Global memory, in sectors of 32 bytes that a warp's request touches. What L1 and L2 would answer is counted too.
-  double load_sectors = 0, store_sectors = 0, atomic_sectors = 0;
+  double load_sectors = 0, store_sectors = 0;
   double async_load_bytes = 0, async_store_bytes = 0;    // cp.async, bulk copies and TMA; not in the sectors
   double unique_load_bytes = 0, unique_store_bytes = 0;  // each byte of device memory once
   double block_load_bytes = 0, block_store_bytes = 0;    // each byte once for each block, summed over the blocks
-  double shared_wavefronts = 0;                          // with bank conflicts: a request without conflicts is 1
-  std::array<double, kPrecisions> tensor_flops = {};     // of matrix instructions; a multiplication and an addition are 2
-  // Instructions of warps.
-  double fp32 = 0, fp16 = 0, fp64 = 0, integer = 0, special = 0, control = 0, memory = 0;
-  double flops = 0;  // arithmetic outside matrix instructions, of active threads; fma is 2
+  double flops = 0;                                      // arithmetic outside matrix instructions, of active threads; fma is 2
   double barriers = 0;
-  // The longest warp: how often it waits for what it cannot overlap.
-  double chain_loads = 0;  // loads from global memory whose value the next one, a barrier or a store waits for, one after the other
-  double chain_shared = 0, chain_barriers = 0, chain_instructions = 0;
   double loads_in_flight = 0;  // bytes that a warp requests before it first uses one of them
 
   bool assumed_values = false;              // a loaded integer that was not known decided an address or a branch

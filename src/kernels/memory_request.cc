@@ -61,12 +61,12 @@ int count_sectors(const LaneValues& addresses, LaneMask mask, uint32_t bytes, st
       next = last + 1;
     }
     if (begins[i] > end) {
-      log->push_back({begin, end - begin, 0, 1});
+      log->push_back({begin, end});
       begin = begins[i];
     }
     end = std::max(end, begins[i] + bytes);
   }
-  log->push_back({begin, end - begin, 0, 1});
+  log->push_back({begin, end});
   return sectors;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <string_view>
+#include <utility>
 
 namespace gpucast::ptx {
 namespace {
@@ -106,9 +107,7 @@ void Warp::run_block(uint32_t number, LaneMask lanes) {
   end_block(block, number);
   if (counts_.loads.size() > kMostLogged || counts_.stores.size() > kMostLogged) {
     for (auto* log : {&counts_.loads, &counts_.stores}) {
-      const ByteSet set = union_of({log});
-      log->clear();
-      for (const auto& [begin, finish] : set.ranges) log->push_back({begin, finish - begin, 0, 1});
+      *log = union_of(std::move(*log)).ranges;
       if (log->size() > kMostLogged / 2) counts_.cut_off = true, steps_ = kMostSteps + 1;
     }
   }

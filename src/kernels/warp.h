@@ -18,11 +18,11 @@ inline constexpr uint64_t kMostSteps = 400'000;
 struct WarpCounts {
   double load_sectors = 0, store_sectors = 0, atomic_sectors = 0, async_load = 0, async_store = 0, expected = 0, wavefronts = 0, flops = 0,
          barriers = 0;
-  std::array<double, kPrecisions> tensor = {};
+  std::array<double, kPrecisionCount> tensor = {};
   std::array<double, kWorks> works = {};
   double chain_loads = 0, chain_shared = 0, instructions = 0, in_flight = 0;
   std::vector<ByteRange> loads, stores;
-  bool assumed = false, undescribed_load = false, cut_off = false;
+  bool assumed = false, cut_off = false;
 };
 
 class Warp {

@@ -107,10 +107,7 @@ void Warp::copy(const Instruction& i, LaneMask lanes) {
   if (lanes == 0) return;
   if (i.op == Op::copy_bulk) {
     bulk_level_ = i.asynchronous ? load_now_ + 1 : bulk_level_;
-    if (i.saturates) {  // a tensor map's box
-      if (i.asynchronous) counts_.undescribed_load = true;
-      return;
-    }
+    if (i.saturates) return;  // a tensor map's box; its barrier expects the bytes
     // [destination], [source], bytes
     const LaneValues& bytes = values(source(i, 0));
     addresses_of(i, i.asynchronous ? 1 : 0, lanes, &from);
@@ -118,7 +115,7 @@ void Warp::copy(const Instruction& i, LaneMask lanes) {
       if ((lanes >> lane & 1) == 0) continue;
       const uint64_t length = bytes[lane] & 0xffffffff;
       (i.asynchronous ? counts_.async_load : counts_.async_store) += static_cast<double>(length);
-      (i.asynchronous ? counts_.loads : counts_.stores).push_back({from[lane], length, 0, 1});
+      (i.asynchronous ? counts_.loads : counts_.stores).push_back({from[lane], from[lane] + length});
     }
     return;
   }

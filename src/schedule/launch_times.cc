@@ -46,7 +46,9 @@ std::optional<GpuTimeline::Work> LaunchTimes::answer_code(std::string_view quest
   launch.dynamic_shared_bytes = static_cast<uint32_t>(number(&question));
   const auto registers = static_cast<int>(number(&question));
   const int64_t static_shared_bytes = number(&question);
-  if (!read_hex(word(&question), &launch.parameters)) return std::nullopt;
+  const std::optional<std::string> parameters = bytes_from_hex(word(&question));
+  if (!parameters) return std::nullopt;
+  launch.parameters = *parameters;
   const std::optional<CountedOperation> counted = counted_.operation(code, std::string(question), launch, registers, static_shared_bytes);
   if (!counted) return std::nullopt;
   return work_of(counted->operation);

@@ -11,7 +11,6 @@
 namespace gpucast {
 
 inline constexpr size_t kKindCount = static_cast<size_t>(OperationKind::count_);
-inline constexpr size_t kPrecisionCount = static_cast<size_t>(Precision::count_);
 
 // Kinds that spend their FLOPs in matrix products.
 inline bool makes_products(OperationKind kind) {

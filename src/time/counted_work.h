@@ -5,10 +5,24 @@
 #include <compare>
 #include <cstdint>
 
+#include "src/time/precision.h"
+
 namespace gpucast {
 
-struct CountedWork {
-  double blocks = 0;  // 0: the work was not counted
+// The counts that the time model takes as they are.
+struct LaunchCounts {
+  double blocks = 0;
+  double atomic_sectors = 0;                              // of device memory
+  double shared_wavefronts = 0;                           // with bank conflicts: a request without conflicts is 1
+  std::array<double, kPrecisionCount> tensor_flops = {};  // of matrix instructions; a multiplication and an addition are 2
+  double fp32 = 0, fp16 = 0, fp64 = 0, integer = 0, special = 0, control = 0, memory = 0;  // instructions of warps
+  // The longest warp: how often it waits for what it cannot overlap.
+  double chain_loads = 0;  // loads from global memory whose value the next one, a barrier or a store waits for, one after the other
+  double chain_shared = 0, chain_barriers = 0, chain_instructions = 0;
+  friend auto operator<=>(const LaunchCounts&, const LaunchCounts&) = default;
+};
+
+struct CountedWork : LaunchCounts {  // no blocks: the work was not counted
   int block_threads = 0;
   int registers = 0;         // of a thread; 0: not known
   int64_t shared_bytes = 0;  // of a block
@@ -16,12 +30,6 @@ struct CountedWork {
   double sectors = 0, async_bytes = 0;  // loads, stores and atomics; copies that pass no register
   double unique_bytes = 0;              // each byte once: loads, and stores once more
   double block_bytes = 0;               // each byte once for each block
-  double shared_wavefronts = 0;
-  double atomic_sectors = 0;                                                               // part of `sectors`
-  std::array<double, 7> tensor_flops = {};                                                 // by Precision
-  double fp32 = 0, fp16 = 0, fp64 = 0, integer = 0, special = 0, control = 0, memory = 0;  // instructions of warps
-  // The longest warp, from start to end: what waits for what.
-  double chain_loads = 0, chain_shared = 0, chain_barriers = 0, chain_instructions = 0;
   friend auto operator<=>(const CountedWork&, const CountedWork&) = default;
 };
 

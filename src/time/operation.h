@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "src/time/counted_work.h"
+#include "src/time/precision.h"
 
 namespace gpucast {
 
@@ -29,11 +30,6 @@ enum class OperationKind : uint8_t {
 };
 const char* operation_kind_name(OperationKind kind);            // as in JSON: "gemm", ...
 OperationKind operation_kind_from_name(std::string_view name);  // count_: there is none
-
-// The precision of the arithmetic, not of the tensors in memory: fp32 numbers may be multiplied as tf32.
-enum class Precision : uint8_t { fp64, fp32, tf32, fp16, bf16, fp8, int8, count_ };
-const char* precision_name(Precision precision);
-Precision precision_from_name(std::string_view name);  // count_: there is none
 
 enum class Pass : uint8_t { forward, data_gradient, weight_gradient, backward, count_ };
 const char* pass_name(Pass pass);

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <iterator>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -74,7 +75,9 @@ bool read_launch(Reading& reading, Elements& elements) {
     for (auto entry : pointers) {
       std::string_view hex;
       if (entry.get_string().get(hex) == simdjson::SUCCESS) {
-        if (hex.size() > kMostParameterDigits || !read_hex(hex, &work.parameters)) return false;
+        const std::optional<std::string> parameters = hex.size() > kMostParameterDigits ? std::nullopt : bytes_from_hex(hex);
+        if (!parameters) return false;
+        work.parameters = *parameters;
         continue;
       }
       uint64_t pointer = 0;

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "gpucast/error.h"
-#include "src/base/command_words.h"
+#include "src/base/hex.h"
 #include "src/trace/read_loader.h"
 
 namespace gpucast::capture {

@@ -230,17 +230,8 @@ class StepMaker {
     made.kernel = std::string(trace_.strings.text(work.name));
     open_call_ = -1;
     origin_ = {};
-    const std::optional<CountedOperation> counted = counted_operation(work);
-    const int64_t pointed_bytes = work.pointers.empty() ? 0 : pointed_.bytes(work.pointers, made.asked_unix_us);
-    if (counted) {
-      operation_ = counted->operation;
-      // If inductor's name shows the kind, values decide little.
-      made.known = !counted->assumed || operation_.kind != OperationKind::compiled;
-      made.name = made.kernel;
-    } else if (pointed_bytes > 0) {
-      set_compiled(pointed_bytes, &made);
-    } else if (work.kind == WorkKind::kernel) {
-      set_kernel(i, &made);
+    if (work.kind == WorkKind::kernel) {
+      if (!set_compiled(work, &made)) set_kernel(i, &made);
     } else if (work.kind == WorkKind::call) {
       set_call(i, &made);
     } else {
@@ -264,10 +255,20 @@ class StepMaker {
         kernel.static_shared_bytes);
   }
 
-  void set_compiled(int64_t pointed_bytes, StepOperation* made) {
-    operation_ = of_compiled(made->kernel, pointed_bytes);
-    made->known = operation_.kind != OperationKind::unknown;
+  // False: the work is no kernel that was compiled at run time, or nothing is known of it.
+  bool set_compiled(const Work& work, StepOperation* made) {
+    if (const std::optional<CountedOperation> counted = counted_operation(work)) {
+      operation_ = counted->operation;
+      // If inductor's name shows the kind, values decide little.
+      made->known = !counted->assumed || operation_.kind != OperationKind::compiled;
+    } else {
+      const int64_t pointed_bytes = work.pointers.empty() ? 0 : pointed_.bytes(work.pointers, made->asked_unix_us);
+      if (pointed_bytes == 0) return false;
+      operation_ = of_compiled(made->kernel, pointed_bytes);
+      made->known = operation_.kind != OperationKind::unknown;
+    }
     made->name = made->kernel;
+    return true;
   }
 
   void set_kernel(size_t i, StepOperation* made) {

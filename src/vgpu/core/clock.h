@@ -33,9 +33,9 @@ bool has_clock_now();  // false until the profile is read
 ClockWork clock_kernel(const char* name, const unsigned grid[3], const unsigned block[3], size_t dynamic_shared_bytes,
                        const KernelResources& resources);
 GpuTimeline::Work clock_kernel_by_threads(const Activity& launch);
-// All kernels of an operator together (running_operators.h). Unset: nothing of it is on the card.
-// A launch whose code is known; unset: it could not be counted.
+// A launch whose code is known. Unset: it could not be counted.
 std::optional<GpuTimeline::Work> clock_code(const Activity& launch, const CompiledLaunch& compiled);
+// All kernels of an operator together (running_operators.h). Unset: nothing of it is on the card.
 std::optional<GpuTimeline::Work> clock_operator(std::string_view written);
 ClockWork clock_call(const char* library, const char* name, std::string_view arguments_json);
 ClockWork clock_copy(int kind, size_t size_bytes, bool pageable = false);

@@ -13,6 +13,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "src/base/text_hash.h"
 #include "src/time/gpu_timeline.h"
 #include "src/vgpu/core/activities.h"
 #include "src/vgpu/core/clock.h"
@@ -39,7 +40,7 @@ struct Clock {
   std::unordered_map<uint64_t, GpuTimeline::EventId> events;
   std::unordered_map<uint64_t, std::optional<GpuTimeline::Work>> known_work;  // by a hash of the question
   std::unordered_set<uint64_t> sent_codes;                                    // hashes of PTX that the server has
-  std::unordered_set<std::string> names;                                      // never removed: pointers to them are kept
+  std::unordered_set<std::string, TextHash, std::equal_to<>> names;           // never removed: pointers to them are kept
   int64_t start_unix_ns = 0;                                                  // the clock's start as profilers see it
   std::unordered_map<size_t, Activity> running_activities;
   std::vector<Activity> finished_activities;

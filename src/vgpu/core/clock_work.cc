@@ -36,22 +36,33 @@ std::optional<GpuTimeline::Work> parse_answer(const std::string& answer) {
   return work;
 }
 
-// The answer stored under this hash, or else the server's answer to `question`. The host's time stands still meanwhile.
+// With the clock's lock held. The host's time stands still meanwhile.
+std::string ask(Clock& clock, const std::string& question) {
+  const int64_t begin_ns = machine_ns(CLOCK_MONOTONIC);
+  std::string answer = clock.ask(question);
+  host_was_interrupted(clock.host, machine_ns(CLOCK_MONOTONIC) - begin_ns);
+  return answer;
+}
+
+// The answer stored under this hash, or else the server's answer to `question`.
 template <class Question>
 std::optional<GpuTimeline::Work> ask_once(Clock& clock, uint64_t hash, const Question& question) {
   const ClockLock lock(clock.mutex);
   const auto found = clock.known_work.find(hash);
   if (found != clock.known_work.end()) return found->second;
-  const int64_t begin_ns = machine_ns(CLOCK_MONOTONIC);
-  const auto asked = parse_answer(clock.ask(question()));
-  clock.known_work.emplace(hash, asked);
-  host_was_interrupted(clock.host, machine_ns(CLOCK_MONOTONIC) - begin_ns);
-  return asked;
+  return clock.known_work.emplace(hash, parse_answer(ask(clock, question()))).first->second;
 }
 
 const char* kept_name(Clock& clock, const char* name) {
   const ClockLock lock(clock.mutex);
-  return clock.names.emplace(name).first->c_str();
+  const auto found = clock.names.find(std::string_view(name));
+  return (found != clock.names.end() ? found : clock.names.emplace(name).first)->c_str();
+}
+
+uint64_t launch_hash(const Activity& launch) {
+  uint64_t hash = std::hash<std::string_view>{}(launch.name);
+  for (int i = 0; i < 3; ++i) hash = mix_hash(hash, uint64_t{launch.grid[i]} << 32 | launch.block[i]);
+  return hash;
 }
 
 std::atomic<int> g_tf32{0};  // 1: products, 2: convolutions
@@ -74,9 +85,7 @@ ClockWork clock_kernel(const char* name, const unsigned grid[3], const unsigned 
 }
 
 GpuTimeline::Work clock_kernel_by_threads(const Activity& launch) {
-  uint64_t hash = std::hash<std::string_view>{}(launch.name);
-  for (int i = 0; i < 3; ++i) hash = mix_hash(hash, uint64_t{launch.grid[i]} << 32 | launch.block[i]);
-  const auto known = ask_once(*run_clock(), hash, [&] {
+  const auto known = ask_once(*run_clock(), launch_hash(launch), [&] {
     char sizes[128];
     std::snprintf(sizes, sizeof sizes, "kernel %u %u %u %u %u %u ", launch.grid[0], launch.grid[1], launch.grid[2], launch.block[0],
                   launch.block[1], launch.block[2]);
@@ -87,19 +96,16 @@ GpuTimeline::Work clock_kernel_by_threads(const Activity& launch) {
 
 std::optional<GpuTimeline::Work> clock_code(const Activity& launch, const CompiledLaunch& compiled) {
   Clock& clock = *run_clock();
-  const uint64_t code = std::hash<std::string_view>{}(compiled.code->ptx);
+  const uint64_t code = compiled.code->hash;
   {
     const ClockLock lock(clock.mutex);
     if (clock.sent_codes.insert(code).second) {
-      const int64_t begin_ns = machine_ns(CLOCK_MONOTONIC);
       std::string line = "ptx " + std::to_string(code) + ' ';
       append_json_string(line, compiled.code->ptx);
-      (void)clock.ask(line);
-      host_was_interrupted(clock.host, machine_ns(CLOCK_MONOTONIC) - begin_ns);
+      (void)ask(clock, line);
     }
   }
-  uint64_t hash = mix_hash(mix_hash(code, std::hash<std::string_view>{}(launch.name)), std::hash<std::string_view>{}(compiled.parameters));
-  for (int i = 0; i < 3; ++i) hash = mix_hash(hash, uint64_t{launch.grid[i]} << 32 | launch.block[i]);
+  uint64_t hash = mix_hash(mix_hash(launch_hash(launch), code), std::hash<std::string_view>{}(compiled.parameters));
   hash = mix_hash(hash, launch.dynamic_shared_bytes);
   return ask_once(clock, hash, [&] {
     std::string question = "code " + std::to_string(code);

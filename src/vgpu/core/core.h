@@ -139,6 +139,7 @@ using gpucast::KernelResources;  // no registers: not known
 // The PTX that a module's machine code was made from. It is never freed.
 struct KernelCode {
   uint32_t number;
+  uint64_t hash;  // of the text
   std::string ptx;
 };
 // What is known of a launch of a module's kernel: arguments that may be device addresses, and the bytes of all arguments in the kernel's

@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "src/base/text_hash.h"
 #include "src/occupancy/cubin.h"
 #include "src/occupancy/fatbin.h"
 #include "src/vgpu/core/process.h"
@@ -71,17 +72,11 @@ struct Known {
   uint64_t module;
 };
 
-// Machine code whose PTX was noted before it is loaded.
-struct NotedCode {
-  std::string image;
-  const KernelCode* code;
-};
-
 struct Functions {
   std::mutex mutex;
-  std::vector<NotedCode> noted;
-  std::unordered_map<std::string, const KernelCode*> codes;  // by PTX
-  std::vector<Registered> waiting;                           // registered, but not yet in `known`
+  std::unordered_map<std::string, const KernelCode*, TextHash, std::equal_to<>> codes;  // by PTX
+  std::unordered_map<std::string, const KernelCode*, TextHash, std::equal_to<>> noted;  // by machine code that may be loaded later
+  std::vector<Registered> waiting;                                                      // registered, but not yet in `known`
   std::unordered_map<const void*, Known> known;
   std::unordered_map<const void*, Variable> variables;
   std::map<Fatbin*, std::unique_ptr<Fatbin>> fatbins;
@@ -108,27 +103,28 @@ using Lock = std::lock_guard<std::mutex>;
 
 // With the lock held.
 const KernelCode* code_of(Functions& f, std::string_view ptx) {
-  const auto [found, added] = f.codes.try_emplace(std::string(ptx), nullptr);
-  if (added) found->second = new KernelCode{static_cast<uint32_t>(f.codes.size()), std::string(ptx)};
-  return found->second;
+  const auto known = f.codes.find(ptx);
+  if (known != f.codes.end()) return known->second;
+  const auto number = static_cast<uint32_t>(f.codes.size() + 1);
+  return f.codes.emplace(ptx, new KernelCode{number, TextHash{}(ptx), std::string(ptx)}).first->second;
 }
 
-// The size of an ELF file, as far as its header says; 0: it is none.
-uint64_t elf_bytes(const void* image) {
-  if (image == nullptr || std::strncmp(static_cast<const char*>(image), ELFMAG, SELFMAG) != 0) return 0;
+// The bytes of an ELF file, as far as its header says; none: it is no such file.
+std::string_view elf_file(const void* image) {
+  if (image == nullptr || std::strncmp(static_cast<const char*>(image), ELFMAG, SELFMAG) != 0) return {};
   Elf64_Ehdr header;
   std::memcpy(&header, image, sizeof header);
-  return std::max({uint64_t{sizeof header}, header.e_shoff + uint64_t{header.e_shnum} * header.e_shentsize,
-                   header.e_phoff + uint64_t{header.e_phnum} * header.e_phentsize});
+  const uint64_t size = std::max({uint64_t{sizeof header}, header.e_shoff + uint64_t{header.e_shnum} * header.e_shentsize,
+                                  header.e_phoff + uint64_t{header.e_phnum} * header.e_phentsize});
+  return {static_cast<const char*>(image), size};
 }
 
 // With the lock held. nullptr: its PTX was not noted.
 const KernelCode* noted_code(Functions& f, const void* image) {
-  const uint64_t size = elf_bytes(image);
-  for (const NotedCode& one : f.noted)
-    if (size > 0 && size <= one.image.size() && std::memcmp(one.image.data(), image, size) == 0) return one.code;
-  return nullptr;
+  const auto found = f.noted.find(elf_file(image));
+  return found != f.noted.end() ? found->second : nullptr;
 }
+
 constexpr size_t kUnknownVariableBytes = 8;  // modules do not show us the sizes of their variables
 
 }  // namespace
@@ -330,10 +326,8 @@ bool module_variable(uint64_t module, const char* name, uint64_t* address, size_
 void note_code(std::string_view image, std::string_view ptx) {
   Functions& f = functions();
   const Lock lock(f.mutex);
-  const KernelCode* const code = code_of(f, ptx);
-  for (const NotedCode& one : f.noted)
-    if (one.image == image) return;
-  f.noted.push_back({std::string(image), code});
+  const std::string_view file = image.size() > sizeof(Elf64_Ehdr) ? elf_file(image.data()) : std::string_view();
+  if (!file.empty() && file.size() <= image.size()) f.noted.try_emplace(std::string(file), code_of(f, ptx));
 }
 
 void lock_functions() { functions().mutex.lock(); }

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "src/base/hex.h"
+#include "src/base/text_hash.h"
 #include "src/vgpu/core/board.h"
 #include "src/vgpu/core/core.h"
 #include "src/vgpu/core/devices.h"
@@ -29,12 +30,6 @@ namespace {
 
 constexpr size_t kChunkBytes = 1 << 20;
 constexpr size_t kLimitBytes = size_t{512} << 20;  // a long run must not eat the machine's memory
-
-// Looks up a name without making a std::string of it.
-struct TextHash {
-  using is_transparent = void;
-  size_t operator()(std::string_view text) const { return std::hash<std::string_view>{}(text); }
-};
 
 // The log of one device.
 struct Log {

@@ -58,7 +58,7 @@ GROUPS = ("eager", "torch_compile", "liger")
 # Releases before 0.5.5 import names that newer releases of transformers do not have.
 OLD_TRANSFORMERS = ("transformers==4.46.3", "tokenizers==0.20.3", "huggingface_hub==0.26.5")
 NEWER_FROM = (0, 5, 5)
-MARKER = "aten::erfinv_"  # of a measurement, as in measure.py, which runs alone
+MARKER = "aten::erfinv_"  # of a measurement, as in measure_kernels.py, which runs alone
 DIFFERENT = 0.1  # two providers' measured times differ by at least this share
 
 
@@ -141,7 +141,7 @@ def capture(args, kernel, release, card, requests):
         asked.write_text("[" + ",\n".join(requests) + "]")
         path = scripts(args, commit) / f"benchmark_{script}.py"
         command = [args.gpucast, "run", "--gpu", card, "--steps", "2", "--force", "-o", str(made), "--"]
-        command += [args.python, str(ROOT / "eval/liger/measure.py"), str(path), str(asked), str(report)]
+        command += [args.python, str(ROOT / "eval/liger/measure_kernels.py"), str(path), str(asked), str(report)]
         done = subprocess.run(command, env=environment(args, release, path.parent), capture_output=True, text=True)
         if not report.exists():
             report.write_text(json.dumps({"measured": [], "failed": {}, "error": (done.stdout + done.stderr)[-2000:]}))

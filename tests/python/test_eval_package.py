@@ -13,7 +13,7 @@ pytestmark = pytest.mark.once
 SCRIPTS = (
     "clock/read_trace.py",
     "clock/scripts/",
-    "liger/measure.py",
+    "liger/measure_kernels.py",
     "loader/pipelines.py",
     "matrix/train.py",
     "matrix/train_small.py",

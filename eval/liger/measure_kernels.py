@@ -1,6 +1,6 @@
 """Runs measurements of one of Liger-Kernel's benchmark scripts within one step. Runs under `gpucast run`, the script's folder on PYTHONPATH.
 
-python measure.py SCRIPT REQUESTS REPORT: REQUESTS is a list of JSON with kernel, provider, mode, x and config of each measurement. The script
+python measure_kernels.py SCRIPT REQUESTS REPORT: REQUESTS is a list of JSON with kernel, provider, mode, x and config of each measurement. The script
 is not changed: its own functions make the tensors and the function that `triton.testing.do_bench` is given. That function is called twice,
 and the second call is the measurement. A kernel of MARKER stands before and after it. REPORT gets the numbers of the requests that were
 measured, in order, and why others failed.

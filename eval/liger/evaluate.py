@@ -106,10 +106,11 @@ def rows_of(data):
 def scripts(args, commit):
     folder = args.cache / "scripts" / commit
     if not folder.exists():
-        command = ["git", "-C", str(args.liger), "archive", commit, "benchmark/scripts"]
-        files = subprocess.run(command, capture_output=True, check=True).stdout
         folder.mkdir(parents=True)
-        subprocess.run(["tar", "-x", "-C", str(folder)], input=files, check=True)
+        # An index of its own: the clone stays as it is, and may lack files that are not asked for.
+        git = ["git", "--git-dir", str(args.liger), "--work-tree", str(folder), "checkout", commit, "--"]
+        index = os.environ | {"GIT_INDEX_FILE": str(folder / "index")}
+        subprocess.run([*git, "benchmark/scripts", ":(glob)test/**/*.py"], env=index, check=True)
         (folder / "benchmark" / "data").mkdir(exist_ok=True)
     return folder / "benchmark" / "scripts"
 
@@ -142,7 +143,8 @@ def capture(args, kernel, release, card, requests):
         path = scripts(args, commit) / f"benchmark_{script}.py"
         command = [args.gpucast, "run", "--gpu", card, "--steps", "2", "--force", "-o", str(made), "--"]
         command += [args.python, str(ROOT / "eval/liger/measure_kernels.py"), str(path), str(asked), str(report)]
-        done = subprocess.run(command, env=environment(args, release, path.parent), capture_output=True, text=True)
+        folders = path.parent, path.parents[2]  # some scripts import references from `test`
+        done = subprocess.run(command, env=environment(args, release, *folders), capture_output=True, text=True)
         if not report.exists():
             report.write_text(json.dumps({"measured": [], "failed": {}, "error": (done.stdout + done.stderr)[-2000:]}))
     return made, json.loads(report.read_text())
@@ -206,7 +208,7 @@ def warp_predictions(args, rows):
             written.parent.mkdir(parents=True, exist_ok=True)
             command = [args.gpucast, "run", "--warp", "--gpu", card, "--"]
             command += [args.python, str(folder / "scripts" / f"benchmark_{script}.py"), "--overwrite"]
-            done = subprocess.run(command, env=environment(args, release), capture_output=True, text=True)
+            done = subprocess.run(command, env=environment(args, release, folder), capture_output=True, text=True)
             if not written.exists():
                 problems.append(f"{script} on {card}: {(done.stdout + done.stderr).strip()[-300:]}")
                 continue

@@ -89,12 +89,14 @@ void add_warp(const WarpCounts& warp, double weight, KernelCounts* out) {
   out->memory += work(Work::memory);
   out->flops += weight * warp.flops;
   out->barriers += weight * warp.barriers;
-  out->chain_loads = std::max(out->chain_loads, warp.chain_loads);
-  out->chain_shared = std::max(out->chain_shared, warp.chain_shared);
-  out->chain_barriers = std::max(out->chain_barriers, warp.barriers);
-  out->chain_instructions = std::max(out->chain_instructions, warp.instructions);
   out->loads_in_flight = std::max(out->loads_in_flight, warp.in_flight);
   out->assumed_values = out->assumed_values || warp.assumed;
+}
+
+constexpr std::array kChainParts = {&WarpChain::cycles, &WarpChain::load_cycles, &WarpChain::loads, &WarpChain::shared_waits};
+
+void add_longest(const WarpChain& chain, WarpChain* out) {
+  for (const auto part : kChainParts) out->*part = std::max(out->*part, chain.*part);
 }
 
 // Bytes of the warps of one block: what they share is common to all, the rest is each warp's own.
@@ -170,6 +172,7 @@ class LaunchCounter {
       done += sample.weight;
     }
     if (done > 0 && done < out_.blocks) scale(out_.blocks / done);
+    for (const auto part : kChainParts) out_.mean.*part /= std::max(done, 1.0);
     const bool all = samples.size() == blocks && warps_ <= kAllWarps;
     out_.unique_load_bytes = launch_bytes(loads_, out_.block_load_bytes, all, launch_.parameters);
     out_.unique_store_bytes = launch_bytes(stores_, out_.block_store_bytes, all, launch_.parameters);
@@ -183,14 +186,18 @@ class LaunchCounter {
   void run(const SampledBlock& sample) {
     const std::vector<uint32_t> warps = sample_warps(warps_);
     std::vector<ByteSet> loads, stores;
+    WarpChain longest;
     for (const uint32_t w : warps) {
       WarpCounts counts = warp_.run(sample.at, w);
       steps_ += static_cast<uint64_t>(counts.instructions);
       if (counts.cut_off) out_.limit = "a warp's most steps";
       add_warp(counts, sample.weight * warps_ / static_cast<double>(warps.size()), &out_);
+      add_longest(counts.chain, &longest);
       loads.push_back(union_of(std::move(counts.loads)));
       stores.push_back(union_of(std::move(counts.stores)));
     }
+    add_longest(longest, &out_.longest);
+    for (const auto part : kChainParts) out_.mean.*part += sample.weight * (longest.*part);
     for (auto [sets, bytes, kept] : {std::tuple{&loads, &out_.block_load_bytes, &loads_}, {&stores, &out_.block_store_bytes, &stores_}}) {
       ByteSet together = union_of(*sets);
       *bytes += sample.weight * block_bytes(*sets, together, warps_);

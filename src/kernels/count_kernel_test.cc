@@ -55,7 +55,7 @@ TEST(CountKernel, CopyMovesEachByteOnce) {
   // A thread reads 4 neighbours one by one: each sector is requested by 4 instructions.
   EXPECT_NEAR(out.load_sectors, 4 * n * 4 / 32, 4);
   EXPECT_EQ(out.load_sectors, out.store_sectors);
-  EXPECT_EQ(out.chain_loads, 1);
+  EXPECT_EQ(out.longest.loads, 1);
 }
 
 TEST(CountKernel, ColumnsTouchASectorForEachElement) {
@@ -73,7 +73,7 @@ TEST(CountKernel, SoftmaxReadsItsRowsOnce) {
   EXPECT_EQ(out.unique_store_bytes, 300 * 500 * 4);
   EXPECT_GT(out.barriers, 0);
   EXPECT_GT(out.special, 0);
-  EXPECT_GT(out.chain_shared, 2);  // two reductions
+  EXPECT_GT(out.longest.shared_waits, 2);  // two reductions
 }
 
 TEST(CountKernel, KnownValuesSayWhichRowsAreRead) {
@@ -83,7 +83,7 @@ TEST(CountKernel, KnownValuesSayWhichRowsAreRead) {
   EXPECT_EQ(one.unique_load_bytes, 4096 + 8 * 8);
   EXPECT_EQ(many.unique_load_bytes, 8 * 4096 + 8 * 8);
   EXPECT_EQ(one.load_sectors, many.load_sectors);
-  EXPECT_EQ(many.chain_loads, 2);
+  EXPECT_EQ(many.longest.loads, 2);
   EXPECT_FALSE(many.assumed_values);
   EXPECT_TRUE(count("gather_rows", "gather_rows", {8, 1, 1}, 128, arguments).assumed_values);
 }

@@ -131,15 +131,23 @@ struct Instruction {
   uint32_t flops = 0;                             // of a thread
   uint32_t bytes = 0;                             // of a thread's access; of a matrix instruction the matrices of 8 rows
   uint32_t value = 0;                             // a table of lop3, a block number, a number of groups, a message's number
+  uint32_t latency = 0;                           // cycles from issue to result; of a load, as from shared memory
   double tensor_flops = 0;
   Precision precision = Precision::fp32;
 };
+
+// Cycles from issue to result, of cards since 2017: Jia et al. 2018 (Volta, section 4), Luo et al. 2024 (Ampere to
+// Hopper, tables 4 to 6).
+inline constexpr uint32_t kArithmeticCycles = 5, kSpecialCycles = 20, kDoubleCycles = 8, kSharedCycles = 28, kLoadCycles = 500,
+                          kTensorCycles = 33, kBarrierCycles = 25;
+inline constexpr uint32_t kIssueCycles = 2;  // a scheduler's 16 lanes take two for a warp
 
 struct Block {
   uint32_t first = 0, end = 0;  // instructions
   uint32_t after = 0;           // the block where all paths meet again; the number of blocks: at the end
   std::array<uint32_t, kWorks> works = {};
   uint32_t instructions = 0, flops = 0;  // flops: of instructions without a guard
+  bool has_short_ways = false;           // nothing that is counted for itself depends on its branch
 };
 
 struct Parameter {

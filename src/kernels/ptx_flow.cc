@@ -21,7 +21,7 @@ void make_blocks(Kernel* kernel) {
   for (const auto& table : kernel->tables) std::for_each(table.begin(), table.end(), target);
   kernel->block_of.assign(size + 1, 0);
   for (uint32_t n = 0; n < size; ++n) {
-    if (leads[n] != 0) kernel->blocks.push_back({n, n, 0, {}, 0, 0});
+    if (leads[n] != 0) kernel->blocks.push_back({n, n, 0, {}, 0, 0, false});
     kernel->blocks.back().end = n + 1;
     kernel->block_of[n] = static_cast<uint32_t>(kernel->blocks.size()) - 1;
   }
@@ -174,6 +174,48 @@ class Relevance {
   std::vector<Register> work_;
 };
 
+uint32_t latency_of(const Instruction& i) {
+  if (i.op == Op::tensor || i.op == Op::tensor_wgmma) return kTensorCycles;
+  switch (i.work) {
+    case Work::none:
+      return 0;
+    case Work::fp64:
+      return kDoubleCycles;
+    case Work::special:
+      return kSpecialCycles;
+    case Work::memory:
+      return kSharedCycles;
+    default:
+      return kArithmeticCycles;
+  }
+}
+
+// Whether a little arithmetic is all that lies between a block's branch and the point where its lanes meet again, and no address or branch
+// follows from it: then it makes little difference which way they take.
+void find_short_ways(Kernel* kernel) {
+  constexpr uint32_t kFewInstructions = 48;
+  const auto is_arithmetic = [&](uint32_t number) {
+    const Block& block = kernel->blocks[number];
+    for (uint32_t n = block.first; n < block.end; ++n) {
+      const Instruction& i = kernel->instructions[n];
+      const bool loops = i.op == Op::branch && i.value <= number;
+      const bool counts = i.work == Work::memory || i.op == Op::tensor || i.op == Op::tensor_wgmma || i.op == Op::tensor_descriptor ||
+                          i.op == Op::barrier || i.op == Op::wait_true || i.op == Op::branch_table || i.op == Op::stop || i.op == Op::leave;
+      if (i.relevant || loops || counts) return false;
+    }
+    return true;
+  };
+  for (uint32_t b = 0; b < kernel->blocks.size(); ++b) {
+    Block& block = kernel->blocks[b];
+    uint32_t instructions = 0;
+    block.has_short_ways = block.after > b;
+    for (uint32_t between = b + 1; block.has_short_ways && between < block.after; ++between) {
+      instructions += kernel->blocks[between].instructions;
+      block.has_short_ways = instructions <= kFewInstructions && is_arithmetic(between);
+    }
+  }
+}
+
 }  // namespace
 
 void find_flow(Kernel* kernel) {
@@ -181,7 +223,9 @@ void find_flow(Kernel* kernel) {
   find_meeting_points(kernel);
   Relevance relevance(kernel);
   relevance.find();
+  find_short_ways(kernel);
   relevance.renumber();
+  for (Instruction& i : kernel->instructions) i.latency = latency_of(i);
 }
 
 }  // namespace gpucast::ptx

@@ -51,6 +51,8 @@ Warp::Warp(const PtxModule& module, const Kernel& kernel, const KernelLaunch& la
       assumed_(kernel.registers),
       load_level_(kernel.registers),
       shared_level_(kernel.registers),
+      ready_(kernel.registers),
+      from_memory_(kernel.registers),
       guesses_(kernel.blocks.size()) {}
 
 void Warp::start(const std::array<uint32_t, 3>& block, uint32_t warp) {
@@ -59,6 +61,8 @@ void Warp::start(const std::array<uint32_t, 3>& block, uint32_t warp) {
   std::fill(predicates_.begin(), predicates_.end(), 0);
   std::fill(load_level_.begin(), load_level_.end(), 0);
   std::fill(shared_level_.begin(), shared_level_.end(), 0);
+  std::fill(ready_.begin(), ready_.end(), 0);
+  std::fill(from_memory_.begin(), from_memory_.end(), 0);
   std::fill(guesses_.begin(), guesses_.end(), 0);
   for (LaneValues& v : values_) v.fill(0);
   for (const auto& [r, value] : kernel_.immediates) values_[r].fill(value);
@@ -66,7 +70,8 @@ void Warp::start(const std::array<uint32_t, 3>& block, uint32_t warp) {
     for (uint32_t lane = 0; lane < kLanes; ++lane) values_[r][lane] = special_value(name, launch_, block, warp * kLanes + lane, warp);
   }
   groups_.clear();
-  open_group_ = bulk_level_ = load_now_ = shared_now_ = 0;
+  open_group_ = bulk_ = {};
+  load_now_ = shared_now_ = begin_ = latest_ = latest_load_ = now_ = issues_ = 0;
   in_flight_ = 0;
   carry_ = carry_assumed_ = 0;
   steps_ = 0;
@@ -91,8 +96,9 @@ WarpCounts Warp::run(const std::array<uint32_t, 3>& block, uint32_t warp) {
     }
     run_block(path.block, path.lanes);
   }
-  counts_.chain_loads = load_now_;
-  counts_.chain_shared = shared_now_;
+  counts_.chain.cycles = begin_;
+  counts_.chain.loads = load_now_;
+  counts_.chain.shared_waits = shared_now_;
   counts_.in_flight = std::max(counts_.in_flight, in_flight_);
   return std::move(counts_);
 }
@@ -104,6 +110,7 @@ void Warp::run_block(uint32_t number, LaneMask lanes) {
   counts_.instructions += block.instructions;
   counts_.flops += static_cast<double>(block.flops) * std::popcount(lanes);
   for (uint32_t n = block.first; n < block.end; ++n) step(kernel_.instructions[n], lanes);
+  order(0);
   end_block(block, number);
   if (counts_.loads.size() > kMostLogged || counts_.stores.size() > kMostLogged) {
     for (auto* log : {&counts_.loads, &counts_.stores}) {
@@ -151,7 +158,7 @@ void Warp::end_block(const Block& block, uint32_t number) {
 void Warp::follow_branch(const Instruction& i, uint32_t number, LaneMask taken) {
   Path& path = paths_.back();
   if (i.guard != kNoRegister && (assumed_[i.guard] & path.lanes) != 0) {
-    counts_.assumed = true;
+    counts_.assumed = counts_.assumed || !kernel_.blocks[number].has_short_ways;
     // What is not known may not hold a warp in a loop: it leaves a backward branch at once, any other path after some rounds.
     const uint32_t rounds = ++guesses_[number];
     if (i.value <= number && rounds > 1) taken = 0;
@@ -171,11 +178,31 @@ void Warp::follow_branch(const Instruction& i, uint32_t number, LaneMask taken) 
   }
 }
 
+// The compiler orders the instructions between two such points so that they wait little: each is issued when its operands are there. What
+// follows is issued when all before it were, and not before `cycle`.
+void Warp::order(uint32_t cycle) {
+  const uint32_t issued = begin_ + kIssueCycles * issues_;
+  if (latest_load_ > issued) counts_.chain.load_cycles += latest_load_ - issued;
+  begin_ = latest_ = latest_load_ = std::max({issued, latest_, cycle});
+  issues_ = 0;
+}
+
+void Warp::wait_for(const Arrival& arrival) {
+  load_now_ = std::max(load_now_, arrival.level);
+  latest_load_ = std::max(latest_load_, arrival.ready);
+  order(arrival.ready);
+}
+
 void Warp::wait_for_sources(const Instruction& i) {
   uint32_t load = load_now_, shared = shared_now_;
+  now_ = begin_;
   const auto look = [&](Register r) {
     load = std::max(load, load_level_[r]);
     shared = std::max(shared, shared_level_[r]);
+    if (ready_[r] > now_) {
+      now_ = ready_[r];
+      if (from_memory_[r] != 0) latest_load_ = std::max(latest_load_, now_);
+    }
   };
   const uint32_t end = i.first_operand + i.results + i.sources;
   for (uint32_t o = i.first_operand + i.results; o < end; ++o) look(kernel_.operands[o]);
@@ -187,10 +214,18 @@ void Warp::wait_for_sources(const Instruction& i) {
   }
   load_now_ = load;
   shared_now_ = shared;
+  latest_ = std::max(latest_, now_);
 }
 
 void Warp::step(const Instruction& i, LaneMask lanes) {
   wait_for_sources(i);
+  issues_ += i.work != Work::none;
+  const uint32_t ready = now_ + i.latency;
+  for (uint32_t r = 0; r < i.results; ++r) {
+    const Register to = result(i, r);
+    ready_[to] = ready;
+    from_memory_[to] = 0;
+  }
   if (i.guard != kNoRegister) {
     if (i.op != Op::branch && (i.work == Work::memory) && (assumed_[i.guard] & lanes) != 0) counts_.assumed = true;
     lanes = guard_of(i, lanes);
@@ -214,16 +249,17 @@ void Warp::step(const Instruction& i, LaneMask lanes) {
       return;
     case Op::copy_async_wait: {
       const size_t done = groups_.size() > i.value ? groups_.size() - i.value : 0;
-      for (size_t g = 0; g < done; ++g) load_now_ = std::max(load_now_, groups_[g]);
+      for (size_t g = 0; g < done; ++g) wait_for(groups_[g]);
       groups_.erase(groups_.begin(), groups_.begin() + static_cast<std::ptrdiff_t>(done));
       return;
     }
     case Op::barrier:
       counts_.barriers += lanes != 0;
+      order(std::max(latest_, begin_ + kIssueCycles * issues_) + kBarrierCycles);
       return;
     case Op::wait_true:
       counts_.barriers += lanes != 0;
-      if (lanes != 0) load_now_ = std::max(load_now_, bulk_level_);
+      if (lanes != 0) wait_for(bulk_);
       if (result(i, 0) < predicates_.size()) write_predicate(result(i, 0), lanes, kAllLanes, 0);
       return;
     case Op::expect_bytes: {

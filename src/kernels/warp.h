@@ -20,7 +20,8 @@ struct WarpCounts {
          barriers = 0;
   std::array<double, kPrecisionCount> tensor = {};
   std::array<double, kWorks> works = {};
-  double chain_loads = 0, chain_shared = 0, instructions = 0, in_flight = 0;
+  double instructions = 0, in_flight = 0;
+  WarpChain chain;
   std::vector<ByteRange> loads, stores;
   bool assumed = false, cut_off = false;
 };
@@ -32,6 +33,9 @@ class Warp {
   std::vector<uint8_t> met;  // messages of instructions that were run, by their number
 
  private:
+  struct Arrival {  // of asynchronous copies
+    uint32_t level = 0, ready = 0;
+  };
   struct Path {
     uint32_t block, until;
     LaneMask lanes;
@@ -42,6 +46,9 @@ class Warp {
   void follow_branch(const Instruction& i, uint32_t number, LaneMask taken);
   void step(const Instruction& i, LaneMask lanes);
   void wait_for_sources(const Instruction& i);
+  void wait_for(const Arrival& arrival);
+  Arrival arrival() const { return {load_now_ + 1, now_ + kLoadCycles}; }
+  void order(uint32_t cycle);
   void compute(const Instruction& i, LaneMask lanes);
   void compute_integer(const Instruction& i, LaneMask lanes);
   void compute_predicate(const Instruction& i, LaneMask lanes);
@@ -72,15 +79,20 @@ class Warp {
   std::vector<LaneValues> values_;
   std::vector<LaneMask> predicates_, assumed_;  // by register
   std::vector<uint32_t> load_level_, shared_level_;
-  std::vector<uint32_t> guesses_;  // by block: how often an assumed value ended it
-  std::vector<uint32_t> groups_;   // load levels of committed asynchronous copies
+  std::vector<uint32_t> ready_;       // by register: the cycle at which its value is there
+  std::vector<uint8_t> from_memory_;  // by register: the value comes from device memory
+  std::vector<uint32_t> guesses_;     // by block: how often an assumed value ended it
+  std::vector<Arrival> groups_;       // of committed asynchronous copies
   std::vector<Path> paths_;
-  uint32_t open_group_ = 0;  // load level of copies that were not committed
-  uint32_t bulk_level_ = 0;
+  Arrival open_group_, bulk_;  // of copies before their commit; of copies that signal a barrier in shared memory
   double in_flight_ = 0;
   LaneMask carry_ = 0, carry_assumed_ = 0;
   uint64_t steps_ = 0;
   uint32_t load_now_ = 0, shared_now_ = 0;
+  uint32_t begin_ = 0, latest_ = 0;  // cycles: the first and the last issue of this block of instructions
+  uint32_t latest_load_ = 0;         // of those issues, the last one that waited for device memory
+  uint32_t now_ = 0;                 // the issue of this instruction
+  uint32_t issues_ = 0;              // since begin_
   WarpCounts counts_;
 };
 

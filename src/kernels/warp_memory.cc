@@ -99,6 +99,7 @@ void Warp::memory(const Instruction& i, LaneMask lanes) {
     if (to == kNoRegister) continue;
     load_level_[to] = global != 0 ? load_now_ + 1 : 0;
     shared_level_[to] = shared != 0 ? shared_now_ + 1 : 0;
+    if (global != 0) ready_[to] = now_ + kLoadCycles, from_memory_[to] = 1;
   }
 }
 
@@ -106,7 +107,7 @@ void Warp::copy(const Instruction& i, LaneMask lanes) {
   LaneValues to, from;
   if (lanes == 0) return;
   if (i.op == Op::copy_bulk) {
-    bulk_level_ = i.asynchronous ? load_now_ + 1 : bulk_level_;
+    if (i.asynchronous) bulk_ = arrival();
     if (i.saturates) return;  // a tensor map's box; its barrier expects the bytes
     // [destination], [source], bytes
     const LaneValues& bytes = values(source(i, 0));
@@ -132,7 +133,7 @@ void Warp::copy(const Instruction& i, LaneMask lanes) {
   counts_.async_load += static_cast<double>(i.bytes) * std::popcount(reads);
   count_sectors(from, reads, i.bytes, &counts_.loads);
   in_flight_ += static_cast<double>(i.bytes) * std::popcount(reads);
-  open_group_ = load_now_ + 1;
+  open_group_ = arrival();
 }
 
 }  // namespace gpucast::ptx

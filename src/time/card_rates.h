@@ -152,10 +152,6 @@ struct CountedConstants {
   double pipe_overlap = 0;        // of matrix and other instructions: together_ns()
   double overlap = 0;             // of memory and instructions
   double chain_overlap = 0;       // of these and the longest warp's chain
-  double load_cycles = 0;         // of the chain: until a load from device memory has its value
-  double shared_cycles = 0;       // same, shared memory
-  double barrier_cycles = 0;      // same, a barrier of the block
-  double instruction_cycles = 0;  // same, an instruction
 };
 
 struct CardRates {

@@ -8,6 +8,7 @@ namespace gpucast {
 namespace {
 
 constexpr double kSectorBytes = 32, kWarp = 32;
+constexpr double kLoadCycles = 500;  // as in the counted chains
 
 // The blocks that a multiprocessor holds at once.
 double resident_blocks(const CountedWork& work, const CardRates& card) {
@@ -78,25 +79,24 @@ Estimate counted_time(const Operation& operation, const CardRates& card) {
     compute_ns *= 1 + gemm.throttle * compute_ns / (compute_ns + gemm.throttle_ns);
   }
   // The blocks that a multiprocessor holds go through their chains at the same time.
-  const double chain_cycles = work.chain_loads * c.load_cycles + work.chain_shared * c.shared_cycles +
-                              work.chain_barriers * c.barrier_cycles + work.chain_instructions * c.instruction_cycles;
-  const double chain_ns = std::max(1.0, work.blocks / (multiprocessors * resident)) * chain_cycles * cycle_ns;
+  const double chain_ns = std::max(work.longest.cycles, work.mean.cycles * work.blocks / (multiprocessors * resident)) * cycle_ns;
   const double moved_ns = memory_ns(work, at_once, card);
-  const double busy_ns = together_ns(moved_ns, compute_ns, c.overlap);
-  const double ns = together_ns(busy_ns, chain_ns, c.chain_overlap);
-  const Bound bound = floor_ns > ns                                                     ? Bound::launch
-                      : chain_ns > busy_ns || share < card.tail_fill * std::ceil(share) ? Bound::tail
-                      : moved_ns > compute_ns                                           ? Bound::memory
-                                                                                        : Bound::compute;
+  const double busy_ns = together_ns(compute_ns, chain_ns, c.chain_overlap);
+  // A block that waits for each of its loads does nothing meanwhile; other blocks of its multiprocessor do.
+  const double waits = work.mean.loads > 0 ? std::min(1.0, work.mean.load_cycles / (work.mean.loads * kLoadCycles)) : 0;
+  const double ns = together_ns(moved_ns, busy_ns, std::max(c.overlap, waits / std::clamp(share, 1.0, resident)));
+  const Bound bound = floor_ns > ns                                                                                 ? Bound::launch
+                      : (chain_ns > moved_ns && chain_ns > compute_ns) || share < card.tail_fill * std::ceil(share) ? Bound::tail
+                      : moved_ns > compute_ns                                                                       ? Bound::memory
+                                                                                                                    : Bound::compute;
   return {floor_ns + ns, bound};
 }
 
 void read_counted_constants(const Constants& constants, CardRates* card) {
   const auto of = [&](const char* name) { return constants.of_operation(OperationKind::compiled, Precision::fp32, name); };
-  card->counted = {of("dram_fraction"),   of("l2_bytes_per_cycle"), of("floor_ns"),       of("atomic_cycles"),
-                   of("issue_per_cycle"), of("integer_lanes"),      of("special_lanes"),  of("tensor_fraction"),
-                   of("wave_smoothing"),  of("pipe_overlap"),       of("overlap"),        of("chain_overlap"),
-                   of("load_cycles"),     of("shared_cycles"),      of("barrier_cycles"), of("instruction_cycles")};
+  card->counted = {of("dram_fraction"),   of("l2_bytes_per_cycle"), of("floor_ns"),      of("atomic_cycles"),
+                   of("issue_per_cycle"), of("integer_lanes"),      of("special_lanes"), of("tensor_fraction"),
+                   of("wave_smoothing"),  of("pipe_overlap"),       of("overlap"),       of("chain_overlap")};
 }
 
 }  // namespace gpucast

@@ -9,6 +9,15 @@
 
 namespace gpucast {
 
+// The way of one warp through its code, were it alone on its multiprocessor.
+struct WarpChain {
+  double cycles = 0;        // of issuing, and of waiting for results, barriers and copies
+  double load_cycles = 0;   // of these: waiting for device memory
+  double loads = 0;         // loads from device memory that wait for one another
+  double shared_waits = 0;  // the same of shared memory and shuffles
+  friend auto operator<=>(const WarpChain&, const WarpChain&) = default;
+};
+
 // The counts that the time model takes as they are.
 struct LaunchCounts {
   double blocks = 0;
@@ -16,9 +25,7 @@ struct LaunchCounts {
   double shared_wavefronts = 0;                           // with bank conflicts: a request without conflicts is 1
   std::array<double, kPrecisionCount> tensor_flops = {};  // of matrix instructions; a multiplication and an addition are 2
   double fp32 = 0, fp16 = 0, fp64 = 0, integer = 0, special = 0, control = 0, memory = 0;  // instructions of warps
-  // The longest warp: how often it waits for what it cannot overlap.
-  double chain_loads = 0;  // loads from global memory whose value the next one, a barrier or a store waits for, one after the other
-  double chain_shared = 0, chain_barriers = 0, chain_instructions = 0;
+  WarpChain longest, mean;                                                                 // of all blocks: each block's longest warp
   friend auto operator<=>(const LaunchCounts&, const LaunchCounts&) = default;
 };
 

@@ -140,7 +140,14 @@ struct CompiledKernel {
   int64_t code = -1;  // number of its PTX in ObservedStep::codes; -1: not known
 };
 
+// Bytes of device memory that the host knew when work was submitted.
+struct KnownValues {
+  uint64_t address = 0;
+  std::string bytes;
+};
+
 enum class WorkKind : uint8_t { kernel, call, copy, memset };
+
 struct Work {
   WorkKind kind = WorkKind::kernel;
   StringId name;                                  // kernel: mangled; call: "cublasSgemm_v2"
@@ -157,6 +164,7 @@ struct Work {
   int32_t compiled = -1;                          // kernel: index in ObservedStep::compiled; -1: a library's kernel
   std::vector<uint64_t> pointers;                 // kernel compiled at run time: device addresses among its arguments
   std::string parameters;                         // same: the bytes of all its arguments; "": not known
+  std::vector<int64_t> values;                    // same: what its pointers lead to, in ObservedStep::values
 };
 
 // What orders the work of streams: events (of CUDA, or of a graph's nodes), and waits of the host.
@@ -182,7 +190,8 @@ struct ObservedStep {
   bool has_order = false;               // `order` is complete; false in older captures
   std::vector<Order> order;
   std::vector<CompiledKernel> compiled;
-  std::map<int64_t, std::string> codes;       // PTX of compiled kernels
+  std::map<int64_t, std::string> codes;  // PTX of compiled kernels
+  std::map<int64_t, KnownValues> values;
   std::vector<CallArguments> call_arguments;  // each one once
 };
 

@@ -11,6 +11,7 @@ import time
 from collections import OrderedDict
 
 from . import (
+    block_masks,
     checkpoints,
     clock,
     compiled,
@@ -133,6 +134,11 @@ def after_inductor(name, module):
 def after_triton(module):
     if process.state in (process.WATCHING, process.CLOCKED, process.ARMED):
         compiled.patch_triton(module, _core)
+
+
+def after_flex_attention(module):
+    if process.state in (process.WATCHING, process.CLOCKED, process.ARMED):
+        block_masks.patch(module, _core)
 
 
 def after_launcher(name, module):

@@ -23,9 +23,12 @@ _COMPILER = "torch._dynamo"
 _INDUCTOR = ("torch._inductor.output_code", "torch._inductor.codecache", "torch._inductor.select_algorithm")
 # Holds the code of kernels in Triton, before it is loaded.
 _TRITON = "triton.compiler.compiler"
+_FLEX_ATTENTION = "torch.nn.attention.flex_attention"
 _GENERATION = ("transformers.generation.stopping_criteria", "transformers.generation.utils")
 _LAUNCHER = ("torch.distributed.launcher.api", "torch.distributed.elastic.agent.server.api")
-_WATCHED = frozenset(("torch", _COMPILER, _TRITON, *_INDUCTOR, *_LAUNCHER, *_GENERATION, *_CUDA_USERS, *_CHECKPOINT_WRITERS))
+_WATCHED = frozenset(
+    ("torch", _COMPILER, _TRITON, _FLEX_ATTENTION, *_INDUCTOR, *_LAUNCHER, *_GENERATION, *_CUDA_USERS, *_CHECKPOINT_WRITERS)
+)
 
 
 class _Finder:
@@ -102,6 +105,8 @@ def _after(name, module):
         _guarded(lambda: _capture().after_inductor(name, module))
     elif name == _TRITON:
         _guarded(lambda: _capture().after_triton(module))
+    elif name == _FLEX_ATTENTION:
+        _guarded(lambda: _capture().after_flex_attention(module))
     elif name in _LAUNCHER:
         _guarded(lambda: _capture().after_launcher(name, module))
     elif name in _GENERATION:

@@ -175,6 +175,7 @@ def call_core():
     core.gpucast_vgpu_set_back.argtypes = [ctypes.c_int64]
     core.gpucast_vgpu_set_back.restype = None
     core.gpucast_vgpu_time_ahead_ns.restype = ctypes.POINTER(ctypes.c_int64)
+    core.gpucast_vgpu_known_values.restype = ctypes.c_uint64
     core.gpucast_vgpu_hold.argtypes = [ctypes.c_int]
     core.gpucast_vgpu_hold.restype = None
     return core

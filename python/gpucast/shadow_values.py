@@ -291,6 +291,14 @@ def _known(tensor):
     return _dense(shadow)
 
 
+def values_of(tensor):
+    """Its values on the host; None: not known."""
+    try:
+        return _known(tensor) if on() else None
+    except _Unknown:
+        return None
+
+
 def _dense(shadow):
     if type(shadow.value) is Structured:
         if shadow.value.numel() > (_MOST_WHOLE if shadow.value.dtype in _whole else _MOST_CAST):

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <optional>
+#include <vector>
 
 #include "src/base/hex.h"
 #include "src/base/json.h"
@@ -49,7 +50,13 @@ std::optional<GpuTimeline::Work> LaunchTimes::answer_code(std::string_view quest
   const std::optional<std::string> parameters = bytes_from_hex(word(&question));
   if (!parameters) return std::nullopt;
   launch.parameters = *parameters;
-  const std::optional<CountedOperation> counted = counted_.operation(code, std::string(question), launch, registers, static_shared_bytes);
+  std::vector<const KnownValues*> known;
+  for (int64_t left = number(&question); left > 0; --left) {
+    const auto found = values_.find(number(&question));
+    if (found != values_.end()) known.push_back(&found->second);
+  }
+  const std::optional<CountedOperation> counted =
+      counted_.operation(code, std::string(question), launch, registers, static_shared_bytes, known);
   if (!counted) return std::nullopt;
   return work_of(counted->operation);
 }
@@ -68,6 +75,13 @@ std::optional<GpuTimeline::Work> LaunchTimes::answer(std::string_view question) 
     --questions_;
     const std::string code(word(&question));
     counted_.add_code(code, Json::parse(question).get<std::string>());
+    return std::nullopt;
+  }
+  if (kind == "values") {
+    --questions_;
+    KnownValues& values = values_[number(&question)];
+    values.address = static_cast<uint64_t>(number(&question));
+    values.bytes = bytes_from_hex(word(&question)).value_or("");
     return std::nullopt;
   }
   if (kind == "code") return answer_code(question);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string_view>
+#include <unordered_map>
 
 #include "src/time/card_rates.h"
 #include "src/time/gpu_timeline.h"
@@ -39,6 +40,7 @@ class LaunchTimes {
 
   const CardRates rates_;
   CountedKernels counted_;
+  std::unordered_map<int64_t, KnownValues> values_;
   int64_t questions_ = 0, unknown_questions_ = 0;
 };
 

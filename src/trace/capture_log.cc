@@ -53,8 +53,10 @@ bool is_time(simdjson::simdjson_result<od::value> value, int64_t* out) {
   return value.get_int64().get(*out) == simdjson::SUCCESS && *out >= 0 && *out < kMostNs;
 }
 
-bool read_launch(Reading& reading, Elements& elements) {
+bool read_launch(Reading& reading, Elements& elements, const Arguments& arguments) {
   Work work;
+  work.parameters = arguments.parameters;
+  work.values = arguments.values;
   int64_t number = 0;
   if (!elements.integer(&number)) return false;
   const auto known = reading.log.kernel_names.find(number);
@@ -73,13 +75,6 @@ bool read_launch(Reading& reading, Elements& elements) {
   od::array pointers;
   if (last.get_array().get(pointers) == simdjson::SUCCESS) {
     for (auto entry : pointers) {
-      std::string_view hex;
-      if (entry.get_string().get(hex) == simdjson::SUCCESS) {
-        const std::optional<std::string> parameters = hex.size() > kMostParameterDigits ? std::nullopt : bytes_from_hex(hex);
-        if (!parameters) return false;
-        work.parameters = *parameters;
-        continue;
-      }
       uint64_t pointer = 0;
       if (entry.get_uint64().get(pointer) != simdjson::SUCCESS) return false;
       work.pointers.push_back(pointer);
@@ -220,6 +215,18 @@ const char* read_kernel_code(Reading& reading, Elements& elements) {
   return nullptr;
 }
 
+const char* read_values(Reading& reading, Elements& elements) {
+  int64_t id = 0;
+  KnownValues values;
+  std::string_view hex;
+  if (!elements.size(&id) || !elements.address(&values.address) || !elements.text(&hex)) return "'values'";
+  std::optional<std::string> bytes = bytes_from_hex(hex);
+  if (!bytes) return "'values'";
+  values.bytes = std::move(*bytes);
+  reading.trace.observed.values[id] = std::move(values);
+  return nullptr;
+}
+
 const char* read_thread(Reading& reading, Elements& elements) { return elements.integer(&reading.log.thread) ? nullptr : "'thread'"; }
 
 const char* read_captured(Reading& reading, Elements& elements) {
@@ -229,8 +236,20 @@ const char* read_captured(Reading& reading, Elements& elements) {
   return ok ? nullptr : "'captured'";
 }
 
+const char* read_arguments(Reading& reading, Elements& elements) {
+  std::string_view hex;
+  if (!elements.text(&hex) || hex.size() > kMostParameterDigits) return "'arguments'";
+  std::optional<std::string> arguments = bytes_from_hex(hex);
+  if (!arguments) return "'arguments'";
+  if (!reading.in_observed_step()) return nullptr;
+  reading.log.arguments = {std::move(*arguments), {}};
+  for (int64_t id = 0; elements.size(&id);) reading.log.arguments.values.push_back(id);
+  return nullptr;
+}
+
 const char* read_kernel(Reading& reading, Elements& elements) {
-  return !reading.in_observed_step() || read_launch(reading, elements) ? nullptr : "'kernel'";
+  const Arguments arguments = std::exchange(reading.log.arguments, {});  // not of the next launch
+  return !reading.in_observed_step() || read_launch(reading, elements, arguments) ? nullptr : "'kernel'";
 }
 
 const char* read_call(Reading& reading, Elements& elements) {

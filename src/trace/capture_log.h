@@ -14,7 +14,9 @@ const char* read_device_free(Reading& reading, Elements& elements);
 const char* read_library_memory(Reading& reading, Elements& elements);
 const char* read_kernel_code(Reading& reading, Elements& elements);
 const char* read_kernel_name(Reading& reading, Elements& elements);
+const char* read_values(Reading& reading, Elements& elements);
 const char* read_thread(Reading& reading, Elements& elements);
+const char* read_arguments(Reading& reading, Elements& elements);
 const char* read_captured(Reading& reading, Elements& elements);
 
 // Work. Lines before and after the observed step have no times in older captures, and are not read.

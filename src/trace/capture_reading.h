@@ -25,6 +25,11 @@ struct KernelName {
   int32_t compiled = -1;  // index in ObservedStep::compiled
 };
 
+struct Arguments {
+  std::string parameters;
+  std::vector<int64_t> values;  // in ObservedStep::values
+};
+
 // State of the virtual GPU's log at the current line.
 struct LogState {
   std::unordered_map<int64_t, KernelName> kernel_names;
@@ -32,6 +37,7 @@ struct LogState {
   std::unordered_map<uint64_t, uint64_t> event_streams;         // event -> the stream of its last record
   int64_t mark = 0, thread = 0;
   int64_t captured_ns = -1, captured_thread = 0;  // time and thread of the work in the next line
+  Arguments arguments;                            // of the launch in the next line
 };
 
 struct Reading {

@@ -35,7 +35,8 @@ struct EventRow {
   const char* (*read)(Reading& reading, Elements& elements);  // returns the part that it could not read; nullptr: all was read
 };
 // The allocator's events are in src/base/event_kind.h.
-constexpr std::array kEvents = std::to_array<EventRow>({{"call", read_call},
+constexpr std::array kEvents = std::to_array<EventRow>({{"arguments", read_arguments},
+                                                        {"call", read_call},
                                                         {"captured", read_captured},
                                                         {"device_alloc", read_device_alloc},
                                                         {"device_free", read_device_free},
@@ -54,6 +55,7 @@ constexpr std::array kEvents = std::to_array<EventRow>({{"call", read_call},
                                                         {"stream_wait", read_stream_wait},
                                                         {"tensor", read_tensor},
                                                         {"thread", read_thread},
+                                                        {"values", read_values},
                                                         {"vgpu_mark", read_vgpu_mark},
                                                         {"workspace", read_workspace}});
 static_assert(has_sorted_names(kEvents));

@@ -3,10 +3,30 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <cstring>
+#include <functional>
+
 #include "gpucast/error.h"
 #include "src/kernels/counted_work.h"
 
 namespace gpucast {
+namespace {
+
+KnownValue value_in(std::span<const KnownValues* const> known) {
+  if (known.empty()) return {};
+  return [known](uint64_t address, int bytes) -> std::optional<uint64_t> {
+    for (const KnownValues* one : known) {
+      const uint64_t at = address - one->address;
+      if (at >= one->bytes.size() || static_cast<uint64_t>(bytes) > one->bytes.size() - at) continue;
+      uint64_t value = 0;
+      std::memcpy(&value, one->bytes.data() + at, static_cast<size_t>(bytes));  // both machines are little-endian
+      return value;
+    }
+    return std::nullopt;
+  };
+}
+
+}  // namespace
 
 OperationKind kind_of_compiled(std::string_view name, OperationKind otherwise) {
   return name.starts_with("triton_for_")                                      ? OperationKind::optimizer
@@ -26,14 +46,16 @@ void CountedKernels::add_code(const std::string& code, std::string_view ptx) {
 }
 
 std::optional<CountedOperation> CountedKernels::operation(const std::string& code, const std::string& kernel, const KernelLaunch& launch,
-                                                          int registers, int64_t static_shared_bytes) {
+                                                          int registers, int64_t static_shared_bytes,
+                                                          std::span<const KnownValues* const> known) {
   const auto module = modules_.find(code);
   if (module == modules_.end() || module->second == nullptr) return std::nullopt;
-  const std::string sizes =
+  std::string sizes =
       fmt::format("{} {} {} {} {} {} ", kernel, launch.grid, launch.block, launch.dynamic_shared_bytes, registers, static_shared_bytes);
+  for (const KnownValues* one : known) sizes += fmt::format("{} {} ", one->address, std::hash<std::string>{}(one->bytes));
   const auto [found, added] = operations_.try_emplace({code, sizes + launch.parameters});
   if (!added) return found->second;
-  const KernelCounts counts = count_kernel(*module->second, kernel, launch);
+  const KernelCounts counts = count_kernel(*module->second, kernel, launch, value_in(known));
   if (!counts.limit.empty() || !counts.not_understood.empty() || counts.blocks <= 0) return std::nullopt;
   CountedOperation out;
   out.assumed = counts.assumed_values;

@@ -4,10 +4,12 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "gpucast/trace.h"
 #include "src/kernels/kernel_counts.h"
 #include "src/time/operation.h"
 
@@ -25,9 +27,9 @@ class CountedKernels {
  public:
   // `code`: any name of the PTX, the same for each launch of it.
   void add_code(const std::string& code, std::string_view ptx);
-  // Unset: the code was not added, is no PTX, or could not be counted.
+  // `known`: what the launch's pointers lead to. Unset: the code was not added, is no PTX, or could not be counted.
   std::optional<CountedOperation> operation(const std::string& code, const std::string& kernel, const KernelLaunch& launch, int registers,
-                                            int64_t static_shared_bytes);
+                                            int64_t static_shared_bytes, std::span<const KnownValues* const> known = {});
 
  private:
   std::map<std::string, std::shared_ptr<const PtxModule>> modules_;                            // null: no PTX

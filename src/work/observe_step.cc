@@ -249,10 +249,15 @@ class StepMaker {
     if (code == step_.codes.end()) return std::nullopt;
     const std::string number = std::to_string(kernel.code);
     counted_.add_code(number, code->second);
+    std::vector<const KnownValues*> known;
+    for (const int64_t id : work.values) {
+      const auto values = step_.values.find(id);
+      if (values != step_.values.end()) known.push_back(&values->second);
+    }
     return counted_.operation(
         number, std::string(trace_.strings.text(work.name)),
         {work.grid, work.block, static_cast<uint32_t>(std::min<int64_t>(work.size_bytes, UINT32_MAX)), work.parameters}, kernel.registers,
-        kernel.static_shared_bytes);
+        kernel.static_shared_bytes, known);
   }
 
   // False: the work is no kernel that was compiled at run time, or nothing is known of it.

@@ -45,10 +45,19 @@ def scaled_sum(x, y, out, n, scale, block: tl.constexpr):
     inside = at < n
     tl.store(out + at, tl.load(x + at, mask=inside) * scale + tl.load(y + at, mask=inside), mask=inside)
 
+@triton.jit
+def sum_rows(x, counts, out, block: tl.constexpr):
+    row = tl.program_id(0)
+    total = tl.zeros((block,), tl.float32)
+    for i in range(tl.load(counts + row)):
+        total += tl.load(x + (row * 64 + i) * block + tl.arange(0, block))
+    tl.store(out + row * block + tl.arange(0, block), total)
+
+counts = torch.tensor([3, 0, 61, 20], dtype=torch.int32).cuda()
 first, second, result = (torch.zeros(1_000_003, device="cuda") for _ in range(3))
 addresses = [tensor.data_ptr() for tensor in (first, second, result)]
 """
-LAUNCH = "scaled_sum[(977,)](first, second, result, 1_000_003, 2.5, block=1024); print('at', *addresses)"
+LAUNCH = "scaled_sum[(977,)](first, second, result, 1_000_003, 2.5, block=1024); sum_rows[(4,)](first, counts, result, block=1024); print('at', *addresses)"
 
 
 def test_a_launch_has_its_code_and_its_arguments(gpucast, gpucast_bin):
@@ -58,10 +67,14 @@ def test_a_launch_has_its_code_and_its_arguments(gpucast, gpucast_bin):
     (name,) = (event for event in run.capture.of("kernel_name") if event[2] == "scaled_sum")
     (ptx,) = (event[2] for event in run.capture.of("kernel_code") if event[1] == name[6])
     assert ".entry scaled_sum(" in ptx
-    *addresses, arguments = next(event[-2] for event in run.capture.of("kernel") if event[1] == name[1])
+    addresses = next(event[-2] for event in run.capture.of("kernel") if event[1] == name[1])
     assert addresses == [int(word) for word in run.err.split("at ", 1)[1].split()[:3]]
+    (arguments, *_) = (event[1] for event in run.capture.of("arguments"))
     assert bytes.fromhex(arguments).startswith(struct.pack("<QQQif", *addresses, 1_000_003, 2.5))
     words = [gpucast_bin, "time", run.capture_path, "--gpu", "a100-80", "--format", "json"]
     times = json.loads(subprocess.run(words, capture_output=True, check=True).stdout)
     (kernel,) = (kernel for kernel in times["kernels"] if kernel["name"] == "scaled_sum")
     assert kernel["kind"] == "compiled" and kernel["known"]
+    # Its loops go by values on the card, which the host has copied there.
+    (rows,) = (kernel for kernel in times["kernels"] if kernel["name"] == "sum_rows")
+    assert rows["known"] and rows["sizes"] == "0.4 MB"  # 84 and 4 rows of 4 KiB

@@ -39,6 +39,7 @@ struct Clock {
   std::vector<uint32_t> blocking_streams;          // they wait for the legacy default stream, and it waits for them
   std::unordered_map<uint64_t, GpuTimeline::EventId> events;
   std::unordered_map<uint64_t, std::optional<GpuTimeline::Work>> known_work;  // by a hash of the question
+  std::unordered_set<uint64_t> sent_values;                                   // ids of values that the server has
   std::unordered_set<uint64_t> sent_codes;                                    // hashes of PTX that the server has
   std::unordered_set<std::string, TextHash, std::equal_to<>> names;           // never removed: pointers to them are kept
   int64_t start_unix_ns = 0;                                                  // the clock's start as profilers see it

@@ -11,6 +11,7 @@
 #include "src/base/hex.h"
 #include "src/vgpu/core/clock.h"
 #include "src/vgpu/core/clock_state.h"
+#include "src/vgpu/core/launch_values.h"
 #include "src/vgpu/core/log.h"
 #include "src/vgpu/core/running_operators.h"
 
@@ -104,9 +105,16 @@ std::optional<GpuTimeline::Work> clock_code(const Activity& launch, const Compil
       append_json_string(line, compiled.code->ptx);
       (void)ask(clock, line);
     }
+    for (const LaunchValuesRef& one : compiled.values) {
+      if (!clock.sent_values.insert(one->id).second) continue;
+      std::string line = "values " + std::to_string(one->id) + ' ' + std::to_string(one->address) + ' ';
+      append_hex(one->bytes, &line);
+      (void)ask(clock, line);
+    }
   }
   uint64_t hash = mix_hash(mix_hash(launch_hash(launch), code), std::hash<std::string_view>{}(compiled.parameters));
   hash = mix_hash(hash, launch.dynamic_shared_bytes);
+  for (const LaunchValuesRef& one : compiled.values) hash = mix_hash(hash, one->id);
   return ask_once(clock, hash, [&] {
     std::string question = "code " + std::to_string(code);
     for (const unsigned size : launch.grid) question += ' ' + std::to_string(size);
@@ -114,6 +122,8 @@ std::optional<GpuTimeline::Work> clock_code(const Activity& launch, const Compil
     for (const size_t number : {launch.dynamic_shared_bytes, static_cast<size_t>(launch.registers), launch.static_shared_bytes})
       question += ' ' + std::to_string(number);
     append_hex(compiled.parameters, &(question += ' '));
+    question += ' ' + std::to_string(compiled.values.size());
+    for (const LaunchValuesRef& one : compiled.values) question += ' ' + std::to_string(one->id);
     return question + ' ' + launch.name;
   });
 }

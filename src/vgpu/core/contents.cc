@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "src/vgpu/core/core.h"
+#include "src/vgpu/core/launch_values.h"
 #include "src/vgpu/core/log.h"
 #include "src/vgpu/core/process.h"
 #include "src/vgpu/core/regions.h"
@@ -21,6 +22,7 @@
 namespace gpucast::vgpu {
 namespace {
 
+constexpr size_t kMostValueBytes = 256 << 10;     // a larger copy is a batch of inputs rather than indices
 constexpr size_t kContentsLimitBytes = 64 << 20;  // in all; otherwise a program without kernels could fill the host's memory
 
 // Bytes that a copy wrote, or that a collective fetches when they are first read.
@@ -145,6 +147,19 @@ void log_copy(uint64_t to, uint64_t from, size_t size, int kind, uint64_t stream
   if (!*captured) log_timed(line, pageable ? ",1" : "");
 }
 
+void keep_values(uint64_t to, uint64_t from, size_t size_bytes, bool from_device) {
+  if (!from_device && size_bytes <= kMostValueBytes) {
+    remember_values(to, {reinterpret_cast<const char*>(from), size_bytes});
+    return;
+  }
+  const auto known = from_device ? values_at({{from}}) : std::vector<LaunchValuesRef>();
+  if (!known.empty() && known[0]->address == from && known[0]->bytes.size() >= size_bytes) {
+    remember_values(to, std::string_view(known[0]->bytes).substr(0, size_bytes));
+  } else {
+    forget_values(to, size_bytes);
+  }
+}
+
 }  // namespace
 
 void add_device_region(uint64_t start, uint64_t size_bytes) {
@@ -179,6 +194,7 @@ void copy(void* to, const void* from, size_t size_bytes, int, uint64_t stream) {
   log_copy(to_address, from_address, size_bytes, to_device ? (from_device ? 3 : 1) : (from_device ? 2 : 0), stream, &captured);
   if (captured) return;
   if (to_device && !from_device) note_upload(size_bytes);
+  if (to_device) keep_values(to_address, from_address, size_bytes, from_device);
   Contents& c = contents();
   if (!to_device && !from_device) {
     std::memmove(to, from, size_bytes);
@@ -219,6 +235,7 @@ void fill_pattern(uint64_t address, unsigned value, size_t value_bytes, size_t c
   }
   if (captured) return;
   const bool on_device = in_device_region(address);
+  if (on_device) forget_values(address, size_bytes);
   if (on_device && size_bytes > kSmallCopyBytes) {
     forget_contents(address, size_bytes);
     return;

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -136,6 +137,7 @@ GPUCAST_VGPU_API void kernel_written(const char* name, const unsigned grid[3], c
 // in src/vgpu/symbols).
 GPUCAST_VGPU_API int not_supported(const char* library, const char* name);
 using gpucast::KernelResources;  // no registers: not known
+struct LaunchValues;
 // The PTX that a module's machine code was made from. It is never freed.
 struct KernelCode {
   uint32_t number;
@@ -147,7 +149,8 @@ struct KernelCode {
 struct CompiledLaunch {
   std::span<const uint64_t> pointers;
   std::string_view parameters;
-  const KernelCode* code = nullptr;  // nullptr: not known
+  const KernelCode* code = nullptr;                                  // nullptr: not known
+  std::span<const std::shared_ptr<const LaunchValues>> values = {};  // that the pointers lead to
 };
 GPUCAST_VGPU_API void log_kernel(const char* name, const unsigned grid[3], const unsigned block[3], size_t dynamic_shared_bytes,
                                  uint64_t stream, const KernelResources& resources = {}, const CompiledLaunch& compiled = {},
@@ -206,5 +209,10 @@ GPUCAST_VGPU_API void gpucast_vgpu_on_unknown_condition(int (*callback)());
 GPUCAST_VGPU_API uint64_t gpucast_vgpu_uploads();
 // `ptx` is the text that this machine code was made from. Call before the module is loaded.
 GPUCAST_VGPU_API void gpucast_vgpu_note_code(const void* image, uint64_t size_bytes, const char* ptx, uint64_t ptx_bytes);
+// The bytes that a kernel of the card has written, or would have: for counting what compiled kernels do with them. nullptr: they are not
+// known.
+GPUCAST_VGPU_API void gpucast_vgpu_note_values(uint64_t address, const void* bytes, uint64_t size_bytes);
+// Writes what is known from `address` on to `to`, at most `size_bytes`. Returns the number of bytes.
+GPUCAST_VGPU_API uint64_t gpucast_vgpu_known_values(uint64_t address, void* to, uint64_t size_bytes);
 GPUCAST_VGPU_API void gpucast_vgpu_hold(int supervisor_pid);  // never returns: waits to be killed; exits when the supervisor is gone
 }

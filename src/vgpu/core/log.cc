@@ -20,6 +20,7 @@
 #include "src/vgpu/core/board.h"
 #include "src/vgpu/core/core.h"
 #include "src/vgpu/core/devices.h"
+#include "src/vgpu/core/launch_values.h"
 #include "src/vgpu/core/operator_launches.h"
 #include "src/vgpu/core/process.h"
 #include "src/vgpu/core/regions.h"
@@ -31,6 +32,8 @@ namespace {
 constexpr size_t kChunkBytes = 1 << 20;
 constexpr size_t kLimitBytes = size_t{512} << 20;  // a long run must not eat the machine's memory
 
+constexpr std::string_view kArguments = "[\"arguments\",\"";  // the line before a compiled kernel's
+
 // The log of one device.
 struct Log {
   std::vector<std::string> chunks;  // a chunk never grows beyond its capacity, so appending moves no text
@@ -39,11 +42,12 @@ struct Log {
   int64_t epoch_ns = 0;  // times of work count from here; 0: no time logged yet
   uint64_t thread = 0;   // the thread that logged work last
   std::unordered_map<std::string, int, TextHash, std::equal_to<>> kernel_names;
-  std::set<uint32_t> codes;  // the numbers of those that are in the log
+  std::set<uint32_t> codes;   // the numbers of those that are in the log
+  std::set<uint64_t> values;  // same
 
   void append(std::string_view line) {
     if (forked_after_use()) return;
-    if (line.starts_with("[\"kernel\",")) ++kernels;
+    if (line.starts_with("[\"kernel\",") || line.starts_with(kArguments)) ++kernels;
     if (size_bytes + line.size() + 1 > kLimitBytes) {
       ++dropped;
       return;
@@ -114,6 +118,17 @@ int kernel_name_id(const char* name, const KernelResources& resources, const Ker
   append_json_string(line, name);
   log.append((line += numbers) + "]");
   return id;
+}
+
+void log_values(std::span<const LaunchValuesRef> values) {
+  const std::lock_guard lock(logs().mutex);
+  Log& log = logs().log_of(current_device());
+  for (const LaunchValuesRef& one : values) {
+    if (!log.values.insert(one->id).second) continue;
+    std::string line = "[\"values\"," + std::to_string(one->id) + ',' + std::to_string(one->address) + ",\"";
+    append_hex(one->bytes, &line);
+    log.append(line + "\"]");
+  }
 }
 
 }  // namespace
@@ -207,12 +222,16 @@ std::string kernel_line(const char* name, const unsigned grid[3], const unsigned
   for (const uint64_t pointer : compiled.pointers) {
     if (in_device_region(pointer)) places.append(places.empty() ? "[" : ",").append(std::to_string(pointer));
   }
+  std::string out;
   if (compiled.code != nullptr) {
-    places.append(places.empty() ? "[\"" : ",\"");
-    append_hex(compiled.parameters, &places);
-    places += '"';
+    log_values(compiled.values);
+    out = kArguments;
+    append_hex(compiled.parameters, &out);
+    out += '"';
+    for (const LaunchValuesRef& one : compiled.values) out += ',' + std::to_string(one->id);
+    out += "]\n";
   }
-  std::string out(line);
+  out += line;
   if (!places.empty()) out.replace(out.size() - 1, 1, "," + places + "]]");
   return out;
 }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "src/vgpu/core/core.h"
+#include "src/vgpu/core/launch_values.h"
 
 namespace gpucast::vgpu {
 namespace {
@@ -83,6 +84,11 @@ TEST(Log, AKernelsLineHoldsThePointersAmongItsArguments) {
   const std::vector<uint64_t> arguments{first, 4096, second + 512};
   const std::string line = kernel_line("compiled", one, one, 0, 5, {}, {arguments, {}, nullptr});
   EXPECT_TRUE(line.ends_with(",1,1,1,1,1,1,0,5,[" + std::to_string(first) + "," + std::to_string(second + 512) + "]]")) << line;
+  const KernelCode code{7, 8, ".version 8.0"};
+  remember_values(first, "\1\2");
+  const std::vector<LaunchValuesRef> values = values_at(arguments);
+  const std::string known = kernel_line("compiled", one, one, 0, 5, {}, {arguments, "ab", &code, values});
+  EXPECT_TRUE(known.starts_with("[\"arguments\",\"6162\"," + std::to_string(values.at(0)->id) + "]\n[\"kernel\",")) << known;
   const std::vector<uint64_t> numbers{1, 4096};
   EXPECT_TRUE(kernel_line("compiled", one, one, 0, 5, {}, {numbers, {}, nullptr}).ends_with(",1,1,1,1,1,1,0,5]"));
   device_free(first);

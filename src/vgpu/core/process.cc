@@ -34,6 +34,7 @@ void before_fork() {
   lock_memory();
   lock_host_memory();
   lock_contents();
+  lock_values();
   lock_clock();
   lock_log();
 }
@@ -41,6 +42,7 @@ void before_fork() {
 void unlock_all() {
   unlock_log();
   unlock_clock();
+  unlock_values();
   unlock_contents();
   unlock_host_memory();
   unlock_memory();

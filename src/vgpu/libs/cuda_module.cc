@@ -10,6 +10,7 @@
 
 #include "src/vgpu/core/device_attributes.h"
 #include "src/vgpu/core/functions.h"
+#include "src/vgpu/core/launch_values.h"
 #include "src/vgpu/libs/cuda_driver.h"
 
 using namespace gpucast::vgpu;
@@ -51,7 +52,8 @@ int launch(const void* handle, const unsigned grid[3], const unsigned block[3], 
     return kInvalidValue;
   const std::vector<uint64_t> pointers = pointers_of(function.resources, arguments);
   const std::string parameters = function.code != nullptr ? parameters_of(function.parameters, arguments) : std::string();
-  log_kernel(function.name, grid, block, shared_bytes, stream, function.resources, {pointers, parameters, function.code}, true);
+  const std::vector<LaunchValuesRef> values = function.code != nullptr ? values_at(pointers) : std::vector<LaunchValuesRef>();
+  log_kernel(function.name, grid, block, shared_bytes, stream, function.resources, {pointers, parameters, function.code, values}, true);
   device_written();
   return kSuccess;
 }

@@ -13,6 +13,7 @@
 #include "src/base/bounded.h"
 #include "src/work/counted_kernels.h"
 #include "src/work/host_time.h"
+#include "src/work/kernel_form.h"
 #include "src/work/library_call.h"
 #include "src/work/operator_table.h"
 #include "src/work/operators_of_work.h"
@@ -284,7 +285,10 @@ class StepMaker {
     const bool sized = entry && entry->operation;
     made->guessed = sized && !entry->known;
     operation_ = sized ? *entry->operation : operation_by_threads(work);
-    if (sized) origin_.operator_kind = owner->kind;
+    if (sized) {
+      origin_.operator_kind = owner->kind;
+      apply_kernel_form({made->kernel, work.grid, work.block}, &operation_);
+    }
     made->name = owner_name(i, made->kernel);
     open_call_ = owners_[i];
   }

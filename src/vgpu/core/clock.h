@@ -35,8 +35,8 @@ ClockWork clock_kernel(const char* name, const unsigned grid[3], const unsigned 
 GpuTimeline::Work clock_kernel_by_threads(const Activity& launch);
 // A launch whose code is known. Unset: it could not be counted.
 std::optional<GpuTimeline::Work> clock_code(const Activity& launch, const CompiledLaunch& compiled);
-// All kernels of an operator together (running_operators.h). Unset: nothing of it is on the card.
-std::optional<GpuTimeline::Work> clock_operator(std::string_view written);
+// All kernels of an operator together (running_operators.h), whose first is `first`. Unset: nothing of it is on the card.
+std::optional<GpuTimeline::Work> clock_operator(std::string_view written, const Activity& first, size_t launches);
 ClockWork clock_call(const char* library, const char* name, std::string_view arguments_json);
 ClockWork clock_copy(int kind, size_t size_bytes, bool pageable = false);
 ClockWork clock_fill(size_t size_bytes);

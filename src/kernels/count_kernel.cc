@@ -16,7 +16,7 @@ constexpr uint32_t kAllWarps = 16, kSomeWarps = 8;  // of a block; with more war
 // A launch of so few blocks and instructions runs whole: blocks of a kernel for a list of tensors are not alike.
 constexpr uint64_t kShortGrid = 256, kShortLaunch = 50'000;
 constexpr double kSharesNothing = 1.01, kBeyondExtent = 1.25;
-constexpr uint64_t kMostStepsOfLaunch = 3'000'000;
+constexpr uint64_t kMostStepsOfLaunch = 12'000'000;
 
 struct SampledBlock {
   std::array<uint32_t, 3> at = {};
@@ -189,7 +189,7 @@ class LaunchCounter {
     WarpChain longest;
     for (const uint32_t w : warps) {
       WarpCounts counts = warp_.run(sample.at, w);
-      steps_ += static_cast<uint64_t>(counts.instructions);
+      steps_ += counts.steps;
       if (counts.cut_off) out_.limit = "a warp's most steps";
       add_warp(counts, sample.weight * warps_ / static_cast<double>(warps.size()), &out_);
       add_longest(counts.chain, &longest);

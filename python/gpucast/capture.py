@@ -147,7 +147,7 @@ def after_launcher(name, module):
 
 
 def after_generation(name, module):
-    if process.state in (process.WATCHING, process.ARMED):
+    if process.state in (process.WATCHING, process.CLOCKED, process.ARMED):
         values.patch_generation(name, module)
 
 

@@ -73,6 +73,8 @@ extern "C" {
 GPUCAST_VGPU_API const int64_t* gpucast_vgpu_time_ahead_ns();
 // Sets the host's time back: undoes a wait that a real run would not have had.
 GPUCAST_VGPU_API void gpucast_vgpu_set_back(int64_t ns);
+// The capture layer took this time, which a real host does not need.
+GPUCAST_VGPU_API void gpucast_vgpu_was_interrupted(int64_t ns);
 // Whether matrix products and convolutions of fp32 may use TF32, from now on.
 GPUCAST_VGPU_API void gpucast_vgpu_allow_tf32(int products, int convolutions);
 }

@@ -138,6 +138,14 @@ class OpenBatch:
             raise TimeoutError(f"no result within {timeout} s of {job}")
         return json.loads(self._process.stdout.readline())
 
+    def gpucast(self, folder, command, *options, capture=None, timeout=240):
+        """The Run of a command in this folder, for tests that share it; its capture is kept under this path."""
+        log = self._temporary / "log"
+        asked = {**self.job_options(options), "command": list(map(str, command)), "folder": str(folder), "log": str(log)}
+        result = self.run(asked if capture is None else {**asked, "output": str(capture)}, timeout)
+        out = "" if result["report"] is None else json.dumps(result["report"])
+        return Run(result["exit_code"], out, log.read_text(), capture)
+
     def close(self):
         self._process.stdin.close()
         self._process.wait(30)
@@ -185,13 +193,9 @@ def gpucast(gpucast_bin, open_batch, tmp_path):
         (job / "train.py").write_text(script)
         capture = tmp_path / f"{uuid.uuid4().hex}.gpucast"
         command = command or [sys.executable, "train.py", *arguments]
-        keys = open_batch.job_options(options)
-        if keep and not fresh and keys is not None and not kwargs and {**_environment(), **(environment or {})} == open_batch.environment:
-            log = tmp_path / "log"
-            asked = {**keys, "command": list(map(str, command)), "folder": str(job), "output": str(capture), "log": str(log)}
-            result = open_batch.run(asked, timeout)
-            out = "" if result["report"] is None else json.dumps(result["report"])
-            return Run(result["exit_code"], out, log.read_text(), capture)
+        known = open_batch.job_options(options) is not None and {**_environment(), **(environment or {})} == open_batch.environment
+        if keep and known and not fresh and not kwargs:
+            return open_batch.gpucast(job, command, *options, capture=capture, timeout=timeout)
         env = {**os.environ, **(environment or {})}
         env.pop("PYTEST_CURRENT_TEST", None)
         words = [gpucast_bin, "run", "--format", "json", *options, *(["-o", str(capture)] if keep else []), "--", *command]

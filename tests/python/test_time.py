@@ -33,12 +33,12 @@ def report(gpucast_bin, *words):
 
 
 @pytest.fixture(scope="module")
-def capture(gpucast_bin, tmp_path_factory):
+def capture(open_batch, tmp_path_factory):
     folder = tmp_path_factory.mktemp("time")
     (folder / "train.py").write_text(SCRIPT.format(batch=8192))
-    words = [gpucast_bin, "run", "--gpu", "a100-80", "-o", "train.gpucast", "--", sys.executable, "train.py"]
-    subprocess.run(words, cwd=folder, check=True, capture_output=True)
-    return folder / "train.gpucast"
+    done = open_batch.gpucast(folder, [sys.executable, "train.py"], "--gpu", "a100-80", capture=folder / "train.gpucast")
+    assert done.code == 0, done.err
+    return done.capture_path
 
 
 def test_products_are_on_paper(gpucast_bin, capture):

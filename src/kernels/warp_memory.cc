@@ -5,6 +5,19 @@
 #include "src/kernels/warp.h"
 
 namespace gpucast::ptx {
+namespace {
+
+constexpr uint64_t kAssumedIndices = 4096;
+
+// Loaded integers that nobody knows are mostly indices of rows: each place has one of its own, the same whenever it is read (splitmix64).
+uint64_t assumed_index(uint64_t address) {
+  uint64_t x = address + 0x9e3779b97f4a7c15;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+  return (x ^ (x >> 31)) % kAssumedIndices;
+}
+
+}  // namespace
 
 bool Warp::addresses_of(const Instruction& i, uint32_t number, LaneMask lanes, LaneValues* out) {
   const Address& address = kernel_.addresses[i.first_address + number];
@@ -48,6 +61,7 @@ void Warp::load(const Instruction& i, LaneMask lanes, const LaneValues& addresse
       } else if ((i.space == Space::global || i.space == Space::generic) && window == 0 && known_ && bytes <= 8) {
         if (const auto found = known_(address, static_cast<int>(bytes))) value = *found, is_known = true;
       }
+      if (!is_known && bytes >= 4 && window == 0) value = assumed_index(address);
       if (is_signed && bytes < 8) value = static_cast<uint64_t>(static_cast<int64_t>(value << (64 - 8 * bytes)) >> (64 - 8 * bytes));
       loaded[lane] = value;
       if (!is_known) assumed |= 1U << lane;

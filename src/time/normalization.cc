@@ -7,7 +7,7 @@ namespace gpucast {
 namespace {
 
 // aten/src/ATen/native/cuda/SoftMax.cu: from 1,025 columns on, a block of up to 1,024 threads computes a row.
-constexpr double kThreads = 1024, kThreadBytes = 16;  // a thread loads so much at once
+constexpr double kThreads = 1024, kThreadBytes = 16;  // of a load of a thread
 
 // A wider row takes more rounds of all threads, in each of the three passes. Two blocks share a multiprocessor, so half of the waiting
 // counts.

@@ -74,7 +74,7 @@ struct Operation {
   bool indexed = false;                       // elementwise, copy: each element's address is computed, as in repeat() and cat()
   bool log_softmax = false;                   // normalization
   bool rereads = false;                       // softmax: a block does not keep its row, and reads it again for each pass
-  int64_t one_block_threads = 0;              // indexing: one block of so many threads computes all rows; 0: there are more blocks
+  int64_t one_block_threads = 0;              // indexing: threads of the one block that computes all rows; 0: there are more blocks
   bool to_host = false, from_host = false;    // copy: over the bus
   bool pageable = false;                      // copy over the bus: the host's memory is not pinned
   Pass pass = Pass::forward;                  // normalization: batch norm's backward reads more than its forward

@@ -280,3 +280,34 @@ for step in range(STEPS):
 def train_script(steps=100, after_step="pass", at_end="pass"):
     indented = after_step.replace("\n", "\n    ")
     return TRAIN.replace("STEPS", str(steps)).replace("# AFTER_STEP", indented).replace("# AT_END", at_end)
+
+
+# Starts ranks as torchrun does, without an agent; PyTorch is imported once for all of them. The first that fails ends the others.
+# Arguments: their number, more modules to import once (a,b), the script and its arguments.
+LAUNCH_RANKS = """
+import importlib, os, runpy, signal, socket, sys, time
+count, imports = int(sys.argv[1]), sys.argv[2].split(",")
+sys.argv[:3] = []
+with socket.socket() as free:
+    free.bind(("127.0.0.1", 0))
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free.getsockname()[1]))
+os.environ.update(WORLD_SIZE=str(count), LOCAL_WORLD_SIZE=str(count), GROUP_RANK="0")
+for name in ("torch.distributed", *filter(None, imports)):
+    importlib.import_module(name)
+ranks = []
+for rank in range(count):
+    ranks.append(os.fork())
+    if ranks[-1] == 0:
+        os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank))
+        runpy.run_path(sys.argv[0], run_name="__main__")
+        sys.exit()
+failed = False
+while ranks and not failed:
+    pid, status = os.wait()
+    ranks.remove(pid)
+    failed = status != 0
+time.sleep(3 if failed else 0)
+for rank in ranks:
+    os.kill(rank, signal.SIGKILL)
+sys.exit(failed)
+"""

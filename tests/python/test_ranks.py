@@ -10,6 +10,7 @@ import textwrap
 import time
 
 import pytest
+from conftest import LAUNCH_RANKS
 
 BEGIN = """
 import os, signal, sys, time
@@ -25,35 +26,6 @@ def say(name, value):
 
 def on_card(*values):
     return torch.tensor(values).cuda()
-"""
-
-
-# As torchrun does, without an agent, and PyTorch is imported once for all ranks. The first that fails ends the others.
-LAUNCH = """
-import importlib, os, runpy, signal, socket, sys, time
-count, script = int(sys.argv[1]), sys.argv[2]
-with socket.socket() as free:
-    free.bind(("127.0.0.1", 0))
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free.getsockname()[1]))
-os.environ.update(WORLD_SIZE=str(count), LOCAL_WORLD_SIZE=str(count), GROUP_RANK="0")
-for name in ("torch.distributed", *sys.argv[3:]):
-    importlib.import_module(name)
-ranks = []
-for rank in range(count):
-    ranks.append(os.fork())
-    if ranks[-1] == 0:
-        os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank))
-        runpy.run_path(script, run_name="__main__")
-        sys.exit()
-failed = False
-while ranks and not failed:
-    pid, status = os.wait()
-    ranks.remove(pid)
-    failed = status != 0
-time.sleep(3 if failed else 0)
-for rank in ranks:
-    os.kill(rank, signal.SIGKILL)
-sys.exit(failed)
 """
 
 
@@ -75,9 +47,9 @@ def ranks(gpucast_bin, tmp_path):
         path = tmp_path / "script.py"
         path.write_text(BEGIN + textwrap.dedent(script))
         launcher = tmp_path / "launch.py"
-        launcher.write_text(LAUNCH)
+        launcher.write_text(LAUNCH_RANKS)
         command = [gpucast_bin, "run", "--format", "json", "-o", str(tmp_path / "out.gpucast"), "--"]
-        command += [sys.executable, str(launcher), str(count), str(path), *imports]
+        command += [sys.executable, str(launcher), str(count), ",".join(imports), str(path)]
         environment = {**os.environ, "TMPDIR": str(temporary), "OMP_NUM_THREADS": "1"}
         run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
         if not wait:

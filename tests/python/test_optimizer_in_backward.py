@@ -10,8 +10,7 @@ MODEL = """
 import torch
 from torch import nn
 
-torch.set_default_device("cuda")
-model = nn.Sequential(*(nn.Linear(4096, 4096) for _ in range(10)))
+model = nn.Sequential(*(nn.Linear(4096, 4096, device="cuda") for _ in range(10)))
 """
 
 # As in PyTorch's tutorial, and torchtune's optimizer_in_bwd.
@@ -27,7 +26,7 @@ def update(weight):
 for weight in model.parameters():
     weight.register_post_accumulate_grad_hook(update)
 for batch in range(4):
-    model(torch.randn(2048, 4096)).sum().backward()
+    model(torch.randn(2048, 4096, device="cuda")).sum().backward()
     torch.cuda.synchronize()
     print("batches=%d" % (batch + 1))
 print("peak=%d" % torch.cuda.max_memory_allocated())
@@ -39,7 +38,7 @@ PLAIN = (
     + """
 optimizer = torch.optim.Adam(model.parameters(), foreach=False)
 for batch in range(4):
-    model(torch.randn(2048, 4096)).sum().backward()
+    model(torch.randn(2048, 4096, device="cuda")).sum().backward()
     optimizer.step()
     optimizer.zero_grad()
 """

@@ -114,7 +114,7 @@ class _OwnTime:
             self._took(self._now_ns() - self._began_ns + self._around_ns)
 
     def measure_around(self):
-        """What a call takes on its way to the mode and back: the rest of the time of a call that does nothing."""
+        """The time of a call on its way to the mode and back: the rest of the time of a call that does nothing."""
         tensor, real = _torch.empty(0, device="cpu"), self._took
         own = [0]
 

@@ -41,8 +41,14 @@ void make_blocks(Kernel* kernel) {
   }
 }
 
-std::vector<std::vector<uint32_t>> successors_of(const Kernel& kernel) {
+enum class Ends : uint8_t { all, last };  // which instructions that end a thread count as ways to the end
+
+std::vector<std::vector<uint32_t>> successors_of(const Kernel& kernel, Ends ends) {
   const auto end = static_cast<uint32_t>(kernel.blocks.size());
+  uint32_t last_end = end;  // the block of the last ret or exit
+  for (uint32_t b = 0; b < end; ++b) {
+    if (kernel.instructions[kernel.blocks[b].end - 1].op == Op::leave) last_end = b;
+  }
   std::vector<std::vector<uint32_t>> out(end);
   for (uint32_t b = 0; b < end; ++b) {
     const Instruction& last = kernel.instructions[kernel.blocks[b].end - 1];
@@ -52,20 +58,23 @@ std::vector<std::vector<uint32_t>> successors_of(const Kernel& kernel) {
     if (last.op == Op::branch_table && last.value < kernel.tables.size()) {
       out[b].insert(out[b].end(), kernel.tables[last.value].begin(), kernel.tables[last.value].end());
     }
-    if (last.op == Op::leave || last.op == Op::stop || out[b].empty()) out[b].push_back(end);
+    const bool leaves = last.op == Op::leave || last.op == Op::stop;
+    if (leaves && (ends == Ends::all || b == last_end)) out[b].push_back(end);
+    if (!leaves && out[b].empty()) out[b].push_back(end);
   }
   return out;
 }
 
-// Immediate post-dominators, by Cooper, Harvey and Kennedy's iteration on the reversed graph.
-void find_meeting_points(Kernel* kernel) {
-  const auto end = static_cast<uint32_t>(kernel->blocks.size());
-  const std::vector<std::vector<uint32_t>> successors = successors_of(*kernel);
+constexpr uint32_t kNone = ~0U;
+
+// Immediate post-dominators, by Cooper, Harvey and Kennedy's iteration on the reversed graph. kNone: no way leads to the end.
+std::vector<uint32_t> post_dominators(const Kernel& kernel, Ends ends) {
+  const auto end = static_cast<uint32_t>(kernel.blocks.size());
+  const std::vector<std::vector<uint32_t>> successors = successors_of(kernel, ends);
   std::vector<std::vector<uint32_t>> predecessors(end + 1);
   for (uint32_t b = 0; b < end; ++b) {
     for (const uint32_t s : successors[b]) predecessors[s].push_back(b);
   }
-  constexpr uint32_t kNone = ~0U;
   std::vector<uint32_t> order(end + 1, kNone), by_order, after(end + 1, kNone);
   std::vector<std::pair<uint32_t, size_t>> stack = {{end, 0}};
   std::vector<uint8_t> seen(end + 1);
@@ -101,16 +110,30 @@ void find_meeting_points(Kernel* kernel) {
       if (found != after[*b]) after[*b] = found, changed = true;
     }
   }
-  for (uint32_t b = 0; b < end; ++b) kernel->blocks[b].after = after[b] == kNone ? end : after[b];
+  return after;
+}
+
+// Lanes that leave early do not hold up the others: where the ways of a branch meet only at the end, those of its lanes that do not leave
+// may meet before.
+void find_meeting_points(Kernel* kernel) {
+  const auto end = static_cast<uint32_t>(kernel->blocks.size());
+  const std::vector<uint32_t> of_all = post_dominators(*kernel, Ends::all);
+  const bool meet_late = std::any_of(of_all.begin(), of_all.end() - 1, [&](uint32_t after) { return after >= end; });
+  const std::vector<uint32_t> of_last = meet_late ? post_dominators(*kernel, Ends::last) : of_all;
+  for (uint32_t b = 0; b < end; ++b) {
+    const uint32_t after = of_all[b] >= end ? of_last[b] : of_all[b];
+    kernel->blocks[b].after = std::min(after, end);
+  }
 }
 
 class Relevance {
  public:
-  explicit Relevance(Kernel* kernel) : kernel_(*kernel), relevant_(kernel->registers), writers_(kernel->registers) {}
+  explicit Relevance(Kernel* kernel) : kernel_(*kernel), relevant_(kernel->registers + 1), writers_(kernel->registers + 1) {}
   void find() {
     for (uint32_t n = 0; n < kernel_.instructions.size(); ++n) {
       const Instruction& i = kernel_.instructions[n];
       for (uint32_t r = 0; r < i.results; ++r) writers_[kernel_.operands[i.first_operand + r]].push_back(n);
+      if (i.carry_out) writers_[carry()].push_back(n);
       add_roots(i);
     }
     while (!work_.empty()) {
@@ -120,6 +143,7 @@ class Relevance {
         Instruction& i = kernel_.instructions[n];
         if (i.relevant) continue;
         i.relevant = true;
+        if (i.carry_in) add(carry());
         if (i.op == Op::unknown_value || i.op == Op::load || i.op == Op::atomic || i.op == Op::matrix_load) continue;
         for (uint32_t s = 0; s < i.sources; ++s) add(kernel_.operands[i.first_operand + i.results + s]);
       }
@@ -155,6 +179,7 @@ class Relevance {
   }
 
  private:
+  Register carry() const { return static_cast<Register>(relevant_.size()) - 1; }  // the flag, as a register after all others
   void add(Register r) {
     if (r == kNoRegister || relevant_[r] != 0) return;
     relevant_[r] = 1;

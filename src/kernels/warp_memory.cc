@@ -99,8 +99,11 @@ void Warp::memory(const Instruction& i, LaneMask lanes) {
   if (global != 0) {
     const bool writes = i.op == Op::store;
     double* sectors = writes ? &counts_.store_sectors : i.op == Op::load ? &counts_.load_sectors : &counts_.atomic_sectors;
+    const auto before = static_cast<std::ptrdiff_t>(counts_.loads.size());
     *sectors += count_sectors(addresses, global, i.bytes, writes ? &counts_.stores : &counts_.loads);
-    if (i.op == Op::atomic || i.op == Op::reduce) counts_.stores.push_back(counts_.loads.back());
+    if (i.op == Op::atomic || i.op == Op::reduce) {
+      counts_.stores.insert(counts_.stores.end(), counts_.loads.begin() + before, counts_.loads.end());
+    }
     if (i.op == Op::load) in_flight_ += static_cast<double>(i.bytes) * std::popcount(global);
   }
   if (i.op == Op::load && i.relevant) {

@@ -113,8 +113,7 @@ std::vector<uint32_t> post_dominators(const Kernel& kernel, Ends ends) {
   return after;
 }
 
-// Lanes that leave early do not hold up the others: where the ways of a branch meet only at the end, those of its lanes that do not leave
-// may meet before.
+// Lanes that leave early do not hold up the others: where the ways of a branch meet only at the end, the lanes that stay may meet before.
 void find_meeting_points(Kernel* kernel) {
   const auto end = static_cast<uint32_t>(kernel->blocks.size());
   const std::vector<uint32_t> of_all = post_dominators(*kernel, Ends::all);

@@ -28,7 +28,7 @@ struct WarpCounts {
   WarpChain chain;
   std::vector<ByteRange> loads, stores;
   bool assumed = false, cut_off = false;
-  uint64_t steps = 0;  // instructions that were run; `instructions` has those of skipped rounds of loops, too
+  uint64_t steps = 0;  // instructions that were run; `instructions` counts skipped rounds of loops, too
 };
 
 // What a warp has computed so far.
@@ -78,7 +78,7 @@ struct Loop {
   uint32_t header = kNowhere;  // the number of its first block
   LaneMask lanes = 0;
   size_t depth = 0;                  // of the warp's paths
-  uint32_t rounds = 0, look_at = 0;  // rounds so far; from which one on they are compared
+  uint32_t rounds = 0, look_at = 0;  // rounds so far; the first one that is compared
   size_t marked = 0;
   std::vector<Mark> marks;  // the first `marked` ones
   uint32_t least_period = 1;

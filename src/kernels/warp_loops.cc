@@ -50,7 +50,7 @@ bool moved_on(const std::vector<ByteRange>& from, const std::vector<ByteRange>& 
   return true;
 }
 
-// The ranges of the `periods` after the one that touched `ranges`. False: too many.
+// One period touched `ranges`: adds the ranges of the next `periods`. False: too many.
 bool add_moved(const std::vector<ByteRange>& ranges, const int64_t* strides, uint64_t periods, std::vector<ByteRange>* out) {
   std::map<int64_t, std::vector<ByteRange>> by_stride;
   for (size_t i = 0; i < ranges.size(); ++i) by_stride[strides[i]].push_back(ranges[i]);

@@ -9,7 +9,7 @@ namespace {
 
 constexpr uint64_t kAssumedIndices = 4096;
 
-// Loaded integers that nobody knows are mostly indices of rows: each place has one of its own, the same whenever it is read (splitmix64).
+// Loaded integers whose value is not known are mostly indices of rows. The index depends on its address alone (splitmix64).
 uint64_t assumed_index(uint64_t address) {
   uint64_t x = address + 0x9e3779b97f4a7c15;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;

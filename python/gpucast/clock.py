@@ -18,6 +18,8 @@ _real_ns = time.monotonic_ns
 # Functions of torch._C that decide whether arithmetic of fp32 may use TF32.
 _TF32 = ("_set_cublas_allow_tf32", "_set_cudnn_allow_tf32", "_set_float32_matmul_precision", "_set_fp32_precision_setter")
 
+_MOST_WARNINGS = 10  # lines at the end
+
 _SECONDS = ("time", "perf_counter", "monotonic")
 
 
@@ -124,7 +126,11 @@ def _after_fork_in_child():
 
 def _tell_warnings(pid):
     """There is no report that could have them."""
-    if os.getpid() == pid:
-        shadow_values.finish()
-        for _, message in process.recorder.warnings:
-            print(f"gpucast: {message}", file=sys.stderr)
+    if os.getpid() != pid:
+        return
+    shadow_values.finish()
+    messages = [message for _, message in process.recorder.warnings]
+    for message in messages[:_MOST_WARNINGS]:
+        print(f"gpucast: {message}", file=sys.stderr)
+    if len(messages) > _MOST_WARNINGS:
+        print(f"gpucast: and {len(messages) - _MOST_WARNINGS} more of these", file=sys.stderr)

@@ -496,6 +496,7 @@ void Warp::compute_integer(const Instruction& i, LaneMask lanes) {
       break;
     case Op::sign_extend:
       each_lane(&out, [&](size_t l) {
+        if (!i.wraps && low_bits(b[l], 32) >= 32) return a[l];
         const auto n = static_cast<uint32_t>(low_bits(b[l], 5));
         return n == 0 ? 0 : is_signed ? static_cast<uint64_t>(with_sign(a[l], n)) : low_bits(a[l], n);
       });

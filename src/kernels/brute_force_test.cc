@@ -83,6 +83,12 @@ TEST(BruteForce, AnExtensionFrom32BitsOrMoreChangesNothing) {
             "");
 }
 
+TEST(BruteForce, AConversionKeepsTheSignOfANarrowType) {
+  EXPECT_EQ(
+      compared_body("add.s32 %r1, %r0, 100;\ncvt.s8.u32 %r1, %r1;\nsetp.lt.s32 %p0, %r1, 0;\n@%p0 bra END;\nadd.s32 %r2, %r0, 1;\nEND:\n"),
+      "");
+}
+
 TEST(BruteForce, AnAtomicsLanesAllWrite) {
   EXPECT_EQ(compared_body("mul.wide.u32 %a1, %r0, 12;\nadd.s64 %a1, %a0, %a1;\nred.global.add.u32 [%a1], %r0;\n"), "");
 }

@@ -268,7 +268,10 @@ void find_flow(Kernel* kernel) {
   relevance.find();
   find_short_ways(kernel);
   relevance.renumber();
-  for (Instruction& i : kernel->instructions) i.latency = latency_of(i);
+  for (Instruction& i : kernel->instructions) {
+    i.latency = latency_of(i);
+    if (i.addresses > 0) i.request = kernel->requests++;
+  }
 }
 
 }  // namespace gpucast::ptx

@@ -53,6 +53,8 @@ Warp::Warp(const PtxModule& module, const Kernel& kernel, const KernelLaunch& la
       shared_level_(kernel.registers),
       ready_(kernel.registers),
       from_memory_(kernel.registers),
+      footprints_(kernel.requests),
+      shared_footprints_(kernel.requests),
       guesses_(kernel.blocks.size()) {}
 
 void Warp::start(const std::array<uint32_t, 3>& block, uint32_t warp) {

@@ -79,10 +79,11 @@ class Warp {
   std::vector<LaneValues> values_;
   std::vector<LaneMask> predicates_, assumed_;  // by register
   std::vector<uint32_t> load_level_, shared_level_;
-  std::vector<uint32_t> ready_;       // by register: the cycle at which its value is there
-  std::vector<uint8_t> from_memory_;  // by register: the value comes from device memory
-  std::vector<uint32_t> guesses_;     // by block: how often an assumed value ended it
-  std::vector<Arrival> groups_;       // of committed asynchronous copies
+  std::vector<uint32_t> ready_;                            // by register: the cycle at which its value is there
+  std::vector<uint8_t> from_memory_;                       // by register: the value comes from device memory
+  std::vector<Footprint> footprints_, shared_footprints_;  // of the last request of each instruction
+  std::vector<uint32_t> guesses_;                          // by block: how often an assumed value ended it
+  std::vector<Arrival> groups_;                            // of committed asynchronous copies
   std::vector<Path> paths_;
   Arrival open_group_, bulk_;  // of copies before their commit; of copies that signal a barrier in shared memory
   double in_flight_ = 0;

@@ -1,6 +1,7 @@
 // Counts of random kernels against an interpreter that runs each thread alone.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "src/kernels/random_kernel.h"
@@ -42,13 +43,17 @@ std::string compared(const std::string& text, const KernelLaunch& launch, const 
 }
 
 TEST(BruteForce, RandomKernelsCountAsTheirThreadsDo) {
-  const char* one = std::getenv("GPUCAST_KERNEL_SEED");  // shows the kernel
-  const uint32_t begin = one != nullptr ? static_cast<uint32_t>(std::stoul(one)) : 1, end = one != nullptr ? begin : 1000;
+  const auto from_environment = [](const char* name, uint32_t otherwise) {
+    const char* value = std::getenv(name);
+    return value != nullptr ? static_cast<uint32_t>(std::stoul(value)) : otherwise;
+  };
+  const uint32_t one = from_environment("GPUCAST_KERNEL_SEED", 0);  // shows the kernel
+  const uint32_t begin = std::max(one, 1U), end = one > 0 ? one : from_environment("GPUCAST_KERNEL_SEEDS", 1000);
   int failures = 0;
   for (uint32_t seed = begin; seed <= end && failures < 5; ++seed) {
     const RandomKernel kernel = random_kernel(seed);
     const std::string wrong = compared(kernel.text, kernel.launch, values_of_seed(seed));
-    EXPECT_EQ(wrong, "") << "seed " << seed << (one != nullptr ? "\n" + kernel.text : "");
+    EXPECT_EQ(wrong, "") << "seed " << seed << (one > 0 ? "\n" + kernel.text : "");
     failures += !wrong.empty();
   }
 }
@@ -70,6 +75,18 @@ TEST(BruteForce, LanesThatLeaveDoNotKeepTheOthersApart) {
   const std::string head = "setp.lt.u32 %p0, %r0, 7;\nsetp.eq.u32 %p1, %r0, 3;\n@%p0 bra END;\n", tail = "END:\nbar.sync 0;\n";
   EXPECT_EQ(compared_body(head + "@%p1 ret;\nadd.s32 %r1, %r0, 1;\n" + tail), "");
   EXPECT_EQ(compared_body(head + "setp.eq.u32 %p1, %r0, 33;\n@!%p1 bra STAY;\nret;\nSTAY:\nadd.s32 %r1, %r0, 1;\n" + tail), "");
+  EXPECT_EQ(compared_body(head + "@!%p1 bra STAY;\nret;\nSTAY:\nadd.s32 %r1, %r0, 1;\n" + tail + "ret;\nadd.s32 %r1, %r0, 2;\n"), "");
+}
+
+TEST(BruteForce, AnExtensionFrom32BitsOrMoreChangesNothing) {
+  EXPECT_EQ(compared_body("szext.clamp.u32 %r1, %r0, 77;\nmul.wide.u32 %a1, %r1, 4;\nadd.s64 %a1, %a0, %a1;\nst.global.b32 [%a1], %r0;\n"),
+            "");
+}
+
+TEST(BruteForce, AConversionKeepsTheSignOfANarrowType) {
+  EXPECT_EQ(
+      compared_body("add.s32 %r1, %r0, 100;\ncvt.s8.u32 %r1, %r1;\nsetp.lt.s32 %p0, %r1, 0;\n@%p0 bra END;\nadd.s32 %r2, %r0, 1;\nEND:\n"),
+      "");
 }
 
 TEST(BruteForce, AnAtomicsLanesAllWrite) {

@@ -13,11 +13,19 @@ inline constexpr int kLanes = 32;
 using LaneMask = uint32_t;
 using LaneValues = std::array<uint64_t, kLanes>;
 
+// An instruction's last request. Where the next one touches the same places, moved as a whole, nothing is counted anew.
+struct Footprint {
+  LaneValues addresses = {};
+  LaneMask mask = 0;
+  int count = 0;  // sectors or wavefronts
+  std::vector<ByteRange> ranges;
+};
+
 // Sectors of 32 bytes that the lanes of `mask` touch, each once; their bytes are added to `log`.
-int count_sectors(const LaneValues& addresses, LaneMask mask, uint32_t bytes, std::vector<ByteRange>* log);
+int count_sectors(const LaneValues& addresses, LaneMask mask, uint32_t bytes, Footprint* last, std::vector<ByteRange>* log);
 // Passes through the 32 banks of 4 bytes: half a warp at a time for accesses of 8 bytes, a quarter for 16 bytes.
-int count_wavefronts(const LaneValues& addresses, LaneMask mask, uint32_t bytes);
+int count_wavefronts(const LaneValues& addresses, LaneMask mask, uint32_t bytes, Footprint* last);
 // Matrices of 8 rows of 16 bytes; each lane states one row.
-int count_matrix_wavefronts(const LaneValues& addresses, LaneMask mask, uint32_t matrices);
+int count_matrix_wavefronts(const LaneValues& addresses, LaneMask mask, uint32_t matrices, Footprint* last);
 
 }  // namespace gpucast::ptx

@@ -132,6 +132,7 @@ struct Instruction {
   uint32_t bytes = 0;                             // of a thread's access; of a matrix instruction the matrices of 8 rows
   uint32_t value = 0;                             // a table of lop3, a block number, a number of groups, a message's number
   uint32_t latency = 0;                           // cycles from issue to result; of a load, as from shared memory
+  uint32_t request = 0;                           // the number of an instruction that asks for memory, from 0
   double tensor_flops = 0;
   Precision precision = Precision::fp32;
 };
@@ -169,6 +170,7 @@ struct Kernel {
   std::vector<std::vector<uint32_t>> tables;  // of brx.idx, block numbers
   std::vector<Block> blocks;
   std::vector<uint32_t> block_of;     // by instruction
+  uint32_t requests = 0;              // instructions that ask for memory
   uint32_t relevant_registers = 1;    // those below it decide an address, a branch or a count; the values of others are not computed
   std::vector<std::string> messages;  // of instructions that are not understood
 };

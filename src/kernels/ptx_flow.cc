@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 namespace gpucast::ptx {
 namespace {
@@ -43,12 +44,9 @@ void make_blocks(Kernel* kernel) {
 
 enum class Ends : uint8_t { all, last };  // which instructions that end a thread count as ways to the end
 
-std::vector<std::vector<uint32_t>> successors_of(const Kernel& kernel, Ends ends) {
+// Of each block; without the ways to the end from instructions that end a thread.
+std::vector<std::vector<uint32_t>> successors_of(const Kernel& kernel) {
   const auto end = static_cast<uint32_t>(kernel.blocks.size());
-  uint32_t last_end = end;  // the block of the last ret or exit
-  for (uint32_t b = 0; b < end; ++b) {
-    if (kernel.instructions[kernel.blocks[b].end - 1].op == Op::leave) last_end = b;
-  }
   std::vector<std::vector<uint32_t>> out(end);
   for (uint32_t b = 0; b < end; ++b) {
     const Instruction& last = kernel.instructions[kernel.blocks[b].end - 1];
@@ -59,10 +57,29 @@ std::vector<std::vector<uint32_t>> successors_of(const Kernel& kernel, Ends ends
       out[b].insert(out[b].end(), kernel.tables[last.value].begin(), kernel.tables[last.value].end());
     }
     const bool leaves = last.op == Op::leave || last.op == Op::stop;
-    if (leaves && (ends == Ends::all || b == last_end)) out[b].push_back(end);
     if (!leaves && out[b].empty()) out[b].push_back(end);
   }
   return out;
+}
+
+// Adds the ways to the end: those of all instructions that end a thread, or of the last ret or exit that can be reached.
+void add_ends(const Kernel& kernel, Ends ends, std::vector<std::vector<uint32_t>>* successors) {
+  const auto end = static_cast<uint32_t>(kernel.blocks.size());
+  std::vector<uint8_t> reached(end + 1);
+  std::vector<uint32_t> work = {0};
+  uint32_t last_end = end;
+  while (!work.empty()) {
+    const uint32_t b = work.back();
+    work.pop_back();
+    if (b >= end || std::exchange(reached[b], 1) != 0) continue;
+    work.insert(work.end(), (*successors)[b].begin(), (*successors)[b].end());
+    const bool leaves = kernel.instructions[kernel.blocks[b].end - 1].op == Op::leave;
+    if (leaves && (last_end == end || b > last_end)) last_end = b;
+  }
+  for (uint32_t b = 0; b < end; ++b) {
+    const Op op = kernel.instructions[kernel.blocks[b].end - 1].op;
+    if ((op == Op::leave || op == Op::stop) && (ends == Ends::all || b == last_end)) (*successors)[b].push_back(end);
+  }
 }
 
 constexpr uint32_t kNone = ~0U;
@@ -70,7 +87,8 @@ constexpr uint32_t kNone = ~0U;
 // Immediate post-dominators, by Cooper, Harvey and Kennedy's iteration on the reversed graph. kNone: no way leads to the end.
 std::vector<uint32_t> post_dominators(const Kernel& kernel, Ends ends) {
   const auto end = static_cast<uint32_t>(kernel.blocks.size());
-  const std::vector<std::vector<uint32_t>> successors = successors_of(kernel, ends);
+  std::vector<std::vector<uint32_t>> successors = successors_of(kernel);
+  add_ends(kernel, ends, &successors);
   std::vector<std::vector<uint32_t>> predecessors(end + 1);
   for (uint32_t b = 0; b < end; ++b) {
     for (const uint32_t s : successors[b]) predecessors[s].push_back(b);
@@ -249,7 +267,10 @@ void find_flow(Kernel* kernel) {
   relevance.find();
   find_short_ways(kernel);
   relevance.renumber();
-  for (Instruction& i : kernel->instructions) i.latency = latency_of(i);
+  for (Instruction& i : kernel->instructions) {
+    i.latency = latency_of(i);
+    if (i.addresses > 0) i.request = kernel->requests++;
+  }
 }
 
 }  // namespace gpucast::ptx

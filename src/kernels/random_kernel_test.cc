@@ -27,7 +27,7 @@ class KernelWriter {
     line("ret;");
     out.text =
         ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k(\n.param .u64 p_read,\n.param .u64 p_index,\n.param .u64 "
-        "p_written,\n.param .u32 p_n,\n.param .u32 p_m)\n{\n.reg .pred %p<8>;\n.reg .b16 %h<4>;\n.reg .b32 %r<16>;\n.reg .b32 %c<" +
+        "p_written,\n.param .u32 p_n,\n.param .u32 p_m)\n{\n.reg .pred %p<8>;\n.reg .b16 %h<5>;\n.reg .b32 %r<16>;\n.reg .b32 %c<" +
         std::to_string(counters_ + 1) + ">;\n.reg .b32 %t<8>;\n.reg .b32 %f<4>;\n.reg .b64 %d<4>;\n.reg .b64 %a<8>;\n" +
         ".shared .align 16 .b8 shared_bytes[16384];\n" + body_ + "}\n";
     return out;
@@ -239,7 +239,7 @@ class KernelWriter {
       line("add.s64 %a4, " + base + ", %a5;");
       return "[%a4" + (chance(50) ? "+" + offset : "") + "]";
     };
-    const std::string holder = type == "b64" ? "%a6" : type == "b32" ? "%t3" : "%h3";
+    const std::string holder = type == "b64" ? "%a6" : type == "b32" ? "%t3" : "%h4";
     std::string held = holder;
     if (vector > 1) {
       held = "{" + holder;

@@ -63,7 +63,7 @@ class Reader {
       out_.statements[s.target].leads = true;
       if (s.target <= pc) add_loop(s.target, pc);
     }
-    return out_;
+    return std::move(out_);
   }
 
  private:
@@ -125,7 +125,7 @@ class Reader {
       for (const std::string& word : split(rest, ",")) s.operands.push_back(operand(word));
     }
     classify(&s);
-    out_.statements.push_back(s);
+    out_.statements.push_back(std::move(s));
   }
   void classify(Statement* s);
 

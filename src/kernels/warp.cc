@@ -51,7 +51,14 @@ WarpState::WarpState(const Kernel& kernel)
       guesses_(kernel.blocks.size()) {}
 
 Warp::Warp(const PtxModule& module, const Kernel& kernel, const KernelLaunch& launch, const KnownValue& known)
-    : WarpState(kernel), met(kernel.messages.size() + 1), module_(module), kernel_(kernel), launch_(launch), known_(known) {}
+    : WarpState(kernel),
+      met(kernel.messages.size() + 1),
+      module_(module),
+      kernel_(kernel),
+      launch_(launch),
+      known_(known),
+      footprints_(kernel.requests),
+      shared_footprints_(kernel.requests) {}
 
 void Warp::start(const std::array<uint32_t, 3>& block, uint32_t warp) {
   counts_ = {};

@@ -148,6 +148,7 @@ class Warp : private WarpState {
   const Kernel& kernel_;
   const KernelLaunch& launch_;
   const KnownValue& known_;
+  std::vector<Footprint> footprints_, shared_footprints_;  // of the last request of each instruction
   std::map<uint32_t, Loop> loops_;
 };
 

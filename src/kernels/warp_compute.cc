@@ -131,11 +131,12 @@ double as_number(uint64_t bits, uint32_t width) {
   return width == 64 ? std::bit_cast<double>(bits) : static_cast<double>(std::bit_cast<float>(static_cast<uint32_t>(bits)));
 }
 
+// The result fills its register: what cvt.s8.u32 gives keeps its sign up to 32 bits and more.
 uint64_t converted(uint64_t value, Type from, Type to, bool saturates) {
-  const bool is_signed = from.kind == Kind::signed_integer;
+  const bool is_signed = from.kind == Kind::signed_integer, to_signed = to.kind == Kind::signed_integer;
   const uint64_t x = is_signed ? static_cast<uint64_t>(with_sign(value, from.bits)) : low_bits(value, from.bits);
-  if (!saturates) return x;
-  if (to.kind == Kind::signed_integer) {
+  if (!saturates) return to_signed ? static_cast<uint64_t>(with_sign(x, to.bits)) : low_bits(x, to.bits);
+  if (to_signed) {
     const int64_t most = static_cast<int64_t>(~0ULL >> (65 - to.bits)), least = -most - 1;
     if (!is_signed) return std::min<uint64_t>(x, static_cast<uint64_t>(most));
     return static_cast<uint64_t>(std::clamp(static_cast<int64_t>(x), least, most));
@@ -371,7 +372,7 @@ void Warp::compute_integer(const Instruction& i, LaneMask lanes) {
       out = a;
       break;
     case Op::convert:
-      each_lane(&out, [&](size_t l) { return converted(a[l], i.source_type, i.type, i.saturates); });
+      each_lane(&out, [&](size_t l) { return converted(a[l], i.source_type, i.type, i.saturates); }), out_bits = 64;
       break;
     case Op::add:
     case Op::sub: {
@@ -496,6 +497,7 @@ void Warp::compute_integer(const Instruction& i, LaneMask lanes) {
       break;
     case Op::sign_extend:
       each_lane(&out, [&](size_t l) {
+        if (!i.wraps && low_bits(b[l], 32) >= 32) return a[l];
         const auto n = static_cast<uint32_t>(low_bits(b[l], 5));
         return n == 0 ? 0 : is_signed ? static_cast<uint64_t>(with_sign(a[l], n)) : low_bits(a[l], n);
       });
@@ -529,7 +531,6 @@ void Warp::compute_integer(const Instruction& i, LaneMask lanes) {
     default:
       return unknown_results(i, lanes);
   }
-  // A value fills its register: what cvt.s16.s8 gives keeps its sign up to 32 bits and more.
   if (out_bits < 64) each_lane(&out, [&](size_t l) { return low_bits(out[l], out_bits); });
   write(result(i, 0), lanes, out, assumed);
 }

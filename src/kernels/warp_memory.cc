@@ -94,13 +94,15 @@ void Warp::memory(const Instruction& i, LaneMask lanes) {
   }
   if (shared != 0) {
     const bool matrix = i.op == Op::matrix_load || i.op == Op::matrix_store;
-    counts_.wavefronts += matrix ? count_matrix_wavefronts(addresses, shared, i.bytes) : count_wavefronts(addresses, shared, i.bytes);
+    Footprint* last = &shared_footprints_[i.request];
+    counts_.wavefronts +=
+        matrix ? count_matrix_wavefronts(addresses, shared, i.bytes, last) : count_wavefronts(addresses, shared, i.bytes, last);
   }
   if (global != 0) {
     const bool writes = i.op == Op::store;
     double* sectors = writes ? &counts_.store_sectors : i.op == Op::load ? &counts_.load_sectors : &counts_.atomic_sectors;
     const auto before = static_cast<std::ptrdiff_t>(counts_.loads.size());
-    *sectors += count_sectors(addresses, global, i.bytes, writes ? &counts_.stores : &counts_.loads);
+    *sectors += count_sectors(addresses, global, i.bytes, &footprints_[i.request], writes ? &counts_.stores : &counts_.loads);
     if (i.op == Op::atomic || i.op == Op::reduce) {
       counts_.stores.insert(counts_.stores.end(), counts_.loads.begin() + before, counts_.loads.end());
     }
@@ -139,7 +141,7 @@ void Warp::copy(const Instruction& i, LaneMask lanes) {
   }
   addresses_of(i, 0, lanes, &to);
   addresses_of(i, 1, lanes, &from);
-  counts_.wavefronts += count_wavefronts(to, lanes, i.bytes);
+  counts_.wavefronts += count_wavefronts(to, lanes, i.bytes, &shared_footprints_[i.request]);
   LaneMask reads = lanes;
   if (i.wraps) {  // 0 or a part is read, the rest filled with zeros
     const LaneValues& size = values(source(i, 1));
@@ -148,7 +150,7 @@ void Warp::copy(const Instruction& i, LaneMask lanes) {
     }
   }
   counts_.async_load += static_cast<double>(i.bytes) * std::popcount(reads);
-  count_sectors(from, reads, i.bytes, &counts_.loads);
+  count_sectors(from, reads, i.bytes, &footprints_[i.request], &counts_.loads);
   in_flight_ += static_cast<double>(i.bytes) * std::popcount(reads);
   open_group_ = arrival();
 }

@@ -62,7 +62,7 @@ std::vector<std::vector<uint32_t>> successors_of(const Kernel& kernel) {
   return out;
 }
 
-// Adds the ways to the end: those of all instructions that end a thread, or of the last ret or exit that can be reached.
+// Adds the ways to the end: of all instructions that end a thread, or of the last ret or exit that can be reached.
 void add_ends(const Kernel& kernel, Ends ends, std::vector<std::vector<uint32_t>>* successors) {
   const auto end = static_cast<uint32_t>(kernel.blocks.size());
   std::vector<uint8_t> reached(end + 1);

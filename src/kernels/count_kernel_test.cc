@@ -205,6 +205,39 @@ TEST(CountKernel, ALoopThatChangesInItsMiddleIsFollowed) {
   }
 }
 
+// Compilers count down to zero and ask whether it was reached: beyond it the loop would go on.
+TEST(CountKernel, ALoopThatEndsAtOneNumberEndsThere) {
+  for (const char* type : {"s32", "s64"}) {
+    for (const uint32_t rounds : {20U, 21U, 22U, 61U, 1000U, 4097U}) {
+      const bool wide = type[1] == '6';
+      const std::string r = wide ? "%rd3" : "%r2";
+      const std::string code = std::string(R"(.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry down(.param .u64 a, .param .u32 rounds)
+{
+  .reg .pred %p<2>;
+  .reg .b32 %r<8>;
+  .reg .b64 %rd<8>;
+  ld.param.u64 %rd1, [a];
+  ld.param.u32 %r2, [rounds];
+  cvt.u64.u32 %rd3, %r2;
+$LOOP:
+  ld.global.u32 %r4, [%rd1];
+  add.s64 %rd1, %rd1, 4;
+)") + "  add." + type + " " + r +
+                               ", " + r + ", -1;\n  setp.ne." + type + " %p1, " + r + ", 0;\n  @%p1 bra $LOOP;\n  ret;\n}\n";
+      KernelLaunch launch;
+      launch.block = {32, 1, 1};
+      launch.parameters = Arguments().pointer(kA).number(rounds).bytes;
+      const KernelCounts out = count_kernel(*parse_ptx(code), "down", launch);
+      EXPECT_EQ(out.limit, "") << type << " " << rounds;
+      EXPECT_EQ(out.load_sectors, rounds);
+      EXPECT_EQ(out.unique_load_bytes, 4.0 * rounds);
+    }
+  }
+}
+
 TEST(CountKernel, ALoopOfBillionsOfRoundsEnds) {
   const KernelCounts out = count_loop(1U << 31, 128, 1U << 31);
   EXPECT_EQ(out.limit, "");

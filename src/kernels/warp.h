@@ -32,8 +32,7 @@ struct WarpCounts {
 };
 
 // What a warp has computed so far.
-class WarpState {
- protected:
+struct WarpState {
   explicit WarpState(const Kernel& kernel);
 
   struct Arrival {  // of asynchronous copies
@@ -88,12 +87,20 @@ struct Loop {
   bool is_skipping = false;
 };
 
+// A comparison for equality: it may hold in one round alone.
+struct Equality {
+  LaneValues difference = {};
+  LaneMask lanes = 0;
+  uint32_t bits = 0;
+};
+
 // What one period does.
 struct Period {
   uint64_t steps = 0;
   Tally tally = {};
   std::vector<LaneMask> predicates;
   std::vector<ByteRange> loads, stores;
+  std::vector<Equality> equalities;
   double cycles = 0, load_cycles = 0;
   uint32_t loads_in_chain = 0, shared_in_chain = 0;
 };
@@ -118,7 +125,7 @@ class Warp : private WarpState {
   void begin_round(uint32_t header);
   bool run_period(const Loop& loop, uint64_t most_steps, Period* out);
   bool skip_periods(Loop* loop);
-  uint64_t periods_alike(Loop* loop, const Period& last, const std::vector<int64_t>& strides);
+  uint64_t periods_alike(Loop* loop, uint64_t most, const Period& last, const std::vector<int64_t>& strides);
   void move_on(const Loop& loop, uint64_t periods);
   Tally tally() const;
   void compute(const Instruction& i, LaneMask lanes);
@@ -150,6 +157,7 @@ class Warp : private WarpState {
   const KnownValue& known_;
   std::vector<Footprint> footprints_, shared_footprints_;  // of the last request of each instruction
   std::map<uint32_t, Loop> loops_;
+  std::vector<Equality>* equalities_ = nullptr;  // where they are kept; nullptr: nowhere
 };
 
 }  // namespace gpucast::ptx

@@ -71,6 +71,24 @@ bool add_moved(const std::vector<ByteRange>& ranges, const int64_t* strides, uin
   return true;
 }
 
+// The first period after `last` in which two numbers are equal that differ in it and move towards each other.
+uint64_t next_equality(const std::vector<Equality>& before, const std::vector<Equality>& last) {
+  uint64_t out = kMostPeriods;
+  for (size_t e = 0; e < last.size(); ++e) {
+    const auto number = [&](uint64_t value) {
+      return last[e].bits >= 64 ? static_cast<int64_t>(value) : static_cast<int64_t>(value << (64 - last[e].bits)) >> (64 - last[e].bits);
+    };
+    for (uint32_t lane = 0; lane < kLanes; ++lane) {
+      const int64_t now = number(last[e].difference[lane]), step = number(last[e].difference[lane] - before[e].difference[lane]);
+      if ((last[e].lanes >> lane & 1) == 0 || step == 0 || now == 0 || (now < 0) == (step < 0)) continue;
+      const uint64_t distance = now < 0 ? -static_cast<uint64_t>(now) : static_cast<uint64_t>(now);
+      const uint64_t pace = step < 0 ? -static_cast<uint64_t>(step) : static_cast<uint64_t>(step);
+      if (distance % pace == 0) out = std::min(out, distance / pace);
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
 Tally Warp::tally() const {
@@ -160,12 +178,21 @@ void Warp::move_on(const Loop& loop, uint64_t periods) {
 }
 
 // After how many periods one still does the same as `last`, which just ended. The state is then as it was.
-uint64_t Warp::periods_alike(Loop* loop, const Period& last, const std::vector<int64_t>& strides) {
+uint64_t Warp::periods_alike(Loop* loop, uint64_t most, const Period& last, const std::vector<int64_t>& strides) {
   const WarpState base = *this;
+  const auto as_expected = [&](uint64_t periods) {
+    for (size_t r = 0; r < values_.size(); ++r) {
+      for (uint32_t lane = 0; lane < kLanes; ++lane) {
+        if ((loop->lanes >> lane & 1) != 0 && values_[r][lane] != base.values_[r][lane] + loop->step[r][lane] * periods) return false;
+      }
+    }
+    return true;
+  };
   const auto is_alike = [&](uint64_t periods) {
+    if (periods >= most) return false;
     move_on(*loop, periods);
     Period period;
-    const bool alike = run_period(*loop, 2 * last.steps + 1000, &period) && period.tally == last.tally &&
+    const bool alike = run_period(*loop, 2 * last.steps + 1000, &period) && as_expected(periods + 1) && period.tally == last.tally &&
                        period.predicates == last.predicates && moved_on(last.loads, period.loads, strides.data(), periods + 1) &&
                        moved_on(last.stores, period.stores, strides.data() + last.loads.size(), periods + 1);
     const uint64_t steps = steps_;
@@ -192,16 +219,23 @@ uint64_t Warp::periods_alike(Loop* loop, const Period& last, const std::vector<i
 bool Warp::skip_periods(Loop* loop) {
   uint64_t periods = 0;
   std::vector<ByteRange> loads = std::move(counts_.loads), stores = std::move(counts_.stores);
-  const auto keep = [](const std::vector<ByteRange>& more, std::vector<ByteRange>* all) {
-    all->insert(all->end(), more.begin(), more.end());
-  };
+  const auto keep = [](const auto& more, auto* all) { all->insert(all->end(), more.begin(), more.end()); };
   Period first, last;
-  const bool ran = run_period(*loop, kMostSteps, &first) && run_period(*loop, kMostSteps, &last);
+  const auto run_noting = [&](Period* out) {
+    auto* const outer = std::exchange(equalities_, &out->equalities);
+    const bool ran = run_period(*loop, kMostSteps, out);
+    equalities_ = outer;
+    if (outer != nullptr) keep(out->equalities, outer);
+    return ran;
+  };
+  const bool ran = run_noting(&first) && run_noting(&last);
   for (const Period* one : {&first, &last}) keep(one->loads, &loads), keep(one->stores, &stores);
   std::vector<int64_t> strides;
-  if (ran && first.tally == last.tally && first.predicates == last.predicates && find_strides(first.loads, last.loads, &strides) &&
-      find_strides(first.stores, last.stores, &strides)) {
-    periods = periods_alike(loop, last, strides);
+  if (ran && first.equalities.size() == last.equalities.size() && first.tally == last.tally && first.predicates == last.predicates &&
+      find_strides(first.loads, last.loads, &strides) && find_strides(first.stores, last.stores, &strides)) {
+    auto* const outer = std::exchange(equalities_, nullptr);
+    periods = periods_alike(loop, next_equality(first.equalities, last.equalities) - 1, last, strides);
+    equalities_ = outer;
     if (!add_moved(last.loads, strides.data(), periods, &loads) ||
         !add_moved(last.stores, strides.data() + last.loads.size(), periods, &stores)) {
       counts_.cut_off = true;

@@ -302,7 +302,7 @@ def test_streams_events_and_the_host_wait_for_each_other(gpucast_bin, tmp_path):
     assert copied("copy") > 1e6  # 64 MiB over the bus
     assert copied("pageable") > 2 * copied("copy"), "through a buffer of the driver's"
     for mode in ("beside", "wait", "prefetch"):  # products share the card; a copy runs at the same time
-        assert step[mode] == pytest.approx(step["plain"], rel=0.01), mode
+        assert step[mode] == pytest.approx(step["plain"], rel=0.015), mode
     assert step["copy"] == pytest.approx(step["plain"] + copied("copy"), rel=0.002)
     assert step["plain"] < step["item"] < step["plain"] * 1.05  # a sum more, which the host waits for
     # A graph's kernels take their time on the stream that it was launched on, and one launch of the host's.

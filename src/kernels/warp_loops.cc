@@ -2,7 +2,6 @@
 // registers move on; then the state jumps ahead. The last period before the loop changes is found by trying: a jump is good if the period
 // after it still does the same.
 #include <algorithm>
-#include <limits>
 #include <map>
 #include <utility>
 
@@ -12,8 +11,9 @@ namespace gpucast::ptx {
 namespace {
 
 constexpr uint32_t kFirstRounds = 4;  // a shorter loop runs whole
-constexpr uint32_t kMostPeriod = 8;   // buffers that a pipelined loop takes turns with
+constexpr size_t kMostPeriod = 8;     // buffers that a pipelined loop takes turns with
 constexpr size_t kMostRanges = 1U << 14;
+constexpr double kMostCycles = 1U << 31;
 constexpr uint64_t kMostPeriods = uint64_t{1} << 40;
 
 bool is_same(const std::vector<LaneValues>& a, const std::vector<LaneValues>& b, const std::vector<LaneValues>& c, LaneMask lanes) {
@@ -114,11 +114,11 @@ void Warp::begin_round(uint32_t header) {
   Loop::Mark& mark = loop.marks[loop.marked];
   mark.values = values_, mark.predicates = predicates_, mark.assumed = assumed_, mark.tally = tally();
   const size_t last = loop.marked++;
-  for (uint32_t period = loop.least_period; period <= kMostPeriod && 2 * period <= last; ++period) {
+  for (size_t period = loop.least_period; period <= kMostPeriod && 2 * period <= last; ++period) {
     const Loop::Mark &a = loop.marks[last - 2 * period], &b = loop.marks[last - period], &c = loop.marks[last];
     if (c.predicates != b.predicates || c.assumed != b.assumed) continue;
     if (difference(c.tally, b.tally) != difference(b.tally, a.tally) || !is_same(a.values, b.values, c.values, loop.lanes)) continue;
-    loop.period = period;
+    loop.period = static_cast<uint32_t>(period);
     loop.step = c.values;
     for (size_t r = 0; r < loop.step.size(); ++r) {
       for (uint32_t lane = 0; lane < kLanes; ++lane) loop.step[r][lane] -= b.values[r][lane];
@@ -128,7 +128,7 @@ void Warp::begin_round(uint32_t header) {
     loop.is_skipping = false;
     loop.marked = 0;
     if (skipped) loop.header = kNowhere;
-    loop.least_period = period + 1;  // this one only seemed to be one
+    loop.least_period = static_cast<uint32_t>(period) + 1;  // this one only seemed to be one
     return;
   }
   if (last == 2 * kMostPeriod) {
@@ -250,7 +250,7 @@ bool Warp::skip_periods(Loop* loop) {
     for (size_t w = 0; w < kWorks; ++w) c.works[w] += times * last.tally[10 + kPrecisionCount + w];
     c.chain.load_cycles += times * last.load_cycles;
     // What is on its way arrives as long after the jump as it would have before it.
-    const auto moved = [](double by) { return static_cast<uint32_t>(std::min<double>(by, std::numeric_limits<uint32_t>::max() / 2)); };
+    const auto moved = [](double by) { return static_cast<uint32_t>(std::min<double>(by, kMostCycles)); };
     const uint32_t cycles = moved(times * last.cycles), levels = moved(times * last.loads_in_chain),
                    shared = moved(times * last.shared_in_chain);
     for (size_t r = 0; r < ready_.size(); ++r) {

@@ -5,7 +5,8 @@
         [--cards a100-80] [--kernels softmax] [--misses 25] [--warp]
 
 DIR/liger/kernels.csv.gz has the rows, REPOSITORY is a clone of linkedin/Liger-Kernel. ENV has torch, triton, transformers and what these
-need. The kernels are those of the commit that brought the rows; what their release needs to be found comes from the package index. CACHE keeps scripts, releases and captures: a capture that is there is not made again.
+need. The kernels are those of the commit that brought the rows; what their release needs to be found comes from the package index. CACHE
+keeps scripts, releases and captures: a capture that is there is not made again.
 
 All rows of a kernel and a compute capability are measured in one process: `gpucast run` captures one step that holds them all, and a row's time
 is the sum of its kernels' times. With --warp each script runs as a user would run it, under `gpucast run --warp`, and the rows are those

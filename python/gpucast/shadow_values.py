@@ -97,7 +97,7 @@ class _OwnTime:
     def __init__(self, took, now_ns):
         self._took, self._now_ns, self._began_ns, self._around_ns, self._depth = took, now_ns, 0, 0, 0
 
-    def begins(self):
+    def __enter__(self):
         self._depth += 1
         if self._depth == 1:
             self.goes_on()
@@ -108,7 +108,7 @@ class _OwnTime:
     def goes_on(self):
         self._began_ns = self._now_ns()
 
-    def ends(self):
+    def __exit__(self, *_):
         self._depth -= 1
         if self._depth == 0:
             self._took(self._now_ns() - self._began_ns + self._around_ns)
@@ -166,12 +166,8 @@ def install(torch, core):
         def __torch_function__(self, function, types, args=(), kwargs=None):
             if _own is None or _left:
                 return _call(function, args, kwargs or {})
-            own = _own
-            own.begins()
-            try:
+            with _own:
                 return _call(function, args, kwargs or {})
-            finally:
-                own.ends()
 
     _mode = Following()
     _mode.__enter__()
@@ -202,14 +198,10 @@ def _on_the_way(real):
     """Functions in Python reach the mode through this one."""
 
     def handle_torch_function(*args, **kwargs):
-        own = _own
         if _left or not _torch._C._len_torch_function_stack():
             return real(*args, **kwargs)
-        own.begins()
-        try:
+        with _own:
             return real(*args, **kwargs)
-        finally:
-            own.ends()
 
     return handle_torch_function
 

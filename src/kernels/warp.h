@@ -64,8 +64,11 @@ struct WarpState {
   WarpCounts counts_;
 };
 
-// Counts that rounds of a loop add up.
-using Tally = std::array<double, 10 + kPrecisionCount + kWorks>;
+// Counts that rounds of a loop add up: these, then matrix FLOPs by precision, then instructions by kind.
+inline constexpr std::array kSums = {
+    &WarpCounts::load_sectors, &WarpCounts::store_sectors, &WarpCounts::atomic_sectors, &WarpCounts::async_load, &WarpCounts::async_store,
+    &WarpCounts::expected,     &WarpCounts::wavefronts,    &WarpCounts::flops,          &WarpCounts::barriers,   &WarpCounts::instructions};
+using Tally = std::array<double, kSums.size() + kPrecisionCount + kWorks>;
 
 // A loop whose rounds may be alike: a few are run, and the others follow from them (warp_loops.cc).
 struct Loop {

@@ -31,7 +31,7 @@ Tally difference(const Tally& a, const Tally& b) {
   return out;
 }
 
-// How far each range of `before` is from its next place in `after`. Empty: these are not the same ranges.
+// How far each range of `before` is from its next place in `after`. False: these are not the same ranges.
 bool find_strides(const std::vector<ByteRange>& before, const std::vector<ByteRange>& after, std::vector<int64_t>* out) {
   if (before.size() != after.size()) return false;
   for (size_t i = 0; i < before.size(); ++i) {
@@ -92,11 +92,11 @@ uint64_t next_equality(const std::vector<Equality>& before, const std::vector<Eq
 }  // namespace
 
 Tally Warp::tally() const {
-  const WarpCounts& c = counts_;
-  Tally out = {c.load_sectors, c.store_sectors, c.atomic_sectors, c.async_load, c.async_store,
-               c.expected,     c.wavefronts,    c.flops,          c.barriers,   c.instructions};
-  std::copy(c.tensor.begin(), c.tensor.end(), out.begin() + 10);
-  std::copy(c.works.begin(), c.works.end(), out.begin() + 10 + kPrecisionCount);
+  Tally out;
+  auto* to = out.begin();
+  for (const auto sum : kSums) *to++ = counts_.*sum;
+  to = std::copy(counts_.tensor.begin(), counts_.tensor.end(), to);
+  std::copy(counts_.works.begin(), counts_.works.end(), to);
   return out;
 }
 
@@ -242,13 +242,11 @@ bool Warp::skip_periods(Loop* loop) {
     }
     move_on(*loop, periods);
     const auto times = static_cast<double>(periods);
-    WarpCounts& c = counts_;
-    double* const added[] = {&c.load_sectors, &c.store_sectors, &c.atomic_sectors, &c.async_load, &c.async_store,
-                             &c.expected,     &c.wavefronts,    &c.flops,          &c.barriers,   &c.instructions};
-    for (size_t i = 0; i < 10; ++i) *added[i] += times * last.tally[i];
-    for (size_t p = 0; p < kPrecisionCount; ++p) c.tensor[p] += times * last.tally[10 + p];
-    for (size_t w = 0; w < kWorks; ++w) c.works[w] += times * last.tally[10 + kPrecisionCount + w];
-    c.chain.load_cycles += times * last.load_cycles;
+    const auto* each = last.tally.begin();
+    for (const auto sum : kSums) counts_.*sum += times * *each++;
+    for (double& tensor : counts_.tensor) tensor += times * *each++;
+    for (double& work : counts_.works) work += times * *each++;
+    counts_.chain.load_cycles += times * last.load_cycles;
     // What is on its way arrives as long after the jump as it would have before it.
     const auto moved = [](double by) { return static_cast<uint32_t>(std::min<double>(by, kMostCycles)); };
     const uint32_t cycles = moved(times * last.cycles), levels = moved(times * last.loads_in_chain),

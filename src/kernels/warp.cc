@@ -47,6 +47,7 @@ Warp::Warp(const PtxModule& module, const Kernel& kernel, const KernelLaunch& la
       launch_(launch),
       known_(known),
       values_(kernel.relevant_registers),
+      same_(kernel.relevant_registers),
       predicates_(kernel.registers),
       assumed_(kernel.registers),
       load_level_(kernel.registers),
@@ -67,9 +68,12 @@ void Warp::start(const std::array<uint32_t, 3>& block, uint32_t warp) {
   std::fill(from_memory_.begin(), from_memory_.end(), 0);
   std::fill(guesses_.begin(), guesses_.end(), 0);
   for (LaneValues& v : values_) v.fill(0);
+  std::fill(same_.begin(), same_.end(), 1);
   for (const auto& [r, value] : kernel_.immediates) values_[r].fill(value);
   for (const auto& [r, name] : kernel_.specials) {
-    for (uint32_t lane = 0; lane < kLanes; ++lane) values_[r][lane] = special_value(name, launch_, block, warp * kLanes + lane, warp);
+    LaneValues& v = values_[r];
+    for (uint32_t lane = 0; lane < kLanes; ++lane) v[lane] = special_value(name, launch_, block, warp * kLanes + lane, warp);
+    same_[r] = std::all_of(v.begin(), v.end(), [&](uint64_t value) { return value == v[0]; });
   }
   groups_.clear();
   open_group_ = bulk_ = {};
@@ -316,6 +320,7 @@ void Warp::unknown_results(const Instruction& i, LaneMask lanes) {
 void Warp::write(Register r, LaneMask lanes, const LaneValues& from, LaneMask assumed) {
   if (r == kNoRegister || r >= values_.size()) return;
   load_level_[r] = shared_level_[r] = 0;
+  same_[r] = 0;
   LaneValues& to = values_[r];
   if (lanes == kAllLanes) {
     to = from;

@@ -51,6 +51,10 @@ class Warp {
   void order(uint32_t cycle);
   void compute(const Instruction& i, LaneMask lanes);
   void compute_integer(const Instruction& i, LaneMask lanes);
+  template <class F>
+  void set_lanes(Register to, LaneMask lanes, bool same, LaneMask assumed, F f);
+  void add_with_carry(const Instruction& i, LaneMask lanes, LaneMask assumed);
+  void unpack(const Instruction& i, LaneMask lanes, LaneMask assumed);
   void compute_predicate(const Instruction& i, LaneMask lanes);
   void compute_comparison(const Instruction& i, LaneMask lanes);
   void compute_lanes(const Instruction& i, LaneMask lanes);
@@ -68,6 +72,7 @@ class Warp {
     return n < i.sources ? kernel_.operands[i.first_operand + i.results + n] : kNoRegister;
   }
   const LaneValues& values(Register r) const { return values_[r < values_.size() ? r : 0]; }
+  bool is_same(Register r) const { return r < same_.size() && same_[r] != 0; }
   void write(Register r, LaneMask lanes, const LaneValues& values, LaneMask assumed);
   void write_predicate(Register r, LaneMask lanes, LaneMask value, LaneMask assumed);
   LaneMask guard_of(const Instruction& i, LaneMask lanes);
@@ -77,6 +82,7 @@ class Warp {
   const KernelLaunch& launch_;
   const KnownValue& known_;
   std::vector<LaneValues> values_;
+  std::vector<uint8_t> same_;                   // by register with a value: it is the same in all lanes
   std::vector<LaneMask> predicates_, assumed_;  // by register
   std::vector<uint32_t> load_level_, shared_level_;
   std::vector<uint32_t> ready_;                            // by register: the cycle at which its value is there

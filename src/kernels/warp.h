@@ -30,7 +30,8 @@ class Warp {
  public:
   Warp(const PtxModule& module, const Kernel& kernel, const KernelLaunch& launch, const KnownValue& known);
   WarpCounts run(const std::array<uint32_t, 3>& block, uint32_t warp);
-  std::vector<uint8_t> met;  // messages of instructions that were run, by their number
+  std::vector<uint8_t> met;   // messages of instructions that were run, by their number
+  bool reads_values = false;  // the host knew a number that was loaded from the card
 
  private:
   struct Arrival {  // of asynchronous copies

@@ -46,7 +46,7 @@ void Warp::load(const Instruction& i, LaneMask lanes, const LaneValues& addresse
         for (uint32_t b = 0; is_known && b < bytes; ++b)
           value |= static_cast<uint64_t>(static_cast<unsigned char>(module_.variables[at + b])) << (8 * b);
       } else if ((i.space == Space::global || i.space == Space::generic) && window == 0 && known_ && bytes <= 8) {
-        if (const auto found = known_(address, static_cast<int>(bytes))) value = *found, is_known = true;
+        if (const auto found = known_(address, static_cast<int>(bytes))) value = *found, is_known = reads_values = true;
       }
       if (is_signed && bytes < 8) value = static_cast<uint64_t>(static_cast<int64_t>(value << (64 - 8 * bytes)) >> (64 - 8 * bytes));
       loaded[lane] = value;

@@ -61,10 +61,14 @@ std::vector<SampledBlock> sample_blocks(const std::array<uint32_t, 3>& grid, boo
   if (grid[0] > 1 && grid[1] > 1) samples = {3, 1, 1};
   if (whole) samples = grid;
   for (size_t a = 0; a < 3; ++a) pieces[a] = pieces_of(grid[a], samples[a]);
-  // With three long axes the corners are too many: the last axis is then one piece.
-  if (!whole && pieces[0].size() * pieces[1].size() * pieces[2].size() > kMostBlocks) pieces[2] = {{0, grid[2], (grid[2] - 1) / 2}};
-  const std::array<size_t, 3> sizes = {pieces[0].size(), pieces[1].size(), pieces[2].size()};
+  // With three long axes the corners are too many: the last axis is then one piece. Its ends say how far buffers reach.
+  const std::array<uint32_t, 3> last = {grid[0] - 1, grid[1] - 1, grid[2] - 1};
   std::vector<SampledBlock> out;
+  if (!whole && pieces[0].size() * pieces[1].size() * pieces[2].size() > kMostBlocks) {
+    pieces[2] = {{0, grid[2], (grid[2] - 1) / 2}};
+    out = {{{0, 0, 0}, 0, true}, {last, 0, true}};
+  }
+  const std::array<size_t, 3> sizes = {pieces[0].size(), pieces[1].size(), pieces[2].size()};
   std::array<size_t, 3> at = {};
   for (at[2] = 0; at[2] < sizes[2]; ++at[2]) {
     for (at[1] = 0; at[1] < sizes[1]; ++at[1]) {
@@ -120,13 +124,15 @@ void add_longest(const WarpChain& chain, WarpChain* out) {
 struct BlockCounts {
   KernelCounts counts;
   ByteSet loads, stores;
+  bool warps_are_alike = true;
+  bool ends_tell_bytes = true;  // from the first and the last warp follow the bytes of all
 };
 
-bool alike(const BlockCounts& a, const BlockCounts& b) {
+bool alike(const KernelCounts& a, const KernelCounts& b) {
   const auto same = [](auto part, const auto& x, const auto& y) { return x.*part == y.*part; };
-  return std::all_of(kSums.begin(), kSums.end(), [&](auto part) { return same(part, a.counts, b.counts); }) &&
-         std::all_of(kChainParts.begin(), kChainParts.end(), [&](auto part) { return same(part, a.counts.longest, b.counts.longest); }) &&
-         a.counts.tensor_flops == b.counts.tensor_flops && a.counts.loads_in_flight == b.counts.loads_in_flight;
+  return std::all_of(kSums.begin(), kSums.end(), [&](auto part) { return same(part, a, b); }) &&
+         std::all_of(kChainParts.begin(), kChainParts.end(), [&](auto part) { return same(part, a.longest, b.longest); }) &&
+         a.tensor_flops == b.tensor_flops && a.loads_in_flight == b.loads_in_flight;
 }
 
 void add_warp(const WarpCounts& warp, double weight, KernelCounts* out) {
@@ -212,8 +218,8 @@ class LaunchCounter {
       whole = steps_ * blocks <= kShortLaunch;
     }
     std::vector<SampledBlock> samples = sample_blocks(launch_.grid, whole);
-    const bool all = samples.size() == blocks && warps_ <= kAllWarps;
-    if (!all && blocks_are_alike(samples)) {
+    all_ = samples.size() == blocks && warps_ <= kAllWarps;
+    if (!all_ && blocks_are_alike(samples)) {
       std::erase_if(samples, [](const SampledBlock& sample) { return !sample.scout; });
       for (SampledBlock& sample : samples) sample.weight = out_.blocks / static_cast<double>(samples.size());
     }
@@ -233,8 +239,8 @@ class LaunchCounter {
     }
     if (done > 0 && done < out_.blocks) scale(out_.blocks / done);
     for (const auto part : kChainParts) out_.mean.*part /= std::max(done, 1.0);
-    out_.unique_load_bytes = launch_bytes(loads, out_.block_load_bytes, all, launch_.parameters);
-    out_.unique_store_bytes = launch_bytes(stores, out_.block_store_bytes, all, launch_.parameters);
+    out_.unique_load_bytes = launch_bytes(loads, out_.block_load_bytes, all_, launch_.parameters);
+    out_.unique_store_bytes = launch_bytes(stores, out_.block_store_bytes, all_, launch_.parameters);
     for (size_t m = 1; m < warp_.met.size(); ++m) {
       if (warp_.met[m] != 0) out_.not_understood.push_back(kernel_.messages[m - 1]);
     }
@@ -242,15 +248,31 @@ class LaunchCounter {
   }
 
  private:
+  // All warps, or those that sample_warps names. Where those of the first block are alike, the first and the last stand for those of the
+  // others too, if they are alike again.
   BlockCounts run_block(const std::array<uint32_t, 3>& at) {
+    const std::vector<uint32_t> warps = sample_warps(warps_), ends = {0, warps_ - 1};
+    if (warps.size() > 2 && ends_will_do_ && !all_) {
+      BlockCounts out = run_warps(at, ends);
+      if (out.warps_are_alike) return out;
+    }
+    BlockCounts out = run_warps(at, warps);
+    if (!std::exchange(ran_a_block_, true)) ends_will_do_ = out.warps_are_alike && out.ends_tell_bytes;
+    return out;
+  }
+  BlockCounts run_warps(const std::array<uint32_t, 3>& at, const std::vector<uint32_t>& warps) {
     BlockCounts out;
-    const std::vector<uint32_t> warps = sample_warps(warps_);
+    KernelCounts first;
     std::vector<ByteSet> loads, stores;
     for (const uint32_t w : warps) {
       WarpCounts counts = warp_.run(at, w);
       steps_ += static_cast<uint64_t>(counts.instructions);
       if (counts.cut_off) out.counts.limit = "a warp's most steps";
       add_warp(counts, warps_ / static_cast<double>(warps.size()), &out.counts);
+      KernelCounts alone;
+      add_warp(counts, 1, &alone);
+      if (w == warps.front()) first = alone;
+      out.warps_are_alike = out.warps_are_alike && alike(first, alone);
       loads.push_back(union_of(std::move(counts.loads)));
       stores.push_back(union_of(std::move(counts.stores)));
       if (counts.cut_off) break;
@@ -259,6 +281,11 @@ class LaunchCounter {
     out.stores = union_of(stores);
     out.counts.block_load_bytes = block_bytes(loads, out.loads, warps_);
     out.counts.block_store_bytes = block_bytes(stores, out.stores, warps_);
+    const auto of_ends = [&](const std::vector<ByteSet>& sets) {
+      const std::vector<ByteSet> two = {sets.front(), sets.back()};
+      return block_bytes(two, union_of(two), warps_);
+    };
+    out.ends_tell_bytes = of_ends(loads) == out.counts.block_load_bytes && of_ends(stores) == out.counts.block_store_bytes;
     return out;
   }
   // A block's counts, if it ran before without running it again.
@@ -275,7 +302,7 @@ class LaunchCounter {
     for (const SampledBlock& sample : samples) {
       if (!sample.scout) continue;
       const BlockCounts& block = scouts_.emplace(sample.at, take(sample.at)).first->second;
-      if (warp_.reads_values || !block.counts.limit.empty() || (before != nullptr && !alike(*before, block))) return false;
+      if (warp_.reads_values || !block.counts.limit.empty() || (before != nullptr && !alike(before->counts, block.counts))) return false;
       before = &block;
     }
     return true;
@@ -300,6 +327,8 @@ class LaunchCounter {
   uint32_t warps_ = 0;
   uint64_t steps_ = 0;
   KernelCounts out_;
+  bool all_ = false;  // all warps of all blocks run
+  bool ran_a_block_ = false, ends_will_do_ = false;
   std::optional<BlockCounts> first_;  // of block 0, when it ran to see how long it is
   std::map<std::array<uint32_t, 3>, BlockCounts> scouts_;
 };

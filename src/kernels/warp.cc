@@ -210,10 +210,7 @@ void Warp::wait_for_sources(const Instruction& i) {
       if (from_memory_[r] != 0) latest_load_ = std::max(latest_load_, now_);
     }
   };
-  const uint32_t end = i.first_operand + i.results + i.sources;
-  for (uint32_t o = i.first_operand + i.results; o < end; ++o) look(kernel_.operands[o]);
-  for (uint32_t a = 0; a < i.addresses; ++a) look(kernel_.addresses[i.first_address + a].base);
-  look(i.guard);
+  for (uint32_t w = i.first_wait; w < i.first_wait + i.waits; ++w) look(kernel_.waits[w]);
   if (load > load_now_) {
     counts_.in_flight = std::max(counts_.in_flight, in_flight_);
     in_flight_ = 0;
@@ -303,17 +300,6 @@ void Warp::tensor_from_descriptor(const Instruction& i, LaneMask lanes) {
     const auto m = static_cast<double>(i.wraps ? (bits >> 27 & 3) * 128 : (bits >> 24 & 0x1f) * 16);
     const Precision precision = i.precision == Precision::fp16 && (bits >> 7 & 7) == 1 ? Precision::bf16 : i.precision;
     counts_.tensor[static_cast<size_t>(precision)] += i.tensor_flops * n * m;
-  }
-}
-
-void Warp::unknown_results(const Instruction& i, LaneMask lanes) {
-  for (uint32_t r = 0; r < i.results; ++r) {
-    const Register to = result(i, r);
-    if (kernel_.is_predicate[to] != 0) {
-      write_predicate(to, lanes, 0, kAllLanes);
-    } else if (to < values_.size()) {
-      write(to, lanes, LaneValues{}, kAllLanes);
-    }
   }
 }
 

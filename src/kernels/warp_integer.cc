@@ -135,6 +135,17 @@ void Warp::set_lanes(Register to, LaneMask lanes, bool same, LaneMask assumed, F
   }
 }
 
+void Warp::unknown_results(const Instruction& i, LaneMask lanes) {
+  for (uint32_t r = 0; r < i.results; ++r) {
+    const Register to = result(i, r);
+    if (kernel_.is_predicate[to] != 0) {
+      write_predicate(to, lanes, 0, kAllLanes);
+    } else {
+      set_lanes(to, lanes, true, kAllLanes, [](size_t) { return uint64_t{0}; });
+    }
+  }
+}
+
 // The carry flag of each lane is read or written.
 void Warp::add_with_carry(const Instruction& i, LaneMask lanes, LaneMask assumed) {
   const LaneValues &a = values(source(i, 0)), &b = values(source(i, 1));

@@ -9,6 +9,7 @@ namespace gpucast::ptx {
 bool Warp::addresses_of(const Instruction& i, uint32_t number, LaneMask lanes, LaneValues* out) {
   const Address& address = kernel_.addresses[i.first_address + number];
   const LaneValues& base = values(address.base);
+#pragma GCC ivdep
   for (uint32_t lane = 0; lane < kLanes; ++lane) (*out)[lane] = base[lane] + static_cast<uint64_t>(address.offset);
   const bool assumed = (assumed_[address.base] & lanes) != 0;
   counts_.assumed = counts_.assumed || assumed;
@@ -28,6 +29,7 @@ uint64_t Warp::read_parameter(uint64_t offset, uint32_t bytes, bool* is_known) c
 void Warp::load(const Instruction& i, LaneMask lanes, const LaneValues& addresses) {
   const bool is_signed = i.type.kind == Kind::signed_integer;
   const uint32_t bytes = std::max(i.type.bits / 8, 1);
+  const bool same = lanes == kAllLanes && is_same(kernel_.addresses[i.first_address].base);
   for (uint32_t r = 0; r < i.results; ++r) {
     const Register to = result(i, r);
     if (to == kNoRegister || to >= kernel_.relevant_registers) continue;
@@ -51,8 +53,14 @@ void Warp::load(const Instruction& i, LaneMask lanes, const LaneValues& addresse
       if (is_signed && bytes < 8) value = static_cast<uint64_t>(static_cast<int64_t>(value << (64 - 8 * bytes)) >> (64 - 8 * bytes));
       loaded[lane] = value;
       if (!is_known) assumed |= 1U << lane;
+      if (same) {
+        loaded.fill(value);
+        if (assumed != 0) assumed = kAllLanes;
+        break;
+      }
     }
     write(to, lanes, loaded, assumed);
+    same_[to] = same;
   }
 }
 

@@ -54,6 +54,7 @@ Warp::Warp(const PtxModule& module, const Kernel& kernel, const KernelLaunch& la
       shared_level_(kernel.registers),
       ready_(kernel.registers),
       from_memory_(kernel.registers),
+      written_(kernel.requests),
       footprints_(kernel.requests),
       shared_footprints_(kernel.requests),
       guesses_(kernel.blocks.size()) {}
@@ -67,6 +68,7 @@ void Warp::start(const std::array<uint32_t, 3>& block, uint32_t warp) {
   std::fill(ready_.begin(), ready_.end(), 0);
   std::fill(from_memory_.begin(), from_memory_.end(), 0);
   std::fill(guesses_.begin(), guesses_.end(), 0);
+  std::fill(written_.begin(), written_.end(), ByteRange{~0ULL, 0});
   for (LaneValues& v : values_) v.fill(0);
   std::fill(same_.begin(), same_.end(), 1);
   for (const auto& [r, value] : kernel_.immediates) values_[r].fill(value);

@@ -66,6 +66,7 @@ class Warp {
   void tensor_from_descriptor(const Instruction& i, LaneMask lanes);
   void unknown_results(const Instruction& i, LaneMask lanes);
   bool addresses_of(const Instruction& i, uint32_t number, LaneMask lanes, LaneValues* out);
+  bool has_written(uint64_t address, uint32_t bytes) const;
   uint64_t read_parameter(uint64_t offset, uint32_t bytes, bool* is_known) const;
 
   Register result(const Instruction& i, uint32_t n) const { return n < i.results ? kernel_.operands[i.first_operand + n] : kNoRegister; }
@@ -88,6 +89,7 @@ class Warp {
   std::vector<uint32_t> load_level_, shared_level_;
   std::vector<uint32_t> ready_;                            // by register: the cycle at which its value is there
   std::vector<uint8_t> from_memory_;                       // by register: the value comes from device memory
+  std::vector<ByteRange> written_;                         // by store: from the first to the last byte
   std::vector<Footprint> footprints_, shared_footprints_;  // of the last request of each instruction
   std::vector<uint32_t> guesses_;                          // by block: how often an assumed value ended it
   std::vector<Arrival> groups_;                            // of committed asynchronous copies

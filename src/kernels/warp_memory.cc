@@ -26,6 +26,12 @@ uint64_t Warp::read_parameter(uint64_t offset, uint32_t bytes, bool* is_known) c
   return out;
 }
 
+// What the host knows of memory is from before the launch.
+bool Warp::has_written(uint64_t address, uint32_t bytes) const {
+  return std::any_of(written_.begin(), written_.end(),
+                     [&](const ByteRange& range) { return address < range.end && address + bytes > range.begin; });
+}
+
 void Warp::load(const Instruction& i, LaneMask lanes, const LaneValues& addresses) {
   const bool is_signed = i.type.kind == Kind::signed_integer;
   const uint32_t bytes = std::max(i.type.bits / 8, 1);
@@ -48,7 +54,8 @@ void Warp::load(const Instruction& i, LaneMask lanes, const LaneValues& addresse
         for (uint32_t b = 0; is_known && b < bytes; ++b)
           value |= static_cast<uint64_t>(static_cast<unsigned char>(module_.variables[at + b])) << (8 * b);
       } else if ((i.space == Space::global || i.space == Space::generic) && window == 0 && known_ && bytes <= 8) {
-        if (const auto found = known_(address, static_cast<int>(bytes))) value = *found, is_known = reads_values = true;
+        const auto found = has_written(address, bytes) ? std::nullopt : known_(address, static_cast<int>(bytes));
+        if (found) value = *found, is_known = reads_values = true;
       }
       if (is_signed && bytes < 8) value = static_cast<uint64_t>(static_cast<int64_t>(value << (64 - 8 * bytes)) >> (64 - 8 * bytes));
       loaded[lane] = value;
@@ -95,10 +102,16 @@ void Warp::memory(const Instruction& i, LaneMask lanes) {
   if (global != 0) {
     const bool writes = i.op == Op::store;
     double* sectors = writes ? &counts_.store_sectors : i.op == Op::load ? &counts_.load_sectors : &counts_.atomic_sectors;
-    const auto before = static_cast<std::ptrdiff_t>(counts_.loads.size());
+    const auto before = static_cast<std::ptrdiff_t>(counts_.loads.size()),
+               stores_before = static_cast<std::ptrdiff_t>(counts_.stores.size());
     *sectors += count_sectors(addresses, global, i.bytes, &footprints_[i.request], writes ? &counts_.stores : &counts_.loads);
     if (i.op == Op::atomic || i.op == Op::reduce) {
       counts_.stores.insert(counts_.stores.end(), counts_.loads.begin() + before, counts_.loads.end());
+    }
+    if (i.op != Op::load) {
+      ByteRange& written = written_[i.request];
+      written.begin = std::min(written.begin, counts_.stores[static_cast<size_t>(stores_before)].begin);
+      written.end = std::max(written.end, counts_.stores.back().end);
     }
     if (i.op == Op::load) in_flight_ += static_cast<double>(i.bytes) * std::popcount(global);
   }

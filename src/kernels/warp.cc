@@ -104,6 +104,7 @@ WarpCounts Warp::run(const std::array<uint32_t, 3>& block, uint32_t warp) {
     }
     run_block(path.block, path.lanes);
   }
+  close_log();
   counts_.chain.cycles = begin_;
   counts_.chain.loads = load_now_;
   counts_.chain.shared_waits = shared_now_;

@@ -61,6 +61,8 @@ class Warp {
   void compute_lanes(const Instruction& i, LaneMask lanes);
   void shuffle(const Instruction& i, LaneMask lanes);
   void memory(const Instruction& i, LaneMask lanes);
+  int touch(const Instruction& i, const LaneValues& addresses, LaneMask lanes);
+  void close_log();
   void load(const Instruction& i, LaneMask lanes, const LaneValues& addresses);
   void copy(const Instruction& i, LaneMask lanes);
   void tensor_from_descriptor(const Instruction& i, LaneMask lanes);
@@ -89,6 +91,7 @@ class Warp {
   std::vector<uint32_t> load_level_, shared_level_;
   std::vector<uint32_t> ready_;                            // by register: the cycle at which its value is there
   std::vector<uint8_t> from_memory_;                       // by register: the value comes from device memory
+  std::vector<const Instruction*> open_;                   // instructions with bytes that are not logged yet
   std::vector<ByteRange> written_;                         // by store: from the first to the last byte
   std::vector<Footprint> footprints_, shared_footprints_;  // of the last request of each instruction
   std::vector<uint32_t> guesses_;                          // by block: how often an assumed value ended it

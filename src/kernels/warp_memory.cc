@@ -71,6 +71,28 @@ void Warp::load(const Instruction& i, LaneMask lanes, const LaneValues& addresse
   }
 }
 
+// Sectors of device memory; the bytes are logged.
+int Warp::touch(const Instruction& i, const LaneValues& addresses, LaneMask lanes) {
+  Footprint& last = footprints_[i.request];
+  if (last.open.empty()) open_.push_back(&i);
+  const bool is_atomic = i.op == Op::atomic || i.op == Op::reduce;
+  const auto before = static_cast<std::ptrdiff_t>(counts_.loads.size());
+  const int out = count_sectors(addresses, lanes, i.bytes, &last, i.op == Op::store ? &counts_.stores : &counts_.loads);
+  if (is_atomic) counts_.stores.insert(counts_.stores.end(), counts_.loads.begin() + before, counts_.loads.end());
+  return out;
+}
+
+void Warp::close_log() {
+  for (const Instruction* i : open_) {
+    std::vector<ByteRange>& open = footprints_[i->request].open;
+    const bool is_atomic = i->op == Op::atomic || i->op == Op::reduce;
+    if (i->op == Op::store || is_atomic) counts_.stores.insert(counts_.stores.end(), open.begin(), open.end());
+    if (i->op != Op::store) counts_.loads.insert(counts_.loads.end(), open.begin(), open.end());
+    open.clear();
+  }
+  open_.clear();
+}
+
 void Warp::memory(const Instruction& i, LaneMask lanes) {
   LaneValues addresses;
   if (i.space == Space::parameter && i.op == Op::load) {
@@ -100,18 +122,12 @@ void Warp::memory(const Instruction& i, LaneMask lanes) {
         matrix ? count_matrix_wavefronts(addresses, shared, i.bytes, last) : count_wavefronts(addresses, shared, i.bytes, last);
   }
   if (global != 0) {
-    const bool writes = i.op == Op::store;
-    double* sectors = writes ? &counts_.store_sectors : i.op == Op::load ? &counts_.load_sectors : &counts_.atomic_sectors;
-    const auto before = static_cast<std::ptrdiff_t>(counts_.loads.size()),
-               stores_before = static_cast<std::ptrdiff_t>(counts_.stores.size());
-    *sectors += count_sectors(addresses, global, i.bytes, &footprints_[i.request], writes ? &counts_.stores : &counts_.loads);
-    if (i.op == Op::atomic || i.op == Op::reduce) {
-      counts_.stores.insert(counts_.stores.end(), counts_.loads.begin() + before, counts_.loads.end());
-    }
+    double* sectors = i.op == Op::store ? &counts_.store_sectors : i.op == Op::load ? &counts_.load_sectors : &counts_.atomic_sectors;
+    *sectors += touch(i, addresses, global);
     if (i.op != Op::load) {
+      const ByteRange now = footprints_[i.request].extent;
       ByteRange& written = written_[i.request];
-      written.begin = std::min(written.begin, counts_.stores[static_cast<size_t>(stores_before)].begin);
-      written.end = std::max(written.end, counts_.stores.back().end);
+      written = {std::min(written.begin, now.begin), std::max(written.end, now.end)};
     }
     if (i.op == Op::load) in_flight_ += static_cast<double>(i.bytes) * std::popcount(global);
   }
@@ -157,7 +173,7 @@ void Warp::copy(const Instruction& i, LaneMask lanes) {
     }
   }
   counts_.async_load += static_cast<double>(i.bytes) * std::popcount(reads);
-  count_sectors(from, reads, i.bytes, &footprints_[i.request], &counts_.loads);
+  touch(i, from, reads);
   in_flight_ += static_cast<double>(i.bytes) * std::popcount(reads);
   open_group_ = arrival();
 }

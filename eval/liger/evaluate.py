@@ -5,7 +5,7 @@
         [--cards a100-80] [--kernels softmax] [--misses 25] [--warp]
 
 DIR/liger/kernels.csv.gz has the rows, REPOSITORY is a clone of linkedin/Liger-Kernel. ENV has torch, triton, transformers and what these
-need. The kernels' releases come from the package index. CACHE keeps scripts, releases and captures: a capture that is there is not made again.
+need. The kernels are those of the commit that brought the rows; what their release needs to be found comes from the package index. CACHE keeps scripts, releases and captures: a capture that is there is not made again.
 
 All rows of a kernel and a compute capability are measured in one process: `gpucast run` captures one step that holds them all, and a row's time
 is the sum of its kernels' times. With --warp each script runs as a user would run it, under `gpucast run --warp`, and the rows are those
@@ -110,7 +110,7 @@ def scripts(args, commit):
         # An index of its own: the clone stays as it is, and may lack files that are not asked for.
         git = ["git", "--git-dir", str(args.liger), "--work-tree", str(folder), "checkout", commit, "--"]
         index = os.environ | {"GIT_INDEX_FILE": str(folder / "index")}
-        subprocess.run([*git, "benchmark/scripts", ":(glob)test/**/*.py"], env=index, check=True)
+        subprocess.run([*git, "benchmark/scripts", "src", ":(glob)test/**/*.py"], env=index, check=True)
         (folder / "benchmark" / "data").mkdir(exist_ok=True)
     return folder / "benchmark" / "scripts"
 
@@ -143,8 +143,11 @@ def capture(args, kernel, release, card, requests):
         path = scripts(args, commit) / f"benchmark_{script}.py"
         command = [args.gpucast, "run", "--gpu", card, "--steps", "2", "--force", "-o", str(made), "--"]
         command += [args.python, str(ROOT / "eval/liger/measure_kernels.py"), str(path), str(asked), str(report)]
-        folders = path.parent, path.parents[2]  # some scripts import references from `test`
+        root = path.parents[2]
+        folders = path.parent, root / "src", root  # some scripts import references from `test`
         done = subprocess.run(command, env=environment(args, release, *folders), capture_output=True, text=True)
+        if "this installation of gpucast is incomplete" in done.stderr:
+            raise SystemExit(done.stderr)
         if not report.exists():
             report.write_text(json.dumps({"measured": [], "failed": {}, "error": (done.stdout + done.stderr)[-2000:]}))
     return made, json.loads(report.read_text())
@@ -208,7 +211,9 @@ def warp_predictions(args, rows):
             written.parent.mkdir(parents=True, exist_ok=True)
             command = [args.gpucast, "run", "--warp", "--gpu", card, "--"]
             command += [args.python, str(folder / "scripts" / f"benchmark_{script}.py"), "--overwrite"]
-            done = subprocess.run(command, env=environment(args, release, folder), capture_output=True, text=True)
+            done = subprocess.run(
+                command, env=environment(args, release, folder, scripts(args, commit).parents[1] / "src"), capture_output=True, text=True
+            )
             if not written.exists():
                 problems.append(f"{script} on {card}: {(done.stdout + done.stderr).strip()[-300:]}")
                 continue

@@ -21,10 +21,10 @@ Each module imports only modules further down in this list; lower ones call high
     checkpoints       saving checkpoints does nothing
     values            values read from the card, where zero is no useful answer
     imagined_ranks    ranks that do not run here, under `--world-size`
+    block_masks       the blocks that a mask of FlexAttention keeps
     shadow_values     the values of tensors on the card, followed on the host
     structured        values of large tensors, kept by structure: one-hot matrices, comparisons, triangles
     drawn             whole numbers that follow from unknown values, drawn from their distribution
-    block_masks       the blocks that a mask of FlexAttention keeps
     initialisation    large weights are not drawn on the host
     loops             loops that wait for an unknown answer of the card end
     horizon           `--steps auto`, and what the script would do after the steps that ran

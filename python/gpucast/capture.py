@@ -147,7 +147,7 @@ def after_launcher(name, module):
 
 
 def after_generation(name, module):
-    if process.state in (process.WATCHING, process.ARMED):
+    if process.state in (process.WATCHING, process.CLOCKED, process.ARMED):
         values.patch_generation(name, module)
 
 
@@ -361,5 +361,5 @@ def _before_os_exit(status):
 def _after_fork_in_child():
     global _end_lock
     _end_lock = threading.Lock()
-    if process.state != process.WATCHING:
+    if process.state not in (None, process.WATCHING):  # None: a fork server's job that has not imported torch yet
         process.state = process.OFF

@@ -1,11 +1,13 @@
 """A process of `gpucast run --real-time` or `--warp`: nothing is recorded, and its checkpoints are not written. Under `--warp` its clocks follow
 the card: they run with the machine's clock and are set forward where the script would have waited for the card."""
 
+import atexit
 import ctypes
+import os
 import sys
 import time
 
-from . import checkpoints, initialisation, loops, operator_layout, patching, process, session
+from . import checkpoints, initialisation, loops, operator_layout, patching, process, session, shadow_values, values
 
 _ahead_ns = ctypes.c_int64(0)  # how far the clocks are ahead; 0 until torch is imported
 _core = None
@@ -15,6 +17,8 @@ _real_ns = time.monotonic_ns
 
 # Functions of torch._C that decide whether arithmetic of fp32 may use TF32.
 _TF32 = ("_set_cublas_allow_tf32", "_set_cudnn_allow_tf32", "_set_float32_matmul_precision", "_set_fp32_precision_setter")
+
+_MOST_WARNINGS = 10  # lines at the end
 
 _SECONDS = ("time", "perf_counter", "monotonic")
 
@@ -53,6 +57,9 @@ def follow(core):
 def install(torch):
     global _operators
     checkpoints.install(torch)
+    values.install_at_import(torch, _core)
+    os.register_at_fork(after_in_child=_after_fork_in_child)
+    atexit.register(_tell_warnings, os.getpid())
     try:
         _operators = operator_layout.Follower(torch, _core)
     except Exception as error:
@@ -103,10 +110,27 @@ def _with_time_for_workers(real):
 
 def _cuda_starts(torch):
     initialisation.forget()
-    loops.install(torch, _core)
-    loops.watch_numbers()
+    values.install_at_cuda_start(torch)
+    shadow_values.leave_time_out(_core.gpucast_vgpu_was_interrupted, _real_ns)
     _tell_tf32(torch)
     if _operators is not None:
         _operators.follow()
     if process.state == process.WATCHING and not process.is_data_worker():
         process.state = process.CLOCKED
+
+
+def _after_fork_in_child():
+    if process.state == process.CLOCKED:
+        shadow_values.leave()
+
+
+def _tell_warnings(pid):
+    """There is no report that could have them."""
+    if os.getpid() != pid:
+        return
+    shadow_values.finish()
+    messages = [message for _, message in process.recorder.warnings]
+    for message in messages[:_MOST_WARNINGS]:
+        print(f"gpucast: {message}", file=sys.stderr)
+    if len(messages) > _MOST_WARNINGS:
+        print(f"gpucast: and {len(messages) - _MOST_WARNINGS} more of these", file=sys.stderr)

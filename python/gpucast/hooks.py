@@ -131,10 +131,12 @@ def _differentiating(real, name_of_roots):
     def run(*args, **kwargs):
         handles = _before_backward(args[0] if args else kwargs.get(name_of_roots)) or ()
         try:
-            return real(*args, **kwargs)
+            result = real(*args, **kwargs)
         finally:
             _unhook(handles)
             _end("backward")
+        _after_backward()
+        return result
 
     return run
 
@@ -348,24 +350,37 @@ def _after_optimizer_step(optimizer, args, kwargs):
         if compiled.captured(optimizer):
             _end("optimizer_step")
             return
-        counter = steps.counter
-        counter.taken(optimizer)
-        lowest = counter.lowest(steps.patience())
+        taken = steps.counter.taken(optimizer)
         if process.state == process.ARMED and "optimizer" not in patching.disabled:
             process.recorder.mark("phase_end", "optimizer_step")
             process.recorder.mark_tensors(tensors.state_entries(optimizer))
-            if lowest > counter.rounds:
-                process.recorder.mark("step", lowest, detail=time.process_time_ns() // 1000)
-                operators.note_hooks(lowest)
-                operators.after_step(lowest)
-        new_round = lowest > counter.rounds
-        counter.rounds = max(counter.rounds, lowest)
-        _forget_old_nodes()
-        repeats = new_round and process.state == process.ARMED and horizon.seen_enough()
     except Exception as error:
         patching.fail("optimizer", error)
-        repeats = False
-    if repeats or steps.counter.rounds >= steps.wanted():
+    _count_rounds(lambda counter: counter.rounds_after(taken))
+
+
+@patching.timed
+def _after_backward():
+    if process.state == process.ARMED:
+        _count_rounds(lambda counter: counter.rounds_after_backward())
+
+
+def _count_rounds(complete):
+    counter, repeats = steps.counter, False
+    try:
+        rounds = complete(counter)
+        if rounds > counter.rounds:
+            armed = process.state == process.ARMED
+            if armed and "optimizer" not in patching.disabled:
+                process.recorder.mark("step", rounds, detail=time.process_time_ns() // 1000)
+                operators.note_hooks(rounds)
+                operators.after_step(rounds)
+            counter.rounds = rounds
+            _forget_old_nodes()
+            repeats = armed and horizon.seen_enough()
+    except Exception as error:
+        patching.fail("optimizer", error)
+    if repeats or counter.rounds >= steps.wanted():
         _enough()
 
 

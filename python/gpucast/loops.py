@@ -142,7 +142,7 @@ def turns(answer):
 
 def _turned(answer):
     """The question, if it got `answer` too often; else None."""
-    if getattr(_expecting, "off", False) or process.state not in (process.ARMED, process.CLOCKED) or process.is_compiling():
+    if getattr(_expecting, "off", False) or not process.job_runs() or process.is_compiling():
         return None
     frame = _outside()
     loop = _loop_around(frame)

@@ -177,6 +177,8 @@ def before_forward(evaluation):
     """A run of one step is observed from its first forward on. A step of very many forwards would fill the memory: then we give up.
     Without an optimizer, a forward without gradients is a step: the second is observed, or the first if one step is wanted."""
     global _off, _evaluated, _result
+    if steps.in_backward():  # a checkpoint's second forward: the profiler begins and ends outside of autograd
+        return
     if _evaluated and steps.counter.any():  # the script trains: that was not a step
         _evaluated, _result = 0, None
         _results.clear()

@@ -24,6 +24,11 @@ recorder = Recorder()
 when_armed = None  # called once, at the first CUDA call; the fork server sets it
 
 
+def job_runs():
+    """The job has begun and goes on, recorded or on a clock."""
+    return state in (ARMED, CLOCKED)
+
+
 def is_data_worker():
     data = sys.modules.get("torch.utils.data")
     return data is not None and data.get_worker_info() is not None

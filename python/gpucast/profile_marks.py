@@ -114,9 +114,11 @@ def _differentiating(real):
         _local.in_backward = _ran = True
         try:
             with profile_device.zone(), mark(f"backward#{steps.counter.rounds + 1}"):
-                return real(*args, **kwargs)
+                result = real(*args, **kwargs)
         finally:
             _local.in_backward = False
+        _count_rounds(steps.counter.rounds_after_backward())
+        return result
 
     return run
 
@@ -289,10 +291,13 @@ def _before_step(optimizer):
 def _after_step(optimizer):
     _state_table(optimizer)
     counter = steps.counter
-    counter.taken(optimizer)
-    lowest = counter.lowest(steps.patience())
-    if lowest > counter.rounds:
-        counter.rounds = lowest
+    _count_rounds(counter.rounds_after(counter.taken(optimizer)))
+
+
+def _count_rounds(rounds):
+    counter = steps.counter
+    if rounds > counter.rounds:
+        counter.rounds = rounds
         _roots_of_step.clear()
     if counter.rounds >= steps.wanted():
         _end("steps")

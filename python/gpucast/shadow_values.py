@@ -30,6 +30,8 @@ _BROADCAST = 4  # the result is kept by its structure if it is this number of ti
 _torch = None
 _core = None
 _mode = None
+_own = None  # in a run with a clock: _OwnTime
+_left = False
 _late = None  # if following began during the run: the function that starts the run again when earlier values are needed
 _whole = frozenset()  # dtypes
 _shadows = {}  # id of a tensor on the card -> (weak reference to it, _Shadow)
@@ -89,6 +91,59 @@ class _Unknown(Exception):
     pass
 
 
+class _OwnTime:
+    """The time that following takes. A host with a card does not need it, so the clock leaves it out."""
+
+    def __init__(self, took, now_ns):
+        self._took, self._now_ns, self._began_ns, self._around_ns, self._depth = took, now_ns, 0, 0, 0
+
+    def begins(self):
+        self._depth += 1
+        if self._depth == 1:
+            self.goes_on()
+
+    def pauses(self):
+        self._took(self._now_ns() - self._began_ns)
+
+    def goes_on(self):
+        self._began_ns = self._now_ns()
+
+    def ends(self):
+        self._depth -= 1
+        if self._depth == 0:
+            self._took(self._now_ns() - self._began_ns + self._around_ns)
+
+    def measure_around(self):
+        """The time of a call on its way to the mode and back: the rest of the time of a call that does nothing."""
+        tensor, real = _torch.empty(0, device="cpu"), self._took
+        own = [0]
+
+        def took(ns):
+            real(0)
+            own[0] += ns
+
+        def usual_ns():
+            return sorted(self._rest_of(tensor.dim, own) for _ in range(12))[3]
+
+        self._took = took
+        begin = self._now_ns()
+        try:
+            with _mode_off():
+                plain = usual_ns()
+                with _mode:
+                    self._around_ns = max(0, usual_ns() - plain)
+        finally:
+            self._took = real
+            real(self._now_ns() - begin)
+
+    def _rest_of(self, call, own, times=50):
+        own[0] = 0
+        begin = self._now_ns()
+        for _ in range(times):
+            call()
+        return (self._now_ns() - begin - own[0]) // times
+
+
 # ---- the mode --------------------------------------------------------------------------------------------------------------------
 
 
@@ -109,7 +164,14 @@ def install(torch, core):
 
     class Following(TorchFunctionMode):
         def __torch_function__(self, function, types, args=(), kwargs=None):
-            return _call(function, args, kwargs or {})
+            if _own is None or _left:
+                return _call(function, args, kwargs or {})
+            own = _own
+            own.begins()
+            try:
+                return _call(function, args, kwargs or {})
+            finally:
+                own.ends()
 
     _mode = Following()
     _mode.__enter__()
@@ -118,6 +180,38 @@ def install(torch, core):
         for name in _COLLECTIVES:
             patching.wrap(torch.distributed.ProcessGroup, name, _received)
     leave_compiler_alone()
+
+
+def leave():
+    """For good, in a forked child, which cannot use the card: its calls are not followed."""
+    global _left
+    _left = True
+
+
+def leave_time_out(took, now_ns):
+    """In a run with a clock. `took(nanoseconds)` is called for the time that following took by the clock `now_ns()`."""
+    global _own
+    if _mode is not None:
+        _own = _OwnTime(took, now_ns)
+        _own.measure_around()
+        for module in (_torch.functional, _torch.nn.functional, _torch._tensor):
+            patching.wrap(module, "handle_torch_function", _on_the_way)
+
+
+def _on_the_way(real):
+    """Functions in Python reach the mode through this one."""
+
+    def handle_torch_function(*args, **kwargs):
+        own = _own
+        if _left or not _torch._C._len_torch_function_stack():
+            return real(*args, **kwargs)
+        own.begins()
+        try:
+            return real(*args, **kwargs)
+        finally:
+            own.ends()
+
+    return handle_torch_function
 
 
 def install_late(torch, core, start_again):
@@ -184,16 +278,28 @@ def _compiling(real):
 # ---- one call --------------------------------------------------------------------------------------------------------------------
 
 
+def _original(function, args, kwargs):
+    """The call itself, which the script would make without us."""
+    if _own is None or _left:
+        return function(*args, **kwargs)
+    _own.pauses()
+    try:
+        return function(*args, **kwargs)
+    finally:
+        _own.goes_on()
+
+
 def _call(function, args, kwargs):
     kind = _kind(function)
-    if kind is None or process.state not in (process.ARMED, process.WATCHING) or process.torch._C._get_tracing_state() is not None:
-        return function(*args, **kwargs)  # torch.jit.trace must see only the script's calls
+    follows = process.state == process.WATCHING or process.job_runs()
+    if kind is None or not follows or _left or process.torch._C._get_tracing_state() is not None:
+        return _original(function, args, kwargs)  # torch.jit.trace must see only the script's calls
     if kind == "count":
         return _count(function, args, kwargs)
     if kind == "read":
         return _read(function, args, kwargs)
     sizes = _sizes(args, kwargs)
-    result = _answered(sizes, function, args, kwargs) if sizes else function(*args, **kwargs)
+    result = _answered(sizes, function, args, kwargs) if sizes else _original(function, args, kwargs)
     if kind == "change":
         _change(function, args, kwargs)
     elif kind == "replace":
@@ -232,7 +338,7 @@ def answer(core, values):
 def _answered(values, function, args, kwargs):
     answer(_core, values)
     try:
-        return function(*args, **kwargs)
+        return _original(function, args, kwargs)
     finally:
         answer(_core, ())
 
@@ -707,9 +813,9 @@ def _host_value(function, args, kwargs):
 
 def _read(function, args, kwargs):
     if not any(one.is_cuda for one in _tensors(args, kwargs)) or (_name(function) == "__format__" and _shadow(args[0]) is None):
-        return function(*args, **kwargs)
+        return _original(function, args, kwargs)
     with loops.expecting():  # counted once, below
-        result = function(*args, **kwargs)
+        result = _original(function, args, kwargs)
     if _core.gpucast_vgpu_read_known():
         return result
     found = _host_value(function, args, kwargs)

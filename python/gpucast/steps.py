@@ -7,11 +7,21 @@ import weakref
 from . import patching, process, session
 
 
+def in_backward():
+    """Whether this thread is in a backward pass: one of its hooks calls us."""
+    running = getattr(process.torch._C, "_current_graph_task_id", None)
+    return running is not None and running() != -1
+
+
 class Steps:
-    """Counts steps over all optimizers. A round is complete when each optimizer has stepped: one step of the report."""
+    """Counts steps over all optimizers. A round is complete when each optimizer has stepped: one step of the report.
+
+    Where hooks step optimizers in a backward pass, often one for each parameter as soon as its gradient is there, a round is complete
+    after the backward pass. Parameters that get no gradient do not delay it."""
 
     def __init__(self):
         self.rounds = 0
+        self._in_backward = 0  # the most steps of an optimizer that stepped in the backward pass that runs now
         self._any_taken = False
         self._optimizers = {}  # id -> (weak reference, steps taken)
 
@@ -39,6 +49,20 @@ class Steps:
         count = self.count(optimizer) + 1
         self._optimizers[id(optimizer)] = (self._optimizers[id(optimizer)][0], count)
         return count
+
+    def rounds_after(self, taken):
+        """The complete rounds after the step number `taken` of an optimizer."""
+        if process.state == process.ARMED and in_backward():
+            self._in_backward = max(self._in_backward, taken)
+            return self.rounds
+        return self.lowest(patience())
+
+    def rounds_after_backward(self):
+        """The same after a backward pass."""
+        if not self._in_backward or in_backward():
+            return self.rounds
+        taken, self._in_backward = self._in_backward, 0
+        return taken
 
     def lowest(self, patience):
         """The fewest steps of any optimizer that takes part. An optimizer without a step takes part if one of its parameters belongs to no

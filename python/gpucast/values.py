@@ -19,15 +19,21 @@ _reading = threading.local()  # .length_reached: by the last call of the stoppin
 def install_at_import(torch, core):
     global _core
     _core = core
-    if session.settings().get("values") == "on":
+    if _how() == "on":
         shadow_values.install(torch, core)
+
+
+def _how():
+    """on, off or auto. A run with a clock cannot begin again, because its files and its output are the script's: there auto is on."""
+    how = session.settings().get("values")
+    return "on" if how == "auto" and session.mode() == "clock" else how
 
 
 def install_at_cuda_start(torch):
     global _torch, _on_count
     _torch = torch
     loops.install(torch, _core)
-    how = session.settings().get("values")
+    how = _how()
     if how == "auto":
         _on_count = libraries.UNKNOWN_COUNT(_start_again)
         _core.gpucast_vgpu_on_unknown_count(_on_count)
@@ -147,7 +153,7 @@ def _equal(real):
     """`torch.equal(grad_output, torch.tensor(1.0))` in a backward pass: fused losses leave out a multiplication by one."""
 
     def equal(first, second):
-        if not _ones or process.state not in (process.ARMED, process.CLOCKED) or process.is_compiling():
+        if not _ones or not process.job_runs() or process.is_compiling():
             return real(first, second)
         if first.shape != second.shape:
             return real(first, second)
@@ -179,7 +185,7 @@ def _unchanged_scale(real):
 
     def get_scale(self):
         scale = getattr(self, "_scale", None)
-        if scale is None or not self._enabled or process.state != process.ARMED:
+        if scale is None or not self._enabled or not process.job_runs():
             return real(self)
         _assume(f"GradScaler's scale is assumed to stay {self._init_scale}: gradients on the virtual GPU have no values")
         return self._init_scale
@@ -194,7 +200,7 @@ def _valid(real):
     """Its checks run and allocate as usual. Values on the card are assumed to be valid."""
 
     def checking(self, *args, **kwargs):
-        if process.state != process.ARMED or process.is_compiling():
+        if not process.job_runs() or process.is_compiling():
             return real(self, *args, **kwargs)
         with _AllTrue():
             return real(self, *args, **kwargs)
@@ -250,7 +256,7 @@ def _normal(real):
             or not tensors
             or not isinstance(std, _torch.Tensor)
             or not all(type(each) is _torch.Tensor and each.is_cuda and not each.requires_grad for each in tensors)
-            or process.state != process.ARMED
+            or not process.job_runs()
             or process.is_compiling()
         ):
             return real(mean, std, *args, generator=generator, **kwargs)
@@ -270,7 +276,7 @@ def _normal(real):
 def _watching_length(real, limit):
     def __call__(self, input_ids, *args, **kwargs):
         reached = input_ids.is_cuda and any(isinstance(one, limit) and input_ids.shape[-1] >= one.max_length for one in self)
-        _reading.length_reached = reached and process.state == process.ARMED
+        _reading.length_reached = reached and process.job_runs()
         return real(self, input_ids, *args, **kwargs)
 
     return __call__
@@ -285,7 +291,7 @@ def _beams_until_length(real):
     def _beam_search_has_unfinished_sequences(self, *args, **kwargs):
         unfinished = real(*args, **kwargs)
         given = places.bind(*args, **kwargs).arguments
-        if process.state != process.ARMED or not {"cur_len", "max_length"} <= given.keys() or not getattr(unfinished, "is_cuda", False):
+        if not process.job_runs() or not {"cur_len", "max_length"} <= given.keys() or not getattr(unfinished, "is_cuda", False):
             return unfinished
         _assume(_TO_LENGTH)
         return given["cur_len"] < given["max_length"]

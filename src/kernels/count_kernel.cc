@@ -18,7 +18,7 @@ constexpr uint32_t kAllWarps = 16, kSomeWarps = 8;  // of a block; with more war
 // A launch of so few blocks and instructions runs whole: blocks of a kernel for a list of tensors are not alike.
 constexpr uint64_t kShortGrid = 256, kShortLaunch = 50'000;
 constexpr double kSharesNothing = 1.01, kBeyondExtent = 1.25;
-constexpr uint64_t kMostStepsOfLaunch = 3'000'000;
+constexpr uint64_t kMostStepsOfLaunch = 12'000'000;
 
 struct SampledBlock {
   std::array<uint32_t, 3> at = {};
@@ -266,7 +266,7 @@ class LaunchCounter {
     std::vector<ByteSet> loads, stores;
     for (const uint32_t w : warps) {
       WarpCounts counts = warp_.run(at, w);
-      steps_ += static_cast<uint64_t>(counts.instructions);
+      steps_ += counts.steps;
       if (counts.cut_off) out.counts.limit = "a warp's most steps";
       add_warp(counts, warps_ / static_cast<double>(warps.size()), &out.counts);
       KernelCounts alone;

@@ -88,10 +88,15 @@ TEST(CountKernel, KnownValuesSayWhichRowsAreRead) {
   EXPECT_TRUE(count("gather_rows", "gather_rows", {8, 1, 1}, 128, arguments).assumed_values);
 }
 
-TEST(CountKernel, AtomicsOfAllThreadsOnOneCounter) {
-  const KernelCounts out = count("count_into", "count_into", {8, 1, 1}, 128, Arguments().pointer(kA).pointer(kB).number(4096));
-  EXPECT_EQ(out.atomic_sectors, 4096 / 32);  // the buckets pass through shared memory and are assumed
+TEST(CountKernel, UnknownIndicesAreSpread) {
+  const Arguments arguments = Arguments().pointer(kA).pointer(kB).number(4096);
+  const KernelCounts out = count("count_into", "count_into", {8, 1, 1}, 128, arguments);
+  EXPECT_GT(out.atomic_sectors, 0.7 * 4096);
+  EXPECT_LE(out.atomic_sectors, 4096);
   EXPECT_TRUE(out.assumed_values);
+  const KernelCounts rows =
+      count("gather_rows", "gather_rows", {8, 1, 1}, 128, Arguments().pointer(kA).pointer(kB).pointer(kC).number(1024));
+  EXPECT_EQ(rows.unique_load_bytes, 8 * 4096 + 8 * 8);
 }
 
 TEST(CountKernel, MatmulIsTwoMNKOfItsTiles) {
@@ -162,10 +167,12 @@ TEST(CountKernel, OddBlocksAtTheEndsCountForThemselves) {
   EXPECT_EQ(count_body(statements, {1000, 1, 1}).load_sectors, 4 * (1000 + 998));
 }
 
-TEST(CountKernel, ALongLoopEndsAtALimit) {
-  const KernelCounts out =
-      count_body("L: add.u32 %r1, %r1, 1; setp.lt.u32 %p0, %r1, 2147483647; st.global.b32 [%a0], %r1; @%p0 bra L;", {500, 1, 1});
-  EXPECT_EQ(out.limit, "a warp's most steps");
+TEST(CountKernel, ALongLoopIsCountedOrEndsAtALimit) {
+  const std::string end = "setp.ne.u32 %p0, %r1, 2147483647; st.global.b32 [%a0], %r1; @%p0 bra L;";
+  const KernelCounts alike = count_body("L: add.u32 %r1, %r1, 1;" + end, {500, 1, 1});
+  EXPECT_EQ(alike.limit, "");
+  EXPECT_EQ(alike.store_sectors, 500.0 * 4 * 2147483647);
+  EXPECT_EQ(count_body("L: mad.lo.u32 %r1, %r1, 1664525, 1013904223;" + end, {500, 1, 1}).limit, "a warp's most steps");
 }
 
 TEST(CountKernel, WhatAKernelWroteIsNotKnown) {
@@ -175,6 +182,81 @@ TEST(CountKernel, WhatAKernelWroteIsNotKnown) {
   EXPECT_TRUE(count_body("st.global.b32 [%a0+64], %r0;" + index, {1, 1, 1}, five).assumed_values);
   EXPECT_TRUE(count_body("red.global.add.u32 [%a0+64], %r0;" + index, {1, 1, 1}, five).assumed_values);
   EXPECT_FALSE(count_body("st.global.b32 [%a0], %r0;" + index, {1, 1, 1}, five).assumed_values);
+}
+
+// A warp reads `rounds` lines of 128 bytes that are `stride` apart, from the `more`-th round on also another buffer; three addresses in
+// shared memory take turns.
+KernelCounts count_loop(uint32_t rounds, uint32_t stride, uint32_t more) {
+  const std::string code = R"(.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry walk(.param .u64 a, .param .u64 b, .param .u32 rounds, .param .u32 stride, .param .u32 more)
+{
+  .reg .pred %p<4>;
+  .reg .b32 %r<12>;
+  .reg .b64 %rd<8>;
+  ld.param.u64 %rd1, [a];
+  ld.param.u64 %rd2, [b];
+  ld.param.u32 %r1, [rounds];
+  ld.param.u32 %r2, [stride];
+  ld.param.u32 %r3, [more];
+  mov.u32 %r4, %tid.x;
+  mul.wide.u32 %rd3, %r4, 4;
+  add.s64 %rd1, %rd1, %rd3;
+  add.s64 %rd2, %rd2, %rd3;
+  cvt.u64.u32 %rd4, %r2;
+  mov.u32 %r5, 0;
+  mov.u32 %r6, 0;
+$LOOP:
+  ld.global.u32 %r7, [%rd1];
+  setp.ge.u32 %p1, %r5, %r3;
+  @%p1 ld.global.u32 %r8, [%rd2];
+  st.shared.u32 [%r6], %r7;
+  add.s32 %r6, %r6, 128;
+  setp.eq.s32 %p2, %r6, 384;
+  selp.b32 %r6, 0, %r6, %p2;
+  add.s64 %rd1, %rd1, %rd4;
+  add.s32 %r5, %r5, 1;
+  setp.lt.u32 %p3, %r5, %r1;
+  @%p3 bra $LOOP;
+  ret;
+}
+)";
+  KernelLaunch launch;
+  launch.block = {32, 1, 1};
+  launch.parameters = Arguments().pointer(kA).pointer(kB).number(rounds).number(stride).number(more).bytes;
+  KernelCounts out = count_kernel(*parse_ptx(code), "walk", launch);
+  EXPECT_TRUE(out.not_understood.empty());
+  return out;
+}
+
+TEST(CountKernel, RoundsOfALoopThatAreAlikeAreCountedAndNotRun) {
+  for (const uint32_t rounds : {3U, 30U, 31U, 32U, 100U, 5001U, 1U << 20}) {
+    const KernelCounts out = count_loop(rounds, 128, rounds);
+    EXPECT_EQ(out.limit, "") << rounds;
+    EXPECT_EQ(out.load_sectors, 4.0 * rounds);
+    EXPECT_EQ(out.unique_load_bytes, 128.0 * rounds);
+    EXPECT_EQ(out.shared_wavefronts, rounds);
+    EXPECT_EQ(out.memory, 2.0 * rounds + rounds);  // a load that no lane makes is issued, too
+  }
+  const KernelCounts apart = count_loop(9001, 4096, 9001);
+  EXPECT_EQ(apart.unique_load_bytes, 128.0 * 9001);
+  EXPECT_EQ(count_loop(9001, 0, 9001).unique_load_bytes, 128);
+}
+
+TEST(CountKernel, ALoopThatChangesInItsMiddleIsFollowed) {
+  for (const uint32_t more : {0U, 1U, 17U, 500U, 998U, 999U}) {
+    const KernelCounts out = count_loop(1000, 128, more);
+    EXPECT_EQ(out.load_sectors, 4.0 * (1000 + 1000 - more)) << more;
+    EXPECT_EQ(out.unique_load_bytes, 128.0 * 1000 + 128);
+  }
+}
+
+TEST(CountKernel, ALoopOfBillionsOfRoundsEnds) {
+  const KernelCounts out = count_loop(1U << 31, 128, 1U << 31);
+  EXPECT_EQ(out.limit, "");
+  EXPECT_EQ(out.load_sectors, 4.0 * (1U << 31));
+  EXPECT_EQ(count_loop(1U << 31, 4096, 1U << 31).limit, "a warp's most steps");  // too many places for unique bytes
 }
 
 TEST(CountKernel, WhatCannotBeCountedSaysSo) {

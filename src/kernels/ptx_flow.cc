@@ -62,7 +62,7 @@ std::vector<std::vector<uint32_t>> successors_of(const Kernel& kernel) {
   return out;
 }
 
-// Adds the ways to the end: those of all instructions that end a thread, or of the last ret or exit that can be reached.
+// Adds the ways to the end: of all instructions that end a thread, or of the last ret or exit that can be reached.
 void add_ends(const Kernel& kernel, Ends ends, std::vector<std::vector<uint32_t>>* successors) {
   const auto end = static_cast<uint32_t>(kernel.blocks.size());
   std::vector<uint8_t> reached(end + 1);
@@ -131,8 +131,7 @@ std::vector<uint32_t> post_dominators(const Kernel& kernel, Ends ends) {
   return after;
 }
 
-// Lanes that leave early do not hold up the others: where the ways of a branch meet only at the end, those of its lanes that do not leave
-// may meet before.
+// Lanes that leave early do not hold up the others: where the ways of a branch meet only at the end, the lanes that stay may meet before.
 void find_meeting_points(Kernel* kernel) {
   const auto end = static_cast<uint32_t>(kernel->blocks.size());
   const std::vector<uint32_t> of_all = post_dominators(*kernel, Ends::all);

@@ -40,13 +40,8 @@ uint64_t special_value(std::string_view name, const KernelLaunch& launch, const 
 
 }  // namespace
 
-Warp::Warp(const PtxModule& module, const Kernel& kernel, const KernelLaunch& launch, const KnownValue& known)
-    : met(kernel.messages.size() + 1),
-      module_(module),
-      kernel_(kernel),
-      launch_(launch),
-      known_(known),
-      values_(kernel.relevant_registers),
+WarpState::WarpState(const Kernel& kernel)
+    : values_(kernel.relevant_registers),
       same_(kernel.relevant_registers),
       predicates_(kernel.registers),
       assumed_(kernel.registers),
@@ -54,10 +49,18 @@ Warp::Warp(const PtxModule& module, const Kernel& kernel, const KernelLaunch& la
       shared_level_(kernel.registers),
       ready_(kernel.registers),
       from_memory_(kernel.registers),
-      written_(kernel.requests),
+      guesses_(kernel.blocks.size()),
+      written_(kernel.requests) {}
+
+Warp::Warp(const PtxModule& module, const Kernel& kernel, const KernelLaunch& launch, const KnownValue& known)
+    : WarpState(kernel),
+      met(kernel.messages.size() + 1),
+      module_(module),
+      kernel_(kernel),
+      launch_(launch),
+      known_(known),
       footprints_(kernel.requests),
-      shared_footprints_(kernel.requests),
-      guesses_(kernel.blocks.size()) {}
+      shared_footprints_(kernel.requests) {}
 
 void Warp::start(const std::array<uint32_t, 3>& block, uint32_t warp) {
   counts_ = {};
@@ -77,11 +80,13 @@ void Warp::start(const std::array<uint32_t, 3>& block, uint32_t warp) {
     for (uint32_t lane = 0; lane < kLanes; ++lane) v[lane] = special_value(name, launch_, block, warp * kLanes + lane, warp);
     same_[r] = std::all_of(v.begin(), v.end(), [&](uint64_t value) { return value == v[0]; });
   }
+  for (auto& [header, loop] : loops_) loop.header = kNowhere;
   groups_.clear();
   open_group_ = bulk_ = {};
   load_now_ = shared_now_ = begin_ = latest_ = latest_load_ = now_ = issues_ = 0;
   in_flight_ = 0;
   carry_ = carry_assumed_ = 0;
+  arrived_ = kNowhere;
   steps_ = 0;
   const uint32_t threads = launch_.block[0] * launch_.block[1] * launch_.block[2], first = warp * kLanes;
   const uint32_t here = threads > first ? std::min<uint32_t>(threads - first, kLanes) : 0;
@@ -91,25 +96,31 @@ void Warp::start(const std::array<uint32_t, 3>& block, uint32_t warp) {
 
 WarpCounts Warp::run(const std::array<uint32_t, 3>& block, uint32_t warp) {
   start(block, warp);
-  const auto end = static_cast<uint32_t>(kernel_.blocks.size());
-  while (!paths_.empty()) {
-    const Path path = paths_.back();
-    if (path.lanes == 0 || path.block == path.until || path.block >= end) {
-      paths_.pop_back();
-      continue;
-    }
-    if (steps_ > kMostSteps) {
-      counts_.cut_off = true;
-      break;
-    }
-    run_block(path.block, path.lanes);
-  }
+  while (!paths_.empty() && !counts_.cut_off) advance();
   close_log();
+  counts_.steps = steps_;
   counts_.chain.cycles = begin_;
   counts_.chain.loads = load_now_;
   counts_.chain.shared_waits = shared_now_;
   counts_.in_flight = std::max(counts_.in_flight, in_flight_);
   return std::move(counts_);
+}
+
+// Runs a block of instructions. Returns the loop whose next round begins after it; kNowhere: none.
+uint32_t Warp::advance() {
+  const Path path = paths_.back();
+  if (path.lanes == 0 || path.block == path.until || path.block >= kernel_.blocks.size()) {
+    paths_.pop_back();
+    return kNowhere;
+  }
+  if (steps_ > kMostSteps) {
+    counts_.cut_off = true;
+    return kNowhere;
+  }
+  arrived_ = kNowhere;
+  run_block(path.block, path.lanes);
+  if (arrived_ != kNowhere) begin_round(arrived_);
+  return arrived_;
 }
 
 void Warp::run_block(uint32_t number, LaneMask lanes) {
@@ -175,6 +186,7 @@ void Warp::follow_branch(const Instruction& i, uint32_t number, LaneMask taken) 
   }
   if (taken == path.lanes) {
     path.block = i.value;
+    if (i.value <= number) arrived_ = i.value;
   } else if (taken == 0) {
     path.block = number + 1;
   } else {

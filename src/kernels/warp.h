@@ -2,6 +2,9 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -11,6 +14,7 @@
 
 namespace gpucast::ptx {
 
+inline constexpr uint32_t kNowhere = 0xffffffff;
 inline constexpr LaneMask kAllLanes = 0xffffffff;
 // Steps of one warp. A longer one is cut off, and `limit` says so.
 inline constexpr uint64_t kMostSteps = 400'000;
@@ -24,16 +28,14 @@ struct WarpCounts {
   WarpChain chain;
   std::vector<ByteRange> loads, stores;
   bool assumed = false, cut_off = false;
+  uint64_t steps = 0;  // instructions that were run; `instructions` counts skipped rounds of loops, too
 };
 
-class Warp {
- public:
-  Warp(const PtxModule& module, const Kernel& kernel, const KernelLaunch& launch, const KnownValue& known);
-  WarpCounts run(const std::array<uint32_t, 3>& block, uint32_t warp);
-  std::vector<uint8_t> met;   // messages of instructions that were run, by their number
-  bool reads_values = false;  // the host knew a number that was loaded from the card
+// What a warp has computed so far.
+class WarpState {
+ protected:
+  explicit WarpState(const Kernel& kernel);
 
- private:
   struct Arrival {  // of asynchronous copies
     uint32_t level = 0, ready = 0;
   };
@@ -41,7 +43,81 @@ class Warp {
     uint32_t block, until;
     LaneMask lanes;
   };
+
+  std::vector<LaneValues> values_;
+  std::vector<uint8_t> same_;                   // by register with a value: it is the same in all lanes
+  std::vector<LaneMask> predicates_, assumed_;  // by register
+  std::vector<uint32_t> load_level_, shared_level_;
+  std::vector<uint32_t> ready_;       // by register: the cycle at which its value is there
+  std::vector<uint8_t> from_memory_;  // by register: the value comes from device memory
+  std::vector<uint32_t> guesses_;     // by block: how often an assumed value ended it
+  std::vector<ByteRange> written_;    // by store: from the first to the last byte
+  std::vector<Arrival> groups_;       // of committed asynchronous copies
+  std::vector<Path> paths_;
+  Arrival open_group_, bulk_;  // of copies before their commit; of copies that signal a barrier in shared memory
+  double in_flight_ = 0;
+  LaneMask carry_ = 0, carry_assumed_ = 0;
+  uint64_t steps_ = 0;
+  uint32_t load_now_ = 0, shared_now_ = 0;
+  uint32_t begin_ = 0, latest_ = 0;  // cycles: the first and the last issue of this block of instructions
+  uint32_t latest_load_ = 0;         // of those issues, the last one that waited for device memory
+  uint32_t now_ = 0;                 // the issue of this instruction
+  uint32_t issues_ = 0;              // since begin_
+  uint32_t arrived_ = kNowhere;      // the loop whose next round begins
+  WarpCounts counts_;
+};
+
+// Counts that rounds of a loop add up.
+using Tally = std::array<double, 10 + kPrecisionCount + kWorks>;
+
+// A loop whose rounds may be alike: a few are run, and the others follow from them (warp_loops.cc).
+struct Loop {
+  struct Mark {  // at the begin of a round
+    std::vector<LaneValues> values;
+    std::vector<LaneMask> predicates, assumed;
+    Tally tally;
+  };
+  uint32_t header = kNowhere;  // the number of its first block
+  LaneMask lanes = 0;
+  size_t depth = 0;                  // of the warp's paths
+  uint32_t rounds = 0, look_at = 0;  // rounds so far; the first one that is compared
+  size_t marked = 0;
+  std::vector<Mark> marks;  // the first `marked` ones
+  uint32_t least_period = 1;
+  uint32_t period = 0;           // rounds after which the same happens again
+  std::vector<LaneValues> step;  // that registers move on in a period
+  uint64_t periods = 0;          // that were alike the last time
+  bool is_skipping = false;
+};
+
+// What setp.eq and setp.ne compared: they may hold once, between two rounds in which they do not.
+struct Equality {
+  uint32_t bits = 0;
+  LaneMask lanes = 0;
+  LaneValues difference = {};
+};
+
+// What one period does.
+struct Period {
+  uint64_t steps = 0;
+  Tally tally = {};
+  std::vector<LaneMask> predicates;
+  std::vector<ByteRange> loads, stores;
+  std::vector<Equality> equalities;
+  double cycles = 0, load_cycles = 0;
+  uint32_t loads_in_chain = 0, shared_in_chain = 0;
+};
+
+class Warp : private WarpState {
+ public:
+  Warp(const PtxModule& module, const Kernel& kernel, const KernelLaunch& launch, const KnownValue& known);
+  WarpCounts run(const std::array<uint32_t, 3>& block, uint32_t warp);
+  std::vector<uint8_t> met;   // messages of instructions that were run, by their number
+  bool reads_values = false;  // the host knew a number that was loaded from the card
+
+ private:
   void start(const std::array<uint32_t, 3>& block, uint32_t warp);
+  uint32_t advance();
   void run_block(uint32_t block, LaneMask lanes);
   void end_block(const Block& block, uint32_t number);
   void follow_branch(const Instruction& i, uint32_t number, LaneMask taken);
@@ -50,6 +126,12 @@ class Warp {
   void wait_for(const Arrival& arrival);
   Arrival arrival() const { return {load_now_ + 1, now_ + kLoadCycles}; }
   void order(uint32_t cycle);
+  void begin_round(uint32_t header);
+  bool run_period(const Loop& loop, uint64_t most_steps, Period* out);
+  bool skip_periods(Loop* loop);
+  uint64_t periods_alike(Loop* loop, const Period& last, const std::vector<int64_t>& strides, uint64_t most);
+  void move_on(const Loop& loop, uint64_t periods);
+  Tally tally() const;
   void compute(const Instruction& i, LaneMask lanes);
   void compute_integer(const Instruction& i, LaneMask lanes);
   template <class F>
@@ -63,6 +145,7 @@ class Warp {
   void memory(const Instruction& i, LaneMask lanes);
   int touch(const Instruction& i, const LaneValues& addresses, LaneMask lanes);
   void close_log();
+  void drop_open();
   void load(const Instruction& i, LaneMask lanes, const LaneValues& addresses);
   void copy(const Instruction& i, LaneMask lanes);
   void tensor_from_descriptor(const Instruction& i, LaneMask lanes);
@@ -76,7 +159,7 @@ class Warp {
     return n < i.sources ? kernel_.operands[i.first_operand + i.results + n] : kNoRegister;
   }
   const LaneValues& values(Register r) const { return values_[r < values_.size() ? r : 0]; }
-  bool is_same(Register r) const { return r < same_.size() && same_[r] != 0; }
+  bool has_one_value(Register r) const { return r < same_.size() && same_[r] != 0; }
   void write(Register r, LaneMask lanes, const LaneValues& values, LaneMask assumed);
   void write_predicate(Register r, LaneMask lanes, LaneMask value, LaneMask assumed);
   LaneMask guard_of(const Instruction& i, LaneMask lanes);
@@ -85,28 +168,10 @@ class Warp {
   const Kernel& kernel_;
   const KernelLaunch& launch_;
   const KnownValue& known_;
-  std::vector<LaneValues> values_;
-  std::vector<uint8_t> same_;                   // by register with a value: it is the same in all lanes
-  std::vector<LaneMask> predicates_, assumed_;  // by register
-  std::vector<uint32_t> load_level_, shared_level_;
-  std::vector<uint32_t> ready_;                            // by register: the cycle at which its value is there
-  std::vector<uint8_t> from_memory_;                       // by register: the value comes from device memory
   std::vector<const Instruction*> open_;                   // instructions with bytes that are not logged yet
-  std::vector<ByteRange> written_;                         // by store: from the first to the last byte
   std::vector<Footprint> footprints_, shared_footprints_;  // of the last request of each instruction
-  std::vector<uint32_t> guesses_;                          // by block: how often an assumed value ended it
-  std::vector<Arrival> groups_;                            // of committed asynchronous copies
-  std::vector<Path> paths_;
-  Arrival open_group_, bulk_;  // of copies before their commit; of copies that signal a barrier in shared memory
-  double in_flight_ = 0;
-  LaneMask carry_ = 0, carry_assumed_ = 0;
-  uint64_t steps_ = 0;
-  uint32_t load_now_ = 0, shared_now_ = 0;
-  uint32_t begin_ = 0, latest_ = 0;  // cycles: the first and the last issue of this block of instructions
-  uint32_t latest_load_ = 0;         // of those issues, the last one that waited for device memory
-  uint32_t now_ = 0;                 // the issue of this instruction
-  uint32_t issues_ = 0;              // since begin_
-  WarpCounts counts_;
+  std::map<uint32_t, Loop> loops_;
+  std::vector<Equality>* equalities_ = nullptr;  // where they are noted
 };
 
 }  // namespace gpucast::ptx

@@ -121,6 +121,11 @@ void Warp::compute_comparison(const Instruction& i, LaneMask lanes) {
     }
     out |= (holds ? 1U : 0U) << lane;
   }
+  const bool is_equality = i.comparison == Comparison::eq || i.comparison == Comparison::ne;
+  if (equalities_ != nullptr && is_equality && i.source_type.kind != Kind::floating) {
+    Equality& noted = equalities_->emplace_back(Equality{bits, lanes, {}});
+    for (uint32_t lane = 0; lane < kLanes; ++lane) noted.difference[lane] = a[lane] - b[lane];
+  }
   LaneMask assumed = assumed_[x] | assumed_[y];
   if (i.source_type.kind == Kind::floating && bits < 32) assumed = kAllLanes;
   LaneMask opposite = ~out;

@@ -182,7 +182,7 @@ void Warp::compute_integer(const Instruction& i, LaneMask lanes) {
   for (uint32_t s = 0; s < i.sources; ++s) {
     const Register r = source(i, s);
     assumed |= assumed_[r];
-    same = same && is_same(r);
+    same = same && has_one_value(r);
   }
   const uint64_t mask = low_bits(~0ULL, bits), wide_mask = low_bits(~0ULL, std::min(64U, 2 * bits));
   const auto ordered = [&](uint64_t p, uint64_t q) {
@@ -285,7 +285,7 @@ void Warp::compute_integer(const Instruction& i, LaneMask lanes) {
     case Op::select: {
       const LaneMask p = predicates_[z];
       assumed = assumed_[z] | (p & assumed_[x]) | (~p & assumed_[y]);
-      same = (p == kAllLanes && is_same(x)) || (p == 0 && is_same(y));
+      same = (p == kAllLanes && has_one_value(x)) || (p == 0 && has_one_value(y));
       return set([&](size_t l) { return ((p >> l & 1) != 0 ? a[l] : b[l]) & mask; });
     }
     case Op::select_sign:

@@ -5,6 +5,19 @@
 #include "src/kernels/warp.h"
 
 namespace gpucast::ptx {
+namespace {
+
+constexpr uint64_t kAssumedIndices = 4096;
+
+// Loaded integers whose value is not known are mostly indices of rows. The index depends on its address alone (splitmix64).
+uint64_t assumed_index(uint64_t address) {
+  uint64_t x = address + 0x9e3779b97f4a7c15;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+  return (x ^ (x >> 31)) % kAssumedIndices;
+}
+
+}  // namespace
 
 bool Warp::addresses_of(const Instruction& i, uint32_t number, LaneMask lanes, LaneValues* out) {
   const Address& address = kernel_.addresses[i.first_address + number];
@@ -35,7 +48,7 @@ bool Warp::has_written(uint64_t address, uint32_t bytes) const {
 void Warp::load(const Instruction& i, LaneMask lanes, const LaneValues& addresses) {
   const bool is_signed = i.type.kind == Kind::signed_integer;
   const uint32_t bytes = std::max(i.type.bits / 8, 1);
-  const bool same = lanes == kAllLanes && is_same(kernel_.addresses[i.first_address].base);
+  const bool same = lanes == kAllLanes && has_one_value(kernel_.addresses[i.first_address].base);
   for (uint32_t r = 0; r < i.results; ++r) {
     const Register to = result(i, r);
     if (to == kNoRegister || to >= kernel_.relevant_registers) continue;
@@ -57,6 +70,7 @@ void Warp::load(const Instruction& i, LaneMask lanes, const LaneValues& addresse
         const auto found = has_written(address, bytes) ? std::nullopt : known_(address, static_cast<int>(bytes));
         if (found) value = *found, is_known = reads_values = true;
       }
+      if (!is_known && bytes >= 4 && window == 0) value = assumed_index(address);
       if (is_signed && bytes < 8) value = static_cast<uint64_t>(static_cast<int64_t>(value << (64 - 8 * bytes)) >> (64 - 8 * bytes));
       loaded[lane] = value;
       if (!is_known) assumed |= 1U << lane;
@@ -90,6 +104,11 @@ void Warp::close_log() {
     if (i->op != Op::store) counts_.loads.insert(counts_.loads.end(), open.begin(), open.end());
     open.clear();
   }
+  open_.clear();
+}
+
+void Warp::drop_open() {
+  for (const Instruction* i : open_) footprints_[i->request].open.clear();
   open_.clear();
 }
 

@@ -10,6 +10,7 @@
 #include "src/schedule/step_schedule.h"
 #include "src/time/duration.h"
 #include "src/trace/read_arguments.h"
+#include "src/work/kernel_form.h"
 #include "src/work/library_call.h"
 #include "src/work/observe_step.h"
 #include "src/work/operator_table.h"
@@ -31,6 +32,12 @@ int64_t number(std::string_view* text) {
   return std::max<int64_t>(0, out);
 }
 
+template <class Launch>
+void read_sizes(std::string_view* text, Launch* out) {
+  for (uint32_t& one : out->grid) one = static_cast<uint32_t>(number(text));
+  for (uint32_t& one : out->block) one = static_cast<uint32_t>(number(text));
+}
+
 }  // namespace
 
 GpuTimeline::Work LaunchTimes::work_of(const Operation& operation) const {
@@ -42,8 +49,7 @@ GpuTimeline::Work LaunchTimes::work_of(const Operation& operation) const {
 std::optional<GpuTimeline::Work> LaunchTimes::answer_code(std::string_view question) {
   const std::string code(word(&question));
   KernelLaunch launch;
-  for (uint32_t& one : launch.grid) one = static_cast<uint32_t>(number(&question));
-  for (uint32_t& one : launch.block) one = static_cast<uint32_t>(number(&question));
+  read_sizes(&question, &launch);
   launch.dynamic_shared_bytes = static_cast<uint32_t>(number(&question));
   const auto registers = static_cast<int>(number(&question));
   const int64_t static_shared_bytes = number(&question);
@@ -66,9 +72,15 @@ std::optional<GpuTimeline::Work> LaunchTimes::answer(std::string_view question) 
   const std::string_view kind = word(&question);
   if (kind == "operator") {
     const std::string_view name = word(&question);
-    const std::optional<Operation> known = operator_operation(name, operator_arguments(Json::parse(question)));
+    const int64_t launches = number(&question);
+    FirstKernel first;
+    read_sizes(&question, &first);
+    first.name = word(&question);
+    std::optional<Operation> known = operator_operation(name, operator_arguments(Json::parse(question)));
     unknown_questions_ += known && operator_is_known(name) ? 0 : 1;
     if (!known) return std::nullopt;
+    known->launches = launches;
+    apply_kernel_form(first, &*known);
     return work_of(*known);
   }
   if (kind == "ptx") {
@@ -88,8 +100,7 @@ std::optional<GpuTimeline::Work> LaunchTimes::answer(std::string_view question) 
   if (kind == "kernel") {
     ++unknown_questions_;
     Work work;
-    for (uint32_t& one : work.grid) one = static_cast<uint32_t>(number(&question));
-    for (uint32_t& one : work.block) one = static_cast<uint32_t>(number(&question));
+    read_sizes(&question, &work);
     return work_of(operation_by_threads(work));
   }
   if (kind == "call") {

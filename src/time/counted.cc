@@ -8,7 +8,6 @@ namespace gpucast {
 namespace {
 
 constexpr double kSectorBytes = 32, kWarp = 32;
-constexpr double kLoadCycles = 500;  // as in the counted chains
 
 // The blocks that a multiprocessor holds at once.
 double resident_blocks(const CountedWork& work, const CardRates& card) {
@@ -17,12 +16,6 @@ double resident_blocks(const CountedWork& work, const CardRates& card) {
   kernel.registers = work.registers;
   const int blocks = blocks_per_multiprocessor(card.occupancy, kernel, work.block_threads, work.shared_bytes).blocks;
   return std::max(1, blocks);
-}
-
-// The part of `bytes` that L2 does not hold: none up to l2_full of its size, all from l2_none on.
-double beyond_l2(double bytes, const CardRates& card) {
-  if (card.l2_bytes <= 0) return 1;
-  return std::clamp((bytes / card.l2_bytes - card.l2_full) / (card.l2_none - card.l2_full), 0.0, 1.0);
 }
 
 // Device memory moves each byte once, and again what a block reads a second time when the blocks at work have replaced it in L2.

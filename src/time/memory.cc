@@ -13,9 +13,7 @@ namespace {
 // The time to read the part of `bytes` that is in device memory. Bytes that fit into L2 are most likely still there after the operation
 // before; of a larger tensor, the oldest bytes have been replaced when they are read.
 double dram_ns(double bytes, double passes, double dram_fraction, const CardRates& card) {
-  const double share = card.l2_bytes > 0 ? bytes / card.l2_bytes : card.l2_none;
-  const double in_l2 = std::clamp((card.l2_none - share) / (card.l2_none - card.l2_full), 0.0, 1.0);
-  return 1e9 * bytes * passes * (1 - in_l2) / (card.dram_bytes_per_s * dram_fraction);
+  return 1e9 * bytes * passes * beyond_l2(bytes, card) / (card.dram_bytes_per_s * dram_fraction);
 }
 
 }  // namespace
@@ -25,6 +23,11 @@ double together_ns(double a, double b, double overlap) {
   if (shorter <= 0 || overlap <= 0) return longer;
   const double power = std::numbers::ln2 / std::log1p(overlap);
   return longer * std::pow(1 + std::pow(shorter / longer, power), 1 / power);
+}
+
+double beyond_l2(double bytes, const CardRates& card) {
+  if (card.l2_bytes <= 0) return 1;
+  return std::clamp((bytes / card.l2_bytes - card.l2_full) / (card.l2_none - card.l2_full), 0.0, 1.0);
 }
 
 double moving_ns(double bytes, double passes, double dram_fraction, const CardRates& card) {

@@ -72,6 +72,9 @@ struct Operation {
   bool per_channel = false;                   // normalization: batch norm, whose rows are channels
   bool strided = false;                       // copy, elementwise: neighbours in memory are not neighbours in the other tensor
   bool indexed = false;                       // elementwise, copy: each element's address is computed, as in repeat() and cat()
+  bool log_softmax = false;                   // normalization
+  bool rereads = false;                       // softmax: a block does not keep its row, and reads it again for each pass
+  int64_t one_block_threads = 0;              // indexing: threads of the one block that computes all rows; 0: there are more blocks
   bool to_host = false, from_host = false;    // copy: over the bus
   bool pageable = false;                      // copy over the bus: the host's memory is not pinned
   Pass pass = Pass::forward;                  // normalization: batch norm's backward reads more than its forward

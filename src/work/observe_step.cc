@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "gpucast/error.h"
@@ -13,6 +14,7 @@
 #include "src/base/bounded.h"
 #include "src/work/counted_kernels.h"
 #include "src/work/host_time.h"
+#include "src/work/kernel_form.h"
 #include "src/work/library_call.h"
 #include "src/work/operator_table.h"
 #include "src/work/operators_of_work.h"
@@ -126,6 +128,15 @@ Operation operation_by_threads(const Work& work) {
 
 namespace {
 
+// A kernel whose work another operation stands for.
+Operation launch_of(const Operation& operation) {
+  Operation out;
+  out.kind = operation.kind == OperationKind::optimizer ? OperationKind::optimizer : OperationKind::elementwise;
+  out.precision = operation.precision;
+  out.element_bytes = operation.element_bytes;
+  return out;
+}
+
 // A kernel that was compiled at run time, without its code: only the buffers passed to it are known.
 Operation of_compiled(std::string_view name, int64_t bytes) {
   Operation out;
@@ -196,7 +207,7 @@ class StepMaker {
       out_.order.push_back({next_order_->kind, number_of(next_order_->stream, &out_.streams),
                             number_of(next_order_->recorded_on, &out_.streams), 0, next_order_->time_ns + shift_ns_,
                             out_.operations.size()});
-      if (next_order_->kind == OrderKind::graph_begin) open_call_ = -1;  // work after it belongs to a new launch
+      if (next_order_->kind == OrderKind::graph_begin) open_call_ = -1, begun_calls_.clear();  // work after it belongs to a new launch
       if (next_order_->event != 0) out_.order.back().event = number_of(next_order_->event, &events_);
     }
   }
@@ -284,7 +295,12 @@ class StepMaker {
     const bool sized = entry && entry->operation;
     made->guessed = sized && !entry->known;
     operation_ = sized ? *entry->operation : operation_by_threads(work);
-    if (sized) origin_.operator_kind = owner->kind;
+    if (sized) {
+      origin_.operator_kind = owner->kind;
+      apply_kernel_form({made->kernel, work.grid, work.block}, &operation_);
+      // The first kernel stands for the whole operator. After a copy or a fill in between, what is left of it is a launch.
+      if (!begun_calls_.insert(owners_[i]).second) operation_ = launch_of(operation_);
+    }
     made->name = owner_name(i, made->kernel);
     open_call_ = owners_[i];
   }
@@ -331,9 +347,10 @@ class StepMaker {
   CountedKernels counted_;
   const int64_t shift_ns_ = step_.clock_unix_ns - step_.unix_ns;
   std::vector<Order>::const_iterator next_order_;
-  int64_t open_call_ = -1;  // the operator call that the last operation's kernels belong to
-  Operation operation_;     // the last operation
-  Origin origin_;           // of the last operation
+  std::unordered_set<int64_t> begun_calls_;  // operator calls that had a kernel
+  int64_t open_call_ = -1;                   // the operator call that the last operation's kernels belong to
+  Operation operation_;                      // the last operation
+  Origin origin_;                            // of the last operation
   std::map<std::pair<Origin, Operation>, uint32_t> shapes_;
   std::vector<uint64_t> events_;
   StepOperations out_;

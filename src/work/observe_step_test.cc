@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -259,6 +260,22 @@ TEST(StepOperations, EachPieceOfWorkFindsItsOperatorAndPlace) {
   EXPECT_EQ(step.operations[0].asked_ns, 11'500) << "from the step's begin at 999990 us to 2500 ns after the clock's begin";
   EXPECT_EQ(step.samples, 8);
   EXPECT_EQ(step.tokens, 8 * 128);
+}
+
+// An embedding's backward sorts its indices: fills of work space lie between its kernels.
+TEST(StepOperations, AnOperatorCostsItsBytesOnceThoughAFillIsBetweenItsKernels) {
+  std::vector<std::string> lines = kLines;
+  const auto second = std::find(lines.begin(), lines.end(), R"(["kernel",0,1,1,1,128,1,1,0,7,10200])");
+  ASSERT_NE(second, lines.end());
+  lines.insert(second, R"(["memset",1,0,64,7,10150])");
+  const StepOperations step = step_operations(trace_of(lines));
+  ASSERT_EQ(step.operations.size(), 6u);
+  const Operation &first = step.shapes[step.operations[2].shape], &rest = step.shapes[step.operations[4].shape];
+  EXPECT_EQ(step.operations[3].kernel, "memset");
+  EXPECT_GT(first.bytes_read, 0);
+  EXPECT_EQ(rest.bytes_read + rest.bytes_written, 0);
+  EXPECT_EQ(rest.launches, 1);
+  EXPECT_TRUE(step.operations[4].known);
 }
 
 // Blocks of 4096 and 1000 bytes. Before the step a third block gets the second one's address; a fourth is allocated after the kernel.

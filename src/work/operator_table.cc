@@ -145,6 +145,9 @@ Operation normalization(const OperatorName& name, const Inputs& in) {
     const int64_t length = dim >= 0 && dim < size ? x.sizes[static_cast<size_t>(dim)] : count;
     out.rows = length > 0 ? count / length : 0;
     out.strided = dim != size - 1;
+    out.log_softmax = name.stem.find("log_softmax") != std::string_view::npos;
+    constexpr int64_t kKeptBytes = 48 << 10;  // shared memory of a block
+    out.rereads = bounded_product({length, x.element_bytes}) > kKeptBytes;
   } else {  // layer and RMS norm: over the given dimensions; older releases do not record them, but weights have their shape
     int64_t length = bounded_product(integers(in, name.backward ? 2 : 1));
     for (size_t i = 1; i < in.tensors.size() && length == 1; ++i)
@@ -297,6 +300,7 @@ Operation loss_by_index(const OperatorName& name, const Inputs& in) {
   const int64_t elements = bounded_product({rows, in.tensors[x].element_bytes});
   out.bytes_read = elements + in.tensors[x + 1].bytes();
   out.bytes_written = name.backward ? elements : in.tensors[x].element_bytes;
+  out.rows = rows;
   out.flops = static_cast<double>(rows);
   return out;
 }

@@ -96,12 +96,25 @@ class OpenBatch:
         "--force": ("force", None),
     }
 
+    opened = None  # this worker's
+
     def __init__(self, gpucast_bin):
+        OpenBatch.opened = self
         self.environment = _environment()
+        # Of its own, so that `leaves_nothing` can tell what a job has left here: a test's variables would need a server of their own.
+        self._marker = f"GPUCAST_TEST={uuid.uuid4().hex}"
+        self._temporary = _short_temporary_folder()
+        own = {"TMPDIR": str(self._temporary), **dict([self._marker.split("=")])}
         command = [gpucast_bin, "batch", "-", "--jobs", "1"]
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=self.environment
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env={**self.environment, **own}
         )
+        self.run({"command": [sys.executable, "-c", "pass"]}, 240)  # starts the server
+        self.at_start = self.left()
+
+    def left(self):
+        """The processes and the folders in the temporary folder, of the batch and of its jobs."""
+        return {*processes_with(self._marker), *_session_folders(self._temporary)}
 
     def job_options(self, options):
         """The job's keys for these options; None where a batch does not know one, or takes it to mean something else."""
@@ -125,9 +138,18 @@ class OpenBatch:
             raise TimeoutError(f"no result within {timeout} s of {job}")
         return json.loads(self._process.stdout.readline())
 
+    def gpucast(self, folder, command, *options, capture=None, timeout=240):
+        """The Run of a command in this folder, for tests that share it; its capture is kept under this path."""
+        log = self._temporary / "log"
+        asked = {**self.job_options(options), "command": list(map(str, command)), "folder": str(folder), "log": str(log)}
+        result = self.run(asked if capture is None else {**asked, "output": str(capture)}, timeout)
+        out = "" if result["report"] is None else json.dumps(result["report"])
+        return Run(result["exit_code"], out, log.read_text(), capture)
+
     def close(self):
         self._process.stdin.close()
         self._process.wait(30)
+        shutil.rmtree(self._temporary)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -138,7 +160,17 @@ def own_cache(tmp_path_factory):
 
 
 def _environment():
-    return {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
+    """Less what pytest and `leaves_nothing` set for each test."""
+    return {name: value for name, value in os.environ.items() if name not in ("PYTEST_CURRENT_TEST", "TMPDIR", "GPUCAST_TEST")}
+
+
+def _short_temporary_folder():
+    """multiprocessing makes sockets in it, and their paths must be under 108 characters."""
+    return Path(tempfile.mkdtemp(prefix="leaves-"))
+
+
+def _session_folders(folder):
+    return [path.name for path in folder.iterdir() if path.is_dir() and path.name.startswith("gpucast-")]
 
 
 @pytest.fixture(scope="session")
@@ -161,14 +193,11 @@ def gpucast(gpucast_bin, open_batch, tmp_path):
         (job / "train.py").write_text(script)
         capture = tmp_path / f"{uuid.uuid4().hex}.gpucast"
         command = command or [sys.executable, "train.py", *arguments]
-        env = {**_environment(), **(environment or {})}
-        keys = open_batch.job_options(options)
-        if keep and not fresh and keys is not None and not kwargs and env == open_batch.environment:
-            log = tmp_path / "log"
-            asked = {**keys, "command": list(map(str, command)), "folder": str(job), "output": str(capture), "log": str(log)}
-            result = open_batch.run(asked, timeout)
-            out = "" if result["report"] is None else json.dumps(result["report"])
-            return Run(result["exit_code"], out, log.read_text(), capture)
+        known = open_batch.job_options(options) is not None and {**_environment(), **(environment or {})} == open_batch.environment
+        if keep and known and not fresh and not kwargs:
+            return open_batch.gpucast(job, command, *options, capture=capture, timeout=timeout)
+        env = {**os.environ, **(environment or {})}
+        env.pop("PYTEST_CURRENT_TEST", None)
         words = [gpucast_bin, "run", "--format", "json", *options, *(["-o", str(capture)] if keep else []), "--", *command]
         done = subprocess.run(words, cwd=job, capture_output=True, text=True, timeout=timeout, env=env, stdin=subprocess.DEVNULL, **kwargs)
         return Run(done.returncode, done.stdout, done.stderr, capture)
@@ -192,21 +221,25 @@ def processes_with(marker):
 
 @pytest.fixture
 def leaves_nothing(monkeypatch, tmp_path):
-    """After the test no process that it started lives, and the temporary folder holds no session."""
+    """After the test no process that it started lives, and the temporary folder holds no session; also of its jobs in the open batch."""
     marker = f"GPUCAST_TEST={uuid.uuid4().hex}"
     monkeypatch.setenv(*marker.split("="))
-    # Short: multiprocessing makes sockets in it, and their paths must be under 108 characters.
-    temporary = Path(tempfile.mkdtemp(prefix="leaves-"))
+    temporary = _short_temporary_folder()
     (tmp_path / "tmp").symlink_to(temporary)
     monkeypatch.setenv("TMPDIR", str(temporary))
+    before = OpenBatch.opened and OpenBatch.opened.left()
     yield temporary
+    batch = OpenBatch.opened
+
+    def left():
+        of_jobs = batch.left() - (before or batch.at_start) if batch else set()
+        return {*processes_with(marker), *_session_folders(temporary), *of_jobs}
+
     for _ in range(50):
-        left = [pid for pid in processes_with(marker) if pid != os.getpid()]
-        if not left:
+        if not left():
             break
         time.sleep(0.1)
-    assert not left
-    assert [path.name for path in temporary.iterdir() if path.is_dir() and path.name.startswith("gpucast-")] == []
+    assert not left()
     shutil.rmtree(temporary)
 
 
@@ -247,3 +280,34 @@ for step in range(STEPS):
 def train_script(steps=100, after_step="pass", at_end="pass"):
     indented = after_step.replace("\n", "\n    ")
     return TRAIN.replace("STEPS", str(steps)).replace("# AFTER_STEP", indented).replace("# AT_END", at_end)
+
+
+# Starts ranks as torchrun does, without an agent; PyTorch is imported once for all of them. The first that fails ends the others.
+# Arguments: their number, more modules to import once (a,b), the script and its arguments.
+LAUNCH_RANKS = """
+import importlib, os, runpy, signal, socket, sys, time
+count, imports = int(sys.argv[1]), sys.argv[2].split(",")
+sys.argv[:3] = []
+with socket.socket() as free:
+    free.bind(("127.0.0.1", 0))
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free.getsockname()[1]))
+os.environ.update(WORLD_SIZE=str(count), LOCAL_WORLD_SIZE=str(count), GROUP_RANK="0")
+for name in ("torch.distributed", *filter(None, imports)):
+    importlib.import_module(name)
+ranks = []
+for rank in range(count):
+    ranks.append(os.fork())
+    if ranks[-1] == 0:
+        os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank))
+        runpy.run_path(sys.argv[0], run_name="__main__")
+        sys.exit()
+failed = False
+while ranks and not failed:
+    pid, status = os.wait()
+    ranks.remove(pid)
+    failed = status != 0
+time.sleep(3 if failed else 0)
+for rank in ranks:
+    os.kill(rank, signal.SIGKILL)
+sys.exit(failed)
+"""

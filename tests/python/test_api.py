@@ -34,8 +34,8 @@ def test_version_is_the_commands(gpucast_bin):
     assert printed == f"gpucast {gpucast.__version__}\n"
 
 
-def test_report_is_the_commands(gpucast_bin, job, tmp_path):
-    report = run(job, gpu="rtx3060", steps=2, output=tmp_path / "kept.gpucast")
+def test_report_and_notebooks_table_are_the_commands(gpucast_bin, job, tmp_path):
+    report = run(job, "--name", "<i>&", gpu="rtx3060", steps=2, output=tmp_path / "kept.gpucast")
     analyzed = subprocess.run(
         [gpucast_bin, "analyze", tmp_path / "kept.gpucast", "--format", "json"], capture_output=True, text=True, check=True
     )
@@ -47,6 +47,13 @@ def test_report_is_the_commands(gpucast_bin, job, tmp_path):
     assert report.confidence == 0.99
     assert report.peak_allocated_at.step >= 1
     assert pickle.loads(pickle.dumps(report)) == report
+
+    table = report._repr_html_()
+    assert f"{report.peak_reserved_bytes / 2**20:,.2f} MiB" in table
+    assert "&lt;i&gt;&amp;" in table and "<i>" not in table
+    assert "<script" not in table and "<style" not in table
+    for name in report.categories:
+        assert name.replace("_", " ") in table
 
     other = gpucast.analyze(tmp_path / "kept.gpucast", gpu="rtx4060")
     assert other.gpu == "rtx4060"
@@ -115,16 +122,6 @@ def test_the_page_and_the_captures_life(job, tmp_path, leaves_nothing):
     del report
     gc.collect()
     assert not folder.exists()
-
-
-def test_the_notebooks_table(job):
-    report = run(job, "--name", "<i>&", gpu="rtx3060")
-    table = report._repr_html_()
-    assert f"{report.peak_reserved_bytes / 2**20:,.2f} MiB" in table
-    assert "&lt;i&gt;&amp;" in table and "<i>" not in table
-    assert "<script" not in table and "<style" not in table
-    for name in report.categories:
-        assert name.replace("_", " ") in table
 
 
 def test_an_interrupt_leaves_nothing(job, leaves_nothing):

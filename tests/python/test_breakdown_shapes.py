@@ -131,14 +131,13 @@ class ResNet50:
 
 
 @pytest.fixture(scope="module")
-def resnet50(gpucast_bin, tmp_path_factory):
+def resnet50(gpucast_bin, open_batch, tmp_path_factory):
     if find_spec("torchvision") is None:
         pytest.skip("no torchvision")
     capture = tmp_path_factory.mktemp("resnet50") / "resnet50.gpucast"
     script = ROOT / "examples/train_resnet50.py"
-    words = [gpucast_bin, "run", "--gpu", "rtx3060", "-o", str(capture), "--", sys.executable, str(script), "--batch", "32"]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=240, stdin=subprocess.DEVNULL)
-    assert done.returncode == 0, done.stderr
+    done = open_batch.gpucast(capture.parent, [sys.executable, script, "--batch", "32"], "--gpu", "rtx3060", capture=capture)
+    assert done.code == 0, done.err
     return Breakdown(gpucast_bin, capture)
 
 

@@ -1,6 +1,7 @@
 """`gpucast run --real-time` and `--warp`: a script that measures itself finds the card's times."""
 
 import json
+import sqlite3
 import subprocess
 import sys
 import time
@@ -167,3 +168,137 @@ def test_a_script_that_fails_ends_as_it_would_on_a_card(gpucast_bin, tmp_path):
     assert done.returncode == 1
     assert done.stdout == "as far as here\n"
     assert "no data" in done.stderr
+
+
+# As Liger's fused loss: it checks its labels, and leaves out a multiplication by one.
+LOSS = """
+import torch
+
+class Loss(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, scores, target):
+        assert target.max() < scores.shape[1], "a label is out of range"
+        assert target.min() >= 0
+        ctx.save_for_backward(scores)
+        return scores.sum()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        (scores,) = ctx.saved_tensors
+        ones = torch.equal(gradient, torch.tensor(1.0, device=gradient.device))
+        last.append(ones)
+        return torch.ones_like(scores) if ones else gradient * torch.ones_like(scores), None
+
+last = []
+model = torch.nn.Linear(64, 100).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for factor in (1, 2):
+    target = torch.randint(0, 100, (32,)).cuda()
+    target[0] = 99
+    loss = Loss.apply(model(torch.randn(32, 64, device="cuda")), target)
+    (loss if factor == 1 else factor * loss).backward()
+    optimizer.step()
+print("ones", *last)
+routed = torch.tensor([3, 3, 1, 7, 1]).cuda()
+print("experts", *(f"{int(expert)}:{len(routed[routed == expert])}" for expert in routed.unique()))
+chosen = torch.randn(64, 8, device="cuda").argmax(-1)
+print("tokens", sum(len(torch.where(chosen == expert)[0]) for expert in range(8)))
+"""
+
+
+@pytest.mark.parametrize("mode", ["--warp", "--real-time"])
+def test_values_are_followed(gpucast_bin, tmp_path, mode):
+    script = tmp_path / "loss.py"
+    script.write_text(LOSS)
+    done = clocked(gpucast_bin, mode, script)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["ones True False", "experts 1:2 3:2 7:1", "tokens 64"]
+    assert done.stderr.count("gpucast: loss.py:") == 1, "the router's choice is assumed, and said to be"
+
+
+@pytest.mark.once
+def test_values_can_be_off(gpucast_bin, tmp_path):
+    script = tmp_path / "loss.py"
+    script.write_text(LOSS)
+    words = [gpucast_bin, "run", "--warp", "--values", "off", "--", sys.executable, script]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 1
+    assert "a label is out of range" in done.stderr, "a condition is false then"
+
+
+# What following takes is not the script's time: the values of a large tensor are counted on the host.
+COUNTED = """
+import time, torch
+mask = (torch.arange(10_000_000) % 3 == 0).cuda()
+torch.cuda.synchronize()
+before = time.perf_counter(), time.clock_gettime(time.CLOCK_PROCESS_CPUTIME_ID)
+for _ in range(20):
+    found = mask.nonzero()
+torch.cuda.synchronize()
+print(len(found), time.perf_counter() - before[0], time.clock_gettime(time.CLOCK_PROCESS_CPUTIME_ID) - before[1])
+"""
+
+
+@pytest.mark.once
+def test_following_values_is_not_the_scripts_time(gpucast_bin, tmp_path):
+    script = tmp_path / "counted.py"
+    script.write_text(COUNTED)
+    done = clocked(gpucast_bin, "--warp", script)
+    assert done.returncode == 0, done.stderr
+    number, wall, worked = map(float, done.stdout.split())
+    assert number == 3_333_334
+    assert wall < 0.3 * worked, "the host worked for longer than the script notices"
+
+
+# Each writes its files as one run does: values must not make the script begin again.
+VALUES_NEEDED = """
+import csv, os, sqlite3, sys, torch
+labels = torch.tensor([2, 0, 1, 2]).cuda()
+groups = len(labels.unique())
+assert labels.max() == 2
+"""
+WRITERS = {
+    "csv": (
+        """
+with open("log.csv", "a", newline="") as file:
+    for step in range(3):
+        csv.writer(file).writerow([step, len(labels.unique())])
+assert labels.bincount().tolist() == [1, 1, 2]
+""",
+        lambda folder: (folder / "log.csv").read_text().split() == ["0,3", "1,3", "2,3"],
+    ),
+    "sqlite": (
+        """
+base = sqlite3.connect("runs.db")
+base.execute("create table runs (step integer primary key, groups integer)")
+for step in range(3):
+    base.execute("insert into runs values (?, ?)", (step, len(labels.unique())))
+    base.commit()
+assert int(labels.sum()) == 5
+""",
+        lambda folder: (sqlite3.connect(folder / "runs.db").execute("select * from runs").fetchall() == [(step, 3) for step in range(3)]),
+    ),
+    "refuses": (
+        """
+if os.path.exists("result"):
+    sys.exit("result is there already")
+os.mkdir("result")
+with open("result/groups", "x") as file:
+    file.write(str(len(labels[labels > 0].unique())))
+assert labels.argmin() == 1
+""",
+        lambda folder: (folder / "result/groups").read_text() == "2",
+    ),
+}
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("kind", WRITERS)
+def test_files_are_of_one_run(gpucast_bin, tmp_path, kind):
+    writes, is_right = WRITERS[kind]
+    (tmp_path / "train.py").write_text(VALUES_NEEDED + writes + "print('once')\n")
+    words = [gpucast_bin, "run", "--warp", "--gpu", "a100-80", "--", sys.executable, "train.py"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "once\n"
+    assert is_right(tmp_path)

@@ -53,19 +53,21 @@ for step in range(3):
 class Captured:
     """One capture of SCRIPT with --batch 8, in a folder of its own."""
 
-    def __init__(self, gpucast_bin, folder):
-        self.bin, self.folder, self.capture = gpucast_bin, folder, folder / "train.gpucast"
+    def __init__(self, gpucast_bin, open_batch, folder):
+        self.bin, self.batch, self.folder, self.capture = gpucast_bin, open_batch, folder, folder / "train.gpucast"
         (folder / "train.py").write_text(SCRIPT)
-        self.report = json.loads(self.run("-o", str(self.capture)))
+        self.report = json.loads(self.run(capture=self.capture))
 
-    def run(self, *options, batch=8):
-        words = [self.bin, "run", "--gpu", "rtx3060", "--format", "json", *options, "--", sys.executable, "train.py", "--batch", str(batch)]
-        return subprocess.run(words, cwd=self.folder, capture_output=True, text=True, timeout=240, check=True).stdout
+    def run(self, *options, batch=8, capture=None):
+        command = [sys.executable, "train.py", "--batch", batch]
+        done = self.batch.gpucast(self.folder, command, "--gpu", "rtx3060", *options, capture=capture)
+        assert done.code == 0, done.err
+        return done.out
 
 
 @pytest.fixture(scope="module")
-def captured(gpucast_bin, tmp_path_factory):
-    return Captured(gpucast_bin, tmp_path_factory.mktemp("job"))
+def captured(gpucast_bin, open_batch, tmp_path_factory):
+    return Captured(gpucast_bin, open_batch, tmp_path_factory.mktemp("job"))
 
 
 def explain(gpucast_bin, file, *options, cwd="/"):
@@ -150,7 +152,7 @@ def test_out_of_memory_comes_first(gpucast, gpucast_bin, tmp_path):
 
 def test_a_what_if_does_not_pass_for_the_real_run(captured, tmp_path):
     path = tmp_path / "bf16.gpucast"
-    captured.run("--what-if", "bf16", "-o", str(path))
+    captured.run("--what-if", "bf16", capture=path)
     done = explain(captured.bin, path)
     assert "what if: bf16: Sequential and its loss ran under autocast with bfloat16" in done.stdout
     facts = json.loads(explain(captured.bin, path, "--format", "json").stdout)

@@ -71,6 +71,11 @@ def sleeping(gpucast_bin, tmp_path_factory):
     return capture_of(gpucast_bin, tmp_path_factory.mktemp("loader"))
 
 
+@pytest.fixture(scope="module")
+def plain(gpucast_bin, tmp_path_factory):
+    return capture_of(gpucast_bin, tmp_path_factory.mktemp("plain"), measure=False)
+
+
 SLEEPS_NS = 4 * 10e6  # of a batch, at least
 
 
@@ -195,8 +200,7 @@ def test_scripts_without_a_loader_say_so(gpucast_bin, tmp_path):
 
 
 @pytest.mark.once
-def test_a_plain_run_measures_nothing(gpucast_bin, sleeping, tmp_path):
-    plain = capture_of(gpucast_bin, tmp_path, measure=False)
+def test_a_plain_run_measures_nothing(gpucast_bin, sleeping, plain):
     record = record_of(plain)
     assert "measured" not in record
     assert all(SLEEPS_NS / 1e3 <= wall < 2 * SLEEPS_NS / 1e3 for _, wall, _ in record["next"])
@@ -209,12 +213,11 @@ def test_a_plain_run_measures_nothing(gpucast_bin, sleeping, tmp_path):
 
 
 @pytest.mark.once
-def test_measuring_leaves_the_history_alone(gpucast_bin, sleeping, tmp_path):
+def test_measuring_leaves_the_history_alone(sleeping, plain):
     def events(capture):
         with gzip.open(capture, "rt") as file:
             return [json.loads(line)[:5] for line in file if line.startswith(('["alloc"', '["free', '["segment'))]
 
-    plain = capture_of(gpucast_bin, tmp_path, measure=False)
     assert events(plain) == events(sleeping)
 
 

@@ -78,8 +78,8 @@ SEGMENT_BYTES = 20 << 20  # of these small models one more or less is worth some
 class Cases:
     """Truths, traces and predictions, each made once."""
 
-    def __init__(self, gpucast_bin, folder):
-        self.bin, self.folder, self.done = gpucast_bin, folder, {}
+    def __init__(self, gpucast_bin, open_batch, folder):
+        self.bin, self.batch, self.folder, self.done = gpucast_bin, open_batch, folder, {}
         self.script = folder / "train.py"
         self.script.write_text(SCRIPT, encoding="utf-8")
 
@@ -90,8 +90,9 @@ class Cases:
 
     def truth(self, network, mode):
         if (network, mode) not in self.done:
-            out = self.call("run", "--gpu", "rtx3060", "--format", "json", "--", sys.executable, self.script, network, mode)
-            self.done[network, mode] = json.loads(out)
+            done = self.batch.gpucast(self.folder, [sys.executable, self.script, network, mode], "--gpu", "rtx3060")
+            assert done.code in (0, 1), done.err[-3000:]
+            self.done[network, mode] = done.report
         return self.done[network, mode]
 
     def trace(self, network, mode="fp32"):
@@ -105,8 +106,8 @@ class Cases:
 
 
 @pytest.fixture(scope="module")
-def cases(gpucast_bin, tmp_path_factory):
-    return Cases(gpucast_bin, tmp_path_factory.mktemp("mixed_precision"))
+def cases(gpucast_bin, open_batch, tmp_path_factory):
+    return Cases(gpucast_bin, open_batch, tmp_path_factory.mktemp("mixed_precision"))
 
 
 def options_of(mode):

@@ -25,11 +25,11 @@ for step in range(4):
 
 
 @pytest.fixture(scope="module")
-def folder(gpucast_bin, tmp_path_factory):
+def folder(open_batch, tmp_path_factory):
     folder = tmp_path_factory.mktemp("occupancy")
     (folder / "train.py").write_text(SCRIPT)
-    words = [gpucast_bin, "run", "--gpu", "a100-80", "-o", "train.gpucast", "--", sys.executable, "train.py"]
-    subprocess.run(words, cwd=folder, check=True, capture_output=True)
+    done = open_batch.gpucast(folder, [sys.executable, "train.py"], "--gpu", "a100-80", capture=folder / "train.gpucast")
+    assert done.code == 0, done.err
     return folder
 
 

@@ -218,22 +218,11 @@ def test_an_estimator_written_anew_is_judged_as_the_others():
     assert row.estimates[estimators.LLMEM].says_oom and row.estimates[estimators.LLMEM].second_oom is None
 
 
-def test_model_statistics(gpucast_bin, tmp_path):
+def test_model_statistics(open_batch, tmp_path):
     """A network with known sizes: VGG16 for 1000 classes has 138357544 parameters."""
-    words = [
-        gpucast_bin,
-        "run",
-        "--gpu",
-        "rtx3060",
-        "--",
-        sys.executable,
-        "-m",
-        "eval.papers.model_statistics",
-        tmp_path / "out.jsonl",
-        "VGG16",
-    ]
-    done = subprocess.run(list(map(str, words)), cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    command = [sys.executable, "-m", "eval.papers.model_statistics", tmp_path / "out.jsonl", "VGG16"]
+    done = open_batch.gpucast(ROOT, command, "--gpu", "rtx3060")
+    assert done.code == 0, done.err
     (line,) = map(json.loads, (tmp_path / "out.jsonl").read_text().splitlines())
     assert line["parameters_bytes"] == 4 * 138357544
     assert line["input_bytes"] == 4 * 3 * 86 * 86

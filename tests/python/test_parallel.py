@@ -6,9 +6,9 @@ GPUCAST_RANKS=2,4,8 tries other numbers of ranks, and more kinds.
 import os
 import re
 import sys
-from pathlib import Path
 
 import pytest
+from conftest import LAUNCH_RANKS
 
 BLOCKS, WIDTH = 4, 512
 KINDS = ["fsdp1", "fsdp2", "tp"]
@@ -77,7 +77,8 @@ def share(kind, ranks):
 @pytest.mark.parametrize("ranks", COUNTS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_rank_is_its_own_counters(gpucast, kind, ranks):
-    command = [str(Path(sys.executable).parent / "torchrun"), "--nproc-per-node", str(ranks), "train.py", kind]
+    (gpucast.job / "launch.py").write_text(LAUNCH_RANKS)
+    command = [sys.executable, "launch.py", str(ranks), "torch._dynamo", "train.py", kind]
     run = gpucast(SCRIPT, "--steps", "4", command=command, timeout=60 + 30 * ranks)
     assert run.code == 0, run.err
     own = {int(rank): (int(allocated), int(reserved)) for rank, allocated, reserved in re.findall(r"@(\d+)=(\d+),(\d+)", run.err)}

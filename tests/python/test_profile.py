@@ -58,20 +58,30 @@ class Profile:
         return Trace(self.path)
 
 
-@pytest.fixture
-def profile(gpucast_bin, tmp_path):
-    """profile(script text, options...): writes train.py, profiles it. The user's folder is tmp_path/job."""
-    job = tmp_path / "job"
+def profiling(gpucast_bin, folder):
+    job = folder / "job"
     job.mkdir(exist_ok=True)
 
     def run(script, *options, command=None, name="trace.json"):
         (job / "train.py").write_text(script)
-        output = tmp_path / name
+        output = folder / name
         words = [gpucast_bin, "profile", "--force", "-o", str(output), *options, "--", *(command or [sys.executable, "train.py"])]
         return Profile(subprocess.run(words, cwd=job, capture_output=True, text=True, timeout=240, stdin=subprocess.DEVNULL), output)
 
     run.job = job
     return run
+
+
+@pytest.fixture
+def profile(gpucast_bin, tmp_path):
+    """profile(script text, options...): writes train.py, profiles it. The user's folder is tmp_path/job."""
+    return profiling(gpucast_bin, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def plain(gpucast_bin, tmp_path_factory):
+    """One profile of the plain script, for all tests that only read it."""
+    return profiling(gpucast_bin, tmp_path_factory.mktemp("plain"))(train_script(after_step="print('loss', loss.item())"))
 
 
 def ok(done):
@@ -123,11 +133,10 @@ while True:
 # ---- the trace -----------------------------------------------------------------------------------------------------------------
 
 
-def test_marks_and_tables(profile):
-    done = profile(train_script(after_step="print('loss', loss.item())"))
-    trace = ok(done)
-    assert "loss " in done.err
-    assert f"gpucast analyze {done.path} --gpu rtx3060" in done.err
+def test_marks_and_tables(plain):
+    trace = ok(plain)
+    assert "loss " in plain.err
+    assert f"gpucast analyze {plain.path} --gpu rtx3060" in plain.err
     modules = [f"module#{i}" for i in (1, 2, 3, 4, 5, 6)]
     step = ["to_device#tensor", "to_device#tensor", "tensors#{}", "forward#{}", *modules, "backward#{}", "tensors#{}", "tensors#{}"]
     numbers = [(3 * k, k + 1, k + 1, 3 * k + 1, 3 * k + 2) for k in range(3)]
@@ -151,8 +160,8 @@ def test_marks_and_tables(profile):
     assert {"profile_memory", "with_stack", "record_shapes"} <= set(trace.whole)
 
 
-def test_tables_name_the_memory_of_the_trace(profile):
-    trace = ok(profile(train_script()))
+def test_tables_name_the_memory_of_the_trace(plain):
+    trace = ok(plain)
     weight = 512 * 256 * 4
     forward = trace.table("forward", 2)
     assert forward["parameter", "0.weight"][3:] == [weight, "float32", [512, 256], True, 2]
@@ -165,8 +174,8 @@ def test_tables_name_the_memory_of_the_trace(profile):
             assert row[2] in allocated, row
 
 
-def test_move_of_a_module_has_the_allocations_of_a_gpu(profile):
-    trace = ok(profile(train_script()))
+def test_move_of_a_module_has_the_allocations_of_a_gpu(plain):
+    trace = ok(plain)
     (move,) = trace.marks("to_device#module")
     assert trace.allocated_within(move) == [4 * n for n in (512 * 256, 512, 256 * 512, 256, 10 * 256, 10)]
     inputs, targets = trace.marks("to_device#tensor")[:2]
@@ -202,8 +211,8 @@ def test_modules_are_those_of_a_capture(gpucast, profile, gpucast_bin):
 
 
 @pytest.mark.once
-def test_frames_of_modules_are_the_scripts(profile):
-    trace = ok(profile(train_script()))
+def test_frames_of_modules_are_the_scripts(plain):
+    trace = ok(plain)
     modules = Counter(event["name"] for event in trace.events if event["name"].startswith("nn.Module: "))
     assert {name: n for name, n in modules.items() if n >= 3} == {
         **{f"nn.Module: Linear_{i}": 3 for i in range(3)},
@@ -268,23 +277,13 @@ def test_script_for_the_cpu_allocates_as_without_us(profile, gpucast_bin, tmp_pa
 
 
 @pytest.mark.once
-def test_compressed(profile):
-    done = profile(train_script(), name="trace.json.gz")
-    assert ok(done).record["steps"] == 3
-    assert done.path.read_bytes()[:2] == b"\x1f\x8b"
-
-
-@pytest.mark.once
-def test_steps_option(profile):
-    trace = ok(profile(train_script(), "--steps", "1"))
-    assert trace.names("forward") == ["forward#1"] and trace.record["steps"] == 1
-
-
-@pytest.mark.once
-def test_command_with_quotes_and_other_letters(profile):
+def test_options_and_command_with_quotes_and_other_letters(profile):
     script = "import sys; " + repr('a "quoted" \\ word, Grüße') + "; exec(open('train.py').read())"
-    trace = ok(profile(train_script(), command=[sys.executable, "-c", script]))
+    done = profile(train_script(), "--steps", "1", command=[sys.executable, "-c", script], name="trace.json.gz")
+    trace = ok(done)
     assert trace.record["command"] == [sys.executable, "-c", script]
+    assert trace.names("forward") == ["forward#1"] and trace.record["steps"] == 1
+    assert done.path.read_bytes()[:2] == b"\x1f\x8b"
 
 
 # ---- a script's view of its GPU ------------------------------------------------------------------------------------------------
@@ -408,8 +407,8 @@ def test_devices(profile):
     assert trace.record["steps"] == 0 and trace.record["compiled"] is True
 
 
-def test_optimizers_take_the_way_they_take_on_a_gpu(profile):
-    trace = ok(profile(train_script()))
+def test_optimizers_take_the_way_they_take_on_a_gpu(plain, profile):
+    trace = ok(plain)
     assert any(event["name"] == "aten::_foreach_sqrt" for event in trace.events)
     fused = ok(profile(train_script().replace("lr=1e-3", "lr=1e-3, fused=True")))
     assert any(event["name"] == "aten::_fused_adam_" for event in fused.events)
@@ -451,6 +450,7 @@ while True:
 @pytest.mark.once
 @pytest.mark.parametrize("context", ["fork", "spawn"])
 def test_data_loader_workers(profile, context):
+    workers = 1 if context == "spawn" else 2  # they import PyTorch anew
     script = f"""
 import torch
 from torch import nn
@@ -465,7 +465,7 @@ class Data(Dataset):
 if __name__ == "__main__":
     net = nn.Linear(32, 10).cuda()
     optimizer = torch.optim.AdamW(net.parameters())
-    for x, y in DataLoader(Data(), batch_size=16, num_workers=2, pin_memory=True, multiprocessing_context="{context}"):
+    for x, y in DataLoader(Data(), batch_size=16, num_workers={workers}, pin_memory=True, multiprocessing_context="{context}"):
         assert not x.is_cuda
         loss = nn.functional.cross_entropy(net(x.to("cuda", non_blocking=True)), y.cuda())
         optimizer.zero_grad()
@@ -530,7 +530,11 @@ Trainer(model=model, args=arguments, train_dataset=Data()).train()
 
 @pytest.mark.once
 @pytest.mark.parametrize(
-    "words", [("train_mlp.py",), ("train_gpt.py", "--batch", "2", "--sequence", "32", "--layers", "1", "--width", "32", "--heads", "2")]
+    "words",
+    [
+        ("train_mlp.py", "--hidden", "256"),
+        ("train_gpt.py", "--batch", "2", "--sequence", "32", "--layers", "1", "--width", "32", "--heads", "2"),
+    ],
 )
 def test_examples(profile, words):
     trace = ok(profile("", command=[sys.executable, str(ROOT / "examples" / words[0]), *words[1:]]))
@@ -596,19 +600,13 @@ def test_shell_does_not_go_on(profile):
 
 
 @pytest.mark.once
-def test_no_checkpoint_is_written(profile):
+def test_script_ends_early_and_writes_no_checkpoint(profile):
     checkpoint = profile.job / "model.pt"
     checkpoint.write_bytes(b"real")
-    done = profile(train_script(after_step="torch.save(model.state_dict(), 'model.pt')"))
-    ok(done)
-    assert checkpoint.read_bytes() == b"real" and "not written" in done.err and "virtual GPU" not in done.err
-
-
-@pytest.mark.once
-def test_script_ends_early(profile):
-    done = profile(train_script(steps=2))
+    done = profile(train_script(steps=2, after_step="torch.save(model.state_dict(), 'model.pt')"))
     assert ok(done).record["end_reason"] == "script_end"
     assert "ended after 2 of 3 optimizer steps" in done.err
+    assert checkpoint.read_bytes() == b"real" and "not written" in done.err and "virtual GPU" not in done.err
 
 
 @pytest.mark.once

@@ -10,6 +10,7 @@ import textwrap
 import time
 
 import pytest
+from conftest import LAUNCH_RANKS
 
 BEGIN = """
 import os, signal, sys, time
@@ -28,27 +29,6 @@ def on_card(*values):
 """
 
 
-# As torchrun does, without an agent that imports PyTorch. The first that fails ends the others.
-LAUNCH = """
-import os, socket, subprocess, sys, time
-count, script = int(sys.argv[1]), sys.argv[2]
-with socket.socket() as free:
-    free.bind(("127.0.0.1", 0))
-    address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1])}
-sizes = {"WORLD_SIZE": str(count), "LOCAL_WORLD_SIZE": str(count), "GROUP_RANK": "0"}
-ranks = []
-for rank in range(count):
-    own = {"RANK": str(rank), "LOCAL_RANK": str(rank)}
-    ranks.append(subprocess.Popen([sys.executable, script], env={**os.environ, **address, **sizes, **own}))
-while any(rank.poll() is None for rank in ranks) and not any(rank.poll() for rank in ranks):
-    time.sleep(0.05)
-time.sleep(3 if any(rank.poll() for rank in ranks) else 0)
-for rank in ranks:
-    rank.kill()
-sys.exit(any(rank.wait() for rank in ranks))
-"""
-
-
 class Ranks:
     def __init__(self, code, err, folder):
         self.code, self.err, self.folder = code, err, folder
@@ -61,15 +41,15 @@ class Ranks:
 
 @pytest.fixture
 def ranks(gpucast_bin, tmp_path):
-    def start(script, count=2, wait=True):
+    def start(script, *imports, count=2, wait=True):
         temporary = tmp_path / "temporary"
         temporary.mkdir(exist_ok=True)
         path = tmp_path / "script.py"
         path.write_text(BEGIN + textwrap.dedent(script))
         launcher = tmp_path / "launch.py"
-        launcher.write_text(LAUNCH)
+        launcher.write_text(LAUNCH_RANKS)
         command = [gpucast_bin, "run", "--format", "json", "-o", str(tmp_path / "out.gpucast"), "--"]
-        command += [sys.executable, str(launcher), str(count), str(path)]
+        command += [sys.executable, str(launcher), str(count), ",".join(imports), str(path)]
         environment = {**os.environ, "TMPDIR": str(temporary), "OMP_NUM_THREADS": "1"}
         run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
         if not wait:
@@ -93,7 +73,8 @@ def test_ranks_that_no_launcher_numbered(ranks):
         model(torch.randn(4, 8, device="cuda")).sum().backward()
         optimizer.step()
         dist.destroy_process_group()
-        """
+        """,
+        "torch._dynamo",
     )
     assert [one["rank"] for one in json.loads(done.out)["ranks"]] == [0, 1], done.err[-2000:]
 
@@ -194,7 +175,8 @@ def test_pipelining(ranks):
             else:
                 stage.step(target=torch.randn(16, 8, device=device))
             say(schedule.__name__, model[0].weight.grad is not None)
-        """
+        """,
+        "torch._dynamo",
     )
     assert done.everywhere("ScheduleGPipe") == done.everywhere("Schedule1F1B") == ["True"] * 2, done.err[-2000:]
 

@@ -9,7 +9,7 @@ import sys
 import time
 
 import pytest
-from conftest import ROOT, train_script
+from conftest import ROOT, Run, train_script
 
 pytestmark = pytest.mark.usefixtures("leaves_nothing")
 
@@ -28,11 +28,12 @@ def wait_until_empty(folder):
 
 def expect_error(done, *texts):
     """Exit code 2, nothing on standard output, each text in the message, and no traceback of ours."""
-    assert done.returncode == 2, done.stderr
-    assert done.stdout == ""
+    code, out, err = (done.code, done.out, done.err) if isinstance(done, Run) else (done.returncode, done.stdout, done.stderr)
+    assert code == 2, err
+    assert out == ""
     for text in texts:
-        assert text in done.stderr
-    assert "_gpucast" not in done.stderr and "internal error" not in done.stderr
+        assert text in err
+    assert "_gpucast" not in err and "internal error" not in err
 
 
 # ---- bad input -----------------------------------------------------------------------------------------------------------------
@@ -173,15 +174,13 @@ def test_rocm_torch(gpucast_bin, fake_torch):
 
 
 @pytest.mark.once
-def test_cuda_never_used(gpucast_bin):
-    done = run(gpucast_bin, "--", sys.executable, "-c", "import torch; assert torch.cuda.is_available()")
-    expect_error(done, "never used CUDA")
+def test_cuda_never_used(gpucast):
+    expect_error(gpucast("import torch; assert torch.cuda.is_available()"), "never used CUDA")
 
 
 @pytest.mark.once
-def test_gpu_only_asked_about(gpucast_bin):
-    done = run(gpucast_bin, "--", sys.executable, "-c", "import torch; print(torch.cuda.get_device_name())")
-    expect_error(done, "NVIDIA A100", "allocated nothing")
+def test_gpu_only_asked_about(gpucast):
+    expect_error(gpucast("import torch; print(torch.cuda.get_device_name())"), "NVIDIA A100", "allocated nothing")
 
 
 @pytest.mark.once
@@ -284,19 +283,29 @@ def test_failed_capture_is_kept_without_output_option(gpucast, leaves_nothing):
     assert done.report["schema_version"]
 
 
-@pytest.mark.once
-def test_nothing_is_kept_without_output_option(gpucast, leaves_nothing):
-    done = gpucast(train_script(), keep=False)
-    assert done.code == 0, done.err
-    assert list(leaves_nothing.glob("*gpucast*")) == []
-
-
-def test_no_temporary_folder_is_left(gpucast, leaves_nothing):
-    """Includes folders of multiprocessing and PyTorch: a normal end of the interpreter removes them, but the script is killed."""
-    loader = "import torch\ndata = iter(torch.utils.data.DataLoader(torch.zeros(4096, 64), batch_size=8, num_workers=2))\n"
-    done = gpucast(train_script(after_step="next(data)").replace("import torch\n", loader, 1), fresh=True)
+def test_a_run_leaves_its_result_only(gpucast, leaves_nothing):
+    """Without an output option. Nothing of multiprocessing and PyTorch either, which a normal end of the interpreter removes: the script is
+    killed. `leaves_nothing` looks for the sleep."""
+    start = """
+import multiprocessing, os, subprocess
+subprocess.Popen(["setsid", "sleep", "1000"], start_new_session=True)
+lock = multiprocessing.get_context("spawn").Lock()
+os.write(2, f"semaphore={lock._semlock.name}\\n".encode())
+assert os.path.exists("/dev/shm/sem." + lock._semlock.name[1:])
+import torch
+data = iter(torch.utils.data.DataLoader(torch.zeros(4096, 64), batch_size=8, num_workers=2))
+"""
+    script = train_script(after_step="next(data)\nprint('loss of step', step)")
+    done = gpucast(script.replace("import torch\n", start, 1), keep=False)
     assert done.code == 0, done.err
     assert list(leaves_nothing.iterdir()) == []
+    # Named semaphores of processes that multiprocessing spawns: its own tracker removes them, once all that had them are gone.
+    name = next(line for line in done.err.splitlines() if line.startswith("semaphore=/"))[len("semaphore=/") :]
+    assert not os.path.exists(f"/dev/shm/sem.{name}")
+    assert json.loads(done.out)["schema_version"]
+    # Printed and not flushed by the script, standard error being no terminal.
+    assert "loss of step 0" in done.err and "loss of step 1" in done.err
+    assert "loss of step 3" not in done.err
 
 
 @pytest.mark.once
@@ -356,16 +365,6 @@ print(f"size={size}")
 
 
 @pytest.mark.once
-def test_standard_output_carries_the_result_only(gpucast):
-    done = gpucast(train_script(after_step="print('loss of step', step)"))
-    assert done.code == 0
-    assert json.loads(done.out)["schema_version"]
-    # Printed and not flushed by the script, standard error being no terminal.
-    assert "loss of step 0" in done.err and "loss of step 1" in done.err
-    assert "loss of step 3" not in done.err
-
-
-@pytest.mark.once
 def test_nothing_of_the_script_runs_after_the_end(gpucast):
     script = """
 import atexit, threading, time, signal
@@ -382,7 +381,7 @@ threading.Thread(target=watch, daemon=True).start()
 try:
 """ + "\n".join("    " + line for line in train_script(after_step="if step == 2: done = True").splitlines())
     script += "\nfinally:\n    leave('finally')\n"
-    done = gpucast(script, "--steps", "2")
+    done = gpucast(script, "--steps", "2", fresh=True)
     assert done.code == 0, done.err
     assert [path.name for path in gpucast.job.iterdir()] == ["train.py"]
 
@@ -556,23 +555,6 @@ def test_training_in_the_background(gpucast):
 
 
 @pytest.mark.once
-def test_background_processes_are_ended(gpucast):
-    script = "import subprocess\nsubprocess.Popen(['setsid', 'sleep', '1000'], start_new_session=True)\n" + train_script()
-    assert gpucast(script).code == 0  # leaves_nothing looks for the sleep
-
-
-@pytest.mark.once
-def test_named_semaphores_are_removed(gpucast):
-    """Of processes that multiprocessing spawns: its own tracker removes them, once all that had them are gone."""
-    script = "import multiprocessing, os\nlock = multiprocessing.get_context('spawn').Lock()\n"
-    script += "os.write(2, ('semaphore=' + lock._semlock.name + '\\n').encode())\nassert os.path.exists('/dev/shm/sem.' + lock._semlock.name[1:])\n"
-    done = gpucast(script + train_script(), fresh=True)
-    assert done.code == 0, done.err
-    name = next(line for line in done.err.splitlines() if line.startswith("semaphore=/"))[len("semaphore=/") :]
-    assert not os.path.exists(f"/dev/shm/sem.{name}")
-
-
-@pytest.mark.once
 def test_supervisor_killed(gpucast_bin, tmp_path):
     (tmp_path / "train.py").write_text(train_script(steps=10**9, after_step="print('step', step, flush=True)"))
     words = [gpucast_bin, "run", "--steps", "1000000", "--", "sh", "-c", f"{sys.executable} train.py; true"]
@@ -619,7 +601,7 @@ def main():
     model = nn.Linear(32, 10).cuda()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     seen = []
-    loader = DataLoader(Numbers(), batch_size=16, num_workers=2, pin_memory=PIN, multiprocessing_context="CONTEXT")
+    loader = DataLoader(Numbers(), batch_size=16, num_workers=WORKERS, pin_memory=PIN, multiprocessing_context="CONTEXT")
     for x, y in loader:
         assert x.is_pinned() == PIN
         seen.append(int(x[0, 0]))
@@ -637,7 +619,9 @@ if __name__ == "__main__":
 @pytest.mark.once
 @pytest.mark.parametrize(("context", "pin"), [("fork", False), ("fork", True), ("spawn", True), ("forkserver", False)])
 def test_data_workers(gpucast, context, pin):
-    done = gpucast(WORKERS.replace("CONTEXT", context).replace("PIN", str(pin)))
+    workers = 2 if context == "fork" else 1  # other workers import PyTorch anew
+    script = WORKERS.replace("CONTEXT", context).replace("PIN", str(pin)).replace("WORKERS", str(workers))
+    done = gpucast(script, fresh=(context, pin) == ("fork", True))
     assert done.code == 0, done.err
     assert "batches [0, 16, 32]" in done.err
     assert len(done.capture.marks("step")) == 3
@@ -658,8 +642,8 @@ assert subprocess.run(["sh", "-c", "echo $((1 + 1))"], capture_output=True, text
 def test_training_in_a_child(gpucast):
     body = "\n".join("    " + line for line in train_script().splitlines())
     script = f"import multiprocessing, os\ndef train():\n{body}\nif __name__ == '__main__':\n    child = multiprocessing.Process(target=train)\n    child.start()\n    child.join()\n    open('after', 'w')\n"
-    for context in ("fork", "spawn"):
-        done = gpucast(script.replace("multiprocessing.Process", f"multiprocessing.get_context('{context}').Process"))
+    for context, fresh in (("fork", True), ("fork", False), ("spawn", False)):
+        done = gpucast(script.replace("multiprocessing.Process", f"multiprocessing.get_context('{context}').Process"), fresh=fresh)
         assert done.code == 0, done.err
         assert len(done.capture.marks("step")) == 3
         assert not (gpucast.job / "after").exists()

@@ -33,12 +33,12 @@ def report(gpucast_bin, *words):
 
 
 @pytest.fixture(scope="module")
-def capture(gpucast_bin, tmp_path_factory):
+def capture(open_batch, tmp_path_factory):
     folder = tmp_path_factory.mktemp("time")
     (folder / "train.py").write_text(SCRIPT.format(batch=8192))
-    words = [gpucast_bin, "run", "--gpu", "a100-80", "-o", "train.gpucast", "--", sys.executable, "train.py"]
-    subprocess.run(words, cwd=folder, check=True, capture_output=True)
-    return folder / "train.gpucast"
+    done = open_batch.gpucast(folder, [sys.executable, "train.py"], "--gpu", "a100-80", capture=folder / "train.gpucast")
+    assert done.code == 0, done.err
+    return done.capture_path
 
 
 def test_products_are_on_paper(gpucast_bin, capture):
@@ -92,13 +92,12 @@ def test_a_step_before_the_end_is_timed_whatever_came_then(gpucast_bin, capture,
     assert result["hardware_flops"] == report(gpucast_bin, capture, "--gpu", "a100-80")["hardware_flops"]
 
 
-def test_recomputed_forwards_are_no_flops_of_the_model(gpucast_bin, capture, tmp_path):
+def test_recomputed_forwards_are_no_flops_of_the_model(gpucast, gpucast_bin, capture):
     """What a checkpointed model computes again counts for the hardware, not for the model."""
-    script = tmp_path / "train.py"
     body = SCRIPT.format(batch=8192).replace("model(x)", "checkpoint(model, x.requires_grad_(), use_reentrant=False)")
-    script.write_text("from torch.utils.checkpoint import checkpoint\n" + body)
+    run = gpucast("from torch.utils.checkpoint import checkpoint\n" + body, "--gpu", "a100-80")
     plain = report(gpucast_bin, capture, "--gpu", "a100-80")
-    result = report(gpucast_bin, "--gpu", "a100-80", "--", sys.executable, script)
+    result = report(gpucast_bin, run.capture_path, "--gpu", "a100-80")
     product = 2 * 8192 * 1024 * 4096
     assert result["model_flops"] == plain["model_flops"]
     assert (

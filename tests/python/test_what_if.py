@@ -17,8 +17,14 @@ RESNET = [sys.executable, str(ROOT / "examples/train_resnet50.py"), "--batch", "
 GPT = [sys.executable, str(ROOT / "examples/train_gpt.py"), "--batch", "26"]
 
 
-def run(gpucast_bin, command, *options, alloc_conf=""):
-    """The report of `gpucast run --format json`."""
+def run(open_batch, command, *options, capture=None):
+    """The report of `gpucast run`."""
+    done = open_batch.gpucast(ROOT, command, *options, capture=capture)
+    assert done.code in (0, 1), done.err
+    return done.report
+
+
+def run_with(gpucast_bin, alloc_conf, command, *options):
     environment = {**os.environ, "PYTORCH_CUDA_ALLOC_CONF": alloc_conf}
     words = [gpucast_bin, "run", "--format", "json", *options, "--", *command]
     done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=240)
@@ -34,10 +40,10 @@ def replays(gpucast_bin, *arguments):
 
 
 @pytest.fixture(scope="module")
-def capture(gpucast_bin, tmp_path_factory):
+def capture(open_batch, tmp_path_factory):
     """A job with a peak above the rtx3060's memory that runs there: captured without a limit; and its report."""
     path = tmp_path_factory.mktemp("capture") / "resnet50.gpucast"
-    report = run(gpucast_bin, RESNET, "--gpu", "rtx3060", "-o", str(path))
+    report = run(open_batch, RESNET, "--gpu", "rtx3060", capture=path)
     return path, report
 
 
@@ -50,19 +56,19 @@ def test_a_capture_replays_to_its_own_recording(capture, gpucast_bin):
 @pytest.mark.parametrize("alloc_conf", ["expandable_segments:True", "max_split_size_mb:64", "roundup_power2_divisions:4"])
 def test_other_settings_are_as_a_run_with_them(capture, gpucast_bin, alloc_conf):
     path, _ = capture
-    really = run(gpucast_bin, RESNET, "--gpu", "rtx3060", alloc_conf=alloc_conf)
+    really = run_with(gpucast_bin, alloc_conf, RESNET, "--gpu", "rtx3060")
     (row,) = [row for row in replays(gpucast_bin, path, "--alloc-conf", alloc_conf) if row["alloc_conf"] == alloc_conf]
     for key in ("allocated_bytes", "reserved_bytes"):
         assert row["peak"][key] == really["peak"][key]
     assert really["matches_recorded"] is True
 
 
-def test_a_smaller_card_is_as_a_run_on_it(capture, gpucast_bin, tmp_path):
+def test_a_smaller_card_is_as_a_run_on_it(capture, gpucast_bin, open_batch, tmp_path):
     """The card's limit enforced, so PyTorch really gives memory back: the same peaks as in the replay with this capacity."""
     path, report = capture
     assert report["verdict"] == "tight" and report["needs_reclaim"], report["verdict_reason"]
     really_path = tmp_path / "enforced.gpucast"
-    really = run(gpucast_bin, RESNET, "--gpu", "rtx3060", "--enforce-capacity", "-o", str(really_path))
+    really = run(open_batch, RESNET, "--gpu", "rtx3060", "--enforce-capacity", capture=really_path)
     with gzip.open(really_path, "rt") as file:
         records = [json.loads(line) for line in file if line.startswith("{")]
     capacity = next(record["capacity_bytes"] for record in records if record["record"] == "header")
@@ -76,17 +82,17 @@ def test_a_smaller_card_is_as_a_run_on_it(capture, gpucast_bin, tmp_path):
     assert row["alloc_retries"] == stats["alloc_retries"]
 
 
-def test_where_a_smaller_card_is_full(gpucast_bin, tmp_path):
+def test_where_a_smaller_card_is_full(gpucast_bin, open_batch, tmp_path):
     """Its tensors would fit, and yet it runs out of memory: at the same place as PyTorch with the limit enforced."""
     path = tmp_path / "gpt.gpucast"
-    report = run(gpucast_bin, GPT, "--gpu", "rtx3060", "-o", str(path))
+    report = run(open_batch, GPT, "--gpu", "rtx3060", capture=path)
     assert report["verdict"] == "does_not_fit" and report["oom"] is None
     assert (
         report["peak"]["allocated_bytes"] + report["device"]["low_bytes"] - report["peak"]["reserved_bytes"]
         < report["gpu"]["capacity_bytes"]
     )
     really_path = tmp_path / "enforced.gpucast"
-    really = run(gpucast_bin, GPT, "--gpu", "rtx3060", "--enforce-capacity", "-o", str(really_path))
+    really = run(open_batch, GPT, "--gpu", "rtx3060", "--enforce-capacity", capture=really_path)
     assert really["oom"]["ended_run"]
     with gzip.open(really_path, "rt") as file:
         capacity = json.loads(file.readline())["capacity_bytes"]

@@ -35,8 +35,8 @@ ClockWork clock_kernel(const char* name, const unsigned grid[3], const unsigned 
 GpuTimeline::Work clock_kernel_by_threads(const Activity& launch);
 // A launch whose code is known. Unset: it could not be counted.
 std::optional<GpuTimeline::Work> clock_code(const Activity& launch, const CompiledLaunch& compiled);
-// All kernels of an operator together (running_operators.h). Unset: nothing of it is on the card.
-std::optional<GpuTimeline::Work> clock_operator(std::string_view written);
+// All kernels of an operator together (running_operators.h), whose first is `first`. Unset: nothing of it is on the card.
+std::optional<GpuTimeline::Work> clock_operator(std::string_view written, const Activity& first, size_t launches);
 ClockWork clock_call(const char* library, const char* name, std::string_view arguments_json);
 ClockWork clock_copy(int kind, size_t size_bytes, bool pageable = false);
 ClockWork clock_fill(size_t size_bytes);
@@ -73,6 +73,8 @@ extern "C" {
 GPUCAST_VGPU_API const int64_t* gpucast_vgpu_time_ahead_ns();
 // Sets the host's time back: undoes a wait that a real run would not have had.
 GPUCAST_VGPU_API void gpucast_vgpu_set_back(int64_t ns);
+// The capture layer took this time, which a real host does not need.
+GPUCAST_VGPU_API void gpucast_vgpu_was_interrupted(int64_t ns);
 // Whether matrix products and convolutions of fp32 may use TF32, from now on.
 GPUCAST_VGPU_API void gpucast_vgpu_allow_tf32(int products, int convolutions);
 }

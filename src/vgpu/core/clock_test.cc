@@ -71,6 +71,17 @@ TEST_F(Clock, InRealTimeTheHostWaits) {
   EXPECT_GE(std::chrono::steady_clock::now() - started, std::chrono::milliseconds(49));
 }
 
+TEST_F(Clock, OurOwnWorkIsNotTheHosts) {
+  const int64_t before = *gpucast_vgpu_time_ahead_ns();
+  gpucast_vgpu_was_interrupted(5'000'000);
+  EXPECT_EQ(*gpucast_vgpu_time_ahead_ns(), before - 5'000'000);
+  start_clock(ClockMode::real_time, answer, 100'000);
+  launch("half");
+  EXPECT_GT(*gpucast_vgpu_time_ahead_ns(), 0);
+  gpucast_vgpu_was_interrupted(1'000'000);
+  EXPECT_EQ(*gpucast_vgpu_time_ahead_ns(), 0);
+}
+
 TEST_F(Clock, StreamsShareTheCardAndWaitForEvents) {
   const uint64_t one = stream_create(1, 0), other = stream_create(1, 0);
   const uint64_t begin = event_create(0), end = event_create(0), between = event_create(0);

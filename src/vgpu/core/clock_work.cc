@@ -66,6 +66,14 @@ uint64_t launch_hash(const Activity& launch) {
   return hash;
 }
 
+// " 1 1 1 128 1 1": grid and block.
+std::string sizes_text(const Activity& launch) {
+  std::string out;
+  for (const unsigned size : launch.grid) out += ' ' + std::to_string(size);
+  for (const unsigned size : launch.block) out += ' ' + std::to_string(size);
+  return out;
+}
+
 std::atomic<int> g_tf32{0};  // 1: products, 2: convolutions
 
 }  // namespace
@@ -86,12 +94,7 @@ ClockWork clock_kernel(const char* name, const unsigned grid[3], const unsigned 
 }
 
 GpuTimeline::Work clock_kernel_by_threads(const Activity& launch) {
-  const auto known = ask_once(*run_clock(), launch_hash(launch), [&] {
-    char sizes[128];
-    std::snprintf(sizes, sizeof sizes, "kernel %u %u %u %u %u %u ", launch.grid[0], launch.grid[1], launch.grid[2], launch.block[0],
-                  launch.block[1], launch.block[2]);
-    return std::string(sizes) + launch.name;
-  });
+  const auto known = ask_once(*run_clock(), launch_hash(launch), [&] { return "kernel" + sizes_text(launch) + ' ' + launch.name; });
   return known.value_or(GpuTimeline::Work{kUnknownNs, Engine::compute, 1, 0});
 }
 
@@ -116,9 +119,7 @@ std::optional<GpuTimeline::Work> clock_code(const Activity& launch, const Compil
   hash = mix_hash(hash, launch.dynamic_shared_bytes);
   for (const LaunchValuesRef& one : compiled.values) hash = mix_hash(hash, one->id);
   return ask_once(clock, hash, [&] {
-    std::string question = "code " + std::to_string(code);
-    for (const unsigned size : launch.grid) question += ' ' + std::to_string(size);
-    for (const unsigned size : launch.block) question += ' ' + std::to_string(size);
+    std::string question = "code " + std::to_string(code) + sizes_text(launch);
     for (const size_t number : {launch.dynamic_shared_bytes, static_cast<size_t>(launch.registers), launch.static_shared_bytes})
       question += ' ' + std::to_string(number);
     append_hex(compiled.parameters, &(question += ' '));
@@ -128,9 +129,13 @@ std::optional<GpuTimeline::Work> clock_code(const Activity& launch, const Compil
   });
 }
 
-std::optional<GpuTimeline::Work> clock_operator(std::string_view written) {
-  const uint64_t hash = mix_hash(0x0be4, std::hash<std::string_view>{}(written));
-  return ask_once(*run_clock(), hash, [&] { return "operator " + operator_text(written); });
+std::optional<GpuTimeline::Work> clock_operator(std::string_view written, const Activity& first, size_t launches) {
+  const uint64_t hash = mix_hash(mix_hash(launch_hash(first), launches), std::hash<std::string_view>{}(written));
+  return ask_once(*run_clock(), hash, [&] {
+    std::string text = operator_text(written);
+    text.insert(text.find(' '), ' ' + std::to_string(launches) + sizes_text(first) + ' ' + first.name);
+    return "operator " + text;
+  });
 }
 
 ClockWork clock_call(const char* library, const char* name, std::string_view arguments_json) {

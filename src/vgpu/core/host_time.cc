@@ -1,6 +1,8 @@
 #include "src/vgpu/core/host_time.h"
 
-#include "src/vgpu/core/clock.h"
+#include <algorithm>
+
+#include "src/vgpu/core/clock_state.h"
 
 namespace gpucast::vgpu {
 namespace {
@@ -54,7 +56,13 @@ void host_pay_for_call(const HostTime& time) {
 }
 
 void host_was_interrupted(const HostTime& time, int64_t ns) {
-  if (time.mode == ClockMode::warp && !time.exact.load(std::memory_order_relaxed)) g_ahead_ns.fetch_sub(ns, std::memory_order_relaxed);
+  if (time.exact.load(std::memory_order_relaxed)) return;
+  if (time.mode == ClockMode::warp) {
+    g_ahead_ns.fetch_sub(ns, std::memory_order_relaxed);
+  } else {
+    int64_t owed = g_ahead_ns.load(std::memory_order_relaxed);
+    while (!g_ahead_ns.compare_exchange_weak(owed, std::max<int64_t>(0, owed - ns), std::memory_order_relaxed)) continue;
+  }
 }
 
 void reset_host_time() { g_ahead_ns = 0; }
@@ -62,5 +70,10 @@ void reset_host_time() { g_ahead_ns = 0; }
 }  // namespace gpucast::vgpu
 
 const int64_t* gpucast_vgpu_time_ahead_ns() { return reinterpret_cast<const int64_t*>(&gpucast::vgpu::g_ahead_ns); }
+
+void gpucast_vgpu_was_interrupted(int64_t ns) {
+  using gpucast::vgpu::run_clock;
+  if (const auto* clock = run_clock(); clock != nullptr) host_was_interrupted(clock->host, ns);
+}
 
 void gpucast_vgpu_set_back(int64_t ns) { gpucast::vgpu::g_ahead_ns.fetch_sub(ns); }

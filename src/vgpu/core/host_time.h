@@ -22,7 +22,7 @@ double host_now_ns(const HostTime& time);  // since the clock's start
 void host_wait_until(const HostTime& time, double until_ns);
 // Makes the host wait for the cost of a call: call_ns.
 void host_pay_for_call(const HostTime& time);
-// gpucast itself took this time; under --warp it does not count.
+// gpucast itself took this time. Under --warp it does not count. In real time it has passed, so the host waits less for the costs of calls.
 void host_was_interrupted(const HostTime& time, int64_t ns);
 void reset_host_time();  // for tests: sets the host's time back to the machine's clock
 

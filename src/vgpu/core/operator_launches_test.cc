@@ -73,7 +73,7 @@ TEST_F(OperatorLaunches, AnOperatorTakesItsTimeHoweverManyKernelsItLaunches) {
   run("aten::one", {1});
   run("aten::three", {1, 2, 5});
   EXPECT_NEAR(took_ms(), 8, 0.1);
-  EXPECT_EQ(g_questions, (std::vector{"operator aten::one []"s, "operator aten::three []"s}));
+  EXPECT_EQ(g_questions, (std::vector{"operator aten::one 1 1 1 1 32 1 1 kernel []"s, "operator aten::three 3 1 1 1 32 1 1 kernel []"s}));
 }
 
 TEST_F(OperatorLaunches, KernelsShareItInProportionToTheirThreads) {
@@ -121,7 +121,8 @@ TEST_F(OperatorLaunches, TheInnermostOperatorOwnsALaunch) {
   end_operator(&outer);
   launch(7);
   EXPECT_NEAR(took_ms(), 9, 0.1);
-  EXPECT_EQ(g_questions, (std::vector{"operator aten::inner []"s, "operator aten::outer []"s, "kernel 7 1 1 32 1 1 kernel"s}));
+  EXPECT_EQ(g_questions, (std::vector{"operator aten::inner 1 1 1 1 32 1 1 kernel []"s, "operator aten::outer 1 1 1 1 32 1 1 kernel []"s,
+                                      "kernel 7 1 1 32 1 1 kernel"s}));
 }
 
 TEST_F(OperatorLaunches, AnOperatorOfTheHostLeavesItsKernelsToTheirThreads) {
@@ -146,7 +147,7 @@ TEST_F(OperatorLaunches, ThreadsHaveTheirOwnOperators) {
     run("aten::other", {1});
   }).join();
   end_operator(&record);
-  EXPECT_EQ(g_questions, (std::vector{"operator aten::other []"s}));
+  EXPECT_EQ(g_questions, (std::vector{"operator aten::other 1 1 1 1 32 1 1 kernel []"s}));
 }
 
 TEST_F(OperatorLaunches, ACallBetweenLaunchesKeepsItsPlace) {
@@ -156,7 +157,7 @@ TEST_F(OperatorLaunches, ACallBetweenLaunchesKeepsItsPlace) {
   log_call("cublas", "cublasSgemm_v2", "{}", 0);
   end_operator(&record);
   EXPECT_NEAR(took_ms(), 6, 0.1);
-  EXPECT_EQ(g_questions, (std::vector{"call 0 0 cublas cublasSgemm_v2 {}"s, "operator aten::one []"s}));
+  EXPECT_EQ(g_questions, (std::vector{"call 0 0 cublas cublasSgemm_v2 {}"s, "operator aten::one 1 1 1 1 32 1 1 kernel []"s}));
 }
 
 TEST_F(OperatorLaunches, AGraphKeepsTheTimesOfItsCapture) {

@@ -248,8 +248,8 @@ class LaunchCounter {
   }
 
  private:
-  // All warps, or those that sample_warps names. Where those of the first block are alike, the first and the last stand for those of the
-  // others too, if they are alike again.
+  // All warps, or what sample_warps names. If the warps of the first block are alike, only the first and the last run in other blocks, and
+  // all if these two differ.
   BlockCounts run_block(const std::array<uint32_t, 3>& at) {
     const std::vector<uint32_t> warps = sample_warps(warps_), ends = {0, warps_ - 1};
     if (warps.size() > 2 && ends_will_do_ && !all_) {

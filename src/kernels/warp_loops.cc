@@ -42,6 +42,25 @@ bool find_strides(const std::vector<ByteRange>& before, const std::vector<ByteRa
   return true;
 }
 
+// Whether as many sectors are touched wherever the ranges get to. Strides of whole sectors move all alike; others may only move single
+// accesses, far from each other.
+bool keeps_sectors(const std::vector<ByteRange>& ranges, const int64_t* strides) {
+  constexpr int64_t kSector = 32;
+  std::vector<ByteRange> others;
+  for (size_t i = 0; i < ranges.size(); ++i) {
+    if (strides[i] % kSector == 0) continue;
+    const uint64_t bytes = ranges[i].end - ranges[i].begin;
+    if (bytes > 16 || (bytes & (bytes - 1)) != 0 || ranges[i].begin % bytes != 0 || strides[i] % static_cast<int64_t>(bytes) != 0)
+      return false;
+    others.push_back(ranges[i]);
+  }
+  std::sort(others.begin(), others.end());
+  for (size_t i = 1; i < others.size(); ++i) {
+    if (others[i] != others[i - 1] && others[i].begin - others[i - 1].begin < 2 * kSector) return false;
+  }
+  return true;
+}
+
 bool moved_on(const std::vector<ByteRange>& from, const std::vector<ByteRange>& to, const int64_t* strides, uint64_t periods) {
   if (from.size() != to.size()) return false;
   for (size_t i = 0; i < from.size(); ++i) {
@@ -235,7 +254,8 @@ bool Warp::skip_periods(Loop* loop) {
   for (const Period* one : {&first, &last}) keep(one->loads, &loads), keep(one->stores, &stores);
   std::vector<int64_t> strides;
   if (ran && first.tally == last.tally && first.predicates == last.predicates && find_strides(first.loads, last.loads, &strides) &&
-      find_strides(first.stores, last.stores, &strides)) {
+      find_strides(first.stores, last.stores, &strides) && keeps_sectors(last.loads, strides.data()) &&
+      keeps_sectors(last.stores, strides.data() + last.loads.size())) {
     periods = periods_alike(loop, last, strides, periods_apart(first, last));
     if (!add_moved(last.loads, strides.data(), periods, &loads) ||
         !add_moved(last.stores, strides.data() + last.loads.size(), periods, &stores)) {

@@ -86,6 +86,7 @@ struct Loop {
   uint32_t least_period = 1;
   uint32_t period = 0;           // rounds after which the same happens again
   std::vector<LaneValues> step;  // that registers move on in a period
+  std::vector<Register> moving;  // those that do
   uint64_t periods = 0;          // that were alike the last time
   bool is_skipping = false;
 };

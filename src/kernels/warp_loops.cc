@@ -142,8 +142,11 @@ void Warp::begin_round(uint32_t header) {
     if (difference(c.tally, b.tally) != difference(b.tally, a.tally) || !is_same(a.values, b.values, c.values, loop.lanes)) continue;
     loop.period = period;
     loop.step = c.values;
-    for (size_t r = 0; r < loop.step.size(); ++r) {
-      for (uint32_t lane = 0; lane < kLanes; ++lane) loop.step[r][lane] -= b.values[r][lane];
+    loop.moving.clear();
+    for (Register r = 0; r < loop.step.size(); ++r) {
+      uint64_t any = 0;
+      for (uint32_t lane = 0; lane < kLanes; ++lane) any |= loop.step[r][lane] -= b.values[r][lane];
+      if (any != 0) loop.moving.push_back(r);
     }
     loop.is_skipping = true;
     const bool skipped = skip_periods(&loop);
@@ -196,7 +199,7 @@ bool Warp::run_period(const Loop& loop, uint64_t most_steps, Period* out) {
 }
 
 void Warp::move_on(const Loop& loop, uint64_t periods) {
-  for (size_t r = 0; r < values_.size(); ++r) {
+  for (const Register r : loop.moving) {
     for (uint32_t lane = 0; lane < kLanes; ++lane) values_[r][lane] += (loop.lanes >> lane & 1) != 0 ? loop.step[r][lane] * periods : 0;
     const LaneValues& moved = values_[r];
     if (same_[r] != 0) same_[r] = std::all_of(moved.begin(), moved.end(), [&](uint64_t value) { return value == moved[0]; });

@@ -81,6 +81,7 @@ struct Loop {
   LaneMask lanes = 0;
   size_t depth = 0;                  // of the warp's paths
   uint32_t rounds = 0, look_at = 0;  // rounds so far; the first one that is compared
+  uint32_t failures = 0;             // how often rounds were compared in vain
   size_t marked = 0;
   std::vector<Mark> marks;  // the first `marked` ones
   uint32_t least_period = 1;

@@ -12,8 +12,9 @@
 namespace gpucast::ptx {
 namespace {
 
-constexpr uint32_t kFirstRounds = 4;  // a shorter loop runs whole
-constexpr uint32_t kMostPeriod = 8;   // buffers that a pipelined loop takes turns with
+constexpr uint32_t kFirstRounds = 4;   // a shorter loop runs whole
+constexpr uint32_t kMostFailures = 4;  // to compare rounds takes time: where it was in vain, the next look comes twice as late
+constexpr uint32_t kMostPeriod = 8;    // buffers that a pipelined loop takes turns with
 constexpr size_t kMostRanges = 1U << 14;
 constexpr uint64_t kMostPeriods = uint64_t{1} << 40;
 
@@ -127,8 +128,9 @@ void Warp::begin_round(uint32_t header) {
   if (loop.is_skipping) return;
   const Path& path = paths_.back();
   const auto begin_anew = [&] {
+    if (loop.marked > 0) loop.failures = std::min(loop.failures + 1, kMostFailures);
     loop.header = header, loop.lanes = path.lanes, loop.depth = paths_.size();
-    loop.rounds = 0, loop.look_at = kFirstRounds, loop.marked = 0, loop.least_period = 1;
+    loop.rounds = 0, loop.look_at = kFirstRounds << loop.failures, loop.marked = 0, loop.least_period = 1;
   };
   if (loop.header != header || loop.lanes != path.lanes || loop.depth != paths_.size()) begin_anew();
   if (++loop.rounds < loop.look_at) return;
@@ -152,7 +154,7 @@ void Warp::begin_round(uint32_t header) {
     const bool skipped = skip_periods(&loop);
     loop.is_skipping = false;
     loop.marked = 0;
-    if (skipped) loop.header = kNowhere;
+    if (skipped) loop.header = kNowhere, loop.failures = 0;
     loop.least_period = period + 1;  // this one only seemed to be one
     return;
   }

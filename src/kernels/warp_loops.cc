@@ -46,10 +46,10 @@ bool find_strides(const std::vector<ByteRange>& before, const std::vector<ByteRa
 // Whether as many sectors are touched wherever the ranges get to. Strides of whole sectors move all alike; others may only move single
 // accesses, far from each other.
 bool keeps_sectors(const std::vector<ByteRange>& ranges, const int64_t* strides) {
-  constexpr int64_t kSector = 32;
+  constexpr int64_t kWhole = 32;  // a sector
   std::vector<ByteRange> others;
   for (size_t i = 0; i < ranges.size(); ++i) {
-    if (strides[i] % kSector == 0) continue;
+    if (strides[i] % kWhole == 0) continue;
     const uint64_t bytes = ranges[i].end - ranges[i].begin;
     if (bytes > 16 || (bytes & (bytes - 1)) != 0 || ranges[i].begin % bytes != 0 || strides[i] % static_cast<int64_t>(bytes) != 0)
       return false;
@@ -57,7 +57,7 @@ bool keeps_sectors(const std::vector<ByteRange>& ranges, const int64_t* strides)
   }
   std::sort(others.begin(), others.end());
   for (size_t i = 1; i < others.size(); ++i) {
-    if (others[i] != others[i - 1] && others[i].begin - others[i - 1].begin < 2 * kSector) return false;
+    if (others[i] != others[i - 1] && others[i].begin - others[i - 1].begin < 2 * kWhole) return false;
   }
   return true;
 }

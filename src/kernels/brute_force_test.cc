@@ -58,6 +58,14 @@ TEST(BruteForce, RandomKernelsCountAsTheirThreadsDo) {
   }
 }
 
+// Rounds of loops whose addresses move by less than a sector.
+TEST(BruteForce, SeedsThatFoundAFault) {
+  for (const uint32_t seed : {14009U, 25536U, 29105U}) {
+    const RandomKernel kernel = random_kernel(seed);
+    EXPECT_EQ(compared(kernel.text, kernel.launch, values_of_seed(seed)), "") << "seed " << seed;
+  }
+}
+
 // What random kernels found.
 std::string compared_body(const std::string& statements) {
   KernelLaunch launch;

@@ -1,9 +1,37 @@
 #include "src/kernels/byte_ranges.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 namespace gpucast::ptx {
+
+namespace {
+
+bool begins_before(const ByteRange& a, const ByteRange& b) { return a.begin < b.begin; }
+
+// By their begins, digit by digit. Digits that all have in common are left out: addresses of a kernel differ in few of them.
+void sort_by_begin(std::vector<ByteRange>* ranges) {
+  constexpr size_t kFew = 256;
+  constexpr int kBits = 11;
+  constexpr uint64_t kDigits = 1U << kBits;
+  if (std::is_sorted(ranges->begin(), ranges->end(), begins_before)) return;
+  if (ranges->size() < kFew) return std::sort(ranges->begin(), ranges->end(), begins_before);
+  uint64_t differs = 0;
+  for (const ByteRange& range : *ranges) differs |= range.begin ^ ranges->front().begin;
+  std::vector<ByteRange> other(ranges->size());
+  for (int shift = 0; shift < 64; shift += kBits) {
+    if ((differs >> shift & (kDigits - 1)) == 0) continue;
+    std::array<uint32_t, kDigits> next = {};
+    for (const ByteRange& range : *ranges) ++next[range.begin >> shift & (kDigits - 1)];
+    uint32_t sum = 0;
+    for (uint32_t& at : next) sum += std::exchange(at, sum);
+    for (const ByteRange& range : *ranges) other[next[range.begin >> shift & (kDigits - 1)]++] = range;
+    ranges->swap(other);
+  }
+}
+
+}  // namespace
 
 double ByteSet::bytes() const {
   double out = 0;
@@ -12,7 +40,7 @@ double ByteSet::bytes() const {
 }
 
 ByteSet union_of(std::vector<ByteRange> ranges) {
-  if (!std::is_sorted(ranges.begin(), ranges.end())) std::sort(ranges.begin(), ranges.end());
+  sort_by_begin(&ranges);
   size_t kept = 0;
   for (size_t i = 0; i < ranges.size(); ++i) {
     if (kept > 0 && ranges[i].begin <= ranges[kept - 1].end) {

@@ -1,7 +1,9 @@
 // A launch from some of its warps: all of a small launch; of a larger one the blocks at the edges of the grid, and some between them.
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "src/kernels/kernel_counts.h"
@@ -21,25 +23,35 @@ constexpr uint64_t kMostStepsOfLaunch = 12'000'000;
 struct SampledBlock {
   std::array<uint32_t, 3> at = {};
   double weight = 1;
+  bool scout = false;  // one of a few that run first: where they are all alike, all blocks are
 };
 
 struct Piece {  // of an axis
-  uint32_t begin = 0, end = 0;
+  uint32_t begin = 0, end = 0, middle = 0;
 };
 
-// The first, the last and what lies between; the samples of a long middle are spread evenly.
+// The first, the last and what lies between in `samples` pieces, or one more: the pieces and their middles lie symmetrically, so that
+// counts that grow evenly along the axis add up exactly.
 std::vector<Piece> pieces_of(uint32_t size, uint32_t samples) {
   std::vector<Piece> out;
   if (size <= samples + 2) {
-    for (uint32_t i = 0; i < size; ++i) out.push_back({i, i + 1});
+    for (uint32_t i = 0; i < size; ++i) out.push_back({i, i + 1, i});
     return out;
   }
-  out.push_back({0, 1});
-  for (uint32_t s = 0; s < samples; ++s) {
-    out.push_back(
-        {1 + static_cast<uint32_t>(uint64_t{size - 2} * s / samples), 1 + static_cast<uint32_t>(uint64_t{size - 2} * (s + 1) / samples)});
+  const uint32_t between = size - 2;
+  if (between % 2 != samples % 2) ++samples;
+  const uint32_t half = samples / 2;
+  std::vector<Piece> left = {{0, 1, 0}};
+  for (uint32_t s = 0; s < half; ++s) {
+    const auto edge = [&](uint32_t number) { return 1 + static_cast<uint32_t>(uint64_t{between} * number / samples); };
+    left.push_back({edge(s), edge(s + 1), edge(s) + (edge(s + 1) - edge(s) - 1) / 2});
   }
-  out.push_back({size - 1, size});
+  out = left;
+  const uint32_t begin = left.back().end, end = size - begin;
+  if (begin < end) out.push_back({begin, end, begin + (end - begin - 1) / 2});
+  for (auto piece = left.rbegin(); piece != left.rend(); ++piece) {
+    out.push_back({size - piece->end, size - piece->begin, size - 1 - piece->middle});
+  }
   return out;
 }
 
@@ -49,14 +61,29 @@ std::vector<SampledBlock> sample_blocks(const std::array<uint32_t, 3>& grid, boo
   if (grid[0] > 1 && grid[1] > 1) samples = {3, 1, 1};
   if (whole) samples = grid;
   for (size_t a = 0; a < 3; ++a) pieces[a] = pieces_of(grid[a], samples[a]);
-  // With three long axes the corners are too many: the last axis is then one piece.
-  if (!whole && pieces[0].size() * pieces[1].size() * pieces[2].size() > kMostBlocks) pieces[2] = {{0, grid[2]}};
+  // With three long axes the corners are too many: the last axis is then one piece. Its ends say how far buffers reach.
+  const std::array<uint32_t, 3> last = {grid[0] - 1, grid[1] - 1, grid[2] - 1};
   std::vector<SampledBlock> out;
-  for (const Piece& z : pieces[2]) {
-    for (const Piece& y : pieces[1]) {
-      for (const Piece& x : pieces[0]) {
-        const auto middle = [](const Piece& p) { return p.begin + (p.end - p.begin - 1) / 2; };
-        out.push_back({{middle(x), middle(y), middle(z)}, double(x.end - x.begin) * double(y.end - y.begin) * double(z.end - z.begin)});
+  if (!whole && pieces[0].size() * pieces[1].size() * pieces[2].size() > kMostBlocks) {
+    pieces[2] = {{0, grid[2], (grid[2] - 1) / 2}};
+    out = {{{0, 0, 0}, 0, true}, {last, 0, true}};
+  }
+  const std::array<size_t, 3> sizes = {pieces[0].size(), pieces[1].size(), pieces[2].size()};
+  std::array<size_t, 3> at = {};
+  for (at[2] = 0; at[2] < sizes[2]; ++at[2]) {
+    for (at[1] = 0; at[1] < sizes[1]; ++at[1]) {
+      for (at[0] = 0; at[0] < sizes[0]; ++at[0]) {
+        SampledBlock block;
+        bool corner = true;
+        for (size_t a = 0; a < 3; ++a) {
+          const Piece& piece = pieces[a][at[a]];
+          block.at[a] = piece.middle;
+          block.weight *= piece.end - piece.begin;
+          corner = corner && (at[a] == 0 || at[a] == sizes[a] - 1);
+        }
+        const bool inside = at[1] == sizes[1] / 2 && at[2] == sizes[2] / 2 && (at[0] == sizes[0] / 2 || at[0] == sizes[0] / 4);
+        block.scout = corner || inside;
+        out.push_back(block);
       }
     }
   }
@@ -69,6 +96,43 @@ std::vector<uint32_t> sample_warps(uint32_t warps) {
     out[i] = out.size() == warps ? static_cast<uint32_t>(i) : static_cast<uint32_t>(i * (warps - 1) / (out.size() - 1));
   }
   return out;
+}
+
+constexpr std::array<double KernelCounts::*, 17> kSums = {&KernelCounts::load_sectors,
+                                                          &KernelCounts::store_sectors,
+                                                          &KernelCounts::atomic_sectors,
+                                                          &KernelCounts::async_load_bytes,
+                                                          &KernelCounts::async_store_bytes,
+                                                          &KernelCounts::block_load_bytes,
+                                                          &KernelCounts::block_store_bytes,
+                                                          &KernelCounts::shared_wavefronts,
+                                                          &KernelCounts::fp32,
+                                                          &KernelCounts::fp16,
+                                                          &KernelCounts::fp64,
+                                                          &KernelCounts::integer,
+                                                          &KernelCounts::special,
+                                                          &KernelCounts::control,
+                                                          &KernelCounts::memory,
+                                                          &KernelCounts::flops,
+                                                          &KernelCounts::barriers};
+constexpr std::array kChainParts = {&WarpChain::cycles, &WarpChain::load_cycles, &WarpChain::loads, &WarpChain::shared_waits};
+
+void add_longest(const WarpChain& chain, WarpChain* out) {
+  for (const auto part : kChainParts) out->*part = std::max(out->*part, chain.*part);
+}
+
+struct BlockCounts {
+  KernelCounts counts;
+  ByteSet loads, stores;
+  bool warps_are_alike = true;
+  bool ends_tell_bytes = true;  // from the first and the last warp follow the bytes of all
+};
+
+bool alike(const KernelCounts& a, const KernelCounts& b) {
+  const auto same = [](auto part, const auto& x, const auto& y) { return x.*part == y.*part; };
+  return std::all_of(kSums.begin(), kSums.end(), [&](auto part) { return same(part, a, b); }) &&
+         std::all_of(kChainParts.begin(), kChainParts.end(), [&](auto part) { return same(part, a.longest, b.longest); }) &&
+         a.tensor_flops == b.tensor_flops && a.loads_in_flight == b.loads_in_flight;
 }
 
 void add_warp(const WarpCounts& warp, double weight, KernelCounts* out) {
@@ -91,12 +155,7 @@ void add_warp(const WarpCounts& warp, double weight, KernelCounts* out) {
   out->barriers += weight * warp.barriers;
   out->loads_in_flight = std::max(out->loads_in_flight, warp.in_flight);
   out->assumed_values = out->assumed_values || warp.assumed;
-}
-
-constexpr std::array kChainParts = {&WarpChain::cycles, &WarpChain::load_cycles, &WarpChain::loads, &WarpChain::shared_waits};
-
-void add_longest(const WarpChain& chain, WarpChain* out) {
-  for (const auto part : kChainParts) out->*part = std::max(out->*part, chain.*part);
+  add_longest(warp.chain, &out->longest);
 }
 
 // Bytes of the warps of one block: what they share is common to all, the rest is each warp's own.
@@ -155,27 +214,33 @@ class LaunchCounter {
     out_.warps = static_cast<double>(blocks) * warps_;
     bool whole = blocks <= kFewBlocks;
     if (!whole && blocks <= kShortGrid) {
-      run({{0, 0, 0}, 0});
-      whole = std::exchange(steps_, 0) * blocks <= kShortLaunch;
-      loads_.clear();
-      stores_.clear();
+      first_ = run_block({0, 0, 0});
+      whole = steps_ * blocks <= kShortLaunch;
     }
-    const std::vector<SampledBlock> samples = sample_blocks(launch_.grid, whole);
+    std::vector<SampledBlock> samples = sample_blocks(launch_.grid, whole);
+    all_ = samples.size() == blocks && warps_ <= kAllWarps;
+    if (!all_ && blocks_are_alike(samples)) {
+      std::erase_if(samples, [](const SampledBlock& sample) { return !sample.scout; });
+      for (SampledBlock& sample : samples) sample.weight = out_.blocks / static_cast<double>(samples.size());
+    }
     double done = 0;
+    std::vector<ByteSet> loads, stores;
     for (const SampledBlock& sample : samples) {
       if (steps_ > kMostStepsOfLaunch) {
         out_.limit = "a launch's most steps";
         break;
       }
       if (!out_.limit.empty()) break;  // a warp does not end, and the others would not either
-      run(sample);
+      BlockCounts block = take(sample.at);
+      add(block.counts, sample.weight);
+      loads.push_back(std::move(block.loads));
+      stores.push_back(std::move(block.stores));
       done += sample.weight;
     }
     if (done > 0 && done < out_.blocks) scale(out_.blocks / done);
     for (const auto part : kChainParts) out_.mean.*part /= std::max(done, 1.0);
-    const bool all = samples.size() == blocks && warps_ <= kAllWarps;
-    out_.unique_load_bytes = launch_bytes(loads_, out_.block_load_bytes, all, launch_.parameters);
-    out_.unique_store_bytes = launch_bytes(stores_, out_.block_store_bytes, all, launch_.parameters);
+    out_.unique_load_bytes = launch_bytes(loads, out_.block_load_bytes, all_, launch_.parameters);
+    out_.unique_store_bytes = launch_bytes(stores, out_.block_store_bytes, all_, launch_.parameters);
     for (size_t m = 1; m < warp_.met.size(); ++m) {
       if (warp_.met[m] != 0) out_.not_understood.push_back(kernel_.messages[m - 1]);
     }
@@ -183,33 +248,76 @@ class LaunchCounter {
   }
 
  private:
-  void run(const SampledBlock& sample) {
-    const std::vector<uint32_t> warps = sample_warps(warps_);
+  // All warps, or what sample_warps names. If the warps of the first block are alike, only the first and the last run in other blocks, and
+  // all if these two differ.
+  BlockCounts run_block(const std::array<uint32_t, 3>& at) {
+    const std::vector<uint32_t> warps = sample_warps(warps_), ends = {0, warps_ - 1};
+    if (warps.size() > 2 && ends_will_do_ && !all_) {
+      BlockCounts out = run_warps(at, ends);
+      if (out.warps_are_alike) return out;
+    }
+    BlockCounts out = run_warps(at, warps);
+    if (!std::exchange(ran_a_block_, true)) ends_will_do_ = out.warps_are_alike && out.ends_tell_bytes;
+    return out;
+  }
+  BlockCounts run_warps(const std::array<uint32_t, 3>& at, const std::vector<uint32_t>& warps) {
+    BlockCounts out;
+    KernelCounts first;
     std::vector<ByteSet> loads, stores;
-    WarpChain longest;
     for (const uint32_t w : warps) {
-      WarpCounts counts = warp_.run(sample.at, w);
+      WarpCounts counts = warp_.run(at, w);
       steps_ += counts.steps;
-      if (counts.cut_off) out_.limit = "a warp's most steps";
-      add_warp(counts, sample.weight * warps_ / static_cast<double>(warps.size()), &out_);
-      add_longest(counts.chain, &longest);
+      if (counts.cut_off) out.counts.limit = "a warp's most steps";
+      add_warp(counts, warps_ / static_cast<double>(warps.size()), &out.counts);
+      KernelCounts alone;
+      add_warp(counts, 1, &alone);
+      if (w == warps.front()) first = alone;
+      out.warps_are_alike = out.warps_are_alike && alike(first, alone);
       loads.push_back(union_of(std::move(counts.loads)));
       stores.push_back(union_of(std::move(counts.stores)));
+      if (counts.cut_off) break;
     }
-    add_longest(longest, &out_.longest);
-    for (const auto part : kChainParts) out_.mean.*part += sample.weight * (longest.*part);
-    for (auto [sets, bytes, kept] : {std::tuple{&loads, &out_.block_load_bytes, &loads_}, {&stores, &out_.block_store_bytes, &stores_}}) {
-      ByteSet together = union_of(*sets);
-      *bytes += sample.weight * block_bytes(*sets, together, warps_);
-      kept->push_back(std::move(together));
+    out.loads = union_of(loads);
+    out.stores = union_of(stores);
+    out.counts.block_load_bytes = block_bytes(loads, out.loads, warps_);
+    out.counts.block_store_bytes = block_bytes(stores, out.stores, warps_);
+    const auto of_ends = [&](const std::vector<ByteSet>& sets) {
+      const std::vector<ByteSet> two = {sets.front(), sets.back()};
+      return block_bytes(two, union_of(two), warps_);
+    };
+    out.ends_tell_bytes = of_ends(loads) == out.counts.block_load_bytes && of_ends(stores) == out.counts.block_store_bytes;
+    return out;
+  }
+  // A block's counts, if it ran before without running it again.
+  BlockCounts take(const std::array<uint32_t, 3>& at) {
+    if (at == std::array<uint32_t, 3>{} && first_) return *std::exchange(first_, std::nullopt);
+    const auto found = scouts_.find(at);
+    return found != scouts_.end() ? std::move(found->second) : run_block(at);
+  }
+  // Not so where numbers on the card say what a block does.
+  bool blocks_are_alike(const std::vector<SampledBlock>& samples) {
+    const auto few = std::count_if(samples.begin(), samples.end(), [](const SampledBlock& sample) { return sample.scout; });
+    if (static_cast<size_t>(few) + 2 > samples.size()) return false;
+    const BlockCounts* before = nullptr;
+    for (const SampledBlock& sample : samples) {
+      if (!sample.scout) continue;
+      const BlockCounts& block = scouts_.emplace(sample.at, take(sample.at)).first->second;
+      if (warp_.reads_values || !block.counts.limit.empty() || (before != nullptr && !alike(before->counts, block.counts))) return false;
+      before = &block;
     }
+    return true;
+  }
+  void add(const KernelCounts& block, double weight) {
+    for (const auto sum : kSums) out_.*sum += weight * (block.*sum);
+    for (size_t p = 0; p < kPrecisionCount; ++p) out_.tensor_flops[p] += weight * block.tensor_flops[p];
+    for (const auto part : kChainParts) out_.mean.*part += weight * (block.longest.*part);
+    add_longest(block.longest, &out_.longest);
+    out_.loads_in_flight = std::max(out_.loads_in_flight, block.loads_in_flight);
+    out_.assumed_values = out_.assumed_values || block.assumed_values;
+    if (!block.limit.empty()) out_.limit = block.limit;
   }
   void scale(double by) {
-    for (double* value : {&out_.load_sectors, &out_.store_sectors, &out_.atomic_sectors, &out_.async_load_bytes, &out_.async_store_bytes,
-                          &out_.block_load_bytes, &out_.block_store_bytes, &out_.shared_wavefronts, &out_.fp32, &out_.fp16, &out_.fp64,
-                          &out_.integer, &out_.special, &out_.control, &out_.memory, &out_.flops, &out_.barriers}) {
-      *value *= by;
-    }
+    for (const auto sum : kSums) out_.*sum *= by;
     for (double& value : out_.tensor_flops) value *= by;
   }
 
@@ -219,7 +327,10 @@ class LaunchCounter {
   uint32_t warps_ = 0;
   uint64_t steps_ = 0;
   KernelCounts out_;
-  std::vector<ByteSet> loads_, stores_;
+  bool all_ = false;  // all warps of all blocks run
+  bool ran_a_block_ = false, ends_will_do_ = false;
+  std::optional<BlockCounts> first_;  // of block 0, when it ran to see how long it is
+  std::map<std::array<uint32_t, 3>, BlockCounts> scouts_;
 };
 
 }  // namespace

@@ -134,7 +134,54 @@ TEST(CountKernel, CausalAttentionSkipsWhatIsMasked) {
   Arguments arguments = Arguments().pointer(kA).pointer(kB).pointer(kC).pointer(0x7f3000000000).number(0x3f800000).number(tokens);
   const KernelCounts out = count("attention", "attention", {tiles, heads, 1}, 128, arguments);
   const double pairs = heads * 128.0 * 128 * tiles * (tiles + 1) / 2;
-  EXPECT_NEAR(out.tensor_flops[static_cast<size_t>(Precision::fp16)] / (4 * 64 * pairs), 1, 0.05);
+  EXPECT_EQ(out.tensor_flops[static_cast<size_t>(Precision::fp16)], 4 * 64 * pairs);
+}
+
+KernelCounts count_body(const std::string& statements, std::array<uint32_t, 3> grid, const KnownValue& known = {}) {
+  KernelLaunch launch;
+  launch.grid = grid;
+  launch.block = {128, 1, 1};
+  launch.parameters = Arguments().pointer(kA).pointer(kB).bytes;
+  const std::string text =
+      ".visible .entry k(.param .u64 pa, .param .u64 pb) { .reg .pred %p<4>; .reg .b32 %r<8>; .reg .b64 %a<8>;"
+      "ld.param.u64 %a0, [pa]; ld.param.u64 %a1, [pb]; mov.u32 %r0, %ctaid.x; mov.u32 %r1, 0;" +
+      statements + "ret; }";
+  return count_kernel(*parse_ptx(text), "k", launch, known);
+}
+
+// Blocks do as much as their number says: all sizes of a grid add up exactly.
+TEST(CountKernel, WorkThatGrowsAlongAnAxisAddsUpExactly) {
+  const std::string loop = "L: ld.global.b32 %r2, [%a0]; add.u32 %r1, %r1, 1; setp.le.u32 %p0, %r1, %r0; @%p0 bra L;";
+  for (const uint32_t blocks : {300U, 301U, 302U, 303U, 517U}) {
+    const double n = blocks;
+    EXPECT_EQ(count_body(loop, {blocks, 1, 1}).load_sectors, 4 * n * (n + 1) / 2) << blocks;
+    EXPECT_EQ(count_body(loop, {blocks, 64, 1}).load_sectors, 64 * 4 * n * (n + 1) / 2) << blocks;
+  }
+}
+
+// All blocks but those at the ends do more.
+TEST(CountKernel, OddBlocksAtTheEndsCountForThemselves) {
+  const std::string statements =
+      "mov.u32 %r3, %nctaid.x; sub.u32 %r3, %r3, 1; ld.global.b32 %r2, [%a0]; setp.eq.u32 %p0, %r0, 0; @%p0 bra E;"
+      "setp.eq.u32 %p0, %r0, %r3; @%p0 bra E; ld.global.b32 %r2, [%a1]; E:";
+  EXPECT_EQ(count_body(statements, {1000, 1, 1}).load_sectors, 4 * (1000 + 998));
+}
+
+TEST(CountKernel, ALongLoopIsCountedOrEndsAtALimit) {
+  const std::string end = "setp.ne.u32 %p0, %r1, 2147483647; st.global.b32 [%a0], %r1; @%p0 bra L;";
+  const KernelCounts alike = count_body("L: add.u32 %r1, %r1, 1;" + end, {500, 1, 1});
+  EXPECT_EQ(alike.limit, "");
+  EXPECT_EQ(alike.store_sectors, 500.0 * 4 * 2147483647);
+  EXPECT_EQ(count_body("L: mad.lo.u32 %r1, %r1, 1664525, 1013904223;" + end, {500, 1, 1}).limit, "a warp's most steps");
+}
+
+TEST(CountKernel, WhatAKernelWroteIsNotKnown) {
+  const auto five = [](uint64_t, int) { return 5; };
+  const std::string index = "ld.global.b32 %r1, [%a0+64]; mul.wide.u32 %a2, %r1, 4; add.s64 %a2, %a1, %a2; ld.global.b32 %r2, [%a2];";
+  EXPECT_FALSE(count_body(index, {1, 1, 1}, five).assumed_values);
+  EXPECT_TRUE(count_body("st.global.b32 [%a0+64], %r0;" + index, {1, 1, 1}, five).assumed_values);
+  EXPECT_TRUE(count_body("red.global.add.u32 [%a0+64], %r0;" + index, {1, 1, 1}, five).assumed_values);
+  EXPECT_FALSE(count_body("st.global.b32 [%a0], %r0;" + index, {1, 1, 1}, five).assumed_values);
 }
 
 // A warp reads `rounds` lines of 128 bytes that are `stride` apart, from the `more`-th round on also another buffer; three addresses in

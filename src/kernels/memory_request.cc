@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstddef>
+#include <utility>
 
 namespace gpucast::ptx {
 namespace {
@@ -78,18 +79,41 @@ int wavefronts_unless_moved(const LaneValues& addresses, LaneMask mask, Footprin
   return last->count = count();
 }
 
+void open_ranges(Footprint* last, uint64_t by, std::vector<ByteRange>* log) {
+  last->extent = {last->ranges.front().begin + by, last->ranges.back().end + by};
+  const bool fresh = last->open.empty();
+  if (fresh) last->open = last->ranges;
+  for (size_t i = 0; i < last->ranges.size(); ++i) {
+    const ByteRange next = {last->ranges[i].begin + by, last->ranges[i].end + by};
+    ByteRange& open = last->open[i];
+    if (fresh) {
+      open = next;
+    } else if (next.begin <= open.end && next.end >= open.begin) {
+      open = {std::min(open.begin, next.begin), std::max(open.end, next.end)};
+    } else {
+      log->push_back(std::exchange(open, next));
+    }
+  }
+}
+
 }  // namespace
+
+void Footprint::close(std::vector<ByteRange>* log) {
+  log->insert(log->end(), open.begin(), open.end());
+  open.clear();
+}
 
 int count_sectors(const LaneValues& addresses, LaneMask mask, uint32_t bytes, Footprint* last, std::vector<ByteRange>* log) {
   if (mask == 0 || bytes == 0) return 0;
   uint64_t by = 0;
   if (has_moved(*last, addresses, mask, &by) && by % kSector == 0) {
-    for (const ByteRange& range : last->ranges) log->push_back({range.begin + by, range.end + by});
+    open_ranges(last, by, log);
     return last->count;
   }
   last->mask = mask;
   last->addresses = addresses;
   last->ranges.clear();
+  last->close(log);
   std::array<uint64_t, kLanes> begins;
   size_t count = 0;
   bool sorted = true;
@@ -116,7 +140,7 @@ int count_sectors(const LaneValues& addresses, LaneMask mask, uint32_t bytes, Fo
     end = std::max(end, begins[i] + bytes);
   }
   last->ranges.push_back({begin, end});
-  log->insert(log->end(), last->ranges.begin(), last->ranges.end());
+  open_ranges(last, 0, log);
   return last->count = sectors;
 }
 

@@ -19,9 +19,13 @@ struct Footprint {
   LaneMask mask = 0;
   int count = 0;  // sectors or wavefronts
   std::vector<ByteRange> ranges;
+  ByteRange extent;             // of the last request
+  std::vector<ByteRange> open;  // what was touched and is not in the log yet: the next request often continues it
+  void close(std::vector<ByteRange>* log);
 };
 
-// Sectors of 32 bytes that the lanes of `mask` touch, each once; their bytes are added to `log`.
+// Sectors of 32 bytes that the lanes of `mask` touch, each once. Their bytes go to last->open, and what was there to `log` if it does not
+// touch them.
 int count_sectors(const LaneValues& addresses, LaneMask mask, uint32_t bytes, Footprint* last, std::vector<ByteRange>* log);
 // Passes through the 32 banks of 4 bytes: half a warp at a time for accesses of 8 bytes, a quarter for 16 bytes.
 int count_wavefronts(const LaneValues& addresses, LaneMask mask, uint32_t bytes, Footprint* last);

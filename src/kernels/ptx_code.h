@@ -128,6 +128,7 @@ struct Instruction {
   Register guard = kNoRegister;
   bool guard_negated = false;
   uint32_t first_operand = 0, first_address = 0;  // in Kernel::operands: results, then sources
+  uint32_t first_wait = 0, waits = 0;             // in Kernel::waits
   uint32_t flops = 0;                             // of a thread
   uint32_t bytes = 0;                             // of a thread's access; of a matrix instruction the matrices of 8 rows
   uint32_t value = 0;                             // a table of lop3, a block number, a number of groups, a message's number
@@ -167,6 +168,7 @@ struct Kernel {
   std::vector<Instruction> instructions;
   std::vector<Register> operands;
   std::vector<Address> addresses;
+  std::vector<Register> waits;                // what an instruction reads and another one writes, each register once
   std::vector<std::vector<uint32_t>> tables;  // of brx.idx, block numbers
   std::vector<Block> blocks;
   std::vector<uint32_t> block_of;     // by instruction

@@ -258,6 +258,27 @@ void find_short_ways(Kernel* kernel) {
   }
 }
 
+void find_waits(Kernel* kernel) {
+  std::vector<uint8_t> written(kernel->registers);
+  std::vector<uint32_t> seen(kernel->registers);  // by the number of an instruction, from 1
+  for (const Instruction& i : kernel->instructions) {
+    for (uint32_t r = 0; r < i.results; ++r) written[kernel->operands[i.first_operand + r]] = 1;
+  }
+  written[kNoRegister] = 0;
+  uint32_t number = 0;
+  for (Instruction& i : kernel->instructions) {
+    ++number;
+    i.first_wait = static_cast<uint32_t>(kernel->waits.size());
+    const auto add = [&](Register r) {
+      if (written[r] != 0 && std::exchange(seen[r], number) != number) kernel->waits.push_back(r);
+    };
+    for (uint32_t s = 0; s < i.sources; ++s) add(kernel->operands[i.first_operand + i.results + s]);
+    for (uint32_t a = 0; a < i.addresses; ++a) add(kernel->addresses[i.first_address + a].base);
+    add(i.guard);
+    i.waits = static_cast<uint32_t>(kernel->waits.size()) - i.first_wait;
+  }
+}
+
 }  // namespace
 
 void find_flow(Kernel* kernel) {
@@ -267,6 +288,7 @@ void find_flow(Kernel* kernel) {
   relevance.find();
   find_short_ways(kernel);
   relevance.renumber();
+  find_waits(kernel);
   for (Instruction& i : kernel->instructions) {
     i.latency = latency_of(i);
     if (i.addresses > 0) i.request = kernel->requests++;

@@ -345,12 +345,13 @@ class KernelWriter {
 
   void loop(int depth) {
     const std::string n = std::to_string(labels_++), c = "%c" + std::to_string(++counters_);
-    const bool tests_first = chance(50), by_register = chance(60);
+    const bool tests_first = chance(50), by_register = chance(60), is_long = budget_ == 2 && chance(30);
     // The bound is a register's low bits: it may differ between lanes.
-    if (by_register) line("and.b32 %t5, " + number_register() + ", " + one_of({"3", "7"}) + ";");
+    if (by_register) line("and.b32 %t5, " + number_register() + ", " + (is_long ? "31" : one_of({"3", "7"})) + ";");
     line("mov.u32 " + c + ", 0;");
     const std::string bound = "%c" + std::to_string(++counters_);
-    line("mov.u32 " + bound + ", " + (by_register ? "%t5" : integer(6)) + ";");
+    line("mov.u32 " + bound + ", " + (by_register ? "%t5" : integer(is_long ? 70 : 6)) + ";");
+    if (!tests_first) line("max.u32 " + bound + ", " + bound + ", 1;");
     line("LOOP_" + n + ":");
     if (tests_first) {
       line("setp.ge.u32 %p6, " + c + ", " + bound + ";");
@@ -366,7 +367,7 @@ class KernelWriter {
     if (tests_first) {
       line("bra LOOP_" + n + ";");
     } else {
-      line("setp.lt.u32 %p7, " + c + ", " + bound + ";");
+      line("setp." + one_of({"lt", "ne"}) + ".u32 %p7, " + c + ", " + bound + ";");
       line("@%p7 bra LOOP_" + n + ";");
     }
     line("EXIT_" + n + ":");

@@ -42,13 +42,15 @@ uint64_t special_value(std::string_view name, const KernelLaunch& launch, const 
 
 WarpState::WarpState(const Kernel& kernel)
     : values_(kernel.relevant_registers),
+      same_(kernel.relevant_registers),
       predicates_(kernel.registers),
       assumed_(kernel.registers),
       load_level_(kernel.registers),
       shared_level_(kernel.registers),
       ready_(kernel.registers),
       from_memory_(kernel.registers),
-      guesses_(kernel.blocks.size()) {}
+      guesses_(kernel.blocks.size()),
+      written_(kernel.requests) {}
 
 Warp::Warp(const PtxModule& module, const Kernel& kernel, const KernelLaunch& launch, const KnownValue& known)
     : WarpState(kernel),
@@ -69,10 +71,14 @@ void Warp::start(const std::array<uint32_t, 3>& block, uint32_t warp) {
   std::fill(ready_.begin(), ready_.end(), 0);
   std::fill(from_memory_.begin(), from_memory_.end(), 0);
   std::fill(guesses_.begin(), guesses_.end(), 0);
+  std::fill(written_.begin(), written_.end(), ByteRange{~0ULL, 0});
   for (LaneValues& v : values_) v.fill(0);
+  std::fill(same_.begin(), same_.end(), 1);
   for (const auto& [r, value] : kernel_.immediates) values_[r].fill(value);
   for (const auto& [r, name] : kernel_.specials) {
-    for (uint32_t lane = 0; lane < kLanes; ++lane) values_[r][lane] = special_value(name, launch_, block, warp * kLanes + lane, warp);
+    LaneValues& v = values_[r];
+    for (uint32_t lane = 0; lane < kLanes; ++lane) v[lane] = special_value(name, launch_, block, warp * kLanes + lane, warp);
+    same_[r] = std::all_of(v.begin(), v.end(), [&](uint64_t value) { return value == v[0]; });
   }
   for (auto& [header, loop] : loops_) loop.header = kNowhere;
   groups_.clear();
@@ -91,6 +97,7 @@ void Warp::start(const std::array<uint32_t, 3>& block, uint32_t warp) {
 WarpCounts Warp::run(const std::array<uint32_t, 3>& block, uint32_t warp) {
   start(block, warp);
   while (!paths_.empty() && !counts_.cut_off) advance();
+  close_log();
   counts_.steps = steps_;
   counts_.chain.cycles = begin_;
   counts_.chain.loads = load_now_;
@@ -218,10 +225,7 @@ void Warp::wait_for_sources(const Instruction& i) {
       if (from_memory_[r] != 0) latest_load_ = std::max(latest_load_, now_);
     }
   };
-  const uint32_t end = i.first_operand + i.results + i.sources;
-  for (uint32_t o = i.first_operand + i.results; o < end; ++o) look(kernel_.operands[o]);
-  for (uint32_t a = 0; a < i.addresses; ++a) look(kernel_.addresses[i.first_address + a].base);
-  look(i.guard);
+  for (uint32_t w = i.first_wait; w < i.first_wait + i.waits; ++w) look(kernel_.waits[w]);
   if (load > load_now_) {
     counts_.in_flight = std::max(counts_.in_flight, in_flight_);
     in_flight_ = 0;
@@ -314,20 +318,10 @@ void Warp::tensor_from_descriptor(const Instruction& i, LaneMask lanes) {
   }
 }
 
-void Warp::unknown_results(const Instruction& i, LaneMask lanes) {
-  for (uint32_t r = 0; r < i.results; ++r) {
-    const Register to = result(i, r);
-    if (kernel_.is_predicate[to] != 0) {
-      write_predicate(to, lanes, 0, kAllLanes);
-    } else if (to < values_.size()) {
-      write(to, lanes, LaneValues{}, kAllLanes);
-    }
-  }
-}
-
 void Warp::write(Register r, LaneMask lanes, const LaneValues& from, LaneMask assumed) {
   if (r == kNoRegister || r >= values_.size()) return;
   load_level_[r] = shared_level_[r] = 0;
+  same_[r] = 0;
   LaneValues& to = values_[r];
   if (lanes == kAllLanes) {
     to = from;

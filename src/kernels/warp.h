@@ -44,11 +44,13 @@ struct WarpState {
   };
 
   std::vector<LaneValues> values_;
+  std::vector<uint8_t> same_;                   // by register with a value: it is the same in all lanes
   std::vector<LaneMask> predicates_, assumed_;  // by register
   std::vector<uint32_t> load_level_, shared_level_;
   std::vector<uint32_t> ready_;       // by register: the cycle at which its value is there
   std::vector<uint8_t> from_memory_;  // by register: the value comes from device memory
   std::vector<uint32_t> guesses_;     // by block: how often an assumed value ended it
+  std::vector<ByteRange> written_;    // by store: from the first to the last byte
   std::vector<Arrival> groups_;       // of committed asynchronous copies
   std::vector<Path> paths_;
   Arrival open_group_, bulk_;  // of copies before their commit; of copies that signal a barrier in shared memory
@@ -81,20 +83,22 @@ struct Loop {
   LaneMask lanes = 0;
   size_t depth = 0;                  // of the warp's paths
   uint32_t rounds = 0, look_at = 0;  // rounds so far; the first one that is compared
+  uint32_t failures = 0;             // how often rounds were compared in vain
   size_t marked = 0;
   std::vector<Mark> marks;  // the first `marked` ones
   uint32_t least_period = 1;
   uint32_t period = 0;           // rounds after which the same happens again
   std::vector<LaneValues> step;  // that registers move on in a period
+  std::vector<Register> moving;  // those that do
   uint64_t periods = 0;          // that were alike the last time
   bool is_skipping = false;
 };
 
-// A comparison for equality: it may hold in one round alone.
+// What setp.eq and setp.ne compared: they may hold once, between two rounds in which they do not.
 struct Equality {
-  LaneValues difference = {};
-  LaneMask lanes = 0;
   uint32_t bits = 0;
+  LaneMask lanes = 0;
+  LaneValues difference = {};
 };
 
 // What one period does.
@@ -112,7 +116,8 @@ class Warp : private WarpState {
  public:
   Warp(const PtxModule& module, const Kernel& kernel, const KernelLaunch& launch, const KnownValue& known);
   WarpCounts run(const std::array<uint32_t, 3>& block, uint32_t warp);
-  std::vector<uint8_t> met;  // messages of instructions that were run, by their number
+  std::vector<uint8_t> met;   // messages of instructions that were run, by their number
+  bool reads_values = false;  // the host knew a number that was loaded from the card
 
  private:
   void start(const std::array<uint32_t, 3>& block, uint32_t warp);
@@ -128,21 +133,29 @@ class Warp : private WarpState {
   void begin_round(uint32_t header);
   bool run_period(const Loop& loop, uint64_t most_steps, Period* out);
   bool skip_periods(Loop* loop);
-  uint64_t periods_alike(Loop* loop, uint64_t most, const Period& last, const std::vector<int64_t>& strides);
+  uint64_t periods_alike(Loop* loop, const Period& last, const std::vector<int64_t>& strides, uint64_t most);
   void move_on(const Loop& loop, uint64_t periods);
   Tally tally() const;
   void compute(const Instruction& i, LaneMask lanes);
   void compute_integer(const Instruction& i, LaneMask lanes);
+  template <class F>
+  void set_lanes(Register to, LaneMask lanes, bool same, LaneMask assumed, F f);
+  void add_with_carry(const Instruction& i, LaneMask lanes, LaneMask assumed);
+  void unpack(const Instruction& i, LaneMask lanes, LaneMask assumed);
   void compute_predicate(const Instruction& i, LaneMask lanes);
   void compute_comparison(const Instruction& i, LaneMask lanes);
   void compute_lanes(const Instruction& i, LaneMask lanes);
   void shuffle(const Instruction& i, LaneMask lanes);
   void memory(const Instruction& i, LaneMask lanes);
+  int touch(const Instruction& i, const LaneValues& addresses, LaneMask lanes);
+  void close_log();
+  void drop_open();
   void load(const Instruction& i, LaneMask lanes, const LaneValues& addresses);
   void copy(const Instruction& i, LaneMask lanes);
   void tensor_from_descriptor(const Instruction& i, LaneMask lanes);
   void unknown_results(const Instruction& i, LaneMask lanes);
   bool addresses_of(const Instruction& i, uint32_t number, LaneMask lanes, LaneValues* out);
+  bool has_written(uint64_t address, uint32_t bytes) const;
   uint64_t read_parameter(uint64_t offset, uint32_t bytes, bool* is_known) const;
 
   Register result(const Instruction& i, uint32_t n) const { return n < i.results ? kernel_.operands[i.first_operand + n] : kNoRegister; }
@@ -150,6 +163,7 @@ class Warp : private WarpState {
     return n < i.sources ? kernel_.operands[i.first_operand + i.results + n] : kNoRegister;
   }
   const LaneValues& values(Register r) const { return values_[r < values_.size() ? r : 0]; }
+  bool has_one_value(Register r) const { return r < same_.size() && same_[r] != 0; }
   void write(Register r, LaneMask lanes, const LaneValues& values, LaneMask assumed);
   void write_predicate(Register r, LaneMask lanes, LaneMask value, LaneMask assumed);
   LaneMask guard_of(const Instruction& i, LaneMask lanes);
@@ -158,9 +172,10 @@ class Warp : private WarpState {
   const Kernel& kernel_;
   const KernelLaunch& launch_;
   const KnownValue& known_;
+  std::vector<const Instruction*> open_;                   // instructions with bytes that are not logged yet
   std::vector<Footprint> footprints_, shared_footprints_;  // of the last request of each instruction
   std::map<uint32_t, Loop> loops_;
-  std::vector<Equality>* equalities_ = nullptr;  // where they are kept; nullptr: nowhere
+  std::vector<Equality>* equalities_ = nullptr;  // where they are noted
 };
 
 }  // namespace gpucast::ptx

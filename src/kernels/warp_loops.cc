@@ -5,13 +5,15 @@
 #include <map>
 #include <utility>
 
+#include "src/kernels/lane_bits.h"
 #include "src/kernels/warp.h"
 
 namespace gpucast::ptx {
 namespace {
 
-constexpr uint32_t kFirstRounds = 4;  // a shorter loop runs whole
-constexpr size_t kMostPeriod = 8;     // buffers that a pipelined loop takes turns with
+constexpr uint32_t kFirstRounds = 4;   // a shorter loop runs whole
+constexpr uint32_t kMostFailures = 4;  // to compare rounds takes time: where it was in vain, the next look comes twice as late
+constexpr uint32_t kMostPeriod = 8;    // buffers that a pipelined loop takes turns with
 constexpr size_t kMostRanges = 1U << 14;
 constexpr double kMostCycles = 1U << 31;
 constexpr uint64_t kMostPeriods = uint64_t{1} << 40;
@@ -37,6 +39,25 @@ bool find_strides(const std::vector<ByteRange>& before, const std::vector<ByteRa
   for (size_t i = 0; i < before.size(); ++i) {
     if (after[i].end - after[i].begin != before[i].end - before[i].begin) return false;
     out->push_back(static_cast<int64_t>(after[i].begin - before[i].begin));
+  }
+  return true;
+}
+
+// Whether as many sectors are touched wherever the ranges get to. Strides of whole sectors move all alike; others may only move single
+// accesses, far from each other.
+bool keeps_sectors(const std::vector<ByteRange>& ranges, const int64_t* strides) {
+  constexpr int64_t kWhole = 32;  // a sector
+  std::vector<ByteRange> others;
+  for (size_t i = 0; i < ranges.size(); ++i) {
+    if (strides[i] % kWhole == 0) continue;
+    const uint64_t bytes = ranges[i].end - ranges[i].begin;
+    if (bytes > 16 || (bytes & (bytes - 1)) != 0 || ranges[i].begin % bytes != 0 || strides[i] % static_cast<int64_t>(bytes) != 0)
+      return false;
+    others.push_back(ranges[i]);
+  }
+  std::sort(others.begin(), others.end());
+  for (size_t i = 1; i < others.size(); ++i) {
+    if (others[i] != others[i - 1] && others[i].begin - others[i - 1].begin < 2 * kWhole) return false;
   }
   return true;
 }
@@ -71,19 +92,21 @@ bool add_moved(const std::vector<ByteRange>& ranges, const int64_t* strides, uin
   return true;
 }
 
-// The first period after `last` in which two numbers are equal that differ in it and move towards each other.
-uint64_t next_equality(const std::vector<Equality>& before, const std::vector<Equality>& last) {
+// For how many periods after `last` two numbers that differ still do. They come closer, or go apart, by the same distance each time.
+uint64_t periods_apart(const Period& first, const Period& last) {
+  if (first.equalities.size() != last.equalities.size()) return 0;
   uint64_t out = kMostPeriods;
-  for (size_t e = 0; e < last.size(); ++e) {
-    const auto number = [&](uint64_t value) {
-      return last[e].bits >= 64 ? static_cast<int64_t>(value) : static_cast<int64_t>(value << (64 - last[e].bits)) >> (64 - last[e].bits);
-    };
+  for (size_t e = 0; e < last.equalities.size(); ++e) {
+    const Equality &before = first.equalities[e], &now = last.equalities[e];
+    if (before.lanes != now.lanes || before.bits != now.bits) return 0;
     for (uint32_t lane = 0; lane < kLanes; ++lane) {
-      const int64_t now = number(last[e].difference[lane]), step = number(last[e].difference[lane] - before[e].difference[lane]);
-      if ((last[e].lanes >> lane & 1) == 0 || step == 0 || now == 0 || (now < 0) == (step < 0)) continue;
-      const uint64_t distance = now < 0 ? -static_cast<uint64_t>(now) : static_cast<uint64_t>(now);
-      const uint64_t pace = step < 0 ? -static_cast<uint64_t>(step) : static_cast<uint64_t>(step);
-      if (distance % pace == 0) out = std::min(out, distance / pace);
+      if ((now.lanes >> lane & 1) == 0) continue;
+      const int64_t at = with_sign(now.difference[lane], now.bits),
+                    by = with_sign(now.difference[lane] - before.difference[lane], now.bits);
+      const auto size = [](int64_t x) { return x < 0 ? 0 - static_cast<uint64_t>(x) : static_cast<uint64_t>(x); };
+      if (by == 0) continue;
+      const uint64_t half = uint64_t{1} << (now.bits - 1), left = (at < 0) != (by < 0) && at != 0 ? size(at) - 1 : half - size(at);
+      out = std::min(out, left / size(by));
     }
   }
   return out;
@@ -105,8 +128,9 @@ void Warp::begin_round(uint32_t header) {
   if (loop.is_skipping) return;
   const Path& path = paths_.back();
   const auto begin_anew = [&] {
+    if (loop.marked > 0) loop.failures = std::min(loop.failures + 1, kMostFailures);
     loop.header = header, loop.lanes = path.lanes, loop.depth = paths_.size();
-    loop.rounds = 0, loop.look_at = kFirstRounds, loop.marked = 0, loop.least_period = 1;
+    loop.rounds = 0, loop.look_at = kFirstRounds << loop.failures, loop.marked = 0, loop.least_period = 1;
   };
   if (loop.header != header || loop.lanes != path.lanes || loop.depth != paths_.size()) begin_anew();
   if (++loop.rounds < loop.look_at) return;
@@ -120,14 +144,17 @@ void Warp::begin_round(uint32_t header) {
     if (difference(c.tally, b.tally) != difference(b.tally, a.tally) || !is_same(a.values, b.values, c.values, loop.lanes)) continue;
     loop.period = static_cast<uint32_t>(period);
     loop.step = c.values;
-    for (size_t r = 0; r < loop.step.size(); ++r) {
-      for (uint32_t lane = 0; lane < kLanes; ++lane) loop.step[r][lane] -= b.values[r][lane];
+    loop.moving.clear();
+    for (Register r = 0; r < loop.step.size(); ++r) {
+      uint64_t any = 0;
+      for (uint32_t lane = 0; lane < kLanes; ++lane) any |= loop.step[r][lane] -= b.values[r][lane];
+      if (any != 0) loop.moving.push_back(r);
     }
     loop.is_skipping = true;
     const bool skipped = skip_periods(&loop);
     loop.is_skipping = false;
     loop.marked = 0;
-    if (skipped) loop.header = kNowhere;
+    if (skipped) loop.header = kNowhere, loop.failures = 0;
     loop.least_period = static_cast<uint32_t>(period) + 1;  // this one only seemed to be one
     return;
   }
@@ -144,6 +171,7 @@ bool Warp::run_period(const Loop& loop, uint64_t most_steps, Period* out) {
   const uint64_t steps = steps_;
   const uint32_t begin = begin_, loads = load_now_, shared = shared_now_;
   const double load_cycles = counts_.chain.load_cycles;
+  close_log();
   counts_.loads.clear();
   counts_.stores.clear();
   for (uint32_t round = 0; round < loop.period;) {
@@ -157,6 +185,7 @@ bool Warp::run_period(const Loop& loop, uint64_t most_steps, Period* out) {
     if (arrived != loop.header || paths_.size() != loop.depth || paths_.back().lanes != loop.lanes) return false;
     ++round;
   }
+  close_log();
   out->steps = steps_ - steps;
   out->tally = difference(tally(), before);
   out->predicates = predicates_;
@@ -172,13 +201,15 @@ bool Warp::run_period(const Loop& loop, uint64_t most_steps, Period* out) {
 }
 
 void Warp::move_on(const Loop& loop, uint64_t periods) {
-  for (size_t r = 0; r < values_.size(); ++r) {
+  for (const Register r : loop.moving) {
     for (uint32_t lane = 0; lane < kLanes; ++lane) values_[r][lane] += (loop.lanes >> lane & 1) != 0 ? loop.step[r][lane] * periods : 0;
+    const LaneValues& moved = values_[r];
+    if (same_[r] != 0) same_[r] = std::all_of(moved.begin(), moved.end(), [&](uint64_t value) { return value == moved[0]; });
   }
 }
 
 // After how many periods one still does the same as `last`, which just ended. The state is then as it was.
-uint64_t Warp::periods_alike(Loop* loop, uint64_t most, const Period& last, const std::vector<int64_t>& strides) {
+uint64_t Warp::periods_alike(Loop* loop, const Period& last, const std::vector<int64_t>& strides, uint64_t most) {
   const WarpState base = *this;
   const auto as_expected = [&](uint64_t periods) {
     for (size_t r = 0; r < values_.size(); ++r) {
@@ -189,13 +220,14 @@ uint64_t Warp::periods_alike(Loop* loop, uint64_t most, const Period& last, cons
     return true;
   };
   const auto is_alike = [&](uint64_t periods) {
-    if (periods >= most) return false;
+    if (periods > most) return false;
     move_on(*loop, periods);
     Period period;
     const bool alike = run_period(*loop, 2 * last.steps + 1000, &period) && as_expected(periods + 1) && period.tally == last.tally &&
                        period.predicates == last.predicates && moved_on(last.loads, period.loads, strides.data(), periods + 1) &&
                        moved_on(last.stores, period.stores, strides.data() + last.loads.size(), periods + 1);
     const uint64_t steps = steps_;
+    drop_open();
     static_cast<WarpState&>(*this) = base;
     steps_ = steps;  // they were run
     return alike;
@@ -218,24 +250,24 @@ uint64_t Warp::periods_alike(Loop* loop, uint64_t most, const Period& last, cons
 // False: no period was skipped.
 bool Warp::skip_periods(Loop* loop) {
   uint64_t periods = 0;
+  close_log();
   std::vector<ByteRange> loads = std::move(counts_.loads), stores = std::move(counts_.stores);
   const auto keep = [](const auto& more, auto* all) { all->insert(all->end(), more.begin(), more.end()); };
   Period first, last;
-  const auto run_noting = [&](Period* out) {
-    auto* const outer = std::exchange(equalities_, &out->equalities);
-    const bool ran = run_period(*loop, kMostSteps, out);
-    equalities_ = outer;
-    if (outer != nullptr) keep(out->equalities, outer);
-    return ran;
-  };
-  const bool ran = run_noting(&first) && run_noting(&last);
+  std::vector<Equality>* const around = std::exchange(equalities_, &first.equalities);  // of a loop around this one
+  bool ran = run_period(*loop, kMostSteps, &first);
+  equalities_ = &last.equalities;
+  ran = ran && run_period(*loop, kMostSteps, &last);
+  equalities_ = nullptr;
+  if (around != nullptr) {
+    for (const Period* one : {&first, &last}) around->insert(around->end(), one->equalities.begin(), one->equalities.end());
+  }
   for (const Period* one : {&first, &last}) keep(one->loads, &loads), keep(one->stores, &stores);
   std::vector<int64_t> strides;
-  if (ran && first.equalities.size() == last.equalities.size() && first.tally == last.tally && first.predicates == last.predicates &&
-      find_strides(first.loads, last.loads, &strides) && find_strides(first.stores, last.stores, &strides)) {
-    auto* const outer = std::exchange(equalities_, nullptr);
-    periods = periods_alike(loop, next_equality(first.equalities, last.equalities) - 1, last, strides);
-    equalities_ = outer;
+  if (ran && first.tally == last.tally && first.predicates == last.predicates && find_strides(first.loads, last.loads, &strides) &&
+      find_strides(first.stores, last.stores, &strides) && keeps_sectors(last.loads, strides.data()) &&
+      keeps_sectors(last.stores, strides.data() + last.loads.size())) {
+    periods = periods_alike(loop, last, strides, periods_apart(first, last));
     if (!add_moved(last.loads, strides.data(), periods, &loads) ||
         !add_moved(last.stores, strides.data() + last.loads.size(), periods, &stores)) {
       counts_.cut_off = true;
@@ -261,6 +293,7 @@ bool Warp::skip_periods(Loop* loop) {
     begin_ += cycles, latest_ = latest_load_ = now_ = begin_;
     load_now_ += levels, shared_now_ += shared;
   }
+  equalities_ = around;
   keep(counts_.loads, &loads);  // of a period that did not end
   keep(counts_.stores, &stores);
   counts_.loads = std::move(loads);

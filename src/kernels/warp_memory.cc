@@ -22,6 +22,7 @@ uint64_t assumed_index(uint64_t address) {
 bool Warp::addresses_of(const Instruction& i, uint32_t number, LaneMask lanes, LaneValues* out) {
   const Address& address = kernel_.addresses[i.first_address + number];
   const LaneValues& base = values(address.base);
+#pragma GCC ivdep
   for (uint32_t lane = 0; lane < kLanes; ++lane) (*out)[lane] = base[lane] + static_cast<uint64_t>(address.offset);
   const bool assumed = (assumed_[address.base] & lanes) != 0;
   counts_.assumed = counts_.assumed || assumed;
@@ -38,9 +39,16 @@ uint64_t Warp::read_parameter(uint64_t offset, uint32_t bytes, bool* is_known) c
   return out;
 }
 
+// What the host knows of memory is from before the launch.
+bool Warp::has_written(uint64_t address, uint32_t bytes) const {
+  return std::any_of(written_.begin(), written_.end(),
+                     [&](const ByteRange& range) { return address < range.end && address + bytes > range.begin; });
+}
+
 void Warp::load(const Instruction& i, LaneMask lanes, const LaneValues& addresses) {
   const bool is_signed = i.type.kind == Kind::signed_integer;
   const uint32_t bytes = std::max(i.type.bits / 8, 1);
+  const bool same = lanes == kAllLanes && has_one_value(kernel_.addresses[i.first_address].base);
   for (uint32_t r = 0; r < i.results; ++r) {
     const Register to = result(i, r);
     if (to == kNoRegister || to >= kernel_.relevant_registers) continue;
@@ -59,15 +67,49 @@ void Warp::load(const Instruction& i, LaneMask lanes, const LaneValues& addresse
         for (uint32_t b = 0; is_known && b < bytes; ++b)
           value |= static_cast<uint64_t>(static_cast<unsigned char>(module_.variables[at + b])) << (8 * b);
       } else if ((i.space == Space::global || i.space == Space::generic) && window == 0 && known_ && bytes <= 8) {
-        if (const auto found = known_(address, static_cast<int>(bytes))) value = *found, is_known = true;
+        const auto found = has_written(address, bytes) ? std::nullopt : known_(address, static_cast<int>(bytes));
+        if (found) value = *found, is_known = reads_values = true;
       }
       if (!is_known && bytes >= 4 && window == 0) value = assumed_index(address);
       if (is_signed && bytes < 8) value = static_cast<uint64_t>(static_cast<int64_t>(value << (64 - 8 * bytes)) >> (64 - 8 * bytes));
       loaded[lane] = value;
       if (!is_known) assumed |= 1U << lane;
+      if (same) {
+        loaded.fill(value);
+        if (assumed != 0) assumed = kAllLanes;
+        break;
+      }
     }
     write(to, lanes, loaded, assumed);
+    same_[to] = same;
   }
+}
+
+// Sectors of device memory; the bytes are logged.
+int Warp::touch(const Instruction& i, const LaneValues& addresses, LaneMask lanes) {
+  Footprint& last = footprints_[i.request];
+  if (last.open.empty()) open_.push_back(&i);
+  const bool is_atomic = i.op == Op::atomic || i.op == Op::reduce;
+  const auto before = static_cast<std::ptrdiff_t>(counts_.loads.size());
+  const int out = count_sectors(addresses, lanes, i.bytes, &last, i.op == Op::store ? &counts_.stores : &counts_.loads);
+  if (is_atomic) counts_.stores.insert(counts_.stores.end(), counts_.loads.begin() + before, counts_.loads.end());
+  return out;
+}
+
+void Warp::close_log() {
+  for (const Instruction* i : open_) {
+    std::vector<ByteRange>& open = footprints_[i->request].open;
+    const bool is_atomic = i->op == Op::atomic || i->op == Op::reduce;
+    if (i->op == Op::store || is_atomic) counts_.stores.insert(counts_.stores.end(), open.begin(), open.end());
+    if (i->op != Op::store) counts_.loads.insert(counts_.loads.end(), open.begin(), open.end());
+    open.clear();
+  }
+  open_.clear();
+}
+
+void Warp::drop_open() {
+  for (const Instruction* i : open_) footprints_[i->request].open.clear();
+  open_.clear();
 }
 
 void Warp::memory(const Instruction& i, LaneMask lanes) {
@@ -99,12 +141,12 @@ void Warp::memory(const Instruction& i, LaneMask lanes) {
         matrix ? count_matrix_wavefronts(addresses, shared, i.bytes, last) : count_wavefronts(addresses, shared, i.bytes, last);
   }
   if (global != 0) {
-    const bool writes = i.op == Op::store;
-    double* sectors = writes ? &counts_.store_sectors : i.op == Op::load ? &counts_.load_sectors : &counts_.atomic_sectors;
-    const auto before = static_cast<std::ptrdiff_t>(counts_.loads.size());
-    *sectors += count_sectors(addresses, global, i.bytes, &footprints_[i.request], writes ? &counts_.stores : &counts_.loads);
-    if (i.op == Op::atomic || i.op == Op::reduce) {
-      counts_.stores.insert(counts_.stores.end(), counts_.loads.begin() + before, counts_.loads.end());
+    double* sectors = i.op == Op::store ? &counts_.store_sectors : i.op == Op::load ? &counts_.load_sectors : &counts_.atomic_sectors;
+    *sectors += touch(i, addresses, global);
+    if (i.op != Op::load) {
+      const ByteRange now = footprints_[i.request].extent;
+      ByteRange& written = written_[i.request];
+      written = {std::min(written.begin, now.begin), std::max(written.end, now.end)};
     }
     if (i.op == Op::load) in_flight_ += static_cast<double>(i.bytes) * std::popcount(global);
   }
@@ -150,7 +192,7 @@ void Warp::copy(const Instruction& i, LaneMask lanes) {
     }
   }
   counts_.async_load += static_cast<double>(i.bytes) * std::popcount(reads);
-  count_sectors(from, reads, i.bytes, &footprints_[i.request], &counts_.loads);
+  touch(i, from, reads);
   in_flight_ += static_cast<double>(i.bytes) * std::popcount(reads);
   open_group_ = arrival();
 }

@@ -25,6 +25,7 @@ Each module imports only modules further down in this list; lower ones call high
     shadow_values     the values of tensors on the card, followed on the host
     structured        values of large tensors, kept by structure: one-hot matrices, comparisons, triangles
     drawn             whole numbers that follow from unknown values, drawn from their distribution
+    own_time          the time that following values takes, which a clock leaves out
     initialisation    large weights are not drawn on the host
     loops             loops that wait for an unknown answer of the card end
     horizon           `--steps auto`, and what the script would do after the steps that ran

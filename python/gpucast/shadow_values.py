@@ -15,7 +15,7 @@ import sys
 import threading
 import weakref
 
-from . import drawn, loops, patching, process, session, structured
+from . import drawn, loops, own_time, patching, process, session, structured
 from .structured import Structured
 
 # Most elements of a followed tensor. Larger ones are followed by their structure.
@@ -30,7 +30,7 @@ _BROADCAST = 4  # the result is kept by its structure if it is this number of ti
 _torch = None
 _core = None
 _mode = None
-_own = None  # in a run with a clock: _OwnTime
+_own = None  # in a run with a clock: own_time.OwnTime
 _left = False
 _late = None  # if following began during the run: the function that starts the run again when earlier values are needed
 _whole = frozenset()  # dtypes
@@ -60,6 +60,9 @@ _DRAWS = _names("randint randint_like randperm multinomial bernoulli random_ ber
 _NOT_FOLLOWED = _names("empty_strided new_empty_strided rand randn rand_like randn_like normal uniform_ normal_ dropout dropout_")
 _TO_HOST = _names("to cpu type")
 _GETTERS = _names("data T mT H mH")  # properties that give a tensor
+_COPIES = _names("copy_ fill_ zero_")
+_PLAIN = (bool, int, float, str)  # arguments by name
+_ENDS = {int, type(None)}  # of slices
 _ASIDE = _names("__delete__ __hash__ __repr__ size stride dim backward record_stream register_hook data_ptr is_contiguous")
 # Methods of torch.distributed.ProcessGroup. The functions of torch.distributed cannot be patched: PyTorch compares them by identity
 # (P2POp) and imports them by name.
@@ -91,59 +94,6 @@ class _Unknown(Exception):
     pass
 
 
-class _OwnTime:
-    """The time that following takes. A host with a card does not need it, so the clock leaves it out."""
-
-    def __init__(self, took, now_ns):
-        self._took, self._now_ns, self._began_ns, self._around_ns, self._depth = took, now_ns, 0, 0, 0
-
-    def __enter__(self):
-        self._depth += 1
-        if self._depth == 1:
-            self.goes_on()
-
-    def pauses(self):
-        self._took(self._now_ns() - self._began_ns)
-
-    def goes_on(self):
-        self._began_ns = self._now_ns()
-
-    def __exit__(self, *_):
-        self._depth -= 1
-        if self._depth == 0:
-            self._took(self._now_ns() - self._began_ns + self._around_ns)
-
-    def measure_around(self):
-        """The time of a call on its way to the mode and back: the rest of the time of a call that does nothing."""
-        tensor, real = _torch.empty(0, device="cpu"), self._took
-        own = [0]
-
-        def took(ns):
-            real(0)
-            own[0] += ns
-
-        def usual_ns():
-            return sorted(self._rest_of(tensor.dim, own) for _ in range(12))[3]
-
-        self._took = took
-        begin = self._now_ns()
-        try:
-            with _mode_off():
-                plain = usual_ns()
-                with _mode:
-                    self._around_ns = max(0, usual_ns() - plain)
-        finally:
-            self._took = real
-            real(self._now_ns() - begin)
-
-    def _rest_of(self, call, own, times=50):
-        own[0] = 0
-        begin = self._now_ns()
-        for _ in range(times):
-            call()
-        return (self._now_ns() - begin - own[0]) // times
-
-
 # ---- the mode --------------------------------------------------------------------------------------------------------------------
 
 
@@ -166,7 +116,18 @@ def install(torch, core):
         def __torch_function__(self, function, types, args=(), kwargs=None):
             if _own is None or _left:
                 return _call(function, args, kwargs or {})
-            with _own:
+            began_ns = _own.now_ns()
+            if _knows_nothing(function, args, kwargs):
+                _own.before_call(began_ns, _own.around_getter_ns if function.__name__ == "__get__" else _own.around_ns)
+                try:
+                    result = function(*args, **kwargs) if kwargs else function(*args)
+                finally:
+                    _own.after_call()
+                if _is_real(result, args):
+                    return result
+                with _own:
+                    return _followed(function, args, kwargs or {}, result)
+            with _own.since(began_ns):
                 return _call(function, args, kwargs or {})
 
     _mode = Following()
@@ -188,8 +149,8 @@ def leave_time_out(took, now_ns):
     """In a run with a clock. `took(nanoseconds)` is called for the time that following took by the clock `now_ns()`."""
     global _own
     if _mode is not None:
-        _own = _OwnTime(took, now_ns)
-        _own.measure_around()
+        _own = own_time.OwnTime(took, now_ns)
+        _own.measure_around(_torch.zeros(1, device="cpu"), _mode_off, _mode)
         for module in (_torch.functional, _torch.nn.functional, _torch._tensor):
             patching.wrap(module, "handle_torch_function", _on_the_way)
 
@@ -281,11 +242,66 @@ def _original(function, args, kwargs):
         _own.goes_on()
 
 
+def _knows_nothing(function, args, kwargs):
+    """Whether only results that are whole numbers may be followed: nothing is known of the arguments. Most calls are so, and soon over."""
+    kind = _short(function)
+    if kind is None or (kwargs and not all(one is None or type(one) in _PLAIN for one in kwargs.values())):
+        return False
+    for one in args[:1] if kind == "index" else args:
+        if id(one) in _shadows:
+            return False
+        if type(one) in (tuple, list) and any(id(inner) in _shadows or type(inner) in (tuple, list) for inner in one):
+            return False
+    return kind != "index" or _selects_by_numbers(args[1])
+
+
+def _selects_by_numbers(index):
+    return all(
+        one is None or one is Ellipsis or type(one) is int or (type(one) is slice and {type(one.start), type(one.stop)} <= _ENDS)
+        for one in (index if type(index) is tuple else (index,))
+    )
+
+
+def _is_real(result, args):
+    """Whether results of a call are not followed of whose arguments nothing is known."""
+    if type(result) is _torch.Tensor:
+        first = args[0] if args else None
+        first = first[0] if type(first) in (tuple, list) and first else first
+        return (result.dtype not in _whole and getattr(first, "is_cuda", False)) or not result.is_cuda
+    if type(result) in (tuple, list):
+        return all(type(one) is _torch.Tensor and one.is_cuda and one.dtype not in _whole for one in result)
+    return not isinstance(result, _torch.Tensor) or result.requires_grad
+
+
+@functools.cache
+def _short(function):
+    """The kind of a call that may need no look at its values: "plain", or "index" for a selection. None: it needs one."""
+    kind, name = _kind(function), _name(function)
+    if name == "__getitem__":
+        return "index"
+    if kind == "change":
+        return None if name in _COPIES else "plain"
+    makes = _FACTORIES | _EMPTY | _DRAWS | structured.CONSTANTS
+    return "plain" if kind is None or (kind == "plain" and name not in makes) else None
+
+
+def _follows():
+    follows = process.state == process.WATCHING or process.job_runs()
+    return follows and not _left and process.torch._C._get_tracing_state() is None  # torch.jit.trace must see only the script's calls
+
+
+def _followed(function, args, kwargs, result):
+    """The result of a call that was made."""
+    kind = _kind(function)
+    if kind in ("plain", "count") and _follows():
+        _follow(function, args, kwargs, result)
+    return result
+
+
 def _call(function, args, kwargs):
     kind = _kind(function)
-    follows = process.state == process.WATCHING or process.job_runs()
-    if kind is None or not follows or _left or process.torch._C._get_tracing_state() is not None:
-        return _original(function, args, kwargs)  # torch.jit.trace must see only the script's calls
+    if kind is None or not _follows():
+        return _original(function, args, kwargs)
     if kind == "count":
         return _count(function, args, kwargs)
     if kind == "read":
@@ -415,7 +431,14 @@ def _kept(tensor):
 
 def _keep(tensor, value, group):
     key = id(tensor)
-    _shadows[key] = weakref.ref(tensor, lambda _: _shadows.pop(key, None)), _Shadow(value, group)
+
+    def drop(_):
+        began_ns = _own and _own.now_ns()
+        _shadows.pop(key, None)
+        if began_ns is not None:
+            _own.spent(began_ns)
+
+    _shadows[key] = weakref.ref(tensor, drop), _Shadow(value, group)
 
 
 def _put(result, value, args, kwargs, imagined):
@@ -624,7 +647,11 @@ def _change(function, args, kwargs):
     target, others = args[0], args[1:]
     name = _name(function)
     if not isinstance(target, _torch.Tensor):
-        return _forget(args, kwargs)
+        shadows = list(map(_shadow, target)) if name.startswith("_foreach_") else []
+        apart = any(shadow is None or shadow.group.rigid or type(shadow.value) is Structured for shadow in shadows)
+        if not shadows or apart or _unknown(args, kwargs):
+            return _forget(args, kwargs)
+        return _changing(shadows, lambda: _host_call(function, args, kwargs), _is_imagined(args, kwargs))
     if not target.is_cuda:
         if name == "copy_" and isinstance(others[0], _torch.Tensor) and others[0].is_cuda:
             _copied_to_host(others[0], target)

@@ -244,7 +244,7 @@ class KernelWriter {
     if (vector > 1) {
       held = "{" + holder;
       for (uint32_t v = 1; v < vector; ++v) held += ", " + holder;
-      held += "}";
+      held += '}';
     }
     const std::string width = (vector > 1 ? ".v" + std::to_string(vector) : "") + "." + type + " ";
     switch (below(8)) {

@@ -216,6 +216,14 @@ def known_equal(device):
     return [torch.equal(ids(device), IDS.to(device)), 9 in ids(device)]
 
 
+def known_steps_of_foreach(device):
+    steps = [torch.zeros((), device=device) for _ in range(3)]
+    for _ in range(4):
+        torch._foreach_add_(steps, 1)
+    torch._foreach_mul_(steps[:2], [2.0, 3.0])
+    return [step.item() for step in steps]
+
+
 def known_combinations(device):
     return torch.combinations(LENGTHS.to(device)).sum(1).tolist()
 

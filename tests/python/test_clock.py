@@ -250,6 +250,33 @@ def test_following_values_is_not_the_scripts_time(gpucast_bin, tmp_path):
     assert wall < 0.3 * worked, "the host worked for longer than the script notices"
 
 
+# Nothing is known of this tensor: its calls take as long as calls that are not looked at.
+UNKNOWN = """
+import time, torch
+x = torch.randn(64, 64, device="cuda")
+def least():
+    times = []
+    for _ in range(20):
+        begin = time.perf_counter()
+        for _ in range(50):
+            x.unsqueeze(0)
+        times.append(time.perf_counter() - begin)
+    return min(times)
+followed = least()
+with torch._C.DisableTorchFunction():
+    print(followed / least())
+"""
+
+
+@pytest.mark.once
+def test_calls_of_which_nothing_is_known_take_no_longer(gpucast_bin, tmp_path):
+    script = tmp_path / "unknown.py"
+    script.write_text(UNKNOWN)
+    done = clocked(gpucast_bin, "--warp", script)
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout) < 3
+
+
 # Each writes its files as one run does: values must not make the script begin again.
 VALUES_NEEDED = """
 import csv, os, sqlite3, sys, torch

@@ -104,6 +104,7 @@ def after_torch(module):
     if not _installed:
         patching.safely(ending.keep_sockets_in_session)
         hooks.install_at_import(torch, _enough)
+        operators.measure_speed(_core.gpucast_vgpu_yardstick_ns)
         initialisation.install(torch, _core.gpucast_vgpu_skip_random)
         values.install_at_import(torch, _core)
         horizon.install(torch)

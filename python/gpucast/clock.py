@@ -2,16 +2,15 @@
 the card: they run with the machine's clock and are set forward where the script would have waited for the card."""
 
 import atexit
-import ctypes
 import os
 import sys
 import time
 
 from . import checkpoints, initialisation, loops, operator_layout, patching, process, session, shadow_values, values
 
-_ahead_ns = ctypes.c_int64(0)  # how far the clocks are ahead; 0 until torch is imported
 _core = None
-_set_back = None  # a function of the core
+_ahead_ns = _set_back = None  # functions of the core
+_host_ns = None  # of the core: what a clock shows; None until torch is imported
 _operators = None  # operator_layout.Follower
 _real_ns = time.monotonic_ns
 
@@ -20,38 +19,39 @@ _TF32 = ("_set_cublas_allow_tf32", "_set_cudnn_allow_tf32", "_set_float32_matmul
 
 _MOST_WARNINGS = 10  # lines at the end
 
-_SECONDS = ("time", "perf_counter", "monotonic")
+_SECONDS = {"time": time.CLOCK_REALTIME, "perf_counter": time.CLOCK_MONOTONIC, "monotonic": time.CLOCK_MONOTONIC}
 
 
 def install_at_start():
     """Called before a module of the user can import one of these functions under its own name."""
     if not session.settings().get("warp"):
         return
-    for name in _SECONDS:
-        setattr(time, name, _seconds(getattr(time, name)))
-        setattr(time, name + "_ns", _nanoseconds(getattr(time, name + "_ns")))
+    for name, clock in _SECONDS.items():
+        setattr(time, name, _seconds(getattr(time, name), clock))
+        setattr(time, name + "_ns", _nanoseconds(getattr(time, name + "_ns"), clock))
     moved = {time.CLOCK_REALTIME, time.CLOCK_MONOTONIC, time.CLOCK_MONOTONIC_RAW, time.CLOCK_BOOTTIME}
     time.clock_gettime = _of_id(time.clock_gettime, moved, 1e-9)
     time.clock_gettime_ns = _of_id(time.clock_gettime_ns, moved, 1)
 
 
-def _seconds(real):
-    return lambda: real() + _ahead_ns.value * 1e-9
+def _seconds(real, clock):
+    return lambda: real() if _host_ns is None else _host_ns(clock) * 1e-9
 
 
-def _nanoseconds(real):
-    return lambda: real() + _ahead_ns.value
+def _nanoseconds(real, clock):
+    return lambda: real() if _host_ns is None else _host_ns(clock)
 
 
 def _of_id(real, moved, unit):
-    return lambda clock: real(clock) + (_ahead_ns.value * unit if clock in moved else 0)
+    return lambda clock: real(clock) if _host_ns is None or clock not in moved else _host_ns(clock) * unit
 
 
 def follow(core):
-    global _ahead_ns, _core, _set_back
+    global _ahead_ns, _core, _host_ns, _set_back
     _core = core
     _set_back = core.gpucast_vgpu_set_back
-    _ahead_ns = core.gpucast_vgpu_time_ahead_ns().contents
+    _ahead_ns = core.gpucast_vgpu_time_ahead_ns
+    _host_ns = core.gpucast_vgpu_host_clock_ns
 
 
 def install(torch):
@@ -97,12 +97,12 @@ def _with_time_for_workers(real):
     summed over the number of batches that they may be ahead."""
 
     def next_data(self):
-        skipped = self.__dict__.setdefault("_gpucast_skipped", [_ahead_ns.value] * max(1, self._prefetch_factor * self._num_workers))
+        skipped = self.__dict__.setdefault("_gpucast_skipped", [_ahead_ns()] * max(1, self._prefetch_factor * self._num_workers))
         before = _real_ns()
         data = real(self)
-        lacked = _ahead_ns.value - skipped.pop(0)
+        lacked = _ahead_ns() - skipped.pop(0)
         _set_back(max(0, min(_real_ns() - before, lacked)))
-        skipped.append(_ahead_ns.value)
+        skipped.append(_ahead_ns())
         return data
 
     return next_data

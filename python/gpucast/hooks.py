@@ -373,7 +373,7 @@ def _count_rounds(complete):
             armed = process.state == process.ARMED
             if armed and "optimizer" not in patching.disabled:
                 process.recorder.mark("step", rounds, detail=time.process_time_ns() // 1000)
-                operators.note_hooks(rounds)
+                operators.note_step(rounds)
                 operators.after_step(rounds)
             counter.rounds = rounds
             _forget_old_nodes()

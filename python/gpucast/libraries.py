@@ -176,7 +176,10 @@ def call_core():
     core.gpucast_vgpu_set_back.restype = None
     core.gpucast_vgpu_was_interrupted.argtypes = [ctypes.c_int64]
     core.gpucast_vgpu_was_interrupted.restype = None
-    core.gpucast_vgpu_time_ahead_ns.restype = ctypes.POINTER(ctypes.c_int64)
+    core.gpucast_vgpu_time_ahead_ns.restype = ctypes.c_int64
+    core.gpucast_vgpu_yardstick_ns.restype = ctypes.c_int64
+    core.gpucast_vgpu_host_clock_ns.argtypes = [ctypes.c_int]
+    core.gpucast_vgpu_host_clock_ns.restype = ctypes.c_int64
     core.gpucast_vgpu_known_values.restype = ctypes.c_uint64
     core.gpucast_vgpu_hold.argtypes = [ctypes.c_int]
     core.gpucast_vgpu_hold.restype = None

@@ -107,6 +107,8 @@ _evaluated = 0  # forwards without gradients, before any optimizer exists
 _observed = None  # the number of that step, and its marks
 _tf32 = {}
 _marks = None  # the marks' sequence numbers before and after it
+_yardstick = None  # a function of the core
+_yardsticks = []  # how long it took, for each step
 _hooks_us = []  # alternating: a step, our hooks' time until its end, the next step ...
 
 
@@ -199,7 +201,16 @@ def after_forward(evaluation):
         _end(True)
 
 
-def note_hooks(step):
+def measure_speed(yardstick):
+    """`yardstick()` is the time of a fixed piece of work on this machine, in nanoseconds."""
+    global _yardstick
+    _yardstick = yardstick
+
+
+def note_step(step):
+    """The time of our hooks, and how fast this machine is now."""
+    if _yardstick is not None:
+        _yardsticks.append(sorted(_yardstick() for _ in range(3))[1])
     _hooks_us.extend((step, patching.spent_ns() // 1000))
 
 
@@ -299,12 +310,10 @@ def _lines():
         return
     made.sort()
     epoch = made[0][0]
-    yield (
-        json.dumps(
-            {"record": "operators", "step": _observed[0], "unix_ns": epoch, "marks": _observed[1], "hooks_us": _hooks_us, "tf32": _tf32}
-        )
-        + "\n"
-    )
+    step = {"record": "operators", "step": _observed[0], "unix_ns": epoch, "marks": _observed[1], "hooks_us": _hooks_us, "tf32": _tf32}
+    if _yardsticks:
+        step["yardstick_ns"] = sorted(_yardsticks)[len(_yardsticks) // 2]
+    yield json.dumps(step) + "\n"
     for start, duration, number, thread in made:
         yield '["operator", %d, %d, %d, %d]\n' % (number, thread, start - epoch, duration)  # noqa: UP031
 

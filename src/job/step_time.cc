@@ -296,6 +296,7 @@ StepTimes step_times(const Facts& facts, const StepTimeOptions& options) {
   }
   if (backward) out.model_flops *= 3;  // PaLM, appendix B: backward costs twice the forward; recomputation does not count
   const StepConstants constants = read_step_constants(options.constants_json);
+  if (step.host.yardstick_ns > 0) out.server_speed = static_cast<double>(step.host.yardstick_ns) / constants.yardstick_ns;
   const std::vector<OperationGroup> groups = groups_of(step);
   for (const Gpu& gpu : options.gpus) out.cards.push_back(card_time(trace, step, groups, out, gpu, constants, options));
   std::vector<double> factors(out.cards.size(), 1.0);  // each card's times are multiplied by it, where one card's step was measured

@@ -130,6 +130,7 @@ std::string step_times_json(const StepTimes& times) {
   out["known"] = times.known
                      ? Json{{"gpu", times.known->gpu_id}, {"step_ns", times.known->step_ns}, {"expected_ns", times.known->expected_ns}}
                      : Json();
+  out["server_speed"] = times.server_speed;
   out["samples"] = times.samples;
   out["tokens"] = times.tokens;
   out["model_flops"] = times.model_flops;

@@ -10,6 +10,7 @@ namespace gpucast {
 namespace {
 
 constexpr double kFar = 3;             // a known step that differs from the expected one by this factor may belong to another job
+constexpr double kFasterServer = 1.2;  // a smaller difference of two hosts is not worth a word
 constexpr double kMuchUnknown = 0.05;  // less of the GPU's time in unknown work is not worth a word
 
 std::string workers_text(int64_t workers) { return fmt::format("{} worker{}", workers, workers == 1 ? "" : "s"); }
@@ -64,6 +65,11 @@ std::string bound_words(const CardTime& card) {
   if (card.bound == StepBound::host)
     return fmt::format("host-bound: the host works {}, the GPU {}", time_text(card.host_ns), time_text(card.gpu_ns));
   return fmt::format("GPU-bound: the GPU works {}, the host {}", time_text(card.gpu_ns), time_text(card.host_ns));
+}
+
+std::string host_words(const StepTimes& times, const CardTime& card) {
+  if (card.bound != StepBound::host || times.server_speed < kFasterServer) return "";
+  return fmt::format("on this machine; the host of an A100 is about {0:.1f} times as fast: --cpu-speed {0:.1f}", times.server_speed);
 }
 
 std::string bound_words(const LoaderChoice& choice) {

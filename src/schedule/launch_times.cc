@@ -70,7 +70,7 @@ std::optional<GpuTimeline::Work> LaunchTimes::answer_code(std::string_view quest
 std::optional<GpuTimeline::Work> LaunchTimes::answer(std::string_view question) {
   ++questions_;
   const std::string_view kind = word(&question);
-  if (kind == "operator") {
+  if (kind == "operator" || kind == "rest") {
     const std::string_view name = word(&question);
     const int64_t launches = number(&question);
     FirstKernel first;
@@ -81,6 +81,10 @@ std::optional<GpuTimeline::Work> LaunchTimes::answer(std::string_view question) 
     if (!known) return std::nullopt;
     known->launches = launches;
     apply_kernel_form(first, &*known);
+    if (kind == "rest") {
+      *known = launch_of(*known);
+      known->launches = launches;
+    }
     return work_of(*known);
   }
   if (kind == "ptx") {

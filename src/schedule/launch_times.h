@@ -18,13 +18,15 @@ class LaunchTimes {
   explicit LaunchTimes(const CardRates& rates) : rates_(rates) {}
 
   // A question of the virtual GPU (src/vgpu/core/clock_work.cc):
-  //   "operator NAME [ARGUMENT, ...]"                 all its kernels together; arguments as in a capture's lines "operator_kind"
+  //   "operator NAME LAUNCHES GX GY GZ BX BY BZ KERNEL [ARGUMENT, ...]"  all its kernels together, and the first of them; arguments as in a
+  //                                                   capture's lines "operator_kind"
+  //   "rest ..."                                      likewise: its kernels after a copy or a fill
   //   "call TF32 TF32 LIBRARY NAME JSON"              whether products and convolutions may use TF32: 1 or 0
   //   "kernel GX GY GZ BX BY BZ NAME"                 a kernel outside of operators, by its threads
   //   "ptx CODE TEXT"                                 the text of a code, as a JSON string; no time
-  //   "code CODE GX GY GZ BX BY BZ DYNAMIC REGISTERS STATIC ARGUMENTS NAME"  a kernel of this code, its shared memory and registers, and
-  //   the
-  //                                                   bytes of its arguments in hexadecimal digits
+  //   "values ID ADDRESS BYTES"                       what the card's memory holds there, in hexadecimal digits; no time
+  //   "code CODE GX GY GZ BX BY BZ DYNAMIC REGISTERS STATIC ARGUMENTS VALUES [ID ...] NAME"  a kernel of this code, its shared memory and
+  //                                                   registers, the bytes of its arguments, and the known values
   //   "copy KIND BYTES PAGEABLE", "fill BYTES"
   // Unset: an operator without a tensor on the card, a code that could not be counted. Any other question gets no time.
   std::optional<GpuTimeline::Work> answer(std::string_view question);

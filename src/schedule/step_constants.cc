@@ -8,6 +8,7 @@ namespace gpucast {
 StepConstants read_step_constants(const std::string& file) {
   const ConstantSection section("step", kStepJson, file);
   return {.call_ns = section.number("host", "call_ns"),
+          .yardstick_ns = section.number("host", "yardstick_ns"),
           .latency_ns = section.number("host", "latency_ns"),
           .reached = section.number("streams", "reached"),
           .watched_ns = section.number("observing", "watched_ns"),

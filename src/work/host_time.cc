@@ -61,6 +61,7 @@ HostObservation observe_host(const Trace& trace, double observed_ns) {
   HostObservation out;
   out.observed_ns = observed_ns;
   const ObservedStep& observed = trace.observed;
+  out.yardstick_ns = observed.yardstick_ns;
   out.timed = !observed.hooks_us.empty();
   std::map<int64_t, const Mark*> ends;  // of steps
   int64_t begin_us = 0, end_us = 0;

@@ -13,6 +13,14 @@ int64_t product(const std::array<uint32_t, 3>& sizes) {
 
 }  // namespace
 
+Operation launch_of(const Operation& operation) {
+  Operation out;
+  out.kind = operation.kind == OperationKind::optimizer ? OperationKind::optimizer : OperationKind::elementwise;
+  out.precision = operation.precision;
+  out.element_bytes = operation.element_bytes;
+  return out;
+}
+
 void apply_kernel_form(const FirstKernel& kernel, Operation* operation) {
   const auto is = [&](std::string_view part) { return kernel.name.find(part) != std::string_view::npos; };
   // aten/src/ATen/native/cuda/CUDALoops.cuh: elementwise_kernel computes each element's address in each tensor; the two others read and

@@ -16,4 +16,7 @@ struct FirstKernel {
 // `operation`: from the operator's name and arguments.
 void apply_kernel_form(const FirstKernel& kernel, Operation* operation);
 
+// What is left of an operator after a copy or a fill between its kernels: its first kernel stands for the work of all.
+Operation launch_of(const Operation& operation);
+
 }  // namespace gpucast

@@ -128,15 +128,6 @@ Operation operation_by_threads(const Work& work) {
 
 namespace {
 
-// A kernel whose work another operation stands for.
-Operation launch_of(const Operation& operation) {
-  Operation out;
-  out.kind = operation.kind == OperationKind::optimizer ? OperationKind::optimizer : OperationKind::elementwise;
-  out.precision = operation.precision;
-  out.element_bytes = operation.element_bytes;
-  return out;
-}
-
 // A kernel that was compiled at run time, without its code: only the buffers passed to it are known.
 Operation of_compiled(std::string_view name, int64_t bytes) {
   Operation out;
@@ -298,7 +289,6 @@ class StepMaker {
     if (sized) {
       origin_.operator_kind = owner->kind;
       apply_kernel_form({made->kernel, work.grid, work.block}, &operation_);
-      // The first kernel stands for the whole operator. After a copy or a fill in between, what is left of it is a launch.
       if (!begun_calls_.insert(owners_[i]).second) operation_ = launch_of(operation_);
     }
     made->name = owner_name(i, made->kernel);

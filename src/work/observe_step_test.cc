@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -334,6 +335,13 @@ TEST(StepOperations, ARecomputedForwardIsBackward) {
   ASSERT_EQ(step.operations.size(), 4u);
   EXPECT_EQ(step.operations[0].phase, Phase::forward);
   EXPECT_EQ(step.operations[2].phase, Phase::backward);
+}
+
+TEST(StepOperations, TellsHowFastTheHostOfAnA100Is) {
+  std::vector<std::string> lines = kLines;
+  const auto found = std::find_if(lines.begin(), lines.end(), [](const std::string& one) { return one.starts_with(R"({"record":"operators")"); });
+  found->insert(1, R"("yardstick_ns":)" + std::to_string(std::llround(2 * step_constants().yardstick_ns)) + ",");
+  EXPECT_EQ(step_operations(trace_of(lines)).host.yardstick_ns, std::llround(2 * step_constants().yardstick_ns));
 }
 
 TEST(StepOperations, AClockThatWasSetBackIsNotTaken) {

@@ -50,6 +50,7 @@ struct HostObservation {
   bool alone = true;                   // the capture has no end of an earlier step
   bool timed = false;                  // hooks were timed
   int64_t marks = 0, allocations = 0;  // of the observed step
+  int64_t yardstick_ns = 0;            // as ObservedStep::yardstick_ns
 };
 
 struct StepOperations {

@@ -43,6 +43,7 @@ Clock* make_clock() {
     clock->host.mode = static_cast<ClockMode>(card.clock);
     clock->host.start_ns = machine_ns(CLOCK_MONOTONIC);
     clock->host.call_ns = card.clock_call_ns;
+    clock->host.yardstick_ns = card.clock_yardstick_ns;
     clock->latency_ns = card.clock_latency_ns;
     auto server = std::make_shared<ClockServer>(card.clock_socket);
     clock->ask = [server](const std::string& question) { return server->ask(question); };
@@ -163,6 +164,8 @@ Clock* run_clock() {
   const int state = g_state.load(std::memory_order_acquire);
   return state == 1 ? nullptr : state == 2 ? g_clock.load(std::memory_order_relaxed) : make_clock();
 }
+
+Clock* started_clock() { return g_state.load(std::memory_order_acquire) == 2 ? g_clock.load(std::memory_order_relaxed) : nullptr; }
 
 bool has_clock_now() { return run_clock() != nullptr; }
 bool has_clock() { return has_clock_now(); }
@@ -345,12 +348,13 @@ double clock_event_ns(uint64_t event) {
   return found == clock.events.end() ? -1 : clock.gpu.event_ns(found->second);
 }
 
-void start_clock(ClockMode mode, std::function<std::string(const std::string&)> ask, int64_t call_ns) {
+void start_clock(ClockMode mode, std::function<std::string(const std::string&)> ask, int64_t call_ns, int64_t yardstick_ns) {
   static auto* g_kept = new std::vector<Clock*>;  // tests only: few, and the thread of an old clock may still use it
   Clock* clock = g_kept->emplace_back(new Clock);
   clock->host.mode = mode;
   clock->host.start_ns = machine_ns(CLOCK_MONOTONIC);
   clock->host.call_ns = call_ns;
+  clock->host.yardstick_ns = yardstick_ns;
   clock->ask = std::move(ask);
   reset_host_time();
   g_clock = clock;

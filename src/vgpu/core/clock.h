@@ -36,7 +36,7 @@ GpuTimeline::Work clock_kernel_by_threads(const Activity& launch);
 // A launch whose code is known. Unset: it could not be counted.
 std::optional<GpuTimeline::Work> clock_code(const Activity& launch, const CompiledLaunch& compiled);
 // All kernels of an operator together (running_operators.h), whose first is `first`. Unset: nothing of it is on the card.
-std::optional<GpuTimeline::Work> clock_operator(std::string_view written, const Activity& first, size_t launches);
+std::optional<GpuTimeline::Work> clock_operator(std::string_view written, const Activity& first, size_t launches, bool begun);
 ClockWork clock_call(const char* library, const char* name, std::string_view arguments_json);
 ClockWork clock_copy(int kind, size_t size_bytes, bool pageable = false);
 ClockWork clock_fill(size_t size_bytes);
@@ -59,7 +59,7 @@ bool clock_event_done(uint64_t event);
 double clock_event_ns(uint64_t event);  // below 0: the event was not recorded, or is not done
 
 // For tests: a clock that does not come from the profile; `ask` answers instead of the server.
-void start_clock(ClockMode mode, std::function<std::string(const std::string& question)> ask, int64_t call_ns = 0);
+void start_clock(ClockMode mode, std::function<std::string(const std::string& question)> ask, int64_t call_ns = 0, int64_t yardstick_ns = 0);
 void stop_clock();
 
 void lock_clock();
@@ -68,9 +68,13 @@ void unlock_clock();
 }  // namespace gpucast::vgpu
 
 extern "C" {
-// How far the host's time is ahead of the machine's clock, in nanoseconds: in a warped run, the time that was skipped instead of waited.
-// The pointer stays valid.
-GPUCAST_VGPU_API const int64_t* gpucast_vgpu_time_ahead_ns();
+// How far the host's time is ahead of the machine's clock, in nanoseconds: in a warped run, the time that was skipped instead of waited, less
+// what the host of a card would be faster.
+GPUCAST_VGPU_API int64_t gpucast_vgpu_time_ahead_ns();
+// How long a fixed piece of work takes now on this machine (host_speed.h).
+GPUCAST_VGPU_API int64_t gpucast_vgpu_yardstick_ns();
+// What a clock of the machine (CLOCK_MONOTONIC, ...) shows in the host's time.
+GPUCAST_VGPU_API int64_t gpucast_vgpu_host_clock_ns(int clock_id);
 // Sets the host's time back: undoes a wait that a real run would not have had.
 GPUCAST_VGPU_API void gpucast_vgpu_set_back(int64_t ns);
 // The capture layer took this time, which a real host does not need.

@@ -55,7 +55,8 @@ struct Clock {
 
 using ClockLock = std::unique_lock<std::mutex>;
 
-Clock* run_clock();  // nullptr: a run without a clock
+Clock* run_clock();      // nullptr: a run without a clock
+Clock* started_clock();  // nullptr also before the script's first use of the card
 
 // A stream and its device.
 struct StreamPlace {

@@ -4,12 +4,15 @@
 
 #include <atomic>
 #include <chrono>
+#include <ctime>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "src/vgpu/core/activities.h"
 #include "src/vgpu/core/core.h"
 #include "src/vgpu/core/graphs.h"
+#include "src/vgpu/core/host_speed.h"
 #include "src/vgpu/core/stream_capture.h"
 #include "src/vgpu/core/streams.h"
 
@@ -40,7 +43,7 @@ class Clock : public testing::Test {
     EXPECT_EQ(event_elapsed(from, to, &out), kSuccess);
     return out;
   }
-  static double ahead_ms() { return static_cast<double>(*gpucast_vgpu_time_ahead_ns()) / 1e6; }
+  static double ahead_ms() { return static_cast<double>(gpucast_vgpu_time_ahead_ns()) / 1e6; }
 };
 
 TEST_F(Clock, EventsTellTheCardsTimeAndNobodyWaitsUnderWarp) {
@@ -72,14 +75,55 @@ TEST_F(Clock, InRealTimeTheHostWaits) {
 }
 
 TEST_F(Clock, OurOwnWorkIsNotTheHosts) {
-  const int64_t before = *gpucast_vgpu_time_ahead_ns();
+  const int64_t before = gpucast_vgpu_time_ahead_ns();
   gpucast_vgpu_was_interrupted(5'000'000);
-  EXPECT_EQ(*gpucast_vgpu_time_ahead_ns(), before - 5'000'000);
+  EXPECT_EQ(gpucast_vgpu_time_ahead_ns(), before - 5'000'000);
   start_clock(ClockMode::real_time, answer, 100'000);
   launch("half");
-  EXPECT_GT(*gpucast_vgpu_time_ahead_ns(), 0);
+  EXPECT_GT(gpucast_vgpu_time_ahead_ns(), 0);
   gpucast_vgpu_was_interrupted(1'000'000);
-  EXPECT_EQ(*gpucast_vgpu_time_ahead_ns(), 0);
+  EXPECT_EQ(gpucast_vgpu_time_ahead_ns(), 0);
+}
+
+int64_t work_for(std::chrono::milliseconds time) {
+  const int64_t begin = gpucast_vgpu_host_clock_ns(CLOCK_MONOTONIC);
+  for (const auto end = std::chrono::steady_clock::now() + time; std::chrono::steady_clock::now() < end;) continue;
+  return gpucast_vgpu_host_clock_ns(CLOCK_MONOTONIC) - begin;
+}
+
+TEST_F(Clock, WorkRunsAtTheSpeedOfACardsHost) {
+  HostSpeed here;
+  for (int i = 0; i < 9; ++i) here.add(yardstick_ns());
+  const double yardstick = 1000 / here.share(1000);
+  start_clock(ClockMode::warp, answer, 0, static_cast<int64_t>(yardstick / 5));  // a host that is 5 times as fast
+  launch("half");
+  EXPECT_LT(work_for(std::chrono::milliseconds(30)), 15'000'000);
+  const int64_t begin = gpucast_vgpu_host_clock_ns(CLOCK_MONOTONIC);
+  std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  EXPECT_GT(gpucast_vgpu_host_clock_ns(CLOCK_MONOTONIC) - begin, 29'000'000) << "a sleep takes its time";
+}
+
+TEST_F(Clock, ItsClocksNeverGoBack) {
+  start_clock(ClockMode::warp, answer, 0, 100);
+  launch("half");
+  int64_t last = 0;
+  for (int i = 0; i < 100'000; ++i) {
+    const int64_t now = gpucast_vgpu_host_clock_ns(CLOCK_MONOTONIC);
+    ASSERT_GE(now, last);
+    last = now;
+  }
+}
+
+TEST_F(Clock, OurOwnWorkDoesNotCountTwice) {
+  start_clock(ClockMode::warp, answer, 0, 1);  // the least share
+  launch("half");
+  const int64_t begin = gpucast_vgpu_host_clock_ns(CLOCK_MONOTONIC);
+  const auto own = std::chrono::steady_clock::now();
+  work_for(std::chrono::milliseconds(20));
+  gpucast_vgpu_was_interrupted((std::chrono::steady_clock::now() - own).count());
+  const int64_t passed = gpucast_vgpu_host_clock_ns(CLOCK_MONOTONIC) - begin;
+  EXPECT_GE(passed, -100'000);
+  EXPECT_LT(passed, 1'000'000);
 }
 
 TEST_F(Clock, StreamsShareTheCardAndWaitForEvents) {
@@ -143,9 +187,9 @@ TEST(ClockCosts, EachLaunchCostsTheHostSomeTime) {
   start_clock(ClockMode::warp, answer, 1'000'000);
   const unsigned grid[3] = {1, 1, 1}, block[3] = {32, 1, 1};
   log_kernel("kernel", grid, block, 0, 0);
-  const int64_t before = *gpucast_vgpu_time_ahead_ns();
+  const int64_t before = gpucast_vgpu_time_ahead_ns();
   for (int i = 0; i < 10; ++i) log_kernel("kernel", grid, block, 0, 0);
-  EXPECT_EQ(*gpucast_vgpu_time_ahead_ns() - before, 10'000'000);
+  EXPECT_EQ(gpucast_vgpu_time_ahead_ns() - before, 10'000'000);
   stop_clock();
 }
 

@@ -129,12 +129,12 @@ std::optional<GpuTimeline::Work> clock_code(const Activity& launch, const Compil
   });
 }
 
-std::optional<GpuTimeline::Work> clock_operator(std::string_view written, const Activity& first, size_t launches) {
-  const uint64_t hash = mix_hash(mix_hash(launch_hash(first), launches), std::hash<std::string_view>{}(written));
+std::optional<GpuTimeline::Work> clock_operator(std::string_view written, const Activity& first, size_t launches, bool begun) {
+  const uint64_t hash = mix_hash(mix_hash(launch_hash(first), 2 * launches + (begun ? 1 : 0)), std::hash<std::string_view>{}(written));
   return ask_once(*run_clock(), hash, [&] {
     std::string text = operator_text(written);
     text.insert(text.find(' '), ' ' + std::to_string(launches) + sizes_text(first) + ' ' + first.name);
-    return "operator " + text;
+    return (begun ? "rest " : "operator ") + text;
   });
 }
 

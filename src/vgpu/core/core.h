@@ -49,6 +49,7 @@ struct DeviceProfile {
   char clock_socket[108];        // the socket where `gpucast run` answers how long a launch takes
   // The extra cost of a launch on the host with NVIDIA's driver, and the time from a launch to its kernel's start on an idle card.
   int clock_call_ns, clock_latency_ns;
+  int clock_yardstick_ns;  // yardstick_ns() on the host of a card (host_speed.h)
   // The user's own cuDNN, which answers what it would choose on this card (libs/cudnn_ask.h). "": gpucast does not ask it.
   char cudnn_library[1024];  // its libcudnn.so.9
   char cudnn_asked[32];      // its version: "9.24.1"

@@ -1,8 +1,11 @@
 #include "src/vgpu/core/host_time.h"
 
 #include <algorithm>
+#include <cmath>
+#include <mutex>
 
 #include "src/vgpu/core/clock_state.h"
+#include "src/vgpu/core/host_speed.h"
 
 namespace gpucast::vgpu {
 namespace {
@@ -12,7 +15,59 @@ constexpr int64_t kSpinNs = 80'000;      // the last part of a wait, too short t
 constexpr int64_t kPaymentNs = 400'000;  // real time: the host waits for the costs of calls in pieces of this length
 
 std::atomic<int64_t> g_ahead_ns{0};
-static_assert(sizeof(std::atomic<int64_t>) == sizeof(int64_t));
+
+// ---- The processor's work ----------------------------------------------------------------------------------------------------------
+
+constexpr int64_t kMeasureAgainNs = 10'000'000;  // of the processor's work
+constexpr int kFirstMeasurements = 5;
+
+struct Worked {
+  std::mutex mutex;
+  HostSpeed speed;
+  double share = 1;                 // of `speed`
+  int64_t wall_ns = 0, cpu_ns = 0;  // up to which time is taken into account
+  int64_t unmeasured_ns = 0;
+};
+Worked& worked() {
+  static auto* const kWorked = new Worked;  // used until the very end
+  return *kWorked;
+}
+
+bool is_scaled(const HostTime& time) {
+  return time.mode == ClockMode::warp && time.yardstick_ns > 0 && !time.exact.load(std::memory_order_relaxed);
+}
+
+// Neither the time nor the work of this counts.
+void measure_speed(const HostTime& time, int times, Worked* work) {
+  const int64_t begin = machine_ns(CLOCK_MONOTONIC);
+  for (int i = 0; i < times; ++i) work->speed.add(yardstick_ns());
+  work->share = work->speed.share(time.yardstick_ns);
+  work->unmeasured_ns = 0;
+  work->wall_ns = machine_ns(CLOCK_MONOTONIC), work->cpu_ns = machine_ns(CLOCK_PROCESS_CPUTIME_ID);
+  g_ahead_ns.fetch_sub(work->wall_ns - begin, std::memory_order_relaxed);
+}
+
+// Takes the time since the last call into account, of which the last `own_ns` were gpucast's own. Returns the monotonic clock. While the
+// processor does not work (a sleep, a read from disk), the host of a card is no faster.
+int64_t settle(const HostTime& time, int64_t own_ns) {
+  if (!is_scaled(time)) {
+    g_ahead_ns.fetch_sub(own_ns, std::memory_order_relaxed);
+    return machine_ns(CLOCK_MONOTONIC);
+  }
+  Worked& work = worked();
+  const std::lock_guard lock(work.mutex);
+  if (work.wall_ns == 0) measure_speed(time, kFirstMeasurements, &work);
+  const int64_t now = machine_ns(CLOCK_MONOTONIC), cpu = machine_ns(CLOCK_PROCESS_CPUTIME_ID);
+  const int64_t wall = now - work.wall_ns, own = std::min(own_ns, wall);
+  const int64_t busy = std::clamp<int64_t>(cpu - work.cpu_ns, 0, wall - own);
+  const int64_t counted = own_ns - own;  // an earlier call took this part of our time for the script's work
+  g_ahead_ns.fetch_sub(own + std::llround(static_cast<double>(busy) * (1 - work.share) + static_cast<double>(counted) * work.share),
+                       std::memory_order_relaxed);
+  work.wall_ns = now, work.cpu_ns = cpu;
+  work.unmeasured_ns += busy;
+  if (work.unmeasured_ns > kMeasureAgainNs) measure_speed(time, 1, &work);
+  return work.wall_ns;
+}
 
 // Waits until nothing is left: sleeps first, then spins. It does not yield the processor: other threads would take it for a time slice.
 template <class Left>
@@ -34,7 +89,8 @@ int64_t machine_ns(clockid_t clock) {
 }
 
 double host_now_ns(const HostTime& time) {
-  return static_cast<double>(machine_ns(CLOCK_MONOTONIC) - time.start_ns + g_ahead_ns.load(std::memory_order_relaxed));
+  const int64_t now = settle(time, 0);
+  return static_cast<double>(now - time.start_ns + g_ahead_ns.load(std::memory_order_relaxed));
 }
 
 void host_wait_until(const HostTime& time, double until_ns) {
@@ -58,18 +114,33 @@ void host_pay_for_call(const HostTime& time) {
 void host_was_interrupted(const HostTime& time, int64_t ns) {
   if (time.exact.load(std::memory_order_relaxed)) return;
   if (time.mode == ClockMode::warp) {
-    g_ahead_ns.fetch_sub(ns, std::memory_order_relaxed);
+    settle(time, ns);
   } else {
     int64_t owed = g_ahead_ns.load(std::memory_order_relaxed);
     while (!g_ahead_ns.compare_exchange_weak(owed, std::max<int64_t>(0, owed - ns), std::memory_order_relaxed)) continue;
   }
 }
 
-void reset_host_time() { g_ahead_ns = 0; }
+void reset_host_time() {
+  g_ahead_ns = 0;
+  Worked& work = worked();
+  const std::lock_guard lock(work.mutex);
+  work.wall_ns = 0, work.speed = {};
+}
 
 }  // namespace gpucast::vgpu
 
-const int64_t* gpucast_vgpu_time_ahead_ns() { return reinterpret_cast<const int64_t*>(&gpucast::vgpu::g_ahead_ns); }
+int64_t gpucast_vgpu_yardstick_ns() { return gpucast::vgpu::yardstick_ns(); }
+
+int64_t gpucast_vgpu_time_ahead_ns() { return gpucast::vgpu::g_ahead_ns.load(); }
+
+int64_t gpucast_vgpu_host_clock_ns(int clock_id) {
+  using namespace gpucast::vgpu;
+  const auto* clock = started_clock();
+  if (clock == nullptr) return machine_ns(clock_id) + g_ahead_ns.load();
+  const int64_t now = settle(clock->host, 0);
+  return (clock_id == CLOCK_MONOTONIC ? now : machine_ns(clock_id)) + g_ahead_ns.load();
+}
 
 void gpucast_vgpu_was_interrupted(int64_t ns) {
   using gpucast::vgpu::run_clock;

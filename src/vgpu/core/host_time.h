@@ -1,4 +1,5 @@
-// The host's time in a run with a clock: the machine's time plus the waits that were skipped. Internal to the core.
+// The host's time in a run with a clock: the machine's time plus the waits that were skipped. Under --warp, time in which the processor works
+// runs at the speed of the host of a card. Internal to the core.
 #pragma once
 
 #include <atomic>
@@ -13,6 +14,7 @@ struct HostTime {
   ClockMode mode = ClockMode::none;
   int64_t start_ns = 0;             // of the machine's monotonic clock
   int64_t call_ns = 0;              // the extra cost of a call on the host with NVIDIA's driver
+  int64_t yardstick_ns = 0;         // yardstick_ns() on the host of a card (host_speed.h); 0: this machine's speed counts
   std::atomic<bool> exact = false;  // a profiler records: waits are real, and a call's cost is waited for at once
 };
 

@@ -1,6 +1,7 @@
 #include "src/vgpu/core/operator_launches.h"
 
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <optional>
 #include <string>
@@ -30,6 +31,16 @@ struct Held {
   std::vector<Launch> launches;
 };
 
+// The last calls that were timed. After a copy or a fill between an operator's kernels, the rest of them are launches.
+thread_local std::array<uint64_t, 8> t_timed = {};
+thread_local size_t t_next_timed = 0;
+
+bool was_timed(uint64_t call) {
+  if (std::find(t_timed.begin(), t_timed.end(), call) != t_timed.end()) return true;
+  t_timed[t_next_timed++ % t_timed.size()] = call;
+  return false;
+}
+
 thread_local Held* t_held = nullptr;  // only while something is held: it needs no end of the thread
 
 double threads_of(const Activity& launch) {
@@ -48,7 +59,8 @@ bool is_captured(uint64_t stream) {
 void submit_held_launches() {
   if (t_held == nullptr) return;
   const std::unique_ptr<Held> held(std::exchange(t_held, nullptr));
-  const std::optional<GpuTimeline::Work> whole = clock_operator(held->written, held->launches.front().work.activity, held->launches.size());
+  const std::optional<GpuTimeline::Work> whole = clock_operator(
+      held->written, held->launches.front().work.activity, held->launches.size(), was_timed(held->call));
   double threads = 0;
   for (const Launch& launch : held->launches) threads += threads_of(launch.work.activity);
   for (Launch& launch : held->launches) {

@@ -26,7 +26,7 @@ std::string answer(const std::string& question) {
   g_questions.push_back(question);
   if (question.starts_with("operator aten::host")) return "none\n";
   if (question.starts_with("operator")) return "4000000 0 1\n";
-  if (question.starts_with("kernel")) return "1000000 0 1\n";
+  if (question.starts_with("kernel") || question.starts_with("rest")) return "1000000 0 1\n";
   return "2000000 0 1\n";
 }
 
@@ -89,6 +89,23 @@ TEST_F(OperatorLaunches, KernelsShareItInProportionToTheirThreads) {
   EXPECT_NEAR(took_ms(), 3, 0.1);
   event_destroy(between);
   stream_destroy(other);
+}
+
+// As in a radix sort, whose passes begin with a fill.
+TEST_F(OperatorLaunches, AnOperatorTakesItsTimeOnceWhateverComesBetween) {
+  const char record = 0, inner = 0;
+  begin_operator(&record, "aten::sort\0"s);
+  launch(1);
+  for (int pass = 0; pass < 3; ++pass) {
+    log_call("library", "function", "{}", 0);
+    begin_operator(&inner, "aten::inner\0"s);
+    launch(1);
+    end_operator(&inner);
+    launch(2);
+  }
+  end_operator(&record);
+  EXPECT_NEAR(took_ms(), 4 + 3 * (2 + 4 + 1), 0.1);
+  EXPECT_EQ(g_questions.size(), 4);
 }
 
 TEST_F(OperatorLaunches, EachKindIsAskedOnce) {

@@ -32,18 +32,18 @@ from eval.tables import error, markdown_head, markdown_row, median, percent, qua
 
 # The commit that brought a kernel's rows into the repository, and the script of that commit, without "benchmark_".
 SCRIPTS = {
-    "cross_entropy": ("90fb5e4a", "cross_entropy"),
+    "cross_entropy": ("b5672a15", "cross_entropy"),
     "distill_cosine_loss": ("08906d3d", "distill_cosine_loss"),
     "embedding": ("b5672a15", "embedding"),
     "fused_linear_cpo_loss": ("16d06edf", "cpo_loss"),
-    "fused_linear_cross_entropy": ("b5672a15", "fused_linear_cross_entropy"),
+    "fused_linear_cross_entropy": ("90fb5e4a", "fused_linear_cross_entropy"),
     "fused_linear_grpo_loss_sequence": ("78125679", "grpo_loss"),
     "fused_linear_grpo_loss_token": ("78125679", "grpo_loss"),
     "fused_linear_orpo_loss": ("6b2fd02d", "orpo_loss"),
     "fused_linear_simpo_loss": ("ebd53035", "simpo_loss"),
     "fused_neighborhood_attention": ("a53675dd", "fused_neighborhood_attention"),
     "geglu": ("b5672a15", "geglu"),
-    "layer_norm": ("6a2c4913", "layer_norm"),
+    "layer_norm": ("b5672a15", "layer_norm"),
     "multi_token_attention": ("5d25e468", "multi_token_attention"),
     "rms_norm": ("b5672a15", "rms_norm"),
     "rope": ("b5672a15", "rope"),
@@ -212,9 +212,8 @@ def warp_predictions(args, rows):
             written.parent.mkdir(parents=True, exist_ok=True)
             command = [args.gpucast, "run", "--warp", "--gpu", card, "--"]
             command += [args.python, str(folder / "scripts" / f"benchmark_{script}.py"), "--overwrite"]
-            done = subprocess.run(
-                command, env=environment(args, release, folder, scripts(args, commit).parents[1] / "src"), capture_output=True, text=True
-            )
+            root = scripts(args, commit).parents[1]
+            done = subprocess.run(command, env=environment(args, release, folder, root / "src", root), capture_output=True, text=True)
             if not written.exists():
                 problems.append(f"{script} on {card}: {(done.stdout + done.stderr).strip()[-300:]}")
                 continue

@@ -132,9 +132,9 @@ def after_inductor(name, module):
         compiled.patch_inductor(name, module)
 
 
-def after_triton(module):
+def after_triton(name, module):
     if process.state in (process.WATCHING, process.CLOCKED, process.ARMED):
-        compiled.patch_triton(module, _core)
+        compiled.patch_triton(name, module, _core)
 
 
 def after_flex_attention(module):

@@ -5,7 +5,7 @@ import os
 import threading
 import weakref
 
-from . import patching, process, steps
+from . import patching, process, shadow_values, steps
 
 _torch = None
 _before_step = None  # called with an optimizer, like PyTorch's own hooks
@@ -48,9 +48,22 @@ def use_own_cache():
 # ---- Triton ------------------------------------------------------------------------------------------------------------------------
 
 
-def patch_triton(module, core):
-    """The driver gets only the machine code of a kernel. This gives the virtual GPU's core the PTX that it was made from."""
-    patching.wrap(module.CompiledKernel, "_init_handles", lambda real: _telling_code(real, core))
+def patch_triton(name, module, core):
+    """The driver gets only the machine code of a kernel. This gives the virtual GPU's core the PTX that it was made from, and the whole
+    numbers that a launch gets if their values are followed: a kernel may find its addresses and loops by them."""
+    if name.endswith(".jit"):
+        patching.wrap(module.JITFunction, "run", lambda real: _telling_values(real, core))
+    else:
+        patching.wrap(module.CompiledKernel, "_init_handles", lambda real: _telling_code(real, core))
+
+
+def _telling_values(real, core):
+    def run(self, *args, **kwargs):
+        if shadow_values.on():
+            patching.safely(lambda: shadow_values.tell_numbers((*args, *kwargs.values()), core))
+        return real(self, *args, **kwargs)
+
+    return run
 
 
 def _telling_code(real, core):

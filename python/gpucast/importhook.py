@@ -21,13 +21,13 @@ _CHECKPOINT_WRITERS = (
 _COMPILER = "torch._dynamo"
 # The class of compiled code, in newer and older releases; the choice between kernels.
 _INDUCTOR = ("torch._inductor.output_code", "torch._inductor.codecache", "torch._inductor.select_algorithm")
-# Holds the code of kernels in Triton, before it is loaded.
-_TRITON = "triton.compiler.compiler"
+# Holds the code of kernels in Triton, before it is loaded; launches them.
+_TRITON = ("triton.compiler.compiler", "triton.runtime.jit")
 _FLEX_ATTENTION = "torch.nn.attention.flex_attention"
 _GENERATION = ("transformers.generation.stopping_criteria", "transformers.generation.utils")
 _LAUNCHER = ("torch.distributed.launcher.api", "torch.distributed.elastic.agent.server.api")
 _WATCHED = frozenset(
-    ("torch", _COMPILER, _TRITON, _FLEX_ATTENTION, *_INDUCTOR, *_LAUNCHER, *_GENERATION, *_CUDA_USERS, *_CHECKPOINT_WRITERS)
+    ("torch", _COMPILER, _FLEX_ATTENTION, *_TRITON, *_INDUCTOR, *_LAUNCHER, *_GENERATION, *_CUDA_USERS, *_CHECKPOINT_WRITERS)
 )
 
 
@@ -103,8 +103,8 @@ def _after(name, module):
         _guarded(lambda: _capture().after_large_import())
     elif name in _INDUCTOR:
         _guarded(lambda: _capture().after_inductor(name, module))
-    elif name == _TRITON:
-        _guarded(lambda: _capture().after_triton(module))
+    elif name in _TRITON:
+        _guarded(lambda: _capture().after_triton(name, module))
     elif name == _FLEX_ATTENTION:
         _guarded(lambda: _capture().after_flex_attention(module))
     elif name in _LAUNCHER:

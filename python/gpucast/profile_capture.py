@@ -78,7 +78,7 @@ def after_inductor(name, module):
     """Nothing is compiled here."""
 
 
-def after_triton(module):
+def after_triton(name, module):
     """Nothing is compiled here."""
 
 

@@ -25,6 +25,7 @@ _MOST_CAST = 1 << 24  # real numbers that were whole ones
 _MOST_SCORES = 1 << 20  # unknown values that are drawn
 _MOST_CONSTANT = 1 << 20  # a constant tensor as an ordinary one
 _SMALL = 1 << 16  # no structure below
+_MOST_TOLD_BYTES = 1 << 20
 _BROADCAST = 4  # the result is kept by its structure if it is this number of times larger than the arguments
 
 _torch = None
@@ -84,10 +85,10 @@ class _Group:
 
 
 class _Shadow:
-    __slots__ = ("group", "value")
+    __slots__ = ("group", "told", "value")
 
     def __init__(self, value, group):
-        self.value, self.group = value, group
+        self.value, self.group, self.told = value, group, None
 
 
 class _Unknown(Exception):
@@ -717,6 +718,29 @@ def _forget(args, kwargs):
     for shadow in map(_shadow, _tensors(args, kwargs)):
         if shadow is not None:
             shadow.group.valid = False
+
+
+def tell_numbers(arguments, core):
+    """Gives the core the whole numbers among a kernel's arguments, once."""
+    began_ns = _own and _own.now_ns()
+    _tell_numbers(arguments, core)
+    if began_ns is not None:
+        _own.spent(began_ns)
+
+
+def _tell_numbers(arguments, core):
+    for one in arguments:
+        if id(one) not in _shadows:
+            continue
+        shadow = _shadow(one)
+        if shadow is None or one.dtype not in _whole or type(shadow.value) is Structured or not one.is_contiguous():
+            continue
+        value, size = shadow.value, one.numel() * one.element_size()
+        if size > _MOST_TOLD_BYTES or shadow.told == (one.data_ptr(), value._version):
+            continue
+        shadow.told = one.data_ptr(), value._version
+        value = value.contiguous()
+        core.gpucast_vgpu_note_values(ctypes.c_uint64(one.data_ptr()), ctypes.c_void_p(value.data_ptr()), ctypes.c_uint64(size))
 
 
 # ---- assumed values --------------------------------------------------------------------------------------------------------------

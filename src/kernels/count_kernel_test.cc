@@ -149,6 +149,21 @@ KernelCounts count_body(const std::string& statements, std::array<uint32_t, 3> g
   return count_kernel(*parse_ptx(text), "k", launch, known);
 }
 
+// An atomic that releases and acquires waits for what came before, and what follows waits for it. Triton's are so unless `sem` says otherwise.
+TEST(CountKernel, MemoryOrderMakesTheChainLong) {
+  const auto cycles = [](const std::string& order, const std::string& between = "") {
+    std::string statements;
+    for (int i = 0; i < 10; ++i) statements += "atom.global.gpu." + order + ".add.u32 %r2, [%a0], 1;" + between;
+    return count_body(statements, {4, 1, 1}).longest.cycles;
+  };
+  EXPECT_LT(cycles("relaxed"), 2 * 500);
+  EXPECT_NEAR(cycles("acq_rel"), 10 * 2 * 500, 200);
+  EXPECT_NEAR(cycles("release"), 10 * 500, 600);
+  EXPECT_NEAR(cycles("acquire"), 10 * 500, 200);
+  EXPECT_NEAR(cycles("relaxed", "membar.gl;"), 10 * 500, 200);
+  EXPECT_LT(cycles("relaxed", "fence.acq_rel.cta;"), 2 * 500);
+}
+
 // Blocks do as much as their number says: all sizes of a grid add up exactly.
 TEST(CountKernel, WorkThatGrowsAlongAnAxisAddsUpExactly) {
   const std::string loop = "L: ld.global.b32 %r2, [%a0]; add.u32 %r1, %r1, 1; setp.le.u32 %p0, %r1, %r0; @%p0 bra L;";

@@ -76,6 +76,7 @@ enum class Op : uint8_t {
   matrix_store,
   barrier,
   barrier_arrive,
+  fence,  // of memory, beyond the block
   wait_true,
   expect_bytes,
   box_dimension,
@@ -124,6 +125,7 @@ struct Instruction {
   Work work = Work::none;
   bool carry_out = false, carry_in = false, wraps = false, saturates = false, negated_source = false, relevant = false,
        asynchronous = false, whole_warp = false, unordered_too = false;
+  bool releases = false, acquires = false;  // of memory beyond the block: what came before is waited for; what follows waits
   uint8_t results = 0, sources = 0, addresses = 0;
   Register guard = kNoRegister;
   bool guard_negated = false;

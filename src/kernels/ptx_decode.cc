@@ -303,6 +303,9 @@ bool decode_memory(const Words& words, Decoded* out) {
   if (i.op == Op::load && i.space == Space::parameter) i.work = Work::none;
   if ((base == "st" || base == "red") && has(words, "async")) i.op = Op::nothing;
   i.saturates = has(words, "volatile") || has(words, "acquire") || has(words, "relaxed");
+  const bool beyond = i.space != Space::shared && !has(words, "cta");
+  i.releases = beyond && (has(words, "release") || has(words, "acq_rel"));
+  i.acquires = beyond && (has(words, "acquire") || has(words, "acq_rel"));
   return true;
 }
 
@@ -430,7 +433,9 @@ bool decode_control(const Words& words, Decoded* out) {
       {"nanosleep", Work::control}, {"pmevent", Work::control},      {"prefetch", Work::memory},        {"prefetchu", Work::memory},
       {"discard", Work::memory},    {"applypriority", Work::memory}, {"stackrestore", Work::none}};
   if (const auto found = quiet.find(base); found != quiet.end()) {
-    i.op = Op::nothing, i.work = found->second;
+    const bool orders = base == "membar" || (base == "fence" && (has(words, "acq_rel") || has(words, "sc")));
+    i.op = orders && (has(words, "gl") || has(words, "gpu") || has(words, "sys")) ? Op::fence : Op::nothing;
+    i.work = found->second;
     return true;
   }
   static const std::unordered_map<std::string_view, Work> unknown = {

@@ -275,6 +275,9 @@ void Warp::step(const Instruction& i, LaneMask lanes) {
       counts_.barriers += lanes != 0;
       order(std::max(latest_, begin_ + kIssueCycles * issues_) + kBarrierCycles);
       return;
+    case Op::fence:
+      if (lanes != 0) wait_for(arrival());
+      return;
     case Op::wait_true:
       counts_.barriers += lanes != 0;
       if (lanes != 0) wait_for(bulk_);

@@ -140,6 +140,7 @@ void Warp::memory(const Instruction& i, LaneMask lanes) {
     counts_.wavefronts +=
         matrix ? count_matrix_wavefronts(addresses, shared, i.bytes, last) : count_wavefronts(addresses, shared, i.bytes, last);
   }
+  if (global != 0 && i.releases) wait_for(arrival()), now_ = begin_;
   if (global != 0) {
     double* sectors = i.op == Op::store ? &counts_.store_sectors : i.op == Op::load ? &counts_.load_sectors : &counts_.atomic_sectors;
     *sectors += touch(i, addresses, global);
@@ -162,6 +163,7 @@ void Warp::memory(const Instruction& i, LaneMask lanes) {
     shared_level_[to] = shared != 0 ? shared_now_ + 1 : 0;
     if (global != 0) ready_[to] = now_ + kLoadCycles, from_memory_[to] = 1;
   }
+  if (global != 0 && i.acquires) wait_for(arrival());
 }
 
 void Warp::copy(const Instruction& i, LaneMask lanes) {

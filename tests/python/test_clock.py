@@ -277,6 +277,44 @@ def test_calls_of_which_nothing_is_known_take_no_longer(gpucast_bin, tmp_path):
     assert float(done.stdout) < 3
 
 
+# The loops of a kernel go by values that were made on the card.
+LOOPS = """
+import torch, triton, triton.language as tl
+
+@triton.jit
+def sum_rows(x, counts, out, block: tl.constexpr):
+    row = tl.program_id(0)
+    total = tl.zeros((block,), tl.float32)
+    for i in range(tl.load(counts + row)):
+        total += tl.load(x + (row * 256 + i) * block + tl.arange(0, block))
+    tl.store(out + row * block + tl.arange(0, block), total)
+
+x, out = torch.randn(512, 256, 1024, device="cuda"), torch.empty(512, 1024, device="cuda")
+begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+for rows in (1, 256):
+    counts = torch.full((512,), rows, dtype=torch.int32, device="cuda")
+    sum_rows[(512,)](x, counts, out, block=1024)
+    x.sin()
+    begin.record()
+    for _ in range(10):
+        sum_rows[(512,)](x, counts, out, block=1024)
+    end.record()
+    end.synchronize()
+    print(begin.elapsed_time(end))
+"""
+
+
+@pytest.mark.once
+def test_a_compiled_kernel_finds_values_made_on_the_card(gpucast_bin, tmp_path):
+    script = tmp_path / "loops.py"
+    script.write_text(LOOPS)
+    done = clocked(gpucast_bin, "--warp", script)
+    assert done.returncode == 0, done.stderr
+    short, long = map(float, done.stdout.split())
+    least_ms = 10 * 512 * 256 * 4096 / 2.1e12 * 1e3  # its bytes at 2.1 TB/s
+    assert long > least_ms and long > 2 * short
+
+
 # Each writes its files as one run does: values must not make the script begin again.
 VALUES_NEEDED = """
 import csv, os, sqlite3, sys, torch

@@ -11,7 +11,7 @@ import pytest
 from conftest import LAUNCH_RANKS
 
 BLOCKS, WIDTH = 4, 512
-KINDS = ["fsdp1", "fsdp2", "tp"]
+KINDS = [pytest.param("fsdp1", marks=pytest.mark.slow), "fsdp2", "tp"]
 COUNTS = [int(count) for count in os.environ.get("GPUCAST_RANKS", "2").split(",")]
 if COUNTS != [2]:
     KINDS += ["ddp-view", "ddp-static", "hsdp"]

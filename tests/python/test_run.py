@@ -617,7 +617,9 @@ if __name__ == "__main__":
 
 
 @pytest.mark.once
-@pytest.mark.parametrize(("context", "pin"), [("fork", False), ("fork", True), ("spawn", True), ("forkserver", False)])
+@pytest.mark.parametrize(
+    ("context", "pin"), [("fork", False), pytest.param("fork", True, marks=pytest.mark.slow), ("spawn", True), ("forkserver", False)]
+)
 def test_data_workers(gpucast, context, pin):
     workers = 2 if context == "fork" else 1  # other workers import PyTorch anew
     script = WORKERS.replace("CONTEXT", context).replace("PIN", str(pin)).replace("WORKERS", str(workers))

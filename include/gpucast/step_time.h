@@ -116,7 +116,7 @@ struct StepTimes {
   int64_t samples = 0, tokens = 0;  // of each step; 0: unknown
   double coverage = 0;              // share of launches with a known operator or call
   double model_flops = 0, hardware_flops = 0;
-  double server_speed = 0;          // the host of an A100, relative to this machine; 0: unknown
+  double server_speed = 0;  // the host of an A100, relative to this machine; 0: unknown
   std::vector<CardTime> cards;
   std::optional<LoaderFigures> loader;  // unset: the capture does not have it (older ones)
   double epoch_steps = 0;               // the user's number, or the batches of the script's DataLoader; 0: unknown

@@ -149,7 +149,8 @@ KernelCounts count_body(const std::string& statements, std::array<uint32_t, 3> g
   return count_kernel(*parse_ptx(text), "k", launch, known);
 }
 
-// An atomic that releases and acquires waits for what came before, and what follows waits for it. Triton's are so unless `sem` says otherwise.
+// An atomic that releases and acquires waits for what came before, and what follows waits for it. Triton's are so unless `sem` says
+// otherwise.
 TEST(CountKernel, MemoryOrderMakesTheChainLong) {
   const auto cycles = [](const std::string& order, const std::string& between = "") {
     std::string statements;

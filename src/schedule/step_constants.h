@@ -6,7 +6,7 @@
 namespace gpucast {
 
 struct StepConstants {
-  double call_ns = 0;     // a launch costs the host this much more with NVIDIA's driver than with the virtual GPU
+  double call_ns = 0;  // a launch costs the host this much more with NVIDIA's driver than with the virtual GPU
   // How long the host of a card takes for yardstick_ns() of src/vgpu/core/host_speed.h.
   double yardstick_ns = 0;
   double latency_ns = 0;  // from a launch to the kernel's start on an idle GPU

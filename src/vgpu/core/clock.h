@@ -59,7 +59,8 @@ bool clock_event_done(uint64_t event);
 double clock_event_ns(uint64_t event);  // below 0: the event was not recorded, or is not done
 
 // For tests: a clock that does not come from the profile; `ask` answers instead of the server.
-void start_clock(ClockMode mode, std::function<std::string(const std::string& question)> ask, int64_t call_ns = 0, int64_t yardstick_ns = 0);
+void start_clock(ClockMode mode, std::function<std::string(const std::string& question)> ask, int64_t call_ns = 0,
+                 int64_t yardstick_ns = 0);
 void stop_clock();
 
 void lock_clock();
@@ -68,8 +69,8 @@ void unlock_clock();
 }  // namespace gpucast::vgpu
 
 extern "C" {
-// How far the host's time is ahead of the machine's clock, in nanoseconds: in a warped run, the time that was skipped instead of waited, less
-// what the host of a card would be faster.
+// How far the host's time is ahead of the machine's clock, in nanoseconds: in a warped run, the time that was skipped instead of waited,
+// less what the host of a card would be faster.
 GPUCAST_VGPU_API int64_t gpucast_vgpu_time_ahead_ns();
 // How long a fixed piece of work takes now on this machine (host_speed.h).
 GPUCAST_VGPU_API int64_t gpucast_vgpu_yardstick_ns();

@@ -9,7 +9,7 @@
 namespace gpucast::vgpu {
 namespace {
 
-constexpr uint32_t kPlaces = 1U << 14;  // 64 KiB of places, each of which names the next one
+constexpr uint32_t kPlaces = 1U << 14;  // 64 KiB of places; each one names the next
 constexpr uint32_t kSteps = 200;
 constexpr size_t kBlocks = 32, kRounds = 24;
 constexpr double kLeastShare = 0.1, kMostShare = 4;

@@ -7,8 +7,8 @@
 
 namespace gpucast::vgpu {
 
-// Does a fixed amount of work and returns its nanoseconds. Like PyTorch's own code it allocates and frees small blocks and reads memory in no
-// order, so neighbours on the machine that fill its caches slow both down alike. About 30 us.
+// Does a fixed amount of work and returns its nanoseconds. Like PyTorch's own code it allocates and frees small blocks and reads memory in
+// no order, so neighbours on the machine that fill its caches slow both down alike. About 30 us.
 int64_t yardstick_ns();
 
 // The machine's speed changes while a script runs, so it is measured again and again.

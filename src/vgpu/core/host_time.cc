@@ -47,7 +47,7 @@ void measure_speed(const HostTime& time, int times, Worked* work) {
   g_ahead_ns.fetch_sub(work->wall_ns - begin, std::memory_order_relaxed);
 }
 
-// Takes the time since the last call into account, of which the last `own_ns` were gpucast's own. Returns the monotonic clock. While the
+// Takes the time since the last call into account. The last `own_ns` of it were gpucast's own. Returns the monotonic clock. While the
 // processor does not work (a sleep, a read from disk), the host of a card is no faster.
 int64_t settle(const HostTime& time, int64_t own_ns) {
   if (!is_scaled(time)) {

@@ -1,5 +1,5 @@
-// The host's time in a run with a clock: the machine's time plus the waits that were skipped. Under --warp, time in which the processor works
-// runs at the speed of the host of a card. Internal to the core.
+// The host's time in a run with a clock: the machine's time plus the waits that were skipped. Under --warp, time in which the processor
+// works runs at the speed of the host of a card. Internal to the core.
 #pragma once
 
 #include <atomic>

@@ -59,8 +59,8 @@ bool is_captured(uint64_t stream) {
 void submit_held_launches() {
   if (t_held == nullptr) return;
   const std::unique_ptr<Held> held(std::exchange(t_held, nullptr));
-  const std::optional<GpuTimeline::Work> whole = clock_operator(
-      held->written, held->launches.front().work.activity, held->launches.size(), was_timed(held->call));
+  const std::optional<GpuTimeline::Work> whole =
+      clock_operator(held->written, held->launches.front().work.activity, held->launches.size(), was_timed(held->call));
   double threads = 0;
   for (const Launch& launch : held->launches) threads += threads_of(launch.work.activity);
   for (Launch& launch : held->launches) {

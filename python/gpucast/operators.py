@@ -210,7 +210,7 @@ def measure_speed(yardstick):
 def note_step(step):
     """The time of our hooks, and how fast this machine is now."""
     if _yardstick is not None:
-        _yardsticks.append(sorted(_yardstick() for _ in range(3))[1])
+        _yardsticks.append(_yardstick())  # once: a second time it would find its memory in the caches
     _hooks_us.extend((step, patching.spent_ns() // 1000))
 
 

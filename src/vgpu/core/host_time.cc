@@ -19,7 +19,6 @@ std::atomic<int64_t> g_ahead_ns{0};
 // ---- The processor's work ----------------------------------------------------------------------------------------------------------
 
 constexpr int64_t kMeasureAgainNs = 10'000'000;  // of the processor's work
-constexpr int kFirstMeasurements = 5;
 
 struct Worked {
   std::mutex mutex;
@@ -38,9 +37,9 @@ bool is_scaled(const HostTime& time) {
 }
 
 // Neither the time nor the work of this counts.
-void measure_speed(const HostTime& time, int times, Worked* work) {
+void measure_speed(const HostTime& time, Worked* work) {
   const int64_t begin = machine_ns(CLOCK_MONOTONIC);
-  for (int i = 0; i < times; ++i) work->speed.add(yardstick_ns());
+  work->speed.add(yardstick_ns());
   work->share = work->speed.share(time.yardstick_ns);
   work->unmeasured_ns = 0;
   work->wall_ns = machine_ns(CLOCK_MONOTONIC), work->cpu_ns = machine_ns(CLOCK_PROCESS_CPUTIME_ID);
@@ -56,7 +55,7 @@ int64_t settle(const HostTime& time, int64_t own_ns) {
   }
   Worked& work = worked();
   const std::lock_guard lock(work.mutex);
-  if (work.wall_ns == 0) measure_speed(time, kFirstMeasurements, &work);
+  if (work.wall_ns == 0) measure_speed(time, &work);
   const int64_t now = machine_ns(CLOCK_MONOTONIC), cpu = machine_ns(CLOCK_PROCESS_CPUTIME_ID);
   const int64_t wall = now - work.wall_ns, own = std::min(own_ns, wall);
   const int64_t busy = std::clamp<int64_t>(cpu - work.cpu_ns, 0, wall - own);
@@ -65,7 +64,7 @@ int64_t settle(const HostTime& time, int64_t own_ns) {
                        std::memory_order_relaxed);
   work.wall_ns = now, work.cpu_ns = cpu;
   work.unmeasured_ns += busy;
-  if (work.unmeasured_ns > kMeasureAgainNs) measure_speed(time, 1, &work);
+  if (work.unmeasured_ns > kMeasureAgainNs) measure_speed(time, &work);
   return work.wall_ns;
 }
 

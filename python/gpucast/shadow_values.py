@@ -95,6 +95,10 @@ class _Unknown(Exception):
     pass
 
 
+class _Drawn(str):
+    """How numbers were found that the script itself draws: their distribution is the right one."""
+
+
 # ---- the mode --------------------------------------------------------------------------------------------------------------------
 
 
@@ -562,7 +566,7 @@ def _follow_result(function, args, kwargs, results, single):
             if _is_followed(result) and result.dtype in _whole:
                 found = _imagine(function, args, kwargs, result, None if single else place)
                 if found is not None:
-                    _put(result, found[0], (), {}, found[1])
+                    _put(result, found[0], (), {}, _Drawn(found[1]) if name in _DRAWS else found[1])
         return None
     imagined = not constant and _is_imagined(args, kwargs)
     values = _by_structure(name, function, args, kwargs, results)
@@ -577,7 +581,7 @@ def _follow_result(function, args, kwargs, results, single):
         if not any(_is_followed(one) or _was_whole(name, args, one) for one in results):
             return None
         values = _host_call(function, args, kwargs)
-    if imagined and name == "all":  # a check is assumed to succeed
+    if imagined and name == "all" and type(imagined) is not _Drawn:  # a check is assumed to succeed
         values = _torch.ones_like(values)
     for result, value in zip(results, (values,) if single else values):
         if type(result) is _torch.Tensor and result.is_cuda:

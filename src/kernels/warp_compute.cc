@@ -107,11 +107,6 @@ void Warp::compute_comparison(const Instruction& i, LaneMask lanes) {
   const Register x = source(i, 0), y = source(i, 1);
   const LaneValues &a = values(x), &b = values(y);
   const uint32_t bits = i.source_type.bits;
-  if (equalities_ != nullptr && (i.comparison == Comparison::eq || i.comparison == Comparison::ne) &&
-      i.source_type.kind != Kind::floating) {
-    equalities_->push_back({{}, lanes, bits});
-    for (uint32_t lane = 0; lane < kLanes; ++lane) equalities_->back().difference[lane] = a[lane] - b[lane];
-  }
   LaneMask out = 0;
   for (uint32_t lane = 0; lane < kLanes; ++lane) {
     bool holds = false;

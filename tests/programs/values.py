@@ -265,6 +265,11 @@ def drawn_actions(device):
     return [F.one_hot(actions, 4).sum().item(), bool((actions < 4).all())]
 
 
+def drawn_labels(device):
+    labels = torch.randint(0, 10, (64,), device=device)
+    return "ignored" if torch.all(labels == -100) else "some"
+
+
 def drawn_graph_nodes(device):
     scores = torch.randn(10, device=device)
     order = scores.argsort(descending=True)

@@ -27,19 +27,15 @@ def install_at_start():
     if not session.settings().get("warp"):
         return
     for name, clock in _SECONDS.items():
-        setattr(time, name, _seconds(getattr(time, name), clock))
-        setattr(time, name + "_ns", _nanoseconds(getattr(time, name + "_ns"), clock))
+        setattr(time, name, _of_clock(getattr(time, name), clock, 1e-9))
+        setattr(time, name + "_ns", _of_clock(getattr(time, name + "_ns"), clock, 1))
     moved = {time.CLOCK_REALTIME, time.CLOCK_MONOTONIC, time.CLOCK_MONOTONIC_RAW, time.CLOCK_BOOTTIME}
     time.clock_gettime = _of_id(time.clock_gettime, moved, 1e-9)
     time.clock_gettime_ns = _of_id(time.clock_gettime_ns, moved, 1)
 
 
-def _seconds(real, clock):
-    return lambda: real() if _host_ns is None else _host_ns(clock) * 1e-9
-
-
-def _nanoseconds(real, clock):
-    return lambda: real() if _host_ns is None else _host_ns(clock)
+def _of_clock(real, clock, unit):
+    return lambda: real() if _host_ns is None else _host_ns(clock) * unit
 
 
 def _of_id(real, moved, unit):

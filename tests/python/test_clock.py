@@ -100,6 +100,15 @@ def clocked(gpucast_bin, mode, *command):
     return subprocess.run(words, capture_output=True, text=True, check=False, timeout=300)
 
 
+def output_of(gpucast_bin, tmp_path, text):
+    """What a script writes under --warp."""
+    script = tmp_path / "script.py"
+    script.write_text(text)
+    done = clocked(gpucast_bin, "--warp", script)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 @pytest.fixture(scope="module")
 def script(tmp_path_factory):
     path = tmp_path_factory.mktemp("clock") / "train.py"
@@ -241,11 +250,7 @@ print(len(found), time.perf_counter() - before[0], time.clock_gettime(time.CLOCK
 
 @pytest.mark.once
 def test_following_values_is_not_the_scripts_time(gpucast_bin, tmp_path):
-    script = tmp_path / "counted.py"
-    script.write_text(COUNTED)
-    done = clocked(gpucast_bin, "--warp", script)
-    assert done.returncode == 0, done.stderr
-    number, wall, worked = map(float, done.stdout.split())
+    number, wall, worked = map(float, output_of(gpucast_bin, tmp_path, COUNTED).split())
     assert number == 3_333_334
     assert wall < 0.3 * worked, "the host worked for longer than the script notices"
 
@@ -270,11 +275,7 @@ with torch._C.DisableTorchFunction():
 
 @pytest.mark.once
 def test_calls_of_which_nothing_is_known_take_no_longer(gpucast_bin, tmp_path):
-    script = tmp_path / "unknown.py"
-    script.write_text(UNKNOWN)
-    done = clocked(gpucast_bin, "--warp", script)
-    assert done.returncode == 0, done.stderr
-    assert float(done.stdout) < 3
+    assert float(output_of(gpucast_bin, tmp_path, UNKNOWN)) < 3
 
 
 # The loops of a kernel go by values that were made on the card.
@@ -306,11 +307,7 @@ for rows in (1, 256):
 
 @pytest.mark.once
 def test_a_compiled_kernel_finds_values_made_on_the_card(gpucast_bin, tmp_path):
-    script = tmp_path / "loops.py"
-    script.write_text(LOOPS)
-    done = clocked(gpucast_bin, "--warp", script)
-    assert done.returncode == 0, done.stderr
-    short, long = map(float, done.stdout.split())
+    short, long = map(float, output_of(gpucast_bin, tmp_path, LOOPS).split())
     least_ms = 10 * 512 * 256 * 4096 / 2.1e12 * 1e3  # its bytes at 2.1 TB/s
     assert long > least_ms and long > 2 * short
 

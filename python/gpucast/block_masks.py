@@ -67,9 +67,7 @@ def _note(core, made, on_host):
             continue
         values = values.to(tensor.dtype).contiguous() if values is not None and values.shape == tensor.shape else None
         size = tensor.numel() * tensor.element_size()
-        core.gpucast_vgpu_note_values(
-            ctypes.c_uint64(tensor.data_ptr()), ctypes.c_void_p(None if values is None else values.data_ptr()), ctypes.c_uint64(size)
-        )
+        core.gpucast_vgpu_note_values(tensor.data_ptr(), None if values is None else values.data_ptr(), size)
 
 
 # ---- the mask on the host --------------------------------------------------------------------------------------------------------

@@ -744,7 +744,7 @@ def _tell_numbers(arguments, core):
             continue
         shadow.told = one.data_ptr(), value._version
         value = value.contiguous()
-        core.gpucast_vgpu_note_values(ctypes.c_uint64(one.data_ptr()), ctypes.c_void_p(value.data_ptr()), ctypes.c_uint64(size))
+        core.gpucast_vgpu_note_values(one.data_ptr(), value.data_ptr(), size)
 
 
 # ---- assumed values --------------------------------------------------------------------------------------------------------------

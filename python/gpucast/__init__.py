@@ -28,6 +28,7 @@ Each module imports only modules further down in this list; lower ones call high
     own_time          the time that following values takes, which a clock leaves out
     initialisation    large weights are not drawn on the host
     loops             loops that wait for an unknown answer of the card end
+    asserts           the condition of an `assert` that reads the card
     horizon           `--steps auto`, and what the script would do after the steps that ran
     loader            the DataLoader that feeds training
     loader_measure    how fast it gives batches, in a forked child

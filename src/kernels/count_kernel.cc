@@ -18,7 +18,7 @@ constexpr uint32_t kAllWarps = 16, kSomeWarps = 8;  // of a block; with more war
 // A launch of so few blocks and instructions runs whole: blocks of a kernel for a list of tensors are not alike.
 constexpr uint64_t kShortGrid = 256, kShortLaunch = 50'000;
 constexpr double kSharesNothing = 1.01, kBeyondExtent = 1.25;
-constexpr uint64_t kMostStepsOfLaunch = 12'000'000;
+constexpr uint64_t kMostStepsOfLaunch = 48'000'000;
 
 struct SampledBlock {
   std::array<uint32_t, 3> at = {};

@@ -17,7 +17,7 @@ namespace gpucast::ptx {
 inline constexpr uint32_t kNowhere = 0xffffffff;
 inline constexpr LaneMask kAllLanes = 0xffffffff;
 // Steps of one warp. A longer one is cut off, and `limit` says so.
-inline constexpr uint64_t kMostSteps = 400'000;
+inline constexpr uint64_t kMostSteps = 16'000'000;
 
 struct WarpCounts {
   double load_sectors = 0, store_sectors = 0, atomic_sectors = 0, async_load = 0, async_store = 0, expected = 0, wavefronts = 0, flops = 0,

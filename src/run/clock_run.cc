@@ -85,7 +85,9 @@ class ClockServer {
     size_t begin = 0;
     for (size_t end = client->unread.find('\n'); end != std::string::npos; end = client->unread.find('\n', begin)) {
       const auto work = times_->answer(std::string_view(client->unread).substr(begin, end - begin));
-      answers += work ? fmt::format("{:.3f} {} {:.6f}\n", work->duration_ns, static_cast<int>(work->engine), work->demand) : "none\n";
+      answers += work ? fmt::format("{:.3f} {} {:.6f} {:.3f} {:d}\n", work->duration_ns, static_cast<int>(work->engine), work->demand,
+                                    work->cold_ns, work->sweeps_l2)
+                      : "none\n";
       begin = end + 1;
     }
     client->unread.erase(0, begin);

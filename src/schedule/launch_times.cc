@@ -43,7 +43,11 @@ void read_sizes(std::string_view* text, Launch* out) {
 GpuTimeline::Work LaunchTimes::work_of(const Operation& operation) const {
   const Duration duration = operation_duration(operation, rates_);
   const Engine engine = engine_of(operation);
-  return {duration.expected_ns, engine, demand_of(duration, engine, step_constants()), 0};
+  return {.duration_ns = duration.expected_ns,
+          .engine = engine,
+          .demand = demand_of(duration, engine, step_constants()),
+          .cold_ns = after_sweep_ns(operation, duration, rates_),
+          .sweeps_l2 = sweeps_l2(operation, rates_)};
 }
 
 std::optional<GpuTimeline::Work> LaunchTimes::answer_code(std::string_view question) {

@@ -169,6 +169,7 @@ struct CardRates {
   double l2_bytes_per_s = 0;                   // for bytes that are in L2
   double l2_full = 0, l2_none = 0;             // tensors of up to this share of L2's size are in L2 wholly; from this share on, not at all
   double at_work_bytes = 0;                    // bytes of the rows that a multiprocessor works on at once
+  double unwritten_share = 0;                  // after a large fill, this share of L2's bytes is not yet in device memory
   double tail_fill = 0;                        // where the last wave fills less of the multiprocessors, the kernel's bound is Bound::tail
   int threads = 0;                             // the most that a multiprocessor holds
   double link_bytes_per_s = 0;                 // to the host

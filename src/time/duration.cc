@@ -87,6 +87,7 @@ CardRates card_rates(const Gpu& gpu, const std::string& constants_json) {
   card.l2_none = constants.rate("l2_none");
   card.at_work_bytes = constants.rate("at_work_bytes");
   card.tail_fill = constants.rate("tail_fill");
+  card.unwritten_share = constants.rate("unwritten_share");
   card.threads = gpu.max_threads_per_multiprocessor > 0 ? gpu.max_threads_per_multiprocessor : 2048;
   card.link_bytes_per_s = constants.rate("link_bytes_per_s");
   card.peer_bytes_per_s = constants.rate(has_nvlink(gpu.name) ? "nvlink_bytes_per_s" : "link_bytes_per_s");
@@ -205,6 +206,21 @@ Duration operation_duration(const Operation& operation, const CardRates& card) {
   const double bytes = static_cast<double>(operation.bytes_read + operation.bytes_written);
   duration.ideal_ns = 1e9 * std::max(operation.flops / card.peak_flop_per_s[operation.precision], bytes / card.peak_bytes_per_s);
   return duration;
+}
+
+bool sweeps_l2(const Operation& operation, const CardRates& card) {
+  return operation.bytes_read == 0 && card.l2_bytes > 0 && static_cast<double>(operation.bytes_written) >= card.l2_bytes;
+}
+
+double after_sweep_ns(const Operation& operation, const Duration& duration, const CardRates& card) {
+  const bool counted = operation.counted.blocks > 0;
+  const BytesConstants& kind = card.bytes[operation.kind];
+  const double floor_ns = counted ? card.counted.floor_ns : kind.floor_ns;
+  const double fraction = counted ? card.counted.dram_fraction : kind.dram_fraction > 0 ? kind.dram_fraction : 1;
+  const double bytes = static_cast<double>(operation.bytes_read + operation.bytes_written);
+  const double ns_a_byte = 1e9 / (card.dram_bytes_per_s * fraction);
+  return std::max(0.0, floor_ns + bytes * ns_a_byte - duration.expected_ns) +
+         card.unwritten_share * std::min(bytes, card.l2_bytes) * ns_a_byte;
 }
 
 }  // namespace gpucast

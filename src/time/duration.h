@@ -32,4 +32,10 @@ CardRates card_rates(const Gpu& gpu, const std::string& constants_json = "");
 
 Duration operation_duration(const Operation& operation, const CardRates& card);
 
+// A fill of at least L2's size leaves nothing else in L2. Benchmarks do this before each measurement.
+bool sweeps_l2(const Operation& operation, const CardRates& card);
+// How much longer an operation of this duration takes right after such a fill: its bytes come from device memory, and their places in L2
+// must be written back first where the fill's bytes are still there.
+double after_sweep_ns(const Operation& operation, const Duration& duration, const CardRates& card);
+
 }  // namespace gpucast

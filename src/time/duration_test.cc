@@ -117,6 +117,34 @@ TEST(GemmTime, AHalfOfL2KeepsItsOwnCopy) {
   EXPECT_NEAR(gemm_time(small, card).ns, 1000 + 2 * 524'288 * (524'288 / 5e5 - 1), 1000);
 }
 
+// By hand: an addition of 2 x 4 MB to 4 MB on a card with 40 MB of L2 and 1 GB/ms.
+TEST(AfterASweep, BytesComeFromMemoryAndAShareOfTheirPlacesIsWrittenBack) {
+  CardRates card = paper_card();
+  card.l2_bytes = 40e6;
+  card.dram_bytes_per_s = 1e12;
+  card.unwritten_share = 0.25;
+  card.bytes[OperationKind::elementwise] = {1, 1, 1000};
+  Operation add;
+  add.kind = OperationKind::elementwise;
+  add.bytes_read = 8'000'000;
+  add.bytes_written = 4'000'000;
+  Duration from_l2;
+  from_l2.expected_ns = 3000;
+  EXPECT_DOUBLE_EQ(after_sweep_ns(add, from_l2, card), 1000 + 12'000 - 3000 + 3000);
+  add.bytes_read = 800'000'000, add.bytes_written = 0;
+  Duration from_memory;
+  from_memory.expected_ns = 801'000;
+  EXPECT_DOUBLE_EQ(after_sweep_ns(add, from_memory, card), 10'000) << "a quarter of L2";
+  Operation fill;
+  fill.kind = OperationKind::elementwise;
+  fill.bytes_written = 40'000'000;
+  EXPECT_TRUE(sweeps_l2(fill, card));
+  fill.bytes_read = 1;
+  EXPECT_FALSE(sweeps_l2(fill, card));
+  fill.bytes_read = 0, fill.bytes_written = 39'999'999;
+  EXPECT_FALSE(sweeps_l2(fill, card));
+}
+
 TEST(GemmTime, ThinProductsHaveNoTiles) {
   CardRates card = paper_card();
   card.dram_bytes_per_s = 1e9;

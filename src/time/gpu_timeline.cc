@@ -38,8 +38,12 @@ void GpuTimeline::push(uint32_t stream, const Item& item) {
 
 size_t GpuTimeline::add_work(uint32_t stream, double ready_ns, const Work& work) {
   const size_t engine = work.card * kEngines + static_cast<size_t>(work.engine);
-  if (shares_.size() <= engine) shares_.resize(engine + 1);
-  push(stream, {ItemKind::work, false, static_cast<uint16_t>(engine), ready_ns, work.duration_ns, work.demand, 0, works_});
+  if (shares_.size() <= engine) {
+    shares_.resize(engine + 1);
+    swept_.resize(engine + 1);
+  }
+  push(stream, {ItemKind::work, false, work.sweeps_l2, static_cast<uint16_t>(engine), ready_ns, work.duration_ns, work.demand, 0,
+                work.cold_ns, works_});
   if (keeps_spans_) spans_.push_back({});
   return works_++;
 }
@@ -53,13 +57,13 @@ GpuTimeline::EventId GpuTimeline::record(uint32_t stream, double ready_ns) {
     free_events_.pop_back();
   }
   events_[event] = {-1, 2};  // the caller and the stream
-  push(stream, {ItemKind::record, false, 0, ready_ns, 0, 0, 0, event});
+  push(stream, {ItemKind::record, false, false, 0, ready_ns, 0, 0, 0, 0, event});
   return event;
 }
 
 void GpuTimeline::wait(uint32_t stream, EventId event, double ready_ns) {
   ++events_[event].users;
-  push(stream, {ItemKind::wait, false, 0, ready_ns, 0, 0, 0, event});
+  push(stream, {ItemKind::wait, false, false, 0, ready_ns, 0, 0, 0, 0, event});
 }
 
 void GpuTimeline::release(EventId event) { drop(event); }
@@ -117,6 +121,14 @@ double GpuTimeline::when_done(EventId event) const { return done(event) ? event_
 
 double GpuTimeline::when_all_done() const { return ahead().finish(); }
 
+void GpuTimeline::begin(Item& item) {
+  item.started = true;
+  item.start_ns = now_ns_;
+  if (item.demand <= 0) return;
+  if (swept_[item.engine]) item.remaining_ns += item.cold_ns;
+  swept_[item.engine] = item.sweeps_l2;
+}
+
 // Events that are due happen now, and the first work of each stream begins.
 void GpuTimeline::begin_what_can() {
   for (bool more = true; more;) {
@@ -126,8 +138,7 @@ void GpuTimeline::begin_what_can() {
       while (!stream.empty() && stream.items[stream.next].ready_ns <= now_ns_) {
         Item& item = stream.items[stream.next];
         if (item.kind == ItemKind::work) {
-          if (!item.started) item.start_ns = now_ns_;
-          item.started = true;
+          if (!item.started) begin(item);
           break;
         }
         if (item.kind == ItemKind::wait && !done(item.index)) break;

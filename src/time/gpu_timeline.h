@@ -21,8 +21,11 @@ class GpuTimeline {
   struct Work {
     double duration_ns = 0;  // when it runs alone
     Engine engine = Engine::compute;
-    double demand = 1;  // the part of the engine that it keeps busy when alone; above 1 in all, work of one priority slows down alike
-    size_t card = 0;    // each card has its own engines
+    double demand = 1;   // the part of the engine that it keeps busy when alone; 0: the stream is busy, the engine is not; above 1 in all,
+                         // work of one priority slows down alike
+    size_t card = 0;     // each card has its own engines
+    double cold_ns = 0;  // how much longer it takes right after work that sweeps L2
+    bool sweeps_l2 = false;
   };
   using EventId = size_t;
 
@@ -69,8 +72,9 @@ class GpuTimeline {
   struct Item {
     ItemKind kind;
     bool started;
+    bool sweeps_l2;
     uint16_t engine;  // among the engines of all cards
-    double ready_ns, remaining_ns, demand, start_ns;
+    double ready_ns, remaining_ns, demand, start_ns, cold_ns;
     size_t index;  // of the work or the event
   };
   struct Stream {
@@ -91,6 +95,7 @@ class GpuTimeline {
   void drop(EventId event);
   template <class Done>
   void run_until(const Done& done);
+  void begin(Item& item);
   void begin_what_can();
   void share_engines();
   double share_of(const Stream& stream, const Item& item) const { return shares_[item.engine][stream.priority]; }
@@ -105,6 +110,7 @@ class GpuTimeline {
   std::vector<Event> events_;
   std::vector<EventId> free_events_;
   std::vector<std::array<double, kPriorities>> shares_;  // by engine of all cards and priority: the rate of the work that runs there
+  std::vector<bool> swept_;                              // by engine: the last work that began there sweeps L2
   std::function<void(size_t, const Span&)> told_;
   double now_ns_ = 0;
 };

@@ -40,6 +40,21 @@ TEST(GpuTimeline, SmallKernelsRunAtTheSameTime) {
   EXPECT_DOUBLE_EQ(three.finish(), 150) << "one card has work for one and a half";
 }
 
+TEST(GpuTimeline, WorkAfterAFillOfL2ReadsFromMemory) {
+  GpuTimeline gpu(1);
+  const GpuTimeline::Work fill{.duration_ns = 1000, .sweeps_l2 = true}, kernel{.duration_ns = 100, .cold_ns = 30},
+      event{.duration_ns = 5, .demand = 0};
+  const size_t warm = gpu.add_work(0, 0, kernel);
+  gpu.add_work(0, 0, fill);
+  gpu.add_work(0, 0, event);
+  const size_t cold = gpu.add_work(0, 0, kernel), again = gpu.add_work(0, 0, kernel);
+  EXPECT_DOUBLE_EQ(gpu.finish(), 100 + 1000 + 5 + 130 + 100);
+  const auto length = [&](size_t work) { return gpu.span(work).end_ns - gpu.span(work).start_ns; };
+  EXPECT_DOUBLE_EQ(length(warm), 100);
+  EXPECT_DOUBLE_EQ(length(cold), 130) << "the event between is not the card's work";
+  EXPECT_DOUBLE_EQ(length(again), 100);
+}
+
 TEST(GpuTimeline, CopiesRunAtTheSameTimeAsKernels) {
   GpuTimeline gpu(3);
   gpu.add_work(0, 0, {100, kCompute, 1});

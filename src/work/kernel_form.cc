@@ -32,6 +32,18 @@ void apply_kernel_form(const FirstKernel& kernel, Operation* operation) {
       operation->indexed = true;
     }
   }
+  // bitsandbytes unpacks weights for large products, which are then a library's call.
+  if (operation->kind == OperationKind::gemm && is("kDequantizeBlockwise")) {
+    const int64_t weights = operation->gemm.n * operation->gemm.k;
+    Operation unpacking;
+    unpacking.kind = OperationKind::copy;
+    unpacking.element_bytes = operation->element_bytes;
+    unpacking.precision = operation->precision;
+    unpacking.bytes_read = weights / 2;
+    unpacking.bytes_written = weights * operation->element_bytes;
+    unpacking.launches = operation->launches;
+    *operation = unpacking;
+  }
   // aten/src/ATen/native/cuda/SoftMax.cu.
   if (is("cunn_SoftMaxForward") || is("cunn_SoftMaxBackward")) operation->rereads = !is("ardSmem") && !is("ardReg");
   // aten/src/ATen/native/cuda/Loss.cu: with a reduction, one block computes all rows.

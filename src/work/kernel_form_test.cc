@@ -33,6 +33,20 @@ TEST(KernelForm, ASoftmaxThatKeepsItsRowReadsItOnce) {
   EXPECT_TRUE(rereads("_ZN2at6native43_GLOBAL__N__13_SoftMax_cu20cunn_SoftMaxBackwardILi4EfffNS1_26LogSoftMaxBackwardEpilogueE"));
 }
 
+TEST(KernelForm, WeightsOf4BitsAreUnpackedForALargeProduct) {
+  Operation product;
+  product.kind = OperationKind::gemm;
+  product.element_bytes = 2;
+  product.gemm.m = 4096, product.gemm.n = 512, product.gemm.k = 256;
+  Operation unpacking = product;
+  apply_kernel_form({"_Z20kDequantizeBlockwiseI13__nv_bfloat16Li512ELi64ELi8ELi2EEvPfPhS1_PT_ii", {7, 1, 1}, {64, 1, 1}}, &unpacking);
+  EXPECT_EQ(unpacking.kind, OperationKind::copy);
+  EXPECT_EQ(unpacking.bytes_read, 512 * 256 / 2);
+  EXPECT_EQ(unpacking.bytes_written, 512 * 256 * 2);
+  apply_kernel_form({"_Z23gemm_4bit_sm80_m16n8k16I13__nv_bfloat16", {7, 1, 1}, {64, 1, 1}}, &product);
+  EXPECT_EQ(product.kind, OperationKind::gemm);
+}
+
 TEST(KernelForm, OneBlockOfALossComputesAllRows) {
   const std::string_view name = "_ZN2at6native43_GLOBAL__N__10_NLLLoss_cu36nll_loss_forward_reduce_cuda_kernel_2dIfflEE";
   EXPECT_EQ(with_kernel(OperationKind::indexing, name, 1, 32).one_block_threads, 32);

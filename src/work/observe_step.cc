@@ -16,6 +16,7 @@
 #include "src/work/host_time.h"
 #include "src/work/kernel_form.h"
 #include "src/work/library_call.h"
+#include "src/work/operator_forms.h"
 #include "src/work/operator_table.h"
 #include "src/work/operators_of_work.h"
 #include "src/work/pointed_bytes.h"
@@ -62,7 +63,8 @@ class OperationCache {
       const OperatorKind& row = trace_.observed.kinds[kind];
       const std::string_view name = trace_.strings.text(row.name);
       found->second.operation = operator_operation(name, row.inputs);
-      found->second.known = found->second.operation && operator_is_known(name);
+      const bool by_threads = OperatorName(name).form == OperatorForm::by_threads;
+      found->second.known = by_threads || (found->second.operation && operator_is_known(name));
     }
     return found->second;
   }
@@ -286,6 +288,7 @@ class StepMaker {
     const bool sized = entry && entry->operation;
     made->guessed = sized && !entry->known;
     operation_ = sized ? *entry->operation : operation_by_threads(work);
+    if (!sized && made->known) operation_.kind = OperationKind::indexing;  // OperatorForm::by_threads
     if (sized) {
       origin_.operator_kind = owner->kind;
       apply_kernel_form({made->kernel, work.grid, work.block}, &operation_);

@@ -44,6 +44,51 @@ TEST(OperatorTable, ElementwiseReadsItsInputsAndWritesTheirBroadcastShape) {
   EXPECT_EQ(compared.bytes_written, 100);
 }
 
+TEST(OperatorTable, OperatorsOnListsThatWriteIntoAGivenTensor) {
+  // FSDP2: gradients are cast and cut into the parts of the ranks.
+  const Operation cut = of("aten::_chunk_cat", R"([[{"bfloat16": [[100, 8], [8, 1]]}, {"bfloat16": [[60], [1]]}], 0, 2,
+                                                   {"float32": [[2, 430], [430, 1]]}])");
+  EXPECT_EQ(cut.kind, OperationKind::copy);
+  EXPECT_EQ(cut.bytes_read, 860 * 2);
+  EXPECT_EQ(cut.bytes_written, 860 * 4);
+  const Operation split = of("aten::split_with_sizes_copy", R"([{"float32": [[2, 430], [430, 1]]}, [400, 30], 1,
+                                                   [{"float32": [[2, 400], [400, 1]]}, {"float32": [[2, 30], [30, 1]]}]])");
+  EXPECT_EQ(split.bytes_read, 860 * 4);
+  EXPECT_EQ(split.bytes_written, 860 * 4);
+  const Operation cat = of("aten::cat", R"([[{"float32": [[100], [1]]}, {"float32": [[60], [1]]}], 0])");
+  EXPECT_EQ(cat.bytes_written, 160 * 4);
+}
+
+TEST(OperatorTable, TheBiasOfAProductIsCopiedToItsResult) {
+  const Operation bias = of("aten::addmm", R"([{"float32": [[512], [1]]}, {"float32": [[64, 256], [256, 1]]},
+                                              {"float32": [[256, 512], [1, 256]]}, 1, 1])");
+  EXPECT_EQ(bias.bytes_read, 512 * 4);
+  EXPECT_EQ(bias.bytes_written, 64 * 512 * 4);
+}
+
+TEST(OperatorTable, BitsandbytesUnpacksAndMultipliesAndUpdates) {
+  const Operation unpacking = of("bitsandbytes::dequantize_4bit", R"([{"uint8": [[65536, 1], [1, 1]]}, {"float32": [[2048], [1]]}, 64])");
+  EXPECT_EQ(unpacking.bytes_read, 65536 + 2048 * 4);
+  EXPECT_EQ(unpacking.bytes_written, 2 * 65536 * 2);
+  const Operation product =
+      of("bitsandbytes::gemm_4bit", R"([{"bfloat16": [[4, 64, 256], [16384, 256, 1]]}, {"uint8": [[32768, 1], [1, 1]]},
+                                                              null, {"float32": [[1024], [1]]}, 64])");
+  EXPECT_EQ(product.gemm.m, 4 * 64);
+  EXPECT_EQ(product.gemm.n, 256);
+  EXPECT_EQ(product.gemm.k, 256);
+  EXPECT_EQ(product.flops, 2.0 * 256 * 256 * 256);
+  const Operation update = of("bitsandbytes::optimizer_update_8bit_blockwise",
+                              R"([null, {"float32": [[1000], [1]]}, {"float32": [[1000], [1]]}, {"uint8": [[1000], [1]]},
+                                  {"uint8": [[1000], [1]]}, 0.9])");
+  EXPECT_EQ(update.bytes_read, 1000 * 10);
+  EXPECT_EQ(update.bytes_written, 1000 * 6);
+}
+
+TEST(OperatorTable, SparseTensorsAreLeftToTheirKernelsThreads) {
+  EXPECT_FALSE(operator_operation("aten::_coalesce", operator_arguments(Json::parse(R"([{"float32": [[50000, 64], []]}])"))));
+  EXPECT_TRUE(operator_is_known("aten::_coalesce"));
+}
+
 // A loss over a vocabulary takes one element of each row; the zeros of its backward's result are an operator of their own.
 TEST(OperatorTable, ALossByIndexTakesAnElementOfEachRow) {
   const std::string x = R"({"float32": [[2048, 32768], [32768, 1]]})", target = R"({"int64": [[2048], [1]]})",

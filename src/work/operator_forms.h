@@ -22,6 +22,11 @@ enum class OperatorForm : uint8_t {
   index,               // rows where the index has fewer dimensions, else elements
   embedding_gradient,  // writes a row for each weight
   indexing,            // an element for each index
+  bias,                // copies its first tensor, broadcast, to where the product of the next two is added
+  unpack_4bit,         // bitsandbytes: two numbers for each byte
+  product_4bit,        // bitsandbytes: a product with packed weights
+  update,              // an optimizer's kernel for one parameter: reads all tensors, writes all but the gradient, which is the first
+  by_threads,          // on sparse tensors, whose number of values is not recorded: a kernel's threads tell it
   lists,               // an optimizer's or another list's kernels
   attention,
   batch_norm,

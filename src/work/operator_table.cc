@@ -316,9 +316,59 @@ Operation copying(const OperatorName& name, const Inputs& in) {
     out.to_host = !to.on_card;
     out.strided = to.innermost() != from.innermost();
   } else {
-    out.bytes_written = out.bytes_read;
-    out.indexed = in.tensors.size() > 1;  // cat and stack: each element's address is computed
+    // cat(list), split_with_sizes_copy(tensor, ...), both also with the tensors to write.
+    const bool from_list = in.arguments[0].kind == ArgumentKind::tensors;
+    out.bytes_read = 0;
+    for (const TensorArgument& tensor : in.arguments[0].tensors)
+      if (tensor.on_card) out.bytes_read += Tensor(tensor).bytes();
+    if (in.arguments[0].tensors.empty()) out.bytes_read = read_bytes(in);
+    const bool to_named = from_list && in.tensors.size() == in.arguments[0].tensors.size() + 1;
+    out.bytes_written = to_named ? in.tensors.back().bytes() : out.bytes_read;
+    out.indexed = in.tensors.size() > 1;  // each element's address is computed
   }
+  return out;
+}
+
+// addmm(bias, a, b) and its batched forms: the product is a library's call, which finds the bias in its result.
+Operation bias_of_product(const Inputs& in) {
+  Operation out = base(OperationKind::copy, in);
+  if (in.tensors.size() < 3 || in.tensors[1].sizes.size() < 2 || in.tensors[2].sizes.empty()) return out;
+  const Tensor &bias = in.tensors[0], &a = in.tensors[1];
+  const int64_t rows = a.count() / std::max<int64_t>(1, a.sizes.back());
+  out.bytes_read = bias.bytes();
+  out.bytes_written = bounded_product({rows, in.tensors[2].sizes.back(), bias.element_bytes});
+  out.indexed = true;
+  return out;
+}
+
+// bitsandbytes keeps two weights in a byte, in blocks that have a scale each.
+Operation unpack_4bit(const Inputs& in) {
+  constexpr int64_t kElementBytes = 2;  // of fp16 and bf16
+  Operation out = base(OperationKind::copy, in);
+  out.bytes_written = bounded_product({2 * kElementBytes, in.tensors[0].count()});
+  return out;
+}
+
+// gemm_4bit(x, packed weights, ...).
+Operation product_4bit(const Inputs& in) {
+  Operation out = base(OperationKind::gemm, in);
+  if (in.tensors.size() < 2 || in.tensors[0].sizes.empty()) return out;
+  const Tensor& x = in.tensors[0];
+  GemmShape& shape = out.gemm;
+  shape.k = std::max<int64_t>(1, x.sizes.back());
+  shape.m = x.count() / shape.k;
+  shape.n = 2 * in.tensors[1].count() / shape.k;
+  shape.b_transposed = true;
+  out.element_bytes = x.element_bytes;
+  out.precision = type_precision(x.dtype);
+  out.bytes_written = bounded_product({shape.m, shape.n, x.element_bytes});
+  out.flops = 2 * static_cast<double>(shape.m) * static_cast<double>(shape.n) * static_cast<double>(shape.k);
+  return out;
+}
+
+Operation update(const Inputs& in) {
+  Operation out = base(OperationKind::optimizer, in);
+  out.bytes_written = out.bytes_read - in.tensors[0].bytes();
   return out;
 }
 
@@ -429,6 +479,8 @@ std::optional<Operation> operator_operation(std::string_view whole, const std::v
   if (std::ranges::none_of(in.tensors, &Tensor::on_card)) return std::nullopt;
   const OperatorName name(whole);
   switch (name.form) {
+    case OperatorForm::by_threads:
+      return std::nullopt;
     case OperatorForm::lists:
       return optimizer(name, in);
     case OperatorForm::attention:
@@ -457,6 +509,14 @@ std::optional<Operation> operator_operation(std::string_view whole, const std::v
       return copying(name, in);
     case OperatorForm::fill:
       return fill(in);
+    case OperatorForm::bias:
+      return bias_of_product(in);
+    case OperatorForm::unpack_4bit:
+      return unpack_4bit(in);
+    case OperatorForm::product_4bit:
+      return product_4bit(in);
+    case OperatorForm::update:
+      return update(in);
     case OperatorForm::pooling:
       return pooling(name, in);
     case OperatorForm::elementwise:

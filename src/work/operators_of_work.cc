@@ -6,6 +6,22 @@
 
 namespace gpucast {
 
+namespace {
+
+// Whether no other call begins inside this one. The calls of a thread are in the order of their begin.
+std::vector<bool> innermost_calls(const ObservedStep& step, const std::map<int64_t, std::vector<size_t>>& by_thread) {
+  std::vector<bool> out(step.operators.size(), true);
+  for (const auto& [thread, calls] : by_thread) {
+    for (size_t i = 0; i + 1 < calls.size(); ++i) {
+      const OperatorCall &call = step.operators[calls[i]], &next = step.operators[calls[i + 1]];
+      out[calls[i]] = call.start_ns + call.duration_ns < next.start_ns;
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
 std::vector<int64_t> operators_of_work(const ObservedStep& step) {
   const int64_t shift = step.clock_unix_ns - step.unix_ns;
   const auto asked_ns = [&](size_t i) { return step.work[i].captured_ns >= 0 ? step.work[i].captured_ns : step.work[i].time_ns; };
@@ -17,14 +33,16 @@ std::vector<int64_t> operators_of_work(const ObservedStep& step) {
     const auto earlier = [&](size_t a, size_t b) { return asked_ns(a) < asked_ns(b); };
     if (!std::is_sorted(pieces.begin(), pieces.end(), earlier)) std::stable_sort(pieces.begin(), pieces.end(), earlier);
   }
+  const std::vector<bool> innermost = innermost_calls(step, operators);
   std::vector<int64_t> out(step.work.size(), -1);
   for (const auto& [thread, pieces] : work) {
+    // The thread whose calls hold the work. A call around a whole step, as an optimizer's with a closure, would hold any thread's.
     std::vector<int64_t> best;
-    size_t most = 0;
+    std::pair<size_t, size_t> most{0, 0};
     for (const auto& [candidate, calls] : operators) {
       std::vector<int64_t> found(pieces.size(), -1);
       std::vector<size_t> open;  // nested calls
-      size_t next = 0, held = 0;
+      size_t next = 0, held = 0, held_closely = 0;
       for (size_t i = 0; i < pieces.size(); ++i) {
         const int64_t time = asked_ns(pieces[i]) + shift;
         for (; next < calls.size() && step.operators[calls[next]].start_ns <= time; ++next) {
@@ -37,9 +55,10 @@ std::vector<int64_t> operators_of_work(const ObservedStep& step) {
         if (open.empty()) continue;
         found[i] = static_cast<int64_t>(open.back());
         ++held;
+        if (innermost[open.back()]) ++held_closely;
       }
-      if (held > most) {
-        most = held;
+      if (std::pair(held_closely, held) > most) {
+        most = {held_closely, held};
         best = std::move(found);
       }
     }

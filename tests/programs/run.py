@@ -107,6 +107,16 @@ def judge(program, code, out, err):
     return row
 
 
+def unknown_work(gpucast, capture):
+    """The share of the GPU's time in work of unknown kind, and the operators that take most of it: (name, share)."""
+    done = subprocess.run([gpucast, "time", str(capture), "--format", "json"], capture_output=True, text=True)
+    if done.returncode not in (0, 1):
+        return {"unknown": None, "unknown_operators": [], "time_says": done.stderr.strip()[:200]}
+    card = json.loads(done.stdout)["cards"][0]
+    operators = sorted(((one["name"], round(one["share"], 4)) for one in card["unknown_operators"]), key=lambda one: -one[1])
+    return {"unknown": card["unknown_share"], "unknown_operators": operators[:5]}
+
+
 def run(options, program):
     row = {"name": program.name, "group": program.group}
     versions = {package: version_of(options.python, package) for package in ("torch", *program.packages)}
@@ -132,7 +142,8 @@ def run(options, program):
         "GPUCAST_PROGRAM": marker.partition("=")[2],
     }
     words = [word.replace("SCRIPTS", str(HERE / "scripts")).replace("GPUCAST", options.gpucast) for word in program.command]
-    command = words if program.whole else [options.gpucast, "run", "--steps", "1000", "--format", "json", *program.options, "--", *words]
+    capture = temporary / "capture.gpucast"
+    command = words if program.whole else [options.gpucast, "run", "--steps", "1000", "--format", "json", "-o", str(capture), *program.options, "--", *words]
     shared_before = set(os.listdir("/dev/shm"))
     started = time.monotonic()
     out, err = temporary / "out", temporary / "err"
@@ -147,6 +158,8 @@ def run(options, program):
     row["seconds"] = round(time.monotonic() - started)
     text = err.read_text(errors="replace")
     row |= {"outcome": "hangs", "problem": f"more than {program.limit} s"} if code is None else judge(program, code, out.read_text(), text)
+    if row["outcome"] in ("equal", "steps", "differs"):
+        row |= unknown_work(options.gpucast, capture)
     row["left"] = left_behind(program, marker, inner, shared_before, text)
     if options.logs:
         Path(options.logs).mkdir(parents=True, exist_ok=True)

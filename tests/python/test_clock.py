@@ -231,8 +231,9 @@ def test_values_can_be_off(gpucast_bin, tmp_path):
     script.write_text(LOSS)
     words = [gpucast_bin, "run", "--warp", "--values", "off", "--", sys.executable, script]
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=300)
-    assert done.returncode == 1
-    assert "a label is out of range" in done.stderr, "a condition is false then"
+    assert done.returncode == 0, done.stderr
+    assert "experts 1:2 3:2 7:1" not in done.stdout
+    assert "asserts of values on the card are assumed to hold" in done.stderr
 
 
 # What following takes is not the script's time: the values of a large tensor are counted on the host.
@@ -364,3 +365,32 @@ def test_files_are_of_one_run(gpucast_bin, tmp_path, kind):
     assert done.returncode == 0, done.stderr
     assert done.stdout == "once\n"
     assert is_right(tmp_path)
+
+
+# As triton.testing.do_bench does it: a fill of more than L2 before each measurement, and two events around what is measured.
+BENCHMARK = """
+import torch
+flush, x, y = torch.empty(64 << 20, dtype=torch.int, device="cuda"), *torch.empty(2, 1 << 21, device="cuda")
+def median_us(function, flushed):
+    times = []
+    for _ in range(21):
+        first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        flush.zero_()
+        if not flushed:
+            x + y
+        first.record()
+        function()
+        last.record()
+        last.synchronize()
+        times.append(1e3 * first.elapsed_time(last))
+    return sorted(times)[10]
+print(median_us(lambda: None, True), median_us(lambda: x + y, False), median_us(lambda: x + y, True))
+"""
+
+
+def test_a_benchmark_that_flushes_l2(gpucast_bin, tmp_path):
+    """Triton's documentation (01-vector-add, gh-pages 2f0db601, A100): 24.6 us for 25 MB. In L2 it would be 13."""
+    nothing, warm, cold = map(float, output_of(gpucast_bin, tmp_path, BENCHMARK).split())
+    assert 3 < nothing < 5, "an event keeps its time"
+    assert 22 < cold < 27
+    assert nothing < warm < cold - 5

@@ -1,5 +1,7 @@
 """Programs that read values from the card and cannot go on with zeros."""
 
+import subprocess
+import sys
 from importlib.util import find_spec
 
 import pytest
@@ -110,3 +112,35 @@ for _ in range(3):
     assert run.code == 0, run.err
     assert run.report["steps"] == 3 and run.printed("nodes") == 6  # two modules, weight, bias, linear, relu
     assert "hook_failed" not in [warning["code"] for warning in run.report["warnings"]]
+
+
+ASSERTS = """
+import torch
+x = torch.randn(300, 70, device="cuda")
+y, z = torch.empty_like(x), torch.softmax(x, -1)
+assert torch.allclose(y, z), "a kernel and its reference"
+assert torch.allclose(y, z) and torch.equal(y, z)
+assert not torch.equal(y, z)
+assert torch.all(y > 100)
+assert (y == z).all().item(), (y, z)
+assert (y - z).abs().max() < 1e-3
+assert not torch.isnan(y).any() and (y - z).norm() < 1
+def fails(condition):
+    try:
+        assert condition
+    except AssertionError:
+        return True
+print(torch.allclose(y, z), fails(torch.zeros(1).any()), fails(False))
+"""
+
+
+@pytest.mark.parametrize("words", [["--warp"], ["--values", "on"], ["--values", "off"], []])
+def test_asserts_of_values_on_the_card_hold(gpucast_bin, tmp_path, words):
+    script = tmp_path / "check.py"
+    script.write_text(ASSERTS)
+    done = subprocess.run(
+        [gpucast_bin, "run", "--gpu", "a100-80", *words, "--until-end", "--", sys.executable, script], capture_output=True, text=True, check=False
+    )
+    assert "AssertionError" not in done.stdout + done.stderr
+    assert "False True True" in done.stdout + done.stderr, done.stderr
+    assert (done.stdout + done.stderr).count("asserts of values on the card are assumed to hold") == 1

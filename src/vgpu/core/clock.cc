@@ -45,6 +45,7 @@ Clock* make_clock() {
     clock->host.call_ns = card.clock_call_ns;
     clock->host.yardstick_ns = card.clock_yardstick_ns;
     clock->latency_ns = card.clock_latency_ns;
+    clock->event_ns = card.clock_event_ns;
     auto server = std::make_shared<ClockServer>(card.clock_socket);
     clock->ask = [server](const std::string& question) { return server->ask(question); };
     g_clock = clock;
@@ -237,7 +238,7 @@ void clock_begin_graph(uint64_t exec, uint64_t stream) {
 
 void clock_end_graph() { current_graph_launch() = {}; }
 
-void clock_record(uint64_t event, uint64_t stream) {
+void clock_record(uint64_t event, uint64_t stream, bool timed) {
   Clock& clock = *run_clock();
   const StreamPlace place = stream_place(stream);
   const uint32_t correlation = correlation_if_recorded();
@@ -247,6 +248,7 @@ void clock_record(uint64_t event, uint64_t stream) {
   clock.gpu.advance(now);
   const uint32_t number = timeline_stream(clock, place);
   wait_for_default(clock, place, number, now);
+  if (timed && clock.event_ns > 0) clock.gpu.add_work(number, now, {.duration_ns = clock.event_ns, .demand = 0});
   const GpuTimeline::EventId made = clock.gpu.record(number, now);
   const auto [found, added] = clock.events.try_emplace(event, made);
   if (!added) clock.gpu.release(std::exchange(found->second, made));

@@ -46,7 +46,7 @@ void clock_submit(const ClockWork& work, uint64_t stream, const char* function, 
 // The work submitted between these two calls belongs to one launch.
 void clock_begin_graph(uint64_t exec, uint64_t stream);
 void clock_end_graph();
-void clock_record(uint64_t event, uint64_t stream);
+void clock_record(uint64_t event, uint64_t stream, bool timed);  // `timed`: the stream writes the time, which takes a while
 void clock_stream_wait(uint64_t stream, uint64_t event);
 void clock_forget(uint64_t event);
 // The function is called in the clock's own thread once all earlier work of the stream is done. A wait for the stream also waits for it.

@@ -31,6 +31,7 @@ struct HostCall {
 struct Clock {
   HostTime host;
   double latency_ns = 0;  // from a launch to its kernel's start on an idle card
+  double event_ns = 0;    // the stream's time for an event that keeps its time
   std::function<std::string(const std::string&)> ask;
 
   std::mutex mutex;  // guards everything below

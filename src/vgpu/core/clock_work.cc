@@ -25,15 +25,17 @@ uint64_t mix_hash(uint64_t hash, uint64_t value) {
   return hash * 0xff51afd7ed558ccdULL;
 }
 
-// "12345.6 0 0.9": duration, engine, demand. "none": the question has no answer.
+// "12345.6 0 0.9 321.0 0": duration, engine, demand, how much longer with a swept L2, whether it sweeps L2; without the last two, neither.
+// "none": the question has no answer.
 std::optional<GpuTimeline::Work> parse_answer(const std::string& answer) {
   if (answer.starts_with("none")) return std::nullopt;
   GpuTimeline::Work work;
-  int engine = 0;
-  if (std::sscanf(answer.c_str(), "%lf %d %lf", &work.duration_ns, &engine, &work.demand) != 3 || !(work.duration_ns >= 0) || engine < 0 ||
-      engine >= static_cast<int>(Engine::count_))
-    return GpuTimeline::Work{kUnknownNs, Engine::compute, 1, 0};
+  int engine = 0, sweeps = 0;
+  if (std::sscanf(answer.c_str(), "%lf %d %lf %lf %d", &work.duration_ns, &engine, &work.demand, &work.cold_ns, &sweeps) < 3 ||
+      !(work.duration_ns >= 0) || engine < 0 || engine >= static_cast<int>(Engine::count_))
+    return GpuTimeline::Work{.duration_ns = kUnknownNs};
   work.engine = static_cast<Engine>(engine);
+  work.sweeps_l2 = sweeps != 0;
   return work;
 }
 
@@ -95,7 +97,7 @@ ClockWork clock_kernel(const char* name, const unsigned grid[3], const unsigned 
 
 GpuTimeline::Work clock_kernel_by_threads(const Activity& launch) {
   const auto known = ask_once(*run_clock(), launch_hash(launch), [&] { return "kernel" + sizes_text(launch) + ' ' + launch.name; });
-  return known.value_or(GpuTimeline::Work{kUnknownNs, Engine::compute, 1, 0});
+  return known.value_or(GpuTimeline::Work{.duration_ns = kUnknownNs});
 }
 
 std::optional<GpuTimeline::Work> clock_code(const Activity& launch, const CompiledLaunch& compiled) {

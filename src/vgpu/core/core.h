@@ -47,8 +47,9 @@ struct DeviceProfile {
   int ascending_addresses;       // 1: for tests of allocators, see below
   int clock;                     // clock.h: 0 none, 1 the host really waits for the card, 2 the host's time is set forward
   char clock_socket[108];        // the socket where `gpucast run` answers how long a launch takes
-  // The extra cost of a launch on the host with NVIDIA's driver, and the time from a launch to its kernel's start on an idle card.
-  int clock_call_ns, clock_latency_ns;
+  // The extra cost of a launch on the host with NVIDIA's driver; the time from a launch to its kernel's start on an idle card; a stream's
+  // time for an event that keeps its time.
+  int clock_call_ns, clock_latency_ns, clock_event_ns;
   int clock_yardstick_ns;  // yardstick_ns() on the host of a card (host_speed.h)
   // The user's own cuDNN, which answers what it would choose on this card (libs/cudnn_ask.h). "": gpucast does not ask it.
   char cudnn_library[1024];  // its libcudnn.so.9

@@ -80,6 +80,7 @@ bool set(DeviceProfile& profile, std::string_view key, std::string_view value) {
   GPUCAST_NUMBER(clock);
   GPUCAST_NUMBER(clock_call_ns);
   GPUCAST_NUMBER(clock_latency_ns);
+  GPUCAST_NUMBER(clock_event_ns);
   GPUCAST_NUMBER(clock_yardstick_ns);
 #undef GPUCAST_TEXT
 #undef GPUCAST_NUMBER

@@ -18,8 +18,8 @@ void log_host_wait(Awaited awaited, uint64_t handle) { log_order("host_wait", st
 
 }  // namespace
 
-void order_event_record(uint64_t event, uint64_t stream) {
-  has_clock_now() ? clock_record(event, stream) : log_order("event_record", event, stream);
+void order_event_record(uint64_t event, uint64_t stream, bool timed) {
+  has_clock_now() ? clock_record(event, stream, timed) : log_order("event_record", event, stream);
 }
 void order_stream_wait(uint64_t stream, uint64_t event) {
   has_clock_now() ? clock_stream_wait(stream, event) : log_order("stream_wait", stream, event);

@@ -6,7 +6,7 @@
 
 namespace gpucast::vgpu {
 
-void order_event_record(uint64_t event, uint64_t stream);
+void order_event_record(uint64_t event, uint64_t stream, bool timed = false);
 void order_stream_wait(uint64_t stream, uint64_t event);
 void order_host_wait_stream(uint64_t stream);
 void order_host_wait_event(uint64_t event);

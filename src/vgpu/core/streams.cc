@@ -189,9 +189,9 @@ int event_record(uint64_t event, uint64_t stream) {
   found->capture = on->capture;
   found->dependencies = on->dependencies;
   found->pending = on->pending;
-  const bool captured = on->capture != 0;
+  const bool captured = on->capture != 0, timed = (found->flags & kEventDisableTiming) == 0;
   lock.unlock();
-  if (!captured) order_event_record(event, stream);
+  if (!captured) order_event_record(event, stream, timed);
   return kSuccess;
 }
 

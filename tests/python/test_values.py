@@ -139,7 +139,10 @@ def test_asserts_of_values_on_the_card_hold(gpucast_bin, tmp_path, words):
     script = tmp_path / "check.py"
     script.write_text(ASSERTS)
     done = subprocess.run(
-        [gpucast_bin, "run", "--gpu", "a100-80", *words, "--until-end", "--", sys.executable, script], capture_output=True, text=True, check=False
+        [gpucast_bin, "run", "--gpu", "a100-80", *words, "--until-end", "--", sys.executable, script],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert "AssertionError" not in done.stdout + done.stderr
     assert "False True True" in done.stdout + done.stderr, done.stderr

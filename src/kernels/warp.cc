@@ -9,7 +9,7 @@ namespace gpucast::ptx {
 namespace {
 
 constexpr uint32_t kGuesses = 16;  // as often an assumed value may keep a warp in a loop
-constexpr size_t kMostLogged = 1U << 16;
+constexpr size_t kMostLogged = 1U << 19;
 
 uint64_t special_value(std::string_view name, const KernelLaunch& launch, const std::array<uint32_t, 3>& block, uint32_t thread,
                        uint32_t warp) {

@@ -14,7 +14,7 @@ namespace {
 constexpr uint32_t kFirstRounds = 4;   // a shorter loop runs whole
 constexpr uint32_t kMostFailures = 4;  // to compare rounds takes time: where it was in vain, the next look comes twice as late
 constexpr size_t kMostPeriod = 8;      // buffers that a pipelined loop takes turns with
-constexpr size_t kMostRanges = 1U << 14;
+constexpr size_t kMostRanges = 1U << 17;
 constexpr double kMostCycles = 1U << 31;
 constexpr uint64_t kMostPeriods = uint64_t{1} << 40;
 

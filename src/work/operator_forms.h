@@ -26,7 +26,7 @@ enum class OperatorForm : uint8_t {
   unpack_4bit,         // bitsandbytes: two numbers for each byte
   product_4bit,        // bitsandbytes: a product with packed weights
   update,              // an optimizer's kernel for one parameter: reads all tensors, writes all but the gradient, which is the first
-  by_threads,          // on sparse tensors, whose number of values is not recorded: a kernel's threads tell it
+  by_threads,          // on sparse tensors, whose number of values is not recorded: sized by a kernel's threads
   lists,               // an optimizer's or another list's kernels
   attention,
   batch_norm,

@@ -93,6 +93,7 @@ struct NormalizationConstants {
   double backward_passes = 1;
   double batch_passes = 1, batch_backward_passes = 1;  // batch norm
   double channel_bytes_per_cycle = 0;                  // batch norm: of the block of threads that has a channel
+  double weight_sum_cycles = 0;                        // a multiprocessor's, for an element of the sums over rows in a backward
 };
 
 // A library's convolution kernels, for one pass.

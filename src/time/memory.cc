@@ -82,7 +82,8 @@ void read_row_constants(const Constants& constants, CardRates* card) {
                                       constants.of_operation(OperationKind::normalization, precision, "backward_passes"),
                                       constants.of_operation(OperationKind::normalization, precision, "batch_passes"),
                                       constants.of_operation(OperationKind::normalization, precision, "batch_backward_passes"),
-                                      constants.of_operation(OperationKind::normalization, precision, "channel_bytes_per_cycle")};
+                                      constants.of_operation(OperationKind::normalization, precision, "channel_bytes_per_cycle"),
+                                      constants.of_operation(OperationKind::normalization, precision, "weight_sum_cycles")};
   }
   card->elementwise_rows = rows(OperationKind::elementwise, Precision::fp32, "block");
   card->indexing_element_cycles = constants.of_operation(OperationKind::indexing, Precision::fp32, "element_cycles");

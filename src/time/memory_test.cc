@@ -21,7 +21,7 @@ CardRates a100(const std::string& more = R"(,"cards":{"a100-80":null})") {
     "unknown":{"all":{"source":"x","floor_ns":1000,"passes":2,"dram_fraction":0.5}},
     "collective":{"all":{"source":"x","floor_ns":10000}},
     "recurrent":{"all":{"source":"x","floor_ns":5000,"passes":1,"dram_fraction":1}},
-    "normalization":{"all":{"source":"x","floor_ns":1000,"dram_fraction":1,"passes":1,"backward_passes":2,"batch_passes":1.5,"batch_backward_passes":1.25,"channel_bytes_per_cycle":100,
+    "normalization":{"all":{"source":"x","floor_ns":1000,"dram_fraction":1,"passes":1,"backward_passes":2,"batch_passes":1.5,"batch_backward_passes":1.25,"channel_bytes_per_cycle":100,"weight_sum_cycles":1.41,
       "softmax_overlap":0.25,"softmax_row_cycles":1e-6,"softmax_element_cycles":1e-6,"softmax_step_cycles":1e-6,"softmax_passes":1,
       "long_softmax_overlap":0.25,"long_softmax_row_cycles":1e-6,"long_softmax_element_cycles":1e-6,"long_softmax_step_cycles":1e-6,"long_softmax_passes":1.5,
       "layer_overlap":0.25,"layer_row_cycles":1e-6,"layer_element_cycles":1e-6,"layer_step_cycles":1410,"layer_passes":1,
@@ -203,6 +203,16 @@ TEST(Memory, FewChannelsOfABatchNormCannotAskForAllOfTheMemory) {
   EXPECT_NEAR(ns(norm, Bound::tail), 200e6 * 1.5 / 141 + 1000, 50);
   norm.rows = 8, norm.columns /= 8;
   EXPECT_NEAR(ns(norm, Bound::memory), 200e6 * 1.5 / 1.0195e3 + 1000, 50);
+}
+
+// On 108 multiprocessors at 1.41 GHz, 1.41 cycles for an element: 1 ns on one multiprocessor.
+TEST(NormalizationTime, ABackwardThatSumsTheWeightsGradientsTakesLonger) {
+  Operation norm = bytes(OperationKind::normalization, 2 << 20, 1 << 20);
+  norm.rows = 512, norm.columns = 512, norm.element_bytes = 4, norm.pass = Pass::backward;
+  norm.bytes_read += 4096;  // statistics: no softmax
+  const double without = operation_duration(norm, a100()).expected_ns;
+  norm.sums_weights = true;
+  EXPECT_NEAR(operation_duration(norm, a100()).expected_ns - without, 512.0 * 512 / 108, 0.5);
 }
 
 }  // namespace

@@ -69,7 +69,11 @@ Estimate normalization_time(const Operation& operation, const CardRates& card) {
     }
     RowConstants rows = c.layer;
     rows.passes = c.backward_passes;
-    return time_by_rows(operation, rows, card);
+    Estimate out = time_by_rows(operation, rows, card);
+    // aten/src/ATen/native/cuda/layer_norm_kernel.cu, GammaBetaBackward: goes down the columns, and is slower than its bytes.
+    if (operation.sums_weights)
+      out.ns += 1e9 * tensor_bytes / operation.element_bytes * c.weight_sum_cycles / (card.multiprocessors * card.clock_hz);
+    return out;
   }
   if (read == tensor_bytes && written == tensor_bytes) return softmax_time(operation, 2, card);
   return time_by_rows(operation, written > tensor_bytes ? c.layer : c.plain, card);

@@ -74,15 +74,16 @@ struct Operation {
   bool indexed = false;                       // elementwise, copy: each element's address is computed, as in repeat() and cat()
   bool log_softmax = false;                   // normalization
   bool rereads = false;                       // softmax: a block does not keep its row, and reads it again for each pass
-  int64_t one_block_threads = 0;              // indexing: threads of the one block that computes all rows; 0: there are more blocks
-  bool to_host = false, from_host = false;    // copy: over the bus
-  bool pageable = false;                      // copy over the bus: the host's memory is not pinned
-  Pass pass = Pass::forward;                  // normalization: batch norm's backward reads more than its forward
-  GemmShape gemm;                             // gemm
-  ConvolutionShape convolution;               // convolution
-  AttentionShape attention;                   // attention
-  int64_t ranks = 1;                          // collective
-  CountedWork counted;                        // any kind: a kernel whose code was counted; its time follows from these counts
+  bool sums_weights = false;                // layer and RMS norm: a kernel of the backward sums the gradients of the weights over the rows
+  int64_t one_block_threads = 0;            // indexing: threads of the one block that computes all rows; 0: there are more blocks
+  bool to_host = false, from_host = false;  // copy: over the bus
+  bool pageable = false;                    // copy over the bus: the host's memory is not pinned
+  Pass pass = Pass::forward;                // normalization: batch norm's backward reads more than its forward
+  GemmShape gemm;                           // gemm
+  ConvolutionShape convolution;             // convolution
+  AttentionShape attention;                 // attention
+  int64_t ranks = 1;                        // collective
+  CountedWork counted;                      // any kind: a kernel whose code was counted; its time follows from these counts
   friend auto operator<=>(const Operation&, const Operation&) = default;
 };
 

@@ -62,6 +62,7 @@ const Field<Operation> kOperation[] = {{"element_bytes", &Operation::element_byt
                                        {"indexed", &Operation::indexed},
                                        {"log_softmax", &Operation::log_softmax},
                                        {"rereads", &Operation::rereads},
+                                       {"sums_weights", &Operation::sums_weights},
                                        {"one_block_threads", &Operation::one_block_threads},
                                        {"to_host", &Operation::to_host},
                                        {"from_host", &Operation::from_host},

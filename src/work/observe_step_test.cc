@@ -59,6 +59,17 @@ TEST(OperatorTable, OperatorsOnListsThatWriteIntoAGivenTensor) {
   EXPECT_EQ(cat.bytes_written, 160 * 4);
 }
 
+TEST(OperatorTable, ABackwardWithWeightsSumsTheirGradients) {
+  const std::string x = R"({"float32": [[8, 64], [64, 1]]})", statistic = R"({"float32": [[8, 1], [1, 1]]})",
+                    weight = R"({"float32": [[64], [1]]})";
+  const auto backward = [&](const std::string& weights) {
+    return of("aten::native_layer_norm_backward",
+              ("[" + x + ", " + x + ", [64], " + statistic + ", " + statistic + weights + ", [true, true, true]]").c_str());
+  };
+  EXPECT_TRUE(backward(", " + weight + ", " + weight).sums_weights);
+  EXPECT_FALSE(backward(", null, null").sums_weights);
+}
+
 TEST(OperatorTable, TheBiasOfAProductIsCopiedToItsResult) {
   const Operation bias = of("aten::addmm", R"([{"float32": [[512], [1]]}, {"float32": [[64, 256], [256, 1]]},
                                               {"float32": [[256, 512], [1, 256]]}, 1, 1])");

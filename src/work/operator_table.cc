@@ -154,6 +154,8 @@ Operation normalization(const OperatorName& name, const Inputs& in) {
       if (is_tail(in.tensors[i].sizes, x.sizes)) length = in.tensors[i].count();
     if (length == 1 && !x.sizes.empty()) length = x.sizes.back();
     out.rows = length > 0 ? count / length : 0;
+    for (size_t i = 1; i < in.tensors.size() && name.backward; ++i)
+      out.sums_weights = out.sums_weights || (in.tensors[i].count() == length && is_tail(in.tensors[i].sizes, x.sizes));
   }
   out.columns = out.rows > 0 ? count / out.rows : count;
   out.pass = name.backward ? Pass::backward : Pass::forward;

@@ -3,6 +3,7 @@
 import pytest
 
 from eval import tables
+from eval.tutorials.evaluate import printed_tables, time_error
 
 pytestmark = pytest.mark.once
 
@@ -29,3 +30,23 @@ def test_tables():
     assert tables.markdown(header, lines, words=3, tight=True) == f"| name | n | why |\n|---|---|---|\n{body}"
     assert tables.table(header, lines, as_markdown=False) == "name   n  why\na      1    x\nbb    22   yy"
     assert tables.table(header, [], as_markdown=False) == "name  n  why"
+
+
+def test_tables_that_triton_prints():
+    text = """the maximum difference is 0.0
+softmax-performance:
+         N       Triton  Torch (native)
+0    256.0   682.666643      744.727267
+..     ...          ...             ...
+97 12672.0  1577.836533     1008.716405
+note: done
+attention-bwd:
+    N_CTX     Triton
+0  1024.0   0.291873
+"""
+    tables = printed_tables(text)
+    assert tables["softmax-performance"][256]["Torch (native)"] == 744.727267
+    assert tables["softmax-performance"][12672]["Triton"] == 1577.836533
+    assert tables["attention-bwd"] == {1024: {"N_CTX": 1024, "Triton": 0.291873}}
+    assert time_error("GB/s", 100, 200) == -0.5, "twice as fast is half the time"
+    assert time_error("ms", 100, 200) == 1

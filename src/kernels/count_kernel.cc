@@ -16,7 +16,7 @@ namespace {
 constexpr uint64_t kFewBlocks = 8, kMostBlocks = 24;
 constexpr uint32_t kAllWarps = 16, kSomeWarps = 8;  // of a block; with more warps than kAllWarps some are run
 // A launch of so few blocks and instructions runs whole: blocks of a kernel for a list of tensors are not alike.
-constexpr uint64_t kShortGrid = 256, kShortLaunch = 50'000;
+constexpr uint64_t kShortGrid = 256, kShortLaunch = 50'000, kUnequalLaunch = 4'000'000;
 constexpr double kSharesNothing = 1.01, kBeyondExtent = 1.25;
 constexpr uint64_t kMostStepsOfLaunch = 48'000'000;
 
@@ -222,6 +222,10 @@ class LaunchCounter {
     if (!all_ && blocks_are_alike(samples)) {
       std::erase_if(samples, [](const SampledBlock& sample) { return !sample.scout; });
       for (SampledBlock& sample : samples) sample.weight = out_.blocks / static_cast<double>(samples.size());
+    } else if (!whole && blocks <= kShortGrid && steps_ / std::max<size_t>(1, scouts_.size()) * blocks <= kUnequalLaunch) {
+      // A persistent kernel: each block takes the tiles that come to it.
+      samples = sample_blocks(launch_.grid, true);
+      all_ = warps_ <= kAllWarps;
     }
     double done = 0;
     std::vector<ByteSet> loads, stores;

@@ -319,6 +319,20 @@ TEST(StepOperations, EachPieceOfWorkFindsItsOperatorAndPlace) {
   EXPECT_EQ(step.tokens, 8 * 128);
 }
 
+// The whole step is inside a call of thread 1, so that this thread's calls hold all work of thread 2.
+TEST(StepOperations, AStepInAClosureKnowsTheOperatorsOfItsBackward) {
+  std::vector<std::string> lines = kLines;
+  const auto at = [&](std::string_view line) { return std::find(lines.begin(), lines.end(), line); };
+  lines.insert(at(R"(["operator_kind",0,"aten::linear_like",[{"float32":[[4,4],[4,1]]}]])"),
+               R"(["operator_kind",3,"Optimizer.step#LBFGS.step",[]])");
+  lines.insert(at(R"(["operator",0,1,0,5000])"), R"(["operator",3,1,0,50000])");
+  const StepOperations step = step_operations(trace_of(lines));
+  ASSERT_GT(step.operations.size(), 3U);
+  EXPECT_EQ(step.operations[0].name, "aten::relu");
+  EXPECT_EQ(step.operations[2].name, "aten::_foreach_add_");
+  EXPECT_EQ(step.operations[3].name, "relu_kernel") << "after it";
+}
+
 // An embedding's backward sorts its indices: fills of work space lie between its kernels.
 TEST(StepOperations, AnOperatorCostsItsBytesOnceThoughAFillIsBetweenItsKernels) {
   std::vector<std::string> lines = kLines;

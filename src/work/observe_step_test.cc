@@ -81,6 +81,9 @@ TEST(OperatorTable, BitsandbytesUnpacksAndMultipliesAndUpdates) {
   const Operation unpacking = of("bitsandbytes::dequantize_4bit", R"([{"uint8": [[65536, 1], [1, 1]]}, {"float32": [[2048], [1]]}, 64])");
   EXPECT_EQ(unpacking.bytes_read, 65536 + 2048 * 4);
   EXPECT_EQ(unpacking.bytes_written, 2 * 65536 * 2);
+  const Operation to_fp32 =
+      of("bitsandbytes::dequantize_4bit", R"([{"uint8": [[8, 1], [1, 1]]}, {"float32": [[1], [1]]}, 64, null, null, 6])");
+  EXPECT_EQ(to_fp32.bytes_written, 2 * 8 * 4);
   const Operation product =
       of("bitsandbytes::gemm_4bit", R"([{"bfloat16": [[4, 64, 256], [16384, 256, 1]]}, {"uint8": [[32768, 1], [1, 1]]},
                                                               null, {"float32": [[1024], [1]]}, 64])");

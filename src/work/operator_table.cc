@@ -343,11 +343,12 @@ Operation bias_of_product(const Inputs& in) {
   return out;
 }
 
-// bitsandbytes keeps two weights in a byte, in blocks that have a scale each.
+// bitsandbytes keeps two weights in a byte, in blocks that have a scale each. The last argument is the type of the result, a ScalarType.
 Operation unpack_4bit(const Inputs& in) {
-  constexpr int64_t kElementBytes = 2;  // of fp16 and bf16
+  constexpr int64_t kFloat = 6;
   Operation out = base(OperationKind::copy, in);
-  out.bytes_written = bounded_product({2 * kElementBytes, in.tensors[0].count()});
+  const int64_t element_bytes = last_integer(in, 0) == kFloat ? 4 : 2;
+  out.bytes_written = bounded_product({2 * element_bytes, in.tensors[0].count()});
   return out;
 }
 

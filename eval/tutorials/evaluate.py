@@ -16,7 +16,7 @@ import pathlib
 import subprocess
 import tempfile
 
-from eval import ROOT
+from eval import jobs
 from eval.tables import error, markdown, median, percent, quantile, signed
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -46,8 +46,17 @@ def output_of(options, page):
         return kept.read_text()
     with tempfile.TemporaryDirectory() as folder:  # tutorials save pictures
         script = (pathlib.Path(options.pages) / f"{page}.py").resolve()
-        gpucast, python = os.path.abspath(options.gpucast), os.path.abspath(options.python)
-        command = [gpucast, "run", "--warp", "--gpu", options.card, "--until-end", "--", python, script]
+        command = [
+            jobs.find(options.gpucast),
+            "run",
+            "--warp",
+            "--gpu",
+            options.card,
+            "--until-end",
+            "--",
+            os.path.abspath(options.python),
+            script,
+        ]
         done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder, env={**os.environ, "MPLBACKEND": "Agg"})
     if done.returncode != 0:
         raise SystemExit(f"{page}: {done.stderr.strip().splitlines()[-1]}")
@@ -100,7 +109,7 @@ def report(figures, rows, each):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--gpucast", default=str(ROOT / "build/release/bin/gpucast"))
+    jobs.add_gpucast_option(parser)
     parser.add_argument("--pages", required=True, help="folder with the tutorials")
     parser.add_argument("--python", required=True, help="the Python that runs them")
     parser.add_argument("--logs", help="keep in this folder what they print")

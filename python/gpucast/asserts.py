@@ -7,26 +7,23 @@ _PREFIXES = ("EXTENDED_ARG", "TO_BOOL", "NOT_TAKEN", "CACHE")
 
 
 def answer(frame):
-    """The condition with which an `assert` holds, for a read by the instruction at which this frame stands; None: no `assert` reads it."""
+    """(condition,) with which an `assert` holds, for a read by the instruction at which this frame stands; None: no `assert` reads it."""
     return _answers(frame.f_code).get(frame.f_lasti)
 
 
 @functools.cache
 def _answers(code):
-    """Place in the code -> answer: from the instruction that makes a condition to the jump around an `assert`'s error."""
+    """Place in the code -> (condition,): from the instruction that makes a condition to the jump around an `assert`'s error."""
     found = {}
     instructions = [one for one in dis.get_instructions(code) if one.opname not in _PREFIXES]
+    errors = {one.offset for one in instructions if _is_error(one)}
     for before, jump, after in zip(instructions, instructions[1:], instructions[2:]):
-        if not jump.opname.endswith(("IF_TRUE", "IF_FALSE")):
-            continue
-        jumps_if = jump.opname.endswith("IF_TRUE")
-        target = next((one for one in instructions if one.offset >= jump.argval), None)
-        if _is_error(after) or _is_error(target):
-            holds = jumps_if if _is_error(after) else not jumps_if
-            found |= dict.fromkeys(range(before.offset, jump.offset + 1), holds)  # a call's place may be after it
+        if jump.opname.endswith(("IF_TRUE", "IF_FALSE")) and (after.offset in errors or jump.argval in errors):
+            holds = jump.opname.endswith("IF_TRUE") == (after.offset in errors)
+            found |= dict.fromkeys(range(before.offset, jump.offset + 1), (holds,))  # a call's place may be after it
     return found
 
 
 def _is_error(instruction):
     """Since Python 3.14 the error is a common constant."""
-    return instruction is not None and (instruction.opname == "LOAD_ASSERTION_ERROR" or instruction.argrepr == "AssertionError")
+    return instruction.opname == "LOAD_ASSERTION_ERROR" or instruction.argrepr == "AssertionError"

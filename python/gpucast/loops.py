@@ -124,9 +124,10 @@ def given(value):
     answers = getattr(_expecting, "answers", None)
     if answers:
         return type(value)(answers[0] if len(answers) == 1 else answers.pop(0))
-    if isinstance(value, bool) and process.job_runs() and (holds := patching.safely(asserts.answer, _outside())) is not None:
+    held = isinstance(value, bool) and process.job_runs() and patching.safely(asserts.answer, _outside())
+    if held:
         process.recorder.warn("value_assumed", "asserts of values on the card are assumed to hold")
-        return holds
+        return held[0]
     question = patching.safely(_turned, bool(value))
     if not question:
         return value

@@ -35,10 +35,8 @@ void apply_kernel_form(const FirstKernel& kernel, Operation* operation) {
   // bitsandbytes unpacks weights for large products, which are then a library's call.
   if (operation->kind == OperationKind::gemm && is("kDequantizeBlockwise")) {
     const int64_t weights = operation->gemm.n * operation->gemm.k;
-    Operation unpacking;
+    Operation unpacking = launch_of(*operation);
     unpacking.kind = OperationKind::copy;
-    unpacking.element_bytes = operation->element_bytes;
-    unpacking.precision = operation->precision;
     unpacking.bytes_read = weights / 2;
     unpacking.bytes_written = weights * operation->element_bytes;
     unpacking.launches = operation->launches;

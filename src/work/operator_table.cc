@@ -70,9 +70,9 @@ int64_t last_integer(const Inputs& in, int64_t otherwise) {
   return otherwise;
 }
 
-int64_t read_bytes(const Inputs& in) {
+int64_t read_bytes(const std::vector<Tensor>& tensors) {
   int64_t out = 0;
-  for (const Tensor& tensor : in.tensors)
+  for (const Tensor& tensor : tensors)
     if (tensor.on_card) out += tensor.bytes();
   return out;
 }
@@ -103,7 +103,7 @@ int widest(const std::vector<Tensor>& tensors) {
 Operation base(OperationKind kind, const Inputs& in) {
   Operation out;
   out.kind = kind;
-  out.bytes_read = read_bytes(in);
+  out.bytes_read = read_bytes(in.tensors);
   if (!in.tensors.empty()) {
     const auto largest =
         std::max_element(in.tensors.begin(), in.tensors.end(), [](const Tensor& a, const Tensor& b) { return a.bytes() < b.bytes(); });
@@ -319,12 +319,9 @@ Operation copying(const OperatorName& name, const Inputs& in) {
     out.strided = to.innermost() != from.innermost();
   } else {
     // cat(list), split_with_sizes_copy(tensor, ...), both also with the tensors to write.
-    const bool from_list = in.arguments[0].kind == ArgumentKind::tensors;
-    out.bytes_read = 0;
-    for (const TensorArgument& tensor : in.arguments[0].tensors)
-      if (tensor.on_card) out.bytes_read += Tensor(tensor).bytes();
-    if (in.arguments[0].tensors.empty()) out.bytes_read = read_bytes(in);
-    const bool to_named = from_list && in.tensors.size() == in.arguments[0].tensors.size() + 1;
+    const auto& sources = in.arguments[0].tensors;
+    if (!sources.empty()) out.bytes_read = read_bytes({sources.begin(), sources.end()});
+    const bool to_named = in.arguments[0].kind == ArgumentKind::tensors && in.tensors.size() == sources.size() + 1;
     out.bytes_written = to_named ? in.tensors.back().bytes() : out.bytes_read;
     out.indexed = in.tensors.size() > 1;  // each element's address is computed
   }

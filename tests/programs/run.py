@@ -143,11 +143,8 @@ def run(options, program):
     }
     words = [word.replace("SCRIPTS", str(HERE / "scripts")).replace("GPUCAST", options.gpucast) for word in program.command]
     capture = temporary / "capture.gpucast"
-    command = (
-        words
-        if program.whole
-        else [options.gpucast, "run", "--steps", "1000", "--format", "json", "-o", str(capture), *program.options, "--", *words]
-    )
+    under = [options.gpucast, "run", "--steps", "1000", "--format", "json", "-o", str(capture), *program.options, "--"]
+    command = words if program.whole else [*under, *words]
     shared_before = set(os.listdir("/dev/shm"))
     started = time.monotonic()
     out, err = temporary / "out", temporary / "err"

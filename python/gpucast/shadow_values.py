@@ -31,7 +31,7 @@ _BROADCAST = 4  # the result is kept by its structure if it is this number of ti
 _torch = None
 _core = None
 _mode = None
-_own = None  # in a run with a clock: own_time.OwnTime
+_own = None  # own_time.OwnTime
 _left = False
 _late = None  # if following began during the run: the function that starts the run again when earlier values are needed
 _whole = frozenset()  # dtypes
@@ -151,7 +151,7 @@ def leave():
 
 
 def leave_time_out(took, now_ns):
-    """In a run with a clock. `took(nanoseconds)` is called for the time that following took by the clock `now_ns()`."""
+    """`took(nanoseconds)` is called for the time that following took by the clock `now_ns()`."""
     global _own
     if _mode is not None:
         _own = own_time.OwnTime(took, now_ns)
@@ -273,7 +273,7 @@ def _is_real(result, args):
         first = args[0] if args else None
         first = first[0] if type(first) in (tuple, list) and first else first
         return (result.dtype not in _whole and getattr(first, "is_cuda", False)) or not result.is_cuda
-    if type(result) in (tuple, list):
+    if isinstance(result, (tuple, list)):  # named tuples, too: topk, sort, max
         return all(type(one) is _torch.Tensor and one.is_cuda and one.dtype not in _whole for one in result)
     return not isinstance(result, _torch.Tensor) or result.requires_grad
 

@@ -1,6 +1,7 @@
 """Scripts that depend on values on the card: values from the host are followed, the others are assumed and reported."""
 
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -187,6 +188,15 @@ def test_programs_answer_as_on_the_host(gpucast, how):
     programs, same = re.search(r"^of (\d+) programs (\d+) give the same answers", run.err, re.MULTILINE).groups()
     assert programs == same and int(same) > 50, run.err
     assert assumed(run)
+
+
+@pytest.mark.once
+def test_programs_answer_as_on_the_host_under_a_clock(gpucast_bin):
+    """With a clock, calls of which nothing is known take a short way."""
+    command = [gpucast_bin, "run", "--warp", "--gpu", "a100-80", "--", sys.executable, str(PROGRAMS)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    programs, same = re.search(r"^of (\d+) programs (\d+) give the same answers", done.stdout, re.MULTILINE).groups()
+    assert programs == same and int(same) > 50, done.stdout
 
 
 @pytest.mark.once

@@ -1,0 +1,1 @@
+"""Whether the interpreter of PTX understands the kernels of real programs."""

@@ -80,8 +80,57 @@ Operation convolution(const GraphOperation& call, const CallSettings& settings) 
   return out;
 }
 
+bool has_shape(const GraphTensor& tensor, size_t dimensions) { return tensor.shape.size() == dimensions; }
+
+// Scores of queries [batch, heads, queries, size] and keys [.., keys, size], and values [.., keys, size], [..] as of the queries.
+Operation attention(const GraphTensor& q, int64_t kv_heads, int64_t keys, int64_t value_dim, Pass pass, bool causal) {
+  Operation out;
+  out.precision = type_precision(q.type);
+  out.element_bytes = std::max(1, type_bytes(q.type));
+  set_attention({pass, q.shape[0], q.shape[1], kv_heads, q.shape[2], keys, q.shape[3], value_dim, causal}, &out);
+  return out;
+}
+
+// What a graph multiplies: cuDNN's own node of attention, or products. Of two products or more, the first is that of queries and keys
+// (transposed), and the first with scores on its left that of scores and values. Their gradients are three more.
+std::optional<Operation> products(const CallArguments& call) {
+  std::vector<const GraphOperation*> products;
+  bool causal = false;  // also a graph that computes the mask from indices: PyTorch has no other mask that is made there
+  for (const GraphOperation& part : call.operations) {
+    causal = causal || part.op == "diagonal_band_mask" || part.op == "gen_index";
+    if (part.op == "matmul" && part.tensors.size() >= 3) products.push_back(&part);
+  }
+  for (const GraphOperation& part : call.operations) {
+    if (!part.op.starts_with("sdpa_") || part.tensors.size() < 3) continue;
+    const GraphTensor &q = part.tensors[0], &k = part.tensors[1], &v = part.tensors[2];
+    if (!has_shape(q, 4) || !has_shape(k, 4) || !has_shape(v, 4)) return std::nullopt;
+    return attention(q, k.shape[1], k.shape[2], v.shape[3], part.op == "sdpa_backward" ? Pass::backward : Pass::forward, causal);
+  }
+  if (products.empty()) return std::nullopt;
+  const GraphTensor &a = products[0]->tensors[0], &b = products[0]->tensors[1];
+  const auto is_of_values = [&](const GraphOperation* product) {
+    return product->tensors[0].is_virtual && has_shape(product->tensors[1], 4) &&
+           product->tensors[0].shape == products[0]->tensors[2].shape;
+  };
+  const auto values = std::find_if(products.begin(), products.end(), is_of_values);
+  if (values != products.end() && has_shape(a, 4) && has_shape(b, 4)) {
+    return attention(a, b.shape[1], b.shape[3], (*values)->tensors[1].shape[3], products.size() > 2 ? Pass::backward : Pass::forward,
+                     causal);
+  }
+  if (a.shape.size() < 2 || b.shape.size() != a.shape.size()) return std::nullopt;
+  CallArguments product;
+  product.type = a.type;
+  const size_t rows = a.shape.size() - 2;
+  product.batch = bounded_product(std::span(a.shape).first(rows));
+  product.n = a.shape[rows];  // a library's n is our m
+  product.m = b.shape[rows + 1];
+  product.k = a.shape[rows + 1];
+  product.type_c = products[0]->tensors[2].type;
+  return gemm(product, {});
+}
+
 std::optional<Operation> graph(const CallArguments& call, const CallSettings& settings) {
-  std::optional<Operation> main;
+  std::optional<Operation> main = products(call);
   int64_t bytes = 0;
   int element_bytes = 4;
   for (const GraphOperation& part : call.operations) {
@@ -195,6 +244,21 @@ ConvolutionShape convolution_shape(std::span<const int64_t> x, std::span<const i
   }
   shape.channels_last = x_strides.size() == x.size() && x_strides[1] == 1 && x[1] > 1;
   return shape;
+}
+
+void set_attention(const AttentionShape& shape, Operation* out) {
+  out->kind = OperationKind::attention;
+  out->attention = shape;
+  out->pass = shape.pass;
+  const bool backward = shape.pass == Pass::backward;
+  const double pairs = static_cast<double>(shape.batch) * static_cast<double>(shape.heads) * static_cast<double>(shape.queries) *
+                       static_cast<double>(shape.keys);
+  out->flops = 2 * pairs * static_cast<double>(shape.head_dim + shape.value_dim) * (shape.causal ? 0.5 : 1) * (backward ? 2.5 : 1);
+  const int64_t q = bounded_product({shape.batch, shape.heads, shape.queries, shape.head_dim, out->element_bytes}),
+                kv = bounded_product({shape.batch, shape.kv_heads, shape.keys, shape.head_dim + shape.value_dim, out->element_bytes}),
+                result = bounded_product({shape.batch, shape.heads, shape.queries, shape.value_dim, out->element_bytes});
+  out->bytes_read = q + kv + (backward ? 2 * result : 0);
+  out->bytes_written = backward ? q + kv : result;
 }
 
 int type_bytes(std::string_view name) {

@@ -24,6 +24,9 @@ std::optional<Operation> library_call(std::string_view library, std::string_view
 ConvolutionShape convolution_shape(std::span<const int64_t> x, std::span<const int64_t> x_strides, std::span<const int64_t> w,
                                    std::span<const int64_t> out, std::span<const int64_t> stride);
 
+// Makes an operation with a precision and bytes of an element one of fused attention. Backward computes the scores again.
+void set_attention(const AttentionShape& shape, Operation* out);
+
 // Bytes of an element, from PyTorch's or our libraries' name of a type ("float32"); 0: unknown.
 int type_bytes(std::string_view name);
 // The precision of arithmetic on this type.

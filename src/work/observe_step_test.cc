@@ -288,6 +288,48 @@ TEST(LibraryCall, AConvolutionsPassAndGroups) {
   EXPECT_EQ(grouped.bytes_written, 128 * 2 * 9 * 2);
 }
 
+// As PyTorch's scaled_dot_product_attention calls cuDNN on Hopper: forward is one node, backward a graph of products.
+TEST(LibraryCall, AttentionInACudnnGraph) {
+  const auto tensor = [](const char* shape, bool is_virtual = false) {
+    return std::string(R"({"type":"bfloat16","virtual":)") + (is_virtual ? "1" : "0") + R"(,"shape":)" + shape + "}";
+  };
+  const auto graph = [](const std::string& operations) { return R"({"engine":0,"operations":[)" + operations + "]}"; };
+  const auto node = [](const char* name, const std::string& tensors) {
+    return std::string(R"({"op":")") + name + R"(","tensors":[)" + tensors + "]}";
+  };
+  const std::string q = tensor("[4,16,1024,128]"), k = tensor("[4,8,2048,128]"), v = tensor("[4,8,2048,64]");
+  const std::string forward = node("sdpa_forward", q + "," + k + "," + v + "," + tensor("[4,16,1024,64]"));
+  const Operation one = call("cudnn", "cudnnBackendExecute", graph(forward).c_str());
+  EXPECT_EQ(one.kind, OperationKind::attention);
+  EXPECT_EQ(one.precision, Precision::bf16);
+  const AttentionShape expected{Pass::forward, 4, 16, 8, 1024, 2048, 128, 64};
+  EXPECT_EQ(one.attention, expected);
+  EXPECT_DOUBLE_EQ(one.flops, 2.0 * 4 * 16 * 1024 * 2048 * (128 + 64));
+  EXPECT_EQ(one.bytes_read, 2 * (4 * 16 * 1024 * 128 + 4 * 8 * 2048 * (128 + 64)));
+  EXPECT_EQ(one.bytes_written, 2 * 4 * 16 * 1024 * 64);
+  const Operation causal = call("cudnn", "cudnnBackendExecute", graph(forward + "," + node("diagonal_band_mask", "")).c_str());
+  EXPECT_TRUE(causal.attention.causal);
+  EXPECT_DOUBLE_EQ(causal.flops, one.flops / 2);
+
+  const std::string scores = tensor("[4,16,1024,2048]", true);
+  const std::string pair = node("matmul", q + "," + tensor("[4,8,128,2048]") + "," + scores) + "," + node("pointwise", scores) + "," +
+                           node("matmul", scores + "," + v + "," + tensor("[4,16,1024,64]"));
+  EXPECT_EQ(call("cudnn", "cudnnBackendExecute", graph(pair).c_str()).attention, expected);
+  const std::string gradients = node("matmul", tensor("[4,16,1024,64]") + "," + tensor("[4,8,64,2048]") + "," + scores) + "," +
+                                node("matmul", scores + "," + k + "," + q) + "," +
+                                node("matmul", tensor("[4,16,2048,1024]", true) + "," + q + "," + tensor("[4,16,2048,128]"));
+  const Operation backward = call("cudnn", "cudnnBackendExecute", graph(pair + "," + gradients).c_str());
+  EXPECT_EQ(backward.attention.pass, Pass::backward);
+  EXPECT_EQ(backward.attention.value_dim, 64);
+  EXPECT_DOUBLE_EQ(backward.flops, 2.5 * one.flops);
+
+  const Operation product =
+      call("cudnn", "cudnnBackendExecute",
+           graph(node("matmul", tensor("[2,32,64]") + "," + tensor("[2,64,16]") + "," + tensor("[2,32,16]"))).c_str());
+  EXPECT_EQ(product.kind, OperationKind::gemm);
+  EXPECT_DOUBLE_EQ(product.flops, 2.0 * 2 * 32 * 64 * 16);
+}
+
 TEST(LibraryCall, UnknownCallsAreUnset) {
   EXPECT_FALSE(library_call("cusolver", "cusolverDnSpotrf", call_arguments(Json::parse("{}")), {}));
   EXPECT_FALSE(library_call("cudnn", "cudnnOfTheFuture", call_arguments(Json::parse("{}")), {}));

@@ -177,7 +177,7 @@ Operation attention(const OperatorName& name, const Inputs& in) {
   const bool heads_first =
       name.stem.find("scaled_dot_product") != std::string_view::npos || name.stem.find("cudnn") != std::string_view::npos;
   const size_t head = heads_first ? 1 : 2, length = heads_first ? 2 : 1;
-  AttentionShape& shape = out.attention;
+  AttentionShape shape;
   shape.pass = name.backward ? Pass::backward : Pass::forward;
   shape.batch = q.sizes[0];
   shape.heads = q.sizes[head];
@@ -193,14 +193,8 @@ Operation attention(const OperatorName& name, const Inputs& in) {
   } else if (const OperatorArgument* is_causal = first_of(in, ArgumentKind::boolean)) {
     shape.causal = is_causal->boolean;
   }
-  const double pairs = static_cast<double>(shape.batch) * static_cast<double>(shape.heads) * static_cast<double>(shape.queries) *
-                       static_cast<double>(shape.keys);
-  out.flops = 2 * pairs * static_cast<double>(shape.head_dim + shape.value_dim) * (shape.causal ? 0.5 : 1) * (name.backward ? 2.5 : 1);
   out.precision = type_precision(q.dtype);
-  const int64_t own = q.bytes() + k.bytes() + v.bytes();
-  out.bytes_read = name.backward ? own + q.bytes() * 2 : own;
-  out.bytes_written = name.backward ? own : q.bytes();
-  out.pass = shape.pass;
+  set_attention(shape, &out);
   return out;
 }
 

@@ -65,6 +65,30 @@ def test_products_are_on_paper(gpucast_bin, capture):
     assert a100["gpu_ns"] < v100["gpu_ns"]
 
 
+ATTENTION = """
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+q, k, v = (torch.randn(2, 16, 1024, 64, device="cuda", dtype=torch.bfloat16, requires_grad=True) for _ in range(3))
+optimizer = torch.optim.SGD([q], lr=0.1)
+for step in range(4):
+    with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
+        torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal={causal}).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_cudnns_attention_costs_its_products(gpucast_bin, tmp_path, causal):
+    """PyTorch's own choice on Hopper. Two products in forward, five in backward; a causal mask leaves half of them."""
+    script = tmp_path / "train.py"
+    script.write_text(ATTENTION.format(causal=causal))
+    result = report(gpucast_bin, "--gpu", "h100-80", "--", sys.executable, script)
+    attention = next(part for part in result["by_kind"] if part["name"] == "attention")
+    assert attention["flops"] == 7 * 2 * 2 * 16 * 1024 * 1024 * 64 / (2 if causal else 1)
+    assert result["unknown_share"] == 0
+
+
 def test_a_command_is_captured_first(gpucast_bin, capture, tmp_path):
     script = tmp_path / "train.py"
     script.write_text(SCRIPT.format(batch=8192))

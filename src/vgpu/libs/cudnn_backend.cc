@@ -47,6 +47,7 @@ enum AttributeType : int {
 };
 // cudnnBackendAttributeName_t, those with an answer or a meaning here
 enum AttributeName : int {
+  kPointwiseMode = 0,
   kDilations = 102,
   kFilterStrides = 103,
   kPrePaddings = 105,
@@ -61,6 +62,7 @@ enum AttributeName : int {
   kPlanConfig = 401,
   kPlanWorkspace = 402,
   kPlanJson = 405,
+  kPointwiseDescriptor = 750,
   kGraphOperations = 801,
   kGraphEngineCount = 802,
   kTensorType = 901,
@@ -74,7 +76,8 @@ enum AttributeName : int {
   kEngineBehaviourNotes = 1305,
 };
 
-constexpr int64_t kEngines = 2;  // PyTorch and cudnn-frontend expect more than one
+constexpr int64_t kGenIndex = 501;  // CUDNN_POINTWISE_GEN_INDEX
+constexpr int64_t kEngines = 2;     // PyTorch and cudnn-frontend expect more than one
 
 struct Node;
 struct Attribute {
@@ -199,7 +202,9 @@ bool convolution_attributes(int type, ConvolutionAttributes* out) {
   }
 }
 
-// One operation as JSON. Adds its scratch memory to *workspace_bytes.
+std::string describe_within(const Node& graph, int engine, int64_t* workspace_bytes);
+
+// One operation as JSON, and those within it. Adds its scratch memory to *workspace_bytes.
 std::string describe(const Node& operation, int engine, int64_t* workspace_bytes) {
   ConvolutionAttributes names{};
   if (convolution_attributes(operation.type, &names)) {
@@ -228,10 +233,11 @@ std::string describe(const Node& operation, int engine, int64_t* workspace_bytes
                                          {"dilation", problem.dilation}});
     }
   }
-  // For any other operation: its real tensors, in the order of their attributes.
-  std::string tensors;
+  // For any other operation: its tensors, in the order of their attributes, and the operations within it (the mask of attention).
+  std::string tensors, within;
   for (const auto& [name, attribute] : operation.attributes) {
     for (const auto& node : attribute.nodes) {
+      if (node && node->type == kOperationGraph) within += describe_within(*node, engine, workspace_bytes);
       if (!node || node->type != kTensor) continue;
       tensors +=
           (tensors.empty() ? "" : ",") + gpucast::vgpu::json_object({{"attribute", name},
@@ -240,7 +246,20 @@ std::string describe(const Node& operation, int engine, int64_t* workspace_bytes
                                                                      {"virtual", node->integer(kTensorVirtual, 0) & 1}});
     }
   }
-  return std::string("{\"op\":\"") + operation_name(operation.type) + "\",\"tensors\":[" + tensors + "]}";
+  const auto pointwise = operation.node(kPointwiseDescriptor);
+  const bool is_index = pointwise && pointwise->integer(kPointwiseMode, 0) == kGenIndex;
+  return std::string("{\"op\":\"") + (is_index ? "gen_index" : operation_name(operation.type)) + "\",\"tensors\":[" + tensors + "]}" +
+         within;
+}
+
+std::string describe_within(const Node& graph, int engine, int64_t* workspace_bytes) {
+  std::string out;
+  const Attribute* operations = graph.find(kGraphOperations);
+  if (!operations) return out;
+  for (const auto& operation : operations->nodes) {
+    if (operation) out += ',' + describe(*operation, engine, workspace_bytes);
+  }
+  return out;
 }
 
 // ---- asking the user's own cuDNN -----------------------------------------------------------------------------------------------

@@ -51,10 +51,19 @@ def test_what_is_not_understood_is_listed():
     lines = [line(), line(kernel="bad", in_code=[WMMA], met=[WMMA]), line(kernel="long", cut_off=1, limits=["a warp's most steps"])]
     rows = {("Liger-Kernel", "a100-80"): (2, evaluate.kernels_from([*lines, line(kernel="odd", problem="its PTX is not in the capture")]))}
     last = evaluate.table(rows).splitlines()[-1]
-    assert [cell.strip() for cell in last.split("|")[1:-1]] == ["all", "", "", "", "4", "4", "1", "0", "1", "2"]
+    assert [cell.strip() for cell in last.split("|")[1:-1]] == ["all", "", "", "", "4", "4", "1", "0", "0", "1", "2"]
     assert evaluate.reasons(rows).splitlines() == [
         f"- Liger-Kernel, a100-80, `bad`: `{WMMA}` in `{evaluate.line_of(WMMA, PTX)}`",
         "- Liger-Kernel, a100-80, `long`: cut off by a warp's most steps",
         "- Liger-Kernel, a100-80, `odd`: its PTX is not in the capture",
     ]
     assert evaluate.reasons({}) == "None."
+
+
+def test_stores_that_are_not_counted_are_named():
+    store = "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group"
+    ptx = PTX.replace("ret;", f"@%p2 {store} [%rd1, {{%r1, %r2}}], [%r3];")
+    load = "cp.async.bulk.tensor.2d.shared::cta.global.mbarrier::complete_tx::bytes"
+    other = PTX.replace("ret;", f"{load} [%r3], [%rd1, {{%r1, %r2}}], [%r4];")
+    rows = {("x", "h100-sxm"): (1, evaluate.kernels_from([line(ptx), line(other, kernel="loads")]))}
+    assert evaluate.uncounted(rows) == f"- `{store}`, as in `@%p2 {store} [%rd1, {{%r1, %r2}}], [%r3];`: x, h100-sxm, `k` (1)"

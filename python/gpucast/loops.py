@@ -128,7 +128,7 @@ def given(value):
     if held:
         process.recorder.warn("value_assumed", "asserts of values on the card are assumed to hold")
         return held[0]
-    question = patching.safely(_turned, bool(value))
+    question = patching.safely(_turned, value)
     if not question:
         return value
     if value:
@@ -140,7 +140,7 @@ def given(value):
 
 
 def turns(answer):
-    """Whether it is time for the other answer: like `given`, for a tensor of conditions."""
+    """Whether it is time for the other answer: like `given`, for the number of conditions that hold."""
     return not is_expected() and bool(patching.safely(_turned, answer))
 
 
@@ -152,6 +152,8 @@ def _turned(answer):
     loop = _loop_around(frame)
     if loop is None:
         return None
+    if type(answer) is not int or not loop[1]:  # drawn lengths differ from round to round: a `for` loop over them is well
+        answer = bool(answer)
     question = _questions.setdefault((frame.f_code, frame.f_lasti), _Question())
     if question.steps != _steps:
         question.steps, question.turned, question.answer = _steps, 0, None

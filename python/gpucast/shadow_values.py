@@ -935,7 +935,7 @@ def _counted(function, args, kwargs):
     shadows = [_mask(mask) for mask in masks]
     imagined = next((shadow.group.imagined for shadow in shadows if shadow.group.imagined), False)
     sizes = [_number_of_nonzero(shadow) for shadow in shadows]
-    if imagined and _turn(shadows, all(sizes)):
+    if imagined and _turn(shadows, sum(sizes) if all(sizes) else 0):
         sizes = [_number_of_nonzero(shadow) for shadow in shadows]
     values = None
     if name in ("nonzero", "argwhere", "where"):
@@ -961,15 +961,15 @@ def _places(name, kwargs, shadow):
     return tuple(found) if apart else _torch.stack(found, 1)
 
 
-def _turn(shadows, any_holds):
-    """If a loop asked often enough whether any of these conditions holds, the other answer follows: all of them hold, or none."""
-    if not loops.turns(any_holds):
+def _turn(shadows, number):
+    """If a loop asked often enough how many of these conditions hold, the other answer follows: all of them hold, or none."""
+    if not loops.turns(number):
         return False
     for shadow in shadows:
         if type(shadow.value) is Structured:
-            shadow.value = structured.constant(not any_holds, shadow.value.shape, shadow.value.dtype)
+            shadow.value = structured.constant(not number, shadow.value.shape, shadow.value.dtype)
         else:
-            shadow.value.fill_(not any_holds)
+            shadow.value.fill_(not number)
     return True
 
 

@@ -82,7 +82,7 @@ Operation convolution(const GraphOperation& call, const CallSettings& settings) 
 
 bool has_shape(const GraphTensor& tensor, size_t dimensions) { return tensor.shape.size() == dimensions; }
 
-// Scores of queries [batch, heads, queries, size] and keys [.., keys, size], and values [.., keys, size], [..] as of the queries.
+// From queries [batch, heads, length, size].
 Operation attention(const GraphTensor& q, int64_t kv_heads, int64_t keys, int64_t value_dim, Pass pass, bool causal) {
   Operation out;
   out.precision = type_precision(q.type);
@@ -91,8 +91,8 @@ Operation attention(const GraphTensor& q, int64_t kv_heads, int64_t keys, int64_
   return out;
 }
 
-// What a graph multiplies: cuDNN's own node of attention, or products. Of two products or more, the first is that of queries and keys
-// (transposed), and the first with scores on its left that of scores and values. Their gradients are three more.
+// What a graph multiplies: cuDNN's own node for attention, or products. Attention begins with queries times transposed keys. The first
+// later product whose left side has the scores' shape is scores times values. A graph with more products is the backward.
 std::optional<Operation> products(const CallArguments& call) {
   std::vector<const GraphOperation*> products;
   bool causal = false;  // also a graph that computes the mask from indices: PyTorch has no other mask that is made there

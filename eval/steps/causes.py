@@ -16,7 +16,6 @@ def slower(row, p):
 CAUSES = [
     (lambda row, p: p.unknown_share > 0.1, "operations of unknown kind take more than a tenth"),
     (lambda row, p: p.coverage < 0.9, "library calls without an operator's shapes"),
-    (lambda row, p: row.model.startswith("switch"), "the number of tokens per expert depends on data, which a virtual GPU does not have"),
     (lambda row, p: "cc_b" in row.model, "weights mixed for each sample: one convolution with a group for each sample"),
     (
         lambda row, p: row.table == "timm-train" and row.group == "NHWC" and GROUPED.search(row.model),

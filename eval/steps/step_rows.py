@@ -214,9 +214,9 @@ def neusight(options):
 
 
 def neusight_config(options, model):
-    """Its configuration as a plain file, next to the captures. None: the data has none."""
+    """Its configuration as a plain file, next to the captures. None: neither the data nor `models` has one."""
     path = options.data / "neusight" / "dlmodel_configs" / f"{model}.json"
-    for source in (path, path.with_name(path.name + ".gz")):
+    for source in (path, path.with_name(path.name + ".gz"), MODELS / path.name):
         if source.exists():
             plain = options.folder / f"{model}.json"
             text = json.dumps(read_json(source))

@@ -55,6 +55,7 @@ def data(tmp_path):
         (neusight / "label" / f"{name}.json.gz").write_bytes(gzip.compress(json.dumps(label).encode()))
     (neusight / "label/Tesla_T4__bert_large-inf-512-8.json").write_text(json.dumps({**label, "e2e_latency": 80.0}))
     (neusight / "label/Tesla_T4__unknown-inf-512-8.json").write_text(json.dumps(label))
+    (neusight / "label/NVIDIA_L4__switch4-inf-512-1.json").write_text(json.dumps({**label, "e2e_latency": 50.0}))
     (neusight / "prediction").mkdir()
     (neusight / "prediction/Tesla_T4__bert_large-inf-512-8.json").write_text(json.dumps({"e2e_latency": 88.0}))
     torchvision = {"card": "TITAN_V", "precision": "fp16", "model": "resnet34", "protocol": "2018_input_on_gpu", "batch": 12, "image": 224}
@@ -116,12 +117,15 @@ def test_a_model_with_less_parameters_than_it_trains_was_measured_folded(data, t
 
 
 def test_neusight_rows(data, tmp_path):
-    train, infer = sorted(read("neusight", data, tmp_path), key=lambda row: row.group, reverse=True)
+    train, switch, infer = sorted(read("neusight", data, tmp_path), key=lambda row: (row.group, row.model), reverse=True)
     assert (train.card, train.measured_ms, train.parts_ms) == ("v100-32-pcie", 300, {"forward": 100, "backward": 200})
     assert (infer.card, infer.group, infer.measured_ms, infer.published_ms) == ("t4", "infer", 80, {"NeuSight": 88})
     config = Path(words_of(train)["--config"])
     assert json.loads(config.read_text()) == {"model_type": "bert"}
     assert words_of(train)["--batch"] == "8" and words_of(train)["--length"] == "512"
+    # The data have no configuration of it; ours is from its label's operators.
+    assert (switch.card, switch.model, switch.measured_ms) == ("l4", "switch4", 50)
+    assert json.loads(Path(words_of(switch)["--config"]).read_text())["num_experts"] == 4
 
 
 def test_torchvision_rows(data, tmp_path):

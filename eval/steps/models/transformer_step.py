@@ -1,4 +1,5 @@
 """A Hugging Face model forward, or forward and backward without an optimizer, in fp32 with eager attention: NeuSight's labels.
+A configuration's own type (bfloat16 for Switch Transformers) was not used there: their labels' operators are all in fp32.
 
     python transformer_step.py --config bert_large.json --batch 8 --length 512 --mode train
 
@@ -34,7 +35,7 @@ def make_model(config, train):
         family = transformers.AutoModelForCausalLM
     # On the card from the start: filling the weights of a large model on the host takes longer than everything else.
     with torch.device("cuda"):
-        model = family.from_config(config, attn_implementation="eager")
+        model = family.from_config(config, attn_implementation="eager", torch_dtype=torch.float32)
     return model.to("cuda")
 
 
@@ -51,6 +52,8 @@ def main():
     inputs = {"input_ids": tokens}
     if config.is_encoder_decoder:
         inputs.update(attention_mask=tokens, decoder_input_ids=tokens)
+    gc.collect()
+    gc.freeze()  # a collection in each step is outside the measured time, so it must take none
     for _ in range(STEPS):
         gc.collect()
         torch.cuda.empty_cache()

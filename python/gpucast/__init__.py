@@ -25,7 +25,8 @@ Each module imports only modules further down in this list; lower ones call high
     shadow_values     the values of tensors on the card, followed on the host
     structured        values of large tensors, kept by structure: one-hot matrices, comparisons, triangles
     drawn             whole numbers that follow from unknown values, drawn from their distribution
-    own_time          the time that following values takes, which a clock leaves out
+    masked_scores     unknown scores with a mask that keeps some
+    own_time          the time that following values takes, which clocks and predicted steps leave out
     initialisation    large weights are not drawn on the host
     loops             loops that wait for an unknown answer of the card end
     asserts           the condition of an `assert` that reads the card

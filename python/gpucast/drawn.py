@@ -55,6 +55,13 @@ def distinct(rows, size, number):
     return _skewed(rows, size, number) if _skew else _even(rows, size, number)
 
 
+def distinct_of(left, number):
+    """As `distinct`, among the indices that hold in each row of `left`."""
+    step = max(1, _PIECE // left.shape[1])
+    pieces = [scores(piece.shape).masked_fill_(~piece, float("-inf")).topk(number).indices for piece in left.split(step)]
+    return _torch.cat(pieces)
+
+
 def any_of(rows, size, number):
     """As `distinct`, but each index may be drawn again."""
     if not _skew:

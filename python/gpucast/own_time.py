@@ -1,4 +1,4 @@
-"""The time that following values takes in a run with a clock. A host with a card does not need it, so the clock leaves it out."""
+"""The time that following values takes. A host with a card does not need it, so clocks and predicted steps leave it out."""
 
 
 class OwnTime:

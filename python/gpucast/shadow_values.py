@@ -15,7 +15,7 @@ import sys
 import threading
 import weakref
 
-from . import drawn, loops, own_time, patching, process, session, structured
+from . import drawn, loops, masked_scores, own_time, patching, process, session, structured
 from .structured import Structured
 
 # Most elements of a followed tensor. Larger ones are followed by their structure.
@@ -89,6 +89,16 @@ class _Shadow:
 
     def __init__(self, value, group):
         self.value, self.group, self.told = value, group, None
+
+
+class _Mask(_Shadow):
+    """Of a tensor with unknown values: `value` is true where a mask kept them (masked_scores.py)."""
+
+    __slots__ = ()
+
+    def __init__(self, value):
+        super().__init__(value, _Group(False))
+        self.group.valid = False
 
 
 class _Unknown(Exception):
@@ -435,6 +445,7 @@ def _kept(tensor):
 
 
 def _keep(tensor, value, group):
+    """`group` None: a mask of its unknown values."""
     key = id(tensor)
 
     def drop(_):
@@ -443,7 +454,23 @@ def _keep(tensor, value, group):
         if began_ns is not None:
             _own.spent(began_ns)
 
-    _shadows[key] = weakref.ref(tensor, drop), _Shadow(value, group)
+    _shadows[key] = weakref.ref(tensor, drop), _Shadow(value, group) if group else _Mask(value)
+
+
+def _mask_left(tensor):
+    entry = _shadows.get(id(tensor))
+    return entry[1].value if entry is not None and type(entry[1]) is _Mask else None
+
+
+@_on_host
+def _keep_mask(function, args, kwargs, result):
+    """The scores are unknown; their mask is known."""
+    if result.numel() > _MOST_WHOLE:
+        return
+    again = functools.partial(_host_call, function, args, kwargs, _mask_left)
+    left = masked_scores.remaining(_name(function), args, kwargs, _mask_left, _known, again)
+    if left is not None and left.shape == result.shape and _shadow(result) is None:
+        _keep(result, left, None)
 
 
 def _put(result, value, args, kwargs, imagined):
@@ -545,8 +572,11 @@ def _follow(function, args, kwargs, result):
         if not result.is_cuda:
             if _name(function) in _TO_HOST and args[0].is_cuda:
                 _copied_to_host(args[0], result)
-        elif _is_followed(result) or _may_have_structure(function, args, kwargs, result):
+            return
+        if _is_followed(result) or _may_have_structure(function, args, kwargs, result):
             _follow_result(function, args, kwargs, (result,), True)
+        if _name(function) in masked_scores.NAMES and result.dtype not in _whole:
+            _keep_mask(function, args, kwargs, result)
     elif isinstance(result, (tuple, list)) and any(_is_followed(one) or _may_have_structure(function, args, kwargs, one) for one in result):
         _follow_result(function, args, kwargs, result, False)
 
@@ -662,6 +692,10 @@ def _change(function, args, kwargs):
             _copied_to_host(others[0], target)
         return None
     shadow = _shadow(target)
+    if shadow is None and target.dtype not in _whole:
+        if name == "masked_fill_":
+            return _keep_mask(function, args, kwargs, target)
+        _shadows.pop(id(target), None)  # the mask was for the values before
     known = not _unknown(others, kwargs) and name not in _NOT_FOLLOWED and name not in _DRAWS
     if shadow is None:
         if known and name in ("copy_", "fill_", "zero_") and _is_followed(target):
@@ -805,12 +839,19 @@ def _chosen(name, args, kwargs, result):
         return None
     if not isinstance(number, int) or not 0 < number <= size:
         return None
-    found = (drawn.any_of if again else drawn.distinct)(rows, size, number)
+    largest = name in masked_scores.LARGEST and kwargs.get("largest", args[3] if name == "topk" and len(args) > 3 else True)
+    left = _mask_left(scores) if largest else None
+    among = ""
+    if left is not None and not (again and number > 1):
+        found = drawn.distinct_of(left.flatten()[None] if dim is None else left.movedim(dim, -1).reshape(rows, size), number)
+        among = " where a mask keeps them"
+    else:
+        found = (drawn.any_of if again else drawn.distinct)(rows, size, number)
     if result.dim() and dim is not None and scores.dim():
         others = list(scores.shape)
         del others[dim]
         found = found.view(*others, number).movedim(-1, dim)
-    return found.reshape(result.shape), f"{number} of {size:,} {'' if again or number == 1 else 'distinct '}drawn {drawn.how()}"
+    return found.reshape(result.shape), f"{number} of {size:,} {'' if again or number == 1 else 'distinct '}drawn {drawn.how()}{among}"
 
 
 def _assumed(what, why, numbers=()):

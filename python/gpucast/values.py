@@ -3,6 +3,7 @@ the effects of zeros in PyTorch and transformers, and gives the values of a succ
 
 import inspect
 import threading
+import time
 import weakref
 
 from . import libraries, loops, patching, process, session, shadow_values
@@ -34,6 +35,7 @@ def install_at_cuda_start(torch):
     _torch = torch
     loops.install(torch, _core)
     how = _how()
+    _leave_time_out()
     if how == "auto":
         _on_count = libraries.UNKNOWN_COUNT(_start_again)
         _core.gpucast_vgpu_on_unknown_count(_on_count)
@@ -50,6 +52,12 @@ def install_at_cuda_start(torch):
     patching.wrap(distribution, "__init__", _valid)
     patching.wrap(distribution, "_validate_sample", _valid)
     patching.wrap(torch, "normal", _normal)
+
+
+def _leave_time_out():
+    """The time that following takes is not the script's. A clock leaves it out in its own way (clock.py)."""
+    if session.mode() != "clock":
+        shadow_values.leave_time_out(patching.count_as_ours, time.thread_time_ns)
 
 
 def patch_generation(name, module):
@@ -111,6 +119,7 @@ def _following_from_here(real):
         if whole:
             _unknown_was_read = True
             shadow_values.install_late(_torch, _core, _start_again)
+            _leave_time_out()
         return loops.given(value) if type(value) in loops.NUMBERS else value
 
     return reading

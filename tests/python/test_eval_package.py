@@ -26,6 +26,7 @@ SCRIPTS = (
     "papers/limited.py",
     "steps/models/",
     "truth/measure_on_gpu.py",
+    "values/scripts/",
 )
 # Run under gpucast as modules, for what they share with others.
 JOBS = ("eval.memory.train_cudnn", "eval.papers.model_statistics", "eval.thesis.train")

@@ -1,5 +1,6 @@
 """Scripts that depend on values on the card: values from the host are followed, the others are assumed and reported."""
 
+import json
 import re
 import subprocess
 import sys
@@ -175,6 +176,22 @@ print("of_each=%d" % own[3])
 print("graphs=%d" % counters["stats"]["unique_graphs"])
 """
 
+# Each step adds to four million known numbers, which takes the host long.
+LONG_TO_FOLLOW = """
+import torch
+
+torch.set_num_threads(1)
+model = torch.nn.Linear(32, 10).cuda()
+optimizer = torch.optim.AdamW(model.parameters())
+for step in range(4):
+    numbers = torch.arange(4_000_000, device="cuda")
+    for _ in range(30):
+        numbers = numbers + 1
+    model(torch.randn(64, 32, device="cuda")).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
 AGAIN = "started again, following them"
 
 
@@ -293,3 +310,19 @@ def test_compiled_code_is_left_alone(gpucast):
     run = gpucast(COMPILED, "--steps", "4")
     assert run.code == 0 and AGAIN in run.err, run.err
     assert (run.printed("labels"), run.printed("of_each"), run.printed("graphs")) == (10, 3, 1)
+
+
+@pytest.mark.once
+def test_following_takes_no_time_of_a_step(gpucast, gpucast_bin):
+    """Host time of the observed step, and gpucast's own time in it, in milliseconds."""
+    own, host = {}, {}
+    for how in ("on", "off"):
+        run = gpucast(LONG_TO_FOLLOW, "--steps", "3", "--values", how)
+        assert run.code == 0, run.err
+        ends = next(record["hooks_us"] for record in run.capture.records if record["record"] == "operators")
+        own[how] = (ends[3] - ends[1]) / 1e3
+        words = [gpucast_bin, "time", str(run.capture_path), "--gpu", "a100-80", "--format", "json"]
+        told = json.loads(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
+        host[how] = told["cards"][0]["host_ns"] / 1e6
+    assert own["on"] > own["off"] + 60
+    assert host["on"] < host["off"] + 0.3 * (own["on"] - own["off"]), (host, own)

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Do all ways of measuring a step agree, on a virtual card? Runs each of scripts/ under `gpucast time`, `gpucast run --real-time` and
-`--warp`, and prints a table: milliseconds by `gpucast time`, and the difference of each other way from it, in percent.
+`--warp`, and prints a table: milliseconds by `gpucast time`, and the difference of each other way from it, in percent. Under --warp the
+host is an A100's, so these are compared with `gpucast time --cpu-speed`.
 
     python -m eval.clock.agree --python ENV/bin/python [--gpucast PATH] [--gpu a100-80] [--only NAME,NAME] [--out FILE] [--markdown docs/results/clock.md]
 
@@ -36,13 +37,23 @@ def measured(command):
     return json.loads([line for line in run(command).splitlines() if line.startswith("{")][-1])
 
 
+def times_on_both_hosts(command, options, *more):
+    """What `gpucast time` says with this machine's host, and with an A100's. Without optimizer steps this machine's speed is unknown (0):
+    then both are the same."""
+    words = [options.gpucast, "time", "--format", "json", "--gpu", options.gpu, *more]
+    time = json.loads(run([*words, "--", *command]))
+    speed = time["server_speed"]
+    return time, json.loads(run([*words, "--cpu-speed", f"{speed:.3f}", "--", *command])) if speed else time
+
+
 def one(name, options):
     script = [options.python, str(SCRIPTS / f"{name}.py")]
     gpu = ["--gpu", options.gpu]
-    time = json.loads(run([options.gpucast, "time", "--format", "json", *gpu, "--", *script, "--steps-only"]))
+    time, server_time = times_on_both_hosts([*script, "--steps-only"], options)
     return {
         "script": name,
         "step_ms": time["step"]["expected_ns"] / 1e6,
+        "server_step_ms": server_time["step"]["expected_ns"] / 1e6,
         "bound": time["bound"],
         "unknown_share": time["unknown_share"],
         "real_time": measured([options.gpucast, "run", "--real-time", *gpu, "--", *script]),
@@ -52,6 +63,7 @@ def one(name, options):
 
 def table(rows):
     columns = [("real_time", way) for way in WAYS] + [("warp", way) for way in ("events", "wall", "tqdm")]
+    columns = [(mode, way) for mode, way in columns if any(row[mode].get(way) is not None for row in rows)]  # ENV may have no tqdm
     lines = [
         markdown_head(["script", "bound", "step ms", *(f"{way}{' (warp)' if mode == 'warp' else ''} %" for mode, way in columns)], words=2)
     ]
@@ -60,9 +72,10 @@ def table(rows):
         cells = []
         for mode, way in columns:
             value = row[mode].get(way)
-            cells.append("" if value is None else signed(error(value, row["step_ms"]), 1))
+            step_ms = row["server_step_ms" if mode == "warp" else "step_ms"]
+            cells.append("" if value is None else signed(error(value, step_ms), 1))
             if value is not None:
-                away[mode, way].append(abs(error(value, row["step_ms"])))
+                away[mode, way].append(abs(error(value, step_ms)))
                 if row["step_ms"] > LONG_MS:
                     long[mode, way].append(away[mode, way][-1])
         lines.append(f"| {row['script']} | {row['bound']} | {row['step_ms']:.2f} | " + " | ".join(cells) + " |")
@@ -98,7 +111,7 @@ def main():
         if options.out:
             with options.out.open("a") as file:
                 file.write(json.dumps(rows[-1]) + "\n")
-    rows = [row for row in rows if row["script"] in names]
+    rows = [row for name in names for row in rows if row["script"] == name]
     text = table(rows)
     print(text)
     if options.markdown:

@@ -7,6 +7,9 @@ import sys
 import time
 
 import pytest
+from conftest import ROOT
+
+from eval.clock import sweep
 
 TRAIN = """
 import json, os, sys, time, torch
@@ -328,7 +331,7 @@ with open("log.csv", "a", newline="") as file:
         csv.writer(file).writerow([step, len(labels.unique())])
 assert labels.bincount().tolist() == [1, 1, 2]
 """,
-        lambda folder: (folder / "log.csv").read_text().split() == ["0,3", "1,3", "2,3"],
+        lambda folder: (folder / "log.csv").read_text().split() == ["step,groups", "0,3", "1,3", "2,3"],
     ),
     "sqlite": (
         """
@@ -360,6 +363,7 @@ assert labels.argmin() == 1
 def test_files_are_of_one_run(gpucast_bin, tmp_path, kind):
     writes, is_right = WRITERS[kind]
     (tmp_path / "train.py").write_text(VALUES_NEEDED + writes + "print('once')\n")
+    (tmp_path / "log.csv").write_text("step,groups\n")
     words = [gpucast_bin, "run", "--warp", "--gpu", "a100-80", "--", sys.executable, "train.py"]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr
@@ -394,3 +398,41 @@ def test_a_benchmark_that_flushes_l2(gpucast_bin, tmp_path):
     assert 3 < nothing < 5, "an event keeps its time"
     assert 22 < cold < 27
     assert nothing < warm < cold - 5
+
+
+def test_a_sweep_finds_each_shapes_time(gpucast_bin):
+    """Each of eval/clock/sweeps measures all shapes in one process, as users do. docs/results/clock.md compares all of them."""
+    script = ROOT / "eval/clock/sweeps/matmul_sizes.py"
+    done = clocked(gpucast_bin, "--warp", script)
+    assert done.returncode == 0, done.stderr
+    swept = json.loads(done.stdout)
+    assert len(swept) == 6
+    words = [gpucast_bin, "time", "--gpu", "a100-80", "--format", "json", "--", sys.executable, script, "--only", "8192"]
+    alone = json.loads(subprocess.run(words, capture_output=True, check=True, timeout=300).stdout)
+    assert swept["8192"] == pytest.approx(alone["step"]["expected_ns"] / 1e6, rel=0.02)
+    assert swept["4096"] < swept["8192"] / 5, "an eighth of the work"
+
+
+@pytest.mark.once
+def test_what_a_sweep_is_compared_with():
+    row = {
+        "sweep": "mlp_widths",
+        "value": "512",
+        "passes_ms": [3.0, 2.0],
+        "step_ms": 1.9,
+        "gpu_ms": 1.0,
+        "host_ms": 1.5,
+        "bound": "host",
+    }
+    assert (sweep.kind(row), sweep.compared_ms(row), sweep.clock_ms(row)) == ("host-bound", 1.9, 2.0)
+    forward = {**row, "host_ms": None}
+    assert (sweep.kind(forward), sweep.compared_ms(forward)) == ("host unknown", 1.0)
+    flushed = {**row, "sweep": "softmax_columns"}
+    assert (sweep.kind(flushed), sweep.compared_ms(flushed)) == ("do_bench", 1.0)
+    assert sweep.summary([row, forward]).splitlines()[-1] == "| all | 2 | 0 | 0 | 52.6 | 100.0 |"
+
+
+@pytest.mark.once
+def test_every_sweep_says_how_it_measures():
+    scripts = {path.stem for path in (ROOT / "eval/clock/sweeps").glob("*.py")}
+    assert scripts == {*sweep.WAYS, "sweep_values"}

@@ -13,6 +13,7 @@ pytestmark = pytest.mark.once
 SCRIPTS = (
     "clock/read_trace.py",
     "clock/scripts/",
+    "clock/sweeps/",
     "kernels/programs/",
     "liger/measure_kernels.py",
     "loader/pipelines.py",

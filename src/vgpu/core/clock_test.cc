@@ -1,9 +1,13 @@
 #include "src/vgpu/core/clock.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
+#include <csignal>
 #include <ctime>
 #include <string>
 #include <thread>
@@ -101,6 +105,35 @@ TEST_F(Clock, WorkRunsAtTheSpeedOfACardsHost) {
   const int64_t begin = gpucast_vgpu_host_clock_ns(CLOCK_MONOTONIC);
   std::this_thread::sleep_for(std::chrono::milliseconds(30));
   EXPECT_GT(gpucast_vgpu_host_clock_ns(CLOCK_MONOTONIC) - begin, 29'000'000) << "a sleep takes its time";
+}
+
+TEST_F(Clock, TimeInWhichOthersHadTheProcessorDoesNotCount) {
+  cpu_set_t before, one;
+  ASSERT_EQ(sched_getaffinity(0, sizeof(before), &before), 0);
+  CPU_ZERO(&one);
+  for (int cpu = 0; cpu < CPU_SETSIZE && CPU_COUNT(&one) == 0; ++cpu)
+    if (CPU_ISSET(cpu, &before)) CPU_SET(cpu, &one);
+  ASSERT_EQ(sched_setaffinity(0, sizeof(one), &one), 0);
+  HostSpeed here;
+  for (int i = 0; i < 9; ++i) here.add(yardstick_ns());
+  start_clock(ClockMode::warp, answer, 0, static_cast<int64_t>(500 / here.share(1000)));  // a host that is twice as fast
+  const pid_t other = fork();
+  if (other == 0) {
+    for (std::atomic<int> turns = 0;;) ++turns;
+  }
+  launch("half");
+  const auto worked_ns = [] {
+    timespec now{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+  };
+  const int64_t begin = gpucast_vgpu_host_clock_ns(CLOCK_MONOTONIC);
+  for (const int64_t end = worked_ns() + 60'000'000; worked_ns() < end;) gpucast_vgpu_host_clock_ns(CLOCK_MONOTONIC);
+  const int64_t passed = gpucast_vgpu_host_clock_ns(CLOCK_MONOTONIC) - begin;
+  kill(other, SIGKILL);
+  waitpid(other, nullptr, 0);
+  sched_setaffinity(0, sizeof(before), &before);
+  EXPECT_LT(passed, 55'000'000) << "of 60 ms of work at twice the speed, and as long for the other process";
 }
 
 TEST_F(Clock, ItsClocksNeverGoBack) {

@@ -1,5 +1,7 @@
 #include "src/vgpu/core/host_time.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <cmath>
 #include <mutex>
@@ -19,6 +21,13 @@ std::atomic<int64_t> g_ahead_ns{0};
 // ---- The processor's work ----------------------------------------------------------------------------------------------------------
 
 constexpr int64_t kMeasureAgainNs = 10'000'000;  // of the processor's work
+
+// How often this thread went to sleep by itself: for a lock, a disk, another thread.
+int64_t times_slept() {
+  rusage usage{};
+  getrusage(RUSAGE_THREAD, &usage);
+  return usage.ru_nvcsw;
+}
 
 struct Worked {
   std::mutex mutex;
@@ -59,9 +68,15 @@ int64_t settle(const HostTime& time, int64_t own_ns) {
   const int64_t now = machine_ns(CLOCK_MONOTONIC), cpu = machine_ns(CLOCK_PROCESS_CPUTIME_ID);
   const int64_t wall = now - work.wall_ns, own = std::min(own_ns, wall);
   const int64_t busy = std::clamp<int64_t>(cpu - work.cpu_ns, 0, wall - own);
+  // While others had the processor, the host of a card would have worked on.
+  thread_local int64_t slept_before = -1;
+  const int64_t slept = times_slept();
+  const int64_t preempted = slept == slept_before ? wall - own - busy : 0;
+  slept_before = slept;
   const int64_t counted = own_ns - own;  // an earlier call took this part of our time for the script's work
-  g_ahead_ns.fetch_sub(own + std::llround(static_cast<double>(busy) * (1 - work.share) + static_cast<double>(counted) * work.share),
-                       std::memory_order_relaxed);
+  g_ahead_ns.fetch_sub(
+      own + preempted + std::llround(static_cast<double>(busy) * (1 - work.share) + static_cast<double>(counted) * work.share),
+      std::memory_order_relaxed);
   work.wall_ns = now, work.cpu_ns = cpu;
   work.unmeasured_ns += busy;
   if (work.unmeasured_ns > kMeasureAgainNs) measure_speed(time, &work);

@@ -114,9 +114,7 @@ TEST_F(Clock, TimeInWhichOthersHadTheProcessorDoesNotCount) {
   for (int cpu = 0; cpu < CPU_SETSIZE && CPU_COUNT(&one) == 0; ++cpu)
     if (CPU_ISSET(cpu, &before)) CPU_SET(cpu, &one);
   ASSERT_EQ(sched_setaffinity(0, sizeof(one), &one), 0);
-  HostSpeed here;
-  for (int i = 0; i < 9; ++i) here.add(yardstick_ns());
-  start_clock(ClockMode::warp, answer, 0, static_cast<int64_t>(500 / here.share(1000)));  // a host that is twice as fast
+  start_clock(ClockMode::warp, answer, 0, 1);  // the least share: the work hardly counts
   const pid_t other = fork();
   if (other == 0) {
     for (std::atomic<int> turns = 0;;) ++turns;
@@ -133,7 +131,7 @@ TEST_F(Clock, TimeInWhichOthersHadTheProcessorDoesNotCount) {
   kill(other, SIGKILL);
   waitpid(other, nullptr, 0);
   sched_setaffinity(0, sizeof(before), &before);
-  EXPECT_LT(passed, 55'000'000) << "of 60 ms of work at twice the speed, and as long for the other process";
+  EXPECT_LT(passed, 30'000'000) << "the other process had the processor for 60 ms";
 }
 
 TEST_F(Clock, ItsClocksNeverGoBack) {

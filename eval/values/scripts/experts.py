@@ -221,7 +221,7 @@ LAYERS, VOCABULARY = 2, 1000
 
 def hugging_face(name, width):
     family, kind, experts, chosen, more = HUGGING_FACE[name.removesuffix(MODEL)]
-    from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers import AutoConfig, AutoModelForCausalLM, __version__
 
     sizes = {"hidden_size": width, "intermediate_size": 2 * width, "moe_intermediate_size": 2 * width, "vocab_size": VOCABULARY}
     heads = {"num_hidden_layers": LAYERS, "num_attention_heads": 4, "num_key_value_heads": 4}
@@ -229,11 +229,8 @@ def hugging_face(name, width):
         heads["head_dim"] = width // 4
     config = AutoConfig.for_model(family, **sizes, **heads, **more, num_experts_per_tok=chosen, pad_token_id=0)
     if name.endswith(MODEL):
-        return (
-            HuggingFace(AutoModelForCausalLM.from_config(config, attn_implementation="eager", experts_implementation="eager")),
-            experts,
-            chosen,
-        )
+        loops = {"experts_implementation": "eager"} if int(__version__.split(".")[0]) >= 5 else {}  # before, there were only loops
+        return HuggingFace(AutoModelForCausalLM.from_config(config, attn_implementation="eager", **loops)), experts, chosen
     module = importlib.import_module(f"transformers.models.{family}.modeling_{family}")
     block = getattr(module, kind)(config)
     for parameter in block.parameters():

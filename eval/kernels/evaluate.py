@@ -207,7 +207,9 @@ def uncounted(rows):
 
 
 def left_out(failed):
-    return "\n".join(f"- {source}, {card}, {case}: {why.splitlines()[0][:200]}" for (source, card, case), why in failed.items()) or "None."
+    """The last line of an error says why."""
+    lines = {case: (why.strip().splitlines() or ["no reason given"])[-1][:200] for case, why in failed.items()}
+    return "\n".join(f"- {source}, {card}, {case}: {line}" for (source, card, case), line in lines.items()) or "None."
 
 
 def main():
@@ -229,14 +231,15 @@ def main():
         skipped = (args.only and program.split("_")[0] not in args.only.split(",")) or (args.cards and card not in args.cards.split(","))
         if skipped or (source == "unsloth" and not args.unsloth):
             continue
-        lines, cases = [], 0
+        lines, done, why = [], set(), {}
         for part in range(1, run + 1):
             made, report = capture(args, program, card, part, parts)
-            cases += len(report["done"])
-            failed |= {(source, card, case): why for case, why in report["failed"].items()}
+            done |= set(report["done"])
+            why |= report["failed"]
             if made.exists():
                 lines += subprocess.run([count, str(made)], check=True, capture_output=True, text=True).stdout.splitlines()
-        rows[source, card] = cases, kernels_from(lines)
+        rows[source, card] = len(done), kernels_from(lines)
+        failed |= {(source, card, case): reason for case, reason in why.items() if case not in done}
     shown = {"kernels": table(rows), "not understood": reasons(rows), "not counted": uncounted(rows), "left out": left_out(failed)}
     print("\n\n".join(f"{name}:\n\n{text}" for name, text in shown.items()))
     if args.page:

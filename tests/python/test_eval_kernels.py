@@ -67,3 +67,9 @@ def test_stores_that_are_not_counted_are_named():
     other = PTX.replace("ret;", f"{load} [%r3], [%rd1, {{%r1, %r2}}], [%r4];")
     rows = {("x", "h100-sxm"): (1, evaluate.kernels_from([line(ptx), line(other, kernel="loads")]))}
     assert evaluate.uncounted(rows) == f"- `{store}`, as in `@%p2 {store} [%rd1, {{%r1, %r2}}], [%r3];`: x, h100-sxm, `k` (1)"
+
+
+def test_a_case_that_failed_is_listed_with_the_last_line_of_its_error():
+    failed = {("unsloth", "a100-80", "fp8"): "CompilationError: at 1:0:\ndef kernel(\n^\nno fp8 here\n", ("x", "y", "z"): ""}
+    assert evaluate.left_out(failed) == "- unsloth, a100-80, fp8: no fp8 here\n- x, y, z: no reason given"
+    assert evaluate.left_out({}) == "None."

@@ -97,9 +97,9 @@ def blockwise_products():
 
 
 def deepgemm():
-    quant = "prototype.blockwise_fp8_training.deepgemm_quant"
-    function(quant, "triton_fp8_blockwise_weight_quant_grouped_transposed_rhs_deepgemm")(tensor(EXPERTS, COLUMNS, INNER).transpose(1, 2))
-    function(quant, "triton_fp8_blockwise_weight_quant_grouped_rhs_deepgemm")(tensor(EXPERTS, INNER, COLUMNS))
+    quant, weights = "prototype.blockwise_fp8_training.deepgemm_quant", tensor(EXPERTS, COLUMNS, INNER).transpose(1, 2)
+    function(quant, "triton_fp8_blockwise_weight_quant_grouped_transposed_rhs_deepgemm")(weights)
+    function(quant, "triton_fp8_blockwise_weight_quant_grouped_rhs_deepgemm")(weights)
 
 
 def deepgemm_groups():

@@ -22,7 +22,7 @@ std::atomic<int64_t> g_ahead_ns{0};
 
 constexpr int64_t kMeasureAgainNs = 10'000'000;  // of the processor's work
 
-// How often this thread went to sleep by itself: for a lock, a disk, another thread.
+// How often this thread waited for a lock, a disk or another thread.
 int64_t times_slept() {
   rusage usage{};
   getrusage(RUSAGE_THREAD, &usage);

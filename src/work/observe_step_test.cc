@@ -77,6 +77,26 @@ TEST(OperatorTable, TheBiasOfAProductIsCopiedToItsResult) {
   EXPECT_EQ(bias.bytes_written, 64 * 512 * 4);
 }
 
+TEST(OperatorTable, GroupedProductsAreDividedEvenly) {
+  const char* ends = R"({"int32": [[8], [1]]})";
+  const auto product = [&](const std::string& a, const std::string& b) {
+    return of("aten::_grouped_mm", ("[" + a + ", " + b + ", " + ends + "]").c_str());
+  };
+  const std::string rows = R"({"bfloat16": [[1000, 64], [64, 1]]})", groups = R"({"bfloat16": [[8, 64, 32], [2048, 1, 64]]})";
+  const Operation forward = product(rows, groups);
+  EXPECT_EQ(forward.kind, OperationKind::gemm);
+  EXPECT_EQ(forward.precision, Precision::bf16);
+  EXPECT_EQ(forward.gemm, (GemmShape{8, 125, 32, 64}));
+  EXPECT_DOUBLE_EQ(forward.flops, 2.0 * 1000 * 64 * 32);
+  const Operation of_weights = product(R"({"bfloat16": [[64, 1000], [1, 64]]})", R"({"bfloat16": [[1000, 32], [32, 1]]})");
+  EXPECT_EQ(of_weights.gemm, (GemmShape{8, 64, 32, 125}));
+  EXPECT_DOUBLE_EQ(of_weights.flops, 2.0 * 1000 * 64 * 32);
+  const Operation each = product(R"({"bfloat16": [[8, 16, 64], [1024, 64, 1]]})", groups);
+  EXPECT_EQ(each.gemm, (GemmShape{8, 16, 32, 64}));
+  EXPECT_DOUBLE_EQ(each.flops, 2.0 * 8 * 16 * 64 * 32);
+  EXPECT_TRUE(operator_is_known("aten::_scaled_grouped_mm"));
+}
+
 TEST(OperatorTable, BitsandbytesUnpacksAndMultipliesAndUpdates) {
   const Operation unpacking = of("bitsandbytes::dequantize_4bit", R"([{"uint8": [[65536, 1], [1, 1]]}, {"float32": [[2048], [1]]}, 64])");
   EXPECT_EQ(unpacking.bytes_read, 65536 + 2048 * 4);

@@ -25,6 +25,7 @@ enum class OperatorForm : uint8_t {
   bias,                // copies its first tensor, broadcast, to where the product of the next two is added
   unpack_4bit,         // bitsandbytes: two numbers for each byte
   product_4bit,        // bitsandbytes: a product with packed weights
+  grouped_product,     // products of matrices that lie one after another; a list of ends divides them
   update,              // an optimizer's kernel for one parameter: reads all tensors, writes all but the gradient, which is the first
   by_threads,          // on sparse tensors, whose number of values is not recorded: sized by a kernel's threads
   lists,               // an optimizer's or another list's kernels

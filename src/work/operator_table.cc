@@ -360,6 +360,28 @@ Operation product_4bit(const Inputs& in) {
   return out;
 }
 
+// grouped_mm(a, b, ends): of the two, one or both have a dimension of groups. What has none is divided along its rows, columns, or the
+// inner dimension of both; groups then have the same size here. Scaled products have their scales before the ends.
+Operation grouped_product(const Inputs& in) {
+  Operation out = base(OperationKind::gemm, in);
+  if (in.tensors.size() < 2 || in.tensors[0].sizes.size() < 2 || in.tensors[1].sizes.size() < 2) return out;
+  const Tensor &a = in.tensors[0], &b = in.tensors[1];
+  const bool a_grouped = a.sizes.size() > 2, b_grouped = b.sizes.size() > 2;
+  const auto ends = std::find_if(in.tensors.begin() + 2, in.tensors.end(), [](const Tensor& one) { return one.dtype == "int32"; });
+  GemmShape& shape = out.gemm;
+  shape.batch = std::max<int64_t>(1, a_grouped ? a.sizes[0] : b_grouped ? b.sizes[0] : ends != in.tensors.end() ? ends->count() : 1);
+  const auto of_group = [&](int64_t size, bool is_divided) { return is_divided ? (size + shape.batch - 1) / shape.batch : size; };
+  shape.m = of_group(a.sizes[a.sizes.size() - 2], !a_grouped && b_grouped);
+  shape.n = of_group(b.sizes.back(), a_grouped && !b_grouped);
+  shape.k = of_group(a.sizes.back(), !a_grouped && !b_grouped);
+  out.element_bytes = a.element_bytes;
+  out.precision = type_precision(a.dtype);
+  out.bytes_written = bounded_product({shape.batch, shape.m, shape.n, std::max(2, a.element_bytes)});
+  out.flops = 2 * static_cast<double>(a.sizes[a.sizes.size() - 2]) * static_cast<double>(b.sizes.back()) *
+              static_cast<double>(a.sizes.back()) * static_cast<double>(a_grouped && b_grouped ? shape.batch : 1);
+  return out;
+}
+
 Operation update(const Inputs& in) {
   Operation out = base(OperationKind::optimizer, in);
   out.bytes_written = out.bytes_read - in.tensors[0].bytes();
@@ -507,6 +529,8 @@ std::optional<Operation> operator_operation(std::string_view whole, const std::v
       return bias_of_product(in);
     case OperatorForm::unpack_4bit:
       return unpack_4bit(in);
+    case OperatorForm::grouped_product:
+      return grouped_product(in);
     case OperatorForm::product_4bit:
       return product_4bit(in);
     case OperatorForm::update:

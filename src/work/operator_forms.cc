@@ -114,6 +114,8 @@ constexpr std::array kOperators = std::to_array<OperatorRow>({
     {"isfinite", OperatorForm::comparison},
     {"isinf", OperatorForm::comparison},
     {"isnan", OperatorForm::comparison},
+    {"isneginf", OperatorForm::comparison},
+    {"isposinf", OperatorForm::comparison},
     {"kl_div", OperatorForm::reduction},
     {"l1_loss", OperatorForm::loss},
     {"le", OperatorForm::comparison},

@@ -22,6 +22,7 @@ SCRIPTS = (
     "memory/xmem_workload.py",
     "occupancy/dnn_occu/infer.py",
     "occupancy/resnet50_cifar.py",
+    "operations/random_products.py",
     "packing/gavel_jobs/gavel_models.py",
     "packing/gavel_jobs/train.py",
     "papers/limited.py",

@@ -61,6 +61,22 @@ def one(name, options):
     }
 
 
+def rows_of_all(names, key, rows_of, out):
+    """The rows of each name, in their order. Rows in the file `out` are not made again; it gets the others. A row says at `key` whose it is."""
+    rows = [json.loads(line) for line in out.read_text().splitlines()] if out and out.exists() else []
+    done = {row[key] for row in rows}
+    for name in names:
+        if name in done:
+            continue
+        print(name, file=sys.stderr, flush=True)
+        found = rows_of(name)
+        rows.extend(found)
+        if out:
+            with out.open("a") as file:
+                file.writelines(json.dumps(row) + "\n" for row in found)
+    return [row for name in names for row in rows if row[key] == name]
+
+
 def table(rows):
     columns = [("real_time", way) for way in WAYS] + [("warp", way) for way in ("events", "wall", "tqdm")]
     columns = [(mode, way) for mode, way in columns if any(row[mode].get(way) is not None for row in rows)]  # ENV may have no tqdm
@@ -98,20 +114,8 @@ def main():
     parser.add_argument("--out", type=pathlib.Path)
     parser.add_argument("--markdown", type=pathlib.Path, help="a page to write the table into")
     options = parser.parse_args()
-    rows = []
-    if options.out and options.out.exists():
-        rows = [json.loads(line) for line in options.out.read_text().splitlines()]
-    done = {row["script"] for row in rows}
     names = options.only.split(",") if options.only else sorted(path.stem for path in SCRIPTS.glob("*.py") if path.stem not in SHARED)
-    for name in names:
-        if name in done:
-            continue
-        print(name, file=sys.stderr, flush=True)
-        rows.append(one(name, options))
-        if options.out:
-            with options.out.open("a") as file:
-                file.write(json.dumps(rows[-1]) + "\n")
-    rows = [row for name in names for row in rows if row["script"] == name]
+    rows = rows_of_all(names, "script", lambda name: [one(name, options)], options.out)
     text = table(rows)
     print(text)
     if options.markdown:

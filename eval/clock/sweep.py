@@ -9,13 +9,12 @@ FILE has a line of JSON for each value; sweeps in it are not run again.
 """
 
 import argparse
-import json
 import pathlib
 import statistics
 import sys
 
 from eval import page
-from eval.clock.agree import measured, times_on_both_hosts
+from eval.clock.agree import measured, rows_of_all, times_on_both_hosts
 from eval.jobs import add_gpucast_option
 from eval.tables import error, markdown, percent, signed
 
@@ -113,21 +112,8 @@ def main():
     parser.add_argument("--out", type=pathlib.Path)
     parser.add_argument("--markdown", type=pathlib.Path, help="a page to write the tables into")
     options = parser.parse_args()
-    rows = []
-    if options.out and options.out.exists():
-        rows = [json.loads(line) for line in options.out.read_text().splitlines()]
-    done = {row["sweep"] for row in rows}
     names = options.only.split(",") if options.only else list(WAYS)
-    for name in names:
-        if name in done:
-            continue
-        print(name, file=sys.stderr, flush=True)
-        found = rows_of(name, options)
-        rows.extend(found)
-        if options.out:
-            with options.out.open("a") as file:
-                file.writelines(json.dumps(row) + "\n" for row in found)
-    rows = [row for name in names for row in rows if row["sweep"] == name]
+    rows = rows_of_all(names, "sweep", lambda name: rows_of(name, options), options.out)
     print(text := table(rows), short := summary(rows), sep="\n\n")
     if options.markdown:
         page.write(options.markdown, COMMAND, f"{len(rows)} values of {len(names)} sweeps", {"sweep": text, "sweep-summary": short})

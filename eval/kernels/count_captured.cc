@@ -27,6 +27,7 @@
 #include "src/base/json.h"
 #include "src/kernels/kernel_counts.h"
 #include "src/kernels/ptx_code.h"
+#include "src/work/counted_kernels.h"
 
 namespace {
 
@@ -104,21 +105,14 @@ void count_capture(const char* path) {
         fmt::format("{} {} {} {} {} {} {}", code, name, work.grid, work.block, work.size_bytes, work.values, work.parameters);
     if (!seen.insert(launch).second) continue;
     ++kernel.counted;
-    const auto known = [&](uint64_t address, int bytes) -> std::optional<uint64_t> {
-      for (const int64_t id : work.values) {
-        const auto values = step.values.find(id);
-        if (values == step.values.end()) continue;
-        const uint64_t at = address - values->second.address;
-        const std::string& text = values->second.bytes;
-        if (at >= text.size() || static_cast<uint64_t>(bytes) > text.size() - at) continue;
-        uint64_t value = 0;
-        std::memcpy(&value, text.data() + at, static_cast<size_t>(bytes));
-        return value;
-      }
-      return std::nullopt;
-    };
+    std::vector<const gpucast::KnownValues*> known;
+    for (const int64_t id : work.values) {
+      const auto values = step.values.find(id);
+      if (values != step.values.end()) known.push_back(&values->second);
+    }
     const auto shared = static_cast<uint32_t>(std::min<int64_t>(work.size_bytes, UINT32_MAX));
-    const KernelCounts counts = gpucast::count_kernel(*modules[code], name, {work.grid, work.block, shared, work.parameters}, known);
+    const KernelCounts counts =
+        gpucast::count_kernel(*modules[code], name, {work.grid, work.block, shared, work.parameters}, gpucast::value_in(known));
     kernel.met.insert(counts.not_understood.begin(), counts.not_understood.end());
     if (!counts.limit.empty()) ++kernel.cut_off, kernel.limits.insert(counts.limit);
     if (counts.assumed_values) ++kernel.assumed;

@@ -445,7 +445,11 @@ def _kept(tensor):
 
 
 def _keep(tensor, value, group):
-    """`group` None: a mask of its unknown values."""
+    _attach(tensor, _Shadow(value, group))
+
+
+def _attach(tensor, shadow):
+    """The shadow lives as long as the tensor."""
     key = id(tensor)
 
     def drop(_):
@@ -454,7 +458,7 @@ def _keep(tensor, value, group):
         if began_ns is not None:
             _own.spent(began_ns)
 
-    _shadows[key] = weakref.ref(tensor, drop), _Shadow(value, group) if group else _Mask(value)
+    _shadows[key] = weakref.ref(tensor, drop), shadow
 
 
 def _mask_left(tensor):
@@ -470,7 +474,7 @@ def _keep_mask(function, args, kwargs, result):
     again = functools.partial(_host_call, function, args, kwargs, _mask_left)
     left = masked_scores.remaining(_name(function), args, kwargs, _mask_left, _known, again)
     if left is not None and left.shape == result.shape and _shadow(result) is None:
-        _keep(result, left, None)
+        _attach(result, _Mask(left))
 
 
 def _put(result, value, args, kwargs, imagined):

@@ -10,7 +10,6 @@
 #include "src/kernels/counted_work.h"
 
 namespace gpucast {
-namespace {
 
 KnownValue value_in(std::span<const KnownValues* const> known) {
   if (known.empty()) return {};
@@ -25,8 +24,6 @@ KnownValue value_in(std::span<const KnownValues* const> known) {
     return std::nullopt;
   };
 }
-
-}  // namespace
 
 OperationKind kind_of_compiled(std::string_view name, OperationKind otherwise) {
   return name.starts_with("triton_for_")                                      ? OperationKind::optimizer

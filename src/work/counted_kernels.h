@@ -15,6 +15,9 @@
 
 namespace gpucast {
 
+// Reads integers from these values, which must outlive it.
+KnownValue value_in(std::span<const KnownValues* const> known);
+
 // The kind of work, from the name that inductor gave the kernel; `otherwise` for other names.
 OperationKind kind_of_compiled(std::string_view name, OperationKind otherwise);
 

@@ -1,14 +1,12 @@
 """Layers of experts, hand-written as in public code: what the card's run has of them, compared with the host's real routing."""
 
-import json
 import statistics
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).resolve().parents[2] / "eval/values/scripts/experts.py"
+from eval.values import routing
+
 TOKENS, ROUNDS = 256, 10
 
 # Router's masks in other forms: (the scores' mask, indices that may be chosen).
@@ -41,11 +39,7 @@ print("right=1")
 
 @pytest.fixture(scope="module")
 def blocks(gpucast_bin):
-    words = ["--tokens", str(TOKENS), "--width", "32", "--rounds", str(ROUNDS)]
-    command = [gpucast_bin, "run", "--gpu", "a100-80", "--values", "on", "--", sys.executable, str(SCRIPT), *words]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    lines = [json.loads(line) for line in done.stderr.splitlines() if line.startswith('{"block"')]
-    assert lines, done.stderr
+    lines = routing.measure(gpucast_bin, sys.executable, ["--tokens", TOKENS, "--width", 32, "--rounds", ROUNDS])
     return {line["block"]: line for line in lines}
 
 

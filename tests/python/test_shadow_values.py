@@ -199,11 +199,15 @@ def assumed(run):
     return [warning["message"] for warning in run.report["warnings"] if warning["code"] == "value_assumed"]
 
 
+def all_answer_as_on_the_host(text):
+    programs, same = re.search(r"^of (\d+) programs (\d+) give the same answers", text, re.MULTILINE).groups()
+    assert programs == same and int(same) > 50, text
+
+
 @pytest.mark.parametrize("how", ["none", "typical", "most"])
 def test_programs_answer_as_on_the_host(gpucast, how):
     run = gpucast("", "--values", "on", "--assume", how, command=[sys.executable, str(PROGRAMS)])
-    programs, same = re.search(r"^of (\d+) programs (\d+) give the same answers", run.err, re.MULTILINE).groups()
-    assert programs == same and int(same) > 50, run.err
+    all_answer_as_on_the_host(run.err)
     assert assumed(run)
 
 
@@ -212,8 +216,7 @@ def test_programs_answer_as_on_the_host_under_a_clock(gpucast_bin):
     """With a clock, calls of which nothing is known take a short way."""
     command = [gpucast_bin, "run", "--warp", "--gpu", "a100-80", "--", sys.executable, str(PROGRAMS)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    programs, same = re.search(r"^of (\d+) programs (\d+) give the same answers", done.stdout, re.MULTILINE).groups()
-    assert programs == same and int(same) > 50, done.stdout
+    all_answer_as_on_the_host(done.stdout)
 
 
 @pytest.mark.once

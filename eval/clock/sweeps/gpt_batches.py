@@ -1,7 +1,5 @@
-import time
-
 import torch
-from sweep_values import sweep
+from sweep_values import by_wall, sweep
 
 
 class GPT(torch.nn.Module):
@@ -19,7 +17,7 @@ class GPT(torch.nn.Module):
         return self.head(self.norm(self.blocks(x, mask=mask, is_causal=True)))
 
 
-def measure(batch, repeats=10):
+def measure(batch):
     """A training step by the wall clock."""
     model = GPT().cuda()
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
@@ -35,12 +33,7 @@ def measure(batch, repeats=10):
 
     for _ in range(10):
         step()
-    torch.cuda.synchronize()
-    begin = time.perf_counter()
-    for _ in range(repeats):
-        step()
-    torch.cuda.synchronize()
-    return 1e3 * (time.perf_counter() - begin) / repeats
+    return by_wall(step)
 
 
 sweep(measure, 4, 8, 16, 32, 64)

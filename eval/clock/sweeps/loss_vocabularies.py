@@ -1,10 +1,8 @@
-import time
-
 import torch
-from sweep_values import sweep
+from sweep_values import by_wall, sweep
 
 
-def measure(vocabulary, repeats=10):
+def measure(vocabulary):
     """A language model's head and its loss, forward and backward, by the wall clock."""
     head = torch.nn.Linear(1024, vocabulary, bias=False).cuda().bfloat16()
     optimizer = torch.optim.SGD(head.parameters(), lr=0.1)
@@ -18,12 +16,7 @@ def measure(vocabulary, repeats=10):
 
     for _ in range(10):
         step()
-    torch.cuda.synchronize()
-    begin = time.perf_counter()
-    for _ in range(repeats):
-        step()
-    torch.cuda.synchronize()
-    return 1e3 * (time.perf_counter() - begin) / repeats
+    return by_wall(step)
 
 
 sweep(measure, 8_000, 32_000, 50_257, 128_256)

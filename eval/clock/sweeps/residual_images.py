@@ -1,7 +1,5 @@
-import time
-
 import torch
-from sweep_values import sweep
+from sweep_values import by_wall, sweep
 
 
 class Residual(torch.nn.Module):
@@ -24,7 +22,7 @@ class Residual(torch.nn.Module):
         return torch.relu(x + self.inside(x))
 
 
-def measure(image, repeats=10):
+def measure(image):
     """A training step by the wall clock."""
     model = torch.nn.Sequential(Residual(), Residual(), Residual()).cuda()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
@@ -37,12 +35,7 @@ def measure(image, repeats=10):
 
     for _ in range(10):
         step()
-    torch.cuda.synchronize()
-    begin = time.perf_counter()
-    for _ in range(repeats):
-        step()
-    torch.cuda.synchronize()
-    return 1e3 * (time.perf_counter() - begin) / repeats
+    return by_wall(step)
 
 
 sweep(measure, 64, 128, 224, 320, 448)

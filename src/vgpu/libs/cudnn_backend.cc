@@ -202,7 +202,7 @@ bool convolution_attributes(int type, ConvolutionAttributes* out) {
   }
 }
 
-std::string describe_within(const Node& graph, int engine, int64_t* workspace_bytes);
+std::string describe_all(const Node& graph, int engine, int64_t* workspace_bytes);
 
 // One operation as JSON, and those within it. Adds its scratch memory to *workspace_bytes.
 std::string describe(const Node& operation, int engine, int64_t* workspace_bytes) {
@@ -237,7 +237,10 @@ std::string describe(const Node& operation, int engine, int64_t* workspace_bytes
   std::string tensors, within;
   for (const auto& [name, attribute] : operation.attributes) {
     for (const auto& node : attribute.nodes) {
-      if (node && node->type == kOperationGraph) within += describe_within(*node, engine, workspace_bytes);
+      if (node && node->type == kOperationGraph) {
+        const std::string inner = describe_all(*node, engine, workspace_bytes);
+        if (!inner.empty()) within += ',' + inner;
+      }
       if (!node || node->type != kTensor) continue;
       tensors +=
           (tensors.empty() ? "" : ",") + gpucast::vgpu::json_object({{"attribute", name},
@@ -252,12 +255,12 @@ std::string describe(const Node& operation, int engine, int64_t* workspace_bytes
          within;
 }
 
-std::string describe_within(const Node& graph, int engine, int64_t* workspace_bytes) {
+std::string describe_all(const Node& graph, int engine, int64_t* workspace_bytes) {
   std::string out;
   const Attribute* operations = graph.find(kGraphOperations);
   if (!operations) return out;
   for (const auto& operation : operations->nodes) {
-    if (operation) out += ',' + describe(*operation, engine, workspace_bytes);
+    if (operation) out += (out.empty() ? "" : ",") + describe(*operation, engine, workspace_bytes);
   }
   return out;
 }
@@ -350,16 +353,12 @@ bool finish_plan(Node* plan) {
   const auto config = plan->node(kPlanConfig);
   const auto engine = config ? config->node(kConfigEngine) : nullptr;
   const auto graph = engine ? engine->node(kEngineGraph) : nullptr;
-  const Attribute* operations = graph ? graph->find(kGraphOperations) : nullptr;
-  if (!operations) return true;
+  if (!graph || !graph->find(kGraphOperations)) return true;
   const auto& answer = config->answer;
   if (answer && !answer->workspace_bytes) return false;
   const int index = static_cast<int>(engine->integer(kEngineIndex, 0));
-  std::string list;
   plan->workspace_bytes = 0;
-  for (const auto& operation : operations->nodes) {
-    if (operation) list += (list.empty() ? "" : ",") + describe(*operation, index, &plan->workspace_bytes);
-  }
+  const std::string list = describe_all(*graph, index, &plan->workspace_bytes);
   if (answer) plan->workspace_bytes = *answer->workspace_bytes;
   const std::string asked =
       answer ? std::string("\"asked\":\"") + gpucast::vgpu::profile().cudnn_asked + "\",\"knobs\":\"" + answer->knobs + "\"," : "";

@@ -59,9 +59,13 @@ def patch_triton(name, module, core):
 
 def _telling_values(real, core):
     def run(self, *args, **kwargs):
-        if shadow_values.on():
-            patching.safely(lambda: shadow_values.tell_numbers((*args, *kwargs.values()), core))
-        return real(self, *args, **kwargs)
+        if not shadow_values.on():
+            return real(self, *args, **kwargs)
+        arguments = (*args, *kwargs.values())
+        patching.safely(lambda: shadow_values.tell_numbers(arguments, core))
+        result = real(self, *args, **kwargs)
+        patching.safely(lambda: shadow_values.take_stored(arguments, core))
+        return result
 
     return run
 

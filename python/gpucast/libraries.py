@@ -183,6 +183,8 @@ def call_core():
     core.gpucast_vgpu_note_values.argtypes = [ctypes.c_uint64, ctypes.c_void_p, ctypes.c_uint64]
     core.gpucast_vgpu_note_values.restype = None
     core.gpucast_vgpu_known_values.restype = ctypes.c_uint64
+    core.gpucast_vgpu_stored_numbers.argtypes = [ctypes.c_uint64, ctypes.c_void_p, ctypes.c_uint64]
+    core.gpucast_vgpu_stored_numbers.restype = ctypes.c_int
     core.gpucast_vgpu_hold.argtypes = [ctypes.c_int]
     core.gpucast_vgpu_hold.restype = None
     return core

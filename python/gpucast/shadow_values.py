@@ -25,7 +25,7 @@ _MOST_CAST = 1 << 24  # real numbers that were whole ones
 _MOST_SCORES = 1 << 20  # unknown values that are drawn
 _MOST_CONSTANT = 1 << 20  # a constant tensor as an ordinary one
 _SMALL = 1 << 16  # no structure below
-_MOST_TOLD_BYTES = 1 << 20
+_MOST_TOLD_BYTES = 1 << 22
 _BROADCAST = 4  # the result is kept by its structure if it is this number of times larger than the arguments
 
 _torch = None
@@ -783,6 +783,34 @@ def _tell_numbers(arguments, core):
         shadow.told = one.data_ptr(), value._version
         value = value.contiguous()
         core.gpucast_vgpu_note_values(one.data_ptr(), value.data_ptr(), size)
+
+
+def take_stored(arguments, core):
+    """The core knows the whole numbers that the kernel, just launched, has stored in its arguments."""
+    began_ns = _own and _own.now_ns()
+    imagined = _is_imagined(arguments, {})
+    for one in arguments:
+        if type(one) is _torch.Tensor and one.is_cuda and one.dtype in _whole and one.is_contiguous():
+            _take_stored(one, core, imagined)
+    if began_ns is not None:
+        _own.spent(began_ns)
+
+
+@_on_host
+def _take_stored(tensor, core, imagined):
+    size = tensor.numel() * tensor.element_size()
+    if not 0 < size <= _MOST_TOLD_BYTES:
+        return
+    value = _torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu")
+    found = core.gpucast_vgpu_stored_numbers(tensor.data_ptr(), value.data_ptr(), size)
+    if found < 0:
+        return
+    before = _shadow(tensor)
+    if before is not None:
+        before.group.valid = False
+    if found:
+        _keep(tensor, value, _Group(imagined))
+        _shadow(tensor).told = tensor.data_ptr(), value._version
 
 
 # ---- assumed values --------------------------------------------------------------------------------------------------------------

@@ -40,9 +40,17 @@ struct KernelCounts : LaunchCounts {
 // What the host knows of the card's memory: an integer of `bytes` bytes at `address`.
 using KnownValue = std::function<std::optional<uint64_t>(uint64_t address, int bytes)>;
 
+// Bytes that a launch left in the card's memory.
+struct StoredNumbers {
+  uint64_t address = 0;
+  std::string bytes;  // zeros where they are not known
+  bool known = true;
+};
+
 class PtxModule;
 // Throws Error if the text is no PTX. The text need not outlive the module.
-std::shared_ptr<const PtxModule> parse_ptx(std::string_view text);
+std::shared_ptr<const PtxModule> parse_ptx(std::string_view text);                      // for count_kernel
+std::shared_ptr<const PtxModule> parse_ptx_with_stored_numbers(std::string_view text);  // for find_stored_numbers (stored_numbers.h)
 
 // The entry `name` must be in the module; otherwise `limit` says so. Never throws for bad code, and ends after a bounded number of steps.
 KernelCounts count_kernel(const PtxModule& module, std::string_view name, const KernelLaunch& launch, const KnownValue& known = {});

@@ -106,7 +106,25 @@ enum class Work : uint8_t { none, fp32, fp16, fp64, integer, special, control, m
 inline constexpr size_t kWorks = static_cast<size_t>(Work::count_);
 
 // How a modifier changes an operation: of shuffles the mode, of votes, reductions and boolean compares the function.
-enum class Mode : uint8_t { none, up, down, butterfly, index, all, any, uniform, ballot, both, either, exclusive, lowest, highest, sum };
+enum class Mode : uint8_t {
+  none,
+  up,
+  down,
+  butterfly,
+  index,
+  all,
+  any,
+  uniform,
+  ballot,
+  both,
+  either,
+  exclusive,
+  lowest,
+  highest,
+  sum,
+  exchange,
+  compare_exchange,
+};
 
 using Register = uint32_t;
 inline constexpr Register kNoRegister = 0;  // written where a result is dropped
@@ -177,6 +195,9 @@ struct Kernel {
   uint32_t requests = 0;              // instructions that ask for memory
   uint32_t relevant_registers = 1;    // those below it decide an address, a branch or a count; the values of others are not computed
   std::vector<std::string> messages;  // of instructions that are not understood
+  // Of each store of whole numbers: its loads (ptx_numbers.h). Each load is a set of parameters, by bit; one of them must lead to known
+  // values.
+  std::vector<std::vector<uint64_t>> stored_numbers;
 };
 
 // Windows of the generic address space. Real pointers are below all of them.
@@ -191,6 +212,7 @@ namespace gpucast {
 class PtxModule {
  public:
   std::map<std::string, ptx::Kernel, std::less<>> kernels;
+  bool follows_numbers = false;
   std::string variables;  // initial values of .global and .const variables
   uint64_t constant_begin = 0, constant_end = 0;
 };

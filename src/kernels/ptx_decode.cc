@@ -300,6 +300,13 @@ bool decode_memory(const Words& words, Decoded* out) {
     i.bytes = has(words, "x4") ? 4 : has(words, "x2") ? 2 : 1;
     if (has(words, "m16n16")) i.bytes *= 2;
   }
+  static const std::unordered_map<std::string_view, Mode> functions = {
+      {"add", Mode::sum},   {"min", Mode::lowest},    {"max", Mode::highest},   {"and", Mode::both},
+      {"or", Mode::either}, {"xor", Mode::exclusive}, {"exch", Mode::exchange}, {"cas", Mode::compare_exchange}};
+  for (size_t w = 1; (i.op == Op::atomic || i.op == Op::reduce) && w < words.size(); ++w) {
+    if (const auto function = functions.find(words[w]); function != functions.end()) i.mode = function->second;
+  }
+  i.wraps = (i.op == Op::matrix_load || i.op == Op::matrix_store) && has(words, "trans");
   if (i.op == Op::load && i.space == Space::parameter) i.work = Work::none;
   if ((base == "st" || base == "red") && has(words, "async")) i.op = Op::nothing;
   i.saturates = has(words, "volatile") || has(words, "acquire") || has(words, "relaxed");

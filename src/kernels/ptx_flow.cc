@@ -4,19 +4,24 @@
 #include <numeric>
 #include <utility>
 
+#include "src/kernels/ptx_numbers.h"
+
 namespace gpucast::ptx {
 namespace {
 
 bool ends_block(const Instruction& i) { return i.op == Op::branch || i.op == Op::branch_table || i.op == Op::leave || i.op == Op::stop; }
 
-void make_blocks(Kernel* kernel) {
+// Where numbers are stored, the warps of a block take turns after each of these.
+bool takes_turns(const Instruction& i) { return (i.addresses > 0 && i.space != Space::parameter) || i.op == Op::barrier; }
+
+void make_blocks(Kernel* kernel, Follow follow) {
   const auto size = static_cast<uint32_t>(kernel->instructions.size());
   std::vector<uint8_t> leads(size + 1);
   leads[0] = 1;
   const auto target = [&](uint32_t at) { leads[std::min(at, size)] = 1; };
   for (uint32_t n = 0; n < size; ++n) {
     const Instruction& i = kernel->instructions[n];
-    if (ends_block(i)) leads[n + 1] = 1;
+    if (ends_block(i) || (follow == Follow::numbers && takes_turns(i))) leads[n + 1] = 1;
     if (i.op == Op::branch) target(i.value);
   }
   for (const auto& table : kernel->tables) std::for_each(table.begin(), table.end(), target);
@@ -146,7 +151,8 @@ void find_meeting_points(Kernel* kernel) {
 class Relevance {
  public:
   explicit Relevance(Kernel* kernel) : kernel_(*kernel), relevant_(kernel->registers + 1), writers_(kernel->registers + 1) {}
-  void find() {
+  void find(const std::vector<Register>& roots) {
+    for (const Register r : roots) add(r);
     for (uint32_t n = 0; n < kernel_.instructions.size(); ++n) {
       const Instruction& i = kernel_.instructions[n];
       for (uint32_t r = 0; r < i.results; ++r) writers_[kernel_.operands[i.first_operand + r]].push_back(n);
@@ -281,11 +287,11 @@ void find_waits(Kernel* kernel) {
 
 }  // namespace
 
-void find_flow(Kernel* kernel) {
-  make_blocks(kernel);
+void find_flow(Kernel* kernel, Follow follow) {
+  make_blocks(kernel, follow);
   find_meeting_points(kernel);
   Relevance relevance(kernel);
-  relevance.find();
+  relevance.find(follow == Follow::numbers ? find_numbers(kernel) : std::vector<Register>());
   find_short_ways(kernel);
   relevance.renumber();
   find_waits(kernel);

@@ -55,8 +55,11 @@ void declare_variable(const Words& words, Module* module, PtxModule* out) {
 }  // namespace
 }  // namespace ptx
 
-std::shared_ptr<const PtxModule> parse_ptx(std::string_view text) {
+namespace {
+
+std::shared_ptr<const PtxModule> parse(std::string_view text, ptx::Follow follow) {
   auto out = std::make_shared<PtxModule>();
+  out->follows_numbers = follow == ptx::Follow::numbers;
   ptx::Module module;
   ptx::PtxText reader(text);
   ptx::Words words;
@@ -74,12 +77,17 @@ std::shared_ptr<const PtxModule> parse_ptx(std::string_view text) {
     parser.read_header(words);
     parser.read_body(&reader);
     ptx::Kernel kernel = parser.finish();
-    ptx::find_flow(&kernel);
+    ptx::find_flow(&kernel, follow);
     std::string name = kernel.name;
     out->kernels.insert_or_assign(std::move(name), std::move(kernel));
   }
   if (out->kernels.empty()) throw Error("the text has no kernel in PTX", "", "a kernel begins with .entry");
   return out;
 }
+
+}  // namespace
+
+std::shared_ptr<const PtxModule> parse_ptx(std::string_view text) { return parse(text, ptx::Follow::addresses); }
+std::shared_ptr<const PtxModule> parse_ptx_with_stored_numbers(std::string_view text) { return parse(text, ptx::Follow::numbers); }
 
 }  // namespace gpucast

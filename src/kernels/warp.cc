@@ -52,13 +52,14 @@ WarpState::WarpState(const Kernel& kernel)
       guesses_(kernel.blocks.size()),
       written_(kernel.requests) {}
 
-Warp::Warp(const PtxModule& module, const Kernel& kernel, const KernelLaunch& launch, const KnownValue& known)
+Warp::Warp(const PtxModule& module, const Kernel& kernel, const KernelLaunch& launch, const KnownValue& known, LaunchMemory* memory)
     : WarpState(kernel),
       met(kernel.messages.size() + 1),
       module_(module),
       kernel_(kernel),
       launch_(launch),
       known_(known),
+      memory_(memory),
       footprints_(kernel.requests),
       shared_footprints_(kernel.requests) {}
 

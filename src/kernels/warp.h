@@ -112,10 +112,22 @@ struct Period {
   uint32_t loads_in_chain = 0, shared_in_chain = 0;
 };
 
+class LaunchMemory;
+
 class Warp : private WarpState {
  public:
-  Warp(const PtxModule& module, const Kernel& kernel, const KernelLaunch& launch, const KnownValue& known);
+  // `memory`: for a warp whose values in memory are followed; else it counts what it does.
+  Warp(const PtxModule& module, const Kernel& kernel, const KernelLaunch& launch, const KnownValue& known, LaunchMemory* memory = nullptr);
   WarpCounts run(const std::array<uint32_t, 3>& block, uint32_t warp);
+
+  // With values in memory: from one of its requests for memory to the next. False: it has ended.
+  void begin(const std::array<uint32_t, 3>& block, uint32_t warp);
+  bool take_turn();
+  bool has_ended() const { return paths_.empty(); }
+  bool waits() const { return waits_; }  // at a barrier
+  void pass_barrier() { waits_ = false; }
+  uint64_t steps() const { return steps_; }
+
   std::vector<uint8_t> met;   // messages of instructions that were run, by their number
   bool reads_values = false;  // the host knew a number that was loaded from the card
 
@@ -154,6 +166,14 @@ class Warp : private WarpState {
   void copy(const Instruction& i, LaneMask lanes);
   void tensor_from_descriptor(const Instruction& i, LaneMask lanes);
   void unknown_results(const Instruction& i, LaneMask lanes);
+  void step_values(const Instruction& i, LaneMask lanes);
+  uint64_t place_of(const Instruction& i, uint32_t number, uint32_t lane, bool* shared);
+  void load_values(const Instruction& i, LaneMask lanes);
+  void write_value(bool shared, uint64_t at, uint32_t bytes, Register from, uint32_t lane, bool known);
+  void store_values(const Instruction& i, LaneMask lanes, LaneMask maybe);
+  void combine_values(const Instruction& i, LaneMask lanes, LaneMask maybe);
+  void load_matrices(const Instruction& i, LaneMask lanes);
+  void copy_values(const Instruction& i, LaneMask lanes, LaneMask maybe);
   bool addresses_of(const Instruction& i, uint32_t number, LaneMask lanes, LaneValues* out);
   bool has_written(uint64_t address, uint32_t bytes) const;
   uint64_t read_parameter(uint64_t offset, uint32_t bytes, bool* is_known) const;
@@ -172,6 +192,8 @@ class Warp : private WarpState {
   const Kernel& kernel_;
   const KernelLaunch& launch_;
   const KnownValue& known_;
+  LaunchMemory* const memory_;
+  bool waits_ = false;
   std::vector<const Instruction*> open_;                   // instructions with bytes that are not logged yet
   std::vector<Footprint> footprints_, shared_footprints_;  // of the last request of each instruction
   std::map<uint32_t, Loop> loops_;

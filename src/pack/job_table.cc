@@ -17,7 +17,7 @@ namespace gpucast::pack {
 namespace {
 
 constexpr const char* kPage = "docs/reference/pack.md says what a job's columns are";
-constexpr double kLongestNs = 1e17, kLatestNs = 2e18, kMostSteps = 1e12, kMostCards = 1e6;
+constexpr double kLongestNs = 1e17, kLatestNs = 2e18, kMostSteps = 1e12, kMostCardsOfJob = 1e6;
 constexpr int64_t kMostTableBytes = int64_t{1} << 50;
 
 struct BadJob {
@@ -121,7 +121,7 @@ Job job_from_row(const JobRow& row, const std::vector<std::pair<std::string, Job
   out.command = row.command;
   out.arrival_ns = whole_number(row.arrival_ns, 0, kLatestNs, "the arrival in nanoseconds");
   out.steps = whole_number(row.steps, 1, kMostSteps, "the number of steps");
-  out.cards = static_cast<int>(whole_number(row.cards, 1, kMostCards, "the number of cards"));
+  out.cards = static_cast<int>(whole_number(row.cards, 1, kMostCardsOfJob, "the number of cards"));
   out.only_listed = !row.gpus.empty() || (!on.empty() && (std::isnan(row.step_ns) || std::isnan(row.bytes)));
   const auto wanted = [&](const std::string& id) {
     return row.gpus.empty() || std::find(row.gpus.begin(), row.gpus.end(), id) != row.gpus.end();

@@ -78,3 +78,49 @@ def test_a_launch_has_its_code_and_its_arguments(gpucast, gpucast_bin):
     # Its loops go by values on the card, which the host has copied there.
     (rows,) = (kernel for kernel in times["kernels"] if kernel["name"] == "sum_rows")
     assert rows["known"] and rows["sizes"] == "0.4 MB"  # 84 and 4 rows of 4 KiB
+
+
+# Rows are sorted by their expert: counts, where each expert begins, and the order, each by a kernel. The host reads the number of tiles.
+ROUTING = """
+import triton, triton.language as tl
+
+@triton.jit
+def count(experts, counts, n, most: tl.constexpr, block: tl.constexpr):
+    at = tl.program_id(0) * block + tl.arange(0, block)
+    tl.atomic_add(counts + tl.load(experts + at, mask=at < n, other=0), tl.full((block,), 1, tl.int32), mask=at < n)
+
+@triton.jit
+def begin(counts, begins, tiles, most: tl.constexpr):
+    at = tl.arange(0, most)
+    number = tl.load(counts + at)
+    tl.store(begins + at, tl.cumsum(number, 0) - number)
+    tl.store(tiles, tl.sum((number + 15) // 16, 0))
+
+@triton.jit
+def order(experts, out, n, block: tl.constexpr):
+    at = tl.arange(0, block)
+    keys = tl.where(at < n, tl.load(experts + at, mask=at < n, other=0) * block + at, 2147483647)
+    tl.store(out + at, tl.sort(keys, 0) % block, mask=at < n)
+
+experts = torch.tensor([(7 * i * i + 3 * i) % 29 for i in range(900)], dtype=torch.int32)
+on_card, counts = experts.cuda(), torch.zeros(32, dtype=torch.int32, device="cuda")
+begins, tiles, sorted_rows = (torch.empty(n, dtype=torch.int32, device="cuda") for n in (32, 1, 900))
+count[(8,)](on_card, counts, 900, most=32, block=128)
+begin[(1,)](counts, begins, tiles, most=32)
+order[(1,)](on_card, sorted_rows, 900, block=1024)
+expected = torch.bincount(experts, minlength=32)
+assert counts.tolist() == expected.tolist()
+assert begins.tolist() == (expected.cumsum(0) - expected).tolist()
+room = torch.empty(tiles.item(), 16, device="cuda")
+assert len(room) == sum((number + 15) // 16 for number in expected.tolist()), len(room)
+assert sorted_rows.tolist() == experts.sort(stable=True).indices.tolist()
+print("read", (sorted_rows // 4).max().item())
+"""
+
+
+def test_whole_numbers_that_kernels_store_are_known(gpucast):
+    script = CACHES + "import torch\n" + ROUTING + train_script(steps=2)
+    run = gpucast(script, "--gpu", "a100-80", "--values", "on", fresh=True, timeout=200)
+    assert run.code == 0, run.err
+    assert "read 224" in run.err
+    assert not [warning for warning in run.report["warnings"] if warning["code"] == "value_assumed"]

@@ -11,6 +11,7 @@
 #include "src/base/hex.h"
 #include "src/vgpu/core/clock.h"
 #include "src/vgpu/core/clock_state.h"
+#include "src/vgpu/core/hashing.h"
 #include "src/vgpu/core/launch_values.h"
 #include "src/vgpu/core/log.h"
 #include "src/vgpu/core/running_operators.h"
@@ -19,11 +20,6 @@ namespace gpucast::vgpu {
 namespace {
 
 constexpr double kUnknownNs = 5000;  // a launch with an unknown duration
-
-uint64_t mix_hash(uint64_t hash, uint64_t value) {
-  hash ^= value + 0x9e3779b97f4a7c15ULL + (hash << 6) + (hash >> 2);
-  return hash * 0xff51afd7ed558ccdULL;
-}
 
 // "12345.6 0 0.9 321.0 0": duration, engine, demand, how much longer with a swept L2, whether it sweeps L2; without the last two, neither.
 // "none": the question has no answer.

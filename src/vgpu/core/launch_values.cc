@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
 #include <map>
 #include <mutex>
 
@@ -14,17 +15,27 @@ struct Values {
   std::mutex mutex;
   std::map<uint64_t, LaunchValuesRef> ranges;  // by address, without overlaps
   size_t size_bytes = 0;
-  uint64_t last_id = 0;
   std::atomic<bool> any{false};
 
-  void erase(uint64_t address, size_t bytes) {
+  // Takes out the ranges that overlap this one.
+  std::vector<LaunchValuesRef> take(uint64_t address, size_t bytes) {
+    std::vector<LaunchValuesRef> out;
     auto range = ranges.upper_bound(address);
     if (range != ranges.begin()) --range;
     while (range != ranges.end() && range->first < address + bytes) {
       const bool overlaps = range->first + range->second->bytes.size() > address;
-      if (overlaps) size_bytes -= range->second->bytes.size();
+      if (overlaps) size_bytes -= range->second->bytes.size(), out.push_back(range->second);
       range = overlaps ? ranges.erase(range) : std::next(range);
     }
+    return out;
+  }
+
+  void add(uint64_t address, std::string bytes) {
+    if (size_bytes + bytes.size() > kMostBytes) ranges.clear(), size_bytes = 0;
+    size_bytes += bytes.size();
+    const uint64_t id = (std::hash<std::string_view>{}(bytes) ^ address * 0x9e3779b97f4a7c15) >> 2;  // a number of JSON
+    ranges[address] = std::make_shared<const LaunchValues>(LaunchValues{id, address, std::move(bytes)});
+    any.store(true, std::memory_order_relaxed);
   }
 };
 
@@ -42,18 +53,25 @@ void remember_values(uint64_t address, std::string_view bytes) {
   const Lock lock(v.mutex);
   const auto same = v.ranges.find(address);
   if (same != v.ranges.end() && same->second->bytes == bytes) return;
-  v.erase(address, bytes.size());
-  if (v.size_bytes + bytes.size() > kMostBytes) v.ranges.clear(), v.size_bytes = 0;
-  v.size_bytes += bytes.size();
-  v.ranges[address] = std::make_shared<const LaunchValues>(LaunchValues{++v.last_id, address, std::string(bytes)});
-  v.any.store(true, std::memory_order_relaxed);
+  uint64_t first = address;
+  std::string whole(bytes);
+  for (const LaunchValuesRef& one : v.take(address, bytes.size())) {
+    const uint64_t end = address + bytes.size(), one_end = one->address + one->bytes.size();
+    if (one->address < address) whole.insert(0, one->bytes, 0, address - one->address), first = one->address;
+    if (one_end > end) whole.append(one->bytes, end - one->address);
+  }
+  v.add(first, std::move(whole));
 }
 
 void forget_values(uint64_t address, size_t size_bytes) {
   Values& v = values();
   if (!v.any.load(std::memory_order_relaxed)) return;
   const Lock lock(v.mutex);
-  v.erase(address, size_bytes);
+  for (const LaunchValuesRef& one : v.take(address, size_bytes)) {
+    const uint64_t end = address + size_bytes, one_end = one->address + one->bytes.size();
+    if (one->address < address) v.add(one->address, one->bytes.substr(0, address - one->address));
+    if (one_end > end) v.add(end, one->bytes.substr(end - one->address));
+  }
 }
 
 std::vector<LaunchValuesRef> values_at(std::span<const uint64_t> pointers) {

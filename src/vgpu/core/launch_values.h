@@ -15,13 +15,13 @@
 namespace gpucast::vgpu {
 
 struct LaunchValues {
-  uint64_t id = 0;  // of the process, from 1
+  uint64_t id = 0;  // of this address and these bytes
   uint64_t address = 0;
   std::string bytes;
 };
 using LaunchValuesRef = std::shared_ptr<const LaunchValues>;
 
-// The bytes at `address` from now on. They replace all that was known of this range.
+// The bytes at `address` from now on. What is known around them stays.
 GPUCAST_VGPU_API void remember_values(uint64_t address, std::string_view bytes);
 GPUCAST_VGPU_API void forget_values(uint64_t address, size_t size_bytes);
 // What is known where these pointers lead, each once.

@@ -34,6 +34,7 @@ void before_fork() {
   lock_memory();
   lock_host_memory();
   lock_contents();
+  lock_numbers();
   lock_values();
   lock_clock();
   lock_log();
@@ -43,6 +44,7 @@ void unlock_all() {
   unlock_log();
   unlock_clock();
   unlock_values();
+  unlock_numbers();
   unlock_contents();
   unlock_host_memory();
   unlock_memory();

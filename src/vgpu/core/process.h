@@ -17,6 +17,7 @@ void lock_memory(), unlock_memory();
 void lock_host_memory(), unlock_host_memory();
 void lock_contents(), unlock_contents();
 void lock_values(), unlock_values();
+void lock_numbers(), unlock_numbers();
 void lock_streams(), unlock_streams();
 void lock_functions(), unlock_functions();
 

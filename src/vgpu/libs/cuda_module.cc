@@ -10,6 +10,7 @@
 
 #include "src/vgpu/core/device_attributes.h"
 #include "src/vgpu/core/functions.h"
+#include "src/vgpu/core/launch_numbers.h"
 #include "src/vgpu/core/launch_values.h"
 #include "src/vgpu/libs/cuda_driver.h"
 
@@ -53,7 +54,9 @@ int launch(const void* handle, const unsigned grid[3], const unsigned block[3], 
   const std::vector<uint64_t> pointers = pointers_of(function.resources, arguments);
   const std::string parameters = function.code != nullptr ? parameters_of(function.parameters, arguments) : std::string();
   const std::vector<LaunchValuesRef> values = function.code != nullptr ? values_at(pointers) : std::vector<LaunchValuesRef>();
-  log_kernel(function.name, grid, block, shared_bytes, stream, function.resources, {pointers, parameters, function.code, values}, true);
+  const CompiledLaunch compiled = {pointers, parameters, function.code, values};
+  log_kernel(function.name, grid, block, shared_bytes, stream, function.resources, compiled, true);
+  note_stored_numbers(function.name, grid, block, shared_bytes, compiled);
   device_written();
   return kSuccess;
 }

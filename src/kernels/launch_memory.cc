@@ -1,0 +1,80 @@
+#include "src/kernels/launch_memory.h"
+
+#include <algorithm>
+
+namespace gpucast::ptx {
+
+void LaunchMemory::begin_block() { std::fill(shared_.begin(), shared_.end(), SharedByte{}); }
+
+const LaunchMemory::Page* LaunchMemory::page_of(uint64_t number) const {
+  if (number != last_number_) {
+    const auto found = pages_.find(number);
+    last_ = found == pages_.end() ? nullptr : found->second.get();
+    last_number_ = number;
+  }
+  return last_;
+}
+
+std::optional<uint64_t> LaunchMemory::read(uint64_t address, uint32_t bytes) const {
+  const uint64_t first = address / kPage, last = (address + bytes - 1) / kPage;
+  if (page_of(first) == nullptr && page_of(last) == nullptr) return known_ ? known_(address, static_cast<int>(bytes)) : std::nullopt;
+  uint64_t out = 0;
+  for (uint32_t b = 0; b < bytes; ++b) {
+    const Page* page = page_of((address + b) / kPage);
+    const uint64_t at = (address + b) % kPage;
+    std::optional<uint64_t> byte;
+    if (page == nullptr || !page->written[at]) {
+      byte = known_ ? known_(address + b, 1) : std::nullopt;
+    } else if (page->known[at]) {
+      byte = page->bytes[at];
+    }
+    if (!byte) return std::nullopt;
+    out |= *byte << (8 * b);
+  }
+  return out;
+}
+
+void LaunchMemory::write(uint64_t address, uint32_t bytes, std::optional<uint64_t> value) {
+  for (uint32_t b = 0; b < bytes; ++b) {
+    const uint64_t number = (address + b) / kPage, at = (address + b) % kPage;
+    std::unique_ptr<Page>& page = pages_[number];
+    if (page == nullptr) page = std::make_unique<Page>();
+    page->written[at] = true;
+    page->known[at] = value.has_value();
+    page->bytes[at] = static_cast<unsigned char>(value.value_or(0) >> (8 * b));
+  }
+  last_number_ = ~uint64_t{0};
+  if (value) known_bytes_ += bytes;
+}
+
+std::optional<uint64_t> LaunchMemory::read_shared(uint64_t offset, uint32_t bytes) const {
+  if (offset >= shared_.size() || bytes > shared_.size() - offset) return std::nullopt;
+  uint64_t out = 0;
+  for (uint32_t b = 0; b < bytes; ++b) {
+    if (!shared_[offset + b].known) return std::nullopt;
+    out |= uint64_t{shared_[offset + b].value} << (8 * b);
+  }
+  return out;
+}
+
+void LaunchMemory::write_shared(uint64_t offset, uint32_t bytes, std::optional<uint64_t> value) {
+  if (offset >= shared_.size() || bytes > shared_.size() - offset) return;
+  for (uint32_t b = 0; b < bytes; ++b) shared_[offset + b] = {static_cast<unsigned char>(value.value_or(0) >> (8 * b)), value.has_value()};
+}
+
+std::vector<StoredNumbers> LaunchMemory::stored() const {
+  std::vector<StoredNumbers> out;
+  for (const auto& [number, page] : pages_) {
+    for (uint64_t at = 0; at < kPage; ++at) {
+      if (!page->written[at]) continue;
+      const uint64_t address = number * kPage + at;
+      const bool known = page->known[at];
+      if (out.empty() || out.back().known != known || out.back().address + out.back().bytes.size() != address)
+        out.push_back({address, {}, known});
+      out.back().bytes.push_back(static_cast<char>(page->bytes[at]));
+    }
+  }
+  return out;
+}
+
+}  // namespace gpucast::ptx

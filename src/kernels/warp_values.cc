@@ -1,0 +1,255 @@
+// A warp whose values in memory are followed (stored_numbers.h): what its instructions read and write. Nothing is counted.
+#include <algorithm>
+#include <bit>
+
+#include "src/kernels/lane_bits.h"
+#include "src/kernels/launch_memory.h"
+#include "src/kernels/warp.h"
+
+namespace gpucast::ptx {
+namespace {
+
+uint64_t combined(Mode mode, bool is_signed, uint32_t bits, uint64_t old, uint64_t operand, uint64_t other) {
+  const bool less = is_signed ? with_sign(operand, bits) < with_sign(old, bits) : low_bits(operand, bits) < low_bits(old, bits);
+  switch (mode) {
+    case Mode::sum:
+      return low_bits(old + operand, bits);
+    case Mode::lowest:
+      return less ? operand : old;
+    case Mode::highest:
+      return less ? old : operand;
+    case Mode::both:
+      return old & operand;
+    case Mode::either:
+      return old | operand;
+    case Mode::exclusive:
+      return old ^ operand;
+    case Mode::compare_exchange:
+      return low_bits(old, bits) == low_bits(operand, bits) ? other : old;
+    default:
+      return operand;
+  }
+}
+
+}  // namespace
+
+void Warp::begin(const std::array<uint32_t, 3>& block, uint32_t warp) {
+  start(block, warp);
+  waits_ = false;
+}
+
+bool Warp::take_turn() {
+  if (has_ended()) return false;
+  const Path path = paths_.back();
+  if (path.lanes == 0 || path.block == path.until || path.block >= kernel_.blocks.size()) {
+    paths_.pop_back();
+    return true;
+  }
+  const Block& block = kernel_.blocks[path.block];
+  steps_ += block.instructions;
+  for (uint32_t n = block.first; n < block.end && !memory_->failed; ++n) step_values(kernel_.instructions[n], path.lanes);
+  if (!memory_->failed) end_block(block, path.block);
+  return true;
+}
+
+void Warp::step_values(const Instruction& i, LaneMask lanes) {
+  LaneMask maybe = 0;
+  if (i.guard != kNoRegister) {
+    maybe = assumed_[i.guard] & lanes;
+    lanes = guard_of(i, lanes) & ~maybe;
+  }
+  switch (i.op) {
+    case Op::load:
+      if (i.relevant) load_values(i, lanes | maybe);
+      break;
+    case Op::store:
+      store_values(i, lanes, maybe);
+      break;
+    case Op::atomic:
+    case Op::reduce:
+      combine_values(i, lanes, maybe);
+      break;
+    case Op::matrix_load:
+      if (i.relevant) load_matrices(i, lanes);
+      break;
+    case Op::matrix_store:  // its registers hold real numbers
+    case Op::copy_async:
+      copy_values(i, lanes, maybe);
+      return;
+    case Op::barrier:
+      // Lanes of other ways do not come along.
+      if (lanes == 0 || maybe != 0) {
+        memory_->failed = memory_->failed || maybe != 0;
+        return;
+      }
+      waits_ = true;
+      return unknown_results(i, lanes);
+    case Op::branch:
+      // follow_branch() would choose a way.
+      if (maybe != 0 && !kernel_.blocks[paths_.back().block].has_short_ways) memory_->failed = true;
+      return;
+    case Op::nothing:
+    case Op::branch_table:
+    case Op::leave:
+    case Op::stop:
+      if (maybe != 0) memory_->failed = true;
+      return;
+    default:
+      if (i.relevant) compute(i, lanes | maybe);
+  }
+  for (uint32_t r = 0; maybe != 0 && r < i.results; ++r) assumed_[result(i, r)] |= maybe;
+}
+
+uint64_t Warp::place_of(const Instruction& i, uint32_t number, uint32_t lane, bool* shared) {
+  const Address& address = kernel_.addresses[i.first_address + number];
+  if ((assumed_[address.base] >> lane & 1) != 0) memory_->failed = true;
+  const uint64_t at = values(address.base)[lane] + static_cast<uint64_t>(address.offset), window = at & kWindowMask;
+  const bool copies_there = i.op == Op::copy_async && number == 0;
+  *shared = i.space == Space::shared || window == kSharedWindow || copies_there;
+  return *shared ? low_bits(at, 32) : at;
+}
+
+void Warp::load_values(const Instruction& i, LaneMask lanes) {
+  if (i.space == Space::parameter || i.space == Space::local || i.space == Space::constant) {
+    LaneValues addresses;
+    addresses_of(i, 0, lanes, &addresses);
+    return load(i, lanes, addresses);
+  }
+  const uint32_t bytes = std::max(i.type.bits / 8, 1);
+  const bool is_signed = i.type.kind == Kind::signed_integer;
+  for (uint32_t r = 0; r < i.results; ++r) {
+    LaneValues loaded = {};
+    LaneMask assumed = bytes > 8 ? kAllLanes : 0;
+    for (LaneMask left = bytes > 8 ? 0 : lanes; left != 0; left &= left - 1) {
+      const auto lane = static_cast<uint32_t>(std::countr_zero(left));
+      bool shared = false;
+      const uint64_t at = place_of(i, 0, lane, &shared) + uint64_t{r} * bytes;
+      if (memory_->failed) return;
+      if (!shared && (at & kWindowMask) == kVariableWindow) {
+        assumed |= 1U << lane;
+        continue;
+      }
+      const auto value = shared ? memory_->read_shared(at, bytes) : memory_->read(at, bytes);
+      loaded[lane] = is_signed ? static_cast<uint64_t>(with_sign(value.value_or(0), 8 * bytes)) : value.value_or(0);
+      if (!value) assumed |= 1U << lane;
+    }
+    const Register to = result(i, r);
+    if (to != kNoRegister && to < kernel_.relevant_registers) write(to, lanes, loaded, assumed);
+  }
+}
+
+void Warp::write_value(bool shared, uint64_t at, uint32_t bytes, Register from, uint32_t lane, bool known) {
+  std::optional<uint64_t> value;
+  const bool computed = from < kernel_.relevant_registers && from != kNoRegister;
+  if (known && computed && (assumed_[from] >> lane & 1) == 0) value = low_bits(values(from)[lane], 8 * bytes);
+  if (shared) {
+    memory_->write_shared(at, bytes, value);
+  } else if ((at & kWindowMask) == 0) {
+    memory_->write(at, bytes, value);
+  }
+}
+
+void Warp::store_values(const Instruction& i, LaneMask lanes, LaneMask maybe) {
+  if (i.space == Space::parameter || i.space == Space::local) return;
+  const uint32_t bytes = std::max(i.type.bits / 8, 1), width = std::max<uint32_t>(1, i.bytes / bytes);
+  for (LaneMask left = lanes | maybe; left != 0; left &= left - 1) {
+    const auto lane = static_cast<uint32_t>(std::countr_zero(left));
+    bool shared = false;
+    const uint64_t at = place_of(i, 0, lane, &shared);
+    if (memory_->failed) return;
+    for (uint32_t s = 0; s < std::min<uint32_t>(width, i.sources); ++s)
+      write_value(shared, at + uint64_t{s} * bytes, bytes, source(i, s), lane, (lanes >> lane & 1) != 0 && bytes <= 8);
+  }
+}
+
+void Warp::combine_values(const Instruction& i, LaneMask lanes, LaneMask maybe) {
+  const uint32_t bytes = std::max(i.type.bits / 8, 1), width = std::max<uint32_t>(1, i.bytes / bytes);
+  const bool is_signed = i.type.kind == Kind::signed_integer, whole = i.type.kind != Kind::floating && bytes <= 8 && i.mode != Mode::none;
+  LaneValues before = {};
+  LaneMask unknown = 0;
+  for (LaneMask left = lanes | maybe; left != 0; left &= left - 1) {
+    const auto lane = static_cast<uint32_t>(std::countr_zero(left));
+    bool shared = false;
+    const uint64_t at = place_of(i, 0, lane, &shared);
+    if (memory_->failed) return;
+    std::optional<uint64_t> old, now;
+    if (whole && width == 1) old = shared ? memory_->read_shared(at, bytes) : memory_->read(at, bytes);
+    bool known = old.has_value() && (lanes >> lane & 1) != 0;
+    const uint64_t then = old.value_or(0);
+    for (uint32_t s = 0; s < std::min<uint32_t>(i.sources, i.mode == Mode::compare_exchange ? 2 : 1); ++s) {
+      const Register from = source(i, s);
+      known = known && from != kNoRegister && from < kernel_.relevant_registers && (assumed_[from] >> lane & 1) == 0;
+    }
+    if (known) {
+      before[lane] = is_signed ? static_cast<uint64_t>(with_sign(then, 8 * bytes)) : then;
+      now = low_bits(combined(i.mode, is_signed, 8 * bytes, then, values(source(i, 0))[lane], values(source(i, 1))[lane]), 8 * bytes);
+    } else {
+      unknown |= 1U << lane;
+    }
+    for (uint32_t s = 0; s < width; ++s) {
+      if (shared) {
+        memory_->write_shared(at + uint64_t{s} * bytes, bytes, now);
+      } else if ((at & kWindowMask) == 0) {
+        memory_->write(at + uint64_t{s} * bytes, bytes, now);
+      }
+    }
+  }
+  if (i.op == Op::atomic && i.results == 1) {
+    if (const Register to = result(i, 0); to < kernel_.relevant_registers) write(to, lanes, before, unknown);
+  } else {
+    unknown_results(i, lanes);
+  }
+}
+
+// Matrices of 8 rows of 16 bytes: lane 8 m + r states row r of matrix m. Register m of lane l gets 4 bytes of its row l / 4, or,
+// transposed, two numbers of its column l / 4.
+void Warp::load_matrices(const Instruction& i, LaneMask lanes) {
+  if (lanes != kAllLanes) return unknown_results(i, lanes);
+  std::array<uint64_t, kLanes> rows = {};
+  for (uint32_t lane = 0; lane < std::min<uint32_t>(kLanes, 8U * i.results); ++lane) {
+    bool shared = false;
+    rows[lane] = place_of(i, 0, lane, &shared);
+  }
+  if (memory_->failed) return;
+  for (uint32_t m = 0; m < i.results; ++m) {
+    LaneValues loaded = {};
+    LaneMask assumed = i.type.bits != 16 || m >= 4 ? kAllLanes : 0;
+    for (uint32_t lane = 0; assumed != kAllLanes && lane < static_cast<uint32_t>(kLanes); ++lane) {
+      const uint32_t major = lane / 4, minor = 2 * (lane % 4);
+      std::optional<uint64_t> low, high;
+      if (i.wraps) {
+        low = memory_->read_shared(rows[8 * m + minor] + 2 * major, 2);
+        high = memory_->read_shared(rows[8 * m + minor + 1] + 2 * major, 2);
+      } else {
+        low = memory_->read_shared(rows[8 * m + major] + 2 * minor, 2);
+        high = memory_->read_shared(rows[8 * m + major] + 2 * minor + 2, 2);
+      }
+      loaded[lane] = low.value_or(0) | high.value_or(0) << 16;
+      if (!low || !high) assumed |= 1U << lane;
+    }
+    if (const Register to = result(i, m); to != kNoRegister && to < kernel_.relevant_registers) write(to, lanes, loaded, assumed);
+  }
+}
+
+// To shared memory: a copy's bytes, at once; of a matrix that is stored, that they are not known.
+void Warp::copy_values(const Instruction& i, LaneMask lanes, LaneMask maybe) {
+  for (LaneMask left = lanes | maybe; left != 0; left &= left - 1) {
+    const auto lane = static_cast<uint32_t>(std::countr_zero(left));
+    bool shared = false, from_shared = false;
+    const uint64_t to = place_of(i, 0, lane, &shared);
+    if (i.op == Op::matrix_store) {
+      for (uint32_t b = 0; b < 16; b += 8) memory_->write_shared(to + b, 8, std::nullopt);
+      continue;
+    }
+    const bool known = (lanes >> lane & 1) != 0 && (!i.wraps || (assumed_[source(i, 1)] >> lane & 1) == 0);
+    const uint64_t reads = i.wraps ? std::min<uint64_t>(i.bytes, low_bits(values(source(i, 1))[lane], 32)) : i.bytes;
+    const uint64_t from = reads > 0 ? place_of(i, 1, lane, &from_shared) : 0;
+    if (memory_->failed) return;
+    for (uint32_t b = 0; b < i.bytes; ++b) {
+      const auto byte = !known ? std::nullopt : b < reads ? memory_->read(from + b, 1) : std::optional<uint64_t>(0);
+      memory_->write_shared(to + b, 1, byte);
+    }
+  }
+}
+
+}  // namespace gpucast::ptx

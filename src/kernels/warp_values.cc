@@ -215,15 +215,9 @@ void Warp::load_matrices(const Instruction& i, LaneMask lanes) {
     LaneValues loaded = {};
     LaneMask assumed = i.type.bits != 16 || m >= 4 ? kAllLanes : 0;
     for (uint32_t lane = 0; assumed != kAllLanes && lane < static_cast<uint32_t>(kLanes); ++lane) {
-      const uint32_t major = lane / 4, minor = 2 * (lane % 4);
-      std::optional<uint64_t> low, high;
-      if (i.wraps) {
-        low = memory_->read_shared(rows[8 * m + minor] + 2 * major, 2);
-        high = memory_->read_shared(rows[8 * m + minor + 1] + 2 * major, 2);
-      } else {
-        low = memory_->read_shared(rows[8 * m + major] + 2 * minor, 2);
-        high = memory_->read_shared(rows[8 * m + major] + 2 * minor + 2, 2);
-      }
+      const uint64_t major = lane / 4, minor = uint64_t{2} * (lane % 4), row = uint64_t{8} * m + (i.wraps ? minor : major);
+      const auto low = memory_->read_shared(rows[row] + 2 * (i.wraps ? major : minor), 2);
+      const auto high = memory_->read_shared(i.wraps ? rows[row + 1] + 2 * major : rows[row] + 2 * minor + 2, 2);
       loaded[lane] = low.value_or(0) | high.value_or(0) << 16;
       if (!low || !high) assumed |= 1U << lane;
     }

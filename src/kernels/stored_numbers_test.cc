@@ -5,7 +5,13 @@
 
 #include <algorithm>
 #include <cstring>
+#include <fstream>
 #include <numeric>
+#include <random>
+#include <sstream>
+
+#include "gpucast/error.h"
+#include "src/kernels/random_kernel.h"
 
 namespace gpucast {
 namespace {
@@ -130,6 +136,38 @@ TEST(StoredNumbers, ALoopThatStoresLittleIsLeft) {
       "mov.u32 %r4, 0;\nAGAIN:\nadd.s32 %r4, %r4, 1;\nsetp.lt.u32 %p0, %r4, 2000000;\n@%p0 bra AGAIN;\nst.global.u32 [%a4], %r4;\n";
   EXPECT_EQ(run(loop, 1, 32, {}).why_not, WhyNot::too_long);
   EXPECT_EQ(run("AGAIN:\nbra AGAIN;\nst.global.u32 [%a4], %r0;\n", 1, 32, {}).why_not, WhyNot::too_long);
+}
+
+TEST(StoredNumbers, RandomKernelsEnd) {
+  for (uint32_t seed = 1; seed <= 300; ++seed) {
+    const RandomKernel kernel = random_kernel(seed);
+    const FoundNumbers found = find_stored_numbers(*parse_ptx_with_stored_numbers(kernel.text), "k", kernel.launch, values_of_seed(seed));
+    for (size_t n = 1; n < found.stored.size(); ++n)
+      EXPECT_GE(found.stored[n].address, found.stored[n - 1].address + found.stored[n - 1].bytes.size());
+  }
+}
+
+TEST(StoredNumbers, DamagedTextIsSurvived) {
+  std::mt19937 random(1);
+  std::ifstream in(std::string(GPUCAST_SOURCE_DIR) + "/tests/ptx/count_into.ptx");
+  std::stringstream whole;
+  whole << in.rdbuf();
+  for (int round = 0; round < 60; ++round) {
+    std::string text = whole.str();
+    ASSERT_FALSE(text.empty());
+    if (round % 3 == 0) text.resize(random() % text.size());
+    for (int change = 0; change < round; ++change) {
+      const size_t at = random() % std::max<size_t>(text.size(), 1);
+      if (at < text.size()) text[at] = "%[]{};,.@0r$\n"[random() % 13];
+    }
+    KernelLaunch launch;
+    launch.block = {128, 1, 1};
+    for (int word = 0; word < 16; ++word) launch.parameters += std::string("d\0\0\0", 4);
+    try {
+      find_stored_numbers(*parse_ptx_with_stored_numbers(text), "count_into", launch, [](uint64_t, int) { return 3; });
+    } catch (const Error&) {
+    }
+  }
 }
 
 }  // namespace

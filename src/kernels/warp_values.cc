@@ -88,8 +88,10 @@ void Warp::step_values(const Instruction& i, LaneMask lanes) {
       // follow_branch() would choose a way.
       if (maybe != 0 && !kernel_.blocks[paths_.back().block].has_short_ways) memory_->failed = true;
       return;
-    case Op::nothing:
     case Op::branch_table:
+      if (maybe != 0 || (assumed_[source(i, 0)] & lanes) != 0) memory_->failed = true;
+      return;
+    case Op::nothing:
     case Op::leave:
     case Op::stop:
       if (maybe != 0) memory_->failed = true;
@@ -97,7 +99,9 @@ void Warp::step_values(const Instruction& i, LaneMask lanes) {
     default:
       if (i.relevant) compute(i, lanes | maybe);
   }
-  for (uint32_t r = 0; maybe != 0 && r < i.results; ++r) assumed_[result(i, r)] |= maybe;
+  for (uint32_t r = 0; maybe != 0 && r < i.results; ++r) {
+    if (const Register to = result(i, r); to != kNoRegister) assumed_[to] |= maybe;
+  }
 }
 
 uint64_t Warp::place_of(const Instruction& i, uint32_t number, uint32_t lane, bool* shared) {

@@ -2,11 +2,13 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <memory>
 #include <numeric>
 #include <optional>
 #include <utility>
 
 #include "src/kernels/kernel_counts.h"
+#include "src/kernels/launch_memory.h"
 #include "src/kernels/warp.h"
 
 namespace gpucast {
@@ -204,7 +206,11 @@ double launch_bytes(const std::vector<ByteSet>& sets, double sum, bool all, cons
 class LaunchCounter {
  public:
   LaunchCounter(const PtxModule& module, const Kernel& kernel, const KernelLaunch& launch, const KnownValue& known)
-      : kernel_(kernel), launch_(launch), warp_(module, kernel, launch, known) {}
+      : kernel_(kernel), launch_(launch), warp_(module, kernel, launch, known), shared_(known, shared_bytes_of(kernel, launch)) {
+    const uint32_t threads = launch.block[0] * launch.block[1] * launch.block[2];
+    for (uint32_t first = 0; known && kernel.shared_decides && first < threads; first += kLanes)
+      team_.push_back(std::make_unique<Warp>(module, kernel, launch, known, &shared_));
+  }
 
   KernelCounts count() {
     const uint64_t threads = uint64_t{launch_.block[0]} * launch_.block[1] * launch_.block[2];
@@ -255,6 +261,11 @@ class LaunchCounter {
   // All warps, or what sample_warps names. If the warps of the first block are alike, only the first and the last run in other blocks, and
   // all if these two differ.
   BlockCounts run_block(const std::array<uint32_t, 3>& at) {
+    if (!team_.empty()) {
+      std::vector<uint32_t> all(team_.size());
+      std::iota(all.begin(), all.end(), 0);
+      return run_warps(at, all);
+    }
     const std::vector<uint32_t> warps = sample_warps(warps_), ends = {0, warps_ - 1};
     if (warps.size() > 2 && ends_will_do_ && !all_) {
       BlockCounts out = run_warps(at, ends);
@@ -268,8 +279,9 @@ class LaunchCounter {
     BlockCounts out;
     KernelCounts first;
     std::vector<ByteSet> loads, stores;
+    run_team(at);
     for (const uint32_t w : warps) {
-      WarpCounts counts = warp_.run(at, w);
+      WarpCounts counts = team_.empty() ? warp_.run(at, w) : team_[w]->counted();
       steps_ += counts.steps;
       if (counts.cut_off) out.counts.limit = "a warp's most steps";
       add_warp(counts, warps_ / static_cast<double>(warps.size()), &out.counts);
@@ -291,6 +303,23 @@ class LaunchCounter {
     };
     out.ends_tell_bytes = of_ends(loads) == out.counts.block_load_bytes && of_ends(stores) == out.counts.block_store_bytes;
     return out;
+  }
+  // All warps of a block, each to its next barrier.
+  void run_team(const std::array<uint32_t, 3>& at) {
+    shared_.begin_block();
+    for (uint32_t w = 0; w < team_.size(); ++w) team_[w]->count_from(at, w);
+    for (bool any = !team_.empty(); any;) {
+      any = false;
+      for (auto& warp : team_) {
+        warp->pass_barrier();
+        warp->count_to_barrier();
+        any = any || warp->waits();
+      }
+    }
+    for (auto& warp : team_) {
+      warp_.reads_values = warp_.reads_values || warp->reads_values;
+      for (size_t m = 0; m < warp_.met.size(); ++m) warp_.met[m] |= warp->met[m];
+    }
   }
   // A block's counts, if it ran before without running it again.
   BlockCounts take(const std::array<uint32_t, 3>& at) {
@@ -328,6 +357,8 @@ class LaunchCounter {
   const Kernel& kernel_;
   const KernelLaunch& launch_;
   Warp warp_;
+  LaunchMemory shared_;
+  std::vector<std::unique_ptr<Warp>> team_;  // all warps of a block, where values pass through shared memory; else none
   uint32_t warps_ = 0;
   uint64_t steps_ = 0;
   KernelCounts out_;

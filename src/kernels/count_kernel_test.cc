@@ -318,6 +318,31 @@ TEST(CountKernel, WhatCannotBeCountedSaysSo) {
   EXPECT_THROW(parse_ptx("no code"), Error);
 }
 
+// Rows of a table by indices that the warps of a block hand to each other.
+TEST(CountKernel, KnownValuesPassThroughSharedMemory) {
+  const auto module = parse_ptx(
+      ".shared .align 16 .b8 room[512];\n.visible .entry k(.param .u64 indices, .param .u64 table) {\n"
+      ".reg .b32 %r<16>;\n.reg .b64 %a<16>;\nld.param.u64 %a0, [indices];\nld.param.u64 %a1, [table];\nmov.u32 %r0, %tid.x;\n"
+      "mul.wide.u32 %a2, %r0, 4;\nadd.s64 %a3, %a0, %a2;\nld.global.u32 %r1, [%a3];\nmov.u32 %r2, room;\nmad.lo.s32 %r3, %r0, 4, %r2;\n"
+      "st.shared.u32 [%r3], %r1;\nbar.sync 0;\nsub.s32 %r4, 63, %r0;\nmad.lo.s32 %r5, %r4, 4, %r2;\nld.shared.u32 %r6, [%r5];\n"
+      "mul.wide.u32 %a4, %r6, 128;\nadd.s64 %a5, %a1, %a4;\nld.global.u32 %r7, [%a5];\nret;\n}\n");
+  KernelLaunch launch;
+  launch.grid = {40, 1, 1};
+  launch.block = {64, 1, 1};
+  launch.parameters = Arguments().pointer(kA).pointer(kB).bytes;
+  const auto index = [](uint64_t at) -> uint64_t { return (at - kA) / 4 % 10; };
+  const KnownValue known = [&](uint64_t at, int) -> std::optional<uint64_t> {
+    if (at < kA || at >= kA + 256) return std::nullopt;
+    return index(at);
+  };
+  const KernelCounts out = count_kernel(*module, "k", launch, known);
+  EXPECT_EQ(out.limit, "");
+  EXPECT_FALSE(out.assumed_values);
+  EXPECT_EQ(out.load_sectors, 40 * (8 + 2 * 10));  // each warp reads the ten rows
+  EXPECT_EQ(out.unique_load_bytes, 256 + 10 * 4);
+  EXPECT_TRUE(count_kernel(*module, "k", launch).assumed_values);
+}
+
 // Text that is cut or changed anywhere ends in an answer or in an Error.
 TEST(CountKernel, DamagedTextIsSurvived) {
   std::mt19937 random(1);

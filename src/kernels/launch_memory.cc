@@ -4,6 +4,11 @@
 
 namespace gpucast::ptx {
 
+uint64_t shared_bytes_of(const Kernel& kernel, const KernelLaunch& launch) {
+  constexpr uint64_t kMost = 1 << 20, kAlignment = 16;  // of dynamic shared memory, after the static one
+  return std::min<uint64_t>(kMost, kernel.static_shared_bytes + kAlignment + launch.dynamic_shared_bytes);
+}
+
 void LaunchMemory::begin_block() { std::fill(shared_.begin(), shared_.end(), SharedByte{}); }
 
 const LaunchMemory::Page* LaunchMemory::page_of(uint64_t number) const {

@@ -10,8 +10,11 @@
 #include <vector>
 
 #include "src/kernels/kernel_counts.h"
+#include "src/kernels/ptx_code.h"
 
 namespace gpucast::ptx {
+
+uint64_t shared_bytes_of(const Kernel& kernel, const KernelLaunch& launch);
 
 class LaunchMemory {
  public:

@@ -195,6 +195,7 @@ struct Kernel {
   uint32_t requests = 0;              // instructions that ask for memory
   uint32_t relevant_registers = 1;    // those below it decide an address, a branch or a count; the values of others are not computed
   std::vector<std::string> messages;  // of instructions that are not understood
+  bool shared_decides = false;        // values in shared memory decide addresses or branches; there are no loops
   // Of each store of whole numbers: its loads (ptx_numbers.h). Each load is a set of parameters, by bit; one of them must lead to known
   // values.
   std::vector<std::vector<uint64_t>> stored_numbers;

@@ -14,14 +14,23 @@ bool ends_block(const Instruction& i) { return i.op == Op::branch || i.op == Op:
 // Where numbers are stored, the warps of a block take turns after each of these.
 bool takes_turns(const Instruction& i) { return (i.addresses > 0 && i.space != Space::parameter) || i.op == Op::barrier; }
 
-void make_blocks(Kernel* kernel, Follow follow) {
+bool has_loops(const Kernel& kernel) {
+  for (uint32_t n = 0; n < kernel.instructions.size(); ++n) {
+    const Instruction& i = kernel.instructions[n];
+    if (i.op == Op::branch_table || (i.op == Op::branch && i.value <= n)) return true;
+  }
+  return false;
+}
+
+// `loops`: of a kernel without them the warps of a block may have to meet at each barrier.
+void make_blocks(Kernel* kernel, Follow follow, bool loops) {
   const auto size = static_cast<uint32_t>(kernel->instructions.size());
   std::vector<uint8_t> leads(size + 1);
   leads[0] = 1;
   const auto target = [&](uint32_t at) { leads[std::min(at, size)] = 1; };
   for (uint32_t n = 0; n < size; ++n) {
     const Instruction& i = kernel->instructions[n];
-    if (ends_block(i) || (follow == Follow::numbers && takes_turns(i))) leads[n + 1] = 1;
+    if (ends_block(i) || (follow == Follow::numbers && takes_turns(i)) || (!loops && i.op == Op::barrier)) leads[n + 1] = 1;
     if (i.op == Op::branch) target(i.value);
   }
   for (const auto& table : kernel->tables) std::for_each(table.begin(), table.end(), target);
@@ -159,6 +168,22 @@ class Relevance {
       if (i.carry_out) writers_[carry()].push_back(n);
       add_roots(i);
     }
+    spread();
+  }
+  // What is loaded from shared memory was stored there.
+  void follow_shared_memory() {
+    const auto is_shared = [](const Instruction& i, Op op, Op of_matrices) {
+      return i.space == Space::shared && (i.op == op || i.op == of_matrices);
+    };
+    kernel_.shared_decides = std::any_of(kernel_.instructions.begin(), kernel_.instructions.end(),
+                                         [&](const Instruction& i) { return i.relevant && is_shared(i, Op::load, Op::matrix_load); });
+    if (!kernel_.shared_decides) return;
+    for (const Instruction& i : kernel_.instructions) {
+      for (uint32_t s = 0; is_shared(i, Op::store, Op::store) && s < i.sources; ++s) add(kernel_.operands[i.first_operand + i.results + s]);
+    }
+    spread();
+  }
+  void spread() {
     while (!work_.empty()) {
       const Register r = work_.back();
       work_.pop_back();
@@ -288,10 +313,12 @@ void find_waits(Kernel* kernel) {
 }  // namespace
 
 void find_flow(Kernel* kernel, Follow follow) {
-  make_blocks(kernel, follow);
+  const bool loops = has_loops(*kernel);
+  make_blocks(kernel, follow, loops);
   find_meeting_points(kernel);
   Relevance relevance(kernel);
   relevance.find(follow == Follow::numbers ? find_numbers(kernel) : std::vector<Register>());
+  if (follow == Follow::addresses && !loops) relevance.follow_shared_memory();
   find_short_ways(kernel);
   relevance.renumber();
   find_waits(kernel);

@@ -11,8 +11,7 @@ namespace gpucast {
 namespace ptx {
 namespace {
 
-constexpr uint64_t kAlignment = 16;  // of dynamic shared memory, after the static one
-constexpr uint64_t kMostSharedBytes = 1 << 20, kMostStoredBytes = 4 << 20;
+constexpr uint64_t kMostStoredBytes = 4 << 20;
 // The most steps of a launch, and more for each byte that it stores. A kernel that sorts takes few; a loss that stores a zero for a label
 // takes many.
 constexpr uint64_t kFirstSteps = 200'000, kStepsOfByte = 64;
@@ -39,8 +38,7 @@ bool is_known(const std::vector<uint64_t>& loads, const Kernel& kernel, const Ke
 class Runner {
  public:
   Runner(const PtxModule& module, const Kernel& kernel, const KernelLaunch& launch, const KnownValue& known)
-      : launch_(launch),
-        memory_(known, std::min<uint64_t>(kMostSharedBytes, kernel.static_shared_bytes + kAlignment + launch.dynamic_shared_bytes)) {
+      : launch_(launch), memory_(known, shared_bytes_of(kernel, launch)) {
     const uint32_t threads = launch.block[0] * launch.block[1] * launch.block[2];
     for (uint32_t first = 0; first < threads; first += kLanes)
       warps_.push_back(std::make_unique<Warp>(module, kernel, launch, known, &memory_));

@@ -96,8 +96,21 @@ void Warp::start(const std::array<uint32_t, 3>& block, uint32_t warp) {
 }
 
 WarpCounts Warp::run(const std::array<uint32_t, 3>& block, uint32_t warp) {
+  count_from(block, warp);
+  count_to_barrier();
+  return counted();
+}
+
+void Warp::count_from(const std::array<uint32_t, 3>& block, uint32_t warp) {
   start(block, warp);
-  while (!paths_.empty() && !counts_.cut_off) advance();
+  waits_ = false;
+}
+
+void Warp::count_to_barrier() {
+  while (!paths_.empty() && !counts_.cut_off && !waits_) advance();
+}
+
+WarpCounts Warp::counted() {
   close_log();
   counts_.steps = steps_;
   counts_.chain.cycles = begin_;
@@ -274,6 +287,7 @@ void Warp::step(const Instruction& i, LaneMask lanes) {
     }
     case Op::barrier:
       counts_.barriers += lanes != 0;
+      waits_ = memory_ != nullptr && lanes != 0;
       order(std::max(latest_, begin_ + kIssueCycles * issues_) + kBarrierCycles);
       return;
     case Op::fence:

@@ -116,11 +116,16 @@ class LaunchMemory;
 
 class Warp : private WarpState {
  public:
-  // `memory`: for a warp whose values in memory are followed; else it counts what it does.
+  // `memory`: for a warp whose values in memory are followed.
   Warp(const PtxModule& module, const Kernel& kernel, const KernelLaunch& launch, const KnownValue& known, LaunchMemory* memory = nullptr);
   WarpCounts run(const std::array<uint32_t, 3>& block, uint32_t warp);
 
-  // With values in memory: from one of its requests for memory to the next. False: it has ended.
+  // The same in parts, from a barrier to the next, for warps whose values in shared memory are followed while they count.
+  void count_from(const std::array<uint32_t, 3>& block, uint32_t warp);
+  void count_to_barrier();
+  WarpCounts counted();
+
+  // With values in memory, nothing is counted: from one of its requests for memory to the next. False: it has ended.
   void begin(const std::array<uint32_t, 3>& block, uint32_t warp);
   bool take_turn();
   bool has_ended() const { return paths_.empty(); }
@@ -172,6 +177,7 @@ class Warp : private WarpState {
   void write_value(bool shared, uint64_t at, uint32_t bytes, Register from, uint32_t lane, bool known);
   void store_values(const Instruction& i, LaneMask lanes, LaneMask maybe);
   void combine_values(const Instruction& i, LaneMask lanes, LaneMask maybe);
+  bool follow_shared(const Instruction& i, LaneMask lanes);
   void load_matrices(const Instruction& i, LaneMask lanes);
   void copy_values(const Instruction& i, LaneMask lanes, LaneMask maybe);
   bool addresses_of(const Instruction& i, uint32_t number, LaneMask lanes, LaneValues* out);

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "src/kernels/launch_memory.h"
 #include "src/kernels/warp.h"
 
 namespace gpucast::ptx {
@@ -151,7 +152,9 @@ void Warp::memory(const Instruction& i, LaneMask lanes) {
     }
     if (i.op == Op::load) in_flight_ += static_cast<double>(i.bytes) * std::popcount(global);
   }
-  if (i.op == Op::load && i.relevant) {
+  if (memory_ != nullptr && i.space == Space::shared && follow_shared(i, lanes)) {
+    // its results are known, or not, by what is there
+  } else if (i.op == Op::load && i.relevant) {
     load(i, lanes, addresses);
   } else if (i.op == Op::atomic || i.op == Op::matrix_load) {
     unknown_results(i, lanes);
@@ -186,6 +189,7 @@ void Warp::copy(const Instruction& i, LaneMask lanes) {
   addresses_of(i, 0, lanes, &to);
   addresses_of(i, 1, lanes, &from);
   counts_.wavefronts += count_wavefronts(to, lanes, i.bytes, &shared_footprints_[i.request]);
+  if (memory_ != nullptr) memory_->begin_block();  // what is copied is not followed
   LaneMask reads = lanes;
   if (i.wraps) {  // 0 or a part is read, the rest filled with zeros
     const LaneValues& size = values(source(i, 1));

@@ -113,6 +113,24 @@ uint64_t Warp::place_of(const Instruction& i, uint32_t number, uint32_t lane, bo
   return *shared ? low_bits(at, 32) : at;
 }
 
+// While the warp counts. False: the instruction's results are what they are without.
+bool Warp::follow_shared(const Instruction& i, LaneMask lanes) {
+  const Address& address = kernel_.addresses[i.first_address];
+  const bool reads = i.op == Op::load || i.op == Op::matrix_load;
+  const bool anywhere = (assumed_[address.base] & lanes) != 0 || (i.guard != kNoRegister && (assumed_[i.guard] & lanes) != 0);
+  if (reads && (anywhere || !i.relevant)) return false;
+  if (i.op == Op::load) {
+    load_values(i, lanes);
+  } else if (i.op == Op::matrix_load) {
+    load_matrices(i, lanes);
+  } else if (anywhere || i.op != Op::store) {
+    memory_->begin_block();  // it may have written anywhere
+  } else {
+    store_values(i, lanes, 0);
+  }
+  return reads;
+}
+
 void Warp::load_values(const Instruction& i, LaneMask lanes) {
   if (i.space == Space::parameter || i.space == Space::local || i.space == Space::constant) {
     LaneValues addresses;

@@ -762,15 +762,20 @@ def _forget(args, kwargs):
             shadow.group.valid = False
 
 
+def _in_our_time(function):
+    @functools.wraps(function)
+    def call(*args):
+        began_ns = _own and _own.now_ns()
+        function(*args)
+        if began_ns is not None:
+            _own.spent(began_ns)
+
+    return call
+
+
+@_in_our_time
 def tell_numbers(arguments, core):
     """Gives the core the whole numbers among a kernel's arguments, once."""
-    began_ns = _own and _own.now_ns()
-    _tell_numbers(arguments, core)
-    if began_ns is not None:
-        _own.spent(began_ns)
-
-
-def _tell_numbers(arguments, core):
     for one in arguments:
         if id(one) not in _shadows:
             continue
@@ -785,15 +790,13 @@ def _tell_numbers(arguments, core):
         core.gpucast_vgpu_note_values(one.data_ptr(), value.data_ptr(), size)
 
 
+@_in_our_time
 def take_stored(arguments, core):
     """The core knows the whole numbers that the kernel, just launched, has stored in its arguments."""
-    began_ns = _own and _own.now_ns()
     imagined = _is_imagined(arguments, {})
     for one in arguments:
         if type(one) is _torch.Tensor and one.is_cuda and one.dtype in _whole and one.is_contiguous():
             _take_stored(one, core, imagined)
-    if began_ns is not None:
-        _own.spent(began_ns)
 
 
 @_on_host

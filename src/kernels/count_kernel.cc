@@ -177,8 +177,7 @@ double launch_bytes(const std::vector<ByteSet>& sets, double sum, bool all, cons
   if (all) return together.bytes();
   std::vector<uint64_t> buffers = {0};
   for (size_t at = 0; at + 8 <= parameters.size(); at += 8) {
-    uint64_t value = 0;
-    for (size_t b = 0; b < 8; ++b) value |= static_cast<uint64_t>(static_cast<unsigned char>(parameters[at + b])) << (8 * b);
+    const uint64_t value = integer_in(parameters, at, 8).value_or(0);
     if (value >= 1ULL << 20) buffers.push_back(value);
   }
   std::sort(buffers.begin(), buffers.end());
@@ -206,7 +205,10 @@ double launch_bytes(const std::vector<ByteSet>& sets, double sum, bool all, cons
 class LaunchCounter {
  public:
   LaunchCounter(const PtxModule& module, const Kernel& kernel, const KernelLaunch& launch, const KnownValue& known)
-      : kernel_(kernel), launch_(launch), warp_(module, kernel, launch, known), shared_(known, shared_bytes_of(kernel, launch)) {
+      : kernel_(kernel),
+        launch_(launch),
+        warp_(module, kernel, launch, known),
+        shared_(known, known && kernel.shared_decides ? shared_bytes_of(kernel, launch) : 0) {
     const uint32_t threads = launch.block[0] * launch.block[1] * launch.block[2];
     for (uint32_t first = 0; known && kernel.shared_decides && first < threads; first += kLanes)
       team_.push_back(std::make_unique<Warp>(module, kernel, launch, known, &shared_));
@@ -307,7 +309,7 @@ class LaunchCounter {
   // All warps of a block, each to its next barrier.
   void run_team(const std::array<uint32_t, 3>& at) {
     shared_.begin_block();
-    for (uint32_t w = 0; w < team_.size(); ++w) team_[w]->count_from(at, w);
+    for (uint32_t w = 0; w < team_.size(); ++w) team_[w]->begin(at, w);
     for (bool any = !team_.empty(); any;) {
       any = false;
       for (auto& warp : team_) {

@@ -1,22 +1,14 @@
 // Counts of compiled kernels (tests/ptx) against what their formulas say.
 #include <gtest/gtest.h>
 
-#include <fstream>
 #include <random>
-#include <sstream>
 
 #include "gpucast/error.h"
 #include "src/kernels/kernel_counts.h"
+#include "src/kernels/random_kernel.h"
 
 namespace gpucast {
 namespace {
-
-std::string ptx_file(const std::string& name) {
-  std::ifstream in(std::string(GPUCAST_SOURCE_DIR) + "/tests/ptx/" + name + ".ptx");
-  std::stringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
 
 constexpr uint64_t kA = 0x7f0000000000, kB = 0x7f1000000000, kC = 0x7f2000000000;
 
@@ -349,12 +341,7 @@ TEST(CountKernel, DamagedTextIsSurvived) {
   for (const char* name : {"copy", "row_softmax", "matmul"}) {
     const std::string whole = ptx_file(name);
     for (int round = 0; round < 25; ++round) {
-      std::string text = whole;
-      if (round % 3 == 0) text.resize(random() % text.size());
-      for (int change = 0; change < round; ++change) {
-        const size_t at = random() % std::max<size_t>(text.size(), 1);
-        if (at < text.size()) text[at] = "%[]{};,.@0r$\n"[random() % 13];
-      }
+      const std::string text = damaged(whole, round, &random);
       KernelLaunch launch;
       launch.block = {64, 1, 1};
       for (int word = 0; word < 16; ++word) launch.parameters += std::string("d\0\0\0", 4);

@@ -40,6 +40,9 @@ struct KernelCounts : LaunchCounts {
 // What the host knows of the card's memory: an integer of `bytes` bytes at `address`.
 using KnownValue = std::function<std::optional<uint64_t>(uint64_t address, int bytes)>;
 
+// The integer of `size` bytes, at most 8, at `offset`. Unset: it is not wholly in `bytes`.
+std::optional<uint64_t> integer_in(std::string_view bytes, uint64_t offset, size_t size);
+
 // Bytes that a launch left in the card's memory.
 struct StoredNumbers {
   uint64_t address = 0;

@@ -1,8 +1,18 @@
 #include "src/kernels/launch_memory.h"
 
 #include <algorithm>
+#include <cstring>
 
-namespace gpucast::ptx {
+namespace gpucast {
+
+std::optional<uint64_t> integer_in(std::string_view bytes, uint64_t offset, size_t size) {
+  if (offset >= bytes.size() || size > bytes.size() - offset || size > 8) return std::nullopt;
+  uint64_t out = 0;
+  std::memcpy(&out, bytes.data() + offset, size);  // the card is little-endian, too
+  return out;
+}
+
+namespace ptx {
 
 uint64_t shared_bytes_of(const Kernel& kernel, const KernelLaunch& launch) {
   constexpr uint64_t kMost = 1 << 20, kAlignment = 16;  // of dynamic shared memory, after the static one
@@ -11,7 +21,7 @@ uint64_t shared_bytes_of(const Kernel& kernel, const KernelLaunch& launch) {
 
 void LaunchMemory::begin_block() { std::fill(shared_.begin(), shared_.end(), SharedByte{}); }
 
-const LaunchMemory::Page* LaunchMemory::page_of(uint64_t number) const {
+LaunchMemory::Page* LaunchMemory::page_of(uint64_t number) const {
   if (number != last_number_) {
     const auto found = pages_.find(number);
     last_ = found == pages_.end() ? nullptr : found->second.get();
@@ -42,13 +52,12 @@ std::optional<uint64_t> LaunchMemory::read(uint64_t address, uint32_t bytes) con
 void LaunchMemory::write(uint64_t address, uint32_t bytes, std::optional<uint64_t> value) {
   for (uint32_t b = 0; b < bytes; ++b) {
     const uint64_t number = (address + b) / kPage, at = (address + b) % kPage;
-    std::unique_ptr<Page>& page = pages_[number];
-    if (page == nullptr) page = std::make_unique<Page>();
+    Page* page = page_of(number);
+    if (page == nullptr) page = last_ = (pages_[number] = std::make_unique<Page>()).get();
     page->written[at] = true;
     page->known[at] = value.has_value();
     page->bytes[at] = static_cast<unsigned char>(value.value_or(0) >> (8 * b));
   }
-  last_number_ = ~uint64_t{0};
   if (value) known_bytes_ += bytes;
 }
 
@@ -82,4 +91,5 @@ std::vector<StoredNumbers> LaunchMemory::stored() const {
   return out;
 }
 
-}  // namespace gpucast::ptx
+}  // namespace ptx
+}  // namespace gpucast

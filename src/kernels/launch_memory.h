@@ -44,11 +44,11 @@ class LaunchMemory {
     bool known = false;
   };
 
-  const Page* page_of(uint64_t number) const;
+  Page* page_of(uint64_t number) const;
 
   const KnownValue& known_;
   std::map<uint64_t, std::unique_ptr<Page>> pages_;  // by number
-  mutable const Page* last_ = nullptr;               // the page of the last access
+  mutable Page* last_ = nullptr;                     // the page of the last access
   mutable uint64_t last_number_ = ~uint64_t{0};
   std::vector<SharedByte> shared_;
   uint64_t known_bytes_ = 0;

@@ -1,6 +1,9 @@
 #include "src/kernels/random_kernel.h"
 
+#include <algorithm>
+#include <fstream>
 #include <random>
+#include <sstream>
 #include <vector>
 
 namespace gpucast {
@@ -396,6 +399,22 @@ KnownValue values_of_seed(uint32_t seed) {
     if (x % 3 != 0) x %= 100;  // small numbers as real indices are
     return bytes >= 8 ? x : (x & ((1ULL << (8 * bytes)) - 1));
   };
+}
+
+std::string ptx_file(const std::string& name) {
+  std::ifstream in(std::string(GPUCAST_SOURCE_DIR) + "/tests/ptx/" + name + ".ptx");
+  std::stringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+std::string damaged(std::string text, int round, std::mt19937* random) {
+  if (round % 3 == 0) text.resize((*random)() % text.size());
+  for (int change = 0; change < round; ++change) {
+    const size_t at = (*random)() % std::max<size_t>(text.size(), 1);
+    if (at < text.size()) text[at] = "%[]{};,.@0r$\n"[(*random)() % 13];
+  }
+  return text;
 }
 
 }  // namespace gpucast

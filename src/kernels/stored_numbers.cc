@@ -19,11 +19,7 @@ constexpr uint64_t kFirstSteps = 200'000, kStepsOfByte = 64;
 // One parameter of each load must lead to known values.
 bool is_known(const std::vector<uint64_t>& loads, const Kernel& kernel, const KernelLaunch& launch, const KnownValue& known) {
   const auto leads = [&](size_t p) {
-    const Parameter& one = kernel.parameters[p];
-    uint64_t pointer = 0;
-    if (one.offset + uint64_t{8} > launch.parameters.size()) return false;
-    for (size_t b = 0; b < 8; ++b)
-      pointer |= static_cast<uint64_t>(static_cast<unsigned char>(launch.parameters[one.offset + b])) << (8 * b);
+    const uint64_t pointer = integer_in(launch.parameters, kernel.parameters[p].offset, 8).value_or(0);
     return pointer != 0 && known && known(pointer, 1).has_value();
   };
   return std::all_of(loads.begin(), loads.end(), [&](uint64_t load) {
@@ -87,6 +83,11 @@ class Runner {
 
 }  // namespace
 }  // namespace ptx
+
+bool may_store_numbers(const PtxModule& module, std::string_view name) {
+  const auto found = module.kernels.find(name);
+  return found != module.kernels.end() && !found->second.stored_numbers.empty();
+}
 
 FoundNumbers find_stored_numbers(const PtxModule& module, std::string_view name, const KernelLaunch& launch, const KnownValue& known) {
   const auto found = module.kernels.find(name);

@@ -23,6 +23,9 @@ struct FoundNumbers {
   std::vector<StoredNumbers> stored;  // by address
 };
 
+// Whether a launch of this kernel can store any; `module` as below.
+bool may_store_numbers(const PtxModule& module, std::string_view name);
+
 // `module` from parse_ptx_with_stored_numbers. `known`: what device memory holds before the launch. Never throws for bad code, and ends
 // after a bounded number of steps.
 FoundNumbers find_stored_numbers(const PtxModule& module, std::string_view name, const KernelLaunch& launch, const KnownValue& known);

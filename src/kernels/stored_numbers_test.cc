@@ -5,10 +5,8 @@
 
 #include <algorithm>
 #include <cstring>
-#include <fstream>
 #include <numeric>
 #include <random>
-#include <sstream>
 
 #include "gpucast/error.h"
 #include "src/kernels/random_kernel.h"
@@ -149,17 +147,10 @@ TEST(StoredNumbers, RandomKernelsEnd) {
 
 TEST(StoredNumbers, DamagedTextIsSurvived) {
   std::mt19937 random(1);
-  std::ifstream in(std::string(GPUCAST_SOURCE_DIR) + "/tests/ptx/count_into.ptx");
-  std::stringstream whole;
-  whole << in.rdbuf();
+  const std::string whole = ptx_file("count_into");
+  ASSERT_FALSE(whole.empty());
   for (int round = 0; round < 60; ++round) {
-    std::string text = whole.str();
-    ASSERT_FALSE(text.empty());
-    if (round % 3 == 0) text.resize(random() % text.size());
-    for (int change = 0; change < round; ++change) {
-      const size_t at = random() % std::max<size_t>(text.size(), 1);
-      if (at < text.size()) text[at] = "%[]{};,.@0r$\n"[random() % 13];
-    }
+    const std::string text = damaged(whole, round, &random);
     KernelLaunch launch;
     launch.block = {128, 1, 1};
     for (int word = 0; word < 16; ++word) launch.parameters += std::string("d\0\0\0", 4);

@@ -96,12 +96,12 @@ void Warp::start(const std::array<uint32_t, 3>& block, uint32_t warp) {
 }
 
 WarpCounts Warp::run(const std::array<uint32_t, 3>& block, uint32_t warp) {
-  count_from(block, warp);
+  begin(block, warp);
   count_to_barrier();
   return counted();
 }
 
-void Warp::count_from(const std::array<uint32_t, 3>& block, uint32_t warp) {
+void Warp::begin(const std::array<uint32_t, 3>& block, uint32_t warp) {
   start(block, warp);
   waits_ = false;
 }
@@ -120,13 +120,18 @@ WarpCounts Warp::counted() {
   return std::move(counts_);
 }
 
+// Whether the current path is at its end; then it is left.
+bool Warp::leave_path() {
+  const Path& path = paths_.back();
+  const bool ends = path.lanes == 0 || path.block == path.until || path.block >= kernel_.blocks.size();
+  if (ends) paths_.pop_back();
+  return ends;
+}
+
 // Runs a block of instructions. Returns the loop whose next round begins after it; kNowhere: none.
 uint32_t Warp::advance() {
+  if (leave_path()) return kNowhere;
   const Path path = paths_.back();
-  if (path.lanes == 0 || path.block == path.until || path.block >= kernel_.blocks.size()) {
-    paths_.pop_back();
-    return kNowhere;
-  }
   if (steps_ > kMostSteps) {
     counts_.cut_off = true;
     return kNowhere;

@@ -121,12 +121,11 @@ class Warp : private WarpState {
   WarpCounts run(const std::array<uint32_t, 3>& block, uint32_t warp);
 
   // The same in parts, from a barrier to the next, for warps whose values in shared memory are followed while they count.
-  void count_from(const std::array<uint32_t, 3>& block, uint32_t warp);
+  void begin(const std::array<uint32_t, 3>& block, uint32_t warp);
   void count_to_barrier();
   WarpCounts counted();
 
   // With values in memory, nothing is counted: from one of its requests for memory to the next. False: it has ended.
-  void begin(const std::array<uint32_t, 3>& block, uint32_t warp);
   bool take_turn();
   bool has_ended() const { return paths_.empty(); }
   bool waits() const { return waits_; }  // at a barrier
@@ -139,6 +138,7 @@ class Warp : private WarpState {
  private:
   void start(const std::array<uint32_t, 3>& block, uint32_t warp);
   uint32_t advance();
+  bool leave_path();
   void run_block(uint32_t block, LaneMask lanes);
   void end_block(const Block& block, uint32_t number);
   void follow_branch(const Instruction& i, uint32_t number, LaneMask taken);
@@ -174,7 +174,8 @@ class Warp : private WarpState {
   void step_values(const Instruction& i, LaneMask lanes);
   uint64_t place_of(const Instruction& i, uint32_t number, uint32_t lane, bool* shared);
   void load_values(const Instruction& i, LaneMask lanes);
-  void write_value(bool shared, uint64_t at, uint32_t bytes, Register from, uint32_t lane, bool known);
+  std::optional<uint64_t> known_value(Register r, uint32_t lane) const;
+  void write_memory(bool shared, uint64_t at, uint32_t bytes, std::optional<uint64_t> value);
   void store_values(const Instruction& i, LaneMask lanes, LaneMask maybe);
   void combine_values(const Instruction& i, LaneMask lanes, LaneMask maybe);
   bool follow_shared(const Instruction& i, LaneMask lanes);

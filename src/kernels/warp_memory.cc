@@ -31,13 +31,9 @@ bool Warp::addresses_of(const Instruction& i, uint32_t number, LaneMask lanes, L
 }
 
 uint64_t Warp::read_parameter(uint64_t offset, uint32_t bytes, bool* is_known) const {
-  const std::string& from = launch_.parameters;
-  *is_known = offset < from.size() && bytes <= from.size() - offset && bytes <= 8;
-  uint64_t out = 0;
-  if (*is_known) {
-    for (uint32_t b = 0; b < bytes; ++b) out |= static_cast<uint64_t>(static_cast<unsigned char>(from[offset + b])) << (8 * b);
-  }
-  return out;
+  const auto found = integer_in(launch_.parameters, offset, bytes);
+  *is_known = found.has_value();
+  return found.value_or(0);
 }
 
 // What the host knows of memory is from before the launch.
@@ -64,9 +60,8 @@ void Warp::load(const Instruction& i, LaneMask lanes, const LaneValues& addresse
         value = read_parameter(address & ~kWindowMask, bytes, &is_known);
       } else if (window == kVariableWindow) {
         const uint64_t at = address & ~kWindowMask;
-        is_known = i.space != Space::shared && at < module_.variables.size() && bytes <= module_.variables.size() - at && bytes <= 8;
-        for (uint32_t b = 0; is_known && b < bytes; ++b)
-          value |= static_cast<uint64_t>(static_cast<unsigned char>(module_.variables[at + b])) << (8 * b);
+        const auto found = i.space != Space::shared ? integer_in(module_.variables, at, bytes) : std::nullopt;
+        value = found.value_or(0), is_known = found.has_value();
       } else if ((i.space == Space::global || i.space == Space::generic) && window == 0 && known_ && bytes <= 8) {
         const auto found = has_written(address, bytes) ? std::nullopt : known_(address, static_cast<int>(bytes));
         if (found) value = *found, is_known = reads_values = true;

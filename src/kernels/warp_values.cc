@@ -33,18 +33,10 @@ uint64_t combined(Mode mode, bool is_signed, uint32_t bits, uint64_t old, uint64
 
 }  // namespace
 
-void Warp::begin(const std::array<uint32_t, 3>& block, uint32_t warp) {
-  start(block, warp);
-  waits_ = false;
-}
-
 bool Warp::take_turn() {
   if (has_ended()) return false;
+  if (leave_path()) return true;
   const Path path = paths_.back();
-  if (path.lanes == 0 || path.block == path.until || path.block >= kernel_.blocks.size()) {
-    paths_.pop_back();
-    return true;
-  }
   const Block& block = kernel_.blocks[path.block];
   steps_ += block.instructions;
   for (uint32_t n = block.first; n < block.end && !memory_->failed; ++n) step_values(kernel_.instructions[n], path.lanes);
@@ -160,10 +152,12 @@ void Warp::load_values(const Instruction& i, LaneMask lanes) {
   }
 }
 
-void Warp::write_value(bool shared, uint64_t at, uint32_t bytes, Register from, uint32_t lane, bool known) {
-  std::optional<uint64_t> value;
-  const bool computed = from < kernel_.relevant_registers && from != kNoRegister;
-  if (known && computed && (assumed_[from] >> lane & 1) == 0) value = low_bits(values(from)[lane], 8 * bytes);
+std::optional<uint64_t> Warp::known_value(Register r, uint32_t lane) const {
+  const bool is_known = r != kNoRegister && r < kernel_.relevant_registers && (assumed_[r] >> lane & 1) == 0;
+  return is_known ? std::optional(values(r)[lane]) : std::nullopt;
+}
+
+void Warp::write_memory(bool shared, uint64_t at, uint32_t bytes, std::optional<uint64_t> value) {
   if (shared) {
     memory_->write_shared(at, bytes, value);
   } else if ((at & kWindowMask) == 0) {
@@ -179,8 +173,9 @@ void Warp::store_values(const Instruction& i, LaneMask lanes, LaneMask maybe) {
     bool shared = false;
     const uint64_t at = place_of(i, 0, lane, &shared);
     if (memory_->failed) return;
+    const bool stores = (lanes >> lane & 1) != 0 && bytes <= 8;
     for (uint32_t s = 0; s < std::min<uint32_t>(width, i.sources); ++s)
-      write_value(shared, at + uint64_t{s} * bytes, bytes, source(i, s), lane, (lanes >> lane & 1) != 0 && bytes <= 8);
+      write_memory(shared, at + uint64_t{s} * bytes, bytes, stores ? known_value(source(i, s), lane) : std::nullopt);
   }
 }
 
@@ -196,25 +191,16 @@ void Warp::combine_values(const Instruction& i, LaneMask lanes, LaneMask maybe) 
     if (memory_->failed) return;
     std::optional<uint64_t> old, now;
     if (whole && width == 1) old = shared ? memory_->read_shared(at, bytes) : memory_->read(at, bytes);
-    bool known = old.has_value() && (lanes >> lane & 1) != 0;
-    const uint64_t then = old.value_or(0);
-    for (uint32_t s = 0; s < std::min<uint32_t>(i.sources, i.mode == Mode::compare_exchange ? 2 : 1); ++s) {
-      const Register from = source(i, s);
-      known = known && from != kNoRegister && from < kernel_.relevant_registers && (assumed_[from] >> lane & 1) == 0;
-    }
-    if (known) {
+    const auto operand = known_value(source(i, 0), lane);
+    const auto other = i.mode == Mode::compare_exchange ? known_value(source(i, 1), lane) : std::optional<uint64_t>(0);
+    if (old && operand && other && (lanes >> lane & 1) != 0) {
+      const uint64_t then = *old;
       before[lane] = is_signed ? static_cast<uint64_t>(with_sign(then, 8 * bytes)) : then;
-      now = low_bits(combined(i.mode, is_signed, 8 * bytes, then, values(source(i, 0))[lane], values(source(i, 1))[lane]), 8 * bytes);
+      now = low_bits(combined(i.mode, is_signed, 8 * bytes, then, *operand, *other), 8 * bytes);
     } else {
       unknown |= 1U << lane;
     }
-    for (uint32_t s = 0; s < width; ++s) {
-      if (shared) {
-        memory_->write_shared(at + uint64_t{s} * bytes, bytes, now);
-      } else if ((at & kWindowMask) == 0) {
-        memory_->write(at + uint64_t{s} * bytes, bytes, now);
-      }
-    }
+    for (uint32_t s = 0; s < width; ++s) write_memory(shared, at + uint64_t{s} * bytes, bytes, now);
   }
   if (i.op == Op::atomic && i.results == 1) {
     if (const Register to = result(i, 0); to < kernel_.relevant_registers) write(to, lanes, before, unknown);

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <cstring>
 #include <functional>
 
 #include "gpucast/error.h"
@@ -15,11 +14,7 @@ KnownValue value_in(std::span<const KnownValues* const> known) {
   if (known.empty()) return {};
   return [known](uint64_t address, int bytes) -> std::optional<uint64_t> {
     for (const KnownValues* one : known) {
-      const uint64_t at = address - one->address;
-      if (at >= one->bytes.size() || static_cast<uint64_t>(bytes) > one->bytes.size() - at) continue;
-      uint64_t value = 0;
-      std::memcpy(&value, one->bytes.data() + at, static_cast<size_t>(bytes));  // both machines are little-endian
-      return value;
+      if (const auto value = integer_in(one->bytes, address - one->address, static_cast<size_t>(bytes))) return value;
     }
     return std::nullopt;
   };

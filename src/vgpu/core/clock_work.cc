@@ -58,11 +58,7 @@ const char* kept_name(Clock& clock, const char* name) {
   return (found != clock.names.end() ? found : clock.names.emplace(name).first)->c_str();
 }
 
-uint64_t launch_hash(const Activity& launch) {
-  uint64_t hash = std::hash<std::string_view>{}(launch.name);
-  for (int i = 0; i < 3; ++i) hash = mix_hash(hash, uint64_t{launch.grid[i]} << 32 | launch.block[i]);
-  return hash;
-}
+uint64_t hash_of(const Activity& launch) { return launch_hash(launch.name, launch.grid, launch.block); }
 
 // " 1 1 1 128 1 1": grid and block.
 std::string sizes_text(const Activity& launch) {
@@ -92,7 +88,7 @@ ClockWork clock_kernel(const char* name, const unsigned grid[3], const unsigned 
 }
 
 GpuTimeline::Work clock_kernel_by_threads(const Activity& launch) {
-  const auto known = ask_once(*run_clock(), launch_hash(launch), [&] { return "kernel" + sizes_text(launch) + ' ' + launch.name; });
+  const auto known = ask_once(*run_clock(), hash_of(launch), [&] { return "kernel" + sizes_text(launch) + ' ' + launch.name; });
   return known.value_or(GpuTimeline::Work{.duration_ns = kUnknownNs});
 }
 
@@ -113,10 +109,7 @@ std::optional<GpuTimeline::Work> clock_code(const Activity& launch, const Compil
       (void)ask(clock, line);
     }
   }
-  uint64_t hash = mix_hash(mix_hash(launch_hash(launch), code), std::hash<std::string_view>{}(compiled.parameters));
-  hash = mix_hash(hash, launch.dynamic_shared_bytes);
-  for (const LaunchValuesRef& one : compiled.values) hash = mix_hash(hash, one->id);
-  return ask_once(clock, hash, [&] {
+  return ask_once(clock, compiled_hash(hash_of(launch), launch.dynamic_shared_bytes, compiled), [&] {
     std::string question = "code " + std::to_string(code) + sizes_text(launch);
     for (const size_t number : {launch.dynamic_shared_bytes, static_cast<size_t>(launch.registers), launch.static_shared_bytes})
       question += ' ' + std::to_string(number);
@@ -128,7 +121,7 @@ std::optional<GpuTimeline::Work> clock_code(const Activity& launch, const Compil
 }
 
 std::optional<GpuTimeline::Work> clock_operator(std::string_view written, const Activity& first, size_t launches, bool begun) {
-  const uint64_t hash = mix_hash(mix_hash(launch_hash(first), 2 * launches + (begun ? 1 : 0)), std::hash<std::string_view>{}(written));
+  const uint64_t hash = mix_hash(mix_hash(hash_of(first), 2 * launches + (begun ? 1 : 0)), std::hash<std::string_view>{}(written));
   return ask_once(*run_clock(), hash, [&] {
     std::string text = operator_text(written);
     text.insert(text.find(' '), ' ' + std::to_string(launches) + sizes_text(first) + ' ' + first.name);

@@ -48,11 +48,7 @@ std::shared_ptr<const PtxModule> module_of(Numbers& all, const KernelCode& code)
 
 std::optional<uint64_t> value_at(std::span<const LaunchValuesRef> known, uint64_t address, int bytes) {
   for (const LaunchValuesRef& one : known) {
-    const uint64_t at = address - one->address;
-    if (at >= one->bytes.size() || static_cast<uint64_t>(bytes) > one->bytes.size() - at) continue;
-    uint64_t value = 0;
-    std::copy_n(one->bytes.data() + at, static_cast<size_t>(bytes), reinterpret_cast<char*>(&value));
-    return value;
+    if (const auto value = integer_in(one->bytes, address - one->address, static_cast<size_t>(bytes))) return value;
   }
   return std::nullopt;
 }
@@ -62,12 +58,10 @@ std::shared_ptr<const FoundNumbers> find(const char* kernel, const unsigned grid
   Numbers& all = numbers();
   const std::lock_guard lock(all.mutex);
   const auto module = module_of(all, *launch.code);
-  if (module == nullptr) return nullptr;
-  uint64_t sizes = mix_hash(launch.code->hash, std::hash<std::string_view>{}(kernel));
-  for (int i = 0; i < 3; ++i) sizes = mix_hash(sizes, uint64_t{grid[i]} << 32 | block[i]);
+  if (module == nullptr || !may_store_numbers(*module, kernel)) return nullptr;
+  const uint64_t sizes = mix_hash(launch_hash(kernel, grid, block), launch.code->hash);
   if (all.long_launches.contains(sizes)) return nullptr;
-  uint64_t key = mix_hash(mix_hash(sizes, dynamic_shared_bytes), std::hash<std::string_view>{}(launch.parameters));
-  for (const LaunchValuesRef& one : launch.values) key = mix_hash(key, one->id);
+  const uint64_t key = compiled_hash(launch_hash(kernel, grid, block), dynamic_shared_bytes, launch);
   if (const auto found = all.found.find(key); found != all.found.end()) return found->second;
   KernelLaunch what;
   std::copy_n(grid, 3, what.grid.begin());

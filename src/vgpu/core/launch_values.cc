@@ -6,6 +6,8 @@
 #include <map>
 #include <mutex>
 
+#include "src/vgpu/core/hashing.h"
+
 namespace gpucast::vgpu {
 namespace {
 
@@ -33,7 +35,7 @@ struct Values {
   void add(uint64_t address, std::string bytes) {
     if (size_bytes + bytes.size() > kMostBytes) ranges.clear(), size_bytes = 0;
     size_bytes += bytes.size();
-    const uint64_t id = (std::hash<std::string_view>{}(bytes) ^ address * 0x9e3779b97f4a7c15) >> 2;  // a number of JSON
+    const uint64_t id = mix_hash(std::hash<std::string_view>{}(bytes), address) >> 2;  // a number of JSON
     ranges[address] = std::make_shared<const LaunchValues>(LaunchValues{id, address, std::move(bytes)});
     any.store(true, std::memory_order_relaxed);
   }

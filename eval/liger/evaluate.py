@@ -57,7 +57,7 @@ SCRIPTS = {
     "relu_squared": ("39a1f454", "relu_squared"),
     "rms_norm": ("b5672a15", "rms_norm"),
     "rope": ("b5672a15", "rope"),
-    "softmax": ("e71b1e43", "softmax"),
+    "softmax": ("5d25e468", "softmax"),
     "sparse_multi_token_attention": ("5d25e468", "sparse_multi_token_attention"),
     "sparsemax": ("e71b1e43", "sparsemax"),
     "swiglu": ("b5672a15", "swiglu"),

@@ -141,6 +141,26 @@ KernelCounts count_body(const std::string& statements, std::array<uint32_t, 3> g
   return count_kernel(*parse_ptx(text), "k", launch, known);
 }
 
+// What inductor makes of an index: it is loaded, then compared with the number of rows.
+TEST(CountKernel, AssertionsOfUnknownValuesHold) {
+  const std::string load = "ld.global.b32 %r1, [%a0]; setp.lt.u32 %p1, %r1, 100;", store = "st.global.b32 [%a1], %r0;";
+  const std::string fail = "{ call.uni __assertfail, (); }";
+  const std::vector<std::string> bodies = {
+      load + "@%p1 bra OK; bra.uni BAD; OK: " + store + "ret; BAD: " + fail + "trap;",
+      load + "not.pred %p2, %p1; @%p2 bra BAD; " + store + "ret; BAD: " + fail + "trap;",
+      load + "@%p1 bra OK; " + fail + "bra.uni OK; OK: " + store,
+      load + "@!%p1 trap; " + store,
+  };
+  for (const std::string& body : bodies) {
+    const KernelCounts out = count_body(body, {10, 1, 1});
+    EXPECT_EQ(out.store_sectors, 10 * 4) << body;
+    EXPECT_FALSE(out.assumed_values) << body;
+    EXPECT_TRUE(out.not_understood.empty()) << body;
+    EXPECT_EQ(count_body(body, {10, 1, 1}, [](uint64_t, int) { return 99; }).store_sectors, 10 * 4) << body;
+    EXPECT_EQ(count_body(body, {10, 1, 1}, [](uint64_t, int) { return 100; }).store_sectors, 0) << body;
+  }
+}
+
 // An atomic that releases and acquires waits for what came before, and what follows waits for it. Triton's are so unless `sem` says
 // otherwise.
 TEST(CountKernel, MemoryOrderMakesTheChainLong) {

@@ -170,6 +170,7 @@ struct Block {
   std::array<uint32_t, kWorks> works = {};
   uint32_t instructions = 0, flops = 0;  // flops: of instructions without a guard
   bool has_short_ways = false;           // nothing that is counted for itself depends on its branch
+  bool fails = false;                    // all its ways end in a trap, as behind an assertion that does not hold
 };
 
 struct Parameter {
@@ -199,6 +200,8 @@ struct Kernel {
   // Of each store of whole numbers: its loads (ptx_numbers.h). Each load is a set of parameters, by bit; one of them must lead to known
   // values.
   std::vector<std::vector<uint64_t>> stored_numbers;
+
+  bool fails(uint32_t block) const { return block < blocks.size() && blocks[block].fails; }
 };
 
 // Windows of the generic address space. Real pointers are below all of them.

@@ -289,6 +289,36 @@ void find_short_ways(Kernel* kernel) {
   }
 }
 
+void find_failures(Kernel* kernel) {
+  const std::vector<std::vector<uint32_t>> successors = successors_of(*kernel);
+  const auto last_of = [&](uint32_t b) -> const Instruction& { return kernel->instructions[kernel->blocks[b].end - 1]; };
+  std::vector<std::vector<uint32_t>> predecessors(kernel->blocks.size());
+  for (uint32_t b = 0; b < successors.size(); ++b) {
+    for (const uint32_t s : successors[b]) {
+      if (s < predecessors.size()) predecessors[s].push_back(b);
+    }
+  }
+  const auto leading_to = [&](auto&& ends) {
+    std::vector<uint8_t> leads(kernel->blocks.size());
+    std::vector<uint32_t> work;
+    for (uint32_t b = 0; b < successors.size(); ++b) {
+      if (ends(b)) work.push_back(b);
+    }
+    while (!work.empty()) {
+      const uint32_t b = work.back();
+      work.pop_back();
+      if (std::exchange(leads[b], 1) == 0) work.insert(work.end(), predecessors[b].begin(), predecessors[b].end());
+    }
+    return leads;
+  };
+  const std::vector<uint8_t> to_trap = leading_to([&](uint32_t b) { return last_of(b).op == Op::stop; });
+  const std::vector<uint8_t> to_end = leading_to([&](uint32_t b) {
+    const auto& next = successors[b];
+    return last_of(b).op == Op::leave || std::find(next.begin(), next.end(), successors.size()) != next.end();
+  });
+  for (uint32_t b = 0; b < successors.size(); ++b) kernel->blocks[b].fails = to_trap[b] != 0 && to_end[b] == 0;
+}
+
 void find_waits(Kernel* kernel) {
   std::vector<uint8_t> written(kernel->registers);
   std::vector<uint32_t> seen(kernel->registers);  // by the number of an instruction, from 1
@@ -320,6 +350,7 @@ void find_flow(Kernel* kernel, Follow follow) {
   relevance.find(follow == Follow::numbers ? find_numbers(kernel) : std::vector<Register>());
   if (follow == Follow::addresses && !loops) relevance.follow_shared_memory();
   find_short_ways(kernel);
+  find_failures(kernel);
   relevance.renumber();
   find_waits(kernel);
   for (Instruction& i : kernel->instructions) {

@@ -349,7 +349,12 @@ void KernelParser::instruction(const Words& words) {
     // call (result), name, (arguments): the results are variables.
     if (at < words.size() && words[at] == "(")
       at = static_cast<size_t>(std::find(words.begin() + static_cast<std::ptrdiff_t>(at), words.end(), ")") - words.begin()) + 2;
-    if (at < words.size() && words[at] != "__assertfail" && words[at] != "vprintf") i.value = message("call " + std::string(words[at]));
+    const std::string_view function = at < words.size() ? words[at] : "vprintf";
+    if (function == "__assertfail") {
+      i.op = Op::stop;  // it does not return
+    } else if (function != "vprintf") {
+      i.value = message("call " + std::string(function));
+    }
     decoded.has_result = false;
   } else {
     while (at < words.size() && groups.size() < 64) groups.push_back(read_group(words, &at));

@@ -171,7 +171,8 @@ void Warp::end_block(const Block& block, uint32_t number) {
   const LaneMask taken = guard_of(last, path.lanes);
   if (last.op == Op::branch) return follow_branch(last, number, taken);
   if (last.op == Op::leave || last.op == Op::stop) {
-    for (Path& other : paths_) other.lanes &= ~taken;
+    const LaneMask unknown = last.op == Op::stop && last.guard != kNoRegister ? assumed_[last.guard] : 0;
+    for (Path& other : paths_) other.lanes &= ~taken | unknown;
     path.block = number + 1;
     return;
   }
@@ -194,9 +195,14 @@ void Warp::end_block(const Block& block, uint32_t number) {
   }
 }
 
+// A branch to where the kernel fails is not taken unless it is known to be: assertions hold.
 void Warp::follow_branch(const Instruction& i, uint32_t number, LaneMask taken) {
   Path& path = paths_.back();
-  if (i.guard != kNoRegister && (assumed_[i.guard] & path.lanes) != 0) {
+  const LaneMask unknown = i.guard != kNoRegister ? assumed_[i.guard] & path.lanes : 0;
+  const bool there = kernel_.fails(i.value), here = kernel_.fails(number + 1);
+  if (unknown != 0 && there != here) {
+    taken = there ? taken & ~unknown : taken | unknown;
+  } else if (unknown != 0) {
     counts_.assumed = counts_.assumed || !kernel_.blocks[number].has_short_ways;
     // What is not known may not hold a warp in a loop: it leaves a backward branch at once, any other path after some rounds.
     const uint32_t rounds = ++guesses_[number];

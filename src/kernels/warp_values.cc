@@ -78,15 +78,19 @@ void Warp::step_values(const Instruction& i, LaneMask lanes) {
       return unknown_results(i, lanes);
     case Op::branch:
       // follow_branch() would choose a way.
-      if (maybe != 0 && !kernel_.blocks[paths_.back().block].has_short_ways) memory_->failed = true;
+      if (maybe != 0 && !kernel_.blocks[paths_.back().block].has_short_ways &&
+          kernel_.fails(i.value) == kernel_.fails(paths_.back().block + 1)) {
+        memory_->failed = true;
+      }
       return;
     case Op::branch_table:
       if (maybe != 0 || (assumed_[source(i, 0)] & lanes) != 0) memory_->failed = true;
       return;
     case Op::nothing:
     case Op::leave:
-    case Op::stop:
       if (maybe != 0) memory_->failed = true;
+      return;
+    case Op::stop:  // what is not known does not fail
       return;
     default:
       if (i.relevant) compute(i, lanes | maybe);

@@ -50,6 +50,10 @@ CARDS = {
 GPUS = {card["id"]: card for card in json.loads((ROOT / "data" / "gpus.json").read_text())["gpus"]}
 
 
+# vidur's A100s: its paper names Azure's NC96ads_A100_v4, whose cards are on PCIe (docs/profiling.md there: the same rows serve for both).
+VIDUR_CARDS = {"A100": "a100-80-pcie", "A40": "a40"}
+
+
 @functools.cache
 def card_of(name):
     """The card's id: by CARDS, or the name in gpucast's table; None if neither knows it. A name missing in GPUS is reported once on standard error."""

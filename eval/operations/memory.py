@@ -12,7 +12,7 @@ import re
 
 import numpy as np
 
-from eval.data_sets import card_of, read_csv
+from eval.data_sets import VIDUR_CARDS, card_of, read_csv
 from eval.operations.measured import Row, tables
 
 # The part of the time of NeuSight's smallest rows before a larger row's kernel starts: larger for operators with more host work.
@@ -103,7 +103,7 @@ def neusight_traces(data):
 
 def vidur(data):
     for r in read_csv(data / "kernel_times/vidur_ops.csv"):
-        card, op, tokens, width, tp = card_of(r["card"]), r["op"], int(r["num_tokens"]), int(r["n_embd"]), int(r["tp"])
+        card, op, tokens, width, tp = VIDUR_CARDS[r["card"]], r["op"], int(r["num_tokens"]), int(r["n_embd"]), int(r["tp"])
         inner, head = int(r["n_expanded_embd"]) // tp, width // int(r["n_head"])
         heads = int(r["n_head"]) // tp + max(1, int(r["n_kv_head"]) // tp)
         phi = "phi-2" in r["model"]  # layer norm, one for both branches; gelu; adds twice

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy
 
-from eval.data_sets import GPUS, card_of, read_csv
+from eval.data_sets import GPUS, VIDUR_CARDS, card_of, read_csv
 
 # NeuSight's times are of the host: the shortest of an operator is the launch. This part of it is subtracted from each, and rows below twice it are left out.
 LAUNCH_PART, LEAST_OVER_LAUNCH = 0.85, 2.0
@@ -65,7 +65,7 @@ def gemms(data):
                 {"m": int(row["num_tokens"]), "n": int(row["gemm_n"]), "k": int(row["gemm_k"]), "ms": float(row["median_ms"])}
             )
     for card, found in rows.items():
-        out["vidur_ops (linear layers)", card_of(card), "fp16"] = columns(
+        out["vidur_ops (linear layers)", VIDUR_CARDS[card], "fp16"] = columns(
             [gemm_row(1, r["m"], r["n"], r["k"], r["ms"] * 1e6) for r in median_by_key(found, ("m", "n", "k"), "ms")]
         )
     for folder in ("ops_train", "ops_test"):

@@ -170,7 +170,7 @@ struct Block {
   std::array<uint32_t, kWorks> works = {};
   uint32_t instructions = 0, flops = 0;  // flops: of instructions without a guard
   bool has_short_ways = false;           // nothing that is counted for itself depends on its branch
-  bool fails = false;                    // all its ways end in a trap, as behind an assertion that does not hold
+  bool fails = false;                    // all its ways end in a trap: an assertion does not hold
 };
 
 struct Parameter {

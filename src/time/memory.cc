@@ -86,7 +86,11 @@ void read_row_constants(const Constants& constants, CardRates* card) {
                                       constants.of_operation(OperationKind::normalization, precision, "weight_sum_cycles")};
   }
   card->elementwise_rows = rows(OperationKind::elementwise, Precision::fp32, "block");
-  card->indexing_element_cycles = constants.of_operation(OperationKind::indexing, Precision::fp32, "element_cycles");
+  const auto of_indexing = [&](const char* name) { return constants.of_operation(OperationKind::indexing, Precision::fp32, name); };
+  card->indexing_element_cycles = of_indexing("element_cycles");
+  card->sort_cycles = of_indexing("sort_cycles");
+  card->sort_fraction = of_indexing("sort_fraction");
+  card->summed_element_cycles = of_indexing("summed_element_cycles");
   for (const OperationKind kind : {OperationKind::copy, OperationKind::elementwise}) {
     card->bytes[kind].strided_fraction = constants.of_operation(kind, Precision::fp32, "strided_fraction");
     card->bytes[kind].index_cycles = constants.of_operation(kind, Precision::fp32, "index_cycles");

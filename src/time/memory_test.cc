@@ -17,7 +17,7 @@ CardRates a100(const std::string& more = R"(,"cards":{"a100-80":null})") {
     "copy":{"all":{"source":"x","floor_ns":1000,"passes":1,"dram_fraction":1,"strided_fraction":0.5,"index_cycles":1.41,"pageable_bytes_per_s":5e9}},
     "memset":{"all":{"source":"x","floor_ns":1000,"passes":1,"dram_fraction":1}},
     "optimizer":{"all":{"source":"x","floor_ns":3000,"passes":1,"dram_fraction":1}},
-    "indexing":{"all":{"source":"x","floor_ns":2000,"passes":1,"dram_fraction":1,"element_cycles":1.41}},
+    "indexing":{"all":{"source":"x","floor_ns":2000,"passes":1,"dram_fraction":1,"element_cycles":1.41,"sort_cycles":1.41,"sort_fraction":0.5,"summed_element_cycles":1.41}},
     "unknown":{"all":{"source":"x","floor_ns":1000,"passes":2,"dram_fraction":0.5}},
     "collective":{"all":{"source":"x","floor_ns":10000}},
     "recurrent":{"all":{"source":"x","floor_ns":5000,"passes":1,"dram_fraction":1}},
@@ -203,6 +203,29 @@ TEST(Memory, FewChannelsOfABatchNormCannotAskForAllOfTheMemory) {
   EXPECT_NEAR(ns(norm, Bound::tail), 200e6 * 1.5 / 141 + 1000, 50);
   norm.rows = 8, norm.columns /= 8;
   EXPECT_NEAR(ns(norm, Bound::memory), 200e6 * 1.5 / 1.0195e3 + 1000, 50);
+}
+
+// 4 bytes of key and 8 of place, read and written. Memory: 1.0195 TB/s. One block: 8 rounds of 4 bits at 1 ns on one multiprocessor. Long
+// rows: 6 passes of 6 bits that read the key twice, at half the rate. Few rows, sorted as one: 4 passes of 8 bits and one for the row.
+TEST(SortTime, RowsOfOneBlockLongRowsAndFewRows) {
+  const auto sort = [](int64_t rows, int64_t columns) {
+    Operation out = bytes(OperationKind::indexing, 12 * rows * columns, 12 * rows * columns);
+    out.rows = rows, out.columns = columns, out.sort_bits = 32;
+    return out;
+  };
+  EXPECT_NEAR(ns(sort(4096, 4096), Bound::compute), 8 * 4096.0 * 4096 / 108 + 2000, 50);
+  EXPECT_NEAR(ns(sort(4096, 8192), Bound::memory), 6 * 28 * 4096.0 * 8192 / (1.0195e3 / 2) + 6 * 2000, 50);
+  EXPECT_NEAR(ns(sort(16, 1 << 19), Bound::memory), 5 * 24 * 8388608.0 / 1.0195e3 + 5 * 2000, 50);
+  EXPECT_NEAR(ns(sort(1, 1 << 23), Bound::memory), 4 * 24 * 8388608.0 / 1.0195e3 + 4 * 2000, 50);
+}
+
+// Blocks of 768 threads leave a quarter of a multiprocessor's 2,048 empty.
+TEST(Memory, SumsOfRowsTakeTimeForEachElement) {
+  Operation sum = bytes(OperationKind::indexing, 1 << 20, 1 << 20);
+  sum.summed_rows = 50000, sum.columns = 1024;
+  EXPECT_NEAR(ns(sum, Bound::compute), 50000 * 1024.0 / 108 + 2000, 50);
+  sum.columns = 768;
+  EXPECT_NEAR(ns(sum, Bound::compute), 50000 * 768.0 / 108 / 0.75 + 2000, 50);
 }
 
 // On 108 multiprocessors at 1.41 GHz, 1.41 cycles for an element: 1 ns on one multiprocessor.

@@ -76,6 +76,8 @@ struct Operation {
   bool rereads = false;                       // softmax: a block does not keep its row, and reads it again for each pass
   bool sums_weights = false;                // layer and RMS norm: a kernel of the backward sums the gradients of the weights over the rows
   int64_t one_block_threads = 0;            // indexing: threads of the one block that computes all rows; 0: there are more blocks
+  int64_t sort_bits = 0;                    // indexing: of the keys of a radix sort of `rows` x `columns`; 0: no sort
+  int64_t summed_rows = 0;                  // indexing: rows of `columns` that are read or written where rows of equal indices are summed
   bool to_host = false, from_host = false;  // copy: over the bus
   bool pageable = false;                    // copy over the bus: the host's memory is not pinned
   Pass pass = Pass::forward;                // normalization: batch norm's backward reads more than its forward

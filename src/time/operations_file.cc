@@ -64,6 +64,8 @@ const Field<Operation> kOperation[] = {{"element_bytes", &Operation::element_byt
                                        {"rereads", &Operation::rereads},
                                        {"sums_weights", &Operation::sums_weights},
                                        {"one_block_threads", &Operation::one_block_threads},
+                                       {"sort_bits", &Operation::sort_bits},
+                                       {"summed_rows", &Operation::summed_rows},
                                        {"to_host", &Operation::to_host},
                                        {"from_host", &Operation::from_host},
                                        {"pageable", &Operation::pageable},

@@ -212,6 +212,27 @@ TEST(OperatorTable, NormalizationsKnowTheirRows) {
   EXPECT_EQ(softmax.bytes_written, softmax.bytes_read);
 }
 
+TEST(OperatorTable, ASortHasRowsAlongItsDimension) {
+  const Operation rows = of("aten::sort", R"([{"float32":[[8,64,32],[2048,32,1]]},1,true])");
+  EXPECT_EQ(rows.kind, OperationKind::indexing);
+  EXPECT_EQ(rows.rows, 8 * 32);
+  EXPECT_EQ(rows.columns, 64);
+  EXPECT_EQ(rows.sort_bits, 32);
+  EXPECT_EQ(rows.bytes_read, 8 * 64 * 32 * 12);
+  EXPECT_EQ(of("aten::sort", R"([{"float32":[[8,64,32],[2048,32,1]]},null,0,true])").columns, 8);
+  EXPECT_EQ(of("aten::argsort", R"([{"int64":[[8,64,32],[2048,32,1]]}])").columns, 32);
+}
+
+TEST(OperatorTable, AnEmbeddingsGradientIsASumOfRows) {
+  const Operation many = of("aten::embedding_dense_backward", R"([{"float32":[[4096,64],[64,1]]},{"int64":[[4096],[1]]},1000,-1,false])");
+  EXPECT_EQ(many.summed_rows, 4096 + 409 + 2 * 1000);
+  EXPECT_EQ(many.columns, 64);
+  EXPECT_EQ(many.bytes_written, 2 * 1000 * 64 * 4);  // the sums, and the rows of the result
+  const Operation few = of("aten::embedding_dense_backward", R"([{"float32":[[64,64],[64,1]]},{"int64":[[64],[1]]},1000,-1,false])");
+  EXPECT_EQ(few.summed_rows, 0);
+  EXPECT_EQ(few.bytes_written, 64 * 64 * 4);
+}
+
 TEST(OperatorTable, AnEmbeddingReadsTheRowsItNeeds) {
   const Operation embedding =
       of("aten::embedding", R"([{"float32": [[50257, 768], [768, 1]]}, {"int64": [[4, 128], [128, 1]]}, -1, false, false])");

@@ -20,7 +20,8 @@ enum class OperatorForm : uint8_t {
   loss_by_index,       // takes one element of each row, the class that an index names; its backward writes this element alone
   rows_by_index,       // one row of its first tensor for each index
   index,               // rows where the index has fewer dimensions, else elements
-  embedding_gradient,  // writes a row for each weight
+  embedding_gradient,  // sums the rows of equal indices
+  sort,                // along a dimension, keys with their places
   indexing,            // an element for each index
   bias,                // copies its first tensor, broadcast, to where the product of the next two is added
   unpack_4bit,         // bitsandbytes: two numbers for each byte

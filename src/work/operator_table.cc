@@ -254,6 +254,22 @@ Operation reduction(const OperatorName& name, const Inputs& in) {
   return out;
 }
 
+// (x, dimension, ...) or (x, stable, dimension, ...): values, and their places as 8 bytes.
+Operation sort(const Inputs& in) {
+  Operation out = base(OperationKind::indexing, in);
+  if (in.tensors.empty()) return out;
+  const Tensor& x = in.tensors[0];
+  const auto rank = static_cast<int64_t>(x.sizes.size());
+  const int64_t given = integer(in, in.arguments.size() > 3 ? 2 : 1).value_or(-1), dimension = given < 0 ? given + rank : given;
+  out.columns = dimension >= 0 && dimension < rank ? std::max<int64_t>(1, x.sizes[static_cast<size_t>(dimension)]) : 1;
+  out.rows = x.count() / out.columns;
+  out.sort_bits = 8 * x.element_bytes;
+  out.bytes_read = out.bytes_written = bounded_product({x.count(), x.element_bytes + 8});
+  return out;
+}
+
+constexpr int64_t kFewIndices = 3072, kRowsPerSum = 10;  // of an embedding's backward
+
 Operation indexing(const OperatorName& name, const Inputs& in) {
   Operation out = base(OperationKind::indexing, in);
   if (in.tensors.size() < 2) {
@@ -269,11 +285,15 @@ Operation indexing(const OperatorName& name, const Inputs& in) {
     out.bytes_read = moved + index.bytes();
     out.bytes_written = moved;
   } else if (name.form == OperatorForm::embedding_gradient) {
-    // (grad, indices, number of weights) writes the gradient of every weight, mostly zeros.
-    const int64_t weights = integer(in, 2).value_or(0);
+    // (grad, indices, number of weights), aten/src/ATen/native/cuda/EmbeddingBackwardKernel.cu. The result's zeros are an operator of their
+    // own. Two kernels sum up to ten rows of one index at a time, and then these sums; one does it where there are few indices.
+    const int64_t count = index.count(), segments = std::min(integer(in, 2).value_or(count), count);
     const int64_t width = x.sizes.empty() ? 1 : x.sizes.back();
-    out.bytes_read = x.bytes() + index.bytes();
-    out.bytes_written = x.bytes() + bounded_product({weights, width, x.element_bytes});
+    const int64_t sums = count > kFewIndices ? bounded_product({segments, width, 4}) : 0;
+    out.bytes_read = x.bytes() + index.bytes() + sums;
+    out.bytes_written = bounded_product({segments, width, x.element_bytes}) + sums;
+    if (count > kFewIndices) out.summed_rows = count + count / kRowsPerSum + 2 * segments;
+    out.columns = width;
   } else if (name.in_place) {
     const int64_t moved = (in.tensors.size() > 2 ? in.tensors.back().count() : index.count()) * x.element_bytes;
     out.bytes_read = 2 * moved + index.bytes();
@@ -520,6 +540,8 @@ std::optional<Operation> operator_operation(std::string_view whole, const std::v
     case OperatorForm::embedding_gradient:
     case OperatorForm::indexing:
       return indexing(name, in);
+    case OperatorForm::sort:
+      return sort(in);
     case OperatorForm::copy:
     case OperatorForm::copy_to:
       return copying(name, in);

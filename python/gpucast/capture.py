@@ -129,7 +129,7 @@ def after_checkpoint_writer(name, module):
 def after_inductor(name, module):
     if process.state in (process.WATCHING, process.ARMED):
         compiled.use_own_cache()  # the script may have named a folder since torch was imported
-        compiled.patch_inductor(name, module)
+        compiled.patch_inductor(name, module, _core)
 
 
 def after_triton(name, module):

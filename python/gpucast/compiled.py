@@ -101,18 +101,20 @@ def _has_other_hook(before_forward, after_forward):
     return has_any_global_hook
 
 
-def patch_inductor(name, module):
+def patch_inductor(name, module, core):
     """A module of torch._inductor, right after it was imported."""
     if name.endswith(".select_algorithm"):
         patching.wrap(module.AlgorithmSelectorCache, "__call__", lambda real: _choosing(real, module.ExternKernelCaller))
         return
     kind = getattr(module, "CompiledFxGraph", None)
     if kind is not None and not hasattr(kind.__call__, "__wrapped__"):
-        patching.wrap(kind, "__call__", _running)
+        patching.wrap(kind, "__call__", lambda real: _running(real, core))
 
 
-def _running(real):
+def _running(real, core):
     def __call__(self, inputs):
+        if shadow_values.on():
+            patching.safely(lambda: shadow_values.tell_numbers(inputs, core))
         optimizers = _stepped_by(self, inputs) if process.state == process.ARMED and getattr(self, "mutated_input_idxs", None) else ()
         return _with_steps(optimizers, lambda: real(self, inputs)) if optimizers else real(self, inputs)
 

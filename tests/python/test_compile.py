@@ -144,3 +144,23 @@ torch.zeros(1, device="cuda")
         environment={"TORCHINDUCTOR_CACHE_DIR": "/somewhere"},
     )
     assert re.search(r"^cache=/somewhere/gpucast/inductor$", run.err, re.MULTILINE), run.err
+
+
+@pytest.mark.once
+def test_compiled_code_gets_known_indices(gpucast, gpucast_bin):
+    script = """
+table = torch.nn.Embedding(1000, 1024).cuda().requires_grad_(False)
+look_up = torch.compile(table)
+rows = torch.arange(4096, device="cuda") % 3
+for _ in range(3):
+    look_up(rows)
+    forward_backward(model)
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+    run = compiled_run(gpucast, script, "--gpu", "a100-80", "--values", "on")
+    words = [gpucast_bin, "time", run.capture_path, "--gpu", "a100-80", "--format", "json"]
+    times = json.loads(subprocess.run(words, capture_output=True, check=True).stdout)
+    (kernel,) = (kernel for kernel in times["kernels"] if kernel["name"].startswith("triton_") and "embedding" in kernel["name"])
+    assert kernel["known"]
+    assert kernel["sizes"] == "16.8 MB"  # 4,096 rows of 4 KiB are written, 3 are read

@@ -92,15 +92,17 @@ std::vector<SampledBlock> sample_blocks(const std::array<uint32_t, 3>& grid, boo
   return out;
 }
 
-std::vector<uint32_t> sample_warps(uint32_t warps) {
-  std::vector<uint32_t> out(std::min(warps, warps <= kAllWarps ? kAllWarps : kSomeWarps));
+// `all`: they have different tasks.
+std::vector<uint32_t> sample_warps(uint32_t warps, bool all) {
+  std::vector<uint32_t> out(std::min(warps, all || warps <= kAllWarps ? warps : kSomeWarps));
   for (size_t i = 0; i < out.size(); ++i) {
     out[i] = out.size() == warps ? static_cast<uint32_t>(i) : static_cast<uint32_t>(i * (warps - 1) / (out.size() - 1));
   }
   return out;
 }
 
-constexpr std::array<double KernelCounts::*, 17> kSums = {&KernelCounts::load_sectors,
+constexpr std::array<double KernelCounts::*, 18> kSums = {&KernelCounts::tile_bytes,
+                                                          &KernelCounts::load_sectors,
                                                           &KernelCounts::store_sectors,
                                                           &KernelCounts::atomic_sectors,
                                                           &KernelCounts::async_load_bytes,
@@ -142,6 +144,7 @@ void add_warp(const WarpCounts& warp, double weight, KernelCounts* out) {
   out->store_sectors += weight * warp.store_sectors;
   out->atomic_sectors += weight * warp.atomic_sectors;
   out->async_load_bytes += weight * (warp.async_load + warp.expected);
+  out->tile_bytes += weight * warp.expected;
   out->async_store_bytes += weight * warp.async_store;
   out->shared_wavefronts += weight * warp.wavefronts;
   for (size_t p = 0; p < kPrecisionCount; ++p) out->tensor_flops[p] += weight * warp.tensor[p];
@@ -268,7 +271,7 @@ class LaunchCounter {
       std::iota(all.begin(), all.end(), 0);
       return run_warps(at, all);
     }
-    const std::vector<uint32_t> warps = sample_warps(warps_), ends = {0, warps_ - 1};
+    const std::vector<uint32_t> warps = sample_warps(warps_, kernel_.hands_numbers), ends = {0, warps_ - 1};
     if (warps.size() > 2 && ends_will_do_ && !all_) {
       BlockCounts out = run_warps(at, ends);
       if (out.warps_are_alike) return out;

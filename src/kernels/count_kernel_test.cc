@@ -355,6 +355,45 @@ TEST(CountKernel, KnownValuesPassThroughSharedMemory) {
   EXPECT_TRUE(count_kernel(*module, "k", launch).assumed_values);
 }
 
+// Triton's specialized warps: the first warp stores each worker's task and its arguments; a worker waits, reads its task, and ends with the
+// last one. Here task 1 reads as many lines of 128 bytes as the argument says, and task 3 ends.
+TEST(CountKernel, AWarpReadsTheTaskThatTheFirstWarpGaveIt) {
+  const auto module = parse_ptx(
+      ".shared .align 16 .b8 room[64];\n.visible .entry k(.param .u64 lines, .param .u32 many) {\n.reg .pred %p<4>;\n.reg .b32 %r<16>;\n"
+      ".reg .b64 %a<8>;\nld.param.u64 %a0, [lines];\nld.param.u32 %r9, [many];\nmov.u32 %r0, %tid.x;\nshr.u32 %r1, %r0, 5;\n"
+      "setp.gt.u32 %p0, %r1, 0;\n@%p0 bra WORKER;\n"
+      "st.shared.b32 [room+32], 769;\nst.shared.b32 [room+16], %r9;\nbarrier.sync 1;\nbarrier.sync 1;\n"
+      "st.shared.b32 [room+32], 771;\nbarrier.sync 1;\nret;\n"
+      "WORKER: mov.u32 %r2, room;\nadd.u32 %r3, %r2, %r1;\n"
+      "AGAIN: barrier.sync 1;\nld.shared.b8 %r4, [%r3+31];\nsetp.eq.u32 %p1, %r4, 3;\n@%p1 bra END;\nld.shared.b32 %r5, [room+16];\n"
+      "mov.u32 %r6, 0;\nand.b32 %r7, %r0, 31;\nmul.wide.u32 %a1, %r7, 4;\nadd.s64 %a1, %a0, %a1;\n"
+      "LINE: ld.global.u32 %r8, [%a1];\nadd.s64 %a1, %a1, 128;\nadd.u32 %r6, %r6, 1;\nsetp.lt.u32 %p2, %r6, %r5;\n@%p2 bra LINE;\n"
+      "barrier.sync 1;\nbra AGAIN;\nEND: ret;\n}\n");
+  KernelLaunch launch;
+  launch.grid = {6, 1, 1};
+  launch.block = {96, 1, 1};
+  launch.parameters = Arguments().pointer(kA).number(37).bytes;
+  const KernelCounts out = count_kernel(*module, "k", launch);
+  EXPECT_EQ(out.limit, "");
+  EXPECT_FALSE(out.assumed_values);
+  EXPECT_EQ(out.load_sectors, 6 * 37 * 4);  // warp 1 has task 1, and warp 2 begins with task 3
+  EXPECT_EQ(out.unique_load_bytes, 37 * 128);
+}
+
+// A wait is for the copies that signal its own barrier. The second copy begins after a load.
+TEST(CountKernel, AWaitIsForItsOwnBarrier) {
+  const auto cycles = [](const std::string& barrier) {
+    const std::string to = "cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [%r5], [%a0], 128, ";
+    return count_body("mov.u32 %r4, 64; mov.u32 %r5, 128; mov.u32 %r6, 72;" + to +
+                          "[%r4]; ld.global.b32 %r2, [%a1]; cvt.u64.u32 %a2, %r2;" + "and.b64 %a2, %a2, 64; add.s64 %a0, %a0, %a2;" + to +
+                          "[%r6];" + "mbarrier.try_wait.parity.shared::cta.b64 %p1, [" + barrier + "], 0;",
+                      {1, 1, 1})
+        .longest.cycles;
+  };
+  EXPECT_NEAR(cycles("%r4"), 500, 100);
+  EXPECT_NEAR(cycles("%r6"), 1000, 100);
+}
+
 // Text that is cut or changed anywhere ends in an answer or in an Error.
 TEST(CountKernel, DamagedTextIsSurvived) {
   std::mt19937 random(1);

@@ -141,6 +141,7 @@ struct Instruction {
   Space space = Space::generic;
   Mode mode = Mode::none;
   Work work = Work::none;
+  bool hands = false;  // a store to shared memory of a number that follows from arguments and constants alone
   bool carry_out = false, carry_in = false, wraps = false, saturates = false, negated_source = false, relevant = false,
        asynchronous = false, whole_warp = false, unordered_too = false;
   bool releases = false, acquires = false;  // of memory beyond the block: what came before is waited for; what follows waits
@@ -197,6 +198,7 @@ struct Kernel {
   uint32_t relevant_registers = 1;    // those below it decide an address, a branch or a count; the values of others are not computed
   std::vector<std::string> messages;  // of instructions that are not understood
   bool shared_decides = false;        // values in shared memory decide addresses or branches; there are no loops
+  bool hands_numbers = false;         // some warps give others numbers through shared memory, in a kernel with loops (handed_numbers.h)
   // Of each store of whole numbers: its loads (ptx_numbers.h). Each load is a set of parameters, by bit; one of them must lead to known
   // values.
   std::vector<std::vector<uint64_t>> stored_numbers;

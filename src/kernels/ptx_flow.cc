@@ -183,6 +183,41 @@ class Relevance {
     }
     spread();
   }
+  // With loops, warps run one after another: only numbers that follow from arguments and constants are followed from the first to others.
+  void follow_handed_numbers() {
+    const auto is_shared_load = [](const Instruction& i) { return i.relevant && i.space == Space::shared && i.op == Op::load; };
+    if (std::none_of(kernel_.instructions.begin(), kernel_.instructions.end(), is_shared_load)) return;
+    const std::vector<uint8_t> other = not_from_arguments();
+    for (Instruction& i : kernel_.instructions) {
+      if (i.op != Op::store || i.space != Space::shared || i.type.bits > 64) continue;
+      const Register* const sources = kernel_.operands.data() + i.first_operand + i.results;
+      i.hands = i.sources > 0 && std::none_of(sources, sources + i.sources, [&](Register r) { return other[r] != 0; });
+      if (i.hands) std::for_each(sources, sources + i.sources, [&](Register r) { add(r); });
+      kernel_.hands_numbers = kernel_.hands_numbers || i.hands;
+    }
+    spread();
+  }
+  // By register: it holds, or may hold, something that memory, real numbers or other warps decide.
+  std::vector<uint8_t> not_from_arguments() const {
+    std::vector<uint8_t> out(kernel_.registers);
+    const auto decides = [](const Instruction& i) {
+      const bool loads = (i.op == Op::load && i.space != Space::parameter) || i.op == Op::atomic || i.op == Op::matrix_load;
+      return loads || i.op == Op::unknown_value || i.op == Op::tensor || i.op == Op::tensor_wgmma || i.type.kind == Kind::floating;
+    };
+    for (bool changed = true; changed;) {
+      changed = false;
+      for (const Instruction& i : kernel_.instructions) {
+        bool is_other = decides(i);
+        for (uint32_t s = 0; s < i.sources && !is_other; ++s) is_other = out[kernel_.operands[i.first_operand + i.results + s]] != 0;
+        for (uint32_t r = 0; r < i.results && is_other; ++r) {
+          const Register to = kernel_.operands[i.first_operand + r];
+          changed = changed || (to != kNoRegister && out[to] == 0);
+          if (to != kNoRegister) out[to] = 1;
+        }
+      }
+    }
+    return out;
+  }
   void spread() {
     while (!work_.empty()) {
       const Register r = work_.back();
@@ -349,6 +384,7 @@ void find_flow(Kernel* kernel, Follow follow) {
   Relevance relevance(kernel);
   relevance.find(follow == Follow::numbers ? find_numbers(kernel) : std::vector<Register>());
   if (follow == Follow::addresses && !loops) relevance.follow_shared_memory();
+  if (follow == Follow::addresses && loops) relevance.follow_handed_numbers();
   find_short_ways(kernel);
   find_failures(kernel);
   relevance.renumber();

@@ -83,7 +83,11 @@ void Warp::start(const std::array<uint32_t, 3>& block, uint32_t warp) {
   }
   for (auto& [header, loop] : loops_) loop.header = kNowhere;
   groups_.clear();
-  open_group_ = bulk_ = {};
+  open_group_ = {};
+  bulk_.clear();
+  is_first_ = warp == 0;
+  if (is_first_) handed_.clear();
+  reads_.clear();
   load_now_ = shared_now_ = begin_ = latest_ = latest_load_ = now_ = issues_ = 0;
   in_flight_ = 0;
   carry_ = carry_assumed_ = 0;
@@ -306,7 +310,12 @@ void Warp::step(const Instruction& i, LaneMask lanes) {
       return;
     case Op::wait_true:
       counts_.barriers += lanes != 0;
-      if (lanes != 0) wait_for(bulk_);
+      if (lanes != 0 && i.addresses > 0) {
+        if (const auto copies = bulk_.find(first_address(i, 0, lanes)); copies != bulk_.end()) {
+          wait_for(copies->second);
+          bulk_.erase(copies);
+        }
+      }
       if (result(i, 0) < predicates_.size()) write_predicate(result(i, 0), lanes, kAllLanes, 0);
       return;
     case Op::expect_bytes: {

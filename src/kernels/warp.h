@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "src/kernels/handed_numbers.h"
 #include "src/kernels/kernel_counts.h"
 #include "src/kernels/memory_request.h"
 #include "src/kernels/ptx_code.h"
@@ -53,7 +54,10 @@ struct WarpState {
   std::vector<ByteRange> written_;    // by store: from the first to the last byte
   std::vector<Arrival> groups_;       // of committed asynchronous copies
   std::vector<Path> paths_;
-  Arrival open_group_, bulk_;  // of copies before their commit; of copies that signal a barrier in shared memory
+  Arrival open_group_;                  // of copies before their commit
+  std::map<uint64_t, Arrival> bulk_;    // of copies that signal a barrier in shared memory, by its address
+  HandedNumbers handed_;                // by the first warp of this block
+  std::map<uint64_t, uint32_t> reads_;  // how often this warp has read each place of them
   double in_flight_ = 0;
   LaneMask carry_ = 0, carry_assumed_ = 0;
   uint64_t steps_ = 0;
@@ -169,6 +173,7 @@ class Warp : private WarpState {
   void drop_open();
   void load(const Instruction& i, LaneMask lanes, const LaneValues& addresses);
   void copy(const Instruction& i, LaneMask lanes);
+  uint64_t first_address(const Instruction& i, uint32_t number, LaneMask lanes);
   void tensor_from_descriptor(const Instruction& i, LaneMask lanes);
   void unknown_results(const Instruction& i, LaneMask lanes);
   void step_values(const Instruction& i, LaneMask lanes);
@@ -180,6 +185,8 @@ class Warp : private WarpState {
   void combine_values(const Instruction& i, LaneMask lanes, LaneMask maybe);
   bool follow_shared(const Instruction& i, LaneMask lanes);
   void load_matrices(const Instruction& i, LaneMask lanes);
+  void hand_numbers(const Instruction& i, LaneMask lanes, const LaneValues& addresses);
+  bool take_handed(const Instruction& i, LaneMask lanes, const LaneValues& addresses);
   void copy_values(const Instruction& i, LaneMask lanes, LaneMask maybe);
   bool addresses_of(const Instruction& i, uint32_t number, LaneMask lanes, LaneValues* out);
   bool has_written(uint64_t address, uint32_t bytes) const;
@@ -200,7 +207,7 @@ class Warp : private WarpState {
   const KernelLaunch& launch_;
   const KnownValue& known_;
   LaunchMemory* const memory_;
-  bool waits_ = false;
+  bool waits_ = false, is_first_ = false;
   std::vector<const Instruction*> open_;                   // instructions with bytes that are not logged yet
   std::vector<Footprint> footprints_, shared_footprints_;  // of the last request of each instruction
   std::map<uint32_t, Loop> loops_;

@@ -289,7 +289,8 @@ bool Warp::skip_periods(Loop* loop) {
       if (shared_level_[r] > shared_now_) shared_level_[r] += shared;
     }
     for (Arrival& group : groups_) group.ready += cycles, group.level += levels;
-    for (Arrival* one : {&open_group_, &bulk_}) one->ready += cycles, one->level += levels;
+    open_group_.ready += cycles, open_group_.level += levels;
+    for (auto& [barrier, copies] : bulk_) copies.ready += cycles, copies.level += levels;
     begin_ += cycles, latest_ = latest_load_ = now_ = begin_;
     load_now_ += levels, shared_now_ += shared;
   }

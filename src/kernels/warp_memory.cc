@@ -147,8 +147,11 @@ void Warp::memory(const Instruction& i, LaneMask lanes) {
     }
     if (i.op == Op::load) in_flight_ += static_cast<double>(i.bytes) * std::popcount(global);
   }
+  if (i.hands && is_first_ && kernel_.hands_numbers) hand_numbers(i, lanes, addresses);
   if (memory_ != nullptr && i.space == Space::shared && follow_shared(i, lanes)) {
     // its results are known, or not, by what is there
+  } else if (kernel_.hands_numbers && i.op == Op::load && i.relevant && i.space == Space::shared && take_handed(i, lanes, addresses)) {
+    // its results are known
   } else if (i.op == Op::load && i.relevant) {
     load(i, lanes, addresses);
   } else if (i.op == Op::atomic || i.op == Op::matrix_load) {
@@ -164,11 +167,59 @@ void Warp::memory(const Instruction& i, LaneMask lanes) {
   if (global != 0 && i.acquires) wait_for(arrival());
 }
 
+void Warp::hand_numbers(const Instruction& i, LaneMask lanes, const LaneValues& addresses) {
+  const uint32_t bytes = std::max(i.type.bits / 8, 1);
+  for (LaneMask left = lanes; left != 0; left &= left - 1) {
+    const auto lane = static_cast<uint32_t>(std::countr_zero(left));
+    // All lanes may store the same: it is one number.
+    if (lane > 0 && has_one_value(kernel_.addresses[i.first_address].base) && left != lanes) break;
+    for (uint32_t s = 0; s < i.sources; ++s) {
+      if (const auto value = known_value(source(i, s), lane)) handed_.write(addresses[lane] + uint64_t{s} * bytes, bytes, *value);
+    }
+  }
+}
+
+// False: something that is read is not known.
+bool Warp::take_handed(const Instruction& i, LaneMask lanes, const LaneValues& addresses) {
+  const uint32_t bytes = std::max(i.type.bits / 8, 1);
+  std::vector<LaneValues> loaded(i.results);
+  for (uint32_t r = 0; r < i.results; ++r) {
+    for (LaneMask left = lanes; left != 0; left &= left - 1) {
+      const auto lane = static_cast<uint32_t>(std::countr_zero(left));
+      const uint64_t place = addresses[lane] + uint64_t{r} * bytes;
+      const auto times = reads_.find(place);
+      const auto value = handed_.read(place, bytes, is_first_ ? ~0U : times == reads_.end() ? 0 : times->second);
+      if (!value) return false;
+      const bool is_signed = i.type.kind == Kind::signed_integer;
+      loaded[r][lane] = is_signed ? static_cast<uint64_t>(with_sign(*value, 8 * bytes)) : *value;
+    }
+  }
+  std::vector<uint64_t> places;
+  for (LaneMask left = lanes; left != 0; left &= left - 1) places.push_back(addresses[static_cast<size_t>(std::countr_zero(left))]);
+  std::sort(places.begin(), places.end());
+  places.erase(std::unique(places.begin(), places.end()), places.end());
+  for (uint32_t r = 0; r < i.results; ++r) {
+    for (const uint64_t place : places) ++reads_[place + uint64_t{r} * bytes];
+    if (const Register to = result(i, r); to != kNoRegister && to < kernel_.relevant_registers) write(to, lanes, loaded[r], 0);
+  }
+  return true;
+}
+
+uint64_t Warp::first_address(const Instruction& i, uint32_t number, LaneMask lanes) {
+  LaneValues addresses;
+  addresses_of(i, number, lanes, &addresses);
+  return addresses[static_cast<size_t>(std::countr_zero(lanes))];
+}
+
 void Warp::copy(const Instruction& i, LaneMask lanes) {
   LaneValues to, from;
   if (lanes == 0) return;
   if (i.op == Op::copy_bulk) {
-    if (i.asynchronous) bulk_ = arrival();
+    if (i.asynchronous && i.addresses > 2) {
+      Arrival& copies = bulk_[first_address(i, 2, lanes)];
+      const Arrival now = arrival();
+      copies = {std::max(copies.level, now.level), std::max(copies.ready, now.ready)};
+    }
     if (i.saturates) return;  // a tensor map's box; its barrier expects the bytes
     // [destination], [source], bytes
     const LaneValues& bytes = values(source(i, 0));

@@ -141,18 +141,19 @@ struct CollectiveConstants {
 
 // Kernels whose code was counted (counted.cc). Cycles are of a multiprocessor.
 struct CountedConstants {
-  double dram_fraction = 1;       // of the card's sustained rate
-  double l2_bytes_per_cycle = 0;  // requested of L2
-  double floor_ns = 0;            // of each launch
-  double atomic_cycles = 0;       // of a multiprocessor, for each sector of an atomic request
-  double issue_per_cycle = 4;     // instructions of warps
-  double integer_lanes = 64;      // threads whose integer instruction runs in a cycle
-  double special_lanes = 16;      // same: exponentials, roots, reciprocals
-  double tensor_fraction = 1;     // of a library's matrix product, that matrix instructions reach
-  double wave_smoothing = 0;      // as in GemmConstants
-  double pipe_overlap = 0;        // of matrix and other instructions: together_ns()
-  double overlap = 0;             // of memory and instructions
-  double chain_overlap = 0;       // of these and the longest warp's chain
+  double dram_fraction = 1;              // of the card's sustained rate
+  double l2_bytes_per_cycle = 0;         // requested of L2
+  double l2_shared_bytes_per_cycle = 0;  // the same, where other blocks request the same bytes
+  double floor_ns = 0;                   // of each launch
+  double atomic_cycles = 0;              // of a multiprocessor, for each sector of an atomic request
+  double issue_per_cycle = 4;            // instructions of warps
+  double integer_lanes = 64;             // threads whose integer instruction runs in a cycle
+  double special_lanes = 16;             // same: exponentials, roots, reciprocals
+  double tensor_fraction = 1;            // of a library's matrix product, that matrix instructions reach
+  double wave_smoothing = 0;             // as in GemmConstants
+  double pipe_overlap = 0;               // of matrix and other instructions: together_ns()
+  double overlap = 0;                    // of memory and instructions
+  double chain_overlap = 0;              // of these and the longest warp's chain
 };
 
 struct CardRates {

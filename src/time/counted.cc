@@ -18,17 +18,21 @@ double resident_blocks(const CountedWork& work, const CardRates& card) {
   return std::max(1, blocks);
 }
 
-// Device memory moves each byte once, and again what a block reads a second time when the blocks at work have replaced it in L2.
+// Device memory moves each byte once, and again what a block reads a second time when the blocks at work have replaced it in L2. Tiles are
+// taken to come from L2.
 double memory_ns(const CountedWork& work, double at_once, const CardRates& card) {
   const CountedConstants& c = card.counted;
   const double requested = work.sectors * kSectorBytes + work.async_bytes;
-  const double again = std::max(0.0, requested - work.block_bytes);
+  const double again = std::max(0.0, requested - work.tile_bytes - work.block_bytes);
   const double in_use = work.blocks > 0 ? at_once * work.block_bytes / work.blocks : 0;
   // Blocks that read the same bytes read them at about the same time, so these bytes are in L2.
   const double dram_bytes = work.unique_bytes * beyond_l2(work.unique_bytes, card) + again * beyond_l2(in_use, card);
   const double atomic_ns = 1e9 * work.atomic_sectors * c.atomic_cycles / (card.multiprocessors * card.clock_hz);
-  return std::max({1e9 * dram_bytes / (card.dram_bytes_per_s * c.dram_fraction),
-                   1e9 * requested / (c.l2_bytes_per_cycle * card.multiprocessors * card.clock_hz), atomic_ns});
+  // Requests of several blocks for the same bytes are answered together. Tiles are shared.
+  const double alone = std::min(requested, work.unique_bytes);
+  const double l2_cycles = alone / c.l2_bytes_per_cycle + (requested - alone) / c.l2_shared_bytes_per_cycle;
+  return std::max(
+      {1e9 * dram_bytes / (card.dram_bytes_per_s * c.dram_fraction), 1e9 * l2_cycles / (card.multiprocessors * card.clock_hz), atomic_ns});
 }
 
 // Cycles of one multiprocessor for the whole launch: its slowest pipe, or the instructions that it issues. `tensor`: of matrix
@@ -87,9 +91,11 @@ Estimate counted_time(const Operation& operation, const CardRates& card) {
 
 void read_counted_constants(const Constants& constants, CardRates* card) {
   const auto of = [&](const char* name) { return constants.of_operation(OperationKind::compiled, Precision::fp32, name); };
-  card->counted = {of("dram_fraction"),   of("l2_bytes_per_cycle"), of("floor_ns"),      of("atomic_cycles"),
-                   of("issue_per_cycle"), of("integer_lanes"),      of("special_lanes"), of("tensor_fraction"),
-                   of("wave_smoothing"),  of("pipe_overlap"),       of("overlap"),       of("chain_overlap")};
+  card->counted = {of("dram_fraction"),  of("l2_bytes_per_cycle"), of("l2_shared_bytes_per_cycle"),
+                   of("floor_ns"),       of("atomic_cycles"),      of("issue_per_cycle"),
+                   of("integer_lanes"),  of("special_lanes"),      of("tensor_fraction"),
+                   of("wave_smoothing"), of("pipe_overlap"),       of("overlap"),
+                   of("chain_overlap")};
 }
 
 }  // namespace gpucast

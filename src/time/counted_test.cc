@@ -46,6 +46,21 @@ TEST(Counted, BytesThatABlockReadsAgainCostOnlyBeyondL2) {
   EXPECT_NEAR(read_twice(1 << 20), 1.5, 0.1);
 }
 
+// 108 multiprocessors at 1.41 GHz. 64 blocks request each byte, so that nearly all requests are for bytes that others request too. The same
+// through a tensor map: where its tiles lie is not known.
+TEST(Counted, RequestsForTheSameBytesAreAnsweredTogether) {
+  Operation shared = copy_of(1 << 26);
+  shared.counted.unique_bytes = shared.counted.block_bytes / 64;
+  const double requested = shared.counted.block_bytes, cycle_ns = 1e9 / (108 * counted_card().clock_hz);
+  const CountedConstants& c = counted_card().counted;
+  const double alone = shared.counted.unique_bytes / c.l2_bytes_per_cycle;
+  const double together = (requested - shared.counted.unique_bytes) / c.l2_shared_bytes_per_cycle;
+  EXPECT_NEAR(counted_ns(shared), (alone + together) * cycle_ns + c.floor_ns, 0.1 * counted_ns(shared));
+  Operation tiles = copy_of(1 << 20);
+  tiles.counted.async_bytes = tiles.counted.tile_bytes = requested;
+  EXPECT_NEAR(counted_ns(tiles), counted_ns(shared), 0.05 * counted_ns(shared));
+}
+
 TEST(Counted, MatrixInstructionsTakeTheirFlops) {
   Operation product = copy_of(1 << 20);
   product.counted.tensor_flops[static_cast<size_t>(Precision::bf16)] = 1e12;

@@ -22,6 +22,7 @@ struct WarpChain {
 struct LaunchCounts {
   double blocks = 0;
   double atomic_sectors = 0;                              // of device memory
+  double tile_bytes = 0;                                  // of loads through tensor maps, whose places are not known
   double shared_wavefronts = 0;                           // with bank conflicts: a request without conflicts is 1
   std::array<double, kPrecisionCount> tensor_flops = {};  // of matrix instructions; a multiplication and an addition are 2
   double fp32 = 0, fp16 = 0, fp64 = 0, integer = 0, special = 0, control = 0, memory = 0;  // instructions of warps

@@ -135,9 +135,13 @@ def installed(args, *packages):
     return folder
 
 
+def is_older(release):
+    return tuple(int(part) for part in release.split(".")[:3]) < NEWER_FROM
+
+
 def environment(args, release, *folders):
     paths = [*folders, installed(args, f"liger-kernel=={release}")]
-    if tuple(int(part) for part in release.split(".")[:3]) < NEWER_FROM:
+    if is_older(release):
         paths.append(installed(args, *OLD_TRANSFORMERS))
     return os.environ | {"PYTHONPATH": os.pathsep.join(map(str, paths)), "GPUCAST_OBSERVE_S": "3600"}
 
@@ -222,7 +226,8 @@ def warp_predictions(args, rows):
             shutil.copytree(scripts(args, commit), folder / "scripts", dirs_exist_ok=True)
             written.parent.mkdir(parents=True, exist_ok=True)
             command = [args.gpucast, "run", "--warp", "--gpu", card, "--"]
-            command += [args.python, str(folder / "scripts" / f"benchmark_{script}.py"), "--overwrite"]
+            first = [str(ROOT / "eval/liger/run_script.py")] if is_older(release) else []
+            command += [args.python, *first, str(folder / "scripts" / f"benchmark_{script}.py"), "--overwrite"]
             root = scripts(args, commit).parents[1]
             done = subprocess.run(command, env=environment(args, release, folder, root / "src", root), capture_output=True, text=True)
             if not written.exists():

@@ -16,6 +16,7 @@ SCRIPTS = (
     "clock/sweeps/",
     "kernels/programs/",
     "liger/measure_kernels.py",
+    "liger/run_script.py",
     "loader/pipelines.py",
     "matrix/train.py",
     "matrix/train_small.py",

@@ -229,7 +229,9 @@ def warp_predictions(args, rows):
             first = [str(ROOT / "eval/liger/run_script.py")] if is_older(release) else []
             command += [args.python, *first, str(folder / "scripts" / f"benchmark_{script}.py"), "--overwrite"]
             root = scripts(args, commit).parents[1]
-            done = subprocess.run(command, env=environment(args, release, folder, root / "src", root), capture_output=True, text=True)
+            done = subprocess.run(
+                command, env=environment(args, release, folder / "scripts", root / "src", root), capture_output=True, text=True
+            )
             if not written.exists():
                 problems.append(f"{script} on {card}: {(done.stdout + done.stderr).strip()[-300:]}")
                 continue

@@ -1,10 +1,9 @@
 """Runs one of Liger-Kernel's benchmark scripts, unmodified, with more room for compiled code. Before PyTorch 2.5 torch.compile kept code for
 each module; since then modules of one class share a limit of eight, and a script that compiles more sizes would leave the rest uncompiled.
 
-python run_script.py SCRIPT ARGUMENT...
+python run_script.py SCRIPT ARGUMENT..., the script's folder on PYTHONPATH
 """
 
-import os
 import runpy
 import sys
 
@@ -16,7 +15,6 @@ def main():
 
     torch._dynamo.config.cache_size_limit = MOST_SIZES
     del sys.argv[0]
-    sys.path[0] = os.path.dirname(sys.argv[0])  # its neighbours, as if it had been started itself
     runpy.run_path(sys.argv[0], run_name="__main__")
 
 

@@ -171,11 +171,10 @@ void Warp::hand_numbers(const Instruction& i, LaneMask lanes, const LaneValues& 
   const uint32_t bytes = std::max(i.type.bits / 8, 1);
   for (LaneMask left = lanes; left != 0; left &= left - 1) {
     const auto lane = static_cast<uint32_t>(std::countr_zero(left));
-    // All lanes may store the same: it is one number.
-    if (lane > 0 && has_one_value(kernel_.addresses[i.first_address].base) && left != lanes) break;
     for (uint32_t s = 0; s < i.sources; ++s) {
       if (const auto value = known_value(source(i, s), lane)) handed_.write(addresses[lane] + uint64_t{s} * bytes, bytes, *value);
     }
+    if (has_one_value(kernel_.addresses[i.first_address].base)) break;  // all lanes store to one place: it is one number
   }
 }
 

@@ -29,6 +29,7 @@ SCRIPTS = (
     "papers/limited.py",
     "steps/models/",
     "truth/measure_on_gpu.py",
+    "tutorials/compile_product.py",
     "values/scripts/",
 )
 # Run under gpucast as modules, for what they share with others.

@@ -62,7 +62,7 @@ void read_observed_step(Reading& reading, od::object object) {
     if (key == "step") (void)set_int(value, &observed.step);
     if (key == "hooks_us") hooks = integers_of(value);
     if (key == "unix_ns") (void)set_int(value, &observed.unix_ns);
-    if (key == "yardstick_ns") (void)set_int(value, &observed.yardstick_ns);
+    if (key == "warm_yardstick_ns") (void)set_int(value, &observed.yardstick_ns);
     if (key == "marks") marks = integers_of(value);
     if (key != "tf32") return;
     od::object flags;

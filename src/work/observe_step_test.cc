@@ -497,7 +497,7 @@ TEST(StepOperations, TellsHowFastTheHostOfAnA100Is) {
   std::vector<std::string> lines = kLines;
   const auto found =
       std::find_if(lines.begin(), lines.end(), [](const std::string& one) { return one.starts_with(R"({"record":"operators")"); });
-  found->insert(1, R"("yardstick_ns":)" + std::to_string(std::llround(2 * step_constants().yardstick_ns)) + ",");
+  found->insert(1, R"("warm_yardstick_ns":)" + std::to_string(std::llround(2 * step_constants().yardstick_ns)) + ",");
   EXPECT_EQ(step_operations(trace_of(lines)).host.yardstick_ns, std::llround(2 * step_constants().yardstick_ns));
 }
 

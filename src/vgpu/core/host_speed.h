@@ -8,7 +8,8 @@
 namespace gpucast::vgpu {
 
 // Does a fixed amount of work and returns its nanoseconds. Like PyTorch's own code it allocates and frees small blocks and reads memory in
-// no order, so neighbours on the machine that fill its caches slow both down alike. About 30 us.
+// no order. It is done twice and measured the second time: with cold caches its time says more about memory than about the processor. About
+// 5 to 10 us.
 int64_t yardstick_ns();
 
 // The machine's speed changes while a script runs, so it is measured again and again.

@@ -263,7 +263,7 @@ Operation sort(const Inputs& in) {
   const int64_t given = integer(in, in.arguments.size() > 3 ? 2 : 1).value_or(-1), dimension = given < 0 ? given + rank : given;
   out.columns = dimension >= 0 && dimension < rank ? std::max<int64_t>(1, x.sizes[static_cast<size_t>(dimension)]) : 1;
   out.rows = x.count() / out.columns;
-  out.sort_bits = 8 * x.element_bytes;
+  out.sort_bits = int64_t{8} * x.element_bytes;
   out.bytes_read = out.bytes_written = bounded_product({x.count(), x.element_bytes + 8});
   return out;
 }

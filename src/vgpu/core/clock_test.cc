@@ -153,7 +153,7 @@ TEST_F(Clock, OurOwnWorkDoesNotCountTwice) {
   work_for(std::chrono::milliseconds(20));
   gpucast_vgpu_was_interrupted((std::chrono::steady_clock::now() - own).count());
   const int64_t passed = gpucast_vgpu_host_clock_ns(CLOCK_MONOTONIC) - begin;
-  EXPECT_GE(passed, -100'000);
+  EXPECT_GE(passed, -1'000'000) << "counted twice, it is -18 ms; other programs may cost a tenth of these 20 ms";
   EXPECT_LT(passed, 1'000'000);
 }
 

@@ -224,7 +224,8 @@ def main():
             if measured.GPUS[key[1]]["power_w"] > 75 and not ("linear" in key[0] and key[1].startswith("p100"))
         }
         for left_out in [None, *sorted({key[1] for key in classes})]:
-            here = {key: rows for key, rows in steady.items() if key[1] != left_out}
+            # A100s on PCIe are the same chip as those on SXM.
+            here = {key: rows for key, rows in steady.items() if not left_out or card_family(key[1]) != card_family(left_out)}
             # A card's heating does not depend on its kernels: from tensor cores, on cards other than the one left out.
             relative = next((card for card in heating if card and left_out and card_family(card) == card_family(left_out)), None)
             shared, rates = fit(family, here, heating[relative] if family == "plain" else None)

@@ -76,9 +76,9 @@ def main():
     rows = []
     for source, card, arguments, published in LOGS:
         found = times_in(log_of(options, card, arguments))
+        sizes = " x ".join(arguments[:3])
         for kernel, ms in published.items():
             here = found.get(kernel)
-            sizes = " x ".join(arguments[:3])
             shown = ["-", "-"] if here is None else [f"{here:.4f}", signed(error(here, ms), 1)]
             rows.append([source, card, sizes, kernel[0], " ".join(map(str, kernel[1:])), f"{ms:.4f}", *shown])
     print(

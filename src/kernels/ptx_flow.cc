@@ -96,6 +96,15 @@ void add_ends(const Kernel& kernel, Ends ends, std::vector<std::vector<uint32_t>
   }
 }
 
+// The end has none of its own, and is the last one.
+std::vector<std::vector<uint32_t>> predecessors_of(const std::vector<std::vector<uint32_t>>& successors) {
+  std::vector<std::vector<uint32_t>> out(successors.size() + 1);
+  for (uint32_t b = 0; b < successors.size(); ++b) {
+    for (const uint32_t s : successors[b]) out[s].push_back(b);
+  }
+  return out;
+}
+
 constexpr uint32_t kNone = ~0U;
 
 // Immediate post-dominators, by Cooper, Harvey and Kennedy's iteration on the reversed graph. kNone: no way leads to the end.
@@ -103,10 +112,7 @@ std::vector<uint32_t> post_dominators(const Kernel& kernel, Ends ends) {
   const auto end = static_cast<uint32_t>(kernel.blocks.size());
   std::vector<std::vector<uint32_t>> successors = successors_of(kernel);
   add_ends(kernel, ends, &successors);
-  std::vector<std::vector<uint32_t>> predecessors(end + 1);
-  for (uint32_t b = 0; b < end; ++b) {
-    for (const uint32_t s : successors[b]) predecessors[s].push_back(b);
-  }
+  const std::vector<std::vector<uint32_t>> predecessors = predecessors_of(successors);
   std::vector<uint32_t> order(end + 1, kNone), by_order, after(end + 1, kNone);
   std::vector<std::pair<uint32_t, size_t>> stack = {{end, 0}};
   std::vector<uint8_t> seen(end + 1);
@@ -325,33 +331,23 @@ void find_short_ways(Kernel* kernel) {
 }
 
 void find_failures(Kernel* kernel) {
-  const std::vector<std::vector<uint32_t>> successors = successors_of(*kernel);
-  const auto last_of = [&](uint32_t b) -> const Instruction& { return kernel->instructions[kernel->blocks[b].end - 1]; };
-  std::vector<std::vector<uint32_t>> predecessors(kernel->blocks.size());
-  for (uint32_t b = 0; b < successors.size(); ++b) {
-    for (const uint32_t s : successors[b]) {
-      if (s < predecessors.size()) predecessors[s].push_back(b);
+  const auto end = static_cast<uint32_t>(kernel->blocks.size());
+  const std::vector<std::vector<uint32_t>> predecessors = predecessors_of(successors_of(*kernel));
+  // By block: whether it leads to one that ends with `op`, or to the `first` one.
+  const auto leading_to = [&](Op op, std::vector<uint32_t> first) {
+    std::vector<uint8_t> leads(end + 1);
+    for (uint32_t b = 0; b < end; ++b) {
+      if (kernel->instructions[kernel->blocks[b].end - 1].op == op) first.push_back(b);
     }
-  }
-  const auto leading_to = [&](auto&& ends) {
-    std::vector<uint8_t> leads(kernel->blocks.size());
-    std::vector<uint32_t> work;
-    for (uint32_t b = 0; b < successors.size(); ++b) {
-      if (ends(b)) work.push_back(b);
-    }
-    while (!work.empty()) {
-      const uint32_t b = work.back();
-      work.pop_back();
-      if (std::exchange(leads[b], 1) == 0) work.insert(work.end(), predecessors[b].begin(), predecessors[b].end());
+    while (!first.empty()) {
+      const uint32_t b = first.back();
+      first.pop_back();
+      if (std::exchange(leads[b], 1) == 0) first.insert(first.end(), predecessors[b].begin(), predecessors[b].end());
     }
     return leads;
   };
-  const std::vector<uint8_t> to_trap = leading_to([&](uint32_t b) { return last_of(b).op == Op::stop; });
-  const std::vector<uint8_t> to_end = leading_to([&](uint32_t b) {
-    const auto& next = successors[b];
-    return last_of(b).op == Op::leave || std::find(next.begin(), next.end(), successors.size()) != next.end();
-  });
-  for (uint32_t b = 0; b < successors.size(); ++b) kernel->blocks[b].fails = to_trap[b] != 0 && to_end[b] == 0;
+  const std::vector<uint8_t> to_trap = leading_to(Op::stop, {}), to_end = leading_to(Op::leave, {end});
+  for (uint32_t b = 0; b < end; ++b) kernel->blocks[b].fails = to_trap[b] != 0 && to_end[b] == 0;
 }
 
 void find_waits(Kernel* kernel) {

@@ -147,7 +147,7 @@ void Warp::memory(const Instruction& i, LaneMask lanes) {
     }
     if (i.op == Op::load) in_flight_ += static_cast<double>(i.bytes) * std::popcount(global);
   }
-  if (i.hands && is_first_ && kernel_.hands_numbers) hand_numbers(i, lanes, addresses);
+  if (i.hands && is_first_) hand_numbers(i, lanes, addresses);
   if (memory_ != nullptr && i.space == Space::shared && follow_shared(i, lanes)) {
     // its results are known, or not, by what is there
   } else if (kernel_.hands_numbers && i.op == Op::load && i.relevant && i.space == Space::shared && take_handed(i, lanes, addresses)) {

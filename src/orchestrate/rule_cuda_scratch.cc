@@ -8,13 +8,11 @@
 
 #include <algorithm>
 
+#include "src/base/embedding_gradient.h"
 #include "src/orchestrate/rules.h"
 
 namespace gpucast {
 namespace {
-
-constexpr int64_t kFewIndices = 3072;    // up to this number embedding_dense_backward has a kernel without scratch memory
-constexpr int64_t kRowsPerPartial = 10;  // NROWS_PER_THREAD
 
 void add_embedding_scratch(const ProfileFacts& facts, SpanIndex op, bool bag, Sequence* sequence) {
   const auto& inputs = facts.dims(op).inputs;
@@ -24,7 +22,7 @@ void add_embedding_scratch(const ProfileFacts& facts, SpanIndex op, bool bag, Se
   const int64_t indices = numel(inputs[1]), width = inputs[0].back(), rows = std::atoll(concrete[rows_at].c_str());
   if (rows <= 0 || (!bag && indices <= kFewIndices)) return;
   const bool doubles = !facts.types(op).empty() && facts.types(op)[0] == "double";
-  const int64_t segments = std::min(indices, rows), partials = indices / kRowsPerPartial + segments;
+  const auto [segments, partials] = embedding_sums(indices, rows);
   const int64_t sizes[] = {8 * indices, 8 * segments, 8 * segments, 8 * partials, partials * width * (doubles ? 8 : 4)};
   const auto add = [&](int64_t bytes, Moment alloc, Moment free) { sequence->add(bytes, alloc, free, op, "cuda_scratch"); };
   const int64_t end_ns = facts.span(op).end_ns;

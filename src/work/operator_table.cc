@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "src/base/bounded.h"
+#include "src/base/embedding_gradient.h"
 #include "src/work/library_call.h"
 #include "src/work/operator_forms.h"
 
@@ -268,8 +269,6 @@ Operation sort(const Inputs& in) {
   return out;
 }
 
-constexpr int64_t kFewIndices = 3072, kRowsPerSum = 10;  // of an embedding's backward
-
 Operation indexing(const OperatorName& name, const Inputs& in) {
   Operation out = base(OperationKind::indexing, in);
   if (in.tensors.size() < 2) {
@@ -285,14 +284,14 @@ Operation indexing(const OperatorName& name, const Inputs& in) {
     out.bytes_read = moved + index.bytes();
     out.bytes_written = moved;
   } else if (name.form == OperatorForm::embedding_gradient) {
-    // (grad, indices, number of weights), aten/src/ATen/native/cuda/EmbeddingBackwardKernel.cu. The result's zeros are an operator of their
-    // own. Two kernels sum up to ten rows of one index at a time, and then these sums; one does it where there are few indices.
-    const int64_t count = index.count(), segments = std::min(integer(in, 2).value_or(count), count);
+    // (grad, indices, number of weights). The result's zeros are an operator of their own.
+    const int64_t count = index.count();
+    const auto [segments, partials] = embedding_sums(count, integer(in, 2).value_or(count));
     const int64_t width = x.sizes.empty() ? 1 : x.sizes.back();
     const int64_t sums = count > kFewIndices ? bounded_product({segments, width, 4}) : 0;
     out.bytes_read = x.bytes() + index.bytes() + sums;
     out.bytes_written = bounded_product({segments, width, x.element_bytes}) + sums;
-    if (count > kFewIndices) out.summed_rows = count + count / kRowsPerSum + 2 * segments;
+    if (count > kFewIndices) out.summed_rows = count + partials + segments;
     out.columns = width;
   } else if (name.in_place) {
     const int64_t moved = (in.tensors.size() > 2 ? in.tensors.back().count() : index.count()) * x.element_bytes;

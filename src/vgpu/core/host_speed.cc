@@ -23,10 +23,6 @@ const std::array<uint32_t, kPlaces>& chain() {
   return *kChain;
 }
 
-}  // namespace
-
-namespace {
-
 int64_t work_ns() {
   const auto& next = chain();
   const int64_t begin = machine_ns(CLOCK_MONOTONIC);

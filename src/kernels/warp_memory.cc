@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "src/kernels/lane_bits.h"
 #include "src/kernels/launch_memory.h"
 #include "src/kernels/warp.h"
 

@@ -127,7 +127,7 @@ def after_checkpoint_writer(name, module):
 
 
 def after_inductor(name, module):
-    if process.state in (process.WATCHING, process.ARMED):
+    if process.state in (process.WATCHING, process.CLOCKED, process.ARMED):
         compiled.use_own_cache()  # the script may have named a folder since torch was imported
         compiled.patch_inductor(name, module, _core)
 

@@ -3,6 +3,7 @@
 import json
 import re
 import subprocess
+import sys
 
 import pytest
 
@@ -164,3 +165,29 @@ for _ in range(3):
     (kernel,) = (kernel for kernel in times["kernels"] if kernel["name"].startswith("triton_") and "embedding" in kernel["name"])
     assert kernel["known"]
     assert kernel["sizes"] == "16.8 MB"  # 4,096 rows of 4 KiB are written, 3 are read
+
+
+@pytest.mark.once
+def test_code_compiled_under_a_clock_gets_known_indices(gpucast_bin, tmp_path):
+    """Inductor is first imported when the clock already runs."""
+    script = tmp_path / "look_up.py"
+    script.write_text("""
+import torch
+table = torch.nn.Embedding(100_000, 1024).cuda().requires_grad_(False)
+look_up = torch.compile(table)
+for most in (3, 65536):
+    rows = torch.arange(65536, device="cuda") % most
+    look_up(rows)
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    torch.cuda.synchronize()
+    begin.record()
+    for _ in range(20):
+        look_up(rows)
+    end.record()
+    torch.cuda.synchronize()
+    print(begin.elapsed_time(end))
+""")
+    words = [gpucast_bin, "run", "--warp", "--gpu", "a100-80", "--", sys.executable, str(script)]
+    done = subprocess.run(words, capture_output=True, check=True, text=True)
+    few, many = map(float, done.stdout.split())
+    assert many > 1.4 * few, (few, many)  # each row that is read comes from memory

@@ -5,7 +5,15 @@
 
 counters.csv.gz is from measure_counters.py, which ran on the card. ENV has its releases of torch and triton, and liger-kernel may be on
 PYTHONPATH. The same program runs under `gpucast run` once (OUT keeps the capture), and `count_launches.cc`, compiled with the library of this
-tree, counts its launches. A launch is compared if its name, its grid and its place in the order are the same in both.
+tree, counts its launches. A launch is compared if its name, its grid, its block and its place in the order are the same in both.
+
+What the counters of an H100 mean, as 120 launches showed:
+- lts__t_sectors_op_* also counts sectors that go from one half of L2 to the other: 1.5 of each. srcunit_tex is what L1 asked for. Hopper
+  answers equal requests of neighbouring multiprocessors with one read of L2, so a product's tiles are read less often than L1 loads them.
+- l1tex__data_pipe_lsu_wavefronts_mem_shared also has a wavefront or more for each warp, shuffle, vote and operand of wgmma: op_ld and op_st
+  are the loads and stores (ldmatrix too), and copies (cp.async) and atomics of shared memory are in neither.
+- dram__bytes_write: about 20 MB of what a kernel stores is still in L2 when it ends, so it says little of what it stored.
+- gpu__time_duration: ncu empties the caches before each launch, so all that is read comes from device memory.
 """
 
 import argparse
@@ -25,18 +33,23 @@ from eval.tables import markdown, quantile
 
 HERE = pathlib.Path(__file__).resolve().parent
 L1 = "l1tex__t_sectors_pipe_lsu_mem_global_op_"
-L2 = "lts__t_sectors_op_"
+L2 = "lts__t_sectors_srcunit_tex_op_"
+SHARED = "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_"
 SECTOR = 32
+
+
+def read_sectors(ours):
+    return ours["load_sectors"] + ours["async_load_bytes"] / SECTOR  # tiles are among the asynchronous bytes
 
 
 def from_l1(ours):
     """Our sectors of loads, with asynchronous copies; None if some pass through the copy engine (TMA), which is not in L1's counters."""
-    return None if ours["tile_bytes"] else ours["load_sectors"] + ours["async_load_bytes"] / SECTOR
+    return None if ours["tile_bytes"] else read_sectors(ours)
 
 
-def all_sectors(ours):
-    asynchronous = ours["async_load_bytes"] + ours["async_store_bytes"] + ours["tile_bytes"]
-    return ours["load_sectors"] + ours["store_sectors"] + ours["atomic_sectors"] + asynchronous / SECTOR
+def plain_wavefronts(ours):
+    """None if copies are among them."""
+    return None if ours["async_load_bytes"] else ours["shared_wavefronts"]
 
 
 def total(*names):
@@ -53,26 +66,26 @@ def total(*names):
 QUANTITIES = {
     "sectors loaded, L1": (from_l1, total(L1 + "ld.sum"), 1000),
     "sectors stored, L1": (lambda ours: ours["store_sectors"], total(L1 + "st.sum"), 1000),
-    "sectors, L2": (all_sectors, total(*(L2 + name + ".sum" for name in ("read", "write", "atom", "red"))), 1000),
-    "sectors of atomics, L2": (lambda ours: ours["atomic_sectors"], total(L2 + "atom.sum", L2 + "red.sum"), 1000),
+    "sectors of atomics, L1": (lambda ours: ours["atomic_sectors"], total(L1 + "atom.sum", L1 + "red.sum"), 1000),
+    "sectors read, L2": (read_sectors, total(L2 + "read.sum"), 1000),
     "unique bytes loaded, DRAM": (lambda ours: ours["unique_load_bytes"], total("dram__bytes_read.sum"), 1e6),
-    "unique bytes stored, DRAM": (lambda ours: ours["unique_store_bytes"], total("dram__bytes_write.sum"), 1e6),
-    "shared wavefronts": (lambda ours: ours["shared_wavefronts"], total("l1tex__data_pipe_lsu_wavefronts_mem_shared.sum"), 1000),
+    "shared wavefronts": (plain_wavefronts, total(SHARED + "ld.sum", SHARED + "st.sum"), 1000),
     "instructions, PTX to SASS": (lambda ours: ours["instructions"], total("smsp__inst_executed.sum"), 1000),
     "registers": (lambda ours: ours["registers"], total("launch__registers_per_thread"), 1),
     "time": (lambda ours: ours["predicted_ns"], total("gpu__time_duration.sum"), 1),
+    "time, nothing in L2": (lambda ours: ours["cold_ns"], total("gpu__time_duration.sum"), 1),
 }
 SHORT = {
     "sectors loaded, L1": "loaded",
     "sectors stored, L1": "stored",
-    "sectors, L2": "L2",
-    "sectors of atomics, L2": "atomics",
+    "sectors of atomics, L1": "atomics",
+    "sectors read, L2": "L2 read",
     "unique bytes loaded, DRAM": "DRAM read",
-    "unique bytes stored, DRAM": "DRAM written",
     "shared wavefronts": "shared",
     "instructions, PTX to SASS": "instructions",
     "registers": "registers",
     "time": "time",
+    "time, nothing in L2": "cold",
 }
 
 # --- Our counts ----------------------------------------------------------------------------------------------------------------------
@@ -131,14 +144,14 @@ def measured_launches(path):
 
 
 def matched(ours, runs, group_of):
-    """[(our launch, the card's counters of all passes)], and the launches without a partner: (run, name, grid, which side has it)."""
+    """[(our launch, the card's counters of all passes)], and the launches without a partner: (run, name, grid, block, which side has it)."""
     found, alone = {}, []
     for (run, groups), rows in runs.items():
         here = [at for at, launch in enumerate(ours) if group_of[launch["case"]] in groups.split(",")]
         names = {ours[at]["kernel"] for at in here}
         rows = [row for row in rows if row["kernel"] in names]
-        left = [(ours[at]["kernel"], tuple(ours[at]["grid"])) for at in here]
-        right = [(row["kernel"], row["grid"]) for row in rows]
+        left = [(ours[at]["kernel"], tuple(ours[at]["grid"]), tuple(ours[at]["block"])) for at in here]
+        right = [(row["kernel"], row["grid"], row["block"]) for row in rows]
         for what, a, b, c, d in difflib.SequenceMatcher(None, left, right, autojunk=False).get_opcodes():
             if what == "equal":
                 for at, row in zip(here[a:b], rows[c:d]):
@@ -167,11 +180,22 @@ def summary(pairs):
         found = [value for pair in pairs if (value := ratio(quantity, *pair)) is not None]
         if found:
             errors = [abs(value - 1) for value in found]
-            near = sum(error <= 0.1 for error in errors) / len(found)
+            equal, near = (sum(error <= most for error in errors) / len(found) for most in (0, 0.1))
             figures = [f"{100 * quantile(errors, part):.1f}" for part in (0.5, 0.9, 1.0)]
             ratios = f"{quantile(found, 0.5):.3f}", f"{min(found):.2f}", f"{max(found):.2f}"
-            rows.append([quantity, len(found), *ratios, *figures, f"{100 * near:.0f}"])
-    header = ["quantity", "launches", "median ratio", "least", "most", "median error, %", "90th, %", "worst, %", "within 10 %, %"]
+            rows.append([quantity, len(found), *ratios, *figures, f"{100 * equal:.0f}", f"{100 * near:.0f}"])
+    header = [
+        "quantity",
+        "launches",
+        "median ratio",
+        "least",
+        "most",
+        "median error, %",
+        "90th, %",
+        "worst, %",
+        "equal, %",
+        "within 10 %, %",
+    ]
     return markdown(header, rows)
 
 
@@ -230,7 +254,8 @@ def main():
     print(f"{len(ours)} launches counted, {len(pairs)} compared. Ratios are ours to the card's.\n")
     print(summary(pairs), launches(pairs, label_of), sep="\n\n")
     print(f"\nDiffers by more than {100 * args.list:.0f} %:\n\n{differences(pairs, label_of, args.list)}")
-    print("\nWithout a partner:\n\n" + ("\n".join(f"- {run}: `{name}` {grid}: {side} only" for run, name, grid, side in alone) or "None."))
+    lines = [f"- {run}: `{name}` {grid} x {block}: {side} only" for run, name, grid, block, side in alone]
+    print("\nWithout a partner:\n\n" + ("\n".join(lines) or "None."))
 
 
 if __name__ == "__main__":

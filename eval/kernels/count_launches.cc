@@ -72,7 +72,8 @@ void print_launches(const char* path, const char* card_name) {
     line["grid"] = std::vector<uint32_t>(work.grid.begin(), work.grid.end());
     line["block"] = std::vector<uint32_t>(work.block.begin(), work.block.end());
     line["compiled"] = work.compiled >= 0;
-    const gpucast::CompiledKernel kernel = work.compiled >= 0 ? step.compiled[static_cast<size_t>(work.compiled)] : gpucast::CompiledKernel{};
+    const gpucast::CompiledKernel kernel =
+        work.compiled >= 0 ? step.compiled[static_cast<size_t>(work.compiled)] : gpucast::CompiledKernel{};
     const auto ptx = step.codes.find(kernel.code);
     if (ptx != step.codes.end()) {
       try {
@@ -92,6 +93,9 @@ void print_launches(const char* path, const char* card_name) {
         operation.kind = gpucast::kind_of_compiled(name, gpucast::OperationKind::compiled);
         gpucast::set_counted(counts, launch, kernel.registers, kernel.static_shared_bytes, &operation);
         line["predicted_ns"] = gpucast::operation_duration(operation, card).expected_ns;
+        // Where nothing is in L2 before the launch, as under Nsight Compute.
+        const double read_ns = 1e9 * counts.unique_load_bytes / (card.dram_bytes_per_s * card.counted.dram_fraction);
+        line["cold_ns"] = std::max(line["predicted_ns"].get<double>(), card.counted.floor_ns + read_ns);
       } catch (const gpucast::Error& error) {
         line["problem"] = error.what();
       }

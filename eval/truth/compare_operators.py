@@ -1,210 +1,177 @@
 #!/usr/bin/env python3
 """Compare predicted kernel times with those that eval/truth/measure_operators.py measured on a card.
 
-    python -m eval.truth.compare_operators ROWS.jsonl.gz --python ENV/bin/python --cache CACHE [--gpu h100-80] [--values on]
-        [--misses 20] [--only operators] [--cases layer_norms]
+    python -m eval.truth.compare_operators ROWS.jsonl.gz --python ENV/bin/python --ours OURS.jsonl.gz [--gpu h100-80] [--misses 20]
+        [--least-us 5] [--kernels 60] [--only operators]
 
-ENV has the PyTorch of the rows, and torchvision, timm and transformers for the models. All operators are captured as one step of
-`gpucast run`: a kernel of MARKER stands before and after each measurement. A case's time is the sum of its kernels' times. Measured
-times are without the gaps between kernels, and the L2 cache was flushed first. Models are captured as they are, and compared by the time
-in which the card is busy. CACHE keeps captures: a capture that is there is not made again.
+ENV has the PyTorch of the rows, and torchvision, timm and transformers for the models. The same script makes OURS under `gpucast run --warp`,
+if that file is not there: its profiler then reports predicted times, and L2 is as empty as on the card. Times are of kernels, without gaps.
+Kernels are compared one by one where both lists have the same ones; libraries' kernels have other names on the virtual GPU.
 """
 
 import argparse
 import collections
 import gzip
-import hashlib
 import json
-import os
 import pathlib
+import re
 import subprocess
 import sys
 
 from eval import ROOT, jobs
 from eval.tables import error, markdown, median, percent, quantile, signed
 
-MARKER = "aten::erfinv_"  # of a measurement
-KERNELS_PER_MODEL = 12  # that are listed
+SCRIPT = ROOT / "eval/truth/measure_operators.py"
+MINUTES = "60"  # of the script's own clock, which `--warp` advances
 
 
-# ---- under `gpucast run`, with measure_operators.py beside this file ---------------------------------------------------------------------
+def make_rows(args):
+    command = [args.gpucast, "run", "--warp", "--gpu", args.gpu, "--", args.python, str(SCRIPT), "-o", str(args.ours)]
+    command += ["--minutes", MINUTES, *(["--only", args.only] if args.only else [])]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if not args.ours.exists() or rows_of(args.ours)[-1].get("part") != "end":
+        raise SystemExit(f"{' '.join(command)}: {(done.stdout + done.stderr)[-3000:]}")
 
 
-def run_operators(report, tf32, wanted):
-    """One step with all wanted cases, those of TF32 or the others: a step has one such setting. `report` gets the labels of the passes that ran, in order, and why others failed."""
-    import measure_operators as truth
-    import torch
-
-    mark, flush = torch.zeros(1, device="cuda"), torch.empty(truth.L2_FLUSH_BYTES, dtype=torch.uint8, device="cuda")
-    parameter = torch.nn.Parameter(torch.zeros(1, device="cuda"))
-    parameter.grad = torch.zeros(1, device="cuda")
-    optimizer = torch.optim.SGD([parameter], lr=0.1)
-    truth.set_precision("tf32" if tf32 else "fp32")
-    optimizer.step()  # the step between the two is observed
-    measured, failed = [], {}
-    for name, case in truth.operator_cases().items():
-        if (case.precision == "tf32") != tf32 or (wanted and not any(word in name for word in wanted)):
-            continue
-        try:
-            for which, (prepare, run) in case.build().items():
-                run(*(prepare() if prepare else ()))  # makes an optimizer's state
-                prepared = prepare() if prepare else ()
-                measured.append(f"{name}/{which}")
-                flush.zero_()
-                mark.erfinv_()
-                try:
-                    run(*prepared)
-                finally:
-                    mark.erfinv_()
-        except Exception as problem:
-            failed[name] = f"{type(problem).__name__}: {problem}"[:300]
-    report.write_text(json.dumps({"measured": measured, "failed": failed}))
-    optimizer.step()  # gpucast ends the process here
+def rows_of(path):
+    with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8") as file:
+        return [json.loads(line) for line in file]
 
 
-def run_model(name):
-    import measure_operators as truth
-    import torch
-
-    truth.set_precision(truth.MODELS[name][1]["precision"])
-    torch.manual_seed(0)
-    with torch.device(truth.DEVICE):
-        step = truth.MODELS[name][0]()
-    while True:  # until gpucast ends the process
-        step()
+def family(row):
+    return row["case"].split("-")[0]
 
 
-# ---- captures --------------------------------------------------------------------------------------------------------------------------
+def short(name):
+    """A kernel's name without its arguments and without what is the same for most."""
+    for word in ("void ", "at::native::", "(anonymous namespace)::", "c10::", "std::", "TensorIteratorBase"):
+        name = name.replace(word, "")
+    return re.sub(r"operator\(\)\(\) const::|\{lambda\(\)#\d+\}::", "", name)
 
 
-def capture(args, name, *words):
-    """The capture of this script's other mode, and its report's path."""
-    key = hashlib.sha256(json.dumps([name, args.gpu, args.values, words]).encode()).hexdigest()[:10]
-    made = (args.cache / f"{name}-{args.gpu}-{key}.gpucast").resolve()
-    report = made.with_suffix(".report")
-    made.parent.mkdir(parents=True, exist_ok=True)
-    if not made.exists():
-        print(f"capturing {name}", file=sys.stderr, flush=True)
-        command = [args.gpucast, "run", "--gpu", args.gpu, "--steps", "2", "--force", "-o", str(made)]
-        command += ["--values", args.values] if args.values else []
-        command += ["--", args.python, str(pathlib.Path(__file__).resolve()), "--captured", name, str(report), *words]
-        environment = os.environ | {"PYTHONPATH": str(ROOT), "GPUCAST_OBSERVE_S": "3600"}
-        done = subprocess.run(command, env=environment, capture_output=True, text=True)
-        if done.returncode or not made.exists():
-            raise SystemExit(f"{name}: {(done.stdout + done.stderr)[-3000:]}")
-    return made, report
-
-
-def kernels_of(args, made):
-    """The predicted kernels of a capture's step in order: (operator, kernel, sizes, us)."""
-    out = made.with_suffix(".trace")
-    command = [args.gpucast, "export", str(made), "--gpu", args.gpu, "--to", "perfetto", "--force", "-o", str(out)]
-    subprocess.run(command, check=True, capture_output=True)
-    events = [event for event in json.loads(out.read_text())["traceEvents"] if event.get("pid") == 3 and event.get("ph") == "X"]
-    out.unlink()
-    for event in sorted(events, key=lambda event: event["ts"]):
-        yield event["name"], event["args"].get("kernel", ""), event["args"].get("sizes", ""), event["dur"]
-
-
-def marked_work(kernels):
-    """The kernels of each measurement, in order."""
-    found, inside = [], False
-    for kernel in kernels:
-        if kernel[0] == MARKER:
-            inside = not inside
-            if inside:
-                found.append([])
-        elif inside:
-            found[-1].append(kernel)
-    return found
-
-
-def step_time(args, made):
-    """(step ms, busy ms) of a capture."""
-    command = [args.gpucast, "time", str(made), "--gpu", args.gpu, "--format", "json"]
-    said = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-    return said
+def described(kernel):
+    if "grid" not in kernel:
+        return f"{kernel.get('bytes')} bytes"
+    return f"<{'x'.join(map(str, kernel['grid']))}, {'x'.join(map(str, kernel['block']))}>"
 
 
 # ---- tables ----------------------------------------------------------------------------------------------------------------------------
+
+
+def figures(pairs):
+    """pairs: (predicted us, measured us)."""
+    errors = [error(*pair) for pair in pairs]
+    away = [abs(one) for one in errors]
+    return [
+        *(
+            len(errors),
+            percent(median(away), 1),
+            percent(quantile(away, 0.9), 1),
+            signed(max(errors, key=abs), 1),
+            signed(median(errors), 1),
+        ),
+        signed(error(sum(pair[0] for pair in pairs), sum(pair[1] for pair in pairs)), 1),
+    ]
 
 
 def overview(pairs, words, key):
     """pairs: (row, predicted us)."""
     parts = collections.defaultdict(list)
     for row, us in pairs:
-        parts[key(row)].append(error(us, row["us"]))
-    lines = []
-    for name, errors in sorted(parts.items()):
-        away = [abs(one) for one in errors]
-        numbers = [percent(median(away), 1), percent(quantile(away, 0.9), 1), signed(max(errors, key=abs), 1), signed(median(errors), 1)]
-        lines.append([*name, len(errors), *numbers])
-    return markdown([*words, "n", "median", "90th", "worst", "signed median"], lines, words=len(words))
+        parts[key(row)].append((us, row["us"]))
+    lines = [[*name, *figures(parts[name])] for name in sorted(parts)]
+    return markdown([*words, "n", "median", "90th", "worst", "signed median", "all time"], lines, words=len(words))
 
 
-def short(name):
-    """A kernel's name without what is the same for most."""
-    for word in ("void ", "at::native::", "(anonymous namespace)::", "c10::", "std::", "cutlass::"):
-        name = name.replace(word, "")
-    return name
+def paired_kernels(mine, theirs):
+    """(our kernel, the measured one) where the lists are the same; a fill that only libraries make is left out."""
+    mine, theirs = ([k for k in row["kernels"] if "Memset" not in k["name"]] for row in (mine, theirs))
+    if [short(kernel["name"]).split("<")[0] for kernel in mine] == [short(kernel["name"]).split("<")[0] for kernel in theirs]:
+        yield from zip(mine, theirs)
 
 
-def described_case(row, work):
-    us = sum(kernel[3] for kernel in work)
-    arguments = json.dumps(row["arguments"])
-    lines = [f"{row['case']} {row['precision']} {arguments[:160]}: {us:.4g} us, measured {row['us']:.4g} ({signed(error(us, row['us']), 0)} %)"]
-    for kernel in row["kernels"]:
-        grid = "x".join(map(str, kernel["grid"])) if "grid" in kernel else f"{kernel.get('bytes')} bytes"
-        block = "x".join(map(str, kernel.get("block", ())))
-        lines.append(f"    measured {kernel['us']:9.3f} us {kernel['operator']} <{grid}, {block}> {short(kernel['name'])[:150]}")
-    lines += [f"    ours     {us:9.3f} us {name} {sizes} {short(kernel)[:150]}" for name, kernel, sizes, us in work]
+def kernel_table(found, count):
+    """found: {name: (ours, measured) pairs}. The kernels with the most time off, in all."""
+    off = {name: sum(abs(ours - measured) for ours, measured in pairs) for name, pairs in found.items()}
+    names = sorted(off, key=off.get, reverse=True)[:count]
+    lines = [[f"`{name[:110]}`", *figures(found[name]), f"{off[name]:.0f}"] for name in names]
+    return markdown(["kernel", "n", "median", "90th", "worst", "signed median", "all time", "us off"], lines)
+
+
+def described_case(row, mine):
+    arguments = json.dumps(row["arguments"])[:160]
+    off = signed(error(mine["us"], row["us"]), 0)
+    lines = [f"{row['case']} {row['precision']} {arguments}: {mine['us']:.4g} us, measured {row['us']:.4g} ({off} %)"]
+    for word, kernels in (("measured", row["kernels"]), ("ours", mine["kernels"])):
+        lines += [f"    {word:8} {k['us']:9.3f} us {k['operator']} {described(k)} {short(k['name'])[:150]}" for k in kernels]
     return "\n".join(lines)
 
 
-def compare_operators(args, rows):
-    work, problems = {}, []
-    for part in ("operators", "operators_tf32"):
-        made, report = capture(args, part, *args.cases)
-        said = json.loads(report.read_text())
-        work.update(zip(said["measured"], marked_work(kernels_of(args, made))))
-        problems += [f"{name}: {why}" for name, why in said["failed"].items()]
+def compare_operators(args, rows, ours):
+    by_case = {row["case"]: row for row in ours if row["part"] == "operators" and row.get("us")}
     cases = [row for row in rows if row["part"] == "operators" and row.get("us")]
-    cases = [row for row in cases if not args.cases or any(word in row["case"] for word in args.cases)]
-    pairs = [(row, sum(kernel[3] for kernel in work[row["case"]])) for row in cases if work.get(row["case"])]
+    pairs = [(row, by_case[row["case"]]["us"]) for row in cases if row["case"] in by_case]
     print(f"{len(pairs)} of {len(cases)} passes of operators; errors in %.\n")
-    print(overview(pairs, ["family", "precision"], lambda row: (row["case"].split("-")[0], row["precision"])), end="\n\n")
-    print(overview(pairs, ["family", "pass"], lambda row: (row["case"].split("-")[0], row["pass"])), end="\n\n")
+    print(overview(pairs, ["family", "precision"], lambda row: (family(row), row["precision"])), end="\n\n")
+    print(overview(pairs, ["family", "pass"], lambda row: (family(row), row["pass"])), end="\n\n")
     print(overview(pairs, ["all"], lambda row: ("all",)), end="\n\n")
-    problems += [f"{row['case']}: no kernels of ours" for row in cases if not work.get(row["case"])]
-    if problems:
-        print("Left out:", *problems, sep="\n- ", end="\n\n")
-    differ = [(row, us) for row, us in pairs if abs(error(us, row["us"])) > args.misses / 100]
+    found = collections.defaultdict(list)
+    for row, _ in pairs:
+        for mine, measured in paired_kernels(by_case[row["case"]], row):
+            found[short(measured["name"]).split("(")[0]].append((mine["us"], measured["us"]))
+    print(kernel_table(found, args.kernels), end="\n\n")
+    left_out = [row["case"] for row in cases if row["case"] not in by_case]
+    if left_out:
+        print("Left out:", *left_out, sep="\n- ", end="\n\n")
+    differ = [(row, us) for row, us in pairs if abs(error(us, row["us"])) > args.misses / 100 and row["us"] >= args.least_us]
     for row, _ in sorted(differ, key=lambda pair: -abs(error(pair[1], pair[0]["us"]))):
-        print(described_case(row, work[row["case"]]))
+        print(described_case(row, by_case[row["case"]]))
+
+
+def compare_models(args, rows, ours):
+    by_case = {(row["part"], row["case"]): row for row in ours if "case" in row}
+    lines = []
+    for row in rows:
+        mine = by_case.get((row["part"], row.get("case")))
+        if row["part"] == "models" and mine and "step_ms" in row and "step_ms" in mine:
+            lines.append([row["case"], "step", *(f"{median(one['step_ms']):.2f}" for one in (mine, row))])
+        elif row["part"] == "model_kernels" and mine and "busy_ms" in row and "busy_ms" in mine:
+            lines.append([row["case"], "busy", *(f"{one['busy_ms']:.2f}" for one in (mine, row))])
+    for line in lines:
+        line.append(signed(error(float(line[2]), float(line[3])), 1))
+    print(markdown(["model", "ms", "ours", "measured", "off by %"], sorted(lines, key=lambda line: line[1::-1]), words=2), end="\n\n")
+    for row in rows:
+        mine = by_case.get((row["part"], row.get("case")))
+        if row["part"] == "model_kernels" and mine and "kernels" in mine:
+            print(f"{row['case']}: us of a step by operator, where they differ most")
+            times = [collections.Counter(), collections.Counter()]
+            for one, time in zip((mine, row), times):
+                for kernel in one["kernels"]:
+                    time[kernel["operator"] or kernel["name"]] += kernel["us"]
+            names = sorted(times[0] | times[1], key=lambda name: -abs(times[0][name] - times[1][name]))[:12]
+            print("\n".join(f"    {times[0][name]:9.1f} measured {times[1][name]:9.1f} {name}" for name in names))
 
 
 def main():
-    if sys.argv[1:2] == ["--captured"]:
-        name, report, *words = sys.argv[2:]
-        if name.startswith("operators"):
-            return run_operators(pathlib.Path(report), name.endswith("tf32"), words)
-        return run_model(name)
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("rows", type=pathlib.Path, help="what measure_operators.py wrote")
-    parser.add_argument("--cache", type=pathlib.Path, required=True)
+    parser.add_argument("--ours", type=pathlib.Path, required=True, help="predicted rows; made if not there")
     parser.add_argument("--python", default=sys.executable)
     jobs.add_gpucast_option(parser)
     parser.add_argument("--gpu", default="h100-80")
-    parser.add_argument("--values", choices=("auto", "on", "off"), default="", help="of gpucast run")
     parser.add_argument("--only", choices=("operators", "models"), help="one part")
-    parser.add_argument("--cases", nargs="*", default=[], help="only operators whose case has one of these words")
     parser.add_argument("--misses", type=float, default=20, metavar="PERCENT", help="list cases that are further off (default %(default)s)")
+    parser.add_argument("--least-us", type=float, default=0, help="and that take at least this long")
+    parser.add_argument("--kernels", type=int, default=60, help="that are listed (default %(default)s)")
     args = parser.parse_args()
     args.gpucast = jobs.find(args.gpucast)
-    with (gzip.open if args.rows.suffix == ".gz" else open)(args.rows, "rt", encoding="utf-8") as file:
-        rows = [json.loads(line) for line in file]
+    if not args.ours.exists():
+        make_rows(args)
+    rows, ours = rows_of(args.rows), rows_of(args.ours)
     if args.only != "models":
-        compare_operators(args, rows)
+        compare_operators(args, rows, ours)
+    if args.only != "operators":
+        compare_models(args, rows, ours)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ namespace gpucast {
 namespace ptx {
 namespace {
 
+constexpr double kSectorBytes = 32;
 constexpr uint64_t kFewBlocks = 8, kMostBlocks = 24;
 constexpr uint32_t kAllWarps = 16, kSomeWarps = 8;  // of a block; with more warps than kAllWarps some are run
 // A launch of so few blocks and instructions runs whole: blocks of a kernel for a list of tensors are not alike.
@@ -101,7 +102,10 @@ std::vector<uint32_t> sample_warps(uint32_t warps, bool all) {
   return out;
 }
 
-constexpr std::array<double KernelCounts::*, 18> kSums = {&KernelCounts::tile_bytes,
+constexpr std::array<double KernelCounts::*, 21> kSums = {&KernelCounts::tile_bytes,
+                                                          &KernelCounts::gathered_bytes,
+                                                          &KernelCounts::atomic_passes,
+                                                          &KernelCounts::block_atomic_bytes,
                                                           &KernelCounts::load_sectors,
                                                           &KernelCounts::store_sectors,
                                                           &KernelCounts::atomic_sectors,
@@ -127,7 +131,7 @@ void add_longest(const WarpChain& chain, WarpChain* out) {
 
 struct BlockCounts {
   KernelCounts counts;
-  ByteSet loads, stores;
+  ByteSet loads, stores, atomics;
   bool warps_are_alike = true;
   bool ends_tell_bytes = true;  // from the first and the last warp follow the bytes of all
 };
@@ -143,6 +147,8 @@ void add_warp(const WarpCounts& warp, double weight, KernelCounts* out) {
   out->load_sectors += weight * warp.load_sectors;
   out->store_sectors += weight * warp.store_sectors;
   out->atomic_sectors += weight * warp.atomic_sectors;
+  out->atomic_passes += weight * warp.atomic_passes;
+  out->gathered_bytes += weight * warp.gathered_sectors * kSectorBytes;
   out->async_load_bytes += weight * (warp.async_load + warp.expected);
   out->tile_bytes += weight * warp.expected;
   out->async_store_bytes += weight * warp.async_store;
@@ -239,7 +245,7 @@ class LaunchCounter {
       all_ = warps_ <= kAllWarps;
     }
     double done = 0;
-    std::vector<ByteSet> loads, stores;
+    std::vector<ByteSet> loads, stores, atomics;
     for (const SampledBlock& sample : samples) {
       if (steps_ > kMostStepsOfLaunch) {
         out_.limit = "a launch's most steps";
@@ -250,12 +256,14 @@ class LaunchCounter {
       add(block.counts, sample.weight);
       loads.push_back(std::move(block.loads));
       stores.push_back(std::move(block.stores));
+      atomics.push_back(std::move(block.atomics));
       done += sample.weight;
     }
     if (done > 0 && done < out_.blocks) scale(out_.blocks / done);
     for (const auto part : kChainParts) out_.mean.*part /= std::max(done, 1.0);
     out_.unique_load_bytes = launch_bytes(loads, out_.block_load_bytes, all_, launch_.parameters);
     out_.unique_store_bytes = launch_bytes(stores, out_.block_store_bytes, all_, launch_.parameters);
+    out_.atomic_bytes = launch_bytes(atomics, out_.block_atomic_bytes, all_, launch_.parameters);
     for (size_t m = 1; m < warp_.met.size(); ++m) {
       if (warp_.met[m] != 0) out_.not_understood.push_back(kernel_.messages[m - 1]);
     }
@@ -283,7 +291,7 @@ class LaunchCounter {
   BlockCounts run_warps(const std::array<uint32_t, 3>& at, const std::vector<uint32_t>& warps) {
     BlockCounts out;
     KernelCounts first;
-    std::vector<ByteSet> loads, stores;
+    std::vector<ByteSet> loads, stores, atomics;
     run_team(at);
     for (const uint32_t w : warps) {
       WarpCounts counts = team_.empty() ? warp_.run(at, w) : team_[w]->counted();
@@ -296,10 +304,13 @@ class LaunchCounter {
       out.warps_are_alike = out.warps_are_alike && alike(first, alone);
       loads.push_back(union_of(std::move(counts.loads)));
       stores.push_back(union_of(std::move(counts.stores)));
+      atomics.push_back(union_of(std::move(counts.atomics)));
       if (counts.cut_off) break;
     }
     out.loads = union_of(loads);
     out.stores = union_of(stores);
+    out.atomics = union_of(atomics);
+    out.counts.block_atomic_bytes = block_bytes(atomics, out.atomics, warps_);
     out.counts.block_load_bytes = block_bytes(loads, out.loads, warps_);
     out.counts.block_store_bytes = block_bytes(stores, out.stores, warps_);
     const auto of_ends = [&](const std::vector<ByteSet>& sets) {

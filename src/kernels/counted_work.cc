@@ -21,6 +21,10 @@ void set_counted(const KernelCounts& counts, const KernelLaunch& launch, int reg
   work.sectors = counts.load_sectors + counts.store_sectors + counts.atomic_sectors;
   work.async_bytes = counts.async_load_bytes + counts.async_store_bytes;
   work.unique_bytes = counts.unique_load_bytes + counts.unique_store_bytes;
+  work.unique_load_bytes = counts.unique_load_bytes;
+  work.block_load_bytes = counts.block_load_bytes;
+  work.atomic_bytes = counts.atomic_bytes;
+  work.rows_of_blocks = static_cast<double>(launch.grid[1]) * launch.grid[2];
   work.block_bytes = counts.block_load_bytes + counts.block_store_bytes;
   out->bytes_read = whole(counts.unique_load_bytes);
   out->bytes_written = whole(counts.unique_store_bytes);

@@ -28,6 +28,7 @@ struct KernelCounts : LaunchCounts {
   double async_load_bytes = 0, async_store_bytes = 0;    // cp.async, bulk copies and TMA; not in the sectors
   double unique_load_bytes = 0, unique_store_bytes = 0;  // each byte of device memory once
   double block_load_bytes = 0, block_store_bytes = 0;    // each byte once for each block, summed over the blocks
+  double block_atomic_bytes = 0, atomic_bytes = 0;       // the same of atomics, for each block and for the launch
   double flops = 0;                                      // arithmetic outside matrix instructions, of active threads; fma is 2
   double barriers = 0;
   double loads_in_flight = 0;  // bytes that a warp requests before it first uses one of them

@@ -141,7 +141,8 @@ struct Instruction {
   Space space = Space::generic;
   Mode mode = Mode::none;
   Work work = Work::none;
-  bool hands = false;  // a store to shared memory of a number that follows from arguments and constants alone
+  bool gathers = false;  // a load whose address something that was loaded decides
+  bool hands = false;    // a store to shared memory of a number that follows from arguments and constants alone
   bool carry_out = false, carry_in = false, wraps = false, saturates = false, negated_source = false, relevant = false,
        asynchronous = false, whole_warp = false, unordered_too = false;
   bool releases = false, acquires = false;  // of memory beyond the block: what came before is waited for; what follows waits

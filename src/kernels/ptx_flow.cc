@@ -203,6 +203,12 @@ class Relevance {
     }
     spread();
   }
+  void find_gathers() {
+    const std::vector<uint8_t> other = not_from_arguments();
+    for (Instruction& i : kernel_.instructions) {
+      i.gathers = i.op == Op::load && i.addresses > 0 && i.space != Space::parameter && other[kernel_.addresses[i.first_address].base] != 0;
+    }
+  }
   // By register: it holds, or may hold, something that memory, real numbers or other warps decide.
   std::vector<uint8_t> not_from_arguments() const {
     std::vector<uint8_t> out(kernel_.registers);
@@ -381,6 +387,7 @@ void find_flow(Kernel* kernel, Follow follow) {
   relevance.find(follow == Follow::numbers ? find_numbers(kernel) : std::vector<Register>());
   if (follow == Follow::addresses && !loops) relevance.follow_shared_memory();
   if (follow == Follow::addresses && loops) relevance.follow_handed_numbers();
+  if (follow == Follow::addresses) relevance.find_gathers();
   find_short_ways(kernel);
   find_failures(kernel);
   relevance.renumber();

@@ -21,13 +21,13 @@ inline constexpr LaneMask kAllLanes = 0xffffffff;
 inline constexpr uint64_t kMostSteps = 16'000'000;
 
 struct WarpCounts {
-  double load_sectors = 0, store_sectors = 0, atomic_sectors = 0, async_load = 0, async_store = 0, expected = 0, wavefronts = 0, flops = 0,
-         barriers = 0;
+  double load_sectors = 0, store_sectors = 0, atomic_sectors = 0, gathered_sectors = 0, atomic_passes = 0, async_load = 0, async_store = 0,
+         expected = 0, wavefronts = 0, flops = 0, barriers = 0;
   std::array<double, kPrecisionCount> tensor = {};
   std::array<double, kWorks> works = {};
   double instructions = 0, in_flight = 0;
   WarpChain chain;
-  std::vector<ByteRange> loads, stores;
+  std::vector<ByteRange> loads, stores, atomics;  // atomics: from the first to the last byte of each request
   bool assumed = false, cut_off = false;
   uint64_t steps = 0;  // instructions that were run; `instructions` counts skipped rounds of loops, too
 };
@@ -72,8 +72,9 @@ struct WarpState {
 
 // Counts that rounds of a loop add up: these, then matrix FLOPs by precision, then instructions by kind.
 inline constexpr std::array kSums = {
-    &WarpCounts::load_sectors, &WarpCounts::store_sectors, &WarpCounts::atomic_sectors, &WarpCounts::async_load, &WarpCounts::async_store,
-    &WarpCounts::expected,     &WarpCounts::wavefronts,    &WarpCounts::flops,          &WarpCounts::barriers,   &WarpCounts::instructions};
+    &WarpCounts::load_sectors,  &WarpCounts::store_sectors, &WarpCounts::atomic_sectors, &WarpCounts::gathered_sectors,
+    &WarpCounts::atomic_passes, &WarpCounts::async_load,    &WarpCounts::async_store,    &WarpCounts::expected,
+    &WarpCounts::wavefronts,    &WarpCounts::flops,         &WarpCounts::barriers,       &WarpCounts::instructions};
 using Tally = std::array<double, kSums.size() + kPrecisionCount + kWorks>;
 
 // A loop whose rounds may be alike: a few are run, and the others follow from them (warp_loops.cc).

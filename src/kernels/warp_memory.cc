@@ -19,6 +19,17 @@ uint64_t assumed_index(uint64_t address) {
   return (x ^ (x >> 31)) % kAssumedIndices;
 }
 
+// Atomics of a warp on one place are done one after another.
+int most_at_one_place(const LaneValues& addresses, LaneMask lanes) {
+  std::array<uint64_t, kLanes> places;
+  size_t count = 0;
+  for (LaneMask left = lanes; left != 0; left &= left - 1) places[count++] = addresses[static_cast<size_t>(std::countr_zero(left))];
+  std::sort(places.begin(), places.begin() + static_cast<std::ptrdiff_t>(count));
+  int most = 0, same = 0;
+  for (size_t n = 0; n < count; ++n) most = std::max(most, same = n > 0 && places[n] == places[n - 1] ? same + 1 : 1);
+  return most;
+}
+
 }  // namespace
 
 bool Warp::addresses_of(const Instruction& i, uint32_t number, LaneMask lanes, LaneValues* out) {
@@ -140,7 +151,13 @@ void Warp::memory(const Instruction& i, LaneMask lanes) {
   if (global != 0 && i.releases) wait_for(arrival()), now_ = begin_;
   if (global != 0) {
     double* sectors = i.op == Op::store ? &counts_.store_sectors : i.op == Op::load ? &counts_.load_sectors : &counts_.atomic_sectors;
-    *sectors += touch(i, addresses, global);
+    const int touched = touch(i, addresses, global);
+    *sectors += touched;
+    if (i.gathers) counts_.gathered_sectors += touched;
+    if (i.op == Op::atomic || i.op == Op::reduce) {
+      counts_.atomic_passes += most_at_one_place(addresses, global);
+      counts_.atomics.push_back(footprints_[i.request].extent);
+    }
     if (i.op != Op::load) {
       const ByteRange now = footprints_[i.request].extent;
       ByteRange& written = written_[i.request];

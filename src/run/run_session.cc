@@ -55,7 +55,7 @@ std::string base_profile(const RunSettings& settings) {
     line("clock_socket", settings.clock_socket);
     line("clock_call_ns", std::llround(step_constants().call_ns));
     line("clock_latency_ns", std::llround(step_constants().latency_ns));
-    line("clock_event_ns", std::llround(step_constants().event_ns));
+    line("clock_event_ns", std::llround(settings.clock_event_ns));
     line("clock_yardstick_ns", std::llround(step_constants().yardstick_ns));
   }
   return text;

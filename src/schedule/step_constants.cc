@@ -10,7 +10,6 @@ StepConstants read_step_constants(const std::string& file) {
   return {.call_ns = section.number("host", "call_ns"),
           .yardstick_ns = section.number("host", "yardstick_ns"),
           .latency_ns = section.number("host", "latency_ns"),
-          .event_ns = section.number("host", "event_ns"),
           .reached = section.number("streams", "reached"),
           .watched_ns = section.number("observing", "watched_ns"),
           .mark_ns = section.number("observing", "mark_ns"),

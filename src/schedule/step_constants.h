@@ -10,7 +10,6 @@ struct StepConstants {
   // How long the host of a card takes for yardstick_ns() of src/vgpu/core/host_speed.h.
   double yardstick_ns = 0;
   double latency_ns = 0;  // from a launch to the kernel's start on an idle GPU
-  double event_ns = 0;    // a stream's time for an event that keeps its time
   double reached = 0;     // the part of the datasheet's rates that a kernel reaches alone on the card
   // How much longer the host's time in an observed step is (host_scale()).
   double watched_ns = 0, mark_ns = 0;  // for each mark and each allocation; for each mark, where hooks were not timed

@@ -146,6 +146,8 @@ struct CountedConstants {
   double l2_shared_bytes_per_cycle = 0;  // the same, where other blocks request the same bytes
   double floor_ns = 0;                   // of each launch
   double atomic_cycles = 0;              // of a multiprocessor, for each sector of an atomic request
+  double atomic_pass_cycles = 0;         // between two atomics on one place; on several lines of memory, over the root of their number
+  double block_cycles = 0;               // of the card, between the begins of two blocks
   double issue_per_cycle = 4;            // instructions of warps
   double integer_lanes = 64;             // threads whose integer instruction runs in a cycle
   double special_lanes = 16;             // same: exponentials, roots, reciprocals
@@ -179,6 +181,7 @@ struct CardRates {
   double peer_bytes_per_s = 0;                 // to another card, as nccl-tests' bus bandwidth of a large all-reduce
   double peer_hop_ns = 0;                      // from card to card
   double launch_ns = 0;                        // the least time of a kernel
+  double event_ns = 0;                         // a stream's time for an event that keeps its time
   By<OperationKind, By<Precision, Interval>> interval;
   Interval step_interval;                       // of a whole step
   Interval guessed_interval, unknown_interval;  // of the part of its time in operators estimated as elementwise; in work of unknown kind

@@ -7,7 +7,7 @@
 namespace gpucast {
 namespace {
 
-constexpr double kSectorBytes = 32, kWarp = 32;
+constexpr double kSectorBytes = 32, kLineBytes = 128, kWarp = 32;
 
 // The blocks that a multiprocessor holds at once.
 double resident_blocks(const CountedWork& work, const CardRates& card) {
@@ -24,10 +24,16 @@ double memory_ns(const CountedWork& work, double at_once, const CardRates& card)
   const CountedConstants& c = card.counted;
   const double requested = work.sectors * kSectorBytes + work.async_bytes;
   const double again = std::max(0.0, requested - work.tile_bytes - work.block_bytes);
-  const double in_use = work.blocks > 0 ? at_once * work.block_bytes / work.blocks : 0;
-  // Blocks that read the same bytes read them at about the same time, so these bytes are in L2.
-  const double dram_bytes = work.unique_bytes * beyond_l2(work.unique_bytes, card) + again * beyond_l2(in_use, card);
-  const double atomic_ns = 1e9 * work.atomic_sectors * c.atomic_cycles / (card.multiprocessors * card.clock_hz);
+  const double in_use = work.blocks > 0 ? at_once * work.block_load_bytes / work.blocks : 0;
+  // Blocks that read the same bytes read them at about the same time, so these bytes are in L2. Rows that are read by their numbers come in
+  // any order: a row that comes again is in L2 if all rows are.
+  const double rows = std::min(work.gathered_bytes, work.unique_load_bytes);
+  const double rows_again = (work.gathered_bytes - rows) * beyond_l2(rows / work.rows_of_blocks, card);
+  const double dram_bytes = work.unique_bytes * beyond_l2(work.unique_bytes, card) + again * beyond_l2(in_use, card) + rows_again;
+  const double lines = std::max(1.0, work.atomic_bytes / kLineBytes);
+  const double atomic_ns =
+      1e9 / card.clock_hz *
+      std::max(work.atomic_sectors * c.atomic_cycles / card.multiprocessors, work.atomic_passes * c.atomic_pass_cycles / std::sqrt(lines));
   // Requests of several blocks for the same bytes are answered together. Tiles are shared.
   const double alone = std::min(requested, work.unique_bytes);
   const double l2_cycles = alone / c.l2_bytes_per_cycle + (requested - alone) / c.l2_shared_bytes_per_cycle;
@@ -77,7 +83,8 @@ Estimate counted_time(const Operation& operation, const CardRates& card) {
   }
   // The blocks that a multiprocessor holds go through their chains at the same time.
   const double chain_ns = std::max(work.longest.cycles, work.mean.cycles * work.blocks / (multiprocessors * resident)) * cycle_ns;
-  const double moved_ns = memory_ns(work, at_once, card);
+  const double begun_ns = work.blocks * c.block_cycles * cycle_ns;  // blocks begin one after another
+  const double moved_ns = std::max(memory_ns(work, at_once, card), begun_ns);
   const double busy_ns = together_ns(compute_ns, chain_ns, c.chain_overlap);
   // A block that waits for each of its loads does nothing meanwhile; other blocks of its multiprocessor do.
   const double waits = work.mean.loads > 0 ? std::min(1.0, work.mean.load_cycles / (work.mean.loads * kLoadCycles)) : 0;
@@ -91,10 +98,20 @@ Estimate counted_time(const Operation& operation, const CardRates& card) {
 
 void read_counted_constants(const Constants& constants, CardRates* card) {
   const auto of = [&](const char* name) { return constants.of_operation(OperationKind::compiled, Precision::fp32, name); };
-  card->counted = {of("dram_fraction"),  of("l2_bytes_per_cycle"), of("l2_shared_bytes_per_cycle"),
-                   of("floor_ns"),       of("atomic_cycles"),      of("issue_per_cycle"),
-                   of("integer_lanes"),  of("special_lanes"),      of("tensor_fraction"),
-                   of("wave_smoothing"), of("pipe_overlap"),       of("overlap"),
+  card->counted = {of("dram_fraction"),
+                   of("l2_bytes_per_cycle"),
+                   of("l2_shared_bytes_per_cycle"),
+                   of("floor_ns"),
+                   of("atomic_cycles"),
+                   of("atomic_pass_cycles"),
+                   of("block_cycles"),
+                   of("issue_per_cycle"),
+                   of("integer_lanes"),
+                   of("special_lanes"),
+                   of("tensor_fraction"),
+                   of("wave_smoothing"),
+                   of("pipe_overlap"),
+                   of("overlap"),
                    of("chain_overlap")};
 }
 

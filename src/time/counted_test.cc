@@ -21,6 +21,7 @@ Operation copy_of(double bytes) {
   out.counted.registers = 32;
   out.counted.sectors = 2 * bytes / 32;
   out.counted.unique_bytes = out.counted.block_bytes = 2 * bytes;
+  out.counted.unique_load_bytes = out.counted.block_load_bytes = bytes;
   out.counted.memory = 2 * bytes / 512;
   return out;
 }
@@ -44,6 +45,45 @@ TEST(Counted, BytesThatABlockReadsAgainCostOnlyBeyondL2) {
   };
   EXPECT_NEAR(read_twice(4096), 1, 0.05);
   EXPECT_NEAR(read_twice(1 << 20), 1.5, 0.1);
+}
+
+// Each row of a table of 4 rows is read by its number, 64 times. Where the table is in L2, its rows are read once.
+TEST(Counted, RowsThatAreReadByTheirNumbersAreInL2IfTheTableIs) {
+  const auto gather = [](double table_bytes, double rows_of_blocks) {
+    Operation out = copy_of(64 * table_bytes);
+    out.counted.gathered_bytes = 64 * table_bytes;
+    out.counted.unique_load_bytes = table_bytes;
+    out.counted.unique_bytes = 65 * table_bytes;
+    out.counted.rows_of_blocks = rows_of_blocks;
+    return counted_ns(out) / counted_ns(copy_of(64 * table_bytes));
+  };
+  EXPECT_NEAR(gather(4 << 20, 1), 0.5, 0.05);
+  EXPECT_NEAR(gather(1 << 28, 1), 1, 0.05);
+  EXPECT_NEAR(gather(1 << 28, 64), 0.5, 0.05);  // blocks of one row of the grid read a 64th of the table
+}
+
+TEST(Counted, BlocksBeginOneAfterAnother) {
+  Operation empty;
+  empty.kind = OperationKind::compiled;
+  empty.counted.blocks = 1 << 20;
+  empty.counted.block_threads = 128;
+  const double cycle_ns = 1e9 / counted_card().clock_hz;
+  EXPECT_NEAR(counted_ns(empty), counted_card().counted.floor_ns + 1.19 * (1 << 20) * cycle_ns, 1e4);
+}
+
+// 65,536 blocks add to one place, or each to a line of its own.
+TEST(Counted, AtomicsOnOnePlaceAreDoneOneAfterAnother) {
+  const auto adds = [](double bytes) {
+    Operation out;
+    out.kind = OperationKind::compiled;
+    out.counted.blocks = out.counted.atomic_passes = out.counted.atomic_sectors = 65536;
+    out.counted.block_threads = 128;
+    out.counted.atomic_bytes = bytes;
+    return counted_ns(out);
+  };
+  const double cycle_ns = 1e9 / counted_card().clock_hz;
+  EXPECT_NEAR(adds(4), counted_card().counted.floor_ns + 3.5 * 65536 * cycle_ns, 1e3);
+  EXPECT_LT(adds(128 * 65536), 0.5 * adds(4));
 }
 
 // 108 multiprocessors at 1.41 GHz. 64 blocks request each byte, so that nearly all requests are for bytes that others request too. The same

@@ -22,6 +22,8 @@ struct WarpChain {
 struct LaunchCounts {
   double blocks = 0;
   double atomic_sectors = 0;                              // of device memory
+  double atomic_passes = 0;                               // of warps' atomics: those of a warp on one place are done one after another
+  double gathered_bytes = 0;                              // of loads at places that loaded numbers decide, in sectors
   double tile_bytes = 0;                                  // of loads through tensor maps, whose places are not known
   double shared_wavefronts = 0;                           // with bank conflicts: a request without conflicts is 1
   std::array<double, kPrecisionCount> tensor_flops = {};  // of matrix instructions; a multiplication and an addition are 2
@@ -35,9 +37,12 @@ struct CountedWork : LaunchCounts {  // no blocks: the work was not counted
   int registers = 0;         // of a thread; 0: not known
   int64_t shared_bytes = 0;  // of a block
   // Bytes of device memory. A sector is 32 bytes that a warp's request touches, whatever cache answers it.
-  double sectors = 0, async_bytes = 0;  // loads, stores and atomics; copies that pass no register
-  double unique_bytes = 0;              // each byte once: loads, and stores once more
-  double block_bytes = 0;               // each byte once for each block
+  double sectors = 0, async_bytes = 0;                 // loads, stores and atomics; copies that pass no register
+  double unique_bytes = 0;                             // each byte once: loads, and stores once more
+  double block_bytes = 0;                              // each byte once for each block
+  double unique_load_bytes = 0, block_load_bytes = 0;  // of these: loads
+  double atomic_bytes = 0;                             // each byte once
+  double rows_of_blocks = 1;                           // of the grid: blocks of one row run at about the same time
   friend auto operator<=>(const CountedWork&, const CountedWork&) = default;
 };
 

@@ -93,6 +93,7 @@ CardRates card_rates(const Gpu& gpu, const std::string& constants_json) {
   card.peer_bytes_per_s = constants.rate(has_nvlink(gpu.name) ? "nvlink_bytes_per_s" : "link_bytes_per_s");
   card.peer_hop_ns = constants.rate("peer_hop_ns");
   card.launch_ns = constants.rate("launch_ns");
+  card.event_ns = constants.rate("event_ns");
   const std::string own = card.own_constants ? "" : "_datasheet";
   card.step_interval = {constants.rate("step_low" + own), constants.rate("step_high" + own)};
   card.guessed_interval = {constants.rate("guessed_low"), constants.rate("guessed_high")};

@@ -22,7 +22,7 @@
 namespace gpucast::vgpu {
 namespace {
 
-constexpr size_t kMostValueBytes = 256 << 10;     // a larger copy is a batch of inputs rather than indices
+constexpr size_t kMostValueBytes = 4 << 20;       // a larger copy is a batch of inputs rather than indices
 constexpr size_t kContentsLimitBytes = 64 << 20;  // in all; otherwise a program without kernels could fill the host's memory
 
 // Bytes that a copy wrote, or that a collective fetches when they are first read.

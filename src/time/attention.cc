@@ -46,11 +46,12 @@ Estimate attention_time(const Operation& operation, const CardRates& card) {
   const double taken = (1 - c.wave_smoothing) * std::ceil(waves) + c.wave_smoothing * std::max(waves, 1.0);
 
   const double wide = width > 256 ? c.wide_efficiency * c.wide_efficiency : width > 128 ? c.wide_efficiency : 1;
-  const double efficiency = (backward ? c.backward_efficiency : c.efficiency) * wide;
+  const AttentionKernelConstants& kernel = c.kernel[shape.kernel];
+  const double efficiency = (backward ? c.backward_efficiency * kernel.backward_rate : c.efficiency * kernel.rate) * wide;
   const double products = backward ? 5 : 2;  // and the softmax half as many times
   const double key_ns =
       1e9 * products * 2 * block * padded / (card.sustained_flop_per_s[operation.precision] / card.multiprocessors * efficiency) +
-      products / 2 * c.softmax_cycles * block / 128 * cycle_ns;
+      products / 2 * c.softmax_cycles * kernel.softmax * block / 128 * cycle_ns;
   const double compute_ns = taken * (keys_per_query(shape, block) * key_ns + c.block_cycles * cycle_ns);
 
   // Queries and the result, keys and values; backward also reads and writes the gradient of each.

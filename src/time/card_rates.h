@@ -49,12 +49,18 @@ struct GemmConstants {
   double warm_inputs = 0;           // activations up to this part of L2 are read from there
   double warm_weights = 0;          // same, for the second operand of a product that is not batched
   double throttle = 0;  // long kernels take up to this much longer, because the clock falls; more on cards with more FLOP/s for each watt
-  double throttle_ns = 0;  // kernels of this length are slowed down by half of `throttle`
-  double unaligned = 1;    // on tensor cores, the time of a product whose rows are not aligned to 16 bytes is multiplied by this
+  double throttle_ns = 0;                 // kernels of this length are slowed down by half of `throttle`
+  double unaligned_flop_per_cycle = 1e9;  // of a multiprocessor's tensor cores, where elements are read one at a time
   double thin_passes = 1;  // where the two smaller dimensions are at most `thin`: the product's bytes are moved this many times
   double thin = 0;
   double least_part = 0;                          // where k is cut, its parts are at least this long
   double batched_tile_m = 1, batched_tile_n = 1;  // the only tile of batched fp32 products; 1: there are several
+};
+
+// One of PyTorch's kernels for attention, relative to AttentionConstants.
+struct AttentionKernelConstants {
+  double rate = 1, backward_rate = 1;  // of its matrix products
+  double softmax = 1;                  // cycles of its softmax
 };
 
 struct AttentionConstants {
@@ -65,8 +71,9 @@ struct AttentionConstants {
   double block_cycles = 0;         // a block of queries, for any number of keys
   double prefill_cycles = 0;       // a prefill's other kernels: their starts and ends
   double prefill_passes = 0;       // how many times these kernels move the prefill's tensors
-  double l2_bytes_per_cycle = 0;   // of a multiprocessor
-  double wave_smoothing = 0;       // as in GemmConstants
+  By<AttentionKernel, AttentionKernelConstants> kernel;
+  double l2_bytes_per_cycle = 0;  // of a multiprocessor
+  double wave_smoothing = 0;      // as in GemmConstants
 };
 
 // Kinds that are bound by memory.
@@ -147,6 +154,7 @@ struct CountedConstants {
   double floor_ns = 0;                   // of each launch
   double atomic_cycles = 0;              // of a multiprocessor, for each sector of an atomic request
   double atomic_pass_cycles = 0;         // between two atomics on one place; on several lines of memory, over the root of their number
+  double load_ns = 0;                    // until device memory has answered
   double block_cycles = 0;               // of the card, between the begins of two blocks
   double issue_per_cycle = 4;            // instructions of warps
   double integer_lanes = 64;             // threads whose integer instruction runs in a cycle

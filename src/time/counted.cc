@@ -24,7 +24,7 @@ double memory_ns(const CountedWork& work, double at_once, const CardRates& card)
   const CountedConstants& c = card.counted;
   const double requested = work.sectors * kSectorBytes + work.async_bytes;
   const double again = std::max(0.0, requested - work.tile_bytes - work.block_bytes);
-  const double in_use = work.blocks > 0 ? at_once * work.block_load_bytes / work.blocks : 0;
+  const double in_use = work.blocks > 0 ? std::min(at_once * work.block_load_bytes / work.blocks, work.unique_load_bytes) : 0;
   // Blocks that read the same bytes read them at about the same time, so these bytes are in L2. Rows that are read by their numbers come in
   // any order: a row that comes again is in L2 if all rows are.
   const double rows = std::min(work.gathered_bytes, work.unique_load_bytes);
@@ -76,13 +76,20 @@ Estimate counted_time(const Operation& operation, const CardRates& card) {
   const double share = work.blocks / multiprocessors;
   const double taken = (1 - c.wave_smoothing) * std::ceil(share) + c.wave_smoothing * std::max(share, 1.0);
   const Cycles cycles = cycles_of(work, card);
-  double compute_ns = together_ns(cycles.tensor, cycles.other, c.pipe_overlap) / work.blocks * taken * cycle_ns;
+  // Where blocks are not alike, some multiprocessors end with a long one.
+  const double longer = work.mean.cycles > 0 ? std::max(0.0, work.longest.cycles / work.mean.cycles - 1) / 2 : 0;
+  const double uneven = share > 1 ? 1 + std::min(1.0, longer / share) : 1;
+  double compute_ns = together_ns(cycles.tensor, cycles.other, c.pipe_overlap) / work.blocks * taken * uneven * cycle_ns;
   if (cycles.tensor > cycles.other) {  // a long product heats the card, which lowers its clock
     const GemmConstants& gemm = card.gemm[operation.precision];
     compute_ns *= 1 + gemm.throttle * compute_ns / (compute_ns + gemm.throttle_ns);
   }
+  // A chain's loads are counted as kLoadCycles. Device memory answers after a time that does not depend on the clock.
+  const double slower = c.load_ns / (kLoadCycles * cycle_ns) - 1;
+  const auto chain_cycles = [&](const WarpChain& chain) { return std::max(0.0, chain.cycles + slower * chain.load_cycles); };
   // The blocks that a multiprocessor holds go through their chains at the same time.
-  const double chain_ns = std::max(work.longest.cycles, work.mean.cycles * work.blocks / (multiprocessors * resident)) * cycle_ns;
+  const double chain_ns =
+      std::max(chain_cycles(work.longest), chain_cycles(work.mean) * (work.blocks / (multiprocessors * resident) + longer)) * cycle_ns;
   const double begun_ns = work.blocks * c.block_cycles * cycle_ns;  // blocks begin one after another
   const double moved_ns = std::max(memory_ns(work, at_once, card), begun_ns);
   const double busy_ns = together_ns(compute_ns, chain_ns, c.chain_overlap);
@@ -98,20 +105,11 @@ Estimate counted_time(const Operation& operation, const CardRates& card) {
 
 void read_counted_constants(const Constants& constants, CardRates* card) {
   const auto of = [&](const char* name) { return constants.of_operation(OperationKind::compiled, Precision::fp32, name); };
-  card->counted = {of("dram_fraction"),
-                   of("l2_bytes_per_cycle"),
-                   of("l2_shared_bytes_per_cycle"),
-                   of("floor_ns"),
-                   of("atomic_cycles"),
-                   of("atomic_pass_cycles"),
-                   of("block_cycles"),
-                   of("issue_per_cycle"),
-                   of("integer_lanes"),
-                   of("special_lanes"),
-                   of("tensor_fraction"),
-                   of("wave_smoothing"),
-                   of("pipe_overlap"),
-                   of("overlap"),
+  card->counted = {of("dram_fraction"),  of("l2_bytes_per_cycle"), of("l2_shared_bytes_per_cycle"),
+                   of("floor_ns"),       of("atomic_cycles"),      of("atomic_pass_cycles"),
+                   of("load_ns"),        of("block_cycles"),       of("issue_per_cycle"),
+                   of("integer_lanes"),  of("special_lanes"),      of("tensor_fraction"),
+                   of("wave_smoothing"), of("pipe_overlap"),       of("overlap"),
                    of("chain_overlap")};
 }
 

@@ -136,7 +136,7 @@ CardRates card_rates(const Gpu& gpu, const std::string& constants_json) {
     gemm.throttle = gpu.power_w > 0 ? std::min(of_gemm("throttle") * gpu.peak_flop_per_s.at(found.unit) / 1e12 / gpu.power_w, most_throttle)
                                     : most_throttle / 2;
     gemm.throttle_ns = of_gemm("throttle_ns");
-    gemm.unaligned = of_gemm("unaligned");
+    gemm.unaligned_flop_per_cycle = of_gemm("unaligned_flop_per_cycle");
     gemm.thin_passes = of_gemm("thin_passes");
     gemm.thin = of_gemm("thin");
     gemm.least_part = of_gemm("least_part");
@@ -146,6 +146,12 @@ CardRates card_rates(const Gpu& gpu, const std::string& constants_json) {
     AttentionConstants& attention = card.attention[precision];
     const auto of_attention = [&](const char* name) { return constants.of_operation(OperationKind::attention, unit, name); };
     attention.efficiency = of_attention("efficiency");
+    attention.kernel[AttentionKernel::flash] = {of_attention("flash_rate"), of_attention("flash_backward_rate"),
+                                                of_attention("flash_softmax")};
+    attention.kernel[AttentionKernel::efficient] = {of_attention("efficient_rate"), of_attention("efficient_backward_rate"),
+                                                    of_attention("efficient_softmax")};
+    attention.kernel[AttentionKernel::cudnn] = {of_attention("cudnn_rate"), of_attention("cudnn_backward_rate"),
+                                                of_attention("cudnn_softmax")};
     attention.backward_efficiency = of_attention("backward_efficiency");
     attention.wide_efficiency = of_attention("wide_efficiency");
     attention.softmax_cycles = of_attention("softmax_cycles");

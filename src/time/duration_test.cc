@@ -185,10 +185,14 @@ TEST(GemmTime, AFewTilesShareTheirK) {
 
 TEST(GemmTime, RowsThatAreNotAlignedAreSlower) {
   CardRates card = paper_card();
-  card.gemm[Precision::bf16].unaligned = 2;
+  const double peak = card.sustained_flop_per_s[Precision::bf16] / (card.multiprocessors * card.clock_hz);
+  card.gemm[Precision::bf16].unaligned_flop_per_cycle = peak / 6;
   const auto ns = [&](int64_t n, int64_t k) { return gemm_time(product(1, 4096, n, k, Precision::bf16), card).ns; };
-  EXPECT_GT(ns(4097, 4096), 1.9 * ns(4096, 4096));
-  EXPECT_GT(ns(4096, 4095), 1.9 * ns(4096, 4096));
+  EXPECT_NEAR(ns(4097, 4096), 6 * ns(4096, 4096), ns(4096, 4096));
+  EXPECT_NEAR(ns(4096, 4095), 6 * ns(4096, 4096), ns(4096, 4096));
+  EXPECT_NEAR(ns(4098, 4096), 3 * ns(4096, 4096), ns(4096, 4096));  // two elements at a time
+  EXPECT_NEAR(ns(4100, 4096), 1.5 * ns(4096, 4096), 0.5 * ns(4096, 4096));
+  EXPECT_NEAR(ns(4104, 4096), ns(4096, 4096), 0.2 * ns(4096, 4096));
 }
 
 TEST(GemmTime, TwiceTheWorkIsNeverFaster) {

@@ -93,9 +93,15 @@ Estimate gemm_time(const Operation& operation, const CardRates& card) {
   const double element = s.element;
   if (!tensor && !batched && shape.b_transposed) compute.ns *= c.transposed;
   if (tensor) {
-    // Tensor cores read 16 bytes at a time. Rows that do not begin at a multiple of 16 bytes need slower kernels.
-    const double a_row = shape.a_transposed ? s.m : s.k, b_row = shape.b_transposed ? s.k : s.n;
-    if (std::fmod(a_row * element, 16) != 0 || std::fmod(b_row * element, 16) != 0) compute.ns *= c.unaligned;
+    // Tensor cores read 16 bytes at a time. Where a matrix has rows that do not begin at a multiple of 16 bytes, kernels read as many
+    // elements at a time as begin at a multiple of their bytes, and do not reach the tensor cores' rate.
+    const double rows[] = {shape.a_transposed ? s.m : s.k, shape.b_transposed ? s.k : s.n, s.n};
+    double together = 16 / element;
+    for (const double row : rows) {
+      while (together > 1 && std::fmod(row, together) != 0) together /= 2;
+    }
+    const double flop_per_cycle = card.sustained_flop_per_s[operation.precision] / (card.multiprocessors * card.clock_hz);
+    if (together * element < 16) compute.ns *= std::max(1.0, flop_per_cycle / (together * c.unaligned_flop_per_cycle));
   }
   const double a = s.batch * s.m * s.k * element, b = s.batch * s.k * s.n * element, out = s.batch * s.m * s.n * element;
   const double l2_bytes = card.l2_bytes / card.l2_copies;

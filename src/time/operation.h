@@ -52,12 +52,16 @@ struct ConvolutionShape {
   friend auto operator<=>(const ConvolutionShape&, const ConvolutionShape&) = default;
 };
 
+// PyTorch has three kernels for attention; `any`: not known which.
+enum class AttentionKernel : uint8_t { any, flash, efficient, cudnn, count_ };
+
 struct AttentionShape {
   Pass pass = Pass::forward;  // forward or backward
   int64_t batch = 0, heads = 0, kv_heads = 0, queries = 0, keys = 0, head_dim = 0, value_dim = 0;
   bool causal = false;
   int64_t window = 0;    // keys a query sees; 0: all
   bool prefill = false;  // a serving framework's: queries and keys are rotated and the cache is written, too
+  AttentionKernel kernel = AttentionKernel::any;
   friend auto operator<=>(const AttentionShape&, const AttentionShape&) = default;
 };
 

@@ -87,7 +87,17 @@ Operation attention(const GraphTensor& q, int64_t kv_heads, int64_t keys, int64_
   Operation out;
   out.precision = type_precision(q.type);
   out.element_bytes = std::max(1, type_bytes(q.type));
-  set_attention({pass, q.shape[0], q.shape[1], kv_heads, q.shape[2], keys, q.shape[3], value_dim, causal}, &out);
+  set_attention({.pass = pass,
+                 .batch = q.shape[0],
+                 .heads = q.shape[1],
+                 .kv_heads = kv_heads,
+                 .queries = q.shape[2],
+                 .keys = keys,
+                 .head_dim = q.shape[3],
+                 .value_dim = value_dim,
+                 .causal = causal,
+                 .kernel = AttentionKernel::cudnn},
+                &out);
   return out;
 }
 

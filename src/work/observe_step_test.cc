@@ -343,7 +343,7 @@ TEST(LibraryCall, AttentionInACudnnGraph) {
   const Operation one = call("cudnn", "cudnnBackendExecute", graph(forward).c_str());
   EXPECT_EQ(one.kind, OperationKind::attention);
   EXPECT_EQ(one.precision, Precision::bf16);
-  const AttentionShape expected{Pass::forward, 4, 16, 8, 1024, 2048, 128, 64};
+  const AttentionShape expected{Pass::forward, 4, 16, 8, 1024, 2048, 128, 64, false, 0, false, AttentionKernel::cudnn};
   EXPECT_EQ(one.attention, expected);
   EXPECT_DOUBLE_EQ(one.flops, 2.0 * 4 * 16 * 1024 * 2048 * (128 + 64));
   EXPECT_EQ(one.bytes_read, 2 * (4 * 16 * 1024 * 128 + 4 * 8 * 2048 * (128 + 64)));

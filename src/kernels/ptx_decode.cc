@@ -180,6 +180,7 @@ bool decode_arithmetic(const Words& words, Decoded* out) {
   const bool is_float = i.type.kind == Kind::floating;
   i.op = is_float ? found->second.float_op : found->second.op;
   i.work = special.contains(words[0]) || (words[0] == "div" && is_float && i.type.bits != 64) ? Work::special : work_of_type(i.type);
+  if (!is_float && (i.op == Op::divide || i.op == Op::remainder)) i.work = i.type.bits == 64 ? Work::long_division : Work::division;
   if (is_float) {
     const bool free_of_flops = words[0] == "neg" || words[0] == "abs" || words[0] == "copysign" || words[0] == "testp";
     const uint32_t each = free_of_flops ? 0 : words[0] == "fma" || words[0] == "mad" ? 2 : 1;

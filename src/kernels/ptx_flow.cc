@@ -303,6 +303,10 @@ uint32_t latency_of(const Instruction& i) {
       return kDoubleCycles;
     case Work::special:
       return kSpecialCycles;
+    case Work::division:
+      return kDivisionInstructions * kIssueCycles;
+    case Work::long_division:
+      return kLongDivisionInstructions * kIssueCycles;
     case Work::memory:
       return kSharedCycles;
     default:

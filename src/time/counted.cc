@@ -50,7 +50,8 @@ Cycles cycles_of(const CountedWork& work, const CardRates& card) {
   const CountedConstants& c = card.counted;
   const double fp32_lanes = card.peak_flop_per_s[Precision::fp32] / (2 * card.multiprocessors * card.clock_hz);
   const double fp64_lanes = card.peak_flop_per_s[Precision::fp64] / (2 * card.multiprocessors * card.clock_hz);
-  const double issued = (work.fp32 + work.fp16 + work.fp64 + work.integer + work.special + work.control + work.memory) / c.issue_per_cycle;
+  const double issued =
+      (work.fp32 + work.fp16 + work.fp64 + work.integer + work.division + work.special + work.control + work.memory) / c.issue_per_cycle;
   Cycles out;
   out.other = std::max({issued, (work.fp32 + work.fp16) * kWarp / fp32_lanes, work.fp64 * kWarp / fp64_lanes,
                         work.integer * kWarp / c.integer_lanes, work.special * kWarp / c.special_lanes, work.shared_wavefronts});

@@ -28,7 +28,8 @@ struct LaunchCounts {
   double shared_wavefronts = 0;                           // with bank conflicts: a request without conflicts is 1
   std::array<double, kPrecisionCount> tensor_flops = {};  // of matrix instructions; a multiplication and an addition are 2
   double fp32 = 0, fp16 = 0, fp64 = 0, integer = 0, special = 0, control = 0, memory = 0;  // instructions of warps
-  WarpChain longest, mean;                                                                 // of all blocks: each block's longest warp
+  double division = 0;      // instructions that divisions of whole numbers need beyond one each
+  WarpChain longest, mean;  // of all blocks: each block's longest warp
   friend auto operator<=>(const LaunchCounts&, const LaunchCounts&) = default;
 };
 

@@ -61,10 +61,15 @@ def _telling_values(real, core):
     def run(self, *args, **kwargs):
         if not shadow_values.on():
             return real(self, *args, **kwargs)
+        began_ns = shadow_values.now_ns()
         arguments = (*args, *kwargs.values())
-        patching.safely(lambda: shadow_values.tell_numbers(arguments, core))
-        result = real(self, *args, **kwargs)
-        patching.safely(lambda: shadow_values.take_stored(arguments, core))
+        with shadow_values.not_followed():  # Triton asks each tensor for its type and address: nothing to follow
+            patching.safely(lambda: shadow_values.tell_numbers(arguments, core))
+            shadow_values.spent_since(began_ns)
+            result = real(self, *args, **kwargs)
+            began_ns = shadow_values.now_ns()
+            patching.safely(lambda: shadow_values.take_stored(arguments, core))
+        shadow_values.spent_since(began_ns)
         return result
 
     return run
@@ -114,7 +119,10 @@ def patch_inductor(name, module, core):
 def _running(real, core):
     def __call__(self, inputs):
         if shadow_values.on():
-            patching.safely(lambda: shadow_values.tell_numbers(inputs, core))
+            began_ns = shadow_values.now_ns()
+            with shadow_values.not_followed():
+                patching.safely(lambda: shadow_values.tell_numbers(inputs, core))
+            shadow_values.spent_since(began_ns)
         optimizers = _stepped_by(self, inputs) if process.state == process.ARMED and getattr(self, "mutated_input_idxs", None) else ()
         return _with_steps(optimizers, lambda: real(self, inputs)) if optimizers else real(self, inputs)
 

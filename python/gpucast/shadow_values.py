@@ -762,18 +762,21 @@ def _forget(args, kwargs):
             shadow.group.valid = False
 
 
-def _in_our_time(function):
-    @functools.wraps(function)
-    def call(*args):
-        began_ns = _own and _own.now_ns()
-        function(*args)
-        if began_ns is not None:
-            _own.spent(began_ns)
-
-    return call
+def not_followed():
+    """A context whose calls do not reach the mode."""
+    return _torch._C.DisableTorchFunction()
 
 
-@_in_our_time
+def now_ns():
+    return _own.now_ns() if _own is not None else 0
+
+
+def spent_since(began_ns):
+    """The time since then was ours. In between no call may reach the mode, which would take its own time out once more."""
+    if _own is not None:
+        _own.spent(began_ns)
+
+
 def tell_numbers(arguments, core):
     """Gives the core the whole numbers among a kernel's arguments, once."""
     for one in arguments:
@@ -790,7 +793,6 @@ def tell_numbers(arguments, core):
         core.gpucast_vgpu_note_values(one.data_ptr(), value.data_ptr(), size)
 
 
-@_in_our_time
 def take_stored(arguments, core):
     """The core knows the whole numbers that the kernel, just launched, has stored in its arguments."""
     imagined = _is_imagined(arguments, {})

@@ -98,16 +98,16 @@ sys.exit(7)
 """
 
 
-def clocked(gpucast_bin, mode, *command):
-    words = [gpucast_bin, "run", mode, "--gpu", "a100-80", "--", sys.executable, *map(str, command)]
+def clocked(gpucast_bin, mode, *command, options=()):
+    words = [gpucast_bin, "run", mode, "--gpu", "a100-80", *options, "--", sys.executable, *map(str, command)]
     return subprocess.run(words, capture_output=True, text=True, check=False, timeout=300)
 
 
-def output_of(gpucast_bin, tmp_path, text):
+def output_of(gpucast_bin, tmp_path, text, *options):
     """What a script writes under --warp."""
     script = tmp_path / "script.py"
     script.write_text(text)
-    done = clocked(gpucast_bin, "--warp", script)
+    done = clocked(gpucast_bin, "--warp", script, options=options)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -280,6 +280,34 @@ with torch._C.DisableTorchFunction():
 @pytest.mark.once
 def test_calls_of_which_nothing_is_known_take_no_longer(gpucast_bin, tmp_path):
     assert float(output_of(gpucast_bin, tmp_path, UNKNOWN)) < 3
+
+
+# Triton asks each argument for its type and address.
+LAUNCHES = """
+import time, torch, triton
+
+@triton.jit
+def nothing(a, b, c, d, e):
+    pass
+
+x = torch.zeros(16, device="cuda")
+def least_us():
+    times = []
+    for _ in range(10):
+        begin = time.perf_counter()
+        for _ in range(50):
+            nothing[(1,)](x, x, x, x, x)
+        times.append(time.perf_counter() - begin)
+    return min(times) / 50 * 1e6
+least_us()
+print(least_us())
+"""
+
+
+@pytest.mark.once
+def test_launches_in_triton_take_as_long_where_values_are_followed(gpucast_bin, tmp_path):
+    followed, plain = (float(output_of(gpucast_bin, tmp_path, LAUNCHES, "--values", values)) for values in ("on", "off"))
+    assert 0.5 * plain < followed < 3 * plain, (followed, plain)
 
 
 # The loops of a kernel go by values that were made on the card.

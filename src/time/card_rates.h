@@ -78,11 +78,17 @@ struct AttentionConstants {
 
 // Kinds that are bound by memory.
 struct BytesConstants {
-  double dram_fraction = 1;     // of the card's sustained rate
-  double passes = 1;            // times its bytes are moved
-  double floor_ns = 0;          // of each launch
-  double strided_fraction = 1;  // of that rate, where neighbouring elements of one tensor are apart in another
-  double index_cycles = 0;      // of a multiprocessor, for each element whose address is computed
+  double dram_fraction = 1;      // of the card's sustained rate
+  double passes = 1;             // times its bytes are moved
+  double floor_ns = 0;           // of each launch
+  double strided_fraction = 1;   // of that rate, where neighbouring elements of one tensor are apart in another
+  double index_cycles = 0;       // of a multiprocessor, for each element whose address is computed
+  double cast_cycles = 0;        // of a multiprocessor, for each element of each tensor whose type is looked up
+  double wait_cycles = 0;        // a thread's, for each of its waited_loads
+  double start_cycles = 0;       // a thread's, before and after these
+  double wait_overlap = 0;       // of these waits and the memory: together_ns()
+  double merge_cycles = 0;       // until the last block of a sum knows that it is the last
+  double merge_load_cycles = 0;  // that block's, for each of its merged_loads
 };
 
 // Kernels that give each row to one block of threads: a multiprocessor's work in addition to waiting for memory.

@@ -44,14 +44,16 @@ Estimate indexing_time(const Operation& operation, const CardRates& card) {
     return at_least_places(time_by_bytes(operation, card), summed / filled_threads(operation, card), card.summed_element_cycles,
                            card.bytes[OperationKind::indexing].floor_ns, card);
   }
-  const double elements =
-      static_cast<double>(std::min(operation.bytes_read, operation.bytes_written)) / std::max(1, operation.element_bytes);
-  const Estimate estimate = at_least_places(time_by_bytes(operation, card), elements, card.indexing_element_cycles,
-                                            card.bytes[OperationKind::indexing].floor_ns, card);
+  const double at_once = static_cast<double>(operation.moved_at_once > 0 ? operation.moved_at_once : std::max(1, operation.element_bytes));
+  const double elements = static_cast<double>(std::min(operation.bytes_read, operation.bytes_written)) / at_once;
+  const double floor_ns = card.bytes[OperationKind::indexing].floor_ns;
+  Estimate estimate = at_least_places(time_by_bytes(operation, card), elements, card.indexing_element_cycles, floor_ns, card);
+  const double blocks_ns = floor_ns + 1e9 * static_cast<double>(operation.row_blocks) * card.counted.block_cycles / card.clock_hz;
+  if (blocks_ns > estimate.ns) estimate = {blocks_ns, Bound::launch};
   if (operation.one_block_threads <= 0) return estimate;
   // A thread loads a row's index, then the element, and only then goes on to its next row.
   const double rounds = std::ceil(static_cast<double>(operation.rows) / static_cast<double>(operation.one_block_threads));
-  const double rows_ns = card.bytes[OperationKind::indexing].floor_ns + 1e9 * rounds * 2 * kLoadCycles / card.clock_hz;
+  const double rows_ns = floor_ns + 1e9 * rounds * 2 * kLoadCycles / card.clock_hz;
   return rows_ns > estimate.ns ? Estimate{rows_ns, Bound::tail} : estimate;
 }
 

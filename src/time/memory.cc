@@ -16,6 +16,29 @@ double dram_ns(double bytes, double passes, double dram_fraction, const CardRate
   return 1e9 * bytes * passes * beyond_l2(bytes, card) / (card.dram_bytes_per_s * dram_fraction);
 }
 
+// A copy that goes across a tensor's rows reads one element of each line. Where L2 has lost the line before its next element is read, each
+// element costs an access to device memory.
+double far_ns(const Operation& operation, const BytesConstants& c, const CardRates& card) {
+  constexpr double kLineBytes = 128, kAccessBytes = 64;  // L2 finds lines; device memory is read in halves of them
+  if (operation.far_elements <= 0) return 0;
+  const double again = beyond_l2(static_cast<double>(operation.far_lines) * kLineBytes, card);
+  return again * 1e9 * static_cast<double>(operation.far_elements) * (kAccessBytes - operation.element_bytes) /
+         (card.dram_bytes_per_s * c.dram_fraction);
+}
+
+// A kernel with few blocks waits for its loads: all its threads have too few of them on the way to fill the memory.
+double waiting_ns(const Operation& operation, double launches, const BytesConstants& c, const CardRates& card) {
+  if (operation.waited_loads <= 0) return 0;
+  const double waves = std::max(1.0, static_cast<double>(operation.waiting_threads) / card.multiprocessors / card.threads);
+  return 1e9 * launches * waves * (c.start_cycles + static_cast<double>(operation.waited_loads) * c.wait_cycles) / card.clock_hz;
+}
+
+// aten/src/ATen/native/cuda/Reduce.cuh, global_reduce: where several blocks compute a sum, the last of them adds their parts.
+double merging_ns(const Operation& operation, const BytesConstants& c, const CardRates& card) {
+  if (operation.merged_loads <= 0) return 0;
+  return 1e9 * (c.merge_cycles + static_cast<double>(operation.merged_loads) * c.merge_load_cycles) / card.clock_hz;
+}
+
 }  // namespace
 
 double together_ns(double a, double b, double overlap) {
@@ -42,12 +65,23 @@ Estimate at_least_places(const Estimate& moved, double elements, double cycles, 
 Estimate time_by_bytes(const Operation& operation, const CardRates& card) {
   const BytesConstants& c = card.bytes[operation.kind];
   const double bytes = static_cast<double>(operation.bytes_read + operation.bytes_written);
-  const double ns = moving_ns(bytes, c.passes, c.dram_fraction * (operation.strided ? c.strided_fraction : 1), card);
-  const double floor_ns = std::max<double>(1, static_cast<double>(operation.launches)) * c.floor_ns;
-  const Estimate moved = {ns + floor_ns, ns > floor_ns ? Bound::memory : Bound::launch};
-  if (!operation.indexed) return moved;
-  const double elements = static_cast<double>(operation.bytes_written) / std::max(1, operation.element_bytes);
-  return at_least_places(moved, elements, c.index_cycles, c.floor_ns, card);
+  const double moved_ns =
+      moving_ns(bytes, c.passes, c.dram_fraction * (operation.strided ? c.strided_fraction : 1), card) + far_ns(operation, c, card);
+  const double launches = std::max<double>(1, static_cast<double>(operation.launches));
+  const double waits_ns = waiting_ns(operation, launches, c, card);
+  const double ns = together_ns(moved_ns, waits_ns, c.wait_overlap) + merging_ns(operation, c, card);
+  const double floor_ns = launches * c.floor_ns;
+  Estimate out = {ns + floor_ns, ns <= floor_ns ? Bound::launch : ns > 2 * moved_ns ? Bound::tail : Bound::memory};
+  const double written = static_cast<double>(operation.bytes_written), element_bytes = std::max(1, operation.element_bytes);
+  if (operation.indexed) {
+    const double at_once = operation.moved_at_once > 0 ? static_cast<double>(operation.moved_at_once) : element_bytes;
+    out = at_least_places(out, written / at_once, c.index_cycles, c.floor_ns, card);
+  }
+  if (operation.cast_tensors > 0) {
+    const double largest = operation.kind == OperationKind::copy ? std::max(static_cast<double>(operation.bytes_read), written) : written;
+    out = at_least_places(out, largest / element_bytes * static_cast<double>(operation.cast_tensors), c.cast_cycles, c.floor_ns, card);
+  }
+  return out;
 }
 
 Estimate time_by_rows(const Operation& operation, const RowConstants& rows, const CardRates& card) {
@@ -94,7 +128,17 @@ void read_row_constants(const Constants& constants, CardRates* card) {
   for (const OperationKind kind : {OperationKind::copy, OperationKind::elementwise}) {
     card->bytes[kind].strided_fraction = constants.of_operation(kind, Precision::fp32, "strided_fraction");
     card->bytes[kind].index_cycles = constants.of_operation(kind, Precision::fp32, "index_cycles");
+    card->bytes[kind].cast_cycles = constants.of_operation(kind, Precision::fp32, "cast_cycles");
   }
+  for (const OperationKind kind : {OperationKind::reduction, OperationKind::optimizer}) {
+    card->bytes[kind].wait_cycles = constants.of_operation(kind, Precision::fp32, "wait_cycles");
+    card->bytes[kind].wait_overlap = constants.of_operation(kind, Precision::fp32, "wait_overlap");
+  }
+  const auto of_reduction = [&](const char* name) { return constants.of_operation(OperationKind::reduction, Precision::fp32, name); };
+  BytesConstants& reduction = card->bytes[OperationKind::reduction];
+  reduction.start_cycles = of_reduction("start_cycles");
+  reduction.merge_cycles = of_reduction("merge_cycles");
+  reduction.merge_load_cycles = of_reduction("merge_load_cycles");
   card->pageable_bytes_per_s = constants.of_operation(OperationKind::copy, Precision::fp32, "pageable_bytes_per_s");
 }
 

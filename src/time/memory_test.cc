@@ -14,9 +14,10 @@ namespace {
 CardRates a100(const std::string& more = R"(,"cards":{"a100-80":null})") {
   return card_rates(find_gpu("a100-80"), R"({"schema_version":1,"operations":{
     "elementwise":{"all":{"source":"x","floor_ns":1500,"passes":1,"dram_fraction":1,"block_overlap":0.25,"block_row_cycles":282,"block_element_cycles":1.41,"block_step_cycles":1410,"block_passes":1}},
-    "copy":{"all":{"source":"x","floor_ns":1000,"passes":1,"dram_fraction":1,"strided_fraction":0.5,"index_cycles":1.41,"pageable_bytes_per_s":5e9}},
+    "copy":{"all":{"source":"x","floor_ns":1000,"passes":1,"dram_fraction":1,"strided_fraction":0.5,"index_cycles":1.41,"cast_cycles":0.705,"pageable_bytes_per_s":5e9}},
+    "reduction":{"all":{"source":"x","floor_ns":1000,"passes":1,"dram_fraction":1,"wait_cycles":1410,"start_cycles":705,"wait_overlap":1e-9,"merge_cycles":2820,"merge_load_cycles":141}},
     "memset":{"all":{"source":"x","floor_ns":1000,"passes":1,"dram_fraction":1}},
-    "optimizer":{"all":{"source":"x","floor_ns":3000,"passes":1,"dram_fraction":1}},
+    "optimizer":{"all":{"source":"x","floor_ns":3000,"passes":1,"dram_fraction":1,"wait_cycles":282,"wait_overlap":1e-9}},
     "indexing":{"all":{"source":"x","floor_ns":2000,"passes":1,"dram_fraction":1,"element_cycles":1.41,"sort_cycles":1.41,"sort_fraction":0.5,"summed_element_cycles":1.41}},
     "unknown":{"all":{"source":"x","floor_ns":1000,"passes":2,"dram_fraction":0.5}},
     "collective":{"all":{"source":"x","floor_ns":10000}},
@@ -95,6 +96,50 @@ TEST(Memory, RepeatedAndJoinedTensorsComputeEachElementsPlace) {
 TEST(Memory, IndexingComputesEachElementsPlace) {
   // 108 million elements of 4 bytes, one a nanosecond on each of 108 multiprocessors: 1 ms. Moving their 864 MB needs 0.85 ms.
   EXPECT_NEAR(ns(bytes(OperationKind::indexing, 432'000'000, 432'000'000), Bound::compute), 1'000'000 + 2000, 1);
+}
+
+TEST(Memory, ConvertedElementsAreLookedUpForEachTensor) {
+  // 216 million elements of two tensors, half a nanosecond each on each of 108 multiprocessors: 2 ms.
+  Operation cast = bytes(OperationKind::copy, 432'000'000, 864'000'000);
+  cast.cast_tensors = 2;
+  EXPECT_NEAR(ns(cast, Bound::compute), 2'000'000 + 1000, 1);
+}
+
+TEST(Memory, AlignedRowsComputeAPlaceForSixteenBytes) {
+  Operation cat = bytes(OperationKind::copy, 432'000'000, 432'000'000);
+  cat.indexed = true, cat.moved_at_once = 16;
+  EXPECT_NEAR(ns(cat, Bound::memory), 864e6 / 1.0195e3 + 1000, 50);
+  Operation gather = bytes(OperationKind::indexing, 432'000'000, 432'000'000);
+  gather.moved_at_once = 16;
+  EXPECT_NEAR(ns(gather, Bound::memory), 864e6 / 1.0195e3 + 2000, 50);
+  // Blocks that move a row each begin one after another.
+  const CardRates card = a100();
+  gather.row_blocks = 10'000'000;
+  EXPECT_NEAR(ns(gather, Bound::launch), 1e7 * card.counted.block_cycles / 1.41 + 2000, 50);
+}
+
+// L2 loses a line where more than one and a half times its 40 MiB follow before the line's next element: each element then costs 64 bytes.
+TEST(Memory, ATransposedCopyOfLongRowsReadsItsLinesAgain) {
+  Operation copy = bytes(OperationKind::copy, 101'950'000, 101'950'000);
+  copy.strided = true, copy.element_bytes = 4, copy.far_elements = 25'000'000;
+  copy.far_lines = 1000;
+  EXPECT_NEAR(ns(copy, Bound::memory), 400'000 + 1000, 1);
+  copy.far_lines = 1 << 20;
+  EXPECT_NEAR(ns(copy, Bound::memory), 400'000 + 25e6 * 60 / 1.0195e3 + 1000, 50);
+}
+
+TEST(Memory, ASumInFewBlocksWaitsForItsLoads) {
+  // 16 MB could be moved in 8 us. A thread's 20 loads take 1 us each, its begin and end half of one.
+  Operation sum = bytes(OperationKind::reduction, 16'000'000, 16'000);
+  sum.waited_loads = 20, sum.waiting_threads = 4096;
+  EXPECT_NEAR(ns(sum, Bound::tail), 20'500 + 1000, 5);
+  sum.waiting_threads = 2 * 108 * 2048;  // twice what the card holds
+  EXPECT_NEAR(ns(sum, Bound::tail), 2 * 20'500 + 1000, 5);
+  sum.waiting_threads = 4096, sum.merged_loads = 30;  // 2 us, and 30 loads of 0.1 us
+  EXPECT_NEAR(ns(sum, Bound::tail), 25'500 + 1000, 5);
+  Operation step = bytes(OperationKind::optimizer, 8192, 4096);
+  step.waited_loads = 64, step.launches = 2;  // each of two kernels: 64 x 0.2 us
+  EXPECT_NEAR(ns(step, Bound::tail), 2 * (64 * 200 + 3000), 5);
 }
 
 TEST(Rows, ABlockARowWaitsForItself) {

@@ -78,10 +78,18 @@ struct Operation {
   bool indexed = false;                       // elementwise, copy: each element's address is computed, as in repeat() and cat()
   bool log_softmax = false;                   // normalization
   bool rereads = false;                       // softmax: a block does not keep its row, and reads it again for each pass
-  bool sums_weights = false;                // layer and RMS norm: a kernel of the backward sums the gradients of the weights over the rows
-  int64_t one_block_threads = 0;            // indexing: threads of the one block that computes all rows; 0: there are more blocks
-  int64_t sort_bits = 0;                    // indexing: of the keys of a radix sort of `rows` x `columns`; 0: no sort
-  int64_t summed_rows = 0;                  // indexing: rows of `columns` that are read or written where rows of equal indices are summed
+  bool sums_weights = false;      // layer and RMS norm: a kernel of the backward sums the gradients of the weights over the rows
+  int64_t one_block_threads = 0;  // indexing: threads of the one block that computes all rows; 0: there are more blocks
+  int64_t sort_bits = 0;          // indexing: of the keys of a radix sort of `rows` x `columns`; 0: no sort
+  int64_t waited_loads = 0;       // reduction, optimizer: loads of a thread that wait for one another, in each kernel
+  int64_t waiting_threads = 0;    // reduction: all threads of the kernel, which may be more than the card holds at once
+  int64_t merged_loads = 0;       // reduction: same, of the last block, which adds what the blocks have written; 0: one block a sum
+  int64_t cast_tensors = 0;       // elementwise, copy: tensors of a kernel that converts each element's type by a lookup
+  int64_t moved_at_once = 0;      // indexing, copy: bytes for each computed address; 0: an element
+  int64_t row_blocks = 0;         // indexing: blocks of a kernel whose blocks move a row each; 0: other kernels
+  int64_t far_elements = 0;       // copy, strided: elements read from lines of memory that `far_lines` other lines follow
+  int64_t far_lines = 0;          // before the line is read again
+  int64_t summed_rows = 0;        // indexing: rows of `columns` that are read or written where rows of equal indices are summed
   bool to_host = false, from_host = false;  // copy: over the bus
   bool pageable = false;                    // copy over the bus: the host's memory is not pinned
   Pass pass = Pass::forward;                // normalization: batch norm's backward reads more than its forward

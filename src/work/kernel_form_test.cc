@@ -53,5 +53,54 @@ TEST(KernelForm, OneBlockOfALossComputesAllRows) {
   EXPECT_EQ(with_kernel(OperationKind::indexing, name, 16, 1024).one_block_threads, 0);
 }
 
+TEST(KernelForm, ATypeIsLookedUpForEachTensorOfAKernelWithCasts) {
+  const auto casts = [](std::string_view name) { return with_kernel(OperationKind::elementwise, name).cast_tensors; };
+  EXPECT_EQ(
+      casts("_ZN2at6native27unrolled_elementwise_kernelINS0_15CUDAFunctor_addIfEESt5arrayIPcLm3EELi4E23TrivialOffsetCalculatorILi2EjES8_"
+            "ILi1EjENS0_6memory12LoadWithCastILi2EEENSB_13StoreWithCastILi1EEEEEviT_T0_T2_T3_T4_T5_"),
+      3);
+  EXPECT_EQ(casts("_ZN2at6native27unrolled_elementwise_kernelIZZZNS0_23direct_copy_kernel_cudaENS_6detail5ArrayIPcLi2EEELi4E23Trivial"
+                  "NS0_6memory12LoadWithCastILi1EEENSB_13StoreWithCastILi1EEEEEviT_"),
+            2);
+  EXPECT_EQ(casts("_ZN2at6native27unrolled_elementwise_kernelINS0_15CUDAFunctor_addIfEESt5arrayIPcLm3EENS0_6memory15LoadWithoutCast"), 0);
+  EXPECT_EQ(casts("_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_11FillFunctorIfEESt5arrayIPcLm1EEEEviT0_T1_"), 0);
+}
+
+TEST(KernelForm, AlignedRowsMoveSixteenBytesAtOnce) {
+  const std::string_view gather = "_ZN2at6native24vectorized_gather_kernelILi16ElEEvPcS2_PT0_illllb";
+  EXPECT_EQ(with_kernel(OperationKind::indexing, gather).moved_at_once, 16);
+  EXPECT_EQ(with_kernel(OperationKind::indexing, gather, 4096).row_blocks, 4096);
+  EXPECT_EQ(with_kernel(OperationKind::indexing, "_ZN2at6native18indexSelectLargeIndex").moved_at_once, 0);
+  const std::string cat = "_ZN2at6native40_GLOBAL__N__8_Shape_cu_49f7391c";
+  const auto moved = [&](const char* kernel) { return with_kernel(OperationKind::copy, cat + kernel).moved_at_once; };
+  EXPECT_EQ(moved("30CatArrayBatchedCopy_vectorizedINS1_10OpaqueTypeILj2EEEjLi2ELi128ELi1ELi16ELi8EEEvPc"), 16);
+  EXPECT_EQ(moved("35CatArrayBatchedCopy_alignedK_contigINS1_10OpaqueTypeILj4EEEjLi2ELi128ELi1ELi16EEEvPT_"), 16);
+  EXPECT_EQ(moved("19CatArrayBatchedCopyINS1_10OpaqueTypeILj4EEEjLi2ELi64ELi64EEEvPT_"), 0);
+}
+
+// 1,000 rows of 4,096 columns: 32 blocks of 128 threads, four columns and four rows each at once. 13 blocks of a column's 4 threads leave
+// 13 parts, which 4 threads add.
+TEST(KernelForm, SumsWaitForTheirLoads) {
+  Operation sum;
+  sum.kind = OperationKind::reduction;
+  sum.rows = 4096, sum.columns = 1000, sum.strided = true;
+  const std::string name = "_ZN2at6native13reduce_kernelILi128ELi4ENS0_8ReduceOpIfNS0_14func_wrapper_tIfZNS0_11sum_functorIfffEclE";
+  Operation one = sum;
+  apply_kernel_form({name, {32, 1, 1}, {32, 4, 1}}, &one);
+  EXPECT_EQ(one.waited_loads, 63);
+  EXPECT_EQ(one.waiting_threads, 4096);
+  EXPECT_EQ(one.merged_loads, 0);
+  Operation parts = sum;
+  apply_kernel_form({name, {32, 13, 1}, {32, 4, 1}}, &parts);
+  EXPECT_EQ(parts.waited_loads, 5);
+  EXPECT_EQ(parts.merged_loads, 4);
+  parts.strided = false;
+  apply_kernel_form({name, {32, 13, 1}, {32, 4, 1}}, &parts);
+  EXPECT_EQ(parts.merged_loads, 1);
+  apply_kernel_form({"_ZN2at6native13reduce_kernelILi128ELi4ENS0_8ReduceOpIfNS0_9ArgMaxOpsIfEEjlLi4EEEEEvT1_", {32, 1, 1}, {32, 4, 1}},
+                    &one);
+  EXPECT_EQ(one.waited_loads, 126);
+}
+
 }  // namespace
 }  // namespace gpucast

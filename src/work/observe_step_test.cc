@@ -252,6 +252,39 @@ TEST(OperatorTable, OptimizersMoveTheirLists) {
   EXPECT_EQ(norm.bytes_written, 2 * 4);
 }
 
+// 65,536 elements are 32 rounds of 512 threads with four elements each; a longer tensor has more blocks.
+TEST(OperatorTable, AListsBlocksWaitForTheirChunks) {
+  const auto waits = [](const char* name, const std::string& elements, const char* more) {
+    const std::string list = R"([{"float32": [[)" + elements + R"(], [1]]}, {"float32": [[20], [1]]}])";
+    std::string inputs = "[" + list;
+    for (const char* next = more; *next != 0; ++next)
+      inputs += "," + (*next == 't' ? list : R"([{"float32": [[], []]}, {"float32": [[], []]}])");
+    return of(name, (inputs + ", 0.1]").c_str()).waited_loads;
+  };
+  EXPECT_EQ(waits("aten::_foreach_mul_", "65536", ""), 32 * 2);
+  EXPECT_EQ(waits("aten::_foreach_mul_", "1000000", ""), 32 * 2);
+  EXPECT_EQ(waits("aten::_foreach_mul_", "2049", ""), 2 * 2);
+  EXPECT_EQ(waits("aten::_fused_adamw_", "65536", "ttts"), 32 * 5);
+  EXPECT_EQ(waits("aten::_foreach_norm", "65536", ""), 32);
+  EXPECT_EQ(waits("aten::_foreach_zero_", "65536", ""), 0);
+}
+
+TEST(OperatorTable, ATransposedCopyReadsOneElementOfManyLines) {
+  const Operation far = of("aten::copy_", R"([{"float32": [[64, 391774], [391774, 1]]}, {"float32": [[64, 391774], [1, 64]]}, false])");
+  EXPECT_EQ(far.far_elements, 64 * 391774);
+  EXPECT_EQ(far.far_lines, 391774);
+  const Operation image = of("aten::copy_", R"([{"float32": [[8, 100, 56, 56], [313600, 1, 5600, 100]]},
+    {"float32": [[8, 100, 56, 56], [313600, 3136, 56, 1]]}, false])");
+  EXPECT_EQ(image.far_lines, 100);
+  EXPECT_EQ(of("aten::copy_", R"([{"float32": [[64, 32], [32, 1]]}, {"float32": [[64, 32], [32, 1]]}, false])").far_lines, 0);
+}
+
+TEST(OperatorTable, ACopyOfEverySecondElementTouchesAllSectors) {
+  const char* copy = R"([{"float32": [[100, 384], [384, 1]]}, {"float32": [[100, 384], [768, 2]]}, false])";
+  EXPECT_EQ(of("aten::copy_", copy).bytes_read, 2 * 100 * 384 * 4);
+  EXPECT_EQ(of("aten::copy_", R"([{"float32": [[100, 1], [1, 1]]}, {"float32": [[100, 1], [1000, 1]]}, false])").bytes_read, 100 * 32);
+}
+
 TEST(OperatorTable, AFusedNormIsNoOptimizer) {
   const char* x = R"({"bfloat16": [[8, 128, 768], [98304, 768, 1]]})";
   const Operation norm = of("aten::_fused_rms_norm", (std::string("[") + x + R"(, [768], {"bfloat16": [[768], [1]]}, null])").c_str());

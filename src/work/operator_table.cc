@@ -26,6 +26,15 @@ struct Tensor : TensorArgument {
       if (i >= strides.size() || strides[i] != 0) out = bounded_product({out, sizes[i]});
     return std::min(out, kMostTensorBytes);
   }
+  // The bytes of the sectors that its elements are in.
+  int64_t touched_bytes() const {
+    constexpr int64_t kSectorBytes = 32;
+    int64_t step = 0;
+    for (size_t i = 0; i < sizes.size() && i < strides.size(); ++i)
+      if (sizes[i] > 1 && strides[i] > 0) step = step == 0 ? strides[i] : std::min(step, strides[i]);
+    return std::min(bounded_product({bytes(), std::clamp<int64_t>(step, 1, std::max<int64_t>(1, kSectorBytes / element_bytes))}),
+                    kMostTensorBytes);
+  }
   // The dimension whose elements are adjacent in memory.
   size_t innermost() const {
     for (size_t i = sizes.size(); i-- > 0;)
@@ -324,16 +333,31 @@ Operation loss_by_index(const OperatorName& name, const Inputs& in) {
   return out;
 }
 
+// Threads go along `to`. Elements that are adjacent in `from` are read one after another only where nothing is between them in `to`.
+void set_far_reads(const Tensor& to, const Tensor& from, Operation* out) {
+  constexpr int64_t kAccessBytes = 64;  // as in memory.cc
+  const size_t adjacent = from.innermost(), next = to.innermost();
+  if (to.sizes.size() != from.sizes.size() || adjacent >= to.strides.size() || next >= from.strides.size()) return;
+  if (from.strides[adjacent] != 1 || bounded_product({from.strides[next], from.element_bytes}) < kAccessBytes) return;
+  out->far_lines = 1;
+  for (size_t i = 0; i < to.sizes.size(); ++i)
+    if (i < to.strides.size() && to.strides[i] < to.strides[adjacent] && from.strides[i] != 0)
+      out->far_lines = bounded_product({out->far_lines, to.sizes[i]});
+  out->far_elements = from.count();
+}
+
 Operation copying(const OperatorName& name, const Inputs& in) {
   Operation out = base(OperationKind::copy, in);
   if (in.tensors.empty()) return out;
   if (name.form == OperatorForm::copy_to && in.tensors.size() > 1) {
     const Tensor &to = in.tensors[0], &from = in.tensors[1];
-    out.bytes_read = from.on_card ? from.bytes() : 0;
-    out.bytes_written = to.on_card ? to.bytes() : 0;
     out.from_host = !from.on_card;
     out.to_host = !to.on_card;
+    const bool on_card = from.on_card && to.on_card;
+    out.bytes_read = from.on_card ? on_card ? from.touched_bytes() : from.bytes() : 0;
+    out.bytes_written = to.on_card ? on_card ? to.touched_bytes() : to.bytes() : 0;
     out.strided = to.innermost() != from.innermost();
+    if (on_card && out.strided) set_far_reads(to, from, &out);
   } else {
     // cat(list), split_with_sizes_copy(tensor, ...), both also with the tensors to write.
     const auto& sources = in.arguments[0].tensors;
@@ -411,6 +435,17 @@ Operation update(const Inputs& in) {
   return out;
 }
 
+// aten/src/ATen/native/cuda/MultiTensorApply.cuh: a block has a chunk of a tensor, and its threads go through the chunk four elements at a
+// time. They wait for each list's tensor, and once more to write.
+int64_t waits_of_lists(const std::vector<std::vector<Tensor>>& lists) {
+  constexpr int64_t kChunk = 65536, kRound = 512 * 4;  // elements; threads of a block and their elements
+  int64_t largest = 0, read = 0;
+  for (const Tensor& tensor : lists[0]) largest = std::max(largest, tensor.count());
+  for (const std::vector<Tensor>& list : lists)
+    if (std::ranges::any_of(list, [&](const Tensor& tensor) { return tensor.count() == largest; })) ++read;
+  return (std::min(largest, kChunk) + kRound - 1) / kRound * (read + 1);
+}
+
 // Kernels of optimizers and of other operators on lists of tensors. Each list is read; the first is written.
 Operation optimizer(const OperatorName& name, const Inputs& in) {
   Operation out = base(OperationKind::optimizer, in);
@@ -420,6 +455,7 @@ Operation optimizer(const OperatorName& name, const Inputs& in) {
     return sum;
   };
   if (in.lists.empty()) return out;
+  out.waited_loads = waits_of_lists(in.lists);
   out.bytes_read = 0;
   for (const auto& list : in.lists) out.bytes_read += bytes(list);
   const auto has = [&](std::string_view part) { return name.stem.find(part) != std::string_view::npos; };
@@ -429,9 +465,11 @@ Operation optimizer(const OperatorName& name, const Inputs& in) {
       if (i != 1) out.bytes_written += bytes(in.lists[i]);
   } else if (has("norm")) {
     out.bytes_written = 4 * static_cast<int64_t>(in.lists[0].size());
+    out.waited_loads = (out.waited_loads + 1) / 2;  // its second kernel only adds the chunks' sums
   } else if (has("zero")) {
     out.bytes_read = 0;
     out.bytes_written = bytes(in.lists[0]);
+    out.waited_loads = 0;
   } else if (has("copy")) {
     out.bytes_read = in.lists.size() > 1 ? bytes(in.lists[1]) : 0;
     out.bytes_written = bytes(in.lists[0]);

@@ -33,8 +33,10 @@ LedgerLine context_line(const Gpu& gpu, int cuda_major, const LedgerConstants& c
     line.low_bytes = in_bytes(row->context_low_mib);
     line.expected_bytes = in_bytes(row->context_mib);
     line.high_bytes = in_bytes(row->context_high_mib);
-    line.source = "measured: device memory used and out-of-memory verdicts of 233 training runs (xMem artifact, CUDA 12.4)";
-    if (cuda_major != 12) {
+    line.source = row->cuda_major == 12
+                      ? "measured: device memory used and out-of-memory verdicts of 233 training runs (xMem artifact, CUDA 12.4)"
+                      : "measured: a bare context on this card (CUDA 13.0)";
+    if (cuda_major != row->cuda_major) {
       line.high_bytes += in_bytes(constants.other_release_mib);
       line.source += "; wider, since not measured with this CUDA release";
     }
@@ -57,8 +59,10 @@ LedgerLine kernels_line(const Gpu& gpu, int cuda_major, const LedgerConstants& c
     line.low_bytes = in_bytes(row->kernels_low_mib);
     line.expected_bytes = in_bytes(row->kernels_mib);
     line.high_bytes = in_bytes(row->kernels_high_mib);
-    line.source = "measured: growth outside the allocator in transformer runs (xMem artifact, CUDA 12.4); more with cuDNN";
-    if (cuda_major != 12) line.high_bytes += in_bytes(constants.other_release_mib);
+    line.source = row->cuda_major == 12
+                      ? "measured: growth outside the allocator in transformer runs (xMem artifact, CUDA 12.4); more with cuDNN"
+                      : "measured: five jobs on this card (CUDA 13.0), and published out-of-memory messages (CUDA 12)";
+    if (cuda_major != row->cuda_major) line.high_bytes += in_bytes(constants.other_release_mib);
     return line;
   }
   const double expected_mib = constants.kernels_base_mib + constants.kernels_per_stack_mib * stacks_mib(gpu, constants);

@@ -18,7 +18,8 @@ LedgerConstants parse_ledger_constants(const char* text) {
                         .context_high_mib = of_card("context_high_mib"),
                         .kernels_low_mib = of_card("kernels_low_mib"),
                         .kernels_mib = of_card("kernels_mib"),
-                        .kernels_high_mib = of_card("kernels_high_mib")};
+                        .kernels_high_mib = of_card("kernels_high_mib"),
+                        .cuda_major = static_cast<int>(of_card("cuda_major"))};
   }
   out.other_release_mib = section.number("measured", "other_release_mib");
   out.stack_kib_per_thread = section.number("context", "stack_kib_per_thread");

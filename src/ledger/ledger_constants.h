@@ -13,6 +13,7 @@ namespace gpucast {
 struct MeasuredLedger {
   double context_low_mib = 0, context_mib = 0, context_high_mib = 0;
   double kernels_low_mib = 0, kernels_mib = 0, kernels_high_mib = 0;
+  int cuda_major = 0;  // of the release that was measured
 };
 
 struct LedgerConstants {

@@ -97,6 +97,7 @@ struct RowConstants {
   double step_cycles = 0;                     // of a block, for 1024 elements of its row; a kernel with few rows waits for this
   double passes = 1;                          // times the bytes are moved
   double overlap = 0;                         // as in GemmConstants
+  double rows_at_work = 0;                    // of a multiprocessor, at most; 0: as many as fill at_work_bytes
 };
 
 struct NormalizationConstants {
@@ -105,8 +106,17 @@ struct NormalizationConstants {
   RowConstants plain;                        // RMS norm without them
   double backward_passes = 1;
   double batch_passes = 1, batch_backward_passes = 1;  // batch norm
-  double channel_bytes_per_cycle = 0;                  // batch norm: of the block of threads that has a channel
-  double weight_sum_cycles = 0;                        // a multiprocessor's, for an element of the sums over rows in a backward
+  // Batch norm, a block of threads that has a channel: the bytes it moves in a cycle, in the backward too; its start, its sums over its
+  // threads and its end; the elements of a channel that it keeps, so that it reads them once.
+  double channel_bytes_per_cycle = 0, channel_backward_bytes_per_cycle = 0, channel_cycles = 0;
+  double kept_elements = 0, kept_backward_elements = 0;
+  // Batch norm, PyTorch's own kernels for channels-last tensors: a multiprocessor's cycles for an element of the statistics, in the
+  // backward too, and how often the kernel that writes the output moves its bytes.
+  double statistics_cycles = 0, statistics_backward_cycles = 0, statistics_passes = 1;
+  double layer_backward_rows = 1;           // layer and RMS norm: row_cycles of the backward over those of the forward
+  double weight_sum_cycles = 0;             // a multiprocessor's, for an element of the sums over rows in a backward
+  double weight_row_cycles = 0;             // same, by columns: of a block, for a row
+  double reread_full = 1, reread_none = 1;  // long softmax: over l2_full and l2_none, where a block reads its row again
 };
 
 // A library's convolution kernels, for one pass.

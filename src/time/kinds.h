@@ -48,8 +48,8 @@ double together_ns(double a, double b, double overlap);
 // `bytes` moved `passes` times: bytes that are in L2 at the rate of L2, the others at the rate of device memory.
 double moving_ns(double bytes, double passes, double dram_fraction, const CardRates& card);
 
-// The part of `bytes` that L2 does not hold: none up to l2_full of its size, all from l2_none on.
-double beyond_l2(double bytes, const CardRates& card);
+// The part of `bytes` that L2 does not hold: none up to l2_full of its size, all from l2_none on, each times a factor.
+double beyond_l2(double bytes, const CardRates& card, double full = 1, double none = 1);
 
 // Rows of `columns` elements, each by one block of threads.
 Estimate time_by_rows(const Operation& operation, const RowConstants& rows, const CardRates& card);

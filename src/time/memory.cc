@@ -48,9 +48,10 @@ double together_ns(double a, double b, double overlap) {
   return longer * std::pow(1 + std::pow(shorter / longer, power), 1 / power);
 }
 
-double beyond_l2(double bytes, const CardRates& card) {
+double beyond_l2(double bytes, const CardRates& card, double full, double none) {
   if (card.l2_bytes <= 0) return 1;
-  return std::clamp((bytes / card.l2_bytes - card.l2_full) / (card.l2_none - card.l2_full), 0.0, 1.0);
+  const double first = card.l2_full * full, last = card.l2_none * none;
+  return std::clamp((bytes / card.l2_bytes - first) / std::max(1e-9, last - first), 0.0, 1.0);
 }
 
 double moving_ns(double bytes, double passes, double dram_fraction, const CardRates& card) {
@@ -88,7 +89,10 @@ Estimate time_by_rows(const Operation& operation, const RowConstants& rows, cons
   const BytesConstants& c = card.bytes[operation.kind];
   const auto count = static_cast<double>(operation.rows), columns = static_cast<double>(operation.columns);
   // A row that is read again is still in L2 where L2 is much larger than the rows in work.
-  const double gone = std::clamp(1 - card.l2_full * card.l2_bytes / (card.multiprocessors * card.at_work_bytes), 0.0, 1.0);
+  double at_work_bytes = card.at_work_bytes;
+  if (rows.rows_at_work > 0 && count > 0)
+    at_work_bytes = std::min(at_work_bytes, rows.rows_at_work * static_cast<double>(operation.bytes_read) / count);
+  const double gone = std::clamp(1 - card.l2_full * card.l2_bytes / (card.multiprocessors * std::max(1.0, at_work_bytes)), 0.0, 1.0);
   const double bytes = static_cast<double>(operation.bytes_read + operation.bytes_written), passes = 1 + (rows.passes - 1) * gone;
   const double memory_ns = dram_ns(bytes, passes, c.dram_fraction, card);
   // With fewer threads less of their waiting overlaps, but each has a larger part of the multiprocessor.
@@ -104,20 +108,39 @@ Estimate time_by_rows(const Operation& operation, const RowConstants& rows, cons
 void read_row_constants(const Constants& constants, CardRates* card) {
   const auto rows = [&](OperationKind kind, Precision precision, const std::string& of) {
     const auto constant = [&](const char* name) { return constants.of_operation(kind, precision, of + name); };
-    return RowConstants{constant("_row_cycles"), constant("_element_cycles"), constant("_step_cycles"), constant("_passes"),
-                        constant("_overlap")};
+    RowConstants out;
+    out.row_cycles = constant("_row_cycles");
+    out.element_cycles = constant("_element_cycles");
+    out.step_cycles = constant("_step_cycles");
+    out.passes = constant("_passes");
+    out.overlap = constant("_overlap");
+    return out;
   };
   for (size_t p = 0; p < kPrecisionCount; ++p) {
     const auto precision = static_cast<Precision>(p);
-    card->normalization[precision] = {rows(OperationKind::normalization, precision, "softmax"),
-                                      rows(OperationKind::normalization, precision, "long_softmax"),
-                                      rows(OperationKind::normalization, precision, "layer"),
-                                      rows(OperationKind::normalization, precision, "plain"),
-                                      constants.of_operation(OperationKind::normalization, precision, "backward_passes"),
-                                      constants.of_operation(OperationKind::normalization, precision, "batch_passes"),
-                                      constants.of_operation(OperationKind::normalization, precision, "batch_backward_passes"),
-                                      constants.of_operation(OperationKind::normalization, precision, "channel_bytes_per_cycle"),
-                                      constants.of_operation(OperationKind::normalization, precision, "weight_sum_cycles")};
+    const auto of = [&](const char* name) { return constants.of_operation(OperationKind::normalization, precision, name); };
+    NormalizationConstants& c = card->normalization[precision];
+    c.short_softmax = rows(OperationKind::normalization, precision, "softmax");
+    c.long_softmax = rows(OperationKind::normalization, precision, "long_softmax");
+    c.layer = rows(OperationKind::normalization, precision, "layer");
+    c.plain = rows(OperationKind::normalization, precision, "plain");
+    c.layer.rows_at_work = c.plain.rows_at_work = of("layer_rows_at_work");
+    c.backward_passes = of("backward_passes");
+    c.batch_passes = of("batch_passes");
+    c.batch_backward_passes = of("batch_backward_passes");
+    c.channel_bytes_per_cycle = of("channel_bytes_per_cycle");
+    c.channel_backward_bytes_per_cycle = of("channel_backward_bytes_per_cycle");
+    c.channel_cycles = of("channel_cycles");
+    c.kept_elements = of("kept_elements");
+    c.kept_backward_elements = of("kept_backward_elements");
+    c.statistics_cycles = of("statistics_cycles");
+    c.statistics_backward_cycles = of("statistics_backward_cycles");
+    c.statistics_passes = of("statistics_passes");
+    c.layer_backward_rows = of("layer_backward_rows");
+    c.weight_sum_cycles = of("weight_sum_cycles");
+    c.weight_row_cycles = of("weight_row_cycles");
+    c.reread_full = of("reread_full");
+    c.reread_none = of("reread_none");
   }
   card->elementwise_rows = rows(OperationKind::elementwise, Precision::fp32, "block");
   const auto of_indexing = [&](const char* name) { return constants.of_operation(OperationKind::indexing, Precision::fp32, name); };

@@ -22,7 +22,7 @@ CardRates a100(const std::string& more = R"(,"cards":{"a100-80":null})") {
     "unknown":{"all":{"source":"x","floor_ns":1000,"passes":2,"dram_fraction":0.5}},
     "collective":{"all":{"source":"x","floor_ns":10000}},
     "recurrent":{"all":{"source":"x","floor_ns":5000,"passes":1,"dram_fraction":1}},
-    "normalization":{"all":{"source":"x","floor_ns":1000,"dram_fraction":1,"passes":1,"backward_passes":2,"batch_passes":1.5,"batch_backward_passes":1.25,"channel_bytes_per_cycle":100,"weight_sum_cycles":1.41,
+    "normalization":{"all":{"source":"x","floor_ns":1000,"dram_fraction":1,"passes":1,"backward_passes":2,"batch_passes":1.5,"batch_backward_passes":1.25,"channel_bytes_per_cycle":100,"channel_backward_bytes_per_cycle":100,"channel_cycles":1e-6,"statistics_cycles":1.41,"statistics_backward_cycles":1e-6,"statistics_passes":1.5,"layer_backward_rows":1,"weight_sum_cycles":1.41,"weight_row_cycles":14.1,"reread_full":1,"reread_none":1,"kept_elements":10000,"kept_backward_elements":10000,"layer_rows_at_work":1e9,
       "softmax_overlap":0.25,"softmax_row_cycles":1e-6,"softmax_element_cycles":1e-6,"softmax_step_cycles":1e-6,"softmax_passes":1,
       "long_softmax_overlap":0.25,"long_softmax_row_cycles":1e-6,"long_softmax_element_cycles":1e-6,"long_softmax_step_cycles":1e-6,"long_softmax_passes":1.5,
       "layer_overlap":0.25,"layer_row_cycles":1e-6,"layer_element_cycles":1e-6,"layer_step_cycles":1410,"layer_passes":1,
@@ -168,9 +168,9 @@ TEST(Rows, NormalizationsAreToldApartByTheirBytes) {
   // Half of a long row is read again. Half of L2 holds 20 of the 81 MiB that the multiprocessors work on: that part is read from L2.
   const double gone = 1 - 20.0 / 81;
   EXPECT_NEAR(ns(normalization(rows / 2, 2048, 0, 0), Bound::memory), once * (1 + 0.5 * gone) + 1000, 10);
-  Operation backward = normalization(rows, 1024, rows * 1024 * 4, 0);  // softmax: twice, in two kernels
+  Operation backward = normalization(rows, 1024, rows * 1024 * 4, 0);  // softmax; the product before it is an operation of its own
   backward.pass = Pass::backward;
-  EXPECT_NEAR(ns(backward, Bound::memory), 3 * once + 2000, 20);
+  EXPECT_NEAR(ns(backward, Bound::memory), 1.5 * once + 1000, 20);
   backward.bytes_read += 4096;  // layer norm: has weights
   EXPECT_NEAR(ns(backward, Bound::memory), 1.5 * once * (1 + gone) + 1000, 20);
 }
@@ -281,6 +281,59 @@ TEST(NormalizationTime, ABackwardThatSumsTheWeightsGradientsTakesLonger) {
   const double without = operation_duration(norm, a100()).expected_ns;
   norm.sums_weights = true;
   EXPECT_NEAR(operation_duration(norm, a100()).expected_ns - without, 512.0 * 512 / 108, 0.5);
+}
+
+// A block needs 10 ns for a row of its 32 columns: 2 blocks, whatever the card has. From 65,537 rows on, all multiprocessors share them.
+TEST(NormalizationTime, SumsByColumnsHaveFewBlocks) {
+  const auto sums_ns = [](int64_t rows) {
+    Operation norm = bytes(OperationKind::normalization, 2 * rows * 64 * 4 + 8 * rows, rows * 64 * 4);
+    norm.rows = rows, norm.columns = 64, norm.pass = Pass::backward;
+    const double without = operation_duration(norm, a100()).expected_ns;
+    norm.sums_weights = norm.sums_by_columns = true;
+    return operation_duration(norm, a100()).expected_ns - without;
+  };
+  EXPECT_NEAR(sums_ns(4096), 4096 * 10, 1);
+  EXPECT_NEAR(sums_ns(65536), 65536 * 10, 10);
+  EXPECT_NEAR(sums_ns(65537), 65537.0 * 2 * 10 / 108, 10);
+}
+
+// A multiprocessor works on one row of 8 KiB: its second reading comes from L2.
+TEST(NormalizationTime, FewRowsAtWorkAreReadOnce) {
+  Operation norm = normalization(1 << 15, 2048, 4096, 1 << 18);
+  const double passes = 1 - (1 - 20.0 / 81) + 2 * (1 - 20.0 / 81);
+  const auto layer_ns = [&](const std::string& rows) {
+    return ns(norm, Bound::memory,
+              a100(R"(,"cards":{"a100-80":{"normalization":{"all":{"source":"x","layer_passes":2,"layer_rows_at_work":)" + rows + "}}}}"));
+  };
+  EXPECT_NEAR((layer_ns("1e9") - 1000) / (layer_ns("1") - 1000), passes, 1e-3);
+}
+
+// 150 loads of 500 cycles at 1.41 GHz, in three passes; backward: two.
+TEST(NormalizationTime, AThreadOfASpatialSoftmaxWaitsForEachElement) {
+  Operation softmax = normalization(1 << 16, 150, 0, 0);
+  softmax.spatial_threads = 1 << 16;
+  EXPECT_NEAR(ns(softmax, Bound::tail), 150 * 3 * 500 / 1.41 + 1000, 10);
+  softmax.pass = Pass::backward, softmax.bytes_read *= 2;
+  EXPECT_NEAR(ns(softmax, Bound::memory), 3 * 65536 * 150 * 4 / 1.0195e3 + 1000, 50);
+}
+
+// A second round of 4,096 elements costs 750 cycles a row; a block that is alone on its multiprocessor loads nothing meanwhile.
+TEST(NormalizationTime, ASoftmaxInManyRegistersDoesNotLoadWhileItComputes) {
+  Operation softmax = normalization(1 << 15, 8192, 0, 0);
+  const double together = ns(softmax, Bound::memory), rounds = 32768.0 * 750 / 108 / 1.41;
+  softmax.in_registers = true;
+  const double memory = 2.0 * 32768 * 8192 * 4 * (1 + 0.5 * (1 - 20.0 / 81)) / 1.0195e3;
+  EXPECT_NEAR(ns(softmax, Bound::memory), memory + rounds + 1000, 100);
+  EXPECT_LT(together, memory + rounds / 2);
+}
+
+// 1 ns on one multiprocessor for an element's sums. The output's kernel moves its 200 MB 1.5 times; backward: 300 MB, and 200 MB for sums.
+TEST(NormalizationTime, AChannelsLastBatchNormHasAKernelForItsSums) {
+  Operation norm = bytes(OperationKind::normalization, 100'000'000, 100'000'000);
+  norm.rows = 64, norm.columns = 781'250, norm.element_bytes = 2, norm.per_channel = norm.channels_last = true;
+  EXPECT_NEAR(ns(norm, Bound::compute), 50e6 / 108 + 1.5 * 200e6 / 1.0195e3 + 1000, 50);
+  norm.pass = Pass::backward, norm.bytes_read *= 2;
+  EXPECT_NEAR(ns(norm, Bound::memory), 200e6 / 1.0195e3 + 1.5 * 300e6 / 1.0195e3 + 1000, 50);
 }
 
 }  // namespace

@@ -86,6 +86,12 @@ void apply_kernel_form(const FirstKernel& kernel, Operation* operation) {
   }
   // aten/src/ATen/native/cuda/SoftMax.cu.
   if (is("cunn_SoftMaxForward") || is("cunn_SoftMaxBackward")) operation->rereads = !is("ardSmem") && !is("ardReg");
+  operation->in_registers = is("cunn_SoftMaxForwardReg");
+  if (is("cunn_SpatialSoftMax")) operation->spatial_threads = bounded_product({product(kernel.grid), product(kernel.block)});
+  // aten/src/ATen/native/cuda/Normalization.cuh.
+  operation->channels_last = operation->per_channel && is("channels_last");
+  // aten/src/ATen/native/cuda/layer_norm_kernel.cu: releases in which this kernel is also for RMS norms have the new kernel for sums.
+  operation->sums_by_columns = operation->sums_weights && is("layer_norm_grad_input_kernel") && (is("Lb0E") || is("Lb1E"));
   // aten/src/ATen/native/cuda/Loss.cu: with a reduction, one block computes all rows.
   if (is("nll_loss") && product(kernel.grid) == 1) operation->one_block_threads = product(kernel.block);
 }

@@ -33,6 +33,28 @@ TEST(KernelForm, ASoftmaxThatKeepsItsRowReadsItOnce) {
   EXPECT_TRUE(rereads("_ZN2at6native43_GLOBAL__N__13_SoftMax_cu20cunn_SoftMaxBackwardILi4EfffNS1_26LogSoftMaxBackwardEpilogueE"));
 }
 
+TEST(KernelForm, ASoftmaxAlongAnotherDimensionHasAThreadForARow) {
+  const std::string_view name = "_ZN2at6native43_GLOBAL__N__13_SoftMax_cu26cunn_SpatialSoftMaxForwardIN3c104HalfEfS3_iE";
+  EXPECT_EQ(with_kernel(OperationKind::normalization, name, 64, 1024).spatial_threads, 65536);
+  EXPECT_EQ(with_kernel(OperationKind::normalization, "_ZN12_GLOBAL__N_120softmax_warp_forwardIfffLi9E").spatial_threads, 0);
+  EXPECT_TRUE(with_kernel(OperationKind::normalization, "_ZN2at6native22cunn_SoftMaxForwardRegIfff").in_registers);
+}
+
+TEST(KernelForm, ANormsKernelsShowTheRelease) {
+  Operation norm;
+  norm.kind = OperationKind::normalization;
+  norm.sums_weights = norm.per_channel = true;
+  const auto with = [&](std::string_view name) {
+    Operation out = norm;
+    apply_kernel_form({name, {7, 1, 1}, {128, 1, 1}}, &out);
+    return out;
+  };
+  EXPECT_TRUE(with("_ZN2at6native53_GLOBAL__N__38layer_norm_grad_input_kernel_vectorizedIffLb0EEEvPKT_").sums_by_columns);
+  EXPECT_FALSE(with("_ZN2at6native53_GLOBAL__N__38layer_norm_grad_input_kernel_vectorizedIffEEvPKT_").sums_by_columns);
+  EXPECT_TRUE(with("_ZN2at6native49batch_norm_collect_statistics_channels_last_kernelINS0_3VarE").channels_last);
+  EXPECT_FALSE(with("_ZN2at6native36batch_norm_collect_statistics_kernelINS0_3VarE").channels_last);
+}
+
 TEST(KernelForm, WeightsOf4BitsAreUnpackedForALargeProduct) {
   Operation product;
   product.kind = OperationKind::gemm;

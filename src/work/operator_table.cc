@@ -155,7 +155,6 @@ Operation normalization(const OperatorName& name, const Inputs& in) {
     const int64_t length = dim >= 0 && dim < size ? x.sizes[static_cast<size_t>(dim)] : count;
     out.rows = length > 0 ? count / length : 0;
     out.strided = dim != size - 1;
-    out.log_softmax = name.stem.find("log_softmax") != std::string_view::npos;
     constexpr int64_t kKeptBytes = 48 << 10;  // shared memory of a block
     out.rereads = bounded_product({length, x.element_bytes}) > kKeptBytes;
   } else {  // layer and RMS norm: over the given dimensions; older releases do not record them, but weights have their shape

@@ -130,6 +130,7 @@ int run_with_clock(const RunSettings& settings, bool warp, const std::string& co
   clocked.clock_socket = session.path + "/clock.socket";
   clocked.clock = warp ? 2 : 1;
   clocked.clock_event_ns = rates.event_ns;
+  clocked.clock_host = read_step_constants(constants_json);
   clocked.cudnn = "off";
   write_session(session.path, libraries, clocked);
   ClockServer server(clocked.clock_socket, &times);

@@ -16,7 +16,6 @@
 #include "src/base/say.h"
 #include "src/run/session_folder.h"
 #include "src/run/supervise.h"
-#include "src/schedule/step_constants.h"
 
 namespace gpucast::run {
 namespace {
@@ -53,10 +52,10 @@ std::string base_profile(const RunSettings& settings) {
   if (settings.clock != 0) {
     line("clock", settings.clock);
     line("clock_socket", settings.clock_socket);
-    line("clock_call_ns", std::llround(step_constants().call_ns));
-    line("clock_latency_ns", std::llround(step_constants().latency_ns));
+    line("clock_call_ns", std::llround(settings.clock_host.call_ns));
+    line("clock_latency_ns", std::llround(settings.clock_host.latency_ns));
     line("clock_event_ns", std::llround(settings.clock_event_ns));
-    line("clock_yardstick_ns", std::llround(step_constants().yardstick_ns));
+    line("clock_yardstick_ns", std::llround(settings.clock_host.yardstick_ns));
   }
   return text;
 }

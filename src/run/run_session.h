@@ -10,6 +10,7 @@
 #include "gpucast/what_if.h"
 #include "src/run/session_folder.h"
 #include "src/run/supervise.h"
+#include "src/schedule/step_constants.h"
 
 namespace gpucast::run {
 
@@ -40,6 +41,7 @@ struct RunSettings {
   int clock = 0;                     // mode "clock": 1 the host waits for the card, 2 the host's clocks are advanced
   std::string clock_socket;          // mode "clock": the socket that answers how long a launch takes
   double clock_event_ns = 0;         // mode "clock": what an event takes of its stream (CardRates::event_ns)
+  StepConstants clock_host;          // mode "clock": what the host of a card takes
   std::optional<Adopted> adopted;    // the process that runs the command; unset: gpucast starts one
 };
 

@@ -165,7 +165,7 @@ struct Instruction {
 // Hopper, tables 4 to 6).
 inline constexpr uint32_t kArithmeticCycles = 5, kSpecialCycles = 20, kDoubleCycles = 8, kSharedCycles = 28, kLoadCycles = 500,
                           kTensorCycles = 33, kBarrierCycles = 25;
-// The assembler makes so many instructions of a division of whole numbers. 32 bits: int_div of eval/truth/h100/kernels_time.jsonl; 64 bits:
+// Instructions that the assembler makes of a division of whole numbers. 32 bits: int_div of eval/truth/h100/kernels_time.jsonl; 64 bits:
 // assumed.
 inline constexpr uint32_t kDivisionInstructions = 34, kLongDivisionInstructions = 120;
 inline constexpr uint32_t kIssueCycles = 2;  // a scheduler's 16 lanes take two for a warp

@@ -40,8 +40,8 @@ struct RunSettings {
   std::vector<WhatIf> what_if;       // acted: already applied to the command
   int clock = 0;                     // mode "clock": 1 the host waits for the card, 2 the host's clocks are advanced
   std::string clock_socket;          // mode "clock": the socket that answers how long a launch takes
-  double clock_event_ns = 0;         // mode "clock": what an event takes of its stream (CardRates::event_ns)
-  StepConstants clock_host;          // mode "clock": what the host of a card takes
+  double clock_event_ns = 0;         // mode "clock": CardRates::event_ns
+  StepConstants clock_host;          // mode "clock": of the host of a card
   std::optional<Adopted> adopted;    // the process that runs the command; unset: gpucast starts one
 };
 

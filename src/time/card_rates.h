@@ -97,7 +97,7 @@ struct RowConstants {
   double step_cycles = 0;                     // of a block, for 1024 elements of its row; a kernel with few rows waits for this
   double passes = 1;                          // times the bytes are moved
   double overlap = 0;                         // as in GemmConstants
-  double rows_at_work = 0;                    // of a multiprocessor, at most; 0: as many as fill at_work_bytes
+  double rows_at_work = 0;                    // the most of a multiprocessor; 0: at_work_bytes says it
 };
 
 struct NormalizationConstants {

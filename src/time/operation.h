@@ -81,7 +81,7 @@ struct Operation {
   bool in_registers = false;                  // softmax: a block keeps its row in registers
   int64_t spatial_threads = 0;                // softmax along a dimension that is not the last: threads of its kernel; 0: of another kernel
   bool sums_weights = false;      // layer and RMS norm: a kernel of the backward sums the gradients of the weights over the rows
-  bool sums_by_columns = false;   // same: by the kernel of PyTorch 2.11, a block of which has 32 columns
+  bool sums_by_columns = false;   // same: by the kernel of PyTorch 2.11, whose blocks have 32 columns
   int64_t one_block_threads = 0;  // indexing: threads of the one block that computes all rows; 0: there are more blocks
   int64_t sort_bits = 0;          // indexing: of the keys of a radix sort of `rows` x `columns`; 0: no sort
   int64_t waited_loads = 0;       // reduction, optimizer: loads of a thread that wait for one another, in each kernel

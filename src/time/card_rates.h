@@ -113,7 +113,7 @@ struct NormalizationConstants {
   // Batch norm, PyTorch's own kernels for channels-last tensors: a multiprocessor's cycles for an element of the statistics, in the
   // backward too, and how often the kernel that writes the output moves its bytes.
   double statistics_cycles = 0, statistics_backward_cycles = 0, statistics_passes = 1;
-  double layer_backward_rows = 1;           // layer and RMS norm: row_cycles of the backward over those of the forward
+  double layer_backward_rows = 1;           // layer and RMS norm: the backward's row_cycles over the forward's
   double weight_sum_cycles = 0;             // a multiprocessor's, for an element of the sums over rows in a backward
   double weight_row_cycles = 0;             // same, by columns: of a block, for a row
   double reread_full = 1, reread_none = 1;  // long softmax: over l2_full and l2_none, where a block reads its row again

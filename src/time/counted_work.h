@@ -22,7 +22,7 @@ struct WarpChain {
 struct LaunchCounts {
   double blocks = 0;
   double atomic_sectors = 0;                              // of device memory
-  double atomic_passes = 0;                               // of warps' atomics: those of a warp on one place are done one after another
+  double atomic_passes = 0;                               // of warps' atomics: a warp's lanes that meet on one place need a pass each
   double gathered_bytes = 0;                              // of loads at places that loaded numbers decide, in sectors
   double tile_bytes = 0;                                  // of loads through tensor maps, whose places are not known
   double shared_wavefronts = 0;                           // with bank conflicts: a request without conflicts is 1

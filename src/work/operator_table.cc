@@ -437,7 +437,7 @@ Operation update(const Inputs& in) {
 // aten/src/ATen/native/cuda/MultiTensorApply.cuh: a block has a chunk of a tensor, and its threads go through the chunk four elements at a
 // time. They wait for each list's tensor, and once more to write.
 int64_t waits_of_lists(const std::vector<std::vector<Tensor>>& lists) {
-  constexpr int64_t kChunk = 65536, kRound = 512 * 4;  // elements; threads of a block and their elements
+  constexpr int64_t kChunk = 65536, kRound = int64_t{512} * 4;  // elements; threads of a block and their elements
   int64_t largest = 0, read = 0;
   for (const Tensor& tensor : lists[0]) largest = std::max(largest, tensor.count());
   for (const std::vector<Tensor>& list : lists)

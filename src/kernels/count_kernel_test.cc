@@ -75,6 +75,8 @@ TEST(CountKernel, KnownValuesSayWhichRowsAreRead) {
   EXPECT_EQ(one.unique_load_bytes, 4096 + 8 * 8);
   EXPECT_EQ(many.unique_load_bytes, 8 * 4096 + 8 * 8);
   EXPECT_EQ(one.load_sectors, many.load_sectors);
+  EXPECT_EQ(one.gathered_bytes, 8 * 4096);  // not the indices themselves
+  EXPECT_EQ(many.gathered_bytes, 8 * 4096);
   EXPECT_EQ(many.longest.loads, 2);
   EXPECT_FALSE(many.assumed_values);
   EXPECT_TRUE(count("gather_rows", "gather_rows", {8, 1, 1}, 128, arguments).assumed_values);
@@ -89,6 +91,32 @@ TEST(CountKernel, UnknownIndicesAreSpread) {
   const KernelCounts rows =
       count("gather_rows", "gather_rows", {8, 1, 1}, 128, Arguments().pointer(kA).pointer(kB).pointer(kC).number(1024));
   EXPECT_EQ(rows.unique_load_bytes, 8 * 4096 + 8 * 8);
+}
+
+TEST(CountKernel, AtomicsOfAWarpOnOnePlaceAreDoneOneAfterAnother) {
+  const auto counted = [](const KnownValue& known) {
+    KernelLaunch launch;
+    launch.grid = {8, 1, 1};
+    launch.block = {128, 1, 1};
+    launch.dynamic_shared_bytes = 8192;  // indices pass through it
+    launch.parameters = Arguments().pointer(kA).pointer(kB).number(4096).pointer(0).pointer(0).bytes;
+    return count_kernel(*parse_ptx(ptx_file("count_into")), "count_into", launch, known);
+  };
+  const KernelCounts one = counted([](uint64_t, int) { return 7; });
+  EXPECT_EQ(one.atomic_passes, 4096);
+  EXPECT_EQ(one.atomic_bytes, 4);
+  const KernelCounts many = counted([](uint64_t at, int) { return (at - kA) / 4 % 4096; });
+  EXPECT_EQ(many.atomic_passes, 4096 / 32);
+  EXPECT_EQ(many.atomic_bytes, 4 * 4096);
+  const KernelCounts unknown = counted([](uint64_t, int) { return std::optional<uint64_t>(); });
+  EXPECT_TRUE(unknown.assumed_values);
+  EXPECT_EQ(unknown.atomic_passes, 0);
+}
+
+TEST(CountKernel, CopiesGatherNothing) {
+  const KernelCounts out = count("copy", "copy", {977, 1, 1}, 128, Arguments().pointer(kA).pointer(kB).number(1'000'003));
+  EXPECT_EQ(out.gathered_bytes, 0);
+  EXPECT_EQ(out.division, 0);
 }
 
 TEST(CountKernel, MatmulIsTwoMNKOfItsTiles) {

@@ -131,7 +131,7 @@ void Warp::memory(const Instruction& i, LaneMask lanes) {
     if (i.op == Op::load && i.relevant) addresses_of(i, 0, lanes, &addresses), load(i, lanes, addresses);
     return;
   }
-  addresses_of(i, 0, lanes, &addresses);
+  const bool places_are_known = addresses_of(i, 0, lanes, &addresses);
   // A generic address says by its window where it leads.
   LaneMask shared = i.space == Space::shared ? lanes : 0, global = i.space == Space::global ? lanes : 0;
   if (i.space == Space::generic) {
@@ -154,7 +154,7 @@ void Warp::memory(const Instruction& i, LaneMask lanes) {
     const int touched = touch(i, addresses, global);
     *sectors += touched;
     if (i.gathers) counts_.gathered_sectors += touched;
-    if (i.op == Op::atomic || i.op == Op::reduce) {
+    if (places_are_known && (i.op == Op::atomic || i.op == Op::reduce)) {
       counts_.atomic_passes += most_at_one_place(addresses, global);
       counts_.atomics.push_back(footprints_[i.request].extent);
     }

@@ -94,7 +94,8 @@ def test_a_command_is_captured_first(gpucast_bin, capture, tmp_path):
     script.write_text(SCRIPT.format(batch=8192))
     result = report(gpucast_bin, "--gpu", "rtx3060", "--", sys.executable, script)
     again = report(gpucast_bin, capture, "--gpu", "rtx3060")
-    assert result["gpu_ns"] == again["gpu_ns"], "the same launches"
+    # The same launches; PyTorch chooses the blocks of a sum by the captured card.
+    assert result["gpu_ns"] == pytest.approx(again["gpu_ns"], rel=1e-4)
     failed = times(gpucast_bin, "--", sys.executable, "-c", "raise SystemExit(3)")
     assert failed.returncode == 2
     assert "could not be run" in failed.stderr

@@ -24,7 +24,10 @@ MIB = 2**20
 def parse_args():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "--data", type=Path, default=ROOT / "eval/truth", help="a file of rows, or a folder of *.jsonl (default %(default)s)"
+        "--data",
+        type=Path,
+        default=ROOT / "eval/truth",
+        help="a file of rows, or a folder of *.jsonl and CARD/jobs.jsonl (default %(default)s)",
     )
     jobs.add_gpucast_option(parser)
     parser.add_argument("--python", default=sys.executable, help="a Python with the PyTorch that was measured")
@@ -34,7 +37,7 @@ def parse_args():
 
 
 def read_rows(path):
-    files = [path] if path.is_file() else sorted(path.glob("*.jsonl"))
+    files = [path] if path.is_file() else [*sorted(path.glob("*.jsonl")), *sorted(path.glob("*/jobs.jsonl"))]
     rows = [json.loads(line) for file in files for line in file.read_text().splitlines() if line.strip()]
     rows = [row for row in rows if "error" not in row]
     if not rows:

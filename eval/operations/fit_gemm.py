@@ -118,7 +118,7 @@ def constants(card, precision, shared, rate):
         **shared,
         **given,
         "throttle": gemm_model.throttle(gpu, precision, {**shared, **given}),
-        "unaligned": shared.get("unaligned", 1.0),
+        "unaligned_flop_per_cycle": OF_ALL["unaligned_flop_per_cycle"],
         "rate": rate * peak.get(precision, peak["fp32"]),
         "dram": bandwidth_part(card) * gpu["bandwidth_bytes_per_s"],
         "batched_tile_m": float(tile[0]),

@@ -50,7 +50,12 @@ def gemm_ns(rows, gpu, c, tensor, batched):
         ns = ns * numpy.where(rows["b_transposed"], c["transposed"], 1)
     if tensor:
         a_row, b_row = numpy.where(rows["a_transposed"], m, k), numpy.where(rows["b_transposed"], k, n)
-        ns = ns * numpy.where((a_row * e % 16 != 0) | (b_row * e % 16 != 0), c["unaligned"], 1)
+        together = (16 / e).astype(float)  # elements that a thread reads at a time
+        for _ in range(4):
+            whole = (a_row % together == 0) & (b_row % together == 0) & (n % together == 0)
+            together = numpy.where(whole | (together <= 1), together, together / 2)
+        slower = c["rate"] * cycle / 1e9 / sms / (together * c["unaligned_flop_per_cycle"])
+        ns = ns * numpy.where(together * e < 16, numpy.maximum(1, slower), 1)
     size_a, size_b, out = batch * m * k * e, batch * k * n * e, batch * m * n * e
 
     def cold(size, warm):

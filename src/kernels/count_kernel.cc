@@ -15,7 +15,6 @@ namespace gpucast {
 namespace ptx {
 namespace {
 
-constexpr double kSectorBytes = 32;
 constexpr uint64_t kFewBlocks = 8, kMostBlocks = 24;
 constexpr uint32_t kAllWarps = 16, kSomeWarps = 8;  // of a block; with more warps than kAllWarps some are run
 // A launch of so few blocks and instructions runs whole: blocks of a kernel for a list of tensors are not alike.
@@ -103,7 +102,7 @@ std::vector<uint32_t> sample_warps(uint32_t warps, bool all) {
 }
 
 constexpr std::array<double KernelCounts::*, 22> kSums = {&KernelCounts::tile_bytes,
-                                                          &KernelCounts::gathered_bytes,
+                                                          &KernelCounts::gathered_sectors,
                                                           &KernelCounts::atomic_passes,
                                                           &KernelCounts::block_atomic_bytes,
                                                           &KernelCounts::load_sectors,
@@ -149,7 +148,7 @@ void add_warp(const WarpCounts& warp, double weight, KernelCounts* out) {
   out->store_sectors += weight * warp.store_sectors;
   out->atomic_sectors += weight * warp.atomic_sectors;
   out->atomic_passes += weight * warp.atomic_passes;
-  out->gathered_bytes += weight * warp.gathered_sectors * kSectorBytes;
+  out->gathered_sectors += weight * warp.gathered_sectors;
   out->async_load_bytes += weight * (warp.async_load + warp.expected);
   out->tile_bytes += weight * warp.expected;
   out->async_store_bytes += weight * warp.async_store;

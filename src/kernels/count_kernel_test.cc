@@ -75,8 +75,8 @@ TEST(CountKernel, KnownValuesSayWhichRowsAreRead) {
   EXPECT_EQ(one.unique_load_bytes, 4096 + 8 * 8);
   EXPECT_EQ(many.unique_load_bytes, 8 * 4096 + 8 * 8);
   EXPECT_EQ(one.load_sectors, many.load_sectors);
-  EXPECT_EQ(one.gathered_bytes, 8 * 4096);  // not the indices themselves
-  EXPECT_EQ(many.gathered_bytes, 8 * 4096);
+  EXPECT_EQ(one.gathered_sectors, 8 * 4096 / 32);  // not the indices themselves
+  EXPECT_EQ(many.gathered_sectors, 8 * 4096 / 32);
   EXPECT_EQ(many.longest.loads, 2);
   EXPECT_FALSE(many.assumed_values);
   EXPECT_TRUE(count("gather_rows", "gather_rows", {8, 1, 1}, 128, arguments).assumed_values);
@@ -115,7 +115,7 @@ TEST(CountKernel, AtomicsOfAWarpOnOnePlaceAreDoneOneAfterAnother) {
 
 TEST(CountKernel, CopiesGatherNothing) {
   const KernelCounts out = count("copy", "copy", {977, 1, 1}, 128, Arguments().pointer(kA).pointer(kB).number(1'000'003));
-  EXPECT_EQ(out.gathered_bytes, 0);
+  EXPECT_EQ(out.gathered_sectors, 0);
   EXPECT_EQ(out.division, 0);
 }
 

@@ -190,10 +190,9 @@ class Relevance {
     spread();
   }
   // With loops, warps run one after another: only numbers that follow from arguments and constants are followed from the first to others.
-  void follow_handed_numbers() {
+  void follow_handed_numbers(const std::vector<uint8_t>& other) {
     const auto is_shared_load = [](const Instruction& i) { return i.relevant && i.space == Space::shared && i.op == Op::load; };
     if (std::none_of(kernel_.instructions.begin(), kernel_.instructions.end(), is_shared_load)) return;
-    const std::vector<uint8_t> other = not_from_arguments();
     for (Instruction& i : kernel_.instructions) {
       if (i.op != Op::store || i.space != Space::shared || i.type.bits > 64) continue;
       const Register* const sources = kernel_.operands.data() + i.first_operand + i.results;
@@ -203,8 +202,7 @@ class Relevance {
     }
     spread();
   }
-  void find_gathers() {
-    const std::vector<uint8_t> other = not_from_arguments();
+  void find_gathers(const std::vector<uint8_t>& other) {
     for (Instruction& i : kernel_.instructions) {
       i.gathers = i.op == Op::load && i.addresses > 0 && i.space != Space::parameter && other[kernel_.addresses[i.first_address].base] != 0;
     }
@@ -389,9 +387,15 @@ void find_flow(Kernel* kernel, Follow follow) {
   find_meeting_points(kernel);
   Relevance relevance(kernel);
   relevance.find(follow == Follow::numbers ? find_numbers(kernel) : std::vector<Register>());
-  if (follow == Follow::addresses && !loops) relevance.follow_shared_memory();
-  if (follow == Follow::addresses && loops) relevance.follow_handed_numbers();
-  if (follow == Follow::addresses) relevance.find_gathers();
+  if (follow == Follow::addresses) {
+    const std::vector<uint8_t> other = relevance.not_from_arguments();
+    relevance.find_gathers(other);
+    if (loops) {
+      relevance.follow_handed_numbers(other);
+    } else {
+      relevance.follow_shared_memory();
+    }
+  }
   find_short_ways(kernel);
   find_failures(kernel);
   relevance.renumber();

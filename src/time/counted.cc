@@ -27,8 +27,8 @@ double memory_ns(const CountedWork& work, double at_once, const CardRates& card)
   const double in_use = work.blocks > 0 ? std::min(at_once * work.block_load_bytes / work.blocks, work.unique_load_bytes) : 0;
   // Blocks that read the same bytes read them at about the same time, so these bytes are in L2. Rows that are read by their numbers come in
   // any order: a row that comes again is in L2 if all rows are.
-  const double rows = std::min(work.gathered_bytes, work.unique_load_bytes);
-  const double rows_again = (work.gathered_bytes - rows) * beyond_l2(rows / work.rows_of_blocks, card);
+  const double gathered = work.gathered_sectors * kSectorBytes, rows = std::min(gathered, work.unique_load_bytes);
+  const double rows_again = (gathered - rows) * beyond_l2(rows / work.rows_of_blocks, card);
   const double dram_bytes = work.unique_bytes * beyond_l2(work.unique_bytes, card) + again * beyond_l2(in_use, card) + rows_again;
   const double lines = std::max(1.0, work.atomic_bytes / kLineBytes);
   const double atomic_ns =

@@ -51,7 +51,7 @@ TEST(Counted, BytesThatABlockReadsAgainCostOnlyBeyondL2) {
 TEST(Counted, RowsThatAreReadByTheirNumbersAreInL2IfTheTableIs) {
   const auto gather = [](double table_bytes, double rows_of_blocks) {
     Operation out = copy_of(64 * table_bytes);
-    out.counted.gathered_bytes = 64 * table_bytes;
+    out.counted.gathered_sectors = 64 * table_bytes / 32;
     out.counted.unique_load_bytes = table_bytes;
     out.counted.unique_bytes = 65 * table_bytes;
     out.counted.rows_of_blocks = rows_of_blocks;

@@ -23,7 +23,7 @@ struct LaunchCounts {
   double blocks = 0;
   double atomic_sectors = 0;                              // of device memory
   double atomic_passes = 0;                               // of warps' atomics: a warp's lanes that meet on one place need a pass each
-  double gathered_bytes = 0;                              // of loads at places that loaded numbers decide, in sectors
+  double gathered_sectors = 0;                            // of loads at places that loaded numbers decide
   double tile_bytes = 0;                                  // of loads through tensor maps, whose places are not known
   double shared_wavefronts = 0;                           // with bank conflicts: a request without conflicts is 1
   std::array<double, kPrecisionCount> tensor_flops = {};  // of matrix instructions; a multiplication and an addition are 2

@@ -52,6 +52,8 @@ struct ConvolutionShape {
   friend auto operator<=>(const ConvolutionShape&, const ConvolutionShape&) = default;
 };
 
+inline constexpr int64_t kAccessBytes = 64;  // device memory is read in halves of L2's lines
+
 // PyTorch has three kernels for attention; `any`: not known which.
 enum class AttentionKernel : uint8_t { any, flash, efficient, cudnn, count_ };
 

@@ -54,8 +54,6 @@ Operation launch_of(const Operation& operation) {
 
 void apply_kernel_form(const FirstKernel& kernel, Operation* operation) {
   const auto is = [&](std::string_view part) { return kernel.name.find(part) != std::string_view::npos; };
-  // aten/src/ATen/native/cuda/CUDALoops.cuh: elementwise_kernel computes each element's address in each tensor; the two others read and
-  // write all tensors in one order.
   // cat() and rows by their indices: a thread moves 16 bytes at once where all tensors are aligned.
   if (operation->kind == OperationKind::copy && (is("CatArrayBatchedCopy_vectorized") || is("CatArrayBatchedCopy_aligned")))
     operation->moved_at_once = kVectorBytes;
@@ -68,6 +66,8 @@ void apply_kernel_form(const FirstKernel& kernel, Operation* operation) {
     // LoadWithCast looks up the type of each element of each tensor.
     if (is("unrolled_elementwise_kernel") && is("LoadWithCast"))
       operation->cast_tensors = std::max(number_after("rrayIPcLm", kernel.name), number_after("rrayIPcLi", kernel.name));
+    // aten/src/ATen/native/cuda/CUDALoops.cuh: elementwise_kernel computes each element's address in each tensor; the two others read and
+    // write all tensors in one order.
     if (is("vectorized_elementwise_kernel") || is("unrolled_elementwise_kernel")) {
       operation->indexed = false;
     } else if (is("native18elementwise_kernel")) {

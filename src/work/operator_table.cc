@@ -334,7 +334,6 @@ Operation loss_by_index(const OperatorName& name, const Inputs& in) {
 
 // Threads go along `to`. Elements that are adjacent in `from` are read one after another only where nothing is between them in `to`.
 void set_far_reads(const Tensor& to, const Tensor& from, Operation* out) {
-  constexpr int64_t kAccessBytes = 64;  // as in memory.cc
   const size_t adjacent = from.innermost(), next = to.innermost();
   if (to.sizes.size() != from.sizes.size() || adjacent >= to.strides.size() || next >= from.strides.size()) return;
   if (from.strides[adjacent] != 1 || bounded_product({from.strides[next], from.element_bytes}) < kAccessBytes) return;

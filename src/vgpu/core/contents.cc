@@ -22,7 +22,8 @@
 namespace gpucast::vgpu {
 namespace {
 
-constexpr size_t kMostValueBytes = 4 << 20;       // a larger copy is a batch of inputs rather than indices
+// A copy larger than the first is kept where it looks like indices rather than a batch of inputs; one larger than the second never.
+constexpr size_t kFewValueBytes = 256 << 10, kMostValueBytes = 4 << 20;
 constexpr size_t kContentsLimitBytes = 64 << 20;  // in all; otherwise a program without kernels could fill the host's memory
 
 // Bytes that a copy wrote, or that a collective fetches when they are first read.
@@ -147,9 +148,27 @@ void log_copy(uint64_t to, uint64_t from, size_t size, int kind, uint64_t stream
   if (!*captured) log_timed(line, pageable ? ",1" : "");
 }
 
+// Whole numbers of 8 or 4 bytes that are small: some are looked at. Real numbers and pixels, read so, are large.
+bool look_like_indices(const void* from, size_t size_bytes) {
+  constexpr size_t kLookedAt = 64;
+  constexpr int64_t kLong = int64_t{1} << 32, kShort = int64_t{1} << 24;
+  bool are_long = true, are_short = true;
+  for (size_t n = 0; n < kLookedAt; ++n) {
+    int64_t whole = 0;
+    std::array<int32_t, 2> halves;
+    const char* const word = static_cast<const char*>(from) + (size_bytes / sizeof whole - 1) * n / kLookedAt * sizeof whole;
+    std::memcpy(&whole, word, sizeof whole);
+    std::memcpy(halves.data(), word, sizeof halves);
+    are_long = are_long && -kLong < whole && whole < kLong;
+    for (const int64_t half : halves) are_short = are_short && -kShort < half && half < kShort;
+  }
+  return are_long || are_short;
+}
+
 void keep_values(uint64_t to, uint64_t from, size_t size_bytes, bool from_device) {
-  if (!from_device && size_bytes <= kMostValueBytes) {
-    remember_values(to, {reinterpret_cast<const char*>(from), size_bytes});
+  const void* const on_host = reinterpret_cast<const void*>(from);
+  if (!from_device && (size_bytes <= kFewValueBytes || (size_bytes <= kMostValueBytes && look_like_indices(on_host, size_bytes)))) {
+    remember_values(to, {static_cast<const char*>(on_host), size_bytes});
     return;
   }
   const auto known = from_device ? values_at({{from}}) : std::vector<LaunchValuesRef>();

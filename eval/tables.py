@@ -50,6 +50,17 @@ def signed(value, digits=2):
     return "-" if value is None else f"{100 * value:+.{digits}f}"
 
 
+def error_cells(errors):
+    """Their number, median, 90th percentile, worst and signed median, in percent; as ERROR_HEAD."""
+    away = [abs(one) for one in errors]
+    return [
+        *(len(errors), percent(median(away), 1), percent(quantile(away, 0.9), 1)),
+        *(signed(max(errors, key=abs), 1), signed(median(errors), 1)),
+    ]
+
+
+ERROR_HEAD = ("n", "median", "90th", "worst", "signed median")
+
 # --- Tables --------------------------------------------------------------------------------------------------------------------------
 
 

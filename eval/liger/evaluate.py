@@ -28,7 +28,7 @@ import sys
 
 from eval import ROOT, jobs
 from eval.data_sets import GPUS, card_of, read_csv
-from eval.tables import error, markdown_head, markdown_row, median, percent, quantile, signed
+from eval.tables import ERROR_HEAD, error, error_cells, markdown_head, markdown_row, percent, signed
 
 # The commit that brought a kernel's rows into the repository, and the script of that commit, without "benchmark_".
 SCRIPTS = {
@@ -250,15 +250,12 @@ def warp_predictions(args, rows):
 
 
 def overview(found, keys, name):
-    lines = [markdown_head([*name, "n", "median", "90th", "worst", "signed median"], words=len(name))]
+    lines = [markdown_head([*name, *ERROR_HEAD], words=len(name))]
     parts = collections.defaultdict(list)
     for row, (ms, _) in found.items():
         parts[keys(row)].append(error(ms, row.ms))
     for key, errors in sorted(parts.items()):
-        away = [abs(one) for one in errors]
-        worst = max(errors, key=abs)
-        numbers = [percent(median(away), 1), percent(quantile(away, 0.9), 1), signed(worst, 1), signed(median(errors), 1)]
-        lines.append(markdown_row([*key, len(errors), *numbers]))
+        lines.append(markdown_row([*key, *error_cells(errors)]))
     return "\n".join(lines)
 
 

@@ -16,7 +16,7 @@ import sys
 import tempfile
 
 from eval import ROOT, jobs
-from eval.tables import error, markdown_head, markdown_row, median, percent, quantile, signed
+from eval.tables import ERROR_HEAD, error, error_cells, markdown_head, markdown_row, signed
 
 MEASURE = ROOT / "eval/truth/measure_kernels_time.py"
 
@@ -47,11 +47,9 @@ def main():
             parts[key[:2]].append(error(said[key], ms))
             if args.misses is not None and abs(parts[key[:2]][-1]) * 100 > args.misses:
                 misses.append(f"{' '.join(key)}: {said[key]:.4g} ms, measured {ms:.4g} ({signed(parts[key[:2]][-1], 0)} %)")
-    print(markdown_head(["part", "name", "n", "median", "90th", "worst", "signed median"], words=2))
+    print(markdown_head(["part", "name", *ERROR_HEAD], words=2))
     for key, errors in parts.items():
-        away, worst = [abs(one) for one in errors], max(errors, key=abs)
-        numbers = [percent(median(away), 1), percent(quantile(away, 0.9), 1), signed(worst, 1), signed(median(errors), 1)]
-        print(markdown_row([*key, len(errors), *numbers]))
+        print(markdown_row([*key, *error_cells(errors)]))
     print(*misses, sep="\n")
 
 

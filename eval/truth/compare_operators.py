@@ -19,7 +19,7 @@ import subprocess
 import sys
 
 from eval import ROOT, jobs
-from eval.tables import error, markdown, median, percent, quantile, signed
+from eval.tables import ERROR_HEAD, error, error_cells, markdown, median, signed
 
 SCRIPT = ROOT / "eval/truth/measure_operators.py"
 MINUTES = "60"  # of the script's own clock, which `--warp` advances
@@ -60,18 +60,8 @@ def described(kernel):
 
 def figures(pairs):
     """pairs: (predicted us, measured us)."""
-    errors = [error(*pair) for pair in pairs]
-    away = [abs(one) for one in errors]
-    return [
-        *(
-            len(errors),
-            percent(median(away), 1),
-            percent(quantile(away, 0.9), 1),
-            signed(max(errors, key=abs), 1),
-            signed(median(errors), 1),
-        ),
-        signed(error(sum(pair[0] for pair in pairs), sum(pair[1] for pair in pairs)), 1),
-    ]
+    whole = error(sum(pair[0] for pair in pairs), sum(pair[1] for pair in pairs))
+    return [*error_cells([error(*pair) for pair in pairs]), signed(whole, 1)]
 
 
 def overview(pairs, words, key):
@@ -80,7 +70,7 @@ def overview(pairs, words, key):
     for row, us in pairs:
         parts[key(row)].append((us, row["us"]))
     lines = [[*name, *figures(parts[name])] for name in sorted(parts)]
-    return markdown([*words, "n", "median", "90th", "worst", "signed median", "all time"], lines, words=len(words))
+    return markdown([*words, *ERROR_HEAD, "all time"], lines, words=len(words))
 
 
 def paired_kernels(mine, theirs):
@@ -95,7 +85,7 @@ def kernel_table(found, count):
     off = {name: sum(abs(ours - measured) for ours, measured in pairs) for name, pairs in found.items()}
     names = sorted(off, key=off.get, reverse=True)[:count]
     lines = [[f"`{name[:110]}`", *figures(found[name]), f"{off[name]:.0f}"] for name in names]
-    return markdown(["kernel", "n", "median", "90th", "worst", "signed median", "all time", "us off"], lines)
+    return markdown(["kernel", *ERROR_HEAD, "all time", "us off"], lines)
 
 
 def described_case(row, mine):

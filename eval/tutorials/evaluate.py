@@ -17,7 +17,7 @@ import subprocess
 import tempfile
 
 from eval import jobs
-from eval.tables import error, markdown, median, percent, quantile, signed
+from eval.tables import ERROR_HEAD, error, error_cells, markdown, signed
 
 HERE = pathlib.Path(__file__).resolve().parent
 
@@ -90,13 +90,9 @@ def report(figures, rows, each):
     errors = collections.defaultdict(list)
     for title, column, _, measured, predicted in rows:
         errors[title, column].append(time_error(figures["tables"][title]["unit"], measured, predicted))
-    lines = []
     everything = [one for of_column in errors.values() for one in of_column]
-    for (title, column), some in [*errors.items(), (("all", ""), everything)]:
-        sizes = [abs(one) for one in some]
-        cells = [title, column, len(some), percent(median(sizes), 1), percent(quantile(sizes, 0.9), 1)]
-        lines.append([*cells, signed(max(some, key=abs), 1), signed(median(some), 1)])
-    out = markdown(["table", "column", "n", "median", "90th", "worst", "signed median"], lines, 2)
+    lines = [[title, column, *error_cells(some)] for (title, column), some in [*errors.items(), (("all", ""), everything)]]
+    out = markdown(["table", "column", *ERROR_HEAD], lines, 2)
     if not each:
         return out
     lines = []

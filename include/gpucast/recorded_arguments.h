@@ -12,6 +12,7 @@ struct TensorArgument {
   std::string dtype;  // "float32"
   std::vector<int64_t> sizes, strides;
   bool on_card = true;
+  bool again = false;  // the elements of a tensor before it
 };
 
 // other: null, texts, numbers with a fraction, and additions of later versions.

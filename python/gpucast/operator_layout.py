@@ -28,8 +28,8 @@ class _Layout(ctypes.Structure):
     """gpucast_vgpu_operator_layout"""
 
     _fields_ = (
-        *((name, ctypes.c_uint32) for name in ("inputs", "tensor_tag", "integer_tag", "boolean_tag", "list_tag", "list_values", "sizes")),
-        *((name, ctypes.c_uint32) for name in ("type", "keys")),
+        *((name, ctypes.c_uint32) for name in ("inputs", "tensor_tag", "integer_tag", "boolean_tag", "list_tag", "list_values")),
+        *((name, ctypes.c_uint32) for name in ("storage", "offset", "sizes", "type", "keys")),
         *((name, ctypes.c_uint64) for name in ("cpu_key", "cuda_key", "plain_keys")),
         ("type_names", (ctypes.c_char * 24) * 64),
     )
@@ -156,6 +156,9 @@ class Follower:
         if len(places) != 1:
             raise NotFound("a tensor's sizes")
         layout.sizes = 8 * places[0]
+        parts = small[3:, 2:, 5], torch.empty(40)[23:]
+        layout.storage = self._place("a tensor's storage", [(part, part.untyped_storage()._cdata) for part in parts])
+        layout.offset = self._place("a tensor's offset", [(part, part.storage_offset()) for part in parts])
         large = torch.empty(2, 3, 2, 1, 4, 2)
         dimensions, pointer = self._words(large._cdata + layout.sizes, 16)
         if dimensions != 6 or self._words(pointer, 96) != (*large.shape, *large.stride()):
@@ -171,6 +174,13 @@ class Follower:
         for name, number in numbers.items():
             layout.type_names[number].value = name.encode()
         self._keys(layout, small)
+
+    def _place(self, what, known):
+        """Where the objects of these tensors have these numbers."""
+        for place in range(0, _TENSOR_BYTES, 8):
+            if all(self._words(one._cdata + place, 8) == (number,) for one, number in known):
+                return place
+        raise NotFound(what)
 
     def _keys(self, layout, tensor):
         torch = self._torch
@@ -189,11 +199,7 @@ class Follower:
         with torch.inference_mode():
             inference = torch.empty(2)
         known = [(one, torch._C._dispatch_keys(one).raw_repr()) for one in (*views, inference, torch.empty(2, device="meta"))]
-        for place in range(layout.sizes, _TENSOR_BYTES, 8):
-            if all(self._words(one._cdata + place, 8) == (number,) for one, number in known):
-                layout.keys = place
-                return
-        raise NotFound("a tensor's dispatch keys")
+        layout.keys = self._place("a tensor's dispatch keys", known)
 
     def _check(self):
         """Operators with other arguments, as the core reads them with this layout."""

@@ -13,7 +13,7 @@
 namespace gpucast {
 namespace {
 
-// {"float32": [sizes, strides]}
+// {"float32": [sizes, strides]}; then "cpu" or "again"
 bool is_tensor(const Json& value) { return value.is_object() && value.size() == 1 && value.at(0).is_array(); }
 
 TensorArgument tensor_of(const Json& value) {
@@ -24,7 +24,9 @@ TensorArgument tensor_of(const Json& value) {
     for (const Json& size : parts.at(0)) out.sizes.push_back(std::clamp<int64_t>(size.get<int64_t>(), 0, kMostTensorBytes));
   if (parts.size() > 1)
     for (const Json& stride : parts.at(1)) out.strides.push_back(stride.get<int64_t>());
-  out.on_card = parts.size() < 3;
+  const std::string where = parts.size() < 3 ? "" : parts.at(2).get<std::string>();
+  out.again = where == "again";
+  out.on_card = where.empty() || out.again;
   return out;
 }
 

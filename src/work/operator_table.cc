@@ -83,7 +83,7 @@ int64_t last_integer(const Inputs& in, int64_t otherwise) {
 int64_t read_bytes(const std::vector<Tensor>& tensors) {
   int64_t out = 0;
   for (const Tensor& tensor : tensors)
-    if (tensor.on_card) out += tensor.bytes();
+    if (tensor.on_card && !tensor.again) out += tensor.bytes();
   return out;
 }
 

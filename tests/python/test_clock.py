@@ -282,6 +282,33 @@ def test_calls_of_which_nothing_is_known_take_no_longer(gpucast_bin, tmp_path):
     assert float(output_of(gpucast_bin, tmp_path, UNKNOWN)) < 3
 
 
+# The same elements are read once, also where two tensors have them.
+TWICE = """
+import torch
+x, y = torch.ones(2, 1 << 26, device="cuda")
+begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+def least_ms(call):
+    times = []
+    for _ in range(5):
+        begin.record()
+        call()
+        end.record()
+        torch.cuda.synchronize()
+        times.append(begin.elapsed_time(end))
+    return min(times)
+two = least_ms(lambda: x.add_(y))
+print(least_ms(lambda: x.add_(x)) / two, least_ms(lambda: x.add_(x.detach())) / two, least_ms(lambda: x.add_(y.view(1, -1)[0])) / two)
+"""
+
+
+@pytest.mark.once
+def test_elements_that_two_tensors_share_are_read_once(gpucast_bin, tmp_path):
+    itself, shared, other = map(float, output_of(gpucast_bin, tmp_path, TWICE).split())
+    assert 0.6 < itself < 0.75
+    assert 0.6 < shared < 0.75
+    assert other == pytest.approx(1, abs=0.1)
+
+
 # Triton asks each argument for its type and address.
 LAUNCHES = """
 import time, torch, triton

@@ -64,6 +64,14 @@ def test_each_launch_of_a_step_has_an_operator(gpucast, options, step):
     assert str([{"float32": [[4, 3, 16, 16], [768, 256, 16, 1]]}, {"float32": [[8, 3, 3, 3], [27, 9, 3, 1]]}]) in inputs
 
 
+def test_a_tensor_that_is_there_twice_says_so(gpucast):
+    run = gpucast(script(inside="(model[0].weight * model[0].weight).add_(model[0].weight)"))
+    once, again = ({"float32": [[8, 3, 3, 3], [27, 9, 3, 1], *word]} for word in ([], ["again"]))
+    kinds = [(name, inputs[:2]) for _, _, name, inputs in run.capture.of("operator_kind")]
+    assert ("aten::mul", [once, again]) in kinds
+    assert ("aten::add_", [once, once]) in kinds
+
+
 def test_a_script_that_profiles_itself_goes_first(gpucast):
     profiled = gpucast(
         script(

@@ -204,12 +204,14 @@ TEST_F(OperatorLaunches, AGraphKeepsTheTimesOfItsCapture) {
 
 TEST(RunningOperators, ArgumentsAreWrittenAsInACapture) {
   const auto number = [](auto value) { return std::string(reinterpret_cast<const char*>(&value), sizeof value); };
-  std::string tensor = "t\6\1\2"s;
+  std::string tensor = "t\6\2"s;
   for (const int64_t one : {2, 3, 3, 1}) tensor += number(one);
   std::string on_host = "t\4"s + '\0' + '\0';
-  const std::string written = "aten::name\0"s + tensor + on_host + "i" + number(int64_t{-7}) + "10n" + "l" + number(uint32_t{2}) + "i" +
-                              number(int64_t{1}) + "i" + number(int64_t{2}) + "l" + number(uint32_t{0});
-  EXPECT_EQ(operator_text(written), R"(aten::name [{"": [[2, 3], [3, 1]]}, {"": [[], [], "cpu"]}, -7, true, false, null, [1, 2], []])");
+  const std::string written = "aten::name\0"s + tensor + "\1" + tensor + "\2" + on_host + "i" + number(int64_t{-7}) + "10n" + "l" +
+                              number(uint32_t{2}) + "i" + number(int64_t{1}) + "i" + number(int64_t{2}) + "l" + number(uint32_t{0});
+  EXPECT_EQ(
+      operator_text(written),
+      R"(aten::name [{"": [[2, 3], [3, 1]]}, {"": [[2, 3], [3, 1], "again"]}, {"": [[], [], "cpu"]}, -7, true, false, null, [1, 2], []])");
   EXPECT_EQ(operator_text(""), " []");
   EXPECT_EQ(operator_text("cut\0l\7"s), "cut [[]]");
 }

@@ -56,7 +56,8 @@ T at(const void* object, size_t offset) {
 
 constexpr size_t kInlineDimensions = 5;  // more sizes and strides lie outside the tensor
 constexpr size_t kMostDimensions = 64;
-constexpr size_t kMostValues = 100'000;  // of one list
+enum class Where : char { host, card, card_again };  // again: the elements of a tensor before it
+constexpr size_t kMostValues = 100'000;              // of one list
 
 gpucast_vgpu_operator_layout g_layout;
 std::atomic<bool> g_checking{false};
@@ -77,6 +78,30 @@ struct Operators {
   std::string written;  // of all running operators, one after the other
   std::string last;     // see gpucast_vgpu_last_operator
   uint64_t calls = 0;
+};
+
+// The tensors of the operator that begins.
+class Tensors {
+ public:
+  // True: an earlier one of them is the same elements. `begin`: where its type and sizes begin in `written`.
+  bool has_again(const char* tensor, const std::string& written, size_t begin) {
+    const One one{at<uint64_t>(tensor, g_layout.storage), at<uint64_t>(tensor, g_layout.offset), begin, written.size() - begin};
+    const std::string_view text(written);
+    for (size_t i = 0; i < count_; ++i)
+      if (tensors_[i].storage == one.storage && tensors_[i].offset == one.offset &&
+          text.substr(tensors_[i].begin, tensors_[i].size) == text.substr(one.begin, one.size))
+        return true;
+    if (count_ < tensors_.size()) tensors_[count_++] = one;
+    return false;
+  }
+
+ private:
+  struct One {
+    uint64_t storage, offset;
+    size_t begin, size;
+  };
+  std::array<One, 8> tensors_;  // of a long list, the first ones
+  size_t count_ = 0;
 };
 
 pthread_key_t operators_key() {
@@ -107,7 +132,7 @@ void put(std::string& out, T value) {
   out.append(reinterpret_cast<const char*>(&value), sizeof value);
 }
 
-void write_tensor(std::string& out, const char* tensor) {
+void write_tensor(std::string& out, const char* tensor, Tensors* tensors) {
   const auto keys = tensor == nullptr ? 0 : at<uint64_t>(tensor, g_layout.keys);
   const bool on_card = (keys & g_layout.cuda_key) == g_layout.cuda_key, on_host = (keys & g_layout.cpu_key) == g_layout.cpu_key;
   const auto dimensions = keys == 0 ? 0 : at<uint64_t>(tensor, g_layout.sizes);
@@ -116,19 +141,21 @@ void write_tensor(std::string& out, const char* tensor) {
     return;
   }
   out += 't';
+  const size_t begin = out.size();
   out += static_cast<char>(at<uint16_t>(tensor, g_layout.type));
-  out += on_card ? '\1' : '\0';
   out += static_cast<char>(dimensions);
   const char* const inside = tensor + g_layout.sizes + sizeof(uint64_t);
   const bool outside = dimensions > kInlineDimensions;
   const char* const sizes = outside ? at<const char*>(inside, 0) : inside;
   out.append(sizes, dimensions * sizeof(int64_t));
   out.append(sizes + (outside ? dimensions : kInlineDimensions) * sizeof(int64_t), dimensions * sizeof(int64_t));
+  const bool again = on_card && tensors->has_again(tensor, out, begin);
+  out += static_cast<char>(!on_card ? Where::host : again ? Where::card_again : Where::card);
 }
 
-void write_value(std::string& out, const Value& value, bool in_list) {
+void write_value(std::string& out, const Value& value, bool in_list, Tensors* tensors) {
   if (value.tag == g_layout.tensor_tag) {
-    write_tensor(out, value.object);
+    write_tensor(out, value.object, tensors);
   } else if (value.tag == g_layout.integer_tag) {
     out += 'i';
     put(out, value.integer);
@@ -140,7 +167,7 @@ void write_value(std::string& out, const Value& value, bool in_list) {
     const auto count = static_cast<uint32_t>(std::min<size_t>(static_cast<size_t>(end - begin), kMostValues));
     out += 'l';
     put(out, count);
-    for (uint32_t i = 0; i < count; ++i) write_value(out, begin[i], true);
+    for (uint32_t i = 0; i < count; ++i) write_value(out, begin[i], true, tensors);
   } else {
     out += 'n';
   }
@@ -158,7 +185,8 @@ std::unique_ptr<Context> operator_begins(const void* record) {
   of_thread.written.append(name, std::strlen(name) + 1);
   const auto* const inputs = at<const Value*>(record, g_layout.inputs);
   const auto count = at<size_t>(record, g_layout.inputs + kPointerBytes);
-  for (size_t i = 0; i < std::min(count, kMostValues); ++i) write_value(of_thread.written, inputs[i], false);
+  Tensors tensors;
+  for (size_t i = 0; i < std::min(count, kMostValues); ++i) write_value(of_thread.written, inputs[i], false, &tensors);
   return nullptr;
 }
 
@@ -185,13 +213,13 @@ void append_value(std::string& out, std::string_view& written) {
   switch (take<char>(written)) {
     case 't': {
       const auto type = take<uint8_t>(written);
-      const auto on_card = take<char>(written) != 0;
       const auto dimensions = take<uint8_t>(written);
       ((out += "{\"") += g_layout.type_names[std::min<size_t>(type, std::size(g_layout.type_names) - 1)]) += "\": [";
       append_numbers(out, written, dimensions);
       out += ", ";
       append_numbers(out, written, dimensions);
-      out += on_card ? "]}" : ", \"cpu\"]}";
+      const auto where = static_cast<Where>(take<char>(written));
+      out += where == Where::host ? ", \"cpu\"]}" : where == Where::card_again ? ", \"again\"]}" : "]}";
       return;
     }
     case 'i': {

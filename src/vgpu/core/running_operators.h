@@ -33,6 +33,7 @@ struct gpucast_vgpu_operator_layout {
   uint32_t inputs;                                          // in at::RecordFunction: a pointer to values and their number
   uint32_t tensor_tag, integer_tag, boolean_tag, list_tag;  // of c10::IValue: 8 bytes of payload, then the tag
   uint32_t list_values;                                     // in a list: pointers to its first value and to the end of its last
+  uint32_t storage, offset;                                 // in c10::TensorImpl: its storage's address; where it begins in it
   uint32_t sizes;                                           // in c10::TensorImpl: the number of dimensions, then sizes and strides
   uint32_t type, keys;                                      // in c10::TensorImpl: its element type's number; its dispatch keys
   uint64_t cpu_key, cuda_key, plain_keys;                   // plain: a tensor with no other keys keeps its sizes itself

@@ -265,6 +265,8 @@ class LaunchCounter {
     out_.unique_load_bytes = launch_bytes(loads, out_.block_load_bytes, all_, launch_.parameters);
     out_.unique_store_bytes = launch_bytes(stores, out_.block_store_bytes, all_, launch_.parameters);
     out_.atomic_bytes = launch_bytes(atomics, out_.block_atomic_bytes, all_, launch_.parameters);
+    const auto written = std::ranges::count(kernel_.instructions, Work::memory, &Instruction::work);
+    if (written > 0) out_.memory_repeats = out_.memory / (out_.warps * static_cast<double>(written));
     for (size_t m = 1; m < warp_.met.size(); ++m) {
       if (warp_.met[m] != 0) out_.not_understood.push_back(kernel_.messages[m - 1]);
     }

@@ -293,6 +293,7 @@ TEST(CountKernel, RoundsOfALoopThatAreAlikeAreCountedAndNotRun) {
     EXPECT_EQ(out.load_sectors, 4.0 * rounds);
     EXPECT_EQ(out.unique_load_bytes, 128.0 * rounds);
     EXPECT_EQ(out.shared_wavefronts, rounds);
+    EXPECT_EQ(out.memory_repeats, rounds);
     EXPECT_EQ(out.memory, 2.0 * rounds + rounds);  // a load that no lane makes is issued, too
   }
   const KernelCounts apart = count_loop(9001, 4096, 9001);

@@ -12,12 +12,12 @@ int64_t whole(double value) { return static_cast<int64_t>(std::clamp(value, 0.0,
 
 }  // namespace
 
-void set_counted(const KernelCounts& counts, const KernelLaunch& launch, int registers, int64_t static_shared_bytes, Operation* out) {
+void set_counted(const KernelCounts& counts, const KernelLaunch& launch, const MachineCode& code, Operation* out) {
   CountedWork& work = out->counted;
   static_cast<LaunchCounts&>(work) = counts;
   work.block_threads = static_cast<int>(std::min<uint64_t>(uint64_t{launch.block[0]} * launch.block[1] * launch.block[2], 1024));
-  work.registers = registers;
-  work.shared_bytes = static_shared_bytes + launch.dynamic_shared_bytes;
+  work.registers = code.registers;
+  work.shared_bytes = code.static_shared_bytes + launch.dynamic_shared_bytes;
   work.sectors = counts.load_sectors + counts.store_sectors + counts.atomic_sectors;
   work.async_bytes = counts.async_load_bytes + counts.async_store_bytes;
   work.unique_bytes = counts.unique_load_bytes + counts.unique_store_bytes;
@@ -26,6 +26,8 @@ void set_counted(const KernelCounts& counts, const KernelLaunch& launch, int reg
   work.atomic_bytes = counts.atomic_bytes;
   work.rows_of_blocks = static_cast<double>(launch.grid[1]) * launch.grid[2];
   work.block_bytes = counts.block_load_bytes + counts.block_store_bytes;
+  work.block_spilled_bytes = static_cast<double>(code.local_bytes) * work.block_threads;
+  work.spills = std::max(1.0, counts.memory_repeats);
   out->bytes_read = whole(counts.unique_load_bytes);
   out->bytes_written = whole(counts.unique_store_bytes);
   out->flops = counts.flops + std::accumulate(counts.tensor_flops.begin(), counts.tensor_flops.end(), 0.0);

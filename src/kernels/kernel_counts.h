@@ -20,6 +20,13 @@ struct KernelLaunch {
   std::string parameters;  // the bytes of the entry's parameters, in its own layout
 };
 
+// What the assembler made of a kernel.
+struct MachineCode {
+  int registers = 0;                // of a thread; 0: not known
+  int64_t static_shared_bytes = 0;  // of a block
+  int64_t local_bytes = 0;          // of a thread: registers that did not fit
+};
+
 // Counts are for the whole launch: some warps of some blocks are run, and stand for the others.
 struct KernelCounts : LaunchCounts {
   double warps = 0;
@@ -31,6 +38,7 @@ struct KernelCounts : LaunchCounts {
   double block_atomic_bytes = 0, atomic_bytes = 0;       // the same of atomics, for each block and for the launch
   double flops = 0;                                      // arithmetic outside matrix instructions, of active threads; fma is 2
   double barriers = 0;
+  double memory_repeats = 0;   // how often a warp runs each of its instructions for memory, on average
   double loads_in_flight = 0;  // bytes that a warp requests before it first uses one of them
 
   bool assumed_values = false;              // a loaded integer that was not known decided an address or a branch

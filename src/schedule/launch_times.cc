@@ -55,8 +55,10 @@ std::optional<GpuTimeline::Work> LaunchTimes::answer_code(std::string_view quest
   KernelLaunch launch;
   read_sizes(&question, &launch);
   launch.dynamic_shared_bytes = static_cast<uint32_t>(number(&question));
-  const auto registers = static_cast<int>(number(&question));
-  const int64_t static_shared_bytes = number(&question);
+  MachineCode machine_code;
+  machine_code.registers = static_cast<int>(number(&question));
+  machine_code.static_shared_bytes = number(&question);
+  machine_code.local_bytes = number(&question);
   const std::optional<std::string> parameters = bytes_from_hex(word(&question));
   if (!parameters) return std::nullopt;
   launch.parameters = *parameters;
@@ -65,8 +67,7 @@ std::optional<GpuTimeline::Work> LaunchTimes::answer_code(std::string_view quest
     const auto found = values_.find(number(&question));
     if (found != values_.end()) known.push_back(&found->second);
   }
-  const std::optional<CountedOperation> counted =
-      counted_.operation(code, std::string(question), launch, registers, static_shared_bytes, known);
+  const std::optional<CountedOperation> counted = counted_.operation(code, std::string(question), launch, machine_code, known);
   if (!counted) return std::nullopt;
   return work_of(counted->operation);
 }

@@ -18,9 +18,25 @@ double resident_blocks(const CountedWork& work, const CardRates& card) {
   return std::max(1, blocks);
 }
 
+// Registers that did not fit. No other block reads them; what the blocks at work load and store takes their place in L1 and L2.
+struct Spilled {
+  double l2_bytes = 0, dram_bytes = 0;
+};
+Spilled spilled(const CountedWork& work, double resident, double at_once, const CardRates& card) {
+  constexpr double kLeastL1Bytes = 28 << 10;  // with all shared memory in use
+  if (work.block_spilled_bytes <= 0 || work.blocks <= 0) return {};
+  const double block_in_use = work.block_spilled_bytes + work.block_bytes / (work.blocks * work.spills);
+  const double l1_bytes = kLeastL1Bytes + card.occupancy.shared_bytes - resident * static_cast<double>(work.shared_bytes);
+  if (resident * block_in_use <= l1_bytes) return {};
+  Spilled out;
+  out.l2_bytes = 2 * work.blocks * work.block_spilled_bytes * work.spills;
+  out.dram_bytes = out.l2_bytes * beyond_l2(at_once * block_in_use, card);
+  return out;
+}
+
 // Device memory moves each byte once, and again what a block reads a second time when the blocks at work have replaced it in L2. Tiles are
 // taken to come from L2.
-double memory_ns(const CountedWork& work, double at_once, const CardRates& card) {
+double memory_ns(const CountedWork& work, double resident, double at_once, const CardRates& card) {
   const CountedConstants& c = card.counted;
   const double requested = work.sectors * kSectorBytes + work.async_bytes;
   const double again = std::max(0.0, requested - work.tile_bytes - work.block_bytes);
@@ -29,14 +45,16 @@ double memory_ns(const CountedWork& work, double at_once, const CardRates& card)
   // any order: a row that comes again is in L2 if all rows are.
   const double gathered = work.gathered_sectors * kSectorBytes, rows = std::min(gathered, work.unique_load_bytes);
   const double rows_again = (gathered - rows) * beyond_l2(rows / work.rows_of_blocks, card);
-  const double dram_bytes = work.unique_bytes * beyond_l2(work.unique_bytes, card) + again * beyond_l2(in_use, card) + rows_again;
+  const Spilled spills = spilled(work, resident, at_once, card);
+  const double dram_bytes =
+      work.unique_bytes * beyond_l2(work.unique_bytes, card) + again * beyond_l2(in_use, card) + rows_again + spills.dram_bytes;
   const double lines = std::max(1.0, work.atomic_bytes / kLineBytes);
   const double atomic_ns =
       1e9 / card.clock_hz *
       std::max(work.atomic_sectors * c.atomic_cycles / card.multiprocessors, work.atomic_passes * c.atomic_pass_cycles / std::sqrt(lines));
   // Requests of several blocks for the same bytes are answered together. Tiles are shared.
   const double alone = std::min(requested, work.unique_bytes);
-  const double l2_cycles = alone / c.l2_bytes_per_cycle + (requested - alone) / c.l2_shared_bytes_per_cycle;
+  const double l2_cycles = (alone + spills.l2_bytes) / c.l2_bytes_per_cycle + (requested - alone) / c.l2_shared_bytes_per_cycle;
   return std::max(
       {1e9 * dram_bytes / (card.dram_bytes_per_s * c.dram_fraction), 1e9 * l2_cycles / (card.multiprocessors * card.clock_hz), atomic_ns});
 }
@@ -92,7 +110,7 @@ Estimate counted_time(const Operation& operation, const CardRates& card) {
   const double chain_ns =
       std::max(chain_cycles(work.longest), chain_cycles(work.mean) * (work.blocks / (multiprocessors * resident) + longer)) * cycle_ns;
   const double begun_ns = work.blocks * c.block_cycles * cycle_ns;  // blocks begin one after another
-  const double moved_ns = std::max(memory_ns(work, at_once, card), begun_ns);
+  const double moved_ns = std::max(memory_ns(work, resident, at_once, card), begun_ns);
   const double busy_ns = together_ns(compute_ns, chain_ns, c.chain_overlap);
   // A block that waits for each of its loads does nothing meanwhile; other blocks of its multiprocessor do.
   const double waits = work.mean.loads > 0 ? std::min(1.0, work.mean.load_cycles / (work.mean.loads * kLoadCycles)) : 0;

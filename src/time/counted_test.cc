@@ -62,6 +62,20 @@ TEST(Counted, RowsThatAreReadByTheirNumbersAreInL2IfTheTableIs) {
   EXPECT_NEAR(gather(1 << 28, 64), 0.5, 0.05);  // blocks of one row of the grid read a 64th of the table
 }
 
+// Blocks of 64 KiB and 1,024 threads of 64 registers each. As many bytes are spilled as copied, and moved twice.
+TEST(Counted, SpilledRegistersCostWhatCachesDoNotHold) {
+  const auto spilling = [](double block_bytes, double spilled_bytes) {
+    Operation out = copy_of(1 << 30);
+    out.counted.blocks = (1 << 30) / block_bytes;
+    out.counted.block_threads = 1024;
+    out.counted.registers = 64;
+    out.counted.block_spilled_bytes = spilled_bytes;
+    return counted_ns(out) / counted_ns(copy_of(1 << 30));
+  };
+  EXPECT_NEAR(spilling(32 << 10, 32 << 10), 1, 0.1);    // in L1: 96 KiB of 192
+  EXPECT_NEAR(spilling(512 << 10, 512 << 10), 2, 0.1);  // in no cache: 108 blocks need 162 MiB
+}
+
 TEST(Counted, BlocksBeginOneAfterAnother) {
   Operation empty;
   empty.kind = OperationKind::compiled;

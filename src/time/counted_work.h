@@ -43,6 +43,8 @@ struct CountedWork : LaunchCounts {  // no blocks: the work was not counted
   double block_bytes = 0;                              // each byte once for each block
   double unique_load_bytes = 0, block_load_bytes = 0;  // of these: loads
   double atomic_bytes = 0;                             // each byte once
+  double block_spilled_bytes = 0;                      // of one block: registers that did not fit
+  double spills = 1;                                   // how often a block writes and reads them
   double rows_of_blocks = 1;                           // of the grid: blocks of one row run at about the same time
   friend auto operator<=>(const CountedWork&, const CountedWork&) = default;
 };

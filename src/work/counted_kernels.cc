@@ -38,12 +38,11 @@ void CountedKernels::add_code(const std::string& code, std::string_view ptx) {
 }
 
 std::optional<CountedOperation> CountedKernels::operation(const std::string& code, const std::string& kernel, const KernelLaunch& launch,
-                                                          int registers, int64_t static_shared_bytes,
-                                                          std::span<const KnownValues* const> known) {
+                                                          const MachineCode& machine_code, std::span<const KnownValues* const> known) {
   const auto module = modules_.find(code);
   if (module == modules_.end() || module->second == nullptr) return std::nullopt;
-  std::string sizes =
-      fmt::format("{} {} {} {} {} {} ", kernel, launch.grid, launch.block, launch.dynamic_shared_bytes, registers, static_shared_bytes);
+  std::string sizes = fmt::format("{} {} {} {} {} {} {} ", kernel, launch.grid, launch.block, launch.dynamic_shared_bytes,
+                                  machine_code.registers, machine_code.static_shared_bytes, machine_code.local_bytes);
   for (const KnownValues* one : known) sizes += fmt::format("{} {} ", one->address, std::hash<std::string>{}(one->bytes));
   const auto [found, added] = operations_.try_emplace({code, sizes + launch.parameters});
   if (!added) return found->second;
@@ -52,7 +51,7 @@ std::optional<CountedOperation> CountedKernels::operation(const std::string& cod
   CountedOperation out;
   out.assumed = counts.assumed_values;
   out.operation.kind = kind_of_compiled(kernel, OperationKind::compiled);
-  set_counted(counts, launch, registers, static_shared_bytes, &out.operation);
+  set_counted(counts, launch, machine_code, &out.operation);
   found->second = out;
   return out;
 }

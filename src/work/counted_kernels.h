@@ -31,8 +31,8 @@ class CountedKernels {
   // `code`: any name of the PTX, the same for each launch of it.
   void add_code(const std::string& code, std::string_view ptx);
   // `known`: what the launch's pointers lead to. Unset: the code was not added, is no PTX, or could not be counted.
-  std::optional<CountedOperation> operation(const std::string& code, const std::string& kernel, const KernelLaunch& launch, int registers,
-                                            int64_t static_shared_bytes, std::span<const KnownValues* const> known = {});
+  std::optional<CountedOperation> operation(const std::string& code, const std::string& kernel, const KernelLaunch& launch,
+                                            const MachineCode& machine_code, std::span<const KnownValues* const> known = {});
 
  private:
   std::map<std::string, std::shared_ptr<const PtxModule>> modules_;                            // null: no PTX

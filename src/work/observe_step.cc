@@ -260,8 +260,8 @@ class StepMaker {
     }
     return counted_.operation(
         number, std::string(trace_.strings.text(work.name)),
-        {work.grid, work.block, static_cast<uint32_t>(std::min<int64_t>(work.size_bytes, UINT32_MAX)), work.parameters}, kernel.registers,
-        kernel.static_shared_bytes, known);
+        {work.grid, work.block, static_cast<uint32_t>(std::min<int64_t>(work.size_bytes, UINT32_MAX)), work.parameters},
+        {kernel.registers, kernel.static_shared_bytes, kernel.local_bytes}, known);
   }
 
   // False: the work is no kernel that was compiled at run time, or nothing is known of it.

@@ -111,7 +111,8 @@ std::optional<GpuTimeline::Work> clock_code(const Activity& launch, const Compil
   }
   return ask_once(clock, compiled_hash(hash_of(launch), launch.dynamic_shared_bytes, compiled), [&] {
     std::string question = "code " + std::to_string(code) + sizes_text(launch);
-    for (const size_t number : {launch.dynamic_shared_bytes, static_cast<size_t>(launch.registers), launch.static_shared_bytes})
+    for (const size_t number :
+         {launch.dynamic_shared_bytes, static_cast<size_t>(launch.registers), launch.static_shared_bytes, launch.local_bytes})
       question += ' ' + std::to_string(number);
     append_hex(compiled.parameters, &(question += ' '));
     question += ' ' + std::to_string(compiled.values.size());

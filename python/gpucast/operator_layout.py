@@ -187,19 +187,31 @@ class Follower:
         keys = {}
         for name in _KEYS:
             key = getattr(torch._C.DispatchKey, name, None)
-            keys[name] = 0 if key is None else torch._C.DispatchKeySet(key).raw_repr()
+            keys[name] = 0 if key is None else self._bits(torch._C.DispatchKeySet(key))
         backends = ~(keys["CPU"] & keys["CUDA"])
         layout.cpu_key, layout.cuda_key = keys["CPU"] & backends, keys["CUDA"] & backends
         views = torch.empty(2, dtype=torch.complex64).conj(), torch.empty(2, 3, requires_grad=True), tensor
-        plain = [torch._C._dispatch_keys(one).raw_repr() for one in views]
+        plain = [self._bits(torch._C._dispatch_keys(one)) for one in views]
         for number in (*keys.values(), *plain):
             layout.plain_keys |= number
         if not layout.cpu_key or not layout.cuda_key or layout.cpu_key == layout.cuda_key:
             raise NotFound("the devices' dispatch keys")
         with torch.inference_mode():
             inference = torch.empty(2)
-        known = [(one, torch._C._dispatch_keys(one).raw_repr()) for one in (*views, inference, torch.empty(2, device="meta"))]
+        known = [(one, self._bits(torch._C._dispatch_keys(one))) for one in (*views, inference, torch.empty(2, device="meta"))]
         layout.keys = self._place("a tensor's dispatch keys", known)
+
+    def _bits(self, keys):
+        """A set of dispatch keys as PyTorch keeps it."""
+        return keys.raw_repr() if hasattr(keys, "raw_repr") else self._pointed(keys)
+
+    def _pointed(self, made):
+        """The first word of what an object of pybind11 points to: PyTorch before 2.6 has no other way to a set of keys."""
+        words = self._words(id(made) + object.__basicsize__, 8)
+        pointed = self._words(words[0], 8) if words else ()
+        if not pointed:
+            raise NotFound("what an object of pybind11 points to")
+        return pointed[0]
 
     def _check(self):
         """Operators with other arguments, as the core reads them with this layout."""

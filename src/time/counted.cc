@@ -27,7 +27,7 @@ Spilled spilled(const CountedWork& work, double resident, double at_once, const 
   if (work.block_spilled_bytes <= 0 || work.blocks <= 0) return {};
   const double block_in_use = work.block_spilled_bytes + work.block_bytes / (work.blocks * work.spills);
   const double l1_bytes = kLeastL1Bytes + card.occupancy.shared_bytes - resident * static_cast<double>(work.shared_bytes);
-  if (resident * block_in_use <= l1_bytes) return {};
+  if (resident * work.block_spilled_bytes <= l1_bytes) return {};
   Spilled out;
   out.l2_bytes = 2 * work.blocks * work.block_spilled_bytes * work.spills;
   out.dram_bytes = out.l2_bytes * beyond_l2(at_once * block_in_use, card);

@@ -282,6 +282,24 @@ def test_calls_of_which_nothing_is_known_take_no_longer(gpucast_bin, tmp_path):
     assert float(output_of(gpucast_bin, tmp_path, UNKNOWN)) < 3
 
 
+# PyTorch before 2.6 does not say the bits of a set of dispatch keys.
+KEYS = """
+import torch
+from gpucast.operator_layout import Follower
+follower = Follower.__new__(Follower)
+follower._memory = open("/proc/self/mem", "rb", buffering=0)
+names = ("CPU", "CUDA", "AutogradCUDA", "Dense")
+sets = [torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, name)) for name in names]
+print(all(follower._pointed(keys) == keys.raw_repr() for keys in sets))
+"""
+
+
+@pytest.mark.once
+def test_dispatch_keys_are_found_in_memory(gpucast_bin, tmp_path):
+    found = f"import sys; sys.path.insert(0, {str(ROOT / 'python')!r})"
+    assert output_of(gpucast_bin, tmp_path, found + KEYS) == "True\n"
+
+
 # The same elements are read once, also where two tensors have them.
 TWICE = """
 import torch

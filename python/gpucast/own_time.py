@@ -1,5 +1,11 @@
 """The time that following values takes. A host with a card does not need it, so clocks and predicted steps leave it out."""
 
+import threading
+
+
+class _Thread(threading.local):
+    began_ns = around_ns = depth = 0  # depth: of contexts; 0 while the script's own call runs
+
 
 class OwnTime:
     """`took(nanoseconds)` is called for the time that following took by the clock `now_ns()`. Use as a context around gpucast's own work, with
@@ -7,48 +13,63 @@ class OwnTime:
 
     def __init__(self, took, now_ns):
         self.now_ns = now_ns
-        self.around_ns = self.around_getter_ns = 0  # a call's way to the mode and back
-        self._took, self._began_ns, self._depth = took, 0, 0
+        # A call's way to the mode and back: a property's, a method's, an operator's, a function's that makes a tensor.
+        self.getter_ns = self.method_ns = self.operator_ns = self.factory_ns = 0
+        self._took, self._took_ns = took, 0  # and how long a call of `took` takes
+        self._thread = _Thread()
 
-    def since(self, began_ns):
-        """To enter the context as if at an earlier time."""
-        if not self._depth:
-            self._began_ns = began_ns
+    def since(self, began_ns, around_ns):
+        """To enter the context as if at an earlier time, for a call with this way around."""
+        if not self._thread.depth:
+            self._thread.began_ns, self._thread.around_ns = began_ns, around_ns
         return self
 
     def __enter__(self):
-        self._depth += 1
-        if self._depth == 1 and not self._began_ns:
-            self.goes_on()
-
-    def pauses(self):
-        self._took(self.now_ns() - self._began_ns)
-
-    def goes_on(self):
-        self._began_ns = self.now_ns()
+        thread = self._thread
+        thread.depth += 1
+        if thread.depth == 1 and not thread.began_ns:
+            thread.began_ns = self.now_ns()
 
     def __exit__(self, *_):
-        self._depth -= 1
-        if self._depth == 0:
-            self._took(self.now_ns() - self._began_ns + self.around_ns)
-            self._began_ns = 0
+        thread = self._thread
+        thread.depth -= 1
+        if thread.depth == 0:
+            self._took(self.now_ns() - thread.began_ns + thread.around_ns + self._took_ns)
+            thread.began_ns = thread.around_ns = 0
+
+    def pauses(self):
+        """What it returns is for `goes_on`."""
+        thread = self._thread
+        self._took(self.now_ns() - thread.began_ns + self._took_ns)
+        state = thread.depth, thread.around_ns
+        thread.began_ns = thread.around_ns = thread.depth = 0
+        return state
+
+    def goes_on(self, state):
+        self._thread.depth, self._thread.around_ns = state
+        self._thread.began_ns = self.now_ns()
 
     def before_call(self, began_ns, around_ns):
-        """Instead of the context and its pause, for a call that needs little: it is ours from `began_ns` until now, and `around_ns`."""
-        self._took(self.now_ns() - (self._began_ns if self._depth else began_ns - around_ns))
+        """Instead of the context and its pause, for a call that needs little: it is ours from `began_ns` until now, and `around_ns`. What it
+        returns is for `after_call`."""
+        if self._thread.depth:
+            return self.pauses()
+        self._took(self.now_ns() - began_ns + around_ns + self._took_ns)
+        return None
 
-    def after_call(self):
-        if self._depth:
-            self.goes_on()
+    def after_call(self, state):
+        if state is not None:
+            self.goes_on(state)
 
     def spent(self, began_ns):
-        if not self._depth:
-            self._took(self.now_ns() - began_ns)
+        if not self._thread.depth:
+            self._took(self.now_ns() - began_ns + self._took_ns)
 
-    def measure_around(self, tensor, mode_off, mode):
-        """`tensor`: a small one on the host."""
-        real = self._took
-        own = [0]
+    def measure(self, torch, mode_off, mode):
+        """With small tensors on the host."""
+        real, own = self._took, [0]
+        tensor = torch.zeros(1, device="cpu")
+        size, how = (1,), {"dtype": tensor.dtype, "device": tensor.device}
 
         def took(ns):
             real(0)
@@ -59,12 +80,14 @@ class OwnTime:
             with mode:
                 return max(0, self._usual_ns(call, own) - plain)
 
-        self._took = took
         begin = self.now_ns()
         try:
+            self._took_ns = self._usual_ns(lambda: real(0), own) - self._usual_ns(lambda: None, own)
+            self._took = took
             with mode_off():
-                found = around(lambda: tensor.requires_grad), around(lambda: tensor * tensor)
-            self.around_getter_ns, self.around_ns = found
+                self.getter_ns, self.method_ns = around(lambda: tensor.requires_grad), around(lambda: tensor.data_ptr())
+                self.operator_ns = around(lambda: tensor * tensor)
+                self.factory_ns = around(lambda: torch.empty(size, **how))
         finally:
             self._took = real
             real(self.now_ns() - begin)

@@ -35,6 +35,7 @@ _own = None  # own_time.OwnTime
 _left = False
 _late = None  # if following began during the run: the function that starts the run again when earlier values are needed
 _whole = frozenset()  # dtypes
+_plain = frozenset()  # types of arguments by name that have no values on the card
 _shadows = {}  # id of a tensor on the card -> (weak reference to it, _Shadow)
 _assumptions = {}  # (place, what) -> [smallest, largest, times]
 _how = "typical"
@@ -62,7 +63,6 @@ _NOT_FOLLOWED = _names("empty_strided new_empty_strided rand randn rand_like ran
 _TO_HOST = _names("to cpu type")
 _GETTERS = _names("data T mT H mH")  # properties that give a tensor
 _COPIES = _names("copy_ fill_ zero_")
-_PLAIN = (bool, int, float, str)  # arguments by name
 _ENDS = {int, type(None)}  # of slices
 _ASIDE = _names("__delete__ __hash__ __repr__ size stride dim backward record_stream register_hook data_ptr is_contiguous")
 # Methods of torch.distributed.ProcessGroup. The functions of torch.distributed cannot be patched: PyTorch compares them by identity
@@ -118,11 +118,12 @@ def on():
 
 def install(torch, core):
     """In the main thread, while no other mode is on."""
-    global _torch, _core, _mode, _whole, _how, _share
+    global _torch, _core, _mode, _whole, _plain, _how, _share
     _torch, _core = torch, core
     _how = session.settings().get("assume", "typical")
     _share = {"none": 0.0, "most": 1.0}.get(_how, 0.5)
     _whole = frozenset((torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64))
+    _plain = frozenset((bool, int, float, str, torch.dtype, torch.device, torch.layout, torch.memory_format))
     structured.install(torch)
     drawn.install(torch, float(_how.partition(":")[2] or 0))
     from torch.overrides import TorchFunctionMode
@@ -133,16 +134,16 @@ def install(torch, core):
                 return _call(function, args, kwargs or {})
             began_ns = _own.now_ns()
             if _knows_nothing(function, args, kwargs):
-                _own.before_call(began_ns, _own.around_getter_ns if function.__name__ == "__get__" else _own.around_ns)
+                state = _own.before_call(began_ns, _around_ns(function))
                 try:
                     result = function(*args, **kwargs) if kwargs else function(*args)
                 finally:
-                    _own.after_call()
+                    _own.after_call(state)
                 if _is_real(result, args):
                     return result
                 with _own:
                     return _followed(function, args, kwargs or {}, result)
-            with _own.since(began_ns):
+            with _own.since(began_ns, _around_ns(function)):
                 return _call(function, args, kwargs or {})
 
     _mode = Following()
@@ -165,9 +166,18 @@ def leave_time_out(took, now_ns):
     global _own
     if _mode is not None:
         _own = own_time.OwnTime(took, now_ns)
-        _own.measure_around(_torch.zeros(1, device="cpu"), _mode_off, _mode)
+        _own.measure(_torch, _mode_off, _mode)
         for module in (_torch.functional, _torch.nn.functional, _torch._tensor):
             patching.wrap(module, "handle_torch_function", _on_the_way)
+
+
+def _around_ns(function):
+    name = _name(function)
+    if name == "__get__":
+        return _own.getter_ns
+    if name in _ASIDE:
+        return _own.method_ns
+    return _own.factory_ns if name in _FACTORIES or name in _EMPTY else _own.operator_ns
 
 
 def _on_the_way(real):
@@ -250,17 +260,17 @@ def _original(function, args, kwargs):
     """The call itself, which the script would make without us."""
     if _own is None or _left:
         return function(*args, **kwargs)
-    _own.pauses()
+    state = _own.pauses()
     try:
         return function(*args, **kwargs)
     finally:
-        _own.goes_on()
+        _own.goes_on(state)
 
 
 def _knows_nothing(function, args, kwargs):
     """Whether only results that are whole numbers may be followed: nothing is known of the arguments. Most calls are so, and soon over."""
     kind = _short(function)
-    if kind is None or (kwargs and not all(one is None or type(one) in _PLAIN for one in kwargs.values())):
+    if kind is None or (kwargs and not all(one is None or type(one) in _plain for one in kwargs.values())):
         return False
     for one in args[:1] if kind == "index" else args:
         if id(one) in _shadows:
@@ -282,8 +292,8 @@ def _is_real(result, args):
     if type(result) is _torch.Tensor:
         first = args[0] if args else None
         first = first[0] if type(first) in (tuple, list) and first else first
-        return (result.dtype not in _whole and getattr(first, "is_cuda", False)) or not result.is_cuda
-    if isinstance(result, (tuple, list)):  # named tuples, too: topk, sort, max
+        return (result.dtype not in _whole and getattr(first, "is_cuda", True)) or not result.is_cuda
+    if type(result) is not _torch.Size and isinstance(result, (tuple, list)):  # named tuples, too: topk, sort, max
         return all(type(one) is _torch.Tensor and one.is_cuda and one.dtype not in _whole for one in result)
     return not isinstance(result, _torch.Tensor) or result.requires_grad
 
@@ -296,7 +306,7 @@ def _short(function):
         return "index"
     if kind == "change":
         return None if name in _COPIES else "plain"
-    makes = _FACTORIES | _EMPTY | _DRAWS | structured.CONSTANTS
+    makes = _FACTORIES | _DRAWS | structured.CONSTANTS
     return "plain" if kind is None or (kind == "plain" and name not in makes) else None
 
 
@@ -592,8 +602,10 @@ def _follow_result(function, args, kwargs, results, single):
         return _into(function, args, kwargs)
     if name in _NOT_FOLLOWED or (not _tensors(args, kwargs) and name not in _FACTORIES | _EMPTY | _DRAWS):
         return None
-    if single and name in _EMPTY and results[0].dtype in _whole and _is_followed(results[0]):
-        return _keep(results[0], _torch.zeros(results[0].shape, dtype=results[0].dtype), _Group(False))
+    if name in _EMPTY:
+        if results[0].dtype in _whole and _is_followed(results[0]):
+            _keep(results[0], _torch.zeros(results[0].shape, dtype=results[0].dtype), _Group(False))
+        return None
     constant = name in structured.CONSTANTS and (name not in _FACTORIES or not _is_followed(results[0]))
     if name in _DRAWS or (not constant and _unknown(args, kwargs)):
         for place, result in enumerate(results):

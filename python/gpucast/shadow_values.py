@@ -167,7 +167,7 @@ def leave_time_out(took, now_ns):
     if _mode is not None:
         _own = own_time.OwnTime(took, now_ns)
         _own.measure(_torch, _mode_off, _mode)
-        for module in (_torch.functional, _torch.nn.functional, _torch._tensor):
+        for module in (_torch.functional, _torch.nn.functional, _torch._tensor, _torch.autograd):
             patching.wrap(module, "handle_torch_function", _on_the_way)
 
 

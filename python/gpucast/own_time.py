@@ -13,8 +13,8 @@ class OwnTime:
 
     def __init__(self, took, now_ns):
         self.now_ns = now_ns
-        # A call's way to the mode and back: a property's, a method's, an operator's, a function's that makes a tensor.
-        self.getter_ns = self.method_ns = self.operator_ns = self.factory_ns = 0
+        # A call's way to the mode and back: a property's, a method's, an operator's, a function's that makes a tensor, a backward pass's.
+        self.getter_ns = self.method_ns = self.operator_ns = self.factory_ns = self.backward_ns = 0
         self._took, self._took_ns = took, 0  # and how long a call of `took` takes
         self._thread = _Thread()
 
@@ -37,10 +37,10 @@ class OwnTime:
             self._took(self.now_ns() - thread.began_ns + thread.around_ns + self._took_ns)
             thread.began_ns = thread.around_ns = 0
 
-    def pauses(self):
+    def pauses(self, around_ns=0):
         """What it returns is for `goes_on`."""
         thread = self._thread
-        self._took(self.now_ns() - thread.began_ns + self._took_ns)
+        self._took(self.now_ns() - thread.began_ns + around_ns + self._took_ns)
         state = thread.depth, thread.around_ns
         thread.began_ns = thread.around_ns = thread.depth = 0
         return state
@@ -53,7 +53,7 @@ class OwnTime:
         """Instead of the context and its pause, for a call that needs little: it is ours from `began_ns` until now, and `around_ns`. What it
         returns is for `after_call`."""
         if self._thread.depth:
-            return self.pauses()
+            return self.pauses(around_ns)
         self._took(self.now_ns() - began_ns + around_ns + self._took_ns)
         return None
 
@@ -88,6 +88,10 @@ class OwnTime:
                 self.getter_ns, self.method_ns = around(lambda: tensor.requires_grad), around(lambda: tensor.data_ptr())
                 self.operator_ns = around(lambda: tensor * tensor)
                 self.factory_ns = around(lambda: torch.empty(size, **how))
+                leaf = torch.zeros(1, device="cpu", requires_grad=True)
+                with torch.enable_grad():
+                    result = leaf * leaf
+                self.backward_ns = around(lambda: torch.autograd.grad(result, leaf, tensor, retain_graph=True))
         finally:
             self._took = real
             real(self.now_ns() - begin)

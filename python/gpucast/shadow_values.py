@@ -13,6 +13,7 @@ import inspect
 import itertools
 import sys
 import threading
+import types
 import weakref
 
 from . import drawn, loops, masked_scores, own_time, patching, process, session, structured
@@ -63,6 +64,7 @@ _NOT_FOLLOWED = _names("empty_strided new_empty_strided rand randn rand_like ran
 _TO_HOST = _names("to cpu type")
 _GETTERS = _names("data T mT H mH")  # properties that give a tensor
 _COPIES = _names("copy_ fill_ zero_")
+_BACKWARD = _names("backward grad")
 _ENDS = {int, type(None)}  # of slices
 _ASIDE = _names("__delete__ __hash__ __repr__ size stride dim backward record_stream register_hook data_ptr is_contiguous")
 # Methods of torch.distributed.ProcessGroup. The functions of torch.distributed cannot be patched: PyTorch compares them by identity
@@ -166,17 +168,21 @@ def leave_time_out(took, now_ns):
     global _own
     if _mode is not None:
         _own = own_time.OwnTime(took, now_ns)
-        _own.measure(_torch, _mode_off, _mode)
         for module in (_torch.functional, _torch.nn.functional, _torch._tensor, _torch.autograd):
             patching.wrap(module, "handle_torch_function", _on_the_way)
+        _own.measure(_torch, _mode_off, _mode)
 
 
 def _around_ns(function):
     name = _name(function)
     if name == "__get__":
         return _own.getter_ns
+    if name in _BACKWARD:
+        return _own.backward_ns
     if name in _ASIDE:
         return _own.method_ns
+    if type(function) is types.FunctionType:
+        return 0  # it came here through `_on_the_way`
     return _own.factory_ns if name in _FACTORIES or name in _EMPTY else _own.operator_ns
 
 
@@ -260,7 +266,7 @@ def _original(function, args, kwargs):
     """The call itself, which the script would make without us."""
     if _own is None or _left:
         return function(*args, **kwargs)
-    state = _own.pauses()
+    state = _own.pauses(_own.backward_ns if _name(function) in _BACKWARD else 0)
     try:
         return function(*args, **kwargs)
     finally:

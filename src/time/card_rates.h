@@ -225,6 +225,7 @@ struct CardRates {
   double sort_cycles = 0;              // of a multiprocessor, for each element and each 4 bits of its key, where one block sorts a row
   double sort_fraction = 1;            // of the memory's rate, where a block sorts a long row
   double summed_element_cycles = 0;    // of a multiprocessor, for each element of summed_rows
+  double indexing_step_cycles = 0;     // for each of an operation's waited_steps
   double indexing_element_cycles = 0;  // of a multiprocessor, for each element that is moved
 };
 

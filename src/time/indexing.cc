@@ -34,11 +34,22 @@ double filled_threads(const Operation& operation, const CardRates& card) {
   return std::max(1.0, std::floor(card.threads / block)) * block / card.threads;
 }
 
+// A kernel whose threads wait for their loads and for one another, wave after wave.
+Estimate waiting_time(const Operation& operation, const CardRates& card) {
+  const Estimate moved = time_by_bytes(operation, card);
+  const double waves = std::max(1.0, static_cast<double>(operation.waiting_threads) / card.multiprocessors / card.threads);
+  const double one_ns = static_cast<double>(operation.waited_loads) * card.counted.load_ns +
+                        1e9 * static_cast<double>(operation.waited_steps) * card.indexing_step_cycles / card.clock_hz;
+  const double ns = card.bytes[OperationKind::indexing].floor_ns + waves * one_ns;
+  return ns > moved.ns ? Estimate{ns, Bound::tail} : moved;
+}
+
 }  // namespace
 
 // Each element's address is computed with integer divisions, which need more time than moving a few bytes.
 Estimate indexing_time(const Operation& operation, const CardRates& card) {
   if (operation.sort_bits > 0) return sort_time(operation, card);
+  if (operation.waiting_threads > 0) return waiting_time(operation, card);
   if (operation.summed_rows > 0) {
     const double summed = static_cast<double>(operation.summed_rows) * static_cast<double>(operation.columns);
     return at_least_places(time_by_bytes(operation, card), summed / filled_threads(operation, card), card.summed_element_cycles,

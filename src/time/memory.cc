@@ -145,6 +145,7 @@ void read_row_constants(const Constants& constants, CardRates* card) {
   card->elementwise_rows = rows(OperationKind::elementwise, Precision::fp32, "block");
   const auto of_indexing = [&](const char* name) { return constants.of_operation(OperationKind::indexing, Precision::fp32, name); };
   card->indexing_element_cycles = of_indexing("element_cycles");
+  card->indexing_step_cycles = of_indexing("step_cycles");
   card->sort_cycles = of_indexing("sort_cycles");
   card->sort_fraction = of_indexing("sort_fraction");
   card->summed_element_cycles = of_indexing("summed_element_cycles");

@@ -18,7 +18,7 @@ CardRates a100(const std::string& more = R"(,"cards":{"a100-80":null})") {
     "reduction":{"all":{"source":"x","floor_ns":1000,"passes":1,"dram_fraction":1,"wait_cycles":1410,"start_cycles":705,"wait_overlap":1e-9,"merge_cycles":2820,"merge_load_cycles":141}},
     "memset":{"all":{"source":"x","floor_ns":1000,"passes":1,"dram_fraction":1}},
     "optimizer":{"all":{"source":"x","floor_ns":3000,"passes":1,"dram_fraction":1,"wait_cycles":282,"wait_overlap":1e-9}},
-    "indexing":{"all":{"source":"x","floor_ns":2000,"passes":1,"dram_fraction":1,"element_cycles":1.41,"sort_cycles":1.41,"sort_fraction":0.5,"summed_element_cycles":1.41}},
+    "indexing":{"all":{"source":"x","floor_ns":2000,"passes":1,"dram_fraction":1,"element_cycles":1.41,"step_cycles":141,"sort_cycles":1.41,"sort_fraction":0.5,"summed_element_cycles":1.41}},
     "unknown":{"all":{"source":"x","floor_ns":1000,"passes":2,"dram_fraction":0.5}},
     "collective":{"all":{"source":"x","floor_ns":10000}},
     "recurrent":{"all":{"source":"x","floor_ns":5000,"passes":1,"dram_fraction":1}},
@@ -116,6 +116,16 @@ TEST(Memory, AlignedRowsComputeAPlaceForSixteenBytes) {
   const CardRates card = a100();
   gather.row_blocks = 10'000'000;
   EXPECT_NEAR(ns(gather, Bound::launch), 1e7 * card.counted.block_cycles / 1.41 + 2000, 50);
+}
+
+TEST(Memory, AScanWaitsForLoadsAndStepsWaveAfterWave) {
+  Operation scan = bytes(OperationKind::indexing, 4096, 4096);
+  scan.waited_loads = 10, scan.waited_steps = 50;
+  scan.waiting_threads = 108 * 2048;
+  const double one_ns = 10 * a100().counted.load_ns + 50 * 100;
+  EXPECT_NEAR(ns(scan, Bound::tail), one_ns + 2000, 1);
+  scan.waiting_threads *= 3;
+  EXPECT_NEAR(ns(scan, Bound::tail), 3 * one_ns + 2000, 1);
 }
 
 // L2 loses a line where more than one and a half times its 40 MiB follow before the line's next element: each element then costs 64 bytes.

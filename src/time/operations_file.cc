@@ -69,6 +69,7 @@ const Field<Operation> kOperation[] = {{"element_bytes", &Operation::element_byt
                                        {"one_block_threads", &Operation::one_block_threads},
                                        {"sort_bits", &Operation::sort_bits},
                                        {"waited_loads", &Operation::waited_loads},
+                                       {"waited_steps", &Operation::waited_steps},
                                        {"waiting_threads", &Operation::waiting_threads},
                                        {"merged_loads", &Operation::merged_loads},
                                        {"cast_tensors", &Operation::cast_tensors},

@@ -1,6 +1,7 @@
 #include "src/work/kernel_form.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "src/base/bounded.h"
 
@@ -42,6 +43,24 @@ void set_waits_of_sums(const FirstKernel& kernel, Operation* operation) {
   if (parts > 1) operation->merged_loads = parts_of(parts, operation->strided ? std::max<int64_t>(1, kernel.block[1]) : threads);
 }
 
+// aten/src/ATen/native/cuda/ScanUtils.cuh: threads of x load two parts of a row, which they add in steps; along another dimension a thread
+// adds one element after another. A tensor of one dimension is scanned by CUB.
+void set_waits_of_scan(const FirstKernel& kernel, Operation* operation) {
+  const auto is = [&](std::string_view part) { return kernel.name.find(part) != std::string_view::npos; };
+  if (is("tensor_kernel_scan_innermost_dim")) {
+    const int64_t width = 2 * std::max<int64_t>(1, kernel.block[0]);
+    operation->waited_loads = parts_of(operation->columns, width);
+    operation->waited_steps = operation->waited_loads * (std::bit_width(static_cast<uint64_t>(width)) + 1);
+  } else if (is("tensor_kernel_scan_outer_dim")) {
+    operation->waited_loads = operation->columns;
+  } else if (is("DeviceScan")) {
+    operation->waited_loads = 1;
+  } else {
+    return;
+  }
+  operation->waiting_threads = bounded_product({product(kernel.grid), product(kernel.block)});
+}
+
 }  // namespace
 
 Operation launch_of(const Operation& operation) {
@@ -61,6 +80,7 @@ void apply_kernel_form(const FirstKernel& kernel, Operation* operation) {
     operation->moved_at_once = kVectorBytes;
     operation->row_blocks = product(kernel.grid);
   }
+  if (operation->kind == OperationKind::indexing) set_waits_of_scan(kernel, operation);
   if (operation->kind == OperationKind::reduction) set_waits_of_sums(kernel, operation);
   if (operation->kind == OperationKind::elementwise || operation->kind == OperationKind::copy) {
     // LoadWithCast looks up the type of each element of each tensor.

@@ -124,5 +124,21 @@ TEST(KernelForm, SumsWaitForTheirLoads) {
   EXPECT_EQ(one.waited_loads, 126);
 }
 
+// aten/src/ATen/native/cuda/ScanUtils.cuh.
+TEST(KernelForm, AScanWaitsForItsLoadsAndSteps) {
+  Operation scan;
+  scan.kind = OperationKind::indexing;
+  scan.rows = 1664, scan.columns = 768;
+  Operation rows = scan;  // 16 threads load 32 columns at once, and add them in five steps
+  apply_kernel_form({"_ZN2at6native32tensor_kernel_scan_innermost_dimIlSt4plusIlEEEvPT_PKS4_jjjS4_T0_", {52, 1, 1}, {16, 32, 1}}, &rows);
+  EXPECT_EQ(rows.waited_loads, 24);
+  EXPECT_EQ(rows.waited_steps, 24 * 7);
+  EXPECT_EQ(rows.waiting_threads, 52 * 512);
+  Operation outer = scan;
+  apply_kernel_form({"_ZN2at6native28tensor_kernel_scan_outer_dimIfjSt4plusIfEEEvPT_PKS4_jjjS4_T1_", {1, 26, 1}, {64, 1, 1}}, &outer);
+  EXPECT_EQ(outer.waited_loads, 768);
+  EXPECT_EQ(outer.waited_steps, 0);
+}
+
 }  // namespace
 }  // namespace gpucast

@@ -221,6 +221,10 @@ TEST(OperatorTable, ASortHasRowsAlongItsDimension) {
   EXPECT_EQ(rows.bytes_read, 8 * 64 * 32 * 12);
   EXPECT_EQ(of("aten::sort", R"([{"float32":[[8,64,32],[2048,32,1]]},null,0,true])").columns, 8);
   EXPECT_EQ(of("aten::argsort", R"([{"int64":[[8,64,32],[2048,32,1]]}])").columns, 32);
+  const Operation scan = of("aten::cumsum", R"([{"float32":[[8,64,32],[2048,32,1]]},1,null])");
+  EXPECT_EQ(scan.rows, 256);
+  EXPECT_EQ(scan.columns, 64);
+  EXPECT_EQ(scan.bytes_written, scan.bytes_read);
 }
 
 TEST(OperatorTable, AnEmbeddingsGradientIsASumOfRows) {

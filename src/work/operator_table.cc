@@ -267,15 +267,29 @@ Operation reduction(const OperatorName& name, const Inputs& in) {
   return out;
 }
 
+// Rows are along the dimension `given`, which may count from the last.
+void set_rows_along(const Tensor& x, int64_t given, Operation* out) {
+  const auto rank = static_cast<int64_t>(x.sizes.size());
+  const int64_t dimension = given < 0 ? given + rank : given;
+  out->columns = dimension >= 0 && dimension < rank ? std::max<int64_t>(1, x.sizes[static_cast<size_t>(dimension)]) : 1;
+  out->rows = x.count() / out->columns;
+}
+
+// (x, dimension, ...).
+Operation scan(const Inputs& in) {
+  Operation out = base(OperationKind::indexing, in);
+  if (in.tensors.empty()) return out;
+  set_rows_along(in.tensors[0], integer(in, 1).value_or(-1), &out);
+  out.bytes_written = in.tensors[0].bytes();
+  return out;
+}
+
 // (x, dimension, ...) or (x, stable, dimension, ...): values, and their places as 8 bytes.
 Operation sort(const Inputs& in) {
   Operation out = base(OperationKind::indexing, in);
   if (in.tensors.empty()) return out;
   const Tensor& x = in.tensors[0];
-  const auto rank = static_cast<int64_t>(x.sizes.size());
-  const int64_t given = integer(in, in.arguments.size() > 3 ? 2 : 1).value_or(-1), dimension = given < 0 ? given + rank : given;
-  out.columns = dimension >= 0 && dimension < rank ? std::max<int64_t>(1, x.sizes[static_cast<size_t>(dimension)]) : 1;
-  out.rows = x.count() / out.columns;
+  set_rows_along(x, integer(in, in.arguments.size() > 3 ? 2 : 1).value_or(-1), &out);
   out.sort_bits = int64_t{8} * x.element_bytes;
   out.bytes_read = out.bytes_written = bounded_product({x.count(), x.element_bytes + 8});
   return out;
@@ -581,6 +595,8 @@ std::optional<Operation> operator_operation(std::string_view whole, const std::v
       return indexing(name, in);
     case OperatorForm::sort:
       return sort(in);
+    case OperatorForm::scan:
+      return scan(in);
     case OperatorForm::copy:
     case OperatorForm::copy_to:
       return copying(name, in);

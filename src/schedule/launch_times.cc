@@ -7,6 +7,7 @@
 
 #include "src/base/hex.h"
 #include "src/base/json.h"
+#include "src/kernels/known_kernels.h"
 #include "src/schedule/step_schedule.h"
 #include "src/time/duration.h"
 #include "src/trace/read_arguments.h"
@@ -107,9 +108,10 @@ std::optional<GpuTimeline::Work> LaunchTimes::answer(std::string_view question) 
   }
   if (kind == "code") return answer_code(question);
   if (kind == "kernel") {
-    ++unknown_questions_;
     Work work;
     read_sizes(&question, &work);
+    if (const std::optional<Operation> known = known_kernel(question, work.grid, work.block)) return work_of(*known);
+    ++unknown_questions_;
     return work_of(operation_by_threads(work));
   }
   if (kind == "call") {

@@ -22,7 +22,7 @@ class LaunchTimes {
   //                                                   capture's lines "operator_kind"
   //   "rest ..."                                      likewise: its kernels after a copy or a fill
   //   "call TF32 TF32 LIBRARY NAME JSON"              whether products and convolutions may use TF32: 1 or 0
-  //   "kernel GX GY GZ BX BY BZ NAME"                 a kernel outside of operators, by its threads
+  //   "kernel GX GY GZ BX BY BZ NAME"                 a kernel outside of operators, or with a work of its own (known_kernels.h)
   //   "ptx CODE TEXT"                                 the text of a code, as a JSON string; no time
   //   "values ID ADDRESS BYTES"                       what the card's memory holds there, in hexadecimal digits; no time
   //   "code CODE GX GY GZ BX BY BZ DYNAMIC REGISTERS STATIC ARGUMENTS VALUES [ID ...] NAME"  a kernel of this code, its shared memory and

@@ -222,9 +222,12 @@ struct CardRates {
   OccupancyCard occupancy;          // without rules: the capability is not known
   double recurrent_efficiency = 1;  // of a matrix product's sustained rate
   RowConstants elementwise_rows;
+  double draw_cycles = 0;              // of a multiprocessor, for each of an operation's draws
   double sort_cycles = 0;              // of a multiprocessor, for each element and each 4 bits of its key, where one block sorts a row
   double sort_fraction = 1;            // of the memory's rate, where a block sorts a long row
   double summed_element_cycles = 0;    // of a multiprocessor, for each element of summed_rows
+  double sort_pass_cycles = 0;         // of a multiprocessor, for each of an operation's sorted_elements
+  double sort_row_cycles = 0;          // of the block that sorts a row, for each element and each 4 bits of its key
   double indexing_step_cycles = 0;     // for each of an operation's waited_steps
   double indexing_element_cycles = 0;  // of a multiprocessor, for each element that is moved
 };

@@ -17,8 +17,13 @@ Estimate sort_time(const Operation& operation, const CardRates& card) {
   const BytesConstants& c = card.bytes[OperationKind::indexing];
   const auto bits = static_cast<double>(operation.sort_bits), rows = static_cast<double>(operation.rows);
   const double elements = rows * static_cast<double>(operation.columns);
-  if (operation.columns <= kSortedByABlock)
-    return at_least_places(time_by_bytes(operation, card), elements * bits / 4, card.sort_cycles, c.floor_ns, card);
+  if (operation.columns <= kSortedByABlock) {
+    constexpr double kSteps = 4;  // of a pass: ranks, two sums, and the exchange
+    const Estimate moved = at_least_places(time_by_bytes(operation, card), elements * bits / 4, card.sort_cycles, c.floor_ns, card);
+    const double pass_cycles = kSteps * card.indexing_step_cycles + static_cast<double>(operation.columns) * card.sort_row_cycles;
+    const double row_ns = c.floor_ns + 1e9 * bits / 4 * pass_cycles / card.clock_hz;
+    return row_ns > moved.ns ? Estimate{row_ns, Bound::tail} : moved;
+  }
   const bool by_block = operation.rows >= kFewRows && operation.columns < kMostColumns;
   const bool by_row = !by_block && operation.columns < kMostColumns;
   const double passes = by_block ? std::ceil(bits / 6) : std::ceil(bits / 8) + (by_row ? std::ceil(std::log2(rows) / 8) : 0);
@@ -40,8 +45,9 @@ Estimate waiting_time(const Operation& operation, const CardRates& card) {
   const double waves = std::max(1.0, static_cast<double>(operation.waiting_threads) / card.multiprocessors / card.threads);
   const double one_ns = static_cast<double>(operation.waited_loads) * card.counted.load_ns +
                         1e9 * static_cast<double>(operation.waited_steps) * card.indexing_step_cycles / card.clock_hz;
-  const double ns = card.bytes[OperationKind::indexing].floor_ns + waves * one_ns;
-  return ns > moved.ns ? Estimate{ns, Bound::tail} : moved;
+  const double floor_ns = card.bytes[OperationKind::indexing].floor_ns, ns = floor_ns + waves * one_ns;
+  return at_least_places(ns > moved.ns ? Estimate{ns, Bound::tail} : moved, static_cast<double>(operation.sorted_elements),
+                         card.sort_pass_cycles, floor_ns, card);
 }
 
 }  // namespace
@@ -58,13 +64,14 @@ Estimate indexing_time(const Operation& operation, const CardRates& card) {
   const double at_once = static_cast<double>(operation.moved_at_once > 0 ? operation.moved_at_once : std::max(1, operation.element_bytes));
   const double elements = static_cast<double>(std::min(operation.bytes_read, operation.bytes_written)) / at_once;
   const double floor_ns = card.bytes[OperationKind::indexing].floor_ns;
-  Estimate estimate = at_least_places(time_by_bytes(operation, card), elements, card.indexing_element_cycles, floor_ns, card);
-  const double blocks_ns = floor_ns + 1e9 * static_cast<double>(operation.row_blocks) * card.counted.block_cycles / card.clock_hz;
-  if (blocks_ns > estimate.ns) estimate = {blocks_ns, Bound::launch};
+  const Estimate estimate =
+      at_least_blocks(at_least_places(time_by_bytes(operation, card), elements, card.indexing_element_cycles, floor_ns, card),
+                      operation.row_blocks, floor_ns, card);
   if (operation.one_block_threads <= 0) return estimate;
-  // A thread loads a row's index, then the element, and only then goes on to its next row.
+  // A thread loads a row's index, then the element, and only then goes on to its next row. The backward stores the element.
+  constexpr double kStore = 0.5;  // of a load
   const double rounds = std::ceil(static_cast<double>(operation.rows) / static_cast<double>(operation.one_block_threads));
-  const double rows_ns = floor_ns + 1e9 * rounds * 2 * kLoadCycles / card.clock_hz;
+  const double rows_ns = floor_ns + rounds * (1 + (operation.pass == Pass::backward ? kStore : 1)) * card.counted.load_ns;
   return rows_ns > estimate.ns ? Estimate{rows_ns, Bound::tail} : estimate;
 }
 

@@ -57,6 +57,9 @@ Estimate time_by_rows(const Operation& operation, const RowConstants& rows, cons
 // `moved`, or the time to compute the addresses of `elements`, whichever is longer.
 Estimate at_least_places(const Estimate& moved, double elements, double cycles, double floor_ns, const CardRates& card);
 
+// `moved`, or the time to begin this number of blocks, whichever is longer.
+Estimate at_least_blocks(const Estimate& moved, int64_t blocks, double floor_ns, const CardRates& card);
+
 // The kind's bytes, as often as it moves them, at the rate of L2 or of device memory, and its launches.
 Estimate time_by_bytes(const Operation& operation, const CardRates& card);
 

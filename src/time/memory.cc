@@ -63,6 +63,11 @@ Estimate at_least_places(const Estimate& moved, double elements, double cycles, 
   return places_ns > moved.ns ? Estimate{places_ns, Bound::compute} : moved;
 }
 
+Estimate at_least_blocks(const Estimate& moved, int64_t blocks, double floor_ns, const CardRates& card) {
+  const double blocks_ns = floor_ns + 1e9 * static_cast<double>(blocks) * card.counted.block_cycles / card.clock_hz;
+  return blocks_ns > moved.ns ? Estimate{blocks_ns, Bound::launch} : moved;
+}
+
 Estimate time_by_bytes(const Operation& operation, const CardRates& card) {
   const BytesConstants& c = card.bytes[operation.kind];
   const double bytes = static_cast<double>(operation.bytes_read + operation.bytes_written);
@@ -143,9 +148,12 @@ void read_row_constants(const Constants& constants, CardRates* card) {
     c.reread_none = of("reread_none");
   }
   card->elementwise_rows = rows(OperationKind::elementwise, Precision::fp32, "block");
+  card->draw_cycles = constants.of_operation(OperationKind::elementwise, Precision::fp32, "draw_cycles");
   const auto of_indexing = [&](const char* name) { return constants.of_operation(OperationKind::indexing, Precision::fp32, name); };
   card->indexing_element_cycles = of_indexing("element_cycles");
   card->indexing_step_cycles = of_indexing("step_cycles");
+  card->sort_pass_cycles = of_indexing("sort_pass_cycles");
+  card->sort_row_cycles = of_indexing("sort_row_cycles");
   card->sort_cycles = of_indexing("sort_cycles");
   card->sort_fraction = of_indexing("sort_fraction");
   card->summed_element_cycles = of_indexing("summed_element_cycles");

@@ -18,7 +18,7 @@ CardRates a100(const std::string& more = R"(,"cards":{"a100-80":null})") {
     "reduction":{"all":{"source":"x","floor_ns":1000,"passes":1,"dram_fraction":1,"wait_cycles":1410,"start_cycles":705,"wait_overlap":1e-9,"merge_cycles":2820,"merge_load_cycles":141}},
     "memset":{"all":{"source":"x","floor_ns":1000,"passes":1,"dram_fraction":1}},
     "optimizer":{"all":{"source":"x","floor_ns":3000,"passes":1,"dram_fraction":1,"wait_cycles":282,"wait_overlap":1e-9}},
-    "indexing":{"all":{"source":"x","floor_ns":2000,"passes":1,"dram_fraction":1,"element_cycles":1.41,"step_cycles":141,"sort_cycles":1.41,"sort_fraction":0.5,"summed_element_cycles":1.41}},
+    "indexing":{"all":{"source":"x","floor_ns":2000,"passes":1,"dram_fraction":1,"element_cycles":1.41,"step_cycles":141,"sort_pass_cycles":14.1,"sort_row_cycles":0.141,"sort_cycles":1.41,"sort_fraction":0.5,"summed_element_cycles":1.41}},
     "unknown":{"all":{"source":"x","floor_ns":1000,"passes":2,"dram_fraction":0.5}},
     "collective":{"all":{"source":"x","floor_ns":10000}},
     "recurrent":{"all":{"source":"x","floor_ns":5000,"passes":1,"dram_fraction":1}},
@@ -126,6 +126,25 @@ TEST(Memory, AScanWaitsForLoadsAndStepsWaveAfterWave) {
   EXPECT_NEAR(ns(scan, Bound::tail), one_ns + 2000, 1);
   scan.waiting_threads *= 3;
   EXPECT_NEAR(ns(scan, Bound::tail), 3 * one_ns + 2000, 1);
+}
+
+TEST(Memory, APassOfASortPutsItsElementsInOrder) {
+  Operation pass = bytes(OperationKind::indexing, 1 << 20, 1 << 20);
+  pass.waited_steps = 20, pass.waiting_threads = 1 << 16;
+  pass.sorted_elements = 1 << 16;
+  EXPECT_NEAR(ns(pass, Bound::compute), 65536 * 10.0 / 108 + 2000, 1);
+  pass.sorted_elements = 1 << 10;
+  EXPECT_NEAR(ns(pass, Bound::tail), 20 * 100 + 2000, 1);
+}
+
+// 108 x 1.41 GHz: 3.5 cycles a call of the generator, and a block every 1.19 cycles.
+TEST(Memory, GeneratorsAndSmallBlocksTakeTheirTime) {
+  const CardRates card = a100();
+  Operation fill = bytes(OperationKind::elementwise, 0, 1 << 20);
+  fill.draws = 1 << 20;
+  EXPECT_NEAR(ns(fill, Bound::compute), 1048576 * card.draw_cycles / 108 / 1.41 + 1500, 1);
+  fill.draws = 0, fill.row_blocks = 100'000;
+  EXPECT_NEAR(ns(fill, Bound::launch), 1e5 * card.counted.block_cycles / 1.41 + 1500, 1);
 }
 
 // L2 loses a line where more than one and a half times its 40 MiB follow before the line's next element: each element then costs 64 bytes.
@@ -271,6 +290,8 @@ TEST(SortTime, RowsOfOneBlockLongRowsAndFewRows) {
   EXPECT_NEAR(ns(sort(4096, 4096), Bound::compute), 8 * 4096.0 * 4096 / 108 + 2000, 50);
   EXPECT_NEAR(ns(sort(4096, 8192), Bound::memory), 6 * 28 * 4096.0 * 8192 / (1.0195e3 / 2) + 6 * 2000, 50);
   EXPECT_NEAR(ns(sort(16, 1 << 19), Bound::memory), 5 * 24 * 8388608.0 / 1.0195e3 + 5 * 2000, 50);
+  // Alone, a block takes four steps of 0.1 us and a tenth of a nanosecond for each element, in each round.
+  EXPECT_NEAR(ns(sort(1, 4096), Bound::tail), 8 * (4 * 100 + 4096 * 0.1) + 2000, 1);
   EXPECT_NEAR(ns(sort(1, 1 << 23), Bound::memory), 4 * 24 * 8388608.0 / 1.0195e3 + 4 * 2000, 50);
 }
 

@@ -86,13 +86,15 @@ struct Operation {
   bool sums_by_columns = false;   // same: by the kernel of PyTorch 2.11, whose blocks have 32 columns
   int64_t one_block_threads = 0;  // indexing: threads of the one block that computes all rows; 0: there are more blocks
   int64_t sort_bits = 0;          // indexing: of the keys of a radix sort of `rows` x `columns`; 0: no sort
+  int64_t sorted_elements = 0;    // indexing: that the threads of `waiting_threads` put in order, in one pass of a radix sort
   int64_t waited_loads = 0;       // reduction, optimizer, indexing: loads of a thread that wait for one another, in each kernel
   int64_t waited_steps = 0;       // indexing: same, a block's steps between two barriers
   int64_t waiting_threads = 0;    // reduction, indexing: all threads of the kernel, which may be more than the card holds at once
   int64_t merged_loads = 0;       // reduction: same, of the last block, which adds what the blocks have written; 0: one block a sum
   int64_t cast_tensors = 0;       // elementwise, copy: tensors of a kernel that converts each element's type by a lookup
   int64_t moved_at_once = 0;      // indexing, copy: bytes for each computed address; 0: an element
-  int64_t row_blocks = 0;         // indexing: blocks of a kernel whose blocks move a row each; 0: other kernels
+  int64_t row_blocks = 0;         // indexing, elementwise: blocks of a kernel with a small block for each part; 0: other kernels
+  int64_t draws = 0;              // elementwise: calls of a random generator, for up to four numbers each
   int64_t far_elements = 0;       // copy, strided: elements read from lines of memory that `far_lines` other lines follow
   int64_t far_lines = 0;          // before the line is read again
   int64_t summed_rows = 0;        // indexing: rows of `columns` that are read or written where rows of equal indices are summed

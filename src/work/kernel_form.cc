@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 
 #include "src/base/bounded.h"
 
@@ -15,6 +16,8 @@ int64_t product(const std::array<uint32_t, 3>& sizes) {
   for (const uint32_t size : sizes) out *= std::max(1U, size);
   return out;
 }
+
+int64_t threads_of(const FirstKernel& kernel) { return bounded_product({product(kernel.grid), product(kernel.block)}); }
 
 int64_t parts_of(int64_t whole, int64_t part) { return whole / part + (whole % part > 0 ? 1 : 0); }
 
@@ -44,7 +47,7 @@ void set_waits_of_sums(const FirstKernel& kernel, Operation* operation) {
 }
 
 // aten/src/ATen/native/cuda/ScanUtils.cuh: threads of x load two parts of a row, which they add in steps; along another dimension a thread
-// adds one element after another. A tensor of one dimension is scanned by CUB.
+// adds one element after another.
 void set_waits_of_scan(const FirstKernel& kernel, Operation* operation) {
   const auto is = [&](std::string_view part) { return kernel.name.find(part) != std::string_view::npos; };
   if (is("tensor_kernel_scan_innermost_dim")) {
@@ -53,12 +56,70 @@ void set_waits_of_scan(const FirstKernel& kernel, Operation* operation) {
     operation->waited_steps = operation->waited_loads * (std::bit_width(static_cast<uint64_t>(width)) + 1);
   } else if (is("tensor_kernel_scan_outer_dim")) {
     operation->waited_loads = operation->columns;
-  } else if (is("DeviceScan")) {
-    operation->waited_loads = 1;
   } else {
     return;
   }
-  operation->waiting_threads = bounded_product({product(kernel.grid), product(kernel.block)});
+  operation->waiting_threads = threads_of(kernel);
+}
+
+// aten/src/ATen/native/cuda/SortingRadixSelect.cuh: a block finds the k-th number of its row by two bits of all numbers at a time. The
+// first k numbers are then sorted by another kernel. mbtopk: a row has several blocks, whose kernels are known (src/kernels).
+void set_waits_of_selection(const FirstKernel& kernel, Operation* operation) {
+  const auto is = [&](std::string_view part) { return kernel.name.find(part) != std::string_view::npos; };
+  constexpr int64_t kSortSteps = 32;
+  const int64_t passes = int64_t{4} * operation->element_bytes, threads = product(kernel.block);
+  const bool median = is("gatherMedian") || is("gatherKthValue");
+  if (median || is("6sbtopk10gatherTopK")) {
+    // Wider blocks wait longer at their barriers.
+    constexpr int64_t kSteps = 2, kThreadsOfAStep = 384;
+    const int64_t again = parts_of(operation->columns, threads) - 1;
+    operation->waited_steps = passes * (kSteps + again) + passes * threads / kThreadsOfAStep + (median ? 0 : kSortSteps);
+    operation->waiting_threads = threads_of(kernel);
+  } else if (is("6mbtopk4fill")) {
+    constexpr int64_t kThreads = 256, kGatherSteps = 24;
+    operation->waited_steps = kGatherSteps + kSortSteps;
+    operation->waiting_threads = bounded_product({operation->rows, kThreads});
+  } else {
+    return;
+  }
+  operation->kind = OperationKind::indexing;
+  operation->waited_loads = 1;
+}
+
+// If indices are random.
+double rows_of_an_index(int64_t rows, int64_t places) {
+  if (rows <= 0 || places <= 0) return 1;
+  const double each = static_cast<double>(rows) / static_cast<double>(places);
+  return each / -std::expm1(-each);
+}
+
+// aten/src/ATen/native/cuda/ScatterGatherKernel.cu, IndexKernel.cu, Indexing.cu, Bucketization.cu, EmbeddingBackwardKernel.cu.
+void set_waits_of_indexing(const FirstKernel& kernel, Operation* operation) {
+  const auto is = [&](std::string_view part) { return kernel.name.find(part) != std::string_view::npos; };
+  const int64_t elements = operation->bytes_written / std::max(1, operation->element_bytes);
+  // Each element of a thread waits for its index, then for itself.
+  const int64_t each = std::clamp<int64_t>(parts_of(elements, threads_of(kernel)), 1, 8);
+  if (is("_scatter_gather_elementwise_kernel")) {
+    operation->waited_loads = 2 * each;
+    operation->waited_steps = each;
+  } else if (is("index_elementwise_kernel")) {
+    operation->waited_loads = 10;
+    operation->waited_steps = 5;
+  } else if (is("indexing_backward_kernel_s")) {
+    operation->waited_loads = 5;
+  } else if (is("24indexing_backward_kernelI")) {
+    // One warp adds all rows of an index, one after another, with 2.4 loads each; the others of its block end at once.
+    operation->waited_loads = std::llround(2.4 * rows_of_an_index(operation->rows, operation->columns));
+  } else if (is("searchsorted_cuda_kernel")) {
+    operation->waited_loads = std::bit_width(static_cast<uint64_t>(operation->columns));
+  } else if (is("embedding_backward_feature_kernel")) {
+    // All threads go through the indices, 32 at a time.
+    operation->waited_loads = 2 * parts_of(operation->rows, 32);
+    operation->waited_steps = parts_of(operation->rows, 32);
+  } else {
+    return;
+  }
+  operation->waiting_threads = threads_of(kernel);
 }
 
 }  // namespace
@@ -80,8 +141,21 @@ void apply_kernel_form(const FirstKernel& kernel, Operation* operation) {
     operation->moved_at_once = kVectorBytes;
     operation->row_blocks = product(kernel.grid);
   }
-  if (operation->kind == OperationKind::indexing) set_waits_of_scan(kernel, operation);
+  if (operation->kind == OperationKind::indexing) {
+    set_waits_of_scan(kernel, operation);
+    set_waits_of_indexing(kernel, operation);
+  }
+  if (operation->kind == OperationKind::indexing || operation->kind == OperationKind::reduction) set_waits_of_selection(kernel, operation);
   if (operation->kind == OperationKind::reduction) set_waits_of_sums(kernel, operation);
+  if (operation->kind == OperationKind::elementwise) {
+    // aten/src/ATen/native/cuda/DistributionTemplates.h: a thread calls the generator for each four numbers, or two of 64 bits.
+    if (is("distribution_elementwise_grid_stride_kernel")) {
+      const int64_t numbers = is("grid_stride_kernelImLi2") || is("grid_stride_kernelIdLi2") ? 2 : 4;
+      const int64_t elements = operation->bytes_written / std::max(1, operation->element_bytes);
+      operation->draws = bounded_product({threads_of(kernel), parts_of(elements, bounded_product({threads_of(kernel), numbers}))});
+    }
+    if (is("elementwise_kernel_with_index")) operation->row_blocks = product(kernel.grid);
+  }
   if (operation->kind == OperationKind::elementwise || operation->kind == OperationKind::copy) {
     // LoadWithCast looks up the type of each element of each tensor.
     if (is("unrolled_elementwise_kernel") && is("LoadWithCast"))

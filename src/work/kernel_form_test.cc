@@ -140,5 +140,58 @@ TEST(KernelForm, AScanWaitsForItsLoadsAndSteps) {
   EXPECT_EQ(outer.waited_steps, 0);
 }
 
+TEST(KernelForm, ABlockOfASelectionGoesThroughItsRowForEachTwoBits) {
+  Operation median;
+  median.kind = OperationKind::reduction;
+  median.rows = 202, median.columns = 1024;
+  apply_kernel_form(
+      {"_ZN2at6native43_GLOBAL__N__0_Sorting_cu_0_012gatherMedianIfjLi2EEEvNS_4cuda6detail10TensorInfo", {202, 1, 1}, {1024, 1, 1}},
+      &median);
+  EXPECT_EQ(median.kind, OperationKind::indexing);
+  EXPECT_EQ(median.waited_steps, 16 * 2 + 16 * 1024 / 384);
+  EXPECT_EQ(median.waiting_threads, 202 * 1024);
+  Operation topk;
+  topk.kind = OperationKind::indexing;
+  topk.rows = 942, topk.columns = 300;
+  apply_kernel_form({"_ZN2at6native6sbtopk10gatherTopKIfjLi2ELb0EEEvNS_4cuda6detail10TensorInfo", {942, 1, 1}, {128, 1, 1}}, &topk);
+  EXPECT_EQ(topk.waited_steps, 16 * (2 + 2) + 16 * 128 / 384 + 32);
+}
+
+TEST(KernelForm, AThreadWaitsForTheIndexOfEachElement) {
+  Operation gather;
+  gather.kind = OperationKind::indexing;
+  gather.bytes_written = 4 * 66 * 1024;
+  const std::string_view name = "_ZN2at6native33_scatter_gather_elementwise_kernelILi128ELi8EZNS0_36_cuda_scatter_gather_internal_kernel";
+  Operation all = gather, few = gather;
+  apply_kernel_form({name, {66, 1, 1}, {128, 1, 1}}, &all);
+  EXPECT_EQ(all.waited_loads, 16);
+  EXPECT_EQ(all.waited_steps, 8);
+  few.bytes_written = 4 * 100;
+  apply_kernel_form({name, {1, 1, 1}, {128, 1, 1}}, &few);
+  EXPECT_EQ(few.waited_loads, 2);
+}
+
+TEST(KernelForm, AWarpAddsTheRowsOfAnIndex) {
+  Operation put;
+  put.kind = OperationKind::indexing;
+  put.rows = 20000, put.columns = 2000;  // of 20,000 random indices into 2,000 places, 10 are equal
+  apply_kernel_form({"_ZN58_GLOBAL__N__0_Indexing_cu_024indexing_backward_kernelIfLi4EEEvPKlS2_PKT_PS3_llllb", {5000, 1, 1}, {32, 4, 1}},
+                    &put);
+  EXPECT_EQ(put.waited_loads, 24);
+  EXPECT_EQ(put.waiting_threads, 5000 * 128);
+}
+
+TEST(KernelForm, GeneratorsDrawFourNumbersAtOnce) {
+  Operation fill;
+  fill.kind = OperationKind::elementwise;
+  fill.bytes_written = 4'000'000;
+  apply_kernel_form(
+      {"_ZN2at6native43_GLOBAL__N__0_DistributionNormal_cu_043distribution_elementwise_grid_stride_kernelIfLi4E", {100, 1, 1}, {256, 1, 1}},
+      &fill);
+  EXPECT_EQ(fill.draws, 25600 * 10);
+  EXPECT_EQ(
+      with_kernel(OperationKind::elementwise, "_ZN50_GLOBAL__N__0_RangeFactories_cu_029elementwise_kernel_with_indexIiZ", 9).row_blocks, 9);
+}
+
 }  // namespace
 }  // namespace gpucast

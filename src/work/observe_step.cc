@@ -12,6 +12,7 @@
 #include "gpucast/error.h"
 #include "src/attribution/open_marks.h"
 #include "src/base/bounded.h"
+#include "src/kernels/known_kernels.h"
 #include "src/work/counted_kernels.h"
 #include "src/work/host_time.h"
 #include "src/work/kernel_form.h"
@@ -209,7 +210,7 @@ class StepMaker {
   bool belongs_to_open_operation(size_t i) const {
     const Work& work = step_.work[i];
     return work.kind == WorkKind::kernel && work.pointers.empty() && work.parameters.empty() && owners_[i] >= 0 &&
-           owners_[i] == open_call_ && !out_.operations.empty();
+           owners_[i] == open_call_ && !out_.operations.empty() && !is_known_kernel(trace_.strings.text(work.name));
   }
 
   void add_work(size_t i) {
@@ -284,6 +285,13 @@ class StepMaker {
     const Work& work = step_.work[i];
     const OperatorCall* owner = owner_of(i);
     const OperationCache::Entry* entry = owner ? &cache_.of_operator(owner->kind) : nullptr;
+    if (const std::optional<Operation> known = known_kernel(made->kernel, work.grid, work.block)) {
+      made->known = true;
+      made->name = owner_name(i, made->kernel);
+      operation_ = *known;
+      if (owner) origin_.operator_kind = owner->kind;
+      return;
+    }
     made->known = entry && entry->known;
     const bool sized = entry && entry->operation;
     made->guessed = sized && !entry->known;

@@ -225,6 +225,12 @@ TEST(OperatorTable, ASortHasRowsAlongItsDimension) {
   EXPECT_EQ(scan.rows, 256);
   EXPECT_EQ(scan.columns, 64);
   EXPECT_EQ(scan.bytes_written, scan.bytes_read);
+  const Operation topk = of("aten::topk", R"([{"float32":[[8,64,32],[2048,32,1]]},5,1,true,true])");
+  EXPECT_EQ(topk.columns, 64);
+  EXPECT_EQ(topk.bytes_written, 256 * 5 * 12);
+  const Operation search = of("aten::searchsorted", R"([{"float32":[[1000],[1]]},{"float32":[[50],[1]]},false,false,null,null])");
+  EXPECT_EQ(search.columns, 1000);
+  EXPECT_EQ(search.bytes_written, 400);
 }
 
 TEST(OperatorTable, AnEmbeddingsGradientIsASumOfRows) {
@@ -473,6 +479,23 @@ TEST(StepOperations, AnOperatorCostsItsBytesOnceThoughAFillIsBetweenItsKernels) 
 }
 
 // Blocks of 4096 and 1000 bytes. Before the step a third block gets the second one's address; a fourth is allocated after the kernel.
+// The operator's own kernels follow as its operation.
+TEST(StepOperations, AKnownKernelIsAnOperationOfItsOwn) {
+  std::vector<std::string> lines = kLines;
+  const auto own = std::find(lines.begin(), lines.end(), R"(["kernel",0,1,1,1,128,1,1,0,7,10100])");
+  ASSERT_NE(own, lines.end());
+  *own = R"(["kernel",1,9,1,1,384,1,1,0,7,10100])";
+  lines.insert(own, R"(["kernel_name",1,"_ZN14at_cuda_detail3cub6detail10radix_sort29DeviceRadixSortOnesweepKernelIfE"])");
+  const StepOperations step = step_operations(trace_of(lines));
+  ASSERT_GE(step.operations.size(), 4);
+  const Operation &pass = step.shapes[step.operations[2].shape], &rest = step.shapes[step.operations[3].shape];
+  EXPECT_EQ(pass.sorted_elements, 9 * 384 * 12);
+  EXPECT_EQ(step.operations[2].name, "aten::_foreach_add_");
+  EXPECT_TRUE(step.operations[2].known);
+  EXPECT_EQ(rest.kind, OperationKind::optimizer);
+  EXPECT_GT(rest.bytes_read, 0);
+}
+
 TEST(StepOperations, ACompiledKernelMovesTheBuffersOfItsPointers) {
   std::vector<std::string> lines = kLines;
   const auto events = std::find(lines.begin(), lines.end(), R"(["mark",2,0,0,999990,"other",""])");

@@ -22,6 +22,8 @@ enum class OperatorForm : uint8_t {
   index,               // rows where the index has fewer dimensions, else elements
   embedding_gradient,  // sums the rows of equal indices
   sort,                // along a dimension, keys with their places
+  select,              // the first numbers of rows along a dimension, and their places
+  search,              // of its second tensor's numbers in sorted rows, which are its first
   scan,                // along a dimension, as much as it reads
   indexing,            // an element for each index
   bias,                // copies its first tensor, broadcast, to where the product of the next two is added

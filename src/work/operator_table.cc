@@ -284,6 +284,24 @@ Operation scan(const Inputs& in) {
   return out;
 }
 
+// (x, count, dimension, ...).
+Operation select(const Inputs& in) {
+  Operation out = base(OperationKind::indexing, in);
+  if (in.tensors.empty()) return out;
+  set_rows_along(in.tensors[0], integer(in, 2).value_or(-1), &out);
+  out.bytes_written = bounded_product({out.rows, integer(in, 1).value_or(1), out.element_bytes + 8});
+  return out;
+}
+
+// (sorted rows, numbers, ...).
+Operation search(const Inputs& in) {
+  Operation out = base(OperationKind::indexing, in);
+  if (in.tensors.empty()) return out;
+  set_rows_along(in.tensors[0], -1, &out);
+  out.bytes_written = bounded_product({in.tensors.size() > 1 ? in.tensors[1].count() : 1, 8});
+  return out;
+}
+
 // (x, dimension, ...) or (x, stable, dimension, ...): values, and their places as 8 bytes.
 Operation sort(const Inputs& in) {
   Operation out = base(OperationKind::indexing, in);
@@ -302,6 +320,7 @@ Operation indexing(const OperatorName& name, const Inputs& in) {
     return out;
   }
   const Tensor &x = in.tensors[0], &index = in.tensors[1];
+  out.element_bytes = x.element_bytes;
   const int64_t row = x.sizes.size() > 1 ? x.count() / std::max<int64_t>(1, x.sizes[0]) : 1;
   const bool by_rows =
       name.form == OperatorForm::rows_by_index || (name.form == OperatorForm::index && x.sizes.size() > index.sizes.size());
@@ -319,7 +338,10 @@ Operation indexing(const OperatorName& name, const Inputs& in) {
     out.bytes_written = bounded_product({segments, width, x.element_bytes}) + sums;
     if (count > kFewIndices) out.summed_rows = count + partials + segments;
     out.columns = width;
+    out.rows = count;
   } else if (name.in_place) {
+    out.rows = index.count();
+    out.columns = x.sizes.empty() ? 1 : x.sizes[0];  // places
     const int64_t moved = (in.tensors.size() > 2 ? in.tensors.back().count() : index.count()) * x.element_bytes;
     out.bytes_read = 2 * moved + index.bytes();
     out.bytes_written = moved;
@@ -342,6 +364,7 @@ Operation loss_by_index(const OperatorName& name, const Inputs& in) {
   out.bytes_read = elements + in.tensors[x + 1].bytes();
   out.bytes_written = name.backward ? elements : in.tensors[x].element_bytes;
   out.rows = rows;
+  if (name.backward) out.pass = Pass::backward;
   out.flops = static_cast<double>(rows);
   return out;
 }
@@ -597,6 +620,10 @@ std::optional<Operation> operator_operation(std::string_view whole, const std::v
       return sort(in);
     case OperatorForm::scan:
       return scan(in);
+    case OperatorForm::select:
+      return select(in);
+    case OperatorForm::search:
+      return search(in);
     case OperatorForm::copy:
     case OperatorForm::copy_to:
       return copying(name, in);

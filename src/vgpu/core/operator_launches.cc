@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/kernels/known_kernels.h"
 #include "src/vgpu/core/clock.h"
 #include "src/vgpu/core/clock_state.h"
 #include "src/vgpu/core/log.h"
@@ -83,8 +84,9 @@ void clock_launch(const char* name, const unsigned grid[3], const unsigned block
   const char* const api = driver ? "cuLaunchKernel" : "cudaLaunchKernel";
   ClockWork work = clock_kernel(name, grid, block, dynamic_shared_bytes, resources);
   work.activity.function = function;
-  // A compiled kernel's time follows from its own code and arguments, whatever operator it runs in.
-  const RunningOperator inside = compiled.pointers.empty() && compiled.code == nullptr ? running_operator() : RunningOperator{};
+  // A compiled kernel's time follows from its own code and arguments, a known kernel's from its grid, whatever operator they run in.
+  const bool of_operator = compiled.pointers.empty() && compiled.code == nullptr && !is_known_kernel(name);
+  const RunningOperator inside = of_operator ? running_operator() : RunningOperator{};
   if (inside.call == 0) {
     const auto counted = compiled.code != nullptr ? clock_code(work.activity, compiled) : std::nullopt;
     work.work = counted ? *counted : clock_kernel_by_threads(work.activity);

@@ -142,6 +142,19 @@ TEST_F(OperatorLaunches, TheInnermostOperatorOwnsALaunch) {
                                       "kernel 7 1 1 32 1 1 kernel"s}));
 }
 
+// A pass of a sort takes the time of its grid. The operator's own kernels come after it.
+TEST_F(OperatorLaunches, AKnownKernelTakesItsOwnTime) {
+  const char record = 0;
+  const char* const pass = "_ZN14at_cuda_detail3cub6detail10radix_sort29DeviceRadixSortOnesweepKernelIfE";
+  const unsigned grid[3] = {9, 1, 1}, block[3] = {384, 1, 1};
+  begin_operator(&record, "aten::sort\0"s);
+  log_kernel(pass, grid, block, 0, 0);
+  launch(1);
+  end_operator(&record);
+  EXPECT_NEAR(took_ms(), 1 + 4, 0.1);
+  EXPECT_EQ(g_questions, (std::vector{"kernel 9 1 1 384 1 1 "s + pass, "operator aten::sort 1 1 1 1 32 1 1 kernel []"s}));
+}
+
 TEST_F(OperatorLaunches, AnOperatorOfTheHostLeavesItsKernelsToTheirThreads) {
   run("aten::host", {1, 1});
   EXPECT_NEAR(took_ms(), 2, 0.1);

@@ -81,6 +81,8 @@ struct BytesConstants {
   double dram_fraction = 1;      // of the card's sustained rate
   double passes = 1;             // times its bytes are moved
   double floor_ns = 0;           // of each launch
+  double fill_fraction = 1;      // of the card's sustained rate, as a factor of dram_fraction, of a kernel that only writes
+  double fill_floor_ns = 0;      // of its launch
   double strided_fraction = 1;   // of that rate, where neighbouring elements of one tensor are apart in another
   double index_cycles = 0;       // of a multiprocessor, for each element whose address is computed
   double cast_cycles = 0;        // of a multiprocessor, for each element of each tensor whose type is looked up

@@ -165,7 +165,8 @@ CardRates card_rates(const Gpu& gpu, const std::string& constants_json) {
     const auto kind = static_cast<OperationKind>(k);
     if (kind == OperationKind::gemm || kind == OperationKind::attention) continue;
     const auto of = [&](const char* name) { return constants.of_operation(kind, Precision::fp32, name); };
-    card.bytes[kind] = {of("dram_fraction"), of("passes"), of("floor_ns")};
+    const double floor_ns = of("floor_ns");
+    card.bytes[kind] = {of("dram_fraction"), of("passes"), floor_ns, 1, floor_ns};
   }
   const auto of_collective = [&](const char* name) { return constants.of_operation(OperationKind::collective, Precision::fp32, name); };
   card.collective = {of_collective("tree_floor"), of_collective("ring_hops")};
@@ -222,6 +223,12 @@ bool sweeps_l2(const Operation& operation, const CardRates& card) {
 double after_sweep_ns(const Operation& operation, const Duration& duration, const CardRates& card) {
   const bool counted = operation.counted.blocks > 0;
   const BytesConstants& kind = card.bytes[operation.kind];
+  // A fill leaves as many unwritten bytes in L2 as were there before.
+  if (!counted && is_fill(operation)) {
+    const double fraction = (kind.dram_fraction > 0 ? kind.dram_fraction : 1) * kind.fill_fraction;
+    const double bytes_ns = 1e9 * static_cast<double>(operation.bytes_written) / (card.dram_bytes_per_s * fraction);
+    return std::max(0.0, kind.fill_floor_ns + bytes_ns - duration.expected_ns);
+  }
   const double floor_ns = counted ? card.counted.floor_ns : kind.floor_ns;
   const double fraction = counted ? card.counted.dram_fraction : kind.dram_fraction > 0 ? kind.dram_fraction : 1;
   const double bytes = static_cast<double>(operation.bytes_read + operation.bytes_written);

@@ -60,6 +60,9 @@ Estimate at_least_places(const Estimate& moved, double elements, double cycles, 
 // `moved`, or the time to begin this number of blocks, whichever is longer.
 Estimate at_least_blocks(const Estimate& moved, int64_t blocks, double floor_ns, const CardRates& card);
 
+// PyTorch's kernels that only write, and compute nothing.
+bool is_fill(const Operation& operation);
+
 // The kind's bytes, as often as it moves them, at the rate of L2 or of device memory, and its launches.
 Estimate time_by_bytes(const Operation& operation, const CardRates& card);
 

@@ -68,15 +68,20 @@ Estimate at_least_blocks(const Estimate& moved, int64_t blocks, double floor_ns,
   return blocks_ns > moved.ns ? Estimate{blocks_ns, Bound::launch} : moved;
 }
 
+bool is_fill(const Operation& operation) {
+  return operation.kind == OperationKind::elementwise && operation.bytes_read == 0 && operation.draws == 0 && operation.bytes_written > 0;
+}
+
 Estimate time_by_bytes(const Operation& operation, const CardRates& card) {
   const BytesConstants& c = card.bytes[operation.kind];
+  const bool fill = is_fill(operation);
   const double bytes = static_cast<double>(operation.bytes_read + operation.bytes_written);
-  const double moved_ns =
-      moving_ns(bytes, c.passes, c.dram_fraction * (operation.strided ? c.strided_fraction : 1), card) + far_ns(operation, c, card);
+  const double fraction = c.dram_fraction * (operation.strided ? c.strided_fraction : 1) * (fill ? c.fill_fraction : 1);
+  const double moved_ns = moving_ns(bytes, c.passes, fraction, card) + far_ns(operation, c, card);
   const double launches = std::max<double>(1, static_cast<double>(operation.launches));
   const double waits_ns = waiting_ns(operation, launches, c, card);
   const double ns = together_ns(moved_ns, waits_ns, c.wait_overlap) + merging_ns(operation, c, card);
-  const double floor_ns = launches * c.floor_ns;
+  const double floor_ns = launches * (fill ? c.fill_floor_ns : c.floor_ns);
   Estimate out = {ns + floor_ns, ns <= floor_ns ? Bound::launch : ns > 2 * moved_ns ? Bound::tail : Bound::memory};
   const double written = static_cast<double>(operation.bytes_written), element_bytes = std::max(1, operation.element_bytes);
   if (operation.indexed) {
@@ -148,6 +153,9 @@ void read_row_constants(const Constants& constants, CardRates* card) {
     c.reread_none = of("reread_none");
   }
   card->elementwise_rows = rows(OperationKind::elementwise, Precision::fp32, "block");
+  BytesConstants& elementwise = card->bytes[OperationKind::elementwise];
+  elementwise.fill_fraction = constants.of_operation(OperationKind::elementwise, Precision::fp32, "fill_fraction");
+  elementwise.fill_floor_ns = constants.of_operation(OperationKind::elementwise, Precision::fp32, "fill_floor_ns");
   card->draw_cycles = constants.of_operation(OperationKind::elementwise, Precision::fp32, "draw_cycles");
   const auto of_indexing = [&](const char* name) { return constants.of_operation(OperationKind::indexing, Precision::fp32, name); };
   card->indexing_element_cycles = of_indexing("element_cycles");

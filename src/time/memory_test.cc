@@ -147,6 +147,17 @@ TEST(Memory, GeneratorsAndSmallBlocksTakeTheirTime) {
   EXPECT_NEAR(ns(fill, Bound::launch), 1e5 * card.counted.block_cycles / 1.41 + 1500, 1);
 }
 
+TEST(Memory, AFillHasAFloorAndARateOfItsOwn) {
+  CardRates card = a100();
+  card.bytes[OperationKind::elementwise].fill_fraction = 1.25;
+  card.bytes[OperationKind::elementwise].fill_floor_ns = 900;
+  Operation fill = bytes(OperationKind::elementwise, 0, 1'000'000'000);
+  EXPECT_NEAR(ns(fill, Bound::memory, card), 1e9 / (1.25 * 1.0195e3) + 900, 100);
+  EXPECT_EQ(after_sweep_ns(fill, operation_duration(fill, card), card), 0);
+  fill.draws = 1;
+  EXPECT_NEAR(ns(fill, Bound::memory, card), 1e9 / 1.0195e3 + 1500, 100);
+}
+
 // L2 loses a line where more than one and a half times its 40 MiB follow before the line's next element: each element then costs 64 bytes.
 TEST(Memory, ATransposedCopyOfLongRowsReadsItsLinesAgain) {
   Operation copy = bytes(OperationKind::copy, 101'950'000, 101'950'000);

@@ -110,6 +110,10 @@ void set_waits_of_indexing(const FirstKernel& kernel, Operation* operation) {
   } else if (is("24indexing_backward_kernelI")) {
     // One warp adds all rows of an index, one after another, with 2.4 loads each; the others of its block end at once.
     operation->waited_loads = std::llround(2.4 * rows_of_an_index(operation->rows, operation->columns));
+  } else if (is("kernelHistogram1D")) {
+    // A thread waits for its element, then adds to the block's counts.
+    const int64_t rounds = parts_of(operation->bytes_read / std::max(1, operation->element_bytes), threads_of(kernel));
+    operation->waited_loads = operation->waited_steps = rounds;
   } else if (is("searchsorted_cuda_kernel")) {
     operation->waited_loads = std::bit_width(static_cast<uint64_t>(operation->columns));
   } else if (is("embedding_backward_feature_kernel")) {

@@ -5,7 +5,8 @@ namespace gpucast {
 // Handwritten kernels give each row to one block of threads. PyTorch's own kernels cut the tensor into equal parts.
 Estimate elementwise_time(const Operation& operation, const CardRates& card) {
   if (operation.draws > 0 || operation.row_blocks > 0) {
-    const double floor_ns = card.bytes[OperationKind::elementwise].floor_ns;
+    const BytesConstants& c = card.bytes[OperationKind::elementwise];
+    const double floor_ns = is_fill(operation) ? c.fill_floor_ns : c.floor_ns;
     return at_least_blocks(
         at_least_places(time_by_bytes(operation, card), static_cast<double>(operation.draws), card.draw_cycles, floor_ns, card),
         operation.row_blocks, floor_ns, card);

@@ -69,7 +69,8 @@ Estimate at_least_blocks(const Estimate& moved, int64_t blocks, double floor_ns,
 }
 
 bool is_fill(const Operation& operation) {
-  return operation.kind == OperationKind::elementwise && operation.bytes_read == 0 && operation.draws == 0 && operation.bytes_written > 0;
+  const bool writes = operation.bytes_written > 0 || operation.row_blocks > 0;
+  return operation.kind == OperationKind::elementwise && operation.bytes_read == 0 && operation.draws == 0 && writes;
 }
 
 Estimate time_by_bytes(const Operation& operation, const CardRates& card) {

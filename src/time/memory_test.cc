@@ -156,6 +156,9 @@ TEST(Memory, AFillHasAFloorAndARateOfItsOwn) {
   EXPECT_EQ(after_sweep_ns(fill, operation_duration(fill, card), card), 0);
   fill.draws = 1;
   EXPECT_NEAR(ns(fill, Bound::memory, card), 1e9 / 1.0195e3 + 1500, 100);
+  // arange() has no tensor yet when it begins.
+  fill = bytes(OperationKind::elementwise, 0, 0), fill.row_blocks = 1;
+  EXPECT_NEAR(ns(fill, Bound::launch, card), 900, 2);
 }
 
 // L2 loses a line where more than one and a half times its 40 MiB follow before the line's next element: each element then costs 64 bytes.

@@ -493,6 +493,11 @@ def test_a_sweep_finds_each_shapes_time(gpucast_bin):
     assert swept["4096"] < swept["8192"] / 5, "an eighth of the work"
 
 
+def test_plans_of_transforms_are_freed_at_the_end(gpucast_bin, tmp_path):
+    """PyTorch destroys its plans after the script, when the virtual cuFFT's own variables may be gone."""
+    assert output_of(gpucast_bin, tmp_path, "import torch\nprint(torch.fft.fft(torch.ones(64, 256, device='cuda')).shape[1])") == "256\n"
+
+
 @pytest.mark.once
 def test_what_a_sweep_is_compared_with():
     row = {

@@ -30,8 +30,9 @@ struct Plan {
 };
 
 std::mutex plans_mutex;
+// Never destroyed: PyTorch destroys its plans when the process ends.
 std::map<int, std::shared_ptr<Plan>>& plans() {
-  static std::map<int, std::shared_ptr<Plan>> all;
+  static auto& all = *new std::map<int, std::shared_ptr<Plan>>;
   return all;
 }
 std::shared_ptr<Plan> find(int handle) {

@@ -41,6 +41,7 @@ struct GraphOperation {
 // A call's named arguments. Each library has its own; arguments that a call does not name are unset, or as here.
 struct CallArguments {
   std::string type, type_c;
+  std::string type_out;  // of a Fourier transform
   std::optional<int64_t> m, n, k;
   std::optional<int64_t> batch;  // number of products; for a recurrent network: number of samples
   int64_t compute_type = 0;      // as cublasComputeType_t

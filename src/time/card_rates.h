@@ -78,19 +78,24 @@ struct AttentionConstants {
 
 // Kinds that are bound by memory.
 struct BytesConstants {
-  double dram_fraction = 1;      // of the card's sustained rate
-  double passes = 1;             // times its bytes are moved
-  double floor_ns = 0;           // of each launch
-  double fill_fraction = 1;      // of the card's sustained rate, as a factor of dram_fraction, of a kernel that only writes
-  double fill_floor_ns = 0;      // of its launch
-  double strided_fraction = 1;   // of that rate, where neighbouring elements of one tensor are apart in another
-  double index_cycles = 0;       // of a multiprocessor, for each element whose address is computed
-  double cast_cycles = 0;        // of a multiprocessor, for each element of each tensor whose type is looked up
-  double wait_cycles = 0;        // a thread's, for each of its waited_loads
-  double start_cycles = 0;       // a thread's, before and after these
-  double wait_overlap = 0;       // of these waits and the memory: together_ns()
-  double merge_cycles = 0;       // until the last block of a sum knows that it is the last
-  double merge_load_cycles = 0;  // that block's, for each of its merged_loads
+  double dram_fraction = 1;       // of the card's sustained rate
+  double passes = 1;              // times its bytes are moved
+  double floor_ns = 0;            // of each launch
+  double fill_fraction = 1;       // of the card's sustained rate, as a factor of dram_fraction, of a kernel that only writes
+  double fill_floor_ns = 0;       // of its launch
+  double strided_fraction = 1;    // of that rate, where neighbouring elements of one tensor are apart in another
+  double index_cycles = 0;        // of a multiprocessor, for each element whose address is computed
+  double line_cycles = 0;         // same, for each element of a warp that reads each element from another line
+  double cast_cycles = 0;         // of a multiprocessor, for each element of each tensor whose type is looked up
+  double wait_cycles = 0;         // a thread's, for each of its waited_loads
+  double start_cycles = 0;        // a thread's, before and after these
+  double wait_overlap = 0;        // of these waits and the memory: together_ns()
+  double near_load_cycles = 0;    // same, for a load from a line that the thread has just read
+  double joined_load_cycles = 0;  // same, for a load on the way together with another
+  double atomic_cycles = 0;       // same, for an addition in memory
+  double division_cycles = 0;     // of a multiprocessor, for each thread's division of 64 bits
+  double merge_cycles = 0;        // until the last block of a sum knows that it is the last
+  double merge_load_cycles = 0;   // that block's, for each of its merged_loads
 };
 
 // Kernels that give each row to one block of threads: a multiprocessor's work in addition to waiting for memory.
@@ -164,6 +169,12 @@ struct CollectiveConstants {
   double ring_hops = 0;   // a ring's step synchronises through memory, which is this many times as long as peer_hop_ns
 };
 
+// cuDNN's recurrent networks.
+struct RecurrentConstants {
+  double data_gradient = 1, weight_gradient = 1;  // a product's time over the time of cuBLAS's fastest kernel
+  double sum_bytes_per_cycle = 0;                 // a multiprocessor's, in the sums of the biases' gradients
+};
+
 // Kernels whose code was counted (counted.cc). Cycles are of a multiprocessor.
 struct CountedConstants {
   double dram_fraction = 1;              // of the card's sustained rate
@@ -222,7 +233,8 @@ struct CardRates {
   CollectiveConstants collective;
   CountedConstants counted;
   OccupancyCard occupancy;          // without rules: the capability is not known
-  double recurrent_efficiency = 1;  // of a matrix product's sustained rate
+  double recurrent_efficiency = 1;  // of a matrix product's sustained rate, where no sizes are known
+  By<Precision, RecurrentConstants> recurrent;
   RowConstants elementwise_rows;
   double draw_cycles = 0;              // of a multiprocessor, for each of an operation's draws
   double sort_cycles = 0;              // of a multiprocessor, for each element and each 4 bits of its key, where one block sorts a row

@@ -143,6 +143,8 @@ CardRates card_rates(const Gpu& gpu, const std::string& constants_json) {
     gemm.batched_tile_m = of_gemm("batched_tile_m");
     gemm.batched_tile_n = of_gemm("batched_tile_n");
     card.tensor_cores[precision] = found.unit != "fp32";
+    const auto of_recurrent = [&](const char* name) { return constants.of_operation(OperationKind::recurrent, precision, name); };
+    card.recurrent[precision] = {of_recurrent("data_gradient"), of_recurrent("weight_gradient"), of_recurrent("sum_bytes_per_cycle")};
     AttentionConstants& attention = card.attention[precision];
     const auto of_attention = [&](const char* name) { return constants.of_operation(OperationKind::attention, unit, name); };
     attention.efficiency = of_attention("efficiency");

@@ -33,6 +33,22 @@ double waiting_ns(const Operation& operation, double launches, const BytesConsta
   return 1e9 * launches * waves * (c.start_cycles + static_cast<double>(operation.waited_loads) * c.wait_cycles) / card.clock_hz;
 }
 
+// A kernel for images: its threads go through their elements, wait for each one's loads, and compute places with whole numbers.
+double elements_ns(const Operation& operation, double launches, const BytesConstants& c, const CardRates& card) {
+  const ElementWork& work = operation.element_work;
+  if (work.elements <= 0 || operation.waiting_threads <= 0) return 0;
+  const auto threads = static_cast<double>(operation.waiting_threads);
+  const double waves = std::max(1.0, threads / card.multiprocessors / card.threads);
+  const double shared = std::max(1.0, std::ceil(static_cast<double>(work.elements) / launches / threads));
+  const double of_thread = work.of_thread > 0 ? static_cast<double>(work.of_thread) : shared;
+  const double element_cycles = work.waited_loads * c.wait_cycles + work.near_loads * c.near_load_cycles +
+                                work.joined_loads * c.joined_load_cycles + work.atomics * c.atomic_cycles;
+  const double thread_cycles = waves * (c.start_cycles + of_thread * element_cycles);
+  const double division_cycles = threads * work.divisions * c.division_cycles / card.multiprocessors;
+  const double atomic_cycles = work.atomic_sectors * card.counted.atomic_cycles / card.multiprocessors;
+  return 1e9 * std::max(launches * (thread_cycles + division_cycles), atomic_cycles) / card.clock_hz;
+}
+
 // aten/src/ATen/native/cuda/Reduce.cuh, global_reduce: where several blocks compute a sum, the last of them adds their parts.
 double merging_ns(const Operation& operation, const BytesConstants& c, const CardRates& card) {
   if (operation.merged_loads <= 0) return 0;
@@ -80,14 +96,17 @@ Estimate time_by_bytes(const Operation& operation, const CardRates& card) {
   const double fraction = c.dram_fraction * (operation.strided ? c.strided_fraction : 1) * (fill ? c.fill_fraction : 1);
   const double moved_ns = moving_ns(bytes, c.passes, fraction, card) + far_ns(operation, c, card);
   const double launches = std::max<double>(1, static_cast<double>(operation.launches));
-  const double waits_ns = waiting_ns(operation, launches, c, card);
+  const double waits_ns = waiting_ns(operation, launches, c, card) + elements_ns(operation, launches, c, card);
   const double ns = together_ns(moved_ns, waits_ns, c.wait_overlap) + merging_ns(operation, c, card);
   const double floor_ns = launches * (fill ? c.fill_floor_ns : c.floor_ns);
   Estimate out = {ns + floor_ns, ns <= floor_ns ? Bound::launch : ns > 2 * moved_ns ? Bound::tail : Bound::memory};
   const double written = static_cast<double>(operation.bytes_written), element_bytes = std::max(1, operation.element_bytes);
   if (operation.indexed) {
     const double at_once = operation.moved_at_once > 0 ? static_cast<double>(operation.moved_at_once) : element_bytes;
-    out = at_least_places(out, written / at_once, c.index_cycles, c.floor_ns, card);
+    const double line_cycles = c.line_cycles * static_cast<double>(operation.warp_lines) / 32;
+    out = at_least_places(out, written / at_once, c.index_cycles + line_cycles, c.floor_ns, card);
+    if (operation.kind == OperationKind::copy)
+      out.ns = floor_ns + together_ns(out.ns - floor_ns, 1e9 * c.start_cycles / card.clock_hz, c.wait_overlap);
   }
   if (operation.cast_tensors > 0) {
     const double largest = operation.kind == OperationKind::copy ? std::max(static_cast<double>(operation.bytes_read), written) : written;
@@ -154,10 +173,6 @@ void read_row_constants(const Constants& constants, CardRates* card) {
     c.reread_none = of("reread_none");
   }
   card->elementwise_rows = rows(OperationKind::elementwise, Precision::fp32, "block");
-  BytesConstants& elementwise = card->bytes[OperationKind::elementwise];
-  elementwise.fill_fraction = constants.of_operation(OperationKind::elementwise, Precision::fp32, "fill_fraction");
-  elementwise.fill_floor_ns = constants.of_operation(OperationKind::elementwise, Precision::fp32, "fill_floor_ns");
-  card->draw_cycles = constants.of_operation(OperationKind::elementwise, Precision::fp32, "draw_cycles");
   const auto of_indexing = [&](const char* name) { return constants.of_operation(OperationKind::indexing, Precision::fp32, name); };
   card->indexing_element_cycles = of_indexing("element_cycles");
   card->indexing_step_cycles = of_indexing("step_cycles");
@@ -171,7 +186,7 @@ void read_row_constants(const Constants& constants, CardRates* card) {
     card->bytes[kind].index_cycles = constants.of_operation(kind, Precision::fp32, "index_cycles");
     card->bytes[kind].cast_cycles = constants.of_operation(kind, Precision::fp32, "cast_cycles");
   }
-  for (const OperationKind kind : {OperationKind::reduction, OperationKind::optimizer}) {
+  for (const OperationKind kind : {OperationKind::reduction, OperationKind::optimizer, OperationKind::elementwise}) {
     card->bytes[kind].wait_cycles = constants.of_operation(kind, Precision::fp32, "wait_cycles");
     card->bytes[kind].wait_overlap = constants.of_operation(kind, Precision::fp32, "wait_overlap");
   }
@@ -180,6 +195,19 @@ void read_row_constants(const Constants& constants, CardRates* card) {
   reduction.start_cycles = of_reduction("start_cycles");
   reduction.merge_cycles = of_reduction("merge_cycles");
   reduction.merge_load_cycles = of_reduction("merge_load_cycles");
+  card->bytes[OperationKind::copy].line_cycles = constants.of_operation(OperationKind::copy, Precision::fp32, "line_cycles");
+  card->bytes[OperationKind::copy].wait_overlap = constants.of_operation(OperationKind::copy, Precision::fp32, "wait_overlap");
+  card->bytes[OperationKind::copy].start_cycles = constants.of_operation(OperationKind::copy, Precision::fp32, "start_cycles");
+  const auto of_elements = [&](const char* name) { return constants.of_operation(OperationKind::elementwise, Precision::fp32, name); };
+  BytesConstants& elementwise = card->bytes[OperationKind::elementwise];
+  elementwise.fill_fraction = of_elements("fill_fraction");
+  elementwise.fill_floor_ns = of_elements("fill_floor_ns");
+  card->draw_cycles = of_elements("draw_cycles");
+  elementwise.start_cycles = of_elements("start_cycles");
+  elementwise.near_load_cycles = of_elements("near_load_cycles");
+  elementwise.joined_load_cycles = of_elements("joined_load_cycles");
+  elementwise.atomic_cycles = of_elements("atomic_cycles");
+  elementwise.division_cycles = of_elements("division_cycles");
   card->pageable_bytes_per_s = constants.of_operation(OperationKind::copy, Precision::fp32, "pageable_bytes_per_s");
 }
 

@@ -269,10 +269,65 @@ TEST(Formulas, ChangedNumbersMoveTheTimes) {
             convolution_time(grouped, with("convolution", R"("forward_grouped":0.5)")).ns);
 }
 
+// An address costs 1 ns of a multiprocessor, and half as much more where a warp reads 16 lines. Its first load is back after 1 us.
+TEST(Memory, ACopyAcrossRowsReadsManyLines) {
+  const CardRates card =
+      a100(R"(,"cards":{"a100-80":{"copy":{"all":{"source":"x","line_cycles":1.41,"start_cycles":1410,"wait_overlap":1e-9}}}})");
+  Operation copy = bytes(OperationKind::copy, 4'320'000, 4'320'000);
+  copy.indexed = true;
+  EXPECT_NEAR(ns(copy, Bound::compute, card), 1'080'000 / 108.0 + 1000, 5);
+  copy.warp_lines = 16;
+  EXPECT_NEAR(ns(copy, Bound::compute, card), 1.5 * 1'080'000 / 108.0 + 1000, 5);
+  copy.bytes_read = copy.bytes_written = 4000;
+  EXPECT_NEAR(operation_duration(copy, card).expected_ns, 1000 + 1000, 5);
+}
+
+// On 108 multiprocessors of 2,048 threads at 1.41 GHz, 1.41 cycles are 1 ns. Two waves: each thread waits 100 ns, then 4 times 1,000 + 20 +
+// 30 + 200 ns for an element. Divisions: 2 ns of a multiprocessor for each of 4,096 threads.
+TEST(Memory, ThreadsOfAnImagesKernelWaitForTheirElements) {
+  const CardRates card = a100(R"(,"cards":{"a100-80":{"elementwise":{"all":{"source":"x","wait_overlap":1e-9,"start_cycles":141,
+    "wait_cycles":1410,"near_load_cycles":14.1,"joined_load_cycles":14.1,"atomic_cycles":141,"division_cycles":1.41}}}})");
+  Operation pool = bytes(OperationKind::elementwise, 1000, 1000);
+  pool.waiting_threads = 108 * 2048 * 2;
+  pool.element_work = {.elements = pool.waiting_threads * 4, .waited_loads = 1, .near_loads = 2, .joined_loads = 3, .atomics = 2};
+  EXPECT_NEAR(ns(pool, Bound::tail, card), 2 * (100 + 4 * 1250) + 1500, 5);
+  pool.element_work.of_thread = 10;
+  EXPECT_NEAR(ns(pool, Bound::tail, card), 2 * (100 + 10 * 1250) + 1500, 5);
+  pool.element_work.divisions = 2;
+  EXPECT_NEAR(ns(pool, Bound::tail, card), 2 * (100 + 10 * 1250) + 2 * 4096 + 1500, 5);
+  pool.element_work.atomic_sectors = 108 * 1e5;
+  EXPECT_NEAR(ns(pool, Bound::tail, card), 1e5 * card.counted.atomic_cycles / 1.41 + 1500, 5);
+  pool.waiting_threads = 0;  // the kernel is not known
+  EXPECT_LT(operation_duration(pool, card).expected_ns, 1600);
+}
+
 TEST(Recurrent, StepsFollowEachOther) {
   Operation lstm = bytes(OperationKind::recurrent, 1000, 1000);
   lstm.rows = 100;
   EXPECT_NEAR(ns(lstm, Bound::launch), 101 * 5000, 1);
+}
+
+// 100 steps of 64 samples, 1,024 numbers of 4 gates, 256 of a state and of the inputs.
+TEST(Recurrent, WithSizesItIsItsProductsAndACellInEachStep) {
+  const CardRates card =
+      a100(R"(,"cards":{"a100-80":{"recurrent":{"all":{"source":"x","data_gradient":2,"weight_gradient":3,"sum_bytes_per_cycle":10}}}})");
+  Operation lstm = bytes(OperationKind::recurrent, 1000, 1000);
+  lstm.rows = 100, lstm.element_bytes = 4, lstm.gemm = {1, 64, 1024, 256, false, true};
+  lstm.flops = 2.0 * 100 * 64 * 1024 * (256 + 256);
+  const auto product = [&](int64_t m, int64_t n, int64_t k) {
+    Operation out = bytes(OperationKind::gemm, 0, 0);
+    out.gemm = {1, m, n, k, false, true};
+    return gemm_time(out, card).ns;
+  };
+  const double cell_ns = 64 * (2 * 1024 + 3 * 256) * 4 / 3.0456e3;  // L2
+  EXPECT_NEAR(recurrent_time(lstm, card).ns, product(6400, 1024, 256) + 100 * (product(64, 1024, 256) + 5000 + cell_ns), 1);
+  lstm.layers = 2;  // 8 steps at a time: 13 products of 492 samples
+  EXPECT_NEAR(recurrent_time(lstm, card).ns, 13 * product(492, 1024, 256) + 100 * (product(64, 1024, 256) + 5000 + cell_ns), 1);
+  lstm.layers = 1;
+  lstm.pass = Pass::data_gradient;
+  EXPECT_NEAR(recurrent_time(lstm, card).ns, product(6400, 256, 1024) + 100 * (2 * product(64, 256, 1024) + 5000 + 1.5 * cell_ns), 1);
+  lstm.pass = Pass::weight_gradient;
+  EXPECT_NEAR(recurrent_time(lstm, card).ns, 2 * 3 * product(1024, 256, 6400) + 6400 * 1024 * 4 / (8 * 10 * 1.41), 1);
 }
 
 // 2 x 100 MB and 100 MB at 1.0195 TB/s, by 1.5 and 1.25 passes.

@@ -67,6 +67,19 @@ struct AttentionShape {
   friend auto operator<=>(const AttentionShape&, const AttentionShape&) = default;
 };
 
+// What a thread of a kernel for images does for each of its elements. Loads are counted by the wait that they cause.
+struct ElementWork {
+  int64_t elements = 0;       // of all threads; 0: the work is not known
+  int64_t of_thread = 0;      // elements of a thread; 0: the threads share them evenly
+  double waited_loads = 0;    // wait for one another, from different lines of memory
+  double near_loads = 0;      // from a line that the thread has just read
+  double joined_loads = 0;    // on the way together with another
+  double atomics = 0;         // additions in memory
+  double atomic_sectors = 0;  // of 32 bytes
+  double divisions = 0;       // whole numbers of 64 bits, once in a thread
+  friend auto operator<=>(const ElementWork&, const ElementWork&) = default;
+};
+
 struct Operation {
   OperationKind kind = OperationKind::unknown;
   Precision precision = Precision::fp32;
@@ -89,7 +102,7 @@ struct Operation {
   int64_t sorted_elements = 0;    // indexing: that the threads of `waiting_threads` put in order, in one pass of a radix sort
   int64_t waited_loads = 0;       // reduction, optimizer, indexing: loads of a thread that wait for one another, in each kernel
   int64_t waited_steps = 0;       // indexing: same, a block's steps between two barriers
-  int64_t waiting_threads = 0;    // reduction, indexing: all threads of the kernel, which may be more than the card holds at once
+  int64_t waiting_threads = 0;    // reduction, indexing, images: all threads of the kernel, which may be more than the card holds at once
   int64_t merged_loads = 0;       // reduction: same, of the last block, which adds what the blocks have written; 0: one block a sum
   int64_t cast_tensors = 0;       // elementwise, copy: tensors of a kernel that converts each element's type by a lookup
   int64_t moved_at_once = 0;      // indexing, copy: bytes for each computed address; 0: an element
@@ -97,6 +110,7 @@ struct Operation {
   int64_t draws = 0;              // elementwise: calls of a random generator, for up to four numbers each
   int64_t far_elements = 0;       // copy, strided: elements read from lines of memory that `far_lines` other lines follow
   int64_t far_lines = 0;          // before the line is read again
+  int64_t warp_lines = 0;         // copy, strided: lines of memory that a warp reads for 32 neighbours; 0: not known
   int64_t summed_rows = 0;        // indexing: rows of `columns` that are read or written where rows of equal indices are summed
   bool to_host = false, from_host = false;  // copy: over the bus
   bool pageable = false;                    // copy over the bus: the host's memory is not pinned
@@ -104,7 +118,9 @@ struct Operation {
   GemmShape gemm;                           // gemm
   ConvolutionShape convolution;             // convolution
   AttentionShape attention;                 // attention
+  int64_t layers = 1;                       // recurrent
   int64_t ranks = 1;                        // collective
+  ElementWork element_work;                 // elementwise: images
   CountedWork counted;                      // any kind: a kernel whose code was counted; its time follows from these counts
   friend auto operator<=>(const Operation&, const Operation&) = default;
 };

@@ -50,6 +50,14 @@ const Field<AttentionShape> kAttention[] = {
     {"kv_heads", &AttentionShape::kv_heads}, {"queries", &AttentionShape::queries},     {"keys", &AttentionShape::keys},
     {"head_dim", &AttentionShape::head_dim}, {"value_dim", &AttentionShape::value_dim}, {"causal", &AttentionShape::causal},
     {"window", &AttentionShape::window},     {"prefill", &AttentionShape::prefill}};
+const Field<ElementWork> kElementWork[] = {{"elements", &ElementWork::elements},
+                                           {"of_thread", &ElementWork::of_thread},
+                                           {"waited_loads", &ElementWork::waited_loads},
+                                           {"near_loads", &ElementWork::near_loads},
+                                           {"joined_loads", &ElementWork::joined_loads},
+                                           {"atomics", &ElementWork::atomics},
+                                           {"atomic_sectors", &ElementWork::atomic_sectors},
+                                           {"divisions", &ElementWork::divisions}};
 const Field<Operation> kOperation[] = {{"element_bytes", &Operation::element_bytes},
                                        {"bytes_read", &Operation::bytes_read},
                                        {"bytes_written", &Operation::bytes_written},
@@ -79,11 +87,13 @@ const Field<Operation> kOperation[] = {{"element_bytes", &Operation::element_byt
                                        {"draws", &Operation::draws},
                                        {"far_elements", &Operation::far_elements},
                                        {"far_lines", &Operation::far_lines},
+                                       {"warp_lines", &Operation::warp_lines},
                                        {"summed_rows", &Operation::summed_rows},
                                        {"to_host", &Operation::to_host},
                                        {"from_host", &Operation::from_host},
                                        {"pageable", &Operation::pageable},
                                        {"pass", &Operation::pass},
+                                       {"layers", &Operation::layers},
                                        {"ranks", &Operation::ranks}};
 
 struct BadOperation {
@@ -274,6 +284,8 @@ Operation operation_of(element line) {
       set_fields(kConvolution, name, value, &operation.convolution);
     } else if (name == "attention") {
       set_fields(kAttention, name, value, &operation.attention);
+    } else if (name == "element_work") {
+      set_fields(kElementWork, name, value, &operation.element_work);
     } else if (!set_field(kOperation, name, value, &operation)) {
       throw BadOperation{fmt::format("an operation has no field '{}'", name)};
     }

@@ -98,6 +98,7 @@ CallArguments call_arguments(const Json& object) {
   out.compute_type = number(object, "compute_type").value_or(0);
   out.a_transposed = text(object, "ta") != "n";
   out.b_transposed = text(object, "tb") != "n";
+  out.type_out = text(object, "type_out");
   out.shape = numbers(object, "shape");
   out.strides = numbers(object, "strides");
   out.convolution = graph_operation(object);

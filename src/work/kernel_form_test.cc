@@ -55,6 +55,16 @@ TEST(KernelForm, ANormsKernelsShowTheRelease) {
   EXPECT_FALSE(with("_ZN2at6native36batch_norm_collect_statistics_kernelINS0_3VarE").channels_last);
 }
 
+TEST(KernelForm, AnImagesElementsAreSharedByThreads) {
+  Operation pool;
+  pool.kind = OperationKind::elementwise;
+  pool.element_work.elements = 1000;
+  apply_kernel_form({"_ZN2at6native21max_pool_forward_nchwIfiEEv", {7, 2, 1}, {32, 4, 1}}, &pool);
+  EXPECT_EQ(pool.waiting_threads, 7 * 2 * 128);
+  const Operation mirrored = with_kernel(OperationKind::elementwise, "_ZN2at6native26_fft_conjugate_copy_kernelIN3c10", 7, 128);
+  EXPECT_EQ(mirrored.element_work.elements, 7 * 128);
+}
+
 TEST(KernelForm, WeightsOf4BitsAreUnpackedForALargeProduct) {
   Operation product;
   product.kind = OperationKind::gemm;

@@ -184,10 +184,11 @@ Operation batch_norm(const CallArguments& call, bool backward, bool inference) {
   return out;
 }
 
-Operation recurrent(const CallArguments& call, std::string_view name) {
+Operation recurrent(const CallArguments& call, std::string_view name, const CallSettings& settings) {
   Operation out;
   out.kind = OperationKind::recurrent;
   out.precision = type_precision(call.type);
+  if (out.precision == Precision::fp32 && settings.tf32_convolutions) out.precision = Precision::tf32;
   out.element_bytes = std::max(1, type_bytes(call.type));
   const int64_t gates = call.cell == "lstm"  ? 4
                         : call.cell == "gru" ? 3
@@ -204,12 +205,59 @@ Operation recurrent(const CallArguments& call, std::string_view name) {
              : name.find("Weight") == std::string_view::npos ? Pass::data_gradient
                                                              : Pass::weight_gradient;
   out.rows = bounded_product({steps, layers});
+  out.layers = layers;
   out.columns = hidden;
   out.gemm = {directions, batch, bounded_product({gates, hidden}), hidden, false, true};
   const int64_t outputs = bounded_product({hidden, layers, directions});
   out.bytes_read = bounded_product({static_cast<int64_t>(std::min(weights, static_cast<double>(kMostElements))), out.element_bytes}) +
                    bounded_product({steps, batch, input + outputs, out.element_bytes});
   out.bytes_written = bounded_product({steps, batch, outputs, out.element_bytes});
+  return out;
+}
+
+// cuFFT: a kernel for each dimension, which holds a line of the signal (src/vgpu/libs/cufft.cc). A longer line needs several.
+int64_t kernels_of_line(int64_t size) {
+  constexpr int64_t kOneKernel = 4096;
+  int64_t out = 1;
+  for (int64_t held = kOneKernel; held < size; held = bounded_product({held, kOneKernel})) ++out;
+  return out;
+}
+
+// A line with a prime factor above this is computed as a convolution (Bluestein's algorithm), of complex numbers.
+bool has_large_factor(int64_t size) {
+  constexpr int64_t kLargest = 127;
+  for (int64_t factor = 2; factor <= kLargest; ++factor)
+    while (size > 1 && size % factor == 0) size /= factor;
+  return size > 1;
+}
+
+std::optional<Operation> transform(const CallArguments& call) {
+  Operation out;
+  out.kind = OperationKind::elementwise;
+  out.precision = type_precision(call.type);
+  out.element_bytes = std::max(1, type_bytes(call.type));
+  if (call.shape.empty() || call.shape.back() < 1) return std::nullopt;
+  const int64_t last = call.shape.back(), batch = call.batch.value_or(1);
+  const int64_t from_bytes = std::max(1, type_bytes(call.type)), to_bytes = std::max(1, type_bytes(call.type_out)),
+                complex_bytes = std::max(from_bytes, to_bytes);
+  const bool real = from_bytes != to_bytes;
+  const int64_t lines = bounded_product({batch, bounded_product(std::span(call.shape).first(call.shape.size() - 1))});
+  const int64_t real_bytes = bounded_product({lines, last, std::min(from_bytes, to_bytes)});
+  const int64_t whole = bounded_product({lines, last, complex_bytes}), half = bounded_product({lines, last / 2 + 1, complex_bytes});
+  const int64_t kept = real ? half : whole;  // of a real signal's spectrum
+  int64_t moved = real ? real_bytes + half : 2 * whole;
+  out.launches = 0;
+  for (size_t i = 0; i < call.shape.size(); ++i) {
+    const int64_t kernels = kernels_of_line(call.shape[i]);
+    out.launches += kernels;
+    moved += 2 * kept * (kernels - (i + 1 == call.shape.size() ? 1 : 0));
+  }
+  if (real && has_large_factor(last)) {  // to complex numbers and back
+    out.launches += 2;
+    moved += 4 * whole;
+  }
+  out.bytes_read = std::min(moved, kMostElements) / 2;
+  out.bytes_written = std::min(moved, kMostElements) - out.bytes_read;
   return out;
 }
 
@@ -304,7 +352,7 @@ std::optional<Operation> library_call(std::string_view library, std::string_view
   if (library == "cudnn") {
     if (has("BackendExecute")) return graph(arguments, settings);
     if (has("BatchNorm")) return batch_norm(arguments, has("Backward"), has("Inference"));
-    if (has("RNN")) return recurrent(arguments, name);
+    if (has("RNN")) return recurrent(arguments, name, settings);
     if (has("onvolution") && !arguments.convolution.x.empty()) {
       Operation out = convolution(arguments.convolution, settings);
       if (has("BackwardData")) out.convolution.pass = Pass::data_gradient;
@@ -313,6 +361,7 @@ std::optional<Operation> library_call(std::string_view library, std::string_view
     }
     return std::nullopt;
   }
+  if (library == "cufft") return transform(arguments);
   if (library == "nccl") return collective(arguments, name);
   return std::nullopt;
 }

@@ -295,6 +295,14 @@ TEST(OperatorTable, ACopyOfEverySecondElementTouchesAllSectors) {
   EXPECT_EQ(of("aten::copy_", R"([{"float32": [[100, 1], [1, 1]]}, {"float32": [[100, 1], [1000, 1]]}, false])").bytes_read, 100 * 32);
 }
 
+// A warp of 32 threads: transposed, each reads another line; of 2 x 16 neighbours from two rows, the rows' two.
+TEST(OperatorTable, AStridedCopyReadsTheLinesOfAWarp) {
+  const auto lines = [](const char* arguments) { return of("aten::copy_", arguments).warp_lines; };
+  EXPECT_EQ(lines(R"([{"float32": [[512, 512], [512, 1]]}, {"float32": [[512, 512], [1, 512]]}, false])"), 32);
+  EXPECT_EQ(lines(R"([{"float32": [[8, 35, 2], [70, 2, 1]]}, {"float32": [[8, 35, 2], [35, 1, 280]]}, false])"), 2);
+  EXPECT_EQ(lines(R"([{"float32": [[512, 512], [512, 1]]}, {"float32": [[512, 512], [512, 1]]}, false])"), 0);
+}
+
 TEST(OperatorTable, AFusedNormIsNoOptimizer) {
   const char* x = R"({"bfloat16": [[8, 128, 768], [98304, 768, 1]]})";
   const Operation norm = of("aten::_fused_rms_norm", (std::string("[") + x + R"(, [768], {"bfloat16": [[768], [1]]}, null])").c_str());
@@ -307,6 +315,38 @@ TEST(OperatorTable, PoolingMayHaveOneStrideForAllDimensions) {
   const Operation pool =
       of("aten::max_pool2d_with_indices", R"([{"float32": [[2, 8, 32, 32], [8192, 1024, 32, 1]]}, [3, 3], [2], [1], [1], false])");
   EXPECT_EQ(pool.bytes_written, 2 * 8 * 16 * 16 * (4 + 8));
+}
+
+// A window of 3 x 3 by steps of 2: an element is in 1.5 lines of 1.5 windows. Where channels are together, each place is another line.
+TEST(OperatorTable, ImagesWaitForTheLinesOfTheirWindows) {
+  const std::string x = R"({"float32": [[2, 8, 32, 32], [8192, 1024, 32, 1]]})";
+  const std::string last = R"({"float32": [[2, 8, 32, 32], [8192, 1, 256, 8]]})",
+                    y = R"({"float32": [[2, 8, 16, 16], [2048, 256, 16, 1]]})";
+  const auto work = [&](const char* name, const std::string& arguments) { return of(name, ("[" + arguments + "]").c_str()).element_work; };
+  const ElementWork pool = work("aten::max_pool2d_with_indices", x + ", [3, 3], [2, 2], [1, 1], [1, 1], false");
+  EXPECT_EQ(pool.elements, 2 * 8 * 16 * 16);
+  EXPECT_EQ(std::pair(pool.waited_loads, pool.near_loads), std::pair(3.0, 6.0));
+  EXPECT_EQ(work("aten::avg_pool2d", last + ", [3, 3], [2, 2], [1, 1], false, true, null").waited_loads, 9);
+  const ElementWork back = work("aten::max_pool2d_with_indices_backward", y + ", " + x + ", [3, 3], [2, 2], [1, 1], [1, 1], false");
+  EXPECT_EQ(back.elements, 2 * 8 * 32 * 32);
+  EXPECT_EQ(std::pair(back.waited_loads, back.near_loads), std::pair(3.0, 1.5));
+  const ElementWork cubic = work("aten::upsample_bicubic2d", x + ", [64, 64], false, null, null");
+  EXPECT_EQ(std::pair(cubic.of_thread, cubic.joined_loads), std::pair(int64_t{16}, 15.0));
+  const ElementWork linear = work("aten::upsample_bilinear2d_backward", x + ", [32, 32], [2, 8, 16, 16], false, null, null");
+  EXPECT_EQ(std::tuple(linear.elements, linear.of_thread, linear.atomics), std::tuple(2 * 8 * 32 * 32, 0, 4.0));
+  const ElementWork nearest = work("aten::upsample_nearest2d_backward", x + ", [32, 32], [2, 8, 16, 16], null, null");
+  EXPECT_EQ(std::tuple(nearest.of_thread, nearest.waited_loads, nearest.near_loads), std::tuple(2, 2.0, 2.0));
+  const ElementWork adaptive = work("aten::_adaptive_avg_pool2d_backward", y + ", " + x);
+  EXPECT_EQ(std::pair(adaptive.atomics, adaptive.atomic_sectors), std::pair(4.0, 2.0 * 8 * 32 * 32 / 4));
+  EXPECT_EQ(work("aten::adaptive_max_pool2d", x + ", [16, 16]").waited_loads, 2);
+  EXPECT_EQ(work("aten::adaptive_max_pool2d_backward", y + ", " + x).atomics, 1);
+  EXPECT_EQ(work("aten::_adaptive_avg_pool2d_backward", last + ", " + x).atomics, 0);
+  EXPECT_EQ(work("aten::max_unpool2d", x).elements, 0);
+  const ElementWork sample = work("aten::grid_sampler_2d", x + R"(, {"float32": [[2, 5, 5, 2], [50, 10, 2, 1]]}, 0, 0, false)");
+  EXPECT_EQ(std::tuple(sample.elements, sample.of_thread, sample.joined_loads), std::tuple(2 * 8 * 25, 8, 3.0));
+  const Operation columns = of("aten::im2col", ("[" + x + ", [3, 3], [1, 1], [1, 1], [1, 1]]").c_str());
+  EXPECT_EQ(std::pair(columns.bytes_written, columns.element_work.near_loads), std::pair(int64_t{9} * 16 * 1024 * 4, 6.0));
+  EXPECT_EQ(of("aten::reflection_pad2d", ("[" + x + ", [2, 2, 1, 1]]").c_str()).bytes_written, 16 * 36 * 34 * 4);
 }
 
 TEST(OperatorTable, AttentionCountsHalfWhenCausal) {
@@ -326,8 +366,9 @@ TEST(OperatorTable, GarbageIsNoCrash) {
        {"[]", "[null]", "[[]]", "[{}]", R"([{"float32": []}])", R"([{"float32": [[-5], [1]]}])", R"([{"no type": [[3], []]}])",
         R"([{"float32": [[3, 3], [3, 1]]}, [5, -7]])", "null", "7", R"([[[{"float32": [[1], [1]]}]]])"}) {
     for (const char* name : {"aten::sum", "aten::_softmax", "aten::native_layer_norm_backward", "aten::convolution_backward",
-                             "aten::_flash_attention_backward", "aten::max_pool2d_with_indices", "aten::embedding", "aten::_foreach_add_",
-                             "aten::copy_", "aten::cat", "unheard::of", ""}) {
+                             "aten::_flash_attention_backward", "aten::max_pool2d_with_indices", "aten::upsample_bilinear2d_backward",
+                             "aten::grid_sampler_2d", "aten::_adaptive_avg_pool2d_backward", "aten::im2col", "aten::reflection_pad2d",
+                             "aten::embedding", "aten::_foreach_add_", "aten::copy_", "aten::cat", "unheard::of", ""}) {
       (void)operator_operation(name, operator_arguments(Json::parse(inputs)));
     }
   }
@@ -412,6 +453,32 @@ TEST(LibraryCall, AttentionInACudnnGraph) {
            graph(node("matmul", tensor("[2,32,64]") + "," + tensor("[2,64,16]") + "," + tensor("[2,32,16]"))).c_str());
   EXPECT_EQ(product.kind, OperationKind::gemm);
   EXPECT_DOUBLE_EQ(product.flops, 2.0 * 2 * 32 * 64 * 16);
+}
+
+TEST(LibraryCall, ATransformMovesItsSignalOnceForEachDimension) {
+  const auto transform = [](const char* arguments) {
+    return *library_call("cufft", "cufftXtExec", call_arguments(Json::parse(arguments)), {});
+  };
+  const Operation plane = transform(R"({"type": "complex64", "type_out": "complex64", "shape": [256, 128], "batch": 8})");
+  EXPECT_EQ(plane.launches, 2);
+  EXPECT_EQ(plane.bytes_read + plane.bytes_written, 4 * 8 * 256 * 128 * 8);
+  const Operation real = transform(R"({"type": "float32", "type_out": "complex64", "shape": [256], "batch": 8})");
+  EXPECT_EQ(real.bytes_read + real.bytes_written, 8 * (256 * 4 + 129 * 8));
+  const Operation longer = transform(R"({"type": "complex64", "type_out": "complex64", "shape": [8192], "batch": 1})");
+  EXPECT_EQ(longer.launches, 2);
+  const Operation prime = transform(R"({"type": "float32", "type_out": "complex64", "shape": [251], "batch": 8})");
+  EXPECT_EQ(prime.launches, 3);
+  EXPECT_EQ(prime.bytes_read + prime.bytes_written, 8 * (251 * 4 + 126 * 8 + 4 * 251 * 8));
+  EXPECT_FALSE(library_call("cufft", "cufftXtExec", call_arguments(Json::parse("{}")), {}).has_value());
+}
+
+TEST(LibraryCall, RecurrentNetworksMayRunAsTf32) {
+  CallSettings settings;
+  settings.tf32_convolutions = true;
+  const CallArguments lstm = call_arguments(
+      Json::parse(R"({"type": "float32", "cell": "lstm", "input_size": 8, "hidden_size": 16, "layers": 2, "steps": 5, "batch": 4})"));
+  EXPECT_EQ(library_call("cudnn", "cudnnRNNForward", lstm, settings)->precision, Precision::tf32);
+  EXPECT_EQ(library_call("cudnn", "cudnnRNNForward", lstm, {})->precision, Precision::fp32);
 }
 
 TEST(LibraryCall, UnknownCallsAreUnset) {

@@ -61,6 +61,7 @@ constexpr std::array kOperators = std::to_array<OperatorRow>({
     {"clamp_max", OperatorForm::elementwise},
     {"clamp_min", OperatorForm::elementwise},
     {"clone", OperatorForm::copy},
+    {"col2im", OperatorForm::unfolding},
     {"contiguous", OperatorForm::copy},
     {"copy", OperatorForm::copy_to},
     {"cos", OperatorForm::elementwise},
@@ -104,6 +105,7 @@ constexpr std::array kOperators = std::to_array<OperatorRow>({
     {"hardtanh_backward", OperatorForm::elementwise},
     {"histc", OperatorForm::indexing},
     {"huber_loss", OperatorForm::loss},
+    {"im2col", OperatorForm::unfolding},
     {"index", OperatorForm::index},
     {"index_add", OperatorForm::indexing},
     {"index_copy", OperatorForm::indexing},
@@ -234,10 +236,11 @@ constexpr std::string_view kListPrefixes[] = {"_amp_foreach", "_foreach_", "_fus
 
 // Families of operators, by a part of their names; the first row that matches is used.
 constexpr OperatorRow kFamilies[] = {
-    {"attention", OperatorForm::attention},      {"batch_norm", OperatorForm::batch_norm}, {"group_norm", OperatorForm::group_norm},
-    {"instance_norm", OperatorForm::group_norm}, {"softmax", OperatorForm::softmax},       {"rms_norm", OperatorForm::rms_norm},
-    {"layer_norm", OperatorForm::layer_norm},    {"convert", OperatorForm::unknown},       {"conv", OperatorForm::convolution},
-    {"grid_sampler", OperatorForm::pooling},     {"pool", OperatorForm::pooling},          {"upsample", OperatorForm::pooling}};
+    {"attention", OperatorForm::attention},      {"batch_norm", OperatorForm::batch_norm},  {"group_norm", OperatorForm::group_norm},
+    {"instance_norm", OperatorForm::group_norm}, {"softmax", OperatorForm::softmax},        {"rms_norm", OperatorForm::rms_norm},
+    {"layer_norm", OperatorForm::layer_norm},    {"convert", OperatorForm::unknown},        {"conv", OperatorForm::convolution},
+    {"grid_sampler", OperatorForm::pooling},     {"pool", OperatorForm::pooling},           {"upsample", OperatorForm::pooling},
+    {"reflection_pad", OperatorForm::padding},   {"replication_pad", OperatorForm::padding}};
 
 OperatorForm form_of(std::string_view stem) {
   if (const OperatorRow* row = find_row(kOperators, stem)) return row->form;

@@ -40,8 +40,10 @@ enum class OperatorForm : uint8_t {
   layer_norm,
   rms_norm,
   convolution,
-  pooling,
-  unknown,  // not in the table: estimated as elementwise
+  pooling,    // also changes of an image's size, and images sampled at places
+  unfolding,  // windows of an image as columns, and their sums
+  padding,    // of an image with its own elements
+  unknown,    // not in the table: estimated as elementwise
 };
 
 // An operator's name and its meaning: "aten::add_" is "add", and works in place.

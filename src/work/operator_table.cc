@@ -1,6 +1,7 @@
 #include "src/work/operator_table.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <utility>
@@ -381,6 +382,23 @@ void set_far_reads(const Tensor& to, const Tensor& from, Operation* out) {
   out->far_elements = from.count();
 }
 
+// Lines of memory that 32 threads read, which are neighbours in `to`.
+int64_t lines_of_warp(const Tensor& to, const Tensor& from) {
+  std::vector<size_t> order;
+  for (size_t i = 0; i < to.sizes.size(); ++i)
+    if (to.sizes[i] > 1 && i < to.strides.size() && i < from.strides.size()) order.push_back(i);
+  std::ranges::stable_sort(order, {}, [&](size_t i) { return to.strides[i]; });
+  int64_t threads = 32, lines = 1;
+  for (const size_t i : order) {
+    const int64_t along = std::min(threads, to.sizes[i]),
+                  step = bounded_product({std::max<int64_t>(0, from.strides[i]), from.element_bytes});
+    lines *= step >= kAccessBytes ? along : std::max<int64_t>(1, (along * step + kAccessBytes - 1) / kAccessBytes);
+    threads = (threads + to.sizes[i] - 1) / to.sizes[i];
+    if (threads <= 1) break;
+  }
+  return std::min<int64_t>(lines, 32);
+}
+
 Operation copying(const OperatorName& name, const Inputs& in) {
   Operation out = base(OperationKind::copy, in);
   if (in.tensors.empty()) return out;
@@ -392,7 +410,10 @@ Operation copying(const OperatorName& name, const Inputs& in) {
     out.bytes_read = from.on_card ? on_card ? from.touched_bytes() : from.bytes() : 0;
     out.bytes_written = to.on_card ? on_card ? to.touched_bytes() : to.bytes() : 0;
     out.strided = to.innermost() != from.innermost();
-    if (on_card && out.strided) set_far_reads(to, from, &out);
+    if (on_card && out.strided) {
+      set_far_reads(to, from, &out);
+      out.warp_lines = lines_of_warp(to, from);
+    }
   } else {
     // cat(list), split_with_sizes_copy(tensor, ...), both also with the tensors to write.
     const auto& sources = in.arguments[0].tensors;
@@ -514,6 +535,170 @@ Operation optimizer(const OperatorName& name, const Inputs& in) {
   return out;
 }
 
+// ---- images: what a thread does for each element, from the kernels in aten/src/ATen/native/cuda
+// ------------------------------------------
+
+// The numbers of a window that elements are read from: lines of memory, and numbers of each line.
+struct Window {
+  double lines = 1, columns = 1;
+  double area() const { return lines * columns; }
+};
+
+// `along(i)`: the size along spatial dimension i.
+template <class Along>
+Window window_of(size_t spatial, bool channels_last, const Along& along) {
+  Window out;
+  for (size_t i = 0; i + 1 < spatial; ++i) out.lines *= std::max(1.0, along(i));
+  if (spatial > 0) out.columns = std::max(1.0, along(spatial - 1));
+  // Where channels are together, each place is in another line.
+  return channels_last ? Window{out.area(), 1} : out;
+}
+
+bool has_channels_last(const Tensor& x) { return x.sizes.size() > 3 && x.innermost() == 1; }
+
+double size_at(const std::vector<int64_t>& sizes, size_t i) {  // a single number is for all dimensions
+  return sizes.empty() ? 1 : static_cast<double>(std::max<int64_t>(1, sizes[std::min(i, sizes.size() - 1)]));
+}
+
+void read_window(const Window& window, ElementWork* work) {
+  work->waited_loads = window.lines;
+  work->near_loads = window.lines * (window.columns - 1);
+}
+
+// (x, window, stride, ...), backward (grad, x, window, stride, ...): AveragePool2d.cu, DilatedMaxPool2d.cu and their 3d forms.
+void set_pooling_work(const OperatorName& name, const Inputs& in, ElementWork* work) {
+  const size_t first = name.backward ? 2 : 1;
+  const std::vector<int64_t> sizes = integers(in, first), steps = integers(in, first + 1);
+  const Tensor& x = in.tensors[0];
+  const bool last = has_channels_last(x), finds_largest = name.stem.find("max") != std::string_view::npos;
+  const size_t spatial = name.stem.find("3d") != std::string_view::npos ? 3 : 2;
+  const auto along = [&](size_t i) { return size_at(sizes, i) / (name.backward ? size_at(steps.empty() ? sizes : steps, i) : 1); };
+  read_window(window_of(spatial, last, along), work);
+  if (name.backward && finds_largest) {  // the place of the largest, then the gradient
+    work->waited_loads *= 2;
+    work->near_loads *= 2;
+  }
+  work->divisions = finds_largest ? (name.backward ? 0 : 2) : last || name.backward ? 6 : 2;
+}
+
+// (x, size), backward (grad, x): AdaptiveAveragePooling.cu, AdaptiveMaxPooling2d.cu. Each window's gradient is added to its elements.
+void set_adaptive_work(const OperatorName& name, const Inputs& in, int64_t written, ElementWork* work) {
+  const Tensor& x = in.tensors[0];
+  const double area = static_cast<double>(name.backward ? written : x.count()) /
+                      static_cast<double>(std::max<int64_t>(1, name.backward ? x.count() : written));
+  const double side = std::max(1.0, std::sqrt(area));
+  if (!name.backward) return read_window(window_of(2, has_channels_last(x), [&](size_t) { return side; }), work);
+  constexpr double kSectorBytes = 32;
+  work->waited_loads = 1;
+  if (has_channels_last(x)) return;  // each element reads its window's gradient
+  work->elements = x.count();
+  if (name.stem.find("max") != std::string_view::npos) {  // one element of each window
+    work->atomics = 1;
+    return;
+  }
+  work->atomics = area;
+  work->atomic_sectors = area * static_cast<double>(x.count()) * std::min(1.0, side * x.element_bytes / kSectorBytes);
+}
+
+// (x, size, ...), backward (grad, size, size of x, ...): UpSample*.cu.
+void set_upsampling_work(const OperatorName& name, const Inputs& in, int64_t written, ElementWork* work) {
+  const auto is = [&](std::string_view part) { return name.stem.find(part) != std::string_view::npos; };
+  const Tensor& x = in.tensors[0];
+  const bool last = has_channels_last(x);
+  const size_t spatial = is("3d") ? 3 : is("1d") ? 1 : 2;
+  const int64_t images = x.sizes[0], planes = x.sizes.size() > 1 ? bounded_product({images, x.sizes[1]}) : images;
+  if (is("nearest")) {
+    if (!name.backward) {
+      work->waited_loads = 1;
+      return;
+    }
+    const double area = static_cast<double>(x.count()) / static_cast<double>(std::max<int64_t>(1, written));
+    const double side = std::pow(std::max(1.0, area), 1.0 / static_cast<double>(spatial));
+    read_window(window_of(spatial, last, [&](size_t) { return side; }), work);
+    if (!last) work->of_thread = images;
+    return;
+  }
+  const double taps = is("bicubic") ? 16 : std::pow(2, spatial);
+  work->waited_loads = 1;
+  if (name.backward) {
+    work->elements = x.count();
+    work->atomics = taps;
+  } else {
+    work->joined_loads = taps - 1;
+  }
+  // A thread has a place and goes through all planes, but for the backward of bilinear2d.
+  if (last || (name.backward && is("bilinear"))) {
+    work->divisions = 6;
+  } else {
+    work->of_thread = planes;
+  }
+}
+
+// (x, grid, mode, ...), backward (grad, x, grid, mode, ...): GridSampler.cu. A thread has a place and goes through the channels.
+void set_sampling_work(const OperatorName& name, const Inputs& in, ElementWork* work) {
+  const size_t grid = name.backward ? 2 : 1;
+  if (in.tensors.size() <= grid || in.tensors[0].sizes.size() < 2) return;
+  const int64_t mode = integer(in, grid + 1).value_or(0);
+  const double taps = mode == 1 ? 1 : mode == 2 ? 16 : std::pow(2, in.tensors[0].sizes.size() - 2);
+  work->of_thread = in.tensors[0].sizes[1];
+  const auto sides = static_cast<int64_t>(std::max<size_t>(1, in.tensors[0].sizes.size() - 2));
+  work->elements = bounded_product({in.tensors[grid].count() / sides, work->of_thread});
+  work->waited_loads = name.backward ? 2 : 1;
+  work->joined_loads = taps - 1;
+  if (!name.backward) return;
+  work->atomics = taps;
+  work->atomic_sectors = taps * static_cast<double>(work->elements);
+}
+
+// (x, window, dilation, padding, stride), backward of unfold (x, size, window, dilation, padding, stride): im2col.cuh.
+Operation unfolding(const OperatorName& name, const Inputs& in) {
+  Operation out = base(OperationKind::elementwise, in);
+  const bool folds = name.stem == "col2im";
+  const std::vector<int64_t> sizes = integers(in, folds ? 2 : 1), steps = integers(in, folds ? 5 : 4);
+  const Window window = window_of(2, folds, [&](size_t i) { return size_at(sizes, i) / size_at(steps, i); });
+  const auto count = static_cast<double>(in.tensors[0].count());
+  ElementWork& work = out.element_work;
+  work.elements = folds ? static_cast<int64_t>(count / window.area()) : in.tensors[0].count();
+  out.bytes_written =
+      std::min(kMostTensorBytes, static_cast<int64_t>(folds ? count / window.area() : count * window.area())) * out.element_bytes;
+  read_window(window, &work);
+  work.divisions = folds ? 4 + 2 * window.area() : 4;
+  return out;
+}
+
+// (x, padding), backward (grad, x, padding): ReflectionPad.cu, ReplicationPadding.cu. The backward adds to zeros.
+Operation padding(const OperatorName& name, const Inputs& in) {
+  Operation out = base(OperationKind::elementwise, in);
+  const Tensor& x = in.tensors[0];
+  std::vector<int64_t> sizes = x.sizes;
+  const std::vector<int64_t> more = integers(in, 1);  // of the last dimension first, two numbers for each
+  for (size_t i = 0; i + 1 < more.size() && i / 2 < sizes.size(); i += 2) sizes[sizes.size() - 1 - i / 2] += more[i] + more[i + 1];
+  const int64_t elements = name.backward ? x.count() : std::max<int64_t>(0, bounded_product(sizes));
+  out.bytes_read = x.bytes();
+  out.bytes_written = bounded_product({name.backward && in.tensors.size() > 1 ? in.tensors[1].count() : elements, x.element_bytes});
+  out.element_work = {.elements = elements, .waited_loads = 1, .atomics = name.backward ? 1.0 : 0.0, .divisions = 1};
+  return out;
+}
+
+void set_image_work(const OperatorName& name, const Inputs& in, Operation* out) {
+  const auto is = [&](std::string_view part) { return name.stem.find(part) != std::string_view::npos; };
+  if (in.tensors[0].sizes.empty()) return;
+  ElementWork& work = out->element_work;
+  const int64_t written = out->bytes_written / (in.tensors[0].element_bytes + (!name.backward && is("with_indices") ? 8 : 0));
+  work.elements = written;
+  if (is("grid_sampler")) {
+    set_sampling_work(name, in, &work);
+  } else if (is("upsample")) {
+    set_upsampling_work(name, in, written, &work);
+  } else if (is("adaptive")) {
+    set_adaptive_work(name, in, written, &work);
+  } else if (is("max_pool2d_with") || is("max_pool3d_with") || is("avg_pool")) {
+    set_pooling_work(name, in, &work);
+  } else {
+    work.elements = 0;
+  }
+}
+
 Operation pooling(const OperatorName& name, const Inputs& in) {
   Operation out = base(OperationKind::elementwise, in);
   if (in.tensors.empty()) return out;
@@ -542,6 +727,7 @@ Operation pooling(const OperatorName& name, const Inputs& in) {
     }
     out.bytes_written = bounded_product({written, x.element_bytes + (with_indices ? 8 : 0)});
   }
+  set_image_work(name, in, &out);
   return out;
 }
 
@@ -641,6 +827,10 @@ std::optional<Operation> operator_operation(std::string_view whole, const std::v
       return update(in);
     case OperatorForm::pooling:
       return pooling(name, in);
+    case OperatorForm::unfolding:
+      return unfolding(name, in);
+    case OperatorForm::padding:
+      return padding(name, in);
     case OperatorForm::elementwise:
     case OperatorForm::comparison:
     case OperatorForm::dropout_with_mask:

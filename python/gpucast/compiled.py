@@ -5,7 +5,7 @@ import os
 import threading
 import weakref
 
-from . import patching, process, shadow_values, steps
+from . import folded_constants, patching, process, shadow_values, steps
 
 _torch = None
 _before_step = None  # called with an optimizer, like PyTorch's own hooks
@@ -15,7 +15,7 @@ _steps_of_graph = weakref.WeakKeyDictionary()  # torch.cuda.CUDAGraph -> optimiz
 _parameter_of = weakref.WeakKeyDictionary()  # optimizer -> the parameter (weak reference) whose update counts as its step
 _steps_of_code = {}  # id of compiled code -> (weak reference to it, the optimizers alive then, the optimizers whose step it takes)
 
-_OWN_FOLDER = os.path.join("gpucast", "inductor")
+_OWN_FOLDER = os.path.join("gpucast", "inductor-2")  # in older ones constants are wrong
 
 
 def install_at_import(torch, before_step, after_step):
@@ -108,6 +108,8 @@ def _has_other_hook(before_forward, after_forward):
 
 def patch_inductor(name, module, core):
     """A module of torch._inductor, right after it was imported."""
+    if name.endswith(".joint_graph"):
+        folded_constants.patch(module)
     if name.endswith(".select_algorithm"):
         patching.wrap(module.AlgorithmSelectorCache, "__call__", lambda real: _choosing(real, module.ExternKernelCaller))
         return

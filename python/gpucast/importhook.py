@@ -19,8 +19,13 @@ _CHECKPOINT_WRITERS = (
 )
 # A third of all modules of a run, imported with the first optimizer; a child of the fork server already has them.
 _COMPILER = "torch._dynamo"
-# The class of compiled code, in newer and older releases; the choice between kernels.
-_INDUCTOR = ("torch._inductor.output_code", "torch._inductor.codecache", "torch._inductor.select_algorithm")
+# The class of compiled code, in newer and older releases; the choice between kernels; constants.
+_INDUCTOR = (
+    "torch._inductor.output_code",
+    "torch._inductor.codecache",
+    "torch._inductor.select_algorithm",
+    "torch._inductor.fx_passes.joint_graph",
+)
 # Holds the code of kernels in Triton, before it is loaded; launches them.
 _TRITON = ("triton.compiler.compiler", "triton.runtime.jit")
 _FLEX_ATTENTION = "torch.nn.attention.flex_attention"

@@ -1,6 +1,7 @@
 """Compiled programs: they end, their peaks are PyTorch's own, steps inside compiled code count, and PyTorch says nothing of our hooks."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -34,6 +35,37 @@ def compiled_run(gpucast, script, *options):
     peak = run.report["peak"]
     assert (peak["allocated_bytes"], peak["reserved_bytes"]) == (run.printed("allocated"), run.printed("reserved"))
     return run
+
+
+# How long a kernel takes whose loops go by numbers that compiled code makes.
+LOOPS = """
+import torch, triton, triton.language as tl
+
+@triton.jit
+def sum_rows(x, counts, out, block: tl.constexpr):
+    row = tl.program_id(0)
+    total = tl.zeros((block,), tl.float32)
+    for i in range(tl.load(counts + row)):
+        total += tl.load(x + (row * 256 + i) * block + tl.arange(0, block))
+    tl.store(out + row * block + tl.arange(0, block), total)
+
+x, out = torch.randn(512, 256, 1024, device="cuda"), torch.empty(512, 1024, device="cuda")
+begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+counts = torch.compile(make)()
+for _ in range(2):
+    begin.record()
+    for _ in range(10):
+        sum_rows[(512,)](x, counts, out, block=1024)
+    end.record()
+    end.synchronize()
+print(begin.elapsed_time(end))
+"""
+NUMBERS = {
+    "constants": """
+def make():
+    return torch.full((512,), 16, dtype=torch.int32, device="cuda") * 16
+""",
+}
 
 
 def codes(run):
@@ -144,7 +176,7 @@ torch.zeros(1, device="cuda")
 """,
         environment={"TORCHINDUCTOR_CACHE_DIR": "/somewhere"},
     )
-    assert re.search(r"^cache=/somewhere/gpucast/inductor$", run.err, re.MULTILINE), run.err
+    assert re.search(r"^cache=/somewhere/gpucast/inductor-2$", run.err, re.MULTILINE), run.err
 
 
 @pytest.mark.once
@@ -191,3 +223,13 @@ for most in (3, 65536):
     done = subprocess.run(words, capture_output=True, check=True, text=True)
     few, many = map(float, done.stdout.split())
     assert many > 1.4 * few, (few, many)  # each row that is read comes from memory
+
+
+@pytest.mark.parametrize("made", NUMBERS)
+def test_numbers_made_by_compiled_code_are_known(gpucast_bin, tmp_path, made):
+    (tmp_path / "loops.py").write_text(NUMBERS[made] + LOOPS)
+    words = [gpucast_bin, "run", "--warp", "--gpu", "a100-80", "--", sys.executable, "loops.py"]
+    environment = os.environ | {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
+    done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout) > 10 * 512 * 256 * 4096 / 2.1e12 * 1e3, done.stdout  # the bytes of 256 rounds at 2.1 TB/s

@@ -10,6 +10,7 @@ Each module imports only modules further down in this list; lower ones call high
     what_if           changes to how the script trains, under `--what-if`
     hooks             what is patched and hooked in PyTorch, and what each hook records
     compiled          steps inside compiled code and CUDA graphs; the compiler's caches
+    compiled_numbers  whole numbers that operators inside compiled code store
     folded_constants  constants that the compiler computes on the card
 
     profile_capture   `gpucast profile`: one process under PyTorch's profiler, from `import torch` to its trace

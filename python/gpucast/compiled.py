@@ -5,7 +5,7 @@ import os
 import threading
 import weakref
 
-from . import folded_constants, patching, process, shadow_values, steps
+from . import compiled_numbers, folded_constants, patching, process, shadow_values, steps
 
 _torch = None
 _before_step = None  # called with an optimizer, like PyTorch's own hooks
@@ -110,6 +110,8 @@ def patch_inductor(name, module, core):
     """A module of torch._inductor, right after it was imported."""
     if name.endswith(".joint_graph"):
         folded_constants.patch(module)
+    if name.endswith(".codecache"):
+        compiled_numbers.patch(module, core)
     if name.endswith(".select_algorithm"):
         patching.wrap(module.AlgorithmSelectorCache, "__call__", lambda real: _choosing(real, module.ExternKernelCaller))
         return

@@ -65,6 +65,14 @@ NUMBERS = {
 def make():
     return torch.full((512,), 16, dtype=torch.int32, device="cuda") * 16
 """,
+    # aten.index_put_ and aten.sort: no kernels of the compiler's own.
+    "operators": """
+def make():
+    at = torch.arange(4096, device="cuda")
+    sums = torch.zeros(4096, dtype=torch.int64, device="cuda")
+    sums.index_put_((at // 8,), torch.full((4096,), 32, device="cuda"), accumulate=True)
+    return sums.sort(descending=True).values[:512].to(torch.int32)
+""",
 }
 
 

@@ -21,6 +21,7 @@ constexpr uint32_t kAllWarps = 16, kSomeWarps = 8;  // of a block; with more war
 constexpr uint64_t kShortGrid = 256, kShortLaunch = 50'000, kUnequalLaunch = 4'000'000;
 constexpr double kSharesNothing = 1.01, kBeyondExtent = 1.25;
 constexpr uint64_t kMostStepsOfLaunch = 48'000'000;
+constexpr uint64_t kMostStepsOfSharing = 200'000;  // of a block
 
 struct SampledBlock {
   std::array<uint32_t, 3> at = {};
@@ -218,10 +219,11 @@ class LaunchCounter {
       : kernel_(kernel),
         launch_(launch),
         warp_(module, kernel, launch, known),
-        shared_(known, known && kernel.shared_decides ? shared_bytes_of(kernel, launch) : 0) {
+        shared_(known, kernel.shares_numbers || (known && kernel.shared_decides) ? shared_bytes_of(kernel, launch) : 0) {
     const uint32_t threads = launch.block[0] * launch.block[1] * launch.block[2];
-    for (uint32_t first = 0; known && kernel.shared_decides && first < threads; first += kLanes)
-      team_.push_back(std::make_unique<Warp>(module, kernel, launch, known, &shared_));
+    std::vector<std::unique_ptr<Warp>>& warps = kernel.shared_decides ? team_ : sharing_;
+    for (uint32_t first = 0; (kernel.shares_numbers || (known && kernel.shared_decides)) && first < threads; first += kLanes)
+      warps.push_back(std::make_unique<Warp>(module, kernel, launch, known, &shared_));
   }
 
   KernelCounts count() {
@@ -296,8 +298,10 @@ class LaunchCounter {
     KernelCounts first;
     std::vector<ByteSet> loads, stores, atomics;
     run_team(at);
+    const std::vector<SharedLoads> loads_of_warps = shared_loads(at);
     for (const uint32_t w : warps) {
-      WarpCounts counts = team_.empty() ? warp_.run(at, w) : team_[w]->counted();
+      const SharedLoads* const known_loads = loads_of_warps.empty() ? nullptr : &loads_of_warps[w];
+      WarpCounts counts = team_.empty() ? warp_.run(at, w, known_loads) : team_[w]->counted();
       steps_ += counts.steps;
       if (counts.cut_off) out.counts.limit = "a warp's most steps";
       add_warp(counts, warps_ / static_cast<double>(warps.size()), &out.counts);
@@ -340,6 +344,29 @@ class LaunchCounter {
       for (size_t m = 0; m < warp_.met.size(); ++m) warp_.met[m] |= warp->met[m];
     }
   }
+  // What each warp of a block loads from shared memory, where warps share numbers. None: it is not known.
+  std::vector<SharedLoads> shared_loads(const std::array<uint32_t, 3>& at) {
+    std::vector<SharedLoads> out(sharing_.size(), SharedLoads(kernel_.requests));
+    shared_.begin_block();
+    for (uint32_t w = 0; w < sharing_.size(); ++w) sharing_[w]->begin(at, w);
+    for (bool any = !sharing_.empty(); any;) {
+      any = false;
+      uint64_t steps = 0;
+      for (uint32_t w = 0; w < sharing_.size(); ++w) {
+        Warp& warp = *sharing_[w];
+        warp.pass_barrier();
+        warp.share_to_barrier(kMostStepsOfSharing, &out[w]);
+        any = any || warp.waits();
+        steps += warp.steps();
+        warp_.reads_values = warp_.reads_values || warp.reads_values;
+      }
+      if (shared_.failed || steps > kMostStepsOfSharing) {
+        sharing_.clear();  // the numbers of other blocks are not known either
+        return {};
+      }
+    }
+    return out;
+  }
   // A block's counts, if it ran before without running it again.
   BlockCounts take(const std::array<uint32_t, 3>& at) {
     if (at == std::array<uint32_t, 3>{} && first_) return *std::exchange(first_, std::nullopt);
@@ -377,7 +404,8 @@ class LaunchCounter {
   const KernelLaunch& launch_;
   Warp warp_;
   LaunchMemory shared_;
-  std::vector<std::unique_ptr<Warp>> team_;  // all warps of a block, where values pass through shared memory; else none
+  std::vector<std::unique_ptr<Warp>> team_;     // all warps of a block, where values pass through shared memory; else none
+  std::vector<std::unique_ptr<Warp>> sharing_;  // the same for numbers that are found before the warps are counted
   uint32_t warps_ = 0;
   uint64_t steps_ = 0;
   KernelCounts out_;

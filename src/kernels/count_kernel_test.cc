@@ -384,6 +384,41 @@ TEST(CountKernel, KnownValuesPassThroughSharedMemory) {
   EXPECT_TRUE(count_kernel(*module, "k", launch).assumed_values);
 }
 
+// A list of products in one launch, as Triton makes it: for each tile, both warps count the groups that end before it, add their counts
+// through shared memory, and read the length of the tile's inner loop.
+TEST(CountKernel, WarpsFindTheirTasksTogether) {
+  const auto module = parse_ptx(
+      ".shared .align 16 .b8 room[64];\n.visible .entry k(.param .u64 ends, .param .u64 lengths, .param .u64 lines, .param .u32 tiles) {\n"
+      ".reg .pred %p<4>;\n.reg .b32 %r<20>;\n.reg .b64 %a<8>;\nld.param.u64 %a0, [ends];\nld.param.u64 %a1, [lengths];\n"
+      "ld.param.u64 %a2, [lines];\nld.param.u32 %r15, [tiles];\nmov.u32 %r0, %tid.x;\nmov.u32 %r1, %ctaid.x;\nmov.u32 %r2, %nctaid.x;\n"
+      "mul.wide.u32 %a3, %r0, 4;\nadd.s64 %a4, %a0, %a3;\nld.global.u32 %r3, [%a4];\nadd.s64 %a5, %a2, %a3;\nand.b32 %r4, %r0, 31;\n"
+      "setp.eq.u32 %p0, %r4, 0;\nshr.u32 %r5, %r0, 5;\nshl.b32 %r5, %r5, 2;\nmov.u32 %r6, room;\nadd.u32 %r5, %r5, %r6;\n"
+      "TILE: setp.le.u32 %p1, %r3, %r1;\nselp.b32 %r7, 1, 0, %p1;\nbar.sync 0;\nredux.sync.add.s32 %r8, %r7, 0xffffffff;\n"
+      "@%p0 st.shared.b32 [%r5], %r8;\nbar.sync 0;\nld.shared.b32 %r9, [room];\nld.shared.b32 %r10, [room+4];\n"
+      "add.u32 %r11, %r9, %r10;\nmul.wide.u32 %a6, %r11, 4;\nadd.s64 %a6, %a1, %a6;\nld.global.u32 %r12, [%a6];\nmov.u32 %r13, 0;\n"
+      "mov.u64 %a7, %a5;\nROUND: ld.global.u32 %r14, [%a7];\nadd.s64 %a7, %a7, 4096;\nbar.sync 0;\nadd.u32 %r13, %r13, 1;\n"
+      "setp.lt.u32 %p2, %r13, %r12;\n@%p2 bra ROUND;\nadd.u32 %r1, %r1, %r2;\nsetp.lt.u32 %p3, %r1, %r15;\n@%p3 bra TILE;\nret;\n}\n");
+  constexpr uint64_t kGroups = 64, kTilesOfGroup = 37, kTiles = kGroups * kTilesOfGroup;
+  const auto length = [](uint64_t group) { return 1 + group * group % 50; };
+  const KnownValue known = [&](uint64_t at, int) -> std::optional<uint64_t> {
+    if (at >= kA && at < kA + 4 * kGroups) return ((at - kA) / 4 + 1) * kTilesOfGroup;
+    if (at >= kB && at < kB + 4 * kGroups) return length((at - kB) / 4);
+    return std::nullopt;
+  };
+  KernelLaunch launch;
+  launch.grid = {4, 1, 1};
+  launch.block = {64, 1, 1};
+  launch.parameters = Arguments().pointer(kA).pointer(kB).pointer(kC).number(kTiles).bytes;
+  const KernelCounts out = count_kernel(*module, "k", launch, known);
+  double rounds = 0;
+  for (uint64_t group = 0; group < kGroups; ++group) rounds += static_cast<double>(kTilesOfGroup * length(group));
+  EXPECT_EQ(out.limit, "");
+  EXPECT_FALSE(out.assumed_values);
+  EXPECT_EQ(out.load_sectors, 2 * (4 * 4 + kTiles + 4 * rounds));
+  EXPECT_EQ(out.barriers, 2 * (2 * kTiles + rounds));
+  EXPECT_TRUE(count_kernel(*module, "k", launch).assumed_values);
+}
+
 // Triton's specialized warps: the first warp stores each worker's task and its arguments; a worker waits, reads its task, and ends with the
 // last one. Here task 1 reads as many lines of 128 bytes as the argument says, and task 3 ends.
 TEST(CountKernel, AWarpReadsTheTaskThatTheFirstWarpGaveIt) {

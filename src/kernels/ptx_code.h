@@ -144,6 +144,7 @@ struct Instruction {
   Work work = Work::none;
   bool gathers = false;  // a load whose address something that was loaded decides
   bool hands = false;    // a store to shared memory of a number that follows from arguments and constants alone
+  bool shares = false;   // in a kernel with loops: numbers that warps give each other through shared memory follow from it (ptx_shared.h)
   bool carry_out = false, carry_in = false, wraps = false, saturates = false, negated_source = false, relevant = false,
        asynchronous = false, whole_warp = false, unordered_too = false;
   bool releases = false, acquires = false;  // of memory beyond the block: what came before is waited for; what follows waits
@@ -177,6 +178,7 @@ struct Block {
   uint32_t instructions = 0, flops = 0;  // flops: of instructions without a guard
   bool has_short_ways = false;           // nothing that is counted for itself depends on its branch
   bool fails = false;                    // all its ways end in a trap: an assertion does not hold
+  bool has_barriers = false;             // between its branch and where the ways meet again, where numbers are shared
 };
 
 struct Parameter {
@@ -204,6 +206,7 @@ struct Kernel {
   std::vector<std::string> messages;  // of instructions that are not understood
   bool shared_decides = false;        // values in shared memory decide addresses or branches; there are no loops
   bool hands_numbers = false;         // some warps give others numbers through shared memory, in a kernel with loops (handed_numbers.h)
+  bool shares_numbers = false;        // warps give each other numbers through shared memory, in a kernel with loops (ptx_shared.h)
   // Of each store of whole numbers: its loads (ptx_numbers.h). Each load is a set of parameters, by bit; one of them must lead to known
   // values.
   std::vector<std::vector<uint64_t>> stored_numbers;

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "src/kernels/ptx_numbers.h"
+#include "src/kernels/ptx_shared.h"
 
 namespace gpucast::ptx {
 namespace {
@@ -22,15 +24,34 @@ bool has_loops(const Kernel& kernel) {
   return false;
 }
 
-// `loops`: of a kernel without them the warps of a block may have to meet at each barrier.
-void make_blocks(Kernel* kernel, Follow follow, bool loops) {
+// Whether all warps of a block meet at each of its barriers, not some at one barrier and some at another.
+bool all_warps_meet(const Kernel& kernel) {
+  const auto number_of = [&](const Instruction& i) {
+    const Register r = i.sources > 0 ? kernel.operands[i.first_operand + i.results] : kNoRegister;
+    const auto found = std::find_if(kernel.immediates.begin(), kernel.immediates.end(), [&](const auto& one) { return one.first == r; });
+    return found != kernel.immediates.end() ? std::optional(found->second) : std::nullopt;
+  };
+  std::optional<uint64_t> number;
+  for (const Instruction& i : kernel.instructions) {
+    if (i.op == Op::barrier_arrive) return false;
+    if (i.op != Op::barrier) continue;
+    const auto one = number_of(i);
+    const bool some = i.results == 0 && i.sources > 1;  // the number of threads that meet
+    if (some || !one || (number && *number != *one)) return false;
+    number = one;
+  }
+  return true;
+}
+
+// The warps of a block may have to meet at each barrier.
+void make_blocks(Kernel* kernel, Follow follow) {
   const auto size = static_cast<uint32_t>(kernel->instructions.size());
   std::vector<uint8_t> leads(size + 1);
   leads[0] = 1;
   const auto target = [&](uint32_t at) { leads[std::min(at, size)] = 1; };
   for (uint32_t n = 0; n < size; ++n) {
     const Instruction& i = kernel->instructions[n];
-    if (ends_block(i) || (follow == Follow::numbers && takes_turns(i)) || (!loops && i.op == Op::barrier)) leads[n + 1] = 1;
+    if (ends_block(i) || i.op == Op::barrier || (follow == Follow::numbers && takes_turns(i))) leads[n + 1] = 1;
     if (i.op == Op::branch) target(i.value);
   }
   for (const auto& table : kernel->tables) std::for_each(table.begin(), table.end(), target);
@@ -200,6 +221,12 @@ class Relevance {
       if (i.hands) std::for_each(sources, sources + i.sources, [&](Register r) { add(r); });
       kernel_.hands_numbers = kernel_.hands_numbers || i.hands;
     }
+    spread();
+  }
+  void follow_shared_numbers() {
+    const std::vector<Register> needed = find_shared_numbers(&kernel_, successors_of(kernel_));
+    kernel_.shares_numbers = !needed.empty();
+    for (const Register r : needed) add(r);
     spread();
   }
   void find_gathers(const std::vector<uint8_t>& other) {
@@ -383,7 +410,7 @@ void find_waits(Kernel* kernel) {
 
 void find_flow(Kernel* kernel, Follow follow) {
   const bool loops = has_loops(*kernel);
-  make_blocks(kernel, follow, loops);
+  make_blocks(kernel, follow);
   find_meeting_points(kernel);
   Relevance relevance(kernel);
   relevance.find(follow == Follow::numbers ? find_numbers(kernel) : std::vector<Register>());
@@ -391,7 +418,11 @@ void find_flow(Kernel* kernel, Follow follow) {
     const std::vector<uint8_t> other = relevance.not_from_arguments();
     relevance.find_gathers(other);
     if (loops) {
-      relevance.follow_handed_numbers(other);
+      if (all_warps_meet(*kernel)) {
+        relevance.follow_shared_numbers();
+      } else {
+        relevance.follow_handed_numbers(other);
+      }
     } else {
       relevance.follow_shared_memory();
     }

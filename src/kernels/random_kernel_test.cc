@@ -20,6 +20,7 @@ class KernelWriter {
     const bool flat = chance(70);
     out.launch.block = flat ? std::array<uint32_t, 3>{pick({32, 32, 33, 64, 64, 100}), 1, 1} : std::array<uint32_t, 3>{pick({8, 16}), 4, 1};
     out.launch.grid = {pick({1, 1, 1, 2, 3}), chance(8) ? 2U : 1U, 1};
+    block_ = out.launch.block;
     whole_warps_ = out.launch.block[0] * out.launch.block[1] % 32 == 0;
     for (const uint64_t pointer : {kReadBuffer, kIndexBuffer, kWrittenBuffer}) add_parameter(pointer, 8, &out.launch.parameters);
     add_parameter(below(200), 4, &out.launch.parameters);
@@ -90,7 +91,8 @@ class KernelWriter {
     if (what < 79) return floating();
     if (what < 81) return line(guard() + "ret;"), void(may_exchange_ = false);
     if (what < 85) return depth == 0 ? exchange() : compare();
-    if (what < 87) return depth == 0 ? line("bar.sync 0;") : arithmetic();
+    if (what < 86) return depth == 0 ? line("bar.sync 0;") : arithmetic();
+    if (what < 87) return depth > 0 || !may_exchange_ ? arithmetic() : chance(50) ? loop_of_shared_numbers() : share_number();
     if (depth >= 3 || budget_ == 0) return arithmetic();
     --budget_;
     return what < 94 ? branch(depth) : loop(depth);
@@ -376,6 +378,39 @@ class KernelWriter {
     line("EXIT_" + n + ":");
   }
 
+  // All threads make the same rounds. In each, every thread reads what another one stored.
+  void loop_of_shared_numbers() {
+    const std::string n = std::to_string(labels_++), c = "%c" + std::to_string(++counters_);
+    line("mov.u32 " + c + ", 0;");
+    line("SHARED_" + n + ":");
+    const auto some = [&] {
+      for (uint32_t s = below(3); s > 0; --s) chance(60) ? arithmetic() : chance(70) ? global_access() : shared_access();
+    };
+    some();
+    share_number();
+    some();
+    if (chance(30)) share_number();
+    line("add.s32 " + c + ", " + c + ", 1;");
+    line("setp.lt.u32 %p7, " + c + ", " + std::to_string(1 + below(chance(30) ? 60 : 6)) + ";");
+    line("@%p7 bra SHARED_" + n + ";");
+  }
+
+  void share_number() {
+    constexpr uint32_t kRoom = 12288;  // no other access is there
+    const uint32_t threads = block_[0] * block_[1];
+    line("mov.u32 %t6, %tid.x;");
+    line("mov.u32 %t7, %tid.y;");
+    line("mad.lo.s32 %t6, %t7, " + std::to_string(block_[0]) + ", %t6;");
+    line("mad.lo.s32 %t7, %t6, 4, " + std::to_string(kRoom) + ";");
+    line("bar.sync 0;");
+    line("st.shared.b32 [%t7], " + number_register() + ";");
+    line("bar.sync 0;");
+    line("mad.lo.s32 %t6, %t6, " + std::to_string(1 + below(5)) + ", " + std::to_string(below(100)) + ";");
+    line("rem.u32 %t6, %t6, " + std::to_string(threads) + ";");
+    line("mad.lo.s32 %t7, %t6, 4, " + std::to_string(kRoom) + ";");
+    line("ld.shared.b32 " + number_register() + ", [%t7];");
+  }
+
   void statements(int depth, uint32_t count) {
     for (uint32_t s = 0; s < count; ++s) statement(depth);
   }
@@ -383,6 +418,7 @@ class KernelWriter {
   std::mt19937 random_;
   std::string body_;
   uint32_t labels_ = 0, counters_ = 0, budget_ = 3;  // budget_: branches and loops left
+  std::array<uint32_t, 3> block_ = {};
   bool whole_warps_ = false, may_exchange_ = true;
 };
 

@@ -14,7 +14,8 @@ struct Counts {
 };
 
 // One statement a line, one kernel, one array of shared memory, parameters in the order and at the offsets of their types.
-// Threads of a warp meet at shuffles and votes, which all of them reach. Throws std::runtime_error for what it does not know.
+// All threads of a warp meet at shuffles and votes; all threads of a block meet at barriers.
+// Throws std::runtime_error for what it does not know.
 Counts count_every_thread(const std::string& text, const KernelLaunch& launch, const KnownValue& known);
 
 }  // namespace gpucast::slow

@@ -69,7 +69,7 @@ struct Thread {
   std::vector<uint64_t> registers;
   std::vector<uint32_t> rounds;  // of each loop
   size_t pc = 0;
-  bool ended = false, first = false;  // first: no lane of its warp was here in the same rounds of all loops
+  bool ended = false, waits = false, first = false;  // first: no lane of its warp was here in the same rounds of all loops
   bool jumped_back = false, starts = true;
   uint64_t carry = 0, key = 0;
 };
@@ -86,7 +86,16 @@ class Runner {
         for (uint32_t x = 0; x < launch_.grid[0]; ++x) {
           block_ = {x, y, z};
           Bytes loads, stores;
-          for (uint32_t first = 0; first < threads; first += 32) run_warp(first, std::min(threads, first + 32), &loads, &stores);
+          shared_.fill(0);
+          std::vector<Warp> warps;
+          for (uint32_t first = 0; first < threads; first += 32) warps.push_back(new_warp(first, std::min(threads, first + 32)));
+          for (bool any = true; any;) {  // from barrier to barrier
+            any = false;
+            for (Warp& warp : warps) any = run_warp(&warp) || any;
+          }
+          for (const Warp& warp : warps) {
+            for (const auto& [key, request] : warp.requests) add(request, &loads, &stores);
+          }
           out_.block_load_bytes += loads.count();
           out_.block_store_bytes += stores.count();
           loads_.add(loads);
@@ -100,19 +109,30 @@ class Runner {
   }
 
  private:
-  void run_warp(uint32_t first, uint32_t end, Bytes* loads, Bytes* stores) {
-    seen_.clear();
-    requests_.clear();
+  struct Warp {
     std::vector<Thread> lanes;
-    for (uint32_t t = first; t < end; ++t) lanes.push_back(new_thread(t));
+    std::unordered_set<uint64_t> seen;  // where a lane was, in which rounds
+    std::unordered_map<uint64_t, Request> requests;
+  };
+
+  // To the next barrier. False: no thread waits there.
+  bool run_warp(Warp* warp) {
+    warp_ = warp;
+    for (Thread& thread : warp->lanes) thread.waits = false;
     for (;;) {
-      for (Thread& thread : lanes) advance(&thread);
-      const auto waits = [](const Thread& thread) { return !thread.ended; };
-      if (std::none_of(lanes.begin(), lanes.end(), waits)) break;
-      if (!std::all_of(lanes.begin(), lanes.end(), waits)) throw std::runtime_error("lanes do not meet");
-      exchange(&lanes);
+      for (Thread& thread : warp->lanes) advance(&thread);
+      const auto at_exchange = [](const Thread& thread) { return !thread.ended && !thread.waits; };
+      if (std::none_of(warp->lanes.begin(), warp->lanes.end(), at_exchange)) break;
+      if (!std::all_of(warp->lanes.begin(), warp->lanes.end(), at_exchange)) throw std::runtime_error("lanes do not meet");
+      exchange(&warp->lanes);
     }
-    for (const auto& [key, request] : requests_) add(request, loads, stores);
+    return std::any_of(warp->lanes.begin(), warp->lanes.end(), [](const Thread& thread) { return thread.waits; });
+  }
+
+  Warp new_warp(uint32_t first, uint32_t end) {
+    Warp out;
+    for (uint32_t t = first; t < end; ++t) out.lanes.push_back(new_thread(t));
+    return out;
   }
 
   Thread new_thread(uint32_t t) {
@@ -150,9 +170,9 @@ class Runner {
     thread->registers[static_cast<size_t>(r)] = zeros_above(x, program_.widths[static_cast<size_t>(r)]);
   }
 
-  // To the end, or to where the lanes of the warp meet.
+  // To the end, to a barrier, or to where the lanes of the warp meet.
   void advance(Thread* thread) {
-    for (uint64_t steps = 0; !thread->ended; ++steps) {
+    for (uint64_t steps = 0; !thread->ended && !thread->waits; ++steps) {
       if (steps > 200'000) throw std::runtime_error("does not end");
       if (thread->pc >= program_.statements.size()) throw std::runtime_error("no ret");
       const Statement& s = program_.statements[thread->pc];
@@ -162,6 +182,7 @@ class Runner {
       const bool runs = s.guard < 0 || (thread->registers[static_cast<size_t>(s.guard)] != 0) != s.guard_negated;
       if (runs) out_.flops += s.flops;
       if (runs && s.does == Does::leave) thread->ended = true;
+      if (runs && s.does == Does::barrier) thread->waits = true;
       if (runs && s.does == Does::branch) {
         thread->jumped_back = s.target <= thread->pc;
         thread->pc = s.target;
@@ -181,7 +202,7 @@ class Runner {
       if (loop.head <= thread->pc && thread->pc <= loop.last) thread->key = thread->key * 5003 + thread->rounds[l] + 1;
     }
     thread->jumped_back = false;
-    thread->first = seen_.insert(thread->key * 4096 + thread->pc).second;
+    thread->first = warp_->seen.insert(thread->key * 4096 + thread->pc).second;
   }
 
   void count(const Statement& s, const Thread& thread) {
@@ -192,7 +213,7 @@ class Runner {
   }
 
   Request& request(const Thread& thread, const Statement& s) {
-    Request& out = requests_[thread.key * 4096 + thread.pc];
+    Request& out = warp_->requests[thread.key * 4096 + thread.pc];
     out.statement = &s;
     return out;
   }
@@ -219,6 +240,10 @@ class Runner {
         return load(s, thread);
       case Does::store:
         request(*thread, s).lanes.emplace_back(thread->lane, address(*thread, s.operands[0]));
+        if (s.space == 1 && s.operands[1].registers.size() == 1) {
+          const uint64_t x = value(*thread, s.operands[1]);
+          std::memcpy(shared_.data() + address(*thread, s.operands[0]) % shared_.size(), &x, static_cast<size_t>(s.form.bits / 8));
+        }
         return;
       case Does::atomic:
         request(*thread, s).lanes.emplace_back(thread->lane, address(*thread, s.operands[s.base == "red" ? 0 : 1]));
@@ -267,6 +292,8 @@ class Runner {
       uint64_t x = 0;
       if (s.space == 2) {
         std::memcpy(&x, launch_.parameters.data() + from, bytes);
+      } else if (s.space == 1) {
+        std::memcpy(&x, shared_.data() + from % shared_.size(), bytes);
       } else if (s.space == 0 && known_) {
         x = known_(from, static_cast<int>(bytes)).value_or(0);
       }
@@ -354,8 +381,8 @@ class Runner {
   std::array<uint32_t, 3> block_ = {};
   Counts out_;
   Bytes loads_, stores_;
-  std::unordered_set<uint64_t> seen_;               // of a warp: where a lane was, in which rounds
-  std::unordered_map<uint64_t, Request> requests_;  // of a warp
+  std::array<char, 16384> shared_ = {};
+  Warp* warp_ = nullptr;  // that runs
 };
 
 }  // namespace

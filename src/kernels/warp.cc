@@ -88,6 +88,7 @@ void Warp::start(const std::array<uint32_t, 3>& block, uint32_t warp) {
   is_first_ = warp == 0;
   if (is_first_) handed_.clear();
   reads_.clear();
+  shared_loads_.assign(known_loads_ != nullptr ? kernel_.requests : 0, 0);
   load_now_ = shared_now_ = begin_ = latest_ = latest_load_ = now_ = issues_ = 0;
   in_flight_ = 0;
   carry_ = carry_assumed_ = 0;
@@ -99,7 +100,8 @@ void Warp::start(const std::array<uint32_t, 3>& block, uint32_t warp) {
   paths_.assign(1, {0, end, here == kLanes ? kAllLanes : (1U << here) - 1});
 }
 
-WarpCounts Warp::run(const std::array<uint32_t, 3>& block, uint32_t warp) {
+WarpCounts Warp::run(const std::array<uint32_t, 3>& block, uint32_t warp, const SharedLoads* loads) {
+  known_loads_ = loads;
   begin(block, warp);
   count_to_barrier();
   return counted();

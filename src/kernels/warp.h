@@ -32,6 +32,15 @@ struct WarpCounts {
   uint64_t steps = 0;  // instructions that were run; `instructions` counts skipped rounds of loops, too
 };
 
+// What a load from shared memory found.
+struct SharedLoad {
+  LaneMask lanes = 0;
+  std::vector<LaneValues> values;  // by result
+  std::vector<LaneMask> assumed;
+};
+// What a warp's loads from shared memory find, in a kernel whose warps share numbers: by request, in the order of time.
+using SharedLoads = std::vector<std::vector<SharedLoad>>;
+
 // What a warp has computed so far.
 struct WarpState {
   explicit WarpState(const Kernel& kernel);
@@ -58,6 +67,7 @@ struct WarpState {
   std::map<uint64_t, Arrival> bulk_;    // of copies that signal a barrier in shared memory, by its address
   HandedNumbers handed_;                // by the first warp of this block
   std::map<uint64_t, uint32_t> reads_;  // how often this warp has read each place of them
+  std::vector<uint32_t> shared_loads_;  // by request: how many of its SharedLoads are over; none where none are known
   double in_flight_ = 0;
   LaneMask carry_ = 0, carry_assumed_ = 0;
   uint64_t steps_ = 0;
@@ -82,6 +92,7 @@ struct Loop {
   struct Mark {  // at the begin of a round
     std::vector<LaneValues> values;
     std::vector<LaneMask> predicates, assumed;
+    std::vector<uint32_t> shared_loads;
     Tally tally;
   };
   uint32_t header = kNowhere;  // the number of its first block
@@ -92,10 +103,11 @@ struct Loop {
   size_t marked = 0;
   std::vector<Mark> marks;  // the first `marked` ones
   uint32_t least_period = 1;
-  uint32_t period = 0;           // rounds after which the same happens again
-  std::vector<LaneValues> step;  // that registers move on in a period
-  std::vector<Register> moving;  // those that do
-  uint64_t periods = 0;          // that were alike the last time
+  uint32_t period = 0;                 // rounds after which the same happens again
+  std::vector<LaneValues> step;        // that registers move on in a period
+  std::vector<Register> moving;        // those that do
+  std::vector<uint32_t> shared_loads;  // of a period
+  uint64_t periods = 0;                // that were alike the last time
   bool is_skipping = false;
 };
 
@@ -123,7 +135,8 @@ class Warp : private WarpState {
  public:
   // `memory`: for a warp whose values in memory are followed.
   Warp(const PtxModule& module, const Kernel& kernel, const KernelLaunch& launch, const KnownValue& known, LaunchMemory* memory = nullptr);
-  WarpCounts run(const std::array<uint32_t, 3>& block, uint32_t warp);
+  // `loads`: if they are known.
+  WarpCounts run(const std::array<uint32_t, 3>& block, uint32_t warp, const SharedLoads* loads = nullptr);
 
   // The same in parts, from a barrier to the next, for warps whose values in shared memory are followed while they count.
   void begin(const std::array<uint32_t, 3>& block, uint32_t warp);
@@ -132,6 +145,8 @@ class Warp : private WarpState {
 
   // With values in memory, nothing is counted: from one of its requests for memory to the next. False: it has ended.
   bool take_turn();
+  // Runs only what decides the numbers that warps share, to the next barrier or until `most_steps` are done in all.
+  void share_to_barrier(uint64_t most_steps, SharedLoads* loads);
   bool has_ended() const { return paths_.empty(); }
   bool waits() const { return waits_; }  // at a barrier
   void pass_barrier() { waits_ = false; }
@@ -188,6 +203,7 @@ class Warp : private WarpState {
   void load_matrices(const Instruction& i, LaneMask lanes);
   void hand_numbers(const Instruction& i, LaneMask lanes, const LaneValues& addresses);
   bool take_handed(const Instruction& i, LaneMask lanes, const LaneValues& addresses);
+  bool take_shared(const Instruction& i, LaneMask lanes);
   void copy_values(const Instruction& i, LaneMask lanes, LaneMask maybe);
   bool addresses_of(const Instruction& i, uint32_t number, LaneMask lanes, LaneValues* out);
   bool has_written(uint64_t address, uint32_t bytes) const;
@@ -208,6 +224,7 @@ class Warp : private WarpState {
   const KernelLaunch& launch_;
   const KnownValue& known_;
   LaunchMemory* const memory_;
+  const SharedLoads* known_loads_ = nullptr;
   bool waits_ = false, is_first_ = false;
   std::vector<const Instruction*> open_;                   // instructions with bytes that are not logged yet
   std::vector<Footprint> footprints_, shared_footprints_;  // of the last request of each instruction

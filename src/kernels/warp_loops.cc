@@ -33,6 +33,12 @@ Tally difference(const Tally& a, const Tally& b) {
   return out;
 }
 
+std::vector<uint32_t> difference(const std::vector<uint32_t>& a, const std::vector<uint32_t>& b) {
+  std::vector<uint32_t> out(a.size());
+  for (size_t i = 0; i < out.size(); ++i) out[i] = a[i] - b[i];
+  return out;
+}
+
 // How far each range of `before` is from its next place in `after`. False: these are not the same ranges.
 bool find_strides(const std::vector<ByteRange>& before, const std::vector<ByteRange>& after, std::vector<int64_t>* out) {
   if (before.size() != after.size()) return false;
@@ -136,13 +142,15 @@ void Warp::begin_round(uint32_t header) {
   if (++loop.rounds < loop.look_at) return;
   if (loop.marks.size() == loop.marked) loop.marks.emplace_back();
   Loop::Mark& mark = loop.marks[loop.marked];
-  mark.values = values_, mark.predicates = predicates_, mark.assumed = assumed_, mark.tally = tally();
+  mark.values = values_, mark.predicates = predicates_, mark.assumed = assumed_, mark.shared_loads = shared_loads_, mark.tally = tally();
   const size_t last = loop.marked++;
   for (size_t period = loop.least_period; period <= kMostPeriod && 2 * period <= last; ++period) {
     const Loop::Mark &a = loop.marks[last - 2 * period], &b = loop.marks[last - period], &c = loop.marks[last];
     if (c.predicates != b.predicates || c.assumed != b.assumed) continue;
+    if (difference(c.shared_loads, b.shared_loads) != difference(b.shared_loads, a.shared_loads)) continue;
     if (difference(c.tally, b.tally) != difference(b.tally, a.tally) || !is_same(a.values, b.values, c.values, loop.lanes)) continue;
     loop.period = static_cast<uint32_t>(period);
+    loop.shared_loads = difference(c.shared_loads, b.shared_loads);
     loop.step = c.values;
     loop.moving.clear();
     for (Register r = 0; r < loop.step.size(); ++r) {
@@ -201,6 +209,7 @@ bool Warp::run_period(const Loop& loop, uint64_t most_steps, Period* out) {
 }
 
 void Warp::move_on(const Loop& loop, uint64_t periods) {
+  for (size_t i = 0; i < shared_loads_.size(); ++i) shared_loads_[i] += static_cast<uint32_t>(loop.shared_loads[i] * periods);
   for (const Register r : loop.moving) {
     for (uint32_t lane = 0; lane < kLanes; ++lane) values_[r][lane] += (loop.lanes >> lane & 1) != 0 ? loop.step[r][lane] * periods : 0;
     const LaneValues& moved = values_[r];
@@ -212,6 +221,9 @@ void Warp::move_on(const Loop& loop, uint64_t periods) {
 uint64_t Warp::periods_alike(Loop* loop, const Period& last, const std::vector<int64_t>& strides, uint64_t most) {
   const WarpState base = *this;
   const auto as_expected = [&](uint64_t periods) {
+    for (size_t i = 0; i < shared_loads_.size(); ++i) {
+      if (shared_loads_[i] != base.shared_loads_[i] + static_cast<uint32_t>(loop->shared_loads[i] * periods)) return false;
+    }
     for (size_t r = 0; r < values_.size(); ++r) {
       for (uint32_t lane = 0; lane < kLanes; ++lane) {
         if ((loop->lanes >> lane & 1) != 0 && values_[r][lane] != base.values_[r][lane] + loop->step[r][lane] * periods) return false;

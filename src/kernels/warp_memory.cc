@@ -168,6 +168,8 @@ void Warp::memory(const Instruction& i, LaneMask lanes) {
   if (i.hands && is_first_) hand_numbers(i, lanes, addresses);
   if (memory_ != nullptr && i.space == Space::shared && follow_shared(i, lanes)) {
     // its results are known, or not, by what is there
+  } else if (i.shares && i.op == Op::load && take_shared(i, lanes)) {
+    // its results are what was stored there
   } else if (kernel_.hands_numbers && i.op == Op::load && i.relevant && i.space == Space::shared && take_handed(i, lanes, addresses)) {
     // its results are known
   } else if (i.op == Op::load && i.relevant) {
@@ -218,6 +220,23 @@ bool Warp::take_handed(const Instruction& i, LaneMask lanes, const LaneValues& a
   for (uint32_t r = 0; r < i.results; ++r) {
     for (const uint64_t place : places) ++reads_[place + uint64_t{r} * bytes];
     if (const Register to = result(i, r); to != kNoRegister && to < kernel_.relevant_registers) write(to, lanes, loaded[r], 0);
+  }
+  return true;
+}
+
+// False: they are not known.
+bool Warp::take_shared(const Instruction& i, LaneMask lanes) {
+  if (known_loads_ == nullptr || i.space != Space::shared) return false;
+  const std::vector<SharedLoad>& all = (*known_loads_)[i.request];
+  const uint32_t number = shared_loads_[i.request]++;
+  if (number >= all.size() || all[number].lanes != lanes) return false;
+  const SharedLoad& load = all[number];
+  for (uint32_t r = 0; r < i.results; ++r) {
+    const Register to = result(i, r);
+    if (to == kNoRegister || to >= kernel_.relevant_registers) continue;
+    const LaneValues& values = load.values[r];
+    write(to, lanes, values, load.assumed[r]);
+    same_[to] = lanes == kAllLanes && std::all_of(values.begin(), values.end(), [&](uint64_t value) { return value == values[0]; });
   }
   return true;
 }

@@ -44,6 +44,34 @@ bool Warp::take_turn() {
   return true;
 }
 
+void Warp::share_to_barrier(uint64_t most_steps, SharedLoads* loads) {
+  while (!paths_.empty() && !waits_ && !memory_->failed && steps_ <= most_steps) {
+    if (leave_path()) continue;
+    const Path path = paths_.back();
+    const Block& block = kernel_.blocks[path.block];
+    for (uint32_t n = block.first; n < block.end && !memory_->failed; ++n) {
+      const Instruction& i = kernel_.instructions[n];
+      if (!i.shares && i.op != Op::barrier) continue;
+      ++steps_;
+      step_values(i, path.lanes);
+      if (i.op != Op::load || i.space != Space::shared) continue;
+      SharedLoad& load = (*loads)[i.request].emplace_back();
+      load.lanes = guard_of(i, path.lanes);
+      for (uint32_t r = 0; r < i.results; ++r) {
+        load.values.push_back(values(result(i, r)));
+        load.assumed.push_back(assumed_[result(i, r)]);
+      }
+    }
+    const Instruction& last = kernel_.instructions[block.end - 1];
+    if ((last.op == Op::branch || last.op == Op::branch_table) && !last.shares) {
+      paths_.back().block = block.after;
+      waits_ = waits_ || block.has_barriers;
+    } else if (!memory_->failed) {
+      end_block(block, path.block);
+    }
+  }
+}
+
 void Warp::step_values(const Instruction& i, LaneMask lanes) {
   LaneMask maybe = 0;
   if (i.guard != kNoRegister) {

@@ -29,9 +29,10 @@ class _Layout(ctypes.Structure):
 
     _fields_ = (
         *((name, ctypes.c_uint32) for name in ("inputs", "tensor_tag", "integer_tag", "boolean_tag", "list_tag", "list_values")),
-        *((name, ctypes.c_uint32) for name in ("storage", "offset", "sizes", "type", "keys")),
+        *((name, ctypes.c_uint32) for name in ("storage", "offset", "sizes", "type", "keys", "memory")),
         *((name, ctypes.c_uint64) for name in ("cpu_key", "cuda_key", "plain_keys")),
         ("type_names", (ctypes.c_char * 24) * 64),
+        ("whole_bytes", ctypes.c_uint8 * 64),
     )
 
 
@@ -158,6 +159,8 @@ class Follower:
         layout.sizes = 8 * places[0]
         parts = small[3:, 2:, 5], torch.empty(40)[23:]
         layout.storage = self._place("a tensor's storage", [(part, part.untyped_storage()._cdata) for part in parts])
+        storages = [part.untyped_storage() for part in parts]
+        layout.memory = self._place("a storage's memory", [(storage, storage.data_ptr()) for storage in storages])
         layout.offset = self._place("a tensor's offset", [(part, part.storage_offset()) for part in parts])
         large = torch.empty(2, 3, 2, 1, 4, 2)
         dimensions, pointer = self._words(large._cdata + layout.sizes, 16)
@@ -173,6 +176,8 @@ class Follower:
         layout.type = places[0]
         for name, number in numbers.items():
             layout.type_names[number].value = name.encode()
+            if "int" in name or name == "bool":
+                layout.whole_bytes[number] = made[name].element_size()
         self._keys(layout, small)
 
     def _place(self, what, known):

@@ -396,6 +396,18 @@ def test_a_compiled_kernel_finds_values_made_on_the_card(gpucast_bin, tmp_path):
     assert long > least_ms and long > 2 * short
 
 
+@pytest.mark.once
+def test_values_that_an_operator_changed_are_not_known(gpucast_bin, tmp_path):
+    change = "counts = counts if rows > 1 else counts.random_(1, 9)"
+    script = LOOPS.replace("for rows in (1, 256):", "counts = torch.full((512,), 256, dtype=torch.int32).cuda()\nfor rows in (256, 1):")
+    script = script.replace('counts = torch.full((512,), rows, dtype=torch.int32, device="cuda")', change)
+    (tmp_path / "loops.py").write_text(script)
+    words = [gpucast_bin, "run", "--warp", "--gpu", "a100-80", "--values", "off", "--", sys.executable, "loops.py"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True)
+    before, after = map(float, done.stdout.split())
+    assert after < before / 2  # a loop of unknown length counts as short
+
+
 # Each writes its files as one run does: values must not make the script begin again.
 VALUES_NEEDED = """
 import csv, os, sqlite3, sys, torch

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/vgpu/core/launch_values.h"
 #include "src/vgpu/core/operator_launches.h"
 
 namespace gpucast::vgpu {
@@ -132,6 +133,17 @@ void put(std::string& out, T value) {
   out.append(reinterpret_cast<const char*>(&value), sizeof value);
 }
 
+struct Sizes {  // arrays of 8 bytes
+  const char *sizes, *strides;
+};
+
+Sizes sizes_of(const char* tensor, uint64_t dimensions) {
+  const char* const inside = tensor + g_layout.sizes + sizeof(uint64_t);
+  const bool outside = dimensions > kInlineDimensions;
+  const char* const sizes = outside ? at<const char*>(inside, 0) : inside;
+  return {sizes, sizes + (outside ? dimensions : kInlineDimensions) * sizeof(int64_t)};
+}
+
 void write_tensor(std::string& out, const char* tensor, Tensors* tensors) {
   const auto keys = tensor == nullptr ? 0 : at<uint64_t>(tensor, g_layout.keys);
   const bool on_card = (keys & g_layout.cuda_key) == g_layout.cuda_key, on_host = (keys & g_layout.cpu_key) == g_layout.cpu_key;
@@ -144,11 +156,9 @@ void write_tensor(std::string& out, const char* tensor, Tensors* tensors) {
   const size_t begin = out.size();
   out += static_cast<char>(at<uint16_t>(tensor, g_layout.type));
   out += static_cast<char>(dimensions);
-  const char* const inside = tensor + g_layout.sizes + sizeof(uint64_t);
-  const bool outside = dimensions > kInlineDimensions;
-  const char* const sizes = outside ? at<const char*>(inside, 0) : inside;
-  out.append(sizes, dimensions * sizeof(int64_t));
-  out.append(sizes + (outside ? dimensions : kInlineDimensions) * sizeof(int64_t), dimensions * sizeof(int64_t));
+  const Sizes shape = sizes_of(tensor, dimensions);
+  out.append(shape.sizes, dimensions * sizeof(int64_t));
+  out.append(shape.strides, dimensions * sizeof(int64_t));
   const bool again = on_card && tensors->has_again(tensor, out, begin);
   out += static_cast<char>(!on_card ? Where::host : again ? Where::card_again : Where::card);
 }
@@ -173,6 +183,34 @@ void write_value(std::string& out, const Value& value, bool in_list, Tensors* te
   }
 }
 
+// By its name. Those listed change a tensor's sizes or flags, not its memory.
+bool writes_in_place(std::string_view name) {
+  constexpr std::array<std::string_view, 13> kOthers = {"squeeze_",      "unsqueeze_", "t_",         "transpose_", "swapaxes_", "swapdims_",
+                                                        "as_strided_",   "resize_",    "resize_as_", "set_",       "detach_",   "rename_",
+                                                        "requires_grad_"};
+  const std::string_view own = name.substr(name.rfind(':') + 1);
+  return own.ends_with('_') && !own.ends_with("__") && std::find(kOthers.begin(), kOthers.end(), own) == kOthers.end();
+}
+
+// What compiled kernels may read of the operator's first tensor is not known any more, until someone notes it again.
+void forget_written(const Value& first) {
+  if (first.tag != g_layout.tensor_tag || first.object == nullptr) return;
+  const char* const tensor = first.object;
+  const auto keys = at<uint64_t>(tensor, g_layout.keys), dimensions = at<uint64_t>(tensor, g_layout.sizes);
+  const uint64_t bytes = g_layout.whole_bytes[std::min<size_t>(at<uint16_t>(tensor, g_layout.type), std::size(g_layout.whole_bytes) - 1)];
+  const bool on_card = (keys & g_layout.cuda_key) == g_layout.cuda_key && (keys & g_layout.cpu_key) != g_layout.cpu_key;
+  if (!on_card || (keys & ~g_layout.plain_keys) != 0 || dimensions > kMostDimensions || bytes == 0) return;
+  const Sizes shape = sizes_of(tensor, dimensions);
+  uint64_t last = 0;
+  for (size_t d = 0; d < dimensions; ++d) {
+    const auto size = at<uint64_t>(shape.sizes, d * sizeof(uint64_t));
+    if (size == 0) return;
+    last += (size - 1) * at<uint64_t>(shape.strides, d * sizeof(uint64_t));
+  }
+  const auto memory = at<uint64_t>(at<const char*>(tensor, g_layout.storage), g_layout.memory);
+  forget_values(memory + at<uint64_t>(tensor, g_layout.offset) * bytes, (last + 1) * bytes);
+}
+
 std::unique_ptr<Context> operator_begins(const void* record) {
   const char* name = g_name(record);
   if (name == nullptr) name = "";
@@ -185,6 +223,7 @@ std::unique_ptr<Context> operator_begins(const void* record) {
   of_thread.written.append(name, std::strlen(name) + 1);
   const auto* const inputs = at<const Value*>(record, g_layout.inputs);
   const auto count = at<size_t>(record, g_layout.inputs + kPointerBytes);
+  if (count > 0 && writes_in_place(name)) forget_written(inputs[0]);
   Tensors tensors;
   for (size_t i = 0; i < std::min(count, kMostValues); ++i) write_value(of_thread.written, inputs[i], false, &tensors);
   return nullptr;

@@ -36,8 +36,10 @@ struct gpucast_vgpu_operator_layout {
   uint32_t storage, offset;                                 // in c10::TensorImpl: its storage's address; where it begins in it
   uint32_t sizes;                                           // in c10::TensorImpl: the number of dimensions, then sizes and strides
   uint32_t type, keys;                                      // in c10::TensorImpl: its element type's number; its dispatch keys
+  uint32_t memory;                                          // in c10::StorageImpl: where its memory begins
   uint64_t cpu_key, cuda_key, plain_keys;                   // plain: a tensor with no other keys keeps its sizes itself
   char type_names[64][24];                                  // by number; "": unknown
+  uint8_t whole_bytes[64];                                  // by number: of an element, for whole numbers and conditions; 0: others
 };
 // Follows the operators of all threads from now on. `add_callback`: at::addGlobalCallback. `name`: at::RecordFunction::name. Without a
 // layout, `probe` is called instead at the begin of each operator of this thread. Returns PyTorch's handle of the callback; 0: failed.

@@ -419,6 +419,23 @@ TEST(CountKernel, WarpsFindTheirTasksTogether) {
   EXPECT_TRUE(count_kernel(*module, "k", launch).assumed_values);
 }
 
+// Each block takes the next tile of all until there is none: how many it gets, other blocks decide.
+TEST(CountKernel, WhatAnAtomicGivesABlockIsNotKnown) {
+  const auto module = parse_ptx(
+      ".shared .align 16 .b8 room[16];\n.visible .entry k(.param .u64 next, .param .u64 lines) {\n.reg .pred %p<4>;\n.reg .b32 %r<8>;\n"
+      ".reg .b64 %a<8>;\nld.param.u64 %a0, [next];\nld.param.u64 %a1, [lines];\nmov.u32 %r0, %tid.x;\nsetp.eq.u32 %p0, %r0, 0;\n"
+      "TILE: bar.sync 0;\n@%p0 atom.global.add.u32 %r1, [%a0], 1;\n@%p0 st.shared.b32 [room], %r1;\nbar.sync 0;\n"
+      "ld.shared.b32 %r2, [room];\nsetp.ge.u32 %p1, %r2, 5000;\n@%p1 bra END;\nld.global.u32 %r3, [%a1];\nbra TILE;\nEND: ret;\n}\n");
+  KernelLaunch launch;
+  launch.grid = {4, 1, 1};
+  launch.block = {64, 1, 1};
+  launch.parameters = Arguments().pointer(kA).pointer(kB).bytes;
+  const KnownValue zero = [](uint64_t at, int) { return at == kA ? std::optional<uint64_t>(0) : std::nullopt; };
+  const KernelCounts out = count_kernel(*module, "k", launch, zero);
+  EXPECT_TRUE(out.assumed_values);
+  EXPECT_LT(out.load_sectors, 1000);
+}
+
 // Triton's specialized warps: the first warp stores each worker's task and its arguments; a worker waits, reads its task, and ends with the
 // last one. Here task 1 reads as many lines of 128 bytes as the argument says, and task 3 ends.
 TEST(CountKernel, AWarpReadsTheTaskThatTheFirstWarpGaveIt) {

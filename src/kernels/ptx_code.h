@@ -178,6 +178,7 @@ struct Block {
   uint32_t instructions = 0, flops = 0;  // flops: of instructions without a guard
   bool has_short_ways = false;           // nothing that is counted for itself depends on its branch
   bool fails = false;                    // all its ways end in a trap: an assertion does not hold
+  bool may_end_loop = false;             // its branch is in a loop, forward, and its ways meet outside
   bool has_barriers = false;             // between its branch and where the ways meet again, where numbers are shared
 };
 

@@ -184,6 +184,22 @@ void find_meeting_points(Kernel* kernel) {
   }
 }
 
+void find_ends_of_loops(Kernel* kernel) {
+  const auto branch_of = [&](uint32_t b) -> const Instruction* {
+    const Instruction& last = kernel->instructions[kernel->blocks[b].end - 1];
+    return last.op == Op::branch ? &last : nullptr;
+  };
+  for (uint32_t end = 0; end < kernel->blocks.size(); ++end) {
+    const Instruction* back = branch_of(end);
+    if (back == nullptr || back->value > end) continue;
+    for (uint32_t b = back->value; b < end; ++b) {
+      const Instruction* branch = branch_of(b);
+      Block& block = kernel->blocks[b];
+      block.may_end_loop = block.may_end_loop || (branch != nullptr && branch->value > b && block.after > end);
+    }
+  }
+}
+
 class Relevance {
  public:
   explicit Relevance(Kernel* kernel) : kernel_(*kernel), relevant_(kernel->registers + 1), writers_(kernel->registers + 1) {}
@@ -428,6 +444,7 @@ void find_flow(Kernel* kernel, Follow follow) {
     }
   }
   find_short_ways(kernel);
+  find_ends_of_loops(kernel);
   find_failures(kernel);
   relevance.renumber();
   find_waits(kernel);

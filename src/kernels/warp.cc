@@ -72,6 +72,7 @@ void Warp::start(const std::array<uint32_t, 3>& block, uint32_t warp) {
   std::fill(ready_.begin(), ready_.end(), 0);
   std::fill(from_memory_.begin(), from_memory_.end(), 0);
   std::fill(guesses_.begin(), guesses_.end(), 0);
+  early_guesses_ = 0;
   std::fill(written_.begin(), written_.end(), ByteRange{~0ULL, 0});
   for (LaneValues& v : values_) v.fill(0);
   std::fill(same_.begin(), same_.end(), 1);
@@ -212,6 +213,7 @@ void Warp::follow_branch(const Instruction& i, uint32_t number, LaneMask taken) 
     counts_.assumed = counts_.assumed || !kernel_.blocks[number].has_short_ways;
     // What is not known may not hold a warp in a loop: it leaves a backward branch at once, any other path after some rounds.
     const uint32_t rounds = ++guesses_[number];
+    early_guesses_ += kernel_.blocks[number].may_end_loop && rounds <= kGuesses + 1;
     if (i.value <= number && rounds > 1) taken = 0;
     if (i.value > number && rounds > kGuesses) taken = path.lanes & (rounds % 2 == 0 ? kAllLanes : ~taken);
   }

@@ -60,6 +60,7 @@ struct WarpState {
   std::vector<uint32_t> ready_;       // by register: the cycle at which its value is there
   std::vector<uint8_t> from_memory_;  // by register: the value comes from device memory
   std::vector<uint32_t> guesses_;     // by block: how often an assumed value ended it
+  uint32_t early_guesses_ = 0;        // those that may end a loop, and have not gone the other way yet
   std::vector<ByteRange> written_;    // by store: from the first to the last byte
   std::vector<Arrival> groups_;       // of committed asynchronous copies
   std::vector<Path> paths_;
@@ -93,6 +94,7 @@ struct Loop {
     std::vector<LaneValues> values;
     std::vector<LaneMask> predicates, assumed;
     std::vector<uint32_t> shared_loads;
+    uint32_t early_guesses = 0;
     Tally tally;
   };
   uint32_t header = kNowhere;  // the number of its first block

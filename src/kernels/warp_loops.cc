@@ -142,11 +142,12 @@ void Warp::begin_round(uint32_t header) {
   if (++loop.rounds < loop.look_at) return;
   if (loop.marks.size() == loop.marked) loop.marks.emplace_back();
   Loop::Mark& mark = loop.marks[loop.marked];
-  mark.values = values_, mark.predicates = predicates_, mark.assumed = assumed_, mark.shared_loads = shared_loads_, mark.tally = tally();
+  mark.values = values_, mark.predicates = predicates_, mark.assumed = assumed_, mark.shared_loads = shared_loads_,
+  mark.early_guesses = early_guesses_, mark.tally = tally();
   const size_t last = loop.marked++;
   for (size_t period = loop.least_period; period <= kMostPeriod && 2 * period <= last; ++period) {
     const Loop::Mark &a = loop.marks[last - 2 * period], &b = loop.marks[last - period], &c = loop.marks[last];
-    if (c.predicates != b.predicates || c.assumed != b.assumed) continue;
+    if (c.predicates != b.predicates || c.assumed != b.assumed || c.early_guesses != a.early_guesses) continue;
     if (difference(c.shared_loads, b.shared_loads) != difference(b.shared_loads, a.shared_loads)) continue;
     if (difference(c.tally, b.tally) != difference(b.tally, a.tally) || !is_same(a.values, b.values, c.values, loop.lanes)) continue;
     loop.period = static_cast<uint32_t>(period);

@@ -53,6 +53,10 @@ void Warp::share_to_barrier(uint64_t most_steps, SharedLoads* loads) {
       const Instruction& i = kernel_.instructions[n];
       if (!i.shares && i.op != Op::barrier) continue;
       ++steps_;
+      if (i.op == Op::atomic && i.space != Space::shared) {  // other blocks take part
+        unknown_results(i, guard_of(i, path.lanes));
+        continue;
+      }
       step_values(i, path.lanes);
       if (i.op != Op::load || i.space != Space::shared) continue;
       SharedLoad& load = (*loads)[i.request].emplace_back();

@@ -107,7 +107,7 @@ struct Operation {
   int64_t cast_tensors = 0;       // elementwise, copy: tensors of a kernel that converts each element's type by a lookup
   int64_t moved_at_once = 0;      // indexing, copy: bytes for each computed address; 0: an element
   int64_t row_blocks = 0;         // indexing, elementwise: blocks of a kernel with a small block for each part; 0: other kernels
-  int64_t draws = 0;              // elementwise: calls of a random generator, for up to four numbers each
+  int64_t draws = 0;              // elementwise: calls of a random generator, for up to four numbers each; a thread's begin counts as two
   int64_t far_elements = 0;       // copy, strided: elements read from lines of memory that `far_lines` other lines follow
   int64_t far_lines = 0;          // before the line is read again
   int64_t warp_lines = 0;         // copy, strided: lines of memory that a warp reads for 32 neighbours; 0: not known

@@ -152,11 +152,13 @@ void apply_kernel_form(const FirstKernel& kernel, Operation* operation) {
   if (operation->kind == OperationKind::indexing || operation->kind == OperationKind::reduction) set_waits_of_selection(kernel, operation);
   if (operation->kind == OperationKind::reduction) set_waits_of_sums(kernel, operation);
   if (operation->kind == OperationKind::elementwise) {
-    // aten/src/ATen/native/cuda/DistributionTemplates.h: a thread calls the generator for each four numbers, or two of 64 bits.
+    // aten/src/ATen/native/cuda/DistributionTemplates.h: a thread calls the generator for each four numbers, or two of 64 bits, which cost
+    // twice as much. Its begin, which goes to its place in the sequence, costs as much as two calls.
     if (is("distribution_elementwise_grid_stride_kernel")) {
       const int64_t numbers = is("grid_stride_kernelImLi2") || is("grid_stride_kernelIdLi2") ? 2 : 4;
       const int64_t elements = operation->bytes_written / std::max(1, operation->element_bytes);
-      operation->draws = bounded_product({threads_of(kernel), parts_of(elements, bounded_product({threads_of(kernel), numbers}))});
+      const int64_t calls = parts_of(elements, bounded_product({threads_of(kernel), numbers}));
+      operation->draws = bounded_product({threads_of(kernel), 2 + calls * 4 / numbers});
     }
     if (is("elementwise_kernel_with_index")) operation->row_blocks = product(kernel.grid);
   }

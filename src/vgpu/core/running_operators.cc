@@ -207,8 +207,9 @@ void forget_written(const Value& first) {
     if (size == 0) return;
     last += (size - 1) * at<uint64_t>(shape.strides, d * sizeof(uint64_t));
   }
-  const auto memory = at<uint64_t>(at<const char*>(tensor, g_layout.storage), g_layout.memory);
-  forget_values(memory + at<uint64_t>(tensor, g_layout.offset) * bytes, (last + 1) * bytes);
+  const char* const storage = at<const char*>(tensor, g_layout.storage);
+  if (storage == nullptr) return;
+  forget_values(at<uint64_t>(storage, g_layout.memory) + at<uint64_t>(tensor, g_layout.offset) * bytes, (last + 1) * bytes);
 }
 
 std::unique_ptr<Context> operator_begins(const void* record) {

@@ -158,8 +158,8 @@ class Follower:
             raise NotFound("a tensor's sizes")
         layout.sizes = 8 * places[0]
         parts = small[3:, 2:, 5], torch.empty(40)[23:]
-        layout.storage = self._place("a tensor's storage", [(part, part.untyped_storage()._cdata) for part in parts])
         storages = [part.untyped_storage() for part in parts]
+        layout.storage = self._place("a tensor's storage", [(part, storage._cdata) for part, storage in zip(parts, storages)])
         layout.memory = self._place("a storage's memory", [(storage, storage.data_ptr()) for storage in storages])
         layout.offset = self._place("a tensor's offset", [(part, part.storage_offset()) for part in parts])
         large = torch.empty(2, 3, 2, 1, 4, 2)

@@ -322,19 +322,19 @@ _dtypes = {}
 
 
 def _signature(inputs):
-    text = ", ".join(map(_value, inputs))
-    tensors = [pointer for value in inputs if (pointer := getattr(value, "impl_ptr", None)) is not None]
-    return "[" + (text if len(set(tensors)) == len(tensors) else ", ".join(_with_repeats(inputs))) + "]"
+    return "[" + ", ".join(_values(inputs)) + "]"
 
 
-def _with_repeats(inputs):
-    """The values; a tensor that was there before says so."""
+def _values(inputs):
+    """A tensor on the card that was there before says so."""
     seen = set()
     for value in inputs:
-        pointer, text = getattr(value, "impl_ptr", None), _value(value)
-        again = pointer in seen and text.endswith("]]}")
-        seen.add(pointer)
-        yield text[:-2] + ', "again"]}' if again else text
+        text, pointer = _value(value), getattr(value, "impl_ptr", None)
+        if pointer is not None:
+            if pointer in seen and text.endswith("]]}"):
+                text = text[:-2] + ', "again"]}'
+            seen.add(pointer)
+        yield text
 
 
 def _value(value):

@@ -25,8 +25,8 @@ class LaunchTimes {
   //   "kernel GX GY GZ BX BY BZ NAME"                 a kernel outside of operators, or with a work of its own (known_kernels.h)
   //   "ptx CODE TEXT"                                 the text of a code, as a JSON string; no time
   //   "values ID ADDRESS BYTES"                       what the card's memory holds there, in hexadecimal digits; no time
-  //   "code CODE GX GY GZ BX BY BZ DYNAMIC REGISTERS STATIC ARGUMENTS VALUES [ID ...] NAME"  a kernel of this code, its shared memory and
-  //                                                   registers, the bytes of its arguments, and the known values
+  //   "code CODE GX GY GZ BX BY BZ DYNAMIC REGISTERS STATIC LOCAL ARGUMENTS VALUES [ID ...] NAME"  a kernel of this code: its shared
+  //                                                   memory, registers, local memory, arguments' bytes and known values
   //   "copy KIND BYTES PAGEABLE", "fill BYTES"
   // Unset: an operator without a tensor on the card, a code that could not be counted. Any other question gets no time.
   std::optional<GpuTimeline::Work> answer(std::string_view question);

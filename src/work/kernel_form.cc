@@ -163,9 +163,8 @@ void apply_kernel_form(const FirstKernel& kernel, Operation* operation) {
     if (is("elementwise_kernel_with_index")) operation->row_blocks = product(kernel.grid);
   }
   // SpectralOps.cu: the half of a spectrum that mirrors the other. A thread computes two places, in three dimensions.
-  if (is("_fft_conjugate_copy_kernel"))
-    operation->element_work = {.elements = product(kernel.grid) * product(kernel.block), .waited_loads = 1, .divisions = 6};
-  if (operation->element_work.elements > 0) operation->waiting_threads = product(kernel.grid) * product(kernel.block);
+  if (is("_fft_conjugate_copy_kernel")) operation->element_work = {.elements = threads_of(kernel), .waited_loads = 1, .divisions = 6};
+  if (operation->element_work.elements > 0) operation->waiting_threads = threads_of(kernel);
   if (operation->kind == OperationKind::elementwise || operation->kind == OperationKind::copy) {
     // LoadWithCast looks up the type of each element of each tensor.
     if (is("unrolled_elementwise_kernel") && is("LoadWithCast"))

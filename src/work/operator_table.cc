@@ -535,8 +535,7 @@ Operation optimizer(const OperatorName& name, const Inputs& in) {
   return out;
 }
 
-// ---- images: what a thread does for each element, from the kernels in aten/src/ATen/native/cuda
-// ------------------------------------------
+// ---- images: what a thread does for each element (aten/src/ATen/native/cuda) -----------------------------------------------------------
 
 // The numbers of a window that elements are read from: lines of memory, and numbers of each line.
 struct Window {

@@ -258,6 +258,22 @@ def fake_torch(tmp_path, monkeypatch):
     return make
 
 
+# The begin of a script that times a kernel in Triton, whose loops go by numbers on the card.
+SUM_ROWS = """
+import torch, triton, triton.language as tl
+
+@triton.jit
+def sum_rows(x, counts, out, block: tl.constexpr):
+    row = tl.program_id(0)
+    total = tl.zeros((block,), tl.float32)
+    for i in range(tl.load(counts + row)):
+        total += tl.load(x + (row * 256 + i) * block + tl.arange(0, block))
+    tl.store(out + row * block + tl.arange(0, block), total)
+
+x, out = torch.randn(512, 256, 1024, device="cuda"), torch.empty(512, 1024, device="cuda")
+begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+"""
+
 # A training script as people write them. `BODY` hooks of the tests go where the comments are.
 TRAIN = """
 import torch

@@ -7,7 +7,7 @@ import sys
 import time
 
 import pytest
-from conftest import ROOT
+from conftest import ROOT, SUM_ROWS
 
 from eval.clock import sweep
 
@@ -363,20 +363,9 @@ def test_launches_in_triton_take_as_long_where_values_are_followed(gpucast_bin, 
 
 
 # The loops of a kernel go by values that were made on the card.
-LOOPS = """
-import torch, triton, triton.language as tl
-
-@triton.jit
-def sum_rows(x, counts, out, block: tl.constexpr):
-    row = tl.program_id(0)
-    total = tl.zeros((block,), tl.float32)
-    for i in range(tl.load(counts + row)):
-        total += tl.load(x + (row * 256 + i) * block + tl.arange(0, block))
-    tl.store(out + row * block + tl.arange(0, block), total)
-
-x, out = torch.randn(512, 256, 1024, device="cuda"), torch.empty(512, 1024, device="cuda")
-begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-for rows in (1, 256):
+LOOPS = (
+    SUM_ROWS
+    + """for rows in (1, 256):
     counts = torch.full((512,), rows, dtype=torch.int32, device="cuda")
     sum_rows[(512,)](x, counts, out, block=1024)
     x.sin()
@@ -387,6 +376,7 @@ for rows in (1, 256):
     end.synchronize()
     print(begin.elapsed_time(end))
 """
+)
 
 
 @pytest.mark.once

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from conftest import SUM_ROWS
 
 MODEL = """
 import json, os, torch
@@ -38,20 +39,9 @@ def compiled_run(gpucast, script, *options):
 
 
 # How long a kernel takes whose loops go by numbers that compiled code makes.
-LOOPS = """
-import torch, triton, triton.language as tl
-
-@triton.jit
-def sum_rows(x, counts, out, block: tl.constexpr):
-    row = tl.program_id(0)
-    total = tl.zeros((block,), tl.float32)
-    for i in range(tl.load(counts + row)):
-        total += tl.load(x + (row * 256 + i) * block + tl.arange(0, block))
-    tl.store(out + row * block + tl.arange(0, block), total)
-
-x, out = torch.randn(512, 256, 1024, device="cuda"), torch.empty(512, 1024, device="cuda")
-begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-counts = torch.compile(make)()
+LOOPS = (
+    SUM_ROWS
+    + """counts = torch.compile(make)()
 for _ in range(2):
     begin.record()
     for _ in range(10):
@@ -60,6 +50,7 @@ for _ in range(2):
     end.synchronize()
 print(begin.elapsed_time(end))
 """
+)
 NUMBERS = {
     "constants": """
 def make():

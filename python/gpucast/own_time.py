@@ -21,7 +21,8 @@ class OwnTime:
     def since(self, began_ns, around_ns):
         """To enter the context as if at an earlier time, for a call with this way around."""
         if not self._thread.depth:
-            self._thread.began_ns, self._thread.around_ns = began_ns, around_ns
+            self._thread.began_ns = began_ns
+        self._thread.around_ns = around_ns
         return self
 
     def __enter__(self):
@@ -37,29 +38,29 @@ class OwnTime:
             self._took(self.now_ns() - thread.began_ns + thread.around_ns + self._took_ns)
             thread.began_ns = thread.around_ns = 0
 
-    def pauses(self, around_ns=0):
+    def pauses(self):
         """What it returns is for `goes_on`."""
         thread = self._thread
-        self._took(self.now_ns() - thread.began_ns + around_ns + self._took_ns)
-        state = thread.depth, thread.around_ns
+        self._took(self.now_ns() - thread.began_ns + thread.around_ns + self._took_ns)
+        depth = thread.depth
         thread.began_ns = thread.around_ns = thread.depth = 0
-        return state
+        return depth
 
-    def goes_on(self, state):
-        self._thread.depth, self._thread.around_ns = state
-        self._thread.began_ns = self.now_ns()
+    def goes_on(self, depth):
+        self._thread.depth, self._thread.began_ns = depth, self.now_ns()
 
     def before_call(self, began_ns, around_ns):
         """Instead of the context and its pause, for a call that needs little: it is ours from `began_ns` until now, and `around_ns`. What it
         returns is for `after_call`."""
         if self._thread.depth:
-            return self.pauses(around_ns)
+            self._thread.around_ns = around_ns
+            return self.pauses()
         self._took(self.now_ns() - began_ns + around_ns + self._took_ns)
-        return None
+        return 0
 
-    def after_call(self, state):
-        if state is not None:
-            self.goes_on(state)
+    def after_call(self, depth):
+        if depth:
+            self.goes_on(depth)
 
     def spent(self, began_ns):
         if not self._thread.depth:

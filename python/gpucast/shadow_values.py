@@ -136,11 +136,11 @@ def install(torch, core):
                 return _call(function, args, kwargs or {})
             began_ns = _own.now_ns()
             if _knows_nothing(function, args, kwargs):
-                state = _own.before_call(began_ns, _around_ns(function))
+                depth = _own.before_call(began_ns, _around_ns(function))
                 try:
                     result = function(*args, **kwargs) if kwargs else function(*args)
                 finally:
-                    _own.after_call(state)
+                    _own.after_call(depth)
                 if _is_real(result, args):
                     return result
                 with _own:
@@ -266,11 +266,11 @@ def _original(function, args, kwargs):
     """The call itself, which the script would make without us."""
     if _own is None or _left:
         return function(*args, **kwargs)
-    state = _own.pauses(_own.backward_ns if _name(function) in _BACKWARD else 0)
+    depth = _own.pauses()
     try:
         return function(*args, **kwargs)
     finally:
-        _own.goes_on(state)
+        _own.goes_on(depth)
 
 
 def _knows_nothing(function, args, kwargs):

@@ -9,8 +9,8 @@ namespace gpucast {
 // each for half of the bytes) the bytes go up and down once, in 2 log2(n) steps. The tree's kernel starts faster and moves bytes more
 // slowly.
 Estimate collective_time(const Operation& operation, const CardRates& card) {
-  const auto ranks = static_cast<double>(std::max<int64_t>(1, operation.ranks));
-  const double bytes = static_cast<double>(std::max(operation.bytes_read, operation.bytes_written));
+  const auto ranks = static_cast<double>(std::max<int64_t>(1, operation.collective.ranks));
+  const double bytes = static_cast<double>(operation.collective.bytes);
   const double floor_ns = card.bytes[OperationKind::collective].floor_ns;
   if (ranks < 2) return {floor_ns + moving_ns(2 * bytes, 1, 1, card), Bound::memory};
   const double sent_ns = 1e9 * 2 * (ranks - 1) / ranks * bytes / card.peer_bytes_per_s;

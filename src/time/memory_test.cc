@@ -224,15 +224,16 @@ TEST(Rows, BatchNormOfFewChannelsUsesFewMultiprocessors) {
 }
 
 TEST(Collective, ARingSendsTwiceNMinus1OverN) {
-  Operation reduce = bytes(OperationKind::collective, 800'000'000, 800'000'000);
-  reduce.ranks = 8;
+  Operation reduce;
+  reduce.kind = OperationKind::collective;
+  reduce.collective = {.ranks = 8, .bytes = 800'000'000};
   // 2 x 7 / 8 x 800 MB at 200 GB/s = 7 ms; 14 steps of 5.5 us; 10 us to start.
   EXPECT_NEAR(ns(reduce, Bound::link), 7'000'000 + 77'000 + 10'000, 1);
   // 8 bytes: up and down a tree of 3 levels.
-  reduce.bytes_read = reduce.bytes_written = 8;
+  reduce.collective.bytes = 8;
   EXPECT_NEAR(ns(reduce, Bound::link), 6000 + 8000, 1);
   // A PCIe card has no NVLink: 20 GB/s.
-  reduce.bytes_read = reduce.bytes_written = 800'000'000;
+  reduce.collective.bytes = 800'000'000;
   const char* pcie = R"({"schema_version":1,"architectures":{"8.0":{"rates":{"source":"x","link_bytes_per_s":2e10}}}})";
   EXPECT_NEAR(ns(reduce, Bound::link, card_rates(find_gpu("a100-80-pcie"), pcie)) / 70e6, 1, 0.01);
 }
@@ -244,11 +245,12 @@ TEST(Formulas, ChangedNumbersMoveTheTimes) {
                       R"({"schema_version":1,"cards":{"a100-80":{")" + kind + R"(":{"all":{"source":"x",)" + number + "}}}}}");
   };
   const CardRates plain = card_rates(find_gpu("a100-80"));
-  Operation reduce = bytes(OperationKind::collective, 800'000'000, 800'000'000);
-  reduce.ranks = 8;
+  Operation reduce;
+  reduce.kind = OperationKind::collective;
+  reduce.collective = {.ranks = 8, .bytes = 800'000'000};
   EXPECT_NEAR(collective_time(reduce, with("collective", R"("ring_hops":15.5)")).ns - collective_time(reduce, plain).ns,
               14 * 10 * plain.peer_hop_ns, 1);
-  reduce.bytes_read = reduce.bytes_written = 8;
+  reduce.collective.bytes = 8;
   EXPECT_LT(collective_time(reduce, with("collective", R"("tree_floor":0.4)")).ns, collective_time(reduce, plain).ns);
   Operation lstm = bytes(OperationKind::recurrent, 1000, 1000);
   lstm.precision = Precision::fp16;

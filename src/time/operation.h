@@ -67,6 +67,32 @@ struct AttentionShape {
   friend auto operator<=>(const AttentionShape&, const AttentionShape&) = default;
 };
 
+enum class CollectiveKind : uint8_t {
+  all_reduce,
+  all_gather,
+  reduce_scatter,
+  broadcast,
+  reduce,
+  all_to_all,
+  gather,
+  scatter,
+  messages,  // sends and receives
+  count_
+};
+const char* collective_kind_name(CollectiveKind kind);            // as in JSON: "all_reduce", ...
+CollectiveKind collective_kind_from_name(std::string_view name);  // count_: there is none
+
+// One call of NCCL, or all calls between ncclGroupStart and ncclGroupEnd.
+struct CollectiveShape {
+  CollectiveKind kind = CollectiveKind::all_reduce;
+  int64_t ranks = 1;  // of the group
+  int64_t nodes = 1;  // that they lie on
+  int64_t bytes = 0;  // as nccl-tests count them: a rank's buffer; all of a gather's or a scatter's parts; of messages, the larger of what
+                      // a rank sends and receives
+  int64_t calls = 1;
+  friend auto operator<=>(const CollectiveShape&, const CollectiveShape&) = default;
+};
+
 // What a thread of a kernel for images does for each of its elements. Loads are counted by the wait that they cause.
 struct ElementWork {
   int64_t elements = 0;       // of all threads; 0: the work is not known
@@ -119,7 +145,7 @@ struct Operation {
   ConvolutionShape convolution;             // convolution
   AttentionShape attention;                 // attention
   int64_t layers = 1;                       // recurrent
-  int64_t ranks = 1;                        // collective
+  CollectiveShape collective;               // collective
   ElementWork element_work;                 // elementwise: images
   CountedWork counted;                      // any kind: a kernel whose code was counted; its time follows from these counts
   friend auto operator<=>(const Operation&, const Operation&) = default;

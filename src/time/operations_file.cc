@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <initializer_list>
+#include <utility>
 #include <variant>
 
 #include "gpucast/error.h"
@@ -24,7 +25,7 @@ constexpr int64_t kMostNumber = int64_t{1} << 50;  // products of some of these 
 template <class T>
 struct Field {
   const char* name;
-  std::variant<int64_t T::*, int T::*, double T::*, bool T::*, Pass T::*, int64_t (T::*)[3]> member;
+  std::variant<int64_t T::*, int T::*, double T::*, bool T::*, Pass T::*, CollectiveKind T::*, int64_t (T::*)[3]> member;
 };
 
 const Field<GemmShape> kGemm[] = {{"batch", &GemmShape::batch},
@@ -50,6 +51,11 @@ const Field<AttentionShape> kAttention[] = {
     {"kv_heads", &AttentionShape::kv_heads}, {"queries", &AttentionShape::queries},     {"keys", &AttentionShape::keys},
     {"head_dim", &AttentionShape::head_dim}, {"value_dim", &AttentionShape::value_dim}, {"causal", &AttentionShape::causal},
     {"window", &AttentionShape::window},     {"prefill", &AttentionShape::prefill}};
+const Field<CollectiveShape> kCollective[] = {{"kind", &CollectiveShape::kind},
+                                              {"ranks", &CollectiveShape::ranks},
+                                              {"nodes", &CollectiveShape::nodes},
+                                              {"bytes", &CollectiveShape::bytes},
+                                              {"calls", &CollectiveShape::calls}};
 const Field<ElementWork> kElementWork[] = {{"elements", &ElementWork::elements},
                                            {"of_thread", &ElementWork::of_thread},
                                            {"waited_loads", &ElementWork::waited_loads},
@@ -93,8 +99,7 @@ const Field<Operation> kOperation[] = {{"element_bytes", &Operation::element_byt
                                        {"from_host", &Operation::from_host},
                                        {"pageable", &Operation::pageable},
                                        {"pass", &Operation::pass},
-                                       {"layers", &Operation::layers},
-                                       {"ranks", &Operation::ranks}};
+                                       {"layers", &Operation::layers}};
 
 struct BadOperation {
   std::string what;
@@ -141,6 +146,10 @@ struct SetField {
     if (out.*member == Pass::count_)
       throw BadOperation{fmt::format("'{}' is no pass: forward, data_gradient, weight_gradient, backward", name)};
   }
+  void operator()(CollectiveKind T::*member) const {
+    out.*member = collective_kind_from_name(text(value, name));
+    if (out.*member == CollectiveKind::count_) throw BadOperation{fmt::format("no kind of collective is named '{}'", text(value, name))};
+  }
   void operator()(int64_t (T::*member)[3]) const {
     simdjson::dom::array list;
     if (value.get(list) != simdjson::SUCCESS || list.size() > 3)
@@ -169,7 +178,7 @@ void set_fields(const Field<T> (&fields)[size], std::string_view of, element val
   }
 }
 
-// A product's time is computed from its shape, so a line must give these fields.
+// These times are computed from a shape, so a line must give these fields.
 void require(object line, const char* kind, std::initializer_list<const char*> names) {
   object shape;
   bool there = line[kind].get(shape) == simdjson::SUCCESS;
@@ -240,7 +249,13 @@ void put_sizes(const Moved& moved, Operation* out) {
   out->bytes_written = static_cast<int64_t>(std::min(moved.written * out->element_bytes, kMostBytes));
 }
 
-// Checks the shape of a product. Computes its sizes from the shape where the line gives none.
+void check_collective(const CollectiveShape& s) {
+  for (const auto& [name, number] : {std::pair{"ranks", s.ranks}, {"nodes", s.nodes}, {"calls", s.calls}})
+    if (number == 0) throw BadOperation{fmt::format("'{}' is 0", name)};
+  if (s.nodes > s.ranks) throw BadOperation{fmt::format("{} ranks lie on {} nodes", s.ranks, s.nodes)};
+}
+
+// Checks the shape of a product or a collective. Computes its sizes from the shape where the line gives none.
 void check_shape(object line, Operation* operation) {
   bool has_sizes = false;
   for (const char* name : {"flops", "bytes_read", "bytes_written"}) has_sizes = has_sizes || line[name].error() == simdjson::SUCCESS;
@@ -258,6 +273,10 @@ void check_shape(object line, Operation* operation) {
     case OperationKind::attention:
       require(line, "attention", {"batch", "heads", "queries", "keys", "head_dim"});
       sizes = moved(operation->attention);
+      break;
+    case OperationKind::collective:
+      require(line, "collective", {"kind", "ranks", "bytes"});
+      check_collective(operation->collective);
       break;
     default:
       return;
@@ -284,6 +303,8 @@ Operation operation_of(element line) {
       set_fields(kConvolution, name, value, &operation.convolution);
     } else if (name == "attention") {
       set_fields(kAttention, name, value, &operation.attention);
+    } else if (name == "collective") {
+      set_fields(kCollective, name, value, &operation.collective);
     } else if (name == "element_work") {
       set_fields(kElementWork, name, value, &operation.element_work);
     } else if (!set_field(kOperation, name, value, &operation)) {

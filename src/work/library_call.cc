@@ -262,14 +262,27 @@ std::optional<Operation> transform(const CallArguments& call) {
 }
 
 Operation collective(const CallArguments& call, std::string_view name) {
+  constexpr std::pair<std::string_view, CollectiveKind> kKinds[] = {
+      {"ncclAllGather", CollectiveKind::all_gather}, {"ncclReduceScatter", CollectiveKind::reduce_scatter},
+      {"ncclBroadcast", CollectiveKind::broadcast},  {"ncclReduce", CollectiveKind::reduce},
+      {"ncclAlltoAll", CollectiveKind::all_to_all},  {"ncclGather", CollectiveKind::gather},
+      {"ncclScatter", CollectiveKind::scatter},      {"ncclSend", CollectiveKind::messages},
+      {"ncclRecv", CollectiveKind::messages},        {"ncclPutSignal", CollectiveKind::messages}};
   Operation out;
   out.kind = OperationKind::collective;
   out.element_bytes = std::max(1, type_bytes(call.type));
-  out.ranks = std::max<int64_t>(1, call.world);
+  CollectiveShape& shape = out.collective;
+  for (const auto& [of, kind] : kKinds)
+    if (of == name) shape.kind = kind;
+  shape.ranks = std::max<int64_t>(1, call.world);
   const int64_t bytes = bounded_product({call.count, out.element_bytes});
-  out.bytes_read = bytes;
-  out.bytes_written = name == "ncclAllGather" ? bounded_product({bytes, out.ranks}) : bytes;
-  if (name == "ncclReduceScatter") out.bytes_read = bounded_product({bytes, out.ranks});
+  const int64_t all_bytes = bounded_product({bytes, shape.ranks});
+  const auto is = [&](std::initializer_list<CollectiveKind> kinds) { return std::ranges::find(kinds, shape.kind) != kinds.end(); };
+  const bool gathers = is({CollectiveKind::all_gather, CollectiveKind::gather, CollectiveKind::all_to_all});
+  const bool scatters = is({CollectiveKind::reduce_scatter, CollectiveKind::scatter, CollectiveKind::all_to_all});
+  shape.bytes = gathers || scatters ? all_bytes : bytes;
+  out.bytes_read = name == "ncclRecv" ? 0 : scatters ? all_bytes : bytes;
+  out.bytes_written = name == "ncclSend" || name == "ncclPutSignal" ? 0 : gathers ? all_bytes : bytes;
   return out;
 }
 

@@ -11,6 +11,25 @@
 
 namespace gpucast {
 
+// The ranks of a communicator.
+struct CommunicationGroup {
+  std::string name;            // the same in the captures of all its ranks
+  std::vector<int64_t> ranks;  // of the job, in the group's order
+  bool assumed = false;        // the capture names no ranks: neighbours of this rank are assumed
+};
+
+struct Message {
+  int64_t peer = 0;  // a rank of the job
+  int64_t bytes = 0;
+  bool receives = false;
+};
+
+// What one collective operation does with other ranks: one call of NCCL, or all calls of one ncclGroupStart.
+struct Communication {
+  uint32_t group = 0;             // index in StepOperations::groups
+  std::vector<Message> messages;  // of CollectiveKind::messages; empty: all ranks of the group take part
+};
+
 struct StepOperation {
   uint32_t shape = 0;  // index of its operation in StepOperations::shapes
   std::string name;    // "aten::addmm", "cublasSgemm_v2" (where no operator is known), "memcpy"
@@ -25,6 +44,7 @@ struct StepOperation {
   int64_t mark = 0;                       // sequence number of the mark before it
   bool waits = false;                     // the host waits until it is done (copies to the host, in captures that do not record waits)
   size_t first_work = 0, work_count = 1;  // range in ObservedStep::work
+  int32_t communication = -1;             // index in StepOperations::communications; below 0: none
 };
 
 // As Order, with its position between operations.
@@ -59,6 +79,8 @@ struct StepOperations {
   std::vector<uint64_t> streams;          // handles
   std::vector<StepOrder> order;           // by operations_before
   size_t events = 0;
+  std::vector<CommunicationGroup> groups;
+  std::vector<Communication> communications;
   std::vector<StepBatch> batches;    // of the loader in the capture's record; the times of the step contain no waiting for it
   int64_t host_ns = 0;               // from the end of the step before to the end of this one, on this machine, while being observed
   int64_t work = 0, known_work = 0;  // launches, calls and copies; those with a known operator or call

@@ -52,6 +52,9 @@ struct CallArguments {
   std::string cell;  // "lstm", "gru"
   int64_t layers = 1, directions = 1, hidden_size = 0, input_size = 0, steps = 0;
   int64_t count = 0, world = 1;  // NCCL
+  std::string group;             // of NCCL: its communicator
+  int64_t peer = -1;             // of NCCL: a message's other end, a rank of the communicator
+  bool joins = false;            // of NCCL: together with the call before it (ncclGroupStart)
 };
 
 }  // namespace gpucast

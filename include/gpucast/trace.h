@@ -295,6 +295,12 @@ struct CaptureWarning {
   std::string code, message;
 };
 
+// One of NCCL's, which this process is in.
+struct Communicator {
+  std::string name;            // the same in the captures of all its ranks
+  std::vector<int64_t> ranks;  // of the job, in the communicator's order
+};
+
 // Everything that can be wrong in a capture and still leaves something to report. problem_info() gives severity and sentence.
 enum class Problem : uint8_t {
   truncated_file,
@@ -365,6 +371,8 @@ struct Trace {
   ObservedStep observed;
   LoaderRecord loader;
   std::vector<UnsupportedCall> unsupported;
+  std::vector<Communicator> communicators;
+  int64_t node_ranks = 0;  // of the job, on each node; 0: not recorded
   std::vector<CaptureWarning> warnings;
   std::optional<ProfileSummary> profile;  // for a profiler trace
   int64_t kernels = 0, library_calls = 0;

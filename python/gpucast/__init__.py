@@ -23,6 +23,7 @@ Each module imports only modules further down in this list; lower ones call high
     checkpoints       saving checkpoints does nothing
     values            values read from the card, where zero is no useful answer
     imagined_ranks    ranks that do not run here, under `--world-size`
+    groups            the ranks of each of NCCL's communicators
     block_masks       the blocks that a mask of FlexAttention keeps
     shadow_values     the values of tensors on the card, followed on the host
     structured        values of large tensors, kept by structure: one-hot matrices, comparisons, triangles

@@ -2,6 +2,7 @@
 
 import atexit
 import contextlib
+import functools
 import gc
 import os
 import platform
@@ -18,6 +19,7 @@ from . import (
     copies,
     cudnn,
     ending,
+    groups,
     history,
     hooks,
     horizon,
@@ -105,6 +107,7 @@ def after_torch(module):
         patching.safely(ending.keep_sockets_in_session)
         hooks.install_at_import(torch, _enough)
         operators.measure_speed(_core.gpucast_vgpu_yardstick_ns)
+        operators.when_observed = functools.partial(groups.look, _core)
         initialisation.install(torch, _core.gpucast_vgpu_skip_random)
         values.install_at_import(torch, _core)
         horizon.install(torch)
@@ -336,7 +339,8 @@ def _write_history(path, reason, exit_code, ranks, device, stats, snapshot):
             if segment.get("device", device) == device
         ]
     with open(path + ".tmp", "w", encoding="utf-8", errors="backslashreplace") as file:
-        history.write(file, process_record, process.recorder, operators.lines(), device, events, end_record)
+        records = [record for record in (process_record, groups.record()) if record]
+        history.write(file, records, process.recorder, operators.lines(), device, events, end_record)
     os.replace(path + ".tmp", path)
 
 

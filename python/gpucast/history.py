@@ -62,11 +62,12 @@ def until(events, allocs, frees):
     return events
 
 
-def write(file, process, recorder, operators, device, events, end):
-    """`events`: the device's trace, as `_snapshot()` gives it. `process` and `end`: records. `operators`: lines."""
+def write(file, records, recorder, operators, device, events, end):
+    """`events`: the device's trace, as `_snapshot()` gives it. `records`: of the process; `end`: a record. `operators`: lines."""
     place = recorder.devices.index(device) if device in recorder.devices else 0
     write_line = file.write
-    write_line(json.dumps(process) + "\n")
+    for record in records:
+        write_line(json.dumps(record) + "\n")
     for code, message in recorder.warnings:
         write_line(json.dumps({"record": "warning", "code": code, "message": message}) + "\n")
     file.writelines(_module_lines(recorder.modules))

@@ -89,7 +89,9 @@ def _store_class(distributed):
             if self._come([key]):
                 return self._inner.get(key)
             # An id by which ranks find each other: all ranks here make the same.
-            return (hashlib.sha256(key.encode()).digest() * _NCCL_ID_BYTES)[:_NCCL_ID_BYTES]
+            made = (hashlib.sha256(key.encode()).digest() * _NCCL_ID_BYTES)[:_NCCL_ID_BYTES]
+            self._inner.set(key, made)
+            return made
 
         def wait(self, keys, timeout=None):
             """Ranks that do not run here count as arrived."""

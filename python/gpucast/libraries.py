@@ -185,6 +185,7 @@ def call_core():
     core.gpucast_vgpu_known_values.restype = ctypes.c_uint64
     core.gpucast_vgpu_stored_numbers.argtypes = [ctypes.c_uint64, ctypes.c_void_p, ctypes.c_uint64]
     core.gpucast_vgpu_stored_numbers.restype = ctypes.c_int
+    core.gpucast_vgpu_communicators.restype = ctypes.c_char_p
     core.gpucast_vgpu_hold.argtypes = [ctypes.c_int]
     core.gpucast_vgpu_hold.restype = None
     return core

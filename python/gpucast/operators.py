@@ -105,6 +105,7 @@ _captured = False  # a capture was in the observed step
 _step = 0
 _evaluated = 0  # forwards without gradients, before any optimizer exists
 _observed = None  # the number of that step, and its marks
+when_observed = None  # called when that step has ended
 _tf32 = {}
 _marks = None  # the marks' sequence numbers before and after it
 _yardstick = None  # a function of the core
@@ -264,6 +265,8 @@ def _end(whole):
     if whole:
         _result, _observed = result, (_step, list(_marks))
         _keep(result)
+        if when_observed:
+            patching.safely(when_observed)
 
 
 def finish():

@@ -23,5 +23,6 @@ inline int64_t bounded_product(std::span<const int64_t> factors) {
 inline int64_t bounded_product(std::initializer_list<int64_t> factors) {
   return bounded_product(std::span(factors.begin(), factors.size()));
 }
+inline int64_t bounded_sum(int64_t a, int64_t b) { return std::min(a + b, kMostElements); }  // of two that are bounded
 
 }  // namespace gpucast

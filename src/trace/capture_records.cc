@@ -226,6 +226,30 @@ void read_loader_record(Reading& reading, od::object /*object*/) {
   if (!read_loader(reading.line, &reading.trace.loader)) reading.problem(Problem::bad_record, "'loader'");
 }
 
+constexpr int64_t kMostRanks = 1 << 20;
+
+void read_communicators(Reading& reading, od::object object) {
+  const bool whole = each_field(object, [&](std::string_view key, auto value) {
+    if (key == "node_ranks") (void)set_int(value, &reading.trace.node_ranks);
+    od::array groups;
+    if (key != "groups" || value.get_array().get(groups) != simdjson::SUCCESS) return;
+    for (auto entry : groups) {
+      od::object group;
+      if (entry.get_object().get(group) != simdjson::SUCCESS) continue;
+      Communicator& made = reading.trace.communicators.emplace_back();
+      each_field(group, [&](std::string_view field, auto of_group) {
+        if (field == "name") made.name = text_of(of_group);
+        if (field == "ranks") made.ranks = integers_of(of_group);
+      });
+      const bool usable =
+          !made.name.empty() && std::ranges::all_of(made.ranks, [](int64_t rank) { return rank >= 0 && rank < kMostRanks; });
+      if (!usable) reading.trace.communicators.pop_back();
+    }
+  });
+  reading.trace.node_ranks = std::clamp<int64_t>(reading.trace.node_ranks, 0, kMostRanks);
+  if (!whole) reading.problem(Problem::bad_record, "'communicators'");
+}
+
 void read_warning(Reading& reading, od::object object) {
   CaptureWarning warning;
   each_field(object, [&](std::string_view key, auto value) {

@@ -111,6 +111,9 @@ CallArguments call_arguments(const Json& object) {
   out.steps = number(object, "steps").value_or(0);
   out.count = number(object, "count").value_or(0);
   out.world = number(object, "world").value_or(1);
+  out.group = text(object, "group");
+  out.peer = number(object, "peer").value_or(-1);
+  out.joins = number(object, "joins").value_or(0) == 1;
   return out;
 }
 

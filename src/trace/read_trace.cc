@@ -66,6 +66,7 @@ struct RecordRow {
 };
 constexpr std::array kRecords = std::to_array<RecordRow>({{"clock", read_clock},
                                                           {"command_end", read_command_end},
+                                                          {"communicators", read_communicators},
                                                           {"end", read_end},
                                                           {"eof", read_eof},
                                                           {"header", read_header},

@@ -13,6 +13,7 @@
 #include "src/attribution/open_marks.h"
 #include "src/base/bounded.h"
 #include "src/kernels/known_kernels.h"
+#include "src/work/communications.h"
 #include "src/work/counted_kernels.h"
 #include "src/work/host_time.h"
 #include "src/work/kernel_form.h"
@@ -72,8 +73,11 @@ class OperationCache {
   const Entry& of_call(const Work& work) {
     const auto [found, added] = calls_.try_emplace({work.name.index(), work.arguments});
     if (added) {
-      found->second.operation = library_call(trace_.strings.text(work.library), trace_.strings.text(work.name),
-                                             trace_.observed.call_arguments[work.arguments], settings_);
+      CallArguments arguments = trace_.observed.call_arguments[work.arguments];
+      // A communicator that is split while some ranks do not run here does not know its size.
+      if (const Communicator* known = find_communicator(trace_, arguments.group))
+        arguments.world = static_cast<int64_t>(known->ranks.size());
+      found->second.operation = library_call(trace_.strings.text(work.library), trace_.strings.text(work.name), arguments, settings_);
       found->second.known = found->second.operation.has_value();
     }
     return found->second;
@@ -99,6 +103,7 @@ struct Origin {
   int64_t operator_kind = -1;   // index in ObservedStep::kinds; -1: none
   StringId call;                // of a library: its name, ...
   uint32_t call_arguments = 0;  // ... and index in ObservedStep::call_arguments
+  int32_t communication = -1;
   friend auto operator<=>(const Origin&, const Origin&) = default;
 };
 
@@ -181,6 +186,7 @@ class StepMaker {
         open_marks_(trace),
         cache_(trace),
         pointed_(trace),
+        communications_(trace, &out_),
         next_order_(step_.order.begin()) {}
 
   StepOperations observe() {
@@ -222,6 +228,7 @@ class StepMaker {
       out_.known_work += out_.operations.back().known ? 1 : 0;
       return;
     }
+    if (joins_communication(work)) return;
     close_operation();
     const OpenMarks& place = open_marks_.open_after(work.mark);
     StepOperation made;
@@ -244,6 +251,19 @@ class StepMaker {
     }
     out_.known_work += made.known ? 1 : 0;
     out_.operations.push_back(std::move(made));
+  }
+
+  // True: a call of NCCL that runs with the one before it.
+  bool joins_communication(const Work& work) {
+    if (!communications_.is_open() || work.kind != WorkKind::call) return false;
+    const CallArguments& arguments = step_.call_arguments[work.arguments];
+    const OperationCache::Entry& entry = cache_.of_call(work);
+    if (!arguments.joins || !entry.operation || entry.operation->kind != OperationKind::collective) return false;
+    communications_.join(trace_.strings.text(work.name), arguments, *entry.operation, &operation_);
+    out_.operations.back().asked_ns = work.time_ns + shift_ns_;
+    ++out_.operations.back().work_count;
+    ++out_.known_work;
+    return true;
   }
 
   // Unset: its code is not known, or could not be counted.
@@ -314,6 +334,8 @@ class StepMaker {
     origin_.call = work.name;
     origin_.call_arguments = work.arguments;
     made->name = owner_name(i, made->kernel);
+    if (operation_.kind == OperationKind::collective)
+      communications_.begin(trace_.strings.text(work.name), step_.call_arguments[work.arguments], operation_);
   }
 
   void set_copy(size_t i, StepOperation* made) {
@@ -334,6 +356,7 @@ class StepMaker {
   // The last operation now has all its launches. Equal operations of one origin share a shape.
   void close_operation() {
     if (out_.operations.empty()) return;
+    if (communications_.is_open()) out_.operations.back().communication = origin_.communication = communications_.end(&operation_);
     const auto [found, added] = shapes_.try_emplace({origin_, operation_}, static_cast<uint32_t>(out_.shapes.size()));
     if (added) out_.shapes.push_back(operation_);
     out_.operations.back().shape = found->second;
@@ -341,10 +364,12 @@ class StepMaker {
 
   const Trace& trace_;
   const ObservedStep& step_;
+  StepOperations out_;
   const std::vector<int64_t> owners_;
   OpenMarksInOrder open_marks_;
   OperationCache cache_;
   PointedBytes pointed_;
+  Communications communications_;
   CountedKernels counted_;
   const int64_t shift_ns_ = step_.clock_unix_ns - step_.unix_ns;
   std::vector<Order>::const_iterator next_order_;
@@ -354,7 +379,6 @@ class StepMaker {
   Origin origin_;                            // of the last operation
   std::map<std::pair<Origin, Operation>, uint32_t> shapes_;
   std::vector<uint64_t> events_;
-  StepOperations out_;
 };
 
 }  // namespace

@@ -16,18 +16,21 @@ struct CommunicationGroup {
   std::string name;            // the same in the captures of all its ranks
   std::vector<int64_t> ranks;  // of the job, in the group's order
   bool assumed = false;        // the capture names no ranks: neighbours of this rank are assumed
+  friend auto operator<=>(const CommunicationGroup&, const CommunicationGroup&) = default;
 };
 
 struct Message {
   int64_t peer = 0;  // a rank of the job
   int64_t bytes = 0;
   bool receives = false;
+  friend auto operator<=>(const Message&, const Message&) = default;
 };
 
 // What one collective operation does with other ranks: one call of NCCL, or all calls of one ncclGroupStart.
 struct Communication {
   uint32_t group = 0;             // index in StepOperations::groups
   std::vector<Message> messages;  // of CollectiveKind::messages; empty: all ranks of the group take part
+  friend auto operator<=>(const Communication&, const Communication&) = default;
 };
 
 struct StepOperation {
@@ -80,8 +83,10 @@ struct StepOperations {
   std::vector<StepOrder> order;           // by operations_before
   size_t events = 0;
   std::vector<CommunicationGroup> groups;
-  std::vector<Communication> communications;
-  std::vector<StepBatch> batches;    // of the loader in the capture's record; the times of the step contain no waiting for it
+  std::vector<Communication> communications;  // each once
+  int64_t rank = 0, ranks = 1;                // this one of so many in the job
+  int64_t node_ranks = 0;                     // of the job, on each node; 0: not recorded
+  std::vector<StepBatch> batches;             // of the loader in the capture's record; the times of the step contain no waiting for it
   int64_t host_ns = 0;               // from the end of the step before to the end of this one, on this machine, while being observed
   int64_t work = 0, known_work = 0;  // launches, calls and copies; those with a known operator or call
   int64_t samples = 0;               // of all its batches; 0: unknown (step_inputs.h)

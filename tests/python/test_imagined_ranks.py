@@ -97,3 +97,32 @@ def test_what_cannot_be(gpucast):
     assert run.code == 2 and "--world-size" in run.err
     run = gpucast("import torch\ntorch.distributed.init_process_group('gloo')\n", "--world-size", "4")
     assert run.code == 2 and "gloo connects every rank" in run.err
+
+
+GROUPS = """
+import os, sys, torch, torch.distributed as dist
+device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+torch.cuda.set_device(device)
+dist.init_process_group("nccl", **({"device_id": device} if sys.argv[1:] == ["eager"] else {}))
+rank, world = dist.get_rank(), dist.get_world_size()
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(64, 64).cuda(), device_ids=[device.index])
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+halves = [dist.new_group(list(range(i, world, 2))) for i in range(2)]
+for step in range(3):
+    model(torch.randn(4, 64, device=device)).sum().backward()
+    dist.all_reduce(torch.ones(8, device=device), group=halves[rank % 2])
+    dist.send(torch.ones(8, device=device), rank ^ 1) if rank % 2 == 0 else dist.recv(torch.ones(8, device=device), rank ^ 1)
+    optimizer.step()
+"""
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(("start", "ranks"), [("lazy", "2,3"), ("eager", "2")])
+def test_a_capture_says_which_ranks_a_communicator_connects(gpucast, start, ranks):
+    run = gpucast(GROUPS, "--world-size", "6", "--ranks", ranks, command=[sys.executable, "train.py", start], timeout=120)
+    assert run.code == 0, run.err
+    (communicators,) = run.capture.all("communicators")
+    assert communicators["node_ranks"] == 6
+    found = sorted(group["ranks"] for group in communicators["groups"])
+    assert found[:2] == [[0, 1, 2, 3, 4, 5], [0, 2, 4]]
+    assert start == "eager" or found[2:] == [[2, 3]]

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "src/base/nvlink.h"
+#include "src/vgpu/core/communicators.h"
 #include "src/vgpu/core/devices.h"
 #include "src/vgpu/core/stream_capture.h"
 #include "src/vgpu/core/streams.h"
@@ -196,12 +197,16 @@ bool read_small_contents(const void* address, size_t size_bytes, std::vector<cha
 
 char* offset_by(void* base, size_t offset_bytes) { return static_cast<char*>(base) + offset_bytes; }
 
+thread_local int group_depth = 0;
+thread_local int calls_in_group = 0;
+
 void log(const char* name, const Communicator& comm, int type, size_t count, void* stream, const char* partner_key, int partner) {
   const auto bytes = count * type_bytes(type);
   std::vector<Field> fields = {{"type", type_name(type)}, {"count", count}, {"world", comm.world}, {"rank", comm.rank}};
   if (partner_key != nullptr) fields.emplace_back(partner_key, partner);
   fields.emplace_back("bytes", bytes);
   fields.emplace_back("group", comm.name.c_str());
+  if (group_depth > 0 && ++calls_in_group > 1) fields.emplace_back("joins", 1);
   gpucast::vgpu::log_call("nccl", name, gpucast::vgpu::json_object(fields).c_str(), number(stream));
 }
 
@@ -340,16 +345,16 @@ void receive_reduced(const CallPtr& call, int operation, size_t offset_bytes, vo
 struct MessagesToSelf {
   std::vector<std::pair<const Communicator*, std::vector<char>>> sent;
 };
-thread_local int group_depth = 0;
 thread_local std::shared_ptr<MessagesToSelf> group;
 
 Shape message_shape(size_t size_bytes) { return {"ncclSend", 1, 0, -1, size_bytes}; }
 
-int create(Communicator** comm, int world, int rank, int device, std::string_view id) {
+int create(Communicator** comm, int world, int rank, int device, std::string_view id, int color = gpucast::vgpu::kNoColor) {
   if (!comm || world < 1 || rank < 0 || rank >= world) return kInvalidArgument;
   char name[17];
   std::snprintf(name, sizeof name, "%016llx", static_cast<unsigned long long>(gpucast::vgpu::checksum(id)));
   *comm = new Communicator{rank, world, device, name, Board::join(name, rank, world), 0, false, {}, 0};
+  gpucast::vgpu::note_communicator(name, color);
   constexpr int kConnectsLate = 22200;  // from this release on, the first collective makes the connections
   return gpucast::vgpu::profile().nccl_version < kConnectsLate ? connect(*comm) : kSuccess;
 }
@@ -426,7 +431,7 @@ GPUCAST_EXPORT int ncclCommSplit(Communicator* comm, int color, int key, Communi
     }
   }
   if (color < 0) return kSuccess;  // this rank is in no group
-  return create(split, world, rank, comm->device, id);
+  return create(split, world, rank, comm->device, id, color);
 }
 GPUCAST_EXPORT int ncclCommShrink(Communicator* comm, const int* excluded, int count, Communicator** shrunk) {
   if (!comm || !excluded || count < 0) return kInvalidArgument;
@@ -542,7 +547,9 @@ GPUCAST_EXPORT int ncclRedOpDestroy(int, Communicator*) { return kSuccess; }
 
 // ---- Collectives --------------------------------------------------------------------------------------------------------------------
 GPUCAST_EXPORT int ncclGroupStart() {
-  if (group_depth++ == 0) group = std::make_shared<MessagesToSelf>();
+  if (group_depth++ > 0) return kSuccess;
+  group = std::make_shared<MessagesToSelf>();
+  calls_in_group = 0;
   return kSuccess;
 }
 GPUCAST_EXPORT int ncclGroupEnd() {

@@ -84,7 +84,7 @@ struct StepOperations {
   size_t events = 0;
   std::vector<CommunicationGroup> groups;
   std::vector<Communication> communications;  // each once
-  int64_t rank = 0, ranks = 1;                // this one of so many in the job
+  int64_t rank = 0, ranks = 1;                // of the job: this one, and their number
   int64_t node_ranks = 0;                     // of the job, on each node; 0: not recorded
   std::vector<StepBatch> batches;             // of the loader in the capture's record; the times of the step contain no waiting for it
   int64_t host_ns = 0;               // from the end of the step before to the end of this one, on this machine, while being observed

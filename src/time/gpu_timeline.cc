@@ -36,16 +36,25 @@ void GpuTimeline::push(uint32_t stream, const Item& item) {
   streams_[stream].items.push_back(item);
 }
 
-size_t GpuTimeline::add_work(uint32_t stream, double ready_ns, const Work& work) {
-  const size_t engine = work.card * kEngines + static_cast<size_t>(work.engine);
-  if (shares_.size() <= engine) {
-    shares_.resize(engine + 1);
-    swept_.resize(engine + 1);
+size_t GpuTimeline::push_work(uint32_t stream, const Item& item) {
+  if (shares_.size() <= item.engine) {
+    shares_.resize(item.engine + size_t{1});
+    swept_.resize(shares_.size());
+    left_.resize(shares_.size());
   }
-  push(stream, {ItemKind::work, false, work.sweeps_l2, static_cast<uint16_t>(engine), ready_ns, work.duration_ns, work.demand, 0,
-                work.cold_ns, works_});
+  push(stream, item);
   if (keeps_spans_) spans_.push_back({});
   return works_++;
+}
+
+size_t GpuTimeline::add_work(uint32_t stream, double ready_ns, const Work& work) {
+  const size_t engine = work.card * kEngines + static_cast<size_t>(work.engine);
+  return push_work(stream, {ItemKind::work, false, work.sweeps_l2, static_cast<uint16_t>(engine), ready_ns, work.duration_ns, work.demand,
+                            0, work.cold_ns, works_});
+}
+
+size_t GpuTimeline::add_gate(uint32_t stream, double ready_ns, double held) {
+  return push_work(stream, {ItemKind::gate, false, false, static_cast<uint16_t>(Engine::compute), ready_ns, 0, held, 0, 0, works_});
 }
 
 GpuTimeline::EventId GpuTimeline::record(uint32_t stream, double ready_ns) {
@@ -121,10 +130,11 @@ double GpuTimeline::when_done(EventId event) const { return done(event) ? event_
 
 double GpuTimeline::when_all_done() const { return ahead().finish(); }
 
-void GpuTimeline::begin(Item& item) {
+void GpuTimeline::begin(uint32_t stream, Item& item) {
   item.started = true;
   item.start_ns = now_ns_;
-  if (item.demand <= 0) return;
+  if (item.kind == ItemKind::gate) reached_.push_back({stream, item.index});
+  if (item.kind == ItemKind::gate || item.demand <= 0) return;
   if (swept_[item.engine]) item.remaining_ns += item.cold_ns;
   swept_[item.engine] = item.sweeps_l2;
 }
@@ -137,8 +147,8 @@ void GpuTimeline::begin_what_can() {
       Stream& stream = streams_[number];
       while (!stream.empty() && stream.items[stream.next].ready_ns <= now_ns_) {
         Item& item = stream.items[stream.next];
-        if (item.kind == ItemKind::work) {
-          if (!item.started) begin(item);
+        if (item.kind == ItemKind::work || item.kind == ItemKind::gate) {
+          if (!item.started) begin(number, item);
           break;
         }
         if (item.kind == ItemKind::wait && !done(item.index)) break;
@@ -164,14 +174,20 @@ void GpuTimeline::share_engines() {
     return;
   }
   for (auto& asked : shares_) asked.fill(0);
+  std::ranges::fill(left_, 1);
   for (const uint32_t number : active_) {
     const Stream& stream = streams_[number];
     const Item& item = stream.items[stream.next];
-    if (item.started) shares_[item.engine][stream.priority] += item.demand;
+    if (!item.started) continue;
+    if (item.kind == ItemKind::gate) {
+      left_[item.engine] *= 1 - item.demand;
+    } else {
+      shares_[item.engine][stream.priority] += item.demand;
+    }
   }
-  for (auto& of_engine : shares_) {
-    double left = 1;
-    for (double& one : of_engine) {
+  for (size_t engine = 0; engine < shares_.size(); ++engine) {
+    double left = left_[engine];
+    for (double& one : shares_[engine]) {
       const double asked = one;
       one = asked <= left ? 1 : left / asked;
       left = std::max(0.0, left - asked);
@@ -185,6 +201,7 @@ double GpuTimeline::next_moment() {
     const Stream& stream = streams_[number];
     const Item& item = stream.items[stream.next];
     if (item.started) {
+      if (item.kind == ItemKind::gate) continue;
       if (const double share = share_of(stream, item); share > 0) next = std::min(next, now_ns_ + item.remaining_ns / share);
     } else if (item.ready_ns > now_ns_) {
       next = std::min(next, item.ready_ns);
@@ -193,30 +210,45 @@ double GpuTimeline::next_moment() {
   return next;
 }
 
+void GpuTimeline::end(Stream& stream, const Item& item) {
+  stream.done_ns = now_ns_;
+  const Span span{item.start_ns, now_ns_};
+  if (keeps_spans_) spans_[item.index] = span;
+  if (told_) told_(item.index, span);
+  stream.pop();
+}
+
+double GpuTimeline::next_ns() {
+  begin_what_can();
+  share_engines();
+  return next_moment();
+}
+
+void GpuTimeline::go_to(double ns) {
+  const double before_ns = now_ns_;
+  now_ns_ = std::max(now_ns_, ns);
+  for (const uint32_t number : active_) {
+    Stream& stream = streams_[number];
+    Item& item = stream.items[stream.next];
+    if (!item.started || item.kind == ItemKind::gate) continue;
+    const double share = share_of(stream, item);
+    if (share <= 0) continue;
+    // The work that ends first must end now, even if its rest is too small to change the clock's floating point value.
+    const bool ends = before_ns + item.remaining_ns / share <= ns;
+    item.remaining_ns -= (ns - before_ns) * share;
+    if (ends || item.remaining_ns <= kNothingNs) end(stream, item);
+  }
+}
+
+void GpuTimeline::end_gate(uint32_t stream) { end(streams_[stream], streams_[stream].items[streams_[stream].next]); }
+
 // Goes to the next moment at which something begins or ends; false: there is none up to this time.
 bool GpuTimeline::step(double until_ns) {
   if (active_.empty()) return false;
   share_engines();
   const double wanted = next_moment();
   if (wanted == kNever) return false;
-  const double next = std::min(wanted, until_ns);
-  for (const uint32_t number : active_) {
-    Stream& stream = streams_[number];
-    Item& item = stream.items[stream.next];
-    if (!item.started) continue;
-    const double share = share_of(stream, item);
-    if (share <= 0) continue;
-    // The work that ends first must end now, even if its rest is too small to change the clock's floating point value.
-    const bool ends = now_ns_ + item.remaining_ns / share <= next;
-    item.remaining_ns -= (next - now_ns_) * share;
-    if (!ends && item.remaining_ns > kNothingNs) continue;
-    stream.done_ns = next;
-    const Span span{item.start_ns, next};
-    if (keeps_spans_) spans_[item.index] = span;
-    if (told_) told_(item.index, span);
-    stream.pop();
-  }
-  now_ns_ = std::max(now_ns_, next);
+  go_to(std::min(wanted, until_ns));
   return wanted <= until_ns;
 }
 

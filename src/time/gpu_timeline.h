@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <utility>
 #include <vector>
 
 namespace gpucast {
@@ -28,6 +29,10 @@ class GpuTimeline {
     bool sweeps_l2 = false;
   };
   using EventId = size_t;
+  struct Gate {
+    uint32_t stream = 0;
+    size_t work = 0;
+  };
 
   // `keeps_spans`: span() works. Without it only on_done() reports spans, and finished work needs no memory.
   explicit GpuTimeline(size_t streams = 0, bool keeps_spans = true) : streams_(streams), keeps_spans_(keeps_spans) {}
@@ -37,6 +42,9 @@ class GpuTimeline {
 
   // The work does not begin before `ready_ns`. Returns its number: 0, 1, ...
   size_t add_work(uint32_t stream, double ready_ns, const Work& work);
+  // Work whose end the caller decides: a collective, which waits for other cards. From its start to its end it holds this part of the
+  // card's compute engine (below 1), and other work gets the rest.
+  size_t add_gate(uint32_t stream, double ready_ns, double held);
   // The event is complete when all earlier work of the stream is done.
   EventId record(uint32_t stream, double ready_ns);
   void wait(uint32_t stream, EventId event, double ready_ns);
@@ -51,10 +59,22 @@ class GpuTimeline {
   // Simulates up to this time.
   void advance(double until_ns);
 
+  // Several timelines on one clock: the caller goes from moment to moment. next_ns() begins what can begin, and returns the next time at
+  // which something begins or ends on this card (infinity: never); go_to() a time that is not later.
+  double next_ns();
+  void go_to(double ns);
+  double now_ns() const { return now_ns_; }
+  // Gates that began since the last call.
+  std::vector<Gate> take_reached() { return std::exchange(reached_, {}); }
+  // The stream's first work is a gate, and ends now.
+  void end_gate(uint32_t stream);
+
   // How many works and events of the stream are not done.
   size_t pending(uint32_t stream) const { return streams_[stream].items.size() - streams_[stream].next; }
   bool done(EventId event) const { return events_[event].at_ns >= 0; }
-  double event_ns(EventId event) const { return events_[event].at_ns; }  // below 0: not yet
+  double event_ns(EventId event) const { return events_[event].at_ns; }         // below 0: not yet
+  double stream_ns(uint32_t stream) const { return streams_[stream].done_ns; }  // when its last work that is done ended
+  bool idle() const { return active_.empty(); }
   // The time at which at most `most` are pending, if no more work is added.
   double when_pending(uint32_t stream, size_t most) const;
   double when_done(EventId event) const;
@@ -68,14 +88,14 @@ class GpuTimeline {
   static constexpr size_t kEngines = static_cast<size_t>(Engine::count_);
   static constexpr size_t kPriorities = 6;
 
-  enum class ItemKind : uint8_t { work, record, wait };
+  enum class ItemKind : uint8_t { work, gate, record, wait };
   struct Item {
     ItemKind kind;
     bool started;
     bool sweeps_l2;
-    uint16_t engine;  // among the engines of all cards
-    double ready_ns, remaining_ns, demand, start_ns, cold_ns;
-    size_t index;  // of the work or the event
+    uint16_t engine;                                           // among the engines of all cards
+    double ready_ns, remaining_ns, demand, start_ns, cold_ns;  // demand: of a gate, what it holds
+    size_t index;                                              // of the work or the event
   };
   struct Stream {
     std::vector<Item> items;
@@ -92,10 +112,12 @@ class GpuTimeline {
 
   GpuTimeline ahead() const;
   void push(uint32_t stream, const Item& item);
+  size_t push_work(uint32_t stream, const Item& item);
   void drop(EventId event);
   template <class Done>
   void run_until(const Done& done);
-  void begin(Item& item);
+  void begin(uint32_t stream, Item& item);
+  void end(Stream& stream, const Item& item);
   void begin_what_can();
   void share_engines();
   double share_of(const Stream& stream, const Item& item) const { return shares_[item.engine][stream.priority]; }
@@ -110,7 +132,9 @@ class GpuTimeline {
   std::vector<Event> events_;
   std::vector<EventId> free_events_;
   std::vector<std::array<double, kPriorities>> shares_;  // by engine of all cards and priority: the rate of the work that runs there
-  std::vector<bool> swept_;                              // by engine: the last work that began there sweeps L2
+  std::vector<double> left_;                             // by engine: what gates leave of it
+  std::vector<Gate> reached_;
+  std::vector<bool> swept_;  // by engine: the last work that began there sweeps L2
   std::function<void(size_t, const Span&)> told_;
   double now_ns_ = 0;
 };

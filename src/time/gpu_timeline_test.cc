@@ -142,6 +142,25 @@ TEST(GpuTimeline, AdvancesOnlyToTheGivenTime) {
   EXPECT_DOUBLE_EQ(gpu.event_ns(event), 400);
 }
 
+TEST(GpuTimeline, AGateHoldsItsPartOfTheCardUntilTheCallerEndsIt) {
+  GpuTimeline gpu(2);
+  gpu.add_gate(1, 20, 0.5);
+  gpu.add_work(1, 0, {10, kCompute, 1});
+  const size_t beside = gpu.add_work(0, 0, {100, kCompute, 1});
+  EXPECT_DOUBLE_EQ(gpu.next_ns(), 20);
+  EXPECT_TRUE(gpu.take_reached().empty());
+  gpu.go_to(20);
+  EXPECT_DOUBLE_EQ(gpu.next_ns(), 180) << "the other 80 at half their rate";
+  const auto reached = gpu.take_reached();
+  ASSERT_EQ(reached.size(), 1U);
+  EXPECT_EQ(reached[0].stream, 1U);
+  gpu.go_to(100);
+  gpu.end_gate(1);
+  EXPECT_DOUBLE_EQ(gpu.span(reached[0].work).end_ns, 100);
+  EXPECT_DOUBLE_EQ(gpu.finish(), 150) << "40 are left, and the work after the gate";
+  EXPECT_DOUBLE_EQ(gpu.span(beside).end_ns, 150);
+}
+
 TEST(GpuTimeline, NumbersOfReleasedEventsAreUsedAgain) {
   GpuTimeline gpu(2, false);
   for (int i = 0; i < 10'000; ++i) {

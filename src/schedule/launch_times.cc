@@ -8,7 +8,7 @@
 #include "src/base/hex.h"
 #include "src/base/json.h"
 #include "src/kernels/known_kernels.h"
-#include "src/schedule/step_schedule.h"
+#include "src/schedule/step_player.h"
 #include "src/time/duration.h"
 #include "src/trace/read_arguments.h"
 #include "src/work/kernel_form.h"

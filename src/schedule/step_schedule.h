@@ -20,11 +20,6 @@ struct Schedule {
   double host_ns = 0;
 };
 
-Engine engine_of(const Operation& operation);
-// The part of its engine that an operation keeps busy. A kernel that reaches only a small part of the card's rates leaves room for other
-// streams.
-double demand_of(const Duration& duration, Engine engine, const StepConstants& constants);
-
 // One duration for each of step.shapes.
 std::vector<Duration> durations_of(const StepOperations& step, const CardRates& rates);
 

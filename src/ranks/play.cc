@@ -1,0 +1,77 @@
+#include "src/ranks/play.h"
+
+#include <algorithm>
+
+#include "src/ranks/critical_path.h"
+#include "src/ranks/job_clock.h"
+#include "src/ranks/meetings.h"
+#include "src/ranks/rank_time.h"
+
+namespace gpucast {
+namespace {
+
+std::vector<std::vector<double>> held_of(const std::vector<PlayedRank>& ranks) {
+  std::vector<std::vector<double>> out;
+  for (const PlayedRank& rank : ranks) {
+    std::vector<double>& held = out.emplace_back(rank.step->shapes.size());
+    for (size_t shape = 0; shape < rank.uses.size(); ++shape) held[shape] = rank.uses[shape].card;
+  }
+  return out;
+}
+
+double job_begin_ns(const PlayedJob& job) {
+  double out = 0;
+  for (const auto& player : job.players) out = std::max(out, player->begin_ns());
+  return out;
+}
+
+double job_end_ns(const PlayedJob& job) {
+  double out = 0;
+  for (const auto& player : job.players) out = std::max(out, player->end_ns());
+  return out;
+}
+
+void add_spans(const PlayedJob& job, const Meetings& meetings, size_t r, double zero_ns, RankTime* out) {
+  const StepPlayer& player = *job.players[r];
+  for (size_t i = 0; i < player.step().operations.size(); ++i) {
+    const GpuTimeline::Span& span = player.span(i);
+    double moves_ns = span.start_ns;
+    for (const auto& [index, waits] : meetings.of_operation(r, i)) {
+      if (waits) moves_ns = std::max(moves_ns, job.opened_ns[index]);
+    }
+    out->spans.push_back({span.start_ns - zero_ns, moves_ns - zero_ns, span.end_ns - zero_ns});
+  }
+}
+
+RankTime rank_time(const PlayedRank& rank, const PlayedJob& job, const Meetings& meetings, size_t r, double zero_ns) {
+  const StepPlayer& player = *job.players[r];
+  RankTime out;
+  out.rank = rank.rank;
+  out.begin_ns = player.begin_ns() - zero_ns;
+  out.end_ns = player.end_ns() - zero_ns;
+  out.schedule.step_ns = out.end_ns - out.begin_ns;
+  out.schedule.host_ns = static_cast<double>(rank.step->host_ns) * rank.host_scale + player.calls_ns();
+  out.imagined_messages = meetings.imagined_messages[r];
+  add_spans(job, meetings, r, zero_ns, &out);
+  divide_step(player, zero_ns, &out);
+  return out;
+}
+
+}  // namespace
+
+JobTime play(const std::vector<PlayedRank>& ranks, const StepConstants& constants) {
+  const Meetings meetings = find_meetings(ranks);
+  const std::vector<std::vector<double>> held = held_of(ranks);
+  JobTime out;
+  const PlayedJob job = play_job(ranks, held, meetings, constants, true);
+  const double zero_ns = job_begin_ns(job);
+  out.step_ns = job_end_ns(job) - zero_ns;
+  for (size_t r = 0; r < ranks.size(); ++r) out.ranks.push_back(rank_time(ranks[r], job, meetings, r, zero_ns));
+  out.critical_path = find_critical_path(job, meetings, out.ranks, zero_ns);
+  const PlayedJob at_once = play_job(ranks, held, meetings, constants, false);
+  out.gpu_ns = job_end_ns(at_once) - job_begin_ns(at_once);
+  for (size_t r = 0; r < ranks.size(); ++r) out.ranks[r].schedule.gpu_ns = at_once.players[r]->end_ns() - at_once.players[r]->begin_ns();
+  return out;
+}
+
+}  // namespace gpucast

@@ -172,6 +172,7 @@ bench: build $(ENV_NEW)/.ready $(WEB_MODULES)/.package-lock.json
 	$(ENV_NEW)/bin/python bench/profile_reader.py --gpucast $(GPUCAST) --bench build/bench/bin/gpucast_bench
 	$(ENV_NEW)/bin/python bench/time_speed.py --gpucast $(GPUCAST)
 	$(ENV_NEW)/bin/python bench/count_speed.py --bench build/bench/bin/gpucast_bench
+	$(ENV_NEW)/bin/python bench/ranks_speed.py --bench build/bench/bin/gpucast_bench
 	@tools/setup --web-test
 	PATH="$(CURDIR)/$(ENV_NEW)/bin:$$PATH" $(GPUCAST) run --steps 8 --force -o build/bench/short.gpucast -- python examples/train_resnet50.py --batch 32 >/dev/null
 	$(ENV_NEW)/bin/python bench/make_capture.py build/bench/short.gpucast build/bench/long.gpucast --events 1000000

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
 
 namespace gpucast {
@@ -13,6 +14,7 @@ using Library = nlohmann::ordered_json;
 class Builder : public Library::json_sax_t {
  public:
   Json result;
+  std::optional<std::string> repeated_key;
 
   bool null() override { return add(nullptr); }
   bool boolean(bool value) override { return add(value); }
@@ -35,6 +37,7 @@ class Builder : public Library::json_sax_t {
 
  private:
   bool open(Json container) {
+    if (open_.size() == kMostNested) return false;
     open_.push_back(std::move(container));
     return true;
   }
@@ -49,11 +52,14 @@ class Builder : public Library::json_sax_t {
     } else if (open_.back().is_array()) {
       open_.back().push_back(std::move(value));
     } else {
+      if (!repeated_key && open_.back().contains(key_.back())) repeated_key = key_.back();
       open_.back()[key_.back()] = std::move(value);
       key_.pop_back();
     }
     return true;
   }
+
+  static constexpr size_t kMostNested = 1000;  // each takes a call's stack when the value ends
 
   std::vector<Json> open_;
   std::vector<std::string> key_;  // keys of the open objects that wait for a value
@@ -112,9 +118,11 @@ Json Json::array() {
   return out;
 }
 
-Json Json::parse(std::string_view text) {
+Json Json::parse(std::string_view text, std::optional<std::string>* repeated_key) {
   Builder builder;
-  return Library::sax_parse(text, &builder) ? std::move(builder.result) : Json();
+  if (!Library::sax_parse(text, &builder)) return {};
+  if (repeated_key) *repeated_key = std::move(builder.repeated_key);
+  return std::move(builder.result);
 }
 
 std::string Json::dump(int indent) const { return to_library(*this).dump(indent, ' ', false, Library::error_handler_t::replace); }

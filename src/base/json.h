@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -34,8 +35,9 @@ class Json {
 
   static Json object();
   static Json array();
-  // Null if the text is not JSON. Integers beyond 64 bits become numbers.
-  static Json parse(std::string_view text);
+  // Null if the text is not JSON, or nested more than 1000 deep. Integers beyond 64 bits become numbers. Of a key that an object has twice,
+  // the last value counts; `repeated_key` gets the first such key.
+  static Json parse(std::string_view text, std::optional<std::string>* repeated_key = nullptr);
   // Bytes that are not UTF-8 (a command line, a path) are replaced. `indent` -1: on one line.
   std::string dump(int indent = -1) const;
 

@@ -34,6 +34,20 @@ TEST(Json, BadTextIsNull) {
   for (const char* text : {"", "{", "[1,", "{\"a\":}", "nul", "\"\\ud800\"", "[1] 2"}) EXPECT_TRUE(Json::parse(text).is_null()) << text;
 }
 
+TEST(Json, RepeatedKeysAreNamed) {
+  std::optional<std::string> repeated = "old";
+  EXPECT_EQ(Json::parse(R"({"a": {"b": 1}, "b": 2})", &repeated)["b"].get<int>(), 2);
+  EXPECT_EQ(repeated, std::nullopt);
+  EXPECT_EQ(Json::parse(R"({"a": {"b": 1, "c": 3, "b": 2}})", &repeated)["a"]["b"].get<int>(), 2);
+  EXPECT_EQ(repeated, "b");
+}
+
+TEST(Json, DeepTextIsNull) {
+  const std::string many(100000, '[');
+  EXPECT_TRUE(Json::parse(many + std::string(100000, ']')).is_null());
+  EXPECT_TRUE(Json::parse(std::string(1000, '[') + std::string(1000, ']')).is_array());
+}
+
 TEST(Json, BytesThatAreNoUtf8AreReplaced) { EXPECT_EQ(Json("a\xff").dump(), "\"a\xef\xbf\xbd\""); }
 
 TEST(Json, WhatIsNotThereIsNull) {

@@ -1,30 +1,23 @@
 #include "gpucast/gpu.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <algorithm>
 
-#include "gpucast/error.h"
 #include "gpus_json.h"
+#include "src/base/find_name.h"
 #include "src/base/json.h"
 
 namespace gpucast {
 namespace {
 
-// A parsed row, with all spellings of its name, normalised.
-struct Row {
-  Gpu gpu;
-  std::vector<std::string> keys;
+struct GpuTable {
+  std::vector<Gpu> gpus;
+  NamedTable names;
 };
 
 // A name without case, separators and the words that people leave out: "NVIDIA GeForce RTX 4090" -> "4090", "A100-SXM4-80GB" ->
 // "a100sxm480".
 std::string normalised(const std::string& name) {
-  std::string key;
-  for (unsigned char c : name) {
-    if (std::isalnum(c) != 0) key += static_cast<char>(std::tolower(c));
-  }
+  std::string key = letters_and_digits(name);
   for (const char* word : {"nvidia", "tesla", "geforce", "rtx"}) {
     if (key.rfind(word, 0) == 0) key.erase(0, std::string(word).size());
   }
@@ -40,10 +33,12 @@ void read(const Json& object, const char* key, T* value) {
   *value = object[key].get<T>();
 }
 
-std::vector<Row> parse_table() {
+GpuTable parse_gpus() {
   const Json table = Json::parse(kGpusJson);
   const auto limits_source = table["capabilities_source"].get<std::string>();
-  std::vector<Row> rows;
+  GpuTable out;
+  out.names.noun = "GPU";
+  out.names.command = "gpucast gpus";
   for (const Json& json : table["gpus"]) {
     Gpu gpu;
     read(json, "id", &gpu.id);
@@ -74,17 +69,17 @@ std::vector<Row> parse_table() {
     for (const Json& source : json["sources"]) gpu.sources.push_back(source.get<std::string>());
     gpu.sources.push_back(limits_source);
 
-    Row row{std::move(gpu), {}};
-    row.keys = {normalised(row.gpu.id), normalised(row.gpu.name)};
+    NamedRow row{gpu.id, {normalised(gpu.id), normalised(gpu.name)}};
     for (const Json& alias : json["aliases"]) row.keys.push_back(normalised(alias.get<std::string>()));
-    rows.push_back(std::move(row));
+    out.names.rows.push_back(std::move(row));
+    out.gpus.push_back(std::move(gpu));
   }
-  return rows;
+  return out;
 }
 
-const std::vector<Row>& rows() {
-  static const std::vector<Row> table = parse_table();
-  return table;
+const GpuTable& gpus() {
+  static const GpuTable parsed = parse_gpus();
+  return parsed;
 }
 
 // Optimal string alignment distance: insertions, deletions, substitutions and swaps of two neighbours each count one.
@@ -110,14 +105,7 @@ std::string lower(std::string text) {
 
 }  // namespace
 
-const std::vector<Gpu>& gpu_table() {
-  static const std::vector<Gpu> table = [] {
-    std::vector<Gpu> gpus;
-    for (const Row& row : rows()) gpus.push_back(row.gpu);
-    return gpus;
-  }();
-  return table;
-}
+const std::vector<Gpu>& gpu_table() { return gpus().gpus; }
 
 std::optional<std::string> did_you_mean(const std::string& word, const std::vector<std::string>& candidates) {
   std::optional<std::string> nearest;
@@ -132,35 +120,6 @@ std::optional<std::string> did_you_mean(const std::string& word, const std::vect
   return nearest;
 }
 
-const Gpu& find_gpu(const std::string& name) {
-  const std::string wanted = normalised(name);
-  std::vector<std::string> begins_so;  // cards whose names begin with it: "a100" is a family
-  std::vector<std::string> keys;
-  for (size_t i = 0; i < rows().size(); ++i) {
-    const Row& row = rows()[i];
-    bool begins = false;
-    for (const std::string& key : row.keys) {
-      if (!wanted.empty() && key == wanted) return gpu_table()[i];
-      begins = begins || key.rfind(wanted, 0) == 0;
-      keys.push_back(key);
-    }
-    if (begins) begins_so.push_back(row.gpu.id);
-  }
-  if (wanted.empty()) throw Error(fmt::format("no GPU is named '{}'", name), "", "gpucast gpus lists the names");
-  if (begins_so.size() > 1) {
-    throw Error(fmt::format("'{}' may be any of several GPUs: {}", name, fmt::join(begins_so, ", ")), "", "name one of them");
-  }
-  // "l40" is the begin of "l40s", which is another card. So a single match is only a suggestion.
-  std::optional<std::string> near;
-  if (begins_so.size() == 1) {
-    near = begins_so[0];
-  } else if (const auto key = did_you_mean(wanted, keys)) {
-    for (const Row& row : rows()) {
-      if (!near && std::find(row.keys.begin(), row.keys.end(), *key) != row.keys.end()) near = row.gpu.id;
-    }
-  }
-  const std::string hint = near ? fmt::format("did you mean '{}'? gpucast gpus lists all names", *near) : "gpucast gpus lists the names";
-  throw Error(fmt::format("no GPU is named '{}'", name), "", hint);
-}
+const Gpu& find_gpu(const std::string& name) { return gpu_table()[find_named_row(gpus().names, normalised(name), name)]; }
 
 }  // namespace gpucast

@@ -9,6 +9,7 @@
 
 #include "gpucast/gpu.h"
 #include "gpucast/loader.h"
+#include "gpucast/machine.h"
 #include "gpucast/storage.h"
 #include "gpucast/time_range.h"
 #include "gpucast/trace.h"
@@ -134,6 +135,7 @@ struct StepTimeOptions {
   std::vector<int64_t> workers;                  // of the loader: the first is for the reported step; empty: the script's
   double cores = 0;                              // of the training machine; 0: the same as this machine
   std::optional<StorageTier> storage;            // of the training machine
+  std::optional<Machine> machine;                // unset: each card's usual one
 };
 
 // The price of this time on a card.

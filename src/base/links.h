@@ -24,6 +24,7 @@ struct Links {
   int64_t network_cards = 0;            // of a node; 0: it is alone
   double oversubscription = 1;          // between racks, the rate is divided by this
   int64_t rack_nodes = 0;               // nodes that reach each other at the full rate; 0: all
+  double network_hop_ns = 0;            // of a small message of NCCL between two nodes; 0: InfiniBand's
   friend auto operator<=>(const Links&, const Links&) = default;
 };
 

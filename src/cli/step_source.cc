@@ -33,17 +33,6 @@ std::string users_constants() {
   return access(path.c_str(), R_OK) == 0 ? path : "";
 }
 
-// "a100-80,h200": each card once, in this order. "all": every card of the table.
-std::vector<Gpu> cards_of(const std::string& names) {
-  if (names == "all") return gpu_table();
-  std::vector<Gpu> out;
-  for (const std::string& name : comma_words(names)) {
-    const Gpu& gpu = find_gpu(name);
-    if (std::none_of(out.begin(), out.end(), [&](const Gpu& other) { return other.id == gpu.id; })) out.push_back(gpu);
-  }
-  return out;
-}
-
 // A capture is recognized by its file name, or because it is not a program.
 bool is_capture_file(const std::string& path) {
   struct stat info {};
@@ -76,6 +65,16 @@ void declare_step_source(Arguments& arguments, StepSource* source) {
   arguments.option("FILE|COMMAND", &source->what, "a capture, or a command to capture, after --");
   arguments.option("--gpu", &source->gpus, "cards, with commas between them, or all; without it the capture's");
   arguments.option("--steps", &source->steps, "of a command: how many steps to run").positive().shows_default();
+}
+
+std::vector<Gpu> cards_of(const std::string& names) {
+  if (names == "all") return gpu_table();
+  std::vector<Gpu> out;
+  for (const std::string& name : comma_words(names)) {
+    const Gpu& gpu = find_gpu(name);
+    if (std::none_of(out.begin(), out.end(), [&](const Gpu& other) { return other.id == gpu.id; })) out.push_back(gpu);
+  }
+  return out;
 }
 
 const Gpu& one_card(const std::string& gpus, const char* one) {

@@ -30,6 +30,9 @@ struct StepOnCards {
 // step is enough. Unset: interrupted. Throws Error when there is no capture.
 std::optional<StepOnCards> observe_step(const StepSource& source);
 
+// "a100-80,h200": each card once, in this order. "all": every card of the table.
+std::vector<Gpu> cards_of(const std::string& names);
+
 // The card named in a text like "a100-80"; the default one for "". Throws Error with the text `one` when several are named: "--launches is
 // for one card".
 const Gpu& one_card(const std::string& gpus, const char* one);

@@ -18,6 +18,7 @@
 
 #include "gpucast/error.h"
 #include "gpucast/gpu.h"
+#include "gpucast/machine.h"
 #include "gpucast/step_time.h"
 #include "src/cli/comma_words.h"
 #include "src/cli/messages.h"
@@ -32,7 +33,7 @@ namespace {
 struct TimeCommand {
   StepSource step;
   std::string constants, operations, known, format = "text";
-  std::string workers, storage, prices;
+  std::string workers, storage, prices, machine;
   double cpu_speed = 1, cores = 0;
   int64_t epoch_steps = 0;
 };
@@ -98,8 +99,20 @@ std::vector<int64_t> read_workers(const std::string& text) {
   return out;
 }
 
+// The machine of --machine, which must have the cards of --gpu. If it has one kind of card, this is the default of --gpu.
+std::optional<Machine> machine_for(const std::string& name_or_file, std::string* gpus) {
+  if (name_or_file.empty()) return std::nullopt;
+  Machine machine = read_machine(name_or_file);
+  if (gpus->empty() && machine.gpu_ids.size() == 1) *gpus = machine.gpu_ids.front();
+  if (!gpus->empty())
+    for (const Gpu& gpu : cards_of(*gpus)) check_machine_has(machine, gpu);
+  return machine;
+}
+
 int report(const TimeCommand& options) {
   StepTimeOptions wanted;
+  StepSource source = options.step;
+  wanted.machine = machine_for(options.machine, &source.gpus);
   wanted.constants_json = read_constants(options.constants);
   wanted.cpu_speed = options.cpu_speed;
   if (!options.known.empty()) read_known(options.known, &wanted);
@@ -108,7 +121,7 @@ int report(const TimeCommand& options) {
   wanted.cores = options.cores;
   wanted.workers = read_workers(options.workers);
   if (!options.storage.empty()) wanted.storage = find_storage(options.storage);
-  std::optional<StepOnCards> observed = observe_step(options.step);
+  std::optional<StepOnCards> observed = observe_step(source);
   if (!observed) return kExitInterrupted;
   wanted.gpus = std::move(observed->gpus);
   const StepTimes times = step_times(*observed->facts, wanted);
@@ -138,6 +151,8 @@ void declare_time(Arguments& arguments) {
                    "number of workers of the script's DataLoader, instead of its own; several, with commas, are compared");
   arguments.option("--storage", &options->storage,
                    "the disk that the training data is read from: nvme, ssd, hdd, nfs, or a bandwidth such as 200MB/s");
+  arguments.option("--machine", &options->machine,
+                   "the machine with the cards, named as in `gpucast machines`, or a file; default: the card's usual one");
   arguments.option("--constants", &options->constants, "a file of constants, over the built-in ones");
   arguments.option("--format", &options->format, "text or json").one_of({"text", "json"}).shows_default();
   arguments.option("--operations", &options->operations,
@@ -148,7 +163,10 @@ void declare_time(Arguments& arguments) {
           !options->prices.empty())
         throw Error("--operations replaces a step, and options of a step were given too", options->operations,
                     "leave out the capture or command, --known, --price, --workers and --storage");
-      const Gpu& card = one_card(options->step.gpus, "--operations takes one card: a line has one answer");
+      std::string gpus = options->step.gpus;
+      const std::optional<Machine> machine = machine_for(options->machine, &gpus);
+      const Gpu& card = one_card(gpus, "--operations takes one card: a line has one answer");
+      if (machine) check_machine_has(*machine, card);
       print_operations(options->operations, card_rates(card, read_constants(options->constants)));
       return static_cast<int>(kExitYes);
     }

@@ -278,6 +278,8 @@ StepTimes step_times(const Facts& facts, const StepTimeOptions& options) {
     if (std::none_of(options.gpus.begin(), options.gpus.end(), [&id = id](const Gpu& gpu) { return gpu.id == id; }))
       throw Error(fmt::format("there is a price of {}, but --gpu does not name this card", id), "", "name it in --gpu, too");
   }
+  if (options.machine)
+    for (const Gpu& gpu : options.gpus) check_machine_has(*options.machine, gpu);
   if (options.cores < 0 || !std::isfinite(options.cores)) throw Error("the machine's cores are a positive number", "", "such as 16");
   StepTimes out;
   out.command = trace.header.command;

@@ -1,4 +1,5 @@
-// Any bytes at all as a file of operations, then as a file of constants: an error, or times that are finite and in order, never a crash.
+// Any bytes at all as a file of operations, as a machine, then as a file of constants: an error, or figures that are finite and in order,
+// never a crash.
 // Built with clang and -DGPUCAST_FUZZ=ON:
 //   build/fuzz/bin/operations_fuzz -max_len=4096 -timeout=10 CORPUS tests/fuzz/corpus/operations
 
@@ -9,6 +10,7 @@
 #include <string>
 
 #include "gpucast/error.h"
+#include "gpucast/machine.h"
 #include "src/time/duration.h"
 #include "src/time/operations_file.h"
 
@@ -41,6 +43,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       require(std::isfinite(duration.expected_ns) && duration.low_ns > 0);
       require(duration.low_ns <= duration.expected_ns && duration.expected_ns <= duration.high_ns);
     });
+  });
+  error_or([&] {
+    const Links links = read_machine("/proc/self/fd/" + std::to_string(file)).links;
+    require(links.cards > 0 && std::isfinite(links.card_bytes_per_s) && links.card_bytes_per_s > 0 && links.oversubscription >= 1);
+    require(links.network_cards == 0 || links.network_card_bytes_per_s > 0);
   });
   close(file);
   error_or([&] { (void)card_rates(find_gpu("a100-80"), std::string(reinterpret_cast<const char*>(data), size)); });

@@ -22,6 +22,7 @@ COMMANDS = [
     "occupancy",
     "pack",
     "gpus",
+    "machines",
     "doctor",
 ]
 

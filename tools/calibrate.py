@@ -9,6 +9,10 @@ Needs PyTorch 2.0 or newer with CUDA, and the gpucast command. If that is not on
     python calibrate.py --measure card.json  # there: measures, writes the times
     python calibrate.py --fit card.json      # elsewhere: needs gpucast, no PyTorch and no card
 
+And for the links between cards, from the output of nccl-tests:
+
+    python calibrate.py --nccl-tests all_reduce.log --out my_node.json   # for gpucast time --machine my_node.json
+
 How: it times operations (matrix products, copies, convolutions, attention), gets gpucast's expected times for the same ones, and changes
 the card's constants until both agree. docs/howto/calibrate.md has more."""
 
@@ -17,6 +21,7 @@ import datetime
 import json
 import math
 import os
+import re
 import shutil
 import statistics
 import subprocess
@@ -334,14 +339,15 @@ class Gpucast:
     def cards(self):
         return json.loads(self.run("gpus", "--format", "json"))["gpus"]
 
-    def expected_ns(self, card, operations, constants=None):
+    def expected_ns(self, card, operations, constants=None, machine=None):
         lines = "".join(json.dumps(operation) + "\n" for operation in operations)
         words = ["time", "--operations", "-", "--gpu", card]
         with tempfile.TemporaryDirectory() as folder:
-            if constants:
-                path = Path(folder) / "constants.json"
-                path.write_text(json.dumps(constants))
-                words += ["--constants", str(path)]
+            for option, file in (("constants", constants), ("machine", machine)):
+                if file:
+                    path = Path(folder) / f"{option}.json"
+                    path.write_text(json.dumps(file))
+                    words += [f"--{option}", str(path)]
             return [json.loads(line)["expected_ns"] for line in self.run(*words, text=lines).splitlines()]
 
 
@@ -533,6 +539,199 @@ def quality(rows, card, layer, gpucast):
     return lines
 
 
+# ---- links: the output of nccl-tests ------------------------------------------------------------------------------------------------
+
+COLLECTIVES = {
+    "all_reduce": "all_reduce",
+    "all_gather": "all_gather",
+    "reduce_scatter": "reduce_scatter",
+    "alltoall": "all_to_all",
+    "broadcast": "broadcast",
+    "reduce": "reduce",
+    "gather": "gather",
+    "scatter": "scatter",
+}
+PRECISIONS = {"float": "fp32", "half": "fp16", "bfloat16": "bf16", "int8": "int8", "uint8": "int8", "double": "fp64"}
+LARGE_BYTES = 64 << 20  # from here on a time shows the links' rate, ...
+SMALL_BYTES = 16 << 10  # ... and up to here the time of a hop
+LAUNCHER = re.compile(r"^\[[\d,]+\]<\w+>:\s?")  # mpirun --tag-output
+PROGRAM = re.compile(r"\b(\w+)_perf\b")
+RANK = re.compile(r"#\s+Rank\s+\d+\s.*\bon\s+(\S+)\s+device\s+\d+\s+\[[^]]*\]\s+(.*\S)")
+
+
+def read_nccl_tests(path):
+    """The log's tables: [{"collective", "hosts": {host: ranks}, "cards": {names}, "rows": [(bytes, type, ns)]}]."""
+    try:
+        text = Path(path).read_text(errors="replace")
+    except OSError as error:
+        raise Refused(f"{path} cannot be read: {error}") from None
+    tables, program = [], None
+    for number, line in enumerate(text.splitlines(), 1):
+        line = LAUNCHER.sub("", line)
+        named = PROGRAM.search(line)
+        program = named.group(1) if named else program
+        if "# nThread" in line or not tables:
+            tables.append({"collective": None, "hosts": {}, "cards": set(), "rows": []})
+        table = tables[-1]
+        table["collective"] = program
+        rank = RANK.search(line)
+        if rank:
+            table["hosts"][rank.group(1)] = table["hosts"].get(rank.group(1), 0) + 1
+            table["cards"].add(rank.group(2))
+        cells = line.split()
+        if len(cells) >= 9 and cells[0].isdigit() and cells[1].isdigit():
+            table["rows"].append(nccl_row(cells, f"{path}, line {number}"))
+    tables = [table for table in tables if table["rows"]]
+    if not tables:
+        raise Refused(f"{path} is no output of nccl-tests: it has no row of sizes and times")
+    for table in tables:
+        check_nccl_table(table, path)
+    return tables
+
+
+def nccl_row(cells, where):
+    """size, count, type, redop, root, then time (us), algbw, busbw, #wrong of the out-of-place run."""
+    try:
+        us = float(cells[5])
+    except ValueError:
+        us = math.nan
+    if not (math.isfinite(us) and us > 0):
+        raise Refused(f"{where}: the time is '{cells[5]}', not a number of microseconds above 0")
+    if cells[8] not in ("0", "N/A") and not ("e" in cells[8] and float(cells[8]) < 1e-2):  # before 2.13: the largest error
+        raise Refused(f"{where}: nccl-tests counts '{cells[8]}' wrong results, so the times mean nothing")
+    return int(cells[0]), cells[2], us * 1e3
+
+
+def check_nccl_table(table, path):
+    if not table["hosts"]:
+        raise Refused(f"{path} does not name the ranks' cards: keep the lines that begin with '#  Rank'")
+    if table["collective"] not in COLLECTIVES:
+        names = ", ".join(f"{name}_perf" for name in COLLECTIVES)
+        raise Refused(f"{path} does not name its program, or another than these: {names}. Keep the line of the command in the log")
+    if len(set(table["hosts"].values())) > 1:
+        raise Refused(f"{path}: the nodes have different numbers of ranks: {table['hosts']}")
+
+
+def collective_operations(tables):
+    """[(operation, ns, nodes)] of all tables."""
+    out = []
+    for table in tables:
+        nodes, ranks = len(table["hosts"]), sum(table["hosts"].values())
+        for size, type_, ns in table["rows"]:
+            if size > 0 and type_ in PRECISIONS:
+                shape = {"kind": COLLECTIVES[table["collective"]], "ranks": ranks, "nodes": nodes, "bytes": size}
+                out.append(({"kind": "collective", "precision": PRECISIONS[type_], "collective": shape}, ns, nodes))
+    return out
+
+
+class Links:
+    """A machine's file while its figures change: fields of `like`'s entry, and gpucast's times with them."""
+
+    def __init__(self, gpucast, card, like):
+        self.gpucast, self.card = gpucast, card
+        self.entry = json.loads(gpucast.run("machines", "--show", like, "--format", "json"))
+        self.file = {"like": str(Path(like).resolve()) if "/" in like or like.endswith(".json") else like}
+
+    def value(self, field):
+        return self.file.get(field) or self.entry.get(field)
+
+    def ratios(self, rows):
+        """Expected over measured, of each row."""
+        expected = self.gpucast.expected_ns(self.card, [operation for operation, _, _ in rows], machine=self.file)
+        return [ns / measured for ns, (_, measured, _) in zip(expected, rows)]
+
+    def fit_rate(self, field, rows):
+        """Changes a rate until the rows' times agree in the median. A time that is too long needs a rate that is as much higher."""
+        base = self.value(field)
+        for _ in range(30):
+            ratio = statistics.median(self.ratios(rows))
+            if abs(ratio - 1) < 1e-3:
+                return
+            self.file[field] = float(f"{min(max(self.value(field) * ratio, base / 20), base * 20):.4g}")
+        raise Refused(
+            f"no value of {field} from {base / 20:.3g} to {base * 20:.3g} explains the log: the last leaves {ratio:.3g} times its times"
+        )
+
+    def fit_hop(self, rows):
+        """The time of a hop, in proportion to which expected times grow. False: the rows do not show it."""
+        times = []
+        for hop_ns in (1e3, 1e5):
+            self.file["network_hop_ns"] = hop_ns
+            times.append([ratio * measured for ratio, (_, measured, _) in zip(self.ratios(rows), rows)])
+        wanted = [1e3 + (measured - short) * 99e3 / (long - short) for short, long, (_, measured, _) in zip(*times, rows) if long > short]
+        hop_ns = statistics.median(wanted) if wanted else 0
+        if not 100 <= hop_ns <= 1e7:
+            del self.file["network_hop_ns"]
+            say(f"left out: network_hop_ns ({hop_ns:.3g} is not plausible)")
+            return False
+        self.file["network_hop_ns"] = float(f"{hop_ns:.4g}")
+        return True
+
+
+def fit_links(rows, links):
+    """Fills in links.file: the rate inside a node from rows of one node, the network's from rows of several."""
+    inside = [row for row in rows if row[2] == 1]
+    across = [row for row in rows if row[2] > 1]
+    for name, field, group in (("one node", "card_bytes_per_s", inside), ("several nodes", "network_card_bytes_per_s", across)):
+        large = [row for row in group if row[0]["collective"]["bytes"] >= LARGE_BYTES]
+        if group and not large:
+            raise Refused(
+                f"the rows of {name} end below {LARGE_BYTES >> 20} MiB, where times show latencies: run nccl-tests with -e 1G or more"
+            )
+        if not group:
+            continue
+        if not links.value(field):
+            raise Refused(
+                f"the machine '{links.file['like']}' has no network cards, and the log is of several nodes: name another with --machine"
+            )
+        small = [row for row in group if row[2] > 1 and row[0]["collective"]["bytes"] <= SMALL_BYTES]
+        for _ in range(3):  # a slower hop leaves less of a large time to the rate
+            links.fit_rate(field, large)
+            if not small or not links.fit_hop(small):
+                break
+
+
+def links_quality(rows, links, before):
+    lines = [f"{'expected against measured, median error':44} {'before':>8} {'after':>8}"]
+    groups = {}
+    for row, old, new in zip(rows, before, links.ratios(rows)):
+        operation, _, nodes = row
+        size = operation["collective"]["bytes"]
+        part = "large" if size >= LARGE_BYTES else "small" if size <= SMALL_BYTES else "medium"
+        name = f"{operation['collective']['kind']}, {nodes} node{'s' if nodes > 1 else ''}, {part}"
+        groups.setdefault(name, []).append((abs(old - 1), abs(new - 1)))
+    for name, errors in groups.items():
+        old, new = (statistics.median(error[i] for error in errors) for i in (0, 1))
+        lines.append(f"  {name + f' ({len(errors)})':42} {100 * old:6.1f} % {100 * new:6.1f} %")
+    return lines
+
+
+def calibrate_links(options, gpucast):
+    """The machine's file and lines on the quality of the fit."""
+    tables = [table for path in options.nccl_tests for table in read_nccl_tests(path)]
+    names = {name for table in tables for name in table["cards"]}
+    if len(names) != 1:
+        raise Refused(f"the logs are of several kinds of cards: {', '.join(sorted(names))}")
+    name = names.pop()
+    cards = gpucast.cards()
+    found = [card["id"] for card in cards if (card["id"] == options.gpu if options.gpu else card["name"] == name)]
+    if not found:
+        raise Refused(f"gpucast's table has no card '{options.gpu or name}': choose its entry, or one that stands for it, with --gpu")
+    like = options.machine
+    if not like:
+        machines = json.loads(gpucast.run("machines", "--format", "json"))["machines"]
+        like = next(machine["id"] for machine in machines if found[0] in machine["usual_for"])
+    links = Links(gpucast, found[0], like)
+    rows = collective_operations(tables)
+    before = links.ratios(rows)
+    fit_links(rows, links)
+    files = ", ".join(os.path.basename(path) for path in options.nccl_tests)
+    links.file["sources"] = [
+        f"{', '.join(field for field in links.file if field != 'like')}: tools/calibrate.py --nccl-tests {files} ({name})"
+    ]
+    return links.file, [*links_quality(rows, links, before), f"Use it: gpucast time FILE --gpu {found[0]} --machine {options.out}"]
+
+
 # ---- files ------------------------------------------------------------------------------------------------------------------------
 
 
@@ -592,11 +791,21 @@ def main(words=None):
     parser.add_argument("--gpucast", default="gpucast", metavar="COMMAND", help="the gpucast command")
     parser.add_argument("--measure", metavar="FILE", help="measure only, and write the times")
     parser.add_argument("--fit", metavar="FILE", help="use times that --measure wrote, instead of measuring")
+    parser.add_argument(
+        "--nccl-tests", metavar="LOG", nargs="+", help="instead: fit the links to outputs of nccl-tests, and write a machine to --out"
+    )
+    parser.add_argument(
+        "--machine", metavar="NAME", help="with --nccl-tests: the machine as `gpucast machines` lists it; default: the card's usual one"
+    )
     parser.add_argument("--seconds", type=float, default=60, help="about how long to measure (default 60)")
     parser.add_argument("--quick", action="store_true", help="tiny operations, to try the script; they say nothing about the card")
     options = parser.parse_args(words)
     if options.measure and options.fit:
         parser.error("--measure and --fit are two halves: name one")
+    if options.nccl_tests and (options.measure or options.fit or not options.out):
+        parser.error("--nccl-tests measures no card: name the file to write with --out, and leave out --measure and --fit")
+    if options.machine and not options.nccl_tests:
+        parser.error("--machine is for --nccl-tests")
     if not (math.isfinite(options.seconds) and options.seconds > 0):
         parser.error("--seconds is a number above 0")
     try:
@@ -609,6 +818,13 @@ def main(words=None):
             return 0
         # Early errors come before the minute of measurements.
         gpucast = Gpucast(options.gpucast)
+        if options.nccl_tests:
+            if Path(options.out).exists() and not options.force:
+                raise Refused(f"{options.out} exists: --force replaces it")
+            machine, lines = calibrate_links(options, gpucast)
+            write(options.out, json.dumps(machine, indent=1) + "\n")
+            print("\n".join(lines))
+            return 0
         out = Path(options.out) if options.out else default_path()
         if out.exists():
             read_json(out)

@@ -1,5 +1,6 @@
 """tools/calibrate.py: its calls on the virtual GPU (times there mean nothing), and from known times back to their constants."""
 
+import argparse
 import importlib.util
 import json
 import math
@@ -280,3 +281,119 @@ def test_without_the_command_it_says_so_first(tmp_path):
     assert done.returncode == 2
     assert "no-such-gpucast" in done.stderr
     assert "--measure" in done.stderr
+
+
+# ---- nccl-tests ---------------------------------------------------------------------------------------------------------------------
+
+
+def nccl_log(times_us, nodes=1, ranks=8, program="all_reduce", card="NVIDIA H100 80GB HBM3", wrong="0"):
+    """What nccl-tests prints, for {bytes: microseconds}."""
+    lines = [
+        "# nccl-tests version 2.17.6 nccl-headers=22807 nccl-library=22807",
+        f"# Collective test starting: {program}_perf",
+        "# nThread 1 nGpus 1 minBytes 8 maxBytes 8589934592 step: 2(factor) warmup iters: 1 iters: 20 agg iters: 1 validation: 1 graph: 0",
+        "#",
+        "# Using devices",
+    ]
+    for rank in range(ranks):
+        where = f"node{rank * nodes // ranks}"
+        lines.append(f"#  Rank {rank:2} Group  0 Pid {900 + rank:6} on {where:>10} device {rank % 8:2} [0000:1{rank % 8}:00] {card}")
+    lines.append("#                                                              out-of-place                       in-place")
+    lines.append("#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong")
+    lines.append("#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)")
+    for size, us in times_us.items():
+        rates = f"{size / us / 1e3:7.2f} {2 * size / us / 1e3:7.2f} {wrong:>6}"
+        lines.append(f"{size:12} {size // 4:12}     float     sum      -1 {us:8.5g} {rates} {us:8.5g} {rates}")
+    return "\n".join([*lines, "# Out of bounds values : 0 OK", "# Avg bus bandwidth    : 70.742", "#"]) + "\n"
+
+
+class TwoRates:
+    """A command whose times follow from the machine's file alone."""
+
+    ENTRY = {"id": "dgx-h100", "card_bytes_per_s": 450e9, "network_cards": 8, "network_card_bytes_per_s": 50e9, "network_hop_ns": None}
+
+    def run(self, *words):
+        if words[1] == "--show":
+            return json.dumps(self.ENTRY)
+        return json.dumps({"machines": [{"id": "aws-p5", "usual_for": []}, {"id": "dgx-h100", "usual_for": ["h100-80"]}]})
+
+    def cards(self):
+        return [{"id": "h100-80", "name": "NVIDIA H100 80GB HBM3"}, {"id": "h200", "name": "NVIDIA H200"}]
+
+    def ns(self, shape, machine):
+        entry = {**self.ENTRY, **machine}
+        sent = 2 * (shape["ranks"] - 1) / shape["ranks"] * shape["bytes"]
+        if shape["nodes"] == 1:
+            return 12e3 + 1e9 * sent / (0.8 * entry["card_bytes_per_s"])
+        return 20e3 + 4 * (entry["network_hop_ns"] or 5e3) + 1e9 * sent / (0.9 * 8 * entry["network_card_bytes_per_s"])
+
+    def expected_ns(self, card, operations, constants=None, machine=None):
+        assert card == "h100-80"
+        return [self.ns(operation["collective"], machine) for operation in operations]
+
+
+def options_for(tmp_path, *logs, **more):
+    paths = []
+    for number, text in enumerate(logs):
+        paths.append(str(tmp_path / f"nccl{number}.log"))
+        Path(paths[-1]).write_text(text)
+    return argparse.Namespace(nccl_tests=paths, gpu=None, machine=None, out="node.json", **more)
+
+
+def times_us(machine, nodes=1, ranks=8):
+    sizes = [1 << power for power in range(3, 34)]
+    return {size: TwoRates().ns({"ranks": ranks, "nodes": nodes, "bytes": size}, machine) / 1e3 for size in sizes}
+
+
+def test_a_log_gives_the_links_it_was_measured_on(tmp_path):
+    true = {"card_bytes_per_s": 390e9, "network_card_bytes_per_s": 21e9, "network_hop_ns": 30e3}
+    logs = nccl_log(times_us(true)), nccl_log(times_us(true, 2, 16), nodes=2, ranks=16)
+    machine, lines = calibrate.calibrate_links(options_for(tmp_path, *logs), TwoRates())
+    assert machine["like"] == "dgx-h100"
+    for field, value in true.items():
+        assert machine[field] == pytest.approx(value, rel=0.01), field
+    assert machine["sources"] == [
+        "card_bytes_per_s, network_card_bytes_per_s, network_hop_ns: tools/calibrate.py --nccl-tests nccl0.log, nccl1.log "
+        "(NVIDIA H100 80GB HBM3)"
+    ]
+    assert lines[0].split() == ["expected", "against", "measured,", "median", "error", "before", "after"]
+    after = {line.rsplit("(", 1)[0].strip(): float(line.split()[-2]) for line in lines[1:-1]}
+    assert after.keys() == {f"all_reduce, {nodes}, {part}" for nodes in ("1 node", "2 nodes") for part in ("small", "medium", "large")}
+    assert max(after.values()) < 1
+
+
+def test_one_node_alone_leaves_the_network(tmp_path):
+    text = nccl_log(times_us({"card_bytes_per_s": 390e9}))
+    tagged = "".join(f"[1,0]<stdout>: {line}\n" for line in text.splitlines())
+    for log in text, tagged, text.replace("#wrong", "error").replace("      0 ", "  2e-07 "):
+        machine, _ = calibrate.calibrate_links(options_for(tmp_path, log), TwoRates())
+        assert machine.keys() == {"like", "card_bytes_per_s", "sources"}
+
+
+@pytest.mark.parametrize(
+    ("log", "message"),
+    [
+        ("epoch 1: loss 0.3\n", "is no output of nccl-tests: it has no row of sizes and times"),
+        (nccl_log({8: 10.0, 64 << 20: 400.0}, wrong="7"), "line 17: nccl-tests counts '7' wrong results, so the times mean nothing"),
+        (nccl_log({8: 10.0}), "the rows of one node end below 64 MiB"),
+        (nccl_log({8: 10.0}, program="hypercube"), "does not name its program, or another than these: all_reduce_perf"),
+        (nccl_log({64 << 20: 10.0}, card="NVIDIA H900"), "gpucast's table has no card 'NVIDIA H900': choose its entry"),
+        (nccl_log({64 << 20: 10.0}, nodes=3), "the nodes have different numbers of ranks: {'node0': 3, 'node1': 3, 'node2': 2}"),
+        (nccl_log({64 << 20: 10.0}).replace("      10 ", "      -1 "), "the time is '-1', not a number of microseconds above 0"),
+        (nccl_log({64 << 20: 10.0}).replace("#  Rank", "# rank"), "does not name the ranks' cards"),
+        (nccl_log({64 << 20: 0.1}), "no value of card_bytes_per_s from 2.25e+10 to 9e+12 explains the log"),
+    ],
+)
+def test_logs_that_say_nothing(tmp_path, log, message):
+    with pytest.raises(calibrate.Refused) as refused:
+        calibrate.calibrate_links(options_for(tmp_path, log), TwoRates())
+    assert message in str(refused.value)
+
+
+def test_a_log_with_the_command(script, tmp_path):
+    log, out = tmp_path / "nccl.log", tmp_path / "node.json"
+    log.write_text("nothing")
+    done = script("--nccl-tests", log, "--out", out)
+    assert done.returncode == 2 and f"{log} is no output of nccl-tests" in done.stderr and not out.exists()
+    assert "name the file to write with --out" in script("--nccl-tests", log).stderr
+    assert "--machine is for --nccl-tests" in script("--machine", "dgx-h100").stderr

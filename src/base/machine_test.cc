@@ -100,6 +100,8 @@ TEST(MachineTable, AnEntryLikeAnotherHasItsLinks) {
   EXPECT_EQ(p5.cores, 96);
   EXPECT_TRUE(p5.usual_for.empty());
   EXPECT_TRUE(p5.sources.back().starts_with("as dgx-h100: NVIDIA H100 datasheet"));
+  EXPECT_EQ(find_machine("p4de").links.network_hop_ns, 73000);
+  EXPECT_EQ(find_machine("p5").links.network_hop_ns, 0);
   EXPECT_EQ(find_machine("a4x").cards_per_host, 4);
   EXPECT_EQ(find_machine("a4x").links.cards, 72);
   EXPECT_EQ(find_machine("a4x").card_name, "NVIDIA GB200");

@@ -72,6 +72,7 @@ void print_machine(const Machine& machine) {
     const double node_gb_per_s = static_cast<double>(links.network_cards) * links.network_card_bytes_per_s / 1e9;
     fmt::print("  network   {} x {:g} GB/s, {:g} GB/s a node{}\n", links.network_cards, links.network_card_bytes_per_s / 1e9, node_gb_per_s,
                machine.network.empty() ? "" : ": " + machine.network);
+    if (links.network_hop_ns > 0) fmt::print("            {:g} us for a small message between nodes\n", links.network_hop_ns / 1e3);
   } else {
     fmt::print("  network   no fast network known\n");
   }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "gpucast/gpu.h"
+#include "gpucast/job_step.h"
 #include "gpucast/loader.h"
 #include "gpucast/machine.h"
 #include "gpucast/storage.h"
@@ -19,7 +20,7 @@ namespace gpucast {
 struct Facts;  // src/predict/facts.h
 
 // What limits a step.
-enum class StepBound : uint8_t { gpu, host, loader };
+enum class StepBound : uint8_t { gpu, host, loader, communication };
 const char* step_bound_name(StepBound bound);  // as in JSON
 
 // A part of the GPU's time, for a phase, a kind or a module.
@@ -108,6 +109,7 @@ struct CardTime {
   std::optional<CardLoader> loader;                                    // if the step takes batches with a known time
   double epoch_ns = 0;                                                 // 0: the number of steps in an epoch is not known
   double price_per_hour = 0;                                           // of the card; 0: not given
+  std::optional<JobStep> job;                                          // if several ranks train; `step` is the job's
 };
 
 struct StepTimes {
@@ -141,8 +143,10 @@ struct StepTimeOptions {
 // The price of this time on a card.
 double cost(double ns, double price_per_hour);
 
-// Throws Error: the capture has no observed step, a card has no rates, a price names another card.
-StepTimes step_times(const Facts& facts, const StepTimeOptions& options);
+// `ranks`: the captured ranks of one job; the parts of the result are of the first. Throws Error: a capture has no observed step, a card
+// has no rates, a price names another card, the captures are not of one job, the job does not fit on the machine.
+StepTimes step_times(const std::vector<const Facts*>& ranks, const StepTimeOptions& options);
+StepTimes step_times(const Facts& facts, const StepTimeOptions& options);  // of one rank
 
 // One operation on the GPU's time axis. The axis begins with the observed step.
 struct GpuSlice {

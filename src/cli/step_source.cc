@@ -39,12 +39,29 @@ bool is_capture_file(const std::string& path) {
   return stat(path.c_str(), &info) == 0 && !S_ISDIR(info.st_mode) && (path.ends_with(".gpucast") || access(path.c_str(), X_OK) != 0);
 }
 
+// The captures that `gpucast run -o FILE` wrote with FILE: FILE.rank1.gpucast, ...
+std::vector<std::string> with_other_ranks(const std::string& path) {
+  const std::filesystem::path file(path);
+  const std::string begin = file.stem().string() + ".rank";
+  std::vector<std::string> out = {path};
+  std::error_code unreadable;
+  for (const auto& entry : std::filesystem::directory_iterator(file.has_parent_path() ? file.parent_path() : ".", unreadable)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with(begin) && name.ends_with(".gpucast")) out.push_back(entry.path().string());
+  }
+  std::sort(out.begin() + 1, out.end());
+  return out;
+}
+
 // Runs the command and keeps its capture at `path`. Returns the run's exit code. Without a capture, throws Error or returns
 // kExitInterrupted.
 int capture(const StepSource& source, const std::string& gpu, const std::string& path) {
   run::Program program;
   program.words = {"gpucast", "run", "--gpu", gpu, "--steps", std::to_string(source.steps), "--format", "json", "--temporary", "-o", path};
   if (source.measure_loader) program.words.emplace_back("--measure-loader");
+  if (source.gpus_of_node > 0) program.words.insert(program.words.end(), {"--gpus", std::to_string(source.gpus_of_node)});
+  if (source.world_size > 0) program.words.insert(program.words.end(), {"--world-size", std::to_string(source.world_size)});
+  if (!source.ranks.empty()) program.words.insert(program.words.end(), {"--ranks", source.ranks});
   program.words.emplace_back("--");
   program.words.insert(program.words.end(), source.what.begin(), source.what.end());
   program.environment = run::own_environment();
@@ -96,7 +113,10 @@ std::string read_constants(std::string path) {
 
 std::optional<StepOnCards> observe_step(const StepSource& source) {
   StepOnCards out;
-  const bool is_capture = source.what.size() == 1 && is_capture_file(source.what.front());
+  const bool is_capture = is_capture_file(source.what.front()) && (source.what.size() == 1 || source.what[1].ends_with(".gpucast"));
+  if (is_capture && (source.gpus_of_node > 0 || source.world_size > 0 || !source.ranks.empty()))
+    throw Error("--gpus, --world-size and --ranks say how a command runs, and this is a capture", source.what.front(),
+                "give the command after --, or leave these options out");
   if (!source.gpus.empty()) out.gpus = cards_of(source.gpus);
   std::optional<run::SessionFolder> temporary;
   std::string path = source.what.front();
@@ -107,19 +127,24 @@ std::optional<StepOnCards> observe_step(const StepSource& source) {
     std::error_code unreadable;
     if (source.what.size() == 1 && std::filesystem::is_directory(path, unreadable))
       throw Error("this is a folder, no capture", path, "name a capture, or a command after --");
-    if (path.ends_with(".gpucast")) {
-      if (source.what.size() > 1) throw Error("one capture at a time", source.what[1], "ask again for each");
-      throw Error("there is no such file", path, "`gpucast run -o FILE -- COMMAND` writes one");
-    }
+    if (path.ends_with(".gpucast")) throw Error("there is no such file", path, "`gpucast run -o FILE -- COMMAND` writes one");
     if (out.gpus.empty()) out.gpus = {find_gpu(kDefaultGpu)};
     temporary.emplace();
     path = temporary->path + "/step.gpucast";
     if (capture(source, out.gpus.front().id, path) == kExitInterrupted) return std::nullopt;
   }
-  Trace trace = read_trace(path);
-  if (!is_capture) trace.path = "";  // the path of a temporary file must not appear in reports
-  if (out.gpus.empty()) out.gpus = {find_gpu(trace.header.gpu.id.empty() ? kDefaultGpu : trace.header.gpu.id)};
-  out.facts = follow(std::move(trace));
+  std::vector<std::string> paths = is_capture ? source.what : std::vector{path};
+  if (paths.size() > 1 && !source.all_ranks) throw Error("one capture at a time", paths[1], "ask again for each");
+  if (paths.size() == 1 && source.all_ranks) paths = with_other_ranks(path);
+  for (const std::string& file : paths) {
+    Trace trace = read_trace(file);
+    if (!is_capture) trace.path = "";  // the path of a temporary file must not appear in reports
+    if (out.gpus.empty()) out.gpus = {find_gpu(trace.header.gpu.id.empty() ? kDefaultGpu : trace.header.gpu.id)};
+    out.others.push_back(follow(std::move(trace)));
+  }
+  std::ranges::stable_sort(out.others, {}, [](const auto& facts) { return facts->trace.process.rank; });
+  out.facts = out.others.front();
+  out.others.erase(out.others.begin());
   return out;
 }
 

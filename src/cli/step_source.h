@@ -14,16 +14,20 @@
 namespace gpucast::cli {
 
 struct StepSource {
-  std::vector<std::string> what;  // a capture file, or a command
+  std::vector<std::string> what;  // capture files of one job, or a command
   std::string gpus;               // "a100-80,h200", "all"; "": the capture's
   int64_t steps = 3;
   std::string graph;  // for a command: the graph of its first forward is written to this file; "": not needed
   bool measure_loader = false;
+  bool all_ranks = false;                    // the result has all captured ranks of the job
+  int64_t gpus_of_node = 0, world_size = 0;  // of a command; 0: as `gpucast run` has it
+  std::string ranks;                         // of a command
 };
 void declare_step_source(Arguments& arguments, StepSource* source);
 
 struct StepOnCards {
-  std::shared_ptr<const Facts> facts;
+  std::shared_ptr<const Facts> facts;                // of the lowest captured rank
+  std::vector<std::shared_ptr<const Facts>> others;  // of the job's other captured ranks
   std::vector<Gpu> gpus;
 };
 // Reads the capture, or runs the command like `gpucast run`. The memory report is not shown, and its verdict does not matter: an observed

@@ -124,7 +124,9 @@ int report(const TimeCommand& options) {
   std::optional<StepOnCards> observed = observe_step(source);
   if (!observed) return kExitInterrupted;
   wanted.gpus = std::move(observed->gpus);
-  const StepTimes times = step_times(*observed->facts, wanted);
+  std::vector<const Facts*> ranks = {observed->facts.get()};
+  for (const auto& other : observed->others) ranks.push_back(other.get());
+  const StepTimes times = step_times(ranks, wanted);
   const std::string text = options.format == "json" ? step_times_json(times) : step_times_text(times, colour_wanted());
   std::fputs(text.c_str(), stdout);
   return kExitYes;
@@ -135,7 +137,13 @@ int report(const TimeCommand& options) {
 void declare_time(Arguments& arguments) {
   auto options = std::make_shared<TimeCommand>();
   options->step.measure_loader = true;
+  options->step.all_ranks = true;
   declare_step_source(arguments, &options->step);
+  arguments.option("--gpus", &options->step.gpus_of_node, "of a command: the number of such cards in the machine").positive();
+  arguments
+      .option("--world-size", &options->step.world_size, "of a command: run it as --ranks of a job of this many, as `gpucast run` does")
+      .positive();
+  arguments.option("--ranks", &options->step.ranks, "which of them, e.g. 0,8");
   arguments.option("--known", &options->known,
                    "a measured step on some card, such as rtx3090=412ms, which corrects what is said of others");
   arguments.option("--price", &options->prices,

@@ -13,6 +13,7 @@
 
 #include "gpucast/error.h"
 #include "src/attribution/attribute.h"
+#include "src/job/job_step.h"
 #include "src/job/loader_time.h"
 #include "src/predict/facts.h"
 #include "src/schedule/step_schedule.h"
@@ -213,6 +214,8 @@ const char* step_bound_name(StepBound bound) {
       return "host";
     case StepBound::loader:
       return "loader";
+    case StepBound::communication:
+      return "communication";
   }
   return "";
 }
@@ -241,6 +244,38 @@ std::vector<uint32_t> positions_of(const Trace& trace, const StepOperations& ste
   return out;
 }
 
+// How many ranks of a node feed themselves from loaders of their own.
+int64_t loaders_of_node(const StepOperations& step) { return std::clamp<int64_t>(step.node_ranks, 1, step.ranks); }
+
+// Of the training machine, as its system counts them; 0: as on this machine.
+double host_cores(const StepTimeOptions& options, const LoaderRecord& record) {
+  if (options.cores > 0 || !options.machine) return options.cores;
+  return static_cast<double>(options.machine->cores * std::max<int64_t>(1, record.threads_per_core));
+}
+
+// The other ranks of the job: the step is the job's, with the interval that one rank's step has.
+void add_job(const std::vector<const Facts*>& ranks, const Gpu& gpu, const StepConstants& constants, const StepTimeOptions& options,
+             CardTime* card) {
+  std::vector<StepOperations> steps;
+  for (const Facts* facts : ranks) {
+    if (facts->trace.header.command != ranks.front()->trace.header.command)
+      throw Error("these captures are of different commands", facts->trace.path, "give the captures of one run");
+    steps.push_back(observed_step(*facts));
+  }
+  const Machine& machine = options.machine ? *options.machine : usual_machine(gpu);
+  const CardRates rates = card_rates(gpu, options.constants_json);
+  JobStep job = job_step(std::move(steps), machine, rates, constants, {options.cpu_speed});
+  const double longer = job.step.expected_ns / card->step.expected_ns;
+  for (double* ns : {&card->step.low_ns, &card->step.expected_ns, &card->step.high_ns}) *ns *= longer;
+  card->model_flops_utilisation /= longer;
+  card->hardware_flops_utilisation /= longer;
+  const RankStep& busiest = job.captured[job.busiest];
+  card->bound = busiest.idle_ns > busiest.exposed_ns + busiest.waiting_ns      ? card->bound
+                : busiest.exposed_ns + busiest.waiting_ns > busiest.compute_ns ? StepBound::communication
+                                                                               : StepBound::gpu;
+  card->job = std::move(job);
+}
+
 }  // namespace
 
 std::vector<GpuSlice> gpu_slices(const Facts& facts, const Gpu& gpu) {
@@ -266,7 +301,10 @@ std::vector<GpuSlice> gpu_slices(const Facts& facts, const Gpu& gpu) {
 
 double cost(double ns, double price_per_hour) { return ns / 3600e9 * price_per_hour; }
 
-StepTimes step_times(const Facts& facts, const StepTimeOptions& options) {
+StepTimes step_times(const Facts& facts, const StepTimeOptions& options) { return step_times(std::vector{&facts}, options); }
+
+StepTimes step_times(const std::vector<const Facts*>& ranks, const StepTimeOptions& options) {
+  const Facts& facts = *ranks.front();
   const StepOperations& step = observed_step(facts);
   const Trace& trace = facts.trace;
   if (step.operations.empty())
@@ -300,11 +338,16 @@ StepTimes step_times(const Facts& facts, const StepTimeOptions& options) {
   const StepConstants constants = read_step_constants(options.constants_json);
   if (step.host.yardstick_ns > 0) out.server_speed = static_cast<double>(step.host.yardstick_ns) / constants.yardstick_ns;
   const std::vector<OperationGroup> groups = groups_of(step);
-  for (const Gpu& gpu : options.gpus) out.cards.push_back(card_time(trace, step, groups, out, gpu, constants, options));
+  const auto time_on = [&](const Gpu& gpu) {
+    CardTime card = card_time(trace, step, groups, out, gpu, constants, options);
+    if (step.ranks > 1) add_job(ranks, gpu, constants, options, &card);
+    return card;
+  };
+  for (const Gpu& gpu : options.gpus) out.cards.push_back(time_on(gpu));
   std::vector<double> factors(out.cards.size(), 1.0);  // each card's times are multiplied by it, where one card's step was measured
   if (!options.known_gpu.empty()) {
     const Gpu& known = find_gpu(options.known_gpu);
-    const double expected_ns = card_time(trace, step, groups, out, known, constants, options).step.expected_ns;
+    const double expected_ns = time_on(known).step.expected_ns;
     const double factor = options.known_step_ns / expected_ns;
     out.known = KnownStep{known.id, options.known_step_ns, expected_ns};
     for (size_t i = 0; i < out.cards.size(); ++i) {
@@ -315,7 +358,7 @@ StepTimes step_times(const Facts& facts, const StepTimeOptions& options) {
       out.cards[i].step.low_ns = out.cards[i].step.high_ns = out.cards[i].step.expected_ns;
     }
   }
-  LoaderHost host{options.cores, options.cpu_speed, options.storage};
+  LoaderHost host{host_cores(options, trace.loader), loaders_of_node(step), options.cpu_speed, options.storage};
   const std::optional<LoaderModel> loader =
       loader_model(trace.loader, step.loop_batch, host, read_loader_constants(options.constants_json));
   out.loader = loader_figures(trace.loader, step, loader, options.workers);
@@ -328,8 +371,9 @@ StepTimes step_times(const Facts& facts, const StepTimeOptions& options) {
       add_loader(*loader, *out.loader, step, durations_of(step, card_rates(find_gpu(card.gpu_id), options.constants_json)), constants,
                  options, factors[i], &card);
     const double seconds = card.step.expected_ns * 1e-9;
-    if (seconds > 0) card.samples_per_s = static_cast<double>(out.samples) / seconds;
-    if (seconds > 0) card.tokens_per_s = static_cast<double>(out.tokens) / seconds;
+    if (seconds > 0) card.samples_per_s = static_cast<double>(card.job ? card.job->samples : out.samples) / seconds;
+    if (seconds > 0) card.tokens_per_s = static_cast<double>(card.job ? card.job->tokens : out.tokens) / seconds;
+    if (card.job) card.job->step = card.step;
     card.step_measured = card.step_measured && card.step.low_ns == card.step.high_ns;  // the known step had its batches ready
     card.epoch_ns = out.epoch_steps * card.step.expected_ns;
     if (const auto price = options.price_per_hour.find(card.gpu_id); price != options.price_per_hour.end())

@@ -80,9 +80,10 @@ std::optional<LoaderModel> loader_model(const LoaderRecord& loader, const LoopBa
   out.host = host;
   out.constants = constants;
   out.measured = !loader.runs.empty();
-  const double machine_cores = (loader.cores > 0 ? loader.cores : 1) / static_cast<double>(loader.ranks);
+  const double machine_cores = loader.cores > 0 ? loader.cores : 1;
   const auto threads = static_cast<double>(loader.threads_per_core);
-  out.cores = full_cores(host.cores > 0 ? host.cores : machine_cores, threads, constants);
+  out.cores = full_cores((host.cores > 0 ? host.cores : machine_cores) / static_cast<double>(std::max(loader.ranks, host.ranks)), threads,
+                         constants);
   out.pin_ns = loader.pin_memory ? loader.pin_ns / host.cpu_speed : 0;
   out.variation = variation_of(loader, constants.most_variation);
 

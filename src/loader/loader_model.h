@@ -16,6 +16,7 @@ namespace gpucast {
 
 struct LoaderHost {
   double cores = 0;      // of the training machine; 0: the same as on the measured machine
+  int64_t ranks = 1;     // of the training machine, each with its own loader
   double cpu_speed = 1;  // a training machine's core over a measured machine's core
   std::optional<StorageTier> storage;
 };

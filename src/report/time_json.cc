@@ -91,6 +91,45 @@ Json cost_json(const StepTimes& times, const CardTime& card) {
           {"epoch", times.epoch_steps > 0 ? Json(cost(card.epoch_ns, card.price_per_hour)) : Json()}};
 }
 
+Json communication_json(const CommunicationPart& part) {
+  return {{"purpose", group_purpose_name(part.purpose)},
+          {"kind", part.kind},
+          {"ranks", part.ranks},
+          {"nodes", part.nodes},
+          {"calls", part.calls},
+          {"bytes", part.bytes},
+          {"exposed_ns", part.exposed_ns},
+          {"hidden_ns", part.hidden_ns},
+          {"bubble_ns", part.waiting_ns}};
+}
+
+Json rank_json(const RankStep& rank) {
+  return {{"rank", rank.rank},
+          {"step_ns", rank.step_ns},
+          {"compute_ns", rank.compute_ns},
+          {"communication", {{"exposed_ns", rank.exposed_ns}, {"hidden_ns", rank.hidden_ns}}},
+          {"bubble_ns", rank.waiting_ns},
+          {"idle_ns", rank.idle_ns},
+          {"by_communication", list_json(rank.communication, communication_json)}};
+}
+
+// Null: one process trains alone.
+Json job_json(const std::optional<JobStep>& job) {
+  if (!job) return {};
+  const RankStep& busiest = job->captured[job->busiest];
+  return {{"machine", job->machine_id},
+          {"ranks", job->ranks},
+          {"nodes", job->nodes},
+          {"replicas", job->replicas},
+          {"step", time_range_json(job->step)},
+          {"samples", job->samples},
+          {"tokens", job->tokens},
+          {"busiest_rank", busiest.rank},
+          {"communication", {{"exposed_ns", busiest.exposed_ns}, {"hidden_ns", busiest.hidden_ns}}},
+          {"bubble_ns", busiest.waiting_ns},
+          {"notes", job->notes}};
+}
+
 Json card_json(const StepTimes& times, const CardTime& card) {
   Json kernels = Json::array();
   for (size_t i = 0; i < card.kernels.size() && i < kMostTimedKernels; ++i) kernels.push_back(kernel_json(card.kernels[i]));
@@ -112,6 +151,8 @@ Json card_json(const StepTimes& times, const CardTime& card) {
           {"coverage", times.coverage},
           {"unknown_share", card.unknown_share},
           {"unknown_operators", unknown_operators_json(card.unknown_operators)},
+          {"job", job_json(card.job)},
+          {"ranks", card.job ? list_json(card.job->captured, rank_json) : Json::array()},
           {"loader", times.loader ? loader_json(*times.loader, card) : Json()},
           {"by_phase", parts_json(card.by_phase)},
           {"by_kind", parts_json(card.by_kind)},

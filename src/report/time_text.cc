@@ -7,6 +7,7 @@
 #include <string>
 
 #include "gpucast/step_time.h"
+#include "src/report/job_step_text.h"
 #include "src/report/text_writer.h"
 #include "src/report/time_words.h"
 
@@ -54,13 +55,15 @@ void write_card(TextWriter& out, const StepTimes& times, const CardTime& card) {
   out.format("  {}", bound_words(card));
   if (const std::string words = host_words(times, card); !words.empty()) out.format("  {}", words);
   if (card.samples_per_s > 0) {
-    out.format("  {:.4g} samples/s{}", card.samples_per_s,
-               card.tokens_per_s > 0 ? fmt::format(", {:.4g} tokens/s", card.tokens_per_s) : "");
+    out.format("  {:.4g} samples/s{}{}", card.samples_per_s,
+               card.tokens_per_s > 0 ? fmt::format(", {:.4g} tokens/s", card.tokens_per_s) : "",
+               card.job ? fmt::format(", all {} ranks together", card.job->ranks) : "");
   }
   if (const std::string words = cost_words(times, card); !words.empty()) out.format("  {}", words);
   if (const std::string words = known_words(times); !words.empty()) out.format("  {}", words);
   out.format("  FLOPs utilisation: model {}, hardware {} (of {} at its datasheet's rate)", percent(card.model_flops_utilisation),
              percent(card.hardware_flops_utilisation), card.peak_precision);
+  if (card.job) write_job(out, *card.job);
   if (times.loader) write_loader(out, *times.loader, card);
   write_parts(out, "By phase", card.by_phase);
   write_parts(out, "By kind", card.by_kind);

@@ -64,6 +64,11 @@ std::string bound_words(const CardTime& card) {
   }
   if (card.bound == StepBound::host)
     return fmt::format("host-bound: the host works {}, the GPU {}", time_text(card.host_ns), time_text(card.gpu_ns));
+  if (card.bound == StepBound::communication) {
+    const RankStep& rank = card.job->captured[card.job->busiest];
+    return fmt::format("communication-bound: rank {} computes {}, moves data {} and waits for others {}", rank.rank,
+                       time_text(rank.compute_ns), time_text(rank.exposed_ns), time_text(rank.waiting_ns));
+  }
   return fmt::format("GPU-bound: the GPU works {}, the host {}", time_text(card.gpu_ns), time_text(card.host_ns));
 }
 

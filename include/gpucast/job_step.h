@@ -1,0 +1,50 @@
+// The step of a job of several ranks on a machine.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "gpucast/time_range.h"
+
+namespace gpucast {
+
+// What a group of ranks works together for, told by its calls: sums in a forward split a layer (tensor), messages connect the stages of a
+// pipeline, an exchange of all with all routes tokens to experts.
+enum class GroupPurpose : uint8_t { data, tensor, pipeline, expert };
+const char* group_purpose_name(GroupPurpose purpose);  // as in JSON
+
+// The communication of one kind in one rank's groups of one purpose and size, in a step.
+struct CommunicationPart {
+  GroupPurpose purpose = GroupPurpose::data;
+  std::string kind;              // "all_reduce"
+  int64_t ranks = 1, nodes = 1;  // of a group
+  int64_t calls = 0;
+  double bytes = 0;       // as CollectiveShape::bytes
+  double hidden_ns = 0;   // while the card computes
+  double exposed_ns = 0;  // the card waits for it
+  double waiting_ns = 0;  // it waits for other ranks, and the card for it
+};
+
+// A rank that was captured. The others do what one of these does.
+struct RankStep {
+  int64_t rank = 0;
+  double step_ns = 0;
+  // Their sum is step_ns.
+  double compute_ns = 0, exposed_ns = 0, waiting_ns = 0, idle_ns = 0;
+  double hidden_ns = 0;
+  std::vector<CommunicationPart> communication;  // largest exposed and waiting time first
+};
+
+struct JobStep {
+  std::string machine_id, machine_name;
+  int64_t ranks = 1, nodes = 1;
+  int64_t replicas = 1;  // of the model, each with its own samples
+  TimeRange step;
+  int64_t samples = 0, tokens = 0;  // of all replicas, in a step; 0: unknown
+  std::vector<RankStep> captured;   // by rank
+  size_t busiest = 0;               // index in `captured`: the rank that waits least for others
+  std::vector<std::string> notes;   // whole sentences
+};
+
+}  // namespace gpucast

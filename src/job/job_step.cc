@@ -1,0 +1,222 @@
+#include "src/job/job_step.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <set>
+#include <tuple>
+
+#include "gpucast/error.h"
+#include "src/ranks/play.h"
+#include "src/schedule/step_schedule.h"
+#include "src/work/communications.h"
+
+namespace gpucast {
+namespace {
+
+const CollectiveShape& shape_of(const StepOperations& step, const StepOperation& operation) {
+  return step.shapes[operation.shape].collective;
+}
+const Communication& communication_of(const StepOperations& step, const StepOperation& operation) {
+  return step.communications[static_cast<size_t>(operation.communication)];
+}
+
+bool is_sum(CollectiveKind kind) { return kind == CollectiveKind::all_reduce || kind == CollectiveKind::reduce_scatter; }
+bool in_forward(const StepOperation& operation) { return operation.phase == Phase::forward || operation.phase == Phase::loss; }
+
+// Whether each group of the step sums in a forward.
+std::vector<bool> sum_in_forward(const StepOperations& step) {
+  std::vector<bool> out(step.groups.size());
+  for (const StepOperation& operation : step.operations)
+    if (operation.communication >= 0 && in_forward(operation) && is_sum(shape_of(step, operation).kind))
+      out[communication_of(step, operation).group] = true;
+  return out;
+}
+
+GroupPurpose purpose_of(CollectiveKind kind, bool sums_in_forward) {
+  if (kind == CollectiveKind::messages) return GroupPurpose::pipeline;
+  if (kind == CollectiveKind::all_to_all) return GroupPurpose::expert;
+  return sums_in_forward ? GroupPurpose::tensor : GroupPurpose::data;
+}
+
+// Ranks that share the work of one sample: found by what their groups sum in a forward, and by their messages.
+class Replicas {
+ public:
+  explicit Replicas(int64_t ranks) : parent_(static_cast<size_t>(ranks)) { std::iota(parent_.begin(), parent_.end(), size_t{0}); }
+
+  void add(const StepOperations& step) {
+    const std::vector<bool> tensor = sum_in_forward(step);
+    for (const StepOperation& operation : step.operations) {
+      if (operation.communication < 0) continue;
+      const Communication& communication = communication_of(step, operation);
+      for (const Message& message : communication.messages) join(step.rank, message.peer);
+      if (communication.messages.empty() && tensor[communication.group])
+        for (const int64_t rank : step.groups[communication.group].ranks) join(step.rank, rank);
+    }
+  }
+
+  int64_t size_with(int64_t rank) {
+    int64_t out = 0;
+    for (size_t other = 0; other < parent_.size(); ++other) out += root(other) == root(static_cast<size_t>(rank));
+    return out;
+  }
+
+ private:
+  size_t root(size_t rank) {
+    while (parent_[rank] != rank) rank = parent_[rank] = parent_[parent_[rank]];
+    return rank;
+  }
+  void join(int64_t a, int64_t b) {
+    const auto ranks = static_cast<int64_t>(parent_.size());
+    if (a < 0 || b < 0 || a >= ranks || b >= ranks) return;
+    parent_[root(static_cast<size_t>(a))] = root(static_cast<size_t>(b));
+  }
+
+  std::vector<size_t> parent_;
+};
+
+std::vector<CommunicationPart> parts_of(const StepOperations& step, const RankTime& time) {
+  const std::vector<bool> tensor = sum_in_forward(step);
+  std::map<std::tuple<GroupPurpose, CollectiveKind, int64_t, int64_t>, CommunicationPart> parts;
+  const auto part_of = [&](uint32_t group, const CollectiveShape& shape) -> CommunicationPart& {
+    const auto ranks = static_cast<int64_t>(step.groups[group].ranks.size());
+    const GroupPurpose purpose = purpose_of(shape.kind, tensor[group]);
+    CommunicationPart& part = parts[{purpose, shape.kind, ranks, shape.nodes}];
+    part.purpose = purpose;
+    part.kind = collective_kind_name(shape.kind);
+    part.ranks = ranks;
+    part.nodes = shape.nodes;
+    return part;
+  };
+  std::map<std::pair<uint32_t, CollectiveKind>, const CollectiveShape*> shapes;
+  for (const StepOperation& operation : step.operations) {
+    if (operation.communication < 0) continue;
+    const uint32_t group = communication_of(step, operation).group;
+    const CollectiveShape& shape = shape_of(step, operation);
+    CommunicationPart& part = part_of(group, shape);
+    ++part.calls;
+    part.bytes += static_cast<double>(shape.bytes);
+    shapes.try_emplace({group, shape.kind}, &shape);
+  }
+  for (const CommunicationTime& one : time.communication) {
+    const auto found = one.group < 0 ? shapes.end() : shapes.find({static_cast<uint32_t>(one.group), one.kind});
+    if (found == shapes.end()) continue;
+    CommunicationPart& part = part_of(found->first.first, *found->second);
+    part.hidden_ns += one.hidden_ns;
+    part.exposed_ns += one.exposed_ns;
+    part.waiting_ns += one.waiting_ns;
+  }
+  std::vector<CommunicationPart> out;
+  for (const auto& [key, part] : parts) out.push_back(part);
+  std::ranges::stable_sort(out, std::greater<>(), [](const CommunicationPart& part) { return part.exposed_ns + part.waiting_ns; });
+  return out;
+}
+
+RankStep rank_step(const StepOperations& step, const RankTime& time) {
+  return {time.rank,       time.schedule.step_ns, time.compute_ns, time.exposed_ns,
+          time.waiting_ns, time.idle_ns,          time.hidden_ns,  parts_of(step, time)};
+}
+
+void add_notes(const std::vector<StepOperations>& steps, const JobTime& played, JobStep* out) {
+  int64_t imagined = 0, messages = 0;
+  std::set<std::string> assumed;
+  std::set<int64_t> missing;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    imagined += played.ranks[i].imagined_messages;
+    for (const CommunicationGroup& group : steps[i].groups)
+      if (group.assumed) assumed.insert(group.name);
+    for (const Communication& communication : steps[i].communications)
+      for (const Message& message : communication.messages) {
+        ++messages;
+        if (std::ranges::none_of(steps, [&](const StepOperations& other) { return other.rank == message.peer; }))
+          missing.insert(message.peer);
+      }
+  }
+  if (imagined > 0)
+    out->notes.push_back(fmt::format(
+        "{} message{} to or from ranks that were not captured: no wait for them is in these times. Capture one rank of each stage "
+        "(--ranks {})",
+        imagined, imagined == 1 ? " goes" : "s go", fmt::format("{},{}", steps.front().rank, fmt::join(missing, ","))));
+  if (!assumed.empty())
+    out->notes.push_back(fmt::format("the ranks of {} communicator{} are not recorded: neighbours are assumed", assumed.size(),
+                                     assumed.size() == 1 ? "" : "s"));
+}
+
+void check_one_job(const std::vector<StepOperations>& steps) {
+  std::set<int64_t> ranks;
+  for (const StepOperations& step : steps) {
+    if (step.ranks != steps.front().ranks)
+      throw Error(fmt::format("one capture is of a job of {} ranks, another of {}", steps.front().ranks, step.ranks), "",
+                  "give the captures of one run");
+    if (!ranks.insert(step.rank).second)
+      throw Error(fmt::format("two captures are of rank {}", step.rank), "", "give the captures of one run, each once");
+  }
+}
+
+}  // namespace
+
+const char* group_purpose_name(GroupPurpose purpose) {
+  switch (purpose) {
+    case GroupPurpose::data:
+      return "data";
+    case GroupPurpose::tensor:
+      return "tensor";
+    case GroupPurpose::pipeline:
+      return "pipeline";
+    case GroupPurpose::expert:
+      return "expert";
+  }
+  return "";
+}
+
+int64_t ranks_of_node(const StepOperations& step, const Machine& machine) {
+  const int64_t cards = machine.links.cards;
+  if (step.ranks <= cards) return cards;
+  if (machine.links.network_cards == 0)
+    throw Error(
+        fmt::format("a job of {} ranks needs {} of {}, which has no network", step.ranks, (step.ranks + cards - 1) / cards, machine.name),
+        "", "name a machine with network cards: --machine, `gpucast machines`");
+  const int64_t host_cards = machine.cards_per_host > 0 ? machine.cards_per_host : cards;
+  return step.node_ranks > 0 && step.node_ranks < host_cards ? step.node_ranks : cards;
+}
+
+JobStep job_step(std::vector<StepOperations> steps, const Machine& machine, const CardRates& rates, const StepConstants& constants,
+                 const JobOptions& options) {
+  check_one_job(steps);
+  std::ranges::sort(steps, {}, &StepOperations::rank);
+  const StepOperations& first = steps.front();
+  const int64_t cards = ranks_of_node(first, machine);
+  std::vector<PlayedRank> played;
+  Replicas replicas(first.ranks);
+  for (StepOperations& step : steps) {
+    put_on_nodes(cards, &step);
+    PlayedRank& rank = played.emplace_back();
+    rank.rank = step.rank;
+    rank.step = &step;
+    rank.durations = durations_of(step, rates);
+    rank.host_scale = host_scale(step.host, constants) / options.cpu_speed;
+    rank.batch_ns = step.loop_batch.ns;
+    replicas.add(step);
+  }
+  const JobTime time = play(played, constants);
+
+  JobStep out;
+  out.machine_id = machine.id;
+  out.machine_name = machine.name;
+  out.ranks = first.ranks;
+  out.nodes = (first.ranks + cards - 1) / cards;
+  out.replicas = std::max<int64_t>(1, first.ranks / replicas.size_with(first.rank));
+  out.step.expected_ns = time.step_ns;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    out.samples = std::max(out.samples, steps[i].samples * out.replicas);
+    out.tokens = std::max(out.tokens, steps[i].tokens * out.replicas);
+    out.captured.push_back(rank_step(steps[i], time.ranks[i]));
+    if (out.captured[i].waiting_ns < out.captured[out.busiest].waiting_ns) out.busiest = i;
+  }
+  add_notes(steps, time, &out);
+  return out;
+}
+
+}  // namespace gpucast

@@ -1,0 +1,28 @@
+// Plays the captured ranks of a job on one machine.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "gpucast/gpu.h"
+#include "gpucast/job_step.h"
+#include "gpucast/machine.h"
+#include "src/schedule/step_constants.h"
+#include "src/time/card_rates.h"
+#include "src/work/step_operations.h"
+
+namespace gpucast {
+
+struct JobOptions {
+  double cpu_speed = 1;  // as StepTimeOptions
+};
+
+// `steps`: of the captured ranks, by rank; their collectives are put on the nodes of `machine`. `step` of the result has no interval.
+// Throws Error: ranks that do not fit together (src/ranks), a job that does not fit on the machine.
+JobStep job_step(std::vector<StepOperations> steps, const Machine& machine, const CardRates& rates, const StepConstants& constants,
+                 const JobOptions& options);
+
+// How many of the job's ranks lie on each of the machine's nodes. Throws Error if the machine has too few cards and no network.
+int64_t ranks_of_node(const StepOperations& step, const Machine& machine);
+
+}  // namespace gpucast

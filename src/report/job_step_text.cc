@@ -1,0 +1,62 @@
+#include "src/report/job_step_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "src/report/time_words.h"
+
+namespace gpucast {
+namespace {
+
+constexpr size_t kMostRanks = 16;
+constexpr size_t kMostParts = 8;
+
+std::string share_text(double ns, double of_ns) { return of_ns > 0 ? fmt::format("{:.1f} %", 100 * ns / of_ns) : ""; }
+
+void write_ranks(TextWriter& out, const JobStep& job) {
+  out.line(out.bold(fmt::format("  {:<22}{:>14}{:>15}{:>16}{:>14}{:>14}", "Share of the step", "compute", "communication",
+                                "waits for ranks", "host too late", "hidden")));
+  for (size_t i = 0; i < job.captured.size() && i < kMostRanks; ++i) {
+    const RankStep& rank = job.captured[i];
+    const auto share = [&](double ns) { return share_text(ns, rank.step_ns); };
+    out.format("  {:<22}{:>14}{:>15}{:>16}{:>14}{:>14}", fmt::format("rank {}{}", rank.rank, i == job.busiest ? ", waits least" : ""),
+               share(rank.compute_ns), share(rank.exposed_ns), share(rank.waiting_ns), share(rank.idle_ns), share(rank.hidden_ns));
+  }
+  if (job.captured.size() > kMostRanks) out.format("  and {} more captured ranks", job.captured.size() - kMostRanks);
+}
+
+void write_communication(TextWriter& out, const RankStep& rank) {
+  if (rank.communication.empty()) return;
+  out.line(out.bold(fmt::format("  {:<40}{:>8}{:>12}{:>13}{:>12}{:>12}", fmt::format("Communication of rank {}", rank.rank), "calls",
+                                "size", "exposed", "waiting", "hidden")));
+  for (size_t i = 0; i < rank.communication.size() && i < kMostParts; ++i) {
+    const CommunicationPart& part = rank.communication[i];
+    const std::string nodes = part.nodes > 1 ? fmt::format(" on {} nodes", part.nodes) : "";
+    out.format("  {:<40}{:>8}{:>12}{:>13}{:>12}{:>12}",
+               fmt::format("{}: {} of {}{}", group_purpose_name(part.purpose), part.kind, part.ranks, nodes), part.calls,
+               fmt::format("{:.1f} MB", part.bytes / 1e6), time_text(part.exposed_ns), time_text(part.waiting_ns),
+               time_text(part.hidden_ns));
+  }
+}
+
+}  // namespace
+
+void write_job(TextWriter& out, const JobStep& job) {
+  out.line();
+  out.line(out.bold(
+      fmt::format("The job: {} ranks on {}{}", job.ranks, job.nodes > 1 ? fmt::format("{} x ", job.nodes) : "", job.machine_name)));
+  out.wrapped(
+      "  ", fmt::format("{} of the model, {}; {} captured{}", job.replicas == 1 ? "one replica" : fmt::format("{} replicas", job.replicas),
+                        job.replicas == job.ranks ? "each on one card" : fmt::format("each on {} cards", job.ranks / job.replicas),
+                        job.captured.size() == 1 ? "one rank was" : fmt::format("{} ranks were", job.captured.size()),
+                        static_cast<int64_t>(job.captured.size()) < job.ranks ? ", which stand for the others" : ""));
+  write_ranks(out, job);
+  write_communication(out, job.captured[job.busiest]);
+  for (const std::string& note : job.notes) out.wrapped("  ", note);
+}
+
+}  // namespace gpucast

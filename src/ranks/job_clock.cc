@@ -15,7 +15,7 @@ namespace gpucast {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
-constexpr size_t kPasses = 2;
+constexpr size_t kPasses = StepPlayer::kPasses;
 
 class JobClock {
  public:

@@ -53,6 +53,13 @@ bool may_differ(CollectiveKind kind) {
          kind == CollectiveKind::messages;
 }
 
+// Messages whose other end is not played.
+struct Lone {
+  const Group* group = nullptr;
+  Ends ends;
+  const std::vector<End>* list = nullptr;
+};
+
 class Finder {
  public:
   explicit Finder(const std::vector<PlayedRank>& ranks) : ranks_(ranks), of_operation_(ranks.size()) {
@@ -70,6 +77,10 @@ class Finder {
       match_collectives(group);
       match_messages(group);
     }
+    match_lone(true);
+    match_lone(false);
+    for (const Lone& lone : lone_sends_) imagine(*lone.list, lone.ends.from, Direction::out);
+    for (const Lone& lone : lone_receives_) imagine(*lone.list, lone.ends.to, Direction::in);
     list_by_operation();
     return std::move(out_);
   }
@@ -165,33 +176,47 @@ class Finder {
   }
 
   void match_messages(const Group& group) {
-    std::vector<const std::pair<const Ends, std::vector<End>>*> lone_receives;
-    for (const auto& receives : group.receives) {
-      if (!index_.contains(receives.first.from))
-        lone_receives.push_back(&receives);
-      else if (!group.sends.contains(receives.first))
-        throw_messages(group, receives.first, 0, receives.second.size());
+    for (const auto& [ends, receives] : group.receives) {
+      if (!index_.contains(ends.from)) {
+        lone_receives_.push_back({&group, ends, &receives});
+      } else if (!group.sends.contains(ends)) {
+        throw_messages(group, ends, 0, receives.size());
+      }
     }
     for (const auto& [ends, sends] : group.sends) {
       const auto receives = group.receives.find(ends);
-      if (receives != group.receives.end()) {
+      if (!index_.contains(ends.to)) {
+        lone_sends_.push_back({&group, ends, &sends});
+      } else if (receives == group.receives.end()) {
+        throw_messages(group, ends, sends.size(), 0);
+      } else {
         check_messages(group, ends, sends, receives->second);
         join(sends, ends.from, receives->second, ends.to);
-        continue;
-      }
-      if (index_.contains(ends.to)) throw_messages(group, ends, sends.size(), 0);
-      // Another rank's receives from an imagined rank may stand for the receives of this one.
-      const auto mirror = std::ranges::find_if(lone_receives, [&](const auto* lone) {
-        return lone->first.to != ends.from && std::ranges::equal(lone->second, sends, {}, &End::bytes, &End::bytes);
-      });
-      if (mirror == lone_receives.end()) {
-        imagine(sends, ends.from, Direction::out);
-      } else {
-        join(sends, ends.from, (*mirror)->second, (*mirror)->first.to);
-        lone_receives.erase(mirror);
       }
     }
-    for (const auto* receives : lone_receives) imagine(receives->second, receives->first.to, Direction::in);
+  }
+
+  // The receives of one rank from an imagined one may stand for the receives of the imagined rank to which another one sends.
+  void match_lone(bool same_group) {
+    std::erase_if(lone_sends_, [&](const Lone& sends) {
+      const auto mirror = std::ranges::find_if(lone_receives_, [&](const Lone& receives) {
+        return std::ranges::equal(*receives.list, *sends.list, {}, &End::bytes, &End::bytes) &&
+               (same_group ? sends.group == receives.group && sends.ends.from != receives.ends.to : same_places(sends, receives));
+      });
+      if (mirror == lone_receives_.end()) return false;
+      join(*sends.list, sends.ends.from, *mirror->list, mirror->ends.to);
+      lone_receives_.erase(mirror);
+      return true;
+    });
+  }
+
+  // In two groups of the same size: two pipelines, for example.
+  static bool same_places(const Lone& one, const Lone& other) {
+    const auto place = [](const Lone& lone, int64_t rank) {
+      return std::ranges::find(lone.group->ranks, rank) - lone.group->ranks.begin();
+    };
+    return one.group->ranks.size() == other.group->ranks.size() && place(one, one.ends.from) == place(other, other.ends.from) &&
+           place(one, one.ends.to) == place(other, other.ends.to);
   }
 
   [[noreturn]] static void throw_messages(const Group& group, const Ends& ends, size_t sends, size_t receives) {
@@ -269,6 +294,7 @@ class Finder {
   const std::vector<PlayedRank>& ranks_;
   std::map<int64_t, uint32_t> index_;  // by rank of the job
   std::map<std::pair<std::string, std::vector<int64_t>>, Group> groups_;
+  std::vector<Lone> lone_sends_, lone_receives_;
   std::vector<std::vector<PartOf>> of_operation_;  // by rank
   Meetings out_;
 };

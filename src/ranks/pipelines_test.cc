@@ -268,6 +268,16 @@ TEST(Pipelines, TheBubbleIsWaitingTime) {
   }
 }
 
+TEST(Pipelines, TheCriticalPathIsAsLongAsTheStep) {
+  const JobTime job = one_f_one_b({4, 8}, {100, 200});
+  double length_ns = 0;
+  for (const PlayedOperation& at : job.critical_path) {
+    const OperationSpan& span = job.ranks[at.rank].spans[at.operation];
+    length_ns += span.end_ns - span.moves_ns;
+  }
+  EXPECT_NEAR(length_ns, job.step_ns, 10);
+}
+
 TEST(Pipelines, ASlowStageHoldsTheOthers) {
   Pipeline pipe(4, 4, {100, 200});
   for (int64_t r = 0; r < 4; ++r) {

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <deque>
+#include <limits>
 #include <random>
 #include <string>
 #include <vector>
@@ -322,9 +324,23 @@ TEST(Play, ARankStandsForAnImaginedOneOfItsRole) {
   EXPECT_GT(job.ranks[2].waiting_ns, 350 * kUsNs);
 }
 
+// Two pipelines of two stages, {0, 2} and {1, 3}: the first stage of one and the second of the other.
+TEST(Play, ARankStandsForTheOneInItsPlaceOfAnotherGroup) {
+  HandMadeRank first(0), second(3);
+  first.compute(100);
+  first.after(1, 0);
+  first.messages(first.group("pipe 0", {0, 2}), {{2, 100, false}}, 10);
+  second.messages(second.group("pipe 1", {1, 3}), {{1, 100, true}}, 10);
+  second.host_waits(1);
+  const JobTime job = play_free({first.played(), second.played()});
+  EXPECT_EQ(job.ranks[0].imagined_messages + job.ranks[1].imagined_messages, 0);
+  EXPECT_DOUBLE_EQ(job.ranks[1].spans[0].end_ns, job.ranks[0].spans[1].end_ns);
+  EXPECT_GT(job.ranks[1].waiting_ns, 80 * kUsNs);
+}
+
 // ---- what does not fit together ------------------------------------------------------------------------------------------
 
-std::string error_of(std::vector<PlayedRank> ranks) {
+std::string error_of(const std::vector<PlayedRank>& ranks) {
   try {
     play(ranks, free_host());
   } catch (const Error& error) {
@@ -425,6 +441,84 @@ TEST(Play, OneRankTakesTheTimeOfItsSchedule) {
     EXPECT_DOUBLE_EQ(job.ranks[0].schedule.host_ns, alone.host_ns);
     EXPECT_NEAR(parts_ns(job.ranks[0]), job.step_ns, 1);
     for (size_t i = 0; i < spans.size(); ++i) EXPECT_NEAR(job.ranks[0].spans[i].end_ns, spans[i].end_ns, 0.5);
+  }
+}
+
+// Random kernels, collectives and messages of random groups, in one order on all ranks.
+struct RandomJob {
+  std::deque<HandMadeRank> ranks;
+  std::vector<std::pair<size_t, size_t>> meetings;  // of the same collective or message: begin and end of a range in `parts`
+  std::vector<PlayedOperation> parts;
+
+  explicit RandomJob(unsigned seed) : random_(seed) {
+    for (int64_t number = 0; number < 4; ++number) {
+      HandMadeRank& rank = ranks.emplace_back(number);
+      rank.group("world", {0, 1, 2, 3});
+      rank.group(number < 2 ? "low" : "high", number < 2 ? std::vector<int64_t>{0, 1} : std::vector<int64_t>{2, 3});
+    }
+    for (int i = 0; i < 60; ++i) add_one();
+  }
+
+  std::vector<PlayedRank> played() {
+    std::vector<PlayedRank> out;
+    for (HandMadeRank& rank : ranks) out.push_back(rank.played(rank.asked_us + 3));
+    return out;
+  }
+
+ private:
+  uint32_t below(uint32_t most) { return static_cast<uint32_t>(random_() % most); }
+
+  void add_one() {
+    const size_t first = parts.size(), one = below(4), other = (one + 1 + below(3)) % 4;
+    const uint32_t what = below(3), group = below(2), us = below(40);
+    for (size_t r = 0; r < ranks.size(); ++r) {
+      HandMadeRank& rank = ranks[r];
+      rank.asked_us += below(4);
+      for (uint32_t kernels = below(3); kernels > 0; --kernels) rank.compute(below(30));
+      if (below(3) == 0) rank.after(below(3), below(3));
+      if (below(20) == 0) rank.host_waits(below(3));
+      const uint32_t stream = 1 + below(2);
+      if (what == 0) continue;
+      if (what == 1 && (group == 0 || r / 2 == one / 2))
+        parts.push_back({r, rank.collective(group, us, stream, CollectiveKind::all_reduce, 1000, {.card = 0.1 * below(5)})});
+      if (what == 2 && (r == one || r == other))
+        parts.push_back({r, rank.messages(0, {{ranks_of(r == one ? other : one), 100, r == one}}, us, stream)});
+    }
+    if (parts.size() > first) meetings.emplace_back(first, parts.size());
+  }
+  static int64_t ranks_of(size_t r) { return static_cast<int64_t>(r); }
+
+  std::mt19937 random_;
+};
+
+TEST(Play, InRandomJobsAllOfAMeetingEndTogether) {
+  for (unsigned seed = 0; seed < 100; ++seed) {
+    RandomJob random(seed);
+    const JobTime job = play(random.played(), step_constants());
+    for (const RankTime& rank : job.ranks) EXPECT_NEAR(parts_ns(rank), rank.schedule.step_ns, 1);
+    for (const auto& [first, end] : random.meetings) {
+      const auto span_of = [&](size_t part) { return job.ranks[random.parts[part].rank].spans[random.parts[part].operation]; };
+      double came_ns = span_of(first).start_ns;
+      for (size_t part = first; part < end; ++part) came_ns = std::max(came_ns, span_of(part).start_ns);
+      for (size_t part = first; part < end; ++part) {
+        EXPECT_NEAR(span_of(part).end_ns, span_of(first).end_ns, 0.1);
+        EXPECT_NEAR(span_of(part).moves_ns, came_ns, 0.1);
+      }
+    }
+  }
+}
+
+TEST(Play, TheCriticalPathHasNoHolesButTheHosts) {
+  for (unsigned seed = 0; seed < 100; ++seed) {
+    RandomJob random(seed);
+    const JobTime job = play(random.played(), free_host());
+    ASSERT_FALSE(job.critical_path.empty());
+    double after_ns = std::numeric_limits<double>::infinity();
+    for (const PlayedOperation& at : job.critical_path) {
+      const OperationSpan& span = job.ranks[at.rank].spans[at.operation];
+      EXPECT_LE(span.end_ns, after_ns + 0.1);
+      after_ns = span.moves_ns;
+    }
   }
 }
 

@@ -94,7 +94,7 @@ void StepPlayer::end_pass() {
     for (uint32_t stream = 0; stream < stream_before_.size(); ++stream) stream_before_[stream] = gpu_.record(stream, ns_);
   }
   if (++pass_ == kPasses) return;
-  first_end_ns_ = ns_;
+  host_begin_ns_ = ns_;
   asked_ns_ = 0;
   calls_ns_ = 0;
   operation_ = order_ = batch_ = 0;
@@ -178,8 +178,8 @@ void StepPlayer::follow_order(const StepOrder& order) {
 }
 
 double StepPlayer::begin_ns() const {
-  double out = first_end_ns_;
-  for (size_t work = 0; work < step_.operations.size(); ++work) out = std::max(out, gpu_.span(work).end_ns);
+  double out = host_begin_ns_;
+  for (size_t work = 0; work < measured_work(); ++work) out = std::max(out, gpu_.span(work).end_ns);
   return out;
 }
 

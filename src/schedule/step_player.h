@@ -1,4 +1,5 @@
-// A step on one card: its host goes through it twice, and its streams work. schedule() plays one alone, src/ranks several on one clock.
+// A step on one card: its host goes through it several times, and its streams work. schedule() plays one alone, src/ranks several on one
+// clock.
 #pragma once
 
 #include <cstddef>
@@ -20,6 +21,8 @@ double demand_of(const Duration& duration, Engine engine, const StepConstants& c
 
 class StepPlayer {
  public:
+  static constexpr size_t kPasses = 2;  // through the step; the last one is measured
+
   struct Host {
     double scale = 1;
     bool costs = true;    // false: it launches everything at once
@@ -35,7 +38,7 @@ class StepPlayer {
   StepPlayer(const StepOperations& step, const std::vector<Duration>& durations, const StepConstants& constants, const Host& host,
              const std::vector<double>* held = nullptr);
 
-  // The host goes on until it waits for the card, or has gone through both steps. First call, or can_go_on().
+  // The host goes on until it waits for the card, or has gone through all steps. First call, or can_go_on().
   void go_on();
   bool can_go_on() const;
   bool waits() const { return wait_ != Wait::none; }
@@ -45,19 +48,19 @@ class StepPlayer {
   GpuTimeline& gpu() { return gpu_; }
   const StepOperations& step() const { return step_; }
 
-  // Once done(). The measured step follows another one that filled the queue: it lasts from the end of the first to its own end.
+  // Once done(). The measured step follows another one that filled the queue: it lasts from the end of that one to its own end.
   double begin_ns() const;
   double end_ns() const;
   double calls_ns() const { return calls_ns_; }  // launches, in a step
   double host_end_ns() const { return ns_; }     // when the host was done
   double freed_ns() const { return freed_ns_; }  // when the host's last wait ended
-  const GpuTimeline::Span& span(size_t operation) const { return gpu_.span(step_.operations.size() + operation); }
+  const GpuTimeline::Span& span(size_t operation) const { return gpu_.span(measured_work() + operation); }
   const Asked& asked(size_t operation) const { return asked_[operation]; }
 
  private:
-  static constexpr int kPasses = 2;
   enum class Wait : uint8_t { none, stream, event, device };
 
+  size_t measured_work() const { return (kPasses - 1) * step_.operations.size(); }  // the first of the measured step
   void next_request();
   void launch(const StepOperation& operation);
   void follow_order(const StepOrder& order);
@@ -76,8 +79,8 @@ class StepPlayer {
   std::vector<GpuTimeline::Work> work_;  // by shape
   std::vector<std::optional<GpuTimeline::EventId>> event_, stream_before_;
   std::vector<Asked> asked_;  // by operation, in the measured step
-  double ns_ = 0, asked_ns_ = 0, calls_ns_ = 0, freed_ns_ = 0, first_end_ns_ = 0;
-  int pass_ = 0;
+  double ns_ = 0, asked_ns_ = 0, calls_ns_ = 0, freed_ns_ = 0, host_begin_ns_ = 0;
+  size_t pass_ = 0;
   size_t operation_ = 0, order_ = 0, batch_ = 0;  // the next ones
   bool in_graph_ = false;
   Wait wait_ = Wait::none;

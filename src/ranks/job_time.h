@@ -64,10 +64,16 @@ struct PlayedOperation {
   size_t operation = 0;
 };
 
+// Between two played ranks.
+struct PlayedMessage {
+  PlayedOperation from, to;
+};
+
 struct JobTime {
   double step_ns = 0;
   double gpu_ns = 0;  // if the hosts launched everything at once
   std::vector<RankTime> ranks;
+  std::vector<PlayedMessage> messages;
   // What the end of the step waited for, the last operation first. Where the host launched an operation too late, the operation that the
   // host waited for follows, or the path ends.
   std::vector<PlayedOperation> critical_path;

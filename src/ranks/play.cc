@@ -43,6 +43,19 @@ void add_spans(const PlayedJob& job, const Meetings& meetings, size_t r, double 
   }
 }
 
+std::vector<PlayedMessage> messages_of(const Meetings& meetings) {
+  std::vector<PlayedMessage> out;
+  for (const Meeting& meeting : meetings.meetings) {
+    const Attendance *from = nullptr, *to = nullptr;
+    for (const Attendance& attendance : meetings.of(meeting)) {
+      if (attendance.direction == Direction::out) from = &attendance;
+      if (attendance.direction == Direction::in && attendance.waits) to = &attendance;
+    }
+    if (from != nullptr && to != nullptr) out.push_back({{from->rank, from->operation}, {to->rank, to->operation}});
+  }
+  return out;
+}
+
 RankTime rank_time(const PlayedRank& rank, const PlayedJob& job, const Meetings& meetings, size_t r, double zero_ns) {
   const StepPlayer& player = *job.players[r];
   RankTime out;
@@ -67,6 +80,7 @@ JobTime play(const std::vector<PlayedRank>& ranks, const StepConstants& constant
   const double zero_ns = job_begin_ns(job);
   out.step_ns = job_end_ns(job) - zero_ns;
   for (size_t r = 0; r < ranks.size(); ++r) out.ranks.push_back(rank_time(ranks[r], job, meetings, r, zero_ns));
+  out.messages = messages_of(meetings);
   out.critical_path = find_critical_path(job, meetings, out.ranks, zero_ns);
   const PlayedJob at_once = play_job(ranks, held, meetings, constants, false);
   out.gpu_ns = job_end_ns(at_once) - job_begin_ns(at_once);

@@ -112,6 +112,27 @@ TEST(Play, CommunicationDuringComputeIsHidden) {
   EXPECT_DOUBLE_EQ(job.ranks[0].compute_ns, 160 * kUsNs);
 }
 
+// Between two kernels the host needs 90 us. A collective meanwhile costs nothing, unless the host waits for it.
+TEST(Play, WhatTheHostLaunchesTooLateDidNotWaitForCommunication) {
+  for (const bool host_waits : {false, true}) {
+    HandMadeRank rank(0);
+    const uint32_t group = rank.group("world", {0});
+    rank.compute(10);
+    rank.all_reduce_after_compute(group, 30);
+    if (host_waits) rank.host_waits(1);
+    rank.asked_us = 90;
+    rank.compute(10);
+    rank.host_waits(0);
+    const JobTime job = play_free({rank.played(90)});
+    const RankTime& time = job.ranks[0];
+    EXPECT_DOUBLE_EQ(time.compute_ns, 20 * kUsNs);
+    EXPECT_DOUBLE_EQ(time.idle_ns, (host_waits ? 90 : 80) * kUsNs);
+    EXPECT_DOUBLE_EQ(time.exposed_ns, (host_waits ? 30 : 0) * kUsNs);
+    EXPECT_DOUBLE_EQ(time.hidden_ns, (host_waits ? 0 : 30) * kUsNs);
+    EXPECT_DOUBLE_EQ(job.step_ns, (host_waits ? 140 : 100) * kUsNs);
+  }
+}
+
 // DistributedDataParallel: a bucket of gradients is reduced while the backward goes on, and the optimizer waits for all.
 JobTime buckets(double reduce_us) {
   std::deque<HandMadeRank> ranks;
@@ -231,6 +252,11 @@ TEST(Play, AReceiveWaitsForItsSend) {
   EXPECT_DOUBLE_EQ(job.step_ns, 110 * kUsNs);
   EXPECT_DOUBLE_EQ(job.ranks[1].waiting_ns, 70 * kUsNs) << "100 less the 30 that it computes meanwhile";
   EXPECT_DOUBLE_EQ(job.ranks[1].exposed_ns, 10 * kUsNs);
+  ASSERT_EQ(job.messages.size(), 1U);
+  EXPECT_EQ(job.messages[0].from.rank, 0U);
+  EXPECT_EQ(job.messages[0].from.operation, 1U);
+  EXPECT_EQ(job.messages[0].to.rank, 1U);
+  EXPECT_EQ(job.messages[0].to.operation, 0U);
 }
 
 // The buffers hold two of the three messages: the sender goes on at once twice, and waits for the first receive with the third.
@@ -251,6 +277,7 @@ TEST(Play, ASendThatFitsIntoBuffersDoesNotWaitForItsReceive) {
   EXPECT_DOUBLE_EQ(end_ns(1, receives[0]), 110 * kUsNs);
   EXPECT_DOUBLE_EQ(end_ns(1, receives[2]), 130 * kUsNs);
   EXPECT_DOUBLE_EQ(job.step_ns, 130 * kUsNs);
+  EXPECT_EQ(job.messages.size(), 3U);
 }
 
 TEST(Play, CallsOfOneGroupAreOneOperation) {

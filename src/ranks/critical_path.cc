@@ -7,8 +7,6 @@
 namespace gpucast {
 namespace {
 
-constexpr double kSameNs = 0.05;  // sums of floating point times differ by less
-
 class PathFinder {
  public:
   PathFinder(const PlayedJob& job, const Meetings& meetings, const std::vector<RankTime>& ranks, double zero_ns)

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <queue>
 #include <string>
 #include <utility>
@@ -14,10 +13,10 @@
 namespace gpucast {
 namespace {
 
-constexpr double kNever = std::numeric_limits<double>::infinity();
-constexpr size_t kPasses = StepPlayer::kPasses;
-
 class JobClock {
+  static constexpr double kNever = GpuTimeline::kNever;
+  static constexpr size_t kPasses = StepPlayer::kPasses;
+
  public:
   JobClock(const std::vector<PlayedRank>& ranks, const std::vector<std::vector<double>>& held, const Meetings& meetings,
            const StepConstants& constants, bool hosts_cost)

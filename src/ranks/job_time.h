@@ -11,6 +11,8 @@
 
 namespace gpucast {
 
+inline constexpr double kSameNs = 0.05;  // sums of floating point times that should be equal differ by less
+
 // What a collective operation needs in addition to its time.
 struct CollectiveUse {
   double card = 0;  // its kernel holds this part of the card, waiting or not; below 1

@@ -9,8 +9,7 @@
 namespace gpucast {
 namespace {
 
-constexpr double kSameTimeNs = 0.05;  // sums of floating point times differ by less
-constexpr size_t kNone = std::numeric_limits<size_t>::max();
+constexpr size_t kStepEnd = std::numeric_limits<size_t>::max();
 
 // What the card does from here on, until the next moment.
 enum class State : uint8_t { computes, stalls, idles };
@@ -71,14 +70,14 @@ class StepDivision {
         states_.push_back({std::max(busy_until, span.start_ns), State::computes});
       busy_until = std::max(busy_until, span.end_ns);
     }
-    if (busy_until < out_.end_ns) add_gap(busy_until, out_.end_ns, kNone);
+    if (busy_until < out_.end_ns) add_gap(busy_until, out_.end_ns, kStepEnd);
   }
 
   void add_gap(double from_ns, double to_ns, size_t operation) {
-    const bool at_end = operation == kNone;
+    const bool at_end = operation == kStepEnd;
     const double ready_ns = at_end ? player_.host_end_ns() : player_.asked(operation).ready_ns;
     const double freed_ns = (at_end ? player_.freed_ns() : player_.asked(operation).freed_ns) - zero_ns_;
-    const bool host_is_late = ready_ns - zero_ns_ >= to_ns - kSameTimeNs;
+    const bool host_is_late = ready_ns - zero_ns_ >= to_ns - kSameNs;
     const double idle_from_ns = host_is_late ? std::clamp(freed_ns, from_ns, to_ns) : to_ns;
     if (idle_from_ns > from_ns) states_.push_back({from_ns, State::stalls});
     if (idle_from_ns < to_ns) states_.push_back({idle_from_ns, State::idles});

@@ -31,13 +31,13 @@ void SharedLinks::begin(uint32_t number, double now_ns) {
 
 double SharedLinks::next_end_ns() {
   while (!ends_.empty() && ends_.top().ns != moving_[ends_.top().number].end_ns) ends_.pop();
-  return ends_.empty() ? std::numeric_limits<double>::infinity() : ends_.top().ns;
+  return ends_.empty() ? GpuTimeline::kNever : ends_.top().ns;
 }
 
 uint32_t SharedLinks::end_next() {
   const auto [now_ns, number] = ends_.top();
   ends_.pop();
-  moving_[number].end_ns = std::numeric_limits<double>::infinity();
+  moving_[number].end_ns = GpuTimeline::kNever;
   for_places(number, [&](Place& place, double link) {
     place.moving.erase(std::ranges::find(place.moving, number));
     place.load = place.moving.empty() ? 0 : place.load - link;

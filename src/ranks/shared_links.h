@@ -3,11 +3,11 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <queue>
 #include <vector>
 
 #include "src/ranks/meetings.h"
+#include "src/time/gpu_timeline.h"
 
 namespace gpucast {
 
@@ -17,7 +17,7 @@ class SharedLinks {
   SharedLinks(const Meetings& meetings, size_t ranks, size_t passes);
 
   void begin(uint32_t number, double now_ns);
-  double next_end_ns();  // infinity: nothing moves
+  double next_end_ns();  // or GpuTimeline::kNever
   uint32_t end_next();   // the number of the meeting that ends then
 
  private:
@@ -27,7 +27,7 @@ class SharedLinks {
   };
   struct Moving {
     double remaining_ns = 0, rate = 1, since_ns = 0;
-    double end_ns = std::numeric_limits<double>::infinity();
+    double end_ns = GpuTimeline::kNever;
     uint64_t seen = 0;
   };
   struct End {

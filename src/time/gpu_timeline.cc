@@ -1,14 +1,12 @@
 #include "src/time/gpu_timeline.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 namespace gpucast {
 namespace {
 
 constexpr double kNothingNs = 0.01;  // work with less than this left is done: floating point sums are not exact
-constexpr double kNever = std::numeric_limits<double>::infinity();
 constexpr size_t kDoneItems = 1024;  // a stream that is never empty keeps at most this many done items
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -16,6 +17,8 @@ enum class Engine : uint8_t { compute, to_device, to_host, link, count_ };
 // Times in nanoseconds, from any one point. The host asks for work in the order of its own time, which never goes back; it may wait.
 class GpuTimeline {
  public:
+  static constexpr double kNever = std::numeric_limits<double>::infinity();
+
   struct Span {
     double start_ns = 0, end_ns = 0;
   };
@@ -60,7 +63,7 @@ class GpuTimeline {
   void advance(double until_ns);
 
   // Several timelines on one clock: the caller goes from moment to moment. next_ns() begins what can begin, and returns the next time at
-  // which something begins or ends on this card (infinity: never); go_to() a time that is not later.
+  // which something begins or ends on this card, or kNever; go_to() a time that is not later.
   double next_ns();
   void go_to(double ns);
   double now_ns() const { return now_ns_; }

@@ -5,7 +5,10 @@
 #include <cstdint>
 #include <string>
 
+#include "src/base/links.h"
 #include "src/occupancy/occupancy.h"
+#include "src/time/nccl_settings.h"
+#include "src/time/network.h"
 #include "src/time/operation.h"
 
 namespace gpucast {
@@ -164,11 +167,6 @@ struct GroupedConstants {
   double tile = 0;                         // channels that fill a tile
 };
 
-struct CollectiveConstants {
-  double tree_floor = 0;  // a tree's start over a ring's
-  double ring_hops = 0;   // a ring's step synchronises through memory, which is this many times as long as peer_hop_ns
-};
-
 // cuDNN's recurrent networks.
 struct RecurrentConstants {
   double data_gradient = 1, weight_gradient = 1;  // a product's time over the time of cuBLAS's fastest kernel
@@ -215,8 +213,6 @@ struct CardRates {
   int threads = 0;                             // the most that a multiprocessor holds
   double link_bytes_per_s = 0;                 // to the host
   double pageable_bytes_per_s = 0;             // the most from or to host memory that is not pinned
-  double peer_bytes_per_s = 0;                 // to another card, as nccl-tests' bus bandwidth of a large all-reduce
-  double peer_hop_ns = 0;                      // from card to card
   double launch_ns = 0;                        // the least time of a kernel
   double event_ns = 0;                         // a stream's time for an event that keeps its time
   By<OperationKind, By<Precision, Interval>> interval;
@@ -230,7 +226,10 @@ struct CardRates {
   By<Precision, By<Pass, ConvolutionConstants>> convolution;
   GroupedConstants grouped;
   double convolution_tail_waves = 1;  // with more waves than this for each full one, a convolution's bound is Bound::tail
-  CollectiveConstants collective;
+  NetworkConstants network;
+  Links links;  // of the machine; card_rates(): the machine that the card is usually in
+  NcclSettings nccl;
+  bool addresses_peers = false;  // cards of this kind address each other over PCIe (GeForce cards since Turing do not)
   CountedConstants counted;
   OccupancyCard occupancy;          // without rules: the capability is not known
   double recurrent_efficiency = 1;  // of a matrix product's sustained rate, where no sizes are known

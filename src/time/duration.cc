@@ -7,7 +7,6 @@
 #include <initializer_list>
 
 #include "gpucast/error.h"
-#include "src/base/nvlink.h"
 #include "src/occupancy/occupancy_card.h"
 #include "src/time/card_rates.h"
 #include "src/time/constants.h"
@@ -90,8 +89,9 @@ CardRates card_rates(const Gpu& gpu, const std::string& constants_json) {
   card.unwritten_share = constants.rate("unwritten_share");
   card.threads = gpu.max_threads_per_multiprocessor > 0 ? gpu.max_threads_per_multiprocessor : 2048;
   card.link_bytes_per_s = constants.rate("link_bytes_per_s");
-  card.peer_bytes_per_s = constants.rate(has_nvlink(gpu.name) ? "nvlink_bytes_per_s" : "link_bytes_per_s");
-  card.peer_hop_ns = constants.rate("peer_hop_ns");
+  card.network = read_network_constants(gpu, constants_json);
+  card.links = usual_links(gpu, constants_json);
+  card.addresses_peers = addresses_peers(gpu);
   card.launch_ns = constants.rate("launch_ns");
   card.event_ns = constants.rate("event_ns");
   const std::string own = card.own_constants ? "" : "_datasheet";
@@ -170,8 +170,6 @@ CardRates card_rates(const Gpu& gpu, const std::string& constants_json) {
     const double floor_ns = of("floor_ns");
     card.bytes[kind] = {of("dram_fraction"), of("passes"), floor_ns, 1, floor_ns};
   }
-  const auto of_collective = [&](const char* name) { return constants.of_operation(OperationKind::collective, Precision::fp32, name); };
-  card.collective = {of_collective("tree_floor"), of_collective("ring_hops")};
   card.recurrent_efficiency = constants.of_operation(OperationKind::recurrent, Precision::fp32, "efficiency");
   read_row_constants(constants, &card);
   read_convolution_constants(constants, &card);

@@ -27,8 +27,7 @@ CardRates a100(const std::string& more = R"(,"cards":{"a100-80":null})") {
       "long_softmax_overlap":0.25,"long_softmax_row_cycles":1e-6,"long_softmax_element_cycles":1e-6,"long_softmax_step_cycles":1e-6,"long_softmax_passes":1.5,
       "layer_overlap":0.25,"layer_row_cycles":1e-6,"layer_element_cycles":1e-6,"layer_step_cycles":1410,"layer_passes":1,
       "plain_overlap":0.25,"plain_row_cycles":1e-6,"plain_element_cycles":1e-6,"plain_step_cycles":1e-6,"plain_passes":1}}},
-    "architectures":{"8.0":{"rates":{"source":"x","dram_fraction":0.5,"l2_bytes_per_clock":20,"l2_full":0.5,"l2_none":1.5,"link_bytes_per_s":2e10,
-      "nvlink_bytes_per_s":2e11,"peer_hop_ns":1000}}})" +
+    "architectures":{"8.0":{"rates":{"source":"x","dram_fraction":0.5,"l2_bytes_per_clock":20,"l2_full":0.5,"l2_none":1.5,"link_bytes_per_s":2e10}}})" +
                                              more + "}");
 }
 
@@ -223,21 +222,6 @@ TEST(Rows, BatchNormOfFewChannelsUsesFewMultiprocessors) {
   EXPECT_NEAR(ns(normalization(32, 1 << 20, 256, 256), Bound::tail), 1'024'000 + 1000, 10);
 }
 
-TEST(Collective, ARingSendsTwiceNMinus1OverN) {
-  Operation reduce;
-  reduce.kind = OperationKind::collective;
-  reduce.collective = {.ranks = 8, .bytes = 800'000'000};
-  // 2 x 7 / 8 x 800 MB at 200 GB/s = 7 ms; 14 steps of 5.5 us; 10 us to start.
-  EXPECT_NEAR(ns(reduce, Bound::link), 7'000'000 + 77'000 + 10'000, 1);
-  // 8 bytes: up and down a tree of 3 levels.
-  reduce.collective.bytes = 8;
-  EXPECT_NEAR(ns(reduce, Bound::link), 6000 + 8000, 1);
-  // A PCIe card has no NVLink: 20 GB/s.
-  reduce.collective.bytes = 800'000'000;
-  const char* pcie = R"({"schema_version":1,"architectures":{"8.0":{"rates":{"source":"x","link_bytes_per_s":2e10}}}})";
-  EXPECT_NEAR(ns(reduce, Bound::link, card_rates(find_gpu("a100-80-pcie"), pcie)) / 70e6, 1, 0.01);
-}
-
 // The constants of the formulas are data, too: each changes the time that it belongs to.
 TEST(Formulas, ChangedNumbersMoveTheTimes) {
   const auto with = [](const std::string& kind, const std::string& number) {
@@ -245,13 +229,6 @@ TEST(Formulas, ChangedNumbersMoveTheTimes) {
                       R"({"schema_version":1,"cards":{"a100-80":{")" + kind + R"(":{"all":{"source":"x",)" + number + "}}}}}");
   };
   const CardRates plain = card_rates(find_gpu("a100-80"));
-  Operation reduce;
-  reduce.kind = OperationKind::collective;
-  reduce.collective = {.ranks = 8, .bytes = 800'000'000};
-  EXPECT_NEAR(collective_time(reduce, with("collective", R"("ring_hops":15.5)")).ns - collective_time(reduce, plain).ns,
-              14 * 10 * plain.peer_hop_ns, 1);
-  reduce.collective.bytes = 8;
-  EXPECT_LT(collective_time(reduce, with("collective", R"("tree_floor":0.4)")).ns, collective_time(reduce, plain).ns);
   Operation lstm = bytes(OperationKind::recurrent, 1000, 1000);
   lstm.precision = Precision::fp16;
   lstm.flops = 1e15;

@@ -1,0 +1,1 @@
+"""Times of jobs of several cards, compared with published measurements."""

@@ -1,0 +1,16 @@
+// The share of a card that a collective leaves no other kernel.
+#pragma once
+
+#include "src/time/card_rates.h"
+#include "src/time/operation.h"
+
+namespace gpucast {
+
+struct CollectiveShare {
+  double multiprocessors = 0;  // NCCL's channels: each is a block that keeps a multiprocessor
+  double memory = 0;           // of device memory's rate
+};
+
+CollectiveShare collective_share(const Operation& operation, const CardRates& card);
+
+}  // namespace gpucast

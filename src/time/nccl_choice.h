@@ -1,0 +1,38 @@
+// NCCL's choice of an algorithm, a protocol and a number of channels: the least of its own estimates (src/graph/tuning.cc of NCCL),
+// whatever its kernels then need.
+#pragma once
+
+#include "src/time/card_rates.h"
+#include "src/time/network.h"
+#include "src/time/operation.h"
+
+namespace gpucast {
+
+// How the ranks of a group reach each other.
+struct Route {
+  const PathConstants* path = nullptr;  // within a node
+  bool nvlink = false;
+  double ranks = 1, nodes = 1;
+  double ranks_per_node = 1;
+  double card_bytes_per_s = 0;     // of a card within its node, by the datasheet
+  double bus_bytes_per_s = 0;      // by NCCL's count
+  double network_bytes_per_s = 0;  // of the group's part of a node's network cards, reached
+  double hop_ns = 0;               // of a small message between nodes
+  bool multicast = false;
+};
+
+struct NcclChoice {
+  NcclAlgorithm algorithm = NcclAlgorithm::ring;
+  NcclProtocol protocol = NcclProtocol::simple;
+  int64_t channels = 1;
+};
+
+Route route_of(const CollectiveShape& shape, const CardRates& card);
+
+// For all_reduce, all_gather, reduce_scatter, broadcast and reduce.
+NcclChoice choose_nccl(const CollectiveShape& shape, Precision precision, const Route& route, const CardRates& card);
+
+// Steps of a ring.
+double ring_steps(CollectiveKind kind, double ranks);
+
+}  // namespace gpucast

@@ -643,6 +643,7 @@ class Links:
 
     def fit_rate(self, field, rows):
         """Changes a rate until the rows' times agree in the median. A time that is too long needs a rate that is as much higher."""
+        self.file.pop(field, None)
         base, best = self.value(field), math.inf
         for _ in range(30):
             value, ratio = self.value(field), statistics.median(self.ratios(rows))
@@ -651,7 +652,10 @@ class Links:
             if best < 1e-3:
                 break
             self.file[field] = float(f"{min(max(value * ratio, base / 20), base * 20):.4g}")
-        self.file[field] = best_value
+        if best_value == base:
+            self.file.pop(field, None)
+        else:
+            self.file[field] = best_value
         if best > 0.02:  # where NCCL changes its algorithm, times jump, and no value may fit exactly
             raise Refused(
                 f"no value of {field} from {base / 20:.3g} to {base * 20:.3g} explains the log: at {best_value:.3g} its times are {best:.0%} off"
@@ -747,10 +751,10 @@ def calibrate_links(options, gpucast):
     before = links.ratios(rows)
     fit_links(rows, links)
     files = ", ".join(os.path.basename(path) for path in options.nccl_tests)
-    links.file["sources"] = [
-        f"{', '.join(field for field in links.file if field != 'like')}: tools/calibrate.py --nccl-tests {files} ({name})"
-    ]
-    return links.file, [*links_quality(rows, links, before), f"Use it: gpucast time FILE --gpu {found[0]} --machine {options.out}"]
+    changed = [field for field in ("card_bytes_per_s", "network_card_bytes_per_s", "network_hop_ns") if field in links.file]
+    source = f"{', '.join(changed) or 'no figure needs a change'}: tools/calibrate.py --nccl-tests {files} ({name})"
+    machine = {"like": links.file["like"], **{field: links.file[field] for field in changed}, "sources": [source]}
+    return machine, [*links_quality(rows, links, before), f"Use it: gpucast time FILE --gpu {found[0]} --machine {options.out}"]
 
 
 # ---- files ------------------------------------------------------------------------------------------------------------------------

@@ -372,7 +372,8 @@ struct Trace {
   LoaderRecord loader;
   std::vector<UnsupportedCall> unsupported;
   std::vector<Communicator> communicators;
-  int64_t node_ranks = 0;  // of the job, on each node; 0: not recorded
+  int64_t node_ranks = 0;                            // of the job, on each node; 0: not recorded
+  std::map<std::string, std::string> nccl_settings;  // environment variables
   std::vector<CaptureWarning> warnings;
   std::optional<ProfileSummary> profile;  // for a profiler trace
   int64_t kernels = 0, library_calls = 0;

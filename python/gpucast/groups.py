@@ -33,11 +33,12 @@ def look(core):
 
 
 def record():
-    """The ranks of each communicator, and how many ranks a node has. None: there is no communicator."""
+    """The ranks of each communicator, how many ranks a node has, and NCCL's settings. None: there is no communicator."""
     if not _known:
         return None
     groups = [{"name": name, "ranks": ranks} for name, ranks in _known.items()]
-    return {"record": "communicators", "node_ranks": int(os.environ.get("LOCAL_WORLD_SIZE", "0") or 0), "groups": groups}
+    settings = {name: value for name, value in os.environ.items() if name.startswith("NCCL_")}
+    return {"record": "communicators", "node_ranks": int(os.environ.get("LOCAL_WORLD_SIZE", "0") or 0), "nccl": settings, "groups": groups}
 
 
 def _made(core):

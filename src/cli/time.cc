@@ -175,7 +175,9 @@ void declare_time(Arguments& arguments) {
       const std::optional<Machine> machine = machine_for(options->machine, &gpus);
       const Gpu& card = one_card(gpus, "--operations takes one card: a line has one answer");
       if (machine) check_machine_has(*machine, card);
-      print_operations(options->operations, card_rates(card, read_constants(options->constants)));
+      CardRates rates = card_rates(card, read_constants(options->constants));
+      if (machine) rates.links = machine->links;
+      print_operations(options->operations, rates);
       return static_cast<int>(kExitYes);
     }
     if (options->step.what.empty())

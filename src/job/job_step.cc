@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <numeric>
 #include <set>
@@ -11,6 +12,7 @@
 #include "gpucast/error.h"
 #include "src/ranks/play.h"
 #include "src/schedule/step_schedule.h"
+#include "src/time/collective.h"
 #include "src/work/communications.h"
 
 namespace gpucast {
@@ -144,6 +146,21 @@ void add_notes(const std::vector<StepOperations>& steps, const JobTime& played, 
                                      assumed.size() == 1 ? "" : "s"));
 }
 
+constexpr double kBufferBytes = 4 << 20;  // of a channel (NCCL_BUFFSIZE)
+constexpr double kMostOfCard = 0.9;
+
+// What each shape's communication takes from kernels that run at the same time.
+std::vector<CollectiveUse> uses_of(const StepOperations& step, const CardRates& rates) {
+  std::vector<CollectiveUse> out(step.shapes.size());
+  for (size_t i = 0; i < step.shapes.size(); ++i) {
+    if (step.shapes[i].kind != OperationKind::collective) continue;
+    const CollectiveShare share = collective_share(step.shapes[i], rates);
+    out[i].card = std::min(kMostOfCard, std::max(share.multiprocessors, share.memory));
+    out[i].buffered_bytes = std::llround(share.multiprocessors * rates.multiprocessors * kBufferBytes);
+  }
+  return out;
+}
+
 void check_one_job(const std::vector<StepOperations>& steps) {
   std::set<int64_t> ranks;
   for (const StepOperations& step : steps) {
@@ -196,8 +213,8 @@ JobStep job_step(std::vector<StepOperations> steps, const Machine& machine, cons
     rank.rank = step.rank;
     rank.step = &step;
     rank.durations = durations_of(step, rates);
+    rank.uses = uses_of(step, rates);
     rank.host_scale = host_scale(step.host, constants) / options.cpu_speed;
-    rank.batch_ns = step.loop_batch.ns;
     replicas.add(step);
   }
   const JobTime time = play(played, constants);

@@ -17,7 +17,8 @@ struct JobOptions {
   double cpu_speed = 1;  // as StepTimeOptions
 };
 
-// `steps`: of the captured ranks, by rank; their collectives are put on the nodes of `machine`. `step` of the result has no interval.
+// `steps`: of the captured ranks; their collectives are put on the nodes of `machine`, whose links `rates` must have. `step` of the result
+// has no interval.
 // Throws Error: ranks that do not fit together (src/ranks), a job that does not fit on the machine.
 JobStep job_step(std::vector<StepOperations> steps, const Machine& machine, const CardRates& rates, const StepConstants& constants,
                  const JobOptions& options);

@@ -263,7 +263,9 @@ void add_job(const std::vector<const Facts*>& ranks, const Gpu& gpu, const StepC
     steps.push_back(observed_step(*facts));
   }
   const Machine& machine = options.machine ? *options.machine : usual_machine(gpu);
-  const CardRates rates = card_rates(gpu, options.constants_json);
+  CardRates rates = card_rates(gpu, options.constants_json);
+  if (options.machine) rates.links = options.machine->links;
+  rates.nccl = read_nccl_settings(ranks.front()->trace.nccl_settings);
   JobStep job = job_step(std::move(steps), machine, rates, constants, {options.cpu_speed});
   const double longer = job.step.expected_ns / card->step.expected_ns;
   for (double* ns : {&card->step.low_ns, &card->step.expected_ns, &card->step.high_ns}) *ns *= longer;

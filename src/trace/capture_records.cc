@@ -231,6 +231,9 @@ constexpr int64_t kMostRanks = 1 << 20;
 void read_communicators(Reading& reading, od::object object) {
   const bool whole = each_field(object, [&](std::string_view key, auto value) {
     if (key == "node_ranks") (void)set_int(value, &reading.trace.node_ranks);
+    od::object settings;
+    if (key == "nccl" && value.get_object().get(settings) == simdjson::SUCCESS)
+      each_field(settings, [&](std::string_view name, auto text) { reading.trace.nccl_settings[std::string(name)] = text_of(text); });
     od::array groups;
     if (key != "groups" || value.get_array().get(groups) != simdjson::SUCCESS) return;
     for (auto entry : groups) {

@@ -106,9 +106,16 @@ TimeRange step_interval(const Schedule& plan, double guessed_share, double unkno
   return {plan.step_ns * rates.step_interval.low - shorter_ns, plan.step_ns, plan.step_ns * rates.step_interval.high + longer_ns};
 }
 
+// The card in the user's machine, or in its usual one.
+CardRates rates_in_machine(const Gpu& gpu, const StepTimeOptions& options) {
+  CardRates rates = card_rates(gpu, options.constants_json);
+  if (options.machine) rates.links = options.machine->links;
+  return rates;
+}
+
 CardTime card_time(const Trace& trace, const StepOperations& step, const std::vector<OperationGroup>& groups, const StepTimes& times,
                    const Gpu& gpu, const StepConstants& constants, const StepTimeOptions& options) {
-  const CardRates rates = card_rates(gpu, options.constants_json);
+  const CardRates rates = rates_in_machine(gpu, options);
   const std::vector<Duration> durations = durations_of(step, rates);
   const Schedule plan = schedule(step, durations, constants, host_scale(step.host, constants) / options.cpu_speed);
 
@@ -370,8 +377,8 @@ StepTimes step_times(const std::vector<const Facts*>& ranks, const StepTimeOptio
   for (size_t i = 0; i < out.cards.size(); ++i) {
     CardTime& card = out.cards[i];
     if (loader && out.loader && out.loader->batches > 0)
-      add_loader(*loader, *out.loader, step, durations_of(step, card_rates(find_gpu(card.gpu_id), options.constants_json)), constants,
-                 options, factors[i], &card);
+      add_loader(*loader, *out.loader, step, durations_of(step, rates_in_machine(find_gpu(card.gpu_id), options)), constants, options,
+                 factors[i], &card);
     const double seconds = card.step.expected_ns * 1e-9;
     if (seconds > 0) card.samples_per_s = static_cast<double>(card.job ? card.job->samples : out.samples) / seconds;
     if (seconds > 0) card.tokens_per_s = static_cast<double>(card.job ? card.job->tokens : out.tokens) / seconds;

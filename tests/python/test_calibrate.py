@@ -397,3 +397,17 @@ def test_a_log_with_the_command(script, tmp_path):
     assert done.returncode == 2 and f"{log} is no output of nccl-tests" in done.stderr and not out.exists()
     assert "name the file to write with --out" in script("--nccl-tests", log).stderr
     assert "--machine is for --nccl-tests" in script("--machine", "dgx-h100").stderr
+
+
+def test_predicted_times_give_back_their_machine(command, tmp_path):
+    true = {"like": "aws-p5", "card_bytes_per_s": 400e9, "network_card_bytes_per_s": 4e9, "network_hop_ns": 40e3}
+    logs = []
+    for nodes in (1, 2):
+        shapes = [{"kind": "all_reduce", "ranks": 8 * nodes, "nodes": nodes, "bytes": 1 << power} for power in range(10, 34)]
+        times = command.expected_ns("h100-80", [{"kind": "collective", "collective": shape} for shape in shapes], machine=true)
+        logs.append(nccl_log({shape["bytes"]: ns / 1e3 for shape, ns in zip(shapes, times)}, nodes, 8 * nodes))
+    options = options_for(tmp_path, *logs)
+    options.machine = "aws-p5"
+    machine, _ = calibrate.calibrate_links(options, command)
+    for field in ("card_bytes_per_s", "network_card_bytes_per_s", "network_hop_ns"):
+        assert machine[field] == pytest.approx(true[field], rel=0.03), field

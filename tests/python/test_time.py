@@ -419,3 +419,19 @@ def test_a_line_without_its_shape_and_a_disk_without_a_unit(gpucast_bin, capture
     done = times(gpucast_bin, capture, "--storage", "200")
     assert done.returncode == 2
     assert "has no unit" in done.stderr and "200MB/s" in done.stderr
+
+
+@pytest.mark.once
+def test_a_machine_gives_the_links(gpucast_bin, tmp_path):
+    def ns(machine, nodes=1):
+        shape = {"kind": "all_reduce", "ranks": 8 * nodes, "nodes": nodes, "bytes": 1 << 30}
+        done = told(gpucast_bin, tmp_path, [{"kind": "collective", "collective": shape}], "--machine", machine)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)["expected_ns"]
+
+    half = tmp_path / "half.json"
+    half.write_text(json.dumps({"like": "dgx-a100-80", "card_bytes_per_s": 150e9, "network_card_bytes_per_s": 12.5e9}))
+    assert ns("dgx-a100-80") == ns("aws-p4de") == ns("lambda-a100-80")
+    assert 1.6 < ns(half) / ns("dgx-a100-80") < 2.05
+    assert 1.6 < ns(half, nodes=2) / ns("dgx-a100-80", nodes=2) < 2.05
+    assert 2 < ns("aws-p4de", nodes=2) / ns("azure-ndm-a100-v4", nodes=2) < 4.2, "400 and 1600 Gb/s a node"

@@ -161,6 +161,43 @@ std::vector<CollectiveUse> uses_of(const StepOperations& step, const CardRates& 
   return out;
 }
 
+bool is_same_program(const StepOperations& a, const StepOperations& b) {
+  const auto same_operation = [&](const StepOperation& x, const StepOperation& y) {
+    return x.name == y.name && x.kernel == y.kernel && x.stream == y.stream;
+  };
+  const auto same_order = [](const StepOrder& x, const StepOrder& y) {
+    return x.kind == y.kind && x.operations_before == y.operations_before && x.stream == y.stream;
+  };
+  return std::ranges::equal(a.operations, b.operations, same_operation) && std::ranges::equal(a.order, b.order, same_order) &&
+         a.batches.size() == b.batches.size();
+}
+
+void copy_host_times(const StepOperations& from, StepOperations* to) {
+  for (size_t i = 0; i < from.operations.size(); ++i) to->operations[i].asked_ns = from.operations[i].asked_ns;
+  for (size_t i = 0; i < from.order.size(); ++i) to->order[i].asked_ns = from.order[i].asked_ns;
+  for (size_t i = 0; i < from.batches.size(); ++i) to->batches[i] = from.batches[i];
+  to->host_ns = from.host_ns;
+  to->host = from.host;
+}
+
+// Ranks that run the same program need the same time of their hosts. Here they disturb each other, and a disturbance only makes a step
+// longer: the fastest one's times are right for all.
+void use_fastest_hosts(std::vector<StepOperations>* steps, const StepConstants& constants) {
+  const auto host_ns = [&](const StepOperations& step) { return static_cast<double>(step.host_ns) * host_scale(step.host, constants); };
+  std::vector<size_t> order(steps->size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(order, {}, [&](size_t i) { return host_ns((*steps)[i]); });
+  std::vector<size_t> programs;  // the fastest rank of each
+  for (const size_t i : order) {
+    const auto found = std::ranges::find_if(programs, [&](size_t fastest) { return is_same_program((*steps)[fastest], (*steps)[i]); });
+    if (found == programs.end()) {
+      programs.push_back(i);
+    } else {
+      copy_host_times((*steps)[*found], &(*steps)[i]);
+    }
+  }
+}
+
 void check_one_job(const std::vector<StepOperations>& steps) {
   std::set<int64_t> ranks;
   for (const StepOperations& step : steps) {
@@ -203,6 +240,7 @@ JobStep job_step(std::vector<StepOperations> steps, const Machine& machine, cons
                  const JobOptions& options) {
   check_one_job(steps);
   std::ranges::sort(steps, {}, &StepOperations::rank);
+  use_fastest_hosts(&steps, constants);
   const StepOperations& first = steps.front();
   const int64_t cards = ranks_of_node(first, machine);
   std::vector<PlayedRank> played;

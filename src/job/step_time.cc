@@ -106,10 +106,13 @@ TimeRange step_interval(const Schedule& plan, double guessed_share, double unkno
   return {plan.step_ns * rates.step_interval.low - shorter_ns, plan.step_ns, plan.step_ns * rates.step_interval.high + longer_ns};
 }
 
-// The card in the user's machine, or in its usual one.
+const Machine& machine_of(const Gpu& gpu, const StepTimeOptions& options) {
+  return options.machine ? *options.machine : usual_machine(gpu);
+}
+
 CardRates rates_in_machine(const Gpu& gpu, const StepTimeOptions& options) {
   CardRates rates = card_rates(gpu, options.constants_json);
-  if (options.machine) rates.links = options.machine->links;
+  rates.links = machine_of(gpu, options).links;
   return rates;
 }
 
@@ -269,11 +272,9 @@ void add_job(const std::vector<const Facts*>& ranks, const Gpu& gpu, const StepC
       throw Error("these captures are of different commands", facts->trace.path, "give the captures of one run");
     steps.push_back(observed_step(*facts));
   }
-  const Machine& machine = options.machine ? *options.machine : usual_machine(gpu);
-  CardRates rates = card_rates(gpu, options.constants_json);
-  if (options.machine) rates.links = options.machine->links;
+  CardRates rates = rates_in_machine(gpu, options);
   rates.nccl = read_nccl_settings(ranks.front()->trace.nccl_settings);
-  JobStep job = job_step(std::move(steps), machine, rates, constants, {options.cpu_speed});
+  JobStep job = job_step(std::move(steps), machine_of(gpu, options), rates, constants, {options.cpu_speed});
   const double longer = job.step.expected_ns / card->step.expected_ns;
   for (double* ns : {&card->step.low_ns, &card->step.expected_ns, &card->step.high_ns}) *ns *= longer;
   card->model_flops_utilisation /= longer;

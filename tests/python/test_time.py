@@ -159,7 +159,7 @@ def test_text_and_every_card(gpucast_bin, capture):
     [
         (["no-such.gpucast"], "no such file"),
         (["/tmp"], "this is a folder"),
-        (["{capture}", "{capture}"], "one capture at a time"),
+        (["{capture}", "{capture}"], "two captures are of rank 0"),
         ([], "nothing was named"),
         (["{capture}", "--gpu", "a100-80,h1000"], "h1000"),
         (["{capture}", "--known", "a100-80"], "--known"),

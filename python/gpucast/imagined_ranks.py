@@ -13,11 +13,13 @@ import time
 from . import patching, process, session
 
 _START_S = 60  # the other ranks here get this time to find the store
+_ID_S = 300  # and this time to write an id that they alone can write, after what they compute or compile before
 _GRACE_S = 1  # and this time to write a value that another rank reads
 _NCCL_ID_BYTES = 128
 _ARRIVED = "gpucast/arrived"
 
 _stores = []  # kept alive: PyTorch keeps only the stores that they wrap
+_groups = {}  # the ranks of each group, by its name
 
 
 def _here():
@@ -32,7 +34,9 @@ def install(torch):
         # As an attribute, this name is a function.
         sys.modules["torch.distributed.rendezvous"]._create_c10d_store = _create_store
         patching.wrap(torch.distributed, "broadcast_object_list", _from_imagined)
-        torch.distributed.distributed_c10d.ProcessGroupGloo = _no_gloo
+        patching.wrap(torch.distributed, "init_process_group", _without_gloo)
+        patching.wrap(torch.distributed.distributed_c10d, "_new_process_group_helper", _noting_ranks)
+        torch.distributed.distributed_c10d.ProcessGroupGloo = _Gloo
 
 
 def _from_imagined(real):
@@ -50,11 +54,56 @@ def _from_imagined(real):
     return broadcast_object_list
 
 
-def _no_gloo(*_, **__):
-    raise RuntimeError(
-        "gloo connects every rank with every other, and here most are simulated (--world-size, torchrun --nnodes): "
-        'use NCCL alone, init_process_group("nccl"), or run all ranks here with torchrun'
-    )
+def _without_gloo(real):
+    """A job's own group carries its work, so it has to be NCCL's."""
+
+    def init_process_group(backend=None, *args, **kwargs):
+        if backend is not None and str(backend).lower() == "gloo":
+            raise RuntimeError(
+                "gloo connects every rank with every other, and here most are simulated (--world-size, torchrun --nnodes): "
+                'use NCCL alone, init_process_group("nccl"), or run all ranks here with torchrun'
+            )
+        return real(backend, *args, **kwargs)
+
+    return init_process_group
+
+
+class _IsFake(type):
+    def __instancecheck__(cls, group):
+        return isinstance(group, process.torch._C._distributed_c10d.FakeProcessGroup)
+
+
+class _Gloo(metaclass=_IsFake):
+    """A script's further groups of gloo move a few objects between hosts. Here they have no connection: each rank receives its own data."""
+
+    def __new__(cls, store, rank, size, *_, **__):
+        fake = process.torch._C._distributed_c10d.FakeProcessGroup
+        if hasattr(fake, "_create_internal"):
+            return fake._create_internal(rank, size)
+        # Older releases number the collectives of gloo's groups, which their fake groups cannot.
+        return type("Fake", (fake,), {"_set_sequence_number_for_group": lambda self: None})(rank, size)
+
+
+def _noting_ranks(real):
+    def _new_process_group_helper(group_size, group_rank, global_ranks_in_group, backend, store, group_name, *args, **kwargs):
+        _groups[str(group_name)] = list(global_ranks_in_group)
+        return real(group_size, group_rank, global_ranks_in_group, backend, store, group_name, *args, **kwargs)
+
+    return _new_process_group_helper
+
+
+def _writer(key):
+    """The rank that writes NCCL's id of a communicator, by the names that ProcessGroupNCCL has for them; None: another kind of key.
+
+    `default_pg/0//GROUP//cuda//0` is a group's own, which its first rank writes; `...//2:5` one for messages, which the lower rank writes.
+    """
+    *_, group, device, name = ["", "", *key.split("//")]
+    first, _, second = name.partition(":")
+    if device != "cuda" or not first.isdigit() or (second and not second.isdigit()):
+        return None
+    ranks = _groups.get(group.removeprefix("default_pg/"))
+    place = int(first) if second else 0
+    return place if not ranks else ranks[place] if place < len(ranks) else None
 
 
 def _create_store(hostname, port, rank, world_size, timeout, *_, **__):
@@ -85,8 +134,19 @@ def _store_class(distributed):
                 time.sleep(0.01)
             return True
 
+        def _is_written(self, key):
+            writer = _writer(key)
+            if writer is None:
+                return self._come([key])
+            end = time.monotonic() + (_ID_S if writer in _here() else 0)
+            while not self._inner.check([key]):
+                if time.monotonic() >= end:
+                    return False
+                time.sleep(0.01)
+            return True
+
         def get(self, key):
-            if self._come([key]):
+            if self._is_written(key):
                 return self._inner.get(key)
             # An id by which ranks find each other: all ranks here make the same.
             made = (hashlib.sha256(key.encode()).digest() * _NCCL_ID_BYTES)[:_NCCL_ID_BYTES]

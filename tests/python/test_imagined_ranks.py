@@ -74,6 +74,47 @@ def test_a_thousand_ranks(gpucast):
     assert run.report["environment"]["world_size"] == 1000 and run.printed("sum998") == 999 * 1000
 
 
+def test_a_rank_that_comes_late(gpucast):
+    """Megatron's first rank compiles while the others wait; and a group whose first rank is simulated waits for nobody."""
+    script = """
+import os, time, torch, torch.distributed as dist
+torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+dist.init_process_group("nccl")
+pair, others = dist.new_group([0, 2]), dist.new_group([1, 2, 3])
+if dist.get_rank() == 0:
+    time.sleep(3)
+dist.barrier()
+x = torch.ones(1, device="cuda")
+dist.all_reduce(x, group=pair)
+if dist.get_rank() == 0:
+    time.sleep(3)
+    dist.send(x, 2)
+else:
+    dist.all_reduce(torch.ones(1, device="cuda"), group=others)
+    dist.recv(x, 0)
+torch.cuda.synchronize()
+"""
+    run = gpucast(script + train_script(), "--world-size", "4", "--ranks", "0,2", timeout=60)
+    assert run.code == 0, run.err
+
+
+def test_a_second_group_of_gloo(gpucast):
+    """Megatron makes one beside each data-parallel group, for its checkpoints."""
+    script = """
+import os, torch, torch.distributed as dist
+torch.cuda.set_device(0)
+dist.init_process_group("nccl")
+group = dist.new_group([0, 2, 4], backend="gloo")
+got = [torch.zeros(1) for _ in range(3)]
+dist.all_gather(got, torch.full((1,), 7.0), group=group)
+dist.barrier(group)
+print("size=%d" % dist.get_world_size(group), "sum=%d" % sum(got), "kind=%d" % (dist.get_backend(group) == "gloo"), sep="\\n")
+"""
+    run = gpucast(script + train_script(), "--world-size", "8")
+    assert run.code == 0, run.err
+    assert (run.printed("size"), run.printed("sum"), run.printed("kind")) == (3, 21, 1)
+
+
 @pytest.mark.once
 def test_an_object_of_an_imagined_rank(gpucast):
     script = """

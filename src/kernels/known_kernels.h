@@ -1,5 +1,5 @@
-// Kernels inside PyTorch's operators whose work follows from their grid: CUB's sorts, scans and selections, and PyTorch's small kernels
-// around these. An operator's arguments do not show how many of them it launches.
+// Kernels whose work follows from their grid: CUB's sorts, scans and selections, and PyTorch's small kernels
+// around these, whose number an operator's arguments do not show; and kernels of apex, which belong to no operator.
 #pragma once
 
 #include <array>

@@ -30,5 +30,23 @@ TEST(KnownKernels, APassOfASortMovesItsTiles) {
   EXPECT_FALSE(known_kernel("_ZN2at6native13reduce_kernelILi512E", {1, 1, 1}, {1, 1, 1}));
 }
 
+// apex's FusedAdam: gradient, parameter and two moments of a chunk of 65,536 elements in each block.
+TEST(KnownKernels, AListsFunctorSaysWhatAnElementMoves) {
+  const std::string apply = "_Z25multi_tensor_apply_kernelI18TensorListMetadataILi";
+  const auto adam = known_kernel(apply + "4EE11AdamFunctorIffEJffffff10adamMode_tfEEviPViT_T0_DpT1_", {320, 1, 1}, {512, 1, 1});
+  ASSERT_TRUE(adam);
+  EXPECT_EQ(adam->kind, OperationKind::optimizer);
+  EXPECT_EQ(adam->bytes_read, 320 * 65536 * 16);
+  EXPECT_EQ(adam->bytes_written, 320 * 65536 * 12);
+  const auto scale = known_kernel(apply + "2EE12ScaleFunctorIN3c104HalfEfEJfEEviPViT_T0_DpT1_", {2, 1, 1}, {512, 1, 1});
+  ASSERT_TRUE(scale);
+  EXPECT_EQ(scale->bytes_read, 2 * 65536 * 2);
+  EXPECT_EQ(scale->bytes_written, 2 * 65536 * 4);
+  for (const std::string& name :
+       {apply, apply + "4EE", apply + "4EE11AdamFunctor", apply + "4EE99AdamFunctor", apply + "4EE11AdamFunctorIN"})
+    known_kernel(name, {1, 1, 1}, {1, 1, 1});
+  EXPECT_FALSE(is_known_kernel(apply + "1EE12OtherFunctorIfEEvv"));
+}
+
 }  // namespace
 }  // namespace gpucast

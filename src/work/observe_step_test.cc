@@ -251,6 +251,15 @@ TEST(OperatorTable, AnEmbeddingReadsTheRowsItNeeds) {
   EXPECT_EQ(embedding.bytes_read, 512 * 768 * 4 + 512 * 8);
 }
 
+TEST(OperatorTable, AnIndexForEachDimensionTakesElements) {
+  // logits[places, targets], as Megatron's cross entropy has it.
+  const std::string logits = R"([{"float32": [[4096, 50304], [50304, 1]]}, )";
+  const Operation both = of("aten::index", (logits + R"([{"int64": [[4096], [1]]}, {"int64": [[4096], [1]]}]])").c_str());
+  EXPECT_EQ(both.bytes_written, 4096 * 4);
+  const Operation first = of("aten::index", (logits + R"([{"int64": [[16], [1]]}]])").c_str());
+  EXPECT_EQ(first.bytes_written, 16 * 50304 * 4);
+}
+
 TEST(OperatorTable, OptimizersMoveTheirLists) {
   const char* list = R"([{"float32": [[10], [1]]}, {"float32": [[20], [1]]}])";
   const std::string inputs = std::string("[") + list + "," + list + "," + list + "," + list + ", [], 0.1]";

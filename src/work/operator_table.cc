@@ -322,7 +322,10 @@ Operation indexing(const OperatorName& name, const Inputs& in) {
   }
   const Tensor &x = in.tensors[0], &index = in.tensors[1];
   out.element_bytes = x.element_bytes;
-  const int64_t row = x.sizes.size() > 1 ? x.count() / std::max<int64_t>(1, x.sizes[0]) : 1;
+  // x[i, j] has an index for each of the first dimensions, x[i] may have one of several dimensions.
+  const size_t indexed = name.form == OperatorForm::index ? in.tensors.size() - 1 : 1;
+  int64_t row = 1;
+  for (size_t i = indexed; i < x.sizes.size(); ++i) row = bounded_product({row, x.sizes[i]});
   const bool by_rows =
       name.form == OperatorForm::rows_by_index || (name.form == OperatorForm::index && x.sizes.size() > index.sizes.size());
   if (by_rows) {

@@ -350,7 +350,7 @@ StepTimes step_times(const std::vector<const Facts*>& ranks, const StepTimeOptio
   const std::vector<OperationGroup> groups = groups_of(step);
   const auto time_on = [&](const Gpu& gpu) {
     CardTime card = card_time(trace, step, groups, out, gpu, constants, options);
-    if (step.ranks > 1) add_job(ranks, gpu, constants, options, &card);
+    if (step.ranks > 1 || ranks.size() > 1) add_job(ranks, gpu, constants, options, &card);
     return card;
   };
   for (const Gpu& gpu : options.gpus) out.cards.push_back(time_on(gpu));

@@ -96,13 +96,13 @@ def test_more_nodes_cost_more(gpucast_bin, stages):
 
 def four_card_node(folder):
     path = Path(folder) / "node.json"
-    path.write_text('{"like": "dgx-a100-80", "cards": 4, "network_cards": 1}')
+    path.write_text('{"like": "dgx-a100-80", "cards_per_node": 4, "network_cards": 1}')
     return path
 
 
 @pytest.mark.once
 def test_what_cannot_be(gpucast_bin, stages, tmp_path):
-    (tmp_path / "lonely.json").write_text('{"like": "dgx-a100-80", "cards": 4, "network_cards": 0}')
+    (tmp_path / "lonely.json").write_text('{"like": "dgx-a100-80", "cards_per_node": 4, "network_cards": 0}')
     for words, says in (
         ([stages[0], stages[0]], "two captures are of rank 0"),
         ([stages[0], "--world-size", "4"], "this is a capture"),

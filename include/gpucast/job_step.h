@@ -47,4 +47,14 @@ struct JobStep {
   std::vector<std::string> notes;   // whole sentences
 };
 
+// The same program on this many cards.
+struct ScalePoint {
+  int64_t ranks = 1, nodes = 1;
+  TimeRange step;
+  double samples_per_s = 0;               // of the job; 0: unknown
+  double exposed_ns = 0, waiting_ns = 0;  // of the rank that waits least
+  double efficiency = 1;                  // its speed for each card, relative to the first point
+  double of_more_cards = 1;               // likewise, of the cards that the point before does not have
+};
+
 }  // namespace gpucast

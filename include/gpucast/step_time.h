@@ -124,6 +124,7 @@ struct StepTimes {
   std::optional<LoaderFigures> loader;  // unset: the capture does not have it (older ones)
   double epoch_steps = 0;               // the user's number, or the batches of the script's DataLoader; 0: unknown
   std::optional<KnownStep> known;       // the measured step that all times are scaled to
+  std::vector<ScalePoint> scale;        // on the first card, by ranks; empty: not asked for
 };
 
 struct StepTimeOptions {

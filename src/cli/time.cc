@@ -33,7 +33,7 @@ namespace {
 struct TimeCommand {
   StepSource step;
   std::string constants, operations, known, format = "text";
-  std::string workers, storage, prices, machine;
+  std::string workers, storage, prices, machine, scale;
   double cpu_speed = 1, cores = 0;
   int64_t epoch_steps = 0;
 };
@@ -109,6 +109,62 @@ std::optional<Machine> machine_for(const std::string& name_or_file, std::string*
   return machine;
 }
 
+// "8,16,64", in this order, each more than the one before.
+std::vector<int64_t> read_scale(const std::string& text) {
+  constexpr int64_t kMost = 1 << 20;
+  std::vector<int64_t> out;
+  for (const std::string& word : comma_words(text)) {
+    char* stop = nullptr;
+    const int64_t ranks = std::strtoll(word.c_str(), &stop, 10);
+    if (word.empty() || *stop != '\0' || ranks < 1 || ranks > kMost || (!out.empty() && ranks <= out.back()))
+      throw Error("--scale names numbers of cards, from few to many", text, "such as --scale 1,8,64");
+    out.push_back(ranks);
+  }
+  return out;
+}
+
+// Unset: interrupted.
+std::optional<StepTimes> times_of(const StepSource& source, StepTimeOptions wanted) {
+  std::optional<StepOnCards> observed = observe_step(source);
+  if (!observed) return std::nullopt;
+  wanted.gpus = std::move(observed->gpus);
+  std::vector<const Facts*> ranks = {observed->facts.get()};
+  for (const auto& other : observed->others) ranks.push_back(other.get());
+  return step_times(ranks, wanted);
+}
+
+ScalePoint scale_point(const CardTime& card, int64_t ranks, const std::vector<ScalePoint>& before) {
+  ScalePoint out{.ranks = ranks, .step = card.step, .samples_per_s = card.samples_per_s};
+  if (card.job) {
+    const RankStep& busiest = card.job->captured[card.job->busiest];
+    out.nodes = card.job->nodes;
+    out.exposed_ns = busiest.exposed_ns;
+    out.waiting_ns = busiest.waiting_ns;
+  }
+  if (before.empty() || before.front().samples_per_s <= 0) return out;
+  const double of_first = before.front().samples_per_s / static_cast<double>(before.front().ranks);
+  out.efficiency = out.samples_per_s / static_cast<double>(ranks) / of_first;
+  out.of_more_cards = (out.samples_per_s - before.back().samples_per_s) / static_cast<double>(ranks - before.back().ranks) / of_first;
+  return out;
+}
+
+// Captures the command once for each number of cards.
+std::optional<StepTimes> scaled_times(const TimeCommand& options, StepSource source, const StepTimeOptions& wanted) {
+  if (source.world_size > 0)
+    throw Error("--scale says how many ranks the job has, and so does --world-size", options.scale, "leave out --world-size");
+  std::optional<StepTimes> out;
+  std::vector<ScalePoint> points;
+  for (const int64_t ranks : read_scale(options.scale)) {
+    source.world_size = ranks;
+    std::optional<StepTimes> times = times_of(source, wanted);
+    if (!times) return std::nullopt;
+    points.push_back(scale_point(times->cards.front(), ranks, points));
+    if (!out) out = std::move(times);
+  }
+  out->scale = std::move(points);
+  return out;
+}
+
 int report(const TimeCommand& options) {
   StepTimeOptions wanted;
   StepSource source = options.step;
@@ -121,13 +177,10 @@ int report(const TimeCommand& options) {
   wanted.cores = options.cores;
   wanted.workers = read_workers(options.workers);
   if (!options.storage.empty()) wanted.storage = find_storage(options.storage);
-  std::optional<StepOnCards> observed = observe_step(source);
-  if (!observed) return kExitInterrupted;
-  wanted.gpus = std::move(observed->gpus);
-  std::vector<const Facts*> ranks = {observed->facts.get()};
-  for (const auto& other : observed->others) ranks.push_back(other.get());
-  const StepTimes times = step_times(ranks, wanted);
-  const std::string text = options.format == "json" ? step_times_json(times) : step_times_text(times, colour_wanted());
+  const std::optional<StepTimes> times =
+      options.scale.empty() ? times_of(source, wanted) : scaled_times(options, std::move(source), wanted);
+  if (!times) return kExitInterrupted;
+  const std::string text = options.format == "json" ? step_times_json(*times) : step_times_text(*times, colour_wanted());
   std::fputs(text.c_str(), stdout);
   return kExitYes;
 }
@@ -144,6 +197,8 @@ void declare_time(Arguments& arguments) {
       .option("--world-size", &options->step.world_size, "of a command: run it as --ranks of a job of this many, as `gpucast run` does")
       .positive();
   arguments.option("--ranks", &options->step.ranks, "which of them, e.g. 0,8");
+  arguments.option("--scale", &options->scale,
+                   "of a command: the job on these numbers of cards, such as 1,8,64, each captured with that world size");
   arguments.option("--known", &options->known,
                    "a measured step on some card, such as rtx3090=412ms, which corrects what is said of others");
   arguments.option("--price", &options->prices,

@@ -59,4 +59,22 @@ void write_job(TextWriter& out, const JobStep& job) {
   for (const std::string& note : job.notes) out.wrapped("  ", note);
 }
 
+void write_scale(TextWriter& out, const std::vector<ScalePoint>& points) {
+  constexpr double kHalf = 0.5;
+  out.line();
+  out.line(out.bold(fmt::format("{:<8}{:>8}{:>12}{:>14}{:>16}{:>16}{:>16}", "Cards", "nodes", "a step", "samples/s", "a card brings",
+                                "a card more", "communication")));
+  for (const ScalePoint& point : points) {
+    const bool first = &point == &points.front();
+    out.format("{:<8}{:>8}{:>12}{:>14}{:>16}{:>16}{:>16}", point.ranks, point.nodes, time_text(point.step.expected_ns),
+               point.samples_per_s > 0 ? fmt::format("{:.4g}", point.samples_per_s) : "", fmt::format("{:.0f} %", 100 * point.efficiency),
+               first ? "" : fmt::format("{:.0f} %", 100 * point.of_more_cards),
+               share_text(point.exposed_ns + point.waiting_ns, point.step.expected_ns));
+  }
+  const auto half = std::ranges::find_if(points, [&](const ScalePoint& point) { return point.of_more_cards < kHalf; });
+  if (half != points.end())
+    out.wrapped("", fmt::format("from {} cards on, a card more brings less than half of what each of the first {} brings", half->ranks,
+                                points.front().ranks));
+}
+
 }  // namespace gpucast

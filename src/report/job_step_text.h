@@ -1,11 +1,14 @@
 // The job of several ranks in the text report of `gpucast time`.
 #pragma once
 
-#include "gpucast/step_time.h"
+#include <vector>
+
+#include "gpucast/job_step.h"
 #include "src/report/text_writer.h"
 
 namespace gpucast {
 
 void write_job(TextWriter& out, const JobStep& job);
+void write_scale(TextWriter& out, const std::vector<ScalePoint>& points);
 
 }  // namespace gpucast

@@ -160,6 +160,17 @@ Json card_json(const StepTimes& times, const CardTime& card) {
           {"kernels", std::move(kernels)}};
 }
 
+Json scale_json(const ScalePoint& point) {
+  return {{"ranks", point.ranks},
+          {"nodes", point.nodes},
+          {"step", time_range_json(point.step)},
+          {"samples_per_s", point.samples_per_s},
+          {"communication", {{"exposed_ns", point.exposed_ns}}},
+          {"bubble_ns", point.waiting_ns},
+          {"efficiency", point.efficiency},
+          {"of_more_cards", point.of_more_cards}};
+}
+
 }  // namespace
 
 std::string step_times_json(const StepTimes& times) {
@@ -177,6 +188,7 @@ std::string step_times_json(const StepTimes& times) {
   out["model_flops"] = times.model_flops;
   out["hardware_flops"] = times.hardware_flops;
   out.update(card_json(times, times.cards.front()));
+  out["scale"] = list_json(times.scale, scale_json);
   out["cards"] = Json::array();
   for (const CardTime& card : times.cards) out["cards"].push_back(card_json(times, card));
   return out.dump(2) + "\n";

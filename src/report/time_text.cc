@@ -90,6 +90,7 @@ void write_card(TextWriter& out, const StepTimes& times, const CardTime& card) {
 std::string step_times_text(const StepTimes& times, bool colour) {
   TextWriter out(colour);
   write_card(out, times, times.cards.front());
+  if (!times.scale.empty()) write_scale(out, times.scale);
   if (times.cards.size() < 2) return out.take();
   out.line();
   // A line has only 100 characters. If prices are given, it has an epoch's time and cost instead of the card's utilisation.

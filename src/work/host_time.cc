@@ -9,6 +9,8 @@
 namespace gpucast {
 namespace {
 
+constexpr int64_t kLeastPart = 10;  // the script has at least one part in ten of the CPU time
+
 bool while_it_waits(const Trace& trace, int64_t time_us) {
   const std::vector<TakenBatch>& taken = trace.loader.taken;
   const auto behind =
@@ -84,8 +86,13 @@ HostObservation observe_host(const Trace& trace, double observed_ns) {
   for_each_step([&](int64_t step, const Mark&, const Mark&) { least_hooks_us = std::min(least_hooks_us, hooks_us(step)); });
   for_each_step([&](int64_t step, const Mark& begin, const Mark& end) {
     const LoaderWait waited = loader_wait(trace, begin.time_us, end.time_us);
-    int64_t us = end.time_us - begin.time_us - waited.wall_us - hooks_us(step);
-    if (begin.cpu_us > 0 && end.cpu_us > 0) us = std::min(us, end.cpu_us - begin.cpu_us - waited.cpu_us - least_hooks_us);
+    const int64_t wall_us = end.time_us - begin.time_us - waited.wall_us;
+    int64_t us = wall_us - hooks_us(step);
+    if (begin.cpu_us > 0 && end.cpu_us > 0 && us > 0) {
+      const int64_t cpu_us = end.cpu_us - begin.cpu_us - waited.cpu_us, left_us = cpu_us - least_hooks_us;
+      // Hooks that were interrupted in every step: other programs interrupt hooks and script alike.
+      us = std::min(us, left_us > cpu_us / kLeastPart ? left_us : us * std::max<int64_t>(0, cpu_us) / wall_us);
+    }
     const double ns = static_cast<double>(us) * 1e3;
     if (ns <= 0) return;                                                     // a clock was set back
     double& fastest_ns = step == observed.step ? out.own_ns : out.other_ns;  // disturbances only make a step longer

@@ -663,6 +663,8 @@ TEST(StepOperations, OtherProgramsDoNotChangeTheHostsSpeed) {
   EXPECT_LT(never, 0.6);
   EXPECT_DOUBLE_EQ(scale("[1,0,2,50,3,5100]", R"(["mark",12,0,0,1006540,"step",3,2400])"), never);
   EXPECT_DOUBLE_EQ(scale("[1,0,2,50,3,100]", R"(["mark",12,0,0,1006540,"step",3,2400])"), never);
+  // In hooks and script alike, and in each step.
+  EXPECT_LT(scale("[1,0,2,2000,3,4000]", R"(["mark",12,0,0,1006540,"step",3,2400])"), 0.6);
 }
 
 TEST(StepOperations, SaysWhyThereIsNone) {

@@ -155,7 +155,8 @@ std::vector<CollectiveUse> uses_of(const StepOperations& step, const CardRates& 
   for (size_t i = 0; i < step.shapes.size(); ++i) {
     if (step.shapes[i].kind != OperationKind::collective) continue;
     const CollectiveShare share = collective_share(step.shapes[i], rates);
-    out[i].card = std::min(kMostOfCard, std::max(share.multiprocessors, share.memory));
+    out[i].multiprocessors = std::min(kMostOfCard, share.multiprocessors);
+    out[i].memory = std::min(kMostOfCard, share.memory);
     out[i].buffered_bytes = std::llround(share.multiprocessors * rates.multiprocessors * kBufferBytes);
   }
   return out;

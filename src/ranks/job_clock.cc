@@ -41,6 +41,7 @@ class JobClock {
       settle(r);
     }
     for (;;) {
+      while (!opened_.empty()) open_next();
       drop_old_moments();
       const double rank_ns = moments_.empty() ? kNever : moments_.top().first, link_ns = links_.next_end_ns();
       if (rank_ns == kNever && link_ns == kNever) break;
@@ -59,6 +60,10 @@ class JobClock {
 
  private:
   using Moment = std::pair<double, uint32_t>;  // ns, rank
+  struct Opened {
+    uint32_t meeting = 0;
+    double now_ns = 0;
+  };
   struct Gate {
     uint32_t operation = 0;
     size_t meetings = 0;  // that are not over
@@ -93,9 +98,25 @@ class JobClock {
       const auto number = static_cast<uint32_t>(pass * meetings_.meetings.size() + index);
       if (++arrived_[number] < meetings_.meetings[index].count) continue;
       links_.begin(number, now_ns);
+      opened_.push_back({index, now_ns});
       if (pass + 1 < kPasses) continue;
       out_.opened_ns[index] = now_ns;
       out_.last[index] = attendance_of(index, r, static_cast<uint32_t>(operation));
+    }
+  }
+
+  // The kernels of a meeting that has begun use memory.
+  void open_next() {
+    const auto [index, now_ns] = opened_.back();
+    opened_.pop_back();
+    for (const Attendance& attendance : meetings_.of(meetings_.meetings[index])) {
+      const PlayedRank& rank = ranks_[attendance.rank];
+      const StepOperation& operation = rank.step->operations[attendance.operation];
+      const double memory = rank.uses.empty() ? 0 : rank.uses[operation.shape].memory;
+      if (!attendance.waits || memory <= 0) continue;
+      go_to(attendance.rank, now_ns);
+      out_.players[attendance.rank]->gpu().use_memory(operation.stream, memory);
+      settle(attendance.rank);
     }
   }
 
@@ -148,6 +169,7 @@ class JobClock {
   std::vector<std::vector<Gate>> gates_;                                      // by rank and stream
   std::vector<double> next_ns_;                                               // by rank
   std::priority_queue<Moment, std::vector<Moment>, std::greater<>> moments_;  // also earlier ones, which differ from next_ns_
+  std::vector<Opened> opened_;
   PlayedJob out_;
 };
 

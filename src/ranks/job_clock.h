@@ -18,7 +18,7 @@ struct PlayedJob {
   std::vector<uint32_t> last;
 };
 
-// `held`: by rank and shape, what collectives hold of the card.
+// `held`: by rank and shape, the multiprocessors that a collective holds.
 PlayedJob play_job(const std::vector<PlayedRank>& ranks, const std::vector<std::vector<double>>& held, const Meetings& meetings,
                    const StepConstants& constants, bool hosts_cost);
 

@@ -14,7 +14,7 @@ std::vector<std::vector<double>> held_of(const std::vector<PlayedRank>& ranks) {
   std::vector<std::vector<double>> out;
   for (const PlayedRank& rank : ranks) {
     std::vector<double>& held = out.emplace_back(rank.step->shapes.size());
-    for (size_t shape = 0; shape < rank.uses.size(); ++shape) held[shape] = rank.uses[shape].card;
+    for (size_t shape = 0; shape < rank.uses.size(); ++shape) held[shape] = rank.uses[shape].multiprocessors;
   }
   return out;
 }

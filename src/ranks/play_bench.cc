@@ -41,11 +41,12 @@ void make_step(HandMadeRank* rank, int64_t number, int64_t layers, int64_t kerne
       for (int64_t layer = 0; layer < (backward ? 2 : 1) * layers; ++layer) {
         for (int64_t kernel = 0; kernel < kernels; ++kernel) rank->compute(kKernelUs);
         rank->after(1, 0);
-        rank->collective(tensor, kTensorUs, 1);
+        rank->collective(tensor, kTensorUs, 1, CollectiveKind::all_reduce, 1 << 20, {.multiprocessors = 0.2, .memory = 0.2});
         rank->after(0, 1);
         if (!backward || micro_batch + 1 < kMicroBatches) continue;
         rank->after(3, 0);
-        rank->collective(data, kGradientUs / static_cast<double>(2 * layers), 3, CollectiveKind::reduce_scatter, 1 << 20, {.card = 0.1}, 2);
+        rank->collective(data, kGradientUs / static_cast<double>(2 * layers), 3, CollectiveKind::reduce_scatter, 1 << 20,
+                         {.multiprocessors = 0.1, .memory = 0.1}, 2);
       }
       message(backward ? stage - 1 : stage + 1, false);
     }

@@ -167,12 +167,29 @@ TEST(Play, ACollectiveTakesAPartOfTheCardFromOtherKernels) {
   HandMadeRank one(0), other(1);
   for (HandMadeRank* rank : {&one, &other}) {
     const uint32_t group = rank->group("world", {0, 1});
-    rank->all_reduce_after_compute(group, 100, {.card = 0.2});
+    rank->all_reduce_after_compute(group, 100, {.multiprocessors = 0.2});
     rank->compute(100);
     rank->after(0, 1);
     rank->host_waits(0);
   }
   EXPECT_DOUBLE_EQ(play_free({one.played(), other.played()}).step_ns, 120 * kUsNs);
+}
+
+// 60 of 100 us of work are done when the last rank comes. Memory limits this kernel, so it is slowed from then on, by a fifth.
+TEST(Play, ACollectiveThatMovesUsesMemory) {
+  HandMadeRank fast(0), late(1);
+  for (HandMadeRank* rank : {&fast, &late}) {
+    const uint32_t group = rank->group("world", {0, 1});
+    if (rank == &late) rank->compute(60, 1);
+    rank->collective(group, 200, 1, CollectiveKind::all_reduce, 1000, {.multiprocessors = 0.5, .memory = 0.2});
+    if (rank == &fast) rank->compute(100);
+    rank->host_waits(1);
+    rank->host_waits(0);
+  }
+  PlayedRank limited = fast.played();
+  limited.durations[fast.step().operations[1].shape].bound = Bound::memory;
+  const JobTime job = play_free({limited, late.played()});
+  EXPECT_DOUBLE_EQ(job.ranks[0].spans[1].end_ns - job.ranks[0].spans[1].start_ns, (60 + 40 / 0.8) * kUsNs);
 }
 
 // Its kernel spins while it waits: all 100 us of the fast rank's work run meanwhile.
@@ -181,7 +198,7 @@ TEST(Play, ACollectiveThatWaitsHoldsItsPartToo) {
   for (HandMadeRank* rank : {&fast, &late}) {
     const uint32_t group = rank->group("world", {0, 1});
     if (rank == &late) rank->compute(300);
-    rank->all_reduce_after_compute(group, 100, {.card = 0.5});
+    rank->all_reduce_after_compute(group, 100, {.multiprocessors = 0.5});
     rank->compute(100);
     rank->host_waits(1);
     rank->host_waits(0);
@@ -195,7 +212,7 @@ TEST(Play, CopiesOfCopyEnginesAreNotSlowed) {
   HandMadeRank one(0), other(1);
   for (HandMadeRank* rank : {&one, &other}) {
     const uint32_t group = rank->group("world", {0, 1});
-    rank->all_reduce_after_compute(group, 100, {.card = 0.5});
+    rank->all_reduce_after_compute(group, 100, {.multiprocessors = 0.5});
     const size_t copy = rank->compute(100);
     rank->step().shapes[rank->step().operations[copy].shape].kind = OperationKind::copy;
     rank->step().shapes[rank->step().operations[copy].shape].from_host = true;
@@ -507,7 +524,7 @@ struct RandomJob {
       const uint32_t stream = 1 + below(2);
       if (what == 0) continue;
       if (what == 1 && (group == 0 || r / 2 == one / 2))
-        parts.push_back({r, rank.collective(group, us, stream, CollectiveKind::all_reduce, 1000, {.card = 0.1 * below(5)})});
+        parts.push_back({r, rank.collective(group, us, stream, CollectiveKind::all_reduce, 1000, {.multiprocessors = 0.1 * below(5)})});
       if (what == 2 && (r == one || r == other))
         parts.push_back({r, rank.messages(0, {{ranks_of(r == one ? other : one), 100, r == one}}, us, stream)});
     }

@@ -27,7 +27,10 @@ StepPlayer::StepPlayer(const StepOperations& step, const std::vector<Duration>& 
       asked_(step.operations.size()) {
   for (size_t shape = 0; shape < step.shapes.size(); ++shape) {
     const Engine engine = engine_of(step.shapes[shape]);
-    work_.push_back({durations[shape].expected_ns, engine, demand_of(durations[shape], engine, constants), 0});
+    work_.push_back({.duration_ns = durations[shape].expected_ns,
+                     .engine = engine,
+                     .demand = demand_of(durations[shape], engine, constants),
+                     .limited_by_memory = durations[shape].bound == Bound::memory});
   }
 }
 

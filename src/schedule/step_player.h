@@ -33,7 +33,7 @@ class StepPlayer {
     double freed_ns = 0;  // when the host's last wait before it ended
   };
 
-  // `held`: by shape, what a collective holds of the card (GpuTimeline::add_gate); operations with a communication are gates then.
+  // `held`: by shape, the multiprocessors that a collective holds (GpuTimeline::add_gate); operations with a communication are gates then.
   // nullptr: collectives are work like any other.
   StepPlayer(const StepOperations& step, const std::vector<Duration>& durations, const StepConstants& constants, const Host& host,
              const std::vector<double>* held = nullptr);

@@ -47,12 +47,13 @@ size_t GpuTimeline::push_work(uint32_t stream, const Item& item) {
 
 size_t GpuTimeline::add_work(uint32_t stream, double ready_ns, const Work& work) {
   const size_t engine = work.card * kEngines + static_cast<size_t>(work.engine);
-  return push_work(stream, {ItemKind::work, false, work.sweeps_l2, static_cast<uint16_t>(engine), ready_ns, work.duration_ns, work.demand,
-                            0, work.cold_ns, works_});
+  return push_work(stream, {ItemKind::work, false, work.sweeps_l2, work.limited_by_memory, static_cast<uint16_t>(engine), ready_ns,
+                            work.duration_ns, work.demand, 0, work.cold_ns, works_});
 }
 
-size_t GpuTimeline::add_gate(uint32_t stream, double ready_ns, double held) {
-  return push_work(stream, {ItemKind::gate, false, false, static_cast<uint16_t>(Engine::compute), ready_ns, 0, held, 0, 0, works_});
+size_t GpuTimeline::add_gate(uint32_t stream, double ready_ns, double multiprocessors) {
+  return push_work(
+      stream, {ItemKind::gate, false, false, false, static_cast<uint16_t>(Engine::compute), ready_ns, 0, multiprocessors, 0, 0, works_});
 }
 
 GpuTimeline::EventId GpuTimeline::record(uint32_t stream, double ready_ns) {
@@ -64,13 +65,13 @@ GpuTimeline::EventId GpuTimeline::record(uint32_t stream, double ready_ns) {
     free_events_.pop_back();
   }
   events_[event] = {-1, 2};  // the caller and the stream
-  push(stream, {ItemKind::record, false, false, 0, ready_ns, 0, 0, 0, 0, event});
+  push(stream, {ItemKind::record, false, false, false, 0, ready_ns, 0, 0, 0, 0, event});
   return event;
 }
 
 void GpuTimeline::wait(uint32_t stream, EventId event, double ready_ns) {
   ++events_[event].users;
-  push(stream, {ItemKind::wait, false, false, 0, ready_ns, 0, 0, 0, 0, event});
+  push(stream, {ItemKind::wait, false, false, false, 0, ready_ns, 0, 0, 0, 0, event});
 }
 
 void GpuTimeline::release(EventId event) { drop(event); }
@@ -168,27 +169,31 @@ void GpuTimeline::share_engines() {
   if (active_.size() == 1) {  // it has the card alone
     const Stream& stream = streams_[active_.front()];
     const Item& item = stream.items[stream.next];
-    if (item.started) shares_[item.engine][stream.priority] = item.demand <= 1 ? 1 : 1 / item.demand;
+    if (item.started) shares_[item.engine][item.limited_by_memory][stream.priority] = item.demand <= 1 ? 1 : 1 / item.demand;
     return;
   }
-  for (auto& asked : shares_) asked.fill(0);
-  std::ranges::fill(left_, 1);
+  for (auto& of_engine : shares_) of_engine[0].fill(0);
+  std::ranges::fill(left_, std::array<double, 2>{1, 1});
   for (const uint32_t number : active_) {
     const Stream& stream = streams_[number];
     const Item& item = stream.items[stream.next];
     if (!item.started) continue;
     if (item.kind == ItemKind::gate) {
-      left_[item.engine] *= 1 - item.demand;
+      left_[item.engine][0] *= 1 - item.demand;
+      left_[item.engine][1] *= 1 - stream.memory;
     } else {
-      shares_[item.engine][stream.priority] += item.demand;
+      shares_[item.engine][0][stream.priority] += item.demand;
     }
   }
   for (size_t engine = 0; engine < shares_.size(); ++engine) {
-    double left = left_[engine];
-    for (double& one : shares_[engine]) {
-      const double asked = one;
-      one = asked <= left ? 1 : left / asked;
-      left = std::max(0.0, left - asked);
+    shares_[engine][1] = shares_[engine][0];
+    for (size_t limit = 0; limit < 2; ++limit) {
+      double left = left_[engine][limit];
+      for (double& one : shares_[engine][limit]) {
+        const double asked = one;
+        one = asked <= left ? 1 : left / asked;
+        left = std::max(0.0, left - asked);
+      }
     }
   }
 }
@@ -238,7 +243,10 @@ void GpuTimeline::go_to(double ns) {
   }
 }
 
-void GpuTimeline::end_gate(uint32_t stream) { end(streams_[stream], streams_[stream].items[streams_[stream].next]); }
+void GpuTimeline::end_gate(uint32_t stream) {
+  streams_[stream].memory = 0;
+  end(streams_[stream], streams_[stream].items[streams_[stream].next]);
+}
 
 // Goes to the next moment at which something begins or ends; false: there is none up to this time.
 bool GpuTimeline::step(double until_ns) {

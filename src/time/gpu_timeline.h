@@ -30,6 +30,7 @@ class GpuTimeline {
     size_t card = 0;     // each card has its own engines
     double cold_ns = 0;  // how much longer it takes right after work that sweeps L2
     bool sweeps_l2 = false;
+    bool limited_by_memory = false;  // its rate, by the memory's bandwidth; else by multiprocessors
   };
   using EventId = size_t;
   struct Gate {
@@ -46,8 +47,8 @@ class GpuTimeline {
   // The work does not begin before `ready_ns`. Returns its number: 0, 1, ...
   size_t add_work(uint32_t stream, double ready_ns, const Work& work);
   // Work whose end the caller decides: a collective, which waits for other cards. From its start to its end it holds this part of the
-  // card's compute engine (below 1), and other work gets the rest.
-  size_t add_gate(uint32_t stream, double ready_ns, double held);
+  // card's multiprocessors (below 1), and work that they limit gets the rest.
+  size_t add_gate(uint32_t stream, double ready_ns, double multiprocessors);
   // The event is complete when all earlier work of the stream is done.
   EventId record(uint32_t stream, double ready_ns);
   void wait(uint32_t stream, EventId event, double ready_ns);
@@ -69,6 +70,8 @@ class GpuTimeline {
   double now_ns() const { return now_ns_; }
   // Gates that began since the last call.
   std::vector<Gate> take_reached() { return std::exchange(reached_, {}); }
+  // The stream's first work is a gate. From now on it uses this part of the memory's bandwidth, too (below 1).
+  void use_memory(uint32_t stream, double part) { streams_[stream].memory = part; }
   // The stream's first work is a gate, and ends now.
   void end_gate(uint32_t stream);
 
@@ -95,9 +98,9 @@ class GpuTimeline {
   struct Item {
     ItemKind kind;
     bool started;
-    bool sweeps_l2;
+    bool sweeps_l2, limited_by_memory;
     uint16_t engine;                                           // among the engines of all cards
-    double ready_ns, remaining_ns, demand, start_ns, cold_ns;  // demand: of a gate, what it holds
+    double ready_ns, remaining_ns, demand, start_ns, cold_ns;  // demand: of a gate, the multiprocessors that it holds
     size_t index;                                              // of the work or the event
   };
   struct Stream {
@@ -105,6 +108,7 @@ class GpuTimeline {
     size_t next = 0;      // items before it are done
     size_t priority = 0;  // 0 goes first
     double done_ns = 0;
+    double memory = 0;  // that its gate uses
     bool empty() const { return next == items.size(); }
     void pop();
   };
@@ -123,7 +127,7 @@ class GpuTimeline {
   void end(Stream& stream, const Item& item);
   void begin_what_can();
   void share_engines();
-  double share_of(const Stream& stream, const Item& item) const { return shares_[item.engine][stream.priority]; }
+  double share_of(const Stream& stream, const Item& item) const { return shares_[item.engine][item.limited_by_memory][stream.priority]; }
   double next_moment();
   bool step(double until_ns);
 
@@ -134,8 +138,9 @@ class GpuTimeline {
   std::vector<Span> spans_;
   std::vector<Event> events_;
   std::vector<EventId> free_events_;
-  std::vector<std::array<double, kPriorities>> shares_;  // by engine of all cards and priority: the rate of the work that runs there
-  std::vector<double> left_;                             // by engine: what gates leave of it
+  using Shares = std::array<double, kPriorities>;  // by priority: the rate of the work that runs there
+  std::vector<std::array<Shares, 2>> shares_;      // by engine of all cards, and limited_by_memory
+  std::vector<std::array<double, 2>> left_;        // likewise: what gates leave
   std::vector<Gate> reached_;
   std::vector<bool> swept_;  // by engine: the last work that began there sweeps L2
   std::function<void(size_t, const Span&)> told_;

@@ -65,6 +65,7 @@ struct RankTime {
 struct PlayedOperation {
   size_t rank = 0;  // index among the played ranks
   size_t operation = 0;
+  bool operator==(const PlayedOperation&) const = default;
 };
 
 // Between two played ranks.

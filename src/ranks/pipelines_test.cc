@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <numeric>
 #include <set>
 #include <tuple>
 #include <vector>
@@ -43,8 +44,8 @@ struct Pipeline {
   std::map<Action, HandMadeRank::Event> received;
 
   Pipeline(int64_t rank_count, int64_t stage_count, const Times& of_stage) : ranks(rank_count), stages(stage_count), times(of_stage) {
-    std::vector<int64_t> all;
-    for (int64_t r = 0; r < ranks; ++r) all.push_back(r);
+    std::vector<int64_t> all(static_cast<size_t>(ranks));
+    std::iota(all.begin(), all.end(), 0);
     for (int64_t r = 0; r < ranks; ++r) made.emplace_back(r, 5).group("pipe", all);
   }
 

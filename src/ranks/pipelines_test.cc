@@ -1,4 +1,4 @@
-// Pipelines as torch.distributed.pipelining issues them: each stage's kernels on stream 0, all messages on stream 1. A message is issued
+// Pipelines in the order of torch.distributed.pipelining: each stage's kernels on stream 0, all messages on stream 1. A message is issued
 // after the kernels before it, and what needs a received one waits for its event. Messages take next to no time.
 // Or with a stream for each way (streams 1 to 4), and receives that wait for nothing: as on paper.
 

@@ -75,7 +75,7 @@ def main():
     parser.add_argument("--data", type=pathlib.Path, required=True)
     jobs.add_gpucast_option(parser)
     parser.add_argument("--constants", type=pathlib.Path, help="a file of eval.ranks.fit_collectives, over the built-in constants")
-    parser.add_argument("--fitted", default="a100_sxm,h200_sxm,b200_sxm,gb300", help="machines that the constants were fitted on")
+    parser.add_argument("--fitted", default="a100_sxm,h200_sxm,b200_sxm,gb300", help="machines that the constants of NVLink were fitted on")
     parser.add_argument("--misses", type=int, default=0, help="also print the worst rows")
     parser.add_argument("--page", action="store_true", help=f"renew {PAGE.relative_to(ROOT)}")
     options = parser.parse_args()

@@ -2,6 +2,8 @@
 
     python -m eval.ranks.fit_collectives --data DIR --on a100_sxm,h200_sxm,b200_sxm,gb300 --out FILE
 
+Several nodes: --on p4de,a3-mega,nd-h100-v5 --groups network. Cards in slots: --on l40s --ranks 2 --groups path_pcie; --on l40s --ranks 4 --groups path_host.
+
 The formulas are gpucast's: each step of the fit asks the command itself with other constants. A generation without a machine in --on gets
 the geometric means of the fitted generations. FILE is a constants file for --constants; --write puts the numbers into data/network.json.
 Needs scipy.
@@ -23,34 +25,34 @@ NETWORK = ROOT / "data/network.json"
 PATHS = {"a100_sxm": "path_ampere", "h200_sxm": "path_hopper", "h100_sxm": "path_hopper", "b200_sxm": "path_blackwell",
          "b300_sxm": "path_blackwell", "gb200": "path_blackwell", "gb300": "path_blackwell"}  # fmt: skip
 GENERATIONS = ("path_ampere", "path_hopper", "path_blackwell")
-NOT_FITTED = ("source", "bus_fraction", "channels", "nvls_channels")  # NCCL's own
-SHARED = ("kernel",)
-NOT_SHARED = ("source", "reads", "tree_fill", "peer_overlap")
+# NCCL's own, or chosen.
+NOT_FITTED = ("source", "bus_fraction", "channels", "nvls_channels", "own_work", "reads", "peer_overlap", "hop_ns")
+NOT_FITTED += ("ordered_most_hop_ns", "unknown_bytes_per_s")
 STEEPNESS = 8  # an error of 1 / 8 and more counts less than its square
 
 
-def typical_rows(data, machines):
+def typical_rows(data, machines, ranks):
     """One row for each operation of each machine: the median of its measurements."""
     rows, _ = measured.one_node(data / "multi_gpu/collectives_one_node.csv.gz")
+    rows += measured.several_nodes(data / "multi_gpu/collectives_nodes.csv.gz")[0]
     times = collections.defaultdict(list)
     for row in rows:
-        if row.machine in machines:
-            times[row.machine, row.kind, row.dtype, row.ranks, row.bytes].append(row)
+        if row.machine in machines and (row.nodes > 1 or row.ranks in ranks):
+            times[row.machine, row.kind, row.dtype, row.ranks, row.nodes, row.bytes].append(row)
     return [(same[0], statistics.median(row.measured_us for row in same)) for same in times.values()]
 
 
 class Fit:
-    def __init__(self, gpucast, data, machines):
+    def __init__(self, gpucast, data, machines, ranks, groups):
         self.gpucast = gpucast
-        pairs = typical_rows(data, machines)
+        pairs = typical_rows(data, machines, ranks)
         self.rows = [row for row, _ in pairs]
         self.measured = numpy.log([us for _, us in pairs])
         size = collections.Counter((row.machine, row.kind) for row in self.rows)
         self.weights = numpy.array([1 / size[row.machine, row.kind] ** 0.5 for row in self.rows])
         self.network = json.loads(NETWORK.read_text())["network"]
-        groups = sorted({PATHS[machine] for machine in machines})
+        groups = groups or [*sorted({PATHS[machine] for machine in machines}), "kernel"]
         self.names = [(group, name) for group in groups for name in self.network[group] if name not in NOT_FITTED]
-        self.names += [(group, name) for group in SHARED for name in self.network[group] if name not in NOT_SHARED]
 
     def constants(self, logs):
         network = collections.defaultdict(lambda: {"source": "eval.ranks.fit_collectives"})
@@ -104,19 +106,26 @@ def main():
     parser.add_argument("--data", type=pathlib.Path, required=True)
     jobs.add_gpucast_option(parser)
     parser.add_argument("--on", default="a100_sxm,h200_sxm,b200_sxm,gb300", help="machines to fit on")
+    parser.add_argument("--ranks", default="2,4,8", help="rows of these numbers of ranks")
+    parser.add_argument(
+        "--groups", default="", help="groups of data/network.json to fit; default: the generations of --on, and what they share"
+    )
     parser.add_argument("--out", type=pathlib.Path, help="where the constants go")
     parser.add_argument("--write", action="store_true", help="also into data/network.json")
     parser.add_argument("--rounds", type=int, default=12)
     options = parser.parse_args()
     machines = options.on.split(",")
     unknown = [name for name in machines if name not in PATHS]
-    if unknown:
+    groups = [name for name in options.groups.split(",") if name]
+    if unknown and not groups:
         raise SystemExit(f"--on: {', '.join(unknown)} is none of {', '.join(PATHS)}")
-    fit = Fit(jobs.find(options.gpucast), options.data, machines)
+    ranks = [int(number) for number in options.ranks.split(",")]
+    fit = Fit(jobs.find(options.gpucast), options.data, machines, ranks, groups)
     constants, errors = fit.run(options.rounds)
     print(f"{len(fit.rows)} operations, {len(fit.names)} numbers; median {100 * numpy.median(abs(errors)):.1f} %, "
           f"90th {100 * t.quantile(abs(errors), 0.9):.1f} %")  # fmt: skip
-    constants = with_other_generations(constants)
+    if not groups:
+        constants = with_other_generations(constants)
     for group in constants["network"].values():
         group.update({name: rounded(value) for name, value in group.items() if name != "source"})
     if options.out:

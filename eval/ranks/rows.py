@@ -74,7 +74,7 @@ def one_node(path):
 def several_nodes(path):
     rows, skipped = [], collections.Counter()
     for row in read(path):
-        found = machine_of(row["card"], row["interconnect"])
+        found = machine_of(row["card"], row["interconnect"], row["note"])
         if found is None:
             skipped[f"unknown machine {row['card']}, {row['interconnect']}"] += 1
             continue
@@ -99,12 +99,12 @@ def predict_us(gpucast, rows, constants=None):
     """gpucast's times, in the rows' order. `constants`: a constants file's content."""
     by_system = collections.defaultdict(list)
     for place, row in enumerate(rows):
-        by_system[row.system.card, json.dumps(row.system.constants(), sort_keys=True)].append(place)
+        by_system[row.system.card, row.system.machine, json.dumps(row.system.constants(), sort_keys=True)].append(place)
     out = [0.0] * len(rows)
-    for (card, network), places in by_system.items():
+    for (card, machine, network), places in by_system.items():
         lines = "".join(json.dumps(rows[place].operation()) + "\n" for place in places)
         with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
-            command = [gpucast, "time", "--operations", "-", "--gpu", card]
+            command = [gpucast, "time", "--operations", "-", "--gpu", card, *(("--machine", machine) if machine else ())]
             changed = merged(constants, json.loads(network))
             if changed is not None:
                 json.dump(changed, file)

@@ -10,6 +10,7 @@ class System:
     card: str
     usual: str  # its group of data/network.json
     changes: dict = dataclasses.field(default_factory=dict)  # of that group
+    machine: str = ""  # of `gpucast machines`, where the usual one has other links
     hop_ns: float = 0  # of a small message between nodes, from the smallest row of the same log; 0: gpucast's own
     bus_bytes_per_s: float = 0  # of the plain estimate: the datasheet's rate in one direction
 
@@ -39,10 +40,11 @@ SYSTEMS = {
     "gb200": System(**B200, changes={"cards": 4}),
     "gb300": System(**B200, changes={"cards": 4}),
     "l4": System("l4", "usual_slot", bus_bytes_per_s=31.5e9),
+    "rtx_pro_6000_server": System("rtx5090", "usual_slot", machine="rtxpro6000-server", bus_bytes_per_s=63e9),
     "l40s": System("l40s", "usual_slot", bus_bytes_per_s=31.5e9),
 }
 
-# Logs of several nodes, and of cards in slots: by the card and a word of the column `interconnect`.
+# Logs of several nodes, and of cards in slots: by the card and words of the columns `interconnect` and `note`.
 MACHINES = (
     ("A100-80 SXM", "EFA 4x100", "p4de", System(**A100, changes={"network_cards": 4, "network_card_bytes_per_s": 12.5e9}, hop_ns=73000)),
     ("H100-80 SXM", "TCPXO", "a3-mega", System(**H100, changes={"network_card_bytes_per_s": 25e9}, hop_ns=54000)),
@@ -53,9 +55,9 @@ MACHINES = (
 )
 
 
-def machine_of(card, interconnect):
-    """(name, System) of a row of collectives_nodes.csv.gz; None if it is not known."""
+def machine_of(card, interconnect, note):
+    """(name, System) of a row of collectives_nodes.csv.gz; None if it is not known. A log that was disturbed has a name of its own."""
     for of_card, word, name, system in MACHINES:
         if of_card == card and word in interconnect:
-            return name, system
+            return name + (" (disturbed)" if "disturbed" in note else ""), system
     return None

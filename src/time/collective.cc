@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "src/time/kinds.h"
 #include "src/time/nccl_choice.h"
@@ -34,10 +35,11 @@ struct Collective {
   [[nodiscard]] const KernelConstants& kernel() const { return card.network.kernel; }
   // The work of a rank on its own chunk, in steps of a ring.
   [[nodiscard]] double extra(double all_reduce, double all_gather, double reduce_scatter) const {
-    return shape.kind == CollectiveKind::all_reduce       ? all_reduce
-           : shape.kind == CollectiveKind::all_gather     ? all_gather
-           : shape.kind == CollectiveKind::reduce_scatter ? reduce_scatter
-                                                          : 0;
+    const double steps = shape.kind == CollectiveKind::all_reduce       ? all_reduce
+                         : shape.kind == CollectiveKind::all_gather     ? all_gather
+                         : shape.kind == CollectiveKind::reduce_scatter ? reduce_scatter
+                                                                        : 0;
+    return path().own_work * steps;
   }
   [[nodiscard]] double reducing(double int8) const {
     const bool adds = shape.kind == CollectiveKind::all_reduce || shape.kind == CollectiveKind::reduce_scatter;
@@ -52,8 +54,11 @@ struct Collective {
   [[nodiscard]] double pipeline_ns(const NcclChoice& choice) const;
   [[nodiscard]] double tree_ns(const NcclChoice& choice) const;
   [[nodiscard]] double nvls_ns() const;
+  // Of a ring, in LL.
   [[nodiscard]] double ll_bytes_per_s() const {
-    return path().ll_fraction * std::min(card.network.limits.ll_bytes_per_s[0], route.bus_bytes_per_s * card.network.factors.ring_ll);
+    const ByNodes& limits = card.network.limits.ll_bytes_per_s;
+    const double inside = path().ll_fraction * std::min(limits[0], route.bus_bytes_per_s * card.network.factors.ring_ll);
+    return route.nodes <= 1 ? inside : std::min(inside, limits[route.nodes <= 2 ? 1 : 2]);
   }
 };
 
@@ -199,12 +204,26 @@ bool is_chosen(CollectiveKind kind) {
          kind == CollectiveKind::broadcast || kind == CollectiveKind::reduce;
 }
 
-double chosen_ns(const Collective& of) {
-  const NcclChoice choice = choose_nccl(of.shape, of.precision, of.route, of.card);
+double ns_of(const Collective& of, const NcclChoice& choice) {
   if (choice.algorithm == NcclAlgorithm::nvls || choice.algorithm == NcclAlgorithm::nvls_tree) return of.nvls_ns();
   if (choice.algorithm == NcclAlgorithm::tree) return of.tree_ns(choice);
   const bool pipeline = of.shape.kind == CollectiveKind::broadcast || of.shape.kind == CollectiveKind::reduce;
   return pipeline ? of.pipeline_ns(choice) : of.ring_ns(choice);
+}
+
+// Clouds whose networks do not keep the order of bytes (EFA, TCPX) bring a tuner of their own, made from measurements: the fastest is
+// chosen.
+NcclChoice choice_of(const Collective& of) {
+  if (keeps_order(of.route, of.card)) return choose_nccl(of.shape, of.precision, of.route, of.card);
+  NcclChoice best;
+  double best_ns = std::numeric_limits<double>::infinity();
+  for (const NcclChoice& choice : possible_choices(of.shape, of.precision, of.route, of.card)) {
+    const double ns = ns_of(of, choice);
+    if (ns >= best_ns) continue;
+    best = choice;
+    best_ns = ns;
+  }
+  return best;
 }
 
 // Of a rank that sends most: times the bytes that nccl-tests count.
@@ -255,7 +274,7 @@ Route route_of(const CollectiveShape& shape, const CardRates& card) {
 Estimate collective_time(const Operation& operation, const CardRates& card) {
   const Collective of(operation, card);
   if (of.route.ranks < 2) return {card.launch_ns + moving_ns(2 * of.bytes, 1, 1, card), Bound::memory};
-  return {is_chosen(of.shape.kind) ? chosen_ns(of) : messages_ns(of), Bound::link};
+  return {is_chosen(of.shape.kind) ? ns_of(of, choice_of(of)) : messages_ns(of), Bound::link};
 }
 
 CollectiveShare collective_share(const Operation& operation, const CardRates& card) {

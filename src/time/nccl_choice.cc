@@ -29,6 +29,7 @@ struct Tuner {
   [[nodiscard]] double tree_ns(NcclProtocol protocol) const;
   [[nodiscard]] double nvls_ns(double network_ns) const;
   [[nodiscard]] double nvls_channel_bytes_per_s() const;
+  [[nodiscard]] double estimate_ns(const NcclChoice& choice) const;
 };
 
 double Tuner::ring_ns(NcclProtocol protocol) const {
@@ -89,6 +90,19 @@ double Tuner::nvls_ns(double network_ns) const {
   return inside_ns(network.nvls) + network_ns + 1e9 * bytes / (cards * channel * route.ranks / steps);
 }
 
+double Tuner::estimate_ns(const NcclChoice& choice) const {
+  switch (choice.algorithm) {
+    case NcclAlgorithm::tree:
+      return tree_ns(choice.protocol);
+    case NcclAlgorithm::nvls:
+      return nvls_ns(0);
+    case NcclAlgorithm::nvls_tree:
+      return nvls_ns(2 * log2_whole(route.nodes) * network.nvls_tree.step.network_ns);
+    default:
+      return ring_ns(choice.protocol);
+  }
+}
+
 // The switch adds these, and no others.
 bool is_added_by_switch(Precision precision) { return precision != Precision::int8 && precision != Precision::fp8; }
 
@@ -121,32 +135,41 @@ double ring_steps(CollectiveKind kind, double ranks) {
   }
 }
 
-NcclChoice choose_nccl(const CollectiveShape& shape, Precision precision, const Route& route, const CardRates& card) {
-  const NetworkConstants& network = card.network;
+bool keeps_order(const Route& route, const CardRates& card) { return route.nodes <= 1 || route.hop_ns <= card.network.ordered_most_hop_ns; }
+
+std::vector<NcclChoice> possible_choices(const CollectiveShape& shape, Precision precision, const Route& route, const CardRates& card) {
   const NcclSettings& settings = card.nccl;
-  const Tuner tuner{shape, route, network, static_cast<double>(shape.bytes), static_cast<double>(route.path->channels) / 2};
-  NcclChoice best;
-  double best_ns = std::numeric_limits<double>::infinity();
-  const auto consider = [&](NcclAlgorithm algorithm, NcclProtocol protocol, double ns) {
-    if (ns >= best_ns || !settings.allows(shape.kind, algorithm) || !settings.allows(shape.kind, protocol)) return;
-    best_ns = ns;
-    best = {algorithm, protocol, 1};
+  std::vector<NcclChoice> out;
+  const auto add = [&](NcclAlgorithm algorithm, NcclProtocol protocol) {
+    if (settings.allows(shape.kind, algorithm) && settings.allows(shape.kind, protocol))
+      out.push_back({algorithm, protocol, channels_of(shape, algorithm, protocol, route, settings)});
   };
   const bool reduces_all = shape.kind == CollectiveKind::all_reduce;
-  const bool ordered = route.nodes <= 1 || route.hop_ns <= network.ordered_most_hop_ns;
-  const bool ll128 = (route.nvlink && ordered) || settings.forces_ll128[static_cast<size_t>(shape.kind)];
+  const bool ll128 = (route.nvlink && keeps_order(route, card)) || settings.forces_ll128[static_cast<size_t>(shape.kind)];
   for (const NcclProtocol protocol : {NcclProtocol::ll, NcclProtocol::ll128, NcclProtocol::simple}) {
     if (protocol == NcclProtocol::ll128 && !ll128) continue;
-    if (reduces_all) consider(NcclAlgorithm::tree, protocol, tuner.tree_ns(protocol));
-    consider(NcclAlgorithm::ring, protocol, tuner.ring_ns(protocol));
+    if (reduces_all) add(NcclAlgorithm::tree, protocol);
+    add(NcclAlgorithm::ring, protocol);
   }
-  if (reduces_all && route.multicast && route.ranks_per_node > 2 && is_added_by_switch(precision)) {
-    const bool one_node = route.nodes <= 1;
-    const TunerLine& tree = network.nvls_tree;
-    consider(one_node ? NcclAlgorithm::nvls : NcclAlgorithm::nvls_tree, NcclProtocol::simple,
-             tuner.nvls_ns(one_node ? 0 : 2 * log2_whole(route.nodes) * tree.step.network_ns));
+  if (reduces_all && route.multicast && route.ranks_per_node > 2 && is_added_by_switch(precision))
+    add(route.nodes <= 1 ? NcclAlgorithm::nvls : NcclAlgorithm::nvls_tree, NcclProtocol::simple);
+  // NCCL ends with an error where its settings leave nothing.
+  if (out.empty())
+    out.push_back(
+        {NcclAlgorithm::ring, NcclProtocol::simple, channels_of(shape, NcclAlgorithm::ring, NcclProtocol::simple, route, settings)});
+  return out;
+}
+
+NcclChoice choose_nccl(const CollectiveShape& shape, Precision precision, const Route& route, const CardRates& card) {
+  const Tuner tuner{shape, route, card.network, static_cast<double>(shape.bytes), static_cast<double>(route.path->channels) / 2};
+  NcclChoice best;
+  double best_ns = std::numeric_limits<double>::infinity();
+  for (const NcclChoice& choice : possible_choices(shape, precision, route, card)) {
+    const double ns = tuner.estimate_ns(choice);
+    if (ns >= best_ns) continue;
+    best = choice;
+    best_ns = ns;
   }
-  best.channels = channels_of(shape, best.algorithm, best.protocol, route, settings);
   return best;
 }
 

@@ -2,6 +2,8 @@
 // whatever its kernels then need.
 #pragma once
 
+#include <vector>
+
 #include "src/time/card_rates.h"
 #include "src/time/network.h"
 #include "src/time/operation.h"
@@ -29,7 +31,13 @@ struct NcclChoice {
 
 Route route_of(const CollectiveShape& shape, const CardRates& card);
 
-// For all_reduce, all_gather, reduce_scatter, broadcast and reduce.
+// Whether bytes between nodes arrive in the order in which they are sent, which LL128 needs.
+bool keeps_order(const Route& route, const CardRates& card);
+
+// For all_reduce, all_gather, reduce_scatter, broadcast and reduce: what the settings allow on these links, at least one.
+std::vector<NcclChoice> possible_choices(const CollectiveShape& shape, Precision precision, const Route& route, const CardRates& card);
+
+// The least of NCCL's estimates.
 NcclChoice choose_nccl(const CollectiveShape& shape, Precision precision, const Route& route, const CardRates& card);
 
 // Steps of a ring.

@@ -58,6 +58,7 @@ PathConstants path_of(const ConstantSection& section, const std::string& name) {
   out.bus_fraction = number("bus_fraction");
   out.channels = static_cast<int64_t>(number("channels"));
   out.nvls_channels = static_cast<int64_t>(optional_number(section, group, "nvls_channels"));
+  out.own_work = number("own_work");
   out.ll_start_ns = number("ll_start_ns");
   out.ll_step_ns = number("ll_step_ns");
   out.ll_fill_ns = number("ll_fill_ns");
@@ -94,7 +95,7 @@ KernelConstants kernels_of(const ConstantSection& section) {
           .ll_int8 = number("ll_int8"),
           .simple_int8 = number("simple_int8"),
           .simple_overlap = number("simple_overlap"),
-          .tree_fill = number("tree_fill"),
+          .tree_fill = section.number("network", "tree_fill"),
           .nvls_fill = number("nvls_fill"),
           .peer_overlap = number("peer_overlap"),
           .reads = number("reads")};

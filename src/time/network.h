@@ -44,6 +44,7 @@ struct PathConstants {
   double bus_fraction = 0;    // of the datasheet's rate: NCCL's figure for the bandwidth of its rings
   int64_t channels = 0;       // of a ring or a tree
   int64_t nvls_channels = 0;  // 0: no NVLS
+  double own_work = 0;        // the part of a rank's work on its own chunk (KernelConstants) that takes time: little where links are slow
   // LL. A step has its latency; a channel with all of its threads at work needs longer, and each further pass of its threads is bound by
   // their rate.
   double ll_start_ns = 0, ll_step_ns = 0, ll_fill_ns = 0, ll_channels_ns = 0, ll_fraction = 0;

@@ -2,11 +2,12 @@
 
     python -m eval.ranks.fit_collectives --data DIR --on a100_sxm,h200_sxm,b200_sxm,gb300 --out FILE
 
-Several nodes: --on p4de,a3-mega,nd-h100-v5 --groups network. Cards in slots: --on l40s --ranks 2 --groups path_pcie; --on l40s --ranks 4 --groups path_host.
+Several nodes: --on p4de,a3-mega,nd-h100-v5,dgx-h100 --groups network.
+Cards in slots: --on l40s --ranks 2 --groups path_pcie; --on l40s --ranks 4 --groups path_host.
 
-The formulas are gpucast's: each step of the fit asks the command itself with other constants. A generation without a machine in --on gets
-the geometric means of the fitted generations. FILE is a constants file for --constants; --write puts the numbers into data/network.json.
-Needs scipy.
+The formulas are gpucast's: each step of the fit runs the command with other constants. A generation without a machine in --on gets the
+geometric means of the fitted generations; --scale path_hopper=0.67 multiplies its times, to meet a measurement of such a card. FILE is a
+constants file for --constants; --write puts the numbers into data/network.json. Needs scipy.
 """
 
 import argparse
@@ -110,6 +111,7 @@ def main():
     parser.add_argument(
         "--groups", default="", help="groups of data/network.json to fit; default: the generations of --on, and what they share"
     )
+    parser.add_argument("--scale", default="", help="a group without a machine in --on, and a factor of its times")
     parser.add_argument("--out", type=pathlib.Path, help="where the constants go")
     parser.add_argument("--write", action="store_true", help="also into data/network.json")
     parser.add_argument("--rounds", type=int, default=12)
@@ -126,6 +128,11 @@ def main():
           f"90th {100 * t.quantile(abs(errors), 0.9):.1f} %")  # fmt: skip
     if not groups:
         constants = with_other_generations(constants)
+    if options.scale:
+        scaled, factor = options.scale.split("=")
+        for name in constants["network"][scaled]:
+            if name.endswith("_ns"):
+                constants["network"][scaled][name] *= float(factor)
     for group in constants["network"].values():
         group.update({name: rounded(value) for name, value in group.items() if name != "source"})
     if options.out:

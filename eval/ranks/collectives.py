@@ -17,6 +17,9 @@ from eval.ranks import rows as measured
 
 PAGE = ROOT / "docs/results/collectives.md"
 COMMAND = "python -m eval.ranks.collectives --data DIR --page"
+FASTEST_SLOT = 100e9  # bytes a second
+# By the built-in constants: NVLink on the first four, cards in slots on the next two (l40s: two and four cards), the network on the logs.
+FITTED = "a100_sxm,h200_sxm,b200_sxm,gb300,l40s,rtx4090 node,p4de,a3-mega,nd-h100-v5,dgx-h100"
 HEAD = ("machine", "nodes", "collective", "fitted", *t.ERROR_HEAD, "plain median", "plain 90th")
 
 
@@ -37,14 +40,15 @@ def lines_of(rows, times, fitted):
     groups = collections.defaultdict(list)
     for row, us in zip(rows, times, strict=True):
         pair = (t.error(us, row.measured_us), t.error(row.plain_us(), row.measured_us))
-        for machine in (row.machine, "all fitted" if row.machine in fitted else "all left out"):
+        links = "NVLink" if row.system.card_bytes_per_s > FASTEST_SLOT else "slots"
+        for machine in (row.machine, f"all {links}, {'fitted' if row.machine in fitted else 'left out'}"):
             groups[machine, row.nodes, row.kind].append(pair)
-    order = sorted(groups, key=lambda key: (key[1], key[0].startswith("all"), *key))
+    order = sorted(groups, key=lambda key: (key[1], key[0].startswith("all "), *key))
     out = []
     for machine, nodes, kind in order:
         errors, plain = zip(*groups[machine, nodes, kind])
         away = t.sizes(plain)
-        word = "yes" if machine in fitted or machine == "all fitted" else "no"
+        word = "yes" if machine in fitted or machine.endswith(", fitted") else "no"
         out.append((machine, nodes, kind, word, *t.error_cells(errors), t.percent(away[0], 0), t.percent(away[2], 0)))
     return out
 
@@ -75,7 +79,7 @@ def main():
     parser.add_argument("--data", type=pathlib.Path, required=True)
     jobs.add_gpucast_option(parser)
     parser.add_argument("--constants", type=pathlib.Path, help="a file of eval.ranks.fit_collectives, over the built-in constants")
-    parser.add_argument("--fitted", default="a100_sxm,h200_sxm,b200_sxm,gb300", help="machines that the constants of NVLink were fitted on")
+    parser.add_argument("--fitted", default=FITTED, help="machines that the constants were fitted on")
     parser.add_argument("--misses", type=int, default=0, help="also print the worst rows")
     parser.add_argument("--page", action="store_true", help=f"renew {PAGE.relative_to(ROOT)}")
     options = parser.parse_args()

@@ -68,7 +68,7 @@ class Fit:
         return self.weights * numpy.arctan(STEEPNESS * self.errors(logs)) / STEEPNESS
 
     def slopes(self, logs):
-        """By differences: a number of one generation moves the rows of its machines alone, but all are asked."""
+        """By differences: a number of one generation moves the rows of its machines alone, but all are timed."""
         here, step = self.residuals(logs), 1e-3
         return numpy.array([(self.residuals(logs + step * unit) - here) / step for unit in numpy.eye(len(logs))]).T
 

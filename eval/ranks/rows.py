@@ -8,7 +8,7 @@ import json
 import subprocess
 import tempfile
 
-from eval.ranks.systems import SYSTEMS, System, machine_of
+from eval.ranks.systems import System, machine_of, system_of
 
 KINDS = {
     "all_reduce": "all_reduce",
@@ -44,10 +44,10 @@ class Row:
     def plain_us(self):
         """Bytes over the datasheet's rate, of NVLink or the network's cards."""
         part = {"all_reduce": 2}.get(self.kind, 1) * (self.ranks - 1) / self.ranks
-        rate = self.system.bus_bytes_per_s
+        system = self.system
+        rate = system.card_bytes_per_s
         if self.nodes > 1:
-            a_card = self.system.changes.get("network_cards", 8) * self.system.changes.get("network_card_bytes_per_s", 50e9) / 8
-            rate = min(rate, a_card * self.ranks / self.nodes)
+            rate = min(rate, system.network_bytes_per_s * self.ranks / self.nodes)
         return 1e6 * part * self.bytes / rate
 
 
@@ -60,14 +60,14 @@ def one_node(path):
     """(rows, number of skipped rows by reason)"""
     rows, skipped = [], collections.Counter()
     for row in read(path):
-        system = SYSTEMS.get(row["system"])
-        if system is None:
+        found = system_of(row["system"], row["device"])
+        if found is None:
             skipped[f"unknown system {row['system']} ({row['device']})"] += 1
         elif row["collective"] not in KINDS or row["dtype"] not in PRECISIONS:
             skipped[f"unknown collective or type: {row['collective']}, {row['dtype']}"] += 1
         else:
             of = (KINDS[row["collective"]], row["dtype"], int(row["gpus"]), 1, int(row["bytes"]), float(row["time_us"]), row["library"])
-            rows.append(Row(row["system"], system, *of))
+            rows.append(Row(*found, *of))
     return rows, skipped
 
 
@@ -87,27 +87,18 @@ def several_nodes(path):
     return rows, skipped
 
 
-def merged(constants, network):
-    """A constants file with further numbers in its section `network`; None if there are none."""
-    groups = {name: dict(group) for name, group in (constants or {}).get("network", {}).items()}
-    for name, group in network.items():
-        groups.setdefault(name, {}).update(group)
-    return {**(constants or {}), "schema_version": 1, "network": groups} if groups else constants
-
-
 def predict_us(gpucast, rows, constants=None):
     """gpucast's times, in the rows' order. `constants`: a constants file's content."""
     by_system = collections.defaultdict(list)
     for place, row in enumerate(rows):
-        by_system[row.system.card, row.system.machine, json.dumps(row.system.constants(), sort_keys=True)].append(place)
+        by_system[row.system.card, row.system.machine].append(place)
     out = [0.0] * len(rows)
-    for (card, machine, network), places in by_system.items():
+    for (card, machine), places in by_system.items():
         lines = "".join(json.dumps(rows[place].operation()) + "\n" for place in places)
         with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
-            command = [gpucast, "time", "--operations", "-", "--gpu", card, *(("--machine", machine) if machine else ())]
-            changed = merged(constants, json.loads(network))
-            if changed is not None:
-                json.dump(changed, file)
+            command = [gpucast, "time", "--operations", "-", "--gpu", card, "--machine", machine]
+            if constants is not None:
+                json.dump(constants, file)
                 file.flush()
                 command += ["--constants", file.name]
             done = subprocess.run(command, input=lines, capture_output=True, text=True, check=False)

@@ -90,7 +90,7 @@ CardRates card_rates(const Gpu& gpu, const std::string& constants_json) {
   card.threads = gpu.max_threads_per_multiprocessor > 0 ? gpu.max_threads_per_multiprocessor : 2048;
   card.link_bytes_per_s = constants.rate("link_bytes_per_s");
   card.network = read_network_constants(gpu, constants_json);
-  card.links = usual_links(gpu, constants_json);
+  card.links = usual_links(gpu);
   card.addresses_peers = addresses_peers(gpu);
   card.launch_ns = constants.rate("launch_ns");
   card.event_ns = constants.rate("event_ns");

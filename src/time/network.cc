@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <string_view>
 
+#include "gpucast/machine.h"
 #include "network_json.h"
 #include "src/base/constants_file.h"
-#include "src/base/nvlink.h"
 
 namespace gpucast {
 namespace {
@@ -115,7 +115,7 @@ TunerFactors factors_of(const ConstantSection& section) {
 
 double slot_bytes_per_s(const Gpu& gpu, const ConstantSection& section) {
   const int doublings = gpu.compute_major < 8 ? 0 : gpu.compute_major < 9 ? 1 : 2;
-  return section.number("usual_slot", "pcie3_bytes_per_s") * (1 << doublings);
+  return section.number("slot", "pcie3_bytes_per_s") * (1 << doublings);
 }
 
 }  // namespace
@@ -156,23 +156,10 @@ NetworkConstants read_network_constants(const Gpu& gpu, const std::string& file)
   return out;
 }
 
-Links usual_links(const Gpu& gpu, const std::string& file) {
-  const ConstantSection section("network", kNetworkJson, file);
-  const bool nvlink = has_nvlink(gpu.name);
-  const std::string group = nvlink ? fmt::format("usual_{}", generation_of(gpu)) : "usual_slot";
-  Links out;
-  out.cards = static_cast<int64_t>(section.number(group, "cards"));
-  out.network_cards = static_cast<int64_t>(section.number(group, "network_cards"));
-  out.network_card_bytes_per_s = section.number(group, "network_card_bytes_per_s");
-  if (nvlink) {
-    out.inside = gpu.compute_major < 8 ? CardLink::nvlink_mesh : CardLink::nvswitch;
-    out.card_bytes_per_s = section.number(group, "card_bytes_per_s");
-    out.multicast = gpu.compute_major >= 9;
-    return out;
-  }
-  out.inside = CardLink::host;
-  out.card_bytes_per_s = slot_bytes_per_s(gpu, section);
-  return out;
+Links usual_links(const Gpu& gpu) {
+  for (const Machine& machine : machine_table())
+    if (std::ranges::find(machine.usual_for, gpu.id) != machine.usual_for.end()) return machine.links;
+  return {.inside = CardLink::host, .card_bytes_per_s = read_network_constants(gpu, "").slot_bytes_per_s};
 }
 
 }  // namespace gpucast

@@ -94,7 +94,7 @@ bool addresses_peers(const Gpu& gpu);
 // The part of a card's links that lead to the other `ranks` of a group. A card has links to three neighbours.
 double mesh_part(double ranks, double cards);
 
-// The machine that a card is usually in.
-Links usual_links(const Gpu& gpu, const std::string& file);
+// Of the machine that a card is usually in (data/machines.json); of a card without one: a slot.
+Links usual_links(const Gpu& gpu);
 
 }  // namespace gpucast

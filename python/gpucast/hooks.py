@@ -42,6 +42,8 @@ def install_at_cuda_start(torch):
     """At the first CUDA call: in a process that never makes one, PyTorch stays as it is."""
     patching.wrap(torch.autograd, "backward", lambda real: _differentiating(real, "tensors"))
     patching.wrap(torch.autograd, "grad", lambda real: _differentiating(real, "outputs"))
+    variable = torch.autograd.Variable
+    variable._execution_engine = _Engine(variable._execution_engine)
     for owner in (torch.nn.Module, torch.optim.Optimizer):
         patching.wrap(owner, "zero_grad", _zeroing)
     from torch.nn.modules import module
@@ -127,12 +129,30 @@ def _zeroing(real):
     return zero_grad
 
 
+class _Engine:
+    """The autograd engine, which Megatron's pipelines call past torch.autograd.backward."""
+
+    def __init__(self, real):
+        self._real = real
+        self._marked = _differentiating(real.run_backward, "tensors")
+
+    def __getattr__(self, name):
+        return getattr(self._real, name)
+
+    def run_backward(self, *args, **kwargs):
+        run = self._real.run_backward if getattr(_local, "differentiating", False) else self._marked
+        return run(*args, **kwargs)
+
+
 def _differentiating(real, name_of_roots):
     def run(*args, **kwargs):
         handles = _before_backward(args[0] if args else kwargs.get(name_of_roots)) or ()
+        outer = getattr(_local, "differentiating", False)
+        _local.differentiating = True
         try:
             result = real(*args, **kwargs)
         finally:
+            _local.differentiating = outer
             _unhook(handles)
             _end("backward")
         _after_backward()

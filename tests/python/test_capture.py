@@ -154,6 +154,14 @@ def test_steps_option(gpucast):
     assert [value for _, _, _, value in done.capture.marks("step")] == [1, 2, 3, 4, 5]
 
 
+def test_a_backward_by_the_engine_itself(gpucast):
+    """Megatron's pipelines call it past torch.autograd.backward."""
+    call = "torch.autograd.Variable._execution_engine.run_backward((loss,), (torch.ones_like(loss),), False, False, (), True, True)"
+    usual, direct = gpucast(train_script()).capture, gpucast(train_script().replace("loss.backward()", call)).capture
+    for kind in ("phase_begin", "phase_end", "module_backward"):
+        assert [mark[3] for mark in direct.marks(kind)] == [mark[3] for mark in usual.marks(kind)]
+
+
 def test_no_step_at_all(gpucast):
     done = gpucast("import torch\nx = torch.ones(1000, 1000, device='cuda')\ny = x @ x")
     assert done.code == 0, done.err

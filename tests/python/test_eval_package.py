@@ -29,6 +29,7 @@ SCRIPTS = (
     "packing/gavel_jobs/gavel_models.py",
     "packing/gavel_jobs/train.py",
     "papers/limited.py",
+    "ranks/scripts/",
     "steps/models/",
     "truth/measure_kernels_time.py",
     "truth/measure_on_gpu.py",

@@ -149,6 +149,16 @@ void add_notes(const std::vector<StepOperations>& steps, const JobTime& played, 
 constexpr double kBufferBytes = 4 << 20;  // of a channel (NCCL_BUFFSIZE)
 constexpr double kMostOfCard = 0.9;
 
+// The part of its link's bandwidth that a communication needs: its bytes at the rate of many, over its time.
+double link_part(Operation operation, const CardRates& rates) {
+  constexpr int64_t kManyBytes = int64_t{1} << 30;
+  const int64_t bytes = operation.collective.bytes;
+  const double ns = operation_duration(operation, rates).expected_ns;
+  if (bytes >= kManyBytes || ns <= 0) return 1;
+  operation.collective.bytes = kManyBytes;
+  return std::min(1.0, operation_duration(operation, rates).expected_ns * static_cast<double>(bytes) / kManyBytes / ns);
+}
+
 // What each shape's communication takes from kernels that run at the same time.
 std::vector<CollectiveUse> uses_of(const StepOperations& step, const CardRates& rates) {
   std::vector<CollectiveUse> out(step.shapes.size());
@@ -157,6 +167,7 @@ std::vector<CollectiveUse> uses_of(const StepOperations& step, const CardRates& 
     const CollectiveShare share = collective_share(step.shapes[i], rates);
     out[i].multiprocessors = std::min(kMostOfCard, share.multiprocessors);
     out[i].memory = std::min(kMostOfCard, share.memory);
+    out[i].link = link_part(step.shapes[i], rates);
     out[i].buffered_bytes = std::llround(share.multiprocessors * rates.multiprocessors * kBufferBytes);
   }
   return out;

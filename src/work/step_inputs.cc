@@ -39,7 +39,7 @@ StepPhases phases_of_step(const Trace& trace) {
     const bool begin = mark->kind == MarkKind::phase_begin;
     if (begin && mark->phase == MarkedPhase::optimizer_step) ++out.optimizer_steps;
     if (mark->phase != MarkedPhase::backward) continue;
-    if (begin) ++out.backwards;
+    if (begin && open == 0) ++out.backwards;  // one inside another is the same pass
     open += begin ? 1 : -1;
     out.open_backwards.emplace_back(mark->sequence, open);
   }

@@ -111,3 +111,35 @@ def test_what_cannot_be(gpucast_bin, stages, tmp_path):
     ):
         done = times(gpucast_bin, *words)
         assert done.returncode == 2 and says in done.stderr, done.stderr
+
+
+DATA_PARALLEL = """
+import os, torch, torch.distributed as dist
+world = int(os.environ.get("WORLD_SIZE", "1"))
+model = torch.nn.Linear(8192, 8192, device="cuda")
+if world > 1:
+    dist.init_process_group("nccl")
+    model = torch.nn.parallel.DistributedDataParallel(model)
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for step in range(3):
+    model(torch.zeros(8192, 8192, device="cuda")).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+@pytest.mark.once
+def test_more_cards_bring_less_each(gpucast_bin, tmp_path):
+    path = tmp_path / "train.py"
+    path.write_text(DATA_PARALLEL)
+    words = ["--gpu", "a100-80", "--machine", "aws-p4de", "--cpu-speed", "100"]
+    result = report(gpucast_bin, *words, "--scale", "1,8,16", "--", sys.executable, path)
+    one, node, two = result["scale"]
+    assert [point["ranks"] for point in result["scale"]] == [1, 8, 16] and [node["nodes"], two["nodes"]] == [1, 2]
+    assert one["efficiency"] == 1 and one["communication"]["exposed_ns"] == 0
+    assert one["step"]["expected_ns"] < node["step"]["expected_ns"] < two["step"]["expected_ns"]
+    assert two["samples_per_s"] == pytest.approx(16 * 8192 / (two["step"]["expected_ns"] * 1e-9), rel=1e-6)
+    assert two["efficiency"] == pytest.approx(one["step"]["expected_ns"] / two["step"]["expected_ns"], rel=1e-6)
+    for wrong in ("8,8", "0", "x", "8"):
+        done = times(gpucast_bin, *words, "--scale", wrong, "--world-size", "2", "--", sys.executable, path)
+        assert done.returncode == 2, wrong

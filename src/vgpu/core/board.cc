@@ -108,12 +108,13 @@ struct Board::Peer {
   bool left = false, elsewhere = false, missing = false, warned = false;
 };
 
-std::shared_ptr<Board> Board::join(const std::string& communicator, int rank, int world) {
+std::shared_ptr<Board> Board::join(const std::string& communicator, int rank, int world, std::optional<std::set<int>> here) {
   const char* const session = std::getenv("GPUCAST_SESSION");
   if (session == nullptr || *session == '\0' || world < 2) return nullptr;
   std::shared_ptr<Board> board(new Board);
   board->session_ = session;
   board->folder_ = board->session_ + "/ranks/" + communicator;
+  board->here_ = std::move(here);
   board->rank_ = rank;
   board->world_ = world;
   board->process_ = getpid();
@@ -217,6 +218,7 @@ bool Board::read_posts(Peer& peer) {
 // Whether a rank without a file may still start. A wrong answer costs a wait or a value and never causes a hang: each wait has a limit.
 bool Board::may_still_start(int rank) {
   const std::chrono::nanoseconds waited(now_ns() - joined_ns_);
+  if (here_) return here_->contains(rank) && waited < kLimit;
   if (const char* const here = std::getenv("GPUCAST_RANKS_HERE"); here != nullptr) {  // the only ranks that run: "0,8"
     const std::string_view ranks(here);
     if (ranks.find(',') == ranks.npos) return false;

@@ -9,6 +9,8 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -42,7 +44,8 @@ enum class Answer {
 class GPUCAST_VGPU_API Board {
  public:
   // nullptr: without a session, or in a world of one rank.
-  static std::shared_ptr<Board> join(const std::string& communicator, int rank, int world);
+  // `here`: the ranks that run in this session, if the caller knows them.
+  static std::shared_ptr<Board> join(const std::string& communicator, int rank, int world, std::optional<std::set<int>> here = {});
   ~Board();
   Board(const Board&) = delete;
   Board& operator=(const Board&) = delete;
@@ -71,6 +74,7 @@ class GPUCAST_VGPU_API Board {
   void warn(Peer& peer, const char* code, const std::string& text);
 
   std::string folder_, session_;
+  std::optional<std::set<int>> here_;
   int rank_ = 0, world_ = 1, file_ = -1, process_ = 0, supervisor_ = 0;
   bool left_ = false, failed_ = false, differs_ = false;
   int64_t joined_ns_ = 0;

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <random>
 #include <set>
 #include <utility>
@@ -349,11 +350,12 @@ thread_local std::shared_ptr<MessagesToSelf> group;
 
 Shape message_shape(size_t size_bytes) { return {"ncclSend", 1, 0, -1, size_bytes}; }
 
-int create(Communicator** comm, int world, int rank, int device, std::string_view id, int color = gpucast::vgpu::kNoColor) {
+int create(Communicator** comm, int world, int rank, int device, std::string_view id, int color = gpucast::vgpu::kNoColor,
+           std::optional<std::set<int>> here = {}) {
   if (!comm || world < 1 || rank < 0 || rank >= world) return kInvalidArgument;
   char name[17];
   std::snprintf(name, sizeof name, "%016llx", static_cast<unsigned long long>(gpucast::vgpu::checksum(id)));
-  *comm = new Communicator{rank, world, device, name, Board::join(name, rank, world), 0, false, {}, 0};
+  *comm = new Communicator{rank, world, device, name, Board::join(name, rank, world, std::move(here)), 0, false, {}, 0};
   gpucast::vgpu::note_communicator(name, color);
   constexpr int kConnectsLate = 22200;  // from this release on, the first collective makes the connections
   return gpucast::vgpu::profile().nccl_version < kConnectsLate ? connect(*comm) : kSuccess;
@@ -406,6 +408,7 @@ GPUCAST_EXPORT int ncclCommSplit(Communicator* comm, int color, int key, Communi
   *split = nullptr;
   const std::string id = child_id(*comm, color);
   int world = comm->world, rank = key >= 0 && key < comm->world ? key : comm->rank;
+  std::optional<std::set<int>> here;  // of the new ranks, if some run elsewhere
   if (comm->board) {
     const Shape shape{"ncclCommSplit", 0, 0, -1, 0};
     const int mine[2] = {color, key};
@@ -428,10 +431,13 @@ GPUCAST_EXPORT int ncclCommSplit(Communicator* comm, int color, int key, Communi
     if (all_here) {
       world = static_cast<int>(members.size());
       rank = static_cast<int>(std::find(members.begin(), members.end(), std::pair(key, comm->rank)) - members.begin());
+    } else {
+      here.emplace();
+      for (const auto& [of_member, other] : members) here->insert(of_member);
     }
   }
   if (color < 0) return kSuccess;  // this rank is in no group
-  return create(split, world, rank, comm->device, id, color);
+  return create(split, world, rank, comm->device, id, color, std::move(here));
 }
 GPUCAST_EXPORT int ncclCommShrink(Communicator* comm, const int* excluded, int count, Communicator** shrunk) {
   if (!comm || !excluded || count < 0) return kInvalidArgument;

@@ -152,8 +152,9 @@ double Collective::nvls_ns() const {
     rate = std::min({inside, of_channels, route.network_bytes_per_s * (route.nodes <= 2 ? 1 : 0.5)});
     hops_ns = 2 * std::floor(std::log2(route.nodes)) * card.network.simple_hops * route.hop_ns;
   }
+  const double loop_ns = p.nvls_loop_ns * route.ranks_per_node;
   return p.nvls_start_ns + hops_ns + 1e9 * kernel().nvls_fill * loop_bytes / inside +
-         std::max(1.0, bytes / loop_bytes) * std::max(p.nvls_loop_ns + 1e9 * loop_bytes / inside, 1e9 * loop_bytes / rate);
+         std::max(1.0, bytes / loop_bytes) * std::max(loop_ns + 1e9 * loop_bytes / inside, 1e9 * loop_bytes / rate);
 }
 
 // Messages of equal size that a rank exchanges with others, a number of channels for each.

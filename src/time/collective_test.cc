@@ -96,6 +96,18 @@ TEST(Collective, NvlinkOfAMeshLeadsToItsNeighbours) {
   EXPECT_NEAR(us(collective(all_reduce, 2, 800'000'000), card), 12'000 + 10, 0.1);
 }
 
+TEST(Collective, TheSwitchAddsInLoops) {
+  CardRates card = card_of("h200");
+  PathConstants& path = card.network.nvlink;
+  path.nvls_start_ns = 10'000;
+  path.nvls_loop_ns = 1000;
+  path.nvls_fraction = 1;
+  card.network.kernel.nvls_fill = 0;
+  card.links.card_bytes_per_s = 450e9;
+  // 16 channels x 8 cards x 64 KiB a loop: 8 us, and 8 MiB at 8 / 9 of 450 GB/s.
+  EXPECT_NEAR(us(collective(all_reduce, 8, 800 * kMb), card), 10 + 100 * (8 + 8 * kMb / 400e3), 1);
+}
+
 // Sizes at which measured times jump are those at which NCCL's own estimates cross.
 TEST(Collective, ChoosesAsNcclDoes) {
   const CardRates a100 = card_of("a100-80"), h200 = card_of("h200");

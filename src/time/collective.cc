@@ -283,7 +283,7 @@ CollectiveShare collective_share(const Operation& operation, const CardRates& ca
   if (of.route.ranks < 2) return {1, 1};
   double channels = 0;
   if (is_chosen(of.shape.kind)) {
-    channels = static_cast<double>(choose_nccl(of.shape, of.precision, of.route, card).channels);
+    channels = static_cast<double>(choice_of(of).channels);
   } else {
     const Messages m = messages_of(of.shape, of.route);
     channels = std::min(m.all_channels, (m.inside + m.between) * m.channels);

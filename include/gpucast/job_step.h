@@ -26,6 +26,21 @@ struct CommunicationPart {
   double waiting_ns = 0;  // it waits for other ranks, and the card for it
 };
 
+// An operation on a rank's time axis, which begins with the job's step.
+struct JobSlice {
+  std::string name, kind;
+  std::string what;  // of communication: "tensor: all_reduce of 8"
+  uint32_t stream = 0;
+  double start_ns = 0, end_ns = 0;
+  double moves_ns = 0;    // of communication: from here on no other rank is missing
+  bool critical = false;  // the end of the step waited for it
+};
+
+// A message between two captured ranks.
+struct JobMessage {
+  size_t from_rank = 0, from_slice = 0, to_rank = 0, to_slice = 0;  // indices in JobStep::captured and RankStep::slices
+};
+
 // A rank that was captured. The others do what one of these does.
 struct RankStep {
   int64_t rank = 0;
@@ -34,6 +49,7 @@ struct RankStep {
   double compute_ns = 0, exposed_ns = 0, waiting_ns = 0, idle_ns = 0;
   double hidden_ns = 0;
   std::vector<CommunicationPart> communication;  // largest exposed and waiting time first
+  std::vector<JobSlice> slices;                  // as StepOperations::operations; empty unless wanted
 };
 
 struct JobStep {
@@ -41,10 +57,11 @@ struct JobStep {
   int64_t ranks = 1, nodes = 1;
   int64_t replicas = 1;  // of the model, each with its own samples
   TimeRange step;
-  int64_t samples = 0, tokens = 0;  // of all replicas, in a step; 0: unknown
-  std::vector<RankStep> captured;   // by rank
-  size_t busiest = 0;               // index in `captured`: the rank that waits least for others
-  std::vector<std::string> notes;   // whole sentences
+  int64_t samples = 0, tokens = 0;   // of all replicas, in a step; 0: unknown
+  std::vector<RankStep> captured;    // by rank
+  size_t busiest = 0;                // index in `captured`: the rank that waits least for others
+  std::vector<std::string> notes;    // whole sentences
+  std::vector<JobMessage> messages;  // empty unless slices are wanted
 };
 
 // The same program on this many cards.

@@ -139,6 +139,7 @@ struct StepTimeOptions {
   double cores = 0;                              // of the training machine; 0: the same as this machine
   std::optional<StorageTier> storage;            // of the training machine
   std::optional<Machine> machine;                // unset: each card's usual one
+  bool job_slices = false;                       // fill JobStep's slices and messages
 };
 
 // The price of this time on a card.

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <iterator>
 #include <map>
 #include <memory>
@@ -20,10 +21,14 @@
 #include "gpucast/gpu.h"
 #include "gpucast/machine.h"
 #include "gpucast/step_time.h"
+#include "src/base/gzip_stream.h"
+#include "src/base/say.h"
 #include "src/cli/comma_words.h"
 #include "src/cli/messages.h"
 #include "src/cli/step_source.h"
 #include "src/cli/subcommand.h"
+#include "src/report/job_trace.h"
+#include "src/run/capture_file.h"
 #include "src/time/duration.h"
 #include "src/time/operations_file.h"
 
@@ -33,8 +38,9 @@ namespace {
 struct TimeCommand {
   StepSource step;
   std::string constants, operations, known, format = "text";
-  std::string workers, storage, prices, machine, scale;
+  std::string workers, storage, prices, machine, scale, trace;
   double cpu_speed = 1, cores = 0;
+  bool force = false;
   int64_t epoch_steps = 0;
 };
 
@@ -165,8 +171,32 @@ std::optional<StepTimes> scaled_times(const TimeCommand& options, StepSource sou
   return out;
 }
 
+// The trace of the job's step on the first card.
+void write_trace(const StepTimes& times, const std::string& path, run::CaptureFile* target) {
+  const CardTime& card = times.cards.front();
+  if (!card.job)
+    throw Error("--trace shows how ranks wait for each other, and one process trains alone", path,
+                "`gpucast export FILE --to perfetto` shows a step of one rank");
+  {
+    std::ofstream out(target->path(), std::ios::binary);
+    if (!out) throw Error("the output cannot be written", path, "choose another folder");
+    if (path.ends_with(".gz")) {
+      GzipBuffer compressed(out);
+      std::ostream packed(&compressed);
+      write_job_trace(*card.job, card.gpu_id, packed);
+      if (!compressed.finish()) throw Error("the output cannot be written", path, "is the disk full?");
+    } else {
+      write_job_trace(*card.job, card.gpu_id, out);
+    }
+  }
+  say("gpucast: {} is written; open it at https://ui.perfetto.dev\n", target->keep());
+}
+
 int report(const TimeCommand& options) {
+  std::optional<run::CaptureFile> trace;  // before the long work, because it may fail
+  if (!options.trace.empty()) trace.emplace(options.trace, options.force, "job.trace.json.gz");
   StepTimeOptions wanted;
+  wanted.job_slices = !options.trace.empty();
   StepSource source = options.step;
   wanted.machine = machine_for(options.machine, &source.gpus);
   wanted.constants_json = read_constants(options.constants);
@@ -182,6 +212,7 @@ int report(const TimeCommand& options) {
   if (!times) return kExitInterrupted;
   const std::string text = options.format == "json" ? step_times_json(*times) : step_times_text(*times, colour_wanted());
   std::fputs(text.c_str(), stdout);
+  if (trace) write_trace(*times, options.trace, &*trace);
   return kExitYes;
 }
 
@@ -216,6 +247,9 @@ void declare_time(Arguments& arguments) {
                    "the disk that the training data is read from: nvme, ssd, hdd, nfs, or a bandwidth such as 200MB/s");
   arguments.option("--machine", &options->machine,
                    "the machine with the cards, named as in `gpucast machines`, or a file; default: the card's usual one");
+  arguments.option("--trace", &options->trace,
+                   "writes the job's step as a trace for Perfetto, a process for each rank, to this file (.json or .json.gz)");
+  arguments.flag("--force", &options->force, "overwrite the file of --trace");
   arguments.option("--constants", &options->constants, "a file of constants, over the built-in ones");
   arguments.option("--format", &options->format, "text or json").one_of({"text", "json"}).shows_default();
   arguments.option("--operations", &options->operations,

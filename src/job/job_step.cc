@@ -118,7 +118,34 @@ std::vector<CommunicationPart> parts_of(const StepOperations& step, const RankTi
 
 RankStep rank_step(const StepOperations& step, const RankTime& time) {
   return {time.rank,       time.schedule.step_ns, time.compute_ns, time.exposed_ns,
-          time.waiting_ns, time.idle_ns,          time.hidden_ns,  parts_of(step, time)};
+          time.waiting_ns, time.idle_ns,          time.hidden_ns,  parts_of(step, time), {}};
+}
+
+void add_slices(const std::vector<StepOperations>& steps, const JobTime& played, JobStep* out) {
+  for (size_t r = 0; r < steps.size(); ++r) {
+    const StepOperations& step = steps[r];
+    const std::vector<bool> tensor = sum_in_forward(step);
+    std::vector<JobSlice>& slices = out->captured[r].slices;
+    for (size_t i = 0; i < step.operations.size(); ++i) {
+      const StepOperation& operation = step.operations[i];
+      const OperationSpan& span = played.ranks[r].spans[i];
+      JobSlice& slice = slices.emplace_back();
+      slice.name = operation.name;
+      slice.kind = operation_kind_name(step.shapes[operation.shape].kind);
+      slice.stream = operation.stream;
+      slice.start_ns = span.start_ns;
+      slice.moves_ns = span.moves_ns;
+      slice.end_ns = span.end_ns;
+      if (operation.communication < 0) continue;
+      const CollectiveShape& shape = shape_of(step, operation);
+      const uint32_t group = communication_of(step, operation).group;
+      slice.what = fmt::format("{}: {} of {}", group_purpose_name(purpose_of(shape.kind, tensor[group])), collective_kind_name(shape.kind),
+                               step.groups[group].ranks.size());
+    }
+  }
+  for (const PlayedOperation& one : played.critical_path) out->captured[one.rank].slices[one.operation].critical = true;
+  for (const PlayedMessage& message : played.messages)
+    out->messages.push_back({message.from.rank, message.from.operation, message.to.rank, message.to.operation});
 }
 
 void add_notes(const std::vector<StepOperations>& steps, const JobTime& played, JobStep* out) {
@@ -283,6 +310,7 @@ JobStep job_step(std::vector<StepOperations> steps, const Machine& machine, cons
     if (out.captured[i].waiting_ns < out.captured[out.busiest].waiting_ns) out.busiest = i;
   }
   add_notes(steps, time, &out);
+  if (options.slices) add_slices(steps, time, &out);
   return out;
 }
 

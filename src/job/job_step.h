@@ -15,6 +15,7 @@ namespace gpucast {
 
 struct JobOptions {
   double cpu_speed = 1;  // as StepTimeOptions
+  bool slices = false;
 };
 
 // `steps`: of the captured ranks; their collectives are put on the nodes of `machine`, whose links `rates` must have. `step` of the result

@@ -274,7 +274,7 @@ void add_job(const std::vector<const Facts*>& ranks, const Gpu& gpu, const StepC
   }
   CardRates rates = rates_in_machine(gpu, options);
   rates.nccl = read_nccl_settings(ranks.front()->trace.nccl_settings);
-  JobStep job = job_step(std::move(steps), machine_of(gpu, options), rates, constants, {options.cpu_speed});
+  JobStep job = job_step(std::move(steps), machine_of(gpu, options), rates, constants, {options.cpu_speed, options.job_slices});
   const double longer = job.step.expected_ns / card->step.expected_ns;
   for (double* ns : {&card->step.low_ns, &card->step.expected_ns, &card->step.high_ns}) *ns *= longer;
   card->model_flops_utilisation /= longer;

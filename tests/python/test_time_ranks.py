@@ -1,5 +1,6 @@
 """`gpucast time` of several ranks: the step is the job's."""
 
+import json
 import shutil
 import subprocess
 import sys
@@ -98,6 +99,23 @@ def four_card_node(folder):
     path = Path(folder) / "node.json"
     path.write_text('{"like": "dgx-a100-80", "cards_per_node": 4, "network_cards": 1}')
     return path
+
+
+@pytest.mark.once
+def test_the_trace_has_a_process_for_each_rank(gpucast_bin, stages, tmp_path):
+    path = tmp_path / "job.json"
+    result = report(gpucast_bin, stages[0], "--trace", path)
+    events = json.loads(path.read_text())["traceEvents"]
+    names = {event["args"]["name"] for event in events if event["name"] == "process_name"}
+    assert names == {"rank 0", "rank 1"}
+    slices = [event for event in events if event["ph"] == "X"]
+    assert any(event["name"] == "data: all_reduce of 4" for event in slices) and any(event["args"]["critical"] for event in slices)
+    assert max(event["ts"] + event["dur"] for event in slices) >= 0.99e-3 * result["job"]["step"]["expected_ns"]
+    sends, receives = ({event["id"]: event for event in events if event["ph"] == phase} for phase in "sf")
+    assert len(sends) == 2 and sends.keys() == receives.keys()
+    assert all(sends[one]["ts"] <= receives[one]["ts"] and sends[one]["pid"] != receives[one]["pid"] for one in sends)
+    kept = times(gpucast_bin, stages[0], "--trace", path)
+    assert kept.returncode == 2 and "exists" in kept.stderr
 
 
 @pytest.mark.once

@@ -134,25 +134,31 @@ class _Engine:
 
     def __init__(self, real):
         self._real = real
-        self._marked = _differentiating(real.run_backward, "tensors")
+        self._marked = _differentiating(self.run_backward, "tensors")
 
     def __getattr__(self, name):
         return getattr(self._real, name)
 
     def run_backward(self, *args, **kwargs):
-        run = self._real.run_backward if getattr(_local, "differentiating", False) else self._marked
-        return run(*args, **kwargs)
+        if not getattr(_local, "differentiating", False):
+            return self._marked(*args, **kwargs)
+        _local.differentiating = False  # a pass that begins from here on, in a checkpoint, is another one
+        try:
+            return self._real.run_backward(*args, **kwargs)
+        finally:
+            _local.differentiating = True
 
 
 def _differentiating(real, name_of_roots):
     def run(*args, **kwargs):
+        if getattr(_local, "differentiating", False):  # PyTorch calls the function again for a function mode
+            return real(*args, **kwargs)
         handles = _before_backward(args[0] if args else kwargs.get(name_of_roots)) or ()
-        outer = getattr(_local, "differentiating", False)
         _local.differentiating = True
         try:
             result = real(*args, **kwargs)
         finally:
-            _local.differentiating = outer
+            _local.differentiating = False
             _unhook(handles)
             _end("backward")
         _after_backward()

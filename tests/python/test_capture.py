@@ -154,6 +154,18 @@ def test_steps_option(gpucast):
     assert [value for _, _, _, value in done.capture.marks("step")] == [1, 2, 3, 4, 5]
 
 
+def test_a_backward_in_a_function_mode_is_one(gpucast):
+    """PyTorch calls torch.autograd.backward again for the mode."""
+    mode = """
+class Mode(torch.overrides.TorchFunctionMode):
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        return function(*args, **(kwargs or {}))
+"""
+    script = train_script().replace("loss.backward()", "(Mode().__enter__(), loss.backward())")
+    usual, inside = gpucast(train_script()).capture, gpucast("import torch" + mode + script).capture
+    assert [value for *_, value in inside.marks("phase_begin")] == [value for *_, value in usual.marks("phase_begin")]
+
+
 def test_a_backward_by_the_engine_itself(gpucast):
     """Megatron's pipelines call it past torch.autograd.backward."""
     call = "torch.autograd.Variable._execution_engine.run_backward((loss,), (torch.ones_like(loss),), False, False, (), True, True)"

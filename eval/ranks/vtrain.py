@@ -13,6 +13,8 @@ from eval.ranks import judge, megatron, plain
 from eval.ranks.ask import add_options, ask, options_of, step_s
 from eval.ranks.sweeps import vtrain_rows
 
+# Of the rows on several nodes, whose network is half of a DGX's.
+CLUSTER = Path(__file__).parent / "vtrain_machine.json"
 PARTS = ("gpus", "tp", "dp", "pp", "micro_batch", "hidden")
 # As the paper says.
 PUBLISHED = "vTrain itself: mean 8.37 % on one node, 14.73 % on several"
@@ -106,6 +108,7 @@ def main():
     args = parser.parse_args()
     args.gpucast, args.cache = jobs.find(args.gpucast), args.cache.resolve()
     args.python = args.python.absolute()
+    args.machine = args.machine or (str(CLUSTER) if args.many else None)
     rows = [row for row in vtrain_rows(args.data) if (row.gpus > row.gpus_per_node) == args.many]
     if args.group:
         wanted = tuple(map(int, args.group.split(",")))

@@ -117,8 +117,9 @@ std::vector<CommunicationPart> parts_of(const StepOperations& step, const RankTi
 }
 
 RankStep rank_step(const StepOperations& step, const RankTime& time) {
-  return {time.rank,       time.schedule.step_ns, time.compute_ns, time.exposed_ns,
-          time.waiting_ns, time.idle_ns,          time.hidden_ns,  parts_of(step, time), {}};
+  return {time.rank,       time.schedule.step_ns, time.compute_ns,
+          time.exposed_ns, time.waiting_ns,       time.idle_ns,
+          time.hidden_ns,  parts_of(step, time),  {}};
 }
 
 void add_slices(const std::vector<StepOperations>& steps, const JobTime& played, JobStep* out) {

@@ -111,6 +111,7 @@ std::vector<CommunicationPart> parts_of(const StepOperations& step, const RankTi
     part.waiting_ns += one.waiting_ns;
   }
   std::vector<CommunicationPart> out;
+  out.reserve(parts.size());
   for (const auto& [key, part] : parts) out.push_back(part);
   std::ranges::stable_sort(out, std::greater<>(), [](const CommunicationPart& part) { return part.exposed_ns + part.waiting_ns; });
   return out;

@@ -81,7 +81,7 @@ constexpr std::array kListFunctors = std::to_array<ListFunctor>({
 });
 static_assert(has_sorted_names(kListFunctors));
 constexpr std::string_view kListKernel = "_Z25multi_tensor_apply_kernelI18TensorListMetadataILi";
-constexpr int64_t kChunkElements = 2048 * 32;
+constexpr int64_t kChunkElements = int64_t{2048} * 32;
 
 // Of the first and the last type of a template's arguments: float, double, or a class of 16 bits.
 std::pair<int64_t, int64_t> first_and_last_bytes(std::string_view arguments) {

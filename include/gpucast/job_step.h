@@ -61,6 +61,7 @@ struct JobStep {
   std::vector<RankStep> captured;    // by rank
   size_t busiest = 0;                // index in `captured`: the rank that waits least for others
   std::vector<std::string> notes;    // whole sentences
+  std::vector<int64_t> missing;      // ranks that captured ones exchange messages with, but that were not captured
   std::vector<JobMessage> messages;  // empty unless slices are wanted
 };
 

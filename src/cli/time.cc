@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -123,7 +124,8 @@ std::vector<int64_t> read_scale(const std::string& text) {
     char* stop = nullptr;
     const int64_t ranks = std::strtoll(word.c_str(), &stop, 10);
     if (word.empty() || *stop != '\0' || ranks < 1 || ranks > kMost || (!out.empty() && ranks <= out.back()))
-      throw Error("--scale names numbers of cards, from few to many", text, "such as --scale 1,8,64");
+      throw Error(fmt::format("--scale names numbers of cards, from few to many, and '{}' is wrong there", word), text,
+                  "such as --scale 1,8,64");
     out.push_back(ranks);
   }
   return out;
@@ -154,16 +156,40 @@ ScalePoint scale_point(const CardTime& card, int64_t ranks, const std::vector<Sc
   return out;
 }
 
-// Captures the command once for each number of cards.
-std::optional<StepTimes> scaled_times(const TimeCommand& options, StepSource source, const StepTimeOptions& wanted) {
+// Throws Error for what cannot be scaled, before anything is captured.
+void check_scale(const TimeCommand& options, const StepSource& source, const StepTimeOptions& wanted, const std::vector<int64_t>& scale) {
   if (source.world_size > 0)
     throw Error("--scale says how many ranks the job has, and so does --world-size", options.scale, "leave out --world-size");
+  for (const std::string& word : source.what) {
+    const std::string name = word.substr(word.rfind('/') + 1);
+    for (const char* launcher :
+         {"torchrun", "accelerate", "deepspeed", "mpirun", "srun", "torch.distributed.run", "torch.distributed.launch"})
+      if (name == launcher)
+        throw Error(fmt::format("--scale starts the ranks itself, and {} would, too", launcher), options.scale,
+                    "give the command of one rank, such as: --scale 1,8 -- python train.py");
+    if (word == "--") break;
+  }
+  const Machine& machine =
+      wanted.machine ? *wanted.machine : usual_machine(source.gpus.empty() ? find_gpu(kDefaultGpu) : cards_of(source.gpus).front());
+  if (scale.back() > machine.links.cards && machine.links.network_cards == 0)
+    throw Error(fmt::format("{} has {} cards and no network, and --scale names {}", machine.name, machine.links.cards, scale.back()),
+                options.scale, "name a machine with network cards: --machine, `gpucast machines`");
+}
+
+// Captures the command once for each number of cards.
+std::optional<StepTimes> scaled_times(const TimeCommand& options, StepSource source, const StepTimeOptions& wanted) {
+  const std::vector<int64_t> scale = read_scale(options.scale);
+  check_scale(options, source, wanted, scale);
   std::optional<StepTimes> out;
   std::vector<ScalePoint> points;
-  for (const int64_t ranks : read_scale(options.scale)) {
+  for (const int64_t ranks : scale) {
     source.world_size = ranks;
     std::optional<StepTimes> times = times_of(source, wanted);
     if (!times) return std::nullopt;
+    if (const std::optional<JobStep>& job = times->cards.front().job; job && !job->missing.empty())
+      throw Error(fmt::format("with {} ranks, rank{} {} {} missing: the stages of a pipeline do not stand for each other", ranks,
+                              job->missing.size() == 1 ? "" : "s", fmt::join(job->missing, ", "), job->missing.size() == 1 ? "is" : "are"),
+                  options.scale, "ask for one number of cards at a time, with a rank of each stage: --world-size N --ranks 0,1,..");
     points.push_back(scale_point(times->cards.front(), ranks, points));
     if (!out) out = std::move(times);
   }

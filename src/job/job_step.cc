@@ -150,29 +150,53 @@ void add_slices(const std::vector<StepOperations>& steps, const JobTime& played,
     out->messages.push_back({message.from.rank, message.from.operation, message.to.rank, message.to.operation});
 }
 
-void add_notes(const std::vector<StepOperations>& steps, const JobTime& played, JobStep* out) {
-  int64_t imagined = 0, messages = 0;
+// Ranks that captured ones exchange messages with, but that were not captured.
+std::vector<int64_t> missing_ranks(const std::vector<StepOperations>& steps) {
+  std::set<int64_t> out;
+  for (const StepOperations& step : steps)
+    for (const Communication& communication : step.communications)
+      for (const Message& message : communication.messages) out.insert(message.peer);
+  for (const StepOperations& step : steps) out.erase(step.rank);
+  return {out.begin(), out.end()};
+}
+
+std::string capture_these_too(const std::vector<StepOperations>& steps, const std::vector<int64_t>& missing) {
+  std::set<int64_t> all(missing.begin(), missing.end());
+  for (const StepOperations& step : steps) all.insert(step.rank);
+  return fmt::format("capture these, too: --ranks {}", fmt::join(all, ","));
+}
+
+void add_notes(const std::vector<StepOperations>& steps, JobStep* out) {
+  out->missing = missing_ranks(steps);
+  if (!out->missing.empty())
+    out->notes.push_back(
+        fmt::format("the captured ranks exchange messages with rank{} {}, which {} not captured, so waits are missing in these "
+                    "times; {}",
+                    out->missing.size() == 1 ? "" : "s", fmt::join(out->missing, ", "), out->missing.size() == 1 ? "was" : "were",
+                    capture_these_too(steps, out->missing)));
+  if (std::ranges::all_of(steps, [](const StepOperations& step) { return step.communications.empty(); }))
+    out->notes.emplace_back(
+        "no rank sends anything to another in a step, so each trains a model of its own: does the script use torch.distributed?");
   std::set<std::string> assumed;
-  std::set<int64_t> missing;
-  for (size_t i = 0; i < steps.size(); ++i) {
-    imagined += played.ranks[i].imagined_messages;
-    for (const CommunicationGroup& group : steps[i].groups)
+  for (const StepOperations& step : steps)
+    for (const CommunicationGroup& group : step.groups)
       if (group.assumed) assumed.insert(group.name);
-    for (const Communication& communication : steps[i].communications)
-      for (const Message& message : communication.messages) {
-        ++messages;
-        if (std::ranges::none_of(steps, [&](const StepOperations& other) { return other.rank == message.peer; }))
-          missing.insert(message.peer);
-      }
-  }
-  if (imagined > 0)
-    out->notes.push_back(fmt::format(
-        "{} message{} to or from ranks that were not captured: no wait for them is in these times. Capture one rank of each stage "
-        "(--ranks {})",
-        imagined, imagined == 1 ? " goes" : "s go", fmt::format("{},{}", steps.front().rank, fmt::join(missing, ","))));
   if (!assumed.empty())
     out->notes.push_back(fmt::format("the ranks of {} communicator{} are not recorded: neighbours are assumed", assumed.size(),
                                      assumed.size() == 1 ? "" : "s"));
+}
+
+// Where stages of a pipeline are missing, the others may wait for each other forever.
+JobTime play_captured(const std::vector<StepOperations>& steps, const std::vector<PlayedRank>& played, const StepConstants& constants) {
+  const std::vector<int64_t> missing = missing_ranks(steps);
+  if (missing.empty()) return play(played, constants);
+  try {
+    return play(played, constants);
+  } catch (const Error&) {
+    throw Error(fmt::format("the captured ranks wait for messages of rank{} {}, which {} not captured", missing.size() == 1 ? "" : "s",
+                            fmt::join(missing, ", "), missing.size() == 1 ? "was" : "were"),
+                "", capture_these_too(steps, missing));
+  }
 }
 
 constexpr double kBufferBytes = 4 << 20;  // of a channel (NCCL_BUFFSIZE)
@@ -267,14 +291,15 @@ const char* group_purpose_name(GroupPurpose purpose) {
 }
 
 int64_t ranks_of_node(const StepOperations& step, const Machine& machine) {
-  const int64_t cards = machine.links.cards;
-  if (step.ranks <= cards) return cards;
-  if (machine.links.network_cards == 0)
+  constexpr int64_t kNotChosen = 8;  // of `gpucast run --world-size` without --gpus
+  const int64_t cards = machine.links.cards, host_cards = machine.cards_per_host > 0 ? machine.cards_per_host : cards;
+  const bool chosen = step.node_ranks > 0 && step.node_ranks != kNotChosen && step.node_ranks < step.ranks;
+  const int64_t out = chosen && step.node_ranks < host_cards ? step.node_ranks : cards;
+  if (step.ranks > out && machine.links.network_cards == 0)
     throw Error(
-        fmt::format("a job of {} ranks needs {} of {}, which has no network", step.ranks, (step.ranks + cards - 1) / cards, machine.name),
-        "", "name a machine with network cards: --machine, `gpucast machines`");
-  const int64_t host_cards = machine.cards_per_host > 0 ? machine.cards_per_host : cards;
-  return step.node_ranks > 0 && step.node_ranks < host_cards ? step.node_ranks : cards;
+        fmt::format("a job of {} ranks needs {} of {}, which has no network", step.ranks, (step.ranks + out - 1) / out, machine.name), "",
+        "name a machine with network cards: --machine, `gpucast machines`");
+  return out;
 }
 
 JobStep job_step(std::vector<StepOperations> steps, const Machine& machine, const CardRates& rates, const StepConstants& constants,
@@ -296,7 +321,7 @@ JobStep job_step(std::vector<StepOperations> steps, const Machine& machine, cons
     rank.host_scale = host_scale(step.host, constants) / options.cpu_speed;
     replicas.add(step);
   }
-  const JobTime time = play(played, constants);
+  const JobTime time = play_captured(steps, played, constants);
 
   JobStep out;
   out.machine_id = machine.id;
@@ -311,7 +336,7 @@ JobStep job_step(std::vector<StepOperations> steps, const Machine& machine, cons
     out.captured.push_back(rank_step(steps[i], time.ranks[i]));
     if (out.captured[i].waiting_ns < out.captured[out.busiest].waiting_ns) out.busiest = i;
   }
-  add_notes(steps, time, &out);
+  add_notes(steps, &out);
   if (options.slices) add_slices(steps, time, &out);
   return out;
 }

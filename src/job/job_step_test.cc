@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -65,6 +66,31 @@ TEST(JobStep, MessagesConnectTheStagesOfAReplica) {
   EXPECT_NE(one.notes[0].find("--ranks 0,1"), std::string::npos);
 }
 
+TEST(JobStep, StagesThatWaitForMissingOnesNameThem) {
+  // The middle of three stages: it waits for the first, which waits for the last.
+  std::vector<StepOperations> steps;
+  for (const int64_t rank : {1, 2}) {
+    HandMadeRank made(rank);
+    const uint32_t group = made.group("stages", {0, 1, 2, 3, 4, 5, 6, 7});
+    made.messages(group, {{3 - rank, 1000, true}}, 10);
+    made.messages(group, {{3 - rank, 1000, false}}, 10);
+    made.messages(group, {{rank == 1 ? 0 : 3, 1000, true}}, 10);
+    steps.push_back(ready(&made, rank));
+  }
+  try {
+    (void)job_of(steps);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("ranks 0, 3"), std::string::npos) << error.what();
+  }
+}
+
+TEST(JobStep, RanksThatNeverCommunicateAreNamed) {
+  HandMadeRank made(0);
+  made.compute(10);
+  EXPECT_EQ(job_of({ready(&made, 0)}).notes.size(), 1u);
+}
+
 TEST(JobStep, RanksOfOneProgramHaveTheFastestHost) {
   std::vector<StepOperations> steps;
   for (const int64_t rank : {0, 1}) {
@@ -84,6 +110,9 @@ TEST(JobStep, AMachineHoldsTheJobOrHasANetwork) {
   EXPECT_EQ(job_of({step}, machine).nodes, 1);
   machine.links.cards = 4;
   EXPECT_EQ(job_of({step}, machine).nodes, 2);
+  machine.links.cards = 8;
+  step.node_ranks = 2;
+  EXPECT_EQ(job_of({step}, machine).nodes, 4) << "as the launcher said";
   machine.links.network_cards = 0;
   EXPECT_THROW(job_of({step}, machine), Error);
 }

@@ -59,6 +59,10 @@ void write_job(TextWriter& out, const JobStep& job) {
   for (const std::string& note : job.notes) out.wrapped("  ", note);
 }
 
+void write_missing(TextWriter& out, const JobStep& job) {
+  if (!job.missing.empty()) out.wrapped("  ", "not the whole job: ranks are missing (below), and these times and samples/s are too good");
+}
+
 void write_scale(TextWriter& out, const std::vector<ScalePoint>& points) {
   constexpr double kHalf = 0.5;
   out.line();
@@ -73,8 +77,7 @@ void write_scale(TextWriter& out, const std::vector<ScalePoint>& points) {
   }
   const auto half = std::ranges::find_if(points, [&](const ScalePoint& point) { return point.of_more_cards < kHalf; });
   if (half != points.end())
-    out.wrapped("", fmt::format("from {} cards on, a card more brings less than half of what each of the first {} brings", half->ranks,
-                                points.front().ranks));
+    out.wrapped("", fmt::format("from {} cards on, a card more brings less than half of what a card of the first row brings", half->ranks));
 }
 
 }  // namespace gpucast

@@ -127,6 +127,7 @@ Json job_json(const std::optional<JobStep>& job) {
           {"busiest_rank", busiest.rank},
           {"communication", {{"exposed_ns", busiest.exposed_ns}, {"hidden_ns", busiest.hidden_ns}}},
           {"bubble_ns", busiest.waiting_ns},
+          {"missing_ranks", job->missing},
           {"notes", job->notes}};
 }
 

@@ -51,6 +51,7 @@ void write_loader(TextWriter& out, const LoaderFigures& figures, const CardTime&
 
 void write_card(TextWriter& out, const StepTimes& times, const CardTime& card) {
   out.line(out.bold(fmt::format("{} a step on {} ({})", time_text(card.step.expected_ns), card.gpu_id, card.gpu_name)));
+  if (card.job) write_missing(out, *card.job);
   out.format("  {}", interval_words(card));
   out.format("  {}", bound_words(card));
   if (const std::string words = host_words(times, card); !words.empty()) out.format("  {}", words);

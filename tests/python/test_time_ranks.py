@@ -79,7 +79,8 @@ def test_one_stage_alone_says_what_is_missing(gpucast_bin, stages, tmp_path):
     alone = shutil.copy(stages[0], tmp_path / "alone.gpucast")
     result = report(gpucast_bin, alone)
     (note,) = result["job"]["notes"]
-    assert "2 messages go to or from ranks that were not captured" in note and "--ranks 0,1" in note
+    assert "exchange messages with rank 1, which was not captured" in note and "--ranks 0,1" in note
+    assert result["job"]["missing_ranks"] == [1] and "not the whole job" in times(gpucast_bin, alone).stdout
 
 
 @pytest.mark.once
@@ -123,9 +124,12 @@ def test_what_cannot_be(gpucast_bin, stages, tmp_path):
     (tmp_path / "lonely.json").write_text('{"like": "dgx-a100-80", "cards_per_node": 4, "network_cards": 0}')
     for words, says in (
         ([stages[0], stages[0]], "two captures are of rank 0"),
-        ([stages[0], "--world-size", "4"], "this is a capture"),
+        ([stages[0], "--world-size", "4"], "this is a file"),
         ([stages[0], "--machine", tmp_path / "lonely.json"], "which has no network"),
         (["--ranks", "1", "--", sys.executable, "-c", "0"], "--world-size"),
+        (["--scale", "1,2", "--", "torchrun", "train.py"], "torchrun would, too"),
+        (["--scale", "2,8", "--machine", tmp_path / "lonely.json", "--", sys.executable, "-c", "0"], "no network, and --scale names 8"),
+        ([stages[0], "--scale", "2"], "this is a file"),
     ):
         done = times(gpucast_bin, *words)
         assert done.returncode == 2 and says in done.stderr, done.stderr

@@ -186,10 +186,13 @@ std::optional<StepTimes> scaled_times(const TimeCommand& options, StepSource sou
     source.world_size = ranks;
     std::optional<StepTimes> times = times_of(source, wanted);
     if (!times) return std::nullopt;
-    if (const std::optional<JobStep>& job = times->cards.front().job; job && !job->missing.empty())
+    const std::optional<JobStep>& job = times->cards.front().job;
+    if (job && !job->missing.empty())
       throw Error(fmt::format("with {} ranks, rank{} {} {} missing: the stages of a pipeline do not stand for each other", ranks,
                               job->missing.size() == 1 ? "" : "s", fmt::join(job->missing, ", "), job->missing.size() == 1 ? "is" : "are"),
                   options.scale, "ask for one number of cards at a time, with a rank of each stage: --world-size N --ranks 0,1,..");
+    if (job && ranks == scale.back())
+      for (const std::string& note : job->notes) say("gpucast: with {} ranks: {}\n", ranks, note);
     points.push_back(scale_point(times->cards.front(), ranks, points));
     if (!out) out = std::move(times);
   }

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,9 +14,9 @@
 #include "gpucast/error.h"
 #include "gpucast/report.h"
 #include "gpucast/trace.h"
-#include "src/base/gzip_stream.h"
 #include "src/cli/load_trace.h"
 #include "src/cli/subcommand.h"
+#include "src/cli/write_output.h"
 #include "src/predict/analysis.h"
 #include "src/report/html_export.h"
 #include "src/report/perfetto_export.h"
@@ -64,19 +63,8 @@ int export_file(const ExportCommand& options) {
   const Analysis analysis = judge(follow(options.input.load()), options.input.card());
   const auto form = std::find_if(std::begin(kForms), std::end(kForms), [&](const Form& known) { return known.name == options.to; });
   if (form == std::end(kForms)) throw Error("there is no such form", options.to);
-  {
-    std::ofstream out(target.path(), std::ios::binary);
-    if (!out) throw Error("the output cannot be written", target.path(), "choose another folder");
-    if (options.output.ends_with(".gz")) {
-      GzipBuffer compressed(out);
-      std::ostream packed(&compressed);
-      form->write(analysis, packed);
-      if (!compressed.finish()) throw Error("the output cannot be written", options.output, "is the disk full?");
-    } else {
-      form->write(analysis, out);
-    }
-  }
-  fmt::print(stderr, "gpucast: {} is written; {}\n", target.keep(), form->afterwards);
+  const std::string path = write_output(options.output, &target, [&](std::ostream& out) { form->write(analysis, out); });
+  fmt::print(stderr, "gpucast: {} is written; {}\n", path, form->afterwards);
   return kExitYes;
 }
 

@@ -8,7 +8,6 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
 #include <iterator>
 #include <map>
 #include <memory>
@@ -22,12 +21,12 @@
 #include "gpucast/gpu.h"
 #include "gpucast/machine.h"
 #include "gpucast/step_time.h"
-#include "src/base/gzip_stream.h"
 #include "src/base/say.h"
 #include "src/cli/comma_words.h"
 #include "src/cli/messages.h"
 #include "src/cli/step_source.h"
 #include "src/cli/subcommand.h"
+#include "src/cli/write_output.h"
 #include "src/report/job_trace.h"
 #include "src/run/capture_file.h"
 #include "src/time/duration.h"
@@ -206,19 +205,8 @@ void write_trace(const StepTimes& times, const std::string& path, run::CaptureFi
   if (!card.job)
     throw Error("--trace shows how ranks wait for each other, and one process trains alone", path,
                 "`gpucast export FILE --to perfetto` shows a step of one rank");
-  {
-    std::ofstream out(target->path(), std::ios::binary);
-    if (!out) throw Error("the output cannot be written", path, "choose another folder");
-    if (path.ends_with(".gz")) {
-      GzipBuffer compressed(out);
-      std::ostream packed(&compressed);
-      write_job_trace(*card.job, card.gpu_id, packed);
-      if (!compressed.finish()) throw Error("the output cannot be written", path, "is the disk full?");
-    } else {
-      write_job_trace(*card.job, card.gpu_id, out);
-    }
-  }
-  say("gpucast: {} is written; open it at https://ui.perfetto.dev\n", target->keep());
+  const std::string written = write_output(path, target, [&](std::ostream& out) { write_job_trace(*card.job, card.gpu_id, out); });
+  say("gpucast: {} is written; open it at https://ui.perfetto.dev\n", written);
 }
 
 int report(const TimeCommand& options) {

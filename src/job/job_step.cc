@@ -166,14 +166,15 @@ std::string capture_these_too(const std::vector<StepOperations>& steps, const st
   return fmt::format("capture these, too: --ranks {}", fmt::join(all, ","));
 }
 
+// "rank 3, which was"; "ranks 1, 3, which were"
+std::string ranks_which_were(const std::vector<int64_t>& ranks) {
+  return ranks.size() == 1 ? fmt::format("rank {}, which was", ranks.front()) : fmt::format("ranks {}, which were", fmt::join(ranks, ", "));
+}
+
 void add_notes(const std::vector<StepOperations>& steps, JobStep* out) {
-  out->missing = missing_ranks(steps);
   if (!out->missing.empty())
-    out->notes.push_back(
-        fmt::format("the captured ranks exchange messages with rank{} {}, which {} not captured, so waits are missing in these "
-                    "times; {}",
-                    out->missing.size() == 1 ? "" : "s", fmt::join(out->missing, ", "), out->missing.size() == 1 ? "was" : "were",
-                    capture_these_too(steps, out->missing)));
+    out->notes.push_back(fmt::format("the captured ranks exchange messages with {} not captured, so waits are missing in these times; {}",
+                                     ranks_which_were(out->missing), capture_these_too(steps, out->missing)));
   if (std::ranges::all_of(steps, [](const StepOperations& step) { return step.communications.empty(); }))
     out->notes.emplace_back(
         "no rank sends anything to another in a step, so each trains a model of its own: does the script use torch.distributed?");
@@ -187,15 +188,14 @@ void add_notes(const std::vector<StepOperations>& steps, JobStep* out) {
 }
 
 // Where stages of a pipeline are missing, the others may wait for each other forever.
-JobTime play_captured(const std::vector<StepOperations>& steps, const std::vector<PlayedRank>& played, const StepConstants& constants) {
-  const std::vector<int64_t> missing = missing_ranks(steps);
-  if (missing.empty()) return play(played, constants);
+JobTime play_captured(const std::vector<StepOperations>& steps, const std::vector<PlayedRank>& played, const std::vector<int64_t>& missing,
+                      const StepConstants& constants) {
   try {
     return play(played, constants);
   } catch (const Error&) {
-    throw Error(fmt::format("the captured ranks wait for messages of rank{} {}, which {} not captured", missing.size() == 1 ? "" : "s",
-                            fmt::join(missing, ", "), missing.size() == 1 ? "was" : "were"),
-                "", capture_these_too(steps, missing));
+    if (missing.empty()) throw;
+    throw Error(fmt::format("the captured ranks wait for messages of {} not captured", ranks_which_were(missing)), "",
+                capture_these_too(steps, missing));
   }
 }
 
@@ -321,9 +321,10 @@ JobStep job_step(std::vector<StepOperations> steps, const Machine& machine, cons
     rank.host_scale = host_scale(step.host, constants) / options.cpu_speed;
     replicas.add(step);
   }
-  const JobTime time = play_captured(steps, played, constants);
-
   JobStep out;
+  out.missing = missing_ranks(steps);
+  const JobTime time = play_captured(steps, played, out.missing, constants);
+
   out.machine_id = machine.id;
   out.machine_name = machine.name;
   out.ranks = first.ranks;

@@ -280,9 +280,8 @@ void add_job(const std::vector<const Facts*>& ranks, const Gpu& gpu, const StepC
   card->model_flops_utilisation /= longer;
   card->hardware_flops_utilisation /= longer;
   const RankStep& busiest = job.captured[job.busiest];
-  card->bound = busiest.idle_ns > busiest.exposed_ns + busiest.waiting_ns      ? card->bound
-                : busiest.exposed_ns + busiest.waiting_ns > busiest.compute_ns ? StepBound::communication
-                                                                               : StepBound::gpu;
+  const double communication_ns = busiest.exposed_ns + busiest.waiting_ns;
+  if (busiest.idle_ns <= communication_ns) card->bound = communication_ns > busiest.compute_ns ? StepBound::communication : StepBound::gpu;
   card->job = std::move(job);
 }
 

@@ -6,6 +6,9 @@
 
 namespace gpucast {
 
+// The cards of a node, where nothing says how many.
+inline constexpr int64_t kUsualNodeCards = 8;
+
 // Between the cards of one node.
 enum class CardLink : uint8_t {
   nvswitch,     // each card reaches all others at its full rate
@@ -16,7 +19,7 @@ enum class CardLink : uint8_t {
 };
 
 struct Links {
-  int64_t cards = 8;  // of a node
+  int64_t cards = kUsualNodeCards;  // of a node
   CardLink inside = CardLink::nvswitch;
   double card_bytes_per_s = 0;          // of a card, in one direction, as the datasheet has it
   bool multicast = false;               // the switch adds and copies (NVLS)

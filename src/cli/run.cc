@@ -24,6 +24,7 @@
 #include "gpucast/ranks.h"
 #include "gpucast/report.h"
 #include "src/base/json.h"
+#include "src/base/links.h"
 #include "src/base/say.h"
 #include "src/base/seconds_since.h"
 #include "src/cli/report_capture.h"
@@ -44,7 +45,6 @@ namespace gpucast::cli {
 namespace {
 
 constexpr const char* kFirstRank = "0";
-constexpr int64_t kUsualGpusOfNode = 8;
 
 struct RunCommand {
   std::string gpu, output, format = "text", cudnn = "auto", values = "auto", assume = "typical";
@@ -118,7 +118,7 @@ std::vector<int64_t> parse_ranks(const std::string& text, int64_t world_size) {
 void choose_ranks(const RunCommand& options, run::RunSettings* settings) {
   settings->world_size = options.world_size;
   settings->ranks = parse_ranks(options.ranks, options.world_size);
-  const int64_t of_node = std::min<int64_t>(options.world_size, options.gpus > 1 ? options.gpus : kUsualGpusOfNode);
+  const int64_t of_node = std::min<int64_t>(options.world_size, options.gpus > 1 ? options.gpus : kUsualNodeCards);
   settings->gpus = of_node;
   settings->typed = options.command;
   const std::string script = fmt::format(

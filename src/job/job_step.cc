@@ -10,6 +10,7 @@
 #include <tuple>
 
 #include "gpucast/error.h"
+#include "src/base/links.h"
 #include "src/ranks/play.h"
 #include "src/schedule/step_schedule.h"
 #include "src/time/collective.h"
@@ -291,9 +292,9 @@ const char* group_purpose_name(GroupPurpose purpose) {
 }
 
 int64_t ranks_of_node(const StepOperations& step, const Machine& machine) {
-  constexpr int64_t kNotChosen = 8;  // of `gpucast run --world-size` without --gpus
   const int64_t cards = machine.links.cards, host_cards = machine.cards_per_host > 0 ? machine.cards_per_host : cards;
-  const bool chosen = step.node_ranks > 0 && step.node_ranks != kNotChosen && step.node_ranks < step.ranks;
+  // `gpucast run --world-size` takes the usual number if --gpus does not name one.
+  const bool chosen = step.node_ranks > 0 && step.node_ranks != kUsualNodeCards && step.node_ranks < step.ranks;
   const int64_t out = chosen && step.node_ranks < host_cards ? step.node_ranks : cards;
   if (step.ranks > out && machine.links.network_cards == 0)
     throw Error(

@@ -6,11 +6,10 @@
 #include <vector>
 
 #include "src/base/bounded.h"
+#include "src/base/links.h"
 
 namespace gpucast {
 namespace {
-
-constexpr int64_t kUsualNodeRanks = 8;
 
 bool is_message(std::string_view call) { return call == "ncclSend" || call == "ncclRecv" || call == "ncclPutSignal"; }
 
@@ -21,6 +20,8 @@ CommunicationGroup assumed_group(const std::string& name, int64_t rank, int64_t 
   for (int64_t i = 0; i < size; ++i) out.ranks.push_back(first + i);
   return out;
 }
+
+int64_t recorded_cards(const StepOperations& step) { return step.node_ranks > 0 ? step.node_ranks : kUsualNodeCards; }
 
 int64_t nodes_of(const Communication& communication, const CommunicationGroup& group, int64_t rank, int64_t cards) {
   std::set<int64_t> nodes;
@@ -79,8 +80,7 @@ int32_t Communications::end(Operation* operation) {
       shape.ranks = static_cast<int64_t>(peers.size()) + 1;
     }
   }
-  const int64_t cards = out_.node_ranks > 0 ? out_.node_ranks : kUsualNodeRanks;
-  shape.nodes = nodes_of(made_, group, out_.rank, cards);
+  shape.nodes = nodes_of(made_, group, out_.rank, recorded_cards(out_));
   const auto [found, added] = known_.try_emplace(made_, static_cast<int32_t>(out_.communications.size()));
   if (added) out_.communications.push_back(made_);
   return found->second;
@@ -117,7 +117,7 @@ bool Communications::reaches_all() const {
 }
 
 void put_on_nodes(int64_t cards, StepOperations* step) {
-  if (cards <= 0) cards = step->node_ranks > 0 ? step->node_ranks : kUsualNodeRanks;
+  if (cards <= 0) cards = recorded_cards(*step);
   for (const StepOperation& operation : step->operations) {
     if (operation.communication < 0) continue;
     const Communication& made = step->communications[static_cast<size_t>(operation.communication)];

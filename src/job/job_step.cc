@@ -200,9 +200,6 @@ JobTime play_captured(const std::vector<StepOperations>& steps, const std::vecto
   }
 }
 
-constexpr double kBufferBytes = 4 << 20;  // of a channel (NCCL_BUFFSIZE)
-constexpr double kMostOfCard = 0.9;
-
 // The part of its link's bandwidth that a communication needs: its bytes at the rate of many, over its time.
 double link_part(Operation operation, const CardRates& rates) {
   constexpr int64_t kManyBytes = int64_t{1} << 30;
@@ -219,10 +216,10 @@ std::vector<CollectiveUse> uses_of(const StepOperations& step, const CardRates& 
   for (size_t i = 0; i < step.shapes.size(); ++i) {
     if (step.shapes[i].kind != OperationKind::collective) continue;
     const CollectiveShare share = collective_share(step.shapes[i], rates);
-    out[i].multiprocessors = std::min(kMostOfCard, share.multiprocessors);
-    out[i].memory = std::min(kMostOfCard, share.memory);
+    out[i].multiprocessors = share.multiprocessors;
+    out[i].memory = share.memory;
     out[i].link = link_part(step.shapes[i], rates);
-    out[i].buffered_bytes = std::llround(share.multiprocessors * rates.multiprocessors * kBufferBytes);
+    out[i].buffered_bytes = share.buffered_bytes;
   }
   return out;
 }

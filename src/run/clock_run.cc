@@ -84,10 +84,7 @@ class ClockServer {
     std::string answers;
     size_t begin = 0;
     for (size_t end = client->unread.find('\n'); end != std::string::npos; end = client->unread.find('\n', begin)) {
-      const auto work = times_->answer(std::string_view(client->unread).substr(begin, end - begin));
-      answers += work ? fmt::format("{:.3f} {} {:.6f} {:.3f} {:d}\n", work->duration_ns, static_cast<int>(work->engine), work->demand,
-                                    work->cold_ns, work->sweeps_l2)
-                      : "none\n";
+      answers += reply(std::string_view(client->unread).substr(begin, end - begin));
       begin = end + 1;
     }
     client->unread.erase(0, begin);
@@ -97,6 +94,18 @@ class ClockServer {
       sent += static_cast<size_t>(now);
     }
     return client->unread.size() < kLongestQuestion;
+  }
+
+  std::string reply(std::string_view question) {
+    if (question.starts_with("nccl ")) {
+      const auto [duration_ns, share, meets_all] = times_->communication(question);
+      return fmt::format("{:.3f} {:.6f} {:.6f} {} {:d}\n", duration_ns, share.multiprocessors, share.memory, share.buffered_bytes,
+                         meets_all);
+    }
+    const auto work = times_->answer(question);
+    if (!work) return "none\n";
+    return fmt::format("{:.3f} {} {:.6f} {:.3f} {:d} {:d}\n", work->duration_ns, static_cast<int>(work->engine), work->demand,
+                       work->cold_ns, work->sweeps_l2, work->limited_by_memory);
   }
 
   LaunchTimes* times_;

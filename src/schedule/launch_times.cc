@@ -11,6 +11,7 @@
 #include "src/schedule/step_player.h"
 #include "src/time/duration.h"
 #include "src/trace/read_arguments.h"
+#include "src/work/communications.h"
 #include "src/work/kernel_form.h"
 #include "src/work/library_call.h"
 #include "src/work/observe_step.h"
@@ -48,7 +49,8 @@ GpuTimeline::Work LaunchTimes::work_of(const Operation& operation) const {
           .engine = engine,
           .demand = demand_of(duration, engine, step_constants()),
           .cold_ns = after_sweep_ns(operation, duration, rates_),
-          .sweeps_l2 = sweeps_l2(operation, rates_)};
+          .sweeps_l2 = sweeps_l2(operation, rates_),
+          .limited_by_memory = duration.bound == Bound::memory};
 }
 
 std::optional<GpuTimeline::Work> LaunchTimes::answer_code(std::string_view question) {
@@ -71,6 +73,34 @@ std::optional<GpuTimeline::Work> LaunchTimes::answer_code(std::string_view quest
   const std::optional<CountedOperation> counted = counted_.operation(code, std::string(question), launch, machine_code, known);
   if (!counted) return std::nullopt;
   return work_of(counted->operation);
+}
+
+LaunchTimes::Communication LaunchTimes::communication(std::string_view question) {
+  ++questions_;
+  (void)word(&question);
+  Trace trace;  // the group's ranks alone
+  trace.node_ranks = number(&question);
+  trace.process.rank = number(&question);
+  const Json calls = Json::parse(question);
+  StepOperations step;
+  std::optional<Communications> communications;
+  Operation operation;
+  for (const Json& call : calls) {
+    const auto name = call.at(0).get<std::string>();
+    const CallArguments arguments = call_arguments(call.at(1));
+    const Operation one = library_call("nccl", name, arguments, {}).value();
+    if (communications) {
+      communications->join(name, arguments, one, &operation);
+      continue;
+    }
+    trace.process.world_size = arguments.world;
+    communications.emplace(trace, &step);
+    operation = one;
+    communications->begin(name, arguments, one);
+  }
+  const int32_t made = communications.value().end(&operation);
+  return {operation_duration(operation, rates_).expected_ns, collective_share(operation, rates_),
+          step.communications[static_cast<size_t>(made)].messages.empty()};
 }
 
 std::optional<GpuTimeline::Work> LaunchTimes::answer(std::string_view question) {

@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "src/time/card_rates.h"
+#include "src/time/collective.h"
 #include "src/time/gpu_timeline.h"
 #include "src/time/operation.h"
 #include "src/work/counted_kernels.h"
@@ -30,6 +31,15 @@ class LaunchTimes {
   //   "copy KIND BYTES PAGEABLE", "fill BYTES"
   // Unset: an operator without a tensor on the card, a code that could not be counted. Any other question gets no time.
   std::optional<GpuTimeline::Work> answer(std::string_view question);
+
+  // "nccl RANKS RANK JSON": the ranks of a node (0: not known), the communicator's own, and calls of NCCL that run as one kernel, [[name,
+  // arguments], ...].
+  struct Communication {
+    double duration_ns = 0;
+    CollectiveShare share;
+    bool meets_all = true;  // false: its messages meet one by one
+  };
+  Communication communication(std::string_view question);
 
   // Questions so far, and how many of them were about operators, kernels and calls that are not known.
   int64_t questions() const { return questions_; }

@@ -278,9 +278,12 @@ Estimate collective_time(const Operation& operation, const CardRates& card) {
   return {is_chosen(of.shape.kind) ? ns_of(of, choice_of(of)) : messages_ns(of), Bound::link};
 }
 
+constexpr double kBufferBytes = 4 << 20;  // of a channel (NCCL_BUFFSIZE)
+constexpr double kMostOfCard = 0.9;       // so that other kernels always go on
+
 CollectiveShare collective_share(const Operation& operation, const CardRates& card) {
   const Collective of(operation, card);
-  if (of.route.ranks < 2) return {1, 1};
+  if (of.route.ranks < 2) return {kMostOfCard, kMostOfCard, 0};
   double channels = 0;
   if (is_chosen(of.shape.kind)) {
     channels = static_cast<double>(choice_of(of).channels);
@@ -290,8 +293,9 @@ CollectiveShare collective_share(const Operation& operation, const CardRates& ca
   }
   const double ns = collective_time(operation, card).ns;
   const double moved = of.kernel().reads * sent_part(of.route, of.shape.kind) * of.bytes;
-  return {.multiprocessors = std::min(1.0, channels / card.multiprocessors),
-          .memory = std::min(1.0, 1e9 * moved / ns / card.dram_bytes_per_s)};
+  return {.multiprocessors = std::min(kMostOfCard, channels / card.multiprocessors),
+          .memory = std::min(kMostOfCard, 1e9 * moved / ns / card.dram_bytes_per_s),
+          .buffered_bytes = std::llround(std::min(static_cast<double>(card.multiprocessors), channels) * kBufferBytes)};
 }
 
 }  // namespace gpucast

@@ -51,9 +51,10 @@ size_t GpuTimeline::add_work(uint32_t stream, double ready_ns, const Work& work)
                             work.duration_ns, work.demand, 0, work.cold_ns, works_});
 }
 
-size_t GpuTimeline::add_gate(uint32_t stream, double ready_ns, double multiprocessors) {
-  return push_work(
-      stream, {ItemKind::gate, false, false, false, static_cast<uint16_t>(Engine::compute), ready_ns, 0, multiprocessors, 0, 0, works_});
+size_t GpuTimeline::add_gate(uint32_t stream, double ready_ns, double multiprocessors, size_t card) {
+  const size_t engine = card * kEngines + static_cast<size_t>(Engine::compute);
+  return push_work(stream,
+                   {ItemKind::gate, false, false, false, static_cast<uint16_t>(engine), ready_ns, kNever, multiprocessors, 0, 0, works_});
 }
 
 GpuTimeline::EventId GpuTimeline::record(uint32_t stream, double ready_ns) {
@@ -122,17 +123,32 @@ double GpuTimeline::when_pending(uint32_t stream, size_t most) const {
   if (pending(stream) <= most) return streams_[stream].done_ns;
   GpuTimeline out = ahead();
   out.run_until([&] { return out.pending(stream) <= most; });
-  return out.streams_[stream].done_ns;
+  return out.pending(stream) <= most ? out.streams_[stream].done_ns : kNever;
 }
 
-double GpuTimeline::when_done(EventId event) const { return done(event) ? event_ns(event) : ahead().finish_event(event); }
+double GpuTimeline::when_done(EventId event) const {
+  if (done(event)) return event_ns(event);
+  const double ns = ahead().finish_event(event);
+  return ns >= 0 ? ns : kNever;
+}
 
-double GpuTimeline::when_all_done() const { return ahead().finish(); }
+double GpuTimeline::when_all_done() const {
+  GpuTimeline out = ahead();
+  const double ns = out.finish();
+  return out.active_.empty() ? ns : kNever;
+}
+
+double GpuTimeline::when_reached() const {
+  GpuTimeline out = ahead();
+  out.reached_.clear();
+  out.run_until([&] { return !out.reached_.empty(); });
+  return out.reached_.empty() ? kNever : out.now_ns_;
+}
 
 void GpuTimeline::begin(uint32_t stream, Item& item) {
   item.started = true;
   item.start_ns = now_ns_;
-  if (item.kind == ItemKind::gate) reached_.push_back({stream, item.index});
+  if (item.kind == ItemKind::gate) reached_.push_back({stream, item.index, now_ns_});
   if (item.kind == ItemKind::gate || item.demand <= 0) return;
   if (swept_[item.engine]) item.remaining_ns += item.cold_ns;
   swept_[item.engine] = item.sweeps_l2;
@@ -204,7 +220,10 @@ double GpuTimeline::next_moment() {
     const Stream& stream = streams_[number];
     const Item& item = stream.items[stream.next];
     if (item.started) {
-      if (item.kind == ItemKind::gate) continue;
+      if (item.kind == ItemKind::gate) {
+        next = std::min(next, std::max(now_ns_, item.remaining_ns));
+        continue;
+      }
       if (const double share = share_of(stream, item); share > 0) next = std::min(next, now_ns_ + item.remaining_ns / share);
     } else if (item.ready_ns > now_ns_) {
       next = std::min(next, item.ready_ns);
@@ -215,6 +234,7 @@ double GpuTimeline::next_moment() {
 
 void GpuTimeline::end(Stream& stream, const Item& item) {
   stream.done_ns = now_ns_;
+  stream.memory = 0;
   const Span span{item.start_ns, now_ns_};
   if (keeps_spans_) spans_[item.index] = span;
   if (told_) told_(item.index, span);
@@ -233,7 +253,11 @@ void GpuTimeline::go_to(double ns) {
   for (const uint32_t number : active_) {
     Stream& stream = streams_[number];
     Item& item = stream.items[stream.next];
-    if (!item.started || item.kind == ItemKind::gate) continue;
+    if (!item.started) continue;
+    if (item.kind == ItemKind::gate) {
+      if (item.remaining_ns <= now_ns_) end(stream, item);
+      continue;
+    }
     const double share = share_of(stream, item);
     if (share <= 0) continue;
     // The work that ends first must end now, even if its rest is too small to change the clock's floating point value.
@@ -243,10 +267,9 @@ void GpuTimeline::go_to(double ns) {
   }
 }
 
-void GpuTimeline::end_gate(uint32_t stream) {
-  streams_[stream].memory = 0;
-  end(streams_[stream], streams_[stream].items[streams_[stream].next]);
-}
+void GpuTimeline::end_gate(uint32_t stream) { end(streams_[stream], streams_[stream].items[streams_[stream].next]); }
+
+void GpuTimeline::end_gate_at(uint32_t stream, double ns) { streams_[stream].items[streams_[stream].next].remaining_ns = ns; }
 
 // Goes to the next moment at which something begins or ends; false: there is none up to this time.
 bool GpuTimeline::step(double until_ns) {

@@ -36,6 +36,7 @@ class GpuTimeline {
   struct Gate {
     uint32_t stream = 0;
     size_t work = 0;
+    double at_ns = 0;
   };
 
   // `keeps_spans`: span() works. Without it only on_done() reports spans, and finished work needs no memory.
@@ -48,7 +49,7 @@ class GpuTimeline {
   size_t add_work(uint32_t stream, double ready_ns, const Work& work);
   // Work whose end the caller decides: a collective, which waits for other cards. From its start to its end it holds this part of the
   // card's multiprocessors (below 1), and work that they limit gets the rest.
-  size_t add_gate(uint32_t stream, double ready_ns, double multiprocessors);
+  size_t add_gate(uint32_t stream, double ready_ns, double multiprocessors, size_t card = 0);
   // The event is complete when all earlier work of the stream is done.
   EventId record(uint32_t stream, double ready_ns);
   void wait(uint32_t stream, EventId event, double ready_ns);
@@ -72,8 +73,9 @@ class GpuTimeline {
   std::vector<Gate> take_reached() { return std::exchange(reached_, {}); }
   // The stream's first work is a gate. From now on it uses this part of the memory's bandwidth, too (below 1).
   void use_memory(uint32_t stream, double part) { streams_[stream].memory = part; }
-  // The stream's first work is a gate, and ends now.
+  // The stream's first work is a gate, and ends now; or at this time.
   void end_gate(uint32_t stream);
+  void end_gate_at(uint32_t stream, double ns);
 
   // How many works and events of the stream are not done.
   size_t pending(uint32_t stream) const { return streams_[stream].items.size() - streams_[stream].next; }
@@ -81,10 +83,12 @@ class GpuTimeline {
   double event_ns(EventId event) const { return events_[event].at_ns; }         // below 0: not yet
   double stream_ns(uint32_t stream) const { return streams_[stream].done_ns; }  // when its last work that is done ended
   bool idle() const { return active_.empty(); }
-  // The time at which at most `most` are pending, if no more work is added.
+  // The time at which at most `most` are pending, if no more work is added. kNever: a gate whose end is not known comes before.
   double when_pending(uint32_t stream, size_t most) const;
   double when_done(EventId event) const;
   double when_all_done() const;
+  // The time at which the next gate begins. kNever: none does.
+  double when_reached() const;
 
   // Only for work that is done.
   const Span& span(size_t work) const { return spans_[work]; }
@@ -99,9 +103,10 @@ class GpuTimeline {
     ItemKind kind;
     bool started;
     bool sweeps_l2, limited_by_memory;
-    uint16_t engine;                                           // among the engines of all cards
-    double ready_ns, remaining_ns, demand, start_ns, cold_ns;  // demand: of a gate, the multiprocessors that it holds
-    size_t index;                                              // of the work or the event
+    uint16_t engine;  // among the engines of all cards
+    // Of a gate: remaining_ns is its end, or kNever; demand is the multiprocessors that it holds.
+    double ready_ns, remaining_ns, demand, start_ns, cold_ns;
+    size_t index;  // of the work or the event
   };
   struct Stream {
     std::vector<Item> items;

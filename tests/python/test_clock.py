@@ -1,6 +1,7 @@
 """`gpucast run --real-time` and `--warp`: a script that measures itself finds the card's times."""
 
 import json
+import re
 import sqlite3
 import subprocess
 import sys
@@ -523,3 +524,46 @@ def test_what_a_sweep_is_compared_with():
 def test_every_sweep_says_how_it_measures():
     scripts = {path.stem for path in (ROOT / "eval/clock/sweeps").glob("*.py")}
     assert scripts == {*sweep.WAYS, "sweep_values"}
+
+
+UNEVEN = """
+import os, sys, time, torch, torch.distributed as dist
+torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+dist.init_process_group("nccl")
+rank = dist.get_rank()
+model = torch.nn.Sequential(*[torch.nn.Linear(4096, 4096) for _ in range(2 + 4 * rank)]).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+x, shared = torch.zeros(4096, 4096, device="cuda"), torch.zeros(32 << 20, device="cuda")
+for i in range(8):
+    if i == 3:
+        torch.cuda.synchronize()
+        begin = time.perf_counter()
+    optimizer.zero_grad()
+    model(x).square().mean().backward()
+    dist.all_reduce(shared)
+    optimizer.step()
+torch.cuda.synchronize()
+os.write(1, b"wall %f ms\\n" % (1e3 * (time.perf_counter() - begin) / 5))
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("mode", ["--warp", pytest.param("--real-time", marks=pytest.mark.slow)])
+def test_all_ranks_wait_for_the_slowest(gpucast_bin, tmp_path, mode):
+    (tmp_path / "train.py").write_text(UNEVEN)
+    command = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", tmp_path / "train.py"]
+    done = clocked(gpucast_bin, mode, *command, options=("--values", "off"))
+    walls = [float(wall) for wall in re.findall(r"wall ([\d.]+) ms", done.stdout)]
+    alone = 1e-6 * step_of_rank_1(gpucast_bin, command)
+    assert len(walls) == 2
+    assert walls == pytest.approx([alone] * 2, rel=0.05)
+
+
+def step_of_rank_1(gpucast_bin, command):
+    """Rank 1 has six layers, rank 0 has two."""
+    words = [gpucast_bin, "time", "--gpu", "a100-80", "--format", "json", "--", sys.executable, *map(str, command)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=300, check=True)
+    report = json.loads(done.stdout)
+    assert report["ranks"][0]["bubble_ns"] > 0.5 * report["step"]["expected_ns"]
+    return report["step"]["expected_ns"]

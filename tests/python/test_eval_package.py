@@ -11,6 +11,7 @@ pytestmark = pytest.mark.once
 
 # Run under gpucast or on another machine, by their path: they import PyTorch, and nothing of this package.
 SCRIPTS = (
+    "clock/rank_scripts/",
     "clock/read_trace.py",
     "clock/scripts/",
     "clock/sweeps/",

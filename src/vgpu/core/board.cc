@@ -71,6 +71,12 @@ bool rank_lives(int file) {
   lock.l_type = F_WRLCK;
   return fcntl(file, F_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
 }
+// 0: none.
+int owner_of(int file) {
+  struct flock lock {};
+  lock.l_type = F_WRLCK;
+  return fcntl(file, F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK ? lock.l_pid : 0;
+}
 
 // Whether another process of the session has imported PyTorch and is still running.
 bool others_live(const std::string& session) {
@@ -101,7 +107,7 @@ struct Board::Peer {
     bool known;
     uint64_t offset, size_bytes;
   };
-  int rank = 0, file = -1;
+  int rank = 0, file = -1, process = 0;
   std::string path;
   uint64_t read_bytes = 0;
   std::map<int, std::vector<Entry>> posts;  // by receiver
@@ -194,6 +200,14 @@ Board::Peer& Board::peer(int rank) {
     found->path = folder_ + '/' + std::to_string(rank);
   }
   return *found;
+}
+
+int Board::process_of(int rank) {
+  const std::lock_guard lock(mutex_);
+  Peer& peer = this->peer(rank);
+  if (peer.process != 0) return peer.process;
+  if (in_this_process(peer.path)) return peer.process = getpid();
+  return peer.file < 0 ? 0 : peer.process = owner_of(peer.file);
 }
 
 // Reads what a rank has posted since the last call. False: the rank has no file yet.

@@ -60,6 +60,9 @@ class GPUCAST_VGPU_API Board {
   // The same for the posts of all ranks. False: at least one is still missing.
   bool get_all(uint64_t number, const Shape& mine, bool wait);
 
+  // The process in which a rank runs. 0: not known.
+  int process_of(int rank);
+
   int rank() const { return rank_; }
   int world() const { return world_; }
   bool failed();  // a rank died before it posted what another waited for

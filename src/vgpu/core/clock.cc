@@ -14,6 +14,7 @@
 
 #include "src/time/gpu_timeline.h"
 #include "src/vgpu/core/clock_activities.h"
+#include "src/vgpu/core/clock_ranks.h"
 #include "src/vgpu/core/clock_server.h"
 #include "src/vgpu/core/clock_state.h"
 #include "src/vgpu/core/devices.h"
@@ -94,19 +95,30 @@ void wait_for_default(Clock& clock, const StreamPlace& place, uint32_t stream, d
 
 // ---- waiting -------------------------------------------------------------------------------------------------------------------------
 
+// The time up to which the host can wait at once. Not later than now: other ranks must come first.
+double next_wake_ns(const Clock& clock, double expected_ns, double now) {
+  if (!clock.gates.any()) return std::max(expected_ns, now + 1);
+  if (expected_ns == GpuTimeline::kNever) expected_ns = clock.gpu.when_reached();
+  return std::min(std::max(expected_ns, now + 1), advance_limit_ns(clock));
+}
+
 // Makes the host wait until `done()`. `when()` is the expected time. Both are called with the lock held.
 template <class Done, class When>
 void wait_until(Clock& clock, const Done& done, const When& when) {
-  for (;;) {
-    double until = 0;
+  for (int64_t waited_ns = 0;;) {
+    double now = 0, until = 0;
     {
       const ClockLock lock(clock.mutex);
-      const double now = host_now_ns(clock.host);
-      clock.gpu.advance(now);
+      now = host_now_ns(clock.host);
+      advance_clock(clock, now);
       if (done()) return;
-      until = std::max(when(), now + 1);
+      until = next_wake_ns(clock, when(), now);
     }
-    host_wait_until(clock.host, until);
+    if (until > now && until < GpuTimeline::kNever) {
+      host_wait_until(clock.host, until);
+    } else {
+      wait_for_ranks(clock, &waited_ns);
+    }
   }
 }
 
@@ -116,7 +128,7 @@ void run_host_calls(Clock& clock) {
   ClockLock lock(clock.mutex);
   for (;;) {
     const auto due = [&] {
-      clock.gpu.advance(host_now_ns(clock.host));
+      advance_clock(clock, host_now_ns(clock.host));
       return std::find_if(clock.host_calls.begin(), clock.host_calls.end(), [&](const auto& call) { return clock.gpu.done(call.due); });
     };
     const auto found = due();
@@ -196,12 +208,13 @@ void clock_enter(const ClockWork& work, const ClockIssue& issue) {
   bool full = false;
   {
     const ClockLock lock(clock.mutex);
-    clock.gpu.advance(issue.at_ns);
+    advance_clock(clock, issue.at_ns);
     number = timeline_stream(clock, issue.place);
     wait_for_default(clock, issue.place, number, issue.at_ns);
     GpuTimeline::Work asked = work.work;
     asked.card = static_cast<size_t>(issue.place.device);
-    const size_t index = clock.gpu.add_work(number, issue.at_ns + clock.latency_ns, asked);
+    const size_t index = work.ranks ? enter_gate(clock, number, issue.at_ns + clock.latency_ns, asked.card, work.ranks)
+                                    : clock.gpu.add_work(number, issue.at_ns + clock.latency_ns, asked);
     full = !issue.in_graph && clock.gpu.pending(number) >= kQueueDepth;
     if (clock.recording()) {
       Activity activity = work.activity;
@@ -245,14 +258,14 @@ void clock_record(uint64_t event, uint64_t stream, bool timed) {
   const ClockLock lock(clock.mutex);
   const double now = host_now_ns(clock.host);
   if (correlation != 0) record_call(clock, ActivityKind::call, correlation, "cudaEventRecord", false, now, now, &place, event);
-  clock.gpu.advance(now);
+  advance_clock(clock, now);
   const uint32_t number = timeline_stream(clock, place);
   wait_for_default(clock, place, number, now);
   if (timed && clock.event_ns > 0) clock.gpu.add_work(number, now, {.duration_ns = clock.event_ns, .demand = 0});
   const GpuTimeline::EventId made = clock.gpu.record(number, now);
   const auto [found, added] = clock.events.try_emplace(event, made);
   if (!added) clock.gpu.release(std::exchange(found->second, made));
-  clock.gpu.advance(now);
+  advance_clock(clock, now);
 }
 
 void clock_stream_wait(uint64_t stream, uint64_t event) {
@@ -281,7 +294,7 @@ void clock_call_host(HostFunction host, uint64_t stream) {
   const StreamPlace place = stream_place(stream);
   const ClockLock lock(clock.mutex);
   const double now = host_now_ns(clock.host);
-  clock.gpu.advance(now);
+  advance_clock(clock, now);
   const uint32_t number = timeline_stream(clock, place);
   clock.host_calls.push_back({host, clock.gpu.record(number, now)});
   if (!std::exchange(clock.host_thread, true)) std::thread([&clock] { run_host_calls(clock); }).detach();
@@ -330,14 +343,14 @@ bool clock_stream_done(uint64_t stream) {
   Clock& clock = *run_clock();
   const StreamPlace place = stream_place(stream);
   const ClockLock lock(clock.mutex);
-  clock.gpu.advance(host_now_ns(clock.host));
+  advance_clock(clock, host_now_ns(clock.host));
   return clock.gpu.pending(timeline_stream(clock, place)) == 0;
 }
 
 bool clock_event_done(uint64_t event) {
   Clock& clock = *run_clock();
   const ClockLock lock(clock.mutex);
-  clock.gpu.advance(host_now_ns(clock.host));
+  advance_clock(clock, host_now_ns(clock.host));
   const auto found = clock.events.find(event);
   return found == clock.events.end() || clock.gpu.done(found->second);
 }
@@ -345,7 +358,7 @@ bool clock_event_done(uint64_t event) {
 double clock_event_ns(uint64_t event) {
   Clock& clock = *run_clock();
   const ClockLock lock(clock.mutex);
-  clock.gpu.advance(host_now_ns(clock.host));
+  advance_clock(clock, host_now_ns(clock.host));
   const auto found = clock.events.find(event);
   return found == clock.events.end() ? -1 : clock.gpu.event_ns(found->second);
 }

@@ -10,12 +10,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include "src/time/gpu_timeline.h"
 #include "src/vgpu/core/activities.h"
+#include "src/vgpu/core/clock_ranks.h"
 #include "src/vgpu/core/core.h"
 #include "src/vgpu/core/host_time.h"
 #include "src/vgpu/core/streams.h"
@@ -25,7 +27,8 @@ namespace gpucast::vgpu {
 // A launch, a library call, a copy or a fill with its duration.
 struct ClockWork {
   GpuTimeline::Work work;
-  Activity activity{};  // what a profiler sees; times, stream and correlation are filled in later
+  Activity activity{};                    // what a profiler sees; times, stream and correlation are filled in later
+  std::shared_ptr<const RankWork> ranks;  // nullptr: it does not wait for other ranks
 };
 
 bool has_clock_now();  // false until the profile is read
@@ -38,6 +41,8 @@ std::optional<GpuTimeline::Work> clock_code(const Activity& launch, const Compil
 // All kernels of an operator together (running_operators.h), whose first is `first`. Unset: nothing of it is on the card.
 std::optional<GpuTimeline::Work> clock_operator(std::string_view written, const Activity& first, size_t launches, bool begun);
 ClockWork clock_call(const char* library, const char* name, std::string_view arguments_json);
+// Calls of NCCL that run as one kernel. `calls_json`: [[name, arguments], ...]. `ranks`: its board and messages.
+ClockWork clock_communication(const char* name, const std::string& calls_json, RankWork ranks);
 ClockWork clock_copy(int kind, size_t size_bytes, bool pageable = false);
 ClockWork clock_fill(size_t size_bytes);
 
@@ -57,6 +62,8 @@ void clock_wait_device();
 bool clock_stream_done(uint64_t stream);
 bool clock_event_done(uint64_t event);
 double clock_event_ns(uint64_t event);  // below 0: the event was not recorded, or is not done
+
+GPUCAST_VGPU_API void clock_communicate(const char* name, const std::string& calls_json, RankWork ranks, uint64_t stream);
 
 // For tests: a clock that does not come from the profile; `ask` answers instead of the server.
 void start_clock(ClockMode mode, std::function<std::string(const std::string& question)> ask, int64_t call_ns = 0,

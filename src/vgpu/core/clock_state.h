@@ -17,6 +17,7 @@
 #include "src/time/gpu_timeline.h"
 #include "src/vgpu/core/activities.h"
 #include "src/vgpu/core/clock.h"
+#include "src/vgpu/core/clock_ranks.h"
 #include "src/vgpu/core/host_time.h"
 #include "src/vgpu/core/streams.h"
 
@@ -26,6 +27,13 @@ namespace gpucast::vgpu {
 struct HostCall {
   HostFunction host;
   GpuTimeline::EventId due;
+};
+
+// The server's answer about calls of NCCL.
+struct KnownCommunication {
+  double duration_ns = 0, multiprocessors = 0, memory = 0;
+  int64_t buffered_bytes = 0;
+  bool meets_all = true;  // false: its messages meet one by one
 };
 
 struct Clock {
@@ -40,10 +48,12 @@ struct Clock {
   std::vector<uint32_t> blocking_streams;          // they wait for the legacy default stream, and it waits for them
   std::unordered_map<uint64_t, GpuTimeline::EventId> events;
   std::unordered_map<uint64_t, std::optional<GpuTimeline::Work>> known_work;  // by a hash of the question
+  std::unordered_map<uint64_t, KnownCommunication> known_communication;       // likewise
   std::unordered_set<uint64_t> sent_values;                                   // ids of values that the server has
   std::unordered_set<uint64_t> sent_codes;                                    // hashes of PTX that the server has
   std::unordered_set<std::string, TextHash, std::equal_to<>> names;           // never removed: pointers to them are kept
   int64_t start_unix_ns = 0;                                                  // the clock's start as profilers see it
+  RankGates gates;
   std::unordered_map<size_t, Activity> running_activities;
   std::vector<Activity> finished_activities;
   std::deque<HostCall> host_calls;  // in the order of submission; the first may be running

@@ -3,10 +3,12 @@
 #include <atomic>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "src/base/hex.h"
 #include "src/vgpu/core/clock.h"
@@ -21,18 +23,40 @@ namespace {
 
 constexpr double kUnknownNs = 5000;  // a launch with an unknown duration
 
-// "12345.6 0 0.9 321.0 0": duration, engine, demand, how much longer with a swept L2, whether it sweeps L2; without the last two, neither.
+// "12345.6 0 0.9 321.0 0 1": duration, engine, demand, how much longer with a swept L2, whether it sweeps L2, whether memory limits it;
+// without the last ones, none of these.
 // "none": the question has no answer.
 std::optional<GpuTimeline::Work> parse_answer(const std::string& answer) {
   if (answer.starts_with("none")) return std::nullopt;
   GpuTimeline::Work work;
-  int engine = 0, sweeps = 0;
-  if (std::sscanf(answer.c_str(), "%lf %d %lf %lf %d", &work.duration_ns, &engine, &work.demand, &work.cold_ns, &sweeps) < 3 ||
+  int engine = 0, sweeps = 0, memory = 0;
+  if (std::sscanf(answer.c_str(), "%lf %d %lf %lf %d %d", &work.duration_ns, &engine, &work.demand, &work.cold_ns, &sweeps, &memory) < 3 ||
       !(work.duration_ns >= 0) || engine < 0 || engine >= static_cast<int>(Engine::count_))
     return GpuTimeline::Work{.duration_ns = kUnknownNs};
   work.engine = static_cast<Engine>(engine);
   work.sweeps_l2 = sweeps != 0;
+  work.limited_by_memory = memory != 0;
   return work;
+}
+
+// "12345.6 0.1 0.05 4194304 1": duration, multiprocessors, memory, buffered bytes, whether all ranks of the group meet.
+KnownCommunication parse_communication(const std::string& answer) {
+  KnownCommunication out;
+  long long buffered_bytes = 0;
+  int meets_all = 1;
+  if (std::sscanf(answer.c_str(), "%lf %lf %lf %lld %d", &out.duration_ns, &out.multiprocessors, &out.memory, &buffered_bytes,
+                  &meets_all) != 5 ||
+      !(out.duration_ns >= 0))
+    return {.duration_ns = kUnknownNs};
+  out.buffered_bytes = buffered_bytes;
+  out.meets_all = meets_all != 0;
+  return out;
+}
+
+// 0: not known.
+int64_t ranks_of_node() {
+  const char* const text = std::getenv("LOCAL_WORLD_SIZE");
+  return text == nullptr ? 0 : std::max(0, std::atoi(text));
 }
 
 // With the clock's lock held. The host's time stands still meanwhile.
@@ -139,7 +163,7 @@ ClockWork clock_call(const char* library, const char* name, std::string_view arg
     return std::string("call ") + ((tf32 & 1) != 0 ? "1 " : "0 ") + ((tf32 & 2) != 0 ? "1 " : "0 ") + library + ' ' + name + ' ' +
            std::string(arguments_json.empty() ? "{}" : arguments_json);
   });
-  ClockWork out{known.value_or(GpuTimeline::Work{}), {}};
+  ClockWork out{known.value_or(GpuTimeline::Work{}), {}, nullptr};
   out.activity.kind = ActivityKind::kernel;
   out.activity.name = kept_name(*run_clock(), name);
   // The kernels' shape is not known. The record gets one block for each multiprocessor that they keep busy.
@@ -149,11 +173,36 @@ ClockWork clock_call(const char* library, const char* name, std::string_view arg
   return out;
 }
 
+ClockWork clock_communication(const char* name, const std::string& calls_json, RankWork ranks) {
+  Clock& clock = *run_clock();
+  ClockWork out{};
+  out.activity.kind = ActivityKind::kernel;
+  out.activity.name = kept_name(clock, name);
+  std::fill_n(out.activity.grid, 3, 1);
+  std::fill_n(out.activity.block, 3, 1);
+  const KnownCommunication known = [&] {
+    const ClockLock lock(clock.mutex);
+    const auto [found, added] = clock.known_communication.try_emplace(std::hash<std::string>{}(calls_json));
+    if (added)
+      found->second = parse_communication(
+          ask(clock, "nccl " + std::to_string(ranks_of_node()) + ' ' + std::to_string(ranks.board->rank()) + ' ' + calls_json));
+    return found->second;
+  }();
+  if (known.meets_all) ranks.messages.clear();
+  ranks.duration_ns = known.duration_ns;
+  ranks.multiprocessors = known.multiprocessors;
+  ranks.memory = known.memory;
+  ranks.buffered_bytes = known.buffered_bytes;
+  out.activity.grid[0] = static_cast<unsigned>(std::max(1L, std::lround(known.multiprocessors * profile().multiprocessors)));
+  out.ranks = std::make_shared<const RankWork>(std::move(ranks));
+  return out;
+}
+
 ClockWork clock_copy(int kind, size_t size_bytes, bool pageable) {
   const uint64_t hash = mix_hash(mix_hash(mix_hash(0xc0b1, static_cast<uint64_t>(kind)), size_bytes), pageable ? 1 : 0);
   const auto known = ask_once(*run_clock(), hash,
                               [&] { return "copy " + std::to_string(kind) + ' ' + std::to_string(size_bytes) + (pageable ? " 1" : " 0"); });
-  ClockWork out{known.value_or(GpuTimeline::Work{}), {}};
+  ClockWork out{known.value_or(GpuTimeline::Work{}), {}, nullptr};
   out.activity.kind = ActivityKind::copy;
   out.activity.name = "memcpy";
   out.activity.copy_kind = kind;
@@ -163,7 +212,7 @@ ClockWork clock_copy(int kind, size_t size_bytes, bool pageable) {
 
 ClockWork clock_fill(size_t size_bytes) {
   const auto known = ask_once(*run_clock(), mix_hash(0xf111, size_bytes), [&] { return "fill " + std::to_string(size_bytes); });
-  ClockWork out{known.value_or(GpuTimeline::Work{}), {}};
+  ClockWork out{known.value_or(GpuTimeline::Work{}), {}, nullptr};
   out.activity.kind = ActivityKind::fill;
   out.activity.name = "memset";
   out.activity.size_bytes = size_bytes;

@@ -1,10 +1,14 @@
 #include "src/vgpu/core/host_time.h"
 
+#include <fcntl.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <mutex>
+#include <utility>
 
 #include "src/vgpu/core/clock_state.h"
 #include "src/vgpu/core/host_speed.h"
@@ -27,6 +31,34 @@ int64_t times_slept() {
   rusage usage{};
   getrusage(RUSAGE_THREAD, &usage);
   return usage.ru_nvcsw;
+}
+
+// How long this thread has waited for the processor so far. Reading it takes a while.
+int64_t waited_for_processor_ns() {
+  struct File {
+    int file = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
+    ~File() {
+      if (file >= 0) close(file);
+    }
+  };
+  thread_local const File kStatistics;
+  char text[64] = {};
+  if (kStatistics.file < 0 || pread(kStatistics.file, text, sizeof text - 1, 0) <= 0) return 0;
+  long long ran_ns = 0, waited_ns = 0;
+  return std::sscanf(text, "%lld %lld", &ran_ns, &waited_ns) == 2 ? waited_ns : 0;
+}
+
+// Of `idle_ns`, in which no thread of this process worked, the part in which this one waited for the processor, not for a lock or a disk.
+int64_t preempted_ns(int64_t idle_ns) {
+  thread_local int64_t slept_before = -1, counted_ns = 0;
+  const int64_t slept = times_slept();
+  if (slept == slept_before) {
+    counted_ns += idle_ns;
+    return idle_ns;
+  }
+  slept_before = slept;
+  const int64_t waited_ns = waited_for_processor_ns();
+  return std::clamp<int64_t>(waited_ns - std::exchange(counted_ns, waited_ns), 0, idle_ns);
 }
 
 struct Worked {
@@ -69,10 +101,7 @@ int64_t settle(const HostTime& time, int64_t own_ns) {
   const int64_t wall = now - work.wall_ns, own = std::min(own_ns, wall);
   const int64_t busy = std::clamp<int64_t>(cpu - work.cpu_ns, 0, wall - own);
   // While others had the processor, the host of a card would have worked on.
-  thread_local int64_t slept_before = -1;
-  const int64_t slept = times_slept();
-  const int64_t preempted = slept == slept_before ? wall - own - busy : 0;
-  slept_before = slept;
+  const int64_t preempted = preempted_ns(wall - own - busy);
   const int64_t counted = own_ns - own;  // an earlier call took this part of our time for the script's work
   g_ahead_ns.fetch_sub(
       own + preempted + std::llround(static_cast<double>(busy) * (1 - work.share) + static_cast<double>(counted) * work.share),

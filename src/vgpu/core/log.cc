@@ -264,6 +264,12 @@ void log_call(const char* library, const char* name, const char* arguments_json,
   log_work(line + ',' + std::to_string(stream) + ']', stream, kGraphNodeKernel);
 }
 
+void clock_communicate(const char* name, const std::string& calls_json, RankWork ranks, uint64_t stream) {
+  touch();
+  count_operation();
+  clock_work(clock_communication(name, calls_json, std::move(ranks)), stream, kGraphNodeKernel, "cudaLaunchKernel");
+}
+
 void log_warning(const char* code, const char* message) {
   std::string line = "{\"record\":\"warning\",\"code\":";
   append_json_string(line, code);

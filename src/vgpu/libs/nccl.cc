@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "src/base/nvlink.h"
+#include "src/vgpu/core/clock.h"
 #include "src/vgpu/core/communicators.h"
 #include "src/vgpu/core/devices.h"
 #include "src/vgpu/core/stream_capture.h"
@@ -201,6 +202,35 @@ char* offset_by(void* base, size_t offset_bytes) { return static_cast<char*>(bas
 thread_local int group_depth = 0;
 thread_local int calls_in_group = 0;
 
+// Calls between ncclGroupStart and ncclGroupEnd of one communicator on one stream, in a run with a clock: one kernel.
+struct ClockedCalls {
+  void* stream;
+  const char* name;  // of the first
+  std::string json;
+  gpucast::vgpu::RankWork ranks;
+};
+thread_local std::vector<ClockedCalls> clocked_calls;
+
+void submit_clocked_calls() {
+  for (ClockedCalls& calls : std::exchange(clocked_calls, {}))
+    gpucast::vgpu::clock_communicate(calls.name, calls.json + ']', std::move(calls.ranks), number(calls.stream));
+}
+
+void clock_call(const char* name, const Communicator& comm, const std::string& arguments_json, void* stream,
+                std::optional<gpucast::vgpu::RankWork::Message> message) {
+  const auto same = [&](const ClockedCalls& calls) { return calls.ranks.board == comm.board && calls.stream == stream; };
+  auto calls = std::find_if(clocked_calls.begin(), clocked_calls.end(), same);
+  if (calls == clocked_calls.end()) {
+    calls = clocked_calls.insert(calls, {stream, name, "[", {}});
+    calls->ranks.board = comm.board;
+  }
+  if (calls->json.size() > 1) calls->json += ',';
+  ((calls->json += "[\"") += name) += "\",";
+  (calls->json += arguments_json) += ']';
+  if (message && message->peer != comm.rank) calls->ranks.messages.push_back(*message);
+  if (group_depth == 0) submit_clocked_calls();
+}
+
 void log(const char* name, const Communicator& comm, int type, size_t count, void* stream, const char* partner_key, int partner) {
   const auto bytes = count * type_bytes(type);
   std::vector<Field> fields = {{"type", type_name(type)}, {"count", count}, {"world", comm.world}, {"rank", comm.rank}};
@@ -208,7 +238,13 @@ void log(const char* name, const Communicator& comm, int type, size_t count, voi
   fields.emplace_back("bytes", bytes);
   fields.emplace_back("group", comm.name.c_str());
   if (group_depth > 0 && ++calls_in_group > 1) fields.emplace_back("joins", 1);
-  gpucast::vgpu::log_call("nccl", name, gpucast::vgpu::json_object(fields).c_str(), number(stream));
+  const std::string arguments_json = gpucast::vgpu::json_object(fields);
+  if (comm.board == nullptr || !gpucast::vgpu::has_clock())
+    return gpucast::vgpu::log_call("nccl", name, arguments_json.c_str(), number(stream));
+  std::optional<gpucast::vgpu::RankWork::Message> message;
+  if (partner_key != nullptr && std::strcmp(partner_key, "peer") == 0)
+    message = {partner, std::strcmp(name, "ncclRecv") == 0, static_cast<int64_t>(bytes)};
+  clock_call(name, comm, arguments_json, stream, message);
 }
 
 bool captured(void* stream) {
@@ -559,7 +595,9 @@ GPUCAST_EXPORT int ncclGroupStart() {
   return kSuccess;
 }
 GPUCAST_EXPORT int ncclGroupEnd() {
-  if (group_depth > 0 && --group_depth == 0) group.reset();
+  if (group_depth == 0 || --group_depth > 0) return kSuccess;
+  group.reset();
+  submit_clocked_calls();
   return kSuccess;
 }
 struct SimulationInfo {

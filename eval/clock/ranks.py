@@ -1,0 +1,90 @@
+#!/usr/bin/env python3
+"""Do scripts of several ranks print the step of `gpucast time`? Runs each of rank_scripts/ on 2 and 4 ranks under `gpucast time`,
+`gpucast run --real-time` and `--warp`, and prints a table.
+
+    python -m eval.clock.ranks --python ENV/bin/python [--gpucast PATH] [--gpu a100-80] [--only NAME,NAME] [--ranks 2,4] [--out FILE]
+        [--markdown docs/results/clock.md]
+
+FILE has a line of JSON for each finished script and number of ranks; these are not run again.
+"""
+
+import argparse
+import pathlib
+import socket
+import statistics
+import sys
+
+from eval import page
+from eval.clock.agree import measured, rows_of_all, times_on_both_hosts
+from eval.jobs import add_gpucast_option
+from eval.tables import error, markdown_head, signed
+
+SCRIPTS = pathlib.Path(__file__).parent / "rank_scripts"
+COMMAND = "python -m eval.clock.ranks --python PYTHON"
+MODES = ("real_time", "warp")
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+def one(name, ranks, options):
+    def command():
+        torchrun = [options.python, "-m", "torch.distributed.run", "--nproc-per-node", str(ranks), "--master-port", str(free_port())]
+        return [*torchrun, str(SCRIPTS / f"{name}.py")]
+
+    def run(mode):
+        return measured([options.gpucast, "run", mode, "--gpu", options.gpu, "--", *command()])["wall"]
+
+    time, server_time = times_on_both_hosts([*command(), "--steps-only"], options)
+    return {
+        "script": name,
+        "ranks": ranks,
+        "step_ms": time["step"]["expected_ns"] / 1e6,
+        "server_step_ms": server_time["step"]["expected_ns"] / 1e6,
+        "bound": time["bound"],
+        "waiting_share": max(rank["bubble_ns"] / rank["step_ns"] for rank in time["ranks"]),
+        "real_time": run("--real-time"),
+        "warp": run("--warp"),
+    }
+
+
+def away_percent(row, mode):
+    return error(row[mode], row["server_step_ms" if mode == "warp" else "step_ms"])
+
+
+def table(rows):
+    lines = [markdown_head(["script", "ranks", "bound", "longest wait %", "step ms", "real time %", "warp %"], words=3)]
+    for row in rows:
+        figures = [signed(away_percent(row, mode), 1) for mode in MODES]
+        waiting = f"{100 * row['waiting_share']:.1f}"
+        lines.append(f"| {row['script']} | {row['ranks']} | {row['bound']} | {waiting} | {row['step_ms']:.2f} | {' | '.join(figures)} |")
+    for label, of in (("median, without sign", statistics.median), ("worst", max)):
+        figures = [f"{100 * of([abs(away_percent(row, mode)) for row in rows]):.1f}" for mode in MODES]
+        lines.append(f"| {label} | | | | | {' | '.join(figures)} |")
+    return "\n".join(lines)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--python", default=sys.executable)
+    add_gpucast_option(parser)
+    parser.add_argument("--gpu", default="a100-80")
+    parser.add_argument("--only", default="")
+    parser.add_argument("--ranks", default="2,4")
+    parser.add_argument("--out", type=pathlib.Path)
+    parser.add_argument("--markdown", type=pathlib.Path, help="a page to write the table into")
+    options = parser.parse_args()
+    names = options.only.split(",") if options.only else sorted(path.stem for path in SCRIPTS.glob("*.py") if path.stem != "measure_ranks")
+    counts = [int(count) for count in options.ranks.split(",")]
+    rows = rows_of_all(names, "script", lambda name: [one(name, count, options) for count in counts], options.out)
+    text = table(rows)
+    print(text)
+    if options.markdown:
+        page.write(options.markdown, COMMAND, f"{len(rows)} runs of {len(names)} scripts", {"ranks": text})
+
+
+if __name__ == "__main__":
+    main()

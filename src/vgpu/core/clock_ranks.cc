@@ -38,7 +38,7 @@ uint64_t post_arrival(const RankWork& work, int whom, double at_ns) {
   return work.board->post(whom, kArrivalShape, bytes, sizeof bytes);
 }
 
-// Tells the others that this rank has come, and lists for whom it waits.
+// Posts that this rank has come. Returns for whom it waits.
 std::vector<RankGates::Awaited> arrive(const RankWork& work, double at_ns) {
   const int me = work.board->rank();
   std::vector<RankGates::Awaited> out;

@@ -1,9 +1,8 @@
 // Collectives and messages on the clocks of several ranks. Each rank has its own clock. NCCL's kernel is a gate of the card's timeline: it
 // begins when its stream gets there, moves bytes when the last rank has come, and ends for all at the same time.
 //
-// A rank tells the others when its card reaches a gate (board.h). Until the others have told theirs, its own card simulates only up to a
-// time at which the gate cannot be over: no earlier than the others' positions (rank_positions.h) and the gate's duration. Internal to the
-// core.
+// A rank posts when its card reaches a gate (board.h). The gate cannot end before the other ranks' positions (rank_positions.h) plus its
+// duration. Until their posts are there, the own card is simulated up to that time. Internal to the core.
 #pragma once
 
 #include <cstddef>

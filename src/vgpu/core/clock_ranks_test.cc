@@ -126,7 +126,7 @@ TEST_F(ClockRanks, AHostThatSleepsLetsItsCardGoOn) {
         std::this_thread::sleep_for(milliseconds(300));
       },
       [](const auto& board, uint64_t stream) { communicate(board, stream); });
-  EXPECT_LT(ms, 100) << "no call of the other rank tells of its card";
+  EXPECT_LT(ms, 100) << "the other rank makes no call meanwhile";
 }
 
 TEST_F(ClockRanks, SmallMessagesDoNotHoldTheirSender) {

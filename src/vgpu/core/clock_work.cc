@@ -23,8 +23,8 @@ namespace {
 
 constexpr double kUnknownNs = 5000;  // a launch with an unknown duration
 
-// "12345.6 0 0.9 321.0 0 1": duration, engine, demand, how much longer with a swept L2, whether it sweeps L2, whether memory limits it;
-// without the last ones, none of these.
+// "12345.6 0 0.9 321.0 0 1": duration, engine, demand, how much longer with a swept L2, whether it sweeps L2, whether memory limits it.
+// The last two may be missing: 0.
 // "none": the question has no answer.
 std::optional<GpuTimeline::Work> parse_answer(const std::string& answer) {
   if (answer.starts_with("none")) return std::nullopt;

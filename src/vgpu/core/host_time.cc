@@ -67,6 +67,7 @@ struct Worked {
   double share = 1;                 // of `speed`
   int64_t wall_ns = 0, cpu_ns = 0;  // up to which time is taken into account
   int64_t unmeasured_ns = 0;
+  double lately_busy_ns = 0, lately_preempted_ns = 0;
 };
 Worked& worked() {
   static auto* const kWorked = new Worked;  // used until the very end
@@ -75,6 +76,22 @@ Worked& worked() {
 
 bool is_scaled(const HostTime& time) {
   return time.mode == ClockMode::warp && time.yardstick_ns > 0 && !time.exact.load(std::memory_order_relaxed);
+}
+
+constexpr double kLatelyNs = 20e6;
+
+// The part of the time in which this process wanted the processor and had it, lately.
+double busy_part(const Worked& work) {
+  const double wanted_ns = work.lately_busy_ns + work.lately_preempted_ns;
+  return wanted_ns > 0 ? work.lately_busy_ns / wanted_ns : 1;
+}
+
+void add_lately(int64_t busy_ns, int64_t preempted_ns, Worked* work) {
+  work->lately_busy_ns += static_cast<double>(busy_ns);
+  work->lately_preempted_ns += static_cast<double>(preempted_ns);
+  if (work->lately_busy_ns + work->lately_preempted_ns < kLatelyNs) return;
+  work->lately_busy_ns /= 2;
+  work->lately_preempted_ns /= 2;
 }
 
 // Neither the time nor the work of this counts.
@@ -102,10 +119,11 @@ int64_t settle(const HostTime& time, int64_t own_ns) {
   const int64_t busy = std::clamp<int64_t>(cpu - work.cpu_ns, 0, wall - own);
   // While others had the processor, the host of a card would have worked on.
   const int64_t preempted = preempted_ns(wall - own - busy);
-  const int64_t counted = own_ns - own;  // an earlier call took this part of our time for the script's work
-  g_ahead_ns.fetch_sub(
-      own + preempted + std::llround(static_cast<double>(busy) * (1 - work.share) + static_cast<double>(counted) * work.share),
-      std::memory_order_relaxed);
+  add_lately(busy, preempted, &work);
+  // An earlier call took this part of our time for the script's work.
+  const double counted = static_cast<double>(own_ns - own) * busy_part(work);
+  g_ahead_ns.fetch_sub(own + preempted + std::llround(static_cast<double>(busy) * (1 - work.share) + counted * work.share),
+                       std::memory_order_relaxed);
   work.wall_ns = now, work.cpu_ns = cpu;
   work.unmeasured_ns += busy;
   if (work.unmeasured_ns > kMeasureAgainNs) measure_speed(time, &work);

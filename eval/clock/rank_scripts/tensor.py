@@ -12,7 +12,7 @@ mesh = init_device_mesh("cuda", (world,))
 for block in model:
     parallelize_module(block, mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()})
 optimizer = torch.optim.SGD(model.parameters(), 0.01)
-x = torch.randn(8192, 4096, device="cuda", dtype=torch.bfloat16)
+x = torch.randn(16384, 4096, device="cuda", dtype=torch.bfloat16)
 
 
 def step():

@@ -13,6 +13,7 @@
 #include "src/attribution/open_marks.h"
 #include "src/base/bounded.h"
 #include "src/kernels/known_kernels.h"
+#include "src/work/captured_places.h"
 #include "src/work/communications.h"
 #include "src/work/counted_kernels.h"
 #include "src/work/host_time.h"
@@ -183,6 +184,7 @@ class StepMaker {
       : trace_(trace),
         step_(trace.observed),
         owners_(operators_of_work(trace.observed)),
+        captured_(captured_places(trace)),
         open_marks_(trace),
         cache_(trace),
         pointed_(trace),
@@ -233,8 +235,8 @@ class StepMaker {
     const OpenMarks& place = open_marks_.open_after(work.mark);
     StepOperation made;
     made.first_work = i;
-    made.phase = place.phase();
-    made.module = place.module();
+    made.phase = captured_[i] ? captured_[i]->phase : place.phase();
+    made.module = captured_[i] ? captured_[i]->module : place.module();
     made.stream = number_of(work.stream, &out_.streams);
     made.asked_ns = work.time_ns + shift_ns_;
     made.asked_unix_us = (static_cast<double>(step_.clock_unix_ns) + static_cast<double>(work.time_ns)) / 1000;
@@ -366,6 +368,7 @@ class StepMaker {
   const ObservedStep& step_;
   StepOperations out_;
   const std::vector<int64_t> owners_;
+  const std::vector<std::optional<CapturedPlace>> captured_;
   OpenMarksInOrder open_marks_;
   OperationCache cache_;
   PointedBytes pointed_;

@@ -607,6 +607,8 @@ TEST(StepOperations, AGraphsWorkIsTheOperatorsThatRanWhenItWasCaptured) {
   EXPECT_EQ(step.operations[3].shape, step.operations[0].shape);
   EXPECT_TRUE(step.operations[3].known);
   EXPECT_EQ(step.operations[3].asked_ns, step.operations[0].asked_ns + 16'500) << "when it was launched";
+  EXPECT_EQ(step.operations[3].phase, Phase::forward) << "when it was captured, not backward as at the launch";
+  EXPECT_EQ(step.operations[3].module, step.operations[0].module);
 }
 
 // Checkpointing computes a forward again for the backward. That adds to the hardware's FLOPs, not to the model's.

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -26,11 +28,16 @@ struct StepPhases {
   }
 };
 
-StepPhases phases_of_step(const Trace& trace) {
+// Marks with sequence numbers from `first` to before `last`.
+struct MarkRange {
+  int64_t first = 0, last = 0;
+  bool contains(int64_t sequence) const { return sequence >= first && sequence < last; }
+};
+
+StepPhases phases_of_step(const Trace& trace, const MarkRange& step) {
   std::vector<const Mark*> marks;
   for (const Mark& mark : trace.marks) {
-    const bool inside = mark.sequence >= trace.observed.first_mark && mark.sequence < trace.observed.last_mark;
-    if (inside && (mark.kind == MarkKind::phase_begin || mark.kind == MarkKind::phase_end)) marks.push_back(&mark);
+    if (step.contains(mark.sequence) && (mark.kind == MarkKind::phase_begin || mark.kind == MarkKind::phase_end)) marks.push_back(&mark);
   }
   std::stable_sort(marks.begin(), marks.end(), [](const Mark* a, const Mark* b) { return a->sequence < b->sequence; });
   StepPhases out;
@@ -47,11 +54,10 @@ StepPhases phases_of_step(const Trace& trace) {
 }
 
 // Inputs of the step's forwards. A forward that a backward computes again does not count.
-std::vector<StepInput> inputs_of_forwards(const Trace& trace, const StepPhases& phases) {
+std::vector<StepInput> inputs_of_forwards(const Trace& trace, const MarkRange& step, const StepPhases& phases) {
   std::vector<StepInput> out;
   for (const TensorMark& tensor : trace.tensors) {
-    if (tensor.kind != TensorKind::input || tensor.sequence < trace.observed.first_mark || tensor.sequence >= trace.observed.last_mark)
-      continue;
+    if (tensor.kind != TensorKind::input || !step.contains(tensor.sequence)) continue;
     const std::vector<int64_t>& shape = tensor.shape;
     if (shape.empty() || phases.in_backward(tensor.sequence)) continue;
     StepInput input{tensor.sequence, shape[0], 0};
@@ -62,30 +68,85 @@ std::vector<StepInput> inputs_of_forwards(const Trace& trace, const StepPhases& 
   return out;
 }
 
-}  // namespace
+// The batch of one forward: the first of its inputs that shows it.
+StepInputs batch_of(const std::vector<StepInput>& inputs, int64_t first, int64_t last) {
+  StepInputs out;
+  for (const StepInput& input : inputs) {
+    if (input.sequence < first || input.sequence > last) continue;
+    if (out.samples == 0) out.samples = input.samples;
+    if (out.tokens == 0) out.tokens = input.tokens;
+  }
+  return out;
+}
 
-StepInputs step_inputs(const Trace& trace) {
-  const StepPhases phases = phases_of_step(trace);
-  const std::vector<StepInput> inputs = inputs_of_forwards(trace, phases);
+bool exchanges_messages(const Trace& trace) {
+  return std::ranges::any_of(trace.observed.work, [&](const Work& work) {
+    const std::string_view name = trace.strings.text(work.name);
+    return name == "ncclSend" || name == "ncclRecv";
+  });
+}
+
+// A stage of a pipeline gets each micro-batch once; a rank may have several stages, which are modules of their own.
+StepInputs inputs_of_stages(const Trace& trace, const std::vector<StepInput>& inputs, const std::vector<int64_t>& forwards) {
+  std::map<int64_t, ModuleId> modules;  // by the sequence number of the mark that begins them
+  for (const Mark& mark : trace.marks)
+    if (mark.kind == MarkKind::module_begin) modules[mark.sequence] = mark.module;
+  std::map<ModuleId, StepInputs> stages;
+  StepInputs out;
+  for (const int64_t forward : forwards) {
+    const auto module = modules.upper_bound(forward);  // a forward's inputs are marked right before it begins
+    StepInputs& stage = stages[module == modules.end() ? ModuleId() : module->second];
+    const StepInputs batch = batch_of(inputs, forward, forward);
+    stage.samples += batch.samples;
+    stage.tokens += batch.tokens;
+    out.samples = std::max(out.samples, stage.samples);
+    out.tokens = std::max(out.tokens, stage.tokens);
+  }
+  return out;
+}
+
+StepInputs inputs_between(const Trace& trace, const MarkRange& step) {
+  const StepPhases phases = phases_of_step(trace, step);
+  const std::vector<StepInput> inputs = inputs_of_forwards(trace, step, phases);
   std::vector<int64_t> forwards;  // the sequence numbers of their marks
   for (const StepInput& input : inputs)
     if (forwards.empty() || forwards.back() != input.sequence) forwards.push_back(input.sequence);
+  if (exchanges_messages(trace)) return inputs_of_stages(trace, inputs, forwards);
   // Which forward belongs to which backward is known only where each backward has the same number of forwards.
   const bool accumulates = phases.optimizer_steps <= 1 && phases.backwards > 1 && forwards.size() % phases.backwards == 0;
   const size_t cycles = accumulates ? phases.backwards : 1;
   StepInputs out;
-  for (size_t cycle = 0; cycle < cycles; ++cycle) {
+  for (size_t cycle = 0; cycle < cycles && !forwards.empty(); ++cycle) {
     const size_t first = cycle * forwards.size() / cycles, next = (cycle + 1) * forwards.size() / cycles;
-    int64_t samples = 0, tokens = 0;
-    for (const StepInput& input : inputs) {
-      if (first == next || input.sequence < forwards[first] || input.sequence > forwards[next - 1]) continue;
-      if (samples == 0) samples = input.samples;
-      if (tokens == 0) tokens = input.tokens;
-    }
-    out.samples += samples;
-    out.tokens += tokens;
+    if (first == next) continue;
+    const StepInputs batch = batch_of(inputs, forwards[first], forwards[next - 1]);
+    out.samples += batch.samples;
+    out.tokens += batch.tokens;
   }
   return out;
+}
+
+// The step in which the script captured the first graph that the observed step launches; empty if it launches none.
+MarkRange step_of_capture(const Trace& trace) {
+  int64_t captured_ns = -1;
+  for (const Work& work : trace.observed.work)
+    if (work.captured_ns >= 0 && (captured_ns < 0 || work.captured_ns < captured_ns)) captured_ns = work.captured_ns;
+  MarkRange out;
+  if (captured_ns < 0) return out;
+  const int64_t captured_us = (trace.observed.clock_unix_ns + captured_ns) / 1000;
+  for (const Mark& mark : trace.marks) {
+    if (mark.kind != MarkKind::step) continue;
+    if (mark.time_us <= captured_us) out.first = std::max(out.first, mark.sequence);
+    if (mark.time_us > captured_us && (out.last == 0 || mark.sequence < out.last)) out.last = mark.sequence;
+  }
+  return out;
+}
+
+}  // namespace
+
+StepInputs step_inputs(const Trace& trace) {
+  const StepInputs inputs = inputs_between(trace, {trace.observed.first_mark, trace.observed.last_mark});
+  return inputs.samples != 0 ? inputs : inputs_between(trace, step_of_capture(trace));
 }
 
 }  // namespace gpucast

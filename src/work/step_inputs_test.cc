@@ -62,5 +62,40 @@ TEST(StepInputs, StepsWithoutAccumulationCountOneBatch) {
   EXPECT_EQ(inputs_of("fbfbofbo").samples, 8) << "a GAN: two optimizers";
 }
 
+// Two stages on one rank, each with an optimizer; a rank that runs in the middle of the pipeline looks the same.
+TEST(StepInputs, APipelineCountsTheMicroBatchesOfOneStage) {
+  std::vector<std::string> lines;
+  for (const std::string& line : kLines) {
+    if (line.starts_with(R"(["mark",3)")) break;
+    lines.push_back(line);
+  }
+  int64_t sequence = 2;
+  const auto mark = [&](const std::string& what) {
+    ++sequence;
+    const std::string number = std::to_string(sequence);
+    lines.push_back("[\"mark\"," + number + ",0,0," + std::to_string(1'000'000 + sequence) + "," + what + "]");
+    return number;
+  };
+  for (const std::string module : {"1", "2", "1", "2", "1", "2"}) {
+    mark(R"("phase_begin","forward")");
+    lines.push_back("[\"tensor\"," + mark(R"("tensors","")") + R"(,"input",5,64,"0",-1,"int64",[8,128]])");
+    mark("\"module_begin\"," + module);
+    mark("\"module_end\"," + module);
+    mark(R"("phase_end","forward")");
+  }
+  const std::string last = mark(R"("step",2)");
+  for (std::string& line : lines)
+    if (const size_t at = line.find("[2,9]"); at != std::string::npos) line.replace(at, 5, "[2," + last + "]");
+  lines.insert(lines.begin() + 3, R"({"record":"module","id":2,"parent":-1,"name":"net2","type":"Net"})");
+  lines.emplace_back(R"({"record":"end","reason":"steps","exit_code":0,"optimizer_steps":3})");
+  lines.emplace_back(R"({"record":"clock","unix_ns":999999000})");
+  lines.emplace_back(R"(["thread",1])");
+  lines.emplace_back(R"(["vgpu_mark",4])");
+  lines.emplace_back(R"(["call","nccl","ncclSend",{"type":"float32","count":64,"world":2,"peer":1,"bytes":256,"group":"a"},7,10100])");
+  const StepInputs inputs = step_inputs(trace_of(lines));
+  EXPECT_EQ(inputs.samples, 3 * 8);
+  EXPECT_EQ(inputs.tokens, 3 * 8 * 128);
+}
+
 }  // namespace
 }  // namespace gpucast

@@ -9,9 +9,9 @@
 
 namespace gpucast {
 
-// What a group of ranks works together for, told by its calls: sums in a forward split a layer (tensor), messages connect the stages of a
-// pipeline, an exchange of all with all routes tokens to experts.
-enum class GroupPurpose : uint8_t { data, tensor, pipeline, expert };
+// What a group of ranks works together for: as the program describes the group, otherwise as its calls show. Sums of activations in a
+// forward split a layer (tensor), messages connect the stages of a pipeline, an exchange of all with all routes tokens to experts.
+enum class GroupPurpose : uint8_t { data, tensor, pipeline, expert, context };
 const char* group_purpose_name(GroupPurpose purpose);  // as in JSON
 
 // The communication of one kind in one rank's groups of one purpose and size, in a step.
@@ -48,6 +48,7 @@ struct RankStep {
   // Their sum is step_ns.
   double compute_ns = 0, exposed_ns = 0, waiting_ns = 0, idle_ns = 0;
   double hidden_ns = 0;
+  double host_ns = 0;                            // what its host works
   std::vector<CommunicationPart> communication;  // largest exposed and waiting time first
   std::vector<JobSlice> slices;                  // as StepOperations::operations; empty unless wanted
 };

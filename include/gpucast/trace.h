@@ -297,8 +297,9 @@ struct CaptureWarning {
 
 // One of NCCL's, which this process is in.
 struct Communicator {
-  std::string name;            // the same in the captures of all its ranks
-  std::vector<int64_t> ranks;  // of the job, in the communicator's order
+  std::string name;                            // the same in the captures of all its ranks
+  std::vector<int64_t> ranks;                  // of the job, in the communicator's order
+  std::vector<std::string> descriptions = {};  // of PyTorch's groups that it may belong to: "mesh_tp"
 };
 
 // Everything that can be wrong in a capture and still leaves something to report. problem_info() gives severity and sentence.

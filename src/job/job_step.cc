@@ -7,10 +7,12 @@
 #include <map>
 #include <numeric>
 #include <set>
+#include <string_view>
 #include <tuple>
 
 #include "gpucast/error.h"
 #include "src/base/links.h"
+#include "src/job/group_purpose.h"
 #include "src/ranks/play.h"
 #include "src/schedule/step_schedule.h"
 #include "src/time/collective.h"
@@ -26,36 +28,18 @@ const Communication& communication_of(const StepOperations& step, const StepOper
   return step.communications[static_cast<size_t>(operation.communication)];
 }
 
-bool is_sum(CollectiveKind kind) { return kind == CollectiveKind::all_reduce || kind == CollectiveKind::reduce_scatter; }
-bool in_forward(const StepOperation& operation) { return operation.phase == Phase::forward || operation.phase == Phase::loss; }
-
-// Whether each group of the step sums in a forward.
-std::vector<bool> sum_in_forward(const StepOperations& step) {
-  std::vector<bool> out(step.groups.size());
-  for (const StepOperation& operation : step.operations)
-    if (operation.communication >= 0 && in_forward(operation) && is_sum(shape_of(step, operation).kind))
-      out[communication_of(step, operation).group] = true;
-  return out;
-}
-
-GroupPurpose purpose_of(CollectiveKind kind, bool sums_in_forward) {
-  if (kind == CollectiveKind::messages) return GroupPurpose::pipeline;
-  if (kind == CollectiveKind::all_to_all) return GroupPurpose::expert;
-  return sums_in_forward ? GroupPurpose::tensor : GroupPurpose::data;
-}
-
-// Ranks that share the work of one sample: found by what their groups sum in a forward, and by their messages.
+// Ranks that share the work of one sample: found by the purposes of their groups, and by their messages.
 class Replicas {
  public:
   explicit Replicas(int64_t ranks) : parent_(static_cast<size_t>(ranks)) { std::iota(parent_.begin(), parent_.end(), size_t{0}); }
 
   void add(const StepOperations& step) {
-    const std::vector<bool> tensor = sum_in_forward(step);
+    const GroupPurposes purposes(step);
     for (const StepOperation& operation : step.operations) {
       if (operation.communication < 0) continue;
       const Communication& communication = communication_of(step, operation);
       for (const Message& message : communication.messages) join(step.rank, message.peer);
-      if (communication.messages.empty() && tensor[communication.group])
+      if (communication.messages.empty() && purposes.shares_samples(communication.group))
         for (const int64_t rank : step.groups[communication.group].ranks) join(step.rank, rank);
     }
   }
@@ -81,11 +65,11 @@ class Replicas {
 };
 
 std::vector<CommunicationPart> parts_of(const StepOperations& step, const RankTime& time) {
-  const std::vector<bool> tensor = sum_in_forward(step);
+  const GroupPurposes purposes(step);
   std::map<std::tuple<GroupPurpose, CollectiveKind, int64_t, int64_t>, CommunicationPart> parts;
   const auto part_of = [&](uint32_t group, const CollectiveShape& shape) -> CommunicationPart& {
     const auto ranks = static_cast<int64_t>(step.groups[group].ranks.size());
-    const GroupPurpose purpose = purpose_of(shape.kind, tensor[group]);
+    const GroupPurpose purpose = purposes.of(group, shape.kind);
     CommunicationPart& part = parts[{purpose, shape.kind, ranks, shape.nodes}];
     part.purpose = purpose;
     part.kind = collective_kind_name(shape.kind);
@@ -119,15 +103,14 @@ std::vector<CommunicationPart> parts_of(const StepOperations& step, const RankTi
 }
 
 RankStep rank_step(const StepOperations& step, const RankTime& time) {
-  return {time.rank,       time.schedule.step_ns, time.compute_ns,
-          time.exposed_ns, time.waiting_ns,       time.idle_ns,
-          time.hidden_ns,  parts_of(step, time),  {}};
+  return {time.rank,    time.schedule.step_ns, time.compute_ns,       time.exposed_ns,      time.waiting_ns,
+          time.idle_ns, time.hidden_ns,        time.schedule.host_ns, parts_of(step, time), {}};
 }
 
 void add_slices(const std::vector<StepOperations>& steps, const JobTime& played, JobStep* out) {
   for (size_t r = 0; r < steps.size(); ++r) {
     const StepOperations& step = steps[r];
-    const std::vector<bool> tensor = sum_in_forward(step);
+    const GroupPurposes purposes(step);
     std::vector<JobSlice>& slices = out->captured[r].slices;
     for (size_t i = 0; i < step.operations.size(); ++i) {
       const StepOperation& operation = step.operations[i];
@@ -142,7 +125,7 @@ void add_slices(const std::vector<StepOperations>& steps, const JobTime& played,
       if (operation.communication < 0) continue;
       const CollectiveShape& shape = shape_of(step, operation);
       const uint32_t group = communication_of(step, operation).group;
-      slice.what = fmt::format("{}: {} of {}", group_purpose_name(purpose_of(shape.kind, tensor[group])), collective_kind_name(shape.kind),
+      slice.what = fmt::format("{}: {} of {}", group_purpose_name(purposes.of(group, shape.kind)), collective_kind_name(shape.kind),
                                step.groups[group].ranks.size());
     }
   }
@@ -243,22 +226,53 @@ void copy_host_times(const StepOperations& from, StepOperations* to) {
   to->host = from.host;
 }
 
+// The part of the operations of the longer program that the other has, too, in any order.
+double common_part(const StepOperations& a, const StepOperations& b) {
+  std::map<std::pair<std::string_view, std::string_view>, int64_t> left;
+  for (const StepOperation& operation : a.operations) ++left[{operation.name, operation.kernel}];
+  size_t common = 0;
+  for (const StepOperation& operation : b.operations) {
+    const auto found = left.find({operation.name, operation.kernel});
+    if (found != left.end() && found->second-- > 0) ++common;
+  }
+  return static_cast<double>(common) / static_cast<double>(std::max<size_t>(1, std::max(a.operations.size(), b.operations.size())));
+}
+
+constexpr double kAlmostAll = 0.9;
+
 // Ranks that run the same program need the same time of their hosts. Here they disturb each other, and a disturbance only makes a step
-// longer: the fastest one's times are right for all.
-void use_fastest_hosts(std::vector<StepOperations>* steps, const StepConstants& constants) {
+// longer: the fastest one's times are right for all. Where programs differ by little (an empty shard, a progress bar), each operation needs
+// the same time. Returns a factor of each step's host time.
+std::vector<double> use_fastest_hosts(std::vector<StepOperations>* steps, const StepConstants& constants) {
   const auto host_ns = [&](const StepOperations& step) { return static_cast<double>(step.host_ns) * host_scale(step.host, constants); };
+  const auto pace_ns = [&](const StepOperations& step) {
+    return host_ns(step) / static_cast<double>(std::max<size_t>(1, step.operations.size()));
+  };
   std::vector<size_t> order(steps->size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::ranges::stable_sort(order, {}, [&](size_t i) { return host_ns((*steps)[i]); });
   std::vector<size_t> programs;  // the fastest rank of each
+  std::vector<size_t> program_of(steps->size());
   for (const size_t i : order) {
     const auto found = std::ranges::find_if(programs, [&](size_t fastest) { return is_same_program((*steps)[fastest], (*steps)[i]); });
+    program_of[i] = static_cast<size_t>(found - programs.begin());
     if (found == programs.end()) {
       programs.push_back(i);
     } else {
       copy_host_times((*steps)[*found], &(*steps)[i]);
     }
   }
+  std::vector<double> factors(programs.size(), 1);
+  for (size_t p = 0; p < programs.size(); ++p) {
+    const StepOperations& own = (*steps)[programs[p]];
+    for (const size_t other : programs) {
+      const double faster = pace_ns((*steps)[other]) / pace_ns(own);
+      if (faster < factors[p] && common_part(own, (*steps)[other]) >= kAlmostAll) factors[p] = faster;
+    }
+  }
+  std::vector<double> out;
+  for (size_t i = 0; i < steps->size(); ++i) out.push_back(factors[program_of[i]]);
+  return out;
 }
 
 void check_one_job(const std::vector<StepOperations>& steps) {
@@ -284,6 +298,8 @@ const char* group_purpose_name(GroupPurpose purpose) {
       return "pipeline";
     case GroupPurpose::expert:
       return "expert";
+    case GroupPurpose::context:
+      return "context";
   }
   return "";
 }
@@ -304,19 +320,20 @@ JobStep job_step(std::vector<StepOperations> steps, const Machine& machine, cons
                  const JobOptions& options) {
   check_one_job(steps);
   std::ranges::sort(steps, {}, &StepOperations::rank);
-  use_fastest_hosts(&steps, constants);
+  const std::vector<double> host_factors = use_fastest_hosts(&steps, constants);
   const StepOperations& first = steps.front();
   const int64_t cards = ranks_of_node(first, machine);
   std::vector<PlayedRank> played;
   Replicas replicas(first.ranks);
-  for (StepOperations& step : steps) {
+  for (size_t i = 0; i < steps.size(); ++i) {
+    StepOperations& step = steps[i];
     put_on_nodes(cards, &step);
     PlayedRank& rank = played.emplace_back();
     rank.rank = step.rank;
     rank.step = &step;
     rank.durations = durations_of(step, rates);
     rank.uses = uses_of(step, rates);
-    rank.host_scale = host_scale(step.host, constants) / options.cpu_speed;
+    rank.host_scale = host_scale(step.host, constants) * host_factors[i] / options.cpu_speed;
     replicas.add(step);
   }
   JobStep out;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "gpucast/error.h"
+#include "src/job/group_purpose.h"
 #include "src/ranks/hand_made_ranks.h"
 #include "src/time/duration.h"
 
@@ -102,6 +103,64 @@ TEST(JobStep, RanksOfOneProgramHaveTheFastestHost) {
   EXPECT_LT(job_of(steps).step.expected_ns, 2e6);
   steps[0].operations[0].name = "another program";
   EXPECT_GT(job_of(steps).step.expected_ns, 50e6);
+}
+
+// Rank 1 has no rows of the last parameter, and nothing to update there.
+TEST(JobStep, RanksOfAlmostOneProgramHaveTheFastestPace) {
+  std::vector<StepOperations> steps;
+  for (const int64_t rank : {0, 1}) {
+    HandMadeRank made(rank);
+    for (int i = 0; i < (rank == 0 ? 20 : 19); ++i) made.compute(10);
+    made.collective(made.group("all", {0, 1, 2, 3, 4, 5, 6, 7}), 10);
+    steps.push_back(ready(&made, rank, rank == 0 ? 90'000 : 2000));
+  }
+  EXPECT_LT(job_of(steps).step.expected_ns, 3e6);
+}
+
+// A loss that is summed over replicas belongs to no layer.
+TEST(JobStep, ASmallSumInAForwardIsAFigure) {
+  HandMadeRank made(0);
+  const size_t forward = made.collective(made.group("all", {0, 1, 2, 3, 4, 5, 6, 7}), 10);
+  made.step().operations[forward].phase = Phase::forward;
+  made.step().shapes[made.step().operations[forward].shape].collective.bytes = 4;
+  EXPECT_EQ(job_of({ready(&made, 0)}).replicas, 8);
+}
+
+TEST(GroupPurpose, FollowsTheProgramsDescription) {
+  using enum GroupPurpose;
+  for (const auto& [description, purpose] :
+       std::vector<std::pair<std::string, std::optional<GroupPurpose>>>{{"mesh_tp", tensor},
+                                                                        {"mesh_dp_shard_cp", data},
+                                                                        {"mesh_dp_replicate", data},
+                                                                        {"mesh_cp", context},
+                                                                        {"mesh_ep", expert},
+                                                                        {"mesh_efsdp", data},
+                                                                        {"pp_p2p_downstream", pipeline},
+                                                                        {"TENSOR_MODEL_PARALLEL_GROUP", tensor},
+                                                                        {"PIPELINE_MODEL_PARALLEL_GROUP", pipeline},
+                                                                        {"DATA_PARALLEL_GROUP_WITH_CP", data},
+                                                                        {"EXPERT_MODEL_PARALLEL_GROUP", expert},
+                                                                        {"EXPERT_DATA_PARALLEL_GROUP", data},
+                                                                        {"TENSOR_AND_DATA_PARALLEL_GROUP", std::nullopt},
+                                                                        {"default_pg", std::nullopt},
+                                                                        {"undefined", std::nullopt},
+                                                                        {"mesh_dim_0", std::nullopt}})
+    EXPECT_EQ(described_purpose(description), purpose) << description;
+}
+
+// A ring of context parallel ranks exchanges keys and values; without its description it would be a pipeline.
+TEST(JobStep, ADescribedGroupHasItsPurpose) {
+  std::vector<StepOperations> steps;
+  for (const int64_t rank : {0, 1}) {
+    HandMadeRank made(rank);
+    const uint32_t ring = made.group("ring", {0, 1});
+    made.step().groups[ring].descriptions = {"mesh_cp"};
+    made.messages(ring, {{1 - rank, 1000, rank == 1}}, 10);
+    steps.push_back(ready(&made, rank));
+  }
+  const JobStep job = job_of(steps);
+  EXPECT_EQ(job.replicas, 4);
+  EXPECT_EQ(job.captured[0].communication[0].purpose, GroupPurpose::context);
 }
 
 TEST(JobStep, AMachineHoldsTheJobOrHasANetwork) {

@@ -263,6 +263,12 @@ double host_cores(const StepTimeOptions& options, const LoaderRecord& record) {
   return static_cast<double>(options.machine->cores * std::max<int64_t>(1, record.threads_per_core));
 }
 
+StepBound bound_of(const RankStep& rank, double gpu_ns) {
+  const double communication_ns = rank.exposed_ns + rank.waiting_ns;
+  if (rank.idle_ns > communication_ns) return rank.host_ns > gpu_ns ? StepBound::host : StepBound::gpu;
+  return communication_ns > rank.compute_ns ? StepBound::communication : StepBound::gpu;
+}
+
 // The other ranks of the job: the step is the job's, with the interval that one rank's step has.
 void add_job(const std::vector<const Facts*>& ranks, const Gpu& gpu, const StepConstants& constants, const StepTimeOptions& options,
              CardTime* card) {
@@ -280,8 +286,8 @@ void add_job(const std::vector<const Facts*>& ranks, const Gpu& gpu, const StepC
   card->model_flops_utilisation /= longer;
   card->hardware_flops_utilisation /= longer;
   const RankStep& busiest = job.captured[job.busiest];
-  const double communication_ns = busiest.exposed_ns + busiest.waiting_ns;
-  if (busiest.idle_ns <= communication_ns) card->bound = communication_ns > busiest.compute_ns ? StepBound::communication : StepBound::gpu;
+  card->host_ns = busiest.host_ns;
+  card->bound = bound_of(busiest, card->gpu_ns);
   card->job = std::move(job);
 }
 

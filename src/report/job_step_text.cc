@@ -45,7 +45,7 @@ void write_communication(TextWriter& out, const RankStep& rank) {
 
 }  // namespace
 
-void write_job(TextWriter& out, const JobStep& job) {
+void write_job(TextWriter& out, const JobStep& job, bool loader_bound) {
   out.line();
   out.line(out.bold(
       fmt::format("The job: {} ranks on {}{}", job.ranks, job.nodes > 1 ? fmt::format("{} x ", job.nodes) : "", job.machine_name)));
@@ -55,6 +55,8 @@ void write_job(TextWriter& out, const JobStep& job) {
                         job.captured.size() == 1 ? "one rank was" : fmt::format("{} ranks were", job.captured.size()),
                         static_cast<int64_t>(job.captured.size()) < job.ranks ? ", which stand for the others" : ""));
   write_ranks(out, job);
+  if (loader_bound)
+    out.wrapped("  ", fmt::format("shares of {}, the step with its batches ready", time_text(job.captured[job.busiest].step_ns)));
   write_communication(out, job.captured[job.busiest]);
   for (const std::string& note : job.notes) out.wrapped("  ", note);
 }

@@ -8,7 +8,7 @@
 
 namespace gpucast {
 
-void write_job(TextWriter& out, const JobStep& job);
+void write_job(TextWriter& out, const JobStep& job, bool loader_bound);
 void write_missing(TextWriter& out, const JobStep& job);  // nothing, if no rank is missing
 void write_scale(TextWriter& out, const std::vector<ScalePoint>& points);
 

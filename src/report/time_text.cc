@@ -64,7 +64,7 @@ void write_card(TextWriter& out, const StepTimes& times, const CardTime& card) {
   if (const std::string words = known_words(times); !words.empty()) out.format("  {}", words);
   out.format("  FLOPs utilisation: model {}, hardware {} (of {} at its datasheet's rate)", percent(card.model_flops_utilisation),
              percent(card.hardware_flops_utilisation), card.peak_precision);
-  if (card.job) write_job(out, *card.job);
+  if (card.job) write_job(out, *card.job, card.bound == StepBound::loader);
   if (times.loader) write_loader(out, *times.loader, card);
   write_parts(out, "By phase", card.by_phase);
   write_parts(out, "By kind", card.by_kind);

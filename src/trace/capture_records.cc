@@ -243,6 +243,9 @@ void read_communicators(Reading& reading, od::object object) {
       each_field(group, [&](std::string_view field, auto of_group) {
         if (field == "name") made.name = text_of(of_group);
         if (field == "ranks") made.ranks = integers_of(of_group);
+        od::array descriptions;
+        if (field == "descriptions" && of_group.get_array().get(descriptions) == simdjson::SUCCESS)
+          for (auto description : descriptions) made.descriptions.push_back(text_of(description));
       });
       const bool usable =
           !made.name.empty() && std::ranges::all_of(made.ranks, [](int64_t rank) { return rank >= 0 && rank < kMostRanks; });

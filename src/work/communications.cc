@@ -90,7 +90,7 @@ uint32_t Communications::group_of(const CallArguments& arguments) {
   const auto [found, added] = groups_.try_emplace(arguments.group, static_cast<uint32_t>(out_.groups.size()));
   if (!added) return found->second;
   if (const Communicator* known = find_communicator(trace_, arguments.group)) {
-    out_.groups.push_back({known->name, known->ranks, false});
+    out_.groups.push_back({known->name, known->ranks, false, known->descriptions});
   } else {
     out_.groups.push_back(assumed_group(arguments.group, out_.rank, std::clamp<int64_t>(arguments.world, 1, out_.ranks), out_.ranks));
   }

@@ -13,9 +13,10 @@ namespace gpucast {
 
 // The ranks of a communicator.
 struct CommunicationGroup {
-  std::string name;            // the same in the captures of all its ranks
-  std::vector<int64_t> ranks;  // of the job, in the group's order
-  bool assumed = false;        // the capture names no ranks: neighbours of this rank are assumed
+  std::string name;                            // the same in the captures of all its ranks
+  std::vector<int64_t> ranks;                  // of the job, in the group's order
+  bool assumed = false;                        // the capture names no ranks: neighbours of this rank are assumed
+  std::vector<std::string> descriptions = {};  // as Communicator::descriptions
   friend auto operator<=>(const CommunicationGroup&, const CommunicationGroup&) = default;
 };
 

@@ -586,6 +586,25 @@ torch.zeros(1, device='cuda')
     assert done.printed["nccl"] == str(tuple(versions["nccl_version"] // step % 100 for step in (10000, 100, 1)))
 
 
+def test_a_split_has_no_colour_only_at_minus_one(run):
+    """PyTorch 2.4 cuts its colours to 32 bits, and half of them are negative."""
+    done = run(
+        """
+nccl = ctypes.CDLL(glob.glob(os.environ["VGPU"] + "/" + os.environ["VGPU_CUDA"] + "/vgpu_nccl.so")[0])
+torch.zeros(1, device='cuda')
+whole, part, none = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
+nccl.ncclCommInitAll(ctypes.byref(whole), 1, None)
+nccl.ncclCommSplit(whole, -2057847794, 0, ctypes.byref(part), None)
+nccl.ncclCommSplit(whole, -1, 0, ctypes.byref(none), None)
+say("made", [bool(part), bool(none)])
+core.gpucast_vgpu_communicators.restype = ctypes.c_char_p
+say("colours", [line.split()[1] for line in core.gpucast_vgpu_communicators().decode().splitlines()])
+"""
+    )
+    assert done.printed["made"] == "[True, False]"
+    assert done.printed["colours"] == "['-1', '-2057847794']"
+
+
 def test_a_call_without_an_answer_is_named_once(run):
     done = run(
         """

@@ -7,7 +7,8 @@
 
 namespace gpucast::vgpu {
 
-constexpr int kNoColor = -1;  // the communicator was not split from another
+// NCCL_SPLIT_NOCOLOR. Of a communicator: it was not split from another. Other negative numbers are colours: PyTorch before 2.6 has them.
+constexpr int kNoColor = -1;
 
 // `name`: the same on all its ranks.
 GPUCAST_VGPU_API void note_communicator(const std::string& name, int color);

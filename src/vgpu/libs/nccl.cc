@@ -472,7 +472,7 @@ GPUCAST_EXPORT int ncclCommSplit(Communicator* comm, int color, int key, Communi
       for (const auto& [of_member, other] : members) here->insert(of_member);
     }
   }
-  if (color < 0) return kSuccess;  // this rank is in no group
+  if (color == gpucast::vgpu::kNoColor) return kSuccess;  // this rank is in no group
   return create(split, world, rank, comm->device, id, color, std::move(here));
 }
 GPUCAST_EXPORT int ncclCommShrink(Communicator* comm, const int* excluded, int count, Communicator** shrunk) {

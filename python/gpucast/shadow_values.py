@@ -34,6 +34,7 @@ _core = None
 _mode = None
 _own = None  # own_time.OwnTime
 _left = False
+_compiles = False  # the script has asked for a compiled function
 _late = None  # if following began during the run: the function that starts the run again when earlier values are needed
 _whole = frozenset()  # dtypes
 _plain = frozenset()  # types of arguments by name that have no values on the card
@@ -199,11 +200,9 @@ def _on_the_way(real):
 
 
 def install_late(torch, core, start_again):
-    """During a run, if no other mode is on and nothing is being compiled. `start_again` does not return."""
+    """During a run, if no other mode is on and the script compiles nothing. `start_again` does not return."""
     global _late
-    dynamo = sys.modules.get("torch._dynamo.utils")
-    compiled = dynamo is not None and dynamo.counters["frames"]
-    if not compiled and torch._C._len_torch_function_stack() == 0 and threading.current_thread() is threading.main_thread():
+    if not _compiles and torch._C._len_torch_function_stack() == 0 and threading.current_thread() is threading.main_thread():
         _late = start_again
         install(torch, core)
 
@@ -239,14 +238,16 @@ def leave_compiler_alone():
     """Compiled code is not followed: neither it nor the compiler must see the mode."""
     frames = sys.modules.get("torch._dynamo.eval_frame")
     context = getattr(frames, "_TorchDynamoContext", None)
-    if _mode is not None and context is not None and not hasattr(context.__call__, "__wrapped__"):
+    if context is not None and not hasattr(context.__call__, "__wrapped__"):
         patching.wrap(context, "__call__", _compiling)
 
 
 def _compiling(real):
     def __call__(self, function):
+        global _compiles
+        _compiles = True
         compiled = real(self, function)
-        if not inspect.isfunction(compiled):
+        if _mode is None or not inspect.isfunction(compiled):
             return compiled
 
         @functools.wraps(compiled)

@@ -228,6 +228,32 @@ def test_a_run_that_counts_starts_again(gpucast, leaves_nothing):
     assert run.report["steps"] == 3 and run.report["peak"]["allocated_bytes"] == run.printed("peak") and not assumed(run)
 
 
+COMPILED_LATER = """
+import functools
+import torch
+from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
+
+compiled = torch.compile(lambda x: torch.nn.functional.normalize(x))
+model = torch.nn.Linear(64, 64).cuda()
+optimizer = torch.optim.AdamW(model.parameters())
+contexts = functools.partial(create_selective_checkpoint_contexts, lambda *_, **__: CheckpointPolicy.PREFER_RECOMPUTE)
+for step in range(2):
+    torch.randint(0, 9, (1,), device="cuda").item()
+    x = torch.randn(32, 64, device="cuda")
+    checkpoint(lambda x: compiled(model(x)), x, use_reentrant=False, context_fn=contexts).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+@pytest.mark.once
+def test_a_function_compiled_later_does_not_see_the_mode(gpucast):
+    """The script reads a number before the first call: from then on numbers are followed, and the compiler broke the graph there."""
+    run = gpucast(COMPILED_LATER, "--steps", "2")
+    assert run.code == 0, run.err
+    assert AGAIN not in run.err and "thread_time_ns" not in run.err
+
+
 @pytest.mark.once
 def test_off_reads_zeros(gpucast):
     run = gpucast(POOLS, "--steps", "4", "--values", "off")

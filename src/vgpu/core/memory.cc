@@ -104,6 +104,7 @@ struct Physical {
   int device;
   int mappings = 0;
   bool released = false;
+  bool elsewhere = false;  // another process made it, on a card of its own
 };
 
 struct Mapping {
@@ -283,11 +284,27 @@ Status physical_create(int device, size_t size_bytes, uint64_t* handle) {
   return Status::ok;
 }
 
+Status physical_import(int device, size_t size_bytes, uint64_t* handle) {
+  if (handle == nullptr || !is_device(device) || size_bytes == 0 || size_bytes % kMappingStepBytes != 0) return Status::invalid_value;
+  Memory& m = memory();
+  const Lock lock(m.mutex);
+  *handle = m.next_physical++;
+  m.physical[*handle] = {size_bytes, device, 0, false, true};
+  return Status::ok;
+}
+
+size_t physical_size_of(uint64_t handle) {
+  Memory& m = memory();
+  const Lock lock(m.mutex);
+  const auto found = m.physical.find(handle);
+  return found == m.physical.end() ? 0 : found->second.size_bytes;
+}
+
 namespace {
 
 void release_if_unused(Memory& m, std::map<uint64_t, Physical>::iterator physical) {
   if (!physical->second.released || physical->second.mappings > 0) return;
-  m.card(physical->second.device).taken -= physical->second.size_bytes;
+  if (!physical->second.elsewhere) m.card(physical->second.device).taken -= physical->second.size_bytes;
   m.physical.erase(physical);
 }
 
@@ -323,7 +340,7 @@ Status physical_map(uint64_t address, size_t size_bytes, uint64_t handle) {
   if (next != m.mappings.begin() && std::prev(next)->first + std::prev(next)->second.size_bytes > address) return Status::invalid_value;
   m.mappings[address] = {size_bytes, handle};
   ++found->second.mappings;
-  log_change("device_alloc", found->second.device, address, size_bytes);
+  if (!found->second.elsewhere) log_change("device_alloc", found->second.device, address, size_bytes);
   return Status::ok;
 }
 
@@ -339,7 +356,7 @@ Status physical_unmap(uint64_t address, size_t size_bytes) {
   if (end != address + size_bytes) return Status::invalid_value;
   while (mapping != m.mappings.end() && mapping->first < end) {
     const auto physical = m.physical.find(mapping->second.handle);  // exists while it is mapped
-    log_change("device_free", physical->second.device, mapping->first, mapping->second.size_bytes);
+    if (!physical->second.elsewhere) log_change("device_free", physical->second.device, mapping->first, mapping->second.size_bytes);
     --physical->second.mappings;
     release_if_unused(m, physical);
     mapping = m.mappings.erase(mapping);

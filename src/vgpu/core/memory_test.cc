@@ -96,6 +96,22 @@ TEST(Memory, PhysicalMemoryIsCountedUntilItIsUnmappedAndReleased) {
   EXPECT_EQ(address_release(range, 64 * kMiB), Status::invalid_value);
 }
 
+TEST(Memory, MemoryOfAnotherProcessIsMappedAndNotCounted) {
+  const uint64_t before = memory_info().allocated_bytes;
+  uint64_t range = 0, handle = 0;
+  ASSERT_EQ(address_reserve(4 * kMiB, 0, &range), Status::ok);
+  ASSERT_EQ(physical_import(0, 4 * kMiB, &handle), Status::ok);
+  EXPECT_EQ(physical_size_of(handle), 4 * kMiB);
+  ASSERT_EQ(physical_map(range, 4 * kMiB, handle), Status::ok);
+  Range found;
+  EXPECT_TRUE(find_device_range(range, &found));
+  EXPECT_EQ(memory_info().allocated_bytes, before);
+  EXPECT_EQ(physical_unmap(range, 4 * kMiB), Status::ok);
+  EXPECT_EQ(physical_release(handle), Status::ok);
+  EXPECT_EQ(memory_info().allocated_bytes, before);
+  EXPECT_EQ(address_release(range, 4 * kMiB), Status::ok);
+}
+
 TEST(Memory, ReservationsAreReusedAndAligned) {
   uint64_t first = 0, again = 0, aligned = 0;
   ASSERT_EQ(address_reserve(size_t{90} << 30, 0, &first), Status::ok);

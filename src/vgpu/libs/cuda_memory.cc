@@ -1,4 +1,8 @@
 // CUDA driver: memory, virtual memory management, copies, pools, pointers.
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdint>
 #include <cstring>
 
 #include "src/vgpu/core/pools.h"
@@ -124,6 +128,23 @@ CUDA_API int cuMemCreate(uint64_t* handle, size_t size, const cuda::MemAllocatio
   if (!is_device(properties->location.id)) return kInvalidDevice;
   if (properties->requestedHandleTypes & kFabric) return kNotPermitted;  // like a machine without a fabric
   return driver_code(physical_create(properties->location.id, size, handle));
+}
+// A handle for other processes is a file that holds the size. Ranks pass it to each other through a socket (PyTorch's symmetric memory).
+CUDA_API int cuMemExportToShareableHandle(void* shareable, uint64_t handle, int type, unsigned long long) {
+  constexpr int kFileDescriptor = 1;
+  const uint64_t size_bytes = physical_size_of(handle);
+  if (shareable == nullptr || size_bytes == 0) return kInvalidValue;
+  if (type != kFileDescriptor) return kNotPermitted;
+  const int file = memfd_create("gpucast-memory", MFD_CLOEXEC);
+  if (file < 0 || write(file, &size_bytes, sizeof size_bytes) != sizeof size_bytes) return kOutOfMemory;
+  *static_cast<int*>(shareable) = file;
+  return kSuccess;
+}
+CUDA_API int cuMemImportFromShareableHandle(uint64_t* handle, void* shareable, int) {
+  uint64_t size_bytes = 0;
+  const auto file = static_cast<int>(reinterpret_cast<intptr_t>(shareable));
+  if (pread(file, &size_bytes, sizeof size_bytes, 0) != sizeof size_bytes) return kInvalidValue;
+  return driver_code(physical_import(current_device(), size_bytes, handle));
 }
 CUDA_API int cuMemRelease(uint64_t handle) { return driver_code(physical_release(handle)); }
 CUDA_API int cuMemMap(uint64_t address, size_t size, size_t offset, uint64_t handle, unsigned long long) {

@@ -242,11 +242,20 @@ def leave_compiler_alone():
         patching.wrap(context, "__call__", _compiling)
 
 
+def _keep_known_to_compiler():
+    """The compiler recognizes has_torch_function by identity. Other modules of PyTorch still hold the one that ours replaced."""
+    ours = _torch.overrides.has_torch_function
+    handlers = sys.modules["torch._dynamo.variables.torch"].TorchInGraphFunctionVariable._get_handlers()
+    handlers.setdefault(ours.__wrapped__, handlers[ours])
+
+
 def _compiling(real):
     def __call__(self, function):
         global _compiles
         _compiles = True
         compiled = real(self, function)
+        if _mode is not None:
+            patching.safely(_keep_known_to_compiler)
         if _mode is None or not inspect.isfunction(compiled):
             return compiled
 
@@ -657,6 +666,8 @@ def _by_structure(name, function, args, kwargs, results):
         return None
 
     def known(tensor):
+        if name in structured.CONSTANTS and _shadow(tensor) is None:
+            return None  # only its shape counts
         return structured.as_it_is(_kept(tensor)) if dense and name in structured.VIEWS else _kept(tensor)
 
     return structured.result_of(

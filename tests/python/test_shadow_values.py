@@ -254,6 +254,27 @@ def test_a_function_compiled_later_does_not_see_the_mode(gpucast):
     assert AGAIN not in run.err and "thread_time_ns" not in run.err
 
 
+BLOCK_MASK = """
+import torch
+from torch.nn.attention.flex_attention import create_block_mask
+
+make = torch.compile(create_block_mask, fullgraph=True)
+model = torch.nn.Linear(8, 8).cuda()
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for step in range(2):
+    make(lambda b, h, q, k: q // 128 >= k // 128, None, None, 512, 512, device="cuda")
+    model(torch.randn(4, 8, device="cuda")).sum().backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.once
+def test_a_compiled_block_mask_while_values_are_followed(gpucast):
+    """In a mask function `q // 128` asks has_torch_function, which the compiler has to recognize."""
+    run = gpucast(BLOCK_MASK, "--steps", "2", "--values", "on")
+    assert run.code == 0 and run.report["steps"] == 2, run.err
+
+
 @pytest.mark.once
 def test_off_reads_zeros(gpucast):
     run = gpucast(POOLS, "--steps", "4", "--values", "off")

@@ -958,7 +958,12 @@ def _copied_to_host(source, copy):
         _assumed("copied to the host", shadow.group.imagined)
         if values.dtype is _torch.bool:
             _turn([shadow], bool(values.any()))
-    copy.copy_(values)
+    # Not by an operator: the script's tensor keeps its version, which selective checkpoints compare.
+    values = values.to(copy.dtype).contiguous()
+    if copy.is_contiguous():
+        ctypes.memmove(copy.data_ptr(), values.data_ptr(), values.nbytes)
+    else:
+        copy.copy_(values)
 
 
 @_on_host

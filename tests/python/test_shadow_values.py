@@ -275,6 +275,26 @@ def test_a_compiled_block_mask_while_values_are_followed(gpucast):
     assert run.code == 0 and run.report["steps"] == 2, run.err
 
 
+ON_HOST = """
+import torch
+
+model = torch.nn.Linear(8, 8).cuda()
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for step in range(2):
+    copied = torch.arange(8, device="cuda").sum().to("cpu", non_blocking=True)
+    assert (copied.item(), copied._version) == (28, 0), (copied, copied._version)
+    model(torch.randn(4, 8, device="cuda")).sum().backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.once
+def test_a_copy_on_the_host_keeps_its_version(gpucast):
+    """Selective checkpoints refuse a kept tensor whose version has changed."""
+    run = gpucast(ON_HOST, "--steps", "2", "--values", "on")
+    assert run.code == 0 and run.report["steps"] == 2, run.err
+
+
 @pytest.mark.once
 def test_off_reads_zeros(gpucast):
     run = gpucast(POOLS, "--steps", "4", "--values", "off")

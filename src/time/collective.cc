@@ -241,6 +241,16 @@ double sent_part(const Route& route, CollectiveKind kind) {
   }
 }
 
+// Between nodes a channel for each network card, doubled while a few channels are faster than this (ncclTopoDupChannels() of NCCL).
+double graph_channels(const Route& route, const Links& links) {
+  constexpr double kDoubledBytesPerS = 25e9;
+  constexpr double kFewChannels = 4;
+  if (route.nodes <= 1) return static_cast<double>(route.path->channels) / 2;
+  const double part = std::min(1.0, route.ranks_per_node / static_cast<double>(std::max<int64_t>(1, links.cards)));
+  const double found = std::max(1.0, part * static_cast<double>(links.network_cards));
+  return found <= kFewChannels && links.network_card_bytes_per_s > kDoubledBytesPerS ? 2 * found : found;
+}
+
 }  // namespace
 
 Route route_of(const CollectiveShape& shape, const CardRates& card) {
@@ -269,6 +279,7 @@ Route route_of(const CollectiveShape& shape, const CardRates& card) {
   constexpr double kLargeMessageBytes = 32 << 10;
   const double larger = std::min(1.0, static_cast<double>(shape.bytes) / kLargeMessageBytes);
   out.hop_ns = (links.network_hop_ns > 0 ? links.network_hop_ns : network.hop_ns) * (1 + network.hop_fill * larger);
+  out.graph_channels = graph_channels(out, links);
   return out;
 }
 

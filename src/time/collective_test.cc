@@ -130,6 +130,21 @@ TEST(Collective, ChoosesAsNcclDoes) {
   EXPECT_EQ(algorithm(a100, 8, Precision::bf16), "Ring");
 }
 
+// A tree's channels are few where a node has few network cards, and NCCL limits each.
+TEST(Collective, FewNetworkCardsPreferRings) {
+  CardRates card = card_of("a100-80");
+  card.links.network_card_bytes_per_s = 25e9;
+  const auto algorithm = [&](int64_t network_cards, int64_t bytes) {
+    card.links.network_cards = network_cards;
+    return choice(collective(all_reduce, 16, bytes, 2), card).algorithm;
+  };
+  EXPECT_EQ(algorithm(4, 64 * kKb), NcclAlgorithm::tree);
+  EXPECT_EQ(algorithm(4, 256 * kMb), NcclAlgorithm::ring) << "4 x 23.6 GB/s up and down, and 4 x 25 GB/s around";
+  EXPECT_EQ(route_of(collective(all_reduce, 16, 1, 2).collective, card).graph_channels, 4);
+  card.links.network_card_bytes_per_s = 50e9;
+  EXPECT_EQ(route_of(collective(all_reduce, 16, 1, 2).collective, card).graph_channels, 8);
+}
+
 TEST(Collective, FewBytesHaveFewChannels) {
   const CardRates card = card_of("a100-80");
   EXPECT_EQ(choice(collective(all_reduce, 8, 8), card).channels, 1);

@@ -18,7 +18,6 @@ struct Tuner {
   const Route& route;
   const NetworkConstants& network;
   double bytes = 0;
-  double graph_channels = 0;  // half of the channels: NCCL doubles what it has found
 
   // Rings and trees of several nodes have the bandwidth of the slower of both; a tree of two nodes may use twice the network's.
   [[nodiscard]] double bus(double network_times) const {
@@ -39,7 +38,7 @@ double Tuner::ring_ns(NcclProtocol protocol) const {
   double bandwidth = bus(1);
   if (protocol == NcclProtocol::ll) bandwidth = std::min(limits.ll_bytes_per_s[nodes], bandwidth * factors.ring_ll);
   if (protocol == NcclProtocol::ll128)
-    bandwidth = std::min(bandwidth * factors.ring_ll128, graph_channels * limits.ring_ll128_bytes_per_s[nodes]);
+    bandwidth = std::min(bandwidth * factors.ring_ll128, route.graph_channels * limits.ring_ll128_bytes_per_s[nodes]);
   const double steps = ring_steps(shape.kind, route.ranks);
   const TunerLine& line = network.ring[static_cast<size_t>(protocol)];
   double inside = inside_ns(line), between = 0, between_steps = 0;
@@ -50,7 +49,7 @@ double Tuner::ring_ns(NcclProtocol protocol) const {
   }
   double latency = line.start_ns + (steps - between_steps) * inside + between_steps * between;
   if (protocol == NcclProtocol::simple && route.nodes > 1 && shape.kind == CollectiveKind::all_reduce &&
-      bytes / (2 * graph_channels * route.ranks) >= 64)
+      bytes / (2 * route.graph_channels * route.ranks) >= 64)
     latency *= factors.ring_plateau;
   const bool once = shape.kind == CollectiveKind::broadcast || shape.kind == CollectiveKind::reduce;
   return latency + 1e9 * bytes / (bandwidth * route.ranks / (once ? route.ranks : steps));
@@ -60,11 +59,11 @@ double Tuner::tree_ns(NcclProtocol protocol) const {
   const size_t nodes = nodes_place(route.nodes);
   const TunerLimits& limits = network.limits;
   const TunerFactors& factors = network.factors;
-  double bandwidth = std::min(bus(route.nodes <= 2 ? 2 : 1) * factors.tree, graph_channels * limits.tree_bytes_per_s[nodes]);
+  double bandwidth = std::min(bus(route.nodes <= 2 ? 2 : 1) * factors.tree, route.graph_channels * limits.tree_bytes_per_s[nodes]);
   if (protocol == NcclProtocol::ll) bandwidth = std::min(bandwidth * factors.tree_ll, limits.ll_bytes_per_s[nodes]);
   if (protocol == NcclProtocol::ll128)
     bandwidth = std::min(bandwidth * (nodes == 0 ? factors.tree_ll128_one_node : factors.tree_ll128_nodes),
-                         graph_channels * limits.tree_ll128_bytes_per_s[nodes]);
+                         route.graph_channels * limits.tree_ll128_bytes_per_s[nodes]);
   const TunerLine& line = network.tree[static_cast<size_t>(protocol)];
   const auto size = static_cast<uint64_t>(bytes) >> 6;
   if (size > 0 && std::bit_width(size) <= 23) bandwidth *= line.correction[static_cast<size_t>(std::bit_width(size)) - 1];
@@ -161,7 +160,7 @@ std::vector<NcclChoice> possible_choices(const CollectiveShape& shape, Precision
 }
 
 NcclChoice choose_nccl(const CollectiveShape& shape, Precision precision, const Route& route, const CardRates& card) {
-  const Tuner tuner{shape, route, card.network, static_cast<double>(shape.bytes), static_cast<double>(route.path->channels) / 2};
+  const Tuner tuner{shape, route, card.network, static_cast<double>(shape.bytes)};
   NcclChoice best;
   double best_ns = std::numeric_limits<double>::infinity();
   for (const NcclChoice& choice : possible_choices(shape, precision, route, card)) {

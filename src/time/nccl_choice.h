@@ -20,6 +20,7 @@ struct Route {
   double bus_bytes_per_s = 0;      // by NCCL's count
   double network_bytes_per_s = 0;  // of the group's part of a node's network cards, reached
   double hop_ns = 0;               // of a small message between nodes
+  double graph_channels = 1;       // that NCCL's search finds: half of its kernels'
   bool multicast = false;
 };
 

@@ -7,23 +7,37 @@ from pathlib import Path
 # The first release that needs neither TransformerEngine nor a data set.
 RELEASE = "core_v0.8.0"
 VOCABULARY = 50256  # and the end of a document: GPT-2's 50,257
+# The all-reduce of an input's gradient: this release always overlaps it with the weight's gradient. The measured program does not.
+LAYERS = "megatron/core/tensor_parallel/layers.py"
+OVERLAPPED = """                grad_input, group=get_tensor_model_parallel_group(), async_op=True
+            )
+"""
+WAITED = OVERLAPPED + "            handle.wait()\n"
 
 
 def checkout(repository, cache):
-    """Megatron's files of this release, in `cache`: made once."""
-    folder = cache / f"megatron-{RELEASE}"
+    """Megatron's files of this release with all-reduces that are waited for, in `cache`: made once."""
+    folder = cache / f"megatron-{RELEASE}-waits"
     if not folder.exists():
         folder.mkdir(parents=True)
         # An index of its own: the clone stays as it is.
         git = ["git", "--git-dir", str(repository), "--work-tree", str(folder), "checkout", RELEASE, "--", "."]
         subprocess.run(git, env=os.environ | {"GIT_INDEX_FILE": str(folder / "index")}, check=True)
+        layers = folder / LAYERS
+        layers.write_text(with_waits(layers.read_text()))
     return folder
+
+
+def with_waits(layers):
+    if layers.count(OVERLAPPED) != 1:
+        raise SystemExit(f"{LAYERS} of Megatron-LM has {layers.count(OVERLAPPED)} overlapped all-reduces instead of one: is it {RELEASE}?")
+    return layers.replace(OVERLAPPED, WAITED)
 
 
 def arguments(row):
     """Megatron's example for 345M parameters (examples/gpt3) with the row's sizes.
 
-    Without what came after the measured runs (asynchronous all-reduces of tensor groups, gradients added in the product).
+    Without what the measured program does not do (all-reduces of tensor groups that overlap, gradients added in the product).
     """
     sizes = {
         "tensor-model-parallel-size": row.tp,

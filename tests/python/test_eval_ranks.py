@@ -37,3 +37,10 @@ def test_a_sample_spreads_over_plans():
     rows = [dataclasses.replace(ROW, layers=layers, tp=tp, dp=4 // tp) for layers in (12, 16, 20, 24) for tp in (1, 2, 4)]
     assert {row.tp for row in vtrain.sample(rows, 3, seed=1)} == {1, 2, 4}
     assert len(set(vtrain.sample(rows, 99, seed=1))) == len(rows)
+
+
+def test_megatron_waits_for_its_all_reduces():
+    before = "handle = torch.distributed.all_reduce(\n" + megatron.OVERLAPPED + "            # next"
+    assert "async_op=True\n            )\n            handle.wait()\n            # next" in megatron.with_waits(before)
+    with pytest.raises(SystemExit, match="0 overlapped all-reduces"):
+        megatron.with_waits("another release")

@@ -28,13 +28,18 @@ def ranks(values):
     return numpy.array([(values < value).sum() + (values == value).sum() / 2 for value in values])
 
 
-def choices(rows, predicted_s):
-    """(cases, cases where the plan called fastest is within WITHIN of the fastest measured, the largest loss)."""
+def groups_of(rows):
+    """Rows that differ in the plan alone, together."""
     groups = collections.defaultdict(list)
     for row in rows:
         groups[row.plan_group].append(row)
+    return groups.values()
+
+
+def choices(rows, predicted_s):
+    """(cases, cases where the plan called fastest is within WITHIN of the fastest measured, the largest loss)."""
     lost = []
-    for group in groups.values():
+    for group in groups_of(rows):
         if len(group) > 1:
             lost.append(min(group, key=predicted_s.get).step_s / min(row.step_s for row in group) - 1)
     return len(lost), sum(one <= WITHIN for one in lost), max(lost, default=0.0)

@@ -9,7 +9,7 @@ import statistics
 from pathlib import Path
 
 from eval import jobs, tables
-from eval.ranks import judge, megatron, plain
+from eval.ranks import composed, judge, megatron, plain
 from eval.ranks.ask import add_options, ask, options_of, step_s
 from eval.ranks.sweeps import vtrain_rows
 
@@ -85,6 +85,47 @@ def report(rows, predicted):
         )
 
 
+def small_captures(args, rows, program):
+    """{(hidden, tp, micro batch): what gpucast says of its captures}."""
+    folder = args.cache / "captures"
+    folder.mkdir(parents=True, exist_ok=True)
+    found = {}
+    for key, row in sorted({composed.key_of(row): row for row in rows}.items()):
+        found[key] = []
+        for layers in composed.LAYERS:
+            small = composed.captured_row(row, layers)
+            files, problem = megatron.capture(args.gpucast, small, args.python, program, folder)
+            if problem:
+                raise SystemExit(f"{megatron.name_of(small)}: {problem}")
+            found[key].append(ask(args.gpucast, files, row.card, options_of(args)))
+    return found
+
+
+def server_launch_s(args, answers):
+    """Of an A100's server, for a launch; the median, because a busy machine slows some captures down."""
+    return statistics.median(composed.launch_s(one) / (1 if args.cpu_speed else args.host * one["server_speed"]) for one in answers)
+
+
+def sweeps(args, rows, program):
+    """The order of the plans of each model on each number of cards."""
+    captured = small_captures(args, rows, program)
+    answers = [one for pair in captured.values() for one in pair]
+    rate = max(map(composed.bus_rate, answers))
+    parts = {key: composed.ends_and_layer(*map(composed.parts_of, pair)) for key, pair in captured.items()}
+    launch_s = server_launch_s(args, answers)
+    hosts = {f"nothing fitted, {1e6 * launch_s:.0f} us a launch": composed.overlapping(launch_s)}
+    if args.gap_us:
+        hosts[f"blocking, {args.gap_us} us a launch"] = composed.blocking(args.gap_us / 1e6)
+    predicted = {"plain": {row: plain.step_s(row) for row in rows}}
+    for name, host in hosts.items():
+        predicted[name] = {row: composed.step_s(row, *parts[composed.key_of(row)], rate, host) for row in rows}
+    lines = []
+    for hidden in sorted({row.hidden for row in rows}):
+        for name, times in predicted.items():
+            lines.append((hidden, name, *composed.order_cells([row for row in rows if row.hidden == hidden], times)))
+    print(tables.text(composed.ORDER_HEAD, lines))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="has multi_gpu/runs_vtrain.csv")
@@ -98,6 +139,11 @@ def main():
     parser.add_argument("--many", action="store_true", help="the rows on several nodes instead of those on one")
     parser.add_argument("--group", help="all plans of one model: HIDDEN,LAYERS,GLOBAL_BATCH,GPUS")
     parser.add_argument(
+        "--sweeps",
+        action="store_true",
+        help="the order of all plans on one node, from two captures for each size; --rows and --seed do not count",
+    )
+    parser.add_argument(
         "--host", type=float, default=1, help="instead of --cpu-speed: relative to the host of an A100's server that gpucast knows"
     )
     parser.add_argument(
@@ -110,12 +156,16 @@ def main():
     args.python = args.python.absolute()
     args.machine = args.machine or (str(CLUSTER) if args.many else None)
     rows = [row for row in vtrain_rows(args.data) if (row.gpus > row.gpus_per_node) == args.many]
+    program = megatron.checkout(args.megatron, args.cache)
+    if args.sweeps:
+        sweeps(args, rows, program)
+        return
     if args.group:
         wanted = tuple(map(int, args.group.split(",")))
         rows = [row for row in rows if (row.hidden, row.layers, row.global_batch, row.gpus) == wanted]
     elif args.rows:
         rows = sample(rows, args.rows, args.seed)
-    predicted, slow = predictions(args, rows, megatron.checkout(args.megatron, args.cache))
+    predicted, slow = predictions(args, rows, program)
     rows = [row for row in rows if row in predicted]
     for name, some in (
         ("bound by the GPU", [row for row in rows if row not in slow]),

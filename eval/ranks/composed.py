@@ -1,7 +1,7 @@
 """Steps of many plans from two captures for each (hidden size, tensor parallel size, micro batch).
 
 Layers and micro batches only multiply: the captures have two and four layers, and one micro batch. A pipeline's step is one micro batch
-through all stages and the others through the slowest (messages, below 1 % of a step on one node, are left out).
+through all stages and the others through the slowest (messages, up to 4 % of a step, are left out).
 """
 
 import dataclasses

@@ -23,12 +23,10 @@
 #include "gpucast/step_time.h"
 #include "src/base/say.h"
 #include "src/cli/comma_words.h"
+#include "src/cli/job_files.h"
 #include "src/cli/messages.h"
 #include "src/cli/step_source.h"
 #include "src/cli/subcommand.h"
-#include "src/cli/write_output.h"
-#include "src/report/job_trace.h"
-#include "src/run/capture_file.h"
 #include "src/time/duration.h"
 #include "src/time/operations_file.h"
 
@@ -38,7 +36,7 @@ namespace {
 struct TimeCommand {
   StepSource step;
   std::string constants, operations, known, format = "text";
-  std::string workers, storage, prices, machine, scale, trace;
+  std::string workers, storage, prices, machine, scale, trace, html;
   double cpu_speed = 1, cores = 0;
   bool force = false;
   int64_t epoch_steps = 0;
@@ -199,21 +197,10 @@ std::optional<StepTimes> scaled_times(const TimeCommand& options, StepSource sou
   return out;
 }
 
-// The trace of the job's step on the first card.
-void write_trace(const StepTimes& times, const std::string& path, run::CaptureFile* target) {
-  const CardTime& card = times.cards.front();
-  if (!card.job)
-    throw Error("--trace shows how ranks wait for each other, and one process trains alone", path,
-                "`gpucast export FILE --to perfetto` shows a step of one rank");
-  const std::string written = write_output(path, target, [&](std::ostream& out) { write_job_trace(*card.job, card.gpu_id, out); });
-  say("gpucast: {} is written; open it at https://ui.perfetto.dev\n", written);
-}
-
 int report(const TimeCommand& options) {
-  std::optional<run::CaptureFile> trace;  // before the long work, because it may fail
-  if (!options.trace.empty()) trace.emplace(options.trace, options.force, "job.trace.json.gz");
+  JobFiles files(options.trace, options.html, options.force);  // before the long work, because it may fail
   StepTimeOptions wanted;
-  wanted.job_slices = !options.trace.empty();
+  wanted.job_slices = files.wanted();
   StepSource source = options.step;
   wanted.machine = machine_for(options.machine, &source.gpus);
   wanted.constants_json = read_constants(options.constants);
@@ -229,7 +216,7 @@ int report(const TimeCommand& options) {
   if (!times) return kExitInterrupted;
   const std::string text = options.format == "json" ? step_times_json(*times) : step_times_text(*times, colour_wanted());
   std::fputs(text.c_str(), stdout);
-  if (trace) write_trace(*times, options.trace, &*trace);
+  files.write(*times);
   return kExitYes;
 }
 
@@ -250,7 +237,7 @@ void declare_time(Arguments& arguments) {
   arguments.option("--known", &options->known,
                    "a measured step on some card, such as rtx3090=412ms, which corrects what is said of others");
   arguments.option("--price", &options->prices,
-                   "what an hour of a card costs, such as a100-80=1.8,h100-80=3.9: prints the cost of an epoch");
+                   "what an hour of a card costs, such as a100-80=1.8,h100-80=3.9: prints the cost of an epoch on all cards of the job");
   arguments
       .option("--epoch-steps", &options->epoch_steps, "steps of an epoch; default: from the number of batches in the script's DataLoader")
       .positive();
@@ -265,8 +252,10 @@ void declare_time(Arguments& arguments) {
   arguments.option("--machine", &options->machine,
                    "the machine with the cards, named as in `gpucast machines`, or a file; default: the card's usual one");
   arguments.option("--trace", &options->trace,
-                   "writes the job's step as a trace for Perfetto, a process for each rank, to this file (.json or .json.gz)");
-  arguments.flag("--force", &options->force, "overwrite the file of --trace");
+                   "writes the job's step as a trace for Perfetto, a process for each rank, to this file (.json or .json.gz); to a "
+                   "folder (FOLDER/): a file for each rank, as PyTorch's profiler writes them");
+  arguments.option("--html", &options->html, "writes the job's step as a page for the browser to this file: its ranks on one clock");
+  arguments.flag("--force", &options->force, "overwrite the files of --trace and --html");
   arguments.option("--constants", &options->constants, "a file of constants, over the built-in ones");
   arguments.option("--format", &options->format, "text or json").one_of({"text", "json"}).shows_default();
   arguments.option("--operations", &options->operations,

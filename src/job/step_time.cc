@@ -196,7 +196,8 @@ CardTime card_time(const Trace& trace, const StepOperations& step, const std::ve
   const double peak = rates.peak_flop_per_s[precision];
   out.peak_precision = precision_name(precision);
   if (peak > 0 && plan.step_ns > 0) {
-    out.model_flops_utilisation = times.model_flops / (plan.step_ns * 1e-9) / peak;
+    // A backward may skip products: of frozen weights, of the gradient of the model's input.
+    out.model_flops_utilisation = std::min(times.model_flops, times.hardware_flops) / (plan.step_ns * 1e-9) / peak;
     out.hardware_flops_utilisation = times.hardware_flops / (plan.step_ns * 1e-9) / peak;
   }
   return out;
@@ -263,23 +264,37 @@ double host_cores(const StepTimeOptions& options, const LoaderRecord& record) {
   return static_cast<double>(options.machine->cores * std::max<int64_t>(1, record.threads_per_core));
 }
 
-// The other ranks of the job: the step is the job's, with the interval that one rank's step has.
-void add_job(const std::vector<const Facts*>& ranks, const Gpu& gpu, const StepConstants& constants, const StepTimeOptions& options,
-             CardTime* card) {
+JobRanks captured_job(const std::vector<const Facts*>& ranks, const StepConstants& constants) {
   std::vector<StepOperations> steps;
   for (const Facts* facts : ranks) {
     if (facts->trace.header.command != ranks.front()->trace.header.command)
       throw Error("these captures are of different commands", facts->trace.path, "give the captures of one run");
     steps.push_back(observed_step(*facts));
   }
+  return job_ranks(std::move(steps), constants);
+}
+
+// The errors of a card's kernels and of its links are added: what a model of a job leaves out makes both longer. `alone`: a rank's step
+// without others; `job`: with the interval of its communication. `exposed_ns`: communication that the card waits for.
+TimeRange job_interval(const TimeRange& alone, const TimeRange& job, double exposed_ns) {
+  const double rest_ns = std::max(0.0, job.expected_ns - exposed_ns);
+  const auto away_ns = [&](double alone_ns, double job_ns) {
+    return rest_ns * (alone_ns / alone.expected_ns - 1) + job_ns - job.expected_ns;
+  };
+  return {job.expected_ns + away_ns(alone.low_ns, job.low_ns), job.expected_ns, job.expected_ns + away_ns(alone.high_ns, job.high_ns)};
+}
+
+// The step is the job's.
+void add_job(JobRanks* ranks, const NcclSettings& nccl, const Gpu& gpu, const StepConstants& constants, const StepTimeOptions& options,
+             CardTime* card) {
   CardRates rates = rates_in_machine(gpu, options);
-  rates.nccl = read_nccl_settings(ranks.front()->trace.nccl_settings);
-  JobStep job = job_step(std::move(steps), machine_of(gpu, options), rates, constants, {options.cpu_speed, options.job_slices});
+  rates.nccl = nccl;
+  JobStep job = job_step(ranks, machine_of(gpu, options), rates, constants, {options.cpu_speed, options.job_slices});
   const double longer = job.step.expected_ns / card->step.expected_ns;
-  for (double* ns : {&card->step.low_ns, &card->step.expected_ns, &card->step.high_ns}) *ns *= longer;
+  const RankStep& busiest = job.captured[job.busiest];
+  card->step = job_interval(card->step, job.step, busiest.exposed_ns);
   card->model_flops_utilisation /= longer;
   card->hardware_flops_utilisation /= longer;
-  const RankStep& busiest = job.captured[job.busiest];
   const double communication_ns = busiest.exposed_ns + busiest.waiting_ns;
   if (busiest.idle_ns <= communication_ns) card->bound = communication_ns > busiest.compute_ns ? StepBound::communication : StepBound::gpu;
   card->job = std::move(job);
@@ -308,7 +323,7 @@ std::vector<GpuSlice> gpu_slices(const Facts& facts, const Gpu& gpu) {
   return out;
 }
 
-double cost(double ns, double price_per_hour) { return ns / 3600e9 * price_per_hour; }
+double cost(double ns, const CardTime& card) { return ns / 3600e9 * card.price_per_hour * static_cast<double>(card.count); }
 
 StepTimes step_times(const Facts& facts, const StepTimeOptions& options) { return step_times(std::vector{&facts}, options); }
 
@@ -347,9 +362,12 @@ StepTimes step_times(const std::vector<const Facts*>& ranks, const StepTimeOptio
   const StepConstants constants = read_step_constants(options.constants_json);
   if (step.host.yardstick_ns > 0) out.server_speed = static_cast<double>(step.host.yardstick_ns) / constants.yardstick_ns;
   const std::vector<OperationGroup> groups = groups_of(step);
+  std::optional<JobRanks> job;
+  if (step.ranks > 1 || ranks.size() > 1) job = captured_job(ranks, constants);
+  const NcclSettings nccl = read_nccl_settings(trace.nccl_settings);
   const auto time_on = [&](const Gpu& gpu) {
     CardTime card = card_time(trace, step, groups, out, gpu, constants, options);
-    if (step.ranks > 1 || ranks.size() > 1) add_job(ranks, gpu, constants, options, &card);
+    if (job) add_job(&*job, nccl, gpu, constants, options, &card);
     return card;
   };
   for (const Gpu& gpu : options.gpus) out.cards.push_back(time_on(gpu));
@@ -385,6 +403,7 @@ StepTimes step_times(const std::vector<const Facts*>& ranks, const StepTimeOptio
     if (card.job) card.job->step = card.step;
     card.step_measured = card.step_measured && card.step.low_ns == card.step.high_ns;  // the known step had its batches ready
     card.epoch_ns = out.epoch_steps * card.step.expected_ns;
+    if (card.job) card.count = card.job->ranks;
     if (const auto price = options.price_per_hour.find(card.gpu_id); price != options.price_per_hour.end())
       card.price_per_hour = price->second;
   }

@@ -10,7 +10,7 @@
 
 namespace gpucast {
 
-// What a group of ranks works together for, told by its calls: sums in a forward split a layer (tensor), messages connect
+// What a group of ranks works together for, told by its calls: sums of activations in a forward split a layer (tensor), messages connect
 // the stages of a pipeline, an exchange of all with all routes tokens to experts.
 enum class GroupPurpose : uint8_t { data, tensor, pipeline, expert };
 const char* group_purpose_name(GroupPurpose purpose);  // as in JSON

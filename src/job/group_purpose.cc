@@ -5,7 +5,12 @@
 namespace gpucast {
 namespace {
 
-bool is_sum(CollectiveKind kind) { return kind == CollectiveKind::all_reduce || kind == CollectiveKind::reduce_scatter; }
+// Of activations. A forward may also average its loss over replicas: a few numbers.
+bool sums_activations(const CollectiveShape& shape) {
+  constexpr int64_t kFewNumbersBytes = 1024;
+  const bool is_sum = shape.kind == CollectiveKind::all_reduce || shape.kind == CollectiveKind::reduce_scatter;
+  return is_sum && shape.bytes > kFewNumbersBytes;
+}
 bool in_forward(const StepOperation& operation) { return operation.phase == Phase::forward || operation.phase == Phase::loss; }
 
 }  // namespace
@@ -32,7 +37,7 @@ std::string slice_words(const JobSlice& slice) {
 std::vector<bool> sum_in_forward(const StepOperations& step) {
   std::vector<bool> out(step.groups.size());
   for (const StepOperation& operation : step.operations)
-    if (operation.communication >= 0 && in_forward(operation) && is_sum(shape_of(step, operation).kind))
+    if (operation.communication >= 0 && in_forward(operation) && sums_activations(shape_of(step, operation)))
       out[communication_of(step, operation).group] = true;
   return out;
 }

@@ -8,7 +8,7 @@
 
 namespace gpucast {
 
-// Whether each group of the step sums in a forward.
+// Whether each group of the step sums activations in a forward: it splits a layer.
 std::vector<bool> sum_in_forward(const StepOperations& step);
 
 GroupPurpose purpose_of(CollectiveKind kind, bool sums_in_forward);

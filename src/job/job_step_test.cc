@@ -54,6 +54,15 @@ TEST(JobStep, RanksThatSumInAForwardAreOneReplica) {
     EXPECT_EQ(part.purpose, part.ranks == 2 ? GroupPurpose::tensor : GroupPurpose::data);
 }
 
+TEST(JobStep, ALossIsAveragedOverReplicas) {
+  HandMadeRank made(0);
+  const uint32_t all = made.group("all", {0, 1, 2, 3, 4, 5, 6, 7});
+  made.step().operations[made.collective(all, 10, 1, CollectiveKind::all_reduce, 4)].phase = Phase::loss;
+  const JobStep job = job_of({ready(&made, 0)});
+  EXPECT_EQ(job.replicas, 8);
+  EXPECT_EQ(job.captured[0].communication[0].purpose, GroupPurpose::data);
+}
+
 TEST(JobStep, SumsOfABackwardLeaveEachRankAReplica) { EXPECT_EQ(job_of({parallel_rank(0, {0}, {0, 1, 2, 3, 4, 5, 6, 7})}).replicas, 8); }
 
 TEST(JobStep, MessagesConnectTheStagesOfAReplica) {

@@ -141,6 +141,7 @@ struct StepTimeOptions {
   std::optional<StorageTier> storage;            // of the training machine
   std::optional<Machine> machine;                // unset: each card's usual one
   bool job_slices = false;                       // fill JobStep's slices and messages
+  int64_t ranks = 0;                             // of the job, with more or fewer replicas of its model; 0: as captured
 };
 
 // The price of this time on all cards of the job.

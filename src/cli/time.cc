@@ -128,14 +128,17 @@ std::vector<int64_t> read_scale(const std::string& text) {
   return out;
 }
 
-// Unset: interrupted.
-std::optional<StepTimes> times_of(const StepSource& source, StepTimeOptions wanted) {
-  std::optional<StepOnCards> observed = observe_step(source);
-  if (!observed) return std::nullopt;
-  wanted.gpus = std::move(observed->gpus);
-  std::vector<const Facts*> ranks = {observed->facts.get()};
-  for (const auto& other : observed->others) ranks.push_back(other.get());
+StepTimes times_of(const StepOnCards& observed, StepTimeOptions wanted) {
+  wanted.gpus = observed.gpus;
+  std::vector<const Facts*> ranks = {observed.facts.get()};
+  for (const auto& other : observed.others) ranks.push_back(other.get());
   return step_times(ranks, wanted);
+}
+
+// Unset: interrupted.
+std::optional<StepTimes> times_of(const StepSource& source, const StepTimeOptions& wanted) {
+  const std::optional<StepOnCards> observed = observe_step(source);
+  return observed ? std::optional(times_of(*observed, wanted)) : std::nullopt;
 }
 
 ScalePoint scale_point(const CardTime& card, int64_t ranks, const std::vector<ScalePoint>& before) {
@@ -173,10 +176,26 @@ void check_scale(const TimeCommand& options, const StepSource& source, const Ste
                 options.scale, "name a machine with network cards: --machine, `gpucast machines`");
 }
 
+// Captures with more or fewer replicas of the model.
+StepTimes scaled_captures(const TimeCommand& options, const StepSource& source, StepTimeOptions wanted) {
+  const StepOnCards observed = *observe_step(source);
+  std::optional<StepTimes> out;
+  std::vector<ScalePoint> points;
+  for (const int64_t ranks : read_scale(options.scale)) {
+    wanted.ranks = ranks;
+    StepTimes times = times_of(observed, wanted);
+    points.push_back(scale_point(times.cards.front(), ranks, points));
+    if (!out) out = std::move(times);
+  }
+  out->scale = std::move(points);
+  return *out;
+}
+
 // Captures the command once for each number of cards.
 std::optional<StepTimes> scaled_times(const TimeCommand& options, StepSource source, const StepTimeOptions& wanted) {
   const std::vector<int64_t> scale = read_scale(options.scale);
   check_scale(options, source, wanted, scale);
+  if (names_captures(source)) return scaled_captures(options, source, wanted);
   std::optional<StepTimes> out;
   std::vector<ScalePoint> points;
   for (const int64_t ranks : scale) {
@@ -233,7 +252,8 @@ void declare_time(Arguments& arguments) {
       .positive();
   arguments.option("--ranks", &options->step.ranks, "which of them, e.g. 0,8");
   arguments.option("--scale", &options->scale,
-                   "of a command: the job on these numbers of cards, such as 1,8,64, each captured with that world size");
+                   "the job on these numbers of cards, such as 1,8,64. A command is captured with each world size; captures get more or "
+                   "fewer replicas of their model");
   arguments.option("--known", &options->known,
                    "a measured step on some card, such as rtx3090=412ms, which corrects what is said of others");
   arguments.option("--price", &options->prices,

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "gpucast/error.h"
+#include "src/job/more_replicas.h"
 #include "src/ranks/hand_made_ranks.h"
 #include "src/time/duration.h"
 
@@ -192,6 +193,52 @@ TEST(JobRanks, StagesAreRolesAndShardsAreNot) {
   const JobRanks job = job_ranks(std::move(steps), step_constants());
   EXPECT_EQ(job.replicas, 2);
   EXPECT_EQ(job.roles, (std::vector<size_t>{0, 0, 0, 0, 1, 1, 1, 1}));
+}
+
+TEST(MoreReplicas, GroupsAcrossReplicasGrow) {
+  JobRanks job = job_ranks({staged_rank(0), staged_rank(4)}, step_constants());
+  set_replicas(24, &job);
+  EXPECT_EQ(job.replicas, 6);
+  const StepOperations &first = job.steps[0], &second = job.steps[1];
+  EXPECT_EQ(second.rank, 12);
+  EXPECT_EQ(second.ranks, 24);
+  EXPECT_EQ(first.groups[0].ranks, (std::vector<int64_t>{0, 1}));
+  EXPECT_EQ(first.groups[1].ranks, (std::vector<int64_t>{0, 2, 4, 6, 8, 10}));
+  EXPECT_EQ(second.groups[1].ranks, (std::vector<int64_t>{12, 14, 16, 18, 20, 22}));
+  EXPECT_EQ(first.groups[2].ranks, (std::vector<int64_t>{0, 12}));
+  EXPECT_EQ(first.groups[3].ranks.size(), 24u);
+  EXPECT_EQ(second.communications[1].messages[0].peer, 0);
+  const JobStep played = job_of(job);
+  EXPECT_EQ(played.nodes, 3);
+  EXPECT_EQ(played.samples, 6 * 32);
+  for (const CommunicationPart& part : played.captured[0].communication) {
+    const bool across = part.purpose == GroupPurpose::data;
+    EXPECT_TRUE(across ? part.ranks == 6 || part.ranks == 24 : part.ranks == 2) << part.ranks;
+  }
+}
+
+TEST(MoreReplicas, FewerLeaveOutLaterReplicas) {
+  JobRanks job = job_ranks({staged_rank(0), staged_rank(2), staged_rank(4), staged_rank(6)}, step_constants());
+  set_replicas(4, &job);
+  ASSERT_EQ(job.steps.size(), 2u);
+  EXPECT_EQ(job.steps[1].rank, 2);
+  EXPECT_EQ(job.steps[0].groups[1].ranks, (std::vector<int64_t>{0}));
+}
+
+TEST(MoreReplicas, WhatTheGroupsDoNotSayIsRefused) {
+  const auto refused = [](JobRanks job, int64_t ranks) {
+    try {
+      set_replicas(ranks, &job);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_NE(refused(job_ranks({staged_rank(0)}, step_constants()), 6).find("no multiple"), std::string::npos);
+  EXPECT_NE(refused(job_ranks({parallel_rank(0, {0, 1, 2, 3, 4, 5, 6, 7}, {0})}, step_constants()), 16).find("one replica"),
+            std::string::npos);
+  // Sharded within four replicas of eight, and summed across.
+  EXPECT_NE(refused(job_ranks({parallel_rank(0, {0}, {0, 1, 2, 3})}, step_constants()), 16).find("do not say"), std::string::npos);
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include "src/attribution/attribute.h"
 #include "src/job/job_step.h"
 #include "src/job/loader_time.h"
+#include "src/job/more_replicas.h"
 #include "src/predict/facts.h"
 #include "src/schedule/step_schedule.h"
 #include "src/time/card_rates.h"
@@ -364,6 +365,10 @@ StepTimes step_times(const std::vector<const Facts*>& ranks, const StepTimeOptio
   const std::vector<OperationGroup> groups = groups_of(step);
   std::optional<JobRanks> job;
   if (step.ranks > 1 || ranks.size() > 1) job = captured_job(ranks, constants);
+  if (options.ranks > 0 && !job)
+    throw Error("one process trains alone in this capture, so it does not say what several would exchange", trace.path,
+                "capture a job of two ranks or more, or give the command: --scale 1,8 -- COMMAND");
+  if (options.ranks > 0) set_replicas(options.ranks, &*job);
   const NcclSettings nccl = read_nccl_settings(trace.nccl_settings);
   const auto time_on = [&](const Gpu& gpu) {
     CardTime card = card_time(trace, step, groups, out, gpu, constants, options);
@@ -385,7 +390,7 @@ StepTimes step_times(const std::vector<const Facts*>& ranks, const StepTimeOptio
       out.cards[i].step.low_ns = out.cards[i].step.high_ns = out.cards[i].step.expected_ns;
     }
   }
-  LoaderHost host{host_cores(options, trace.loader), loaders_of_node(step), options.cpu_speed, options.storage};
+  LoaderHost host{host_cores(options, trace.loader), loaders_of_node(job ? job->steps.front() : step), options.cpu_speed, options.storage};
   const std::optional<LoaderModel> loader =
       loader_model(trace.loader, step.loop_batch, host, read_loader_constants(options.constants_json));
   out.loader = loader_figures(trace.loader, step, loader, options.workers);

@@ -222,6 +222,23 @@ def test_the_price_is_that_of_all_cards(gpucast_bin, stages):
 
 
 @pytest.mark.once
+def test_captures_get_more_replicas(gpucast_bin, stages, tmp_path):
+    words = ["--cpu-speed", "100", "--machine", "aws-p4de"]
+    scale = report(gpucast_bin, stages[0], *words, "--scale", "4,8,16")["scale"]
+    assert [(point["ranks"], point["nodes"]) for point in scale] == [(4, 1), (8, 1), (16, 2)]
+    # A job that was captured with sixteen ranks.
+    (tmp_path / "train.py").write_text(PIPELINE)
+    run = [gpucast_bin, "run", "--gpu", "a100-80", "--world-size", "16", "--ranks", "0,1", "-o", "train.gpucast"]
+    subprocess.run([*run, "--", sys.executable, "train.py"], cwd=tmp_path, capture_output=True, timeout=200, check=True)
+    captured = report(gpucast_bin, tmp_path / "train.gpucast", *words)
+    assert scale[2]["step"]["expected_ns"] == pytest.approx(captured["job"]["step"]["expected_ns"], rel=0.02)
+    assert scale[2]["samples_per_s"] == pytest.approx(captured["samples_per_s"], rel=0.02)
+    for wrong, says in (("3", "no multiple"), ("8,8", "from few to many")):
+        done = times(gpucast_bin, stages[0], *words, "--scale", wrong)
+        assert done.returncode == 2 and says in done.stderr, done.stderr
+
+
+@pytest.mark.once
 def test_what_cannot_be(gpucast_bin, stages, tmp_path):
     (tmp_path / "lonely.json").write_text('{"like": "dgx-a100-80", "cards_per_node": 4, "network_cards": 0}')
     for words, says in (
@@ -231,7 +248,8 @@ def test_what_cannot_be(gpucast_bin, stages, tmp_path):
         (["--ranks", "1", "--", sys.executable, "-c", "0"], "--world-size"),
         (["--scale", "1,2", "--", "torchrun", "train.py"], "torchrun would, too"),
         (["--scale", "2,8", "--machine", tmp_path / "lonely.json", "--", sys.executable, "-c", "0"], "no network, and --scale names 8"),
-        ([stages[0], "--scale", "2"], "this is a file"),
+        ([stages[0], "--scale", "3"], "no multiple"),
+        ([CASES / "time_small/input.jsonl", "--scale", "2"], "one process trains alone"),
         ([CASES / "time_small/input.jsonl", "--html", tmp_path / "a.html"], "one process trains alone"),
     ):
         done = times(gpucast_bin, *words)

@@ -13,7 +13,7 @@
 #   make releases   the examples on every PyTorch release since 2.0, for the same page (one release at a time, half an hour)
 #   make test-nvidia  the same peaks with NVIDIA's own wheels installed (2.5 GB)
 #   make differential SEEDS=1000  gpucast's allocator against PyTorch's own on random sequences, on two releases
-#   make test-web   the HTML report in headless Chromium
+#   make test-web   the HTML pages in headless Chromium
 #   make eval DATA=DIR  the papers' evaluation: every estimator beside what real cards took
 #   make accuracy DATA=DIR  the figures of docs/results/accuracy.md and upper-bound.md, made again
 #   make bench      benchmarks, answers checked
@@ -82,7 +82,7 @@ test-occupancy: setup $(ENV_OLD)/.ready
 test-web: build $(WEB_MODULES)/.package-lock.json
 	@tools/setup --web-test
 	$(WEB_MODULES)/.bin/tsc -p build/web-test
-	GPUCAST_BIN=$(CURDIR)/$(GPUCAST) GPUCAST_MODULES=$(CURDIR)/$(WEB_MODULES) node --test tests/web/report.test.mjs
+	GPUCAST_BIN=$(CURDIR)/$(GPUCAST) GPUCAST_MODULES=$(CURDIR)/$(WEB_MODULES) node --test tests/web/report.test.mjs tests/web/job.test.mjs
 
 screenshots: build $(WEB_MODULES)/.package-lock.json $(ENV_OLD)/.ready
 	@tools/setup --web-test

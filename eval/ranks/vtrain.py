@@ -57,7 +57,7 @@ def predictions(args, rows, program):
     """{row: predicted seconds} of the rows whose captures succeed, and the rows whose step waits for the host."""
     folder = args.cache / "captures"
     folder.mkdir(parents=True, exist_ok=True)
-    found, slow = {}, set()
+    found, slow, within = {}, set(), 0
     for number, row in enumerate(rows):
         files, problem = megatron.capture(args.gpucast, row, args.python, program, folder)
         if problem:
@@ -66,10 +66,13 @@ def predictions(args, rows, program):
         found[row], answer = predict(args, files[:1] if args.one_rank else files, row)
         if answer["bound"] == "host":
             slow.add(row)
+        low_s, high_s = (found[row] * answer["step"][end] / answer["step"]["expected_ns"] for end in ("low_ns", "high_ns"))
+        within += low_s <= row.step_s <= high_s
         error = tables.signed(tables.error(found[row], row.step_s), 1)
         times = f"{1e3 * row.step_s:.1f} ms, predicted {1e3 * found[row]:.1f} ({error} %)"
         host = f"GPU {answer['gpu_ns'] / 1e6:.1f}, host {answer['host_ns'] / 1e6:.1f}"
         print(f"{number + 1}/{len(rows)} {megatron.name_of(row)} {times}: {host}", flush=True)
+    print(f"{within} of {len(found)} measured steps lie in their predicted interval")
     return found, slow
 
 

@@ -108,7 +108,8 @@ struct CardTime {
   std::vector<UnknownOperator> unknown_operators;                      // largest first
   std::optional<CardLoader> loader;                                    // if the step takes batches with a known time
   double epoch_ns = 0;                                                 // 0: the number of steps in an epoch is not known
-  double price_per_hour = 0;                                           // of the card; 0: not given
+  int64_t count = 1;                                                   // of these cards, in the job
+  double price_per_hour = 0;                                           // of one; 0: not given
   std::optional<JobStep> job;                                          // if several ranks train; `step` is the job's
 };
 
@@ -140,10 +141,11 @@ struct StepTimeOptions {
   std::optional<StorageTier> storage;            // of the training machine
   std::optional<Machine> machine;                // unset: each card's usual one
   bool job_slices = false;                       // fill JobStep's slices and messages
+  int64_t ranks = 0;                             // of the job, with more or fewer replicas of its model; 0: as captured
 };
 
-// The price of this time on a card.
-double cost(double ns, double price_per_hour);
+// The price of this time on all cards of the job.
+double cost(double ns, const CardTime& card);
 
 // `ranks`: the captured ranks of one job; the parts of the result are of the first. Throws Error: a capture has no observed step, a card
 // has no rates, a price names another card, the captures are not of one job, the job does not fit on the machine.

@@ -1,11 +1,9 @@
 // `gpucast occupancy`: how well a step fills a card.
 
-#include <cxxabi.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -19,6 +17,7 @@
 #include "gpucast/gpu.h"
 #include "gpucast/job_occupancy.h"
 #include "gpucast/sweep.h"
+#include "src/base/demangled.h"
 #include "src/base/json.h"
 #include "src/base/say.h"
 #include "src/cli/dnn_occu.h"
@@ -70,12 +69,6 @@ void print_launches(const std::string& path, const OccupancyCard& card) {
                    of.resident.blocks, of.warps, occupancy_limit_name(of.resident.limit), of.theoretical, of.achieved, of.sm_active,
                    of.waves, of.tail, kineto.blocks_per_sm, kineto.warps_per_sm, kineto.percent);
   });
-}
-
-std::string demangled(const std::string& name) {
-  int status = 0;
-  const std::unique_ptr<char, decltype(&std::free)> text(abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status), &std::free);
-  return status == 0 && text ? text.get() : name;
 }
 
 void print_kernels(const std::string& wheel, const Gpu& gpu) {

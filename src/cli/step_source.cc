@@ -111,11 +111,15 @@ std::string read_constants(std::string path) {
   return text;
 }
 
+bool names_captures(const StepSource& source) {
+  return is_capture_file(source.what.front()) && (source.what.size() == 1 || source.what[1].ends_with(".gpucast"));
+}
+
 std::optional<StepOnCards> observe_step(const StepSource& source) {
   StepOnCards out;
-  const bool is_capture = is_capture_file(source.what.front()) && (source.what.size() == 1 || source.what[1].ends_with(".gpucast"));
+  const bool is_capture = names_captures(source);
   if (is_capture && (source.gpus_of_node > 0 || source.world_size > 0 || !source.ranks.empty()))
-    throw Error("--scale, --gpus, --world-size and --ranks say how a command runs, and this is a file", source.what.front(),
+    throw Error("--gpus, --world-size and --ranks say how a command runs, and this is a file", source.what.front(),
                 "give the command after --, or leave these options out");
   if (!source.gpus.empty()) out.gpus = cards_of(source.gpus);
   std::optional<run::SessionFolder> temporary;

@@ -25,6 +25,9 @@ struct StepSource {
 };
 void declare_step_source(Arguments& arguments, StepSource* source);
 
+// Whether `what` names captures, and no command.
+bool names_captures(const StepSource& source);
+
 struct StepOnCards {
   std::shared_ptr<const Facts> facts;                // of the lowest captured rank
   std::vector<std::shared_ptr<const Facts>> others;  // of the job's other captured ranks

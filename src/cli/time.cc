@@ -23,12 +23,10 @@
 #include "gpucast/step_time.h"
 #include "src/base/say.h"
 #include "src/cli/comma_words.h"
+#include "src/cli/job_files.h"
 #include "src/cli/messages.h"
 #include "src/cli/step_source.h"
 #include "src/cli/subcommand.h"
-#include "src/cli/write_output.h"
-#include "src/report/job_trace.h"
-#include "src/run/capture_file.h"
 #include "src/time/duration.h"
 #include "src/time/operations_file.h"
 
@@ -38,7 +36,7 @@ namespace {
 struct TimeCommand {
   StepSource step;
   std::string constants, operations, known, format = "text";
-  std::string workers, storage, prices, machine, scale, trace;
+  std::string workers, storage, prices, machine, scale, trace, html;
   double cpu_speed = 1, cores = 0;
   bool force = false;
   int64_t epoch_steps = 0;
@@ -130,14 +128,17 @@ std::vector<int64_t> read_scale(const std::string& text) {
   return out;
 }
 
-// Unset: interrupted.
-std::optional<StepTimes> times_of(const StepSource& source, StepTimeOptions wanted) {
-  std::optional<StepOnCards> observed = observe_step(source);
-  if (!observed) return std::nullopt;
-  wanted.gpus = std::move(observed->gpus);
-  std::vector<const Facts*> ranks = {observed->facts.get()};
-  for (const auto& other : observed->others) ranks.push_back(other.get());
+StepTimes times_of(const StepOnCards& observed, StepTimeOptions wanted) {
+  wanted.gpus = observed.gpus;
+  std::vector<const Facts*> ranks = {observed.facts.get()};
+  for (const auto& other : observed.others) ranks.push_back(other.get());
   return step_times(ranks, wanted);
+}
+
+// Unset: interrupted.
+std::optional<StepTimes> times_of(const StepSource& source, const StepTimeOptions& wanted) {
+  const std::optional<StepOnCards> observed = observe_step(source);
+  return observed ? std::optional(times_of(*observed, wanted)) : std::nullopt;
 }
 
 ScalePoint scale_point(const CardTime& card, int64_t ranks, const std::vector<ScalePoint>& before) {
@@ -175,10 +176,26 @@ void check_scale(const TimeCommand& options, const StepSource& source, const Ste
                 options.scale, "name a machine with network cards: --machine, `gpucast machines`");
 }
 
+// Captures with more or fewer replicas of the model.
+StepTimes scaled_captures(const TimeCommand& options, const StepSource& source, StepTimeOptions wanted) {
+  const StepOnCards observed = *observe_step(source);
+  std::optional<StepTimes> out;
+  std::vector<ScalePoint> points;
+  for (const int64_t ranks : read_scale(options.scale)) {
+    wanted.ranks = ranks;
+    StepTimes times = times_of(observed, wanted);
+    points.push_back(scale_point(times.cards.front(), ranks, points));
+    if (!out) out = std::move(times);
+  }
+  out->scale = std::move(points);
+  return *out;
+}
+
 // Captures the command once for each number of cards.
 std::optional<StepTimes> scaled_times(const TimeCommand& options, StepSource source, const StepTimeOptions& wanted) {
   const std::vector<int64_t> scale = read_scale(options.scale);
   check_scale(options, source, wanted, scale);
+  if (names_captures(source)) return scaled_captures(options, source, wanted);
   std::optional<StepTimes> out;
   std::vector<ScalePoint> points;
   for (const int64_t ranks : scale) {
@@ -199,21 +216,10 @@ std::optional<StepTimes> scaled_times(const TimeCommand& options, StepSource sou
   return out;
 }
 
-// The trace of the job's step on the first card.
-void write_trace(const StepTimes& times, const std::string& path, run::CaptureFile* target) {
-  const CardTime& card = times.cards.front();
-  if (!card.job)
-    throw Error("--trace shows how ranks wait for each other, and one process trains alone", path,
-                "`gpucast export FILE --to perfetto` shows a step of one rank");
-  const std::string written = write_output(path, target, [&](std::ostream& out) { write_job_trace(*card.job, card.gpu_id, out); });
-  say("gpucast: {} is written; open it at https://ui.perfetto.dev\n", written);
-}
-
 int report(const TimeCommand& options) {
-  std::optional<run::CaptureFile> trace;  // before the long work, because it may fail
-  if (!options.trace.empty()) trace.emplace(options.trace, options.force, "job.trace.json.gz");
+  JobFiles files(options.trace, options.html, options.force);  // before the long work, because it may fail
   StepTimeOptions wanted;
-  wanted.job_slices = !options.trace.empty();
+  wanted.job_slices = files.wanted();
   StepSource source = options.step;
   wanted.machine = machine_for(options.machine, &source.gpus);
   wanted.constants_json = read_constants(options.constants);
@@ -229,7 +235,7 @@ int report(const TimeCommand& options) {
   if (!times) return kExitInterrupted;
   const std::string text = options.format == "json" ? step_times_json(*times) : step_times_text(*times, colour_wanted());
   std::fputs(text.c_str(), stdout);
-  if (trace) write_trace(*times, options.trace, &*trace);
+  files.write(*times);
   return kExitYes;
 }
 
@@ -246,11 +252,12 @@ void declare_time(Arguments& arguments) {
       .positive();
   arguments.option("--ranks", &options->step.ranks, "which of them, e.g. 0,8");
   arguments.option("--scale", &options->scale,
-                   "of a command: the job on these numbers of cards, such as 1,8,64, each captured with that world size");
+                   "the job on these numbers of cards, such as 1,8,64. A command is captured with each world size; captures get more or "
+                   "fewer replicas of their model");
   arguments.option("--known", &options->known,
                    "a measured step on some card, such as rtx3090=412ms, which corrects what is said of others");
   arguments.option("--price", &options->prices,
-                   "what an hour of a card costs, such as a100-80=1.8,h100-80=3.9: prints the cost of an epoch");
+                   "what an hour of a card costs, such as a100-80=1.8,h100-80=3.9: prints the cost of an epoch on all cards of the job");
   arguments
       .option("--epoch-steps", &options->epoch_steps, "steps of an epoch; default: from the number of batches in the script's DataLoader")
       .positive();
@@ -265,8 +272,10 @@ void declare_time(Arguments& arguments) {
   arguments.option("--machine", &options->machine,
                    "the machine with the cards, named as in `gpucast machines`, or a file; default: the card's usual one");
   arguments.option("--trace", &options->trace,
-                   "writes the job's step as a trace for Perfetto, a process for each rank, to this file (.json or .json.gz)");
-  arguments.flag("--force", &options->force, "overwrite the file of --trace");
+                   "writes the job's step as a trace for Perfetto, a process for each rank, to this file (.json or .json.gz); to a "
+                   "folder (FOLDER/): a file for each rank, as PyTorch's profiler writes them");
+  arguments.option("--html", &options->html, "writes the job's step as a page for the browser to this file: its ranks on one clock");
+  arguments.flag("--force", &options->force, "overwrite the files of --trace and --html");
   arguments.option("--constants", &options->constants, "a file of constants, over the built-in ones");
   arguments.option("--format", &options->format, "text or json").one_of({"text", "json"}).shows_default();
   arguments.option("--operations", &options->operations,

@@ -1,6 +1,7 @@
 #include "src/job/group_purpose.h"
 
-#include <algorithm>
+#include <fmt/format.h>
+
 #include <array>
 #include <cctype>
 #include <set>
@@ -46,11 +47,11 @@ std::set<std::string> words_of(std::string_view description) {
 
 bool in_forward(const StepOperation& operation) { return operation.phase == Phase::forward || operation.phase == Phase::loss; }
 
-constexpr int64_t kMostFigureBytes = 256;  // a loss and metrics, summed over replicas
-
+// A forward may also sum its loss and metrics over replicas: a few numbers.
 bool sums_activations(const StepOperation& operation, const CollectiveShape& shape) {
-  const bool sums = shape.kind == CollectiveKind::all_reduce || shape.kind == CollectiveKind::reduce_scatter;
-  return sums && in_forward(operation) && shape.bytes > kMostFigureBytes;
+  constexpr int64_t kFewNumbersBytes = 1024;
+  const bool is_sum = shape.kind == CollectiveKind::all_reduce || shape.kind == CollectiveKind::reduce_scatter;
+  return is_sum && in_forward(operation) && shape.bytes > kFewNumbersBytes;
 }
 
 // What all descriptions that name a purpose agree on.
@@ -65,6 +66,27 @@ std::optional<GroupPurpose> agreed_purpose(const std::vector<std::string>& descr
 }
 
 }  // namespace
+
+const char* group_purpose_name(GroupPurpose purpose) {
+  switch (purpose) {
+    case GroupPurpose::data:
+      return "data";
+    case GroupPurpose::tensor:
+      return "tensor";
+    case GroupPurpose::pipeline:
+      return "pipeline";
+    case GroupPurpose::expert:
+      return "expert";
+    case GroupPurpose::context:
+      return "context";
+  }
+  return "";
+}
+
+std::string slice_words(const JobSlice& slice) {
+  if (!slice.purpose) return "";
+  return fmt::format("{}: {} of {}", group_purpose_name(*slice.purpose), slice.collective.kind, slice.collective.ranks);
+}
 
 std::optional<GroupPurpose> described_purpose(std::string_view description) {
   std::set<GroupPurpose> found;
@@ -81,8 +103,8 @@ GroupPurposes::GroupPurposes(const StepOperations& step) {
   for (const CommunicationGroup& group : step.groups) groups_.push_back({agreed_purpose(group.descriptions), false});
   for (const StepOperation& operation : step.operations) {
     if (operation.communication < 0) continue;
-    Group& group = groups_[step.communications[static_cast<size_t>(operation.communication)].group];
-    group.sums_activations = group.sums_activations || sums_activations(operation, step.shapes[operation.shape].collective);
+    Group& group = groups_[communication_of(step, operation).group];
+    group.sums_activations = group.sums_activations || sums_activations(operation, shape_of(step, operation));
   }
 }
 

@@ -1,6 +1,8 @@
 // What each communicator of a step is for.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -30,5 +32,12 @@ class GroupPurposes {
   };
   std::vector<Group> groups_;
 };
+
+inline const CollectiveShape& shape_of(const StepOperations& step, const StepOperation& operation) {
+  return step.shapes[operation.shape].collective;
+}
+inline const Communication& communication_of(const StepOperations& step, const StepOperation& operation) {
+  return step.communications[static_cast<size_t>(operation.communication)];
+}
 
 }  // namespace gpucast

@@ -5,9 +5,8 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <numeric>
+#include <ranges>
 #include <set>
-#include <string_view>
 #include <tuple>
 
 #include "gpucast/error.h"
@@ -20,49 +19,6 @@
 
 namespace gpucast {
 namespace {
-
-const CollectiveShape& shape_of(const StepOperations& step, const StepOperation& operation) {
-  return step.shapes[operation.shape].collective;
-}
-const Communication& communication_of(const StepOperations& step, const StepOperation& operation) {
-  return step.communications[static_cast<size_t>(operation.communication)];
-}
-
-// Ranks that share the work of one sample: found by the purposes of their groups, and by their messages.
-class Replicas {
- public:
-  explicit Replicas(int64_t ranks) : parent_(static_cast<size_t>(ranks)) { std::iota(parent_.begin(), parent_.end(), size_t{0}); }
-
-  void add(const StepOperations& step) {
-    const GroupPurposes purposes(step);
-    for (const StepOperation& operation : step.operations) {
-      if (operation.communication < 0) continue;
-      const Communication& communication = communication_of(step, operation);
-      for (const Message& message : communication.messages) join(step.rank, message.peer);
-      if (communication.messages.empty() && purposes.shares_samples(communication.group))
-        for (const int64_t rank : step.groups[communication.group].ranks) join(step.rank, rank);
-    }
-  }
-
-  int64_t size_with(int64_t rank) {
-    int64_t out = 0;
-    for (size_t other = 0; other < parent_.size(); ++other) out += root(other) == root(static_cast<size_t>(rank));
-    return out;
-  }
-
- private:
-  size_t root(size_t rank) {
-    while (parent_[rank] != rank) rank = parent_[rank] = parent_[parent_[rank]];
-    return rank;
-  }
-  void join(int64_t a, int64_t b) {
-    const auto ranks = static_cast<int64_t>(parent_.size());
-    if (a < 0 || b < 0 || a >= ranks || b >= ranks) return;
-    parent_[root(static_cast<size_t>(a))] = root(static_cast<size_t>(b));
-  }
-
-  std::vector<size_t> parent_;
-};
 
 std::vector<CommunicationPart> parts_of(const StepOperations& step, const RankTime& time) {
   const GroupPurposes purposes(step);
@@ -103,8 +59,17 @@ std::vector<CommunicationPart> parts_of(const StepOperations& step, const RankTi
 }
 
 RankStep rank_step(const StepOperations& step, const RankTime& time) {
-  return {time.rank,    time.schedule.step_ns, time.compute_ns,       time.exposed_ns,      time.waiting_ns,
-          time.idle_ns, time.hidden_ns,        time.schedule.host_ns, parts_of(step, time), {}};
+  return {.rank = time.rank,
+          .begin_ns = time.begin_ns,
+          .step_ns = time.schedule.step_ns,
+          .compute_ns = time.compute_ns,
+          .exposed_ns = time.exposed_ns,
+          .waiting_ns = time.waiting_ns,
+          .idle_ns = time.idle_ns,
+          .hidden_ns = time.hidden_ns,
+          .host_ns = time.schedule.host_ns,
+          .communication = parts_of(step, time),
+          .slices = {}};
 }
 
 void add_slices(const std::vector<StepOperations>& steps, const JobTime& played, JobStep* out) {
@@ -118,20 +83,55 @@ void add_slices(const std::vector<StepOperations>& steps, const JobTime& played,
       JobSlice& slice = slices.emplace_back();
       slice.name = operation.name;
       slice.kind = operation_kind_name(step.shapes[operation.shape].kind);
+      slice.kernel = operation.kernel;
+      slice.phase = phase_name(operation.phase);
       slice.stream = operation.stream;
+      slice.launched_ns = span.launched_ns;
       slice.start_ns = span.start_ns;
       slice.moves_ns = span.moves_ns;
       slice.end_ns = span.end_ns;
       if (operation.communication < 0) continue;
       const CollectiveShape& shape = shape_of(step, operation);
       const uint32_t group = communication_of(step, operation).group;
-      slice.what = fmt::format("{}: {} of {}", group_purpose_name(purposes.of(group, shape.kind)), collective_kind_name(shape.kind),
-                               step.groups[group].ranks.size());
+      slice.purpose = purposes.of(group, shape.kind);
+      slice.collective = {collective_kind_name(shape.kind), static_cast<int64_t>(step.groups[group].ranks.size()), shape.nodes, shape.bytes,
+                          step.groups[group].name};
+      if (span.last_rank >= 0) slice.waits_for_rank = steps[static_cast<size_t>(span.last_rank)].rank;
     }
   }
   for (const PlayedOperation& one : played.critical_path) out->captured[one.rank].slices[one.operation].critical = true;
   for (const PlayedMessage& message : played.messages)
     out->messages.push_back({message.from.rank, message.from.operation, message.to.rank, message.to.operation});
+}
+
+// A gap in the path is the host's: of the rank whose operation follows, or of the rank that this one waited for.
+std::vector<CriticalPart> critical_parts(const std::vector<StepOperations>& steps, const JobTime& played) {
+  std::map<std::pair<int64_t, std::string>, double> parts;
+  std::vector<GroupPurposes> purposes;  // by rank
+  purposes.reserve(steps.size());
+  for (const StepOperations& step : steps) purposes.emplace_back(step);
+  double until_ns = 0;
+  for (const PlayedOperation& one : played.critical_path | std::views::reverse) {
+    const StepOperations& step = steps[one.rank];
+    const StepOperation& operation = step.operations[one.operation];
+    const OperationSpan& span = played.ranks[one.rank].spans[one.operation];
+    if (span.end_ns <= until_ns) continue;
+    const double from_ns = std::max(until_ns, span.moves_ns);
+    const int64_t late = span.last_rank < 0 ? step.rank : steps[static_cast<size_t>(span.last_rank)].rank;
+    if (from_ns > until_ns) parts[{late, "host"}] += from_ns - until_ns;
+    const char* what = "compute";
+    if (operation.communication >= 0)
+      what = group_purpose_name(purposes[one.rank].of(communication_of(step, operation).group, shape_of(step, operation).kind));
+    parts[{step.rank, what}] += span.end_ns - from_ns;
+    until_ns = span.end_ns;
+  }
+  const auto last = std::ranges::max_element(played.ranks, {}, &RankTime::end_ns);
+  if (played.step_ns > until_ns + kSameNs) parts[{last->rank, "host"}] += played.step_ns - until_ns;
+  std::vector<CriticalPart> out;
+  out.reserve(parts.size());
+  for (const auto& [key, ns] : parts) out.push_back({key.first, key.second, ns});
+  std::ranges::stable_sort(out, std::greater<>(), &CriticalPart::ns);
+  return out;
 }
 
 // Ranks that captured ones exchange messages with, but that were not captured.
@@ -207,102 +207,15 @@ std::vector<CollectiveUse> uses_of(const StepOperations& step, const CardRates& 
   return out;
 }
 
-bool is_same_program(const StepOperations& a, const StepOperations& b) {
-  const auto same_operation = [&](const StepOperation& x, const StepOperation& y) {
-    return x.name == y.name && x.kernel == y.kernel && x.stream == y.stream;
-  };
-  const auto same_order = [](const StepOrder& x, const StepOrder& y) {
-    return x.kind == y.kind && x.operations_before == y.operations_before && x.stream == y.stream;
-  };
-  return std::ranges::equal(a.operations, b.operations, same_operation) && std::ranges::equal(a.order, b.order, same_order) &&
-         a.batches.size() == b.batches.size();
-}
-
-void copy_host_times(const StepOperations& from, StepOperations* to) {
-  for (size_t i = 0; i < from.operations.size(); ++i) to->operations[i].asked_ns = from.operations[i].asked_ns;
-  for (size_t i = 0; i < from.order.size(); ++i) to->order[i].asked_ns = from.order[i].asked_ns;
-  for (size_t i = 0; i < from.batches.size(); ++i) to->batches[i] = from.batches[i];
-  to->host_ns = from.host_ns;
-  to->host = from.host;
-}
-
-// The part of the operations of the longer program that the other has, too, in any order.
-double common_part(const StepOperations& a, const StepOperations& b) {
-  std::map<std::pair<std::string_view, std::string_view>, int64_t> left;
-  for (const StepOperation& operation : a.operations) ++left[{operation.name, operation.kernel}];
-  size_t common = 0;
-  for (const StepOperation& operation : b.operations) {
-    const auto found = left.find({operation.name, operation.kernel});
-    if (found != left.end() && found->second-- > 0) ++common;
-  }
-  return static_cast<double>(common) / static_cast<double>(std::max<size_t>(1, std::max(a.operations.size(), b.operations.size())));
-}
-
-constexpr double kAlmostAll = 0.9;
-
-// Ranks that run the same program need the same time of their hosts. Here they disturb each other, and a disturbance only makes a step
-// longer: the fastest one's times are right for all. Where programs differ by little (an empty shard, a progress bar), each operation needs
-// the same time. Returns a factor of each step's host time.
-std::vector<double> use_fastest_hosts(std::vector<StepOperations>* steps, const StepConstants& constants) {
-  const auto host_ns = [&](const StepOperations& step) { return static_cast<double>(step.host_ns) * host_scale(step.host, constants); };
-  const auto pace_ns = [&](const StepOperations& step) {
-    return host_ns(step) / static_cast<double>(std::max<size_t>(1, step.operations.size()));
-  };
-  std::vector<size_t> order(steps->size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::ranges::stable_sort(order, {}, [&](size_t i) { return host_ns((*steps)[i]); });
-  std::vector<size_t> programs;  // the fastest rank of each
-  std::vector<size_t> program_of(steps->size());
-  for (const size_t i : order) {
-    const auto found = std::ranges::find_if(programs, [&](size_t fastest) { return is_same_program((*steps)[fastest], (*steps)[i]); });
-    program_of[i] = static_cast<size_t>(found - programs.begin());
-    if (found == programs.end()) {
-      programs.push_back(i);
-    } else {
-      copy_host_times((*steps)[*found], &(*steps)[i]);
-    }
-  }
-  std::vector<double> factors(programs.size(), 1);
-  for (size_t p = 0; p < programs.size(); ++p) {
-    const StepOperations& own = (*steps)[programs[p]];
-    for (const size_t other : programs) {
-      const double faster = pace_ns((*steps)[other]) / pace_ns(own);
-      if (faster < factors[p] && common_part(own, (*steps)[other]) >= kAlmostAll) factors[p] = faster;
-    }
-  }
-  std::vector<double> out;
-  for (size_t i = 0; i < steps->size(); ++i) out.push_back(factors[program_of[i]]);
-  return out;
-}
-
-void check_one_job(const std::vector<StepOperations>& steps) {
-  std::set<int64_t> ranks;
-  for (const StepOperations& step : steps) {
-    if (step.ranks != steps.front().ranks)
-      throw Error(fmt::format("one capture is of a job of {} ranks, another of {}", steps.front().ranks, step.ranks), "",
-                  "give the captures of one run");
-    if (!ranks.insert(step.rank).second)
-      throw Error(fmt::format("two captures are of rank {}", step.rank), "", "give the captures of one run, each once");
-  }
+// The job's step, where all communication takes its durations' `end` (Duration::low_ns or high_ns).
+double step_with_communication(std::vector<PlayedRank> ranks, double Duration::*end, const StepConstants& constants) {
+  for (PlayedRank& rank : ranks)
+    for (size_t i = 0; i < rank.durations.size(); ++i)
+      if (rank.step->shapes[i].kind == OperationKind::collective) rank.durations[i].expected_ns = rank.durations[i].*end;
+  return play_step_ns(ranks, constants);
 }
 
 }  // namespace
-
-const char* group_purpose_name(GroupPurpose purpose) {
-  switch (purpose) {
-    case GroupPurpose::data:
-      return "data";
-    case GroupPurpose::tensor:
-      return "tensor";
-    case GroupPurpose::pipeline:
-      return "pipeline";
-    case GroupPurpose::expert:
-      return "expert";
-    case GroupPurpose::context:
-      return "context";
-  }
-  return "";
-}
 
 int64_t ranks_of_node(const StepOperations& step, const Machine& machine) {
   const int64_t cards = machine.links.cards, host_cards = machine.cards_per_host > 0 ? machine.cards_per_host : cards;
@@ -316,15 +229,11 @@ int64_t ranks_of_node(const StepOperations& step, const Machine& machine) {
   return out;
 }
 
-JobStep job_step(std::vector<StepOperations> steps, const Machine& machine, const CardRates& rates, const StepConstants& constants,
-                 const JobOptions& options) {
-  check_one_job(steps);
-  std::ranges::sort(steps, {}, &StepOperations::rank);
-  const std::vector<double> host_factors = use_fastest_hosts(&steps, constants);
+JobStep job_step(JobRanks* job, const Machine& machine, const CardRates& rates, const StepConstants& constants, const JobOptions& options) {
+  std::vector<StepOperations>& steps = job->steps;
   const StepOperations& first = steps.front();
   const int64_t cards = ranks_of_node(first, machine);
   std::vector<PlayedRank> played;
-  Replicas replicas(first.ranks);
   for (size_t i = 0; i < steps.size(); ++i) {
     StepOperations& step = steps[i];
     put_on_nodes(cards, &step);
@@ -333,8 +242,7 @@ JobStep job_step(std::vector<StepOperations> steps, const Machine& machine, cons
     rank.step = &step;
     rank.durations = durations_of(step, rates);
     rank.uses = uses_of(step, rates);
-    rank.host_scale = host_scale(step.host, constants) * host_factors[i] / options.cpu_speed;
-    replicas.add(step);
+    rank.host_scale = host_scale(step.host, constants) * job->host_factors[i] / options.cpu_speed;
   }
   JobStep out;
   out.missing = missing_ranks(steps);
@@ -344,14 +252,18 @@ JobStep job_step(std::vector<StepOperations> steps, const Machine& machine, cons
   out.machine_name = machine.name;
   out.ranks = first.ranks;
   out.nodes = (first.ranks + cards - 1) / cards;
-  out.replicas = std::max<int64_t>(1, first.ranks / replicas.size_with(first.rank));
-  out.step.expected_ns = time.step_ns;
+  out.replicas = job->replicas;
+  out.step.expected_ns = out.played_ns = time.step_ns;
+  out.step.low_ns = std::min(time.step_ns, step_with_communication(played, &Duration::low_ns, constants));
+  out.step.high_ns = std::max(time.step_ns, step_with_communication(played, &Duration::high_ns, constants));
   for (size_t i = 0; i < steps.size(); ++i) {
     out.samples = std::max(out.samples, steps[i].samples * out.replicas);
     out.tokens = std::max(out.tokens, steps[i].tokens * out.replicas);
     out.captured.push_back(rank_step(steps[i], time.ranks[i]));
+    out.captured[i].role = job->roles[i];
     if (out.captured[i].waiting_ns < out.captured[out.busiest].waiting_ns) out.busiest = i;
   }
+  out.critical = critical_parts(steps, time);
   add_notes(steps, &out);
   if (options.slices) add_slices(steps, time, &out);
   return out;

@@ -15,6 +15,7 @@
 #include "src/attribution/attribute.h"
 #include "src/job/job_step.h"
 #include "src/job/loader_time.h"
+#include "src/job/more_replicas.h"
 #include "src/predict/facts.h"
 #include "src/schedule/step_schedule.h"
 #include "src/time/card_rates.h"
@@ -196,7 +197,8 @@ CardTime card_time(const Trace& trace, const StepOperations& step, const std::ve
   const double peak = rates.peak_flop_per_s[precision];
   out.peak_precision = precision_name(precision);
   if (peak > 0 && plan.step_ns > 0) {
-    out.model_flops_utilisation = times.model_flops / (plan.step_ns * 1e-9) / peak;
+    // A backward may skip products: of frozen weights, of the gradient of the model's input.
+    out.model_flops_utilisation = std::min(times.model_flops, times.hardware_flops) / (plan.step_ns * 1e-9) / peak;
     out.hardware_flops_utilisation = times.hardware_flops / (plan.step_ns * 1e-9) / peak;
   }
   return out;
@@ -269,23 +271,37 @@ StepBound bound_of(const RankStep& rank, double gpu_ns) {
   return communication_ns > rank.compute_ns ? StepBound::communication : StepBound::gpu;
 }
 
-// The other ranks of the job: the step is the job's, with the interval that one rank's step has.
-void add_job(const std::vector<const Facts*>& ranks, const Gpu& gpu, const StepConstants& constants, const StepTimeOptions& options,
-             CardTime* card) {
+JobRanks captured_job(const std::vector<const Facts*>& ranks, const StepConstants& constants) {
   std::vector<StepOperations> steps;
   for (const Facts* facts : ranks) {
     if (facts->trace.header.command != ranks.front()->trace.header.command)
       throw Error("these captures are of different commands", facts->trace.path, "give the captures of one run");
     steps.push_back(observed_step(*facts));
   }
+  return job_ranks(std::move(steps), constants);
+}
+
+// The errors of a card's kernels and of its links are added: what a model of a job leaves out makes both longer. `alone`: a rank's step
+// without others; `job`: with the interval of its communication. `exposed_ns`: communication that the card waits for.
+TimeRange job_interval(const TimeRange& alone, const TimeRange& job, double exposed_ns) {
+  const double rest_ns = std::max(0.0, job.expected_ns - exposed_ns);
+  const auto away_ns = [&](double alone_ns, double job_ns) {
+    return rest_ns * (alone_ns / alone.expected_ns - 1) + job_ns - job.expected_ns;
+  };
+  return {job.expected_ns + away_ns(alone.low_ns, job.low_ns), job.expected_ns, job.expected_ns + away_ns(alone.high_ns, job.high_ns)};
+}
+
+// The step is the job's.
+void add_job(JobRanks* ranks, const NcclSettings& nccl, const Gpu& gpu, const StepConstants& constants, const StepTimeOptions& options,
+             CardTime* card) {
   CardRates rates = rates_in_machine(gpu, options);
-  rates.nccl = read_nccl_settings(ranks.front()->trace.nccl_settings);
-  JobStep job = job_step(std::move(steps), machine_of(gpu, options), rates, constants, {options.cpu_speed, options.job_slices});
+  rates.nccl = nccl;
+  JobStep job = job_step(ranks, machine_of(gpu, options), rates, constants, {options.cpu_speed, options.job_slices});
   const double longer = job.step.expected_ns / card->step.expected_ns;
-  for (double* ns : {&card->step.low_ns, &card->step.expected_ns, &card->step.high_ns}) *ns *= longer;
+  const RankStep& busiest = job.captured[job.busiest];
+  card->step = job_interval(card->step, job.step, busiest.exposed_ns);
   card->model_flops_utilisation /= longer;
   card->hardware_flops_utilisation /= longer;
-  const RankStep& busiest = job.captured[job.busiest];
   card->host_ns = busiest.host_ns;
   card->bound = bound_of(busiest, card->gpu_ns);
   card->job = std::move(job);
@@ -314,7 +330,7 @@ std::vector<GpuSlice> gpu_slices(const Facts& facts, const Gpu& gpu) {
   return out;
 }
 
-double cost(double ns, double price_per_hour) { return ns / 3600e9 * price_per_hour; }
+double cost(double ns, const CardTime& card) { return ns / 3600e9 * card.price_per_hour * static_cast<double>(card.count); }
 
 StepTimes step_times(const Facts& facts, const StepTimeOptions& options) { return step_times(std::vector{&facts}, options); }
 
@@ -353,9 +369,16 @@ StepTimes step_times(const std::vector<const Facts*>& ranks, const StepTimeOptio
   const StepConstants constants = read_step_constants(options.constants_json);
   if (step.host.yardstick_ns > 0) out.server_speed = static_cast<double>(step.host.yardstick_ns) / constants.yardstick_ns;
   const std::vector<OperationGroup> groups = groups_of(step);
+  std::optional<JobRanks> job;
+  if (step.ranks > 1 || ranks.size() > 1) job = captured_job(ranks, constants);
+  if (options.ranks > 0 && !job)
+    throw Error("one process trains alone in this capture, so it does not say what several would exchange", trace.path,
+                "capture a job of two ranks or more, or give the command: --scale 1,8 -- COMMAND");
+  if (options.ranks > 0) set_replicas(options.ranks, &*job);
+  const NcclSettings nccl = read_nccl_settings(trace.nccl_settings);
   const auto time_on = [&](const Gpu& gpu) {
     CardTime card = card_time(trace, step, groups, out, gpu, constants, options);
-    if (step.ranks > 1 || ranks.size() > 1) add_job(ranks, gpu, constants, options, &card);
+    if (job) add_job(&*job, nccl, gpu, constants, options, &card);
     return card;
   };
   for (const Gpu& gpu : options.gpus) out.cards.push_back(time_on(gpu));
@@ -373,7 +396,7 @@ StepTimes step_times(const std::vector<const Facts*>& ranks, const StepTimeOptio
       out.cards[i].step.low_ns = out.cards[i].step.high_ns = out.cards[i].step.expected_ns;
     }
   }
-  LoaderHost host{host_cores(options, trace.loader), loaders_of_node(step), options.cpu_speed, options.storage};
+  LoaderHost host{host_cores(options, trace.loader), loaders_of_node(job ? job->steps.front() : step), options.cpu_speed, options.storage};
   const std::optional<LoaderModel> loader =
       loader_model(trace.loader, step.loop_batch, host, read_loader_constants(options.constants_json));
   out.loader = loader_figures(trace.loader, step, loader, options.workers);
@@ -391,6 +414,7 @@ StepTimes step_times(const std::vector<const Facts*>& ranks, const StepTimeOptio
     if (card.job) card.job->step = card.step;
     card.step_measured = card.step_measured && card.step.low_ns == card.step.high_ns;  // the known step had its batches ready
     card.epoch_ns = out.epoch_steps * card.step.expected_ns;
+    if (card.job) card.count = card.job->ranks;
     if (const auto price = options.price_per_hour.find(card.gpu_id); price != options.price_per_hour.end())
       card.price_per_hour = price->second;
   }

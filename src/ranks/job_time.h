@@ -34,9 +34,11 @@ struct PlayedRank {
 
 // Times in ns from the moment at which the last rank of the job ended the step before.
 struct OperationSpan {
+  double launched_ns = 0;  // by the host
   double start_ns = 0;
   double moves_ns = 0;  // from here on no other rank is missing; of all but communication: its start
   double end_ns = 0;
+  int32_t last_rank = -1;  // index of the played rank that it waited for; below 0: it did not wait
 };
 
 // Communication of one group and kind, in a step of one rank.

@@ -31,16 +31,18 @@ double job_end_ns(const PlayedJob& job) {
   return out;
 }
 
-void add_spans(const PlayedJob& job, const Meetings& meetings, size_t r, double zero_ns, RankTime* out) {
+OperationSpan span_of(const PlayedJob& job, const Meetings& meetings, size_t r, size_t operation, double zero_ns) {
   const StepPlayer& player = *job.players[r];
-  for (size_t i = 0; i < player.step().operations.size(); ++i) {
-    const GpuTimeline::Span& span = player.span(i);
-    double moves_ns = span.start_ns;
-    for (const auto& [index, waits] : meetings.of_operation(r, i)) {
-      if (waits) moves_ns = std::max(moves_ns, job.opened_ns[index]);
-    }
-    out->spans.push_back({span.start_ns - zero_ns, moves_ns - zero_ns, span.end_ns - zero_ns});
+  const GpuTimeline::Span& span = player.span(operation);
+  OperationSpan out = {player.asked(operation).launched_ns - zero_ns, span.start_ns - zero_ns, span.start_ns - zero_ns,
+                       span.end_ns - zero_ns};
+  for (const auto& [index, waits] : meetings.of_operation(r, operation)) {
+    const double opened_ns = job.opened_ns[index] - zero_ns;
+    if (!waits || opened_ns <= out.moves_ns) continue;
+    if (opened_ns > out.start_ns + kSameNs) out.last_rank = static_cast<int32_t>(meetings.attendances[job.last[index]].rank);
+    out.moves_ns = opened_ns;
   }
+  return out;
 }
 
 std::vector<PlayedMessage> messages_of(const Meetings& meetings) {
@@ -65,12 +67,18 @@ RankTime rank_time(const PlayedRank& rank, const PlayedJob& job, const Meetings&
   out.schedule.step_ns = out.end_ns - out.begin_ns;
   out.schedule.host_ns = static_cast<double>(rank.step->host_ns) * rank.host_scale + player.calls_ns();
   out.imagined_messages = meetings.imagined_messages[r];
-  add_spans(job, meetings, r, zero_ns, &out);
+  for (size_t i = 0; i < rank.step->operations.size(); ++i) out.spans.push_back(span_of(job, meetings, r, i, zero_ns));
   divide_step(player, zero_ns, &out);
   return out;
 }
 
 }  // namespace
+
+double play_step_ns(const std::vector<PlayedRank>& ranks, const StepConstants& constants) {
+  const Meetings meetings = find_meetings(ranks);
+  const PlayedJob job = play_job(ranks, held_of(ranks), meetings, constants, true);
+  return job_end_ns(job) - job_begin_ns(job);
+}
 
 JobTime play(const std::vector<PlayedRank>& ranks, const StepConstants& constants) {
   const Meetings meetings = find_meetings(ranks);

@@ -12,4 +12,7 @@ namespace gpucast {
 // Throws Error for ranks that do not fit together: they make different collectives or messages, or wait for each other forever.
 JobTime play(const std::vector<PlayedRank>& ranks, const StepConstants& constants);
 
+// JobTime::step_ns alone.
+double play_step_ns(const std::vector<PlayedRank>& ranks, const StepConstants& constants);
+
 }  // namespace gpucast

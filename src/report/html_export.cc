@@ -1,11 +1,8 @@
 #include "src/report/html_export.h"
 
 #include <fmt/core.h>
-#include <zlib.h>
 
 #include <algorithm>
-#include <bit>
-#include <cstring>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -18,6 +15,7 @@
 #include "gpucast/step_time.h"
 #include "src/base/json.h"
 #include "src/predict/timeline.h"
+#include "src/report/html_columns.h"
 #include "src/report/html_template.h"
 #include "src/report/json_parts.h"
 #include "src/report/time_words.h"
@@ -25,96 +23,8 @@
 namespace gpucast {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "columns are written in the byte order of memory");
-
 constexpr std::string_view kPredictionHere = "<!--gpucast:prediction-->", kDataHere = "<!--gpucast:data-->";
 constexpr uint32_t kNone = UINT32_MAX;
-
-// ---- the container: "GCR1", length of the directory, directory (JSON), columns; each column at a multiple of 8 bytes ------
-
-class Columns {
- public:
-  template <class T>
-  void add(const char* name, const std::vector<T>& values) {
-    static constexpr const char* kType = std::is_same_v<T, uint8_t>    ? "u8"
-                                         : std::is_same_v<T, uint32_t> ? "u32"
-                                         : std::is_same_v<T, int32_t>  ? "i32"
-                                                                       : "f64";
-    static_assert(std::is_same_v<T, uint8_t> || std::is_same_v<T, uint32_t> || std::is_same_v<T, int32_t> || std::is_same_v<T, double>);
-    bytes_.resize((bytes_.size() + 7) / 8 * 8);
-    directory_.push_back({{"name", name}, {"type", kType}, {"offset", bytes_.size()}, {"count", values.size()}});
-    const size_t offset = bytes_.size();
-    bytes_.resize(offset + values.size() * sizeof(T));
-    if (!values.empty()) std::memcpy(bytes_.data() + offset, values.data(), values.size() * sizeof(T));
-  }
-
-  std::string container(Json meta) const {
-    meta["columns"] = directory_;
-    // Names of tensors and files need not be UTF-8.
-    std::string json = meta.dump();
-    json.resize((json.size() + 7) / 8 * 8, ' ');
-    std::string out = "GCR1";
-    const auto length = static_cast<uint32_t>(json.size());
-    out.append(reinterpret_cast<const char*>(&length), sizeof length);
-    return out + json + bytes_;
-  }
-
- private:
-  Json directory_ = Json::array();
-  std::string bytes_;
-};
-
-// The lowest level: columns repeat in every step, so a higher level gains little.
-std::string gzip(const std::string& bytes) {
-  z_stream stream = {};
-  constexpr int kGzip = 15 + 16;
-  if (deflateInit2(&stream, 1, Z_DEFLATED, kGzip, 9, Z_DEFAULT_STRATEGY) != Z_OK) throw Error("zlib cannot be used");
-  std::string out;
-  constexpr size_t kPiece = size_t{1} << 30;  // zlib counts in 32 bits
-  std::vector<char> buffer(1 << 18);
-  int result = Z_OK;
-  for (size_t at = 0; result != Z_STREAM_END;) {
-    if (stream.avail_in == 0 && at < bytes.size()) {
-      stream.avail_in = static_cast<uInt>(std::min(kPiece, bytes.size() - at));
-      stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data() + at));
-      at += stream.avail_in;
-    }
-    stream.next_out = reinterpret_cast<Bytef*>(buffer.data());
-    stream.avail_out = static_cast<uInt>(buffer.size());
-    result = deflate(&stream, at == bytes.size() ? Z_FINISH : Z_NO_FLUSH);
-    out.append(buffer.data(), buffer.size() - stream.avail_out);
-  }
-  deflateEnd(&stream);
-  return out;
-}
-
-std::string base64(const std::string& bytes) {
-  static constexpr char kLetters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string out((bytes.size() + 2) / 3 * 4, '=');
-  size_t to = 0;
-  for (size_t i = 0; i < bytes.size(); i += 3) {
-    const size_t left = std::min<size_t>(3, bytes.size() - i);
-    uint32_t three = 0;
-    for (size_t j = 0; j < left; ++j) three |= static_cast<uint32_t>(static_cast<unsigned char>(bytes[i + j])) << (16 - 8 * j);
-    for (size_t j = 0; j <= left; ++j) out[to + j] = kLetters[three >> (18 - 6 * j) & 63];
-    to += 4;
-  }
-  return out;
-}
-
-// A <script> must not contain anything like a tag. JSON has '<' only in strings.
-std::string json_for_script(const std::string& json) {
-  std::string out;
-  out.reserve(json.size());
-  for (const char c : json) {
-    if (c == '<') {
-      out += "\\u003c";
-    } else {
-      out += c;
-    }
-  }
-  return out;
-}
 
 // ---- the data ---------------------------------------------------------------------------------------------------------
 
@@ -190,7 +100,7 @@ class HtmlWriter {
     if (Json step = step_work(); !step.is_null()) meta["step"] = std::move(step);
     meta["strings"] = Json::array();
     for (const size_t index : strings_.used()) meta["strings"].push_back(trace_.strings.text(StringId(static_cast<int64_t>(index))));
-    return columns_.container(std::move(meta));
+    return columns_.packed(std::move(meta));
   }
 
  private:
@@ -352,14 +262,7 @@ class HtmlWriter {
     std::vector<GpuSlice> slices = gpu_slices(*analysis_.facts, analysis_.gpu);
     if (slices.empty()) return nullptr;
     std::sort(slices.begin(), slices.end(), [](const GpuSlice& a, const GpuSlice& b) { return a.asked < b.asked; });
-    // Many operations share few different texts.
-    Json names = Json::array();
-    std::unordered_map<std::string, uint32_t> numbers;
-    const auto name = [&](const std::string& text) {
-      const auto [found, is_new] = numbers.try_emplace(text, static_cast<uint32_t>(names.size()));
-      if (is_new) names.push_back(text);
-      return found->second;
-    };
+    HtmlTexts names;
     const std::vector<double> occupancies = operation_occupancies(*analysis_.facts, analysis_.gpu);
     std::vector<double> start, duration, occupancy;
     std::vector<uint32_t> position, called, kernel, sizes, kind, bound, phase, stream, launches;
@@ -369,12 +272,12 @@ class HtmlWriter {
       duration.push_back(slice.duration_ns);
       occupancy.push_back(slice.asked < occupancies.size() ? occupancies[slice.asked] : -1);
       position.push_back(slice.position);
-      called.push_back(name(slice.name));
-      kernel.push_back(name(slice.kernel));
-      sizes.push_back(name(slice.sizes));
-      kind.push_back(name(slice.kind));
-      bound.push_back(name(slice.bound));
-      phase.push_back(name(slice.phase));
+      called.push_back(names.number_of(slice.name));
+      kernel.push_back(names.number_of(slice.kernel));
+      sizes.push_back(names.number_of(slice.sizes));
+      kind.push_back(names.number_of(slice.kind));
+      bound.push_back(names.number_of(slice.bound));
+      phase.push_back(names.number_of(slice.phase));
       stream.push_back(static_cast<uint32_t>(slice.stream));
       launches.push_back(static_cast<uint32_t>(slice.launches));
       in_module.push_back(module(slice.module));
@@ -392,7 +295,7 @@ class HtmlWriter {
     columns_.add("work.stream", stream);
     columns_.add("work.launches", launches);
     columns_.add("work.module", in_module);
-    return {{"number", trace_.observed.step}, {"names", names}, {"time", step_time()}};
+    return {{"number", trace_.observed.step}, {"names", names.texts()}, {"time", step_time()}};
   }
 
   // What the observed step waits for, as in `gpucast time`.
@@ -440,7 +343,7 @@ class HtmlWriter {
   const Lifetimes& lifetimes_;
   const Attribution& attribution_;
   const Analysis& analysis_;
-  Columns columns_;
+  HtmlColumns columns_;
   Numbering strings_, stacks_;
 };
 
@@ -457,7 +360,7 @@ void write_html(const Analysis& analysis, std::ostream& out) {
     throw Error("internal error: the HTML page has no place for data");
   out << page.substr(0, prediction) << json_for_script(json_report(analysis.prediction));
   out << page.substr(prediction + kPredictionHere.size(), data - prediction - kPredictionHere.size());
-  out << base64(gzip(HtmlWriter(analysis).payload())) << page.substr(data + kDataHere.size());
+  out << HtmlWriter(analysis).payload() << page.substr(data + kDataHere.size());
   out.flush();
   if (!out) throw Error("the report cannot be written", "", "is the disk full?");
 }

@@ -7,5 +7,6 @@ namespace gpucast {
 
 std::string_view html_template();
 std::string_view sweep_template();
+std::string_view job_template();
 
 }  // namespace gpucast

@@ -8,6 +8,7 @@
 #include "gpucast/error.h"
 #include "gpucast/sweep.h"
 #include "src/base/json.h"
+#include "src/report/html_columns.h"
 #include "src/report/html_template.h"
 #include "src/report/text_writer.h"
 
@@ -107,10 +108,8 @@ std::string sweep_html(const Sweep& sweep) {
     throw Error("this gpucast was built without the HTML pages", "",
                 "build it with Node.js and npm (tools/setup installs them), or use --format json");
   constexpr std::string_view kPlace = "<!--gpucast:sweep-->";
-  // "<" in the data could end the script early.
-  std::string data = json_of(sweep).dump();
-  for (size_t at = data.find('<'); at != std::string::npos; at = data.find('<', at + 6)) data.replace(at, 1, "\\u003c");
-  return page.replace(page.find(kPlace), kPlace.size(), "<script id=\"sweep\" type=\"application/json\">" + data + "</script>");
+  return page.replace(page.find(kPlace), kPlace.size(),
+                      "<script id=\"sweep\" type=\"application/json\">" + json_for_script(json_of(sweep).dump()) + "</script>");
 }
 
 }  // namespace gpucast

@@ -87,8 +87,9 @@ Json epoch_json(const StepTimes& times, const CardTime& card) {
 Json cost_json(const StepTimes& times, const CardTime& card) {
   if (card.price_per_hour <= 0) return {};
   return {{"price_per_hour", card.price_per_hour},
-          {"step", cost(card.step.expected_ns, card.price_per_hour)},
-          {"epoch", times.epoch_steps > 0 ? Json(cost(card.epoch_ns, card.price_per_hour)) : Json()}};
+          {"cards", card.count},
+          {"step", cost(card.step.expected_ns, card)},
+          {"epoch", times.epoch_steps > 0 ? Json(cost(card.epoch_ns, card)) : Json()}};
 }
 
 Json communication_json(const CommunicationPart& part) {
@@ -105,6 +106,7 @@ Json communication_json(const CommunicationPart& part) {
 
 Json rank_json(const RankStep& rank) {
   return {{"rank", rank.rank},
+          {"role", rank.role},
           {"step_ns", rank.step_ns},
           {"compute_ns", rank.compute_ns},
           {"communication", {{"exposed_ns", rank.exposed_ns}, {"hidden_ns", rank.hidden_ns}}},
@@ -112,6 +114,8 @@ Json rank_json(const RankStep& rank) {
           {"idle_ns", rank.idle_ns},
           {"by_communication", list_json(rank.communication, communication_json)}};
 }
+
+Json critical_json(const CriticalPart& part) { return {{"rank", part.rank}, {"what", part.what}, {"ns", part.ns}}; }
 
 // Null: one process trains alone.
 Json job_json(const std::optional<JobStep>& job) {
@@ -127,6 +131,7 @@ Json job_json(const std::optional<JobStep>& job) {
           {"busiest_rank", busiest.rank},
           {"communication", {{"exposed_ns", busiest.exposed_ns}, {"hidden_ns", busiest.hidden_ns}}},
           {"bubble_ns", busiest.waiting_ns},
+          {"critical_path", list_json(job->critical, critical_json)},
           {"missing_ranks", job->missing},
           {"notes", job->notes}};
 }

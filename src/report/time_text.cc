@@ -103,7 +103,7 @@ std::string step_times_text(const StepTimes& times, bool colour) {
                                 prices ? last(epochs ? "an epoch" : "", paid) : fmt::format("{:>12}{:>10}", "MFU", "GPU"), "bound")));
   for (const CardTime& card : times.cards) {
     const double paid_ns = epochs ? card.epoch_ns : kStepsOfCost * card.step.expected_ns;
-    const std::string money = card.price_per_hour > 0 ? money_text(cost(paid_ns, card.price_per_hour)) : "";
+    const std::string money = card.price_per_hour > 0 ? money_text(cost(paid_ns, card)) : "";
     out.format("  {:<12}{:>12}{:>24}{:>12}{}{:>10}", card.gpu_id, time_text(card.step.expected_ns),
                time_text(card.step.low_ns) + " to " + time_text(card.step.high_ns),
                card.samples_per_s > 0 ? fmt::format("{:.4g}", card.samples_per_s) : "",

@@ -37,14 +37,16 @@ std::string known_words(const StepTimes& times) {
 }
 
 std::string cost_words(const StepTimes& times, const CardTime& card) {
-  const std::string price = card.price_per_hour > 0 ? fmt::format(" at {} an hour", money_text(card.price_per_hour)) : "";
+  const std::string price = card.price_per_hour <= 0 ? ""
+                                                     : fmt::format(" at {} an hour{}", money_text(card.price_per_hour),
+                                                                   card.count > 1 ? fmt::format(" for each of {} cards", card.count) : "");
   if (times.epoch_steps > 0) {
     return fmt::format("an epoch of {:.6g} steps takes {}{}", times.epoch_steps, long_time_text(card.epoch_ns),
-                       price.empty() ? "" : fmt::format(" and costs {}{}", money_text(cost(card.epoch_ns, card.price_per_hour)), price));
+                       price.empty() ? "" : fmt::format(" and costs {}{}", money_text(cost(card.epoch_ns, card)), price));
   }
   if (price.empty()) return "";
   return fmt::format("{} steps cost {}{}; --epoch-steps N says how many an epoch has", kStepsOfCost,
-                     money_text(cost(kStepsOfCost * card.step.expected_ns, card.price_per_hour)), price);
+                     money_text(cost(kStepsOfCost * card.step.expected_ns, card)), price);
 }
 
 std::string money_text(double amount) {

@@ -39,9 +39,11 @@ void TraceEvents::name_thread(int process, int thread, std::string_view name) {
   add_event(R"({{"ph":"M","pid":{},"tid":{},"name":"thread_sort_index","args":{{"sort_index":{}}}}})", process, thread, thread);
 }
 
-void TraceEvents::finish(std::string_view about) {
+void TraceEvents::finish(std::string_view about, std::string_view fields) {
   flush_but_last_comma();
-  out_ << "\n],\n\"otherData\":" << about << "}\n";
+  out_ << "\n],\n\"otherData\":" << about;
+  if (!fields.empty()) out_ << ",\n" << fields;
+  out_ << "}\n";
   out_.flush();
   if (!out_) throw Error("the trace cannot be written", "", "is the disk full?");
 }

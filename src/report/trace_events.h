@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <cstdint>
 #include <iterator>
 #include <ostream>
@@ -19,6 +20,14 @@ std::string json_text(std::string_view text);
 // Trace events count in microseconds.
 std::string microseconds(int64_t ns);
 
+// Times as a trace has them. Slices that touch do so after rounding, too: viewers leave out slices that overlap.
+struct TraceClock {
+  double zero_ns = 0;
+  [[nodiscard]] int64_t rounded_ns(double ns) const { return std::llround(ns - zero_ns); }
+  [[nodiscard]] std::string time(double ns) const { return microseconds(rounded_ns(ns)); }
+  [[nodiscard]] std::string length(double from_ns, double to_ns) const { return microseconds(rounded_ns(to_ns) - rounded_ns(from_ns)); }
+};
+
 class TraceEvents {
  public:
   explicit TraceEvents(std::ostream& out);
@@ -33,8 +42,9 @@ class TraceEvents {
   void name_process(int process, std::string_view name);
   void name_thread(int process, int thread, std::string_view name);
 
-  // Ends the file; at least one event was added. `about`: a JSON object of facts about the whole file. Throws Error if the disk is full.
-  void finish(std::string_view about);
+  // Ends the file; at least one event was added. `about`: a JSON object of facts about the whole file. `fields`: further ones of the file's
+  // object, without its braces. Throws Error if the disk is full.
+  void finish(std::string_view about, std::string_view fields = "");
 
  private:
   void end_event();

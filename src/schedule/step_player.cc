@@ -81,7 +81,7 @@ void StepPlayer::next_request() {
 void StepPlayer::launch(const StepOperation& operation) {
   advance_host_to(operation.asked_ns);
   const double ready_ns = ns_ + (host_.costs ? constants_.latency_ns : 0);
-  asked_[operation_ - 1] = {ready_ns, freed_ns_};
+  asked_[operation_ - 1] = {ns_, ready_ns, freed_ns_};
   if (held_ != nullptr && operation.communication >= 0) {
     gpu_.add_gate(operation.stream, ready_ns, (*held_)[operation.shape]);
   } else {

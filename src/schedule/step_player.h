@@ -29,8 +29,9 @@ class StepPlayer {
     double batch_ns = 0;  // for each batch that it gets from its loader
   };
   struct Asked {
-    double ready_ns = 0;  // when the operation reached the GPU
-    double freed_ns = 0;  // when the host's last wait before it ended
+    double launched_ns = 0;  // by the host
+    double ready_ns = 0;     // when the operation reached the GPU
+    double freed_ns = 0;     // when the host's last wait before it ended
   };
 
   // `held`: by shape, the multiprocessors that a collective holds (GpuTimeline::add_gate); operations with a communication are gates then.

@@ -7,6 +7,7 @@
 
 #include "src/base/links.h"
 #include "src/occupancy/occupancy.h"
+#include "src/time/interval.h"
 #include "src/time/nccl_settings.h"
 #include "src/time/network.h"
 #include "src/time/operation.h"
@@ -27,12 +28,6 @@ struct By : std::array<Value, static_cast<size_t>(Key::count_)> {
   using Base = std::array<Value, static_cast<size_t>(Key::count_)>;
   Value& operator[](Key key) { return Base::operator[](static_cast<size_t>(key)); }
   const Value& operator[](Key key) const { return Base::operator[](static_cast<size_t>(key)); }
-};
-
-// Measured over expected time, at the 5th and the 95th percentile, for a kind of operation in one precision. There is one interval for
-// cards with their own constants, and one for other cards.
-struct Interval {
-  double low = 0.7, high = 1.4;
 };
 
 // Times of a multiprocessor are in cycles, because they get shorter when the clock is higher.
@@ -215,8 +210,8 @@ struct CardRates {
   double pageable_bytes_per_s = 0;             // the most from or to host memory that is not pinned
   double launch_ns = 0;                        // the least time of a kernel
   double event_ns = 0;                         // a stream's time for an event that keeps its time
-  By<OperationKind, By<Precision, Interval>> interval;
-  Interval step_interval;                       // of a whole step
+  By<OperationKind, By<Precision, Interval>> interval;  // one for cards with their own constants, and one for other cards
+  Interval step_interval;                               // of a whole step
   Interval guessed_interval, unknown_interval;  // of the part of its time in operators estimated as elementwise; in work of unknown kind
 
   By<Precision, GemmConstants> gemm;

@@ -289,6 +289,15 @@ Estimate collective_time(const Operation& operation, const CardRates& card) {
   return {is_chosen(of.shape.kind) ? ns_of(of, choice_of(of)) : messages_ns(of), Bound::link};
 }
 
+Interval collective_interval(const Operation& operation, const CardRates& card) {
+  const Route route = route_of(operation.collective, card);
+  Interval out = card.interval[OperationKind::collective][operation.precision];
+  const auto widen = [&](const Interval& wider) { out = {std::min(out.low, wider.low), std::max(out.high, wider.high)}; };
+  if (route.ranks >= 2 && !route.nvlink) widen(card.network.slot_interval);
+  if (route.nodes >= 2) widen(card.network.interval);
+  return out;
+}
+
 constexpr double kBufferBytes = 4 << 20;  // of a channel (NCCL_BUFFSIZE)
 constexpr double kMostOfCard = 0.9;       // so that other kernels always go on
 

@@ -208,7 +208,9 @@ Duration operation_duration(const Operation& operation, const CardRates& card) {
   Duration duration;
   duration.expected_ns = estimate.ns;
   duration.bound = estimate.bound;
-  const Interval& interval = card.interval[counted ? OperationKind::compiled : operation.kind][operation.precision];
+  const Interval interval = operation.kind == OperationKind::collective && !counted
+                                ? collective_interval(operation, card)
+                                : card.interval[counted ? OperationKind::compiled : operation.kind][operation.precision];
   duration.low_ns = estimate.ns * interval.low;
   duration.high_ns = estimate.ns * interval.high;
   const double bytes = static_cast<double>(operation.bytes_read + operation.bytes_written);

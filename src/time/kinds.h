@@ -30,6 +30,7 @@ Estimate elementwise_time(const Operation& operation, const CardRates& card);
 Estimate indexing_time(const Operation& operation, const CardRates& card);
 Estimate copy_time(const Operation& operation, const CardRates& card);
 Estimate collective_time(const Operation& operation, const CardRates& card);
+Interval collective_interval(const Operation& operation, const CardRates& card);
 Estimate recurrent_time(const Operation& operation, const CardRates& card);
 // Of a kernel whose code was counted, whatever its kind.
 Estimate counted_time(const Operation& operation, const CardRates& card);

@@ -7,6 +7,7 @@
 
 #include "gpucast/gpu.h"
 #include "src/base/links.h"
+#include "src/time/interval.h"
 #include "src/time/nccl_settings.h"
 
 namespace gpucast {
@@ -84,6 +85,8 @@ struct NetworkConstants {
   double network_fraction = 0;             // of the network cards' rate
   double unknown_network_bytes_per_s = 0;  // of a node without known network cards
   double slot_bytes_per_s = 0;             // of the card's PCIe slot, in one direction
+  Interval slot_interval;                  // of collectives between cards in slots; ...
+  Interval interval;                       // ... of several nodes
 };
 
 NetworkConstants read_network_constants(const Gpu& gpu, const std::string& file);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -118,10 +119,25 @@ bool Communications::reaches_all() const {
 
 void put_on_nodes(int64_t cards, StepOperations* step) {
   if (cards <= 0) cards = recorded_cards(*step);
-  for (const StepOperation& operation : step->operations) {
+  // Operations of one shape may be of groups that lie on different numbers of nodes.
+  std::map<std::tuple<uint32_t, int64_t, int64_t>, uint32_t> known;  // by shape, ranks and nodes
+  std::vector<bool> taken(step->shapes.size());
+  for (StepOperation& operation : step->operations) {
     if (operation.communication < 0) continue;
     const Communication& made = step->communications[static_cast<size_t>(operation.communication)];
-    step->shapes[operation.shape].collective.nodes = nodes_of(made, step->groups[made.group], step->rank, cards);
+    const CommunicationGroup& group = step->groups[made.group];
+    CollectiveShape shape = step->shapes[operation.shape].collective;
+    if (made.messages.empty()) shape.ranks = static_cast<int64_t>(group.ranks.size());
+    shape.nodes = nodes_of(made, group, step->rank, cards);
+    const auto [found, added] = known.try_emplace({operation.shape, shape.ranks, shape.nodes}, operation.shape);
+    if (added && taken[operation.shape]) {
+      found->second = static_cast<uint32_t>(step->shapes.size());
+      step->shapes.push_back(step->shapes[operation.shape]);
+    } else if (added) {
+      taken[operation.shape] = true;
+    }
+    operation.shape = found->second;
+    step->shapes[operation.shape].collective = shape;
   }
 }
 

@@ -41,7 +41,7 @@ class Communications {
   bool open_ = false;
 };
 
-// The collectives' nodes, on machines with this many cards. 0: as the capture recorded, or 8.
+// The collectives' ranks and nodes, on machines with this many cards. 0: as the capture recorded, or 8.
 void put_on_nodes(int64_t cards, StepOperations* step);
 
 }  // namespace gpucast

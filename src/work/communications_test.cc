@@ -99,5 +99,25 @@ TEST(Communications, OtherMachinesHaveOtherNodes) {
   }
 }
 
+TEST(Communications, GroupsOnOtherNodesHaveShapesOfTheirOwn) {
+  StepOperations step;
+  step.ranks = 8;
+  step.groups = {{"near", {0, 1}, false}, {"far", {0, 4}, false}};
+  step.communications = {{0, {}}, {1, {}}};
+  step.shapes.emplace_back();
+  for (const int32_t communication : {0, 1, 0}) {
+    step.operations.emplace_back();
+    step.operations.back().communication = communication;
+  }
+  const auto nodes_of = [&](size_t operation) { return step.shapes[step.operations[operation].shape].collective.nodes; };
+  for (const int64_t cards : {4, 8, 4}) {
+    put_on_nodes(cards, &step);
+    EXPECT_EQ(nodes_of(0), 1);
+    EXPECT_EQ(nodes_of(1), cards == 4 ? 2 : 1);
+    EXPECT_EQ(nodes_of(2), 1);
+  }
+  EXPECT_EQ(step.shapes.size(), 2u);
+}
+
 }  // namespace
 }  // namespace gpucast

@@ -202,7 +202,12 @@ def test_an_epoch_and_what_it_costs(gpucast_bin, capture):
     result = report(gpucast_bin, capture, "--gpu", "a100-80,v100-16", "--price", "a100-80=1.8", "--epoch-steps", 1000)
     hours = result["step"]["expected_ns"] * 1000 / 3600e9
     assert result["epoch"] == {"steps": 1000, "ns": pytest.approx(hours * 3600e9)}
-    assert result["cost"] == {"price_per_hour": 1.8, "step": pytest.approx(1.8 * hours / 1000), "epoch": pytest.approx(1.8 * hours)}
+    assert result["cost"] == {
+        "price_per_hour": 1.8,
+        "cards": 1,
+        "step": pytest.approx(1.8 * hours / 1000),
+        "epoch": pytest.approx(1.8 * hours),
+    }
     assert result["cards"][1]["cost"] is None and result["cards"][1]["epoch"]["steps"] == 1000
     text = times(gpucast_bin, capture, "--gpu", "a100-80,v100-16", "--price", "a100-80=1800,v100-16=9e5", "--epoch-steps", 1000).stdout
     assert "an epoch of 1000 steps takes" in text and f"costs {1800 * hours:.3g} at 1800 an hour" in text

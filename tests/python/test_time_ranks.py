@@ -1,6 +1,8 @@
 """`gpucast time` of several ranks: the step is the job's."""
 
+import gzip
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -8,6 +10,8 @@ from pathlib import Path
 
 import pytest
 from test_time import report, times
+
+CASES = Path(__file__).resolve().parent.parent / "cases"
 
 # Two layers, each on one rank of a pair (a pipeline), and pairs that share their gradients.
 PIPELINE = """
@@ -102,21 +106,136 @@ def four_card_node(folder):
     return path
 
 
+def overlapping(slices):
+    """Slices that begin before the one before ends, in the same track. Viewers leave them out."""
+    out, end = [], {}
+    for event in sorted(slices, key=lambda one: one["ts"]):
+        track = event["pid"], event["tid"]
+        if round(1e3 * event["ts"]) < end.get(track, 0):
+            out.append(event)
+        end[track] = round(1e3 * event["ts"]) + round(1e3 * event["dur"])
+    return out
+
+
 @pytest.mark.once
 def test_the_trace_has_a_process_for_each_rank(gpucast_bin, stages, tmp_path):
     path = tmp_path / "job.json"
     result = report(gpucast_bin, stages[0], "--trace", path)
     events = json.loads(path.read_text())["traceEvents"]
     names = {event["args"]["name"] for event in events if event["name"] == "process_name"}
-    assert names == {"rank 0", "rank 1"}
-    slices = [event for event in events if event["ph"] == "X"]
+    assert names == {"job", "rank 0", "rank 1"}
+    (step,) = [event for event in events if event["ph"] == "X" and event["name"] == "step"]
+    assert step["dur"] == pytest.approx(1e-3 * result["job"]["step"]["expected_ns"], abs=0.002)
+    slices = [event for event in events if event["ph"] == "X" and event is not step]
     assert any(event["name"] == "data: all_reduce of 4" for event in slices) and any(event["args"]["critical"] for event in slices)
     assert max(event["ts"] + event["dur"] for event in slices) >= 0.99e-3 * result["job"]["step"]["expected_ns"]
+    assert not overlapping(slices)
     sends, receives = ({event["id"]: event for event in events if event["ph"] == phase} for phase in "sf")
     assert len(sends) == 2 and sends.keys() == receives.keys()
     assert all(sends[one]["ts"] <= receives[one]["ts"] and sends[one]["pid"] != receives[one]["pid"] for one in sends)
+    assert {event["args"].get("waits_for_rank") for event in slices if event["pid"] == step["pid"] + 1} <= {None, 1}
     kept = times(gpucast_bin, stages[0], "--trace", path)
     assert kept.returncode == 2 and "exists" in kept.stderr
+
+
+def merged(spans):
+    """The spans without their overlaps, in order."""
+    out = []
+    for begin, end in sorted(spans):
+        if out and begin <= out[-1][1]:
+            out[-1][1] = max(out[-1][1], end)
+        else:
+            out.append([begin, end])
+    return out
+
+
+def length(spans):
+    return sum(end - begin for begin, end in spans)
+
+
+@pytest.fixture(scope="module")
+def traces(gpucast_bin, stages):
+    """The report of the stages, and the folder with a trace of each."""
+    folder = stages[0].parent / "traces"
+    return report(gpucast_bin, stages[0], "--trace", f"{folder}/"), folder
+
+
+@pytest.mark.once
+def test_a_trace_folder_has_the_profilers_traces(gpucast_bin, stages, traces):
+    result, folder = traces
+    assert sorted(path.name for path in folder.iterdir()) == ["rank0.pt.trace.json.gz", "rank1.pt.trace.json.gz"]
+    for rank in result["ranks"]:
+        text = gzip.decompress((folder / f"rank{rank['rank']}.pt.trace.json.gz").read_bytes()).decode()
+        assert re.search(r'"rank":\s+(\d+)', text)[1] == str(rank["rank"])
+        trace = json.loads(text)
+        assert trace["distributedInfo"] == {"backend": "nccl", "rank": rank["rank"], "world_size": 8}
+        kernels = [event for event in trace["traceEvents"] if event.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset")]
+        launches = {event["args"]["correlation"]: event for event in trace["traceEvents"] if event.get("cat") == "cuda_runtime"}
+        assert len(launches) == len(kernels)
+        assert all(launches[event["args"]["correlation"]]["ts"] <= event["ts"] for event in kernels)
+        assert not overlapping(kernels)
+        names = {event["name"] for event in kernels if event["name"].startswith("nccl")}
+        assert names == {"ncclDevKernel_AllReduce", "ncclDevKernel_SendRecv"}
+        # Holistic Trace Analysis' temporal breakdown: the union of kernels, and the union of those that compute.
+        busy = merged((event["ts"], event["ts"] + event["dur"]) for event in kernels)
+        compute = merged((event["ts"], event["ts"] + event["dur"]) for event in kernels if event["name"] not in names)
+        assert 1e3 * length(compute) == pytest.approx(rank["compute_ns"], rel=1e-4)
+        outside = rank["communication"]["exposed_ns"] + rank["bubble_ns"]
+        assert outside * (1 - 1e-4) <= 1e3 * (length(busy) - length(compute)) <= (outside + rank["idle_ns"]) * (1 + 1e-4)
+    kept = times(gpucast_bin, stages[0], "--trace", folder)
+    assert kept.returncode == 2 and "has traces of ranks" in kept.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.once
+def test_holistic_trace_analysis_has_the_same_figures(traces, monkeypatch):
+    monkeypatch.setenv("HTA_DISABLE_NS_ROUNDING", "1")
+    analysis = pytest.importorskip("hta.trace_analysis").TraceAnalysis(trace_dir=str(traces[1]))
+    breakdown = analysis.get_temporal_breakdown(visualize=False).set_index("rank")
+    for rank in traces[0]["ranks"]:
+        line = breakdown.loc[rank["rank"]]
+        assert line["compute_time(us)"] == pytest.approx(1e-3 * rank["compute_ns"], rel=0.01)
+        outside = rank["communication"]["exposed_ns"] + rank["bubble_ns"]
+        assert line["non_compute_time(us)"] == pytest.approx(1e-3 * outside, rel=0.01)
+    assert len(analysis.get_comm_comp_overlap(visualize=False)) == len(traces[0]["ranks"])
+
+
+@pytest.mark.once
+def test_the_page_has_the_report_and_a_lane_for_each_role(gpucast_bin, stages, tmp_path):
+    path = tmp_path / "job.html"
+    result = report(gpucast_bin, stages[0], "--html", path)
+    page = path.read_text()
+    assert json.loads(re.search(r'<script id="times"[^>]*>(.*?)</script>', page, re.DOTALL)[1]) == result
+    assert [rank["role"] for rank in result["ranks"]] == [0, 1]
+    path_ns = sum(part["ns"] for part in result["job"]["critical_path"])
+    assert path_ns == pytest.approx(result["job"]["step"]["expected_ns"], rel=1e-6)
+    kept = times(gpucast_bin, stages[0], "--html", path)
+    assert kept.returncode == 2 and "exists" in kept.stderr
+
+
+@pytest.mark.once
+def test_the_price_is_that_of_all_cards(gpucast_bin, stages):
+    result = report(gpucast_bin, stages[0], "--price", "a100-80=2")
+    hours = result["job"]["step"]["expected_ns"] / 3600e9
+    assert result["cost"] == {"price_per_hour": 2, "cards": 8, "step": pytest.approx(8 * 2 * hours), "epoch": None}
+    assert "at 2 an hour for each of 8 cards" in times(gpucast_bin, stages[0], "--price", "a100-80=2").stdout
+
+
+@pytest.mark.once
+def test_captures_get_more_replicas(gpucast_bin, stages, tmp_path):
+    words = ["--cpu-speed", "100", "--machine", "aws-p4de"]
+    scale = report(gpucast_bin, stages[0], *words, "--scale", "4,8,16")["scale"]
+    assert [(point["ranks"], point["nodes"]) for point in scale] == [(4, 1), (8, 1), (16, 2)]
+    # A job that was captured with sixteen ranks.
+    (tmp_path / "train.py").write_text(PIPELINE)
+    run = [gpucast_bin, "run", "--gpu", "a100-80", "--world-size", "16", "--ranks", "0,1", "-o", "train.gpucast"]
+    subprocess.run([*run, "--", sys.executable, "train.py"], cwd=tmp_path, capture_output=True, timeout=200, check=True)
+    captured = report(gpucast_bin, tmp_path / "train.gpucast", *words)
+    assert scale[2]["step"]["expected_ns"] == pytest.approx(captured["job"]["step"]["expected_ns"], rel=0.02)
+    assert scale[2]["samples_per_s"] == pytest.approx(captured["samples_per_s"], rel=0.02)
+    for wrong, says in (("3", "no multiple"), ("8,8", "from few to many")):
+        done = times(gpucast_bin, stages[0], *words, "--scale", wrong)
+        assert done.returncode == 2 and says in done.stderr, done.stderr
 
 
 @pytest.mark.once
@@ -129,7 +248,9 @@ def test_what_cannot_be(gpucast_bin, stages, tmp_path):
         (["--ranks", "1", "--", sys.executable, "-c", "0"], "--world-size"),
         (["--scale", "1,2", "--", "torchrun", "train.py"], "torchrun would, too"),
         (["--scale", "2,8", "--machine", tmp_path / "lonely.json", "--", sys.executable, "-c", "0"], "no network, and --scale names 8"),
-        ([stages[0], "--scale", "2"], "this is a file"),
+        ([stages[0], "--scale", "3"], "no multiple"),
+        ([CASES / "time_small/input.jsonl", "--scale", "2"], "one process trains alone"),
+        ([CASES / "time_small/input.jsonl", "--html", tmp_path / "a.html"], "one process trains alone"),
     ):
         done = times(gpucast_bin, *words)
         assert done.returncode == 2 and says in done.stderr, done.stderr

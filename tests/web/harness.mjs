@@ -54,6 +54,13 @@ export function exportHtml(input, options = []) {
   return output;
 }
 
+// `gpucast time --html` of the captures of a job, and the same as JSON.
+export function jobHtml(inputs, options = []) {
+  const file = `${inputs[0]}.job.html`;
+  const json = execFileSync(gpucast, ["time", ...inputs, "--html", file, "--force", "--format", "json", ...options], { encoding: "utf8", maxBuffer: 1 << 28, stdio: ["ignore", "pipe", "pipe"] });
+  return { file, json: JSON.parse(json) };
+}
+
 let browser;
 export async function launch() {
   browser ??= await chromium.launch({

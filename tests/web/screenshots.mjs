@@ -1,10 +1,10 @@
-// docs/images: the HTML report of examples/, in light and dark, on a desktop and on a phone.
+// docs/images: the HTML report of examples/, in light and dark, on a desktop and on a phone, and the page of a job.
 //
 //   make screenshots        (PATH has a Python with PyTorch; GPUCAST_BIN, GPUCAST_MODULES as in harness.mjs)
 import { execFileSync } from "node:child_process";
 import { mkdirSync, statSync } from "node:fs";
 import { join, resolve } from "node:path";
-import { close, exportHtml, folder, open, root, settle } from "./harness.mjs";
+import { close, exportHtml, folder, inputOf, jobHtml, open, root, settle } from "./harness.mjs";
 
 const out = resolve(process.argv[2] ?? join(root, "docs/images"));
 const gpucast = resolve(process.env.GPUCAST_BIN ?? join(root, "build/release/bin/gpucast"));
@@ -55,4 +55,6 @@ await shoot(gpt, "html-report-modules", { width: 1360, height: 760 }, async (pag
 });
 await shoot(resnet, "html-report-phone", { width: 390, height: 844, touch: true });
 await shoot(gpt, "html-report-phone-dark", { width: 390, height: 844, touch: true, dark: true }, (page) => page.evaluate(() => document.getElementById("curve-card").scrollIntoView()));
+const { file: job } = jobHtml(["time_job", "time_job_one_stage"].map(inputOf), ["--gpu", "a100-80", "--cpu-speed", "100"]);
+await shoot(job, "job-page", { width: 1360, height: 700 });
 await close();

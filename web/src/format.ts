@@ -21,9 +21,9 @@ export const words = (name: string): string => name.replaceAll("_", " ");
 // "7.05 ms": three figures, as in the text report.
 const kUnits: [number, string][] = [[1e9, "s"], [1e6, "ms"], [1e3, "µs"]];
 const unitOf = (ns: number): [number, string] => kUnits.find(([unit]) => ns >= unit) ?? kUnits[2]!;
-const figures = (value: number): string => value.toFixed(value >= 100 ? 0 : value >= 10 ? 1 : 2);
+const figures = (value: number): string => value.toFixed(Math.abs(value) >= 100 ? 0 : Math.abs(value) >= 10 ? 1 : 2);
 export function time(ns: number): string {
-  const [unit, name] = unitOf(ns);
+  const [unit, name] = unitOf(Math.abs(ns));
   return `${figures(ns / unit)} ${name}`;
 }
 // "5.99 to 8.45", in the unit of `like`.
@@ -42,7 +42,7 @@ export function timeTicks(from: number, to: number, most: number): number[] {
   return ticks;
 }
 export function timeTick(ns: number): string {
-  const [unit, name] = unitOf(ns);
+  const [unit, name] = unitOf(Math.abs(ns));
   return ns === 0 ? "0" : `${+(ns / unit).toFixed(3)} ${name}`;
 }
 

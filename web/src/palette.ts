@@ -42,6 +42,18 @@ const kStyles: Record<string, Style> = {
   tokenise: { light: "#882255", dark: "#b8558a", pattern: "falling" },
   collate: { light: "#44aa99", dark: "#4fb8a7", pattern: "lines" },
   dataset: { light: "#8f8f2c", dark: "#b5b45a", pattern: "dots" },
+  // A job's ranks: kernels in grey, so that communication stands out; the parts of a step.
+  products: { light: "#7d8796", dark: "#76818f", pattern: "solid" },
+  other_kernels: { light: "#b7bfca", dark: "#4c5663", pattern: "solid" },
+  data: { light: "#117733", dark: "#3f9f63", pattern: "solid" },
+  tensor: { light: "#dd8844", dark: "#e09a5f", pattern: "rising" },
+  pipeline: { light: "#3b3a9c", dark: "#7f86ea", pattern: "solid" },
+  expert: { light: "#aa4499", dark: "#cf74c2", pattern: "grid" },
+  context: { light: "#44aa99", dark: "#4fb8a7", pattern: "lines" },
+  compute: { light: "#7d8796", dark: "#76818f", pattern: "solid" },
+  exposed: { light: "#dd8844", dark: "#e09a5f", pattern: "solid" },
+  waiting: { light: "#3b3a9c", dark: "#7f86ea", pattern: "falling" },
+  host: { light: "#e0cb74", dark: "#d9c56f", pattern: "solid" },
 };
 const kUnknown = kStyles.unattributed!;
 

@@ -2,42 +2,35 @@
 // program requested each operation. A click chooses that moment for all views; the moment of the other views is a line here.
 
 import { moduleLabel, type Work } from "./data";
-import { byId, context, el, fill, fitted, hideTip, showTip } from "./dom";
+import { byId, el, fill, fitted, hideTip, showTip } from "./dom";
 import * as format from "./format";
 import { goTo, momentAt, report, timeline } from "./model";
 import { background, css, fillOf, swatch } from "./palette";
 import { get, on } from "./state";
 import { upperBound } from "./timeline";
+import { drawLane, laneOf, sliceAt, TimeView, type Lane } from "./timeview";
 
 const kLeft = 58, kRight = 10, kTop = 10, kGap = 8, kAxis = 22;
 
 let work: Work;
 let streams: number[];
-let lanes: Uint32Array[]; // operations of each stream by start
-let laneStarts: Float64Array[];
+let lanes: Lane[]; // operations of each stream
 let byStart: Uint32Array;
 let starts: Float64Array; // of byStart
 let byPosition: Uint32Array;
 let positions: Uint32Array; // of byPosition
-let whole: [number, number]; // from the first operation's start to the last one's end
-let view: [number, number];
+let time: TimeView; // from the first operation's start to the last one's end
 let chosen = -1; // an operation; valid while the moment belongs to it
 let busy = 0; // the GPU's time
-let width = 0;
-let dragged: [number, number] | null = null; // pixels
 
 const canvas = (): HTMLCanvasElement => byId("time");
 const name = (index: number): string => work.names[index] ?? "";
 const endOf = (i: number): number => work.start[i]! + work.duration[i]!;
 const allocatedAt = (i: number): number => timeline.allocated[Math.min(work.position[i]!, report.events)]!;
 const laneHeight = (): number => (streams.length <= 6 ? 24 : 12);
-const memoryHeight = (): number => (width < 420 ? 110 : 150);
+const memoryHeight = (): number => (time.width < 420 ? 110 : 150);
 const lanesTop = (): number => kTop + memoryHeight() + kGap;
 const height = (): number => lanesTop() + streams.length * laneHeight() + kAxis;
-const inner = (): number => Math.max(1, width - kLeft - kRight);
-const xOf = (ns: number): number => kLeft + ((ns - view[0]) / (view[1] - view[0])) * inner();
-const timeAt = (x: number): number => view[0] + ((x - kLeft) / inner()) * (view[1] - view[0]);
-
 function prepare(): void {
   const all = Array.from({ length: work.count }, (_, i) => i);
   byStart = Uint32Array.from([...all].sort((a, b) => work.start[a]! - work.start[b]! || a - b));
@@ -45,8 +38,7 @@ function prepare(): void {
   byPosition = Uint32Array.from([...all].sort((a, b) => work.position[a]! - work.position[b]! || a - b));
   positions = byPosition.map((i) => work.position[i]!);
   streams = [...new Set(work.stream)].sort((a, b) => a - b);
-  lanes = streams.map((stream) => byStart.filter((i) => work.stream[i] === stream));
-  laneStarts = lanes.map((lane) => Float64Array.from(lane, (i) => work.start[i]!));
+  lanes = streams.map((stream) => laneOf(byStart.filter((i) => work.stream[i] === stream), work.start));
   // Summed in the program's order, like in `gpucast analyze`.
   const sums = new Map<number, number>();
   for (const i of all) sums.set(work.stream[i]!, (sums.get(work.stream[i]!) ?? 0) + work.duration[i]!);
@@ -54,8 +46,7 @@ function prepare(): void {
   let end = 0;
   for (const i of all) end = Math.max(end, endOf(i));
   const begin = work.start[byStart[0]!]!;
-  whole = [begin, Math.max(end, begin + 1)];
-  view = whole;
+  time = new TimeView(canvas(), [begin, Math.max(end, begin + 1)], kLeft, kRight, draw);
 }
 
 // The operation of the moment: the chosen one, or the next one that the program requests. -1: the moment is outside of the step.
@@ -70,13 +61,13 @@ function current(): number {
 
 // The highest memory in each column of pixels. An operation's memory is valid until the next operation.
 function memory(): Float64Array {
-  const columns = new Float64Array(inner()).fill(-1);
-  const from = Math.max(0, upperBound(starts, view[0]) - 1);
+  const columns = new Float64Array(time.inner()).fill(-1);
+  const from = Math.max(0, upperBound(starts, time.view[0]) - 1);
   let last = 0, at = 0;
   for (let k = from; k < byStart.length; ++k) {
     const i = byStart[k]!, bytes = allocatedAt(i);
-    if (work.start[i]! > view[1]) break;
-    const column = Math.max(0, Math.min(columns.length - 1, Math.floor(xOf(work.start[i]!) - kLeft)));
+    if (work.start[i]! > time.view[1]) break;
+    const column = Math.max(0, Math.min(columns.length - 1, Math.floor(time.xOf(work.start[i]!) - kLeft)));
     for (; at < column; ++at) columns[at] = Math.max(columns[at]!, last);
     columns[column] = Math.max(columns[column]!, last, bytes);
     last = bytes;
@@ -96,7 +87,7 @@ function drawMemory(ctx: CanvasRenderingContext2D): void {
   for (const bytes of format.byteTicks(most, 3)) {
     const y = Math.round(bottom - bytes * scale) - 0.5;
     ctx.fillStyle = css("--grid");
-    ctx.fillRect(kLeft, y, inner(), 1);
+    ctx.fillRect(kLeft, y, time.inner(), 1);
     ctx.fillStyle = css("--muted");
     ctx.fillText(format.tick(bytes), kLeft - 6, y);
   }
@@ -118,10 +109,10 @@ function drawMemory(ctx: CanvasRenderingContext2D): void {
   ctx.stroke(line);
 }
 
-function drawLane(ctx: CanvasRenderingContext2D, lane: number, fills: Map<number, CanvasPattern | string>): void {
-  const top = lanesTop() + lane * laneHeight(), h = laneHeight() - 3, left = kLeft, right = kLeft + inner();
+function drawStream(ctx: CanvasRenderingContext2D, lane: number, fills: Map<number, CanvasPattern | string>): void {
+  const top = lanesTop() + lane * laneHeight(), h = laneHeight() - 3;
   ctx.fillStyle = css("--cell");
-  ctx.fillRect(left, top, inner(), h);
+  ctx.fillRect(kLeft, top, time.inner(), h);
   ctx.fillStyle = css("--muted");
   ctx.font = `11px ${css("--font")}`;
   ctx.textAlign = "right";
@@ -132,55 +123,21 @@ function drawLane(ctx: CanvasRenderingContext2D, lane: number, fills: Map<number
     if (found === undefined) fills.set(kind, (found = fillOf(ctx, name(kind))));
     return found;
   };
-  // Among operations narrower than a pixel, the longest is drawn.
-  let pixel = -1, longest = -1;
-  const flushPixel = (): void => {
-    if (longest < 0) return;
-    ctx.fillStyle = fillFor(work.kind[longest]!);
-    ctx.fillRect(pixel, top, 1, h);
-    longest = -1;
-  };
-  ctx.textAlign = "left";
-  const list = lanes[lane]!;
-  for (let k = Math.max(0, upperBound(laneStarts[lane]!, view[0]) - 1); k < list.length && work.start[list[k]!]! <= view[1]; ++k) {
-    const i = list[k]!, x0 = Math.max(left, xOf(work.start[i]!)), x1 = Math.min(right, xOf(endOf(i)));
-    if (x1 < left || x0 >= right) continue;
-    if (x1 - x0 < 1) {
-      const at = Math.floor(x0);
-      if (at !== pixel) flushPixel();
-      if (longest < 0 || work.duration[i]! > work.duration[longest]!) longest = i;
-      pixel = at;
-      continue;
-    }
-    flushPixel();
+  const paint = (i: number, x: number, w: number): void => {
     ctx.fillStyle = fillFor(work.kind[i]!);
-    ctx.fillRect(x0, top, x1 - x0 - (x1 - x0 > 4 ? 1 : 0), h);
-  }
-  flushPixel();
-}
-
-function drawAxis(ctx: CanvasRenderingContext2D): void {
-  const y = lanesTop() + streams.length * laneHeight();
-  ctx.font = `11px ${css("--font")}`;
-  ctx.fillStyle = css("--muted");
-  ctx.textBaseline = "top";
-  ctx.textAlign = "center";
-  const from = view[0] - whole[0], to = view[1] - whole[0];
-  for (const tick of format.timeTicks(from, to, inner() / 90)) {
-    const x = xOf(tick + whole[0]), text = format.timeTick(tick), half = ctx.measureText(text).width / 2;
-    ctx.fillRect(Math.round(x), y, 1, 4);
-    ctx.fillText(text, Math.min(Math.max(x, kLeft - 20 + half), width - half), y + 6);
-  }
+    ctx.fillRect(x, top, w, h);
+  };
+  drawLane(time, lanes[lane]!, endOf, (i, x0, x1) => paint(i, x0, x1 - x0 - (x1 - x0 > 4 ? 1 : 0)), (i, x) => paint(i, x, 1));
 }
 
 function drawMoment(ctx: CanvasRenderingContext2D): void {
   const i = current();
   if (i < 0) return;
   const lane = streams.indexOf(work.stream[i]!), top = lanesTop() + lane * laneHeight();
-  const x = xOf(work.start[i]!), x1 = xOf(endOf(i));
+  const x = time.xOf(work.start[i]!), x1 = time.xOf(endOf(i));
   ctx.save();
   ctx.beginPath();
-  ctx.rect(kLeft - 7, 0, inner() + 14, height());
+  ctx.rect(kLeft - 7, 0, time.inner() + 14, height());
   ctx.clip();
   if (chosen === i) {
     ctx.strokeStyle = css("--ink");
@@ -198,17 +155,13 @@ function drawMoment(ctx: CanvasRenderingContext2D): void {
 }
 
 function draw(): void {
-  width = Math.floor(canvas().parentElement!.clientWidth);
-  const ctx = context(canvas(), width, height());
+  const ctx = time.context(height);
   if (!ctx) return;
   drawMemory(ctx);
   const fills = new Map<number, CanvasPattern | string>();
-  lanes.forEach((_, lane) => drawLane(ctx, lane, fills));
-  drawAxis(ctx);
-  if (dragged) {
-    ctx.fillStyle = css("--life");
-    ctx.fillRect(Math.min(...dragged), kTop, Math.abs(dragged[1] - dragged[0]), height() - kTop - kAxis);
-  }
+  lanes.forEach((_, lane) => drawStream(ctx, lane, fills));
+  time.drawAxis(ctx, height() - kAxis, time.whole[0]);
+  time.drawDragged(ctx, kTop, height() - kAxis);
   drawMoment(ctx);
 }
 
@@ -281,7 +234,7 @@ function title(): void {
   const heading = byId("time-title");
   heading.dataset.ns = String(busy);
   fill(heading, `Step ${work.step} on ${gpu.full_name || gpu.name}: ${format.time(busy)} of GPU time${range ? ` (${format.timeRange(range.low_ns, range.high_ns, busy)})` : ""}`);
-  const parts = [`From the first operation to the last: ${format.time(whole[1] - whole[0])}, when the program asks as fast as on the machine of this run.`];
+  const parts = [`From the first operation to the last: ${format.time(time.whole[1] - time.whole[0])}, when the program asks as fast as on the machine of this run.`];
   let filled = 0, known = 0;
   for (let i = 0; i < work.count; ++i) {
     if (work.occupancy[i]! < 0) continue;
@@ -295,103 +248,54 @@ function title(): void {
 
 // ---- mouse and keyboard --------------------------------------------------------------------------------------------------------------
 
-function setTimeView(from: number, to: number): void {
-  const all = whole[1] - whole[0], length = Math.max(Math.min(all, 100), Math.min(all, to - from));
-  const begin = Math.max(whole[0], Math.min(whole[1] - length, from));
-  view = [begin, begin + length];
-  draw();
-}
-
-function zoom(factor: number, center?: number): void {
-  const i = current(), middle = (view[0] + view[1]) / 2;
-  const at = center ?? (i >= 0 && work.start[i]! >= view[0] && work.start[i]! <= view[1] ? work.start[i]! : middle);
-  setTimeView(at - (at - view[0]) * factor, at + (view[1] - at) * factor);
+function zoom(factor: number): void {
+  const i = current(), inView = i >= 0 && work.start[i]! >= time.view[0] && work.start[i]! <= time.view[1];
+  time.zoom(factor, inView ? work.start[i]! : undefined);
 }
 
 function choose(i: number): void {
   chosen = i;
   goTo(work.position[i]!);
-  const length = view[1] - view[0];
-  if (work.start[i]! < view[0] || work.start[i]! > view[1]) setTimeView(work.start[i]! - length / 2, work.start[i]! + length / 2);
+  const length = time.view[1] - time.view[0];
+  if (work.start[i]! < time.view[0] || work.start[i]! > time.view[1]) time.show(work.start[i]! - length / 2, work.start[i]! + length / 2);
   else draw();
   words();
 }
 
 // The operation under the pointer; above the lanes, the last one that has begun. -1: none.
 function operationAt(x: number, y: number): number {
-  if (x < kLeft - 3 || x > width - kRight + 3) return -1;
-  const at = timeAt(x);
+  if (x < kLeft - 3 || x > time.width - kRight + 3) return -1;
+  const at = time.timeAt(x);
   if (y < lanesTop()) {
     let best = -1;
-    lanes.forEach((lane, l) => {
-      const i = lane[upperBound(laneStarts[l]!, at) - 1];
+    for (const { slices, starts } of lanes) {
+      const i = slices[upperBound(starts, at) - 1];
       if (i !== undefined && (best < 0 || work.start[i]! > work.start[best]!)) best = i;
-    });
+    }
     return best;
   }
-  const l = Math.floor((y - lanesTop()) / laneHeight());
-  const lane = lanes[l];
-  if (!lane) return -1;
-  const k = upperBound(laneStarts[l]!, at);
-  const slack = (3 * (view[1] - view[0])) / inner();
-  const before = lane[k - 1], after = lane[k];
-  if (before !== undefined && at <= endOf(before)) return before;
-  const gapBefore = before === undefined ? Infinity : at - endOf(before), gapAfter = after === undefined ? Infinity : work.start[after]! - at;
-  if (Math.min(gapBefore, gapAfter) > slack) return -1;
-  return gapBefore <= gapAfter ? before! : after!;
+  const lane = lanes[Math.floor((y - lanesTop()) / laneHeight())];
+  return lane ? sliceAt(time, lane, at, endOf) : -1;
 }
 
 // The position of an operation, in pixels of the page, for tests.
 export function workCenter(i: number): { x: number; y: number } {
   const box = canvas().getBoundingClientRect();
-  return { x: box.left + xOf(work.start[i]! + work.duration[i]! / 2), y: box.top + lanesTop() + (streams.indexOf(work.stream[i]!) + 0.45) * laneHeight() };
+  return { x: box.left + time.xOf(work.start[i]! + work.duration[i]! / 2), y: box.top + lanesTop() + (streams.indexOf(work.stream[i]!) + 0.45) * laneHeight() };
 }
 
 function listen(): void {
   const element = canvas();
-  let downAt: number | null = null;
-  element.addEventListener("mousedown", (event) => (downAt = event.offsetX));
-  element.addEventListener("mousemove", (event) => {
-    if (downAt !== null && event.buttons === 1 && Math.abs(event.offsetX - downAt) >= 4) {
-      dragged = [Math.max(kLeft, downAt), Math.max(kLeft, Math.min(width - kRight, event.offsetX))];
-      draw();
-    }
-    const i = operationAt(event.offsetX, event.offsetY);
-    if (i >= 0) showTip(event.clientX, event.clientY, ...tipFor(i));
-    else hideTip();
-  });
-  element.addEventListener("mouseleave", () => {
-    hideTip();
-    downAt = null;
-    if (dragged) {
-      dragged = null;
-      draw();
-    }
-  });
-  element.addEventListener("click", (event) => {
-    const range = dragged;
-    dragged = downAt = null;
-    if (range) {
-      const [a, b] = [timeAt(Math.min(...range)), timeAt(Math.max(...range))];
-      setTimeView(a, b);
-      return;
-    }
-    const i = operationAt(event.offsetX, event.offsetY);
-    if (i >= 0) choose(i);
-  });
-  element.addEventListener(
-    "wheel",
+  time.listen(
     (event) => {
-      if (event.ctrlKey || event.metaKey) {
-        event.preventDefault();
-        zoom(Math.exp(event.deltaY * 0.004), timeAt(event.offsetX));
-      } else if (Math.abs(event.deltaX) > Math.abs(event.deltaY) || event.shiftKey) {
-        event.preventDefault();
-        const shift = ((event.deltaX || event.deltaY) / inner()) * (view[1] - view[0]);
-        setTimeView(view[0] + shift, view[1] + shift);
-      }
+      const i = operationAt(event.offsetX, event.offsetY);
+      if (i >= 0) showTip(event.clientX, event.clientY, ...tipFor(i));
+      else hideTip();
     },
-    { passive: false },
+    (event) => {
+      const i = operationAt(event.offsetX, event.offsetY);
+      if (i >= 0) choose(i);
+    },
   );
   element.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
@@ -402,17 +306,14 @@ function listen(): void {
     if (to !== undefined) choose(Math.max(0, Math.min(work.count - 1, to)));
     else if (event.key === "+" || event.key === "=") zoom(0.5);
     else if (event.key === "-") zoom(2);
-    else if (event.key === "0") setTimeView(...whole);
+    else if (event.key === "0") time.showWhole();
     else return;
     event.preventDefault();
     event.stopPropagation();
   });
   byId("time-in").addEventListener("click", () => zoom(0.5));
   byId("time-out").addEventListener("click", () => zoom(2));
-  byId("time-whole").addEventListener("click", () => setTimeView(...whole));
-  new ResizeObserver(() => {
-    if (Math.floor(element.parentElement!.clientWidth) !== width) draw();
-  }).observe(element.parentElement!);
+  byId("time-whole").addEventListener("click", () => time.showWhole());
 }
 
 export function initStepTime(): void {

@@ -271,14 +271,24 @@ StepBound bound_of(const RankStep& rank, double gpu_ns) {
   return communication_ns > rank.compute_ns ? StepBound::communication : StepBound::gpu;
 }
 
-JobRanks captured_job(const std::vector<const Facts*>& ranks, const StepConstants& constants) {
+// Unset: one process trains alone.
+std::optional<JobRanks> captured_job(const std::vector<const Facts*>& ranks, const StepConstants& constants,
+                                     const StepTimeOptions& options) {
+  const StepOperations& first = observed_step(*ranks.front());
+  if (first.ranks == 1 && ranks.size() == 1) {
+    if (options.ranks == 0) return std::nullopt;
+    throw Error("one process trains alone in this capture, so it does not say what several would exchange", ranks.front()->trace.path,
+                "capture a job of two ranks or more, or give the command: --scale 1,8 -- COMMAND");
+  }
   std::vector<StepOperations> steps;
   for (const Facts* facts : ranks) {
     if (facts->trace.header.command != ranks.front()->trace.header.command)
       throw Error("these captures are of different commands", facts->trace.path, "give the captures of one run");
     steps.push_back(observed_step(*facts));
   }
-  return job_ranks(std::move(steps), constants);
+  JobRanks out = job_ranks(std::move(steps), constants);
+  if (options.ranks > 0) set_replicas(options.ranks, &out);
+  return out;
 }
 
 // The errors of a card's kernels and of its links are added: what a model of a job leaves out makes both longer. `alone`: a rank's step
@@ -305,6 +315,33 @@ void add_job(JobRanks* ranks, const NcclSettings& nccl, const Gpu& gpu, const St
   card->host_ns = busiest.host_ns;
   card->bound = bound_of(busiest, card->gpu_ns);
   card->job = std::move(job);
+}
+
+void check_options(const StepTimeOptions& options, const Trace& trace, const StepOperations& step) {
+  if (step.operations.empty())
+    throw Error("the observed step asked nothing of the GPU", trace.path,
+                "does the script train on CUDA? `gpucast analyze` says where its memory goes");
+  if (!(options.cpu_speed > 0) || !std::isfinite(options.cpu_speed))
+    throw Error("the host's speed is a positive number", "", "1 is this machine");
+  for (const auto& [id, price] : options.price_per_hour) {
+    if (std::none_of(options.gpus.begin(), options.gpus.end(), [&id = id](const Gpu& gpu) { return gpu.id == id; }))
+      throw Error(fmt::format("there is a price of {}, but --gpu does not name this card", id), "", "name it in --gpu, too");
+  }
+  if (options.machine)
+    for (const Gpu& gpu : options.gpus) check_machine_has(*options.machine, gpu);
+  if (options.cores < 0 || !std::isfinite(options.cores)) throw Error("the machine's cores are a positive number", "", "such as 16");
+}
+
+void add_flops(const StepOperations& step, StepTimes* out) {
+  bool backward = false;
+  for (const StepOperation& work : step.operations) {
+    const Operation& op = step.shapes[work.shape];
+    backward = backward || work.phase == Phase::backward;
+    if (!makes_products(op.kind)) continue;
+    out->hardware_flops += op.flops;
+    if (work.phase == Phase::forward || work.phase == Phase::loss) out->model_flops += op.flops;
+  }
+  if (backward) out->model_flops *= 3;  // PaLM, appendix B: backward costs twice the forward; recomputation does not count
 }
 
 }  // namespace
@@ -338,18 +375,7 @@ StepTimes step_times(const std::vector<const Facts*>& ranks, const StepTimeOptio
   const Facts& facts = *ranks.front();
   const StepOperations& step = observed_step(facts);
   const Trace& trace = facts.trace;
-  if (step.operations.empty())
-    throw Error("the observed step asked nothing of the GPU", trace.path,
-                "does the script train on CUDA? `gpucast analyze` says where its memory goes");
-  if (!(options.cpu_speed > 0) || !std::isfinite(options.cpu_speed))
-    throw Error("the host's speed is a positive number", "", "1 is this machine");
-  for (const auto& [id, price] : options.price_per_hour) {
-    if (std::none_of(options.gpus.begin(), options.gpus.end(), [&id = id](const Gpu& gpu) { return gpu.id == id; }))
-      throw Error(fmt::format("there is a price of {}, but --gpu does not name this card", id), "", "name it in --gpu, too");
-  }
-  if (options.machine)
-    for (const Gpu& gpu : options.gpus) check_machine_has(*options.machine, gpu);
-  if (options.cores < 0 || !std::isfinite(options.cores)) throw Error("the machine's cores are a positive number", "", "such as 16");
+  check_options(options, trace, step);
   StepTimes out;
   out.command = trace.header.command;
   out.torch = trace.process.torch;
@@ -357,24 +383,11 @@ StepTimes step_times(const std::vector<const Facts*>& ranks, const StepTimeOptio
   out.samples = step.samples;
   out.tokens = step.tokens;
   out.coverage = step.work > 0 ? static_cast<double>(step.known_work) / static_cast<double>(step.work) : 0;
-  bool backward = false;
-  for (const StepOperation& work : step.operations) {
-    const Operation& op = step.shapes[work.shape];
-    backward = backward || work.phase == Phase::backward;
-    if (!makes_products(op.kind)) continue;
-    out.hardware_flops += op.flops;
-    if (work.phase == Phase::forward || work.phase == Phase::loss) out.model_flops += op.flops;
-  }
-  if (backward) out.model_flops *= 3;  // PaLM, appendix B: backward costs twice the forward; recomputation does not count
+  add_flops(step, &out);
   const StepConstants constants = read_step_constants(options.constants_json);
   if (step.host.yardstick_ns > 0) out.server_speed = static_cast<double>(step.host.yardstick_ns) / constants.yardstick_ns;
   const std::vector<OperationGroup> groups = groups_of(step);
-  std::optional<JobRanks> job;
-  if (step.ranks > 1 || ranks.size() > 1) job = captured_job(ranks, constants);
-  if (options.ranks > 0 && !job)
-    throw Error("one process trains alone in this capture, so it does not say what several would exchange", trace.path,
-                "capture a job of two ranks or more, or give the command: --scale 1,8 -- COMMAND");
-  if (options.ranks > 0) set_replicas(options.ranks, &*job);
+  std::optional<JobRanks> job = captured_job(ranks, constants, options);
   const NcclSettings nccl = read_nccl_settings(trace.nccl_settings);
   const auto time_on = [&](const Gpu& gpu) {
     CardTime card = card_time(trace, step, groups, out, gpu, constants, options);

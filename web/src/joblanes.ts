@@ -8,7 +8,7 @@ import { color, css, fillOf, swatch } from "./palette";
 import { upperBound } from "./timeline";
 import { drawLane, laneOf, sliceAt, TimeView, type Lane } from "./timeview";
 
-const kLeft = 132, kRight = 10, kTop = 18, kLaneGap = 10, kAxis = 22, kMostArrows = 300;
+const kLeft = 132, kRight = 10, kLaneGap = 10, kAxis = 22, kMostArrows = 300;
 const kProducts = new Set(["gemm", "convolution", "attention", "recurrent"]);
 
 interface Row {
@@ -30,7 +30,9 @@ const purposeOf = (i: number): string => text(job.slices.purpose[i]!);
 const endOf = (i: number): number => job.slices.end[i]!;
 const styleOf = (i: number): string => purposeOf(i) || (kProducts.has(text(job.slices.kind[i]!)) ? "products" : "other_kernels");
 const rowHeight = (): number => (rows.length <= 16 ? 20 : rows.length <= 60 ? 12 : 8);
-const rowTop = (row: number): number => kTop + row * rowHeight() + rows[row]!.lane * kLaneGap;
+const isTall = (): boolean => rows.length > 30; // the axis is above the rows, too
+const top = (): number => (isTall() ? 40 : 18);
+const rowTop = (row: number): number => top() + row * rowHeight() + rows[row]!.lane * kLaneGap;
 const bottom = (): number => rowTop(rows.length - 1) + rowHeight();
 const height = (): number => bottom() + kAxis;
 const barHeight = (): number => rowHeight() - (rowHeight() > 10 ? 4 : 2);
@@ -128,7 +130,7 @@ function drawEdges(ctx: CanvasRenderingContext2D): void {
     const x = time.xOf(ns);
     if (x < time.left - 1 || x > time.left + time.inner() + 1) continue;
     ctx.fillStyle = css("--muted");
-    ctx.fillRect(Math.round(x), kTop - 4, 1, bottom() - kTop + 8);
+    ctx.fillRect(Math.round(x), top() - 4, 1, bottom() - top() + 8);
     ctx.textAlign = ns === 0 ? "left" : "right";
     ctx.fillText(name, x, 0);
   }
@@ -161,7 +163,7 @@ function drawMessages(ctx: CanvasRenderingContext2D): void {
   }
   ctx.save();
   ctx.beginPath();
-  ctx.rect(time.left, kTop, time.inner(), bottom() - kTop);
+  ctx.rect(time.left, top(), time.inner(), bottom() - top());
   ctx.clip();
   if (shown.length <= kMostArrows) for (const m of shown) drawArrow(ctx, m, false);
   for (const m of shown) if (chosen >= 0 && (from[m] === chosen || to[m] === chosen)) drawArrow(ctx, m, true);
@@ -185,7 +187,8 @@ function draw(): void {
   drawEdges(ctx);
   drawMessages(ctx);
   time.drawAxis(ctx, bottom() + 2, 0);
-  time.drawDragged(ctx, kTop, bottom());
+  if (isTall()) time.drawAxis(ctx, 15, 0);
+  time.drawDragged(ctx, top(), bottom());
   drawChosen(ctx);
 }
 

@@ -48,7 +48,7 @@ struct Collective {
   // A channel's part of the slower of a rate within the node and the network's.
   [[nodiscard]] double channel_rate(double inside_bytes_per_s, double of_network) const {
     const double rate = route.nodes <= 1 ? inside_bytes_per_s : std::min(inside_bytes_per_s, of_network * route.network_bytes_per_s);
-    return rate / static_cast<double>(path().channels);
+    return rate / route.channels;
   }
   [[nodiscard]] double ring_ns(const NcclChoice& choice) const;
   [[nodiscard]] double pipeline_ns(const NcclChoice& choice) const;
@@ -124,7 +124,7 @@ double Collective::tree_ns(const NcclChoice& choice) const {
   }
   const double reached = rate(f.tree * p.simple_fraction * route.bus_bytes_per_s, 1);
   const double chunk = std::min(bytes / static_cast<double>(choice.channels), kStepBytes);
-  const double chunk_ns = 1e9 * chunk / (p.simple_fraction * route.bus_bytes_per_s / static_cast<double>(p.channels));
+  const double chunk_ns = 1e9 * chunk / (p.simple_fraction * route.bus_bytes_per_s / route.channels);
   return p.simple_start_ns +
          2 * (chain * (p.simple_wait_ns + kernel().tree_fill * chunk_ns) + levels * card.network.simple_hops * route.hop_ns) +
          1e9 * bytes / reached;
@@ -280,6 +280,7 @@ Route route_of(const CollectiveShape& shape, const CardRates& card) {
   const double larger = std::min(1.0, static_cast<double>(shape.bytes) / kLargeMessageBytes);
   out.hop_ns = (links.network_hop_ns > 0 ? links.network_hop_ns : network.hop_ns) * (1 + network.hop_fill * larger);
   out.graph_channels = graph_channels(out, links);
+  out.channels = 2 * out.graph_channels;
   return out;
 }
 

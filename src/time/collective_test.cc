@@ -220,6 +220,18 @@ TEST(Collective, AMessageToAnotherNodeIsSlower) {
   EXPECT_NEAR(us(collective(all_to_all, 16, 1024 * kMb, 2), card), 1e6 * 512 * kMb / (0.93 * 50e9), 1500);
 }
 
+TEST(CollectiveShare, FewNetworkCardsHaveFewChannels) {
+  CardRates card = card_of("a100-80");
+  card.links.network_cards = 4;
+  card.links.network_card_bytes_per_s = 25e9;
+  const auto blocks = [&](int64_t ranks, int64_t nodes) {
+    return collective_share(collective(all_reduce, ranks, 256 * kMb, nodes), card).multiprocessors * card.multiprocessors;
+  };
+  EXPECT_NEAR(blocks(8, 1), 24, 0.1);
+  EXPECT_NEAR(blocks(16, 2), 8, 0.1);
+  EXPECT_NEAR(blocks(2, 2), 2, 0.1);
+}
+
 TEST(CollectiveShare, ChannelsAreMultiprocessors) {
   const CardRates card = card_of("a100-80");
   const CollectiveShare large = collective_share(collective(all_reduce, 8, 512 * kMb), card);

@@ -108,7 +108,7 @@ bool is_added_by_switch(Precision precision) { return precision != Precision::in
 int64_t channels_of(const CollectiveShape& shape, NcclAlgorithm algorithm, NcclProtocol protocol, const Route& route,
                     const NcclSettings& settings) {
   int64_t most =
-      algorithm == NcclAlgorithm::nvls || algorithm == NcclAlgorithm::nvls_tree ? route.path->nvls_channels : route.path->channels;
+      algorithm == NcclAlgorithm::nvls || algorithm == NcclAlgorithm::nvls_tree ? route.path->nvls_channels : std::llround(route.channels);
   if (settings.most_channels > 0) most = std::min(most, settings.most_channels);
   most = std::max({most, settings.least_channels, int64_t{1}});
   if (algorithm == NcclAlgorithm::nvls || algorithm == NcclAlgorithm::nvls_tree) return most;

@@ -20,7 +20,8 @@ struct Route {
   double bus_bytes_per_s = 0;      // by NCCL's count
   double network_bytes_per_s = 0;  // of the group's part of a node's network cards, reached
   double hop_ns = 0;               // of a small message between nodes
-  double graph_channels = 1;       // that NCCL's search finds: half of its kernels'
+  double graph_channels = 1;       // that NCCL's search finds
+  double channels = 2;             // of its kernels: two for each of these
   bool multicast = false;
 };
 

@@ -114,8 +114,8 @@ TEST_F(ClockRanks, TheLastRankHoldsTheOther) {
         communicate(board, stream);
       },
       [](const auto& board, uint64_t stream) { communicate(board, stream); });
-  EXPECT_GT(ms, 51);
-  EXPECT_LT(ms, 80) << "the other process may start late";
+  EXPECT_GT(ms, 35) << "this process may start later";
+  EXPECT_LT(ms, 80) << "the other process may start later";
 }
 
 TEST_F(ClockRanks, AHostThatSleepsLetsItsCardGoOn) {
@@ -141,7 +141,7 @@ TEST_F(ClockRanks, SmallMessagesDoNotHoldTheirSender) {
   };
   EXPECT_LT(ms_beside(receive(1000), send(1000)), 10);
   std::filesystem::remove_all(folder_);
-  EXPECT_GT(ms_beside(receive(8 << 20), send(8 << 20)), 51);
+  EXPECT_GT(ms_beside(receive(8 << 20), send(8 << 20)), 35);
 }
 
 TEST_F(ClockRanks, AReceiverWaitsForItsMessage) {
@@ -153,7 +153,7 @@ TEST_F(ClockRanks, AReceiverWaitsForItsMessage) {
       [](const auto& board, uint64_t stream) {
         communicate(board, stream, {{1, true, 1000}});
       });
-  EXPECT_GT(ms, 51);
+  EXPECT_GT(ms, 35);
 }
 
 TEST_F(ClockRanks, ARankThatEndsHoldsNobody) {

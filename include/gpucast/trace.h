@@ -146,6 +146,9 @@ struct KnownValues {
   std::string bytes;
 };
 
+// Of a copy to or from memory of another card, which another process made. CUPTI's number.
+inline constexpr int64_t kCopyBetweenCards = 10;
+
 enum class WorkKind : uint8_t { kernel, call, copy, memset };
 
 struct Work {
@@ -155,7 +158,7 @@ struct Work {
   uint32_t arguments = 0;                         // call: in ObservedStep::call_arguments
   std::array<uint32_t, 3> grid = {}, block = {};  // kernel
   int64_t size_bytes = 0;                         // copy, memset; kernel: dynamic shared memory
-  int64_t copy_kind = 0;                          // as cudaMemcpyKind
+  int64_t copy_kind = 0;                          // as cudaMemcpyKind, or kCopyBetweenCards
   bool pageable = false;                          // copy: the host side is known not to be pinned
   uint64_t stream = 0;
   int64_t thread = 0, time_ns = 0;                // time since ObservedStep::clock_unix_ns

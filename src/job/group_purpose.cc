@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cctype>
 #include <set>
@@ -100,17 +101,19 @@ std::optional<GroupPurpose> described_purpose(std::string_view description) {
 }
 
 GroupPurposes::GroupPurposes(const StepOperations& step) {
-  for (const CommunicationGroup& group : step.groups) groups_.push_back({agreed_purpose(group.descriptions), false});
+  for (const CommunicationGroup& group : step.groups) groups_.push_back({agreed_purpose(group.descriptions), false, false});
   for (const StepOperation& operation : step.operations) {
     if (operation.communication < 0) continue;
-    Group& group = groups_[communication_of(step, operation).group];
+    const Communication& communication = communication_of(step, operation);
+    Group& group = groups_[communication.group];
+    group.routes = group.routes || std::ranges::any_of(communication.messages, &Message::routed);
     group.sums_activations = group.sums_activations || sums_activations(operation, shape_of(step, operation));
   }
 }
 
 GroupPurpose GroupPurposes::of(uint32_t group, CollectiveKind kind) const {
   if (groups_[group].described) return *groups_[group].described;
-  if (kind == CollectiveKind::messages) return GroupPurpose::pipeline;
+  if (kind == CollectiveKind::messages) return groups_[group].routes ? GroupPurpose::expert : GroupPurpose::pipeline;
   if (kind == CollectiveKind::all_to_all) return GroupPurpose::expert;
   return groups_[group].sums_activations ? GroupPurpose::tensor : GroupPurpose::data;
 }

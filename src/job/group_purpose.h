@@ -29,6 +29,7 @@ class GroupPurposes {
   struct Group {
     std::optional<GroupPurpose> described;
     bool sums_activations = false;  // in a forward
+    bool routes = false;            // exchanges messages of all with all
   };
   std::vector<Group> groups_;
 };

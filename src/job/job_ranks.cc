@@ -29,10 +29,11 @@ class RankSets {
       for (const int64_t rank : step.groups[group].ranks) join(step.rank, rank);
     }
   }
-  // Ranks that send each other messages.
+  // Ranks that send each other messages, other than tokens for experts.
   void join_stages(const StepOperations& step) {
     for (const Communication& communication : step.communications)
-      for (const Message& message : communication.messages) join(step.rank, message.peer);
+      for (const Message& message : communication.messages)
+        if (!message.routed) join(step.rank, message.peer);
   }
   // Ranks with the same part of the model: groups with at most one rank of each replica.
   void join_copies(const StepOperations& step, RankSets* replicas) {

@@ -178,6 +178,21 @@ TEST(JobStep, ADescribedGroupHasItsPurpose) {
   EXPECT_EQ(job.captured[0].communication[0].purpose, GroupPurpose::context);
 }
 
+// Each rank draws its tokens' experts for itself, and has samples of its own.
+TEST(JobStep, RoutedMessagesMayHaveOtherBytesOnEachRank) {
+  std::vector<StepOperations> steps;
+  for (const int64_t rank : {0, 1}) {
+    HandMadeRank made(rank);
+    const uint32_t group = made.group("all", {0, 1, 2, 3, 4, 5, 6, 7});
+    made.messages(group, {{1 - rank, 1000 + rank, false, true}}, 10);
+    made.messages(group, {{1 - rank, 1000 + rank, true, true}}, 10);
+    steps.push_back(ready(&made, rank));
+  }
+  const JobStep job = job_of(steps);
+  EXPECT_EQ(job.replicas, 8);
+  EXPECT_EQ(job.captured[0].communication[0].purpose, GroupPurpose::expert);
+}
+
 TEST(JobStep, AMachineHoldsTheJobOrHasANetwork) {
   StepOperations step = parallel_rank(0, {0}, {0, 1, 2, 3, 4, 5, 6, 7});
   Machine machine = find_machine("dgx-a100-80");

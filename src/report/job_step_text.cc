@@ -67,13 +67,18 @@ void write_job(TextWriter& out, const JobStep& job, bool loader_bound) {
   out.line();
   out.line(out.bold(
       fmt::format("The job: {} ranks on {}{}", job.ranks, job.nodes > 1 ? fmt::format("{} x ", job.nodes) : "", job.machine_name)));
-  out.wrapped(
-      "  ", fmt::format("{} of the model, {}; {} captured{}", job.replicas == 1 ? "one replica" : fmt::format("{} replicas", job.replicas),
-                        job.replicas == job.ranks ? "each on one card" : fmt::format("each on {} cards", job.ranks / job.replicas),
-                        job.captured.size() == 1 ? "one rank was" : fmt::format("{} ranks were", job.captured.size()),
-                        static_cast<int64_t>(job.captured.size()) == job.ranks ? ""
-                        : job.captured.size() == 1                             ? ", which stands for the others"
-                                                                               : ", which stand for the others"));
+  const int64_t cards = job.ranks / job.replicas;
+  const std::string on = cards == 1 ? "one card" : fmt::format("{} cards", cards);
+  const std::string captured =
+      job.captured.size() == 1 ? "one rank was captured" : fmt::format("{} ranks were captured", job.captured.size());
+  const bool all = static_cast<int64_t>(job.captured.size()) == job.ranks;
+  out.wrapped("  ",
+              fmt::format("{} on {}; {}{}",
+                          job.replicas == 1 ? "one replica of the model" : fmt::format("{} replicas of the model, each", job.replicas), on,
+                          captured,
+                          all                        ? ""
+                          : job.captured.size() == 1 ? " and stands for the others"
+                                                     : " and stand for the others"));
   write_ranks(out, job);
   if (loader_bound)
     out.wrapped("  ", fmt::format("shares of {}, the step with its batches ready", time_text(job.captured[job.busiest].step_ns)));

@@ -7,6 +7,7 @@ namespace gpucast {
 Engine engine_of(const Operation& operation) {
   if (operation.kind == OperationKind::collective) return Engine::link;
   if (operation.kind != OperationKind::copy) return Engine::compute;
+  if (operation.between_cards) return Engine::link;
   return operation.from_host ? Engine::to_device : operation.to_host ? Engine::to_host : Engine::compute;
 }
 

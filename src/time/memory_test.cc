@@ -78,6 +78,9 @@ TEST(Memory, CopiesGoOverTheBusOrAreTurnedAround) {
   EXPECT_NEAR(ns(copy, Bound::link), 1'000'000 + 1000, 1);  // 20 MB at 20 GB/s
   copy.pageable = true;
   EXPECT_NEAR(ns(copy, Bound::link), 4'000'000 + 1000, 1);  // at 5 GB/s
+  copy = bytes(OperationKind::copy, 20'000'000, 20'000'000);
+  copy.between_cards = true;
+  EXPECT_NEAR(ns(copy, Bound::link), 66'667 + 1000, 1);  // at 300 GB/s, by NVLink
   copy = bytes(OperationKind::copy, 509'750'000, 509'750'000);
   EXPECT_NEAR(ns(copy, Bound::memory), 1'000'000 + 1000, 1);
   copy.strided = true;

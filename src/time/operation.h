@@ -139,6 +139,7 @@ struct Operation {
   int64_t warp_lines = 0;         // copy, strided: lines of memory that a warp reads for 32 neighbours; 0: not known
   int64_t summed_rows = 0;        // indexing: rows of `columns` that are read or written where rows of equal indices are summed
   bool to_host = false, from_host = false;  // copy: over the bus
+  bool between_cards = false;               // copy: to or from another card's memory
   bool pageable = false;                    // copy over the bus: the host's memory is not pinned
   Pass pass = Pass::forward;                // normalization: batch norm's backward reads more than its forward
   GemmShape gemm;                           // gemm

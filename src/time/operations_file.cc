@@ -97,6 +97,7 @@ const Field<Operation> kOperation[] = {{"element_bytes", &Operation::element_byt
                                        {"summed_rows", &Operation::summed_rows},
                                        {"to_host", &Operation::to_host},
                                        {"from_host", &Operation::from_host},
+                                       {"between_cards", &Operation::between_cards},
                                        {"pageable", &Operation::pageable},
                                        {"pass", &Operation::pass},
                                        {"layers", &Operation::layers}};

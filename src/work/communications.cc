@@ -68,14 +68,15 @@ int32_t Communications::end(Operation* operation) {
   CollectiveShape& shape = operation->collective;
   const CommunicationGroup& group = out_.groups[made_.group];
   if (!made_.messages.empty()) {
+    const bool all = reaches_all();
+    if (!all) leave_out_own_messages();
     int64_t sent = 0, received = 0;
     for (const Message& message : made_.messages) (message.receives ? received : sent) += message.bytes;
     shape.bytes = std::max(sent, received);
-    if (reaches_all()) {
+    if (all) {
       shape.kind = CollectiveKind::all_to_all;
       made_.messages.clear();
     } else {
-      std::erase_if(made_.messages, [&](const Message& message) { return message.peer == out_.rank; });
       std::set<int64_t> peers;
       for (const Message& message : made_.messages) peers.insert(message.peer);
       shape.ranks = static_cast<int64_t>(peers.size()) + 1;
@@ -105,6 +106,13 @@ void Communications::add_message(std::string_view call, const CallArguments& arg
   const bool receives = call == "ncclRecv";
   made_.messages.push_back(
       {ranks[static_cast<size_t>(arguments.peer)], receives ? operation.bytes_written : operation.bytes_read, receives});
+}
+
+// Only an exchange of all with all has messages to itself. Its sends and its receives may be two operations.
+void Communications::leave_out_own_messages() {
+  const auto is_own = [&](const Message& message) { return message.peer == out_.rank; };
+  if (std::erase_if(made_.messages, is_own) == 0) return;
+  for (Message& message : made_.messages) message.routed = true;
 }
 
 // Whether each rank of a group of three and more sends to all others and receives from them.

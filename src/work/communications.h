@@ -31,6 +31,7 @@ class Communications {
  private:
   uint32_t group_of(const CallArguments& arguments);
   void add_message(std::string_view call, const CallArguments& arguments, const Operation& operation);
+  void leave_out_own_messages();
   bool reaches_all() const;
 
   const Trace& trace_;

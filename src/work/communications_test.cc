@@ -78,6 +78,14 @@ TEST(Communications, SendsToAllAndReceivesFromAllAreAnAllToAll) {
   EXPECT_EQ(made.operation.collective, (CollectiveShape{CollectiveKind::all_to_all, 4, 2, 1600, 8}));
 }
 
+TEST(Communications, SendsToAllAndItselfAreAPartOfAnExchange) {
+  const Trace trace = trace_of_rank_1();
+  StepOperations step;
+  const Made made = made_of(trace, {{"ncclSend", call("odd", 2, 100, 0)}, {"ncclSend", call("odd", 2, 50, 1)}}, &step);
+  EXPECT_EQ(made.communication.messages, (std::vector<Message>{{3, 200, false, true}}));
+  EXPECT_EQ(made.operation.collective.bytes, 200);
+}
+
 TEST(Communications, MessagesNameRanksOfTheJob) {
   const Trace trace = trace_of_rank_1();
   StepOperations step;

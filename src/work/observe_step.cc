@@ -118,6 +118,7 @@ Operation operation_of_copy(const Work& work) {
   out.element_bytes = 1;
   out.from_host = work.copy_kind == 1;
   out.to_host = work.copy_kind == 2;
+  out.between_cards = work.copy_kind == kCopyBetweenCards;
   out.pageable = work.pageable;
   if (work.kind == WorkKind::copy && !out.from_host) out.bytes_read = work.size_bytes;
   if (!out.to_host) out.bytes_written = work.size_bytes;

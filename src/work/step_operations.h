@@ -24,6 +24,7 @@ struct Message {
   int64_t peer = 0;  // a rank of the job
   int64_t bytes = 0;
   bool receives = false;
+  bool routed = false;  // one of an exchange of all with all: its bytes follow from values, which each rank here draws for itself
   friend auto operator<=>(const Message&, const Message&) = default;
 };
 

@@ -210,7 +210,8 @@ void copy(void* to, const void* from, size_t size_bytes, int, uint64_t stream) {
   const uint64_t to_address = reinterpret_cast<uint64_t>(to), from_address = reinterpret_cast<uint64_t>(from);
   const bool to_device = in_device_region(to_address), from_device = in_device_region(from_address);
   bool captured = false;
-  log_copy(to_address, from_address, size_bytes, to_device ? (from_device ? 3 : 1) : (from_device ? 2 : 0), stream, &captured);
+  const int on_device = is_of_another_process(to_address) || is_of_another_process(from_address) ? kCopyBetweenCards : 3;
+  log_copy(to_address, from_address, size_bytes, to_device ? (from_device ? on_device : 1) : (from_device ? 2 : 0), stream, &captured);
   if (captured) return;
   if (to_device && !from_device) note_upload(size_bytes);
   if (to_device) keep_values(to_address, from_address, size_bytes, from_device);

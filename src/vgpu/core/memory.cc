@@ -150,6 +150,7 @@ struct Card {
 
 struct Memory {
   std::mutex mutex;
+  std::atomic<bool> any_elsewhere{false};  // memory of another process was mapped
   Regions regions;
   AscendingRegions ascending_segments{kAscendingSegments, kAscendingReservations};
   AscendingRegions ascending_reservations{kAscendingReservations, kTopAddress};
@@ -290,7 +291,18 @@ Status physical_import(int device, size_t size_bytes, uint64_t* handle) {
   const Lock lock(m.mutex);
   *handle = m.next_physical++;
   m.physical[*handle] = {size_bytes, device, 0, false, true};
+  m.any_elsewhere = true;
   return Status::ok;
+}
+
+bool is_of_another_process(uint64_t address) {
+  Memory& m = memory();
+  if (!m.any_elsewhere.load(std::memory_order_relaxed)) return false;
+  const Lock lock(m.mutex);
+  const auto next = m.mappings.upper_bound(address);
+  if (next == m.mappings.begin()) return false;
+  const auto& [start, mapping] = *std::prev(next);
+  return address < start + mapping.size_bytes && m.physical.at(mapping.handle).elsewhere;
 }
 
 size_t physical_size_of(uint64_t handle) {

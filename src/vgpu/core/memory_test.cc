@@ -105,8 +105,11 @@ TEST(Memory, MemoryOfAnotherProcessIsMappedAndNotCounted) {
   ASSERT_EQ(physical_map(range, 4 * kMiB, handle), Status::ok);
   Range found;
   EXPECT_TRUE(find_device_range(range, &found));
+  EXPECT_TRUE(is_of_another_process(range + kMiB));
+  EXPECT_FALSE(is_of_another_process(range + 4 * kMiB));
   EXPECT_EQ(memory_info().allocated_bytes, before);
   EXPECT_EQ(physical_unmap(range, 4 * kMiB), Status::ok);
+  EXPECT_FALSE(is_of_another_process(range + kMiB));
   EXPECT_EQ(physical_release(handle), Status::ok);
   EXPECT_EQ(memory_info().allocated_bytes, before);
   EXPECT_EQ(address_release(range, 4 * kMiB), Status::ok);

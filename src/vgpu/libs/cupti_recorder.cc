@@ -71,6 +71,7 @@ uint32_t context_of(const Activity& activity) { return static_cast<uint32_t>(act
 
 CopyKind copy_kind(int cuda_kind) {
   constexpr CopyKind kKinds_[] = {kHostToHost, kHostToDevice, kDeviceToHost, kDeviceToDevice};
+  if (cuda_kind == gpucast::vgpu::kCopyBetweenCards) return kPeerToPeer;
   return cuda_kind >= 0 && cuda_kind < 4 ? kKinds_[cuda_kind] : kCopyUnknown;
 }
 

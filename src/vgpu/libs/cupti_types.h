@@ -31,7 +31,7 @@ constexpr uint32_t kKinds = 64;  // more than CUPTI has
 
 enum Domain : int { kDriverDomain = 1, kRuntimeDomain = 2 };
 enum SynchronizationType : int { kEventSynchronize = 1, kStreamWaitEvent = 2, kStreamSynchronize = 3, kContextSynchronize = 4 };
-enum CopyKind : uint8_t { kCopyUnknown = 0, kHostToDevice = 1, kDeviceToHost = 2, kDeviceToDevice = 8, kHostToHost = 9 };
+enum CopyKind : uint8_t { kCopyUnknown = 0, kHostToDevice = 1, kDeviceToHost = 2, kDeviceToDevice = 8, kHostToHost = 9, kPeerToPeer = 10 };
 enum MemoryKind : uint8_t { kMemoryUnknown = 0, kPageable = 1, kPinned = 2, kDeviceMemory = 3 };
 enum ChannelType : int { kComputeChannel = 1, kCopyChannel = 2 };
 constexpr uint32_t kNotOfOne = 0xFFFFFFFFu;  // the stream or event of a record that has none

@@ -605,6 +605,33 @@ say("colours", [line.split()[1] for line in core.gpucast_vgpu_communicators().de
     assert done.printed["colours"] == "['-1', '-2057847794']"
 
 
+def test_memory_of_another_rank_is_mapped_and_copied_over_the_link(run):
+    done = run(
+        """
+cuda = ctypes.CDLL(glob.glob(os.environ["VGPU"] + "/" + os.environ["VGPU_CUDA"] + "/vgpu_cuda.so")[0])
+MIB = 1 << 20
+own = torch.zeros(MIB, device='cuda')
+before = torch.cuda.mem_get_info()[0]
+class Properties(ctypes.Structure):
+    _fields_ = [("type", ctypes.c_int), ("handles", ctypes.c_int), ("kind", ctypes.c_int), ("id", ctypes.c_int), ("rest", ctypes.c_char * 64)]
+made, file, taken, place = ctypes.c_uint64(), ctypes.c_int(), ctypes.c_uint64(), ctypes.c_uint64()
+codes = [
+    cuda.cuMemCreate(ctypes.byref(made), ctypes.c_size_t(4 * MIB), ctypes.byref(Properties(1, 1, 1, 0)), ctypes.c_ulonglong(0)),
+    cuda.cuMemExportToShareableHandle(ctypes.byref(file), made, 1, ctypes.c_ulonglong(0)),
+    cuda.cuMemImportFromShareableHandle(ctypes.byref(taken), ctypes.c_void_p(file.value), 1),
+    cuda.cuMemAddressReserve(ctypes.byref(place), ctypes.c_size_t(4 * MIB), ctypes.c_size_t(0), ctypes.c_uint64(0), ctypes.c_ulonglong(0)),
+    cuda.cuMemMap(place, ctypes.c_size_t(4 * MIB), ctypes.c_size_t(0), taken, ctypes.c_ulonglong(0)),
+    cuda.cuMemcpyDtoDAsync_v2(ctypes.c_uint64(own.data_ptr()), place, ctypes.c_size_t(MIB), ctypes.c_uint64(0)),
+]
+say("codes", codes)
+say("counted", before - torch.cuda.mem_get_info()[0])
+"""
+    )
+    assert done.printed["codes"] == "[0, 0, 0, 0, 0, 0]"
+    assert done.printed["counted"] == str(4 << 20)  # what this process made itself
+    assert [line[1] for line in done.events if line[0] == "memcpy" and line[4] == 1 << 20] == [10]
+
+
 def test_a_call_without_an_answer_is_named_once(run):
     done = run(
         """

@@ -12,7 +12,7 @@ namespace gpucast {
 namespace {
 
 // Words of descriptions: device meshes' names (torchtitan, PyTorch's FSDP2), Megatron-Core's groups.
-constexpr std::array<std::pair<std::string_view, GroupPurpose>, 17> kWords = {{
+constexpr std::array<std::pair<std::string_view, GroupPurpose>, 18> kWords = {{
     {"dp", GroupPurpose::data},
     {"data", GroupPurpose::data},
     {"fsdp", GroupPurpose::data},
@@ -28,6 +28,7 @@ constexpr std::array<std::pair<std::string_view, GroupPurpose>, 17> kWords = {{
     {"pipeline", GroupPurpose::pipeline},
     {"cp", GroupPurpose::context},
     {"context", GroupPurpose::context},
+    {"embedding", GroupPurpose::pipeline},  // of the first and last stage, which share it
     {"ep", GroupPurpose::expert},
     {"expert", GroupPurpose::expert},
 }};

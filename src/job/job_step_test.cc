@@ -153,6 +153,7 @@ TEST(GroupPurpose, FollowsTheProgramsDescription) {
                                                                         {"pp_p2p_downstream", pipeline},
                                                                         {"TENSOR_MODEL_PARALLEL_GROUP", tensor},
                                                                         {"PIPELINE_MODEL_PARALLEL_GROUP", pipeline},
+                                                                        {"EMBEDDING_GROUP", pipeline},
                                                                         {"DATA_PARALLEL_GROUP_WITH_CP", data},
                                                                         {"EXPERT_MODEL_PARALLEL_GROUP", expert},
                                                                         {"EXPERT_DATA_PARALLEL_GROUP", data},

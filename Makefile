@@ -104,6 +104,8 @@ programs: build $(ENV_PROGRAMS)/.ready
 	@mkdir -p $(PROGRAM_ROWS)
 	python3 tests/programs/run.py --gpucast $(GPUCAST) --python $(ENV_PROGRAMS)/bin/python --rows $(PROGRAM_ROWS)/programs.jsonl \
 	  --logs $(PROGRAM_ROWS)/logs $(if $(ONLY),--only $(ONLY) --again) --releases $(PROGRAM_ROWS)/releases.jsonl --markdown docs/reference/compatibility.md
+	python3 tests/programs/jobs.py --gpucast $(GPUCAST) --python $(ENV_PROGRAMS)/bin/python --rows $(PROGRAM_ROWS)/jobs.jsonl \
+	  --logs $(PROGRAM_ROWS)/logs $(if $(ONLY),--only $(ONLY) --again) --page docs/results/programs.md
 
 releases: build
 	@mkdir -p $(PROGRAM_ROWS)

@@ -243,7 +243,7 @@ def leave_compiler_alone():
 
 
 def _keep_known_to_compiler():
-    """The compiler compares has_torch_function with the object that it knows. Other modules of PyTorch still have PyTorch's function."""
+    """Other modules of PyTorch still call the has_torch_function that we replaced: the compiler treats both alike."""
     ours = _torch.overrides.has_torch_function
     handlers = sys.modules["torch._dynamo.variables.torch"].TorchInGraphFunctionVariable._get_handlers()
     handlers.setdefault(ours.__wrapped__, handlers[ours])

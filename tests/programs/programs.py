@@ -126,6 +126,8 @@ SEVERAL = [
         for ranks in (2, 4)
     ),
     Program("Several GPUs", "HSDP, 4 ranks", torchrun(4, "ranks.py", "hsdp"), steps=3),
+    Program("Several GPUs", "DDP, no_sync and bucket views, 4 ranks", torchrun(4, "ranks.py", "no_sync"), steps=3),
+    Program("Several GPUs", "TP, PP and ZeRO 1 in a loop of one's own, 8 ranks", torchrun(8, "three_d.py"), steps=5),
     Program("Several GPUs", "ZeroRedundancyOptimizer, 2 ranks", torchrun(2, "ranks.py", "zero"), steps=3),
     Program("Several GPUs", "context parallel, 2 ranks", torchrun(2, "ranks.py", "cp"), steps=3),
     Program("Several GPUs", "torchrun --nproc-per-node gpu", ("torchrun", "--nproc-per-node", "gpu", "SCRIPTS/ranks.py", "ddp"), steps=3, options=("--gpus", "2")),

@@ -82,7 +82,7 @@ GPUCAST_VGPU_API Status physical_create(int device, size_t size_bytes, uint64_t*
 // Memory of another process, on a card that is not ours: it does not count.
 GPUCAST_VGPU_API Status physical_import(int device, size_t size_bytes, uint64_t* handle);
 GPUCAST_VGPU_API bool is_of_another_process(uint64_t address);
-constexpr int kCopyBetweenCards = 10;                       // beside cudaMemcpyKind; CUPTI's number
+constexpr int kCopyBetweenCards = 10;                       // cudaMemcpyKind ends at 4; CUPTI's number
 GPUCAST_VGPU_API int physical_device_of(uint64_t handle);   // -1: no such memory
 GPUCAST_VGPU_API size_t physical_size_of(uint64_t handle);  // 0: no such memory
 GPUCAST_VGPU_API Status physical_release(uint64_t handle);  // freed once it is also unmapped

@@ -1,5 +1,6 @@
 """One rank of a job over several: ranks.py KIND."""
 
+import contextlib
 import functools
 import os
 import sys
@@ -50,6 +51,19 @@ def pipeline():
     train(part, step)
 
 
+def accumulating():
+    """Three of four micro-batches without communication; gradients are views of DDP's buckets."""
+    model = nn.Sequential(*[block() for _ in range(BLOCKS)])
+    model = nn.parallel.DistributedDataParallel(model.cuda(), gradient_as_bucket_view=True)
+
+    def step():
+        for micro_batch in range(4):
+            with model.no_sync() if micro_batch < 3 else contextlib.nullcontext():
+                (model(torch.randn(4, 64, WIDTH, device="cuda")).square().mean() / 4).backward()
+
+    train(model, step)
+
+
 def context_parallel():
     from torch.distributed.tensor.experimental import context_parallel
     from torch.nn.functional import scaled_dot_product_attention
@@ -71,6 +85,8 @@ if kind == "pp":
     pipeline()
 elif kind == "cp":
     context_parallel()
+elif kind == "no_sync":
+    accumulating()
 else:
     model = nn.Sequential(*[block() for _ in range(BLOCKS)])
     if kind == "fsdp1":

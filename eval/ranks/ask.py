@@ -27,4 +27,4 @@ def ask(gpucast, files, card, options):
 
 def step_s(answer):
     """Of the job; of the captured rank alone where gpucast says nothing of the job."""
-    return answer.get("job", answer)["step"]["expected_ns"] / 1e9
+    return (answer.get("job") or answer)["step"]["expected_ns"] / 1e9

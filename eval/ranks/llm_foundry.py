@@ -1,11 +1,14 @@
 """python -m eval.ranks.llm_foundry --data DIR --python ENV/bin/python --cache OUT
 
 llm-foundry's benchmark of MPT models under FSDP: scripts/train_mpt.py captured as one rank of each row's job, and its step compared.
+With --flash-attention REPOSITORY its attention is the kernel in Triton that most rows were measured with.
 """
 
 import argparse
 import dataclasses
+import os
 import random
+import re
 import subprocess
 from pathlib import Path
 
@@ -29,6 +32,11 @@ SIZES = {
 }
 
 
+FLASH_ATTENTION = "v1.0.9"  # that llm-foundry 0.4 has
+# Of the rows on 128 and more cards (scripts/train/benchmarking/sweep.py); all others are Triton.
+FLASH_MODELS, FLASH_GPUS = ("MPT-1b", "MPT-3b", "MPT-7b", "MPT-70b"), 128
+
+
 @dataclasses.dataclass(frozen=True)
 class Row:
     model: str
@@ -45,6 +53,10 @@ class Row:
     @property
     def nodes(self):
         return max(1, self.gpus // self.gpus_per_node)
+
+    @property
+    def triton(self):
+        return self.gpus < FLASH_GPUS or self.model not in FLASH_MODELS
 
     @property
     def name(self):
@@ -64,25 +76,55 @@ def rows_of(data):
     return found
 
 
-def capture(gpucast, row, python, folder):
+def todays_triton(text):
+    """The same kernels in the words of today's Triton.
+
+    Atomics order nothing else, as they did then by default. Two whole blocks no longer fit into shared memory with heads of 128: half a
+    block does. Of the two ways to split the backward pass, the one that is faster by its count: autotuning in a capture takes the first.
+    """
+    text = re.sub(r"tl\.dot\((.+?), (\w+), trans_b=True\)", r"tl.dot(\1, tl.trans(\2))", text)
+    text = re.sub(r"tl\.dot\((.+?), (\w+), trans_a=True\)", r"tl.dot(tl.trans(\1), \2)", text)
+    text = re.sub(r"tl\.atomic_add\((\w+), (\w+)", r'tl.atomic_add(\1, \2, sem="relaxed"', text)
+    text = text.replace('"SEQUENCE_PARALLEL": False', '"SEQUENCE_PARALLEL": True')
+    return re.sub(r'(?m)^( *triton\.Config.*"BLOCK_M": )128(.*)$', r"\g<0>\n\g<1>64\2", text)
+
+
+def write_attention(repository, folder):
+    """flash_attn_triton.py of this git directory."""
+    command = ["git", "--git-dir", str(repository), "show", f"{FLASH_ATTENTION}:flash_attn/flash_attn_triton.py"]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    folder.mkdir(exist_ok=True)
+    (folder / "flash_attn_triton.py").write_text(todays_triton(text))
+
+
+def capture(args, row):
     """(the capture, None), made unless it exists; or (None, the end of what was printed)."""
-    file = folder / f"{row.name}.gpucast"
+    triton = row.triton and args.flash_attention
+    file = args.cache / f"{row.name}{'_triton' if triton else ''}.gpucast"
     if file.exists():
         return file, None
     width, heads, layers = SIZES[row.model]
     sizes = {"width": width, "heads": heads, "layers": layers, "length": row.length}
     sizes |= {"micro-batch": row.micro_batch, "micro-batches": row.micro_batches, "sharding": row.sharding}
     words = [word for name, value in sizes.items() for word in (f"--{name}", str(value))] + (["--checkpoint"] if row.checkpoint else [])
-    job = ["--gpu", row.card, "--gpus", str(min(row.gpus, row.gpus_per_node)), "--world-size", str(row.gpus), "--steps", "2"]
-    done = subprocess.run([gpucast, "run", *job, "-o", str(file), "--", str(python), str(SCRIPT), *words], capture_output=True, text=True)
+    words += ["--attention", "triton" if triton else "flash"]
+    environment = os.environ | ({"PYTHONPATH": str(args.cache / "attention")} if triton else {})
+    # Triton of that time had no instructions of Hopper's own.
+    card = "a100-80" if triton and row.card == "h100-80" else row.card
+    job = ["--gpu", card, "--gpus", str(min(row.gpus, row.gpus_per_node)), "--world-size", str(row.gpus), "--steps", "2"]
+    command = [args.gpucast, "run", *job, "-o", str(file), "--", str(args.python), str(SCRIPT), *words]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
     return (file, None) if file.exists() else (None, done.stderr[-2000:])
 
 
 def predictions(args, rows):
+    args.cache = args.cache.resolve()
     args.cache.mkdir(parents=True, exist_ok=True)
+    if args.flash_attention:
+        write_attention(args.flash_attention, args.cache / "attention")
     found = {}
     for number, row in enumerate(rows):
-        file, problem = capture(args.gpucast, row, args.python, args.cache)
+        file, problem = capture(args, row)
         if problem:
             print(f"{row.name}: {problem}")
             continue
@@ -100,6 +142,7 @@ def main():
     parser.add_argument("--data", type=Path, required=True, help="has multi_gpu/runs_llm_foundry.csv")
     parser.add_argument("--python", type=Path, required=True, help="of an environment with PyTorch")
     parser.add_argument("--cache", type=Path, required=True, help="for captures, which are made once")
+    parser.add_argument("--flash-attention", type=Path, help=f"a git directory of Dao-AILab/flash-attention with the tag {FLASH_ATTENTION}")
     parser.add_argument("--rows", type=int, default=0, help="this many rows, drawn at random; 0: all")
     parser.add_argument("--seed", type=int, default=0)
     add_options(parser)

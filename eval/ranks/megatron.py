@@ -68,7 +68,8 @@ def arguments(row):
     if row.recomputes:
         sizes |= {"recompute-granularity": "full", "recompute-method": "uniform", "recompute-num-layers": 1}
     words = [word for name, value in sizes.items() for word in (f"--{name}", str(value))]
-    return [*words, "--fp16", "--mock-data", "--no-async-tensor-model-parallel-allreduce", "--no-gradient-accumulation-fusion"]
+    words += ["--mock-data", "--no-async-tensor-model-parallel-allreduce", "--no-gradient-accumulation-fusion"]
+    return [*words, *(["--fp16"] if row.half else [])]
 
 
 def name_of(row):

@@ -21,6 +21,7 @@ class Row:
     dp: int
     pp: int
     step_s: float
+    half = True  # fp16
 
     @property
     def micro_batches(self):

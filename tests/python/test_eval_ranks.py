@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from eval.ranks import composed, judge, megatron, vtrain, vtrain_table
+from eval.ranks import composed, judge, lambda_ddp, llm_foundry, megatron, neusight, vtrain, vtrain_table
 from eval.ranks.sweeps import Row
 
 pytestmark = pytest.mark.once
@@ -95,3 +95,56 @@ def test_rows_that_differ_in_data_parallel_ranks():
     more = dataclasses.replace(row, dp=2, global_batch=8, step_s=0.102)
     ((found, seconds, listed),) = vtrain_table.more_ranks([row, more], {(2, 195): 0.0019})
     assert found == more and listed == [0.0019] and seconds == pytest.approx(0.002)
+
+
+def test_systems_of_lambda():
+    assert lambda_ddp.system_of("LambdaCloud 8xV100 16GB") == ("v100-16", 16, "dgx-1", "22.10", 8)
+    assert lambda_ddp.system_of("LambdaOD_4x_Texas_2xH100_80GB_SXM5_192-222-52-139_v2") == ("h100-80", 80, "lambda-h100", "24.03", 2)
+    assert lambda_ddp.system_of("2x RTX 6000 Ada")[-1] == lambda_ddp.system_of("2xAdaA6000_v1")[-1] == 2
+    assert lambda_ddp.system_of("H100 80GB PCIe Gen5") == ("h100-80-pcie", 80, "pcie5-server", "22.10", 1)
+    assert lambda_ddp.system_of("ASUS_8xH200_140GB_SXM_lambda-scalar_v2") is None
+
+
+def test_bert_stops_after_two_epochs():
+    assert lambda_ddp.bert_share(320, 1) == 1.01
+    assert lambda_ddp.bert_share(320, 8) == 0.70  # 88,641 sequences: 35 steps an epoch
+
+
+def test_ratios_of_lambda(tmp_path):
+    folder = tmp_path / "lambda_benchmarks"
+    folder.mkdir()
+    models = ",".join(lambda_ddp.MODELS)
+    lines = ["RTX 4090,500,0,90,40", "2x RTX 4090,900,0,150,50", "2x RTX 3090,700,0,120,0"]
+    (folder / "pytorch-train-throughput-fp16.csv").write_text("\n".join([f"name_gpu,{models}", *lines]))
+    runs = "dir,precision,median_compute_ips_after_10\n4090_v1,AMP,500\n"
+    (folder / "resnet50_synthetic_all_runs.csv").write_text(runs)
+    rows = {row.model: row for row in lambda_ddp.rows_of(tmp_path)}
+    assert set(rows) == {"resnet50", "bert_base_squad", "bert_large_squad"}
+    assert rows["resnet50"].ratio == 1.8 and rows["resnet50"].batch == 448
+    assert not rows["resnet50"].peer
+
+
+def test_rows_of_neusight(tmp_path):
+    (tmp_path / "multi_gpu").mkdir()
+    head = "model,card,gpus,gpus_per_node,seq_len,global_batch,dp,tp,pp,step_s,notes"
+    lines = (
+        "gpt2_large,A100-40,4,4,1024,4,1,1,4,1.5,NeuSight predicts 1.7616 s\ngpt3_xl,H100-80,4,4,2048,16,4,1,1,1.5,NeuSight predicts 2 s\n"
+    )
+    (tmp_path / "multi_gpu" / "runs_neusight.csv").write_text(f"{head}\n{lines}")
+    pipeline, data = neusight.rows_of(tmp_path)
+    assert (pipeline.plan, pipeline.micro_batches, pipeline.stage_ranks) == ("pipeline parallel", 1, [0, 1, 2, 3])
+    assert (data.plan, data.micro_batch, data.published_s) == ("data parallel", 4, 2)
+    assert "--fp16" in megatron.arguments(ROW) and "--fp16" not in megatron.arguments(data)
+
+
+def test_attention_of_2023_in_todays_triton():
+    old = """
+        triton.Config({"BLOCK_M": 128, "BLOCK_N": 128, "SEQUENCE_PARALLEL": False}, num_warps=8),
+        tl.atomic_add(dq_ptrs, dq)
+        qk += tl.dot(q, k, trans_b=True)
+        dv += tl.dot(p.to(do.dtype), do, trans_a=True)
+"""
+    new = llm_foundry.todays_triton(old)
+    assert "tl.dot(q, tl.trans(k))" in new and "tl.dot(tl.trans(p.to(do.dtype)), do)" in new
+    assert 'tl.atomic_add(dq_ptrs, dq, sem="relaxed")' in new and "False" not in new
+    assert new.count("triton.Config") == 2 and '"BLOCK_M": 64, "BLOCK_N": 128' in new

@@ -124,6 +124,13 @@ def test_ratios_of_lambda(tmp_path):
     assert not rows["resnet50"].peer
 
 
+def test_a_rate_from_resnet():
+    row = lambda_ddp.Row("resnet50", False, "a6000", "pcie4-server", "a6000 22.10", False, 8, 2, 1.6)
+    times = {row: (lambda_ddp.Times(1), lambda_ddp.Times(1.02, 0.1, 0.08))}
+    assert times[row][1].step_without_hiding_s() == pytest.approx(1.1)
+    assert lambda_ddp.slower_links(times) == {("a6000 22.10", 2): pytest.approx(2.5)}  # measured 1.25 s
+
+
 def test_rows_of_neusight(tmp_path):
     (tmp_path / "multi_gpu").mkdir()
     head = "model,card,gpus,gpus_per_node,seq_len,global_batch,dp,tp,pp,step_s,notes"

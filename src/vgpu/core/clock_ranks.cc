@@ -149,11 +149,14 @@ void go_on(Clock& clock) {
 }
 
 [[noreturn]] void keep_going(Clock& clock) {
-  for (int64_t worked_ns = 0;;) {
-    std::this_thread::sleep_for(clock.host.mode == ClockMode::warp ? kGoOnWarp : kGoOnRealTime);
+  const bool warp = clock.host.mode == ClockMode::warp;
+  for (int64_t process_ns = 0, own_ns = 0;;) {
+    std::this_thread::sleep_for(warp ? kGoOnWarp : kGoOnRealTime);
     const int64_t now_ns = machine_ns(CLOCK_PROCESS_CPUTIME_ID);
-    const bool worked = now_ns - std::exchange(worked_ns, now_ns) > kWorksNs;
-    if (clock.host.mode != ClockMode::warp || (!worked && g_waiting == 0 && others_sleep())) go_on(clock);
+    const bool worked = now_ns - std::exchange(process_ns, now_ns) > kWorksNs;
+    if (!warp || (!worked && g_waiting == 0 && others_sleep())) go_on(clock);
+    const int64_t own_now_ns = machine_ns(CLOCK_THREAD_CPUTIME_ID);
+    leave_out_work(own_now_ns - std::exchange(own_ns, own_now_ns));
   }
 }
 

@@ -21,6 +21,7 @@ constexpr int64_t kSpinNs = 80'000;      // the last part of a wait, too short t
 constexpr int64_t kPaymentNs = 400'000;  // real time: the host waits for the costs of calls in pieces of this length
 
 std::atomic<int64_t> g_ahead_ns{0};
+std::atomic<int64_t> g_left_out_ns{0};
 
 // ---- The processor's work ----------------------------------------------------------------------------------------------------------
 
@@ -48,18 +49,24 @@ int64_t waited_for_processor_ns() {
   return std::sscanf(text, "%lld %lld", &ran_ns, &waited_ns) == 2 ? waited_ns : 0;
 }
 
+// Up to where the waits of this thread are taken into account.
+struct Waits {
+  int64_t slept = -1, counted_ns = 0;
+};
+thread_local Waits t_waits;
+
 // Of `idle_ns`, in which no thread of this process worked, the part in which this one waited for the processor, not for a lock or a disk.
 int64_t preempted_ns(int64_t idle_ns) {
-  thread_local int64_t slept_before = -1, counted_ns = 0;
   const int64_t slept = times_slept();
-  if (slept == slept_before) {
-    counted_ns += idle_ns;
+  if (std::exchange(t_waits.slept, slept) == slept) {
+    t_waits.counted_ns += idle_ns;
     return idle_ns;
   }
-  slept_before = slept;
   const int64_t waited_ns = waited_for_processor_ns();
-  return std::clamp<int64_t>(waited_ns - std::exchange(counted_ns, waited_ns), 0, idle_ns);
+  return std::clamp<int64_t>(waited_ns - std::exchange(t_waits.counted_ns, waited_ns), 0, idle_ns);
 }
+
+int64_t script_cpu_ns() { return machine_ns(CLOCK_PROCESS_CPUTIME_ID) - g_left_out_ns.load(std::memory_order_relaxed); }
 
 struct Worked {
   std::mutex mutex;
@@ -100,7 +107,8 @@ void measure_speed(const HostTime& time, Worked* work) {
   work->speed.add(yardstick_ns());
   work->share = work->speed.share(time.yardstick_ns);
   work->unmeasured_ns = 0;
-  work->wall_ns = machine_ns(CLOCK_MONOTONIC), work->cpu_ns = machine_ns(CLOCK_PROCESS_CPUTIME_ID);
+  t_waits = {times_slept(), waited_for_processor_ns()};
+  work->wall_ns = machine_ns(CLOCK_MONOTONIC), work->cpu_ns = script_cpu_ns();
   g_ahead_ns.fetch_sub(work->wall_ns - begin, std::memory_order_relaxed);
 }
 
@@ -114,7 +122,7 @@ int64_t settle(const HostTime& time, int64_t own_ns) {
   Worked& work = worked();
   const std::lock_guard lock(work.mutex);
   if (work.wall_ns == 0) measure_speed(time, &work);
-  const int64_t now = machine_ns(CLOCK_MONOTONIC), cpu = machine_ns(CLOCK_PROCESS_CPUTIME_ID);
+  const int64_t now = machine_ns(CLOCK_MONOTONIC), cpu = script_cpu_ns();
   const int64_t wall = now - work.wall_ns, own = std::min(own_ns, wall);
   const int64_t busy = std::clamp<int64_t>(cpu - work.cpu_ns, 0, wall - own);
   // While others had the processor, the host of a card would have worked on.
@@ -181,6 +189,8 @@ void host_was_interrupted(const HostTime& time, int64_t ns) {
     while (!g_ahead_ns.compare_exchange_weak(owed, std::max<int64_t>(0, owed - ns), std::memory_order_relaxed)) continue;
   }
 }
+
+void leave_out_work(int64_t cpu_ns) { g_left_out_ns.fetch_add(cpu_ns, std::memory_order_relaxed); }
 
 void reset_host_time() {
   g_ahead_ns = 0;

@@ -15,16 +15,17 @@ OVERLAPPED = """                grad_input, group=get_tensor_model_parallel_grou
 WAITED = OVERLAPPED + "            handle.wait()\n"
 
 
-def checkout(repository, cache):
-    """Megatron's files of this release with all-reduces that are waited for, in `cache`: made once."""
-    folder = cache / f"megatron-{RELEASE}-waits"
+def checkout(repository, cache, waits=True):
+    """Megatron's files of this release, with all-reduces that are waited for if `waits`, in `cache`: made once."""
+    folder = cache / f"megatron-{RELEASE}{'-waits' if waits else ''}"
     if not folder.exists():
         folder.mkdir(parents=True)
         # An index of its own: the clone stays as it is.
         git = ["git", "--git-dir", str(repository), "--work-tree", str(folder), "checkout", RELEASE, "--", "."]
         subprocess.run(git, env=os.environ | {"GIT_INDEX_FILE": str(folder / "index")}, check=True)
         layers = folder / LAYERS
-        layers.write_text(with_waits(layers.read_text()))
+        if waits:
+            layers.write_text(with_waits(layers.read_text()))
     return folder
 
 

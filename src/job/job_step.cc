@@ -201,6 +201,7 @@ std::vector<CollectiveUse> uses_of(const StepOperations& step, const CardRates& 
     const CollectiveShare share = collective_share(step.shapes[i], rates);
     out[i].multiprocessors = share.multiprocessors;
     out[i].memory = share.memory;
+    out[i].moving = share.moving;
     out[i].link = link_part(step.shapes[i], rates);
     out[i].buffered_bytes = share.buffered_bytes;
   }

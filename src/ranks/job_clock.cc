@@ -112,10 +112,10 @@ class JobClock {
     for (const Attendance& attendance : meetings_.of(meetings_.meetings[index])) {
       const PlayedRank& rank = ranks_[attendance.rank];
       const StepOperation& operation = rank.step->operations[attendance.operation];
-      const double memory = rank.uses.empty() ? 0 : rank.uses[operation.shape].memory;
-      if (!attendance.waits || memory <= 0) continue;
+      if (!attendance.waits || rank.uses.empty()) continue;
+      const CollectiveUse& use = rank.uses[operation.shape];
       go_to(attendance.rank, now_ns);
-      out_.players[attendance.rank]->gpu().use_memory(operation.stream, memory);
+      out_.players[attendance.rank]->gpu().use_card(operation.stream, use.moving, use.memory);
       settle(attendance.rank);
     }
   }

@@ -16,7 +16,8 @@ inline constexpr double kSameNs = 0.05;  // sums of floating point times that sh
 // What a collective operation needs in addition to its time.
 struct CollectiveUse {
   double multiprocessors = 0;  // the part of the card's that its kernel holds, waiting or not; below 1
-  double memory = 0;           // the part of its bandwidth that it uses while it moves bytes; below 1
+  double memory = 0;           // the part of its bandwidth that it uses while it moves bytes
+  double moving = 0;           // the part of the card's multiprocessors that it leaves no other kernel while it moves bytes
   double link = 1;             // the part of its link's bandwidth that it needs when alone
   // Of messages: NCCL's buffers hold this much between two ranks. A send that fits does not wait for its receive.
   int64_t buffered_bytes = 0;

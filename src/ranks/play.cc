@@ -68,7 +68,7 @@ RankTime rank_time(const PlayedRank& rank, const PlayedJob& job, const Meetings&
   out.schedule.host_ns = static_cast<double>(rank.step->host_ns) * rank.host_scale + player.calls_ns();
   out.imagined_messages = meetings.imagined_messages[r];
   for (size_t i = 0; i < rank.step->operations.size(); ++i) out.spans.push_back(span_of(job, meetings, r, i, zero_ns));
-  divide_step(player, zero_ns, &out);
+  divide_step(player, rank.uses, zero_ns, &out);
   return out;
 }
 

@@ -190,6 +190,24 @@ TEST(Play, ACollectiveThatMovesUsesMemory) {
   EXPECT_DOUBLE_EQ(job.ranks[0].spans[1].end_ns - job.ranks[0].spans[1].start_ns, (60 + 40 / 0.8) * kUsNs);
 }
 
+// 60 of 100 us of work are done when the last rank comes. The rest waits until all bytes have moved.
+TEST(Play, ACollectiveWithFencesStopsOtherKernels) {
+  HandMadeRank fast(0), late(1);
+  for (HandMadeRank* rank : {&fast, &late}) {
+    const uint32_t group = rank->group("world", {0, 1});
+    if (rank == &late) rank->compute(60, 1);
+    rank->collective(group, 200, 1, CollectiveKind::all_reduce, 1000, {.memory = 1, .moving = 1});
+    if (rank == &fast) rank->compute(100);
+    rank->host_waits(1);
+    rank->host_waits(0);
+  }
+  const RankTime time = play_free({fast.played(), late.played()}).ranks[0];
+  EXPECT_DOUBLE_EQ(time.spans[1].end_ns - time.spans[1].start_ns, 300 * kUsNs);
+  EXPECT_DOUBLE_EQ(time.compute_ns, 100 * kUsNs);
+  EXPECT_DOUBLE_EQ(time.exposed_ns, 200 * kUsNs);
+  EXPECT_DOUBLE_EQ(time.hidden_ns, 0);
+}
+
 // Its kernel spins while it waits: all 100 us of the fast rank's work run meanwhile.
 TEST(Play, ACollectiveThatWaitsHoldsItsPartToo) {
   HandMadeRank fast(0), late(1);

@@ -27,8 +27,8 @@ struct Change {
 
 class StepDivision {
  public:
-  StepDivision(const StepPlayer& player, double zero_ns, RankTime* out)
-      : player_(player), step_(player.step()), zero_ns_(zero_ns), out_(*out) {}
+  StepDivision(const StepPlayer& player, const std::vector<CollectiveUse>& uses, double zero_ns, RankTime* out)
+      : player_(player), step_(player.step()), uses_(uses), zero_ns_(zero_ns), out_(*out) {}
 
   void divide() {
     find_states();
@@ -101,7 +101,10 @@ class StepDivision {
     if (change.to == Change::To::moves) moving_.push_back(change.operation);
   }
 
+  bool stops_others(size_t operation) const { return !uses_.empty() && uses_[step_.operations[operation].shape].moving >= 1; }
+
   void add(State state, double ns) {
+    if (state == State::computes && std::ranges::any_of(moving_, [this](size_t i) { return stops_others(i); })) state = State::stalls;
     if (state == State::stalls && moving_.empty() && waiting_.empty()) state = State::idles;
     if (state == State::computes) out_.compute_ns += ns;
     if (state == State::idles) out_.idle_ns += ns;
@@ -130,6 +133,7 @@ class StepDivision {
 
   const StepPlayer& player_;
   const StepOperations& step_;
+  const std::vector<CollectiveUse>& uses_;
   const double zero_ns_;
   RankTime& out_;
   std::vector<Moment> states_;
@@ -140,6 +144,8 @@ class StepDivision {
 
 }  // namespace
 
-void divide_step(const StepPlayer& player, double zero_ns, RankTime* out) { StepDivision(player, zero_ns, out).divide(); }
+void divide_step(const StepPlayer& player, const std::vector<CollectiveUse>& uses, double zero_ns, RankTime* out) {
+  StepDivision(player, uses, zero_ns, out).divide();
+}
 
 }  // namespace gpucast

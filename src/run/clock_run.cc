@@ -99,8 +99,8 @@ class ClockServer {
   std::string reply(std::string_view question) {
     if (question.starts_with("nccl ")) {
       const auto [duration_ns, share, meets_all] = times_->communication(question);
-      return fmt::format("{:.3f} {:.6f} {:.6f} {} {:d}\n", duration_ns, share.multiprocessors, share.memory, share.buffered_bytes,
-                         meets_all);
+      return fmt::format("{:.3f} {:.6f} {:.6f} {:.6f} {} {:d}\n", duration_ns, share.multiprocessors, share.moving, share.memory,
+                         share.buffered_bytes, meets_all);
     }
     const auto work = times_->answer(question);
     if (!work) return "none\n";

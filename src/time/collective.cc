@@ -227,6 +227,12 @@ NcclChoice choice_of(const Collective& of) {
   return best;
 }
 
+// Simple's steps end with a fence for the whole system. LL and LL128 send a flag with the bytes.
+bool has_fences(const Collective& of) {
+  if (is_chosen(of.shape.kind)) return choice_of(of).protocol == NcclProtocol::simple;
+  return messages_of(of.shape, of.route).bytes > kPeerLlBytes;
+}
+
 // Of a rank that sends most: times the bytes that nccl-tests count.
 double sent_part(const Route& route, CollectiveKind kind) {
   switch (kind) {
@@ -304,7 +310,7 @@ constexpr double kMostOfCard = 0.9;       // so that other kernels always go on
 
 CollectiveShare collective_share(const Operation& operation, const CardRates& card) {
   const Collective of(operation, card);
-  if (of.route.ranks < 2) return {kMostOfCard, kMostOfCard, 0};
+  if (of.route.ranks < 2) return {kMostOfCard, kMostOfCard, kMostOfCard, 0};
   double channels = 0;
   if (is_chosen(of.shape.kind)) {
     channels = static_cast<double>(choice_of(of).channels);
@@ -314,8 +320,11 @@ CollectiveShare collective_share(const Operation& operation, const CardRates& ca
   }
   const double ns = collective_time(operation, card).ns;
   const double moved = of.kernel().reads * sent_part(of.route, of.shape.kind) * of.bytes;
-  return {.multiprocessors = std::min(kMostOfCard, channels / card.multiprocessors),
-          .memory = std::min(kMostOfCard, 1e9 * moved / ns / card.dram_bytes_per_s),
+  const double held = std::min(kMostOfCard, channels / card.multiprocessors);
+  const bool stops = card.network.fences_stop_others && has_fences(of);
+  return {.multiprocessors = held,
+          .memory = stops ? 1 : std::min(kMostOfCard, 1e9 * moved / ns / card.dram_bytes_per_s),
+          .moving = stops ? 1 : held,
           .buffered_bytes = std::llround(std::min(static_cast<double>(card.multiprocessors), channels) * kBufferBytes)};
 }
 

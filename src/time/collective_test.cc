@@ -236,11 +236,15 @@ TEST(CollectiveShare, ChannelsAreMultiprocessors) {
   const CardRates card = card_of("a100-80");
   const CollectiveShare large = collective_share(collective(all_reduce, 8, 512 * kMb), card);
   EXPECT_NEAR(large.multiprocessors, 24.0 / 108, 1e-9);
-  EXPECT_GT(large.memory, 0.1);
-  EXPECT_LT(large.memory, 0.6);
+  EXPECT_EQ(large.memory, 1) << "before Hopper, Simple stops other kernels";
+  EXPECT_EQ(large.moving, 1);
   const CollectiveShare small = collective_share(collective(all_reduce, 8, 8), card);
   EXPECT_NEAR(small.multiprocessors, 1.0 / 108, 1e-9);
   EXPECT_LT(small.memory, 1e-3);
+  EXPECT_NEAR(small.moving, 1.0 / 108, 1e-9) << "LL has no fences";
+  const CollectiveShare hopper = collective_share(collective(all_reduce, 8, 512 * kMb), card_of("h100-80"));
+  EXPECT_LT(hopper.memory, 0.6);
+  EXPECT_EQ(hopper.moving, hopper.multiprocessors);
   EXPECT_GT(collective_share(collective(all_to_all, 8, 512 * kMb), card).multiprocessors, 0.2);
 }
 

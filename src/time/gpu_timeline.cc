@@ -267,6 +267,12 @@ void GpuTimeline::go_to(double ns) {
   }
 }
 
+void GpuTimeline::use_card(uint32_t stream, double multiprocessors, double memory) {
+  Item& item = streams_[stream].items[streams_[stream].next];
+  item.demand = std::max(item.demand, multiprocessors);
+  streams_[stream].memory = memory;
+}
+
 void GpuTimeline::end_gate(uint32_t stream) { end(streams_[stream], streams_[stream].items[streams_[stream].next]); }
 
 void GpuTimeline::end_gate_at(uint32_t stream, double ns) { streams_[stream].items[streams_[stream].next].remaining_ns = ns; }

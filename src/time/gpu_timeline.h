@@ -71,8 +71,8 @@ class GpuTimeline {
   double now_ns() const { return now_ns_; }
   // Gates that began since the last call.
   std::vector<Gate> take_reached() { return std::exchange(reached_, {}); }
-  // The stream's first work is a gate. From now on it uses this part of the memory's bandwidth, too (below 1).
-  void use_memory(uint32_t stream, double part) { streams_[stream].memory = part; }
+  // The stream's first work is a gate. From now on it holds these parts of the card.
+  void use_card(uint32_t stream, double multiprocessors, double memory);
   // The stream's first work is a gate, and ends now; or at this time.
   void end_gate(uint32_t stream);
   void end_gate_at(uint32_t stream, double ns);

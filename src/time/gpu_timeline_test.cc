@@ -154,7 +154,7 @@ TEST(GpuTimeline, AGateHoldsItsPartOfTheCardUntilTheCallerEndsIt) {
   const auto reached = gpu.take_reached();
   ASSERT_EQ(reached.size(), 1U);
   EXPECT_EQ(reached[0].stream, 1U);
-  gpu.use_memory(1, 0.9);
+  gpu.use_card(1, 0, 0.9);
   EXPECT_DOUBLE_EQ(gpu.next_ns(), 180) << "memory does not limit the kernel";
   gpu.go_to(100);
   gpu.end_gate(1);

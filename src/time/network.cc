@@ -153,6 +153,7 @@ NetworkConstants read_network_constants(const Gpu& gpu, const std::string& file)
   out.network_fraction = section.number("network", "fraction");
   out.unknown_network_bytes_per_s = section.number("network", "unknown_bytes_per_s");
   out.slot_bytes_per_s = slot_bytes_per_s(gpu, section);
+  out.fences_stop_others = gpu.compute_major < section.number("fences", "apart_since_major");
   out.slot_interval = {section.number("error", "slot_low"), section.number("error", "slot_high")};
   out.interval = {section.number("error", "network_low"), section.number("error", "network_high")};
   return out;

@@ -85,6 +85,7 @@ struct NetworkConstants {
   double network_fraction = 0;             // of the network cards' rate
   double unknown_network_bytes_per_s = 0;  // of a node without known network cards
   double slot_bytes_per_s = 0;             // of the card's PCIe slot, in one direction
+  bool fences_stop_others = false;         // other kernels do not go on while NCCL moves bytes in Simple
   Interval slot_interval;                  // of collectives between cards in slots; ...
   Interval interval;                       // ... of several nodes
 };

@@ -45,13 +45,13 @@ std::vector<RankGates::Awaited> arrive(const RankWork& work, double at_ns) {
   if (work.messages.empty()) {
     const uint64_t number = post_arrival(work, kArrivals, at_ns);
     for (int rank = 0; rank < work.board->world(); ++rank)
-      if (rank != me) out.push_back({rank, kArrivals, number});
+      if (rank != me) out.push_back({rank, kArrivals, number, 0});
   }
   for (const RankWork::Message& message : work.messages) {
     const uint64_t number = post_arrival(work, (message.receives ? kReceives : kSends) + message.peer, at_ns);
     // The buffers are free again when the receiver has got an earlier message.
     const auto ahead = message.receives ? 0 : static_cast<uint64_t>(work.buffered_bytes / std::max<int64_t>(1, message.size_bytes));
-    if (number >= ahead) out.push_back({message.peer, (message.receives ? kSends : kReceives) + me, number - ahead});
+    if (number >= ahead) out.push_back({message.peer, (message.receives ? kSends : kReceives) + me, number - ahead, 0});
   }
   return out;
 }
@@ -67,8 +67,15 @@ void open_reached(Clock& clock) {
   }
 }
 
-// True: it has come, or will never come.
-bool has_come(RankGates::Open* gate, const RankGates::Awaited& awaited) {
+double position_of_rank(const Clock& clock, Board& board, int rank) {
+  const pid_t process = board.process_of(rank);
+  return process == getpid() ? static_cast<double>(clock.host.start_ns) + clock.gpu.now_ns() : static_cast<double>(position_of(process));
+}
+
+// True: it has come, or will never come. Its position is read before its posts: what is not posted then comes later.
+bool has_come(const Clock& clock, RankGates::Open* gate, RankGates::Awaited* other) {
+  RankGates::Awaited& awaited = *other;
+  awaited.position_ns = position_of_rank(clock, *gate->work->board, awaited.from);
   Post post{};
   const Answer answer = gate->work->board->get(awaited.from, awaited.whom, awaited.number, kArrivalShape, &post, false);
   double at_ns = 0;
@@ -88,7 +95,7 @@ bool look_for_others(Clock& clock) {
   bool found = false;
   for (RankGates::Open& gate : clock.gates.open) {
     if (!waits(gate)) continue;
-    std::erase_if(gate.awaited, [&](const RankGates::Awaited& awaited) { return has_come(&gate, awaited); });
+    std::erase_if(gate.awaited, [&](RankGates::Awaited& awaited) { return has_come(clock, &gate, &awaited); });
     if (!gate.awaited.empty()) continue;
     found = true;
     gate.end_ns = gate.came_ns + gate.work->duration_ns;
@@ -108,7 +115,7 @@ double next_move_ns(Clock& clock) {
     if (gate.end_ns < 0 || gate.moves) continue;
     if (gate.came_ns <= now_ns) {
       gate.moves = true;
-      clock.gpu.use_memory(gate.stream, gate.work->memory);
+      clock.gpu.use_card(gate.stream, gate.work->moving, gate.work->memory);
     } else {
       next_ns = std::min(next_ns, gate.came_ns - static_cast<double>(clock.host.start_ns));
     }
@@ -175,11 +182,7 @@ double advance_limit_ns(const Clock& clock) {
   for (const RankGates::Open& gate : clock.gates.open) {
     if (gate.end_ns >= 0) continue;
     double from_ns = gate.came_ns;
-    for (const RankGates::Awaited& awaited : gate.awaited) {
-      const pid_t process = gate.work->board->process_of(awaited.from);
-      const double at_ns = process == getpid() ? start_ns + clock.gpu.now_ns() : static_cast<double>(position_of(process));
-      from_ns = std::max(from_ns, at_ns);
-    }
+    for (const RankGates::Awaited& awaited : gate.awaited) from_ns = std::max(from_ns, awaited.position_ns);
     out = std::min(out, from_ns + gate.work->duration_ns - start_ns);
   }
   return out;
@@ -192,8 +195,8 @@ void advance_clock(Clock& clock, double to_ns) {
     for (;;) {
       (void)clock.gpu.next_ns();  // begins what can begin
       open_reached(clock);
-      const double limit_ns = std::min(to_ns, advance_limit_ns(clock));  // before the posts are read
       if (look_for_others(clock)) continue;
+      const double limit_ns = std::min(to_ns, advance_limit_ns(clock));
       const double now_ns = clock.gpu.now_ns(), moves_ns = next_move_ns(clock), next_ns = clock.gpu.next_ns();
       if (next_ns > now_ns && limit_ns <= now_ns) break;
       clock.gpu.go_to(std::max(now_ns, std::min({limit_ns, next_ns, moves_ns})));

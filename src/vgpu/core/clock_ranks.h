@@ -26,9 +26,10 @@ struct RankWork {
   };
   std::shared_ptr<Board> board;
   double duration_ns = 0;
-  double multiprocessors = 0, memory = 0;  // parts of the card: held from its begin, used while bytes move
-  int64_t buffered_bytes = 0;              // a message that fits does not wait for its receiver
-  std::vector<Message> messages;           // empty: a collective of all ranks
+  double multiprocessors = 0;     // the part of the card's that it holds from its begin
+  double moving = 0, memory = 0;  // of multiprocessors and of memory's rate, while bytes move
+  int64_t buffered_bytes = 0;     // a message that fits does not wait for its receiver
+  std::vector<Message> messages;  // empty: a collective of all ranks
 };
 
 // The gates of one process.
@@ -36,6 +37,7 @@ struct RankGates {
   struct Awaited {
     int from = 0, whom = 0;
     uint64_t number = 0;
+    double position_ns = 0;  // of the other rank: it has not come before
   };
   struct Open {
     uint32_t stream = 0;

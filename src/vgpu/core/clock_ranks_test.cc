@@ -21,7 +21,7 @@ namespace {
 
 // A kernel "long" takes 50 ms. Calls of NCCL take 2 ms; a buffer holds 1 MiB; what is called "pair" has messages that meet one by one.
 std::string answer_of_ranks(const std::string& question) {
-  if (question.starts_with("nccl")) return question.ends_with("pair") ? "2000000 0.1 0.1 1048576 0\n" : "2000000 0.1 0.1 0 1\n";
+  if (question.starts_with("nccl")) return question.ends_with("pair") ? "2000000 0.1 0.1 0.1 1048576 0\n" : "2000000 0.1 0.1 0.1 0 1\n";
   return question.ends_with(" long") ? "50000000 0 1\n" : "1000000 0 1\n";
 }
 

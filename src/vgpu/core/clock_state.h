@@ -31,7 +31,7 @@ struct HostCall {
 
 // The server's answer about calls of NCCL.
 struct KnownCommunication {
-  double duration_ns = 0, multiprocessors = 0, memory = 0;
+  double duration_ns = 0, multiprocessors = 0, moving = 0, memory = 0;
   int64_t buffered_bytes = 0;
   bool meets_all = true;  // false: its messages meet one by one
 };

@@ -39,13 +39,14 @@ std::optional<GpuTimeline::Work> parse_answer(const std::string& answer) {
   return work;
 }
 
-// "12345.6 0.1 0.05 4194304 1": duration, multiprocessors, memory, buffered bytes, whether all ranks of the group meet.
+// "12345.6 0.1 1 0.05 4194304 1": duration, multiprocessors, these while bytes move, memory, buffered bytes, whether all ranks of the group
+// meet.
 KnownCommunication parse_communication(const std::string& answer) {
   KnownCommunication out;
   long long buffered_bytes = 0;
   int meets_all = 1;
-  if (std::sscanf(answer.c_str(), "%lf %lf %lf %lld %d", &out.duration_ns, &out.multiprocessors, &out.memory, &buffered_bytes,
-                  &meets_all) != 5 ||
+  if (std::sscanf(answer.c_str(), "%lf %lf %lf %lf %lld %d", &out.duration_ns, &out.multiprocessors, &out.moving, &out.memory,
+                  &buffered_bytes, &meets_all) != 6 ||
       !(out.duration_ns >= 0))
     return {.duration_ns = kUnknownNs};
   out.buffered_bytes = buffered_bytes;
@@ -191,6 +192,7 @@ ClockWork clock_communication(const char* name, const std::string& calls_json, R
   if (known.meets_all) ranks.messages.clear();
   ranks.duration_ns = known.duration_ns;
   ranks.multiprocessors = known.multiprocessors;
+  ranks.moving = known.moving;
   ranks.memory = known.memory;
   ranks.buffered_bytes = known.buffered_bytes;
   out.activity.grid[0] = static_cast<unsigned>(std::max(1L, std::lround(known.multiprocessors * profile().multiprocessors)));

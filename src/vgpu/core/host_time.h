@@ -26,7 +26,7 @@ void host_wait_until(const HostTime& time, double until_ns);
 void host_pay_for_call(const HostTime& time);
 // gpucast itself took this time. Under --warp it does not count. In real time it has passed, so the host waits less for the costs of calls.
 void host_was_interrupted(const HostTime& time, int64_t ns);
-// A thread of gpucast's own used the processor this long, beside the script's threads.
+// A thread of gpucast's own used the processor this long, while the script's threads went on.
 void leave_out_work(int64_t cpu_ns);
 void reset_host_time();  // for tests: sets the host's time back to the machine's clock
 

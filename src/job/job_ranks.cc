@@ -137,7 +137,8 @@ std::vector<double> use_fastest_hosts(std::vector<StepOperations>* steps, const 
     }
   }
   std::vector<double> out;
-  for (size_t i = 0; i < steps->size(); ++i) out.push_back(factors[program_of[i]]);
+  out.reserve(steps->size());
+  for (const size_t program : program_of) out.push_back(factors[program]);
   return out;
 }
 

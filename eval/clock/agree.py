@@ -105,16 +105,25 @@ def table(rows):
     return "\n".join(lines)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def add_options(parser):
     parser.add_argument("--python", default=sys.executable)
     add_gpucast_option(parser)
     parser.add_argument("--gpu", default="a100-80")
     parser.add_argument("--only", default="")
     parser.add_argument("--out", type=pathlib.Path)
-    parser.add_argument("--markdown", type=pathlib.Path, help="a page to write the table into")
+    parser.add_argument("--markdown", type=pathlib.Path, help="a page to write the tables into")
+
+
+def chosen(options, folder, shared):
+    """The names of --only, or of all scripts of a folder that are not `shared` by others."""
+    return options.only.split(",") if options.only else sorted(path.stem for path in folder.glob("*.py") if path.stem not in shared)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    add_options(parser)
     options = parser.parse_args()
-    names = options.only.split(",") if options.only else sorted(path.stem for path in SCRIPTS.glob("*.py") if path.stem not in SHARED)
+    names = chosen(options, SCRIPTS, SHARED)
     rows = rows_of_all(names, "script", lambda name: [one(name, options)], options.out)
     text = table(rows)
     print(text)

@@ -12,14 +12,13 @@ import argparse
 import pathlib
 import socket
 import statistics
-import sys
 
 from eval import page
-from eval.clock.agree import measured, rows_of_all, times_on_both_hosts
-from eval.jobs import add_gpucast_option
+from eval.clock.agree import add_options, chosen, measured, rows_of_all, times_on_both_hosts
 from eval.tables import error, markdown_head, signed
 
 SCRIPTS = pathlib.Path(__file__).parent / "rank_scripts"
+SHARED = ("measure_ranks",)
 COMMAND = "python -m eval.clock.ranks --python PYTHON"
 MODES = ("real_time", "warp")
 
@@ -69,15 +68,10 @@ def table(rows):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--python", default=sys.executable)
-    add_gpucast_option(parser)
-    parser.add_argument("--gpu", default="a100-80")
-    parser.add_argument("--only", default="")
+    add_options(parser)
     parser.add_argument("--ranks", default="2,4")
-    parser.add_argument("--out", type=pathlib.Path)
-    parser.add_argument("--markdown", type=pathlib.Path, help="a page to write the table into")
     options = parser.parse_args()
-    names = options.only.split(",") if options.only else sorted(path.stem for path in SCRIPTS.glob("*.py") if path.stem != "measure_ranks")
+    names = chosen(options, SCRIPTS, SHARED)
     counts = [int(count) for count in options.ranks.split(",")]
     rows = rows_of_all(names, "script", lambda name: [one(name, count, options) for count in counts], options.out)
     text = table(rows)

@@ -11,11 +11,9 @@ FILE has a line of JSON for each value; sweeps in it are not run again.
 import argparse
 import pathlib
 import statistics
-import sys
 
 from eval import page
-from eval.clock.agree import measured, rows_of_all, times_on_both_hosts
-from eval.jobs import add_gpucast_option
+from eval.clock.agree import add_options, measured, rows_of_all, times_on_both_hosts
 from eval.tables import error, markdown, percent, signed
 
 SWEEPS = pathlib.Path(__file__).parent / "sweeps"
@@ -104,13 +102,8 @@ def summary(rows):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--python", default=sys.executable)
-    add_gpucast_option(parser)
-    parser.add_argument("--gpu", default="a100-80")
+    add_options(parser)
     parser.add_argument("--passes", type=int, default=3)
-    parser.add_argument("--only", default="")
-    parser.add_argument("--out", type=pathlib.Path)
-    parser.add_argument("--markdown", type=pathlib.Path, help="a page to write the tables into")
     options = parser.parse_args()
     names = options.only.split(",") if options.only else list(WAYS)
     rows = rows_of_all(names, "sweep", lambda name: rows_of(name, options), options.out)

@@ -15,6 +15,12 @@ OVERLAPPED = """                grad_input, group=get_tensor_model_parallel_grou
 WAITED = OVERLAPPED + "            handle.wait()\n"
 
 
+def add_options(parser):
+    parser.add_argument("--megatron", type=Path, required=True, help=f"a git directory of NVIDIA/Megatron-LM with the tag {RELEASE}")
+    parser.add_argument("--python", type=Path, required=True, help="of an environment with PyTorch and apex")
+    parser.add_argument("--cache", type=Path, required=True, help="for captures, which are made once")
+
+
 def checkout(repository, cache, waits=True):
     """Megatron's files of this release, with all-reduces that are waited for if `waits`, in `cache`: made once."""
     folder = cache / f"megatron-{RELEASE}{'-waits' if waits else ''}"

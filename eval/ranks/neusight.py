@@ -57,11 +57,7 @@ def predict(args, files, row):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="has multi_gpu/runs_neusight.csv")
-    parser.add_argument(
-        "--megatron", type=Path, required=True, help=f"a git directory of NVIDIA/Megatron-LM with the tag {megatron.RELEASE}"
-    )
-    parser.add_argument("--python", type=Path, required=True, help="of an environment with PyTorch and apex")
-    parser.add_argument("--cache", type=Path, required=True, help="for captures, which are made once")
+    megatron.add_options(parser)
     add_options(parser)
     args = parser.parse_args()
     args.gpucast, args.python, args.cache = jobs.find(args.gpucast), args.python.absolute(), args.cache.resolve()

@@ -132,11 +132,7 @@ def sweeps(args, rows, program):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="has multi_gpu/runs_vtrain.csv")
-    parser.add_argument(
-        "--megatron", type=Path, required=True, help=f"a git directory of NVIDIA/Megatron-LM with the tag {megatron.RELEASE}"
-    )
-    parser.add_argument("--python", type=Path, required=True, help="of an environment with PyTorch and apex")
-    parser.add_argument("--cache", type=Path, required=True, help="for captures, which are made once")
+    megatron.add_options(parser)
     parser.add_argument("--rows", type=int, default=60, help="how many rows, spread over the plans; 0: all")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--many", action="store_true", help="the rows on several nodes instead of those on one")

@@ -108,8 +108,8 @@ constexpr double kAlmostAll = 0.9;
 
 // Ranks that run the same program need the same time of their hosts. Here they disturb each other, and a disturbance only makes a step
 // longer: the fastest one's times are right for all. Where programs differ by little (an empty shard, a progress bar), each operation needs
-// the same time. Returns a factor of each step's host time.
-std::vector<double> use_fastest_hosts(std::vector<StepOperations>* steps, const StepConstants& constants) {
+// the same time.
+void use_fastest_hosts(std::vector<StepOperations>* steps, const StepConstants& constants) {
   const auto host_ns = [&](const StepOperations& step) { return static_cast<double>(step.host_ns) * host_scale(step.host, constants); };
   const auto pace_ns = [&](const StepOperations& step) {
     return host_ns(step) / static_cast<double>(std::max<size_t>(1, step.operations.size()));
@@ -136,10 +136,7 @@ std::vector<double> use_fastest_hosts(std::vector<StepOperations>* steps, const 
       if (faster < factors[p] && common_part(own, (*steps)[other]) >= kAlmostAll) factors[p] = faster;
     }
   }
-  std::vector<double> out;
-  out.reserve(steps->size());
-  for (const size_t program : program_of) out.push_back(factors[program]);
-  return out;
+  for (size_t i = 0; i < steps->size(); ++i) (*steps)[i].host.pace = factors[program_of[i]];
 }
 
 void check_one_job(const std::vector<StepOperations>& steps) {
@@ -175,7 +172,7 @@ JobRanks job_ranks(std::vector<StepOperations> steps, const StepConstants& const
   JobRanks out;
   out.steps = std::move(steps);
   std::ranges::sort(out.steps, {}, &StepOperations::rank);
-  out.host_factors = use_fastest_hosts(&out.steps, constants);
+  use_fastest_hosts(&out.steps, constants);
   const StepOperations& first = out.steps.front();
   RankSets replicas(first.ranks), stages(first.ranks);
   for (const StepOperations& step : out.steps) {

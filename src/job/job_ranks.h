@@ -12,7 +12,6 @@ namespace gpucast {
 
 struct JobRanks {
   std::vector<StepOperations> steps;  // by rank; ranks of one program have the host's times of the fastest
-  std::vector<double> host_factors;   // by rank: of the host's times, where programs differ by little
   // By rank. Ranks of a role have the same work in different replicas of the model, or in different parts of a split layer.
   std::vector<size_t> roles;
   int64_t replicas = 1;  // of the model

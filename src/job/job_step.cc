@@ -235,15 +235,14 @@ JobStep job_step(JobRanks* job, const Machine& machine, const CardRates& rates, 
   const StepOperations& first = steps.front();
   const int64_t cards = ranks_of_node(first, machine);
   std::vector<PlayedRank> played;
-  for (size_t i = 0; i < steps.size(); ++i) {
-    StepOperations& step = steps[i];
+  for (StepOperations& step : steps) {
     put_on_nodes(cards, &step);
     PlayedRank& rank = played.emplace_back();
     rank.rank = step.rank;
     rank.step = &step;
     rank.durations = durations_of(step, rates);
     rank.uses = uses_of(step, rates);
-    rank.host_scale = host_scale(step.host, constants) * job->host_factors[i] / options.cpu_speed;
+    rank.host_scale = host_scale(step.host, constants) / options.cpu_speed;
   }
   JobStep out;
   out.missing = missing_ranks(steps);

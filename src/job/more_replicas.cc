@@ -91,7 +91,6 @@ void leave_out_later_replicas(const Layout& layout, int64_t replicas, JobRanks* 
     if (layout.replica(job->steps[i].rank) >= replicas) continue;
     kept.steps.push_back(std::move(job->steps[i]));
     kept.roles.push_back(job->roles[i]);
-    kept.host_factors.push_back(job->host_factors[i]);
   }
   if (kept.steps.empty())
     throw Error(fmt::format("all captured ranks are of later replicas than the first {}", replicas), "--scale of captures",

@@ -227,12 +227,6 @@ NcclChoice choice_of(const Collective& of) {
   return best;
 }
 
-// Simple's steps end with a fence for the whole system. LL and LL128 send a flag with the bytes.
-bool has_fences(const Collective& of) {
-  if (is_chosen(of.shape.kind)) return choice_of(of).protocol == NcclProtocol::simple;
-  return messages_of(of.shape, of.route).bytes > kPeerLlBytes;
-}
-
 // Of a rank that sends most: times the bytes that nccl-tests count.
 double sent_part(const Route& route, CollectiveKind kind) {
   switch (kind) {
@@ -312,16 +306,20 @@ CollectiveShare collective_share(const Operation& operation, const CardRates& ca
   const Collective of(operation, card);
   if (of.route.ranks < 2) return {kMostOfCard, kMostOfCard, kMostOfCard, 0};
   double channels = 0;
+  bool has_fences = false;  // Simple's steps end with a fence for the whole system. LL and LL128 send a flag with the bytes.
   if (is_chosen(of.shape.kind)) {
-    channels = static_cast<double>(choice_of(of).channels);
+    const NcclChoice choice = choice_of(of);
+    channels = static_cast<double>(choice.channels);
+    has_fences = choice.protocol == NcclProtocol::simple;
   } else {
     const Messages m = messages_of(of.shape, of.route);
     channels = std::min(m.all_channels, (m.inside + m.between) * m.channels);
+    has_fences = m.bytes > kPeerLlBytes;
   }
   const double ns = collective_time(operation, card).ns;
   const double moved = of.kernel().reads * sent_part(of.route, of.shape.kind) * of.bytes;
   const double held = std::min(kMostOfCard, channels / card.multiprocessors);
-  const bool stops = card.network.fences_stop_others && has_fences(of);
+  const bool stops = card.network.fences_stop_others && has_fences;
   return {.multiprocessors = held,
           .memory = stops ? 1 : std::min(kMostOfCard, 1e9 * moved / ns / card.dram_bytes_per_s),
           .moving = stops ? 1 : held,

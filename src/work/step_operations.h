@@ -76,6 +76,7 @@ struct HostObservation {
   bool timed = false;                  // hooks were timed
   int64_t marks = 0, allocations = 0;  // of the observed step
   int64_t yardstick_ns = 0;            // as ObservedStep::yardstick_ns
+  double pace = 1;                     // of a job's host that does almost the same and was faster: its time over this one's
 };
 
 struct StepOperations {

@@ -66,17 +66,14 @@ bool in_this_process(const std::string& file) {
   return boards().by_file.contains(file);
 }
 
-bool rank_lives(int file) {
+// The process that holds the lock on a rank's file. 0: none; unset: the system does not say.
+std::optional<int> owner_of(int file) {
   struct flock lock {};
   lock.l_type = F_WRLCK;
-  return fcntl(file, F_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
+  if (fcntl(file, F_GETLK, &lock) != 0) return std::nullopt;
+  return lock.l_type != F_UNLCK ? lock.l_pid : 0;
 }
-// 0: none.
-int owner_of(int file) {
-  struct flock lock {};
-  lock.l_type = F_WRLCK;
-  return fcntl(file, F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK ? lock.l_pid : 0;
-}
+bool rank_lives(int file) { return owner_of(file) != 0; }
 
 // Whether another process of the session has imported PyTorch and is still running.
 bool others_live(const std::string& session) {
@@ -207,7 +204,7 @@ int Board::process_of(int rank) {
   Peer& peer = this->peer(rank);
   if (peer.process != 0) return peer.process;
   if (in_this_process(peer.path)) return peer.process = getpid();
-  return peer.file < 0 ? 0 : peer.process = owner_of(peer.file);
+  return peer.file < 0 ? 0 : peer.process = owner_of(peer.file).value_or(0);
 }
 
 // Reads what a rank has posted since the last call. False: the rank has no file yet.

@@ -83,6 +83,18 @@ const char* kept_name(Clock& clock, const char* name) {
   return (found != clock.names.end() ? found : clock.names.emplace(name).first)->c_str();
 }
 
+// The shape of a library's kernels is not known. The record gets one block for each multiprocessor of the card's `part` that they keep
+// busy.
+Activity library_activity(Clock& clock, const char* name, double part) {
+  Activity out{};
+  out.kind = ActivityKind::kernel;
+  out.name = kept_name(clock, name);
+  std::fill_n(out.grid, 3, 1);
+  std::fill_n(out.block, 3, 1);
+  out.grid[0] = static_cast<unsigned>(std::max(1L, std::lround(part * profile().multiprocessors)));
+  return out;
+}
+
 uint64_t hash_of(const Activity& launch) { return launch_hash(launch.name, launch.grid, launch.block); }
 
 // " 1 1 1 128 1 1": grid and block.
@@ -165,22 +177,12 @@ ClockWork clock_call(const char* library, const char* name, std::string_view arg
            std::string(arguments_json.empty() ? "{}" : arguments_json);
   });
   ClockWork out{known.value_or(GpuTimeline::Work{}), {}, nullptr};
-  out.activity.kind = ActivityKind::kernel;
-  out.activity.name = kept_name(*run_clock(), name);
-  // The kernels' shape is not known. The record gets one block for each multiprocessor that they keep busy.
-  std::fill_n(out.activity.grid, 3, 1);
-  std::fill_n(out.activity.block, 3, 1);
-  out.activity.grid[0] = static_cast<unsigned>(std::max(1L, std::lround(out.work.demand * profile().multiprocessors)));
+  out.activity = library_activity(*run_clock(), name, out.work.demand);
   return out;
 }
 
 ClockWork clock_communication(const char* name, const std::string& calls_json, RankWork ranks) {
   Clock& clock = *run_clock();
-  ClockWork out{};
-  out.activity.kind = ActivityKind::kernel;
-  out.activity.name = kept_name(clock, name);
-  std::fill_n(out.activity.grid, 3, 1);
-  std::fill_n(out.activity.block, 3, 1);
   const KnownCommunication known = [&] {
     const ClockLock lock(clock.mutex);
     const auto [found, added] = clock.known_communication.try_emplace(std::hash<std::string>{}(calls_json));
@@ -195,9 +197,7 @@ ClockWork clock_communication(const char* name, const std::string& calls_json, R
   ranks.moving = known.moving;
   ranks.memory = known.memory;
   ranks.buffered_bytes = known.buffered_bytes;
-  out.activity.grid[0] = static_cast<unsigned>(std::max(1L, std::lround(known.multiprocessors * profile().multiprocessors)));
-  out.ranks = std::make_shared<const RankWork>(std::move(ranks));
-  return out;
+  return {{}, library_activity(clock, name, known.multiprocessors), std::make_shared<const RankWork>(std::move(ranks))};
 }
 
 ClockWork clock_copy(int kind, size_t size_bytes, bool pageable) {

@@ -181,8 +181,9 @@ class Batch {
     begun.job = std::move(job);
     try {
       begun.log = open_log(begun.job);
-      // Such a run halves a number on the command line, so it starts another command than the job's.
-      const bool other_command = std::count(begun.job.what_ifs.begin(), begun.job.what_ifs.end(), kHalfBatch) > 0;
+      // Such a run halves a number on the command line, or starts the command once for each rank.
+      const bool other_command =
+          begun.job.world_size > 0 || std::count(begun.job.what_ifs.begin(), begun.job.what_ifs.end(), kHalfBatch) > 0;
       if (!options_.fresh && !other_command) begun.forkable = forkable(begun.job.command, begun.environment, begun.job.folder);
       if (begun.forkable) {
         begun.server = servers_.find_or_start(begun.forkable->key, begun.environment, begun.job.folder,

@@ -10,6 +10,7 @@
 #include "gpucast/predict.h"
 #include "src/base/command_words.h"
 #include "src/base/json.h"
+#include "src/base/to_number.h"
 #include "src/explain/what_if.h"
 #include "src/run/run_session.h"
 
@@ -17,7 +18,7 @@ namespace gpucast::run {
 namespace {
 
 const char* const kKeys[] = {"name",  "command",          "gpu",     "steps", "timeout_s", "confidence", "environment", "folder", "output",
-                             "force", "enforce_capacity", "what_if", "log",   "cudnn",     "gpus"};
+                             "force", "enforce_capacity", "what_if", "log",   "cudnn",     "gpus",       "world_size",  "ranks"};
 
 // Every key has values of one type; a value of another type is a problem that names the key. null counts as not given.
 class Reader {
@@ -136,6 +137,8 @@ void read_job(const Json& object, Job* job) {
   reader.text("gpu", &job->gpu);
   reader.text("cudnn", &job->cudnn);
   reader.count("gpus", &job->gpus);
+  reader.count("world_size", &job->world_size);
+  reader.text("ranks", &job->ranks);
   reader.steps("steps", &job->steps);
   reader.seconds("timeout_s", &job->timeout_s);
   reader.probability("confidence", &job->confidence);
@@ -178,6 +181,33 @@ ParsedJob parse_job(const std::string& line, int64_t line_number, const Job& def
   return parsed;
 }
 
+std::string job_line(const Job& job) {
+  Json line;
+  const auto add = [&](const char* key, const auto& value, bool given) {
+    if (given) line[key] = value;
+  };
+  add("name", job.name, true);
+  add("command", command_json(job.command), true);
+  add("gpu", job.gpu, !job.gpu.empty());
+  add("cudnn", job.cudnn, !job.cudnn.empty());
+  add("gpus", job.gpus, job.gpus > 0);
+  add("world_size", job.world_size, job.world_size > 0);
+  add("ranks", job.ranks, !job.ranks.empty());
+  // A number is an integer in JSON.
+  if (const auto steps = to_number<int64_t>(job.steps)) line["steps"] = *steps;
+  add("steps", job.steps, !job.steps.empty() && !to_number<int64_t>(job.steps));
+  add("timeout_s", job.timeout_s, job.timeout_s > 0);
+  add("confidence", job.confidence, job.confidence > 0);
+  for (const auto& [name, value] : job.environment) line["environment"][name] = value ? Json(*value) : Json(nullptr);
+  add("folder", job.folder, true);
+  add("output", job.output, !job.output.empty());
+  add("log", job.log, !job.log.empty());
+  add("force", true, job.force);
+  add("enforce_capacity", true, job.enforce_capacity);
+  add("what_if", job.what_ifs, !job.what_ifs.empty());
+  return line.dump() + "\n";
+}
+
 std::optional<std::vector<std::string>> split_command(const std::string& text) {
   std::vector<std::string> words;
   std::string word;
@@ -216,6 +246,8 @@ std::vector<std::string> run_words(const Job& job, const std::string& gpucast, s
   if (!job.gpu.empty()) option("--gpu", job.gpu);
   if (!job.cudnn.empty()) option("--cudnn", job.cudnn);
   if (job.gpus > 0) option("--gpus", std::to_string(job.gpus));
+  if (job.world_size > 0) option("--world-size", std::to_string(job.world_size));
+  if (!job.ranks.empty()) option("--ranks", job.ranks);
   if (!job.steps.empty()) option("--steps", job.steps);
   if (job.timeout_s > 0) option("--timeout", fmt::format("{}", job.timeout_s));
   if (job.confidence > 0) option("--confidence", fmt::format("{}", job.confidence));

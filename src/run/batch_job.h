@@ -14,7 +14,8 @@ struct Job {
   std::vector<std::string> command;
   std::string gpu;                                                              // "": none named
   std::string cudnn;                                                            // "": the default of `gpucast run`
-  int64_t gpus = 0;                                                             // 0: the default of `gpucast run`
+  int64_t gpus = 0, world_size = 0;                                             // 0: the default of `gpucast run`
+  std::string ranks;                                                            // "": the default of `gpucast run`
   std::string steps;                                                            // "": the default of `gpucast run`
   double timeout_s = 0;                                                         // 0: none
   double confidence = 0;                                                        // 0: the default of `gpucast run`
@@ -38,6 +39,9 @@ struct ParsedJob {
 // `defaults`: the values of keys that the line does not contain. `line_number` counts from 1 and names a job without a name. An unknown key
 // is a problem: a misspelt "enforce_capacity" must not go unnoticed.
 ParsedJob parse_job(const std::string& line, int64_t line_number, const Job& defaults);
+
+// The job as a line of a batch's job file, with its "\n".
+std::string job_line(const Job& job);
 
 // The words of a command as a shell would split them: blanks, quotes, backslashes; nothing is expanded. Nothing: a quote is left open.
 std::optional<std::vector<std::string>> split_command(const std::string& text);

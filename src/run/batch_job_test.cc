@@ -32,6 +32,27 @@ TEST(BatchJob, TakesEveryKey) {
   EXPECT_EQ(options_end, 10U);
 }
 
+TEST(BatchJob, ALineOfAJobIsReadBackAsTheSameJob) {
+  Job job;
+  job.name = "a";
+  job.command = {"python", "t.py", "\xff", "it's"};
+  job.gpu = "rtx3060";
+  job.gpus = 4;
+  job.world_size = 8;
+  job.ranks = "0,4";
+  job.steps = "5";
+  job.timeout_s = 2.5;
+  job.environment = {{"X", "1"}, {"Y", std::nullopt}};
+  job.output = "o.gpucast";
+  job.force = true;
+  job.what_ifs = {"bf16"};
+  const ParsedJob parsed = parse_job(job_line(job), 1, {});
+  ASSERT_FALSE(parsed.problem) << parsed.problem->message;
+  size_t options_end = 0;
+  EXPECT_EQ(run_words(parsed.job, "g", &options_end), run_words(job, "g", &options_end));
+  EXPECT_EQ(parsed.job.environment, job.environment);
+}
+
 TEST(BatchJob, HasTheBatchsDefaults) {
   Job defaults;
   defaults.gpu = "rtx3060";

@@ -1,0 +1,47 @@
+#include "src/search/run_spec.h"
+
+#include <fmt/core.h>
+
+#include "src/base/command_words.h"
+
+namespace gpucast::search {
+
+run::Job job_of(const RunSpec& spec, const std::string& output) {
+  run::Job job;
+  job.command = spec.command;
+  job.gpu = spec.gpu;
+  job.gpus = spec.gpus;
+  job.world_size = spec.world_size;
+  job.ranks = spec.ranks;
+  job.steps = spec.steps;
+  job.timeout_s = spec.timeout_s;
+  job.environment = spec.environment;
+  job.folder = spec.folder;
+  job.output = output;
+  job.force = true;
+  job.what_ifs = spec.what_ifs;
+  return job;
+}
+
+std::string run_line(const RunSpec& spec) {
+  std::vector<std::string> words;
+  if (!spec.environment.empty()) words.emplace_back("env");
+  for (const auto& [name, value] : spec.environment) {
+    if (value) {
+      words.push_back(fmt::format("{}={}", name, *value));
+    } else {
+      words.insert(words.end(), {"-u", name});
+    }
+  }
+  words.insert(words.end(), {"gpucast", "run", "--gpu", spec.gpu});
+  if (spec.gpus > 0) words.insert(words.end(), {"--gpus", std::to_string(spec.gpus)});
+  if (spec.world_size > 0) words.insert(words.end(), {"--world-size", std::to_string(spec.world_size)});
+  if (!spec.ranks.empty()) words.insert(words.end(), {"--ranks", spec.ranks});
+  if (!spec.steps.empty()) words.insert(words.end(), {"--steps", spec.steps});
+  for (const std::string& what_if : spec.what_ifs) words.insert(words.end(), {"--what-if", what_if});
+  words.emplace_back("--");
+  words.insert(words.end(), spec.command.begin(), spec.command.end());
+  return shell_quote(words);
+}
+
+}  // namespace gpucast::search

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "gpucast/error.h"
+#include "gpucast/trace.h"
 #include "src/base/json.h"
 #include "src/base/read_file.h"
 #include "src/search/run_key.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "src/search/runs.h"
+#include "src/search/run.h"
 
 namespace gpucast::search {
 
@@ -28,7 +28,7 @@ class RunCache {
   std::string folder_;
 };
 
-// FOLDER/run.gpucast and those of its other ranks.
+// FOLDER/run.gpucast and the files of its further ranks.
 std::vector<std::string> captures_in(const std::string& folder);
 
 }  // namespace gpucast::search

@@ -150,13 +150,17 @@ class NoForeach(WhatIf):
         return "no optimizer was made that takes foreach or fused, or all have them off"
 
 
-class HalfBatch(WhatIf):
-    """Half the batch_size of each DataLoader. If the command has a batch option, `gpucast run` halves that instead."""
+class BatchSizes(WhatIf):
+    """Another batch_size for DataLoaders and their BatchSamplers."""
 
     def __init__(self, name, argument):
         super().__init__(name, argument)
-        self._halved = {}  # (id(dataset), batch size): datasets kept alive; a loader made again from ours is not halved twice
+        self._changed = {}  # (id(dataset), batch size): datasets kept alive; a loader made again from ours is not changed twice
         self._samplers = []
+
+    def new_size(self, size):
+        """The size instead of `size`; the same: no change."""
+        raise NotImplementedError
 
     def at_import(self):
         import torch.utils.data as data
@@ -172,9 +176,9 @@ class HalfBatch(WhatIf):
                     return real(*args, **kwargs)
                 sampler = given.arguments.get("batch_sampler")
                 if sampler is None:
-                    self._halve_size(given.arguments, default)
+                    self._change_size(given.arguments, default)
                 elif type(sampler) is data.BatchSampler:
-                    self._halve_sampler(sampler)
+                    self._change_sampler(sampler)
                 result = real(*given.args, **given.kwargs)
                 self._samplers.append(getattr(given.arguments["self"], "batch_sampler", None))
                 return result
@@ -183,25 +187,57 @@ class HalfBatch(WhatIf):
 
         _wrap(data.DataLoader, "__init__", around)
 
-    def _halve_size(self, arguments, default):
+    def _change_size(self, arguments, default):
         size, dataset = arguments.get("batch_size", default), arguments.get("dataset")
-        if not isinstance(size, int) or size < 2 or (id(dataset), size) in self._halved:
+        if not isinstance(size, int) or (id(dataset), size) in self._changed:
             return
-        arguments["batch_size"] = size // 2
-        self._halved[id(dataset), size // 2] = dataset
-        self.acted(f"batch_size {size} of a DataLoader became {size // 2}")
+        new = self.new_size(size)
+        if new == size:
+            return
+        arguments["batch_size"] = new
+        self._changed[id(dataset), new] = dataset
+        self.acted(f"batch_size {size} of a DataLoader became {new}")
 
-    def _halve_sampler(self, sampler):
-        if sampler.batch_size < 2 or any(sampler is known for known in self._samplers):
-            return
+    def _change_sampler(self, sampler):
         size = sampler.batch_size
-        sampler.batch_size = size // 2
-        self.acted(f"batch_size {size} of a BatchSampler became {size // 2}")
+        if any(sampler is known for known in self._samplers):
+            return
+        new = self.new_size(size)
+        if new == size:
+            return
+        sampler.batch_size = new
+        self.acted(f"batch_size {size} of a BatchSampler became {new}")
+
+
+class HalfBatch(BatchSizes):
+    """Half the batch_size of each DataLoader. If the command has a batch option, `gpucast run` halves that instead."""
+
+    def new_size(self, size):
+        return max(size // 2, 1)
 
     def did(self):
         if self.count:
             return _listed(self.subjects)
         return "the command has no batch option that gpucast knows, and the script no DataLoader with a batch_size of 2 or more"
+
+
+class Batch(BatchSizes):
+    """This batch_size for the first DataLoader, and for each other one of the same batch_size."""
+
+    def __init__(self, name, argument):
+        super().__init__(name, argument)
+        self._size = int(argument)
+        self._first = None
+
+    def new_size(self, size):
+        if self._first is None:
+            self._first = size
+            if size == self._size:  # the run is the requested one
+                self.acted(f"batch_size {size} of a DataLoader is {size} already")
+        return self._size if size == self._first else size
+
+    def did(self):
+        return _listed(self.subjects) if self.count else "the script made no DataLoader with a batch_size"
 
 
 class Checkpoint(WhatIf):
@@ -422,6 +458,7 @@ _KINDS = {
     "set-to-none": SetToNone,
     "no-foreach": NoForeach,
     "half-batch": HalfBatch,
+    "batch": Batch,
     "checkpoint": Checkpoint,
     "bf16": Bf16,
     "max-length": MaxLength,

@@ -25,6 +25,7 @@ const Subcommand kSubcommands[] = {
     {"time", "how long a step takes, on cards you do not have", gpucast::cli::declare_time},
     {"occupancy", "how full a step makes a GPU, kernel by kernel", gpucast::cli::declare_occupancy},
     {"pack", "who can share a card, and when a queue of jobs is done", gpucast::cli::declare_pack},
+    {"fit", "the largest batch, or other value, that fits each card", gpucast::cli::declare_fit},
     {"gpus", "list the cards gpucast knows", gpucast::cli::declare_gpus},
     {"machines", "list the machines gpucast knows: cards, links, network", gpucast::cli::declare_machines},
     {"doctor", "check that this environment is usable", gpucast::cli::declare_doctor},

@@ -9,6 +9,7 @@
 #include "gpucast/error.h"
 #include "gpucast/gpu.h"
 #include "gpucast/what_if.h"
+#include "src/base/batch_option.h"
 #include "src/base/to_number.h"
 
 namespace gpucast {
@@ -18,20 +19,6 @@ std::string with_argument(const WhatIfKind& kind) {
   return *kind.argument == '\0' ? std::string(kind.name) : fmt::format("{}:{}", kind.name, kind.argument);
 }
 
-// "--per-device-train-batch-size" -> "per_device_train_batch_size"; "" for a word that is no option.
-std::string option_name(std::string_view word) {
-  if (word.empty() || word.front() != '-') return "";
-  word.remove_prefix(word.substr(0, 2) == "--" ? 2 : 1);
-  std::string name(word);
-  std::replace(name.begin(), name.end(), '-', '_');
-  return name;
-}
-
-bool is_batch_option(std::string_view word) {
-  static constexpr std::string_view kNames[] = {"batch", "batch_size", "bs", "b", "train_batch_size", "per_device_train_batch_size"};
-  return std::find(std::begin(kNames), std::end(kNames), option_name(word)) != std::end(kNames);
-}
-
 }  // namespace
 
 const std::vector<WhatIfKind>& what_if_kinds() {
@@ -39,6 +26,7 @@ const std::vector<WhatIfKind>& what_if_kinds() {
       {"set-to-none", "", "zero_grad sets gradients to None"},
       {"no-foreach", "", "optimizers with foreach and fused off"},
       {kHalfBatch, "", "half the batch: the command's batch option, else of each DataLoader"},
+      {"batch", "N", "N as the batch size of the first DataLoader, and of others with the same"},
       {"checkpoint", "MODULE", "modules of this class or path recomputed in backward"},
       {"bf16", "", "forward and loss under autocast with bfloat16"},
       {kMaxLength, "N", "each batch of texts padded to N tokens"},
@@ -84,9 +72,9 @@ std::optional<HalvedCommand> halve_batch(const std::vector<std::string>& command
     const size_t equals = word.find('=');
     if (equals != std::string::npos) {
       const std::string option = word.substr(0, equals);
-      const std::string half = is_batch_option(option) ? halved(option, std::string_view(word).substr(equals + 1)) : "";
+      const std::string half = is_batch_word(option) ? halved(option, std::string_view(word).substr(equals + 1)) : "";
       if (!half.empty()) out.command[i] = fmt::format("{}={}", option, half);
-    } else if (i + 1 < command.size() && is_batch_option(word)) {
+    } else if (i + 1 < command.size() && is_batch_word(word)) {
       const std::string half = halved(word, command[i + 1]);
       if (!half.empty()) out.command[i + 1] = half;
     }

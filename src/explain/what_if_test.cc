@@ -26,7 +26,7 @@ TEST(WhatIf, KnowsItsNames) {
 
 TEST(WhatIf, SaysWhatWasMeant) {
   EXPECT_NE(what_if_hint("bf-16").find("did you mean bf16?"), std::string::npos);
-  EXPECT_NE(what_if_hint("fp8").find("there are set-to-none, no-foreach, half-batch, checkpoint:MODULE, bf16"), std::string::npos);
+  EXPECT_NE(what_if_hint("fp8").find("there are set-to-none, no-foreach, half-batch, batch:N, checkpoint:MODULE, bf16"), std::string::npos);
   EXPECT_EQ(what_if_hint("checkpoint"), "write --what-if checkpoint:MODULE");
   EXPECT_EQ(what_if_hint("checkpoint:"), "write --what-if checkpoint:MODULE");
   EXPECT_EQ(what_if_hint("bf16:Block"), "write --what-if bf16");

@@ -62,6 +62,8 @@ RunCache::RunCache(std::string folder) : folder_(std::move(folder)) {
   std::error_code error;
   fs::create_directories(folder_, error);
   if (error) cannot_write(folder_, error);
+  // As https://bford.info/cachedir/ asks, so that backups leave it out.
+  std::ofstream(folder_ + "/CACHEDIR.TAG") << "Signature: 8a477f597d28d172789f06886806bc55\n";
 }
 
 std::string RunCache::folder_of(const std::string& key) const { return folder_ + "/" + short_hash(key); }

@@ -26,9 +26,12 @@ namespace fs = std::filesystem;
 constexpr size_t kMostFiles = 2000;              // of a folder: beyond them it holds data, and no source
 constexpr int kMostDepth = 6;                    // of folders in it
 constexpr uintmax_t kMostHashedBytes = 4 << 20;  // larger files: their date
-constexpr std::string_view kSourceKinds[] = {".py", ".yaml", ".yml", ".json", ".toml", ".cfg", ".ini", ".sh", ".txt", ".gin"};
+constexpr std::string_view kSourceKinds[] = {".py", ".yaml", ".yml", ".toml", ".cfg", ".ini", ".sh", ".gin"};
+// Folders of a script's own results.
+constexpr std::string_view kSkippedFolders[] = {"__pycache__", "node_modules", "outputs", "multirun", "runs", "wandb", "lightning_logs"};
 // Of the shell and the terminal: no script's memory depends on them.
-constexpr std::string_view kIgnoredVariables[] = {"_", "PWD", "OLDPWD", "SHLVL", "COLUMNS", "LINES", "TERM", "WINDOWID", "SSH_TTY"};
+constexpr std::string_view kIgnoredVariables[] = {"_",     "PWD",  "OLDPWD",   "SHLVL",   "COLUMNS",
+                                                  "LINES", "TERM", "WINDOWID", "SSH_TTY", "PYTEST_CURRENT_TEST"};
 
 std::string modified(const fs::path& path) {
   std::error_code error;
@@ -59,8 +62,8 @@ void add_sources(const fs::path& folder, std::map<std::string, std::string>* sta
     const std::string name = path.filename().string();
     std::error_code unreadable;
     if (entry->is_directory(unreadable)) {
-      const bool skipped =
-          name.starts_with('.') || name == "__pycache__" || name == "node_modules" || fs::exists(path / "pyvenv.cfg", unreadable);
+      const bool skipped = name.starts_with('.') || std::ranges::find(kSkippedFolders, name) != std::end(kSkippedFolders) ||
+                           fs::exists(path / "pyvenv.cfg", unreadable) || fs::exists(path / "CACHEDIR.TAG", unreadable);
       if (skipped || entry.depth() >= kMostDepth) entry.disable_recursion_pending();
     } else if (is_source(path)) {
       states->emplace(path.string(), state_of(path));

@@ -56,6 +56,7 @@ BY_HAND = {
     "set-to-none": [("set_to_none=False", "set_to_none=True")],
     "no-foreach": [("AdamW(model.parameters())", "AdamW(model.parameters(), foreach=False)")],
     "half-batch": [("batch_size=batch", "batch_size=batch // 2")],
+    "batch:300": [("batch_size=batch", "batch_size=300")],
     "checkpoint:Block": [("block(x, scale=0.5)", "checkpoint(block, x, use_reentrant=False, scale=0.5)")],
     "bf16": [
         (

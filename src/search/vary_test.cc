@@ -1,0 +1,82 @@
+#include "src/search/vary.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "gpucast/error.h"
+#include "src/run/session_folder.h"
+#include "src/search/accumulation.h"
+#include "src/search/script_options.h"
+
+namespace gpucast::search {
+namespace {
+
+using Command = std::vector<std::string>;
+
+TEST(Vary, ReadsAnOptionAndItsRange) {
+  const Vary vary = parse_vary("batch=--batch-size:1..512", {"python", "t.py", "--batch-size", "32"});
+  EXPECT_EQ(vary.name, "batch");
+  EXPECT_EQ(vary.target, "--batch-size");
+  EXPECT_EQ(vary.high, 512);
+  EXPECT_EQ(vary.now, 32);
+  const Vary stepped = parse_vary("size=--img:224..1024/32", {"python", "t.py"});
+  EXPECT_EQ(stepped.low, 224);
+  EXPECT_EQ(stepped.step, 32);
+  EXPECT_FALSE(stepped.now);
+  EXPECT_EQ(parse_vary("batch=loader", {}).kind, VaryKind::loader);
+  const Vary key = parse_vary("batch=conf/c.yaml:train.batch_size:1..64", {});
+  EXPECT_EQ(key.kind, VaryKind::file_key);
+  EXPECT_EQ(key.file, "conf/c.yaml");
+  EXPECT_EQ(key.target, "train.batch_size");
+  EXPECT_EQ(key.high, 64);
+}
+
+TEST(Vary, SaysWhatIsWrong) {
+  for (const char* text : {"", "batch", "=--b", "batch=", "batch=--b:1..x", "batch=--b:8..4", "batch=--b:0..4", "batch=--b:1..4/0"}) {
+    EXPECT_THROW(parse_vary(text, {}), Error) << text;
+  }
+}
+
+TEST(Vary, FindsTheBatchInTheCommand) {
+  const auto found = [](const Command& command) { return find_batch(command, "/nonexistent"); };
+  EXPECT_EQ(found({"python", "t.py", "--per_device_train_batch_size", "8"}).target, "--per_device_train_batch_size");
+  EXPECT_EQ(found({"python", "t.py", "--batch_size=8"}).now, 8);
+  EXPECT_EQ(found({"python", "t.py", "-b", "8"}).target, "-b");
+  EXPECT_EQ(found({"python", "t.py", "train.batch_size=8"}).target, "train.batch_size");
+  EXPECT_EQ(found({"python", "t.py", "SOLVER.IMS_PER_BATCH", "8"}).target, "SOLVER.IMS_PER_BATCH");
+  EXPECT_EQ(found({"python", "t.py", "--training.local_batch_size", "8"}).now, 8);
+  EXPECT_EQ(found({"python", "t.py", "--eval_batch_size", "8"}).kind, VaryKind::loader);
+  EXPECT_EQ(found({"python", "t.py", "--lr", "8"}).kind, VaryKind::loader);
+}
+
+TEST(Vary, FindsAnOptionThatTheScriptDeclares) {
+  const run::SessionFolder folder;
+  std::ofstream(folder.path + "/t.py")
+      << "p.add_argument('-l', \"--lr\")\np.add_argument('--batch-size', default=4)\np.add_argument(\"--grad_accum\")";
+  const Command command = {"python", "t.py"};
+  EXPECT_EQ(declared_options(command, folder.path), (Command{"--lr", "--batch-size", "--grad_accum"}));
+  EXPECT_EQ(find_batch(command, folder.path).target, "--batch-size");
+  const Accumulation accumulation = parse_accumulation("256", command, folder.path);
+  EXPECT_EQ(with_accumulation(command, accumulation, 64), (Command{"python", "t.py", "--grad_accum", "4"}));
+  EXPECT_THROW(parse_accumulation("256", {"python", "other.py"}, folder.path), Error);
+  EXPECT_THROW(parse_accumulation("many", command, folder.path), Error);
+}
+
+TEST(Vary, SetsAnOptionWhereItStands) {
+  EXPECT_EQ(with_option({"p", "--b", "1", "--c"}, "--b", "2"), (Command{"p", "--b", "2", "--c"}));
+  EXPECT_EQ(with_option({"p", "--b=1"}, "--b", "2"), (Command{"p", "--b=2"}));
+  EXPECT_EQ(with_option({"p"}, "--b", "2"), (Command{"p", "--b", "2"}));
+  EXPECT_EQ(with_option({"p"}, "train.b", "2"), (Command{"p", "train.b=2"}));
+}
+
+TEST(Vary, TheLoadersBatchIsAWhatIf) {
+  RunSpec spec;
+  spec.command = {"python", "t.py"};
+  const RunSpec changed = with_value(spec, parse_vary("batch=loader", spec.command), 16, "");
+  EXPECT_EQ(changed.command, spec.command);
+  EXPECT_EQ(changed.what_ifs, Command{"batch:16"});
+}
+
+}  // namespace
+}  // namespace gpucast::search

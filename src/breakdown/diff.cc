@@ -8,14 +8,14 @@
 #include <string_view>
 #include <utility>
 
+#include "src/breakdown/own_bytes.h"
+
 namespace gpucast {
 namespace {
 
 constexpr auto kPeak = static_cast<size_t>(Instant::peak);
 
 using Key = std::pair<std::string, int32_t>;  // a row's name, and its number among rows with that name
-using CategoryBytesOfRow = std::array<int64_t, kCategories>;
-
 // A row of one run, without the rows below it.
 struct OwnRow {
   Key key;
@@ -25,14 +25,7 @@ struct OwnRow {
 };
 
 std::vector<OwnRow> own_rows(const std::vector<BreakdownRow>& rows) {
-  std::vector<CategoryBytesOfRow> own(rows.size());
-  for (size_t i = 0; i < rows.size(); ++i) {
-    for (size_t c = 0; c < kCategories; ++c) {
-      const int64_t bytes = rows[i].moments[kPeak].categories[c].allocated_bytes;
-      own[i][c] += bytes;
-      if (!rows[i].itself && rows[i].parent >= 0) own[static_cast<size_t>(rows[i].parent)][c] -= bytes;
-    }
-  }
+  const std::vector<CategoryBytesOfRow> own = own_bytes_at_peak(rows);
   std::vector<OwnRow> out;
   std::vector<Key> keys(rows.size());
   std::map<std::string, int32_t> seen;

@@ -4,8 +4,6 @@
 
 #include <fmt/core.h>
 
-#include <charconv>
-#include <cmath>
 #include <cstdio>
 #include <map>
 #include <memory>
@@ -13,9 +11,9 @@
 #include <string>
 
 #include "gpucast/error.h"
+#include "src/breakdown/fail_above.h"
 #include "src/cli/load_trace.h"
 #include "src/cli/messages.h"
-#include "src/cli/size_argument.h"
 #include "src/cli/subcommand.h"
 #include "src/predict/analysis.h"
 #include "src/report/diff_reports.h"
@@ -28,31 +26,6 @@ struct DiffCommand {
   std::optional<std::string> fail_above;
   std::optional<int> device;
 };
-
-// "5%" of the run before, or a size. "0" and "0%" allow no growth.
-FailAbove parse_fail_above(const std::string& text, int64_t before_bytes) {
-  FailAbove out;
-  out.text = text;
-  if (text == "0") return out;
-  if (!text.empty() && text.find_first_not_of("0123456789.") == std::string::npos) {
-    throw Error(fmt::format("'{}' has no unit", text), "--fail-above " + text,
-                fmt::format("write a size or a percentage: --fail-above {}MiB, --fail-above {}%", text, text));
-  }
-  if (!text.ends_with('%')) {
-    out.bytes = parse_size(text, "--fail-above", "50MiB");
-    return out;
-  }
-  double percent = 0;
-  const char* const last = text.data() + text.size() - 1;
-  const auto [end, error] = std::from_chars(text.data(), last, percent);
-  const bool only_blanks = std::string(end, last).find_first_not_of(' ') == std::string::npos;
-  if (error != std::errc() || !only_blanks || !(percent >= 0) || percent > 1e6) {
-    throw Error(fmt::format("'{}' is no percentage", text), "--fail-above " + text,
-                "write a number of 0 or more before the %: --fail-above 5%");
-  }
-  out.bytes = static_cast<int64_t>(std::floor(static_cast<double>(before_bytes) * percent / 100));
-  return out;
-}
 
 DiffInput load(const std::string& file, const DiffCommand& options) {
   const std::optional<std::string> gpu = options.gpu.empty() ? std::nullopt : std::optional(options.gpu);
@@ -70,11 +43,11 @@ Grouping grouping(const std::string& name) {
 
 int diff_files(const DiffCommand& options) {
   check_torch_version(options.torch_version);
-  if (options.fail_above) parse_fail_above(*options.fail_above, 0);  // before the long work
+  if (options.fail_above) parse_fail_above(*options.fail_above, 0, "--fail-above");  // before the long work
   const DiffInput before = load(options.before, options);
   Diff result = diff(before, load(options.after, options), grouping(options.by));
   if (options.fail_above) {
-    result.fail_above = parse_fail_above(*options.fail_above, result.peak_reserved.before_bytes);
+    result.fail_above = parse_fail_above(*options.fail_above, result.peak_reserved.before_bytes, "--fail-above");
     result.fail_above->exceeded = result.peak_reserved.change_bytes() > result.fail_above->bytes;
   }
   const std::string text = options.format == "json"       ? diff_json(result)

@@ -17,7 +17,7 @@ AllocatorEvent event(EventKind kind, uint64_t address, int64_t size, uint64_t st
   return {kind, StackId(), address, size, stream, 0};
 }
 
-struct History {
+struct AllocatorEvents {
   std::vector<AllocatorEvent> events;
   void alloc(uint64_t at, int64_t size, uint64_t stream = 0) { events.push_back(event(EventKind::alloc, at, size, stream)); }
   void free(uint64_t at, int64_t size) {
@@ -27,13 +27,13 @@ struct History {
   void add(EventKind kind, uint64_t at, int64_t size, uint64_t stream = 0) { events.push_back(event(kind, at, size, stream)); }
 };
 
-Lifetimes follow(const History& history, const std::string& conf = "", Problems* problems = nullptr) {
+Lifetimes follow(const AllocatorEvents& history, const std::string& conf = "", Problems* problems = nullptr) {
   Problems none;
   return follow_blocks(history.events, parse_alloc_conf(conf, "2.14.1"), problems == nullptr ? &none : problems);
 }
 
 TEST(Lifetime, BlocksCountRoundedSizesAndUnsplitRests) {
-  History h;
+  AllocatorEvents h;
   h.add(EventKind::segment_alloc, kLifetimeBase, 20 * kMiB);
   h.alloc(kLifetimeBase, 5 * kMiB - 100);              // rounded to 5 MiB; 15 MiB stay free
   h.alloc(kLifetimeBase + 5 * kMiB, 14 * kMiB + 512);  // leaves less than 1 MiB: the block is 15 MiB
@@ -52,14 +52,14 @@ TEST(Lifetime, BlocksCountRoundedSizesAndUnsplitRests) {
 }
 
 TEST(Lifetime, RestOfExactlyOneMibIsNotSplitOff) {
-  History h;
+  AllocatorEvents h;
   h.add(EventKind::segment_alloc, kLifetimeBase, 20 * kMiB);
   h.alloc(kLifetimeBase, 19 * kMiB);
   EXPECT_EQ(follow(h).allocated.back(), 20 * kMiB);
 }
 
 TEST(Lifetime, SmallPoolSplitsOff512Bytes) {
-  History h;
+  AllocatorEvents h;
   h.add(EventKind::segment_alloc, kLifetimeBase, 2 * kMiB);
   h.alloc(kLifetimeBase, 1);
   h.alloc(kLifetimeBase + 512, 1000);
@@ -68,7 +68,7 @@ TEST(Lifetime, SmallPoolSplitsOff512Bytes) {
 }
 
 TEST(Lifetime, NeighboursMergeOnceTheyAreFree) {
-  History h;
+  AllocatorEvents h;
   h.add(EventKind::segment_alloc, kLifetimeBase, 20 * kMiB);
   h.alloc(kLifetimeBase, 4 * kMiB);
   h.alloc(kLifetimeBase + 4 * kMiB, 4 * kMiB);
@@ -83,7 +83,7 @@ TEST(Lifetime, NeighboursMergeOnceTheyAreFree) {
 }
 
 TEST(Lifetime, RecordStreamHoldsTheBlockUntilTheFreeCompletes) {
-  History h;
+  AllocatorEvents h;
   h.add(EventKind::segment_alloc, kLifetimeBase, 20 * kMiB);
   h.alloc(kLifetimeBase, 4 * kMiB);
   h.add(EventKind::free_requested, kLifetimeBase, 4 * kMiB);  // another stream still works on it
@@ -94,7 +94,7 @@ TEST(Lifetime, RecordStreamHoldsTheBlockUntilTheFreeCompletes) {
 }
 
 TEST(Lifetime, MaxSplitSizeKeepsLargeBlocksWhole) {
-  History h;
+  AllocatorEvents h;
   h.add(EventKind::segment_alloc, kLifetimeBase, 150 * kMiB);
   h.alloc(kLifetimeBase, 140 * kMiB);
   EXPECT_EQ(follow(h, "max_split_size_mb:100").allocated.back(), 150 * kMiB);
@@ -102,7 +102,7 @@ TEST(Lifetime, MaxSplitSizeKeepsLargeBlocksWhole) {
 }
 
 TEST(Lifetime, ExpandableSegmentsGrowShrinkAndMerge) {
-  History h;
+  AllocatorEvents h;
   h.add(EventKind::segment_map, kLifetimeBase, 20 * kMiB);
   h.alloc(kLifetimeBase, 19 * kMiB + 512);  // the rest of less than 1 MiB is split off here
   h.add(EventKind::segment_map, kLifetimeBase + 20 * kMiB, 20 * kMiB);
@@ -119,7 +119,7 @@ TEST(Lifetime, ExpandableSegmentsGrowShrinkAndMerge) {
 }
 
 TEST(Lifetime, UnexpectedSplitsCorrectTheBlockBefore) {
-  History h;
+  AllocatorEvents h;
   h.add(EventKind::segment_alloc, kLifetimeBase, 20 * kMiB);
   h.alloc(kLifetimeBase, 19 * kMiB + 512);               // by the rule: all 20 MiB
   h.alloc(kLifetimeBase + 19 * kMiB + 512, kMiB - 512);  // but it was split
@@ -130,7 +130,7 @@ TEST(Lifetime, UnexpectedSplitsCorrectTheBlockBefore) {
 }
 
 TEST(Lifetime, WhatDoesNotFitTogetherIsCountedAndSurvived) {
-  History h;
+  AllocatorEvents h;
   h.alloc(kLifetimeBase, 512);  // outside of all segments
   h.free(kLifetimeBase, 512);
   h.free(kLifetimeBase + kMiB, 512);                        // never allocated
@@ -149,7 +149,7 @@ TEST(Lifetime, WhatDoesNotFitTogetherIsCountedAndSurvived) {
 }
 
 TEST(Lifetime, ComparesWithPyTorchsCounters) {
-  History h;
+  AllocatorEvents h;
   h.add(EventKind::segment_alloc, kLifetimeBase, 2 * kMiB);
   h.alloc(kLifetimeBase, 512);
   const Lifetimes result = follow(h);
@@ -187,7 +187,7 @@ class ToyAllocator {
     }
   }
 
-  History history;
+  AllocatorEvents history;
   std::vector<int64_t> allocated, reserved;  // after every event
   std::map<uint64_t, int64_t> live_;         // address -> block size
 

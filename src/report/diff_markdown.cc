@@ -4,39 +4,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cstdlib>
 #include <iterator>
 
 #include "src/base/bytes.h"
 #include "src/report/diff_reports.h"
+#include "src/report/markdown_text.h"
 #include "src/report/text_writer.h"
 
 namespace gpucast {
 namespace {
 
 constexpr size_t kMostMarkdownRows = 40;  // GitHub allows 65,536 characters in a comment
-constexpr size_t kMostNameColumns = 80;   // of one name
-
-// Names may contain characters with a meaning in Markdown and HTML, even inside <code>. All characters that are not certainly harmless are
-// written as character references.
-std::string markdown_escaped(std::string_view text) {
-  static constexpr std::string_view kHarmless = " .,:;'+-/=%()";
-  std::string out;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte >= 0x80 || std::isalnum(byte) != 0 || kHarmless.find(c) != std::string_view::npos) {
-      out += c;
-    } else {
-      out += fmt::format("&#{};", byte);
-    }
-  }
-  return out;
-}
-
-std::string code(std::string_view name) {
-  return fmt::format("<code>{}</code>", markdown_escaped(cut_begin(printable(name), kMostNameColumns)));
-}
 
 void write_table_line(std::string_view what, const DiffBytes& bytes, std::string* out) {
   fmt::format_to(std::back_inserter(*out), "| {} | {} | {} | {} |\n", what, format_mib(bytes.before_bytes), format_mib(bytes.after_bytes),
@@ -52,27 +31,10 @@ void open_fold(std::string_view summary, std::string* out) {
 }
 void close_fold(std::string* out) { *out += "\n</details>\n"; }
 
-// "activations +30.0 MiB, gradients -1.0 MiB", the largest first.
-std::string category_changes(const Diff& d, const DiffRow& row) {
-  std::vector<std::pair<int64_t, size_t>> changed;
-  for (size_t c = 0; c < row.categories.size(); ++c) {
-    const int64_t change = row.categories[c].change_bytes();
-    if (change != 0) changed.emplace_back(-std::llabs(change), c);
-  }
-  std::sort(changed.begin(), changed.end());
-  std::string out;
-  for (const auto& [unused, c] : changed) {
-    const int64_t change = row.categories[c].change_bytes();
-    out +=
-        fmt::format("{}{} {}{}", out.empty() ? "" : ", ", with_spaces(d.categories[c].name), change > 0 ? "+" : "", format_bytes(change));
-  }
-  return out;
-}
-
 std::string row_name(const Diff& d, const DiffRow& row) {
-  std::string out = row.name.empty() ? "(root)" : code(row.name);
+  std::string out = row.name.empty() ? "(root)" : markdown_code(row.name);
   if (d.by == Grouping::module && !row.type.empty())
-    out += fmt::format(" ({})", markdown_escaped(cut_end(printable(row.type), kMostNameColumns)));
+    out += fmt::format(" ({})", markdown_escaped(cut_end(printable(row.type), kMarkdownNameColumns)));
   if (row.presence != DiffPresence::both) out += fmt::format(", **{}**", diff_presence_name(row.presence));
   if (row.modules_below > 0) out += fmt::format(", {} below", row.modules_below);
   return out;
@@ -102,13 +64,29 @@ void write_rows(const Diff& d, std::string* out) {
 }
 
 void write_side(const char* when, const DiffSide& side, std::string* out) {
-  fmt::format_to(std::back_inserter(*out), "- {}: {}, {}, {}{}, {} step{}; peak at {}\n", when, code(side.file),
+  fmt::format_to(std::back_inserter(*out), "- {}: {}, {}, {}{}, {} step{}; peak at {}\n", when, markdown_code(side.file),
                  markdown_escaped(side.source), markdown_escaped(side.gpu_id),
                  side.torch.empty() ? "" : ", torch " + markdown_escaped(side.torch), side.steps, side.steps == 1 ? "" : "s",
-                 markdown_escaped(cut_end(printable(place_text(side.peak)), kMostNameColumns)));
+                 markdown_escaped(cut_end(printable(place_text(side.peak)), kMarkdownNameColumns)));
 }
 
 }  // namespace
+
+std::string category_changes(const Diff& d, const DiffRow& row) {
+  std::vector<std::pair<int64_t, size_t>> changed;
+  for (size_t c = 0; c < row.categories.size(); ++c) {
+    const int64_t change = row.categories[c].change_bytes();
+    if (change != 0) changed.emplace_back(-std::llabs(change), c);
+  }
+  std::sort(changed.begin(), changed.end());
+  std::string out;
+  for (const auto& [unused, c] : changed) {
+    const int64_t change = row.categories[c].change_bytes();
+    out +=
+        fmt::format("{}{} {}{}", out.empty() ? "" : ", ", with_spaces(d.categories[c].name), change > 0 ? "+" : "", format_bytes(change));
+  }
+  return out;
+}
 
 std::string diff_markdown(const Diff& d) {
   const char* mark = !d.fail_above ? "" : d.fail_above->exceeded ? "❌ " : "✅ ";

@@ -1,4 +1,4 @@
-#include "src/cli/size_argument.h"
+#include "src/base/parse_size.h"
 
 #include <fmt/core.h>
 
@@ -11,7 +11,7 @@
 #include "gpucast/error.h"
 #include "src/base/bytes.h"
 
-namespace gpucast::cli {
+namespace gpucast {
 
 int64_t parse_size(const std::string& text, const std::string& option, const std::string& example) {
   const std::string where = fmt::format("{} {}", option, text);
@@ -44,4 +44,4 @@ int64_t parse_size(const std::string& text, const std::string& option, const std
   throw Error(fmt::format("'{}' is no unit of memory", unit), where, hint);
 }
 
-}  // namespace gpucast::cli
+}  // namespace gpucast

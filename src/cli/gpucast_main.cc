@@ -22,6 +22,7 @@ const Subcommand kSubcommands[] = {
     {"replay", "replay a recorded history with other allocator settings, or on a smaller card", gpucast::cli::declare_replay},
     {"export", "write a capture in the form that other tools read", gpucast::cli::declare_export},
     {"diff", "what grew from one run to another, with a verdict for CI", gpucast::cli::declare_diff},
+    {"check", "run the jobs of gpucast.toml, and say which break their limits", gpucast::cli::declare_check},
     {"time", "how long a step takes, on cards you do not have", gpucast::cli::declare_time},
     {"occupancy", "how full a step makes a GPU, kernel by kernel", gpucast::cli::declare_occupancy},
     {"pack", "who can share a card, and when a queue of jobs is done", gpucast::cli::declare_pack},

@@ -30,6 +30,7 @@ void declare_explain(Arguments& arguments);
 void declare_replay(Arguments& arguments);
 void declare_export(Arguments& arguments);
 void declare_diff(Arguments& arguments);
+void declare_check(Arguments& arguments);
 void declare_time(Arguments& arguments);
 void declare_occupancy(Arguments& arguments);
 void declare_pack(Arguments& arguments);

@@ -29,6 +29,7 @@ constexpr uintmax_t kMostHashedBytes = 4 << 20;  // larger files: their date
 constexpr std::string_view kSourceKinds[] = {".py", ".yaml", ".yml", ".toml", ".cfg", ".ini", ".sh", ".gin"};
 // Folders of a script's own results.
 constexpr std::string_view kSkippedFolders[] = {"__pycache__", "node_modules", "outputs", "multirun", "runs", "wandb", "lightning_logs"};
+constexpr std::string_view kOwnFiles[] = {"gpucast.toml", "gpucast.baseline.json"};  // of `gpucast check`, not of a script
 // Of the shell and the terminal: no script's memory depends on them.
 constexpr std::string_view kIgnoredVariables[] = {"_",     "PWD",  "OLDPWD",   "SHLVL",   "COLUMNS",
                                                   "LINES", "TERM", "WINDOWID", "SSH_TTY", "PYTEST_CURRENT_TEST"};
@@ -49,6 +50,7 @@ std::string state_of(const fs::path& path) {
 }
 
 bool is_source(const fs::path& path) {
+  if (std::find(std::begin(kOwnFiles), std::end(kOwnFiles), path.filename().string()) != std::end(kOwnFiles)) return false;
   return std::find(std::begin(kSourceKinds), std::end(kSourceKinds), path.extension().string()) != std::end(kSourceKinds);
 }
 

@@ -18,6 +18,7 @@ COMMANDS = [
     "replay",
     "export",
     "diff",
+    "check",
     "time",
     "occupancy",
     "pack",

@@ -1,0 +1,148 @@
+#include "src/check/judge_card.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <set>
+
+#include "gpucast/error.h"
+#include "gpucast/gpu.h"
+#include "gpucast/ranks.h"
+#include "gpucast/step_time.h"
+#include "src/base/bytes.h"
+#include "src/breakdown/fail_above.h"
+#include "src/check/user_lines.h"
+#include "src/predict/analysis.h"
+#include "src/report/diff_reports.h"
+#include "src/report/text_writer.h"
+
+namespace gpucast::check {
+namespace {
+
+constexpr size_t kMostGrown = 10;
+
+// The rank that decides: it does not fit, or needs most.
+Analysis deciding_rank(const Job& job, const std::vector<std::shared_ptr<const Facts>>& ranks, const std::string& gpu) {
+  std::vector<Analysis> all;
+  std::vector<Prediction> predictions;
+  for (const auto& facts : ranks) {
+    all.push_back(judge(facts, gpu, job.confidence));
+    predictions.push_back(all.back().prediction);
+  }
+  return std::move(all[compare_ranks(predictions).judged]);
+}
+
+// Three figures: the host's share is measured, and a baseline should not change with each run.
+int64_t rounded(double ns) {
+  const double unit = std::pow(10, std::max(0.0, std::floor(std::log10(std::max(1.0, ns))) - 2));
+  return static_cast<int64_t>(std::llround(ns / unit) * std::llround(unit));
+}
+
+std::optional<int64_t> step_ns_of(const Job& job, const std::vector<std::shared_ptr<const Facts>>& ranks, const std::string& gpu) {
+  std::vector<const Facts*> all;
+  for (const auto& facts : ranks) all.push_back(facts.get());
+  StepTimeOptions options;
+  options.gpus = {find_gpu(gpu)};
+  try {
+    return rounded(step_times(all, options).cards.front().step.expected_ns);
+  } catch (const Error&) {
+    if (job.limit(Figure::step_time) != nullptr) throw;
+    return std::nullopt;  // not every job has an observed step, and no limit needs it
+  }
+}
+
+LimitResult judge_fits(const Limit& limit, const Prediction& p) {
+  LimitResult out{limit, p.verdict == Verdict::does_not_fit ? Outcome::broken : Outcome::passed, {}, {}, {}};
+  out.now = format_mib(p.device.request_bytes);
+  out.most = format_mib(p.gpu_total_bytes);
+  out.sentence = p.verdict_reason;
+  if (p.verdict == Verdict::tight) out.now += ", tight";
+  return out;
+}
+
+LimitResult judge_bytes(const Limit& limit, int64_t bytes) {
+  LimitResult out{limit, bytes > limit.most_bytes ? Outcome::broken : Outcome::passed, format_mib(bytes), limit.text, {}};
+  const char* what = limit.figure == Figure::peak_reserved ? "Peak reserved" : "The device total (the memory to request)";
+  out.sentence = fmt::format("{} is {}: {} the allowed {}", what, out.now, out.outcome == Outcome::broken ? "above" : "within", limit.text);
+  return out;
+}
+
+LimitResult judge_step_time(const Limit& limit, double step_ns) {
+  LimitResult out{limit, step_ns > limit.most_ns ? Outcome::broken : Outcome::passed, time_text(step_ns), limit.text, {}};
+  out.sentence =
+      fmt::format("A step takes {}: {} the allowed {}", out.now, out.outcome == Outcome::broken ? "more than" : "within", limit.text);
+  return out;
+}
+
+LimitResult judge_growth(const Limit& limit, Diff* growth) {
+  LimitResult out{limit, Outcome::unknown, "no baseline", limit.text, "The baseline does not have this job on this card"};
+  if (growth == nullptr) return out;
+  FailAbove bound = parse_fail_above(limit.text, growth->peak_reserved.before_bytes, "growth =");
+  bound.exceeded = growth->peak_reserved.change_bytes() > bound.bytes;
+  growth->fail_above = bound;
+  out.outcome = bound.exceeded ? Outcome::broken : Outcome::passed;
+  out.now = change_words(growth->peak_reserved);
+  out.most = limit.text.ends_with('%') ? fmt::format("{} of {}", limit.text, format_mib(growth->peak_reserved.before_bytes)) : limit.text;
+  out.sentence = diff_verdict(*growth);
+  return out;
+}
+
+std::vector<GrownModule> grown_modules(const Analysis& analysis, const Diff& growth) {
+  std::vector<GrownModule> out;
+  for (const DiffRow& row : growth.rows) {
+    if (row.total.change_bytes() <= 0) continue;
+    out.push_back({row, user_line(analysis, row)});
+    if (out.size() == kMostGrown) break;
+  }
+  return out;
+}
+
+std::set<std::string> names_in(const CardFigures* baseline) {
+  std::set<std::string> out;
+  if (baseline == nullptr) return out;
+  for (const ModuleBytes& module : baseline->modules) out.insert(module.name);
+  return out;
+}
+
+}  // namespace
+
+std::vector<LimitResult> judge_limits(const Job& job, const Prediction& prediction, const CardFigures& figures, Diff* growth) {
+  std::vector<LimitResult> out;
+  for (const Limit& limit : job.limits) {
+    if (limit.figure == Figure::fits) out.push_back(judge_fits(limit, prediction));
+    if (limit.figure == Figure::peak_reserved) out.push_back(judge_bytes(limit, figures.peak_reserved_bytes));
+    if (limit.figure == Figure::device_total) out.push_back(judge_bytes(limit, figures.device_request_bytes));
+    if (limit.figure == Figure::step_time) out.push_back(judge_step_time(limit, static_cast<double>(figures.step_ns.value_or(0))));
+    if (limit.figure == Figure::growth) out.push_back(judge_growth(limit, growth));
+  }
+  return out;
+}
+
+CardResult judge_card(const Job& job, const std::vector<std::shared_ptr<const Facts>>& ranks, const std::string& gpu,
+                      const CardFigures* baseline) {
+  const Analysis analysis = deciding_rank(job, ranks, gpu);
+  if (analysis.prediction.verdict == Verdict::none)
+    throw Error(fmt::format("no verdict: {}", analysis.prediction.verdict_reason), job.capture, "let the script make an optimizer step");
+  CardResult out;
+  out.gpu_id = gpu;
+  out.verdict = analysis.prediction.verdict;
+  Breakdown memory = breakdown(analysis);
+  // Of the run itself first: what a baseline would keep does not depend on an earlier one.
+  Breakdown for_baseline = memory;
+  fold_small_modules({}, &for_baseline);
+  out.figures = figures_of(analysis, for_baseline, step_ns_of(job, ranks, gpu));
+  if (baseline != nullptr) {
+    fold_small_modules(names_in(baseline), &memory);
+    DiffInput before = as_diff_input(*baseline, gpu, memory);
+    before.prediction.captured_gpu_id = analysis.prediction.captured_gpu_id;  // both as a check captures for this card
+    out.growth = diff(before, {"now", analysis.prediction, std::move(memory)}, Grouping::module);
+    out.grown = grown_modules(analysis, *out.growth);
+    out.notes = out.growth->notes;
+  }
+  out.limits = judge_limits(job, analysis.prediction, out.figures, out.growth ? &*out.growth : nullptr);
+  return out;
+}
+
+}  // namespace gpucast::check

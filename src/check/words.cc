@@ -1,0 +1,66 @@
+#include "src/check/words.h"
+
+#include <fmt/core.h>
+
+#include <filesystem>
+
+#include "src/base/command_words.h"
+#include "src/report/text_writer.h"
+
+namespace gpucast::check {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string counted(int64_t count, const char* noun) { return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s"); }
+
+}  // namespace
+
+std::string headline(const CheckResult& result) {
+  const int64_t broken = result.limits(Outcome::broken), failed = result.failed_jobs(), unknown = result.limits(Outcome::unknown);
+  const int64_t judged = result.limits(Outcome::passed) + broken;
+  std::string out;
+  if (broken > 0) out = fmt::format("{} of {} {} broken", broken, counted(judged, "limit"), broken == 1 ? "is" : "are");
+  if (broken == 0 && judged > 0) out = judged == 1 ? "The limit holds" : fmt::format("All {} limits hold", judged);
+  if (broken == 0 && judged == 0 && failed == 0) out = "No limit was judged";
+  if (unknown > 0) out += fmt::format("{}{} not judged", out.empty() ? "" : ", ", unknown);
+  if (failed > 0) out += fmt::format("{}{} failed", out.empty() ? "" : ", ", counted(failed, "job"));
+  return out;
+}
+
+std::string where_words(const JobResult& job, const CardResult& card) { return fmt::format("{} on {}", job.job.name, card.gpu_id); }
+
+std::string module_words(const DiffRow& row) {
+  std::string out = row.name.empty() ? "(root)" : printable(row.name);
+  if (!row.type.empty()) out += fmt::format(" ({})", printable(row.type));
+  if (row.presence != DiffPresence::both) out += std::string(", ") + diff_presence_name(row.presence);
+  if (row.modules_below > 0) out += fmt::format(", {} below", row.modules_below);
+  return out;
+}
+
+std::optional<SourceLine> line_of(const CheckResult& result, const JobResult& job, const GrownModule& grown) {
+  std::optional<SourceLine> out = source_line(grown.frame);
+  if (!out) return out;
+  const fs::path absolute = (fs::path(result.folder) / job.job.folder / out->file).lexically_normal();
+  out->file = relative_to(absolute.string(), result.root);
+  return out;
+}
+
+std::string line_words(const CheckResult& result, const JobResult& job, const GrownModule& grown) {
+  const std::optional<SourceLine> line = line_of(result, job, grown);
+  return line ? fmt::format("{}:{}", line->file, line->line) : "";
+}
+
+std::string problem_words(const run::JobProblem& problem) {
+  std::string out = problem.message;
+  if (!problem.where.empty()) out += fmt::format(" ({})", problem.where);
+  if (!problem.to_do.empty()) out += fmt::format("; to do: {}", problem.to_do);
+  return out;
+}
+
+std::string run_words(const JobResult& job, const CardResult& card) {
+  if (card.run_line.empty()) return "";
+  return job.job.folder.empty() ? card.run_line : fmt::format("cd {} && {}", shell_quote({job.job.folder}), card.run_line);
+}
+
+}  // namespace gpucast::check

@@ -1,0 +1,32 @@
+// Sentences that several reports of a check share.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "src/check/result.h"
+#include "src/check/user_lines.h"
+
+namespace gpucast::check {
+
+// "All 6 limits hold", "2 of 6 limits are broken, 1 job failed".
+std::string headline(const CheckResult& result);
+
+// "small on rtx3090".
+std::string where_words(const JobResult& job, const CardResult& card);
+
+// "body.6 (Linear), new", "h.12 (Block), new, 9 below".
+std::string module_words(const DiffRow& row);
+
+// The line that requested a grown module's largest block: its path from `root` if it is below, otherwise as it was recorded.
+std::optional<SourceLine> line_of(const CheckResult& result, const JobResult& job, const GrownModule& grown);
+// "model/block.py:17"; "": not known.
+std::string line_words(const CheckResult& result, const JobResult& job, const GrownModule& grown);
+
+// "no such file (train.py); to do: name a file".
+std::string problem_words(const run::JobProblem& problem);
+
+// "gpucast run --gpu l4 -- python train.py", in the job's folder.
+std::string run_words(const JobResult& job, const CardResult& card);
+
+}  // namespace gpucast::check

@@ -6,14 +6,38 @@
 A thin layer over the `gpucast` command. docs/reference/python-api.md describes it.
 """
 
-from .batch import Row, batch
-from .command import Error, version
-from .report import Report, analyze, run
+from __future__ import annotations
+
+import importlib
+
+# Loaded when used: every pytest of the environment imports this package for its plugin.
+_MODULES = {
+    "Error": "command",
+    "Report": "report",
+    "Row": "rows",
+    "analyze": "report",
+    "batch": "rows",
+    "run": "report",
+}
+
+TYPE_CHECKING = False  # typing.TYPE_CHECKING, without its import
+if TYPE_CHECKING:
+    from .command import Error
+    from .report import Report, analyze, run
+    from .rows import Row, batch
 
 __all__ = ["Error", "Report", "Row", "analyze", "batch", "run"]
 
 
 def __getattr__(name):
     if name == "__version__":
+        from .command import version
+
         return version()
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f".{_MODULES[name]}", __name__), name)
+
+
+def __dir__():
+    return sorted({*globals(), *_MODULES})

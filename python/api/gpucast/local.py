@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import queue
 import subprocess
 import tempfile
 import threading
@@ -44,6 +45,23 @@ def run_local(jobs: Iterable[Job], options: list[str], environment: Mapping[str,
         if feeder.is_alive() or rows != feeder.written:
             messages.seek(0)
             raise error_from(messages.read(), process.returncode)
+
+
+class OpenBatch:
+    """One `gpucast batch` for jobs one after the other: PyTorch is imported once."""
+
+    def __init__(self, options: list[str]):
+        self._jobs: queue.SimpleQueue = queue.SimpleQueue()
+        self._rows = run_local(iter(self._jobs.get, None), options)
+
+    def run(self, job: Job) -> dict[str, Any]:
+        """The job's line of `gpucast batch`. The first call starts the command, so it has this moment's environment."""
+        self._jobs.put(job)
+        return next(self._rows)
+
+    def close(self) -> None:
+        self._rows.close()
+        self._jobs.put(None)  # ends the thread that waits for a job
 
 
 class _Feeder(threading.Thread):

@@ -82,7 +82,7 @@ test-occupancy: setup $(ENV_OLD)/.ready
 test-web: build $(WEB_MODULES)/.package-lock.json
 	@tools/setup --web-test
 	$(WEB_MODULES)/.bin/tsc -p build/web-test
-	GPUCAST_BIN=$(CURDIR)/$(GPUCAST) GPUCAST_MODULES=$(CURDIR)/$(WEB_MODULES) node --test tests/web/report.test.mjs tests/web/job.test.mjs
+	GPUCAST_BIN=$(CURDIR)/$(GPUCAST) GPUCAST_MODULES=$(CURDIR)/$(WEB_MODULES) node --test tests/web/report.test.mjs tests/web/job.test.mjs tests/web/cases.test.mjs
 
 screenshots: build $(WEB_MODULES)/.package-lock.json $(ENV_OLD)/.ready
 	@tools/setup --web-test

@@ -8,5 +8,6 @@ namespace gpucast {
 std::string_view html_template();
 std::string_view sweep_template();
 std::string_view job_template();
+std::string_view cases_template();
 
 }  // namespace gpucast

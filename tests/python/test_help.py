@@ -22,6 +22,7 @@ COMMANDS = [
     "time",
     "occupancy",
     "pack",
+    "sweep",
     "gpus",
     "machines",
     "doctor",

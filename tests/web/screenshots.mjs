@@ -1,8 +1,8 @@
-// docs/images: the HTML report of examples/, in light and dark, on a desktop and on a phone, and the page of a job.
+// docs/images: the HTML report of examples/, in light and dark, on a desktop and on a phone, and the pages of a job and of a sweep.
 //
 //   make screenshots        (PATH has a Python with PyTorch; GPUCAST_BIN, GPUCAST_MODULES as in harness.mjs)
 import { execFileSync } from "node:child_process";
-import { mkdirSync, statSync } from "node:fs";
+import { mkdirSync, statSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { close, exportHtml, folder, inputOf, jobHtml, open, root, settle } from "./harness.mjs";
 
@@ -57,4 +57,10 @@ await shoot(resnet, "html-report-phone", { width: 390, height: 844, touch: true 
 await shoot(gpt, "html-report-phone-dark", { width: 390, height: 844, touch: true, dark: true }, (page) => page.evaluate(() => document.getElementById("curve-card").scrollIntoView()));
 const { file: job } = jobHtml(["time_job", "time_job_one_stage"].map(inputOf), ["--gpu", "a100-80", "--cpu-speed", "100"]);
 await shoot(job, "job-page", { width: 1360, height: 700 });
+const spec = join(folder, "sweep.json");
+const vary = { "--batch": [1024, 4096, 16384, 65536], "--hidden": { from: 2048, to: 16384, times: 2 }, "--layers": [3, 6] };
+const gpus = ["rtx3060", "rtx3090", "a100-80"];
+writeFileSync(spec, JSON.stringify({ command: "python examples/train_mlp.py", vary, exclude: "--hidden >= 16384 and --batch >= 65536", gpus }));
+execFileSync(gpucast, ["sweep", spec, "-o", join(folder, "sweep")], { cwd: root, stdio: "ignore" });
+await shoot(join(folder, "sweep/index.html"), "sweep-page", { width: 1180, height: 1360 }, (page) => page.evaluate(() => (document.getElementById("title").textContent = "sweep.yaml")));
 await close();

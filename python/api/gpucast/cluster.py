@@ -4,30 +4,34 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from .command import Error
 from .local import Job, run_local
 
+Run = Callable[[list[Job], list[str]], list[dict[str, Any]]]
 ATTEMPTS = 4  # for a task whose node died: a job that kills its node must end some time
 # Ray sets these for its workers; a job must see the same environment as without Ray.
 SET_BY_RAY = {"CUDA_VISIBLE_DEVICES": None, "OMP_NUM_THREADS": None}
 
 
-def run_on_ray(jobs: Iterable[Job], options: list[str], jobs_at_once: int | None, jobs_per_task: int) -> Iterator[dict[str, Any]]:
+def run_on_ray(
+    jobs: Iterable[Job], options: list[str], jobs_at_once: int | None, jobs_per_task: int, run: Run | None = None
+) -> Iterator[dict[str, Any]]:
+    """`run` turns the jobs of a task into rows, on a worker. Default: the rows of `gpucast batch`."""
     try:
         import ray
     except ImportError:
         raise Error("Ray is not installed in this environment", to_do="pip install 'gpucast[ray]'") from None
     if not ray.is_initialized():
         raise Error("no Ray cluster is connected", to_do="call ray.init(address='auto') before, or ray.init() for this machine alone")
-    return _rows(ray, iter(jobs), options, jobs_at_once, jobs_per_task)
+    return _rows(ray, iter(jobs), options, jobs_at_once, jobs_per_task, run or _run_jobs)
 
 
-def _rows(ray, jobs: Iterator[Job], options: list[str], jobs_at_once: int | None, jobs_per_task: int) -> Iterator[dict[str, Any]]:
+def _rows(ray, jobs: Iterator[Job], options: list[str], jobs_at_once: int | None, jobs_per_task: int, run: Run) -> Iterator[dict[str, Any]]:
     # No retries by Ray itself: a dead node's jobs are sent again from here, because only this process knows the rows that arrived.
-    task = ray.remote(num_cpus=1, max_retries=0)(_run_jobs)
+    task = ray.remote(num_cpus=1, max_retries=0)(run)
     running: dict[Any, tuple[list[Job], int]] = {}  # result: its jobs, the number of the attempt
     refused: list[dict[str, Any]] = []
     jobs = _checked(jobs, refused)

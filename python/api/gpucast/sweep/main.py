@@ -1,0 +1,315 @@
+"""The command `gpucast sweep`: src/cli/sweep.cc starts it with options that are checked already."""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import difflib
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..command import Error, run_command
+from .cases import Case, case_at, cases, job_of, run_line
+from .engine import OpenBatch, local_engine, ray_engine
+from .journal import Journal
+from .page import write_page
+from .spec import COLUMNS, Spec, read_spec, text_of
+from .study import run_study
+from .tables import write_csv, write_parquet
+
+EXIT_YES, EXIT_NO, EXIT_FAILED, EXIT_INTERRUPTED = 0, 1, 2, 130
+STATUSES = ("fits", "tight", "does_not_fit", "failed")
+
+
+def main(words: list[str]) -> int:
+    options = _options(words)
+    signal.signal(signal.SIGTERM, _interrupted)
+    try:
+        return Sweep(options).run()
+    except Error as error:
+        print(f"gpucast: {error}", file=sys.stderr)
+        return EXIT_FAILED
+    except KeyboardInterrupt:
+        print("gpucast: interrupted; the same command goes on from here", file=sys.stderr)
+        return EXIT_INTERRUPTED
+
+
+def _interrupted(*_) -> None:
+    raise KeyboardInterrupt
+
+
+def _options(words: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="gpucast sweep")
+    parser.add_argument("spec")
+    parser.add_argument("--output")
+    parser.add_argument("--engine", default="local", choices=["local", "ray"])
+    parser.add_argument("--address")
+    parser.add_argument("--jobs", type=int)
+    parser.add_argument("--keep-captures")
+    for flag in ("--fresh", "--retry-failed", "--dry-run"):
+        parser.add_argument(flag, action="store_true")
+    parser.add_argument("--format", default="text", choices=["text", "json"])
+    return parser.parse_args(words)
+
+
+def groups_of(gpus: list[str], capabilities: dict[str, str]) -> list[list[str]]:
+    """Cards of one compute capability share a capture."""
+    groups: dict[str, list[str]] = {}
+    for gpu in gpus:
+        groups.setdefault(capabilities[gpu], []).append(gpu)
+    return list(groups.values())
+
+
+def known_capabilities() -> dict[str, str]:
+    return {gpu["id"]: gpu["compute_capability"] for gpu in json.loads(run_command(["gpus", "--format", "json"]))["gpus"]}
+
+
+def _check_gpus(spec: Spec, capabilities: dict[str, str]) -> None:
+    for gpu in spec.gpus:
+        if gpu not in capabilities:
+            near = difflib.get_close_matches(gpu, capabilities, 1)
+            to_do = f"did you mean {near[0]}? " if near else ""
+            raise Error(f"no card is named {gpu!r}", '"gpus" in the spec', f"{to_do}`gpucast gpus` lists the cards")
+
+
+def rows_of(spec: Spec, case: Case, gpus: list[str], result: dict[str, Any]) -> list[dict[str, Any]]:
+    """A row for each card of a job's result."""
+    job = job_of(spec, case)
+    error = result.get("error") or {}
+    rows = []
+    for gpu in gpus:
+        row = dict.fromkeys(COLUMNS)
+        row.update(case=case.id, values=case.values, gpu=gpu, status="failed", seconds=result["seconds"], run=run_line(job, gpu))
+        row.update(result["cards"].get(gpu, {}) if not error else {}, error_code=error.get("code"), error=_problem_of(result))
+        row["capture"] = result.get("capture") if row["status"] != "failed" else None
+        rows.append(row)
+    return rows
+
+
+def _problem_of(result: dict[str, Any]) -> str | None:
+    """With the last line of what a script printed that failed: most often its exception."""
+    error = result.get("error")
+    if not error:
+        return None
+    lines = (result.get("printed") or "").strip().splitlines() if error["code"] == "script_failed" else []
+    return f"{error['message']}: {lines[-1].strip()}" if lines else error["message"]
+
+
+@dataclass
+class Tally:
+    total: int  # jobs
+    kept: int = 0  # of an earlier start
+    done: int = 0
+    statuses: collections.Counter = field(default_factory=collections.Counter)
+    begin: float = field(default_factory=time.monotonic)
+
+
+class Sweep:
+    def __init__(self, options: argparse.Namespace):
+        self.options = options
+        self.spec = read_spec(options.spec)
+        self.folder = os.path.abspath(options.output or os.path.splitext(os.path.basename(options.spec))[0] + ".sweep")
+        capabilities = known_capabilities()
+        _check_gpus(self.spec, capabilities)
+        study = self.spec.study is not None  # a trial is of one card
+        self.groups = [[gpu] for gpu in self.spec.gpus] if study else groups_of(self.spec.gpus, capabilities)
+        self.capabilities = capabilities
+        self.case_count = self.spec.study.trials if study else sum(1 for _ in cases(self.spec))
+        if self.case_count == 0:
+            raise Error("the conditions leave no case", options.spec, "change exclude or require")
+        self.tally = Tally(self.case_count * (1 if study else len(self.groups)))
+        self.journal: Journal | None = None
+
+    def run(self) -> int:
+        if self.options.dry_run:
+            return self._show_plan()
+        version = run_command(["--version"]).split()[-1]
+        path = os.path.join(self.folder, "journal.jsonl")
+        data = {**self.spec.data, "--keep-captures": self._kept_captures()}
+        self.journal = Journal(path, data, version, self.options.fresh, self.options.retry_failed)
+        self.tally.kept = len(self.journal.done)
+        try:
+            self._run_study() if self.spec.study else self._record(self._engine()(self._jobs(self._open_jobs())))
+        except Error as error:
+            where, to_do = error.where, error.to_do or "the same command goes on from here"
+            what = f"{error.what} ({len(self.journal.done)} of {self.tally.total} runs have their rows)"
+            raise Error(what, where or self.folder, to_do) from None
+        finally:
+            self._show_progress(at_end=True)
+            self.journal.sync()
+        files = self._write_results()
+        return self._summary(files)
+
+    def _kept_captures(self) -> str | None:
+        return os.path.abspath(self.options.keep_captures) if self.options.keep_captures else None
+
+    # ---- jobs and rows
+
+    def _open_jobs(self) -> Iterator[int]:
+        for case in cases(self.spec):
+            for group in range(len(self.groups)):
+                job = case.number * len(self.groups) + group
+                if job not in self.journal.done:
+                    yield job
+
+    def _jobs(self, numbers: Iterable[int]) -> Iterator[dict[str, Any]]:
+        for number in numbers:
+            case, gpus = self._case_and_cards(number)
+            job = {**job_of(self.spec, case), "name": str(number), "gpu": gpus[0]}
+            if self.options.keep_captures:
+                job["output"] = self._capture(case, gpus)
+            yield job
+
+    def _capture(self, case: Case, gpus: list[str]) -> str:
+        name = f"{case.id}-sm{self.capabilities[gpus[0]].replace('.', '')}.gpucast"
+        return os.path.join(self._kept_captures(), name)
+
+    def _case_and_cards(self, number: int) -> tuple[Case, list[str]]:
+        case_number, group = divmod(number, len(self.groups))
+        return case_at(self.spec, case_number), self.groups[group]
+
+    def _engine(self):
+        if self.options.keep_captures:
+            os.makedirs(self.options.keep_captures, exist_ok=True)
+        if self.options.engine == "ray":
+            return ray_engine(self.groups, self.options.jobs, self.tally.total - self.tally.kept, self.options.address)
+        return OpenBatch(self.groups, self.options.jobs) if self.spec.study else local_engine(self.groups, self.options.jobs)
+
+    def _record(self, results: Iterable[dict[str, Any]]) -> None:
+        for result in results:
+            number = int(result["name"])
+            if number in self.journal.done:  # one that a lost node had done after all
+                continue
+            case, gpus = self._case_and_cards(number)
+            if self.options.keep_captures:
+                result["capture"] = self._capture(case, gpus)
+            result.setdefault("cards", {})
+            rows = rows_of(self.spec, case, gpus, result)
+            self.journal.append(number, rows)
+            self.tally.done += 1
+            self.tally.statuses.update(row["status"] for row in rows)
+            self._show_progress()
+
+    def _run_study(self) -> None:
+        engine = self._engine()
+
+        def run_jobs(numbers: list[int]) -> None:
+            self._record(engine(self._jobs(number for number in numbers if number not in self.journal.done)))
+
+        run_study(self.spec, run_jobs, self.journal.rows_of)
+        if isinstance(engine, OpenBatch):
+            engine.close()
+
+    # ---- what the user sees
+
+    def _show_plan(self) -> int:
+        captures = self.tally.total
+        print(f"{self.case_count:,} cases on {_cards(self.spec)}: {captures:,} runs, one for each compute capability")
+        for case in cases(self.spec):
+            print("  " + run_line(job_of(self.spec, case), self.groups[0][0]))
+            if case.number >= 9:
+                break
+        if self.case_count > 10:
+            print("  ...")
+        return EXIT_YES
+
+    def _show_progress(self, at_end: bool = False) -> None:
+        if not sys.stderr.isatty():
+            return
+        tally = self.tally
+        left = max(tally.total - tally.kept - tally.done, 0)
+        each_s = (time.monotonic() - tally.begin) / max(tally.done, 1)
+        line = f"{tally.kept + tally.done} of {tally.total} runs, {tally.statuses['failed']} failed, {each_s:.2f} s each"
+        line += f", {_duration(each_s * left)} left" if left and tally.done else ""
+        print(f"\r\033[K{'' if at_end else line}", end="", file=sys.stderr, flush=True)
+
+    def _write_results(self) -> dict[str, str]:
+        rows = self.journal.rows
+        files = {name: os.path.join(self.folder, name) for name in ("index.html", "rows.csv", "rows.parquet")}
+        write_csv(self.spec, rows(), files["rows.csv"])
+        try:
+            write_parquet(self.spec, rows(), files["rows.parquet"])
+        except ImportError:
+            del files["rows.parquet"]
+            to_do = f"{sys.executable} -m pip install 'gpucast[sweep]' (or pyarrow)"
+            print(f"gpucast: no rows.parquet is written: it needs the package pyarrow\n  to do: {to_do}", file=sys.stderr)
+        title = os.path.basename(self.options.spec)
+        if not write_page(self.spec, title, rows(), files["index.html"]):
+            del files["index.html"]
+            print("gpucast: no page is written: this gpucast was built without pages (GPUCAST_WEB=OFF)", file=sys.stderr)
+        return files
+
+    def _summary(self, files: dict[str, str]) -> int:
+        statuses: collections.Counter = collections.Counter()
+        errors: collections.Counter = collections.Counter()
+        best: dict[str, dict[str, Any]] = {}
+        for row in self.journal.rows():
+            statuses[row["status"]] += 1
+            if row["status"] == "failed":
+                errors[f"{row['error_code']}: {row['error']}"] += 1
+            if row["status"] in ("fits", "tight") and row["samples_per_s"]:
+                former = best.get(row["gpu"])
+                if former is None or row["samples_per_s"] > former["samples_per_s"]:
+                    best[row["gpu"]] = row
+        elapsed_s = time.monotonic() - self.tally.begin
+        show = _print_json if self.options.format == "json" else _print_text
+        show(self, statuses, errors, [best[gpu] for gpu in self.spec.gpus if gpu in best], files, elapsed_s)
+        if statuses["fits"] + statuses["tight"]:
+            return EXIT_YES
+        return EXIT_NO if statuses["does_not_fit"] else EXIT_FAILED
+
+
+def _print_json(sweep: Sweep, statuses, errors, best, files, elapsed_s: float) -> None:
+    out = {
+        "schema_version": 1,
+        "cases": sweep.case_count,
+        "runs": len(sweep.journal.done),
+        "rows": sum(statuses.values()),
+        "statuses": {name: statuses[name] for name in STATUSES},
+        "best": best,
+        "errors": [{"error": error, "rows": count} for error, count in errors.most_common()],
+        "runs_now": sweep.tally.done,
+        "seconds": round(elapsed_s, 3),
+        "files": [*files.values(), sweep.journal.path],
+    }
+    print(json.dumps(out, indent=2))
+
+
+def _print_text(sweep: Sweep, statuses, errors, best, files, elapsed_s: float) -> None:
+    counts = ", ".join(f"{statuses[name]:,} {name.replace('_', ' ')}" for name in STATUSES if statuses[name])
+    print(f"{sweep.case_count:,} cases on {_cards(sweep.spec)}, {sum(statuses.values()):,} rows: {counts}")
+    if sweep.tally.done:
+        now = f"{sweep.tally.done:,} runs in {_duration(elapsed_s)}, {elapsed_s / sweep.tally.done:.2f} s each"
+        print(now + (f"; {sweep.tally.kept:,} were done before" if sweep.tally.kept else ""))
+    if best:
+        print("\nFastest that fits")
+    width = max((len(row["gpu"]) for row in best), default=0)
+    for row in best:
+        values = " ".join(f"{name} {text_of(value)}" for name, value in row["values"].items())
+        speed = f"{row['samples_per_s']:,.4g}" if row["samples_per_s"] < 1000 else f"{row['samples_per_s']:,.0f}"
+        print(f"  {row['gpu']:{width}}  {speed:>10} samples/s  {row['device_expected_bytes'] / 2**30:7.2f} GiB  {values}")
+        print(f"  {'':{width}}  {row['run']}")
+    if errors:
+        print("\nFailed")
+    for error, count in errors.most_common(5):
+        print(f"  {count:>6} x {error}")
+    print()
+    for path in [*files.values(), sweep.journal.path]:
+        print(os.path.relpath(path))
+
+
+def _cards(spec: Spec) -> str:
+    return f"{len(spec.gpus)} card{'s' if len(spec.gpus) > 1 else ''}"
+
+
+def _duration(seconds: float) -> str:
+    seconds = round(seconds)
+    if seconds < 60:
+        return f"{seconds} s"
+    return f"{seconds // 60} min {seconds % 60} s" if seconds < 3600 else f"{seconds // 3600} h {seconds % 3600 // 60} min"

@@ -6,6 +6,7 @@ spec        what the spec says, checked
 cases       the cases of a spec one by one, and each one's job
 judge       jobs to rows: memory and step time on each card, on the machine that captured
 engine      where jobs run
+child       a process of its own for Ray's driver
 study       an Optuna study over the same cases
 journal     rows on disk as they come: what makes a sweep resumable
 tables      CSV and Parquet of a journal

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import queue
+import socket
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -42,6 +43,15 @@ class OpenBatch:
         self._rows.close()
 
 
+def close(engine: Engine) -> None:
+    """Ends what the engine started, and leaves the Ray cluster."""
+    if isinstance(engine, OpenBatch):
+        engine.close()
+    ray = sys.modules.get("ray")
+    if ray and ray.is_initialized():
+        ray.shutdown()
+
+
 def ray_engine(cards: list[list[str]], jobs_at_once: int | None, job_count: int, address: str | None) -> Engine:
     ray = _connected(address)
     cpus = max(int(ray.cluster_resources().get("CPU", 1)), 1)
@@ -59,12 +69,19 @@ def _connected(address: str | None):
         import ray
     except ImportError:
         raise Error("Ray is not installed in this Python", sys.executable, f"{sys.executable} -m pip install 'gpucast[ray]'") from None
-    if not ray.is_initialized():
-        address = address or os.environ.get("RAY_ADDRESS") or "auto"
-        try:
-            ray.init(address=address, log_to_driver=False, logging_level="ERROR")
-        except Exception as error:
-            first_line = (str(error) or type(error).__name__).splitlines()[0]
-            to_do = "start one (ray start --head), name one with --address, or run here: --engine local"
-            raise Error(f"no Ray cluster can be reached: {first_line}", address, to_do) from None
+    address = address or os.environ.get("RAY_ADDRESS") or "auto"
+    try:
+        _check_port(address)
+        ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+    except Exception as error:
+        first_line = (str(error) or type(error).__name__).splitlines()[0]
+        to_do = "start one (ray start --head), name one with --address, or run here: --engine local"
+        raise Error(f"no Ray cluster can be reached: {first_line}", address, to_do) from None
     return ray
+
+
+def _check_port(address: str) -> None:
+    """Ray itself tries for minutes."""
+    host, _, port = address.rpartition(":")
+    if host and port.isdigit() and "/" not in host:
+        socket.create_connection((host, int(port)), 10).close()

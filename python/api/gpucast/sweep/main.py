@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import collections
+import contextlib
 import difflib
 import json
 import os
@@ -16,7 +17,8 @@ from typing import Any
 
 from ..command import Error, run_command
 from .cases import Case, case_at, cases, job_of, run_line
-from .engine import OpenBatch, local_engine, ray_engine
+from .child import run_in_child
+from .engine import OpenBatch, close, local_engine, ray_engine
 from .journal import Journal
 from .page import write_page
 from .spec import COLUMNS, Spec, read_spec, text_of
@@ -29,9 +31,21 @@ STATUSES = ("fits", "tight", "does_not_fit", "failed")
 
 def main(words: list[str]) -> int:
     options = _options(words)
+    if options.engine == "local":
+        return _run(options)
+    code = run_in_child(lambda: _run(options))
+    if code is None:
+        to_do = "the same command goes on from here, with a new cluster or with --engine local"
+        print(f"gpucast: {Error('the Ray cluster is lost', _folder(options), to_do)}", file=sys.stderr)
+    return EXIT_FAILED if code is None else code
+
+
+def _run(options: argparse.Namespace) -> int:
     signal.signal(signal.SIGTERM, _interrupted)
     try:
-        return Sweep(options).run()
+        code = Sweep(options).run()
+        sys.stdout.flush()
+        return code
     except Error as error:
         print(f"gpucast: {error}", file=sys.stderr)
         return EXIT_FAILED
@@ -42,6 +56,10 @@ def main(words: list[str]) -> int:
 
 def _interrupted(*_) -> None:
     raise KeyboardInterrupt
+
+
+def _folder(options: argparse.Namespace) -> str:
+    return os.path.abspath(options.output or os.path.splitext(os.path.basename(options.spec))[0] + ".sweep")
 
 
 def _options(words: list[str]) -> argparse.Namespace:
@@ -114,7 +132,7 @@ class Sweep:
     def __init__(self, options: argparse.Namespace):
         self.options = options
         self.spec = read_spec(options.spec)
-        self.folder = os.path.abspath(options.output or os.path.splitext(os.path.basename(options.spec))[0] + ".sweep")
+        self.folder = _folder(options)
         capabilities = known_capabilities()
         _check_gpus(self.spec, capabilities)
         study = self.spec.study is not None  # a trial is of one card
@@ -135,7 +153,8 @@ class Sweep:
         self.journal = Journal(path, data, version, self.options.fresh, self.options.retry_failed)
         self.tally.kept = len(self.journal.done)
         try:
-            self._run_study() if self.spec.study else self._record(self._engine()(self._jobs(self._open_jobs())))
+            with contextlib.redirect_stdout(sys.stderr):  # Ray prints
+                self._run_jobs()
         except Error as error:
             where, to_do = error.where, error.to_do or "the same command goes on from here"
             what = f"{error.what} ({len(self.journal.done)} of {self.tally.total} runs have their rows)"
@@ -145,6 +164,13 @@ class Sweep:
             self.journal.sync()
         files = self._write_results()
         return self._summary(files)
+
+    def _run_jobs(self) -> None:
+        engine = self._engine()
+        try:
+            self._run_study(engine) if self.spec.study else self._record(engine(self._jobs(self._open_jobs())))
+        finally:
+            close(engine)
 
     def _kept_captures(self) -> str | None:
         return os.path.abspath(self.options.keep_captures) if self.options.keep_captures else None
@@ -196,15 +222,11 @@ class Sweep:
             self.tally.statuses.update(row["status"] for row in rows)
             self._show_progress()
 
-    def _run_study(self) -> None:
-        engine = self._engine()
-
+    def _run_study(self, engine) -> None:
         def run_jobs(numbers: list[int]) -> None:
             self._record(engine(self._jobs(number for number in numbers if number not in self.journal.done)))
 
         run_study(self.spec, run_jobs, self.journal.rows_of)
-        if isinstance(engine, OpenBatch):
-            engine.close()
 
     # ---- what the user sees
 

@@ -8,6 +8,9 @@ Each module imports only modules further down in this list; lower ones call high
     capture           `gpucast run`: one process's capture; arms at the first CUDA call, ends it, writes it
     history           the allocator's history and the recorder's, as lines of a capture file
     what_if           changes to how the script trains, under `--what-if`
+    what_if_optimizer  those about optimizers
+    what_if_accumulate  gradients of several backward passes for one step
+    what_if_base      what all have in common
     hooks             what is patched and hooked in PyTorch, and what each hook records
     compiled          steps inside compiled code and CUDA graphs; the compiler's caches
     compiled_numbers  whole numbers that operators inside compiled code store

@@ -10,6 +10,9 @@ import inspect
 import threading
 
 from . import process, session
+from .what_if_accumulate import Accumulate
+from .what_if_base import WhatIf, listed, wrap
+from .what_if_optimizer import EightBit, Factored, InBackward, Offload, Switches
 
 _active = []
 _torch = None
@@ -19,7 +22,7 @@ _CACHES = ("past_key_value", "past_key_values", "layer_past")  # caches of trans
 def install_at_import(torch):
     """Right after `import torch`: what-ifs that act on the creation of optimizers and data loaders."""
     global _torch
-    _torch = torch
+    _torch = WhatIf.torch = torch
     for name in session.settings().get("what_if", ()):
         kind, _, argument = name.partition(":")
         _active.append(_KINDS[kind](name, argument))
@@ -38,52 +41,6 @@ def record():
     return {"what_if": [what_if.outcome() for what_if in _active]} if _active else {}
 
 
-def _wrap(owner, name, around):
-    real = getattr(owner, name)
-    setattr(owner, name, functools.wraps(real)(around(real)))
-
-
-def _listed(names):
-    names = list(dict.fromkeys(names))
-    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-
-
-class WhatIf:
-    def __init__(self, name, argument):
-        self.name, self.argument = name, argument
-        self.count = 0
-        self.subjects = []  # the names of changed things, for the report
-        self._failure = ""
-
-    def install(self, at):
-        try:
-            at()
-        except Exception as error:
-            self._failure = f"gpucast could not put it in place: {type(error).__name__}: {error}"
-
-    def safely(self, function, *args):
-        """Returns False instead of raising: the user's program goes on unchanged."""
-        try:
-            return function(*args)
-        except Exception as error:
-            self._failure = f"gpucast's own code failed: {type(error).__name__}: {error}"
-            return False
-
-    def at_import(self):
-        pass
-
-    def at_cuda_start(self):
-        pass
-
-    def acted(self, subject):
-        self.count += 1
-        if subject not in self.subjects:
-            self.subjects.append(subject)
-
-    def outcome(self):
-        return {"name": self.name, "count": 0 if self._failure else self.count, "did": self._failure or self.did()}
-
-
 class SetToNone(WhatIf):
     """zero_grad(set_to_none=True)."""
 
@@ -91,7 +48,7 @@ class SetToNone(WhatIf):
 
     def at_import(self):
         for owner in (_torch.nn.Module, _torch.optim.Optimizer):
-            _wrap(owner, "zero_grad", self._setting_to_none)
+            wrap(owner, "zero_grad", self._setting_to_none)
 
     def _setting_to_none(self, real):
         def zero_grad(owner, set_to_none=True):
@@ -104,50 +61,8 @@ class SetToNone(WhatIf):
 
     def did(self):
         if self.count:
-            return f"zero_grad of {_listed(self.subjects)} set gradients to None instead of zeroing them"
+            return f"zero_grad of {listed(self.subjects)} set gradients to None instead of zeroing them"
         return "zero_grad sets gradients to None already" if self.called else "no zero_grad of an optimizer or a module was called"
-
-
-class NoForeach(WhatIf):
-    """foreach=False and fused=False in the constructor of each optimizer that takes them."""
-
-    def at_import(self):
-        base = _torch.optim.Optimizer
-        for kind in list(vars(_torch.optim).values()):
-            if isinstance(kind, type) and issubclass(kind, base) and "foreach" in inspect.signature(kind.__init__).parameters:
-                _wrap(kind, "__init__", self._constructing)
-        from torch.optim.optimizer import register_optimizer_step_pre_hook
-
-        register_optimizer_step_pre_hook(self._before_step)
-
-    def _constructing(self, real):
-        signature = inspect.signature(real)
-        switches = [name for name in ("foreach", "fused") if name in signature.parameters]
-
-        def construct(*args, **kwargs):
-            try:
-                given = signature.bind(*args, **kwargs)
-            except TypeError:
-                return real(*args, **kwargs)  # raises the right error
-            if any(given.arguments.get(name) is not False for name in switches):
-                self.acted(type(args[0]).__name__)
-            given.arguments.update(dict.fromkeys(switches, False))
-            return real(*given.args, **given.kwargs)
-
-        return construct
-
-    def _before_step(self, optimizer, args, kwargs):
-        """Optimizers from elsewhere, groups with other settings, and loaded states."""
-        for group in optimizer.param_groups:
-            for name in ("foreach", "fused"):
-                if name in group and group[name] is not False:
-                    group[name] = False
-                    self.acted(type(optimizer).__name__)
-
-    def did(self):
-        if self.count:
-            return f"{_listed(self.subjects)} with foreach=False and fused=False"
-        return "no optimizer was made that takes foreach or fused, or all have them off"
 
 
 class BatchSizes(WhatIf):
@@ -185,7 +100,7 @@ class BatchSizes(WhatIf):
 
             return construct
 
-        _wrap(data.DataLoader, "__init__", around)
+        wrap(data.DataLoader, "__init__", around)
 
     def _change_size(self, arguments, default):
         size, dataset = arguments.get("batch_size", default), arguments.get("dataset")
@@ -217,7 +132,7 @@ class HalfBatch(BatchSizes):
 
     def did(self):
         if self.count:
-            return _listed(self.subjects)
+            return listed(self.subjects)
         return "the command has no batch option that gpucast knows, and the script no DataLoader with a batch_size of 2 or more"
 
 
@@ -237,14 +152,49 @@ class Batch(BatchSizes):
         return self._size if size == self._first else size
 
     def did(self):
-        return _listed(self.subjects) if self.count else "the script made no DataLoader with a batch_size"
+        return listed(self.subjects) if self.count else "the script made no DataLoader with a batch_size"
 
 
-class Checkpoint(WhatIf):
-    """torch.utils.checkpoint(module, ..., use_reentrant=False) wherever a module of this class or path is called."""
+class MicroBatch(BatchSizes):
+    """The batch in parts, with the gradients of all of them added up for each step of the optimizer.
+
+    The batch becomes smaller as for HalfBatch. A script without a batch option and without a DataLoader stays as it is."""
 
     def __init__(self, name, argument):
         super().__init__(name, argument)
+        self._parts = int(argument)
+        self._accumulate = Accumulate(name, lambda: self._parts if self.count else 1)
+        self._command = session.settings().get("divided_batch", "")  # "--batch 64 became 16"
+
+    def at_import(self):
+        if self._command:
+            self.acted(self._command)
+        else:
+            super().at_import()
+        self._accumulate.at_import()
+
+    def at_cuda_start(self):
+        self._accumulate.at_cuda_start()
+
+    def new_size(self, size):
+        return size // self._parts if size % self._parts == 0 else size
+
+    def did(self):
+        if not self.count:
+            return f"no batch that can be divided by {self._parts} was found: neither an option of the command nor a DataLoader has one"
+        return f"{listed(self.subjects)}, and {self._parts} backward passes for each step of the optimizer"
+
+
+class Checkpoint(WhatIf):
+    """torch.utils.checkpoint(module, ..., use_reentrant=False) wherever a module of this class or path is called.
+
+    "Block=0-3,7": of the modules of class Block only these, numbered from 0 in the order in which they first run with gradients."""
+
+    def __init__(self, name, argument):
+        super().__init__(name, argument)
+        self._wanted, _, chosen = argument.partition("=")
+        self._chosen = _numbers(chosen) if chosen else None
+        self._order = {}  # id of a module of the class -> (its number, the module)
         self._inside = threading.local()
         self._modules = {}  # id -> module
         self._seen = {}  # names of classes that ran
@@ -270,7 +220,7 @@ class Checkpoint(WhatIf):
 
             return call
 
-        _wrap(_torch.nn.Module, "__call__", around)
+        wrap(_torch.nn.Module, "__call__", around)
 
     def _wants(self, module):
         if process.state != process.ARMED or process.is_compiling():
@@ -280,17 +230,29 @@ class Checkpoint(WhatIf):
             return False
         name = type(module).__name__
         self._seen[name] = True
-        if name == self.argument:
-            return True
+        if name == self._wanted:
+            number, _ = self._order.setdefault(id(module), (len(self._order), module))
+            return self._chosen is None or number in self._chosen
         modules = process.recorder.modules
         number = modules.number(module)
-        return number > 0 and bool(modules.names[number - 1]) and modules.names[number - 1] == self.argument
+        return number > 0 and bool(modules.names[number - 1]) and modules.names[number - 1] == self._wanted
 
     def did(self):
         if self.count:
             plural = "" if self.count == 1 else "s"
-            return f"the forward of {self.count} module{plural} ({_listed(self.subjects)}) recomputed in backward instead of kept"
-        return f"no module of class or path {self.argument} ran with gradients; those that did: {_listed(self._seen) or 'none'}"
+            return f"the forward of {self.count} module{plural} ({listed(self.subjects)}) recomputed in backward instead of kept"
+        if self._order:
+            return f"{len(self._order)} modules of class {self._wanted} ran with gradients, and none of them has one of these numbers"
+        return f"no module of class or path {self._wanted} ran with gradients; those that did: {listed(self._seen) or 'none'}"
+
+
+def _numbers(text):
+    """ "0-2,5" -> {0, 1, 2, 5}"""
+    out = set()
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        out.update(range(int(first), int(last or first) + 1))
+    return out
 
 
 def _without_caches(kwargs):
@@ -309,10 +271,10 @@ class Bf16(WhatIf):
         self._already = False
 
     def at_cuda_start(self):
-        _wrap(_torch.nn.Module, "__call__", self._calling)
+        wrap(_torch.nn.Module, "__call__", self._calling)
         # After the hooks: autocast's copies of weights are freed while the phase is still the loss.
         for name in ("backward", "grad"):
-            _wrap(_torch.autograd, name, self._leaving_before)
+            wrap(_torch.autograd, name, self._leaving_before)
         from torch.optim.optimizer import register_optimizer_step_pre_hook
 
         register_optimizer_step_pre_hook(lambda *_: self._leave())
@@ -366,8 +328,33 @@ class Bf16(WhatIf):
 
     def did(self):
         if self.count:
-            return f"{_listed(self.subjects)} and its loss ran under autocast with bfloat16"
+            return f"{listed(self.subjects)} and its loss ran under autocast with bfloat16"
         return "the script runs under autocast already" if self._already else "no module with parameters ran"
+
+
+class Attention(WhatIf):
+    """torch.nn.attention.sdpa_kernel(...) around the whole script: scaled_dot_product_attention has only this kernel."""
+
+    _BACKENDS = {"flash": "flash", "efficient": "mem_efficient", "math": "math", "cudnn": "cudnn"}
+
+    def at_import(self):
+        cuda = _torch.backends.cuda
+        for name, backend in self._BACKENDS.items():
+            enable = getattr(cuda, f"enable_{backend}_sdp", None)
+            if enable is not None:  # cuDNN's since 2.5
+                enable(name == self.argument)
+        wrap(_torch.nn.functional, "scaled_dot_product_attention", self._attending)
+
+    def _attending(self, real):
+        def scaled_dot_product_attention(*args, **kwargs):
+            if not process.is_compiling():
+                self.count = 1
+            return real(*args, **kwargs)
+
+        return scaled_dot_product_attention
+
+    def did(self):
+        return f"attention had the {self.argument} kernel only" if self.count else "scaled_dot_product_attention was not called"
 
 
 class MaxLength(WhatIf):
@@ -396,7 +383,7 @@ class MaxLength(WhatIf):
 
             return following
 
-        _wrap(dataloader._BaseDataLoaderIter, "__next__", around)
+        wrap(dataloader._BaseDataLoaderIter, "__next__", around)
 
     def _padded(self, batch):
         if hasattr(batch, "items") and hasattr(batch, "keys"):
@@ -456,10 +443,18 @@ def _is_tokens(value):
 
 _KINDS = {
     "set-to-none": SetToNone,
-    "no-foreach": NoForeach,
+    "no-foreach": Switches,
+    "foreach": Switches,
+    "fused": Switches,
     "half-batch": HalfBatch,
     "batch": Batch,
+    "micro-batch": MicroBatch,
     "checkpoint": Checkpoint,
+    "attention": Attention,
     "bf16": Bf16,
+    "8bit-optimizer": EightBit,
+    "factored-optimizer": Factored,
+    "optimizer-in-backward": InBackward,
+    "offload-optimizer": Offload,
     "max-length": MaxLength,
 }

@@ -83,18 +83,10 @@ std::vector<run::CapturedProcess> partial_captures_of_killed(const run::SessionR
 void apply_what_ifs(const RunCommand& options, run::RunSettings* settings) {
   std::vector<std::string> names = options.what_ifs;
   if (options.max_length > 0) names.push_back(fmt::format("{}:{}", kMaxLength, options.max_length));
-  for (const std::string& name : names) {
-    check_what_if(name);
-    WhatIf what_if{name, "", false};
-    const auto halved = name == kHalfBatch ? halve_batch(settings->command) : std::nullopt;
-    if (halved) {
-      what_if.did = halved->did;
-      what_if.acted = true;
-      settings->typed = options.command;
-      settings->command = halved->command;
-    }
-    settings->what_if.push_back(std::move(what_if));
-  }
+  ChangedCommand changed = change_command(settings->command, names);
+  if (changed.command != settings->command) settings->typed = options.command;
+  settings->command = std::move(changed.command);
+  settings->what_if = std::move(changed.what_ifs);
 }
 
 // The ranks in a text like "0,8", for `--world-size`.

@@ -19,37 +19,82 @@ std::string with_argument(const WhatIfKind& kind) {
   return *kind.argument == '\0' ? std::string(kind.name) : fmt::format("{}:{}", kind.name, kind.argument);
 }
 
+// "0-3,7"
+bool is_list_of_numbers(std::string_view text) {
+  bool digit = false;
+  for (const char c : text) {
+    const bool is_digit = c >= '0' && c <= '9';
+    if (!is_digit && (!digit || (c != ',' && c != '-'))) return false;
+    digit = is_digit;
+  }
+  return digit;
+}
+
+// What an argument must be; "": it is good.
+std::string problem_of_argument(const WhatIfKind& kind, const std::string& name) {
+  const std::string_view takes = kind.argument;
+  const bool colon = name.find(':') != std::string::npos;
+  const std::string argument = what_if_argument(name);
+  if (takes.empty()) return colon ? "takes nothing after its name" : "";
+  if (takes == "N") return to_number<int64_t>(argument).value_or(0) > 0 ? "" : "must have a whole number above 0";
+  if (takes == "K") return to_number<int64_t>(argument).value_or(0) > 1 ? "" : "must have a whole number above 1";
+  if (takes == "KERNEL") {
+    static constexpr std::string_view kKernels[] = {"flash", "efficient", "cudnn", "math"};
+    const bool known = std::find(std::begin(kKernels), std::end(kKernels), argument) != std::end(kKernels);
+    return known ? "" : "must name flash, efficient, cudnn or math";
+  }
+  const size_t equals = argument.find('=');
+  if (equals != std::string::npos && !is_list_of_numbers(std::string_view(argument).substr(equals + 1)))
+    return "must have numbers of modules after '=', such as Block=0-3,7";
+  return argument.empty() || equals == 0 ? "must name modules" : "";
+}
+
 }  // namespace
 
 const std::vector<WhatIfKind>& what_if_kinds() {
   static const std::vector<WhatIfKind> kKinds = {
       {"set-to-none", "", "zero_grad sets gradients to None"},
       {"no-foreach", "", "optimizers with foreach and fused off"},
-      {kHalfBatch, "", "half the batch: the command's batch option, else of each DataLoader"},
-      {"batch", "N", "N as the batch size of the first DataLoader, and of others with the same"},
+      {"foreach", "", "optimizers with foreach on"},
+      {"fused", "", "optimizers with fused on"},
+      {kHalfBatch, "", "half the batch: the command's batch option, else of each DataLoader", true},
+      {"batch", "N", "N as the batch size of the first DataLoader, and of others with the same", true},
+      {kMicroBatch, "K", "the batch in K parts, whose gradients are added up"},
       {"checkpoint", "MODULE", "modules of this class or path recomputed in backward"},
-      {"bf16", "", "forward and loss under autocast with bfloat16"},
-      {kMaxLength, "N", "each batch of texts padded to N tokens"},
+      {"attention", "KERNEL", "one kernel of scaled_dot_product_attention: flash, efficient, cudnn or math"},
+      {"bf16", "", "forward and loss under autocast with bfloat16", true},
+      {"8bit-optimizer", "", "bitsandbytes' AdamW8bit instead of Adam and AdamW", true},
+      {"factored-optimizer", "", "Adafactor instead of Adam and AdamW", true},
+      {"optimizer-in-backward", "", "each parameter stepped in backward, its gradient dropped"},
+      {"offload-optimizer", "", "the optimizer's state in the host's memory"},
+      {kMaxLength, "N", "each batch of texts padded to N tokens", true},
   };
   return kKinds;
 }
 
-void check_what_if(const std::string& name) {
+std::string what_if_kind(const std::string& name) { return name.substr(0, name.find(':')); }
+
+std::string what_if_argument(const std::string& name) {
   const size_t colon = name.find(':');
-  const std::string kind = name.substr(0, colon);
+  return colon == std::string::npos ? "" : name.substr(colon + 1);
+}
+
+bool changes_mathematics(const std::string& name) {
+  const std::vector<WhatIfKind>& kinds = what_if_kinds();
+  const std::string kind = what_if_kind(name);
+  return std::any_of(kinds.begin(), kinds.end(), [&](const WhatIfKind& known) { return kind == known.name && known.changes_mathematics; });
+}
+
+void check_what_if(const std::string& name) {
+  const std::string kind = what_if_kind(name);
   std::vector<std::string> names;
   std::string all;
   for (const WhatIfKind& known : what_if_kinds()) {
-    const bool takes_argument = *known.argument != '\0';
     if (kind == known.name) {
-      const bool has_argument = colon != std::string::npos && colon + 1 < name.size();
-      const bool takes_number = std::string_view(known.argument) == "N";
-      const bool good = !takes_number || (has_argument && to_number<int64_t>(name.substr(colon + 1)).value_or(0) > 0);
-      if (good && has_argument == takes_argument && (takes_argument || colon == std::string::npos)) return;
-      throw Error(takes_number     ? fmt::format("the what-if '{}' must have a whole number above 0", kind)
-                  : takes_argument ? fmt::format("the what-if '{}' must name modules", kind)
-                                   : fmt::format("the what-if '{}' takes nothing after its name", kind),
-                  "--what-if " + name, fmt::format("write --what-if {}", with_argument(known)));
+      const std::string problem = problem_of_argument(known, name);
+      if (problem.empty()) return;
+      throw Error(fmt::format("the what-if '{}' {}", kind, problem), "--what-if " + name,
+                  fmt::format("write --what-if {}", with_argument(known)));
     }
     names.emplace_back(known.name);
     all += (all.empty() ? "" : ", ") + with_argument(known);
@@ -59,27 +104,44 @@ void check_what_if(const std::string& name) {
               near ? fmt::format("did you mean {}? There are {}", *near, all) : "there are " + all);
 }
 
-std::optional<HalvedCommand> halve_batch(const std::vector<std::string>& command) {
-  HalvedCommand out{command, ""};
-  const auto halved = [&](std::string_view option, std::string_view text) -> std::string {
+std::optional<DividedCommand> divide_batch(const std::vector<std::string>& command, int64_t parts, bool exactly) {
+  DividedCommand out{command, ""};
+  const auto divided = [&](std::string_view option, std::string_view text) -> std::string {
     const auto number = to_number<int64_t>(text);
-    if (!number || *number < 2) return "";
-    out.did += fmt::format("{}{} {} became {}", out.did.empty() ? "" : ", ", option, *number, *number / 2);
-    return std::to_string(*number / 2);
+    if (!number || *number < parts || (exactly && *number % parts != 0)) return "";
+    out.did += fmt::format("{}{} {} became {}", out.did.empty() ? "" : ", ", option, *number, *number / parts);
+    return std::to_string(*number / parts);
   };
   for (size_t i = 1; i < command.size(); ++i) {
     const std::string& word = command[i];
     const size_t equals = word.find('=');
     if (equals != std::string::npos) {
       const std::string option = word.substr(0, equals);
-      const std::string half = is_batch_word(option) ? halved(option, std::string_view(word).substr(equals + 1)) : "";
-      if (!half.empty()) out.command[i] = fmt::format("{}={}", option, half);
+      const std::string part = is_batch_word(option) ? divided(option, std::string_view(word).substr(equals + 1)) : "";
+      if (!part.empty()) out.command[i] = fmt::format("{}={}", option, part);
     } else if (i + 1 < command.size() && is_batch_word(word)) {
-      const std::string half = halved(word, command[i + 1]);
-      if (!half.empty()) out.command[i + 1] = half;
+      const std::string part = divided(word, command[i + 1]);
+      if (!part.empty()) out.command[i + 1] = part;
     }
   }
   if (out.did.empty()) return std::nullopt;
+  return out;
+}
+
+ChangedCommand change_command(const std::vector<std::string>& command, const std::vector<std::string>& what_ifs) {
+  ChangedCommand out{command, {}};
+  for (const std::string& name : what_ifs) {
+    check_what_if(name);
+    const bool in_parts = what_if_kind(name) == kMicroBatch;
+    WhatIf& what_if = out.what_ifs.emplace_back(WhatIf{name, "", false});
+    if (!in_parts && name != kHalfBatch) continue;
+    const int64_t parts = in_parts ? to_number<int64_t>(what_if_argument(name)).value() : 2;
+    const auto divided = divide_batch(out.command, parts, in_parts);
+    if (!divided) continue;
+    out.command = divided->command;
+    what_if.did = divided->did;
+    what_if.acted = !in_parts;  // the gradients of the parts are still to be added up
+  }
   return out;
 }
 

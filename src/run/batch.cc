@@ -90,6 +90,7 @@ std::vector<std::string> environment_of(const Job& job) {
 // a run at once.
 struct Begun {
   Job job;
+  std::vector<std::string> command;  // that the process starts with: the what-ifs may have changed the job's
   std::vector<std::string> environment;
   std::optional<ForkableJob> forkable;
   ForkServer* server = nullptr;  // the server whose queue it is in
@@ -181,10 +182,9 @@ class Batch {
     begun.job = std::move(job);
     try {
       begun.log = open_log(begun.job);
-      // Such a run halves a number on the command line, or starts the command once for each rank.
-      const bool other_command =
-          begun.job.world_size > 0 || std::count(begun.job.what_ifs.begin(), begun.job.what_ifs.end(), kHalfBatch) > 0;
-      if (!options_.fresh && !other_command) begun.forkable = forkable(begun.job.command, begun.environment, begun.job.folder);
+      begun.command = change_command(begun.job.command, begun.job.what_ifs).command;
+      const bool starts_shell = begun.job.world_size > 0;  // which starts the command once for each rank
+      if (!options_.fresh && !starts_shell) begun.forkable = forkable(begun.command, begun.environment, begun.job.folder);
       if (begun.forkable) {
         begun.server = servers_.find_or_start(begun.forkable->key, begun.environment, begun.job.folder,
                                               [this](const ForkServer& server) { return is_waited_for(server); });
@@ -244,7 +244,7 @@ class Batch {
     Pipe result = make_pipe(), answer = make_pipe();
     ForkRequest request;
     request.run_words = run_words(begun->job, gpucast_, &request.options_end);
-    request.command = begun->job.command;
+    request.command = begun->command;
     request.environment = begun->environment;
     request.folder = fs::absolute(begun->job.folder).string();
     request.python = begun->forkable->python;

@@ -96,7 +96,9 @@ void write_session(const std::string& session_folder, const std::string& library
   session["supervisor_pid"] = getpid();
   session["what_if"] = Json::array();
   for (const WhatIf& what_if : settings.what_if) {
-    if (!what_if.acted) session["what_if"].push_back(what_if.name);
+    if (what_if.acted) continue;
+    session["what_if"].push_back(what_if.name);
+    if (!what_if.did.empty()) session["divided_batch"] = what_if.did;
   }
   for (const int major : {12, 13}) session["capacity_bytes"][std::to_string(major)] = usable_capacity_bytes(settings.gpu, major);
   write_session_file(session_folder + "/session.json", session.dump() + "\n");

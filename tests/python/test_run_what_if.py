@@ -51,12 +51,65 @@ for x, y in DataLoader(data, batch_size=batch):
     optimizer.step()
 """
 
+EACH_ALONE = """
+optimizers = {p: torch.optim.AdamW([p]) for p in model.parameters()}
+
+
+def step_one(p):
+    optimizers[p].step()
+    optimizers[p].zero_grad()
+
+
+for p in model.parameters():
+    p.register_post_accumulate_grad_hook(step_one)
+"""
+
+OFFLOADED = """
+optimizers = {p: torch.optim.AdamW([p]) for p in model.parameters()}
+host = {p: {} for p in model.parameters()}
+
+
+def step():
+    for p, optimizer in optimizers.items():
+        state = optimizer.state[p]
+        for name, kept in host[p].items():
+            state[name] = kept.to("cuda", non_blocking=True)
+        optimizer.step()
+        for name in ("exp_avg", "exp_avg_sq"):
+            if name not in host[p]:
+                host[p][name] = torch.empty(p.shape, pin_memory=True)
+            state[name] = host[p][name].copy_(state[name], non_blocking=True)
+
+
+def zero_grad():
+    for p in model.parameters():
+        if p.grad is not None:
+            p.grad.zero_()
+"""
+
+OPTIMIZER = "optimizer = torch.optim.AdamW(model.parameters())\n"
+ZERO_GRAD = "optimizer.zero_grad(set_to_none=False)"
+
 # what-if: (the change by hand, the text that it replaces)
 BY_HAND = {
     "set-to-none": [("set_to_none=False", "set_to_none=True")],
     "no-foreach": [("AdamW(model.parameters())", "AdamW(model.parameters(), foreach=False)")],
+    "fused": [("AdamW(model.parameters())", "AdamW(model.parameters(), fused=True)")],
     "half-batch": [("batch_size=batch", "batch_size=batch // 2")],
     "batch:300": [("batch_size=batch", "batch_size=300")],
+    "micro-batch:4": [
+        ("for x, y in DataLoader(data, batch_size=batch):", "for i, (x, y) in enumerate(DataLoader(data, batch_size=batch // 4)):"),
+        (ZERO_GRAD, f"if i % 4 == 0:\n        {ZERO_GRAD}"),
+        ("loss.backward()", "(loss / 4).backward()"),
+        ("optimizer.step()", "if i % 4 == 3:\n        optimizer.step()"),
+    ],
+    "factored-optimizer": [("AdamW(", "Adafactor(")],
+    "optimizer-in-backward": [(OPTIMIZER, EACH_ALONE), (f"    {ZERO_GRAD}\n", ""), ("    optimizer.step()\n", "")],
+    "offload-optimizer": [(ZERO_GRAD, "zero_grad()"), ("optimizer.step()\n", "step()\n"), (OPTIMIZER, OFFLOADED)],
+    "checkpoint:Block=0-1,3": [
+        ("for block in self.blocks:", "for i, block in enumerate(self.blocks):"),
+        ("x = block(x, scale=0.5)", "x = block(x, scale=0.5) if i == 2 else checkpoint(block, x, use_reentrant=False, scale=0.5)"),
+    ],
     "checkpoint:Block": [("block(x, scale=0.5)", "checkpoint(block, x, use_reentrant=False, scale=0.5)")],
     "bf16": [
         (
@@ -213,6 +266,51 @@ def test_several_at_once(gpucast):
         ("checkpoint:blocks.1", True),
         ("set-to-none", True),
     ]
+
+
+ATTENTION = """
+import torch
+import torch.nn.functional as F
+
+weight = torch.nn.Parameter(torch.zeros(64, 64, device="cuda", dtype=torch.bfloat16))
+optimizer = torch.optim.SGD([weight], lr=0.1, foreach=False)
+for _ in range(3):
+    x = torch.zeros(2, 4, 512, 64, device="cuda", dtype=torch.bfloat16) @ weight
+    F.scaled_dot_product_attention(x, x, x).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+def test_one_kernel_of_attention_and_foreach(gpucast):
+    around = "from torch.nn import attention\nkernels = attention.sdpa_kernel(attention.SDPBackend.MATH)\nkernels.__enter__()\n"
+    by_hand = ATTENTION.replace("\nweight =", f"\n{around}weight =").replace(", foreach=False", ", foreach=True")
+    done = gpucast(ATTENTION, "--what-if", "attention:math", "--what-if", "foreach")
+    assert done.code == 0, done.err
+    assert history(done) == history(gpucast(by_hand)) != history(gpucast(ATTENTION))
+    assert [what_if["did"] for what_if in done.report["what_if"]] == ["attention had the math kernel only", "SGD with foreach=True"]
+
+
+CLIPPED = [("    optimizer.step()\n", "    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n    optimizer.step()\n")]
+
+
+def test_parts_clip_once_and_steps_in_backward_refuse(gpucast):
+    in_parts = gpucast(edited(CLIPPED), "--what-if", "micro-batch:2", arguments=["--batch-size", "512"])
+    assert in_parts.code == 0, in_parts.err
+    loop = [
+        ("for x, y in DataLoader(data, batch_size=batch):", "for i, (x, y) in enumerate(DataLoader(data, batch_size=batch)):"),
+        (ZERO_GRAD, f"if i % 2 == 0:\n        {ZERO_GRAD}"),
+        ("loss.backward()", "(loss / 2).backward()\n    if i % 2 == 0:\n        continue"),
+    ]
+    assert history(in_parts) == history(gpucast(edited([*loop, *CLIPPED]), arguments=["--batch-size", "256"]))
+    (what_if,) = in_parts.report["what_if"]
+    assert what_if["did"] == "--batch-size 512 became 256, and 2 backward passes for each step of the optimizer"
+    (what_if,) = gpucast(edited(CLIPPED), "--what-if", "optimizer-in-backward").report["what_if"]
+    assert what_if == {
+        "name": "optimizer-in-backward",
+        "acted": False,
+        "did": "the script cannot do it: clip_grad_norm_ needs all gradients at once",
+    }
 
 
 def test_fused_and_own_settings_of_groups(gpucast):

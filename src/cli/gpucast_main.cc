@@ -19,6 +19,7 @@ const Subcommand kSubcommands[] = {
     {"analyze", "report again from a capture file", gpucast::cli::declare_analyze},
     {"breakdown", "where the memory goes: by module, operator, phase, step or tensor", gpucast::cli::declare_breakdown},
     {"explain", "say in plain words why it takes this memory, and what would reduce it", gpucast::cli::declare_explain},
+    {"advise", "what to change so that a job fits a card and is fast on it", gpucast::cli::declare_advise},
     {"replay", "replay a recorded history with other allocator settings, or on a smaller card", gpucast::cli::declare_replay},
     {"export", "write a capture in the form that other tools read", gpucast::cli::declare_export},
     {"diff", "what grew from one run to another, with a verdict for CI", gpucast::cli::declare_diff},

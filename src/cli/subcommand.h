@@ -27,6 +27,7 @@ void declare_profile(Arguments& arguments);
 void declare_analyze(Arguments& arguments);
 void declare_breakdown(Arguments& arguments);
 void declare_explain(Arguments& arguments);
+void declare_advise(Arguments& arguments);
 void declare_replay(Arguments& arguments);
 void declare_export(Arguments& arguments);
 void declare_diff(Arguments& arguments);

@@ -1,0 +1,53 @@
+// What to change so that a job fits a card and is fast on it (docs/reference/advise.md). src/search/advise.h finds it; reports only print
+// it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gpucast/prediction.h"
+
+namespace gpucast {
+
+// One configuration that was run.
+struct AdvisedPoint {
+  std::vector<std::string> what_ifs;  // none: the script as it is
+  std::vector<std::string> did;       // what each of them changed
+  std::string settings;               // PYTORCH_CUDA_ALLOC_CONF, replayed; "": the script's own
+  int64_t peak_reserved_bytes = 0, device_expected_bytes = 0;
+  Verdict verdict = Verdict::none;
+  double step_ns = 0, samples_per_s = 0;  // 0: not known
+  double sample_ns = 0;                   // of a step: by this points are compared; the step's time if its samples are not known
+  bool changes_mathematics = false;
+  bool on_front = false;  // no other point needs less memory without being slower
+  std::string run;        // the line that runs it
+};
+
+struct LeftOut {
+  std::string what, why;
+};
+
+struct Advice {
+  std::vector<std::string> command;
+  std::string gpu_id, gpu_name;
+  int64_t gpu_total_bytes = 0;
+  std::vector<AdvisedPoint> points;  // the script as it is, then as they were run
+  std::optional<size_t> best;        // the fastest that fits; unset: none does
+  size_t smallest = 0;               // index of the point with the least memory
+  std::vector<LeftOut> left_out;
+  int64_t runs = 0, cached_runs = 0;
+  std::string stopped;       // why the search ended before it was done; "": it was done
+  std::string time_problem;  // why the step's time is not known; "": it is
+};
+
+// What the user writes for a what-if or an allocator setting: options, environment variables, lines of Python.
+std::string change_to_write(const std::string& what_if, const std::string& did);
+std::string settings_to_write(const std::string& settings);
+
+std::string advice_text(const Advice& advice, bool colour);
+std::string advice_json(const Advice& advice);
+
+}  // namespace gpucast

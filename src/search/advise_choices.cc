@@ -1,0 +1,89 @@
+#include "src/search/advise_choices.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "gpucast/error.h"
+#include "src/explain/explain.h"
+#include "src/explain/what_if.h"
+
+namespace gpucast::search {
+namespace {
+
+constexpr int64_t kMostParts = 32;
+
+bool has(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// The kernels of scaled_dot_product_attention to try: those that the step does not use.
+std::vector<std::string> other_attention_kernels(const Facts& facts) {
+  bool attends = false, flash = false, efficient = false;
+  for (const StepOperation& operation : facts.step ? facts.step->operations : std::vector<StepOperation>()) {
+    if (operation.name.find("scaled_dot_product") == std::string::npos) continue;
+    attends = true;
+    flash = flash || operation.name.find("flash") != std::string::npos;
+    efficient = efficient || operation.name.find("efficient") != std::string::npos;
+  }
+  std::vector<std::string> out;
+  if (attends && !flash) out.emplace_back("attention:flash");
+  if (attends && !efficient) out.emplace_back("attention:efficient");
+  return out;
+}
+
+std::vector<std::string> parts_of_batch(int64_t samples) {
+  std::vector<std::string> out;
+  for (int64_t parts = 2; parts <= std::min(samples, kMostParts); parts *= 2) {
+    if (samples % parts == 0) out.push_back(fmt::format("{}:{}", kMicroBatch, parts));
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<Axis> axes_of(const Analysis& as_it_is, int64_t samples, const std::vector<std::string>& allowed,
+                          std::vector<LeftOut>* left_out) {
+  const std::vector<std::string> likely = what_ifs_to_try(as_it_is);
+  std::vector<Axis> axes;
+  const auto add = [&](const char* name, std::vector<std::string> options) {
+    std::erase_if(options, [&](const std::string& option) {
+      const std::string kind = what_if_kind(option);
+      if (!changes_mathematics(option) || has(allowed, kind)) return false;
+      left_out->push_back({option, fmt::format("it changes the mathematics; to try it: --allow {}", kind)});
+      return true;
+    });
+    if (options.empty()) return;
+    options.insert(options.begin(), "");
+    axes.push_back({name, std::move(options)});
+  };
+  std::vector<std::string> batch = parts_of_batch(samples);
+  if (has(allowed, kHalfBatch)) batch.emplace_back(kHalfBatch);
+  add("batch", std::move(batch));
+  std::vector<std::string> optimizer = {"fused", "optimizer-in-backward", "offload-optimizer", "8bit-optimizer", "factored-optimizer"};
+  if (has(likely, "no-foreach")) optimizer.insert(optimizer.begin(), "no-foreach");
+  const std::string type = class_to_checkpoint(as_it_is);
+  if (!type.empty()) add("checkpoint", {"checkpoint:" + type});
+  add("optimizer", std::move(optimizer));
+  if (has(likely, "set-to-none")) add("gradients", {"set-to-none"});
+  add("attention", other_attention_kernels(*as_it_is.facts));
+  add("precision", {"bf16"});
+  return axes;
+}
+
+void check_allowed(const std::vector<std::string>& allowed) {
+  for (const std::string& name : allowed) {
+    const auto& kinds = what_if_kinds();
+    const bool known = std::any_of(kinds.begin(), kinds.end(), [&](const WhatIfKind& kind) { return name == kind.name; });
+    if (!known) check_what_if(name);  // throws with a "did you mean"
+    if (!changes_mathematics(name) || name == kMaxLength) {
+      std::string all;
+      for (const WhatIfKind& kind : kinds) {
+        if (kind.changes_mathematics && kind.name != std::string(kMaxLength)) all += (all.empty() ? "" : ",") + std::string(kind.name);
+      }
+      throw Error(fmt::format("--allow: '{}' is no change of the mathematics that advise tries", name), "", "name some of " + all);
+    }
+  }
+}
+
+}  // namespace gpucast::search

@@ -29,6 +29,7 @@ const Subcommand kSubcommands[] = {
     {"pack", "who can share a card, and when a queue of jobs is done", gpucast::cli::declare_pack},
     {"fit", "the largest batch, or other value, that fits each card", gpucast::cli::declare_fit},
     {"sweep", "run many cases of a script, on this machine or a Ray cluster, and compare them", gpucast::cli::declare_sweep},
+    {"plan", "say which number of cards, and which split of the model over them", gpucast::cli::declare_plan},
     {"gpus", "list the cards gpucast knows", gpucast::cli::declare_gpus},
     {"machines", "list the machines gpucast knows: cards, links, network", gpucast::cli::declare_machines},
     {"doctor", "check that this environment is usable", gpucast::cli::declare_doctor},

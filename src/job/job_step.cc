@@ -12,6 +12,7 @@
 #include "gpucast/error.h"
 #include "src/base/links.h"
 #include "src/job/group_purpose.h"
+#include "src/predict/facts.h"
 #include "src/ranks/play.h"
 #include "src/schedule/step_schedule.h"
 #include "src/time/collective.h"
@@ -228,6 +229,19 @@ int64_t ranks_of_node(const StepOperations& step, const Machine& machine) {
         fmt::format("a job of {} ranks needs {} of {}, which has no network", step.ranks, (step.ranks + out - 1) / out, machine.name), "",
         "name a machine with network cards: --machine, `gpucast machines`");
   return out;
+}
+
+std::vector<int64_t> missing_stages(const std::vector<const Facts*>& ranks) {
+  std::set<int64_t> out;
+  for (const Facts* facts : ranks) {
+    if (!facts->step) continue;
+    for (const Communication& communication : facts->step->communications)
+      for (const Message& message : communication.messages)
+        if (!message.routed) out.insert(message.peer);
+  }
+  for (const Facts* facts : ranks)
+    if (facts->step) out.erase(facts->step->rank);
+  return {out.begin(), out.end()};
 }
 
 JobStep job_step(JobRanks* job, const Machine& machine, const CardRates& rates, const StepConstants& constants, const JobOptions& options) {

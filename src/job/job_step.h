@@ -1,6 +1,9 @@
 // Plays the captured ranks of a job on one machine.
 #pragma once
 
+#include <cstdint>
+#include <vector>
+
 #include "gpucast/gpu.h"
 #include "gpucast/job_step.h"
 #include "gpucast/machine.h"
@@ -10,6 +13,8 @@
 #include "src/work/step_operations.h"
 
 namespace gpucast {
+
+struct Facts;  // src/predict/facts.h
 
 struct JobOptions {
   double cpu_speed = 1;  // as StepTimeOptions
@@ -23,5 +28,8 @@ JobStep job_step(JobRanks* job, const Machine& machine, const CardRates& rates, 
 
 // How many of the job's ranks lie on each of the machine's nodes. Throws Error if the machine has too few cards and no network.
 int64_t ranks_of_node(const StepOperations& step, const Machine& machine);
+
+// Other stages of a pipeline: ranks that send these messages or get them, but were not captured. Empty without an observed step.
+std::vector<int64_t> missing_stages(const std::vector<const Facts*>& ranks);
 
 }  // namespace gpucast

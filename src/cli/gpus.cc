@@ -1,12 +1,27 @@
-// `gpucast gpus`: the device table.
+// `gpucast gpus`: the device table; with --for, the cards for a job.
 
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 
+#include "gpucast/error.h"
 #include "gpucast/gpu.h"
 #include "src/base/gpu_json.h"
+#include "src/base/say.h"
+#include "src/cli/messages.h"
+#include "src/cli/rent_report.h"
+#include "src/cli/report_capture.h"
+#include "src/cli/run_progress.h"
+#include "src/cli/step_source.h"
 #include "src/cli/subcommand.h"
+#include "src/search/rent.h"
+#include "src/search/runs.h"
 
 namespace gpucast::cli {
 namespace {
@@ -53,18 +68,120 @@ void print_json() {
   fmt::print("{}\n", table.dump(2));
 }
 
+struct GpusCommand {
+  StepSource job;
+  std::string prices, constants, cache, format = "text";
+  bool for_job = false, fresh = false;
+  search::RentOptions rent;
+};
+
+using Capability = std::pair<int, int>;
+Capability capability_of(const Gpu& gpu) { return {gpu.compute_major, gpu.compute_minor}; }
+
+struct Captured {
+  search::RankFacts facts;
+  std::string problem;  // if there are none
+};
+
+// One run for each compute capability of the rows, on the card with the most memory.
+std::map<Capability, Captured> capture_each(const GpusCommand& options, const std::vector<search::RentRow>& rows,
+                                            std::vector<std::string>* lines) {
+  std::map<Capability, Gpu> largest;
+  for (const search::RentRow& row : rows) {
+    Gpu& gpu = largest.try_emplace(capability_of(row.gpu), row.gpu).first->second;
+    if (row.gpu.total_memory_bytes > gpu.total_memory_bytes) gpu = row.gpu;
+  }
+  std::vector<search::RunSpec> specs;
+  for (const auto& [capability, gpu] : largest) {
+    search::RunSpec& spec = specs.emplace_back();
+    spec.command = options.job.what;
+    spec.gpu = gpu.id;
+    spec.steps = std::to_string(options.job.steps);
+    if (options.rent.count > 1) spec.world_size = options.rent.count;
+    if (options.rent.count > 1) spec.ranks = "0";
+    lines->push_back(run_line(spec));
+  }
+  RunProgress progress;
+  search::Runs runs({options.cache, options.fresh, 0, [&](const search::Run& run) { progress.run_ended(run); }});
+  std::map<Capability, Captured> out;
+  std::optional<Error> failed;
+  for (const search::Run& run : runs.run(specs)) {
+    Captured& captured = out[capability_of(find_gpu(run.spec.gpu))];
+    if (run.end == search::RunEnd::captured) {
+      captured.facts = facts_of(run);
+      continue;
+    }
+    captured.problem = run.problem ? run.problem->message : "the run failed";
+    failed = Error(fmt::format("the command fails on {}: {}", run.spec.gpu, captured.problem), run_line(run.spec),
+                   "run this line: it prints all that the script says");
+  }
+  if (failed && std::ranges::all_of(out, [](const auto& one) { return one.second.facts.empty(); })) throw *failed;
+  return out;
+}
+
+int rank_for_job(GpusCommand& options) {
+  if (options.job.what.empty()) throw Error("--for needs a job", "", "gpucast gpus --for FILE, or gpucast gpus --for -- COMMAND");
+  check_confidence(options.rent.confidence);
+  if (!options.prices.empty()) options.rent.offers = search::read_offers(options.prices);
+  options.rent.constants_json = read_constants(options.constants);
+  RentReport report;
+  report.rows = rent_rows(options.rent);
+  if (names_captures(options.job) || options.job.what.front().ends_with(".gpucast")) {
+    options.job.all_ranks = true;
+    const StepOnCards observed = *observe_step(options.job);
+    search::RankFacts facts = {observed.facts};
+    facts.insert(facts.end(), observed.others.begin(), observed.others.end());
+    rank_rent(
+        options.rent, [&](const Gpu&) { return facts; }, &report.rows);
+  } else {
+    const std::map<Capability, Captured> captured = capture_each(options, report.rows, &report.runs);
+    const auto facts_for = [&](const Gpu& gpu) {
+      const Captured& found = captured.at(capability_of(gpu));
+      if (found.facts.empty()) throw Error(found.problem);
+      return found.facts;
+    };
+    rank_rent(options.rent, facts_for, &report.rows);
+  }
+  const std::string text = options.format == "json" ? rent_json(report) : rent_text(report, colour_wanted());
+  std::fputs(text.c_str(), stdout);
+  return some_fit(report) ? kExitYes : kExitNo;
+}
+
 }  // namespace
 
 void declare_gpus(Arguments& arguments) {
-  static std::string format = "text";
-  arguments.option("--format", &format, "text or json").one_of({"text", "json"}).shows_default();
-  arguments.action([] {
-    if (format == "json") {
+  auto options = std::make_shared<GpusCommand>();
+  arguments.flag("--for", &options->for_job, "rank the cards for a job: a capture, or a command after --");
+  arguments.option("FILE|COMMAND", &options->job.what, "the job of --for");
+  arguments.option("--prices", &options->prices, "of --for: a file of prices, or `example`: offers of cards and machines are ranked");
+  arguments.option("--count", &options->rent.count, "of --for: the number of cards").positive();
+  arguments.option("--epoch-steps", &options->rent.epoch_steps, "of --for: steps of an epoch; default: from the script's DataLoader")
+      .positive();
+  arguments.option("--cpu-speed", &options->rent.cpu_speed, "of --for: how much faster the training machine's host is than this one")
+      .positive()
+      .shows_default();
+  arguments.option("--steps", &options->job.steps, "of --for: how many steps of a command to run").positive().shows_default();
+  declare_confidence(arguments, &options->rent.confidence);
+  arguments.option("--constants", &options->constants, "a file of constants, over the built-in ones");
+  arguments.option("--cache", &options->cache, "a folder for the runs' captures; default: ~/.cache/gpucast/runs");
+  arguments.flag("--fresh", &options->fresh, "run again what is in the cache");
+  arguments.option("--format", &options->format, "text or json").one_of({"text", "json"}).shows_default();
+  arguments.action([options] {
+    if (options->for_job) {
+      try {
+        return rank_for_job(*options);
+      } catch (const search::Interrupted&) {
+        return static_cast<int>(kExitInterrupted);
+      }
+    }
+    if (!options->job.what.empty())
+      throw Error("a job was named without --for", options->job.what.front(), "gpucast gpus --for FILE|-- COMMAND");
+    if (options->format == "json") {
       print_json();
     } else {
       print_text();
     }
-    return 0;
+    return static_cast<int>(kExitYes);
   });
 }
 

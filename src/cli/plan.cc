@@ -3,7 +3,6 @@
 #include "src/search/plan.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <cmath>
 #include <cstdio>
@@ -18,6 +17,7 @@
 #include "src/cli/messages.h"
 #include "src/cli/plan_report.h"
 #include "src/cli/report_capture.h"
+#include "src/cli/run_progress.h"
 #include "src/cli/step_source.h"
 #include "src/cli/subcommand.h"
 #include "src/search/plan_runs.h"
@@ -94,20 +94,6 @@ std::vector<search::PlanChoice> choices_of(const search::PlanSpace& space, const
               "name other values (--vary), numbers of cards (--gpus) or constraints (--require)");
 }
 
-class Progress {
- public:
-  void run_ended(const search::Run& run) {
-    ++(run.cached ? cached_ : made_);
-    if (isatty(STDERR_FILENO) != 0) std::fprintf(stderr, "\r\033[Kgpucast: %d runs, %d from the cache", made_, cached_);
-  }
-  ~Progress() {
-    if (isatty(STDERR_FILENO) != 0 && made_ + cached_ > 0) std::fprintf(stderr, "\r\033[K");
-  }
-
- private:
-  int made_ = 0, cached_ = 0;
-};
-
 int plan(const PlanCommandLine& options) {
   check_confidence(options.confidence);
   PlanReport report;
@@ -122,13 +108,13 @@ int plan(const PlanCommandLine& options) {
   if (report.goal.deadline_ns > 0 && report.goal.tokens == 0)
     throw Error("--deadline needs to know how much is trained until then", options.deadline, "such as --tokens 20B");
   if (!options.prices.empty()) {
-    report.offer = offer_for(report.machine, report.gpu.id, search::read_offers(options.prices));
+    report.offer = offer_for(report.machine, report.gpu.id, report.space.gpus.back(), search::read_offers(options.prices));
     if (!report.offer)
       throw Error(fmt::format("there is no price of {} or of {}", report.machine.id, report.gpu.id), options.prices,
                   "add one to a file of yours");
     report.goal.price_per_hour = [offer = *report.offer](int64_t gpus) { return price_per_hour(offer, gpus); };
   }
-  Progress progress;
+  RunProgress progress;
   search::Runs runs({options.cache, options.fresh, 0, [&](const search::Run& run) { progress.run_ended(run); }});
   search::PlanRuns source(
       report.space, {report.machine, report.gpu, options.cpu_speed, read_constants(options.constants), options.confidence, options.steps},

@@ -6,6 +6,7 @@
 
 #include "src/base/json.h"
 #include "src/base/to_number.h"
+#include "src/cli/columns.h"
 #include "src/report/text_writer.h"
 #include "src/report/time_words.h"
 
@@ -20,18 +21,6 @@ bool plan_fits(const search::Plan& plan) {
 }
 
 bool is_derived(const search::Plan& plan) { return plan.captured_gpus != plan.choice.gpus; }
-
-// "1.28 M"
-std::string amount_text(double amount) {
-  constexpr const char* kUnits[] = {"", " k", " M", " B", " T"};
-  constexpr double kThousand = 1000;
-  size_t unit = 0;
-  while (amount >= kThousand && unit + 1 < std::size(kUnits)) {
-    amount /= kThousand;
-    ++unit;
-  }
-  return fmt::format("{:.4g}{}", amount, kUnits[unit]);
-}
 
 std::string gib_text(int64_t bytes) { return bytes > 0 ? fmt::format("{:.1f}", static_cast<double>(bytes) / (1LL << 30)) : ""; }
 
@@ -50,30 +39,6 @@ size_t count_of(const PlanReport& report, bool failed, bool fitting) {
 std::string order_words(const PlanReport& report) {
   if (report.offer) return report.goal.deadline_ns > 0 ? "the cheapest that makes the deadline first" : "the cheapest first";
   return report.goal.deadline_ns > 0 ? "the fewest cards that make the deadline first" : "the fastest first";
-}
-
-struct Column {
-  std::string title;
-  std::vector<std::string> cells;
-};
-
-void print_columns(const std::vector<Column>& columns, TextWriter* out) {
-  std::vector<size_t> widths;
-  for (const Column& column : columns) {
-    size_t most = width(column.title);
-    for (const std::string& cell : column.cells) most = std::max(most, width(cell));
-    widths.push_back(most);
-  }
-  const auto line = [&](const auto& cell) {
-    std::string text;
-    for (size_t i = 0; i < columns.size(); ++i) {
-      const std::string word = cell(columns[i]);
-      text += std::string(2 + widths[i] - width(word), ' ') + word;
-    }
-    return text;
-  };
-  out->line(out->bold(line([](const Column& column) { return column.title; })));
-  for (size_t row = 0; row < columns.front().cells.size(); ++row) out->line(line([&](const Column& column) { return column.cells[row]; }));
 }
 
 void print_best(const PlanReport& report, TextWriter* out) {
@@ -141,10 +106,11 @@ void print_notes(const PlanReport& report, TextWriter* out) {
                              report.found.sharded ? ": a rank holds at most this memory, and its optimizer needs at most this time" : ""));
   if (std::ranges::any_of(report.found.plans,
                           [](const search::Plan& plan) { return plan_fits(plan) && plan.figures.verdict == Verdict::tight; }))
-    out->line("  ! fits, but not with the margin that a run may need");
+    out->line("  ! tight: it runs, but close to the card's memory");
   const auto differs = [&](const search::Plan& plan) { return plan_fits(plan) && plan.figures.samples != best.figures.samples; };
   if (best.figures.samples > 0 && std::ranges::any_of(report.found.plans, differs))
     out->wrapped("  ", "The plans have different global batches (samples): a model may need more tokens with a larger one.");
+  for (const std::string& note : best.figures.notes) out->wrapped("  ", "Note: " + printable(note));
   if (report.offer) {
     const search::Offer& offer = *report.offer;
     out->line("  " + price_words(offer));

@@ -219,9 +219,11 @@ class PlanFinder {
 
   // Better plans first.
   [[nodiscard]] bool is_better(const Plan& a, const Plan& b) const {
-    const auto place = [](const Plan& plan) { return plan.figures.failed ? 3 : !fits(plan) ? 2 : is_timed(plan) ? 0 : 1; };
+    const auto place = [](const Plan& plan) {
+      return plan.figures.failed ? 4 : !fits(plan) ? 3 : !is_timed(plan) ? 2 : plan.figures.verdict == Verdict::tight ? 1 : 0;
+    };
     if (place(a) != place(b)) return place(a) < place(b);
-    if (place(a) > 0) return a.choice.gpus < b.choice.gpus;
+    if (place(a) > 1) return a.choice.gpus < b.choice.gpus;
     if (a.in_time != b.in_time) return a.in_time;
     if (a.in_time && goal_.price_per_hour && a.cost != b.cost) return a.cost < b.cost;
     if (a.in_time && goal_.deadline_ns > 0 && a.choice.gpus != b.choice.gpus) return a.choice.gpus < b.choice.gpus;

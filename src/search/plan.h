@@ -23,6 +23,7 @@ struct PlanFigures {
   int64_t samples = 0, tokens = 0;                      // of the job, in a step; 0: unknown
   int64_t replicas = 1, nodes = 1;
   double bubble_share = 0, exposed_share = 0;  // of the step of the rank that waits least for others
+  std::vector<std::string> notes;              // of the job, whole sentences
   std::vector<std::string> runs;               // lines that the user can paste
 };
 

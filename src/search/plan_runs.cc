@@ -56,6 +56,7 @@ PlanFigures timed(PlanFigures figures, const StepTimes& times) {
   figures.tokens = card.job->tokens;
   figures.replicas = card.job->replicas;
   figures.nodes = card.job->nodes;
+  figures.notes = card.job->notes;
   figures.bubble_share = busiest.waiting_ns / busiest.step_ns;
   figures.exposed_share = busiest.exposed_ns / busiest.step_ns;
   return figures;

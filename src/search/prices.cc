@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "gpucast/error.h"
 #include "gpucast/gpu.h"
@@ -15,14 +16,15 @@ namespace gpucast::search {
 namespace {
 
 constexpr const char* kPriceExample = R"(such as {"gpu": "rtx4090", "price_per_hour": 0.29, "currency": "USD"})";
-const char* const kOfferKeys[] = {"name", "machine", "gpu", "cards", "price_per_hour", "currency", "region", "source", "date"};
+const char* const kOfferKeys[] = {"name",           "machine",  "gpu",    "cards",  "most_cards",
+                                  "price_per_hour", "currency", "region", "source", "date"};
 
 Offer offer_of(const Json& entry, const std::string& where) {
   if (!entry.is_object()) throw Error("an entry of \"prices\" is no object", where, kPriceExample);
   for (const std::string& key : entry.keys())
     if (std::ranges::find(kOfferKeys, key) == std::end(kOfferKeys))
       throw Error(fmt::format("there is no \"{}\" in a price", key), where,
-                  "name, machine, gpu, cards, price_per_hour, currency, region, source, date");
+                  "name, machine, gpu, cards, most_cards, price_per_hour, currency, region, source, date");
   Offer out;
   out.name = entry.value("name", "");
   out.currency = entry.value("currency", "");
@@ -45,7 +47,10 @@ Offer offer_of(const Json& entry, const std::string& where) {
   }
   out.cards = entry.value("cards", out.cards);
   out.price_per_hour = entry.value("price_per_hour", 0.0);
-  if (out.cards < 1) throw Error("\"cards\" is a number above 0", where);
+  const bool has_network = !machine.empty() && find_machine(machine).links.network_cards > 0;
+  out.most_cards = entry.value("most_cards", has_network ? std::numeric_limits<int64_t>::max() : out.cards);
+  if (out.cards < 1 || out.most_cards < out.cards)
+    throw Error("\"cards\" is a number above 0, and \"most_cards\" at least that number", where);
   if (!(out.price_per_hour > 0) || !std::isfinite(out.price_per_hour))
     throw Error("\"price_per_hour\" is missing or no number above 0", where, kPriceExample);
   return out;
@@ -72,7 +77,7 @@ std::vector<Offer> read_offers(const std::string& file_or_example) {
   return out;
 }
 
-std::optional<Offer> offer_for(const Machine& machine, const std::string& gpu_id, const std::vector<Offer>& offers) {
+std::optional<Offer> offer_for(const Machine& machine, const std::string& gpu_id, int64_t cards, const std::vector<Offer>& offers) {
   std::optional<Offer> out;
   const auto take_cheapest = [&](const auto& wanted) {
     for (const Offer& offer : offers)
@@ -81,7 +86,8 @@ std::optional<Offer> offer_for(const Machine& machine, const std::string& gpu_id
         out = offer;
   };
   take_cheapest([&](const Offer& offer) { return offer.machine_id == machine.id; });
-  if (!out) take_cheapest([&](const Offer& offer) { return offer.machine_id.empty() && offer.gpu_id == gpu_id; });
+  if (!out)
+    take_cheapest([&](const Offer& offer) { return offer.machine_id.empty() && offer.gpu_id == gpu_id && cards <= offer.most_cards; });
   return out;
 }
 

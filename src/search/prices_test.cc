@@ -23,7 +23,7 @@ TEST(Prices, ExampleNamesSourceAndDateOfEach) {
     EXPECT_TRUE(offer.source.starts_with("https://")) << offer.name;
     EXPECT_EQ(offer.date.size(), std::string("2026-01-01").size()) << offer.name;
   }
-  const auto aws = offer_for(find_machine("aws-p5"), "h100-80", offers);
+  const auto aws = offer_for(find_machine("aws-p5"), "h100-80", 8, offers);
   ASSERT_TRUE(aws);
   EXPECT_EQ(aws->cards, 8);
   EXPECT_DOUBLE_EQ(price_per_hour(*aws, 20), 3 * aws->price_per_hour);
@@ -31,11 +31,13 @@ TEST(Prices, ExampleNamesSourceAndDateOfEach) {
 
 TEST(Prices, TakesTheCheapestOffer) {
   const auto offers = offers_of(
-      R"({"prices": [{"gpu": "h100-80", "price_per_hour": 3, "currency": "EUR"}, {"gpu": "h100-80", "price_per_hour": 2, "currency": "EUR"},
+      R"({"prices": [{"gpu": "h100-80", "price_per_hour": 3, "currency": "EUR", "most_cards": 64}, {"gpu": "h100-80", "price_per_hour": 2, "currency": "EUR"},
           {"machine": "aws-p5", "price_per_hour": 40, "currency": "EUR"}]})");
-  EXPECT_DOUBLE_EQ(offer_for(find_machine("dgx-h100"), "h100-80", offers)->price_per_hour, 2);
-  EXPECT_DOUBLE_EQ(offer_for(find_machine("aws-p5"), "h100-80", offers)->price_per_hour, 40);
-  EXPECT_FALSE(offer_for(find_machine("dgx-a100"), "a100-80", offers));
+  EXPECT_DOUBLE_EQ(offer_for(find_machine("dgx-h100"), "h100-80", 1, offers)->price_per_hour, 2);
+  EXPECT_DOUBLE_EQ(offer_for(find_machine("dgx-h100"), "h100-80", 64, offers)->price_per_hour, 3);
+  EXPECT_FALSE(offer_for(find_machine("dgx-h100"), "h100-80", 128, offers));
+  EXPECT_DOUBLE_EQ(offer_for(find_machine("aws-p5"), "h100-80", 128, offers)->price_per_hour, 40);
+  EXPECT_FALSE(offer_for(find_machine("dgx-a100"), "a100-80", 1, offers));
 }
 
 TEST(Prices, RefusesWhatIsNone) {

@@ -21,7 +21,7 @@ std::string headline(const CheckResult& result) {
   const int64_t judged = result.limits(Outcome::passed) + broken;
   std::string out;
   if (broken > 0) out = fmt::format("{} of {} {} broken", broken, counted(judged, "limit"), broken == 1 ? "is" : "are");
-  if (broken == 0 && judged > 0) out = judged == 1 ? "The limit holds" : fmt::format("All {} limits hold", judged);
+  if (broken == 0 && judged > 0) out = fmt::format("{} hold{}", counted(judged, "limit"), judged == 1 ? "s" : "");
   if (broken == 0 && judged == 0 && failed == 0) out = "No limit was judged";
   if (unknown > 0) out += fmt::format("{}{} not judged", out.empty() ? "" : ", ", unknown);
   if (failed > 0) out += fmt::format("{}{} failed", out.empty() ? "" : ", ", counted(failed, "job"));

@@ -9,7 +9,7 @@
 
 namespace gpucast::check {
 
-// "All 6 limits hold", "2 of 6 limits are broken, 1 job failed".
+// "6 limits hold", "2 of 6 limits are broken, 1 job failed".
 std::string headline(const CheckResult& result);
 
 // "small on rtx3090".

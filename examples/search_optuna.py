@@ -26,10 +26,7 @@ def objective(trial: optuna.Trial, gpu: str) -> float:
     }
     command = [sys.executable, str(TRAIN), *(str(word) for pair in arguments.items() for word in pair)]
 
-    report = gpucast.run(command, gpu=gpu, steps=2)  # AdamW's state is there from the first step on
-    trial.set_user_attr("peak_reserved_mib", report.peak_reserved_bytes // 2**20)
-    if not report.fits:
-        raise optuna.TrialPruned(report.verdict_reason)
+    report = gpucast.optuna.prune_if_too_large(trial, command, gpu)
 
     # Here a real search trains the model, and returns how good it became. This one wants it large.
     return report.categories["parameters"] / 4 / 1e6  # million parameters in fp32
@@ -49,7 +46,7 @@ def main():
         result = f"{trial.value:.0f} M parameters" if trial.value is not None else "pruned: does not fit"
         layers, heads, batch = (trial.params[name] for name in ("layers", "heads", "batch"))
         print(
-            f"{trial.number:5d}  {layers:6d}  {64 * heads:5d}  {batch:5d}  {trial.user_attrs['peak_reserved_mib']:10d} MiB  {result}",
+            f"{trial.number:5d}  {layers:6d}  {64 * heads:5d}  {batch:5d}  {trial.user_attrs['gpucast_peak_reserved_bytes'] // 2**20:10d} MiB  {result}",
             flush=True,
         )
 

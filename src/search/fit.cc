@@ -105,9 +105,9 @@ void time_point(const std::vector<std::shared_ptr<const Facts>>& ranks, const Gp
   }
 }
 
-class Search {
+class FitSearch {
  public:
-  Search(const FitQuestion& question, Runs* runs) : q_(question), runs_(runs) {
+  FitSearch(const FitQuestion& question, Runs* runs) : q_(question), runs_(runs) {
     for (size_t card = 0; card < q_.cards.size(); ++card) {
       group_of(card).cards.push_back(card);
       targets_.emplace_back(card, false);
@@ -290,7 +290,7 @@ class Search {
 
 Fit find_fit(const FitQuestion& question, Runs* runs) {
   const auto start = Clock::now();
-  Fit fit = Search(question, runs).find();
+  Fit fit = FitSearch(question, runs).find();
   fit.seconds = seconds_since(start);
   return fit;
 }

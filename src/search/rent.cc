@@ -37,10 +37,10 @@ void judge_memory(const RankFacts& ranks, const RentOptions& options, RentRow* r
 void add_prices(RentRow* row) {
   if (!row->offer) return;
   row->price_per_hour = price_per_hour(*row->offer, row->cards);
-  constexpr double kHourNs = 3600e9, kMillion = 1e6;
+  constexpr double kHourNs = 3600e9, kOneMillion = 1e6;
   const double throughput = row->tokens_per_s > 0 ? row->tokens_per_s : row->samples_per_s;
   row->epoch_price = row->epoch_ns / kHourNs * row->price_per_hour;
-  if (throughput > 0) row->million_price = kMillion / throughput * 1e9 / kHourNs * row->price_per_hour;
+  if (throughput > 0) row->million_price = kOneMillion / throughput * 1e9 / kHourNs * row->price_per_hour;
 }
 
 void add_time(const RankFacts& ranks, const RentOptions& options, RentRow* row) {

@@ -50,9 +50,9 @@ def run_local(jobs: Iterable[Job], options: list[str], environment: Mapping[str,
 class OpenBatch:
     """One `gpucast batch` for jobs one after the other: PyTorch is imported once."""
 
-    def __init__(self, options: list[str]):
+    def __init__(self, options: list[str], environment: Mapping[str, str | None] | None = None):
         self._jobs: queue.SimpleQueue = queue.SimpleQueue()
-        self._rows = run_local(iter(self._jobs.get, None), options)
+        self._rows = run_local(iter(self._jobs.get, None), options, environment)
 
     def run(self, job: Job) -> dict[str, Any]:
         """The job's line of `gpucast batch`. The first call starts the command, so it has this moment's environment."""

@@ -110,6 +110,8 @@ def main():
     parser.add_argument("--checkpoint", action="store_true")
     options = parser.parse_args()
 
+    for name, value in {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}.items():
+        os.environ.setdefault(name, value)  # without torchrun: one rank
     world = int(os.environ["WORLD_SIZE"])
     if world % (options.tp * options.pp) or options.heads % options.tp or options.layers % options.pp:
         raise SystemExit(

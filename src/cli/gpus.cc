@@ -21,6 +21,7 @@
 #include "src/cli/step_source.h"
 #include "src/cli/subcommand.h"
 #include "src/search/rent.h"
+#include "src/search/run_problem.h"
 #include "src/search/runs.h"
 
 namespace gpucast::cli {
@@ -111,7 +112,7 @@ std::map<Capability, Captured> capture_each(const GpusCommand& options, const st
       captured.facts = facts_of(run);
       continue;
     }
-    captured.problem = run.problem ? run.problem->message : "the run failed";
+    captured.problem = run_problem(run);
     failed = Error(fmt::format("the command fails on {}: {}", run.spec.gpu, captured.problem), run_line(run.spec),
                    "run this line: it prints all that the script says");
   }
@@ -134,6 +135,9 @@ int rank_for_job(GpusCommand& options) {
     rank_rent(
         options.rent, [&](const Gpu&) { return facts; }, &report.rows);
   } else {
+    const auto launcher = launcher_in(options.job.what);
+    if (launcher && options.rent.count > 0)
+      throw Error(fmt::format("--count starts the ranks itself, and {} would, too", *launcher), "", "give the command of one rank");
     const std::map<Capability, Captured> captured = capture_each(options, report.rows, &report.runs);
     const auto facts_for = [&](const Gpu& gpu) {
       const Captured& found = captured.at(capability_of(gpu));

@@ -56,6 +56,9 @@ double read_time(const std::string& text) {
 }
 
 search::PlanSpace space_of(const PlanCommandLine& options, const Machine& machine) {
+  if (const auto launcher = launcher_in(options.command))
+    throw Error(fmt::format("`plan` starts the ranks itself, and {} would, too", *launcher), "",
+                "give the command of one rank, such as: gpucast plan --gpus 8..64 -- python train.py");
   search::PlanSpace space;
   space.command = options.command;
   space.node_cards = machine.links.cards;

@@ -160,15 +160,9 @@ ScalePoint scale_point(const CardTime& card, int64_t ranks, const std::vector<Sc
 void check_scale(const TimeCommand& options, const StepSource& source, const StepTimeOptions& wanted, const std::vector<int64_t>& scale) {
   if (source.world_size > 0)
     throw Error("--scale says how many ranks the job has, and so does --world-size", options.scale, "leave out --world-size");
-  for (const std::string& word : source.what) {
-    const std::string name = word.substr(word.rfind('/') + 1);
-    for (const char* launcher :
-         {"torchrun", "accelerate", "deepspeed", "mpirun", "srun", "torch.distributed.run", "torch.distributed.launch"})
-      if (name == launcher)
-        throw Error(fmt::format("--scale starts the ranks itself, and {} would, too", launcher), options.scale,
-                    "give the command of one rank, such as: --scale 1,8 -- python train.py");
-    if (word == "--") break;
-  }
+  if (const auto launcher = launcher_in(source.what))
+    throw Error(fmt::format("--scale starts the ranks itself, and {} would, too", *launcher), options.scale,
+                "give the command of one rank, such as: --scale 1,8 -- python train.py");
   const Machine& machine =
       wanted.machine ? *wanted.machine : usual_machine(source.gpus.empty() ? find_gpu(kDefaultGpu) : cards_of(source.gpus).front());
   if (scale.back() > machine.links.cards && machine.links.network_cards == 0)

@@ -12,6 +12,7 @@
 #include "src/base/links.h"
 #include "src/job/job_step.h"
 #include "src/predict/analysis.h"
+#include "src/search/run_problem.h"
 
 namespace gpucast::search {
 namespace {
@@ -21,15 +22,6 @@ std::vector<int64_t> ranks_of_stages(int64_t world, int64_t stages) {
   std::vector<int64_t> out;
   for (int64_t stage = 0; stage < std::min(stages, world); ++stage) out.push_back(stage * (world / std::min(stages, world)));
   return out;
-}
-
-// The last line that says something; lines of a progress bar end in "\r".
-std::string last_said_line(const std::string& text) {
-  const size_t last = text.find_last_not_of(" \t\r\n");
-  if (last == std::string::npos) return "";
-  const size_t before = text.find_last_of("\r\n", last);
-  const size_t begin = text.find_first_not_of(" \t", before == std::string::npos ? 0 : before + 1);
-  return text.substr(begin, last + 1 - begin);
 }
 
 void fill_memory(const std::vector<std::shared_ptr<const Facts>>& ranks, const PlanRunsOptions& options, PlanFigures* out) {
@@ -93,8 +85,7 @@ PlanAnswer PlanRuns::answer_of(const PlanRequest& request, const Run& run, std::
     return out;
   }
   if (run.end == RunEnd::failed) {
-    const std::string said = last_said_line(run.printed), message = run.problem ? run.problem->message : "";
-    set_failed(said.empty() || message.find(said) != std::string::npos ? message : fmt::format("{}: {}", message, said), &out.figures);
+    set_failed(run_problem(run), &out.figures);
     return out;
   }
   const std::vector<std::shared_ptr<const Facts>> facts = facts_of(run);

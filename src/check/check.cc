@@ -46,6 +46,15 @@ std::vector<Job> chosen(const Config& config, const std::vector<std::string>& on
   return out;
 }
 
+void check_folders(const Config& config, const std::vector<Job>& jobs) {
+  for (const Job& job : jobs) {
+    std::error_code error;
+    if (job.capture.empty() && !fs::is_directory(fs::path(config.folder) / job.folder, error))
+      throw Error(fmt::format("the folder of job '{}' does not exist: {}", job.name, job.folder), file_place(config.path, job.place),
+                  "name one relative to the file");
+  }
+}
+
 search::RunSpec spec_of(const Config& config, const Job& job, const std::string& gpu) {
   search::RunSpec spec;
   spec.command = job.command;
@@ -109,6 +118,7 @@ std::optional<Ranks> capture_for(const Config& config, const JobRuns& runs, cons
   if (run.end == search::RunEnd::captured) return search::facts_of(run);
   result->problem = run.problem ? *run.problem : run::JobProblem{"failed", "the run failed", "", ""};
   result->printed = run.printed;
+  if (result->problem->code == "timeout") result->problem->to_do = "give it more time: timeout_s";
   return std::nullopt;
 }
 
@@ -179,6 +189,7 @@ std::string repository_of(const std::string& folder) {
 
 CheckResult check(const Config& config, const CheckOptions& options) {
   const std::vector<Job> jobs = chosen(config, options.only);
+  check_folders(config, jobs);
   const Baseline baseline = read_baseline(config.baseline);
   std::optional<run::CaptureFile> target;  // before the long work, because it may fail
   if (options.update_baseline) target.emplace(config.baseline, true, kBaselineName);

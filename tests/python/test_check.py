@@ -179,6 +179,8 @@ def test_a_wrong_file_has_line_and_column(empty):
     done = empty.check()
     assert done.returncode == 2 and not done.stdout
     assert "gpucast.toml:8:1" in done.stderr and "did you mean 'gpu'?" in done.stderr
+    empty.config(job("four", 1, 'folder = "gone"'))
+    assert "gpucast.toml:5:1" in empty.check().stderr
     (empty.folder / "gpucast.toml").write_text('[[job]\nname = "a"\n')
     assert "gpucast.toml:1:7" in empty.check().stderr
 

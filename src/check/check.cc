@@ -33,6 +33,7 @@ using Ranks = std::vector<std::shared_ptr<const Facts>>;
 std::vector<Job> chosen(const Config& config, const std::vector<std::string>& only) {
   if (only.empty()) return config.jobs;
   std::vector<std::string> names;
+  names.reserve(config.jobs.size());
   for (const Job& job : config.jobs) names.push_back(job.name);
   for (const std::string& name : only) {
     if (std::find(names.begin(), names.end(), name) != names.end()) continue;
@@ -207,7 +208,7 @@ CheckResult check(const Config& config, const CheckOptions& options) {
   }
   accept_growth(&out);
   if (out.failed_jobs() > 0) {
-    out.notes.push_back("The baseline was not written, because a job failed.");
+    out.notes.emplace_back("The baseline was not written, because a job failed.");
     return out;
   }
   {

@@ -61,15 +61,14 @@ class ConfigReader {
     }
   }
 
-  const TomlValue& of_kind(const TomlValue& value, TomlKind kind, const char* example) const {
+  void require_kind(const TomlValue& value, TomlKind kind, const char* example) const {
     if (value.kind != kind)
       fail(value.place, fmt::format("'{}' is {}, and must be {}", value.key, toml_kind_name(value.kind), toml_kind_name(kind)),
            fmt::format("such as {}", example));
-    return value;
   }
 
   std::string text(const TomlValue& value, const char* example) const {
-    of_kind(value, TomlKind::text, example);
+    require_kind(value, TomlKind::text, example);
     if (value.text.empty() || value.text.find('\0') != std::string::npos)
       fail(value.place, fmt::format("'{}' is {}", value.key, value.text.empty() ? "empty" : "text with a zero byte"),
            fmt::format("such as {}", example));
@@ -120,14 +119,15 @@ void set_limit(Limit limit, Job* job) {
 }
 
 void read_limits(const ConfigReader& read, const TomlValue& table, Job* job) {
-  read.of_kind(table, TomlKind::table, R"(limits = { peak_reserved = "20 GiB" })");
+  read.require_kind(table, TomlKind::table, R"(limits = { peak_reserved = "20 GiB" })");
   read.check_keys(table, "'limits'", {std::begin(kFigureNames), std::end(kFigureNames)});
   for (const TomlValue& entry : table.values) {
     Limit limit;
     limit.place = entry.key_place;
     limit.figure = static_cast<Figure>(std::find(std::begin(kFigureNames), std::end(kFigureNames), entry.key) - std::begin(kFigureNames));
     if (limit.figure == Figure::fits) {
-      if (read.of_kind(entry, TomlKind::boolean, "fits = true").boolean) {
+      read.require_kind(entry, TomlKind::boolean, "fits = true");
+      if (entry.boolean) {
         set_limit(std::move(limit), job);
       } else {
         std::erase_if(job->limits, [](const Limit& other) { return other.figure == Figure::fits; });
@@ -177,7 +177,7 @@ std::string read_steps(const ConfigReader& read, const TomlValue& value) {
 }
 
 void read_environment(const ConfigReader& read, const TomlValue& table, Job* job) {
-  read.of_kind(table, TomlKind::table, R"(environment = { OMP_NUM_THREADS = "1" })");
+  read.require_kind(table, TomlKind::table, R"(environment = { OMP_NUM_THREADS = "1" })");
   for (const TomlValue& entry : table.values) {
     if (entry.key.empty() || entry.key.find('=') != std::string::npos || entry.kind != TomlKind::text)
       read.fail(entry.key_place, fmt::format("'environment' holds names and texts, and '{}' is none", entry.key),
@@ -257,7 +257,7 @@ Config config_of(const TomlValue& file, const std::string& path) {
   defaults.confidence = kDefaultConfidence;
   defaults.limits.push_back({});
   if (const TomlValue* table = file.find("defaults")) {
-    read.of_kind(*table, TomlKind::table, "[defaults]");
+    read.require_kind(*table, TomlKind::table, "[defaults]");
     read.check_keys(*table, "[defaults]", shared_keys());
     for (const TomlValue& value : table->values) read_shared_key(read, value, &defaults);
   }

@@ -42,6 +42,7 @@ int64_t rounded(double ns) {
 
 std::optional<int64_t> step_ns_of(const Job& job, const std::vector<std::shared_ptr<const Facts>>& ranks, const std::string& gpu) {
   std::vector<const Facts*> all;
+  all.reserve(ranks.size());
   for (const auto& facts : ranks) all.push_back(facts.get());
   StepTimeOptions options;
   options.gpus = {find_gpu(gpu)};

@@ -45,7 +45,7 @@ def find_executable_batch_size(function=None, starting_batch_size=128, reduce_ba
 
     def search():
         nonlocal batch_size
-        with Search(name, gpu) as needs:
+        with Search(name, gpu, has_margin=False) as needs:
             if reduce_batch_size_fn is None:
                 sizes = _falling(batch_size)[::-1]
                 batch_size = largest(sizes, len(sizes) - 1, needs.bytes_of, needs.capacity_bytes) or 0
@@ -112,8 +112,8 @@ def _border(known: dict[int, int], capacity_bytes: int) -> float:
 class Search:
     """Runs of this script's command on the virtual GPU. If they cannot be made, it says why, and the script goes on without."""
 
-    def __init__(self, name: str, gpu: str | None):
-        self._name, self._asked_gpu, self._batch = name, gpu, None
+    def __init__(self, name: str, gpu: str | None, has_margin: bool):
+        self._name, self._asked_gpu, self._has_margin, self._batch = name, gpu, has_margin, None
 
     def __enter__(self) -> Search:
         self._temporary = Path(tempfile.mkdtemp(prefix="gpucast-batch-size-"))
@@ -139,7 +139,7 @@ class Search:
         return cards[self.gpu]
 
     def bytes_of(self, size: int) -> int:
-        """The memory that the script needs with this size, so that 99 % of such jobs run."""
+        """The least memory that the script runs with, as expected or with a margin: so that 99 % of such jobs run."""
         file = self._temporary / "size.json"
         file.write_text(json.dumps({"name": self._name, "size": size}))
         if self._batch is None:
@@ -150,8 +150,10 @@ class Search:
             printed = log.read_text("utf-8", "replace").splitlines()[-5:] if log.exists() else []
             raise Error(row["error"]["message"], f"batch size {size}", row["error"]["to_do"], printed="\n".join(printed))
         report = Report.from_json(row["report"])
-        say(f"batch size {size}: {report.request_bytes / 2**30:.2f} GiB, {report.verdict.replace('_', ' ')} on {report.gpu}")
-        return report.request_bytes
+        need_bytes = report.request_bytes if self._has_margin else report.min_capacity_bytes or report.device.expected_bytes
+        fits = "fits" if need_bytes <= self.capacity_bytes else "does not fit"
+        say(f"batch size {size}: {need_bytes / 2**30:.2f} GiB, {fits} {report.gpu}")
+        return need_bytes
 
 
 def _own_command() -> list[str]:

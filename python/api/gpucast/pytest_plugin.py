@@ -136,6 +136,8 @@ class _Parent:
             return pytest_limits.judged(item, self._read_reports(item, folder), row, limits, folder)
         except Error as error:
             problem = f"gpucast: {error}"
+        except pytest.fail.Exception as error:  # of pytest-timeout
+            problem = f"{error}\n  it ran on the virtual GPU; the child's output is in {folder / 'log'}"
         return [pytest_limits.failed(item, "setup", problem)]
 
     def _in_child(self, item, folder, gpu):

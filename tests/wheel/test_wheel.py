@@ -135,3 +135,9 @@ def test_licences_are_inside():
     assert all(b"opyright" in text for text in texts.values())
     # Nothing outside the command's own folder: it would lie in every user's environment.
     assert {path.split("/")[:2] == ["libexec", "gpucast"] for path in installed} == {True}
+
+
+def test_pytest_finds_the_plugin():
+    with zipfile.ZipFile(WHEEL) as wheel:
+        (name,) = [name for name in wheel.namelist() if name.endswith(".dist-info/entry_points.txt")]
+        assert "[pytest11]\ngpucast = gpucast.pytest_plugin\n" in wheel.read(name).decode()

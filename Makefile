@@ -135,7 +135,7 @@ test-wheel: build wheel $(ENV_NEW)/.ready $(ENV_OLD)/.ready
 # Ray and Optuna in an environment that borrows PyTorch from another.
 test-api: build $(ENV_API)/.ready $(ENV_NEW)/.ready
 	GPUCAST_BIN=$(CURDIR)/$(GPUCAST) PYTHONPATH=$(CURDIR)/python/api:$$($(ENV_NEW)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))') \
-	  $(ENV_API)/bin/python -m pytest tests/api
+	  $(ENV_API)/bin/python -m pytest tests/api tests/python/test_sweep.py
 
 lint: $(ENV_LINT)/.ready
 	@tools/setup

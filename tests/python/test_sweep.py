@@ -17,6 +17,7 @@ from gpucast.sweep.conditions import BadCondition, parse_condition
 from gpucast.sweep.journal import Journal
 from gpucast.sweep.main import groups_of, rows_of
 from gpucast.sweep.spec import read_spec
+from gpucast.sweep.summary import summary_of
 
 pytestmark = pytest.mark.once
 
@@ -273,6 +274,24 @@ def test_a_failed_case_has_its_reason_and_no_figures(tmp_path):
         "the command failed (exit code 1): ValueError: no",
     )
     assert row["peak_reserved_bytes"] is None and row["run"] == "gpucast run --gpu rtx3060 -- python t.py --batch 8"
+
+
+# ---- the summary
+
+
+def test_a_summary_names_the_fastest_rows_and_what_changes_nothing(tmp_path):
+    spec = spec_of(tmp_path, small(vary={"--batch": [8, 16], "--lr": [0.1, 0.2], "--seed": [1]}))
+    rows = []
+    for case in cases(spec):
+        memory = {"peak_reserved_bytes": case.values["--batch"] << 20, "peak_allocated_bytes": 1}
+        result = {"seconds": 0.5, "cards": {"rtx3060": {**figures(), **memory, "samples_per_s": float(case.number + 1)}}}
+        rows += rows_of(spec, case, spec.gpus, result)
+    rows += rows_of(spec, case_at(spec, 3), spec.gpus, {"seconds": 1.0, "cards": {}, "error": {"code": "killed", "message": "signal 9"}})
+    summary = summary_of(spec, rows)
+    assert summary["statuses"] == {"fits": 4, "tight": 0, "does_not_fit": 0, "failed": 1}
+    assert [row["values"]["--lr"] for row in summary["best"]] == [0.2] and summary["best"][0]["samples_per_s"] == 4
+    assert summary["same_memory"] == ["--lr"]  # --seed has one value: nothing to compare
+    assert summary["errors"] == [{"error": "killed: signal 9", "rows": 1, "run": rows[-1]["run"]}]
 
 
 # ---- the command

@@ -138,7 +138,7 @@ function chart(id: string, xs: number[], series: Series[], y: Axis, x: { range: 
         width: box.clientWidth,
         height: 280,
         legend: { show: false },
-        cursor: { points: { show: false }, drag: { x: false, y: false } },
+        cursor: { x: false, y: false, points: { show: false }, drag: { x: false, y: false } },
         scales: { x: { time: false, range: x.range, distr: x.distr }, y: scale },
         axes: [
           { stroke, grid, filter, splits: () => x.splits(), values: (_u, all) => all.map(x.text) },

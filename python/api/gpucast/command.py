@@ -35,6 +35,8 @@ def find_command() -> str:
     package = Path(__file__).resolve().parent
     # The package lies in ENV/lib/pythonX.Y/site-packages; with `pip install --target` in the folder that bin is in.
     folders = [package.parents[3] / "bin", package.parents[0] / "bin", Path(sysconfig.get_path("scripts"))]
+    if package.parent.name == "api":  # PREFIX/lib/gpucast/python/api
+        folders.insert(0, package.parents[4] / "bin")
     for folder in folders:
         if os.access(folder / "gpucast", os.X_OK):
             return str(folder / "gpucast")

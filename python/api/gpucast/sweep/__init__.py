@@ -10,6 +10,7 @@ child       a process of its own for Ray's driver
 study       an Optuna study over the same cases
 journal     rows on disk as they come: what makes a sweep resumable
 tables      CSV and Parquet of a journal
+summary     counts, the fastest row of each card, reasons of failures
 page        an HTML page of a journal
 main        the command
 """

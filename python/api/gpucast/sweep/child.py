@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import os
 import signal
+import traceback
 from collections.abc import Callable
 
 _PR_SET_PDEATHSIG = 1
@@ -18,7 +19,7 @@ def run_in_child(function: Callable[[], int]) -> int | None:
     if child == 0:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
         os.close(result)
-        code = function()
+        code = _code_of(function)
         os.write(answer, bytes([code]))
         os._exit(code)
     os.close(answer)
@@ -28,6 +29,14 @@ def run_in_child(function: Callable[[], int]) -> int | None:
         code = file.read()
     os.waitpid(child, 0)
     return code[0] if code else None
+
+
+def _code_of(function: Callable[[], int]) -> int:
+    try:
+        return function()
+    except BaseException:  # our own mistake: it must not look like a lost cluster
+        traceback.print_exc()
+        return 2
 
 
 def _forward(child: int, number: int) -> None:

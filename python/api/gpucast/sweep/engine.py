@@ -61,7 +61,17 @@ def ray_engine(cards: list[list[str]], jobs_at_once: int | None, job_count: int,
     def rows_of_task(task_jobs, options):  # on a worker
         return list(judged_rows(task_jobs, [*options, "--jobs", "1"], cards, SET_BY_RAY))
 
-    return lambda jobs: run_on_ray(jobs, [], jobs_at_once, jobs_per_task, rows_of_task)
+    def rows(jobs):
+        try:
+            yield from run_on_ray(jobs, [], jobs_at_once, jobs_per_task, rows_of_task)
+        except (ray.exceptions.RayError, ConnectionError) as error:
+            raise cluster_lost(str(error).split("\n")[0]) from None
+
+    return rows
+
+
+def cluster_lost(where: str) -> Error:
+    return Error("the Ray cluster is lost", where, "the same command goes on from here, with a new cluster or with --engine local")
 
 
 def _connected(address: str | None):

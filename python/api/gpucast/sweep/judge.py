@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import glob
 import json
 import os
+import shutil
 import tempfile
 import threading
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ..command import Error, run_command
 from ..local import Job, run_local
 
+PREFIX = "gpucast-sweep-"  # of folders for captures
 MOST_IN_FLIGHT = 256  # jobs that `gpucast batch` holds: a sweep of any length uses the same memory
 
 
@@ -25,7 +30,7 @@ def judged_rows(
     """
     outputs: dict[str, str] = {}  # of jobs in flight
     slots = threading.Semaphore(MOST_IN_FLIGHT)
-    with tempfile.TemporaryDirectory(prefix="gpucast-sweep-") as folder:
+    with _temporary_folder() as folder:
 
         def with_captures():
             for job in jobs:
@@ -43,13 +48,26 @@ def judged_rows(
                         os.remove(os.path.join(folder, name))
 
 
+@contextlib.contextmanager
+def _temporary_folder() -> Iterator[str]:
+    """Removes what killed sweeps have left: no process holds the lock of their folders."""
+    for lock in glob.glob(os.path.join(tempfile.gettempdir(), PREFIX + "*", "lock")):
+        with contextlib.suppress(OSError), open(lock) as file:
+            if time.time() - os.stat(lock).st_mtime > 60:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(os.path.dirname(lock), ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=PREFIX) as folder, open(os.path.join(folder, "lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield folder
+
+
 def _judged(row: dict[str, Any], output: str, gpus: list[str]) -> dict[str, Any]:
     report = row.pop("report", None)
     row["cards"] = {}
     if row["status"] == "failed" or report is None:
         return row
     ranks = [rank for rank in report.get("ranks") or [] if rank["capture"]]
-    judged = next((rank["capture"] for rank in ranks if rank["judged"]), output)
+    judged = row["capture"] = next((rank["capture"] for rank in ranks if rank["judged"]), output)
     try:
         row["cards"][gpus[0]] = memory_of(report)
         confidence = str(report["device"]["confidence"])

@@ -6,6 +6,7 @@ import argparse
 import collections
 import contextlib
 import difflib
+import itertools
 import json
 import os
 import signal
@@ -16,17 +17,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..command import Error, run_command
-from .cases import Case, case_at, cases, job_of, run_line
+from .cases import Case, case_at, cases, combination_count, job_of, run_line
 from .child import run_in_child
-from .engine import OpenBatch, close, local_engine, ray_engine
+from .engine import OpenBatch, close, cluster_lost, local_engine, ray_engine
 from .journal import Journal
 from .page import write_page
-from .spec import COLUMNS, Spec, read_spec, text_of
+from .spec import COLUMNS, Spec, read_spec
 from .study import run_study
+from .summary import cards_text, duration_text, print_summary, summary_of
 from .tables import write_csv, write_parquet
 
 EXIT_YES, EXIT_NO, EXIT_FAILED, EXIT_INTERRUPTED = 0, 1, 2, 130
-STATUSES = ("fits", "tight", "does_not_fit", "failed")
 
 
 def main(words: list[str]) -> int:
@@ -35,8 +36,7 @@ def main(words: list[str]) -> int:
         return _run(options)
     code = run_in_child(lambda: _run(options))
     if code is None:
-        to_do = "the same command goes on from here, with a new cluster or with --engine local"
-        print(f"gpucast: {Error('the Ray cluster is lost', _folder(options), to_do)}", file=sys.stderr)
+        print(f"gpucast: {cluster_lost(_folder(options))}", file=sys.stderr)
     return EXIT_FAILED if code is None else code
 
 
@@ -213,8 +213,8 @@ class Sweep:
             if number in self.journal.done:  # one that a lost node had done after all
                 continue
             case, gpus = self._case_and_cards(number)
-            if self.options.keep_captures:
-                result["capture"] = self._capture(case, gpus)
+            if not self.options.keep_captures:  # it is gone
+                result.pop("capture", None)
             result.setdefault("cards", {})
             rows = rows_of(self.spec, case, gpus, result)
             self.journal.append(number, rows)
@@ -231,13 +231,14 @@ class Sweep:
     # ---- what the user sees
 
     def _show_plan(self) -> int:
-        captures = self.tally.total
-        print(f"{self.case_count:,} cases on {_cards(self.spec)}: {captures:,} runs, one for each compute capability")
-        for case in cases(self.spec):
+        if self.spec.study:
+            print(f"{self.case_count:,} trials on {cards_text(self.spec)}, out of {combination_count(self.spec):,} cases such as")
+        else:
+            print(f"{self.case_count:,} cases on {cards_text(self.spec)}: {self.tally.total:,} runs, one for each compute capability")
+        shown = list(itertools.islice(cases(self.spec), 11))
+        for case in shown[:10]:
             print("  " + run_line(job_of(self.spec, case), self.groups[0][0]))
-            if case.number >= 9:
-                break
-        if self.case_count > 10:
+        if len(shown) > 10:
             print("  ...")
         return EXIT_YES
 
@@ -248,7 +249,7 @@ class Sweep:
         left = max(tally.total - tally.kept - tally.done, 0)
         each_s = (time.monotonic() - tally.begin) / max(tally.done, 1)
         line = f"{tally.kept + tally.done} of {tally.total} runs, {tally.statuses['failed']} failed, {each_s:.2f} s each"
-        line += f", {_duration(each_s * left)} left" if left and tally.done else ""
+        line += f", {duration_text(each_s * left)} left" if left and tally.done else ""
         print(f"\r\033[K{'' if at_end else line}", end="", file=sys.stderr, flush=True)
 
     def _write_results(self) -> dict[str, str]:
@@ -268,70 +269,14 @@ class Sweep:
         return files
 
     def _summary(self, files: dict[str, str]) -> int:
-        statuses: collections.Counter = collections.Counter()
-        errors: collections.Counter = collections.Counter()
-        best: dict[str, dict[str, Any]] = {}
-        for row in self.journal.rows():
-            statuses[row["status"]] += 1
-            if row["status"] == "failed":
-                errors[f"{row['error_code']}: {row['error']}"] += 1
-            if row["status"] in ("fits", "tight") and row["samples_per_s"]:
-                former = best.get(row["gpu"])
-                if former is None or row["samples_per_s"] > former["samples_per_s"]:
-                    best[row["gpu"]] = row
-        elapsed_s = time.monotonic() - self.tally.begin
-        show = _print_json if self.options.format == "json" else _print_text
-        show(self, statuses, errors, [best[gpu] for gpu in self.spec.gpus if gpu in best], files, elapsed_s)
+        summary = summary_of(self.spec, self.journal.rows())
+        summary.update(cases=self.case_count, runs=len(self.journal.done), runs_now=self.tally.done)
+        summary.update(seconds=round(time.monotonic() - self.tally.begin, 3), files=[*files.values(), self.journal.path])
+        if self.options.format == "json":
+            print(json.dumps({"schema_version": 1, **summary}, indent=2))
+        else:
+            print_summary(self.spec, summary, self.tally.kept)
+        statuses = summary["statuses"]
         if statuses["fits"] + statuses["tight"]:
             return EXIT_YES
         return EXIT_NO if statuses["does_not_fit"] else EXIT_FAILED
-
-
-def _print_json(sweep: Sweep, statuses, errors, best, files, elapsed_s: float) -> None:
-    out = {
-        "schema_version": 1,
-        "cases": sweep.case_count,
-        "runs": len(sweep.journal.done),
-        "rows": sum(statuses.values()),
-        "statuses": {name: statuses[name] for name in STATUSES},
-        "best": best,
-        "errors": [{"error": error, "rows": count} for error, count in errors.most_common()],
-        "runs_now": sweep.tally.done,
-        "seconds": round(elapsed_s, 3),
-        "files": [*files.values(), sweep.journal.path],
-    }
-    print(json.dumps(out, indent=2))
-
-
-def _print_text(sweep: Sweep, statuses, errors, best, files, elapsed_s: float) -> None:
-    counts = ", ".join(f"{statuses[name]:,} {name.replace('_', ' ')}" for name in STATUSES if statuses[name])
-    print(f"{sweep.case_count:,} cases on {_cards(sweep.spec)}, {sum(statuses.values()):,} rows: {counts}")
-    if sweep.tally.done:
-        now = f"{sweep.tally.done:,} runs in {_duration(elapsed_s)}, {elapsed_s / sweep.tally.done:.2f} s each"
-        print(now + (f"; {sweep.tally.kept:,} were done before" if sweep.tally.kept else ""))
-    if best:
-        print("\nFastest that fits")
-    width = max((len(row["gpu"]) for row in best), default=0)
-    for row in best:
-        values = " ".join(f"{name} {text_of(value)}" for name, value in row["values"].items())
-        speed = f"{row['samples_per_s']:,.4g}" if row["samples_per_s"] < 1000 else f"{row['samples_per_s']:,.0f}"
-        print(f"  {row['gpu']:{width}}  {speed:>10} samples/s  {row['device_expected_bytes'] / 2**30:7.2f} GiB  {values}")
-        print(f"  {'':{width}}  {row['run']}")
-    if errors:
-        print("\nFailed")
-    for error, count in errors.most_common(5):
-        print(f"  {count:>6} x {error}")
-    print()
-    for path in [*files.values(), sweep.journal.path]:
-        print(os.path.relpath(path))
-
-
-def _cards(spec: Spec) -> str:
-    return f"{len(spec.gpus)} card{'s' if len(spec.gpus) > 1 else ''}"
-
-
-def _duration(seconds: float) -> str:
-    seconds = round(seconds)
-    if seconds < 60:
-        return f"{seconds} s"
-    return f"{seconds // 60} min {seconds % 60} s" if seconds < 3600 else f"{seconds // 3600} h {seconds % 3600 // 60} min"

@@ -90,6 +90,7 @@ function chart(id: string, xs: number[], series: Series[], y: Axis, x: { range: 
   const { scale, splits } = scaleOf(y, numbers);
   const grid = { stroke: css("--line"), width: 1 }, stroke = css("--muted");
   const filter = (_u: uPlot, all: number[]): number[] => all; // uPlot's own leaves out most of a logarithmic axis
+  const size = numbers.length > 300 ? 2 : 3.2;
   const marks = (u: uPlot): void => {
     const ctx = u.ctx, ratio = uPlot.pxRatio;
     ctx.save();
@@ -107,7 +108,7 @@ function chart(id: string, xs: number[], series: Series[], y: Axis, x: { range: 
       if (strong) continue;
       rows.forEach((row, i) => {
         const value = row && y.of(row);
-        if (value !== undefined) mark(ctx, row!.status, u.valToPos(xs[i]!, "x", true), u.valToPos(value, "y", true), 3.2 * ratio);
+        if (value !== undefined) mark(ctx, row!.status, u.valToPos(xs[i]!, "x", true), u.valToPos(value, "y", true), size * ratio);
       });
     }
     ctx.restore();
@@ -161,7 +162,10 @@ function drawAgainst(rows: Row[]): void {
   byId("lines-note").textContent = `A line joins rows that differ in ${name} alone${every > 1 ? `; one of ${every} lines is drawn` : ""}. Hover for a row's values.`;
   lines = lines.filter((_, i) => i % every === 0);
   const series = lines.map((line) => ({ rows: line, line: true }));
-  const x = { range: [-0.4, all.length - 0.6] as [number, number], splits: () => places, text: (at: number) => all[at] ?? "" };
+  const label_width = 14 + 7 * Math.max(...all.map((value) => value.length));
+  const each = Math.ceil((all.length * label_width) / Math.max(byId("memory").clientWidth - 84, 1));
+  const labelled = places.filter((at) => at % each === 0);
+  const x = { range: [-0.4, all.length - 0.6] as [number, number], splits: () => labelled, text: (at: number) => all[at] ?? "" };
   chart("memory", places, series, kMemory, x, rows.find((row) => row.capacity_bytes)?.capacity_bytes);
   chart("speed", places, series, kSpeed, x);
 }

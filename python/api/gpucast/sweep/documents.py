@@ -134,7 +134,8 @@ _WORDS = {"true": True, "True": True, "false": False, "False": False, "null": No
 def _plain(yaml, name: str, node, path: Path, positions: dict) -> Any:
     positions.setdefault(path, (node.start_mark.line + 1, node.start_mark.column + 1))
     if len(path) > 20:
-        raise _not_readable("a spec", name, "it is too deep, or contains itself", *positions[path[:1]])
+        line, column = positions[path[:1]]
+        raise Error("the spec is too deep, or contains itself", f"{name}, line {line}, column {column}", "write the values out")
     if isinstance(node, yaml.SequenceNode):
         return [_plain(yaml, name, entry, (*path, i), positions) for i, entry in enumerate(node.value)]
     if isinstance(node, yaml.MappingNode):

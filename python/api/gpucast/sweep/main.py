@@ -157,7 +157,8 @@ class Sweep:
                 self._run_jobs()
         except Error as error:
             where, to_do = error.where, error.to_do or "the same command goes on from here"
-            what = f"{error.what} ({len(self.journal.done)} of {self.tally.total} runs have their rows)"
+            done = len(self.journal.done)
+            what = f"{error.what} ({done:,} of {self.tally.total:,} runs have their rows)" if done else error.what
             raise Error(what, where or self.folder, to_do) from None
         finally:
             self._show_progress(at_end=True)

@@ -184,7 +184,8 @@ class News:
 
     def tell(self):
         """Called in a script's process."""
-        names = [name for name in list(sys.modules) if name.partition(".")[0] in _LIBRARIES]
+        # A module that uses CUDA while it is imported, as PEFT does with torchao, is left to the scripts: no server could fork after that.
+        names = [name for name in list(sys.modules) if name.partition(".")[0] in _LIBRARIES and not _is_being_imported(name)]
         with contextlib.suppress(OSError):  # the server is gone
             if not self._known.issuperset(names):
                 whole = os.path.join(self._folder, str(os.getpid()))
@@ -203,6 +204,15 @@ class News:
         fresh = [name for name in dict.fromkeys(told) if name not in self._known]
         self._known.update(fresh)
         return fresh
+
+
+def _is_being_imported(name):
+    """The module, or a package that contains it."""
+    while name:
+        if getattr(getattr(sys.modules.get(name), "__spec__", None), "_initializing", False):
+            return True
+        name = name.rpartition(".")[0]
+    return False
 
 
 def import_libraries(names, finders):

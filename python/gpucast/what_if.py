@@ -26,7 +26,9 @@ def install_at_import(torch):
     for name in session.settings().get("what_if", ()):
         kind, _, argument = name.partition(":")
         _active.append(_KINDS[kind](name, argument))
-    for what_if in _active:
+    for what_if in sorted(
+        _active, key=lambda what_if: isinstance(what_if, MicroBatch)
+    ):  # it decides which steps happen: outside of the others
         what_if.install(what_if.at_import)
 
 

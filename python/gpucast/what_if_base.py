@@ -60,7 +60,7 @@ class WhatIf:
 class OfOptimizers(WhatIf):
     """A what-if that acts on each optimizer of the script: `made(optimizer)` after it was made, `step(optimizer, real)` for each step."""
 
-    making = False  # it makes optimizers of its own
+    making = False  # one of them makes an optimizer of its own
 
     def at_import(self):
         self.optimizers = weakref.WeakSet()
@@ -69,7 +69,7 @@ class OfOptimizers(WhatIf):
     def _initializing(self, real):
         def initialize(optimizer, *args, **kwargs):
             real(optimizer, *args, **kwargs)
-            if not self.making:
+            if not OfOptimizers.making:
                 self.safely(self._made, optimizer)
 
         return initialize

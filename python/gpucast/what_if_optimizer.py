@@ -131,13 +131,13 @@ class _OneEach(OfOptimizers):
     """Makes an optimizer like the script's for one parameter."""
 
     def one_for(self, optimizer, group, parameter):
-        self.making = True
+        OfOptimizers.making = True
         try:
             settings = {name: value for name, value in group.items() if name != "params"}
             required = {"lr": group["lr"]} if "lr" in group else {}
             return type(optimizer)([{**settings, "params": [parameter]}], **required)
         finally:
-            self.making = False
+            OfOptimizers.making = False
 
 
 class InBackward(_OneEach):

@@ -38,7 +38,6 @@ using Configuration = std::vector<size_t>;  // for each axis, which of its optio
 // What a run showed. The followed capture is not kept: it is read again where it is needed.
 struct MeasuredRun {
   Run run;
-  size_t point = 0;  // in Advice::points
   int64_t request_bytes = 0, persistent_bytes = 0, dynamic_bytes = 0;
   Verdict verdict = Verdict::none;
   double sample_ns = 0;
@@ -161,7 +160,7 @@ class Search {
     point.verdict = p.verdict;
     add_time(*analysis.facts, &point);
     point.run = run_line(run.spec);
-    MeasuredRun measured{run, out_.points.size(), p.device.request_bytes, persistent_bytes_of(p), 0, p.verdict, point.sample_ns};
+    MeasuredRun measured{run, p.device.request_bytes, persistent_bytes_of(p), 0, p.verdict, point.sample_ns};
     measured.dynamic_bytes = std::max<int64_t>(p.peak_reserved.bytes - measured.persistent_bytes, 1);
     if (out_.points.empty()) {
       out_.command = p.command;
@@ -260,6 +259,8 @@ class Search {
     const bool same_time = std::abs(effect.sample_ns) <= kSameTime * without.sample_ns;
     if (same_time && with.run.spec.what_ifs != without.run.spec.what_ifs && with.request_bytes == without.request_bytes) {
       out_.left_out.push_back({axes_[axis].options[single[axis]], "it changes neither the memory nor the step's time"});
+      std::erase_if(out_.points, [&](const AdvisedPoint& point) { return point.what_ifs == what_ifs_of(single); });
+      measured_.erase(found);
       return;
     }
     effects_[{axis, single[axis]}] = effect;

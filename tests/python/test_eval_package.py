@@ -11,6 +11,7 @@ pytestmark = pytest.mark.once
 
 # Run under gpucast or on another machine, by their path: they import PyTorch, and nothing of this package.
 SCRIPTS = (
+    "advise/scripts/",
     "clock/rank_scripts/",
     "clock/read_trace.py",
     "clock/scripts/",

@@ -305,12 +305,21 @@ def test_parts_clip_once_and_steps_in_backward_refuse(gpucast):
     assert history(in_parts) == history(gpucast(edited([*loop, *CLIPPED]), arguments=["--batch-size", "256"]))
     (what_if,) = in_parts.report["what_if"]
     assert what_if["did"] == "--batch-size 512 became 256, and 2 backward passes for each step of the optimizer"
+    both = ["--what-if", "optimizer-in-backward", "--what-if", "micro-batch:2"]
+    assert [what_if["acted"] for what_if in gpucast(SCRIPT, *both).report["what_if"]] == [False, True]
     (what_if,) = gpucast(edited(CLIPPED), "--what-if", "optimizer-in-backward").report["what_if"]
     assert what_if == {
         "name": "optimizer-in-backward",
         "acted": False,
         "did": "the script cannot do it: clip_grad_norm_ needs all gradients at once",
     }
+
+
+def test_parts_and_state_on_the_host(gpucast):
+    by_hand = edited(BY_HAND["offload-optimizer"], edited(BY_HAND["micro-batch:4"]))
+    done = gpucast(SCRIPT, "--what-if", "micro-batch:4", "--what-if", "offload-optimizer")
+    assert done.code == 0, done.err
+    assert history(done) == history(gpucast(by_hand))
 
 
 def test_fused_and_own_settings_of_groups(gpucast):

@@ -141,7 +141,7 @@ def test_a_message_says_what_is_above_the_limit_and_where(printed):
     assert re.search(r"gpu_memory: \d+\.\d\d MiB peak reserved on a100-80, the limit is 50.00 MiB \(\+\d+\.\d %\)", message)
     assert re.search(r"the peak: optimizer_step, step 1, at tests/test_net.py:\d+ train", message)
     assert "0 (Linear)" in message and "optimizer state" in message and "more: gpucast explain " in message
-    assert re.search(r"gpu_step_time: [\d.]+ us a step on h100-80, the limit is 1 us", message)
+    assert re.search(r"gpu_step_time: [\d.]+ [um]s a step on h100-80, the limit is 1 us", message)
     assert message.count("\n") < 60
     assert "printed by the test" in printed
 

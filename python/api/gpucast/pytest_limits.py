@@ -135,7 +135,7 @@ def _problems(item, row, limits, folder):
         step = _step(capture, gpu)
         figures = _figures(report, step)
         for limit in of_card:
-            figures[f"{limit.mark}_limit"] = f"{limit.text()}{' ' + limit.of if limit.of not in ('', 'device') else ''}"
+            figures[f"{limit.of or 'step'}_limit"] = f"{limit.text()}{' ' + limit.of if limit.of not in ('', 'device') else ''}"
             problem = _memory_problem if limit.mark == "gpu_memory" else _time_problem
             problems += problem(item, limit, report, step, capture)
         properties += [(f"gpucast.{gpu}.{name}", value) for name, value in figures.items()]

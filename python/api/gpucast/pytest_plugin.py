@@ -151,7 +151,7 @@ class _Parent:
 
             self._batch = OpenBatch(["--jobs", "1"])
         job = {
-            "name": item.nodeid,
+            "name": folder.name,
             "command": [sys.executable, "-m", "pytest", *options, *self._arguments],
             "folder": self._folder,
             "gpu": gpu,

@@ -1,10 +1,12 @@
 """Batch sizes found in advance: the search, and a decorated function in a script of its own."""
 
+import importlib
 import os
 import random
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from gpucast.batch_size import find_executable_batch_size, largest
@@ -82,3 +84,29 @@ def test_other_errors_are_the_functions():
 
     with pytest.raises(RuntimeError, match="shapes do not match"):
         train()
+
+
+@pytest.fixture
+def finder_module(monkeypatch):
+    """gpucast.lightning with as much of Lightning as it uses."""
+    parsing = SimpleNamespace(lightning_hasattr=hasattr, lightning_setattr=setattr)
+    modules = {"lightning": SimpleNamespace(), "lightning.pytorch": SimpleNamespace(Callback=object)}
+    for name, module in {**modules, "lightning.pytorch.utilities.parsing": parsing}.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.delitem(sys.modules, "gpucast.lightning", raising=False)
+    return importlib.import_module("gpucast.lightning")
+
+
+def test_lightnings_finder_sets_the_size_before_the_fit(finder_module, monkeypatch, tmp_path):
+    trainer = SimpleNamespace(fast_dev_run=False, datamodule=None)
+    model = SimpleNamespace(batch_size=4, train_dataloader=lambda: SimpleNamespace(dataset=range(500)))
+    monkeypatch.setattr(finder_module.Search, "capacity_bytes", 1000)
+    for bytes_of_one, size in ((10, 100), (5, 200), (1, 496), (2.9, 344)):  # 500 items of data
+        monkeypatch.setattr(finder_module.Search, "bytes_of", lambda _, size, each=bytes_of_one: each * size)
+        finder = finder_module.BatchSizeFinder(gpu="rtx3060")
+        finder.on_fit_start(trainer, model)
+        assert model.batch_size == finder.optimal_batch_size == size
+    (tmp_path / "size.json").write_text('{"name": "gpucast.lightning.BatchSizeFinder", "size": 7}')
+    monkeypatch.setenv("GPUCAST_BATCH_SIZE_FILE", str(tmp_path / "size.json"))  # as a child has it
+    finder.on_fit_start(trainer, model)
+    assert model.batch_size == 7

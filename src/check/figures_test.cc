@@ -96,6 +96,23 @@ TEST(CheckFigures, AModuleThatIsGoneIsARow) {
   EXPECT_EQ(growth.peak_reserved.change_bytes(), -500);
 }
 
+TEST(CheckFigures, TheSameModuleOfAllLayersIsOneRow) {
+  std::vector<TestRow> now = two_blocks();
+  now[2].activations_bytes += 10;
+  now[5].activations_bytes += 30;
+  now[3].parameters_bytes += 5;
+  const Diff growth = growth_of(two_blocks(), now);
+  std::vector<const DiffRow*> largest;
+  const std::vector<GrownModule> rows = rows_of_layers(growth.rows, &largest);
+  ASSERT_EQ(rows.size(), 2U);
+  EXPECT_EQ(rows[0].row.name, "h.*");
+  EXPECT_EQ(rows[0].layers, 2);
+  EXPECT_EQ(rows[0].row.total.change_bytes(), 40);
+  EXPECT_EQ(rows[0].row.categories[static_cast<size_t>(Category::activations)].change_bytes(), 40);
+  EXPECT_EQ(largest[0]->name, "h.1");
+  EXPECT_EQ(rows[1].row.name, "h.0.fc") << "one layer alone keeps its name";
+}
+
 // ---- limits ------------------------------------------------------------------------------------------------------------------
 
 LimitResult growth_limit(const std::string& text, int64_t before_bytes, int64_t after_bytes) {

@@ -36,6 +36,7 @@ Json grown_json(const CheckResult& result, const JobResult& job, const CardResul
     Json row{{"name", grown.row.name},
              {"type", grown.row.type},
              {"presence", diff_presence_name(grown.row.presence)},
+             {"layers", grown.layers},
              {"modules_below", grown.row.modules_below}};
     row.update(change_json(grown.row.total));
     row["categories"] = categories_json(*card.growth, grown.row.categories);

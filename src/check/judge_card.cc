@@ -4,14 +4,16 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
+#include <map>
 #include <set>
+#include <utility>
 
 #include "gpucast/error.h"
 #include "gpucast/gpu.h"
 #include "gpucast/ranks.h"
 #include "gpucast/step_time.h"
 #include "src/base/bytes.h"
+#include "src/base/layer_names.h"
 #include "src/breakdown/fail_above.h"
 #include "src/check/user_lines.h"
 #include "src/predict/analysis.h"
@@ -90,12 +92,55 @@ LimitResult judge_growth(const Limit& limit, Diff* growth) {
   return out;
 }
 
-std::vector<GrownModule> grown_modules(const Analysis& analysis, const Diff& growth) {
+void add_bytes(const DiffBytes& more, DiffBytes* bytes) {
+  bytes->before_bytes += more.before_bytes;
+  bytes->after_bytes += more.after_bytes;
+}
+
+}  // namespace
+
+std::vector<GrownModule> rows_of_layers(const std::vector<DiffRow>& rows, std::vector<const DiffRow*>* largest) {
   std::vector<GrownModule> out;
-  for (const DiffRow& row : growth.rows) {
-    if (row.total.change_bytes() <= 0) continue;
-    out.push_back({row, user_line(analysis, row)});
-    if (out.size() == kMostGrown) break;
+  std::map<std::pair<std::string, std::string>, size_t> places;
+  for (const DiffRow& row : rows) {
+    const auto add_row = [&] {
+      out.push_back({row, 1, ""});
+      largest->push_back(&row);
+    };
+    if (row.total.change_bytes() == 0) continue;
+    if (row.presence != DiffPresence::both) {
+      add_row();
+      continue;
+    }
+    const auto [place, fresh] = places.try_emplace({without_layer(row.name), row.type}, out.size());
+    if (fresh) {
+      add_row();
+      continue;
+    }
+    GrownModule& layers = out[place->second];
+    ++layers.layers;
+    layers.row.name = place->first.first;
+    add_bytes(row.total, &layers.row.total);
+    for (size_t c = 0; c < row.categories.size(); ++c) add_bytes(row.categories[c], &layers.row.categories[c]);
+  }
+  return out;
+}
+
+namespace {
+
+std::vector<GrownModule> grown_modules(const Analysis& analysis, const Diff& growth) {
+  std::vector<const DiffRow*> largest;
+  const std::vector<GrownModule> all = rows_of_layers(growth.rows, &largest);
+  std::vector<size_t> order;
+  for (size_t i = 0; i < all.size(); ++i)
+    if (all[i].row.total.change_bytes() > 0) order.push_back(i);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return all[a].row.total.change_bytes() > all[b].row.total.change_bytes(); });
+  order.resize(std::min(order.size(), kMostGrown));
+  std::vector<GrownModule> out;
+  for (const size_t i : order) {
+    out.push_back(all[i]);
+    out.back().frame = user_line(analysis, *largest[i]);
   }
   return out;
 }

@@ -49,8 +49,7 @@ std::string grown_lines(const CheckResult& result, const JobResult& job, const C
   for (size_t i = 0; i < std::min(card.grown.size(), kMostGrownInCase); ++i) {
     const std::string line = line_words(result, job, card.grown[i]);
     fmt::format_to(std::back_inserter(out), "+{} {}: {}{}\n", format_bytes(card.grown[i].row.total.change_bytes()),
-                   module_words(card.grown[i].row), category_changes(*card.growth, card.grown[i].row),
-                   line.empty() ? "" : " (" + line + ")");
+                   module_words(card.grown[i]), category_changes(*card.growth, card.grown[i].row), line.empty() ? "" : " (" + line + ")");
   }
   return out;
 }

@@ -45,7 +45,7 @@ void write_grown_table(const CheckResult& result, const JobResult& job, const Ca
   *out += "| module | before | now | of that | requested in |\n|---|---:|---:|---|---|\n";
   for (const GrownModule& grown : card.grown) {
     const std::string line = line_words(result, job, grown);
-    fmt::format_to(std::back_inserter(*out), "| {} | {} | {} | {} | {} |\n", markdown_code(module_words(grown.row)),
+    fmt::format_to(std::back_inserter(*out), "| {} | {} | {} | {} | {} |\n", markdown_code(module_words(grown)),
                    format_mib(grown.row.total.before_bytes), format_mib(grown.row.total.after_bytes),
                    category_changes(*card.growth, grown.row), line.empty() ? "" : markdown_code(line));
   }

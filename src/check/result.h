@@ -27,9 +27,10 @@ struct LimitResult {
   std::string sentence;  // says what was found, without the job and the card
 };
 
-// A module that has more bytes at the peak than in the baseline.
+// A module that has more bytes at the peak than in the baseline, or the same module of all layers ("blocks.*.mlp"), added up.
 struct GrownModule {
   DiffRow row;
+  int64_t layers = 1;
   std::string frame;  // the user's line that requested its largest block: "train.py:17 main"; "": not known
 };
 

@@ -76,7 +76,7 @@ Json related_json(const CheckResult& result, const JobResult& job, const CardRes
     if (!line || line->file.starts_with('/')) continue;  // not in the repository
     Json location = location_json(line->file, line->line, 0);
     location["id"] = out.size() + 1;
-    location["message"] = {{"text", fmt::format("{}: {}", module_words(grown.row), category_changes(*card.growth, grown.row))}};
+    location["message"] = {{"text", fmt::format("{}: {}", module_words(grown), category_changes(*card.growth, grown.row))}};
     out.push_back(std::move(location));
     if (out.size() == kMostRelated) break;
   }
@@ -102,7 +102,7 @@ std::string check_sarif(const CheckResult& result) {
         std::string message = fmt::format("{}: {}.", where_words(job, card), limit.sentence);
         const bool memory = limit.limit.figure != Figure::step_time && card.growth;
         if (memory && !card.grown.empty())
-          message += fmt::format(" Most of it is in {}: {}.", module_words(card.grown.front().row),
+          message += fmt::format(" Most of it is in {}: {}.", module_words(card.grown.front()),
                                  category_changes(*card.growth, card.grown.front().row));
         add(static_cast<size_t>(limit.limit.figure), message, limit.limit.place, fmt::format("{}:{}", job.job.name, card.gpu_id),
             memory ? related_json(result, job, card) : Json::array());

@@ -62,7 +62,7 @@ void write_grown(const CheckResult& result, const JobResult& job, const CardResu
   for (size_t i = 0; i < std::min(card.grown.size(), kMostGrownLines); ++i) {
     const GrownModule& grown = card.grown[i];
     out->wrapped(fmt::format("  {:>10}  ", fmt::format("+{}", format_bytes(grown.row.total.change_bytes()))),
-                 fmt::format("{}: {}", module_words(grown.row), category_changes(*card.growth, grown.row)), 2);
+                 fmt::format("{}: {}", module_words(grown), category_changes(*card.growth, grown.row)), 2);
     if (const std::string line = line_words(result, job, grown); !line.empty()) out->format("              {}", printable(line));
   }
   if (card.grown.size() > kMostGrownLines) out->format("              {} more: --format json", card.grown.size() - kMostGrownLines);

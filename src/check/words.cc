@@ -30,10 +30,12 @@ std::string headline(const CheckResult& result) {
 
 std::string where_words(const JobResult& job, const CardResult& card) { return fmt::format("{} on {}", job.job.name, card.gpu_id); }
 
-std::string module_words(const DiffRow& row) {
+std::string module_words(const GrownModule& grown) {
+  const DiffRow& row = grown.row;
   std::string out = row.name.empty() ? "(root)" : printable(row.name);
   if (!row.type.empty()) out += fmt::format(" ({})", printable(row.type));
   if (row.presence != DiffPresence::both) out += std::string(", ") + diff_presence_name(row.presence);
+  if (grown.layers > 1) out += fmt::format(", {} layers", grown.layers);
   if (row.modules_below > 0) out += fmt::format(", {} below", row.modules_below);
   return out;
 }

@@ -15,8 +15,8 @@ std::string headline(const CheckResult& result);
 // "small on rtx3090".
 std::string where_words(const JobResult& job, const CardResult& card);
 
-// "body.6 (Linear), new", "h.12 (Block), new, 9 below".
-std::string module_words(const DiffRow& row);
+// "body.6 (Linear), new", "h.12 (Block), new, 9 below", "h.*.mlp (MLP), 12 layers".
+std::string module_words(const GrownModule& grown);
 
 // The line that requested a grown module's largest block: its path from `root` if it is below, otherwise as it was recorded.
 std::optional<SourceLine> line_of(const CheckResult& result, const JobResult& job, const GrownModule& grown);

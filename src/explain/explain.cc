@@ -14,6 +14,7 @@
 #include "gpucast/history.h"
 #include "gpucast/ledger.h"
 #include "gpucast/replay.h"
+#include "src/base/layer_names.h"
 #include "src/explain/free_memory.h"
 #include "src/predict/least_capacity.h"
 #include "src/predict/place.h"
@@ -57,20 +58,6 @@ std::string enclosing_class(const Trace& trace, const std::unordered_set<int32_t
 
 std::string operator_name(const Attribution& attribution, const BlockAttribution& block) {
   return block.op.valid() ? attribution.operators[block.op.index()] : "";
-}
-
-// "blocks.3.mlp.0 (Linear)" -> "blocks.*.mlp.0 (Linear)": replaces the layer's number.
-std::string without_layer(std::string_view name) {
-  size_t begin = 0;
-  while (begin < name.size()) {
-    const size_t end = std::min(name.find_first_of(". ", begin), name.size());
-    const std::string_view part = name.substr(begin, end - begin);
-    if (!part.empty() && part.find_first_not_of("0123456789") == std::string_view::npos) {
-      return fmt::format("{}*{}", name.substr(0, begin), name.substr(end));
-    }
-    begin = end + 1;
-  }
-  return std::string(name);
 }
 
 Place place_of_block(const Analysis& analysis, uint32_t index) {

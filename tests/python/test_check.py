@@ -38,13 +38,11 @@ def job(name, size_mib, more=""):
 
 class Project:
     def __init__(self, gpucast_bin, folder):
-        self.gpucast_bin, self.folder = gpucast_bin, folder
+        self.gpucast_bin, self.folder, self.path = gpucast_bin, folder, folder / "gpucast.toml"
         (folder / "train.py").write_text(TRAIN)
 
     def config(self, *jobs):
-        (self.folder / "gpucast.toml").write_text(
-            '[defaults]\ngpu = ["rtx3090", "rtx3060"]\nlimits = { growth = "5%" }\n\n' + "\n".join(jobs)
-        )
+        self.path.write_text('[defaults]\ngpu = ["rtx3090", "rtx3060"]\nlimits = { growth = "5%" }\n\n' + "\n".join(jobs))
 
     def check(self, *words, folder=None):
         command = [self.gpucast_bin, "check", *words]
@@ -126,8 +124,12 @@ def test_ci_systems_can_read_the_files(project):
 
 
 def test_a_failed_job_leaves_the_baseline(project):
+    former = project.path.read_text()
+    project.config(job("four", 1018), '[[job]]\nname = "gone"\ncommand = "no-such-program"\n')
     done = project.check("--update-baseline")
+    project.path.write_text(former)
     assert done.returncode == 2 and "was not written" in done.stdout
+    assert "no such command: 'no-such-program'" in done.stdout
     assert project.baseline == project.first_baseline
     assert sorted(path.name for path in project.folder.iterdir()) == ["gpucast.baseline.json", "gpucast.toml", "train.py"]
 
@@ -181,7 +183,7 @@ def test_a_wrong_file_has_line_and_column(empty):
     assert "gpucast.toml:8:1" in done.stderr and "did you mean 'gpu'?" in done.stderr
     empty.config(job("four", 1, 'folder = "gone"'))
     assert "gpucast.toml:5:1" in empty.check().stderr
-    (empty.folder / "gpucast.toml").write_text('[[job]\nname = "a"\n')
+    empty.path.write_text('[[job]\nname = "a"\n')
     assert "gpucast.toml:1:7" in empty.check().stderr
 
 
@@ -190,6 +192,6 @@ def test_a_baseline_that_cannot_be_used(empty):
     (empty.folder / "gpucast.baseline.json").write_text("<<<<<<< main\n")
     done = empty.check()
     assert done.returncode == 2 and "gpucast.baseline.json" in done.stderr and "--update-baseline" in done.stderr
-    text = (empty.folder / "gpucast.toml").read_text()
-    (empty.folder / "gpucast.toml").write_text('baseline = "none/base.json"\n' + text)
+    text = empty.path.read_text()
+    empty.path.write_text('baseline = "none/base.json"\n' + text)
     assert empty.check("--update-baseline").returncode == 2

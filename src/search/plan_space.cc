@@ -98,6 +98,15 @@ void check_names(const PlanSpace& space) {
                                 name));
 }
 
+// A constraint that divides by 0 does not hold.
+bool holds(const Expression& constraint, const PlanSpace& space, const PlanChoice& choice) {
+  try {
+    return constraint.value([&](const std::string& name) { return number_of(space, choice, name); }) != 0;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 void set_value(const std::string& place, const std::string& value, PlanCommand* command) {
   if (place.starts_with(kEnvironment)) {
     command->environment.emplace_back(place.substr(kEnvironment.size()), value);
@@ -211,8 +220,7 @@ std::vector<PlanChoice> allowed_choices(const PlanSpace& space) {
     for (bool more = true; more;) {
       PlanChoice choice{gpus, {}};
       for (size_t i = 0; i < at.size(); ++i) choice.values.push_back(space.parameters[i].values[at[i]]);
-      const auto names = [&](const std::string& name) { return number_of(space, choice, name); };
-      if (std::ranges::all_of(space.constraints, [&](const Expression& constraint) { return constraint.value(names) != 0; }))
+      if (std::ranges::all_of(space.constraints, [&](const Expression& constraint) { return holds(constraint, space, choice); }))
         out.push_back(std::move(choice));
       more = false;
       for (size_t i = at.size(); i > 0 && !more; --i) {

@@ -98,6 +98,7 @@ TEST(PlanSpace, LeavesOutWhatConstraintsExclude) {
   EXPECT_EQ(allowed_choices(space_with({"tp=--tp:1,2,3"}, "8")).size(), 2);  // by the usual constraint
   EXPECT_EQ(allowed_choices(space_with({"tp=--tp:1,2,4", "dp=--dp:2,4"}, "8")).size(), 2);
   EXPECT_TRUE(allowed_choices(space_with({"tp=--tp:3"}, "8")).empty());
+  EXPECT_EQ(allowed_choices(space_with({"tp=--tp:1,16"}, "8", {"64 % (world / tp) == 0"})).size(), 1);  // 64 % 0 does not hold
   EXPECT_THROW(allowed_choices(space_with({"tp=--tp:1"}, "8", {"layers % tp == 0"})), Error);
   EXPECT_THROW(allowed_choices(space_with({"ac=--ac:none,full"}, "8", {"ac == 1"})), Error);
 }

@@ -74,7 +74,7 @@ class Search {
   Advice find() {
     measure_as_it_is();
     measure_single_changes();
-    measure_promising(0);
+    measure_promising(1);
     recompute_fewer_modules();
     measure_promising(kNothing - 1);
     finish();
@@ -227,11 +227,29 @@ class Search {
     measured_.clear();
     measured_.emplace(Configuration(axes_.size(), 0), std::move(measured));
     asked_.insert(Configuration(axes_.size(), 0));
+    find_usable_options();
   }
 
   const MeasuredRun& as_it_is() const { return measured_.at(Configuration(axes_.size(), 0)); }
 
+  // Each change alone, a few at a time. As long as nothing fits, combinations of known changes come first.
   void measure_single_changes() {
+    const std::vector<Configuration> singles = single_changes();
+    for (size_t i = 0; i < singles.size() && !stops(); i += kRunsAtOnce) {
+      const std::vector<Configuration> some(singles.begin() + static_cast<ptrdiff_t>(i),
+                                            singles.begin() + static_cast<ptrdiff_t>(std::min(i + kRunsAtOnce, singles.size())));
+      measure(some);
+      for (const Configuration& single : some) note_effect(single);
+      find_usable_options();
+      while (!best_point() && !stops()) {
+        const std::vector<Configuration> next = most_promising(0);
+        if (next.empty()) break;
+        measure(next);
+      }
+    }
+  }
+
+  std::vector<Configuration> single_changes() const {
     std::vector<Configuration> singles;
     for (size_t axis = 0; axis < axes_.size(); ++axis) {
       for (size_t option = 1; option < axes_[axis].options.size(); ++option) {
@@ -242,9 +260,7 @@ class Search {
         singles.push_back(std::move(single));
       }
     }
-    measure(singles);
-    for (const Configuration& single : singles) note_effect(single);
-    remove_options_without_effect();
+    return singles;
   }
 
   void note_effect(const Configuration& single) {
@@ -278,7 +294,7 @@ class Search {
   }
 
   // Options whose single run showed nothing are never combined.
-  void remove_options_without_effect() {
+  void find_usable_options() {
     usable_.assign(axes_.size(), {0});
     for (const auto& [key, effect] : effects_) usable_[key.first].push_back(key.second);
   }
@@ -402,7 +418,7 @@ class Search {
     for (Configuration& configuration : combinations()) {
       if (asked_.contains(configuration)) continue;
       const Promise promise = promise_of(configuration, best);
-      if (promise.rank <= std::max(last_rank, best ? 0 : 1)) ranked.push_back({{promise.rank, promise.order}, std::move(configuration)});
+      if (promise.rank <= last_rank) ranked.push_back({{promise.rank, promise.order}, std::move(configuration)});
     }
     std::sort(ranked.begin(), ranked.end());
     std::vector<Configuration> out;

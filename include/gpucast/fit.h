@@ -50,7 +50,7 @@ struct Fit {
 
 std::string fit_text(const Fit& fit, bool colour);
 std::string fit_json(const Fit& fit);
-// A page with curves of memory and throughput. Throws Error if gpucast was built without pages.
-std::string fit_html(const Fit& fit, const FitAnswer& answer);
+// The page of `gpucast sweep`: memory and speed against the value. Throws Error if gpucast was built without pages.
+std::string fit_html(const Fit& fit);
 
 }  // namespace gpucast

@@ -8,18 +8,20 @@
 #include <algorithm>
 #include <cstdio>
 #include <memory>
-#include <numeric>
+#include <optional>
+#include <ostream>
 #include <string>
 #include <vector>
 
 #include "gpucast/error.h"
 #include "gpucast/predict.h"
 #include "src/base/say.h"
-#include "src/base/to_number.h"
 #include "src/cli/messages.h"
 #include "src/cli/report_capture.h"
 #include "src/cli/step_source.h"
 #include "src/cli/subcommand.h"
+#include "src/cli/write_output.h"
+#include "src/run/capture_file.h"
 #include "src/run/program_path.h"
 #include "src/run/run_session.h"
 #include "src/search/accumulation.h"
@@ -30,9 +32,9 @@ namespace {
 
 struct FitCommand {
   std::vector<std::string> command;
-  std::string gpus, vary, accumulate, steps, cache, format = "text";
+  std::string gpus, vary, accumulate, steps, cache, html, format = "text";
   double confidence = kDefaultConfidence, timeout_s = 0;
-  bool fresh = false;
+  bool fresh = false, force = false;
 };
 
 void show_progress(const search::Run& run, const search::Vary& vary, bool on_terminal) {
@@ -59,7 +61,8 @@ std::vector<int64_t> candidates(const search::Vary& vary, const std::optional<se
   return values;
 }
 
-int answer(const FitCommand& options, const Fit& fit) {
+int answer(const FitCommand& options, const Fit& fit, run::CaptureFile* page) {
+  if (page != nullptr) write_output(options.html, page, [&](std::ostream& out) { out << fit_html(fit); });
   std::fputs(options.format == "json" ? fit_json(fit).c_str() : fit_text(fit, colour_wanted()).c_str(), stdout);
   const bool all = std::ranges::all_of(fit.answers, [](const FitAnswer& answer) { return answer.largest.has_value(); });
   return all ? kExitYes : kExitNo;
@@ -91,9 +94,11 @@ int find(const FitCommand& options) {
   const bool on_terminal = isatty(STDERR_FILENO) == 1;
   runs_options.on_end = [&](const search::Run& run) { show_progress(run, question.vary, on_terminal); };
   if (on_terminal) say("gpucast: looking for the largest {}: {}\n", question.vary.name, search::target_text(question.vary));
+  std::optional<run::CaptureFile> page;
+  if (!options.html.empty()) page.emplace(options.html, options.force, "fit.html");
   search::Runs runs(std::move(runs_options));
   try {
-    return answer(options, search::find_fit(question, &runs));
+    return answer(options, search::find_fit(question, &runs), page ? &*page : nullptr);
   } catch (const search::Interrupted&) {
     say("gpucast: interrupted; everything that was started was ended. The same command goes on from here\n");
     return kExitInterrupted;
@@ -115,6 +120,8 @@ void declare_fit(Arguments& arguments) {
   declare_confidence(arguments, &options->confidence);
   arguments.option("--cache", &options->cache, "the folder of runs that were made before (default: ~/.cache/gpucast/runs)");
   arguments.flag("--fresh", &options->fresh, "make all runs again");
+  arguments.option("--html", &options->html, "also write a page: memory and speed against the value");
+  arguments.flag("--force", &options->force, "overwrite that page");
   arguments.option("--format", &options->format, "text or json").one_of({"text", "json"}).shows_default();
   arguments.command(&options->command);
   arguments.action([options] { return find(*options); });

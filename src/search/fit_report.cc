@@ -6,10 +6,13 @@
 #include <optional>
 #include <string>
 
+#include "gpucast/error.h"
 #include "gpucast/fit.h"
 #include "src/base/bytes.h"
 #include "src/base/command_words.h"
 #include "src/base/json.h"
+#include "src/report/html_columns.h"
+#include "src/report/html_template.h"
 #include "src/report/text_writer.h"
 #include "src/report/time_words.h"
 
@@ -138,6 +141,17 @@ Json answer_json(const Fit& fit, const FitAnswer& answer) {
   return out;
 }
 
+// A row of the page of `gpucast sweep` (web/src/casedata.ts).
+Json page_row(const Fit& fit, const FitAnswer& answer, const FitPoint& point) {
+  Json row = point_json(fit, point);
+  row["case"] = fmt::format("{}-{}", answer.gpu_id, point.value);
+  row["gpu"] = answer.gpu_id;
+  row["status"] = verdict_word(point);
+  row["capacity_bytes"] = answer.capacity_bytes;
+  if (point.failed) row["error"] = point.problem;
+  return row;
+}
+
 }  // namespace
 
 std::string fit_text(const Fit& fit, bool colour) {
@@ -172,6 +186,23 @@ std::string fit_json(const Fit& fit) {
   out["cached_count"] = fit.cached_count;
   out["seconds"] = fit.seconds;
   return out.dump(2) + "\n";
+}
+
+std::string fit_html(const Fit& fit) {
+  std::string page(cases_template());
+  if (page.empty())
+    throw Error("this gpucast was built without the HTML pages", "",
+                "build it with Node.js and npm (tools/setup installs them), or use --format json");
+  Json data = {{"title", fmt::format("fit: {}", fit.name)}, {"names", Json::array()}, {"gpus", Json::array()}, {"rows", Json::array()}};
+  data["names"].push_back(fit.name);
+  data["to_scale"] = true;
+  for (const FitAnswer& answer : fit.answers) {
+    data["gpus"].push_back(answer.gpu_id);
+    for (const FitPoint& point : answer.points) data["rows"].push_back(page_row(fit, answer, point));
+  }
+  constexpr std::string_view kPlace = "<!--gpucast:cases-->";
+  return page.replace(page.find(kPlace), kPlace.size(),
+                      "<script id=\"cases\" type=\"application/json\">" + json_for_script(data.dump()) + "</script>");
 }
 
 }  // namespace gpucast

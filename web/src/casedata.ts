@@ -1,4 +1,4 @@
-// The rows of `gpucast sweep`, as python/api/gpucast/sweep/page.py writes them, and questions that the page has.
+// The rows of `gpucast sweep` (python/api/gpucast/sweep/page.py) and of `gpucast fit` (src/search/fit_report.cc), and questions that the page has.
 import { byId } from "./dom";
 
 export type Value = string | number | boolean | null | (string | number | boolean)[];
@@ -21,6 +21,7 @@ interface Sweep {
   names: string[];
   gpus: string[];
   rows: Row[];
+  to_scale?: boolean; // the values of the argument are numbers, and their axis is to scale
 }
 
 export const sweep = JSON.parse(byId("cases").textContent ?? "{}") as Sweep;

@@ -166,7 +166,15 @@ function drawAgainst(rows: Row[]): void {
   const each = Math.ceil((all.length * label_width) / Math.max(byId("memory").clientWidth - 84, 1));
   const labelled = places.filter((at) => at % each === 0);
   const x = { range: [-0.4, all.length - 0.6] as [number, number], splits: () => labelled, text: (at: number) => all[at] ?? "" };
-  chart("memory", places, series, kMemory, x, rows.find((row) => row.capacity_bytes)?.capacity_bytes);
+  const capacity = rows.find((row) => row.capacity_bytes)?.capacity_bytes;
+  if (sweep.to_scale) {
+    const xs = all.map(Number), most = Math.max(...xs);
+    const scaled = { range: [0, most * 1.04] as [number, number], splits: () => evenTicks(most), text: String };
+    chart("memory", xs, series, kMemory, scaled, capacity);
+    chart("speed", xs, series, kSpeed, scaled);
+    return;
+  }
+  chart("memory", places, series, kMemory, x, capacity);
   chart("speed", places, series, kSpeed, x);
 }
 

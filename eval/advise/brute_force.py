@@ -81,7 +81,9 @@ def measured(gpucast, python, gpu, words, lists_of_what_ifs, results):
                 [gpucast, "time", job["output"], "--gpu", gpu, "--format", "json"], capture_output=True, text=True, check=True
             )
             time = json.loads(timed.stdout)
-            sample_ns = time["step"]["expected_ns"] / max(time["samples"], 1)
+            loader = time.get("loader") or {}
+            step = loader.get("step_without") or time["step"]  # with every batch in time, as advise compares
+            sample_ns = step["expected_ns"] / max(time["samples"], 1)
             out.append((job["what_if"], report["peak"]["reserved_bytes"], report["device"]["expected_bytes"], sample_ns, report["verdict"]))
     results.write_text(json.dumps(out))
     return out

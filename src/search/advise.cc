@@ -177,10 +177,15 @@ class Search {
     options.gpus = {gpu_};
     try {
       const StepTimes times = step_times(facts, options);
-      point->step_ns = times.cards.front().step.expected_ns;
-      point->samples_per_s = times.cards.front().samples_per_s;
-      point->sample_ns = point->step_ns / static_cast<double>(std::max<int64_t>(times.samples, 1));
-      samples_ = out_.points.empty() ? times.samples : samples_;
+      const CardTime& card = times.cards.front();
+      // Batches in time: the loader is the same for all configurations.
+      point->step_ns = (card.loader ? card.loader->step_without : card.step).expected_ns;
+      if (out_.points.empty()) samples_ = times.samples;
+      // Parts of a batch add up to it.
+      const bool other_batch = std::find(point->what_ifs.begin(), point->what_ifs.end(), kHalfBatch) != point->what_ifs.end();
+      const int64_t samples = other_batch ? times.samples : samples_;
+      point->samples_per_s = static_cast<double>(samples) * 1e9 / point->step_ns;
+      point->sample_ns = point->step_ns / static_cast<double>(std::max<int64_t>(samples, 1));
     } catch (const Error& error) {
       out_.time_problem = error.what();
     }

@@ -117,8 +117,9 @@ def why_not():
         return "CUDA is in use right after `import torch`"
     child = os.fork()  # NumPy's OpenBLAS ends its threads at the first fork
     if child == 0:
-        os._exit(0)
-    os.waitpid(child, 0)
+        os._exit(torch.cuda._is_in_bad_fork())
+    if os.waitpid(child, 0)[1]:
+        return "an import used CUDA, and a fork could not use it any more"
     threads = len(os.listdir("/proc/self/task"))
     return f"{threads} threads run right after `import torch`" if threads > 1 else None
 

@@ -324,6 +324,7 @@ std::string class_to_checkpoint(const Analysis& analysis) {
     for (ModuleId id = block.module; module_of(trace, id) != nullptr && counted.size() < 100; id = trace.modules[id.index()].parent) {
       if (!parents.contains(id.value)) continue;
       const std::string type(trace.strings.text(trace.modules[id.index()].type));
+      if (type == "ModuleList" || type == "ModuleDict") continue;  // never called
       Class& seen = classes[type];
       if (seen.modules.insert(id.value).second) seen.depth = std::min(seen.depth, depth_of(trace, id));
       if (counted.insert(type).second) seen.bytes += analysis.facts->lifetimes.blocks[index].size_bytes;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "src/base/json.h"
 #include "src/base/to_number.h"
@@ -223,8 +224,8 @@ std::string plan_json(const PlanReport& report) {
   for (const search::Plan& plan : report.found.plans) plans.push_back(plan_entry(report, plan));
   for (const search::PlanScale& row : report.found.scale)
     scale.push_back(Json{{"gpus", row.gpus}, {"plan", row.plan}, {"of_more_cards", row.of_more_cards}});
-  out["plans"] = plans;
-  out["scale"] = scale;
+  out["plans"] = std::move(plans);
+  out["scale"] = std::move(scale);
   return out.dump(2) + "\n";
 }
 

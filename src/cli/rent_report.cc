@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "src/base/json.h"
 #include "src/cli/columns.h"
@@ -154,7 +155,7 @@ std::string rent_json(const RentReport& report) {
   Json rows = Json::array();
   for (const search::RentRow& row : report.rows) rows.push_back(row_json(row));
   Json out{{"schema_version", 1}, {"unit", by_tokens(report) ? "tokens" : "samples"}};
-  out["rows"] = rows;
+  out["rows"] = std::move(rows);
   out["runs"] = report.runs;
   return out.dump(2) + "\n";
 }

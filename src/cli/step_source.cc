@@ -118,7 +118,7 @@ bool names_captures(const StepSource& source) {
 std::optional<std::string> launcher_in(const std::vector<std::string>& command) {
   for (const std::string& word : command) {
     if (word == "--") break;
-    const std::string name = word.substr(word.rfind('/') + 1);
+    std::string name = word.substr(word.rfind('/') + 1);
     for (const char* launcher :
          {"torchrun", "accelerate", "deepspeed", "mpirun", "srun", "torch.distributed.run", "torch.distributed.launch"})
       if (name == launcher) return name;

@@ -51,6 +51,7 @@ int start_sweep(const SweepOptions& options) {
   const std::string python = run::find_program(options.python);
   std::vector<std::string> words = sweep_words(options, run::library_folder() + "/python/api/gpucast_sweep.py");
   std::vector<char*> arguments;
+  arguments.reserve(words.size() + 1);
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
   setenv("GPUCAST_BIN", std::filesystem::read_symlink("/proc/self/exe").c_str(), 1);

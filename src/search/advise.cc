@@ -423,7 +423,7 @@ class Search {
     for (Configuration& configuration : combinations()) {
       if (asked_.contains(configuration)) continue;
       const Promise promise = promise_of(configuration, best);
-      if (promise.rank <= last_rank) ranked.push_back({{promise.rank, promise.order}, std::move(configuration)});
+      if (promise.rank <= last_rank) ranked.emplace_back(std::pair(promise.rank, promise.order), std::move(configuration));
     }
     std::sort(ranked.begin(), ranked.end());
     std::vector<Configuration> out;

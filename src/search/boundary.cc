@@ -60,7 +60,7 @@ std::vector<int64_t> above(const std::map<int64_t, Seen>& seen, int64_t ok, int6
 
 std::vector<int64_t> below(const std::map<int64_t, Seen>& seen, int64_t bad) {
   const auto at = extrapolated(seen, false);
-  const double guess = at && *at < static_cast<double>(bad) ? std::max(std::floor(*at), 0.0) : static_cast<double>(bad / 4);
+  const double guess = at && *at < static_cast<double>(bad) ? std::max(std::floor(*at), 0.0) : std::floor(static_cast<double>(bad) / 4);
   return unseen(seen, {static_cast<int64_t>(guess), std::min(static_cast<int64_t>(guess) + 1, bad - 1)});
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <sstream>
 #include <utility>
@@ -90,19 +91,25 @@ void judge_point(const std::vector<std::shared_ptr<const Facts>>& ranks, const G
   }
 }
 
+// Unset: memory alone is known, because no step was observed or a stage of a pipeline was not captured.
+std::optional<StepTimes> times_of(const std::vector<const Facts*>& ranks, const StepTimeOptions& options) {
+  try {
+    return step_times(ranks, options);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
 void time_point(const std::vector<std::shared_ptr<const Facts>>& ranks, const Gpu& card, FitPoint* point) {
   StepTimeOptions options;
   options.gpus = {card};
   std::vector<const Facts*> facts;
   facts.reserve(ranks.size());
   for (const auto& rank : ranks) facts.push_back(rank.get());
-  try {
-    const StepTimes times = step_times(facts, options);
-    point->step_ns = times.cards.front().step.expected_ns;
-    point->samples_per_s = times.cards.front().samples_per_s;
-  } catch (const Error&) {
-    // No step was observed: memory alone is known.
-  }
+  const auto times = times_of(facts, options);
+  if (!times) return;
+  point->step_ns = times->cards.front().step.expected_ns;
+  point->samples_per_s = times->cards.front().samples_per_s;
 }
 
 class FitSearch {

@@ -20,6 +20,7 @@ namespace {
 // A rank of each stage of a pipeline, where stages are the outermost part of the ranks' numbers, as Megatron-LM and torchtitan have it.
 std::vector<int64_t> ranks_of_stages(int64_t world, int64_t stages) {
   std::vector<int64_t> out;
+  out.reserve(static_cast<size_t>(std::min(stages, world)));
   for (int64_t stage = 0; stage < std::min(stages, world); ++stage) out.push_back(stage * (world / std::min(stages, world)));
   return out;
 }
@@ -93,6 +94,7 @@ PlanAnswer PlanRuns::answer_of(const PlanRequest& request, const Run& run, std::
   if (out.figures.verdict == Verdict::none) set_failed(out.figures.problem, &out.figures);
   if (out.figures.failed || out.figures.verdict == Verdict::does_not_fit) return out;
   std::vector<const Facts*> ranks;
+  ranks.reserve(facts.size());
   for (const auto& one : facts) ranks.push_back(one.get());
   *missing = missing_stages(ranks);
   if (!missing->empty()) return out;
@@ -130,6 +132,7 @@ std::vector<PlanAnswer> PlanRuns::ask(const std::vector<PlanRequest>& requests) 
   }
   for (int round = 0; round < kMostRounds && !open.empty(); ++round) {
     std::vector<RunSpec> specs;
+    specs.reserve(open.size());
     for (const size_t i : open) specs.push_back(spec_of(requests[i].choice, ranks[i]));
     const std::vector<Run> runs = runs_.run(specs);
     std::vector<size_t> again;

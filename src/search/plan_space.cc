@@ -116,7 +116,7 @@ void set_value(const std::string& place, const std::string& value, PlanCommand* 
   for (size_t i = 0; i < command->words.size(); ++i) {
     std::string& word = command->words[i];
     if (word.starts_with(place + "=")) {
-      word = place + "=" + value;
+      word.replace(place.size() + 1, std::string::npos, value);
       return;
     }
     if (is_flag && word == place && i + 1 < command->words.size()) {

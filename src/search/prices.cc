@@ -92,7 +92,8 @@ std::optional<Offer> offer_for(const Machine& machine, const std::string& gpu_id
 }
 
 double price_per_hour(const Offer& offer, int64_t cards) {
-  return static_cast<double>((cards + offer.cards - 1) / offer.cards) * offer.price_per_hour;
+  const int64_t machines = (cards + offer.cards - 1) / offer.cards;
+  return static_cast<double>(machines) * offer.price_per_hour;
 }
 
 }  // namespace gpucast::search

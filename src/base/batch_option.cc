@@ -54,6 +54,12 @@ bool is_batch_word(std::string_view word) {
   return std::ranges::find(batch_names(), plain_name(word)) != batch_names().end();
 }
 
+bool is_card_batch_word(std::string_view word) {
+  static constexpr std::string_view kMarks[] = {"micro", "mbs", "local", "device", "per_gpu"};
+  const std::string name = plain_name(word);
+  return std::ranges::any_of(kMarks, [&](std::string_view mark) { return name.find(mark) != std::string::npos; });
+}
+
 bool is_accumulation_word(std::string_view word) {
   static constexpr std::string_view kNames[] = {"gradient_accumulation_steps",
                                                 "grad_accumulation_steps",

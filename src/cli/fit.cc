@@ -68,6 +68,23 @@ int answer(const FitCommand& options, const Fit& fit, run::CaptureFile* page) {
   return all ? kExitYes : kExitNo;
 }
 
+// The first setting of `varied` that matters. Without one, why the first does not.
+Fit first_that_answers(const std::vector<search::Vary>& varied, const std::optional<search::Accumulation>& accumulation,
+                       search::FitQuestion* question, search::Runs* runs) {
+  std::optional<Error> problem;
+  for (const search::Vary& vary : varied) {
+    question->vary = vary;
+    question->values = candidates(vary, accumulation);
+    if (isatty(STDERR_FILENO) == 1) say("gpucast: looking for the largest {}: {}\n", vary.name, search::target_text(vary));
+    try {
+      return search::find_fit(*question, runs);
+    } catch (const Error& error) {
+      if (!problem) problem = error;
+    }
+  }
+  throw *std::move(problem);
+}
+
 int find(const FitCommand& options) {
   check_confidence(options.confidence);
   if (!options.steps.empty()) (void)run::parse_steps(options.steps);
@@ -81,10 +98,14 @@ int find(const FitCommand& options) {
   question.spec.timeout_s = options.timeout_s;
   question.cards = cards_of(options.gpus);
   question.confidence = options.confidence;
-  question.vary = options.vary.empty() ? search::find_batch(options.command, ".") : search::parse_vary(options.vary, options.command);
+  std::vector<search::Vary> varied;
+  if (options.vary.empty()) {
+    varied = search::find_batches(options.command, ".");
+  } else {
+    varied = {search::parse_vary(options.vary, options.command)};
+  }
   std::optional<search::Accumulation> accumulation;
   if (!options.accumulate.empty()) accumulation = search::parse_accumulation(options.accumulate, options.command, ".");
-  question.values = candidates(question.vary, accumulation);
   const std::string copies = (options.cache.empty() ? search::default_cache_folder() : options.cache) + "/settings";
   question.with = [&](const search::RunSpec& spec, int64_t value) {
     search::RunSpec out = search::with_value(spec, question.vary, value, copies);
@@ -93,12 +114,11 @@ int find(const FitCommand& options) {
   };
   const bool on_terminal = isatty(STDERR_FILENO) == 1;
   runs_options.on_end = [&](const search::Run& run) { show_progress(run, question.vary, on_terminal); };
-  if (on_terminal) say("gpucast: looking for the largest {}: {}\n", question.vary.name, search::target_text(question.vary));
   std::optional<run::CaptureFile> page;
   if (!options.html.empty()) page.emplace(options.html, options.force, "fit.html");
   search::Runs runs(std::move(runs_options));
   try {
-    return answer(options, search::find_fit(question, &runs), page ? &*page : nullptr);
+    return answer(options, first_that_answers(varied, accumulation, &question, &runs), page ? &*page : nullptr);
   } catch (const search::Interrupted&) {
     say("gpucast: interrupted; everything that was started was ended. The same command goes on from here\n");
     return kExitInterrupted;

@@ -2,31 +2,138 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstdlib>
 #include <filesystem>
+#include <set>
+#include <sstream>
+#include <string_view>
 
+#include "src/base/batch_option.h"
 #include "src/base/read_file.h"
 
 namespace gpucast::search {
 namespace {
 
-std::string script_text(const std::vector<std::string>& command, const std::string& folder) {
-  for (const std::string& word : command) {
-    if (word.ends_with(".py")) return read_file((std::filesystem::path(folder) / word).string());
+namespace fs = std::filesystem;
+
+constexpr size_t kMostSources = 64;
+
+bool is_name_character(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
+bool is_option_character(char c) { return is_name_character(c) || c == '-' || c == '.'; }
+
+// "a.b" in `folder`: a/b.py, or the package's a/b/__init__.py. "": neither is there.
+fs::path module_file(const fs::path& folder, std::string module) {
+  std::ranges::replace(module, '.', '/');
+  std::error_code error;
+  for (const fs::path& path : {folder / (module + ".py"), folder / module / "__init__.py"}) {
+    if (!module.empty() && fs::is_regular_file(path, error)) return path;
   }
-  return "";
+  return {};
 }
 
-bool is_option_character(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_' || c == '.'; }
+// The file that the command runs: a word that ends in .py, or the module after -m. "": none.
+fs::path script_file(const std::vector<std::string>& command, const std::string& folder) {
+  for (const std::string& word : command) {
+    if (word.ends_with(".py")) return fs::path(folder) / word;
+  }
+  const auto flag = std::ranges::find(command, "-m");
+  if (flag == command.end() || flag + 1 == command.end()) return {};
+  const char* path = std::getenv("PYTHONPATH");
+  std::istringstream folders(folder + ":" + (path != nullptr ? path : ""));
+  for (std::string one; std::getline(folders, one, ':');) {
+    if (const fs::path file = module_file(one, *(flag + 1)); !one.empty() && !file.empty()) return file;
+  }
+  return {};
+}
+
+// The files that an import line names: "import a.b", "from a import b", "from .a import b". `root`: where absolute names begin.
+std::vector<fs::path> imported_files(const std::string& line, const fs::path& file, const fs::path& root) {
+  std::istringstream words(line);
+  std::string keyword, module, import, name;
+  words >> keyword >> module >> import;
+  if (keyword != "from" && keyword != "import") return {};
+  fs::path folder = root;
+  if (module.starts_with('.')) {
+    folder = file.parent_path();
+    for (module.erase(0, 1); module.starts_with('.'); module.erase(0, 1)) folder = folder.parent_path();
+  }
+  while (!module.empty() && module.back() == ',') module.pop_back();
+  std::vector<fs::path> out = {module_file(folder, module)};
+  while (keyword == "from" && words >> name) {
+    std::erase_if(name, [](char c) { return !is_name_character(c); });
+    out.push_back(module_file(folder, module.empty() ? name : module + "." + name));
+  }
+  std::erase_if(out, [](const fs::path& path) { return path.empty(); });
+  return out;
+}
+
+// The script and what it imports from its own folder or, as a module, from the folder where its name begins; the script first.
+std::vector<std::string> sources(const std::vector<std::string>& command, const std::string& folder) {
+  std::vector<fs::path> files = {script_file(command, folder)};
+  if (files.front().empty()) return {};
+  const bool by_path = std::ranges::any_of(command, [](const std::string& word) { return word.ends_with(".py"); });
+  const std::string module = by_path ? "" : *(std::ranges::find(command, "-m") + 1);
+  fs::path root = files.front().parent_path();
+  for (auto dots = std::ranges::count(module, '.'); dots > 0; --dots) root = root.parent_path();
+  std::vector<std::string> texts;
+  std::set<fs::path> seen(files.begin(), files.end());
+  for (size_t i = 0; i < files.size(); ++i) {
+    texts.push_back(read_file(files[i].string()));
+    std::istringstream lines(texts.back());
+    for (std::string line; std::getline(lines, line);) {
+      for (const fs::path& found : imported_files(line, files[i], root)) {
+        if (files.size() < kMostSources && seen.insert(found).second) files.push_back(found);
+      }
+    }
+  }
+  return texts;
+}
+
+// Texts in quotes that begin with two dashes.
+void add_quoted_options(const std::string& text, std::vector<std::string>* out) {
+  for (size_t at = text.find("--"); at != std::string::npos; at = text.find("--", at + 2)) {
+    if (at == 0 || (text[at - 1] != '"' && text[at - 1] != '\'')) continue;
+    const auto end = std::find_if_not(text.begin() + static_cast<std::ptrdiff_t>(at), text.end(), is_option_character);
+    if (end != text.end() && *end == text[at - 1]) out->emplace_back(text.begin() + static_cast<std::ptrdiff_t>(at), end);
+  }
+}
+
+// Whether a number is given to the name that ends here: "= 8", ": int = 8", ": int = field(default=8)".
+bool is_given_a_number(std::string_view rest) {
+  const auto skip_spaces = [&] { rest.remove_prefix(std::min(rest.find_first_not_of(' '), rest.size())); };
+  skip_spaces();
+  if (rest.starts_with(':')) rest.remove_prefix(std::min(rest.find_first_of("=\n"), rest.size()));
+  if (!rest.starts_with('=')) return false;
+  rest.remove_prefix(1);
+  skip_spaces();
+  return rest.starts_with("field(") || (!rest.empty() && std::isdigit(static_cast<unsigned char>(rest.front())) != 0);
+}
+
+bool gives_a_number(const std::string& text, const std::string& name) {
+  for (size_t at = text.find(name); at != std::string::npos; at = text.find(name, at + 1)) {
+    const bool whole = at == 0 || (!is_name_character(text[at - 1]) && text[at - 1] != '.');
+    if (whole && is_given_a_number(std::string_view(text).substr(at + name.size()))) return true;
+  }
+  return false;
+}
 
 }  // namespace
 
 std::vector<std::string> declared_options(const std::vector<std::string>& command, const std::string& folder) {
-  const std::string text = script_text(command, folder);
   std::vector<std::string> out;
-  for (size_t at = text.find("--"); at != std::string::npos; at = text.find("--", at + 2)) {
-    if (at == 0 || (text[at - 1] != '"' && text[at - 1] != '\'')) continue;
-    const auto end = std::find_if_not(text.begin() + static_cast<std::ptrdiff_t>(at), text.end(), is_option_character);
-    if (end != text.end() && *end == text[at - 1]) out.emplace_back(text.begin() + static_cast<std::ptrdiff_t>(at), end);
+  for (const std::string& text : sources(command, folder)) add_quoted_options(text, &out);
+  return out;
+}
+
+std::vector<std::string> named_batches(const std::vector<std::string>& command, const std::string& folder) {
+  // What turns parameters, fields or globals into options.
+  static constexpr std::string_view kMakers[] = {"HfArgumentParser", "Fire(", "tyro.cli", "simple_parsing", "CLI(", "exec(open("};
+  const fs::path file = script_file(command, folder);
+  const std::string text = file.empty() ? "" : read_file(file.string());
+  std::vector<std::string> out;
+  if (std::ranges::none_of(kMakers, [&](std::string_view maker) { return text.find(maker) != std::string::npos; })) return out;
+  for (const std::string& name : batch_names()) {
+    if (gives_a_number(text, name)) out.push_back("--" + name);
   }
   return out;
 }

@@ -6,7 +6,12 @@
 
 namespace gpucast::search {
 
-// "--batch-size", ... : texts in quotes that begin with two dashes, in the script that the command runs. Nothing of it is executed.
+// "--batch-size", ... : texts in quotes that begin with two dashes, in the script that the command runs and then in the files that it
+// imports from its own folder. Nothing of them is executed.
 std::vector<std::string> declared_options(const std::vector<std::string>& command, const std::string& folder);
+
+// "--batch_size", ... : names of a batch that have a number in the script, where a library makes options of parameters, fields or
+// globals (fire, tyro, HfArgumentParser, ...).
+std::vector<std::string> named_batches(const std::vector<std::string>& command, const std::string& folder);
 
 }  // namespace gpucast::search

@@ -61,15 +61,22 @@ bool read_file_key(const std::string& text, Vary* vary) {
   return true;
 }
 
+Vary batch_vary(VaryKind kind, const std::string& target, const std::string& file, std::optional<int64_t> now) {
+  return {"batch", kind, target, file, 1, 1 << 16, 1, now};
+}
+
 std::optional<Vary> batch_option(const std::vector<std::string>& command) {
+  std::optional<Vary> found;
   for (size_t i = 1; i < command.size(); ++i) {
     const size_t equals = command[i].find('=');
     const std::string option = command[i].substr(0, equals);
     const std::string value = equals != std::string::npos ? command[i].substr(equals + 1) : i + 1 < command.size() ? command[i + 1] : "";
     const auto number = to_number<int64_t>(value);
-    if (number && *number > 0 && is_batch_word(option)) return Vary{"batch", VaryKind::option, option, "", 1, 1 << 16, 1, number};
+    if (!number || *number < 1 || !is_batch_word(option)) continue;
+    if (!found || (is_card_batch_word(option) && !is_card_batch_word(found->target)))
+      found = batch_vary(VaryKind::option, option, "", number);
   }
-  return std::nullopt;
+  return found;
 }
 
 // The one number of a settings file whose key names the batch; of several, the one of the training part.
@@ -84,17 +91,21 @@ std::optional<Vary> batch_of_file(const std::vector<std::string>& command, const
       if (is_batch_word("--" + number.first)) found.push_back(number);
     }
     if (found.size() > 1) std::erase_if(found, [](const auto& number) { return number.first.find("train") == std::string::npos; });
-    if (found.size() == 1) return Vary{"batch", VaryKind::file_key, found.front().first, path, 1, 1 << 16, 1, found.front().second};
+    if (const auto card = std::ranges::find_if(found, [](const auto& number) { return is_card_batch_word(number.first); });
+        found.size() > 1 && card != found.end())
+      found = {*card};
+    if (found.size() == 1) return batch_vary(VaryKind::file_key, found.front().first, path, found.front().second);
   }
   return std::nullopt;
 }
 
-// An option that the script's source declares: add_argument("--batch-size", ...).
-std::optional<Vary> declared_batch(const std::vector<std::string>& command, const std::string& folder) {
-  for (const std::string& option : declared_options(command, folder)) {
-    if (is_batch_word(option)) return Vary{"batch", VaryKind::option, option, "", 1, 1 << 16, 1, std::nullopt};
-  }
-  return std::nullopt;
+// Options that the command does not have, the batch of one card first: add_argument("--batch-size", ...), then names of parameters.
+std::vector<std::string> addable_batches(const std::vector<std::string>& command, const std::string& folder) {
+  std::vector<std::string> out = declared_options(command, folder);
+  std::erase_if(out, [](const std::string& option) { return !is_batch_word(option); });
+  if (out.empty()) out = named_batches(command, folder);
+  std::ranges::stable_partition(out, is_card_batch_word);
+  return out;
 }
 
 void check_range(const Vary& vary, const std::string& text) {
@@ -118,7 +129,11 @@ std::vector<std::string> with_option(std::vector<std::string> command, const std
   } else if (place.word >= 0) {
     command[static_cast<size_t>(place.word) + 1] = value;
   } else if (is_option(option)) {
-    command.insert(command.end(), {option, value});
+    if (option.starts_with("--")) {
+      command.push_back(option + "=" + value);  // the one form that every parser takes
+    } else {
+      command.insert(command.end(), {option, value});
+    }
   } else {
     command.push_back(option + "=" + value);
   }
@@ -149,11 +164,14 @@ Vary parse_vary(const std::string& text, const std::vector<std::string>& command
   return vary;
 }
 
-Vary find_batch(const std::vector<std::string>& command, const std::string& folder) {
-  if (auto found = batch_option(command)) return *found;
-  if (auto found = batch_of_file(command, folder)) return *found;
-  if (auto found = declared_batch(command, folder)) return *found;
-  return {"batch", VaryKind::loader, "", "", 1, 1 << 16, 1, std::nullopt};
+std::vector<Vary> find_batches(const std::vector<std::string>& command, const std::string& folder) {
+  if (const auto found = batch_option(command)) return {*found};
+  if (const auto found = batch_of_file(command, folder)) return {*found};
+  std::vector<Vary> out;
+  const std::vector<std::string> addable = addable_batches(command, folder);
+  if (!addable.empty()) out.push_back(batch_vary(VaryKind::option, addable.front(), "", std::nullopt));
+  out.push_back(batch_vary(VaryKind::loader, "", "", std::nullopt));
+  return out;
 }
 
 RunSpec with_value(const RunSpec& spec, const Vary& vary, int64_t value, const std::string& folder) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 
 #include "gpucast/error.h"
@@ -39,13 +40,15 @@ TEST(Vary, SaysWhatIsWrong) {
 }
 
 TEST(Vary, FindsTheBatchInTheCommand) {
-  const auto found = [](const Command& command) { return find_batch(command, "/nonexistent"); };
+  const auto found = [](const Command& command) { return find_batches(command, "/nonexistent").front(); };
   EXPECT_EQ(found({"python", "t.py", "--per_device_train_batch_size", "8"}).target, "--per_device_train_batch_size");
   EXPECT_EQ(found({"python", "t.py", "--batch_size=8"}).now, 8);
   EXPECT_EQ(found({"python", "t.py", "-b", "8"}).target, "-b");
   EXPECT_EQ(found({"python", "t.py", "train.batch_size=8"}).target, "train.batch_size");
   EXPECT_EQ(found({"python", "t.py", "SOLVER.IMS_PER_BATCH", "8"}).target, "SOLVER.IMS_PER_BATCH");
   EXPECT_EQ(found({"python", "t.py", "--training.local_batch_size", "8"}).now, 8);
+  EXPECT_EQ(found({"python", "t.py", "--batch_size", "128", "--micro_batch_size", "4"}).target, "--micro_batch_size");
+  EXPECT_EQ(found({"python", "t.py", "train_dataloader.batch_size=8"}).now, 8);
   EXPECT_EQ(found({"python", "t.py", "--eval_batch_size", "8"}).kind, VaryKind::loader);
   EXPECT_EQ(found({"python", "t.py", "--lr", "8"}).kind, VaryKind::loader);
 }
@@ -56,17 +59,47 @@ TEST(Vary, FindsAnOptionThatTheScriptDeclares) {
       << "p.add_argument('-l', \"--lr\")\np.add_argument('--batch-size', default=4)\np.add_argument(\"--grad_accum\")";
   const Command command = {"python", "t.py"};
   EXPECT_EQ(declared_options(command, folder.path), (Command{"--lr", "--batch-size", "--grad_accum"}));
-  EXPECT_EQ(find_batch(command, folder.path).target, "--batch-size");
+  EXPECT_EQ(find_batches(command, folder.path).front().target, "--batch-size");
+  EXPECT_EQ(find_batches(command, folder.path).back().kind, VaryKind::loader);
   const Accumulation accumulation = parse_accumulation("256", command, folder.path);
-  EXPECT_EQ(with_accumulation(command, accumulation, 64), (Command{"python", "t.py", "--grad_accum", "4"}));
+  EXPECT_EQ(with_accumulation(command, accumulation, 64), (Command{"python", "t.py", "--grad_accum=4"}));
   EXPECT_THROW(parse_accumulation("256", {"python", "other.py"}, folder.path), Error);
   EXPECT_THROW(parse_accumulation("many", command, folder.path), Error);
+}
+
+TEST(Vary, FindsAnOptionThatAnImportedFileDeclares) {
+  const run::SessionFolder folder;
+  std::filesystem::create_directories(folder.path + "/options");
+  std::filesystem::create_directories(folder.path + "/work/train");
+  std::ofstream(folder.path + "/t.py") << "import os, sys\nfrom options.base import Options\nimport torch\n";
+  std::ofstream(folder.path + "/options/base.py") << "p.add_argument('--batch_size')\n";
+  std::ofstream(folder.path + "/work/train/main.py") << "from train.params import parse\n";
+  std::ofstream(folder.path + "/work/train/params.py") << "from .more import b\n";
+  std::ofstream(folder.path + "/work/train/more.py") << "p.add_argument('--micro-batch-size')\n";
+  EXPECT_EQ(find_batches({"torchrun", "t.py"}, folder.path).front().target, "--batch_size");
+  EXPECT_EQ(find_batches({"python", "-m", "train.main"}, folder.path + "/work").front().target, "--micro-batch-size");
+  EXPECT_EQ(find_batches({"python", "-m", "train.other"}, folder.path + "/work").front().kind, VaryKind::loader);
+}
+
+TEST(Vary, FindsNamesThatALibraryMakesOptions) {
+  const run::SessionFolder folder;
+  const auto found = [&](const std::string& source) {
+    std::ofstream(folder.path + "/t.py") << source;
+    return find_batches({"python", "t.py"}, folder.path).front();
+  };
+  EXPECT_EQ(found("batch_size = 12 # per micro step\nexec(open('configurator.py').read())\n").target, "--batch_size");
+  EXPECT_EQ(found("class Args:\n    batch_size: int = 128\nargs = tyro.cli(Args)\n").target, "--batch_size");
+  EXPECT_EQ(found("def train(batch_size = 128, micro_batch_size: int = 4):\n  pass\nfire.Fire(train)\n").target, "--micro_batch_size");
+  EXPECT_EQ(found("class A:\n  bs: int = field(default=4)\nHfArgumentParser(A)\n").target, "--bs");
+  EXPECT_EQ(found("batch_size = 12\n").kind, VaryKind::loader);
+  EXPECT_EQ(found("batch_size = args.batch_size\nself.batch_size = 3\nfire.Fire(train)\n").kind, VaryKind::loader);
 }
 
 TEST(Vary, SetsAnOptionWhereItStands) {
   EXPECT_EQ(with_option({"p", "--b", "1", "--c"}, "--b", "2"), (Command{"p", "--b", "2", "--c"}));
   EXPECT_EQ(with_option({"p", "--b=1"}, "--b", "2"), (Command{"p", "--b=2"}));
-  EXPECT_EQ(with_option({"p"}, "--b", "2"), (Command{"p", "--b", "2"}));
+  EXPECT_EQ(with_option({"p"}, "--b", "2"), (Command{"p", "--b=2"}));
+  EXPECT_EQ(with_option({"p"}, "-b", "2"), (Command{"p", "-b", "2"}));
   EXPECT_EQ(with_option({"p"}, "train.b", "2"), (Command{"p", "train.b=2"}));
 }
 

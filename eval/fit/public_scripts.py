@@ -1,0 +1,281 @@
+"""`gpucast fit` without --vary, asked of public training scripts of different makers as they stand.
+
+    python -m eval.fit.public_scripts --checkouts DIR --python ENV/bin/python [--only nanoGPT,DINO] --out OUT [--page]
+
+DIR has a clone of each script's repository at its commit, in a folder of the script's name. Their data sets are made here: noise of the
+right form. ENV has PyTorch and what the scripts import. Rows stay in OUT, so a run that was interrupted goes on.
+"""
+
+import argparse
+import json
+import os
+import pickle
+import re
+import shlex
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from eval import page
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs/results/fit.md"
+CARDS = "rtx3060"
+
+
+def text_data(path, size=2_000_000):
+    import numpy as np
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    letters = np.frombuffer(b"etaoinshrdlu cmfwypvbgkqjxz\n", dtype=np.uint8)
+    data = letters[np.random.default_rng(1).integers(0, len(letters), size)].tobytes()
+    if path.suffix == ".gz":
+        import gzip
+
+        data = gzip.compress(data, 1)
+    path.write_bytes(data)
+
+
+def images(folder, count=20_000, size=256, name="{}.jpg"):
+    """`count` names of ten pictures."""
+    import numpy as np
+    from PIL import Image
+
+    folder.mkdir(parents=True, exist_ok=True)
+    random = np.random.default_rng(1)
+    for i in range(count):
+        path = folder / name.format(i)
+        if i < 10:
+            shape = (size, size) if path.suffix == ".gif" else (size, size, 3)
+            Image.fromarray(random.integers(0, 2 if path.suffix == ".gif" else 256, shape, dtype=np.uint8)).save(path)
+        elif not path.exists():
+            os.link(folder / name.format(i % 10), path)
+
+
+def classes(folder, **options):
+    for name in ("a", "b"):
+        images(folder / name, **options)
+
+
+def mnist(folder):
+    """The files of torchvision's MNIST."""
+    import numpy as np
+
+    raw = folder / "MNIST/raw"
+    raw.mkdir(parents=True, exist_ok=True)
+    for kind, count in (("train", 60_000), ("t10k", 10_000)):
+        pixels = np.random.default_rng(1).integers(0, 256, (count, 28, 28), dtype=np.uint8)
+        labels = np.random.default_rng(2).integers(0, 10, count, dtype=np.uint8)
+        for name, magic, array in (("images-idx3", 2051, pixels), ("labels-idx1", 2049, labels)):
+            head = b"".join(number.to_bytes(4, "big") for number in (magic, *array.shape))
+            for end in ("", ".gz"):  # torchvision looks for the first, and some scripts for the second
+                (raw / f"{kind}-{name}-ubyte{end}").write_bytes(head + array.tobytes())
+
+
+def characters(folder):
+    """nanoGPT's prepared characters."""
+    import numpy as np
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in ("train", "val"):
+        np.random.default_rng(1).integers(0, 65, 1_000_000).astype(np.uint16).tofile(folder / f"{name}.bin")
+    (folder / "meta.pkl").write_bytes(pickle.dumps({"vocab_size": 65, "itos": {}, "stoi": {}}))
+
+
+def boxes(folder):
+    """A data set for YOLO: pictures, a label each, and its YAML."""
+    images(folder / "images", count=2000)
+    (folder / "labels").mkdir(exist_ok=True)
+    for i in range(2000):
+        (folder / f"labels/{i}.txt").write_text("0 0.5 0.5 0.3 0.3\n")
+    (folder / "data.yaml").write_text(f"path: {folder}\ntrain: images\nval: images\nnames: {{0: thing}}\n")
+
+
+def lightning_mnist(folder):
+    import torch
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, count in (("training", 60_000), ("test", 10_000)):
+        torch.save((torch.randint(0, 256, (count, 28, 28), dtype=torch.uint8), torch.randint(0, 10, (count,))), folder / f"{name}.pt")
+
+
+def stories(folder):
+    """LitGPT's prepared TinyStories: tokens in litdata's form."""
+    import torch
+    from litdata.streaming import TokensLoader
+    from litdata.streaming.writer import BinaryWriter
+
+    for name in ("train", "val"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+        writer = BinaryWriter(str(folder / name), chunk_bytes="64MB", item_loader=TokensLoader(block_size=513))
+        for i in range(100):
+            writer[i] = torch.randint(0, 50_000, (51_300,), dtype=torch.int32)
+        writer.done()
+        writer.merge()
+
+
+def small_llama(folder):
+    """A model of 7 million parameters with its tokenizer, and a file of texts."""
+    import random
+
+    import tokenizers
+    import transformers
+
+    folder.mkdir(parents=True, exist_ok=True)
+    texts = [" ".join(random.Random(i).choices(["one", "two", "three", "four", "five"], k=300)) for i in range(4000)]
+    (folder / "text").mkdir(exist_ok=True)
+    (folder / "text/train.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    made = tokenizers.Tokenizer(tokenizers.models.BPE())
+    made.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel()
+    made.train_from_iterator(texts[:100], tokenizers.trainers.BpeTrainer(vocab_size=2000, special_tokens=["<s>", "</s>"]))
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=made, bos_token="<s>", eos_token="</s>", pad_token="</s>")
+    tokenizer.save_pretrained(folder / "model")
+    config = transformers.LlamaConfig(vocab_size=2000, hidden_size=256, intermediate_size=1024, num_hidden_layers=4, num_attention_heads=4)
+    transformers.LlamaForCausalLM(config).save_pretrained(folder / "model")
+
+
+@dataclass(frozen=True)
+class Script:
+    name: str
+    repository: str
+    commit: str
+    command: str
+    folder: str = "."
+    data: tuple = ()  # functions of the checkout's folder
+    python_path: str = ""
+
+
+def at(make, folder, **options):
+    return lambda checkout: make(checkout / folder, **options)
+
+
+MEAN = '"(0.5, 0.5, 0.5)"'
+SCRIPTS = [
+    Script("nanoGPT", "karpathy/nanoGPT", "3adf61e1", "python train.py config/train_shakespeare_char.py", data=(at(characters, "data/shakespeare_char"),)),
+    Script("minGPT", "karpathy/minGPT", "37baab7", "python adder.py", "projects/adder", python_path="."),
+    Script("ng-video-lecture", "karpathy/ng-video-lecture", "5220142", "python gpt.py", data=(at(text_data, "input.txt"),)),
+    Script("PyTorch examples: ImageNet", "pytorch/examples", "77f55b9", "python main.py -a resnet18 --dummy", "imagenet"),
+    Script("Pytorch-UNet", "milesial/Pytorch-UNet", "21d7850", "python train.py --amp", data=(at(images, "data/imgs", count=800), at(images, "data/masks", count=800, name="{}_mask.gif"))),
+    Script("PyTorch-GAN: DCGAN", "eriklindernoren/PyTorch-GAN", "36d3c77", "python dcgan.py", "implementations/dcgan", (at(mnist, "data/mnist"),)),
+    Script("pytorch-tutorial: CNN", "yunjey/pytorch-tutorial", "0500d3d", "python main.py", "tutorials/02-intermediate/convolutional_neural_network", (at(mnist, "tutorials/data"),)),
+    Script("x-transformers: enwik8", "lucidrains/x-transformers", "9252ed7", "python train_enwik8.py", data=(at(text_data, "data/enwik8.gz", size=95_000_000),)),
+    Script("LitGPT", "Lightning-AI/litgpt", "26857050", "litgpt pretrain --config config_hub/pretrain/debug.yaml", data=(at(stories, "data/tinystories"),)),
+    Script("lightning-hydra-template", "ashleve/lightning-hydra-template", "bddbc24", "python src/train.py trainer=gpu", data=(at(mnist, "data"),)),
+    Script("DINO", "facebookresearch/dino", "7c446df", "torchrun --nproc_per_node=1 main_dino.py --arch vit_small --data_path data/train --output_dir out", data=(at(classes, "data/train"),)),
+    Script("SimSiam", "facebookresearch/simsiam", "a7bc177", "python main_simsiam.py -a resnet50 --dist-url tcp://localhost:10001 --multiprocessing-distributed --world-size 1 --rank 0 --fix-pred-lr data", data=(at(classes, "data/train"),)),
+    Script("timm", "huggingface/pytorch-image-models", "aa4b5850", "python train.py --data-dir data --model resnet50 --sched cosine --epochs 150 --amp --lr 0.1 -j 2", data=(at(classes, "data/train"), at(classes, "data/validation"))),
+    Script("CleanRL: DQN", "vwxyzjn/cleanrl", "fe8d8a03", "python cleanrl/dqn.py --env-id CartPole-v1 --learning-starts 100", python_path="."),
+    Script("OpenCLIP", "mlfoundations/open_clip", "89fb801", "python -m open_clip_train.main --dataset-type synthetic --train-num-samples 100000 --model RN50", "src"),
+    Script("EDM", "NVlabs/edm", "008a4e5", "torchrun --standalone --nproc_per_node=1 train.py --outdir=out --data=data --cond=0 --arch=ddpmpp", data=(at(images, "data", size=32, name="{}.png"),)),
+    Script("diffusers: unconditional", "huggingface/diffusers", "58eb52c080", "accelerate launch train_unconditional.py --train_data_dir data --resolution=64 --center_crop --random_flip --output_dir=out --train_batch_size=16 --num_epochs=100 --gradient_accumulation_steps=1 --use_ema --learning_rate=1e-4 --lr_warmup_steps=500 --mixed_precision=no", "examples/unconditional_image_generation", (at(images, "examples/unconditional_image_generation/data", count=2000),)),
+    Script("YOLOv5", "ultralytics/yolov5", "5081342f0", "python train.py --data data/made/data.yaml --epochs 300 --weights '' --cfg yolov5n.yaml --noautoanchor", data=(at(boxes, "data/made"),)),
+    Script("Swin Transformer", "microsoft/Swin-Transformer", "f82860b", "torchrun --nproc_per_node 1 main.py --cfg configs/swin/swin_tiny_patch4_window7_224.yaml --data-path data --batch-size 128", data=(at(classes, "data/train"), at(classes, "data/val"))),
+    Script("SupContrast", "HobbitLong/SupContrast", "66a8fe5", f"python main_supcon.py --batch_size 1024 --learning_rate 0.5 --temp 0.1 --cosine --dataset path --data_folder ./data --mean {MEAN} --std {MEAN} --method SimCLR", data=(at(classes, "data", size=32),)),
+    Script("improved-diffusion", "openai/improved-diffusion", "1bc7bbb", "python scripts/image_train.py --data_dir data --image_size 64 --num_channels 128 --num_res_blocks 3", data=(at(images, "data", size=64),), python_path="."),
+    Script("Lightning: autoencoder", "Lightning-AI/pytorch-lightning", "7f0c3436cd", "python autoencoder.py --trainer.accelerator gpu --trainer.devices 1", "examples/pytorch/basics", (at(lightning_mnist, "examples/Datasets/MNIST/complete"),)),
+    Script("DeepSpeedExamples: GAN", "deepspeedai/DeepSpeedExamples", "45b4b715", "deepspeed gan_deepspeed_train.py --dataset fake --cuda --deepspeed_config gan_deepspeed_config.json --tensorboard_path ./runs/deepspeed", "training/gan"),
+    Script("TRL: SFT", "huggingface/trl", "f2cd57710", "python trl/scripts/sft.py --model_name_or_path data/model --dataset_name data/text --output_dir out", data=(at(small_llama, "data"),)),
+    Script("TorchTitan", "pytorch/torchtitan", "b5bcd76c6", "torchrun --nproc_per_node=1 -m torchtitan.train --module llama3 --config llama3_debugmodel"),
+    Script("Megatron-LM", "NVIDIA/Megatron-LM", "d98e8a64dd", "torchrun --nproc_per_node 1 pretrain_gpt.py --mock-data"),
+]  # fmt: skip
+
+
+def parse_args():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--checkouts", type=Path, required=True)
+    parser.add_argument("--python", type=Path, required=True)
+    parser.add_argument("--only", type=lambda words: words.split(","), default=[])
+    parser.add_argument("--again", action="store_true", help="ask also those that have a row")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--page", action="store_true", help="renew docs/results/fit.md")
+    return parser.parse_args()
+
+
+def checkout_of(args, script):
+    return (args.checkouts / script.repository.split("/")[1]).resolve()
+
+
+def ask(args, script):
+    checkout = checkout_of(args, script)
+    made = checkout / ".made"
+    if not made.exists():
+        for make in script.data:
+            make(checkout)
+        made.touch()
+    environment = {
+        **os.environ,
+        "PATH": f"{args.python.parent.resolve()}:{os.environ['PATH']}",
+        "PYTHONPATH": str(checkout / script.python_path) if script.python_path else "",
+        "HF_HUB_OFFLINE": "1",
+        "WANDB_MODE": "disabled",
+    }
+    words = [os.environ.get("GPUCAST_BIN", "gpucast"), "fit", "--gpu", CARDS, "--format", "json", "--timeout", "120", "--"]
+    done = subprocess.run(
+        [*words, *shlex.split(script.command)],
+        cwd=checkout / script.folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+    )
+    row = {"name": script.name}
+    if done.returncode > 1:
+        return {**row, "problem": " ".join(done.stderr.split())}
+    report = json.loads(done.stdout)
+    return {
+        **row,
+        "setting": report["setting"],
+        "run_count": report["run_count"],
+        "seconds": report["seconds"],
+        "notes": report["notes"],
+        "answers": report["answers"],
+    }
+
+
+def setting(text):
+    """Without its number: "--batch-size 1" -> "--batch-size"."""
+    return re.sub(r"([ =]|: )\d+( in |$| of )", lambda found: " of " if found[2] == " of " else found[2], text)
+
+
+def largest(answer):
+    return "-" if answer["values"] is None else str(next(iter(answer["values"].values())))
+
+
+def table(rows):
+    by_name = {row["name"]: row for row in rows}
+    lines = ["| script | commit | varied | " + " | ".join(CARDS.split(",")) + " | runs | remark |", "|---|---|---|---:|---:|---:|---|"]
+    for script in SCRIPTS:
+        row = by_name.get(script.name)
+        if row is None:
+            continue
+        name = f"{script.repository}: `{script.command}`"
+        if "problem" in row:
+            lines.append(f"| {name} | {script.commit} | | | | | {row['problem']} |")
+            continue
+        values = " | ".join(largest(answer) for answer in row["answers"])
+        lines.append(f"| {name} | {script.commit} | {setting(row['setting'])} | {values} | {row['run_count']} | {' '.join(row['notes'])} |")
+    found = sum("problem" not in row and all(answer["values"] for answer in row["answers"]) for row in rows)
+    return "\n".join([f"{found} of {len(rows)} have an answer on each card.", "", *lines])
+
+
+def main():
+    args = parse_args()
+    args.out.mkdir(parents=True, exist_ok=True)
+    journal = args.out / "public.jsonl"
+    done = {row["name"]: row for row in map(json.loads, journal.read_text().splitlines())} if journal.exists() else {}
+    for script in SCRIPTS:
+        if not checkout_of(args, script).is_dir() or (args.only and script.name not in args.only):
+            continue
+        if args.again or script.name not in done:
+            done[script.name] = ask(args, script)
+            with open(journal, "a", encoding="utf-8") as file:
+                file.write(json.dumps(done[script.name]) + "\n")
+    rows = list(done.values())
+    print(table(rows))
+    if args.page:
+        command = "python -m eval.fit.public_scripts --checkouts DIR --python ENV/bin/python --out OUT"
+        page.write(PAGE, command, f"{len(rows)} public scripts", {"public": table(rows)})
+
+
+if __name__ == "__main__":
+    main()

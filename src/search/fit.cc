@@ -190,6 +190,8 @@ class FitSearch {
     if (run.problem) last_problem_ = run;
     std::vector<std::shared_ptr<const Facts>> ranks;
     if (run.end == RunEnd::captured) ranks = facts_of(run);
+    if (q_.vary.kind == VaryKind::loader && !ranks.empty())
+      has_no_loader_ = std::ranges::none_of(ranks.front()->trace.header.what_if, &WhatIf::acted);
     for (const size_t card : group->cards) {
       FitPoint point = point_of(run, q_.values[static_cast<size_t>(place)], q_.vary);
       if (!ranks.empty()) {
@@ -229,10 +231,17 @@ class FitSearch {
       }
       any_runs = true;
       if (group.points.size() == 2 && !first.failed && !last.failed && first.need_bytes == last.need_bytes &&
-          first.peak_reserved_bytes == last.peak_reserved_bytes)
+          first.peak_reserved_bytes == last.peak_reserved_bytes) {
+        if (has_no_loader_)
+          throw Error(
+              "no batch was found: no option with a usual name in the command or in the script, and no DataLoader with a batch_size",
+              last.run,
+              "name what sets it, e.g. --vary batch=--my-batch:1..512 or batch=config.yaml:my_batch; where it is a number in the "
+              "source, make it an option");
         throw Error(fmt::format("the script takes the same memory with {} and with {}: {}", first.setting, last.setting,
                                 format_bytes(first.peak_reserved_bytes)),
                     last.run, "it may ignore this setting; name another, e.g. --vary batch=--batch-size:1..512");
+      }
     }
     if (!any_runs) fail();
   }
@@ -290,6 +299,7 @@ class FitSearch {
   std::map<std::pair<int32_t, int32_t>, Group> groups_;
   std::vector<Target> targets_;  // two a card
   Run last_problem_;
+  bool has_no_loader_ = false;
   int64_t run_count_ = 0, cached_count_ = 0;
 };
 

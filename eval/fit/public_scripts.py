@@ -12,6 +12,7 @@ import os
 import pickle
 import re
 import shlex
+import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,11 +84,14 @@ def characters(folder):
 
 
 def boxes(folder):
-    """A data set for YOLO: pictures, a label each, and its YAML."""
+    """A data set for YOLO: pictures, a label each, its YAML, and the font of its plots."""
+    import matplotlib
+
     images(folder / "images", count=2000)
     (folder / "labels").mkdir(exist_ok=True)
     for i in range(2000):
         (folder / f"labels/{i}.txt").write_text("0 0.5 0.5 0.3 0.3\n")
+    shutil.copy(Path(matplotlib.get_data_path()) / "fonts/ttf/DejaVuSans.ttf", folder / "Arial.ttf")
     (folder / "data.yaml").write_text(f"path: {folder}\ntrain: images\nval: images\nnames: {{0: thing}}\n")
 
 
@@ -149,7 +153,6 @@ def at(make, folder, **options):
     return lambda checkout: make(checkout / folder, **options)
 
 
-MEAN = '"(0.5, 0.5, 0.5)"'
 SCRIPTS = [
     Script("nanoGPT", "karpathy/nanoGPT", "3adf61e1", "python train.py config/train_shakespeare_char.py", data=(at(characters, "data/shakespeare_char"),)),
     Script("minGPT", "karpathy/minGPT", "37baab7", "python adder.py", "projects/adder", python_path="."),
@@ -161,17 +164,13 @@ SCRIPTS = [
     Script("x-transformers: enwik8", "lucidrains/x-transformers", "9252ed7", "python train_enwik8.py", data=(at(text_data, "data/enwik8.gz", size=95_000_000),)),
     Script("LitGPT", "Lightning-AI/litgpt", "26857050", "litgpt pretrain --config config_hub/pretrain/debug.yaml", data=(at(stories, "data/tinystories"),)),
     Script("lightning-hydra-template", "ashleve/lightning-hydra-template", "bddbc24", "python src/train.py trainer=gpu", data=(at(mnist, "data"),)),
-    Script("DINO", "facebookresearch/dino", "7c446df", "torchrun --nproc_per_node=1 main_dino.py --arch vit_small --data_path data/train --output_dir out", data=(at(classes, "data/train"),)),
+    Script("Barlow Twins", "facebookresearch/barlowtwins", "8e8d284", "python main.py data --epochs 1000 --batch-size 2048 --learning-rate-weights 0.2 --lambd 0.0051 --projector 8192-8192-8192", data=(at(classes, "data/train"),)),
     Script("SimSiam", "facebookresearch/simsiam", "a7bc177", "python main_simsiam.py -a resnet50 --dist-url tcp://localhost:10001 --multiprocessing-distributed --world-size 1 --rank 0 --fix-pred-lr data", data=(at(classes, "data/train"),)),
     Script("timm", "huggingface/pytorch-image-models", "aa4b5850", "python train.py --data-dir data --model resnet50 --sched cosine --epochs 150 --amp --lr 0.1 -j 2", data=(at(classes, "data/train"), at(classes, "data/validation"))),
     Script("CleanRL: DQN", "vwxyzjn/cleanrl", "fe8d8a03", "python cleanrl/dqn.py --env-id CartPole-v1 --learning-starts 100", python_path="."),
     Script("OpenCLIP", "mlfoundations/open_clip", "89fb801", "python -m open_clip_train.main --dataset-type synthetic --train-num-samples 100000 --model RN50", "src"),
-    Script("EDM", "NVlabs/edm", "008a4e5", "torchrun --standalone --nproc_per_node=1 train.py --outdir=out --data=data --cond=0 --arch=ddpmpp", data=(at(images, "data", size=32, name="{}.png"),)),
     Script("diffusers: unconditional", "huggingface/diffusers", "58eb52c080", "accelerate launch train_unconditional.py --train_data_dir data --resolution=64 --center_crop --random_flip --output_dir=out --train_batch_size=16 --num_epochs=100 --gradient_accumulation_steps=1 --use_ema --learning_rate=1e-4 --lr_warmup_steps=500 --mixed_precision=no", "examples/unconditional_image_generation", (at(images, "examples/unconditional_image_generation/data", count=2000),)),
     Script("YOLOv5", "ultralytics/yolov5", "5081342f0", "python train.py --data data/made/data.yaml --epochs 300 --weights '' --cfg yolov5n.yaml --noautoanchor", data=(at(boxes, "data/made"),)),
-    Script("Swin Transformer", "microsoft/Swin-Transformer", "f82860b", "torchrun --nproc_per_node 1 main.py --cfg configs/swin/swin_tiny_patch4_window7_224.yaml --data-path data --batch-size 128", data=(at(classes, "data/train"), at(classes, "data/val"))),
-    Script("SupContrast", "HobbitLong/SupContrast", "66a8fe5", f"python main_supcon.py --batch_size 1024 --learning_rate 0.5 --temp 0.1 --cosine --dataset path --data_folder ./data --mean {MEAN} --std {MEAN} --method SimCLR", data=(at(classes, "data", size=32),)),
-    Script("improved-diffusion", "openai/improved-diffusion", "1bc7bbb", "python scripts/image_train.py --data_dir data --image_size 64 --num_channels 128 --num_res_blocks 3", data=(at(images, "data", size=64),), python_path="."),
     Script("Lightning: autoencoder", "Lightning-AI/pytorch-lightning", "7f0c3436cd", "python autoencoder.py --trainer.accelerator gpu --trainer.devices 1", "examples/pytorch/basics", (at(lightning_mnist, "examples/Datasets/MNIST/complete"),)),
     Script("DeepSpeedExamples: GAN", "deepspeedai/DeepSpeedExamples", "45b4b715", "deepspeed gan_deepspeed_train.py --dataset fake --cuda --deepspeed_config gan_deepspeed_config.json --tensorboard_path ./runs/deepspeed", "training/gan"),
     Script("TRL: SFT", "huggingface/trl", "f2cd57710", "python trl/scripts/sft.py --model_name_or_path data/model --dataset_name data/text --output_dir out", data=(at(small_llama, "data"),)),
@@ -208,6 +207,7 @@ def ask(args, script):
         "PYTHONPATH": str(checkout / script.python_path) if script.python_path else "",
         "HF_HUB_OFFLINE": "1",
         "WANDB_MODE": "disabled",
+        "YOLOV5_CONFIG_DIR": str(checkout / "data/made"),
     }
     words = [os.environ.get("GPUCAST_BIN", "gpucast"), "fit", "--gpu", CARDS, "--format", "json", "--timeout", "120", "--"]
     done = subprocess.run(

@@ -79,6 +79,7 @@ void judge_point(const std::vector<std::shared_ptr<const Facts>>& ranks, const G
     point->need_bytes = need;
     point->verdict = p.verdict;
     point->peak_reserved_bytes = p.peak_reserved.bytes;
+    point->peak_allocated_bytes = p.peak_allocated.bytes;
     point->expected_bytes = p.device.expected_bytes;
     point->request_bytes = p.device.request_bytes;
     const bool judged = p.verdict != Verdict::none && p.verdict != Verdict::does_not_fit;
@@ -231,7 +232,7 @@ class FitSearch {
       }
       any_runs = true;
       if (group.points.size() == 2 && !first.failed && !last.failed && first.need_bytes == last.need_bytes &&
-          first.peak_reserved_bytes == last.peak_reserved_bytes) {
+          first.peak_allocated_bytes == last.peak_allocated_bytes) {
         if (has_no_loader_)
           throw Error(
               "no batch was found: no option with a usual name in the command or in the script, and no DataLoader with a batch_size",

@@ -166,8 +166,8 @@ Vary parse_vary(const std::string& text, const std::vector<std::string>& command
 
 std::vector<Vary> find_batches(const std::vector<std::string>& command, const std::string& folder) {
   if (const auto found = batch_option(command)) return {*found};
-  if (const auto found = batch_of_file(command, folder)) return {*found};
   std::vector<Vary> out;
+  if (const auto found = batch_of_file(command, folder)) out.push_back(*found);
   const std::vector<std::string> addable = addable_batches(command, folder);
   if (!addable.empty()) out.push_back(batch_vary(VaryKind::option, addable.front(), "", std::nullopt));
   out.push_back(batch_vary(VaryKind::loader, "", "", std::nullopt));

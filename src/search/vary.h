@@ -26,8 +26,8 @@ struct Vary {
 // 1..65536. `command`: to find the present value. Throws Error.
 Vary parse_vary(const std::string& text, const std::vector<std::string>& command);
 
-// The batch of this command: an option that it has, or else one key of a settings file that it names. Without these, what to try in turn:
-// an option that the script declares, then its DataLoader.
+// The batch of this command: an option that it has. Without it, what to try in turn: one key of a settings file that it names, an option
+// that the script declares, its DataLoader.
 std::vector<Vary> find_batches(const std::vector<std::string>& command, const std::string& folder);
 
 // The command with that value. Edited copies of settings files go to `folder`. Throws Error.

@@ -118,22 +118,28 @@ def stories(folder):
         writer.merge()
 
 
-def small_llama(folder):
-    """A model of 7 million parameters with its tokenizer, and a file of texts."""
-    import random
-
+def tokenizer(folder):
     import tokenizers
     import transformers
 
     folder.mkdir(parents=True, exist_ok=True)
+    made = tokenizers.Tokenizer(tokenizers.models.BPE())
+    made.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel()
+    made.train_from_iterator(["one two three four five"], tokenizers.trainers.BpeTrainer(vocab_size=2000, special_tokens=["<s>", "</s>"]))
+    saved = transformers.PreTrainedTokenizerFast(tokenizer_object=made, bos_token="<s>", eos_token="</s>", pad_token="</s>")
+    saved.save_pretrained(folder)
+
+
+def small_llama(folder):
+    """A model of 7 million parameters with its tokenizer, and a file of texts."""
+    import random
+
+    import transformers
+
+    tokenizer(folder / "model")
     texts = [" ".join(random.Random(i).choices(["one", "two", "three", "four", "five"], k=300)) for i in range(4000)]
     (folder / "text").mkdir(exist_ok=True)
     (folder / "text/train.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
-    made = tokenizers.Tokenizer(tokenizers.models.BPE())
-    made.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel()
-    made.train_from_iterator(texts[:100], tokenizers.trainers.BpeTrainer(vocab_size=2000, special_tokens=["<s>", "</s>"]))
-    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=made, bos_token="<s>", eos_token="</s>", pad_token="</s>")
-    tokenizer.save_pretrained(folder / "model")
     config = transformers.LlamaConfig(vocab_size=2000, hidden_size=256, intermediate_size=1024, num_hidden_layers=4, num_attention_heads=4)
     transformers.LlamaForCausalLM(config).save_pretrained(folder / "model")
 
@@ -162,7 +168,7 @@ SCRIPTS = [
     Script("PyTorch-GAN: DCGAN", "eriklindernoren/PyTorch-GAN", "36d3c77", "python dcgan.py", "implementations/dcgan", (at(mnist, "data/mnist"),)),
     Script("pytorch-tutorial: CNN", "yunjey/pytorch-tutorial", "0500d3d", "python main.py", "tutorials/02-intermediate/convolutional_neural_network", (at(mnist, "tutorials/data"),)),
     Script("x-transformers: enwik8", "lucidrains/x-transformers", "9252ed7", "python train_enwik8.py", data=(at(text_data, "data/enwik8.gz", size=95_000_000),)),
-    Script("LitGPT", "Lightning-AI/litgpt", "26857050", "litgpt pretrain --config config_hub/pretrain/debug.yaml", data=(at(stories, "data/tinystories"),)),
+    Script("LitGPT", "Lightning-AI/litgpt", "26857050", "litgpt pretrain --config config_hub/pretrain/debug.yaml", data=(at(stories, "data/tinystories"), at(tokenizer, "checkpoints/EleutherAI/pythia-14m"))),
     Script("lightning-hydra-template", "ashleve/lightning-hydra-template", "bddbc24", "python src/train.py trainer=gpu", data=(at(mnist, "data"),)),
     Script("Barlow Twins", "facebookresearch/barlowtwins", "8e8d284", "python main.py data --epochs 1000 --batch-size 2048 --learning-rate-weights 0.2 --lambd 0.0051 --projector 8192-8192-8192", data=(at(classes, "data/train"),)),
     Script("SimSiam", "facebookresearch/simsiam", "a7bc177", "python main_simsiam.py -a resnet50 --dist-url tcp://localhost:10001 --multiprocessing-distributed --world-size 1 --rank 0 --fix-pred-lr data", data=(at(classes, "data/train"),)),
@@ -209,7 +215,7 @@ def ask(args, script):
         "WANDB_MODE": "disabled",
         "YOLOV5_CONFIG_DIR": str(checkout / "data/made"),
     }
-    words = [os.environ.get("GPUCAST_BIN", "gpucast"), "fit", "--gpu", CARDS, "--format", "json", "--timeout", "120", "--"]
+    words = [os.environ.get("GPUCAST_BIN", "gpucast"), "fit", "--gpu", CARDS, "--format", "json", "--steps", "2", "--timeout", "120", "--"]
     done = subprocess.run(
         [*words, *shlex.split(script.command)],
         cwd=checkout / script.folder,

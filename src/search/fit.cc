@@ -231,8 +231,12 @@ class FitSearch {
         continue;
       }
       any_runs = true;
-      if (group.points.size() == 2 && !first.failed && !last.failed && first.need_bytes == last.need_bytes &&
-          first.peak_allocated_bytes == last.peak_allocated_bytes) {
+      const auto is_as_the_first = [&](const auto& at) {
+        const FitPoint& point = at.second.front();
+        return !point.failed && point.need_bytes == first.need_bytes && point.peak_allocated_bytes == first.peak_allocated_bytes;
+      };
+      // A small model's first two values may differ by less than its optimizer needs.
+      if ((group.points.size() > 2 || has_no_loader_) && std::ranges::all_of(group.points, is_as_the_first)) {
         if (has_no_loader_)
           throw Error(
               "no batch was found: no option with a usual name in the command or in the script, and no DataLoader with a batch_size",

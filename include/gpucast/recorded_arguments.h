@@ -16,11 +16,12 @@ struct TensorArgument {
 };
 
 // other: null, texts, numbers with a fraction, and additions of later versions.
-enum class ArgumentKind : uint8_t { tensor, tensors, integer, integers, boolean, other };
+enum class ArgumentKind : uint8_t { tensor, tensors, integer, integers, boolean, number, other };
 struct OperatorArgument {
   ArgumentKind kind = ArgumentKind::other;
   bool boolean = false;
   int64_t integer = 0;
+  double number = 0;  // one that is not whole, or was written with a point
   std::vector<int64_t> integers;
   std::vector<TensorArgument> tensors;  // tensor: one
 };

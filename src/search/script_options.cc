@@ -1,5 +1,7 @@
 #include "src/search/script_options.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
@@ -61,7 +63,8 @@ std::vector<fs::path> imported_files(const std::string& line, const fs::path& fi
   std::vector<fs::path> out = {module_file(folder, module)};
   while (keyword == "from" && words >> name) {
     std::erase_if(name, [](char c) { return !is_name_character(c); });
-    out.push_back(module_file(folder, module.empty() ? name : module + "." + name));
+    const std::string inside = module.empty() ? name : fmt::format("{}.{}", module, name);
+    out.push_back(module_file(folder, inside));
   }
   std::erase_if(out, [](const fs::path& path) { return path.empty(); });
   return out;

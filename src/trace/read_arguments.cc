@@ -41,6 +41,9 @@ OperatorArgument argument_of(const Json& value) {
   } else if (value.is_integer()) {
     out.kind = ArgumentKind::integer;
     out.integer = value.get<int64_t>();
+  } else if (value.is_number()) {
+    out.kind = ArgumentKind::number;
+    out.number = value.get<double>();
   } else if (value.is_array() && !value.empty() && is_tensor(value.at(0))) {
     out.kind = ArgumentKind::tensors;
     for (const Json& entry : value)

@@ -180,7 +180,9 @@ TEST(ReadTrace, ArgumentsAreReadOnce) {
   EXPECT_EQ(in[3].integers, (std::vector<int64_t>{1, 2}));
   EXPECT_TRUE(in[4].boolean);
   EXPECT_EQ(in[5].integer, 7);
-  for (size_t i = 6; i < 9; ++i) EXPECT_EQ(in[i].kind, ArgumentKind::other);
+  EXPECT_EQ(in[6].kind, ArgumentKind::number);
+  EXPECT_EQ(in[7].kind, ArgumentKind::other);
+  EXPECT_EQ(in[8].kind, ArgumentKind::other);
   EXPECT_TRUE(t.observed.kinds[1].inputs.empty()) << "no JSON, and its number is taken";
   ASSERT_EQ(t.observed.work.size(), 3u);
   ASSERT_EQ(t.observed.call_arguments.size(), 2u);

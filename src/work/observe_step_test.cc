@@ -345,6 +345,12 @@ TEST(OperatorTable, ImagesWaitForTheLinesOfTheirWindows) {
   EXPECT_EQ(std::tuple(linear.elements, linear.of_thread, linear.atomics), std::tuple(2 * 8 * 32 * 32, 0, 4.0));
   const ElementWork nearest = work("aten::upsample_nearest2d_backward", x + ", [32, 32], [2, 8, 16, 16], null, null");
   EXPECT_EQ(std::tuple(nearest.of_thread, nearest.waited_loads, nearest.near_loads), std::tuple(2, 2.0, 2.0));
+  // The profiler of PyTorch 2.14 leaves the lists of sizes out.
+  const ElementWork by_factors = work("aten::upsample_nearest2d_backward", x + ", null, null, 2.0, 2.0");
+  EXPECT_EQ(std::tuple(by_factors.of_thread, by_factors.waited_loads, by_factors.near_loads), std::tuple(2, 2.0, 2.0));
+  EXPECT_EQ(by_factors.elements, 2 * 8 * 16 * 16);
+  EXPECT_EQ(work("aten::upsample_nearest2d", y + ", null, 2.0, 2.0").elements, 2 * 8 * 32 * 32);
+  EXPECT_EQ(work("aten::upsample_nearest2d", y + ", null, null, null").elements, 2 * 8 * 32 * 32);
   const ElementWork adaptive = work("aten::_adaptive_avg_pool2d_backward", y + ", " + x);
   EXPECT_EQ(std::pair(adaptive.atomics, adaptive.atomic_sectors), std::pair(4.0, 2.0 * 8 * 32 * 32 / 4));
   EXPECT_EQ(work("aten::adaptive_max_pool2d", x + ", [16, 16]").waited_loads, 2);

@@ -701,23 +701,43 @@ void set_image_work(const OperatorName& name, const Inputs& in, Operation* out) 
   }
 }
 
+// How much larger upsampling makes a tensor. PyTorch's profiler often leaves the lists of sizes out; the factors for each dimension, if
+// they are recorded, are the last arguments. Without them: twice in each dimension.
+double upsampling_factor(const OperatorName& name, const Inputs& in) {
+  double factor = 1;
+  bool known = false;
+  for (const OperatorArgument& argument : in.arguments) {
+    if (argument.kind != ArgumentKind::number || argument.number <= 0) continue;
+    factor *= argument.number;
+    known = true;
+  }
+  const double spatial = name.stem.find("3d") != std::string_view::npos ? 3 : name.stem.find("1d") != std::string_view::npos ? 1 : 2;
+  return known ? factor : std::pow(2, spatial);
+}
+
+int64_t times(int64_t count, double factor) { return static_cast<int64_t>(std::llround(static_cast<double>(count) * factor)); }
+
 Operation pooling(const OperatorName& name, const Inputs& in) {
   Operation out = base(OperationKind::elementwise, in);
   if (in.tensors.empty()) return out;
   const Tensor& x = in.tensors[0];
   const bool with_indices = name.stem.find("with_indices") != std::string_view::npos;
+  const bool upsamples = name.stem.find("upsample") != std::string_view::npos;
   if (name.backward) {
     // (grad, x, ...) writes a tensor of x's size. Upsampling has x's size in its second list of numbers.
     int64_t written = in.tensors.size() > 1 ? in.tensors[1].count() : 0;
-    if (written == 0) written = bounded_product(integers(in, 2));
+    const std::vector<int64_t> sizes = integers(in, 2);
+    if (written == 0 && !sizes.empty()) written = bounded_product(sizes);
+    if (written == 0 && upsamples) written = times(x.count(), 1 / upsampling_factor(name, in));
     out.bytes_read = x.bytes() + (with_indices && in.tensors.size() > 2 ? in.tensors[2].bytes() : 0);
     out.bytes_written = bounded_product({written, x.element_bytes});
   } else {
-    const bool to_size = name.stem.find("adaptive") != std::string_view::npos || name.stem.find("upsample") != std::string_view::npos;
+    const bool to_size = name.stem.find("adaptive") != std::string_view::npos || upsamples;
     const std::vector<int64_t> first = integers(in, 1), second = integers(in, 2);
     const std::vector<int64_t>& steps = second.empty() ? first : second;
     int64_t written = x.count();
     const size_t spatial = first.size();
+    if (upsamples && spatial == 0) written = times(x.count(), upsampling_factor(name, in));
     if (spatial > 0 && spatial < x.sizes.size()) {
       written = 1;
       for (size_t i = 0; i < x.sizes.size(); ++i) {

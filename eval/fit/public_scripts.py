@@ -109,8 +109,10 @@ def stories(folder):
     from litdata.streaming import TokensLoader
     from litdata.streaming.writer import BinaryWriter
 
-    for name in ("train", "val"):
-        (folder / name).mkdir(parents=True, exist_ok=True)
+    (folder / "TinyStories_all_data").mkdir(parents=True, exist_ok=True)
+    for i, name in enumerate(("train", "val")):
+        (folder / f"TinyStories_all_data/{i}.json").write_text("[]")  # looked for, and not read where there are tokens
+        (folder / name).mkdir(exist_ok=True)
         writer = BinaryWriter(str(folder / name), chunk_bytes="64MB", item_loader=TokensLoader(block_size=513))
         for i in range(100):
             writer[i] = torch.randint(0, 50_000, (51_300,), dtype=torch.int32)
@@ -215,7 +217,7 @@ def ask(args, script):
         "WANDB_MODE": "disabled",
         "YOLOV5_CONFIG_DIR": str(checkout / "data/made"),
     }
-    words = [os.environ.get("GPUCAST_BIN", "gpucast"), "fit", "--gpu", CARDS, "--format", "json", "--steps", "2", "--timeout", "120", "--"]
+    words = [os.environ.get("GPUCAST_BIN", "gpucast"), "fit", "--gpu", CARDS, "--format", "json", "--timeout", "120", "--"]
     done = subprocess.run(
         [*words, *shlex.split(script.command)],
         cwd=checkout / script.folder,
@@ -249,14 +251,15 @@ def largest(answer):
 
 def table(rows):
     by_name = {row["name"]: row for row in rows}
-    lines = ["| script | commit | varied | " + " | ".join(CARDS.split(",")) + " | runs | remark |", "|---|---|---|---:|---:|---:|---|"]
+    cards = CARDS.split(",")
+    lines = [f"| script | commit | varied | {' | '.join(cards)} | runs | remark |", f"|---|---|---|{'---:|' * len(cards)}---:|---|"]
     for script in SCRIPTS:
         row = by_name.get(script.name)
         if row is None:
             continue
         name = f"{script.repository}: `{script.command}`"
         if "problem" in row:
-            lines.append(f"| {name} | {script.commit} | | | | | {row['problem']} |")
+            lines.append(f"| {name} | {script.commit} | {'| ' * (len(cards) + 2)}{row['problem']} |")
             continue
         values = " | ".join(largest(answer) for answer in row["answers"])
         lines.append(f"| {name} | {script.commit} | {setting(row['setting'])} | {values} | {row['run_count']} | {' '.join(row['notes'])} |")
@@ -276,7 +279,7 @@ def main():
             done[script.name] = ask(args, script)
             with open(journal, "a", encoding="utf-8") as file:
                 file.write(json.dumps(done[script.name]) + "\n")
-    rows = list(done.values())
+    rows = [done[script.name] for script in SCRIPTS if script.name in done]
     print(table(rows))
     if args.page:
         command = "python -m eval.fit.public_scripts --checkouts DIR --python ENV/bin/python --out OUT"

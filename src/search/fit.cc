@@ -20,6 +20,7 @@ namespace gpucast::search {
 namespace {
 
 constexpr int kMostRounds = 40;
+constexpr int kMostProofs = 20;
 constexpr int64_t kUsualStart = 8;  // where the command does not say a value
 
 // One search on one card: for the value that is expected to run, or that runs with the requested probability.
@@ -28,7 +29,8 @@ struct Target {
   bool at_confidence = false;
   std::map<int64_t, Seen> seen;  // by place
   int64_t last_width = 0;
-  bool asked = false;  // in this round
+  std::set<int64_t> proved;  // places that ran, or ran out of memory, under the card's limit
+  bool asked = false;        // in this round
   bool stuck = false;
 
   Target(size_t its_card, bool confident) : card(its_card), at_confidence(confident) {}
@@ -125,6 +127,8 @@ class FitSearch {
 
   Fit find() {
     for (int round = 0; round < kMostRounds && look(wanted()); ++round) check_that_it_matters();
+    for (int round = 0; round < kMostProofs && prove(); ++round) {
+    }
     Fit fit;
     fit.name = q_.vary.name;
     fit.what = q_.vary.now ? setting_text(q_.vary, *q_.vary.now) : setting_text(q_.vary, q_.values.front());
@@ -183,6 +187,59 @@ class FitSearch {
     for (size_t i = 0; i < done.size(); ++i) take(done[i], asked[i].first, asked[i].second);
     narrow();
     return true;
+  }
+
+  // Runs each card's answer and the next value under the card's limit: PyTorch's own allocator decides. On a full card libraries take less
+  // memory for their workspaces, and tensors find other places, so an answer may move. False: nothing is left to prove.
+  bool prove() {
+    std::vector<RunSpec> specs;
+    std::vector<std::pair<Target*, int64_t>> asked;
+    std::map<Group*, std::set<int64_t>> places;
+    for (size_t i = 0; i < targets_.size(); i += 2) {
+      Target& target = targets_[i];
+      for (const int64_t place : unproved(target)) {
+        if (!target.seen.contains(place)) places[&group_of(target.card)].insert(place);
+        RunSpec spec = q_.with(q_.spec, q_.values[static_cast<size_t>(place)]);
+        spec.gpu = q_.cards[target.card].id;
+        spec.enforce_capacity = true;
+        specs.push_back(std::move(spec));
+        asked.emplace_back(&target, place);
+      }
+    }
+    if (specs.empty()) return false;
+    (void)look(places);
+    const std::vector<Run> done = runs_->run(specs);
+    for (size_t i = 0; i < done.size(); ++i) take_proof(done[i], asked[i].first, asked[i].second);
+    return true;
+  }
+
+  // The answer's place and the next one, if they are not proved yet; where an answer has moved, a place on the way to the new one.
+  std::vector<int64_t> unproved(const Target& target) const {
+    const auto [ok, bad] = bracket(target.seen);
+    std::vector<int64_t> out;
+    if (!ok) return out;
+    const auto last = static_cast<int64_t>(q_.values.size()) - 1;
+    if (!bad && *ok < last) return {std::min(*ok + (int64_t{1} << target.proved.size()), last)};
+    if (bad && *bad > *ok + 1) return {*ok + (*bad - *ok) / 2};
+    const bool is_limit = bad && target.seen.at(*bad).over.has_value();  // not a script that fails
+    if (!target.proved.contains(*ok)) out.push_back(*ok);
+    if (is_limit && !target.proved.contains(*bad)) out.push_back(*bad);
+    return out;
+  }
+
+  void take_proof(const Run& run, Target* target, int64_t place) {
+    ++run_count_;
+    cached_count_ += run.cached ? 1 : 0;
+    target->proved.insert(place);
+    if (run.end == RunEnd::failed) return;  // not about memory: the replay's answer stays
+    const bool ran = run.end == RunEnd::captured;
+    target->seen[place].ok = ran;
+    Group& group = group_of(target->card);
+    const auto in_group = std::ranges::find(group.cards, target->card) - group.cards.begin();
+    FitPoint& point = group.points[place][static_cast<size_t>(in_group)];
+    point.runs = ran;
+    point.runs_99 = point.runs_99 && ran;
+    targets_[2 * target->card + 1].seen[place].ok = point.runs_99;
   }
 
   void take(const Run& run, Group* group, int64_t place) {

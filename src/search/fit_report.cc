@@ -86,13 +86,17 @@ std::string sentence(const Fit& fit, const FitAnswer& answer) {
     out += ", the end of the range: larger ones may fit as well";
   } else if (!answer.points[*answer.next].failed) {
     const FitPoint& next = answer.points[*answer.next];
-    out += fmt::format("; {} is {} too much", next.value, format_bytes(std::max<int64_t>(next.need_bytes - answer.capacity_bytes, 0)));
+    const int64_t over = next.need_bytes - answer.capacity_bytes;
+    out +=
+        over > 0 ? fmt::format("; {} is {} too much", next.value, format_bytes(over)) : fmt::format("; {} runs out of memory", next.value);
   }
   if (!answer.largest_99) {
     out += fmt::format(". None runs with {:g} % probability", 100 * fit.confidence);
   } else if (*answer.largest_99 != *answer.largest) {
     out += fmt::format(". {} runs with {:g} % probability", answer.points[*answer.largest_99].value, 100 * fit.confidence);
   }
+  if (point.expected_bytes > answer.capacity_bytes)
+    out += fmt::format(". With {}, PyTorch gives cached memory back as it goes, which costs time", point.value);
   return out + ".";
 }
 

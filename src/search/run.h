@@ -17,7 +17,7 @@ enum class RunEnd : uint8_t { captured, out_of_memory, failed };
 struct Run {
   RunSpec spec;
   RunEnd end = RunEnd::failed;
-  std::vector<std::string> captures;       // paths, the lowest rank first
+  std::vector<std::string> captures;       // paths, the lowest rank first; of one that ran out of memory, until then
   std::optional<run::JobProblem> problem;  // if not captured
   std::string printed;                     // the end of the script's output, if not captured
   bool cached = false;

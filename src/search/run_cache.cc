@@ -82,6 +82,7 @@ void RunCache::keep(const std::string& key, const Run& run) const {
   Json entry;
   entry["key"] = key;
   entry["seconds"] = run.seconds;
+  entry["ran_out"] = run.end == RunEnd::out_of_memory;
   entry["used"] = used_files(files_of(run.captures));
   const std::string path = folder_of(key) + "/" + kEntry, temporary = path + ".new";
   {
@@ -102,7 +103,7 @@ std::optional<Run> RunCache::find(const std::string& key, const RunSpec& spec) c
   run.spec = spec;
   run.captures = captures_in(folder);
   if (run.captures.empty()) return std::nullopt;
-  run.end = RunEnd::captured;
+  run.end = entry.value("ran_out", false) ? RunEnd::out_of_memory : RunEnd::captured;
   run.seconds = entry.value("seconds", 0.0);
   run.cached = true;
   std::error_code ignored;

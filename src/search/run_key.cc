@@ -12,6 +12,7 @@
 #include <sstream>
 #include <string_view>
 
+#include "gpucast/error.h"
 #include "src/base/command_words.h"
 #include "src/base/read_file.h"
 #include "src/run/program_path.h"
@@ -100,6 +101,7 @@ Json spec_json(const RunSpec& spec) {
   out["gpus"] = spec.gpus;
   out["world_size"] = spec.world_size;
   out["ranks"] = spec.ranks;
+  out["enforce_capacity"] = spec.enforce_capacity;
   return out;
 }
 
@@ -124,6 +126,15 @@ std::map<std::string, std::string> file_states(const RunSpec& spec, const std::s
   return states;
 }
 
+// The date of the capture layer. "": this is no complete installation, and it runs nothing.
+std::string layer_state() {
+  try {
+    return modified(fs::path(run::library_folder()) / "python");
+  } catch (const Error&) {
+    return "";
+  }
+}
+
 Json object_of(const std::map<std::string, std::string>& texts) {
   Json out = Json::object();
   for (const auto& [name, text] : texts) out[name] = text;
@@ -146,7 +157,7 @@ std::string run_key(const RunSpec& spec) {
   };
   Json key = spec_json(spec);
   const fs::path self = fs::read_symlink("/proc/self/exe");
-  key["gpucast"] = fmt::format("{} {} {}", kGpucastVersion, state_of(self), modified(fs::path(run::library_folder()) / "python"));
+  key["gpucast"] = fmt::format("{} {} {}", kGpucastVersion, state_of(self), layer_state());
   const auto program = run::resolve_program(spec.command.front(), variable("PATH"), spec.folder);
   key["program"] = program ? fmt::format("{} {}", *program, state_of(*program)) : "";
   key["environment"] = object_of(variables);

@@ -19,6 +19,7 @@ run::Job job_of(const RunSpec& spec, const std::string& output) {
   job.folder = spec.folder;
   job.output = output;
   job.force = true;
+  job.enforce_capacity = spec.enforce_capacity;
   job.what_ifs = spec.what_ifs;
   return job;
 }
@@ -38,6 +39,7 @@ std::string run_line(const RunSpec& spec) {
   if (spec.world_size > 0) words.insert(words.end(), {"--world-size", std::to_string(spec.world_size)});
   if (!spec.ranks.empty()) words.insert(words.end(), {"--ranks", spec.ranks});
   if (!spec.steps.empty()) words.insert(words.end(), {"--steps", spec.steps});
+  if (spec.enforce_capacity) words.emplace_back("--enforce-capacity");
   for (const std::string& what_if : spec.what_ifs) words.insert(words.end(), {"--what-if", what_if});
   words.emplace_back("--");
   words.insert(words.end(), spec.command.begin(), spec.command.end());

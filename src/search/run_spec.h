@@ -21,6 +21,7 @@ struct RunSpec {
   int64_t gpus = 0, world_size = 0;  // 0: the default of `gpucast run`
   std::string ranks;                 // "": the same
   double timeout_s = 0;              // 0: none
+  bool enforce_capacity = false;
 };
 
 // As a job of `gpucast batch`, without a name. Its capture replaces the file `output`.

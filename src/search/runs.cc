@@ -142,6 +142,7 @@ Run ended(const RunSpec& spec, const Json& result, const std::string& folder) {
   if (result["error"].is_object()) {
     run.problem = problem_of(result["error"]);
     run.end = run.problem->code == "out_of_memory" ? RunEnd::out_of_memory : RunEnd::failed;
+    if (run.end == RunEnd::out_of_memory) run.captures = captures_in(folder);
     return run;
   }
   run.captures = captures_in(folder);
@@ -193,7 +194,7 @@ std::vector<Run> Runs::run(const std::vector<RunSpec>& specs) {
     if (found == sent.end()) continue;
     const auto& places = by_key[*found->second.key];
     const Run run = ended(specs[places.front()], result, found->second.folder);
-    if (run.end == RunEnd::captured) cache.keep(*found->second.key, run);
+    if (!run.captures.empty()) cache.keep(*found->second.key, run);
     sent.erase(found);
     take(places, run);
   }

@@ -125,7 +125,7 @@ def test_the_command_comes_back_from_a_capture(gpucast_bin, job):
 
 def test_options_are_literal_too(gpucast_bin, job):
     """`-o "[a]"` is a file named so."""
-    done = subprocess.run([gpucast_bin, "gpus", "[a, b]"], capture_output=True, text=True)
+    done = subprocess.run([gpucast_bin, "machines", "[a, b]"], capture_output=True, text=True)
     assert "not expected: [a, b]" in done.stderr
     with gzip.open("[a, b]", "wb") as file:
         file.write((CASES / "mlp_fits" / "input.jsonl").read_bytes())

@@ -102,7 +102,9 @@ def test_errors_are_the_commands(job):
 
 
 def test_fit_is_the_commands(job):
-    (job / "grow.py").write_text("import sys, torch\nx = torch.zeros(int(sys.argv[1].split('=')[1]) << 30, dtype=torch.uint8, device='cuda')\n")
+    (job / "grow.py").write_text(
+        "import sys, torch\nx = torch.zeros(int(sys.argv[1].split('=')[1]) << 30, dtype=torch.uint8, device='cuda')\n"
+    )
     fit = gpucast.fit([sys.executable, "grow.py"], gpu="rtx3060", vary="gib=--gib:11..12", folder=job)
     (answer,) = fit.answers
     assert (answer.gpu, answer.largest, answer.largest_99, answer.next) == ("rtx3060", 11, 11, 12)

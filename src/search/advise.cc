@@ -159,6 +159,9 @@ class Search {
     point.device_expected_bytes = p.device.expected_bytes;
     point.verdict = p.verdict;
     add_time(*analysis.facts, &point);
+    // Such as a script that ends before K small batches: without a step of the optimizer its memory is not comparable either.
+    if (!out_.points.empty() && out_.points.front().sample_ns > 0 && point.sample_ns <= 0)
+      return out_.left_out.push_back({name, "no whole step was observed: the script ends too early"});
     point.run = run_line(run.spec);
     MeasuredRun measured{run, p.device.request_bytes, persistent_bytes_of(p), 0, p.verdict, point.sample_ns};
     measured.dynamic_bytes = std::max<int64_t>(p.peak_reserved.bytes - measured.persistent_bytes, 1);
@@ -359,7 +362,17 @@ class Search {
       }
       out = std::move(longer);
     }
+    std::erase_if(out, [this](const Configuration& configuration) { return contradicts_itself(configuration); });
     return out;
+  }
+
+  // A step in each backward pass is none of the whole batch.
+  bool contradicts_itself(const Configuration& configuration) const {
+    const std::vector<std::string> what_ifs = what_ifs_of(configuration);
+    const auto has = [&](std::string_view begin) {
+      return std::ranges::any_of(what_ifs, [&](const std::string& what_if) { return what_if.starts_with(begin); });
+    };
+    return has("micro-batch:") && has("optimizer-in-backward");
   }
 
   std::optional<size_t> best_point() const {

@@ -19,10 +19,12 @@ const esbuild = createRequire(join(modules, "x.js"))("esbuild");
 const common = { bundle: true, minify: true, write: false, nodePaths: [modules], logLevel: "warning", target: ["chrome100", "firefox113", "safari16.4"] };
 // In <script> and <style> nothing may end them early.
 const inline = (result) => result.outputFiles[0].text.replaceAll("</", "<\\/").trim();
+const head = readFileSync(join(here, "src/head.html"), "utf8"); // of all pages
 async function page_of(name, main) {
   const script = await esbuild.build({ ...common, entryPoints: [join(here, `src/${main}.ts`)], format: "iife", charset: "utf8" });
   const style = await esbuild.build({ ...common, entryPoints: [join(here, "src/style.css")] });
   const page = readFileSync(join(here, `src/${name}.html`), "utf8")
+    .replace(/^<!--head: (.*)-->\n/, (_, title) => head.replace("/*title*/", () => title))
     .replace("/*style*/", () => inline(style))
     .replace("/*script*/", () => inline(script));
   if (/(?:src|href)="(?!#|data:)/.test(page)) throw new Error("the page refers to another file");

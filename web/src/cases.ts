@@ -1,7 +1,7 @@
 // The page of `gpucast sweep`: memory and speed against each argument, what fits, the best rows, each with its run line or capture.
 import uPlot from "uplot";
 import { fastest, fits, front, kStatuses, linesAlong, speed, speedName, speedText, sweep, timed, valueOf, valuesOf, varying, words, type Row } from "./casedata";
-import { byId, el, fill, hideTip, showTip } from "./dom";
+import { byId, chooseTheme, el, fill, hideTip, showTip } from "./dom";
 import { bytes, byteTicks, tick, time } from "./format";
 import { css } from "./palette";
 
@@ -274,11 +274,7 @@ byId("speed-name").textContent = speedName;
 fill(byId("marks"), "● fits   ○ tight   ✕ does not fit   ┄ capacity of the card");
 chooser("across", across, (value) => (across = value));
 chooser("down", down, (value) => (down = value));
-document.documentElement.dataset.theme = window.matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
-byId("theme").addEventListener("click", () => {
-  document.documentElement.dataset.theme = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
-  drawAll();
-});
+chooseTheme(drawAll);
 window.addEventListener("resize", drawAll);
 drawAll();
 document.documentElement.dataset.ready = "";

@@ -31,6 +31,16 @@ export function byId<T extends HTMLElement = HTMLElement>(id: string): T {
   return found as T;
 }
 
+// The reader's own theme at first, and the other one after each click on the button.
+export function chooseTheme(redraw: () => void): void {
+  const root = document.documentElement;
+  root.dataset.theme = window.matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+  byId("theme").addEventListener("click", () => {
+    root.dataset.theme = root.dataset.theme === "dark" ? "light" : "dark";
+    redraw();
+  });
+}
+
 // Sets a canvas to the screen's own resolution; returns null before it is laid out.
 export function context(canvas: HTMLCanvasElement, width: number, height: number): CanvasRenderingContext2D | null {
   const ratio = window.devicePixelRatio || 1;

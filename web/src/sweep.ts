@@ -1,6 +1,6 @@
 // The page of a sweep: occupancy, utilisation, speed and memory against the values of one argument.
 import uPlot from "uplot";
-import { byId, el, fill } from "./dom";
+import { byId, chooseTheme, el, fill } from "./dom";
 import { byteTicks, bytes, percent, tick, time } from "./format";
 import { color, css } from "./palette";
 
@@ -147,10 +147,6 @@ fill(
     ),
   ),
 );
-document.documentElement.dataset.theme = window.matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
-byId("theme").addEventListener("click", () => {
-  document.documentElement.dataset.theme = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
-  drawAll();
-});
+chooseTheme(drawAll);
 window.addEventListener("resize", drawAll);
 drawAll();

@@ -6,8 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "gpucast/prediction.h"
-
 namespace gpucast {
 
 // One value on one card.
@@ -18,7 +16,6 @@ struct FitPoint {
   std::string problem;
   bool runs = false;     // it runs by the expected estimate of memory outside PyTorch, with cached memory given back where needed
   bool runs_99 = false;  // it runs with the requested probability
-  Verdict verdict = Verdict::none;
   int64_t peak_allocated_bytes = 0, peak_reserved_bytes = 0, expected_bytes = 0, request_bytes = 0;  // the last two: of the whole device
   int64_t need_bytes = 0;                 // the smallest card that runs it, by the expected estimate
   double step_ns = 0, samples_per_s = 0;  // 0: unknown

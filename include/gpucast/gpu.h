@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace gpucast {
@@ -30,6 +31,9 @@ struct Gpu {
 };
 
 const std::vector<Gpu>& gpu_table();
+
+// Cards of one capability run the same kernels.
+inline std::pair<int, int> compute_capability(const Gpu& gpu) { return {gpu.compute_major, gpu.compute_minor}; }
 
 // Today's PyTorch has kernels for the card. Older cards are in the table because users can ask for their step times.
 inline bool runs_pytorch(const Gpu& gpu) { return gpu.compute_major >= 7; }

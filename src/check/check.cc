@@ -70,11 +70,8 @@ search::RunSpec spec_of(const Config& config, const Job& job, const std::string&
 
 // One capture serves all cards of a compute capability: the first such card of the job.
 std::string captured_as(const Job& job, const std::string& gpu) {
-  const Gpu& wanted = find_gpu(gpu);
-  const auto found = std::find_if(job.gpus.begin(), job.gpus.end(), [&](const std::string& other) {
-    return std::pair(find_gpu(other).compute_major, find_gpu(other).compute_minor) == std::pair(wanted.compute_major, wanted.compute_minor);
-  });
-  return *found;
+  const auto capability = compute_capability(find_gpu(gpu));
+  return *std::ranges::find(job.gpus, capability, [](const std::string& other) { return compute_capability(find_gpu(other)); });
 }
 
 // The runs of all jobs, by job and card. They are made together, so that they share imports.

@@ -43,13 +43,10 @@ int64_t rounded(double ns) {
 }
 
 std::optional<int64_t> step_ns_of(const Job& job, const std::vector<std::shared_ptr<const Facts>>& ranks, const std::string& gpu) {
-  std::vector<const Facts*> all;
-  all.reserve(ranks.size());
-  for (const auto& facts : ranks) all.push_back(facts.get());
   StepTimeOptions options;
   options.gpus = {find_gpu(gpu)};
   try {
-    return rounded(step_times(all, options).cards.front().step.expected_ns);
+    return rounded(step_times(pointers_to(ranks), options).cards.front().step.expected_ns);
   } catch (const Error&) {
     if (job.limit(Figure::step_time) != nullptr) throw;
     return std::nullopt;  // not every job has an observed step, and no limit needs it

@@ -8,6 +8,7 @@
 
 #include "src/base/bytes.h"
 #include "src/base/json.h"
+#include "src/base/markup.h"
 #include "src/check/reports.h"
 #include "src/check/words.h"
 #include "src/report/diff_reports.h"
@@ -24,15 +25,8 @@ std::string xml(std::string_view text, bool attribute) {
   std::string out;
   for (const char c : valid) {
     const auto byte = static_cast<unsigned char>(c);
-    if (c == '&')
-      out += "&amp;";
-    else if (c == '<')
-      out += "&lt;";
-    else if (c == '>')
-      out += "&gt;";
-    else if (c == '"')
-      out += "&quot;";
-    else if (c == '\n' && attribute)
+    if (append_entity(c, &out)) continue;
+    if (c == '\n' && attribute)
       out += "&#10;";
     else if (byte < 0x20 && c != '\t' && c != '\n')
       out += '?';

@@ -25,6 +25,7 @@
 #include "src/run/program_path.h"
 #include "src/run/run_session.h"
 #include "src/search/accumulation.h"
+#include "src/search/command_option.h"
 #include "src/search/fit.h"
 
 namespace gpucast::cli {

@@ -77,7 +77,6 @@ struct GpusCommand {
 };
 
 using Capability = std::pair<int, int>;
-Capability capability_of(const Gpu& gpu) { return {gpu.compute_major, gpu.compute_minor}; }
 
 struct Captured {
   search::RankFacts facts;
@@ -89,7 +88,7 @@ std::map<Capability, Captured> capture_each(const GpusCommand& options, const st
                                             std::vector<std::string>* lines) {
   std::map<Capability, Gpu> largest;
   for (const search::RentRow& row : rows) {
-    Gpu& gpu = largest.try_emplace(capability_of(row.gpu), row.gpu).first->second;
+    Gpu& gpu = largest.try_emplace(compute_capability(row.gpu), row.gpu).first->second;
     if (row.gpu.total_memory_bytes > gpu.total_memory_bytes) gpu = row.gpu;
   }
   std::vector<search::RunSpec> specs;
@@ -107,7 +106,7 @@ std::map<Capability, Captured> capture_each(const GpusCommand& options, const st
   std::map<Capability, Captured> out;
   std::optional<Error> failed;
   for (const search::Run& run : runs.run(specs)) {
-    Captured& captured = out[capability_of(find_gpu(run.spec.gpu))];
+    Captured& captured = out[compute_capability(find_gpu(run.spec.gpu))];
     if (run.end == search::RunEnd::captured) {
       captured.facts = facts_of(run);
       continue;
@@ -140,7 +139,7 @@ int rank_for_job(GpusCommand& options) {
       throw Error(fmt::format("--count starts the ranks itself, and {} would, too", *launcher), "", "give the command of one rank");
     const std::map<Capability, Captured> captured = capture_each(options, report.rows, &report.runs);
     const auto facts_for = [&](const Gpu& gpu) {
-      const Captured& found = captured.at(capability_of(gpu));
+      const Captured& found = captured.at(compute_capability(gpu));
       if (found.facts.empty()) throw Error(found.problem);
       return found.facts;
     };

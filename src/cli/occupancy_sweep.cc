@@ -10,11 +10,12 @@
 
 #include "gpucast/error.h"
 #include "gpucast/step_time.h"
+#include "src/base/comma_words.h"
 #include "src/base/command_words.h"
 #include "src/base/json.h"
 #include "src/base/read_file.h"
-#include "src/cli/comma_words.h"
 #include "src/predict/facts.h"
+#include "src/run/batch_results.h"
 #include "src/run/child_process.h"
 #include "src/run/session_folder.h"
 
@@ -47,21 +48,12 @@ std::vector<std::string> with_value(const std::vector<std::string>& words, const
   return out;
 }
 
-// The last line that is not blank, without blanks around it. Lines of a progress bar end in "\r".
-std::string last_line(const std::string& text) {
-  const size_t last = text.find_last_not_of(" \t\r\n");
-  if (last == std::string::npos) return "";
-  const size_t before = text.find_last_of("\r\n", last);
-  const size_t begin = text.find_first_not_of(" \t", before == std::string::npos ? 0 : before + 1);
-  return text.substr(begin, last + 1 - begin);
-}
-
 // Why a value failed. If the script itself failed, its last printed line is added.
 std::string problem_of(const Json& result) {
   const Json& error = result["error"];
   std::string message = error.value("message", "");
   if (error.value("code", "") != "script_failed") return message;
-  const std::string line = last_line(result.value("printed", ""));
+  const std::string line = run::last_line(result.value("printed", ""));
   return line.empty() ? message : fmt::format("{}: {}", message, line);
 }
 

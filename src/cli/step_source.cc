@@ -4,13 +4,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 
 #include "gpucast/error.h"
+#include "src/base/comma_words.h"
 #include "src/base/read_file.h"
 #include "src/base/say.h"
-#include "src/cli/comma_words.h"
+#include "src/base/user_folder.h"
 #include "src/run/child_process.h"
 #include "src/run/session_folder.h"
 
@@ -19,17 +19,9 @@ namespace {
 
 // The file that `calibrate` writes. "": there is none.
 std::string users_constants() {
-  const char* folder = std::getenv("XDG_CONFIG_HOME");
-  const char* home = std::getenv("HOME");
-  std::string path;
-  if (folder != nullptr && *folder == '/') {
-    path = folder;
-  } else if (home != nullptr && *home == '/') {
-    path = std::string(home) + "/.config";
-  } else {
-    return "";
-  }
-  path += "/gpucast/constants.json";
+  const std::string folder = user_folder("XDG_CONFIG_HOME", ".config");
+  if (folder.empty()) return "";
+  const std::string path = folder + "/gpucast/constants.json";
   return access(path.c_str(), R_OK) == 0 ? path : "";
 }
 

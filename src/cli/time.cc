@@ -21,8 +21,8 @@
 #include "gpucast/gpu.h"
 #include "gpucast/machine.h"
 #include "gpucast/step_time.h"
+#include "src/base/comma_words.h"
 #include "src/base/say.h"
-#include "src/cli/comma_words.h"
 #include "src/cli/job_files.h"
 #include "src/cli/messages.h"
 #include "src/cli/step_source.h"
@@ -130,8 +130,8 @@ std::vector<int64_t> read_scale(const std::string& text) {
 
 StepTimes times_of(const StepOnCards& observed, StepTimeOptions wanted) {
   wanted.gpus = observed.gpus;
-  std::vector<const Facts*> ranks = {observed.facts.get()};
-  for (const auto& other : observed.others) ranks.push_back(other.get());
+  std::vector<const Facts*> ranks = pointers_to(observed.others);
+  ranks.insert(ranks.begin(), observed.facts.get());
   return step_times(ranks, wanted);
 }
 

@@ -205,7 +205,7 @@ CardTime card_time(const Trace& trace, const StepOperations& step, const std::ve
 }
 
 // Cards of one compute capability run the same kernels.
-bool shares_kernels(const Gpu& a, const Gpu& b) { return a.compute_major == b.compute_major && a.compute_minor == b.compute_minor; }
+bool shares_kernels(const Gpu& a, const Gpu& b) { return compute_capability(a) == compute_capability(b); }
 
 void scale_times(CardTime* card, double factor) {
   for (double* value : {&card->step.low_ns, &card->step.expected_ns, &card->step.high_ns, &card->gpu_ns, &card->host_ns}) *value *= factor;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "gpucast/history.h"
 #include "gpucast/prediction.h"
@@ -39,6 +40,9 @@ struct Facts {
 
 // The same trace gives the same facts. Throws Error for an internal contradiction.
 std::shared_ptr<const Facts> follow(Trace trace);
+
+// For functions that look at several ranks of a job and keep none.
+std::vector<const Facts*> pointers_to(const std::vector<std::shared_ptr<const Facts>>& ranks);
 
 // Throws Error if `facts` have no observed step, with the reason and what to do.
 const StepOperations& observed_step(const Facts& facts);

@@ -222,6 +222,13 @@ std::shared_ptr<const Facts> follow(Trace trace) {
   return followed;
 }
 
+std::vector<const Facts*> pointers_to(const std::vector<std::shared_ptr<const Facts>>& ranks) {
+  std::vector<const Facts*> out;
+  out.reserve(ranks.size());
+  for (const auto& rank : ranks) out.push_back(rank.get());
+  return out;
+}
+
 const StepOperations& observed_step(const Facts& facts) {
   if (!facts.step) throw why_no_step(facts.trace);
   return *facts.step;

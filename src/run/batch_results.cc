@@ -86,6 +86,14 @@ std::string last_lines(const std::string& text, size_t max_bytes) {
   return text.substr(newline == std::string::npos || newline + 1 >= text.size() ? begin : newline + 1);
 }
 
+std::string last_line(const std::string& text) {
+  const size_t last = text.find_last_not_of(" \t\r\n");
+  if (last == std::string::npos) return "";
+  const size_t before = text.find_last_of("\r\n", last);
+  const size_t begin = text.find_first_not_of(" \t", before == std::string::npos ? 0 : before + 1);
+  return text.substr(begin, last + 1 - begin);
+}
+
 std::string progress_text(const Tally& tally, int64_t done_now, int64_t jobs_left, double elapsed_s, bool more_to_come) {
   std::string text =
       fmt::format("{} done, {} failed, {}{} left", tally.job_count(), tally.failed, jobs_left, more_to_come ? " or more" : "");

@@ -38,6 +38,9 @@ FormerResults read_results(const std::string& text, const std::string& path);
 // The last lines of `text`, at most `max_bytes`. Only a line longer than that is cut.
 std::string last_lines(const std::string& text, size_t max_bytes);
 
+// The last line that is not blank, without blanks around it. Lines of a progress bar end in "\r".
+std::string last_line(const std::string& text);
+
 // "12 done, 1 failed, 87 left, 1 min 10 s". `elapsed_s`: since the first of `done_now` jobs was started. `total`: known jobs.
 std::string progress_text(const Tally& tally, int64_t done_now, int64_t jobs_left, double elapsed_s, bool more_to_come);
 

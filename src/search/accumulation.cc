@@ -3,8 +3,8 @@
 #include "gpucast/error.h"
 #include "src/base/batch_option.h"
 #include "src/base/to_number.h"
+#include "src/search/command_option.h"
 #include "src/search/script_options.h"
-#include "src/search/vary.h"
 
 namespace gpucast::search {
 

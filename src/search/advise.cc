@@ -23,6 +23,7 @@
 #include "src/predict/verdict.h"
 #include "src/search/advise_choices.h"
 #include "src/search/recomputed_modules.h"
+#include "src/search/run_problem.h"
 
 namespace gpucast::search {
 namespace {
@@ -129,19 +130,12 @@ class Search {
     const std::vector<std::string> what_ifs = what_ifs_of(configuration);
     const std::string name = fmt::format("{}", fmt::join(what_ifs, ", "));
     if (run.end != RunEnd::captured) {
-      const std::string why = run.problem ? run.problem->message : "the run failed";
-      out_.left_out.push_back({name, last_printed_line(run).empty() ? why : fmt::format("{}: {}", why, last_printed_line(run))});
+      out_.left_out.push_back({name, run_problem(run)});
     } else {
       add_point(configuration, run, what_ifs, name);
     }
     const AdvisedPoint* best = best_point() ? &out_.points[*best_point()] : nullptr;
     if (on_progress_) on_progress_({out_.runs + out_.cached_runs, seconds_since(begin_), name, best});
-  }
-
-  static std::string last_printed_line(const Run& run) {
-    std::string text = run.printed;
-    while (!text.empty() && text.back() == '\n') text.pop_back();
-    return text.substr(text.rfind('\n') + 1);
   }
 
   void add_point(const Configuration& configuration, const Run& run, const std::vector<std::string>& what_ifs, const std::string& name) {

@@ -6,7 +6,6 @@
 #include <map>
 #include <optional>
 #include <set>
-#include <sstream>
 #include <utility>
 
 #include "gpucast/error.h"
@@ -15,6 +14,7 @@
 #include "src/base/seconds_since.h"
 #include "src/predict/analysis.h"
 #include "src/search/boundary.h"
+#include "src/search/run_problem.h"
 
 namespace gpucast::search {
 namespace {
@@ -43,22 +43,13 @@ struct Target {
 
 // The cards of one compute capability: they share their runs.
 struct Group {
+  // Where a card's points stand.
+  size_t place_in(size_t card) const { return static_cast<size_t>(std::ranges::find(cards, card) - cards.begin()); }
+
   std::vector<size_t> cards;
   std::string problem;                              // the script fails on these cards, whatever the value is
   std::map<int64_t, std::vector<FitPoint>> points;  // by place, in the order of `cards`
 };
-
-// Why a run failed, with the last line that the script printed if gpucast's own words do not have it.
-std::string problem_text(const Run& run) {
-  std::string message = run.problem ? run.problem->message.substr(0, run.problem->message.find('\n')) : "the run failed";
-  std::istringstream lines(run.printed);
-  std::string said;
-  for (std::string line; std::getline(lines, line);) {
-    if (!line.empty() && !line.starts_with("gpucast") && !line.starts_with("  where:") && !line.starts_with("  to do:")) said = line;
-  }
-  if (!said.empty() && message.find(said) == std::string::npos) message += ". It printed: " + said;
-  return message;
-}
 
 FitPoint point_of(const Run& run, int64_t value, const Vary& vary) {
   FitPoint point;
@@ -68,7 +59,7 @@ FitPoint point_of(const Run& run, int64_t value, const Vary& vary) {
   point.cached = run.cached;
   if (run.end == RunEnd::captured) return point;
   point.failed = true;
-  point.problem = problem_text(run);
+  point.problem = run_problem(run);
   return point;
 }
 
@@ -79,7 +70,6 @@ void judge_point(const std::vector<std::shared_ptr<const Facts>>& ranks, const G
     const int64_t need = p.min_capacity_bytes.value_or(p.device.expected_bytes);
     if (need < point->need_bytes) continue;
     point->need_bytes = need;
-    point->verdict = p.verdict;
     point->peak_reserved_bytes = p.peak_reserved.bytes;
     point->peak_allocated_bytes = p.peak_allocated.bytes;
     point->expected_bytes = p.device.expected_bytes;
@@ -106,10 +96,7 @@ std::optional<StepTimes> times_of(const std::vector<const Facts*>& ranks, const 
 void time_point(const std::vector<std::shared_ptr<const Facts>>& ranks, const Gpu& card, FitPoint* point) {
   StepTimeOptions options;
   options.gpus = {card};
-  std::vector<const Facts*> facts;
-  facts.reserve(ranks.size());
-  for (const auto& rank : ranks) facts.push_back(rank.get());
-  const auto times = times_of(facts, options);
+  const auto times = times_of(pointers_to(ranks), options);
   if (!times) return;
   point->step_ns = times->cards.front().step.expected_ns;
   point->samples_per_s = times->cards.front().samples_per_s;
@@ -144,7 +131,7 @@ class FitSearch {
   }
 
  private:
-  Group& group_of(size_t card) { return groups_[{q_.cards[card].compute_major, q_.cards[card].compute_minor}]; }
+  Group& group_of(size_t card) { return groups_[compute_capability(q_.cards[card])]; }
 
   int64_t place_of(int64_t value) const {
     const auto at = std::ranges::upper_bound(q_.values, value);
@@ -235,8 +222,7 @@ class FitSearch {
     const bool ran = run.end == RunEnd::captured;
     target->seen[place].ok = ran;
     Group& group = group_of(target->card);
-    const auto in_group = std::ranges::find(group.cards, target->card) - group.cards.begin();
-    FitPoint& point = group.points[place][static_cast<size_t>(in_group)];
+    FitPoint& point = group.points[place][group.place_in(target->card)];
     point.runs = ran;
     point.runs_99 = point.runs_99 && ran;
     targets_[2 * target->card + 1].seen[place].ok = point.runs_99;
@@ -309,13 +295,12 @@ class FitSearch {
   }
 
   [[noreturn]] void fail() const {
-    throw Error("the script does not run: " + problem_text(last_problem_), run_line(last_problem_.spec),
+    throw Error("the script does not run: " + run_problem(last_problem_), run_line(last_problem_.spec),
                 "run this line to see more; --vary names what to vary");
   }
 
   FitAnswer answer(size_t card) {
     Group& group = group_of(card);
-    const size_t in_group = static_cast<size_t>(std::ranges::find(group.cards, card) - group.cards.begin());
     FitAnswer out;
     out.gpu_id = q_.cards[card].id;
     out.gpu_name = q_.cards[card].name;
@@ -323,7 +308,7 @@ class FitSearch {
     std::map<int64_t, size_t> index;
     for (const auto& [place, of_cards] : group.points) {
       index[place] = out.points.size();
-      out.points.push_back(of_cards[in_group]);
+      out.points.push_back(of_cards[group.place_in(card)]);
     }
     const auto [ok, bad] = bracket(targets_[2 * card].seen);
     const auto ok_99 = bracket(targets_[2 * card + 1].seen).ok;
@@ -358,8 +343,8 @@ class FitSearch {
 
   const FitQuestion& q_;
   Runs* runs_;
-  std::map<std::pair<int32_t, int32_t>, Group> groups_;
-  std::vector<Target> targets_;  // two a card
+  std::map<std::pair<int, int>, Group> groups_;  // by compute capability
+  std::vector<Target> targets_;                  // two a card
   Run last_problem_;
   bool has_no_loader_ = false;
   int64_t run_count_ = 0, cached_count_ = 0;

@@ -93,9 +93,7 @@ PlanAnswer PlanRuns::answer_of(const PlanRequest& request, const Run& run, std::
   fill_memory(facts, options_, &out.figures);
   if (out.figures.verdict == Verdict::none) set_failed(out.figures.problem, &out.figures);
   if (out.figures.failed || out.figures.verdict == Verdict::does_not_fit) return out;
-  std::vector<const Facts*> ranks;
-  ranks.reserve(facts.size());
-  for (const auto& one : facts) ranks.push_back(one.get());
+  const std::vector<const Facts*> ranks = pointers_to(facts);
   *missing = missing_stages(ranks);
   if (!missing->empty()) return out;
   StepTimeOptions options;

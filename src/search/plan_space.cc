@@ -11,8 +11,10 @@
 #include "gpucast/error.h"
 #include "gpucast/gpu.h"
 #include "parallel_flags_json.h"
+#include "src/base/comma_words.h"
 #include "src/base/json.h"
 #include "src/base/to_number.h"
+#include "src/search/command_option.h"
 
 namespace gpucast::search {
 namespace {
@@ -34,16 +36,6 @@ const std::map<std::string, PlanRole>& role_names() {
 PlanRole role_of(const std::string& name) {
   const auto found = role_names().find(name);
   return found == role_names().end() ? PlanRole::other : found->second;
-}
-
-std::vector<std::string> split_at_commas(const std::string& text) {
-  std::vector<std::string> out;
-  for (size_t begin = 0; begin <= text.size();) {
-    const size_t end = std::min(text.find(',', begin), text.size());
-    out.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return out;
 }
 
 // "1..8" gives 1, 2, 4, 8 and, if it is not among these, the last number itself. Unset: no such range.
@@ -112,19 +104,8 @@ void set_value(const std::string& place, const std::string& value, PlanCommand* 
     command->environment.emplace_back(place.substr(kEnvironment.size()), value);
     return;
   }
-  const bool is_flag = place.starts_with('-');
-  for (size_t i = 0; i < command->words.size(); ++i) {
-    std::string& word = command->words[i];
-    if (word.starts_with(place + "=")) {
-      word.replace(place.size() + 1, std::string::npos, value);
-      return;
-    }
-    if (is_flag && word == place && i + 1 < command->words.size()) {
-      command->words[i + 1] = value;
-      return;
-    }
-  }
-  if (is_flag) {
+  if (set_option(place, value, &command->words)) return;
+  if (place.starts_with('-')) {
     command->words.insert(command->words.end(), {place, value});
   } else {
     command->words.push_back(place + "=" + value);
@@ -154,7 +135,7 @@ PlanParameter parse_parameter(const std::string& text, const std::vector<PlanPar
     for (const int64_t value : *range) out.values.push_back(std::to_string(value));
     return out;
   }
-  for (const std::string& value : split_at_commas(values)) {
+  for (const std::string& value : comma_words(values)) {
     if (value.empty()) throw Error("--vary has a value that is empty", text, kVaryExample);
     if (std::ranges::find(out.values, value) == out.values.end()) out.values.push_back(value);
   }
@@ -164,7 +145,7 @@ PlanParameter parse_parameter(const std::string& text, const std::vector<PlanPar
 std::vector<int64_t> parse_counts(const std::string& text, const char* option) {
   if (const auto range = doubled_range(text)) return *range;
   std::vector<int64_t> out;
-  for (const std::string& word : split_at_commas(text)) {
+  for (const std::string& word : comma_words(text)) {
     const auto count = to_number<int64_t>(word);
     if (!count || *count < 1 || *count > kMostCards)
       throw Error(fmt::format("{} names numbers of cards, and '{}' is none", option, word), text,

@@ -28,9 +28,7 @@ void judge_memory(const RankFacts& ranks, const RentOptions& options, RentRow* r
     row->verdict = std::max(row->verdict, prediction.verdict);
     row->expected_bytes = std::max(row->expected_bytes, prediction.device.expected_bytes);
     if (prediction.captured_gpu_id.empty()) continue;
-    const Gpu& captured = find_gpu(prediction.captured_gpu_id);
-    row->same_capability =
-        std::tie(captured.compute_major, captured.compute_minor) == std::tie(row->gpu.compute_major, row->gpu.compute_minor);
+    row->same_capability = compute_capability(find_gpu(prediction.captured_gpu_id)) == compute_capability(row->gpu);
   }
 }
 
@@ -50,10 +48,8 @@ void add_time(const RankFacts& ranks, const RentOptions& options, RentRow* row) 
   wanted.cpu_speed = options.cpu_speed;
   wanted.constants_json = options.constants_json;
   wanted.epoch_steps = options.epoch_steps;
-  std::vector<const Facts*> facts;
-  for (const auto& one : ranks) facts.push_back(one.get());
   if (options.count > 0 && options.count != ranks.front()->any_card.world_size) wanted.ranks = options.count;
-  const StepTimes times = step_times(facts, wanted);
+  const StepTimes times = step_times(pointers_to(ranks), wanted);
   const CardTime& card = times.cards.front();
   row->cards = card.count;
   row->step = card.step;

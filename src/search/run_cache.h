@@ -11,7 +11,7 @@ namespace gpucast::search {
 
 class RunCache {
  public:
-  // Makes the folder. Throws Error when it cannot be written.
+  // Makes the folder, and removes the least recently used runs if they are too large. Throws Error when it cannot be written.
   explicit RunCache(std::string folder);
 
   // An empty folder for a new run with this key: its captures go there. Throws Error.

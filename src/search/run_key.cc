@@ -105,27 +105,6 @@ Json spec_json(const RunSpec& spec) {
   return out;
 }
 
-std::map<std::string, std::string> file_states(const RunSpec& spec, const std::string& python_path) {
-  const fs::path folder = fs::absolute(spec.folder);
-  std::map<std::string, std::string> states;
-  std::set<fs::path> folders = {folder.lexically_normal()};
-  for (const std::string& word : spec.command) {
-    for (const std::string& part : {word, word.substr(std::min(word.size(), word.find('=') + 1))}) {
-      const fs::path path = (folder / part).lexically_normal();
-      std::error_code error;
-      if (part.empty() || !fs::is_regular_file(path, error)) continue;
-      states.emplace(path.string(), state_of(path));
-      if (is_source(path)) folders.insert(path.parent_path());
-    }
-  }
-  std::istringstream entries(python_path);
-  for (std::string entry; std::getline(entries, entry, ':');) {
-    if (!entry.empty()) folders.insert((folder / entry).lexically_normal());
-  }
-  for (const fs::path& each : folders) add_sources(each, &states);
-  return states;
-}
-
 // The date of the capture layer. "": this is no complete installation, and it runs nothing.
 std::string layer_state() {
   try {
@@ -149,15 +128,44 @@ std::string short_hash(std::string_view text) {
   return fmt::format("{:016x}", hash);
 }
 
-std::string run_key(const RunSpec& spec) {
+RunKeys::RunKeys() {
+  const fs::path self = fs::read_symlink("/proc/self/exe");
+  gpucast_ = fmt::format("{} {} {}", kGpucastVersion, state_of(self), layer_state());
+}
+
+RunKeys::States RunKeys::file_states(const RunSpec& spec, const std::string& python_path) {
+  const fs::path folder = fs::absolute(spec.folder);
+  States states;
+  std::set<fs::path> folders = {folder.lexically_normal()};
+  for (const std::string& word : spec.command) {
+    for (const std::string& part : {word, word.substr(std::min(word.size(), word.find('=') + 1))}) {
+      const fs::path path = (folder / part).lexically_normal();
+      std::error_code error;
+      if (part.empty() || !fs::is_regular_file(path, error)) continue;
+      states.emplace(path.string(), state_of(path));
+      if (is_source(path)) folders.insert(path.parent_path());
+    }
+  }
+  std::istringstream entries(python_path);
+  for (std::string entry; std::getline(entries, entry, ':');) {
+    if (!entry.empty()) folders.insert((folder / entry).lexically_normal());
+  }
+  for (const fs::path& each : folders) {
+    const auto [known, is_new] = sources_.try_emplace(each);
+    if (is_new) add_sources(each, &known->second);
+    states.insert(known->second.begin(), known->second.end());
+  }
+  return states;
+}
+
+std::string RunKeys::of(const RunSpec& spec) {
   const auto variables = environment_after(spec);
   const auto variable = [&](const char* name) {
     const auto found = variables.find(name);
     return found == variables.end() ? std::string() : found->second;
   };
   Json key = spec_json(spec);
-  const fs::path self = fs::read_symlink("/proc/self/exe");
-  key["gpucast"] = fmt::format("{} {} {}", kGpucastVersion, state_of(self), layer_state());
+  key["gpucast"] = gpucast_;
   const auto program = run::resolve_program(spec.command.front(), variable("PATH"), spec.folder);
   key["program"] = program ? fmt::format("{} {}", *program, state_of(*program)) : "";
   key["environment"] = object_of(variables);

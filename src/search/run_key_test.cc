@@ -14,6 +14,8 @@ namespace {
 
 void put(const std::string& path, const std::string& text) { std::ofstream(path) << text; }
 
+std::string run_key(const RunSpec& spec) { return RunKeys().of(spec); }
+
 RunSpec python_in(const std::string& folder) {
   RunSpec spec;
   spec.command = {"python", "train.py", "--config=c.yaml"};

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "src/search/runs.h"
+#include "src/search/run.h"
 
 namespace gpucast::search {
 

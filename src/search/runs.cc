@@ -7,13 +7,13 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
-#include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <utility>
 
 #include "gpucast/error.h"
 #include "src/base/json.h"
+#include "src/base/user_folder.h"
 #include "src/run/batch_results.h"
 #include "src/run/child_process.h"
 #include "src/run/session_folder.h"
@@ -163,8 +163,9 @@ Runs::~Runs() = default;
 std::vector<Run> Runs::run(const std::vector<RunSpec>& specs) {
   const RunCache cache(options_.cache_folder);
   std::vector<Run> out(specs.size());
+  RunKeys keys;
   std::map<std::string, std::vector<size_t>> by_key;  // equal specs run once
-  for (size_t i = 0; i < specs.size(); ++i) by_key[run_key(specs[i])].push_back(i);
+  for (size_t i = 0; i < specs.size(); ++i) by_key[keys.of(specs[i])].push_back(i);
   const auto take = [&](const std::vector<size_t>& places, const Run& run) {
     for (const size_t place : places) out[place] = run;
     if (options_.on_end) options_.on_end(run);
@@ -209,10 +210,8 @@ std::vector<std::shared_ptr<const Facts>> facts_of(const Run& run) {
 }
 
 std::string default_cache_folder() {
-  const char* folder = std::getenv("XDG_CACHE_HOME");
-  if (folder != nullptr && *folder == '/') return std::string(folder) + "/gpucast/runs";
-  const char* home = std::getenv("HOME");
-  return home != nullptr && *home == '/' ? std::string(home) + "/.cache/gpucast/runs" : "";
+  const std::string folder = user_folder("XDG_CACHE_HOME", ".cache");
+  return folder.empty() ? "" : folder + "/gpucast/runs";
 }
 
 }  // namespace gpucast::search

@@ -9,6 +9,7 @@
 #include "gpucast/error.h"
 #include "src/base/batch_option.h"
 #include "src/base/to_number.h"
+#include "src/search/command_option.h"
 #include "src/search/script_options.h"
 #include "src/search/settings_file.h"
 
@@ -21,21 +22,6 @@ constexpr const char* kForms =
     "write NAME=OPTION:LOW..HIGH, e.g. --vary batch=--batch-size:1..512; also config.yaml:train.batch_size, or loader for the batch_size "
     "of "
     "the script's DataLoader";
-
-bool is_option(std::string_view word) { return word.size() > 1 && word.front() == '-' && !to_number<double>(word); }
-
-// The place of the option's value: in the word itself ("--batch=8") or in the next one. -1: the command does not have it.
-struct OptionPlace {
-  ptrdiff_t word = -1;
-  bool joined = false;
-};
-OptionPlace find_option(const std::vector<std::string>& command, const std::string& option) {
-  for (size_t i = 1; i < command.size(); ++i) {
-    if (command[i] == option && i + 1 < command.size()) return {static_cast<ptrdiff_t>(i), false};
-    if (command[i].starts_with(option + "=")) return {static_cast<ptrdiff_t>(i), true};
-  }
-  return {};
-}
 
 // The range in "1..512" or "224..1024/32".
 bool read_range(std::string_view text, Vary* vary) {
@@ -114,31 +100,6 @@ void check_range(const Vary& vary, const std::string& text) {
 }
 
 }  // namespace
-
-std::optional<std::string> value_of_option(const std::vector<std::string>& command, const std::string& option) {
-  const OptionPlace place = find_option(command, option);
-  if (place.word < 0) return std::nullopt;
-  const std::string& word = command[static_cast<size_t>(place.word)];
-  return place.joined ? word.substr(option.size() + 1) : command[static_cast<size_t>(place.word) + 1];
-}
-
-std::vector<std::string> with_option(std::vector<std::string> command, const std::string& option, const std::string& value) {
-  const OptionPlace place = find_option(command, option);
-  if (place.word >= 0 && place.joined) {
-    command[static_cast<size_t>(place.word)] = option + "=" + value;
-  } else if (place.word >= 0) {
-    command[static_cast<size_t>(place.word) + 1] = value;
-  } else if (is_option(option)) {
-    if (option.starts_with("--")) {
-      command.push_back(option + "=" + value);  // the one form that every parser takes
-    } else {
-      command.insert(command.end(), {option, value});
-    }
-  } else {
-    command.push_back(option + "=" + value);
-  }
-  return command;
-}
 
 Vary parse_vary(const std::string& text, const std::vector<std::string>& command) {
   const size_t equals = text.find('=');

@@ -39,8 +39,4 @@ std::string target_text(const Vary& vary);
 // "--batch-size 32", "batch_size of the DataLoader".
 std::string setting_text(const Vary& vary, int64_t value);
 
-// Sets `option` in the command's words, or adds it at the end.
-std::vector<std::string> with_option(std::vector<std::string> command, const std::string& option, const std::string& value);
-std::optional<std::string> value_of_option(const std::vector<std::string>& command, const std::string& option);
-
 }  // namespace gpucast::search

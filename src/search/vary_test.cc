@@ -8,6 +8,7 @@
 #include "gpucast/error.h"
 #include "src/run/session_folder.h"
 #include "src/search/accumulation.h"
+#include "src/search/command_option.h"
 #include "src/search/script_options.h"
 
 namespace gpucast::search {
@@ -70,15 +71,15 @@ TEST(Vary, FindsAnOptionThatTheScriptDeclares) {
 TEST(Vary, FindsAnOptionThatAnImportedFileDeclares) {
   const run::SessionFolder folder;
   std::filesystem::create_directories(folder.path + "/options");
-  std::filesystem::create_directories(folder.path + "/work/train");
+  std::filesystem::create_directories(folder.path + "/project/train");
   std::ofstream(folder.path + "/t.py") << "import os, sys\nfrom options.base import Options\nimport torch\n";
   std::ofstream(folder.path + "/options/base.py") << "p.add_argument('--batch_size')\n";
-  std::ofstream(folder.path + "/work/train/main.py") << "from train.params import parse\n";
-  std::ofstream(folder.path + "/work/train/params.py") << "from .more import b\n";
-  std::ofstream(folder.path + "/work/train/more.py") << "p.add_argument('--micro-batch-size')\n";
+  std::ofstream(folder.path + "/project/train/main.py") << "from train.params import parse\n";
+  std::ofstream(folder.path + "/project/train/params.py") << "from .more import b\n";
+  std::ofstream(folder.path + "/project/train/more.py") << "p.add_argument('--micro-batch-size')\n";
   EXPECT_EQ(find_batches({"torchrun", "t.py"}, folder.path).front().target, "--batch_size");
-  EXPECT_EQ(find_batches({"python", "-m", "train.main"}, folder.path + "/work").front().target, "--micro-batch-size");
-  EXPECT_EQ(find_batches({"python", "-m", "train.other"}, folder.path + "/work").front().kind, VaryKind::loader);
+  EXPECT_EQ(find_batches({"python", "-m", "train.main"}, folder.path + "/project").front().target, "--micro-batch-size");
+  EXPECT_EQ(find_batches({"python", "-m", "train.other"}, folder.path + "/project").front().kind, VaryKind::loader);
 }
 
 TEST(Vary, FindsNamesThatALibraryMakesOptions) {

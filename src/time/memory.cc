@@ -19,9 +19,9 @@ double dram_ns(double bytes, double passes, double dram_fraction, const CardRate
 // A copy that goes across a tensor's rows reads one element of each line. Where L2 has lost the line before its next element is read, each
 // element costs an access to device memory.
 double far_ns(const Operation& operation, const BytesConstants& c, const CardRates& card) {
-  constexpr double kLineBytes = 128;  // of L2
+  constexpr double kL2LineBytes = 128;
   if (operation.far_elements <= 0) return 0;
-  const double again = beyond_l2(static_cast<double>(operation.far_lines) * kLineBytes, card);
+  const double again = beyond_l2(static_cast<double>(operation.far_lines) * kL2LineBytes, card);
   return again * 1e9 * static_cast<double>(operation.far_elements) * static_cast<double>(kAccessBytes - operation.element_bytes) /
          (card.dram_bytes_per_s * c.dram_fraction);
 }

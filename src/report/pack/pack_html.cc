@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "src/base/markup.h"
 #include "src/pack/policy.h"
 #include "src/report/pack/pack_report.h"
 
@@ -38,16 +39,7 @@ rect.slow { stroke: var(--bad); }
 std::string html_escaped(std::string_view text) {
   std::string out;
   for (const char c : text) {
-    if (c == '&')
-      out += "&amp;";
-    else if (c == '<')
-      out += "&lt;";
-    else if (c == '>')
-      out += "&gt;";
-    else if (c == '"')
-      out += "&quot;";
-    else
-      out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
+    if (!append_entity(c, &out)) out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
   }
   return out;
 }

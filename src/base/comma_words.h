@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace gpucast::cli {
+namespace gpucast {
 
 // "a,b," gives "a", "b" and "".
 inline std::vector<std::string> comma_words(const std::string& text) {
@@ -18,4 +18,4 @@ inline std::vector<std::string> comma_words(const std::string& text) {
   return out;
 }
 
-}  // namespace gpucast::cli
+}  // namespace gpucast
